@@ -1,0 +1,47 @@
+# Two commands do all the set-up: make demo, make test.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint clean
+
+help:
+	@echo "make demo   install into $(VENV) and compare models on real data"
+	@echo "make test   install into $(VENV) and run the tests"
+	@echo "make lint   ruff and mypy"
+	@echo "make clean  remove $(VENV) and what the tools left"
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "svmcvx needs Python 3.11 or newer; name one with: make PYTHON=python3.12 ..."; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+# One stamp a set of extras; a change of pyproject.toml installs again.
+$(VENV)/.demo: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[cli,plot]'
+	@touch $@
+
+$(VENV)/.test: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test]'
+	@touch $@
+
+$(VENV)/.lint: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[lint,cli,plot]'
+	@touch $@
+
+demo: $(VENV)/.demo
+	@mkdir -p demo
+	$(BIN)/svmcvx compare breast_cancer --models psvm:p=1,psvm:p=1.5,psvm:p=2 --kernel rbf --plot demo/breast_cancer.png --json demo/breast_cancer.json
+	$(BIN)/svmcvx compare moons --models psvm:p=1,psvm:p=1.5,psvm:p=3 --kernel rbf --plot demo/moons.png
+
+test: $(VENV)/.test
+	$(BIN)/python -m pytest --cov --cov-report=term
+
+lint: $(VENV)/.lint
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+clean:
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage demo

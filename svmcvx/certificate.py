@@ -1,0 +1,262 @@
+r"""The certificate: an interval around the true optimum, minted only by the checker.
+
+The checker :func:`check` asks a formulation (its *statement*, bound to data) for four things, all computed in
+plain numpy from the raw data: the objective at a model, a repaired dual point, how far that point still is
+from dual feasibility, and the dual objective at it. Weak duality does the rest:
+
+.. math:: \text{dual objective} \;\le\; \text{optimum} \;\le\; \text{objective},
+
+whatever solver, tolerance or guess the two points came from. Nothing is taken from a solver's report.
+
+Both ends are moved outwards by an estimate of the rounding error of their own evaluation (it grows with
+:math:`\sqrt n` times the sum of the absolute values of what was added up), so that the interval is one of
+floating-point numbers that have been allowed for, not of exact arithmetic that was hoped for. The width that
+this adds is in ``residuals["rounding"]``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Generic, Literal, NamedTuple, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from svmcvx.errors import NotCertified
+
+__all__ = ["Certificate", "Checked", "Dual", "Evaluation", "Statement", "accumulated_rounding", "check"]
+
+Kind = Literal["convex", "mixed-integer", "enumeration", "local"]
+Dual = Mapping[str, NDArray[np.float64]]
+M = TypeVar("M")
+M_contra = TypeVar("M_contra", contravariant=True)
+
+EPS: Final = float(np.finfo(np.float64).eps)
+_MINT: Final = object()
+
+# A candidate listed earlier (a sparser model, say) is kept while it widens the interval by no more than this
+# share of it, or by this relative amount.
+PREFERENCE_SHARE: Final = 0.1
+PREFERENCE_RELATIVE: Final = 1e-9
+
+
+def accumulated_rounding(terms: int) -> float:
+    """Return the relative rounding error allowed for a sum of `terms` products: (4 + √terms) machine epsilons."""
+    return EPS * (4.0 + math.sqrt(terms))
+
+
+class Evaluation(NamedTuple):
+    """A number and an estimate of the rounding error it was computed with."""
+
+    value: float
+    rounding: float
+
+
+class Statement(Protocol[M_contra]):
+    """What the checker needs to know of a formulation bound to data."""
+
+    @property
+    def kind(self) -> Kind:
+        """What a certificate of this formulation proves."""
+
+    @property
+    def facts(self) -> Mapping[str, float]:
+        """Numbers that belong beside the certificate (clipped mass of the kernel, …)."""
+
+    def evaluate(self, model: M_contra) -> Evaluation:
+        """Objective at a model, a feasible point; ``inf`` if it is not feasible."""
+
+    def repair(self, dual: Dual) -> Dual:
+        """Nearest convenient exactly feasible dual point."""
+
+    def dual_violation(self, dual: Dual) -> float:
+        """Largest violation of a dual constraint beyond rounding; 0 for a feasible point."""
+
+    def evaluate_dual(self, dual: Dual) -> Evaluation:
+        """Dual objective at a dual feasible point."""
+
+
+class Certificate:
+    """A checked interval around the true optimum of a minimisation problem.
+
+    Certificates are made by :func:`check` alone; calling the class raises.
+
+    Attributes
+    ----------
+    kind : "convex", "mixed-integer", "enumeration" or "local"
+        What the interval means: ``"local"`` certificates have no lower bound.
+    upper : float
+        The formulation's objective at the model returned (``inf`` if the model is infeasible).
+    lower : float or None
+        A lower bound on the optimum, None if there is none.
+    gap : float
+        ``(upper - lower) / max(1, |upper|)``; ``inf`` without a lower bound.
+    residuals : dict
+        ``"dual_violation"`` of the dual point as it was passed in, ``"rounding"`` included in the interval, and
+        the formulation's own facts, such as ``"clipped_mass"`` of an indefinite kernel.
+    """
+
+    __slots__ = ("_kind", "_lower", "_residuals", "_upper")
+    _kind: Kind
+    _lower: float | None
+    _residuals: tuple[tuple[str, float], ...]
+    _upper: float
+
+    def __init__(
+        self, *, _mint: object = None, kind: Kind, upper: float, lower: float | None, residuals: Mapping[str, float]
+    ) -> None:
+        if _mint is not _MINT:
+            raise NotCertified(
+                "a Certificate is made by svmcvx.certificate.check only, from a statement, models and dual points"
+            )
+        for key, value in (
+            ("_kind", kind),
+            ("_upper", upper),
+            ("_lower", lower),
+            ("_residuals", tuple(residuals.items())),
+        ):
+            object.__setattr__(self, key, value)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError("a Certificate cannot be changed")
+
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError("a Certificate cannot be changed")
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self.__slots__}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        for name in self.__slots__:
+            object.__setattr__(self, name, state[name])
+
+    @property
+    def kind(self) -> Kind:
+        """What the interval means."""
+        return self._kind
+
+    @property
+    def upper(self) -> float:
+        """Objective at the model returned."""
+        return self._upper
+
+    @property
+    def lower(self) -> float | None:
+        """Lower bound on the optimum, or None."""
+        return self._lower
+
+    @property
+    def gap(self) -> float:
+        """Relative width of the interval."""
+        if self._lower is None or not math.isfinite(self._upper):
+            return math.inf
+        return (self._upper - self._lower) / max(1.0, abs(self._upper))
+
+    @property
+    def residuals(self) -> dict[str, float]:
+        """Further numbers (a fresh dictionary)."""
+        return dict(self._residuals)
+
+    def is_certified(self, tol: float = 1e-6) -> bool:
+        """Tell whether the relative gap is at most `tol`."""
+        return self.gap <= tol
+
+    def require(self, tol: float = 1e-6) -> Certificate:
+        """Return this certificate, or raise :class:`~svmcvx.errors.NotCertified` if its gap exceeds `tol`."""
+        if not self.is_certified(tol):
+            raise NotCertified(
+                f"the relative gap {self.gap:.2g} exceeds {tol:.2g}: the optimum lies in [{self.lower}, {self.upper}]"
+            )
+        return self
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the numbers as a plain dictionary."""
+        return {"kind": self.kind, "upper": self.upper, "lower": self.lower, "gap": self.gap, **self.residuals}
+
+    def __repr__(self) -> str:
+        if self.lower is None:
+            return f"Certificate({self.kind}: upper {self.upper:.9g}, no lower bound)"
+        return f"Certificate({self.kind}: lower {self.lower:.9g}, upper {self.upper:.9g}, gap {self.gap:.2g})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Certificate) and self.__getstate__() == other.__getstate__()
+
+    def __hash__(self) -> int:
+        return hash((self._kind, self._upper, self._lower))
+
+
+@dataclass(frozen=True)
+class Checked(Generic[M]):
+    """What the checker settled on among the candidates it was given."""
+
+    model: M
+    dual: Dual
+    certificate: Certificate
+
+
+def check(statement: Statement[M], models: Sequence[M], duals: Sequence[Dual], *, repair: bool = True) -> Checked[M]:
+    """Mint the certificate of the best of several models with the best of several dual points.
+
+    Parameters
+    ----------
+    statement : Statement
+        The formulation bound to its data.
+    models : sequence of Model
+        Candidates for the answer, at least one, the preferred first. The first whose objective is as good as the
+        lowest, up to a tenth of the interval or 1e-9, is kept.
+    duals : sequence of dict of ndarray
+        Candidates for the bound, possibly none, chosen likewise by the dual objective.
+    repair : bool
+        Repair each dual point to exact feasibility before it is evaluated (default). Otherwise a point that
+        violates a constraint gives no bound at all.
+
+    Returns
+    -------
+    Checked
+        Model, dual point (repaired) and certificate.
+
+    Raises
+    ------
+    NotCertified
+        If no candidate model has a number for its objective, or the bounds contradict each other by more than
+        rounding, which would be a defect of the formulation's mathematics.
+    """
+    uppers = [(model, statement.evaluate(model)) for model in models]
+    uppers = [(model, upper) for model, upper in uppers if not math.isnan(upper.value)]
+    if not uppers:
+        raise NotCertified(
+            "no candidate model has an objective value; the data may be out of the range of floating point"
+        )
+    lowers: list[tuple[Dual, float, Evaluation]] = []
+    violation = math.nan
+    for dual in duals:
+        violation = statement.dual_violation(dual)
+        point = statement.repair(dual) if repair else dual
+        # The repair is not trusted either: what it returns is tested like any other point.
+        if statement.dual_violation(point) == 0:
+            bound = statement.evaluate_dual(point)
+            if math.isfinite(bound.value):
+                lowers.append((point, violation, bound))
+
+    best = min(upper.value for _, upper in uppers)
+    bound_best = max((bound.value for _, _, bound in lowers), default=-math.inf)
+    width = best - bound_best if math.isfinite(best - bound_best) else 0.0
+    slack = max(PREFERENCE_SHARE * width, PREFERENCE_RELATIVE * max(1.0, abs(best)))
+    model, upper = next(pair for pair in uppers if pair[1].value <= best + slack)
+    kept: Dual = {}
+    lower: Evaluation | None = None
+    if lowers:
+        kept, violation, lower = next(entry for entry in lowers if entry[2].value >= bound_best - slack)
+
+    high = upper.value + upper.rounding
+    low = None if lower is None else lower.value - lower.rounding
+    rounding = upper.rounding + (0.0 if lower is None else lower.rounding)
+    if low is not None and low > high:
+        raise NotCertified(
+            f"the dual bound {low!r} exceeds the objective {high!r} by more than rounding; please report this as a defect"
+        )
+    residuals = {"dual_violation": violation, "rounding": rounding, **statement.facts}
+    certificate = Certificate(_mint=_MINT, kind=statement.kind, upper=high, lower=low, residuals=residuals)
+    return Checked(model=model, dual=kept, certificate=certificate)

@@ -1,0 +1,320 @@
+"""One validation for all formulations.
+
+Everything a user passes in is checked here once: arrays are finite and numeric, lengths agree, there
+are as many classes as the formulation needs, hyper-parameters are numbers in their range. Messages name
+the argument, what was wrong and what to do.
+"""
+
+from __future__ import annotations
+
+import math
+import numbers
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import ArrayLike, NDArray
+
+from svmcvx.errors import DataError
+
+__all__ = [
+    "BinaryData",
+    "Features",
+    "binary_data",
+    "check_choice",
+    "check_features",
+    "check_labels",
+    "check_number",
+    "check_weights",
+]
+
+Floats: TypeAlias = NDArray[np.float64]
+# A float64 ndarray or csr_array; SciPy carries no types that mypy could tell apart.
+Features: TypeAlias = Any
+
+
+def _column_names(X: Any) -> list[str] | None:
+    columns = getattr(X, "columns", None)
+    return None if columns is None else [str(name) for name in columns]
+
+
+def _describe_columns(bad: NDArray[np.bool_], names: list[str] | None) -> str:
+    where = np.flatnonzero(bad)
+    shown = ", ".join(names[j] if names else str(j) for j in where[:5])
+    return f"column{'s' if where.size > 1 else ''} {shown}{', …' if where.size > 5 else ''}"
+
+
+def check_features(X: Any, *, name: str = "X", accept_sparse: bool = True, n_features: int | None = None) -> Features:
+    """Return `X` as a finite float64 matrix, one observation a row.
+
+    Parameters
+    ----------
+    X : array-like, DataFrame or sparse matrix of shape (n, d)
+        The data. Never modified.
+    name : str
+        Name of the argument in messages.
+    accept_sparse : bool
+        Whether a SciPy sparse matrix is kept (as CSR) or refused.
+    n_features : int, optional
+        Number of columns that is required.
+
+    Returns
+    -------
+    ndarray of shape (n, d), C-contiguous, or csr_array
+
+    Raises
+    ------
+    DataError
+        If `X` is not two-dimensional, empty, not numeric, complex, not finite, or has the wrong width.
+    """
+    names = _column_names(X)
+    checked: Features
+    if sp.issparse(X):
+        if not accept_sparse:
+            raise DataError(f"{name} is sparse and this formulation needs a dense array; pass {name}.toarray()")
+        if X.dtype.kind not in "biuf":
+            raise DataError(f"{name} must be real and numeric, got dtype {X.dtype}")
+        checked = sp.csr_array(X, dtype=np.float64)
+        if not checked.has_canonical_format:
+            checked = checked.copy()
+            checked.sum_duplicates()
+        values = checked.data
+    else:
+        checked = _dense(X, name, names)
+        values = checked
+    n, d = checked.shape
+    if n == 0 or d == 0:
+        what = "sample" if n == 0 else "feature"
+        raise DataError(
+            f"{name} is empty: 0 {what}(s) (shape=({n}, {d})) while a minimum of 1 is required; pass some data"
+        )
+    if not np.isfinite(values).all():
+        if sp.issparse(checked):
+            bad = np.zeros(d, dtype=bool)
+            bad[checked.indices[~np.isfinite(values)]] = True
+        else:
+            bad = ~np.isfinite(values).all(axis=0)
+        kind = "NaN" if np.isnan(values).any() else "infinity"
+        raise DataError(f"{name} contains {kind} in {_describe_columns(bad, names)}; impute or drop these values first")
+    if n_features is not None and d != n_features:
+        raise DataError(f"{name} has {d} features, but the model expects {n_features} features as input")
+    return checked
+
+
+def _dense(X: Any, name: str, names: list[str] | None) -> Floats:
+    try:
+        array = np.asarray(X)
+    except (ValueError, TypeError) as error:
+        raise DataError(f"{name} cannot be read as an array ({error}); pass rows of equal length") from None
+    if array.ndim == 1:
+        raise DataError(
+            f"{name} must be two-dimensional, got a one-dimensional array of length {array.size}; "
+            "Reshape your data with X.reshape(-1, 1) for one feature or X.reshape(1, -1) for one observation"
+        )
+    if array.ndim != 2:
+        raise DataError(f"{name} must be two-dimensional (observations × features), got shape {array.shape}")
+    if array.dtype.kind == "c":
+        raise DataError(f"{name} must be real. Complex data not supported")
+    if array.dtype.kind in "biuf":
+        return np.ascontiguousarray(array, dtype=np.float64)
+    if array.dtype.kind == "O":
+        converted = np.empty(array.shape, dtype=np.float64)
+        bad = np.zeros(array.shape[1], dtype=bool)
+        for j in range(array.shape[1]):
+            column = array[:, j]
+            bad[j] = any(isinstance(value, (str, bytes, complex, np.complexfloating)) for value in column)
+            if not bad[j]:
+                try:
+                    converted[:, j] = column.astype(np.float64)
+                except (ValueError, TypeError):
+                    bad[j] = True
+        if not bad.any():
+            return converted
+        raise DataError(
+            f"{name} is not numeric in {_describe_columns(bad, names)}: every argument must be numeric, "
+            "not a string or another object; encode these values as a number first"
+        )
+    raise DataError(f"{name} must be numeric, got dtype {array.dtype}; encode its values as numbers first")
+
+
+def check_labels(y: Any, n: int, *, name: str = "y", binary: bool = False) -> tuple[NDArray[np.intp], NDArray[Any]]:
+    """Return class indices and the sorted classes.
+
+    Parameters
+    ----------
+    y : array-like of shape (n,)
+        Labels of any sortable type (numbers, strings, Booleans).
+    n : int
+        Number of observations in `X`.
+    name : str
+        Name of the argument in messages.
+    binary : bool
+        Require exactly two classes; otherwise at least two.
+
+    Returns
+    -------
+    codes : ndarray of int, shape (n,)
+        ``classes[codes]`` equals `y`.
+    classes : ndarray
+        Sorted distinct labels.
+
+    Raises
+    ------
+    DataError
+        If lengths differ, labels are missing, continuous or not sortable, or the number of classes is wrong.
+    """
+    if y is None:
+        raise DataError(
+            f"a classifier requires {name} to be passed, but the target {name} is None; pass one label an observation"
+        )
+    labels = np.asarray(y)
+    if labels.ndim == 2 and labels.shape[1] == 1:
+        labels = labels[:, 0]
+    if labels.ndim != 1:
+        raise DataError(f"{name} must be one-dimensional with one label an observation, got shape {labels.shape}")
+    if labels.shape[0] != n:
+        raise DataError(
+            f"{name} has {labels.shape[0]} labels but X has {n} rows; pass inconsistent numbers of samples to neither"
+        )
+    if labels.dtype.kind == "f":
+        if not np.isfinite(labels).all():
+            raise DataError(f"{name} contains NaN or infinity; drop the observations without a label")
+        if not np.equal(labels, np.round(labels)).all() and np.unique(labels).size > 2:
+            raise DataError(f"Unknown label type: {name} is continuous; classification needs discrete labels")
+    if labels.dtype.kind == "c":
+        raise DataError(f"{name} must be real. Complex data not supported")
+    if labels.dtype.kind == "O" and any(label is None or label != label for label in labels):
+        raise DataError(f"{name} contains missing labels; drop the observations without a label")
+    try:
+        classes, codes = np.unique(labels, return_inverse=True)
+    except TypeError:
+        kinds = ", ".join(sorted({type(label).__name__ for label in labels}))
+        raise DataError(f"{name} mixes labels that cannot be sorted ({kinds}); use one type for all labels") from None
+    if classes.size < 2:
+        raise DataError(
+            f"{name} holds one class only ({classes[0]!r}); the number of classes has to be greater than one"
+        )
+    if binary and classes.size > 2:
+        raise DataError(
+            f"{name} holds {classes.size} classes. Only binary classification is supported. "
+            "Select two classes, or use a multi-class formulation"
+        )
+    return codes.astype(np.intp).reshape(n), classes
+
+
+def check_weights(sample_weight: Any, n: int, *, name: str = "sample_weight") -> Floats:
+    """Return non-negative finite weights of length `n` (ones for None)."""
+    if sample_weight is None:
+        return np.ones(n)
+    weights = np.asarray(sample_weight)
+    if weights.dtype.kind not in "biuf":
+        raise DataError(f"{name} must be numeric, got dtype {weights.dtype}")
+    weights = weights.astype(np.float64)
+    if weights.ndim == 0:
+        weights = np.full(n, float(weights))
+    if weights.shape != (n,):
+        raise DataError(f"{name} must hold one weight an observation: expected shape ({n},), got {weights.shape}")
+    if not np.isfinite(weights).all() or (weights < 0).any():
+        raise DataError(f"{name} must be finite and non-negative; the smallest value is {weights.min()}")
+    return weights
+
+
+def check_number(
+    value: Any,
+    name: str,
+    *,
+    low: float = -math.inf,
+    high: float = math.inf,
+    open_low: bool = False,
+    open_high: bool = False,
+    why: str = "",
+) -> float:
+    """Return `value` as a finite float inside the interval given, or raise a :class:`DataError`."""
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, (numbers.Real, np.integer, np.floating)):
+        raise DataError(f"{name} must be a number, got {value!r}")
+    number = float(value)
+    inside = (number > low if open_low else number >= low) and (number < high if open_high else number <= high)
+    if not math.isfinite(number) or not inside:
+        interval = f"{'(' if open_low or low == -math.inf else '['}{low:g}, {high:g}{')' if open_high or high == math.inf else ']'}"
+        raise DataError(f"{name} must be a finite number in {interval}, got {value!r}{'; ' + why if why else ''}")
+    return number
+
+
+def check_choice(value: Any, name: str, choices: Sequence[str]) -> str:
+    """Return `value` if it is one of `choices`, or raise a :class:`DataError` that lists them."""
+    if not isinstance(value, str) or value not in choices:
+        raise DataError(f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}")
+    return value
+
+
+@dataclass(frozen=True, eq=False)
+class BinaryData:
+    """Validated data of a binary formulation.
+
+    Attributes
+    ----------
+    X : ndarray or csr_array of shape (n, d)
+    y : ndarray of shape (n,)
+        −1 for ``classes[0]``, +1 for ``classes[1]``.
+    weight : ndarray of shape (n,)
+        Positive weights; observations of weight zero have been left out.
+    index : ndarray of int, shape (n,)
+        Row of each kept observation in the data passed in.
+    classes : ndarray of shape (2,)
+        The original labels.
+    rows : int
+        Number of observations passed in, those of weight zero included.
+    """
+
+    X: Features
+    y: Floats
+    weight: Floats
+    index: NDArray[np.intp]
+    classes: NDArray[Any]
+    rows: int
+
+    @property
+    def n(self) -> int:
+        """Number of observations."""
+        return int(self.y.size)
+
+
+def binary_data(X: ArrayLike | Any, y: Any, sample_weight: Any = None, *, accept_sparse: bool = True) -> BinaryData:
+    """Validate the data of a binary formulation.
+
+    Observations of weight zero take no part in any objective and are dropped here, so that no formulation
+    has to divide by their weight.
+
+    Parameters
+    ----------
+    X : array-like or sparse matrix of shape (n, d)
+    y : array-like of shape (n,)
+        Two distinct labels of any type; the larger in sorting order is the positive class.
+    sample_weight : array-like of shape (n,), optional
+        Non-negative weights of the losses; 1 each by default.
+    accept_sparse : bool
+        Whether a sparse `X` is kept as CSR.
+
+    Raises
+    ------
+    DataError
+        See :func:`check_features`, :func:`check_labels`, :func:`check_weights`.
+    """
+    features = check_features(X, accept_sparse=accept_sparse)
+    codes, classes = check_labels(y, features.shape[0], binary=True)
+    weight = check_weights(sample_weight, features.shape[0])
+    index = np.flatnonzero(weight > 0)
+    if np.unique(codes[index]).size < 2:
+        raise DataError("sample_weight is zero for every observation of a class; both classes need positive weight")
+    if index.size < weight.size:
+        features = _rows(features, index)
+    signs = np.where(codes[index] == 1, 1.0, -1.0)
+    return BinaryData(
+        X=features, y=signs, weight=weight[index], index=index.astype(np.intp), classes=classes, rows=weight.size
+    )
+
+
+def _rows(X: Features, index: NDArray[np.intp]) -> Features:
+    return sp.csr_array(X[index]) if sp.issparse(X) else np.ascontiguousarray(X[index])

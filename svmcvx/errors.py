@@ -1,0 +1,69 @@
+"""Exceptions of svmcvx, one class a remedy.
+
+Every exception raised on purpose derives from :class:`SvmcvxError`; its class tells what helps:
+
+================== =============================================
+class              what to do
+================== =============================================
+DataError          correct the data or the argument named
+BuildError         change the formulation asked for
+SolverUnavailable  install or license the solver named
+SolverFailed       try another solver or tolerance; the chain of attempts is attached
+NotCertified       there is an answer, but no proof of the accuracy asked for
+================== =============================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+
+class SvmcvxError(Exception):
+    """Base class of all errors raised on purpose by svmcvx."""
+
+
+class DataError(SvmcvxError, ValueError):
+    """The data or an argument cannot be used; the message names it and says what to do."""
+
+
+class BuildError(SvmcvxError, ValueError):
+    """The problem asked for cannot be built (too large, not convex, not of this package)."""
+
+
+class SolverUnavailable(SvmcvxError, ImportError):
+    """A solver or an optional dependency is not installed, or not licensed."""
+
+
+class SolverFailed(SvmcvxError, RuntimeError):
+    """No solver of the chain produced a usable point.
+
+    Attributes
+    ----------
+    attempts : tuple of svmcvx.Attempt
+        What was tried, in order, with the reason why each attempt failed.
+    """
+
+    def __init__(self, message: str, attempts: Sequence[Any] = ()) -> None:
+        super().__init__(message)
+        self.attempts = tuple(attempts)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.args[0], self.attempts)
+
+
+class NotCertified(SvmcvxError, ArithmeticError):
+    """A point exists but the checker does not confirm what was claimed of it."""
+
+
+def missing_extra(module: str, extra: str) -> SolverUnavailable:
+    """Return the error for an optional dependency that is not installed.
+
+    Parameters
+    ----------
+    module : str
+        Name of the module that could not be imported.
+    extra : str
+        The extra of svmcvx that installs it.
+    """
+    return SolverUnavailable(f"{module} is not installed; run: pip install 'svmcvx[{extra}]'")

@@ -1,0 +1,278 @@
+"""One table for many models on the same data, each with its certificate."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import time
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import numpy as np
+import pandas as pd
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.model_selection import train_test_split
+from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, StandardScaler
+
+import svmcvx
+from svmcvx.data import check_choice, check_features, check_labels, check_number
+from svmcvx.errors import DataError, SvmcvxError
+from svmcvx.experiments.store import Store
+from svmcvx.solution import Solution
+
+__all__ = ["COLUMNS", "Comparison", "compare"]
+
+Models: TypeAlias = "Mapping[str, Any] | Sequence[Any]"
+
+COLUMNS = (
+    "model",
+    "solver",
+    "status",
+    "primal",
+    "dual_bound",
+    "gap",
+    "certified",
+    "train_accuracy",
+    "test_accuracy",
+    "n_support",
+    "seconds",
+    "note",
+)
+SCALES = ("none", "standard", "minmax")
+
+
+@dataclass
+class Comparison:
+    """A comparison in progress: the split data, and what has been fitted so far.
+
+    Parameters
+    ----------
+    models : mapping, or sequence of estimators or of (str, estimator)
+    X, y : array-like
+        Data; split into a training and a test part.
+    test_size : float
+        Share of the test part; 0 trains on everything and reports no test accuracy.
+    seed : int
+        Of the split, which is stratified.
+    scale : "none", "standard" or "minmax"
+        How columns are scaled, by the training part.
+    tol : float
+        Relative gap up to which an answer counts as certified.
+    store : path-like, optional
+        File for finished rows; those found there are not computed again.
+    refit : bool
+        Compute models again whose rows were found in the store (their fitted estimators are not stored).
+    """
+
+    models: Models
+    X: Any
+    y: Any
+    test_size: float = 0.3
+    seed: int = 0
+    scale: str = "none"
+    tol: float = 1e-6
+    store: str | os.PathLike[str] | None = None
+    refit: bool = False
+    rows: list[dict[str, Any]] = field(default_factory=list, init=False)
+    fitted: dict[str, Any] = field(default_factory=dict, init=False)
+
+    def __post_init__(self) -> None:
+        self.named = _named(self.models)
+        check_choice(self.scale, "scale", SCALES)
+        check_number(self.test_size, "test_size", low=0, high=1, open_high=True)
+        check_number(self.tol, "tol", low=0, open_low=True)
+        X = check_features(self.X)
+        codes, classes = check_labels(self.y, X.shape[0])
+        labels = classes[codes]
+        parts: list[Any] = [X, np.zeros((0, X.shape[1])), labels, labels[:0]]
+        if self.test_size > 0:
+            try:
+                parts = train_test_split(X, labels, test_size=self.test_size, random_state=self.seed, stratify=labels)
+            except ValueError as error:
+                raise DataError(
+                    f"test_size={self.test_size} leaves a class without observations ({error}); change it"
+                ) from None
+        self.X_train, self.X_test, self.y_train, self.y_test = parts
+        self._scale(sparse=bool(sp.issparse(X)))
+        self._data_digest = _digest(X, codes)
+        self._store = None if self.store is None else Store(self.store)
+
+    def _scale(self, *, sparse: bool) -> None:
+        if self.scale == "none":
+            return
+        scaler = (
+            (MaxAbsScaler() if sparse else MinMaxScaler())
+            if self.scale == "minmax"
+            else StandardScaler(with_mean=not sparse)
+        )
+        self.X_train = scaler.fit_transform(self.X_train)
+        if self.X_test.shape[0]:
+            self.X_test = scaler.transform(self.X_test)
+
+    def _key(self, name: str, model: Any) -> str:
+        parameters = sorted((key, repr(value)) for key, value in model.get_params(deep=True).items())
+        parts = (
+            svmcvx.__version__,
+            name,
+            type(model).__name__,
+            parameters,
+            self._data_digest,
+            self.test_size,
+            self.seed,
+            self.scale,
+            self.tol,
+        )
+        return hashlib.sha256(repr(parts).encode()).hexdigest()
+
+    def run(self) -> Iterable[dict[str, Any]]:
+        """Fit the models one by one and yield a row for each as soon as it is done."""
+        for name, model in self.named:
+            key = self._key(name, model)
+            if self._store is not None and key in self._store and not self.refit:
+                row = self._store[key]
+            else:
+                row = self._row(name, model)
+                if self._store is not None:
+                    self._store.add(key, row)
+            self.rows.append(row)
+            yield row
+
+    def _row(self, name: str, model: Any) -> dict[str, Any]:
+        row: dict[str, Any] = dict.fromkeys(COLUMNS)
+        row["model"] = name
+        started = time.perf_counter()
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", ConvergenceWarning)  # the gap stands in the row
+                fitted = clone(model).fit(self.X_train, self.y_train)
+        except SvmcvxError as error:
+            row |= {
+                "status": "failed",
+                "certified": False,
+                "seconds": time.perf_counter() - started,
+                "note": str(error),
+            }
+            return row
+        row["seconds"] = time.perf_counter() - started
+        self.fitted[name] = fitted
+        row["train_accuracy"] = float(fitted.score(self.X_train, self.y_train))
+        if self.X_test.shape[0]:
+            row["test_accuracy"] = float(fitted.score(self.X_test, self.y_test))
+        last = fitted[-1] if isinstance(fitted, Pipeline) else fitted
+        solution = getattr(last, "solution_", None)
+        if isinstance(solution, Solution):
+            row |= self._certified(solution)
+        else:
+            row |= {"solver": type(last).__name__, "status": "", "certified": False, "note": "no certificate"}
+            row["n_support"] = int(np.sum(last.n_support_)) if hasattr(last, "n_support_") else None
+        return row
+
+    def _certified(self, solution: Solution) -> dict[str, Any]:
+        certificate = solution.certificate
+        notes = [f"{attempt.solver}: {attempt.reason}" for attempt in solution.attempts if attempt.reason]
+        clipped = certificate.residuals.get("clipped_mass")
+        if clipped is not None:
+            notes.append(f"indefinite kernel clipped, mass {clipped:.2g}")
+        return {
+            "solver": solution.solver,
+            "status": str(solution.status),
+            "primal": certificate.upper,
+            "dual_bound": certificate.lower,
+            "gap": certificate.gap,
+            "certified": certificate.is_certified(self.tol),
+            "n_support": solution.model.n_support,
+            "note": "; ".join(notes),
+        }
+
+    def frame(self) -> pd.DataFrame:
+        """Return the rows so far."""
+        return pd.DataFrame(self.rows, columns=list(COLUMNS))
+
+
+def _named(models: Models) -> list[tuple[str, Any]]:
+    pairs = list(models.items()) if isinstance(models, Mapping) else list(models)
+    named: list[tuple[str, Any]] = []
+    for entry in pairs:
+        name, model = entry if isinstance(entry, tuple) and len(entry) == 2 else (_label(entry), entry)
+        if not hasattr(model, "fit") or not hasattr(model, "get_params"):
+            raise DataError(
+                f"models must hold scikit-learn estimators, got {model!r}; pass instances such as PSVMClassifier(p=1.5)"
+            )
+        named.append((str(name), model))
+    if not named:
+        raise DataError("models is empty; pass at least one estimator")
+    counts: dict[str, int] = {}
+    unique = []
+    for name, model in named:
+        counts[name] = counts.get(name, 0) + 1
+        unique.append((name if counts[name] == 1 else f"{name} #{counts[name]}", model))
+    return unique
+
+
+def _label(model: Any) -> str:
+    return " ".join(repr(model).split())
+
+
+def _digest(X: Any, codes: NDArray[np.intp]) -> str:
+    sha = hashlib.sha256(codes.tobytes())
+    for part in (X.data, X.indices, X.indptr) if sp.issparse(X) else (np.ascontiguousarray(X),):
+        sha.update(np.ascontiguousarray(part).tobytes())
+    return sha.hexdigest()
+
+
+def compare(
+    models: Models,
+    X: Any,
+    y: Any,
+    *,
+    test_size: float = 0.3,
+    seed: int = 0,
+    scale: str = "none",
+    tol: float = 1e-6,
+    store: str | os.PathLike[str] | None = None,
+    callback: Callable[[dict[str, Any]], None] | None = None,
+) -> pd.DataFrame:
+    """Fit several models to the same data and tabulate their certificates and accuracies.
+
+    Parameters
+    ----------
+    models : mapping, or sequence of estimators or of (str, estimator)
+        Estimators of this package, others of scikit-learn (which have no certificate), or pipelines.
+    X : array-like or sparse matrix of shape (n, d)
+    y : array-like of shape (n,)
+    test_size : float
+        Share held out, 0.3 by default; 0 trains on everything.
+    seed : int
+        Of the stratified split.
+    scale : "none", "standard" or "minmax"
+        Scaling of the columns by the training part; none by default.
+    tol : float
+        Relative gap up to which an answer counts as certified.
+    store : path-like, optional
+        A ``.jsonl`` file that keeps finished rows, so that a run that was interrupted goes on where it stopped.
+    callback : callable, optional
+        Called with each row as soon as it is done.
+
+    Returns
+    -------
+    DataFrame
+        A row a model: ``model``, ``solver``, ``status``, ``primal`` (objective at the model), ``dual_bound``, ``gap``
+        (relative), ``certified``, ``train_accuracy``, ``test_accuracy``, ``n_support``, ``seconds``, ``note``. A model that
+        failed has the reason in ``note``.
+
+    Raises
+    ------
+    DataError
+        If an argument cannot be used.
+    """
+    comparison = Comparison(models, X, y, test_size=test_size, seed=seed, scale=scale, tol=tol, store=store)
+    for row in comparison.run():
+        if callback is not None:
+            callback(row)
+    return comparison.frame()

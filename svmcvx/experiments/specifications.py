@@ -1,0 +1,74 @@
+"""Models written as text: ``psvm:p=1,psvm:p=1.5,C=10``."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from typing import Any
+
+from svmcvx.errors import DataError
+from svmcvx.estimators import PSVMClassifier
+
+__all__ = ["MODELS", "parse_models"]
+
+MODELS: dict[str, type[Any]] = {"psvm": PSVMClassifier}
+
+
+def _value(text: str) -> Any:
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return text
+
+
+def parse_models(text: str, **common: Any) -> list[tuple[str, Any]]:
+    """Return labelled estimators for a comma-separated list of models.
+
+    Parameters
+    ----------
+    text : str
+        Each model is a name, optionally followed by ``:`` and ``key=value`` settings; further settings of the same
+        model follow after ``,`` or ``:``, as in ``psvm:p=1,psvm:p=1.5,C=10``.
+    **common
+        Settings for every model that has them, unless the text says otherwise; None is passed over.
+
+    Returns
+    -------
+    list of (str, estimator)
+        Labels are unique.
+
+    Raises
+    ------
+    DataError
+        If a model or a setting is unknown.
+    """
+    models: list[tuple[str, dict[str, Any]]] = []
+    for word in (part.strip() for part in text.split(",")):
+        if not word:
+            raise DataError(f"models has an empty entry in {text!r}; write for example psvm:p=1,psvm:p=2")
+        head, *settings = word.split(":")
+        if "=" in head:
+            if not models:
+                raise DataError(f"models starts with the setting {head!r}; begin with one of {', '.join(MODELS)}")
+            settings = [head, *settings]
+        else:
+            if head not in MODELS:
+                raise DataError(f"models names {head!r}; known are {', '.join(MODELS)}")
+            models.append((head, {}))
+        for setting in settings:
+            key, equals, value = setting.partition("=")
+            if not equals or not key:
+                raise DataError(f"{setting!r} in models is not of the form key=value")
+            models[-1][1][key.strip()] = _value(value.strip())
+    return [_build(name, settings, common) for name, settings in models]
+
+
+def _build(name: str, settings: dict[str, Any], common: dict[str, Any]) -> tuple[str, Any]:
+    cls = MODELS[name]
+    known = set(inspect.signature(cls).parameters)
+    unknown = [key for key in settings if key not in known]
+    if unknown:
+        raise DataError(f"{name} has no setting {', '.join(map(repr, unknown))}; it has {', '.join(sorted(known))}")
+    shared = {key: value for key, value in common.items() if key in known and value is not None}
+    label = name if not settings else f"{name}({', '.join(f'{key}={value}' for key, value in settings.items())})"
+    return label, cls(**{**shared, **settings})

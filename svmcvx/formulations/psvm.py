@@ -1,0 +1,737 @@
+r"""pSVM: the soft-margin support vector machine with p-norm hinge loss.
+
+**Primal**, p ≥ 1, C > 0, weights :math:`s_i > 0` (1 by default):
+
+.. math::
+    \min_{w, b}\; P(w, b) = \tfrac12\|w\|^2 + C \sum_i s_i\, (1 - u_i)_+^p, \qquad
+    u_i = y_i(\langle w, \varphi(x_i)\rangle + b).
+
+**Dual**, p > 1, with :math:`\gamma = p/(p-1)` and :math:`v_i = \alpha_i y_i`:
+
+.. math::
+    \max_{\alpha \ge 0,\; y'\alpha = 0}\; D(\alpha) = \sum_i \alpha_i
+      - C (p-1) \sum_i s_i \Big(\frac{\alpha_i}{C s_i p}\Big)^{\gamma} - \tfrac12 v'Kv;
+
+for p = 1 the middle term becomes the box :math:`\alpha_i \le C s_i`, its limit as p ↓ 1. At the optimum
+:math:`\alpha_i = C s_i p\, \xi_i^{p-1}` with :math:`\xi_i = (1-u_i)_+`, and :math:`w = \sum_i v_i \varphi(x_i)`.
+
+**Hard margin**: minimise :math:`\tfrac12\|w\|^2` subject to :math:`u_i \ge 1`; its dual drops the middle term and the
+box. This is what the pSVM paper tabulates as "p = 1".
+
+============== ======================================== =========
+symbol         meaning                                  shape
+============== ======================================== =========
+X, y           data, labels ±1                          (n, d), (n,)
+K              Gram matrix                              (n, n)
+L              factor of it, or the centred data        (n, r)
+alpha          multipliers                              (n,)
+w, b           normal in the columns of L, bias         (r,), ()
+============== ======================================== =========
+
+**Scaling.** P is the objective of scikit-learn's ``SVC`` at p = 1 (same C). LIBLINEAR's squared hinge is p = 2 with
+the bias penalised, which is another problem.
+
+**Source.** Soft-margin SVMs with p-norm hinge loss, eqs. (9)-(17); the bias rule and the p = 1 column of the
+paper are corrected here (see :func:`best_bias`).
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar, TypeAlias
+
+import cvxpy as cp
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from scipy.optimize import brentq
+
+from svmcvx import memory
+from svmcvx.certificate import EPS, Dual, Evaluation, accumulated_rounding
+from svmcvx.data import binary_data, check_choice, check_number
+from svmcvx.errors import DataError
+from svmcvx.formulations.base import Candidates, Formulation, FormulationProblem
+from svmcvx.formulations.support_equations import solve_support_equations
+from svmcvx.kernels import KernelLike
+from svmcvx.losses import hinge_power, hinge_power_conjugate, slack
+from svmcvx.model import BinaryModel
+from svmcvx.space import FeatureSpace, Product, feature_space
+
+__all__ = [
+    "PSVM",
+    "HardMargin",
+    "HardMarginProblem",
+    "PSVMDual",
+    "PSVMPrimal",
+    "best_bias",
+    "dual_objective",
+    "hard_margin_dual",
+    "objective",
+    "psvm_dual",
+    "psvm_primal",
+]
+
+Floats: TypeAlias = NDArray[np.float64]
+
+BIAS_RULES = ("exact", "paper", "released")
+EXPONENTS = ("power", "rational")
+
+# The paper counts as support vectors the observations with a multiplier above this number.
+PAPER_SUPPORT = 1e-5
+# By complementarity α(u − 1)₊ = 0; a solver's point decides which factor is zero where one is this much smaller.
+CLEARLY_ZERO = 1e-3
+# Observations with a margin up to this far above 1 count as support of a model given by (w, b) alone.
+ON_MARGIN = 1e-7
+# Bytes that compiling and solving need for each entry of the data matrix of the conic problem; measured.
+CONIC_BYTES = 140.0
+
+
+def objective(squared_norm: float, u: Floats, *, C: float, p: float, weight: Floats | float = 1.0) -> float:
+    r"""Return :math:`P = \tfrac12\|w\|^2 + C\sum_i s_i(1-u_i)_+^p`."""
+    return 0.5 * squared_norm + C * float(np.sum(weight * hinge_power(u, p)))
+
+
+def dual_objective(alpha: Floats, squared_norm: float, *, C: float, p: float, weight: Floats | float = 1.0) -> float:
+    r"""Return :math:`D(\alpha)`, with :math:`v'Kv` passed as `squared_norm`; −inf outside the box for p = 1."""
+    return float(alpha.sum()) - float(hinge_power_conjugate(alpha, C * weight, p).sum()) - 0.5 * squared_norm
+
+
+def best_bias(f: Floats, y: Floats, *, p: float, weight: Floats | None = None) -> float:
+    r"""Return the bias that minimises the loss :math:`\varphi(b) = \sum_i s_i(1 - y_i(f_i + b))_+^p`.
+
+    It is the exact bias of the optimal `w`, and gives the smallest gap for any other. Where the minimiser is an
+    interval, its midpoint is returned. The paper averages :math:`y_k - f_k` over the support vectors, which leaves out
+    the slack :math:`y_k\xi_k` and is right for p = 2 only.
+
+    Parameters
+    ----------
+    f : ndarray of shape (n,)
+        Scores without bias.
+    y : ndarray of shape (n,)
+        Labels ±1, both present.
+    p : float
+        Exponent of the hinge, at least 1.
+    weight : ndarray of shape (n,), optional
+    """
+    s = np.ones_like(f) if weight is None else weight
+    breaks = y - f  # observation i has a loss while y_i b < y_i breaks_i
+    grid = np.unique(breaks)
+
+    def slope(b: float) -> float:
+        xi = slack(y * (f + b))
+        largest = float(xi.max())
+        if largest == 0:
+            return 0.0
+        # Scaled by the largest slack: only the sign matters, and large p would overflow.
+        force = s * np.where(xi > 0, (xi / largest) ** (p - 1.0), 0.0)
+        return float(force[y < 0].sum() - force[y > 0].sum())
+
+    # Between two neighbouring breaks φ is one smooth piece; find the pieces where its slope changes sign.
+    middles = [float(middle) for middle in (grid[:-1] + grid[1:]) / 2]
+    if not middles:
+        return float(grid[0])
+    if p == 1:
+        left = _first(lambda k: slope(middles[k]) >= 0, len(middles))
+        right = _first(lambda k: slope(middles[k]) > 0, len(middles))
+        return float((grid[left] + grid[right]) / 2)
+    left = _first(lambda k: slope(float(grid[k])) >= 0, grid.size)
+    right = _first(lambda k: slope(float(grid[k])) > 0, grid.size)
+    if right > left:  # φ' vanishes on [grid[left], grid[right - 1]]
+        return float((grid[left] + grid[right - 1]) / 2)
+    if left == 0:
+        return float(grid[0])
+    low, high = float(grid[left - 1]), float(grid[left])
+    if not slope(low) < 0 < slope(high):
+        return high
+    return float(brentq(slope, low, high, xtol=4 * EPS * max(abs(low), abs(high), EPS), rtol=4 * EPS, maxiter=500))
+
+
+def _first(holds: Any, size: int) -> int:
+    """Smallest k in 0 … size with holds(k), for a property that once true stays true."""
+    low, high = 0, size
+    while low < high:
+        middle = (low + high) // 2
+        if holds(middle):
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+def _balance(alpha: Floats, y: Floats) -> Floats:
+    """Scale down the class whose multipliers sum to more until y'α = 0."""
+    positive, negative = float(alpha[y > 0].sum()), float(alpha[y < 0].sum())
+    if positive == negative:
+        return alpha
+    smaller = min(positive, negative)
+    factor = np.where(
+        y > 0,
+        smaller / max(positive, smaller, np.finfo(float).tiny),
+        smaller / max(negative, smaller, np.finfo(float).tiny),
+    )
+    return alpha * factor
+
+
+@dataclass(frozen=True, eq=False)
+class _MaximumMargin(Formulation):
+    """What the soft and the hard margin share: multipliers α ≥ 0 with y'α = 0."""
+
+    space: FeatureSpace
+
+    @property
+    def facts(self) -> Mapping[str, float]:
+        """Facts of the kernel."""
+        return self.space.facts
+
+    @property
+    def y(self) -> Floats:
+        """Labels ±1."""
+        return self.space.data.y
+
+    def _alpha(self, dual: Dual) -> Floats:
+        data = self.space.data
+        if "alpha" not in dual:
+            raise DataError(
+                f"the dual point of {self.name} needs the entry 'alpha', got {', '.join(dual) or 'nothing'}"
+            )
+        alpha = np.asarray(dual["alpha"], dtype=np.float64)
+        if alpha.shape == (data.rows,):
+            return alpha[data.index]
+        if alpha.shape == (data.n,):
+            return alpha
+        raise DataError(
+            f"alpha must have one multiplier an observation: expected shape ({data.rows},), got {alpha.shape}"
+        )
+
+    def _ceiling(self) -> Floats | float:
+        return math.inf
+
+    def repair(self, dual: Dual) -> Dual:
+        """Clip α to its domain, then scale down the class whose sum is larger."""
+        return {"alpha": _balance(np.clip(self._alpha(dual), 0.0, self._ceiling()), self.y)}
+
+    def dual_violation(self, dual: Dual) -> float:
+        """Largest of −α, α above its ceiling, and |y'α| beyond the rounding of that sum."""
+        alpha = self._alpha(dual)
+        if not np.isfinite(alpha).all():
+            return math.inf
+        imbalance = abs(math.fsum(self.y * alpha)) - accumulated_rounding(alpha.size) * float(np.abs(alpha).sum())
+        return max(0.0, float(-alpha.min()), float((alpha - self._ceiling()).max()), imbalance)
+
+    def export_dual(self, dual: Dual) -> Dual:
+        """α with a zero for each observation of weight zero."""
+        data = self.space.data
+        full = np.zeros(data.rows)
+        full[data.index] = self._alpha(dual)
+        return {"alpha": full}
+
+    def _dual_rounding(self, alpha: Floats, point: Product, terms: float) -> float:
+        # A balance that is off by δ costs |b δ|; the bias is no larger than the scores around it.
+        off = abs(math.fsum(self.y * alpha)) * (1.0 + float(np.abs(point.scores).max()))
+        return accumulated_rounding(alpha.size) * terms + 0.5 * point.squared_norm_rounding + off
+
+
+@dataclass(frozen=True, eq=False)
+class PSVM(_MaximumMargin):
+    """The statement of the pSVM bound to data.
+
+    Parameters
+    ----------
+    space : FeatureSpace
+    C : float
+        Weight of the losses, positive.
+    p : float
+        Exponent of the hinge, at least 1.
+    bias : "exact", "paper" or "released"
+        The rule for the intercept of recovered models.
+    """
+
+    name: ClassVar[str] = "psvm"
+    C: float
+    p: float
+    bias: str = "exact"
+
+    @property
+    def hyperparameters(self) -> dict[str, Any]:
+        """C, p, the kernel, and the bias rule where it is not the exact one."""
+        kernel = self.space.kernel
+        rule = {} if self.bias == "exact" else {"bias": self.bias}
+        return {"C": self.C, "p": self.p, "kernel": "none" if kernel is None else str(kernel), **rule}
+
+    def _ceiling(self) -> Floats | float:
+        return self.C * self.space.data.weight if self.p == 1 else math.inf
+
+    def evaluate(self, model: BinaryModel) -> Evaluation:
+        """P at a model, from its scores on the raw data."""
+        data = self.space.data
+        f, f_rounding = model.scores(data.X)
+        norm, norm_rounding = model.squared_norm(data)
+        u = self.y * f
+        with np.errstate(over="ignore"):
+            value = objective(norm, u, C=self.C, p=self.p, weight=data.weight)
+            steepness = self.C * self.p * data.weight * np.where(u < 1, slack(u) ** (self.p - 1.0), 0.0)
+            rounding = (
+                0.5 * norm_rounding
+                + float(steepness @ f_rounding)
+                + (accumulated_rounding(data.n) + EPS * self.p) * value
+            )
+        return Evaluation(value, rounding)
+
+    def evaluate_dual(self, dual: Dual) -> Evaluation:
+        """D at a feasible α."""
+        alpha = self._alpha(dual)
+        data = self.space.data
+        point = self.space.product(alpha * self.y)
+        value = dual_objective(alpha, point.squared_norm, C=self.C, p=self.p, weight=data.weight)
+        conjugate = float(alpha.sum()) - value - 0.5 * point.squared_norm
+        power = EPS * self.p / (self.p - 1.0) * abs(conjugate) if self.p > 1 else 0.0
+        return Evaluation(value, self._dual_rounding(alpha, point, float(alpha.sum()) + abs(conjugate)) + power)
+
+    def intercept(self, alpha: Floats, f: Floats) -> float:
+        r"""Return the bias by the rule asked for, from multipliers and scores without bias.
+
+        ``"paper"`` is the mean over support vectors of :math:`y_k - f_k`; ``"released"`` that of
+        :math:`y_k - \mathrm{sign} f_k`, which the paper's released code computes.
+        """
+        if self.bias == "exact":
+            return best_bias(f, self.y, p=self.p, weight=self.space.data.weight)
+        support = alpha > PAPER_SUPPORT
+        if not support.any():
+            return 0.0
+        scores = f if self.bias == "paper" else np.sign(f)
+        return float(np.mean(self.y[support] - scores[support]))
+
+    def recover(self, alpha: Floats) -> Candidates:
+        """Return the models of (approximate) multipliers, and the multipliers repaired.
+
+        An interior-point solver leaves all multipliers slightly positive. The first candidate, if there is one,
+        solves the optimality conditions as equations on the support vectors; see
+        :mod:`svmcvx.formulations.support_equations`.
+        """
+        kept = self._alpha(self.repair({"alpha": alpha}))
+        f = self.space.product(kept * self.y).scores
+        b = best_bias(f, self.y, p=self.p, weight=self.space.data.weight)
+        points = [self._polish(kept, b, f), kept]
+        candidates = Candidates([], [])
+        for point in points:
+            if point is not None:
+                v = point * self.y
+                candidates.models.append(self.space.model(v, self.intercept(point, self.space.product(v).scores)))
+                candidates.duals.append({"alpha": point})
+        return candidates
+
+    def _polish(self, alpha: Floats, b: float, f: Floats) -> Floats | None:
+        """Solve the equations on the support vectors exactly, from a guess which observations they are."""
+        u = self.y * (f + b)
+        weight = self.space.data.weight
+        scaled = alpha / (self.C * self.p * weight)
+        outside = scaled < CLEARLY_ZERO * (u - 1.0)
+        guess = np.where(outside, 0.0, alpha)
+        if self.p > 1:
+
+            def slack_of(values: Floats, rows: NDArray[np.intp]) -> tuple[Floats, Floats]:
+                xi = (values / (self.C * self.p * weight[rows])) ** (1.0 / (self.p - 1.0))
+                return xi, xi / ((self.p - 1.0) * values)
+
+            free, rule = ~outside & (alpha > 0), slack_of
+        else:
+            ceiling = self.C * weight
+            above = 1.0 - scaled < CLEARLY_ZERO * (1.0 - u)
+            guess = np.where(above, ceiling, guess)
+            free, rule = ~(outside | above), None
+        polished = solve_support_equations(
+            self.space, guess, free=free, ceiling=np.broadcast_to(self._ceiling(), u.shape), bias=b, slack=rule
+        )
+        return None if polished is None else self._alpha(self.repair({"alpha": polished}))
+
+
+@dataclass(frozen=True, eq=False)
+class HardMargin(_MaximumMargin):
+    r"""The statement of the hard-margin SVM bound to data: min ½‖w‖² subject to :math:`u_i \ge 1`."""
+
+    name: ClassVar[str] = "hard_margin"
+
+    @property
+    def hyperparameters(self) -> dict[str, Any]:
+        """The kernel."""
+        kernel = self.space.kernel
+        return {"kernel": "none" if kernel is None else str(kernel)}
+
+    def evaluate(self, model: BinaryModel) -> Evaluation:
+        """½‖w‖², or ``inf`` if an observation has a margin below 1 by more than rounding."""
+        f, f_rounding = model.scores(self.space.data.X)
+        norm, norm_rounding = model.squared_norm(self.space.data)
+        if (self.y * f < 1.0 - 2 * f_rounding).any():
+            return Evaluation(math.inf, 0.0)
+        # Scaling the model until every margin is 1 would change the norm by no more than this.
+        short = float(np.max(1.0 - np.minimum(self.y * f, 1.0)))
+        return Evaluation(0.5 * norm, 0.5 * norm_rounding + 3 * short * norm)
+
+    def evaluate_dual(self, dual: Dual) -> Evaluation:
+        """Σα − ½ v'Kv at a feasible α."""
+        alpha = self._alpha(dual)
+        point = self.space.product(alpha * self.y)
+        total = float(alpha.sum())
+        return Evaluation(total - 0.5 * point.squared_norm, self._dual_rounding(alpha, point, total))
+
+    def explain(self, status: str) -> str:
+        """An unbounded dual means that the classes are not separable."""
+        if status in ("unbounded", "infeasible"):
+            return (
+                "the two classes are not separable in this feature space, so no hard-margin SVM exists; "
+                "use the soft margin (psvm_dual with p ≥ 1) or a richer kernel"
+            )
+        return super().explain(status)
+
+    def recover(self, alpha: Floats) -> Candidates:
+        """Return models scaled to margin 1 (none if the classes are not separated) and multipliers at their best scale.
+
+        The margin of a point that is optimal to a relative ε is off by the order of √ε; the first candidate
+        solves the equations u = 1 on the support vectors to rounding.
+        """
+        start = self._alpha(self.repair({"alpha": alpha}))
+        candidates = [point for point in (self._polish(start), start) if point is not None]
+        models: list[BinaryModel] = []
+        duals: list[Dual] = []
+        for point in candidates:
+            norm = self.space.product(point * self.y).squared_norm
+            # (Σα)²/(2 v'Kv) is the dual value at the best multiple of α.
+            best = point * (float(point.sum()) / norm) if norm > 0 else point
+            duals.append({"alpha": best})
+            product = self.space.product(best * self.y)
+            lowest, highest = float(product.scores[self.y > 0].min()), float(product.scores[self.y < 0].max())
+            margin = (lowest - highest) / 2 - 2 * float(product.scores_rounding.max())
+            if margin > 0:
+                models.append(self.space.model(best * self.y / margin, -(lowest + highest) / (2 * margin)))
+        return Candidates(models, duals)
+
+    def _polish(self, alpha: Floats) -> Floats | None:
+        """Solve u = 1 on the observations that carry a multiplier."""
+        free = alpha > CLEARLY_ZERO**2 * float(alpha.max(initial=0.0))
+        f = self.space.product(alpha * self.y).scores
+        b = -(float(f[self.y > 0].min()) + float(f[self.y < 0].max())) / 2
+        ceiling = np.full(alpha.size, np.inf)
+        polished = solve_support_equations(
+            self.space, np.where(free, alpha, 0.0), free=free, ceiling=ceiling, bias=b, slack=None
+        )
+        return None if polished is None else self._alpha(self.repair({"alpha": polished}))
+
+
+def _loss_epigraph(size: cp.Variable, power: float, exponent: str) -> tuple[cp.Expression, list[cp.Constraint], str]:
+    """Return an expression that is at least ``size**power`` elementwise, its constraints, and the cone used."""
+    if exponent == "rational":
+        return cp.power(size, power, approx=True), [], "second-order cones, rational exponent"
+    t = cp.Variable(size.shape, name="t")
+    ones = np.ones(size.shape)
+    return t, [cp.PowCone3D(t, ones, size, 1.0 / power).set_label("power")], "power cone"
+
+
+class _PSVMProblem(FormulationProblem):
+    C: cp.Parameter
+    cone: str
+    _fixed: PSVM
+
+    @property
+    def formulation(self) -> PSVM:
+        """The pSVM at the present value of C."""
+        return PSVM(space=self._fixed.space, C=float(self.C.value), p=self._fixed.p, bias=self._fixed.bias)
+
+
+class PSVMPrimal(_PSVMProblem):
+    """The primal problem; see :func:`psvm_primal`."""
+
+    @cached_property
+    def margin(self) -> cp.Constraint:
+        """The constraint whose multipliers are α."""
+        return self.constraint_dict["margin"]
+
+    def recover(self) -> Candidates:
+        """The models of the multipliers, and that of (w, b) itself."""
+        statement = self.formulation
+        models: list[BinaryModel] = []
+        duals: list[Dual] = []
+        alpha = np.zeros(statement.y.size)
+        if _usable(self.margin.dual_value):
+            alpha = np.asarray(self.margin.dual_value, dtype=np.float64)
+            candidates = statement.recover(alpha)
+            models, duals = [*candidates.models], [*candidates.duals]
+        w = self.var_dict["w"].value
+        if _usable(w):
+            f = np.asarray(statement.space.factor @ w)
+            b = statement.intercept(alpha, f)
+            models.append(statement.space.model_from_factor(np.asarray(w), b, statement.y * (f + b) <= 1.0 + ON_MARGIN))
+        return Candidates(models, duals)
+
+
+class PSVMDual(_PSVMProblem):
+    """The dual problem; see :func:`psvm_dual`."""
+
+    alpha: cp.Expression
+
+    def recover(self) -> Candidates:
+        """The models of the multipliers."""
+        alpha = self.alpha.value
+        return self.formulation.recover(np.asarray(alpha, dtype=np.float64)) if _usable(alpha) else Candidates([], [])
+
+
+class HardMarginProblem(FormulationProblem):
+    """The dual of the hard-margin SVM; see :func:`hard_margin_dual`."""
+
+    _fixed: HardMargin
+
+    @property
+    def formulation(self) -> HardMargin:
+        """The statement."""
+        return self._fixed
+
+    def recover(self) -> Candidates:
+        """The model of the multipliers, if it separates the classes."""
+        alpha = self.var_dict["alpha"].value
+        return self._fixed.recover(np.asarray(alpha, dtype=np.float64)) if _usable(alpha) else Candidates([], [])
+
+
+def _usable(values: Any) -> bool:
+    """Whether a solver has left finite numbers."""
+    return values is not None and bool(np.isfinite(values).all())
+
+
+def _statement(
+    X: Any,
+    y: Any,
+    C: float,
+    p: float,
+    kernel: KernelLike,
+    sample_weight: Any,
+    bias: str,
+    exponent: str,
+    indefinite: str,
+) -> PSVM:
+    C = check_number(C, "C", low=0, open_low=True)
+    p = check_number(p, "p", low=1, why="p < 1 is not convex")
+    check_choice(bias, "bias", BIAS_RULES)
+    check_choice(exponent, "exponent", EXPONENTS)
+    data = binary_data(X, y, sample_weight)
+    return PSVM(space=feature_space(data, kernel, centred=True, indefinite=indefinite), C=C, p=p, bias=bias)
+
+
+def _require_conic_memory(factor: Any, what: str) -> None:
+    entries = factor.nnz if sp.issparse(factor) else factor.size
+    memory.require(
+        CONIC_BYTES * float(entries),
+        f"the {what} with a matrix of {factor.shape[0]} × {factor.shape[1]}",
+        "use fewer observations or features, or a first-order solver",
+    )
+
+
+def psvm_primal(
+    X: Any,
+    y: Any,
+    *,
+    C: float,
+    p: float,
+    kernel: KernelLike = None,
+    sample_weight: Any = None,
+    exponent: str = "power",
+    bias: str = "exact",
+    indefinite: str = "error",
+) -> PSVMPrimal:
+    r"""Build the pSVM primal as a cvxpy problem.
+
+    .. math::
+        \min\; \tfrac12\|w\|^2 + C \sum_i s_i t_i \quad\text{s.t.}\quad
+        y_i(L_i w + b) \ge 1 - \xi_i,\; \xi_i \ge 0,\; t_i \ge \xi_i^p,
+
+    where the rows of `L` are the (centred) data or those of a factor of the Gram matrix.
+
+    Parameters
+    ----------
+    X : array-like or sparse matrix of shape (n, d)
+    y : array-like of shape (n,)
+        Two labels of any type.
+    C : float
+        Weight of the losses, positive. The cvxpy parameter ``problem.C``.
+    p : float
+        Exponent of the hinge, any real number of at least 1.
+    kernel : Kernel, str, callable or None
+        None for the linear formulation.
+    sample_weight : array-like of shape (n,), optional
+        Weights :math:`s_i \ge 0` of the losses.
+    exponent : "power" or "rational"
+        State :math:`\xi^p` for p other than 1 and 2 by the exact power cone, or by second-order cones with
+        the nearest rational exponent, which is another problem and shows up as a gap.
+    bias : "exact", "paper" or "released"
+        Rule for the intercept of the model recovered; the others reproduce the paper and its code.
+    indefinite : "error" or "clip"
+        What to do with a kernel that is indefinite on the data.
+
+    Returns
+    -------
+    PSVMPrimal
+        A ``cvxpy.Problem``. Variables ``w``, ``b``, ``xi`` and, for a power cone, ``t``; parameter ``C``;
+        constraints labelled ``margin`` (its multipliers are α), ``slack`` and ``power``. ``problem.cone`` tells
+        which cone states the loss. The bias variable belongs to centred data when `X` is dense and linear.
+
+    Raises
+    ------
+    DataError
+        If the data or an argument cannot be used.
+    BuildError
+        If the problem would not fit into memory.
+
+    Notes
+    -----
+    Source: pSVM paper, eq. (9).
+    """
+    started = time.perf_counter()
+    statement = _statement(X, y, C, p, kernel, sample_weight, bias, exponent, indefinite)
+    data, L = statement.space.data, statement.space.factor
+    _require_conic_memory(L, "pSVM primal")
+    C_parameter = cp.Parameter(pos=True, name="C", value=statement.C)
+    w = cp.Variable(L.shape[1], name="w")
+    b = cp.Variable(name="b")
+    xi = cp.Variable(data.n, name="xi")
+    constraints = [
+        (cp.multiply(data.y, L @ w + b) >= 1 - xi).set_label("margin"),
+        (xi >= 0).set_label("slack"),
+    ]
+    if statement.p == 1:
+        loss, cone = data.weight @ xi, "linear"
+    elif statement.p == 2:
+        loss, cone = cp.sum_squares(cp.multiply(np.sqrt(data.weight), xi)), "quadratic"
+    else:
+        t, power, cone = _loss_epigraph(xi, statement.p, exponent)
+        loss = data.weight @ t
+        constraints += power
+    problem = PSVMPrimal(cp.Minimize(0.5 * cp.sum_squares(w) + C_parameter * loss), constraints)
+    problem.C, problem.cone, problem._fixed = C_parameter, cone, statement
+    problem.build_seconds = time.perf_counter() - started
+    return problem
+
+
+def psvm_dual(
+    X: Any,
+    y: Any,
+    *,
+    C: float,
+    p: float,
+    kernel: KernelLike = None,
+    sample_weight: Any = None,
+    exponent: str = "power",
+    bias: str = "exact",
+    indefinite: str = "error",
+) -> PSVMDual:
+    r"""Build the pSVM dual as a cvxpy problem.
+
+    In the scaled multipliers :math:`\beta_i = \alpha_i/(C p s_i)`, which equal :math:`\xi_i^{p-1}` at the optimum and
+    stay of order one however large or small C is and as p → 1:
+
+    .. math::
+        \max\; C p\, s'\beta - C (p-1)\, s't - \tfrac12 C^2 p^2\, (y s \beta)'K(y s \beta)
+        \quad\text{s.t.}\quad \beta \ge 0,\; y'(s\beta) = 0,\; t_i \ge \beta_i^{\gamma},
+
+    with :math:`\gamma = p/(p-1)`; for p = 1 the last constraint is the box :math:`\beta \le 1` and `t` is absent.
+    Its value is that of the dual in α.
+
+    Parameters
+    ----------
+    X, y, C, p, kernel, sample_weight, exponent, bias, indefinite
+        As for :func:`psvm_primal`; a precomputed kernel takes the Gram matrix as `X`.
+
+    Returns
+    -------
+    PSVMDual
+        A ``cvxpy.Problem``. Variables ``beta`` and, for a power cone, ``t``; ``problem.alpha`` is the expression
+        :math:`\alpha = C p s \beta`; parameter ``C`` (and ``C_squared``, which follows it); constraints labelled
+        ``nonnegative``, ``balance`` and ``box`` (p = 1) or ``power``.
+
+    Raises
+    ------
+    DataError
+        If the data or an argument cannot be used.
+    BuildError
+        If the problem would not fit into memory.
+
+    Notes
+    -----
+    Source: pSVM paper, eq. (17), corrected at p = 1: without its box that is :func:`hard_margin_dual`.
+    """
+    started = time.perf_counter()
+    statement = _statement(X, y, C, p, kernel, sample_weight, bias, exponent, indefinite)
+    data, s, p = statement.space.data, statement.space.data.weight, statement.p
+    C_parameter = cp.Parameter(pos=True, name="C", value=statement.C)
+    beta = cp.Variable(data.n, name="beta")
+    signed = cp.multiply(data.y * s, beta)
+    constraints = [(beta >= 0).set_label("nonnegative"), ((data.y * s) @ beta == 0).set_label("balance")]
+    value = C_parameter * (p * (s @ beta)) - _half_squared_norm(statement.space, signed, C_parameter, p)
+    if p == 1:
+        constraints.append((beta <= 1).set_label("box"))
+        cone = "linear"
+    elif p == 2:
+        value -= C_parameter * cp.sum_squares(cp.multiply(np.sqrt(s), beta))
+        cone = "quadratic"
+    else:
+        t, power, cone = _loss_epigraph(beta, p / (p - 1.0), exponent)
+        value -= C_parameter * ((p - 1.0) * (s @ t))
+        constraints += power
+    problem = PSVMDual(cp.Maximize(value), constraints)
+    problem.C, problem.cone, problem._fixed = C_parameter, cone, statement
+    problem.alpha = cp.multiply(p * s, beta) * C_parameter
+    problem.build_seconds = time.perf_counter() - started
+    return problem
+
+
+def _half_squared_norm(space: FeatureSpace, signed: cp.Expression, C: cp.Parameter, p: float) -> cp.Expression:
+    """½ C² p² v'Kv for v = `signed`: through a thin factor, or through K itself where the factor is as large."""
+    L = space.factor
+    _require_conic_memory(L, "pSVM dual")
+    n, r = L.shape
+    if 2 * r <= n or sp.issparse(L):
+        return 0.5 * cp.sum_squares(L.T @ (C * (p * signed)))
+    C_squared = cp.CallbackParam(callback=lambda: C.value**2, nonneg=True, name="C_squared")
+    # The factor has shown that K is positive semidefinite, so cvxpy need not estimate its eigenvalues again.
+    return C_squared * (0.5 * p**2 * cp.quad_form(signed, cp.psd_wrap(space.factor @ space.factor.T)))
+
+
+def hard_margin_dual(X: Any, y: Any, *, kernel: KernelLike = None, indefinite: str = "error") -> HardMarginProblem:
+    r"""Build the dual of the hard-margin SVM as a cvxpy problem.
+
+    .. math:: \max\; \sum_i \alpha_i - \tfrac12 v'Kv \quad\text{s.t.}\quad \alpha \ge 0,\; y'\alpha = 0, \qquad v_i = \alpha_i y_i.
+
+    It is unbounded when the classes are not separable in feature space.
+
+    Parameters
+    ----------
+    X, y, kernel, indefinite
+        As for :func:`psvm_primal`.
+
+    Returns
+    -------
+    HardMarginProblem
+        A ``cvxpy.Problem`` with the variable ``alpha`` and constraints labelled ``nonnegative`` and ``balance``.
+
+    Raises
+    ------
+    DataError
+        If the data or an argument cannot be used.
+    BuildError
+        If the problem would not fit into memory.
+
+    Notes
+    -----
+    This is the machine that the pSVM paper tabulates as "p = 1" (Table 1).
+    """
+    started = time.perf_counter()
+    statement = HardMargin(space=feature_space(binary_data(X, y), kernel, centred=True, indefinite=indefinite))
+    y_signs, L = statement.y, statement.space.factor
+    _require_conic_memory(L, "hard-margin dual")
+    alpha = cp.Variable(y_signs.size, name="alpha")
+    constraints = [(alpha >= 0).set_label("nonnegative"), (y_signs @ alpha == 0).set_label("balance")]
+    value = cp.sum(alpha) - 0.5 * cp.sum_squares(L.T @ cp.multiply(y_signs, alpha))
+    problem = HardMarginProblem(cp.Maximize(value), constraints)
+    problem._fixed = statement
+    problem.build_seconds = time.perf_counter() - started
+    return problem

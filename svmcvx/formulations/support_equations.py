@@ -1,0 +1,112 @@
+r"""The optimality conditions of a maximum-margin machine as equations on its support vectors.
+
+At the optimum every observation is of one of three kinds: outside the margin (:math:`\alpha_i = 0`), at the ceiling
+of its multiplier (p = 1 only, :math:`\alpha_i = C s_i`), or *free*, with
+
+.. math:: y_i\Big(\sum_j \alpha_j y_j K_{ij} + b\Big) + \xi_i(\alpha_i) = 1, \qquad \sum_i y_i \alpha_i = 0,
+
+where :math:`\xi_i(\alpha_i)` is the slack that belongs to a multiplier: :math:`(\alpha_i/(C s_i p))^{1/(p-1)}`, or 0 for p = 1
+and for the hard margin. Given a good guess of the kinds this is a square system, linear for p = 1 and 2, that Newton's
+method solves to rounding: what crossover is to linear programming.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+import numpy as np
+import scipy.linalg as sl
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from svmcvx.space import FeatureSpace
+
+__all__ = ["solve_support_equations"]
+
+Floats: TypeAlias = NDArray[np.float64]
+# Slack and its derivative as functions of the multipliers of the rows given.
+Slack: TypeAlias = Callable[[Floats, NDArray[np.intp]], tuple[Floats, Floats]]
+
+ROUNDS = 40
+LARGEST_SYSTEM = 2500
+RESIDUAL = 1e-11
+# Newton's method converges quadratically: below this residual the step just taken was the last one needed.
+ALMOST_SOLVED = 1e-6
+NEGLIGIBLE = 1e-9
+# Observations that may change to free in one round: more at once tends to overshoot and cycle.
+RELEASED = 5
+
+
+def solve_support_equations(
+    space: FeatureSpace,
+    alpha: Floats,
+    *,
+    free: NDArray[np.bool_],
+    ceiling: Floats,
+    bias: float,
+    slack: Slack | None,
+) -> Floats | None:
+    """Return multipliers that solve the equations, or None if the guess was not good enough.
+
+    Parameters
+    ----------
+    space : FeatureSpace
+    alpha : ndarray of shape (n,)
+        The guess; multipliers of observations that are not free are kept (zero or the ceiling).
+    free : ndarray of bool, shape (n,)
+        The guess of the kinds.
+    ceiling : ndarray of shape (n,)
+        Upper bounds, possibly infinite.
+    bias : float
+        Guess of the bias.
+    slack : callable or None
+        Slack and derivative for p > 1; None for p = 1 and the hard margin.
+    """
+    y, L = space.data.y, space.factor
+    alpha, free = alpha.copy(), free.copy()
+    for _ in range(ROUNDS):
+        rows = np.flatnonzero(free).astype(np.intp)
+        if not 2 <= rows.size <= LARGEST_SYSTEM:
+            return None
+        f = space.product(alpha * y).scores + bias
+        xi, slope = slack(alpha[rows], rows) if slack else (np.zeros(rows.size), np.zeros(rows.size))
+        residual = np.append(1.0 - xi - y[rows] * f[rows], -float(y @ alpha))
+        part = L[rows].toarray() if sp.issparse(L) else L[rows]
+        signed = part * y[rows, None]
+        system = np.zeros((rows.size + 1, rows.size + 1))
+        system[:-1, :-1] = signed @ signed.T
+        system[np.arange(rows.size), np.arange(rows.size)] += slope
+        system[:-1, -1] = system[-1, :-1] = y[rows]
+        try:
+            step, *_ = sl.lstsq(system, residual, check_finite=True, lapack_driver="gelsy")
+        except (ValueError, sl.LinAlgError):
+            return None
+        moved = alpha[rows] + step[:-1]
+        low, high = moved < 0, moved > ceiling[rows]
+        if slack:
+            # Newton's step; a multiplier that would leave its domain goes nine tenths of the way, and out when tiny.
+            alpha[rows] = np.where(low, 0.1 * alpha[rows], moved)
+            bias += float(step[-1])
+            gone = rows[low & (alpha[rows] < NEGLIGIBLE * float(alpha.max()))]
+            alpha[gone], free[gone] = 0.0, False
+            finished = not low.any() and float(np.abs(residual).max()) < ALMOST_SOLVED
+        else:
+            alpha[rows] = np.clip(moved, 0.0, ceiling[rows])
+            bias += float(step[-1])
+            free[rows[low | high]] = False
+            finished = not (low | high).any()
+        if not finished:
+            continue
+        u = y * (space.product(alpha * y).scores + bias)
+        wrong = np.where(alpha <= 0, 1.0 - u, np.where(alpha >= ceiling, u - 1.0, 0.0))
+        wrong[free] = 0.0
+        if float(wrong.max()) <= RESIDUAL * max(1.0, float(np.abs(u).max())):
+            return alpha
+        released = np.argsort(wrong)[-RELEASED:]
+        released = released[wrong[released] > 0]
+        free[released] = True
+        if slack:
+            # Start from a multiplier that is small among those of the free observations.
+            alpha[released] = NEGLIGIBLE * float(alpha.max())
+    return None

@@ -1,0 +1,526 @@
+r"""Positive semidefinite kernels, evaluated in blocks, and the factor of a Gram matrix.
+
+============= ==================================================
+kernel        :math:`k(a, b)`
+============= ==================================================
+Linear        :math:`a'b`
+RBF           :math:`\exp(-\gamma \|a-b\|_2^2)`
+Exponential   :math:`\exp(-\gamma \|a-b\|_2)`
+Laplacian     :math:`\exp(-\gamma \|a-b\|_1)`
+Polynomial    :math:`(\gamma\, a'b + c_0)^{\mathrm{degree}}`
+Sigmoid       :math:`\tanh(\gamma\, a'b + c_0)` (indefinite in general)
+Precomputed   the matrix passed in place of the data
+============= ==================================================
+
+``gamma`` is a positive number, ``"scale"`` for :math:`1/(d\,\mathrm{Var}[X])` or ``"auto"`` for
+:math:`1/d`, as in scikit-learn; :meth:`Kernel.resolve` turns the words into numbers for given data.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any, ClassVar, Self, TypeAlias
+
+import numpy as np
+import scipy.linalg as sl
+import scipy.sparse as sp
+from numpy.typing import DTypeLike, NDArray
+from scipy.spatial.distance import cdist
+
+from svmcvx.data import Features, check_choice, check_number
+from svmcvx.errors import DataError
+
+__all__ = [
+    "RBF",
+    "CallableKernel",
+    "Exponential",
+    "GramFactor",
+    "Kernel",
+    "Laplacian",
+    "Linear",
+    "Polynomial",
+    "Precomputed",
+    "Sigmoid",
+    "as_kernel",
+    "gram_factor",
+    "kernel_from_dict",
+    "row_norms",
+    "squared_distances",
+]
+
+Floats: TypeAlias = NDArray[np.float64]
+Matrix: TypeAlias = NDArray[Any]
+KernelLike: TypeAlias = "Kernel | str | Callable[[Any, Any], Any] | None"
+
+
+def _cancellation(dtype: DTypeLike) -> float:
+    """Share of |a|² + |b|² below which |a|² + |b|² − 2a'b has lost too many digits to be used."""
+    return float(np.finfo(dtype).eps ** 0.4)
+
+
+def _dense(A: Features) -> Matrix:
+    return np.asarray(A.toarray() if sp.issparse(A) else A)
+
+
+def _inner(A: Features, B: Features) -> Matrix:
+    product = A @ B.T
+    return np.asarray(product.toarray() if sp.issparse(product) else product)
+
+
+def squared_distances(A: Features, B: Features) -> Matrix:
+    r"""Return :math:`\|a_i - b_j\|_2^2` for all pairs of rows.
+
+    Computed as one matrix product on data shifted by a common centre, then recomputed from differences for
+    the pairs that are so close that the product has lost their digits. Duplicate rows have distance 0.
+
+    Parameters
+    ----------
+    A : ndarray or csr_array of shape (m, d)
+    B : ndarray or csr_array of shape (n, d)
+
+    Returns
+    -------
+    ndarray of shape (m, n)
+    """
+    if not sp.issparse(A) and not sp.issparse(B):
+        centre = np.asarray(B).mean(axis=0)
+        A, B = A - centre, B - centre
+    a = _row_norms_squared(A)
+    b = _row_norms_squared(B)
+    scale = a[:, None] + b[None, :]
+    distances: Matrix = scale - 2 * _inner(A, B)
+    rows, columns = np.nonzero(distances <= _cancellation(distances.dtype) * scale)
+    for start in range(0, rows.size, 65536):
+        i, j = rows[start : start + 65536], columns[start : start + 65536]
+        distances[i, j] = _row_norms_squared(A[i] - B[j])
+    return distances
+
+
+def row_norms(A: Features) -> Matrix:
+    """Return the Euclidean norm of each row."""
+    return np.sqrt(_row_norms_squared(A))
+
+
+def _row_norms_squared(A: Features) -> Matrix:
+    if sp.issparse(A):
+        return np.asarray(A.multiply(A).sum(axis=1)).ravel()
+    return np.asarray(np.einsum("ij,ij->i", A, A))
+
+
+def _variance(X: Features) -> float:
+    if sp.issparse(X):
+        mean = X.mean()
+        return max(float(X.multiply(X).mean() - mean**2), 0.0)
+    return float(X.var())
+
+
+class Kernel(ABC):
+    """A kernel function; immutable, callable on two blocks of rows.
+
+    Subclasses are frozen dataclasses whose fields are the kernel's parameters.
+    """
+
+    name: ClassVar[str]
+
+    @abstractmethod
+    def block(self, A: Any, B: Any) -> Matrix:
+        """Return the matrix of ``k(a, b)`` for validated rows of `A` and `B`, in their precision."""
+
+    @abstractmethod
+    def diagonal(self, A: Features) -> Floats:
+        """Return ``k(a, a)`` for every row of `A`."""
+
+    def __call__(self, A: Any, B: Any = None, *, dtype: DTypeLike = np.float64) -> Matrix:
+        """Return the kernel matrix between the rows of `A` and of `B` (of `A` with itself by default).
+
+        Parameters
+        ----------
+        A, B : ndarray or csr_array of shape (m, d), (n, d)
+        dtype : float64 or float32
+            Precision of the computation and of the result.
+        """
+        symmetric = B is None
+        A = A.astype(dtype, copy=False)
+        B = A if symmetric else B.astype(dtype, copy=False)
+        matrix = np.asarray(self.block(A, B), dtype=dtype)
+        if symmetric:
+            matrix = (matrix + matrix.T) / 2
+        return matrix
+
+    def resolve(self, X: Features) -> Self:
+        """Return this kernel with ``gamma`` as a number fitted to `X`."""
+        gamma = getattr(self, "gamma", None)
+        if not isinstance(gamma, str):
+            return self
+        d = X.shape[1]
+        if gamma == "auto":
+            return replace(self, gamma=1.0 / d)  # type: ignore[type-var]
+        variance = _variance(X)
+        return replace(self, gamma=1.0 / (d * variance) if variance > 0 else 1.0)  # type: ignore[type-var]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the name and the parameters, for storage."""
+        return {"name": self.name, **asdict(self)}  # type: ignore[call-overload]
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the parameters, in scikit-learn's convention."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
+
+
+def _check_gamma(gamma: float | str) -> None:
+    if isinstance(gamma, str):
+        check_choice(gamma, "gamma", ("scale", "auto"))
+    else:
+        check_number(gamma, "gamma", low=0, open_low=True)
+
+
+def _number(gamma: float | str) -> float:
+    if isinstance(gamma, str):
+        raise DataError(f"gamma={gamma!r} depends on the data; call kernel.resolve(X) first")
+    return float(gamma)
+
+
+@dataclass(frozen=True)
+class Linear(Kernel):
+    """The kernel :math:`a'b`."""
+
+    name: ClassVar[str] = "linear"
+
+    def block(self, A: Any, B: Any) -> Matrix:
+        """Return ``A B'``."""
+        return _inner(A, B)
+
+    def diagonal(self, A: Features) -> Floats:
+        """Return the squared norms of the rows."""
+        return _row_norms_squared(A).astype(np.float64)
+
+
+class _Stationary(Kernel):
+    """Kernels of a distance; ``k(a, a) = 1``."""
+
+    def diagonal(self, A: Features) -> Floats:
+        """Return ones."""
+        return np.ones(A.shape[0])
+
+
+@dataclass(frozen=True)
+class RBF(_Stationary):
+    r"""The Gaussian kernel :math:`\exp(-\gamma\|a-b\|_2^2)`.
+
+    Parameters
+    ----------
+    gamma : float, "scale" or "auto"
+        Inverse squared length, ``"scale"`` by default; :math:`\gamma = 1/(2\sigma^2)`.
+    """
+
+    name: ClassVar[str] = "rbf"
+    gamma: float | str = "scale"
+
+    def __post_init__(self) -> None:
+        _check_gamma(self.gamma)
+
+    def block(self, A: Any, B: Any) -> Matrix:
+        """Return the kernel matrix."""
+        exponent = squared_distances(A, B)
+        exponent *= -_number(self.gamma)
+        return np.exp(exponent, out=exponent)
+
+
+@dataclass(frozen=True)
+class Exponential(_Stationary):
+    r"""The exponential kernel :math:`\exp(-\gamma\|a-b\|_2)`.
+
+    Parameters
+    ----------
+    gamma : float, "scale" or "auto"
+        Inverse length, ``"scale"`` by default (as for :class:`RBF`).
+
+    Notes
+    -----
+    This is the kernel that the released code of the pSVM paper computes under the name "Gaussian".
+    """
+
+    name: ClassVar[str] = "exponential"
+    gamma: float | str = "scale"
+
+    def __post_init__(self) -> None:
+        _check_gamma(self.gamma)
+
+    def block(self, A: Any, B: Any) -> Matrix:
+        """Return the kernel matrix."""
+        exponent = np.sqrt(squared_distances(A, B))
+        exponent *= -_number(self.gamma)
+        return np.exp(exponent, out=exponent)
+
+
+@dataclass(frozen=True)
+class Laplacian(_Stationary):
+    r"""The Laplacian kernel :math:`\exp(-\gamma\|a-b\|_1)`.
+
+    Parameters
+    ----------
+    gamma : float, "scale" or "auto"
+        Inverse length, ``"scale"`` by default (as for :class:`RBF`).
+    """
+
+    name: ClassVar[str] = "laplacian"
+    gamma: float | str = "scale"
+
+    def __post_init__(self) -> None:
+        _check_gamma(self.gamma)
+
+    def block(self, A: Any, B: Any) -> Matrix:
+        """Return the kernel matrix (sparse blocks are made dense: the distance has no product form)."""
+        return np.asarray(np.exp(-_number(self.gamma) * cdist(_dense(A), _dense(B), metric="cityblock")))
+
+
+@dataclass(frozen=True)
+class Polynomial(Kernel):
+    r"""The polynomial kernel :math:`(\gamma\,a'b + c_0)^{\mathrm{degree}}`.
+
+    Parameters
+    ----------
+    degree : int
+        At least 1; 3 by default.
+    gamma : float, "scale" or "auto"
+        ``"scale"`` by default.
+    coef0 : float
+        0 by default; the kernel is positive semidefinite for ``coef0 >= 0``.
+    """
+
+    name: ClassVar[str] = "polynomial"
+    degree: int = 3
+    gamma: float | str = "scale"
+    coef0: float = 0.0
+
+    def __post_init__(self) -> None:
+        if isinstance(self.degree, bool) or not isinstance(self.degree, (int, np.integer)) or self.degree < 1:
+            raise DataError(f"degree must be a whole number of at least 1, got {self.degree!r}")
+        _check_gamma(self.gamma)
+        check_number(self.coef0, "coef0")
+
+    def block(self, A: Any, B: Any) -> Matrix:
+        """Return the kernel matrix."""
+        matrix: Matrix = (_number(self.gamma) * _inner(A, B) + self.coef0) ** int(self.degree)
+        return matrix
+
+    def diagonal(self, A: Features) -> Floats:
+        """Return ``k(a, a)``."""
+        values: Floats = (_number(self.gamma) * _row_norms_squared(A) + self.coef0) ** int(self.degree)
+        return values
+
+
+@dataclass(frozen=True)
+class Sigmoid(Kernel):
+    r"""The sigmoid kernel :math:`\tanh(\gamma\,a'b + c_0)`, indefinite in general.
+
+    Parameters
+    ----------
+    gamma : float, "scale" or "auto"
+        ``"scale"`` by default.
+    coef0 : float
+        0 by default.
+    """
+
+    name: ClassVar[str] = "sigmoid"
+    gamma: float | str = "scale"
+    coef0: float = 0.0
+
+    def __post_init__(self) -> None:
+        _check_gamma(self.gamma)
+        check_number(self.coef0, "coef0")
+
+    def block(self, A: Any, B: Any) -> Matrix:
+        """Return the kernel matrix."""
+        matrix: Matrix = np.tanh(_number(self.gamma) * _inner(A, B) + self.coef0)
+        return matrix
+
+    def diagonal(self, A: Features) -> Floats:
+        """Return ``k(a, a)``."""
+        values: Floats = np.tanh(_number(self.gamma) * _row_norms_squared(A) + self.coef0)
+        return values
+
+
+@dataclass(frozen=True)
+class Precomputed(Kernel):
+    """The data passed *are* the kernel matrix.
+
+    Training takes the symmetric Gram matrix of shape (n, n); a model then takes the matrix of shape (m, n)
+    between new and training observations.
+    """
+
+    name: ClassVar[str] = "precomputed"
+
+    def block(self, A: Any, B: Any) -> Matrix:
+        """Refuse: there is no function to evaluate."""
+        raise DataError(
+            "a precomputed kernel cannot be evaluated on new rows; pass the matrix between new and training observations"
+        )
+
+    def diagonal(self, A: Features) -> Floats:
+        """Return the diagonal of the matrix passed."""
+        return np.asarray(A.diagonal(), dtype=np.float64)
+
+
+@dataclass(frozen=True)
+class CallableKernel(Kernel):
+    """A kernel given by any function ``function(A, B) -> matrix``.
+
+    Parameters
+    ----------
+    function : callable
+        Takes arrays of shape (m, d) and (n, d), returns an array of shape (m, n). It has to be symmetric and
+        positive semidefinite; the builders check both on the training data.
+    """
+
+    name: ClassVar[str] = "callable"
+    function: Callable[[Any, Any], Any]
+
+    def __post_init__(self) -> None:
+        if not callable(self.function):
+            raise DataError(f"kernel must be a kernel object, a name or a callable, got {self.function!r}")
+
+    def block(self, A: Any, B: Any) -> Matrix:
+        """Call the function and check the shape and the numbers it returns."""
+        matrix = np.asarray(self.function(A, B))
+        if matrix.shape != (A.shape[0], B.shape[0]) or matrix.dtype.kind not in "biuf":
+            raise DataError(
+                f"the kernel function returned an array of shape {matrix.shape} and dtype {matrix.dtype}; "
+                f"a real matrix of shape {(A.shape[0], B.shape[0])} was expected"
+            )
+        if not np.isfinite(matrix).all():
+            raise DataError("the kernel function returned NaN or infinity; correct it or drop the rows concerned")
+        return matrix
+
+    def diagonal(self, A: Features) -> Floats:
+        """Return ``k(a, a)``, row by row."""
+        return np.array([float(self.block(A[i : i + 1], A[i : i + 1])[0, 0]) for i in range(A.shape[0])])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Refuse: a function cannot be stored without pickle."""
+        raise DataError(
+            "a model with a callable kernel cannot be stored in a file; use a named kernel or kernel=Precomputed()"
+        )
+
+
+_NAMED: dict[str, type[Kernel]] = {
+    kernel.name: kernel for kernel in (Linear, RBF, Exponential, Laplacian, Polynomial, Sigmoid, Precomputed)
+}
+_NAMED["poly"] = Polynomial
+
+
+def as_kernel(kernel: KernelLike, **parameters: Any) -> Kernel | None:
+    """Return a kernel object for a name, a callable or a kernel; None stays None.
+
+    Parameters
+    ----------
+    kernel : Kernel, str, callable or None
+        Names are those of the module's table in lower case, and ``"poly"``.
+    **parameters
+        ``gamma``, ``degree``, ``coef0`` for kernels given by name; those that a kernel has not are ignored.
+
+    Raises
+    ------
+    DataError
+        If the name is unknown or a parameter out of range.
+    """
+    if kernel is None or isinstance(kernel, Kernel):
+        return kernel
+    if isinstance(kernel, str):
+        cls = _NAMED[check_choice(kernel, "kernel", tuple(_NAMED))]
+        accepted = {field.name for field in fields(cls)}  # type: ignore[arg-type]
+        return cls(**{key: value for key, value in parameters.items() if key in accepted})
+    if isinstance(kernel, type) and issubclass(kernel, Kernel):
+        raise DataError(f"kernel must be a kernel object, got the class {kernel.__name__}; write {kernel.__name__}()")
+    return CallableKernel(kernel)
+
+
+def kernel_from_dict(stored: dict[str, Any]) -> Kernel:
+    """Return the kernel that :meth:`Kernel.to_dict` described."""
+    parameters = dict(stored)
+    kernel = as_kernel(parameters.pop("name", ""), **parameters)
+    if kernel is None:
+        raise DataError("the kernel's description holds no name")
+    return kernel
+
+
+@dataclass(frozen=True, eq=False)
+class GramFactor:
+    r"""A factor :math:`K_+ = LL'` of a Gram matrix.
+
+    Attributes
+    ----------
+    L : ndarray of shape (n, rank)
+    rank : int
+        Numerical rank; columns of `L` (at least one column is kept).
+    clipped_mass : float
+        :math:`\sum|\lambda_i^-| / \sum|\lambda_i|`, the share of the spectrum that was negative and was set
+        to zero; 0 for a factor by Cholesky.
+    method : "cholesky" or "eigh"
+    projector : ndarray of shape (n, rank) or None
+        Orthonormal basis `U` of the part kept, when more than rounding was clipped: then ``K_+ = UU'K``.
+    """
+
+    L: Floats
+    rank: int
+    clipped_mass: float
+    method: str
+    projector: Floats | None = None
+
+
+def gram_factor(K: Floats, *, indefinite: str = "error") -> GramFactor:
+    """Factor a symmetric Gram matrix: Cholesky, else eigenvalues with clipping.
+
+    Parameters
+    ----------
+    K : ndarray of shape (n, n)
+        Symmetric matrix.
+    indefinite : "error" or "clip"
+        What to do with negative eigenvalues beyond rounding: refuse, or replace `K` by its positive part
+        :math:`K_+` and report the mass that was clipped.
+
+    Raises
+    ------
+    DataError
+        If `K` is not symmetric, not finite, or indefinite and clipping was not asked for.
+    """
+    check_choice(indefinite, "indefinite", ("error", "clip"))
+    K = np.asarray(K, dtype=np.float64)
+    if K.ndim != 2 or K.shape[0] != K.shape[1]:
+        raise DataError(f"the Gram matrix must be square, got shape {K.shape}")
+    if not np.isfinite(K).all():
+        raise DataError("the Gram matrix contains NaN or infinity; scale the data or use a smaller gamma or degree")
+    largest = float(np.abs(K).max(initial=0.0))
+    if float(np.abs(K - K.T).max(initial=0.0)) > 1e-8 * largest:
+        raise DataError("the Gram matrix is not symmetric; pass k(x_i, x_j) for all pairs of training observations")
+    n = K.shape[0]
+    try:
+        return GramFactor(
+            L=np.tril(sl.cholesky(K, lower=True, check_finite=False)), rank=n, clipped_mass=0.0, method="cholesky"
+        )
+    except sl.LinAlgError:
+        pass
+    values, vectors = sl.eigh(K, check_finite=False)
+    rounding = 10 * n * np.finfo(np.float64).eps * float(np.abs(values).max(initial=0.0))
+    negative = values < -rounding
+    mass = float(-values[values < 0].sum() / max(np.abs(values).sum(), np.finfo(np.float64).tiny))
+    if negative.any() and indefinite == "error":
+        raise DataError(
+            f"the kernel is indefinite on these data: {int(negative.sum())} of {n} eigenvalues are negative, the smallest "
+            f"{values[0]:.3g} against the largest {values[-1]:.3g}; use a positive semidefinite kernel, or pass "
+            "indefinite='clip' to replace the Gram matrix by its positive part (recorded in the certificate)"
+        )
+    kept = values > rounding
+    rank = int(kept.sum())
+    if rank == 0:
+        return GramFactor(L=np.zeros((n, 1)), rank=0, clipped_mass=mass, method="eigh", projector=None)
+    basis = vectors[:, kept]
+    return GramFactor(
+        L=basis * np.sqrt(values[kept]),
+        rank=rank,
+        clipped_mass=mass,
+        method="eigh",
+        projector=basis if negative.any() else None,
+    )

@@ -1,0 +1,40 @@
+"""Refuse work that would exhaust the memory, with a number and a suggestion."""
+
+from __future__ import annotations
+
+import psutil
+
+from svmcvx.errors import BuildError
+
+__all__ = ["available", "require"]
+
+GIB = 2.0**30
+
+
+def available() -> int:
+    """Return the bytes that can be allocated now without swapping."""
+    return int(psutil.virtual_memory().available)
+
+
+def require(needed: float, what: str, remedy: str) -> None:
+    """Raise unless `needed` bytes are available.
+
+    Parameters
+    ----------
+    needed : float
+        Estimate of the peak, in bytes.
+    what : str
+        What needs them, for the message.
+    remedy : str
+        What the user can do instead.
+
+    Raises
+    ------
+    BuildError
+        With both numbers and the remedy.
+    """
+    free = available()
+    if needed > free:
+        raise BuildError(
+            f"{what} needs about {needed / GIB:.1f} GiB of memory and {free / GIB:.1f} GiB are free; {remedy}"
+        )

@@ -1,0 +1,113 @@
+"""One spelling of tolerance and time limit, translated for each solver."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from svmcvx.errors import DataError
+from svmcvx.solve.policy import ProblemClass
+
+__all__ = ["SCS_SETTINGS", "translate"]
+
+MIXED = (ProblemClass.MILP, ProblemClass.MIQP, ProblemClass.MISOCP)
+
+# Where a solver takes its own parameters in a nested dictionary: cvxpy's name of that dictionary.
+NESTED = {"MOSEK": "mosek_params", "SCIP": "scip_params"}
+
+# For each solver the names of what `tol` and `time_limit` set, for convex and for mixed-integer problems.
+TOLERANCES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "CLARABEL": (("tol_gap_abs", "tol_gap_rel", "tol_feas"), ()),
+    "SCS": (("eps_abs", "eps_rel"), ()),
+    "MOSEK": (
+        ("MSK_DPAR_INTPNT_CO_TOL_REL_GAP", "MSK_DPAR_INTPNT_CO_TOL_PFEAS", "MSK_DPAR_INTPNT_CO_TOL_DFEAS"),
+        ("MSK_DPAR_MIO_TOL_REL_GAP",),
+    ),
+    "GUROBI": ((), ("MIPGap",)),
+    "SCIP": ((), ("limits/gap",)),
+    "HIGHS": ((), ("mip_rel_gap",)),
+}
+TIME_LIMITS: dict[str, str] = {
+    "CLARABEL": "time_limit",
+    "SCS": "time_limit_secs",
+    "MOSEK": "MSK_DPAR_OPTIMIZER_MAX_TIME",
+    "GUROBI": "TimeLimit",
+    "SCIP": "limits/time",
+    "HIGHS": "time_limit",
+}
+# Always set unless overridden. A numerically troubled MOSEK still returns its point: the checker judges it.
+FIXED: dict[str, dict[str, Any]] = {"MOSEK": {"accept_unknown": True}}
+
+SCS_SETTINGS = frozenset(
+    [
+        "acceleration_interval",
+        "acceleration_lookback",
+        "adaptive_scale",
+        "alpha",
+        "eps_abs",
+        "eps_infeas",
+        "eps_rel",
+        "linear_solver",
+        "log_csv_filename",
+        "max_iters",
+        "normalize",
+        "rho_x",
+        "scale",
+        "time_limit_secs",
+        "use_indirect",
+        "write_data_filename",
+    ]
+)
+
+
+def _unknown(solver: str, raw: Mapping[str, Any]) -> list[str]:
+    if solver == "CLARABEL":
+        import clarabel
+
+        known = {name for name in dir(clarabel.DefaultSettings()) if not name.startswith("_")}
+    elif solver == "SCS":
+        known = set(SCS_SETTINGS)
+    else:
+        return []  # their own interfaces refuse what they do not know
+    return [name for name in raw if name not in known]
+
+
+def translate(
+    solver: str, kind: ProblemClass, *, tol: float, time_limit: float | None, raw: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """Return the keyword arguments for one solver.
+
+    Parameters
+    ----------
+    solver : str
+        Name in the policy's table.
+    kind : ProblemClass
+    tol : float
+        Relative tolerance (feasibility and gap of a convex, gap of a mixed-integer problem).
+    time_limit : float or None
+        Seconds.
+    raw : mapping, optional
+        The solver's own options, which win over the translated ones. For MOSEK and SCIP they may be given flat or
+        in cvxpy's nested dictionary.
+
+    Raises
+    ------
+    DataError
+        If the solver has no option of a name in `raw`.
+    """
+    own = dict(raw or {})
+    unknown = _unknown(solver, own)
+    if unknown:
+        raise DataError(
+            f"{solver} has no option {', '.join(map(repr, unknown))}; see that solver's documentation of its settings"
+        )
+    parameters: dict[str, Any] = dict.fromkeys(TOLERANCES[solver][kind in MIXED], tol)
+    if time_limit is not None:
+        parameters[TIME_LIMITS[solver]] = time_limit
+    fixed = dict(FIXED.get(solver, {}))
+    nested = NESTED.get(solver)
+    if nested is None:
+        return {**fixed, **parameters, **own}
+    parameters |= own.pop(nested, {})
+    flat = {name: own.pop(name) for name in list(own) if "/" in name or name.startswith("MSK_")}
+    return {**fixed, **own, nested: {**parameters, **flat}}

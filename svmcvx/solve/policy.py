@@ -1,0 +1,240 @@
+"""Which solver for which problem, written as data.
+
+cvxpy's own choice puts a commercial solver first as soon as it can be imported, licensed or not, and hands
+quadratic programs to OSQP and semidefinite ones to SCS at 1e-5. Here the order is a table, a licence is
+tested by solving a toy problem, and a solver is always named.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import time
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import lru_cache
+
+import cvxpy as cp
+import numpy as np
+
+from svmcvx.errors import BuildError, SolverUnavailable
+
+__all__ = [
+    "ORDER",
+    "SOLVERS",
+    "ProblemClass",
+    "SolverCard",
+    "SolverInfo",
+    "available_solvers",
+    "candidates",
+    "classify",
+]
+
+LICENCE_MEMORY = 300.0  # seconds for which the outcome of a licence probe is kept
+
+
+class ProblemClass(StrEnum):
+    """Classes of problems that solvers differ in."""
+
+    LP = "LP"
+    QP = "QP"
+    SOCP = "SOCP/power"
+    SDP = "SDP"
+    MILP = "MILP"
+    MIQP = "MIQP"
+    MISOCP = "MISOCP"
+
+
+CONVEX = frozenset({ProblemClass.LP, ProblemClass.QP, ProblemClass.SOCP, ProblemClass.SDP})
+MIXED = frozenset({ProblemClass.MILP, ProblemClass.MIQP, ProblemClass.MISOCP})
+
+
+@dataclass(frozen=True)
+class SolverCard:
+    """What is known of a solver before it is called.
+
+    Attributes
+    ----------
+    name : str
+        cvxpy's name for it.
+    module, distribution : str
+        What is imported; what is installed.
+    classes : frozenset of ProblemClass
+        What it solves here.
+    accuracy : float
+        The relative gap it can be expected to reach on scaled problems.
+    licence : bool
+        Whether it runs without a licence only when a probe succeeds.
+    install : str
+        How to get it.
+    warm_start : bool
+        Whether it can start from the last solution of the same problem.
+    """
+
+    name: str
+    module: str
+    distribution: str
+    classes: frozenset[ProblemClass]
+    accuracy: float
+    licence: bool
+    install: str
+    warm_start: bool = False
+
+
+SOLVERS: dict[str, SolverCard] = {
+    card.name: card
+    for card in (
+        SolverCard(
+            "MOSEK", "mosek", "mosek", CONVEX | MIXED, 1e-8, True, "pip install 'svmcvx[mosek]' and a licence file"
+        ),
+        SolverCard("CLARABEL", "clarabel", "clarabel", CONVEX, 1e-8, False, "pip install clarabel"),
+        SolverCard("SCS", "scs", "scs", CONVEX, 1e-5, False, "pip install scs", warm_start=True),
+        SolverCard("GUROBI", "gurobipy", "gurobipy", MIXED, 1e-8, True, "pip install gurobipy and a licence"),
+        SolverCard("SCIP", "pyscipopt", "pyscipopt", MIXED, 1e-6, False, "pip install 'svmcvx[mip]'"),
+        SolverCard(
+            "HIGHS", "highspy", "highspy", frozenset({ProblemClass.MILP}), 1e-6, False, "pip install 'svmcvx[mip]'"
+        ),
+    )
+}
+
+_CONIC_ORDER = ("MOSEK", "CLARABEL", "SCS")
+ORDER: dict[ProblemClass, tuple[str, ...]] = {
+    ProblemClass.LP: _CONIC_ORDER,
+    ProblemClass.QP: _CONIC_ORDER,
+    ProblemClass.SOCP: _CONIC_ORDER,
+    ProblemClass.SDP: _CONIC_ORDER,
+    ProblemClass.MILP: ("MOSEK", "GUROBI", "HIGHS", "SCIP"),
+    ProblemClass.MIQP: ("MOSEK", "GUROBI", "SCIP"),
+    ProblemClass.MISOCP: ("MOSEK", "GUROBI", "SCIP"),
+}
+
+
+def classify(problem: cp.Problem) -> ProblemClass:
+    """Return the class of a convex or mixed-integer convex problem, found from the problem itself.
+
+    Raises
+    ------
+    BuildError
+        If the problem is not convex by cvxpy's rules, or both mixed-integer and semidefinite.
+    """
+    if not problem.is_dcp():
+        raise BuildError("the problem does not follow cvxpy's rules for convex programs (DCP); restate it")
+    mixed = bool(problem.is_mixed_integer())
+    semidefinite = any(isinstance(constraint, cp.constraints.PSD) for constraint in problem.constraints) or any(
+        variable.attributes.get("PSD") or variable.attributes.get("NSD") for variable in problem.variables()
+    )
+    if semidefinite:
+        if mixed:
+            raise BuildError("mixed-integer semidefinite programs are not supported; relax the integers or the cone")
+        return ProblemClass.SDP
+    if problem.is_lp():
+        return ProblemClass.MILP if mixed else ProblemClass.LP
+    if problem.is_qp():
+        return ProblemClass.MIQP if mixed else ProblemClass.QP
+    return ProblemClass.MISOCP if mixed else ProblemClass.SOCP
+
+
+def installed(card: SolverCard) -> bool:
+    """Tell whether the solver's module can be found, without importing it."""
+    return importlib.util.find_spec(card.module) is not None
+
+
+def licence_problem(name: str) -> str | None:
+    """Return why the solver is not licensed, or None if it is. The answer is kept for five minutes."""
+    return _probe(name, int(time.monotonic() // LICENCE_MEMORY)) if SOLVERS[name].licence else None
+
+
+@lru_cache(maxsize=16)
+def _probe(name: str, period: int) -> str | None:
+    x = cp.Variable(2)
+    toy = cp.Problem(cp.Minimize(cp.sum_squares(x - np.array([1.0, 2.0]))), [cp.sum(x) == 1])
+    try:
+        toy.solve(solver=name)
+    except Exception as error:  # a solver's licence errors share no base class below Exception
+        return " ".join(str(error).split()) or type(error).__name__
+    return None if toy.status == cp.OPTIMAL else f"the licence test ended with status {toy.status}"
+
+
+@dataclass(frozen=True)
+class SolverInfo:
+    """The state of one solver on this machine.
+
+    Attributes
+    ----------
+    name : str
+    installed, usable : bool
+        Usable means installed and, where one is needed, licensed.
+    version : str or None
+    licence : str
+        ``"not needed"``, ``"valid"``, or why the licence test failed.
+    classes : tuple of str
+        Classes of problems it is used for.
+    accuracy : float
+        Relative gap to be expected.
+    install : str
+        How to get it.
+    """
+
+    name: str
+    installed: bool
+    usable: bool
+    version: str | None
+    licence: str
+    classes: tuple[str, ...]
+    accuracy: float
+    install: str
+
+
+def available_solvers() -> tuple[SolverInfo, ...]:
+    """Return the state of every solver that the policy knows, installed or not.
+
+    Licences are tested by solving a toy problem; nothing is raised.
+    """
+    found = []
+    for card in SOLVERS.values():
+        present = installed(card)
+        problem = licence_problem(card.name) if present else None
+        licence = "not needed" if not card.licence else "not tested" if not present else problem or "valid"
+        try:
+            version = importlib.metadata.version(card.distribution) if present else None
+        except importlib.metadata.PackageNotFoundError:
+            version = None
+        classes = tuple(str(kind) for kind in ProblemClass if kind in card.classes)
+        found.append(
+            SolverInfo(
+                card.name, present, present and problem is None, version, licence, classes, card.accuracy, card.install
+            )
+        )
+    return tuple(found)
+
+
+def candidates(kind: ProblemClass, solver: str) -> tuple[SolverCard, ...]:
+    """Return the solvers to try, in order.
+
+    Parameters
+    ----------
+    kind : ProblemClass
+    solver : str
+        ``"auto"`` for the table's order, or one solver's name in any case.
+
+    Raises
+    ------
+    SolverUnavailable
+        If the solver named is unknown, not installed or not capable, or none is installed for the class.
+    """
+    if solver == "auto":
+        cards = tuple(SOLVERS[name] for name in ORDER[kind] if installed(SOLVERS[name]))
+        if not cards:
+            hints = "; ".join(f"{name}: {SOLVERS[name].install}" for name in ORDER[kind])
+            raise SolverUnavailable(f"no solver for {kind} is installed; install one of {hints}")
+        return cards
+    card = SOLVERS.get(solver.upper())
+    if card is None:
+        raise SolverUnavailable(
+            f"solver must be 'auto' or one of {', '.join(map(repr, map(str.lower, SOLVERS)))}, got {solver!r}"
+        )
+    if not installed(card):
+        raise SolverUnavailable(f"{card.name} is not installed; run: {card.install}")
+    if kind not in card.classes:
+        raise SolverUnavailable(f"{card.name} is not used for {kind}; choose one of {', '.join(ORDER[kind])}")
+    return (card,)

@@ -1,0 +1,206 @@
+"""The solve layer: choose a solver, run it, certify what it returns, fall back if that is not enough."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from svmcvx.certificate import Checked, check
+from svmcvx.data import check_number
+from svmcvx.errors import BuildError, DataError, NotCertified, SolverFailed
+from svmcvx.formulations.base import FormulationProblem
+from svmcvx.solution import Attempt, Solution, Status, Timings
+from svmcvx.solve import backends, policy
+from svmcvx.solve.options import translate
+
+__all__ = ["ACCEPTANCE", "solve"]
+
+# An attempt is good enough when its certified gap is at most this many times the tolerance asked of the solver:
+# a solver's own criterion and the relative gap of a repaired point differ by such factors.
+ACCEPTANCE = 100.0
+# A fallback may take this many times as long as the attempts before it, and at least so many seconds: it is a
+# second opinion on a point that exists already.
+FALLBACK_FACTOR = 10.0
+FALLBACK_SECONDS = 10.0
+
+
+def solve(
+    problem: FormulationProblem,
+    *,
+    solver: str = "auto",
+    tol: float = 1e-8,
+    time_limit: float | None = None,
+    verbose: bool = False,
+    warm_start: Solution | bool | None = None,
+    solver_options: Mapping[str, Any] | None = None,
+) -> Solution:
+    """Solve a problem made by one of the builders, and certify the answer.
+
+    Solvers are tried in the order of :mod:`svmcvx.solve.policy` until the certified relative gap is at most
+    ``100 * tol``. A solver that is not licensed, fails, or returns a point whose certified gap is larger is recorded in
+    ``Solution.attempts`` with the reason, and the next one is tried; the best interval found is returned.
+
+    Parameters
+    ----------
+    problem : FormulationProblem
+        What a builder returned. Its variables hold the values of the last attempt afterwards.
+    solver : str
+        ``"auto"``, or one solver: ``"mosek"``, ``"clarabel"``, ``"scs"``, ``"scip"``, ``"highs"``, ``"gurobi"``.
+    tol : float
+        Relative tolerance asked of the solver, 1e-8 by default.
+    time_limit : float, optional
+        Seconds for all attempts together. At the limit the best point so far is returned with its interval.
+    verbose : bool
+        Print the solver's log.
+    warm_start : Solution or bool, optional
+        Start from the last solution of this problem where the solver can (SCS); ``Solution.warm_start_used`` tells.
+    solver_options : mapping, optional
+        The solver's own options, which win over `tol` and `time_limit` and are recorded in the attempts. With
+        ``solver="auto"`` a mapping from solver names to such options.
+
+    Returns
+    -------
+    Solution
+        Independent of `problem`: no later solve changes it.
+
+    Raises
+    ------
+    DataError
+        If an argument is out of range or a solver has no such option.
+    BuildError
+        If `problem` was not made by a builder.
+    SolverUnavailable
+        If the solver asked for is unknown, not installed, or not capable of this class of problem.
+    SolverFailed
+        If no attempt produced a point; the chain is attached as ``attempts``.
+    KeyboardInterrupt
+        On Ctrl-C, at the solver's next iteration; the problem can be solved again.
+    """
+    if not isinstance(problem, FormulationProblem):
+        raise BuildError(
+            f"solve takes a problem made by one of svmcvx's builders, got {type(problem).__name__}; "
+            "for any other cvxpy problem call its own solve(), which gives no certificate"
+        )
+    tol = check_number(tol, "tol", low=0, high=1, open_low=True, open_high=True)
+    if time_limit is not None:
+        time_limit = check_number(time_limit, "time_limit", low=0, open_low=True)
+    if not isinstance(solver, str):
+        raise DataError(f"solver must be a name, got {solver!r}")
+    if warm_start is not None and not isinstance(warm_start, (bool, Solution)):
+        raise DataError(f"warm_start must be a Solution, True, False or None, got {type(warm_start).__name__}")
+    kind = policy.classify(problem)
+    cards = policy.candidates(kind, solver)
+    raw_options = _options_by_solver(cards, solver, solver_options)
+
+    started = time.perf_counter()
+    statement = problem.formulation
+    attempts: list[Attempt] = []
+    best: tuple[Checked[Any], Attempt, Timings] | None = None
+    trace: list[tuple[float, float, float]] = []
+    for card in cards:
+        elapsed = time.perf_counter() - started
+        limit = None if time_limit is None else time_limit - elapsed
+        if limit is not None and limit <= 0:
+            break
+        if best is not None:
+            fallback = max(FALLBACK_SECONDS, FALLBACK_FACTOR * elapsed)
+            limit = fallback if limit is None else min(limit, fallback)
+        reason = policy.licence_problem(card.name)
+        if reason is not None:
+            attempts.append(Attempt(card.name, Status.LICENCE, f"not licensed: {reason}"))
+            continue
+        options = translate(card.name, kind, tol=tol, time_limit=limit, raw=raw_options.get(card.name))
+        warm = bool(warm_start) and card.warm_start and problem.last_solver == card.name
+        attempt_started = time.perf_counter()
+        try:
+            outcome = backends.run(problem, card.name, options, verbose=verbose, warm_start=warm)
+        except Exception as error:  # solvers raise what they like; the chain carries on
+            attempts.append(
+                Attempt(
+                    card.name, Status.ERROR, _one_line(error), time.perf_counter() - attempt_started, options=options
+                )
+            )
+            continue
+        problem.last_solver = card.name
+        if outcome.status in (Status.INFEASIBLE, Status.UNBOUNDED):
+            reason = statement.explain(str(outcome.status))
+            attempts.append(
+                Attempt(card.name, outcome.status, reason, time.perf_counter() - attempt_started, options=options)
+            )
+            if best is None:
+                raise SolverFailed(f"{card.name}: {reason}", attempts)
+            break
+        certify_started = time.perf_counter()
+        try:
+            checked = _certify(problem) if outcome.has_point else None
+            failure = "" if checked else f"stopped without a point ({outcome.message})"
+        except NotCertified as error:
+            checked, failure = None, str(error)
+        finished = time.perf_counter()
+        gap = checked.certificate.gap if checked else math.inf
+        if checked and not gap <= ACCEPTANCE * tol:
+            failure = f"certified gap {gap:.2g} exceeds {ACCEPTANCE * tol:.2g} ({outcome.message})"
+        attempt = Attempt(card.name, outcome.status, failure, finished - attempt_started, gap, options, warm)
+        attempts.append(attempt)
+        if checked:
+            lower = checked.certificate.lower
+            trace.append((finished - started, math.nan if lower is None else lower, checked.certificate.upper))
+            timings = Timings(
+                problem.build_seconds, outcome.compile_seconds, outcome.solve_seconds, finished - certify_started
+            )
+            if best is None or gap < best[0].certificate.gap:
+                best = checked, attempt, timings
+        if not failure or (
+            outcome.status is Status.TIME_LIMIT and time_limit is not None and finished - started >= 0.9 * time_limit
+        ):
+            break
+    if best is None:
+        chain = "; ".join(f"{attempt.solver}: {attempt.reason or attempt.status}" for attempt in attempts)
+        raise SolverFailed(f"no solver produced a point: {chain or 'the time limit left no time for any'}", attempts)
+    checked, attempt, timings = best
+    return Solution(
+        model=checked.model,
+        certificate=checked.certificate,
+        status=attempt.status,
+        solver=attempt.solver,
+        attempts=tuple(attempts),
+        timings=timings,
+        dual=statement.export_dual(checked.dual) if checked.dual else {},
+        trace=np.array(trace),
+        formulation=statement.name,
+        hyperparameters=statement.hyperparameters,
+    )
+
+
+def _certify(problem: FormulationProblem) -> Checked[Any] | None:
+    candidates = problem.recover()
+    return check(problem.formulation, candidates.models, candidates.duals) if candidates.models else None
+
+
+def _one_line(error: BaseException) -> str:
+    return f"{type(error).__name__}: {' '.join(str(error).split())}"
+
+
+def _options_by_solver(
+    cards: tuple[policy.SolverCard, ...], solver: str, solver_options: Mapping[str, Any] | None
+) -> dict[str, Mapping[str, Any]]:
+    if solver_options is None:
+        return {}
+    if not isinstance(solver_options, Mapping):
+        raise DataError(f"solver_options must be a mapping, got {type(solver_options).__name__}")
+    if solver != "auto":
+        return {cards[0].name: solver_options}
+    by_name = {str(name).upper(): options for name, options in solver_options.items()}
+    wrong = [
+        name for name, options in by_name.items() if name not in policy.SOLVERS or not isinstance(options, Mapping)
+    ]
+    if wrong:
+        raise DataError(
+            f"with solver='auto', solver_options maps solver names to their options, as in {{'clarabel': {{'max_iter': 50}}}}; "
+            f"{', '.join(map(repr, wrong))} is not of this form. Name the solver, or nest the options"
+        )
+    return by_name
