@@ -19,7 +19,7 @@ from svmcvx.certificate import Certificate
 from svmcvx.errors import BuildError, DataError, NotCertified, SolverFailed, SolverUnavailable, SvmcvxError
 from svmcvx.formulations.psvm import hard_margin_dual, psvm_dual, psvm_primal
 from svmcvx.kernels import RBF, Exponential, Kernel, Laplacian, Linear, Polynomial, Precomputed, Sigmoid
-from svmcvx.model import KernelModel, LinearModel, Model, load_model
+from svmcvx.model import KernelModel, LinearModel, Model, MulticlassModel, load_model
 from svmcvx.solution import Attempt, Solution, Status, Timings
 
 # Bound after the subpackage of the same name has been imported, so that svmcvx.solve is the function.
@@ -45,6 +45,7 @@ __all__ = [
     "Linear",
     "LinearModel",
     "Model",
+    "MulticlassModel",
     "NotCertified",
     "PSVMClassifier",
     "Polynomial",

@@ -22,12 +22,14 @@ from svmcvx.errors import DataError
 __all__ = [
     "BinaryData",
     "Features",
+    "MulticlassData",
     "binary_data",
     "check_choice",
     "check_features",
     "check_labels",
     "check_number",
     "check_weights",
+    "multiclass_data",
 ]
 
 Floats: TypeAlias = NDArray[np.float64]
@@ -313,6 +315,58 @@ def binary_data(X: ArrayLike | Any, y: Any, sample_weight: Any = None, *, accept
     signs = np.where(codes[index] == 1, 1.0, -1.0)
     return BinaryData(
         X=features, y=signs, weight=weight[index], index=index.astype(np.intp), classes=classes, rows=weight.size
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class MulticlassData:
+    """Validated data of a multi-class formulation.
+
+    Attributes
+    ----------
+    X : ndarray or csr_array of shape (n, d)
+    codes : ndarray of int, shape (n,)
+        ``classes[codes]`` are the labels of the kept observations.
+    weight : ndarray of shape (n,)
+        Positive weights; observations of weight zero have been left out.
+    index : ndarray of int, shape (n,)
+        Row of each kept observation in the data passed in.
+    classes : ndarray of shape (c,)
+        The original labels.
+    rows : int
+        Number of observations passed in, those of weight zero included.
+    """
+
+    X: Features
+    codes: NDArray[np.intp]
+    weight: Floats
+    index: NDArray[np.intp]
+    classes: NDArray[Any]
+    rows: int
+
+    @property
+    def n(self) -> int:
+        """Number of observations."""
+        return int(self.codes.size)
+
+    @property
+    def c(self) -> int:
+        """Number of classes."""
+        return int(self.classes.size)
+
+
+def multiclass_data(X: Any, y: Any, sample_weight: Any = None, *, accept_sparse: bool = True) -> MulticlassData:
+    """Validate the data of a multi-class formulation; as :func:`binary_data`, for two or more classes."""
+    features = check_features(X, accept_sparse=accept_sparse)
+    codes, classes = check_labels(y, features.shape[0])
+    weight = check_weights(sample_weight, features.shape[0])
+    index = np.flatnonzero(weight > 0).astype(np.intp)
+    if np.unique(codes[index]).size < classes.size:
+        raise DataError("sample_weight is zero for every observation of a class; every class needs positive weight")
+    if index.size < weight.size:
+        features = _rows(features, index)
+    return MulticlassData(
+        X=features, codes=codes[index], weight=weight[index], index=index, classes=classes, rows=weight.size
     )
 
 

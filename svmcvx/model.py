@@ -14,7 +14,7 @@ import zipfile
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Self, TypeAlias
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
@@ -25,7 +25,7 @@ from svmcvx.data import BinaryData, Features, check_features
 from svmcvx.errors import DataError
 from svmcvx.kernels import Kernel, Precomputed, kernel_from_dict, row_norms
 
-__all__ = ["BinaryModel", "KernelModel", "LinearModel", "Model", "load_model"]
+__all__ = ["BinaryModel", "KernelModel", "LinearModel", "Model", "MulticlassModel", "load_model"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -224,7 +224,6 @@ class LinearModel(BinaryModel):
     intercept: float
     classes: NDArray[Any]
     support: NDArray[np.intp]
-    kind: ClassVar[str] = "linear"
 
     def __post_init__(self) -> None:
         for name in ("coef", "classes", "support"):
@@ -292,7 +291,6 @@ class KernelModel(BinaryModel):
     classes: NDArray[Any]
     support: NDArray[np.intp]
     n_features: int
-    kind: ClassVar[str] = "kernel"
 
     def __post_init__(self) -> None:
         for name in ("dual_coef", "classes", "support"):
@@ -380,4 +378,57 @@ class KernelModel(BinaryModel):
         )
 
 
-_TYPES: dict[str, type[Model]] = {"LinearModel": LinearModel, "KernelModel": KernelModel}
+@dataclass(frozen=True, eq=False)
+class MulticlassModel(Model):
+    """One linear score a class, ``w_k'x + b_k``; the largest decides.
+
+    Attributes
+    ----------
+    coef : ndarray of shape (d, c)
+        Column k is :math:`w_k`.
+    intercept : ndarray of shape (c,)
+        The biases.
+    classes : ndarray of shape (c,)
+    support : ndarray of int
+        Rows of the training data with a non-zero multiplier.
+    """
+
+    coef: Floats
+    intercept: Floats
+    classes: NDArray[Any]
+    support: NDArray[np.intp]
+
+    def __post_init__(self) -> None:
+        for name in ("coef", "intercept", "classes", "support"):
+            object.__setattr__(self, name, frozen(getattr(self, name)))
+
+    def decision_function(self, X: Any) -> Floats:
+        """Return the scores ``X W + b``.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (m, d)
+
+        Returns
+        -------
+        ndarray of shape (m, c)
+        """
+        X = check_features(X, n_features=self.coef.shape[0])
+        return np.asarray(X @ self.coef) + self.intercept
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return the class of the largest score; of equal scores the first."""
+        labels: NDArray[Any] = self.classes[np.argmax(self.decision_function(X), axis=1)]
+        return labels
+
+    def _state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        return {}, {"coef": self.coef, "intercept": self.intercept}
+
+    @classmethod
+    def _from_state(cls, scalars: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Self:
+        return cls(
+            coef=arrays["coef"], intercept=arrays["intercept"], classes=arrays["classes"], support=arrays["support"]
+        )
+
+
+_TYPES: dict[str, type[Model]] = {cls.__name__: cls for cls in (LinearModel, KernelModel, MulticlassModel)}

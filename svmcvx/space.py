@@ -24,7 +24,7 @@ from svmcvx.errors import DataError
 from svmcvx.kernels import GramFactor, Kernel, KernelLike, Precomputed, as_kernel, gram_factor, row_norms
 from svmcvx.model import BinaryModel, KernelModel, LinearModel
 
-__all__ = ["FeatureSpace", "KernelSpace", "LinearSpace", "Product", "feature_space"]
+__all__ = ["FeatureSpace", "KernelSpace", "LinearSpace", "Product", "feature_space", "with_constant"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -42,9 +42,18 @@ class Product(NamedTuple):
 
 
 class FeatureSpace(ABC):
-    """Training data seen through a kernel."""
+    """Training data seen through a kernel.
+
+    Attributes
+    ----------
+    data : BinaryData
+    intercept : "free", "penalised" or "none"
+        What the formulation does with the bias: leave it free (scores of a space are then without it), penalise it as
+        the coefficient of a constant feature (scores and norms include it), or have none.
+    """
 
     data: BinaryData
+    intercept: str
 
     @property
     @abstractmethod
@@ -56,12 +65,26 @@ class FeatureSpace(ABC):
         """Evaluate the point with coefficients `v`."""
 
     @abstractmethod
-    def model(self, v: Floats, intercept: float) -> BinaryModel:
-        """Return the model of the point with coefficients `v` and the bias given."""
+    def model(self, v: Floats, bias: float = 0.0) -> BinaryModel:
+        """Return the model of the point with coefficients `v`, and with `bias` if the intercept is free."""
 
     @abstractmethod
-    def model_from_factor(self, w: Floats, intercept: float, support: NDArray[np.bool_]) -> BinaryModel:
-        """Return the model of the point with coordinates `w` in the columns of :attr:`factor`."""
+    def model_from_factor(self, w: Floats, bias: float = 0.0, support: NDArray[np.bool_] | None = None) -> BinaryModel:
+        """Return the model of the point with coordinates `w` in the columns of :attr:`factor`.
+
+        `support` tells which observations a linear model rests on; all by default.
+        """
+
+    def squared_norm(self, model: BinaryModel) -> tuple[float, float]:
+        r"""Return what the formulation penalises of a model, :math:`\|w\|^2`, and an estimate of its rounding error.
+
+        It includes the square of a penalised intercept.
+        """
+        value, rounding = model.squared_norm(self.data)
+        if self.intercept == "penalised":
+            value += model.intercept**2
+            rounding += accumulated_rounding(1) * model.intercept**2
+        return value, rounding
 
     @property
     @abstractmethod
@@ -78,27 +101,30 @@ class FeatureSpace(ABC):
 class LinearSpace(FeatureSpace):
     """The data themselves.
 
+    With a free intercept the columns of dense data are centred: this changes nothing but the intercept, and keeps
+    the digits of data with a large offset. With a penalised one a constant column is appended.
+
     Parameters
     ----------
     data : BinaryData
-    centred : bool
-        Work with columns of mean zero. For a formulation with a free intercept this changes nothing but the
-        intercept and keeps the digits of data with a large offset. Sparse data are never centred.
+    intercept : "free", "penalised" or "none"
     """
 
     data: BinaryData
-    centred: bool
+    intercept: str
 
     @cached_property
     def centre(self) -> Floats:
         """What was subtracted from the columns."""
-        if self.centred and not sp.issparse(self.data.X):
+        if self.intercept == "free" and not sp.issparse(self.data.X):
             return np.asarray(self.data.X.mean(axis=0))
         return np.zeros(self.data.X.shape[1])
 
     @cached_property
     def X(self) -> Features:
-        """The centred data."""
+        """The data as the formulation sees them."""
+        if self.intercept == "penalised":
+            return with_constant(self.data.X)
         return self.data.X - self.centre if self.centre.any() else self.data.X
 
     @cached_property
@@ -107,7 +133,7 @@ class LinearSpace(FeatureSpace):
 
     @cached_property
     def factor(self) -> Features:
-        """The centred data, or a square factor of `XX'` when there are more columns than rows."""
+        """The data, or a square factor of `XX'` when there are more columns than rows."""
         n, d = self.X.shape
         if d <= n:
             return self.X
@@ -139,23 +165,24 @@ class LinearSpace(FeatureSpace):
         norm_rounding = 2 * size * w_rounding + w_rounding**2 + accumulated_rounding(d) * size**2
         return Product(np.asarray(self.X @ w), size**2, scores_rounding, norm_rounding)
 
-    def model(self, v: Floats, intercept: float) -> LinearModel:
-        """Return ``w = X'v`` with the intercept moved to uncentred data."""
-        return self._model(np.asarray(self.X.T @ v), intercept, v != 0)
+    def model(self, v: Floats, bias: float = 0.0) -> LinearModel:
+        """Return ``w = X'v`` with the intercept moved to the data as they were passed."""
+        return self._model(np.asarray(self.X.T @ v), bias, v != 0)
 
-    def model_from_factor(self, w: Floats, intercept: float, support: NDArray[np.bool_]) -> LinearModel:
+    def model_from_factor(self, w: Floats, bias: float = 0.0, support: NDArray[np.bool_] | None = None) -> LinearModel:
         """Return the model of `w`, given in the columns of the data or of their square factor."""
         n, d = self.X.shape
         if d > n:
-            # L = R' of X' = QR, so the point is Qw; it solves L'(X-side) in least norm.
             v, *_ = sl.lstsq(self.factor.T, w, check_finite=False)
             w = np.asarray(self.X.T @ v)
-        return self._model(w, intercept, support)
+        return self._model(w, bias, np.ones(n, dtype=bool) if support is None else support)
 
-    def _model(self, w: Floats, intercept: float, support: NDArray[np.bool_]) -> LinearModel:
+    def _model(self, w: Floats, bias: float, support: NDArray[np.bool_]) -> LinearModel:
+        if self.intercept == "penalised":
+            w, bias = w[:-1], float(w[-1])
         return LinearModel(
             coef=w,
-            intercept=intercept - float(self.centre @ w),
+            intercept=bias - float(self.centre @ w),
             classes=self.data.classes,
             support=self.data.index[support],
         )
@@ -171,12 +198,15 @@ class KernelSpace(FeatureSpace):
         For a precomputed kernel ``data.X`` holds the rows of the Gram matrix that are kept, all its columns.
     resolved : Kernel
         With its parameters as numbers.
+    intercept : "free", "penalised" or "none"
+        A penalised intercept adds the constant 1 to the kernel.
     indefinite : "error" or "clip"
         See :func:`svmcvx.kernels.gram_factor`.
     """
 
     data: BinaryData
     resolved: Kernel
+    intercept: str
     indefinite: str = "error"
 
     @property
@@ -193,9 +223,13 @@ class KernelSpace(FeatureSpace):
             "use fewer observations, the linear formulation, or a first-order solver that keeps no kernel matrix",
         )
         if isinstance(self.resolved, Precomputed):
-            K = self.data.X[:, self.data.index]
-            return K.toarray() if sp.issparse(K) else np.ascontiguousarray(K)
-        return np.asarray(self.resolved(self.data.X), dtype=np.float64)
+            columns = self.data.X[:, self.data.index]
+            K = columns.toarray() if sp.issparse(columns) else np.array(columns)
+        else:
+            K = np.asarray(self.resolved(self.data.X), dtype=np.float64)
+        if self.intercept == "penalised":
+            K += 1.0
+        return K
 
     @cached_property
     def factorisation(self) -> GramFactor:
@@ -236,7 +270,7 @@ class KernelSpace(FeatureSpace):
         basis = self.factorisation.projector
         return v if basis is None else basis @ (basis.T @ v)
 
-    def model(self, v: Floats, intercept: float) -> KernelModel:
+    def model(self, v: Floats, bias: float = 0.0) -> KernelModel:
         """Return the expansion over the support vectors, the observations with a non-zero coefficient."""
         v = self._coefficients(v)
         support = np.flatnonzero(v)
@@ -247,20 +281,26 @@ class KernelSpace(FeatureSpace):
             kernel=self.resolved,
             vectors=None if precomputed else self.data.X[support],
             dual_coef=v[support],
-            intercept=intercept,
+            intercept=float(v.sum()) if self.intercept == "penalised" else bias,
             classes=self.data.classes,
             support=self.data.index[support],
             n_features=int(self.data.X.shape[1]),
         )
 
-    def model_from_factor(self, w: Floats, intercept: float, support: NDArray[np.bool_]) -> KernelModel:
+    def model_from_factor(self, w: Floats, bias: float = 0.0, support: NDArray[np.bool_] | None = None) -> KernelModel:
         """Return the model of ``f = Lw + b``; its coefficients solve ``L'v = w``."""
         v, *_ = sl.lstsq(self.factor.T, w, check_finite=False)
-        return self.model(np.asarray(v), intercept)
+        return self.model(np.asarray(v), bias)
+
+
+def with_constant(X: Features) -> Features:
+    """Return the data with a constant column 1 appended."""
+    ones = np.ones((X.shape[0], 1))
+    return sp.csr_array(sp.hstack([X, ones])) if sp.issparse(X) else np.hstack([X, ones])
 
 
 def feature_space(
-    data: BinaryData, kernel: KernelLike, *, centred: bool, indefinite: str = "error", **parameters: Any
+    data: BinaryData, kernel: KernelLike, *, intercept: str, indefinite: str = "error", **parameters: Any
 ) -> FeatureSpace:
     """Return the space of a kernel on training data.
 
@@ -269,10 +309,12 @@ def feature_space(
     data : BinaryData
     kernel : Kernel, str, callable or None
         None for the linear formulation, which forms no Gram matrix.
-    centred : bool
-        Whether the formulation has a free intercept, so that columns may be centred.
+    intercept : "free", "penalised" or "none"
+        What the formulation does with the bias.
     indefinite : "error" or "clip"
         What to do with an indefinite kernel.
+    **parameters
+        ``gamma``, ``degree``, ``coef0`` of a kernel given by name.
 
     Raises
     ------
@@ -281,10 +323,10 @@ def feature_space(
     """
     chosen = as_kernel(kernel, **parameters)
     if chosen is None:
-        return LinearSpace(data, centred)
+        return LinearSpace(data, intercept)
     if isinstance(chosen, Precomputed) and data.X.shape[1] != data.rows:
         raise DataError(
             "a precomputed kernel takes as X the square matrix k(x_i, x_j) of all training observations, "
             f"got {data.rows} rows and {data.X.shape[1]} columns"
         )
-    return KernelSpace(data, chosen.resolve(data.X), indefinite)
+    return KernelSpace(data, chosen.resolve(data.X), intercept, indefinite)

@@ -269,7 +269,7 @@ class PSVM(_MaximumMargin):
         """P at a model, from its scores on the raw data."""
         data = self.space.data
         f, f_rounding = model.scores(data.X)
-        norm, norm_rounding = model.squared_norm(data)
+        norm, norm_rounding = self.space.squared_norm(model)
         u = self.y * f
         with np.errstate(over="ignore"):
             value = objective(norm, u, C=self.C, p=self.p, weight=data.weight)
@@ -364,7 +364,7 @@ class HardMargin(_MaximumMargin):
     def evaluate(self, model: BinaryModel) -> Evaluation:
         """½‖w‖², or ``inf`` if an observation has a margin below 1 by more than rounding."""
         f, f_rounding = model.scores(self.space.data.X)
-        norm, norm_rounding = model.squared_norm(self.space.data)
+        norm, norm_rounding = self.space.squared_norm(model)
         if (self.y * f < 1.0 - 2 * f_rounding).any():
             return Evaluation(math.inf, 0.0)
         # Scaling the model until every margin is 1 would change the norm by no more than this.
@@ -515,7 +515,7 @@ def _statement(
     check_choice(bias, "bias", BIAS_RULES)
     check_choice(exponent, "exponent", EXPONENTS)
     data = binary_data(X, y, sample_weight)
-    return PSVM(space=feature_space(data, kernel, centred=True, indefinite=indefinite), C=C, p=p, bias=bias)
+    return PSVM(space=feature_space(data, kernel, intercept="free", indefinite=indefinite), C=C, p=p, bias=bias)
 
 
 def _require_conic_memory(factor: Any, what: str) -> None:
@@ -725,7 +725,7 @@ def hard_margin_dual(X: Any, y: Any, *, kernel: KernelLike = None, indefinite: s
     This is the machine that the pSVM paper tabulates as "p = 1" (Table 1).
     """
     started = time.perf_counter()
-    statement = HardMargin(space=feature_space(binary_data(X, y), kernel, centred=True, indefinite=indefinite))
+    statement = HardMargin(space=feature_space(binary_data(X, y), kernel, intercept="free", indefinite=indefinite))
     y_signs, L = statement.y, statement.space.factor
     _require_conic_memory(L, "hard-margin dual")
     alpha = cp.Variable(y_signs.size, name="alpha")
