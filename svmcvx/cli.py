@@ -46,7 +46,7 @@ errors = Console(stderr=True)
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run one command; return 0, 2 for bad arguments or data, 130 after Ctrl-C."""
+    """Run one command; return 0, 1 if a model failed, 2 for bad arguments or data, 130 after Ctrl-C."""
     try:
         outcome = app(list(arguments), prog_name="svmcvx", standalone_mode=False)
     except SvmcvxError as error:
@@ -145,6 +145,9 @@ def compare(
         _run(comparison)
     except KeyboardInterrupt:
         interrupted = True
+    failed = [row["note"] for row in comparison.rows if row["status"] == "failed"]
+    if failed and len(set(failed)) == 1 and len(failed) == len(comparison.rows):
+        raise DataError(failed[0])
     _print_table(comparison, data)
     if json_file is not None:
         settings = {
@@ -171,7 +174,7 @@ def compare(
     if interrupted:
         errors.print(f"svmcvx: interrupted after {len(comparison.rows)} of {len(parsed)} models", style="yellow")
         return INTERRUPTED
-    return 0
+    return 1 if failed else 0
 
 
 def _kernel(name: str) -> str | None:

@@ -109,11 +109,13 @@ def _row_norms_squared(A: Features) -> Matrix:
     return np.asarray(np.einsum("ij,ij->i", A, A))
 
 
-def _variance(X: Features) -> float:
+def _variance(X: Features, weight: Floats) -> float:
+    """Weighted variance of all entries together."""
+    share = weight / (weight.sum() * X.shape[1])
+    mean = float(share @ np.asarray(X.sum(axis=1)).ravel())
     if sp.issparse(X):
-        mean = X.mean()
-        return max(float(X.multiply(X).mean() - mean**2), 0.0)
-    return float(X.var())
+        return max(float(share @ _row_norms_squared(X)) - mean**2, 0.0)
+    return float(share @ _row_norms_squared(X - mean))
 
 
 class Kernel(ABC):
@@ -149,15 +151,18 @@ class Kernel(ABC):
             matrix = (matrix + matrix.T) / 2
         return matrix
 
-    def resolve(self, X: Features) -> Self:
-        """Return this kernel with ``gamma`` as a number fitted to `X`."""
+    def resolve(self, X: Features, weight: Floats | None = None) -> Self:
+        """Return this kernel with ``gamma`` as a number fitted to `X`.
+
+        With weights the variance of ``"scale"`` is the weighted one, so that weight k means k copies.
+        """
         gamma = getattr(self, "gamma", None)
         if not isinstance(gamma, str):
             return self
         d = X.shape[1]
         if gamma == "auto":
             return replace(self, gamma=1.0 / d)  # type: ignore[type-var]
-        variance = _variance(X)
+        variance = _variance(X, np.ones(X.shape[0]) if weight is None else weight)
         return replace(self, gamma=1.0 / (d * variance) if variance > 0 else 1.0)  # type: ignore[type-var]
 
     def to_dict(self) -> dict[str, Any]:

@@ -329,4 +329,4 @@ def feature_space(
             "a precomputed kernel takes as X the square matrix k(x_i, x_j) of all training observations, "
             f"got {data.rows} rows and {data.X.shape[1]} columns"
         )
-    return KernelSpace(data, chosen.resolve(data.X), intercept, indefinite)
+    return KernelSpace(data, chosen.resolve(data.X, data.weight), intercept, indefinite)

@@ -200,7 +200,7 @@ def _named(models: Models) -> list[tuple[str, Any]]:
     named: list[tuple[str, Any]] = []
     for entry in pairs:
         name, model = entry if isinstance(entry, tuple) and len(entry) == 2 else (_label(entry), entry)
-        if not hasattr(model, "fit") or not hasattr(model, "get_params"):
+        if isinstance(model, type) or not hasattr(model, "fit") or not hasattr(model, "get_params"):
             raise DataError(
                 f"models must hold scikit-learn estimators, got {model!r}; pass instances such as PSVMClassifier(p=1.5)"
             )

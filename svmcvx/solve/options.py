@@ -6,11 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from svmcvx.errors import DataError
-from svmcvx.solve.policy import ProblemClass
+from svmcvx.solve.mixed_integer import FEASIBILITY
+from svmcvx.solve.policy import MIXED, ProblemClass
 
 __all__ = ["SCS_SETTINGS", "translate"]
-
-MIXED = (ProblemClass.MILP, ProblemClass.MIQP, ProblemClass.MISOCP)
 
 # Where a solver takes its own parameters in a nested dictionary: cvxpy's name of that dictionary.
 NESTED = {"MOSEK": "mosek_params", "SCIP": "scip_params"}
@@ -27,6 +26,13 @@ TOLERANCES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "SCIP": ((), ("limits/gap",)),
     "HIGHS": ((), ("mip_rel_gap",)),
 }
+# Feasibility tolerances of mixed-integer solvers, on which the worth of their bounds depends.
+FEASIBILITIES: dict[str, tuple[str, ...]] = {
+    "MOSEK": ("MSK_DPAR_MIO_TOL_FEAS",),
+    "GUROBI": ("FeasibilityTol", "OptimalityTol", "IntFeasTol"),
+    "SCIP": ("numerics/feastol", "numerics/dualfeastol"),
+    "HIGHS": ("primal_feasibility_tolerance", "dual_feasibility_tolerance", "mip_feasibility_tolerance"),
+}
 TIME_LIMITS: dict[str, str] = {
     "CLARABEL": "time_limit",
     "SCS": "time_limit_secs",
@@ -36,7 +42,11 @@ TIME_LIMITS: dict[str, str] = {
     "HIGHS": "time_limit",
 }
 # Always set unless overridden. A numerically troubled MOSEK still returns its point: the checker judges it.
-FIXED: dict[str, dict[str, Any]] = {"MOSEK": {"accept_unknown": True}}
+# Clarabel's own limits on short steps give up power-cone problems far from their optimum which it can solve to the end.
+FIXED: dict[str, dict[str, Any]] = {
+    "MOSEK": {"accept_unknown": True},
+    "CLARABEL": {"min_switch_step_length": 1e-6, "min_terminate_step_length": 1e-8},
+}
 
 SCS_SETTINGS = frozenset(
     [
@@ -83,7 +93,8 @@ def translate(
         Name in the policy's table.
     kind : ProblemClass
     tol : float
-        Relative tolerance (feasibility and gap of a convex, gap of a mixed-integer problem).
+        Relative tolerance (feasibility and gap of a convex, gap of a mixed-integer problem, whose feasibility
+        tolerance is always 1e-9).
     time_limit : float or None
         Seconds.
     raw : mapping, optional
@@ -102,6 +113,8 @@ def translate(
             f"{solver} has no option {', '.join(map(repr, unknown))}; see that solver's documentation of its settings"
         )
     parameters: dict[str, Any] = dict.fromkeys(TOLERANCES[solver][kind in MIXED], tol)
+    if kind in MIXED:
+        parameters |= dict.fromkeys(FEASIBILITIES[solver], FEASIBILITY)
     if time_limit is not None:
         parameters[TIME_LIMITS[solver]] = time_limit
     fixed = dict(FIXED.get(solver, {}))

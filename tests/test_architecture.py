@@ -1,0 +1,122 @@
+"""The floors of the house: who may import whom, and what importing costs."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import svmcvx
+
+ROOT = Path(svmcvx.__file__).parent
+
+# From the bottom up; a room imports only from floors below its own, or from its own room.
+FLOORS = (
+    ("errors",),
+    ("memory", "data", "losses", "synthetic"),
+    ("kernels",),
+    ("certificate",),
+    ("model",),
+    ("solution", "space"),
+    ("formulations",),
+    ("plot", "theory"),
+    ("solve", "fast"),
+    ("estimators",),
+    ("datasets",),
+    ("experiments",),
+    ("cli",),
+    ("__main__",),
+)
+FLOOR = {room: level for level, rooms in enumerate(FLOORS) for room in rooms}
+
+
+def room_of(path):
+    return path.relative_to(ROOT).parts[0].removesuffix(".py")
+
+
+def imports(path):
+    """Modules of svmcvx imported anywhere in a file, and all top-level packages."""
+    inside, packages = set(), set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        names = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.level == 0:
+            names = [node.module] if node.module != "svmcvx" else [f"svmcvx.{alias.name}" for alias in node.names]
+        for name in names:
+            packages.add(name.split(".")[0])
+            if name.startswith("svmcvx."):
+                inside.add(name.split(".")[1])
+    return inside, packages
+
+
+FILES = [path for path in sorted(ROOT.rglob("*.py")) if path != ROOT / "__init__.py"]
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_room_imports_only_from_floors_below(path):
+    room = room_of(path)
+    inside, packages = imports(path)
+    for other in inside & FLOOR.keys():
+        assert other == room or FLOOR[other] < FLOOR[room], f"{room} imports {other}"
+    if FLOOR[room] < FLOOR["estimators"]:
+        assert "sklearn" not in packages
+
+
+def test_every_room_stands_on_a_floor():
+    assert {room_of(path) for path in FILES} <= FLOOR.keys()
+
+
+def test_solve_and_fast_do_not_know_each_other():
+    for path in FILES:
+        inside, _ = imports(path)
+        assert not (room_of(path) == "solve" and "fast" in inside)
+        assert not (room_of(path) == "fast" and "solve" in inside)
+
+
+def run_python(code):
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+
+
+def test_importing_the_package_leaves_heavy_modules_alone():
+    heavy = ("sklearn", "pandas", "matplotlib", "numba", "typer", "rich", "torch", "dask")
+    # cvxpy itself may bring some of them: only what svmcvx adds counts.
+    loaded = run_python(
+        "import sys, cvxpy; before = set(sys.modules); import svmcvx; "
+        f"print([name for name in {heavy!r} if name in set(sys.modules) - before])"
+    )
+    assert loaded.strip() == "[]"
+
+
+def test_every_public_name_resolves():
+    for name in svmcvx.__all__:
+        assert getattr(svmcvx, name) is not None
+    with pytest.raises(AttributeError, match="no_such_name"):
+        svmcvx.no_such_name  # noqa: B018
+
+
+def test_solve_is_the_function_whatever_is_imported_first():
+    printed = run_python("from svmcvx.solve import policy; import svmcvx; print(callable(svmcvx.solve))")
+    assert printed.strip() == "True"
+
+
+def test_command_line_names_the_missing_extra():
+    code = (
+        "import sys; sys.modules['typer'] = None; from svmcvx.__main__ import main; "
+        "sys.stderr = sys.stdout; code = main(); print(code)"
+    )
+    printed = run_python(code)
+    assert "pip install 'svmcvx[cli]'" in printed
+    assert printed.strip().endswith("2")
+
+
+def test_plots_name_the_missing_extra():
+    code = (
+        "import sys; sys.modules['matplotlib'] = None; sys.modules['matplotlib.pyplot'] = None\n"
+        "import svmcvx as sx\n"
+        "s = sx.solve(sx.psvm_dual([[0.0, 1.0], [1.0, 0.0]], [0, 1], C=1.0, p=2))\n"
+        "try:\n    sx.plot.decision_regions(s.model, [[0.0, 1.0], [1.0, 0.0]], [0, 1])\n"
+        "except sx.SolverUnavailable as error:\n    print(error)"
+    )
+    assert "pip install 'svmcvx[plot]'" in run_python(code)

@@ -1,0 +1,153 @@
+import copy
+import dataclasses
+import math
+import pickle
+
+import numpy as np
+import pytest
+
+from svmcvx.certificate import Certificate, Evaluation, accumulated_rounding, check
+from svmcvx.errors import NotCertified
+
+
+class SmallestSquare:
+    """min ½x² subject to x ≤ 1; its dual is max −½z² − z over z ≥ 0, so the optimum is 0 at x = 0, z = 0."""
+
+    kind = "convex"
+    facts = {"answer": 42.0}  # noqa: RUF012
+
+    def evaluate(self, model):
+        return Evaluation(0.5 * model**2 if model <= 1 else math.inf, 0.0)
+
+    def repair(self, dual):
+        return {"z": np.maximum(dual["z"], 0.0)}
+
+    def dual_violation(self, dual):
+        z = float(dual["z"][0])
+        return math.inf if math.isnan(z) else max(0.0, -z)
+
+    def evaluate_dual(self, dual):
+        z = float(dual["z"][0])
+        return Evaluation(-0.5 * z**2 - z, 0.0)
+
+
+def multiplier(value):
+    return {"z": np.array([value])}
+
+
+def test_the_classical_wrong_claim_is_not_certified():
+    # x = 1 with multiplier −1: primal feasible, stationary, complementary, no gap between the objectives.
+    # Only the sign of the multiplier is wrong.
+    statement = SmallestSquare()
+    assert statement.evaluate(1.0).value == statement.evaluate_dual(multiplier(-1.0)).value
+    repaired = check(statement, [1.0], [multiplier(-1.0)]).certificate
+    assert not repaired.is_certified(0.4)
+    assert (repaired.lower, repaired.upper) == (0.0, 0.5)
+    assert repaired.residuals["dual_violation"] == 1.0
+    strict = check(statement, [1.0], [multiplier(-1.0)], repair=False).certificate
+    assert strict.lower is None
+    assert strict.gap == math.inf
+    assert not strict.is_certified(1e9)
+
+
+def test_the_right_claim_is_certified():
+    certificate = check(SmallestSquare(), [0.0], [multiplier(0.0)]).certificate
+    assert certificate.is_certified(0.0)
+    assert certificate.require(0.0) is certificate
+    assert certificate.residuals["answer"] == 42.0
+
+
+def test_the_best_of_several_candidates_is_kept():
+    checked = check(SmallestSquare(), [1.0, 0.5], [multiplier(0.5), multiplier(0.1), multiplier(math.nan)])
+    assert checked.model == 0.5
+    assert checked.dual["z"][0] == 0.1
+    assert checked.certificate.lower == pytest.approx(-0.105)
+
+
+def test_the_preferred_candidate_is_kept_while_it_costs_little():
+    assert check(SmallestSquare(), [1e-9, 0.0], [multiplier(0.0)]).model == 1e-9
+    assert check(SmallestSquare(), [0.5, 0.0], [multiplier(0.0)]).model == 0.0
+
+
+def test_a_repair_that_does_not_repair_gives_no_bound():
+    class Sloppy(SmallestSquare):
+        def repair(self, dual):
+            return dual
+
+    certificate = check(Sloppy(), [1.0], [multiplier(-1.0)]).certificate
+    assert certificate.lower is None
+
+
+def test_bounds_that_contradict_each_other_are_refused():
+    class Wrong(SmallestSquare):
+        def evaluate_dual(self, dual):
+            return Evaluation(1.0, 0.0)
+
+    with pytest.raises(NotCertified, match="exceeds the objective"):
+        check(Wrong(), [0.0], [multiplier(0.0)])
+
+
+def test_rounding_widens_the_interval_on_both_sides():
+    class Rounded(SmallestSquare):
+        def evaluate(self, model):
+            return Evaluation(0.5 * model**2, 0.25)
+
+        def evaluate_dual(self, dual):
+            return Evaluation(0.0, 0.5)
+
+    certificate = check(Rounded(), [1.0], [multiplier(0.0)]).certificate
+    assert (certificate.lower, certificate.upper) == (-0.5, 0.75)
+    assert certificate.residuals["rounding"] == 0.75
+
+
+def test_without_a_dual_point_there_is_no_bound():
+    certificate = check(SmallestSquare(), [1.0], []).certificate
+    assert certificate.lower is None
+    assert "no lower bound" in repr(certificate)
+    with pytest.raises(NotCertified, match="exceeds"):
+        certificate.require()
+
+
+def test_an_infeasible_model_has_an_infinite_gap():
+    certificate = check(SmallestSquare(), [2.0], [multiplier(0.0)]).certificate
+    assert certificate.upper == math.inf
+    assert certificate.gap == math.inf
+
+
+def test_a_model_without_a_value_is_refused():
+    class Undefined(SmallestSquare):
+        def evaluate(self, model):
+            return Evaluation(math.nan, 0.0)
+
+    with pytest.raises(NotCertified, match="no candidate model"):
+        check(Undefined(), [0.0], [])
+
+
+def test_only_the_checker_makes_certificates():
+    with pytest.raises(NotCertified, match="made by"):
+        Certificate(kind="convex", upper=1.0, lower=1.0, residuals={})
+    with pytest.raises(TypeError):
+        Certificate()
+    certificate = check(SmallestSquare(), [1.0], [multiplier(0.0)]).certificate
+    with pytest.raises(AttributeError, match="cannot be changed"):
+        certificate.lower = 0.5
+    with pytest.raises(AttributeError):
+        certificate._lower = 0.5
+    with pytest.raises(AttributeError):
+        del certificate._upper
+    with pytest.raises(TypeError):
+        dataclasses.replace(certificate, lower=0.5)
+    certificate.residuals["rounding"] = -1.0
+    assert certificate.residuals["rounding"] == 0.0
+
+
+def test_certificates_can_be_copied_and_pickled():
+    certificate = check(SmallestSquare(), [1.0], [multiplier(0.0)]).certificate
+    for twin in (copy.deepcopy(certificate), pickle.loads(pickle.dumps(certificate))):  # noqa: S301
+        assert twin == certificate
+        assert hash(twin) == hash(certificate)
+        assert twin.to_dict() == certificate.to_dict()
+
+
+def test_rounding_grows_with_the_square_root():
+    assert accumulated_rounding(10000) / accumulated_rounding(100) == pytest.approx(104 / 14)

@@ -1,0 +1,167 @@
+import json
+import os
+import signal
+import sys
+import time
+from subprocess import PIPE, Popen
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from svmcvx import cli
+
+
+@pytest.fixture
+def run(capsys, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("SVMCVX_DATA", raising=False)
+
+    def call(*arguments):
+        # The consoles were made when the module was imported, for other streams.
+        monkeypatch.setattr(cli, "output", cli.Console(file=sys.stdout, width=120))
+        monkeypatch.setattr(cli, "errors", cli.Console(file=sys.stderr, width=200))
+        code = cli.run(arguments)
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return call
+
+
+def test_compare_prints_a_table_with_certificates(run):
+    code, out, _ = run("compare", "blobs", "--models", "psvm:p=1,psvm:p=2")
+    assert code == 0
+    rows = [line.split() for line in out.splitlines() if line.strip().startswith("psvm")]
+    assert [row[0] for row in rows] == ["psvm(p=1)", "psvm(p=2)"]
+    for row in rows:
+        primal, bound, gap, certified = float(row[2]), float(row[3]), float(row[4]), row[5]
+        assert bound <= primal
+        assert gap < 1e-6
+        assert certified == "yes"
+
+
+@pytest.mark.parametrize("dataset", ["moons", "breast_cancer"])
+def test_plot_and_json_are_written(run, tmp_path, dataset):
+    code, _, _ = run(
+        "compare",
+        dataset,
+        "--models",
+        "psvm:p=1.5",
+        "--kernel",
+        "rbf",
+        "--C",
+        "2",
+        "--plot",
+        "p.png",
+        "--json",
+        "t.json",
+    )
+    assert code == 0
+    assert (tmp_path / "p.png").read_bytes().startswith(b"\x89PNG")
+    content = json.loads((tmp_path / "t.json").read_text())
+    assert content["complete"]
+    assert content["settings"]["C"] == 2.0
+    (row,) = content["rows"]
+    assert row["certified"]
+    assert row["dual_bound"] <= row["primal"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["p.png", "t.json"]
+
+
+def test_files_of_every_kind(run, tmp_path):
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.standard_normal((40, 3)), columns=list("abc"))
+    frame["label"] = np.where(frame["a"] + frame["b"] > 0, "up", "down")
+    frame.to_csv("t.csv", index=False)
+    frame.to_parquet("t.parquet")
+    np.savez("t.npz", X=frame[["a", "b", "c"]], y=frame["label"].to_numpy(dtype=str))
+    tables = [
+        run("compare", "t.csv", "--target", "label"),
+        run("compare", "t.parquet", "--target", "label"),
+        run("compare", "t.npz"),
+    ]
+    assert all(code == 0 for code, _, _ in tables)
+    primals = {
+        tuple(line.split()[2] for line in out.splitlines() if line.strip().startswith("psvm")) for _, out, _ in tables
+    }
+    assert len(primals) == 1
+
+
+def test_missing_values(run, tmp_path):
+    X = np.random.default_rng(0).standard_normal((30, 2))
+    X[3, 0] = np.nan
+    np.savez("holes.npz", X=X, y=np.arange(30) % 2)
+    code, _, err = run("compare", "holes.npz")
+    assert code == 2
+    assert "--missing" in err
+    assert run("compare", "holes.npz", "--missing", "drop")[0] == 0
+    assert run("compare", "holes.npz", "--missing", "median")[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("compare", "nothing"), "no data set is called 'nothing'"),
+        (("compare", "digits"), "as in digits:0-9"),
+        (("compare", "moons", "--models", "svm"), "known are"),
+        (("compare", "moons", "--kernel", "gauss"), "kernel must be one of"),
+        (("compare", "moons", "--C", "-1"), "C must be"),
+        (("compare", "moons", "--C", "x"), "Invalid value"),
+        (("compare", "moons", "--gamma", "x"), "gamma must be"),
+        (("compare", "moons", "--scale", "log"), "scale must be"),
+        (("compare", "moons", "--missing", "guess"), "missing must be"),
+        (("compare", "moons", "--test-size", "2"), "test_size must be"),
+        (("compare", "moons", "--plot", "no/such/folder/p.png"), "cannot be written"),
+        (("compare", "moons", "--plot", "picture.xyz"), "no known type"),
+        (("compare", "moons", "--solver", "ecos"), "solver must be"),
+        (("compare", "moons", "--nonsense"), "No such option"),
+        (("compare",), "Missing argument"),
+        (("explain",), "No such command"),
+    ],
+)
+def test_bad_arguments_end_in_one_line_and_exit_code_two(run, arguments, message):
+    code, out, err = run(*arguments)
+    combined = " ".join((out + err).split())
+    assert message in combined
+    assert "Traceback" not in combined
+    assert code == 2
+    assert len(err.strip().splitlines()) == 1
+
+
+def test_a_model_that_fails_is_told_and_the_others_are_compared(run):
+    code, out, _ = run("compare", "moons", "--models", "psvm:C=-1,psvm")
+    assert code == 1
+    assert "psvm(C=-1): C must be" in out
+    assert "yes" in out
+
+
+def test_doctor_knows_every_solver(run):
+    code, out, _ = run("doctor")
+    assert code == 0
+    for name in ("MOSEK", "CLARABEL", "SCS", "SCIP", "HIGHS", "GUROBI"):
+        assert name in out
+
+
+def test_version_and_help(run):
+    assert run("--version")[1].startswith("svmcvx 0.")
+    code, out, _ = run("compare", "--help")
+    assert code == 0
+    assert "--models" in out
+
+
+def test_an_interrupted_run_keeps_what_was_finished(tmp_path):
+    models = "psvm:p=2," + ",".join(f"psvm:p={1.3 + 0.01 * i:.2f}" for i in range(60))
+    command = [sys.executable, "-m", "svmcvx", "compare", "breast_cancer", "--kernel", "rbf", "--models", models]
+    files = ["--resume", str(tmp_path / "rows.jsonl"), "--json", str(tmp_path / "t.json")]
+    process = Popen([*command, *files], stdout=PIPE, stderr=PIPE, text=True, env={**os.environ, "COLUMNS": "120"})
+    deadline = time.monotonic() + 60
+    while not (tmp_path / "rows.jsonl").exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "Traceback" not in err
+    assert "psvm(p=2)" in out
+    content = json.loads((tmp_path / "t.json").read_text())
+    assert not content["complete"]
+    assert content["rows"][0]["certified"]
+    assert len((tmp_path / "rows.jsonl").read_text().splitlines()) == len(content["rows"])

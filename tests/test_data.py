@@ -1,0 +1,143 @@
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+
+from svmcvx.data import (
+    binary_data,
+    check_choice,
+    check_features,
+    check_labels,
+    check_number,
+    check_weights,
+    multiclass_data,
+)
+from svmcvx.errors import DataError
+
+
+def test_lists_frames_and_integers_become_float_arrays():
+    for X in ([[1, 2], [3, 4]], np.array([[1, 2], [3, 4]], dtype=np.int8), pd.DataFrame({"a": [1, 3], "b": [2, 4]})):
+        checked = check_features(X)
+        assert checked.dtype == np.float64
+        assert checked.tolist() == [[1, 2], [3, 4]]
+
+
+def test_object_arrays_of_numbers_and_booleans_are_accepted():
+    assert check_features(np.array([[1, 2.5], [True, 4]], dtype=object)).tolist() == [[1, 2.5], [1, 4]]
+    assert check_features([[True, False]]).tolist() == [[1.0, 0.0]]
+
+
+def test_the_data_passed_in_are_never_changed():
+    X = np.asfortranarray(np.arange(6.0).reshape(3, 2))
+    X.flags.writeable = False
+    kept = X.copy()
+    binary_data(X, [0, 1, 1])
+    assert np.array_equal(X, kept)
+
+
+def test_sparse_matrices_stay_sparse_and_merge_duplicates():
+    X = sp.coo_matrix(([1.0, 2.0, 3.0], ([0, 0, 1], [0, 0, 1])), shape=(2, 2))
+    checked = check_features(X)
+    assert sp.issparse(checked)
+    assert checked.toarray().tolist() == [[3, 0], [0, 3]]
+    with pytest.raises(DataError, match=r"X\.toarray\(\)"):
+        check_features(X, accept_sparse=False)
+
+
+@pytest.mark.parametrize(
+    ("X", "message"),
+    [
+        ([1.0, 2.0], "Reshape your data"),
+        (np.zeros((2, 2, 2)), "two-dimensional"),
+        (np.zeros((0, 3)), r"0 sample\(s\)"),
+        (np.zeros((3, 0)), r"0 feature\(s\)"),
+        ([[1.0, np.nan]], "NaN in column 1"),
+        ([[np.inf, 1.0]], "infinity in column 0"),
+        ([["a", 1.0]], "encode"),
+        (np.array([[1, "a"]], dtype=object), "not numeric in column 1"),
+        (np.array([[1j, 1]]), "Complex data not supported"),
+        ([[1.0], [1.0, 2.0]], "rows of equal length"),
+        (sp.csr_array(np.array([[0.0, np.nan]])), "NaN in column 1"),
+        (sp.csr_array(np.array([[1j]])), "real and numeric"),
+    ],
+)
+def test_features_that_cannot_be_used(X, message):
+    with pytest.raises(DataError, match=message):
+        check_features(X)
+
+
+def test_messages_name_columns_of_a_frame():
+    with pytest.raises(DataError, match="column age"):
+        check_features(pd.DataFrame({"age": [1.0, np.nan], "size": [1.0, 2.0]}))
+
+
+def test_wrong_number_of_features():
+    with pytest.raises(DataError, match=r"2 features.*expects 3"):
+        check_features([[1.0, 2.0]], n_features=3)
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [["b", "a", "b"], [True, False, True], [7, -3, 7], [2.0, 1.0, 2.0], np.array(["b", "a", "b"], dtype=object)],
+)
+def test_labels_of_any_type_map_there_and_back(labels):
+    codes, classes = check_labels(labels, 3)
+    assert codes.tolist() == [1, 0, 1]
+    assert (classes[codes] == np.asarray(labels)).all()
+
+
+@pytest.mark.parametrize(
+    ("y", "message"),
+    [
+        ([0, 1], "2 labels but X has 3 rows"),
+        ([0, 0, 0], "one class only"),
+        ([0, 1, 2], "Only binary classification is supported"),
+        ([0.1, 0.2, 0.3], "continuous"),
+        ([0, 1, np.nan], "NaN"),
+        ([0, 1, None], "missing labels"),
+        (np.array(["a", 1, 1], dtype=object), "cannot be sorted"),
+        (np.zeros((3, 2)), "one-dimensional"),
+        (None, "the target y is None"),
+    ],
+)
+def test_labels_that_cannot_be_used(y, message):
+    with pytest.raises(DataError, match=message):
+        check_labels(y, 3, binary=True)
+
+
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [([1, 2], "expected shape"), ([1, -1, 1], "non-negative"), ([1, np.inf, 1], "finite"), (["a"] * 3, "numeric")],
+)
+def test_weights_that_cannot_be_used(weights, message):
+    with pytest.raises(DataError, match=message):
+        check_weights(weights, 3)
+
+
+def test_observations_of_weight_zero_are_dropped():
+    data = binary_data([[0.0], [1.0], [2.0]], ["x", "y", "y"], [1, 0, 2])
+    assert data.index.tolist() == [0, 2]
+    assert data.weight.tolist() == [1, 2]
+    assert (data.n, data.rows) == (2, 3)
+    with pytest.raises(DataError, match="zero for every observation of a class"):
+        binary_data([[0.0], [1.0]], [0, 1], [0, 1])
+
+
+def test_multiclass_data_keeps_all_classes():
+    data = multiclass_data(np.eye(4), list("abca"), [1, 1, 1, 0])
+    assert (data.n, data.c, data.rows) == (3, 3, 4)
+    with pytest.raises(DataError, match="every class"):
+        multiclass_data(np.eye(3), list("abc"), [1, 1, 0])
+
+
+@pytest.mark.parametrize("value", [True, "1", None, np.nan, np.inf, -1, 0, [1.0]])
+def test_numbers_out_of_range(value):
+    with pytest.raises(DataError, match="C must be"):
+        check_number(value, "C", low=0, open_low=True)
+
+
+def test_numbers_in_range_and_choices():
+    assert check_number(np.float32(2), "C", low=0) == 2.0
+    assert check_choice("a", "mode", ("a", "b")) == "a"
+    with pytest.raises(DataError, match="'a', 'b'"):
+        check_choice("c", "mode", ("a", "b"))

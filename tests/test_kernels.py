@@ -1,0 +1,178 @@
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.metrics import pairwise
+
+from svmcvx.data import check_features
+from svmcvx.errors import DataError
+from svmcvx.kernels import (
+    RBF,
+    CallableKernel,
+    Exponential,
+    Laplacian,
+    Linear,
+    Polynomial,
+    Precomputed,
+    Sigmoid,
+    as_kernel,
+    gram_factor,
+    kernel_from_dict,
+    squared_distances,
+)
+
+RNG = np.random.default_rng(0)
+A, B = RNG.standard_normal((7, 4)), RNG.standard_normal((5, 4))
+DISTANCES = np.sqrt(((A[:, None, :] - B[None, :, :]) ** 2).sum(axis=2))
+KERNELS = {
+    Linear(): A @ B.T,
+    RBF(0.3): np.exp(-0.3 * DISTANCES**2),
+    Exponential(0.3): np.exp(-0.3 * DISTANCES),
+    Laplacian(0.3): np.exp(-0.3 * np.abs(A[:, None, :] - B[None, :, :]).sum(axis=2)),
+    Polynomial(3, 0.3, 1.0): (0.3 * A @ B.T + 1.0) ** 3,
+    Sigmoid(0.3, 0.1): np.tanh(0.3 * A @ B.T + 0.1),
+}
+
+
+@pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.name)
+def test_kernels_against_their_definition(kernel):
+    expected = KERNELS[kernel]
+    assert np.allclose(kernel(A, B), expected, rtol=1e-12, atol=1e-13)
+    assert np.allclose(kernel(sp.csr_array(A), sp.csr_array(B)), expected, rtol=1e-12, atol=1e-13)
+    single = kernel(A, B, dtype=np.float32)
+    assert single.dtype == np.float32
+    assert np.allclose(single, expected, rtol=2e-4, atol=1e-5)
+    assert np.allclose(kernel.diagonal(A), np.diag(kernel(A)), rtol=1e-12)
+
+
+@pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.name)
+def test_the_gram_matrix_is_exactly_symmetric(kernel):
+    K = kernel(A)
+    assert np.array_equal(K, K.T)
+
+
+@pytest.mark.parametrize(("gamma", "reference"), [("scale", 1 / (4 * A.var())), ("auto", 0.25), (2.0, 2.0)])
+def test_gamma_means_what_scikit_learn_means(gamma, reference):
+    resolved = RBF(gamma).resolve(A)
+    assert resolved.gamma == pytest.approx(reference)
+    assert np.allclose(resolved(A), pairwise.rbf_kernel(A, gamma=reference))
+    assert RBF(gamma).resolve(sp.csr_array(A)).gamma == pytest.approx(reference)
+
+
+def test_gamma_counts_a_weight_as_copies():
+    weight = np.array([1.0, 2.0, 3.0, 1.0, 1.0, 2.0, 1.0])
+    copies = RBF("scale").resolve(np.repeat(A, weight.astype(int), axis=0)).gamma
+    assert RBF("scale").resolve(A, weight).gamma == pytest.approx(copies)
+    assert RBF("scale").resolve(sp.csr_array(A), weight).gamma == pytest.approx(copies)
+
+
+def test_gamma_of_constant_data_is_one():
+    assert RBF("scale").resolve(np.ones((3, 2))).gamma == 1.0
+
+
+def test_a_word_for_gamma_must_be_resolved_first():
+    with pytest.raises(DataError, match="resolve"):
+        RBF("scale")(A)
+
+
+@given(st.integers(0, 2**32 - 1), st.floats(0, 1e9), st.floats(1e-9, 1e3))
+def test_distances_keep_their_digits_far_from_the_origin(seed, offset, spread):
+    rng = np.random.default_rng(seed)
+    X = np.round(rng.standard_normal((8, 3)), 2) * spread + offset
+    X[3] = X[0]
+    exact = ((X[:, None, :] - X[None, :, :]) ** 2).sum(axis=2)
+    found = squared_distances(X, X)
+    assert found[0, 3] == 0
+    assert np.allclose(found, exact, rtol=1e-7, atol=0)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: RBF(0), "gamma"),
+        (lambda: RBF(-1.0), "gamma"),
+        (lambda: RBF("large"), "'scale', 'auto'"),
+        (lambda: Polynomial(0), "degree"),
+        (lambda: Polynomial(1.5), "degree"),
+        (lambda: Sigmoid(coef0=np.inf), "coef0"),
+        (lambda: as_kernel("gauss"), "'rbf'"),
+        (lambda: as_kernel(3), "callable"),
+        (lambda: as_kernel(RBF), r"write RBF\(\)"),
+    ],
+)
+def test_bad_kernels(make, message):
+    with pytest.raises(DataError, match=message):
+        make()
+
+
+def test_kernels_by_name_and_storage():
+    assert as_kernel(None) is None
+    assert as_kernel("poly", gamma=2.0, degree=2, coef0=1.0) == Polynomial(2, 2.0, 1.0)
+    assert as_kernel("rbf", gamma="auto", degree=9) == RBF("auto")
+    for kernel in KERNELS:
+        assert kernel_from_dict(kernel.to_dict()) == kernel
+    with pytest.raises(DataError, match="callable kernel cannot be stored"):
+        as_kernel(lambda a, b: a @ b.T).to_dict()
+
+
+def test_what_a_callable_returns_is_checked():
+    assert np.allclose(as_kernel(lambda a, b: a @ b.T)(A, B), A @ B.T)
+    with pytest.raises(DataError, match="shape"):
+        CallableKernel(lambda a, b: np.ones(3))(A, B)
+    with pytest.raises(DataError, match="NaN"):
+        CallableKernel(lambda a, b: np.full((len(a), len(b)), np.nan))(A, B)
+
+
+def test_a_precomputed_kernel_cannot_be_evaluated():
+    with pytest.raises(DataError, match="precomputed"):
+        Precomputed()(A, B)
+
+
+def test_factor_of_a_definite_matrix_is_by_cholesky():
+    K = RBF(0.5)(A)
+    factor = gram_factor(K)
+    assert factor.method == "cholesky"
+    assert (factor.rank, factor.clipped_mass) == (7, 0.0)
+    assert np.allclose(factor.L @ factor.L.T, K, atol=1e-14)
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(1, 4))
+def test_factor_of_a_singular_matrix_has_its_rank(seed, rank):
+    F = np.random.default_rng(seed).standard_normal((9, rank))
+    factor = gram_factor(F @ F.T)
+    assert np.allclose(factor.L @ factor.L.T, F @ F.T, atol=1e-12 * np.linalg.norm(F) ** 2)
+    assert factor.method == "cholesky" or factor.rank == rank
+    assert factor.projector is None
+
+
+def test_factor_of_a_zero_matrix_keeps_one_column():
+    factor = gram_factor(np.zeros((3, 3)))
+    assert (factor.rank, factor.L.shape) == (0, (3, 1))
+
+
+def test_indefinite_matrices_are_refused_or_clipped():
+    K = np.diag([3.0, 1.0, -1.0])
+    with pytest.raises(DataError, match=r"1 of 3 eigenvalues are negative.*indefinite='clip'"):
+        gram_factor(K)
+    clipped = gram_factor(K, indefinite="clip")
+    assert clipped.clipped_mass == pytest.approx(0.2)
+    assert np.allclose(clipped.L @ clipped.L.T, np.diag([3.0, 1.0, 0.0]))
+    assert np.allclose(clipped.projector @ clipped.projector.T @ K, np.diag([3.0, 1.0, 0.0]))
+
+
+@pytest.mark.parametrize(
+    ("K", "message"),
+    [
+        (np.ones((2, 3)), "square"),
+        (np.array([[1.0, 2.0], [0.0, 1.0]]), "not symmetric"),
+        (np.array([[np.nan, 0.0], [0.0, 1.0]]), "NaN"),
+    ],
+)
+def test_matrices_that_are_no_gram_matrices(K, message):
+    with pytest.raises(DataError, match=message):
+        gram_factor(K)
+
+
+def test_feature_check_and_kernels_agree_on_dtype():
+    assert Linear()(check_features([[1, 2]])).dtype == np.float64
