@@ -50,11 +50,10 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.optimize import brentq
 
-from svmcvx import memory
 from svmcvx.certificate import EPS, Dual, Evaluation, accumulated_rounding
 from svmcvx.data import binary_data, check_choice, check_number
 from svmcvx.errors import DataError
-from svmcvx.formulations.base import Candidates, Formulation, FormulationProblem
+from svmcvx.formulations.base import Candidates, Formulation, FormulationProblem, require_conic_memory
 from svmcvx.formulations.support_equations import solve_support_equations
 from svmcvx.kernels import KernelLike
 from svmcvx.losses import hinge_power, hinge_power_conjugate, slack
@@ -86,8 +85,6 @@ PAPER_SUPPORT = 1e-5
 CLEARLY_ZERO = 1e-3
 # Observations with a margin up to this far above 1 count as support of a model given by (w, b) alone.
 ON_MARGIN = 1e-7
-# Bytes that compiling and solving need for each entry of the data matrix of the conic problem; measured.
-CONIC_BYTES = 140.0
 
 
 def objective(squared_norm: float, u: Floats, *, C: float, p: float, weight: Floats | float = 1.0) -> float:
@@ -518,15 +515,6 @@ def _statement(
     return PSVM(space=feature_space(data, kernel, intercept="free", indefinite=indefinite), C=C, p=p, bias=bias)
 
 
-def _require_conic_memory(factor: Any, what: str) -> None:
-    entries = factor.nnz if sp.issparse(factor) else factor.size
-    memory.require(
-        CONIC_BYTES * float(entries),
-        f"the {what} with a matrix of {factor.shape[0]} × {factor.shape[1]}",
-        "use fewer observations or features, or a first-order solver",
-    )
-
-
 def psvm_primal(
     X: Any,
     y: Any,
@@ -589,7 +577,7 @@ def psvm_primal(
     started = time.perf_counter()
     statement = _statement(X, y, C, p, kernel, sample_weight, bias, exponent, indefinite)
     data, L = statement.space.data, statement.space.factor
-    _require_conic_memory(L, "pSVM primal")
+    require_conic_memory(L, "pSVM primal")
     C_parameter = cp.Parameter(pos=True, name="C", value=statement.C)
     w = cp.Variable(L.shape[1], name="w")
     b = cp.Variable(name="b")
@@ -687,7 +675,7 @@ def psvm_dual(
 def _half_squared_norm(space: FeatureSpace, signed: cp.Expression, C: cp.Parameter, p: float) -> cp.Expression:
     """½ C² p² v'Kv for v = `signed`: through a thin factor, or through K itself where the factor is as large."""
     L = space.factor
-    _require_conic_memory(L, "pSVM dual")
+    require_conic_memory(L, "pSVM dual")
     n, r = L.shape
     if 2 * r <= n or sp.issparse(L):
         return 0.5 * cp.sum_squares(L.T @ (C * (p * signed)))
@@ -727,7 +715,7 @@ def hard_margin_dual(X: Any, y: Any, *, kernel: KernelLike = None, indefinite: s
     started = time.perf_counter()
     statement = HardMargin(space=feature_space(binary_data(X, y), kernel, intercept="free", indefinite=indefinite))
     y_signs, L = statement.y, statement.space.factor
-    _require_conic_memory(L, "hard-margin dual")
+    require_conic_memory(L, "hard-margin dual")
     alpha = cp.Variable(y_signs.size, name="alpha")
     constraints = [(alpha >= 0).set_label("nonnegative"), (y_signs @ alpha == 0).set_label("balance")]
     value = cp.sum(alpha) - 0.5 * cp.sum_squares(L.T @ cp.multiply(y_signs, alpha))

@@ -12,6 +12,7 @@ method solves to rounding: what crossover is to linear programming.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import TypeAlias
 
@@ -30,12 +31,27 @@ Slack: TypeAlias = Callable[[Floats, NDArray[np.intp]], tuple[Floats, Floats]]
 
 ROUNDS = 40
 LARGEST_SYSTEM = 2500
+# Cubes of the system sizes summed over the rounds: about a second of one core.
+WORK = 2e10
 RESIDUAL = 1e-11
 # Newton's method converges quadratically: below this residual the step just taken was the last one needed.
 ALMOST_SOLVED = 1e-6
 NEGLIGIBLE = 1e-9
 # Observations that may change to free in one round: more at once tends to overshoot and cycle.
 RELEASED = 5
+
+
+def _solve(system: Floats, residual: Floats) -> Floats | None:
+    """Solve a symmetric system; in least norm where it is singular, as with duplicate support vectors."""
+    if not np.isfinite(system).all() or not np.isfinite(residual).all():
+        return None
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", sl.LinAlgWarning)
+            return np.asarray(sl.solve(system, residual, assume_a="sym", check_finite=False))
+    except (sl.LinAlgError, sl.LinAlgWarning):
+        step, *_ = sl.lstsq(system, residual, check_finite=False, lapack_driver="gelsy")
+        return np.asarray(step)
 
 
 def solve_support_equations(
@@ -65,8 +81,12 @@ def solve_support_equations(
     """
     y, L = space.data.y, space.factor
     alpha, free = alpha.copy(), free.copy()
+    work = 0.0
     for _ in range(ROUNDS):
         rows = np.flatnonzero(free).astype(np.intp)
+        work += float(rows.size) ** 3
+        if work > WORK:
+            return None
         if not 2 <= rows.size <= LARGEST_SYSTEM:
             return None
         f = space.product(alpha * y).scores + bias
@@ -78,9 +98,8 @@ def solve_support_equations(
         system[:-1, :-1] = signed @ signed.T
         system[np.arange(rows.size), np.arange(rows.size)] += slope
         system[:-1, -1] = system[-1, :-1] = y[rows]
-        try:
-            step, *_ = sl.lstsq(system, residual, check_finite=True, lapack_driver="gelsy")
-        except (ValueError, sl.LinAlgError):
+        step = _solve(system, residual)
+        if step is None:
             return None
         moved = alpha[rows] + step[:-1]
         low, high = moved < 0, moved > ceiling[rows]
