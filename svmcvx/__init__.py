@@ -17,7 +17,21 @@ from typing import TYPE_CHECKING, Any
 
 from svmcvx.certificate import Certificate
 from svmcvx.errors import BuildError, DataError, NotCertified, SolverFailed, SolverUnavailable, SvmcvxError
-from svmcvx.formulations.psvm import hard_margin_dual, psvm_dual, psvm_primal
+from svmcvx.formulations.conic import conic_fixed_gamma, conic_sdp
+from svmcvx.formulations.hard_margin import hard_margin_dual
+from svmcvx.formulations.m3svm import m3svm, m3svm_hard_margin
+from svmcvx.formulations.multiclass import (
+    crammer_singer,
+    msvm,
+    multinomial_lr,
+    sparse_multinomial_lr,
+    topk_svm,
+    weston_watkins,
+)
+from svmcvx.formulations.odm import odm_dual, odm_primal
+from svmcvx.formulations.odml import odml_dual, odml_hard_margin, odml_primal
+from svmcvx.formulations.psvm import psvm_dual, psvm_primal
+from svmcvx.formulations.zero_one import l0_mio, ramp_mio, zero_one_mio
 from svmcvx.kernels import RBF, Exponential, Kernel, Laplacian, Linear, Polynomial, Precomputed, Sigmoid
 from svmcvx.model import KernelModel, LinearModel, Model, MulticlassModel, load_model
 from svmcvx.solution import Attempt, Solution, Status, Timings
@@ -26,8 +40,18 @@ from svmcvx.solution import Attempt, Solution, Status, Timings
 from svmcvx.solve import available_solvers, solve
 
 if TYPE_CHECKING:
-    from svmcvx import datasets, plot
-    from svmcvx.estimators import PSVMClassifier
+    from svmcvx import datasets, plot, synthetic
+    from svmcvx.estimators import (
+        ConicSVMClassifier,
+        L0SVMClassifier,
+        M3SVMClassifier,
+        MulticlassSVMClassifier,
+        ODMClassifier,
+        ODMLClassifier,
+        PSVMClassifier,
+        RampSVMClassifier,
+        ZeroOneSVMClassifier,
+    )
     from svmcvx.experiments import compare
 
 __version__ = "0.1.0"
@@ -37,19 +61,26 @@ __all__ = [
     "Attempt",
     "BuildError",
     "Certificate",
+    "ConicSVMClassifier",
     "DataError",
     "Exponential",
     "Kernel",
     "KernelModel",
+    "L0SVMClassifier",
     "Laplacian",
     "Linear",
     "LinearModel",
+    "M3SVMClassifier",
     "Model",
     "MulticlassModel",
+    "MulticlassSVMClassifier",
     "NotCertified",
+    "ODMClassifier",
+    "ODMLClassifier",
     "PSVMClassifier",
     "Polynomial",
     "Precomputed",
+    "RampSVMClassifier",
     "Sigmoid",
     "Solution",
     "SolverFailed",
@@ -57,23 +88,52 @@ __all__ = [
     "Status",
     "SvmcvxError",
     "Timings",
+    "ZeroOneSVMClassifier",
     "available_solvers",
     "compare",
+    "conic_fixed_gamma",
+    "conic_sdp",
+    "crammer_singer",
     "datasets",
     "hard_margin_dual",
+    "l0_mio",
     "load_model",
+    "m3svm",
+    "m3svm_hard_margin",
+    "msvm",
+    "multinomial_lr",
+    "odm_dual",
+    "odm_primal",
+    "odml_dual",
+    "odml_hard_margin",
+    "odml_primal",
     "plot",
     "psvm_dual",
     "psvm_primal",
+    "ramp_mio",
     "solve",
+    "sparse_multinomial_lr",
+    "synthetic",
+    "topk_svm",
+    "weston_watkins",
+    "zero_one_mio",
 ]
 
 # What needs scikit-learn, pandas or matplotlib is imported when it is first asked for.
 _LAZY = {
+    "ConicSVMClassifier": ("svmcvx.estimators", "ConicSVMClassifier"),
+    "L0SVMClassifier": ("svmcvx.estimators", "L0SVMClassifier"),
+    "RampSVMClassifier": ("svmcvx.estimators", "RampSVMClassifier"),
+    "ZeroOneSVMClassifier": ("svmcvx.estimators", "ZeroOneSVMClassifier"),
+    "M3SVMClassifier": ("svmcvx.estimators", "M3SVMClassifier"),
+    "MulticlassSVMClassifier": ("svmcvx.estimators", "MulticlassSVMClassifier"),
+    "ODMClassifier": ("svmcvx.estimators", "ODMClassifier"),
+    "ODMLClassifier": ("svmcvx.estimators", "ODMLClassifier"),
     "PSVMClassifier": ("svmcvx.estimators", "PSVMClassifier"),
     "compare": ("svmcvx.experiments", "compare"),
     "datasets": ("svmcvx.datasets", None),
     "plot": ("svmcvx.plot", None),
+    "synthetic": ("svmcvx.synthetic", None),
 }
 
 

@@ -6,7 +6,9 @@ from dual feasibility, and the dual objective at it. Weak duality does the rest:
 
 .. math:: \text{dual objective} \;\le\; \text{optimum} \;\le\; \text{objective},
 
-whatever solver, tolerance or guess the two points came from. Nothing is taken from a solver's report.
+whatever solver, tolerance or guess the two points came from. Nothing is taken from a solver's report, with one
+exception that the certificate shows: a mixed-integer problem has no dual point, and its lower bound may be the one
+that a solver states to have proved (kind ``"mixed-integer"``, ``residuals["solver_bound"]``).
 
 Both ends are moved outwards by an estimate of the rounding error of their own evaluation (it grows with
 :math:`\sqrt n` times the sum of the absolute values of what was added up), so that the interval is one of
@@ -19,14 +21,23 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Generic, Literal, NamedTuple, Protocol, TypeVar
+from typing import Any, Final, Generic, Literal, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from svmcvx.errors import NotCertified
 
-__all__ = ["Certificate", "Checked", "Dual", "Evaluation", "Statement", "accumulated_rounding", "check"]
+__all__ = [
+    "Certificate",
+    "Checked",
+    "Dual",
+    "Evaluation",
+    "SolverBound",
+    "Statement",
+    "accumulated_rounding",
+    "check",
+]
 
 Kind = Literal["convex", "mixed-integer", "enumeration", "local"]
 Dual = Mapping[str, NDArray[np.float64]]
@@ -52,6 +63,34 @@ class Evaluation(NamedTuple):
 
     value: float
     rounding: float
+
+    @property
+    def above(self) -> float:
+        """The number with its rounding added: what an upper bound is worth."""
+        return self.value + self.rounding
+
+    @property
+    def below(self) -> float:
+        """The number with its rounding subtracted: what a lower bound is worth."""
+        return self.value - self.rounding
+
+
+class SolverBound(NamedTuple):
+    """A lower bound that a mixed-integer solver states to have proved, and what its tolerances may have added to it.
+
+    It is the solver's statement: the checker can hold it against the objective, but not prove it.
+    """
+
+    value: float
+    allowance: float
+
+
+@runtime_checkable
+class HasResiduals(Protocol):
+    """A statement with numbers that tell how good an answer is, such as residuals of stationarity."""
+
+    def residuals(self, model: Any, dual: Dual) -> Mapping[str, float]:
+        """Numbers for a model and the dual point kept with it."""
 
 
 class Statement(Protocol[M_contra]):
@@ -95,7 +134,9 @@ class Certificate:
         ``(upper - lower) / max(1, |upper|)``; ``inf`` without a lower bound.
     residuals : dict
         ``"dual_violation"`` of the dual point as it was passed in, ``"rounding"`` included in the interval, and
-        the formulation's own facts, such as ``"clipped_mass"`` of an indefinite kernel.
+        the formulation's own facts, such as ``"clipped_mass"`` of an indefinite kernel. If a mixed-integer solver
+        stated a bound: ``"solver_bound"`` and the ``"solver_allowance"`` subtracted from it; unless a dual point
+        proves more, ``lower`` is their difference, and not checked.
     """
 
     __slots__ = ("_kind", "_lower", "_residuals", "_upper")
@@ -196,7 +237,14 @@ class Checked(Generic[M]):
     certificate: Certificate
 
 
-def check(statement: Statement[M], models: Sequence[M], duals: Sequence[Dual], *, repair: bool = True) -> Checked[M]:
+def check(
+    statement: Statement[M],
+    models: Sequence[M],
+    duals: Sequence[Dual],
+    *,
+    repair: bool = True,
+    solver_bound: SolverBound | None = None,
+) -> Checked[M]:
     """Mint the certificate of the best of several models with the best of several dual points.
 
     Parameters
@@ -211,6 +259,8 @@ def check(statement: Statement[M], models: Sequence[M], duals: Sequence[Dual], *
     repair : bool
         Repair each dual point to exact feasibility before it is evaluated (default). Otherwise a point that
         violates a constraint gives no bound at all.
+    solver_bound : SolverBound, optional
+        What a mixed-integer solver states to have proved; for statements of that kind only.
 
     Returns
     -------
@@ -221,42 +271,60 @@ def check(statement: Statement[M], models: Sequence[M], duals: Sequence[Dual], *
     ------
     NotCertified
         If no candidate model has a number for its objective, or the bounds contradict each other by more than
-        rounding, which would be a defect of the formulation's mathematics.
+        rounding, which would be a defect of the formulation's mathematics, or of the solver whose bound it is; or
+        if a solver's bound is passed for a statement that is not mixed-integer.
     """
+    if solver_bound is not None and statement.kind != "mixed-integer":
+        raise NotCertified(
+            f"a solver's bound proves nothing for a statement of kind {statement.kind!r}; pass a dual point instead"
+        )
     uppers = [(model, statement.evaluate(model)) for model in models]
-    uppers = [(model, upper) for model, upper in uppers if not math.isnan(upper.value)]
+    uppers = [(model, upper) for model, upper in uppers if not math.isnan(upper.above)]
     if not uppers:
         raise NotCertified(
             "no candidate model has an objective value; the data may be out of the range of floating point"
         )
     lowers: list[tuple[Dual, float, Evaluation]] = []
     violation = math.nan
+    kept: Dual = {}
     for dual in duals:
         violation = statement.dual_violation(dual)
         point = statement.repair(dual) if repair else dual
         # The repair is not trusted either: what it returns is tested like any other point.
         if statement.dual_violation(point) == 0:
             bound = statement.evaluate_dual(point)
-            if math.isfinite(bound.value):
+            if math.isfinite(bound.below):
                 lowers.append((point, violation, bound))
+            elif statement.kind == "local" and not kept:
+                kept = point
 
-    best = min(upper.value for _, upper in uppers)
-    bound_best = max((bound.value for _, _, bound in lowers), default=-math.inf)
-    width = best - bound_best if math.isfinite(best - bound_best) else 0.0
-    slack = max(PREFERENCE_SHARE * width, PREFERENCE_RELATIVE * max(1.0, abs(best)))
-    model, upper = next(pair for pair in uppers if pair[1].value <= best + slack)
-    kept: Dual = {}
+    best_high = min(upper.above for _, upper in uppers)
+    best_low = max((bound.below for _, _, bound in lowers), default=-math.inf)
+    width = best_high - best_low if math.isfinite(best_high - best_low) else 0.0
+    slack = max(PREFERENCE_SHARE * width, PREFERENCE_RELATIVE * max(1.0, abs(best_high)))
+    model, upper = next(pair for pair in uppers if pair[1].above <= best_high + slack)
     lower: Evaluation | None = None
     if lowers:
-        kept, violation, lower = next(entry for entry in lowers if entry[2].value >= bound_best - slack)
+        kept, violation, lower = next(entry for entry in lowers if entry[2].below >= best_low - slack)
 
-    high = upper.value + upper.rounding
-    low = None if lower is None else lower.value - lower.rounding
+    high = upper.above
+    low = None if lower is None else lower.below
     rounding = upper.rounding + (0.0 if lower is None else lower.rounding)
     if low is not None and low > high:
         raise NotCertified(
             f"the dual bound {low!r} exceeds the objective {high!r} by more than rounding; please report this as a defect"
         )
     residuals = {"dual_violation": violation, "rounding": rounding, **statement.facts}
+    if isinstance(statement, HasResiduals):
+        residuals |= statement.residuals(model, kept)
+    if solver_bound is not None and math.isfinite(solver_bound.value):
+        residuals |= {"solver_bound": solver_bound.value, "solver_allowance": solver_bound.allowance}
+        stated = solver_bound.value - solver_bound.allowance
+        if stated > high:
+            raise NotCertified(
+                f"the solver's bound {solver_bound.value!r} exceeds the objective {high!r} of a feasible point by more than "
+                f"its tolerance {solver_bound.allowance:.2g}: it is wrong"
+            )
+        low = stated if low is None else max(low, stated)
     certificate = Certificate(_mint=_MINT, kind=statement.kind, upper=high, lower=low, residuals=residuals)
     return Checked(model=model, dual=kept, certificate=certificate)

@@ -1,4 +1,4 @@
-"""Losses of the signed margin ``u = y f(x)``."""
+"""Losses of the signed margin ``u = y f(x)``, elementwise."""
 
 from __future__ import annotations
 
@@ -7,9 +7,26 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["hinge_power", "hinge_power_conjugate", "slack"]
+__all__ = [
+    "PSI_ERROR",
+    "conic_loss",
+    "conic_loss_derivative",
+    "hinge_power",
+    "hinge_power_conjugate",
+    "logistic",
+    "normalised_sigmoid",
+    "psi",
+    "ramp",
+    "rescaled_hinge",
+    "slack",
+    "smoothed_hinge",
+    "zero_one",
+]
 
 Floats: TypeAlias = NDArray[np.float64]
+
+# What the ψ-learning loss charges for a misclassified observation.
+PSI_ERROR = 2.0
 
 
 def slack(u: Floats) -> Floats:
@@ -32,3 +49,105 @@ def hinge_power_conjugate(alpha: Floats, c: Floats | float, p: float) -> Floats:
         return np.where(alpha <= c, 0.0, np.inf)
     with np.errstate(over="ignore"):
         return c * (p - 1.0) * (alpha / (c * p)) ** (p / (p - 1.0))
+
+
+def ramp(u: Floats) -> Floats:
+    r"""Return the ramp loss :math:`\min(2, (1-u)_+)`: 1 at u = 0, constant 2 below u = −1."""
+    return np.minimum(2.0, slack(u))
+
+
+def psi(u: Floats) -> Floats:
+    r"""Return the ψ-learning loss: 0 for u ≥ 1, :math:`1-u` on [0, 1), and the constant 2 for u < 0.
+
+    The jump at u = 0 from 1 to 2 is that of Shen, Tseng, Zhang and Wong (2003): an error costs twice what a correct
+    observation on the boundary does.
+    """
+    return np.where(u < 0, PSI_ERROR, slack(u))
+
+
+def normalised_sigmoid(u: Floats) -> Floats:
+    r"""Return the normalised sigmoid loss :math:`1-\tanh(u)`, between 0 and 2."""
+    return np.asarray(1.0 - np.tanh(u))
+
+
+def rescaled_hinge(u: Floats, eta: float = 0.5) -> Floats:
+    r"""Return the rescaled hinge loss :math:`\beta(1-e^{-\eta(1-u)_+})` with :math:`\beta = 1/(1-e^{-\eta})`.
+
+    The constant β makes it 1 at u = 0; it tends to β for u → −∞, and to the hinge loss as η → 0.
+
+    Parameters
+    ----------
+    u : ndarray
+    eta : float
+        Positive; 0.5 by default.
+    """
+    return np.asarray(np.expm1(-eta * slack(u)) / np.expm1(-eta))
+
+
+def zero_one(u: Floats) -> Floats:
+    """Return 1 where u < 1, inside the margin or misclassified, else 0."""
+    return np.where(u < 1, 1.0, 0.0)
+
+
+def smoothed_hinge(u: Floats, delta: float) -> Floats:
+    r"""Return :math:`\tfrac12(a + \sqrt{a^2 + \delta^2})` with :math:`a = 1-u`.
+
+    It exceeds the hinge loss by at most δ/2, reached at u = 1.
+
+    Parameters
+    ----------
+    u : ndarray
+    delta : float
+        Width of the smoothing; 0 gives the hinge loss itself.
+    """
+    a = 1.0 - u
+    root = np.hypot(a, delta)
+    # (a + root)/2 cancels for a < 0.
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.where(a > 0, 0.5 * (a + root), np.where(root > a, 0.5 * delta**2 / (root - a), 0.0))
+
+
+def logistic(u: Floats) -> Floats:
+    r"""Return the logistic loss :math:`\log(1+e^{-u})`."""
+    return np.asarray(np.logaddexp(0.0, -u))
+
+
+def conic_loss(u: Floats, gamma: Floats | float, lam: Floats | float) -> Floats:
+    r"""Return the conic loss, the best convexifiable minorant of :math:`\lambda 1[u<1]`.
+
+    .. math::
+        L(u;\gamma) = \begin{cases} 0 & u \ge 1\\
+          2\sqrt{\lambda\gamma}\,(1-u) - \gamma(1-u)^2 & 0 < 1-u \le \sqrt{\lambda/\gamma}\\
+          \lambda & \text{otherwise}\end{cases}
+
+    It increases with γ, from 0 at γ = 0 towards the 0-1 loss, and :math:`L + \gamma(1-u)^2` is convex.
+
+    Parameters
+    ----------
+    u : ndarray
+    gamma : ndarray or float
+        Non-negative.
+    lam : ndarray or float
+        Height of the loss, non-negative.
+
+    Notes
+    -----
+    Source: conic paper, Proposition 1; its proof drops the factor γ of the square in the second case.
+    """
+    xi = slack(u)
+    return np.where(_beyond_knee(xi, gamma, lam), lam, xi * (2.0 * np.sqrt(gamma * lam) - gamma * xi))
+
+
+def conic_loss_derivative(u: Floats, gamma: Floats | float, lam: Floats | float) -> Floats:
+    r"""Return the derivative of :func:`conic_loss`: :math:`-2\sqrt{\lambda\gamma} + 2\gamma(1-u)` on its slope, else 0.
+
+    At the kink u = 1, where every slope between :math:`-2\sqrt{\lambda\gamma}` and 0 is a subgradient, it is 0.
+    """
+    xi = slack(u)
+    flat = (xi == 0) | _beyond_knee(xi, gamma, lam)
+    return np.where(flat, 0.0, 2.0 * gamma * xi - 2.0 * np.sqrt(gamma * lam))
+
+
+def _beyond_knee(xi: Floats, gamma: Floats | float, lam: Floats | float) -> NDArray[np.bool_]:
+    """Whether ξ exceeds √(λ/γ), where the conic loss has reached λ."""
+    return np.asarray(xi * np.sqrt(gamma) > np.sqrt(lam))

@@ -110,6 +110,9 @@ class Solution:
         Name of the formulation.
     hyperparameters : dict
         The values that the problem was solved for.
+    details : dict of ndarray
+        Arrays that belong beside the answer, such as the per-observation ``"M"`` of a mixed-integer formulation;
+        indexed like the training data.
     """
 
     model: Model
@@ -122,9 +125,12 @@ class Solution:
     trace: Floats
     formulation: str
     hyperparameters: Mapping[str, Any]
+    details: Mapping[str, Floats] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "dual", {name: frozen(values) for name, values in self.dual.items()})
+        for name in ("dual", "details"):
+            arrays = {key: frozen(values) for key, values in getattr(self, name).items()}
+            object.__setattr__(self, name, arrays)
         object.__setattr__(self, "trace", frozen(np.reshape(np.asarray(self.trace, dtype=np.float64), (-1, 3))))
         object.__setattr__(self, "hyperparameters", dict(self.hyperparameters))
         object.__setattr__(self, "attempts", tuple(self.attempts))

@@ -151,3 +151,13 @@ def test_certificates_can_be_copied_and_pickled():
 
 def test_rounding_grows_with_the_square_root():
     assert accumulated_rounding(10000) / accumulated_rounding(100) == pytest.approx(104 / 14)
+
+
+def test_candidates_are_ranked_by_what_they_are_worth_after_rounding():
+    class Noisy(SmallestSquare):
+        def evaluate_dual(self, dual):
+            z = float(dual["z"][0])
+            return Evaluation(-0.5 * z**2 - z, 1e21 if z == 0 else 0.0)
+
+    certificate = check(Noisy(), [0.0], [multiplier(0.0), multiplier(0.1)]).certificate
+    assert certificate.lower == pytest.approx(-0.105)

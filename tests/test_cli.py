@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 
 from svmcvx import cli
+from svmcvx.experiments.specifications import MODELS
 
 
 @pytest.fixture
@@ -65,6 +66,23 @@ def test_plot_and_json_are_written(run, tmp_path, dataset):
     assert row["certified"]
     assert row["dual_bound"] <= row["primal"]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["p.png", "t.json"]
+
+
+def test_several_classes_go_to_models_that_take_them(run, tmp_path):
+    code, out, _ = run("compare", "iris", "--models", "m3svm:p=2:lam=0.01,multiclass:lam=0.1", "--plot", "p.png")
+    assert code == 0
+    assert out.count("yes") == 2
+    assert (tmp_path / "p.png").exists()
+    code, _, err = run("compare", "iris", "--models", "m3svm,psvm,odm")
+    assert code == 2
+    assert "psvm, odm take two" in err
+
+
+def test_every_formulation_is_on_the_command_line(run):
+    names = sorted(set(MODELS) - {"zero-one", "ramp", "l0"})
+    code, out, _ = run("compare", "blobs", "--models", ",".join(names), "--test-size", "0.6")
+    assert code == 0
+    assert out.count("yes") == len(names)
 
 
 def test_files_of_every_kind(run, tmp_path):

@@ -45,6 +45,14 @@ def test_margin_distributions_are_cumulative():
     assert np.mean(margins < 0) == pytest.approx(wrong)
 
 
+def test_margins_of_several_classes():
+    codes = np.arange(40) % 3
+    model = sx.MulticlassModel(np.ones((2, 3)) * [1.0, 2.0, -1.0], np.zeros(3), np.arange(3), np.arange(40))
+    ax = sx.plot.margin_distribution({"three": model}, X, codes)
+    margins, _ = ax.lines[0].get_data()
+    assert np.mean(margins < 0) == pytest.approx(np.mean(model.predict(X) != codes))
+
+
 def test_regions_need_two_features():
     model = sx.solve(sx.psvm_dual(np.c_[X, X], Y, C=1.0, p=2)).model
     with pytest.raises(sx.DataError, match="two features"):

@@ -1,5 +1,19 @@
 """scikit-learn faces of the formulations."""
 
 from svmcvx.estimators.binary import PSVMClassifier
+from svmcvx.estimators.conic import ConicSVMClassifier
+from svmcvx.estimators.multiclass import M3SVMClassifier, MulticlassSVMClassifier
+from svmcvx.estimators.odm import ODMClassifier, ODMLClassifier
+from svmcvx.estimators.zero_one import L0SVMClassifier, RampSVMClassifier, ZeroOneSVMClassifier
 
-__all__ = ["PSVMClassifier"]
+__all__ = [
+    "ConicSVMClassifier",
+    "L0SVMClassifier",
+    "M3SVMClassifier",
+    "MulticlassSVMClassifier",
+    "ODMClassifier",
+    "ODMLClassifier",
+    "PSVMClassifier",
+    "RampSVMClassifier",
+    "ZeroOneSVMClassifier",
+]

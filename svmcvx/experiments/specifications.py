@@ -7,11 +7,31 @@ import inspect
 from typing import Any
 
 from svmcvx.errors import DataError
-from svmcvx.estimators import PSVMClassifier
+from svmcvx.estimators import (
+    ConicSVMClassifier,
+    L0SVMClassifier,
+    M3SVMClassifier,
+    MulticlassSVMClassifier,
+    ODMClassifier,
+    ODMLClassifier,
+    PSVMClassifier,
+    RampSVMClassifier,
+    ZeroOneSVMClassifier,
+)
 
 __all__ = ["MODELS", "parse_models"]
 
-MODELS: dict[str, type[Any]] = {"psvm": PSVMClassifier}
+MODELS: dict[str, type[Any]] = {
+    "conic": ConicSVMClassifier,
+    "odm": ODMClassifier,
+    "odml": ODMLClassifier,
+    "psvm": PSVMClassifier,
+    "m3svm": M3SVMClassifier,
+    "multiclass": MulticlassSVMClassifier,
+    "zero-one": ZeroOneSVMClassifier,
+    "ramp": RampSVMClassifier,
+    "l0": L0SVMClassifier,
+}
 
 
 def _value(text: str) -> Any:

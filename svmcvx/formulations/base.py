@@ -8,14 +8,33 @@ from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 import cvxpy as cp
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from svmcvx import memory
 from svmcvx.certificate import Certificate, Dual, Evaluation, Kind, check
 from svmcvx.model import Model
 
-__all__ = ["Candidates", "Formulation", "FormulationProblem"]
+__all__ = ["Candidates", "Formulation", "FormulationProblem", "require_conic_memory"]
 
 Floats: TypeAlias = NDArray[np.float64]
+
+
+# Bytes that compiling and solving with Clarabel need for each entry of the matrix in the problem, as measured for
+# n = 1 000 to 20 000: a thin factor stands in sparse constraints, a whole Gram matrix in the objective.
+FACTOR_BYTES = 300.0
+GRAM_BYTES = 170.0
+
+
+def require_conic_memory(factor: Any, what: str) -> None:
+    """Raise a :class:`~svmcvx.errors.BuildError` unless a conic problem with this factor fits into memory."""
+    n, r = factor.shape
+    entries = factor.nnz if sp.issparse(factor) else factor.size
+    memory.require(
+        (FACTOR_BYTES if 2 * r <= n else GRAM_BYTES) * float(entries),
+        f"the {what} with a matrix of {n} × {r}",
+        "use fewer observations or features, or a first-order solver",
+    )
 
 
 class Candidates(NamedTuple):
@@ -69,6 +88,15 @@ class Formulation(ABC):
         """Say what the solver status ``"infeasible"`` or ``"unbounded"`` means for these data."""
         return f"the problem is {status}"
 
+    @property
+    def details(self) -> Mapping[str, Floats]:
+        """Arrays that belong beside an answer, indexed like the data that were passed in; none by default."""
+        return {}
+
+    def residuals(self, model: Any, dual: Dual) -> Mapping[str, float]:
+        """Numbers for the certificate of a model and the dual point kept with it; none by default."""
+        return {}
+
     def objective(self, model: Model) -> float:
         """Return the objective at `model`."""
         return self.evaluate(model).value
@@ -118,6 +146,21 @@ class FormulationProblem(cp.Problem):
     def recover(self) -> Candidates:
         """Models and dual points from the present values of the variables and multipliers."""
         raise TypeError("a FormulationProblem has to say how a model is recovered")
+
+    def start(self) -> Mapping[str, Any] | None:
+        """Values of all variables, by their names, at a feasible point that the builder knows; None if there is none.
+
+        A mixed-integer solver that can take it starts from there.
+        """
+        return None
+
+    def proved_bound(self, value: float) -> float | None:
+        """Lower bound on the statement's optimum that follows from a solver's proved bound on this problem's value.
+
+        By default the statement's objective is that of the problem, negated if the problem maximises. None means
+        that nothing follows.
+        """
+        return value if isinstance(self.objective, cp.Minimize) else -value
 
     @property
     def constraint_dict(self) -> dict[str, cp.Constraint]:

@@ -15,8 +15,7 @@ r"""pSVM: the soft-margin support vector machine with p-norm hinge loss.
 for p = 1 the middle term becomes the box :math:`\alpha_i \le C s_i`, its limit as p ↓ 1. At the optimum
 :math:`\alpha_i = C s_i p\, \xi_i^{p-1}` with :math:`\xi_i = (1-u_i)_+`, and :math:`w = \sum_i v_i \varphi(x_i)`.
 
-**Hard margin**: minimise :math:`\tfrac12\|w\|^2` subject to :math:`u_i \ge 1`; its dual drops the middle term and the
-box. This is what the pSVM paper tabulates as "p = 1".
+The limit without loss is the hard-margin machine of :mod:`svmcvx.formulations.hard_margin`.
 
 ============== ======================================== =========
 symbol         meaning                                  shape
@@ -39,7 +38,6 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, TypeAlias
@@ -52,23 +50,20 @@ from scipy.optimize import brentq
 
 from svmcvx.certificate import EPS, Dual, Evaluation, accumulated_rounding
 from svmcvx.data import binary_data, check_choice, check_number
-from svmcvx.errors import DataError
-from svmcvx.formulations.base import Candidates, Formulation, FormulationProblem, require_conic_memory
+from svmcvx.formulations.base import Candidates, FormulationProblem, require_conic_memory
+from svmcvx.formulations.maximum_margin import CLEARLY_ZERO, MaximumMargin, usable
 from svmcvx.formulations.support_equations import solve_support_equations
 from svmcvx.kernels import KernelLike
 from svmcvx.losses import hinge_power, hinge_power_conjugate, slack
 from svmcvx.model import BinaryModel
-from svmcvx.space import FeatureSpace, Product, feature_space
+from svmcvx.space import FeatureSpace, feature_space
 
 __all__ = [
     "PSVM",
-    "HardMargin",
-    "HardMarginProblem",
     "PSVMDual",
     "PSVMPrimal",
     "best_bias",
     "dual_objective",
-    "hard_margin_dual",
     "objective",
     "psvm_dual",
     "psvm_primal",
@@ -81,8 +76,6 @@ EXPONENTS = ("power", "rational")
 
 # The paper counts as support vectors the observations with a multiplier above this number.
 PAPER_SUPPORT = 1e-5
-# By complementarity α(u − 1)₊ = 0; a solver's point decides which factor is zero where one is this much smaller.
-CLEARLY_ZERO = 1e-3
 # Observations with a margin up to this far above 1 count as support of a model given by (w, b) alone.
 ON_MARGIN = 1e-7
 
@@ -159,81 +152,8 @@ def _first(holds: Any, size: int) -> int:
     return low
 
 
-def _balance(alpha: Floats, y: Floats) -> Floats:
-    """Scale down the class whose multipliers sum to more until y'α = 0."""
-    positive, negative = float(alpha[y > 0].sum()), float(alpha[y < 0].sum())
-    if positive == negative:
-        return alpha
-    smaller = min(positive, negative)
-    factor = np.where(
-        y > 0,
-        smaller / max(positive, smaller, np.finfo(float).tiny),
-        smaller / max(negative, smaller, np.finfo(float).tiny),
-    )
-    return alpha * factor
-
-
 @dataclass(frozen=True, eq=False)
-class _MaximumMargin(Formulation):
-    """What the soft and the hard margin share: multipliers α ≥ 0 with y'α = 0."""
-
-    space: FeatureSpace
-
-    @property
-    def facts(self) -> Mapping[str, float]:
-        """Facts of the kernel."""
-        return self.space.facts
-
-    @property
-    def y(self) -> Floats:
-        """Labels ±1."""
-        return self.space.data.y
-
-    def _alpha(self, dual: Dual) -> Floats:
-        data = self.space.data
-        if "alpha" not in dual:
-            raise DataError(
-                f"the dual point of {self.name} needs the entry 'alpha', got {', '.join(dual) or 'nothing'}"
-            )
-        alpha = np.asarray(dual["alpha"], dtype=np.float64)
-        if alpha.shape == (data.rows,):
-            return alpha[data.index]
-        if alpha.shape == (data.n,):
-            return alpha
-        raise DataError(
-            f"alpha must have one multiplier an observation: expected shape ({data.rows},), got {alpha.shape}"
-        )
-
-    def _ceiling(self) -> Floats | float:
-        return math.inf
-
-    def repair(self, dual: Dual) -> Dual:
-        """Clip α to its domain, then scale down the class whose sum is larger."""
-        return {"alpha": _balance(np.clip(self._alpha(dual), 0.0, self._ceiling()), self.y)}
-
-    def dual_violation(self, dual: Dual) -> float:
-        """Largest of −α, α above its ceiling, and |y'α| beyond the rounding of that sum."""
-        alpha = self._alpha(dual)
-        if not np.isfinite(alpha).all():
-            return math.inf
-        imbalance = abs(math.fsum(self.y * alpha)) - accumulated_rounding(alpha.size) * float(np.abs(alpha).sum())
-        return max(0.0, float(-alpha.min()), float((alpha - self._ceiling()).max()), imbalance)
-
-    def export_dual(self, dual: Dual) -> Dual:
-        """α with a zero for each observation of weight zero."""
-        data = self.space.data
-        full = np.zeros(data.rows)
-        full[data.index] = self._alpha(dual)
-        return {"alpha": full}
-
-    def _dual_rounding(self, alpha: Floats, point: Product, terms: float) -> float:
-        # A balance that is off by δ costs |b δ|; the bias is no larger than the scores around it.
-        off = abs(math.fsum(self.y * alpha)) * (1.0 + float(np.abs(point.scores).max()))
-        return accumulated_rounding(alpha.size) * terms + 0.5 * point.squared_norm_rounding + off
-
-
-@dataclass(frozen=True, eq=False)
-class PSVM(_MaximumMargin):
+class PSVM(MaximumMargin):
     """The statement of the pSVM bound to data.
 
     Parameters
@@ -259,7 +179,8 @@ class PSVM(_MaximumMargin):
         rule = {} if self.bias == "exact" else {"bias": self.bias}
         return {"C": self.C, "p": self.p, "kernel": "none" if kernel is None else str(kernel), **rule}
 
-    def _ceiling(self) -> Floats | float:
+    def ceiling(self) -> Floats | float:
+        """Return the box of p = 1."""
         return self.C * self.space.data.weight if self.p == 1 else math.inf
 
     def evaluate(self, model: BinaryModel) -> Evaluation:
@@ -280,13 +201,13 @@ class PSVM(_MaximumMargin):
 
     def evaluate_dual(self, dual: Dual) -> Evaluation:
         """D at a feasible α."""
-        alpha = self._alpha(dual)
+        alpha = self.alpha(dual)
         data = self.space.data
         point = self.space.product(alpha * self.y)
         value = dual_objective(alpha, point.squared_norm, C=self.C, p=self.p, weight=data.weight)
         conjugate = float(alpha.sum()) - value - 0.5 * point.squared_norm
         power = EPS * self.p / (self.p - 1.0) * abs(conjugate) if self.p > 1 else 0.0
-        return Evaluation(value, self._dual_rounding(alpha, point, float(alpha.sum()) + abs(conjugate)) + power)
+        return Evaluation(value, self.dual_rounding(alpha, point, float(alpha.sum()) + abs(conjugate)) + power)
 
     def intercept(self, alpha: Floats, f: Floats) -> float:
         r"""Return the bias by the rule asked for, from multipliers and scores without bias.
@@ -309,7 +230,7 @@ class PSVM(_MaximumMargin):
         solves the optimality conditions as equations on the support vectors; see
         :mod:`svmcvx.formulations.support_equations`.
         """
-        kept = self._alpha(self.repair({"alpha": alpha}))
+        kept = self.alpha(self.repair({"alpha": alpha}))
         f = self.space.product(kept * self.y).scores
         b = best_bias(f, self.y, p=self.p, weight=self.space.data.weight)
         points = [self._polish(kept, b, f), kept]
@@ -341,81 +262,9 @@ class PSVM(_MaximumMargin):
             guess = np.where(above, ceiling, guess)
             free, rule = ~(outside | above), None
         polished = solve_support_equations(
-            self.space, guess, free=free, ceiling=np.broadcast_to(self._ceiling(), u.shape), bias=b, slack=rule
+            self.space, guess, free=free, ceiling=np.broadcast_to(self.ceiling(), u.shape), bias=b, slack=rule
         )
-        return None if polished is None else self._alpha(self.repair({"alpha": polished}))
-
-
-@dataclass(frozen=True, eq=False)
-class HardMargin(_MaximumMargin):
-    r"""The statement of the hard-margin SVM bound to data: min ½‖w‖² subject to :math:`u_i \ge 1`."""
-
-    name: ClassVar[str] = "hard_margin"
-
-    @property
-    def hyperparameters(self) -> dict[str, Any]:
-        """The kernel."""
-        kernel = self.space.kernel
-        return {"kernel": "none" if kernel is None else str(kernel)}
-
-    def evaluate(self, model: BinaryModel) -> Evaluation:
-        """½‖w‖², or ``inf`` if an observation has a margin below 1 by more than rounding."""
-        f, f_rounding = model.scores(self.space.data.X)
-        norm, norm_rounding = self.space.squared_norm(model)
-        if (self.y * f < 1.0 - 2 * f_rounding).any():
-            return Evaluation(math.inf, 0.0)
-        # Scaling the model until every margin is 1 would change the norm by no more than this.
-        short = float(np.max(1.0 - np.minimum(self.y * f, 1.0)))
-        return Evaluation(0.5 * norm, 0.5 * norm_rounding + 3 * short * norm)
-
-    def evaluate_dual(self, dual: Dual) -> Evaluation:
-        """Σα − ½ v'Kv at a feasible α."""
-        alpha = self._alpha(dual)
-        point = self.space.product(alpha * self.y)
-        total = float(alpha.sum())
-        return Evaluation(total - 0.5 * point.squared_norm, self._dual_rounding(alpha, point, total))
-
-    def explain(self, status: str) -> str:
-        """An unbounded dual means that the classes are not separable."""
-        if status in ("unbounded", "infeasible"):
-            return (
-                "the two classes are not separable in this feature space, so no hard-margin SVM exists; "
-                "use the soft margin (psvm_dual with p ≥ 1) or a richer kernel"
-            )
-        return super().explain(status)
-
-    def recover(self, alpha: Floats) -> Candidates:
-        """Return models scaled to margin 1 (none if the classes are not separated) and multipliers at their best scale.
-
-        The margin of a point that is optimal to a relative ε is off by the order of √ε; the first candidate
-        solves the equations u = 1 on the support vectors to rounding.
-        """
-        start = self._alpha(self.repair({"alpha": alpha}))
-        candidates = [point for point in (self._polish(start), start) if point is not None]
-        models: list[BinaryModel] = []
-        duals: list[Dual] = []
-        for point in candidates:
-            norm = self.space.product(point * self.y).squared_norm
-            # (Σα)²/(2 v'Kv) is the dual value at the best multiple of α.
-            best = point * (float(point.sum()) / norm) if norm > 0 else point
-            duals.append({"alpha": best})
-            product = self.space.product(best * self.y)
-            lowest, highest = float(product.scores[self.y > 0].min()), float(product.scores[self.y < 0].max())
-            margin = (lowest - highest) / 2 - 2 * float(product.scores_rounding.max())
-            if margin > 0:
-                models.append(self.space.model(best * self.y / margin, -(lowest + highest) / (2 * margin)))
-        return Candidates(models, duals)
-
-    def _polish(self, alpha: Floats) -> Floats | None:
-        """Solve u = 1 on the observations that carry a multiplier."""
-        free = alpha > CLEARLY_ZERO**2 * float(alpha.max(initial=0.0))
-        f = self.space.product(alpha * self.y).scores
-        b = -(float(f[self.y > 0].min()) + float(f[self.y < 0].max())) / 2
-        ceiling = np.full(alpha.size, np.inf)
-        polished = solve_support_equations(
-            self.space, np.where(free, alpha, 0.0), free=free, ceiling=ceiling, bias=b, slack=None
-        )
-        return None if polished is None else self._alpha(self.repair({"alpha": polished}))
+        return None if polished is None else self.alpha(self.repair({"alpha": polished}))
 
 
 def _loss_epigraph(size: cp.Variable, power: float, exponent: str) -> tuple[cp.Expression, list[cp.Constraint], str]:
@@ -452,12 +301,12 @@ class PSVMPrimal(_PSVMProblem):
         models: list[BinaryModel] = []
         duals: list[Dual] = []
         alpha = np.zeros(statement.y.size)
-        if _usable(self.margin.dual_value):
+        if usable(self.margin.dual_value):
             alpha = np.asarray(self.margin.dual_value, dtype=np.float64)
             candidates = statement.recover(alpha)
             models, duals = [*candidates.models], [*candidates.duals]
         w = self.var_dict["w"].value
-        if _usable(w):
+        if usable(w):
             f = np.asarray(statement.space.factor @ w)
             b = statement.intercept(alpha, f)
             models.append(statement.space.model_from_factor(np.asarray(w), b, statement.y * (f + b) <= 1.0 + ON_MARGIN))
@@ -472,28 +321,7 @@ class PSVMDual(_PSVMProblem):
     def recover(self) -> Candidates:
         """The models of the multipliers."""
         alpha = self.alpha.value
-        return self.formulation.recover(np.asarray(alpha, dtype=np.float64)) if _usable(alpha) else Candidates([], [])
-
-
-class HardMarginProblem(FormulationProblem):
-    """The dual of the hard-margin SVM; see :func:`hard_margin_dual`."""
-
-    _fixed: HardMargin
-
-    @property
-    def formulation(self) -> HardMargin:
-        """The statement."""
-        return self._fixed
-
-    def recover(self) -> Candidates:
-        """The model of the multipliers, if it separates the classes."""
-        alpha = self.var_dict["alpha"].value
-        return self._fixed.recover(np.asarray(alpha, dtype=np.float64)) if _usable(alpha) else Candidates([], [])
-
-
-def _usable(values: Any) -> bool:
-    """Whether a solver has left finite numbers."""
-    return values is not None and bool(np.isfinite(values).all())
+        return self.formulation.recover(np.asarray(alpha, dtype=np.float64)) if usable(alpha) else Candidates([], [])
 
 
 def _statement(
@@ -682,44 +510,3 @@ def _half_squared_norm(space: FeatureSpace, signed: cp.Expression, C: cp.Paramet
     C_squared = cp.CallbackParam(callback=lambda: C.value**2, nonneg=True, name="C_squared")
     # The factor has shown that K is positive semidefinite, so cvxpy need not estimate its eigenvalues again.
     return C_squared * (0.5 * p**2 * cp.quad_form(signed, cp.psd_wrap(space.factor @ space.factor.T)))
-
-
-def hard_margin_dual(X: Any, y: Any, *, kernel: KernelLike = None, indefinite: str = "error") -> HardMarginProblem:
-    r"""Build the dual of the hard-margin SVM as a cvxpy problem.
-
-    .. math:: \max\; \sum_i \alpha_i - \tfrac12 v'Kv \quad\text{s.t.}\quad \alpha \ge 0,\; y'\alpha = 0, \qquad v_i = \alpha_i y_i.
-
-    It is unbounded when the classes are not separable in feature space.
-
-    Parameters
-    ----------
-    X, y, kernel, indefinite
-        As for :func:`psvm_primal`.
-
-    Returns
-    -------
-    HardMarginProblem
-        A ``cvxpy.Problem`` with the variable ``alpha`` and constraints labelled ``nonnegative`` and ``balance``.
-
-    Raises
-    ------
-    DataError
-        If the data or an argument cannot be used.
-    BuildError
-        If the problem would not fit into memory.
-
-    Notes
-    -----
-    This is the machine that the pSVM paper tabulates as "p = 1" (Table 1).
-    """
-    started = time.perf_counter()
-    statement = HardMargin(space=feature_space(binary_data(X, y), kernel, intercept="free", indefinite=indefinite))
-    y_signs, L = statement.y, statement.space.factor
-    require_conic_memory(L, "hard-margin dual")
-    alpha = cp.Variable(y_signs.size, name="alpha")
-    constraints = [(alpha >= 0).set_label("nonnegative"), (y_signs @ alpha == 0).set_label("balance")]
-    value = cp.sum(alpha) - 0.5 * cp.sum_squares(L.T @ cp.multiply(y_signs, alpha))
-    problem = HardMarginProblem(cp.Maximize(value), constraints)
-    problem._fixed = statement
-    problem.build_seconds = time.perf_counter() - started
-    return problem

@@ -1,18 +1,15 @@
 """Running one solver on one cvxpy problem, keeping whatever point it ends with.
 
 cvxpy drops the point of a solver that stopped early or in numerical trouble, because it cannot know what the
-point is worth. The checker can, so the two solvers that the package depends on are wrapped here: their statuses
-are kept apart from the question whether there is a point.
+point is worth. The checker can, so the two solvers that the package depends on are wrapped here (SCIP is in
+:mod:`svmcvx.solve.mixed_integer`): their statuses are kept apart from the question whether there is a point.
 """
 
 from __future__ import annotations
 
-import signal
-import threading
 import time
 import warnings
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,7 +20,10 @@ import scipy.sparse as sp
 from cvxpy.reductions.solvers.conic_solvers.clarabel_conif import CLARABEL, dims_to_solver_cones
 from cvxpy.reductions.solvers.conic_solvers.conic_solver import ConicSolver
 
+from svmcvx.certificate import SolverBound
+from svmcvx.interrupt import deferred_interrupt
 from svmcvx.solution import Status
+from svmcvx.solve import mixed_integer
 
 __all__ = ["Outcome", "run"]
 
@@ -39,6 +39,10 @@ class Outcome:
         The solver's own word for it.
     has_point : bool
     compile_seconds, solve_seconds : float
+    bound : SolverBound or None
+        What a mixed-integer solver states to have proved of the problem's value.
+    start_used : bool
+        Whether the solver took the point that it was offered to start from.
     """
 
     status: Status
@@ -46,25 +50,8 @@ class Outcome:
     has_point: bool
     compile_seconds: float
     solve_seconds: float
-
-
-@contextmanager
-def _deferred_interrupt() -> Iterator[threading.Event]:
-    """Note Ctrl-C in an event instead of raising, and raise when the block ends.
-
-    An exception cannot cross a solver written in another language; it asks for the event instead.
-    """
-    pressed = threading.Event()
-    if threading.current_thread() is not threading.main_thread():
-        yield pressed
-        return
-    previous = signal.signal(signal.SIGINT, lambda *_: pressed.set())
-    try:
-        yield pressed
-    finally:
-        signal.signal(signal.SIGINT, previous)
-    if pressed.is_set():
-        raise KeyboardInterrupt
+    bound: SolverBound | None = None
+    start_used: bool = False
 
 
 class _InterruptibleClarabel(CLARABEL):
@@ -92,12 +79,16 @@ class _InterruptibleClarabel(CLARABEL):
         P = sp.triu(data[cps.P]).tocsc() if cps.P in data else sp.csc_array((q.size, q.size))
         cones = dims_to_solver_cones(data[ConicSolver.DIMS])
         solver = clarabel.DefaultSolver(P, q, A, b, cones, self.parse_solver_opts(verbose, solver_opts))
-        with _deferred_interrupt() as pressed:
+        with deferred_interrupt() as pressed:
             solver.set_termination_callback(lambda info: pressed.is_set())
-            return solver.solve()
+            solution = solver.solve()
+        if pressed.is_set():
+            raise KeyboardInterrupt
+        return solution
 
 
-_CLARABEL = _InterruptibleClarabel()
+# Solvers whose cvxpy interface is replaced by one that keeps more.
+_OWN: dict[str, Any] = {"CLARABEL": _InterruptibleClarabel(), "SCIP": mixed_integer.CandidSCIP()}
 
 _CLARABEL_STATUS = {
     "Solved": Status.OPTIMAL,
@@ -107,6 +98,12 @@ _CLARABEL_STATUS = {
     "MaxIterations": Status.ITERATION_LIMIT,
     "MaxTime": Status.TIME_LIMIT,
     "CallbackTerminated": Status.INTERRUPTED,
+}
+_SCIP_STATUS = {
+    "timelimit": Status.TIME_LIMIT,
+    "nodelimit": Status.ITERATION_LIMIT,
+    "totalnodelimit": Status.ITERATION_LIMIT,
+    "stallnodelimit": Status.ITERATION_LIMIT,
 }
 _CVXPY_STATUS = {
     cps.OPTIMAL: Status.OPTIMAL,
@@ -128,10 +125,21 @@ def _native_status(solver: str, raw: Any, status: str) -> tuple[Status, str]:
         if "max_iters" in word:
             return Status.ITERATION_LIMIT, word
         return _CVXPY_STATUS.get(status, Status.NUMERICAL), word
+    if solver == "SCIP":
+        word = raw["scip_status"]
+        return _SCIP_STATUS.get(word, _CVXPY_STATUS.get(status, Status.NUMERICAL)), word
     return _CVXPY_STATUS.get(status, Status.NUMERICAL), status
 
 
-def run(problem: cp.Problem, solver: str, options: dict[str, Any], *, verbose: bool, warm_start: bool) -> Outcome:
+def run(
+    problem: cp.Problem,
+    solver: str,
+    options: dict[str, Any],
+    *,
+    verbose: bool,
+    warm_start: bool,
+    start: Mapping[str, Any] | None = None,
+) -> Outcome:
     """Solve `problem` with one solver and leave its point in the variables.
 
     Parameters
@@ -142,18 +150,24 @@ def run(problem: cp.Problem, solver: str, options: dict[str, Any], *, verbose: b
     options : dict
         In the solver's spelling.
     verbose, warm_start : bool
+    start : mapping, optional
+        Values of all variables at a feasible point, for a mixed-integer solver to start from.
 
     Raises
     ------
     Exception
         Whatever the solver or cvxpy raise.
     """
+    mixed = problem.is_mixed_integer()
+    if mixed:
+        for variable in problem.variables():  # a solver that ends without a point leaves no stale one
+            variable.save_value(None)
     with warnings.catch_warnings():
         # "Solution may be inaccurate": the certificate says by how much.
         warnings.simplefilter("ignore")
-        data, chain, inverse = problem.get_problem_data(
-            _CLARABEL if solver == "CLARABEL" else solver, enforce_dpp=True, solver_opts=options
-        )
+        data, chain, inverse = problem.get_problem_data(_OWN.get(solver, solver), enforce_dpp=True, solver_opts=options)
+        if start is not None:
+            warm_start = mixed_integer.offer(problem, solver, data, start)
         started = time.perf_counter()
         raw = chain.solve_via_data(problem, data, warm_start, verbose, dict(options))
         seconds = time.perf_counter() - started
@@ -167,4 +181,6 @@ def run(problem: cp.Problem, solver: str, options: dict[str, Any], *, verbose: b
             has_point=solution.status in cps.SOLUTION_PRESENT,
             compile_seconds=float(problem.compilation_time or 0.0),
             solve_seconds=seconds,
+            bound=mixed_integer.proved_bound(problem, solver, raw, float(inverse[-1][cps.OFFSET])) if mixed else None,
+            start_used=start is not None and mixed_integer.start_used(solver, raw, offered=warm_start),
         )

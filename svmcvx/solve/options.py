@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from svmcvx.errors import DataError
-from svmcvx.solve.mixed_integer import FEASIBILITY
+from svmcvx.solve.mixed_integer import DUAL_FEASIBILITY, FEASIBILITY
 from svmcvx.solve.policy import MIXED, ProblemClass
 
 __all__ = ["SCS_SETTINGS", "translate"]
@@ -26,12 +26,16 @@ TOLERANCES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "SCIP": ((), ("limits/gap",)),
     "HIGHS": ((), ("mip_rel_gap",)),
 }
-# Feasibility tolerances of mixed-integer solvers, on which the worth of their bounds depends.
-FEASIBILITIES: dict[str, tuple[str, ...]] = {
-    "MOSEK": ("MSK_DPAR_MIO_TOL_FEAS",),
-    "GUROBI": ("FeasibilityTol", "OptimalityTol", "IntFeasTol"),
-    "SCIP": ("numerics/feastol", "numerics/dualfeastol"),
-    "HIGHS": ("primal_feasibility_tolerance", "dual_feasibility_tolerance", "mip_feasibility_tolerance"),
+# Tolerances of mixed-integer solvers on which the worth of their bounds depends.
+FEASIBILITIES: dict[str, dict[str, float]] = {
+    "MOSEK": {"MSK_DPAR_MIO_TOL_FEAS": FEASIBILITY},
+    "GUROBI": {"FeasibilityTol": FEASIBILITY, "IntFeasTol": FEASIBILITY, "OptimalityTol": DUAL_FEASIBILITY},
+    "SCIP": {"numerics/feastol": FEASIBILITY, "numerics/dualfeastol": DUAL_FEASIBILITY},
+    "HIGHS": {
+        "primal_feasibility_tolerance": FEASIBILITY,
+        "mip_feasibility_tolerance": FEASIBILITY,
+        "dual_feasibility_tolerance": DUAL_FEASIBILITY,
+    },
 }
 TIME_LIMITS: dict[str, str] = {
     "CLARABEL": "time_limit",
@@ -114,7 +118,7 @@ def translate(
         )
     parameters: dict[str, Any] = dict.fromkeys(TOLERANCES[solver][kind in MIXED], tol)
     if kind in MIXED:
-        parameters |= dict.fromkeys(FEASIBILITIES[solver], FEASIBILITY)
+        parameters |= FEASIBILITIES[solver]
     if time_limit is not None:
         parameters[TIME_LIMITS[solver]] = time_limit
     fixed = dict(FIXED.get(solver, {}))

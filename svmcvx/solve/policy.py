@@ -20,6 +20,7 @@ import numpy as np
 from svmcvx.errors import BuildError, SolverUnavailable
 
 __all__ = [
+    "MIXED",
     "ORDER",
     "SOLVERS",
     "ProblemClass",
@@ -68,7 +69,7 @@ class SolverCard:
     install : str
         How to get it.
     warm_start : bool
-        Whether it can start from the last solution of the same problem.
+        Whether it can start from the last solution of the same problem; a mixed-integer solver, from an incumbent.
     """
 
     name: str
@@ -90,9 +91,16 @@ SOLVERS: dict[str, SolverCard] = {
         SolverCard("CLARABEL", "clarabel", "clarabel", CONVEX, 1e-8, False, "pip install clarabel"),
         SolverCard("SCS", "scs", "scs", CONVEX, 1e-5, False, "pip install scs", warm_start=True),
         SolverCard("GUROBI", "gurobipy", "gurobipy", MIXED, 1e-8, True, "pip install gurobipy and a licence"),
-        SolverCard("SCIP", "pyscipopt", "pyscipopt", MIXED, 1e-6, False, "pip install 'svmcvx[mip]'"),
+        SolverCard("SCIP", "pyscipopt", "pyscipopt", MIXED, 1e-6, False, "pip install 'svmcvx[mip]'", warm_start=True),
         SolverCard(
-            "HIGHS", "highspy", "highspy", frozenset({ProblemClass.MILP}), 1e-6, False, "pip install 'svmcvx[mip]'"
+            "HIGHS",
+            "highspy",
+            "highspy",
+            frozenset({ProblemClass.MILP}),
+            1e-6,
+            False,
+            "pip install 'svmcvx[mip]'",
+            warm_start=True,
         ),
     )
 }

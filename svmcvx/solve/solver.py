@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from svmcvx.certificate import Checked, check
+from svmcvx.certificate import Checked, SolverBound, check
 from svmcvx.data import check_number
 from svmcvx.errors import BuildError, DataError, NotCertified, SolverFailed
 from svmcvx.formulations.base import FormulationProblem
@@ -22,6 +22,9 @@ __all__ = ["ACCEPTANCE", "solve"]
 # An attempt is good enough when its certified gap is at most this many times the tolerance asked of the solver:
 # a solver's own criterion and the relative gap of a repaired point differ by such factors.
 ACCEPTANCE = 100.0
+# The gap of a mixed-integer problem that its solver calls solved comes from the tolerances of linear programs and of
+# the search; less than this cannot be asked of it.
+MIXED_ACCEPTANCE = 1e-6
 # A fallback may take this many times as long as the attempts before it, and at least so many seconds: it is a
 # second opinion on a point that exists already.
 FALLBACK_FACTOR = 10.0
@@ -44,6 +47,11 @@ def solve(
     ``100 * tol``. A solver that is not licensed, fails, or returns a point whose certified gap is larger is recorded in
     ``Solution.attempts`` with the reason, and the next one is tried; the best interval found is returned.
 
+    The lower bound of a mixed-integer problem is the one that the solver states to have proved, less an allowance for
+    its tolerances (see ``residuals["solver_bound"]`` of the certificate); a relative gap of 1e-6 is then good enough.
+    The solver starts from the builder's incumbent where it can, which ``Solution.warm_start_used`` tells. At a time
+    limit the incumbent is returned with whatever interval was proved by then.
+
     Parameters
     ----------
     problem : FormulationProblem
@@ -58,6 +66,7 @@ def solve(
         Print the solver's log.
     warm_start : Solution or bool, optional
         Start from the last solution of this problem where the solver can (SCS); ``Solution.warm_start_used`` tells.
+        A mixed-integer solver starts from the builder's incumbent unless this is False.
     solver_options : mapping, optional
         The solver's own options, which win over `tol` and `time_limit` and are recorded in the attempts. With
         ``solver="auto"`` a mapping from solver names to such options.
@@ -94,10 +103,13 @@ def solve(
         raise DataError(f"warm_start must be a Solution, True, False or None, got {type(warm_start).__name__}")
     kind = policy.classify(problem)
     cards = policy.candidates(kind, solver)
+    mixed = kind in policy.MIXED
+    acceptance = max(ACCEPTANCE * tol, MIXED_ACCEPTANCE) if mixed else ACCEPTANCE * tol
     raw_options = _options_by_solver(cards, solver, solver_options)
 
     started = time.perf_counter()
     statement = problem.formulation
+    start = problem.start() if mixed and warm_start is not False else None
     attempts: list[Attempt] = []
     best: tuple[Checked[Any], Attempt, Timings] | None = None
     trace: list[tuple[float, float, float]] = []
@@ -114,10 +126,10 @@ def solve(
             attempts.append(Attempt(card.name, Status.LICENCE, f"not licensed: {reason}"))
             continue
         options = translate(card.name, kind, tol=tol, time_limit=limit, raw=raw_options.get(card.name))
-        warm = bool(warm_start) and card.warm_start and problem.last_solver == card.name
+        warm = not mixed and bool(warm_start) and card.warm_start and problem.last_solver == card.name
         attempt_started = time.perf_counter()
         try:
-            outcome = backends.run(problem, card.name, options, verbose=verbose, warm_start=warm)
+            outcome = backends.run(problem, card.name, options, verbose=verbose, warm_start=warm, start=start)
         except Exception as error:  # solvers raise what they like; the chain carries on
             attempts.append(
                 Attempt(
@@ -135,16 +147,14 @@ def solve(
                 raise SolverFailed(f"{card.name}: {reason}", attempts)
             break
         certify_started = time.perf_counter()
-        try:
-            checked = _certify(problem) if outcome.has_point else None
-            failure = "" if checked else f"stopped without a point ({outcome.message})"
-        except NotCertified as error:
-            checked, failure = None, str(error)
+        checked, failure = _certify(problem, outcome)
         finished = time.perf_counter()
         gap = checked.certificate.gap if checked else math.inf
-        if checked and not gap <= ACCEPTANCE * tol:
-            failure = f"certified gap {gap:.2g} exceeds {ACCEPTANCE * tol:.2g} ({outcome.message})"
-        attempt = Attempt(card.name, outcome.status, failure, finished - attempt_started, gap, options, warm)
+        if checked and not failure and not gap <= acceptance:
+            failure = f"certified gap {gap:.2g} exceeds {acceptance:.2g} ({outcome.message})"
+        attempt = Attempt(
+            card.name, outcome.status, failure, finished - attempt_started, gap, options, warm or outcome.start_used
+        )
         attempts.append(attempt)
         if checked:
             lower = checked.certificate.lower
@@ -173,12 +183,32 @@ def solve(
         trace=np.array(trace),
         formulation=statement.name,
         hyperparameters=statement.hyperparameters,
+        details=statement.details,
     )
 
 
-def _certify(problem: FormulationProblem) -> Checked[Any] | None:
-    candidates = problem.recover()
-    return check(problem.formulation, candidates.models, candidates.duals) if candidates.models else None
+def _certify(problem: FormulationProblem, outcome: backends.Outcome) -> tuple[Checked[Any] | None, str]:
+    """Certify the point that a solver left, with the bound it states; return why not, or what is wrong with the bound."""
+    missing = f"stopped without a point ({outcome.message})"
+    if not outcome.has_point and outcome.bound is None:
+        return None, missing
+    statement, candidates = problem.formulation, problem.recover()
+    if not candidates.models:
+        return None, missing
+    bound = None
+    if outcome.bound is not None and (value := problem.proved_bound(outcome.bound.value)) is not None:
+        bound = SolverBound(value, outcome.bound.allowance)
+    try:
+        return check(statement, candidates.models, candidates.duals, solver_bound=bound), ""
+    except NotCertified as error:
+        reason = str(error)
+    if bound is None:
+        return None, reason
+    try:
+        # A wrong bound is dropped, not the point.
+        return check(statement, candidates.models, candidates.duals), reason
+    except NotCertified as error:
+        return None, str(error)
 
 
 def _one_line(error: BaseException) -> str:

@@ -1,0 +1,244 @@
+"""Classifiers of several classes with one linear score a class."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias, cast
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils import Tags
+from sklearn.utils.validation import validate_data
+
+from svmcvx.data import check_choice, check_features
+from svmcvx.estimators.base import CertifiedClassifier
+from svmcvx.formulations.base import FormulationProblem
+from svmcvx.formulations.m3svm import m3svm
+from svmcvx.formulations.multiclass import (
+    crammer_singer,
+    msvm,
+    multinomial_lr,
+    sparse_multinomial_lr,
+    topk_svm,
+    weston_watkins,
+)
+from svmcvx.model import MulticlassModel
+
+__all__ = ["M3SVMClassifier", "MulticlassClassifier", "MulticlassSVMClassifier"]
+
+Floats: TypeAlias = NDArray[np.float64]
+
+BUILDERS: dict[str, Callable[..., FormulationProblem]] = {
+    "weston_watkins": weston_watkins,
+    "crammer_singer": crammer_singer,
+    "msvm": msvm,
+    "topk": topk_svm,
+    "softmax": multinomial_lr,
+    "sparse_softmax": sparse_multinomial_lr,
+}
+
+
+class MulticlassClassifier(CertifiedClassifier):
+    """What all faces with one linear score a class share."""
+
+    def _model(self) -> MulticlassModel:
+        return cast(MulticlassModel, self.model_)
+
+    @property
+    def coef_(self) -> Floats:
+        """One row of weights a class, shape (c, d); for two classes their difference, shape (1, d)."""
+        rows = self._model().coef.T
+        return np.array(rows[1:] - rows[:1] if rows.shape[0] == 2 else rows)
+
+    @property
+    def intercept_(self) -> Floats:
+        """The biases, shape (c,); for two classes their difference, shape (1,)."""
+        biases = self._model().intercept
+        return np.array(biases[1:] - biases[:1] if biases.size == 2 else biases)
+
+    def _scores(self, X: Any) -> Floats:
+        model = self._model()
+        checked = check_features(X)
+        validate_data(self, X, reset=False, skip_check_array=True)
+        return model.decision_function(checked)
+
+    def decision_function(self, X: Any) -> Floats:
+        """Return the score of each row for each class, shape (m, c).
+
+        For two classes, as in scikit-learn, the difference of the two scores, positive for ``classes_[1]``, shape (m,).
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (m, d)
+        """
+        scores = self._scores(X)
+        return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return the class of the largest score of each row."""
+        largest = np.argmax(self._scores(X), axis=1)
+        labels: NDArray[Any] = self.classes_[largest]
+        return labels
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_class = True
+        tags.input_tags.sparse = True
+        return tags
+
+
+class M3SVMClassifier(MulticlassClassifier):
+    r"""M3SVM: :math:`\sum_i\ell(f_i) + \lambda\sum_{k<l}\|w_k-w_l\|^p + \varepsilon(\|W\|^2+\|b\|^2)`.
+
+    Parameters
+    ----------
+    lam : float
+        Weight λ of the pairwise norms, 1e-3 by default.
+    p : float
+        Their exponent, at least 1; 4 by default.
+    eps : float
+        Weight ε of the squares, 1e-6 by default.
+    loss : "hinge", "smoothed", "logistic" or "softmax"
+        See :func:`svmcvx.m3svm`.
+    norm : 2 or 1
+        Euclidean norms (the default), or sums of absolute values.
+    delta : float
+        Smoothing of ``loss="smoothed"``, 1e-2 by default.
+    solver : str
+        As in :func:`svmcvx.solve`.
+    tol : float
+        Relative tolerance asked of the solver.
+    time_limit : float, optional
+        Seconds.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (c,)
+    solution_ : Solution
+        Model, certificate, attempts, timings.
+    certificate_ : Certificate
+        The checked interval around the optimum.
+    model_ : Model
+    coef_, intercept_, support_ : ndarray
+        As in scikit-learn.
+    n_features_in_ : int
+    feature_names_in_ : ndarray
+        If `X` had string column names.
+
+    Examples
+    --------
+    >>> import svmcvx as sx
+    >>> from sklearn.datasets import load_iris
+    >>> from sklearn.preprocessing import scale
+    >>> X, y = load_iris(return_X_y=True)
+    >>> classifier = sx.M3SVMClassifier(lam=1e-3, p=4).fit(scale(X), y)
+    >>> classifier.certificate_.is_certified(1e-6)
+    True
+    """
+
+    def __init__(
+        self,
+        *,
+        lam: float = 1e-3,
+        p: float = 4.0,
+        eps: float = 1e-6,
+        loss: str = "hinge",
+        norm: int = 2,
+        delta: float = 1e-2,
+        solver: str = "auto",
+        tol: float = 1e-8,
+        time_limit: float | None = None,
+    ) -> None:
+        self.lam = lam
+        self.p = p
+        self.eps = eps
+        self.loss = loss
+        self.norm = norm
+        self.delta = delta
+        self.solver = solver
+        self.tol = tol
+        self.time_limit = time_limit
+
+    def _problem(self, X: Any, y: Any, sample_weight: Any) -> FormulationProblem:
+        return m3svm(
+            X,
+            y,
+            lam=self.lam,
+            p=self.p,
+            eps=self.eps,
+            loss=self.loss,
+            norm=self.norm,
+            delta=self.delta,
+            sample_weight=sample_weight,
+        )
+
+
+class MulticlassSVMClassifier(MulticlassClassifier):
+    r"""The classical multi-class machines: :math:`\sum_i\ell(f_i) + \lambda\,\Omega(W)`.
+
+    Parameters
+    ----------
+    loss : str
+        ``"weston_watkins"`` (the default), ``"crammer_singer"``, ``"msvm"``, ``"topk"``, ``"softmax"`` (multinomial logistic
+        regression) or ``"sparse_softmax"``; see :mod:`svmcvx.formulations.multiclass`.
+    lam : float
+        Weight of the regulariser, 1 by default.
+    k : int
+        For ``"topk"``: how many of the largest violations are averaged, 2 by default.
+    intercept : bool
+        Free biases (the default), or none.
+    solver : str
+        As in :func:`svmcvx.solve`.
+    tol : float
+        Relative tolerance asked of the solver.
+    time_limit : float, optional
+        Seconds.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (c,)
+    solution_ : Solution
+        Model, certificate, attempts, timings.
+    certificate_ : Certificate
+        The checked interval around the optimum.
+    model_ : Model
+    coef_, intercept_, support_ : ndarray
+        As in scikit-learn.
+    n_features_in_ : int
+    feature_names_in_ : ndarray
+        If `X` had string column names.
+
+    Examples
+    --------
+    >>> import svmcvx as sx
+    >>> from sklearn.datasets import load_iris
+    >>> from sklearn.preprocessing import scale
+    >>> X, y = load_iris(return_X_y=True)
+    >>> classifier = sx.MulticlassSVMClassifier(loss="crammer_singer").fit(scale(X), y)
+    >>> classifier.certificate_.is_certified(1e-6)
+    True
+    """
+
+    def __init__(
+        self,
+        *,
+        loss: str = "weston_watkins",
+        lam: float = 1.0,
+        k: int = 2,
+        intercept: bool = True,
+        solver: str = "auto",
+        tol: float = 1e-8,
+        time_limit: float | None = None,
+    ) -> None:
+        self.loss = loss
+        self.lam = lam
+        self.k = k
+        self.intercept = intercept
+        self.solver = solver
+        self.tol = tol
+        self.time_limit = time_limit
+
+    def _problem(self, X: Any, y: Any, sample_weight: Any) -> FormulationProblem:
+        build = BUILDERS[check_choice(self.loss, "loss", tuple(BUILDERS))]
+        extra = {"k": self.k} if self.loss == "topk" else {}
+        return build(X, y, lam=self.lam, intercept=self.intercept, sample_weight=sample_weight, **extra)

@@ -1,0 +1,179 @@
+"""Binary classifiers with losses that count, solved as mixed-integer programs; small data only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from svmcvx.estimators.binary import BinaryClassifier
+from svmcvx.formulations.base import FormulationProblem
+from svmcvx.formulations.zero_one import l0_mio, ramp_mio, zero_one_mio
+from svmcvx.kernels import Kernel
+
+__all__ = ["L0SVMClassifier", "RampSVMClassifier", "ZeroOneSVMClassifier"]
+
+# Seconds after which a fit returns the best model so far, with the interval proved by then.
+TIME_LIMIT = 10.0
+
+
+class ZeroOneSVMClassifier(BinaryClassifier):
+    r"""SVM with the exact 0-1 loss: :math:`\|w\|^2 + \lambda\sum_i 1[u_i < 1]`, or at most `k` margins below 1.
+
+    It needs a mixed-integer solver (``pip install 'svmcvx[mip]'``), and proves optimality up to about 50 observations of a
+    few features in seconds. Larger data end at the time limit with an honest interval and a ``ConvergenceWarning``.
+
+    Parameters
+    ----------
+    lam : float
+        Price of a margin below 1, 1 by default; not used if `k` is given.
+    k : float, optional
+        Largest number of margins below 1.
+    form : "big-m" or "perspective"
+        Of the mixed-integer program.
+    M : "auto", float or array-like
+        As in :func:`svmcvx.zero_one_mio`.
+    intercept : bool
+        Append a constant feature, penalised with the rest; True by default.
+    kernel, gamma, degree, coef0, indefinite, solver, tol
+        As for :class:`PSVMClassifier`.
+    time_limit : float or None
+        Seconds, 10 by default.
+
+    Attributes
+    ----------
+    classes_, solution_, certificate_, model_, coef_, intercept_, dual_coef_, support_, n_features_in_, feature_names_in_
+        As for :class:`PSVMClassifier`.
+    """
+
+    def __init__(
+        self,
+        *,
+        lam: float = 1.0,
+        k: float | None = None,
+        form: str = "big-m",
+        M: Any = "auto",
+        intercept: bool = True,
+        kernel: Kernel | str | Callable[[Any, Any], Any] | None = None,
+        gamma: float | str = "scale",
+        degree: int = 3,
+        coef0: float = 0.0,
+        indefinite: str = "error",
+        solver: str = "auto",
+        tol: float = 1e-8,
+        time_limit: float | None = TIME_LIMIT,
+    ) -> None:
+        self.lam = lam
+        self.k = k
+        self.form = form
+        self.M = M
+        self.intercept = intercept
+        self.kernel = kernel
+        self.gamma = gamma
+        self.degree = degree
+        self.coef0 = coef0
+        self.indefinite = indefinite
+        self.solver = solver
+        self.tol = tol
+        self.time_limit = time_limit
+
+    def _problem(self, X: Any, y: Any, sample_weight: Any) -> FormulationProblem:
+        return zero_one_mio(
+            X,
+            y,
+            lam=self.lam if self.k is None else None,
+            k=self.k,
+            M=self.M,
+            form=self.form,
+            kernel=self._kernel(),
+            intercept=self.intercept,
+            sample_weight=sample_weight,
+            indefinite=self.indefinite,
+        )
+
+
+class _FreeIntercept(BinaryClassifier):
+    def __init__(
+        self,
+        *,
+        C: float = 1.0,
+        M: Any = "auto",
+        kernel: Kernel | str | Callable[[Any, Any], Any] | None = None,
+        gamma: float | str = "scale",
+        degree: int = 3,
+        coef0: float = 0.0,
+        indefinite: str = "error",
+        solver: str = "auto",
+        tol: float = 1e-8,
+        time_limit: float | None = TIME_LIMIT,
+    ) -> None:
+        self.C = C
+        self.M = M
+        self.kernel = kernel
+        self.gamma = gamma
+        self.degree = degree
+        self.coef0 = coef0
+        self.indefinite = indefinite
+        self.solver = solver
+        self.tol = tol
+        self.time_limit = time_limit
+
+    def _arguments(self, sample_weight: Any) -> dict[str, Any]:
+        return {
+            "C": self.C,
+            "M": self.M,
+            "kernel": self._kernel(),
+            "sample_weight": sample_weight,
+            "indefinite": self.indefinite,
+        }
+
+
+class RampSVMClassifier(_FreeIntercept):
+    r"""SVM with ramp loss: :math:`\tfrac12\|w\|^2 + C\sum_i \min(2, (1-u_i)_+)`, with a free intercept.
+
+    It needs a mixed-integer solver (``pip install 'svmcvx[mip]'``); see :class:`ZeroOneSVMClassifier` on sizes.
+
+    Parameters
+    ----------
+    C : float
+        Weight of the losses, 1 by default.
+    M : "auto", float or array-like
+        As in :func:`svmcvx.zero_one_mio`.
+    kernel, gamma, degree, coef0, indefinite, solver, tol
+        As for :class:`PSVMClassifier`.
+    time_limit : float or None
+        Seconds, 10 by default.
+
+    Attributes
+    ----------
+    classes_, solution_, certificate_, model_, coef_, intercept_, dual_coef_, support_, n_features_in_, feature_names_in_
+        As for :class:`PSVMClassifier`.
+    """
+
+    def _problem(self, X: Any, y: Any, sample_weight: Any) -> FormulationProblem:
+        return ramp_mio(X, y, **self._arguments(sample_weight))
+
+
+class L0SVMClassifier(_FreeIntercept):
+    r"""SVM with l0-norm hinge: :math:`\tfrac12\|w\|^2 + C\sum_i 1[u_i < 1]`, with a free intercept.
+
+    It needs a mixed-integer solver (``pip install 'svmcvx[mip]'``); see :class:`ZeroOneSVMClassifier` on sizes.
+
+    Parameters
+    ----------
+    C : float
+        Price of a margin below 1, 1 by default.
+    M : "auto", float or array-like
+        As in :func:`svmcvx.zero_one_mio`.
+    kernel, gamma, degree, coef0, indefinite, solver, tol
+        As for :class:`PSVMClassifier`.
+    time_limit : float or None
+        Seconds, 10 by default.
+
+    Attributes
+    ----------
+    classes_, solution_, certificate_, model_, coef_, intercept_, dual_coef_, support_, n_features_in_, feature_names_in_
+        As for :class:`PSVMClassifier`.
+    """
+
+    def _problem(self, X: Any, y: Any, sample_weight: Any) -> FormulationProblem:
+        return l0_mio(X, y, **self._arguments(sample_weight))

@@ -1,0 +1,204 @@
+"""What all first-order solvers share: clocks, limits, progress, and the certified end."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from threading import Event
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+
+from svmcvx.certificate import check
+from svmcvx.data import check_number
+from svmcvx.errors import DataError, NotCertified, SolverFailed
+from svmcvx.formulations.base import Candidates, Formulation
+from svmcvx.interrupt import deferred_interrupt
+from svmcvx.solution import Attempt, Solution, Status, Timings
+
+__all__ = ["Callback", "Monitor", "Progress", "conclude", "monitored"]
+
+
+class Progress(NamedTuple):
+    """What a callback is told.
+
+    Attributes
+    ----------
+    iteration : int
+        In the solver's own unit (epochs, outer iterations, blocks of pair updates).
+    seconds : float
+        Since the solver started.
+    lower, upper : float
+        Best bounds so far, each valid up to rounding; ±inf while unknown.
+    gap : float
+        ``(upper - lower) / max(1, |upper|)``.
+    """
+
+    iteration: int
+    seconds: float
+    lower: float
+    upper: float
+    gap: float
+
+
+# Returns True to stop.
+Callback: TypeAlias = Callable[[Progress], bool | None]
+
+
+@dataclass
+class Monitor:
+    """Decides when a solver stops, and remembers how its bounds went.
+
+    Parameters
+    ----------
+    tol : float
+        Relative gap at which to stop.
+    time_limit : float or None
+        Seconds.
+    max_iter : int
+    verbose : bool
+        Print a line a report.
+    callback : callable or None
+        Called with :class:`Progress`; returning True stops the solver.
+    pressed : Event
+        Set by Ctrl-C.
+    """
+
+    tol: float
+    time_limit: float | None
+    max_iter: int
+    verbose: bool
+    callback: Callback | None
+    pressed: Event
+
+    def __post_init__(self) -> None:
+        self.started = time.perf_counter()
+        self.lower, self.upper = -math.inf, math.inf
+        self.iteration = 0
+        self.rows: list[tuple[float, float, float]] = []
+
+    @property
+    def seconds(self) -> float:
+        """Seconds since the solver started."""
+        return time.perf_counter() - self.started
+
+    @property
+    def gap(self) -> float:
+        """Relative gap of the best bounds so far."""
+        if not math.isfinite(self.upper) or not math.isfinite(self.lower):
+            return math.inf
+        return (self.upper - self.lower) / max(1.0, abs(self.upper))
+
+    @property
+    def out_of_time(self) -> bool:
+        """Whether the time limit has passed or Ctrl-C was pressed; cheap enough to ask often."""
+        return self.pressed.is_set() or (self.time_limit is not None and self.seconds >= self.time_limit)
+
+    def report(self, iteration: int, lower: float, upper: float) -> Status | None:
+        """Take in bounds that hold at this iteration; return why to stop, or None to go on."""
+        self.iteration = iteration
+        self.lower, self.upper = max(self.lower, lower), min(self.upper, upper)
+        seconds = self.seconds
+        known = [bound if math.isfinite(bound) else math.nan for bound in (self.lower, self.upper)]
+        self.rows.append((seconds, known[0], known[1]))
+        progress = Progress(iteration, seconds, self.lower, self.upper, self.gap)
+        if self.verbose:
+            print(  # noqa: T201 - what verbose asks for
+                f"{iteration:8d} {seconds:9.2f} s  lower {self.lower:.9g}  upper {self.upper:.9g}  gap {self.gap:.2e}"
+            )
+        if self.gap <= self.tol:
+            return Status.OPTIMAL
+        if self.callback is not None and self.callback(progress):
+            return Status.INTERRUPTED
+        if self.pressed.is_set():
+            return Status.INTERRUPTED
+        if self.time_limit is not None and seconds >= self.time_limit:
+            return Status.TIME_LIMIT
+        return Status.ITERATION_LIMIT if iteration >= self.max_iter else None
+
+
+@contextmanager
+def monitored(
+    *, tol: float, time_limit: float | None, max_iter: int, verbose: bool, callback: Callback | None
+) -> Iterator[Monitor]:
+    """Check the arguments that all solvers share and give them a :class:`Monitor`; Ctrl-C is noted inside the block.
+
+    Raises
+    ------
+    DataError
+        If an argument is out of range.
+    """
+    tol = check_number(tol, "tol", low=0, high=1, open_low=True, open_high=True)
+    if time_limit is not None:
+        time_limit = check_number(time_limit, "time_limit", low=0, open_low=True)
+    if isinstance(max_iter, bool) or not isinstance(max_iter, (int, np.integer)) or max_iter < 1:
+        raise DataError(f"max_iter must be a whole number of at least 1, got {max_iter!r}")
+    if callback is not None and not callable(callback):
+        raise DataError(f"callback must be a function of a Progress, got {callback!r}")
+    with deferred_interrupt() as pressed:
+        yield Monitor(tol, time_limit, int(max_iter), bool(verbose), callback, pressed)
+
+
+def conclude(
+    statement: Formulation,
+    candidates: Candidates,
+    monitor: Monitor,
+    status: Status,
+    *,
+    solver: str,
+    build_seconds: float = 0.0,
+    warm_start_used: bool = False,
+    options: dict[str, Any] | None = None,
+) -> Solution:
+    """Certify what a solver ended with and pack it into a :class:`~svmcvx.Solution`.
+
+    Parameters
+    ----------
+    statement : Formulation
+    candidates : Candidates
+        Models and dual points, the preferred first.
+    monitor : Monitor
+    status : Status
+        Why the solver stopped.
+    solver : str
+        Name, such as ``"fast.psvm/smo"``.
+    build_seconds : float
+        Validation, kernel and other preparation.
+    warm_start_used : bool
+    options : dict, optional
+        What the solver settled on (method, cache size, …), for the record.
+
+    Raises
+    ------
+    SolverFailed
+        If there is no model at all, with the formulation's explanation of the status.
+    """
+    solved = monitor.seconds
+    reason = "" if status is Status.OPTIMAL else f"stopped by {status}"
+    attempt = Attempt(solver, status, reason, solved, math.inf, options or {}, warm_start_used)
+    if not candidates.models:
+        raise SolverFailed(f"{solver}: {statement.explain(str(status))}", [attempt])
+    certify_started = time.perf_counter()
+    try:
+        checked = check(statement, candidates.models, candidates.duals)
+    except NotCertified as error:
+        raise SolverFailed(f"{solver}: {error}", [attempt]) from None
+    certificate = checked.certificate
+    lower = math.nan if certificate.lower is None else certificate.lower
+    trace = [*monitor.rows, (monitor.seconds, lower, certificate.upper)]
+    attempt = Attempt(solver, status, reason, solved, certificate.gap, options or {}, warm_start_used)
+    return Solution(
+        model=checked.model,
+        certificate=certificate,
+        status=status,
+        solver=solver,
+        attempts=(attempt,),
+        timings=Timings(build_seconds, 0.0, solved, time.perf_counter() - certify_started),
+        dual=statement.export_dual(checked.dual) if checked.dual else {},
+        trace=np.array(trace),
+        formulation=statement.name,
+        hyperparameters=statement.hyperparameters,
+    )

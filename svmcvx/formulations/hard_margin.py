@@ -1,0 +1,168 @@
+r"""Hard-margin SVM: the largest margin that separates two classes, with a free intercept.
+
+**Primal**:
+
+.. math:: \min_{w, b}\; \tfrac12\|w\|^2 \quad\text{s.t.}\quad u_i = y_i(\langle w, \varphi(x_i)\rangle + b) \ge 1.
+
+**Dual**, with :math:`v_i = \alpha_i y_i`:
+
+.. math:: \max_{\alpha \ge 0,\; y'\alpha = 0}\; \sum_i \alpha_i - \tfrac12 v'Kv.
+
+It is the pSVM dual without its loss term and without the box, unbounded when the classes are not separable in feature
+space. The margin is :math:`1/\|w\|`. Symbols and shapes are those of :mod:`svmcvx.formulations.psvm`.
+
+**Source.** This is what the pSVM paper tabulates as "p = 1" (Table 1): its p = 1 model drops the box.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass
+from typing import Any, ClassVar, TypeAlias
+
+import cvxpy as cp
+import numpy as np
+from numpy.typing import NDArray
+
+from svmcvx.certificate import Dual, Evaluation
+from svmcvx.data import binary_data
+from svmcvx.formulations.base import Candidates, FormulationProblem, require_conic_memory
+from svmcvx.formulations.maximum_margin import CLEARLY_ZERO, MaximumMargin, usable
+from svmcvx.formulations.support_equations import solve_support_equations
+from svmcvx.kernels import KernelLike
+from svmcvx.model import BinaryModel
+from svmcvx.space import feature_space
+
+__all__ = ["HardMargin", "HardMarginProblem", "hard_margin_dual"]
+
+Floats: TypeAlias = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class HardMargin(MaximumMargin):
+    r"""The statement of the hard-margin SVM bound to data: min ½‖w‖² subject to :math:`u_i \ge 1`."""
+
+    name: ClassVar[str] = "hard_margin"
+
+    @property
+    def hyperparameters(self) -> dict[str, Any]:
+        """The kernel."""
+        kernel = self.space.kernel
+        return {"kernel": "none" if kernel is None else str(kernel)}
+
+    def evaluate(self, model: BinaryModel) -> Evaluation:
+        """½‖w‖², or ``inf`` if an observation has a margin below 1 by more than rounding."""
+        f, f_rounding = model.scores(self.space.data.X)
+        norm, norm_rounding = self.space.squared_norm(model)
+        if (self.y * f < 1.0 - 2 * f_rounding).any():
+            return Evaluation(math.inf, 0.0)
+        # Scaling the model until every margin is 1 would change the norm by no more than this.
+        short = float(np.max(1.0 - np.minimum(self.y * f, 1.0)))
+        return Evaluation(0.5 * norm, 0.5 * norm_rounding + 3 * short * norm)
+
+    def evaluate_dual(self, dual: Dual) -> Evaluation:
+        """Σα − ½ v'Kv at a feasible α."""
+        alpha = self.alpha(dual)
+        point = self.space.product(alpha * self.y)
+        total = float(alpha.sum())
+        return Evaluation(total - 0.5 * point.squared_norm, self.dual_rounding(alpha, point, total))
+
+    def explain(self, status: str) -> str:
+        """An unbounded dual means that the classes are not separable."""
+        if status in ("unbounded", "infeasible"):
+            return (
+                "the two classes are not separable in this feature space, so no hard-margin SVM exists; "
+                "use the soft margin (psvm_dual with p ≥ 1) or a richer kernel"
+            )
+        return super().explain(status)
+
+    def recover(self, alpha: Floats) -> Candidates:
+        """Return models scaled to margin 1 (none if the classes are not separated) and multipliers at their best scale.
+
+        The margin of a point that is optimal to a relative ε is off by the order of √ε; the first candidate
+        solves the equations u = 1 on the support vectors to rounding.
+        """
+        start = self.alpha(self.repair({"alpha": alpha}))
+        candidates = [point for point in (self._polish(start), start) if point is not None]
+        models: list[BinaryModel] = []
+        duals: list[Dual] = []
+        for point in candidates:
+            norm = self.space.product(point * self.y).squared_norm
+            # (Σα)²/(2 v'Kv) is the dual value at the best multiple of α.
+            best = point * (float(point.sum()) / norm) if norm > 0 else point
+            duals.append({"alpha": best})
+            product = self.space.product(best * self.y)
+            lowest, highest = float(product.scores[self.y > 0].min()), float(product.scores[self.y < 0].max())
+            margin = (lowest - highest) / 2 - 2 * float(product.scores_rounding.max())
+            if margin > 0:
+                models.append(self.space.model(best * self.y / margin, -(lowest + highest) / (2 * margin)))
+        return Candidates(models, duals)
+
+    def _polish(self, alpha: Floats) -> Floats | None:
+        """Solve u = 1 on the observations that carry a multiplier."""
+        free = alpha > CLEARLY_ZERO**2 * float(alpha.max(initial=0.0))
+        f = self.space.product(alpha * self.y).scores
+        b = -(float(f[self.y > 0].min()) + float(f[self.y < 0].max())) / 2
+        ceiling = np.full(alpha.size, np.inf)
+        polished = solve_support_equations(
+            self.space, np.where(free, alpha, 0.0), free=free, ceiling=ceiling, bias=b, slack=None
+        )
+        return None if polished is None else self.alpha(self.repair({"alpha": polished}))
+
+
+class HardMarginProblem(FormulationProblem):
+    """The dual of the hard-margin SVM; see :func:`hard_margin_dual`."""
+
+    _fixed: HardMargin
+
+    @property
+    def formulation(self) -> HardMargin:
+        """The statement."""
+        return self._fixed
+
+    def recover(self) -> Candidates:
+        """The model of the multipliers, if it separates the classes."""
+        alpha = self.var_dict["alpha"].value
+        return self._fixed.recover(np.asarray(alpha, dtype=np.float64)) if usable(alpha) else Candidates([], [])
+
+
+def hard_margin_dual(X: Any, y: Any, *, kernel: KernelLike = None, indefinite: str = "error") -> HardMarginProblem:
+    r"""Build the dual of the hard-margin SVM as a cvxpy problem.
+
+    .. math:: \max\; \sum_i \alpha_i - \tfrac12 v'Kv \quad\text{s.t.}\quad \alpha \ge 0,\; y'\alpha = 0, \qquad v_i = \alpha_i y_i.
+
+    It is unbounded when the classes are not separable in feature space.
+
+    Parameters
+    ----------
+    X, y, kernel, indefinite
+        As for :func:`psvm_primal`.
+
+    Returns
+    -------
+    HardMarginProblem
+        A ``cvxpy.Problem`` with the variable ``alpha`` and constraints labelled ``nonnegative`` and ``balance``.
+
+    Raises
+    ------
+    DataError
+        If the data or an argument cannot be used.
+    BuildError
+        If the problem would not fit into memory.
+
+    Notes
+    -----
+    This is the machine that the pSVM paper tabulates as "p = 1" (Table 1).
+    """
+    started = time.perf_counter()
+    statement = HardMargin(space=feature_space(binary_data(X, y), kernel, intercept="free", indefinite=indefinite))
+    y_signs, L = statement.y, statement.space.factor
+    require_conic_memory(L, "hard-margin dual")
+    alpha = cp.Variable(y_signs.size, name="alpha")
+    constraints = [(alpha >= 0).set_label("nonnegative"), (y_signs @ alpha == 0).set_label("balance")]
+    value = cp.sum(alpha) - 0.5 * cp.sum_squares(L.T @ cp.multiply(y_signs, alpha))
+    problem = HardMarginProblem(cp.Maximize(value), constraints)
+    problem._fixed = statement
+    problem.build_seconds = time.perf_counter() - started
+    return problem

@@ -1,0 +1,104 @@
+r"""What the soft and the hard maximum-margin machines share: multipliers α ≥ 0 with y'α = 0 and a free intercept."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from svmcvx.certificate import Dual, accumulated_rounding
+from svmcvx.errors import DataError
+from svmcvx.formulations.base import Formulation
+from svmcvx.space import FeatureSpace, Product
+
+__all__ = ["CLEARLY_ZERO", "MaximumMargin", "balance", "usable"]
+
+Floats: TypeAlias = NDArray[np.float64]
+
+# By complementarity α(u − 1)₊ = 0; a solver's point decides which factor is zero where one is this much smaller.
+CLEARLY_ZERO = 1e-3
+
+
+def balance(alpha: Floats, y: Floats) -> Floats:
+    """Scale down the class whose multipliers sum to more until y'α = 0."""
+    positive, negative = float(alpha[y > 0].sum()), float(alpha[y < 0].sum())
+    if positive == negative:
+        return alpha
+    smaller = min(positive, negative)
+    factor = np.where(
+        y > 0,
+        smaller / max(positive, smaller, np.finfo(float).tiny),
+        smaller / max(negative, smaller, np.finfo(float).tiny),
+    )
+    return alpha * factor
+
+
+@dataclass(frozen=True, eq=False)
+class MaximumMargin(Formulation):
+    """What the soft and the hard margin share: multipliers α ≥ 0 with y'α = 0."""
+
+    space: FeatureSpace
+
+    @property
+    def facts(self) -> Mapping[str, float]:
+        """Facts of the kernel."""
+        return self.space.facts
+
+    @property
+    def y(self) -> Floats:
+        """Labels ±1."""
+        return self.space.data.y
+
+    def alpha(self, dual: Dual) -> Floats:
+        """Return the multipliers of the observations that are kept, whichever way they are indexed."""
+        data = self.space.data
+        if "alpha" not in dual:
+            raise DataError(
+                f"the dual point of {self.name} needs the entry 'alpha', got {', '.join(dual) or 'nothing'}"
+            )
+        alpha = np.asarray(dual["alpha"], dtype=np.float64)
+        if alpha.shape == (data.rows,):
+            return alpha[data.index]
+        if alpha.shape == (data.n,):
+            return alpha
+        raise DataError(
+            f"alpha must have one multiplier an observation: expected shape ({data.rows},), got {alpha.shape}"
+        )
+
+    def ceiling(self) -> Floats | float:
+        """Return the upper bounds of the multipliers."""
+        return math.inf
+
+    def repair(self, dual: Dual) -> Dual:
+        """Clip α to its domain, then scale down the class whose sum is larger."""
+        return {"alpha": balance(np.clip(self.alpha(dual), 0.0, self.ceiling()), self.y)}
+
+    def dual_violation(self, dual: Dual) -> float:
+        """Largest of −α, α above its ceiling, and |y'α| beyond the rounding of that sum."""
+        alpha = self.alpha(dual)
+        if not np.isfinite(alpha).all():
+            return math.inf
+        imbalance = abs(math.fsum(self.y * alpha)) - accumulated_rounding(alpha.size) * float(np.abs(alpha).sum())
+        return max(0.0, float(-alpha.min()), float((alpha - self.ceiling()).max()), imbalance)
+
+    def export_dual(self, dual: Dual) -> Dual:
+        """α with a zero for each observation of weight zero."""
+        data = self.space.data
+        full = np.zeros(data.rows)
+        full[data.index] = self.alpha(dual)
+        return {"alpha": full}
+
+    def dual_rounding(self, alpha: Floats, point: Product, terms: float) -> float:
+        """Return the rounding of the dual objective, `terms` being the sum of what is added up besides the norm."""
+        # A balance that is off by δ costs |b δ|; the bias is no larger than the scores around it.
+        off = abs(math.fsum(self.y * alpha)) * (1.0 + float(np.abs(point.scores).max()))
+        return accumulated_rounding(alpha.size) * terms + 0.5 * point.squared_norm_rounding + off
+
+
+def usable(values: Any) -> bool:
+    """Whether a solver has left finite numbers."""
+    return values is not None and bool(np.isfinite(values).all())

@@ -1,0 +1,181 @@
+r"""Synthetic data of the conic-loss paper: Gaussian classes with outliers, and separable data with label noise.
+
+Every generator is a function of its arguments and a seed. The features come without the constant feature: the
+formulations append it.
+
+Source: Robust support vector machines via conic optimization, § 5.1.1 and Appendix B.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from svmcvx.errors import DataError
+
+__all__ = ["LinearRule", "label_noise_data", "label_noise_rule", "outlier_data", "outlier_rule"]
+
+Floats: TypeAlias = NDArray[np.float64]
+
+OUTLIERS = ("none", "clustered", "spread")
+
+# Distance of the centroids from the origin.
+CENTROID = 0.5
+# Share of the observations that are outliers; how far out a cluster lies, in centroids; variances in units of sigma².
+OUTLIER_SHARE = 0.1
+CLUSTER_DISTANCE, CLUSTER_VARIANCE = 10.0, 0.001
+SPREAD_VARIANCE = 100.0
+
+
+class LinearRule(NamedTuple):
+    """The rule ``sign(x'coef + intercept)``.
+
+    Attributes
+    ----------
+    coef : ndarray of shape (p,)
+    intercept : float
+    """
+
+    coef: Floats
+    intercept: float
+
+    def decision_function(self, X: Any) -> Floats:
+        """Return the scores of the rows of `X`."""
+        return np.asarray(np.asarray(X, dtype=np.float64) @ self.coef + self.intercept)
+
+    def predict(self, X: Any) -> NDArray[np.intp]:
+        """Return the labels −1 or +1 of the rows of `X`."""
+        return np.where(self.decision_function(X) > 0, 1, -1)
+
+
+def _whole(value: Any, name: str, low: int) -> int:
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)) or value < low:
+        raise DataError(f"{name} must be a whole number of at least {low}, got {value!r}")
+    return int(value)
+
+
+def _real(value: Any, name: str, low: float, high: float, interval: str) -> float:
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, float, np.integer, np.floating)):
+        raise DataError(f"{name} must be a number, got {value!r}")
+    if not low <= value <= high:
+        raise DataError(f"{name} must be a number in {interval}, got {value!r}")
+    return float(value)
+
+
+def _random(seed: int, *path: int) -> np.random.Generator:
+    """One independent stream for the rule (path 0), and one for each sample (path 1, k)."""
+    return np.random.default_rng([_whole(seed, "seed", 0), *path])
+
+
+def outlier_rule(p: int, *, seed: int) -> LinearRule:
+    r"""Return the Bayes rule of :func:`outlier_data` with the same seed: the hyperplane through 0 orthogonal to d.
+
+    Its normal is the direction d itself, with entries uniform on [−1, 1].
+    """
+    return LinearRule(_random(seed, 0).uniform(-1.0, 1.0, _whole(p, "p", 1)), 0.0)
+
+
+def outlier_data(
+    n: int, p: int, *, sigma: float, outliers: str = "none", seed: int, sample: int = 0
+) -> tuple[Floats, NDArray[np.intp]]:
+    r"""Draw two Gaussian classes around :math:`\pm\chi`, :math:`\chi = 0.5\,d/\|d\|`, with outliers.
+
+    - ``"none"``: each class with probability one half, :math:`N(\pm\chi, \sigma^2 I)`;
+    - ``"clustered"``: each class as before with probability 0.45, and with probability 0.1 label +1 drawn from
+      :math:`N(-10\chi, 0.001\sigma^2 I)`, far on the side of the class −1;
+    - ``"spread"``: as "none", but one observation in ten has the covariance :math:`100\sigma^2 I`.
+
+    Parameters
+    ----------
+    n, p : int
+        Observations; features, without the constant.
+    sigma : float
+        Standard deviation, positive; the paper takes 0.2, 0.5 and 1.
+    outliers : "none", "clustered" or "spread"
+    seed : int
+        Determines the direction d and, with `sample`, the observations.
+    sample : int
+        Another number draws other observations around the same centroids: 0 to train, 1 to validate, 2 to test, say.
+
+    Returns
+    -------
+    X : ndarray of shape (n, p)
+    y : ndarray of int, shape (n,)
+        −1 or +1. A small sample may hold one class only.
+
+    Raises
+    ------
+    DataError
+        If an argument is out of range.
+
+    Notes
+    -----
+    Source: conic paper, § 5.1.1. The Bayes rule is :func:`outlier_rule`.
+    """
+    n, p = _whole(n, "n", 1), _whole(p, "p", 1)
+    sigma = _real(sigma, "sigma", np.finfo(float).tiny, np.finfo(float).max, "(0, inf)")
+    if outliers not in OUTLIERS:
+        raise DataError(f"outliers must be one of {', '.join(map(repr, OUTLIERS))}, got {outliers!r}")
+    d = outlier_rule(p, seed=seed).coef
+    centroid = CENTROID * d / np.linalg.norm(d)
+    rng = _random(seed, 1, _whole(sample, "sample", 0))
+    y = np.where(rng.random(n) < 0.5, 1, -1)
+    outlier = rng.random(n) < (0.0 if outliers == "none" else OUTLIER_SHARE)
+    place, spread = y.astype(np.float64), np.full(n, sigma)
+    if outliers == "clustered":
+        y = np.where(outlier, 1, y)
+        place = np.where(outlier, -CLUSTER_DISTANCE, place)
+        spread[outlier] *= np.sqrt(CLUSTER_VARIANCE)
+    else:
+        spread[outlier] *= np.sqrt(SPREAD_VARIANCE)
+    X = place[:, None] * centroid + spread[:, None] * rng.standard_normal((n, p))
+    return X, y
+
+
+def label_noise_rule(p: int, *, seed: int) -> LinearRule:
+    """Return the hyperplane that separates :func:`label_noise_data` with the same seed before labels are flipped.
+
+    Coefficients and intercept are uniform on [−1, 1].
+    """
+    drawn = _random(seed, 0).uniform(-1.0, 1.0, _whole(p, "p", 1) + 1)
+    return LinearRule(drawn[1:], float(drawn[0]))
+
+
+def label_noise_data(n: int, p: int, *, tau: float, seed: int, sample: int = 0) -> tuple[Floats, NDArray[np.intp]]:
+    """Draw features uniform on [−1, 1] with the labels of a random hyperplane, each flipped with probability `tau`.
+
+    Parameters
+    ----------
+    n, p : int
+        Observations; features, without the constant.
+    tau : float
+        Probability of a flipped label, in [0, 0.5].
+    seed : int
+        Determines the hyperplane and, with `sample`, the observations.
+    sample : int
+        Another number draws other observations for the same hyperplane.
+
+    Returns
+    -------
+    X : ndarray of shape (n, p)
+    y : ndarray of int, shape (n,)
+        −1 or +1. A small sample may hold one class only.
+
+    Raises
+    ------
+    DataError
+        If an argument is out of range.
+
+    Notes
+    -----
+    Source: conic paper, Appendix B. For tau < 0.5 the Bayes rule is :func:`label_noise_rule`.
+    """
+    n, p = _whole(n, "n", 1), _whole(p, "p", 1)
+    tau = _real(tau, "tau", 0.0, 0.5, "[0, 0.5]")
+    rule = label_noise_rule(p, seed=seed)
+    rng = _random(seed, 1, _whole(sample, "sample", 0))
+    X = rng.uniform(-1.0, 1.0, (n, p))
+    y = rule.predict(X)
+    return X, np.where(rng.random(n) < tau, -y, y)

@@ -1,0 +1,112 @@
+"""The losses: values by hand, limits, derivatives, and the identities that the conic loss is made of."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.optimize import minimize_scalar
+
+from svmcvx import losses
+from svmcvx.losses import conic_loss, conic_loss_derivative
+
+U = np.array([-3.0, -1.0, -0.5, 0.0, 0.5, 1.0, 2.0])
+
+BY_HAND = {
+    "slack": [4.0, 2.0, 1.5, 1.0, 0.5, 0.0, 0.0],
+    "ramp": [2.0, 2.0, 1.5, 1.0, 0.5, 0.0, 0.0],
+    "psi": [2.0, 2.0, 2.0, 1.0, 0.5, 0.0, 0.0],
+    "zero_one": [1.0, 1.0, 1.0, 1.0, 1.0, 0.0, 0.0],
+}
+
+positive = st.floats(1e-3, 1e3)
+
+
+@pytest.mark.parametrize("name", BY_HAND)
+def test_values_by_hand(name):
+    np.testing.assert_array_equal(getattr(losses, name)(U), BY_HAND[name])
+
+
+def test_smooth_losses_at_known_points():
+    assert losses.normalised_sigmoid(np.array([0.0])) == pytest.approx(1.0)
+    np.testing.assert_allclose(losses.normalised_sigmoid(np.array([-40.0, 40.0])), [2.0, 0.0])
+    assert losses.logistic(np.array([0.0])) == pytest.approx(np.log(2))
+    np.testing.assert_allclose(losses.logistic(np.array([-1000.0, 1000.0])), [1000.0, 0.0])
+    assert losses.rescaled_hinge(np.array([0.0])) == pytest.approx(1.0)
+    np.testing.assert_allclose(losses.rescaled_hinge(U, 1e-9), losses.slack(U), rtol=1e-8)
+    assert losses.rescaled_hinge(np.array([-1e9]), 0.5) == pytest.approx(1 / (1 - np.exp(-0.5)))
+
+
+@given(u=st.floats(-1e6, 1e6), delta=st.floats(0, 10))
+def test_the_smoothed_hinge_exceeds_the_hinge_by_at_most_half_delta(u, delta):
+    u = np.array([u])
+    excess = losses.smoothed_hinge(u, delta) - losses.slack(u)
+    assert -1e-9 <= excess <= delta / 2 + 1e-9
+
+
+def test_the_smoothed_hinge_keeps_its_digits_far_above_the_margin():
+    # (a + √(a² + δ²))/2 = δ²/4|a| to first order for a = 1 − u far below 0.
+    assert losses.smoothed_hinge(np.array([1e8]), 1e-3) == pytest.approx(1e-6 / (4 * (1e8 - 1)), rel=1e-12)
+
+
+@given(u=st.floats(-5, 3), gamma=positive, lam=positive)
+def test_the_conic_loss_is_its_perspective_form_minimised_over_z(u, gamma, lam):
+    a = 1 - u
+
+    def perspective(z):
+        above, below = max(a, 0) ** 2, max(-a, 0) ** 2
+        return lam * z - gamma * a**2 + gamma * (above / z if above else 0) + gamma * (below / (1 - z) if below else 0)
+
+    found = minimize_scalar(perspective, bounds=(0, 1), method="bounded", options={"xatol": 1e-12}).fun
+    ends = [perspective(z) for z in (1e-300, 1.0) if np.isfinite(z) and (z < 1 or a >= 0)]
+    assert conic_loss(np.array([u]), gamma, lam)[0] == pytest.approx(min(found, *ends), rel=1e-5, abs=1e-6 * lam)
+
+
+@given(gamma=positive, lam=positive)
+def test_the_conic_loss_lies_below_the_zero_one_loss_and_grows_with_gamma(gamma, lam):
+    u = np.linspace(-4, 3, 141)
+    loss = conic_loss(u, gamma, lam)
+    assert (loss <= lam * losses.zero_one(u) * (1 + 1e-12)).all()
+    assert (loss >= 0).all()
+    assert (conic_loss(u, 2 * gamma, lam) >= loss - 1e-12 * lam).all()
+
+
+@given(gamma=positive, lam=positive)
+def test_the_conic_loss_is_convex_after_adding_its_square(gamma, lam):
+    u = np.linspace(-4, 3, 141)
+    convex = conic_loss(u, gamma, lam) + gamma * (1 - u) ** 2
+    assert (np.diff(convex, 2) >= -1e-9 * convex.max()).all()
+
+
+@given(u=st.floats(-5, 3), gamma=positive, lam=positive)
+def test_the_derivative_is_that_of_the_loss(u, gamma, lam):
+    step = 1e-6
+    knee = 1 - np.sqrt(lam / gamma)
+    if min(abs(u - 1), abs(u - knee)) < 10 * step:
+        return
+    ends = conic_loss(np.array([u - step, u + step]), gamma, lam)
+    slope = conic_loss_derivative(np.array([u]), gamma, lam)[0]
+    assert slope == pytest.approx((ends[1] - ends[0]) / (2 * step), rel=1e-4, abs=1e-6 * (lam + gamma))
+
+
+def test_the_conic_loss_takes_one_gamma_and_one_height_an_observation():
+    u, gamma, lam = np.array([0.5, 0.5, 0.5]), np.array([0.0, 1.0, 1e9]), np.array([1.0, 1.0, 3.0])
+    np.testing.assert_allclose(conic_loss(u, gamma, lam), [0.0, 0.75, 3.0])
+    np.testing.assert_allclose(conic_loss_derivative(u, gamma, lam), [0.0, -1.0, 0.0])
+    assert conic_loss_derivative(np.array([1.0]), 1.0, 1.0) == 0
+
+
+def test_the_picture_has_every_loss():
+    matplotlib = pytest.importorskip("matplotlib")
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    import svmcvx as sx
+
+    ax = sx.plot.losses(gamma=(0.5, 2.0), title="losses")
+    labels = [text.get_text() for text in ax.get_legend().get_texts()]
+    assert {"conic, γ = 0.5", "conic, γ = 2", "0-1", "hinge", "ramp", "ψ"} <= set(labels)
+    line = next(line for line in ax.get_lines() if line.get_label() == "conic, γ = 2")
+    np.testing.assert_allclose(line.get_ydata(), conic_loss(np.asarray(line.get_xdata()), 2.0, 1.0))
+    plt.close(ax.figure)
+    with pytest.raises(sx.DataError, match="gamma must be"):
+        sx.plot.losses(gamma=(-1.0,))

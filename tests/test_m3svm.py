@@ -1,0 +1,496 @@
+"""M3SVM: statement, dual bound, certificates, identities, hard margins."""
+
+import math
+import warnings
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.datasets import load_iris, load_wine
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.preprocessing import scale
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import svmcvx as sx
+from svmcvx.formulations.m3svm import dual_lengths, lengths
+
+LOSSES = ("hinge", "smoothed", "logistic", "softmax")
+EXPONENTS = (1.0, 1.5, 2.0, 4.0, 8.0)
+
+
+def clouds(seed=0, n=30, d=3, c=4, apart=1.0):
+    rng = np.random.default_rng(seed)
+    y = np.arange(n) % c
+    return rng.standard_normal((n, d)) + apart * rng.standard_normal((c, d))[y], y
+
+
+def separable(seed=0, n=40):
+    rng = np.random.default_rng(seed)
+    y = np.arange(n) % 4
+    centres = np.array([[0, 0, 0], [9, 0, 0], [0, 12, 0], [0, 0, 15]])
+    return rng.standard_normal((n, 3)) + centres[y], y
+
+
+def solved(problem, **options):
+    return sx.solve(problem, solver="clarabel", **options)
+
+
+def value_of(X, y, **settings):
+    return solved(sx.m3svm(X, y, **settings)).certificate.upper
+
+
+def loop_objective(X, y, W, b, *, lam, p, eps, loss, norm, delta=1e-2, weight=None):
+    """The statement of the page, one observation and one pair of classes at a time."""
+    classes = list(np.unique(y))
+    total = 0.0
+    for i, x in enumerate(X):
+        own = classes.index(y[i])
+        f = [float((W[:, own] - W[:, k]) @ x + b[own] - b[k]) for k in range(len(classes)) if k != own]
+        if loss == "hinge":
+            term = sum(max(0.0, 1 - v) for v in f)
+        elif loss == "smoothed":
+            term = sum((1 - v + math.sqrt((1 - v) ** 2 + delta**2)) / 2 for v in f)
+        elif loss == "logistic":
+            term = sum(math.log(1 + math.exp(-v)) for v in f)
+        else:
+            term = math.log(1 + sum(math.exp(-v) for v in f))
+        total += term if weight is None else weight[i] * term
+    for k in range(len(classes)):
+        for j in range(k + 1, len(classes)):
+            v = W[:, k] - W[:, j]
+            total += lam * (math.sqrt(v @ v) if norm == 2 else sum(abs(v))) ** p
+    return total + eps * (sum(float(w @ w) for w in W.T) + float(b @ b))
+
+
+@pytest.mark.parametrize("norm", [2, 1])
+@pytest.mark.parametrize("loss", LOSSES)
+@settings(max_examples=12)
+@given(seed=st.integers(0, 10**6), p=st.sampled_from([1.0, 1.3, 2.0, 4.0, 8.0]))
+def test_the_objective_is_that_of_the_page_and_no_dual_exceeds_it(loss, norm, seed, p):
+    rng = np.random.default_rng(seed)
+    X, y = clouds(seed, n=12)
+    weight = rng.uniform(0.2, 2.0, 12)
+    settings = {"lam": float(10 ** rng.uniform(-3, 1)), "p": p, "eps": float(10 ** rng.uniform(-6, 0))}
+    settings |= {"loss": loss, "norm": norm, "delta": 0.1}
+    statement = sx.m3svm(X, y, sample_weight=weight, **settings).formulation
+    W, b = rng.standard_normal((3, 4)), rng.standard_normal(4)
+    model = sx.MulticlassModel(coef=W, intercept=b, classes=np.unique(y), support=np.arange(12))
+    value = statement.evaluate(model)
+    np.testing.assert_allclose(value.value, loop_objective(X, y, W, b, weight=weight, **settings), rtol=1e-12)
+    for alpha, flow in (
+        (rng.normal(0.3, 0.5, (12, 4)), rng.standard_normal((3, 6))),
+        (rng.uniform(0, 0.1, (12, 4)), None),
+        (np.zeros((12, 4)), np.zeros((3, 6))),
+        (weight[:, None] * rng.random((12, 4)), 1e-3 * rng.standard_normal((3, 6))),
+    ):
+        dual = {"alpha": alpha} | ({} if flow is None else {"flow": flow})
+        repaired = statement.repair(dual)
+        assert statement.dual_violation(repaired) == 0
+        bound = statement.evaluate_dual(repaired)
+        assert bound.value - bound.rounding <= value.value + value.rounding
+        assert not statement.certify(model, dual).is_certified(1e-6)
+
+
+@pytest.mark.parametrize("norm", [2, 1])
+@pytest.mark.parametrize("p", [1.0, 1.7, 2.0, 4.0])
+def test_the_dual_is_the_one_of_the_page(p, norm):
+    """Evaluated pair by pair at a feasible point, with R from the definition of the divergence."""
+    rng = np.random.default_rng(3)
+    X, y = clouds(3, n=12)
+    lam, eps = 0.7, 0.05
+    statement = sx.m3svm(X, y, lam=lam, p=p, eps=eps, norm=norm).formulation
+    alpha = rng.random((12, 4))
+    alpha[np.arange(12), y] = 0
+    pairs = [(k, j) for k in range(4) for j in range(k + 1, 4)]
+    flow = 0.2 * rng.standard_normal((3, 6))
+    G, g = np.zeros((3, 4)), np.zeros(4)
+    for i in range(12):
+        for k in range(4):
+            G[:, y[i]] += alpha[i, k] * X[i]
+            G[:, k] -= alpha[i, k] * X[i]
+            g[y[i]] += alpha[i, k]
+            g[k] -= alpha[i, k]
+    expected = alpha.sum() - g @ g / (4 * eps)
+    for m, (k, j) in enumerate(pairs):
+        G[:, k] -= flow[:, m]
+        G[:, j] += flow[:, m]
+        size = math.sqrt(flow[:, m] @ flow[:, m]) if norm == 2 else abs(flow[:, m]).max()
+        if p > 1:
+            expected -= (p - 1) * lam * (size / (lam * p)) ** (p / (p - 1))
+        assert p > 1 or size <= lam
+    expected -= (G * G).sum() / (4 * eps)
+    assert statement.dual_objective({"alpha": alpha, "flow": flow}) == pytest.approx(expected, rel=1e-12)
+    assert statement.dual_violation({"alpha": alpha, "flow": flow}) == 0
+
+
+@pytest.mark.parametrize("p", EXPONENTS)
+@pytest.mark.parametrize("loss", LOSSES)
+def test_real_data_are_certified(loss, p):
+    for load in (load_iris, load_wine):
+        X, y = load(return_X_y=True)
+        for lam in (1e-3, 0.1):
+            solution = solved(sx.m3svm(scale(X), y, lam=lam, p=p, loss=loss))
+            assert solution.certificate.kind == "convex"
+            assert solution.certificate.is_certified(1e-6), solution
+
+
+@pytest.mark.parametrize("p", EXPONENTS)
+@pytest.mark.parametrize("loss", LOSSES)
+def test_sums_of_absolute_values_are_certified(loss, p):
+    X, y = clouds(1, n=60)
+    assert solved(sx.m3svm(X, y, lam=0.1, p=p, loss=loss, norm=1)).certificate.is_certified(1e-6)
+
+
+@pytest.mark.parametrize("loss", ["smoothed", "logistic", "softmax"])
+def test_smooth_losses_are_polished_to_rounding(loss):
+    X, y = clouds(2, n=60)
+    problem = sx.m3svm(X, y, lam=1e-3, p=4, loss=loss)
+    problem.solve(solver="CLARABEL", tol_gap_rel=1e-4, tol_gap_abs=1e-4, tol_feas=1e-4)
+    candidates = problem.recover()
+    statement = problem.formulation
+    assert min(statement.certify(candidates.models[0], dual).gap for dual in candidates.duals) < 1e-11
+    assert statement.objective(candidates.models[0]) < statement.objective(candidates.models[1])
+
+
+def test_what_cvxpy_states_is_the_numpy_objective():
+    X, y = clouds(3)
+    weight = np.linspace(0.5, 2, 30)
+    for norm in (2, 1):
+        for loss in LOSSES:
+            for p in (1, 1.5, 2, 3):
+                problem = sx.m3svm(X, y, lam=0.05, p=p, loss=loss, norm=norm, eps=1e-3, sample_weight=weight)
+                assert problem.is_dpp()
+                solution = solved(problem)
+                assert problem.value == pytest.approx(solution.certificate.upper, rel=1e-6)
+
+
+def test_parameters_follow_without_a_second_compilation():
+    X, y = clouds(4)
+    problem = sx.m3svm(X, y, lam=0.1, p=3, loss="smoothed")
+    solved(problem)
+    problem.lam.value, problem.eps.value, problem.param_dict["delta"].value = 0.5, 1e-4, 0.2
+    again = solved(problem)
+    assert again.hyperparameters == {
+        "lam": 0.5, "p": 3.0, "eps": 1e-4, "loss": "smoothed", "norm": 2, "delta": 0.2
+    }  # fmt: skip
+    fresh = value_of(X, y, lam=0.5, p=3, eps=1e-4, delta=0.2, loss="smoothed")
+    assert again.certificate.upper == pytest.approx(fresh, rel=1e-8)
+    certificate = problem.formulation.certify(again.model, again.dual)
+    assert certificate.gap == pytest.approx(again.certificate.gap, abs=1e-9)
+
+
+def test_names_are_fixed():
+    X, y = clouds()
+    cases = [
+        ({"p": 1}, {"W", "b", "V", "xi"}, {"margin", "slack", "pairs"}, "second-order cones"),
+        ({"p": 1, "norm": 1}, {"W", "b", "V", "xi"}, {"margin", "slack", "pairs"}, "linear"),
+        ({"p": 2}, {"W", "b", "V", "xi"}, {"margin", "slack", "pairs"}, "quadratic"),
+        ({"p": 2, "norm": 1}, {"W", "b", "V", "xi", "u"}, {"margin", "slack", "pairs", "length"}, "quadratic"),
+        (
+            {"p": 4},
+            {"W", "b", "V", "xi", "u", "t"},
+            {"margin", "slack", "pairs", "length", "power"},
+            "power cone",
+        ),
+        ({"p": 2, "loss": "softmax"}, {"W", "b", "V", "f"}, {"margin", "pairs"}, "quadratic"),
+    ]
+    for keywords, variables, constraints, cone in cases:
+        problem = sx.m3svm(X, y, lam=1.0, **keywords)
+        assert set(problem.var_dict) == variables | {"a"}
+        assert set(problem.constraint_dict) == constraints | {"shift"}
+        assert set(problem.param_dict) == {"lam", "eps"}
+        assert problem.cone == cone
+    assert set(sx.m3svm(X, y, lam=1.0, p=2, loss="smoothed").param_dict) == {"lam", "eps", "delta"}
+    assert "a" not in sx.m3svm(sp.csr_array(X), y, lam=1.0, p=2).var_dict
+    hard = sx.m3svm_hard_margin(X, y, p=math.inf)
+    assert set(hard.var_dict) == {"W", "b", "V", "u"}
+    assert set(hard.constraint_dict) == {"margin", "pairs", "length", "gauge", "gauge_b"}
+
+
+def test_multipliers_are_the_dual_point():
+    """The multipliers of ``margin`` are α, and minus those of ``pairs`` the flows, which are powers of the differences."""
+    X, y = clouds(5)
+    problem = sx.m3svm(X, y, lam=0.1, p=3)
+    solution = solved(problem)
+    alpha = problem.formulation.scores.expand(problem.constraint_dict["margin"].dual_value)
+    np.testing.assert_allclose(solution.dual["alpha"], alpha, atol=1e-5)
+    V = solution.model.coef @ problem.formulation.P
+    np.testing.assert_allclose(solution.dual["flow"], 0.1 * 3 * lengths(V, 2) * V, atol=1e-4)
+    np.testing.assert_allclose(-problem.constraint_dict["pairs"].dual_value, solution.dual["flow"], atol=1e-4)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_weights_and_biases_of_an_optimum_sum_to_zero(loss):
+    X, y = clouds(6)
+    problem = sx.m3svm(X, y, lam=0.01, p=4, loss=loss, eps=1e-3)
+    problem.solve(solver="CLARABEL")
+    np.testing.assert_allclose(problem.var_dict["W"].value.sum(axis=1), 0, atol=1e-5)
+    assert problem.var_dict["b"].value.sum() == pytest.approx(0, abs=1e-5)
+    model = solved(problem).model
+    assert np.abs(model.coef.sum(axis=1)).max() < 1e-12
+
+
+@pytest.mark.parametrize("lam", [0.01, 1.0])
+def test_at_two_it_is_weston_watkins_with_lam_times_c(lam):
+    X, y = clouds(7)
+    reference = solved(sx.weston_watkins(X, y, lam=4 * lam)).certificate.upper
+    values = [value_of(X, y, lam=lam, p=2, eps=eps) for eps in (1e-2, 1e-5, 1e-8)]
+    assert values[0] > values[1] > values[2] > reference * (1 - 1e-7)
+    assert values[2] == pytest.approx(reference, rel=1e-6)
+    softmax = value_of(X, y, lam=lam, p=2, eps=1e-8, loss="softmax")
+    assert softmax == pytest.approx(solved(sx.multinomial_lr(X, y, lam=4 * lam)).certificate.upper, rel=1e-6)
+    xu = value_of(X, y, lam=(4 + 1) / (2 * 4), p=2, eps=1e-8)
+    assert xu == pytest.approx(solved(sx.msvm(X, y)).certificate.upper, rel=1e-6)
+
+
+def test_two_classes_are_the_psvm():
+    X, y = clouds(8, c=2)
+    lam = 0.3
+    binary = solved(sx.psvm_dual(X, y, C=1 / (2 * lam), p=1)).certificate.upper
+    assert value_of(X, y, lam=lam, p=2, eps=1e-8) == pytest.approx(2 * lam * binary, rel=1e-6)
+
+
+def test_two_classes_are_the_binary_machine_at_any_exponent():
+    import cvxpy as cp
+
+    X, y = clouds(9, c=2)
+    signs = np.where(y == 0, 1.0, -1.0)
+    w, b = cp.Variable(3), cp.Variable()
+    for p in (1, 3):
+        losses = cp.sum(cp.pos(1 - cp.multiply(signs, X @ w + b)))
+        ridge = 0.5 * 1e-3 * (cp.sum_squares(w) + b**2)
+        value = cp.Problem(cp.Minimize(losses + 0.2 * cp.norm(w) ** p + ridge)).solve(solver="CLARABEL")
+        assert value_of(X, y, lam=0.2, p=p, eps=1e-3) == pytest.approx(value, rel=1e-6)
+
+
+def test_the_smoothed_loss_is_above_the_hinge_by_at_most_half_delta_a_term():
+    X, y = clouds(10)
+    hinge = value_of(X, y, lam=0.1, p=4)
+    for delta in (0.1, 1e-3):
+        smoothed = value_of(X, y, lam=0.1, p=4, loss="smoothed", delta=delta)
+        assert hinge < smoothed <= hinge + 30 * 3 * delta / 2 + 1e-6
+
+
+@settings(max_examples=4)
+@given(seed=st.integers(0, 1000), p=st.sampled_from([1.0, 1.5, 4.0]), loss=st.sampled_from(LOSSES))
+def test_invariances(seed, p, loss):
+    rng = np.random.default_rng(seed)
+    X, y = clouds(seed, n=20)
+    common = {"lam": 0.1, "p": p, "loss": loss}
+    value = value_of(X, y, **common)
+    names = np.array(["delta", "alpha", "charlie", "bravo"])[y]
+    assert value_of(X, names, **common) == pytest.approx(value, rel=1e-6)
+    order = rng.permutation(20)
+    assert value_of(X[order], y[order], **common) == pytest.approx(value, rel=1e-6)
+    assert value_of(sp.csr_array(X), y, **common) == pytest.approx(value, rel=1e-6)
+    copies = rng.integers(1, 3, 20)
+    repeated = value_of(np.repeat(X, copies, axis=0), np.repeat(y, copies), **common)
+    assert repeated == pytest.approx(value_of(X, y, sample_weight=copies, **common), rel=1e-6)
+    rotation = np.linalg.qr(rng.standard_normal((3, 3)))[0]
+    assert value_of(X @ rotation, y, **common) == pytest.approx(value, rel=1e-6)
+    # Features t times as large: weights t times as small.
+    scaled = value_of(7 * X, y, lam=0.1 * 7**p, p=p, loss=loss, eps=1e-9)
+    assert scaled == pytest.approx(value_of(X, y, lam=0.1, p=p, loss=loss, eps=1e-9), rel=1e-5)
+
+
+def test_observations_of_weight_zero_take_no_part():
+    X, y = clouds(11)
+    weight = np.where(np.arange(30) < 6, 0.0, 1.0)
+    whole = solved(sx.m3svm(X, y, lam=0.1, p=4, sample_weight=weight))
+    part = solved(sx.m3svm(X[6:], y[6:], lam=0.1, p=4))
+    assert whole.certificate.upper == pytest.approx(part.certificate.upper, rel=1e-7)
+    assert whole.dual["alpha"].shape == (30, 4)
+    assert not whole.dual["alpha"][:6].any()
+
+
+@pytest.mark.parametrize("p", [1.0, 1.5, 4.0])
+@pytest.mark.parametrize("loss", LOSSES)
+def test_degenerate_data_are_certified(loss, p):
+    X, y = clouds(12, n=16)
+    cases = {
+        "one-point class": (X, np.where(np.arange(16) == 0, 3, y % 3)),
+        "constant and zero columns": (np.hstack([X, np.full((16, 1), 7.0), np.zeros((16, 1))]), y),
+        "all rows equal": (np.ones((16, 2)), y),
+        "contradicting duplicates": (np.repeat(X[:4], 4, axis=0), y),
+        "wide": (np.random.default_rng(0).standard_normal((8, 30)), np.arange(8) % 3),
+        "two observations": (np.array([[0.0], [1.0]]), np.array([0, 1])),
+        "offset": (X + 1e3, y),
+    }
+    for name, (data, labels) in cases.items():
+        certificate = solved(sx.m3svm(data, labels, lam=0.1, p=p, loss=loss)).certificate
+        assert certificate.is_certified(1e-5), (name, certificate)
+
+
+@pytest.mark.parametrize("lam", [1e-8, 1e6])
+@pytest.mark.parametrize("p", [1.0, 2.0, 4.0])
+def test_extreme_weights_end_in_an_honest_interval(lam, p):
+    X, y = clouds(13)
+    certificate = solved(sx.m3svm(X, y, lam=lam, p=p)).certificate
+    assert certificate.lower <= certificate.upper
+    assert certificate.is_certified(1e-4)
+
+
+def test_a_common_feature_offset_is_another_problem_as_documented():
+    X, y = clouds(14)
+    plain = value_of(X, y, lam=0.1, p=4, eps=1e-2)
+    shifted = solved(sx.m3svm(X + 100.0, y, lam=0.1, p=4, eps=1e-2))
+    assert shifted.certificate.is_certified(1e-6)
+    assert shifted.certificate.upper > plain * (1 + 1e-4)
+
+
+def test_wide_data_are_reduced_without_changing_the_problem():
+    rng = np.random.default_rng(15)
+    X, y = rng.standard_normal((9, 40)), np.arange(9) % 3
+    problem = sx.m3svm(X, y, lam=0.1, p=4)
+    assert problem.var_dict["W"].shape == (9, 3)
+    assert sx.m3svm(X, y, lam=0.1, p=4, norm=1).var_dict["W"].shape == (40, 3)
+    solution = solved(problem)
+    assert solution.model.coef.shape == (40, 3)
+    assert solution.dual["flow"].shape == (40, 3)
+    assert solution.certificate.is_certified(1e-6)
+
+
+@pytest.mark.parametrize("norm", [2, 1])
+@pytest.mark.parametrize("p", [*EXPONENTS, math.inf])
+def test_hard_margins_are_certified(p, norm):
+    X, y = separable()
+    problem = sx.m3svm_hard_margin(X, y, p=p, norm=norm)
+    solution = solved(problem)
+    assert solution.certificate.is_certified(1e-6)
+    model = solution.model
+    scores = model.decision_function(X)
+    own = scores[np.arange(40), y]
+    scores[np.arange(40), y] = -np.inf
+    assert (own - scores.max(axis=1)).min() == pytest.approx(1.0, abs=1e-9)
+    size = [np.linalg.norm(model.coef[:, k] - model.coef[:, j], ord=norm) for k in range(4) for j in range(k)]
+    value = max(size) if p == math.inf else sum(np.array(size) ** p)
+    assert solution.certificate.upper == pytest.approx(value, rel=1e-9)
+    shifted = solved(sx.m3svm_hard_margin(X + 1e5, y, p=p, norm=norm)).certificate
+    assert shifted.upper == pytest.approx(value, rel=1e-5)
+    for wrong in (
+        problem.formulation.repair({"alpha": np.random.default_rng(0).random((40, 4))}),
+        {"alpha": np.eye(40, 4)},
+    ):
+        certificate = problem.formulation.certify(model, wrong)
+        assert certificate.lower < value * (1 - 1e-3)
+
+
+def test_the_hard_margin_is_the_limit_of_small_lam():
+    X, y = separable(1)
+    for p in (1.5, 2, 4):
+        hard = solved(sx.m3svm_hard_margin(X, y, p=p)).certificate.upper
+        lam = 1e-4
+        soft = value_of(X, y, lam=lam, p=p, eps=1e-12)
+        assert soft / lam == pytest.approx(hard, rel=1e-4)
+
+
+def test_infinity_is_the_limit_of_large_exponents_and_maximises_the_smallest_margin():
+    X, y = separable(2)
+    limit = solved(sx.m3svm_hard_margin(X, y, p=math.inf))
+    longest = limit.certificate.upper
+    previous = math.inf
+    for p in (1, 2, 4, 8, 16):
+        solution = solved(sx.m3svm_hard_margin(X, y, p=p))
+        W = solution.model.coef
+        largest = max(np.linalg.norm(W[:, k] - W[:, j]) for k in range(4) for j in range(k))
+        assert largest >= longest * (1 - 1e-6)
+        # The p-norm of the six lengths tends to their maximum from above.
+        value = solution.certificate.upper ** (1 / p)
+        assert longest * (1 - 1e-6) <= value < previous
+        previous = value
+    assert previous < longest * 6 ** (1 / 16)
+
+
+def test_two_separable_classes_are_the_hard_margin_svm():
+    X, y = separable(3)
+    X, y = X[y < 2], y[y < 2]
+    reference = solved(sx.hard_margin_dual(X, y)).certificate.upper
+    assert solved(sx.m3svm_hard_margin(X, y, p=2)).certificate.upper == pytest.approx(2 * reference, rel=1e-6)
+    longest = solved(sx.m3svm_hard_margin(X, y, p=math.inf)).certificate.upper
+    assert longest**2 / 2 == pytest.approx(reference, rel=1e-6)
+
+
+def test_classes_that_are_not_separable_have_no_hard_margin():
+    X, y = clouds(16)
+    with pytest.raises(sx.SolverFailed, match="some two classes are not separable by linear scores"):
+        solved(sx.m3svm_hard_margin(X, y, p=2))
+
+
+def test_a_model_inside_the_margin_is_infeasible():
+    X, y = separable(4)
+    problem = sx.m3svm_hard_margin(X, y, p=2)
+    model = solved(problem).model
+    short = sx.MulticlassModel(
+        coef=0.99 * model.coef, intercept=0.99 * model.intercept, classes=model.classes, support=model.support
+    )
+    assert problem.formulation.certify(short).upper == math.inf
+
+
+def test_without_repair_an_infeasible_dual_gives_no_bound():
+    X, y = separable(5)
+    for problem in (sx.m3svm(X, y, lam=0.1, p=1), sx.m3svm_hard_margin(X, y, p=2)):
+        solution = solved(problem)
+        statement = problem.formulation
+        assert statement.certify(solution.model, solution.dual, repair=False).is_certified(1e-6)
+        alpha, flow = solution.dual["alpha"], solution.dual["flow"]
+        for wrong in (
+            {"alpha": alpha - 0.1, "flow": flow},
+            {"alpha": alpha, "flow": flow + 1.0},
+            {"alpha": alpha, "flow": np.full_like(flow, np.nan)},
+        ):
+            assert statement.certify(solution.model, wrong, repair=False).lower is None
+
+
+def test_dual_norms():
+    V, S = np.random.default_rng(0).standard_normal((2, 5, 3))
+    for norm in (2, 1):
+        assert ((V * S).sum(axis=0) <= lengths(V, norm) * dual_lengths(S, norm)).all()
+    tight = np.sign(V)
+    np.testing.assert_allclose((V * tight).sum(axis=0), lengths(V, 1) * dual_lengths(tight, 1))
+
+
+def test_errors_say_what_was_wrong():
+    X, y = clouds()
+    with pytest.raises(sx.DataError, match=r"p must be a finite number in \[1, inf\), got 0.5; p < 1 is not convex"):
+        sx.m3svm(X, y, lam=1.0, p=0.5)
+    with pytest.raises(sx.DataError, match=r"p must be a finite number in \[1, inf\), got inf"):
+        sx.m3svm(X, y, lam=1.0, p=math.inf)
+    with pytest.raises(sx.DataError, match="p < 1 is not convex"):
+        sx.m3svm_hard_margin(X, y, p=0.9)
+    with pytest.raises(sx.DataError, match=r"eps must be a finite number .* got 0; the certificate divides by it"):
+        sx.m3svm(X, y, lam=1.0, p=2, eps=0)
+    with pytest.raises(sx.DataError, match="loss must be one of 'hinge', 'smoothed', 'logistic', 'softmax', got 'log'"):
+        sx.m3svm(X, y, lam=1.0, p=2, loss="log")
+    with pytest.raises(sx.DataError, match=r"norm must be 2 \(Euclidean\) or 1 \(sum of absolute values\), got 3"):
+        sx.m3svm(X, y, lam=1.0, p=2, norm=3)
+    with pytest.raises(sx.DataError, match="delta must be a finite number"):
+        sx.m3svm(X, y, lam=1.0, p=2, loss="smoothed", delta=-1)
+    statement = sx.m3svm(X, y, lam=1.0, p=2).formulation
+    with pytest.raises(sx.DataError, match=r"flow of m3svm must have one column a pair .* expected shape \(3, 6\)"):
+        statement.repair({"alpha": np.zeros((30, 4)), "flow": np.zeros((3, 4))})
+    with pytest.raises(sx.DataError, match="the dual point of m3svm needs the entry 'flow'"):
+        statement.dual_objective({"alpha": np.zeros((30, 4))})
+
+
+# One check compares scores to 1e-7, which takes more than the default tolerance.
+@parametrize_with_checks(
+    [sx.M3SVMClassifier(p=2.0, tol=1e-10), sx.M3SVMClassifier(loss="softmax", p=2.0)],
+    expected_failed_checks=lambda _: {
+        "check_dtype_object": "asks for a TypeError; a DataError is a ValueError, as scikit-learn asks elsewhere"
+    },
+)
+def test_scikit_learns_own_checks(estimator, check):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        check(estimator)
+
+
+def test_the_face_is_the_builder_and_solve(tmp_path):
+    X, y = clouds(17)
+    face = sx.M3SVMClassifier(lam=0.01, p=3, loss="logistic", solver="clarabel").fit(X, y)
+    assert face.certificate_ == solved(sx.m3svm(X, y, lam=0.01, p=3, loss="logistic")).certificate
+    np.testing.assert_allclose(X @ face.coef_.T + face.intercept_, face.decision_function(X))
+    face.model_.save(tmp_path / "m3svm.npz")
+    np.testing.assert_array_equal(sx.load_model(tmp_path / "m3svm.npz").predict(X), face.predict(X))

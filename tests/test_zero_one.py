@@ -1,0 +1,604 @@
+"""0-1 loss, ramp loss and l0-norm hinge, against enumeration of all subsets."""
+
+import itertools
+import math
+import pickle
+
+import cvxpy as cp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import svmcvx as sx
+from svmcvx.certificate import check
+from svmcvx.errors import BuildError, DataError, SolverFailed
+from svmcvx.experiments import parse_models
+from svmcvx.formulations import incumbents, zero_one
+from svmcvx.formulations.psvm import objective as hinge_objective
+from svmcvx.formulations.zero_one import l0_mio, l0_statement, ramp_mio, zero_one_mio
+
+GAP = 1e-6
+
+
+def small(seed, n=7, d=2, integers=False):
+    rng = np.random.default_rng(seed)
+    X = rng.integers(-2, 3, size=(n, d)).astype(float) if integers else rng.standard_normal((n, d))
+    y = np.where(rng.random(n) < 0.5, 1, -1)
+    y[:2] = 1, -1
+    return X, y
+
+
+def with_constant(X):
+    return np.hstack([X, np.ones((len(X), 1))])
+
+
+def smallest_norm(X, y, kept, free):
+    """Squared norm of the hard-margin machine of a subset by a general solver; written without the package."""
+    X, y = X[kept], y[kept]
+    if y.size == 0 or (free and abs(y.sum()) == y.size):
+        return 0.0
+    w, b = cp.Variable(X.shape[1]), cp.Variable()
+    problem = cp.Problem(cp.Minimize(cp.sum_squares(w)), [cp.multiply(y, X @ w + (b if free else 0)) >= 1])
+    try:
+        problem.solve(solver=cp.CLARABEL)
+    except cp.SolverError:
+        return math.inf
+    return problem.value if problem.status == cp.OPTIMAL else math.inf
+
+
+def enumerate_subsets(X, y, price, free, weight=None):
+    """The smallest price(‖w‖², weight dropped) over all subsets, and the subset dropped."""
+    weight = np.ones(len(y)) if weight is None else weight
+    best, at = math.inf, None
+    for bits in itertools.product([False, True], repeat=len(y)):
+        dropped = np.array(bits)
+        if price(0.0, weight[dropped].sum()) < best:
+            value = price(smallest_norm(X, y, ~dropped, free), weight[dropped].sum())
+            if value < best:
+                best, at = value, dropped
+    return best, at
+
+
+def margins(model, X, y):
+    return y * model.decision_function(X)
+
+
+# --- the optimum -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("form", ["big-m", "perspective"])
+def test_penalised_optimum_equals_enumeration(seed, form):
+    X, y = small(seed, integers=bool(seed % 2))
+    lam = (0.3, 1.0, 4.0, 20.0)[seed]
+    best, _ = enumerate_subsets(with_constant(X), y, lambda norm, loss: norm + lam * loss, free=False)
+    certificate = sx.solve(zero_one_mio(X, y, lam=lam, form=form)).certificate
+    assert certificate.kind == "mixed-integer"
+    assert certificate.upper == pytest.approx(best, rel=1e-6)
+    assert certificate.lower <= best * (1 + 1e-7)
+    assert certificate.gap <= GAP
+
+
+@pytest.mark.parametrize(("seed", "k"), [(0, 1), (1, 2), (2, 0), (3, 3), (5, 7)])
+def test_cardinality_optimum_equals_enumeration(seed, k):
+    X, y = small(seed)
+    best, _ = enumerate_subsets(with_constant(X), y, lambda norm, loss: norm if loss <= k else math.inf, free=False)
+    if not math.isfinite(best):
+        with pytest.raises(SolverFailed, match="not separable"):
+            sx.solve(zero_one_mio(X, y, k=k, form="perspective"))
+        return
+    for form in ("big-m", "perspective"):
+        solution = sx.solve(zero_one_mio(X, y, k=k, form=form))
+        assert solution.certificate.upper == pytest.approx(best, rel=1e-6, abs=1e-9)
+        assert solution.certificate.gap <= GAP
+        assert (margins(solution.model, X, y) < 1 - 1e-9).sum() <= k
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("kernel", [None, sx.RBF(0.5), sx.Linear()])
+def test_l0_optimum_equals_enumeration(seed, kernel):
+    X, y = small(seed, integers=seed == 1)
+    C = (0.5, 2.0, 10.0)[seed]
+    L = X
+    if isinstance(kernel, sx.RBF):
+        values, vectors = np.linalg.eigh(np.exp(-0.5 * ((X[:, None] - X[None]) ** 2).sum(-1)))
+        L = vectors * np.sqrt(np.maximum(values, 0))
+    best, _ = enumerate_subsets(L, y, lambda norm, loss: 0.5 * norm + C * loss, free=True)
+    certificate = sx.solve(l0_mio(X, y, C=C, kernel=kernel)).certificate
+    assert certificate.upper == pytest.approx(best, rel=1e-6)
+    assert certificate.gap <= GAP
+
+
+def test_kernel_form_with_a_linear_kernel_is_the_linear_form():
+    X, y = small(3, n=12)
+    for build, hyper in ((zero_one_mio, {"lam": 2.0}), (ramp_mio, {"C": 2.0}), (zero_one_mio, {"k": 3})):
+        linear = sx.solve(build(X, y, **hyper))
+        kernel = sx.solve(build(X, y, kernel=sx.Linear(), **hyper))
+        gram = sx.solve(build(X @ X.T, y, kernel=sx.Precomputed(), **hyper))
+        assert linear.certificate.gap <= GAP
+        for other in (kernel, gram):
+            assert other.certificate.upper == pytest.approx(linear.certificate.upper, rel=2e-6)
+
+
+def ramp_by_enumeration(X, y, C):
+    """For each set dropped at price 2C each, the hinge problem of the others."""
+    n, best = len(y), math.inf
+    for bits in itertools.product([False, True], repeat=n):
+        dropped = np.array(bits)
+        w, b, xi = cp.Variable(X.shape[1]), cp.Variable(), cp.Variable((~dropped).sum() + 1)
+        u = cp.multiply(y[~dropped], X[~dropped] @ w + b) if (~dropped).any() else np.zeros(0)
+        problem = cp.Problem(
+            cp.Minimize(0.5 * cp.sum_squares(w) + C * cp.sum(xi) + 2 * C * dropped.sum()),
+            [xi >= 0] + ([u >= 1 - xi[:-1]] if (~dropped).any() else []),
+        )
+        best = min(best, problem.solve(solver=cp.CLARABEL))
+    return best
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_ramp_optimum_equals_enumeration_and_is_at_most_the_hinge_optimum(seed):
+    X, y = small(seed, n=6)
+    C = (1.0, 8.0)[seed]
+    certificate = sx.solve(ramp_mio(X, y, C=C)).certificate
+    assert certificate.gap <= GAP
+    assert certificate.upper == pytest.approx(ramp_by_enumeration(X, y, C), rel=1e-6)
+    hinge = sx.solve(sx.psvm_dual(X, y, C=C, p=1)).certificate
+    assert certificate.lower <= hinge.upper
+
+
+def test_ramp_is_below_hinge_where_there_are_outliers():
+    rng = np.random.default_rng(0)
+    y = np.where(np.arange(14) % 2, 1, -1)
+    X = 0.3 * rng.standard_normal((14, 2)) + y[:, None]
+    X[0] *= -8
+    ramp, hinge = sx.solve(ramp_mio(X, y, C=2.0)), sx.solve(sx.psvm_dual(X, y, C=2.0, p=1))
+    assert ramp.certificate.upper < 0.9 * hinge.certificate.lower
+    u = margins(ramp.model, X, y)
+    norm = float(ramp.model.coef @ ramp.model.coef)
+    assert zero_one.ramp_objective(norm, u, C=2.0) == pytest.approx(ramp.certificate.upper, rel=1e-12)
+    assert zero_one.ramp_objective(norm, u, C=2.0) <= hinge_objective(norm, u, C=2.0, p=1)
+
+
+@settings(max_examples=6)
+@given(st.integers(0, 10**6), st.sampled_from([0.2, 1.0, 5.0]))
+def test_forms_agree(seed, lam):
+    X, y = small(seed, n=9, integers=bool(seed % 2))
+    results = [
+        sx.solve(zero_one_mio(X, y, lam=lam)),
+        sx.solve(zero_one_mio(X, y, lam=lam, form="perspective")),
+        sx.solve(zero_one_mio(X, y, lam=lam, M=200.0)),
+    ]
+    assert all(result.certificate.gap <= GAP for result in results)
+    assert np.ptp([result.certificate.upper for result in results]) <= 1e-6 * max(1, results[0].certificate.upper)
+
+
+def test_pure_perspective_form_has_no_big_m_rows_and_the_same_optimum():
+    X, y = small(1, n=9)
+    problem = zero_one_mio(X, y, lam=1.0, form="perspective", M=None)
+    assert "margin" not in problem.constraint_dict
+    certificate = sx.solve(problem).certificate
+    # Its relaxation loses the square root of the solver's tolerance; the model does not.
+    assert certificate.upper == pytest.approx(sx.solve(zero_one_mio(X, y, lam=1.0)).certificate.upper, rel=1e-6)
+    assert certificate.gap <= 1e-3
+
+
+def relaxed_value(problem):
+    """The continuous relaxation: the same problem with z in [0, 1]."""
+    z = problem.var_dict["z"]
+    free = cp.Variable(z.shape)
+
+    def relaxed(expression):
+        return expression.tree_copy({id(z): free})
+
+    rows = [constraint.copy([relaxed(part) for part in constraint.args]) for constraint in problem.constraints]
+    objective = cp.Minimize(relaxed(problem.objective.expr))
+    return cp.Problem(objective, [*rows, free >= 0, free <= 1]).solve(solver=cp.CLARABEL)
+
+
+def test_relaxations_are_ordered():
+    X, y = small(4, n=12)
+    strong = relaxed_value(zero_one_mio(X, y, lam=1.0, form="perspective", M=None))
+    weak = relaxed_value(zero_one_mio(X, y, lam=1.0, M=100.0))
+    conic = sx.solve(sx.conic_sdp(X, y, lam=1.0)).certificate
+    optimum = sx.solve(zero_one_mio(X, y, lam=1.0)).certificate.upper
+    assert weak < 0.5 * strong
+    # γ is the optimal one but for the share that keeps it positive.
+    assert 0.9 * conic.lower <= strong <= conic.upper * (1 + 1e-6) <= optimum * (1 + 1e-5)
+
+
+def test_conic_lower_bound_is_proved_by_the_checker():
+    X, y = small(4, n=12)
+    problem = zero_one_mio(X, y, lam=1.0)
+    solution = sx.solve(problem)
+    proved = problem.formulation.certify(solution.model, solution.dual)
+    assert "solver_bound" not in proved.residuals
+    conic = sx.solve(sx.conic_sdp(X, y, lam=1.0)).certificate
+    assert proved.lower == pytest.approx(conic.lower, rel=1e-3)
+    assert proved.lower <= solution.certificate.upper
+
+
+# --- M ---------------------------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=12)
+@given(st.integers(0, 10**6), st.sampled_from([0.1, 1.0, 10.0]), st.booleans())
+def test_automatic_m_never_cuts_off_the_optimum(seed, price, free):
+    X, y = small(seed, n=6, integers=True)  # integers: many ties and duplicates
+    if free:
+        problem, scale = l0_mio(X, y, C=price), 0.5
+    else:
+        problem, scale = zero_one_mio(X, y, lam=price), 1.0
+        X = with_constant(X)
+    best, dropped = enumerate_subsets(X, y, lambda norm, loss: scale * norm + price * loss, free=free)
+    # The optimum with the big-M rows fixed at its own dropped set.
+    w, b = cp.Variable(X.shape[1]), cp.Variable()
+    u = cp.multiply(y, X @ w + (b if free else 0))
+    rows = [u >= 1 - problem.M * dropped]
+    limited = cp.Problem(cp.Minimize(scale * cp.sum_squares(w) + price * dropped.sum()), rows).solve(solver=cp.CLARABEL)
+    one_class_dropped = free and abs(y[~dropped].sum()) == (~dropped).sum()
+    assert limited == pytest.approx(best, rel=1e-5) or one_class_dropped
+    assert sx.solve(problem).certificate.upper == pytest.approx(best, rel=1e-6)
+
+
+def test_m_and_incumbent_are_in_the_result():
+    X, y = small(2, n=10)
+    weight = np.ones(10)
+    weight[4] = 0.0
+    problem = zero_one_mio(X, y, lam=1.0, sample_weight=weight)
+    solution = sx.solve(problem)
+    assert problem.M.shape == (9,)
+    assert solution.details["M"].shape == (10,)
+    assert np.isnan(solution.details["M"][4])
+    assert np.array_equal(solution.details["M"][np.arange(10) != 4], problem.M)
+    assert solution.certificate.residuals["largest_M"] == problem.M.max()
+    assert solution.certificate.residuals["incumbent"] >= solution.certificate.lower
+    assert solution.warm_start_used
+    assert "unproved_M" not in solution.certificate.residuals
+    assert pickle.loads(pickle.dumps(solution)).details.keys() == solution.details.keys()  # noqa: S301
+
+
+def test_an_m_that_is_too_small_is_said_to_be():
+    rng = np.random.default_rng(3)
+    y = np.where(np.arange(12) % 2, 1, -1)
+    X = 0.3 * rng.standard_normal((12, 2)) + y[:, None]
+    X[0] *= -6  # its margin is far below 1 at the optimum
+    unrestricted = sx.solve(zero_one_mio(X, y, lam=1.0))
+    exact = unrestricted.certificate.upper
+    for M, binding in ((3.0, 1.0), (1.5, 0.0)):
+        problem = zero_one_mio(X, y, lam=1.0, M=M)
+        certificate = sx.solve(problem).certificate
+        assert certificate.residuals["unproved_M"] == 1
+        # With the smaller M the optimum is cut off although none binds at the answer.
+        assert certificate.residuals["binding_M"] == binding
+        assert certificate.lower > 1.5 * exact
+        assert certificate.gap <= GAP  # about the problem with the rows u ≥ 1 − M
+        assert problem.formulation.objective(unrestricted.model) == math.inf
+    enough = sx.solve(zero_one_mio(X, y, lam=1.0, M=np.full(12, 500.0))).certificate
+    assert "unproved_M" not in enough.residuals
+    assert enough.upper == pytest.approx(exact, rel=1e-6)
+
+
+@pytest.mark.parametrize("build", [l0_mio, ramp_mio])
+def test_an_m_that_is_too_small_with_a_free_intercept(build):
+    rng = np.random.default_rng(3)
+    y = np.where(np.arange(12) % 2, 1, -1)
+    X = 0.3 * rng.standard_normal((12, 2)) + y[:, None]
+    X[:2] *= -3
+    exact = sx.solve(build(X, y, C=2.0)).certificate
+    limited = sx.solve(build(X, y, C=2.0, M=3.0)).certificate
+    assert limited.residuals["unproved_M"] >= 1
+    assert limited.gap <= GAP
+    assert limited.upper >= exact.lower
+
+
+def test_m_follows_the_parameters():
+    X, y = small(6, n=9)
+    problem = zero_one_mio(X, y, lam=1.0)
+    first = problem.M
+    problem.param_dict["lam"].value = 5.0
+    assert np.all(first <= problem.M)
+    assert np.any(first < problem.M)
+    again = sx.solve(problem)
+    fresh = sx.solve(zero_one_mio(X, y, lam=5.0))
+    assert again.hyperparameters["lam"] == 5.0
+    assert again.certificate.upper == pytest.approx(fresh.certificate.upper, rel=1e-6)
+
+
+# --- evaluation and certificates -------------------------------------------------------------------------------------
+
+
+def test_objectives_count_margins_below_one():
+    u = np.array([1.0, 0.999, -3.0, 2.0])
+    assert zero_one.zero_one_objective(4.0, u, lam=0.5) == 5.0
+    assert zero_one.l0_objective(4.0, u, C=0.5) == 3.0
+    assert zero_one.ramp_objective(4.0, u, C=0.5) == pytest.approx(2.0 + 0.5 * (0.001 + 2.0))
+
+
+def test_a_margin_short_by_rounding_is_kept_at_its_cost():
+    X, y = np.array([[1.0], [-1.0]]), np.array([1, -1])
+    statement = zero_one_mio(X, y, lam=1.0, intercept=False).formulation
+
+    def value(w):
+        model = sx.LinearModel(np.array([w]), 0.0, np.array([-1, 1]), np.array([0, 1]))
+        evaluation = statement.evaluate(model)
+        return evaluation.value, evaluation.rounding
+
+    assert value(1.0)[0] == 1.0
+    almost, rounding = value(1.0 - 2e-16)
+    assert almost < 1.0 <= almost + rounding
+    assert value(1.0 - 1e-9)[0] == pytest.approx(3.0)
+
+
+def test_wrong_models_and_bounds_are_never_certified():
+    X, y = small(0)
+    statement = zero_one_mio(X, y, k=1).formulation
+    zero = sx.LinearModel(np.zeros(2), 0.0, np.array([-1, 1]), np.array([0]))
+    assert statement.evaluate(zero).value == math.inf
+    nonsense = {"gamma": np.full(7, 1e9), "lam": np.array(3.0)}
+    certificate = statement.certify(sx.solve(zero_one_mio(X, y, k=1, form="perspective")).model, nonsense)
+    assert certificate.lower <= certificate.upper
+    assert certificate.residuals["dual_violation"] > 0
+    ramp = ramp_mio(X, y, C=1.0)
+    assert ramp.formulation.certify(zero, {"anything": np.zeros(7)}).lower is None
+
+
+def test_a_time_limit_leaves_an_honest_interval():
+    X, y = small(0, n=60, d=4)
+    solution = sx.solve(zero_one_mio(X, y, lam=1.0), time_limit=1.0)
+    certificate = solution.certificate
+    assert solution.status is sx.Status.TIME_LIMIT
+    assert 0 < certificate.lower < certificate.upper
+    assert certificate.upper <= certificate.residuals["incumbent"] * (1 + 1e-12)
+    u = margins(solution.model, X, y)
+    norm = float(solution.model.coef @ solution.model.coef) + solution.model.intercept**2
+    assert certificate.upper == pytest.approx(norm + (u < 1 - 1e-9).sum(), rel=1e-9)
+
+
+@pytest.mark.parametrize("kernel", [None, sx.RBF(1.0), sx.Linear()])
+def test_polished_sets_are_proximal_stationary(kernel):
+    X, y = small(8, n=20)
+    statement = l0_statement(X, y, C=1.0, kernel=kernel)
+    rng = np.random.default_rng(0)
+    polished = 0
+    for _ in range(20):
+        candidates = statement.polish(rng.random(20) < 0.2)
+        if candidates.models:
+            polished += 1
+            certificate = statement.certify(candidates.models[0], candidates.duals[0])
+            assert certificate.kind == "local"
+            assert certificate.lower is None
+            assert certificate.gap == math.inf
+            assert certificate.residuals["stationarity"] < 1e-9
+            assert certificate.residuals["tau"] > 0
+    assert polished >= 3
+
+
+def test_points_that_are_not_stationary_are_seen():
+    X, y = small(8, n=20)
+    statement = l0_statement(X, y, C=1.0)
+    kept = np.zeros(20, dtype=bool)
+    kept[[0, 1, 2]] = True
+    (model,), (dual,) = statement.polish(kept)
+    support = np.flatnonzero(dual["mu"])
+    assert support.size >= 2
+
+    def residuals(model, mu):
+        return statement.certify(model, {"mu": mu}).residuals
+
+    flipped = residuals(model, -dual["mu"])
+    assert flipped["complementarity"] > 0.1
+    assert flipped["expansion"] > 0.1
+    assert flipped["proximal"] > 0
+    assert residuals(model, 2 * dual["mu"])["expansion"] > 0.1
+    unbalanced = dual["mu"].copy()
+    unbalanced[support[0]] *= 2
+    assert residuals(model, unbalanced)["balance"] > 0.05
+    shifted = sx.LinearModel(model.coef, model.intercept + 0.3, model.classes, model.support)
+    assert residuals(shifted, dual["mu"])["complementarity"] > 0.1
+    off = dual["mu"].copy()
+    off[(dual["mu"] == 0) & (margins(model, X, y) < 0.9)] = -0.5
+    assert residuals(model, off)["complementarity"] > 0.1
+    with pytest.raises(DataError, match="entry 'mu'"):
+        statement.certify(model, {"alpha": dual["mu"]})
+    with pytest.raises(DataError, match="one multiplier an observation"):
+        statement.certify(model, {"mu": np.zeros(3)})
+
+
+def test_the_l0_optimum_is_a_local_minimiser():
+    X, y = small(5, n=10)
+    solution = sx.solve(l0_mio(X, y, C=1.0))
+    statement = l0_statement(X, y, C=1.0)
+    candidates = statement.polish(margins(solution.model, X, y) >= 1 - 1e-9)
+    local = check(statement, candidates.models, candidates.duals).certificate
+    assert local.upper == pytest.approx(solution.certificate.upper, rel=1e-9)
+    assert local.residuals["stationarity"] < 1e-9
+
+
+# --- refits and incumbents -------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=15)
+@given(st.integers(0, 10**6), st.booleans())
+def test_least_norm_equals_the_hard_margin_machine(seed, free):
+    X, y = small(seed, n=8, d=3)
+    kept = np.random.default_rng(seed).random(8) < 0.6
+    expected = smallest_norm(X, y, kept, free)
+    found = incumbents.least_norm(y[kept, None] * X[kept], y[kept].astype(float) if free else None)
+    if found is None:
+        assert expected == math.inf or expected > 1e8
+        return
+    assert float(found.w @ found.w) == pytest.approx(expected, rel=1e-5, abs=1e-9)
+    assert (y[kept] * (X[kept] @ found.w + found.b) >= 1 - 1e-12).all()
+    assert (found.alpha >= 0).all()
+    assert np.allclose((y[kept] * found.alpha) @ X[kept], found.w, atol=1e-8 * max(1, abs(found.w).max(initial=0)))
+
+
+def test_a_users_incumbent_is_taken():
+    X, y = small(0, n=30, d=3)
+    best = sx.solve(zero_one_mio(X, y, lam=1.0), time_limit=20)
+    started = zero_one_mio(X, y, lam=1.0, incumbent=best)
+    assert started.formulation.incumbent_value <= best.certificate.upper * (1 + 1e-9)
+    assert zero_one_mio(X, y, lam=1.0, incumbent=best.model).incumbent.norm == started.incumbent.norm
+    with pytest.raises(DataError, match="incumbent must be a model"):
+        zero_one_mio(X, y, lam=1.0, incumbent=np.zeros(3))
+
+
+# --- invariances -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("build", "hyper"), [(zero_one_mio, {"lam": 1.5}), (l0_mio, {"C": 1.0}), (ramp_mio, {"C": 1.0})]
+)
+def test_invariances(build, hyper):
+    X, y = small(9, n=9)
+    value = sx.solve(build(X, y, **hyper)).certificate.upper
+    flipped = sx.solve(build(X, -y, **hyper)).certificate.upper
+    order = np.random.default_rng(0).permutation(9)
+    permuted = sx.solve(build(X[order], y[order], **hyper)).certificate.upper
+    twice = sx.solve(build(np.vstack([X, X[:3]]), np.append(y, y[:3]), **hyper)).certificate.upper
+    weighted = sx.solve(build(X, y, sample_weight=np.where(np.arange(9) < 3, 2.0, 1.0), **hyper)).certificate.upper
+    assert flipped == pytest.approx(value, rel=1e-6)
+    assert permuted == pytest.approx(value, rel=1e-6)
+    assert twice == pytest.approx(weighted, rel=1e-6)
+
+
+def test_free_intercepts_do_not_see_an_offset():
+    X, y = small(9, n=9)
+    for build in (l0_mio, ramp_mio):
+        near, far = sx.solve(build(X, y, C=1.0)), sx.solve(build(X + 1e5, y, C=1.0))
+        assert far.certificate.upper == pytest.approx(near.certificate.upper, rel=1e-5)
+        assert far.certificate.gap <= 1e-5
+
+
+def test_l0_without_intercept_term_is_the_scaled_zero_one_problem():
+    # On data that are symmetric about 0 the best intercept is 0, and then l0 with C = λ/2 is half the 0-1 problem.
+    X, y = small(2, n=5)
+    X, y = np.vstack([X, -X]), np.append(y, -y)
+    counted = sx.solve(zero_one_mio(X, y, lam=3.0, intercept=False)).certificate
+    halved = sx.solve(l0_mio(X, y, C=1.5)).certificate
+    assert halved.upper <= 0.5 * counted.upper * (1 + 1e-6)
+
+
+# --- degenerate data -------------------------------------------------------------------------------------------------
+
+RNG = np.random.default_rng(1)
+X10, Y10 = RNG.standard_normal((10, 2)), np.where(np.arange(10) % 2, 1, -1)
+DEGENERATE = {
+    "duplicates with both labels": (np.repeat(X10[:5], 2, axis=0), Y10),
+    "constant column": (np.hstack([X10, np.ones((10, 1))]), Y10),
+    "all zero": (np.zeros((10, 2)), Y10),
+    "one-point class": (X10, np.r_[1, -np.ones(9)]),
+    "more columns than rows": (RNG.standard_normal((6, 15)), Y10[:6]),
+    "two observations": (X10[:2], Y10[:2]),
+    "tiny": (1e-6 * X10, Y10),
+    "large": (1e4 * X10, Y10),
+    "separable": (X10 + 3 * Y10[:, None], Y10),
+}
+
+
+@pytest.mark.parametrize("name", DEGENERATE)
+@pytest.mark.parametrize(
+    ("build", "hyper"),
+    [
+        (zero_one_mio, {"lam": 1.0}),
+        (zero_one_mio, {"lam": 1e-6}),
+        (zero_one_mio, {"lam": 1.0, "form": "perspective"}),
+        (l0_mio, {"C": 1.0}),
+        (l0_mio, {"C": 1e4}),
+        (ramp_mio, {"C": 1.0}),
+        (l0_mio, {"C": 1.0, "kernel": "rbf"}),
+    ],
+)
+def test_degenerate_data_end_in_a_certified_answer(name, build, hyper):
+    X, y = DEGENERATE[name]
+    certificate = sx.solve(build(X, y, **hyper), time_limit=10).certificate
+    assert certificate.gap <= GAP
+
+
+def test_separable_data_are_separated():
+    X, y = DEGENERATE["separable"]
+    hard = sx.solve(sx.hard_margin_dual(X, y)).certificate
+    assert sx.solve(l0_mio(X, y, C=1e3)).certificate.upper == pytest.approx(hard.upper, rel=1e-6)
+    assert sx.solve(ramp_mio(X, y, C=1e3)).certificate.upper == pytest.approx(hard.upper, rel=1e-6)
+
+
+# --- names, parameters, errors ---------------------------------------------------------------------------------------
+
+
+def test_names_and_parameters():
+    X, y = small(0)
+    expected = {
+        "big-m": (zero_one_mio(X, y, lam=1.0), {"w", "z"}, {"lam", "M"}, {"margin"}),
+        "k": (zero_one_mio(X, y, k=3), {"w", "z"}, {"k", "M"}, {"margin", "budget"}),
+        "perspective": (
+            zero_one_mio(X, y, lam=1.0, form="perspective", M=None),
+            {"w", "z", "shortfall", "excess", "shortfall_cost", "excess_cost"},
+            {"lam"},
+            {"split", "nonnegative_shortfall", "nonnegative_excess", "shortfall_cone", "excess_cone"},
+        ),
+        "l0": (l0_mio(X, y, C=1.0), {"w", "b", "z"}, {"C", "M"}, {"margin"}),
+        "explicit": (l0_mio(X, y, C=1.0, M=30), {"w", "b", "z"}, {"C"}, {"margin"}),
+        "ramp": (
+            ramp_mio(X, y, C=1.0),
+            {"w", "b", "z", "xi"},
+            {"C", "M", "unit", "price"},
+            {"margin", "slack", "ceiling"},
+        ),
+    }
+    for problem, variables, parameters, constraints in expected.values():
+        assert set(problem.var_dict) == variables
+        assert set(problem.param_dict) == parameters
+        assert set(problem.constraint_dict) == constraints
+        assert len(problem.constraints) == len(constraints)
+        assert problem.is_dpp()
+        assert problem.is_mixed_integer()
+        assert problem.build_seconds > 0
+    assert expected["perspective"][0].gamma.min() > 0
+    assert expected["big-m"][0].gamma is None
+
+
+def test_it_is_a_cvxpy_problem():
+    X, y = small(0)
+    problem = zero_one_mio(X, y, lam=1.0)
+    value = problem.solve(solver=cp.SCIP)
+    assert value == pytest.approx(sx.solve(problem).certificate.upper, rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "text"),
+    [
+        (lambda X, y: zero_one_mio(X, y), DataError, "exactly one of lam and k"),
+        (lambda X, y: zero_one_mio(X, y, lam=1.0, k=2), DataError, "exactly one of lam and k"),
+        (lambda X, y: zero_one_mio(X, y, lam=0.0), DataError, "lam must be"),
+        (lambda X, y: zero_one_mio(X, y, k=-1), DataError, "k must be"),
+        (lambda X, y: zero_one_mio(X, y, lam=1.0, form="convex"), DataError, "form must be one of"),
+        (lambda X, y: zero_one_mio(X, y, lam=1.0, M="large"), DataError, "M must be 'auto'"),
+        (lambda X, y: zero_one_mio(X, y, lam=1.0, M=None), DataError, "M must be 'auto'"),
+        (lambda X, y: zero_one_mio(X, y, lam=1.0, M=-1.0), DataError, "M must be"),
+        (lambda X, y: zero_one_mio(X, y, lam=1.0, M=[1.0, 2.0]), DataError, "one number an observation"),
+        (lambda X, y: zero_one_mio(X, y, lam=1.0, M=np.full(7, np.nan)), DataError, "M must be finite"),
+        (lambda X, y: l0_mio(X, y, C=-1.0), DataError, "C must be"),
+        (lambda X, y: ramp_mio(X, y, C="1"), DataError, "C must be a number"),
+        (lambda X, y: zero_one_mio(np.zeros((7, 2)), y, k=0), BuildError, "no feasible point is known"),
+        (lambda X, y: sx.solve(zero_one_mio(np.zeros((7, 2)), y, k=0, M=9.0)), SolverFailed, "no point satisfies"),
+    ],
+)
+def test_errors_name_the_argument(call, error, text):
+    with pytest.raises(error, match=text):
+        call(*small(0))
+
+
+# --- faces -----------------------------------------------------------------------------------------------------------
+
+
+def test_estimators():
+    X, y = small(2, n=14)
+    labels = np.where(y > 0, "yes", "no")
+    for name, model in parse_models("zero-one:lam=2,zero-one:k=4,ramp,l0:C=2:kernel=rbf"):
+        fitted = model.fit(X, labels)
+        assert fitted.certificate_.kind == "mixed-integer", name
+        assert fitted.certificate_.is_certified(GAP)
+        assert fitted.time_limit == 10.0
+        assert set(fitted.predict(X)) <= {"no", "yes"}
+        assert fitted.score(X, labels) >= 0.5
