@@ -16,8 +16,9 @@ import svmcvx as sx
 from svmcvx.certificate import check
 from svmcvx.data import binary_data
 from svmcvx.errors import DataError, NotCertified, SolverFailed
-from svmcvx.formulations import conic
-from svmcvx.formulations.conic import relaxation, round_relaxation
+from svmcvx.formulations import conic_dual, conic_primal
+from svmcvx.formulations.conic import relaxation
+from svmcvx.formulations.rounding import round_relaxation
 from svmcvx.losses import conic_loss, conic_loss_derivative
 from svmcvx.space import feature_space
 from tests.conftest import make_data
@@ -118,7 +119,7 @@ def test_the_numpy_objective_is_the_cvxpy_one():
     w, W = problem.w.value, problem.W.value
     u = y * (rows(X) @ w)
     v = np.einsum("ij,jk,ik->i", rows(X), W - np.outer(w, w), rows(X))
-    ours = conic.objective(w @ w, np.trace(W) - w @ w, u, np.maximum(v, 0), lam=0.7)
+    ours = conic_primal.objective(w @ w, np.trace(W) - w @ w, u, np.maximum(v, 0), lam=0.7)
     assert ours == pytest.approx(problem.value, rel=1e-6)
 
 
@@ -319,7 +320,7 @@ def test_the_checker_evaluates_the_dual_objective_as_written():
     gamma, alpha = solution.dual["gamma"] * 0.9, solution.dual["alpha"] * 0.9
     statement = sx.conic_sdp(X, y, lam=0.5).formulation
     assert statement.dual_objective({"gamma": gamma, "alpha": alpha}) == pytest.approx(
-        conic.dual_objective(gamma, alpha, rows(X), y.astype(float), lam=0.5), rel=1e-10
+        conic_dual.dual_objective(gamma, alpha, rows(X), y.astype(float), lam=0.5), rel=1e-10
     )
 
 

@@ -14,9 +14,11 @@ import svmcvx as sx
 from svmcvx.certificate import check
 from svmcvx.errors import BuildError, DataError, SolverFailed
 from svmcvx.experiments import parse_models
-from svmcvx.formulations import incumbents, zero_one
+from svmcvx.formulations import incumbents
+from svmcvx.formulations.l0 import l0_mio, l0_objective, l0_statement
 from svmcvx.formulations.psvm import objective as hinge_objective
-from svmcvx.formulations.zero_one import l0_mio, l0_statement, ramp_mio, zero_one_mio
+from svmcvx.formulations.ramp import ramp_mio, ramp_objective
+from svmcvx.formulations.zero_one import zero_one_mio, zero_one_objective
 
 GAP = 1e-6
 
@@ -156,8 +158,8 @@ def test_ramp_is_below_hinge_where_there_are_outliers():
     assert ramp.certificate.upper < 0.9 * hinge.certificate.lower
     u = margins(ramp.model, X, y)
     norm = float(ramp.model.coef @ ramp.model.coef)
-    assert zero_one.ramp_objective(norm, u, C=2.0) == pytest.approx(ramp.certificate.upper, rel=1e-12)
-    assert zero_one.ramp_objective(norm, u, C=2.0) <= hinge_objective(norm, u, C=2.0, p=1)
+    assert ramp_objective(norm, u, C=2.0) == pytest.approx(ramp.certificate.upper, rel=1e-12)
+    assert ramp_objective(norm, u, C=2.0) <= hinge_objective(norm, u, C=2.0, p=1)
 
 
 @settings(max_examples=6)
@@ -310,9 +312,9 @@ def test_m_follows_the_parameters():
 
 def test_objectives_count_margins_below_one():
     u = np.array([1.0, 0.999, -3.0, 2.0])
-    assert zero_one.zero_one_objective(4.0, u, lam=0.5) == 5.0
-    assert zero_one.l0_objective(4.0, u, C=0.5) == 3.0
-    assert zero_one.ramp_objective(4.0, u, C=0.5) == pytest.approx(2.0 + 0.5 * (0.001 + 2.0))
+    assert zero_one_objective(4.0, u, lam=0.5) == 5.0
+    assert l0_objective(4.0, u, C=0.5) == 3.0
+    assert ramp_objective(4.0, u, C=0.5) == pytest.approx(2.0 + 0.5 * (0.001 + 2.0))
 
 
 def test_a_margin_short_by_rounding_is_kept_at_its_cost():

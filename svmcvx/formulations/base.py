@@ -15,7 +15,7 @@ from svmcvx import memory
 from svmcvx.certificate import Certificate, Dual, Evaluation, Kind, check
 from svmcvx.model import Model
 
-__all__ = ["Candidates", "Formulation", "FormulationProblem", "require_conic_memory"]
+__all__ = ["Candidates", "Formulation", "FormulationProblem", "require_conic_memory", "usable"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -35,6 +35,11 @@ def require_conic_memory(factor: Any, what: str) -> None:
         f"the {what} with a matrix of {n} × {r}",
         "use fewer observations or features, or a first-order solver",
     )
+
+
+def usable(values: Any) -> bool:
+    """Whether a solver has left finite numbers."""
+    return values is not None and bool(np.isfinite(values).all())
 
 
 class Candidates(NamedTuple):

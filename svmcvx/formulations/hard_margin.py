@@ -27,8 +27,8 @@ from numpy.typing import NDArray
 
 from svmcvx.certificate import Dual, Evaluation
 from svmcvx.data import binary_data
-from svmcvx.formulations.base import Candidates, FormulationProblem, require_conic_memory
-from svmcvx.formulations.maximum_margin import CLEARLY_ZERO, MaximumMargin, usable
+from svmcvx.formulations.base import Candidates, FormulationProblem, require_conic_memory, usable
+from svmcvx.formulations.maximum_margin import CLEARLY_ZERO, MaximumMargin
 from svmcvx.formulations.support_equations import solve_support_equations
 from svmcvx.kernels import KernelLike
 from svmcvx.model import BinaryModel
@@ -53,7 +53,7 @@ class HardMargin(MaximumMargin):
 
     def evaluate(self, model: BinaryModel) -> Evaluation:
         """½‖w‖², or ``inf`` if an observation has a margin below 1 by more than rounding."""
-        f, f_rounding = model.scores(self.space.data.X)
+        f, f_rounding = self.space.scores(model)
         norm, norm_rounding = self.space.squared_norm(model)
         if (self.y * f < 1.0 - 2 * f_rounding).any():
             return Evaluation(math.inf, 0.0)
@@ -84,10 +84,16 @@ class HardMargin(MaximumMargin):
         solves the equations u = 1 on the support vectors to rounding.
         """
         start = self.alpha(self.repair({"alpha": alpha}))
-        candidates = [point for point in (self._polish(start), start) if point is not None]
+        return self._candidates([point for point in (self._polish(start), start) if point is not None])
+
+    def separator(self, alpha: Floats) -> Candidates:
+        """Return what :meth:`recover` does without solving equations, which takes a factor of the Gram matrix."""
+        return self._candidates([self.alpha(self.repair({"alpha": alpha}))])
+
+    def _candidates(self, points: list[Floats]) -> Candidates:
         models: list[BinaryModel] = []
         duals: list[Dual] = []
-        for point in candidates:
+        for point in points:
             norm = self.space.product(point * self.y).squared_norm
             # (Σα)²/(2 v'Kv) is the dual value at the best multiple of α.
             best = point * (float(point.sum()) / norm) if norm > 0 else point

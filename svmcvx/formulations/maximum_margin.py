@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from svmcvx.certificate import Dual, accumulated_rounding
 from svmcvx.errors import DataError
-from svmcvx.formulations.base import Formulation
+from svmcvx.formulations.base import Formulation, usable
 from svmcvx.space import FeatureSpace, Product
 
 __all__ = ["CLEARLY_ZERO", "MaximumMargin", "balance", "usable"]
@@ -97,8 +97,3 @@ class MaximumMargin(Formulation):
         # A balance that is off by δ costs |b δ|; the bias is no larger than the scores around it.
         off = abs(math.fsum(self.y * alpha)) * (1.0 + float(np.abs(point.scores).max()))
         return accumulated_rounding(alpha.size) * terms + 0.5 * point.squared_norm_rounding + off
-
-
-def usable(values: Any) -> bool:
-    """Whether a solver has left finite numbers."""
-    return values is not None and bool(np.isfinite(values).all())

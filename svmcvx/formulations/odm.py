@@ -58,8 +58,7 @@ from numpy.typing import NDArray
 from svmcvx.certificate import EPS, Dual, Evaluation, accumulated_rounding
 from svmcvx.data import binary_data, check_choice, check_number
 from svmcvx.errors import DataError
-from svmcvx.formulations.base import Candidates, Formulation, FormulationProblem, require_conic_memory
-from svmcvx.formulations.maximum_margin import usable
+from svmcvx.formulations.base import Candidates, Formulation, FormulationProblem, require_conic_memory, usable
 from svmcvx.kernels import KernelLike
 from svmcvx.model import BinaryModel
 from svmcvx.space import FeatureSpace, feature_space

@@ -66,8 +66,8 @@ from numpy.typing import NDArray
 from svmcvx import memory
 from svmcvx.certificate import EPS, Dual, Evaluation, accumulated_rounding
 from svmcvx.data import check_number
-from svmcvx.formulations.base import Candidates, FormulationProblem, require_conic_memory
-from svmcvx.formulations.maximum_margin import CLEARLY_ZERO, usable
+from svmcvx.formulations.base import Candidates, FormulationProblem, require_conic_memory, usable
+from svmcvx.formulations.maximum_margin import CLEARLY_ZERO
 from svmcvx.formulations.odm import MarginDistribution, margin_space, solve_positive
 from svmcvx.kernels import KernelLike
 from svmcvx.losses import slack

@@ -50,8 +50,8 @@ from scipy.optimize import brentq
 
 from svmcvx.certificate import EPS, Dual, Evaluation, accumulated_rounding
 from svmcvx.data import binary_data, check_choice, check_number
-from svmcvx.formulations.base import Candidates, FormulationProblem, require_conic_memory
-from svmcvx.formulations.maximum_margin import CLEARLY_ZERO, MaximumMargin, usable
+from svmcvx.formulations.base import Candidates, FormulationProblem, require_conic_memory, usable
+from svmcvx.formulations.maximum_margin import CLEARLY_ZERO, MaximumMargin
 from svmcvx.formulations.support_equations import solve_support_equations
 from svmcvx.kernels import KernelLike
 from svmcvx.losses import hinge_power, hinge_power_conjugate, slack
@@ -186,7 +186,7 @@ class PSVM(MaximumMargin):
     def evaluate(self, model: BinaryModel) -> Evaluation:
         """P at a model, from its scores on the raw data."""
         data = self.space.data
-        f, f_rounding = model.scores(data.X)
+        f, f_rounding = self.space.scores(model)
         norm, norm_rounding = self.space.squared_norm(model)
         u = self.y * f
         with np.errstate(over="ignore"):

@@ -1,0 +1,256 @@
+r"""The dual of the conic loss: D(γ, α), the repair of γ, and the α that belongs to it.
+
+The symbols are those of :mod:`svmcvx.formulations.conic`. For fixed γ the best α comes from the minimiser of the convex
+function :math:`q(w) = \|w\|^2 + \sum_i L(u_i; \gamma_i)`, found by Newton's method with the kinks rounded off.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import scipy.linalg as sl
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from svmcvx.certificate import EPS, Dual, Evaluation, accumulated_rounding
+from svmcvx.errors import DataError
+from svmcvx.formulations.base import Formulation
+from svmcvx.kernels import row_norms
+from svmcvx.space import FeatureSpace
+
+__all__ = ["ConicDual", "dual_objective"]
+
+Floats: TypeAlias = NDArray[np.float64]
+
+# How far inside the cone λ_max(Σ γ_i x_i x_i') ≤ 1 a repaired γ is put: near the boundary Q⁻¹ amplifies the errors of
+# γ and α, further inside the bound loses as much; the best of these is taken.
+INTERIORS = (1e-11, 1e-9, 1e-7, 1e-5)
+# Widths, in units of the margin, to which the kink of the conic loss is rounded off while q is minimised.
+SMOOTHINGS = (1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-7)
+NEWTON_STEPS = 30
+
+
+def _conjugate(alpha: Floats, gamma: Floats, height: Floats | float) -> Floats:
+    """h*(α) = (α₊²/(4γ) − λs)₊ + α₋²/(4γ); for γ = 0 the indicator of α = 0."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        quarter = np.where(alpha == 0, 0.0, alpha**2 / (4.0 * gamma))
+    return np.where(alpha > 0, np.maximum(quarter - height, 0.0), quarter)
+
+
+def dual_objective(
+    gamma: Floats, alpha: Floats, L: Floats, y: Floats, *, lam: float, weight: Floats | float = 1.0
+) -> float:
+    r"""Return :math:`D(\gamma, \alpha)`, −inf unless γ ≥ 0 and :math:`\sum_i\gamma_i x_i x_i' \prec I`."""
+    Q = np.eye(L.shape[1]) - L.T @ (gamma[:, None] * L)
+    try:
+        factor = sl.cho_factor(Q)
+    except sl.LinAlgError:
+        return -math.inf
+    c = L.T @ (y * (alpha - 2.0 * gamma))
+    if (gamma < 0).any():
+        return -math.inf
+    conjugate = float(np.sum(_conjugate(alpha, gamma, lam * weight)))
+    return float(np.sum(alpha - gamma)) - conjugate - 0.25 * float(c @ sl.cho_solve(factor, c))
+
+
+@dataclass(frozen=True, eq=False)
+class ConicDual(Formulation):
+    """The dual that the relaxation and the problem of fixed γ share."""
+
+    space: FeatureSpace
+
+    @property
+    def facts(self) -> Mapping[str, float]:
+        """Facts of the kernel."""
+        return self.space.facts
+
+    @property
+    def y(self) -> Floats:
+        """Labels ±1."""
+        return self.space.data.y
+
+    @property
+    def weight(self) -> Floats:
+        """Weights of the losses."""
+        return self.space.data.weight
+
+    @property
+    def factor(self) -> Any:
+        """Dense or sparse matrix `L`."""
+        return self.space.factor
+
+    def _entry(self, dual: Dual, name: str) -> Floats | None:
+        if name not in dual:
+            return None
+        data = self.space.data
+        values = np.asarray(dual[name], dtype=np.float64)
+        if values.shape == (data.rows,):
+            return values[data.index]
+        if values.shape == (data.n,):
+            return values
+        raise DataError(
+            f"{name} must have one multiplier an observation: expected shape ({data.rows},), got {values.shape}"
+        )
+
+    def _gamma(self, dual: Dual) -> Floats:
+        gamma = self._entry(dual, "gamma")
+        if gamma is None:
+            raise DataError(
+                f"the dual point of {self.name} needs the entry 'gamma', got {', '.join(dual) or 'nothing'}"
+            )
+        return gamma
+
+    def _lam(self, dual: Dual) -> float:
+        """The weight of the losses that belongs to a dual point."""
+        raise NotImplementedError
+
+    def _constant(self, lam: float) -> float:
+        """What the dual value has beside D."""
+        return 0.0
+
+    def _alphas(self, alpha: Floats, gamma: Floats, lam: float) -> list[Floats]:
+        """α itself and cut off where h* starts to charge; both without the entries that no γ supports."""
+        supported = np.where(gamma > 0, alpha, 0.0)
+        return [supported, np.minimum(supported, 2.0 * np.sqrt(lam * self.weight * gamma))]
+
+    def spectrum(self, gamma: Floats) -> tuple[Floats, Floats, float]:
+        """Return eigenvalues and vectors of Σ γ_i x_i x_i', and the rounding error of the former."""
+        L = self.factor
+        G = (L.T @ (sp.diags_array(gamma) @ L)).toarray() if sp.issparse(L) else L.T @ (gamma[:, None] * L)
+        values, vectors = sl.eigh(G, check_finite=False)
+        trace = float(np.abs(gamma) @ row_norms(L) ** 2)
+        return values, vectors, (accumulated_rounding(gamma.size) + EPS * values.size) * trace
+
+    def _bound(
+        self, gamma: Floats, alpha: Floats, lam: float, spectrum: tuple[Floats, Floats, float], scale: float = 1.0
+    ) -> Evaluation:
+        """D at feasible multipliers; `spectrum` belongs to γ divided by `scale`."""
+        values, vectors, error = spectrum
+        lowest = 1.0 - scale * (values + error)
+        if lowest[-1] <= 0 or (gamma < 0).any():
+            return Evaluation(-math.inf, 0.0)
+        L = self.factor
+        coefficients = alpha - 2.0 * gamma
+        c = np.asarray(L.T @ (self.y * coefficients))
+        projected = vectors.T @ c
+        solved = projected / lowest
+        conjugate = float(np.sum(_conjugate(alpha, gamma, lam * self.weight)))
+        value = float(np.sum(alpha - gamma)) - conjugate - 0.25 * float(projected @ solved) + self._constant(lam)
+        relative = accumulated_rounding(gamma.size)
+        c_error = relative * (float(np.abs(coefficients) @ row_norms(L)) + float(np.linalg.norm(c)))
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            magnitude = float(np.sum(np.abs(alpha) + gamma + np.where(alpha == 0, 0.0, alpha**2 / (2.0 * gamma))))
+        rounding = (
+            relative * (magnitude + float(projected @ solved) + abs(self._constant(lam)))
+            + 0.5 * float(np.linalg.norm(solved)) * c_error
+            + 0.25 * c_error**2 / float(lowest[-1])
+        )
+        return Evaluation(value, rounding) if math.isfinite(value) else Evaluation(-math.inf, 0.0)
+
+    def minimiser(self, dual: Dual) -> Floats:
+        """The w, in the columns of ``space.factor``, at which the Lagrangian of a feasible dual point is smallest."""
+        gamma, alpha = self._gamma(dual), self._entry(dual, "alpha")
+        values, vectors, error = self.spectrum(gamma)
+        c = np.asarray(self.factor.T @ (self.y * ((0.0 if alpha is None else alpha) - 2.0 * gamma)))
+        return np.asarray(0.5 * vectors @ ((vectors.T @ c) / np.maximum(1.0 - values, error)))
+
+    def _slopes(self, gamma: Floats, lam: float, start: Floats) -> list[Floats]:
+        """Minimise q(w) = ‖w‖² + Σ L(u_i; γ_i) and return the α that belong to ever better points.
+
+        Newton's method, with the kink of :math:`h = L + γ(1-u)²` at u = 1 rounded off to widths that shrink.
+        """
+        rows = np.flatnonzero(gamma > 0)
+        if rows.size == 0 or lam == 0:
+            return [np.zeros(gamma.size)]
+        L = self.factor[rows]
+        A = (L.toarray() if sp.issparse(L) else L) * self.y[rows, None]
+        bend, height = gamma[rows], lam * self.weight[rows]
+        slope, knee = np.sqrt(bend * height), np.sqrt(height / bend)
+        Q = np.eye(A.shape[1]) - A.T @ (bend[:, None] * A)
+        linear = 2.0 * (A.T @ bend)
+
+        def smoothed(w: Floats, width: float) -> tuple[float, Floats, Floats]:
+            """Value of q but for a constant, and h' and h'' as functions of 1 − u."""
+            a = 1.0 - A @ w
+            outside = np.minimum(a, 0.0) + np.maximum(a - knee, 0.0)
+            root = np.hypot(a, width)
+            value = float(w @ Q @ w + linear @ w + np.sum(bend * outside**2 + slope * (a + root)))
+            return (
+                value,
+                2.0 * bend * outside + slope * (1.0 + a / root),
+                (2.0 * bend * (outside != 0) + slope * width**2 / root**3),
+            )
+
+        w, found = start, []
+        for width in SMOOTHINGS:
+            for _ in range(NEWTON_STEPS):
+                value, first, second = smoothed(w, width)
+                gradient = 2.0 * (Q @ w) + linear - A.T @ first
+                try:
+                    step = -sl.solve(2.0 * Q + A.T @ (second[:, None] * A), gradient, assume_a="pos")
+                except sl.LinAlgError:
+                    break
+                decrease, length = float(gradient @ step), 1.0
+                if not decrease < -EPS * max(1.0, abs(value)):
+                    break
+                while length > EPS and not smoothed(w + length * step, width)[0] <= value + 0.25 * length * decrease:
+                    length *= 0.5
+                if length <= EPS:
+                    break
+                w = w + length * step
+            alpha = np.zeros(gamma.size)
+            alpha[rows] = smoothed(w, width)[1]
+            found.append(alpha)
+        return found
+
+    def _ceiling(self) -> Floats | float:
+        return math.inf
+
+    def repair(self, dual: Dual) -> Dual:
+        """Clip γ, divide it by max(1, λ_max)(1 + small), and give it the best α.
+
+        Of several "small", and of α as passed (scaled along) and from a minimiser of q, what bounds best is taken.
+        """
+        gamma = np.clip(np.nan_to_num(self._gamma(dual), posinf=0.0), 0.0, self._ceiling())
+        lam, given = self._lam(dual), self._entry(dual, "alpha")
+        spectrum = self.spectrum(gamma)
+        top = float(spectrum[0][-1] + spectrum[2])
+        scales = sorted({min(1.0, 1.0 / (top * (1.0 + interior))) if top > 0 else 1.0 for interior in INTERIORS})
+        best = {"gamma": np.zeros_like(gamma), "alpha": np.zeros_like(gamma)}
+        best_value, best_scale = -math.inf, None
+
+        def offer(scale: float, alphas: list[Floats]) -> None:
+            nonlocal best, best_value, best_scale
+            for alpha in alphas:
+                value = self._bound(gamma * scale, alpha, lam, spectrum, scale).value
+                if value > best_value:
+                    best, best_value, best_scale = {"gamma": gamma * scale, "alpha": alpha}, value, scale
+
+        if given is not None:
+            for scale in scales:
+                offer(scale, self._alphas(np.nan_to_num(given) * math.sqrt(scale), gamma * scale, lam))
+        for scale in scales if best_scale is None else [best_scale]:
+            offer(scale, self._slopes(gamma * scale, lam, np.zeros(self.factor.shape[1])))
+        return best
+
+    def dual_violation(self, dual: Dual) -> float:
+        """Largest of −γ, of γ above its ceiling, and of λ_max(Σ γ_i x_i x_i') − 1 beyond its rounding."""
+        gamma = self._gamma(dual)
+        if not np.isfinite(gamma).all():
+            return math.inf
+        values, _, error = self.spectrum(gamma)
+        return max(0.0, float(-gamma.min()), float((gamma - self._ceiling()).max()), float(values[-1]) - 1.0 - error)
+
+    def evaluate_dual(self, dual: Dual) -> Evaluation:
+        """D at a feasible γ, with the α of a minimiser of q if there is none in `dual`."""
+        gamma, lam = self._gamma(dual), self._lam(dual)
+        alpha, spectrum = self._entry(dual, "alpha"), self.spectrum(gamma)
+        if alpha is not None:
+            return self._bound(gamma, alpha, lam, spectrum)
+        start = np.zeros(self.factor.shape[1])
+        bounds = [self._bound(gamma, alpha, lam, spectrum) for alpha in self._slopes(gamma, lam, start)]
+        return max(bounds, key=lambda bound: bound.value)

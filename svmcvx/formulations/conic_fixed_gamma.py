@@ -1,0 +1,219 @@
+r"""The SVM with the conic loss for given γ, as a second-order cone program.
+
+.. math:: \min_w\; q(w) = \|w\|^2 + \sum_i L(u_i; \gamma_i), \qquad u_i = y_i\langle w, x_i\rangle,
+
+with the conic loss of :func:`svmcvx.losses.conic_loss`, which is not convex; q is if
+:math:`\sum_i\gamma_i x_i x_i' \preceq I`. With the γ of a solved relaxation (:func:`svmcvx.formulations.conic.relaxation`)
+the optimum is that of the relaxation, whose symbols, scaling and dual (:mod:`svmcvx.formulations.conic`) hold here too.
+
+**Source.** Robust support vector machines via conic optimization, eq. (14), with its stray −1 corrected.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Any, ClassVar, TypeAlias
+
+import cvxpy as cp
+import numpy as np
+from numpy.typing import NDArray
+
+from svmcvx.certificate import Dual, Evaluation, accumulated_rounding
+from svmcvx.data import check_number
+from svmcvx.errors import DataError
+from svmcvx.formulations.base import Candidates, FormulationProblem, usable
+from svmcvx.formulations.conic import conic_space, scaled_factor, square_over
+from svmcvx.formulations.conic_dual import ConicDual
+from svmcvx.formulations.rounding import ON_MARGIN
+from svmcvx.kernels import KernelLike
+from svmcvx.losses import conic_loss
+from svmcvx.model import BinaryModel
+
+__all__ = ["ConicFixedGamma", "ConicFixedGammaProblem", "conic_fixed_gamma"]
+
+Floats: TypeAlias = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class ConicFixedGamma(ConicDual):
+    r"""The statement min :math:`q(w) = \|w\|^2 + \sum_i L(u_i; \gamma_i)` for given γ, bound to data.
+
+    Dual points hold ``"alpha"`` and optionally ``"gamma"``: since L increases with γ, D at any smaller γ is a bound too.
+
+    Parameters
+    ----------
+    space : FeatureSpace
+        With a penalised intercept or none.
+    gamma : ndarray of shape (n,)
+    lam : float
+        Height of the losses, positive.
+    """
+
+    name: ClassVar[str] = "conic_fixed_gamma"
+    gamma: Floats
+    lam: float
+
+    @property
+    def hyperparameters(self) -> dict[str, Any]:
+        """λ and the kernel; γ is an array and stays out."""
+        kernel = self.space.kernel
+        return {"lam": self.lam, "kernel": "none" if kernel is None else str(kernel)}
+
+    def _gamma(self, dual: Dual) -> Floats:
+        return super()._gamma(dual) if "gamma" in dual else self.gamma
+
+    def _lam(self, dual: Dual) -> float:
+        return self.lam
+
+    def _ceiling(self) -> Floats | float:
+        return self.gamma
+
+    def evaluate(self, model: BinaryModel) -> Evaluation:
+        """Q at a model, from its scores on the raw data."""
+        f, f_rounding = model.scores(self.space.data.X)
+        norm, norm_rounding = self.space.squared_norm(model)
+        u = self.y * f
+        value = norm + float(np.sum(conic_loss(u, self.gamma, self.lam)))
+        steepest = 2.0 * np.sqrt(self.lam * self.gamma)
+        return Evaluation(value, norm_rounding + float(steepest @ f_rounding) + accumulated_rounding(u.size) * value)
+
+    def export_dual(self, dual: Dual) -> Dual:
+        """The multipliers; no observation has weight zero here."""
+        return dual
+
+
+class ConicFixedGammaProblem(FormulationProblem):
+    """The second-order cone program; see :func:`conic_fixed_gamma`.
+
+    Attributes
+    ----------
+    w : cvxpy.Expression
+        In the columns of ``formulation.space.factor``.
+    lam : cvxpy.Parameter
+    """
+
+    lam: cp.Parameter
+    w: cp.Expression
+    _fixed: ConicFixedGamma
+
+    @property
+    def formulation(self) -> ConicFixedGamma:
+        """The statement at the present value of λ."""
+        return ConicFixedGamma(space=self._fixed.space, gamma=self._fixed.gamma, lam=float(self.lam.value))
+
+    def recover(self) -> Candidates:
+        """The models of w and of a minimiser of q; α from that minimiser, and from the multipliers."""
+        if not usable(self.w.value):
+            return Candidates([], [])
+        statement = self.formulation
+        w = np.asarray(self.w.value, dtype=np.float64)
+        duals = [statement.repair({"gamma": statement.gamma})]
+        margin, beyond = (self.constraint_dict[label].dual_value for label in ("margin", "beyond"))
+        if usable(margin) and usable(beyond):
+            duals.append({"gamma": statement.gamma, "alpha": np.asarray(margin) - np.asarray(beyond)})
+        models = []
+        for point in (w, statement.minimiser(duals[0])):
+            u = statement.y * np.asarray(statement.factor @ point)
+            models.append(statement.space.model_from_factor(point, support=u <= 1.0 + ON_MARGIN))
+        return Candidates(models, duals)
+
+
+def conic_fixed_gamma(
+    X: Any,
+    y: Any,
+    *,
+    gamma: Any,
+    lam: float,
+    kernel: KernelLike = None,
+    intercept: bool = True,
+    indefinite: str = "error",
+) -> ConicFixedGammaProblem:
+    r"""Build the SVM with the conic loss for given γ as a second-order cone program.
+
+    The loss of :func:`svmcvx.losses.conic_loss` is not convex, but its sum with :math:`\|w\|^2` is if
+    :math:`\sum_i\gamma_i x_i x_i' \preceq I`:
+
+    .. math::
+        \min\; w'Qw + 2\sum_i \gamma_i u_i - \sum_i \gamma_i + \sum_i (\gamma_i a_i + \lambda z_i + \gamma_i n_i^2)
+        \quad\text{s.t.}\quad m_i^2 \le a_i z_i,\; 0 \le z_i \le 1,\; m_i \ge 1 - u_i,\; n_i \ge u_i - 1,\; m, n \ge 0
+
+    with :math:`Q = I - \sum_i \gamma_i x_i x_i'`: minimised over :math:`z_i`, the last terms are
+    :math:`L(u_i;\gamma_i) + \gamma_i(1-u_i)^2`. Observations with :math:`\gamma_i = 0` have no loss.
+
+    Parameters
+    ----------
+    X : array-like or sparse matrix of shape (n, d)
+        Without the constant feature.
+    y : array-like of shape (n,)
+        Two labels of any type.
+    gamma : array-like of shape (n,) or float
+        Non-negative; those of a solved relaxation are in :func:`svmcvx.formulations.conic.relaxation`.
+    lam : float
+        Height of the losses, positive. The cvxpy parameter ``problem.lam``.
+    kernel, intercept, indefinite
+        As for :func:`svmcvx.conic_sdp`.
+
+    Returns
+    -------
+    ConicFixedGammaProblem
+        A ``cvxpy.Problem``. Variables ``w_scaled`` (of the data divided by their root mean square row norm;
+        ``problem.w`` is in the data's own scale), ``z``, ``m``, ``n``, ``a``; parameter ``lam``; constraints labelled
+        ``margin``, ``slack``, ``beyond``, ``excess``, ``box_high`` and ``cone``.
+
+    Raises
+    ------
+    DataError
+        If the data or an argument cannot be used, among others if γ makes the problem non-convex.
+
+    Notes
+    -----
+    Source: conic paper, eq. (14) without its stray −1, z relaxed to [0, 1], and :math:`n_i^2/(1-z_i)` replaced by
+    :math:`n_i^2`: where :math:`n_i > 0` the best :math:`z_i` is 0.
+    """
+    started = time.perf_counter()
+    lam = check_number(lam, "lam", low=0, open_low=True)
+    data, space = conic_space(X, y, kernel, intercept, None, indefinite)
+    given = _check_gamma(gamma, data.n)
+    statement = ConicFixedGamma(space=space, gamma=given, lam=lam)
+    values, vectors, error = statement.spectrum(given)
+    if values[-1] > 1.0 + error:
+        raise DataError(
+            f"gamma makes the problem non-convex: the largest eigenvalue of the sum of gamma_i x_i x_i' is {values[-1]:.9g} "
+            "and must be at most 1; divide gamma by it"
+        )
+    L, scale = scaled_factor(space)
+    n, r = L.shape
+    w = cp.Variable(r, name="w_scaled")
+    z, a, m, beyond = (cp.Variable(n, name=name) for name in ("z", "a", "m", "n"))
+    u = cp.multiply(data.y, L @ w)
+    root = (vectors * np.sqrt(np.maximum(1.0 - values, 0.0))).T
+    lam_parameter = cp.Parameter(pos=True, name="lam", value=lam)
+    quadratic = cp.sum_squares(root @ w) / scale**2 + 2 * (given @ u) - float(given.sum())
+    loss = given @ a + lam_parameter * cp.sum(z) + cp.sum_squares(cp.multiply(np.sqrt(given), beyond))
+    constraints = [
+        (m >= 1 - u).set_label("margin"),
+        (m >= 0).set_label("slack"),
+        (beyond >= u - 1).set_label("beyond"),
+        (beyond >= 0).set_label("excess"),
+        (z <= 1).set_label("box_high"),
+        square_over(m, a, z).set_label("cone"),
+    ]
+    problem = ConicFixedGammaProblem(cp.Minimize(quadratic + loss), constraints)
+    problem.lam, problem.w, problem._fixed = lam_parameter, w / scale, statement
+    problem.build_seconds = time.perf_counter() - started
+    return problem
+
+
+def _check_gamma(gamma: Any, n: int) -> Floats:
+    values = np.asarray(gamma)
+    if values.dtype.kind not in "biuf":
+        raise DataError(f"gamma must be numeric, got dtype {values.dtype}")
+    values = values.astype(np.float64)
+    if values.ndim == 0:
+        values = np.full(n, float(values))
+    if values.shape != (n,):
+        raise DataError(f"gamma must hold one number an observation: expected shape ({n},), got {values.shape}")
+    if not np.isfinite(values).all() or (values < 0).any():
+        raise DataError(f"gamma must be finite and non-negative; the smallest value is {values.min()}")
+    return values

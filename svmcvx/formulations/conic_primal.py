@@ -1,0 +1,147 @@
+r"""The primal of the conic relaxation in low rank: P(w, V), its gradient, and descent from an approximate solution.
+
+The symbols are those of :mod:`svmcvx.formulations.conic`; `A` holds the signed rows :math:`y_i x_i`.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import minimize
+
+from svmcvx.certificate import EPS
+from svmcvx.losses import slack
+
+__all__ = ["balance", "low_rank_gradient", "objective", "polish", "relaxed_indicator"]
+
+Floats: TypeAlias = NDArray[np.float64]
+
+# Steps of the descent on the low-rank form that polishes an interior-point solution; it has seldom needed 50.
+POLISHING_STEPS = 500
+# In the cardinality form: values of λ that are tried, the relative accuracy asked of its row, and the largest change of
+# log λ at once.
+BALANCING_STEPS = 15
+BALANCED = 1e-9
+LARGEST_CHANGE = 2.0
+# Directions of the covariance below this share of the largest are not polished.
+POLISHED_RANK = 1e-7
+
+
+def relaxed_indicator(u: Floats, v: Floats) -> Floats:
+    r"""Return :math:`z = (1-u)_+^2/(v + (1-u)_+^2)`, and 0 where u ≥ 1."""
+    m = slack(u)
+    total = v + m**2
+    return np.where(m > 0, m**2 / np.where(total > 0, total, 1.0), 0.0)
+
+
+def objective(
+    squared_norm: float, spread: float, u: Floats, v: Floats, *, lam: float, weight: Floats | float = 1.0
+) -> float:
+    r"""Return :math:`P = \|w\|^2 + \|V\|_F^2 + \lambda\sum_i s_i z_i`, with the two squared norms passed.
+
+    With `spread` and `v` zero it is the 0-1 objective :math:`\|w\|^2 + \lambda\sum_i s_i 1[u_i < 1]`.
+    """
+    return squared_norm + spread + lam * float(np.sum(weight * relaxed_indicator(u, v)))
+
+
+def low_rank_gradient(w: Floats, V: Floats, A: Any, height: Floats) -> tuple[float, Floats, Floats, Floats, Floats]:
+    r"""Return :math:`P(w, V)`, its gradients by w and V, and the γ and α of a stationary point.
+
+    Parameters
+    ----------
+    w : ndarray of shape (r,)
+    V : ndarray of shape (r, k)
+    A : ndarray or csr_array of shape (n, r)
+        Signed rows :math:`y_i x_i`.
+    height : ndarray of shape (n,)
+        :math:`\lambda s_i`.
+
+    Returns
+    -------
+    value : float
+    gradient_w : ndarray of shape (r,)
+    gradient_V : ndarray of shape (r, k)
+    gamma, alpha : ndarray of shape (n,)
+        :math:`\lambda s_i (1-u_i)_+^2/t_i^2` and :math:`2\lambda s_i (1-u_i)_+/t_i`.
+    """
+    u, P = np.asarray(A @ w), np.asarray(A @ V)
+    m, v = slack(u), np.sum(P**2, axis=1)
+    ratio = np.divide(m, v + m**2, out=np.zeros_like(m), where=m > 0)
+    gamma, alpha = height * ratio**2, 2.0 * height * ratio
+    value = objective(float(w @ w), float(np.sum(V**2)), u, v, lam=1.0, weight=height)
+    # ∂z/∂u = −2mv/t² and ∂z/∂v = −m²/t², in γ and α.
+    gradient_w = 2.0 * w - np.asarray(A.T @ (alpha - 2.0 * gamma * m))
+    return value, gradient_w, 2.0 * V - 2.0 * np.asarray(A.T @ (gamma[:, None] * P)), gamma, alpha
+
+
+def polish(w: Floats, V: Floats, A: Any, height: Floats) -> tuple[Floats, Floats]:
+    """Descend from a solution of moderate accuracy on P, which is smooth where V has an effect.
+
+    Parameters
+    ----------
+    w, V, A, height
+        As for :func:`low_rank_gradient`.
+    """
+    sizes = np.sum(V**2, axis=0)
+    V = V[:, sizes > POLISHED_RANK * sizes.max(initial=0.0)]
+    if V.shape[1] == 0:
+        return w, V
+    r = w.size
+
+    def stacked(point: Floats) -> tuple[float, Floats]:
+        value, by_w, by_V, *_ = low_rank_gradient(point[:r], point[r:].reshape(V.shape), A, height)
+        return value, np.concatenate([by_w, by_V.ravel()])
+
+    start = np.concatenate([w, V.ravel()])
+    options = {"maxiter": POLISHING_STEPS, "ftol": 0.0, "gtol": 0.0, "maxcor": 30}
+    end = minimize(stacked, start, jac=True, method="L-BFGS-B", options=options).x
+    return end[:r], end[r:].reshape(V.shape)
+
+
+def balance(
+    w: Floats, V: Floats, A: Any, weight: Floats, *, lam: float, allowance: float
+) -> tuple[float, Floats, Floats]:
+    r"""Polish for a varying λ until the row Σ s z = allowance holds: secants in logarithms, kept inside a bracket.
+
+    Parameters
+    ----------
+    w, V, A
+        As for :func:`low_rank_gradient`.
+    weight : ndarray of shape (n,)
+        :math:`s_i`.
+    lam : float
+        Where to start, positive.
+    allowance : float
+        :math:`\kappa \sum_i s_i`.
+
+    Returns
+    -------
+    lam, w, V
+        With the row as near to equality as was reached.
+    """
+    low, high = 0.0, math.inf
+    best, best_error = (lam, w, V), math.inf
+    previous: tuple[float, float] | None = None
+    for _ in range(BALANCING_STEPS):
+        w, V = polish(w, V, A, lam * weight)
+        u, v = np.asarray(A @ w), np.sum(np.asarray(A @ V) ** 2, axis=1)
+        total = float(weight @ relaxed_indicator(u, v))
+        if not allowance > 0 or not total > 0:
+            break
+        error = math.log(total / allowance)
+        if abs(error) < best_error:
+            best, best_error = (lam, w, V), abs(error)
+        if abs(error) <= BALANCED or V.shape[1] == 0:
+            break
+        low, high = (lam, high) if error > 0 else (low, lam)
+        # The sum falls as λ rises, at first about like 1/λ.
+        rate = -1.0 if previous is None else (error - previous[1]) / (math.log(lam / previous[0]) or EPS)
+        previous = (lam, error)
+        new = lam * math.exp(min(max(-error / rate, -LARGEST_CHANGE), LARGEST_CHANGE)) if rate < 0 else math.nan
+        if not low < new < high:
+            new = math.sqrt(low * high) if low > 0 and high < math.inf else (2 * lam if error > 0 else lam / 2)
+        lam = new
+    return best

@@ -1,0 +1,245 @@
+r"""Models of the conic relaxation with the second moment behind them, and their recovery from an approximate solution."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import scipy.linalg as sl
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from svmcvx.certificate import EPS, Dual, accumulated_rounding
+from svmcvx.formulations.base import Candidates
+from svmcvx.formulations.conic_primal import balance, low_rank_gradient, polish, relaxed_indicator
+from svmcvx.formulations.rounding import ON_MARGIN, round_relaxation
+from svmcvx.kernels import row_norms
+from svmcvx.model import BinaryModel, KernelModel, LinearModel, frozen
+from svmcvx.space import FeatureSpace
+
+__all__ = [
+    "RelaxedKernelModel",
+    "RelaxedLinearModel",
+    "SecondMoment",
+    "covariance_factor",
+    "moment_of",
+    "recover",
+    "relaxed_model",
+]
+
+Floats: TypeAlias = NDArray[np.float64]
+
+# Directions of the covariance below this share of the largest are rounding.
+COVARIANCE_RANK = 1e-14
+
+
+@dataclass(frozen=True, eq=False)
+class SecondMoment:
+    """The random hyperplane behind a model of the relaxation, in the columns of ``space.factor``.
+
+    Attributes
+    ----------
+    w : ndarray of shape (r,)
+        Mean; what the model predicts with.
+    V : ndarray of shape (r, k)
+        Factor of the covariance, so that ``W = ww' + VV'`` exceeds ``ww'`` by construction.
+    z : ndarray of shape (rows,)
+        Relaxed indicators, indexed like the training data; NaN for observations of weight zero.
+    rounded : BinaryModel or None
+        The best solution of the 0-1 problem that rounding found.
+    """
+
+    w: Floats
+    V: Floats
+    z: Floats
+    rounded: BinaryModel | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("w", "V", "z"):
+            object.__setattr__(self, name, frozen(getattr(self, name)))
+
+    @property
+    def W(self) -> Floats:
+        """The second moment, shape (r, r)."""
+        return np.outer(self.w, self.w) + self.V @ self.V.T
+
+    @property
+    def spectrum(self) -> Floats:
+        """Eigenvalues of W that can differ from zero, in descending order."""
+        return np.asarray(np.linalg.svd(np.column_stack([self.w, self.V]), compute_uv=False)) ** 2
+
+
+@dataclass(frozen=True, eq=False)
+class RelaxedLinearModel(LinearModel):
+    """A :class:`~svmcvx.LinearModel` that knows the second moment of the relaxation it came from.
+
+    It predicts like the linear model of the mean, and :meth:`save` stores that.
+
+    Attributes
+    ----------
+    moment : SecondMoment
+    """
+
+    moment: SecondMoment
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Store the linear model of the mean; see :meth:`svmcvx.Model.save`."""
+        LinearModel(coef=self.coef, intercept=self.intercept, classes=self.classes, support=self.support).save(path)
+
+
+@dataclass(frozen=True, eq=False)
+class RelaxedKernelModel(KernelModel):
+    """A :class:`~svmcvx.KernelModel` that knows the second moment of the relaxation it came from.
+
+    It predicts like the kernel model of the mean, and :meth:`save` stores that.
+
+    Attributes
+    ----------
+    moment : SecondMoment
+    """
+
+    moment: SecondMoment
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Store the kernel model of the mean; see :meth:`svmcvx.Model.save`."""
+        KernelModel(
+            kernel=self.kernel,
+            vectors=self.vectors,
+            dual_coef=self.dual_coef,
+            intercept=self.intercept,
+            classes=self.classes,
+            support=self.support,
+            n_features=self.n_features,
+        ).save(path)
+
+
+def moment_of(model: Any) -> SecondMoment | None:
+    """Return the second moment of a model of the relaxation, None for any other."""
+    return model.moment if isinstance(model, (RelaxedLinearModel, RelaxedKernelModel)) else None
+
+
+def relaxed_model(space: FeatureSpace, w: Floats, V: Floats, rounded: BinaryModel | None = None) -> BinaryModel:
+    """Return the model of mean `w` and covariance ``VV'``, both in the columns of ``space.factor``."""
+    data, L = space.data, space.factor
+    u = data.y * np.asarray(L @ w)
+    z = np.full(data.rows, math.nan)
+    z[data.index] = relaxed_indicator(u, np.sum(np.asarray(L @ V) ** 2, axis=1))
+    plain = space.model_from_factor(w, support=u <= 1.0 + ON_MARGIN)
+    moment = SecondMoment(w=w, V=V, z=z, rounded=rounded)
+    return (RelaxedLinearModel if isinstance(plain, LinearModel) else RelaxedKernelModel)(**vars(plain), moment=moment)
+
+
+def covariance_factor(w: Floats, W: Floats) -> Floats:
+    """Return V with ``VV' = W - ww'``, without the directions that are rounding."""
+    values, vectors = sl.eigh(0.5 * (W + W.T) - np.outer(w, w))
+    kept = values > COVARIANCE_RANK * max(float(values[-1]), float(w @ w))
+    return np.asarray(vectors[:, kept] * np.sqrt(values[kept]))
+
+
+def recover(
+    space: FeatureSpace,
+    w: Floats,
+    V: Floats,
+    duals: Sequence[Dual],
+    *,
+    lam: float | None,
+    allowance: float,
+    multiplier: float | None,
+) -> Candidates:
+    """Return models and dual points; see :meth:`svmcvx.formulations.conic.ConicLoss.recover`.
+
+    Parameters
+    ----------
+    space, w, V, duals
+        As there.
+    lam : float or None
+        Weight of the losses; None in the cardinality form.
+    allowance : float
+        In the cardinality form the largest Σ s z.
+    multiplier : float or None
+        In the cardinality form the multiplier of that row.
+    """
+    y, weight, L = space.data.y, space.data.weight, space.factor
+    signed = sp.csr_array(sp.diags_array(y) @ L) if sp.issparse(L) else y[:, None] * L
+    height = lam if lam is not None else multiplier
+    points = [(w, V)]
+    if lam is not None:
+        points.insert(0, polish(w, V, signed, lam * weight))
+    elif height is not None and height > 0:
+        height, *polished = balance(w, V, signed, weight, lam=height, allowance=allowance)
+        points.insert(0, (polished[0], polished[1]))
+    w, V = points[0]
+    u, v = y * np.asarray(L @ w), np.sum(np.asarray(L @ V) ** 2, axis=1)
+    cap = {"lam": lam} if lam is not None else {"k": allowance}
+    best, value = round_relaxation(space, w, relaxed_indicator(u, v), **cap)
+    models: list[BinaryModel] = []
+    rounded = None
+    if math.isfinite(value):
+        best, rounded = _rounded(space, best)
+        models.append(relaxed_model(space, best, np.zeros((w.size, 0)), rounded))
+    for w, V in points:
+        spreads = [V] if lam is not None else _enlarged(space, w, V, allowance)
+        models += [relaxed_model(space, w, spread, rounded) for spread in spreads]
+    found: list[Dual] = []
+    if height is not None:
+        for w, V in points:
+            *_, gamma, alpha = low_rank_gradient(w, V, signed, height * weight)
+            point: dict[str, Floats] = {"gamma": gamma, "alpha": alpha}
+            found.append(point if lam is not None else {**point, "lam": np.array(height)})
+    return Candidates(models, [*found[:1], *duals, *found[1:]])
+
+
+def _rounded(space: FeatureSpace, w: Floats) -> tuple[Floats, BinaryModel]:
+    """Scale a rounding until its margins of 1 stay there in spite of rounding; return it and its model."""
+    y = space.data.y
+    kept = y * np.asarray(space.factor @ w) >= 1.0
+    for _ in range(2):
+        model = space.model_from_factor(w, support=kept)
+        f, f_rounding = model.scores(space.data.X)
+        reached = (y * f - 2.0 * f_rounding)[kept]
+        if reached.size and reached.min() > 0:
+            w = w * max(1.0, (1.0 + EPS) / float(reached.min()))
+    return w, space.model_from_factor(w, support=kept)
+
+
+def _enlarged(space: FeatureSpace, w: Floats, V: Floats, allowance: float) -> list[Floats]:
+    """V enlarged until Σ s z ≤ allowance, by a factor and by a multiple of I."""
+    data, L = space.data, space.factor
+    probe = space.model_from_factor(w)
+    f, f_rounding = probe.scores(data.X)
+    u = data.y * f - f_rounding
+    relative = 2.0 * accumulated_rounding(max(L.shape[1], u.size))
+    goal = allowance * (1.0 - relative)
+    norms, v = row_norms(L) ** 2, np.sum(np.asarray(L @ V) ** 2, axis=1)
+    V_norm, identity = float(np.sum(V**2)), np.eye(w.size)
+
+    def excess(grown: Floats, size: float) -> float:
+        deviation = np.sqrt(grown) - relative * np.sqrt(norms * size)
+        return float(data.weight @ relaxed_indicator(u, np.maximum(deviation, 0.0) ** 2)) - goal
+
+    unit = V_norm if V_norm > 0 else 1.0 / max(float(norms.max()), np.finfo(float).tiny)
+    factor = _smallest(lambda c: excess(v * (1.0 + c), V_norm * (1.0 + c)))
+    ridge = _smallest(lambda c: excess(v + c * unit * norms, V_norm + c * unit * w.size))
+    spreads = [] if factor is None else [V * math.sqrt(1.0 + factor)]
+    if ridge is not None:
+        spreads.append(np.hstack([V, math.sqrt(ridge * unit) * identity]))
+    return spreads
+
+
+def _smallest(excess: Callable[[float], float]) -> float | None:
+    """Smallest c ≥ 0 in the range of interest with ``excess(c) <= 0`` for a decreasing function, approached from above."""
+    if excess(0.0) <= 0:
+        return 0.0
+    low, high = math.log(EPS), math.log(1e12)
+    if excess(math.exp(low)) <= 0:
+        return math.exp(low)
+    if excess(math.exp(high)) > 0:
+        return None
+    for _ in range(80):
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if excess(math.exp(middle)) > 0 else (low, middle)
+    return math.exp(high)

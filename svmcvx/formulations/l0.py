@@ -1,0 +1,252 @@
+r"""The kernel SVM with l0-norm hinge loss: a mixed-integer program, and certificates of its local minima.
+
+.. math:: \min_{w, b}\; \tfrac12\|w\|^2 + C\sum_i s_i\,1[u_i < 1], \qquad u_i = y_i(\langle w, \varphi(x_i)\rangle + b).
+
+The global form drops observations by big-M rows; see :mod:`svmcvx.formulations.big_m`, also for the symbols. Its upper
+bound is the objective of the model returned, its lower bound the one that the solver states to have proved.
+
+**Local minima.** (w, b) is a local minimiser if and only if there are multipliers
+:math:`\mu \in R^n` (λ in the paper) with, for :math:`u = 1 - y f` and some step τ > 0,
+
+.. math:: c = -\mathrm{diag}(y)\mu,\qquad y'\mu = 0,\qquad u = \mathrm{prox}_{\tau C\|(\cdot)_+\|_0}(u - \tau\mu),
+
+where the prox sets entries in :math:`(0, \sqrt{2\tau C s_i}]` to zero. Hence :math:`\mu \le 0`, and :math:`\mu_i \ne 0` only on the
+canonical hyperplanes. The hard-margin machine of any set of observations is such a point, with :math:`\mu = -\alpha`.
+
+**Scaling.** With a penalised intercept it would be the 0-1 problem (:mod:`svmcvx.formulations.zero_one`) with λ = 2C.
+
+**Source.** Kernel SVM with l0-norm hinge loss, eq. (2.4), Definition 3.12 and Theorems 3.13 and 3.14.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, TypeAlias
+
+import cvxpy as cp
+import numpy as np
+from numpy.typing import NDArray
+
+from svmcvx.certificate import Dual
+from svmcvx.data import binary_data, check_number
+from svmcvx.errors import DataError
+from svmcvx.formulations import incumbents
+from svmcvx.formulations.base import Candidates
+from svmcvx.formulations.big_m import Counting, CountingProblem, counting_pool, explicit_M, free_intercept
+from svmcvx.kernels import KernelLike
+from svmcvx.losses import zero_one
+from svmcvx.model import BinaryModel, Model
+from svmcvx.space import feature_space
+
+__all__ = ["L0", "l0_mio", "l0_objective", "l0_statement"]
+
+Floats: TypeAlias = NDArray[np.float64]
+
+# Margins whose distance from 1 exceeds this, relative to the largest, choose the step of the proximal residual.
+CLEARLY_OFF = 1e-8
+
+
+def l0_objective(squared_norm: float, u: Floats, *, C: float, weight: Floats | float = 1.0) -> float:
+    r"""Return :math:`\tfrac12\|w\|^2 + C\sum_i s_i 1[u_i < 1]`."""
+    return 0.5 * squared_norm + C * float(np.sum(weight * zero_one(u)))
+
+
+@dataclass(frozen=True, eq=False)
+class L0(Counting):
+    """The kernel SVM with l0-norm hinge bound to data.
+
+    Parameters
+    ----------
+    kind : "mixed-integer" or "local"
+        What a certificate means: a bound on the optimum from a mixed-integer solver, or no bound but the residuals
+        of proximal stationarity of a model and multipliers ``{"mu": ...}``.
+    """
+
+    name: ClassVar[str] = "l0"
+    half: ClassVar[float] = 0.5
+    C: float = 1.0
+
+    @property
+    def hyperparameters(self) -> dict[str, Any]:
+        """C and the kernel."""
+        return {"C": self.C, "kernel": self._kernel_name()}
+
+    def price(self, norm: float, loss: float) -> float:
+        """½‖w‖² + C·loss."""
+        return 0.5 * norm + self.C * loss
+
+    def _reach(self, value: float) -> Floats:
+        return incumbents.reach(
+            self.geometry,
+            lambda weight: 2 * (value * (1 + incumbents.WIDENING) - self.C * weight),
+            lowest=self.slack_allowed,
+            all_dropped=2.0,
+        )
+
+    def _mu(self, dual: Dual) -> Floats:
+        data = self.space.data
+        if "mu" not in dual:
+            raise DataError(f"the multipliers of {self.name} are the entry 'mu', got {', '.join(dual) or 'nothing'}")
+        mu = np.asarray(dual["mu"], dtype=np.float64)
+        if mu.shape == (data.rows,):
+            return mu[data.index]
+        if mu.shape == (data.n,):
+            return mu
+        raise DataError(f"mu must have one multiplier an observation: expected shape ({data.rows},), got {mu.shape}")
+
+    def dual_violation(self, dual: Dual) -> float:
+        """0 for finite multipliers of a local certificate: their worth is in the residuals."""
+        return 0.0 if self.kind == "local" and np.isfinite(self._mu(dual)).all() else math.inf
+
+    def export_dual(self, dual: Dual) -> Dual:
+        """μ with a zero for each observation of weight zero."""
+        return {"mu": np.nan_to_num(self._export(self._mu(dual)))}
+
+    def residuals(self, model: BinaryModel, dual: Dual) -> Mapping[str, float]:
+        r"""Residuals of proximal stationarity, if there are multipliers.
+
+        ``"expansion"``: largest difference between the scores of the model and of :math:`c = -\mathrm{diag}(y)\mu`,
+        relative to the largest score; ``"balance"``: :math:`|y'\mu|` relative to :math:`\sum|\mu_i|`;
+        ``"complementarity"``: largest of :math:`(\mu_i)_+` and :math:`\min(|\mu_i|, |u_i|)`, relative to the largest
+        multiplier; ``"proximal"``: largest entry of u − prox(u − τμ) at the step ``"tau"``; ``"stationarity"``: the
+        largest of these.
+        """
+        found = dict(super().residuals(model, dual))
+        if "mu" not in dual:
+            return found
+        mu, f = self._mu(dual), model.scores(self.space.data.X)[0]
+        u = 1.0 - self.y * f
+        expanded = self.space.product(-self.y * mu).scores
+        # The scores of the space are without the bias, and those of a linear space belong to centred data.
+        difference = f - expanded
+        difference -= (difference.max() + difference.min()) / 2
+        size = max(1.0, float(np.abs(mu).max()))
+        tau = self.step(u, mu)
+        moved = u - tau * mu
+        threshold = np.sqrt(2 * tau * self.C * self.weight)
+        proximal = np.where((moved > 0) & (moved <= threshold), 0.0, moved)
+        residuals = {
+            "expansion": float(np.abs(difference).max()) / max(1.0, float(np.abs(f).max())),
+            "balance": abs(math.fsum(self.y * mu)) / max(1.0, float(np.abs(mu).sum())),
+            "complementarity": float(np.maximum(mu, np.minimum(np.abs(mu), np.abs(u))).max(initial=0.0)) / size,
+            "proximal": float(np.abs(u - proximal).max()),
+        }
+        return {**found, **residuals, "stationarity": max(residuals.values()), "tau": tau}
+
+    def step(self, u: Floats, mu: Floats) -> float:
+        r"""Return a step at which the proximal equation holds for a local minimiser with u = 1 − y f and multipliers μ.
+
+        The prox must keep each violated u_i, :math:`u_i > \sqrt{2\tau C s_i}`, and zero each supporting one,
+        :math:`-\tau\mu_i \le \sqrt{2\tau C s_i}`; half of the largest such step.
+        """
+        price = 2 * self.C * self.weight
+        off = u > CLEARLY_OFF * max(1.0, float(np.abs(u).max()))
+        keeps = float(((u**2 / price)[off]).min(initial=math.inf))
+        with np.errstate(divide="ignore"):
+            zeroes = float((price / mu**2).min(initial=math.inf))
+        largest = min(keeps, zeroes)
+        return 0.5 * largest if math.isfinite(largest) else 1.0
+
+    def polish(self, kept: NDArray[np.bool_]) -> Candidates:
+        """Return the hard-margin machine of a set of observations and its multipliers, a local minimiser.
+
+        Parameters
+        ----------
+        kept : ndarray of bool, shape (n,)
+            The set, such as the satisfied observations of any iterate. Empty candidates if it is not separable.
+        """
+        kept = np.asarray(kept, dtype=bool)
+        found = self.geometry.refit(kept)
+        if found is None:
+            return Candidates([], [])
+        return Candidates([self._scaled(found.alpha * self.y, found.b, kept)], [{"mu": -found.alpha}])
+
+
+def l0_statement(
+    X: Any,
+    y: Any,
+    *,
+    C: float,
+    kernel: KernelLike = None,
+    sample_weight: Any = None,
+    indefinite: str = "error",
+) -> L0:
+    """Return the l0-norm hinge SVM bound to data, for local certificates.
+
+    ``statement.certify(model, {"mu": multipliers})`` has kind "local": no lower bound, but the residuals of proximal
+    stationarity; ``statement.polish(kept)`` makes local minimisers.
+
+    Parameters
+    ----------
+    X, y, C, kernel, sample_weight, indefinite
+        As for :func:`l0_mio`.
+
+    Raises
+    ------
+    DataError
+        If the data or an argument cannot be used.
+    """
+    C = check_number(C, "C", low=0, open_low=True)
+    space = feature_space(binary_data(X, y, sample_weight), kernel, intercept="free", indefinite=indefinite)
+    return L0(space=space, kind="local", C=C)
+
+
+def l0_mio(
+    X: Any,
+    y: Any,
+    *,
+    C: float,
+    M: Any = "auto",
+    kernel: KernelLike = None,
+    incumbent: Model | Any = None,
+    sample_weight: Any = None,
+    indefinite: str = "error",
+) -> CountingProblem:
+    r"""Build the SVM with l0-norm hinge loss as a mixed-integer program.
+
+    .. math::
+        \min\; \tfrac12\|w\|^2 + C \sum_i s_i z_i \quad\text{s.t.}\quad y_i (L_i w + b) \ge 1 - M_i z_i,\; z \in \{0,1\}^n.
+
+    Parameters
+    ----------
+    X, y, M, kernel, incumbent, sample_weight, indefinite
+        As for :func:`svmcvx.zero_one_mio`.
+    C : float
+        Price of a margin below 1, positive. The cvxpy parameter ``problem.param_dict["C"]``.
+
+    Returns
+    -------
+    CountingProblem
+        A ``cvxpy.Problem``. Variables ``w``, ``b`` (of centred data when `X` is dense and linear) and ``z``; parameter
+        ``C`` (and ``M``, which follows it); constraint ``margin``.
+
+    Raises
+    ------
+    DataError
+        If the data or an argument cannot be used.
+    BuildError
+        If the problem would not fit into memory.
+
+    Notes
+    -----
+    Source: Kernel SVM with l0-norm hinge loss, eq. (2.4), of which this is the global form.
+    Needs a mixed-integer solver: ``pip install 'svmcvx[mip]'``.
+    """
+    started = time.perf_counter()
+    fixed = replace(
+        l0_statement(X, y, C=C, kernel=kernel, sample_weight=sample_weight, indefinite=indefinite), kind="mixed-integer"
+    )
+    fixed = replace(fixed, explicit=explicit_M(M, fixed.space, optional=False))
+    fixed = replace(fixed, pool=counting_pool(fixed, incumbent, lam=2 * fixed.C, k=None)[0])
+
+    def terms(
+        C: cp.Parameter, z: cp.Variable, right: cp.Expression
+    ) -> tuple[cp.Expression, cp.Expression, list[cp.Constraint]]:
+        return C * (fixed.weight @ z), right, []
+
+    problem = free_intercept(fixed, CountingProblem, terms)
+    problem.build_seconds = time.perf_counter() - started
+    return problem

@@ -1,0 +1,181 @@
+r"""The SVM with ramp loss, as a mixed-integer program.
+
+.. math:: \min_{w, b}\; \tfrac12\|w\|^2 + C\sum_i s_i \min(2, (1-u_i)_+), \qquad u_i = y_i(\langle w, \varphi(x_i)\rangle + b).
+
+An indicator :math:`z_i \in \{0, 1\}` drops observation i at the price of a loss of 2; the others have slacks
+:math:`\xi_i \in [0, 2]`. For big-M and the symbols see :mod:`svmcvx.formulations.big_m`. The upper bound is the objective of
+the model returned, the lower bound the one that the solver states to have proved.
+
+**Scaling.** The optimum is at most that of the hinge SVM (``psvm_dual`` with p = 1) at the same C.
+
+**Source.** Brooks (2011) as restated in Robust support vector machines via conic optimization, § 2.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, TypeAlias
+
+import cvxpy as cp
+import numpy as np
+from numpy.typing import NDArray
+
+from svmcvx.certificate import Evaluation, accumulated_rounding
+from svmcvx.formulations import incumbents
+from svmcvx.formulations.base import Candidates
+from svmcvx.formulations.big_m import Dropping, DroppingProblem, counting_pool, explicit_M, free_intercept
+from svmcvx.formulations.l0 import l0_statement
+from svmcvx.kernels import KernelLike
+from svmcvx.losses import ramp
+from svmcvx.model import BinaryModel, Model
+
+__all__ = ["Ramp", "RampProblem", "ramp_mio", "ramp_objective"]
+
+Floats: TypeAlias = NDArray[np.float64]
+
+
+def ramp_objective(squared_norm: float, u: Floats, *, C: float, weight: Floats | float = 1.0) -> float:
+    r"""Return :math:`\tfrac12\|w\|^2 + C\sum_i s_i \min(2, (1-u_i)_+)`."""
+    return 0.5 * squared_norm + C * float(np.sum(weight * ramp(u)))
+
+
+@dataclass(frozen=True, eq=False)
+class Ramp(Dropping):
+    """The ramp loss problem bound to data."""
+
+    name: ClassVar[str] = "ramp"
+    slack_allowed: ClassVar[float] = 2.0
+    C: float = 1.0
+
+    @property
+    def hyperparameters(self) -> dict[str, Any]:
+        """C and the kernel."""
+        return {"C": self.C, "kernel": self._kernel_name()}
+
+    def price(self, norm: float, loss: float) -> float:
+        """½‖w‖² + C·loss."""
+        return 0.5 * norm + self.C * loss
+
+    def evaluate(self, model: BinaryModel) -> Evaluation:
+        """The objective at a model."""
+        f, f_rounding = model.scores(self.space.data.X)
+        norm, norm_rounding = self.space.squared_norm(model)
+        u = self.y * f
+        if self._too_low(u, f_rounding):
+            return Evaluation(math.inf, 0.0)
+        value = ramp_objective(norm, u, C=self.C, weight=self.weight)
+        inside = (u < 1.0 + f_rounding) & (u > -1.0 - f_rounding)
+        rounding = 0.5 * norm_rounding + self.C * float((self.weight * f_rounding)[inside].sum())
+        return Evaluation(value, rounding + accumulated_rounding(u.size) * value)
+
+    def _reach(self, value: float) -> Floats:
+        return incumbents.reach(
+            self.geometry,
+            lambda weight: 2 * (value * (1 + incumbents.WIDENING) - 2 * self.C * weight),
+            lowest=self.slack_allowed,
+            all_dropped=2.0,
+        )
+
+
+class RampProblem(DroppingProblem):
+    """The ramp loss problem; see :func:`ramp_mio`.
+
+    Attributes
+    ----------
+    M : ndarray of shape (n,)
+    incumbent : Incumbent
+    """
+
+    def recover(self) -> Candidates:
+        """The hinge machine of the observations that are not dropped, the solver's own point, and the incumbent."""
+        statement = self.formulation
+        w, b, kept = self._point()
+        points = []
+        if w is not None and np.isfinite(w).all() and math.isfinite(b):
+            points = [incumbents.ramp_descent(statement.geometry, statement.C, ~kept), (w, b)]
+        models = [statement.model_at(*point) for point in points] + statement.restricted_models(kept, statement.C)
+        return Candidates([*models, *statement.incumbent_models()], [])
+
+    def start(self) -> Mapping[str, Any] | None:
+        """The incumbent."""
+        values = self._start()
+        point = self.incumbent
+        if values is None or point is None:
+            return None
+        return values | {
+            "z": (point.u < -1.0).astype(float),
+            "xi": np.where(point.u < -1.0, 0.0, ramp(point.u)) * max(1.0, self.formulation.C),
+        }
+
+
+def ramp_mio(
+    X: Any,
+    y: Any,
+    *,
+    C: float,
+    M: Any = "auto",
+    kernel: KernelLike = None,
+    incumbent: Model | Any = None,
+    sample_weight: Any = None,
+    indefinite: str = "error",
+) -> RampProblem:
+    r"""Build the SVM with ramp loss as a mixed-integer program.
+
+    .. math::
+        \min\; \tfrac12\|w\|^2 + C \sum_i s_i (\xi_i + 2 z_i) \quad\text{s.t.}\quad
+        y_i (L_i w + b) \ge 1 - \xi_i - M_i z_i,\; 0 \le \xi_i \le 2(1 - z_i),\; z \in \{0,1\}^n.
+
+    Parameters
+    ----------
+    X, y, M, kernel, incumbent, sample_weight, indefinite
+        As for :func:`svmcvx.zero_one_mio`.
+    C : float
+        Weight of the losses, positive. The cvxpy parameter ``problem.param_dict["C"]``.
+
+    Returns
+    -------
+    RampProblem
+        A ``cvxpy.Problem``. Variables ``w``, ``b`` (of centred data when `X` is dense and linear), ``z`` and ``xi``, which
+        is :math:`\max(1, C)\,\xi`; parameter ``C`` (and ``M``, ``unit``, ``price``, which follow it); constraints
+        labelled ``margin``, ``slack`` and ``ceiling``.
+
+    Raises
+    ------
+    DataError
+        If the data or an argument cannot be used.
+    BuildError
+        If the problem would not fit into memory.
+
+    Notes
+    -----
+    Source: Brooks (2011), in the scaling of the conic paper's § 2 with ½‖w‖². An observation that is dropped needs no
+    slack: the upper bound 2(1 − z_i) in place of his 2 cuts off no optimum and is the stronger relaxation.
+    Needs a mixed-integer solver: ``pip install 'svmcvx[mip]'``.
+    """
+    started = time.perf_counter()
+    counting = l0_statement(X, y, C=C, kernel=kernel, sample_weight=sample_weight, indefinite=indefinite)
+    fixed = Ramp(space=counting.space, explicit=explicit_M(M, counting.space, optional=False), C=counting.C)
+    geometry = fixed.geometry
+    starts, _ = counting_pool(counting, incumbent, lam=2 * counting.C, k=None)
+    points = [(point.w, point.b) for point in starts]
+    sets = (np.zeros(geometry.y.size, dtype=bool), starts[0].u < -1.0)
+    points += [incumbents.ramp_descent(geometry, counting.C, dropped) for dropped in sets]
+    fixed = replace(fixed, pool=tuple(geometry.incumbent(w, b, ramp) for w, b in points))
+
+    def terms(
+        C: cp.Parameter, z: cp.Variable, right: cp.Expression
+    ) -> tuple[cp.Expression, cp.Expression, list[cp.Constraint]]:
+        # A solver lets ξ be below 0 by its tolerance, at a price of C: for large C the variable is Cξ instead.
+        unit = cp.CallbackParam(callback=lambda: 1.0 / max(1.0, float(C.value)), nonneg=True, name="unit")
+        price = cp.CallbackParam(callback=lambda: min(1.0, float(C.value)), nonneg=True, name="price")
+        xi = cp.Variable(z.size, name="xi")
+        loss = C * (2 * (fixed.weight @ z)) + price * (fixed.weight @ xi)
+        constraints = [(xi >= 0).set_label("slack"), (unit * xi <= 2 * (1 - z)).set_label("ceiling")]
+        return loss, right - unit * xi, constraints
+
+    problem = free_intercept(fixed, RampProblem, terms)
+    problem.build_seconds = time.perf_counter() - started
+    return problem
