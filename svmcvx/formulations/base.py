@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 
 from svmcvx import memory
 from svmcvx.certificate import Certificate, Dual, Evaluation, Kind, check
+from svmcvx.data import BinaryData
+from svmcvx.errors import DataError
 from svmcvx.model import Model
 
 __all__ = ["Candidates", "Formulation", "FormulationProblem", "require_conic_memory", "usable"]
@@ -40,6 +42,33 @@ def require_conic_memory(factor: Any, what: str) -> None:
 def usable(values: Any) -> bool:
     """Whether a solver has left finite numbers."""
     return values is not None and bool(np.isfinite(values).all())
+
+
+def kept_entry(dual: Dual, name: str, data: BinaryData, formulation: str) -> Floats:
+    """Return one entry of a dual point for the observations that are kept, whichever way it is indexed.
+
+    Raises
+    ------
+    DataError
+        If there is no such entry, or it has not one multiplier an observation.
+    """
+    if name not in dual:
+        raise DataError(f"the dual point of {formulation} needs the entry {name!r}, got {', '.join(dual) or 'nothing'}")
+    values = np.asarray(dual[name], dtype=np.float64)
+    if values.shape == (data.rows,):
+        return values[data.index]
+    if values.shape == (data.n,):
+        return values
+    raise DataError(
+        f"{name} must have one multiplier an observation: expected shape ({data.rows},), got {values.shape}"
+    )
+
+
+def full_entry(values: Floats, data: BinaryData) -> Floats:
+    """Return multipliers indexed like the data that were passed in, with zeros for observations of weight zero."""
+    full = np.zeros(data.rows)
+    full[data.index] = values
+    return full
 
 
 class Candidates(NamedTuple):

@@ -17,8 +17,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from svmcvx.certificate import EPS, Dual, Evaluation, accumulated_rounding
-from svmcvx.errors import DataError
-from svmcvx.formulations.base import Formulation
+from svmcvx.formulations.base import Formulation, kept_entry
 from svmcvx.kernels import row_norms
 from svmcvx.space import FeatureSpace
 
@@ -86,23 +85,10 @@ class ConicDual(Formulation):
     def _entry(self, dual: Dual, name: str) -> Floats | None:
         if name not in dual:
             return None
-        data = self.space.data
-        values = np.asarray(dual[name], dtype=np.float64)
-        if values.shape == (data.rows,):
-            return values[data.index]
-        if values.shape == (data.n,):
-            return values
-        raise DataError(
-            f"{name} must have one multiplier an observation: expected shape ({data.rows},), got {values.shape}"
-        )
+        return kept_entry(dual, name, self.space.data, self.name)
 
     def _gamma(self, dual: Dual) -> Floats:
-        gamma = self._entry(dual, "gamma")
-        if gamma is None:
-            raise DataError(
-                f"the dual point of {self.name} needs the entry 'gamma', got {', '.join(dual) or 'nothing'}"
-            )
-        return gamma
+        return kept_entry(dual, "gamma", self.space.data, self.name)
 
     def _lam(self, dual: Dual) -> float:
         """The weight of the losses that belongs to a dual point."""

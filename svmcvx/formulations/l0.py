@@ -32,9 +32,8 @@ from numpy.typing import NDArray
 
 from svmcvx.certificate import Dual
 from svmcvx.data import binary_data, check_number
-from svmcvx.errors import DataError
 from svmcvx.formulations import incumbents
-from svmcvx.formulations.base import Candidates
+from svmcvx.formulations.base import Candidates, kept_entry
 from svmcvx.formulations.big_m import Counting, CountingProblem, counting_pool, explicit_M, free_intercept
 from svmcvx.kernels import KernelLike
 from svmcvx.losses import zero_one
@@ -87,15 +86,7 @@ class L0(Counting):
         )
 
     def _mu(self, dual: Dual) -> Floats:
-        data = self.space.data
-        if "mu" not in dual:
-            raise DataError(f"the multipliers of {self.name} are the entry 'mu', got {', '.join(dual) or 'nothing'}")
-        mu = np.asarray(dual["mu"], dtype=np.float64)
-        if mu.shape == (data.rows,):
-            return mu[data.index]
-        if mu.shape == (data.n,):
-            return mu
-        raise DataError(f"mu must have one multiplier an observation: expected shape ({data.rows},), got {mu.shape}")
+        return kept_entry(dual, "mu", self.space.data, self.name)
 
     def dual_violation(self, dual: Dual) -> float:
         """0 for finite multipliers of a local certificate: their worth is in the residuals."""

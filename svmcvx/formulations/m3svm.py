@@ -63,13 +63,12 @@ from numpy.typing import NDArray
 from svmcvx.certificate import EPS, Dual, Evaluation, accumulated_rounding
 from svmcvx.data import check_choice, check_number, multiclass_data
 from svmcvx.errors import DataError
-from svmcvx.formulations.base import Candidates
+from svmcvx.formulations.base import Candidates, usable
 from svmcvx.formulations.multiclass import (
     MulticlassProblem,
     MulticlassStatement,
     pair_differences,
     require_conic_memory,
-    usable,
 )
 from svmcvx.formulations.newton import Penalty, minimum
 from svmcvx.formulations.scores import (

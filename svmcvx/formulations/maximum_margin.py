@@ -11,11 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svmcvx.certificate import Dual, accumulated_rounding
-from svmcvx.errors import DataError
-from svmcvx.formulations.base import Formulation, usable
+from svmcvx.formulations.base import Formulation, full_entry, kept_entry
 from svmcvx.space import FeatureSpace, Product
 
-__all__ = ["CLEARLY_ZERO", "MaximumMargin", "balance", "usable"]
+__all__ = ["CLEARLY_ZERO", "MaximumMargin", "balance"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -55,19 +54,7 @@ class MaximumMargin(Formulation):
 
     def alpha(self, dual: Dual) -> Floats:
         """Return the multipliers of the observations that are kept, whichever way they are indexed."""
-        data = self.space.data
-        if "alpha" not in dual:
-            raise DataError(
-                f"the dual point of {self.name} needs the entry 'alpha', got {', '.join(dual) or 'nothing'}"
-            )
-        alpha = np.asarray(dual["alpha"], dtype=np.float64)
-        if alpha.shape == (data.rows,):
-            return alpha[data.index]
-        if alpha.shape == (data.n,):
-            return alpha
-        raise DataError(
-            f"alpha must have one multiplier an observation: expected shape ({data.rows},), got {alpha.shape}"
-        )
+        return kept_entry(dual, "alpha", self.space.data, self.name)
 
     def ceiling(self) -> Floats | float:
         """Return the upper bounds of the multipliers."""
@@ -87,10 +74,7 @@ class MaximumMargin(Formulation):
 
     def export_dual(self, dual: Dual) -> Dual:
         """α with a zero for each observation of weight zero."""
-        data = self.space.data
-        full = np.zeros(data.rows)
-        full[data.index] = self.alpha(dual)
-        return {"alpha": full}
+        return {"alpha": full_entry(self.alpha(dual), self.space.data)}
 
     def dual_rounding(self, alpha: Floats, point: Product, terms: float) -> float:
         """Return the rounding of the dual objective, `terms` being the sum of what is added up besides the norm."""

@@ -63,7 +63,7 @@ from svmcvx import memory
 from svmcvx.certificate import Dual, Evaluation, accumulated_rounding
 from svmcvx.data import check_number, multiclass_data
 from svmcvx.errors import DataError
-from svmcvx.formulations.base import Candidates, Formulation, FormulationProblem
+from svmcvx.formulations.base import Candidates, Formulation, FormulationProblem, usable
 from svmcvx.formulations.newton import Penalty, minimum
 from svmcvx.formulations.scores import (
     Gradient,
@@ -178,11 +178,6 @@ class MulticlassProblem(FormulationProblem):
             a = self.loss.multipliers(self.scores.differences(self.scores.X @ W + b))
             candidates.append(self.scores.data.weight[:, None] * a)
         return candidates
-
-
-def usable(values: Any) -> bool:
-    """Whether a solver has left finite numbers."""
-    return values is not None and bool(np.isfinite(values).all())
 
 
 def require_conic_memory(scores: Scores, what: str) -> None:

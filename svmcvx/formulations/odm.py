@@ -58,7 +58,15 @@ from numpy.typing import NDArray
 from svmcvx.certificate import EPS, Dual, Evaluation, accumulated_rounding
 from svmcvx.data import binary_data, check_choice, check_number
 from svmcvx.errors import DataError
-from svmcvx.formulations.base import Candidates, Formulation, FormulationProblem, require_conic_memory, usable
+from svmcvx.formulations.base import (
+    Candidates,
+    Formulation,
+    FormulationProblem,
+    full_entry,
+    kept_entry,
+    require_conic_memory,
+    usable,
+)
 from svmcvx.kernels import KernelLike
 from svmcvx.model import BinaryModel
 from svmcvx.space import FeatureSpace, feature_space
@@ -150,27 +158,11 @@ class MarginDistribution(Formulation):
 
     def entry(self, dual: Dual, name: str) -> Floats:
         """Return one entry of a dual point for the observations that are kept."""
-        data = self.space.data
-        if name not in dual:
-            raise DataError(
-                f"the dual point of {self.name} needs the entry {name!r}, got {', '.join(dual) or 'nothing'}"
-            )
-        values = np.asarray(dual[name], dtype=np.float64)
-        if values.shape == (data.rows,):
-            return values[data.index]
-        if values.shape == (data.n,):
-            return values
-        raise DataError(
-            f"{name} must have one multiplier an observation: expected shape ({data.rows},), got {values.shape}"
-        )
+        return kept_entry(dual, name, self.space.data, self.name)
 
     def export_dual(self, dual: Dual) -> Dual:
         """Return the entries with a zero for each observation of weight zero."""
-        exported = {}
-        for name in dual:
-            exported[name] = np.zeros(self.space.data.rows)
-            exported[name][self.space.data.index] = self.entry(dual, name)
-        return exported
+        return {name: full_entry(self.entry(dual, name), self.space.data) for name in dual}
 
 
 @dataclass(frozen=True, eq=False)
