@@ -17,8 +17,10 @@ from typing import TYPE_CHECKING, Any
 
 from svmcvx.certificate import Certificate
 from svmcvx.errors import BuildError, DataError, NotCertified, SolverFailed, SolverUnavailable, SvmcvxError
-from svmcvx.formulations.conic import conic_fixed_gamma, conic_sdp
+from svmcvx.formulations.conic import conic_sdp
+from svmcvx.formulations.conic_fixed_gamma import conic_fixed_gamma
 from svmcvx.formulations.hard_margin import hard_margin_dual
+from svmcvx.formulations.l0 import l0_mio
 from svmcvx.formulations.m3svm import m3svm, m3svm_hard_margin
 from svmcvx.formulations.multiclass import (
     crammer_singer,
@@ -31,7 +33,8 @@ from svmcvx.formulations.multiclass import (
 from svmcvx.formulations.odm import odm_dual, odm_primal
 from svmcvx.formulations.odml import odml_dual, odml_hard_margin, odml_primal
 from svmcvx.formulations.psvm import psvm_dual, psvm_primal
-from svmcvx.formulations.zero_one import l0_mio, ramp_mio, zero_one_mio
+from svmcvx.formulations.ramp import ramp_mio
+from svmcvx.formulations.zero_one import zero_one_mio
 from svmcvx.kernels import RBF, Exponential, Kernel, Laplacian, Linear, Polynomial, Precomputed, Sigmoid
 from svmcvx.model import KernelModel, LinearModel, Model, MulticlassModel, load_model
 from svmcvx.solution import Attempt, Solution, Status, Timings
@@ -40,7 +43,7 @@ from svmcvx.solution import Attempt, Solution, Status, Timings
 from svmcvx.solve import available_solvers, solve
 
 if TYPE_CHECKING:
-    from svmcvx import datasets, plot, synthetic
+    from svmcvx import datasets, fast, plot, synthetic
     from svmcvx.estimators import (
         ConicSVMClassifier,
         L0SVMClassifier,
@@ -95,6 +98,7 @@ __all__ = [
     "conic_sdp",
     "crammer_singer",
     "datasets",
+    "fast",
     "hard_margin_dual",
     "l0_mio",
     "load_model",
@@ -132,6 +136,7 @@ _LAZY = {
     "PSVMClassifier": ("svmcvx.estimators", "PSVMClassifier"),
     "compare": ("svmcvx.experiments", "compare"),
     "datasets": ("svmcvx.datasets", None),
+    "fast": ("svmcvx.fast", None),
     "plot": ("svmcvx.plot", None),
     "synthetic": ("svmcvx.synthetic", None),
 }

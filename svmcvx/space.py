@@ -7,6 +7,7 @@ scores :math:`Kv`, into :math:`\|w\|^2 = v'Kv` and into a model, and gives the b
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,21 +16,45 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import scipy.linalg as sl
 import scipy.sparse as sp
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from svmcvx import memory
 from svmcvx.certificate import accumulated_rounding
 from svmcvx.data import BinaryData, Features
 from svmcvx.errors import DataError
-from svmcvx.kernels import GramFactor, Kernel, KernelLike, Precomputed, as_kernel, gram_factor, row_norms
+from svmcvx.kernels import (
+    RBF,
+    Exponential,
+    GramFactor,
+    Kernel,
+    KernelLike,
+    Laplacian,
+    Linear,
+    Polynomial,
+    Precomputed,
+    as_kernel,
+    gram_factor,
+    row_norms,
+)
 from svmcvx.model import BinaryModel, KernelModel, LinearModel
 
-__all__ = ["FeatureSpace", "KernelSpace", "LinearSpace", "Product", "feature_space", "with_constant"]
+__all__ = [
+    "FeatureSpace",
+    "KernelColumns",
+    "KernelSpace",
+    "LinearSpace",
+    "Product",
+    "feature_space",
+    "is_definite",
+    "with_constant",
+]
 
 Floats: TypeAlias = NDArray[np.float64]
 
 # A Gram matrix, its factor and their copies while a factor is computed.
 GRAM_BYTES = 8 * 4
+# Entries of one kernel block where no Gram matrix is kept: small enough to stay in a processor's cache.
+BLOCK_ENTRIES = 2**19
 
 
 class Product(NamedTuple):
@@ -85,6 +110,10 @@ class FeatureSpace(ABC):
             value += model.intercept**2
             rounding += accumulated_rounding(1) * model.intercept**2
         return value, rounding
+
+    def scores(self, model: BinaryModel) -> tuple[Floats, Floats]:
+        """Return the scores of a model on the training data and estimates of their rounding errors."""
+        return model.scores(self.data.X)
 
     @property
     @abstractmethod
@@ -188,6 +217,72 @@ class LinearSpace(FeatureSpace):
         )
 
 
+def is_definite(kernel: Kernel) -> bool:
+    """Whether a kernel is positive semidefinite on any data, so that no Gram matrix has to be tested."""
+    if isinstance(kernel, Polynomial):
+        return kernel.coef0 >= 0
+    return isinstance(kernel, (Linear, RBF, Exponential, Laplacian))
+
+
+class KernelColumns:
+    r"""Some columns of a Gram matrix, evaluated for any of its rows.
+
+    What depends on the data alone is prepared once. The exponent of an RBF kernel on dense data is one matrix product:
+    with :math:`z = \sqrt{2\gamma}\,(x - \bar x)` it is :math:`z_i'z_j - \tfrac12\|z_i\|^2 - \tfrac12\|z_j\|^2`,
+    and pairs so close that this has lost their digits are computed from their difference.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        With its parameters as numbers.
+    data : BinaryData
+    columns : ndarray of int, optional
+        Observations; all by default.
+    dtype : float64 or float32
+    """
+
+    def __init__(
+        self, kernel: Kernel, data: BinaryData, columns: NDArray[np.intp] | None = None, dtype: DTypeLike = np.float64
+    ) -> None:
+        self.kernel, self.dtype = kernel, np.dtype(dtype)
+        chosen = slice(None) if columns is None else columns
+        self._product = isinstance(kernel, RBF) and not sp.issparse(data.X)
+        if isinstance(kernel, Precomputed):
+            self._rows = data.X[:, data.index if columns is None else data.index[columns]]
+        elif isinstance(kernel, RBF) and self._product:
+            z = (data.X - data.X.mean(axis=0)) * math.sqrt(2.0 * float(kernel.gamma))
+            half = -0.5 * row_norms(z)[:, None] ** 2
+            ones = np.ones_like(half)
+            self._rows = np.hstack([z, half, ones]).astype(self.dtype)
+            self._columns = np.hstack([z[chosen], ones[chosen], half[chosen]]).astype(self.dtype)
+            # Digits lost of an exponent are those of its largest term.
+            self._close = float(np.finfo(self.dtype).eps ** 0.4 * 2.0 * half.min())
+        else:
+            self._rows = data.X.astype(self.dtype, copy=False)
+            self._columns = self._rows[chosen]
+
+    def __call__(self, rows: Any, out: NDArray[Any] | None = None) -> NDArray[Any]:
+        """Return the block of the rows given by a slice or an array of indices, written to `out` if that is given."""
+        part = self._rows[rows]
+        if not self._product:
+            if isinstance(self.kernel, Precomputed):
+                block = np.asarray(part.toarray() if sp.issparse(part) else part).astype(self.dtype, copy=False)
+            else:
+                block = self.kernel(part, self._columns, dtype=self.dtype)
+            if out is None:
+                return block
+            out[...] = block
+            return out
+        block = np.matmul(part, self._columns.T, out=out)
+        close = np.flatnonzero(block >= self._close)
+        d = part.shape[1] - 2
+        for start in range(0, close.size, 65536):
+            i, j = np.divmod(close[start : start + 65536], block.shape[1])
+            difference = part[i, :d] - self._columns[j, :d]
+            block[i, j] = -0.5 * np.einsum("ij,ij->i", difference, difference)
+        return np.asarray(np.exp(block, out=block))
+
+
 @dataclass(frozen=True, eq=False)
 class KernelSpace(FeatureSpace):
     """A reproducing kernel space, through the Gram matrix of the training data.
@@ -202,12 +297,20 @@ class KernelSpace(FeatureSpace):
         A penalised intercept adds the constant 1 to the kernel.
     indefinite : "error" or "clip"
         See :func:`svmcvx.kernels.gram_factor`.
+    keep_gram : bool
+        Keep the Gram matrix and test that it is positive semidefinite (default). Otherwise, for kernels that are so
+        on any data (:func:`is_definite`), products are evaluated block by block and nothing quadratic is stored.
     """
 
     data: BinaryData
     resolved: Kernel
     intercept: str
     indefinite: str = "error"
+    keep_gram: bool = True
+
+    def __post_init__(self) -> None:
+        if not self.keep_gram and not is_definite(self.resolved):
+            object.__setattr__(self, "keep_gram", True)
 
     @property
     def kernel(self) -> Kernel | None:
@@ -251,6 +354,8 @@ class KernelSpace(FeatureSpace):
     @property
     def facts(self) -> dict[str, float]:
         """Rank of the factor and the share of the spectrum that was clipped, if more than rounding was."""
+        if not self.keep_gram:
+            return {}
         found = self.factorisation
         return {"rank": float(found.rank)} | (
             {"clipped_mass": found.clipped_mass} if found.projector is not None else {}
@@ -258,15 +363,84 @@ class KernelSpace(FeatureSpace):
 
     def product(self, v: Floats) -> Product:
         """Evaluate ``Kv`` and ``v'Kv``."""
-        relative = accumulated_rounding(self.data.n)
+        if not self.keep_gram:
+            # A checker asks for the same point several times: as a model, as its norm and as a dual point.
+            if not np.array_equal(self._latest.get("v", ()), v):
+                self._latest.update(v=v.copy(), product=self._blockwise(v))
+            product: Product = self._latest["product"]
+            return product
         scores = self.gram @ v
         magnitude = np.abs(self.gram) @ np.abs(v)
+        return self._product(v, scores, magnitude)
+
+    def _product(self, v: Floats, scores: Floats, magnitude: Floats) -> Product:
+        relative = accumulated_rounding(self.data.n)
         return Product(
             scores, max(float(v @ scores), 0.0), relative * magnitude, relative * float(np.abs(v) @ magnitude)
         )
 
+    @cached_property
+    def _latest(self) -> dict[str, Any]:
+        """The coefficients that were evaluated last, and what came of them."""
+        return {}
+
+    def columns(self, columns: NDArray[np.intp] | None = None, dtype: DTypeLike = np.float64) -> KernelColumns:
+        """Return columns of the kernel matrix to be evaluated in blocks; an intercept and clipping are left out."""
+        return KernelColumns(self.resolved, self.data, columns, dtype)
+
+    def _blockwise(self, v: Floats) -> Product:
+        """Evaluate a point from the columns of its support, block by block."""
+        n = self.data.n
+        support = np.flatnonzero(v)
+        both = np.zeros((n, 2))
+        if support.size:
+            columns = self.columns(support)
+            pair = np.stack([v[support], np.abs(v[support])], axis=1)
+            positive = isinstance(self.resolved, (RBF, Exponential, Laplacian))
+            rows = max(1, BLOCK_ENTRIES // support.size)
+            for start in range(0, n, rows):
+                block = columns(slice(start, start + rows))
+                if positive:
+                    both[start : start + rows] = block @ pair
+                else:
+                    both[start : start + rows, 0] = block @ pair[:, 0]
+                    both[start : start + rows, 1] = np.abs(block) @ pair[:, 1]
+        if self.intercept == "penalised":
+            both += (v.sum(), np.abs(v).sum())
+        if not np.isfinite(both).all():
+            raise DataError("the Gram matrix contains NaN or infinity; scale the data or use a smaller gamma or degree")
+        return self._product(v, both[:, 0], both[:, 1])
+
+    def _known(self, model: BinaryModel) -> Product | None:
+        """Return the last product if `model` is its point."""
+        if self.keep_gram or not self._latest or not isinstance(model, KernelModel) or self.intercept == "penalised":
+            return None
+        v = self._latest["v"]
+        support = np.flatnonzero(v)
+        same = (
+            model.kernel == self.resolved
+            and np.array_equal(model.support, self.data.index[support])
+            and np.array_equal(model.dual_coef, v[support])
+        )
+        return self._latest["product"] if same else None
+
+    def scores(self, model: BinaryModel) -> tuple[Floats, Floats]:
+        """Return the scores of a model on the training data; not computed twice for the point evaluated last."""
+        known = self._known(model)
+        if known is None:
+            return super().scores(model)
+        rounding = known.scores_rounding + accumulated_rounding(self.data.n) * abs(model.intercept)
+        return known.scores + model.intercept, rounding
+
+    def squared_norm(self, model: BinaryModel) -> tuple[float, float]:
+        """Return what the formulation penalises of a model and an estimate of its rounding error."""
+        known = self._known(model)
+        return super().squared_norm(model) if known is None else (known.squared_norm, known.squared_norm_rounding)
+
     def _coefficients(self, v: Floats) -> Floats:
         """Coefficients that give with the kernel itself the scores that `v` gives with its positive part."""
+        if not self.keep_gram:
+            return v
         basis = self.factorisation.projector
         return v if basis is None else basis @ (basis.T @ v)
 
@@ -300,7 +474,13 @@ def with_constant(X: Features) -> Features:
 
 
 def feature_space(
-    data: BinaryData, kernel: KernelLike, *, intercept: str, indefinite: str = "error", **parameters: Any
+    data: BinaryData,
+    kernel: KernelLike,
+    *,
+    intercept: str,
+    indefinite: str = "error",
+    keep_gram: bool = True,
+    **parameters: Any,
 ) -> FeatureSpace:
     """Return the space of a kernel on training data.
 
@@ -313,6 +493,8 @@ def feature_space(
         What the formulation does with the bias.
     indefinite : "error" or "clip"
         What to do with an indefinite kernel.
+    keep_gram : bool
+        See :class:`KernelSpace`.
     **parameters
         ``gamma``, ``degree``, ``coef0`` of a kernel given by name.
 
@@ -329,4 +511,4 @@ def feature_space(
             "a precomputed kernel takes as X the square matrix k(x_i, x_j) of all training observations, "
             f"got {data.rows} rows and {data.X.shape[1]} columns"
         )
-    return KernelSpace(data, chosen.resolve(data.X, data.weight), intercept, indefinite)
+    return KernelSpace(data, chosen.resolve(data.X, data.weight), intercept, indefinite, keep_gram)

@@ -112,7 +112,8 @@ def best_bias(f: Floats, y: Floats, *, p: float, weight: Floats | None = None) -
     grid = np.unique(breaks)
 
     def slope(b: float) -> float:
-        xi = slack(y * (f + b))
+        # (1 - y (f + b))₊, in the form that is exactly 0 at an observation's own break: with p near 1 rounding counts.
+        xi = np.maximum(y * (breaks - b), 0.0)
         largest = float(xi.max())
         if largest == 0:
             return 0.0

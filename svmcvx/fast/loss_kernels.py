@@ -1,0 +1,235 @@
+r"""Compiled passes over the margins for the Newton methods of :mod:`svmcvx.fast.linear`.
+
+Every loss is seen through its multiplier. With :math:`z_i = 1 - y_i(f_i + b)` a pass gives, for each observation,
+
+* the multiplier :math:`\alpha_i`, the derivative of a smooth function :math:`e_i` at :math:`z_i`;
+* the slope :math:`\mathrm{d}\alpha_i/\mathrm{d}z_i`;
+* the value :math:`e_i(z_i)`, and the loss :math:`\ell_i(z_i)` of the statement.
+
+For smooth losses (p ≥ 2 and ODM) :math:`e = \ell`. For p < 2 it is the augmented Lagrangian around a centre a,
+
+.. math:: e(z) = \max_\alpha\; \alpha z - \ell^*(\alpha) - \frac{(\alpha - a)^2}{2\sigma c},
+
+where c is the weight of the observation: the Moreau envelope of the loss, shifted. Its multiplier is
+:math:`c\,\mathrm{clip}(a/c + \sigma z, 0, 1)` for p = 1, and otherwise :math:`c\,p\,r` with the root r of
+:math:`p r + \sigma r^{1/(p-1)} = a/c + \sigma z`, a convex increasing function: Newton's method from above cannot overshoot.
+"""
+
+from __future__ import annotations
+
+import math
+
+from numba import njit
+
+__all__ = [
+    "BAND",
+    "ENVELOPE",
+    "HINGE",
+    "POWER",
+    "along",
+    "conjugate",
+    "curvature_product",
+    "flat_middle",
+    "gram_narrow",
+    "gram_rows",
+    "respond",
+    "slope_of_bias",
+    "squared_columns",
+]
+
+# Kinds of loss: c ξ^p for p ≥ 2; the envelopes for p = 1 and 1 < p < 2; the band of ODM.
+POWER, HINGE, ENVELOPE, BAND = 0, 1, 2, 3
+
+ROOT_STEPS = 60
+ROOT_TOLERANCE = 4e-16
+
+
+@njit(cache=True)
+def _root(nu, sigma, p):  # type: ignore[no-untyped-def]
+    """Root r ≥ 0 of p r + σ r^(1/(p−1)) = ν > 0."""
+    power = 1.0 / (p - 1.0)
+    # Each term alone bounds the root from above.
+    r = min(nu / p, (nu / sigma) ** (p - 1.0))
+    for _ in range(ROOT_STEPS):
+        t = sigma * r ** (power - 1.0)
+        step = (r * (p + t) - nu) / (p + power * t)
+        r -= step
+        if step <= ROOT_TOLERANCE * r:
+            break
+    return max(r, 0.0)
+
+
+@njit(cache=True)
+def _one(kind, z, a, c, sigma, p, C1, C2, D):  # type: ignore[no-untyped-def]
+    """Multiplier, slope, value of the smooth function, loss of one observation."""
+    if kind == POWER:
+        if z <= 0.0:
+            return 0.0, 0.0, 0.0, 0.0
+        if p == 2.0:
+            return 2.0 * c * z, 2.0 * c, c * z * z, c * z * z
+        lower = c * z ** (p - 2.0)
+        value = lower * z * z
+        return p * lower * z, p * (p - 1.0) * lower, value, value
+    if kind == HINGE:
+        loss = c * z if z > 0.0 else 0.0
+        share = a / c
+        beta = share + sigma * z
+        if beta <= 0.0:
+            return 0.0, 0.0, -0.5 * c * share * share / sigma, loss
+        if beta >= 1.0:
+            return c, 0.0, c * (z - 0.5 * (1.0 - share) ** 2 / sigma), loss
+        # β(1 − β/2σ…) written through z: β z − (β − a/c)²/2σ with β − a/c = σ z.
+        return c * beta, c * sigma, c * z * (beta - 0.5 * sigma * z), loss
+    if kind == ENVELOPE:
+        loss = c * z**p if z > 0.0 else 0.0
+        share = a / c
+        nu = share + sigma * z
+        if nu <= 0.0:
+            return 0.0, 0.0, -0.5 * c * share * share / sigma, loss
+        r = _root(nu, sigma, p)
+        power = 1.0 / (p - 1.0)
+        t = r ** (power - 1.0)
+        beta = p * r
+        slope = c * p * sigma / (p + sigma * power * t)
+        value = c * (beta * z - (p - 1.0) * t * r * r - 0.5 * (beta - share) ** 2 / sigma)
+        return c * beta, slope, value, loss
+    if z > D:
+        value = c * C1 * (z - D) ** 2
+        return 2.0 * c * C1 * (z - D), 2.0 * c * C1, value, value
+    if z < -D:
+        value = c * C2 * (z + D) ** 2
+        return 2.0 * c * C2 * (z + D), 2.0 * c * C2, value, value
+    return 0.0, 0.0, 0.0, 0.0
+
+
+@njit(cache=True)
+def respond(kind, f, y, b, a, c, sigma, p, C1, C2, D, norms, alpha, slope):  # type: ignore[no-untyped-def]
+    """Fill multipliers and slopes; return Σe, Σℓ, Σα, Σyα, Σ|α|, Σ|α|‖x‖ and Σα z."""
+    smooth = loss = total = balance = size = reach = product = 0.0
+    for i in range(f.size):
+        z = 1.0 - y[i] * (f[i] + b)
+        alpha[i], slope[i], value, true = _one(kind, z, a[i], c[i], sigma, p, C1, C2, D)
+        smooth += value
+        loss += true
+        absolute = abs(alpha[i])
+        total += alpha[i]
+        size += absolute
+        balance += y[i] * alpha[i]
+        reach += absolute * norms[i]
+        product += alpha[i] * z
+    return smooth, loss, total, balance, size, reach, product
+
+
+@njit(cache=True)
+def conjugate(kind, alpha, c, p, C1, C2, D):  # type: ignore[no-untyped-def]
+    """Return Σ ℓ*(α), so that the dual objective is Σα − Σℓ*(α) − ½‖w(α)‖²."""
+    total = 0.0
+    if kind == HINGE:
+        return total
+    if kind == BAND:
+        for i in range(alpha.size):
+            total += D * abs(alpha[i]) + alpha[i] ** 2 / (4.0 * c[i] * (C1 if alpha[i] > 0 else C2))
+        return total
+    gamma = p / (p - 1.0)
+    for i in range(alpha.size):
+        if alpha[i] > 0.0:
+            ratio = alpha[i] / (c[i] * p)
+            total += c[i] * (p - 1.0) * (ratio * ratio if p == 2.0 else ratio**gamma)
+    return total
+
+
+@njit(cache=True)
+def along(kind, f, df, t, y, b, db, a, c, sigma, p, C1, C2, D):  # type: ignore[no-untyped-def]
+    """Value Σe and its derivative in t at scores ``f + t df`` and bias ``b + t db``."""
+    value = derivative = 0.0
+    for i in range(f.size):
+        move = y[i] * (df[i] + db)
+        z = 1.0 - y[i] * (f[i] + b) - t * move
+        alpha, _, smooth, _ = _one(kind, z, a[i], c[i], sigma, p, C1, C2, D)
+        value += smooth
+        derivative -= alpha * move
+    return value, derivative
+
+
+@njit(cache=True)
+def slope_of_bias(kind, f, y, b, a, c, sigma, p, C1, C2, D):  # type: ignore[no-untyped-def]
+    """Σyα, minus the derivative of Σe in b; Σ of the slopes, its second derivative; and Σ|α|."""
+    balance = curvature = size = 0.0
+    for i in range(f.size):
+        alpha, slope, _, _ = _one(kind, 1.0 - y[i] * (f[i] + b), a[i], c[i], sigma, p, C1, C2, D)
+        balance += y[i] * alpha
+        curvature += slope
+        size += abs(alpha)
+    return balance, curvature, size
+
+
+@njit(cache=True)
+def flat_middle(kind, f, y, b, a, c, sigma):  # type: ignore[no-untyped-def]
+    """Move of the bias to the middle of the interval in which no slope appears; 0 if that has no end."""
+    left, right = -math.inf, math.inf
+    for i in range(f.size):
+        z = 1.0 - y[i] * (f[i] + b)
+        share = 0.0 if kind == POWER else a[i] / (c[i] * sigma)
+        # An observation without a slope is at zero or, for the hinge, at its ceiling; it stays so on one side.
+        ceiling = kind == HINGE and z + share > 0.0
+        move = y[i] * (z + share - (1.0 / sigma if ceiling else 0.0))
+        if ceiling == (y[i] > 0.0):
+            right = min(right, move)
+        else:
+            left = max(left, move)
+    return 0.5 * (left + right) if math.isfinite(left) and math.isfinite(right) else 0.0
+
+
+@njit(cache=True)
+def gram_rows(data, indices, indptr, slope, H, border):  # type: ignore[no-untyped-def]
+    """Add Σ_i slope_i x_i x_i' of sparse rows to the lower triangle of H, and Σ_i slope_i x_i to `border`."""
+    for i in range(slope.size):
+        s = slope[i]
+        if s == 0.0:
+            continue
+        for j in range(indptr[i], indptr[i + 1]):
+            scaled, row = s * data[j], indices[j]
+            border[row] += scaled
+            for k in range(indptr[i], j + 1):
+                H[row, indices[k]] += scaled * data[k]
+
+
+@njit(cache=True)
+def gram_narrow(X, slope, H, border):  # type: ignore[no-untyped-def]
+    """The same for dense rows of few columns."""
+    d = X.shape[1]
+    for i in range(slope.size):
+        s = slope[i]
+        if s == 0.0:
+            continue
+        for j in range(d):
+            scaled = s * X[i, j]
+            border[j] += scaled
+            for k in range(j + 1):
+                H[j, k] += scaled * X[i, k]
+
+
+@njit(cache=True)
+def curvature_product(data, indices, indptr, slope, direction, db, out):  # type: ignore[no-untyped-def]
+    """Add X' diag(slope) (X direction + db) to `out`; return the sum of the middle factor."""
+    total = 0.0
+    for i in range(slope.size):
+        if slope[i] == 0.0:
+            continue
+        score = db
+        for j in range(indptr[i], indptr[i + 1]):
+            score += data[j] * direction[indices[j]]
+        score *= slope[i]
+        total += score
+        for j in range(indptr[i], indptr[i + 1]):
+            out[indices[j]] += score * data[j]
+    return total
+
+
+@njit(cache=True)
+def squared_columns(data, indices, indptr, slope, out):  # type: ignore[no-untyped-def]
+    """Add Σ_i slope_i x_ij² to out_j."""
+    for i in range(slope.size):
+        if slope[i] != 0.0:
+            for j in range(indptr[i], indptr[i + 1]):
+                out[indices[j]] += slope[i] * data[j] * data[j]

@@ -1,0 +1,103 @@
+"""Paths over a hyper-parameter: each solution starts from the one before."""
+
+from __future__ import annotations
+
+import inspect
+import time
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from svmcvx.data import check_number
+from svmcvx.errors import DataError
+from svmcvx.fast.odm import odm
+from svmcvx.fast.odml import odml
+from svmcvx.fast.psvm import psvm
+from svmcvx.solution import Solution, Status
+
+__all__ = ["SOLVERS", "path"]
+
+SOLVERS: dict[str, Callable[..., Solution]] = {"psvm": psvm, "odm": odm, "odml": odml}
+# What a path can run over, for each solver.
+PARAMETERS = {
+    "psvm": ("C", "p"),
+    "odm": ("C1", "C2", "D"),
+    "odml": ("C", "lam1", "lam2"),
+}
+
+
+def path(
+    formulation: str,
+    X: Any,
+    y: Any,
+    *,
+    time_limit: float | None = None,
+    callback: Callable[[Solution], bool | None] | None = None,
+    **keywords: Any,
+) -> list[Solution]:
+    """Solve a formulation for a sequence of values of one hyper-parameter, each from the solution before.
+
+    Parameters
+    ----------
+    formulation : "psvm", "odm" or "odml"
+        The solver of :mod:`svmcvx.fast` to call.
+    X, y
+        As for that solver.
+    time_limit : float, optional
+        Seconds for the whole path.
+    callback : callable, optional
+        Called with each :class:`~svmcvx.Solution` as soon as it is there; returning True ends the path.
+    **keywords
+        Arguments of the solver; exactly one of its hyper-parameters is a sequence, as in ``C=[0.1, 1, 10]``. It is
+        followed in the order given: neighbours that are close, and small values of C first, are quickest.
+
+    Returns
+    -------
+    list of Solution
+        One for each value. A path that was ended by Ctrl-C, the time limit or the callback returns those it has; a
+        last one that was cut short says so in its status and has its honest interval.
+
+    Raises
+    ------
+    DataError
+        If the formulation is unknown, or not exactly one hyper-parameter is a sequence.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import svmcvx as sx
+    >>> X, y = np.array([[0.0], [1.0], [3.0], [4.0]]), [0, 0, 1, 1]
+    >>> [s.certificate.is_certified(1e-6) for s in sx.fast.path("psvm", X, y, C=[0.1, 1.0], p=2)]
+    [True, True]
+    """
+    if formulation not in SOLVERS:
+        raise DataError(f"formulation must be one of {', '.join(map(repr, SOLVERS))}, got {formulation!r}")
+    names = PARAMETERS[formulation]
+    varied = [
+        name for name in names if isinstance(keywords.get(name), Iterable) and not isinstance(keywords[name], str)
+    ]
+    if len(varied) != 1:
+        raise DataError(
+            f"a path varies exactly one of {', '.join(names)}: pass that one as a sequence, as in {names[0]}=[0.1, 1, 10]; "
+            f"got {', '.join(varied) or 'none'}"
+        )
+    solver, name = SOLVERS[formulation], varied[0]
+    unknown = [key for key in keywords if key not in inspect.signature(solver).parameters]
+    if unknown:
+        raise DataError(f"fast.{formulation} has no argument {', '.join(map(repr, unknown))}")
+    values = [check_number(value, name) for value in keywords.pop(name)]
+    if not values:
+        raise DataError(f"{name} is an empty sequence; pass at least one value")
+    if time_limit is not None:
+        time_limit = check_number(time_limit, "time_limit", low=0, open_low=True)
+    started = time.perf_counter()
+    solutions: list[Solution] = []
+    warm = keywords.pop("warm_start", None)
+    for value in values:
+        left = None if time_limit is None else time_limit - (time.perf_counter() - started)
+        if left is not None and left <= 0:
+            break
+        warm = solver(X, y, **{**keywords, name: value, "warm_start": warm, "time_limit": left})
+        solutions.append(warm)
+        if (callback is not None and callback(warm)) or warm.status in (Status.INTERRUPTED, Status.TIME_LIMIT):
+            break
+    return solutions

@@ -1,0 +1,154 @@
+"""Rows of a Gram matrix for solvers that need some of them again and again, in a bounded amount of memory."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Protocol
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import DTypeLike, NDArray
+
+from svmcvx import memory
+from svmcvx.errors import DataError
+from svmcvx.space import BLOCK_ENTRIES, FeatureSpace, KernelSpace, LinearSpace
+
+__all__ = ["CachedRows", "GramRows", "Rows", "kernel_rows"]
+
+MEGABYTE = 2.0**20
+# Up to this many observations rows are kept in float64: speed does not need less, and the gap may go to rounding.
+DOUBLE_PRECISION = 4000
+# Fewer rows at a time would not be worth the preparation of a block.
+FEWEST_ROWS = 16
+
+
+class Rows(Protocol):
+    """Stored rows: ``store[fetch(wanted)]`` are the rows of the Gram matrix of the observations wanted."""
+
+    store: NDArray[Any]
+
+    def fetch(self, wanted: NDArray[np.intp]) -> NDArray[np.intp]:
+        """Return where in `store` the rows are; valid until the next call."""
+
+
+class GramRows:
+    """All rows of a Gram matrix that exists anyway."""
+
+    def __init__(self, gram: NDArray[Any]) -> None:
+        self.store = gram
+
+    def fetch(self, wanted: NDArray[np.intp]) -> NDArray[np.intp]:
+        """Return `wanted`."""
+        return wanted
+
+
+class CachedRows:
+    """The rows used last; those that are missing are computed in blocks that stay in the processor's cache.
+
+    Parameters
+    ----------
+    block : callable
+        ``block(rows, out=None)`` returns these rows of the Gram matrix, written to `out` if that is given.
+    n : int
+    capacity : int
+        Rows that are kept, at least as many as are fetched at a time.
+    dtype : float64 or float32
+    workers : int
+        Threads that compute blocks.
+    """
+
+    def __init__(self, block: Any, n: int, capacity: int, dtype: DTypeLike, workers: int = 1) -> None:
+        self.block = block
+        self.store = np.empty((capacity, n), dtype=dtype)
+        self._slot = np.full(n, -1, dtype=np.intp)
+        self._owner = np.full(capacity, -1, dtype=np.intp)
+        self._used = np.zeros(capacity, dtype=np.int64)
+        self._clock = 0
+        self._pool = ThreadPoolExecutor(workers) if workers > 1 else None
+        self._at_once = max(FEWEST_ROWS, BLOCK_ENTRIES // n)
+
+    def fetch(self, wanted: NDArray[np.intp]) -> NDArray[np.intp]:
+        """Return where in `store` the rows are, after computing those that are missing in place of the oldest."""
+        self._clock += 1
+        present = self._slot[wanted]
+        self._used[present[present >= 0]] = self._clock
+        missing = wanted[present < 0]
+        if missing.size:
+            if missing.size > self._used.size:
+                raise ValueError("more rows fetched at a time than there is room for")
+            free = np.argsort(self._used, kind="stable")[: missing.size]
+            dropped = self._owner[free]
+            self._slot[dropped[dropped >= 0]] = -1
+            self._slot[missing], self._owner[free], self._used[free] = free, missing, self._clock
+            starts = range(0, missing.size, self._at_once)
+            parts = [slice(start, start + self._at_once) for start in starts]
+            if self._pool is None:
+                for part in parts:
+                    self._compute(missing[part], free[part])
+            else:
+                list(self._pool.map(lambda part: self._compute(missing[part], free[part]), parts))
+        return self._slot[wanted]
+
+    def _compute(self, rows: NDArray[np.intp], slots: NDArray[np.intp]) -> None:
+        if (np.diff(slots) == 1).all():
+            self.block(rows, self.store[slots[0] : slots[-1] + 1])
+        else:
+            self.store[slots] = self.block(rows)
+
+
+def kernel_rows(
+    space: FeatureSpace, *, working_set: int, cache_size: float, float32: bool, workers: int = 1
+) -> tuple[Rows, int]:
+    """Return the rows of a space, and the working set that they have room for.
+
+    Parameters
+    ----------
+    space : KernelSpace or LinearSpace
+    working_set : int
+        Rows wanted at a time.
+    cache_size : float
+        Megabytes.
+    float32 : bool
+        Store in single precision, unless there are few observations.
+    workers : int
+        Threads that compute rows.
+
+    Raises
+    ------
+    DataError
+        If `cache_size` has no room for two rows.
+    BuildError
+        If the cache asked for does not fit into memory.
+    """
+    if isinstance(space, KernelSpace) and space.keep_gram:
+        return GramRows(space.gram), working_set
+    n = space.data.n
+    dtype = np.dtype(np.float32 if float32 and n > DOUBLE_PRECISION else np.float64)
+    row = float(n * dtype.itemsize)
+    capacity = min(n, int(cache_size * MEGABYTE / row))
+    if capacity < 2:
+        raise DataError(
+            f"cache_size={cache_size:g} MB has no room for two rows of the {n} × {n} kernel matrix; "
+            f"pass at least {2 * row / MEGABYTE:.3g}, or use the linear formulation (kernel=None)"
+        )
+    memory.require(capacity * row, f"a cache of {capacity} kernel rows", "pass a smaller cache_size")
+    if isinstance(space, KernelSpace):
+        return CachedRows(space.columns(dtype=dtype), n, capacity, dtype, workers), min(working_set, capacity)
+    if not isinstance(space, LinearSpace):
+        raise TypeError(f"no rows of a {type(space).__name__}")
+    block = _linear_block(space, dtype)
+    return CachedRows(block, n, capacity, dtype, workers), min(working_set, capacity)
+
+
+def _linear_block(space: LinearSpace, dtype: DTypeLike) -> Any:
+    X = space.X.astype(dtype, copy=False)
+
+    def block(rows: NDArray[np.intp], out: NDArray[Any] | None = None) -> NDArray[Any]:
+        product = X[rows] @ X.T
+        dense = np.asarray(product.toarray() if sp.issparse(product) else product)
+        if out is None:
+            return dense
+        out[...] = dense
+        return out
+
+    return block

@@ -1,0 +1,31 @@
+"""One thread for BLAS, several for blocks of kernel rows.
+
+The products behind kernel rows are thin: several BLAS threads gain little, and lose much waiting for each other when
+the machine has other work. Blocks are independent of each other and can wait for nobody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
+
+__all__ = ["blas_held_to_one"]
+
+FEW = 1000
+
+
+@contextmanager
+def blas_held_to_one(n: int) -> Iterator[int]:
+    """Hold BLAS to one thread inside the block, and give the number it was allowed before.
+
+    For few observations nothing is done: to look for the libraries takes longer than it saves.
+    """
+    if n <= FEW:
+        yield 1
+        return
+    controller = ThreadpoolController()
+    allowed = max((library["num_threads"] for library in controller.info() if library["user_api"] == "blas"), default=1)
+    with controller.limit(limits=1, user_api="blas"):
+        yield int(allowed)

@@ -1,0 +1,362 @@
+"""The fast linear pSVM, ODM and ODML against the conic route, each other, and what every solver must do."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import svmcvx as sx
+from svmcvx.fast import loss_kernels as kernels
+from svmcvx.fast import odm, odml, psvm
+from svmcvx.fast.linear import Machine, minimise
+from svmcvx.fast.margin_distribution import InnerLoop
+
+EXPONENTS = (1.0, 1.1, 1.25, 1.5, 2.0, 3.0, 7.0)
+METHODS = ("newton", "dcd", "svrg")
+DESIGNS = (
+    "plain",
+    "offset",
+    "duplicates",
+    "constant column",
+    "one-point class",
+    "wide",
+    "collinear",
+    "separable",
+    "tiny",
+)
+FEW = settings(max_examples=25, deadline=None)
+
+
+def design(name, seed, n=24, d=3):
+    rng = np.random.default_rng(seed)
+    if name == "wide":
+        n, d = 8, 20
+    X = rng.normal(size=(n, d))
+    y = np.where(X[:, 0] + 0.7 * rng.normal(size=n) > 0, 1, -1)
+    y[:2] = 1, -1
+    if name == "offset":
+        X += 1e4
+    elif name == "duplicates":
+        X[n // 2 :], y[n // 2 :] = X[: n - n // 2], -y[: n - n // 2]
+    elif name == "constant column":
+        X[:, 1] = 5.0
+    elif name == "one-point class":
+        y[:] = 1
+        y[0] = -1
+    elif name == "collinear":
+        X[:, 2] = X[:, 0] - 2 * X[:, 1]
+    elif name == "separable":
+        X[:, 0] = y * (1 + np.abs(X[:, 0]))
+    elif name == "tiny":
+        X *= 1e-6
+    return X, y
+
+
+def agree(one, other, reference):
+    """Two certified intervals for the same optimum have to meet."""
+    gaps = (one.certificate.upper - one.certificate.lower) + (other.certificate.upper - other.certificate.lower)
+    assert abs(one.certificate.upper - other.certificate.upper) <= gaps, reference
+    assert one.certificate.lower <= other.certificate.upper
+    assert other.certificate.lower <= one.certificate.upper
+
+
+@given(
+    st.sampled_from(EXPONENTS),
+    st.sampled_from(DESIGNS),
+    st.booleans(),
+    st.sampled_from((1e-3, 1.0, 1e3)),
+    st.integers(0, 99),
+)
+@settings(max_examples=80, deadline=None)
+def test_linear_psvm_agrees_with_the_conic_route(p, name, sparse, C, seed):
+    X, y = design(name, seed)
+    fast = psvm(sp.csr_array(X) if sparse else X, y, C=C, p=p, tol=1e-6)
+    assert fast.status == "optimal"
+    assert fast.certificate.gap <= 1e-6
+    conic = sx.solve(sx.psvm_dual(X, y, C=C, p=p))
+    agree(fast, conic, (p, name, sparse, C, seed))
+
+
+@given(
+    st.sampled_from(METHODS),
+    st.sampled_from(DESIGNS),
+    st.booleans(),
+    st.sampled_from(((1.0, 1.0, 0.0), (100.0, 10.0, 0.3), (1e-2, 50.0, 0.9))),
+    st.booleans(),
+    st.integers(0, 99),
+)
+@settings(max_examples=50, deadline=None)
+def test_odm_agrees_with_the_conic_route(method, name, sparse, weights, intercept, seed):
+    X, y = design("plain" if name == "offset" else name, seed)
+    C1, C2, D = weights
+    fast = odm(
+        sp.csr_array(X) if sparse else X,
+        y,
+        C1=C1,
+        C2=C2,
+        D=D,
+        intercept=intercept,
+        method=method,
+        tol=1e-6,
+        max_iter=3000,
+    )
+    if method != "svrg":
+        assert fast.certificate.gap <= 1e-6
+    conic = sx.solve(sx.odm_primal(X, y, C1=C1, C2=C2, D=D, intercept=intercept))
+    agree(fast, conic, (method, name, sparse, weights, intercept, seed))
+
+
+@given(
+    st.sampled_from(("newton", "dcd")),
+    st.sampled_from(DESIGNS),
+    st.booleans(),
+    st.sampled_from(((0.0, 0.0, 1.0), (1.0, 0.5, 10.0), (100.0, 3.0, 100.0))),
+    st.integers(0, 99),
+)
+@settings(max_examples=40, deadline=None)
+def test_odml_agrees_with_the_conic_route(method, name, sparse, weights, seed):
+    X, y = design("plain" if name == "offset" else name, seed)
+    lam1, lam2, C = weights
+    fast = odml(sp.csr_array(X) if sparse else X, y, lam1=lam1, lam2=lam2, C=C, method=method, tol=1e-6)
+    assert fast.certificate.gap <= 1e-6
+    agree(fast, sx.solve(sx.odml_primal(X, y, lam1=lam1, lam2=lam2, C=C)), (method, name, sparse, weights, seed))
+
+
+@pytest.mark.parametrize("kernel", [sx.RBF(0.5), sx.Polynomial(2, 1.0, 1.0)])
+@pytest.mark.parametrize("method", METHODS)
+def test_kernel_machines_agree_with_the_conic_route(kernel, method):
+    X, y = design("plain", 5, n=40)
+    fast = odm(X, y, C1=20.0, C2=5.0, D=0.2, kernel=kernel, method=method, max_iter=4000)
+    agree(fast, sx.solve(sx.odm_dual(X, y, C1=20.0, C2=5.0, D=0.2, kernel=kernel)), method)
+    assert fast.certificate.gap <= 1e-6 or method == "svrg"
+    fast = odml(X, y, lam1=2.0, lam2=1.0, C=5.0, kernel=kernel, method=method, max_iter=300)
+    agree(fast, sx.solve(sx.odml_primal(X, y, lam1=2.0, lam2=1.0, C=5.0, kernel=kernel)), method)
+    assert fast.certificate.gap <= (0.3 if method == "svrg" else 1e-6)
+
+
+@pytest.mark.parametrize("p", [1.0, 1.001, 1.5, 2.0, 4.0])
+def test_dense_and_sparse_data_give_the_same_machine(p):
+    X, y = design("plain", 1, n=200, d=6)
+    dense, sparse = psvm(X, y, C=1.0, p=p, tol=1e-9), psvm(sp.csr_array(X), y, C=1.0, p=p, tol=1e-9)
+    assert dense.certificate.gap <= 1e-9
+    assert sparse.certificate.gap <= 1e-9
+    assert np.allclose(dense.model.decision_function(X), sparse.model.decision_function(X), atol=2e-4)
+
+
+@pytest.mark.parametrize("p", [1.0, 1.25, 2.0])
+def test_systems_in_features_in_observations_and_by_conjugate_gradients_agree(p, monkeypatch):
+    X, y = design("plain", 2, n=40, d=60)
+    direct = psvm(X, y, C=1.0, p=p, tol=1e-8)
+    monkeypatch.setattr("svmcvx.fast.linear.DIRECT_WORK", 0.0)
+    monkeypatch.setattr("svmcvx.fast.linear.DIRECT_WORK_STIFF", 0.0)
+    for data in (X, sp.csr_array(X)):
+        iterative = psvm(data, y, C=1.0, p=p, tol=1e-8)
+        assert iterative.certificate.gap <= 1e-8
+        agree(direct, iterative, p)
+
+
+@pytest.mark.parametrize("p", [1.0, 1.5, 2.0])
+def test_weights_count_like_copies_and_zero_leaves_out(p):
+    X, y = design("plain", 3)
+    weight = np.random.default_rng(0).integers(0, 4, size=y.size)
+    weight[:2] = 1
+    rows = np.repeat(np.arange(y.size), weight)
+    for solve in (
+        lambda X, y, **more: psvm(X, y, C=0.7, p=p, tol=1e-8, **more),
+        lambda X, y, **more: odm(X, y, C1=3.0, C2=2.0, D=0.1, tol=1e-8, **more),
+        lambda X, y, **more: odml(X, y, lam1=1.0, lam2=0.5, C=3.0, tol=1e-8, **more),
+    ):
+        weighted = solve(X, y, sample_weight=weight)
+        agree(weighted, solve(X[rows], y[rows]), p)
+        for entry in weighted.dual.values():
+            assert entry.shape == y.shape
+            assert not entry[weight == 0].any()
+
+
+def test_labels_may_be_swapped():
+    X, y = design("plain", 4)
+    for solve in (
+        lambda y: psvm(X, y, C=2.0, p=1.0),
+        lambda y: odm(X, y, C1=3.0, C2=2.0, D=0.1),
+        lambda y: odml(X, y, lam1=1.0, lam2=0.5, C=3.0),
+    ):
+        agree(solve(y), solve(-y), "")
+
+
+@pytest.mark.parametrize("p", [1.0, 1.5, 3.0])
+def test_a_warm_start_takes_fewer_steps_and_ends_at_the_same_optimum(p):
+    X, y = design("plain", 6, n=400, d=10)
+    first = psvm(X, y, C=1.0, p=p, tol=1e-7)
+    cold = psvm(X, y, C=1.3, p=p, tol=1e-7)
+    warm = psvm(X, y, C=1.3, p=p, tol=1e-7, warm_start=first)
+    agree(cold, warm, p)
+    assert warm.warm_start_used
+    assert not cold.warm_start_used
+    assert warm.trace.shape[0] <= cold.trace.shape[0]
+
+
+@pytest.mark.parametrize("method", ["newton", "dcd"])
+def test_warm_starts_of_the_odm_family(method):
+    X, y = design("plain", 7, n=300, d=8)
+    for solve, values in (
+        (lambda **more: odm(X, y, C1=30.0, C2=20.0, method=method, **more), ({"D": 0.2}, {"D": 0.25})),
+        (lambda **more: odml(X, y, lam2=1.0, C=20.0, method=method, **more), ({"lam1": 3.0}, {"lam1": 4.0})),
+    ):
+        first = solve(**values[0])
+        again = solve(**values[0], warm_start=first)
+        assert again.trace.shape[0] <= first.trace.shape[0]
+        cold, warm = solve(**values[1]), solve(**values[1], warm_start=first)
+        agree(cold, warm, method)
+        assert warm.warm_start_used
+
+
+def test_the_same_seed_gives_the_same_numbers():
+    X, y = design("plain", 8, n=100)
+    for method in METHODS:
+        one, two = (odm(X, y, C1=50.0, C2=50.0, D=0.2, method=method, seed=3, tol=1e-5) for _ in range(2))
+        assert np.array_equal(one.model.coef, two.model.coef)
+        assert one.certificate == two.certificate
+        one, two = (odml(X, y, lam1=1.0, lam2=1.0, C=5.0, method=method, seed=3, tol=1e-2) for _ in range(2))
+        assert np.array_equal(one.model.coef, two.model.coef)
+    one, two = (odm(X, y, C1=50.0, C2=50.0, D=0.2, method="dcd", seed=seed, max_iter=1, tol=1e-15) for seed in (1, 2))
+    assert not np.array_equal(one.dual["theta"], two.dual["theta"])
+
+
+SOLVERS = [
+    *(pytest.param(lambda X, y, p=p, **more: psvm(X, y, C=1.0, p=p, **more), id=f"psvm {p}") for p in (1.0, 1.5, 2.0)),
+    *(
+        pytest.param(lambda X, y, m=m, **more: odm(X, y, C1=1e4, C2=1e3, D=0.2, method=m, **more), id=f"odm {m}")
+        for m in METHODS
+    ),
+    *(
+        pytest.param(lambda X, y, m=m, **more: odml(X, y, lam1=1.0, lam2=1.0, C=1e3, method=m, **more), id=f"odml {m}")
+        for m in METHODS
+    ),
+]
+
+
+@pytest.mark.parametrize("solve", SOLVERS)
+def test_limits_give_the_best_point_with_its_interval(solve):
+    X, y = design("plain", 9, n=500, d=10)
+    best = solve(X, y, tol=1e-14, max_iter=60)
+    seen = []
+    stopped = solve(X, y, tol=1e-14, callback=lambda progress: seen.append(progress) or progress.iteration >= 1)
+    assert stopped.status == "interrupted"
+    assert [progress.iteration for progress in seen] == [0, 1]
+    counted = solve(X, y, tol=1e-14, max_iter=1)
+    assert counted.status == "iteration_limit"
+    timed = solve(X, y, tol=1e-14, time_limit=1e-9)
+    assert timed.status == "time_limit"
+    for cut in (stopped, counted, timed):
+        assert cut.certificate.lower <= best.certificate.upper
+        assert cut.certificate.upper >= best.certificate.lower
+        trace = cut.trace
+        assert (np.diff(trace[:, 0]) >= 0).all()
+        # Bounds reported on the way are honest: they enclose the optimum.
+        assert np.nanmax(trace[:, 1]) <= best.certificate.upper
+        assert np.nanmin(trace[:, 2]) >= best.certificate.lower
+
+
+@pytest.mark.parametrize("lam1", [None, 0.0, 1.5])
+def test_lazy_updates_of_svrg_do_what_dense_ones_do(lam1):
+    rng = np.random.default_rng(0)
+    X = sp.random_array((60, 30), density=0.1, rng=rng, format="csr")
+    y = np.where(rng.random(60) < 0.5, 1.0, -1.0)
+    picks, others = rng.integers(60, size=300), rng.integers(60, size=300)
+    still, w = rng.normal(size=30), rng.normal(size=30)
+    band = {"C1": 3.0, "C2": 2.0, "D": 0.2} if lam1 is None else {"lam1": lam1, "C": 2.0}
+    results, counts = [], []
+    for data in (X.toarray(), sp.csr_array(X)):
+        loop, moved = InnerLoop(data, y, **band), w.copy()
+        loop.run(moved, still, X @ w, picks, others, 0.01)
+        results.append(moved)
+        counts.append((loop.visits.copy(), loop.hits.copy()))
+    assert not np.allclose(results[0], w, atol=1e-3)
+    assert np.allclose(*results, rtol=1e-10, atol=1e-12)
+    assert np.array_equal(counts[0][0], counts[1][0])
+    assert np.array_equal(counts[0][1], counts[1][1])
+
+
+@given(
+    st.sampled_from(
+        (
+            (kernels.POWER, 2.0),
+            (kernels.POWER, 3.5),
+            (kernels.HINGE, 1.0),
+            (kernels.ENVELOPE, 1.05),
+            (kernels.ENVELOPE, 1.7),
+        )
+    ),
+    st.floats(-3, 3),
+    st.floats(0, 1),
+    st.floats(1e-2, 1e4),
+)
+@FEW
+def test_multipliers_are_the_derivatives_of_the_smooth_losses(kind, z, share, sigma):
+    kind, p = kind
+    c, one = np.array([0.7]), np.ones(1)
+
+    def value(z):
+        alpha, slope = np.empty(1), np.empty(1)
+        sums = kernels.respond(
+            kind, np.array([1.0 - z]), one, 0.0, share * c, c, sigma, p, 1.0, 1.0, 0.0, one, alpha, slope
+        )
+        return sums, alpha[0], slope[0]
+
+    step = 1e-5 / max(1.0, sigma)
+    sums, alpha, slope = value(z)
+    above, below = value(z + step), value(z - step)
+    assert below[1] <= alpha <= above[1]
+    assert below[1] * (1 - 1e-4) - 1e-5 <= (above[0][0] - below[0][0]) / (2 * step) <= above[1] * (1 + 1e-4) + 1e-5
+    assert slope >= 0
+    if kind != kernels.POWER:
+        assert slope <= sigma * c[0] * (1 + 1e-12)
+        # Fenchel-Young, with equality only where the centre is optimal.
+        assert sums[1] + kernels.conjugate(kind, np.array([alpha]), c, p, 1.0, 1.0, 0.0) >= alpha * z - 1e-12
+
+
+def test_a_tilted_machine_without_bias_minimises_its_quadratic():
+    X, y = design("plain", 1)
+    tilt = np.array([1.0, -2.0, 0.5])
+    with_tilt = Machine(X, y.astype(float), np.full(y.size, 1e-12), kernels.POWER, tilt=tilt)
+    from svmcvx.fast.driver import monitored
+
+    with monitored(tol=1e-10, time_limit=None, max_iter=20, verbose=False, callback=None) as monitor:
+        point, _ = minimise(with_tilt, monitor)
+    assert np.allclose(point.w, tilt, atol=1e-8)
+
+
+def test_arguments_are_checked():
+    X, y = design("plain", 1)
+    with pytest.raises(sx.DataError, match="method must be one of 'auto', 'newton', 'dcd', 'svrg'"):
+        odm(X, y, C1=1.0, C2=1.0, D=0.0, method="simplex")
+    with pytest.raises(sx.DataError, match="seed must be a whole number of at least 0"):
+        odml(X, y, lam1=1.0, lam2=1.0, C=1.0, seed=-1)
+    with pytest.raises(sx.DataError, match="D must be a finite number"):
+        odm(X, y, C1=1.0, C2=1.0, D=1.0)
+    with pytest.raises(sx.DataError, match="lam1 must be a finite number"):
+        odml(X, y, lam1=-1.0, lam2=1.0, C=1.0)
+    with pytest.raises(sx.DataError, match="callback must be a function"):
+        odm(X, y, C1=1.0, C2=1.0, D=0.0, callback=3)
+
+
+def test_hyper_parameters_may_be_tiny_or_huge():
+    X, y = design("plain", 2)
+    for C in (1e-8, 1e8):
+        for solution in (
+            psvm(X, y, C=C, p=2.0),
+            odm(X, y, C1=C, C2=1.0, D=0.5),
+            odml(X, y, lam1=1.0, lam2=1.0, C=C),
+        ):
+            assert solution.certificate.gap <= 1e-5, solution
+
+
+def test_defaults_choose_by_the_documented_rule():
+    X, y = design("plain", 2)
+    assert odm(X, y, C1=1.0, C2=1.0, D=0.1).solver == "fast.odm/newton"
+    assert odm(X, y, C1=1.0, C2=1.0, D=0.1, kernel=sx.RBF(1.0)).solver == "fast.odm/dcd"
+    assert odm(X, y, C1=1e6, C2=1.0, D=0.1, kernel=sx.RBF(1.0)).solver == "fast.odm/newton"
+    assert odml(X, y, lam1=1.0, lam2=1.0, C=1.0).solver == "fast.odml/dcd"
+    assert odml(X, y, lam1=0.0, lam2=1.0, C=1e9, max_iter=3).solver == "fast.odml/newton"
+    assert psvm(X, y, C=1.0, p=1.5).solver == "fast.psvm/newton"

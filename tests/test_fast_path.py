@@ -1,0 +1,68 @@
+import numpy as np
+import pytest
+
+import svmcvx as sx
+from svmcvx.fast.path import PARAMETERS, SOLVERS
+
+from .conftest import make_data
+
+X, Y = make_data(n=50)
+FIXED = {
+    "psvm": {"C": 1.0, "p": 1.5},
+    "odm": {"C1": 8.0, "C2": 4.0, "D": 0.2},
+    "odml": {"lam1": 0.25, "lam2": 0.25, "C": 10.0},
+}
+VALUES = {
+    "C": (0.1, 1.0, 10.0),
+    "p": (1.0, 1.5, 2.0, 3.0),
+    "C1": (1, 4, 16),
+    "C2": (1, 4),
+    "D": (0.0, 0.3),
+    "lam1": (0.1, 1),
+    "lam2": (0.1, 1),
+}
+
+
+@pytest.mark.parametrize(("formulation", "name"), [(f, name) for f, names in PARAMETERS.items() for name in names])
+@pytest.mark.parametrize("kernel", [None, sx.RBF(0.5)])
+def test_a_path_gives_what_single_solves_give(formulation, name, kernel):
+    values = VALUES[name]
+    solutions = sx.fast.path(formulation, X, Y, kernel=kernel, **{**FIXED[formulation], name: values})
+    assert [solution.hyperparameters[name] for solution in solutions] == [float(value) for value in values]
+    for value, solution in zip(values, solutions, strict=True):
+        single = SOLVERS[formulation](X, Y, kernel=kernel, **{**FIXED[formulation], name: value})
+        assert solution.certificate.is_certified(1e-6)
+        assert max(solution.certificate.lower, single.certificate.lower) <= min(
+            solution.certificate.upper, single.certificate.upper
+        )
+
+
+def test_a_path_starts_from_the_solution_before():
+    solutions = sx.fast.path("psvm", X, Y, C=np.geomspace(0.5, 2.0, 4), p=1.5, kernel=sx.RBF(0.5))
+    assert [solution.warm_start_used for solution in solutions] == [False, True, True, True]
+
+
+def test_a_path_can_be_ended_and_keeps_what_it_has():
+    seen = []
+    solutions = sx.fast.path(
+        "psvm", X, Y, C=[0.1, 1.0, 10.0], p=2, callback=lambda s: (seen.append(s), len(seen) == 2)[1]
+    )
+    assert len(solutions) == 2
+    assert seen == solutions
+    assert len(sx.fast.path("psvm", X, Y, C=[0.1, 1.0], p=2, time_limit=1e-9)) < 2
+
+
+@pytest.mark.parametrize(
+    ("formulation", "keywords", "message"),
+    [
+        ("svm", {"C": [1.0]}, "formulation must be one of"),
+        ("psvm", {"C": 1.0, "p": 2}, "exactly one of C, p"),
+        ("psvm", {"C": [1.0], "p": [1, 2]}, "exactly one of C, p"),
+        ("psvm", {"C": [], "p": 2}, "empty sequence"),
+        ("psvm", {"C": [1.0, "a"], "p": 2}, "C must be a number"),
+        ("odm", {"C1": [1.0], "C2": 1.0, "D": 0.1, "q": 3}, "no argument 'q'"),
+    ],
+)
+def test_bad_paths(formulation, keywords, message):
+    with pytest.raises(sx.DataError, match=message):
+        sx.fast.path(formulation, X, Y, **keywords)

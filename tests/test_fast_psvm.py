@@ -1,0 +1,462 @@
+"""The first-order kernel pSVM and hard margin: the conic route's interval, reached another way."""
+
+import math
+import os
+import signal
+import threading
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import brentq
+from sklearn.svm import SVC
+
+import svmcvx as sx
+from svmcvx import memory
+from svmcvx.data import binary_data
+from svmcvx.fast import decomposition
+from svmcvx.fast.rows import CachedRows, kernel_rows
+from svmcvx.fast.smo import pair_step, slack_of
+from svmcvx.formulations.psvm import PSVM
+from svmcvx.space import KernelColumns, feature_space
+
+from .conftest import make_data
+
+EXPONENTS = (1.0, 1.02, 1.25, 1.5, 2.0, 3.0, 7.0)
+KERNELS = {
+    "rbf": sx.RBF(),
+    "narrow": sx.RBF(8.0),
+    "laplacian": sx.Laplacian(),
+    "polynomial": sx.Polynomial(2, 1.0, 1.0),
+    "linear": sx.Linear(),
+}
+
+
+def meet(a, b):
+    """Two certified intervals around the same optimum have a point in common."""
+    return max(a.lower, b.lower) <= min(a.upper, b.upper)
+
+
+def many(n=1500, seed=3, d=4):
+    return make_data(seed, n=n, d=d)
+
+
+# One pair
+
+
+def value(t, violation, eta, a, c, y, r):
+    """ψ(t), written from the statement."""
+    before = [slack_of(a[k], c[k], r) for k in (0, 1)]
+    after = [slack_of(max(a[k] + s * y[k] * t, 0.0), c[k], r) for k, s in ((0, 1), (1, -1))]
+    return violation - eta * t - y[0] * (after[0] - before[0]) + y[1] * (after[1] - before[1])
+
+
+@settings(max_examples=200)
+@given(
+    p=st.sampled_from((1.001, 1.05, 1.25, 1.4, 1.5, 2.0, 2.5, 3.0, 7.0, 40.0)),
+    violation=st.floats(1e-9, 1e3),
+    eta=st.sampled_from((1e-100, 1e-8, 1e-2, 1.0, 1e4)),
+    a=st.tuples(st.floats(0, 2), st.floats(0, 2)),
+    c=st.tuples(st.floats(1e-3, 1e3), st.floats(1e-3, 1e3)),
+    y=st.tuples(st.sampled_from((-1.0, 1.0)), st.sampled_from((-1.0, 1.0))),
+)
+def test_a_pair_step_is_the_root_or_the_end(p, violation, eta, a, c, y):
+    r = 1.0 / (p - 1.0)
+    a = tuple(x * ck for x, ck in zip(a, c, strict=True))  # slacks of order 1, up to 2^r
+    limit = min(a[0] if y[0] < 0 else math.inf, a[1] if y[1] > 0 else math.inf)
+    t = pair_step(violation, eta, a[0], c[0], y[0], a[1], c[1], y[1], r, limit)
+    assert 0 <= t <= limit
+    assert math.isfinite(t)
+    psi = [value(x, violation, eta, a, c, y, r) for x in (t * (1 - 1e-7), t * (1 + 1e-7))]
+    scale = violation + eta * t + sum(slack_of(ak + t, ck, r) for ak, ck in zip(a, c, strict=True))
+    assert psi[0] >= -1e-10 * scale
+    if t < limit:
+        assert psi[1] <= 1e-10 * scale
+
+
+def test_closed_forms_agree_with_the_paper_root():
+    for p in (1.5, 2.0):
+        r, g = 1.0 / (p - 1.0), p / (p - 1.0)
+        theta = (p - 1.0) * p ** (-g)  # C = 1
+        ai, aj, eta, violation = 0.7, 0.9, 0.3, 0.4
+
+        # The page's g(x) for y_i = y_j = 1, with x = α_j − t.
+        def paper(x, g=g, theta=theta, ai=ai, aj=aj, eta=eta, violation=violation):
+            gap = violation + g * theta * ai ** (g - 1) - g * theta * aj ** (g - 1)  # E_j − E_i
+            return eta * (aj - x) - gap - g * theta * x ** (g - 1) + g * theta * (ai + aj - x) ** (g - 1)
+
+        x = brentq(paper, 0.0, ai + aj, xtol=1e-15)
+        assert aj - pair_step(violation, eta, ai, p, 1.0, aj, p, 1.0, r, aj) == pytest.approx(x, abs=1e-12)
+
+
+# The whole, against the conic route
+
+
+@st.composite
+def problems(draw):
+    n, d = draw(st.integers(2, 24)), draw(st.integers(1, 4))
+    rng = np.random.default_rng(draw(st.integers(0, 2**31)))
+    X = rng.standard_normal((n, d))
+    design = draw(st.sampled_from(("plain", "duplicates", "constant", "equal", "one-point class", "offset", "scaled")))
+    y = np.where(rng.random(n) < 0.5, -1, 1)
+    y[:2] = -1, 1
+    if design == "duplicates":
+        X = np.round(X)
+    elif design == "constant":
+        X[:, 0] = 3.0
+    elif design == "equal":
+        X[:] = X[0]
+    elif design == "one-point class":
+        y[1:] = 1
+    elif design == "scaled":
+        X *= 10.0 ** rng.uniform(-3, 1)
+    kernels = ("rbf", "narrow", "laplacian") if design in ("offset", "scaled") else tuple(KERNELS)
+    if design == "offset":
+        X += 1e6
+    weight = draw(st.sampled_from((None, "weights")))
+    return {
+        "X": X,
+        "y": y,
+        "C": 10.0 ** draw(st.floats(-4, 4)),
+        "p": draw(st.sampled_from(EXPONENTS)),
+        "kernel": KERNELS[draw(st.sampled_from(kernels))],
+        "sample_weight": None if weight is None else rng.choice([0.0, 0.5, 1.0, 3.0], n) + (np.arange(n) < 2),
+    }
+
+
+@settings(max_examples=300)
+@given(problems())
+def test_agrees_with_the_conic_route(problem):
+    fast = sx.fast.psvm(**problem, time_limit=20)
+    assert fast.status in ("optimal", "inaccurate")
+    assert fast.certificate.is_certified(1e-5)
+    assert meet(fast.certificate, sx.solve(sx.psvm_dual(**problem)).certificate)
+
+
+def test_the_model_of_the_lowest_objective_is_kept():
+    # The first point, w = 0, has the optimal objective; the last has the best bound and a worse model.
+    X = np.array([[0.126, -0.132], [0.640, 0.105], [-0.536, 0.362], [1.304, 0.947], [-0.704, -1.265]])
+    solution = sx.fast.psvm(X, [-1, 1, 1, 1, 1], C=1.0, p=1.0, kernel="linear")
+    assert solution.certificate.is_certified(1.1e-6)
+    assert solution.certificate.upper == pytest.approx(2.0, abs=1e-12)
+
+
+@pytest.mark.parametrize("p", EXPONENTS)
+@pytest.mark.parametrize("kernel", ["rbf", "narrow", "polynomial"])
+def test_working_sets_reach_the_gap_of_all_pairs(p, kernel, monkeypatch):
+    X, y = make_data(5, n=120, d=3)
+    whole = sx.fast.psvm(X, y, C=2.0, p=p, kernel=KERNELS[kernel], tol=1e-7)
+    monkeypatch.setattr(decomposition, "WHOLE", 10)
+    monkeypatch.setattr(decomposition, "WORKING_SET", 16)
+    parts = sx.fast.psvm(X, y, C=2.0, p=p, kernel=KERNELS[kernel], tol=1e-7)
+    for solution in (whole, parts):
+        assert solution.status == "optimal"
+        assert solution.certificate.is_certified(2e-7)
+    assert meet(whole.certificate, parts.certificate)
+    assert dict(parts.attempts[0].options)["working_set"] == 16
+
+
+@pytest.mark.parametrize("p", [1.0, 1.3, 1.5, 2.0, 3.0])
+def test_single_precision_rows_cost_no_accuracy(p, monkeypatch):
+    monkeypatch.setattr("svmcvx.fast.rows.DOUBLE_PRECISION", 10)
+    X, y = many()
+    solution = sx.fast.psvm(X, y, C=10.0, p=p, kernel="rbf", tol=1e-8)
+    assert dict(solution.attempts[0].options)["storage"] == "float32"
+    assert solution.status == "optimal"
+    assert solution.certificate.is_certified(2e-8)
+
+
+def test_objective_is_that_of_libsvm():
+    X, y = many()
+    peer = SVC(C=3.0, gamma=0.2, tol=1e-6).fit(X, y)
+    statement = PSVM(space=feature_space(binary_data(X, y), sx.RBF(0.2), intercept="free"), C=3.0, p=1.0)
+    v = np.zeros(len(y))
+    v[peer.support_] = peer.dual_coef_[0]
+    theirs = statement.objective(statement.space.model(v, float(peer.intercept_[0])))
+    ours = sx.fast.psvm(X, y, C=3.0, p=1.0, kernel=sx.RBF(0.2), tol=1e-8)
+    assert ours.certificate.upper == pytest.approx(theirs, rel=1e-6)
+    assert ours.certificate.upper <= theirs + 1e-6
+
+
+# What a user can ask for
+
+
+@pytest.mark.parametrize("p", [1.0, 1.5, 2.0, 2.7])
+def test_the_random_rule_reaches_the_same_interval(p):
+    X, y = make_data(2, n=60)
+    random = sx.fast.psvm(X, y, C=1.0, p=p, kernel="rbf", selection="random", tol=1e-6, time_limit=20)
+    assert random.certificate.is_certified(2e-6)
+    assert meet(random.certificate, sx.fast.psvm(X, y, C=1.0, p=p, kernel="rbf").certificate)
+
+
+def test_the_random_rule_takes_more_steps():
+    X, y = make_data(2, n=200)
+    steps = {
+        rule: sx.fast.psvm(X, y, C=1.0, p=1.5, kernel="rbf", selection=rule, tol=1e-3).attempts[0].options["pair_steps"]
+        for rule in ("second-order", "random")
+    }
+    assert steps["random"] > 2 * steps["second-order"]
+
+
+@pytest.mark.parametrize("selection", ["second-order", "random"])
+def test_same_seed_same_result(selection):
+    X, y = many()
+    runs = [
+        sx.fast.psvm(X, y, C=1.0, p=1.5, kernel="rbf", tol=1e-2, selection=selection, seed=seed) for seed in (1, 1, 2)
+    ]
+    assert np.array_equal(runs[0].dual["alpha"], runs[1].dual["alpha"])
+    assert not np.array_equal(runs[0].dual["alpha"], runs[2].dual["alpha"])
+
+
+@pytest.mark.parametrize("p", [1.0, 1.5, 3.0])
+def test_weights_are_copies(p):
+    X, y = make_data(4, n=40)
+    weight = np.random.default_rng(0).integers(0, 4, 40)
+    weight[:2] = 1
+    keywords = {"C": 2.0, "p": p, "kernel": sx.RBF(0.3)}
+    weighted = sx.fast.psvm(X, y, sample_weight=weight, **keywords)
+    copies = sx.fast.psvm(np.repeat(X, weight, axis=0), np.repeat(y, weight), **keywords)
+    assert meet(weighted.certificate, copies.certificate)
+    assert (weighted.dual["alpha"][weight == 0] == 0).all()
+
+
+def test_warm_starts_across_C_and_p():
+    X, y = many(600)
+    cold = {
+        (C, p): sx.fast.psvm(X, y, C=C, p=p, kernel="rbf", tol=1e-5)
+        for C, p in ((1.0, 1.0), (2.0, 1.0), (0.01, 1.0), (1.0, 1.5), (100.0, 3.0))
+    }
+    start = cold[1.0, 1.0]
+    for (C, p), expected in cold.items():
+        warm = sx.fast.psvm(X, y, C=C, p=p, kernel="rbf", tol=1e-5, warm_start=start)
+        assert warm.warm_start_used
+        assert warm.certificate.is_certified(2e-5)
+        assert meet(warm.certificate, expected.certificate)
+    again = sx.fast.psvm(X, y, C=1.0, p=1.0, kernel="rbf", tol=1e-5, warm_start=start)
+    assert again.attempts[0].options["pair_steps"] == 0
+    near = sx.fast.psvm(X, y, C=1.05, p=1.0, kernel="rbf", tol=1e-3, warm_start=start)
+    far = sx.fast.psvm(X, y, C=1.05, p=1.0, kernel="rbf", tol=1e-3)
+    assert near.attempts[0].options["pair_steps"] < far.attempts[0].options["pair_steps"]
+
+
+def test_a_start_from_the_conic_route_and_a_useless_one():
+    X, y = make_data(2, n=60)
+    conic = sx.solve(sx.psvm_dual(X, y, C=1.0, p=2.0, kernel=sx.RBF(0.5)))
+    warm = sx.fast.psvm(X, y, C=1.0, p=2.0, kernel=sx.RBF(0.5), warm_start=conic)
+    assert warm.attempts[0].options["pair_steps"] == 0
+    with pytest.raises(sx.DataError, match="one multiplier an observation"):
+        sx.fast.psvm(X[:50], y[:50], C=1.0, p=2.0, kernel="rbf", warm_start=conic)
+    with pytest.raises(sx.DataError, match="must be a Solution"):
+        sx.fast.psvm(X, y, C=1.0, p=2.0, kernel="rbf", warm_start=conic.model)
+
+
+def hard_problem():
+    X, y = many(2500)
+    return {"X": X, "y": y, "C": 1e4, "p": 1.0, "kernel": sx.RBF(0.5), "tol": 1e-9}
+
+
+@pytest.mark.parametrize("how", ["callback", "time", "iterations", "interrupt"])
+def test_stopped_early_it_returns_its_interval(how):
+    problem, expected = hard_problem(), "interrupted"
+    seen = []
+    if how == "callback":
+        problem["callback"] = lambda progress: seen.append(progress) or len(seen) == 3
+    elif how == "time":
+        problem["time_limit"], expected = 0.3, "time_limit"
+    elif how == "iterations":
+        problem["max_iter"], expected = 4, "iteration_limit"
+    else:
+        timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
+        timer.start()
+    solution = sx.fast.psvm(**problem)
+    assert solution.status == expected
+    certificate = solution.certificate
+    assert math.isfinite(certificate.upper)
+    assert certificate.lower is not None
+    assert certificate.lower > 0
+    assert certificate.gap > 1e-9
+    assert solution.timings.solve < 10
+    trace = solution.trace
+    assert (np.diff(trace[:, 0]) >= 0).all()
+    assert (np.diff(trace[:-1, 1]) >= 0).all()
+    assert (np.diff(trace[:-1, 2]) <= 0).all()
+    if how == "callback":
+        assert len(seen) == 3
+        assert seen[-1].lower == pytest.approx(certificate.lower, rel=1e-5)
+
+
+def test_verbose_prints_the_bounds(capsys):
+    sx.fast.psvm(*make_data(), C=1.0, p=1.5, kernel="rbf", verbose=True)
+    assert "gap" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("argument", "text"),
+    [
+        ({"C": 0.0}, "C"),
+        ({"p": 0.5}, "p < 1 is not convex"),
+        ({"selection": "best"}, "selection"),
+        ({"bias": "none"}, "bias"),
+        ({"tol": 0.0}, "tol"),
+        ({"cache_size": 0.0}, "cache_size"),
+        ({"cache_size": 1e-4}, "no room for two rows"),
+        ({"max_iter": 0}, "max_iter"),
+    ],
+)
+def test_arguments_are_checked(argument, text):
+    with pytest.raises(sx.DataError, match=text):
+        sx.fast.psvm(*make_data(), **({"C": 1.0, "p": 1.5, "kernel": "rbf"} | argument))
+
+
+def test_indefinite_kernels_are_refused_or_clipped():
+    X, y = make_data()
+    kernel = sx.Sigmoid(1.0, -1.0)
+    with pytest.raises(sx.DataError, match="indefinite"):
+        sx.fast.psvm(X, y, C=1.0, p=1.5, kernel=kernel)
+    clipped = sx.fast.psvm(X, y, C=1.0, p=1.5, kernel=kernel, indefinite="clip")
+    assert clipped.certificate.is_certified(2e-6)
+    assert clipped.certificate.residuals["clipped_mass"] > 0
+    conic = sx.solve(sx.psvm_dual(X, y, C=1.0, p=1.5, kernel=kernel, indefinite="clip"))
+    assert meet(clipped.certificate, conic.certificate)
+
+
+def test_precomputed_is_the_kernel():
+    X, y = make_data()
+    K = sx.RBF(0.5)(X)
+    given_matrix = sx.fast.psvm(K, y, C=1.0, p=1.5, kernel="precomputed")
+    assert meet(given_matrix.certificate, sx.fast.psvm(X, y, C=1.0, p=1.5, kernel=sx.RBF(0.5)).certificate)
+
+
+# Memory
+
+
+def test_few_rows_in_the_cache_give_the_same_interval():
+    X, y = many()
+    keywords = {"C": 1.0, "p": 1.0, "kernel": "rbf", "tol": 1e-3}
+    tiny = sx.fast.psvm(X, y, cache_size=0.6, **keywords)
+    assert tiny.attempts[0].options["cache_mb"] <= 0.6
+    assert tiny.certificate.is_certified(1.1e-3)
+    assert meet(tiny.certificate, sx.fast.psvm(X, y, **keywords).certificate)
+
+
+def test_no_gram_matrix_is_kept(monkeypatch):
+    X, y = many()
+    largest = []
+    original = KernelColumns.__call__
+    monkeypatch.setattr(
+        KernelColumns, "__call__", lambda self, *rows: largest.append(block := original(self, *rows)) or block
+    )
+    monkeypatch.setattr("svmcvx.space.BLOCK_ENTRIES", 2**15)
+    monkeypatch.setattr("svmcvx.fast.rows.BLOCK_ENTRIES", 2**15)
+    monkeypatch.setattr(memory, "available", lambda: 2**22)  # 4 MiB: the Gram matrix would take 18
+    sx.fast.psvm(X, y, C=1.0, p=1.0, kernel="rbf", tol=1e-2, cache_size=2)
+    assert max(block.nbytes for block in largest) < 2**19
+    with pytest.raises(sx.BuildError, match="smaller cache_size"):
+        sx.fast.psvm(X, y, C=1.0, p=1.0, kernel="rbf", tol=1e-2)
+
+
+def test_the_cache_drops_the_oldest_rows():
+    computed = []
+
+    def block(rows, out=None):
+        computed.extend(rows)
+        found = np.add.outer(100.0 * rows, np.arange(10))
+        if out is not None:
+            out[...] = found
+        return found
+
+    cache = CachedRows(block, 10, 4, np.float64)
+    for wanted in ([0, 1], [2, 3], [0, 1], [4, 5], [0, 1, 4, 5], [2]):
+        rows = np.array(wanted)
+        assert np.array_equal(cache.store[cache.fetch(rows)], np.add.outer(100.0 * rows, np.arange(10)))
+    assert computed == [0, 1, 2, 3, 4, 5, 2]
+
+
+def test_a_hundred_thousand_observations_get_a_bounded_cache():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((100_000, 2))
+    y = np.where(X[:, 0] + 0.1 * rng.standard_normal(100_000) > 0, 1, -1)
+    space = feature_space(binary_data(X, y), sx.RBF(), intercept="free", keep_gram=False)
+    rows, size = kernel_rows(space, working_set=512, cache_size=100, float32=True)
+    assert rows.store.nbytes <= 100 * 2**20
+    assert size == rows.store.shape[0] == 262
+    solution = sx.fast.psvm(X, y, C=1.0, p=2.0, kernel="rbf", cache_size=50, max_iter=1, tol=1e-1)
+    assert math.isfinite(solution.certificate.gap)
+
+
+@pytest.mark.parametrize("kernel", [sx.RBF(0.7), sx.Laplacian(0.3), sx.Polynomial(3, 0.5, 1.0)])
+@pytest.mark.parametrize("intercept", ["free", "penalised"])
+def test_products_by_blocks_are_those_of_the_gram_matrix(kernel, intercept, monkeypatch):
+    monkeypatch.setattr("svmcvx.space.BLOCK_ENTRIES", 64)
+    X, y = make_data()
+    X[3], X[5] = X[2], X[2] + 1e-9
+    v = np.where(np.arange(40) % 3, 0.0, np.arange(40) - 20.0)
+    kept, blocks = (
+        feature_space(binary_data(X, y), kernel, intercept=intercept, keep_gram=keep) for keep in (True, False)
+    )
+    ours, expected = blocks.product(v), kept.product(v)
+    assert np.allclose(ours.scores, expected.scores, rtol=1e-11, atol=1e-11)
+    assert ours.squared_norm == pytest.approx(expected.squared_norm, rel=1e-11)
+    # |K + 1| where the Gram matrix is kept, |K| + 1 in blocks.
+    ratio = ours.scores_rounding / expected.scores_rounding
+    assert ratio.min() > 1 - 1e-9
+    assert ratio.max() < 1.5
+    model = blocks.model(v, 0.3)
+    for _ in range(2):  # before and after another point has been evaluated
+        assert np.allclose(blocks.scores(model)[0], model.scores(X)[0], rtol=1e-11, atol=1e-12)
+        assert blocks.squared_norm(model)[0] == pytest.approx(kept.squared_norm(model)[0], rel=1e-11)
+        blocks.product(v + 1.0)
+    assert blocks.facts == {}
+
+
+# Hard margin
+
+
+def separable(seed, n=40, d=3, gap=0.3):
+    X, _ = make_data(seed, n=n, d=d)
+    y = np.where(X[:, 0] > X[:, 1], 1, -1)
+    X[:, 0] += gap * y
+    return X, y
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("kernel", [None, sx.RBF(2.0), sx.Polynomial(2, 1.0, 1.0)])
+def test_hard_margin_agrees_with_the_conic_route(seed, kernel):
+    X, y = separable(seed)
+    fast = sx.fast.hard_margin(X, y, kernel=kernel)
+    assert fast.status == "optimal"
+    assert fast.certificate.is_certified(2e-6)
+    assert meet(fast.certificate, sx.solve(sx.hard_margin_dual(X, y, kernel=kernel)).certificate)
+    warm = sx.fast.hard_margin(X, y, kernel=kernel, warm_start=fast)
+    assert warm.warm_start_used
+    assert meet(fast.certificate, warm.certificate)
+
+
+def test_hard_margin_is_the_soft_one_at_large_C():
+    X, y = separable(1)
+    soft = sx.fast.psvm(X, y, C=1e6, p=1.0, kernel=sx.RBF(1.0))
+    assert meet(soft.certificate, sx.fast.hard_margin(X, y, kernel=sx.RBF(1.0)).certificate)
+
+
+def test_hard_margin_of_more_observations_than_are_polished():
+    X, y = separable(0, n=1500)
+    solution = sx.fast.hard_margin(X, y, kernel=sx.RBF(1.0), tol=1e-4)
+    assert solution.certificate.is_certified(1.1e-4)
+
+
+@pytest.mark.parametrize("design", ["overlap", "duplicates", "equal", "large"])
+def test_inseparable_data_are_reported(design):
+    X, y = make_data(1, n=1500 if design == "large" else 200)
+    if design == "duplicates":
+        X, y = separable(0)
+        X, y = np.vstack([X, X[:1]]), np.append(y, -y[0])
+    elif design == "equal":
+        X[:] = 1.0
+    with pytest.raises(sx.SolverFailed, match="not separable"):
+        sx.fast.hard_margin(X, y, kernel="rbf" if design == "duplicates" else None, time_limit=30)
+
+
+def test_the_module_is_imported_when_asked_for():
+    assert "fast" in sx.__all__
+    assert sx.fast.psvm.__module__ == "svmcvx.fast.psvm"
