@@ -16,7 +16,7 @@ from svmcvx.fast.linear import Machine, Point, linear_model, minimise
 from svmcvx.fast.margin_distribution import METHODS, ascend, check_seed, svrg
 from svmcvx.formulations.base import Candidates, usable
 from svmcvx.formulations.odm import ODM
-from svmcvx.formulations.odm import _statement as bound_statement
+from svmcvx.formulations.odm import bound_odm
 from svmcvx.kernels import KernelLike
 from svmcvx.model import LinearModel
 from svmcvx.solution import Solution, Status
@@ -100,7 +100,7 @@ def odm(
     started = time.perf_counter()
     check_choice(method, "method", METHODS)
     rng = check_seed(seed)
-    statement = bound_statement(X, y, C1, C2, D, kernel, intercept, sample_weight, indefinite)
+    statement = bound_odm(X, y, C1, C2, D, kernel, intercept, sample_weight, indefinite)
     build_seconds = time.perf_counter() - started
     with monitored(tol=tol, time_limit=time_limit, max_iter=max_iter, verbose=verbose, callback=callback) as monitor:
         machine = _machine(statement)

@@ -28,7 +28,7 @@ from svmcvx.fast.margin_distribution import DECAY, METHODS, STEP, InnerLoop, asc
 from svmcvx.formulations.base import Candidates, usable
 from svmcvx.formulations.odm import margin_space
 from svmcvx.formulations.odml import ODML
-from svmcvx.formulations.odml import _check as check_weights
+from svmcvx.formulations.odml import check_penalties
 from svmcvx.kernels import KernelLike, row_norms
 from svmcvx.model import LinearModel
 from svmcvx.solution import Solution, Status
@@ -102,7 +102,7 @@ def odml(
     started = time.perf_counter()
     check_choice(method, "method", METHODS)
     rng = check_seed(seed)
-    lam1, lam2 = check_weights(lam1, lam2)
+    lam1, lam2 = check_penalties(lam1, lam2)
     C = check_number(C, "C", low=0, open_low=True)
     space = margin_space(X, y, kernel=kernel, intercept=intercept, sample_weight=sample_weight, indefinite=indefinite)
     statement = ODML(space, lam1, lam2, C)

@@ -76,6 +76,7 @@ __all__ = [
     "MarginDistribution",
     "ODMDual",
     "ODMPrimal",
+    "bound_odm",
     "dual_objective",
     "margin_space",
     "multipliers",
@@ -352,7 +353,7 @@ def margin_space(
     return feature_space(data, kernel, intercept="penalised" if intercept else "none", indefinite=indefinite)
 
 
-def _statement(
+def bound_odm(
     X: Any,
     y: Any,
     C1: float,
@@ -363,6 +364,7 @@ def _statement(
     sample_weight: Any,
     indefinite: str,
 ) -> ODM:
+    """Return the statement bound to validated data and hyper-parameters; raises as :func:`odm_primal`."""
     C1 = check_number(C1, "C1", low=0, open_low=True)
     C2 = check_number(C2, "C2", low=0, open_low=True)
     D = check_number(D, "D", low=0, high=1, open_high=True, why="a band of half-width 1 would make w = 0 optimal")
@@ -436,7 +438,7 @@ def odm_primal(
     Source: ODM paper, eq. (7).
     """
     started = time.perf_counter()
-    statement = _statement(X, y, C1, C2, D, kernel, intercept, sample_weight, indefinite)
+    statement = bound_odm(X, y, C1, C2, D, kernel, intercept, sample_weight, indefinite)
     L, n = statement.space.factor, statement.y.size
     require_conic_memory(L, "ODM primal")
     C1_parameter, C2_parameter, D_parameter = _parameters(statement)
@@ -512,7 +514,7 @@ def odm_dual(
     """
     started = time.perf_counter()
     check_choice(form, "form", FORMS)
-    statement = _statement(X, y, C1, C2, D, kernel, intercept, sample_weight, indefinite)
+    statement = bound_odm(X, y, C1, C2, D, kernel, intercept, sample_weight, indefinite)
     n, c = statement.y.size, statement.share
     C1_parameter, C2_parameter, D_parameter = _parameters(statement)
     C1_D = cp.CallbackParam(callback=lambda: C1_parameter.value * D_parameter.value, nonneg=True, name="C1_D")

@@ -81,6 +81,7 @@ __all__ = [
     "ODMLHardMargin",
     "ODMLHardMarginProblem",
     "ODMLPrimal",
+    "check_penalties",
     "dual_objective",
     "objective",
     "odml_dual",
@@ -501,7 +502,8 @@ def _recover_primal(problem: FormulationProblem, statement: ODML | ODMLHardMargi
     return statement.recover(guess, np.asarray(w, dtype=np.float64))
 
 
-def _check(lam1: float, lam2: float) -> tuple[float, float]:
+def check_penalties(lam1: float, lam2: float) -> tuple[float, float]:
+    """Return λ1 and λ2 as numbers, or raise a :class:`~svmcvx.errors.DataError`."""
     return check_number(lam1, "lam1", low=0, why="a negative weight of the variance is not convex"), check_number(
         lam2, "lam2", low=0
     )
@@ -582,7 +584,7 @@ def odml_primal(
     Source: ODM paper, eq. (5).
     """
     started = time.perf_counter()
-    lam1, lam2 = _check(lam1, lam2)
+    lam1, lam2 = check_penalties(lam1, lam2)
     C = check_number(C, "C", low=0, open_low=True)
     space = margin_space(X, y, kernel=kernel, intercept=intercept, sample_weight=sample_weight, indefinite=indefinite)
     statement = ODML(space, lam1, lam2, C)
@@ -643,7 +645,7 @@ def odml_dual(
     Source: ODM paper, eqs. (12)-(14).
     """
     started = time.perf_counter()
-    lam1, lam2 = _check(lam1, lam2)
+    lam1, lam2 = check_penalties(lam1, lam2)
     C = check_number(C, "C", low=0, open_low=True)
     space = margin_space(X, y, kernel=kernel, intercept=intercept, sample_weight=sample_weight, indefinite=indefinite)
     statement = ODML(space, lam1, lam2, C)
@@ -724,7 +726,7 @@ def odml_hard_margin(
     Source: ODM paper, section 3.1. The primal is built, not the dual, because λ₁ is a parameter of it.
     """
     started = time.perf_counter()
-    lam1, lam2 = _check(lam1, lam2)
+    lam1, lam2 = check_penalties(lam1, lam2)
     space = margin_space(X, y, kernel=kernel, intercept=intercept, sample_weight=sample_weight, indefinite=indefinite)
     statement = ODMLHardMargin(space, lam1, lam2)
     lam1_parameter, lam2_parameter, u, quadratic, constraints = _quadratic_part(statement, "hard-margin ODML")
