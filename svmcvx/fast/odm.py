@@ -15,8 +15,7 @@ from svmcvx.fast.driver import Callback, Monitor, conclude, monitored
 from svmcvx.fast.linear import Machine, Point, linear_model, minimise
 from svmcvx.fast.margin_distribution import METHODS, ascend, check_seed, svrg
 from svmcvx.formulations.base import Candidates, usable
-from svmcvx.formulations.odm import ODM
-from svmcvx.formulations.odm import bound_odm
+from svmcvx.formulations.odm import ODM, bound_odm
 from svmcvx.kernels import KernelLike
 from svmcvx.model import LinearModel
 from svmcvx.solution import Solution, Status

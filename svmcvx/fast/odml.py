@@ -27,8 +27,7 @@ from svmcvx.fast.linear import Bounds, Machine, Point, linear_model, minimise
 from svmcvx.fast.margin_distribution import DECAY, METHODS, STEP, InnerLoop, ascend, bounds_at, check_seed
 from svmcvx.formulations.base import Candidates, usable
 from svmcvx.formulations.odm import margin_space
-from svmcvx.formulations.odml import ODML
-from svmcvx.formulations.odml import check_penalties
+from svmcvx.formulations.odml import ODML, check_penalties
 from svmcvx.kernels import KernelLike, row_norms
 from svmcvx.model import LinearModel
 from svmcvx.solution import Solution, Status
