@@ -17,6 +17,8 @@ from typing import Any, ClassVar, TypeAlias
 
 import cvxpy as cp
 import numpy as np
+import scipy.linalg as sl
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from svmcvx.certificate import Dual, Evaluation, accumulated_rounding
@@ -33,6 +35,9 @@ from svmcvx.model import BinaryModel
 __all__ = ["ConicFixedGamma", "ConicFixedGammaProblem", "conic_fixed_gamma"]
 
 Floats: TypeAlias = NDArray[np.float64]
+
+# Distances of a margin from 1 at which it is taken to be 1; the checker keeps the best of the resulting points.
+NEAR_KINK = (1e-6, 1e-4, 1e-2)
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,6 +83,26 @@ class ConicFixedGamma(ConicDual):
         steepest = 2.0 * np.sqrt(self.lam * self.gamma)
         return Evaluation(value, norm_rounding + float(steepest @ f_rounding) + accumulated_rounding(u.size) * value)
 
+    def on_piece(self, w: Floats, near: float) -> Floats:
+        r"""Return the minimiser of q on the piece that `w` lies on, q being quadratic between its kinks at u = 1.
+
+        Observations with a margin within `near` of 1 are held there, with multipliers μ. On the rest the loss is 0, λ, or
+        :math:`2\sqrt{\lambda\gamma_i}(1-u_i) - \gamma_i(1-u_i)^2`, so that w and μ solve a linear system.
+        """
+        L = self.factor.toarray() if sp.issparse(self.factor) else self.factor
+        rows = L * self.y[:, None]
+        distance = 1.0 - rows @ w
+        kink = np.flatnonzero(np.abs(distance) <= near)
+        curved = np.flatnonzero((distance > near) & (self.gamma * distance**2 < self.lam))
+        r, k = L.shape[1], kink.size
+        gamma = self.gamma[curved]
+        system = np.zeros((r + k, r + k))
+        system[:r, :r] = 2.0 * (np.eye(r) - rows[curved].T @ (gamma[:, None] * rows[curved]))
+        system[:r, r:], system[r:, :r] = -rows[kink].T, rows[kink]
+        right = np.concatenate([rows[curved].T @ (2.0 * np.sqrt(self.lam * gamma) - 2.0 * gamma), np.ones(k)])
+        solution, *_ = sl.lstsq(system, right, check_finite=False)
+        return np.asarray(solution[:r])
+
     def export_dual(self, dual: Dual) -> Dual:
         """The multipliers; no observation has weight zero here."""
         return dual
@@ -112,8 +137,9 @@ class ConicFixedGammaProblem(FormulationProblem):
         margin, beyond = (self.constraint_dict[label].dual_value for label in ("margin", "beyond"))
         if usable(margin) and usable(beyond):
             duals.append({"gamma": statement.gamma, "alpha": np.asarray(margin) - np.asarray(beyond)})
+        start = statement.minimiser(duals[0])
         models = []
-        for point in (w, statement.minimiser(duals[0])):
+        for point in (*(statement.on_piece(start, near) for near in NEAR_KINK), w, start):
             u = statement.y * np.asarray(statement.factor @ point)
             models.append(statement.space.model_from_factor(point, support=u <= 1.0 + ON_MARGIN))
         return Candidates(models, duals)
