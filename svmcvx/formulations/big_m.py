@@ -41,6 +41,7 @@ M              how far a dropped margin may be below 1  (n,)
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -111,17 +112,17 @@ class Dropping(Formulation):
         """Signed rows of the factor."""
         return Geometry.of(self.space)
 
+    @abstractmethod
     def price(self, norm: float, loss: float) -> float:
         """Objective of a point with a squared norm and a loss (in weight); ``inf`` where it is infeasible."""
-        raise NotImplementedError
 
     def least(self, loss: float) -> float:
         """Lower bound on the objective of points with at least this loss."""
         return self.price(0.0, loss)
 
+    @abstractmethod
     def _reach(self, value: float) -> Floats:
         """Valid values of M for points no worse than `value`."""
-        raise NotImplementedError
 
     @property
     def y(self) -> Floats:

@@ -7,6 +7,7 @@ function :math:`q(w) = \|w\|^2 + \sum_i L(u_i; \gamma_i)`, found by Newton's met
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -90,9 +91,9 @@ class ConicDual(Formulation):
     def _gamma(self, dual: Dual) -> Floats:
         return kept_entry(dual, "gamma", self.space.data, self.name)
 
+    @abstractmethod
     def _lam(self, dual: Dual) -> float:
         """The weight of the losses that belongs to a dual point."""
-        raise NotImplementedError
 
     def _constant(self, lam: float) -> float:
         """What the dual value has beside D."""
