@@ -6,7 +6,6 @@ import json
 import math
 import os
 import sys
-import tempfile
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
@@ -28,6 +27,7 @@ from svmcvx.errors import DataError, SvmcvxError
 from svmcvx.experiments.comparison import Comparison
 from svmcvx.experiments.specifications import parse_models
 from svmcvx.experiments.store import plain
+from svmcvx.files import written_whole
 from svmcvx.solve import available_solvers
 
 __all__ = ["app", "run"]
@@ -313,11 +313,8 @@ def _draw(path: Path, comparison: Comparison, data: datasets.Dataset) -> None:
 
 
 def _write_json(path: Path, content: dict[str, Any]) -> None:
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    with os.fdopen(handle, "w") as stream:
-        json.dump(content, stream, indent=1)
-        stream.write("\n")
-    os.replace(temporary, path)
+    with written_whole(path) as stream:
+        stream.write(json.dumps(content, indent=1).encode() + b"\n")
 
 
 @app.command()

@@ -9,11 +9,9 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import tempfile
 import zipfile
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Self, TypeAlias
 
 import numpy as np
@@ -23,6 +21,7 @@ from numpy.typing import NDArray
 from svmcvx.certificate import accumulated_rounding
 from svmcvx.data import BinaryData, Features, check_features
 from svmcvx.errors import DataError
+from svmcvx.files import written_whole
 from svmcvx.kernels import Kernel, Precomputed, kernel_from_dict, row_norms
 
 __all__ = ["BinaryModel", "KernelModel", "LinearModel", "Model", "MulticlassModel", "load_model"]
@@ -101,17 +100,8 @@ class Model(ABC):
             "scalars": scalars,
             "digest": _digest(arrays, scalars),
         }
-        target = Path(path)
-        handle, temporary = tempfile.mkstemp(
-            dir=target.parent if str(target.parent) else ".", prefix=f".{target.name}."
-        )
-        try:
-            with os.fdopen(handle, "wb") as stream:
-                np.savez(stream, header=np.array(json.dumps(header)), **arrays)  # type: ignore[arg-type]
-            os.replace(temporary, target)
-        except BaseException:
-            Path(temporary).unlink(missing_ok=True)
-            raise
+        with written_whole(path) as stream:
+            np.savez(stream, header=np.array(json.dumps(header)), **arrays)  # type: ignore[arg-type]
 
 
 def _storable_labels(classes: NDArray[Any]) -> NDArray[Any]:

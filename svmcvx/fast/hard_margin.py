@@ -85,8 +85,7 @@ indefinite, seed
     space = feature_space(data, kernel, intercept="free", indefinite=indefinite, keep_gram=False)
     statement = HardMargin(space=space)
     warm = earlier_multipliers(warm_start, statement)
-    limits = {"tol": tol, "time_limit": time_limit, "max_iter": max_iter, "verbose": verbose, "callback": callback}
-    with monitored(**limits) as monitor:  # type: ignore[arg-type]
+    with monitored(tol=tol, time_limit=time_limit, max_iter=max_iter, verbose=verbose, callback=callback) as monitor:
         built = time.perf_counter() - started
         with blas_held_to_one(data.n) as workers:
             rows, size = kernel_rows(

@@ -147,8 +147,7 @@ def psvm(
     statement = PSVM(space=space, C=C, p=p, bias=bias)
     _check_solution(warm_start)
     warm = earlier_multipliers(warm_start, statement) if isinstance(space, KernelSpace) else None
-    limits = {"tol": tol, "time_limit": time_limit, "max_iter": max_iter, "verbose": verbose, "callback": callback}
-    with monitored(**limits) as monitor:  # type: ignore[arg-type]
+    with monitored(tol=tol, time_limit=time_limit, max_iter=max_iter, verbose=verbose, callback=callback) as monitor:
         built = time.perf_counter() - started
         if isinstance(space, KernelSpace):
             solver = "fast.psvm/smo"

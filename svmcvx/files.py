@@ -1,0 +1,26 @@
+"""Writing files whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+__all__ = ["written_whole"]
+
+
+@contextmanager
+def written_whole(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
+    """Give a stream that takes the place of `path` when the block ends well, and leaves nothing when it does not."""
+    target = Path(path)
+    handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            yield stream
+        os.replace(temporary, target)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
