@@ -1,0 +1,14 @@
+"""Pictures of models (extra ``plot``); each function takes and returns a matplotlib ``Axes``."""
+
+from svmcvx.plot.curves import against_exponent, gap_trace, losses
+from svmcvx.plot.margins import margin_distribution, pairwise_margins
+from svmcvx.plot.regions import decision_regions
+
+__all__ = [
+    "against_exponent",
+    "decision_regions",
+    "gap_trace",
+    "losses",
+    "margin_distribution",
+    "pairwise_margins",
+]

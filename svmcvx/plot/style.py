@@ -1,0 +1,37 @@
+"""What the pictures share: axes, colours, titles."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from svmcvx.errors import missing_extra
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["NEGATIVE", "POSITIVE", "class_colours", "drawing_axes", "entitle"]
+
+NEGATIVE, POSITIVE = "#3b6fb6", "#d1603d"
+# After the two of binary machines, hues that stay apart in print and for colour-blind readers.
+HUES = (NEGATIVE, POSITIVE, "#4f8a5b", "#8e6bb0", "#c9a227", "#3fa7a3", "#b0567b", "#7a6a58", "#7f8c9b", "#5b5b5b")
+
+
+def drawing_axes(ax: Axes | None) -> Axes:
+    """Return `ax`, or the axes of a new figure."""
+    try:
+        import matplotlib.pyplot as plt
+    except ImportError:
+        raise missing_extra("matplotlib", "plot") from None
+    return plt.subplots(figsize=(6.4, 4.8), layout="constrained")[1] if ax is None else ax
+
+
+def class_colours(count: int) -> list[str]:
+    """Return a colour a class; they repeat after ten."""
+    return [HUES[k % len(HUES)] for k in range(count)]
+
+
+def entitle(ax: Axes, title: str | None) -> Axes:
+    """Set the title, if there is one, and return the axes."""
+    if title:
+        ax.set_title(title)
+    return ax
