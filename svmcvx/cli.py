@@ -18,7 +18,6 @@ from rich import box
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
-from sklearn.utils import get_tags
 
 import svmcvx
 from svmcvx import datasets
@@ -129,7 +128,7 @@ def compare(
     _check_writable(plot, json_file, resume)
     if plot is not None:
         _check_plot(plot)
-    data = _prepare(datasets.load(dataset, data_dir, target=target), missing, parsed)
+    data = _prepare(datasets.load(dataset, data_dir, target=target), missing)
     comparison = Comparison(
         parsed,
         data.X,
@@ -210,20 +209,8 @@ def _check_plot(path: Path) -> None:
         raise DataError(f"the picture {path} has no known type; end its name in one of {', '.join(sorted(kinds))}")
 
 
-def _takes_classes(model: Any) -> bool:
-    """Whether an estimator takes more than two classes."""
-    return bool(get_tags(model).classifier_tags.multi_class)
-
-
-def _prepare(data: datasets.Dataset, missing: str, models: list[tuple[str, Any]]) -> datasets.Dataset:
+def _prepare(data: datasets.Dataset, missing: str) -> datasets.Dataset:
     check_choice(missing, "missing", ("error", "drop", "median"))
-    binary = [name for name, model in models if not _takes_classes(model)]
-    if data.classes.size > 2 and binary:
-        shown = ", ".join(map(str, data.classes[:12])) + (", …" if data.classes.size > 12 else "")
-        raise DataError(
-            f"{data.name} has {data.classes.size} classes ({shown}) and {', '.join(binary)} take two; "
-            f"select two, as in {data.name}:{data.classes[0]}-{data.classes[-1]}"
-        )
     holes = 0 if sp.issparse(data.X) else int(np.isnan(data.X).sum())
     if holes == 0:
         return data
@@ -298,7 +285,7 @@ def _draw(path: Path, comparison: Comparison, data: datasets.Dataset) -> None:
     from svmcvx import plot
 
     count = len(comparison.fitted)
-    if data.X.shape[1] == 2 and data.classes.size == 2 and not sp.issparse(data.X):
+    if data.X.shape[1] == 2 and not sp.issparse(data.X):
         figure, axes = plt.subplots(1, count, figsize=(5.2 * count, 4.6), squeeze=False, layout="constrained")
         for ax, (name, model) in zip(axes[0], comparison.fitted.items(), strict=True):
             plot.decision_regions(model, comparison.X_train, comparison.y_train, ax=ax, title=name)

@@ -58,6 +58,8 @@ class Attempt:
         The options that the solver was given, in its own spelling.
     warm_start_used : bool
         Whether the solver could use the earlier solution that was offered.
+    iterations : int or None
+        In the solver's own unit (a mixed-integer solver's are nodes); None if it does not tell.
     """
 
     solver: str
@@ -67,6 +69,7 @@ class Attempt:
     gap: float = math.inf
     options: Mapping[str, Any] = field(default_factory=dict)
     warm_start_used: bool = False
+    iterations: int | None = None
 
 
 @dataclass(frozen=True)

@@ -188,3 +188,38 @@ def test_large_predictions_go_block_by_block(monkeypatch):
     whole = model.decision_function(NEW)
     monkeypatch.setattr("svmcvx.model.BLOCK_ENTRIES", 7 * model.n_support)
     assert np.allclose(model.decision_function(NEW), whole, rtol=1e-12)
+
+
+@pytest.mark.parametrize("scheme", ["ovo", "ovr"])
+@pytest.mark.parametrize("labels", [[3, 5, 9], ["a", "b", "c"], np.array(["a", "b", "c"], dtype=object)])
+def test_models_of_several_classes_round_trip(tmp_path, scheme, labels):
+    classes = np.asarray(labels)
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((9, 3))
+    sides = [classes[[0, 1]], classes[[0, 2]], classes[[1, 2]]] if scheme == "ovo" else [np.array([0, 1])] * 3
+    vectors = [X[:4], sp.csr_array(X[2:5]), None]
+    members = [
+        sx.KernelModel(
+            kernel=sx.Precomputed() if part is None else sx.RBF(0.5),
+            vectors=part,
+            dual_coef=rng.standard_normal(3 if part is None else part.shape[0]),
+            intercept=float(k),
+            classes=side,
+            support=np.arange(k, k + (3 if part is None else part.shape[0])),
+            n_features=3,
+        )
+        for k, (part, side) in enumerate(zip(vectors, sides, strict=True))
+    ]
+    members[2] = sx.LinearModel(coef=rng.standard_normal(3), intercept=2.0, classes=sides[2], support=[8])
+    model = sx.OneVsModel(scheme=scheme, members=tuple(members), classes=classes)
+    assert model.support.tolist() == [0, 1, 2, 3, 8]
+    model.save(tmp_path / "model.npz")
+    loaded = sx.load_model(tmp_path / "model.npz")
+    assert isinstance(loaded, sx.OneVsModel)
+    assert np.array_equal(loaded.decision_function(X), model.decision_function(X))
+    assert np.array_equal(loaded.predict(X), model.predict(X))
+    assert loaded.classes.dtype == model.classes.dtype
+    for before, after in zip(model.members, loaded.members, strict=True):
+        assert type(before) is type(after)
+        assert np.array_equal(before.classes, after.classes)
+        assert np.array_equal(before.predict(X), after.predict(X))

@@ -1,6 +1,7 @@
-"""scikit-learn faces of the formulations."""
+"""scikit-learn faces of the formulations, and certificates for models of scikit-learn's own."""
 
 from svmcvx.estimators.binary import PSVMClassifier
+from svmcvx.estimators.certification import certify
 from svmcvx.estimators.conic import ConicSVMClassifier
 from svmcvx.estimators.multiclass import M3SVMClassifier, MulticlassSVMClassifier
 from svmcvx.estimators.odm import ODMClassifier, ODMLClassifier
@@ -16,4 +17,5 @@ __all__ = [
     "PSVMClassifier",
     "RampSVMClassifier",
     "ZeroOneSVMClassifier",
+    "certify",
 ]

@@ -1,34 +1,44 @@
-"""What all classifiers share: thin faces of a builder, ``solve``, and the model it returns."""
+"""What all classifiers share: thin faces of a formulation, the two routes to its solution, and the model found."""
 
 from __future__ import annotations
 
 import warnings
 from abc import abstractmethod
-from typing import Any, Self
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning, DataConversionWarning
+from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from svmcvx.certificate import Certificate
-from svmcvx.data import check_features, check_number
+from svmcvx.data import Features, check_features, check_labels, check_weights
+from svmcvx.errors import DataError
+from svmcvx.estimators.request import Request
+from svmcvx.estimators.routes import Route
 from svmcvx.formulations.base import FormulationProblem
 from svmcvx.model import Model
-from svmcvx.solution import Solution
-from svmcvx.solve import solve
+from svmcvx.solution import Solution, Status
 
 __all__ = ["CertifiedClassifier"]
+
+Floats: TypeAlias = NDArray[np.float64]
 
 
 class CertifiedClassifier(ClassifierMixin, BaseEstimator):
     """What all faces share.
 
-    A subclass has the parameters ``solver``, ``tol``, ``time_limit`` and its hyper-parameters, and says by
-    :meth:`_problem` which problem they make.
+    A subclass has the parameters ``class_weight``, ``solver``, ``tol``, ``time_limit`` and its hyper-parameters, and says
+    by :meth:`_builder` and :meth:`_settings` which problem they make.
     """
 
+    # Name of the formulation in svmcvx.estimators.routes.
+    _formulation: ClassVar[str]
+
+    class_weight: Mapping[Any, float] | str | None
     solver: str
     tol: float
     time_limit: float | None
@@ -36,10 +46,16 @@ class CertifiedClassifier(ClassifierMixin, BaseEstimator):
     solution_: Solution
     classes_: NDArray[Any]
     n_features_in_: int
+    solver_route_: str
+    solver_reason_: str
 
     @abstractmethod
-    def _problem(self, X: Any, y: Any, sample_weight: Any) -> FormulationProblem:
-        """Return the problem for validated data."""
+    def _builder(self) -> Callable[..., FormulationProblem]:
+        """Return the builder."""
+
+    @abstractmethod
+    def _settings(self) -> dict[str, Any]:
+        """Return the arguments of the builder, beside data and weights."""
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Solve the formulation on training data.
@@ -66,29 +82,77 @@ class CertifiedClassifier(ClassifierMixin, BaseEstimator):
         Warns
         -----
         sklearn.exceptions.ConvergenceWarning
-            If the certified gap exceeds what was asked for (100 times `tol`).
+            If the certified gap exceeds `tol`.
         """
+        return self._fit(X, y, sample_weight, None)
+
+    def _fit(self, X: Any, y: Any, sample_weight: Any, warm_start: Solution | None) -> Self:
+        """Fit, starting from an earlier ``solution_`` for the same data where the solver can."""
         checked = check_features(X)
-        labels = np.asarray(y)
-        if labels.ndim == 2 and labels.shape[1] == 1:
+        given = np.asarray(y)
+        if given.ndim == 2 and given.shape[1] == 1:
             message = "A column-vector y was passed when a 1d array was expected; pass y.ravel()"
-            warnings.warn(message, DataConversionWarning, stacklevel=2)
+            warnings.warn(message, DataConversionWarning, stacklevel=3)
         # Only for feature names and the number of features: the values have been checked.
         validate_data(self, X, skip_check_array=True)
-        solution = solve(
-            self._problem(checked, y, sample_weight), solver=self.solver, tol=self.tol, time_limit=self.time_limit
+        codes, classes = check_labels(y, checked.shape[0])
+        weight = None if sample_weight is None else check_weights(sample_weight, codes.size)
+        request = self._request(checked, weight)
+        solution, route = self._solved(
+            request, checked, codes, classes, self._weighted(classes[codes], weight), warm_start
         )
-        self.solution_ = solution
-        self.classes_ = np.asarray(solution.model.classes)
-        accepted = 100 * check_number(self.tol, "tol")
-        if not solution.certificate.is_certified(accepted):
-            warnings.warn(
-                f"certified relative gap {solution.certificate.gap:.2g} exceeds {accepted:.2g}: the optimum lies in "
-                f"[{solution.certificate.lower}, {solution.certificate.upper}]; raise time_limit, or see solution_.attempts",
-                ConvergenceWarning,
-                stacklevel=2,
-            )
+        self.solution_, self.classes_ = solution, classes
+        self.solver_route_, self.solver_reason_ = route
+        if (shortfall := self._shortfall(solution)) is not None:
+            warnings.warn(shortfall, ConvergenceWarning, stacklevel=3)
         return self
+
+    def _request(self, X: Features, sample_weight: Floats | None) -> Request:
+        """Return what is asked for; a kernel's scale is that of all classes together, whatever their weights."""
+        settings = self._settings()
+        if settings.get("kernel") is not None:
+            # Weights that are all zero are refused by the formulation.
+            scale = sample_weight if sample_weight is not None and sample_weight.any() else None
+            settings["kernel"] = settings["kernel"].resolve(X, scale)
+        return Request(self._formulation, self._builder(), settings, self.solver, self.tol, self.time_limit)
+
+    def _weighted(self, labels: NDArray[Any], sample_weight: Floats | None) -> Floats | None:
+        """Return the weights of observations times those of their classes."""
+        if self.class_weight is None:
+            return sample_weight
+        try:
+            weight = np.asarray(compute_sample_weight(self.class_weight, labels), dtype=np.float64)
+        except (ValueError, TypeError) as error:
+            raise DataError(f"class_weight cannot be used: {error}") from None
+        return check_weights(weight, labels.size, name="class_weight") * (
+            1.0 if sample_weight is None else sample_weight
+        )
+
+    def _solved(
+        self,
+        request: Request,
+        X: Features,
+        codes: NDArray[np.intp],
+        classes: NDArray[Any],
+        sample_weight: Floats | None,
+        warm_start: Solution | None,
+    ) -> tuple[Solution, Route]:
+        """Solve for validated data."""
+        route = request.route(codes.size, weighted=sample_weight is not None)
+        return request.run(route, X, classes[codes], sample_weight, warm_start), route
+
+    def _shortfall(self, solution: Solution) -> str | None:
+        """Say how far the certificate is from what was asked for; None if it is not."""
+        certificate = solution.certificate
+        if certificate.kind == "local":
+            # A local method proves no gap; what can be asked of it is that it ran to its end.
+            return None if solution.status is Status.OPTIMAL else f"the local search stopped early: {solution.status}"
+        if certificate.is_certified(self.tol):
+            return None
+        return (
+            f"certified relative gap {certificate.gap:.2g} exceeds {self.tol:.2g}: the optimum lies in "
+            f"[{certificate.lower}, {certificate.upper}]; raise time_limit, or see solution_.attempts"
+        )
 
     @property
     def model_(self) -> Model:
@@ -98,9 +162,19 @@ class CertifiedClassifier(ClassifierMixin, BaseEstimator):
 
     @property
     def certificate_(self) -> Certificate:
-        """The checked interval around the optimum."""
+        """The checked interval around the optimum; of several binary problems the one with the largest gap."""
         check_is_fitted(self, "solution_")
         return self.solution_.certificate
+
+    @property
+    def n_iter_(self) -> int:
+        """Iterations of the solver, in its own unit; summed over binary problems."""
+        check_is_fitted(self, "solution_")
+        counts = [attempt.iterations for attempt in self.solution_.attempts]
+        known = [count for count in counts if count is not None]
+        if not known:
+            raise AttributeError("n_iter_ exists for solvers that tell their iterations only")
+        return sum(known)
 
     @property
     def support_(self) -> NDArray[np.intp]:

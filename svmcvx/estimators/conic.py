@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar
 
 from svmcvx.estimators.binary import BinaryClassifier
 from svmcvx.formulations.base import FormulationProblem
@@ -42,23 +42,39 @@ class ConicSVMClassifier(BinaryClassifier):
         Statement of the semidefinite program; the optimum is the same.
     indefinite : "error" or "clip"
         What to do with a kernel that is indefinite on the data.
+    class_weight : None, "balanced" or dict
+        Weights of the classes, which multiply those of the losses, as in scikit-learn; 1 each by default.
+    multiclass : "ovo" or "ovr"
+        With more than two classes: one binary machine for each pair of classes (the default), or for each class against
+        the rest. Ties are decided by the summed scores, then by the order of the classes; see :class:`svmcvx.OneVsModel`.
+    n_jobs : int, optional
+        Processes for these machines, as in joblib; 1 by default. The result does not depend on it.
     solver : str
-        As in :func:`svmcvx.solve`.
+        ``"auto"`` (the default) chooses by the size; see :mod:`svmcvx.estimators.routes` for the rule. ``"fast"`` is the
+        first-order solver of :mod:`svmcvx.fast`; ``"clarabel"``, ``"scs"``, ``"mosek"``, … are those of :func:`svmcvx.solve`.
     tol : float
-        Relative tolerance asked of the solver.
+        Certified relative gap that is asked for, 1e-6 by default. A conic solver is asked for a hundredth of it.
     time_limit : float, optional
-        Seconds.
+        Seconds; of each binary machine if there are several.
 
     Attributes
     ----------
-    classes_ : ndarray of shape (2,)
+    classes_ : ndarray of shape (c,)
     solution_ : Solution
         Model, certificate, attempts, timings; see also :func:`svmcvx.formulations.conic.relaxation`.
     certificate_ : Certificate
         The checked interval around the optimum.
     model_ : Model
-    coef_, intercept_, dual_coef_, support_ : ndarray
-        As in scikit-learn, where they exist.
+    coef_, intercept_, dual_coef_ : ndarray
+        One row a binary machine, positive for the later class of a pair, where they exist.
+    support_ : ndarray of int
+        Rows of the training data with a non-zero multiplier.
+    solutions_, certificates_ : dict
+        Of each binary machine, by its pair of labels (or label); ``certificate_`` is that of the largest gap.
+    solver_route_, solver_reason_ : str
+        ``"conic"`` or ``"fast"``, and why.
+    n_iter_ : int
+        Iterations of the solver, where it tells them.
     n_features_in_ : int
     feature_names_in_ : ndarray
         If `X` had string column names.
@@ -72,6 +88,8 @@ class ConicSVMClassifier(BinaryClassifier):
     True
     """
 
+    _formulation: ClassVar[str] = "conic"
+
     def __init__(
         self,
         *,
@@ -84,8 +102,11 @@ class ConicSVMClassifier(BinaryClassifier):
         intercept: bool = True,
         form: str = "reduced",
         indefinite: str = "error",
+        class_weight: Mapping[Any, float] | str | None = None,
+        multiclass: str = "ovo",
+        n_jobs: int | None = None,
         solver: str = "auto",
-        tol: float = 1e-8,
+        tol: float = 1e-6,
         time_limit: float | None = None,
     ) -> None:
         self.lam = lam
@@ -97,19 +118,22 @@ class ConicSVMClassifier(BinaryClassifier):
         self.intercept = intercept
         self.form = form
         self.indefinite = indefinite
+        self.class_weight = class_weight
+        self.multiclass = multiclass
+        self.n_jobs = n_jobs
         self.solver = solver
         self.tol = tol
         self.time_limit = time_limit
 
-    def _problem(self, X: Any, y: Any, sample_weight: Any) -> FormulationProblem:
-        return conic_sdp(
-            X,
-            y,
-            lam=self.lam if self.kappa is None else None,
-            kappa=self.kappa,
-            kernel=self._kernel(),
-            form=self.form,
-            intercept=self.intercept,
-            sample_weight=sample_weight,
-            indefinite=self.indefinite,
-        )
+    def _builder(self) -> Callable[..., FormulationProblem]:
+        return conic_sdp
+
+    def _settings(self) -> dict[str, Any]:
+        return {
+            "lam": self.lam if self.kappa is None else None,
+            "kappa": self.kappa,
+            "kernel": self._kernel(),
+            "form": self.form,
+            "intercept": self.intercept,
+            "indefinite": self.indefinite,
+        }

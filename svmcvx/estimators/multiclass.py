@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeAlias, cast
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -82,7 +82,6 @@ class MulticlassClassifier(CertifiedClassifier):
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_class = True
         tags.input_tags.sparse = True
         return tags
 
@@ -104,10 +103,13 @@ class M3SVMClassifier(MulticlassClassifier):
         Euclidean norms (the default), or sums of absolute values.
     delta : float
         Smoothing of ``loss="smoothed"``, 1e-2 by default.
+    class_weight : None, "balanced" or dict
+        Weights of the classes, which multiply those of the losses, as in scikit-learn; 1 each by default.
     solver : str
-        As in :func:`svmcvx.solve`.
+        ``"auto"`` (the default) chooses by the size; see :mod:`svmcvx.estimators.routes` for the rule. ``"fast"`` is the
+        first-order solver of :mod:`svmcvx.fast`; ``"clarabel"``, ``"scs"``, ``"mosek"``, … are those of :func:`svmcvx.solve`.
     tol : float
-        Relative tolerance asked of the solver.
+        Certified relative gap that is asked for, 1e-8 by default. A conic solver is asked for a hundredth of it.
     time_limit : float, optional
         Seconds.
 
@@ -136,6 +138,8 @@ class M3SVMClassifier(MulticlassClassifier):
     True
     """
 
+    _formulation: ClassVar[str] = "m3svm"
+
     def __init__(
         self,
         *,
@@ -145,6 +149,7 @@ class M3SVMClassifier(MulticlassClassifier):
         loss: str = "hinge",
         norm: int = 2,
         delta: float = 1e-2,
+        class_weight: Mapping[Any, float] | str | None = None,
         solver: str = "auto",
         tol: float = 1e-8,
         time_limit: float | None = None,
@@ -155,22 +160,23 @@ class M3SVMClassifier(MulticlassClassifier):
         self.loss = loss
         self.norm = norm
         self.delta = delta
+        self.class_weight = class_weight
         self.solver = solver
         self.tol = tol
         self.time_limit = time_limit
 
-    def _problem(self, X: Any, y: Any, sample_weight: Any) -> FormulationProblem:
-        return m3svm(
-            X,
-            y,
-            lam=self.lam,
-            p=self.p,
-            eps=self.eps,
-            loss=self.loss,
-            norm=self.norm,
-            delta=self.delta,
-            sample_weight=sample_weight,
-        )
+    def _builder(self) -> Callable[..., FormulationProblem]:
+        return m3svm
+
+    def _settings(self) -> dict[str, Any]:
+        return {
+            "lam": self.lam,
+            "p": self.p,
+            "eps": self.eps,
+            "loss": self.loss,
+            "norm": self.norm,
+            "delta": self.delta,
+        }
 
 
 class MulticlassSVMClassifier(MulticlassClassifier):
@@ -187,10 +193,13 @@ class MulticlassSVMClassifier(MulticlassClassifier):
         For ``"topk"``: how many of the largest violations are averaged, 2 by default.
     intercept : bool
         Free biases (the default), or none.
+    class_weight : None, "balanced" or dict
+        Weights of the classes, which multiply those of the losses, as in scikit-learn; 1 each by default.
     solver : str
-        As in :func:`svmcvx.solve`.
+        ``"auto"`` (the default) chooses by the size; see :mod:`svmcvx.estimators.routes` for the rule. ``"fast"`` is the
+        first-order solver of :mod:`svmcvx.fast`; ``"clarabel"``, ``"scs"``, ``"mosek"``, … are those of :func:`svmcvx.solve`.
     tol : float
-        Relative tolerance asked of the solver.
+        Certified relative gap that is asked for, 1e-8 by default. A conic solver is asked for a hundredth of it.
     time_limit : float, optional
         Seconds.
 
@@ -219,6 +228,8 @@ class MulticlassSVMClassifier(MulticlassClassifier):
     True
     """
 
+    _formulation: ClassVar[str] = "multiclass"
+
     def __init__(
         self,
         *,
@@ -226,6 +237,7 @@ class MulticlassSVMClassifier(MulticlassClassifier):
         lam: float = 1.0,
         k: int = 2,
         intercept: bool = True,
+        class_weight: Mapping[Any, float] | str | None = None,
         solver: str = "auto",
         tol: float = 1e-8,
         time_limit: float | None = None,
@@ -234,11 +246,13 @@ class MulticlassSVMClassifier(MulticlassClassifier):
         self.lam = lam
         self.k = k
         self.intercept = intercept
+        self.class_weight = class_weight
         self.solver = solver
         self.tol = tol
         self.time_limit = time_limit
 
-    def _problem(self, X: Any, y: Any, sample_weight: Any) -> FormulationProblem:
-        build = BUILDERS[check_choice(self.loss, "loss", tuple(BUILDERS))]
-        extra = {"k": self.k} if self.loss == "topk" else {}
-        return build(X, y, lam=self.lam, intercept=self.intercept, sample_weight=sample_weight, **extra)
+    def _builder(self) -> Callable[..., FormulationProblem]:
+        return BUILDERS[check_choice(self.loss, "loss", tuple(BUILDERS))]
+
+    def _settings(self) -> dict[str, Any]:
+        return {"lam": self.lam, "intercept": self.intercept} | ({"k": self.k} if self.loss == "topk" else {})

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar
 
 from svmcvx.estimators.binary import BinaryClassifier
 from svmcvx.formulations.base import FormulationProblem
@@ -38,23 +38,39 @@ class ODMClassifier(BinaryClassifier):
         For ``"poly"`` and ``"sigmoid"``.
     indefinite : "error" or "clip"
         What to do with a kernel that is indefinite on the data.
+    class_weight : None, "balanced" or dict
+        Weights of the classes, which multiply those of the losses, as in scikit-learn; 1 each by default.
+    multiclass : "ovo" or "ovr"
+        With more than two classes: one binary machine for each pair of classes (the default), or for each class against
+        the rest. Ties are decided by the summed scores, then by the order of the classes; see :class:`svmcvx.OneVsModel`.
+    n_jobs : int, optional
+        Processes for these machines, as in joblib; 1 by default. The result does not depend on it.
     solver : str
-        As in :func:`svmcvx.solve`.
+        ``"auto"`` (the default) chooses by the size; see :mod:`svmcvx.estimators.routes` for the rule. ``"fast"`` is the
+        first-order solver of :mod:`svmcvx.fast`; ``"clarabel"``, ``"scs"``, ``"mosek"``, … are those of :func:`svmcvx.solve`.
     tol : float
-        Relative tolerance asked of the solver.
+        Certified relative gap that is asked for, 1e-6 by default. A conic solver is asked for a hundredth of it.
     time_limit : float, optional
-        Seconds.
+        Seconds; of each binary machine if there are several.
 
     Attributes
     ----------
-    classes_ : ndarray of shape (2,)
+    classes_ : ndarray of shape (c,)
     solution_ : Solution
         Model, certificate, attempts, timings.
     certificate_ : Certificate
         The checked interval around the optimum.
     model_ : Model
-    coef_, intercept_, dual_coef_, support_ : ndarray
-        As in scikit-learn, where they exist.
+    coef_, intercept_, dual_coef_ : ndarray
+        One row a binary machine, positive for the later class of a pair, where they exist.
+    support_ : ndarray of int
+        Rows of the training data with a non-zero multiplier.
+    solutions_, certificates_ : dict
+        Of each binary machine, by its pair of labels (or label); ``certificate_`` is that of the largest gap.
+    solver_route_, solver_reason_ : str
+        ``"conic"`` or ``"fast"``, and why.
+    n_iter_ : int
+        Iterations of the solver, where it tells them.
     n_features_in_ : int
     feature_names_in_ : ndarray
         If `X` had string column names.
@@ -66,9 +82,11 @@ class ODMClassifier(BinaryClassifier):
     >>> from sklearn.preprocessing import scale
     >>> X, y = load_breast_cancer(return_X_y=True)
     >>> classifier = sx.ODMClassifier(C1=4.0, C2=1.0, D=0.2).fit(scale(X), y)
-    >>> classifier.certificate_.is_certified(1e-9)
+    >>> classifier.certificate_.is_certified(1e-6)
     True
     """
+
+    _formulation: ClassVar[str] = "odm"
 
     def __init__(
         self,
@@ -82,8 +100,11 @@ class ODMClassifier(BinaryClassifier):
         degree: int = 3,
         coef0: float = 0.0,
         indefinite: str = "error",
+        class_weight: Mapping[Any, float] | str | None = None,
+        multiclass: str = "ovo",
+        n_jobs: int | None = None,
         solver: str = "auto",
-        tol: float = 1e-8,
+        tol: float = 1e-6,
         time_limit: float | None = None,
     ) -> None:
         self.C1 = C1
@@ -95,22 +116,25 @@ class ODMClassifier(BinaryClassifier):
         self.degree = degree
         self.coef0 = coef0
         self.indefinite = indefinite
+        self.class_weight = class_weight
+        self.multiclass = multiclass
+        self.n_jobs = n_jobs
         self.solver = solver
         self.tol = tol
         self.time_limit = time_limit
 
-    def _problem(self, X: Any, y: Any, sample_weight: Any) -> FormulationProblem:
-        return odm_dual(
-            X,
-            y,
-            C1=self.C1,
-            C2=self.C2,
-            D=self.D,
-            intercept=self.intercept,
-            kernel=self._kernel(),
-            sample_weight=sample_weight,
-            indefinite=self.indefinite,
-        )
+    def _builder(self) -> Callable[..., FormulationProblem]:
+        return odm_dual
+
+    def _settings(self) -> dict[str, Any]:
+        return {
+            "C1": self.C1,
+            "C2": self.C2,
+            "D": self.D,
+            "intercept": self.intercept,
+            "kernel": self._kernel(),
+            "indefinite": self.indefinite,
+        }
 
 
 class ODMLClassifier(BinaryClassifier):
@@ -139,9 +163,11 @@ class ODMLClassifier(BinaryClassifier):
     >>> from sklearn.datasets import load_breast_cancer
     >>> from sklearn.preprocessing import scale
     >>> X, y = load_breast_cancer(return_X_y=True)
-    >>> sx.ODMLClassifier(C=10.0).fit(scale(X), y).certificate_.is_certified(1e-9)
+    >>> sx.ODMLClassifier(C=10.0).fit(scale(X), y).certificate_.is_certified(1e-6)
     True
     """
+
+    _formulation: ClassVar[str] = "odml"
 
     def __init__(
         self,
@@ -155,8 +181,11 @@ class ODMLClassifier(BinaryClassifier):
         degree: int = 3,
         coef0: float = 0.0,
         indefinite: str = "error",
+        class_weight: Mapping[Any, float] | str | None = None,
+        multiclass: str = "ovo",
+        n_jobs: int | None = None,
         solver: str = "auto",
-        tol: float = 1e-8,
+        tol: float = 1e-6,
         time_limit: float | None = None,
     ) -> None:
         self.lam1 = lam1
@@ -168,19 +197,22 @@ class ODMLClassifier(BinaryClassifier):
         self.degree = degree
         self.coef0 = coef0
         self.indefinite = indefinite
+        self.class_weight = class_weight
+        self.multiclass = multiclass
+        self.n_jobs = n_jobs
         self.solver = solver
         self.tol = tol
         self.time_limit = time_limit
 
-    def _problem(self, X: Any, y: Any, sample_weight: Any) -> FormulationProblem:
-        return odml_dual(
-            X,
-            y,
-            lam1=self.lam1,
-            lam2=self.lam2,
-            C=self.C,
-            intercept=self.intercept,
-            kernel=self._kernel(),
-            sample_weight=sample_weight,
-            indefinite=self.indefinite,
-        )
+    def _builder(self) -> Callable[..., FormulationProblem]:
+        return odml_dual
+
+    def _settings(self) -> dict[str, Any]:
+        return {
+            "lam1": self.lam1,
+            "lam2": self.lam2,
+            "C": self.C,
+            "intercept": self.intercept,
+            "kernel": self._kernel(),
+            "indefinite": self.indefinite,
+        }

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar
 
 from svmcvx.estimators.binary import BinaryClassifier
 from svmcvx.formulations.base import FormulationProblem
@@ -21,8 +21,10 @@ TIME_LIMIT = 10.0
 class ZeroOneSVMClassifier(BinaryClassifier):
     r"""SVM with the exact 0-1 loss: :math:`\|w\|^2 + \lambda\sum_i 1[u_i < 1]`, or at most `k` margins below 1.
 
-    It needs a mixed-integer solver (``pip install 'svmcvx[mip]'``), and proves optimality up to about 50 observations of a
-    few features in seconds. Larger data end at the time limit with an honest interval and a ``ConvergenceWarning``.
+    It is solved by the search of ``fast.zero_one``, or, with the settings `form` and `M` or ``solver="scip"``, as a
+    mixed-integer program, which needs a solver for it (``pip install 'svmcvx[mip]'``). Optimality is proved for tens of
+    observations of a few features in seconds. Larger data end at the time limit with an honest interval and a
+    ``ConvergenceWarning``.
 
     Parameters
     ----------
@@ -47,6 +49,8 @@ class ZeroOneSVMClassifier(BinaryClassifier):
         As for :class:`PSVMClassifier`.
     """
 
+    _formulation: ClassVar[str] = "zero_one"
+
     def __init__(
         self,
         *,
@@ -60,8 +64,11 @@ class ZeroOneSVMClassifier(BinaryClassifier):
         degree: int = 3,
         coef0: float = 0.0,
         indefinite: str = "error",
+        class_weight: Mapping[Any, float] | str | None = None,
+        multiclass: str = "ovo",
+        n_jobs: int | None = None,
         solver: str = "auto",
-        tol: float = 1e-8,
+        tol: float = 1e-6,
         time_limit: float | None = TIME_LIMIT,
     ) -> None:
         self.lam = lam
@@ -74,23 +81,26 @@ class ZeroOneSVMClassifier(BinaryClassifier):
         self.degree = degree
         self.coef0 = coef0
         self.indefinite = indefinite
+        self.class_weight = class_weight
+        self.multiclass = multiclass
+        self.n_jobs = n_jobs
         self.solver = solver
         self.tol = tol
         self.time_limit = time_limit
 
-    def _problem(self, X: Any, y: Any, sample_weight: Any) -> FormulationProblem:
-        return zero_one_mio(
-            X,
-            y,
-            lam=self.lam if self.k is None else None,
-            k=self.k,
-            M=self.M,
-            form=self.form,
-            kernel=self._kernel(),
-            intercept=self.intercept,
-            sample_weight=sample_weight,
-            indefinite=self.indefinite,
-        )
+    def _builder(self) -> Callable[..., FormulationProblem]:
+        return zero_one_mio
+
+    def _settings(self) -> dict[str, Any]:
+        return {
+            "lam": self.lam if self.k is None else None,
+            "k": self.k,
+            "M": self.M,
+            "form": self.form,
+            "kernel": self._kernel(),
+            "intercept": self.intercept,
+            "indefinite": self.indefinite,
+        }
 
 
 class _FreeIntercept(BinaryClassifier):
@@ -104,8 +114,11 @@ class _FreeIntercept(BinaryClassifier):
         degree: int = 3,
         coef0: float = 0.0,
         indefinite: str = "error",
+        class_weight: Mapping[Any, float] | str | None = None,
+        multiclass: str = "ovo",
+        n_jobs: int | None = None,
         solver: str = "auto",
-        tol: float = 1e-8,
+        tol: float = 1e-6,
         time_limit: float | None = TIME_LIMIT,
     ) -> None:
         self.C = C
@@ -115,16 +128,18 @@ class _FreeIntercept(BinaryClassifier):
         self.degree = degree
         self.coef0 = coef0
         self.indefinite = indefinite
+        self.class_weight = class_weight
+        self.multiclass = multiclass
+        self.n_jobs = n_jobs
         self.solver = solver
         self.tol = tol
         self.time_limit = time_limit
 
-    def _arguments(self, sample_weight: Any) -> dict[str, Any]:
+    def _settings(self) -> dict[str, Any]:
         return {
             "C": self.C,
             "M": self.M,
             "kernel": self._kernel(),
-            "sample_weight": sample_weight,
             "indefinite": self.indefinite,
         }
 
@@ -151,14 +166,18 @@ class RampSVMClassifier(_FreeIntercept):
         As for :class:`PSVMClassifier`.
     """
 
-    def _problem(self, X: Any, y: Any, sample_weight: Any) -> FormulationProblem:
-        return ramp_mio(X, y, **self._arguments(sample_weight))
+    _formulation: ClassVar[str] = "ramp"
+
+    def _builder(self) -> Callable[..., FormulationProblem]:
+        return ramp_mio
 
 
 class L0SVMClassifier(_FreeIntercept):
     r"""SVM with l0-norm hinge: :math:`\tfrac12\|w\|^2 + C\sum_i 1[u_i < 1]`, with a free intercept.
 
-    It needs a mixed-integer solver (``pip install 'svmcvx[mip]'``); see :class:`ZeroOneSVMClassifier` on sizes.
+    Up to 50 observations it is a mixed-integer program, if there is a solver for it (``pip install 'svmcvx[mip]'``), and the
+    optimum is proved; beyond, the local search of ``fast.l0``, whose certificate is ``"local"``: an objective, residuals
+    of stationarity, and no lower bound.
 
     Parameters
     ----------
@@ -177,5 +196,7 @@ class L0SVMClassifier(_FreeIntercept):
         As for :class:`PSVMClassifier`.
     """
 
-    def _problem(self, X: Any, y: Any, sample_weight: Any) -> FormulationProblem:
-        return l0_mio(X, y, **self._arguments(sample_weight))
+    _formulation: ClassVar[str] = "l0"
+
+    def _builder(self) -> Callable[..., FormulationProblem]:
+        return l0_mio

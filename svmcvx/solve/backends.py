@@ -43,6 +43,8 @@ class Outcome:
         What a mixed-integer solver states to have proved of the problem's value.
     start_used : bool
         Whether the solver took the point that it was offered to start from.
+    iterations : int or None
+        As the solver counts them.
     """
 
     status: Status
@@ -52,6 +54,7 @@ class Outcome:
     solve_seconds: float
     bound: SolverBound | None = None
     start_used: bool = False
+    iterations: int | None = None
 
 
 class _InterruptibleClarabel(CLARABEL):
@@ -183,4 +186,5 @@ def run(
             solve_seconds=seconds,
             bound=mixed_integer.proved_bound(problem, solver, raw, float(inverse[-1][cps.OFFSET])) if mixed else None,
             start_used=start is not None and mixed_integer.start_used(solver, raw, offered=warm_start),
+            iterations=solution.attr.get(cps.NUM_ITERS),
         )

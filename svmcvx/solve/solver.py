@@ -153,7 +153,14 @@ def solve(
         if checked and not failure and not gap <= acceptance:
             failure = f"certified gap {gap:.2g} exceeds {acceptance:.2g} ({outcome.message})"
         attempt = Attempt(
-            card.name, outcome.status, failure, finished - attempt_started, gap, options, warm or outcome.start_used
+            card.name,
+            outcome.status,
+            failure,
+            finished - attempt_started,
+            gap,
+            options,
+            warm or outcome.start_used,
+            outcome.iterations,
         )
         attempts.append(attempt)
         if checked:

@@ -1,0 +1,260 @@
+"""Certificates of models that scikit-learn trained: their objective, a lower bound on the optimum, and the gap."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from inspect import signature
+from itertools import combinations
+from typing import Any, TypeAlias
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from sklearn.linear_model import SGDClassifier
+from sklearn.model_selection import GridSearchCV, RandomizedSearchCV
+from sklearn.pipeline import Pipeline
+from sklearn.svm import SVC, LinearSVC
+from sklearn.utils.class_weight import compute_class_weight
+from sklearn.utils.validation import check_is_fitted
+
+from svmcvx.certificate import Certificate
+from svmcvx.data import BinaryData, Features, binary_data, check_features, check_labels, check_weights
+from svmcvx.errors import DataError
+from svmcvx.estimators.base import CertifiedClassifier
+from svmcvx.estimators.pairs import parts
+from svmcvx.fast import loss_kernels
+from svmcvx.fast.driver import monitored
+from svmcvx.fast.linear import Machine, minimise
+from svmcvx.formulations.psvm import PSVM
+from svmcvx.formulations.psvm_penalised import PenalisedPSVM
+from svmcvx.kernels import Kernel, Precomputed, as_kernel
+from svmcvx.model import BinaryModel, LinearModel
+from svmcvx.space import KernelSpace, LinearSpace, feature_space
+
+__all__ = ["certify"]
+
+Floats: TypeAlias = NDArray[np.float64]
+
+# A multiplier of libsvm exceeds its ceiling by no more than this share of it.
+ABOVE_CEILING = 1e-6
+# The dual point of a LinearSVC is found by solving its problem again, to this gap or to rounding.
+DUAL_TOL = 1e-10
+DUAL_STEPS = 10_000
+
+
+def certify(estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> Certificate | dict[Any, Certificate]:
+    r"""Return the certificate of a support vector machine that scikit-learn has trained.
+
+    ``SVC`` minimises :math:`\tfrac12\|w\|^2 + C\sum_i s_i(1-u_i)_+` with a free intercept: its (w, b) give the upper bound,
+    its multipliers, repaired to exact feasibility, the lower one. ``LinearSVC`` has the intercept as the coefficient
+    of a constant feature with the value ``intercept_scaling``, penalised with the rest, and the loss :math:`(1-u_i)_+` or
+    :math:`(1-u_i)_+^2`; it keeps no multipliers. The lower bound then is that of a solver of this package, started from the
+    model's coefficients, so that the gap tells how far the model itself is from the optimum.
+
+    Parameters
+    ----------
+    estimator : SVC or LinearSVC
+        Fitted. With any kernel of ``SVC`` that is positive semidefinite on the data, precomputed and callable ones
+        included; ``class_weight`` is taken into account.
+    X : array-like or sparse matrix of shape (n, d)
+        The data that it was trained on: of a pipeline's last step, the transformed data.
+    y : array-like of shape (n,)
+        The labels that it was trained on.
+    sample_weight : array-like of shape (n,), optional
+        The weights that it was trained with.
+
+    Returns
+    -------
+    Certificate, or dict of Certificate
+        For more than two classes one for each binary problem: by pairs of labels (``SVC``) or by the label against the
+        rest (``LinearSVC``).
+
+    Raises
+    ------
+    DataError
+        If the estimator is none of these or not fitted, these are not the data it was trained on, or its problem is not
+        convex.
+
+    Examples
+    --------
+    >>> import svmcvx as sx
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from sklearn.preprocessing import scale
+    >>> from sklearn.svm import SVC
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> X = scale(X)
+    >>> loose, strict = (sx.certify(SVC(tol=tol).fit(X, y), X, y) for tol in (1e-1, 1e-6))
+    >>> strict.gap < 1e-6 < loose.gap
+    True
+    """
+    _refuse_others(estimator)
+    if not hasattr(estimator, "classes_"):
+        raise DataError(f"this {type(estimator).__name__} is not fitted; call its fit(X, y) first")
+    check_is_fitted(estimator)
+    # An SVC with a kernel of its own does not tell its number of features.
+    features = check_features(X, n_features=getattr(estimator, "n_features_in_", None))
+    codes, classes = check_labels(y, features.shape[0])
+    if not np.array_equal(classes, estimator.classes_):
+        raise DataError(
+            f"y has the classes {classes.tolist()}, but the estimator was trained on {list(estimator.classes_)}"
+        )
+    weight = check_weights(sample_weight, codes.size)
+    by_class = _class_weights(estimator, codes, classes, weight)
+    certify_one = _certify_svc if isinstance(estimator, SVC) else _certify_linear_svc
+    certificates = certify_one(estimator, features, codes, classes, weight, by_class)
+    return certificates[tuple(classes.tolist())] if classes.size == 2 else certificates
+
+
+def _refuse_others(estimator: Any) -> None:
+    name = type(estimator).__name__
+    if isinstance(estimator, Pipeline):
+        raise DataError(
+            "estimator is a Pipeline, whose last step was trained on transformed data; pass that step and those data, as in "
+            "certify(pipeline[-1], pipeline[:-1].transform(X), y)"
+        )
+    if isinstance(estimator, (GridSearchCV, RandomizedSearchCV)):
+        raise DataError(f"estimator is a {name}; pass its best_estimator_, which was trained on all of X")
+    if isinstance(estimator, CertifiedClassifier):
+        raise DataError(f"{name} has its certificate already: see its certificate_")
+    if isinstance(estimator, SGDClassifier):
+        raise DataError(
+            "SGDClassifier stops by its own rule far from the optimum and keeps no multipliers; train PSVMClassifier, or "
+            "certify a LinearSVC"
+        )
+    if not isinstance(estimator, (SVC, LinearSVC)):
+        raise DataError(f"estimator must be a fitted sklearn.svm.SVC or LinearSVC, got {name}")
+
+
+def _class_weights(estimator: Any, codes: NDArray[np.intp], classes: NDArray[Any], weight: Floats) -> Floats:
+    """Return the weight of each class, as the estimator has computed it."""
+    # "balanced" counts observations for SVC, and for LinearSVC their weights where scikit-learn can do so.
+    weighted = isinstance(estimator, LinearSVC) and "sample_weight" in signature(compute_class_weight).parameters
+    keywords = {"sample_weight": weight} if weighted else {}
+    return np.asarray(compute_class_weight(estimator.class_weight, classes=classes, y=classes[codes], **keywords))
+
+
+def _support_rows(svc: SVC, X: Features, weight: Floats) -> NDArray[np.intp]:
+    """Return the rows of the support vectors; libsvm counts only those with a weight."""
+    counted = np.flatnonzero(weight > 0)
+    rows = np.asarray(svc.support_, dtype=np.intp)
+    if rows.size and rows.max() < counted.size:
+        rows = counted[rows]
+    stored = svc.support_vectors_
+    if stored.shape[0] and not _same_rows(X[rows], stored):
+        raise DataError(
+            "X does not hold the support vectors of the estimator: pass the data that it was trained on, with the same "
+            "sample_weight; of a pipeline's last step, the transformed data"
+        )
+    return rows
+
+
+def _same_rows(A: Any, B: Any) -> bool:
+    A, B = (M.toarray() if sp.issparse(M) else np.asarray(M) for M in (A, B))
+    return A.shape == B.shape and bool(np.array_equal(A, B))
+
+
+def _svc_kernel(svc: SVC, X: Features) -> Kernel | None:
+    """Return the kernel with its parameters as numbers; None for the linear one."""
+    if svc.kernel == "linear":
+        return None
+    kernel = as_kernel(svc.kernel, gamma=svc.gamma, degree=svc.degree, coef0=svc.coef0)
+    return None if kernel is None else kernel.resolve(X)
+
+
+def _pair_multipliers(svc: SVC, codes: NDArray[np.intp]) -> Iterator[Floats]:
+    """Yield for each pair of classes the signed multipliers of all support vectors, positive for the later class."""
+    c = svc.classes_.size
+    if c == 2:
+        yield np.asarray(svc.dual_coef_.toarray() if sp.issparse(svc.dual_coef_) else svc.dual_coef_)[0]
+        return
+    coefficients = svc.dual_coef_.toarray() if sp.issparse(svc.dual_coef_) else svc.dual_coef_
+    # libsvm keeps, for a support vector of class k, its multipliers against the other classes in order; with two classes
+    # scikit-learn has turned the sign.
+    for k, other in combinations(range(c), 2):
+        v = np.zeros(codes.size)
+        v[codes == k] = -coefficients[other - 1, codes == k]
+        v[codes == other] = -coefficients[k, codes == other]
+        yield v
+
+
+def _certify_svc(
+    svc: SVC, X: Features, codes: NDArray[np.intp], classes: NDArray[Any], weight: Floats, by_class: Floats
+) -> dict[Any, Certificate]:
+    if X.shape[0] != svc.shape_fit_[0]:
+        raise DataError(f"X has {X.shape[0]} rows, but the estimator was trained on {svc.shape_fit_[0]}")
+    support = _support_rows(svc, X, weight)
+    kernel = _svc_kernel(svc, X)
+    pairwise = isinstance(kernel, Precomputed)
+    sign = 1.0 if classes.size == 2 else -1.0
+    certificates = {}
+    pairs = zip(parts(codes, classes, "ovo"), _pair_multipliers(svc, codes[support]), svc.intercept_, strict=True)
+    for part, multipliers, intercept in pairs:
+        v = np.zeros(codes.size)
+        v[support] = multipliers
+        rows = part.rows
+        inside = X if rows.size == X.shape[0] else X[rows][:, rows] if pairwise else X[rows]
+        data = binary_data(inside, part.labels, (weight * by_class[codes])[rows])
+        certificates[part.key] = _certify_pair(svc, data, kernel, v[rows], sign * float(intercept))
+    return certificates
+
+
+def _certify_pair(svc: SVC, data: BinaryData, kernel: Kernel | None, v: Floats, intercept: float) -> Certificate:
+    space = feature_space(data, kernel, intercept="free", indefinite="clip", keep_gram=False)
+    if isinstance(space, KernelSpace) and space.keep_gram and space.factorisation.projector is not None:
+        raise DataError(
+            f"the kernel {kernel} is indefinite on these data: the problem that SVC has worked on is not convex, and no dual "
+            "point bounds its optimum; use a positive semidefinite kernel"
+        )
+    statement = PSVM(space=space, C=float(svc.C), p=1.0)
+    kept = v[data.index]
+    ceiling = svc.C * data.weight * (1.0 + ABOVE_CEILING)
+    if (kept * data.y < 0).any() or (np.abs(kept) > ceiling).any() or np.count_nonzero(kept) < np.count_nonzero(v):
+        raise DataError(
+            "the estimator's multipliers do not belong to these labels and weights: pass the y and the sample_weight that it "
+            "was trained with"
+        )
+    model: BinaryModel
+    if isinstance(space, LinearSpace):
+        model = LinearModel(
+            coef=np.asarray(data.X.T @ kept), intercept=intercept, classes=data.classes, support=np.flatnonzero(v)
+        )
+    else:
+        model = replace(space.model(kept), intercept=intercept)  # type: ignore[type-var]
+    return statement.certify(model, {"alpha": np.abs(kept)})
+
+
+def _certify_linear_svc(
+    svc: LinearSVC, X: Features, codes: NDArray[np.intp], classes: NDArray[Any], weight: Floats, by_class: Floats
+) -> dict[Any, Certificate]:
+    if svc.penalty != "l2" or svc.multi_class != "ovr":
+        raise DataError(
+            f"this LinearSVC has penalty={svc.penalty!r} and multi_class={svc.multi_class!r}; those with penalty='l2' and "
+            "multi_class='ovr' can be certified"
+        )
+    value = float(svc.intercept_scaling) if svc.fit_intercept else 0.0
+    constant = np.full((X.shape[0], 1), value)
+    extended = sp.csr_array(sp.hstack([X, constant])) if sp.issparse(X) else np.hstack([X, constant])
+    biases = np.broadcast_to(np.asarray(svc.intercept_, dtype=np.float64), (svc.coef_.shape[0],))
+    p = 1.0 if svc.loss == "hinge" else 2.0
+    certificates = {}
+    several = classes.size > 2
+    for k, part in enumerate(parts(codes, classes, "ovr" if several else "ovo")):
+        # LIBLINEAR gives the rest the weight 1, whatever those of its classes.
+        own = weight * (np.where(codes == k, by_class[k], 1.0) if several else by_class[codes])
+        data = binary_data(extended, part.labels, own)
+        statement = PenalisedPSVM(space=LinearSpace(data, "none"), C=float(svc.C), p=p)
+        w = np.append(svc.coef_[k], biases[k] / value if value else 0.0).astype(np.float64)
+        model = LinearModel(coef=w, intercept=0.0, classes=data.classes, support=np.zeros(0, dtype=np.intp))
+        certificates[part.key] = statement.certify(model, {"alpha": _multipliers(statement, w)})
+    return certificates
+
+
+def _multipliers(statement: PenalisedPSVM, w: Floats) -> Floats:
+    """Return multipliers that bound the optimum, found from coefficients near it."""
+    data = statement.space.data
+    kind = loss_kernels.HINGE if statement.p == 1 else loss_kernels.POWER
+    machine = Machine(data.X, data.y, statement.C * data.weight, kind, p=statement.p)
+    with monitored(tol=DUAL_TOL, time_limit=None, max_iter=DUAL_STEPS, verbose=False, callback=None) as monitor:
+        point, _ = minimise(machine, monitor, w=w)
+    return point.alpha

@@ -1,0 +1,183 @@
+"""Several classes by binary machines: one against one, or one against the rest, each with its own certificate."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields, replace
+from itertools import combinations
+from typing import Any, NamedTuple, TypeAlias, cast
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils.parallel import Parallel, delayed
+
+from svmcvx.data import Features, check_choice
+from svmcvx.errors import DataError
+from svmcvx.estimators.request import Request
+from svmcvx.estimators.routes import Route
+from svmcvx.kernels import Precomputed
+from svmcvx.model import BinaryModel, KernelModel, OneVsModel
+from svmcvx.solution import Solution, Status, Timings
+
+__all__ = ["SCHEMES", "CompositeSolution", "Part", "parts", "solve_parts"]
+
+Floats: TypeAlias = NDArray[np.float64]
+
+SCHEMES = ("ovo", "ovr")
+
+
+class Part(NamedTuple):
+    """One of the binary problems.
+
+    Attributes
+    ----------
+    key : tuple or label
+        The two labels (k, l) of a pair, or the label of one class against the rest.
+    rows : ndarray of int
+        Its observations.
+    labels : ndarray
+        Their labels: the original ones of a pair; 1 for the class and 0 for the rest.
+    """
+
+    key: Any
+    rows: NDArray[np.intp]
+    labels: NDArray[Any]
+
+
+def parts(codes: NDArray[np.intp], classes: NDArray[Any], scheme: str) -> Iterator[Part]:
+    """Yield the binary problems in the order of :class:`svmcvx.OneVsModel`.
+
+    Parameters
+    ----------
+    codes : ndarray of int, shape (n,)
+        ``classes[codes]`` are the labels.
+    classes : ndarray of shape (c,)
+    scheme : "ovo" or "ovr"
+    """
+    names = classes.tolist()
+    if check_choice(scheme, "multiclass", SCHEMES) == "ovo":
+        for k, other in combinations(range(classes.size), 2):
+            rows = np.flatnonzero((codes == k) | (codes == other))
+            yield Part((names[k], names[other]), rows, classes[codes[rows]])
+    else:
+        rows = np.arange(codes.size)
+        for k, name in enumerate(names):
+            yield Part(name, rows, (codes == k).astype(np.intp))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class CompositeSolution(Solution):
+    """The solutions of several binary problems as one.
+
+    Its certificate and solver are those of the part with the largest gap; the status is optimal if that of every part
+    is, else the first that is not; attempts are those of all parts, in order, and times their sums.
+
+    Attributes
+    ----------
+    parts : dict of Solution
+        By pair (k, l) of labels, or by label. The support of their models counts rows of all data; dual points are
+        indexed like the rows of the part, in order.
+    """
+
+    parts: Mapping[Any, Solution] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, parts: Mapping[Any, Solution], scheme: str, classes: NDArray[Any]) -> CompositeSolution:
+        """Put solutions of binary problems together."""
+        each = list(parts.values())
+        worst = max(each, key=lambda solution: solution.certificate.gap)
+        unfinished = [solution.status for solution in each if solution.status is not Status.OPTIMAL]
+        return cls(
+            model=OneVsModel(
+                scheme=scheme, members=tuple(cast(BinaryModel, solution.model) for solution in each), classes=classes
+            ),
+            certificate=worst.certificate,
+            status=unfinished[0] if unfinished else Status.OPTIMAL,
+            solver=worst.solver,
+            attempts=tuple(attempt for solution in each for attempt in solution.attempts),
+            timings=Timings(
+                *(sum(getattr(solution.timings, clock.name) for solution in each) for clock in fields(Timings))
+            ),
+            dual={},
+            trace=np.zeros((0, 3)),
+            formulation=worst.formulation,
+            hyperparameters={**worst.hyperparameters, "multiclass": scheme},
+            parts=dict(parts),
+        )
+
+
+def _restricted(X: Features, rows: NDArray[np.intp], *, pairwise: bool) -> Features:
+    if rows.size == X.shape[0]:
+        return X
+    return X[rows][:, rows] if pairwise else X[rows]
+
+
+def _lifted(solution: Solution, rows: NDArray[np.intp], width: int) -> Solution:
+    """Return a solution whose model speaks of all training data; `width` is the number of columns of these."""
+    model = cast(BinaryModel, solution.model)
+    support = rows[model.support]
+    if isinstance(model, KernelModel):
+        return replace(solution, model=replace(model, support=support, n_features=width))
+    return replace(solution, model=replace(model, support=support))  # type: ignore[type-var]
+
+
+def _earlier(warm_start: Solution | None, keys: list[Any]) -> Mapping[Any, Solution | None]:
+    if warm_start is None:
+        return dict.fromkeys(keys)
+    if not isinstance(warm_start, CompositeSolution) or list(warm_start.parts) != keys:
+        raise DataError(
+            "warm_start must be the solution_ of an earlier fit with the same classes and the same multiclass"
+        )
+    return warm_start.parts
+
+
+def solve_parts(
+    request: Request,
+    X: Features,
+    codes: NDArray[np.intp],
+    classes: NDArray[Any],
+    sample_weight: Floats | None,
+    *,
+    scheme: str,
+    n_jobs: int | None,
+    warm_start: Solution | None = None,
+) -> tuple[CompositeSolution, Route]:
+    """Solve all binary problems, in parallel; the same result whatever `n_jobs`.
+
+    Parameters
+    ----------
+    request : Request
+    X : ndarray or csr_array of shape (n, d)
+    codes, classes : ndarray
+        As for :func:`parts`.
+    sample_weight : ndarray of shape (n,) or None
+    scheme : "ovo" or "ovr"
+    n_jobs : int or None
+        As in joblib.
+    warm_start : CompositeSolution, optional
+        Of an earlier fit.
+
+    Returns
+    -------
+    CompositeSolution
+    Route
+        One for all parts, by the size of the largest.
+    """
+    problems = list(parts(codes, classes, scheme))
+    route = request.route(max(part.rows.size for part in problems), weighted=sample_weight is not None)
+    pairwise = isinstance(request.settings.get("kernel"), Precomputed)
+    earlier = _earlier(warm_start, [part.key for part in problems])
+    found = Parallel(n_jobs=n_jobs)(
+        delayed(request.run)(
+            route,
+            _restricted(X, part.rows, pairwise=pairwise),
+            part.labels,
+            None if sample_weight is None else sample_weight[part.rows],
+            earlier[part.key],
+        )
+        for part in problems
+    )
+    lifted = {
+        part.key: _lifted(solution, part.rows, X.shape[1]) for part, solution in zip(problems, found, strict=True)
+    }
+    return CompositeSolution.of(lifted, scheme, classes), route

@@ -1,0 +1,207 @@
+"""Certificates of models that scikit-learn trained."""
+
+import itertools
+
+import cvxpy as cp
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.datasets import load_iris
+from sklearn.linear_model import LogisticRegression, SGDClassifier
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVC, LinearSVC, NuSVC
+
+import svmcvx as sx
+
+from .conftest import make_data
+
+X, Y = make_data(n=80, d=4, seed=3)
+IRIS, CODES = load_iris(return_X_y=True)
+FLOWERS = np.array(["setosa", "versicolor", "virginica"])[CODES]
+WEIGHT = np.linspace(0.2, 2.0, Y.size)
+
+KERNELS = ["linear", "rbf", "poly", lambda A, B: (1 + A @ B.T) ** 2]
+
+
+def shrink(gaps, below):
+    return all(later <= earlier + 1e-9 for earlier, later in itertools.pairwise(gaps)) and gaps[-1] < below
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("C", [0.01, 1.0, 30.0])
+def test_gaps_shrink_as_tol_does(kernel, C):
+    gaps = [sx.certify(SVC(kernel=kernel, C=C, tol=tol).fit(X, Y), X, Y).gap for tol in (1.0, 1e-2, 1e-4, 1e-6)]
+    assert shrink(gaps, below=3e-5)
+    # With a small C libsvm's first answer may be exact.
+    assert C < 1 or gaps[0] > 100 * gaps[-1]
+
+
+@pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
+@pytest.mark.parametrize("C", [0.01, 1.0, 30.0])
+@pytest.mark.parametrize("intercept", [{}, {"fit_intercept": False}, {"intercept_scaling": 3.0}])
+def test_gaps_of_linear_svc_shrink_as_tol_does(loss, C, intercept):
+    gaps = []
+    for tol in (1.0, 1e-2, 1e-4, 1e-8):
+        fitted = LinearSVC(loss=loss, C=C, tol=tol, dual=True, max_iter=10**7, random_state=0, **intercept).fit(X, Y)
+        gaps.append(sx.certify(fitted, X, Y).gap)
+    assert shrink(gaps, below=1e-7)
+    assert C < 1 or gaps[0] > 100 * gaps[-1]
+
+
+def overlap(first, second):
+    return max(first.lower, second.lower) <= min(first.upper, second.upper)
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_the_interval_is_that_of_the_same_problem_here(kernel):
+    ours = sx.PSVMClassifier(C=2.0, kernel=kernel, gamma=0.3).fit(X, Y, sample_weight=WEIGHT).certificate_
+    fitted = SVC(kernel=kernel, C=2.0, gamma=0.3, tol=1e-8).fit(X, Y, sample_weight=WEIGHT)
+    theirs = sx.certify(fitted, X, Y, WEIGHT)
+    assert theirs.kind == "convex"
+    assert theirs.gap < 1e-5
+    assert overlap(ours, theirs)
+
+
+def test_the_objective_is_that_of_the_model():
+    fitted = SVC(kernel="rbf", C=3.0, tol=0.1).fit(X, Y)
+    K = sx.RBF(1 / (4 * X.var()))(X[fitted.support_])
+    v = fitted.dual_coef_[0]
+    hinge = np.maximum(1 - Y * fitted.decision_function(X), 0)
+    certificate = sx.certify(fitted, X, Y)
+    assert certificate.upper == pytest.approx(0.5 * v @ K @ v + 3.0 * hinge.sum(), rel=1e-9)
+    # Its own multipliers give the bound.
+    assert certificate.lower <= np.abs(v).sum() - 0.5 * v @ K @ v + 1e-9
+
+
+@pytest.mark.parametrize(("loss", "p"), [("hinge", 1), ("squared_hinge", 2)])
+def test_the_objective_of_linear_svc_counts_its_intercept(loss, p):
+    fitted = LinearSVC(loss=loss, C=0.7, intercept_scaling=2.0, random_state=0).fit(X, Y)
+    hinge = np.maximum(1 - Y * fitted.decision_function(X), 0)
+    squares = fitted.coef_[0] @ fitted.coef_[0] + (fitted.intercept_[0] / 2.0) ** 2
+    assert sx.certify(fitted, X, Y).upper == pytest.approx(0.5 * squares + 0.7 * np.sum(hinge**p), rel=1e-9)
+
+
+def test_a_penalised_intercept_is_a_constant_feature():
+    """Squared hinge, constant feature: the same problem as in cvxpy."""
+    w = cp.Variable(5)
+    extended = np.hstack([X, np.ones((Y.size, 1))])
+    loss = cp.sum_squares(cp.pos(1 - cp.multiply(Y, extended @ w)))
+    optimum = cp.Problem(cp.Minimize(0.5 * cp.sum_squares(w) + loss)).solve(solver="CLARABEL")
+    certificate = sx.certify(LinearSVC(tol=1e-10, max_iter=10**6, random_state=0).fit(X, Y), X, Y)
+    assert certificate.lower - 1e-6 * optimum <= optimum <= certificate.upper + 1e-6 * optimum
+
+
+@pytest.mark.parametrize("class_weight", [None, "balanced", {-1: 3.0}])
+@pytest.mark.parametrize("sample_weight", [None, WEIGHT, np.arange(Y.size) % 3])
+def test_weights_of_classes_and_observations(class_weight, sample_weight):
+    for fitted in (
+        SVC(class_weight=class_weight, tol=1e-8),
+        SVC(class_weight=class_weight, kernel="linear", tol=1e-8),
+        LinearSVC(class_weight=class_weight, tol=1e-10, max_iter=10**6),
+    ):
+        keep = slice(10, None, None)
+        weight = None if sample_weight is None else sample_weight[keep]
+        fitted.fit(X[keep], Y[keep], sample_weight=weight)
+        assert sx.certify(fitted, X[keep], Y[keep], weight).gap < 1e-5
+
+
+@pytest.mark.parametrize("kernel", [*KERNELS, "precomputed"])
+def test_several_classes_of_svc(kernel):
+    data = sx.RBF(0.3)(IRIS) if kernel == "precomputed" else IRIS
+    fitted = SVC(kernel=kernel, tol=1e-8, class_weight="balanced").fit(data, FLOWERS)
+    certificates = sx.certify(fitted, data, FLOWERS)
+    assert list(certificates) == [("setosa", "versicolor"), ("setosa", "virginica"), ("versicolor", "virginica")]
+    assert all(certificate.gap < 1e-3 for certificate in certificates.values())
+    ours = sx.PSVMClassifier(kernel=kernel, class_weight="balanced").fit(data, FLOWERS)
+    for key, certificate in certificates.items():
+        assert overlap(certificate, ours.certificates_[key])
+
+
+@pytest.mark.parametrize("class_weight", [None, "balanced", {"setosa": 2.0, "virginica": 0.3}])
+@pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
+def test_several_classes_of_linear_svc(class_weight, loss):
+    data = StandardScaler().fit_transform(IRIS)
+    fitted = LinearSVC(class_weight=class_weight, loss=loss, tol=1e-9, max_iter=10**6, random_state=0).fit(
+        data, FLOWERS
+    )
+    certificates = sx.certify(fitted, data, FLOWERS)
+    assert list(certificates) == ["setosa", "versicolor", "virginica"]
+    assert all(certificate.gap < 1e-6 for certificate in certificates.values())
+
+
+@pytest.mark.parametrize(
+    "estimator", [SVC(tol=1e-8), SVC(kernel="linear", tol=1e-8), LinearSVC(tol=1e-9, max_iter=10**6)]
+)
+def test_sparse_data(estimator):
+    thin = np.where(np.abs(X) > 0.8, X, 0.0)
+    dense = sx.certify(estimator.fit(thin, Y), thin, Y)
+    sparse = sx.certify(estimator.fit(sp.csr_matrix(thin), Y), sp.csr_matrix(thin), Y)
+    assert sparse.gap < 1e-5
+    assert overlap(dense, sparse)
+
+
+def test_degenerate_data():
+    doubled, labels = np.repeat(X, 3, axis=0), np.repeat(Y, 3)
+    constant = np.hstack([doubled, np.ones((labels.size, 1))])
+    apart, sides = np.array([[0.0], [1.0], [5.0], [6.0]]), [0, 0, 1, 1]
+    for data, target in ((constant, labels), (apart, sides), (apart[:3], sides[:3])):
+        for estimator in (SVC(tol=1e-8), SVC(kernel="linear", tol=1e-8), LinearSVC(tol=1e-10, max_iter=10**6)):
+            assert sx.certify(estimator.fit(data, target), data, target).gap < 1e-4
+
+
+def test_a_kernel_that_is_indefinite_has_no_certificate():
+    fitted = SVC(kernel="sigmoid", gamma=1.0, coef0=1.0).fit(X, Y)
+    with pytest.raises(sx.DataError, match="not convex"):
+        sx.certify(fitted, X, Y)
+    tame = SVC(kernel="sigmoid", gamma=1e-3, coef0=0.0, tol=1e-8)
+    K = np.tanh(1e-3 * X @ X.T)
+    assert np.linalg.eigvalsh(K).min() < -1e-10
+    with pytest.raises(sx.DataError, match="indefinite"):
+        sx.certify(tame.fit(X, Y), X, Y)
+
+
+@pytest.mark.parametrize("estimator", [SVC(tol=1e-6), SVC(kernel="linear"), SVC(kernel=lambda A, B: A @ B.T)])
+def test_other_data_are_noticed(estimator):
+    fitted = estimator.fit(X, Y, sample_weight=WEIGHT)
+    with pytest.raises(sx.DataError, match="multipliers do not belong"):
+        sx.certify(fitted, X, -Y, WEIGHT)
+    with pytest.raises(sx.DataError, match="multipliers do not belong"):
+        sx.certify(fitted, X, Y, WEIGHT / 10)
+    with pytest.raises(sx.DataError, match="X has 79 rows"):
+        sx.certify(fitted, X[1:], Y[1:], WEIGHT[1:])
+    if not callable(estimator.kernel):
+        with pytest.raises(sx.DataError, match="does not hold the support vectors"):
+            sx.certify(fitted, 2 * X, Y, WEIGHT)
+        with pytest.raises(sx.DataError, match="features"):
+            sx.certify(fitted, X[:, 1:], Y, WEIGHT)
+    with pytest.raises(sx.DataError, match="y has the classes"):
+        sx.certify(fitted, X, np.where(Y > 0, "a", "b"), WEIGHT)
+
+
+def test_what_cannot_be_certified_says_why():
+    pipeline = make_pipeline(StandardScaler(), SVC(tol=1e-6)).fit(X, Y)
+    with pytest.raises(sx.DataError, match="transformed data; pass that step"):
+        sx.certify(pipeline, X, Y)
+    assert sx.certify(pipeline[-1], pipeline[:-1].transform(X), Y).gap < 1e-4
+    with pytest.raises(sx.DataError, match="transformed data"):
+        sx.certify(pipeline[-1], X, Y)
+    search = GridSearchCV(SVC(tol=1e-6), {"C": [0.1, 1.0]}, cv=2).fit(X, Y)
+    with pytest.raises(sx.DataError, match="best_estimator_"):
+        sx.certify(search, X, Y)
+    assert sx.certify(search.best_estimator_, X, Y).gap < 1e-4
+    for estimator, message in (
+        (SGDClassifier(), "SGDClassifier stops by its own rule"),
+        (sx.PSVMClassifier(), "certificate_"),
+        (NuSVC(), "SVC or LinearSVC, got NuSVC"),
+        (LogisticRegression(), "SVC or LinearSVC, got LogisticRegression"),
+        (LinearSVC(penalty="l1"), "penalty='l2'"),
+        (LinearSVC(multi_class="crammer_singer"), "multi_class='ovr'"),
+    ):
+        with pytest.raises(sx.DataError, match=message):
+            sx.certify(estimator.fit(X, Y), X, Y)
+    with pytest.raises(sx.DataError, match="not fitted"):
+        sx.certify(SVC(), X, Y)
+    with pytest.raises(sx.DataError, match="must be a fitted"):
+        sx.certify("svc", X, Y)
