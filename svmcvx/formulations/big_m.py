@@ -59,7 +59,7 @@ from svmcvx.formulations.base import Candidates, Formulation, FormulationProblem
 from svmcvx.formulations.incumbents import Geometry, Incumbent
 from svmcvx.formulations.rounding import round_relaxation
 from svmcvx.losses import zero_one
-from svmcvx.model import BinaryModel
+from svmcvx.model import BinaryModel, KernelModel, LinearModel
 from svmcvx.space import FeatureSpace
 
 __all__ = [
@@ -156,7 +156,9 @@ class Dropping(Formulation):
 
     @property
     def M(self) -> Floats | None:
-        """The values of M in use; None if there are none."""
+        """The values of M in use; None if there are none, as where no mixed-integer program is solved."""
+        if self.kind != "mixed-integer":
+            return None
         return self.valid_M if self.explicit is None else self.explicit
 
     @cached_property
@@ -235,10 +237,11 @@ class Dropping(Formulation):
         if found is not None:
             models.append(self._scaled(found.alpha * self.y, found.b, kept))
         if w is not None and np.isfinite(w).all():
-            u = self.geometry.incumbent(w, b, zero_one).u
+            # The margins of the model itself: with fewer rows than features its coefficients have an error of their own.
+            model = self.model_at(w, b)
+            u = self.y * model.scores(self.space.data.X)[0]
             lowest = float(u[kept].min(initial=1.0))
-            shrink = lowest if 1.0 - LARGEST_SHORTFALL < lowest < 1.0 else 1.0
-            models.append(self.model_at(w / shrink, b / shrink))
+            models.append(_shrunk(model, lowest) if 1.0 - LARGEST_SHORTFALL < lowest < 1.0 else model)
         return [*models, *self.restricted_models(kept, None), *self.incumbent_models()]
 
     def incumbent_models(self) -> list[BinaryModel]:
@@ -264,15 +267,16 @@ class Dropping(Formulation):
         """The model with coefficients `v`, scaled until the smallest kept margin is 1 to rounding."""
         f = self.space.product(v).scores
         y = self.y
+        free = self.space.intercept == "free"
         if not v.any():
             return self.space.model(v, b)
-        if self.geometry.free:
+        if free:
             lowest, highest = float(f[kept & (y > 0)].min()), float(f[kept & (y < 0)].max())
             margin, b = (lowest - highest) / 2, -(lowest + highest) / 2
         else:
             margin = float((y * f)[kept].min())
         scale = margin if margin > 1.0 - LARGEST_SHORTFALL else 1.0
-        return self.space.model(v / scale, b / scale if self.geometry.free else 0.0)
+        return self.space.model(v / scale, b / scale if free else 0.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -303,6 +307,15 @@ class Counting(Dropping):
             value,
             self.half * (norm_rounding + growth) + (accumulated_rounding(u.size) * value if value < math.inf else 0.0),
         )
+
+
+def _shrunk(model: BinaryModel, divisor: float) -> BinaryModel:
+    """Return the model with its score divided by a number."""
+    bias = model.intercept / divisor
+    if isinstance(model, KernelModel):
+        return replace(model, dual_coef=model.dual_coef / divisor, intercept=bias)
+    assert isinstance(model, LinearModel)  # noqa: S101 - there is no third kind
+    return replace(model, coef=model.coef / divisor, intercept=bias)
 
 
 class DroppingProblem(FormulationProblem):

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, TypeAlias
 
 import cvxpy as cp
@@ -31,7 +31,7 @@ from svmcvx.formulations.base import Candidates, FormulationProblem, require_con
 from svmcvx.formulations.maximum_margin import CLEARLY_ZERO, MaximumMargin
 from svmcvx.formulations.support_equations import solve_support_equations
 from svmcvx.kernels import KernelLike
-from svmcvx.model import BinaryModel
+from svmcvx.model import BinaryModel, KernelModel, LinearModel
 from svmcvx.space import feature_space
 
 __all__ = ["HardMargin", "HardMarginProblem", "hard_margin_dual"]
@@ -98,11 +98,13 @@ class HardMargin(MaximumMargin):
             # (Σα)²/(2 v'Kv) is the dual value at the best multiple of α.
             best = point * (float(point.sum()) / norm) if norm > 0 else point
             duals.append({"alpha": best})
-            product = self.space.product(best * self.y)
-            lowest, highest = float(product.scores[self.y > 0].min()), float(product.scores[self.y < 0].max())
-            margin = (lowest - highest) / 2 - 2 * float(product.scores_rounding.max())
+            # The model itself is scaled: where large multipliers cancel, its rounding is less than that of the expansion.
+            model = self.space.model(best * self.y)
+            f, _ = self.space.scores(model)
+            lowest, highest = float(f[self.y > 0].min()), float(f[self.y < 0].max())
+            margin = (lowest - highest) / 2
             if margin > 0:
-                models.append(self.space.model(best * self.y / margin, -(lowest + highest) / (2 * margin)))
+                models.append(_scaled(model, margin, (model.intercept - (lowest + highest) / 2) / margin))
         return Candidates(models, duals)
 
     def _polish(self, alpha: Floats) -> Floats | None:
@@ -115,6 +117,15 @@ class HardMargin(MaximumMargin):
             self.space, np.where(free, alpha, 0.0), free=free, ceiling=ceiling, bias=b, slack=None
         )
         return None if polished is None else self.alpha(self.repair({"alpha": polished}))
+
+
+def _scaled(model: BinaryModel, margin: float, intercept: float) -> BinaryModel:
+    """The model with a normal divided by `margin`, and another intercept."""
+    if isinstance(model, LinearModel):
+        return replace(model, coef=model.coef / margin, intercept=intercept)
+    if isinstance(model, KernelModel):
+        return replace(model, dual_coef=model.dual_coef / margin, intercept=intercept)
+    raise TypeError(f"no way to scale a {type(model).__name__}")
 
 
 class HardMarginProblem(FormulationProblem):

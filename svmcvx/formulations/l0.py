@@ -153,7 +153,11 @@ class L0(Counting):
         found = self.geometry.refit(kept)
         if found is None:
             return Candidates([], [])
-        return Candidates([self._scaled(found.alpha * self.y, found.b, kept)], [{"mu": -found.alpha}])
+        return self.machine(found.alpha, found.b, kept)
+
+    def machine(self, alpha: Floats, b: float, kept: NDArray[np.bool_]) -> Candidates:
+        """Return the model and the multipliers μ = −α of the hard-margin machine (α, b) of a set of observations."""
+        return Candidates([self._scaled(alpha * self.y, b, kept)], [{"mu": -alpha}])
 
 
 def l0_statement(
@@ -164,6 +168,7 @@ def l0_statement(
     kernel: KernelLike = None,
     sample_weight: Any = None,
     indefinite: str = "error",
+    keep_gram: bool = True,
 ) -> L0:
     """Return the l0-norm hinge SVM bound to data, for local certificates.
 
@@ -174,6 +179,8 @@ def l0_statement(
     ----------
     X, y, C, kernel, sample_weight, indefinite
         As for :func:`l0_mio`.
+    keep_gram : bool
+        Whether the space keeps a Gram matrix, by default it does; :meth:`L0.polish` makes one in any case.
 
     Raises
     ------
@@ -181,7 +188,9 @@ def l0_statement(
         If the data or an argument cannot be used.
     """
     C = check_number(C, "C", low=0, open_low=True)
-    space = feature_space(binary_data(X, y, sample_weight), kernel, intercept="free", indefinite=indefinite)
+    space = feature_space(
+        binary_data(X, y, sample_weight), kernel, intercept="free", indefinite=indefinite, keep_gram=keep_gram
+    )
     return L0(space=space, kind="local", C=C)
 
 

@@ -56,6 +56,10 @@ class MaximumMargin(Formulation):
         """Return the multipliers of the observations that are kept, whichever way they are indexed."""
         return kept_entry(dual, "alpha", self.space.data, self.name)
 
+    def _balance(self, alpha: Floats) -> float:
+        """Return y'α without rounding."""
+        return math.fsum((self.y * alpha)[alpha != 0].tolist())
+
     def ceiling(self) -> Floats | float:
         """Return the upper bounds of the multipliers."""
         return math.inf
@@ -69,7 +73,7 @@ class MaximumMargin(Formulation):
         alpha = self.alpha(dual)
         if not np.isfinite(alpha).all():
             return math.inf
-        imbalance = abs(math.fsum(self.y * alpha)) - accumulated_rounding(alpha.size) * float(np.abs(alpha).sum())
+        imbalance = abs(self._balance(alpha)) - accumulated_rounding(alpha.size) * float(np.abs(alpha).sum())
         return max(0.0, float(-alpha.min()), float((alpha - self.ceiling()).max()), imbalance)
 
     def export_dual(self, dual: Dual) -> Dual:
@@ -79,5 +83,5 @@ class MaximumMargin(Formulation):
     def dual_rounding(self, alpha: Floats, point: Product, terms: float) -> float:
         """Return the rounding of the dual objective, `terms` being the sum of what is added up besides the norm."""
         # A balance that is off by δ costs |b δ|; the bias is no larger than the scores around it.
-        off = abs(math.fsum(self.y * alpha)) * (1.0 + float(np.abs(point.scores).max()))
+        off = abs(self._balance(alpha)) * (1.0 + float(np.abs(point.scores).max()))
         return accumulated_rounding(alpha.size) * terms + 0.5 * point.squared_norm_rounding + off

@@ -1,0 +1,503 @@
+r"""Hard-margin machines by a dual active-set method that can also let observations go again.
+
+.. math:: \min_{w, b}\; \tfrac12\|w\|^2 \quad\text{s.t.}\quad u_i = y_i(\langle w, \varphi(x_i)\rangle + b) \ge 1,\; i \in T.
+
+The state is the machine of a set S of tight observations: :math:`u_i = 1` and :math:`\alpha_i = y_i v_i > 0` on S, 0 elsewhere.
+:func:`settle` takes the observation of T that is violated most into S, raising its multiplier until it is tight, while S
+stays tight; a multiplier that falls to 0 on the way leaves S (Goldfarb and Idnani). The dual value :math:`\tfrac12\sum\alpha_i`
+only grows, and is at every stop a lower bound of the machine of T. If nothing bounds the multiplier, the convex hulls
+of the classes meet. :func:`release` goes the way back: it lowers the multiplier of one observation to 0.
+
+With :math:`y'\alpha = 0` a constant added to the kernel changes nothing. The Cholesky factor of :math:`K_{SS} + \rho` is kept,
+of which the bordered system of (v, b) is solved by its Schur complement; a step costs :math:`O(|S|^2 + n|S|)`.
+
+======== ==================================================== =========
+symbol   meaning                                              shape
+======== ==================================================== =========
+K        Gram matrix of the working set                       (n, n)
+S        tight observations, the first ``tight[0]`` entries   (cap,)
+L        Cholesky factor of K_SS + ρ                          (cap, cap)
+v, u     coefficients α_i y_i; signed margins                 (n,), (n,)
+number   b, ρ                                                 (2,)
+======== ==================================================== =========
+
+**Source.** Goldfarb and Idnani, A numerically stable dual method for solving strictly convex quadratic programs (1983).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+__all__ = [
+    "FULL",
+    "INSEPARABLE",
+    "MORE",
+    "OVER",
+    "SOLVED",
+    "State",
+    "clear",
+    "extended",
+    "new_state",
+    "polish",
+    "ray",
+    "release",
+    "settle",
+    "value",
+]
+
+Floats: TypeAlias = NDArray[np.float64]
+
+SOLVED, INSEPARABLE, OVER, FULL, MORE = 0, 1, 2, 3, 4
+# A pivot below this share of the diagonal is zero: the observation depends on the tight ones.
+DEPENDENT = 1e-13
+# Squared distance of the hulls, relative to the largest diagonal entry of the Gram matrix, taken for zero.
+TOUCHING = 1e-13
+# A margin is violated by more than this, and by more than so many roundings of its terms.
+VIOLATED, ROUNDINGS = 1e-12, 16.0
+EPS = float(np.finfo(np.float64).eps)
+# Tight observations, at most: their factor is dense.
+LARGEST_SUPPORT = 2500
+REFINEMENTS = 2
+# Sums of products in any order, so that they are vectorised; NaN and infinity stay what they are.
+REORDERED = {"reassoc", "contract"}
+
+
+class State(NamedTuple):
+    """The machine of a set of tight observations; see the module's table."""
+
+    K: Floats
+    y: Floats
+    S: NDArray[np.int64]
+    tight: NDArray[np.int64]
+    inside: NDArray[np.bool_]
+    L: Floats
+    v: Floats
+    u: Floats
+    number: Floats
+
+
+def new_state(K: Floats, y: Floats, extent: float) -> State:
+    """Return the state without tight observations; `extent` is the largest diagonal entry of the whole Gram matrix."""
+    n = y.size
+    cap = min(n, LARGEST_SUPPORT)
+    return State(
+        K,
+        y,
+        np.zeros(cap, dtype=np.int64),
+        np.zeros(1, dtype=np.int64),
+        np.zeros(n, dtype=np.bool_),
+        np.empty((cap, cap)),
+        np.zeros(n),
+        np.zeros(n),
+        np.array([0.0, extent if extent > 0 else 1.0]),
+    )
+
+
+@njit(cache=True)
+def value(s):  # type: ignore[no-untyped-def]
+    """Dual value ½Σα, which is ½‖w‖² while S is tight."""
+    total = 0.0
+    for k in range(s.tight[0]):
+        total += abs(s.v[s.S[k]])
+    return 0.5 * total
+
+
+@njit(cache=True, fastmath=REORDERED)
+def forward(L, m, x):  # type: ignore[no-untyped-def]
+    """Solve L x = x in place."""
+    for i in range(m):
+        total = x[i]
+        for j in range(i):
+            total -= L[i, j] * x[j]
+        x[i] = total / L[i, i]
+
+
+@njit(cache=True)
+def backward(L, m, x):  # type: ignore[no-untyped-def]
+    """Solve L'x = x in place."""
+    for i in range(m - 1, -1, -1):
+        x[i] /= L[i, i]
+        t = x[i]
+        for j in range(i):
+            x[j] -= t * L[i, j]
+
+
+@njit(cache=True)
+def direction(s, q, column, a, e):  # type: ignore[no-untyped-def]
+    """How S follows q: `column` = L⁻¹k_q, `a` = K̃⁻¹k_q, `e` = K̃⁻¹1; returns the pivot, 1 − 1'a, 1'e."""
+    m, rho = s.tight[0], s.number[1]
+    for k in range(m):
+        column[k] = s.K[q, s.S[k]] + rho
+        e[k] = 1.0
+    forward(s.L, m, column)
+    pivot = s.K[q, q] + rho
+    for k in range(m):
+        pivot -= column[k] * column[k]
+        a[k] = column[k]
+    backward(s.L, m, a)
+    forward(s.L, m, e)
+    backward(s.L, m, e)
+    rest, ones = 1.0, 0.0
+    for k in range(m):
+        rest -= a[k]
+        ones += e[k]
+    return pivot, rest, ones
+
+
+@njit(cache=True)
+def append(s, q, column, pivot):  # type: ignore[no-untyped-def]
+    """Make q a member of S."""
+    m = s.tight[0]
+    for k in range(m):
+        s.L[m, k] = column[k]
+    s.L[m, m] = math.sqrt(pivot)
+    s.S[m] = q
+    s.inside[q] = True
+    s.tight[0] = m + 1
+
+
+@njit(cache=True)
+def remove(s, position, cosines, sines):  # type: ignore[no-untyped-def]
+    """Take the member at a position out of S, and restore the factor by rotations."""
+    m = s.tight[0]
+    s.inside[s.S[position]] = False
+    for i in range(position, m - 1):
+        s.S[i] = s.S[i + 1]
+        for j in range(i + 2):
+            s.L[i, j] = s.L[i + 1, j]
+        for j in range(position, i):
+            left, right = s.L[i, j], s.L[i, j + 1]
+            s.L[i, j] = cosines[j] * left + sines[j] * right
+            s.L[i, j + 1] = cosines[j] * right - sines[j] * left
+        size = math.hypot(s.L[i, i], s.L[i, i + 1])
+        cosines[i], sines[i] = s.L[i, i] / size, s.L[i, i + 1] / size
+        s.L[i, i] = size
+    s.tight[0] = m - 1
+
+
+@njit(cache=True)
+def _move(s, q, t, a, e, rest, ones, step):  # type: ignore[no-untyped-def]
+    """Raise α_q by t, S following."""
+    m, y = s.tight[0], s.y
+    change = t * y[q]
+    db = change * rest / ones
+    n = y.size
+    for i in range(n):
+        step[i] = change * s.K[q, i]
+    for k in range(m):
+        dv = -change * a[k] - db * e[k]
+        member = s.S[k]
+        s.v[member] += dv
+        for i in range(n):
+            step[i] += dv * s.K[member, i]
+    s.v[q] += change
+    s.number[0] += db
+    for i in range(n):
+        s.u[i] += y[i] * (step[i] + db)
+
+
+@njit(cache=True)
+def _blocking(s, sign, a, e, rest, ones):  # type: ignore[no-untyped-def]
+    """First member whose multiplier falls to 0 when that of q (y_q = `sign`) changes: its position and the change."""
+    t, blocking = math.inf, -1
+    for k in range(s.tight[0]):
+        member = s.S[k]
+        slope = s.y[member] * sign * (-a[k] - rest / ones * e[k])
+        if slope < 0.0:
+            reached = max(s.y[member] * s.v[member], 0.0) / -slope
+            if reached < t:
+                t, blocking = reached, k
+    return t, blocking
+
+
+@njit(cache=True)
+def clear(s):  # type: ignore[no-untyped-def]
+    """Forget all multipliers."""
+    s.v[:] = 0.0
+    s.u[:] = 0.0
+    s.inside[:] = False
+    s.tight[0] = 0
+    s.number[0] = 0.0
+
+
+@njit(cache=True)
+def _first_pair(s, kept):  # type: ignore[no-untyped-def]
+    """Start from two near observations of different classes; −2: none to separate, −1: a pair, else one of an equal pair."""
+    clear(s)
+    n, y, K = s.y.size, s.y, s.K
+    first = -1
+    for i in range(n):
+        if kept[i]:
+            if first < 0:
+                first = i
+            elif y[i] != y[first]:
+                break
+    i = first
+    j = -1
+    for _ in range(2):
+        best, nearest = math.inf, -1
+        for k in range(n):
+            if kept[k] and y[k] != y[i]:
+                distance = K[i, i] + K[k, k] - 2.0 * K[i, k]
+                if distance < best:
+                    best, nearest = distance, k
+        if nearest < 0:
+            s.number[0] = y[first]
+            for k in range(n):
+                s.u[k] = y[k] * y[first]
+            return -2
+        i, j = nearest, i
+    square = K[i, i] + K[j, j] - 2.0 * K[i, j]
+    if not square > DEPENDENT * (abs(K[i, i]) + abs(K[j, j])):
+        return i
+    rho = s.number[1]
+    scratch = np.empty(2)
+    append(s, i, scratch, K[i, i] + rho)
+    scratch[0] = (K[i, j] + rho) / s.L[0, 0]
+    pivot = K[j, j] + rho - scratch[0] ** 2
+    if not pivot > 0.0:
+        clear(s)
+        return i
+    append(s, j, scratch, pivot)
+    s.v[i], s.v[j] = 2.0 * y[i] / square, 2.0 * y[j] / square
+    _evaluate(s)
+    s.number[0] = y[i] - s.u[i] * y[i]
+    for k in range(n):
+        s.u[k] += y[k] * s.number[0]
+    return -1
+
+
+@njit(cache=True)
+def _evaluate(s):  # type: ignore[no-untyped-def]
+    """Compute the margins anew."""
+    n = s.y.size
+    s.u[:] = s.number[0]
+    for k in range(s.tight[0]):
+        member = s.S[k]
+        coefficient = s.v[member]
+        for i in range(n):
+            s.u[i] += coefficient * s.K[member, i]
+    for i in range(n):
+        s.u[i] *= s.y[i]
+
+
+@njit(cache=True)
+def polish(s):  # type: ignore[no-untyped-def]
+    """Solve u = 1 on S by iterative refinement; return the smallest multiplier's position, −1 if all are positive."""
+    m = s.tight[0]
+    x, e = np.empty(m), np.empty(m)
+    for _ in range(REFINEMENTS):
+        _evaluate(s)
+        balance, total, ones = 0.0, 0.0, 0.0
+        for k in range(m):
+            member = s.S[k]
+            x[k] = s.y[member] * (1.0 - s.u[member])
+            e[k] = 1.0
+            balance += s.v[member]
+        # The constant ρ in the factor acts on the imbalance only, which this step removes.
+        for k in range(m):
+            x[k] -= s.number[1] * balance
+        forward(s.L, m, x)
+        backward(s.L, m, x)
+        forward(s.L, m, e)
+        backward(s.L, m, e)
+        for k in range(m):
+            total += x[k]
+            ones += e[k]
+        db = (total + balance) / ones
+        for k in range(m):
+            s.v[s.S[k]] += x[k] - db * e[k]
+        s.number[0] += db
+    _evaluate(s)
+    worst, position = 0.0, -1
+    for k in range(m):
+        alpha = s.y[s.S[k]] * s.v[s.S[k]]
+        if alpha <= worst:
+            worst, position = alpha, k
+    return position
+
+
+@njit(cache=True)
+def lower_multiplier(s, q, buffers):  # type: ignore[no-untyped-def]
+    """Bring the multiplier of q, which is not in S, down to 0; members of S whose multipliers fall to 0 leave."""
+    column, a, e, cosines, sines, step = buffers
+    y = s.y
+    while s.tight[0] > 0:
+        left = y[q] * s.v[q]
+        if left <= 0.0:
+            break
+        _, rest, ones = direction(s, q, column, a, e)
+        t, blocking = _blocking(s, -y[q], a, e, rest, ones)
+        whole = t > left
+        _move(s, q, -min(t, left), a, e, rest, ones, step)
+        if whole:
+            break
+        member = s.S[blocking]
+        remove(s, blocking, cosines, sines)
+        s.v[member] = 0.0
+    s.v[q] = 0.0
+    if s.tight[0] < 2:
+        clear(s)
+
+
+@njit(cache=True)
+def workspace(s):  # type: ignore[no-untyped-def]
+    """Scratch arrays."""
+    cap = s.S.size
+    return np.empty(cap), np.empty(cap), np.empty(cap), np.empty(cap), np.empty(cap), np.empty(s.y.size)
+
+
+@njit(cache=True)
+def release(s, position):  # type: ignore[no-untyped-def]
+    """Let the member at a position go: the state becomes the machine of some of the other members."""
+    buffers = workspace(s)
+    q = s.S[position]
+    remove(s, position, buffers[3], buffers[4])
+    lower_multiplier(s, q, buffers)
+
+
+@njit(cache=True)
+def take(s, q, buffers):  # type: ignore[no-untyped-def]
+    """Raise the multiplier of a violated q until it is tight; return ``SOLVED``, ``INSEPARABLE`` or ``FULL``."""
+    column, a, e, cosines, sines, step = buffers
+    y = s.y
+    while True:
+        if s.tight[0] >= s.S.size:
+            return FULL
+        pivot, rest, ones = direction(s, q, column, a, e)
+        t, blocking = _blocking(s, y[q], a, e, rest, ones)
+        independent = pivot > DEPENDENT * (abs(s.K[q, q]) + s.number[1])
+        enough = (1.0 - s.u[q]) / (pivot + rest * rest / ones) if independent else math.inf
+        if blocking < 0 and not independent:
+            return INSEPARABLE
+        if enough <= t:
+            _move(s, q, max(enough, 0.0), a, e, rest, ones, step)
+            append(s, q, column, pivot)
+            return SOLVED
+        _move(s, q, t, a, e, rest, ones, step)
+        member = s.S[blocking]
+        remove(s, blocking, cosines, sines)
+        s.v[member] = 0.0
+        if s.tight[0] == 0:
+            return INSEPARABLE
+
+
+@njit(cache=True)
+def most_violated(s, kept):  # type: ignore[no-untyped-def]
+    """Observation of T outside S with the smallest margin, −1 if all are 1 up to rounding."""
+    size, largest = 0.0, s.number[1]
+    for k in range(s.tight[0]):
+        size += abs(s.v[s.S[k]])
+    allowed = VIOLATED + ROUNDINGS * EPS * (size * largest + abs(s.number[0]))
+    lowest, q = 1.0 - allowed, -1
+    for i in range(s.y.size):
+        if kept[i] and not s.inside[i] and s.u[i] < lowest:
+            lowest, q = s.u[i], i
+    return q
+
+
+@njit(cache=True)
+def ray(s, kept, q):  # type: ignore[no-untyped-def]
+    """Return multipliers along which the dual grows for ever, after ``INSEPARABLE`` because of q.
+
+    They are those of equal points of the two hulls, up to rounding.
+    """
+    column, a, e = np.empty(s.S.size), np.empty(s.S.size), np.empty(s.S.size)
+    weight = np.zeros(s.y.size)
+    weight[q] = 1.0
+    if s.tight[0] == 0:
+        best, nearest = math.inf, q
+        for k in range(s.y.size):
+            if kept[k] and s.y[k] != s.y[q]:
+                distance = s.K[q, q] + s.K[k, k] - 2.0 * s.K[q, k]
+                if distance < best:
+                    best, nearest = distance, k
+        weight[nearest] = 1.0
+        return weight
+    _, rest, ones = direction(s, q, column, a, e)
+    for k in range(s.tight[0]):
+        member = s.S[k]
+        weight[member] = max(-s.y[member] * s.y[q] * (a[k] + rest / ones * e[k]), 0.0)
+    return weight
+
+
+@njit(cache=True)
+def extended(s, old):  # type: ignore[no-untyped-def]
+    """Go on in the state `s` of more observations from the state `old` of the first of them."""
+    m = old.tight[0]
+    if m == 0:
+        return
+    s.number[:] = old.number
+    s.tight[0] = m
+    for k in range(m):
+        member = old.S[k]
+        s.S[k] = member
+        s.inside[member] = True
+        s.v[member] = old.v[member]
+        for j in range(k + 1):
+            s.L[k, j] = old.L[k, j]
+    _evaluate(s)
+
+
+@njit(cache=True)
+def settle(s, kept, limit, most):  # type: ignore[no-untyped-def]
+    """Make the state the machine of T, the observations with ``kept``, starting from where it is.
+
+    Members of S outside T have to be released before.
+
+    Parameters
+    ----------
+    limit : float
+        Stop with ``OVER`` when the dual value exceeds this.
+    most : int
+        Observations to take in before stopping with ``MORE``; the next call goes on.
+
+    Returns
+    -------
+    code : int
+        ``SOLVED``, ``INSEPARABLE``, ``OVER``, ``MORE``, or ``FULL`` (too many tight observations).
+    q : int
+        The observation that cannot be taken in (its multiplier may have been raised), −1 if there is none.
+    """
+    buffers = workspace(s)
+    steps = 0
+    polished = False
+    while True:
+        if s.tight[0] == 0:
+            found = _first_pair(s, kept)
+            if found == -2:
+                return SOLVED, -1
+            if found >= 0:
+                return INSEPARABLE, found
+        q = most_violated(s, kept)
+        now = value(s)
+        if now > limit:
+            return OVER, -1
+        if 2.0 * now * TOUCHING * s.number[1] > 1.0:
+            return OVER, -1
+        if q < 0:
+            if polished:
+                return SOLVED, -1
+            position = polish(s)
+            while position >= 0:
+                member = s.S[position]
+                remove(s, position, buffers[3], buffers[4])
+                s.v[member] = 0.0
+                if s.tight[0] < 2:
+                    clear(s)
+                    break
+                position = polish(s)
+            polished = True
+            continue
+        polished = False
+        steps += 1
+        if steps > most:
+            return MORE, -1
+        code = take(s, q, buffers)
+        if code != SOLVED:
+            return code, q

@@ -1,0 +1,331 @@
+r"""First-order solver of the kernel SVM with l0-norm hinge: ADMM proposes sets, an active-set method polishes and improves them.
+
+The statement is that of :mod:`svmcvx.formulations.l0`, and so is the certificate: of kind "local", with the residuals of
+proximal stationarity.
+
+1. The paper's ADMM (:mod:`svmcvx.fast.l0_admm`) is run for each penalty σ from zero. It often cycles; its last iterate and its
+   best one propose sets of satisfied observations: those with split slack at most 0, and those on the right side.
+2. **Polish**: the hard-margin machine of a set is a local minimiser (Theorems 3.13 and 3.14). It is computed to rounding by
+   :mod:`svmcvx.fast.active_set`. If the set is not separable, it is built up anew, leaving out what costs more than its price.
+3. **Local search** (:mod:`svmcvx.fast.l0_search`): drop a support vector or take an observation in, while that lowers the
+   objective; then force random single observations to the other side and descend again, `n_restarts` times.
+
+The best polished objective is kept. It is never above that of the models the ADMM ended with.
+
+**Large data.** With more than a few thousand observations the ADMM works on a factor of K of given rank (Cholesky with
+pivots, that is, the Nyström factor on the pivots), and the machines on a working set that grows until no observation outside
+violates its margin. The factor is used for proposals only: model, objective and residuals are those of K itself.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from svmcvx.data import check_number
+from svmcvx.errors import DataError
+from svmcvx.fast.driver import Callback, Monitor, conclude, monitored
+from svmcvx.fast.l0_admm import Iterate, Penalised, admm, low_rank
+from svmcvx.fast.l0_sets import Improved, Sets
+from svmcvx.fast.margin_distribution import check_seed
+from svmcvx.fast.threads import blas_held_to_one
+from svmcvx.fast.working_set import gram_block
+from svmcvx.formulations.base import kept_entry
+from svmcvx.formulations.l0 import L0, l0_objective, l0_statement
+from svmcvx.kernels import KernelLike
+from svmcvx.model import BinaryModel
+from svmcvx.solution import Solution, Status
+from svmcvx.space import FeatureSpace, KernelSpace, LinearSpace
+
+__all__ = ["THRESHOLDS", "l0"]
+
+Floats: TypeAlias = NDArray[np.float64]
+Bools: TypeAlias = NDArray[np.bool_]
+
+# The default penalties σ = 2C/t²: slacks in (0, t] are pulled to zero in the first iteration if t ≥ 1.
+THRESHOLDS = (1.2, 4.0)
+# Up to this many observations there is a Gram matrix.
+WHOLE = 3000
+# Columns of the factor of more.
+RANK = 300
+LARGEST_IOTA = (1 + math.sqrt(5)) / 2
+# A factor serves in place of the Gram matrix if it has at most this share of n columns.
+THIN = 0.4
+
+
+def l0(
+    X: Any,
+    y: Any,
+    *,
+    C: float,
+    kernel: KernelLike = None,
+    sample_weight: Any = None,
+    sigma: float | Sequence[float] | None = None,
+    iota: float = 1.0,
+    rank: int | None = None,
+    n_restarts: int = 20,
+    tol: float = 1e-3,
+    time_limit: float | None = None,
+    max_iter: int = 300,
+    verbose: bool = False,
+    callback: Callback | None = None,
+    warm_start: Solution | None = None,
+    indefinite: str = "error",
+    seed: int = 0,
+) -> Solution:
+    r"""Find a local minimum of the SVM with l0-norm hinge, polished to proximal stationarity.
+
+    .. math:: \min_{w, b}\; \tfrac12\|w\|^2 + C\sum_i s_i\,1[u_i < 1], \qquad u_i = y_i(\langle w, \varphi(x_i)\rangle + b)
+
+    Parameters
+    ----------
+    X : array-like or sparse matrix of shape (n, d)
+        The Gram matrix for a precomputed kernel.
+    y : array-like of shape (n,)
+        Two labels of any type.
+    C : float
+        Price of a margin below 1, positive.
+    kernel : Kernel, str, callable or None
+        None for the linear formulation.
+    sample_weight : array-like of shape (n,), optional
+        Weights :math:`s_i \ge 0` of the losses.
+    sigma : float or sequence of float, optional
+        Penalties of the ADMM, one run each; :math:`2C/t^2` for t = 1.2 and 4 by default. From σ = 2C on the ADMM stays
+        at zero.
+    iota : float
+        Dual step of the ADMM in units of σ, in (0, (1 + √5)/2); 1 by default.
+    rank : int, optional
+        Largest number of columns of the factor of K on which the ADMM runs for more than 3 000 observations; 300 by default.
+        If given, that holds for fewer observations too.
+    n_restarts : int
+        Observations that are forced to the other side at random after the local search; 20 by default.
+    tol : float
+        Residual of proximal stationarity at which the ADMM stops, 1e-3 by default as in the paper. The answer is polished to
+        rounding whatever this is.
+    time_limit : float, optional
+        Seconds; the best point until then is returned, as on Ctrl-C.
+    max_iter : int
+        Iterations of the ADMM for each σ, 300 by default. The paper's 2 000 seldom propose anything better: it cycles.
+    verbose : bool
+        Print the objective as it falls.
+    callback : callable, optional
+        Called with a :class:`~svmcvx.fast.driver.Progress` after every run and restart; returning True stops.
+    warm_start : Solution, optional
+        An earlier solution on the same data, of any formulation with two classes; proposes sets like an iterate.
+    indefinite : "error" or "clip"
+        What to do with a kernel that is indefinite on the data.
+    seed : int
+        Same seed, same result.
+
+    Returns
+    -------
+    Solution
+        The certificate is of kind "local": no lower bound, but ``residuals["stationarity"]`` and its parts. The attempt's
+        ``options`` hold, one entry a σ: ``sigma``, ``admm_iterations``, ``admm_residual``, and ``admm_objective``, that of the
+        unpolished model, scaled until margins above 1 − `tol` are at least 1; and the ``origin`` of the answer. The status is
+        "optimal" when all runs and restarts were made.
+
+    Raises
+    ------
+    DataError
+        If the data or an argument cannot be used.
+    BuildError
+        If the kernel has to be tested and its Gram matrix does not fit into memory.
+
+    Notes
+    -----
+    Source: Kernel SVM with l0-norm hinge loss, Algorithm 4.1; polish and local search are ours.
+    """
+    started = time.perf_counter()
+    statement = l0_statement(
+        X, y, C=C, kernel=kernel, sample_weight=sample_weight, indefinite=indefinite, keep_gram=False
+    )
+    sigmas = _penalties(sigma, statement.C)
+    iota = check_number(iota, "iota", low=0, high=LARGEST_IOTA, open_low=True, open_high=True)
+    n_restarts = _whole(n_restarts, "n_restarts", 0)
+    rank = None if rank is None else _whole(rank, "rank", 1)
+    rng = check_seed(seed)
+    n = statement.y.size
+    earlier = _earlier(warm_start, statement)
+    # Its iterations count runs and restarts.
+    with (
+        monitored(tol=tol, time_limit=time_limit, max_iter=max_iter, verbose=verbose, callback=callback) as monitor,
+        blas_held_to_one(n),
+    ):
+        iterations, monitor.max_iter = monitor.max_iter, len(sigmas) + n_restarts + 2
+        built = time.perf_counter() - started
+        run = _Run(statement, monitor, Sets(statement.space, statement.C * statement.weight, monitor, WHOLE))
+        status = run.all(sigmas, earlier, iota, iterations, rank, n_restarts, rng)
+        best = run.best
+        return conclude(
+            statement,
+            statement.machine(best.v * statement.y, best.b, best.kept),
+            monitor,
+            status,
+            solver="fast.l0/admm",
+            build_seconds=built,
+            warm_start_used=warm_start is not None,
+            options=run.record,
+        )
+
+
+def _penalties(sigma: float | Sequence[float] | None, C: float) -> list[float]:
+    if sigma is None:
+        return [2 * C / t**2 for t in THRESHOLDS]
+    values = [sigma] if np.ndim(sigma) == 0 else list(np.ravel(np.asarray(sigma)))
+    if not values:
+        raise DataError("sigma is empty; pass at least one penalty, or None for the default ones")
+    return [check_number(value, "sigma", low=0, open_low=True) for value in values]
+
+
+def _whole(value: Any, name: str, low: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < low:
+        raise DataError(f"{name} must be a whole number of at least {low}, got {value!r}")
+    return int(value)
+
+
+def _earlier(warm_start: Any, statement: L0) -> Floats | None:
+    """Return the signed margins of an earlier solution's model on the same data."""
+    if warm_start is None:
+        return None
+    if not isinstance(warm_start, Solution) or not isinstance(warm_start.model, BinaryModel):
+        what = type(warm_start.model if isinstance(warm_start, Solution) else warm_start).__name__
+        raise DataError(f"warm_start must be a Solution of the same data, got {what}")
+    for name in warm_start.dual.keys() & {"mu", "alpha"}:
+        kept_entry(warm_start.dual, name, statement.space.data, statement.name)
+    margins = statement.y * warm_start.model.scores(statement.space.data.X)[0]
+    return margins if np.isfinite(margins).all() else None
+
+
+@dataclass
+class _Run:
+    """The best set so far, and what is worth recording."""
+
+    statement: L0
+    monitor: Monitor
+    sets: Sets
+    record: dict[str, Any] = field(default_factory=dict)
+    steps: int = 0
+    status: Status | None = None
+
+    def __post_init__(self) -> None:
+        self.best: Improved = self.sets.trivial()
+        self.record |= {
+            "sigma": [],
+            "admm_iterations": [],
+            "admm_residual": [],
+            "admm_objective": [],
+            "origin": "constant",
+        }
+
+    def offer(self, found: Improved | None, origin: str) -> None:
+        if found is not None and found.value < self.best.value:
+            self.best = found
+            self.record["origin"] = origin
+
+    def ended(self) -> bool:
+        """Report the best objective; tell whether the monitor says stop."""
+        self.steps += 1
+        status = self.monitor.report(self.steps, -math.inf, self.best.value)
+        if status not in (None, Status.ITERATION_LIMIT):
+            self.status = status
+        return self.status is not None
+
+    def all(
+        self,
+        sigmas: list[float],
+        earlier: Floats | None,
+        iota: float,
+        iterations: int,
+        rank: int | None,
+        n_restarts: int,
+        rng: np.random.Generator,
+    ) -> Status:
+        """Run the ADMM for each σ, polish and improve what it proposes, then restart from the best."""
+        everything = np.ones(self.statement.y.size, dtype=bool)
+        if self.sets.small:
+            self.offer(self.sets.improve(everything, None), "all")
+        if earlier is not None:
+            for kept in (earlier >= 1.0 - self.monitor.tol, earlier >= 0.0):
+                self.offer(self.sets.improve(kept, earlier), "warm start")
+        if self.ended():
+            return self.status or Status.OPTIMAL
+        for sigma, iterate in self._iterates(sigmas, iota, iterations, rank):
+            u = self.statement.y * (iterate.scores + iterate.b)
+            for kept in (iterate.u <= 0, iterate.kept, u >= 0):
+                self.offer(self.sets.improve(kept, u), f"sigma={sigma:g}")
+            if self.ended():
+                return self.status or Status.OPTIMAL
+        for number in range(n_restarts):
+            self.offer(self.sets.restart(self.best, rng.random(1)), f"restart {number + 1}")
+            if self.ended():
+                return self.status or Status.OPTIMAL
+        return Status.OPTIMAL
+
+    def _iterates(
+        self, sigmas: list[float], iota: float, iterations: int, rank: int | None
+    ) -> Iterator[tuple[float, Iterate]]:
+        statement = self.statement
+        price = statement.C * statement.weight
+        K, F = _matrices(statement.space, self.sets, rank)
+        if F is not None:
+            self.record["rank"] = int(F.shape[1])
+        for sigma in sigmas:
+            iterate = admm(
+                Penalised.of(sigma, K=K, F=F),
+                statement.y,
+                price,
+                iota=iota,
+                tol=self.monitor.tol,
+                max_iter=iterations,
+                stop=lambda: self.monitor.out_of_time,
+            )
+            # Of the model itself, which a factor of K only approximates.
+            point = statement.space.product(iterate.c)
+            u = statement.y * (point.scores + iterate.b)
+            # Scaled until the margins that are 1 up to the tolerance are so.
+            scale = float(np.minimum(u[u >= 1.0 - self.monitor.tol], 1.0).min(initial=1.0))
+            self.record["sigma"].append(sigma)
+            self.record["admm_iterations"].append(iterate.iterations)
+            self.record["admm_residual"].append(iterate.residual)
+            self.record["admm_objective"].append(
+                l0_objective(point.squared_norm / scale**2, u / scale, C=statement.C, weight=statement.weight)
+            )
+            yield sigma, iterate
+
+
+def _matrices(space: FeatureSpace, sets: Sets, rank: int | None) -> tuple[Floats | None, Floats | None]:
+    """Return the Gram matrix or a factor of it for the ADMM, the other being None."""
+    n = space.data.n
+    large = n > WHOLE or rank is not None
+    if isinstance(space, LinearSpace) and space.X.shape[1] <= (THIN * n if rank is None else rank):
+        return None, np.ascontiguousarray(space.X.toarray() if sp.issparse(space.X) else space.X)
+    if large:
+        everything = np.arange(n)
+
+        def column(j: int) -> Floats:
+            return gram_block(space, everything, np.array([j]))[:, 0]
+
+        return None, low_rank(_diagonal(space), column, min(n, RANK if rank is None else rank), math.inf)
+    K = sets.gram
+    F = low_rank(np.diagonal(K).copy(), lambda j: np.asarray(K[j]), int(THIN * n))
+    return (K, None) if F is None else (None, F)
+
+
+def _diagonal(space: FeatureSpace) -> Floats:
+    if isinstance(space, LinearSpace):
+        norms: Any = (
+            space.X.multiply(space.X).sum(axis=1) if sp.issparse(space.X) else np.einsum("ij,ij->i", space.X, space.X)
+        )
+        return np.asarray(norms, dtype=np.float64).ravel()
+    assert isinstance(space, KernelSpace)  # noqa: S101
+    if space.keep_gram:
+        return np.array(np.diagonal(space.gram))
+    return np.array(space.resolved.diagonal(space.data.X), dtype=np.float64)

@@ -1,0 +1,258 @@
+r"""The ADMM of the l0-norm hinge SVM, as the paper states it, on a Gram matrix or on a factor of it.
+
+With the slack :math:`u = 1 - \mathrm{diag}(y)(Kc + b)`, its multiplier λ and the penalty σ, one iteration is
+
+.. math::
+    z &= 1 - \mathrm{diag}(y)(Kc + b) - \lambda/\sigma, \qquad \Gamma = \{i : 0 < z_i \le \sqrt{2Cs_i/\sigma}\},\\
+    u &= z \text{ with } u_\Gamma = 0,\\
+    (I + \sigma K)\,c &= -\sigma\,\mathrm{diag}(y)(u - 1 + yb + \lambda/\sigma) =: r,\\
+    b &= y'(1 - u - \mathrm{diag}(y)Kc - \lambda/\sigma)/n,\\
+    \lambda_\Gamma &= \lambda_\Gamma + \iota\sigma(u - 1 + \mathrm{diag}(y)(Kc + b))_\Gamma, \qquad \lambda_i = 0 \text{ elsewhere.}
+
+As :math:`\sigma Kc = r - c`, an iteration takes one product: with :math:`(I + \sigma K)^{-1}`, or twice with an n × r matrix P where
+:math:`K = FF'` and :math:`P = F\,\mathrm{chol}(I + \sigma F'F)^{-\prime}`, for then :math:`Kc = PP'r`.
+
+It stops when the residuals of proximal stationarity at the step 1/σ are small:
+
+.. math:: \max\Big\{\frac{\|c + \mathrm{diag}(y)\lambda\|}{1 + \|c\|},\; \frac{|y'\lambda|}{1 + \|\lambda\|},\;
+    \frac{\|u - 1 + \mathrm{diag}(y)(Kc + b)\|}{\sqrt n},\;
+    \frac{\|u - \mathrm{prox}(u - \lambda/\sigma)\|}{1 + \|u\|}\Big\} < \mathrm{tol}.
+
+**Source.** Kernel SVM with l0-norm hinge loss, Algorithm 4.1 and eq. (5.3), whose norming of the residuals is ours.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+import scipy.linalg as sl
+from numba import njit
+from numpy.typing import NDArray
+
+__all__ = ["Iterate", "Penalised", "admm", "low_rank"]
+
+Floats: TypeAlias = NDArray[np.float64]
+Bools: TypeAlias = NDArray[np.bool_]
+
+# Iterations between two looks at the clock.
+CHUNK = 50
+# Share of the trace of the Gram matrix that a factor may leave out.
+LEFT_OUT = 1e-12
+
+
+class Penalised(NamedTuple):
+    """The system of one σ: the matrix P' of shape (r, n), or the inverse of I + σK."""
+
+    thin: bool
+    matrix: Floats
+    sigma: float
+
+    @classmethod
+    def of(cls, sigma: float, *, K: Floats | None = None, F: Floats | None = None) -> Penalised:
+        """Return the system of a Gram matrix or of a factor of it."""
+        if F is not None:
+            small = sigma * (F.T @ F)
+            small[np.diag_indices(F.shape[1])] += 1.0
+            triangle = sl.cholesky(small, lower=True, check_finite=False)
+            P = sl.solve_triangular(triangle, F.T, lower=True, check_finite=False)
+            return cls(True, np.ascontiguousarray(P), sigma)
+        assert K is not None  # noqa: S101
+        system = sigma * K
+        system[np.diag_indices(K.shape[0])] += 1.0
+        factor, _ = sl.lapack.dpotrf(system, lower=1, overwrite_a=1)
+        inverse, _ = sl.lapack.dpotri(factor, lower=1, overwrite_c=1)
+        lower = np.tril(inverse)
+        return cls(False, np.ascontiguousarray(lower + np.tril(lower, -1).T), sigma)
+
+
+class Iterate(NamedTuple):
+    """Where the ADMM stopped.
+
+    Attributes
+    ----------
+    c, scores : ndarray of shape (n,)
+        Coefficients, and Kc.
+    b : float
+    u : ndarray of shape (n,)
+        The split slack, exactly 0 on Γ.
+    iterations : int
+    residual : float
+        The largest of the four.
+    kept : ndarray of bool, shape (n,)
+        Where the slack of the iterate with the lowest penalised objective was at most 0.
+    """
+
+    c: Floats
+    scores: Floats
+    b: float
+    u: Floats
+    iterations: int
+    residual: float
+    kept: Bools
+
+
+def low_rank(diagonal: Floats, column: Callable[[int], Floats], rank: int, left_out: float = LEFT_OUT) -> Floats | None:
+    """Return a factor F with FF' near K by Cholesky with pivots, or None if `rank` columns are not enough.
+
+    Parameters
+    ----------
+    diagonal : ndarray of shape (n,)
+    column : callable
+        Returns a column of K.
+    rank : int
+        Columns of the factor, at most.
+    left_out : float
+        Share of the trace that may be missing; infinite to take `rank` columns as they are, a Nyström factor on the pivots.
+    """
+    n = diagonal.size
+    rest, F = diagonal.copy(), np.zeros((n, min(rank, n)))
+    enough = (left_out if math.isfinite(left_out) else LEFT_OUT) * float(rest.sum())
+    for k in range(F.shape[1]):
+        if float(rest.sum()) <= enough:
+            return np.ascontiguousarray(F[:, :k]) if k else np.zeros((n, 1))
+        pivot = int(np.argmax(rest))
+        F[:, k] = (column(pivot) - F[:, :k] @ F[pivot, :k]) / math.sqrt(rest[pivot])
+        rest -= F[:, k] ** 2
+        np.maximum(rest, 0.0, out=rest)
+        rest[pivot] = 0.0
+    return F if not math.isfinite(left_out) or float(rest.sum()) <= enough else None
+
+
+@njit(cache=True)
+def _combine(rows, coefficients, out):  # type: ignore[no-untyped-def]
+    """Sum of rows; for sizes at which threads of a BLAS would wait for each other longer than they work."""
+    out[:] = 0.0
+    for i in range(coefficients.size):
+        t = coefficients[i]
+        for j in range(out.size):
+            out[j] += t * rows[i, j]
+
+
+@njit(cache=True)
+def _iterate(thin, matrix, turned, y, ceiling, sigma, iota, tol, price, steps, c, f, u, lam, r, number, kept):  # type: ignore[no-untyped-def]
+    """Run at most `steps` iterations; `number` holds b, the residual, and the lowest penalised objective so far."""
+    n = y.size
+    z, inner = np.empty(n), np.empty(turned.shape[1])
+    b = number[0]
+    done = 0
+    for step in range(steps):
+        for i in range(n):
+            z[i] = 1.0 - y[i] * (f[i] + b) - lam[i] / sigma
+            u[i] = 0.0 if 0.0 < z[i] <= ceiling[i] else z[i]
+            r[i] = -sigma * y[i] * (u[i] - 1.0 + y[i] * b + lam[i] / sigma)
+        if thin:
+            _combine(turned, r, inner)
+            _combine(matrix, inner, f)
+            for i in range(n):
+                c[i] = r[i] - sigma * f[i]
+        else:
+            _combine(matrix, r, c)
+            for i in range(n):
+                f[i] = (r[i] - c[i]) / sigma
+        b = 0.0
+        for i in range(n):
+            b += y[i] * (1.0 - u[i] - y[i] * f[i] - lam[i] / sigma)
+        b /= n
+        expansion, size_c, balance, size_l, primal, proximal, size_u, norm, lost = (
+            0.0,
+            0.0,
+            0.0,
+            0.0,
+            0.0,
+            0.0,
+            0.0,
+            0.0,
+            0.0,
+        )
+        for i in range(n):
+            off = u[i] - 1.0 + y[i] * (f[i] + b)
+            lam[i] = lam[i] + iota * sigma * off if 0.0 < z[i] <= ceiling[i] else 0.0
+            expansion += (c[i] + y[i] * lam[i]) ** 2
+            size_c += c[i] ** 2
+            balance += y[i] * lam[i]
+            size_l += lam[i] ** 2
+            primal += off * off
+            moved = u[i] - lam[i] / sigma
+            if 0.0 < moved <= ceiling[i]:
+                moved = 0.0
+            proximal += (u[i] - moved) ** 2
+            size_u += u[i] ** 2
+            norm += c[i] * f[i]
+            if u[i] > 0.0:
+                lost += price[i]
+        number[1] = max(
+            math.sqrt(expansion) / (1.0 + math.sqrt(size_c)),
+            abs(balance) / (1.0 + math.sqrt(size_l)),
+            math.sqrt(primal / n),
+            math.sqrt(proximal) / (1.0 + math.sqrt(size_u)),
+        )
+        done = step + 1
+        total = 0.5 * norm + lost + 0.5 * sigma * primal
+        if total < number[2]:
+            number[2] = total
+            for i in range(n):
+                kept[i] = u[i] <= 0.0
+        if number[1] < tol or not math.isfinite(number[1]):
+            break
+    number[0] = b
+    return done
+
+
+def admm(
+    system: Penalised,
+    y: Floats,
+    price: Floats,
+    *,
+    iota: float,
+    tol: float,
+    max_iter: int,
+    stop: Callable[[], bool],
+) -> Iterate:
+    """Run the ADMM from c = 0, b = 0, λ = 0.
+
+    Parameters
+    ----------
+    system : Penalised
+    y, price : ndarray of shape (n,)
+        Labels ±1; C s.
+    iota : float
+        Dual step, in units of σ.
+    tol : float
+    max_iter : int
+    stop : callable
+        Asked now and then.
+    """
+    n = y.size
+    c, f, u, lam, r = np.zeros(n), np.zeros(n), np.zeros(n), np.zeros(n), np.zeros(n)
+    number, kept = np.array([0.0, math.inf, math.inf]), np.zeros(n, dtype=np.bool_)
+    ceiling = np.sqrt(2.0 * price / system.sigma)
+    turned = np.ascontiguousarray(system.matrix.T)
+    done = 0
+    while done < max_iter:
+        steps = min(CHUNK, max_iter - done)
+        taken = _iterate(
+            system.thin,
+            system.matrix,
+            turned,
+            y,
+            ceiling,
+            system.sigma,
+            iota,
+            tol,
+            price,
+            steps,
+            c,
+            f,
+            u,
+            lam,
+            r,
+            number,
+            kept,
+        )
+        done += taken
+        if taken < steps or number[1] < tol or stop():
+            break
+    return Iterate(c, f, float(number[0]), u, done, float(number[1]), kept)

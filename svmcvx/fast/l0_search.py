@@ -1,0 +1,307 @@
+r"""Local search over the set of satisfied observations, by the active-set method.
+
+The objective of a set T is :math:`\tfrac12\|w_T\|^2` of its hard-margin machine plus the prices of the others. A move drops a
+support vector or takes an observation in; what it would change if nothing but the tight observations mattered is
+
+.. math:: \frac{\alpha_k^2}{2\,(M^{-1})_{kk}} - \mathrm{price}_k \quad\text{and}\quad
+    \mathrm{price}_j - \frac{(1-u_j)^2}{2\kappa_j},
+
+with the bordered matrix M of the tight observations and the curvature κ_j along which j would become tight. Moves are tried in
+the order of these estimates; a trial ends as soon as its dual value, a lower bound, shows that it does not improve.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numba import njit
+
+from svmcvx.fast.active_set import (
+    DEPENDENT,
+    FULL,
+    INSEPARABLE,
+    MORE,
+    OVER,
+    REORDERED,
+    SOLVED,
+    State,
+    clear,
+    forward,
+    lower_multiplier,
+    ray,
+    release,
+    settle,
+    take,
+    value,
+    workspace,
+)
+
+__all__ = ["copy_state", "descend", "explore", "lost", "settle_or_evict", "spare_of"]
+
+# Trials a move, at most.
+TRIALS = 25
+# An improvement is one by more than this share of the objective.
+BETTER = 1e-10
+# A margin this little below 1 is satisfied.
+SATISFIED = 1e-11
+
+
+def spare_of(s: State) -> State:
+    """Return room for a copy of a state."""
+    return State(
+        s.K,
+        s.y,
+        np.zeros_like(s.S),
+        np.zeros_like(s.tight),
+        np.zeros_like(s.inside),
+        np.empty_like(s.L),
+        np.zeros_like(s.v),
+        np.zeros_like(s.u),
+        np.zeros_like(s.number),
+    )
+
+
+@njit(cache=True)
+def copy_state(s, to):  # type: ignore[no-untyped-def]
+    """Copy what is in use."""
+    m = s.tight[0]
+    to.tight[0] = m
+    to.S[:m] = s.S[:m]
+    to.inside[:] = s.inside
+    to.v[:] = s.v
+    to.u[:] = s.u
+    to.number[:] = s.number
+    for i in range(m):
+        for j in range(i + 1):
+            to.L[i, j] = s.L[i, j]
+
+
+@njit(cache=True)
+def lost(kept, price):  # type: ignore[no-untyped-def]
+    """Prices of the observations that are not kept."""
+    total = 0.0
+    for i in range(kept.size):
+        if not kept[i]:
+            total += price[i]
+    return total
+
+
+@njit(cache=True)
+def absorb(s, kept):  # type: ignore[no-untyped-def]
+    """Keep what is satisfied anyway."""
+    for i in range(kept.size):
+        if not kept[i] and s.u[i] >= 1.0 - SATISFIED:
+            kept[i] = True
+
+
+@njit(cache=True)
+def _estimates(s, kept, price, gain, allowed):  # type: ignore[no-untyped-def]
+    """What dropping (support vectors) or taking in (others) might improve; −∞ where there is no move."""
+    m, rho = s.tight[0], s.number[1]
+    gain[:] = -math.inf
+    ones, e, x = 0.0, np.ones(m), np.empty(m)
+    forward(s.L, m, e)
+    for k in range(m):
+        ones += e[k] * e[k]
+    for k in range(m):
+        q = s.S[k]
+        if allowed[q]:
+            gain[q] = _worth(s, e, ones, k, x) - price[q]
+    for q in range(s.y.size):
+        if kept[q] or not allowed[q] or m == 0:
+            continue
+        for k in range(m):
+            x[k] = s.K[q, s.S[k]] + rho
+        forward(s.L, m, x)
+        pivot, rest = s.K[q, q] + rho, 1.0
+        for k in range(m):
+            pivot -= x[k] * x[k]
+            rest -= x[k] * e[k]
+        if pivot > DEPENDENT * (abs(s.K[q, q]) + rho):
+            gain[q] = price[q] - 0.5 * (1.0 - s.u[q]) ** 2 / (pivot + rest * rest / ones)
+
+
+@njit(cache=True, fastmath=REORDERED)
+def _worth(s, e, ones, k, x):  # type: ignore[no-untyped-def]
+    """How much the norm would fall without the member at position k, if only the tight observations mattered."""
+    m = s.tight[0]
+    square, along = 0.0, 0.0
+    for i in range(k, m):
+        total = 1.0 if i == k else 0.0
+        for j in range(k, i):
+            total -= s.L[i, j] * x[j]
+        x[i] = total / s.L[i, i]
+        square += x[i] * x[i]
+        along += x[i] * e[i]
+    inverse = square - along * along / ones
+    return 0.5 * s.v[s.S[k]] ** 2 / inverse if inverse > 0.0 else -math.inf
+
+
+@njit(cache=True)
+def _drop(s, q):  # type: ignore[no-untyped-def]
+    for k in range(s.tight[0]):
+        if s.S[k] == q:
+            release(s, k)
+            return
+
+
+@njit(cache=True)
+def _evict(s, kept, price, q):  # type: ignore[no-untyped-def]
+    """Drop the member that costs most; if q cannot be taken in, what has most weight in making that impossible."""
+    m = s.tight[0]
+    if q < 0:
+        worst, most, e, x, ones = -1, -math.inf, np.ones(m), np.empty(m), 0.0
+        forward(s.L, m, e)
+        for k in range(m):
+            ones += e[k] * e[k]
+        for k in range(m):
+            worth = _worth(s, e, ones, k, x) - price[s.S[k]]
+            if worst < 0 or worth > most:
+                worst, most = s.S[k], worth
+        kept[worst] = False
+        _drop(s, worst)
+        return
+    weight = ray(s, kept, q)
+    if m == 0:
+        kept[q] = False
+        return
+    worst = q
+    for i in range(weight.size):
+        if weight[i] * price[worst] > weight[worst] * price[i]:
+            worst = i
+    lower_multiplier(s, q, workspace(s))
+    kept[worst] = False
+    if worst != q:
+        _drop(s, worst)
+
+
+@njit(cache=True)
+def settle_or_evict(s, kept, price, limit, most):  # type: ignore[no-untyped-def]
+    """As :func:`settle`, but drop observations until T is separable and its dual value at most `limit`."""
+    evictions = 0
+    while True:
+        code, q = settle(s, kept, limit, most)
+        if code != INSEPARABLE and code != OVER:
+            return code
+        _evict(s, kept, price, q)
+        evictions += 1
+        if evictions > most:
+            return MORE
+
+
+@njit(cache=True)
+def force(s, kept, q):  # type: ignore[no-untyped-def]
+    """Move q to the other side, and make the state the machine of the new set; tell whether that was possible."""
+    if kept[q]:
+        kept[q] = False
+        _drop(s, q)
+    else:
+        kept[q] = True
+        if s.tight[0] > 0 and s.u[q] < 1.0:
+            buffers = workspace(s)
+            code = take(s, q, buffers)
+            if code != SOLVED:
+                kept[q] = False
+                lower_multiplier(s, q, buffers)
+                return False
+    return settle(s, kept, math.inf, 50 * s.y.size)[0] == SOLVED
+
+
+@njit(cache=True)
+def descend(s, spare, kept, price, allowed, most):  # type: ignore[no-untyped-def]
+    """Improve the set of a settled state by single moves until none is left, or `most` trials have been made.
+
+    Returns
+    -------
+    float
+        The objective.
+    int
+        Trials that were made.
+    """
+    n = s.y.size
+    gain, before = np.empty(n), np.empty(n, dtype=np.bool_)
+    absorb(s, kept)
+    best = value(s) + lost(kept, price)
+    trials = 0
+    while trials < most:
+        _estimates(s, kept, price, gain, allowed)
+        order = np.argsort(-gain)
+        copy_state(s, spare)
+        before[:] = kept
+        improved = False
+        for place in range(min(TRIALS, n)):
+            q = order[place]
+            if not gain[q] > 0.0:
+                break
+            trials += 1
+            if kept[q]:
+                kept[q] = False
+                _drop(s, q)
+            else:
+                kept[q] = True
+            limit = best * (1.0 - BETTER) - lost(kept, price)
+            code, _ = settle(s, kept, limit, 50 * n)
+            if code == SOLVED:
+                absorb(s, kept)
+                now = value(s) + lost(kept, price)
+                if now < best * (1.0 - BETTER):
+                    best, improved = now, True
+                    break
+            if code in (INSEPARABLE, FULL):
+                clear(s)
+            copy_state(spare, s)
+            kept[:] = before
+        if not improved:
+            break
+    return best, trials
+
+
+@njit(cache=True)
+def explore(s, spare, store, kept, price, best, picks, most):  # type: ignore[no-untyped-def]
+    """Force one observation at a time to the other side, descend from there, and keep what is better.
+
+    Parameters
+    ----------
+    s : State
+        At a local minimum of value `best`.
+    spare, store : State
+        Room for copies.
+    picks : ndarray
+        Random numbers in [0, 1) that choose the observations, among those dropped and the support vectors.
+    most : int
+        Trials after each.
+
+    Returns
+    -------
+    float
+        The objective.
+    """
+    n = s.y.size
+    allowed = np.ones(n, dtype=np.bool_)
+    before, choice = np.empty(n, dtype=np.bool_), np.empty(n, dtype=np.int64)
+    copy_state(s, store)
+    before[:] = kept
+    for pick in picks:
+        size = 0
+        for i in range(n):
+            if not kept[i] or s.inside[i]:
+                choice[size] = i
+                size += 1
+        if size == 0:
+            break
+        q = choice[int(pick * size)]
+        now = math.inf
+        if force(s, kept, q):
+            allowed[q] = False
+            descend(s, spare, kept, price, allowed, most)
+            allowed[q] = True
+            now, _ = descend(s, spare, kept, price, allowed, most)
+        if now < best * (1.0 - BETTER):
+            best = now
+            copy_state(s, store)
+            before[:] = kept
+        else:
+            copy_state(store, s)
+            kept[:] = before
+    return best

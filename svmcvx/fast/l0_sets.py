@@ -1,0 +1,163 @@
+"""From a proposed set of satisfied observations to a local minimum of the l0-norm hinge SVM near it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from svmcvx.fast.active_set import MORE, SOLVED, State, clear, value
+from svmcvx.fast.driver import Monitor
+from svmcvx.fast.l0_search import descend, explore, lost, settle_or_evict, spare_of
+from svmcvx.fast.working_set import WorkingSet
+from svmcvx.space import FeatureSpace
+
+__all__ = ["Improved", "Sets"]
+
+Floats: TypeAlias = NDArray[np.float64]
+Bools: TypeAlias = NDArray[np.bool_]
+
+# Observations taken in, and trials of the local search, between two looks at the clock.
+STEPS, TRIALS = 100, 100
+# Large data: satisfied and dropped observations of the first working set, and those that join it in a round.
+NEAREST, DROPPED, JOINING = 300, 1000, 300
+LARGEST = 4000
+# Rounds in which a working set grows, at most.
+ROUNDS = 60
+# Margins below 1 by less than this, relative to the largest score, are satisfied outside the working set.
+SATISFIED = 1e-11
+
+
+class Improved(NamedTuple):
+    """A local minimum: objective, coefficients, bias, and the set that its machine keeps.
+
+    Attributes
+    ----------
+    value : float
+    v : ndarray of shape (n,)
+    b : float
+    kept : ndarray of bool, shape (n,)
+    """
+
+    value: float
+    v: Floats
+    b: float
+    kept: Bools
+
+
+class Sets:
+    """Local minima near proposed sets.
+
+    Parameters
+    ----------
+    space : FeatureSpace
+    price : ndarray of shape (n,)
+        C s.
+    monitor : Monitor
+        Asked for the time.
+    whole : int
+        Up to this many observations all are in the working set.
+    """
+
+    def __init__(self, space: FeatureSpace, price: Floats, monitor: Monitor, whole: int) -> None:
+        self.space, self.price, self.monitor = space, price, monitor
+        self.n = space.data.n
+        self.small = self.n <= whole
+        self._seen: set[bytes] = set()
+        self._hopeless = self.trivial().value
+        self._room: tuple[State, State] | None = None
+        if self.small:
+            self._whole = WorkingSet(space, np.arange(self.n))
+
+    @property
+    def gram(self) -> Floats:
+        """The Gram matrix, if all observations are in the working set."""
+        return self._whole.state.K
+
+    def trivial(self) -> Improved:
+        """Return the better of the two constant scores ±1."""
+        y = self.space.data.y
+        sign = 1.0 if float(self.price[y > 0].sum()) >= float(self.price[y < 0].sum()) else -1.0
+        return Improved(float(self.price[y != sign].sum()), np.zeros(self.n), sign, y == sign)
+
+    def improve(self, kept: Bools, margins: Floats | None, picks: Floats | None = None) -> Improved | None:
+        """Return a local minimum near the machine of a set; None if time runs out before there is a point.
+
+        Parameters
+        ----------
+        kept : ndarray of bool, shape (n,)
+        margins : ndarray of shape (n,), optional
+            Signed margins of the point that proposed it; they choose the first working set of large data.
+        picks : ndarray, optional
+            Random numbers that choose observations to force to the other side; without them a local search only.
+        """
+        if picks is None:
+            key = np.packbits(kept).tobytes()
+            if key in self._seen:
+                return None
+            self._seen.add(key)
+        kept, y = np.array(kept), self.space.data.y
+        work = self._work(kept, margins)
+        for left in range(ROUNDS, 0, -1):
+            members, state = work.members, work.state
+            inside, price = kept[members], self.price[members]
+            if not self._settle(state, inside, price):
+                return None
+            self._search(state, inside, price, picks)
+            picks = None
+            kept[members] = inside
+            v, b = work.coefficients(), float(state.number[0])
+            if self.small:
+                break
+            u = y * (self.space.product(v).scores + b)
+            outside = np.ones(self.n, dtype=bool)
+            outside[members] = False
+            short = u < 1.0 - SATISFIED * max(1.0, float(np.abs(u).max()))
+            kept |= outside & ~short
+            wanted = np.flatnonzero(outside & kept & short)
+            if wanted.size and left > 1 and work.n < LARGEST and not self.monitor.out_of_time:
+                joining = min(JOINING, wanted.size)
+                work.grow(wanted[np.argpartition(u[wanted], joining - 1)[:joining]])
+                continue
+            # What cannot be taken care of any more is given up: the machine is that of the others.
+            kept[wanted] = False
+            break
+        return Improved(value(state) + float(self.price[~kept].sum()), v, b, kept)
+
+    def restart(self, best: Improved, picks: Floats) -> Improved | None:
+        """Force observations to the other side at random and descend again."""
+        margins = None if self.small else self.space.data.y * (self.space.product(best.v).scores + best.b)
+        return self.improve(best.kept, margins, picks)
+
+    def _work(self, kept: Bools, margins: Floats | None) -> WorkingSet:
+        """All observations, or those nearest to being on the margin."""
+        if self.small:
+            clear(self._whole.state)
+            return self._whole
+        distance = np.zeros(self.n) if margins is None else np.abs(margins - 1.0)
+        sides = [(kept & (self.space.data.y > 0), NEAREST), (kept & (self.space.data.y < 0), NEAREST), (~kept, DROPPED)]
+        chosen = []
+        for side, most in sides:
+            rows = np.flatnonzero(side)
+            chosen.append(rows[np.argsort(distance[rows], kind="stable")[:most]])
+        return WorkingSet(self.space, np.sort(np.concatenate(chosen)).astype(np.intp))
+
+    def _settle(self, state: State, kept: Bools, price: Floats) -> bool:
+        """Polish a set, without what keeps it from being separable or at all competitive; tell whether time allowed it."""
+        code = MORE
+        while code == MORE:
+            code = settle_or_evict(state, kept, price, self._hopeless, STEPS)
+            if code == MORE and self.monitor.out_of_time:
+                return False
+        return bool(code == SOLVED)
+
+    def _search(self, state: State, kept: Bools, price: Floats, picks: Floats | None) -> None:
+        if self._room is None or self._room[0].y.size != state.y.size:
+            self._room = spare_of(state), spare_of(state)
+        if picks is not None:
+            explore(state, *self._room, kept, price, value(state) + lost(kept, price), picks, 10 * TRIALS)
+            return
+        everything, trials = np.ones(price.size, dtype=np.bool_), TRIALS
+        while trials >= TRIALS and not self.monitor.out_of_time:
+            _, trials = descend(state, self._room[0], kept, price, everything, TRIALS)

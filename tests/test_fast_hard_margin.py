@@ -1,0 +1,237 @@
+"""The linear hard margin by working sets, and the active-set method behind it."""
+
+import sys
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import svmcvx as sx
+from svmcvx.fast import active_set
+from svmcvx.fast.active_set import INSEPARABLE, MORE, OVER, SOLVED, new_state, ray, release, settle
+from svmcvx.formulations.incumbents import least_norm
+
+
+def separable(n, d, gap=0.1, seed=0):
+    rng = np.random.default_rng(seed)
+    X, w = rng.standard_normal((n, d)), rng.standard_normal(d)
+    w /= np.linalg.norm(w)
+    y = np.where(X @ w + 0.2 > 0, 1, -1)
+    y[:2] = -1, 1
+    X[:2] = np.outer(np.sign(y[:2] - 0.2) * 2, w)
+    return X + gap * y[:, None] * w, y
+
+
+def meet(a, b):
+    return max(a.lower, b.lower) <= min(a.upper, b.upper)
+
+
+def machine_of(X, y):
+    """State of the active-set method on centred data."""
+    X = X - X.mean(axis=0)
+    K = X @ X.T
+    return new_state(K, y.astype(float), float(np.diagonal(K).max())), y[:, None] * X
+
+
+@st.composite
+def samples(draw):
+    n, d = draw(st.integers(2, 40)), draw(st.integers(1, 5))
+    rng = np.random.default_rng(draw(st.integers(0, 2**31)))
+    X, w = rng.standard_normal((n, d)), rng.standard_normal(d)
+    y = np.where(X @ w > 0, 1, -1)
+    y[:2] = 1, -1
+    design = draw(st.sampled_from(("plain", "gap", "rounded", "constant", "equal", "one-point class", "offset")))
+    if design == "gap":
+        X += 0.2 * y[:, None] * w
+    elif design == "rounded":
+        X = np.round(X)
+    elif design == "constant":
+        X[:, 0] = 3.0
+    elif design == "equal":
+        X[:] = X[0]
+    elif design == "one-point class":
+        y[1:] = -1
+    elif design == "offset":
+        X += 1e5
+    return X, y
+
+
+@settings(max_examples=150)
+@given(samples())
+def test_the_active_set_method_is_least_distance_programming(sample):
+    X, y = sample
+    state, G = machine_of(X, y)
+    code, q = settle(state, np.ones(y.size, dtype=bool), np.inf, 10**6)
+    found = least_norm(G, y.astype(float))
+    if code == SOLVED:
+        assert found is not None
+        assert active_set.value(state) == pytest.approx(0.5 * found.w @ found.w, rel=1e-6)
+        assert state.u.min() >= 1 - 1e-9
+        tight = state.S[: state.tight[0]]
+        assert state.u[tight] == pytest.approx(1, abs=1e-10)
+        assert (y[tight] * state.v[tight] > 0).all()
+        assert abs(state.v.sum()) <= 1e-10 * np.abs(state.v).sum()
+    else:
+        assert found is None
+    if code == INSEPARABLE:
+        share = ray(state, np.ones(y.size, dtype=bool), q)
+        positive, negative = (share * (y == sign) for sign in (1, -1))
+        assert (share >= 0).all()
+        assert positive.sum() == pytest.approx(negative.sum(), rel=1e-6)
+        assert positive @ X / positive.sum() == pytest.approx(negative @ X / negative.sum(), rel=1e-5, abs=1e-5)
+
+
+@settings(max_examples=50)
+@given(st.integers(0, 10**6))
+def test_what_is_released_is_as_if_it_had_never_been(seed):
+    X, y = separable(30, 4, seed=seed)
+    state, G = machine_of(X, y)
+    kept = np.ones(30, dtype=bool)
+    assert settle(state, kept, np.inf, 10**6)[0] == SOLVED
+    before = active_set.value(state)
+    position = seed % state.tight[0]
+    kept[state.S[position]] = False
+    release(state, position)
+    assert settle(state, kept, np.inf, 10**6)[0] == SOLVED
+    found = least_norm(G[kept], y[kept].astype(float))
+    assert active_set.value(state) == pytest.approx(0.5 * found.w @ found.w, rel=1e-7)
+    assert active_set.value(state) <= before * (1 + 1e-12)
+
+
+def test_limits_of_the_active_set_method():
+    X, y = separable(200, 5)
+    kept = np.ones(200, dtype=bool)
+    state, _ = machine_of(X, y)
+    whole, _ = machine_of(X, y)
+    assert settle(whole, kept, np.inf, 10**6)[0] == SOLVED
+    assert settle(state, kept, 0.9 * active_set.value(whole), 10**6)[0] == OVER
+    assert active_set.value(state) <= active_set.value(whole) * (1 + 1e-12)
+    state, _ = machine_of(X, y)
+    values = []
+    while (code := settle(state, kept, np.inf, 1)[0]) == MORE:
+        values.append(active_set.value(state))
+    assert code == SOLVED
+    assert np.diff(values).min() >= 0
+    assert active_set.value(state) == pytest.approx(active_set.value(whole), rel=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("form", ["dense", "csr"])
+def test_agrees_with_the_conic_route(seed, form):
+    X, y = separable(30 + 10 * seed, 1 + seed, gap=0.3, seed=seed)
+    solution = sx.fast.hard_margin(X if form == "dense" else sp.csr_array(X), y)
+    assert solution.solver == "fast.hard_margin/active-set"
+    assert solution.status == "optimal"
+    assert solution.certificate.is_certified(1e-6)
+    assert meet(solution.certificate, sx.solve(sx.hard_margin_dual(X, y)).certificate)
+
+
+@pytest.mark.parametrize(("n", "d"), [(3000, 6), (4000, 60)])
+def test_working_sets_end_where_psmo_does(n, d):
+    X, y = separable(n, d)
+    active = sx.fast.hard_margin(X, y, tol=1e-8)
+    assert active.attempts[0].options["working_set"] < n / 2
+    assert active.certificate.is_certified(1e-8)
+    assert meet(active.certificate, sx.fast.hard_margin(X, y, method="smo", tol=1e-4).certificate)
+    # No margin is violated, and the model is the expansion of the multipliers.
+    u = y * active.model.decision_function(X)
+    assert u.min() == pytest.approx(1, abs=1e-9)
+    assert active.model.coef == pytest.approx(X.T @ (active.dual["alpha"] * y), rel=1e-7, abs=1e-9)
+
+
+def test_idle_observations_leave_a_large_working_set(monkeypatch):
+    X, y = separable(3000, 40)
+    reference = sx.fast.hard_margin(X, y)
+    monkeypatch.setattr(sys.modules[sx.fast.hard_margin.__module__], "LARGEST", 900)
+    solution = sx.fast.hard_margin(X, y)
+    assert solution.attempts[0].options["working_set"] <= 1200
+    assert meet(solution.certificate, reference.certificate)
+
+
+def test_no_gram_matrix_of_the_data():
+    X, y = separable(30_000, 20)
+    solution = sx.fast.hard_margin(X, y)
+    assert solution.certificate.is_certified(1e-6)
+    assert solution.attempts[0].options["working_set"] < 3000
+
+
+def test_more_features_than_observations_and_too_many_tight_ones(monkeypatch):
+    X, y = separable(40, 60)
+    wide = sx.fast.hard_margin(X, y)
+    assert wide.solver == "fast.hard_margin/smo"
+    assert meet(wide.certificate, sx.fast.hard_margin(X, y, method="active-set").certificate)
+    X, y = separable(60, 20)
+    reference = sx.fast.hard_margin(X, y)
+    monkeypatch.setattr(active_set, "LARGEST_SUPPORT", 5)
+    gone_on = sx.fast.hard_margin(X, y)
+    assert gone_on.solver == "fast.hard_margin/smo"
+    assert meet(gone_on.certificate, reference.certificate)
+
+
+@pytest.mark.parametrize("design", ["overlap", "duplicate", "equal", "many"])
+@pytest.mark.parametrize("form", ["dense", "csr"])
+def test_equal_points_of_the_hulls_are_shown(design, form):
+    rng = np.random.default_rng(0)
+    n = 3000 if design == "many" else 100
+    X, y = separable(n, 5)
+    if design == "duplicate":
+        X[1], y[1] = X[0], -y[0]
+    elif design == "equal":
+        X[:] = 1.0
+    else:
+        y = np.where(X[:, 0] + 0.1 * rng.standard_normal(n) > 0, 1, -1)
+    with pytest.raises(sx.SolverFailed, match="not separable") as raised:
+        sx.fast.hard_margin(X if form == "dense" else sp.csr_array(X), y)
+    attempt = raised.value.attempts[0]
+    assert attempt.status == "unbounded"
+    assert attempt.options["hull_distance"] <= 1e-5
+
+
+def test_a_warm_start_begins_with_its_support():
+    X, y = separable(3000, 10)
+    first = sx.fast.hard_margin(X, y)
+    again = sx.fast.hard_margin(X, y, warm_start=first)
+    assert again.warm_start_used
+    assert again.attempts[0].options["rounds"] == 0
+    assert meet(first.certificate, again.certificate)
+
+
+def test_stopped_early_it_returns_its_interval_or_says_that_it_has_none():
+    X, y = separable(5000, 50, gap=0.2)
+    stopped = sx.fast.hard_margin(X, y, callback=lambda progress: np.isfinite(progress.upper), tol=1e-9)
+    whole = sx.fast.hard_margin(X, y, tol=1e-9)
+    assert stopped.certificate.lower <= whole.certificate.upper
+    assert stopped.certificate.upper >= whole.certificate.lower
+    with pytest.raises(sx.SolverFailed, match="time_limit"):
+        sx.fast.hard_margin(*separable(5000, 50, gap=0.0), time_limit=1e-9)
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1e6])
+def test_the_scale_of_the_data_does_not_matter(scale):
+    X, y = separable(500, 5)
+    one, other = sx.fast.hard_margin(X, y), sx.fast.hard_margin(X * scale, y)
+    assert other.certificate.upper == pytest.approx(one.certificate.upper / scale**2, rel=1e-6)
+
+
+def test_label_flip_and_order():
+    X, y = separable(800, 6)
+    order = np.random.default_rng(0).permutation(800)
+    values = [
+        sx.fast.hard_margin(*data).certificate.upper for data in ((X, y), (X, -y), (X[order], y[order]), (X + 1e4, y))
+    ]
+    assert values == pytest.approx([values[0]] * 4, rel=1e-7)
+
+
+def test_arguments():
+    X, y = separable(20, 2)
+    with pytest.raises(sx.DataError, match="method must be one of"):
+        sx.fast.hard_margin(X, y, method="simplex")
+    with pytest.raises(sx.DataError, match="takes a linear machine; pass kernel=None"):
+        sx.fast.hard_margin(X, y, kernel="rbf", method="active-set")
+
+
+def test_a_kernel_is_left_to_psmo():
+    X, y = separable(100, 3)
+    assert sx.fast.hard_margin(X, y, kernel=sx.RBF(1.0)).solver == "fast.hard_margin/smo"
