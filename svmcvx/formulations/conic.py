@@ -96,8 +96,10 @@ __all__ = [
     "ConicLoss",
     "ConicSDP",
     "Relaxation",
+    "check_lam_or_kappa",
     "conic_sdp",
     "conic_space",
+    "hard_margin_point",
     "relaxation",
     "scaled_factor",
     "square_over",
@@ -215,7 +217,9 @@ class ConicLoss(ConicDual):
         """As in the base; in the cardinality form with λ as passed or the best for γ and α."""
         if self.kappa is None:
             return super().repair(dual)
-        best, best_value = {"lam": np.zeros(()), **super().repair({**dual, "lam": np.zeros(())})}, -math.inf
+        zeros = np.zeros(self.y.size)
+        best: Dual = {"lam": np.zeros(()), "gamma": zeros, "alpha": zeros}
+        best_value = -math.inf
         for lam in (self._lam(dual), self._best_lam(dual)):
             point = {**super().repair({**dual, "lam": np.array(lam)}), "lam": np.array(lam)}
             value = self.evaluate_dual(point).value
@@ -407,6 +411,29 @@ def conic_space(
     return data, feature_space(data, kernel, intercept="penalised" if intercept else "none", indefinite=indefinite)
 
 
+def check_lam_or_kappa(lam: Any, kappa: Any, caller: str) -> tuple[float | None, float | None]:
+    """Return λ and κ as numbers, one of them None, or raise a :class:`DataError` in the name of `caller`."""
+    if (lam is None) == (kappa is None):
+        given = "neither" if lam is None else "both"
+        raise DataError(f"{caller} takes exactly one of lam and kappa, got {given}; pass lam=1.0, say, or kappa=0.1")
+    if lam is not None:
+        lam = check_number(lam, "lam", low=0, open_low=True)
+    if kappa is not None:
+        kappa = check_number(kappa, "kappa", low=0, high=KAPPA_HIGHEST)
+    return lam, kappa
+
+
+def hard_margin_point(A: Floats) -> Floats:
+    """Return the point of least norm with margins of at least 1 on all signed rows, or raise a :class:`DataError`."""
+    w = least_norm(A)
+    if w is None:
+        raise DataError(
+            "kappa = 0 allows no margin below 1, and the two classes are not separable in this feature space; "
+            "pass a positive kappa, or a richer kernel"
+        )
+    return w
+
+
 def scaled_factor(space: FeatureSpace) -> tuple[Floats, float]:
     """Return the factor as a dense matrix of root mean square row norm 1, and what it was divided by."""
     L = space.factor.toarray() if sp.issparse(space.factor) else space.factor
@@ -488,21 +515,12 @@ def conic_sdp(
     """
     started = time.perf_counter()
     check_choice(form, "form", FORMS)
-    if (lam is None) == (kappa is None):
-        given = "neither" if lam is None else "both"
-        raise DataError(f"conic_sdp takes exactly one of lam and kappa, got {given}; pass lam=1.0, say, or kappa=0.1")
-    if lam is not None:
-        lam = check_number(lam, "lam", low=0, open_low=True)
-    if kappa is not None:
-        kappa = check_number(kappa, "kappa", low=0, high=KAPPA_HIGHEST)
+    lam, kappa = check_lam_or_kappa(lam, kappa, "conic_sdp")
     data, space = conic_space(X, y, kernel, intercept, sample_weight, indefinite)
     _require_sdp_memory(space.factor.shape)
     L, scale = scaled_factor(space)
-    if kappa == 0 and least_norm(L * data.y[:, None]) is None:
-        raise DataError(
-            "kappa = 0 allows no margin below 1, and the two classes are not separable in this feature space; "
-            "pass a positive kappa, or a richer kernel"
-        )
+    if kappa == 0:
+        hard_margin_point(L * data.y[:, None])
     n, r = L.shape
     s = data.weight
     w = cp.Variable(r, name="w_scaled")

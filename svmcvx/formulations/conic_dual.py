@@ -10,7 +10,8 @@ import math
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from functools import cached_property
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 import scipy.linalg as sl
@@ -19,6 +20,7 @@ from numpy.typing import NDArray
 
 from svmcvx.certificate import EPS, Dual, Evaluation, accumulated_rounding
 from svmcvx.formulations.base import Formulation, kept_entry
+from svmcvx.formulations.conic_primal import weighted_gram
 from svmcvx.kernels import row_norms
 from svmcvx.space import FeatureSpace
 
@@ -62,6 +64,8 @@ class ConicDual(Formulation):
     """The dual that the relaxation and the problem of fixed γ share."""
 
     space: FeatureSpace
+    # Whether a repair looks for a better α than one that is passed.
+    improves: ClassVar[bool] = True
 
     @property
     def facts(self) -> Mapping[str, float]:
@@ -106,11 +110,24 @@ class ConicDual(Formulation):
 
     def spectrum(self, gamma: Floats) -> tuple[Floats, Floats, float]:
         """Return eigenvalues and vectors of Σ γ_i x_i x_i', and the rounding error of the former."""
-        L = self.factor
-        G = (L.T @ (sp.diags_array(gamma) @ L)).toarray() if sp.issparse(L) else L.T @ (gamma[:, None] * L)
-        values, vectors = sl.eigh(G, check_finite=False)
-        trace = float(np.abs(gamma) @ row_norms(L) ** 2)
-        return values, vectors, (accumulated_rounding(gamma.size) + EPS * values.size) * trace
+        # A checker asks for the same γ several times.
+        if not np.array_equal(self._latest.get("gamma", ()), gamma):
+            values, vectors = sl.eigh(weighted_gram(self.factor, gamma), check_finite=False)
+            trace = float(np.abs(gamma) @ self.squared_row_norms)
+            error = (accumulated_rounding(gamma.size) + EPS * values.size) * trace
+            self._latest.update(gamma=gamma.copy(), spectrum=(values, vectors, error))
+        found: tuple[Floats, Floats, float] = self._latest["spectrum"]
+        return found
+
+    @cached_property
+    def _latest(self) -> dict[str, Any]:
+        """The γ whose spectrum was computed last, and the spectrum."""
+        return {}
+
+    @cached_property
+    def squared_row_norms(self) -> Floats:
+        """Of the factor."""
+        return row_norms(self.factor) ** 2
 
     def _bound(
         self, gamma: Floats, alpha: Floats, lam: float, spectrum: tuple[Floats, Floats, float], scale: float = 1.0
@@ -200,7 +217,8 @@ class ConicDual(Formulation):
     def repair(self, dual: Dual) -> Dual:
         """Clip γ, divide it by max(1, λ_max)(1 + small), and give it the best α.
 
-        Of several "small", and of α as passed (scaled along) and from a minimiser of q, what bounds best is taken.
+        Of several "small", and of α as passed (scaled along) and, unless `improves` is off, from a minimiser of q, what
+        bounds best is taken.
         """
         gamma = np.clip(np.nan_to_num(self._gamma(dual), posinf=0.0), 0.0, self._ceiling())
         lam, given = self._lam(dual), self._entry(dual, "alpha")
@@ -220,6 +238,8 @@ class ConicDual(Formulation):
         if given is not None:
             for scale in scales:
                 offer(scale, self._alphas(np.nan_to_num(given) * math.sqrt(scale), gamma * scale, lam))
+        if best_scale is not None and not self.improves:
+            return best
         for scale in scales if best_scale is None else [best_scale]:
             offer(scale, self._slopes(gamma * scale, lam, np.zeros(self.factor.shape[1])))
         return best

@@ -9,13 +9,14 @@ import math
 from typing import Any, TypeAlias
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 from svmcvx.certificate import EPS
 from svmcvx.losses import slack
 
-__all__ = ["balance", "low_rank_gradient", "objective", "polish", "relaxed_indicator"]
+__all__ = ["balance", "low_rank_gradient", "multipliers", "objective", "polish", "relaxed_indicator", "weighted_gram"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -28,6 +29,8 @@ BALANCED = 1e-9
 LARGEST_CHANGE = 2.0
 # Directions of the covariance below this share of the largest are not polished.
 POLISHED_RANK = 1e-7
+# Entries of the rows that are weighted at once: no copy of the data.
+BLOCK_ENTRIES = 2**20
 
 
 def relaxed_indicator(u: Floats, v: Floats) -> Floats:
@@ -45,6 +48,41 @@ def objective(
     With `spread` and `v` zero it is the 0-1 objective :math:`\|w\|^2 + \lambda\sum_i s_i 1[u_i < 1]`.
     """
     return squared_norm + spread + lam * float(np.sum(weight * relaxed_indicator(u, v)))
+
+
+def multipliers(u: Floats, v: Floats, height: Floats) -> tuple[Floats, Floats]:
+    r"""Return the γ and α of a stationary point: :math:`\lambda s_i (1-u_i)_+^2/t_i^2` and :math:`2\lambda s_i (1-u_i)_+/t_i`.
+
+    Parameters
+    ----------
+    u, v, height : ndarray of shape (n,)
+        Margins, variances and :math:`\lambda s_i`.
+    """
+    m = slack(u)
+    ratio = np.divide(m, v + m**2, out=np.zeros_like(m), where=m > 0)
+    return height * ratio**2, 2.0 * height * ratio
+
+
+def weighted_gram(L: Any, weights: Floats) -> Floats:
+    r"""Return the dense matrix :math:`\sum_i c_i x_i x_i'` of the rows of `L`, block by block and without the zero weights.
+
+    Parameters
+    ----------
+    L : ndarray or csr_array of shape (n, r)
+    weights : ndarray of shape (n,)
+    """
+    n, r = L.shape
+    if sp.issparse(L):
+        return np.asarray((L.T @ (sp.diags_array(weights) @ L)).toarray())
+    total = np.zeros((r, r))
+    rows = max(1, BLOCK_ENTRIES // max(1, r))
+    for start in range(0, n, rows):
+        block, c = L[start : start + rows], weights[start : start + rows]
+        counted = np.flatnonzero(c)
+        if 2 * counted.size < c.size:
+            block, c = block[counted], c[counted]
+        total += block.T @ (c[:, None] * block)
+    return total
 
 
 def low_rank_gradient(w: Floats, V: Floats, A: Any, height: Floats) -> tuple[float, Floats, Floats, Floats, Floats]:
@@ -65,12 +103,11 @@ def low_rank_gradient(w: Floats, V: Floats, A: Any, height: Floats) -> tuple[flo
     gradient_w : ndarray of shape (r,)
     gradient_V : ndarray of shape (r, k)
     gamma, alpha : ndarray of shape (n,)
-        :math:`\lambda s_i (1-u_i)_+^2/t_i^2` and :math:`2\lambda s_i (1-u_i)_+/t_i`.
+        As of :func:`multipliers`.
     """
     u, P = np.asarray(A @ w), np.asarray(A @ V)
     m, v = slack(u), np.sum(P**2, axis=1)
-    ratio = np.divide(m, v + m**2, out=np.zeros_like(m), where=m > 0)
-    gamma, alpha = height * ratio**2, 2.0 * height * ratio
+    gamma, alpha = multipliers(u, v, height)
     value = objective(float(w @ w), float(np.sum(V**2)), u, v, lam=1.0, weight=height)
     # ∂z/∂u = −2mv/t² and ∂z/∂v = −m²/t², in γ and α.
     gradient_w = 2.0 * w - np.asarray(A.T @ (alpha - 2.0 * gamma * m))

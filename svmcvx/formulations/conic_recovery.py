@@ -26,9 +26,11 @@ __all__ = [
     "RelaxedLinearModel",
     "SecondMoment",
     "covariance_factor",
+    "enlarged",
     "moment_of",
     "recover",
     "relaxed_model",
+    "rounded_point",
 ]
 
 Floats: TypeAlias = NDArray[np.float64]
@@ -179,10 +181,10 @@ def recover(
     models: list[BinaryModel] = []
     rounded = None
     if math.isfinite(value):
-        best, rounded = _rounded(space, best)
+        best, rounded = rounded_point(space, best)
         models.append(relaxed_model(space, best, np.zeros((w.size, 0)), rounded))
     for w, V in points:
-        spreads = [V] if lam is not None else _enlarged(space, w, V, allowance)
+        spreads = [V] if lam is not None else enlarged(space, w, V, allowance)
         models += [relaxed_model(space, w, spread, rounded) for spread in spreads]
     found: list[Dual] = []
     if height is not None:
@@ -193,7 +195,7 @@ def recover(
     return Candidates(models, [*found[:1], *duals, *found[1:]])
 
 
-def _rounded(space: FeatureSpace, w: Floats) -> tuple[Floats, BinaryModel]:
+def rounded_point(space: FeatureSpace, w: Floats) -> tuple[Floats, BinaryModel]:
     """Scale a rounding until its margins of 1 stay there in spite of rounding; return it and its model."""
     y = space.data.y
     kept = y * np.asarray(space.factor @ w) >= 1.0
@@ -206,8 +208,8 @@ def _rounded(space: FeatureSpace, w: Floats) -> tuple[Floats, BinaryModel]:
     return w, space.model_from_factor(w, support=kept)
 
 
-def _enlarged(space: FeatureSpace, w: Floats, V: Floats, allowance: float) -> list[Floats]:
-    """V enlarged until Σ s z ≤ allowance, by a factor and by a multiple of I."""
+def enlarged(space: FeatureSpace, w: Floats, V: Floats, allowance: float) -> list[Floats]:
+    """Return V enlarged until Σ s z ≤ allowance, by a factor and by a multiple of I, as far as that is possible."""
     data, L = space.data, space.factor
     probe = space.model_from_factor(w)
     f, f_rounding = probe.scores(data.X)

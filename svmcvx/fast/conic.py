@@ -1,0 +1,294 @@
+r"""A solver of the conic relaxation in low rank, for data far beyond semidefinite solvers.
+
+The statement is that of :mod:`svmcvx.formulations.conic`, and so is the certificate. Newton's method finds a stationary
+point of :mod:`svmcvx.fast.conic_descent` for a ridge that shrinks from stage to stage; columns of V are added only as
+eigenvectors of :math:`\sum_i\gamma_i x_i x_i'` of an eigenvalue above 1, one or two as a rule. The gap that a stage can
+reach is bounded by its ridge, so that the ridge is chosen from the tolerance.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import Any, TypeAlias
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from svmcvx import memory
+from svmcvx.data import check_choice
+from svmcvx.errors import DataError, SolverFailed
+from svmcvx.fast.conic_descent import SYSTEMS, LowRank
+from svmcvx.fast.conic_search import WARM_GOAL, Search, stripped
+from svmcvx.fast.driver import Callback, Monitor, conclude, monitored
+from svmcvx.fast.margin_distribution import check_seed
+from svmcvx.fast.nystrom import nystrom_space
+from svmcvx.formulations.base import Candidates
+from svmcvx.formulations.conic import ConicLoss, check_lam_or_kappa, conic_space, hard_margin_point
+from svmcvx.formulations.conic_primal import relaxed_indicator
+from svmcvx.formulations.conic_recovery import enlarged, moment_of, relaxed_model, rounded_point
+from svmcvx.formulations.rounding import round_relaxation
+from svmcvx.kernels import KernelLike
+from svmcvx.model import BinaryModel, LinearModel
+from svmcvx.solution import Attempt, Solution, Status
+from svmcvx.space import FeatureSpace, LinearSpace
+
+__all__ = ["conic"]
+
+Floats: TypeAlias = NDArray[np.float64]
+
+# More observations than this are preceded by a sample of this size (or of some observations for each column).
+MANY, SAMPLE, SAMPLE_PER_COLUMN = 20_000, 5_000, 20
+# Columns up to which a covariance with the ridge is offered: its factor is dense and square.
+RIDGED = 3000
+# Dense square matrices of the order of the columns that are alive at once.
+SQUARES = 6
+# Margins from here to 1 are lifted to 1 where the indicators are small, and this much beyond: a tight relaxation.
+NEARLY_ONE, LIFT = 0.99, 1e-13
+# With κ the first λ makes λ Σ s z this many times the squared norm of a margin of 1 on an average row.
+FIRST_LAM, FEWEST = 4.0, 1e-3
+
+
+class _Statement(ConicLoss):
+    """The relaxation; multipliers of stationary points need no search for better ones."""
+
+    improves = False
+
+
+def conic(
+    X: Any,
+    y: Any,
+    *,
+    lam: float | None = None,
+    kappa: float | None = None,
+    kernel: KernelLike = None,
+    intercept: bool = True,
+    nystrom: int | None = None,
+    sample_weight: Any = None,
+    tol: float = 1e-6,
+    time_limit: float | None = None,
+    max_iter: int = 5000,
+    verbose: bool = False,
+    callback: Callback | None = None,
+    warm_start: Solution | None = None,
+    rounding: bool = False,
+    method: str = "auto",
+    seed: int = 0,
+    indefinite: str = "error",
+) -> Solution:
+    r"""Solve the semidefinite relaxation of the SVM with 0-1 loss to a certified relative gap.
+
+    .. math:: \min_{w, V}\; \|w\|^2 + \|V\|_F^2 + \lambda \sum_i s_i \frac{(1-u_i)_+^2}{\|V'x_i\|^2 + (1-u_i)_+^2},
+        \qquad u_i = y_i x_i'w,
+
+    or with `kappa` the first two terms subject to :math:`\sum_i s_i z_i \le \kappa\sum_i s_i` for the fractions
+    :math:`z_i`. The covariance of the semidefinite program is :math:`VV'`, with as many columns as it needs.
+
+    Parameters
+    ----------
+    X : array-like or sparse matrix of shape (n, d)
+        Without the constant feature. Sparse data stay sparse if n > d.
+    y : array-like of shape (n,)
+        Two labels of any type.
+    lam : float, optional
+        Weight of the losses, positive; there is no ½ on the norm.
+    kappa : float, optional
+        Share of the observations that may have a margin below 1, in [0, 0.5]; exactly one of `lam` and `kappa`.
+    kernel, intercept, sample_weight, indefinite
+        As for :func:`svmcvx.conic_sdp`.
+    nystrom : int, optional
+        Solve in the span of this many landmarks, chosen by Cholesky's method with pivots, without a Gram matrix. The
+        certificate then holds for this approximation of K, and says so: its residuals ``"nystrom_rank"`` and
+        ``"nystrom_trace_error"``, the share of the trace of K that is missing. ``upper`` is attained with K itself too.
+    tol : float
+        Relative gap at which to stop, in (0, 1).
+    time_limit : float, optional
+        Seconds; the best point so far is returned with its interval, as after Ctrl-C.
+    max_iter : int
+        Newton steps.
+    verbose : bool
+        Print a line a stage.
+    callback : callable, optional
+        Called with a :class:`~svmcvx.fast.driver.Progress` after every stage; returning True stops.
+    warm_start : Solution, optional
+        An earlier solution of the same data, for any λ or κ. One with another kernel gives no start.
+    rounding : bool
+        Look for a good solution of the 0-1 problem too, as :func:`svmcvx.solve` does; False by default, since it takes
+        longer than the rest. The residual ``"zero_one_upper"`` of the certificate is then its objective.
+    method : "auto", "direct" or "conjugate"
+        How Newton's systems are solved: factored, by conjugate gradients, or the first up to 1 500 unknowns.
+    seed : int
+        Of the sample that precedes more than 20 000 observations; the same seed gives the same numbers.
+
+    Returns
+    -------
+    Solution
+        Its model knows the second moment; see :func:`svmcvx.formulations.conic.relaxation`.
+
+    Raises
+    ------
+    DataError
+        If the data or an argument cannot be used, among others κ = 0 with classes that are not separable.
+    BuildError
+        If a kernel matrix, or the matrices of the order of the columns, would not fit into memory.
+    SolverFailed
+        If no covariance satisfies the cardinality row, since too many observations are zero.
+
+    Notes
+    -----
+    Source: conic paper, Theorem 2, Appendices A and C, in the low-rank form of Burer and Monteiro. The lower bound rests on
+    all eigenvalues of :math:`\sum_i\gamma_i x_i x_i'`, with their rounding; nothing is taken from an iterative eigensolver.
+    """
+    started = time.perf_counter()
+    lam, kappa = check_lam_or_kappa(lam, kappa, "fast.conic")
+    check_choice(method, "method", SYSTEMS)
+    if not isinstance(rounding, (bool, np.bool_)):
+        raise DataError(f"rounding must be True or False, got {rounding!r}")
+    rng = check_seed(seed)
+    data, space = conic_space(X, y, kernel, intercept, sample_weight, indefinite)
+    if nystrom is not None:
+        space = nystrom_space(data, kernel, rank=nystrom, intercept="penalised" if intercept else "none")
+    statement = _Statement(space=space, lam=lam, kappa=kappa)
+    _check_warm(warm_start, space)
+    with monitored(tol=tol, time_limit=time_limit, max_iter=max_iter, verbose=verbose, callback=callback) as monitor:
+        r = int(space.factor.shape[1])
+        memory.require(
+            8.0 * SQUARES * float(r) ** 2,
+            f"the matrices of {r} × {r}",
+            "select features, or pass nystrom with a kernel",
+        )
+        if kappa != 0:
+            _check_zero_rows(statement)
+        search, warm = _start(statement, monitor, warm_start, method)
+        built = time.perf_counter() - started
+        if not warm and data.n > max(MANY, 2 * SAMPLE_PER_COLUMN * r) and kappa != 0:
+            _sample(search, rng, method)
+        goal = search.first_goal()
+        status = search.run(min(goal, WARM_GOAL * search.size()) if search.problem.U.any() and kappa != 0 else goal)
+        return conclude(
+            statement,
+            _candidates(statement, search, bool(rounding)),
+            monitor,
+            status,
+            solver="fast.conic/newton",
+            build_seconds=built,
+            warm_start_used=warm,
+            options={"method": method, "iterations": search.problem.steps, "columns": search.problem.U.shape[1] - 1},
+        )
+
+
+def _check_warm(warm: Any, space: FeatureSpace) -> None:
+    if warm is None:
+        return
+    if not isinstance(warm, Solution):
+        raise DataError(f"warm_start must be a Solution of the same data, got {type(warm).__name__}")
+    moment = moment_of(warm.model)
+    if moment is not None and moment.z.size != space.data.rows:
+        raise DataError(
+            f"warm_start must be a Solution of the same data: it has {moment.z.size} observations, these are {space.data.rows}"
+        )
+
+
+def _check_zero_rows(statement: ConicLoss) -> None:
+    """A row of zeros has a margin of 0 with any hyperplane."""
+    norms = statement.squared_row_norms
+    lost = float(statement.weight[norms == 0].sum())
+    if lost > statement.allowance:
+        reason = statement.explain("infeasible")
+        raise SolverFailed(f"fast.conic: {reason}", [Attempt("fast.conic/newton", Status.INFEASIBLE, reason)])
+
+
+def _start(statement: ConicLoss, monitor: Monitor, warm: Solution | None, method: str) -> tuple[Search, bool]:
+    """Return the search at an earlier solution, or at w = 0; tell whether it was an earlier one."""
+    data, L, kappa = statement.space.data, statement.factor, statement.kappa
+    mean = float(np.mean(statement.squared_row_norms)) or 1.0
+    U, found = np.zeros((L.shape[1], 1)), False
+    lam = statement.lam
+    if kappa == 0:
+        scale = math.sqrt(mean)
+        dense = L.toarray() if sp.issparse(L) else L
+        U = (hard_margin_point(dense * (data.y / scale)[:, None]) / scale)[:, None]
+    elif warm is not None:
+        start = _earlier(statement, warm)
+        if start is not None:
+            U, found = start, True
+    if lam is None:
+        total = float(data.weight.sum())
+        lam = FIRST_LAM / (mean * max(statement.allowance, FEWEST * total))
+        known = None if warm is None else warm.dual.get("lam", warm.hyperparameters.get("lam"))
+        if found and known is not None and 0 < float(known) < math.inf:
+            lam = float(known)
+    problem = LowRank(L, data.y, data.weight, lam=lam, U=U, system=method)
+    return Search(statement, problem, monitor=monitor), found
+
+
+def _earlier(statement: ConicLoss, warm: Solution) -> Floats | None:
+    """Return (w, V) of an earlier solution if it fits."""
+    space, moment = statement.space, moment_of(warm.model)
+    r = statement.factor.shape[1]
+    if moment is not None:
+        same = warm.hyperparameters.get("kernel") == statement.hyperparameters["kernel"]
+        return np.column_stack([moment.w, stripped(moment.V)]) if same and moment.w.size == r else None
+    model = warm.model
+    if (
+        isinstance(space, LinearSpace)
+        and isinstance(model, LinearModel)
+        and model.coef.shape == (space.data.X.shape[1],)
+    ):
+        w = np.append(model.coef, model.intercept) if space.intercept == "penalised" else model.coef
+        return w[:, None] if w.size == r and np.isfinite(w).all() else None
+    return None
+
+
+def _sample(search: Search, rng: np.random.Generator, method: str) -> None:
+    """Move the search to the solution for a sample of the observations."""
+    problem = search.problem
+    n, r = problem.L.shape
+    size = max(SAMPLE, SAMPLE_PER_COLUMN * r)
+    rows = np.sort(rng.choice(n, size=size, replace=False))
+    weight = problem.weight[rows] * (float(problem.weight.sum()) / float(problem.weight[rows].sum()))
+    sample = LowRank(problem.L[rows], problem.y[rows], weight, lam=problem.lam, U=problem.U, system=method)
+    part = Search(search.statement, sample, monitor=search.monitor)
+    part.prepare(part.first_goal())
+    problem.U, problem.lam = sample.U, sample.lam
+
+
+def _candidates(statement: ConicLoss, search: Search, rounding: bool) -> Candidates:
+    """The best of the models that belong to the point, its multipliers, and the rounding if that is asked for."""
+    problem, space = search.problem, statement.space
+    dual = search.best_dual or search.dual()
+    problem.U, problem.ridge = search.best_point or (problem.U, problem.ridge)
+    w, V = problem.U[:, 0], problem.U[:, 1:]
+    u, v = problem.margins()
+    z = relaxed_indicator(u, v)
+    points: list[tuple[Floats, Floats]] = [(w, V)]
+    lowest = float(u[z < 0.5].min(initial=1.0))
+    if search.hard or (search.fixed and NEARLY_ONE < lowest < 1.0):
+        lifted = rounded_point(space, w * ((1.0 + LIFT) / lowest))[0]
+        points = [(lifted, V), *([] if search.hard else points)]
+    if problem.rank <= RIDGED and not search.hard:
+        points.append((w, np.hstack([V, math.sqrt(problem.ridge) * np.eye(problem.rank)])))
+    if not search.fixed and not search.hard:
+        points = [
+            (w, large) for _, spread in points for large in enlarged(space, w, spread, search.allowance)
+        ] or points
+    models: list[BinaryModel] = []
+    rounded = None
+    if rounding:
+        cap = {"lam": statement.lam} if search.fixed else {"k": statement.allowance}
+        best, value = round_relaxation(space, w, z, **cap)
+        if math.isfinite(value):
+            best, rounded = rounded_point(space, best)
+            models.append(relaxed_model(space, best, np.zeros((w.size, 0)), rounded))
+    ridge, problem.ridge = problem.ridge, 0.0
+    # A solution of a linear system is behind a kernel model, so that only the best point is made into one.
+    values = [problem.value(np.column_stack(point)) if search.fixed else _trace(point) for point in points]
+    problem.ridge = ridge
+    models.append(relaxed_model(space, *points[int(np.argmin(values))], rounded))
+    return Candidates(models, [dual])
+
+
+def _trace(point: tuple[Floats, Floats]) -> float:
+    """Tr W."""
+    return float(sum(np.sum(part**2) for part in point))

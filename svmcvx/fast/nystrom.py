@@ -1,0 +1,142 @@
+r"""Kernels through a Nyström factor, for more observations than a Gram matrix allows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+import scipy.linalg as sl
+from numpy.typing import NDArray
+
+from svmcvx import memory
+from svmcvx.data import BinaryData
+from svmcvx.errors import DataError
+from svmcvx.kernels import KernelLike, as_kernel
+from svmcvx.model import KernelModel
+from svmcvx.space import KernelSpace, is_definite
+
+__all__ = ["Landmarks", "NystromSpace", "landmarks", "nystrom_space"]
+
+Floats: TypeAlias = NDArray[np.float64]
+
+# The choice of landmarks ends where no observation has more than this share of the largest diagonal entry left.
+EXHAUSTED = 1e-8
+
+
+class Landmarks(NamedTuple):
+    """A Cholesky factor with pivots.
+
+    Attributes
+    ----------
+    chosen : ndarray of int, shape (r,)
+        The landmarks, in the order they were chosen.
+    F : ndarray of shape (n, r)
+        ``FF'`` is the Nyström approximation of K on the landmarks, exact in their rows.
+    missing : float
+        Share of the trace of K that FF' lacks.
+    """
+
+    chosen: NDArray[np.intp]
+    F: Floats
+    missing: float
+
+
+def landmarks(diagonal: Floats, column: Callable[[int], Floats], rank: int) -> Landmarks:
+    """Choose `rank` observations, each the one that those before represent worst: Cholesky's method with pivots.
+
+    Parameters
+    ----------
+    diagonal : ndarray of shape (n,)
+        Of K.
+    column : callable
+        Returns a column of K.
+    rank : int
+    """
+    n = diagonal.size
+    rest, F = diagonal.astype(np.float64), np.zeros((n, min(rank, n)))
+    least = EXHAUSTED * float(diagonal.max(initial=0.0))
+    chosen: list[int] = []
+    for k in range(F.shape[1]):
+        pivot = int(np.argmax(rest))
+        if not rest[pivot] > least:
+            break
+        F[:, k] = (column(pivot) - F[:, :k] @ F[pivot, :k]) / np.sqrt(rest[pivot])
+        F[chosen, k] = 0.0
+        rest = np.maximum(rest - F[:, k] ** 2, 0.0)
+        rest[pivot] = 0.0
+        chosen.append(pivot)
+    if not chosen:
+        return Landmarks(np.zeros(1, dtype=np.intp), np.zeros((n, 1)), 0.0)
+    missing = float(rest.sum()) / float(diagonal.sum())
+    return Landmarks(np.array(chosen, dtype=np.intp), np.ascontiguousarray(F[:, : len(chosen)]), missing)
+
+
+@dataclass(frozen=True, eq=False)
+class NystromSpace(KernelSpace):
+    r"""The span of the feature vectors of landmarks, in place of that of all observations.
+
+    Points of this space are points of the kernel's own, with the same norms and scores on the training data: an upper
+    bound of a minimum holds for the kernel itself. A lower bound holds for the approximation only.
+
+    Parameters
+    ----------
+    rank : int
+        Number of landmarks, at most.
+    """
+
+    rank: int = 1
+
+    @cached_property
+    def landmarks(self) -> Landmarks:
+        """The landmarks and their factor."""
+        n = self.data.n
+        memory.require(16.0 * n * self.rank, f"the Nyström factor of {n} × {self.rank}", "use a smaller nystrom")
+        shift = 1.0 if self.intercept == "penalised" else 0.0
+
+        def column(j: int) -> Floats:
+            return np.asarray(self.resolved(self.data.X, self.data.X[j : j + 1])).ravel() + shift
+
+        return landmarks(self.resolved.diagonal(self.data.X) + shift, column, self.rank)
+
+    @property
+    def factor(self) -> Floats:
+        """The Nyström factor."""
+        return self.landmarks.F
+
+    @property
+    def facts(self) -> dict[str, float]:
+        """Number of landmarks, and the share of the trace of K that the approximation lacks."""
+        return {"nystrom_rank": float(self.landmarks.F.shape[1]), "nystrom_trace_error": self.landmarks.missing}
+
+    def model_from_factor(self, w: Floats, bias: float = 0.0, support: NDArray[np.bool_] | None = None) -> KernelModel:
+        """Return the expansion over the landmarks."""
+        chosen = self.landmarks.chosen
+        v = np.zeros(self.data.n)
+        triangle = self.landmarks.F[chosen]
+        if triangle[0, 0] > 0:
+            v[chosen] = sl.solve_triangular(triangle, w, lower=True, trans="T", check_finite=False)
+        return self.model(v, bias)
+
+
+def nystrom_space(data: BinaryData, kernel: KernelLike, *, rank: int, intercept: str) -> NystromSpace:
+    """Return the space of landmarks of a kernel that is positive semidefinite on any data.
+
+    Raises
+    ------
+    DataError
+        If there is no kernel or it may be indefinite, or if `rank` is not a whole number of at least 1.
+    """
+    if isinstance(rank, (bool, np.bool_)) or not isinstance(rank, (int, np.integer)) or rank < 1:
+        raise DataError(f"nystrom must be a number of landmarks of at least 1, or None, got {rank!r}")
+    chosen = as_kernel(kernel)
+    if chosen is None:
+        raise DataError("nystrom approximates a kernel, and kernel is None; pass a kernel, or leave nystrom out")
+    if not is_definite(chosen):
+        raise DataError(
+            f"nystrom needs a kernel that is positive semidefinite on any data, got {chosen}; leave nystrom out, or use "
+            "RBF, Exponential, Laplacian, Linear or Polynomial with coef0 >= 0"
+        )
+    return NystromSpace(data, chosen.resolve(data.X, data.weight), intercept, keep_gram=False, rank=int(rank))

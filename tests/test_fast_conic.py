@@ -1,0 +1,413 @@
+"""The low-rank solver of the conic relaxation against the semidefinite program, and what every solver must do."""
+
+import pickle
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import svmcvx as sx
+from svmcvx.errors import DataError, SolverFailed
+from svmcvx.fast import conic_descent
+from svmcvx.fast.conic import conic
+from svmcvx.fast.conic_descent import LowRank
+from svmcvx.fast.conic_kernels import respond, total
+from svmcvx.fast.nystrom import landmarks
+from svmcvx.formulations.conic import relaxation
+from svmcvx.formulations.conic_primal import low_rank_gradient, multipliers, relaxed_indicator, weighted_gram
+
+DESIGNS = (
+    "plain",
+    "offset",
+    "duplicates",
+    "repeat",
+    "constant column",
+    "one-point class",
+    "wide",
+    "collinear",
+    "separable",
+    "tiny",
+    "large",
+    "integer",
+    "mixed scales",
+)
+PROBLEMS = (
+    {"lam": 1e-3},
+    {"lam": 1.0},
+    {"lam": 30.0},
+    {"lam": 1e4},
+    {"kappa": 0.02},
+    {"kappa": 0.15},
+    {"kappa": 0.5},
+)
+
+
+def design(name, seed, n=20, d=3):
+    rng = np.random.default_rng(seed)
+    if name == "wide":
+        n, d = 6, 12
+    X = rng.normal(size=(n, d))
+    y = np.where(X[:, 0] + 0.7 * rng.normal(size=n) > 0, 1, -1)
+    y[:2] = 1, -1
+    if name == "offset":
+        X += 1e4
+    elif name == "duplicates":
+        X[n // 2 :], y[n // 2 :] = X[: n - n // 2], -y[: n - n // 2]
+    elif name == "repeat":
+        X[n // 2 :], y[n // 2 :] = X[: n - n // 2], y[: n - n // 2]
+    elif name == "constant column":
+        X[:, 1] = 5.0
+    elif name == "one-point class":
+        y[:] = 1
+        y[0] = -1
+    elif name == "collinear":
+        X[:, 2] = X[:, 0] - 2 * X[:, 1]
+    elif name == "separable":
+        X[:, 0] = y * (1 + np.abs(X[:, 0]))
+    elif name == "tiny":
+        X *= 1e-6
+    elif name == "large":
+        X *= 1e4
+    elif name == "integer":
+        X = rng.integers(-1, 2, size=(n, d)).astype(float)
+    elif name == "mixed scales":
+        X *= np.array([1e-4, 1.0, 1e4])
+    return X, y
+
+
+def outliers(n=60, p=3, seed=0, sigma=0.5):
+    return sx.synthetic.outlier_data(n, p, sigma=sigma, outliers="clustered", seed=seed)
+
+
+def meet(one, other, reference=None):
+    """Two certified intervals for the same optimum have to meet."""
+    a, b = one.certificate, other.certificate
+    assert a.lower <= b.upper, (reference, a, b)
+    assert b.lower <= a.upper, (reference, a, b)
+    assert abs(a.upper - b.upper) <= (a.upper - a.lower) + (b.upper - b.lower), reference
+
+
+@given(st.sampled_from(DESIGNS), st.sampled_from(PROBLEMS), st.booleans(), st.integers(0, 99))
+@settings(max_examples=60, deadline=None)
+def test_every_design_is_certified(name, problem, sparse, seed):
+    X, y = design(name, seed)
+    solution = conic(sp.csr_array(X) if sparse else X, y, **problem)
+    assert solution.status == "optimal"
+    assert solution.certificate.gap <= 1e-6
+    assert np.isfinite(solution.model.decision_function(X)).all()
+
+
+@given(
+    st.sampled_from([name for name in DESIGNS if name not in ("offset", "large", "tiny", "mixed scales")]),
+    st.sampled_from(PROBLEMS),
+    st.integers(0, 99),
+)
+@settings(max_examples=25, deadline=None)
+def test_the_semidefinite_program_has_the_same_optimum(name, problem, seed):
+    X, y = design(name, seed, n=14)
+    fast = conic(X, y, **problem)
+    assert fast.certificate.gap <= 1e-6
+    meet(fast, sx.solve(sx.conic_sdp(X, y, **problem)), (name, problem, seed))
+
+
+@pytest.mark.parametrize("problem", [{"lam": 2.0}, {"kappa": 0.1}])
+def test_kernels_agree_with_the_semidefinite_program(problem):
+    X, y = outliers(26, 2)
+    kernel = sx.RBF(0.7)
+    fast = conic(X, y, kernel=kernel, **problem)
+    assert fast.certificate.gap <= 1e-6
+    meet(fast, sx.solve(sx.conic_sdp(X, y, kernel=kernel, **problem)))
+
+
+@pytest.mark.parametrize("problem", [{"lam": 1.0}, {"kappa": 0.2}])
+@pytest.mark.parametrize("intercept", [True, False])
+def test_the_linear_kernel_is_the_linear_formulation(problem, intercept):
+    X, y = outliers(80, 4)
+    linear = conic(X, y, intercept=intercept, tol=1e-8, **problem)
+    kernel = conic(X, y, intercept=intercept, kernel="linear", tol=1e-8, **problem)
+    meet(linear, kernel)
+    assert np.allclose(linear.model.decision_function(X), kernel.model.decision_function(X), atol=1e-4)
+
+
+@pytest.mark.parametrize("problem", [{"lam": 1.0}, {"kappa": 0.2}])
+def test_invariances(problem):
+    X, y = outliers(60, 3)
+    solution = conic(X, y, **problem)
+    order = np.random.default_rng(1).permutation(60)
+    meet(solution, conic(X[order], y[order], **problem))
+    meet(solution, conic(X, -y, **problem))
+    meet(solution, conic(X[:, ::-1], y, **problem))
+    meet(solution, conic(sp.csr_array(X), y, **problem))
+
+
+def test_weights_count_like_repeated_rows():
+    X, y = outliers(40, 3)
+    weight = np.random.default_rng(0).integers(0, 4, size=40)
+    rows = np.repeat(np.arange(40), weight)
+    for problem in ({"lam": 1.0}, {"kappa": 0.2}):
+        weighted = conic(X, y, sample_weight=weight.astype(float), **problem)
+        meet(weighted, conic(X[rows], y[rows], **problem))
+        assert (weighted.dual["gamma"][weight == 0] == 0).all()
+
+
+def test_kappa_and_lambda_are_two_views_of_one_problem():
+    X, y = outliers(100, 3)
+    cardinality = conic(X, y, kappa=0.2, tol=1e-8)
+    lam = float(cardinality.dual["lam"])
+    penalised = conic(X, y, lam=lam, tol=1e-8)
+    total_cost = cardinality.certificate.upper + lam * 0.2 * 100
+    assert penalised.certificate.upper == pytest.approx(total_cost, rel=1e-6)
+    assert relaxation(penalised).z.sum() == pytest.approx(20.0, rel=1e-3)
+
+
+def test_the_values_are_monotone_along_paths():
+    X, y = outliers(80, 3)
+    values, warm = [], None
+    for kappa in (0.5, 0.3, 0.2, 0.1, 0.05, 0.01):
+        warm = conic(X, y, kappa=kappa, warm_start=warm)
+        assert warm.certificate.gap <= 1e-6
+        values.append(warm.certificate.upper)
+    assert np.all(np.diff(values) > 0)
+
+
+def test_kappa_zero_is_the_hard_margin():
+    X, y = design("separable", 1)
+    for intercept in (True, False):
+        solution = conic(X, y, kappa=0, intercept=intercept)
+        assert solution.certificate.gap <= 1e-6
+        assert solution.model.moment.V.shape[1] == 0
+        margins = y * solution.model.decision_function(X)
+        assert margins.min() == pytest.approx(1.0, abs=1e-6)
+        assert margins.min() >= 1.0 - 1e-12
+    meet(conic(X, y, kappa=0), sx.solve(sx.conic_sdp(X, y, kappa=0)))
+    with pytest.raises(DataError, match="kappa = 0 allows no margin below 1"):
+        conic(*outliers(60, 2), kappa=0)
+
+
+def test_rows_of_zeros_miss_the_margin_whatever_the_plane():
+    X, y = design("separable", 0)
+    X[:6] = 0.0
+    with pytest.raises(SolverFailed, match=r"no hyperplane keeps all but a share of 0.1"):
+        conic(X, y, kappa=0.1, intercept=False)
+    assert conic(X, y, kappa=0.4, intercept=False).certificate.gap <= 1e-6
+
+
+def test_a_tight_relaxation_has_no_covariance():
+    X, y = design("separable", 3)
+    solution = conic(X, y, lam=1e3)
+    assert solution.certificate.gap <= 1e-6
+    assert np.sum(solution.model.moment.V**2) <= 1e-5
+    assert solution.certificate.residuals["zero_one_upper"] == pytest.approx(solution.certificate.upper, rel=1e-6)
+
+
+def test_rounding_solves_the_zero_one_problem_too():
+    X, y = outliers(40, 2)
+    plain, rounded = conic(X, y, lam=1.0), conic(X, y, lam=1.0, rounding=True)
+    meet(plain, rounded)
+    assert rounded.certificate.residuals["zero_one_upper"] <= plain.certificate.residuals["zero_one_upper"]
+    assert rounded.certificate.residuals["zero_one_lower"] <= rounded.certificate.residuals["zero_one_upper"]
+    reference = sx.solve(sx.conic_sdp(X, y, lam=1.0)).certificate.residuals["zero_one_upper"]
+    assert rounded.certificate.residuals["zero_one_upper"] == pytest.approx(reference, rel=1e-6)
+
+
+@pytest.mark.parametrize("method", ["direct", "conjugate"])
+def test_systems_factored_and_by_conjugate_gradients_agree(method):
+    X, y = outliers(150, 6)
+    for problem in ({"lam": 1.0}, {"kappa": 0.15}):
+        one = conic(X, y, method=method, **problem)
+        assert one.certificate.gap <= 1e-6
+        meet(one, conic(X, y, **problem))
+
+
+def test_a_sample_comes_before_many_observations(monkeypatch):
+    monkeypatch.setattr("svmcvx.fast.conic.MANY", 300)
+    monkeypatch.setattr("svmcvx.fast.conic.SAMPLE", 150)
+    monkeypatch.setattr("svmcvx.fast.conic.SAMPLE_PER_COLUMN", 20)
+    X, y = outliers(800, 3)
+    for problem in ({"lam": 1.0}, {"kappa": 0.15}):
+        one, again = conic(X, y, seed=3, **problem), conic(X, y, seed=3, **problem)
+        assert one.certificate.gap <= 1e-6
+        assert one.certificate == again.certificate
+        monkeypatch.setattr("svmcvx.fast.conic.MANY", 10_000)
+        meet(one, conic(X, y, **problem))
+        monkeypatch.setattr("svmcvx.fast.conic.MANY", 300)
+
+
+def test_large_spectra_come_from_an_iterative_eigensolver_but_the_bound_does_not(monkeypatch):
+    X, y = outliers(120, 8)
+    reference = conic(X, y, lam=1.0)
+    monkeypatch.setattr(conic_descent, "DENSE_SPECTRUM", 2)
+    solution = conic(X, y, lam=1.0)
+    assert solution.certificate.gap <= 1e-6
+    meet(solution, reference)
+
+
+def test_nystrom_is_named_as_an_approximation():
+    X, y = outliers(120, 3)
+    kernel = sx.RBF(0.3)
+    exact = conic(X, y, lam=1.0, kernel=kernel)
+    errors = []
+    for rank in (2, 10, 60):
+        solution = conic(X, y, lam=1.0, kernel=kernel, nystrom=rank)
+        assert solution.certificate.gap <= 1e-6
+        facts = solution.certificate.residuals
+        assert facts["nystrom_rank"] == rank
+        errors.append(facts["nystrom_trace_error"])
+        # A point in the span of the landmarks is a point of the whole space.
+        assert solution.certificate.upper >= exact.certificate.lower
+        assert solution.model.support.size <= rank
+        f, _ = solution.model.scores(X)
+        assert np.allclose(f, solution.model.decision_function(X))
+    assert 1 > errors[0] > errors[1] > errors[2] >= 0
+    assert solution.certificate.upper == pytest.approx(exact.certificate.upper, rel=1e-3)
+    assert "nystrom_rank" not in exact.certificate.residuals
+
+
+def test_landmarks_are_a_nystrom_factor():
+    rng = np.random.default_rng(0)
+    X = np.vstack([rng.normal(size=(30, 2)), np.ones((5, 2))])
+    K = sx.RBF(0.5)(X)
+    found = landmarks(np.diag(K), lambda j: K[:, j], 12)
+    c = found.chosen
+    nystrom = K[:, c] @ np.linalg.solve(K[np.ix_(c, c)], K[c])
+    assert np.allclose(found.F @ found.F.T, nystrom, atol=1e-8)
+    assert found.missing == pytest.approx(np.trace(K - nystrom) / np.trace(K))
+    assert np.allclose(found.F[c], np.tril(found.F[c]))
+    # Five copies of a point are one landmark.
+    assert landmarks(np.diag(K), lambda j: K[:, j], 35).F.shape[1] <= 31
+    assert landmarks(np.zeros(3), lambda j: np.zeros(3), 2).F.shape == (3, 1)
+
+
+def test_warm_starts():
+    X, y = outliers(200, 5)
+    cold = conic(X, y, lam=1.0)
+    warm = conic(X, y, lam=1.1, warm_start=cold)
+    assert warm.warm_start_used
+    assert warm.attempts[0].options["iterations"] < conic(X, y, lam=1.1).attempts[0].options["iterations"]
+    for earlier in (
+        conic(X, y, kappa=0.1),
+        sx.solve(sx.conic_sdp(X, y, lam=3.0)),
+        sx.fast.odm(X, y, C1=1.0, C2=1.0, D=0.1),
+    ):
+        again = conic(X, y, lam=1.0, warm_start=earlier)
+        assert again.warm_start_used
+        assert again.certificate.gap <= 1e-6
+        meet(again, cold)
+    other = conic(X, y, lam=1.0, kernel=sx.RBF(1.0))
+    assert not conic(X, y, lam=1.0, warm_start=other).warm_start_used
+    with pytest.raises(DataError, match="warm_start must be a Solution of the same data, got str"):
+        conic(X, y, lam=1.0, warm_start="earlier")
+    with pytest.raises(DataError, match="it has 200 observations, these are 199"):
+        conic(X[:-1], y[:-1], lam=1.0, warm_start=cold)
+
+
+def test_limits_and_progress(capsys):
+    X, y = outliers(300, 10)
+    seen = []
+    stopped = conic(X, y, lam=1.0, callback=lambda progress: seen.append(progress) or len(seen) == 2)
+    assert stopped.status == "interrupted"
+    assert len(seen) == 2
+    assert seen[1].lower >= seen[0].lower
+    assert seen[1].upper <= seen[0].upper
+    short = conic(X, y, lam=1.0, time_limit=1e-6)
+    assert short.status == "time_limit"
+    few = conic(X, y, kappa=0.1, max_iter=3)
+    assert few.status == "iteration_limit"
+    best = conic(X, y, lam=1.0, verbose=True)
+    assert "gap" in capsys.readouterr().out
+    for partial in (stopped, short):
+        assert partial.certificate.lower <= best.certificate.upper
+        assert partial.certificate.upper >= best.certificate.lower
+    trace = best.trace
+    assert np.all(np.diff(trace[:, 0]) >= 0)
+    assert np.all(np.diff(trace[:-1, 2]) <= 0)
+    assert pickle.loads(pickle.dumps(best)).certificate == best.certificate  # noqa: S301 - our own bytes
+
+
+def test_relaxation_of_a_fast_solution():
+    X, y = outliers(80, 3)
+    answer = relaxation(conic(X, y, kappa=0.15))
+    assert answer.lam > 0
+    assert answer.W.shape == (4, 4)
+    assert np.linalg.eigvalsh(answer.W - np.outer(answer.w, answer.w)).min() >= -1e-12
+    assert answer.z.sum() <= 0.15 * 80 * (1 + 1e-12)
+    assert answer.zero_one[0] <= answer.zero_one[1]
+
+
+def test_derivatives():
+    rng = np.random.default_rng(0)
+    n, k = 30, 3
+    S, y, height = rng.normal(size=(n, k)), np.where(rng.random(n) < 0.5, 1.0, -1.0), rng.random(n) + 0.5
+    for ridge in (np.zeros(n), rng.random(n)):
+        slope, bend = np.empty((n, k)), np.empty((n, k * (k + 1) // 2))
+        value = respond(S, y, height, ridge, slope, bend)
+        assert value == pytest.approx(total(S, y, height, ridge))
+        expected = height * relaxed_indicator(y * S[:, 0], np.sum(S[:, 1:] ** 2, axis=1) + ridge)
+        assert value == pytest.approx(expected.sum())
+        step = 1e-6
+        for a in range(k):
+            moved = S.copy()
+            moved[:, a] += step
+            high, other = np.empty_like(slope), np.empty_like(bend)
+            respond(moved, y, height, ridge, high, other)
+            moved[:, a] -= 2 * step
+            low = np.empty_like(slope)
+            respond(moved, y, height, ridge, low, other)
+            second = np.zeros((n, k, k))
+            second[:, *np.triu_indices(k)] = bend
+            second = np.maximum(np.abs(second), np.abs(second.transpose(0, 2, 1)))
+            numeric = np.abs(high - low) / (2 * step)
+            assert np.allclose(numeric, second[:, a], rtol=1e-3, atol=1e-3 * np.abs(bend).max(axis=1)[:, None])
+
+
+def test_the_gradient_is_that_of_the_formulation():
+    rng = np.random.default_rng(1)
+    L, y = rng.normal(size=(40, 4)), np.where(rng.random(40) < 0.5, 1.0, -1.0)
+    U, weight = rng.normal(size=(4, 3)), rng.random(40)
+    problem = LowRank(L, y, weight, lam=2.0, U=U)
+    value, by_w, by_V, gamma, alpha = low_rank_gradient(U[:, 0], U[:, 1:], y[:, None] * L, 2.0 * weight)
+    found, gradient, _ = problem._derivatives()
+    assert found == pytest.approx(value)
+    assert np.allclose(gradient, np.column_stack([by_w, by_V]))
+    assert np.allclose(problem.multipliers(), (gamma, alpha))
+    assert np.allclose(multipliers(*problem.margins(), 2.0 * weight), (gamma, alpha))
+
+
+def test_weighted_gram_in_blocks(monkeypatch):
+    rng = np.random.default_rng(2)
+    L, c = rng.normal(size=(50, 4)), np.where(rng.random(50) < 0.3, rng.normal(size=50), 0.0)
+    monkeypatch.setattr("svmcvx.formulations.conic_primal.BLOCK_ENTRIES", 28)
+    assert np.allclose(weighted_gram(L, c), L.T @ (c[:, None] * L))
+    assert np.allclose(weighted_gram(sp.csr_array(L), c), L.T @ (c[:, None] * L))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({}, "fast.conic takes exactly one of lam and kappa, got neither"),
+        ({"lam": 1.0, "kappa": 0.1}, "fast.conic takes exactly one of lam and kappa, got both"),
+        ({"lam": 0.0}, "lam"),
+        ({"kappa": 0.6}, "kappa"),
+        ({"lam": 1.0, "method": "lbfgs"}, "method must be one of 'auto', 'direct', 'conjugate'"),
+        ({"lam": 1.0, "rounding": 1}, "rounding must be True or False, got 1"),
+        ({"lam": 1.0, "intercept": "free"}, "intercept must be True"),
+        ({"lam": 1.0, "seed": -1}, "seed must be a whole number"),
+        ({"lam": 1.0, "tol": 0.0}, "tol"),
+        ({"lam": 1.0, "max_iter": 0}, "max_iter must be a whole number"),
+        ({"lam": 1.0, "nystrom": 10}, "nystrom approximates a kernel, and kernel is None"),
+        ({"lam": 1.0, "kernel": "rbf", "nystrom": 0}, "nystrom must be a number of landmarks"),
+        ({"lam": 1.0, "kernel": "sigmoid", "nystrom": 5}, "nystrom needs a kernel that is positive semidefinite"),
+    ],
+)
+def test_errors(arguments, message):
+    X, y = outliers(20, 2)
+    with pytest.raises(DataError, match=message):
+        conic(X, y, **arguments)
+
+
+def test_one_class_is_an_error():
+    X, _ = outliers(20, 2)
+    with pytest.raises(DataError):
+        conic(X, np.ones(20), lam=1.0)
