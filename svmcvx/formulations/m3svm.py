@@ -88,6 +88,7 @@ __all__ = [
     "HardMarginM3SVM",
     "HardMarginM3SVMProblem",
     "M3SVMProblem",
+    "bound_m3svm",
     "dual_objective",
     "m3svm",
     "m3svm_hard_margin",
@@ -556,6 +557,30 @@ class _PairNorms:
         return cp.sum(t), "power cone"
 
 
+def bound_m3svm(
+    X: Any,
+    y: Any,
+    *,
+    lam: float,
+    p: float,
+    eps: float,
+    loss: str,
+    norm: int,
+    delta: float,
+    sample_weight: Any,
+) -> M3SVM:
+    """Check all arguments and bind the statement to the data; the arguments are those of :func:`m3svm`."""
+    lam = check_number(lam, "lam", low=0, open_low=True)
+    p = _exponent(p, infinite=False)
+    eps = check_number(eps, "eps", low=0, open_low=True, why="the certificate divides by it; take a small one")
+    delta = check_number(delta, "delta", low=0, open_low=True)
+    kind = LOSSES[check_choice(loss, "loss", tuple(LOSSES))]
+    norm = _norm(norm)
+    chosen = SmoothedHingeSum(delta) if kind is SmoothedHingeSum else kind()
+    scores = Scores(multiclass_data(X, y, sample_weight), "penalised", rotations=norm == 2)
+    return M3SVM(scores=scores, loss=chosen, lam=lam, p=p, eps=eps, norm=norm)
+
+
 def m3svm(
     X: Any,
     y: Any,
@@ -616,18 +641,12 @@ def m3svm(
     Source: M3SVM paper, problem (14) and its variants; spec m3svm.md.
     """
     started = time.perf_counter()
-    lam = check_number(lam, "lam", low=0, open_low=True)
-    p = _exponent(p, infinite=False)
-    eps = check_number(eps, "eps", low=0, open_low=True, why="the certificate divides by it; take a small one")
-    delta = check_number(delta, "delta", low=0, open_low=True)
-    kind = LOSSES[check_choice(loss, "loss", tuple(LOSSES))]
-    norm = _norm(norm)
-    chosen = SmoothedHingeSum(delta) if kind is SmoothedHingeSum else kind()
-    scores = Scores(multiclass_data(X, y, sample_weight), "penalised", rotations=norm == 2)
+    statement = bound_m3svm(X, y, lam=lam, p=p, eps=eps, loss=loss, norm=norm, delta=delta, sample_weight=sample_weight)
+    scores, chosen, p, norm = statement.scores, statement.loss, statement.p, statement.norm
     require_conic_memory(scores, "m3svm")
     data = scores.data
-    lam_parameter = cp.Parameter(pos=True, name="lam", value=lam)
-    eps_parameter = cp.Parameter(pos=True, name="eps", value=eps)
+    lam_parameter = cp.Parameter(pos=True, name="lam", value=statement.lam)
+    eps_parameter = cp.Parameter(pos=True, name="eps", value=statement.eps)
     W = cp.Variable((scores.factor.shape[1], data.c), name="W")
     b = cp.Variable(data.c, name="b")
     differences, shift = scores.stated_differences(W, b)
@@ -640,7 +659,7 @@ def m3svm(
         [*shift, *stated.constraints, *pairs.constraints],
     )
     problem.lam, problem.eps, problem.cone, problem.scores = lam_parameter, eps_parameter, cone, scores
-    problem._fixed = M3SVM(scores=scores, loss=chosen, lam=lam, p=p, eps=eps, norm=norm)
+    problem._fixed = statement
     problem.build_seconds = time.perf_counter() - started
     return problem
 

@@ -558,6 +558,11 @@ class Scores:
         basis = self._reduction[1]
         return W if basis is None else np.asarray(basis @ W)
 
+    def reduced(self, W: Floats) -> Floats:
+        """Return Q'W, the inverse of :meth:`unreduced` on the span of the observations."""
+        basis = self._reduction[1]
+        return W if basis is None else np.asarray(basis.T @ W)
+
     @cached_property
     def others(self) -> NDArray[np.intp]:
         """The classes other than an observation's own, in order, shape (n, c − 1)."""

@@ -1,0 +1,52 @@
+"""Adam for M3SVM, as in the paper: full batches on the smoothed loss. For comparison; :mod:`svmcvx.fast.m3svm_newton` is faster."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from svmcvx.fast.driver import Monitor
+from svmcvx.fast.m3svm_newton import Bounds
+from svmcvx.fast.pairwise import Machine, PairNorms
+from svmcvx.formulations.scores import HingeSum, ScoreLoss, SmoothedHingeSum
+from svmcvx.solution import Status
+
+__all__ = ["EPOCHS", "adam"]
+
+Floats: TypeAlias = NDArray[np.float64]
+
+EPOCHS = 500
+# Of Kingma and Ba (2015).
+MOMENTUM, SCALE, TINY = 0.9, 0.999, 1e-8
+# Epochs between two lower bounds.
+BOUND_EVERY = 100
+
+
+def adam(
+    machine: Machine, bounds: Bounds, monitor: Monitor, U: Floats, *, learning_rate: float, delta: float
+) -> tuple[Status, int]:
+    """Run Adam from U until the monitor says stop; an iteration is an epoch over all observations."""
+    statement, scores, s = machine.statement, machine.scores, machine.weight
+    loss: ScoreLoss = SmoothedHingeSum(delta) if isinstance(statement.loss, HingeSum) else statement.loss
+    nu = 0.0 if statement.p >= 2 else delta
+    first, second = np.zeros_like(U), np.zeros_like(U)
+    epoch = 0
+    while True:
+        f = scores.differences(np.asarray(machine.Z @ U))
+        norms = PairNorms(machine, U, nu, None)
+        bounds.take_model(U, machine.objective(U, float(s[:, 0] @ statement.loss.value(f))))
+        multipliers = s * loss.multipliers(f)
+        if epoch % BOUND_EVERY == 0:
+            bounds.take_dual(U, [multipliers], None)
+        status = monitor.report(epoch, bounds.lower, bounds.upper)
+        if status is not None:
+            bounds.take_dual(U, [multipliers], None)
+            return status, epoch
+        gradient = machine.gradient(multipliers, norms)
+        epoch += 1
+        first += (1.0 - MOMENTUM) * (gradient - first)
+        second += (1.0 - SCALE) * (gradient**2 - second)
+        step = first / (1.0 - MOMENTUM**epoch) / (np.sqrt(second / (1.0 - SCALE**epoch)) + TINY)
+        U = U - learning_rate * (step - step.mean(axis=1, keepdims=True))

@@ -1,0 +1,373 @@
+r"""Newton systems of M3SVM.
+
+With centred data :math:`Z = [X - 1m',\, 1]` and :math:`U = [W;\, b + m'W]` the scores are :math:`ZU`. On matrices whose rows sum to
+zero the squares are pairwise too, :math:`\|U\|^2 = \tfrac1c\sum_{k<l}\|u_k - u_l\|^2`, and a loss of score differences has second
+derivatives between pairs of classes only. So the Newton matrix is the Laplacian of a graph whose vertices are the classes and whose
+edge kl carries the matrix
+
+.. math:: M_{kl} = \sum_i h_{ikl}\, z_i z_i' + \lambda p\, r^{p-2}\Big(I + (p-2)\frac{vv'}{r^2}\Big) + \frac{2\varepsilon}{c}(I + qq'),
+          \qquad v = w_k - w_l,\; q = [-m;\, 1].
+
+For a sum of losses of single differences :math:`h_{ikl} = 0` unless observation i belongs to k or l: all edges together cost
+:math:`n(c-1)d^2`, not :math:`nc^2d^2/2`. Grounded at the last class the matrix has (c − 1)(d + 1) rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol, TypeAlias
+
+import numpy as np
+import scipy.linalg as sl
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from svmcvx.data import Features
+from svmcvx.formulations.m3svm import M3SVM, lengths, objective
+from svmcvx.formulations.scores import Scores
+
+__all__ = ["Curvature", "JointCurvature", "Machine", "PairNorms", "SeparateCurvature"]
+
+Floats: TypeAlias = NDArray[np.float64]
+Rows: TypeAlias = NDArray[np.intp]
+
+# Relative ridge that keeps a factorisation alive when the matrix is singular to rounding.
+RIDGE = 1e-13
+# Observations are left out of an edge while together they add no more than this share of its regulariser and, to the
+# biases, of what the other edges do.
+NEGLIGIBLE = 1e-2
+# Columns up to which the preconditioner has a block, not a diagonal, for each class.
+LARGEST_BLOCK = 1500
+# Entries of all blocks up to which they are made.
+LARGEST_BLOCKS = 5e7
+# Observations a column for these blocks.
+SAMPLE = 4
+TINY = float(np.finfo(np.float64).tiny)
+
+
+class Curvature(Protocol):
+    """Second derivatives of the losses in the differences f."""
+
+    def edge(self, k: int, j: int) -> list[tuple[Rows, Floats]]:
+        """Return observations and their weights on the edge kj."""
+
+    def leave_out(self, k: int, j: int, part: int, rows: NDArray[np.bool_]) -> None:
+        """Count no more on observations of a part of the edge kj."""
+
+    def apply(self, df: Floats) -> Floats:
+        """Return the change of minus the multipliers with f."""
+
+    def vertex(self, k: int) -> Floats:
+        """Return the weight of each observation in the block of class k."""
+
+
+class SeparateCurvature:
+    """Of a sum of losses of one difference each: `h`, shape (n, c − 1)."""
+
+    def __init__(self, scores: Scores, members: list[Rows], h: Floats) -> None:
+        self.scores, self.members, self.h = scores, members, h
+
+    def _ends(self, k: int, j: int) -> list[tuple[Rows, int]]:
+        return [(self.members[a], b - (b > a)) for a, b in ((k, j), (j, k))]
+
+    def edge(self, k: int, j: int) -> list[tuple[Rows, Floats]]:
+        """The observations of k towards j, and those of j towards k."""
+        return [(rows, self.h[rows, column]) for rows, column in self._ends(k, j)]
+
+    def leave_out(self, k: int, j: int, part: int, rows: NDArray[np.bool_]) -> None:
+        """Set h to zero, so that the multipliers that follow from a step fit the matrix it came from."""
+        members, column = self._ends(k, j)[part]
+        self.h[members[rows], column] = 0.0
+
+    def apply(self, df: Floats) -> Floats:
+        """H df."""
+        return self.h * df
+
+    def vertex(self, k: int) -> Floats:
+        """The sum of h for observations of k, the entry of k for others."""
+        weights = self.scores.expand(self.h)[:, k]
+        weights[self.members[k]] = self.h[self.members[k]].sum(axis=1)
+        return weights
+
+
+class JointCurvature:
+    """Of the softmax: diag(a) − aa' for each observation, times its weight."""
+
+    def __init__(self, scores: Scores, a: Floats) -> None:
+        self.scores, self.a = scores, a
+        self.weight = scores.data.weight
+        self.share = scores.expand(a)
+        self.share[np.arange(a.shape[0]), scores.data.codes] = np.maximum(1.0 - a.sum(axis=1), 0.0)
+
+    def edge(self, k: int, j: int) -> list[tuple[Rows, Floats]]:
+        """All observations, with the product of their probabilities."""
+        return [(np.arange(self.weight.size), self.weight * self.share[:, k] * self.share[:, j])]
+
+    def leave_out(self, k: int, j: int, part: int, rows: NDArray[np.bool_]) -> None:
+        """Nothing is read from the matrix but the step."""
+
+    def apply(self, df: Floats) -> Floats:
+        """(diag(a) − aa') df."""
+        moved = self.a * df
+        return np.asarray(self.weight[:, None] * (moved - self.a * moved.sum(axis=1, keepdims=True)))
+
+    def vertex(self, k: int) -> Floats:
+        """The variance of the indicator of k."""
+        return np.asarray(self.weight * self.share[:, k] * (1.0 - self.share[:, k]))
+
+
+class PairNorms:
+    r"""The regulariser at a point, its norms smoothed to :math:`r = \sqrt{\|v\|^2+\nu^2}`, and its second derivatives.
+
+    For p < 2 these follow the flows S that are carried along instead of the point's own,
+    :math:`\lambda p\,r^{p-2}(I + (p-2)(\tilde Sv' + v\tilde S')/(2r^2))` with :math:`\tilde S = S/(\lambda p\,r^{p-2})` no longer than r:
+    near v = 0 this linearises :math:`r^{2-p}S = \lambda p\,v` rather than its quotient, and remains accurate much longer.
+    """
+
+    def __init__(self, machine: Machine, U: Floats, nu: float, flow: Floats | None) -> None:
+        statement, self.machine = machine.statement, machine
+        lam, p, eps = statement.lam, statement.p, statement.eps
+        self.V = U[:-1] @ machine.P
+        self.r = np.hypot(lengths(self.V, 2), nu)
+        b = machine.q @ U
+        with np.errstate(over="ignore"):
+            self.stiffness = lam * p * self.r ** (p - 2.0)
+        self.flow = self.stiffness * self.V
+        self.gradient = 2.0 * eps * np.outer(machine.q, b)
+        self.gradient[:-1] += self.flow @ machine.P.T + 2.0 * eps * U[:-1]
+        self.tilted = self.V
+        if flow is not None and p < 2:
+            tilted = flow / self.stiffness
+            self.tilted = tilted * (self.r / np.maximum(lengths(tilted, 2), self.r))
+        self.bend = np.divide(p - 2.0, 2.0 * self.r**2, out=np.zeros_like(self.r), where=self.r > 0)
+
+    def edge(self, m: int) -> Floats:
+        """Return the matrix of the pair m."""
+        outer = np.outer(self.tilted[:, m], self.V[:, m])
+        matrix = (self.stiffness[m] * self.bend[m]) * (outer + outer.T)
+        matrix[np.diag_indices_from(matrix)] += self.stiffness[m]
+        return np.asarray(matrix)
+
+    def apply(self, dV: Floats) -> Floats:
+        """Return the change of the flows with the differences."""
+        along = self.tilted * (self.V * dV).sum(axis=0) + self.V * (self.tilted * dV).sum(axis=0)
+        return np.asarray(self.stiffness * (dV + self.bend * along))
+
+    def diagonal(self, m: int) -> Floats:
+        """Return the diagonal of :meth:`edge`."""
+        return np.asarray(self.stiffness[m] * (1.0 + 2.0 * self.bend[m] * self.tilted[:, m] * self.V[:, m]))
+
+
+class Machine:
+    """The data of M3SVM with Euclidean norms as its Newton systems need them.
+
+    Parameters
+    ----------
+    statement : M3SVM
+    """
+
+    def __init__(self, statement: M3SVM) -> None:
+        self.statement, self.scores = statement, statement.scores
+        self.P = statement.P
+        data = self.scores.data
+        # Sparse data stay sparse: they are neither centred nor replaced by a square factor.
+        sparse = sp.issparse(self.scores.X)
+        X = self.scores.X if sparse else self.scores.factor
+        n, d = X.shape
+        self.q = np.ones(d + 1)
+        self.q[:-1] = 0.0 if sparse else -X.mean(axis=0)
+        self.Z: Features
+        if sparse:
+            self.Z = sp.csr_array(sp.hstack([X, np.ones((n, 1))]))
+            self.squares = np.asarray(self.Z.multiply(self.Z).sum(axis=1)).ravel()
+        else:
+            self.Z = np.hstack([X + self.q[:-1], np.ones((n, 1))])
+            self.squares = np.einsum("ij,ij->i", self.Z, self.Z)
+        self.weight = data.weight[:, None]
+        self.members = [np.flatnonzero(data.codes == k) for k in range(data.c)]
+        self.pairs = list(zip(*(side.tolist() for side in np.triu_indices(data.c, 1)), strict=True))
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns of U."""
+        return self.Z.shape[1], self.P.shape[0]
+
+    @property
+    def unknowns(self) -> int:
+        """Rows of the Newton matrix."""
+        return self.shape[0] * (self.shape[1] - 1)
+
+    def weights(self, U: Floats) -> tuple[Floats, Floats]:
+        """Return W, in terms of the features, and b."""
+        W = U[:-1] if sp.issparse(self.Z) else self.scores.unreduced(U[:-1])
+        return W, self.q @ U
+
+    def point(self, W: Floats, b: Floats) -> Floats:
+        """Return U of W, in terms of the features, and b, with rows that sum to zero."""
+        W = W if sp.issparse(self.Z) else self.scores.reduced(W)
+        U = np.vstack([W, b - self.q[:-1] @ W])
+        return np.asarray(U - U.mean(axis=1, keepdims=True))
+
+    def objective(self, U: Floats, loss: float) -> float:
+        """Return P at U from the sum of its losses."""
+        b = self.q @ U
+        squares = float((U[:-1] ** 2).sum() + (b**2).sum())
+        lam, p, eps = self.statement.lam, self.statement.p, self.statement.eps
+        with np.errstate(over="ignore"):
+            return objective(loss, lengths(U[:-1] @ self.P, 2), squares, lam=lam, p=p, eps=eps)
+
+    def full_flow(self, flow: Floats) -> Floats:
+        """Return flows in terms of the features."""
+        return flow if sp.issparse(self.Z) else np.asarray(self.scores.unreduced(flow))
+
+    def gradient(self, alpha: Floats, norms: PairNorms) -> Floats:
+        """Return the gradient of losses with multipliers `alpha` and of the regulariser."""
+        return np.asarray(norms.gradient - self.Z.T @ self.scores.coefficients(alpha))
+
+    def _ridge(self) -> Floats:
+        """The squares on one edge."""
+        share = 2.0 * self.statement.eps / self.P.shape[0]
+        ridge = share * np.outer(self.q, self.q)
+        ridge[np.diag_indices(self.q.size - 1)] += share
+        return np.asarray(ridge)
+
+    def direct_step(self, gradient: Floats, curvature: Curvature, norms: PairNorms, *, whole: bool) -> Floats:
+        """Return the Newton step by a Cholesky factorisation; observations that hardly count are left out unless `whole`."""
+        r, c = self.shape
+        matrix = np.empty((self.unknowns, self.unknowns), order="F")
+        # blocks[j, :, k, :] is the block of classes k and j, which is symmetric.
+        blocks = matrix.T.reshape(c - 1, r, c - 1, r)
+        vertices = np.zeros((c, r, r))
+        ridge = self._ridge()
+        # The biases have next to no regulariser: there an observation is held against the others.
+        level = np.array([float(curvature.vertex(k).sum()) for k in range(c)]) / c
+        for m, (k, j) in enumerate(self.pairs):
+            edge = ridge.copy()
+            edge[:-1, :-1] += norms.edge(m)
+            least = NEGLIGIBLE * float(edge.diagonal()[:-1].min())
+            for part, (rows, h) in enumerate(curvature.edge(k, j)):
+                slight = h * self.squares[rows] * rows.size <= least
+                slight &= h * rows.size <= NEGLIGIBLE * min(level[k], level[j])
+                slight &= not whole
+                curvature.leave_out(k, j, part, slight)
+                kept = ~slight
+                if kept.any():
+                    edge += self._gram(rows[kept], h[kept])
+            vertices[k] += edge
+            vertices[j] += edge
+            if j < c - 1:
+                blocks[j, :, k, :] = -edge
+                blocks[k, :, j, :] = -edge
+        for k in range(c - 1):
+            blocks[k, :, k, :] = vertices[k]
+        factor = _factor(matrix)
+        step = np.zeros((r, c))
+        if factor is None:
+            return step
+        step[:, :-1] = sl.cho_solve(factor, -gradient[:, :-1].T.ravel(), check_finite=False).reshape(c - 1, r).T
+        return np.asarray(step - step.mean(axis=1, keepdims=True))
+
+    def _gram(self, rows: Rows, h: Floats) -> Floats:
+        Z = self.Z[rows]
+        if sp.issparse(Z):
+            return np.asarray((Z.T @ sp.diags_array(h) @ Z).toarray())
+        Z *= np.sqrt(h)[:, None]
+        return np.asarray(Z.T @ Z)
+
+    def iterative_step(
+        self, gradient: Floats, curvature: Curvature, norms: PairNorms, *, forcing: float, limit: int
+    ) -> Floats:
+        """Return the Newton step by conjugate gradients with a block, or a diagonal, for each class as preconditioner."""
+        solve = self._preconditioner(curvature, norms)
+        step = np.zeros(self.shape)
+        residual = gradient - gradient.mean(axis=1, keepdims=True)
+        direction = -solve(residual)
+        energy = first = -float((residual * direction).sum())
+        for _ in range(limit):
+            if not energy > forcing**2 * first:
+                break
+            image = self._product(direction, curvature, norms)
+            stiffness = float((direction * image).sum())
+            if not stiffness > 0:
+                break
+            length = energy / stiffness
+            step += length * direction
+            residual += length * image
+            solved = solve(residual)
+            before, energy = energy, float((residual * solved).sum())
+            direction *= energy / before
+            direction -= solved
+        return step
+
+    def _sampled(self, weight: Floats) -> tuple[Rows, Floats]:
+        """Return the observations of more than average weight and a sample of the others, with weights to make up for it."""
+        heavy = weight > weight.mean()
+        rest = np.flatnonzero(~heavy)
+        sample = rest[:: max(1, weight.size // (SAMPLE * self.shape[0]))]
+        scale = float(weight[rest].sum()) / max(float(weight[sample].sum()), TINY)
+        return np.append(np.flatnonzero(heavy), sample), np.append(weight[heavy], scale * weight[sample])
+
+    def _product(self, D: Floats, curvature: Curvature, norms: PairNorms) -> Floats:
+        df = self.scores.differences(np.asarray(self.Z @ D))
+        image = np.asarray(self.Z.T @ self.scores.coefficients(curvature.apply(df)))
+        eps = self.statement.eps
+        image[:-1] += norms.apply(D[:-1] @ self.P) @ self.P.T + 2.0 * eps * D[:-1]
+        image += 2.0 * eps * np.outer(self.q, self.q @ D)
+        return np.asarray(image - image.mean(axis=1, keepdims=True))
+
+    def _preconditioner(self, curvature: Curvature, norms: PairNorms) -> Callable[[Floats], Floats]:
+        r, c = self.shape
+        eps = self.statement.eps
+        if r > LARGEST_BLOCK or c * r**2 > LARGEST_BLOCKS:
+            squared = self.Z.power(2) if sp.issparse(self.Z) else self.Z**2
+            diagonal = np.empty((r, c))
+            for k in range(c):
+                diagonal[:, k] = squared.T @ curvature.vertex(k) + 2.0 * eps * self.q**2
+            diagonal[:-1] += 2.0 * eps
+            for m, pair in enumerate(self.pairs):
+                diagonal[:-1, pair] += norms.diagonal(m)[:, None]
+            return lambda residual: _centred(residual / diagonal)
+        blocks = np.empty((c, r, r))
+        for k in range(c):
+            blocks[k] = c * self._ridge() + self._gram(*self._sampled(curvature.vertex(k)))
+        for m, (k, j) in enumerate(self.pairs):
+            edge = norms.edge(m)
+            blocks[k, :-1, :-1] += edge
+            blocks[j, :-1, :-1] += edge
+        factors = []
+        for block in blocks:
+            factor = _factor(np.asfortranarray(block))
+            if factor is None:
+                return _centred
+            factors.append(factor)
+
+        def solve(residual: Floats) -> Floats:
+            return _centred(
+                np.stack([sl.cho_solve(f, residual[:, k], check_finite=False) for k, f in enumerate(factors)], axis=1)
+            )
+
+        return solve
+
+
+def _centred(A: Floats) -> Floats:
+    return np.asarray(A - A.mean(axis=1, keepdims=True))
+
+
+def _factor(matrix: Floats) -> tuple[Floats, bool] | None:
+    """Return the Cholesky factor of a matrix that may be singular to rounding, which is overwritten; None if it has none."""
+    diagonal = matrix.diagonal().copy()
+    if not np.isfinite(diagonal).all():
+        return None
+    ridge = RIDGE
+    while ridge < 1.0:
+        matrix[np.diag_indices_from(matrix)] = diagonal * (1.0 + ridge)
+        try:
+            triangle, lower = sl.cho_factor(matrix, lower=True, overwrite_a=True, check_finite=False)
+        except sl.LinAlgError:
+            # The upper triangle has been left alone.
+            upper = np.triu(matrix, 1)
+            matrix = np.asfortranarray(upper + upper.T)
+            ridge *= 1e3
+        else:
+            return triangle, lower
+    return None

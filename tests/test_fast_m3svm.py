@@ -1,0 +1,347 @@
+"""The fast M3SVM against the conic route, its own limits, and what every fast solver must do."""
+
+import math
+import os
+import signal
+import threading
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import svmcvx as sx
+from svmcvx.data import multiclass_data
+from svmcvx.fast.m3svm import m3svm
+from svmcvx.fast.m3svm_newton import Bounds, Continuation
+from svmcvx.fast.pairwise import JointCurvature, Machine, PairNorms, SeparateCurvature
+from svmcvx.formulations.m3svm import LOSSES, M3SVM, bound_m3svm
+from svmcvx.formulations.scores import Scores
+
+EXPONENTS = (1.0, 1.01, 1.3, 2.0, 3.0, 4.0, 8.0)
+DESIGNS = (
+    "plain",
+    "offset",
+    "duplicates",
+    "constant column",
+    "one-point class",
+    "wide",
+    "separable",
+    "tiny",
+    "two classes",
+    "integers",
+    "zeros",
+)
+
+
+def design(name, seed, n=24, d=3, c=4):
+    rng = np.random.default_rng(seed)
+    if name == "wide":
+        n, d = 9, 20
+    if name == "two classes":
+        c = 2
+    y = np.arange(n) % c
+    X = rng.standard_normal((n, d)) + rng.standard_normal((c, d))[y]
+    if name == "offset":
+        X += 1e3
+    elif name == "duplicates":
+        X[n // 2 :] = X[: n - n // 2]
+    elif name == "constant column":
+        X[:, 0] = 3.0
+    elif name == "one-point class":
+        y = np.where(np.arange(n) == 0, 0, 1 + np.arange(n) % (c - 1))
+    elif name == "separable":
+        X += 30.0 * np.eye(c, d)[y]
+    elif name == "tiny":
+        X *= 1e-5
+    elif name == "integers":
+        X = np.round(X)
+    elif name == "zeros":
+        X[:] = 0.0
+    return X, y
+
+
+def agree(one, other, reference=""):
+    """Two certified intervals for the same optimum have to meet."""
+    assert one.certificate.lower <= other.certificate.upper, reference
+    assert other.certificate.lower <= one.certificate.upper, reference
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    name=st.sampled_from(DESIGNS),
+    p=st.sampled_from(EXPONENTS),
+    loss=st.sampled_from(("hinge", "hinge", *LOSSES)),
+    lam=st.sampled_from((1e-5, 1e-2, 1.0, 1e3)),
+    eps=st.sampled_from((1e-6, 1e-2)),
+    seed=st.integers(0, 10**6),
+)
+def test_every_setting_is_certified_and_agrees_with_the_conic_route(name, p, loss, lam, eps, seed):
+    X, y = design(name, seed)
+    fast = m3svm(X, y, lam=lam, p=p, loss=loss, eps=eps)
+    assert fast.status == "optimal"
+    assert fast.certificate.gap <= 1e-6
+    try:
+        conic = sx.solve(sx.m3svm(X, y, lam=lam, p=p, loss=loss, eps=eps))
+    except sx.SolverFailed:
+        return
+    agree(fast, conic, (name, p, loss, lam, eps, seed))
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("p", [1.0, 1.5, 2.0, 4.0])
+def test_the_answer_is_the_builders_on_fixed_data(p, loss):
+    X, y = design("plain", 1, n=60)
+    settings = {"lam": 0.05, "p": p, "loss": loss}
+    fast, conic = m3svm(X, y, tol=1e-8, **settings), sx.solve(sx.m3svm(X, y, **settings))
+    gaps = sum(s.certificate.upper - s.certificate.lower for s in (fast, conic))
+    assert conic.certificate.gap <= 1e-6
+    assert fast.certificate.gap <= 1e-8
+    assert abs(fast.certificate.upper - conic.certificate.upper) <= gaps
+    assert fast.formulation == "m3svm"
+    assert fast.hyperparameters == conic.hyperparameters
+
+
+def test_p_2_is_weston_watkins_for_small_eps():
+    X, y = design("plain", 2, n=40)
+    fast = m3svm(X, y, lam=0.1, p=2.0, eps=1e-10, tol=1e-7)
+    other = sx.solve(sx.weston_watkins(X, y, lam=0.4))
+    assert fast.certificate.upper == pytest.approx(other.certificate.upper, rel=1e-6)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("p", [1.0, 1.5, 4.0])
+def test_dense_and_sparse_data_give_the_same_machine(p, loss):
+    X, y = design("plain", 3, n=50)
+    X[np.abs(X) < 0.7] = 0.0
+    agree(m3svm(X, y, lam=0.1, p=p, loss=loss), m3svm(sp.csr_array(X), y, lam=0.1, p=p, loss=loss))
+
+
+def test_wide_sparse_data_are_not_made_dense(monkeypatch):
+    X, y = design("wide", 4)
+    X[np.abs(X) < 0.7] = 0.0
+    dense = m3svm(X, y, lam=0.1, p=3.0)
+    monkeypatch.setattr(sp.csr_array, "toarray", lambda *_, **__: pytest.fail("made dense"))
+    monkeypatch.setattr("svmcvx.fast.m3svm_newton.LARGEST_DIRECT", 0)
+    monkeypatch.setattr("svmcvx.fast.pairwise.LARGEST_BLOCK", 0)
+    agree(dense, m3svm(sp.csr_array(X), y, lam=0.1, p=3.0))
+
+
+@pytest.mark.parametrize("block", [0, 1500])
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("p", [1.0, 1.5, 4.0])
+def test_conjugate_gradients_end_at_the_same_optimum(p, loss, block, monkeypatch):
+    X, y = design("plain", 5, n=50)
+    direct = m3svm(X, y, lam=0.1, p=p, loss=loss)
+    monkeypatch.setattr("svmcvx.fast.m3svm_newton.LARGEST_DIRECT", 0)
+    monkeypatch.setattr("svmcvx.fast.pairwise.LARGEST_BLOCK", block)
+    iterative = m3svm(X, y, lam=0.1, p=p, loss=loss)
+    assert iterative.attempts[0].options["linear_systems"] == "conjugate gradients"
+    assert iterative.certificate.gap <= 1e-6
+    agree(direct, iterative)
+
+
+@pytest.mark.parametrize("loss", ["logistic", "softmax"])
+@pytest.mark.parametrize("p", [1.5, 2.0, 4.0])
+def test_the_newton_step_solves_the_newton_system(p, loss):
+    X, y = design("plain", 6, n=40)
+    machine = Machine(bound_m3svm(X, y, lam=0.3, p=p, eps=1e-3, loss=loss, norm=2, delta=0.1, sample_weight=None))
+    rng = np.random.default_rng(0)
+    U = rng.standard_normal(machine.shape)
+    U -= U.mean(axis=1, keepdims=True)
+    scores, statement = machine.scores, machine.statement
+
+    def gradient_at(U):
+        a = statement.loss.multipliers(scores.differences(machine.Z @ U))
+        return machine.gradient(a, PairNorms(machine, U, 0.1, None)), a
+
+    gradient, a = gradient_at(U)
+    curvature = (
+        JointCurvature(scores, a) if loss == "softmax" else SeparateCurvature(scores, machine.members, a * (1.0 - a))
+    )
+    norms = PairNorms(machine, U, 0.1, None)
+    direct = machine.direct_step(gradient, curvature, norms, whole=True)
+    iterative = machine.iterative_step(gradient, curvature, norms, forcing=1e-12, limit=500)
+    np.testing.assert_allclose(direct, iterative, rtol=1e-6, atol=1e-9)
+    # To first order the step takes the gradient away.
+    t = 1e-5
+    after = gradient_at(U + t * direct)[0]
+    np.testing.assert_allclose(after - gradient, -t * gradient, rtol=1e-2, atol=1e-3 * t * np.abs(gradient).max())
+
+
+@pytest.mark.parametrize("p", [1.0, 2.5])
+def test_weights_count_like_copies_and_zero_leaves_out(p):
+    X, y = design("plain", 7)
+    weight = np.random.default_rng(0).integers(0, 4, size=y.size)
+    weight[:4] = 1
+    rows = np.repeat(np.arange(y.size), weight)
+    for loss in ("hinge", "softmax"):
+        weighted = m3svm(X, y, lam=0.1, p=p, loss=loss, sample_weight=weight)
+        agree(weighted, m3svm(X[rows], y[rows], lam=0.1, p=p, loss=loss))
+        assert weighted.dual["alpha"].shape == (y.size, 4)
+        assert not weighted.dual["alpha"][weight == 0].any()
+
+
+def test_classes_and_observations_may_be_permuted():
+    X, y = design("plain", 8)
+    solution = m3svm(X, y, lam=0.1, p=4.0, tol=1e-8)
+    order = np.random.default_rng(0).permutation(y.size)
+    names = np.array(["d", "b", "a", "c"])
+    permuted = m3svm(X[order], names[y[order]], lam=0.1, p=4.0, tol=1e-8)
+    agree(solution, permuted)
+    assert (names[solution.model.predict(X)] == permuted.model.predict(X)).all()
+
+
+@pytest.mark.parametrize("loss", ["hinge", "softmax"])
+@pytest.mark.parametrize("p", [1.0, 1.5, 4.0])
+def test_a_warm_start_takes_fewer_steps_and_ends_at_the_same_optimum(p, loss):
+    X, y = design("plain", 9, n=200, d=5)
+    first = m3svm(X, y, lam=0.1, p=p, loss=loss)
+    again = m3svm(X, y, lam=0.1, p=p, loss=loss, warm_start=first)
+    assert again.attempts[0].options["iterations"] <= 2
+    cold = m3svm(X, y, lam=0.12, p=p, loss=loss)
+    warm = m3svm(X, y, lam=0.12, p=p, loss=loss, warm_start=first)
+    agree(cold, warm)
+    assert warm.warm_start_used
+    assert not cold.warm_start_used
+    assert warm.attempts[0].options["iterations"] <= cold.attempts[0].options["iterations"]
+
+
+def test_a_warm_start_may_come_from_other_losses_norms_and_solvers():
+    X, y = design("wide", 10)
+    for first in (m3svm(X, y, lam=1.0, p=1.0, loss="softmax"), sx.solve(sx.crammer_singer(X, y, lam=1.0))):
+        warm = m3svm(X, y, lam=0.1, p=3.0, warm_start=first)
+        assert warm.certificate.gap <= 1e-6
+        agree(warm, m3svm(X, y, lam=0.1, p=3.0))
+
+
+def test_a_warm_start_of_something_else_is_refused():
+    X, y = design("plain", 11)
+    good = m3svm(X, y, lam=1.0, p=2.0)
+    with pytest.raises(sx.DataError, match="warm_start must be a Solution of the same data, got str"):
+        m3svm(X, y, lam=1.0, p=2.0, warm_start="good")
+    with pytest.raises(sx.DataError, match="same data, got one of other classes"):
+        m3svm(X, y % 3, lam=1.0, p=2.0, warm_start=good)
+    with pytest.raises(sx.DataError, match=r"same data, got weights of shape \(3, 4\) for 2 features and 4 classes"):
+        m3svm(X[:, :2], y, lam=1.0, p=2.0, warm_start=good)
+    with pytest.raises(sx.DataError, match="one multiplier an observation and class"):
+        m3svm(X[:-1], y[:-1], lam=1.0, p=2.0, warm_start=good)
+
+
+def test_same_arguments_same_numbers():
+    X, y = design("plain", 12, n=80)
+    one, other = (m3svm(X, y, lam=0.01, p=4.0) for _ in range(2))
+    np.testing.assert_array_equal(one.model.coef, other.model.coef)
+    assert one.certificate == other.certificate
+
+
+def test_the_trace_is_monotone_and_ends_at_the_certificate():
+    X, y = design("plain", 13, n=80)
+    trace = m3svm(X, y, lam=0.01, p=4.0).trace
+    seconds, lower, upper = trace[:-1].T
+    assert (np.diff(seconds) >= 0).all()
+    assert (np.diff(lower) >= 0).all()
+    assert (np.diff(upper) <= 0).all()
+    assert lower[0] == 0.0
+    assert trace[-1, 1] == pytest.approx(lower[-1], rel=1e-9)
+    assert trace[-1, 2] == pytest.approx(upper[-1], rel=1e-9)
+
+
+@pytest.mark.parametrize("method", ["newton", "adam"])
+def test_limits_give_the_best_point_with_a_valid_interval(method):
+    X, y = design("plain", 14, n=80)
+    optimum = m3svm(X, y, lam=0.01, p=4.0, tol=1e-9)
+    few = m3svm(X, y, lam=0.01, p=4.0, max_iter=4, method=method)
+    assert few.status == "iteration_limit"
+    stopped = m3svm(X, y, lam=0.01, p=4.0, method=method, callback=lambda progress: progress.iteration >= 3)
+    assert stopped.status == "interrupted"
+    late = m3svm(X, y, lam=0.01, p=4.0, method=method, time_limit=1e-9)
+    assert late.status == "time_limit"
+    for solution in (few, stopped, late):
+        agree(optimum, solution)
+        assert 1e-6 < solution.certificate.gap <= 1.0
+
+
+def test_ctrl_c_gives_the_best_point():
+    X, y = design("plain", 15, n=80)
+    seen = []
+
+    def press(progress):
+        seen.append(progress.iteration)
+        if progress.iteration == 2:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    assert threading.current_thread() is threading.main_thread()
+    solution = m3svm(X, y, lam=0.01, p=4.0, callback=press)
+    assert solution.status == "interrupted"
+    assert len(seen) <= 5
+    assert math.isfinite(solution.certificate.gap)
+
+
+@pytest.mark.parametrize("loss", ["hinge", "smoothed", "logistic", "softmax"])
+def test_adam_comes_near_the_optimum_from_above(loss):
+    X, y = design("plain", 16, n=60)
+    optimum = m3svm(X, y, lam=0.05, p=4.0, loss=loss).certificate
+    slow = m3svm(X, y, lam=0.05, p=4.0, loss=loss, method="adam", learning_rate=0.02)
+    assert slow.solver == "fast.m3svm/adam"
+    assert slow.attempts[0].options["iterations"] <= 500
+    assert optimum.lower <= slow.certificate.upper <= optimum.upper * 1.01
+    assert slow.certificate.lower <= optimum.upper
+
+
+def test_fused_classes_at_p_1():
+    X, y = design("plain", 17)
+    solution = m3svm(X, y, lam=100.0, p=1.0)
+    assert solution.certificate.gap <= 1e-6
+    assert np.abs(solution.model.coef).max() <= 1e-4
+
+
+def test_the_optimum_has_weights_that_sum_to_zero():
+    X, y = design("offset", 18)
+    model = m3svm(X, y, lam=0.1, p=3.0).model
+    assert np.abs(model.coef.sum(axis=1)).max() <= 1e-9 * np.abs(model.coef).max()
+
+
+def test_no_observation_left_out_changes_where_the_steps_lead(monkeypatch):
+    X, y = design("separable", 19, n=200)
+    usual = m3svm(X, y, lam=1e-3, p=4.0)
+    monkeypatch.setattr("svmcvx.fast.pairwise.NEGLIGIBLE", 0.0)
+    agree(usual, m3svm(X, y, lam=1e-3, p=4.0))
+
+
+def test_a_step_is_one_of_descent_whatever_the_multipliers_are():
+    X, y = design("plain", 20, n=40)
+    scores = Scores(multiclass_data(X, y), "penalised")
+    machine = Machine(M3SVM(scores=scores, loss=LOSSES["hinge"](), lam=0.1, p=1.0, eps=1e-4, norm=2))
+    rng = np.random.default_rng(1)
+    for _ in range(20):
+        U = rng.standard_normal(machine.shape)
+        U -= U.mean(axis=1, keepdims=True)
+        # The monitor is asked for nothing by what is tested here.
+        continuation = Continuation(machine, Bounds(machine), None, U)
+        continuation.delta, continuation.nu = 10.0 ** rng.uniform(-6, 0, 2)
+        continuation.alpha = rng.random((40, 3))
+        exact, curvature = continuation._respond(scores.differences(continuation.scores))
+        norms = PairNorms(machine, U, continuation.nu, rng.standard_normal((3, 6)))
+        gradient = machine.gradient(exact, norms)
+        step = machine.direct_step(gradient, curvature, norms, whole=True)
+        assert (gradient * step).sum() < 0
+
+
+def test_errors_say_what_was_wrong():
+    X, y = design("plain", 21)
+    with pytest.raises(sx.BuildError, match=r"Euclidean norms only; for norm=1 build svmcvx\.m3svm"):
+        m3svm(X, y, lam=1.0, p=2.0, norm=1)
+    with pytest.raises(sx.DataError, match="method must be one of 'auto', 'newton', 'adam', got 'sgd'"):
+        m3svm(X, y, lam=1.0, p=2.0, method="sgd")
+    with pytest.raises(sx.DataError, match="learning_rate must be a finite number"):
+        m3svm(X, y, lam=1.0, p=2.0, learning_rate=0.0)
+    with pytest.raises(sx.DataError, match=r"p must be a finite number in \[1, inf\), got 0.5; p < 1 is not convex"):
+        m3svm(X, y, lam=1.0, p=0.5)
+    with pytest.raises(sx.DataError, match="y holds one class only"):
+        m3svm(X, np.zeros(y.size), lam=1.0, p=2.0)
+    with pytest.raises(sx.DataError, match="max_iter must be a whole number of at least 1"):
+        m3svm(X, y, lam=1.0, p=2.0, max_iter=0)
+    with pytest.raises(sx.DataError, match="tol must be a finite number"):
+        m3svm(X, y, lam=1.0, p=2.0, tol=0.0)
