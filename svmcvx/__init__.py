@@ -36,14 +36,14 @@ from svmcvx.formulations.psvm import psvm_dual, psvm_primal
 from svmcvx.formulations.ramp import ramp_mio
 from svmcvx.formulations.zero_one import zero_one_mio
 from svmcvx.kernels import RBF, Exponential, Kernel, Laplacian, Linear, Polynomial, Precomputed, Sigmoid
-from svmcvx.model import KernelModel, LinearModel, Model, MulticlassModel, load_model
+from svmcvx.model import KernelModel, LinearModel, Model, MulticlassModel, OneVsModel, load_model
 from svmcvx.solution import Attempt, Solution, Status, Timings
 
 # Bound after the subpackage of the same name has been imported, so that svmcvx.solve is the function.
 from svmcvx.solve import available_solvers, solve
 
 if TYPE_CHECKING:
-    from svmcvx import datasets, fast, plot, synthetic
+    from svmcvx import datasets, fast, plot, synthetic, theory, torch
     from svmcvx.estimators import (
         ConicSVMClassifier,
         L0SVMClassifier,
@@ -54,8 +54,9 @@ if TYPE_CHECKING:
         PSVMClassifier,
         RampSVMClassifier,
         ZeroOneSVMClassifier,
+        certify,
     )
-    from svmcvx.experiments import compare
+    from svmcvx.experiments import compare, select
 
 __version__ = "0.1.0"
 
@@ -80,6 +81,7 @@ __all__ = [
     "NotCertified",
     "ODMClassifier",
     "ODMLClassifier",
+    "OneVsModel",
     "PSVMClassifier",
     "Polynomial",
     "Precomputed",
@@ -93,6 +95,7 @@ __all__ = [
     "Timings",
     "ZeroOneSVMClassifier",
     "available_solvers",
+    "certify",
     "compare",
     "conic_fixed_gamma",
     "conic_sdp",
@@ -115,9 +118,11 @@ __all__ = [
     "psvm_dual",
     "psvm_primal",
     "ramp_mio",
+    "select",
     "solve",
     "sparse_multinomial_lr",
     "synthetic",
+    "theory",
     "topk_svm",
     "weston_watkins",
     "zero_one_mio",
@@ -134,11 +139,15 @@ _LAZY = {
     "ODMClassifier": ("svmcvx.estimators", "ODMClassifier"),
     "ODMLClassifier": ("svmcvx.estimators", "ODMLClassifier"),
     "PSVMClassifier": ("svmcvx.estimators", "PSVMClassifier"),
+    "certify": ("svmcvx.estimators", "certify"),
     "compare": ("svmcvx.experiments", "compare"),
     "datasets": ("svmcvx.datasets", None),
     "fast": ("svmcvx.fast", None),
     "plot": ("svmcvx.plot", None),
+    "select": ("svmcvx.experiments", "select"),
     "synthetic": ("svmcvx.synthetic", None),
+    "theory": ("svmcvx.theory", None),
+    "torch": ("svmcvx.torch", None),
 }
 
 

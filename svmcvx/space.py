@@ -22,6 +22,7 @@ from svmcvx import memory
 from svmcvx.certificate import accumulated_rounding
 from svmcvx.data import BinaryData, Features
 from svmcvx.errors import DataError
+from svmcvx.grams import KeptGram, kept_gram
 from svmcvx.kernels import (
     RBF,
     Exponential,
@@ -329,15 +330,29 @@ class KernelSpace(FeatureSpace):
             columns = self.data.X[:, self.data.index]
             K = columns.toarray() if sp.issparse(columns) else np.array(columns)
         else:
-            K = np.asarray(self.resolved(self.data.X), dtype=np.float64)
+            K = self._evaluated() if self.kept is None else self.kept.matrix
         if self.intercept == "penalised":
-            K += 1.0
+            # In place, unless the matrix is others' too.
+            K = np.add(K, 1.0, out=K if self.kept is None else None)
         return K
+
+    def _evaluated(self) -> Floats:
+        return np.asarray(self.resolved(self.data.X), dtype=np.float64)
+
+    @cached_property
+    def kept(self) -> KeptGram | None:
+        """The matrix of the kernel itself that is kept beyond this space, see :mod:`svmcvx.grams`."""
+        if isinstance(self.resolved, Precomputed):
+            return None
+        return kept_gram(self.resolved, self.data.X, self._evaluated)
 
     @cached_property
     def factorisation(self) -> GramFactor:
         """The factor of the Gram matrix with its rank and what was clipped."""
-        return gram_factor(self._given_gram, indefinite=self.indefinite)
+        if self.kept is None:
+            return gram_factor(self._given_gram, indefinite=self.indefinite)
+        constant = self.intercept == "penalised"
+        return self.kept.factor(self._given_gram, constant=constant, indefinite=self.indefinite)
 
     @property
     def factor(self) -> Features:
@@ -393,10 +408,12 @@ class KernelSpace(FeatureSpace):
         n = self.data.n
         support = np.flatnonzero(v)
         both = np.zeros((n, 2))
-        if support.size:
+        positive = isinstance(self.resolved, (RBF, Exponential, Laplacian))
+        if support.size and positive and self.kept is not None:
+            both = self.kept.matrix @ np.stack([v, np.abs(v)], axis=1)
+        elif support.size:
             columns = self.columns(support)
             pair = np.stack([v[support], np.abs(v[support])], axis=1)
-            positive = isinstance(self.resolved, (RBF, Exponential, Laplacian))
             rows = max(1, BLOCK_ENTRIES // support.size)
             for start in range(0, n, rows):
                 block = columns(slice(start, start + rows))

@@ -1,7 +1,7 @@
 """Finished rows of a long run, kept as they come: one JSON object a line.
 
 A run can be killed at any moment: a line is written whole and flushed to disk, and a last line that is not whole
-is ignored and overwritten.
+is ignored and cut off.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +47,7 @@ class Store:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
         self._rows: dict[str, dict[str, Any]] = {}
-        self._whole = 0
+        self._whole, self._torn = 0, False
         if self.path.exists():
             self._read()
 
@@ -55,6 +55,7 @@ class Store:
         content = self.path.read_bytes()
         for line in content.splitlines(keepends=True):
             if not line.endswith(b"\n"):
+                self._torn = True
                 break
             try:
                 entry = json.loads(line)
@@ -72,14 +73,18 @@ class Store:
     def __len__(self) -> int:
         return len(self._rows)
 
+    def items(self) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Yield keys and rows, in the order in which they were added."""
+        for key in self._rows:
+            yield key, self[key]
+
     def add(self, key: str, row: Mapping[str, Any]) -> None:
-        """Append a row and see it to the disk."""
+        """Append a row and see it to the disk. Lines of several writers may alternate; each is whole."""
         line = json.dumps({"key": key, "row": plain(row)}).encode() + b"\n"
-        with open(self.path, "r+b" if self.path.exists() else "wb") as stream:
-            stream.truncate(self._whole)
-            stream.seek(self._whole)
+        if self._torn:
+            os.truncate(self.path, self._whole)
+            self._torn = False
+        with open(self.path, "ab", buffering=0) as stream:
             stream.write(line)
-            stream.flush()
             os.fsync(stream.fileno())
-        self._whole += len(line)
         self._rows[key] = plain(row)

@@ -8,12 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 
 from threadpoolctl import ThreadpoolController
 
 __all__ = ["blas_held_to_one"]
 
 FEW = 1000
+
+
+@cache
+def _libraries() -> ThreadpoolController:
+    """Look for the libraries, which takes milliseconds, once."""
+    return ThreadpoolController()
 
 
 @contextmanager
@@ -25,7 +32,7 @@ def blas_held_to_one(n: int) -> Iterator[int]:
     if n <= FEW:
         yield 1
         return
-    controller = ThreadpoolController()
+    controller = _libraries()
     allowed = max((library["num_threads"] for library in controller.info() if library["user_api"] == "blas"), default=1)
     with controller.limit(limits=1, user_api="blas"):
         yield int(allowed)

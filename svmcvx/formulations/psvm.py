@@ -109,33 +109,33 @@ def best_bias(f: Floats, y: Floats, *, p: float, weight: Floats | None = None) -
     """
     s = np.ones_like(f) if weight is None else weight
     breaks = y - f  # observation i has a loss while y_i b < y_i breaks_i
-    grid = np.unique(breaks)
+    negative = y < 0
+    first, last = float(breaks[negative].min()), float(breaks[~negative].max())
+    if last <= first:  # nobody has a loss in between
+        return (first + last) / 2
+    if p == 1:
+        grid, inverse = np.unique(breaks, return_inverse=True)
+        # The slope between two neighbouring breaks; each one passed adds its weight.
+        slopes = np.cumsum(np.bincount(inverse, weights=s)) - float(s[~negative].sum())
+        left, right = int(np.argmax(slopes >= 0)), int(np.argmax(slopes > 0))
+        return float((grid[left] + grid[right]) / 2)
+    above, weight_above = breaks[~negative], s[~negative]
+    below, weight_below = breaks[negative], s[negative]
 
     def slope(b: float) -> float:
-        # (1 - y (f + b))₊, in the form that is exactly 0 at an observation's own break: with p near 1 rounding counts.
-        xi = np.maximum(y * (breaks - b), 0.0)
-        largest = float(xi.max())
-        if largest == 0:
-            return 0.0
-        # Scaled by the largest slack: only the sign matters, and large p would overflow.
-        force = s * np.where(xi > 0, (xi / largest) ** (p - 1.0), 0.0)
-        return float(force[y < 0].sum() - force[y > 0].sum())
+        # Slacks in the form that is exactly 0 at an observation's own break: with p near 1 rounding counts. They are scaled
+        # by the largest: only the sign matters, and large p would overflow.
+        largest = max(b - first, last - b)
+        up, down = above > b, below < b
+        push = weight_below[down] @ ((b - below[down]) / largest) ** (p - 1.0)
+        return float(push - weight_above[up] @ ((above[up] - b) / largest) ** (p - 1.0))
 
-    # Between two neighbouring breaks φ is one smooth piece; find the pieces where its slope changes sign.
-    middles = [float(middle) for middle in (grid[:-1] + grid[1:]) / 2]
-    if not middles:
-        return float(grid[0])
-    if p == 1:
-        left = _first(lambda k: slope(middles[k]) >= 0, len(middles))
-        right = _first(lambda k: slope(middles[k]) > 0, len(middles))
-        return float((grid[left] + grid[right]) / 2)
-    left = _first(lambda k: slope(float(grid[k])) >= 0, grid.size)
-    right = _first(lambda k: slope(float(grid[k])) > 0, grid.size)
-    if right > left:  # φ' vanishes on [grid[left], grid[right - 1]]
-        return float((grid[left] + grid[right - 1]) / 2)
-    if left == 0:
-        return float(grid[0])
-    low, high = float(grid[left - 1]), float(grid[left])
+    # Between two neighbouring breaks φ is one smooth piece; φ' increases from the first break of a loss to the last.
+    grid = np.unique(breaks[(breaks >= first) & (breaks <= last)])
+    piece = _first(lambda k: slope(float(grid[k])) >= 0, grid.size - 1)
+    if piece == 0:
+        return first
+    low, high = float(grid[piece - 1]), float(grid[piece])
     if not slope(low) < 0 < slope(high):
         return high
     return float(brentq(slope, low, high, xtol=4 * EPS * max(abs(low), abs(high), EPS), rtol=4 * EPS, maxiter=500))
@@ -253,8 +253,10 @@ class PSVM(MaximumMargin):
         if self.p > 1:
 
             def slack_of(values: Floats, rows: NDArray[np.intp]) -> tuple[Floats, Floats]:
-                xi = (values / (self.C * self.p * weight[rows])) ** (1.0 / (self.p - 1.0))
-                return xi, xi / ((self.p - 1.0) * values)
+                # Infinite slacks (p near 1, multipliers above C s) end the iteration.
+                with np.errstate(over="ignore"):
+                    xi = (values / (self.C * self.p * weight[rows])) ** (1.0 / (self.p - 1.0))
+                    return xi, xi / ((self.p - 1.0) * values)
 
             free, rule = ~outside & (alpha > 0), slack_of
         else:

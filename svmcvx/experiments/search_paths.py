@@ -1,0 +1,297 @@
+"""Settings of a grid ordered into paths, and one path fitted and scored on one fold."""
+
+from __future__ import annotations
+
+import numbers
+import os
+import pickle
+import time
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path as FilePath
+from typing import Any, TypeAlias
+
+import joblib
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import ClassifierMixin, clone
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.pipeline import Pipeline
+from sklearn.utils.metaestimators import _safe_split
+
+from svmcvx.errors import DataError, SvmcvxError
+from svmcvx.estimators.base import CertifiedClassifier
+from svmcvx.experiments.store import Store
+from svmcvx.solution import Solution, Status
+
+__all__ = ["PATH_PARAMETERS", "Finished", "Path", "PathOnFold", "Row", "final_prefix", "paths_of", "with_settings"]
+
+Row: TypeAlias = dict[str, Any]
+Settings: TypeAlias = Mapping[str, Any]
+
+# What a path can follow; of several that vary the one with most values, and of equally many the first here.
+PATH_PARAMETERS = ("C", "lam", "kappa", "C1", "C2", "lam1", "lam2", "p", "D", "eps")
+
+# What makes a fit a failed row; anything else is a mistake in the call and is raised.
+FAILURES = (SvmcvxError, ValueError, ArithmeticError, np.linalg.LinAlgError)
+
+
+@dataclass(frozen=True)
+class Path:
+    """Settings that differ in at most one parameter, in the order in which they are solved.
+
+    Attributes
+    ----------
+    parameter : str or None
+        The parameter that varies, of the final estimator.
+    settings : tuple of mapping
+    positions : tuple of int
+        Where each of the settings stands in the grid.
+    """
+
+    parameter: str | None
+    settings: tuple[Settings, ...]
+    positions: tuple[int, ...]
+
+
+def final_prefix(estimator: Any) -> str:
+    """Return what the parameters of the final estimator begin with: ``""``, or ``"svm__"`` in a pipeline."""
+    return f"{estimator.steps[-1][0]}__" if isinstance(estimator, Pipeline) else ""
+
+
+def paths_of(estimator: Any, candidates: Sequence[Settings]) -> list[Path]:
+    """Order the settings of a grid into paths.
+
+    Settings that name the same parameters and agree in all but the path parameter make a path, followed in ascending
+    order. The path parameter is the one of :data:`PATH_PARAMETERS` of the final estimator that takes most values;
+    where none varies, every one of the settings is a path by itself.
+    """
+    prefix = final_prefix(estimator)
+    alike: dict[frozenset[str], list[int]] = {}
+    for position, settings in enumerate(candidates):
+        alike.setdefault(frozenset(settings), []).append(position)
+    paths = []
+    for positions in alike.values():
+        name = _path_parameter(prefix, [candidates[i] for i in positions])
+        groups: dict[str, list[int]] = {}
+        for i in positions:
+            others = sorted((key, repr(value)) for key, value in candidates[i].items() if key != name)
+            groups.setdefault(repr(others) if name else str(i), []).append(i)
+        for group in groups.values():
+            ordered = sorted(group, key=lambda i: candidates[i][name]) if name else group
+            paths.append(Path(name, tuple(candidates[i] for i in ordered), tuple(ordered)))
+    return paths
+
+
+def _path_parameter(prefix: str, candidates: Sequence[Settings]) -> str | None:
+    best, most = None, 1
+    for name in (prefix + parameter for parameter in PATH_PARAMETERS):
+        values = [settings[name] for settings in candidates if name in settings]
+        ordered = all(isinstance(value, numbers.Real) and not isinstance(value, bool) for value in values)
+        if values and ordered and len(set(values)) > most:
+            best, most = name, len(set(values))
+    return best
+
+
+def with_settings(estimator: Any, settings: Settings) -> Any:
+    """Give an estimator settings, without sharing estimators that are among their values."""
+    return estimator.set_params(**{name: clone(value, safe=False) for name, value in settings.items()})
+
+
+@dataclass(frozen=True)
+class PathOnFold:
+    """One path on one fold: a piece of work that a process does by itself.
+
+    Attributes
+    ----------
+    estimator : estimator
+        Not fitted; never changed.
+    path : Path
+    fold : int
+    train, test : ndarray of int
+        Rows of the data.
+    scorer : callable or None
+        ``scorer(estimator, X, y)``; None for the estimator's own score.
+    whole : bool
+        Whether the scorer is to see the whole pipeline, rather than its final estimator on transformed data.
+    store : path, optional
+        File of finished rows.
+    keys : tuple of str
+        Of the settings in this file.
+    """
+
+    estimator: Any
+    path: Path
+    fold: int
+    train: NDArray[np.intp]
+    test: NDArray[np.intp]
+    scorer: Callable[..., float] | None
+    whole: bool = False
+    store: FilePath | None = None
+    keys: tuple[str, ...] = ()
+
+    def part(self, places: Sequence[int]) -> PathOnFold:
+        """Return the work on some of the settings."""
+        settings, positions = self.path.settings, self.path.positions
+        path = Path(self.path.parameter, tuple(settings[k] for k in places), tuple(positions[k] for k in places))
+        return replace(self, path=path, keys=tuple(self.keys[k] for k in places))
+
+    def rows(self, X: Any, y: Any, sample_weight: Any = None) -> Iterator[tuple[int, Row]]:
+        """Yield the place on the path and the row of each of the settings as soon as it is done.
+
+        Raises
+        ------
+        KeyboardInterrupt
+            If Ctrl-C ended a fit early; its answer is dropped.
+        """
+        store = None if self.store is None else Store(self.store)
+        machine = _Machine(self, X, y, sample_weight)
+        for k, settings in enumerate(self.path.settings):
+            row = machine.row(settings)
+            if store is not None:
+                store.add(self.keys[k], row)
+            yield k, row
+
+
+class Finished:
+    """A folder of finished rows; each piece of work writes a file of its own there, so that none waits for another.
+
+    Parameters
+    ----------
+    folder : path-like
+        Made if it does not exist.
+    data : str
+        Fingerprint of the data.
+    scoring : str, callable or None
+
+    Raises
+    ------
+    DataError
+        If the folder cannot be made, or holds ``.jsonl`` files of another kind.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str], data: str, scoring: Any) -> None:
+        self.folder, self.data, self.scoring = FilePath(folder), data, scoring
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise DataError(f"store cannot be used as a folder: {error}") from None
+        self.read()
+
+    def read(self) -> None:
+        """Read all files."""
+        self.rows: dict[str, Row] = {}
+        for file in sorted(self.folder.glob("*.jsonl")):
+            self.rows.update(Store(file).items())
+
+    def keyed(self, work: PathOnFold) -> PathOnFold:
+        """Return the work with keys, and the file that it writes.
+
+        Raises
+        ------
+        DataError
+            If a parameter is a function that has no name by which it could be known again.
+        """
+        split = joblib.hash((work.train, work.test))
+        try:
+            keys = tuple(
+                joblib.hash((with_settings(clone(work.estimator), settings), self.scoring, self.data, split))
+                for settings in work.path.settings
+            )
+        except (pickle.PicklingError, AttributeError) as error:
+            raise DataError(f"store cannot tell these parameters again ({error}); use functions of a module") from None
+        return replace(work, keys=keys, store=self.folder / f"{joblib.hash(keys)}.jsonl")
+
+
+class _Machine:
+    """What a path keeps from one fit to the next: split data, fitted transformers, the last solution."""
+
+    def __init__(self, work: PathOnFold, X: Any, y: Any, sample_weight: Any) -> None:
+        self.work = work
+        self.estimator = with_settings(clone(work.estimator), work.path.settings[0])
+        self.X_train, self.y_train = _safe_split(self.estimator, X, y, work.train)
+        self.X_test, self.y_test = _safe_split(self.estimator, X, y, work.test, work.train)
+        self.weight = None if sample_weight is None else sample_weight[work.train]
+        self.transformers: Pipeline | None = None
+        self.transformed: tuple[Any, Any] | None = None
+        self.solution: Solution | None = None
+
+    def row(self, settings: Settings) -> Row:
+        """Fit and score."""
+        row: Row = dict.fromkeys(("score", "lower", "upper", "gap", "kind", "solver", "status", "n_support"))
+        row |= {"warm_start_used": False, "note": ""}
+        started = time.perf_counter()
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", ConvergenceWarning)  # the gap stands in the row
+                last = self._fitted(settings)
+        except FAILURES as error:
+            return row | {"status": "failed", "note": str(error), "seconds": time.perf_counter() - started}
+        row |= _certified(last) | {"score": self._score(last)}
+        row["seconds"] = time.perf_counter() - started
+        return row
+
+    def _fitted(self, settings: Settings) -> Any:
+        """Return the final estimator, fitted to what the transformers make of the training part."""
+        last = self._final(settings)
+        X_train, _ = self._transform()
+        if isinstance(last, CertifiedClassifier):
+            last._fit(X_train, self.y_train, self.weight, self.solution)
+            self.solution = last.solution_
+            if self.solution.status is Status.INTERRUPTED:
+                raise KeyboardInterrupt
+        elif self.weight is None:
+            last.fit(X_train, self.y_train)
+        else:
+            last.fit(X_train, self.y_train, sample_weight=self.weight)
+        return last
+
+    def _final(self, settings: Settings) -> Any:
+        """Return the final estimator with its settings; along a path only one of them changes."""
+        name = self.work.path.parameter
+        if name is None:
+            with_settings(self.estimator, settings)
+        last = self.estimator.steps[-1][1] if isinstance(self.estimator, Pipeline) else self.estimator
+        if name is not None:
+            last.set_params(**{name.rpartition("__")[2]: settings[name]})
+        return last
+
+    def _transform(self) -> tuple[Any, Any]:
+        """Return training and test part behind the transformers, which are fitted once: no setting on the path is theirs."""
+        if self.transformed is None:
+            self.transformed = self.X_train, self.X_test
+            if isinstance(self.estimator, Pipeline) and len(self.estimator.steps) > 1:
+                self.transformers = clone(self.estimator)[:-1]
+                X_train = self.transformers.fit_transform(self.X_train, self.y_train)
+                self.transformed = X_train, self.transformers.transform(self.X_test)
+        return self.transformed
+
+    def _score(self, last: Any) -> float:
+        if self.work.scorer is not None and self.work.whole and self.transformers is not None:
+            fitted = Pipeline([*self.transformers.steps, (self.estimator.steps[-1][0], last)])
+            return float(self.work.scorer(fitted, self.X_test, self.y_test))
+        X_test = self._transform()[1]
+        if self.work.scorer is None:
+            if type(last).score is ClassifierMixin.score:
+                # The accuracy, without scikit-learn's second look at labels that it has seen; that takes longer than a fit.
+                return float(np.mean(last.predict(X_test) == np.asarray(self.y_test)))
+            return float(last.score(X_test, self.y_test))
+        return float(self.work.scorer(last, X_test, self.y_test))
+
+
+def _certified(last: Any) -> Row:
+    solution = getattr(last, "solution_", None)
+    if not isinstance(solution, Solution):
+        return {"solver": type(last).__name__, "status": ""}
+    certificate = last.certificate_
+    return {
+        "lower": certificate.lower,
+        "upper": certificate.upper,
+        "gap": certificate.gap,
+        "kind": certificate.kind,
+        "solver": solution.solver,
+        "status": str(solution.status),
+        "n_support": int(solution.model.n_support),
+        "warm_start_used": bool(solution.warm_start_used),
+    }

@@ -1,0 +1,379 @@
+"""Model selection by cross-validation along warm-started paths, with a certificate for every fit."""
+
+from __future__ import annotations
+
+import math
+import numbers
+import os
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from itertools import groupby
+from typing import Any, ClassVar, TypeAlias
+
+import joblib
+import numpy as np
+import pandas as pd
+from joblib.parallel import get_active_backend
+from numpy.typing import NDArray
+from scipy.stats import rankdata
+from sklearn.base import clone, is_classifier
+from sklearn.metrics import check_scoring
+from sklearn.model_selection import KFold, ParameterGrid, StratifiedKFold, check_cv
+from sklearn.utils.validation import indexable
+
+import svmcvx
+from svmcvx.data import check_number, check_weights
+from svmcvx.errors import DataError, missing_extra
+from svmcvx.experiments.search_paths import Finished, PathOnFold, Row, final_prefix, paths_of, with_settings
+from svmcvx.grams import gram_matrices_kept
+
+__all__ = ["Selection", "select"]
+
+Fold: TypeAlias = tuple[NDArray[np.intp], NDArray[np.intp]]
+Grid: TypeAlias = "Mapping[str, Sequence[Any]] | Sequence[Mapping[str, Sequence[Any]]]"
+
+
+class Selection(pd.DataFrame):
+    """The table of :func:`select`: a DataFrame that also knows the best model.
+
+    Parts of it, copies with other columns and the like are plain DataFrames.
+
+    Attributes
+    ----------
+    best_index_ : int or None
+        Row of the highest mean score; of equal ones the first. None if nothing is finished.
+    best_params_ : dict or None
+    best_score_ : float or None
+    best_estimator_ : estimator or None
+        Fitted to all data with the best parameters; None without `refit`, and for a table that is not complete.
+    complete : bool
+        Whether all fits are there; False after Ctrl-C.
+    """
+
+    best_index_: int | None
+    best_params_: dict[str, Any] | None
+    best_score_: float | None
+    best_estimator_: Any
+    complete: bool
+
+    _metadata: ClassVar[list[str]] = ["best_index_", "best_params_", "best_score_", "best_estimator_", "complete"]
+
+    @property
+    def _constructor(self) -> Callable[..., pd.DataFrame]:
+        return pd.DataFrame
+
+
+def select(
+    estimator: Any,
+    grid: Grid,
+    X: Any,
+    y: Any,
+    *,
+    cv: Any = 5,
+    scoring: Any = None,
+    sample_weight: Any = None,
+    groups: Any = None,
+    refit: bool = True,
+    tol: float = 1e-6,
+    n_jobs: int | None = None,
+    store: str | os.PathLike[str] | None = None,
+    progress: bool = False,
+    seed: int | None = None,
+) -> Selection:
+    """Cross-validate an estimator over a grid, each fit starting from its neighbour's answer.
+
+    The result is that of :class:`sklearn.model_selection.GridSearchCV` with the same arguments, up to the gaps of the
+    certificates. It is there sooner: within one fold, settings that differ in one hyper-parameter only are solved in
+    ascending order of it, each from the solution before; Gram matrices are evaluated once for all fits on a fold that
+    share a kernel, and the transformers of a pipeline are fitted once for each path.
+
+    Parameters
+    ----------
+    estimator : estimator
+        One of this package, a pipeline that ends in one, or any other of scikit-learn (without warm starts and
+        certificates).
+    grid : dict of sequences, or list of such
+        As for GridSearchCV. The path parameter is the one of ``C``, ``lam``, ``kappa``, ``C1``, ``C2``, ``lam1``,
+        ``lam2``, ``p``, ``D``, ``eps`` that takes most values; of several the first.
+    X : array-like or sparse matrix of shape (n, d)
+    y : array-like of shape (n,)
+    cv : int, splitter or iterable of (train, test)
+        Stratified folds for a number; 5 by default.
+    scoring : str or callable, optional
+        A score, the greater the better; the accuracy by default.
+    sample_weight : array-like of shape (n,), optional
+        Weights of the training losses, for the final estimator. Scores are not weighted, as in GridSearchCV.
+    groups : array-like of shape (n,), optional
+        For splitters that need them.
+    refit : bool
+        Fit the best model to all data.
+    tol : float
+        Relative gap up to which a fit counts as certified in the table.
+    n_jobs : int, optional
+        Paths solved at a time, one path on one fold being one task; 1 by default. The backend is joblib's, as set by
+        ``joblib.parallel_config``: processes, threads, or ``backend="dask"`` (extra ``dask``).
+    store : path-like, optional
+        A folder for finished fits. Each is written as soon as it is there; a later call with the same data, grid and
+        folds goes on where the first one stopped, also after a kill. One run at a time may use it.
+    progress : bool
+        Show a bar (extra ``cli``).
+    seed : int, optional
+        Shuffle the observations before they are cut into folds, if `cv` is a number; by default they are not.
+
+    Returns
+    -------
+    Selection
+        A DataFrame with a row for each setting of the grid, in its order. Columns:
+
+        ``param_<name>``, ``params``
+            The setting.
+        ``split<k>_test_score``, ``mean_test_score``, ``std_test_score``, ``rank_test_score``
+            As in ``GridSearchCV.cv_results_``; NaN where a fit failed or is not there.
+        ``split<k>_lower``, ``split<k>_upper``
+            The checked interval around the optimum of the training problem of fold k.
+        ``worst_gap``, ``certified``
+            Largest relative gap over the folds, and whether it is at most `tol`; NaN and False without certificates.
+        ``n_support``, ``solver``, ``status``
+            Mean number of support vectors; solvers and statuses that occurred.
+        ``warm_starts``
+            Folds in which the solver used the earlier solution.
+        ``seconds``
+            Wall clock of all its fits and scores.
+        ``note``
+            Why a fit failed.
+
+    Raises
+    ------
+    DataError
+        If an argument cannot be used, or if every fit fails.
+    SolverUnavailable
+        If `progress` is asked for and rich is not installed.
+
+    Warns
+    -----
+    UserWarning
+        After Ctrl-C: the table then holds what is finished.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import svmcvx as sx
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from sklearn.preprocessing import scale
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> found = sx.select(sx.PSVMClassifier(p=2.0), {"C": np.logspace(-3, 1, 5)}, scale(X), y)
+    >>> found.best_params_
+    {'C': np.float64(0.1)}
+    >>> bool(found["certified"].all())
+    True
+    """
+    _check_estimator(estimator)
+    tol = check_number(tol, "tol", low=0, open_low=True)
+    X, y, groups = _data(X, y, groups)
+    weight = None if sample_weight is None else check_weights(sample_weight, len(y))
+    candidates = _candidates(estimator, grid)
+    folds = _folds(estimator, X, y, groups, cv, seed)
+    scorer = _scorer(estimator, scoring)
+    work = [
+        PathOnFold(clone(estimator), path, fold, train, test, scorer, whole=callable(scoring))
+        for path in paths_of(estimator, candidates)
+        for fold, (train, test) in enumerate(folds)
+    ]
+    finished = None
+    if store is not None:
+        finished = Finished(store, joblib.hash((svmcvx.__version__, X, y, weight)), scoring)
+    search = _Search(work, finished, X, y, weight, n_jobs)
+    complete = search.run(progress)
+    table = _table(candidates, len(folds), search.rows, tol)
+    table.complete = complete
+    if not complete:
+        advice = "" if store is not None else "; pass a folder as store to go on from there next time"
+        warnings.warn(
+            f"interrupted after {len(search.rows)} of {search.size} fits: the table holds these{advice}", stacklevel=2
+        )
+    elif refit and table.best_params_ is not None:
+        best = with_settings(clone(estimator), table.best_params_)
+        keywords = {} if weight is None else {f"{final_prefix(estimator)}sample_weight": weight}
+        table.best_estimator_ = best.fit(X, y, **keywords)
+    return table
+
+
+def _data(X: Any, y: Any, groups: Any) -> tuple[Any, Any, Any]:
+    """Return data whose rows can be selected."""
+    try:
+        data: tuple[Any, Any, Any] = tuple(
+            indexable(np.asarray(X) if isinstance(X, (list, tuple)) else X, np.asarray(y), groups)
+        )
+    except (ValueError, TypeError) as error:
+        raise DataError(f"X and y cannot be used: {error}") from None
+    return data
+
+
+def _check_estimator(estimator: Any) -> None:
+    if isinstance(estimator, type) or not hasattr(estimator, "fit") or not hasattr(estimator, "get_params"):
+        raise DataError(f"estimator must be an estimator such as PSVMClassifier(), got {estimator!r}")
+
+
+def _candidates(estimator: Any, grid: Grid) -> list[dict[str, Any]]:
+    """Return all settings, each of which the estimator takes."""
+    try:
+        candidates = list(ParameterGrid(grid))
+        for settings in candidates:
+            with_settings(clone(estimator), settings)
+    except (ValueError, TypeError) as error:
+        raise DataError(f"grid cannot be used: {error}") from None
+    if not candidates:
+        raise DataError("grid is empty; pass for example {'C': [0.1, 1, 10]}")
+    return candidates
+
+
+def _folds(estimator: Any, X: Any, y: Any, groups: Any, cv: Any, seed: int | None) -> list[Fold]:
+    classes = is_classifier(estimator)
+    if seed is not None and isinstance(cv, numbers.Integral):
+        cv = (StratifiedKFold if classes else KFold)(int(cv), shuffle=True, random_state=seed)
+    try:
+        return [
+            (np.asarray(train), np.asarray(test))
+            for train, test in check_cv(cv, y, classifier=classes).split(X, y, groups)
+        ]
+    except (ValueError, TypeError) as error:
+        raise DataError(f"cv cannot be used: {error}") from None
+
+
+def _scorer(estimator: Any, scoring: Any) -> Callable[..., float] | None:
+    """Return the scorer, None for the estimator's own score."""
+    if isinstance(scoring, (list, tuple, set, Mapping)):
+        raise DataError("scoring must be one score, such as 'balanced_accuracy'; several give no best model")
+    try:
+        scorer: Callable[..., float] = check_scoring(estimator, scoring)
+    except (ValueError, TypeError) as error:
+        raise DataError(f"scoring cannot be used: {error}") from None
+    return None if scoring is None else scorer
+
+
+class _Search:
+    """The work of :func:`select`, and the rows that are there, by position in the grid and fold."""
+
+    def __init__(
+        self, work: list[PathOnFold], finished: Finished | None, X: Any, y: Any, weight: Any, n_jobs: int | None
+    ) -> None:
+        self.data = X, y, weight
+        self.n_jobs, self.finished = n_jobs, finished
+        self.size = sum(len(piece.path.settings) for piece in work)
+        self.rows: dict[tuple[int, int], Row] = {}
+        self.work = work if finished is None else [self._resumed(piece, finished) for piece in work]
+
+    def _resumed(self, piece: PathOnFold, finished: Finished) -> PathOnFold:
+        """Take in the rows of the store; return what is left."""
+        piece = finished.keyed(piece)
+        left = []
+        for k, key in enumerate(piece.keys):
+            if key in finished.rows:
+                self.rows[piece.path.positions[k], piece.fold] = finished.rows[key]
+            else:
+                left.append(k)
+        return piece.part(left)
+
+    def run(self, progress: bool) -> bool:
+        """Do the work; return whether it was done to its end."""
+        with _bar(self.size, len(self.rows)) if progress else nullcontext(_silent) as advance:
+            try:
+                for piece, k, row in self._results([piece for piece in self.work if piece.path.settings]):
+                    self.rows[piece.path.positions[k], piece.fold] = row
+                    advance()
+            except KeyboardInterrupt:
+                if self.finished is not None:
+                    # What other processes have finished since.
+                    self.finished.read()
+                    for piece in self.work:
+                        self._resumed(piece, self.finished)
+        return len(self.rows) == self.size
+
+    def _results(self, work: list[PathOnFold]) -> Iterator[tuple[PathOnFold, int, Row]]:
+        if joblib.effective_n_jobs(self.n_jobs) == 1:
+            for _, pieces in groupby(sorted(work, key=lambda piece: piece.fold), key=lambda piece: piece.fold):
+                with gram_matrices_kept():
+                    for piece in pieces:
+                        for k, row in piece.rows(*self.data):
+                            yield piece, k, row
+            return
+        backend, _ = get_active_backend()
+        order = "generator_unordered" if backend.supports_return_generator else "list"
+        parallel = joblib.Parallel(n_jobs=self.n_jobs, return_as=order, batch_size=1)
+        for number, rows in parallel(
+            joblib.delayed(_run)(number, piece, self.data) for number, piece in enumerate(work)
+        ):
+            for k, row in rows:
+                yield work[number], k, row
+
+
+def _run(number: int, piece: PathOnFold, data: tuple[Any, Any, Any]) -> tuple[int, list[tuple[int, Row]]]:
+    """Do a piece of work in another process or thread."""
+    with gram_matrices_kept():
+        return number, list(piece.rows(*data))
+
+
+def _silent() -> None:
+    """Show nothing."""
+
+
+@contextmanager
+def _bar(total: int, done: int) -> Iterator[Callable[[], None]]:
+    try:
+        from rich.progress import Progress
+    except ImportError:
+        raise missing_extra("rich", "cli") from None
+    with Progress(transient=True) as bar:
+        task = bar.add_task("fits", total=total, completed=done)
+        yield lambda: bar.advance(task)
+
+
+def _table(candidates: list[dict[str, Any]], folds: int, rows: Mapping[tuple[int, int], Row], tol: float) -> Selection:
+    """Return the table; a setting without all of its fits has no mean score."""
+    columns: dict[str, list[Any]] = {}
+    names = sorted({name for settings in candidates for name in settings})
+    for name in names:
+        columns[f"param_{name}"] = [settings.get(name, math.nan) for settings in candidates]
+    columns["params"] = list(candidates)
+    found = [[rows.get((i, k)) for k in range(folds)] for i in range(len(candidates))]
+    scores = np.array([[_number(row, "score") for row in group] for group in found])
+    for k in range(folds):
+        columns[f"split{k}_test_score"] = list(scores[:, k])
+    means = scores.mean(axis=1)
+    columns["mean_test_score"], columns["std_test_score"] = list(means), list(scores.std(axis=1))
+    last = np.nanmin(means) - 1.0 if np.isfinite(means).any() else 0.0
+    columns["rank_test_score"] = list(rankdata(-np.where(np.isnan(means), last, means), method="min").astype(int))
+    for k in range(folds):
+        columns[f"split{k}_lower"] = [_number(group[k], "lower") for group in found]
+        columns[f"split{k}_upper"] = [_number(group[k], "upper") for group in found]
+    table = Selection(columns | _summaries(found, tol))
+    table.best_index_ = table.best_params_ = table.best_score_ = table.best_estimator_ = None
+    if np.isfinite(means).any():
+        best = int(np.nanargmax(means))
+        table.best_index_, table.best_params_, table.best_score_ = best, dict(candidates[best]), float(means[best])
+    elif len(rows) == scores.size:
+        raise DataError(
+            f"every setting of the grid fails in some fold: {next(row['note'] for row in rows.values() if row['note'])}"
+        )
+    return table
+
+
+def _summaries(found: list[list[Row | None]], tol: float) -> dict[str, list[Any]]:
+    summaries: dict[str, list[Any]] = {}
+    gaps = [max(_number(row, "gap") for row in group) if all(group) else math.nan for group in found]
+    summaries["worst_gap"] = gaps
+    summaries["certified"] = [gap <= tol for gap in gaps]
+    there = [[row for row in group if row is not None] for group in found]
+    supports = [[row["n_support"] for row in group if row["n_support"] is not None] for group in there]
+    summaries["n_support"] = [float(np.mean(counts)) if counts else math.nan for counts in supports]
+    for name in ("solver", "status"):
+        summaries[name] = [", ".join(sorted({row[name] for row in group if row[name]})) for group in there]
+    summaries["warm_starts"] = [sum(row["warm_start_used"] for row in group) for group in there]
+    summaries["seconds"] = [sum(row["seconds"] for row in group) for group in there]
+    summaries["note"] = ["; ".join(sorted({row["note"] for row in group if row["note"]})) for group in there]
+    return summaries
+
+
+def _number(row: Row | None, name: str) -> float:
+    return math.nan if row is None or row[name] is None else float(row[name])
