@@ -1,17 +1,19 @@
-"""Kernel pSVM: our pSMO beside LIBSVM (scikit-learn), Clarabel through our builder, and the paper's random rule.
+"""Kernel pSVM: our pSMO beside LIBSVM (scikit-learn), Intel's extension, Clarabel and SCS through our builder, and the
+paper's own pSMO.
 
-    python benchmarks/kernel_psvm.py [--n 10000 30000] [--repeats 3] [--skip-clarabel]
+    python benchmarks/kernel_psvm.py [--n 10000 30000] [--repeats 3] [--only libsvm,paper,conic,memory] [--quick]
 
 Every ratio is ours ÷ peer, of medians measured alternately in one run after compilation. All are given the same
 problem: a noisy quadratic boundary in 20 features, RBF kernel with gamma="scale", C = 1. Everyone's primal objective is
-evaluated by our numpy objective and printed over our certified lower bound.
+evaluated by our numpy objective and printed over our certified lower bound. Peers that are not installed are left out.
+Memory is the peak of a fresh process, data and libraries included. --quick: n = 4000, once, conic solvers at n = 300.
 """
 
 import argparse
-import statistics
 import time
 
 import numpy as np
+from peers import medians, own_peak, paper_psmo, peak_memory, peer, versions
 from sklearn.svm import SVC
 
 import svmcvx as sx
@@ -20,6 +22,7 @@ from svmcvx.formulations.psvm import PSVM
 from svmcvx.space import feature_space
 
 D, C = 20, 1.0
+PARTS = ("libsvm", "paper", "conic", "memory")
 
 
 def data(n, seed=0):
@@ -34,77 +37,134 @@ def ours(X, y, p, tol, **keywords):
     return sx.fast.psvm(X, y, C=C, p=p, kernel="rbf", tol=tol, **keywords)
 
 
-def libsvm(X, y):
-    return SVC(C=C, gamma="scale").fit(X, y)
-
-
-def excess(peer, X, y, lower):
-    """LIBSVM's primal objective over a certified lower bound on the optimum, relative."""
+def excess(machine, X, y, lower):
+    """Primal objective of a machine of the SVC kind over a certified lower bound on the optimum, relative."""
     space = feature_space(binary_data(X, y), sx.RBF(), intercept="free", keep_gram=False)
     v = np.zeros(len(y))
-    v[peer.support_] = peer.dual_coef_[0]
-    value = PSVM(space=space, C=C, p=1.0).objective(space.model(v, float(peer.intercept_[0])))
+    v[machine.support_] = np.ravel(machine.dual_coef_)
+    value = PSVM(space=space, C=C, p=1.0).objective(space.model(v, float(machine.intercept_[0])))
     return (value - lower) / value
 
 
-def medians(runs, repeats):
-    """Medians of seconds, the competitors taking turns, and what each returned last."""
-    seconds, results = {name: [] for name in runs}, {}
-    for _ in range(repeats):
-        for name, run in runs.items():
-            started = time.perf_counter()
-            results[name] = run()
-            seconds[name].append(time.perf_counter() - started)
-    return {name: statistics.median(times) for name, times in seconds.items()}, results
-
-
 def line(what, n, ratio, target, note):
-    print(f"{what:44s} n={n:<6d} ratio {ratio:6.3f}  target {target:<7s} {note}", flush=True)
+    print(f"{what:48s} n={n:<6d} ratio {ratio:7.4f}  target {target:<7s} {note}", flush=True)
+
+
+def beside_libsvm(n, repeats, intel):
+    X, y = data(n)
+    runs = {"LIBSVM": lambda: SVC(C=C, gamma="scale").fit(X, y)}
+    if intel is not None:
+        runs["Intel"] = lambda: intel(C=C, gamma="scale").fit(X, y)
+    runs |= {p: lambda p=p: ours(X, y, p, 1e-3) for p in (1.0, 1.5, 2.0)}
+    seconds, results = medians(runs, repeats)
+    for p in (1.0, 1.5, 2.0):
+        target = ("1.0" if n <= 10_000 else "0.5") if p == 1 else "2.0"
+        note = f"{seconds[p]:.2f} s, certified gap {results[p].certificate.gap:.1e}; LIBSVM {seconds['LIBSVM']:.2f} s"
+        line(f"RBF p={p:g}, gap 1e-3, to LIBSVM at p=1", n, seconds[p] / seconds["LIBSVM"], target, note)
+    lower = results[1.0].certificate.lower
+    if intel is not None:
+        line(
+            "RBF p=1, gap 1e-3, to Intel's extension",
+            n,
+            seconds[1.0] / seconds["Intel"],
+            "1.2",
+            f"{seconds['Intel']:.2f} s",
+        )
+    for name in ("LIBSVM", "Intel"):
+        if name in results:
+            print(f"    {name}'s objective is {excess(results[name], X, y, lower):.1e} above our certified lower bound")
+
+
+def beside_the_paper(n, repeats):
+    X, y = data(n)
+    K = sx.RBF().resolve(X)(X)
+    paper_psmo(K[:300, :300].copy(), y[:300], C=C, p=1.5, gap=0.1)
+    for p in (1.5, 2.0):
+        runs = {
+            "ours": lambda p=p: ours(X, y, p, 1e-3),
+            "drawn": lambda p=p: ours(X, y, p, 1e-3, selection="random"),
+            "paper": lambda p=p: paper_psmo(K, y, C=C, p=p, gap=1e-3, limit=120.0),
+        }
+        seconds, results = medians(runs, repeats)
+        steps = {name: results[name].attempts[0].options["pair_steps"] for name in ("ours", "drawn")}
+        lower, upper, pairs = results["paper"]
+        note = f"{seconds['paper']:.2f} s to gap {(upper - lower) / upper:.1e}, {pairs} pairs against {steps['ours']}"
+        line(f"RBF p={p:g}, gap 1e-3, to the paper's pSMO", n, seconds["ours"] / seconds["paper"], "-", note)
+        note = f"{seconds['drawn']:.2f} s, {steps['drawn']} draws inside our working sets"
+        line(f"RBF p={p:g}, gap 1e-3, to selection='random'", n, seconds["ours"] / seconds["drawn"], "-", note)
+        a = results["ours"].certificate
+        assert max(a.lower, lower) <= min(a.upper, upper)
+
+
+def beside_conic(n, repeats, solvers=("clarabel", "scs"), exponents=(1.25, 1.5, 2.0, 3.0), limit=120.0):
+    X, y = data(n)
+    for p in exponents:
+        seconds, results = medians({"ours": lambda p=p: ours(X, y, p, 1e-6)}, repeats)
+        a = results["ours"].certificate
+        for solver in solvers:
+            started = time.perf_counter()
+            try:
+                problem = sx.psvm_dual(X, y, C=C, p=p, kernel="rbf")
+                b = sx.solve(problem, solver=solver, tol=1e-6, time_limit=limit).certificate
+            except sx.SvmcvxError as error:
+                print(f"RBF p={p:g}: no answer from {solver} in {limit:g} s ({str(error)[:60]})", flush=True)
+                continue
+            peer_seconds = time.perf_counter() - started
+            assert max(a.lower, b.lower) <= min(a.upper, b.upper)
+            note = f"{seconds['ours']:.3f} s, gap {a.gap:.1e}; {solver} {peer_seconds:.1f} s (once), gap {b.gap:.1e}"
+            line(f"RBF p={p:g}, gap 1e-6, to {solver}", n, seconds["ours"] / peer_seconds, "0.02", note)
+
+
+def memory(n, intel):
+    peers = ["LIBSVM", *(["Intel"] if intel is not None else [])]
+    for who in ("nothing", "p=1", "p=1.5", "p=2", *peers):
+        print(f"peak memory n={n}: {who:8s} {peak_memory(__file__, '--peak', who, '--n', n):7.0f} MiB", flush=True)
+
+
+def peak(who, n):
+    """What the process of :func:`memory` does."""
+    X, y = data(n)
+    if who.startswith("p="):
+        ours(X, y, float(who[2:]), 1e-3)
+    elif who == "LIBSVM":
+        SVC(C=C, gamma="scale").fit(X, y)
+    elif who == "Intel":
+        peer("Intel")(C=C, gamma="scale").fit(X, y)
+    print(own_peak())
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--n", type=int, nargs="*", default=[10_000, 30_000])
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--skip-clarabel", action="store_true")
+    parser.add_argument("--only", default=",".join(PARTS), help="parts to run, separated by commas")
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--peak", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
+    if arguments.peak:
+        peak(arguments.peak, arguments.n[0])
+        return
+    sizes, repeats, small = arguments.n, arguments.repeats, 2000
+    if arguments.quick:
+        sizes, repeats, small = [4000], 1, 300
+    parts = arguments.only.split(",")
+    if not set(parts) <= set(PARTS):
+        parser.error(f"--only takes {', '.join(PARTS)}")
+    print(versions())
+    intel = peer("Intel")
     for p in (1.0, 1.25, 1.5, 2.0, 3.0):  # compile: both precisions, all closed forms
         ours(*data(600), p, 1e-2)
         ours(*data(4500), p, 1e-1)
     ours(*data(300), 1.5, 1e-1, selection="random")
-
-    for n in arguments.n:
-        X, y = data(n)
-        runs = {"libsvm": lambda X=X, y=y: libsvm(X, y)}
-        runs |= {p: lambda X=X, y=y, p=p: ours(X, y, p, 1e-3) for p in (1.0, 1.5, 2.0)}
-        seconds, results = medians(runs, arguments.repeats)
-        off = excess(results["libsvm"], X, y, results[1.0].certificate.lower)
-        for p in (1.0, 1.5, 2.0):
-            target = ("1.0" if n <= 10_000 else "0.5") if p == 1 else "2.0"
-            note = f"{seconds[p]:.2f} s, certified gap {results[p].certificate.gap:.1e}"
-            note += f"; LIBSVM {seconds['libsvm']:.2f} s, {off:.1e} above our lower bound" if p == 1 else ""
-            line(f"RBF p={p:g}, gap 1e-3, to LIBSVM at p=1", n, seconds[p] / seconds["libsvm"], target, note)
-
-    X, y = data(2000)
-    seconds, results = medians(
-        {rule: lambda rule=rule: ours(X, y, 1.5, 1e-3, selection=rule) for rule in ("second-order", "random")},
-        arguments.repeats,
-    )
-    steps = {rule: found.attempts[0].options["pair_steps"] for rule, found in results.items()}
-    note = f"{steps['second-order']} pair steps against {steps['random']} draws"
-    line(
-        "RBF p=1.5, gap 1e-3, to the paper's random rule", 2000, seconds["second-order"] / seconds["random"], "-", note
-    )
-
-    for p in () if arguments.skip_clarabel else (1.25, 1.5, 2.0, 3.0):
-        seconds, results = medians({"ours": lambda p=p: ours(X, y, p, 1e-6)}, arguments.repeats)
-        peer, conic = medians(
-            {"c": lambda p=p: sx.solve(sx.psvm_dual(X, y, C=C, p=p, kernel="rbf"), solver="clarabel")}, 1
-        )
-        a, b = results["ours"].certificate, conic["c"].certificate
-        assert max(a.lower, b.lower) <= min(a.upper, b.upper)
-        note = f"{seconds['ours']:.3f} s, gap {a.gap:.1e}; Clarabel {peer['c']:.1f} s (once), gap {b.gap:.1e}"
-        line(f"RBF p={p:g}, gap 1e-6, to Clarabel", 2000, seconds["ours"] / peer["c"], "0.02", note)
+    if "libsvm" in parts:
+        for n in sizes:
+            beside_libsvm(n, repeats, intel)
+    if "paper" in parts:
+        beside_the_paper(small, repeats)
+    if "conic" in parts:
+        beside_conic(small, repeats)
+    if "memory" in parts:
+        memory(max(sizes), intel)
 
 
 if __name__ == "__main__":

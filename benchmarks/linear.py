@@ -1,25 +1,26 @@
-"""Linear machines against LIBLINEAR, side by side in one run: ratios of wall-clock seconds, median of three.
+"""Linear machines against LIBLINEAR, ReHLine and skglm, side by side in one run: ratios of seconds, median of three.
 
-    python benchmarks/linear.py [--data-dir DIR] [--repeat 3] [--large]
+    python benchmarks/linear.py [--data-dir DIR] [--sets a9a w8a] [--repeat 3] [--cpu] [--quick] [--large]
 
 With --data-dir the sets a9a, w8a, ijcnn1 and cod-rna are read from there, else data of their sizes are generated. Ours run to a
 *certified* relative gap: pSVM p = 2 and ODM to 1e-4, p = 1 to 1e-3; their seconds include validation and certificate.
 
-LIBLINEAR (scikit-learn's LinearSVC) penalises the bias, which is another problem. Two things are therefore reported of it:
-its seconds at its default tolerance, and for p = 1 also at the first tolerance with which the gap of *its own* problem
-(primal minus dual is not available: its primal value against the best one known, ours with a penalised constant
-feature) falls below 1e-3. All primal values are computed by one numpy objective on the same data.
+The peers penalise the bias (LIBLINEAR appends a constant feature; ReHLine and skglm have no bias, and are given data with
+one appended), which is another problem. It is solved by ours too: for the hinge it is ODML without mean and variance. Each
+peer is reported at its default tolerance, and at the loosest of a list with which *its own* primal value is within the gap of
+a certified lower bound of that problem. All primal values are computed by one numpy objective on the same data. Peers that
+are not installed are left out. --cpu takes processor seconds (on a busy machine); --quick takes the set ijcnn1 once.
 """
 
 import argparse
+import math
 import os
-import resource
-import statistics
 import time
 import warnings
 
 import numpy as np
 import scipy.sparse as sp
+from peers import medians, own_peak, peer, versions
 from sklearn.svm import LinearSVC
 
 import svmcvx as sx
@@ -33,7 +34,9 @@ SIZES = {
     "ijcnn1": (49990, 22, None, 0.10),
     "cod-rna": (59535, 8, None, 0.33),
 }
-TOLERANCES = (1e-1, 1e-2, 1e-3, 1e-4)
+TOLERANCES = (1.0, 1e-1, 1e-2, 1e-3, 1e-4, 1e-5)
+# Seconds of one fit after which a peer is not given a smaller tolerance, and after which it is not run again.
+PATIENCE, SLOW = 20.0, 5.0
 
 
 def generate(n, d, nonzeros, share, seed=0):
@@ -60,28 +63,42 @@ def load(name, data_dir):
     return data.X, np.where(data.y == data.classes[1], 1, -1)
 
 
-def timed(repeat, *solvers):
-    """Median seconds of each solver, run in turns, and their last results; one run before warms the JIT."""
-    results = [solve() for solve in solvers]
-    seconds = [[] for _ in solvers]
-    for _ in range(repeat):
-        for k, solve in enumerate(solvers):
-            started = time.perf_counter()
-            results[k] = solve()
-            seconds[k].append(time.perf_counter() - started)
-    return [statistics.median(times) for times in seconds], results
+def constant_appended(X):
+    ones = np.ones((X.shape[0], 1))
+    return sp.csr_array(sp.hstack([X, ones])) if sp.issparse(X) else np.hstack([X, ones])
 
 
 def liblinear(X, y, C, loss, tol, dual):
+    """Fit scikit-learn's LinearSVC; (w, b) as one vector."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return LinearSVC(C=C, loss=loss, tol=tol, dual=dual, max_iter=20_000, random_state=0).fit(X, y)
+        found = LinearSVC(C=C, loss=loss, tol=tol, dual=dual, max_iter=20_000, random_state=0).fit(X, y)
+    return np.append(found.coef_.ravel(), found.intercept_)
 
 
-def penalised_value(model, X, y, C, p):
-    """Primal value of LIBLINEAR's own problem, whose bias is penalised."""
-    w, b = model.coef_.ravel(), float(model.intercept_[0])
-    return objective(float(w @ w) + b * b, y * (X @ w + b), C=C, p=p)
+def rehline(solver, X, y, C, p, tol):
+    """Fit ReHLine, whose loss is a sum of ReLU (p = 1) or of halved squares of ReLU (p = 2) of s x'w + t."""
+    if p == 1:
+        loss = {"U": -C * y[None, :], "V": np.full((1, y.size), C)}
+    else:
+        scale = math.sqrt(2.0 * C)
+        loss = {"S": -scale * y[None, :], "T": np.full((1, y.size), scale), "Tau": np.full((1, y.size), math.inf)}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return solver(C=1.0, tol=tol, max_iter=5000, **loss).fit(X).coef_.ravel()
+
+
+def skglm(solver, X, y, C, tol):
+    """Fit skglm's LinearSVC, all observations in its first working set: its default of ten takes minutes."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = solver(C=C, tol=tol, fit_intercept=False, p0=y.size, max_iter=50, max_epochs=200).fit(X, y)
+    return found.coef_.ravel()
+
+
+def penalised_value(v, X1, y, C, p):
+    """Primal value of the problem of the peers, where the last entry of v is a penalised bias."""
+    return objective(float(v @ v), y * (X1 @ v), C=C, p=p)
 
 
 def free_value(w, b, X, y, C, p):
@@ -89,51 +106,101 @@ def free_value(w, b, X, y, C, p):
     return objective(float(w @ w), y * (X @ w + b), C=C, p=p)
 
 
-def hinge_reference(X, y, C):
-    """Best value of LIBLINEAR's hinge problem: ODML without mean and variance is the same machine."""
-    solution = sx.fast.odml(X, y, lam1=0.0, lam2=0.0, C=C * y.size, intercept=True, tol=1e-6)
-    return solution.certificate.lower
+def penalised_bound(X1, y, C, p):
+    """Certified lower bound of the problem of the peers: with mirrored data, of half weight each, the best free bias is 0."""
+    mirrored = sp.csr_array(sp.vstack([X1, -X1])) if sp.issparse(X1) else np.vstack([X1, -X1])
+    weight = np.full(2 * y.size, 0.5)
+    found = sx.fast.psvm(mirrored, np.concatenate([y, -y]), C=C, p=p, sample_weight=weight, tol=1e-6, time_limit=120)
+    return found.certificate.lower
 
 
-def compare(name, X, y, repeat, C=1.0):
-    m = y.size
-    solvers = {
-        "psvm p=2, gap 1e-4": lambda: sx.fast.psvm(X, y, C=C, p=2.0, tol=1e-4),
-        "odm, gap 1e-4": lambda: sx.fast.odm(X, y, C1=C * m, C2=C * m / 2, D=0.2, tol=1e-4),
-        "psvm p=1, gap 1e-3": lambda: sx.fast.psvm(X, y, C=C, p=1.0, tol=1e-3),
-        "liblinear primal": lambda: liblinear(X, y, C, "squared_hinge", 1e-4, False),
-        "liblinear dual hinge": lambda: liblinear(X, y, C, "hinge", 1e-4, True),
-    }
-    reference, same = hinge_reference(X, y, C), None
+def loosest(fit, value, bound, gap, clock):
+    """The first tolerance with which a peer is within the gap of its own problem, None if it is with none; its seconds."""
     for tol in TOLERANCES:
-        model = liblinear(X, y, C, "hinge", tol, True)
-        value = penalised_value(model, X, y, C, 1.0)
-        if value - reference <= 1e-3 * value:
-            same = tol
-            solvers["liblinear dual hinge, same gap"] = lambda tol=tol: liblinear(X, y, C, "hinge", tol, True)
+        started = clock()
+        found = fit(tol)
+        seconds = clock() - started
+        if value(found) - bound <= gap * max(1.0, bound):
+            return tol, seconds
+        if seconds > PATIENCE:
             break
-    seconds, results = timed(repeat, *solvers.values())
-    seconds, results = dict(zip(solvers, seconds, strict=True)), dict(zip(solvers, results, strict=True))
-    squared = seconds["liblinear primal"]
-    hinge = seconds.get("liblinear dual hinge, same gap", seconds["liblinear dual hinge"])
-    for key in solvers:
-        if key.startswith("liblinear"):
-            print(f"{name:8s} {key:31s} {seconds[key]:8.3f} s")
-            continue
-        peer, text = (hinge, "dual hinge") if "p=1" in key else (squared, "primal squared hinge")
-        solution = results[key]
-        print(
-            f"{name:8s} {key:31s} {seconds[key]:8.3f} s  certified gap {solution.certificate.gap:.1e}  "
-            f"{seconds[key] / peer:6.2f} × LIBLINEAR {text}"
+    return None, seconds
+
+
+def competitors(X, y, C):
+    """What fits the penalised problem from a tolerance, by name: (p, function of the tolerance, default or None)."""
+    m = y.size
+    X1, signs = constant_appended(X), y.astype(float)
+    dense = X1.toarray() if sp.issparse(X1) else X1
+    found = {
+        "LIBLINEAR primal squared hinge": (2.0, lambda tol: liblinear(X, y, C, "squared_hinge", tol, False), 1e-4),
+        "LIBLINEAR dual hinge": (1.0, lambda tol: liblinear(X, y, C, "hinge", tol, True), 1e-4),
+        "ours, bias penalised": (
+            1.0,
+            lambda tol: _vector(sx.fast.odml(X, y, lam1=0.0, lam2=0.0, C=C * m, intercept=True, tol=min(tol, 0.1))),
+            None,
+        ),
+    }
+    solver = peer("ReHLine")
+    if solver is not None:
+        found["ReHLine hinge"] = (1.0, lambda tol: rehline(solver, dense, signs, C, 1.0, tol), None)
+        found["ReHLine squared hinge"] = (2.0, lambda tol: rehline(solver, dense, signs, C, 2.0, tol), None)
+    other = peer("skglm")
+    if other is not None:
+        found["skglm hinge"] = (1.0, lambda tol: skglm(other, dense, signs, C, tol), None)
+    return X1, found
+
+
+def who_of(key):
+    return key.split(", tol=")[0].removesuffix(", default")
+
+
+def _vector(solution):
+    return np.append(solution.model.coef, solution.model.intercept)
+
+
+def compare(name, X, y, repeat, clock, C=1.0):
+    m = y.size
+    gaps = {1.0: 1e-3, 2.0: 1e-4}
+    runs = {
+        "psvm p=2": lambda: sx.fast.psvm(X, y, C=C, p=2.0, tol=1e-4),
+        "odm": lambda: sx.fast.odm(X, y, C1=C * m, C2=C * m / 2, D=0.2, tol=1e-4),
+        "psvm p=1": lambda: sx.fast.psvm(X, y, C=C, p=1.0, tol=1e-3),
+    }
+    ours = tuple(runs)
+    X1, peers = competitors(X, y, C)
+    bound = {p: penalised_bound(X1, y, C, p) for p in gaps}
+    for who, (p, fit, default) in peers.items():
+        tol, once = loosest(fit, lambda v, p=p: penalised_value(v, X1, y, C, p), bound[p], gaps[p], clock)
+        if tol is None:
+            print(f"{name:8s} {who}: with no tolerance within {gaps[p]:g} of its optimum, or too slow ({once:.1f} s)")
+        elif once > SLOW:
+            print(f"{name:8s} {who}, tol={tol:g}: {once:.1f} s (once, compilation included)")
+        else:
+            runs[f"{who}, tol={tol:g}"] = lambda fit=fit, tol=tol: fit(tol)
+        if default is not None and default != tol:
+            runs[f"{who}, default"] = lambda fit=fit, default=default: fit(default)
+    for key in ours:
+        runs[key]()
+    seconds, results = medians(runs, repeat, clock)
+    for key in runs:
+        if key in ours:
+            print(f"{name:8s} {key:42s} {seconds[key]:8.3f} s  certified gap {results[key].certificate.gap:.1e}")
+        else:
+            p = peers[who_of(key)][0]
+            off = penalised_value(results[key], X1, y, C, p) / bound[p] - 1.0
+            print(f"{name:8s} {key:42s} {seconds[key]:8.3f} s  {off:.1e} above the certified bound of its problem")
+    for mine, p in (("psvm p=2", 2.0), ("odm", 2.0), ("psvm p=1", 1.0)):
+        for key in runs:
+            if key in ours or peers[who_of(key)][0] != p:
+                continue
+            print(f"{name:8s} {mine + ' to ' + key:56s} ratio {seconds[mine] / seconds[key]:7.3f}", flush=True)
+    for mine, p in (("psvm p=2", 2.0), ("psvm p=1", 1.0)):
+        model = results[mine].model
+        theirs = next(results[key] for key in runs if key not in ours and peers[who_of(key)][0] == p)
+        value, other = (
+            free_value(w, b, X, y, C, p) for w, b in ((model.coef, model.intercept), (theirs[:-1], theirs[-1]))
         )
-    print(f"{name:8s} tolerance of LIBLINEAR with which its hinge problem is within 1e-3: {same}")
-    for key, peer, p in (
-        ("psvm p=2, gap 1e-4", "liblinear primal", 2.0),
-        ("psvm p=1, gap 1e-3", "liblinear dual hinge", 1.0),
-    ):
-        ours, theirs = results[key].model, results[peer]
-        value = free_value(ours.coef, ours.intercept, X, y, C, p)
-        other = free_value(theirs.coef_.ravel(), float(theirs.intercept_[0]), X, y, C, p)
         print(f"{name:8s} objective with a free bias, p={p:g}: ours {value:.6g}, LIBLINEAR's model {other:.6g}")
 
 
@@ -142,7 +209,7 @@ def large(n=1_000_000, d=100_000, nonzeros=50):
     X, y = generate(n, d, nonzeros, 0.5)
     X.data[:] = np.random.default_rng(1).normal(size=X.nnz) / np.sqrt(nonzeros)
     size = (X.data.nbytes + X.indices.nbytes + X.indptr.nbytes) / 2**20
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10
+    before = own_peak()
     print(f"data {n} × {d}, {X.nnz / n:.1f} non-zeros a row, {size:.0f} MiB; peak while generating {before:.0f} MiB")
     for name, solve in (
         ("psvm p=2, gap 1e-3", lambda: sx.fast.psvm(X, y, C=1.0, p=2.0, tol=1e-3)),
@@ -153,7 +220,7 @@ def large(n=1_000_000, d=100_000, nonzeros=50):
         started = time.perf_counter()
         result = solve()
         seconds = time.perf_counter() - started
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10
+        peak = own_peak()
         gap = f"certified gap {result.certificate.gap:.1e}" if hasattr(result, "certificate") else ""
         print(
             f"{name:24s} {seconds:8.1f} s  peak so far {peak:.0f} MiB = {peak / size:.1f} × the data  {gap}", flush=True
@@ -163,14 +230,19 @@ def large(n=1_000_000, d=100_000, nonzeros=50):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data-dir", default=os.environ.get(sx.datasets.ENVIRONMENT_VARIABLE))
+    parser.add_argument("--sets", nargs="*", default=SETS, choices=SETS)
     parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument("--cpu", action="store_true", help="processor seconds instead of elapsed ones")
+    parser.add_argument("--quick", action="store_true", help="the set ijcnn1, once")
     parser.add_argument("--large", action="store_true", help="the sparse synthetic set only")
     arguments = parser.parse_args()
+    print(versions())
     if arguments.large:
         large()
         return
-    for name in SETS:
-        compare(name, *load(name, arguments.data_dir), arguments.repeat)
+    for name in ("ijcnn1",) if arguments.quick else arguments.sets:
+        clock = time.process_time if arguments.cpu else time.perf_counter
+        compare(name, *load(name, arguments.data_dir), 1 if arguments.quick else arguments.repeat, clock)
 
 
 if __name__ == "__main__":

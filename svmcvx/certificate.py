@@ -8,7 +8,8 @@ from dual feasibility, and the dual objective at it. Weak duality does the rest:
 
 whatever solver, tolerance or guess the two points came from. Nothing is taken from a solver's report, with one
 exception that the certificate shows: a mixed-integer problem has no dual point, and its lower bound may be the one
-that a solver states to have proved (kind ``"mixed-integer"``, ``residuals["solver_bound"]``).
+that a solver states to have proved (kind ``"mixed-integer"``, ``residuals["solver_bound"]``), or that our own search
+has proved by exhaustion (kind ``"enumeration"``, ``residuals["search_bound"]``).
 
 Both ends are moved outwards by an estimate of the rounding error of their own evaluation (it grows with
 :math:`\sqrt n` times the sum of the absolute values of what was added up), so that the interval is one of
@@ -44,6 +45,8 @@ Dual = Mapping[str, NDArray[np.float64]]
 M = TypeVar("M")
 M_contra = TypeVar("M_contra", contravariant=True)
 
+# Kinds whose lower bound may be one that a search has stated, and who searched: a solver, or our own enumeration.
+SEARCHED: Final[Mapping[str, str]] = {"mixed-integer": "solver", "enumeration": "search"}
 EPS: Final = float(np.finfo(np.float64).eps)
 _MINT: Final = object()
 
@@ -78,7 +81,8 @@ class Evaluation(NamedTuple):
 class SolverBound(NamedTuple):
     """A lower bound that a mixed-integer solver states to have proved, and what its tolerances may have added to it.
 
-    It is the solver's statement: the checker can hold it against the objective, but not prove it.
+    It is the solver's statement, or that of our own enumeration: the checker can hold it against the objective, but not
+    prove it.
     """
 
     value: float
@@ -136,7 +140,8 @@ class Certificate:
         ``"dual_violation"`` of the dual point as it was passed in, ``"rounding"`` included in the interval, and
         the formulation's own facts, such as ``"clipped_mass"`` of an indefinite kernel. If a mixed-integer solver
         stated a bound: ``"solver_bound"`` and the ``"solver_allowance"`` subtracted from it; unless a dual point
-        proves more, ``lower`` is their difference, and not checked.
+        proves more, ``lower`` is their difference, and not checked. An enumeration's are ``"search_bound"`` and
+        ``"search_allowance"``.
     """
 
     __slots__ = ("_kind", "_lower", "_residuals", "_upper")
@@ -260,7 +265,7 @@ def check(
         Repair each dual point to exact feasibility before it is evaluated (default). Otherwise a point that
         violates a constraint gives no bound at all.
     solver_bound : SolverBound, optional
-        What a mixed-integer solver states to have proved; for statements of that kind only.
+        What a mixed-integer solver, or an enumeration, states to have proved; for statements of these kinds only.
 
     Returns
     -------
@@ -272,9 +277,9 @@ def check(
     NotCertified
         If no candidate model has a number for its objective, or the bounds contradict each other by more than
         rounding, which would be a defect of the formulation's mathematics, or of the solver whose bound it is; or
-        if a solver's bound is passed for a statement that is not mixed-integer.
+        if a solver's bound is passed for a statement that is neither mixed-integer nor enumerated.
     """
-    if solver_bound is not None and statement.kind != "mixed-integer":
+    if solver_bound is not None and statement.kind not in SEARCHED:
         raise NotCertified(
             f"a solver's bound proves nothing for a statement of kind {statement.kind!r}; pass a dual point instead"
         )
@@ -318,11 +323,12 @@ def check(
     if isinstance(statement, HasResiduals):
         residuals |= statement.residuals(model, kept)
     if solver_bound is not None and math.isfinite(solver_bound.value):
-        residuals |= {"solver_bound": solver_bound.value, "solver_allowance": solver_bound.allowance}
+        stated_by = SEARCHED[statement.kind]
+        residuals |= {f"{stated_by}_bound": solver_bound.value, f"{stated_by}_allowance": solver_bound.allowance}
         stated = solver_bound.value - solver_bound.allowance
         if stated > high:
             raise NotCertified(
-                f"the solver's bound {solver_bound.value!r} exceeds the objective {high!r} of a feasible point by more than "
+                f"the {stated_by}'s bound {solver_bound.value!r} exceeds the objective {high!r} of a feasible point by more than "
                 f"its tolerance {solver_bound.allowance:.2g}: it is wrong"
             )
         low = stated if low is None else max(low, stated)

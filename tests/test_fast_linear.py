@@ -316,6 +316,42 @@ def test_multipliers_are_the_derivatives_of_the_smooth_losses(kind, z, share, si
         assert sums[1] + kernels.conjugate(kind, np.array([alpha]), c, p, 1.0, 1.0, 0.0) >= alpha * z - 1e-12
 
 
+@pytest.mark.parametrize(("kind", "p"), [(kernels.HINGE, 1.0), (kernels.POWER, 2.0), (kernels.POWER, 2.5)])
+def test_passes_over_many_observations_are_sums_and_keep_what_is_not_a_number(kind, p):
+    rng = np.random.default_rng(0)
+    n = 37
+    f, df, c, norms = rng.normal(size=n), rng.normal(size=n), rng.uniform(0.1, 2, n), rng.uniform(0, 3, n)
+    y = np.where(rng.random(n) < 0.5, 1.0, -1.0)
+    centre = rng.random(n) * c if kind == kernels.HINGE else np.zeros(n)
+    rest = (4.0, p, 1.0, 1.0, 0.0)
+
+    def everything(rows):
+        alpha, slope = np.empty(rows.size), np.empty(rows.size)
+        part = (f[rows], y[rows], 0.3, centre[rows], c[rows], *rest)
+        return (
+            np.array(kernels.respond(kind, *part, norms[rows], alpha, slope)),
+            np.array(kernels.along(kind, f[rows], df[rows], 0.7, y[rows], 0.3, 0.1, centre[rows], c[rows], *rest)),
+            np.array(kernels.slope_of_bias(kind, *part)),
+        )
+
+    together = everything(np.arange(n))
+    for found, apart in zip(together, zip(*(everything(np.array([i])) for i in range(n)), strict=True), strict=True):
+        np.testing.assert_allclose(found, np.sum(apart, axis=0), rtol=1e-12)
+    f[5] = np.nan
+    for found in everything(np.arange(n)):
+        assert np.isnan(found).any()
+
+
+@pytest.mark.parametrize("p", [1.0, 1.01, 1.05, 1.5])
+@pytest.mark.parametrize("C", [1e2, 3.8e4, 1e6])
+def test_large_weights_and_a_class_of_one_point_do_not_stall(p, C):
+    for seed in (15, 35, 51):
+        X, y = design("one-point class", seed, n=30)
+        solution = psvm(X, y, C=C, p=p, tol=1e-6, time_limit=10)
+        assert solution.status == "optimal"
+        assert solution.certificate.is_certified(2e-6)
+
+
 def test_a_tilted_machine_without_bias_minimises_its_quadratic():
     X, y = design("plain", 1)
     tilt = np.array([1.0, -2.0, 0.5])

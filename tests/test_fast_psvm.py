@@ -15,7 +15,8 @@ from sklearn.svm import SVC
 import svmcvx as sx
 from svmcvx import memory
 from svmcvx.data import binary_data
-from svmcvx.fast import decomposition
+from svmcvx.fast import decomposition, low_rank
+from svmcvx.fast.driver import Monitor
 from svmcvx.fast.rows import CachedRows, kernel_rows
 from svmcvx.fast.smo import pair_step, slack_of
 from svmcvx.formulations.psvm import PSVM
@@ -460,3 +461,93 @@ def test_inseparable_data_are_reported(design):
 def test_the_module_is_imported_when_asked_for():
     assert "fast" in sx.__all__
     assert sx.fast.psvm.__module__ == "svmcvx.fast.psvm"
+
+
+# The way out: a factor of low rank
+
+
+def curved(n, seed=0, d=2):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, d))
+    return X, np.where(np.sin(2 * X[:, 0]) + X[:, -1] ** 2 - 0.8 + 0.3 * rng.standard_normal(n) > 0, 1, -1)
+
+
+@pytest.mark.parametrize("kernel", [sx.RBF(0.3), sx.Polynomial(2, 1.0, 1.0), sx.Linear()], ids=str)
+def test_a_partial_factor_grown_in_turns_is_a_factor(kernel):
+    X, y = curved(150)
+    space = feature_space(binary_data(X, y), kernel, intercept="free", keep_gram=False)
+    factor = low_rank.partial_factor(space)
+    factor.grow(4, lambda: False)
+    assert len(factor.rows) <= 4
+    factor.grow(150, lambda: False)
+    L, K = np.array(factor.rows), kernel(X)
+    assert factor.done
+    assert factor.predicted_rank == len(L) < 150
+    assert np.abs(L.T @ L - K).max() <= 1e-12 * K.max()
+    assert factor.residual.max() <= 1e-13 * K.max()
+
+
+def test_a_partial_factor_predicts_that_it_will_be_large_and_can_be_stopped():
+    X, y = curved(300, d=8)
+    space = feature_space(binary_data(X, y), sx.RBF(1.0), intercept="free", keep_gram=False)
+    factor = low_rank.partial_factor(space)
+    factor.grow(20, lambda: False)
+    assert factor.predicted_rank > 300
+    factor.grow(300, lambda: True)
+    assert len(factor.rows) == 20
+    assert not factor.done
+
+
+@pytest.mark.parametrize("p", EXPONENTS)
+@pytest.mark.parametrize("kernel", ["wide", "polynomial", "callable"])
+def test_newton_on_the_factor_agrees_with_pair_steps_alone(p, kernel, monkeypatch):
+    X, y = curved(80, seed=5)
+    kernel = (lambda A, B: (1.0 + A @ B.T) ** 2) if kernel == "callable" else {**KERNELS, "wide": sx.RBF(0.02)}[kernel]
+    alone = sx.fast.psvm(X, y, C=30.0, p=p, kernel=kernel, selection="random", tol=1e-4, max_iter=3000)
+    monkeypatch.setattr(low_rank, "PROBE", 6)
+    monkeypatch.setattr(low_rank, "WORK_OF_COLUMN", 0.0)
+    monkeypatch.setattr(low_rank, "WORTH", 0.0)
+    monkeypatch.setattr(decomposition, "STEPS", 1)
+    found = sx.fast.psvm(X, y, C=30.0, p=p, kernel=kernel, tol=1e-7)
+    assert found.status == "optimal"
+    assert found.attempts[0].options["low_rank"] <= 80
+    assert found.certificate.is_certified(2e-7)
+    assert meet(found.certificate, alone.certificate)
+
+
+@pytest.mark.parametrize("p", [1.0, 1.5, 2.0, 7.0])
+@pytest.mark.parametrize("C", [1e3, 1e5])
+def test_huge_weights_on_few_features_end_soon(p, C):
+    X, y = curved(300)
+    found = sx.fast.psvm(X, y, C=C, p=p, kernel="rbf", tol=1e-4, time_limit=20)
+    assert found.status == "optimal"
+    assert found.certificate.is_certified(2e-4)
+
+
+def test_the_factor_is_given_up_for_a_kernel_of_full_rank(monkeypatch):
+    monkeypatch.setattr(low_rank, "PROBE", 10)
+    monkeypatch.setattr(low_rank, "WORK_OF_COLUMN", 0.0)
+    monkeypatch.setattr(low_rank, "WORTH", 0.0)
+    monkeypatch.setattr(decomposition, "STEPS", 1)
+    X, y = curved(200, d=8)
+    found = sx.fast.psvm(X, y, C=1.0, p=1.5, kernel=sx.RBF(20.0), tol=1e-7)
+    assert found.status == "optimal"
+    assert "low_rank" not in found.attempts[0].options
+
+
+def test_the_time_limit_holds_while_the_factor_grows():
+    X, y = curved(300)
+    statement = PSVM(space=feature_space(binary_data(X, y), sx.RBF(), intercept="free", keep_gram=False), C=1e5, p=2.0)
+    way_out = low_rank.LowRank(statement, 500.0)
+    assert not way_out.due(0.0)
+    assert way_out.due(1e12)
+    late = Monitor(1e-6, 1e-9, 10, False, None, threading.Event())
+    assert way_out.solve(np.zeros(300), late) == []
+    assert not way_out.due(1e15)
+
+
+@pytest.mark.filterwarnings("error")
+def test_polishing_for_p_near_one_warns_of_nothing():
+    for seed in range(6):
+        X, y = make_data(seed, n=30, d=2)
+        sx.fast.psvm(X, y, C=1e4, p=1.02, kernel="rbf", tol=1e-8, time_limit=10)

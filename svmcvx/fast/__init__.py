@@ -1,9 +1,13 @@
 """First-order solvers for large instances, each returning the same certified Solution as the conic route."""
 
+from svmcvx.fast.conic import conic
 from svmcvx.fast.hard_margin import hard_margin
+from svmcvx.fast.l0 import l0
+from svmcvx.fast.m3svm import m3svm
 from svmcvx.fast.odm import odm
 from svmcvx.fast.odml import odml
 from svmcvx.fast.path import path
 from svmcvx.fast.psvm import psvm
+from svmcvx.fast.zero_one import zero_one
 
-__all__ = ["hard_margin", "odm", "odml", "path", "psvm"]
+__all__ = ["conic", "hard_margin", "l0", "m3svm", "odm", "odml", "path", "psvm", "zero_one"]

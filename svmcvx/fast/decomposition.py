@@ -7,7 +7,8 @@ asked for, the scores are evaluated anew from the raw data in float64, which is 
 cost no accuracy: the loop goes on from exact scores, as in iterative refinement.
 
 **No shrinking.** An observation outside the working sets costs one number of each update, a row of the kernel only when
-it violates; rows are kept whole, so that nothing has to be reconstructed before a bound is computed.
+it violates; rows are kept whole, so that nothing has to be reconstructed before a bound is computed. These updates and the
+search for violators took a quarter of the time for n = 12 000, p = 1, C = 100, with 72% of the multipliers at zero.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ from numpy.typing import NDArray
 
 from svmcvx.certificate import EPS
 from svmcvx.fast.driver import Monitor
-from svmcvx.fast.rows import Rows
+from svmcvx.fast.low_rank import LowRank
+from svmcvx.fast.rows import GramRows, Rows
 from svmcvx.fast.smo import add_rows, ascend, ascend_at_random, submatrix
 from svmcvx.formulations.hard_margin import HardMargin
 from svmcvx.formulations.psvm import PSVM
@@ -89,6 +91,8 @@ class Decomposition:
         Feasible start.
     rescale : callable, optional
         Returns the best multiple of a point, from multipliers, scores and labels.
+    shortcut : LowRank, optional
+        Tried once, when it says that pair steps have taken long enough.
     """
 
     statement: PSVM | HardMargin
@@ -102,11 +106,13 @@ class Decomposition:
     seed: int
     alpha: Floats
     rescale: Callable[[Floats, Floats, Floats], float] | None = None
+    shortcut: LowRank | None = None
 
     def __post_init__(self) -> None:
         self.y = self.statement.y
         self.random = np.random.default_rng(self.seed)
         self.rounds = self.pair_steps = 0
+        self.work = 0.0
         self._fresh = np.zeros(0, dtype=np.intp)
         self._lowest, self._lowest_alpha = math.inf, self.alpha
         self.exact_scores()
@@ -158,6 +164,8 @@ class Decomposition:
                     trust, exhausted, idle = max(0.5 * trust, LEAST_TRUST), False, 0
                 elif found is not None and compared in CROSSOVERS and self.y.size <= CROSSOVER_SIZE:
                     found = self._crossover(found)
+                if found is not None and self.shortcut is not None and self.shortcut.due(self.work):
+                    found = self._better(found, self.shortcut.solve(self.alpha, monitor))
                 if found is None:
                     return Status.UNBOUNDED
                 if found[1] <= self._lowest:
@@ -189,15 +197,24 @@ class Decomposition:
         pad = float(np.finfo(self.rows.store.dtype).eps) * (abs(lower) + abs(upper))
         return lower - pad, upper + pad
 
-    def _crossover(self, found: tuple[float, float]) -> tuple[float, float] | None:
+    def _crossover(self, found: tuple[float, float]) -> tuple[float, float]:
         """Go over to the solution of the support equations if that is better."""
-        for dual in self.statement.recover(self.alpha).duals[:1]:
-            alpha = settled(self.statement, self.statement.alpha(dual))
+        return self._better(
+            found, [self.statement.alpha(dual) for dual in self.statement.recover(self.alpha).duals[:1]]
+        )
+
+    def _better(self, found: tuple[float, float], others: list[Floats]) -> tuple[float, float]:
+        """Go over to the best of other multipliers if their gap is smaller; return the bounds of what is kept."""
+        for other in others:
+            alpha = settled(self.statement, other)
             f = self.statement.space.product(alpha * self.y).scores
-            polished = self.bounds(alpha, f)
-            if polished is not None and gap_of(*polished) < gap_of(*found):
-                self.alpha, self.f, self.updated = alpha, np.array(f), False
-                return polished
+            bounds = self.bounds(alpha, f)
+            if bounds is None:
+                continue
+            if bounds[1] < self._lowest:
+                self._lowest, self._lowest_alpha = bounds[1], alpha
+            if gap_of(*bounds) < gap_of(*found):
+                self.alpha, self.f, self.updated, found = alpha, np.array(f), False, bounds
         return found
 
     def _working_set(self, up: Floats, low: Floats) -> NDArray[np.intp]:
@@ -229,7 +246,10 @@ class Decomposition:
         chosen = self._working_set(up, low)
         slots = self.rows.fetch(chosen)
         store = self.rows.store
-        Q = submatrix(store, slots, chosen)
+        if not isinstance(self.rows, GramRows):
+            Q = submatrix(store, slots, chosen)
+        else:  # symmetric, and of all observations already there
+            Q = store if chosen.size == store.shape[0] else store[np.ix_(slots, chosen)]
         alpha, y = self.alpha[chosen], self.y[chosen]
         c, ceiling = self.c[chosen], self.ceiling[chosen]
         steps = STEPS * chosen.size
@@ -243,6 +263,7 @@ class Decomposition:
         self.updated = True
         self.rounds += 1
         self.pair_steps += taken
+        self.work += float(taken) * chosen.size
 
 
 def gap_of(lower: float, upper: float) -> float:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from svmcvx.certificate import check
+from svmcvx.certificate import SolverBound, check
 from svmcvx.data import check_number
 from svmcvx.errors import DataError, NotCertified, SolverFailed
 from svmcvx.formulations.base import Candidates, Formulation
@@ -152,6 +152,7 @@ def conclude(
     build_seconds: float = 0.0,
     warm_start_used: bool = False,
     options: dict[str, Any] | None = None,
+    search_bound: SolverBound | None = None,
 ) -> Solution:
     """Certify what a solver ended with and pack it into a :class:`~svmcvx.Solution`.
 
@@ -170,6 +171,8 @@ def conclude(
     warm_start_used : bool
     options : dict, optional
         What the solver settled on (method, cache size, …), for the record.
+    search_bound : SolverBound, optional
+        Lower bound that an enumeration has proved.
 
     Raises
     ------
@@ -178,18 +181,19 @@ def conclude(
     """
     solved = monitor.seconds
     reason = "" if status is Status.OPTIMAL else f"stopped by {status}"
-    attempt = Attempt(solver, status, reason, solved, math.inf, options or {}, warm_start_used)
+    told = options or {}, warm_start_used, monitor.iteration
+    attempt = Attempt(solver, status, reason, solved, math.inf, *told)
     if not candidates.models:
         raise SolverFailed(f"{solver}: {statement.explain(str(status))}", [attempt])
     certify_started = time.perf_counter()
     try:
-        checked = check(statement, candidates.models, candidates.duals)
+        checked = check(statement, candidates.models, candidates.duals, solver_bound=search_bound)
     except NotCertified as error:
         raise SolverFailed(f"{solver}: {error}", [attempt]) from None
     certificate = checked.certificate
     lower = math.nan if certificate.lower is None else certificate.lower
     trace = [*monitor.rows, (monitor.seconds, lower, certificate.upper)]
-    attempt = Attempt(solver, status, reason, solved, certificate.gap, options or {}, warm_start_used)
+    attempt = Attempt(solver, status, reason, solved, certificate.gap, *told)
     return Solution(
         model=checked.model,
         certificate=certificate,

@@ -68,6 +68,9 @@ BALANCED = 1e-13
 LINE_STEPS = 40
 # The augmented Lagrangian: first σ, its growth, its largest value, and the gradient's share of the gap at which it grows.
 SIGMA = 1.0
+# It is smaller where σ times the weight times the squared norm of an observation would exceed this: the walls of large weights
+# are hard to walk along.
+STIFFEST = 1e4
 SIGMA_WARM = 100.0
 GROWTH = 6.0
 LARGEST_SIGMA = 1e12
@@ -235,7 +238,7 @@ def minimise(
     m = machine
     n, d = m.X.shape
     warm = w is not None or alpha is not None
-    sigma = 1.0 if m.smooth else SIGMA_WARM if alpha is not None else SIGMA
+    sigma = 1.0 if m.smooth else SIGMA_WARM if alpha is not None else _first_sigma(m)
     centre: Floats = np.zeros(n) if alpha is None else np.clip(alpha, 0.0, m.c if m.kind == kernels.HINGE else np.inf)
     if w is None:
         w = m.back(centre) if warm else np.zeros(d) if m.tilt is None else m.tilt.copy()
@@ -259,7 +262,9 @@ def minimise(
         status = monitor.report(steps, lower, upper)
         gap = upper - lower
         part = 0.5 * float(gradient @ gradient)
-        negligible = promised <= NEGLIGIBLE * (abs(sums[0]) + sums[4] + abs(gap))
+        # The gap of an expansion far from the optimum is out of all proportion to what a step gains.
+        terms = abs(sums[0]) + sums[4] + (0.0 if m.expanded else abs(gap))
+        negligible = promised <= NEGLIGIBLE * terms
         # The other part of the gap is what the loss and its conjugate leave at (z, α): it falls with the rounds only.
         rounds_up = False
         if not m.smooth:
@@ -290,6 +295,11 @@ def minimise(
         b += t * db
         steps += 1
         f = np.asarray(m.X @ w) if steps % REFRESH == 0 else f + t * df
+
+
+def _first_sigma(m: Machine) -> float:
+    stiffness = float((m.c * m.norms**2).max())
+    return min(SIGMA, STIFFEST / stiffness) if stiffness > 0 else SIGMA
 
 
 def _best_bias(m: Machine, f: Floats, b: float, centre: Floats, sigma: float) -> float:

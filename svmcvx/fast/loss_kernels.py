@@ -13,6 +13,10 @@ For smooth losses (p ≥ 2 and ODM) :math:`e = \ell`. For p < 2 it is the augmen
 where c is the weight of the observation: the Moreau envelope of the loss, shifted. Its multiplier is
 :math:`c\,\mathrm{clip}(a/c + \sigma z, 0, 1)` for p = 1, and otherwise :math:`c\,p\,r` with the root r of
 :math:`p r + \sigma r^{1/(p-1)} = a/c + \sigma z`, a convex increasing function: Newton's method from above cannot overshoot.
+
+For p = 1 and p = 2 the multiplier is a clipped linear function, :math:`\alpha = \mathrm{clip}(a + c\,t z, 0, \bar c)` with
+t = σ or 2 (and a = 0), and :math:`e = \alpha z - (\alpha - a)^2/2ct`: passes without a branch, which processors do several
+observations at a time.
 """
 
 from __future__ import annotations
@@ -42,6 +46,8 @@ POWER, HINGE, ENVELOPE, BAND = 0, 1, 2, 3
 
 ROOT_STEPS = 60
 ROOT_TOLERANCE = 4e-16
+# Sums may be taken in any order; NaN and infinity stay what they are.
+ANY_ORDER = {"reassoc", "nsz", "contract"}
 
 
 @njit(cache=True)
@@ -61,25 +67,13 @@ def _root(nu, sigma, p):  # type: ignore[no-untyped-def]
 
 @njit(cache=True)
 def _one(kind, z, a, c, sigma, p, C1, C2, D):  # type: ignore[no-untyped-def]
-    """Multiplier, slope, value of the smooth function, loss of one observation."""
+    """Multiplier, slope, value of the smooth function, loss of one observation, where they are not clipped linear."""
     if kind == POWER:
         if z <= 0.0:
             return 0.0, 0.0, 0.0, 0.0
-        if p == 2.0:
-            return 2.0 * c * z, 2.0 * c, c * z * z, c * z * z
         lower = c * z ** (p - 2.0)
         value = lower * z * z
         return p * lower * z, p * (p - 1.0) * lower, value, value
-    if kind == HINGE:
-        loss = c * z if z > 0.0 else 0.0
-        share = a / c
-        beta = share + sigma * z
-        if beta <= 0.0:
-            return 0.0, 0.0, -0.5 * c * share * share / sigma, loss
-        if beta >= 1.0:
-            return c, 0.0, c * (z - 0.5 * (1.0 - share) ** 2 / sigma), loss
-        # β(1 − β/2σ…) written through z: β z − (β − a/c)²/2σ with β − a/c = σ z.
-        return c * beta, c * sigma, c * z * (beta - 0.5 * sigma * z), loss
     if kind == ENVELOPE:
         loss = c * z**p if z > 0.0 else 0.0
         share = a / c
@@ -103,8 +97,81 @@ def _one(kind, z, a, c, sigma, p, C1, C2, D):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
+def _clipped(kind, p):  # type: ignore[no-untyped-def]
+    """Whether the multiplier is a clipped linear function of z."""
+    return kind == HINGE or (kind == POWER and p == 2.0)
+
+
+@njit(cache=True)
+def _ramp(kind, sigma):  # type: ignore[no-untyped-def]
+    """Its slope and its ceiling, both relative to the weight."""
+    return (sigma, 1.0) if kind == HINGE else (2.0, math.inf)
+
+
+@njit(cache=True, fastmath=ANY_ORDER)
+def _clip(raw, top):  # type: ignore[no-untyped-def]
+    """Clip to [0, top]; NaN stays NaN."""
+    raw = 0.0 if raw <= 0.0 else raw
+    return top if raw >= top else raw
+
+
+@njit(cache=True, fastmath=ANY_ORDER)
+def _respond_clipped(f, y, b, a, c, t, limit, norms, alpha, slope):  # type: ignore[no-untyped-def]
+    """:func:`respond` for a clipped linear multiplier; the loss is that of the hinge."""
+    smooth = loss = total = balance = reach = product = 0.0
+    for i in range(f.size):
+        z = 1.0 - y[i] * (f[i] + b)
+        gain = c[i] * t
+        raw = a[i] + gain * z
+        top = c[i] * limit
+        multiplier = _clip(raw, top)
+        alpha[i] = multiplier
+        slope[i] = gain if 0.0 < raw < top else 0.0
+        moved = multiplier - a[i]
+        smooth += multiplier * z - 0.5 * moved * moved / gain
+        loss += c[i] * (0.0 if z <= 0.0 else z)
+        total += multiplier
+        balance += y[i] * multiplier
+        reach += multiplier * norms[i]
+        product += multiplier * z
+    return smooth, loss, total, balance, total, reach, product
+
+
+@njit(cache=True, fastmath=ANY_ORDER)
+def _along_clipped(f, df, step, y, b, db, a, c, t, limit):  # type: ignore[no-untyped-def]
+    value = derivative = 0.0
+    for i in range(f.size):
+        move = y[i] * (df[i] + db)
+        z = 1.0 - y[i] * (f[i] + b) - step * move
+        gain = c[i] * t
+        multiplier = _clip(a[i] + gain * z, c[i] * limit)
+        moved = multiplier - a[i]
+        value += multiplier * z - 0.5 * moved * moved / gain
+        derivative -= multiplier * move
+    return value, derivative
+
+
+@njit(cache=True, fastmath=ANY_ORDER)
+def _slope_of_bias_clipped(f, y, b, a, c, t, limit):  # type: ignore[no-untyped-def]
+    balance = curvature = size = 0.0
+    for i in range(f.size):
+        gain = c[i] * t
+        raw = a[i] + gain * (1.0 - y[i] * (f[i] + b))
+        top = c[i] * limit
+        multiplier = _clip(raw, top)
+        balance += y[i] * multiplier
+        curvature += gain if 0.0 < raw < top else 0.0
+        size += multiplier
+    return balance, curvature, size
+
+
+@njit(cache=True)
 def respond(kind, f, y, b, a, c, sigma, p, C1, C2, D, norms, alpha, slope):  # type: ignore[no-untyped-def]
     """Fill multipliers and slopes; return Σe, Σℓ, Σα, Σyα, Σ|α|, Σ|α|‖x‖ and Σα z."""
+    if _clipped(kind, p):
+        t, limit = _ramp(kind, sigma)
+        sums = _respond_clipped(f, y, b, a, c, t, limit, norms, alpha, slope)
+        return sums if kind == HINGE else (sums[0], sums[0], sums[2], sums[3], sums[4], sums[5], sums[6])
     smooth = loss = total = balance = size = reach = product = 0.0
     for i in range(f.size):
         z = 1.0 - y[i] * (f[i] + b)
@@ -141,6 +208,9 @@ def conjugate(kind, alpha, c, p, C1, C2, D):  # type: ignore[no-untyped-def]
 @njit(cache=True)
 def along(kind, f, df, t, y, b, db, a, c, sigma, p, C1, C2, D):  # type: ignore[no-untyped-def]
     """Value Σe and its derivative in t at scores ``f + t df`` and bias ``b + t db``."""
+    if _clipped(kind, p):
+        gain, limit = _ramp(kind, sigma)
+        return _along_clipped(f, df, t, y, b, db, a, c, gain, limit)
     value = derivative = 0.0
     for i in range(f.size):
         move = y[i] * (df[i] + db)
@@ -154,6 +224,9 @@ def along(kind, f, df, t, y, b, db, a, c, sigma, p, C1, C2, D):  # type: ignore[
 @njit(cache=True)
 def slope_of_bias(kind, f, y, b, a, c, sigma, p, C1, C2, D):  # type: ignore[no-untyped-def]
     """Σyα, minus the derivative of Σe in b; Σ of the slopes, its second derivative; and Σ|α|."""
+    if _clipped(kind, p):
+        t, limit = _ramp(kind, sigma)
+        return _slope_of_bias_clipped(f, y, b, a, c, t, limit)
     balance = curvature = size = 0.0
     for i in range(f.size):
         alpha, slope, _, _ = _one(kind, 1.0 - y[i] * (f[i] + b), a[i], c[i], sigma, p, C1, C2, D)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svmcvx.data import check_choice, check_number
-from svmcvx.errors import BuildError, DataError
+from svmcvx.errors import DataError
 from svmcvx.fast.driver import Callback, conclude, monitored
 from svmcvx.fast.m3svm_adam import EPOCHS, adam
 from svmcvx.fast.m3svm_newton import Bounds, Continuation
@@ -35,7 +35,6 @@ def m3svm(
     p: float,
     eps: float = 1e-6,
     loss: str = "hinge",
-    norm: int = 2,
     delta: float = 1e-2,
     sample_weight: Any = None,
     tol: float = 1e-6,
@@ -59,8 +58,6 @@ def m3svm(
         Labels of two or more classes, of any type.
     lam, p, eps, loss, delta, sample_weight
         As for :func:`svmcvx.m3svm`.
-    norm : 2
-        Euclidean norms. Sums of absolute values are for :func:`svmcvx.m3svm` alone.
     tol : float
         Relative gap at which to stop, in (0, 1).
     time_limit : float, optional
@@ -89,21 +86,19 @@ def m3svm(
     DataError
         If the data or an argument cannot be used.
     BuildError
-        For ``norm=1``, or if a factor of data with more columns than rows would not fit into memory.
+        If a factor of data with more columns than rows would not fit into memory.
 
     Notes
     -----
+    Norms are Euclidean; for sums of absolute values (``norm=1``) pass :func:`svmcvx.m3svm` to :func:`svmcvx.solve`.
+
     Source: M3SVM paper, problem (14); spec m3svm.md. Method: Chan, Golub and Mulet (1999) and Andersen, Christiansen, Conn and
     Overton (2000), whose primal-dual linearisation of a smoothed norm is used for the hinge (an absolute value) and for p < 2.
     """
     started = time.perf_counter()
     check_choice(method, "method", METHODS)
     learning_rate = check_number(learning_rate, "learning_rate", low=0, open_low=True)
-    statement = bound_m3svm(X, y, lam=lam, p=p, eps=eps, loss=loss, norm=norm, delta=delta, sample_weight=sample_weight)
-    if statement.norm == 1:
-        raise BuildError(
-            "fast.m3svm has Euclidean norms only; for norm=1 build svmcvx.m3svm and pass it to svmcvx.solve"
-        )
+    statement = bound_m3svm(X, y, lam=lam, p=p, eps=eps, loss=loss, norm=2, delta=delta, sample_weight=sample_weight)
     if max_iter is None:
         max_iter = EPOCHS if method == "adam" else STEPS
     with monitored(tol=tol, time_limit=time_limit, max_iter=max_iter, verbose=verbose, callback=callback) as monitor:

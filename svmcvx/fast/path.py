@@ -9,19 +9,35 @@ from typing import Any
 
 from svmcvx.data import check_number
 from svmcvx.errors import DataError
+from svmcvx.fast.conic import conic
+from svmcvx.fast.l0 import l0
+from svmcvx.fast.m3svm import m3svm
 from svmcvx.fast.odm import odm
 from svmcvx.fast.odml import odml
 from svmcvx.fast.psvm import psvm
+from svmcvx.fast.zero_one import zero_one
 from svmcvx.solution import Solution, Status
 
 __all__ = ["SOLVERS", "path"]
 
-SOLVERS: dict[str, Callable[..., Solution]] = {"psvm": psvm, "odm": odm, "odml": odml}
+SOLVERS: dict[str, Callable[..., Solution]] = {
+    "psvm": psvm,
+    "odm": odm,
+    "odml": odml,
+    "conic": conic,
+    "m3svm": m3svm,
+    "l0": l0,
+    "zero_one": zero_one,
+}
 # What a path can run over, for each solver.
 PARAMETERS = {
     "psvm": ("C", "p"),
     "odm": ("C1", "C2", "D"),
     "odml": ("C", "lam1", "lam2"),
+    "conic": ("lam", "kappa"),
+    "m3svm": ("lam", "p", "eps"),
+    "l0": ("C",),
+    "zero_one": ("lam", "k"),
 }
 
 
@@ -38,7 +54,7 @@ def path(
 
     Parameters
     ----------
-    formulation : "psvm", "odm" or "odml"
+    formulation : "psvm", "odm", "odml", "conic", "m3svm", "l0" or "zero_one"
         The solver of :mod:`svmcvx.fast` to call.
     X, y
         As for that solver.

@@ -5,7 +5,6 @@ The statement is that of :mod:`svmcvx.formulations.psvm`, and so is the certific
 
 from __future__ import annotations
 
-import math
 import time
 from typing import Any, TypeAlias
 
@@ -16,11 +15,13 @@ from svmcvx.data import binary_data, check_choice, check_number
 from svmcvx.errors import DataError
 from svmcvx.fast.decomposition import Decomposition, settled, working_set_size
 from svmcvx.fast.driver import Callback, Monitor, conclude, monitored
+from svmcvx.fast.low_rank import LowRank
 from svmcvx.fast.rows import Rows, kernel_rows
 from svmcvx.fast.threads import blas_held_to_one
 from svmcvx.formulations.base import Candidates
 from svmcvx.formulations.psvm import BIAS_RULES, PSVM, best_bias, dual_objective, objective
 from svmcvx.kernels import KernelLike
+from svmcvx.losses import hinge_power_conjugate
 from svmcvx.solution import Solution, Status
 from svmcvx.space import KernelSpace, feature_space
 
@@ -30,7 +31,7 @@ Floats: TypeAlias = NDArray[np.float64]
 
 SELECTIONS = ("second-order", "random")
 # Multiples of earlier multipliers that are tried as a start.
-MULTIPLES = np.concatenate([[0.0], np.geomspace(1e-6, 1e6, 49)])
+MULTIPLES = np.concatenate([[1.0, 0.0], np.geomspace(1e-6, 1e6, 49)])
 
 
 def earlier_multipliers(warm_start: Solution | None, statement: Any) -> Floats | None:
@@ -134,7 +135,9 @@ def psvm(
 
     Notes
     -----
-    Source: pSVM paper, Algorithm 1 (pSMO), with larger working sets and second-order selection.
+    Source: pSVM paper, Algorithm 1 (pSMO), with larger working sets and second-order selection. Where that takes long and the
+    kernel matrix has a small numerical rank (few features), Newton's method on a factor of it gives the multipliers; see
+    :mod:`svmcvx.fast.low_rank`. It uses up to `cache_size` megabytes more for a time.
     """
     started = time.perf_counter()
     C = check_number(C, "C", low=0, open_low=True)
@@ -159,7 +162,10 @@ def psvm(
                     float32=float32_cache,
                     workers=workers,
                 )
-                candidates, status, options = _solve_kernel(statement, rows, size, monitor, warm, selection, seed)
+                shortcut = LowRank(statement, cache_size) if selection == "second-order" else None
+                candidates, status, options = _solve_kernel(
+                    statement, rows, size, monitor, warm, selection, seed, shortcut
+                )
         else:
             from svmcvx.fast.psvm_linear import solve_linear
 
@@ -178,7 +184,14 @@ def psvm(
 
 
 def _solve_kernel(
-    statement: PSVM, rows: Rows, size: int, monitor: Monitor, warm: Floats | None, selection: str, seed: int
+    statement: PSVM,
+    rows: Rows,
+    size: int,
+    monitor: Monitor,
+    warm: Floats | None,
+    selection: str,
+    seed: int,
+    shortcut: LowRank | None,
 ) -> tuple[Candidates, Status, dict[str, Any]]:
     data, y, p = statement.space.data, statement.y, statement.p
 
@@ -200,6 +213,7 @@ def _solve_kernel(
         selection=selection,
         seed=seed,
         alpha=np.zeros(data.n) if warm is None else _adapted(statement, warm),
+        shortcut=shortcut,
     )
     status = ascent.run(monitor)
     options = {
@@ -209,6 +223,8 @@ def _solve_kernel(
         "storage": str(rows.store.dtype),
         "pair_steps": ascent.pair_steps,
     }
+    if shortcut is not None and shortcut.rank:
+        options["low_rank"] = shortcut.rank
     found = Candidates([], [])
     for alpha in ascent.points():
         f = statement.space.product(alpha * y).scores
@@ -220,11 +236,16 @@ def _solve_kernel(
 def _adapted(statement: PSVM, alpha: Floats) -> Floats:
     """Return the best multiple of earlier multipliers that were found for other hyper-parameters."""
     alpha = settled(statement, alpha)
-    data = statement.space.data
+    p, weight = statement.p, statement.space.data.weight
     norm = statement.space.product(alpha * statement.y).squared_norm
-    best, value = 0.0, -math.inf
-    for multiple in (1.0, *MULTIPLES):
-        found = dual_objective(multiple * alpha, multiple**2 * norm, C=statement.C, p=statement.p, weight=data.weight)
-        if found > value:
-            best, value = float(multiple), found
+    # The conjugate of a multiple: an indicator for p = 1, else homogeneous of degree p/(p - 1).
+    with np.errstate(over="ignore", invalid="ignore"):
+        if p == 1:
+            filled = float((alpha / statement.ceiling()).max())
+            conjugates = np.where(MULTIPLES * filled <= 1.0, 0.0, np.inf)
+        else:
+            whole = float(hinge_power_conjugate(alpha, statement.C * weight, p).sum())
+            conjugates = np.where(MULTIPLES > 0, whole * MULTIPLES ** (p / (p - 1.0)), 0.0)
+        values = MULTIPLES * float(alpha.sum()) - conjugates - 0.5 * MULTIPLES**2 * norm
+    best = float(MULTIPLES[int(np.argmax(np.nan_to_num(values, nan=-np.inf)))])
     return settled(statement, best * alpha)

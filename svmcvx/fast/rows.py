@@ -122,6 +122,8 @@ def kernel_rows(
     """
     if isinstance(space, KernelSpace) and space.keep_gram:
         return GramRows(space.gram), working_set
+    if isinstance(space, KernelSpace) and space.kept is not None:
+        return GramRows(space.kept.matrix), working_set
     n = space.data.n
     dtype = np.dtype(np.float32 if float32 and n > DOUBLE_PRECISION else np.float64)
     row = float(n * dtype.itemsize)

@@ -265,11 +265,14 @@ def submatrix(rows: NDArray[Any], slots: NDArray[np.intp], columns: NDArray[np.i
     """Return the kernel of a working set, from stored rows; symmetric whatever the rounding of those."""
     q = slots.size
     Q = np.empty((q, q))
+    # Row by row, and one of each two: entries lie far apart in the store, which is what this costs.
     for a in range(q):
+        row = rows[slots[a]]
         for b in range(a + 1):
-            value = 0.5 * (float(rows[slots[a], columns[b]]) + float(rows[slots[b], columns[a]]))
-            Q[a, b] = value
-            Q[b, a] = value
+            Q[a, b] = float(row[columns[b]])
+    for a in range(q):
+        for b in range(a):
+            Q[b, a] = Q[a, b]
     return Q
 
 

@@ -133,11 +133,16 @@ class ZeroOne(Counting):
         return self.relaxed.export_dual(dual)
 
     def explain(self, status: str) -> str:
-        """Infeasible: the data cannot be separated by dropping so little."""
+        """Infeasible: the data cannot be separated by dropping so little. Stopped: it is not known whether they can."""
         if status == "infeasible" and self.k is not None and not self.unproved.any():
             return (
                 f"the classes are not separable in this feature space when observations of total weight at most {self.k:g} "
                 "are dropped; raise k, or use lam"
+            )
+        if status in ("time_limit", "iteration_limit", "interrupted") and self.k is not None:
+            return (
+                f"no point that drops observations of total weight at most {self.k:g} was found before the search was stopped; "
+                "raise k or the limits, or use lam"
             )
         return super().explain(status)
 

@@ -1,0 +1,92 @@
+r"""Branch and bound for the 0-1 problem with the bound of the perspective relaxation.
+
+A node keeps some observations, drops others, and bounds the rest by their conic losses
+(:mod:`svmcvx.fast.perspective_bound`). Nodes are taken in the order of their bounds. In the cardinality form the loss has the
+multiplier of the conic relaxation for its price, and nodes that drop more than k are cut off. A node without free
+observations is solved for its point of least norm.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from svmcvx.fast.incumbency import Counted
+from svmcvx.fast.perspective_bound import DROPPED, FREE, KEPT, expand, relax
+from svmcvx.fast.shares import Share
+from svmcvx.formulations.incumbents import feasible_gamma
+from svmcvx.solution import Status
+
+__all__ = ["branch"]
+
+Floats: TypeAlias = NDArray[np.float64]
+
+# Nodes expanded in one round.
+WIDTH = 32
+# Price of a squared shortfall of a kept observation, in units of the incumbent.
+PENALTY = 1e4
+# Margin of a relaxed point at which an observation is tried as kept.
+NEARLY = 0.9
+
+
+class Node(NamedTuple):
+    """Lower bound, a number that breaks ties, what is kept and dropped, the minimiser, and what to branch on."""
+
+    bound: float
+    number: int
+    state: NDArray[np.int8]
+    w: Floats
+    undecided: int
+
+
+def branch(problem: Counted, share: Share, most: float = math.inf) -> tuple[Status | None, dict[str, int]]:
+    """Search the sets that may be dropped, and bound at most about `most` nodes; return why it ended and what it did.
+
+    The status is None if there are more nodes than `most`.
+    """
+    H, weight = problem.H, problem.weight
+    n, r = H.shape
+    lam, offset = problem.price, 0.0 if problem.lam > 0 else problem.price * problem.k
+    size = problem.value * problem.scale**2 if problem.best is not None else float(n)
+    rho = PENALTY * max(size, lam)
+    gamma = feasible_gamma(H, problem.gamma)
+    root = Node(0.0, 0, np.zeros(n, dtype=np.int8), np.zeros(r), -1)
+    bound, undecided = relax(H, weight, gamma, lam, rho, root.state, root.w, problem.cutoff + offset)
+    queue = [root._replace(bound=max(bound - offset, 0.0), undecided=undecided)]
+    made = nodes = 1
+    status = problem.report(queue[0].bound)
+    while status is None and nodes < most:
+        chosen = [heapq.heappop(queue) for _ in range(min(WIDTH, len(queue)))]
+        # The set that the most promising relaxed point keeps.
+        first = chosen[0]
+        problem.settle((first.state == KEPT) | ((first.state == FREE) & (H @ first.w >= NEARLY)))
+        parents = []
+        for node in chosen:
+            if node.bound < problem.cutoff and node.undecided < 0:
+                problem.settle_leaf(node.state == KEPT, node.bound)
+            elif node.bound < problem.cutoff:
+                parents.append(node)
+        if parents:
+            states, starts = np.array([node.state for node in parents]), np.array([node.w for node in parents])
+            on = np.array([node.undecided for node in parents], dtype=np.int64)
+            found = np.empty((len(on), 2)), np.empty((len(on), 2, r)), np.empty((len(on), 2), dtype=np.int64)
+            rest = (states, starts, on, problem.cutoff + offset)
+            share(lambda first, stride: expand(H, weight, gamma, lam, rho, *rest, first, stride, *found))  # noqa: B023
+            for node, bounds, minimisers, following in zip(parents, *found, strict=True):
+                for child, fixed in enumerate((KEPT, DROPPED)):
+                    below = max(node.bound, float(bounds[child]) - offset)
+                    state = node.state.copy()
+                    state[node.undecided] = fixed
+                    if below < problem.cutoff and weight[state == DROPPED].sum() <= problem.k:
+                        entry = Node(below, made, state, minimisers[child], int(following[child]))
+                        heapq.heappush(queue, entry)
+                        made += 1
+            nodes += 2 * len(parents)
+        if queue and queue[0].bound >= problem.cutoff:
+            queue.clear()
+        status = problem.report(queue[0].bound if queue else np.inf)
+    return status, {"nodes": nodes}

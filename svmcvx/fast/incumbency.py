@@ -1,0 +1,162 @@
+"""What the exact searches for the 0-1 loss share: the scaled problem, its incumbent, and what is proved so far."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from svmcvx.certificate import SolverBound
+from svmcvx.fast.driver import Monitor
+from svmcvx.formulations.incumbents import ON_MARGIN, Incumbent, LeastNorm, Relaxation, violated
+from svmcvx.formulations.zero_one import ZeroOne
+from svmcvx.solution import Status
+
+__all__ = ["Counted"]
+
+Floats: TypeAlias = NDArray[np.float64]
+Bools: TypeAlias = NDArray[np.bool_]
+
+# Points that are better than the incumbent by a smaller share of its value are not looked for.
+IMPROVEMENT = 1e-9
+# Tolerance of margins in a search, and the margins of the sets that are tried where a point is at one of them.
+TIE = ON_MARGIN
+TRIED_TIES = (10.0 * TIE, 2.0 * TIE, 0.0)
+# A value is attained if the point of least norm that keeps the same set costs no more than this share above it.
+ATTAINED = 1e-7
+
+
+@dataclass
+class Counted:
+    """A 0-1 problem in units in which the longest row has length 1, duplicates merged; and the progress of a search.
+
+    Values here are ``scale²`` times those of the statement.
+
+    Attributes
+    ----------
+    H : ndarray of shape (m, r)
+        Distinct signed rows.
+    weight : ndarray of shape (m,)
+        Sums of the weights of their duplicates.
+    lam, k : float
+        λ and the weight that may be dropped; 0 or infinite in the form that does not have it.
+    best : Incumbent or None
+    gamma : ndarray of shape (m,) or None
+        Multipliers of the conic relaxation, if it was solved.
+    price : float
+        λ, or the multiplier of k in the conic relaxation.
+    proved : float
+        Lower bound so far, in the statement's own units; at first that of the conic relaxation.
+    unattained : float
+        Smallest value of a point that counts ties as satisfied and turned out not to be attained; inf if there is none.
+    """
+
+    statement: ZeroOne
+    monitor: Monitor
+    proved: float
+    relaxation: Relaxation | None
+
+    def __post_init__(self) -> None:
+        G, weight = self.statement.geometry.G, self.statement.weight
+        self.scale = float(np.sqrt(np.max(np.einsum("ij,ij->i", G, G)))) or 1.0
+        self.H, copies = np.unique(G / self.scale, axis=0, return_inverse=True)
+        self.copies = copies.ravel()
+        self.weight = np.bincount(self.copies, weights=weight)
+        lam, k = self.statement.lam, self.statement.k
+        self.lam = 0.0 if lam is None else lam * self.scale**2
+        # The rounding of sums of weights, as the statement's price allows for it, and of merging them.
+        self.k = math.inf if k is None else k * (1.0 + 1e-12) + 1e-12
+        self.gamma: Floats | None = None
+        self.price = self.lam
+        if self.relaxation is not None:
+            self.gamma = np.bincount(self.copies, weights=self.relaxation.gamma) * np.float64(self.scale**2)
+            self.price = max(self.relaxation.price, 0.0) * self.scale**2
+        self.best: Incumbent | None = None
+        self.unattained = math.inf
+        self.rounds = 0
+        self.settled: set[bytes] = set()
+        for point in self.statement.pool:
+            self.offer(point)
+
+    def offer(self, point: Incumbent) -> float:
+        """Take a feasible point if it is the best so far; return its value."""
+        value = self.statement.price(point.norm, point.loss)
+        if math.isfinite(value) and value < self.value:
+            self.best = point
+        return value
+
+    @property
+    def value(self) -> float:
+        """The statement's objective at the incumbent; inf without one."""
+        return math.inf if self.best is None else self.statement.price(self.best.norm, self.best.loss)
+
+    @property
+    def cutoff(self) -> float:
+        """Only points below this value are looked for, in the units of the search."""
+        return self.value * (1.0 - IMPROVEMENT) * self.scale**2
+
+    def attain(self, w: Floats, value: float) -> None:
+        """Find out whether a point that counts as `value` if ties are satisfied, in the units of the search, is attained."""
+        geometry = self.statement.geometry
+        w = w / self.scale
+        u = geometry.G @ w
+        # The point itself, where the point of least norm that keeps its set is hard to compute.
+        lowest = float(u[u >= 1.0 - TRIED_TIES[0]].min(initial=1.0))
+        reached = self.offer(geometry.incumbent(w / lowest, 0.0, violated))
+        for tie in TRIED_TIES:
+            found = geometry.refit(u >= 1.0 - tie)
+            if found is not None:
+                reached = min(reached, self.offer(geometry.incumbent(found.w, 0.0, violated)))
+        value /= self.scale**2
+        if not reached <= value * (1.0 + ATTAINED):
+            self.unattained = min(self.unattained, value)
+
+    def settle(self, kept: Bools) -> None:
+        """Offer the point of least norm that keeps a set of the distinct rows."""
+        key = np.packbits(kept).tobytes()
+        if key not in self.settled:
+            self.settled.add(key)
+            self._refit(kept)
+
+    def settle_leaf(self, kept: Bools, bound: float) -> None:
+        r"""Offer the best point that keeps this set and no more, whose value is at least `bound`.
+
+        Multipliers prove :math:`\|w\|^2 \ge (\sum\alpha)^2/\|G'\alpha\|^2`: if the point found is not as good as
+        that, it is not known to be the best.
+        """
+        found = self._refit(kept)
+        if found is not None and found.alpha.any():
+            alpha = found.alpha
+            norm = float(alpha.sum()) ** 2 / float(np.sum((self.statement.geometry.G.T @ alpha) ** 2))
+            bound = max(bound, norm * self.scale**2 + self.lam * float(self.weight[~kept].sum()))
+        if bound < self.cutoff:
+            self.unattained = min(self.unattained, bound / self.scale**2)
+
+    def _refit(self, kept: Bools) -> LeastNorm | None:
+        geometry = self.statement.geometry
+        found = geometry.refit(kept[self.copies])
+        if found is not None:
+            self.offer(geometry.incumbent(found.w, 0.0, violated))
+        return found
+
+    def report(self, left: float) -> Status | None:
+        """Tell the monitor what is proved after a round if nothing left is below `left`; return why to stop, or None."""
+        # Only points better than the incumbent by a little were looked for.
+        below = min(left / self.scale**2, self.value * (1.0 - IMPROVEMENT), self.unattained)
+        self.proved = max(self.proved, below)
+        status = self.monitor.report(self.rounds, self.proved, self.value)
+        self.rounds += 1
+        if math.isinf(left) and status is not Status.OPTIMAL:
+            # Everything has been searched: what gap there is remains.
+            if self.best is None:
+                return Status.INFEASIBLE
+            return Status.NUMERICAL if self.unattained < self.value else Status.OPTIMAL
+        return status
+
+    @property
+    def bound(self) -> SolverBound:
+        """The lower bound that the search has proved, and an allowance for the rounding of what it compared."""
+        return SolverBound(self.proved, IMPROVEMENT * abs(self.proved))

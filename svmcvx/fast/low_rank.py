@@ -1,0 +1,165 @@
+r"""A way out for pSMO when pair steps take too long: Newton's method on a factor of low rank.
+
+On few features a smooth kernel matrix has a small numerical rank, :math:`K \approx LL'` with L of shape (n, r). The pSVM on the
+rows of L is a linear one, which Newton's method (:mod:`svmcvx.fast.linear`) solves in a number of steps that hardly depends
+on C or p, where pair steps need millions. Its multipliers are a guess for the kernel machine, nothing more: they are
+compared on exact scores with those that pSMO has, and the better go on.
+
+**The rule.** Once pair steps have cost as many multiplications as the probe, `PROBE` columns of the factor are computed; the
+decay of its residual predicts the rank. If that is at most `LARGEST_RANK`, half of n (n up to 1000), and what the cache
+would hold, the factor is computed and used as soon as pair steps have cost a fifth of :math:`n r^2`, its products going
+faster, and `WORK_OF_COLUMN` a column. This happens once.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from svmcvx.fast import loss_kernels as kernels
+from svmcvx.fast.driver import Monitor
+from svmcvx.fast.linear import Machine, minimise
+from svmcvx.formulations.psvm import PSVM
+from svmcvx.space import KernelSpace
+
+__all__ = ["LowRank", "partial_factor"]
+
+Floats: TypeAlias = NDArray[np.float64]
+
+WORK_OF_COLUMN, WORTH = 2e5, 0.2
+PROBE = 48
+LARGEST_RANK = 1500
+# Share of the largest diagonal entry that the residual's may keep. Below it is rounding.
+NEGLIGIBLE = 1e-13
+# Share of the tolerance to which Newton's method goes: the factor's own error needs some of it.
+SHARE = 0.3
+STEPS = 300
+MEGABYTE = 2.0**20
+
+
+@dataclass
+class PartialFactor:
+    """A pivoted Cholesky factor in the making.
+
+    Parameters
+    ----------
+    column : callable
+        ``column(i)`` returns a column of the matrix.
+    residual : ndarray of shape (n,)
+        Its diagonal; what the columns so far leave of it later.
+    """
+
+    column: Callable[[int], Floats]
+    residual: Floats
+    rows: list[Floats] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.scale = float(self.residual.max(initial=0.0))
+
+    @property
+    def done(self) -> bool:
+        """Whether nothing but rounding is left."""
+        return float(self.residual.max(initial=0.0)) <= NEGLIGIBLE * self.scale
+
+    def grow(self, rank: int, stop: Callable[[], bool]) -> None:
+        """Compute columns until there are `rank`, nothing is left, or `stop` says so."""
+        if len(self.rows) >= rank or self.done:
+            return
+        L = np.empty((rank, self.residual.size))
+        for k, row in enumerate(self.rows):
+            L[k] = row
+        k = len(self.rows)
+        while k < rank and not self.done and not stop():
+            pivot = int(self.residual.argmax())
+            row = (self.column(pivot) - L[:k, pivot] @ L[:k]) / math.sqrt(self.residual[pivot])
+            self.residual = np.maximum(self.residual - row**2, 0.0)
+            self.residual[pivot] = 0.0
+            L[k] = row
+            k += 1
+        self.rows = list(L[:k])
+
+    @property
+    def predicted_rank(self) -> float:
+        """The rank at which nothing would be left, if the residual goes on to fall at its mean rate."""
+        left = float(self.residual.max(initial=0.0)) / self.scale if self.scale > 0 else 0.0
+        if left <= NEGLIGIBLE:
+            return float(len(self.rows))
+        return len(self.rows) * math.log(NEGLIGIBLE) / math.log(left) if left < 1.0 else math.inf
+
+
+def partial_factor(space: KernelSpace) -> PartialFactor:
+    """Start a factor of the kernel matrix of a space."""
+    if space.keep_gram:
+        gram = space.gram
+        return PartialFactor(lambda i: gram[i], np.array(gram.diagonal()))
+    block = space.columns(dtype=np.float64)
+    return PartialFactor(
+        lambda i: np.asarray(block(np.array([i]))[0], dtype=np.float64),
+        np.array(space.resolved.diagonal(space.data.X), dtype=np.float64),
+    )
+
+
+@dataclass
+class LowRank:
+    """Newton's method on a factor of the kernel matrix, for one call of pSMO.
+
+    Parameters
+    ----------
+    statement : PSVM
+        With a :class:`~svmcvx.space.KernelSpace`.
+    cache_size : float
+        Megabytes that the factor may take.
+    """
+
+    statement: PSVM
+    cache_size: float
+
+    def __post_init__(self) -> None:
+        n = self.statement.y.size
+        self.largest = int(min(LARGEST_RANK, n if n <= 1000 else n // 2, self.cache_size * MEGABYTE / (8.0 * n)))
+        self.wanted = PROBE**2 * float(n)
+        self.rank = 0
+        self.factor: PartialFactor | None = None
+
+    def due(self, work: float) -> bool:
+        """Whether pair steps that cost `work` multiplications are enough to leave them."""
+        if work < self.wanted:
+            return False
+        space = self.statement.space
+        if self.factor is None:
+            if not isinstance(space, KernelSpace) or self.largest < 1:
+                self.wanted = math.inf
+                return False
+            self.factor = partial_factor(space)
+            self.factor.grow(min(PROBE, self.largest), lambda: False)
+            rank = self.factor.predicted_rank
+            n = self.statement.y.size
+            self.wanted = max(WORK_OF_COLUMN, WORTH * n * rank) * rank if rank <= self.largest else math.inf
+        return work >= self.wanted
+
+    def solve(self, alpha: Floats, monitor: Monitor) -> list[Floats]:
+        """Return multipliers that Newton's method found, none if the rank is too large or time is up."""
+        self.wanted = math.inf
+        if self.factor is None:
+            return []
+        self.factor.grow(self.largest, lambda: monitor.out_of_time)
+        if not self.factor.done:
+            return []
+        L = np.array(self.factor.rows).T
+        self.rank, self.factor = L.shape[1], None
+        statement, p = self.statement, self.statement.p
+        L = np.ascontiguousarray(L - L.mean(axis=0))
+        kind = kernels.HINGE if p == 1 else kernels.ENVELOPE if p < 2 else kernels.POWER
+        machine = Machine(
+            L, statement.y, statement.C * statement.space.data.weight, kind, p=p, bias=True, expanded=True
+        )
+        # The bounds of the factor's machine prove nothing about the kernel's: only the clock is shared.
+        inner = Monitor(SHARE * monitor.tol, None, STEPS, False, lambda _: monitor.out_of_time, monitor.pressed)
+        # A smooth loss is started at w = 0: scores that are far out cost p > 2 many steps.
+        point, _ = minimise(machine, inner, alpha=None if machine.smooth else alpha)
+        return [point.alpha, point.expansion]

@@ -1,0 +1,34 @@
+"""Independent tasks of compiled code that leaves Python's lock, shared out among threads.
+
+Threads of our own, not numba's: those must not be started from several threads at once, or before a fork.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import TypeAlias
+
+from numba import get_num_threads
+
+__all__ = ["Share", "shares"]
+
+# Calls a function with the number of a worker and the number of workers: it does every so-manieth task from its own on.
+Share: TypeAlias = Callable[[Callable[[int, int], None]], None]
+
+
+@contextmanager
+def shares() -> Iterator[Share]:
+    """Give what shares tasks out among as many threads as numba is allowed."""
+    workers = get_num_threads()
+    if workers == 1:
+        yield lambda call: call(0, 1)
+        return
+    with ThreadPoolExecutor(workers) as pool:
+
+        def run(call: Callable[[int, int], None]) -> None:
+            for done in [pool.submit(call, worker, workers) for worker in range(workers)]:
+                done.result()
+
+        yield run

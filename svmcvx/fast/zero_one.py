@@ -1,0 +1,201 @@
+r"""The SVM with the exact 0-1 loss, by exhaustion.
+
+.. math:: \min_w\; \|w\|^2 + \lambda\sum_i s_i\,1[u_i < 1] \qquad\text{or}\qquad
+    \min_w\; \|w\|^2 \;\text{ s.t. }\; \sum_i s_i\,1[u_i < 1] \le k.
+
+The statement is that of :mod:`svmcvx.formulations.zero_one`. The upper bound is checked like any other. The lower bound is
+that of the conic relaxation, which the checker proves, or what the search has proved, which it cannot:
+kind ``"enumeration"``, ``residuals["search_bound"]``.
+
+============ ========================================================= ================================================
+method       searches                                                  cost
+============ ========================================================= ================================================
+``"sweep"``  all vertices (:mod:`svmcvx.fast.enumeration`)             :math:`\sum_{m<r}\binom nm` lines, r the columns
+``"branch"`` observations kept or dropped (:mod:`svmcvx.fast.branch`)  as many nodes as the conic bound leaves open
+============ ========================================================= ================================================
+
+**"auto"** takes the sweep at once if that is a matter of milliseconds. Otherwise it takes branch and bound, and if that has
+cost as much as the sweep would (a node costs about :math:`r^2` lines), the sweep, with what is known by then; unless the
+sweep is out of reach.
+
+**When to use what.** The cost of branch and bound grows with the number of observations that the optimum drops and with
+the number of columns, since the conic bound weakens with both; that of the sweep with the number of columns only. Where neither
+ends, the interval is honest, and :func:`svmcvx.zero_one_mio` with SCIP is the alternative: it was slower wherever
+both ended (``benchmarks/zero_one.py``).
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from svmcvx.certificate import Dual
+from svmcvx.data import binary_data, check_choice, check_number
+from svmcvx.errors import DataError
+from svmcvx.fast.branch import branch
+from svmcvx.fast.counting_start import at_zero, heuristics
+from svmcvx.fast.driver import Callback, conclude, monitored
+from svmcvx.fast.incumbency import Counted
+from svmcvx.fast.shares import shares
+from svmcvx.fast.sweep import sweep
+from svmcvx.formulations.base import Candidates
+from svmcvx.formulations.conic import ConicSDP, conic_sdp
+from svmcvx.formulations.zero_one import ZeroOne
+from svmcvx.kernels import KernelLike
+from svmcvx.solution import Solution, Status
+from svmcvx.space import feature_space
+
+__all__ = ["zero_one"]
+
+METHODS = ("auto", "sweep", "branch")
+# Lines times observations: up to the first number the sweep takes less time than to find a good incumbent and a bound,
+# beyond the second it takes hours.
+AT_ONCE, OUT_OF_REACH = 2e6, 1e12
+
+
+def zero_one(
+    X: Any,
+    y: Any,
+    *,
+    lam: float | None = None,
+    k: float | None = None,
+    kernel: KernelLike = None,
+    intercept: bool = True,
+    sample_weight: Any = None,
+    tol: float = 1e-6,
+    time_limit: float | None = None,
+    max_iter: int = 1_000_000,
+    verbose: bool = False,
+    callback: Callback | None = None,
+    warm_start: Solution | None = None,
+    method: str = "auto",
+    indefinite: str = "error",
+    seed: int = 0,
+) -> Solution:
+    r"""Solve the SVM with the exact 0-1 loss to proved optimality, by exhaustion.
+
+    .. math:: \min_w\; \|w\|^2 + \lambda\sum_i s_i\,1[u_i < 1] \quad\text{or}\quad
+        \min_w\; \|w\|^2 \;\text{ s.t. }\; \sum_i s_i\,1[u_i < 1] \le k
+
+    Parameters
+    ----------
+    X : array-like or sparse matrix of shape (n, d)
+        Without the constant feature; the Gram matrix for a precomputed kernel.
+    y : array-like of shape (n,)
+        Two labels of any type.
+    lam : float
+        Price of a margin below 1, positive. Exactly one of `lam`, `k`.
+    k : float
+        Largest weight of observations with a margin below 1 (their number, without weights).
+    kernel : Kernel, str, callable or None
+        None for the linear formulation. The columns are those of a factor of the Gram matrix.
+    intercept : bool
+        Append the constant feature (add 1 to the kernel), penalised with the rest; True by default.
+    sample_weight : array-like of shape (n,), optional
+        Weights :math:`s_i \ge 0` of the losses.
+    tol : float
+        Relative gap at which to stop, between 0 and 1.
+    time_limit : float, optional
+        Seconds; the best point until then is returned with what is proved by then, as on Ctrl-C.
+    max_iter : int
+        Rounds of the search.
+    verbose : bool
+        Print the bounds as they close.
+    callback : callable, optional
+        Called with a :class:`~svmcvx.fast.driver.Progress`; returning True stops.
+    warm_start : Solution, optional
+        An earlier solution on the same data, for any hyper-parameters: a start for the incumbent.
+    method : "auto", "sweep" or "branch"
+        See :mod:`svmcvx.fast.zero_one`.
+    indefinite : "error" or "clip"
+        What to do with a kernel that is indefinite on the data.
+    seed : int
+        Accepted for uniformity: the searches draw nothing at random.
+
+    Returns
+    -------
+    Solution
+        Its certificate is of kind ``"enumeration"``.
+
+    Raises
+    ------
+    DataError
+        If the data or an argument cannot be used.
+    BuildError
+        If the problem would not fit into memory.
+    SolverFailed
+        If dropping weight `k` does not make the classes separable, or no point that does was found within the limits.
+
+    Notes
+    -----
+    Source: the optimality conditions of :func:`svmcvx.zero_one_mio`; see :mod:`svmcvx.fast.enumeration`.
+    """
+    started = time.perf_counter()
+    if (lam is None) == (k is None):
+        raise DataError("zero_one takes exactly one of lam and k; pass lam=1.0 for a penalty, or k for a cardinality")
+    lam = None if lam is None else check_number(lam, "lam", low=0, open_low=True)
+    k = None if k is None else check_number(k, "k", low=0)
+    check_choice(method, "method", METHODS)
+    if warm_start is not None and not isinstance(warm_start, Solution):
+        raise DataError(f"warm_start must be a Solution of the same data, got {type(warm_start).__name__}")
+    data = binary_data(X, y, sample_weight)
+    space = feature_space(data, kernel, intercept="penalised" if intercept else "none", indefinite=indefinite)
+    statement = ZeroOne(space=space, lam=lam, k=k, form="enumeration", kind="enumeration")
+
+    def relaxed() -> ConicSDP:
+        kappa = None if k is None else k / float(data.weight.sum())
+        return conic_sdp(
+            X,
+            y,
+            lam=lam,
+            kappa=kappa,
+            kernel=kernel,
+            intercept=intercept,
+            sample_weight=sample_weight,
+            indefinite=indefinite,
+        )
+
+    n, r = statement.geometry.G.shape
+    lines = sum(math.comb(n, size) for size in range(r))
+    at_once = method != "branch" and lines * n <= AT_ONCE
+    with monitored(tol=tol, time_limit=time_limit, max_iter=max_iter, verbose=verbose, callback=callback) as monitor:
+        built = time.perf_counter() - started
+        if at_once:
+            pool, relaxation = at_zero(statement, warm_start), None
+        else:
+            pool, relaxation = heuristics(statement, warm_start, relaxed)
+        statement = replace(statement, pool=pool)
+        duals: list[Dual] = []
+        root = 0.0
+        if relaxation is not None:
+            duals = [statement.repair({"gamma": relaxation.gamma, "lam": np.array(relaxation.price)})]
+            root = max(root, statement.evaluate_dual(duals[0]).below)
+        problem = Counted(statement, monitor, root, relaxation)
+        effort: dict[str, int] = {}
+        status: Status | None = None
+        with shares() as share:
+            if method != "sweep" and not at_once:
+                reachable = method == "auto" and lines * n <= OUT_OF_REACH
+                status, effort = branch(problem, share, lines / r**2 if reachable else math.inf)
+            used = "branch" if status is not None else "sweep"
+            if status is None:
+                status, swept = sweep(problem, share)
+                effort |= swept
+        best = problem.best
+        statement = replace(statement, pool=() if best is None else (best,))
+        models = [] if best is None else statement.models_of(~best.dropped, best.w, 0.0)
+        return conclude(
+            statement,
+            Candidates(models, duals),
+            monitor,
+            status,
+            solver=f"fast.zero_one/{used}",
+            build_seconds=built,
+            warm_start_used=warm_start is not None,
+            options={"method": used, **effort},
+            search_bound=problem.bound,
+        )

@@ -1,0 +1,378 @@
+"""The exact 0-1 loss by exhaustion, against all subsets, against SCIP, and between the two methods."""
+
+import itertools
+import math
+import pickle
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import nnls
+
+import svmcvx as sx
+from svmcvx.certificate import SolverBound, check
+from svmcvx.data import binary_data
+from svmcvx.errors import DataError, NotCertified, SolverFailed
+from svmcvx.fast.zero_one import zero_one
+from svmcvx.formulations.zero_one import ZeroOne, zero_one_mio, zero_one_objective
+from svmcvx.solution import Status
+from svmcvx.space import feature_space
+from svmcvx.synthetic import outlier_data
+
+# A search proves that nothing is better by more than this share.
+RESOLUTION = 2e-9
+
+
+def smallest_norm(G):
+    """Squared norm of the least point with Gw ≥ 1, by least-distance programming; written without the package."""
+    scale = np.abs(G).max(initial=0.0)
+    if len(G) == 0:
+        return 0.0
+    if scale == 0:
+        return math.inf
+    H = np.unique(G / scale, axis=0)
+    mu, _ = nnls(np.vstack([H.T, np.ones((1, len(H)))]), np.append(np.zeros(H.shape[1]), 1.0))
+    rest = 1.0 - mu.sum()
+    if rest <= 1e-12:
+        return math.inf
+    w = H.T @ mu / rest
+    if (H @ w).min() >= 1.0 - 1e-6:
+        return float(w @ w) / scale**2
+    # SciPy's solver may end early on degenerate rows: try all sets of tight ones.
+    found = math.inf
+    for size in range(1, H.shape[1] + 1):
+        for tight in itertools.combinations(range(len(H)), size):
+            w = np.linalg.lstsq(H[list(tight)], np.ones(size), rcond=None)[0]
+            if (H @ w).min() >= 1.0 - 1e-9:
+                found = min(found, float(w @ w))
+    return found / scale**2
+
+
+def over_all_subsets(G, weight, price):
+    best = math.inf
+    for bits in sorted(itertools.product((False, True), repeat=len(G)), key=sum):
+        dropped = np.array(bits)
+        if price(0.0, weight[dropped].sum()) < best:
+            best = min(best, price(smallest_norm(G[~dropped]), weight[dropped].sum()))
+    return best
+
+
+def instance(seed):
+    """Data of a kind, hyper-parameters and intercept that vary with the seed; n ≤ 12."""
+    rng = np.random.default_rng(seed)
+    n, d = int(rng.integers(2, 13)), int(rng.integers(1, 5))
+    kind = seed % 6
+    X = rng.standard_normal((n, d)) if kind >= 3 else rng.integers(-2, 3, (n, d)).astype(float)
+    if kind == 1:
+        X[:, 0] = 1.0  # a constant column
+    if kind == 2:
+        X = np.sign(X)
+    if kind == 4:
+        X[rng.integers(0, n, n // 2)] = X[0]  # duplicates, some with both labels
+    if kind == 5:
+        X += 10.0  # further out the reference loses its digits
+    y = np.where(rng.random(n) < 0.5, 1, -1)
+    if seed % 11 == 0:
+        y[:] = -1  # one class of one point
+    y[:2] = 1, -1
+    weight = None
+    if seed % 4 == 0:
+        weight = rng.integers(0, 3, n).astype(float)
+        weight[:2] = 1.0
+    hyper = {"k": float(rng.integers(0, n))} if seed % 7 == 0 else {"lam": float(10 ** rng.uniform(-3, 4))}
+    return X, y, weight, hyper, bool(seed % 5)
+
+
+def signed_rows(X, y, intercept):
+    return (np.hstack([X, np.ones((len(X), 1))]) if intercept else X) * y[:, None]
+
+
+def price_of(hyper):
+    if "k" in hyper:
+        return lambda norm, dropped: norm if dropped <= hyper["k"] else math.inf
+    return lambda norm, dropped: norm + hyper["lam"] * dropped
+
+
+def agrees_with_all_subsets(seed, method):
+    X, y, weight, hyper, intercept = instance(seed)
+    used = np.ones(len(y), dtype=bool) if weight is None else weight > 0
+    s = np.ones(len(y)) if weight is None else weight
+    best = over_all_subsets(signed_rows(X, y, intercept)[used], s[used], price_of(hyper))
+    if math.isinf(best):
+        with pytest.raises(SolverFailed, match="not separable"):
+            zero_one(X, y, sample_weight=weight, intercept=intercept, method=method, **hyper)
+        return
+    solution = zero_one(X, y, sample_weight=weight, intercept=intercept, method=method, **hyper)
+    found = solution.certificate
+    assert found.kind == "enumeration"
+    assert solution.status == Status.OPTIMAL
+    assert found.upper == pytest.approx(best, rel=1e-7, abs=1e-9)
+    assert found.lower <= best + 1e-9 * max(1.0, best)
+    assert found.gap <= 1e-6
+
+
+# --- the optimum -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("block", range(10))
+def test_five_hundred_instances_agree_with_all_subsets(block):
+    for seed in range(50 * block, 50 * (block + 1)):
+        agrees_with_all_subsets(seed, "auto")
+
+
+def test_branch_and_bound_agrees_with_all_subsets():
+    for seed in range(1000, 1040):
+        agrees_with_all_subsets(seed, "branch")
+
+
+@pytest.mark.parametrize(
+    ("n", "p", "hyper"), [(14, 2, {"lam": 1.0}), (16, 3, {"lam": 5.0}), (14, 2, {"k": 6}), (12, 15, {"lam": 0.1})]
+)
+def test_the_conic_route_through_scip_agrees(n, p, hyper):
+    X, y = outlier_data(n, p, sigma=0.5, outliers="spread", seed=n)
+    exact = sx.solve(zero_one_mio(X, y, **hyper)).certificate
+    for method in ("auto", "branch"):
+        found = zero_one(X, y, method=method, **hyper).certificate
+        assert found.upper == pytest.approx(exact.upper, rel=1e-8)
+        assert found.lower <= exact.upper
+        assert exact.lower <= found.upper
+
+
+@pytest.mark.parametrize("outliers", ["none", "clustered", "spread"])
+def test_both_methods_find_the_same_optimum(outliers):
+    X, y = outlier_data(40, 3, sigma=0.5, outliers=outliers, seed=3)
+    swept, branched = (zero_one(X, y, lam=1.0, method=method) for method in ("sweep", "branch"))
+    assert swept.solver == "fast.zero_one/sweep"
+    assert branched.solver == "fast.zero_one/branch"
+    assert swept.certificate.upper == pytest.approx(branched.certificate.upper, rel=1e-9)
+    assert max(swept.certificate.gap, branched.certificate.gap) <= 1e-6
+
+
+def test_a_hundred_observations_are_proved_optimal():
+    X, y = outlier_data(100, 3, sigma=0.2, outliers="clustered", seed=0)
+    found = zero_one(X, y, lam=1.0).certificate
+    assert found.gap <= 1e-8
+    assert found.upper == pytest.approx(29.259164941769, rel=1e-9)
+
+
+def test_hand_over_from_branch_and_bound_to_the_sweep():
+    X, y = outlier_data(60, 3, sigma=1.0, outliers="none", seed=1)
+    swept, both = zero_one(X, y, lam=1.0, method="sweep"), zero_one(X, y, lam=1.0)
+    assert both.certificate.upper == pytest.approx(swept.certificate.upper, rel=1e-9)
+    assert both.certificate.gap <= 1e-8
+    assert {"nodes", "subspaces"} <= both.attempts[0].options.keys()
+
+
+def test_model_attains_the_objective():
+    X, y = outlier_data(30, 2, sigma=0.5, seed=5)
+    solution = zero_one(X, y, lam=0.7)
+    w = np.append(solution.model.coef, solution.model.intercept)
+    u = signed_rows(X, y, True) @ w
+    assert zero_one_objective(w @ w, u + 1e-9, lam=0.7) == pytest.approx(solution.certificate.upper, rel=1e-9)
+
+
+# --- invariances and forms -------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=8, deadline=None)
+@given(seed=st.integers(0, 10_000))
+def test_labels_order_weights_and_scale(seed):
+    rng = np.random.default_rng(seed)
+    X, y = rng.standard_normal((12, 2)), np.where(rng.random(12) < 0.5, 1, -1)
+    y[:2] = 1, -1
+    value = zero_one(X, y, lam=0.5).certificate.upper
+    order = rng.permutation(12)
+    assert zero_one(X[order], -y[order], lam=0.5).certificate.upper == pytest.approx(value, rel=1e-9)
+    copies = rng.integers(1, 3, 12)
+    twice = zero_one(np.repeat(X, copies, axis=0), np.repeat(y, copies), lam=0.5).certificate.upper
+    weighted = zero_one(X, y, lam=0.5, sample_weight=copies).certificate.upper
+    assert twice == pytest.approx(weighted, rel=1e-9)
+    plain = zero_one(X, y, lam=0.5, intercept=False).certificate.upper
+    scaled = zero_one(10 * X, y, lam=0.5 / 100, intercept=False).certificate.upper
+    assert 100 * scaled == pytest.approx(plain, rel=1e-9)
+
+
+def test_kernel_form_with_a_linear_kernel_is_the_linear_form():
+    X, y = outlier_data(25, 2, sigma=0.5, seed=2)
+    for method in ("sweep", "branch"):
+        linear = zero_one(X, y, lam=1.0, method=method).certificate
+        for other, kernel in ((X, sx.Linear()), (X @ X.T, sx.Precomputed())):
+            found = zero_one(other, y, lam=1.0, kernel=kernel, method=method).certificate
+            assert found.upper == pytest.approx(linear.upper, rel=1e-7)
+
+
+def test_rbf_kernel_by_branch_and_bound():
+    X, y = outlier_data(25, 2, sigma=1.0, seed=2)
+    found = zero_one(X, y, lam=1.0, kernel=sx.RBF(0.5))
+    exact = sx.solve(zero_one_mio(X, y, lam=1.0, kernel=sx.RBF(0.5)))
+    assert found.solver == "fast.zero_one/branch"
+    assert found.certificate.gap <= 1e-6
+    assert found.certificate.upper == pytest.approx(exact.certificate.upper, rel=1e-6)
+
+
+def test_cardinality_follows_the_penalty():
+    X, y = outlier_data(40, 2, sigma=0.6, outliers="spread", seed=4)
+    penalised = zero_one(X, y, lam=1.0)
+    u = y * penalised.model.decision_function(X)
+    dropped = int((u < 1 - 1e-9).sum())
+    budget = zero_one(X, y, k=dropped).certificate
+    assert budget.upper == pytest.approx(penalised.certificate.upper - dropped, rel=1e-8)
+    values = [zero_one(X, y, k=k, method="sweep").certificate.upper for k in range(dropped, 41, 6)]
+    assert values == sorted(values, reverse=True)
+
+
+# --- degenerate data -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", ["auto", "branch"])
+@pytest.mark.parametrize(
+    ("X", "y"),
+    [
+        ([[0.0], [0.0]], [0, 1]),
+        ([[1.0, 0.0], [1.0, 0.0], [1.0, 0.0], [-1.0, 0.0]], [1, 1, 1, 0]),
+        ([[0.0, 0.0], [0.0, 0.0], [0.0, 1.0]], [1, 0, 1]),
+        ([[1e3, 1.0], [1e3, -1.0], [1e3, 2.0]], [1, 0, 1]),
+        ([[1e-8], [-1e-8], [3e-8]], [1, 0, 1]),
+        (np.eye(3).tolist(), [1, 0, 1]),
+    ],
+)
+@pytest.mark.parametrize("lam", [1e-8, 1.0, 1e6])
+@pytest.mark.parametrize("intercept", [True, False])
+def test_degenerate_data_give_honest_intervals(X, y, lam, intercept, method):
+    X, signs = np.array(X), np.where(np.array(y) == 1, 1, -1)
+    found = zero_one(X, y, lam=lam, intercept=intercept, method=method).certificate
+    best = over_all_subsets(signed_rows(X, signs, intercept), np.ones(len(y)), price_of({"lam": lam}))
+    assert found.lower <= best * (1 + 1e-7)
+    assert found.upper == pytest.approx(best, rel=1e-6, abs=1e-6)
+    assert found.gap <= 1e-6
+
+
+@pytest.mark.parametrize("method", ["auto", "branch"])
+def test_a_huge_offset_widens_the_interval_but_does_not_make_it_wrong(method):
+    # The sum of the first two rows, signs and all, is (0, 2, 0): the margins of both ask for ‖w‖ ≥ 1, and (0, 1, 0) is enough.
+    X, y = np.array([[1e6, 1.0], [1e6, -1.0], [1e6, 2.0]]), [1, 0, 1]
+    found = zero_one(X, y, lam=1e6, method=method).certificate
+    assert found.lower <= 1.0 + 1e-9
+    assert 1.0 - 1e-9 <= found.upper <= 1.01
+
+
+def test_fewer_observations_than_features_far_from_zero():
+    for seed in range(12):
+        X = np.random.default_rng(seed).standard_normal((3, 4)) + 100.0
+        assert zero_one(X, [1, 0, 1], lam=3.0).certificate.gap <= 1e-6
+
+
+def test_inseparable_without_dropping_enough():
+    X, y = [[0.0], [0.0], [1.0]], [0, 1, 1]
+    for method in ("auto", "branch"):
+        with pytest.raises(SolverFailed, match="not separable in this feature space when observations of total weight"):
+            zero_one(X, y, k=0, method=method)
+
+
+def test_everything_may_be_dropped():
+    found = zero_one([[0.0], [1.0]], [0, 1], k=2)
+    assert found.certificate.upper == 0
+    assert found.certificate.gap == 0
+
+
+# --- stopping --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", ["sweep", "branch"])
+def test_stopped_early_the_interval_is_valid_and_the_trace_monotone(method):
+    X, y = outlier_data(60, 3, sigma=1.0, outliers="spread", seed=6)
+    optimum = zero_one(X, y, lam=1.0, method="sweep").certificate.upper
+    stopped = zero_one(X, y, lam=1.0, method=method, max_iter=3)
+    assert stopped.status == Status.ITERATION_LIMIT
+    found = stopped.certificate
+    assert 0 < found.lower <= optimum <= found.upper
+    lower, upper = stopped.trace[:, 1], stopped.trace[:, 2]
+    assert (np.diff(lower) >= -1e-9 * optimum).all()
+    assert (np.diff(upper) <= 1e-9 * optimum).all()
+
+
+def test_time_limit_callback_and_loose_tolerance():
+    X, y = outlier_data(60, 3, sigma=1.0, outliers="spread", seed=6)
+    assert zero_one(X, y, lam=1.0, time_limit=1e-3).status == Status.TIME_LIMIT
+    told = []
+    stopped = zero_one(X, y, lam=1.0, callback=lambda progress: told.append(progress) or len(told) == 2)
+    assert stopped.status == Status.INTERRUPTED
+    assert [progress.iteration for progress in told] == [0, 1]
+    loose = zero_one(X, y, lam=1.0, method="branch", tol=0.5)
+    assert loose.status == Status.OPTIMAL
+    assert 1e-6 < loose.certificate.gap <= 0.5
+
+
+def test_stopped_without_a_point():
+    X = np.zeros((60, 2))
+    y = np.where(np.arange(60) % 2, 1, -1)
+    X[:] = np.random.default_rng(0).standard_normal((60, 2))
+    with pytest.raises(SolverFailed, match="before the search was stopped"):
+        zero_one(X, y, k=1, method="branch", max_iter=1, intercept=False)
+
+
+def test_warm_start_across_hyperparameters_and_determinism():
+    X, y = outlier_data(60, 3, sigma=0.5, seed=7)
+    first = zero_one(X, y, lam=1.0)
+    for hyper in ({"lam": 1.3}, {"k": 20}):
+        cold, warm = zero_one(X, y, **hyper), zero_one(X, y, warm_start=first, **hyper)
+        assert warm.warm_start_used
+        assert not cold.warm_start_used
+        assert warm.certificate.upper == pytest.approx(cold.certificate.upper, rel=1e-9)
+    again = zero_one(X, y, lam=1.0)
+    assert (again.model.coef == first.model.coef).all()
+    assert again.certificate == first.certificate
+    same = zero_one(X, y, lam=1.0, max_iter=1, warm_start=first)
+    assert same.certificate.upper == pytest.approx(first.certificate.upper, rel=1e-9)
+
+
+def test_solution_is_complete_and_picklable():
+    X, y = outlier_data(80, 3, sigma=0.5, seed=8)
+    solution = pickle.loads(pickle.dumps(zero_one(X, y, lam=1.0, sample_weight=np.r_[0.0, np.ones(79)])))  # noqa: S301
+    assert solution.formulation == "zero_one"
+    assert solution.hyperparameters == {"lam": 1.0, "kernel": "none", "form": "enumeration"}
+    assert solution.dual["gamma"].shape == (80,)
+    assert solution.dual["gamma"][0] == 0
+    assert "largest_M" not in solution.certificate.residuals
+    found = solution.certificate
+    assert found.lower == pytest.approx(
+        found.residuals["search_bound"] - found.residuals["search_allowance"], rel=RESOLUTION
+    )
+
+
+# --- arguments and the certificate -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({}, "zero_one takes exactly one of lam and k"),
+        ({"lam": 1.0, "k": 1}, "zero_one takes exactly one of lam and k"),
+        ({"lam": 0.0}, "lam must be a finite number"),
+        ({"k": -1}, "k must be a finite number"),
+        ({"lam": 1.0, "method": "tree"}, "method must be one of 'auto', 'sweep', 'branch'"),
+        ({"lam": 1.0, "tol": 0.0}, "tol must be a finite number"),
+        ({"lam": 1.0, "warm_start": 3}, "warm_start must be a Solution of the same data, got int"),
+    ],
+)
+def test_arguments_are_checked(arguments, message):
+    with pytest.raises(DataError, match=message):
+        zero_one([[0.0], [1.0]], [0, 1], **arguments)
+
+
+def test_one_class_is_refused():
+    with pytest.raises(DataError, match="one class only"):
+        zero_one([[0.0], [1.0]], [1, 1], lam=1.0)
+
+
+def test_a_search_bound_is_shown_and_held_against_the_objective():
+    space = feature_space(binary_data([[1.0], [-1.0]], [1, 0]), None, intercept="none")
+    statement = ZeroOne(space=space, lam=5.0, kind="enumeration")
+    model = statement.model_at(np.array([1.0]), 0.0)
+    found = check(statement, [model], [], solver_bound=SolverBound(0.75, 0.25)).certificate
+    assert found.kind == "enumeration"
+    assert found.lower == 0.5
+    assert (found.residuals["search_bound"], found.residuals["search_allowance"]) == (0.75, 0.25)
+    with pytest.raises(NotCertified, match="the search's bound"):
+        check(statement, [model], [], solver_bound=SolverBound(1.5, 0.25))
