@@ -43,7 +43,8 @@ from svmcvx.solution import Attempt, Solution, Status, Timings
 from svmcvx.solve import available_solvers, solve
 
 if TYPE_CHECKING:
-    from svmcvx import datasets, fast, plot, synthetic, theory, torch
+    from svmcvx import datasets, fast, plot, synthetic, theory
+    from svmcvx import torch as torch  # not in __all__: it needs an extra that `import *` may lack
     from svmcvx.estimators import (
         ConicSVMClassifier,
         L0SVMClassifier,
