@@ -36,7 +36,7 @@ demo: $(VENV)/.demo
 	$(BIN)/svmcvx compare moons --models psvm:p=1,psvm:p=1.5,psvm:p=3 --kernel rbf --plot demo/moons.png
 
 test: $(VENV)/.test
-	$(BIN)/python -m pytest --cov --cov-report=term
+	$(BIN)/python -m pytest -n logical --dist loadfile --cov --cov-report=term
 
 lint: $(VENV)/.lint
 	$(BIN)/ruff check .

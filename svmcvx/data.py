@@ -136,7 +136,7 @@ def _dense(X: Any, name: str, names: list[str] | None) -> Floats:
             return converted
         raise DataError(
             f"{name} is not numeric in {_describe_columns(bad, names)}: every argument must be numeric, "
-            "not a string or another object; encode these values as a number first"
+            "not a string, a missing value or another object; encode these values as a number first"
         )
     raise DataError(f"{name} must be numeric, got dtype {array.dtype}; encode its values as numbers first")
 
@@ -178,7 +178,7 @@ def check_labels(y: Any, n: int, *, name: str = "y", binary: bool = False) -> tu
         raise DataError(f"{name} must be one-dimensional with one label an observation, got shape {labels.shape}")
     if labels.shape[0] != n:
         raise DataError(
-            f"{name} has {labels.shape[0]} labels but X has {n} rows; pass inconsistent numbers of samples to neither"
+            f"{name} has {labels.shape[0]} labels but X has {n} rows: inconsistent numbers of samples; pass one label a row"
         )
     if labels.dtype.kind == "f":
         if not np.isfinite(labels).all():
@@ -187,7 +187,7 @@ def check_labels(y: Any, n: int, *, name: str = "y", binary: bool = False) -> tu
             raise DataError(f"Unknown label type: {name} is continuous; classification needs discrete labels")
     if labels.dtype.kind == "c":
         raise DataError(f"{name} must be real. Complex data not supported")
-    if labels.dtype.kind == "O" and any(label is None or label != label for label in labels):
+    if labels.dtype.kind == "O" and any(map(_missing, labels)):
         raise DataError(f"{name} contains missing labels; drop the observations without a label")
     try:
         classes, codes = np.unique(labels, return_inverse=True)
@@ -196,7 +196,7 @@ def check_labels(y: Any, n: int, *, name: str = "y", binary: bool = False) -> tu
         raise DataError(f"{name} mixes labels that cannot be sorted ({kinds}); use one type for all labels") from None
     if classes.size < 2:
         raise DataError(
-            f"{name} holds one class only ({classes[0]!r}); the number of classes has to be greater than one"
+            f"{name} holds one class only ({classes[:1].tolist()[0]!r}); the number of classes has to be greater than one"
         )
     if binary and classes.size > 2:
         raise DataError(
@@ -204,6 +204,14 @@ def check_labels(y: Any, n: int, *, name: str = "y", binary: bool = False) -> tu
             "Select two classes, or use a multi-class formulation"
         )
     return codes.astype(np.intp).reshape(n), classes
+
+
+def _missing(label: Any) -> bool:
+    try:
+        return label is None or bool(label != label)
+    except TypeError:
+        # The truth of pandas' NA is ambiguous.
+        return True
 
 
 def check_weights(sample_weight: Any, n: int, *, name: str = "sample_weight") -> Floats:

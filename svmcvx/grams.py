@@ -20,7 +20,7 @@ from svmcvx import memory
 from svmcvx.data import Features
 from svmcvx.kernels import GramFactor, Kernel, gram_factor
 
-__all__ = ["KeptGram", "gram_matrices_kept", "kept_gram"]
+__all__ = ["KeptGram", "gram_matrices_kept", "kept_cross", "kept_gram"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -57,11 +57,36 @@ class KeptGram:
             self._factors[key] = gram_factor(K, indefinite=indefinite)
         return self._factors[key]
 
+    @property
+    def bytes(self) -> float:
+        """Memory of the matrix and a factor of the same size."""
+        return 16.0 * self.matrix.size
+
+
+@dataclass
+class _KeptCross:
+    """The kernel between new observations and those of a training set."""
+
+    kernel: Kernel
+    A: Features
+    B: Features
+    matrix: Floats
+
+    @property
+    def bytes(self) -> float:
+        """Memory of the matrix."""
+        return 8.0 * self.matrix.size
+
 
 @dataclass
 class _Kept:
     budget: float
     entries: list[KeptGram] = field(default_factory=list)
+    crosses: list[_KeptCross] = field(default_factory=list)
+
+    def room(self) -> float:
+        """Bytes that are left."""
+        return self.budget - sum(entry.bytes for entry in self.entries) - sum(entry.bytes for entry in self.crosses)
 
 
 _kept: ContextVar[_Kept | None] = ContextVar("svmcvx_gram_matrices", default=None)
@@ -124,12 +149,41 @@ def kept_gram(kernel: Kernel, X: Features, evaluate: Callable[[], Floats]) -> Ke
             return entry
     # The matrix and a factor of the same size.
     needed = 16.0 * float(X.shape[0]) ** 2
-    while kept.entries and needed > kept.budget - sum(16.0 * entry.matrix.size for entry in kept.entries):
-        kept.entries.pop(0)
-    if needed > kept.budget:
+    while (kept.entries or kept.crosses) and needed > kept.room():
+        (kept.crosses or kept.entries).pop(0)
+    if needed > kept.room():
         return None
     kept.entries.append(KeptGram(kernel, X, np.asarray(evaluate(), dtype=np.float64)))
     return kept.entries[-1]
+
+
+def kept_cross(kernel: Kernel, A: Features, B: Features) -> Floats | None:
+    """Return the kept matrix of a kernel between new rows and those of a training set, evaluated once.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        With its parameters as numbers.
+    A, B : ndarray or csr_array of shape (m, d), (n, d)
+
+    Returns
+    -------
+    ndarray of shape (m, n), or None
+        Not to be changed. None outside :func:`gram_matrices_kept`, and if there is no room for it beside what is kept.
+    """
+    kept = _kept.get()
+    if kept is None:
+        return None
+    for entry in kept.crosses:
+        if entry.kernel == kernel and _same(entry.A, A) and _same(entry.B, B):
+            return entry.matrix
+    needed = 8.0 * float(A.shape[0]) * float(B.shape[0])
+    while kept.crosses and needed > kept.room():
+        kept.crosses.pop(0)
+    if needed > kept.room():
+        return None
+    kept.crosses.append(_KeptCross(kernel, A, B, np.asarray(kernel(A, B), dtype=np.float64)))
+    return kept.crosses[-1].matrix
 
 
 def _same(A: Any, B: Any) -> bool:

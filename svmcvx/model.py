@@ -89,7 +89,7 @@ class Model(ABC):
         ------
         DataError
             If the model holds what cannot be stored without pickle (a callable kernel, labels that are neither
-            numbers nor strings).
+            numbers nor strings), or the file cannot be written.
         """
         scalars, arrays = self._state()
         arrays = {**arrays, "classes": _storable_labels(self.classes), "support": np.asarray(self.support)}
@@ -101,15 +101,23 @@ class Model(ABC):
             "scalars": scalars,
             "digest": _digest(arrays, scalars),
         }
-        with written_whole(path) as stream:
-            np.savez(stream, header=np.array(json.dumps(header)), **arrays)  # type: ignore[arg-type]
+        try:
+            with written_whole(path) as stream:
+                np.savez(stream, header=np.array(json.dumps(header)), **arrays)  # type: ignore[arg-type]
+        except (FileNotFoundError, NotADirectoryError, IsADirectoryError, PermissionError) as error:
+            raise DataError(f"{path} cannot be written ({error.strerror}); name a file in an existing folder") from None
 
 
 def _storable_labels(classes: NDArray[Any]) -> NDArray[Any]:
     if classes.dtype.kind != "O":
         return classes
-    if all(isinstance(label, str) for label in classes):
-        return classes.astype(str)
+    # A column of a table comes as objects of one type.
+    for kind, stored in ((str, str), ((bool, np.bool_), bool), ((int, np.integer), np.int64)):
+        if all(isinstance(label, kind) for label in classes):
+            try:
+                return classes.astype(stored)
+            except OverflowError:
+                break
     raise DataError("labels that are neither numbers nor strings cannot be stored; encode them before training")
 
 
@@ -148,10 +156,14 @@ def load_model(path: str | os.PathLike[str]) -> Model:
             arrays = {name: archive[name] for name in archive.files if name != "header"}
     except FileNotFoundError:
         raise DataError(f"{path} does not exist; pass the path that save() was given") from None
-    except (OSError, ValueError, EOFError, KeyError, AttributeError, TypeError, zipfile.BadZipFile) as error:
-        if isinstance(error, DataError):
-            raise
-        raise DataError(f"{path} is not a svmcvx model file or is corrupted ({error}); save the model again") from None
+    except DataError:
+        raise
+    except OSError as error:
+        raise DataError(
+            f"{path} cannot be read ({error.strerror or error}); pass the path that save() was given"
+        ) from None
+    except (ValueError, EOFError, KeyError, AttributeError, TypeError, zipfile.BadZipFile):
+        raise DataError(f"{path} is not a svmcvx model file or is corrupted; save the model again") from None
     if not isinstance(header, dict) or header.get("format") != FORMAT:
         raise DataError(f"{path} is not a svmcvx model file: its header does not say so")
     if header.get("version") != FORMAT_VERSION:

@@ -167,12 +167,21 @@ class LinearSpace(FeatureSpace):
         n, d = self.X.shape
         if d <= n:
             return self.X
+        # Of sparse data never more columns than rows are dense at once.
+        width = max(n, 1) if sp.issparse(self.X) else d
         memory.require(
-            8.0 * (n * d + n * n), f"the factor of {n} × {d} data", "select features or use fewer observations"
+            8.0 * (n * min(width + n, d) + n * n),
+            f"the factor of {n} × {d} data",
+            "select features or use fewer observations",
         )
-        dense = self.X.toarray() if sp.issparse(self.X) else self.X
-        (triangle,) = sl.qr(dense.T, mode="r", check_finite=False)
-        return np.ascontiguousarray(triangle[:n].T)
+        columns = self.X.tocsc() if sp.issparse(self.X) else self.X
+        triangle = np.zeros((0, n))
+        for start in range(0, d, width):
+            part = columns[:, start : start + width]
+            rows = np.vstack([triangle, (part.toarray() if sp.issparse(part) else part).T])
+            (triangle,) = sl.qr(rows, mode="r", check_finite=False, overwrite_a=True)
+            triangle = triangle[:n]
+        return np.ascontiguousarray(triangle.T)
 
     @property
     def facts(self) -> dict[str, float]:
@@ -410,7 +419,7 @@ class KernelSpace(FeatureSpace):
         both = np.zeros((n, 2))
         positive = isinstance(self.resolved, (RBF, Exponential, Laplacian))
         if support.size and positive and self.kept is not None:
-            both = self.kept.matrix @ np.stack([v, np.abs(v)], axis=1)
+            both[:, 0], both[:, 1] = self.kept.matrix @ v, self.kept.matrix @ np.abs(v)
         elif support.size:
             columns = self.columns(support)
             pair = np.stack([v[support], np.abs(v[support])], axis=1)

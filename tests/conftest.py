@@ -1,15 +1,58 @@
 """Data that many tests share. No test needs a network, a licence or a data folder."""
 
+import hashlib
 import os
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import settings
 from sklearn.datasets import load_breast_cancer
 from sklearn.preprocessing import scale
+from threadpoolctl import threadpool_limits
 
 settings.register_profile("svmcvx", deadline=None, max_examples=25, derandomize=bool(os.environ.get("CI")))
 settings.load_profile("svmcvx")
+
+ROOT = Path(__file__).parents[1]
+
+try:
+    import fcntl
+except ImportError:  # Windows: a folder for each worker
+    fcntl = None
+
+
+def share_the_machine():
+    """Several workers of pytest-xdist: one thread of the BLAS each, and one safe folder for what numba has compiled.
+
+    numba numbers the files of a function's signatures in an index, which two processes may read before either has written
+    it; a lock lets one at a time enter what it compiled. The folder's name holds a digest of the sources, as numba does
+    not notice that a function in another module has changed.
+    """
+    sources = sorted((ROOT / "svmcvx" / "fast").glob("*.py"))
+    digest = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()[:16]
+    folder = ROOT / ".pytest_cache" / "numba" / (digest if fcntl else f"{digest}-{os.environ['PYTEST_XDIST_WORKER']}")
+    folder.mkdir(parents=True, exist_ok=True)
+    # Read when numba is imported, here and in the processes that tests start.
+    os.environ["NUMBA_CACHE_DIR"] = str(folder)
+    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+        os.environ[name] = "1"
+    threadpool_limits(1)
+    if fcntl:
+        from numba.core import caching
+
+        save = caching.IndexDataCacheFile.save
+
+        def save_alone(self, key, data):
+            with open(folder / "lock", "w") as stream:
+                fcntl.flock(stream, fcntl.LOCK_EX)
+                save(self, key, data)
+
+        caching.IndexDataCacheFile.save = save_alone
+
+
+if "PYTEST_XDIST_WORKER" in os.environ:
+    share_the_machine()
 
 
 def make_data(seed=0, n=40, d=3, overlap=1.0):

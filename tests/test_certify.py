@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from sklearn.datasets import load_iris
-from sklearn.linear_model import LogisticRegression, SGDClassifier
+from sklearn.linear_model import LogisticRegression, Perceptron, SGDClassifier
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -194,8 +194,8 @@ def test_what_cannot_be_certified_says_why():
     for estimator, message in (
         (SGDClassifier(), "SGDClassifier stops by its own rule"),
         (sx.PSVMClassifier(), "certificate_"),
-        (NuSVC(), "SVC or LinearSVC, got NuSVC"),
-        (LogisticRegression(), "SVC or LinearSVC, got LogisticRegression"),
+        (NuSVC(), "SVC, LinearSVC or LogisticRegression of scikit-learn, got NuSVC"),
+        (Perceptron(), "got Perceptron"),
         (LinearSVC(penalty="l1"), "penalty='l2'"),
         (LinearSVC(multi_class="crammer_singer"), "multi_class='ovr'"),
     ):
@@ -205,3 +205,48 @@ def test_what_cannot_be_certified_says_why():
         sx.certify(SVC(), X, Y)
     with pytest.raises(sx.DataError, match="must be a fitted"):
         sx.certify("svc", X, Y)
+
+
+@pytest.mark.parametrize("class_weight", [None, "balanced"])
+@pytest.mark.parametrize("fit_intercept", [True, False])
+@pytest.mark.parametrize("several", [False, True])
+def test_logistic_regression(class_weight, fit_intercept, several):
+    data, labels = (StandardScaler().fit_transform(IRIS), FLOWERS) if several else (X, Y)
+    weight = np.linspace(0.2, 2.0, labels.size) * (np.arange(labels.size) % 5 > 0)
+    gaps = []
+    for tol in (1e-1, 1e-3, 1e-9):
+        fitted = LogisticRegression(
+            C=3.0, solver="newton-cg", tol=tol, max_iter=1000, class_weight=class_weight, fit_intercept=fit_intercept
+        ).fit(data, labels, sample_weight=weight)
+        gaps.append(sx.certify(fitted, data, labels, weight).gap)
+    assert shrink(gaps, below=1e-9)
+    assert gaps[0] > 100 * gaps[-1]
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_the_objective_of_logistic_regression_is_scikit_learns(several):
+    data, labels = (IRIS, FLOWERS) if several else (X, Y)
+    fitted = LogisticRegression(C=3.0, max_iter=5000).fit(data, labels)
+    own = np.searchsorted(fitted.classes_, labels)
+    loss = -fitted.predict_log_proba(data)[np.arange(labels.size), own].sum()
+    certificate = sx.certify(fitted, data, labels)
+    assert certificate.upper == pytest.approx(0.5 * np.sum(fitted.coef_**2) + 3.0 * loss, rel=1e-9)
+    # The statement of the builder is 1/C times this, at λ = 1/C for two classes and 1/(2C) for more.
+    lam = 1 / 6 if several else 1 / 3
+    ours = sx.solve(sx.multinomial_lr(data, labels, lam=lam)).certificate
+    assert certificate.lower / 3.0 <= ours.upper * (1 + 1e-9)
+    assert ours.lower <= certificate.upper / 3.0 * (1 + 1e-9)
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        LogisticRegression(solver="liblinear"),
+        LogisticRegression(C=np.inf),
+        LogisticRegression(solver="saga", l1_ratio=0.5, max_iter=10_000),
+    ],
+    ids=["penalised intercept", "no penalty", "elastic net"],
+)
+def test_logistic_regressions_of_another_kind(estimator):
+    with pytest.raises(sx.DataError, match="this LogisticRegression has solver="):
+        sx.certify(estimator.fit(X, Y), X, Y)

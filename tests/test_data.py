@@ -141,3 +141,9 @@ def test_numbers_in_range_and_choices():
     assert check_choice("a", "mode", ("a", "b")) == "a"
     with pytest.raises(DataError, match="'a', 'b'"):
         check_choice("c", "mode", ("a", "b"))
+
+
+def test_labels_that_are_missing_in_pandas_way_are_refused():
+    frame = pd.DataFrame({"x": [0.0, 1.0, 2.0]})
+    with pytest.raises(DataError, match="missing labels"):
+        binary_data(frame, pd.Series([1, 0, None], dtype="Int64"))

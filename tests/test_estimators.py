@@ -39,10 +39,11 @@ FACES = [
     sx.ODMClassifier(intercept=True, solver="fast"),
     sx.ODMLClassifier(),
     sx.ConicSVMClassifier(),
-    # Regularised enough for its coefficients to be determined to 1e-7 by its gap.
-    sx.M3SVMClassifier(p=2.0, eps=1e-2),
-    sx.MulticlassSVMClassifier(),
+    # M3SVMClassifier and the hinge of MulticlassSVMClassifier are checked in their rooms' tests.
     sx.MulticlassSVMClassifier(loss="softmax"),
+    sx.ConicSVMClassifier(solver="fast", tol=1e-10),
+    sx.M3SVMClassifier(p=2.0, eps=1e-2, solver="fast", tol=1e-12),
+    sx.L0SVMClassifier(solver="fast", time_limit=0.05),
     # Stopped early: what is checked is the face, not the optimum.
     sx.ZeroOneSVMClassifier(time_limit=0.05),
     sx.RampSVMClassifier(time_limit=0.05),
@@ -51,7 +52,14 @@ FACES = [
 
 
 # Their many small programs take half a minute for one more container of sparse data, which all faces read in one place.
-SLOW = (sx.ConicSVMClassifier, sx.ZeroOneSVMClassifier, sx.RampSVMClassifier, sx.L0SVMClassifier)
+SLOW = (
+    sx.ODMClassifier,
+    sx.ODMLClassifier,
+    sx.ConicSVMClassifier,
+    sx.ZeroOneSVMClassifier,
+    sx.RampSVMClassifier,
+    sx.L0SVMClassifier,
+)
 
 
 def expected_failures(estimator):
@@ -319,3 +327,31 @@ def test_a_fast_answer_that_was_cut_short_warns_with_the_numbers():
 def test_a_solver_for_which_there_is_none():
     with pytest.raises(sx.SolverUnavailable, match="no first-order solver for ramp"):
         sx.RampSVMClassifier(solver="fast").fit(X, Y)
+
+
+def test_other_columns_and_class_weights_of_zero():
+    table = pd.DataFrame(X, columns=["a", "b", "c"])
+    for fitted in (sx.PSVMClassifier().fit(table, Y), sx.M3SVMClassifier().fit(table, Y)):
+        with pytest.raises(sx.DataError, match="feature names should match"):
+            fitted.predict(table.rename(columns={"a": "z"}))
+        with pytest.raises(sx.DataError, match="2 features, but"):
+            fitted.predict(X[:, :2])
+    with pytest.raises(sx.DataError, match="class_weight must be positive, got 0 for -1"):
+        sx.PSVMClassifier(class_weight={-1: 0}).fit(X, Y)
+
+
+@pytest.mark.parametrize("solver", ["fast", "clarabel"])
+@pytest.mark.parametrize("estimator", [sx.ConicSVMClassifier(), sx.M3SVMClassifier(tol=1e-6)], ids=repr)
+def test_both_routes_of_the_other_convex_machines(estimator, solver):
+    data, labels = make_data(n=60, d=3, seed=5)
+    weight = np.linspace(0.5, 2.0, labels.size)
+    auto = clone(estimator).fit(data, labels, sample_weight=weight)
+    forced = clone(estimator).set_params(solver=solver).fit(data, labels, sample_weight=weight)
+    assert (forced.solver_route_, forced.solver_reason_) == (
+        "fast" if solver == "fast" else "conic",
+        f"solver='{solver}' was asked for",
+    )
+    for fitted in (auto, forced):
+        assert fitted.certificate_.is_certified(1e-6)
+    assert forced.certificate_.lower <= auto.certificate_.upper
+    assert auto.certificate_.lower <= forced.certificate_.upper

@@ -157,3 +157,7 @@ def test_models_can_be_written_as_text():
 def test_models_that_cannot_be_read(text, message):
     with pytest.raises(sx.DataError, match=message):
         parse_models(text)
+
+
+def test_a_model_may_be_spelt_as_its_solver_is():
+    assert [type(model).__name__ for _, model in parse_models("zero_one:lam=2")] == ["ZeroOneSVMClassifier"]

@@ -1,6 +1,8 @@
 """The low-rank solver of the conic relaxation against the semidefinite program, and what every solver must do."""
 
+import importlib
 import pickle
+import warnings
 
 import numpy as np
 import pytest
@@ -222,17 +224,18 @@ def test_systems_factored_and_by_conjugate_gradients_agree(method):
 
 
 def test_a_sample_comes_before_many_observations(monkeypatch):
-    monkeypatch.setattr("svmcvx.fast.conic.MANY", 300)
-    monkeypatch.setattr("svmcvx.fast.conic.SAMPLE", 150)
-    monkeypatch.setattr("svmcvx.fast.conic.SAMPLE_PER_COLUMN", 20)
+    room = importlib.import_module("svmcvx.fast.conic")
+    monkeypatch.setattr(room, "MANY", 300)
+    monkeypatch.setattr(room, "SAMPLE", 150)
+    monkeypatch.setattr(room, "SAMPLE_PER_COLUMN", 20)
     X, y = outliers(800, 3)
     for problem in ({"lam": 1.0}, {"kappa": 0.15}):
         one, again = conic(X, y, seed=3, **problem), conic(X, y, seed=3, **problem)
         assert one.certificate.gap <= 1e-6
         assert one.certificate == again.certificate
-        monkeypatch.setattr("svmcvx.fast.conic.MANY", 10_000)
+        monkeypatch.setattr(room, "MANY", 10_000)
         meet(one, conic(X, y, **problem))
-        monkeypatch.setattr("svmcvx.fast.conic.MANY", 300)
+        monkeypatch.setattr(room, "MANY", 300)
 
 
 def test_large_spectra_come_from_an_iterative_eigensolver_but_the_bound_does_not(monkeypatch):
@@ -242,6 +245,69 @@ def test_large_spectra_come_from_an_iterative_eigensolver_but_the_bound_does_not
     solution = conic(X, y, lam=1.0)
     assert solution.certificate.gap <= 1e-6
     meet(solution, reference)
+
+
+@pytest.mark.parametrize(
+    ("number", "kappa"), [(0, 0.2), (1, 0.1), (2, 0.1), (3, 0.2), (4, 0.2), (5, 0.35), (6, 0.02), (7, 0.02)]
+)
+def test_sums_of_indicators_that_jump_at_one_lambda(number, kappa):
+    """With few observations in as many dimensions, or all on two points, minima for one λ miss many shares of the margins."""
+    rng = np.random.default_rng(number)
+    if number < 4:
+        X, kernel = rng.normal(size=(12, 2)), sx.RBF(0.5 * (number + 1))
+    else:
+        X, kernel = np.array([[1.0, 0.0], [-1.0, 0.0]])[np.arange(8) % 2], None
+    y = np.arange(len(X)) % 2
+    fast = conic(X, y, kappa=kappa, kernel=kernel, intercept=False)
+    assert fast.status == "optimal"
+    assert fast.certificate.gap <= 1e-6
+    meet(fast, sx.solve(sx.conic_sdp(X, y, kappa=kappa, kernel=kernel, intercept=False)))
+
+
+@pytest.mark.parametrize("seed", [6, 39, 149, 197])
+@pytest.mark.parametrize("lam", [1e4, 1e6])
+def test_tight_relaxations_with_a_large_lambda(seed, lam):
+    solution = conic(*design("wide", seed), lam=lam)
+    assert solution.status == "optimal"
+    assert solution.certificate.gap <= 1e-6
+    assert solution.model.moment.V.shape[1] == 0
+
+
+def test_sparse_data_with_more_columns_than_rows():
+    rng = np.random.default_rng(0)
+    X, y = sp.random_array((30, 3000), density=0.02, rng=rng, format="csr"), np.arange(30) % 2
+    for problem in ({"lam": 1.0}, {"lam": 0.01}, {"kappa": 0.1}):
+        sparse, dense = conic(X, y, **problem), conic(X.toarray(), y, **problem)
+        assert sparse.certificate.gap <= 1e-6
+        meet(sparse, dense)
+
+
+def test_rows_of_zeros_may_use_up_what_the_row_allows():
+    X, y = design("separable", 0, n=20)
+    X = X * np.where(np.arange(20) < 4, 0.0, 1.0)[:, None]
+    rest = conic(X[4:], y[4:], kappa=0, intercept=False)
+    meet(conic(X, y, kappa=0.2, intercept=False), rest)
+    weight = np.where(np.arange(20) < 4, 2.0, 1.0)
+    meet(conic(X, y, kappa=8 / 24, intercept=False, sample_weight=weight), rest)
+    X[4], X[5] = X[6], -X[6]
+    y[4:7] = 1
+    with pytest.raises(SolverFailed, match=r"no hyperplane keeps all but a share of 0.2"):
+        conic(X, y, kappa=0.2, intercept=False)
+
+
+@pytest.mark.parametrize("problem", [{"lam": 1e3}, {"kappa": 0.1}])
+@pytest.mark.parametrize("alpha", [None, 0.0, 1e-8, 1e200])
+def test_any_multipliers_bound_without_a_warning(problem, alpha):
+    X, y = outliers(30, 2)
+    statement = sx.conic_sdp(X, y, **problem).formulation
+    optimum = conic(X, y, **problem).certificate.upper
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for gamma in (0.0, 5e-324, 1e-300, 1e-150, 1e-8, 1e8, 1e300):
+            dual = {"gamma": gamma * np.linspace(0, 1, 30), "lam": np.array(2.0)}
+            dual |= {} if alpha is None else {"alpha": np.full(30, alpha)}
+            bound = statement.evaluate_dual(statement.repair(dual))
+            assert -1e-12 <= bound.value <= optimum + bound.rounding
 
 
 def test_nystrom_is_named_as_an_approximation():

@@ -9,8 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import svmcvx as sx
-from svmcvx.fast import active_set
-from svmcvx.fast.active_set import INSEPARABLE, MORE, OVER, SOLVED, new_state, ray, release, settle
+from svmcvx.fast import tight_set
+from svmcvx.fast.active_set import INSEPARABLE, MORE, OVER, SOLVED, ray, release, settle
+from svmcvx.fast.tight_set import new_state
 from svmcvx.formulations.incumbents import least_norm
 
 
@@ -67,7 +68,7 @@ def test_the_active_set_method_is_least_distance_programming(sample):
     found = least_norm(G, y.astype(float))
     if code == SOLVED:
         assert found is not None
-        assert active_set.value(state) == pytest.approx(0.5 * found.w @ found.w, rel=1e-6)
+        assert tight_set.value(state) == pytest.approx(0.5 * found.w @ found.w, rel=1e-6)
         assert state.u.min() >= 1 - 1e-9
         tight = state.S[: state.tight[0]]
         assert state.u[tight] == pytest.approx(1, abs=1e-10)
@@ -90,14 +91,14 @@ def test_what_is_released_is_as_if_it_had_never_been(seed):
     state, G = machine_of(X, y)
     kept = np.ones(30, dtype=bool)
     assert settle(state, kept, np.inf, 10**6)[0] == SOLVED
-    before = active_set.value(state)
+    before = tight_set.value(state)
     position = seed % state.tight[0]
     kept[state.S[position]] = False
     release(state, position)
     assert settle(state, kept, np.inf, 10**6)[0] == SOLVED
     found = least_norm(G[kept], y[kept].astype(float))
-    assert active_set.value(state) == pytest.approx(0.5 * found.w @ found.w, rel=1e-7)
-    assert active_set.value(state) <= before * (1 + 1e-12)
+    assert tight_set.value(state) == pytest.approx(0.5 * found.w @ found.w, rel=1e-7)
+    assert tight_set.value(state) <= before * (1 + 1e-12)
 
 
 def test_limits_of_the_active_set_method():
@@ -106,15 +107,15 @@ def test_limits_of_the_active_set_method():
     state, _ = machine_of(X, y)
     whole, _ = machine_of(X, y)
     assert settle(whole, kept, np.inf, 10**6)[0] == SOLVED
-    assert settle(state, kept, 0.9 * active_set.value(whole), 10**6)[0] == OVER
-    assert active_set.value(state) <= active_set.value(whole) * (1 + 1e-12)
+    assert settle(state, kept, 0.9 * tight_set.value(whole), 10**6)[0] == OVER
+    assert tight_set.value(state) <= tight_set.value(whole) * (1 + 1e-12)
     state, _ = machine_of(X, y)
     values = []
     while (code := settle(state, kept, np.inf, 1)[0]) == MORE:
-        values.append(active_set.value(state))
+        values.append(tight_set.value(state))
     assert code == SOLVED
     assert np.diff(values).min() >= 0
-    assert active_set.value(state) == pytest.approx(active_set.value(whole), rel=1e-9)
+    assert tight_set.value(state) == pytest.approx(tight_set.value(whole), rel=1e-9)
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -164,7 +165,7 @@ def test_more_features_than_observations_and_too_many_tight_ones(monkeypatch):
     assert meet(wide.certificate, sx.fast.hard_margin(X, y, method="active-set").certificate)
     X, y = separable(60, 20)
     reference = sx.fast.hard_margin(X, y)
-    monkeypatch.setattr(active_set, "LARGEST_SUPPORT", 5)
+    monkeypatch.setattr(tight_set, "LARGEST_SUPPORT", 5)
     gone_on = sx.fast.hard_margin(X, y)
     assert gone_on.solver == "fast.hard_margin/smo"
     assert meet(gone_on.certificate, reference.certificate)

@@ -1,5 +1,7 @@
 """The fast linear pSVM, ODM and ODML against the conic route, each other, and what every solver must do."""
 
+import importlib
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -7,10 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import svmcvx as sx
+from svmcvx.fast import linear, odm, odm_blocks, odml, odml_low_rank, psvm
 from svmcvx.fast import loss_kernels as kernels
-from svmcvx.fast import odm, odml, psvm
+from svmcvx.fast.driver import monitored
 from svmcvx.fast.linear import Machine, minimise
 from svmcvx.fast.margin_distribution import InnerLoop
+from svmcvx.formulations.odml import Curvature
+from svmcvx.space import LinearSpace
 
 EXPONENTS = (1.0, 1.1, 1.25, 1.5, 2.0, 3.0, 7.0)
 METHODS = ("newton", "dcd", "svrg")
@@ -108,7 +113,7 @@ def test_odm_agrees_with_the_conic_route(method, name, sparse, weights, intercep
 
 
 @given(
-    st.sampled_from(("newton", "dcd")),
+    st.sampled_from(("newton", "dcd", "unwhitened")),
     st.sampled_from(DESIGNS),
     st.booleans(),
     st.sampled_from(((0.0, 0.0, 1.0), (1.0, 0.5, 10.0), (100.0, 3.0, 100.0))),
@@ -121,6 +126,93 @@ def test_odml_agrees_with_the_conic_route(method, name, sparse, weights, seed):
     fast = odml(sp.csr_array(X) if sparse else X, y, lam1=lam1, lam2=lam2, C=C, method=method, tol=1e-6)
     assert fast.certificate.gap <= 1e-6
     agree(fast, sx.solve(sx.odml_primal(X, y, lam1=lam1, lam2=lam2, C=C)), (method, name, sparse, weights, seed))
+
+
+@given(
+    st.sampled_from(DESIGNS),
+    st.sampled_from((sx.RBF(0.5), sx.Laplacian(0.3), sx.Polynomial(2, 1.0, 1.0))),
+    st.booleans(),
+    st.sampled_from((1e-3, 1.0, 1e4)),
+    st.integers(0, 99),
+)
+@settings(max_examples=40, deadline=None)
+def test_kernel_machines_without_a_gram_matrix_agree_with_those_that_keep_it(name, kernel, intercept, C, seed):
+    X, y = design("plain" if name == "offset" else name, seed)
+    weight = np.random.default_rng(seed).integers(0, 3, y.size) + (np.arange(y.size) < 2)
+    settings = {"kernel": kernel, "intercept": intercept, "sample_weight": weight}
+    fast = odm(X, y, C1=C, C2=C / 2, D=0.2, method="blocks", **settings)
+    assert fast.certificate.gap <= 1e-6
+    agree(fast, odm(X, y, C1=C, C2=C / 2, D=0.2, **settings), (name, kernel, intercept, C, seed))
+    fast = odml(X, y, lam1=1.0, lam2=0.5, C=C, method="low-rank", **settings)
+    assert fast.certificate.gap <= 1e-5
+    agree(fast, odml(X, y, lam1=1.0, lam2=0.5, C=C, **settings), (name, kernel, intercept, C, seed))
+
+
+@pytest.mark.parametrize("C", [1.0, 300.0])
+def test_a_factor_that_leaves_much_out_costs_products_not_truth(C, monkeypatch):
+    monkeypatch.setattr(odm_blocks, "LARGEST_RANK", 10)
+    X, y = design("plain", 2, n=300, d=5)
+    fast = odm(X, y, C1=C, C2=C, D=0.1, kernel=sx.RBF(1.0), method="blocks", tol=1e-9)
+    assert fast.certificate.gap <= 1e-9
+    assert fast.attempts[0].options["rank"] == 10
+    agree(fast, odm(X, y, C1=C, C2=C, D=0.1, kernel=sx.RBF(1.0), method="newton", tol=1e-9), C)
+    again = odm(X, y, C1=C, C2=C, D=0.1, kernel=sx.RBF(1.0), method="blocks", tol=1e-8, warm_start=fast)
+    assert again.attempts[0].options["iterations"] < fast.attempts[0].options["iterations"]
+    monkeypatch.setattr(odml_low_rank, "LARGEST_RANK", 10)
+    short = odml(X, y, lam1=1.0, lam2=1.0, C=C, kernel=sx.RBF(1.0), method="low-rank")
+    assert short.status == "inaccurate"
+    assert short.certificate.gap > 1e-6
+    agree(short, odml(X, y, lam1=1.0, lam2=1.0, C=C, kernel=sx.RBF(1.0)), C)
+
+
+def test_kernel_rooms_keep_no_gram_matrix_of_many_observations(monkeypatch):
+    # The functions hide the modules of the same name.
+    for name in ("odm", "odml"):
+        monkeypatch.setattr(importlib.import_module(f"svmcvx.fast.{name}"), "LARGEST_GRAM", 20)
+    X, y = design("plain", 3)
+    assert odm(X, y, C1=1.0, C2=1.0, D=0.1, kernel=sx.RBF(1.0)).solver == "fast.odm/blocks"
+    assert odml(X, y, lam1=1.0, lam2=1.0, C=1.0, kernel=sx.RBF(1.0)).solver == "fast.odml/low-rank"
+    # Whether this one is positive semidefinite only its matrix can tell.
+    assert odm(X, y, C1=1.0, C2=1.0, D=0.1, kernel=lambda A, B: A @ B.T).solver == "fast.odm/dcd"
+    with pytest.raises(sx.DataError, match='method="blocks" needs a kernel that is positive semidefinite on any data'):
+        odm(X, y, C1=1.0, C2=1.0, D=0.1, method="blocks")
+    with pytest.raises(sx.DataError, match='method="low-rank" needs a kernel that is positive semidefinite'):
+        odml(X, y, lam1=1.0, lam2=1.0, C=1.0, kernel=lambda A, B: A @ B.T, method="low-rank")
+    with pytest.raises(sx.DataError, match='method="unwhitened" needs kernel=None'):
+        odml(X, y, lam1=1.0, lam2=1.0, C=1.0, kernel="rbf", method="unwhitened")
+
+
+@pytest.mark.parametrize("lam1", [0.0, 1.0, 1e4])
+@pytest.mark.parametrize("C", [1e-2, 1e3])
+def test_odml_of_many_features_forms_nothing_of_their_square(lam1, C, monkeypatch):
+    rng = np.random.default_rng(7)
+    X = sp.random_array((60, 90), density=0.1, rng=rng, format="csr")
+    y = np.where(X @ rng.normal(size=90) > 0, 1, -1)
+    one = odml(X, y, lam1=lam1, lam2=0.5, C=C, method="newton")
+    for work in (linear.DIRECT_WORK_STIFF, 0.0):
+        # Systems that are factored, then conjugate gradients only.
+        monkeypatch.setattr(linear, "DIRECT_WORK_STIFF", work)
+        with monkeypatch.context() as strict:
+            strict.setattr(Curvature, "triangle", property(lambda _: pytest.fail("R was factored")))
+            strict.setattr(LinearSpace, "factor", property(lambda _: pytest.fail("the data were made dense")))
+            fast = odml(X, y, lam1=lam1, lam2=0.5, C=C, max_iter=500)
+        assert fast.solver == "fast.odml/unwhitened"
+        assert fast.certificate.gap <= 1e-6
+        agree(fast, one, (lam1, C, work))
+    again = odml(X, y, lam1=lam1, lam2=0.5, C=C, warm_start=one)
+    assert len(again.trace) <= len(fast.trace)
+
+
+def test_the_variance_of_the_margins_is_a_term_of_its_own():
+    # Without a hinge the machine is a quadratic: w = R⁻¹q.
+    X, y = design("plain", 4, n=30)
+    c = np.full(30, 1 / 30)
+    machine = Machine(X, y, 1e-9 * c, kernels.HINGE, p=1.0, tilt=X.T @ (y * c), variance=5.0, share=c)
+    with monitored(tol=1e-12, time_limit=None, max_iter=50, verbose=False, callback=None) as monitor:
+        point, _ = minimise(machine, monitor)
+    Z = y[:, None] * X
+    R = np.eye(3) + 10.0 * np.cov(Z.T, bias=True)
+    np.testing.assert_allclose(point.w, np.linalg.solve(R, Z.T @ c), rtol=1e-6)
 
 
 @pytest.mark.parametrize("kernel", [sx.RBF(0.5), sx.Polynomial(2, 1.0, 1.0)])

@@ -17,9 +17,12 @@ from svmcvx import memory
 from svmcvx.data import binary_data
 from svmcvx.fast import decomposition, low_rank
 from svmcvx.fast.driver import Monitor
+from svmcvx.fast.psvm import psvm
 from svmcvx.fast.rows import CachedRows, kernel_rows
-from svmcvx.fast.smo import pair_step, slack_of
-from svmcvx.formulations.psvm import PSVM
+from svmcvx.fast.smo import near_best_bias, pair_step, slack_of
+from svmcvx.fast.support_newton import newton_applies, newton_pays
+from svmcvx.formulations.psvm import PSVM, best_bias
+from svmcvx.grams import gram_matrices_kept
 from svmcvx.space import KernelColumns, feature_space
 
 from .conftest import make_data
@@ -551,3 +554,95 @@ def test_polishing_for_p_near_one_warns_of_nothing():
     for seed in range(6):
         X, y = make_data(seed, n=30, d=2)
         sx.fast.psvm(X, y, C=1e4, p=1.02, kernel="rbf", tol=1e-8, time_limit=10)
+
+
+# Newton steps from an earlier solution
+
+
+def _noisy(n, seed, *, kind="plain"):
+    random = np.random.default_rng(seed)
+    X = random.normal(size=(n, 3))
+    y = np.where(X[:, 0] + 0.8 * random.normal(size=n) > 0, 1, -1)
+    y[:2] = 1, -1
+    if kind == "duplicates":
+        X[n // 2 :], y[n // 2 :] = X[: n - n // 2], y[: n - n // 2]
+    if kind == "contradicting":
+        X[n // 2 :], y[n // 2 :] = X[: n - n // 2], -y[: n - n // 2]
+    if kind == "constant":
+        X[:] = 1.0
+    if kind == "one point":
+        X[y > 0] = X[0]
+    if kind == "offset":
+        X += 1e6
+    return X, y
+
+
+@pytest.mark.parametrize("kind", ["plain", "duplicates", "contradicting", "constant", "one point", "offset"])
+@pytest.mark.parametrize("p", [1.0, 1.3, 1.5, 2.0, 2.5])
+def test_paths_with_newton_steps_wherever_they_apply_agree_with_cold_fits(kind, p, monkeypatch):
+    monkeypatch.setattr("svmcvx.fast.support_newton.EXPECTED", 0.0)
+    X, y = _noisy(50, 5, kind=kind)
+    weight = np.random.default_rng(1).uniform(0.2, 3.0, size=y.size)
+    for values in (np.logspace(-2, 4, 6), np.logspace(4, -2, 6)):
+        earlier, warm = None, []
+        with gram_matrices_kept():
+            for C in values:
+                earlier = psvm(X, y, C=C, p=p, kernel="rbf", sample_weight=weight, warm_start=earlier)
+                warm.append(earlier)
+        for C, found in zip(values, warm, strict=True):
+            cold = psvm(X, y, C=C, p=p, kernel="rbf", sample_weight=weight)
+            scale = max(1.0, cold.certificate.upper)
+            assert abs(found.certificate.upper - cold.certificate.upper) <= scale * (
+                found.certificate.gap + cold.certificate.gap + 1e-12
+            )
+            # The certificate allows for rounding, beyond the gap at which a solver stops.
+            assert found.certificate.gap <= max(2e-6, 2.0 * cold.certificate.gap)
+
+
+@pytest.mark.parametrize("p", [1.0, 1.5, 2.0])
+def test_newton_steps_reach_the_optimum_from_a_neighbour(p):
+    X, y = _noisy(300, 2)
+    with gram_matrices_kept():
+        first = psvm(X, y, C=300.0, p=p, kernel="rbf")
+        second = psvm(X, y, C=400.0, p=p, kernel="rbf", warm_start=first)
+        random = psvm(X, y, C=400.0, p=p, kernel="rbf", warm_start=first, selection="random", tol=1e-2)
+    options = second.attempts[-1].options
+    assert options["newton_steps"] <= 15
+    assert options["pair_steps"] == 0
+    assert second.certificate.gap <= 1e-6
+    without = psvm(X, y, C=400.0, p=p, kernel="rbf", warm_start=first)
+    assert "newton_steps" not in without.attempts[-1].options
+    assert "newton_steps" not in random.attempts[-1].options
+
+
+def test_newton_pays_after_many_pair_steps_only():
+    alpha, ceiling = np.linspace(0.0, 1.0, 500), np.ones(500)
+    assert newton_pays(alpha, ceiling, {"pair_steps": 100_000})
+    assert not newton_pays(alpha, ceiling, {"pair_steps": 100})
+    assert newton_pays(alpha, ceiling, {"pair_steps": 0, "newton_steps": 2})
+    assert not newton_pays(alpha, ceiling, {"pair_steps": 1, "newton_steps": 2})
+    assert not newton_pays(alpha, ceiling, {})
+    assert newton_applies(2.0, 1000)
+    assert not newton_applies(2.1, 1000)
+    assert not newton_applies(1.0, 10_000)
+
+
+@pytest.mark.parametrize("p", [1.1, 1.5, 2.0, 3.0])
+def test_near_best_bias_is_nearly_the_best(p):
+    random = np.random.default_rng(3)
+    for trial in range(200):
+        n = int(random.integers(2, 30))
+        y = np.where(random.random(n) < random.choice([0.1, 0.5]), 1.0, -1.0)
+        y[:2] = 1.0, -1.0
+        f = random.normal(size=n) * 10.0 ** random.uniform(-3, 3)
+        f = np.round(f) if trial % 3 == 0 else f
+        weight = random.uniform(0.1, 5.0, size=n)
+
+        def loss(b, f=f, y=y, weight=weight):
+            return float(weight @ np.maximum(1.0 - y * (f + b), 0.0) ** p)
+
+        exact = best_bias(f, y, p=p, weight=weight)
+        assert loss(near_best_bias(f, y, weight, p, 0.0)) <= loss(exact) * (1 + 1e-7) + 1e-12
+        assert loss(exact) <= min(loss(exact + step) for step in (-1e-3, 1e-3)) * (1 + 1e-12)
+        guessed = best_bias(f, y, p=p, weight=weight, near=exact + 1e-3)
+        assert guessed == pytest.approx(exact, rel=1e-12, abs=1e-12)

@@ -376,3 +376,14 @@ def test_a_search_bound_is_shown_and_held_against_the_objective():
     assert (found.residuals["search_bound"], found.residuals["search_allowance"]) == (0.75, 0.25)
     with pytest.raises(NotCertified, match="the search's bound"):
         check(statement, [model], [], solver_bound=SolverBound(1.5, 0.25))
+
+
+def test_more_observations_start_from_the_low_rank_relaxation():
+    """Beyond 200 observations the conic relaxation is that of fast.conic, whose bound is the root's."""
+    X, y = outlier_data(220, 2, sigma=0.2, outliers="clustered", seed=0)
+    for hyper, relaxed in (({"lam": 0.3}, {"lam": 0.3}), ({"k": 80.0}, {"kappa": 80.0 / 220})):
+        root = sx.fast.conic(X, y, **relaxed).certificate
+        found = zero_one(X, y, method="branch", max_iter=1, **hyper)
+        assert found.trace[0, 1] >= root.lower - 1e-4 * root.upper
+        assert found.certificate.lower <= found.certificate.upper
+        assert found.certificate.upper >= root.lower

@@ -223,3 +223,24 @@ def test_models_of_several_classes_round_trip(tmp_path, scheme, labels):
         assert type(before) is type(after)
         assert np.array_equal(before.classes, after.classes)
         assert np.array_equal(before.predict(X), after.predict(X))
+
+
+@pytest.mark.parametrize("labels", [[3, 7], [False, True]])
+def test_labels_that_came_as_objects_are_stored_as_what_they_are(labels, tmp_path):
+    model = LinearModel(
+        coef=np.ones(1), intercept=0.0, classes=np.array(labels, dtype=object), support=np.zeros(0, dtype=np.intp)
+    )
+    model.save(tmp_path / "model.npz")
+    assert sx.load_model(tmp_path / "model.npz").predict([[-1.0], [1.0]]).tolist() == labels
+
+
+def test_places_that_cannot_be_written_or_read(tmp_path):
+    model = LinearModel(coef=np.ones(1), intercept=0.0, classes=np.array([0, 1]), support=np.zeros(0, dtype=np.intp))
+    for path in (tmp_path / "none" / "model.npz", tmp_path):
+        with pytest.raises(sx.DataError, match=r"cannot be written .*existing folder"):
+            model.save(path)
+    with pytest.raises(sx.DataError, match="cannot be read"):
+        sx.load_model(tmp_path)
+    (tmp_path / "text").write_text("x")
+    with pytest.raises(sx.DataError, match="text is not a svmcvx model file or is corrupted; save"):
+        sx.load_model(tmp_path / "text")

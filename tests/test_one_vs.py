@@ -267,3 +267,10 @@ def test_compare_tabulates_several_classes():
         table = sx.compare([sx.PSVMClassifier(p=2.0), sx.PSVMClassifier(multiclass="ovr")], X, Y)
     assert table["certified"].all()
     assert (table["test_accuracy"] > 0.5).all()
+
+
+@pytest.mark.parametrize("n_jobs", [0, "two", 1.5, True])
+def test_numbers_of_processes_that_mean_nothing(n_jobs):
+    data = np.random.default_rng(0).normal(size=(9, 2))
+    with pytest.raises(sx.DataError, match="n_jobs must be"):
+        sx.PSVMClassifier(n_jobs=n_jobs).fit(data, [0, 1, 2] * 3)

@@ -1,3 +1,5 @@
+import warnings
+
 import matplotlib as mpl
 import numpy as np
 import pandas as pd
@@ -211,3 +213,19 @@ def test_losses_are_those_of_the_package():
     np.testing.assert_allclose(drawn["conic, γ = 2"].get_ydata(), sx.losses.conic_loss(u, 2.0, 1.0))
     np.testing.assert_allclose(drawn["hinge"].get_ydata(), sx.losses.slack(u))
     assert {"ramp", "ψ", "normalised sigmoid", "rescaled hinge", "0-1"} <= drawn.keys()
+
+
+def test_a_single_model_needs_no_mapping():
+    fitted = sx.PSVMClassifier(p=1.5, solver="fast").fit(X, Y)
+    for ax in (sx.plot.margin_distribution(fitted, X, Y), sx.plot.gap_trace(fitted)):
+        assert [text.get_text() for text in ax.get_legend().get_texts()] == ["PSVMClassifier"]
+    with pytest.raises(sx.DataError, match="must map names"):
+        sx.plot.gap_trace([fitted, fitted])
+    assert len(sx.plot.losses(0.5).lines) == len(sx.plot.losses([0.5]).lines)
+
+
+def test_regions_of_an_estimator_that_knows_its_columns():
+    table = pd.DataFrame(X[:, :2], columns=["a", "b"])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        sx.plot.decision_regions(sx.PSVMClassifier(kernel="rbf").fit(table, Y), table, Y)

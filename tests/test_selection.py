@@ -25,7 +25,7 @@ import svmcvx as sx
 from svmcvx.experiments import Selection
 from svmcvx.experiments.search_paths import PATH_PARAMETERS, paths_of
 from svmcvx.experiments.store import Store
-from svmcvx.grams import gram_matrices_kept, kept_gram
+from svmcvx.grams import gram_matrices_kept, kept_cross, kept_gram
 
 from .conftest import make_data
 
@@ -611,3 +611,29 @@ def test_estimators_work_inside_scikit_learn(model):
     search = GridSearchCV(pipeline, {f"{name}__tol": [1e-4, 1e-6]}, cv=2).fit(X, Y)
     assert search.best_estimator_[-1].tol in (1e-4, 1e-6)
     assert clone(search.best_estimator_)[-1].get_params() == search.best_estimator_[-1].get_params()
+
+
+def test_a_cross_matrix_is_evaluated_once_and_only_where_there_is_room():
+    kernel, A, B = sx.RBF(0.5), X[:20], X[20:60]
+    assert kept_cross(kernel, A, B) is None
+    with gram_matrices_kept():
+        found = kept_cross(kernel, A, B)
+        assert kept_cross(kernel, A.copy(), B.copy()) is found
+        assert kept_cross(sx.RBF(0.7), A, B) is not found
+        assert np.array_equal(found, kernel(A, B))
+    with gram_matrices_kept(share=0.0):
+        assert kept_cross(kernel, A, B) is None
+
+
+def test_scores_from_a_cross_matrix_are_those_of_the_model():
+    model = make_pipeline(StandardScaler(), sx.PSVMClassifier(p=2.0, kernel="rbf", **FAST))
+    name = "psvmclassifier__C"
+    table = sx.select(model, {name: VALUES}, X, Y, cv=3, refit=False)
+    plain = sx.select(model, {name: VALUES}, X, Y, cv=3, refit=False, scoring="accuracy")
+    assert np.array_equal(table["mean_test_score"], plain["mean_test_score"])
+
+
+def test_every_kind_of_wrong_setting_is_found_before_the_first_fit():
+    grid = [{"C": [0.1, 1.0]}, {"C": [0.1, 1.0], "nonsense": [1.0, 2.0]}]
+    with pytest.raises(sx.DataError, match="grid cannot be used"):
+        sx.select(sx.PSVMClassifier(**FAST), grid, X, Y, cv=3)

@@ -1,13 +1,17 @@
 import doctest
 import itertools
 import math
+import warnings
 
 import cvxpy as cp
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn.compose import make_column_transformer
+from sklearn.pipeline import make_pipeline
 
 import svmcvx as sx
 from svmcvx import theory
@@ -292,7 +296,7 @@ def test_no_error_of_odm_without_a_suspect(seed, C1, C2, D, kernel, intercept):
     kept = (y.size - 1) / y.size
 
     def fit(part, labels):
-        return sx.solve(sx.odm_dual(part, labels, C1=kept * C1, C2=kept * C2, **given_))
+        return sx.fast.odm(part, labels, C1=kept * C1, C2=kept * C2, **given_)
 
     exact = theory.leave_one_out(fit, points, y)
     assert set(exact.wrong) <= set(bound.suspects)
@@ -362,7 +366,7 @@ def test_no_error_of_odml_without_a_suspect(seed, lam1, lam2, C, kernel, interce
     kept = (y.size - 1) / y.size
 
     def fit(part, labels):
-        return sx.solve(sx.odml_dual(part, labels, lam1=kept * lam1, lam2=kept * lam2, C=kept * C, **extra))
+        return sx.fast.odml(part, labels, lam1=kept * lam1, lam2=kept * lam2, C=kept * C, **extra)
 
     assert set(theory.leave_one_out(fit, points, y).wrong) <= set(bound.suspects)
 
@@ -570,3 +574,28 @@ def test_fitted_estimators_are_taken_everywhere():
     binary = sx.PSVMClassifier(p=1.5).fit(X, Y)
     np.testing.assert_allclose(theory.margins(binary, X, Y), theory.margins(binary.solution_, X, Y))
     assert theory.generalisation_bound(binary, X, Y).p == 1.5
+
+
+def test_tables_reach_estimators_with_the_names_of_their_columns():
+    table = pd.DataFrame(X, columns=list("abc"[: X.shape[1]])).assign(kind="x")
+    columns = [name for name in table.columns if name != "kind"]
+    machine = make_pipeline(make_column_transformer(("passthrough", columns)), sx.PSVMClassifier())
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        named = theory.margins(sx.PSVMClassifier().fit(table[columns], Y), table[columns], Y)
+        mixed = theory.margins(machine.fit(table, Y), table, Y)
+    plain = theory.margins(sx.PSVMClassifier().fit(X, Y), X, Y)
+    assert np.allclose(named, plain)
+    assert np.allclose(mixed, plain)
+    assert np.allclose(theory.margins(sx.PSVMClassifier().fit(X, Y), X.tolist(), Y), plain)
+
+
+def test_leave_one_out_takes_estimators():
+    part, labels = X[:12], Y[:12]
+    of_estimator = theory.leave_one_out(sx.ODMClassifier(), part, labels)
+    of_function = theory.leave_one_out(lambda A, b: sx.ODMClassifier().fit(A, b), part, labels)
+    assert of_estimator.wrong.tolist() == of_function.wrong.tolist()
+    fitted = sx.ODMClassifier().fit(X, Y)
+    assert theory.leave_one_out_bound(fitted, X, Y).total == theory.leave_one_out_bound(fitted.solution_, X, Y).total
+    with pytest.raises(sx.DataError, match="fit must be a function"):
+        theory.leave_one_out(None, part, labels)

@@ -93,19 +93,36 @@ class CertifiedClassifier(ClassifierMixin, BaseEstimator):
         if given.ndim == 2 and given.shape[1] == 1:
             message = "A column-vector y was passed when a 1d array was expected; pass y.ravel()"
             warnings.warn(message, DataConversionWarning, stacklevel=3)
-        # Only for feature names and the number of features: the values have been checked.
-        validate_data(self, X, skip_check_array=True)
+        self._check_columns(X, reset=True)
         codes, classes = check_labels(y, checked.shape[0])
         weight = None if sample_weight is None else check_weights(sample_weight, codes.size)
-        request = self._request(checked, weight)
+        if (shortfall := self._fit_checked(checked, codes, classes, weight, warm_start)) is not None:
+            warnings.warn(shortfall, ConvergenceWarning, stacklevel=3)
+        return self
+
+    def _fit_checked(
+        self,
+        X: Features,
+        codes: NDArray[np.intp],
+        classes: NDArray[Any],
+        sample_weight: Floats | None,
+        warm_start: Solution | None,
+    ) -> str | None:
+        """Fit to validated data; return what is short of the tolerance."""
+        request = self._request(X, sample_weight)
         solution, route = self._solved(
-            request, checked, codes, classes, self._weighted(classes[codes], weight), warm_start
+            request, X, codes, classes, self._weighted(classes[codes], sample_weight), warm_start
         )
         self.solution_, self.classes_ = solution, classes
         self.solver_route_, self.solver_reason_ = route
-        if (shortfall := self._shortfall(solution)) is not None:
-            warnings.warn(shortfall, ConvergenceWarning, stacklevel=3)
-        return self
+        return self._shortfall(solution)
+
+    def _check_columns(self, X: Any, *, reset: bool) -> None:
+        """Remember the names and the number of features of `X`, or hold it against them; its values have been checked."""
+        try:
+            validate_data(self, X, reset=reset, skip_check_array=True)
+        except ValueError as error:
+            raise DataError(str(error)) from None
 
     def _request(self, X: Features, sample_weight: Floats | None) -> Request:
         """Return what is asked for; a kernel's scale is that of all classes together, whatever their weights."""
@@ -124,9 +141,12 @@ class CertifiedClassifier(ClassifierMixin, BaseEstimator):
             weight = np.asarray(compute_sample_weight(self.class_weight, labels), dtype=np.float64)
         except (ValueError, TypeError) as error:
             raise DataError(f"class_weight cannot be used: {error}") from None
-        return check_weights(weight, labels.size, name="class_weight") * (
-            1.0 if sample_weight is None else sample_weight
-        )
+        weight = check_weights(weight, labels.size, name="class_weight")
+        if not weight.all():
+            raise DataError(
+                f"class_weight must be positive, got 0 for {labels[weight == 0].tolist()[0]!r}; leave the class out instead"
+            )
+        return weight if sample_weight is None else weight * sample_weight
 
     def _solved(
         self,

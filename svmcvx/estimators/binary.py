@@ -8,7 +8,7 @@ from typing import Any, ClassVar, TypeAlias, cast
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import Tags
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from svmcvx.certificate import Certificate
 from svmcvx.data import Features, check_choice, check_features
@@ -120,7 +120,7 @@ class BinaryClassifier(CertifiedClassifier):
         """
         model = self.model_
         checked = check_features(X)
-        validate_data(self, X, reset=False, skip_check_array=True)
+        self._check_columns(X, reset=False)
         return model.decision_function(checked)
 
     def predict(self, X: Any) -> NDArray[Any]:
@@ -168,7 +168,7 @@ class PSVMClassifier(BinaryClassifier):
         Processes for these machines, as in joblib; 1 by default. The result does not depend on it.
     solver : str
         ``"auto"`` (the default) chooses by the size; see :mod:`svmcvx.estimators.routes` for the rule. ``"fast"`` is the
-        first-order solver of :mod:`svmcvx.fast`; ``"clarabel"``, ``"scs"``, ``"mosek"``, … are those of :func:`svmcvx.solve`.
+        solver of its own in :mod:`svmcvx.fast`; ``"clarabel"``, ``"scs"``, ``"mosek"``, … are those of :func:`svmcvx.solve`.
     tol : float
         Certified relative gap that is asked for, 1e-6 by default. A conic solver is asked for a hundredth of it.
     time_limit : float, optional

@@ -11,23 +11,25 @@ from typing import Any, TypeAlias
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from sklearn.linear_model import SGDClassifier
+from sklearn.linear_model import LogisticRegression, LogisticRegressionCV, SGDClassifier
 from sklearn.model_selection import GridSearchCV, RandomizedSearchCV
 from sklearn.pipeline import Pipeline
 from sklearn.svm import SVC, LinearSVC
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.validation import check_is_fitted
 
-from svmcvx.certificate import Certificate
-from svmcvx.data import BinaryData, Features, binary_data, check_features, check_labels, check_weights
+from svmcvx.certificate import Certificate, check
+from svmcvx.data import BinaryData, Features, binary_data, check_features, check_labels, check_weights, multiclass_data
 from svmcvx.errors import DataError
 from svmcvx.estimators.base import CertifiedClassifier
 from svmcvx.estimators.pairs import parts
 from svmcvx.fast import loss_kernels
 from svmcvx.fast.driver import monitored
 from svmcvx.fast.linear import Machine, minimise
+from svmcvx.formulations.multiclass import Multiclass, SquaredNorms
 from svmcvx.formulations.psvm import PSVM
 from svmcvx.formulations.psvm_penalised import PenalisedPSVM
+from svmcvx.formulations.scores import Scores, Softmax
 from svmcvx.kernels import Kernel, Precomputed, as_kernel
 from svmcvx.model import BinaryModel, LinearModel
 from svmcvx.space import KernelSpace, LinearSpace, feature_space
@@ -44,17 +46,20 @@ DUAL_STEPS = 10_000
 
 
 def certify(estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> Certificate | dict[Any, Certificate]:
-    r"""Return the certificate of a support vector machine that scikit-learn has trained.
+    r"""Return the certificate of a linear or kernel machine that scikit-learn has trained.
 
     ``SVC`` minimises :math:`\tfrac12\|w\|^2 + C\sum_i s_i(1-u_i)_+` with a free intercept: its (w, b) give the upper bound,
     its multipliers, repaired to exact feasibility, the lower one. ``LinearSVC`` has the intercept as the coefficient
     of a constant feature with the value ``intercept_scaling``, penalised with the rest, and the loss :math:`(1-u_i)_+` or
     :math:`(1-u_i)_+^2`; it keeps no multipliers. The lower bound then is that of a solver of this package, started from the
-    model's coefficients, so that the gap tells how far the model itself is from the optimum.
+    model's coefficients, so that the gap tells how far the model itself is from the optimum. ``LogisticRegression``
+    minimises :math:`\tfrac12\|w\|^2 + C\sum_i s_i\log(1+e^{-u_i})` for two classes and
+    :math:`\tfrac12\|W\|^2 + C\sum_i s_i\log\sum_k e^{f_k(x_i)-f_{y_i}(x_i)}` for more, with free intercepts: the lower bound
+    is that of the probabilities of its model, or of the model after some Newton steps.
 
     Parameters
     ----------
-    estimator : SVC or LinearSVC
+    estimator : SVC, LinearSVC or LogisticRegression
         Fitted. With any kernel of ``SVC`` that is positive semidefinite on the data, precomputed and callable ones
         included; ``class_weight`` is taken into account.
     X : array-like or sparse matrix of shape (n, d)
@@ -68,7 +73,7 @@ def certify(estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> Certif
     -------
     Certificate, or dict of Certificate
         For more than two classes one for each binary problem: by pairs of labels (``SVC``) or by the label against the
-        rest (``LinearSVC``).
+        rest (``LinearSVC``). ``LogisticRegression`` has one problem whatever the number of classes.
 
     Raises
     ------
@@ -101,6 +106,8 @@ def certify(estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> Certif
         )
     weight = check_weights(sample_weight, codes.size)
     by_class = _class_weights(estimator, codes, classes, weight)
+    if isinstance(estimator, LogisticRegression):
+        return _certify_logistic(estimator, features, codes, classes, weight * by_class[codes])
     certify_one = _certify_svc if isinstance(estimator, SVC) else _certify_linear_svc
     certificates = certify_one(estimator, features, codes, classes, weight, by_class)
     return certificates[tuple(classes.tolist())] if classes.size == 2 else certificates
@@ -122,14 +129,14 @@ def _refuse_others(estimator: Any) -> None:
             "SGDClassifier stops by its own rule far from the optimum and keeps no multipliers; train PSVMClassifier, or "
             "certify a LinearSVC"
         )
-    if not isinstance(estimator, (SVC, LinearSVC)):
-        raise DataError(f"estimator must be a fitted sklearn.svm.SVC or LinearSVC, got {name}")
+    if not isinstance(estimator, (SVC, LinearSVC, LogisticRegression)) or isinstance(estimator, LogisticRegressionCV):
+        raise DataError(f"estimator must be a fitted SVC, LinearSVC or LogisticRegression of scikit-learn, got {name}")
 
 
 def _class_weights(estimator: Any, codes: NDArray[np.intp], classes: NDArray[Any], weight: Floats) -> Floats:
     """Return the weight of each class, as the estimator has computed it."""
-    # "balanced" counts observations for SVC, and for LinearSVC their weights where scikit-learn can do so.
-    weighted = isinstance(estimator, LinearSVC) and "sample_weight" in signature(compute_class_weight).parameters
+    # "balanced" counts observations for SVC, and for the others their weights where scikit-learn can do so.
+    weighted = not isinstance(estimator, SVC) and "sample_weight" in signature(compute_class_weight).parameters
     keywords = {"sample_weight": weight} if weighted else {}
     return np.asarray(compute_class_weight(estimator.class_weight, classes=classes, y=classes[codes], **keywords))
 
@@ -258,3 +265,35 @@ def _multipliers(statement: PenalisedPSVM, w: Floats) -> Floats:
     with monitored(tol=DUAL_TOL, time_limit=None, max_iter=DUAL_STEPS, verbose=False, callback=None) as monitor:
         point, _ = minimise(machine, monitor, w=w)
     return point.alpha
+
+
+def _certify_logistic(
+    fitted: LogisticRegression, X: Features, codes: NDArray[np.intp], classes: NDArray[Any], weight: Floats
+) -> Certificate:
+    penalised = fitted.penalty in ("l2", "deprecated") and not fitted.l1_ratio and np.isfinite(fitted.C)
+    multinomial = getattr(fitted, "multi_class", "auto") != "ovr" or classes.size == 2
+    if fitted.solver == "liblinear" or not penalised or not multinomial:
+        raise DataError(
+            f"this LogisticRegression has solver={fitted.solver!r}, penalty={fitted.penalty!r}, l1_ratio={fitted.l1_ratio!r} "
+            f"and C={fitted.C}; those with squared norms, a finite C and one problem for all classes can be certified, by any "
+            "solver but 'liblinear', which penalises the intercept"
+        )
+    # With the weights times C, the problem of svmcvx.multinomial_lr is scikit-learn's own at λ = ½; for two classes
+    # W = (−w/2, w/2), whose squares sum to half of those of w.
+    halved = classes.size == 2
+    data = multiclass_data(X, classes[codes], float(fitted.C) * weight)
+    scores = Scores(data, "free" if fitted.fit_intercept else "none")
+    statement = Multiclass("multinomial_lr", scores, Softmax(), SquaredNorms(), 1.0 if halved else 0.5)
+    W = np.asarray(fitted.coef_, dtype=np.float64).T
+    b = np.broadcast_to(np.asarray(fitted.intercept_, dtype=np.float64), (W.shape[1],))
+    if halved:
+        W, b = np.hstack([-W / 2, W / 2]), np.concatenate([-b / 2, b / 2])
+    own = scores.model(W, b + scores.centre @ W, np.ones(data.n, dtype=np.bool_))
+    points = [(W, b + scores.centre @ W)]
+    if (polished := statement.polished(*points[0])) is not None:
+        points.append(polished)
+    duals = []
+    for weights, biases in points:
+        slopes = statement.loss.multipliers(scores.differences(scores.X @ weights + biases))
+        duals.append({"alpha": scores.expand(data.weight[:, None] * slopes)})
+    return check(statement, [own], duals).certificate

@@ -29,7 +29,7 @@ class ConicSVMClassifier(BinaryClassifier):
     kernel : None, str, Kernel or callable
         None (the default) for the linear formulation; ``"rbf"``, ``"exponential"``, ``"laplacian"``, ``"poly"``,
         ``"sigmoid"``, ``"linear"``, ``"precomputed"``, or an object of :mod:`svmcvx.kernels`. The semidefinite program
-        then has a block of the order n: use few observations, and ``solver="scs"`` beyond some sixty.
+        of the route ``"conic"`` then has a block of the order n, which is for some sixty observations at most.
     gamma : float, "scale" or "auto"
         For kernels given by name.
     degree : int
@@ -39,7 +39,8 @@ class ConicSVMClassifier(BinaryClassifier):
     intercept : bool
         Append a constant feature, whose coefficient is penalised like the others; True by default.
     form : "reduced" or "paper"
-        Statement of the semidefinite program; the optimum is the same.
+        Statement of the semidefinite program; the optimum is the same. ``"paper"`` is always solved by the route
+        ``"conic"``.
     indefinite : "error" or "clip"
         What to do with a kernel that is indefinite on the data.
     class_weight : None, "balanced" or dict
@@ -51,7 +52,7 @@ class ConicSVMClassifier(BinaryClassifier):
         Processes for these machines, as in joblib; 1 by default. The result does not depend on it.
     solver : str
         ``"auto"`` (the default) chooses by the size; see :mod:`svmcvx.estimators.routes` for the rule. ``"fast"`` is the
-        first-order solver of :mod:`svmcvx.fast`; ``"clarabel"``, ``"scs"``, ``"mosek"``, … are those of :func:`svmcvx.solve`.
+        solver of its own in :mod:`svmcvx.fast`; ``"clarabel"``, ``"scs"``, ``"mosek"``, … are those of :func:`svmcvx.solve`.
     tol : float
         Certified relative gap that is asked for, 1e-6 by default. A conic solver is asked for a hundredth of it.
     time_limit : float, optional

@@ -8,7 +8,6 @@ from typing import Any, ClassVar, TypeAlias, cast
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import Tags
-from sklearn.utils.validation import validate_data
 
 from svmcvx.data import check_choice, check_features
 from svmcvx.estimators.base import CertifiedClassifier
@@ -59,7 +58,7 @@ class MulticlassClassifier(CertifiedClassifier):
     def _scores(self, X: Any) -> Floats:
         model = self._model()
         checked = check_features(X)
-        validate_data(self, X, reset=False, skip_check_array=True)
+        self._check_columns(X, reset=False)
         return model.decision_function(checked)
 
     def decision_function(self, X: Any) -> Floats:
@@ -107,7 +106,7 @@ class M3SVMClassifier(MulticlassClassifier):
         Weights of the classes, which multiply those of the losses, as in scikit-learn; 1 each by default.
     solver : str
         ``"auto"`` (the default) chooses by the size; see :mod:`svmcvx.estimators.routes` for the rule. ``"fast"`` is the
-        first-order solver of :mod:`svmcvx.fast`; ``"clarabel"``, ``"scs"``, ``"mosek"``, … are those of :func:`svmcvx.solve`.
+        solver of its own in :mod:`svmcvx.fast`; ``"clarabel"``, ``"scs"``, ``"mosek"``, … are those of :func:`svmcvx.solve`.
     tol : float
         Certified relative gap that is asked for, 1e-8 by default. A conic solver is asked for a hundredth of it.
     time_limit : float, optional
@@ -123,6 +122,10 @@ class M3SVMClassifier(MulticlassClassifier):
     model_ : Model
     coef_, intercept_, support_ : ndarray
         As in scikit-learn.
+    solver_route_, solver_reason_ : str
+        ``"conic"`` or ``"fast"``, and why.
+    n_iter_ : int
+        Iterations of the solver, where it tells them.
     n_features_in_ : int
     feature_names_in_ : ndarray
         If `X` had string column names.
@@ -196,8 +199,8 @@ class MulticlassSVMClassifier(MulticlassClassifier):
     class_weight : None, "balanced" or dict
         Weights of the classes, which multiply those of the losses, as in scikit-learn; 1 each by default.
     solver : str
-        ``"auto"`` (the default) chooses by the size; see :mod:`svmcvx.estimators.routes` for the rule. ``"fast"`` is the
-        first-order solver of :mod:`svmcvx.fast`; ``"clarabel"``, ``"scs"``, ``"mosek"``, … are those of :func:`svmcvx.solve`.
+        ``"auto"`` (the default), ``"clarabel"``, ``"scs"``, ``"mosek"``, …: those of :func:`svmcvx.solve`. There is no
+        ``"fast"`` one.
     tol : float
         Certified relative gap that is asked for, 1e-8 by default. A conic solver is asked for a hundredth of it.
     time_limit : float, optional
@@ -213,6 +216,10 @@ class MulticlassSVMClassifier(MulticlassClassifier):
     model_ : Model
     coef_, intercept_, support_ : ndarray
         As in scikit-learn.
+    solver_route_, solver_reason_ : str
+        ``"conic"`` or ``"fast"``, and why.
+    n_iter_ : int
+        Iterations of the solver, where it tells them.
     n_features_in_ : int
     feature_names_in_ : ndarray
         If `X` had string column names.

@@ -47,7 +47,7 @@ class ODMClassifier(BinaryClassifier):
         Processes for these machines, as in joblib; 1 by default. The result does not depend on it.
     solver : str
         ``"auto"`` (the default) chooses by the size; see :mod:`svmcvx.estimators.routes` for the rule. ``"fast"`` is the
-        first-order solver of :mod:`svmcvx.fast`; ``"clarabel"``, ``"scs"``, ``"mosek"``, … are those of :func:`svmcvx.solve`.
+        solver of its own in :mod:`svmcvx.fast`; ``"clarabel"``, ``"scs"``, ``"mosek"``, … are those of :func:`svmcvx.solve`.
     tol : float
         Certified relative gap that is asked for, 1e-6 by default. A conic solver is asked for a hundredth of it.
     time_limit : float, optional

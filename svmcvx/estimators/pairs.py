@@ -167,6 +167,9 @@ def solve_parts(
     route = request.route(max(part.rows.size for part in problems), weighted=sample_weight is not None)
     pairwise = isinstance(request.settings.get("kernel"), Precomputed)
     earlier = _earlier(warm_start, [part.key for part in problems])
+    whole = n_jobs is None or (isinstance(n_jobs, (int, np.integer)) and not isinstance(n_jobs, bool))
+    if not whole or n_jobs == 0:
+        raise DataError(f"n_jobs must be None or a whole number other than 0 (-1 for all processors), got {n_jobs!r}")
     found = Parallel(n_jobs=n_jobs)(
         delayed(request.run)(
             route,

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from svmcvx.data import check_number
-from svmcvx.estimators.routes import FAST, OWN_TOL, Route, choose, fast_solver, lacking, mixed_integer_solver
+from svmcvx.estimators.routes import FAST, OWN_TOL, Route, arguments, choose, fast_solver, lacking, mixed_integer_solver
 from svmcvx.formulations.base import FormulationProblem
 from svmcvx.solution import Solution
 from svmcvx.solve import solve
@@ -68,7 +67,7 @@ class Request:
         """Solve on data."""
         found = fast_solver(self.formulation)
         if route.name == FAST and found is not None:
-            taken = inspect.signature(found).parameters
+            taken = arguments(found)
             settings = {name: value for name, value in self.settings.items() if name in taken}
             if sample_weight is not None:
                 settings["sample_weight"] = sample_weight

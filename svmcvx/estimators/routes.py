@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any, NamedTuple
 
 from svmcvx import fast
@@ -31,6 +32,7 @@ __all__ = [
     "OWN_TOL",
     "Limits",
     "Route",
+    "arguments",
     "choose",
     "fast_solver",
     "lacking",
@@ -49,13 +51,13 @@ class Limits(NamedTuple):
 
 # The solvers of svmcvx.fast, by formulation, with the sizes from which they are worth it: a Clarabel solve of a machine
 # with a kernel takes 0.1 s at 200 observations, and ten times as long at twice as many; a semidefinite one with a
-# kernel, a second at 50; the l0 machine as a mixed-integer program may take hours beyond 50. The search of fast.zero_one
-# is the quicker one at any size.
+# kernel, a second at 50; the l0 machine as a mixed-integer program may take hours beyond 50. fast.m3svm and the
+# search of fast.zero_one are the quicker ones at any size.
 LIMITS: dict[str, Limits] = {
     "psvm": Limits(200, 200),
     "odm": Limits(200, 200),
     "odml": Limits(200, 200),
-    "m3svm": Limits(200, 200),
+    "m3svm": Limits(0, 0),
     "conic": Limits(200, 50),
     "zero_one": Limits(0, 0),
     "l0": Limits(50, 50),
@@ -79,9 +81,15 @@ def fast_solver(formulation: str) -> Callable[..., Solution] | None:
     return found if callable(found) else None
 
 
+@cache
+def arguments(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
+    """Return the arguments of a solver or builder; looked up once, since a fit may take no longer than that."""
+    return inspect.signature(function).parameters
+
+
 def lacking(solver: Callable[..., Solution], builder: Callable[..., Any], settings: Mapping[str, Any]) -> list[str]:
     """Return the settings that a fast solver does not take and that differ from the builder's defaults."""
-    taken, defaults = inspect.signature(solver).parameters, inspect.signature(builder).parameters
+    taken, defaults = arguments(solver), arguments(builder)
     return [
         name
         for name, value in settings.items()

@@ -24,6 +24,7 @@ import svmcvx
 from svmcvx.data import check_choice, check_features, check_labels, check_number
 from svmcvx.errors import DataError, SvmcvxError
 from svmcvx.experiments.store import Store
+from svmcvx.interrupt import deferred_interrupt
 from svmcvx.solution import Solution
 
 __all__ = ["COLUMNS", "Comparison", "compare"]
@@ -134,13 +135,15 @@ class Comparison:
         """Fit the models one by one and yield a row for each as soon as it is done."""
         for name, model in self.named:
             key = self._key(name, model)
-            if self._store is not None and key in self._store and not self.refit:
-                row = self._store[key]
-            else:
-                row = self._row(name, model)
-                if self._store is not None:
+            known = self._store[key] if self._store is not None and key in self._store and not self.refit else None
+            row = self._row(name, model) if known is None else known
+            # Ctrl-C between the two would leave a row in the store that the table lacks.
+            with deferred_interrupt() as pressed:
+                if self._store is not None and known is None:
                     self._store.add(key, row)
-            self.rows.append(row)
+                self.rows.append(row)
+            if pressed.is_set():
+                raise KeyboardInterrupt
             yield row
 
     def _row(self, name: str, model: Any) -> dict[str, Any]:

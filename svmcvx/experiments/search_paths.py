@@ -20,9 +20,13 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.pipeline import Pipeline
 from sklearn.utils.metaestimators import _safe_split
 
+from svmcvx.data import Features, check_features, check_labels, check_weights
 from svmcvx.errors import DataError, SvmcvxError
 from svmcvx.estimators.base import CertifiedClassifier
+from svmcvx.estimators.binary import BinaryClassifier
 from svmcvx.experiments.store import Store
+from svmcvx.grams import kept_cross
+from svmcvx.model import KernelModel
 from svmcvx.solution import Solution, Status
 
 __all__ = ["PATH_PARAMETERS", "Finished", "Path", "PathOnFold", "Row", "final_prefix", "paths_of", "with_settings"]
@@ -215,6 +219,8 @@ class _Machine:
         self.weight = None if sample_weight is None else sample_weight[work.train]
         self.transformers: Pipeline | None = None
         self.transformed: tuple[Any, Any] | None = None
+        self.training: tuple[Features, NDArray[np.intp], NDArray[Any], NDArray[np.float64] | None] | None = None
+        self.tested: Features | None = None
         self.solution: Solution | None = None
 
     def row(self, settings: Settings) -> Row:
@@ -237,7 +243,11 @@ class _Machine:
         last = self._final(settings)
         X_train, _ = self._transform()
         if isinstance(last, CertifiedClassifier):
-            last._fit(X_train, self.y_train, self.weight, self.solution)
+            if self.solution is None or type(last)._fit is not CertifiedClassifier._fit:
+                last._fit(X_train, self.y_train, self.weight, self.solution)
+            else:
+                # The same data for the same estimator, which knows their features by now.
+                last._fit_checked(*self._training(), self.solution)
             self.solution = last.solution_
             if self.solution.status is Status.INTERRUPTED:
                 raise KeyboardInterrupt
@@ -247,6 +257,15 @@ class _Machine:
             last.fit(X_train, self.y_train, sample_weight=self.weight)
         return last
 
+    def _training(self) -> tuple[Features, NDArray[np.intp], NDArray[Any], NDArray[np.float64] | None]:
+        """Return the training part validated: features, codes, classes and weights."""
+        if self.training is None:
+            features = check_features(self._transform()[0])
+            codes, classes = check_labels(self.y_train, features.shape[0])
+            weight = None if self.weight is None else check_weights(self.weight, codes.size)
+            self.training = features, codes, classes, weight
+        return self.training
+
     def _final(self, settings: Settings) -> Any:
         """Return the final estimator with its settings; along a path only one of them changes."""
         name = self.work.path.parameter
@@ -254,7 +273,8 @@ class _Machine:
             with_settings(self.estimator, settings)
         last = self.estimator.steps[-1][1] if isinstance(self.estimator, Pipeline) else self.estimator
         if name is not None:
-            last.set_params(**{name.rpartition("__")[2]: settings[name]})
+            # A number, under a name that has been checked: set_params would take as long as a short fit.
+            setattr(last, name.rpartition("__")[2], settings[name])
         return last
 
     def _transform(self) -> tuple[Any, Any]:
@@ -275,9 +295,23 @@ class _Machine:
         if self.work.scorer is None:
             if type(last).score is ClassifierMixin.score:
                 # The accuracy, without scikit-learn's second look at labels that it has seen; that takes longer than a fit.
-                return float(np.mean(last.predict(X_test) == np.asarray(self.y_test)))
+                return float(np.mean(self._predicted(last, X_test) == np.asarray(self.y_test)))
             return float(last.score(X_test, self.y_test))
         return float(self.work.scorer(last, X_test, self.y_test))
+
+    def _predicted(self, last: Any, X_test: Any) -> NDArray[Any]:
+        """Return what the final estimator predicts; the kernel is evaluated once a path where there is room for it."""
+        if isinstance(last, BinaryClassifier) and type(last).predict is BinaryClassifier.predict:
+            model = last.model_
+            if isinstance(model, KernelModel) and model.vectors is not None:
+                if self.tested is None:
+                    self.tested = check_features(X_test)
+                cross = kept_cross(model.kernel, self.tested, self._training()[0])
+                if cross is not None:
+                    v = np.zeros(cross.shape[1])
+                    v[model.support] = model.dual_coef
+                    return np.asarray(last.classes_[(cross @ v + model.intercept > 0).astype(np.intp)])
+        return np.asarray(last.predict(X_test))
 
 
 def _certified(last: Any) -> Row:

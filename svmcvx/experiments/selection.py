@@ -219,7 +219,14 @@ def _candidates(estimator: Any, grid: Grid) -> list[dict[str, Any]]:
     """Return all settings, each of which the estimator takes."""
     try:
         candidates = list(ParameterGrid(grid))
-        for settings in candidates:
+        # What is a number in both makes no difference between two settings; others may be estimators with parameters.
+        unlike = {
+            frozenset(
+                (name, None if isinstance(value, numbers.Real) else id(value)) for name, value in settings.items()
+            ): settings
+            for settings in candidates
+        }
+        for settings in unlike.values():
             with_settings(clone(estimator), settings)
     except (ValueError, TypeError) as error:
         raise DataError(f"grid cannot be used: {error}") from None

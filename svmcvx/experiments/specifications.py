@@ -47,7 +47,7 @@ def parse_models(text: str, **common: Any) -> list[tuple[str, Any]]:
     Parameters
     ----------
     text : str
-        Each model is a name, optionally followed by ``:`` and ``key=value`` settings; further settings of the same
+        Each model is a name (``zero_one`` is ``zero-one``), optionally followed by ``:`` and ``key=value`` settings; further settings of the same
         model follow after ``,`` or ``:``, as in ``psvm:p=1,psvm:p=1.5,C=10``.
     **common
         Settings for every model that has them, unless the text says otherwise; None is passed over.
@@ -67,6 +67,7 @@ def parse_models(text: str, **common: Any) -> list[tuple[str, Any]]:
         if not word:
             raise DataError(f"models has an empty entry in {text!r}; write for example psvm:p=1,psvm:p=2")
         head, *settings = word.split(":")
+        head = head if "=" in head else head.replace("_", "-")
         if "=" in head:
             if not models:
                 raise DataError(f"models starts with the setting {head!r}; begin with one of {', '.join(MODELS)}")

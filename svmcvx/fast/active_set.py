@@ -8,18 +8,7 @@ stays tight; a multiplier that falls to 0 on the way leaves S (Goldfarb and Idna
 only grows, and is at every stop a lower bound of the machine of T. If nothing bounds the multiplier, the convex hulls
 of the classes meet. :func:`release` goes the way back: it lowers the multiplier of one observation to 0.
 
-With :math:`y'\alpha = 0` a constant added to the kernel changes nothing. The Cholesky factor of :math:`K_{SS} + \rho` is kept,
-of which the bordered system of (v, b) is solved by its Schur complement; a step costs :math:`O(|S|^2 + n|S|)`.
-
-======== ==================================================== =========
-symbol   meaning                                              shape
-======== ==================================================== =========
-K        Gram matrix of the working set                       (n, n)
-S        tight observations, the first ``tight[0]`` entries   (cap,)
-L        Cholesky factor of K_SS + ρ                          (cap, cap)
-v, u     coefficients α_i y_i; signed margins                 (n,), (n,)
-number   b, ρ                                                 (2,)
-======== ==================================================== =========
+The state and its Cholesky factor are those of :mod:`svmcvx.fast.tight_set`; a step costs :math:`O(|S|^2 + n|S|)`.
 
 **Source.** Goldfarb and Idnani, A numerically stable dual method for solving strictly convex quadratic programs (1983).
 """
@@ -27,30 +16,27 @@ number   b, ρ                                                 (2,)
 from __future__ import annotations
 
 import math
-from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
+
+from svmcvx.fast.tight_set import append, clear, direction, evaluate, polish, remove, value
 
 __all__ = [
+    "DEPENDENT",
     "FULL",
     "INSEPARABLE",
     "MORE",
     "OVER",
     "SOLVED",
-    "State",
-    "clear",
-    "extended",
-    "new_state",
-    "polish",
+    "TOUCHING",
+    "lower_multiplier",
     "ray",
     "release",
     "settle",
-    "value",
+    "take",
+    "workspace",
 ]
-
-Floats: TypeAlias = NDArray[np.float64]
 
 SOLVED, INSEPARABLE, OVER, FULL, MORE = 0, 1, 2, 3, 4
 # A pivot below this share of the diagonal is zero: the observation depends on the tight ones.
@@ -60,124 +46,6 @@ TOUCHING = 1e-13
 # A margin is violated by more than this, and by more than so many roundings of its terms.
 VIOLATED, ROUNDINGS = 1e-12, 16.0
 EPS = float(np.finfo(np.float64).eps)
-# Tight observations, at most: their factor is dense.
-LARGEST_SUPPORT = 2500
-REFINEMENTS = 2
-# Sums of products in any order, so that they are vectorised; NaN and infinity stay what they are.
-REORDERED = {"reassoc", "contract"}
-
-
-class State(NamedTuple):
-    """The machine of a set of tight observations; see the module's table."""
-
-    K: Floats
-    y: Floats
-    S: NDArray[np.int64]
-    tight: NDArray[np.int64]
-    inside: NDArray[np.bool_]
-    L: Floats
-    v: Floats
-    u: Floats
-    number: Floats
-
-
-def new_state(K: Floats, y: Floats, extent: float) -> State:
-    """Return the state without tight observations; `extent` is the largest diagonal entry of the whole Gram matrix."""
-    n = y.size
-    cap = min(n, LARGEST_SUPPORT)
-    return State(
-        K,
-        y,
-        np.zeros(cap, dtype=np.int64),
-        np.zeros(1, dtype=np.int64),
-        np.zeros(n, dtype=np.bool_),
-        np.empty((cap, cap)),
-        np.zeros(n),
-        np.zeros(n),
-        np.array([0.0, extent if extent > 0 else 1.0]),
-    )
-
-
-@njit(cache=True)
-def value(s):  # type: ignore[no-untyped-def]
-    """Dual value ½Σα, which is ½‖w‖² while S is tight."""
-    total = 0.0
-    for k in range(s.tight[0]):
-        total += abs(s.v[s.S[k]])
-    return 0.5 * total
-
-
-@njit(cache=True, fastmath=REORDERED)
-def forward(L, m, x):  # type: ignore[no-untyped-def]
-    """Solve L x = x in place."""
-    for i in range(m):
-        total = x[i]
-        for j in range(i):
-            total -= L[i, j] * x[j]
-        x[i] = total / L[i, i]
-
-
-@njit(cache=True)
-def backward(L, m, x):  # type: ignore[no-untyped-def]
-    """Solve L'x = x in place."""
-    for i in range(m - 1, -1, -1):
-        x[i] /= L[i, i]
-        t = x[i]
-        for j in range(i):
-            x[j] -= t * L[i, j]
-
-
-@njit(cache=True)
-def direction(s, q, column, a, e):  # type: ignore[no-untyped-def]
-    """How S follows q: `column` = L⁻¹k_q, `a` = K̃⁻¹k_q, `e` = K̃⁻¹1; returns the pivot, 1 − 1'a, 1'e."""
-    m, rho = s.tight[0], s.number[1]
-    for k in range(m):
-        column[k] = s.K[q, s.S[k]] + rho
-        e[k] = 1.0
-    forward(s.L, m, column)
-    pivot = s.K[q, q] + rho
-    for k in range(m):
-        pivot -= column[k] * column[k]
-        a[k] = column[k]
-    backward(s.L, m, a)
-    forward(s.L, m, e)
-    backward(s.L, m, e)
-    rest, ones = 1.0, 0.0
-    for k in range(m):
-        rest -= a[k]
-        ones += e[k]
-    return pivot, rest, ones
-
-
-@njit(cache=True)
-def append(s, q, column, pivot):  # type: ignore[no-untyped-def]
-    """Make q a member of S."""
-    m = s.tight[0]
-    for k in range(m):
-        s.L[m, k] = column[k]
-    s.L[m, m] = math.sqrt(pivot)
-    s.S[m] = q
-    s.inside[q] = True
-    s.tight[0] = m + 1
-
-
-@njit(cache=True)
-def remove(s, position, cosines, sines):  # type: ignore[no-untyped-def]
-    """Take the member at a position out of S, and restore the factor by rotations."""
-    m = s.tight[0]
-    s.inside[s.S[position]] = False
-    for i in range(position, m - 1):
-        s.S[i] = s.S[i + 1]
-        for j in range(i + 2):
-            s.L[i, j] = s.L[i + 1, j]
-        for j in range(position, i):
-            left, right = s.L[i, j], s.L[i, j + 1]
-            s.L[i, j] = cosines[j] * left + sines[j] * right
-            s.L[i, j + 1] = cosines[j] * right - sines[j] * left
-        size = math.hypot(s.L[i, i], s.L[i, i + 1])
-        cosines[i], sines[i] = s.L[i, i] / size, s.L[i, i + 1] / size
-        s.L[i, i] = size
-    s.tight[0] = m - 1
 
 
 @njit(cache=True)
@@ -213,16 +81,6 @@ def _blocking(s, sign, a, e, rest, ones):  # type: ignore[no-untyped-def]
             if reached < t:
                 t, blocking = reached, k
     return t, blocking
-
-
-@njit(cache=True)
-def clear(s):  # type: ignore[no-untyped-def]
-    """Forget all multipliers."""
-    s.v[:] = 0.0
-    s.u[:] = 0.0
-    s.inside[:] = False
-    s.tight[0] = 0
-    s.number[0] = 0.0
 
 
 @njit(cache=True)
@@ -265,61 +123,11 @@ def _first_pair(s, kept):  # type: ignore[no-untyped-def]
         return i
     append(s, j, scratch, pivot)
     s.v[i], s.v[j] = 2.0 * y[i] / square, 2.0 * y[j] / square
-    _evaluate(s)
+    evaluate(s)
     s.number[0] = y[i] - s.u[i] * y[i]
     for k in range(n):
         s.u[k] += y[k] * s.number[0]
     return -1
-
-
-@njit(cache=True)
-def _evaluate(s):  # type: ignore[no-untyped-def]
-    """Compute the margins anew."""
-    n = s.y.size
-    s.u[:] = s.number[0]
-    for k in range(s.tight[0]):
-        member = s.S[k]
-        coefficient = s.v[member]
-        for i in range(n):
-            s.u[i] += coefficient * s.K[member, i]
-    for i in range(n):
-        s.u[i] *= s.y[i]
-
-
-@njit(cache=True)
-def polish(s):  # type: ignore[no-untyped-def]
-    """Solve u = 1 on S by iterative refinement; return the smallest multiplier's position, −1 if all are positive."""
-    m = s.tight[0]
-    x, e = np.empty(m), np.empty(m)
-    for _ in range(REFINEMENTS):
-        _evaluate(s)
-        balance, total, ones = 0.0, 0.0, 0.0
-        for k in range(m):
-            member = s.S[k]
-            x[k] = s.y[member] * (1.0 - s.u[member])
-            e[k] = 1.0
-            balance += s.v[member]
-        # The constant ρ in the factor acts on the imbalance only, which this step removes.
-        for k in range(m):
-            x[k] -= s.number[1] * balance
-        forward(s.L, m, x)
-        backward(s.L, m, x)
-        forward(s.L, m, e)
-        backward(s.L, m, e)
-        for k in range(m):
-            total += x[k]
-            ones += e[k]
-        db = (total + balance) / ones
-        for k in range(m):
-            s.v[s.S[k]] += x[k] - db * e[k]
-        s.number[0] += db
-    _evaluate(s)
-    worst, position = 0.0, -1
-    for k in range(m):
-        alpha = s.y[s.S[k]] * s.v[s.S[k]]
-        if alpha <= worst:
-            worst, position = alpha, k
-    return position
 
 
 @njit(cache=True)
@@ -424,24 +232,6 @@ def ray(s, kept, q):  # type: ignore[no-untyped-def]
         member = s.S[k]
         weight[member] = max(-s.y[member] * s.y[q] * (a[k] + rest / ones * e[k]), 0.0)
     return weight
-
-
-@njit(cache=True)
-def extended(s, old):  # type: ignore[no-untyped-def]
-    """Go on in the state `s` of more observations from the state `old` of the first of them."""
-    m = old.tight[0]
-    if m == 0:
-        return
-    s.number[:] = old.number
-    s.tight[0] = m
-    for k in range(m):
-        member = old.S[k]
-        s.S[k] = member
-        s.inside[member] = True
-        s.v[member] = old.v[member]
-        for j in range(k + 1):
-            s.L[k, j] = old.L[k, j]
-    _evaluate(s)
 
 
 @njit(cache=True)

@@ -20,15 +20,15 @@ from svmcvx import memory
 from svmcvx.data import check_choice
 from svmcvx.errors import DataError, SolverFailed
 from svmcvx.fast.conic_descent import SYSTEMS, LowRank
-from svmcvx.fast.conic_search import WARM_GOAL, Search, stripped
-from svmcvx.fast.driver import Callback, Monitor, conclude, monitored
+from svmcvx.fast.conic_search import LIFT, NEARLY_ONE, WARM_GOAL, Search, is_hard, stripped
+from svmcvx.fast.driver import Callback, Monitor, conclude, earlier_solution, monitored
 from svmcvx.fast.margin_distribution import check_seed
 from svmcvx.fast.nystrom import nystrom_space
 from svmcvx.formulations.base import Candidates
 from svmcvx.formulations.conic import ConicLoss, check_lam_or_kappa, conic_space, hard_margin_point
 from svmcvx.formulations.conic_primal import relaxed_indicator
 from svmcvx.formulations.conic_recovery import enlarged, moment_of, relaxed_model, rounded_point
-from svmcvx.formulations.rounding import round_relaxation
+from svmcvx.formulations.rounding import least_norm, round_relaxation
 from svmcvx.kernels import KernelLike
 from svmcvx.model import BinaryModel, LinearModel
 from svmcvx.solution import Attempt, Solution, Status
@@ -44,10 +44,10 @@ MANY, SAMPLE, SAMPLE_PER_COLUMN = 20_000, 5_000, 20
 RIDGED = 3000
 # Dense square matrices of the order of the columns that are alive at once.
 SQUARES = 6
-# Margins from here to 1 are lifted to 1 where the indicators are small, and this much beyond: a tight relaxation.
-NEARLY_ONE, LIFT = 0.99, 1e-13
 # With κ the first λ makes λ Σ s z this many times the squared norm of a margin of 1 on an average row.
 FIRST_LAM, FEWEST = 4.0, 1e-3
+# What may be lost in units of what the cardinality row allows: sums of weights are rounded.
+FULL = 1.0 + 1e-12
 
 
 class _Statement(ConicLoss):
@@ -158,14 +158,13 @@ def conic(
             f"the matrices of {r} × {r}",
             "select features, or pass nystrom with a kernel",
         )
-        if kappa != 0:
-            _check_zero_rows(statement)
         search, warm = _start(statement, monitor, warm_start, method)
         built = time.perf_counter() - started
-        if not warm and data.n > max(MANY, 2 * SAMPLE_PER_COLUMN * r) and kappa != 0:
+        if not warm and data.n > max(MANY, 2 * SAMPLE_PER_COLUMN * r) and not search.hard:
             _sample(search, rng, method)
         goal = search.first_goal()
-        status = search.run(min(goal, WARM_GOAL * search.size()) if search.problem.U.any() and kappa != 0 else goal)
+        started_well = search.problem.U.any() and not search.hard
+        status = search.run(min(goal, WARM_GOAL * search.size()) if started_well else goal)
         return conclude(
             statement,
             _candidates(statement, search, bool(rounding)),
@@ -179,10 +178,9 @@ def conic(
 
 
 def _check_warm(warm: Any, space: FeatureSpace) -> None:
+    warm = earlier_solution(warm)
     if warm is None:
         return
-    if not isinstance(warm, Solution):
-        raise DataError(f"warm_start must be a Solution of the same data, got {type(warm).__name__}")
     moment = moment_of(warm.model)
     if moment is not None and moment.z.size != space.data.rows:
         raise DataError(
@@ -190,25 +188,30 @@ def _check_warm(warm: Any, space: FeatureSpace) -> None:
         )
 
 
-def _check_zero_rows(statement: ConicLoss) -> None:
-    """A row of zeros has a margin of 0 with any hyperplane."""
+def _hard_margin(statement: ConicLoss) -> Floats:
+    """Return the point of least norm that keeps all rows but those of zeros, whose margin is 0 with any hyperplane."""
     norms = statement.squared_row_norms
-    lost = float(statement.weight[norms == 0].sum())
-    if lost > statement.allowance:
+    rows = norms > 0
+    L, y = statement.factor[rows], statement.y[rows]
+    scale = math.sqrt(float(np.mean(norms[rows]))) if rows.any() else 1.0
+    A = (L.toarray() if sp.issparse(L) else L) * (y / scale)[:, None]
+    if statement.kappa == 0:
+        return hard_margin_point(A if rows.all() else np.vstack([A, np.zeros((1, A.shape[1]))])) / scale
+    w = least_norm(A) if float(statement.weight[~rows].sum()) <= FULL * statement.allowance else None
+    if w is None:
         reason = statement.explain("infeasible")
         raise SolverFailed(f"fast.conic: {reason}", [Attempt("fast.conic/newton", Status.INFEASIBLE, reason)])
+    return w / scale
 
 
 def _start(statement: ConicLoss, monitor: Monitor, warm: Solution | None, method: str) -> tuple[Search, bool]:
     """Return the search at an earlier solution, or at w = 0; tell whether it was an earlier one."""
-    data, L, kappa = statement.space.data, statement.factor, statement.kappa
+    data, L = statement.space.data, statement.factor
     mean = float(np.mean(statement.squared_row_norms)) or 1.0
     U, found = np.zeros((L.shape[1], 1)), False
     lam = statement.lam
-    if kappa == 0:
-        scale = math.sqrt(mean)
-        dense = L.toarray() if sp.issparse(L) else L
-        U = (hard_margin_point(dense * (data.y / scale)[:, None]) / scale)[:, None]
+    if is_hard(statement):
+        U = _hard_margin(statement)[:, None]
     elif warm is not None:
         start = _earlier(statement, warm)
         if start is not None:
@@ -216,6 +219,9 @@ def _start(statement: ConicLoss, monitor: Monitor, warm: Solution | None, method
     if lam is None:
         total = float(data.weight.sum())
         lam = FIRST_LAM / (mean * max(statement.allowance, FEWEST * total))
+        if is_hard(statement):
+            # More than the hard margin costs.
+            lam = max(lam, FIRST_LAM * float(np.sum(U**2)) / float(data.weight.min()))
         known = None if warm is None else warm.dual.get("lam", warm.hyperparameters.get("lam"))
         if found and known is not None and 0 < float(known) < math.inf:
             lam = float(known)
@@ -263,11 +269,14 @@ def _candidates(statement: ConicLoss, search: Search, rounding: bool) -> Candida
     u, v = problem.margins()
     z = relaxed_indicator(u, v)
     points: list[tuple[Floats, Floats]] = [(w, V)]
-    lowest = float(u[z < 0.5].min(initial=1.0))
-    if search.hard or (search.fixed and NEARLY_ONE < lowest < 1.0):
+    # Of a tight relaxation no indicator may jump to 1 for a margin that is rounded.
+    tight = search.fixed and V.shape[1] == 0
+    kept = problem.squared_norms > 0 if search.hard else (u > NEARLY_ONE if tight else z < 0.5)
+    lowest = float(u[kept].min(initial=1.0))
+    if search.hard or tight or (search.fixed and NEARLY_ONE < lowest < 1.0):
         lifted = rounded_point(space, w * ((1.0 + LIFT) / lowest))[0]
-        points = [(lifted, V), *([] if search.hard else points)]
-    if problem.rank <= RIDGED and not search.hard:
+        points = [(lifted, V), *([] if search.hard or tight else points)]
+    if problem.rank <= RIDGED and problem.ridge > 0 and not search.hard:
         points.append((w, np.hstack([V, math.sqrt(problem.ridge) * np.eye(problem.rank)])))
     if not search.fixed and not search.hard:
         points = [

@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.optimize import nnls
 
-from svmcvx.certificate import Dual
+from svmcvx.certificate import Dual, accumulated_rounding
 from svmcvx.fast.conic_descent import LowRank
 from svmcvx.fast.driver import Monitor
 from svmcvx.formulations.conic import ConicLoss
 from svmcvx.formulations.conic_primal import objective, relaxed_indicator
+from svmcvx.formulations.rounding import least_norm
 from svmcvx.solution import Status
 
-__all__ = ["WARM_GOAL", "Search", "stripped"]
+__all__ = ["LIFT", "NEARLY_ONE", "WARM_GOAL", "Search", "is_hard", "stripped"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -33,16 +35,35 @@ WARM_GOAL = 1e-3
 NEWTON_SHARE, EIGENVALUE_SHARE, ROW_SHARE = 1e-3, 0.1, 0.05
 # Rounds of descent, new columns and new λ in a stage; the largest change of log λ, and the largest that is predicted.
 ROUNDS, LARGEST_CHANGE, PREDICTED_CHANGE = 100, 2.0, 0.3
+# A hyperplane with lower margins is not that of the hard margin but for a factor.
+KEPT_MARGIN = 0.5
 # Relative width at which a bracket of λ is closed: the sum of the indicators jumps there.
 CLOSED = 1e-10
+# An error of the row that is more than this share of the one before shows that Newton's method does not find λ.
+SLOW = 0.5
 # Of an earlier covariance these many columns are kept at most, and none smaller than this share of the largest.
 MOST_KEPT, KEPT_SHARE = 8, 1e-3
 # Distance from 1 of margins whose multipliers are refined, if these are at most so many for each column, of so many.
 NEAR, MOST_NEAR, REFINED = 1e-4, 4, 1000
+# Margins from here to 1 are lifted to 1 in a tight relaxation, and this much beyond; rounds that complete its rows.
+NEARLY_ONE, LIFT, COMPLETIONS = 0.99, 1e-13, 5
 # Columns up to which each stage has a lower bound; beyond, only those whose goal is within this factor of the last.
 CHEAP_SPECTRUM, EARLY = 500, 30.0
 # Steps of the bisection that makes a point satisfy the cardinality row.
 BISECTIONS = 60
+
+
+def is_hard(statement: ConicLoss) -> bool:
+    """Whether the cardinality row leaves nothing but the hard margin: κ = 0, or what it allows is lost on rows of zeros."""
+    lost = float(statement.weight[statement.squared_row_norms == 0].sum())
+    return lost >= statement.allowance * (1.0 - accumulated_rounding(statement.weight.size))
+
+
+class End(NamedTuple):
+    """A minimum for some λ, and its Σ s z."""
+
+    U: Floats
+    missed: float
 
 
 class Search:
@@ -60,8 +81,8 @@ class Search:
         self.statement, self.problem, self.monitor = statement, problem, monitor
         self.allowance = statement.allowance
         self.fixed = statement.kappa is None
-        # κ = 0: the hard margin, without covariance and with whatever λ makes that optimal.
-        self.hard = self.allowance == 0.0
+        # Without covariance and with whatever λ makes that optimal.
+        self.hard = is_hard(statement)
         self.best_dual: Dual = {}
         # Solutions for one λ with sums on either side of the allowance, where the sum jumps.
         self.ends: list[Floats] = []
@@ -111,7 +132,8 @@ class Search:
         problem, self.ends = self.problem, []
         problem.ridge = RIDGE_SHARE * goal / problem.rank
         low, high = 0.0, math.inf
-        ends: dict[bool, Floats] = {}
+        ends: dict[bool, End] = {}
+        error = math.inf
         for _ in range(ROUNDS):
             problem.trim()
             problem.descend(NEWTON_SHARE * goal, self.monitor.max_iter, lambda: self.monitor.out_of_time)
@@ -121,36 +143,48 @@ class Search:
             beyond = EIGENVALUE_SHARE * goal / max(self.size(), 0.5 * float(alpha.sum()))
             if self.hard:
                 top = float(problem.leading()[0][-1])
-                if top <= 1.0:
+                if top <= 1.0 and self._lowest() > KEPT_MARGIN:
                     return
                 # γ = α²/(4λ) falls as λ rises while α stays.
-                problem.lam *= 2.0 * top
+                problem.lam *= 2.0 * max(top, 1.0)
                 continue
             if problem.grow(beyond):
                 continue
             if self.fixed:
                 return
-            missed = problem.missed()
-            if problem.lam * abs(missed - self.allowance) <= ROW_SHARE * goal:
+            here = End(problem.U, problem.missed())
+            if problem.lam * abs(here.missed - self.allowance) <= ROW_SHARE * goal:
                 return
-            over = missed > self.allowance
+            over = here.missed > self.allowance
             rival = ends.pop(not over, None)
-            if rival is not None and problem.value(rival) < problem.value(problem.U) - ROW_SHARE * goal:
+            behind = math.inf if rival is None else problem.value(rival.U) - problem.value(here.U)
+            if rival is not None and behind < -ROW_SHARE * goal:
                 # Descent has ended beside the minimum, and the bracket may rest on such a point.
-                problem.U = rival
+                problem.U = rival.U
                 low, high = (low, math.inf) if not over else (0.0, high)
                 continue
-            ends |= {over: problem.U} if rival is None else {over: problem.U, not over: rival}
+            ends |= {over: here} if rival is None else {over: here, not over: rival}
             low, high = (problem.lam, high) if over else (low, problem.lam)
-            if high <= low * (1.0 + CLOSED):
-                self.ends = list(ends.values())
-                problem.U = _between(ends, self.allowance, problem)
-                return
-            self._change_lam(missed, low, high)
+            if rival is not None:
+                share = (self.allowance - here.missed) / (rival.missed - here.missed)
+                if share * behind <= ROW_SHARE * goal or high <= low * (1.0 + CLOSED):
+                    # Both are minima for this λ, where the sum jumps.
+                    self.ends = [here.U, rival.U]
+                    problem.U = _between(here.U, rival.U, share)
+                    return
+            previous, error = error, abs(here.missed / self.allowance - 1.0)
+            self._change_lam(here, rival if error > SLOW * previous else None, low, high)
 
-    def _change_lam(self, missed: float, low: float, high: float) -> None:
-        """Move λ towards the root of Σ s z = allowance, by Newton's method in logarithms inside the bracket."""
-        problem = self.problem
+    def _lowest(self) -> float:
+        """The lowest margin of a row that is not zero, at most 1."""
+        return float(self.problem.margins()[0][self.problem.squared_norms > 0].min(initial=1.0))
+
+    def _change_lam(self, here: End, rival: End | None, low: float, high: float) -> None:
+        """Move λ towards the root of Σ s z = allowance, by Newton's method in logarithms inside the bracket.
+
+        With a rival on the other side it is moved to where the two points cost the same.
+        """
+        problem, missed = self.problem, here.missed
         over = missed > self.allowance
         change, rate = problem.sensitivity()
         wanted = math.log(self.allowance / missed) if missed > 0 else -math.inf
@@ -158,6 +192,8 @@ class Search:
         limit = LARGEST_CHANGE if over else -LARGEST_CHANGE
         step = limit if not 0 < step / limit < 1 else step
         new = problem.lam * math.exp(step)
+        if rival is not None:
+            new = float(np.sum(rival.U**2) - np.sum(here.U**2)) / (missed - rival.missed)
         if not low < new < high:
             new = math.sqrt(low * high) if low > 0 and high < math.inf else problem.lam * math.exp(limit)
         step = math.log(new / problem.lam)
@@ -173,13 +209,26 @@ class Search:
         """γ and α of the point, and λ in the cardinality form."""
         return self._point(*self.problem.multipliers())
 
+    @contextmanager
+    def _moved(self, U: Floats, ridge: float) -> Iterator[None]:
+        """Be at another point for a while."""
+        problem = self.problem
+        here = problem.U, problem.ridge
+        problem.U, problem.ridge = U, ridge
+        try:
+            yield
+        finally:
+            problem.U, problem.ridge = here
+
     def _at(self, U: Floats) -> tuple[Floats, Floats]:
         """γ and α of another point."""
-        problem = self.problem
-        here, problem.U = problem.U, U
-        found = problem.multipliers()
-        problem.U = here
-        return found
+        with self._moved(U, self.problem.ridge):
+            return self.problem.multipliers()
+
+    def _refined_at(self, U: Floats) -> tuple[Floats, Floats] | None:
+        """Refined γ and α of another point without a ridge."""
+        with self._moved(U, 0.0):
+            return self._refined()
 
     def _refined(self) -> tuple[Floats, Floats] | None:
         r"""γ and α of the point, those of margins that are nearly 1 from the condition of stationarity.
@@ -194,13 +243,43 @@ class Search:
             return None
         gamma[near] = alpha[near] = 0.0
         pull = 2.0 * problem.U[:, 0] - np.asarray(problem.L.T @ (problem.y * (alpha - 2.0 * gamma * (1.0 - u))))
-        rows = problem.L[near].toarray() if sp.issparse(problem.L) else problem.L[near]
         try:
-            alpha[near], _ = nnls((problem.y[near, None] * rows).T, pull)
+            alpha[near], _ = nnls(self._signed(near).T, pull)
         except RuntimeError:  # too many iterations
             return None
         gamma[near] = alpha[near] ** 2 / (4.0 * problem.lam * problem.weight[near])
         return gamma, alpha
+
+    def _signed(self, rows: NDArray[np.intp]) -> Floats:
+        """Some rows of L times their labels, dense."""
+        L = self.problem.L[rows]
+        return np.asarray((L.toarray() if sp.issparse(L) else L) * self.problem.y[rows, None])
+
+    def _tight(self) -> Floats | None:
+        """The hyperplane of least norm that keeps what the point nearly keeps, if the point has no covariance.
+
+        Where λ is large and the relaxation is tight, Newton's method ends with margins that are not quite 1.
+        """
+        problem = self.problem
+        if not self.fixed or problem.U.shape[1] > 1 or problem.rank > REFINED:
+            return None
+        u, _ = problem.margins()
+        kept = u > NEARLY_ONE
+        rows = np.flatnonzero(kept & (u < 2.0 - NEARLY_ONE))
+        for _ in range(COMPLETIONS):
+            if rows.size > MOST_NEAR * REFINED:
+                return None
+            scale = math.sqrt(float(np.mean(problem.squared_norms[rows]))) if rows.size else 1.0
+            w = least_norm(self._signed(rows) / scale)
+            if w is None:
+                return None
+            w = w / scale
+            u = problem.y * np.asarray(problem.L @ w)
+            missing = np.setdiff1d(np.flatnonzero(kept & (u < 1.0 - NEAR)), rows)
+            if missing.size == 0:
+                return w[:, None] * ((1.0 + LIFT) / float(u[kept].min(initial=1.0)))
+            rows = np.union1d(rows, missing)
+        return None
 
     def _point(self, gamma: Floats, alpha: Floats) -> Dual:
         point: dict[str, Floats] = {"gamma": gamma, "alpha": alpha}
@@ -214,23 +293,30 @@ class Search:
         """
         dual: Dual = {}
         upper, lower = self._upper(), -math.inf
+        point, tight = (self.problem.U, self.problem.ridge), self._tight()
+        if tight is not None:
+            with self._moved(tight, 0.0):
+                attained = self._upper()
+            if attained < upper:
+                upper, point = attained, (tight, 0.0)
         sources: list[Callable[[], tuple[Floats, Floats] | None]] = []
         if not early or self.problem.rank <= CHEAP_SPECTRUM:
             sources = [self.problem.multipliers, self._refined, *(partial(self._at, U) for U in self.ends)]
+            sources += [] if tight is None else [partial(self._refined_at, tight)]
         for source in sources:
             found = source()
             if found is None:
                 continue
-            point = self.statement.repair(self._point(*found))
-            value = self.statement.evaluate_dual(point).below
+            repaired = self.statement.repair(self._point(*found))
+            value = self.statement.evaluate_dual(repaired).below
             if value > lower or not dual:
-                dual, lower = point, value
+                dual, lower = repaired, value
             if upper - lower <= self.monitor.tol * max(1.0, abs(upper)):
                 break
         if dual and (not self.best_dual or lower > self.monitor.lower):
             self.best_dual = dual
         if upper <= self.monitor.upper:
-            self.best_point = (self.problem.U, self.problem.ridge)
+            self.best_point = point
         return lower, upper
 
     def _upper(self) -> float:
@@ -242,8 +328,8 @@ class Search:
         if self.fixed:
             return objective(norm, spread, u, v, lam=problem.lam, weight=problem.weight)
         if self.hard:
-            lowest = float(u.min())
-            return norm / lowest**2 if lowest > 0.5 else math.inf
+            lowest = self._lowest()
+            return norm / lowest**2 if lowest > KEPT_MARGIN else math.inf
 
         def kept(factor: float) -> bool:
             return float(problem.weight @ relaxed_indicator(u, factor * v)) <= self.allowance
@@ -259,25 +345,15 @@ class Search:
         return norm + high * spread
 
 
-def _between(ends: dict[bool, Floats], allowance: float, problem: LowRank) -> Floats:
-    """Return the convex combination, in (w, W), of two solutions for one λ whose sums of indicators enclose the allowance."""
-    if len(ends) < 2:
-        return problem.U
-    sums = {}
-    here = problem.U
-    for over, U in ends.items():
-        problem.U = U
-        sums[over] = problem.missed()
-    problem.U = here
-    share = (sums[True] - allowance) / max(sums[True] - sums[False], np.finfo(float).tiny)
+def _between(one: Floats, other: Floats, share: float) -> Floats:
+    """Return the convex combination, in (w, W), of two points; `share` is the second one's."""
     share = min(max(share, 0.0), 1.0)
-    below, above = ends[False], ends[True]
     return np.column_stack(
         [
-            share * below[:, 0] + (1.0 - share) * above[:, 0],
-            math.sqrt(share) * below[:, 1:],
-            math.sqrt(1.0 - share) * above[:, 1:],
-            math.sqrt(share * (1.0 - share)) * (below[:, 0] - above[:, 0]),
+            (1.0 - share) * one[:, 0] + share * other[:, 0],
+            math.sqrt(1.0 - share) * one[:, 1:],
+            math.sqrt(share) * other[:, 1:],
+            math.sqrt(share * (1.0 - share)) * (one[:, 0] - other[:, 0]),
         ]
     )
 

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 
-import cvxpy as cp
 import numpy as np
 
-from svmcvx.errors import DataError
-from svmcvx.formulations.base import usable
+from svmcvx.errors import DataError, SolverFailed
 from svmcvx.formulations.big_m import counting_pool
-from svmcvx.formulations.conic import ConicSDP
+from svmcvx.formulations.conic_recovery import moment_of
 from svmcvx.formulations.incumbents import (
     ON_MARGIN,
-    RELAXATION_COLUMNS,
     RELAXATION_ROWS,
     Incumbent,
     Relaxation,
@@ -30,8 +26,10 @@ from svmcvx.solution import Solution
 
 __all__ = ["at_zero", "heuristics"]
 
-# Observations up to which the conic relaxation is solved.
-MOST_ROWS = 5000
+# Observations and columns up to which the conic relaxation is solved.
+MOST_ROWS, MOST_COLUMNS = 100_000, 1000
+# Observations up to which its solution is rounded, with and without a time limit: that cannot be interrupted.
+ROUNDED_ROWS = {True: 2000, False: 5000}
 # The cardinality form of the relaxation is stated for shares up to this one.
 LARGEST_SHARE = 0.5
 
@@ -51,38 +49,40 @@ def at_zero(statement: ZeroOne, warm_start: Solution | None) -> tuple[Incumbent,
 
 
 def heuristics(
-    statement: ZeroOne, warm_start: Solution | None, relaxed: Callable[[], ConicSDP]
+    statement: ZeroOne, warm_start: Solution | None, relaxed: Callable[[], Solution], *, limited: bool
 ) -> tuple[tuple[Incumbent, ...], Relaxation | None]:
-    """Return good feasible points, and the conic relaxation if it could be solved; `relaxed` builds it."""
+    """Return good feasible points, and the conic relaxation if it could be solved.
+
+    `relaxed` solves it, and `limited` says that time is.
+    """
     geometry = statement.geometry
     n, r = geometry.G.shape
     if n <= RELAXATION_ROWS:
         return counting_pool(statement, warm_start, lam=statement.lam, k=statement.k)
-    relaxation = _relaxation(statement, relaxed) if n <= MOST_ROWS and r <= RELAXATION_COLUMNS else None
+    relaxation = _relaxation(statement, relaxed) if n <= MOST_ROWS and r <= MOST_COLUMNS else None
     pool = at_zero(statement, warm_start)
     scores = [soft_margin_scores(geometry, 1.0)]
     points = [(point.w, 0.0) for point in pool]
     if relaxation is not None:
+        scores += [-relaxation.z, geometry.G @ relaxation.w]
+    if relaxation is not None and n <= ROUNDED_ROWS[limited]:
         w, _ = round_relaxation(statement.space, relaxation.w, relaxation.z, lam=statement.lam, k=statement.k)
         points.append((w, 0.0))
     best = local_search(geometry, statement.price, least=statement.least, scores=scores, points=points)
     return ((best,) if best is not None else ()) + pool, relaxation
 
 
-def _relaxation(statement: ZeroOne, relaxed: Callable[[], ConicSDP]) -> Relaxation | None:
-    """Solve the conic relaxation by an interior-point method; any point is welcome, however inaccurate."""
+def _relaxation(statement: ZeroOne, relaxed: Callable[[], Solution]) -> Relaxation | None:
+    """Take what the branching needs from a solution of the conic relaxation, however inaccurate."""
     if statement.k is not None and not 0.0 < statement.k <= LARGEST_SHARE * float(statement.weight.sum()):
         return None
-    problem = relaxed()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
-            problem.solve(solver=cp.CLARABEL)
-        except cp.SolverError:
-            return None
-    found = problem.recover()
-    if not found.duals or not usable(found.duals[0]["gamma"]):
+    try:
+        found = relaxed()
+    except SolverFailed:
         return None
-    price = statement.lam if statement.lam is not None else float(found.duals[0]["lam"])
-    z = np.clip(problem.var_dict["z"].value, 0.0, 1.0)
-    return Relaxation(np.asarray(problem.w.value), z, np.asarray(found.duals[0]["gamma"]), price)
+    moment = moment_of(found.model)
+    if moment is None or not found.dual:
+        return None
+    price = statement.lam if statement.lam is not None else float(found.dual["lam"])
+    rows = statement.space.data.index
+    return Relaxation(moment.w, moment.z[rows], found.dual["gamma"][rows], price)

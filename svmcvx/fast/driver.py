@@ -19,7 +19,7 @@ from svmcvx.formulations.base import Candidates, Formulation
 from svmcvx.interrupt import deferred_interrupt
 from svmcvx.solution import Attempt, Solution, Status, Timings
 
-__all__ = ["Callback", "Monitor", "Progress", "conclude", "monitored"]
+__all__ = ["Callback", "Monitor", "Progress", "conclude", "earlier_solution", "monitored"]
 
 
 class Progress(NamedTuple):
@@ -140,6 +140,19 @@ def monitored(
         raise DataError(f"callback must be a function of a Progress, got {callback!r}")
     with deferred_interrupt() as pressed:
         yield Monitor(tol, time_limit, int(max_iter), bool(verbose), callback, pressed)
+
+
+def earlier_solution(warm_start: Any) -> Solution | None:
+    """Return `warm_start`, which has to be a Solution or None; whether it fits the data, each solver sees for itself.
+
+    Raises
+    ------
+    DataError
+        If it is something else.
+    """
+    if warm_start is not None and not isinstance(warm_start, Solution):
+        raise DataError(f"warm_start must be a Solution of the same data, got {type(warm_start).__name__}")
+    return warm_start
 
 
 def conclude(

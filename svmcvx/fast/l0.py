@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 
 from svmcvx.data import check_number
 from svmcvx.errors import DataError
-from svmcvx.fast.driver import Callback, Monitor, conclude, monitored
+from svmcvx.fast.driver import Callback, Monitor, conclude, earlier_solution, monitored
 from svmcvx.fast.l0_admm import Iterate, Penalised, admm, low_rank
 from svmcvx.fast.l0_sets import Improved, Sets
 from svmcvx.fast.margin_distribution import check_seed
@@ -193,11 +193,13 @@ def _whole(value: Any, name: str, low: int) -> int:
 
 def _earlier(warm_start: Any, statement: L0) -> Floats | None:
     """Return the signed margins of an earlier solution's model on the same data."""
+    warm_start = earlier_solution(warm_start)
     if warm_start is None:
         return None
-    if not isinstance(warm_start, Solution) or not isinstance(warm_start.model, BinaryModel):
-        what = type(warm_start.model if isinstance(warm_start, Solution) else warm_start).__name__
-        raise DataError(f"warm_start must be a Solution of the same data, got {what}")
+    if not isinstance(warm_start.model, BinaryModel):
+        raise DataError(
+            f"warm_start must be a Solution of the same data, got one with a {type(warm_start.model).__name__}"
+        )
     for name in warm_start.dual.keys() & {"mu", "alpha"}:
         kept_entry(warm_start.dual, name, statement.space.data, statement.name)
     margins = statement.y * warm_start.model.scores(statement.space.data.X)[0]

@@ -32,6 +32,8 @@ import scipy.linalg as sl
 from numba import njit
 from numpy.typing import NDArray
 
+from svmcvx.fast.pivoted_cholesky import PartialFactor
+
 __all__ = ["Iterate", "Penalised", "admm", "low_rank"]
 
 Floats: TypeAlias = NDArray[np.float64]
@@ -107,18 +109,10 @@ def low_rank(diagonal: Floats, column: Callable[[int], Floats], rank: int, left_
     left_out : float
         Share of the trace that may be missing; infinite to take `rank` columns as they are, a Nyström factor on the pivots.
     """
-    n = diagonal.size
-    rest, F = diagonal.copy(), np.zeros((n, min(rank, n)))
-    enough = (left_out if math.isfinite(left_out) else LEFT_OUT) * float(rest.sum())
-    for k in range(F.shape[1]):
-        if float(rest.sum()) <= enough:
-            return np.ascontiguousarray(F[:, :k]) if k else np.zeros((n, 1))
-        pivot = int(np.argmax(rest))
-        F[:, k] = (column(pivot) - F[:, :k] @ F[pivot, :k]) / math.sqrt(rest[pivot])
-        rest -= F[:, k] ** 2
-        np.maximum(rest, 0.0, out=rest)
-        rest[pivot] = 0.0
-    return F if not math.isfinite(left_out) or float(rest.sum()) <= enough else None
+    # The trace alone decides, however small the largest entry has become.
+    partial = PartialFactor(column, diagonal, negligible=0.0)
+    partial.grow(rank, lambda: partial.missing <= min(left_out, LEFT_OUT))
+    return partial.factor if partial.missing <= left_out else None
 
 
 @njit(cache=True)

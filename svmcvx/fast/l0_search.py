@@ -23,19 +23,15 @@ from svmcvx.fast.active_set import (
     INSEPARABLE,
     MORE,
     OVER,
-    REORDERED,
     SOLVED,
-    State,
-    clear,
-    forward,
     lower_multiplier,
     ray,
     release,
     settle,
     take,
-    value,
     workspace,
 )
+from svmcvx.fast.tight_set import REORDERED, State, clear, forward, value
 
 __all__ = ["copy_state", "descend", "explore", "lost", "settle_or_evict", "spare_of"]
 

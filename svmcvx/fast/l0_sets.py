@@ -7,9 +7,10 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from svmcvx.fast.active_set import MORE, SOLVED, State, clear, value
+from svmcvx.fast.active_set import MORE, SOLVED
 from svmcvx.fast.driver import Monitor
 from svmcvx.fast.l0_search import descend, explore, lost, settle_or_evict, spare_of
+from svmcvx.fast.tight_set import State, clear, value
 from svmcvx.fast.working_set import WorkingSet
 from svmcvx.space import FeatureSpace
 

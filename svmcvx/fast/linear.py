@@ -21,6 +21,10 @@ tenth of it; then its multipliers become the centre and σ grows. The second der
 a band of width 1/σ around the kink, in the end about as many as there are features, so late steps are cheap. The
 band, not an approximation of the loss, is what σ controls: the limit is exact.
 
+**A variance of the margins**, :math:`\lambda_1\sum_i s_i(u_i - \bar u)^2` with shares s (:mod:`svmcvx.formulations.odml`), is one more
+smooth term for machines without bias: its multipliers :math:`\tau_i = 2\lambda_1 s_i(u_i - \bar u)` are subtracted from α in w(α), and
+its conjugate at τ is its own value.
+
 The bias is minimised out exactly after every step, which keeps :math:`y'\alpha = 0` to rounding.
 
 **Systems.** :math:`(I + X'SX)` in the d coordinates of w, or :math:`(S^{-1} + XX')` on the observations with a slope if these
@@ -43,6 +47,7 @@ from svmcvx.certificate import EPS, accumulated_rounding
 from svmcvx.data import Features
 from svmcvx.fast import loss_kernels as kernels
 from svmcvx.fast.driver import Monitor
+from svmcvx.formulations.odml import variance_multipliers
 from svmcvx.kernels import row_norms
 from svmcvx.model import LinearModel
 from svmcvx.solution import Status
@@ -66,6 +71,8 @@ BIAS_STEPS = 100
 # Imbalance y'α, relative to Σα, at which the bias is good enough: what is left costs the bound about as much.
 BALANCED = 1e-13
 LINE_STEPS = 40
+# Least pivot with which the mean of the margins is taken from their second moment; below it too many digits are lost.
+MEAN_LEFT = 1e-6
 # The augmented Lagrangian: first σ, its growth, its largest value, and the gradient's share of the gap at which it grows.
 SIGMA = 1.0
 # It is smaller where σ times the weight times the squared norm of an observation would exceed this: the walls of large weights
@@ -105,6 +112,10 @@ class Machine:
         The vector q; zero by default.
     expanded : bool
         Whether the model will be :math:`w(\alpha)` (kernel expansions) and not w itself: the upper bound is then taken there.
+    variance : float
+        Weight :math:`\lambda_1` of the variance of the margins; for :func:`minimise` without bias, and not expanded.
+    share : ndarray of shape (n,), optional
+        The shares of the observations in it; equal ones by default.
     """
 
     X: Features
@@ -118,10 +129,14 @@ class Machine:
     bias: bool = False
     tilt: Floats | None = None
     expanded: bool = False
+    variance: float = 0.0
+    share: Floats = None  # type: ignore[assignment]
     norms: Floats = field(init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "norms", row_norms(self.X))
+        if self.share is None:
+            object.__setattr__(self, "share", np.full(self.y.size, 1.0 / self.y.size))
 
     @property
     def smooth(self) -> bool:
@@ -132,6 +147,10 @@ class Machine:
         r"""Return :math:`w(\alpha)`."""
         w = np.asarray(self.X.T @ (self.y * alpha))
         return w if self.tilt is None else w + self.tilt
+
+    def spread(self, f: Floats) -> Floats:
+        """The multipliers τ of the variance at scores `f`."""
+        return variance_multipliers(self.y * f, self.variance, self.share)
 
     @property
     def loss(self) -> tuple[float, float, float, float]:
@@ -160,8 +179,13 @@ class Bounds:
         self.best = Point(w.copy(), 0.0, alpha.copy(), alpha.copy())
         self.machine = machine
 
-    def take(self, w: Floats, b: float, alpha: Floats, back: Floats, sums: tuple[float, ...]) -> tuple[float, float]:
-        """Return (lower, upper) at (w, b) with multipliers α and ``back`` = w(α); keep the best of each."""
+    def take(
+        self, w: Floats, b: float, alpha: Floats, back: Floats, sums: tuple[float, ...], variance: float = 0.0
+    ) -> tuple[float, float]:
+        """Return (lower, upper) at (w, b) with multipliers α and ``back`` = w(α); keep the best of each.
+
+        `variance` is the value of the variance at w, whose multipliers are in `back`.
+        """
         m = self.machine
         _, loss, total, balance, size, reach, _ = sums
         conjugate = float(kernels.conjugate(m.kind, alpha, m.c, *m.loss))
@@ -178,10 +202,15 @@ class Bounds:
         else:
             norm = float(w @ w)
         linear = 0.0 if m.tilt is None else float(m.tilt @ w)
-        upper = 0.5 * norm - linear + loss
-        lower = total - conjugate - 0.5 * dual_norm
+        upper = 0.5 * norm - linear + loss + variance
+        lower = total - conjugate - 0.5 * dual_norm - variance
         rounding = accumulated_rounding(alpha.size) * (
-            4.0 * size + 4.0 * reach * (math.sqrt(norm) + math.sqrt(dual_norm)) + abs(conjugate) + loss + abs(linear)
+            4.0 * size
+            + 4.0 * reach * (math.sqrt(norm) + math.sqrt(dual_norm))
+            + abs(conjugate)
+            + loss
+            + abs(linear)
+            + variance
         )
         # Scaling a class down to balance costs no more than the imbalance times the scores around it.
         off = abs(balance) * (1.0 + abs(b) + float(m.norms.max()) * math.sqrt(dual_norm)) if m.bias else 0.0
@@ -248,17 +277,22 @@ def minimise(
     steps, idle, smallest, improved = 0, 0, math.inf, 0
     first, promised = math.inf, math.inf
 
-    def multipliers(w: Floats) -> tuple[tuple[float, ...], Floats, Floats]:
+    def multipliers(w: Floats) -> tuple[tuple[float, ...], float, Floats, Floats]:
         nonlocal b
         if m.bias:
             b = _best_bias(m, f, b, centre, sigma)
         sums = kernels.respond(m.kind, f, m.y, b, centre, m.c, sigma, *m.loss, m.norms, alpha, slope)
-        back = m.back(alpha)
-        return sums, back, w - back
+        if m.variance == 0.0:
+            back = m.back(alpha)
+            return sums, 0.0, back, w - back
+        tau = m.spread(f)
+        back = m.back(alpha - tau)
+        # Half of τ'u, because the variance is quadratic.
+        return sums, 0.5 * float(tau @ (m.y * f)), back, w - back
 
     while True:
-        sums, back, gradient = multipliers(w)
-        lower, upper = bounds.take(w, b, alpha, back, sums)
+        sums, variance, back, gradient = multipliers(w)
+        lower, upper = bounds.take(w, b, alpha, back, sums, variance)
         status = monitor.report(steps, lower, upper)
         gap = upper - lower
         part = 0.5 * float(gradient @ gradient)
@@ -282,7 +316,7 @@ def minimise(
             return bounds.best, status
         if rounds_up:
             centre, sigma = alpha.copy(), min(sigma * GROWTH, LARGEST_SIGMA)
-            sums, back, gradient = multipliers(w)
+            sums, variance, back, gradient = multipliers(w)
             first = math.inf
         norm = float(np.linalg.norm(gradient))
         first = first if math.isfinite(first) else norm
@@ -348,6 +382,9 @@ def _line(
     """
     tilt = np.zeros_like(w) if m.tilt is None else m.tilt
     linear, square = float((w - tilt) @ dw), float(dw @ dw)
+    if m.variance > 0:
+        tau = m.spread(df) * m.y
+        linear, square = linear + float(tau @ f), square + float(tau @ df)
     low, high, t = 0.0, math.inf, 1.0
     steep = (start, 0.0)
     for trial in range(LINE_STEPS):
@@ -369,7 +406,10 @@ def _line(
 def _direction(
     m: Machine, slope: Floats, gradient: Floats, bias_gradient: float, forcing: float, monitor: Monitor
 ) -> tuple[Floats, float]:
-    """Solve (I + X'SX) for the step in w and in the bias."""
+    """Solve (I + X'SX) for the step in w and in the bias; with a variance, its second derivative beside S."""
+    centred = slope
+    if m.variance > 0:
+        slope = slope + 2.0 * m.variance * m.share
     rows = np.flatnonzero(slope)
     if rows.size == 0:
         return -gradient, 0.0
@@ -379,13 +419,27 @@ def _direction(
     work = rows.size * fill * min(fill, small) + small**3 / 3.0
     limit = DIRECT_WORK if m.smooth else DIRECT_WORK_STIFF
     if small <= LARGEST_SYSTEM and work <= limit:
+        solve = _primal_step if d <= rows.size else _dual_step
         try:
-            if d <= rows.size:
-                return _primal_step(m, slope, rows, gradient, bias_gradient)
-            return _dual_step(m, slope, rows, gradient, bias_gradient)
+            step, db = solve(m, slope, rows, gradient, bias_gradient)
+            return (_less_mean(m, step, solve(m, slope, rows, *_mean(m))[0]), db) if m.variance > 0 else (step, db)
         except (sl.LinAlgError, ValueError):
             pass
-    return _conjugate_step(m, slope, gradient, bias_gradient, forcing, monitor)
+    return _conjugate_step(m, slope, centred, gradient, bias_gradient, forcing, monitor)
+
+
+def _mean(m: Machine) -> tuple[Floats, float]:
+    """Minus the gradient of the mean margin, as the gradient of a step."""
+    return -np.asarray(m.X.T @ (m.y * m.share)), 0.0
+
+
+def _less_mean(m: Machine, step: Floats, across: Floats) -> Floats:
+    """Take the square of the mean from the second derivative (Sherman and Morrison): `across` is the step of its gradient."""
+    mean = -_mean(m)[0]
+    left = 1.0 - 2.0 * m.variance * float(mean @ across)
+    if left < MEAN_LEFT:
+        raise sl.LinAlgError("the mean of the margins is too large against their variance")
+    return step + (2.0 * m.variance * float(mean @ step) / left) * across
 
 
 def _primal_step(
@@ -441,9 +495,18 @@ def _dual_step(
 
 
 def _conjugate_step(
-    m: Machine, slope: Floats, gradient: Floats, bias_gradient: float, forcing: float, monitor: Monitor
+    m: Machine,
+    slope: Floats,
+    centred: Floats,
+    gradient: Floats,
+    bias_gradient: float,
+    forcing: float,
+    monitor: Monitor,
 ) -> tuple[Floats, float]:
-    """Conjugate gradients on (w, b), preconditioned by the diagonal, to a relative residual `forcing`."""
+    """Conjugate gradients on (w, b), preconditioned by the diagonal, to a relative residual `forcing`.
+
+    `slope` includes the second moment of the margins, for the diagonal; `centred` leaves their variance to the product.
+    """
     n, d = m.X.shape
     sparse = sp.issparse(m.X)
     diagonal = np.ones(d + 1)
@@ -459,7 +522,11 @@ def _conjugate_step(
     def product(direction: Floats) -> Floats:
         out = direction.copy()
         db = float(direction[d]) if m.bias else 0.0
-        if sparse:
+        if m.variance > 0:
+            scores = np.asarray(m.X @ direction[:d])
+            out[:d] += m.X.T @ (centred * scores + m.y * m.spread(scores))
+            moved = 0.0
+        elif sparse:
             moved = kernels.curvature_product(m.X.data, m.X.indices, m.X.indptr, slope, direction, db, out)
         else:
             middle = slope * (m.X @ direction[:d] + db)

@@ -14,8 +14,7 @@ faster, and `WORK_OF_COLUMN` a column. This happens once.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
@@ -24,6 +23,7 @@ from numpy.typing import NDArray
 from svmcvx.fast import loss_kernels as kernels
 from svmcvx.fast.driver import Monitor
 from svmcvx.fast.linear import Machine, minimise
+from svmcvx.fast.pivoted_cholesky import PartialFactor, partial_factor
 from svmcvx.formulations.psvm import PSVM
 from svmcvx.space import KernelSpace
 
@@ -34,74 +34,10 @@ Floats: TypeAlias = NDArray[np.float64]
 WORK_OF_COLUMN, WORTH = 2e5, 0.2
 PROBE = 48
 LARGEST_RANK = 1500
-# Share of the largest diagonal entry that the residual's may keep. Below it is rounding.
-NEGLIGIBLE = 1e-13
 # Share of the tolerance to which Newton's method goes: the factor's own error needs some of it.
 SHARE = 0.3
 STEPS = 300
 MEGABYTE = 2.0**20
-
-
-@dataclass
-class PartialFactor:
-    """A pivoted Cholesky factor in the making.
-
-    Parameters
-    ----------
-    column : callable
-        ``column(i)`` returns a column of the matrix.
-    residual : ndarray of shape (n,)
-        Its diagonal; what the columns so far leave of it later.
-    """
-
-    column: Callable[[int], Floats]
-    residual: Floats
-    rows: list[Floats] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self.scale = float(self.residual.max(initial=0.0))
-
-    @property
-    def done(self) -> bool:
-        """Whether nothing but rounding is left."""
-        return float(self.residual.max(initial=0.0)) <= NEGLIGIBLE * self.scale
-
-    def grow(self, rank: int, stop: Callable[[], bool]) -> None:
-        """Compute columns until there are `rank`, nothing is left, or `stop` says so."""
-        if len(self.rows) >= rank or self.done:
-            return
-        L = np.empty((rank, self.residual.size))
-        for k, row in enumerate(self.rows):
-            L[k] = row
-        k = len(self.rows)
-        while k < rank and not self.done and not stop():
-            pivot = int(self.residual.argmax())
-            row = (self.column(pivot) - L[:k, pivot] @ L[:k]) / math.sqrt(self.residual[pivot])
-            self.residual = np.maximum(self.residual - row**2, 0.0)
-            self.residual[pivot] = 0.0
-            L[k] = row
-            k += 1
-        self.rows = list(L[:k])
-
-    @property
-    def predicted_rank(self) -> float:
-        """The rank at which nothing would be left, if the residual goes on to fall at its mean rate."""
-        left = float(self.residual.max(initial=0.0)) / self.scale if self.scale > 0 else 0.0
-        if left <= NEGLIGIBLE:
-            return float(len(self.rows))
-        return len(self.rows) * math.log(NEGLIGIBLE) / math.log(left) if left < 1.0 else math.inf
-
-
-def partial_factor(space: KernelSpace) -> PartialFactor:
-    """Start a factor of the kernel matrix of a space."""
-    if space.keep_gram:
-        gram = space.gram
-        return PartialFactor(lambda i: gram[i], np.array(gram.diagonal()))
-    block = space.columns(dtype=np.float64)
-    return PartialFactor(
-        lambda i: np.asarray(block(np.array([i]))[0], dtype=np.float64),
-        np.array(space.resolved.diagonal(space.data.X), dtype=np.float64),
-    )
 
 
 @dataclass
@@ -136,7 +72,7 @@ class LowRank:
                 self.wanted = math.inf
                 return False
             self.factor = partial_factor(space)
-            self.factor.grow(min(PROBE, self.largest), lambda: False)
+            self.factor.grow(min(PROBE, self.largest))
             rank = self.factor.predicted_rank
             n = self.statement.y.size
             self.wanted = max(WORK_OF_COLUMN, WORTH * n * rank) * rank if rank <= self.largest else math.inf
@@ -150,7 +86,7 @@ class LowRank:
         self.factor.grow(self.largest, lambda: monitor.out_of_time)
         if not self.factor.done:
             return []
-        L = np.array(self.factor.rows).T
+        L = self.factor.factor
         self.rank, self.factor = L.shape[1], None
         statement, p = self.statement, self.statement.p
         L = np.ascontiguousarray(L - L.mean(axis=0))

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from svmcvx.data import check_choice, check_number
 from svmcvx.errors import DataError
-from svmcvx.fast.driver import Callback, conclude, monitored
+from svmcvx.fast.driver import Callback, conclude, earlier_solution, monitored
 from svmcvx.fast.m3svm_adam import EPOCHS, adam
 from svmcvx.fast.m3svm_newton import Bounds, Continuation
 from svmcvx.fast.pairwise import Machine
@@ -133,10 +133,9 @@ def m3svm(
 
 def _start(machine: Machine, warm: Any) -> tuple[Floats | None, Floats | None]:
     """Return (U, α) of an earlier solution, as far as it has them."""
+    warm = earlier_solution(warm)
     if warm is None:
         return None, None
-    if not isinstance(warm, Solution):
-        raise DataError(f"warm_start must be a Solution of the same data, got {type(warm).__name__}")
     statement, data = machine.statement, machine.scores.data
     model = warm.model
     if not isinstance(model, MulticlassModel) or not np.array_equal(model.classes, data.classes):

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from svmcvx import memory
 from svmcvx.data import BinaryData
 from svmcvx.errors import DataError
+from svmcvx.fast.pivoted_cholesky import PartialFactor
 from svmcvx.kernels import KernelLike, as_kernel
 from svmcvx.model import KernelModel
 from svmcvx.space import KernelSpace, is_definite
@@ -55,23 +56,9 @@ def landmarks(diagonal: Floats, column: Callable[[int], Floats], rank: int) -> L
         Returns a column of K.
     rank : int
     """
-    n = diagonal.size
-    rest, F = diagonal.astype(np.float64), np.zeros((n, min(rank, n)))
-    least = EXHAUSTED * float(diagonal.max(initial=0.0))
-    chosen: list[int] = []
-    for k in range(F.shape[1]):
-        pivot = int(np.argmax(rest))
-        if not rest[pivot] > least:
-            break
-        F[:, k] = (column(pivot) - F[:, :k] @ F[pivot, :k]) / np.sqrt(rest[pivot])
-        F[chosen, k] = 0.0
-        rest = np.maximum(rest - F[:, k] ** 2, 0.0)
-        rest[pivot] = 0.0
-        chosen.append(pivot)
-    if not chosen:
-        return Landmarks(np.zeros(1, dtype=np.intp), np.zeros((n, 1)), 0.0)
-    missing = float(rest.sum()) / float(diagonal.sum())
-    return Landmarks(np.array(chosen, dtype=np.intp), np.ascontiguousarray(F[:, : len(chosen)]), missing)
+    partial = PartialFactor(column, diagonal, negligible=EXHAUSTED)
+    partial.grow(rank)
+    return Landmarks(np.array(partial.pivots or [0], dtype=np.intp), partial.factor, partial.missing)
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from typing import Any, TypeAlias
 
@@ -10,16 +11,18 @@ from numpy.typing import NDArray
 
 from svmcvx.certificate import Dual
 from svmcvx.data import check_choice
+from svmcvx.errors import DataError
 from svmcvx.fast import loss_kernels as kernels
-from svmcvx.fast.driver import Callback, Monitor, conclude, monitored
+from svmcvx.fast.driver import Callback, Monitor, conclude, earlier_solution, monitored
 from svmcvx.fast.linear import Machine, Point, linear_model, minimise
 from svmcvx.fast.margin_distribution import METHODS, ascend, check_seed, svrg
+from svmcvx.fast.odm_blocks import minimise_by_blocks
 from svmcvx.formulations.base import Candidates, usable
 from svmcvx.formulations.odm import ODM, bound_odm
 from svmcvx.kernels import KernelLike
 from svmcvx.model import LinearModel
 from svmcvx.solution import Solution, Status
-from svmcvx.space import LinearSpace
+from svmcvx.space import KernelSpace, LinearSpace
 
 __all__ = ["odm"]
 
@@ -27,6 +30,8 @@ Floats: TypeAlias = NDArray[np.float64]
 
 # Largest condition 2 max(C1, C2) max k(x, x) with which coordinate ascent is chosen for kernels.
 EASY = 1e5
+# Largest number of observations of which ``method="auto"`` keeps a Gram matrix and its factor.
+LARGEST_GRAM = 5000
 
 
 def odm(
@@ -73,11 +78,13 @@ def odm(
         Called with a :class:`~svmcvx.fast.driver.Progress` every iteration; returning True stops.
     warm_start : Solution, optional
         An earlier solution of the same data, for any hyper-parameters; linear coefficients also of other rows.
-    method : "auto", "newton", "dcd" or "svrg"
-        Newton's method on the primal, coordinate ascent on the signed dual, or the paper's Algorithm 2. ``"auto"``
-        is Newton's method for linear machines, whose primal is piecewise quadratic with few pieces on the way; and for
-        kernels coordinate ascent while ``2 max(C1, C2) max k(x, x)``, a measure of its condition, is at most 1e5, else
-        Newton's method.
+    method : "auto", "newton", "dcd", "svrg" or "blocks"
+        Newton's method on the primal, coordinate ascent on the signed dual, or the paper's Algorithm 2, all on a factor of
+        the Gram matrix; or Newton's method on products with a kernel matrix that is never stored
+        (:mod:`svmcvx.fast.odm_blocks`), for kernels that are positive semidefinite on any data. ``"auto"`` is Newton's
+        method for linear machines, whose primal is piecewise quadratic with few pieces on the way; for such kernels on more
+        than 5000 observations ``"blocks"``; for other kernels coordinate ascent while ``2 max(C1, C2) max k(x, x)``, a
+        measure of its condition, is at most 1e5, else Newton's method.
     seed : int
         Of the random orders; the same seed gives the same numbers.
 
@@ -97,11 +104,39 @@ def odm(
     Source: ODM paper, eqs. (7), (19), Algorithms 1 and 2. Every θ is dual feasible, and the margins of any w give one.
     """
     started = time.perf_counter()
-    check_choice(method, "method", METHODS)
+    check_choice(method, "method", (*METHODS, "blocks"))
     rng = check_seed(seed)
-    statement = bound_odm(X, y, C1, C2, D, kernel, intercept, sample_weight, indefinite)
+    largest = {"auto": LARGEST_GRAM, "blocks": 0}.get(method, math.inf)
+    statement = bound_odm(X, y, C1, C2, D, kernel, intercept, sample_weight, indefinite, largest)
+    space = statement.space
+    by_blocks = isinstance(space, KernelSpace) and not space.keep_gram
+    if method == "blocks" and not by_blocks:
+        raise DataError(
+            f'method="blocks" needs a kernel that is positive semidefinite on any data, got {space.kernel or "kernel=None"}; '
+            'use method="auto"'
+        )
     build_seconds = time.perf_counter() - started
     with monitored(tol=tol, time_limit=time_limit, max_iter=max_iter, verbose=verbose, callback=callback) as monitor:
+        if isinstance(space, KernelSpace) and by_blocks:
+            given = _earlier_theta(statement, warm_start)
+            found, status = minimise_by_blocks(statement, space, monitor, given)
+            # The space remembers this product, and the checker asks for it first.
+            space.product(found.v)
+            return conclude(
+                statement,
+                Candidates([space.model(found.v)], [{"theta": found.theta}]),
+                monitor,
+                status,
+                solver="fast.odm/blocks",
+                build_seconds=build_seconds,
+                warm_start_used=given is not None,
+                options={
+                    "method": "blocks",
+                    "iterations": found.steps,
+                    "products": found.products,
+                    "rank": found.rank,
+                },
+            )
         machine = _machine(statement)
         chosen = _choose(machine) if method == "auto" else method
         w, theta = _start(statement, machine, warm_start)
@@ -143,11 +178,8 @@ def _start(statement: ODM, machine: Machine, warm: Solution | None) -> tuple[Flo
     """Return (w, θ) of an earlier solution, as far as it fits."""
     if warm is None:
         return None, None
-    data, w, theta = statement.space.data, None, None
-    entry = warm.dual.get("theta")
-    if entry is not None and entry.shape in ((data.rows,), (data.n,)):
-        theta = statement.entry({"theta": entry}, "theta")
-        w = machine.back(theta)
+    data, theta = statement.space.data, _earlier_theta(statement, warm)
+    w = None if theta is None else machine.back(theta)
     if isinstance(statement.space, LinearSpace) and isinstance(warm.model, LinearModel):
         model = warm.model
         if model.coef.shape == (data.X.shape[1],) and usable(model.coef):
@@ -155,6 +187,14 @@ def _start(statement: ODM, machine: Machine, warm: Solution | None) -> tuple[Flo
     if w is not None and theta is None:
         theta = statement.multipliers(statement.y * np.asarray(machine.X @ w))
     return w, theta
+
+
+def _earlier_theta(statement: ODM, warm: Solution | None) -> Floats | None:
+    warm = earlier_solution(warm)
+    entry, data = None if warm is None else warm.dual.get("theta"), statement.space.data
+    if entry is None or entry.shape not in ((data.rows,), (data.n,)):
+        return None
+    return statement.entry({"theta": entry}, "theta")
 
 
 def _run(

@@ -6,11 +6,16 @@ With the factor :math:`TT' = R` of the curvature of mean and variance, :math:`\t
 .. math:: \min_{\tilde w}\; \tfrac12\|\tilde w\|^2 - \lambda_2 (N'c)'\tilde w + C\sum_i c_i (1 - N_i\tilde w)_+ .
 
 Newton's method and coordinate ascent run on the rows of N. They are dense, also for sparse data: the matrix R is. SVRG
-takes the data as they are.
+takes the data as they are, but factors R for its bounds.
+
+In many dimensions (more than 2500 features and observations, or sparse data with more features than observations or with 1e8
+entries if they were dense) neither R nor N is formed: Newton's method runs on the data as they are, with the variance as a term of its own
+(:mod:`svmcvx.fast.linear`), and everything, the certificate included, takes products with the data only.
 """
 
 from __future__ import annotations
 
+import math
 import time
 from typing import Any, TypeAlias
 
@@ -21,17 +26,19 @@ from numpy.typing import NDArray
 from svmcvx import memory
 from svmcvx.certificate import Dual
 from svmcvx.data import check_choice, check_number
+from svmcvx.errors import DataError
 from svmcvx.fast import loss_kernels as kernels
-from svmcvx.fast.driver import Callback, Monitor, conclude, monitored
+from svmcvx.fast.driver import Callback, Monitor, conclude, earlier_solution, monitored
 from svmcvx.fast.linear import Bounds, Machine, Point, linear_model, minimise
 from svmcvx.fast.margin_distribution import DECAY, METHODS, STEP, InnerLoop, ascend, bounds_at, check_seed
+from svmcvx.fast.odml_low_rank import ascend_ranks
 from svmcvx.formulations.base import Candidates, usable
 from svmcvx.formulations.odm import margin_space
 from svmcvx.formulations.odml import ODML, check_penalties
 from svmcvx.kernels import KernelLike, row_norms
 from svmcvx.model import LinearModel
 from svmcvx.solution import Solution, Status
-from svmcvx.space import LinearSpace
+from svmcvx.space import KernelSpace, LinearSpace
 
 __all__ = ["odml"]
 
@@ -41,6 +48,8 @@ Floats: TypeAlias = NDArray[np.float64]
 EASY = 1e5
 # Rounds of coordinate ascent without a smaller gap after which ``method="auto"`` goes on with Newton's method.
 PATIENCE = 10
+# Largest number of observations of which ``method="auto"`` keeps a Gram matrix and its factor.
+LARGEST_GRAM = 10_000
 
 
 def odml(
@@ -77,10 +86,13 @@ def odml(
         As for :func:`svmcvx.odml_primal`.
     tol, time_limit, max_iter, verbose, callback, warm_start, seed
         As for :func:`svmcvx.fast.odm`.
-    method : "auto", "newton", "dcd" or "svrg"
+    method : "auto", "newton", "dcd", "svrg", "unwhitened" or "low-rank"
         The augmented Lagrangian with Newton's method inside, coordinate ascent on the paper's dual, or the paper's SVRG
         with two independent observations a step. ``"auto"`` is coordinate ascent while C times the largest squared norm of a
-        whitened row, a measure of the condition, is at most 1e5 and the gap keeps falling, else (then from its multipliers) the first. The hinge gives SVRG gradients that do not
+        whitened row, a measure of the condition, is at most 1e5 and the gap keeps falling, else (then from its multipliers) the first;
+        for linear machines in many dimensions ``"unwhitened"``, the first without the whitened rows; for kernels that are positive semidefinite on any
+        data and more than 10 000 observations ``"low-rank"`` (:mod:`svmcvx.fast.odml_low_rank`), which keeps no Gram matrix and
+        ends where a factor of rank 2400 is not enough, with the gap that it has reached. The hinge gives SVRG gradients that do not
         settle: its gap falls like one over the number of outer steps, not geometrically as for ODM.
 
     Returns
@@ -92,22 +104,67 @@ def odml(
     DataError
         If the data or an argument cannot be used.
     BuildError
-        If a kernel matrix, the d × d matrix of the margin variance, or the n × d whitened data would not fit into memory.
+        If a kernel matrix, or for a `method` that needs them the d × d matrix of the margin variance or the n × d whitened
+        data, would not fit into memory.
 
     Notes
     -----
     Source: ODM paper, eqs. (5), (12)-(14), Algorithms 1 and 2.
     """
     started = time.perf_counter()
-    check_choice(method, "method", METHODS)
+    check_choice(method, "method", (*METHODS, "unwhitened", "low-rank"))
     rng = check_seed(seed)
     lam1, lam2 = check_penalties(lam1, lam2)
     C = check_number(C, "C", low=0, open_low=True)
-    space = margin_space(X, y, kernel=kernel, intercept=intercept, sample_weight=sample_weight, indefinite=indefinite)
+    space = margin_space(
+        X,
+        y,
+        kernel=kernel,
+        intercept=intercept,
+        sample_weight=sample_weight,
+        indefinite=indefinite,
+        largest_gram={"auto": LARGEST_GRAM, "low-rank": 0}.get(method, math.inf),
+    )
     statement = ODML(space, lam1, lam2, C)
+    if method == "unwhitened" and not isinstance(space, LinearSpace):
+        raise DataError('method="unwhitened" needs kernel=None; use method="auto"')
+    without_gram = isinstance(space, KernelSpace) and not space.keep_gram
+    if method == "low-rank" and not without_gram:
+        raise DataError(
+            f'method="low-rank" needs a kernel that is positive semidefinite on any data, got {space.kernel or "kernel=None"}; '
+            'use method="auto"'
+        )
     alpha = _start(statement, warm_start)
     build_seconds = time.perf_counter() - started
     with monitored(tol=tol, time_limit=time_limit, max_iter=max_iter, verbose=verbose, callback=callback) as monitor:
+        if isinstance(space, LinearSpace) and (
+            method == "unwhitened" or (method == "auto" and statement.curvature.by_products)
+        ):
+            point, status = _unwhitened(statement, space, monitor, alpha)
+            return conclude(
+                statement,
+                Candidates(
+                    [linear_model(space, point.w, 0.0, np.ones(space.data.n, dtype=bool))], [{"alpha": point.alpha}]
+                ),
+                monitor,
+                status,
+                solver="fast.odml/unwhitened",
+                build_seconds=build_seconds,
+                warm_start_used=alpha is not None,
+                options={"method": "unwhitened", "iterations": point.steps},
+            )
+        if isinstance(space, KernelSpace) and without_gram:
+            found, status = ascend_ranks(statement, space, monitor, alpha)
+            return conclude(
+                statement,
+                found.candidates,
+                monitor,
+                status,
+                solver="fast.odml/low-rank",
+                build_seconds=build_seconds,
+                warm_start_used=alpha is not None,
+                options={"method": "low-rank", "rank": found.rank, "complete": found.exhausted},
+            )
         machine = _machine(statement)
         condition = C * float(machine.norms.max()) ** 2
         chosen = ("dcd" if condition <= EASY else "newton") if method == "auto" else method
@@ -157,6 +214,23 @@ def _machine(statement: ODML) -> Machine:
     )
 
 
+def _unwhitened(statement: ODML, space: LinearSpace, monitor: Monitor, alpha: Floats | None) -> tuple[Point, Status]:
+    """Newton's method on the data as they are."""
+    c, y = statement.share, statement.y
+    machine = Machine(
+        space.X,
+        y,
+        statement.C * c,
+        kernels.HINGE,
+        p=1.0,
+        tilt=statement.lam2 * np.asarray(space.X.T @ (y * c)),
+        variance=statement.lam1,
+        share=c,
+    )
+    w = None if alpha is None else statement.curvature.approach(space.X, y * (alpha + statement.lam2 * c))
+    return minimise(machine, monitor, w=w, alpha=alpha)
+
+
 def _has_coordinates(statement: ODML) -> bool:
     """Whether the columns of the factor are those of the data."""
     space = statement.space
@@ -165,6 +239,7 @@ def _has_coordinates(statement: ODML) -> bool:
 
 def _start(statement: ODML, warm: Solution | None) -> Floats | None:
     """Multipliers of an earlier solution, scaled to the present C."""
+    warm = earlier_solution(warm)
     if warm is None:
         return None
     data = statement.space.data

@@ -12,11 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svmcvx.data import binary_data, check_choice, check_number
-from svmcvx.errors import DataError
 from svmcvx.fast.decomposition import Decomposition, settled, working_set_size
-from svmcvx.fast.driver import Callback, Monitor, conclude, monitored
+from svmcvx.fast.driver import Callback, Monitor, conclude, earlier_solution, monitored
 from svmcvx.fast.low_rank import LowRank
-from svmcvx.fast.rows import Rows, kernel_rows
+from svmcvx.fast.rows import GramRows, Rows, kernel_rows
+from svmcvx.fast.smo import near_best_bias
+from svmcvx.fast.support_newton import newton_applies, newton_on_support, newton_pays
 from svmcvx.fast.threads import blas_held_to_one
 from svmcvx.formulations.base import Candidates
 from svmcvx.formulations.psvm import BIAS_RULES, PSVM, best_bias, dual_objective, objective
@@ -32,6 +33,8 @@ Floats: TypeAlias = NDArray[np.float64]
 SELECTIONS = ("second-order", "random")
 # Multiples of earlier multipliers that are tried as a start.
 MULTIPLES = np.concatenate([[1.0, 0.0], np.geomspace(1e-6, 1e6, 49)])
+# Rounding by which a multiple may take a multiplier above its ceiling; it is cut off there.
+ABOVE_CEILING = 1e-12
 
 
 def earlier_multipliers(warm_start: Solution | None, statement: Any) -> Floats | None:
@@ -42,15 +45,10 @@ def earlier_multipliers(warm_start: Solution | None, statement: Any) -> Floats |
     DataError
         If `warm_start` is no Solution, or one of other data.
     """
-    _check_solution(warm_start)
+    warm_start = earlier_solution(warm_start)
     if warm_start is None or "alpha" not in warm_start.dual:
         return None
     return np.array(statement.alpha(warm_start.dual))
-
-
-def _check_solution(warm_start: Any) -> None:
-    if warm_start is not None and not isinstance(warm_start, Solution):
-        raise DataError(f"warm_start must be a Solution of the same data, got {type(warm_start).__name__}")
 
 
 def psvm(
@@ -135,7 +133,8 @@ def psvm(
 
     Notes
     -----
-    Source: pSVM paper, Algorithm 1 (pSMO), with larger working sets and second-order selection. Where that takes long and the
+    Source: pSVM paper, Algorithm 1 (pSMO), with larger working sets and second-order selection. From an earlier solution, with a
+    Gram matrix that is kept (:mod:`svmcvx.grams`), it may begin with Newton steps; see :mod:`svmcvx.fast.support_newton`. Where that takes long and the
     kernel matrix has a small numerical rank (few features), Newton's method on a factor of it gives the multipliers; see
     :mod:`svmcvx.fast.low_rank`. It uses up to `cache_size` megabytes more for a time.
     """
@@ -148,7 +147,7 @@ def psvm(
     data = binary_data(X, y, sample_weight)
     space = feature_space(data, kernel, intercept="free", indefinite=indefinite, keep_gram=False)
     statement = PSVM(space=space, C=C, p=p, bias=bias)
-    _check_solution(warm_start)
+    warm_start = earlier_solution(warm_start)
     warm = earlier_multipliers(warm_start, statement) if isinstance(space, KernelSpace) else None
     with monitored(tol=tol, time_limit=time_limit, max_iter=max_iter, verbose=verbose, callback=callback) as monitor:
         built = time.perf_counter() - started
@@ -163,8 +162,9 @@ def psvm(
                     workers=workers,
                 )
                 shortcut = LowRank(statement, cache_size) if selection == "second-order" else None
+                start = None if warm_start is None or warm is None else (warm, warm_start)
                 candidates, status, options = _solve_kernel(
-                    statement, rows, size, monitor, warm, selection, seed, shortcut
+                    statement, rows, size, monitor, start, selection, seed, shortcut
                 )
         else:
             from svmcvx.fast.psvm_linear import solve_linear
@@ -188,31 +188,47 @@ def _solve_kernel(
     rows: Rows,
     size: int,
     monitor: Monitor,
-    warm: Floats | None,
+    start: tuple[Floats, Solution] | None,
     selection: str,
     seed: int,
     shortcut: LowRank | None,
 ) -> tuple[Candidates, Status, dict[str, Any]]:
     data, y, p = statement.space.data, statement.y, statement.p
+    b = 0.0
 
     def bounds(alpha: Floats, f: Floats) -> tuple[float, float]:
+        nonlocal b
         norm = max(float((alpha * y) @ f), 0.0)
-        b = best_bias(f, y, p=p, weight=data.weight)
+        # Between the ends any bias gives a bound; the nearly best one is found sooner.
+        b = best_bias(f, y, p=p, weight=data.weight) if p == 1 else near_best_bias(f, y, data.weight, p, b)
         with np.errstate(over="ignore"):
             upper = objective(norm, y * (f + b), C=statement.C, p=p, weight=data.weight)
         return dual_objective(alpha, norm, C=statement.C, p=p, weight=data.weight), upper
 
+    ceiling = np.array(np.broadcast_to(statement.ceiling(), y.shape), dtype=np.float64)
+    alpha, newton = np.zeros(data.n), 0
+    if start is not None:
+        multipliers, earlier = start
+        alpha = _adapted(statement, multipliers, _ratio(statement, earlier))
+        told = earlier.attempts[-1].options if earlier.attempts else {}
+        if isinstance(rows, GramRows) and selection == "second-order" and newton_applies(p, data.n):
+            # A fit that takes long is followed by one that begins with Newton steps; no need for another factor.
+            shortcut = None
+            if newton_pays(alpha, ceiling, told):
+                alpha, newton = newton_on_support(
+                    statement, rows.store, alpha, bounds, lambda point: settled(statement, point), monitor
+                )
     ascent = Decomposition(
         statement=statement,
         rows=rows,
         bounds=bounds,
         c=statement.C * p * data.weight,
         r=0.0 if p == 1 else 1.0 / (p - 1.0),
-        ceiling=np.array(np.broadcast_to(statement.ceiling(), y.shape), dtype=np.float64),
+        ceiling=ceiling,
         size=size,
         selection=selection,
         seed=seed,
-        alpha=np.zeros(data.n) if warm is None else _adapted(statement, warm),
+        alpha=alpha,
         shortcut=shortcut,
     )
     status = ascent.run(monitor)
@@ -223,29 +239,38 @@ def _solve_kernel(
         "storage": str(rows.store.dtype),
         "pair_steps": ascent.pair_steps,
     }
+    if newton:
+        options["newton_steps"] = newton
     if shortcut is not None and shortcut.rank:
         options["low_rank"] = shortcut.rank
     found = Candidates([], [])
     for alpha in ascent.points():
         f = statement.space.product(alpha * y).scores
-        found.models.append(statement.space.model(alpha * y, statement.intercept(alpha, f)))
+        found.models.append(statement.space.model(alpha * y, statement.intercept(alpha, f, near=b)))
         found.duals.append({"alpha": alpha})
     return found, status, options
 
 
-def _adapted(statement: PSVM, alpha: Floats) -> Floats:
-    """Return the best multiple of earlier multipliers that were found for other hyper-parameters."""
+def _ratio(statement: PSVM, earlier: Solution) -> float:
+    """Return by how much C has grown since an earlier solution, 1 if it does not tell."""
+    C = earlier.hyperparameters.get("C")
+    return statement.C / C if isinstance(C, float) and C > 0 else 1.0
+
+
+def _adapted(statement: PSVM, alpha: Floats, ratio: float) -> Floats:
+    """Return the best multiple of earlier multipliers, `ratio` among others, that were found for other hyper-parameters."""
     alpha = settled(statement, alpha)
     p, weight = statement.p, statement.space.data.weight
     norm = statement.space.product(alpha * statement.y).squared_norm
+    multiples = np.append(MULTIPLES, ratio)
     # The conjugate of a multiple: an indicator for p = 1, else homogeneous of degree p/(p - 1).
     with np.errstate(over="ignore", invalid="ignore"):
         if p == 1:
             filled = float((alpha / statement.ceiling()).max())
-            conjugates = np.where(MULTIPLES * filled <= 1.0, 0.0, np.inf)
+            conjugates = np.where(multiples * filled <= 1.0 + ABOVE_CEILING, 0.0, np.inf)
         else:
             whole = float(hinge_power_conjugate(alpha, statement.C * weight, p).sum())
-            conjugates = np.where(MULTIPLES > 0, whole * MULTIPLES ** (p / (p - 1.0)), 0.0)
-        values = MULTIPLES * float(alpha.sum()) - conjugates - 0.5 * MULTIPLES**2 * norm
-    best = float(MULTIPLES[int(np.argmax(np.nan_to_num(values, nan=-np.inf)))])
+            conjugates = np.where(multiples > 0, whole * multiples ** (p / (p - 1.0)), 0.0)
+        values = multiples * float(alpha.sum()) - conjugates - 0.5 * multiples**2 * norm
+    best = float(multiples[int(np.argmax(np.nan_to_num(values, nan=-np.inf)))])
     return settled(statement, best * alpha)

@@ -30,7 +30,15 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["add_rows", "ascend", "ascend_at_random", "pair_step", "slack_of", "submatrix"]
+__all__ = [
+    "add_rows",
+    "ascend",
+    "ascend_at_random",
+    "near_best_bias",
+    "pair_step",
+    "slack_of",
+    "submatrix",
+]
 
 Floats: TypeAlias = NDArray[np.float64]
 F = TypeVar("F", bound=Callable[..., Any])
@@ -42,6 +50,9 @@ ROOT_STEPS = 100
 ROOT_ACCURACY = 1e-14
 # Share of the violation by which a bracket has to shrink in two Newton steps, else it is halved.
 SHRINK = 0.5
+# Imbalance of the losses' derivatives, relative to their sum, at which a bias is near enough.
+BIAS_ACCURACY = 1e-10
+BIAS_STEPS = 100
 
 
 def compiled(**options: Any) -> Callable[[F], F]:
@@ -60,6 +71,49 @@ def slack_of(alpha: float, c: float, r: float) -> float:
     if r == 2.0:
         return x * x
     return float(x**r)
+
+
+@compiled()
+def near_best_bias(f: Floats, y: Floats, weight: Floats, p: float, b: float) -> float:
+    r"""Return the minimiser of :math:`\sum_i s_i(1 - y_i(f_i + b))_+^p`, p > 1, up to :data:`BIAS_ACCURACY`.
+
+    Good enough for an upper bound in between, where any bias will do; the model's own bias is
+    :func:`svmcvx.formulations.psvm.best_bias`. Newton's method inside a bracket, from `b`.
+    """
+    low, high = math.inf, -math.inf
+    for k in range(f.size):
+        if y[k] < 0.0:
+            low = min(low, y[k] - f[k])
+        else:
+            high = max(high, y[k] - f[k])
+    if high <= low:
+        return 0.5 * (low + high)
+    width = high - low
+    if not low < b < high:
+        b = 0.5 * (low + high)
+    before = math.inf
+    for _ in range(BIAS_STEPS):
+        push, size, bend = 0.0, 0.0, 0.0
+        for k in range(f.size):
+            z = (1.0 - y[k] * (f[k] + b)) / width
+            if z > 0.0:
+                power = weight[k] * (z if p == 2.0 else math.sqrt(z) if p == 1.5 else z ** (p - 1.0))
+                push += y[k] * power
+                size += power
+                bend += (p - 1.0) * power / z
+        if abs(push) <= BIAS_ACCURACY * size:
+            break
+        if push > 0.0:
+            low = b
+        else:
+            high = b
+        newton = b + width * push / bend if bend > 0.0 else low
+        # At the foot of a root, p < 2, Newton's method jumps to and fro: the bracket has to shrink, too.
+        b = newton if low < newton < high and high - low <= SHRINK * before else 0.5 * (low + high)
+        before = high - low
+        if before <= BIAS_ACCURACY * width:
+            break
+    return b
 
 
 @compiled()

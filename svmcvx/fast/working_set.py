@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from svmcvx.fast.active_set import State, extended, new_state
+from svmcvx.fast.tight_set import State, extended, new_state
 from svmcvx.kernels import row_norms
 from svmcvx.space import FeatureSpace, KernelSpace, LinearSpace
 

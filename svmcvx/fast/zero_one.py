@@ -37,13 +37,13 @@ from svmcvx.certificate import Dual
 from svmcvx.data import binary_data, check_choice, check_number
 from svmcvx.errors import DataError
 from svmcvx.fast.branch import branch
+from svmcvx.fast.conic import conic
 from svmcvx.fast.counting_start import at_zero, heuristics
-from svmcvx.fast.driver import Callback, conclude, monitored
+from svmcvx.fast.driver import Callback, conclude, earlier_solution, monitored
 from svmcvx.fast.incumbency import Counted
 from svmcvx.fast.shares import shares
 from svmcvx.fast.sweep import sweep
 from svmcvx.formulations.base import Candidates
-from svmcvx.formulations.conic import ConicSDP, conic_sdp
 from svmcvx.formulations.zero_one import ZeroOne
 from svmcvx.kernels import KernelLike
 from svmcvx.solution import Solution, Status
@@ -55,6 +55,8 @@ METHODS = ("auto", "sweep", "branch")
 # Lines times observations: up to the first number the sweep takes less time than to find a good incumbent and a bound,
 # beyond the second it takes hours.
 AT_ONCE, OUT_OF_REACH = 2e6, 1e12
+# Gap to which the conic relaxation is solved, and the share of the time limit that it may take.
+RELAXED_TOL, RELAXED_SHARE = 1e-5, 0.3
 
 
 def zero_one(
@@ -114,7 +116,7 @@ def zero_one(
     indefinite : "error" or "clip"
         What to do with a kernel that is indefinite on the data.
     seed : int
-        Accepted for uniformity: the searches draw nothing at random.
+        Of the sample that precedes the conic relaxation of more than 20 000 observations; the searches draw nothing.
 
     Returns
     -------
@@ -140,34 +142,39 @@ def zero_one(
     lam = None if lam is None else check_number(lam, "lam", low=0, open_low=True)
     k = None if k is None else check_number(k, "k", low=0)
     check_choice(method, "method", METHODS)
-    if warm_start is not None and not isinstance(warm_start, Solution):
-        raise DataError(f"warm_start must be a Solution of the same data, got {type(warm_start).__name__}")
+    warm_start = earlier_solution(warm_start)
     data = binary_data(X, y, sample_weight)
     space = feature_space(data, kernel, intercept="penalised" if intercept else "none", indefinite=indefinite)
     statement = ZeroOne(space=space, lam=lam, k=k, form="enumeration", kind="enumeration")
-
-    def relaxed() -> ConicSDP:
-        kappa = None if k is None else k / float(data.weight.sum())
-        return conic_sdp(
-            X,
-            y,
-            lam=lam,
-            kappa=kappa,
-            kernel=kernel,
-            intercept=intercept,
-            sample_weight=sample_weight,
-            indefinite=indefinite,
-        )
 
     n, r = statement.geometry.G.shape
     lines = sum(math.comb(n, size) for size in range(r))
     at_once = method != "branch" and lines * n <= AT_ONCE
     with monitored(tol=tol, time_limit=time_limit, max_iter=max_iter, verbose=verbose, callback=callback) as monitor:
         built = time.perf_counter() - started
+
+        def relaxed() -> Solution:
+            found = conic(
+                X,
+                y,
+                lam=lam,
+                kappa=None if k is None else k / float(data.weight.sum()),
+                kernel=kernel,
+                intercept=intercept,
+                sample_weight=sample_weight,
+                indefinite=indefinite,
+                tol=RELAXED_TOL,
+                time_limit=None if time_limit is None else RELAXED_SHARE * time_limit,
+                seed=seed,
+            )
+            if found.status is Status.INTERRUPTED:
+                monitor.pressed.set()
+            return found
+
         if at_once:
             pool, relaxation = at_zero(statement, warm_start), None
         else:
-            pool, relaxation = heuristics(statement, warm_start, relaxed)
+            pool, relaxation = heuristics(statement, warm_start, relaxed, limited=time_limit is not None)
         statement = replace(statement, pool=pool)
         duals: list[Dual] = []
         root = 0.0

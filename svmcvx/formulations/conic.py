@@ -218,8 +218,9 @@ class ConicLoss(ConicDual):
         if self.kappa is None:
             return super().repair(dual)
         zeros = np.zeros(self.y.size)
+        # These bound by 0.
         best: Dual = {"lam": np.zeros(()), "gamma": zeros, "alpha": zeros}
-        best_value = -math.inf
+        best_value = 0.0
         for lam in (self._lam(dual), self._best_lam(dual)):
             point = {**super().repair({**dual, "lam": np.array(lam)}), "lam": np.array(lam)}
             value = self.evaluate_dual(point).value
@@ -234,10 +235,12 @@ class ConicLoss(ConicDual):
             return self._lam(dual)
         charged = (gamma > 0) & (alpha > 0)
         breaks = np.zeros(gamma.size)
-        breaks[charged] = alpha[charged] ** 2 / (4.0 * gamma[charged] * self.weight[charged])
+        with np.errstate(over="ignore"):
+            breaks[charged] = alpha[charged] ** 2 / (4.0 * gamma[charged] * self.weight[charged])
         order = np.argsort(-breaks)
         beyond = np.cumsum(self.weight[order]) > self.allowance
-        return float(breaks[order[np.argmax(beyond)]]) if beyond.any() else 0.0
+        lam = float(breaks[order[np.argmax(beyond)]]) if beyond.any() else 0.0
+        return lam if math.isfinite(lam) else 0.0
 
     def export_dual(self, dual: Dual) -> Dual:
         """γ and α with a zero for each observation of weight zero, and λ."""

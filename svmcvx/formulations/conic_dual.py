@@ -38,7 +38,7 @@ NEWTON_STEPS = 30
 
 def _conjugate(alpha: Floats, gamma: Floats, height: Floats | float) -> Floats:
     """h*(α) = (α₊²/(4γ) − λs)₊ + α₋²/(4γ); for γ = 0 the indicator of α = 0."""
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         quarter = np.where(alpha == 0, 0.0, alpha**2 / (4.0 * gamma))
     return np.where(alpha > 0, np.maximum(quarter - height, 0.0), quarter)
 
@@ -129,6 +129,8 @@ class ConicDual(Formulation):
         """Of the factor."""
         return row_norms(self.factor) ** 2
 
+    # Absurd multipliers overflow, and then bound nothing.
+    @np.errstate(over="ignore", invalid="ignore")
     def _bound(
         self, gamma: Floats, alpha: Floats, lam: float, spectrum: tuple[Floats, Floats, float], scale: float = 1.0
     ) -> Evaluation:
@@ -173,7 +175,9 @@ class ConicDual(Formulation):
         L = self.factor[rows]
         A = (L.toarray() if sp.issparse(L) else L) * self.y[rows, None]
         bend, height = gamma[rows], lam * self.weight[rows]
-        slope, knee = np.sqrt(bend * height), np.sqrt(height / bend)
+        # Roots before products: γ may be tiny, and the knee infinitely far away.
+        with np.errstate(over="ignore"):
+            slope, knee = np.sqrt(bend) * np.sqrt(height), np.sqrt(height) / np.sqrt(bend)
         Q = np.eye(A.shape[1]) - A.T @ (bend[:, None] * A)
         linear = 2.0 * (A.T @ bend)
 

@@ -193,7 +193,7 @@ class ODM(MarginDistribution):
     def evaluate(self, model: BinaryModel) -> Evaluation:
         """P at a model, from its scores on the raw data."""
         data, c = self.space.data, self.share
-        f, f_rounding = model.scores(data.X)
+        f, f_rounding = self.space.scores(model)
         norm, norm_rounding = self.space.squared_norm(model)
         u = self.y * f
         with np.errstate(over="ignore", invalid="ignore"):
@@ -342,15 +342,31 @@ def solve_positive(system: Floats, right: Floats) -> Floats:
 
 
 def margin_space(
-    X: Any, y: Any, *, kernel: KernelLike, intercept: bool, sample_weight: Any, indefinite: str
+    X: Any,
+    y: Any,
+    *,
+    kernel: KernelLike,
+    intercept: bool,
+    sample_weight: Any,
+    indefinite: str,
+    largest_gram: float = math.inf,
 ) -> FeatureSpace:
-    """Return the space of validated data, with a constant feature appended if `intercept`."""
+    """Return the space of validated data, with a constant feature appended if `intercept`.
+
+    No Gram matrix is kept of more than `largest_gram` observations, if the kernel is positive semidefinite on any data.
+    """
     if not isinstance(intercept, (bool, np.bool_)):
         raise DataError(
             f"intercept must be True (append a constant feature, penalised like the others) or False, got {intercept!r}"
         )
     data = binary_data(X, y, sample_weight)
-    return feature_space(data, kernel, intercept="penalised" if intercept else "none", indefinite=indefinite)
+    return feature_space(
+        data,
+        kernel,
+        intercept="penalised" if intercept else "none",
+        indefinite=indefinite,
+        keep_gram=data.n <= largest_gram,
+    )
 
 
 def bound_odm(
@@ -363,12 +379,24 @@ def bound_odm(
     intercept: bool,
     sample_weight: Any,
     indefinite: str,
+    largest_gram: float = math.inf,
 ) -> ODM:
-    """Return the statement bound to validated data and hyper-parameters; raises as :func:`odm_primal`."""
+    """Return the statement bound to validated data and hyper-parameters; raises as :func:`odm_primal`.
+
+    `largest_gram` is that of :func:`margin_space`.
+    """
     C1 = check_number(C1, "C1", low=0, open_low=True)
     C2 = check_number(C2, "C2", low=0, open_low=True)
     D = check_number(D, "D", low=0, high=1, open_high=True, why="a band of half-width 1 would make w = 0 optimal")
-    space = margin_space(X, y, kernel=kernel, intercept=intercept, sample_weight=sample_weight, indefinite=indefinite)
+    space = margin_space(
+        X,
+        y,
+        kernel=kernel,
+        intercept=intercept,
+        sample_weight=sample_weight,
+        indefinite=indefinite,
+        largest_gram=largest_gram,
+    )
     return ODM(space=space, C1=C1, C2=C2, D=D)
 
 

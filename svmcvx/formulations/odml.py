@@ -65,14 +65,14 @@ from numpy.typing import NDArray
 
 from svmcvx import memory
 from svmcvx.certificate import EPS, Dual, Evaluation, accumulated_rounding
-from svmcvx.data import check_number
+from svmcvx.data import Features, check_number
 from svmcvx.formulations.base import Candidates, FormulationProblem, require_conic_memory, usable
 from svmcvx.formulations.maximum_margin import CLEARLY_ZERO
 from svmcvx.formulations.odm import MarginDistribution, margin_space, solve_positive
 from svmcvx.kernels import KernelLike
 from svmcvx.losses import slack
 from svmcvx.model import BinaryModel
-from svmcvx.space import FeatureSpace
+from svmcvx.space import FeatureSpace, KernelSpace, LinearSpace
 
 __all__ = [
     "ODML",
@@ -87,6 +87,7 @@ __all__ = [
     "odml_dual",
     "odml_hard_margin",
     "odml_primal",
+    "variance_multipliers",
 ]
 
 Floats: TypeAlias = NDArray[np.float64]
@@ -98,6 +99,12 @@ DAMPING = 1e-13
 TINY = float(np.finfo(np.float64).tiny)
 # Observations that may change to free in one round: more at once tends to overshoot and cycle.
 RELEASED = 5
+# R of linear machines in more dimensions, and of sparse data with more entries if they were dense, is not factored to repair
+# a dual point: products with the data, to this relative residual, do as well.
+LARGEST_FACTORED = 2500
+LARGEST_WHITENED = 1e8
+SOLVED = 1e-10
+PRODUCTS = 1000
 
 
 def objective(
@@ -116,6 +123,12 @@ def dual_objective(
     c = np.full(alpha.size, 1.0 / alpha.size) if share is None else share
     conjugate = float(np.sum(tau / c * (tau / (4.0 * lam1)))) if lam1 > 0 else 0.0
     return float(alpha.sum()) - 0.5 * squared_norm - conjugate
+
+
+def variance_multipliers(u: Floats, lam1: float, share: Floats) -> Floats:
+    r"""Return :math:`\tau_i = 2\lambda_1 c_i(u_i - \bar u)`, of sum 0 to rounding: the derivative of the variance at margins u."""
+    spread = 2.0 * lam1 * share * (u - float(share @ u))
+    return np.asarray(spread - share * float(spread.sum()))
 
 
 @dataclass(frozen=True, eq=False)
@@ -167,6 +180,43 @@ class Curvature:
         """Return ``w`` with ``R w = g``."""
         return np.asarray(sl.cho_solve((self.triangle, True), g, check_finite=False))
 
+    @property
+    def by_products(self) -> bool:
+        """Whether R is large, and has not been factored: products with the data then take its place."""
+        space = self.space
+        if not isinstance(space, LinearSpace) or "triangle" in self.__dict__:
+            return False
+        n, d = space.X.shape
+        return bool(min(n, d) > LARGEST_FACTORED or (sp.issparse(space.X) and (d > n or n * d > LARGEST_WHITENED)))
+
+    def approach(self, X: Features, v: Floats) -> Floats:
+        """Return ``w`` in the columns of the data X with ``R w = X'v``, by conjugate gradients, to about `SOLVED`."""
+        y, c = self.space.data.y, self.share
+
+        def product(w: Floats) -> Floats:
+            u = y * np.asarray(X @ w)
+            return np.asarray(w + X.T @ (y * variance_multipliers(u, self.lam1, c)))
+
+        squares = X.multiply(X) if sp.issparse(X) else X**2
+        mean = np.asarray(X.T @ (y * c))
+        diagonal = 1.0 + 2.0 * self.lam1 * np.maximum(np.asarray(squares.T @ c) - mean**2, 0.0)
+        residual = np.asarray(X.T @ v)
+        w: Floats = np.zeros(residual.size)
+        better = residual / diagonal
+        direction, size = better, float(residual @ better)
+        target = SOLVED**2 * size
+        for _ in range(PRODUCTS):
+            if not size > target:
+                break
+            image = product(direction)
+            length = size / float(direction @ image)
+            w += length * direction
+            residual = residual - length * image
+            better = residual / diagonal
+            grown = float(residual @ better)
+            direction, size = better + (grown / size) * direction, grown
+        return w
+
     def whitened(self, rows: Any = slice(None)) -> Floats:
         """Return the rows of N with ``N N' = H``, that is ``N = Z T^{-T}``."""
         part = self.space.factor[rows]
@@ -196,17 +246,18 @@ class _ODML(MarginDistribution):
         return np.full(self.y.size, np.inf)
 
     def _spread(self, values: Floats) -> Floats:
-        """2 λ₁ c (values − mean), of sum 0: the derivative of the variance, the best τ at margins `values`."""
-        c = self.share
-        spread = 2.0 * self.lam1 * c * (values - float(c @ values))
-        return spread - c * float(spread.sum())
+        """The best τ at margins `values`."""
+        return variance_multipliers(values, self.lam1, self.share)
 
     def normal(self, alpha: Floats) -> Floats:
         """Return ``w = R^{-1} Z'(α + λ₂c)``, the minimiser of the Lagrangian, in the columns of the factor."""
         return self.curvature.solve(np.asarray(self.space.factor.T @ (self.y * (alpha + self.lam2 * self.share))))
 
     def margins(self, alpha: Floats) -> Floats:
-        """Return the margins of :meth:`normal`."""
+        """Return the margins of :meth:`normal`; where R is too large to be factored, to about `SOLVED`."""
+        if self.curvature.by_products and isinstance(self.space, LinearSpace):
+            w = self.curvature.approach(self.space.X, self.y * (alpha + self.lam2 * self.share))
+            return np.asarray(self.y * (self.space.X @ w))
         return np.asarray(self.y * (self.space.factor @ self.normal(alpha)))
 
     def expansion(self, alpha: Floats, tau: Floats) -> Floats:
@@ -214,8 +265,15 @@ class _ODML(MarginDistribution):
         return self.y * (alpha + self.lam2 * self.share - tau)
 
     def repair(self, dual: Dual) -> Dual:
-        """Clip α to its box and take the best τ for it, which is exactly centred."""
+        """Clip α to its box and take the best τ for it, which is exactly centred.
+
+        Any τ of sum 0 is feasible: margins that are not quite those of :meth:`normal` cost the bound a little, not its truth. A
+        space that keeps no Gram matrix has no R, and the point's own τ is centred instead.
+        """
         alpha = np.clip(self.entry(dual, "alpha"), 0.0, self._ceiling())
+        if isinstance(self.space, KernelSpace) and not self.space.keep_gram:
+            tau = self.entry(dual, "tau") if self.lam1 > 0 else np.zeros(alpha.size)
+            return {"alpha": alpha, "tau": tau - self.share * float(tau.sum())}
         return {"alpha": alpha, "tau": self._spread(self.margins(alpha))}
 
     def _point(self, dual: Dual) -> tuple[Floats, Floats]:
@@ -250,7 +308,7 @@ class _ODML(MarginDistribution):
     def _value(self, model: BinaryModel, C: float) -> tuple[Evaluation, Floats, Floats]:
         """P with the hinge weighted by C; margins and their rounding."""
         data, c = self.space.data, self.share
-        f, f_rounding = model.scores(data.X)
+        f, f_rounding = self.space.scores(model)
         norm, norm_rounding = self.space.squared_norm(model)
         u = self.y * f
         with np.errstate(over="ignore", invalid="ignore"):

@@ -90,7 +90,7 @@ def dual_objective(alpha: Floats, squared_norm: float, *, C: float, p: float, we
     return float(alpha.sum()) - float(hinge_power_conjugate(alpha, C * weight, p).sum()) - 0.5 * squared_norm
 
 
-def best_bias(f: Floats, y: Floats, *, p: float, weight: Floats | None = None) -> float:
+def best_bias(f: Floats, y: Floats, *, p: float, weight: Floats | None = None, near: float | None = None) -> float:
     r"""Return the bias that minimises the loss :math:`\varphi(b) = \sum_i s_i(1 - y_i(f_i + b))_+^p`.
 
     It is the exact bias of the optimal `w`, and gives the smallest gap for any other. Where the minimiser is an
@@ -106,6 +106,8 @@ def best_bias(f: Floats, y: Floats, *, p: float, weight: Floats | None = None) -
     p : float
         Exponent of the hinge, at least 1.
     weight : ndarray of shape (n,), optional
+    near : float, optional
+        A guess, which saves a search; it does not change the result.
     """
     s = np.ones_like(f) if weight is None else weight
     breaks = y - f  # observation i has a loss while y_i b < y_i breaks_i
@@ -114,11 +116,23 @@ def best_bias(f: Floats, y: Floats, *, p: float, weight: Floats | None = None) -
     if last <= first:  # nobody has a loss in between
         return (first + last) / 2
     if p == 1:
-        grid, inverse = np.unique(breaks, return_inverse=True)
-        # The slope between two neighbouring breaks; each one passed adds its weight.
-        slopes = np.cumsum(np.bincount(inverse, weights=s)) - float(s[~negative].sum())
-        left, right = int(np.argmax(slopes >= 0)), int(np.argmax(slopes > 0))
-        return float((grid[left] + grid[right]) / 2)
+        order = np.argsort(breaks)
+        # The slope behind each break; each one passed adds its weight.
+        slopes = np.cumsum(s[order]) - float(s[~negative].sum())
+        left, right = order[int(np.argmax(slopes >= 0))], order[int(np.argmax(slopes > 0))]
+        return float((breaks[left] + breaks[right]) / 2)
+    if p == 2:
+        # φ' is linear between two neighbouring breaks. Below b lose those of the negative class, above it the others.
+        order = np.argsort(breaks)
+        grid = breaks[order] - first
+        lower = np.where(negative[order], s[order], 0.0)
+        upper = s[order] - lower
+        mass = np.cumsum(lower) + float(upper.sum()) - np.cumsum(upper)
+        moment = np.cumsum(lower * grid) + float(upper @ grid) - np.cumsum(upper * grid)
+        behind = int(np.argmax(mass * grid >= moment))
+        before = breaks[order[max(behind - 1, 0)]]
+        lost = s * np.where(negative, breaks <= before, breaks >= breaks[order[behind]])
+        return first + float(lost @ (breaks - first) / lost.sum())
     above, weight_above = breaks[~negative], s[~negative]
     below, weight_below = breaks[negative], s[negative]
 
@@ -132,7 +146,9 @@ def best_bias(f: Floats, y: Floats, *, p: float, weight: Floats | None = None) -
 
     # Between two neighbouring breaks φ is one smooth piece; φ' increases from the first break of a loss to the last.
     grid = np.unique(breaks[(breaks >= first) & (breaks <= last)])
-    piece = _first(lambda k: slope(float(grid[k])) >= 0, grid.size - 1)
+    piece = 0 if near is None else int(np.searchsorted(grid, near))
+    if not 0 < piece < grid.size or not slope(float(grid[piece - 1])) < 0 <= slope(float(grid[piece])):
+        piece = _first(lambda k: slope(float(grid[k])) >= 0, grid.size - 1)
     if piece == 0:
         return first
     low, high = float(grid[piece - 1]), float(grid[piece])
@@ -210,14 +226,14 @@ class PSVM(MaximumMargin):
         power = EPS * self.p / (self.p - 1.0) * abs(conjugate) if self.p > 1 else 0.0
         return Evaluation(value, self.dual_rounding(alpha, point, float(alpha.sum()) + abs(conjugate)) + power)
 
-    def intercept(self, alpha: Floats, f: Floats) -> float:
-        r"""Return the bias by the rule asked for, from multipliers and scores without bias.
+    def intercept(self, alpha: Floats, f: Floats, near: float | None = None) -> float:
+        r"""Return the bias by the rule asked for, from multipliers and scores without bias; `near` is a guess.
 
         ``"paper"`` is the mean over support vectors of :math:`y_k - f_k`; ``"released"`` that of
         :math:`y_k - \mathrm{sign} f_k`, which the paper's released code computes.
         """
         if self.bias == "exact":
-            return best_bias(f, self.y, p=self.p, weight=self.space.data.weight)
+            return best_bias(f, self.y, p=self.p, weight=self.space.data.weight, near=near)
         support = alpha > PAPER_SUPPORT
         if not support.any():
             return 0.0

@@ -133,12 +133,15 @@ class _Rounding:
 
 
 def _squared_hinge(A: Floats, s: Floats, w: Floats) -> Floats:
-    """Minimise ‖w‖² + C Σ s (1 − Aw)₊² for a large C, by Newton's method from `w`."""
-    identity = np.eye(A.shape[1])
+    """Minimise ‖w‖² + C Σ s (1 − Aw)₊² for a large C, by Newton's method from `w`; s counts up to its scale."""
+    identity, s = np.eye(A.shape[1]), s / s.max()
     for _ in range(NEWTON_STEPS):
         inside = A @ w < 1.0
         weighted = PEELING_WEIGHT * s[inside, None] * A[inside]
-        new = sl.solve(identity + A[inside].T @ weighted, weighted.sum(axis=0), assume_a="pos")
+        try:
+            new = sl.solve(identity + A[inside].T @ weighted, weighted.sum(axis=0), assume_a="pos")
+        except sl.LinAlgError:
+            break
         if np.array_equal(A @ new < 1.0, inside):
             return np.asarray(new)
         w = new

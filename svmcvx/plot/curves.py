@@ -12,7 +12,7 @@ from svmcvx import losses as functions
 from svmcvx.certificate import EPS
 from svmcvx.data import check_choice, check_number
 from svmcvx.errors import DataError
-from svmcvx.plot.style import NEGATIVE, POSITIVE, class_colours, drawing_axes, entitle
+from svmcvx.plot.style import NEGATIVE, POSITIVE, by_name, class_colours, drawing_axes, entitle
 from svmcvx.solution import Solution
 
 if TYPE_CHECKING:
@@ -32,7 +32,9 @@ EXPONENT = ("p", "param_p")
 SUPPORT = ("n_support", "mean_n_support")
 
 
-def losses(gamma: Sequence[float] = (0.25, 1.0, 4.0), *, ax: Axes | None = None, title: str | None = None) -> Axes:
+def losses(
+    gamma: Sequence[float] | float = (0.25, 1.0, 4.0), *, ax: Axes | None = None, title: str | None = None
+) -> Axes:
     r"""Draw the conic loss for some γ, with the losses that it is compared with, as functions of the margin u.
 
     The conic loss has λ = 1; the others are those of :mod:`svmcvx.losses`: 0-1, hinge, ramp, ψ, normalised sigmoid and
@@ -40,7 +42,7 @@ def losses(gamma: Sequence[float] = (0.25, 1.0, 4.0), *, ax: Axes | None = None,
 
     Parameters
     ----------
-    gamma : sequence of float
+    gamma : sequence of float, or float
         Positive parameters of the conic loss.
     ax : Axes, optional
         A new figure by default.
@@ -54,7 +56,8 @@ def losses(gamma: Sequence[float] = (0.25, 1.0, 4.0), *, ax: Axes | None = None,
     -----
     Source: conic paper, Figure 1, in one picture.
     """
-    values = [check_number(value, "gamma", low=0, open_low=True) for value in gamma]
+    given = gamma if isinstance(gamma, (Sequence, np.ndarray)) and not isinstance(gamma, str) else [gamma]
+    values = [check_number(value, "gamma", low=0, open_low=True) for value in given]
     ax = drawing_axes(ax)
     u = np.linspace(-2.0, 2.0, POINTS)
     others = {
@@ -83,7 +86,7 @@ def losses(gamma: Sequence[float] = (0.25, 1.0, 4.0), *, ax: Axes | None = None,
 
 
 def gap_trace(
-    solutions: Mapping[str, Any], *, show: str = "gap", ax: Axes | None = None, title: str | None = None
+    solutions: Mapping[str, Any] | Any, *, show: str = "gap", ax: Axes | None = None, title: str | None = None
 ) -> Axes:
     """Draw how the interval around the optimum closed over time, for one or several solutions.
 
@@ -93,7 +96,7 @@ def gap_trace(
     Parameters
     ----------
     solutions : mapping from str to Solution or fitted estimator
-        Those without a trace are drawn as their dot alone.
+        Or one of these, named by its type. Those without a trace are drawn as their dot alone.
     show : "gap" or "interval"
         The relative gap on a logarithmic axis, or the interval itself as a band; its axis shows the values since the
         gap is ≤ ½.
@@ -111,7 +114,7 @@ def gap_trace(
         If there is nothing to draw.
     """
     check_choice(show, "show", SHOWN)
-    named = {name: getattr(given, "solution_", given) for name, given in solutions.items()}
+    named = {name: getattr(given, "solution_", given) for name, given in by_name(solutions).items()}
     wrong = [name for name, solution in named.items() if not isinstance(solution, Solution)]
     if wrong or not named:
         raise DataError(f"solutions must map names to Solutions or fitted estimators; not so: {wrong or 'it is empty'}")

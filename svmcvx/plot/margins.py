@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from svmcvx import theory
 from svmcvx.data import check_choice
-from svmcvx.plot.style import drawing_axes, entitle
+from svmcvx.plot.style import by_name, drawing_axes, entitle
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -25,7 +25,7 @@ WRITTEN_CLASSES = 12
 
 
 def margin_distribution(
-    models: Mapping[str, Any],
+    models: Mapping[str, Any] | Any,
     X: Any,
     y: Any,
     *,
@@ -41,6 +41,7 @@ def margin_distribution(
     Parameters
     ----------
     models : mapping from str to Solution, Model or fitted estimator
+        Or one of these, named by its type.
     X : array-like or sparse matrix of shape (n, d)
     y : array-like of shape (n,)
     scale : "median" or "none"
@@ -60,7 +61,7 @@ def margin_distribution(
     """
     check_choice(scale, "scale", SCALES)
     ax = drawing_axes(ax)
-    for name, model in models.items():
+    for name, model in by_name(models).items():
         found = theory.margin_distribution(model, X, y)
         median = float(np.median(np.abs(found.margins))) if scale == "median" else 1.0
         u = found.margins / median if median > 0 else found.margins

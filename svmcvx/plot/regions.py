@@ -68,12 +68,14 @@ def decision_regions(model: Any, X: Any, y: Any, *, ax: Axes | None = None, titl
     pad = 0.06 * np.where(high > low, high - low, 1.0)
     horizontal, vertical = np.meshgrid(*(np.linspace(low[j] - pad[j], high[j] + pad[j], GRID) for j in range(2)))
     grid = np.column_stack([horizontal.ravel(), vertical.ravel()])
-    scores = np.asarray(classifier.decision_function(grid))
+    # A classifier trained on a table knows its columns by their names.
+    points_of_grid = type(X)(grid, columns=X.columns) if hasattr(X, "iloc") else grid
+    scores = np.asarray(classifier.decision_function(points_of_grid))
     colours = class_colours(classes.size)
     if scores.ndim == 1:
         _shade_scores(ax, horizontal, vertical, scores.reshape(horizontal.shape))
     else:
-        predicted = label_codes(classifier, classifier.predict(grid), grid.shape[0]).reshape(horizontal.shape)
+        predicted = label_codes(classifier, classifier.predict(points_of_grid), grid.shape[0]).reshape(horizontal.shape)
         best = np.partition(scores, -2, axis=1)[:, -2:]
         lead = (best[:, 1] - best[:, 0]).reshape(horizontal.shape)
         _shade_classes(ax, horizontal, vertical, predicted, lead, colours)

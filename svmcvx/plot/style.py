@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from svmcvx.errors import missing_extra
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["NEGATIVE", "POSITIVE", "class_colours", "drawing_axes", "entitle"]
+__all__ = ["NEGATIVE", "POSITIVE", "by_name", "class_colours", "drawing_axes", "entitle"]
 
 NEGATIVE, POSITIVE = "#3b6fb6", "#d1603d"
 # After the two of binary machines, hues that stay apart in print and for colour-blind readers.
@@ -23,6 +24,11 @@ def drawing_axes(ax: Axes | None) -> Axes:
     except ImportError:
         raise missing_extra("matplotlib", "plot") from None
     return plt.subplots(figsize=(6.4, 4.8), layout="constrained")[1] if ax is None else ax
+
+
+def by_name(given: Any) -> Mapping[str, Any]:
+    """Return a mapping from names as it is, and anything else under the name of its type."""
+    return given if isinstance(given, Mapping) else {type(given).__name__: given}
 
 
 def class_colours(count: int) -> list[str]:

@@ -19,7 +19,10 @@ Floats: TypeAlias = NDArray[np.float64]
 
 
 def classifier_of(model: Any) -> Any:
-    """Return what scores observations: the model of a solution, anything else as it is."""
+    """Return what scores observations: the model of a solution, anything else as it is.
+
+    A fitted classifier of scikit-learn's kind gets data as they were passed in, with the names of their columns.
+    """
     found = model.model if isinstance(model, Solution) else model
     if not hasattr(found, "decision_function"):
         raise DataError(
@@ -56,7 +59,7 @@ def label_codes(model: Any, y: Any, n: int) -> NDArray[np.intp]:
     strange = np.flatnonzero(classes[codes] != labels)
     if strange.size:
         raise DataError(
-            f"y holds {labels[strange[0]]!r}, which the model was not trained on; its classes are {classes.tolist()}"
+            f"y holds {labels[strange].tolist()[0]!r}, which the model was not trained on; its classes are {classes.tolist()}"
         )
     return codes.astype(np.intp)
 
@@ -64,6 +67,12 @@ def label_codes(model: Any, y: Any, n: int) -> NDArray[np.intp]:
 def _search(classes: NDArray[Any], labels: NDArray[Any]) -> NDArray[np.intp]:
     place = {label: k for k, label in enumerate(classes)}
     return np.array([place.get(label, 0) for label in labels], dtype=np.intp)
+
+
+def _rows_of(X: Any) -> int:
+    """Return the number of observations of data that a classifier will check itself: not all have to be numbers."""
+    shape: tuple[int, ...] = getattr(X, "shape", ())
+    return int(shape[0]) if len(shape) == 2 else int(check_features(X).shape[0])
 
 
 def margins(model: Any, X: Any, y: Any) -> Floats:
@@ -91,8 +100,7 @@ def margins(model: Any, X: Any, y: Any) -> Floats:
         If `model` has no scores, or `y` holds a label that it does not know.
     """
     classifier = classifier_of(model)
-    X = check_features(X)
-    codes = label_codes(classifier, y, X.shape[0])
+    codes = label_codes(classifier, y, _rows_of(X))
     scores = np.asarray(classifier.decision_function(X), dtype=np.float64)
     if scores.ndim == 1:
         return np.where(codes == 1, scores, -scores)

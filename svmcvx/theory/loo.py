@@ -36,6 +36,7 @@ error. The bound above is proved for leaving i out; it is not the paper's.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias, cast
@@ -145,14 +146,14 @@ class ODMLLeaveOneOutBound(LeaveOneOutBound):
 
 
 def leave_one_out_bound(
-    solution: Solution, X: Any, y: Any, *, sample_weight: Any = None
+    solution: Any, X: Any, y: Any, *, sample_weight: Any = None
 ) -> ODMLeaveOneOutBound | ODMLLeaveOneOutBound:
     """Bound the leave-one-out error of ODM or ODML from one solution, without training again.
 
     Parameters
     ----------
-    solution : Solution
-        Of ``odm`` or ``odml``, by any solver. Any dual point gives a valid bound, a better one a smaller bound.
+    solution : Solution or fitted estimator
+        Of ``odm`` or ``odml``, of two classes, by any solver. Any dual point gives a valid bound, a better one a smaller bound.
     X : array-like or sparse matrix of shape (n, d)
         The training data.
     y : array-like of shape (n,)
@@ -173,6 +174,7 @@ def leave_one_out_bound(
     What exactly is left out, and what is wrong with the printed theorems, stands in the module
     :mod:`svmcvx.theory.loo`. Source: ODM paper, Theorems 2 and 3.
     """
+    solution = getattr(solution, "solution_", solution)
     if not isinstance(solution, Solution) or solution.formulation not in ("odm", "odml"):
         kind = solution.formulation if isinstance(solution, Solution) else type(solution).__name__
         raise DataError(
@@ -301,13 +303,16 @@ class LeaveOneOut:
         return float(self.wrong.size / self.n)
 
 
-def leave_one_out(fit: Callable[[Any, Any], Any], X: Any, y: Any, *, rows: ArrayLike | None = None) -> LeaveOneOut:
+def leave_one_out(
+    fit: Callable[[Any, Any], Any] | Any, X: Any, y: Any, *, rows: ArrayLike | None = None
+) -> LeaveOneOut:
     """Train once without each observation and count those that are misclassified.
 
     Parameters
     ----------
-    fit : callable
-        ``fit(X, y)`` returns a Solution, a Model or a fitted classifier with ``predict``.
+    fit : callable or estimator
+        ``fit(X, y)`` returns a Solution, a Model or a fitted classifier with ``predict``. Of an estimator, whose method
+        ``fit`` this is, a copy is trained.
     X : array-like or sparse matrix of shape (n, d)
         Not a precomputed kernel matrix: its columns would have to be left out too.
     y : array-like of shape (n,)
@@ -344,6 +349,9 @@ def leave_one_out(fit: Callable[[Any, Any], Any], X: Any, y: Any, *, rows: Array
     chosen = np.arange(n) if rows is None else np.unique(np.asarray(rows, dtype=np.intp))
     if chosen.size and (chosen[0] < 0 or chosen[-1] >= n):
         raise DataError(f"rows must be indices of the {n} observations, got {chosen[0]} to {chosen[-1]}")
+    train = copy.deepcopy(fit).fit if hasattr(fit, "fit") else fit
+    if not callable(train):
+        raise DataError(f"fit must be a function of X and y that trains, or an estimator, got {fit!r}")
     counts = np.bincount(codes)
     wrong: list[int] = []
     for i in chosen:
@@ -352,7 +360,7 @@ def leave_one_out(fit: Callable[[Any, Any], Any], X: Any, y: Any, *, rows: Array
             continue
         others = np.flatnonzero(np.arange(n) != i)
         part = sp.csr_array(X[others]) if sp.issparse(X) else X[others]
-        fitted = fit(part, labels[others])
+        fitted = train(part, labels[others])
         machine = fitted.model if isinstance(fitted, Solution) else fitted
         if machine.predict(X[[i]])[0] != labels[i]:
             wrong.append(int(i))

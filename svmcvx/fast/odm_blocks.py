@@ -1,0 +1,253 @@
+r"""Kernel ODM for more observations than a Gram matrix allows: Newton's method on products with K, evaluated by blocks.
+
+Nothing quadratic is stored. A point is :math:`w = \sum_i v_i \varphi(x_i)` with scores f = Kv. Its margins give θ, and with
+
+.. math:: g = v - y\theta, \qquad q = Kg,
+
+which is the gradient of P in coefficients and in scores, one product gives everything: P at v, its dual point θ with
+:math:`K(y\theta) = f - q`, so G(θ), and P at θ's own point as well. The gap of (v, θ) is :math:`\tfrac12 g'q`.
+
+**Newton's step.** With the second derivatives S of the losses on the set A of the observations outside the band,
+:math:`dv = -g - \nu`, where ν is zero outside A and
+
+.. math:: (S^{-1} + K_{AA})\, \nu = -q_A .
+
+This is solved by conjugate gradients, preconditioned by the same matrix with a partial Cholesky factor, :math:`K \approx FF'`, in
+place of K. Where the factor leaves eigenvalues below those of :math:`S^{-1}`, which are of order :math:`n/(2C)`, a few products
+suffice. The machine on the rows of F gives the start, at no product.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import numpy as np
+import scipy.linalg as sl
+from numpy.typing import NDArray
+
+from svmcvx import memory
+from svmcvx.certificate import accumulated_rounding
+from svmcvx.fast import loss_kernels as kernels
+from svmcvx.fast.driver import Monitor
+from svmcvx.fast.linear import Machine, minimise
+from svmcvx.fast.pivoted_cholesky import partial_factor
+from svmcvx.formulations.odm import ODM, dual_objective, objective
+from svmcvx.solution import Status
+from svmcvx.space import KernelSpace
+
+__all__ = ["Coefficients", "minimise_by_blocks"]
+
+Floats: TypeAlias = NDArray[np.float64]
+
+# The partial factor ends at this rank, or where what it leaves out is this small against the identity in P.
+LARGEST_RANK = 600
+LEFT_OUT = 0.05
+# Newton's method on the partial factor: share of the tolerance, and steps.
+SHARE, STEPS = 0.3, 200
+# Conjugate gradients: relative residual, and products.
+FORCING = 0.05
+PRODUCTS = 30
+LINE_STEPS = 40
+# Scores are computed afresh after so many steps; after so many without a smaller gap rounding must be what is left.
+REFRESH, PATIENCE = 10, 4
+
+
+@dataclass
+class Coefficients:
+    """The best primal point, in coefficients v; the best dual point θ; what it took."""
+
+    v: Floats
+    theta: Floats
+    upper: float = math.inf
+    lower: float = -math.inf
+    steps: int = 0
+    products: int = 0
+    rank: int = 0
+
+
+@dataclass
+class _Search:
+    statement: ODM
+    space: KernelSpace
+    monitor: Monitor
+    best: Coefficients
+    factor: Floats = field(init=False)
+
+    def __post_init__(self) -> None:
+        space, statement = self.space, self.statement
+        n = statement.y.size
+        rank = min(LARGEST_RANK, n)
+        memory.require(
+            8.0 * 3.0 * n * rank, f"a partial factor of {n} × {rank} kernel columns", "use fewer observations"
+        )
+        partial = partial_factor(space)
+        self.reach = partial.scale
+        steepest = 2.0 * max(statement.C1, statement.C2) * statement.share
+        partial.grow(rank, lambda: self.monitor.out_of_time or float(steepest @ partial.residual) <= LEFT_OUT)
+        self.factor = partial.factor
+        self.best.rank = len(partial.pivots)
+
+    def product(self, v: Floats) -> Floats:
+        """Return Kv."""
+        self.best.products += 1
+        return self.space.product(v).scores
+
+    def start(self) -> Floats:
+        """The multipliers of the machine on the rows of the partial factor."""
+        s = self.statement
+        machine = Machine(self.factor, s.y, s.share, kernels.BAND, C1=s.C1, C2=s.C2, D=s.D, expanded=True)
+        # Its bounds prove nothing about K: only the clock is shared.
+        inner = Monitor(
+            SHARE * self.monitor.tol,
+            None,
+            STEPS,
+            False,
+            lambda _: self.monitor.out_of_time,
+            self.monitor.pressed,
+        )
+        return minimise(machine, inner)[0].expansion
+
+    def value(self, v: Floats, f: Floats) -> float:
+        """P at a point, with an allowance for rounding."""
+        s = self.statement
+        u, norm = s.y * f, float(v @ f)
+        value = objective(max(norm, 0.0), u, C1=s.C1, C2=s.C2, D=s.D, share=s.share)
+        return value + self._rounding(v, s.multipliers(u), abs(value))
+
+    def bound(self, theta: Floats, scores: Floats) -> float:
+        """G at a point with scores K(yθ), likewise."""
+        s = self.statement
+        norm = max(float((s.y * theta) @ scores), 0.0)
+        value = dual_objective(theta, norm, C1=s.C1, C2=s.C2, D=s.D, share=s.share)
+        size = float(np.abs(theta).sum())
+        return value - self._rounding(theta, theta, 4.0 * size + abs(value))
+
+    def _rounding(self, v: Floats, slope: Floats, terms: float) -> float:
+        # No entry of K exceeds the largest of its diagonal.
+        size = float(np.abs(v).sum())
+        return accumulated_rounding(v.size) * (self.reach * size * (size + float(np.abs(slope).sum())) + terms)
+
+    def take(self, v: Floats, f: Floats, theta: Floats, q: Floats) -> tuple[float, float]:
+        """Return (lower, upper) of what one product tells, and keep the best points."""
+        own = self.statement.y * theta
+        lower = self.bound(theta, f - q)
+        at_v, at_theta = self.value(v, f), self.value(own, f - q)
+        best = self.best
+        # The dual point's own model is preferred where it is good enough: its certificate costs one product less.
+        enough = lower + self.monitor.tol * max(1.0, abs(at_theta))
+        upper = at_theta if at_theta <= max(at_v, enough) else at_v
+        if upper < best.upper:
+            best.v, best.upper = own if upper == at_theta else v.copy(), upper
+        if lower > best.lower:
+            best.theta, best.lower = theta.copy(), lower
+        return lower, upper
+
+    def step(self, g: Floats, q: Floats, u: Floats) -> tuple[Floats, Floats]:
+        """Newton's step in coefficients, and its scores."""
+        s = self.statement
+        short, long = u < 1.0 - s.D, u > 1.0 + s.D
+        rows = np.flatnonzero(short | long)
+        stiffness = 2.0 * s.share[rows] * np.where(short[rows], s.C1, s.C2)
+        nu, scores = np.zeros(u.size), np.zeros(u.size)
+        if rows.size == 0:
+            return -g, -q
+        root = np.sqrt(stiffness)[:, None] * self.factor[rows]
+        inner = root.T @ root
+        inner[np.diag_indices(inner.shape[0])] += 1.0
+        triangle = sl.cho_factor(inner, lower=True, overwrite_a=True, check_finite=False)
+
+        def precondition(residual: Floats) -> Floats:
+            scaled = np.sqrt(stiffness) * residual
+            inside = np.asarray(sl.cho_solve(triangle, root.T @ scaled, check_finite=False))
+            return np.asarray(np.sqrt(stiffness) * (scaled - root @ inside))
+
+        residual = -q[rows]
+        better = precondition(residual)
+        direction = better
+        size = float(residual @ better)
+        target = FORCING**2 * size
+        for _ in range(PRODUCTS):
+            if not size > target or self.monitor.out_of_time:
+                break
+            whole = np.zeros(u.size)
+            whole[rows] = direction
+            image = self.product(whole)
+            curved = direction / stiffness + image[rows]
+            length = size / float(direction @ curved)
+            nu[rows] += length * direction
+            scores += length * image
+            residual = residual - length * curved
+            better = precondition(residual)
+            grown = float(residual @ better)
+            direction, size = better + (grown / size) * direction, grown
+        return -g - nu, -q - scores
+
+    def length(self, v: Floats, dv: Floats, f: Floats, df: Floats) -> float:
+        """A step length at which the derivative of P, which rises along the step, has at most half of its size at 0."""
+        s = self.statement
+        linear, square = float(v @ df), float(dv @ df)
+
+        def derivative(t: float) -> float:
+            return linear + t * square - float(s.multipliers(s.y * (f + t * df)) @ (s.y * df))
+
+        start = derivative(0.0)
+        low, high, t = 0.0, math.inf, 1.0
+        for _ in range(LINE_STEPS):
+            here = derivative(t)
+            if abs(here) <= 0.5 * abs(start):
+                break
+            if here > 0:
+                high = t
+            else:
+                low = t
+            t = 0.5 * (low + high) if math.isfinite(high) else 2.0 * t
+        return t
+
+
+def minimise_by_blocks(
+    statement: ODM, space: KernelSpace, monitor: Monitor, theta: Floats | None
+) -> tuple[Coefficients, Status]:
+    """Run Newton's method until the monitor says stop.
+
+    Parameters
+    ----------
+    statement : ODM
+    space : KernelSpace
+        That of the statement, which keeps no Gram matrix.
+    monitor : Monitor
+    theta : ndarray of shape (n,), optional
+        Multipliers to start from; those of the partial factor by default.
+
+    Returns
+    -------
+    Coefficients
+        The best primal and dual points.
+    Status
+        Why it stopped; ``INACCURATE`` if rounding keeps the gap above the tolerance.
+    """
+    y = statement.y
+    best = Coefficients(np.zeros(y.size), np.zeros(y.size))
+    search = _Search(statement, space, monitor, best)
+    v = y * (search.start() if theta is None else theta)
+    f = search.product(v)
+    smallest, idle = math.inf, 0
+    while True:
+        u = y * f
+        theta = statement.multipliers(u)
+        g = v - y * theta
+        q = search.product(g)
+        lower, upper = search.take(v, f, theta, q)
+        status = monitor.report(best.steps, lower, upper)
+        idle = 0 if monitor.gap < 0.99 * smallest else idle + 1
+        smallest = min(smallest, monitor.gap)
+        if status is None and (idle >= PATIENCE or not math.isfinite(upper - lower)):
+            status = Status.INACCURATE
+        if status is not None:
+            return best, status
+        dv, df = search.step(g, q, u)
+        t = search.length(v, dv, f, df)
+        v = v + t * dv
+        best.steps += 1
+        f = search.product(v) if best.steps % REFRESH == 0 else f + t * df

@@ -1,0 +1,114 @@
+r"""Cholesky's method with pivots on the columns of a Gram matrix: :math:`K \approx FF'`, exact in the rows of the pivots.
+
+Each pivot is the observation that those before represent worst. The residual :math:`K - FF'` is positive semidefinite, so its
+diagonal, which is all that is kept of it, bounds it: it is the Nyström approximation on the pivots.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from svmcvx.space import KernelSpace
+
+__all__ = ["ROUNDING", "PartialFactor", "partial_factor"]
+
+Floats: TypeAlias = NDArray[np.float64]
+
+# Share of the largest diagonal entry below which a residual is rounding.
+ROUNDING = 1e-13
+
+
+@dataclass
+class PartialFactor:
+    """A factor in the making.
+
+    Parameters
+    ----------
+    column : callable
+        ``column(i)`` returns a column of K.
+    residual : ndarray of shape (n,)
+        The diagonal of K; what the columns so far leave of it later.
+    negligible : float, default=1e-13
+        Share of the largest diagonal entry that the residual's may keep. With 0 no rank can be predicted.
+
+    Attributes
+    ----------
+    rows : ndarray of shape (r, n)
+        F', a row for each pivot.
+    pivots : list of int
+        In the order they were chosen.
+    """
+
+    column: Callable[[int], Floats]
+    residual: Floats
+    negligible: float = ROUNDING
+    rows: Floats = field(init=False)
+    pivots: list[int] = field(default_factory=list, init=False)
+
+    def __post_init__(self) -> None:
+        self.residual = np.array(self.residual, dtype=np.float64)
+        self.rows = np.empty((0, self.residual.size))
+        self.scale = float(self.residual.max(initial=0.0))
+        self.trace = float(self.residual.sum())
+
+    @property
+    def done(self) -> bool:
+        """Whether only what is negligible is left."""
+        return float(self.residual.max(initial=0.0)) <= self.negligible * self.scale
+
+    @property
+    def missing(self) -> float:
+        """Share of the trace of K that FF' lacks."""
+        return float(self.residual.sum()) / self.trace if self.trace > 0 else 0.0
+
+    @property
+    def factor(self) -> Floats:
+        """F, of shape (n, r); a column of zeros if K is zero."""
+        return np.ascontiguousarray(self.rows.T) if self.pivots else np.zeros((self.residual.size, 1))
+
+    def grow(self, rank: int, stop: Callable[[], bool] = lambda: False) -> None:
+        """Compute columns until there are `rank`, only what is negligible is left, or `stop` says so."""
+        k = len(self.rows)
+        rank = min(rank, self.residual.size)
+        if k >= rank or self.done:
+            return
+        L = np.empty((rank, self.residual.size))
+        L[:k] = self.rows
+        while k < rank and not self.done and not stop():
+            pivot = int(self.residual.argmax())
+            row = (self.column(pivot) - L[:k, pivot] @ L[:k]) / math.sqrt(self.residual[pivot])
+            # Earlier pivots are represented exactly: what differs from zero there is rounding.
+            row[self.pivots] = 0.0
+            self.residual = np.maximum(self.residual - row**2, 0.0)
+            self.residual[pivot] = 0.0
+            L[k] = row
+            self.pivots.append(pivot)
+            k += 1
+        self.rows = L[:k]
+
+    @property
+    def predicted_rank(self) -> float:
+        """The rank at which only what is negligible would be left, if the residual goes on to fall at its mean rate."""
+        left = float(self.residual.max(initial=0.0)) / self.scale if self.scale > 0 else 0.0
+        if left <= self.negligible:
+            return float(len(self.rows))
+        return len(self.rows) * math.log(self.negligible) / math.log(left) if left < 1.0 else math.inf
+
+
+def partial_factor(space: KernelSpace) -> PartialFactor:
+    """Start a factor of the kernel matrix of a space, kept or not, a penalised intercept included."""
+    if space.keep_gram:
+        gram = space.gram
+        return PartialFactor(lambda i: gram[i], gram.diagonal())
+    shift = 1.0 if space.intercept == "penalised" else 0.0
+    block = space.columns(dtype=np.float64)
+    return PartialFactor(
+        lambda i: np.asarray(block(np.array([i]))[0], dtype=np.float64) + shift,
+        space.resolved.diagonal(space.data.X) + shift,
+    )
