@@ -28,6 +28,7 @@ __all__ = [
     "check_features",
     "check_labels",
     "check_number",
+    "check_whole",
     "check_weights",
     "multiclass_data",
 ]
@@ -250,6 +251,13 @@ def check_number(
         interval = f"{'(' if open_low or low == -math.inf else '['}{low:g}, {high:g}{')' if open_high or high == math.inf else ']'}"
         raise DataError(f"{name} must be a finite number in {interval}, got {value!r}{'; ' + why if why else ''}")
     return number
+
+
+def check_whole(value: Any, name: str, low: int) -> int:
+    """Return `value` as a whole number of at least `low`, or raise a :class:`DataError`."""
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)) or value < low:
+        raise DataError(f"{name} must be a whole number of at least {low}, got {value!r}")
+    return int(value)
 
 
 def check_choice(value: Any, name: str, choices: Sequence[str]) -> str:

@@ -29,7 +29,7 @@ import scipy.sparse as sp
 from numpy.typing import DTypeLike, NDArray
 from scipy.spatial.distance import cdist
 
-from svmcvx.data import Features, check_choice, check_number
+from svmcvx.data import Features, check_choice, check_number, check_whole
 from svmcvx.errors import DataError
 
 __all__ = [
@@ -301,8 +301,7 @@ class Polynomial(Kernel):
     coef0: float = 0.0
 
     def __post_init__(self) -> None:
-        if isinstance(self.degree, bool) or not isinstance(self.degree, (int, np.integer)) or self.degree < 1:
-            raise DataError(f"degree must be a whole number of at least 1, got {self.degree!r}")
+        check_whole(self.degree, "degree", 1)
         _check_gamma(self.gamma)
         check_number(self.coef0, "coef0")
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from svmcvx.certificate import SolverBound, check
-from svmcvx.data import check_number
+from svmcvx.data import check_number, check_whole
 from svmcvx.errors import DataError, NotCertified, SolverFailed
 from svmcvx.formulations.base import Candidates, Formulation
 from svmcvx.interrupt import deferred_interrupt
@@ -134,12 +134,11 @@ def monitored(
     tol = check_number(tol, "tol", low=0, high=1, open_low=True, open_high=True)
     if time_limit is not None:
         time_limit = check_number(time_limit, "time_limit", low=0, open_low=True)
-    if isinstance(max_iter, bool) or not isinstance(max_iter, (int, np.integer)) or max_iter < 1:
-        raise DataError(f"max_iter must be a whole number of at least 1, got {max_iter!r}")
+    max_iter = check_whole(max_iter, "max_iter", 1)
     if callback is not None and not callable(callback):
         raise DataError(f"callback must be a function of a Progress, got {callback!r}")
     with deferred_interrupt() as pressed:
-        yield Monitor(tol, time_limit, int(max_iter), bool(verbose), callback, pressed)
+        yield Monitor(tol, time_limit, max_iter, bool(verbose), callback, pressed)
 
 
 def earlier_solution(warm_start: Any) -> Solution | None:

@@ -29,7 +29,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from svmcvx.data import check_number
+from svmcvx.data import check_number, check_whole
 from svmcvx.errors import DataError
 from svmcvx.fast.driver import Callback, Monitor, conclude, earlier_solution, monitored
 from svmcvx.fast.l0_admm import Iterate, Penalised, admm, low_rank
@@ -149,8 +149,8 @@ def l0(
     )
     sigmas = _penalties(sigma, statement.C)
     iota = check_number(iota, "iota", low=0, high=LARGEST_IOTA, open_low=True, open_high=True)
-    n_restarts = _whole(n_restarts, "n_restarts", 0)
-    rank = None if rank is None else _whole(rank, "rank", 1)
+    n_restarts = check_whole(n_restarts, "n_restarts", 0)
+    rank = None if rank is None else check_whole(rank, "rank", 1)
     rng = check_seed(seed)
     n = statement.y.size
     earlier = _earlier(warm_start, statement)
@@ -183,12 +183,6 @@ def _penalties(sigma: float | Sequence[float] | None, C: float) -> list[float]:
     if not values:
         raise DataError("sigma is empty; pass at least one penalty, or None for the default ones")
     return [check_number(value, "sigma", low=0, open_low=True) for value in values]
-
-
-def _whole(value: Any, name: str, low: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < low:
-        raise DataError(f"{name} must be a whole number of at least {low}, got {value!r}")
-    return int(value)
 
 
 def _earlier(warm_start: Any, statement: L0) -> Floats | None:

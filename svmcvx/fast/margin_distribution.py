@@ -9,7 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from svmcvx.data import Features
+from svmcvx.data import Features, check_whole
 from svmcvx.errors import DataError
 from svmcvx.fast import descent
 from svmcvx.fast import loss_kernels as kernels
@@ -180,6 +180,4 @@ class InnerLoop:
 
 def check_seed(seed: Any) -> np.random.Generator:
     """Return the generator of a whole number, or raise a :class:`DataError`."""
-    if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
-        raise DataError(f"seed must be a whole number of at least 0, got {seed!r}")
-    return np.random.default_rng(int(seed))
+    return np.random.default_rng(check_whole(seed, "seed", 0))

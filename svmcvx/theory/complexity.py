@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svmcvx import memory
-from svmcvx.data import Features, check_features, check_number
+from svmcvx.data import Features, check_features, check_number, check_whole
 from svmcvx.errors import DataError
 from svmcvx.kernels import Kernel, KernelLike, Precomputed, as_kernel, row_norms
 
@@ -178,8 +178,7 @@ def rademacher_estimate(
         If the Gram matrix of a kernel does not fit into memory.
     """
     norm, bias = _class_size(norm, bias)
-    if isinstance(draws, (bool, np.bool_)) or not isinstance(draws, (int, np.integer)) or draws < 2:
-        raise DataError(f"draws must be a whole number of at least 2, got {draws!r}")
+    draws = check_whole(draws, "draws", 2)
     X, chosen = _prepared(X, kernel)
     m = X.shape[0]
     gram: Any = None
