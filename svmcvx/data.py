@@ -28,8 +28,8 @@ __all__ = [
     "check_features",
     "check_labels",
     "check_number",
-    "check_whole",
     "check_weights",
+    "check_whole",
     "multiclass_data",
 ]
 

@@ -10,7 +10,6 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from svmcvx.data import Features, check_whole
-from svmcvx.errors import DataError
 from svmcvx.fast import descent
 from svmcvx.fast import loss_kernels as kernels
 from svmcvx.fast.driver import Monitor
