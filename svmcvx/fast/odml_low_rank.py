@@ -2,7 +2,8 @@ r"""Kernel ODML for more observations than a Gram matrix allows: on a partial Ch
 
 With :math:`K \approx FF'`, Newton's method (:mod:`svmcvx.fast.linear`) solves the machine on the rows of F. Its multipliers α and τ
 are feasible for K too, whatever F lacks, and :math:`v = y(\alpha + \lambda_2 c - \tau)` is a point of the kernel's own space, so one
-product with K, evaluated by blocks, gives both bounds. While the gap is too large the factor grows.
+product with K, evaluated by blocks, gives both bounds; where the point of the factor's own machine is better, it is expanded on
+the pivots. While the gap is too large the factor grows.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 import numpy as np
+import scipy.linalg as sl
 from numpy.typing import NDArray
 
 from svmcvx import memory
@@ -78,6 +80,14 @@ def ascend_ranks(statement: ODML, space: KernelSpace, monitor: Monitor, alpha: F
         # The space remembers the product, so that the second evaluation costs none.
         space.product(v)
         upper, lower = s.evaluate(model), s.evaluate_dual(dual)
+        if partial.pivots and inner.upper < upper.above:
+            # F w are also the scores of the kernel expansion on the pivots, since K[:, pivots] = F F[pivots]'.
+            on_pivots = np.zeros(n)
+            on_pivots[partial.pivots] = sl.solve_triangular(F[partial.pivots], point.w, lower=True, trans=1)
+            spanned = space.model(on_pivots)
+            value = s.evaluate(spanned)
+            if value.above < upper.above:
+                model, upper = spanned, value
         found.rank, found.exhausted = len(partial.pivots), partial.done
         # The checker tries all of them: two are enough.
         if upper.above < best[1] or lower.below > best[0]:
