@@ -99,7 +99,7 @@ def plot(traces, path):
         gap = (trace[:, 2] - trace[:, 1]) / trace[:, 2]
         axes.semilogy(trace[:, 0], gap.clip(1e-9), label=what)
     axes.set(xlabel="seconds", ylabel="relative gap", title="exact 0-1 loss: what is proved")
-    axes.legend(fontsize="x-small")
+    axes.legend(fontsize="x-small", loc="center left", bbox_to_anchor=(1.0, 0.5))
     figure.savefig(path, dpi=120, bbox_inches="tight")
 
 

@@ -25,14 +25,11 @@ def _libraries() -> ThreadpoolController:
 
 @contextmanager
 def blas_held_to_one(n: int) -> Iterator[int]:
-    """Hold BLAS to one thread inside the block, and give the number it was allowed before.
+    """Hold BLAS to one thread inside the block, and give the number of threads that `n` observations are worth.
 
-    For few observations nothing is done: to look for the libraries takes longer than it saves.
+    That is the number BLAS was allowed before; one for few observations.
     """
-    if n <= FEW:
-        yield 1
-        return
     controller = _libraries()
     allowed = max((library["num_threads"] for library in controller.info() if library["user_api"] == "blas"), default=1)
     with controller.limit(limits=1, user_api="blas"):
-        yield int(allowed)
+        yield int(allowed) if n > FEW else 1
