@@ -14,7 +14,7 @@ from numba import get_num_threads
 
 __all__ = ["Share", "shares"]
 
-# Calls a function with the number of a worker and the number of workers: it does every so-manieth task from its own on.
+# Calls a function with the number of a worker and the number of workers; it does the tasks worker, worker + workers, …
 Share: TypeAlias = Callable[[Callable[[int, int], None]], None]
 
 
