@@ -260,7 +260,7 @@ def _certify_linear_svc(
 def _multipliers(statement: PenalisedPSVM, w: Floats) -> Floats:
     """Return multipliers that bound the optimum, found from coefficients near it."""
     data = statement.space.data
-    kind = loss_kernels.HINGE if statement.p == 1 else loss_kernels.POWER
+    kind = loss_kernels.kind_of_power(statement.p)
     machine = Machine(data.X, data.y, statement.C * data.weight, kind, p=statement.p)
     with monitored(tol=DUAL_TOL, time_limit=None, max_iter=DUAL_STEPS, verbose=False, callback=None) as monitor:
         point, _ = minimise(machine, monitor, w=w)

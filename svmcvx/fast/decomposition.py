@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -116,6 +116,18 @@ class Decomposition:
         self._fresh = np.zeros(0, dtype=np.intp)
         self._lowest, self._lowest_alpha = math.inf, self.alpha
         self.exact_scores()
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """What was settled on and what it took, for the record."""
+        store = self.rows.store
+        return {
+            "selection": self.selection,
+            "working_set": self.size,
+            "cache_mb": store.nbytes / 2**20,
+            "storage": str(store.dtype),
+            "pair_steps": self.pair_steps,
+        }
 
     def points(self) -> list[Floats]:
         """Return the last multipliers, and those of the lowest objective, which need not fall monotonically."""

@@ -97,6 +97,10 @@ class Monitor:
         """Whether the time limit has passed or Ctrl-C was pressed; cheap enough to ask often."""
         return self.pressed.is_set() or (self.time_limit is not None and self.seconds >= self.time_limit)
 
+    def within(self, tol: float, max_iter: int) -> Monitor:
+        """Return a monitor of a part of the work, whose bounds say nothing of the whole: only the clock is shared."""
+        return Monitor(tol, None, max_iter, False, lambda _: self.out_of_time, self.pressed)
+
     def report(self, iteration: int, lower: float, upper: float) -> Status | None:
         """Take in bounds that hold at this iteration; return why to stop, or None to go on."""
         self.iteration = iteration

@@ -144,13 +144,7 @@ indefinite, seed
                 rescale=_best_multiple,
             )
             status, points = ascent.run(monitor), ascent.points()
-            options = {
-                "selection": selection,
-                "working_set": size,
-                "cache_mb": rows.store.nbytes / 2**20,
-                "storage": str(rows.store.dtype),
-                "pair_steps": ascent.pair_steps,
-            }
+            options = ascent.options
         recover = statement.recover if used == "smo" and data.n <= CROSSOVER_SIZE else statement.separator
         found = [recover(alpha) for alpha in points]
         candidates = Candidates([m for each in found for m in each.models], [d for each in found for d in each.duals])

@@ -36,6 +36,7 @@ __all__ = [
     "flat_middle",
     "gram_narrow",
     "gram_rows",
+    "kind_of_power",
     "respond",
     "slope_of_bias",
     "squared_columns",
@@ -48,6 +49,11 @@ ROOT_STEPS = 60
 ROOT_TOLERANCE = 4e-16
 # Sums may be taken in any order; NaN and infinity stay what they are.
 ANY_ORDER = {"reassoc", "nsz", "contract"}
+
+
+def kind_of_power(p: float) -> int:
+    """Return the kind of the hinge to the power p ≥ 1."""
+    return HINGE if p == 1 else ENVELOPE if p < 2 else POWER
 
 
 @njit(cache=True)

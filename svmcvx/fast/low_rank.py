@@ -90,12 +90,9 @@ class LowRank:
         self.rank, self.factor = L.shape[1], None
         statement, p = self.statement, self.statement.p
         L = np.ascontiguousarray(L - L.mean(axis=0))
-        kind = kernels.HINGE if p == 1 else kernels.ENVELOPE if p < 2 else kernels.POWER
-        machine = Machine(
-            L, statement.y, statement.C * statement.space.data.weight, kind, p=p, bias=True, expanded=True
-        )
-        # The bounds of the factor's machine prove nothing about the kernel's: only the clock is shared.
-        inner = Monitor(SHARE * monitor.tol, None, STEPS, False, lambda _: monitor.out_of_time, monitor.pressed)
+        c, kind = statement.C * statement.space.data.weight, kernels.kind_of_power(p)
+        machine = Machine(L, statement.y, c, kind, p=p, bias=True, expanded=True)
         # A smooth loss is started at w = 0: scores that are far out cost p > 2 many steps.
+        inner = monitor.within(SHARE * monitor.tol, STEPS)
         point, _ = minimise(machine, inner, alpha=None if machine.smooth else alpha)
         return [point.alpha, point.expansion]

@@ -98,16 +98,7 @@ class _Search:
         """The multipliers of the machine on the rows of the partial factor."""
         s = self.statement
         machine = Machine(self.factor, s.y, s.share, kernels.BAND, C1=s.C1, C2=s.C2, D=s.D, expanded=True)
-        # Its bounds prove nothing about K: only the clock is shared.
-        inner = Monitor(
-            SHARE * self.monitor.tol,
-            None,
-            STEPS,
-            False,
-            lambda _: self.monitor.out_of_time,
-            self.monitor.pressed,
-        )
-        return minimise(machine, inner)[0].expansion
+        return minimise(machine, self.monitor.within(SHARE * self.monitor.tol, STEPS))[0].expansion
 
     def value(self, v: Floats, f: Floats) -> float:
         """P at a point, with an allowance for rounding."""

@@ -63,14 +63,12 @@ def ascend_ranks(statement: ODML, space: KernelSpace, monitor: Monitor, alpha: F
     partial = partial_factor(space)
     found, v, rank = Found(), np.zeros(n), min(FIRST_RANK, largest)
     best: tuple[float, float] = (-math.inf, math.inf)
-    # The bounds on the factor prove nothing about K: only the clock is shared.
-    inner_tol = SHARE * monitor.tol
     steps = 0
     while True:
         partial.grow(rank, lambda: monitor.out_of_time)
         F = partial.factor
         machine = Machine(F, y, s.C * c, kernels.HINGE, p=1.0, tilt=s.lam2 * (F.T @ (y * c)), variance=s.lam1, share=c)
-        inner = Monitor(inner_tol, None, STEPS, False, lambda _: monitor.out_of_time, monitor.pressed)
+        inner = monitor.within(SHARE * monitor.tol, STEPS)
         point, _ = minimise(machine, inner, w=None if alpha is None else F.T @ v, alpha=alpha)
         alpha = point.alpha
         tau = variance_multipliers(y * (F @ point.w), s.lam1, c)

@@ -15,6 +15,7 @@ from svmcvx.data import binary_data, check_choice, check_number
 from svmcvx.fast.decomposition import Decomposition, settled, working_set_size
 from svmcvx.fast.driver import Callback, Monitor, conclude, earlier_solution, monitored
 from svmcvx.fast.low_rank import LowRank
+from svmcvx.fast.psvm_linear import solve_linear
 from svmcvx.fast.rows import GramRows, Rows, kernel_rows
 from svmcvx.fast.smo import near_best_bias
 from svmcvx.fast.support_newton import newton_applies, newton_on_support, newton_pays
@@ -167,8 +168,6 @@ def psvm(
                     statement, rows, size, monitor, start, selection, seed, shortcut
                 )
         else:
-            from svmcvx.fast.psvm_linear import solve_linear
-
             candidates, status, options = solve_linear(statement, monitor, warm=warm_start, seed=seed, method=method)
             solver = f"fast.psvm/{options.get('method', 'linear')}"
         return conclude(
@@ -232,13 +231,7 @@ def _solve_kernel(
         shortcut=shortcut,
     )
     status = ascent.run(monitor)
-    options = {
-        "selection": selection,
-        "working_set": size,
-        "cache_mb": rows.store.nbytes / 2**20,
-        "storage": str(rows.store.dtype),
-        "pair_steps": ascent.pair_steps,
-    }
+    options = ascent.options
     if newton:
         options["newton_steps"] = newton
     if shortcut is not None and shortcut.rank:

@@ -69,9 +69,8 @@ def solve_linear(
         raise DataError("solve_linear takes a linear pSVM; pass kernel=None")
     data, p = space.data, statement.p
     c = statement.C * data.weight
-    kind = kernels.HINGE if p == 1 else kernels.ENVELOPE if p < 2 else kernels.POWER
     X, centre = _features(space)
-    machine = Machine(X, data.y, c, kind, p=p, bias=True)
+    machine = Machine(X, data.y, c, kernels.kind_of_power(p), p=p, bias=True)
     w, b, alpha = _start(statement, centre, warm)
     point, status = minimise(machine, monitor, w=w, b=b, alpha=None if machine.smooth else alpha)
     models: list[Any] = []
