@@ -13,8 +13,8 @@ import time
 
 import svmcvx as sx
 from svmcvx.fast.zero_one import zero_one
+from svmcvx.feature_space import feature_space
 from svmcvx.formulations.zero_one import ZeroOne
-from svmcvx.space import feature_space
 from svmcvx.synthetic import OUTLIERS, outlier_data
 
 LAM = 1.0

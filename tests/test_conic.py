@@ -16,11 +16,11 @@ import svmcvx as sx
 from svmcvx.certificate import check
 from svmcvx.data import binary_data
 from svmcvx.errors import DataError, NotCertified, SolverFailed
+from svmcvx.feature_space import feature_space
 from svmcvx.formulations import conic_dual, conic_primal
 from svmcvx.formulations.conic import relaxation
 from svmcvx.formulations.rounding import round_relaxation
 from svmcvx.losses import conic_loss, conic_loss_derivative
-from svmcvx.space import feature_space
 from tests.conftest import make_data
 
 REAL = (0, 1, 2)

@@ -14,8 +14,8 @@ from svmcvx.fast import loss_kernels as kernels
 from svmcvx.fast.driver import monitored
 from svmcvx.fast.linear import Machine, minimise
 from svmcvx.fast.margin_distribution import InnerLoop
+from svmcvx.feature_space import LinearSpace
 from svmcvx.formulations.odml import Curvature
-from svmcvx.space import LinearSpace
 
 EXPONENTS = (1.0, 1.1, 1.25, 1.5, 2.0, 3.0, 7.0)
 METHODS = ("newton", "dcd", "svrg")

@@ -21,9 +21,9 @@ from svmcvx.fast.psvm import psvm
 from svmcvx.fast.rows import CachedRows, kernel_rows
 from svmcvx.fast.smo import near_best_bias, pair_step, slack_of
 from svmcvx.fast.support_newton import newton_applies, newton_pays
+from svmcvx.feature_space import KernelColumns, feature_space
 from svmcvx.formulations.psvm import PSVM, best_bias
-from svmcvx.grams import gram_matrices_kept
-from svmcvx.space import KernelColumns, feature_space
+from svmcvx.gram_cache import gram_matrices_kept
 
 from .conftest import make_data
 
@@ -353,7 +353,7 @@ def test_no_gram_matrix_is_kept(monkeypatch):
     monkeypatch.setattr(
         KernelColumns, "__call__", lambda self, *rows: largest.append(block := original(self, *rows)) or block
     )
-    monkeypatch.setattr("svmcvx.space.BLOCK_ENTRIES", 2**15)
+    monkeypatch.setattr("svmcvx.feature_space.BLOCK_ENTRIES", 2**15)
     monkeypatch.setattr("svmcvx.fast.rows.BLOCK_ENTRIES", 2**15)
     monkeypatch.setattr(memory, "available", lambda: 2**22)  # 4 MiB: the Gram matrix would take 18
     sx.fast.psvm(X, y, C=1.0, p=1.0, kernel="rbf", tol=1e-2, cache_size=2)
@@ -394,7 +394,7 @@ def test_a_hundred_thousand_observations_get_a_bounded_cache():
 @pytest.mark.parametrize("kernel", [sx.RBF(0.7), sx.Laplacian(0.3), sx.Polynomial(3, 0.5, 1.0)])
 @pytest.mark.parametrize("intercept", ["free", "penalised"])
 def test_products_by_blocks_are_those_of_the_gram_matrix(kernel, intercept, monkeypatch):
-    monkeypatch.setattr("svmcvx.space.BLOCK_ENTRIES", 64)
+    monkeypatch.setattr("svmcvx.feature_space.BLOCK_ENTRIES", 64)
     X, y = make_data()
     X[3], X[5] = X[2], X[2] + 1e-9
     v = np.where(np.arange(40) % 3, 0.0, np.arange(40) - 20.0)

@@ -16,10 +16,10 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import svmcvx as sx
 from svmcvx.data import binary_data
 from svmcvx.experiments.specifications import parse_models
+from svmcvx.feature_space import feature_space
 from svmcvx.formulations import odm, odml
 from svmcvx.formulations.odm import ODM
 from svmcvx.formulations.odml import ODML, Curvature, ODMLHardMargin
-from svmcvx.space import feature_space
 
 from .conftest import make_data
 

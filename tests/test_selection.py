@@ -25,7 +25,7 @@ import svmcvx as sx
 from svmcvx.experiments import Selection
 from svmcvx.experiments.search_paths import PATH_PARAMETERS, paths_of
 from svmcvx.experiments.store import Store
-from svmcvx.grams import gram_matrices_kept, kept_cross, kept_gram
+from svmcvx.gram_cache import gram_matrices_kept, kept_cross, kept_gram
 
 from .conftest import make_data
 

@@ -26,13 +26,13 @@ from svmcvx.estimators.pairs import parts
 from svmcvx.fast import loss_kernels
 from svmcvx.fast.driver import monitored
 from svmcvx.fast.linear import Machine, minimise
+from svmcvx.feature_space import KernelSpace, LinearSpace, feature_space
 from svmcvx.formulations.multiclass import Multiclass, SquaredNorms
 from svmcvx.formulations.psvm import PSVM
 from svmcvx.formulations.psvm_penalised import PenalisedPSVM
 from svmcvx.formulations.scores import Scores, Softmax
 from svmcvx.kernels import Kernel, Precomputed, as_kernel
 from svmcvx.model import BinaryModel, LinearModel
-from svmcvx.space import KernelSpace, LinearSpace, feature_space
 
 __all__ = ["certify"]
 

@@ -24,6 +24,7 @@ from svmcvx.fast.conic_search import LIFT, NEARLY_ONE, WARM_GOAL, Search, is_har
 from svmcvx.fast.driver import Callback, Monitor, conclude, earlier_solution, monitored
 from svmcvx.fast.margin_distribution import check_seed
 from svmcvx.fast.nystrom import nystrom_space
+from svmcvx.feature_space import FeatureSpace, LinearSpace
 from svmcvx.formulations.base import Candidates
 from svmcvx.formulations.conic import ConicLoss, check_lam_or_kappa, conic_space, hard_margin_point
 from svmcvx.formulations.conic_primal import relaxed_indicator
@@ -32,7 +33,6 @@ from svmcvx.formulations.rounding import least_norm, round_relaxation
 from svmcvx.kernels import KernelLike
 from svmcvx.model import BinaryModel, LinearModel
 from svmcvx.solution import Attempt, Solution, Status
-from svmcvx.space import FeatureSpace, LinearSpace
 
 __all__ = ["conic"]
 

@@ -35,11 +35,11 @@ from svmcvx.fast.psvm import SELECTIONS, earlier_multipliers
 from svmcvx.fast.rows import kernel_rows
 from svmcvx.fast.threads import blas_held_to_one
 from svmcvx.fast.working_set import WorkingSet, extent
+from svmcvx.feature_space import LinearSpace, feature_space
 from svmcvx.formulations.base import Candidates
 from svmcvx.formulations.hard_margin import HardMargin
 from svmcvx.kernels import KernelLike
 from svmcvx.solution import Solution, Status
-from svmcvx.space import LinearSpace, feature_space
 
 __all__ = ["METHODS", "hard_margin"]
 

@@ -37,12 +37,12 @@ from svmcvx.fast.l0_sets import Improved, Sets
 from svmcvx.fast.margin_distribution import check_seed
 from svmcvx.fast.threads import blas_held_to_one
 from svmcvx.fast.working_set import gram_block
+from svmcvx.feature_space import FeatureSpace, KernelSpace, LinearSpace
 from svmcvx.formulations.base import kept_entry
 from svmcvx.formulations.l0 import L0, l0_objective, l0_statement
 from svmcvx.kernels import KernelLike
 from svmcvx.model import BinaryModel
 from svmcvx.solution import Solution, Status
-from svmcvx.space import FeatureSpace, KernelSpace, LinearSpace
 
 __all__ = ["THRESHOLDS", "l0"]
 

@@ -12,7 +12,7 @@ from svmcvx.fast.driver import Monitor
 from svmcvx.fast.l0_search import descend, explore, lost, settle_or_evict, spare_of
 from svmcvx.fast.tight_set import State, clear, value
 from svmcvx.fast.working_set import WorkingSet
-from svmcvx.space import FeatureSpace
+from svmcvx.feature_space import FeatureSpace
 
 __all__ = ["Improved", "Sets"]
 

@@ -47,11 +47,11 @@ from svmcvx.certificate import EPS, accumulated_rounding
 from svmcvx.data import Features
 from svmcvx.fast import loss_kernels as kernels
 from svmcvx.fast.driver import Monitor
+from svmcvx.feature_space import LinearSpace
 from svmcvx.formulations.odml import variance_multipliers
 from svmcvx.kernels import row_norms
 from svmcvx.model import LinearModel
 from svmcvx.solution import Status
-from svmcvx.space import LinearSpace
 
 __all__ = ["Machine", "Point", "linear_model", "minimise"]
 

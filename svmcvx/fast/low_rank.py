@@ -24,8 +24,8 @@ from svmcvx.fast import loss_kernels as kernels
 from svmcvx.fast.driver import Monitor
 from svmcvx.fast.linear import Machine, minimise
 from svmcvx.fast.pivoted_cholesky import PartialFactor, partial_factor
+from svmcvx.feature_space import KernelSpace
 from svmcvx.formulations.psvm import PSVM
-from svmcvx.space import KernelSpace
 
 __all__ = ["LowRank", "partial_factor"]
 
@@ -47,7 +47,7 @@ class LowRank:
     Parameters
     ----------
     statement : PSVM
-        With a :class:`~svmcvx.space.KernelSpace`.
+        With a :class:`~svmcvx.feature_space.KernelSpace`.
     cache_size : float
         Megabytes that the factor may take.
     """

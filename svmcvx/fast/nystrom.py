@@ -15,9 +15,9 @@ from svmcvx import memory
 from svmcvx.data import BinaryData
 from svmcvx.errors import DataError
 from svmcvx.fast.pivoted_cholesky import PartialFactor
+from svmcvx.feature_space import KernelSpace, is_definite
 from svmcvx.kernels import KernelLike, as_kernel
 from svmcvx.model import KernelModel
-from svmcvx.space import KernelSpace, is_definite
 
 __all__ = ["Landmarks", "NystromSpace", "landmarks", "nystrom_space"]
 

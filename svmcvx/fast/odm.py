@@ -17,12 +17,12 @@ from svmcvx.fast.driver import Callback, Monitor, conclude, earlier_solution, mo
 from svmcvx.fast.linear import Machine, Point, linear_model, minimise
 from svmcvx.fast.margin_distribution import METHODS, ascend, check_seed, svrg
 from svmcvx.fast.odm_blocks import minimise_by_blocks
+from svmcvx.feature_space import KernelSpace, LinearSpace
 from svmcvx.formulations.base import Candidates, usable
 from svmcvx.formulations.odm import ODM, bound_odm
 from svmcvx.kernels import KernelLike
 from svmcvx.model import LinearModel
 from svmcvx.solution import Solution, Status
-from svmcvx.space import KernelSpace, LinearSpace
 
 __all__ = ["odm"]
 

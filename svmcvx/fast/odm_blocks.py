@@ -33,9 +33,9 @@ from svmcvx.fast import loss_kernels as kernels
 from svmcvx.fast.driver import Monitor
 from svmcvx.fast.linear import Machine, minimise
 from svmcvx.fast.pivoted_cholesky import partial_factor
+from svmcvx.feature_space import KernelSpace
 from svmcvx.formulations.odm import ODM, dual_objective, objective
 from svmcvx.solution import Status
-from svmcvx.space import KernelSpace
 
 __all__ = ["Coefficients", "minimise_by_blocks"]
 

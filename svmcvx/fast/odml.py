@@ -32,13 +32,13 @@ from svmcvx.fast.driver import Callback, Monitor, conclude, earlier_solution, mo
 from svmcvx.fast.linear import Bounds, Machine, Point, linear_model, minimise
 from svmcvx.fast.margin_distribution import DECAY, METHODS, STEP, InnerLoop, ascend, bounds_at, check_seed
 from svmcvx.fast.odml_low_rank import ascend_ranks
+from svmcvx.feature_space import KernelSpace, LinearSpace
 from svmcvx.formulations.base import Candidates, usable
 from svmcvx.formulations.odm import margin_space
 from svmcvx.formulations.odml import ODML, check_penalties
 from svmcvx.kernels import KernelLike, row_norms
 from svmcvx.model import LinearModel
 from svmcvx.solution import Solution, Status
-from svmcvx.space import KernelSpace, LinearSpace
 
 __all__ = ["odml"]
 

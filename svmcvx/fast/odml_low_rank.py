@@ -22,10 +22,10 @@ from svmcvx.fast import loss_kernels as kernels
 from svmcvx.fast.driver import Monitor
 from svmcvx.fast.linear import Machine, minimise
 from svmcvx.fast.pivoted_cholesky import partial_factor
+from svmcvx.feature_space import KernelSpace
 from svmcvx.formulations.base import Candidates
 from svmcvx.formulations.odml import ODML, variance_multipliers
 from svmcvx.solution import Status
-from svmcvx.space import KernelSpace
 
 __all__ = ["LARGEST_RANK", "ascend_ranks"]
 

@@ -14,7 +14,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from svmcvx.space import KernelSpace
+from svmcvx.feature_space import KernelSpace
 
 __all__ = ["ROUNDING", "PartialFactor", "partial_factor"]
 

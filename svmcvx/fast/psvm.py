@@ -20,12 +20,12 @@ from svmcvx.fast.rows import GramRows, Rows, kernel_rows
 from svmcvx.fast.smo import near_best_bias
 from svmcvx.fast.support_newton import newton_applies, newton_on_support, newton_pays
 from svmcvx.fast.threads import blas_held_to_one
+from svmcvx.feature_space import KernelSpace, feature_space
 from svmcvx.formulations.base import Candidates
 from svmcvx.formulations.psvm import BIAS_RULES, PSVM, best_bias, dual_objective, objective
 from svmcvx.kernels import KernelLike
 from svmcvx.losses import hinge_power_conjugate
 from svmcvx.solution import Solution, Status
-from svmcvx.space import KernelSpace, feature_space
 
 __all__ = ["SELECTIONS", "earlier_multipliers", "psvm"]
 
@@ -135,7 +135,7 @@ def psvm(
     Notes
     -----
     Source: pSVM paper, Algorithm 1 (pSMO), with larger working sets and second-order selection. From an earlier solution, with a
-    Gram matrix that is kept (:mod:`svmcvx.grams`), it may begin with Newton steps; see :mod:`svmcvx.fast.support_newton`. Where that takes long and the
+    Gram matrix that is kept (:mod:`svmcvx.gram_cache`), it may begin with Newton steps; see :mod:`svmcvx.fast.support_newton`. Where that takes long and the
     kernel matrix has a small numerical rank (few features), Newton's method on a factor of it gives the multipliers; see
     :mod:`svmcvx.fast.low_rank`. It uses up to `cache_size` megabytes more for a time.
     """

@@ -18,11 +18,11 @@ from svmcvx.errors import DataError
 from svmcvx.fast import loss_kernels as kernels
 from svmcvx.fast.driver import Monitor
 from svmcvx.fast.linear import Machine, linear_model, minimise
+from svmcvx.feature_space import LinearSpace
 from svmcvx.formulations.base import Candidates, usable
 from svmcvx.formulations.psvm import PSVM
 from svmcvx.model import LinearModel
 from svmcvx.solution import Solution, Status
-from svmcvx.space import LinearSpace
 
 __all__ = ["METHODS", "solve_linear"]
 
@@ -41,7 +41,7 @@ def solve_linear(
     Parameters
     ----------
     statement : PSVM
-        With a :class:`~svmcvx.space.LinearSpace`, dense or CSR.
+        With a :class:`~svmcvx.feature_space.LinearSpace`, dense or CSR.
     monitor : Monitor
     warm : Solution or None
         An earlier solution for data of the same number of features; its coefficients are the start, and its

@@ -11,7 +11,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from svmcvx import memory
 from svmcvx.errors import DataError
-from svmcvx.space import BLOCK_ENTRIES, FeatureSpace, KernelSpace, LinearSpace
+from svmcvx.feature_space import BLOCK_ENTRIES, FeatureSpace, KernelSpace, LinearSpace
 
 __all__ = ["CachedRows", "GramRows", "Rows", "kernel_rows"]
 

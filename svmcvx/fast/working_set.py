@@ -9,8 +9,8 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from svmcvx.fast.tight_set import State, extended, new_state
+from svmcvx.feature_space import FeatureSpace, KernelSpace, LinearSpace
 from svmcvx.kernels import row_norms
-from svmcvx.space import FeatureSpace, KernelSpace, LinearSpace
 
 __all__ = ["WorkingSet", "extent", "gram_block"]
 

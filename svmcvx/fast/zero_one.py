@@ -43,11 +43,11 @@ from svmcvx.fast.driver import Callback, conclude, earlier_solution, monitored
 from svmcvx.fast.incumbency import Counted
 from svmcvx.fast.shares import shares
 from svmcvx.fast.sweep import sweep
+from svmcvx.feature_space import feature_space
 from svmcvx.formulations.base import Candidates
 from svmcvx.formulations.zero_one import ZeroOne
 from svmcvx.kernels import KernelLike
 from svmcvx.solution import Solution, Status
-from svmcvx.space import feature_space
 
 __all__ = ["zero_one"]
 

@@ -54,13 +54,13 @@ from numpy.typing import NDArray
 from svmcvx.certificate import Dual, Evaluation, Kind, accumulated_rounding
 from svmcvx.data import check_number
 from svmcvx.errors import BuildError, DataError
+from svmcvx.feature_space import FeatureSpace
 from svmcvx.formulations import incumbents
 from svmcvx.formulations.base import Candidates, Formulation, FormulationProblem
 from svmcvx.formulations.incumbents import Geometry, Incumbent
 from svmcvx.formulations.rounding import round_relaxation
 from svmcvx.losses import zero_one
 from svmcvx.model import BinaryModel, KernelModel, LinearModel
-from svmcvx.space import FeatureSpace
 
 __all__ = [
     "Counting",

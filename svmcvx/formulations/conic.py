@@ -81,6 +81,7 @@ from svmcvx import memory
 from svmcvx.certificate import Dual, Evaluation, accumulated_rounding, check
 from svmcvx.data import BinaryData, binary_data, check_choice, check_number
 from svmcvx.errors import DataError
+from svmcvx.feature_space import FeatureSpace, feature_space
 from svmcvx.formulations.base import Candidates, FormulationProblem, usable
 from svmcvx.formulations.conic_dual import ConicDual
 from svmcvx.formulations.conic_primal import relaxed_indicator
@@ -90,7 +91,6 @@ from svmcvx.kernels import KernelLike, row_norms
 from svmcvx.losses import zero_one
 from svmcvx.model import BinaryModel
 from svmcvx.solution import Solution
-from svmcvx.space import FeatureSpace, feature_space
 
 __all__ = [
     "ConicLoss",

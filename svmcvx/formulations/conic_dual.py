@@ -19,10 +19,10 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from svmcvx.certificate import EPS, Dual, Evaluation, accumulated_rounding
+from svmcvx.feature_space import FeatureSpace
 from svmcvx.formulations.base import Formulation, kept_entry
 from svmcvx.formulations.conic_primal import weighted_gram
 from svmcvx.kernels import row_norms
-from svmcvx.space import FeatureSpace
 
 __all__ = ["ConicDual", "dual_objective"]
 

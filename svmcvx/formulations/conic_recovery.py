@@ -14,12 +14,12 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from svmcvx.certificate import EPS, Dual, accumulated_rounding
+from svmcvx.feature_space import FeatureSpace
 from svmcvx.formulations.base import Candidates
 from svmcvx.formulations.conic_primal import balance, low_rank_gradient, polish, relaxed_indicator
 from svmcvx.formulations.rounding import ON_MARGIN, round_relaxation
 from svmcvx.kernels import row_norms
 from svmcvx.model import BinaryModel, KernelModel, LinearModel, frozen
-from svmcvx.space import FeatureSpace
 
 __all__ = [
     "RelaxedKernelModel",

@@ -27,12 +27,12 @@ from numpy.typing import NDArray
 
 from svmcvx.certificate import Dual, Evaluation
 from svmcvx.data import binary_data
+from svmcvx.feature_space import feature_space
 from svmcvx.formulations.base import Candidates, FormulationProblem, require_conic_memory, usable
 from svmcvx.formulations.maximum_margin import CLEARLY_ZERO, MaximumMargin
 from svmcvx.formulations.support_equations import solve_support_equations
 from svmcvx.kernels import KernelLike
 from svmcvx.model import BinaryModel, KernelModel, LinearModel
-from svmcvx.space import feature_space
 
 __all__ = ["HardMargin", "HardMarginProblem", "hard_margin_dual"]
 

@@ -22,7 +22,7 @@ from scipy.optimize import nnls
 from scipy.spatial.distance import cdist
 
 from svmcvx import memory
-from svmcvx.space import FeatureSpace
+from svmcvx.feature_space import FeatureSpace
 
 __all__ = [
     "Geometry",

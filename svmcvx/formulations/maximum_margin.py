@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svmcvx.certificate import Dual, accumulated_rounding
+from svmcvx.feature_space import FeatureSpace, Product
 from svmcvx.formulations.base import Formulation, full_entry, kept_entry
-from svmcvx.space import FeatureSpace, Product
 
 __all__ = ["CLEARLY_ZERO", "MaximumMargin", "balance"]
 

@@ -58,6 +58,7 @@ from numpy.typing import NDArray
 from svmcvx.certificate import EPS, Dual, Evaluation, accumulated_rounding
 from svmcvx.data import binary_data, check_choice, check_number
 from svmcvx.errors import DataError
+from svmcvx.feature_space import FeatureSpace, feature_space
 from svmcvx.formulations.base import (
     Candidates,
     Formulation,
@@ -69,7 +70,6 @@ from svmcvx.formulations.base import (
 )
 from svmcvx.kernels import KernelLike
 from svmcvx.model import BinaryModel
-from svmcvx.space import FeatureSpace, feature_space
 
 __all__ = [
     "ODM",

@@ -66,13 +66,13 @@ from numpy.typing import NDArray
 from svmcvx import memory
 from svmcvx.certificate import EPS, Dual, Evaluation, accumulated_rounding
 from svmcvx.data import Features, check_number
+from svmcvx.feature_space import FeatureSpace, KernelSpace, LinearSpace
 from svmcvx.formulations.base import Candidates, FormulationProblem, require_conic_memory, usable
 from svmcvx.formulations.maximum_margin import CLEARLY_ZERO
 from svmcvx.formulations.odm import MarginDistribution, margin_space, solve_positive
 from svmcvx.kernels import KernelLike
 from svmcvx.losses import slack
 from svmcvx.model import BinaryModel
-from svmcvx.space import FeatureSpace, KernelSpace, LinearSpace
 
 __all__ = [
     "ODML",

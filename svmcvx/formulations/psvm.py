@@ -50,13 +50,13 @@ from scipy.optimize import brentq
 
 from svmcvx.certificate import EPS, Dual, Evaluation, accumulated_rounding
 from svmcvx.data import binary_data, check_choice, check_number
+from svmcvx.feature_space import FeatureSpace, feature_space
 from svmcvx.formulations.base import Candidates, FormulationProblem, require_conic_memory, usable
 from svmcvx.formulations.maximum_margin import CLEARLY_ZERO, MaximumMargin
 from svmcvx.formulations.support_equations import solve_support_equations
 from svmcvx.kernels import KernelLike
 from svmcvx.losses import hinge_power, hinge_power_conjugate, slack
 from svmcvx.model import BinaryModel
-from svmcvx.space import FeatureSpace, feature_space
 
 __all__ = [
     "PSVM",

@@ -23,8 +23,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svmcvx.certificate import Dual, accumulated_rounding
+from svmcvx.feature_space import Product
 from svmcvx.formulations.psvm import PSVM
-from svmcvx.space import Product
 
 __all__ = ["PenalisedPSVM"]
 

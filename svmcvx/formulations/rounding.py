@@ -22,8 +22,8 @@ from scipy.optimize import nnls
 
 from svmcvx.certificate import EPS, accumulated_rounding
 from svmcvx.errors import DataError
+from svmcvx.feature_space import FeatureSpace
 from svmcvx.kernels import row_norms
-from svmcvx.space import FeatureSpace
 
 __all__ = ["ON_MARGIN", "least_norm", "round_relaxation"]
 

@@ -21,7 +21,7 @@ import scipy.linalg as sl
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from svmcvx.space import FeatureSpace
+from svmcvx.feature_space import FeatureSpace
 
 __all__ = ["solve_support_equations"]
 

@@ -54,13 +54,13 @@ from numpy.typing import NDArray
 from svmcvx.certificate import Dual, Evaluation, accumulated_rounding
 from svmcvx.data import binary_data, check_choice, check_number
 from svmcvx.errors import DataError
+from svmcvx.feature_space import feature_space
 from svmcvx.formulations import incumbents
 from svmcvx.formulations.big_m import Counting, CountingProblem, counting_pool, explicit_M, margin_parameter
 from svmcvx.formulations.conic import ConicLoss
 from svmcvx.kernels import KernelLike
 from svmcvx.losses import zero_one
 from svmcvx.model import Model
-from svmcvx.space import feature_space
 
 __all__ = ["ZeroOne", "zero_one_mio", "zero_one_objective"]
 

@@ -48,12 +48,12 @@ from numpy.typing import ArrayLike, NDArray
 from svmcvx.certificate import Dual
 from svmcvx.data import BinaryData, check_features, check_labels
 from svmcvx.errors import DataError
+from svmcvx.feature_space import KernelSpace, LinearSpace
 from svmcvx.formulations.odm import ODM, bound_odm, margin_space
 from svmcvx.formulations.odml import ODML
 from svmcvx.kernels import KernelLike, row_norms
 from svmcvx.model import KernelModel, frozen
 from svmcvx.solution import Solution
-from svmcvx.space import KernelSpace, LinearSpace
 from svmcvx.theory.distribution import binary_model
 
 __all__ = [

@@ -22,7 +22,7 @@ from svmcvx import memory
 from svmcvx.certificate import accumulated_rounding
 from svmcvx.data import BinaryData, Features
 from svmcvx.errors import DataError
-from svmcvx.grams import KeptGram, kept_gram
+from svmcvx.gram_cache import KeptGram, kept_gram
 from svmcvx.kernels import (
     RBF,
     Exponential,
@@ -350,7 +350,7 @@ class KernelSpace(FeatureSpace):
 
     @cached_property
     def kept(self) -> KeptGram | None:
-        """The matrix of the kernel itself that is kept beyond this space, see :mod:`svmcvx.grams`."""
+        """The matrix of the kernel itself that is kept beyond this space, see :mod:`svmcvx.gram_cache`."""
         if isinstance(self.resolved, Precomputed):
             return None
         return kept_gram(self.resolved, self.data.X, self._evaluated)

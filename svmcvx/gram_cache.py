@@ -108,7 +108,7 @@ def gram_matrices_kept(share: float = SHARE) -> Iterator[None]:
     --------
     >>> import numpy as np
     >>> import svmcvx as sx
-    >>> from svmcvx.grams import gram_matrices_kept
+    >>> from svmcvx.gram_cache import gram_matrices_kept
     >>> X, y = np.array([[0.0], [1.0], [3.0], [4.0]]), [0, 0, 1, 1]
     >>> with gram_matrices_kept():
     ...     gaps = [sx.fast.psvm(X, y, C=C, p=2, kernel="rbf").certificate.gap for C in (0.1, 1.0)]
