@@ -19,7 +19,7 @@ from svmcvx.errors import DataError, NotCertified, SolverFailed
 from svmcvx.feature_space import feature_space
 from svmcvx.formulations import conic_dual, conic_primal
 from svmcvx.formulations.conic import relaxation
-from svmcvx.formulations.rounding import round_relaxation
+from svmcvx.heuristics.rounding import round_relaxation
 from svmcvx.losses import conic_loss, conic_loss_derivative
 from tests.conftest import make_data
 

@@ -15,7 +15,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import svmcvx as sx
 from svmcvx.estimators.routes import choose, fast_solver, lacking
-from svmcvx.formulations import incumbents
+from svmcvx.heuristics import signed_rows as incumbents
 from svmcvx.solve import options
 
 from .conftest import make_data

@@ -12,7 +12,7 @@ import svmcvx as sx
 from svmcvx.fast import tight_set
 from svmcvx.fast.active_set import INSEPARABLE, MORE, OVER, SOLVED, ray, release, settle
 from svmcvx.fast.tight_set import new_state
-from svmcvx.formulations.incumbents import least_norm
+from svmcvx.heuristics.signed_rows import least_norm
 
 
 def separable(n, d, gap=0.1, seed=0):

@@ -16,8 +16,8 @@ from svmcvx.data import binary_data
 from svmcvx.fast import active_set, l0_admm, l0_search, l0_sets, tight_set
 from svmcvx.fast.l0 import l0
 from svmcvx.feature_space import KernelSpace, feature_space
-from svmcvx.formulations.incumbents import least_norm
 from svmcvx.formulations.l0 import l0_objective, l0_statement
+from svmcvx.heuristics.signed_rows import least_norm
 
 from .conftest import make_data
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from svmcvx.fast.incumbency import Counted
 from svmcvx.fast.perspective_bound import DROPPED, FREE, KEPT, expand, relax
 from svmcvx.fast.shares import Share
-from svmcvx.formulations.incumbents import feasible_gamma
+from svmcvx.heuristics.signed_rows import feasible_gamma
 from svmcvx.solution import Status
 
 __all__ = ["branch"]

@@ -29,7 +29,7 @@ from svmcvx.formulations.base import Candidates
 from svmcvx.formulations.conic import ConicLoss, check_lam_or_kappa, conic_space, hard_margin_point
 from svmcvx.formulations.conic_primal import relaxed_indicator
 from svmcvx.formulations.conic_recovery import enlarged, moment_of, relaxed_model, rounded_point
-from svmcvx.formulations.rounding import least_norm, round_relaxation
+from svmcvx.heuristics.rounding import least_norm, round_relaxation
 from svmcvx.kernels import KernelLike
 from svmcvx.model import BinaryModel, LinearModel
 from svmcvx.solution import Attempt, Solution, Status

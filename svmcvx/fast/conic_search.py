@@ -18,7 +18,7 @@ from svmcvx.fast.conic_descent import LowRank
 from svmcvx.fast.driver import Monitor
 from svmcvx.formulations.conic import ConicLoss
 from svmcvx.formulations.conic_primal import objective, relaxed_indicator
-from svmcvx.formulations.rounding import least_norm
+from svmcvx.heuristics.rounding import least_norm
 from svmcvx.solution import Status
 
 __all__ = ["LIFT", "NEARLY_ONE", "WARM_GOAL", "Search", "is_hard", "stripped"]

@@ -9,7 +9,9 @@ import numpy as np
 from svmcvx.errors import DataError, SolverFailed
 from svmcvx.formulations.big_m import counting_pool
 from svmcvx.formulations.conic_recovery import moment_of
-from svmcvx.formulations.incumbents import (
+from svmcvx.formulations.zero_one import ZeroOne
+from svmcvx.heuristics.rounding import round_relaxation
+from svmcvx.heuristics.signed_rows import (
     ON_MARGIN,
     RELAXATION_ROWS,
     Incumbent,
@@ -18,8 +20,6 @@ from svmcvx.formulations.incumbents import (
     soft_margin_scores,
     violated,
 )
-from svmcvx.formulations.rounding import round_relaxation
-from svmcvx.formulations.zero_one import ZeroOne
 from svmcvx.losses import zero_one
 from svmcvx.model import BinaryModel
 from svmcvx.solution import Solution

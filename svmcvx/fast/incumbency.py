@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from svmcvx.certificate import SolverBound
 from svmcvx.fast.driver import Monitor
-from svmcvx.formulations.incumbents import ON_MARGIN, Incumbent, LeastNorm, Relaxation, violated
 from svmcvx.formulations.zero_one import ZeroOne
+from svmcvx.heuristics.signed_rows import ON_MARGIN, Incumbent, LeastNorm, Relaxation, violated
 from svmcvx.solution import Status
 
 __all__ = ["Counted"]

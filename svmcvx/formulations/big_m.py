@@ -18,7 +18,7 @@ observation i.
 **Big-M.** :math:`u_i \ge 1 - M_i z_i`. With ``M="auto"`` the values are valid by construction. An incumbent of value U is
 found first (from the conic relaxation, a soft margin, rounding and a local search). In the 0-1 problem, say, a point that
 is as good and drops weight W has :math:`\|w\|^2 \le U - \lambda W`; and the margin of a dropped observation is no further
-below that of a kept one than the norm times their distance. :func:`svmcvx.formulations.incumbents.reach` turns this into
+below that of a kept one than the norm times their distance. :func:`svmcvx.heuristics.signed_rows.reach` turns this into
 numbers. With a free intercept, observations of one class are compared, so that b cancels and needs no bound; if a whole
 class is dropped, then w = 0, b = ±1 is as good, and M = 2 covers it.
 
@@ -55,10 +55,10 @@ from svmcvx.certificate import Dual, Evaluation, Kind, accumulated_rounding
 from svmcvx.data import check_number
 from svmcvx.errors import BuildError, DataError
 from svmcvx.feature_space import FeatureSpace
-from svmcvx.formulations import incumbents
 from svmcvx.formulations.base import Candidates, Formulation, FormulationProblem
-from svmcvx.formulations.incumbents import Geometry, Incumbent
-from svmcvx.formulations.rounding import round_relaxation
+from svmcvx.heuristics import signed_rows as incumbents
+from svmcvx.heuristics.rounding import round_relaxation
+from svmcvx.heuristics.signed_rows import Geometry, Incumbent
 from svmcvx.losses import zero_one
 from svmcvx.model import BinaryModel, KernelModel, LinearModel
 

@@ -41,7 +41,7 @@ multiplier too, and :math:`-\lambda\kappa\sum s_i` is added to D.
 :math:`\min \|w\|^2` with observations of total weight at most :math:`\kappa\sum s_i` dropped). The certificate's
 ``lower`` and ``upper`` enclose the optimum of the semidefinite program; its residuals ``"zero_one_lower"`` and
 ``"zero_one_upper"`` enclose that of the 0-1 problem, the upper end attained by a rounding
-(:func:`svmcvx.formulations.rounding.round_relaxation`).
+(:func:`svmcvx.heuristics.rounding.round_relaxation`).
 
 ============== ====================================================== ==========
 symbol         meaning                                                shape
@@ -86,7 +86,7 @@ from svmcvx.formulations.base import Candidates, FormulationProblem, usable
 from svmcvx.formulations.conic_dual import ConicDual
 from svmcvx.formulations.conic_primal import relaxed_indicator
 from svmcvx.formulations.conic_recovery import covariance_factor, moment_of, recover, relaxed_model
-from svmcvx.formulations.rounding import least_norm
+from svmcvx.heuristics.rounding import least_norm
 from svmcvx.kernels import KernelLike, row_norms
 from svmcvx.losses import zero_one
 from svmcvx.model import BinaryModel

@@ -27,7 +27,7 @@ from svmcvx.errors import DataError
 from svmcvx.formulations.base import Candidates, FormulationProblem, usable
 from svmcvx.formulations.conic import conic_space, scaled_factor, square_over
 from svmcvx.formulations.conic_dual import ConicDual
-from svmcvx.formulations.rounding import ON_MARGIN
+from svmcvx.heuristics.rounding import ON_MARGIN
 from svmcvx.kernels import KernelLike
 from svmcvx.losses import conic_loss
 from svmcvx.model import BinaryModel

@@ -17,7 +17,7 @@ from svmcvx.certificate import EPS, Dual, accumulated_rounding
 from svmcvx.feature_space import FeatureSpace
 from svmcvx.formulations.base import Candidates
 from svmcvx.formulations.conic_primal import balance, low_rank_gradient, polish, relaxed_indicator
-from svmcvx.formulations.rounding import ON_MARGIN, round_relaxation
+from svmcvx.heuristics.rounding import ON_MARGIN, round_relaxation
 from svmcvx.kernels import row_norms
 from svmcvx.model import BinaryModel, KernelModel, LinearModel, frozen
 

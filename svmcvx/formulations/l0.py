@@ -33,9 +33,9 @@ from numpy.typing import NDArray
 from svmcvx.certificate import Dual
 from svmcvx.data import binary_data, check_number
 from svmcvx.feature_space import feature_space
-from svmcvx.formulations import incumbents
 from svmcvx.formulations.base import Candidates, kept_entry
 from svmcvx.formulations.big_m import Counting, CountingProblem, counting_pool, explicit_M, free_intercept
+from svmcvx.heuristics import signed_rows as incumbents
 from svmcvx.kernels import KernelLike
 from svmcvx.losses import zero_one
 from svmcvx.model import BinaryModel, Model

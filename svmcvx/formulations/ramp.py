@@ -24,10 +24,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svmcvx.certificate import Evaluation, accumulated_rounding
-from svmcvx.formulations import incumbents
 from svmcvx.formulations.base import Candidates
 from svmcvx.formulations.big_m import Dropping, DroppingProblem, counting_pool, explicit_M, free_intercept
 from svmcvx.formulations.l0 import l0_statement
+from svmcvx.heuristics import signed_rows as incumbents
 from svmcvx.kernels import KernelLike
 from svmcvx.losses import ramp
 from svmcvx.model import BinaryModel, Model

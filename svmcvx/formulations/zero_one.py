@@ -55,9 +55,9 @@ from svmcvx.certificate import Dual, Evaluation, accumulated_rounding
 from svmcvx.data import binary_data, check_choice, check_number
 from svmcvx.errors import DataError
 from svmcvx.feature_space import feature_space
-from svmcvx.formulations import incumbents
 from svmcvx.formulations.big_m import Counting, CountingProblem, counting_pool, explicit_M, margin_parameter
 from svmcvx.formulations.conic import ConicLoss
+from svmcvx.heuristics import signed_rows as incumbents
 from svmcvx.kernels import KernelLike
 from svmcvx.losses import zero_one
 from svmcvx.model import Model

@@ -1,0 +1,1 @@
+"""Good feasible points by cheap means: incumbents, local search, rounding."""
