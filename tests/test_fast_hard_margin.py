@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import svmcvx as sx
-from svmcvx.fast import tight_set
-from svmcvx.fast.active_set import INSEPARABLE, MORE, OVER, SOLVED, ray, release, settle
-from svmcvx.fast.tight_set import new_state
+from svmcvx.fast.core import active_set_factor as tight_set
+from svmcvx.fast.core.active_set import INSEPARABLE, MORE, OVER, SOLVED, ray, release, settle
+from svmcvx.fast.core.active_set_factor import new_state
 from svmcvx.heuristics.signed_rows import least_norm
 
 

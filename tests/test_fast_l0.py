@@ -13,7 +13,9 @@ from sklearn.datasets import make_circles, make_moons
 
 import svmcvx as sx
 from svmcvx.data import binary_data
-from svmcvx.fast import active_set, l0_admm, l0_search, l0_sets, tight_set
+from svmcvx.fast import l0_admm, l0_search, l0_sets
+from svmcvx.fast.core import active_set
+from svmcvx.fast.core import active_set_factor as tight_set
 from svmcvx.fast.l0 import l0
 from svmcvx.feature_space import KernelSpace, feature_space
 from svmcvx.formulations.l0 import l0_objective, l0_statement

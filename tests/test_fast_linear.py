@@ -9,10 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import svmcvx as sx
-from svmcvx.fast import linear, odm, odm_blocks, odml, odml_low_rank, psvm
-from svmcvx.fast import loss_kernels as kernels
-from svmcvx.fast.driver import monitored
-from svmcvx.fast.linear import Machine, minimise
+from svmcvx.fast import odm, odm_blocks, odml, odml_low_rank, psvm
+from svmcvx.fast.core import linear_newton as linear
+from svmcvx.fast.core import loss_passes as kernels
+from svmcvx.fast.core.linear_newton import Machine, minimise
+from svmcvx.fast.core.monitor import monitored
 from svmcvx.fast.margin_distribution import InnerLoop
 from svmcvx.feature_space import LinearSpace
 from svmcvx.formulations.odml import Curvature
@@ -240,8 +241,8 @@ def test_dense_and_sparse_data_give_the_same_machine(p):
 def test_systems_in_features_in_observations_and_by_conjugate_gradients_agree(p, monkeypatch):
     X, y = design("plain", 2, n=40, d=60)
     direct = psvm(X, y, C=1.0, p=p, tol=1e-8)
-    monkeypatch.setattr("svmcvx.fast.linear.DIRECT_WORK", 0.0)
-    monkeypatch.setattr("svmcvx.fast.linear.DIRECT_WORK_STIFF", 0.0)
+    monkeypatch.setattr("svmcvx.fast.core.linear_newton.DIRECT_WORK", 0.0)
+    monkeypatch.setattr("svmcvx.fast.core.linear_newton.DIRECT_WORK_STIFF", 0.0)
     for data in (X, sp.csr_array(X)):
         iterative = psvm(data, y, C=1.0, p=p, tol=1e-8)
         assert iterative.certificate.gap <= 1e-8
@@ -448,7 +449,7 @@ def test_a_tilted_machine_without_bias_minimises_its_quadratic():
     X, y = design("plain", 1)
     tilt = np.array([1.0, -2.0, 0.5])
     with_tilt = Machine(X, y.astype(float), np.full(y.size, 1e-12), kernels.POWER, tilt=tilt)
-    from svmcvx.fast.driver import monitored
+    from svmcvx.fast.core.monitor import monitored
 
     with monitored(tol=1e-10, time_limit=None, max_iter=20, verbose=False, callback=None) as monitor:
         point, _ = minimise(with_tilt, monitor)

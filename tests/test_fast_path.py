@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 import svmcvx as sx
-from svmcvx.fast.path import PARAMETERS, SOLVERS
+from svmcvx.fast.warm_path import PARAMETERS, SOLVERS
 
 from .conftest import make_data
 

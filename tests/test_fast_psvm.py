@@ -16,9 +16,9 @@ import svmcvx as sx
 from svmcvx import memory
 from svmcvx.data import binary_data
 from svmcvx.fast import decomposition, low_rank
-from svmcvx.fast.driver import Monitor
+from svmcvx.fast.core.monitor import Monitor
+from svmcvx.fast.core.row_cache import CachedRows, kernel_rows
 from svmcvx.fast.psvm import psvm
-from svmcvx.fast.rows import CachedRows, kernel_rows
 from svmcvx.fast.smo import near_best_bias, pair_step, slack_of
 from svmcvx.fast.support_newton import newton_applies, newton_pays
 from svmcvx.feature_space import KernelColumns, feature_space
@@ -165,7 +165,7 @@ def test_working_sets_reach_the_gap_of_all_pairs(p, kernel, monkeypatch):
 
 @pytest.mark.parametrize("p", [1.0, 1.3, 1.5, 2.0, 3.0])
 def test_single_precision_rows_cost_no_accuracy(p, monkeypatch):
-    monkeypatch.setattr("svmcvx.fast.rows.DOUBLE_PRECISION", 10)
+    monkeypatch.setattr("svmcvx.fast.core.row_cache.DOUBLE_PRECISION", 10)
     X, y = many()
     solution = sx.fast.psvm(X, y, C=10.0, p=p, kernel="rbf", tol=1e-8)
     assert dict(solution.attempts[0].options)["storage"] == "float32"
@@ -354,7 +354,7 @@ def test_no_gram_matrix_is_kept(monkeypatch):
         KernelColumns, "__call__", lambda self, *rows: largest.append(block := original(self, *rows)) or block
     )
     monkeypatch.setattr("svmcvx.feature_space.BLOCK_ENTRIES", 2**15)
-    monkeypatch.setattr("svmcvx.fast.rows.BLOCK_ENTRIES", 2**15)
+    monkeypatch.setattr("svmcvx.fast.core.row_cache.BLOCK_ENTRIES", 2**15)
     monkeypatch.setattr(memory, "available", lambda: 2**22)  # 4 MiB: the Gram matrix would take 18
     sx.fast.psvm(X, y, C=1.0, p=1.0, kernel="rbf", tol=1e-2, cache_size=2)
     assert max(block.nbytes for block in largest) < 2**19

@@ -23,9 +23,9 @@ from svmcvx.data import BinaryData, Features, binary_data, check_features, check
 from svmcvx.errors import DataError
 from svmcvx.estimators.base import CertifiedClassifier
 from svmcvx.estimators.pairs import parts
-from svmcvx.fast import loss_kernels
-from svmcvx.fast.driver import monitored
-from svmcvx.fast.linear import Machine, minimise
+from svmcvx.fast.core import loss_passes as loss_kernels
+from svmcvx.fast.core.linear_newton import Machine, minimise
+from svmcvx.fast.core.monitor import monitored
 from svmcvx.feature_space import KernelSpace, LinearSpace, feature_space
 from svmcvx.formulations.multiclass import Multiclass, SquaredNorms
 from svmcvx.formulations.psvm import PSVM

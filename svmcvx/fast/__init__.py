@@ -6,8 +6,8 @@ from svmcvx.fast.l0 import l0
 from svmcvx.fast.m3svm import m3svm
 from svmcvx.fast.odm import odm
 from svmcvx.fast.odml import odml
-from svmcvx.fast.path import path
 from svmcvx.fast.psvm import psvm
+from svmcvx.fast.warm_path import path
 from svmcvx.fast.zero_one import zero_one
 
 __all__ = ["conic", "hard_margin", "l0", "m3svm", "odm", "odml", "path", "psvm", "zero_one"]

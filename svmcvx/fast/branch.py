@@ -15,9 +15,9 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from svmcvx.fast.core.thread_pool import Share
 from svmcvx.fast.incumbency import Counted
 from svmcvx.fast.perspective_bound import DROPPED, FREE, KEPT, expand, relax
-from svmcvx.fast.shares import Share
 from svmcvx.heuristics.signed_rows import feasible_gamma
 from svmcvx.solution import Status
 

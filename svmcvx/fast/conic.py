@@ -21,7 +21,7 @@ from svmcvx.data import check_choice
 from svmcvx.errors import DataError, SolverFailed
 from svmcvx.fast.conic_descent import SYSTEMS, LowRank
 from svmcvx.fast.conic_search import LIFT, NEARLY_ONE, WARM_GOAL, Search, is_hard, stripped
-from svmcvx.fast.driver import Callback, Monitor, conclude, earlier_solution, monitored
+from svmcvx.fast.core.monitor import Callback, Monitor, conclude, earlier_solution, monitored
 from svmcvx.fast.margin_distribution import check_seed
 from svmcvx.fast.nystrom import nystrom_space
 from svmcvx.feature_space import FeatureSpace, LinearSpace
@@ -110,7 +110,7 @@ def conic(
     verbose : bool
         Print a line a stage.
     callback : callable, optional
-        Called with a :class:`~svmcvx.fast.driver.Progress` after every stage; returning True stops.
+        Called with a :class:`~svmcvx.fast.core.monitor.Progress` after every stage; returning True stops.
     warm_start : Solution, optional
         An earlier solution of the same data, for any λ or κ. One with another kernel gives no start.
     rounding : bool

@@ -15,7 +15,7 @@ from scipy.optimize import nnls
 
 from svmcvx.certificate import Dual, accumulated_rounding
 from svmcvx.fast.conic_descent import LowRank
-from svmcvx.fast.driver import Monitor
+from svmcvx.fast.core.monitor import Monitor
 from svmcvx.formulations.conic import ConicLoss
 from svmcvx.formulations.conic_primal import objective, relaxed_indicator
 from svmcvx.heuristics.rounding import least_norm

@@ -22,9 +22,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svmcvx.certificate import EPS
-from svmcvx.fast.driver import Monitor
+from svmcvx.fast.core.monitor import Monitor
+from svmcvx.fast.core.row_cache import GramRows, Rows
 from svmcvx.fast.low_rank import LowRank
-from svmcvx.fast.rows import GramRows, Rows
 from svmcvx.fast.smo import add_rows, ascend, ascend_at_random, submatrix
 from svmcvx.formulations.hard_margin import HardMargin
 from svmcvx.formulations.psvm import PSVM

@@ -1,6 +1,6 @@
 r"""Solver of the hard-margin SVM: pSMO without a loss for kernels, an active-set method for linear machines.
 
-**Linear.** A working set of at most a few thousand observations is solved exactly by :mod:`svmcvx.fast.active_set`; the
+**Linear.** A working set of at most a few thousand observations is solved exactly by :mod:`svmcvx.fast.core.active_set`; the
 observations that its machine violates most join it, and those far from the margin leave, until none is violated. Each
 machine of a working set is a lower bound, and the bounds increase, so this ends. Besides the data the memory holds the
 Gram matrix of the working set only. With more features than observations, or more tight observations than that method is
@@ -28,13 +28,13 @@ from numpy.typing import NDArray
 
 from svmcvx.data import binary_data, check_choice, check_number
 from svmcvx.errors import DataError
-from svmcvx.fast.active_set import FULL, INSEPARABLE, MORE, OVER, TOUCHING, ray, settle
+from svmcvx.fast.core.active_set import FULL, INSEPARABLE, MORE, OVER, TOUCHING, ray, settle
+from svmcvx.fast.core.blas_threads import blas_held_to_one
+from svmcvx.fast.core.growing_working_set import WorkingSet, extent
+from svmcvx.fast.core.monitor import Callback, Monitor, conclude, monitored
+from svmcvx.fast.core.row_cache import kernel_rows
 from svmcvx.fast.decomposition import CROSSOVER_SIZE, Bounds, Decomposition, working_set_size
-from svmcvx.fast.driver import Callback, Monitor, conclude, monitored
 from svmcvx.fast.psvm import SELECTIONS, earlier_multipliers
-from svmcvx.fast.rows import kernel_rows
-from svmcvx.fast.threads import blas_held_to_one
-from svmcvx.fast.working_set import WorkingSet, extent
 from svmcvx.feature_space import LinearSpace, feature_space
 from svmcvx.formulations.base import Candidates
 from svmcvx.formulations.hard_margin import HardMargin

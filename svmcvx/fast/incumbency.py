@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svmcvx.certificate import SolverBound
-from svmcvx.fast.driver import Monitor
+from svmcvx.fast.core.monitor import Monitor
 from svmcvx.formulations.zero_one import ZeroOne
 from svmcvx.heuristics.signed_rows import ON_MARGIN, Incumbent, LeastNorm, Relaxation, violated
 from svmcvx.solution import Status

@@ -6,7 +6,7 @@ proximal stationarity.
 1. The paper's ADMM (:mod:`svmcvx.fast.l0_admm`) is run for each penalty σ from zero. It often cycles; its last iterate and its
    best one propose sets of satisfied observations: those with split slack at most 0, and those on the right side.
 2. **Polish**: the hard-margin machine of a set is a local minimiser (Theorems 3.13 and 3.14). It is computed to rounding by
-   :mod:`svmcvx.fast.active_set`. If the set is not separable, it is built up anew, leaving out what costs more than its price.
+   :mod:`svmcvx.fast.core.active_set`. If the set is not separable, it is built up anew, leaving out what costs more than its price.
 3. **Local search** (:mod:`svmcvx.fast.l0_search`): drop a support vector or take an observation in, while that lowers the
    objective; then force random single observations to the other side and descend again, `n_restarts` times.
 
@@ -31,12 +31,12 @@ from numpy.typing import NDArray
 
 from svmcvx.data import check_number, check_whole
 from svmcvx.errors import DataError
-from svmcvx.fast.driver import Callback, Monitor, conclude, earlier_solution, monitored
+from svmcvx.fast.core.blas_threads import blas_held_to_one
+from svmcvx.fast.core.growing_working_set import gram_block
+from svmcvx.fast.core.monitor import Callback, Monitor, conclude, earlier_solution, monitored
 from svmcvx.fast.l0_admm import Iterate, Penalised, admm, low_rank
 from svmcvx.fast.l0_sets import Improved, Sets
 from svmcvx.fast.margin_distribution import check_seed
-from svmcvx.fast.threads import blas_held_to_one
-from svmcvx.fast.working_set import gram_block
 from svmcvx.feature_space import FeatureSpace, KernelSpace, LinearSpace
 from svmcvx.formulations.base import kept_entry
 from svmcvx.formulations.l0 import L0, l0_objective, l0_statement
@@ -116,7 +116,7 @@ def l0(
     verbose : bool
         Print the objective as it falls.
     callback : callable, optional
-        Called with a :class:`~svmcvx.fast.driver.Progress` after every run and restart; returning True stops.
+        Called with a :class:`~svmcvx.fast.core.monitor.Progress` after every run and restart; returning True stops.
     warm_start : Solution, optional
         An earlier solution on the same data, of any formulation with two classes; proposes sets like an iterate.
     indefinite : "error" or "clip"

@@ -32,7 +32,7 @@ import scipy.linalg as sl
 from numba import njit
 from numpy.typing import NDArray
 
-from svmcvx.fast.pivoted_cholesky import PartialFactor
+from svmcvx.fast.core.pivoted_cholesky import PartialFactor
 
 __all__ = ["Iterate", "Penalised", "admm", "low_rank"]
 

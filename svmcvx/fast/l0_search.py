@@ -17,7 +17,7 @@ import math
 import numpy as np
 from numba import njit
 
-from svmcvx.fast.active_set import (
+from svmcvx.fast.core.active_set import (
     DEPENDENT,
     FULL,
     INSEPARABLE,
@@ -31,7 +31,7 @@ from svmcvx.fast.active_set import (
     take,
     workspace,
 )
-from svmcvx.fast.tight_set import REORDERED, State, clear, forward, value
+from svmcvx.fast.core.active_set_factor import REORDERED, State, clear, forward, value
 
 __all__ = ["copy_state", "descend", "explore", "lost", "settle_or_evict", "spare_of"]
 

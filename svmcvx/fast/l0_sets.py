@@ -7,11 +7,11 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from svmcvx.fast.active_set import MORE, SOLVED
-from svmcvx.fast.driver import Monitor
+from svmcvx.fast.core.active_set import MORE, SOLVED
+from svmcvx.fast.core.active_set_factor import State, clear, value
+from svmcvx.fast.core.growing_working_set import WorkingSet
+from svmcvx.fast.core.monitor import Monitor
 from svmcvx.fast.l0_search import descend, explore, lost, settle_or_evict, spare_of
-from svmcvx.fast.tight_set import State, clear, value
-from svmcvx.fast.working_set import WorkingSet
 from svmcvx.feature_space import FeatureSpace
 
 __all__ = ["Improved", "Sets"]

@@ -1,7 +1,7 @@
 r"""A way out for pSMO when pair steps take too long: Newton's method on a factor of low rank.
 
 On few features a smooth kernel matrix has a small numerical rank, :math:`K \approx LL'` with L of shape (n, r). The pSVM on the
-rows of L is a linear one, which Newton's method (:mod:`svmcvx.fast.linear`) solves in a number of steps that hardly depends
+rows of L is a linear one, which Newton's method (:mod:`svmcvx.fast.core.linear_newton`) solves in a number of steps that hardly depends
 on C or p, where pair steps need millions. Its multipliers are a guess for the kernel machine, nothing more: they are
 compared on exact scores with those that pSMO has, and the better go on.
 
@@ -20,10 +20,10 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from svmcvx.fast import loss_kernels as kernels
-from svmcvx.fast.driver import Monitor
-from svmcvx.fast.linear import Machine, minimise
-from svmcvx.fast.pivoted_cholesky import PartialFactor, partial_factor
+from svmcvx.fast.core import loss_passes as kernels
+from svmcvx.fast.core.linear_newton import Machine, minimise
+from svmcvx.fast.core.monitor import Monitor
+from svmcvx.fast.core.pivoted_cholesky import PartialFactor, partial_factor
 from svmcvx.feature_space import KernelSpace
 from svmcvx.formulations.psvm import PSVM
 

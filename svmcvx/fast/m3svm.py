@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from svmcvx.data import check_choice, check_number
 from svmcvx.errors import DataError
-from svmcvx.fast.driver import Callback, conclude, earlier_solution, monitored
+from svmcvx.fast.core.monitor import Callback, conclude, earlier_solution, monitored
 from svmcvx.fast.m3svm_adam import EPOCHS, adam
 from svmcvx.fast.m3svm_newton import Bounds, Continuation
 from svmcvx.fast.pairwise import Machine
@@ -67,7 +67,7 @@ def m3svm(
     verbose : bool
         Print a line an iteration.
     callback : callable, optional
-        Called with a :class:`~svmcvx.fast.driver.Progress` every iteration; returning True stops.
+        Called with a :class:`~svmcvx.fast.core.monitor.Progress` every iteration; returning True stops.
     warm_start : Solution, optional
         An earlier solution of the same data, for any hyper-parameters and loss.
     method : "auto", "newton" or "adam"

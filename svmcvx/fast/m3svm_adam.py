@@ -7,7 +7,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from svmcvx.fast.driver import Monitor
+from svmcvx.fast.core.monitor import Monitor
 from svmcvx.fast.m3svm_newton import Bounds
 from svmcvx.fast.pairwise import Machine, PairNorms
 from svmcvx.formulations.scores import HingeSum, ScoreLoss, SmoothedHingeSum

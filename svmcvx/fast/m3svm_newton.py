@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svmcvx.certificate import Dual
-from svmcvx.fast.driver import Monitor
+from svmcvx.fast.core.monitor import Monitor
 from svmcvx.fast.pairwise import Curvature, JointCurvature, Machine, PairNorms, SeparateCurvature
 from svmcvx.formulations.m3svm import M3SVM
 from svmcvx.formulations.scores import HingeSum, LogisticSum, ScoreLoss, SmoothedHingeSum

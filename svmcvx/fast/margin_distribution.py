@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from svmcvx.data import Features, check_whole
 from svmcvx.fast import descent
-from svmcvx.fast import loss_kernels as kernels
-from svmcvx.fast.driver import Monitor
-from svmcvx.fast.linear import Bounds, Machine, Point
+from svmcvx.fast.core import loss_passes as kernels
+from svmcvx.fast.core.linear_newton import Bounds, Machine, Point
+from svmcvx.fast.core.monitor import Monitor
 from svmcvx.solution import Status
 
 __all__ = ["DECAY", "METHODS", "STEP", "InnerLoop", "ascend", "bounds_at", "check_seed", "svrg"]

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from svmcvx.certificate import Dual
 from svmcvx.data import check_choice
 from svmcvx.errors import DataError
-from svmcvx.fast import loss_kernels as kernels
-from svmcvx.fast.driver import Callback, Monitor, conclude, earlier_solution, monitored
-from svmcvx.fast.linear import Machine, Point, linear_model, minimise
+from svmcvx.fast.core import loss_passes as kernels
+from svmcvx.fast.core.linear_newton import Machine, Point, linear_model, minimise
+from svmcvx.fast.core.monitor import Callback, Monitor, conclude, earlier_solution, monitored
 from svmcvx.fast.margin_distribution import METHODS, ascend, check_seed, svrg
 from svmcvx.fast.odm_blocks import minimise_by_blocks
 from svmcvx.feature_space import KernelSpace, LinearSpace
@@ -75,7 +75,7 @@ def odm(
     verbose : bool
         Print a line an iteration.
     callback : callable, optional
-        Called with a :class:`~svmcvx.fast.driver.Progress` every iteration; returning True stops.
+        Called with a :class:`~svmcvx.fast.core.monitor.Progress` every iteration; returning True stops.
     warm_start : Solution, optional
         An earlier solution of the same data, for any hyper-parameters; linear coefficients also of other rows.
     method : "auto", "newton", "dcd", "svrg" or "blocks"

@@ -29,10 +29,10 @@ from numpy.typing import NDArray
 
 from svmcvx import memory
 from svmcvx.certificate import accumulated_rounding
-from svmcvx.fast import loss_kernels as kernels
-from svmcvx.fast.driver import Monitor
-from svmcvx.fast.linear import Machine, minimise
-from svmcvx.fast.pivoted_cholesky import partial_factor
+from svmcvx.fast.core import loss_passes as kernels
+from svmcvx.fast.core.linear_newton import Machine, minimise
+from svmcvx.fast.core.monitor import Monitor
+from svmcvx.fast.core.pivoted_cholesky import partial_factor
 from svmcvx.feature_space import KernelSpace
 from svmcvx.formulations.odm import ODM, dual_objective, objective
 from svmcvx.solution import Status

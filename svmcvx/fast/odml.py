@@ -10,7 +10,7 @@ takes the data as they are, but factors R for its bounds.
 
 In many dimensions (more than 2500 features and observations, or sparse data with more features than observations or with 1e8
 entries if they were dense) neither R nor N is formed: Newton's method runs on the data as they are, with the variance as a term of its own
-(:mod:`svmcvx.fast.linear`), and everything, the certificate included, takes products with the data only.
+(:mod:`svmcvx.fast.core.linear_newton`), and everything, the certificate included, takes products with the data only.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from svmcvx import memory
 from svmcvx.certificate import Dual
 from svmcvx.data import check_choice, check_number
 from svmcvx.errors import DataError
-from svmcvx.fast import loss_kernels as kernels
-from svmcvx.fast.driver import Callback, Monitor, conclude, earlier_solution, monitored
-from svmcvx.fast.linear import Bounds, Machine, Point, linear_model, minimise
+from svmcvx.fast.core import loss_passes as kernels
+from svmcvx.fast.core.linear_newton import Bounds, Machine, Point, linear_model, minimise
+from svmcvx.fast.core.monitor import Callback, Monitor, conclude, earlier_solution, monitored
 from svmcvx.fast.margin_distribution import DECAY, METHODS, STEP, InnerLoop, ascend, bounds_at, check_seed
 from svmcvx.fast.odml_low_rank import ascend_ranks
 from svmcvx.feature_space import KernelSpace, LinearSpace

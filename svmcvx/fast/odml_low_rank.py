@@ -1,6 +1,6 @@
 r"""Kernel ODML for more observations than a Gram matrix allows: on a partial Cholesky factor, certified on K itself.
 
-With :math:`K \approx FF'`, Newton's method (:mod:`svmcvx.fast.linear`) solves the machine on the rows of F. Its multipliers α and τ
+With :math:`K \approx FF'`, Newton's method (:mod:`svmcvx.fast.core.linear_newton`) solves the machine on the rows of F. Its multipliers α and τ
 are feasible for K too, whatever F lacks, and :math:`v = y(\alpha + \lambda_2 c - \tau)` is a point of the kernel's own space, so one
 product with K, evaluated by blocks, gives both bounds; where the point of the factor's own machine is better, it is expanded on
 the pivots. While the gap is too large the factor grows.
@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 
 from svmcvx import memory
 from svmcvx.certificate import Dual
-from svmcvx.fast import loss_kernels as kernels
-from svmcvx.fast.driver import Monitor
-from svmcvx.fast.linear import Machine, minimise
-from svmcvx.fast.pivoted_cholesky import partial_factor
+from svmcvx.fast.core import loss_passes as kernels
+from svmcvx.fast.core.linear_newton import Machine, minimise
+from svmcvx.fast.core.monitor import Monitor
+from svmcvx.fast.core.pivoted_cholesky import partial_factor
 from svmcvx.feature_space import KernelSpace
 from svmcvx.formulations.base import Candidates
 from svmcvx.formulations.odml import ODML, variance_multipliers

@@ -12,14 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svmcvx.data import binary_data, check_choice, check_number
+from svmcvx.fast.core.blas_threads import blas_held_to_one
+from svmcvx.fast.core.monitor import Callback, Monitor, conclude, earlier_solution, monitored
+from svmcvx.fast.core.row_cache import GramRows, Rows, kernel_rows
 from svmcvx.fast.decomposition import Decomposition, settled, working_set_size
-from svmcvx.fast.driver import Callback, Monitor, conclude, earlier_solution, monitored
 from svmcvx.fast.low_rank import LowRank
 from svmcvx.fast.psvm_linear import solve_linear
-from svmcvx.fast.rows import GramRows, Rows, kernel_rows
 from svmcvx.fast.smo import near_best_bias
 from svmcvx.fast.support_newton import newton_applies, newton_on_support, newton_pays
-from svmcvx.fast.threads import blas_held_to_one
 from svmcvx.feature_space import KernelSpace, feature_space
 from svmcvx.formulations.base import Candidates
 from svmcvx.formulations.psvm import BIAS_RULES, PSVM, best_bias, dual_objective, objective
@@ -101,7 +101,7 @@ def psvm(
     verbose : bool
         Print the bounds as they close.
     callback : callable, optional
-        Called with a :class:`~svmcvx.fast.driver.Progress`; returning True stops.
+        Called with a :class:`~svmcvx.fast.core.monitor.Progress`; returning True stops.
     warm_start : Solution, optional
         An earlier solution on the same data, for any C, p or kernel.
     selection : "second-order" or "random"

@@ -1,4 +1,4 @@
-r"""The linear pSVM without a Gram matrix: Newton's method on (w, b), see :mod:`svmcvx.fast.linear`.
+r"""The linear pSVM without a Gram matrix: Newton's method on (w, b), see :mod:`svmcvx.fast.core.linear_newton`.
 
 The rule: p ≥ 2 by Newton's method on the primal, p < 2 by the augmented Lagrangian with Newton's method inside. There is
 one method for each loss, so ``method`` is ``"auto"`` or ``"newton"``.
@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from svmcvx.data import Features, check_choice
 from svmcvx.errors import DataError
-from svmcvx.fast import loss_kernels as kernels
-from svmcvx.fast.driver import Monitor
-from svmcvx.fast.linear import Machine, linear_model, minimise
+from svmcvx.fast.core import loss_passes as kernels
+from svmcvx.fast.core.linear_newton import Machine, linear_model, minimise
+from svmcvx.fast.core.monitor import Monitor
 from svmcvx.feature_space import LinearSpace
 from svmcvx.formulations.base import Candidates, usable
 from svmcvx.formulations.psvm import PSVM

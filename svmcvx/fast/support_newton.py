@@ -25,7 +25,7 @@ import numpy as np
 import scipy.linalg as sl
 from numpy.typing import NDArray
 
-from svmcvx.fast.driver import Monitor
+from svmcvx.fast.core.monitor import Monitor
 from svmcvx.formulations.psvm import PSVM
 
 __all__ = ["newton_applies", "newton_on_support", "newton_pays"]

@@ -6,9 +6,9 @@ import heapq
 
 import numpy as np
 
+from svmcvx.fast.core.thread_pool import Share
 from svmcvx.fast.enumeration import children, search
 from svmcvx.fast.incumbency import TIE, Counted
-from svmcvx.fast.shares import Share
 from svmcvx.solution import Status
 
 __all__ = ["sweep"]

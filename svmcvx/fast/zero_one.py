@@ -38,10 +38,10 @@ from svmcvx.data import binary_data, check_choice, check_number
 from svmcvx.errors import DataError
 from svmcvx.fast.branch import branch
 from svmcvx.fast.conic import conic
+from svmcvx.fast.core.monitor import Callback, conclude, earlier_solution, monitored
+from svmcvx.fast.core.thread_pool import shares
 from svmcvx.fast.counting_start import at_zero, heuristics
-from svmcvx.fast.driver import Callback, conclude, earlier_solution, monitored
 from svmcvx.fast.incumbency import Counted
-from svmcvx.fast.shares import shares
 from svmcvx.fast.sweep import sweep
 from svmcvx.feature_space import feature_space
 from svmcvx.formulations.base import Candidates
@@ -108,7 +108,7 @@ def zero_one(
     verbose : bool
         Print the bounds as they close.
     callback : callable, optional
-        Called with a :class:`~svmcvx.fast.driver.Progress`; returning True stops.
+        Called with a :class:`~svmcvx.fast.core.monitor.Progress`; returning True stops.
     warm_start : Solution, optional
         An earlier solution on the same data, for any hyper-parameters: a start for the incumbent.
     method : "auto", "sweep" or "branch"

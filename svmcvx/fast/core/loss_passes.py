@@ -1,4 +1,4 @@
-r"""Compiled passes over the margins for the Newton methods of :mod:`svmcvx.fast.linear`.
+r"""Compiled passes over the margins for the Newton methods of :mod:`svmcvx.fast.core.linear_newton`.
 
 Every loss is seen through its multiplier. With :math:`z_i = 1 - y_i(f_i + b)` a pass gives, for each observation,
 

@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from svmcvx.fast.tight_set import State, extended, new_state
+from svmcvx.fast.core.active_set_factor import State, extended, new_state
 from svmcvx.feature_space import FeatureSpace, KernelSpace, LinearSpace
 from svmcvx.kernels import row_norms
 

@@ -8,7 +8,7 @@ stays tight; a multiplier that falls to 0 on the way leaves S (Goldfarb and Idna
 only grows, and is at every stop a lower bound of the machine of T. If nothing bounds the multiplier, the convex hulls
 of the classes meet. :func:`release` goes the way back: it lowers the multiplier of one observation to 0.
 
-The state and its Cholesky factor are those of :mod:`svmcvx.fast.tight_set`; a step costs :math:`O(|S|^2 + n|S|)`.
+The state and its Cholesky factor are those of :mod:`svmcvx.fast.core.active_set_factor`; a step costs :math:`O(|S|^2 + n|S|)`.
 
 **Source.** Goldfarb and Idnani, A numerically stable dual method for solving strictly convex quadratic programs (1983).
 """
@@ -20,7 +20,7 @@ import math
 import numpy as np
 from numba import njit
 
-from svmcvx.fast.tight_set import append, clear, direction, evaluate, polish, remove, value
+from svmcvx.fast.core.active_set_factor import append, clear, direction, evaluate, polish, remove, value
 
 __all__ = [
     "DEPENDENT",

@@ -4,7 +4,7 @@ All of them minimise, over w and (for the pSVM) a free bias b,
 
 .. math:: P(w, b) = \tfrac12\|w\|^2 - q'w + \sum_i \ell_i(z_i), \qquad z_i = 1 - y_i(x_i'w + b),
 
-with convex losses of :mod:`svmcvx.fast.loss_kernels`. Their multipliers :math:`\alpha_i = \ell_i'(z_i)` are a dual point,
+with convex losses of :mod:`svmcvx.fast.core.loss_passes`. Their multipliers :math:`\alpha_i = \ell_i'(z_i)` are a dual point,
 
 .. math:: D(\alpha) = \sum_i \alpha_i - \sum_i \ell_i^*(\alpha_i) - \tfrac12\|w(\alpha)\|^2, \qquad
     w(\alpha) = q + \sum_i \alpha_i y_i x_i,
@@ -45,8 +45,8 @@ from numpy.typing import NDArray
 
 from svmcvx.certificate import EPS, accumulated_rounding
 from svmcvx.data import Features
-from svmcvx.fast import loss_kernels as kernels
-from svmcvx.fast.driver import Monitor
+from svmcvx.fast.core import loss_passes as kernels
+from svmcvx.fast.core.monitor import Monitor
 from svmcvx.feature_space import LinearSpace
 from svmcvx.formulations.odml import variance_multipliers
 from svmcvx.kernels import row_norms
@@ -103,7 +103,7 @@ class Machine:
     c : ndarray of shape (n,)
         Weights of the losses (``C s`` for the pSVM).
     kind : int
-        One of the kinds of :mod:`svmcvx.fast.loss_kernels`.
+        One of the kinds of :mod:`svmcvx.fast.core.loss_passes`.
     p, C1, C2, D : float
         Parameters of the loss, where it has them.
     bias : bool

@@ -1,0 +1,1 @@
+"""What the specialised solvers of all families share."""
