@@ -19,7 +19,7 @@ from sklearn.svm import SVC
 import svmcvx as sx
 from svmcvx.data import binary_data
 from svmcvx.feature_space import feature_space
-from svmcvx.formulations.psvm import PSVM
+from svmcvx.formulations.margin.psvm import PSVM
 
 D, C = 20, 1.0
 PARTS = ("libsvm", "paper", "conic", "memory")

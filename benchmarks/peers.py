@@ -23,8 +23,8 @@ with contextlib.suppress(ImportError):
 import numba
 import numpy as np
 
-from svmcvx.fast.smo import move
-from svmcvx.formulations.psvm import best_bias, dual_objective, objective
+from svmcvx.fast.margin.smo import move
+from svmcvx.formulations.margin.psvm import best_bias, dual_objective, objective
 
 # Distribution, module and name of what is compared.
 PEERS = {

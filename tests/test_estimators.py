@@ -142,7 +142,7 @@ def test_pipelines_and_searches_over_all_parameters():
 
 
 def test_an_answer_that_is_not_certified_warns_with_the_numbers(monkeypatch):
-    monkeypatch.setattr("svmcvx.formulations.psvm.solve_support_equations", lambda *args, **keywords: None)
+    monkeypatch.setattr("svmcvx.formulations.margin.psvm.solve_support_equations", lambda *args, **keywords: None)
     monkeypatch.setitem(options.FIXED, "CLARABEL", {"max_iter": 4})
     data, labels = make_data(n=100, d=5)
     with pytest.warns(ConvergenceWarning, match=r"certified relative gap .* lies in \["):

@@ -15,14 +15,15 @@ from sklearn.svm import SVC
 import svmcvx as sx
 from svmcvx import memory
 from svmcvx.data import binary_data
-from svmcvx.fast import decomposition, low_rank
 from svmcvx.fast.core.monitor import Monitor
 from svmcvx.fast.core.row_cache import CachedRows, kernel_rows
-from svmcvx.fast.psvm import psvm
-from svmcvx.fast.smo import near_best_bias, pair_step, slack_of
-from svmcvx.fast.support_newton import newton_applies, newton_pays
+from svmcvx.fast.margin import decomposition
+from svmcvx.fast.margin import low_rank_newton as low_rank
+from svmcvx.fast.margin.psvm import psvm
+from svmcvx.fast.margin.smo import near_best_bias, pair_step, slack_of
+from svmcvx.fast.margin.support_newton import newton_applies, newton_pays
 from svmcvx.feature_space import KernelColumns, feature_space
-from svmcvx.formulations.psvm import PSVM, best_bias
+from svmcvx.formulations.margin.psvm import PSVM, best_bias
 from svmcvx.gram_cache import gram_matrices_kept
 
 from .conftest import make_data
@@ -582,7 +583,7 @@ def _noisy(n, seed, *, kind="plain"):
 @pytest.mark.parametrize("kind", ["plain", "duplicates", "contradicting", "constant", "one point", "offset"])
 @pytest.mark.parametrize("p", [1.0, 1.3, 1.5, 2.0, 2.5])
 def test_paths_with_newton_steps_wherever_they_apply_agree_with_cold_fits(kind, p, monkeypatch):
-    monkeypatch.setattr("svmcvx.fast.support_newton.EXPECTED", 0.0)
+    monkeypatch.setattr("svmcvx.fast.margin.support_newton.EXPECTED", 0.0)
     X, y = _noisy(50, 5, kind=kind)
     weight = np.random.default_rng(1).uniform(0.2, 3.0, size=y.size)
     for values in (np.logspace(-2, 4, 6), np.logspace(4, -2, 6)):

@@ -13,7 +13,7 @@ from sklearn.svm import SVC
 import svmcvx as sx
 from svmcvx.data import binary_data
 from svmcvx.feature_space import feature_space
-from svmcvx.formulations.psvm import PSVM, best_bias, dual_objective, objective
+from svmcvx.formulations.margin.psvm import PSVM, best_bias, dual_objective, objective
 from svmcvx.losses import hinge_power, hinge_power_conjugate
 
 from .conftest import make_data

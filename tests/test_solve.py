@@ -207,7 +207,7 @@ def test_raw_options_win():
 @pytest.fixture
 def unpolished(monkeypatch):
     """Take a solver's point as it is: solving the support equations would rescue even a poor one."""
-    monkeypatch.setattr("svmcvx.formulations.psvm.solve_support_equations", lambda *args, **keywords: None)
+    monkeypatch.setattr("svmcvx.formulations.margin.psvm.solve_support_equations", lambda *args, **keywords: None)
 
 
 def test_raw_options_reach_the_solver_and_are_recorded(unpolished):

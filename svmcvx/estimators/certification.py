@@ -27,9 +27,9 @@ from svmcvx.fast.core import loss_passes as loss_kernels
 from svmcvx.fast.core.linear_newton import Machine, minimise
 from svmcvx.fast.core.monitor import monitored
 from svmcvx.feature_space import KernelSpace, LinearSpace, feature_space
+from svmcvx.formulations.margin.liblinear import PenalisedPSVM
+from svmcvx.formulations.margin.psvm import PSVM
 from svmcvx.formulations.multiclass import Multiclass, SquaredNorms
-from svmcvx.formulations.psvm import PSVM
-from svmcvx.formulations.psvm_penalised import PenalisedPSVM
 from svmcvx.formulations.scores import Scores, Softmax
 from svmcvx.kernels import Kernel, Precomputed, as_kernel
 from svmcvx.model import BinaryModel, LinearModel

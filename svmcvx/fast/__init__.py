@@ -1,12 +1,12 @@
 """First-order solvers for large instances, each returning the same certified Solution as the conic route."""
 
 from svmcvx.fast.conic import conic
-from svmcvx.fast.hard_margin import hard_margin
 from svmcvx.fast.l0 import l0
 from svmcvx.fast.m3svm import m3svm
+from svmcvx.fast.margin.hard_margin import hard_margin
+from svmcvx.fast.margin.psvm import psvm
 from svmcvx.fast.odm import odm
 from svmcvx.fast.odml import odml
-from svmcvx.fast.psvm import psvm
 from svmcvx.fast.warm_path import path
 from svmcvx.fast.zero_one import zero_one
 

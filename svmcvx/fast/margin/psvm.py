@@ -1,6 +1,6 @@
 r"""First-order solvers of the pSVM: pSMO for kernels, methods without a Gram matrix for linear ones.
 
-The statement is that of :mod:`svmcvx.formulations.psvm`, and so is the certificate.
+The statement is that of :mod:`svmcvx.formulations.margin.psvm`, and so is the certificate.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from svmcvx.data import binary_data, check_choice, check_number
 from svmcvx.fast.core.blas_threads import blas_held_to_one
 from svmcvx.fast.core.monitor import Callback, Monitor, conclude, earlier_solution, monitored
 from svmcvx.fast.core.row_cache import GramRows, Rows, kernel_rows
-from svmcvx.fast.decomposition import Decomposition, settled, working_set_size
-from svmcvx.fast.low_rank import LowRank
-from svmcvx.fast.psvm_linear import solve_linear
-from svmcvx.fast.smo import near_best_bias
-from svmcvx.fast.support_newton import newton_applies, newton_on_support, newton_pays
+from svmcvx.fast.margin.decomposition import Decomposition, settled, working_set_size
+from svmcvx.fast.margin.low_rank_newton import LowRank
+from svmcvx.fast.margin.psvm_linear import solve_linear
+from svmcvx.fast.margin.smo import near_best_bias
+from svmcvx.fast.margin.support_newton import newton_applies, newton_on_support, newton_pays
 from svmcvx.feature_space import KernelSpace, feature_space
 from svmcvx.formulations.base import Candidates
-from svmcvx.formulations.psvm import BIAS_RULES, PSVM, best_bias, dual_objective, objective
+from svmcvx.formulations.margin.psvm import BIAS_RULES, PSVM, best_bias, dual_objective, objective
 from svmcvx.kernels import KernelLike
 from svmcvx.losses import hinge_power_conjugate
 from svmcvx.solution import Solution, Status
@@ -117,7 +117,7 @@ def psvm(
         What to do with a kernel that is indefinite on the data. Kernels that may be (sigmoid, callable, precomputed)
         are tested, which needs the Gram matrix.
     method : str
-        Of the linear formulation; see :mod:`svmcvx.fast.psvm_linear`.
+        Of the linear formulation; see :mod:`svmcvx.fast.margin.psvm_linear`.
     seed : int
         Same seed, same result.
 
@@ -135,9 +135,9 @@ def psvm(
     Notes
     -----
     Source: pSVM paper, Algorithm 1 (pSMO), with larger working sets and second-order selection. From an earlier solution, with a
-    Gram matrix that is kept (:mod:`svmcvx.gram_cache`), it may begin with Newton steps; see :mod:`svmcvx.fast.support_newton`. Where that takes long and the
+    Gram matrix that is kept (:mod:`svmcvx.gram_cache`), it may begin with Newton steps; see :mod:`svmcvx.fast.margin.support_newton`. Where that takes long and the
     kernel matrix has a small numerical rank (few features), Newton's method on a factor of it gives the multipliers; see
-    :mod:`svmcvx.fast.low_rank`. It uses up to `cache_size` megabytes more for a time.
+    :mod:`svmcvx.fast.margin.low_rank_newton`. It uses up to `cache_size` megabytes more for a time.
     """
     started = time.perf_counter()
     C = check_number(C, "C", low=0, open_low=True)

@@ -25,7 +25,7 @@ from svmcvx.fast.core.linear_newton import Machine, minimise
 from svmcvx.fast.core.monitor import Monitor
 from svmcvx.fast.core.pivoted_cholesky import PartialFactor, partial_factor
 from svmcvx.feature_space import KernelSpace
-from svmcvx.formulations.psvm import PSVM
+from svmcvx.formulations.margin.psvm import PSVM
 
 __all__ = ["LowRank", "partial_factor"]
 

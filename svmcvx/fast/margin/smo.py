@@ -78,7 +78,7 @@ def near_best_bias(f: Floats, y: Floats, weight: Floats, p: float, b: float) -> 
     r"""Return the minimiser of :math:`\sum_i s_i(1 - y_i(f_i + b))_+^p`, p > 1, up to :data:`BIAS_ACCURACY`.
 
     Good enough for an upper bound in between, where any bias will do; the model's own bias is
-    :func:`svmcvx.formulations.psvm.best_bias`. Newton's method inside a bracket, from `b`.
+    :func:`svmcvx.formulations.margin.psvm.best_bias`. Newton's method inside a bracket, from `b`.
     """
     low, high = math.inf, -math.inf
     for k in range(f.size):

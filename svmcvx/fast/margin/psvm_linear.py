@@ -20,7 +20,7 @@ from svmcvx.fast.core.linear_newton import Machine, linear_model, minimise
 from svmcvx.fast.core.monitor import Monitor
 from svmcvx.feature_space import LinearSpace
 from svmcvx.formulations.base import Candidates, usable
-from svmcvx.formulations.psvm import PSVM
+from svmcvx.formulations.margin.psvm import PSVM
 from svmcvx.model import LinearModel
 from svmcvx.solution import Solution, Status
 

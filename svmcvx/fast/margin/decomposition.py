@@ -1,7 +1,7 @@
 r"""pSMO by decomposition: pair steps on a working set whose kernel rows are fetched as one block.
 
 The outer loop chooses the observations that violate optimality most, takes their rows from a bounded cache, lets
-:mod:`svmcvx.fast.smo` ascend in their multipliers, and adds what has changed to the scores :math:`f = Kv` of all
+:mod:`svmcvx.fast.margin.smo` ascend in their multipliers, and adds what has changed to the scores :math:`f = Kv` of all
 observations in float64. Every so often the bounds D(α) and P(w, b) of the point are compared; when they promise the gap
 asked for, the scores are evaluated anew from the raw data in float64, which is what counts. Rows in float32 therefore
 cost no accuracy: the loop goes on from exact scores, as in iterative refinement.
@@ -24,10 +24,10 @@ from numpy.typing import NDArray
 from svmcvx.certificate import EPS
 from svmcvx.fast.core.monitor import Monitor
 from svmcvx.fast.core.row_cache import GramRows, Rows
-from svmcvx.fast.low_rank import LowRank
-from svmcvx.fast.smo import add_rows, ascend, ascend_at_random, submatrix
-from svmcvx.formulations.hard_margin import HardMargin
-from svmcvx.formulations.psvm import PSVM
+from svmcvx.fast.margin.low_rank_newton import LowRank
+from svmcvx.fast.margin.smo import add_rows, ascend, ascend_at_random, submatrix
+from svmcvx.formulations.margin.hard_margin import HardMargin
+from svmcvx.formulations.margin.psvm import PSVM
 from svmcvx.solution import Status
 
 __all__ = ["Bounds", "Decomposition", "settled", "working_set_size"]
@@ -81,7 +81,7 @@ class Decomposition:
     rows : Rows
     bounds : callable
     c, r, ceiling
-        See :mod:`svmcvx.fast.smo`.
+        See :mod:`svmcvx.fast.margin.smo`.
     size : int
         Working set.
     selection : "second-order" or "random"

@@ -1,6 +1,6 @@
 r"""The pSVM whose intercept is penalised with the rest, or absent: the problem of LIBLINEAR.
 
-**Primal** and **dual** are those of :mod:`svmcvx.formulations.psvm` with b = 0; nothing is left to balance the multipliers:
+**Primal** and **dual** are those of :mod:`svmcvx.formulations.margin.psvm` with b = 0; nothing is left to balance the multipliers:
 
 .. math::
     \min_w\; \tfrac12\|w\|^2 + C \sum_i s_i\, (1 - y_i\langle w, \varphi(x_i)\rangle)_+^p, \qquad
@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from svmcvx.certificate import Dual, accumulated_rounding
 from svmcvx.feature_space import Product
-from svmcvx.formulations.psvm import PSVM
+from svmcvx.formulations.margin.psvm import PSVM
 
 __all__ = ["PenalisedPSVM"]
 

@@ -9,7 +9,7 @@ r"""Hard-margin SVM: the largest margin that separates two classes, with a free 
 .. math:: \max_{\alpha \ge 0,\; y'\alpha = 0}\; \sum_i \alpha_i - \tfrac12 v'Kv.
 
 It is the pSVM dual without its loss term and without the box, unbounded when the classes are not separable in feature
-space. The margin is :math:`1/\|w\|`. Symbols and shapes are those of :mod:`svmcvx.formulations.psvm`.
+space. The margin is :math:`1/\|w\|`. Symbols and shapes are those of :mod:`svmcvx.formulations.margin.psvm`.
 
 **Source.** This is what the pSVM paper tabulates as "p = 1" (Table 1): its p = 1 model drops the box.
 """
@@ -29,8 +29,8 @@ from svmcvx.certificate import Dual, Evaluation
 from svmcvx.data import binary_data
 from svmcvx.feature_space import feature_space
 from svmcvx.formulations.base import Candidates, FormulationProblem, require_conic_memory, usable
-from svmcvx.formulations.maximum_margin import CLEARLY_ZERO, MaximumMargin
-from svmcvx.formulations.support_equations import solve_support_equations
+from svmcvx.formulations.margin.alpha_dual import CLEARLY_ZERO, MaximumMargin
+from svmcvx.formulations.margin.support_equations import solve_support_equations
 from svmcvx.kernels import KernelLike
 from svmcvx.model import BinaryModel, KernelModel, LinearModel
 

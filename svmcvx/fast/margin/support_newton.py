@@ -26,7 +26,7 @@ import scipy.linalg as sl
 from numpy.typing import NDArray
 
 from svmcvx.fast.core.monitor import Monitor
-from svmcvx.formulations.psvm import PSVM
+from svmcvx.formulations.margin.psvm import PSVM
 
 __all__ = ["newton_applies", "newton_on_support", "newton_pays"]
 

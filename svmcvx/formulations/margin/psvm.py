@@ -15,7 +15,7 @@ r"""pSVM: the soft-margin support vector machine with p-norm hinge loss.
 for p = 1 the middle term becomes the box :math:`\alpha_i \le C s_i`, its limit as p ↓ 1. At the optimum
 :math:`\alpha_i = C s_i p\, \xi_i^{p-1}` with :math:`\xi_i = (1-u_i)_+`, and :math:`w = \sum_i v_i \varphi(x_i)`.
 
-The limit without loss is the hard-margin machine of :mod:`svmcvx.formulations.hard_margin`.
+The limit without loss is the hard-margin machine of :mod:`svmcvx.formulations.margin.hard_margin`.
 
 ============== ======================================== =========
 symbol         meaning                                  shape
@@ -52,8 +52,8 @@ from svmcvx.certificate import EPS, Dual, Evaluation, accumulated_rounding
 from svmcvx.data import binary_data, check_choice, check_number
 from svmcvx.feature_space import FeatureSpace, feature_space
 from svmcvx.formulations.base import Candidates, FormulationProblem, require_conic_memory, usable
-from svmcvx.formulations.maximum_margin import CLEARLY_ZERO, MaximumMargin
-from svmcvx.formulations.support_equations import solve_support_equations
+from svmcvx.formulations.margin.alpha_dual import CLEARLY_ZERO, MaximumMargin
+from svmcvx.formulations.margin.support_equations import solve_support_equations
 from svmcvx.kernels import KernelLike
 from svmcvx.losses import hinge_power, hinge_power_conjugate, slack
 from svmcvx.model import BinaryModel
@@ -245,7 +245,7 @@ class PSVM(MaximumMargin):
 
         An interior-point solver leaves all multipliers slightly positive. The first candidate, if there is one,
         solves the optimality conditions as equations on the support vectors; see
-        :mod:`svmcvx.formulations.support_equations`.
+        :mod:`svmcvx.formulations.margin.support_equations`.
         """
         kept = self.alpha(self.repair({"alpha": alpha}))
         f = self.space.product(kept * self.y).scores

@@ -6,7 +6,7 @@ machine of a working set is a lower bound, and the bounds increase, so this ends
 Gram matrix of the working set only. With more features than observations, or more tight observations than that method is
 made for, pSMO does it.
 
-The statement is that of :mod:`svmcvx.formulations.hard_margin`, and so is the certificate. The multipliers α of a point
+The statement is that of :mod:`svmcvx.formulations.margin.hard_margin`, and so is the certificate. The multipliers α of a point
 enter both bounds by their direction only:
 
 .. math::
@@ -33,11 +33,11 @@ from svmcvx.fast.core.blas_threads import blas_held_to_one
 from svmcvx.fast.core.growing_working_set import WorkingSet, extent
 from svmcvx.fast.core.monitor import Callback, Monitor, conclude, monitored
 from svmcvx.fast.core.row_cache import kernel_rows
-from svmcvx.fast.decomposition import CROSSOVER_SIZE, Bounds, Decomposition, working_set_size
-from svmcvx.fast.psvm import SELECTIONS, earlier_multipliers
+from svmcvx.fast.margin.decomposition import CROSSOVER_SIZE, Bounds, Decomposition, working_set_size
+from svmcvx.fast.margin.psvm import SELECTIONS, earlier_multipliers
 from svmcvx.feature_space import LinearSpace, feature_space
 from svmcvx.formulations.base import Candidates
-from svmcvx.formulations.hard_margin import HardMargin
+from svmcvx.formulations.margin.hard_margin import HardMargin
 from svmcvx.kernels import KernelLike
 from svmcvx.solution import Solution, Status
 

@@ -1,0 +1,1 @@
+"""The margin family: pSVM and the hard-margin machine."""
