@@ -23,6 +23,8 @@ from svmcvx.formulations.l0 import l0_mio
 from svmcvx.formulations.m3svm import m3svm, m3svm_hard_margin
 from svmcvx.formulations.margin.hard_margin import hard_margin_dual
 from svmcvx.formulations.margin.psvm import psvm_dual, psvm_primal
+from svmcvx.formulations.margin_distribution.odm import odm_dual, odm_primal
+from svmcvx.formulations.margin_distribution.odml import odml_dual, odml_hard_margin, odml_primal
 from svmcvx.formulations.multiclass import (
     crammer_singer,
     msvm,
@@ -31,8 +33,6 @@ from svmcvx.formulations.multiclass import (
     topk_svm,
     weston_watkins,
 )
-from svmcvx.formulations.odm import odm_dual, odm_primal
-from svmcvx.formulations.odml import odml_dual, odml_hard_margin, odml_primal
 from svmcvx.formulations.ramp import ramp_mio
 from svmcvx.formulations.zero_one import zero_one_mio
 from svmcvx.kernels import RBF, Exponential, Kernel, Laplacian, Linear, Polynomial, Precomputed, Sigmoid

@@ -9,14 +9,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import svmcvx as sx
-from svmcvx.fast import odm, odm_blocks, odml, odml_low_rank, psvm
+from svmcvx.fast import odm, odml, psvm
 from svmcvx.fast.core import linear_newton as linear
 from svmcvx.fast.core import loss_passes as kernels
 from svmcvx.fast.core.linear_newton import Machine, minimise
 from svmcvx.fast.core.monitor import monitored
-from svmcvx.fast.margin_distribution import InnerLoop
+from svmcvx.fast.margin_distribution import odm_blocks, odml_low_rank
+from svmcvx.fast.margin_distribution.dcd_svrg import InnerLoop
 from svmcvx.feature_space import LinearSpace
-from svmcvx.formulations.odml import Curvature
+from svmcvx.formulations.margin_distribution.odml import Curvature
 
 EXPONENTS = (1.0, 1.1, 1.25, 1.5, 2.0, 3.0, 7.0)
 METHODS = ("newton", "dcd", "svrg")

@@ -22,7 +22,7 @@ from svmcvx.errors import DataError, SolverFailed
 from svmcvx.fast.conic_descent import SYSTEMS, LowRank
 from svmcvx.fast.conic_search import LIFT, NEARLY_ONE, WARM_GOAL, Search, is_hard, stripped
 from svmcvx.fast.core.monitor import Callback, Monitor, conclude, earlier_solution, monitored
-from svmcvx.fast.margin_distribution import check_seed
+from svmcvx.fast.margin_distribution.dcd_svrg import check_seed
 from svmcvx.fast.nystrom import nystrom_space
 from svmcvx.feature_space import FeatureSpace, LinearSpace
 from svmcvx.formulations.base import Candidates

@@ -36,7 +36,7 @@ from svmcvx.fast.core.growing_working_set import gram_block
 from svmcvx.fast.core.monitor import Callback, Monitor, conclude, earlier_solution, monitored
 from svmcvx.fast.l0_admm import Iterate, Penalised, admm, low_rank
 from svmcvx.fast.l0_sets import Improved, Sets
-from svmcvx.fast.margin_distribution import check_seed
+from svmcvx.fast.margin_distribution.dcd_svrg import check_seed
 from svmcvx.feature_space import FeatureSpace, KernelSpace, LinearSpace
 from svmcvx.formulations.base import kept_entry
 from svmcvx.formulations.l0 import L0, l0_objective, l0_statement

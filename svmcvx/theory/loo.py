@@ -49,8 +49,8 @@ from svmcvx.certificate import Dual
 from svmcvx.data import BinaryData, check_features, check_labels
 from svmcvx.errors import DataError
 from svmcvx.feature_space import KernelSpace, LinearSpace
-from svmcvx.formulations.odm import ODM, bound_odm, margin_space
-from svmcvx.formulations.odml import ODML
+from svmcvx.formulations.margin_distribution.odm import ODM, bound_odm, margin_space
+from svmcvx.formulations.margin_distribution.odml import ODML
 from svmcvx.kernels import KernelLike, row_norms
 from svmcvx.model import KernelModel, frozen
 from svmcvx.solution import Solution

@@ -21,7 +21,7 @@ tenth of it; then its multipliers become the centre and σ grows. The second der
 a band of width 1/σ around the kink, in the end about as many as there are features, so late steps are cheap. The
 band, not an approximation of the loss, is what σ controls: the limit is exact.
 
-**A variance of the margins**, :math:`\lambda_1\sum_i s_i(u_i - \bar u)^2` with shares s (:mod:`svmcvx.formulations.odml`), is one more
+**A variance of the margins**, :math:`\lambda_1\sum_i s_i(u_i - \bar u)^2` with shares s (:mod:`svmcvx.formulations.margin_distribution.odml`), is one more
 smooth term for machines without bias: its multipliers :math:`\tau_i = 2\lambda_1 s_i(u_i - \bar u)` are subtracted from α in w(α), and
 its conjugate at τ is its own value.
 
@@ -48,7 +48,7 @@ from svmcvx.data import Features
 from svmcvx.fast.core import loss_passes as kernels
 from svmcvx.fast.core.monitor import Monitor
 from svmcvx.feature_space import LinearSpace
-from svmcvx.formulations.odml import variance_multipliers
+from svmcvx.formulations.margin_distribution.odml import variance_multipliers
 from svmcvx.kernels import row_norms
 from svmcvx.model import LinearModel
 from svmcvx.solution import Status

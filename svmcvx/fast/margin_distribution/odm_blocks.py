@@ -34,7 +34,7 @@ from svmcvx.fast.core.linear_newton import Machine, minimise
 from svmcvx.fast.core.monitor import Monitor
 from svmcvx.fast.core.pivoted_cholesky import partial_factor
 from svmcvx.feature_space import KernelSpace
-from svmcvx.formulations.odm import ODM, dual_objective, objective
+from svmcvx.formulations.margin_distribution.odm import ODM, dual_objective, objective
 from svmcvx.solution import Status
 
 __all__ = ["Coefficients", "minimise_by_blocks"]

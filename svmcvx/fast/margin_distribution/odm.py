@@ -1,4 +1,4 @@
-"""Fast solvers of the optimal margin distribution machine; the statement is :mod:`svmcvx.formulations.odm`."""
+"""Fast solvers of the optimal margin distribution machine; the statement is :mod:`svmcvx.formulations.margin_distribution.odm`."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from svmcvx.errors import DataError
 from svmcvx.fast.core import loss_passes as kernels
 from svmcvx.fast.core.linear_newton import Machine, Point, linear_model, minimise
 from svmcvx.fast.core.monitor import Callback, Monitor, conclude, earlier_solution, monitored
-from svmcvx.fast.margin_distribution import METHODS, ascend, check_seed, svrg
-from svmcvx.fast.odm_blocks import minimise_by_blocks
+from svmcvx.fast.margin_distribution.dcd_svrg import METHODS, ascend, check_seed, svrg
+from svmcvx.fast.margin_distribution.odm_blocks import minimise_by_blocks
 from svmcvx.feature_space import KernelSpace, LinearSpace
 from svmcvx.formulations.base import Candidates, usable
-from svmcvx.formulations.odm import ODM, bound_odm
+from svmcvx.formulations.margin_distribution.odm import ODM, bound_odm
 from svmcvx.kernels import KernelLike
 from svmcvx.model import LinearModel
 from svmcvx.solution import Solution, Status
@@ -81,7 +81,7 @@ def odm(
     method : "auto", "newton", "dcd", "svrg" or "blocks"
         Newton's method on the primal, coordinate ascent on the signed dual, or the paper's Algorithm 2, all on a factor of
         the Gram matrix; or Newton's method on products with a kernel matrix that is never stored
-        (:mod:`svmcvx.fast.odm_blocks`), for kernels that are positive semidefinite on any data. ``"auto"`` is Newton's
+        (:mod:`svmcvx.fast.margin_distribution.odm_blocks`), for kernels that are positive semidefinite on any data. ``"auto"`` is Newton's
         method for linear machines, whose primal is piecewise quadratic with few pieces on the way; for such kernels on more
         than 5000 observations ``"blocks"``; for other kernels coordinate ascent while ``2 max(C1, C2) max k(x, x)``, a
         measure of its condition, is at most 1e5, else Newton's method.

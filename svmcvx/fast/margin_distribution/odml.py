@@ -1,4 +1,4 @@
-r"""Fast solvers of ODML; the statement is :mod:`svmcvx.formulations.odml`.
+r"""Fast solvers of ODML; the statement is :mod:`svmcvx.formulations.margin_distribution.odml`.
 
 With the factor :math:`TT' = R` of the curvature of mean and variance, :math:`\tilde w = T'w` and the whitened rows
 :math:`N = ZT^{-T}`, the machine is an SVM without bias, tilted by the mean:
@@ -30,12 +30,12 @@ from svmcvx.errors import DataError
 from svmcvx.fast.core import loss_passes as kernels
 from svmcvx.fast.core.linear_newton import Bounds, Machine, Point, linear_model, minimise
 from svmcvx.fast.core.monitor import Callback, Monitor, conclude, earlier_solution, monitored
-from svmcvx.fast.margin_distribution import DECAY, METHODS, STEP, InnerLoop, ascend, bounds_at, check_seed
-from svmcvx.fast.odml_low_rank import ascend_ranks
+from svmcvx.fast.margin_distribution.dcd_svrg import DECAY, METHODS, STEP, InnerLoop, ascend, bounds_at, check_seed
+from svmcvx.fast.margin_distribution.odml_low_rank import ascend_ranks
 from svmcvx.feature_space import KernelSpace, LinearSpace
 from svmcvx.formulations.base import Candidates, usable
-from svmcvx.formulations.odm import margin_space
-from svmcvx.formulations.odml import ODML, check_penalties
+from svmcvx.formulations.margin_distribution.odm import margin_space
+from svmcvx.formulations.margin_distribution.odml import ODML, check_penalties
 from svmcvx.kernels import KernelLike, row_norms
 from svmcvx.model import LinearModel
 from svmcvx.solution import Solution, Status
@@ -91,7 +91,7 @@ def odml(
         with two independent observations a step. ``"auto"`` is coordinate ascent while C times the largest squared norm of a
         whitened row, a measure of the condition, is at most 1e5 and the gap keeps falling, else (then from its multipliers) the first;
         for linear machines in many dimensions ``"unwhitened"``, the first without the whitened rows; for kernels that are positive semidefinite on any
-        data and more than 10 000 observations ``"low-rank"`` (:mod:`svmcvx.fast.odml_low_rank`), which keeps no Gram matrix and
+        data and more than 10 000 observations ``"low-rank"`` (:mod:`svmcvx.fast.margin_distribution.odml_low_rank`), which keeps no Gram matrix and
         ends where a factor of rank 2400 is not enough, with the gap that it has reached. The hinge gives SVRG gradients that do not
         settle: its gap falls like one over the number of outer steps, not geometrically as for ODM.
 

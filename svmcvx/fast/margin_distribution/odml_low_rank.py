@@ -24,7 +24,7 @@ from svmcvx.fast.core.monitor import Monitor
 from svmcvx.fast.core.pivoted_cholesky import partial_factor
 from svmcvx.feature_space import KernelSpace
 from svmcvx.formulations.base import Candidates
-from svmcvx.formulations.odml import ODML, variance_multipliers
+from svmcvx.formulations.margin_distribution.odml import ODML, variance_multipliers
 from svmcvx.solution import Status
 
 __all__ = ["LARGEST_RANK", "ascend_ranks"]

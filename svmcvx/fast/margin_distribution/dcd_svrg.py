@@ -10,10 +10,10 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from svmcvx.data import Features, check_whole
-from svmcvx.fast import descent
 from svmcvx.fast.core import loss_passes as kernels
 from svmcvx.fast.core.linear_newton import Bounds, Machine, Point
 from svmcvx.fast.core.monitor import Monitor
+from svmcvx.fast.margin_distribution import dcd_svrg_passes as descent
 from svmcvx.solution import Status
 
 __all__ = ["DECAY", "METHODS", "STEP", "InnerLoop", "ascend", "bounds_at", "check_seed", "svrg"]

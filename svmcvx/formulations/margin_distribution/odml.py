@@ -69,7 +69,7 @@ from svmcvx.data import Features, check_number
 from svmcvx.feature_space import FeatureSpace, KernelSpace, LinearSpace
 from svmcvx.formulations.base import Candidates, FormulationProblem, require_conic_memory, usable
 from svmcvx.formulations.margin.alpha_dual import CLEARLY_ZERO
-from svmcvx.formulations.odm import MarginDistribution, margin_space, solve_positive
+from svmcvx.formulations.margin_distribution.odm import MarginDistribution, margin_space, solve_positive
 from svmcvx.kernels import KernelLike
 from svmcvx.losses import slack
 from svmcvx.model import BinaryModel

@@ -1,0 +1,1 @@
+"""The margin-distribution family: ODM and ODML."""
