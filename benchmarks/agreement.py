@@ -25,7 +25,7 @@ import numpy as np
 from scipy.optimize import nnls
 
 import svmcvx as sx
-from svmcvx.fast.conic import conic
+from svmcvx.fast.conic_loss.conic import conic
 from svmcvx.fast.m3svm import m3svm
 from svmcvx.fast.zero_one import zero_one
 

@@ -21,7 +21,7 @@ import numpy as np
 import psutil
 
 import svmcvx as sx
-from svmcvx.fast.conic import conic
+from svmcvx.fast.conic_loss.conic import conic
 
 PAPER_SECONDS = {10: 25.0, 30: 167.0}
 

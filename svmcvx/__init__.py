@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 from svmcvx.certificate import Certificate
 from svmcvx.errors import BuildError, DataError, NotCertified, SolverFailed, SolverUnavailable, SvmcvxError
-from svmcvx.formulations.conic import conic_sdp
-from svmcvx.formulations.conic_fixed_gamma import conic_fixed_gamma
+from svmcvx.formulations.conic_loss.fixed_gamma import conic_fixed_gamma
+from svmcvx.formulations.conic_loss.sdp import conic_sdp
 from svmcvx.formulations.l0 import l0_mio
 from svmcvx.formulations.m3svm import m3svm, m3svm_hard_margin
 from svmcvx.formulations.margin.hard_margin import hard_margin_dual

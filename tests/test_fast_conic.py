@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 
 import svmcvx as sx
 from svmcvx.errors import DataError, SolverFailed
-from svmcvx.fast import conic_descent
-from svmcvx.fast.conic import conic
-from svmcvx.fast.conic_descent import LowRank
-from svmcvx.fast.conic_kernels import respond, total
-from svmcvx.fast.nystrom import landmarks
-from svmcvx.formulations.conic import relaxation
-from svmcvx.formulations.conic_primal import low_rank_gradient, multipliers, relaxed_indicator, weighted_gram
+from svmcvx.fast.conic_loss import low_rank_newton as conic_descent
+from svmcvx.fast.conic_loss.conic import conic
+from svmcvx.fast.conic_loss.loss_passes import respond, total
+from svmcvx.fast.conic_loss.low_rank_newton import LowRank
+from svmcvx.fast.conic_loss.nystrom import landmarks
+from svmcvx.formulations.conic_loss.primal import low_rank_gradient, multipliers, relaxed_indicator, weighted_gram
+from svmcvx.formulations.conic_loss.sdp import relaxation
 
 DESIGNS = (
     "plain",
@@ -444,7 +444,7 @@ def test_the_gradient_is_that_of_the_formulation():
 def test_weighted_gram_in_blocks(monkeypatch):
     rng = np.random.default_rng(2)
     L, c = rng.normal(size=(50, 4)), np.where(rng.random(50) < 0.3, rng.normal(size=50), 0.0)
-    monkeypatch.setattr("svmcvx.formulations.conic_primal.BLOCK_ENTRIES", 28)
+    monkeypatch.setattr("svmcvx.formulations.conic_loss.primal.BLOCK_ENTRIES", 28)
     assert np.allclose(weighted_gram(L, c), L.T @ (c[:, None] * L))
     assert np.allclose(weighted_gram(sp.csr_array(L), c), L.T @ (c[:, None] * L))
 

@@ -2,7 +2,7 @@
 
 from svmcvx.estimators.binary import PSVMClassifier
 from svmcvx.estimators.certification import certify
-from svmcvx.estimators.conic import ConicSVMClassifier
+from svmcvx.estimators.conic_loss import ConicSVMClassifier
 from svmcvx.estimators.margin_distribution import ODMClassifier, ODMLClassifier
 from svmcvx.estimators.multiclass import M3SVMClassifier, MulticlassSVMClassifier
 from svmcvx.estimators.zero_one import L0SVMClassifier, RampSVMClassifier, ZeroOneSVMClassifier

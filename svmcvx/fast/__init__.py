@@ -1,6 +1,6 @@
 """First-order solvers for large instances, each returning the same certified Solution as the conic route."""
 
-from svmcvx.fast.conic import conic
+from svmcvx.fast.conic_loss.conic import conic
 from svmcvx.fast.l0 import l0
 from svmcvx.fast.m3svm import m3svm
 from svmcvx.fast.margin.hard_margin import hard_margin

@@ -9,7 +9,7 @@ from typing import Any
 
 from svmcvx.data import check_number
 from svmcvx.errors import DataError
-from svmcvx.fast.conic import conic
+from svmcvx.fast.conic_loss.conic import conic
 from svmcvx.fast.l0 import l0
 from svmcvx.fast.m3svm import m3svm
 from svmcvx.fast.margin.psvm import psvm

@@ -37,7 +37,7 @@ from svmcvx.certificate import Dual
 from svmcvx.data import binary_data, check_choice, check_number
 from svmcvx.errors import DataError
 from svmcvx.fast.branch import branch
-from svmcvx.fast.conic import conic
+from svmcvx.fast.conic_loss.conic import conic
 from svmcvx.fast.core.monitor import Callback, conclude, earlier_solution, monitored
 from svmcvx.fast.core.thread_pool import shares
 from svmcvx.fast.counting_start import at_zero, heuristics

@@ -1,6 +1,6 @@
 r"""The dual of the conic loss: D(γ, α), the repair of γ, and the α that belongs to it.
 
-The symbols are those of :mod:`svmcvx.formulations.conic`. For fixed γ the best α comes from the minimiser of the convex
+The symbols are those of :mod:`svmcvx.formulations.conic_loss.sdp`. For fixed γ the best α comes from the minimiser of the convex
 function :math:`q(w) = \|w\|^2 + \sum_i L(u_i; \gamma_i)`, found by Newton's method with the kinks rounded off.
 """
 
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from svmcvx.certificate import EPS, Dual, Evaluation, accumulated_rounding
 from svmcvx.feature_space import FeatureSpace
 from svmcvx.formulations.base import Formulation, kept_entry
-from svmcvx.formulations.conic_primal import weighted_gram
+from svmcvx.formulations.conic_loss.primal import weighted_gram
 from svmcvx.kernels import row_norms
 
 __all__ = ["ConicDual", "dual_objective"]

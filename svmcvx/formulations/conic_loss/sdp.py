@@ -60,8 +60,8 @@ intercept is the coefficient of a constant feature and is penalised with the res
 **Source.** Robust support vector machines via conic optimization, Theorem 2, eqs. (10), (19), (21), Appendices A and C.
 The factor γ that the proof of Proposition 1 drops and the stray −1 in eq. (14) are corrected.
 
-P is coded in :mod:`~svmcvx.formulations.conic_primal`, D in :mod:`~svmcvx.formulations.conic_dual`, models in
-:mod:`~svmcvx.formulations.conic_recovery`.
+P is coded in :mod:`~svmcvx.formulations.conic_loss.primal`, D in :mod:`~svmcvx.formulations.conic_loss.dual`, models in
+:mod:`~svmcvx.formulations.conic_loss.recovery`.
 """
 
 from __future__ import annotations
@@ -83,9 +83,9 @@ from svmcvx.data import BinaryData, binary_data, check_choice, check_number
 from svmcvx.errors import DataError
 from svmcvx.feature_space import FeatureSpace, feature_space
 from svmcvx.formulations.base import Candidates, FormulationProblem, usable
-from svmcvx.formulations.conic_dual import ConicDual
-from svmcvx.formulations.conic_primal import relaxed_indicator
-from svmcvx.formulations.conic_recovery import covariance_factor, moment_of, recover, relaxed_model
+from svmcvx.formulations.conic_loss.dual import ConicDual
+from svmcvx.formulations.conic_loss.primal import relaxed_indicator
+from svmcvx.formulations.conic_loss.recovery import covariance_factor, moment_of, recover, relaxed_model
 from svmcvx.heuristics.rounding import least_norm
 from svmcvx.kernels import KernelLike, row_norms
 from svmcvx.losses import zero_one
@@ -117,7 +117,7 @@ SDP_BYTES = 120.0
 class ConicLoss(ConicDual):
     """The statement of the relaxation bound to data.
 
-    A model without a :class:`~svmcvx.formulations.conic_recovery.SecondMoment` is evaluated at :math:`W = ww'`, where the objective is that of the 0-1
+    A model without a :class:`~svmcvx.formulations.conic_loss.recovery.SecondMoment` is evaluated at :math:`W = ww'`, where the objective is that of the 0-1
     problem. Dual points hold ``"gamma"``, optionally ``"alpha"``, and ``"lam"`` in the cardinality form.
 
     Parameters

@@ -3,8 +3,8 @@ r"""The SVM with the conic loss for given γ, as a second-order cone program.
 .. math:: \min_w\; q(w) = \|w\|^2 + \sum_i L(u_i; \gamma_i), \qquad u_i = y_i\langle w, x_i\rangle,
 
 with the conic loss of :func:`svmcvx.losses.conic_loss`, which is not convex; q is if
-:math:`\sum_i\gamma_i x_i x_i' \preceq I`. With the γ of a solved relaxation (:func:`svmcvx.formulations.conic.relaxation`)
-the optimum is that of the relaxation, whose symbols, scaling and dual (:mod:`svmcvx.formulations.conic`) hold here too.
+:math:`\sum_i\gamma_i x_i x_i' \preceq I`. With the γ of a solved relaxation (:func:`svmcvx.formulations.conic_loss.sdp.relaxation`)
+the optimum is that of the relaxation, whose symbols, scaling and dual (:mod:`svmcvx.formulations.conic_loss.sdp`) hold here too.
 
 **Source.** Robust support vector machines via conic optimization, eq. (14), with its stray −1 corrected.
 """
@@ -25,8 +25,8 @@ from svmcvx.certificate import Dual, Evaluation, accumulated_rounding
 from svmcvx.data import check_number
 from svmcvx.errors import DataError
 from svmcvx.formulations.base import Candidates, FormulationProblem, usable
-from svmcvx.formulations.conic import conic_space, scaled_factor, square_over
-from svmcvx.formulations.conic_dual import ConicDual
+from svmcvx.formulations.conic_loss.dual import ConicDual
+from svmcvx.formulations.conic_loss.sdp import conic_space, scaled_factor, square_over
 from svmcvx.heuristics.rounding import ON_MARGIN
 from svmcvx.kernels import KernelLike
 from svmcvx.losses import conic_loss
@@ -174,7 +174,7 @@ def conic_fixed_gamma(
     y : array-like of shape (n,)
         Two labels of any type.
     gamma : array-like of shape (n,) or float
-        Non-negative; those of a solved relaxation are in :func:`svmcvx.formulations.conic.relaxation`.
+        Non-negative; those of a solved relaxation are in :func:`svmcvx.formulations.conic_loss.sdp.relaxation`.
     lam : float
         Height of the losses, positive. The cvxpy parameter ``problem.lam``.
     kernel, intercept, indefinite

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from svmcvx.certificate import EPS, Dual, accumulated_rounding
 from svmcvx.feature_space import FeatureSpace
 from svmcvx.formulations.base import Candidates
-from svmcvx.formulations.conic_primal import balance, low_rank_gradient, polish, relaxed_indicator
+from svmcvx.formulations.conic_loss.primal import balance, low_rank_gradient, polish, relaxed_indicator
 from svmcvx.heuristics.rounding import ON_MARGIN, round_relaxation
 from svmcvx.kernels import row_norms
 from svmcvx.model import BinaryModel, KernelModel, LinearModel, frozen
@@ -152,7 +152,7 @@ def recover(
     allowance: float,
     multiplier: float | None,
 ) -> Candidates:
-    """Return models and dual points; see :meth:`svmcvx.formulations.conic.ConicLoss.recover`.
+    """Return models and dual points; see :meth:`svmcvx.formulations.conic_loss.sdp.ConicLoss.recover`.
 
     Parameters
     ----------

@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 
 from svmcvx.certificate import EPS
-from svmcvx.fast.conic_kernels import respond, total
-from svmcvx.formulations.conic_primal import multipliers, weighted_gram
+from svmcvx.fast.conic_loss.loss_passes import respond, total
+from svmcvx.formulations.conic_loss.primal import multipliers, weighted_gram
 from svmcvx.kernels import row_norms
 
 __all__ = ["SYSTEMS", "LowRank"]

@@ -1,7 +1,7 @@
 r"""A solver of the conic relaxation in low rank, for data far beyond semidefinite solvers.
 
-The statement is that of :mod:`svmcvx.formulations.conic`, and so is the certificate. Newton's method finds a stationary
-point of :mod:`svmcvx.fast.conic_descent` for a ridge that shrinks from stage to stage; columns of V are added only as
+The statement is that of :mod:`svmcvx.formulations.conic_loss.sdp`, and so is the certificate. Newton's method finds a stationary
+point of :mod:`svmcvx.fast.conic_loss.low_rank_newton` for a ridge that shrinks from stage to stage; columns of V are added only as
 eigenvectors of :math:`\sum_i\gamma_i x_i x_i'` of an eigenvalue above 1, one or two as a rule. The gap that a stage can
 reach is bounded by its ridge, so that the ridge is chosen from the tolerance.
 """
@@ -19,16 +19,16 @@ from numpy.typing import NDArray
 from svmcvx import memory
 from svmcvx.data import check_choice
 from svmcvx.errors import DataError, SolverFailed
-from svmcvx.fast.conic_descent import SYSTEMS, LowRank
-from svmcvx.fast.conic_search import LIFT, NEARLY_ONE, WARM_GOAL, Search, is_hard, stripped
+from svmcvx.fast.conic_loss.continuation import LIFT, NEARLY_ONE, WARM_GOAL, Search, is_hard, stripped
+from svmcvx.fast.conic_loss.low_rank_newton import SYSTEMS, LowRank
+from svmcvx.fast.conic_loss.nystrom import nystrom_space
 from svmcvx.fast.core.monitor import Callback, Monitor, conclude, earlier_solution, monitored
 from svmcvx.fast.margin_distribution.dcd_svrg import check_seed
-from svmcvx.fast.nystrom import nystrom_space
 from svmcvx.feature_space import FeatureSpace, LinearSpace
 from svmcvx.formulations.base import Candidates
-from svmcvx.formulations.conic import ConicLoss, check_lam_or_kappa, conic_space, hard_margin_point
-from svmcvx.formulations.conic_primal import relaxed_indicator
-from svmcvx.formulations.conic_recovery import enlarged, moment_of, relaxed_model, rounded_point
+from svmcvx.formulations.conic_loss.primal import relaxed_indicator
+from svmcvx.formulations.conic_loss.recovery import enlarged, moment_of, relaxed_model, rounded_point
+from svmcvx.formulations.conic_loss.sdp import ConicLoss, check_lam_or_kappa, conic_space, hard_margin_point
 from svmcvx.heuristics.rounding import least_norm, round_relaxation
 from svmcvx.kernels import KernelLike
 from svmcvx.model import BinaryModel, LinearModel
@@ -124,7 +124,7 @@ def conic(
     Returns
     -------
     Solution
-        Its model knows the second moment; see :func:`svmcvx.formulations.conic.relaxation`.
+        Its model knows the second moment; see :func:`svmcvx.formulations.conic_loss.sdp.relaxation`.
 
     Raises
     ------

@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 from scipy.optimize import nnls
 
 from svmcvx.certificate import Dual, accumulated_rounding
-from svmcvx.fast.conic_descent import LowRank
+from svmcvx.fast.conic_loss.low_rank_newton import LowRank
 from svmcvx.fast.core.monitor import Monitor
-from svmcvx.formulations.conic import ConicLoss
-from svmcvx.formulations.conic_primal import objective, relaxed_indicator
+from svmcvx.formulations.conic_loss.primal import objective, relaxed_indicator
+from svmcvx.formulations.conic_loss.sdp import ConicLoss
 from svmcvx.heuristics.rounding import least_norm
 from svmcvx.solution import Status
 

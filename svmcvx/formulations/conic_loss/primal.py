@@ -1,6 +1,6 @@
 r"""The primal of the conic relaxation in low rank: P(w, V), its gradient, and descent from an approximate solution.
 
-The symbols are those of :mod:`svmcvx.formulations.conic`; `A` holds the signed rows :math:`y_i x_i`.
+The symbols are those of :mod:`svmcvx.formulations.conic_loss.sdp`; `A` holds the signed rows :math:`y_i x_i`.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from svmcvx.estimators.binary import BinaryClassifier
 from svmcvx.formulations.base import FormulationProblem
-from svmcvx.formulations.conic import conic_sdp
+from svmcvx.formulations.conic_loss.sdp import conic_sdp
 from svmcvx.kernels import Kernel
 
 __all__ = ["ConicSVMClassifier"]
@@ -62,7 +62,7 @@ class ConicSVMClassifier(BinaryClassifier):
     ----------
     classes_ : ndarray of shape (c,)
     solution_ : Solution
-        Model, certificate, attempts, timings; see also :func:`svmcvx.formulations.conic.relaxation`.
+        Model, certificate, attempts, timings; see also :func:`svmcvx.formulations.conic_loss.sdp.relaxation`.
     certificate_ : Certificate
         The checked interval around the optimum.
     model_ : Model

@@ -1,0 +1,1 @@
+"""The conic-loss family: the semidefinite relaxation of the 0-1 loss."""
