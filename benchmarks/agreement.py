@@ -26,8 +26,8 @@ from scipy.optimize import nnls
 
 import svmcvx as sx
 from svmcvx.fast.conic_loss.conic import conic
+from svmcvx.fast.indicator.zero_one import zero_one
 from svmcvx.fast.m3svm import m3svm
-from svmcvx.fast.zero_one import zero_one
 
 TOL = 1e-6
 DESIGNS = (

@@ -12,9 +12,9 @@ import statistics
 import time
 
 import svmcvx as sx
-from svmcvx.fast.zero_one import zero_one
+from svmcvx.fast.indicator.zero_one import zero_one
 from svmcvx.feature_space import feature_space
-from svmcvx.formulations.zero_one import ZeroOne
+from svmcvx.formulations.indicator.zero_one import ZeroOne
 from svmcvx.synthetic import OUTLIERS, outlier_data
 
 LAM = 1.0

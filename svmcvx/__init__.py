@@ -19,7 +19,9 @@ from svmcvx.certificate import Certificate
 from svmcvx.errors import BuildError, DataError, NotCertified, SolverFailed, SolverUnavailable, SvmcvxError
 from svmcvx.formulations.conic_loss.fixed_gamma import conic_fixed_gamma
 from svmcvx.formulations.conic_loss.sdp import conic_sdp
-from svmcvx.formulations.l0 import l0_mio
+from svmcvx.formulations.indicator.l0 import l0_mio
+from svmcvx.formulations.indicator.ramp import ramp_mio
+from svmcvx.formulations.indicator.zero_one import zero_one_mio
 from svmcvx.formulations.m3svm import m3svm, m3svm_hard_margin
 from svmcvx.formulations.margin.hard_margin import hard_margin_dual
 from svmcvx.formulations.margin.psvm import psvm_dual, psvm_primal
@@ -33,8 +35,6 @@ from svmcvx.formulations.multiclass import (
     topk_svm,
     weston_watkins,
 )
-from svmcvx.formulations.ramp import ramp_mio
-from svmcvx.formulations.zero_one import zero_one_mio
 from svmcvx.kernels import RBF, Exponential, Kernel, Laplacian, Linear, Polynomial, Precomputed, Sigmoid
 from svmcvx.model import KernelModel, LinearModel, Model, MulticlassModel, OneVsModel, load_model
 from svmcvx.solution import Attempt, Solution, Status, Timings

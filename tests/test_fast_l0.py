@@ -13,12 +13,14 @@ from sklearn.datasets import make_circles, make_moons
 
 import svmcvx as sx
 from svmcvx.data import binary_data
-from svmcvx.fast import l0_admm, l0_search, l0_sets
 from svmcvx.fast.core import active_set
 from svmcvx.fast.core import active_set_factor as tight_set
-from svmcvx.fast.l0 import l0
+from svmcvx.fast.indicator import l0_admm
+from svmcvx.fast.indicator import l0_exchange as l0_search
+from svmcvx.fast.indicator import l0_polish as l0_sets
+from svmcvx.fast.indicator.l0 import l0
 from svmcvx.feature_space import KernelSpace, feature_space
-from svmcvx.formulations.l0 import l0_objective, l0_statement
+from svmcvx.formulations.indicator.l0 import l0_objective, l0_statement
 from svmcvx.heuristics.signed_rows import least_norm
 
 from .conftest import make_data

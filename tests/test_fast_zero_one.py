@@ -14,9 +14,9 @@ import svmcvx as sx
 from svmcvx.certificate import SolverBound, check
 from svmcvx.data import binary_data
 from svmcvx.errors import DataError, NotCertified, SolverFailed
-from svmcvx.fast.zero_one import zero_one
+from svmcvx.fast.indicator.zero_one import zero_one
 from svmcvx.feature_space import feature_space
-from svmcvx.formulations.zero_one import ZeroOne, zero_one_mio, zero_one_objective
+from svmcvx.formulations.indicator.zero_one import ZeroOne, zero_one_mio, zero_one_objective
 from svmcvx.solution import Status
 from svmcvx.synthetic import outlier_data
 

@@ -15,10 +15,10 @@ import svmcvx as sx
 from svmcvx.certificate import check
 from svmcvx.errors import BuildError, DataError, SolverFailed
 from svmcvx.experiments import parse_models
-from svmcvx.formulations.l0 import l0_mio, l0_objective, l0_statement
+from svmcvx.formulations.indicator.l0 import l0_mio, l0_objective, l0_statement
+from svmcvx.formulations.indicator.ramp import ramp_mio, ramp_objective
+from svmcvx.formulations.indicator.zero_one import zero_one_mio, zero_one_objective
 from svmcvx.formulations.margin.psvm import objective as hinge_objective
-from svmcvx.formulations.ramp import ramp_mio, ramp_objective
-from svmcvx.formulations.zero_one import zero_one_mio, zero_one_objective
 from svmcvx.heuristics import signed_rows as incumbents
 
 GAP = 1e-6

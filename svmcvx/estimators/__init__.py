@@ -3,9 +3,9 @@
 from svmcvx.estimators.binary import PSVMClassifier
 from svmcvx.estimators.certification import certify
 from svmcvx.estimators.conic_loss import ConicSVMClassifier
+from svmcvx.estimators.indicator import L0SVMClassifier, RampSVMClassifier, ZeroOneSVMClassifier
 from svmcvx.estimators.margin_distribution import ODMClassifier, ODMLClassifier
 from svmcvx.estimators.multiclass import M3SVMClassifier, MulticlassSVMClassifier
-from svmcvx.estimators.zero_one import L0SVMClassifier, RampSVMClassifier, ZeroOneSVMClassifier
 
 __all__ = [
     "ConicSVMClassifier",

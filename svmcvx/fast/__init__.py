@@ -1,13 +1,13 @@
 """First-order solvers for large instances, each returning the same certified Solution as the conic route."""
 
 from svmcvx.fast.conic_loss.conic import conic
-from svmcvx.fast.l0 import l0
+from svmcvx.fast.indicator.l0 import l0
+from svmcvx.fast.indicator.zero_one import zero_one
 from svmcvx.fast.m3svm import m3svm
 from svmcvx.fast.margin.hard_margin import hard_margin
 from svmcvx.fast.margin.psvm import psvm
 from svmcvx.fast.margin_distribution.odm import odm
 from svmcvx.fast.margin_distribution.odml import odml
 from svmcvx.fast.warm_path import path
-from svmcvx.fast.zero_one import zero_one
 
 __all__ = ["conic", "hard_margin", "l0", "m3svm", "odm", "odml", "path", "psvm", "zero_one"]

@@ -10,12 +10,12 @@ from typing import Any
 from svmcvx.data import check_number
 from svmcvx.errors import DataError
 from svmcvx.fast.conic_loss.conic import conic
-from svmcvx.fast.l0 import l0
+from svmcvx.fast.indicator.l0 import l0
+from svmcvx.fast.indicator.zero_one import zero_one
 from svmcvx.fast.m3svm import m3svm
 from svmcvx.fast.margin.psvm import psvm
 from svmcvx.fast.margin_distribution.odm import odm
 from svmcvx.fast.margin_distribution.odml import odml
-from svmcvx.fast.zero_one import zero_one
 from svmcvx.solution import Solution, Status
 
 __all__ = ["SOLVERS", "path"]

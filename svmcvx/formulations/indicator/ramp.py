@@ -3,7 +3,7 @@ r"""The SVM with ramp loss, as a mixed-integer program.
 .. math:: \min_{w, b}\; \tfrac12\|w\|^2 + C\sum_i s_i \min(2, (1-u_i)_+), \qquad u_i = y_i(\langle w, \varphi(x_i)\rangle + b).
 
 An indicator :math:`z_i \in \{0, 1\}` drops observation i at the price of a loss of 2; the others have slacks
-:math:`\xi_i \in [0, 2]`. For big-M and the symbols see :mod:`svmcvx.formulations.big_m`. The upper bound is the objective of
+:math:`\xi_i \in [0, 2]`. For big-M and the symbols see :mod:`svmcvx.formulations.indicator.statement`. The upper bound is the objective of
 the model returned, the lower bound the one that the solver states to have proved.
 
 **Scaling.** The optimum is at most that of the hinge SVM (``psvm_dual`` with p = 1) at the same C.
@@ -25,8 +25,8 @@ from numpy.typing import NDArray
 
 from svmcvx.certificate import Evaluation, accumulated_rounding
 from svmcvx.formulations.base import Candidates
-from svmcvx.formulations.big_m import Dropping, DroppingProblem, counting_pool, explicit_M, free_intercept
-from svmcvx.formulations.l0 import l0_statement
+from svmcvx.formulations.indicator.l0 import l0_statement
+from svmcvx.formulations.indicator.statement import Dropping, DroppingProblem, counting_pool, explicit_M, free_intercept
 from svmcvx.heuristics import signed_rows as incumbents
 from svmcvx.kernels import KernelLike
 from svmcvx.losses import ramp

@@ -11,7 +11,7 @@ ramp loss        :math:`\tfrac12\|w\|^2 + C\sum_i s_i \min(2, (1-u_i)_+)`       
 l0-norm hinge    :math:`\tfrac12\|w\|^2 + C\sum_i s_i\,1[u_i < 1]`                                    free
 ================ ==================================================================================== =============
 
-They are stated in :mod:`~svmcvx.formulations.zero_one`, :mod:`~svmcvx.formulations.ramp` and :mod:`~svmcvx.formulations.l0`.
+They are stated in :mod:`~svmcvx.formulations.indicator.zero_one`, :mod:`~svmcvx.formulations.indicator.ramp` and :mod:`~svmcvx.formulations.indicator.l0`.
 All count observations inside the margin, not only misclassified ones. An indicator :math:`z_i \in \{0, 1\}` drops
 observation i.
 

@@ -7,9 +7,9 @@ from collections.abc import Callable
 import numpy as np
 
 from svmcvx.errors import DataError, SolverFailed
-from svmcvx.formulations.big_m import counting_pool
 from svmcvx.formulations.conic_loss.recovery import moment_of
-from svmcvx.formulations.zero_one import ZeroOne
+from svmcvx.formulations.indicator.statement import counting_pool
+from svmcvx.formulations.indicator.zero_one import ZeroOne
 from svmcvx.heuristics.rounding import round_relaxation
 from svmcvx.heuristics.signed_rows import (
     ON_MARGIN,

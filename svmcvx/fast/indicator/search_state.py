@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from svmcvx.certificate import SolverBound
 from svmcvx.fast.core.monitor import Monitor
-from svmcvx.formulations.zero_one import ZeroOne
+from svmcvx.formulations.indicator.zero_one import ZeroOne
 from svmcvx.heuristics.signed_rows import ON_MARGIN, Incumbent, LeastNorm, Relaxation, violated
 from svmcvx.solution import Status
 

@@ -7,9 +7,9 @@ from typing import Any, ClassVar
 
 from svmcvx.estimators.binary import BinaryClassifier
 from svmcvx.formulations.base import FormulationProblem
-from svmcvx.formulations.l0 import l0_mio
-from svmcvx.formulations.ramp import ramp_mio
-from svmcvx.formulations.zero_one import zero_one_mio
+from svmcvx.formulations.indicator.l0 import l0_mio
+from svmcvx.formulations.indicator.ramp import ramp_mio
+from svmcvx.formulations.indicator.zero_one import zero_one_mio
 from svmcvx.kernels import Kernel
 
 __all__ = ["L0SVMClassifier", "RampSVMClassifier", "ZeroOneSVMClassifier"]

@@ -1,7 +1,7 @@
 r"""Branch and bound for the 0-1 problem with the bound of the perspective relaxation.
 
 A node keeps some observations, drops others, and bounds the rest by their conic losses
-(:mod:`svmcvx.fast.perspective_bound`). Nodes are taken in the order of their bounds. In the cardinality form the loss has the
+(:mod:`svmcvx.fast.indicator.perspective_bound`). Nodes are taken in the order of their bounds. In the cardinality form the loss has the
 multiplier of the conic relaxation for its price, and nodes that drop more than k are cut off. A node without free
 observations is solved for its point of least norm.
 """
@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svmcvx.fast.core.thread_pool import Share
-from svmcvx.fast.incumbency import Counted
-from svmcvx.fast.perspective_bound import DROPPED, FREE, KEPT, expand, relax
+from svmcvx.fast.indicator.perspective_bound import DROPPED, FREE, KEPT, expand, relax
+from svmcvx.fast.indicator.search_state import Counted
 from svmcvx.heuristics.signed_rows import feasible_gamma
 from svmcvx.solution import Status
 

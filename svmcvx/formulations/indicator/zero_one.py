@@ -6,7 +6,7 @@ r"""The SVM with the exact 0-1 loss, as a mixed-integer program.
 with :math:`u_i = y_i\langle w, \varphi(x_i)\rangle`, the intercept being the coefficient of a constant feature, and weights
 :math:`s_i > 0` (1 by default). An indicator :math:`z_i \in \{0, 1\}` drops observation i.
 
-**Big-M form.** :math:`u_i \ge 1 - M_i z_i`, with values of M that are valid by construction: :mod:`svmcvx.formulations.big_m`.
+**Big-M form.** :math:`u_i \ge 1 - M_i z_i`, with values of M that are valid by construction: :mod:`svmcvx.formulations.indicator.statement`.
 
 **Perspective form** (0-1 loss), for any γ > 0 with :math:`Q = I - \sum_i\gamma_i x_ix_i' \succeq 0`:
 
@@ -17,7 +17,7 @@ with :math:`u_i = y_i\langle w, \varphi(x_i)\rangle`, the intercept being the co
 It needs no M. A solver's tolerance ε lets through margins that are short by :math:`\sqrt\varepsilon`, so the valid big-M
 rows are added by default; ``M=None`` leaves them out, and with the best γ the continuous relaxation is then the conic one.
 
-**Bounds.** The upper bound is the objective of the model returned (:mod:`svmcvx.formulations.big_m`). The lower bound is the
+**Bounds.** The upper bound is the objective of the model returned (:mod:`svmcvx.formulations.indicator.statement`). The lower bound is the
 one that the solver states to have proved, or the dual bound of the conic relaxation (:mod:`svmcvx.formulations.conic_loss.sdp`),
 which the checker does prove, where that is better.
 
@@ -32,7 +32,7 @@ M              how far a dropped margin may be below 1  (n,)
 gamma          weights of the perspective form          (n,)
 ============== ======================================== =========
 
-**Scaling.** There is no ½: it is the l0-norm hinge (:mod:`svmcvx.formulations.l0`) with C = λ/2 and a penalised intercept.
+**Scaling.** There is no ½: it is the l0-norm hinge (:mod:`svmcvx.formulations.indicator.l0`) with C = λ/2 and a penalised intercept.
 
 **Source.** Brooks (2011) as restated in Robust support vector machines via conic optimization, § 2 and eq. (14) of § 3.
 """
@@ -55,8 +55,14 @@ from svmcvx.certificate import Dual, Evaluation, accumulated_rounding
 from svmcvx.data import binary_data, check_choice, check_number
 from svmcvx.errors import DataError
 from svmcvx.feature_space import feature_space
-from svmcvx.formulations.big_m import Counting, CountingProblem, counting_pool, explicit_M, margin_parameter
 from svmcvx.formulations.conic_loss.sdp import ConicLoss
+from svmcvx.formulations.indicator.statement import (
+    Counting,
+    CountingProblem,
+    counting_pool,
+    explicit_M,
+    margin_parameter,
+)
 from svmcvx.heuristics import signed_rows as incumbents
 from svmcvx.kernels import KernelLike
 from svmcvx.losses import zero_one

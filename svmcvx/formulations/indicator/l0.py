@@ -2,7 +2,7 @@ r"""The kernel SVM with l0-norm hinge loss: a mixed-integer program, and certifi
 
 .. math:: \min_{w, b}\; \tfrac12\|w\|^2 + C\sum_i s_i\,1[u_i < 1], \qquad u_i = y_i(\langle w, \varphi(x_i)\rangle + b).
 
-The global form drops observations by big-M rows; see :mod:`svmcvx.formulations.big_m`, also for the symbols. Its upper
+The global form drops observations by big-M rows; see :mod:`svmcvx.formulations.indicator.statement`, also for the symbols. Its upper
 bound is the objective of the model returned, its lower bound the one that the solver states to have proved.
 
 **Local minima.** (w, b) is a local minimiser if and only if there are multipliers
@@ -13,7 +13,7 @@ bound is the objective of the model returned, its lower bound the one that the s
 where the prox sets entries in :math:`(0, \sqrt{2\tau C s_i}]` to zero. Hence :math:`\mu \le 0`, and :math:`\mu_i \ne 0` only on the
 canonical hyperplanes. The hard-margin machine of any set of observations is such a point, with :math:`\mu = -\alpha`.
 
-**Scaling.** With a penalised intercept it would be the 0-1 problem (:mod:`svmcvx.formulations.zero_one`) with λ = 2C.
+**Scaling.** With a penalised intercept it would be the 0-1 problem (:mod:`svmcvx.formulations.indicator.zero_one`) with λ = 2C.
 
 **Source.** Kernel SVM with l0-norm hinge loss, eq. (2.4), Definition 3.12 and Theorems 3.13 and 3.14.
 """
@@ -34,7 +34,7 @@ from svmcvx.certificate import Dual
 from svmcvx.data import binary_data, check_number
 from svmcvx.feature_space import feature_space
 from svmcvx.formulations.base import Candidates, kept_entry
-from svmcvx.formulations.big_m import Counting, CountingProblem, counting_pool, explicit_M, free_intercept
+from svmcvx.formulations.indicator.statement import Counting, CountingProblem, counting_pool, explicit_M, free_intercept
 from svmcvx.heuristics import signed_rows as incumbents
 from svmcvx.kernels import KernelLike
 from svmcvx.losses import zero_one

@@ -1,13 +1,13 @@
 r"""First-order solver of the kernel SVM with l0-norm hinge: ADMM proposes sets, an active-set method polishes and improves them.
 
-The statement is that of :mod:`svmcvx.formulations.l0`, and so is the certificate: of kind "local", with the residuals of
+The statement is that of :mod:`svmcvx.formulations.indicator.l0`, and so is the certificate: of kind "local", with the residuals of
 proximal stationarity.
 
-1. The paper's ADMM (:mod:`svmcvx.fast.l0_admm`) is run for each penalty σ from zero. It often cycles; its last iterate and its
+1. The paper's ADMM (:mod:`svmcvx.fast.indicator.l0_admm`) is run for each penalty σ from zero. It often cycles; its last iterate and its
    best one propose sets of satisfied observations: those with split slack at most 0, and those on the right side.
 2. **Polish**: the hard-margin machine of a set is a local minimiser (Theorems 3.13 and 3.14). It is computed to rounding by
    :mod:`svmcvx.fast.core.active_set`. If the set is not separable, it is built up anew, leaving out what costs more than its price.
-3. **Local search** (:mod:`svmcvx.fast.l0_search`): drop a support vector or take an observation in, while that lowers the
+3. **Local search** (:mod:`svmcvx.fast.indicator.l0_exchange`): drop a support vector or take an observation in, while that lowers the
    objective; then force random single observations to the other side and descend again, `n_restarts` times.
 
 The best polished objective is kept. It is never above that of the models the ADMM ended with.
@@ -34,12 +34,12 @@ from svmcvx.errors import DataError
 from svmcvx.fast.core.blas_threads import blas_held_to_one
 from svmcvx.fast.core.growing_working_set import gram_block
 from svmcvx.fast.core.monitor import Callback, Monitor, conclude, earlier_solution, monitored
-from svmcvx.fast.l0_admm import Iterate, Penalised, admm, low_rank
-from svmcvx.fast.l0_sets import Improved, Sets
+from svmcvx.fast.indicator.l0_admm import Iterate, Penalised, admm, low_rank
+from svmcvx.fast.indicator.l0_polish import Improved, Sets
 from svmcvx.fast.margin_distribution.dcd_svrg import check_seed
 from svmcvx.feature_space import FeatureSpace, KernelSpace, LinearSpace
 from svmcvx.formulations.base import kept_entry
-from svmcvx.formulations.l0 import L0, l0_objective, l0_statement
+from svmcvx.formulations.indicator.l0 import L0, l0_objective, l0_statement
 from svmcvx.kernels import KernelLike
 from svmcvx.model import BinaryModel
 from svmcvx.solution import Solution, Status

@@ -11,7 +11,7 @@ from svmcvx.fast.core.active_set import MORE, SOLVED
 from svmcvx.fast.core.active_set_factor import State, clear, value
 from svmcvx.fast.core.growing_working_set import WorkingSet
 from svmcvx.fast.core.monitor import Monitor
-from svmcvx.fast.l0_search import descend, explore, lost, settle_or_evict, spare_of
+from svmcvx.fast.indicator.l0_exchange import descend, explore, lost, settle_or_evict, spare_of
 from svmcvx.feature_space import FeatureSpace
 
 __all__ = ["Improved", "Sets"]

@@ -3,15 +3,15 @@ r"""The SVM with the exact 0-1 loss, by exhaustion.
 .. math:: \min_w\; \|w\|^2 + \lambda\sum_i s_i\,1[u_i < 1] \qquad\text{or}\qquad
     \min_w\; \|w\|^2 \;\text{ s.t. }\; \sum_i s_i\,1[u_i < 1] \le k.
 
-The statement is that of :mod:`svmcvx.formulations.zero_one`. The upper bound is checked like any other. The lower bound is
+The statement is that of :mod:`svmcvx.formulations.indicator.zero_one`. The upper bound is checked like any other. The lower bound is
 that of the conic relaxation, which the checker proves, or what the search has proved, which it cannot:
 kind ``"enumeration"``, ``residuals["search_bound"]``.
 
 ============ ========================================================= ================================================
 method       searches                                                  cost
 ============ ========================================================= ================================================
-``"sweep"``  all vertices (:mod:`svmcvx.fast.enumeration`)             :math:`\sum_{m<r}\binom nm` lines, r the columns
-``"branch"`` observations kept or dropped (:mod:`svmcvx.fast.branch`)  as many nodes as the conic bound leaves open
+``"sweep"``  all vertices (:mod:`svmcvx.fast.indicator.sweep_passes`)             :math:`\sum_{m<r}\binom nm` lines, r the columns
+``"branch"`` observations kept or dropped (:mod:`svmcvx.fast.indicator.branch_and_bound`)  as many nodes as the conic bound leaves open
 ============ ========================================================= ================================================
 
 **"auto"** takes the sweep at once if that is a matter of milliseconds. Otherwise it takes branch and bound, and if that has
@@ -36,16 +36,16 @@ import numpy as np
 from svmcvx.certificate import Dual
 from svmcvx.data import binary_data, check_choice, check_number
 from svmcvx.errors import DataError
-from svmcvx.fast.branch import branch
 from svmcvx.fast.conic_loss.conic import conic
 from svmcvx.fast.core.monitor import Callback, conclude, earlier_solution, monitored
 from svmcvx.fast.core.thread_pool import shares
-from svmcvx.fast.counting_start import at_zero, heuristics
-from svmcvx.fast.incumbency import Counted
-from svmcvx.fast.sweep import sweep
+from svmcvx.fast.indicator.branch_and_bound import branch
+from svmcvx.fast.indicator.search_state import Counted
+from svmcvx.fast.indicator.starts import at_zero, heuristics
+from svmcvx.fast.indicator.sweep import sweep
 from svmcvx.feature_space import feature_space
 from svmcvx.formulations.base import Candidates
-from svmcvx.formulations.zero_one import ZeroOne
+from svmcvx.formulations.indicator.zero_one import ZeroOne
 from svmcvx.kernels import KernelLike
 from svmcvx.solution import Solution, Status
 
@@ -134,7 +134,7 @@ def zero_one(
 
     Notes
     -----
-    Source: the optimality conditions of :func:`svmcvx.zero_one_mio`; see :mod:`svmcvx.fast.enumeration`.
+    Source: the optimality conditions of :func:`svmcvx.zero_one_mio`; see :mod:`svmcvx.fast.indicator.sweep_passes`.
     """
     started = time.perf_counter()
     if (lam is None) == (k is None):

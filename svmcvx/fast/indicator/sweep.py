@@ -7,8 +7,8 @@ import heapq
 import numpy as np
 
 from svmcvx.fast.core.thread_pool import Share
-from svmcvx.fast.enumeration import children, search
-from svmcvx.fast.incumbency import TIE, Counted
+from svmcvx.fast.indicator.search_state import TIE, Counted
+from svmcvx.fast.indicator.sweep_passes import children, search
 from svmcvx.solution import Status
 
 __all__ = ["sweep"]
