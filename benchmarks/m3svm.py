@@ -27,7 +27,7 @@ from scipy.special import logsumexp
 from sklearn.linear_model import LogisticRegression
 
 import svmcvx as sx
-from svmcvx.fast.m3svm import m3svm
+from svmcvx.fast.multiclass.m3svm import m3svm
 
 # Observations, features, classes.
 SIZES = {"glass": (214, 9, 6), "vehicle": (846, 18, 4), "dermatology": (358, 34, 6), "usps": (9298, 256, 10)}

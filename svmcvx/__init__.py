@@ -22,12 +22,11 @@ from svmcvx.formulations.conic_loss.sdp import conic_sdp
 from svmcvx.formulations.indicator.l0 import l0_mio
 from svmcvx.formulations.indicator.ramp import ramp_mio
 from svmcvx.formulations.indicator.zero_one import zero_one_mio
-from svmcvx.formulations.m3svm import m3svm, m3svm_hard_margin
 from svmcvx.formulations.margin.hard_margin import hard_margin_dual
 from svmcvx.formulations.margin.psvm import psvm_dual, psvm_primal
 from svmcvx.formulations.margin_distribution.odm import odm_dual, odm_primal
 from svmcvx.formulations.margin_distribution.odml import odml_dual, odml_hard_margin, odml_primal
-from svmcvx.formulations.multiclass import (
+from svmcvx.formulations.multiclass.baselines import (
     crammer_singer,
     msvm,
     multinomial_lr,
@@ -35,6 +34,7 @@ from svmcvx.formulations.multiclass import (
     topk_svm,
     weston_watkins,
 )
+from svmcvx.formulations.multiclass.m3svm import m3svm, m3svm_hard_margin
 from svmcvx.kernels import RBF, Exponential, Kernel, Laplacian, Linear, Polynomial, Precomputed, Sigmoid
 from svmcvx.model import KernelModel, LinearModel, Model, MulticlassModel, OneVsModel, load_model
 from svmcvx.solution import Attempt, Solution, Status, Timings

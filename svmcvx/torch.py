@@ -6,7 +6,7 @@ with the scores :math:`s_i` of the layer, its weights :math:`w_k` (one *row* a c
 bias b. It is a drop-in for ``torch.nn.CrossEntropyLoss``: the regulariser keeps the classes apart,
 :math:`2/\|w_k-w_l\|` being the margin between two of them in the features of the last layer.
 
-**Source.** M3SVM paper, problems (5) and (14), § A.3; the statement is :mod:`svmcvx.formulations.m3svm`.
+**Source.** M3SVM paper, problems (5) and (14), § A.3; the statement is :mod:`svmcvx.formulations.multiclass.m3svm`.
 """
 
 from __future__ import annotations

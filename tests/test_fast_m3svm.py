@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 import svmcvx as sx
 from svmcvx.data import multiclass_data
-from svmcvx.fast.m3svm import m3svm
-from svmcvx.fast.m3svm_newton import Bounds, Continuation
-from svmcvx.fast.pairwise import JointCurvature, Machine, PairNorms, SeparateCurvature
-from svmcvx.formulations.m3svm import LOSSES, M3SVM, bound_m3svm
-from svmcvx.formulations.scores import Scores
+from svmcvx.fast.multiclass.m3svm import m3svm
+from svmcvx.fast.multiclass.m3svm_newton import Bounds, Continuation
+from svmcvx.fast.multiclass.m3svm_systems import JointCurvature, Machine, PairNorms, SeparateCurvature
+from svmcvx.formulations.multiclass.m3svm import LOSSES, M3SVM, bound_m3svm
+from svmcvx.formulations.multiclass.score_space import Scores
 
 EXPONENTS = (1.0, 1.01, 1.3, 2.0, 3.0, 4.0, 8.0)
 DESIGNS = (
@@ -123,8 +123,8 @@ def test_wide_sparse_data_are_not_made_dense(monkeypatch):
     X[np.abs(X) < 0.7] = 0.0
     dense = m3svm(X, y, lam=0.1, p=3.0)
     monkeypatch.setattr(sp.csr_array, "toarray", lambda *_, **__: pytest.fail("made dense"))
-    monkeypatch.setattr("svmcvx.fast.m3svm_newton.LARGEST_DIRECT", 0)
-    monkeypatch.setattr("svmcvx.fast.pairwise.LARGEST_BLOCK", 0)
+    monkeypatch.setattr("svmcvx.fast.multiclass.m3svm_newton.LARGEST_DIRECT", 0)
+    monkeypatch.setattr("svmcvx.fast.multiclass.m3svm_systems.LARGEST_BLOCK", 0)
     agree(dense, m3svm(sp.csr_array(X), y, lam=0.1, p=3.0))
 
 
@@ -134,8 +134,8 @@ def test_wide_sparse_data_are_not_made_dense(monkeypatch):
 def test_conjugate_gradients_end_at_the_same_optimum(p, loss, block, monkeypatch):
     X, y = design("plain", 5, n=50)
     direct = m3svm(X, y, lam=0.1, p=p, loss=loss)
-    monkeypatch.setattr("svmcvx.fast.m3svm_newton.LARGEST_DIRECT", 0)
-    monkeypatch.setattr("svmcvx.fast.pairwise.LARGEST_BLOCK", block)
+    monkeypatch.setattr("svmcvx.fast.multiclass.m3svm_newton.LARGEST_DIRECT", 0)
+    monkeypatch.setattr("svmcvx.fast.multiclass.m3svm_systems.LARGEST_BLOCK", block)
     iterative = m3svm(X, y, lam=0.1, p=p, loss=loss)
     assert iterative.attempts[0].options["linear_systems"] == "conjugate gradients"
     assert iterative.certificate.gap <= 1e-6
@@ -306,7 +306,7 @@ def test_the_optimum_has_weights_that_sum_to_zero():
 def test_no_observation_left_out_changes_where_the_steps_lead(monkeypatch):
     X, y = design("separable", 19, n=200)
     usual = m3svm(X, y, lam=1e-3, p=4.0)
-    monkeypatch.setattr("svmcvx.fast.pairwise.NEGLIGIBLE", 0.0)
+    monkeypatch.setattr("svmcvx.fast.multiclass.m3svm_systems.NEGLIGIBLE", 0.0)
     agree(usual, m3svm(X, y, lam=1e-3, p=4.0))
 
 

@@ -14,7 +14,7 @@ from sklearn.preprocessing import scale
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import svmcvx as sx
-from svmcvx.formulations.m3svm import dual_lengths, lengths
+from svmcvx.formulations.multiclass.m3svm import dual_lengths, lengths
 
 LOSSES = ("hinge", "smoothed", "logistic", "softmax")
 EXPONENTS = (1.0, 1.5, 2.0, 4.0, 8.0)

@@ -17,7 +17,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import svmcvx as sx
 from svmcvx.data import multiclass_data
-from svmcvx.formulations.scores import (
+from svmcvx.formulations.multiclass.score_space import (
     HingeSum,
     LargestHinge,
     LogisticSum,

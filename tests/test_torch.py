@@ -8,7 +8,7 @@ import pytest
 from sklearn.datasets import load_digits
 
 import svmcvx as sx
-from svmcvx.formulations import m3svm as room
+from svmcvx.formulations.multiclass import m3svm as room
 
 try:
     import torch

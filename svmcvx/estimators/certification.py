@@ -29,8 +29,8 @@ from svmcvx.fast.core.monitor import monitored
 from svmcvx.feature_space import KernelSpace, LinearSpace, feature_space
 from svmcvx.formulations.margin.liblinear import PenalisedPSVM
 from svmcvx.formulations.margin.psvm import PSVM
-from svmcvx.formulations.multiclass import Multiclass, SquaredNorms
-from svmcvx.formulations.scores import Scores, Softmax
+from svmcvx.formulations.multiclass.baselines import Multiclass, SquaredNorms
+from svmcvx.formulations.multiclass.score_space import Scores, Softmax
 from svmcvx.kernels import Kernel, Precomputed, as_kernel
 from svmcvx.model import BinaryModel, LinearModel
 

@@ -12,8 +12,7 @@ from sklearn.utils import Tags
 from svmcvx.data import check_choice, check_features
 from svmcvx.estimators.base import CertifiedClassifier
 from svmcvx.formulations.base import FormulationProblem
-from svmcvx.formulations.m3svm import m3svm
-from svmcvx.formulations.multiclass import (
+from svmcvx.formulations.multiclass.baselines import (
     crammer_singer,
     msvm,
     multinomial_lr,
@@ -21,6 +20,7 @@ from svmcvx.formulations.multiclass import (
     topk_svm,
     weston_watkins,
 )
+from svmcvx.formulations.multiclass.m3svm import m3svm
 from svmcvx.model import MulticlassModel
 
 __all__ = ["M3SVMClassifier", "MulticlassClassifier", "MulticlassSVMClassifier"]
@@ -189,7 +189,7 @@ class MulticlassSVMClassifier(MulticlassClassifier):
     ----------
     loss : str
         ``"weston_watkins"`` (the default), ``"crammer_singer"``, ``"msvm"``, ``"topk"``, ``"softmax"`` (multinomial logistic
-        regression) or ``"sparse_softmax"``; see :mod:`svmcvx.formulations.multiclass`.
+        regression) or ``"sparse_softmax"``; see :mod:`svmcvx.formulations.multiclass.baselines`.
     lam : float
         Weight of the regulariser, 1 by default.
     k : int

@@ -12,10 +12,10 @@ from svmcvx.errors import DataError
 from svmcvx.fast.conic_loss.conic import conic
 from svmcvx.fast.indicator.l0 import l0
 from svmcvx.fast.indicator.zero_one import zero_one
-from svmcvx.fast.m3svm import m3svm
 from svmcvx.fast.margin.psvm import psvm
 from svmcvx.fast.margin_distribution.odm import odm
 from svmcvx.fast.margin_distribution.odml import odml
+from svmcvx.fast.multiclass.m3svm import m3svm
 from svmcvx.solution import Solution, Status
 
 __all__ = ["SOLVERS", "path"]

@@ -23,8 +23,8 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from svmcvx.data import Features
-from svmcvx.formulations.m3svm import M3SVM, lengths, objective
-from svmcvx.formulations.scores import Scores
+from svmcvx.formulations.multiclass.m3svm import M3SVM, lengths, objective
+from svmcvx.formulations.multiclass.score_space import Scores
 
 __all__ = ["Curvature", "JointCurvature", "Machine", "PairNorms", "SeparateCurvature"]
 

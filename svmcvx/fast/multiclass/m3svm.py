@@ -1,4 +1,4 @@
-"""Fast solvers of M3SVM; the statement is :mod:`svmcvx.formulations.m3svm`."""
+"""Fast solvers of M3SVM; the statement is :mod:`svmcvx.formulations.multiclass.m3svm`."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 from svmcvx.data import check_choice, check_number
 from svmcvx.errors import DataError
 from svmcvx.fast.core.monitor import Callback, conclude, earlier_solution, monitored
-from svmcvx.fast.m3svm_adam import EPOCHS, adam
-from svmcvx.fast.m3svm_newton import Bounds, Continuation
-from svmcvx.fast.pairwise import Machine
+from svmcvx.fast.multiclass.m3svm_adam import EPOCHS, adam
+from svmcvx.fast.multiclass.m3svm_newton import Bounds, Continuation
+from svmcvx.fast.multiclass.m3svm_systems import Machine
 from svmcvx.formulations.base import Candidates, usable
-from svmcvx.formulations.m3svm import bound_m3svm
+from svmcvx.formulations.multiclass.m3svm import bound_m3svm
 from svmcvx.model import MulticlassModel
 from svmcvx.solution import Solution
 

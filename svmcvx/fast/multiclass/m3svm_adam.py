@@ -1,4 +1,4 @@
-"""Adam for M3SVM, as in the paper: full batches on the smoothed loss. For comparison; :mod:`svmcvx.fast.m3svm_newton` is faster."""
+"""Adam for M3SVM, as in the paper: full batches on the smoothed loss. For comparison; :mod:`svmcvx.fast.multiclass.m3svm_newton` is faster."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svmcvx.fast.core.monitor import Monitor
-from svmcvx.fast.m3svm_newton import Bounds
-from svmcvx.fast.pairwise import Machine, PairNorms
-from svmcvx.formulations.scores import HingeSum, ScoreLoss, SmoothedHingeSum
+from svmcvx.fast.multiclass.m3svm_newton import Bounds
+from svmcvx.fast.multiclass.m3svm_systems import Machine, PairNorms
+from svmcvx.formulations.multiclass.score_space import HingeSum, ScoreLoss, SmoothedHingeSum
 from svmcvx.solution import Status
 
 __all__ = ["EPOCHS", "adam"]

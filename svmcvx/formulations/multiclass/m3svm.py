@@ -10,7 +10,7 @@ with the losses ``hinge`` :math:`\sum_k(1-f_k)_+`, ``smoothed`` :math:`\sum_k\tf
 :math:`\gamma = 1 - f`, ``logistic`` :math:`\sum_k\log(1+e^{-f_k})` (ISM3) and ``softmax`` :math:`\log(1+\sum_k e^{-f_k})`, and with the
 Euclidean norm or the sum of absolute values. The optimum has :math:`\sum_k w_k = 0` and :math:`\sum_k b_k = 0`.
 
-**Dual.** With G and :math:`g_b` of the multipliers α (see :mod:`svmcvx.formulations.scores`) and *flows* :math:`S_{kl}`, k < l, from
+**Dual.** With G and :math:`g_b` of the multipliers α (see :mod:`svmcvx.formulations.multiclass.score_space`) and *flows* :math:`S_{kl}`, k < l, from
 class k to class l, whose divergence is :math:`(\operatorname{div}S)_k = \sum_{l>k}S_{kl} - \sum_{l<k}S_{lk}`,
 
 .. math::
@@ -39,7 +39,7 @@ flow           S, one column a pair of classes                          (d, c(c 
 
 **Scaling.** The losses are summed, not averaged, and b is penalised by ε alone, so that adding a constant to a feature changes the
 problem (little while the offset times :math:`\sqrt\varepsilon` is small): standardise the features. At p = 2 and as ε → 0 the machine
-is :func:`~svmcvx.formulations.multiclass.weston_watkins` with λc, and so M-SVM and the machine of Xu et al. (2017), which are
+is :func:`~svmcvx.formulations.multiclass.baselines.weston_watkins` with λc, and so M-SVM and the machine of Xu et al. (2017), which are
 ``m3svm`` at p = 2 with λ(c + 1)/(2c). Two classes: with :math:`w = w_1 - w_2` it is :math:`\sum(1-u)_+ + \lambda\|w\|^p +
 \tfrac\varepsilon2(\|w\|^2+b^2)`, at p = 2 and as ε → 0 the pSVM with p = 1 and C = 1/(2λ), 2λ times its objective. The paper advises
 p ≈ 4 and λ ≈ 1e-3.
@@ -64,14 +64,14 @@ from svmcvx.certificate import EPS, Dual, Evaluation, accumulated_rounding
 from svmcvx.data import check_choice, check_number, multiclass_data
 from svmcvx.errors import DataError
 from svmcvx.formulations.base import Candidates, usable
-from svmcvx.formulations.multiclass import (
+from svmcvx.formulations.multiclass.baselines import (
     MulticlassProblem,
     MulticlassStatement,
     pair_differences,
     require_conic_memory,
 )
-from svmcvx.formulations.newton import Penalty, minimum
-from svmcvx.formulations.scores import (
+from svmcvx.formulations.multiclass.newton import Penalty, minimum
+from svmcvx.formulations.multiclass.score_space import (
     HingeSum,
     LogisticSum,
     Margin,

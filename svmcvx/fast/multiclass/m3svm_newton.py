@@ -7,7 +7,7 @@ The hinge is the limit of :math:`\tfrac12(\gamma + \sqrt{\gamma^2+\delta^2})` as
 
 and, unlike that for the quotient, still converges in a few steps when δ is tiny; its step is one of descent for the smoothed
 objective whatever α is, so that a line search makes it safe. The norms are smoothed likewise where p < 2
-(:class:`~svmcvx.fast.pairwise.PairNorms`). δ falls whenever a Newton step has come to promise less than smoothing costs.
+(:class:`~svmcvx.fast.multiclass.m3svm_systems.PairNorms`). δ falls whenever a Newton step has come to promise less than smoothing costs.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 
 from svmcvx.certificate import Dual
 from svmcvx.fast.core.monitor import Monitor
-from svmcvx.fast.pairwise import Curvature, JointCurvature, Machine, PairNorms, SeparateCurvature
-from svmcvx.formulations.m3svm import M3SVM
-from svmcvx.formulations.scores import HingeSum, LogisticSum, ScoreLoss, SmoothedHingeSum
+from svmcvx.fast.multiclass.m3svm_systems import Curvature, JointCurvature, Machine, PairNorms, SeparateCurvature
+from svmcvx.formulations.multiclass.m3svm import M3SVM
+from svmcvx.formulations.multiclass.score_space import HingeSum, LogisticSum, ScoreLoss, SmoothedHingeSum
 from svmcvx.losses import hinge_power_conjugate
 from svmcvx.solution import Status
 

@@ -15,7 +15,7 @@ import scipy.linalg as sl
 from numpy.typing import NDArray
 
 from svmcvx.certificate import EPS
-from svmcvx.formulations.scores import ScoreLoss, Scores
+from svmcvx.formulations.multiclass.score_space import ScoreLoss, Scores
 
 __all__ = ["Penalty", "minimum"]
 

@@ -17,7 +17,7 @@ sparse_multinomial_lr    :math:`\log(1+\sum_k e^{-f_k})`                        
 
 The losses are summed, not averaged. ``intercept=True`` (the default) has free biases b; ``intercept=False`` none.
 
-**Dual.** With G and :math:`g_b` of the multipliers α (see :mod:`svmcvx.formulations.scores`, which also has the gains g),
+**Dual.** With G and :math:`g_b` of the multipliers α (see :mod:`svmcvx.formulations.multiclass.score_space`, which also has the gains g),
 
 .. math::
     \max_\alpha\; D(\alpha) = \sum_i s_i\, g(\alpha_i/s_i) - \Omega^*(G) \quad\text{s.t.}\quad
@@ -64,8 +64,8 @@ from svmcvx.certificate import Dual, Evaluation, accumulated_rounding
 from svmcvx.data import check_number, multiclass_data
 from svmcvx.errors import DataError
 from svmcvx.formulations.base import Candidates, Formulation, FormulationProblem, usable
-from svmcvx.formulations.newton import Penalty, minimum
-from svmcvx.formulations.scores import (
+from svmcvx.formulations.multiclass.newton import Penalty, minimum
+from svmcvx.formulations.multiclass.score_space import (
     Gradient,
     HingeSum,
     LargestHinge,

@@ -1,0 +1,1 @@
+"""The multi-class family: M3SVM and its relatives."""
