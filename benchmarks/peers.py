@@ -87,7 +87,7 @@ def own_peak():
 
 
 @numba.njit(cache=True)
-def _random_partners(K, g, alpha, y, c, ceiling, r, tol, first, steps):
+def _random_partners(K, g, alpha, y, c, upper_bound, r, tol, first, steps):
     """Steps of the paper's rule in place; return where the round of the observations stands, −1 once none violates."""
     n = y.size
     xi = np.empty(n)
@@ -97,7 +97,7 @@ def _random_partners(K, g, alpha, y, c, ceiling, r, tol, first, steps):
     for _ in range(steps):
         top, bottom = -np.inf, np.inf
         for k in range(n):
-            grows, shrinks = alpha[k] < ceiling[k], alpha[k] > 0.0
+            grows, shrinks = alpha[k] < upper_bound[k], alpha[k] > 0.0
             if grows if y[k] > 0.0 else shrinks:
                 top = max(top, g[k])
             if shrinks if y[k] > 0.0 else grows:
@@ -107,16 +107,16 @@ def _random_partners(K, g, alpha, y, c, ceiling, r, tol, first, steps):
         bias = 0.5 * (top + bottom)
         for _ in range(n):
             i = (i + 1) % n
-            grows, shrinks = alpha[i] < ceiling[i], alpha[i] > 0.0
+            grows, shrinks = alpha[i] < upper_bound[i], alpha[i] > 0.0
             up, low = (grows, shrinks) if y[i] > 0.0 else (shrinks, grows)
             if (up and g[i] - bias > 0.25 * tol) or (low and bias - g[i] > 0.25 * tol):
                 break
         j = np.random.randint(0, n)  # noqa: NPY002 - numba's generator is its own
         a, b = (i, j) if g[i] >= g[j] else (j, i)
-        raises = alpha[a] < ceiling[a] if y[a] > 0.0 else alpha[a] > 0.0
-        lowers = alpha[b] > 0.0 if y[b] > 0.0 else alpha[b] < ceiling[b]
+        raises = alpha[a] < upper_bound[a] if y[a] > 0.0 else alpha[a] > 0.0
+        lowers = alpha[b] > 0.0 if y[b] > 0.0 else alpha[b] < upper_bound[b]
         if a != b and raises and lowers:
-            move(a, b, K, r, g, alpha, xi, y, c, ceiling)
+            move(a, b, K, r, g, alpha, xi, y, c, upper_bound)
     return i
 
 
@@ -138,11 +138,11 @@ def paper_psmo(K, y, *, C, p, gap, seed=0, limit=600.0):
     y = y.astype(float)
     alpha, g = np.zeros(n), y.copy()
     c, r = np.full(n, C * p), 0.0 if p == 1 else 1.0 / (p - 1.0)
-    ceiling = np.full(n, C if p == 1 else np.inf)
+    upper_bound = np.full(n, C if p == 1 else np.inf)
     _seed(seed)
     at, steps, lower, upper = 0, 0, -np.inf, np.inf
     while at >= 0 and not (upper - lower) / max(1.0, upper) <= gap and time.perf_counter() - started < limit:
-        at = _random_partners(K, g, alpha, y, c, ceiling, r, 1e-9, at, n)
+        at = _random_partners(K, g, alpha, y, c, upper_bound, r, 1e-9, at, n)
         steps += n
         f = K @ (alpha * y)
         norm = float((alpha * y) @ f)

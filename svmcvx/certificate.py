@@ -38,6 +38,7 @@ __all__ = [
     "Statement",
     "accumulated_rounding",
     "check",
+    "relative_gap",
 ]
 
 Kind = Literal["convex", "mixed-integer", "enumeration", "local"]
@@ -59,6 +60,13 @@ PREFERENCE_RELATIVE: Final = 1e-9
 def accumulated_rounding(terms: int) -> float:
     """Return the relative rounding error allowed for a sum of `terms` products: (4 + √terms) machine epsilons."""
     return EPS * (4.0 + math.sqrt(terms))
+
+
+def relative_gap(lower: float | None, upper: float) -> float:
+    """Return ``(upper - lower) / max(1, |upper|)``; infinite where a bound is missing or not finite."""
+    if lower is None or not (math.isfinite(upper) and math.isfinite(lower)):
+        return math.inf
+    return (upper - lower) / max(1.0, abs(upper))
 
 
 class Evaluation(NamedTuple):
@@ -196,9 +204,7 @@ class Certificate:
     @property
     def gap(self) -> float:
         """Relative width of the interval."""
-        if self._lower is None or not math.isfinite(self._upper):
-            return math.inf
-        return (self._upper - self._lower) / max(1.0, abs(self._upper))
+        return relative_gap(self._lower, self._upper)
 
     @property
     def residuals(self) -> dict[str, float]:
@@ -257,10 +263,10 @@ def check(
     statement : Statement
         The formulation bound to its data.
     models : sequence of Model
-        Candidates for the answer, at least one, the preferred first. The first whose objective is as good as the
+        RecoveredPoints for the answer, at least one, the preferred first. The first whose objective is as good as the
         lowest, up to a tenth of the interval or 1e-9, is kept.
     duals : sequence of dict of ndarray
-        Candidates for the bound, possibly none, chosen likewise by the dual objective.
+        RecoveredPoints for the bound, possibly none, chosen likewise by the dual objective.
     repair : bool
         Repair each dual point to exact feasibility before it is evaluated (default). Otherwise a point that
         violates a constraint gives no bound at all.

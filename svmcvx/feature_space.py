@@ -7,11 +7,10 @@ scores :math:`Kv`, into :math:`\|w\|^2 = v'Kv` and into a model, and gives the b
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 import scipy.linalg as sl
@@ -22,31 +21,19 @@ from svmcvx import memory
 from svmcvx.certificate import accumulated_rounding
 from svmcvx.data import BinaryData, Features
 from svmcvx.errors import DataError
-from svmcvx.gram_cache import KeptGram, kept_gram
-from svmcvx.kernels import (
-    RBF,
-    Exponential,
-    GramFactor,
-    Kernel,
-    KernelLike,
-    Laplacian,
-    Linear,
-    Polynomial,
-    Precomputed,
-    as_kernel,
-    gram_factor,
-    row_norms,
-)
+from svmcvx.gram_cache import CachedKernel, GramCache, KeptGram
+from svmcvx.gram_factor import GramFactor, gram_factor
+from svmcvx.kernel_columns import KernelColumns, is_definite
+from svmcvx.kernels import RBF, Exponential, Kernel, KernelLike, Laplacian, Precomputed, as_kernel, row_norms
 from svmcvx.model import BinaryModel, KernelModel, LinearModel
 
 __all__ = [
     "FeatureSpace",
-    "KernelColumns",
     "KernelSpace",
     "LinearSpace",
     "Product",
+    "RowBlock",
     "feature_space",
-    "is_definite",
     "with_constant",
 ]
 
@@ -65,6 +52,13 @@ class Product(NamedTuple):
     squared_norm: float
     scores_rounding: Floats
     squared_norm_rounding: float
+
+
+class RowBlock(Protocol):
+    """Evaluates rows of a Gram matrix: ``block(rows, out=None)``, written to `out` if that is given."""
+
+    def __call__(self, rows: Any, out: NDArray[Any] | None = None) -> NDArray[Any]:
+        """Return the rows."""
 
 
 class FeatureSpace(ABC):
@@ -125,6 +119,43 @@ class FeatureSpace(ABC):
     @abstractmethod
     def kernel(self) -> Kernel | None:
         """The kernel with its parameters as numbers; None for a linear space."""
+
+    @property
+    def is_linear(self) -> bool:
+        """Whether the features are the columns of the data, :attr:`X`."""
+        return self.kernel is None
+
+    @property
+    @abstractmethod
+    def X(self) -> Features:
+        """The data of a linear space as the formulation sees them, shape (n, d)."""
+
+    @property
+    @abstractmethod
+    def centre(self) -> Floats:
+        """What was subtracted from the columns of :attr:`X`."""
+
+    @property
+    @abstractmethod
+    def blockwise(self) -> bool:
+        """Whether there is a kernel and no Gram matrix is kept: products are evaluated block by block."""
+
+    @property
+    @abstractmethod
+    def stored_gram(self) -> Floats | None:
+        """The Gram matrix where there is one in memory, to be read only; None otherwise."""
+
+    @abstractmethod
+    def block(self, rows: NDArray[np.intp], columns: NDArray[np.intp]) -> Floats:
+        """Return the Gram matrix between some observations and others."""
+
+    @abstractmethod
+    def diagonal(self) -> Floats:
+        """Return the squared norms of the observations in feature space, shape (n,)."""
+
+    @abstractmethod
+    def row_block(self, dtype: DTypeLike) -> RowBlock:
+        """Return a function that evaluates rows of the Gram matrix in this precision."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -193,6 +224,37 @@ class LinearSpace(FeatureSpace):
         """None: linear."""
         return None
 
+    @property
+    def blockwise(self) -> bool:
+        """False: there is no kernel."""
+        return False
+
+    @property
+    def stored_gram(self) -> Floats | None:
+        """None: no Gram matrix is formed."""
+        return None
+
+    def block(self, rows: NDArray[np.intp], columns: NDArray[np.intp]) -> Floats:
+        """Return inner products of observations."""
+        return _dense(self.X[rows] @ self.X[columns].T)
+
+    def diagonal(self) -> Floats:
+        """Return the squared norms of the observations."""
+        return np.asarray(self._row_norms**2, dtype=np.float64)
+
+    def row_block(self, dtype: DTypeLike) -> RowBlock:
+        """Return a function that multiplies rows with all observations."""
+        X = self.X.astype(dtype, copy=False)
+
+        def block(rows: Any, out: NDArray[Any] | None = None) -> NDArray[Any]:
+            product = _dense(X[rows] @ X.T)
+            if out is None:
+                return product
+            out[...] = product
+            return out
+
+        return block
+
     def product(self, v: Floats) -> Product:
         """Evaluate ``w = X'v`` and its scores ``Xw``."""
         n, d = self.X.shape
@@ -227,72 +289,6 @@ class LinearSpace(FeatureSpace):
         )
 
 
-def is_definite(kernel: Kernel) -> bool:
-    """Whether a kernel is positive semidefinite on any data, so that no Gram matrix has to be tested."""
-    if isinstance(kernel, Polynomial):
-        return kernel.coef0 >= 0
-    return isinstance(kernel, (Linear, RBF, Exponential, Laplacian))
-
-
-class KernelColumns:
-    r"""Some columns of a Gram matrix, evaluated for any of its rows.
-
-    What depends on the data alone is prepared once. The exponent of an RBF kernel on dense data is one matrix product:
-    with :math:`z = \sqrt{2\gamma}\,(x - \bar x)` it is :math:`z_i'z_j - \tfrac12\|z_i\|^2 - \tfrac12\|z_j\|^2`,
-    and pairs so close that this has lost their digits are computed from their difference.
-
-    Parameters
-    ----------
-    kernel : Kernel
-        With its parameters as numbers.
-    data : BinaryData
-    columns : ndarray of int, optional
-        Observations; all by default.
-    dtype : float64 or float32
-    """
-
-    def __init__(
-        self, kernel: Kernel, data: BinaryData, columns: NDArray[np.intp] | None = None, dtype: DTypeLike = np.float64
-    ) -> None:
-        self.kernel, self.dtype = kernel, np.dtype(dtype)
-        chosen = slice(None) if columns is None else columns
-        self._product = isinstance(kernel, RBF) and not sp.issparse(data.X)
-        if isinstance(kernel, Precomputed):
-            self._rows = data.X[:, data.index if columns is None else data.index[columns]]
-        elif isinstance(kernel, RBF) and self._product:
-            z = (data.X - data.X.mean(axis=0)) * math.sqrt(2.0 * float(kernel.gamma))
-            half = -0.5 * row_norms(z)[:, None] ** 2
-            ones = np.ones_like(half)
-            self._rows = np.hstack([z, half, ones]).astype(self.dtype)
-            self._columns = np.hstack([z[chosen], ones[chosen], half[chosen]]).astype(self.dtype)
-            # Digits lost of an exponent are those of its largest term.
-            self._close = float(np.finfo(self.dtype).eps ** 0.4 * 2.0 * half.min())
-        else:
-            self._rows = data.X.astype(self.dtype, copy=False)
-            self._columns = self._rows[chosen]
-
-    def __call__(self, rows: Any, out: NDArray[Any] | None = None) -> NDArray[Any]:
-        """Return the block of the rows given by a slice or an array of indices, written to `out` if that is given."""
-        part = self._rows[rows]
-        if not self._product:
-            if isinstance(self.kernel, Precomputed):
-                block = np.asarray(part.toarray() if sp.issparse(part) else part).astype(self.dtype, copy=False)
-            else:
-                block = self.kernel(part, self._columns, dtype=self.dtype)
-            if out is None:
-                return block
-            out[...] = block
-            return out
-        block = np.matmul(part, self._columns.T, out=out)
-        close = np.flatnonzero(block >= self._close)
-        d = part.shape[1] - 2
-        for start in range(0, close.size, 65536):
-            i, j = np.divmod(close[start : start + 65536], block.shape[1])
-            difference = part[i, :d] - self._columns[j, :d]
-            block[i, j] = -0.5 * np.einsum("ij,ij->i", difference, difference)
-        return np.asarray(np.exp(block, out=block))
-
-
 @dataclass(frozen=True, eq=False)
 class KernelSpace(FeatureSpace):
     """A reproducing kernel space, through the Gram matrix of the training data.
@@ -309,7 +305,10 @@ class KernelSpace(FeatureSpace):
         See :func:`svmcvx.kernels.gram_factor`.
     keep_gram : bool
         Keep the Gram matrix and test that it is positive semidefinite (default). Otherwise, for kernels that are so
-        on any data (:func:`is_definite`), products are evaluated block by block and nothing quadratic is stored.
+        on any data (:func:`~svmcvx.kernel_columns.is_definite`), products are evaluated block by block and nothing
+        quadratic is stored.
+    cache : GramCache, optional
+        Keeps the matrix beyond this space.
     """
 
     data: BinaryData
@@ -317,6 +316,7 @@ class KernelSpace(FeatureSpace):
     intercept: str
     indefinite: str = "error"
     keep_gram: bool = True
+    cache: GramCache | None = None
 
     def __post_init__(self) -> None:
         if not self.keep_gram and not is_definite(self.resolved):
@@ -326,6 +326,57 @@ class KernelSpace(FeatureSpace):
     def kernel(self) -> Kernel | None:
         """The kernel."""
         return self.resolved
+
+    @property
+    def X(self) -> Features:
+        """Refuse: a kernel's features have no columns."""
+        raise TypeError("a space with a kernel has no data matrix; use its factor, blocks or products")
+
+    @property
+    def centre(self) -> Floats:
+        """Refuse, like :attr:`X`."""
+        return np.asarray(self.X)
+
+    @property
+    def blockwise(self) -> bool:
+        """Whether no Gram matrix is kept."""
+        return not self.keep_gram
+
+    @property
+    def stored_gram(self) -> Floats | None:
+        """The Gram matrix of this space or, without what an intercept adds, of its cache; None where there is none."""
+        if self.keep_gram:
+            return self.gram
+        return None if self.kept is None else self.kept.matrix
+
+    def block(self, rows: NDArray[np.intp], columns: NDArray[np.intp]) -> Floats:
+        """Return entries of the Gram matrix, a penalised intercept included."""
+        if self.keep_gram:
+            return np.asarray(self.gram[np.ix_(rows, columns)])
+        entries = np.asarray(self.columns(columns)(rows), dtype=np.float64)
+        return entries + 1.0 if self.intercept == "penalised" else entries
+
+    def diagonal(self) -> Floats:
+        """Return k(x, x), a penalised intercept included."""
+        if self.keep_gram:
+            return np.array(np.diagonal(self.gram))
+        entries = np.array(self.resolved.diagonal(self.data.X), dtype=np.float64)
+        return entries + 1.0 if self.intercept == "penalised" else entries
+
+    def row_block(self, dtype: DTypeLike) -> RowBlock:
+        """Return a function that takes rows of the Gram matrix, or evaluates them, a penalised intercept included."""
+        evaluate: RowBlock = self.columns(dtype=dtype) if self.blockwise else lambda rows, out=None: self.gram[rows]
+        if self.intercept != "penalised" and self.blockwise:
+            return evaluate
+
+        def block(rows: Any, out: NDArray[Any] | None = None) -> NDArray[Any]:
+            found = evaluate(rows) + (1.0 if self.blockwise else 0.0)
+            if out is None:
+                return found
+            out[...] = found
+            return out
+
+        return block
 
     @cached_property
     def _given_gram(self) -> Floats:
@@ -350,10 +401,10 @@ class KernelSpace(FeatureSpace):
 
     @cached_property
     def kept(self) -> KeptGram | None:
-        """The matrix of the kernel itself that is kept beyond this space, see :mod:`svmcvx.gram_cache`."""
-        if isinstance(self.resolved, Precomputed):
+        """The matrix of the kernel itself that the cache keeps."""
+        if self.cache is None or isinstance(self.resolved, Precomputed):
             return None
-        return kept_gram(self.resolved, self.data.X, self._evaluated)
+        return self.cache.gram(self.resolved, self.data.X, self._evaluated)
 
     @cached_property
     def factorisation(self) -> GramFactor:
@@ -437,31 +488,43 @@ class KernelSpace(FeatureSpace):
             raise DataError("the Gram matrix contains NaN or infinity; scale the data or use a smaller gamma or degree")
         return self._product(v, both[:, 0], both[:, 1])
 
-    def _known(self, model: BinaryModel) -> Product | None:
-        """Return the last product if `model` is its point."""
-        if self.keep_gram or not self._latest or not isinstance(model, KernelModel) or self.intercept == "penalised":
+    def _expansion_of(self, model: BinaryModel) -> Floats | None:
+        """Return v of a model that expands over these observations; None for any other."""
+        if self.keep_gram or not isinstance(model, KernelModel) or self.intercept == "penalised":
             return None
-        v = self._latest["v"]
-        support = np.flatnonzero(v)
+        if model.kernel != self.resolved or model.vectors is None:
+            return None
+        places = np.searchsorted(self.data.index, model.support)
+        if (places >= self.data.n).any() or not np.array_equal(self.data.index[places], model.support):
+            return None
+        rows, vectors = self.data.X[places], model.vectors
         same = (
-            model.kernel == self.resolved
-            and np.array_equal(model.support, self.data.index[support])
-            and np.array_equal(model.dual_coef, v[support])
+            rows.shape == vectors.shape
+            and sp.issparse(rows) == sp.issparse(vectors)
+            and ((rows != vectors).nnz == 0 if sp.issparse(rows) else np.array_equal(rows, vectors))
         )
-        return self._latest["product"] if same else None
+        if not same:
+            return None
+        v = np.zeros(self.data.n)
+        v[places] = model.dual_coef
+        return v
 
     def scores(self, model: BinaryModel) -> tuple[Floats, Floats]:
-        """Return the scores of a model on the training data; not computed twice for the point evaluated last."""
-        known = self._known(model)
-        if known is None:
+        """Return the scores of a model on the training data; by :meth:`product` where it expands over them."""
+        v = self._expansion_of(model)
+        if v is None:
             return super().scores(model)
-        rounding = known.scores_rounding + accumulated_rounding(self.data.n) * abs(model.intercept)
-        return known.scores + model.intercept, rounding
+        point = self.product(v)
+        rounding = point.scores_rounding + accumulated_rounding(self.data.n) * abs(model.intercept)
+        return point.scores + model.intercept, rounding
 
     def squared_norm(self, model: BinaryModel) -> tuple[float, float]:
         """Return what the formulation penalises of a model and an estimate of its rounding error."""
-        known = self._known(model)
-        return super().squared_norm(model) if known is None else (known.squared_norm, known.squared_norm_rounding)
+        v = self._expansion_of(model)
+        if v is None:
+            return super().squared_norm(model)
+        point = self.product(v)
+        return point.squared_norm, point.squared_norm_rounding
 
     def _coefficients(self, v: Floats) -> Floats:
         """Coefficients that give with the kernel itself the scores that `v` gives with its positive part."""
@@ -491,6 +554,10 @@ class KernelSpace(FeatureSpace):
         """Return the model of ``f = Lw + b``; its coefficients solve ``L'v = w``."""
         v, *_ = sl.lstsq(self.factor.T, w, check_finite=False)
         return self.model(np.asarray(v), bias)
+
+
+def _dense(matrix: Any) -> NDArray[Any]:
+    return np.asarray(matrix.toarray() if sp.issparse(matrix) else matrix)
 
 
 def with_constant(X: Features) -> Features:
@@ -532,9 +599,11 @@ def feature_space(
     chosen = as_kernel(kernel, **parameters)
     if chosen is None:
         return LinearSpace(data, intercept)
+    cache = chosen.cache if isinstance(chosen, CachedKernel) else None
+    chosen = chosen.kernel if isinstance(chosen, CachedKernel) else chosen
     if isinstance(chosen, Precomputed) and data.X.shape[1] != data.rows:
         raise DataError(
             "a precomputed kernel takes as X the square matrix k(x_i, x_j) of all training observations, "
             f"got {data.rows} rows and {data.X.shape[1]} columns"
         )
-    return KernelSpace(data, chosen.resolve(data.X, data.weight), intercept, indefinite, keep_gram)
+    return KernelSpace(data, chosen.resolve(data.X, data.weight), intercept, indefinite, keep_gram, cache)

@@ -1,16 +1,14 @@
 """Gram matrices that are kept from one problem to the next on the same data.
 
 A path over C, a comparison of formulations, or any other run of solves on one training set evaluates the same kernel
-again and again. Inside :func:`gram_matrices_kept` every space asks here first.
+again and again. A :class:`GramCache` is passed to those that share it by the kernel: ``cache.kernel(RBF(0.1))``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
@@ -18,13 +16,14 @@ from numpy.typing import NDArray
 
 from svmcvx import memory
 from svmcvx.data import Features
-from svmcvx.kernels import GramFactor, Kernel, gram_factor
+from svmcvx.gram_factor import GramFactor, gram_factor
+from svmcvx.kernels import Kernel
 
-__all__ = ["KeptGram", "gram_matrices_kept", "kept_cross", "kept_gram"]
+__all__ = ["CachedKernel", "GramCache", "KeptGram"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
-# Share of the free memory that kept matrices, and their factors, may take together.
+# Default share of the free memory.
 SHARE = 0.25
 
 
@@ -78,112 +77,135 @@ class _KeptCross:
         return 8.0 * self.matrix.size
 
 
-@dataclass
-class _Kept:
-    budget: float
-    entries: list[KeptGram] = field(default_factory=list)
-    crosses: list[_KeptCross] = field(default_factory=list)
+class GramCache:
+    """Gram matrices of some kernels on some data, kept from one problem to the next.
 
-    def room(self) -> float:
-        """Bytes that are left."""
-        return self.budget - sum(entry.bytes for entry in self.entries) - sum(entry.bytes for entry in self.crosses)
-
-
-_kept: ContextVar[_Kept | None] = ContextVar("svmcvx_gram_matrices", default=None)
-
-
-@contextmanager
-def gram_matrices_kept(share: float = SHARE) -> Iterator[None]:
-    """Keep Gram matrices for as long as the block lasts, up to a share of the memory that is free at its begin.
-
-    A matrix that does not fit is not kept; solvers then do as they do without. Blocks may be nested: the outer one
-    counts. Each thread has its own.
+    It owns what it keeps: rows are copied, so that data which change afterwards are other data. A matrix that does not
+    fit is not kept; solvers then do as they do without. A cache belongs to one thread.
 
     Parameters
     ----------
     share : float
-        Between 0 and 1.
+        Share of the memory that is free now which kept matrices, and their factors, may take together.
 
     Examples
     --------
     >>> import numpy as np
     >>> import svmcvx as sx
-    >>> from svmcvx.gram_cache import gram_matrices_kept
+    >>> from svmcvx.gram_cache import GramCache
     >>> X, y = np.array([[0.0], [1.0], [3.0], [4.0]]), [0, 0, 1, 1]
-    >>> with gram_matrices_kept():
-    ...     gaps = [sx.fast.psvm(X, y, C=C, p=2, kernel="rbf").certificate.gap for C in (0.1, 1.0)]
+    >>> kernel = GramCache().kernel(sx.RBF(0.5))
+    >>> gaps = [sx.fast.psvm(X, y, C=C, p=2, kernel=kernel).certificate.gap for C in (0.1, 1.0)]
     >>> max(gaps) <= 1e-6
     True
     """
-    if _kept.get() is not None:
-        yield
-        return
-    token = _kept.set(_Kept(share * memory.available()))
-    try:
-        yield
-    finally:
-        _kept.reset(token)
+
+    def __init__(self, share: float = SHARE) -> None:
+        self._budget = share * memory.available()
+        self._grams: list[KeptGram] = []
+        self._crosses: list[_KeptCross] = []
+
+    def _room(self) -> float:
+        """Bytes that are left."""
+        return self._budget - sum(gram.bytes for gram in self._grams) - sum(cross.bytes for cross in self._crosses)
+
+    def kernel(self, kernel: Kernel) -> CachedKernel:
+        """Return a kernel with the same values whose Gram matrices on training data are kept here."""
+        return CachedKernel(kernel, self)
+
+    def gram(self, kernel: Kernel, X: Features, evaluate: Callable[[], Floats]) -> KeptGram | None:
+        """Return the kept matrix of a kernel on these rows, after evaluating it if it is new.
+
+        Parameters
+        ----------
+        kernel : Kernel
+            With its parameters as numbers.
+        X : ndarray or csr_array of shape (n, d)
+        evaluate : callable
+            Returns the symmetric matrix of shape (n, n).
+
+        Returns
+        -------
+        KeptGram or None
+            None if there is no room for the matrix and a factor.
+        """
+        for entry in self._grams:
+            if entry.holds(kernel, X):
+                return entry
+        # The matrix and a factor of the same size.
+        needed = 16.0 * float(X.shape[0]) ** 2
+        while (self._grams or self._crosses) and needed > self._room():
+            (self._crosses or self._grams).pop(0)
+        if needed > self._room():
+            return None
+        self._grams.append(KeptGram(kernel, X.copy(), np.asarray(evaluate(), dtype=np.float64)))
+        return self._grams[-1]
+
+    def cross(self, kernel: Kernel, A: Features, B: Features) -> Floats | None:
+        """Return the kept matrix of a kernel between new rows and those of a training set, evaluated once.
+
+        Parameters
+        ----------
+        kernel : Kernel
+            With its parameters as numbers.
+        A, B : ndarray or csr_array of shape (m, d), (n, d)
+
+        Returns
+        -------
+        ndarray of shape (m, n), or None
+            Not to be changed. None if there is no room for it beside what is kept.
+        """
+        for entry in self._crosses:
+            if entry.kernel == kernel and _same(entry.A, A) and _same(entry.B, B):
+                return entry.matrix
+        needed = 8.0 * float(A.shape[0]) * float(B.shape[0])
+        while self._crosses and needed > self._room():
+            self._crosses.pop(0)
+        if needed > self._room():
+            return None
+        self._crosses.append(_KeptCross(kernel, A.copy(), B.copy(), np.asarray(kernel(A, B), dtype=np.float64)))
+        return self._crosses[-1].matrix
 
 
-def kept_gram(kernel: Kernel, X: Features, evaluate: Callable[[], Floats]) -> KeptGram | None:
-    """Return the kept matrix of a kernel on these rows, after evaluating it if it is new.
+@dataclass(frozen=True)
+class CachedKernel(Kernel):
+    """A kernel whose Gram matrices on training data a cache keeps; pickled, it is the kernel alone.
 
     Parameters
     ----------
     kernel : Kernel
-        With its parameters as numbers.
-    X : ndarray or csr_array of shape (n, d)
-    evaluate : callable
-        Returns the symmetric matrix of shape (n, n).
-
-    Returns
-    -------
-    KeptGram or None
-        None outside :func:`gram_matrices_kept`, and if there is no room for the matrix and a factor.
+    cache : GramCache
     """
-    kept = _kept.get()
-    if kept is None:
-        return None
-    for entry in kept.entries:
-        if entry.holds(kernel, X):
-            return entry
-    # The matrix and a factor of the same size.
-    needed = 16.0 * float(X.shape[0]) ** 2
-    while (kept.entries or kept.crosses) and needed > kept.room():
-        (kept.crosses or kept.entries).pop(0)
-    if needed > kept.room():
-        return None
-    kept.entries.append(KeptGram(kernel, X, np.asarray(evaluate(), dtype=np.float64)))
-    return kept.entries[-1]
+
+    name: ClassVar[str] = "cached"
+    kernel: Kernel
+    cache: GramCache = field(compare=False, repr=False)
+
+    def block(self, A: Any, B: Any) -> NDArray[Any]:
+        """Return the kernel's block."""
+        return self.kernel.block(A, B)
+
+    def diagonal(self, A: Features) -> Floats:
+        """Return the kernel's diagonal."""
+        return self.kernel.diagonal(A)
+
+    def resolve(self, X: Features, weight: Floats | None = None) -> CachedKernel:
+        """Return the kernel with its parameters as numbers, and the same cache."""
+        return CachedKernel(self.kernel.resolve(X, weight), self.cache)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the kernel's name and parameters."""
+        return self.kernel.to_dict()
+
+    def __reduce__(self) -> Any:
+        return _alone, (self.kernel,)
+
+    def __str__(self) -> str:
+        return str(self.kernel)
 
 
-def kept_cross(kernel: Kernel, A: Features, B: Features) -> Floats | None:
-    """Return the kept matrix of a kernel between new rows and those of a training set, evaluated once.
-
-    Parameters
-    ----------
-    kernel : Kernel
-        With its parameters as numbers.
-    A, B : ndarray or csr_array of shape (m, d), (n, d)
-
-    Returns
-    -------
-    ndarray of shape (m, n), or None
-        Not to be changed. None outside :func:`gram_matrices_kept`, and if there is no room for it beside what is kept.
-    """
-    kept = _kept.get()
-    if kept is None:
-        return None
-    for entry in kept.crosses:
-        if entry.kernel == kernel and _same(entry.A, A) and _same(entry.B, B):
-            return entry.matrix
-    needed = 8.0 * float(A.shape[0]) * float(B.shape[0])
-    while kept.crosses and needed > kept.room():
-        kept.crosses.pop(0)
-    if needed > kept.room():
-        return None
-    kept.crosses.append(_KeptCross(kernel, A, B, np.asarray(kernel(A, B), dtype=np.float64)))
-    return kept.crosses[-1].matrix
+def _alone(kernel: Kernel) -> Kernel:
+    return kernel
 
 
 def _same(A: Any, B: Any) -> bool:

@@ -29,7 +29,7 @@ def share_the_machine():
     it; a lock lets one at a time enter what it compiled. The folder's name holds a digest of the sources, as numba does
     not notice that a function in another module has changed.
     """
-    sources = sorted((ROOT / "svmcvx" / "fast").glob("*.py"))
+    sources = sorted((ROOT / "svmcvx").rglob("*.py"))
     digest = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()[:16]
     folder = ROOT / ".pytest_cache" / "numba" / (digest if fcntl else f"{digest}-{os.environ['PYTEST_XDIST_WORKER']}")
     folder.mkdir(parents=True, exist_ok=True)

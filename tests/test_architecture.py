@@ -13,13 +13,15 @@ ROOT = Path(svmcvx.__file__).parent
 
 # From the bottom up; a room imports only from floors below its own, or from its own room.
 FLOORS = (
-    ("errors",),
+    ("errors", "conjugate_gradients"),
     ("files", "interrupt", "memory", "data", "losses", "synthetic"),
     ("kernels",),
-    ("grams",),
+    ("gram_factor", "kernel_columns"),
+    ("gram_cache",),
     ("certificate",),
     ("model",),
-    ("solution", "space"),
+    ("solution", "feature_space"),
+    ("heuristics",),
     ("formulations",),
     ("theory",),
     ("plot", "torch"),
@@ -75,6 +77,60 @@ def test_solve_and_fast_do_not_know_each_other():
         inside, _ = imports(path)
         assert not (room_of(path) == "solve" and "fast" in inside)
         assert not (room_of(path) == "fast" and "solve" in inside)
+
+
+FAMILIES = ("margin", "margin_distribution", "conic_loss", "indicator", "multiclass")
+# What the families of a floor share, and may be imported by all of them.
+SHARED = {
+    "formulations": {"base", "added_constraints"},
+    "fast": {"core"},
+}
+# The indicator family bounds its programs by the conic relaxation.
+EXCEPTIONS = {("indicator", "conic_loss")}
+# On top of the families of a floor: they import from all.
+ON_TOP = {"__init__", "warm_path"}
+
+
+def families_imported(path):
+    """(floor, family or shared module) of everything that a file imports from formulations and fast."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            for alias in node.names:
+                parts = f"{node.module}.{alias.name}".split(".")
+                if parts[0] == "svmcvx" and parts[1] in SHARED and len(parts) > 2:
+                    found.add((parts[1], parts[2]))
+    return found
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_family_imports_only_its_own_and_what_is_shared(path):
+    floor, *rest = path.relative_to(ROOT).parts
+    if floor not in SHARED or rest[0].removesuffix(".py") in ON_TOP:
+        return
+    own = rest[0].removesuffix(".py")
+    for imported_floor, name in families_imported(path):
+        if name in SHARED[imported_floor]:
+            continue
+        assert own in FAMILIES, f"{floor}/{own} is shared by all families and imports {imported_floor}.{name}"
+        assert name == own or (own, name) in EXCEPTIONS, f"{floor}/{own} imports {imported_floor}.{name}"
+
+
+@pytest.mark.parametrize("floor", ["formulations", "fast"])
+def test_every_floor_has_the_same_families(floor):
+    folders = {path.name for path in (ROOT / floor).iterdir() if path.is_dir() and path.name != "__pycache__"}
+    assert folders - SHARED[floor] == set(FAMILIES)
+
+
+def test_no_room_is_crowded():
+    crowded = {
+        str(folder.relative_to(ROOT)): len(list(folder.glob("*.py")))
+        for folder in {path.parent for path in FILES}
+        if folder != ROOT and len(list(folder.glob("*.py"))) > 14
+    }
+    long = {str(path.relative_to(ROOT)): path.read_text().count("\n") for path in FILES}
+    assert not crowded
+    assert not {name: lines for name, lines in long.items() if lines > 500}
 
 
 def run_python(code):

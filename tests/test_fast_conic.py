@@ -224,7 +224,7 @@ def test_systems_factored_and_by_conjugate_gradients_agree(method):
 
 
 def test_a_sample_comes_before_many_observations(monkeypatch):
-    room = importlib.import_module("svmcvx.fast.conic")
+    room = importlib.import_module("svmcvx.fast.conic_loss.conic")
     monkeypatch.setattr(room, "MANY", 300)
     monkeypatch.setattr(room, "SAMPLE", 150)
     monkeypatch.setattr(room, "SAMPLE_PER_COLUMN", 20)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import svmcvx as sx
 from svmcvx.fast import odm, odml, psvm
 from svmcvx.fast.core import linear_newton as linear
-from svmcvx.fast.core import loss_passes as kernels
+from svmcvx.fast.core import loss_passes as passes
 from svmcvx.fast.core.linear_newton import Machine, minimise
 from svmcvx.fast.core.monitor import monitored
 from svmcvx.fast.margin_distribution import odm_blocks, odml_low_rank
@@ -170,7 +170,7 @@ def test_a_factor_that_leaves_much_out_costs_products_not_truth(C, monkeypatch):
 def test_kernel_rooms_keep_no_gram_matrix_of_many_observations(monkeypatch):
     # The functions hide the modules of the same name.
     for name in ("odm", "odml"):
-        monkeypatch.setattr(importlib.import_module(f"svmcvx.fast.{name}"), "LARGEST_GRAM", 20)
+        monkeypatch.setattr(importlib.import_module(f"svmcvx.fast.margin_distribution.{name}"), "LARGEST_GRAM", 20)
     X, y = design("plain", 3)
     assert odm(X, y, C1=1.0, C2=1.0, D=0.1, kernel=sx.RBF(1.0)).solver == "fast.odm/blocks"
     assert odml(X, y, lam1=1.0, lam2=1.0, C=1.0, kernel=sx.RBF(1.0)).solver == "fast.odml/low-rank"
@@ -209,7 +209,7 @@ def test_the_variance_of_the_margins_is_a_term_of_its_own():
     # Without a hinge the machine is a quadratic: w = R⁻¹q.
     X, y = design("plain", 4, n=30)
     c = np.full(30, 1 / 30)
-    machine = Machine(X, y, 1e-9 * c, kernels.HINGE, p=1.0, tilt=X.T @ (y * c), variance=5.0, share=c)
+    machine = Machine(X, y, 1e-9 * c, passes.HINGE, p=1.0, tilt=X.T @ (y * c), variance=5.0, share=c)
     with monitored(tol=1e-12, time_limit=None, max_iter=50, verbose=False, callback=None) as monitor:
         point, _ = minimise(machine, monitor)
     Z = y[:, None] * X
@@ -375,11 +375,11 @@ def test_lazy_updates_of_svrg_do_what_dense_ones_do(lam1):
 @given(
     st.sampled_from(
         (
-            (kernels.POWER, 2.0),
-            (kernels.POWER, 3.5),
-            (kernels.HINGE, 1.0),
-            (kernels.ENVELOPE, 1.05),
-            (kernels.ENVELOPE, 1.7),
+            (passes.POWER, 2.0),
+            (passes.POWER, 3.5),
+            (passes.HINGE, 1.0),
+            (passes.ENVELOPE, 1.05),
+            (passes.ENVELOPE, 1.7),
         )
     ),
     st.floats(-3, 3),
@@ -393,7 +393,7 @@ def test_multipliers_are_the_derivatives_of_the_smooth_losses(kind, z, share, si
 
     def value(z):
         alpha, slope = np.empty(1), np.empty(1)
-        sums = kernels.respond(
+        sums = passes.respond(
             kind, np.array([1.0 - z]), one, 0.0, share * c, c, sigma, p, 1.0, 1.0, 0.0, one, alpha, slope
         )
         return sums, alpha[0], slope[0]
@@ -404,28 +404,28 @@ def test_multipliers_are_the_derivatives_of_the_smooth_losses(kind, z, share, si
     assert below[1] <= alpha <= above[1]
     assert below[1] * (1 - 1e-4) - 1e-5 <= (above[0][0] - below[0][0]) / (2 * step) <= above[1] * (1 + 1e-4) + 1e-5
     assert slope >= 0
-    if kind != kernels.POWER:
+    if kind != passes.POWER:
         assert slope <= sigma * c[0] * (1 + 1e-12)
         # Fenchel-Young, with equality only where the centre is optimal.
-        assert sums[1] + kernels.conjugate(kind, np.array([alpha]), c, p, 1.0, 1.0, 0.0) >= alpha * z - 1e-12
+        assert sums[1] + passes.conjugate(kind, np.array([alpha]), c, p, 1.0, 1.0, 0.0) >= alpha * z - 1e-12
 
 
-@pytest.mark.parametrize(("kind", "p"), [(kernels.HINGE, 1.0), (kernels.POWER, 2.0), (kernels.POWER, 2.5)])
+@pytest.mark.parametrize(("kind", "p"), [(passes.HINGE, 1.0), (passes.POWER, 2.0), (passes.POWER, 2.5)])
 def test_passes_over_many_observations_are_sums_and_keep_what_is_not_a_number(kind, p):
     rng = np.random.default_rng(0)
     n = 37
     f, df, c, norms = rng.normal(size=n), rng.normal(size=n), rng.uniform(0.1, 2, n), rng.uniform(0, 3, n)
     y = np.where(rng.random(n) < 0.5, 1.0, -1.0)
-    centre = rng.random(n) * c if kind == kernels.HINGE else np.zeros(n)
+    centre = rng.random(n) * c if kind == passes.HINGE else np.zeros(n)
     rest = (4.0, p, 1.0, 1.0, 0.0)
 
     def everything(rows):
         alpha, slope = np.empty(rows.size), np.empty(rows.size)
         part = (f[rows], y[rows], 0.3, centre[rows], c[rows], *rest)
         return (
-            np.array(kernels.respond(kind, *part, norms[rows], alpha, slope)),
-            np.array(kernels.along(kind, f[rows], df[rows], 0.7, y[rows], 0.3, 0.1, centre[rows], c[rows], *rest)),
-            np.array(kernels.slope_of_bias(kind, *part)),
+            np.array(passes.respond(kind, *part, norms[rows], alpha, slope)),
+            np.array(passes.along(kind, f[rows], df[rows], 0.7, y[rows], 0.3, 0.1, centre[rows], c[rows], *rest)),
+            np.array(passes.slope_of_bias(kind, *part)),
         )
 
     together = everything(np.arange(n))
@@ -449,7 +449,7 @@ def test_large_weights_and_a_class_of_one_point_do_not_stall(p, C):
 def test_a_tilted_machine_without_bias_minimises_its_quadratic():
     X, y = design("plain", 1)
     tilt = np.array([1.0, -2.0, 0.5])
-    with_tilt = Machine(X, y.astype(float), np.full(y.size, 1e-12), kernels.POWER, tilt=tilt)
+    with_tilt = Machine(X, y.astype(float), np.full(y.size, 1e-12), passes.POWER, tilt=tilt)
     from svmcvx.fast.core.monitor import monitored
 
     with monitored(tol=1e-10, time_limit=None, max_iter=20, verbose=False, callback=None) as monitor:

@@ -22,9 +22,10 @@ from svmcvx.fast.margin import low_rank_newton as low_rank
 from svmcvx.fast.margin.psvm import psvm
 from svmcvx.fast.margin.smo import near_best_bias, pair_step, slack_of
 from svmcvx.fast.margin.support_newton import newton_applies, newton_pays
-from svmcvx.feature_space import KernelColumns, feature_space
+from svmcvx.feature_space import feature_space
 from svmcvx.formulations.margin.psvm import PSVM, best_bias
-from svmcvx.gram_cache import gram_matrices_kept
+from svmcvx.gram_cache import GramCache
+from svmcvx.kernel_columns import KernelColumns
 
 from .conftest import make_data
 
@@ -466,7 +467,7 @@ def test_inseparable_data_are_reported(design):
 
 def test_the_module_is_imported_when_asked_for():
     assert "fast" in sx.__all__
-    assert sx.fast.psvm.__module__ == "svmcvx.fast.psvm"
+    assert sx.fast.psvm.__module__ == "svmcvx.fast.margin.psvm"
 
 
 # The way out: a factor of low rank
@@ -587,11 +588,10 @@ def test_paths_with_newton_steps_wherever_they_apply_agree_with_cold_fits(kind, 
     X, y = _noisy(50, 5, kind=kind)
     weight = np.random.default_rng(1).uniform(0.2, 3.0, size=y.size)
     for values in (np.logspace(-2, 4, 6), np.logspace(4, -2, 6)):
-        earlier, warm = None, []
-        with gram_matrices_kept():
-            for C in values:
-                earlier = psvm(X, y, C=C, p=p, kernel="rbf", sample_weight=weight, warm_start=earlier)
-                warm.append(earlier)
+        earlier, warm, kernel = None, [], GramCache().kernel(sx.RBF())
+        for C in values:
+            earlier = psvm(X, y, C=C, p=p, kernel=kernel, sample_weight=weight, warm_start=earlier)
+            warm.append(earlier)
         for C, found in zip(values, warm, strict=True):
             cold = psvm(X, y, C=C, p=p, kernel="rbf", sample_weight=weight)
             scale = max(1.0, cold.certificate.upper)
@@ -605,10 +605,10 @@ def test_paths_with_newton_steps_wherever_they_apply_agree_with_cold_fits(kind, 
 @pytest.mark.parametrize("p", [1.0, 1.5, 2.0])
 def test_newton_steps_reach_the_optimum_from_a_neighbour(p):
     X, y = _noisy(300, 2)
-    with gram_matrices_kept():
-        first = psvm(X, y, C=300.0, p=p, kernel="rbf")
-        second = psvm(X, y, C=400.0, p=p, kernel="rbf", warm_start=first)
-        random = psvm(X, y, C=400.0, p=p, kernel="rbf", warm_start=first, selection="random", tol=1e-2)
+    kernel = GramCache().kernel(sx.RBF())
+    first = psvm(X, y, C=300.0, p=p, kernel=kernel)
+    second = psvm(X, y, C=400.0, p=p, kernel=kernel, warm_start=first)
+    random = psvm(X, y, C=400.0, p=p, kernel=kernel, warm_start=first, selection="random", tol=1e-2)
     options = second.attempts[-1].options
     assert options["newton_steps"] <= 15
     assert options["pair_steps"] == 0
@@ -619,12 +619,12 @@ def test_newton_steps_reach_the_optimum_from_a_neighbour(p):
 
 
 def test_newton_pays_after_many_pair_steps_only():
-    alpha, ceiling = np.linspace(0.0, 1.0, 500), np.ones(500)
-    assert newton_pays(alpha, ceiling, {"pair_steps": 100_000})
-    assert not newton_pays(alpha, ceiling, {"pair_steps": 100})
-    assert newton_pays(alpha, ceiling, {"pair_steps": 0, "newton_steps": 2})
-    assert not newton_pays(alpha, ceiling, {"pair_steps": 1, "newton_steps": 2})
-    assert not newton_pays(alpha, ceiling, {})
+    alpha, upper_bound = np.linspace(0.0, 1.0, 500), np.ones(500)
+    assert newton_pays(alpha, upper_bound, {"pair_steps": 100_000})
+    assert not newton_pays(alpha, upper_bound, {"pair_steps": 100})
+    assert newton_pays(alpha, upper_bound, {"pair_steps": 0, "newton_steps": 2})
+    assert not newton_pays(alpha, upper_bound, {"pair_steps": 1, "newton_steps": 2})
+    assert not newton_pays(alpha, upper_bound, {})
     assert newton_applies(2.0, 1000)
     assert not newton_applies(2.1, 1000)
     assert not newton_applies(1.0, 10_000)

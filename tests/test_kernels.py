@@ -7,6 +7,7 @@ from sklearn.metrics import pairwise
 
 from svmcvx.data import check_features
 from svmcvx.errors import DataError
+from svmcvx.gram_factor import gram_factor
 from svmcvx.kernels import (
     RBF,
     CallableKernel,
@@ -17,7 +18,6 @@ from svmcvx.kernels import (
     Precomputed,
     Sigmoid,
     as_kernel,
-    gram_factor,
     kernel_from_dict,
     squared_distances,
 )

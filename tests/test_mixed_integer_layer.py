@@ -14,7 +14,7 @@ import pytest
 import svmcvx as sx
 from svmcvx.certificate import Evaluation, SolverBound, check
 from svmcvx.errors import NotCertified, SolverFailed, SolverUnavailable
-from svmcvx.formulations.base import Candidates, Formulation, FormulationProblem
+from svmcvx.formulations.base import Formulation, FormulationProblem, RecoveredPoints
 from svmcvx.solution import Status
 from svmcvx.solve import backends, mixed_integer, policy
 
@@ -62,7 +62,7 @@ class Toy(FormulationProblem):
     def recover(self):
         x = self.var_dict["x"].value
         found = [] if x is None else [Choice(np.round(x))]
-        return Candidates(found + ([] if self.known is None else [Choice(self.known)]), [])
+        return RecoveredPoints(found + ([] if self.known is None else [Choice(self.known)]), [])
 
     def start(self):
         return None if self.known is None else {"x": self.known}

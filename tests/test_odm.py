@@ -437,7 +437,7 @@ def test_wrong_dual_points_give_no_bound():
     alpha, tau = solution.dual["alpha"], solution.dual["tau"]
     assert statement.certify(solution.model, solution.dual, repair=False).lower is not None
     outside = {
-        "above its ceiling": {"alpha": alpha + 1e-6, "tau": tau},
+        "above its upper_bound": {"alpha": alpha + 1e-6, "tau": tau},
         "negative": {"alpha": alpha - 1e-6, "tau": tau},
         "not centred": {"alpha": alpha, "tau": tau + 1e-6},
         "not a number": {"alpha": np.full(Y.size, np.nan), "tau": tau},
@@ -447,7 +447,7 @@ def test_wrong_dual_points_give_no_bound():
         assert statement.dual_violation(point) > 0
         assert statement.certify(solution.model, point, repair=False).lower is None
     # A repair makes a true bound of all that are numbers.
-    for name in ("above its ceiling", "negative", "not centred"):
+    for name in ("above its upper_bound", "negative", "not centred"):
         repaired = statement.certify(solution.model, outside[name])
         assert repaired.lower <= solution.certificate.upper
         assert repaired.gap < 1e-2

@@ -25,7 +25,7 @@ import svmcvx as sx
 from svmcvx.experiments import Selection
 from svmcvx.experiments.search_paths import PATH_PARAMETERS, paths_of
 from svmcvx.experiments.store import Store
-from svmcvx.gram_cache import gram_matrices_kept, kept_cross, kept_gram
+from svmcvx.gram_cache import GramCache
 
 from .conftest import make_data
 
@@ -470,7 +470,7 @@ def test_ctrl_c_keeps_what_other_threads_have_finished(monkeypatch, tmp_path):
 def test_a_fit_that_ctrl_c_ended_early_is_not_a_finished_one(monkeypatch):
     original = sx.PSVMClassifier._fit
 
-    def fit(self, X, y, weight, warm):
+    def fit(self, X, y, weight, warm, cache=None):
         if self.C == 1.0:
             signal.raise_signal(signal.SIGINT)
         return original(self, X, y, weight, warm)
@@ -543,12 +543,12 @@ def test_kept_gram_matrices_change_no_answer(kernel, formulation):
     settings = keywords.get(formulation, {"C": 1.0, "lam1": 0.1, "lam2": 0.1})
     solver = getattr(sx.fast, formulation)
 
-    def solve():
-        return solver(X, Y, kernel=chosen, indefinite="clip", tol=1e-8, **settings).certificate
+    def solve(kernel):
+        return solver(X, Y, kernel=kernel, indefinite="clip", tol=1e-8, **settings).certificate
 
-    alone = solve()
-    with gram_matrices_kept():
-        first, second = solve(), solve()
+    alone = solve(chosen)
+    cached = GramCache().kernel(chosen)
+    first, second = solve(cached), solve(cached)
     assert first.upper == second.upper
     for certificate in (first, second):
         assert certificate.is_certified(1e-7)
@@ -560,31 +560,46 @@ def test_a_kept_matrix_is_of_its_rows_and_kernel_only():
     made = []
 
     def ask(k, data):
-        entry = kept_gram(k, data, lambda: made.append(None) or k(data))
+        entry = cache.gram(k, data, lambda: made.append(None) or k(data))
         assert np.array_equal(entry.matrix, k(data))
 
-    assert kept_gram(kernel, X, lambda: pytest.fail("outside the block")) is None
-    with gram_matrices_kept():
-        for data in (X, X.copy(), X[::-1].copy(), X[:-1], sp.csr_array(X), sp.csr_array(X)):
-            ask(kernel, data)
-        assert len(made) == 4
-        ask(sx.RBF(0.25), X)
-        assert len(made) == 5
-    assert kept_gram(kernel, X, lambda: pytest.fail("outside the block")) is None
+    cache = GramCache()
+    for data in (X, X.copy(), X[::-1].copy(), X[:-1], sp.csr_array(X), sp.csr_array(X)):
+        ask(kernel, data)
+    assert len(made) == 4
+    ask(sx.RBF(0.25), X)
+    assert len(made) == 5
+
+
+def test_a_cache_owns_its_data():
+    kernel, data = sx.RBF(0.5), X.copy()
+    cached = GramCache().kernel(kernel)
+    sx.fast.psvm(data, Y, C=1.0, p=1.5, kernel=cached)
+    data *= 3.0
+    after = sx.fast.psvm(data, Y, C=1.0, p=1.5, kernel=cached).certificate
+    truth = sx.fast.psvm(data, Y, C=1.0, p=1.5, kernel=kernel).certificate
+    assert max(after.lower, truth.lower) <= min(after.upper, truth.upper)
+
+
+def test_a_cached_kernel_is_pickled_without_its_cache():
+    kernel = sx.RBF(0.5)
+    cached = GramCache().kernel(kernel)
+    assert pickle.loads(pickle.dumps(cached)) == kernel  # noqa: S301 - our own
+    assert str(cached) == str(kernel)
+    assert cached.to_dict() == kernel.to_dict()
 
 
 def test_a_matrix_without_room_is_not_kept(monkeypatch):
     room = 40.0 * X.shape[0] ** 2
     monkeypatch.setattr("svmcvx.memory.available", lambda: room)
-    with gram_matrices_kept(share=0.1):
-        assert kept_gram(sx.RBF(0.5), X, lambda: pytest.fail("no room")) is None
-    with gram_matrices_kept(share=0.5):
-        first = kept_gram(sx.RBF(0.5), X, lambda: sx.RBF(0.5)(X))
-        assert kept_gram(sx.RBF(0.5), X, lambda: pytest.fail("kept")) is first
-        second = kept_gram(sx.RBF(1.0), X, lambda: sx.RBF(1.0)(X))
-        assert second is not None
-        # The older one has made room.
-        assert kept_gram(sx.RBF(0.5), X, lambda: sx.RBF(0.5)(X)) is not first
+    assert GramCache(share=0.1).gram(sx.RBF(0.5), X, lambda: pytest.fail("no room")) is None
+    cache = GramCache(share=0.5)
+    first = cache.gram(sx.RBF(0.5), X, lambda: sx.RBF(0.5)(X))
+    assert cache.gram(sx.RBF(0.5), X, lambda: pytest.fail("kept")) is first
+    second = cache.gram(sx.RBF(1.0), X, lambda: sx.RBF(1.0)(X))
+    assert second is not None
+    # The older one has made room.
+    assert cache.gram(sx.RBF(0.5), X, lambda: sx.RBF(0.5)(X)) is not first
 
 
 # Inside scikit-learn
@@ -615,14 +630,12 @@ def test_estimators_work_inside_scikit_learn(model):
 
 def test_a_cross_matrix_is_evaluated_once_and_only_where_there_is_room():
     kernel, A, B = sx.RBF(0.5), X[:20], X[20:60]
-    assert kept_cross(kernel, A, B) is None
-    with gram_matrices_kept():
-        found = kept_cross(kernel, A, B)
-        assert kept_cross(kernel, A.copy(), B.copy()) is found
-        assert kept_cross(sx.RBF(0.7), A, B) is not found
-        assert np.array_equal(found, kernel(A, B))
-    with gram_matrices_kept(share=0.0):
-        assert kept_cross(kernel, A, B) is None
+    cache = GramCache()
+    found = cache.cross(kernel, A, B)
+    assert cache.cross(kernel, A.copy(), B.copy()) is found
+    assert cache.cross(sx.RBF(0.7), A, B) is not found
+    assert np.array_equal(found, kernel(A, B))
+    assert GramCache(share=0.0).cross(kernel, A, B) is None
 
 
 def test_scores_from_a_cross_matrix_are_those_of_the_model():

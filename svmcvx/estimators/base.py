@@ -20,6 +20,8 @@ from svmcvx.errors import DataError
 from svmcvx.estimators.request import Request
 from svmcvx.estimators.routes import Route
 from svmcvx.formulations.base import FormulationProblem
+from svmcvx.gram_cache import GramCache
+from svmcvx.kernels import Precomputed
 from svmcvx.model import Model
 from svmcvx.solution import Solution, Status
 
@@ -86,8 +88,10 @@ class CertifiedClassifier(ClassifierMixin, BaseEstimator):
         """
         return self._fit(X, y, sample_weight, None)
 
-    def _fit(self, X: Any, y: Any, sample_weight: Any, warm_start: Solution | None) -> Self:
-        """Fit, starting from an earlier ``solution_`` for the same data where the solver can."""
+    def _fit(
+        self, X: Any, y: Any, sample_weight: Any, warm_start: Solution | None, cache: GramCache | None = None
+    ) -> Self:
+        """Fit, starting from an earlier ``solution_`` for the same data where the solver can; `cache` keeps kernel matrices."""
         checked = check_features(X)
         given = np.asarray(y)
         if given.ndim == 2 and given.shape[1] == 1:
@@ -96,7 +100,7 @@ class CertifiedClassifier(ClassifierMixin, BaseEstimator):
         self._check_columns(X, reset=True)
         codes, classes = check_labels(y, checked.shape[0])
         weight = None if sample_weight is None else check_weights(sample_weight, codes.size)
-        if (shortfall := self._fit_checked(checked, codes, classes, weight, warm_start)) is not None:
+        if (shortfall := self._fit_checked(checked, codes, classes, weight, warm_start, cache)) is not None:
             warnings.warn(shortfall, ConvergenceWarning, stacklevel=3)
         return self
 
@@ -107,9 +111,10 @@ class CertifiedClassifier(ClassifierMixin, BaseEstimator):
         classes: NDArray[Any],
         sample_weight: Floats | None,
         warm_start: Solution | None,
+        cache: GramCache | None = None,
     ) -> str | None:
         """Fit to validated data; return what is short of the tolerance."""
-        request = self._request(X, sample_weight)
+        request = self._request(X, sample_weight, cache)
         solution, route = self._solved(
             request, X, codes, classes, self._weighted(classes[codes], sample_weight), warm_start
         )
@@ -124,13 +129,16 @@ class CertifiedClassifier(ClassifierMixin, BaseEstimator):
         except ValueError as error:
             raise DataError(str(error)) from None
 
-    def _request(self, X: Features, sample_weight: Floats | None) -> Request:
+    def _request(self, X: Features, sample_weight: Floats | None, cache: GramCache | None) -> Request:
         """Return what is asked for; a kernel's scale is that of all classes together, whatever their weights."""
         settings = self._settings()
         if settings.get("kernel") is not None:
             # Weights that are all zero are refused by the formulation.
             scale = sample_weight if sample_weight is not None and sample_weight.any() else None
-            settings["kernel"] = settings["kernel"].resolve(X, scale)
+            resolved = settings["kernel"].resolve(X, scale)
+            settings["kernel"] = (
+                resolved if cache is None or isinstance(resolved, Precomputed) else cache.kernel(resolved)
+            )
         return Request(self._formulation, self._builder(), settings, self.solver, self.tol, self.time_limit)
 
     def _weighted(self, labels: NDArray[Any], sample_weight: Floats | None) -> Floats | None:

@@ -23,7 +23,7 @@ from svmcvx.data import BinaryData, Features, binary_data, check_features, check
 from svmcvx.errors import DataError
 from svmcvx.estimators.base import CertifiedClassifier
 from svmcvx.estimators.pairs import parts
-from svmcvx.fast.core import loss_passes as loss_kernels
+from svmcvx.fast.core import loss_passes as passes
 from svmcvx.fast.core.linear_newton import Machine, minimise
 from svmcvx.fast.core.monitor import monitored
 from svmcvx.feature_space import KernelSpace, LinearSpace, feature_space
@@ -38,7 +38,7 @@ __all__ = ["certify"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
-# A multiplier of libsvm exceeds its ceiling by no more than this share of it.
+# A multiplier of libsvm exceeds its upper_bound by no more than this share of it.
 ABOVE_CEILING = 1e-6
 # The dual point of a LinearSVC is found by solving its problem again, to this gap or to rounding.
 DUAL_TOL = 1e-10
@@ -215,14 +215,14 @@ def _certify_pair(svc: SVC, data: BinaryData, kernel: Kernel | None, v: Floats, 
         )
     statement = PSVM(space=space, C=float(svc.C), p=1.0)
     kept = v[data.index]
-    ceiling = svc.C * data.weight * (1.0 + ABOVE_CEILING)
-    if (kept * data.y < 0).any() or (np.abs(kept) > ceiling).any() or np.count_nonzero(kept) < np.count_nonzero(v):
+    upper_bound = svc.C * data.weight * (1.0 + ABOVE_CEILING)
+    if (kept * data.y < 0).any() or (np.abs(kept) > upper_bound).any() or np.count_nonzero(kept) < np.count_nonzero(v):
         raise DataError(
             "the estimator's multipliers do not belong to these labels and weights: pass the y and the sample_weight that it "
             "was trained with"
         )
     model: BinaryModel
-    if isinstance(space, LinearSpace):
+    if space.is_linear:
         model = LinearModel(
             coef=np.asarray(data.X.T @ kept), intercept=intercept, classes=data.classes, support=np.flatnonzero(v)
         )
@@ -260,7 +260,7 @@ def _certify_linear_svc(
 def _multipliers(statement: PenalisedPSVM, w: Floats) -> Floats:
     """Return multipliers that bound the optimum, found from coefficients near it."""
     data = statement.space.data
-    kind = loss_kernels.kind_of_power(statement.p)
+    kind = passes.kind_of_power(statement.p)
     machine = Machine(data.X, data.y, statement.C * data.weight, kind, p=statement.p)
     with monitored(tol=DUAL_TOL, time_limit=None, max_iter=DUAL_STEPS, verbose=False, callback=None) as monitor:
         point, _ = minimise(machine, monitor, w=w)

@@ -11,12 +11,8 @@ from svmcvx.estimators.routes import FAST, OWN_TOL, Route, arguments, choose, fa
 from svmcvx.formulations.base import FormulationProblem
 from svmcvx.solution import Solution
 from svmcvx.solve import solve
-from svmcvx.solve.solver import ACCEPTANCE
 
 __all__ = ["Request"]
-
-# Solvers are not asked for more than this: beyond it their own criterion is rounding.
-SMALLEST_TOL = 1e-10
 
 
 @dataclass(frozen=True)
@@ -33,8 +29,7 @@ class Request:
         Arguments of the builder, which the fast solver shares.
     solver : str
     tol : float
-        Certified relative gap that is asked for. A conic solver is asked for a hundredth of it, since the gap of a repaired
-        point exceeds its own criterion by such factors.
+        Certified relative gap that is asked for.
     time_limit : float or None
         Seconds.
     """
@@ -75,5 +70,4 @@ class Request:
                 settings["tol"] = self.tol
             return found(X, y, time_limit=self.time_limit, warm_start=warm_start, **settings)
         problem = self.builder(X, y, sample_weight=sample_weight, **self.settings)
-        tol = max(self.tol / ACCEPTANCE, SMALLEST_TOL)
-        return solve(problem, solver=self.solver, tol=tol, time_limit=self.time_limit, warm_start=warm_start)
+        return solve(problem, solver=self.solver, tol=self.tol, time_limit=self.time_limit, warm_start=warm_start)

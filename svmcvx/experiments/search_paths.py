@@ -25,7 +25,7 @@ from svmcvx.errors import DataError, SvmcvxError
 from svmcvx.estimators.base import CertifiedClassifier
 from svmcvx.estimators.binary import BinaryClassifier
 from svmcvx.experiments.store import Store
-from svmcvx.gram_cache import kept_cross
+from svmcvx.gram_cache import GramCache
 from svmcvx.model import KernelModel
 from svmcvx.solution import Solution, Status
 
@@ -141,8 +141,12 @@ class PathOnFold:
         path = Path(self.path.parameter, tuple(settings[k] for k in places), tuple(positions[k] for k in places))
         return replace(self, path=path, keys=tuple(self.keys[k] for k in places))
 
-    def rows(self, X: Any, y: Any, sample_weight: Any = None) -> Iterator[tuple[int, Row]]:
+    def rows(
+        self, X: Any, y: Any, sample_weight: Any = None, cache: GramCache | None = None
+    ) -> Iterator[tuple[int, Row]]:
         """Yield the place on the path and the row of each of the settings as soon as it is done.
+
+        `cache` keeps kernel matrices for other paths on the same fold.
 
         Raises
         ------
@@ -150,7 +154,7 @@ class PathOnFold:
             If Ctrl-C ended a fit early; its answer is dropped.
         """
         store = None if self.store is None else Store(self.store)
-        machine = _Machine(self, X, y, sample_weight)
+        machine = _Machine(self, X, y, sample_weight, GramCache() if cache is None else cache)
         for k, settings in enumerate(self.path.settings):
             row = machine.row(settings)
             if store is not None:
@@ -211,8 +215,8 @@ class Finished:
 class _Machine:
     """What a path keeps from one fit to the next: split data, fitted transformers, the last solution."""
 
-    def __init__(self, work: PathOnFold, X: Any, y: Any, sample_weight: Any) -> None:
-        self.work = work
+    def __init__(self, work: PathOnFold, X: Any, y: Any, sample_weight: Any, cache: GramCache) -> None:
+        self.work, self.cache = work, cache
         self.estimator = with_settings(clone(work.estimator), work.path.settings[0])
         self.X_train, self.y_train = _safe_split(self.estimator, X, y, work.train)
         self.X_test, self.y_test = _safe_split(self.estimator, X, y, work.test, work.train)
@@ -244,10 +248,10 @@ class _Machine:
         X_train, _ = self._transform()
         if isinstance(last, CertifiedClassifier):
             if self.solution is None or type(last)._fit is not CertifiedClassifier._fit:
-                last._fit(X_train, self.y_train, self.weight, self.solution)
+                last._fit(X_train, self.y_train, self.weight, self.solution, self.cache)
             else:
                 # The same data for the same estimator, which knows their features by now.
-                last._fit_checked(*self._training(), self.solution)
+                last._fit_checked(*self._training(), self.solution, self.cache)
             self.solution = last.solution_
             if self.solution.status is Status.INTERRUPTED:
                 raise KeyboardInterrupt
@@ -306,7 +310,7 @@ class _Machine:
             if isinstance(model, KernelModel) and model.vectors is not None:
                 if self.tested is None:
                     self.tested = check_features(X_test)
-                cross = kept_cross(model.kernel, self.tested, self._training()[0])
+                cross = self.cache.cross(model.kernel, self.tested, self._training()[0])
                 if cross is not None:
                     v = np.zeros(cross.shape[1])
                     v[model.support] = model.dual_coef

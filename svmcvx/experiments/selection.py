@@ -26,7 +26,7 @@ import svmcvx
 from svmcvx.data import check_number, check_weights
 from svmcvx.errors import DataError, missing_extra
 from svmcvx.experiments.search_paths import Finished, PathOnFold, Row, final_prefix, paths_of, with_settings
-from svmcvx.gram_cache import gram_matrices_kept
+from svmcvx.gram_cache import GramCache
 
 __all__ = ["Selection", "select"]
 
@@ -300,10 +300,10 @@ class _Search:
     def _results(self, work: list[PathOnFold]) -> Iterator[tuple[PathOnFold, int, Row]]:
         if joblib.effective_n_jobs(self.n_jobs) == 1:
             for _, pieces in groupby(sorted(work, key=lambda piece: piece.fold), key=lambda piece: piece.fold):
-                with gram_matrices_kept():
-                    for piece in pieces:
-                        for k, row in piece.rows(*self.data):
-                            yield piece, k, row
+                cache = GramCache()
+                for piece in pieces:
+                    for k, row in piece.rows(*self.data, cache):
+                        yield piece, k, row
             return
         backend, _ = get_active_backend()
         order = "generator_unordered" if backend.supports_return_generator else "list"
@@ -317,8 +317,7 @@ class _Search:
 
 def _run(number: int, piece: PathOnFold, data: tuple[Any, Any, Any]) -> tuple[int, list[tuple[int, Row]]]:
     """Do a piece of work in another process or thread."""
-    with gram_matrices_kept():
-        return number, list(piece.rows(*data))
+    return number, list(piece.rows(*data))
 
 
 def _silent() -> None:

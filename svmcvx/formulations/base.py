@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from typing import Any, ClassVar, NamedTuple, TypeAlias
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, is_dataclass, replace
+from functools import wraps
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, ParamSpec, Self, TypeAlias, TypeVar
 
 import cvxpy as cp
 import numpy as np
@@ -14,12 +17,26 @@ from numpy.typing import NDArray
 from svmcvx import memory
 from svmcvx.certificate import Certificate, Dual, Evaluation, Kind, check
 from svmcvx.data import BinaryData
-from svmcvx.errors import DataError
+from svmcvx.errors import BuildError, DataError
+from svmcvx.feature_space import FeatureSpace
 from svmcvx.model import Model
 
-__all__ = ["Candidates", "Formulation", "FormulationProblem", "require_conic_memory", "usable"]
+if TYPE_CHECKING:
+    from svmcvx.formulations.added_constraints import ConstrainedProblem
+
+__all__ = [
+    "BinaryStatement",
+    "Formulation",
+    "FormulationProblem",
+    "RecoveredPoints",
+    "builder",
+    "require_conic_memory",
+    "usable",
+]
 
 Floats: TypeAlias = NDArray[np.float64]
+P = ParamSpec("P")
+Problem = TypeVar("Problem", bound="FormulationProblem")
 
 
 # Bytes that compiling and solving with Clarabel need for each entry of the matrix in the problem, as measured for
@@ -35,7 +52,7 @@ def require_conic_memory(factor: Any, what: str) -> None:
     memory.require(
         (FACTOR_BYTES if 2 * r <= n else GRAM_BYTES) * float(entries),
         f"the {what} with a matrix of {n} × {r}",
-        "use fewer observations or features, or a first-order solver",
+        "use fewer observations or features, or a specialised solver of svmcvx.fast",
     )
 
 
@@ -64,14 +81,14 @@ def kept_entry(dual: Dual, name: str, data: BinaryData, formulation: str) -> Flo
     )
 
 
-def full_entry(values: Floats, data: BinaryData) -> Floats:
-    """Return multipliers indexed like the data that were passed in, with zeros for observations of weight zero."""
-    full = np.zeros(data.rows)
+def full_entry(values: Floats, data: BinaryData, fill: float = 0.0) -> Floats:
+    """Return numbers indexed like the data that were passed in, with `fill` for observations of weight zero."""
+    full = np.full(data.rows, fill)
     full[data.index] = values
     return full
 
 
-class Candidates(NamedTuple):
+class RecoveredPoints(NamedTuple):
     """Models and dual points recovered from a solver, for the checker to choose from."""
 
     models: list[Any]
@@ -82,7 +99,15 @@ class Formulation(ABC):
     """A statement bound to data and hyper-parameters: its mathematics in plain numpy.
 
     It satisfies :class:`svmcvx.certificate.Statement`, so that the checker can mint a certificate from any model
-    and any dual point, whoever made them.
+    and any dual point, whoever made them. A formulation outside this package derives from it, or from
+    :class:`BinaryStatement` where it has one score and a kernel; ``docs/add_formulation.md`` shows one.
+
+    Attributes
+    ----------
+    name : str
+        Of the formulation, for messages and :attr:`svmcvx.Solution.formulation`.
+    kind : "convex", "mixed-integer", "enumeration" or "local"
+        What a certificate proves.
     """
 
     name: ClassVar[str]
@@ -113,6 +138,29 @@ class Formulation(ABC):
     @abstractmethod
     def evaluate_dual(self, dual: Dual) -> Evaluation:
         """Dual objective at a feasible dual point, with its rounding."""
+
+    def at(self, **values: float) -> Self:
+        """Return the same statement at other values of scalar hyper-parameters.
+
+        The default replaces the fields of a dataclass.
+        """
+        if not is_dataclass(self):
+            raise TypeError(f"{type(self).__name__} is no dataclass: it has to say by at() what its parameters change")
+        return replace(self, **values)
+
+    def recover_from(self, variables: Mapping[str, Any], multipliers: Mapping[str, Any]) -> RecoveredPoints:
+        """Return models and dual points from what a solver has left.
+
+        :meth:`FormulationProblem.recover` calls it, unless a problem recovers its points in a way of its own.
+
+        Parameters
+        ----------
+        variables : mapping of str to ndarray or None
+            Values of the variables of the problem, by their names.
+        multipliers : mapping of str to ndarray or None
+            Those of the constraints, by their labels, with the signs of cvxpy.
+        """
+        raise TypeError(f"{type(self).__name__} has to say how a model is recovered")
 
     def export_dual(self, dual: Dual) -> Dual:
         """Return a dual point indexed like the data that were passed in."""
@@ -154,15 +202,93 @@ class Formulation(ABC):
         return check(self, [model], [] if dual is None else [dual], repair=repair).certificate
 
 
+@dataclass(frozen=True, eq=False)
+class BinaryStatement(Formulation):
+    """What the statements of all binary formulations share: labels, weights, a feature space, multipliers by observation.
+
+    Parameters
+    ----------
+    space : FeatureSpace
+        Scores, norms and models; see :func:`svmcvx.feature_space.feature_space`.
+    """
+
+    space: FeatureSpace
+
+    @property
+    def y(self) -> Floats:
+        """Labels ±1 of the observations that are kept, those of positive weight."""
+        return self.space.data.y
+
+    @property
+    def weight(self) -> Floats:
+        """Weights of the losses."""
+        return self.space.data.weight
+
+    @property
+    def facts(self) -> Mapping[str, float]:
+        """Facts of the kernel."""
+        return self.space.facts
+
+    @property
+    def kernel_name(self) -> str:
+        """The kernel with its parameters as numbers; ``"none"`` for the linear formulation."""
+        return "none" if self.space.kernel is None else str(self.space.kernel)
+
+    @property
+    def hyperparameters(self) -> dict[str, Any]:
+        """The kernel."""
+        return {"kernel": self.kernel_name}
+
+    def entry(self, dual: Dual, name: str) -> Floats:
+        """Return one entry of a dual point for the observations that are kept, whichever way it is indexed."""
+        return kept_entry(dual, name, self.space.data, self.name)
+
+    def export_dual(self, dual: Dual) -> Dual:
+        """Return the entries with a zero for each observation of weight zero; numbers as they are."""
+        return {
+            name: np.asarray(values, dtype=np.float64)
+            if np.ndim(values) == 0
+            else full_entry(self.entry(dual, name), self.space.data)
+            for name, values in dual.items()
+        }
+
+
+class _FixedConstraints(list[cp.Constraint]):
+    """The constraints of a built problem; a change is refused instead of being lost."""
+
+    def _refuse(self, *_: Any, **__: Any) -> Any:
+        raise BuildError(
+            "the constraints of a built problem cannot be changed; problem.with_constraints([...]) gives a problem with more"
+        )
+
+    append = extend = insert = remove = pop = clear = _refuse
+    __setitem__ = __delitem__ = __iadd__ = _refuse
+
+
 class FormulationProblem(cp.Problem):
     """A cvxpy problem that knows the formulation it states.
 
     It can be solved by plain ``.solve()`` like any other problem, and passed to :func:`svmcvx.solve`. Scalar
-    hyper-parameters are cvxpy parameters, found by name in ``param_dict``; set their ``value`` and solve again,
-    nothing is compiled a second time.
+    hyper-parameters are cvxpy parameters, found by name in ``param_dict`` and as attributes; set their ``value`` and
+    solve again, nothing is compiled a second time.
+
+    Parameters
+    ----------
+    objective : cvxpy.Minimize or cvxpy.Maximize
+        With the statement's objective as its value, or with its dual's.
+    constraints : iterable of cvxpy.Constraint
+        Labelled, where their multipliers are wanted.
+    statement : Formulation
+        The mathematics, at the values that the parameters have now.
+    parameters : iterable of cvxpy.Parameter
+        Scalars with the names of the statement's hyper-parameters; :meth:`Formulation.at` is called with their values.
 
     Attributes
     ----------
+    formulation : Formulation
+        The statement at the present values of the parameters.
+    constraint_dict : dict of str to cvxpy.Constraint
+        The constraints by their labels.
     build_seconds : float
         What the construction took.
     last_solver : str or None
@@ -172,14 +298,66 @@ class FormulationProblem(cp.Problem):
     build_seconds: float = 0.0
     last_solver: str | None = None
 
-    @property
-    def formulation(self) -> Formulation:
-        """The statement at the present values of the parameters."""
-        raise TypeError("a FormulationProblem has to say what it states")
+    def __init__(
+        self,
+        objective: cp.Minimize | cp.Maximize,
+        constraints: Iterable[cp.Constraint],
+        statement: Formulation | None = None,
+        parameters: Iterable[cp.Parameter] = (),
+    ) -> None:
+        super().__init__(objective, list(constraints))
+        self._as_built = (self._objective, tuple(self._constraints))
+        self._parameters = {parameter.name(): parameter for parameter in parameters}
+        self._stated = ({name: float(parameter.value) for name, parameter in self._parameters.items()}, statement)
+        for name, parameter in self._parameters.items():
+            setattr(self, name, parameter)
 
-    def recover(self) -> Candidates:
+    @property
+    def constraints(self) -> list[cp.Constraint]:
+        """The constraints; :meth:`with_constraints` gives a problem with more."""
+        return _FixedConstraints(self._constraints)
+
+    @property
+    def param_dict(self) -> dict[str, cp.Parameter]:
+        """The parameters by their names, with those that enter only through others."""
+        return {**super().param_dict, **self._parameters}
+
+    @property
+    def formulation(self) -> Any:
+        """The statement at the present values of the parameters.
+
+        Raises
+        ------
+        DataError
+            If a parameter has no value.
+        """
+        values = {}
+        for name, parameter in self._parameters.items():
+            if parameter.value is None:
+                raise DataError(f"the parameter {name} has no value; set problem.{name}.value")
+            values[name] = float(parameter.value)
+        known, statement = self._stated
+        if values != known:
+            statement = statement.at(**values)
+            self._stated = values, statement
+        return statement
+
+    def recover(self) -> RecoveredPoints:
         """Models and dual points from the present values of the variables and multipliers."""
-        raise TypeError("a FormulationProblem has to say how a model is recovered")
+        variables = {name: variable.value for name, variable in self.var_dict.items()}
+        multipliers = {label: constraint.dual_value for label, constraint in self.constraint_dict.items()}
+        found: RecoveredPoints = self.formulation.recover_from(variables, multipliers)
+        return found
+
+    def model_at_variables(self) -> Model | None:
+        """Return the model of the present values of the variables, exactly as they are; None where they have none.
+
+        Raises
+        ------
+        BuildError
+            If the problem is one in multipliers, which are not the coefficients of a model.
+        """
+        raise BuildError(f"{type(self).__name__} has no variables that are a model")
 
     def start(self) -> Mapping[str, Any] | None:
         """Values of all variables, by their names, at a feasible point that the builder knows; None if there is none.
@@ -197,6 +375,73 @@ class FormulationProblem(cp.Problem):
         return value if isinstance(self.objective, cp.Minimize) else -value
 
     @property
+    def bound_survives_constraints(self) -> bool:
+        """Whether a solver's bound on this problem with more constraints bounds its statement with them.
+
+        It does not where the problem has been narrowed around an optimum of its own.
+        """
+        return True
+
+    @property
     def constraint_dict(self) -> dict[str, cp.Constraint]:
         """The constraints by their labels."""
-        return {str(constraint.label): constraint for constraint in self.constraints if constraint.label}
+        return {str(constraint.label): constraint for constraint in self._constraints if constraint.label}
+
+    def require_as_built(self) -> None:
+        """Raise a :class:`~svmcvx.errors.BuildError` if the objective or a constraint is not the builder's any more."""
+        objective, constraints = self._as_built
+        same = len(constraints) == len(self._constraints) and all(
+            mine is built for mine, built in zip(self._constraints, constraints, strict=True)
+        )
+        if self._objective is not objective or not same:
+            raise BuildError(
+                "the objective or the constraints of this problem were changed after it was built, so that its statement is "
+                "not what it states; use problem.with_constraints([...]), which keeps both together"
+            )
+
+    def with_constraints(
+        self,
+        constraints: Iterable[cp.Constraint],
+        *,
+        holds: Callable[[Any], bool] | None = None,
+        tol: float = 1e-6,
+    ) -> ConstrainedProblem:
+        """Return a problem with further constraints on the variables, which :func:`svmcvx.solve` takes.
+
+        Its statement has the same objective on a smaller set. A dual bound of this problem is a bound there too, so that
+        ``lower`` stays a theorem (it need not be tight); a model counts for ``upper`` only if it meets the constraints.
+
+        Parameters
+        ----------
+        constraints : iterable of cvxpy.Constraint
+            In the variables of this problem, by :attr:`var_dict`.
+        holds : callable, optional
+            Tells of a :class:`~svmcvx.Model` whether it meets the constraints, in numpy. Without it the model is the
+            value of the variables, and the constraints' own values decide.
+        tol : float
+            Violation of a constraint that counts as none, without `holds`; 1e-6 by default. The largest stands in
+            ``certificate.residuals["added_violation"]``.
+
+        Raises
+        ------
+        BuildError
+            For a problem in multipliers: more constraints on these state another machine, not a smaller set of models.
+        DataError
+            If an argument is not as above.
+        """
+        from svmcvx.formulations.added_constraints import constrained
+
+        return constrained(self, constraints, holds=holds, tol=tol)
+
+
+def builder(build: Callable[P, Problem]) -> Callable[P, Problem]:
+    """Note what the construction of a problem takes, for ``Solution.timings.build``."""
+
+    @wraps(build)
+    def timed(*arguments: P.args, **keywords: P.kwargs) -> Problem:
+        started = time.perf_counter()
+        problem = build(*arguments, **keywords)
+        problem.build_seconds = time.perf_counter() - started
+        return problem
+
+    return timed

@@ -12,16 +12,16 @@ import numpy as np
 from svmcvx.certificate import Checked, SolverBound, check
 from svmcvx.data import check_number
 from svmcvx.errors import BuildError, DataError, NotCertified, SolverFailed
-from svmcvx.formulations.base import FormulationProblem
+from svmcvx.formulations.base import Formulation, FormulationProblem, RecoveredPoints
 from svmcvx.solution import Attempt, Solution, Status, Timings
 from svmcvx.solve import backends, policy
 from svmcvx.solve.options import translate
 
-__all__ = ["ACCEPTANCE", "solve"]
+__all__ = ["solve"]
 
-# An attempt is good enough when its certified gap is at most this many times the tolerance asked of the solver:
-# a solver's own criterion and the relative gap of a repaired point differ by such factors.
-ACCEPTANCE = 100.0
+# A solver is asked for so much less than the certified gap that is wanted, since the gap of a repaired point exceeds its own
+# criterion by such factors; and for no less than the second number on that account, where its criterion is mostly rounding.
+STRICTER, FINEST = 100.0, 1e-8
 # The gap of a mixed-integer problem that its solver calls solved comes from the tolerances of linear programs and of
 # the search; less than this cannot be asked of it.
 MIXED_ACCEPTANCE = 1e-6
@@ -43,8 +43,7 @@ def solve(
 ) -> Solution:
     """Solve a problem made by one of the builders, and certify the answer.
 
-    Solvers are tried in the order of :mod:`svmcvx.solve.policy` until the certified relative gap is at most
-    ``100 * tol``. A solver that is not licensed, fails, or returns a point whose certified gap is larger is recorded in
+    Solvers are tried in the order of :mod:`svmcvx.solve.policy` until the certified relative gap is at most `tol`. A solver that is not licensed, fails, or returns a point whose certified gap is larger is recorded in
     ``Solution.attempts`` with the reason, and the next one is tried; the best interval found is returned.
 
     The lower bound of a mixed-integer problem is the one that the solver states to have proved, less an allowance for
@@ -59,7 +58,8 @@ def solve(
     solver : str
         ``"auto"``, or one solver: ``"mosek"``, ``"clarabel"``, ``"scs"``, ``"scip"``, ``"highs"``, ``"gurobi"``.
     tol : float
-        Relative tolerance asked of the solver, 1e-8 by default.
+        Certified relative gap that is wanted, 1e-8 by default. A solver is asked for a hundredth of it, or for 1e-8 where that
+        is more; for `tol` itself below that.
     time_limit : float, optional
         Seconds for all attempts together. At the limit the best point so far is returned with its interval.
     verbose : bool
@@ -104,10 +104,12 @@ def solve(
     kind = policy.classify(problem)
     cards = policy.candidates(kind, solver)
     mixed = kind in policy.MIXED
-    acceptance = max(ACCEPTANCE * tol, MIXED_ACCEPTANCE) if mixed else ACCEPTANCE * tol
+    acceptance = max(tol, MIXED_ACCEPTANCE) if mixed else tol
+    asked = tol if mixed else min(tol, max(tol / STRICTER, FINEST))
     raw_options = _options_by_solver(cards, solver, solver_options)
 
     started = time.perf_counter()
+    problem.require_as_built()
     statement = problem.formulation
     start = problem.start() if mixed and warm_start is not False else None
     attempts: list[Attempt] = []
@@ -125,7 +127,7 @@ def solve(
         if reason is not None:
             attempts.append(Attempt(card.name, Status.LICENCE, f"not licensed: {reason}"))
             continue
-        options = translate(card.name, kind, tol=tol, time_limit=limit, raw=raw_options.get(card.name))
+        options = translate(card.name, kind, tol=asked, time_limit=limit, raw=raw_options.get(card.name))
         warm = not mixed and bool(warm_start) and card.warm_start and problem.last_solver == card.name
         attempt_started = time.perf_counter()
         try:
@@ -146,8 +148,11 @@ def solve(
             if best is None:
                 raise SolverFailed(f"{card.name}: {reason}", attempts)
             break
+        recover_started = time.perf_counter()
+        statement = problem.formulation
+        points = problem.recover() if outcome.has_point or outcome.bound is not None else RecoveredPoints([], [])
         certify_started = time.perf_counter()
-        checked, failure = _certify(problem, outcome)
+        checked, failure = _certify(problem, statement, points, outcome)
         finished = time.perf_counter()
         gap = checked.certificate.gap if checked else math.inf
         if checked and not failure and not gap <= acceptance:
@@ -167,7 +172,10 @@ def solve(
             lower = checked.certificate.lower
             trace.append((finished - started, math.nan if lower is None else lower, checked.certificate.upper))
             timings = Timings(
-                problem.build_seconds, outcome.compile_seconds, outcome.solve_seconds, finished - certify_started
+                problem.build_seconds,
+                outcome.compile_seconds,
+                outcome.solve_seconds + certify_started - recover_started,
+                finished - certify_started,
             )
             if best is None or gap < best[0].certificate.gap:
                 best = checked, attempt, timings
@@ -194,26 +202,24 @@ def solve(
     )
 
 
-def _certify(problem: FormulationProblem, outcome: backends.Outcome) -> tuple[Checked[Any] | None, str]:
-    """Certify the point that a solver left, with the bound it states; return why not, or what is wrong with the bound."""
-    missing = f"stopped without a point ({outcome.message})"
-    if not outcome.has_point and outcome.bound is None:
-        return None, missing
-    statement, candidates = problem.formulation, problem.recover()
-    if not candidates.models:
-        return None, missing
+def _certify(
+    problem: FormulationProblem, statement: Formulation, points: RecoveredPoints, outcome: backends.Outcome
+) -> tuple[Checked[Any] | None, str]:
+    """Certify the points recovered, with the bound that a solver states; return why not, or what is wrong with the bound."""
+    if not points.models:
+        return None, f"stopped without a point ({outcome.message})"
     bound = None
     if outcome.bound is not None and (value := problem.proved_bound(outcome.bound.value)) is not None:
         bound = SolverBound(value, outcome.bound.allowance)
     try:
-        return check(statement, candidates.models, candidates.duals, solver_bound=bound), ""
+        return check(statement, points.models, points.duals, solver_bound=bound), ""
     except NotCertified as error:
         reason = str(error)
     if bound is None:
         return None, reason
     try:
         # A wrong bound is dropped, not the point.
-        return check(statement, candidates.models, candidates.duals), reason
+        return check(statement, points.models, points.duals), reason
     except NotCertified as error:
         return None, str(error)
 

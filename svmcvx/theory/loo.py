@@ -39,7 +39,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
@@ -48,10 +48,9 @@ from numpy.typing import ArrayLike, NDArray
 from svmcvx.certificate import Dual
 from svmcvx.data import BinaryData, check_features, check_labels
 from svmcvx.errors import DataError
-from svmcvx.feature_space import KernelSpace, LinearSpace
 from svmcvx.formulations.margin_distribution.odm import ODM, bound_odm, margin_space
 from svmcvx.formulations.margin_distribution.odml import ODML
-from svmcvx.kernels import KernelLike, row_norms
+from svmcvx.kernels import KernelLike
 from svmcvx.model import KernelModel, frozen
 from svmcvx.solution import Solution
 from svmcvx.theory.distribution import binary_model
@@ -214,11 +213,7 @@ def _odm(solution: Solution, X: Any, y: Any, sample_weight: Any) -> ODMLeaveOneO
     theta = statement.entry(solution.dual, "theta")
     v = theta * statement.y
     slack = _gap(statement, v, {"theta": theta})
-    squares = (
-        np.asarray(row_norms(space.X)) ** 2
-        if isinstance(space, LinearSpace)
-        else cast(KernelSpace, space).gram.diagonal()
-    )
+    squares = space.diagonal()
     u = statement.y * space.product(v).scores
     smallest = _smallest_margins(u, squares, -theta * squares, theta**2 * squares, slack)
     short, long = theta > 0, theta < 0

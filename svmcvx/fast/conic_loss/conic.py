@@ -24,8 +24,8 @@ from svmcvx.fast.conic_loss.low_rank_newton import SYSTEMS, LowRank
 from svmcvx.fast.conic_loss.nystrom import nystrom_space
 from svmcvx.fast.core.monitor import Callback, Monitor, conclude, earlier_solution, monitored
 from svmcvx.fast.margin_distribution.dcd_svrg import check_seed
-from svmcvx.feature_space import FeatureSpace, LinearSpace
-from svmcvx.formulations.base import Candidates
+from svmcvx.feature_space import FeatureSpace
+from svmcvx.formulations.base import RecoveredPoints
 from svmcvx.formulations.conic_loss.primal import relaxed_indicator
 from svmcvx.formulations.conic_loss.recovery import enlarged, moment_of, relaxed_model, rounded_point
 from svmcvx.formulations.conic_loss.sdp import ConicLoss, check_lam_or_kappa, conic_space, hard_margin_point
@@ -237,11 +237,7 @@ def _earlier(statement: ConicLoss, warm: Solution) -> Floats | None:
         same = warm.hyperparameters.get("kernel") == statement.hyperparameters["kernel"]
         return np.column_stack([moment.w, stripped(moment.V)]) if same and moment.w.size == r else None
     model = warm.model
-    if (
-        isinstance(space, LinearSpace)
-        and isinstance(model, LinearModel)
-        and model.coef.shape == (space.data.X.shape[1],)
-    ):
+    if space.is_linear and isinstance(model, LinearModel) and model.coef.shape == (space.data.X.shape[1],):
         w = np.append(model.coef, model.intercept) if space.intercept == "penalised" else model.coef
         return w[:, None] if w.size == r and np.isfinite(w).all() else None
     return None
@@ -260,7 +256,7 @@ def _sample(search: Search, rng: np.random.Generator, method: str) -> None:
     problem.U, problem.lam = sample.U, sample.lam
 
 
-def _candidates(statement: ConicLoss, search: Search, rounding: bool) -> Candidates:
+def _candidates(statement: ConicLoss, search: Search, rounding: bool) -> RecoveredPoints:
     """The best of the models that belong to the point, its multipliers, and the rounding if that is asked for."""
     problem, space = search.problem, statement.space
     dual = search.best_dual or search.dual()
@@ -295,7 +291,7 @@ def _candidates(statement: ConicLoss, search: Search, rounding: bool) -> Candida
     values = [problem.value(np.column_stack(point)) if search.fixed else _trace(point) for point in points]
     problem.ridge = ridge
     models.append(relaxed_model(space, *points[int(np.argmin(values))], rounded))
-    return Candidates(models, [dual])
+    return RecoveredPoints(models, [dual])
 
 
 def _trace(point: tuple[Floats, Floats]) -> float:

@@ -15,7 +15,8 @@ from svmcvx import memory
 from svmcvx.data import BinaryData
 from svmcvx.errors import DataError
 from svmcvx.fast.core.pivoted_cholesky import PartialFactor
-from svmcvx.feature_space import KernelSpace, is_definite
+from svmcvx.feature_space import KernelSpace
+from svmcvx.kernel_columns import is_definite
 from svmcvx.kernels import KernelLike, as_kernel
 from svmcvx.model import KernelModel
 

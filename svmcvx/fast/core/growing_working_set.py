@@ -2,38 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from svmcvx.fast.core.active_set_factor import State, extended, new_state
-from svmcvx.feature_space import FeatureSpace, KernelSpace, LinearSpace
-from svmcvx.kernels import row_norms
+from svmcvx.feature_space import FeatureSpace
 
-__all__ = ["WorkingSet", "extent", "gram_block"]
+__all__ = ["WorkingSet"]
 
 Floats: TypeAlias = NDArray[np.float64]
 Indices: TypeAlias = NDArray[np.intp]
-
-
-def gram_block(space: FeatureSpace, rows: Indices, columns: Indices) -> Floats:
-    """Return the block of the Gram matrix of some observations with others, as the space's products see it."""
-    if isinstance(space, LinearSpace):
-        block: Any = space.X[rows] @ space.X[columns].T
-        return np.asarray(block.toarray() if sp.issparse(block) else block)
-    if isinstance(space, KernelSpace) and not space.keep_gram:
-        return np.asarray(space.columns(columns)(rows), dtype=np.float64)
-    assert isinstance(space, KernelSpace)  # noqa: S101 - there are no other spaces
-    return np.asarray(space.gram[np.ix_(rows, columns)])
-
-
-def extent(space: FeatureSpace) -> float:
-    """Largest squared norm of an observation in feature space."""
-    if isinstance(space, LinearSpace):
-        return float(row_norms(space.X).max()) ** 2
-    return float(np.abs(space.kernel.diagonal(space.data.X)).max()) if space.kernel else 0.0
 
 
 class WorkingSet:
@@ -49,8 +29,8 @@ class WorkingSet:
 
     def __init__(self, space: FeatureSpace, members: Indices) -> None:
         self.space, self.members = space, np.asarray(members, dtype=np.intp)
-        K = gram_block(space, self.members, self.members)
-        self.extent = extent(space)
+        K = space.block(self.members, self.members)
+        self.extent = float(np.abs(space.diagonal()).max())
         self.state: State = new_state((K + K.T) / 2, space.data.y[self.members], self.extent)
 
     @property
@@ -74,9 +54,9 @@ class WorkingSet:
         old, size = self.state, self.n
         K = np.empty((size + fresh.size, size + fresh.size))
         K[:size, :size] = old.K
-        K[size:, :size] = gram_block(self.space, fresh, self.members)
+        K[size:, :size] = self.space.block(fresh, self.members)
         K[:size, size:] = K[size:, :size].T
-        block = gram_block(self.space, fresh, fresh)
+        block = self.space.block(fresh, fresh)
         K[size:, size:] = (block + block.T) / 2
         self.members = np.append(self.members, fresh)
         self.state = new_state(K, self.space.data.y[self.members], self.extent)

@@ -45,9 +45,9 @@ from numpy.typing import NDArray
 
 from svmcvx.certificate import EPS, accumulated_rounding
 from svmcvx.data import Features
-from svmcvx.fast.core import loss_passes as kernels
+from svmcvx.fast.core import loss_passes as passes
 from svmcvx.fast.core.monitor import Monitor
-from svmcvx.feature_space import LinearSpace
+from svmcvx.feature_space import FeatureSpace
 from svmcvx.formulations.margin_distribution.odml import variance_multipliers
 from svmcvx.kernels import row_norms
 from svmcvx.model import LinearModel
@@ -141,7 +141,7 @@ class Machine:
     @property
     def smooth(self) -> bool:
         """Whether the loss itself has a derivative that Newton's method can use."""
-        return self.kind in (kernels.POWER, kernels.BAND)
+        return self.kind in (passes.POWER, passes.BAND)
 
     def back(self, alpha: Floats) -> Floats:
         r"""Return :math:`w(\alpha)`."""
@@ -188,7 +188,7 @@ class Bounds:
         """
         m = self.machine
         _, loss, total, balance, size, reach, _ = sums
-        conjugate = float(kernels.conjugate(m.kind, alpha, m.c, *m.loss))
+        conjugate = float(passes.conjugate(m.kind, alpha, m.c, *m.loss))
         dual_norm = float(back @ back)
         if m.expanded:
             w = back
@@ -196,7 +196,7 @@ class Bounds:
             scores = np.asarray(m.X @ w)
             # Only the losses are needed there.
             scratch = np.empty_like(alpha)
-            loss = kernels.respond(
+            loss = passes.respond(
                 m.kind, scores, m.y, b, alpha, m.c, 1.0, *m.loss, m.norms, scratch, np.empty_like(alpha)
             )[1]
         else:
@@ -226,7 +226,7 @@ class Bounds:
 
 
 def linear_model(
-    space: LinearSpace, w: Floats, b: float, support: NDArray[np.bool_], centre: Floats | None = None
+    space: FeatureSpace, w: Floats, b: float, support: NDArray[np.bool_], centre: Floats | None = None
 ) -> LinearModel:
     """Return the model of `w` in the columns of ``space.X``, whatever their number; `centre` is what they lack."""
     centre = space.centre if centre is None else centre
@@ -268,7 +268,7 @@ def minimise(
     n, d = m.X.shape
     warm = w is not None or alpha is not None
     sigma = 1.0 if m.smooth else SIGMA_WARM if alpha is not None else _first_sigma(m)
-    centre: Floats = np.zeros(n) if alpha is None else np.clip(alpha, 0.0, m.c if m.kind == kernels.HINGE else np.inf)
+    centre: Floats = np.zeros(n) if alpha is None else np.clip(alpha, 0.0, m.c if m.kind == passes.HINGE else np.inf)
     if w is None:
         w = m.back(centre) if warm else np.zeros(d) if m.tilt is None else m.tilt.copy()
     f = np.asarray(m.X @ w)
@@ -281,7 +281,7 @@ def minimise(
         nonlocal b
         if m.bias:
             b = _best_bias(m, f, b, centre, sigma)
-        sums = kernels.respond(m.kind, f, m.y, b, centre, m.c, sigma, *m.loss, m.norms, alpha, slope)
+        sums = passes.respond(m.kind, f, m.y, b, centre, m.c, sigma, *m.loss, m.norms, alpha, slope)
         if m.variance == 0.0:
             back = m.back(alpha)
             return sums, 0.0, back, w - back
@@ -302,7 +302,7 @@ def minimise(
         # The other part of the gap is what the loss and its conjugate leave at (z, α): it falls with the rounds only.
         rounds_up = False
         if not m.smooth:
-            left = sums[1] + float(kernels.conjugate(m.kind, alpha, m.c, *m.loss)) - sums[6]
+            left = sums[1] + float(passes.conjugate(m.kind, alpha, m.c, *m.loss)) - sums[6]
             rounds_up = part <= SHARE * left or negligible
         if monitor.gap < 0.999 * smallest:
             smallest, idle, improved = monitor.gap, 0, steps
@@ -340,11 +340,11 @@ def _best_bias(m: Machine, f: Floats, b: float, centre: Floats, sigma: float) ->
     """Root of the decreasing function y'α(b), by Newton's method inside a bracket."""
     low, high, width = -math.inf, math.inf, 1.0
     for _ in range(BIAS_STEPS):
-        balance, curvature, size = kernels.slope_of_bias(m.kind, f, m.y, b, centre, m.c, sigma, *m.loss)
+        balance, curvature, size = passes.slope_of_bias(m.kind, f, m.y, b, centre, m.c, sigma, *m.loss)
         if abs(balance) <= BALANCED * size:
             if curvature == 0:
                 # Any bias of an interval will do; from its middle a step in w can go furthest.
-                b += kernels.flat_middle(m.kind, f, m.y, b, centre, m.c, sigma)
+                b += passes.flat_middle(m.kind, f, m.y, b, centre, m.c, sigma)
             break
         if balance > 0:
             low = b
@@ -388,7 +388,7 @@ def _line(
     low, high, t = 0.0, math.inf, 1.0
     steep = (start, 0.0)
     for trial in range(LINE_STEPS):
-        value, slope = kernels.along(m.kind, f, df, t, m.y, b, db, centre, m.c, sigma, *m.loss)
+        value, slope = passes.along(m.kind, f, df, t, m.y, b, db, centre, m.c, sigma, *m.loss)
         here = linear + t * square + slope
         change = value - smooth + t * linear + 0.5 * t * t * square
         if not (math.isfinite(here) and here <= -0.25 * start and (here <= 0 or change <= 4 * EPS * abs(smooth))):
@@ -448,9 +448,9 @@ def _primal_step(
     d = m.X.shape[1]
     H, border = np.zeros((d, d)), np.zeros(d)
     if sp.issparse(m.X):
-        kernels.gram_rows(m.X.data, m.X.indices, m.X.indptr, slope, H, border)
+        passes.gram_rows(m.X.data, m.X.indices, m.X.indptr, slope, H, border)
     elif d <= NARROW:
-        kernels.gram_narrow(m.X, slope, H, border)
+        passes.gram_narrow(m.X, slope, H, border)
     else:
         block = max(1, BLOCK_ENTRIES // d)
         for first in range(0, rows.size, block):
@@ -511,7 +511,7 @@ def _conjugate_step(
     sparse = sp.issparse(m.X)
     diagonal = np.ones(d + 1)
     if sparse:
-        kernels.squared_columns(m.X.data, m.X.indices, m.X.indptr, slope, diagonal)
+        passes.squared_columns(m.X.data, m.X.indices, m.X.indptr, slope, diagonal)
     else:
         block = max(1, BLOCK_ENTRIES // d)
         for first in range(0, n, block):
@@ -527,7 +527,7 @@ def _conjugate_step(
             out[:d] += m.X.T @ (centred * scores + m.y * m.spread(scores))
             moved = 0.0
         elif sparse:
-            moved = kernels.curvature_product(m.X.data, m.X.indices, m.X.indptr, slope, direction, db, out)
+            moved = passes.curvature_product(m.X.data, m.X.indices, m.X.indptr, slope, direction, db, out)
         else:
             middle = slope * (m.X @ direction[:d] + db)
             out[:d] += m.X.T @ middle

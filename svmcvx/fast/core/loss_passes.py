@@ -110,7 +110,7 @@ def _clipped(kind, p):  # type: ignore[no-untyped-def]
 
 @njit(cache=True)
 def _ramp(kind, sigma):  # type: ignore[no-untyped-def]
-    """Its slope and its ceiling, both relative to the weight."""
+    """Its slope and its upper_bound, both relative to the weight."""
     return (sigma, 1.0) if kind == HINGE else (2.0, math.inf)
 
 
@@ -249,10 +249,10 @@ def flat_middle(kind, f, y, b, a, c, sigma):  # type: ignore[no-untyped-def]
     for i in range(f.size):
         z = 1.0 - y[i] * (f[i] + b)
         share = 0.0 if kind == POWER else a[i] / (c[i] * sigma)
-        # An observation without a slope is at zero or, for the hinge, at its ceiling; it stays so on one side.
-        ceiling = kind == HINGE and z + share > 0.0
-        move = y[i] * (z + share - (1.0 / sigma if ceiling else 0.0))
-        if ceiling == (y[i] > 0.0):
+        # An observation without a slope is at zero or, for the hinge, at its upper_bound; it stays so on one side.
+        upper_bound = kind == HINGE and z + share > 0.0
+        move = y[i] * (z + share - (1.0 / sigma if upper_bound else 0.0))
+        if upper_bound == (y[i] > 0.0):
             right = min(right, move)
         else:
             left = max(left, move)

@@ -12,10 +12,10 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from svmcvx.certificate import SolverBound, check
+from svmcvx.certificate import SolverBound, check, relative_gap
 from svmcvx.data import check_number, check_whole
 from svmcvx.errors import DataError, NotCertified, SolverFailed
-from svmcvx.formulations.base import Candidates, Formulation
+from svmcvx.formulations.base import Formulation, RecoveredPoints
 from svmcvx.interrupt import deferred_interrupt
 from svmcvx.solution import Attempt, Solution, Status, Timings
 
@@ -88,9 +88,7 @@ class Monitor:
     @property
     def gap(self) -> float:
         """Relative gap of the best bounds so far."""
-        if not math.isfinite(self.upper) or not math.isfinite(self.lower):
-            return math.inf
-        return (self.upper - self.lower) / max(1.0, abs(self.upper))
+        return relative_gap(self.lower, self.upper)
 
     @property
     def out_of_time(self) -> bool:
@@ -160,7 +158,7 @@ def earlier_solution(warm_start: Any) -> Solution | None:
 
 def conclude(
     statement: Formulation,
-    candidates: Candidates,
+    candidates: RecoveredPoints,
     monitor: Monitor,
     status: Status,
     *,
@@ -175,7 +173,7 @@ def conclude(
     Parameters
     ----------
     statement : Formulation
-    candidates : Candidates
+    candidates : RecoveredPoints
         Models and dual points, the preferred first.
     monitor : Monitor
     status : Status

@@ -14,7 +14,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from svmcvx.feature_space import KernelSpace
+from svmcvx.feature_space import FeatureSpace
 
 __all__ = ["ROUNDING", "PartialFactor", "partial_factor"]
 
@@ -101,14 +101,7 @@ class PartialFactor:
         return len(self.rows) * math.log(self.negligible) / math.log(left) if left < 1.0 else math.inf
 
 
-def partial_factor(space: KernelSpace) -> PartialFactor:
-    """Start a factor of the kernel matrix of a space, kept or not, a penalised intercept included."""
-    if space.keep_gram:
-        gram = space.gram
-        return PartialFactor(lambda i: gram[i], gram.diagonal())
-    shift = 1.0 if space.intercept == "penalised" else 0.0
-    block = space.columns(dtype=np.float64)
-    return PartialFactor(
-        lambda i: np.asarray(block(np.array([i]))[0], dtype=np.float64) + shift,
-        space.resolved.diagonal(space.data.X) + shift,
-    )
+def partial_factor(space: FeatureSpace) -> PartialFactor:
+    """Start a factor of the Gram matrix of a space, kept or not, a penalised intercept included."""
+    rows = space.row_block(np.float64)
+    return PartialFactor(lambda i: np.asarray(rows(np.array([i]))[0], dtype=np.float64), space.diagonal())

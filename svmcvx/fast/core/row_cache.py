@@ -6,12 +6,11 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import DTypeLike, NDArray
 
 from svmcvx import memory
 from svmcvx.errors import DataError
-from svmcvx.feature_space import BLOCK_ENTRIES, FeatureSpace, KernelSpace, LinearSpace
+from svmcvx.feature_space import BLOCK_ENTRIES, FeatureSpace
 
 __all__ = ["CachedRows", "GramRows", "Rows", "kernel_rows"]
 
@@ -103,7 +102,7 @@ def kernel_rows(
 
     Parameters
     ----------
-    space : KernelSpace or LinearSpace
+    space : FeatureSpace
     working_set : int
         Rows wanted at a time.
     cache_size : float
@@ -120,10 +119,8 @@ def kernel_rows(
     BuildError
         If the cache asked for does not fit into memory.
     """
-    if isinstance(space, KernelSpace) and space.keep_gram:
-        return GramRows(space.gram), working_set
-    if isinstance(space, KernelSpace) and space.kept is not None:
-        return GramRows(space.kept.matrix), working_set
+    if (gram := space.stored_gram) is not None:
+        return GramRows(gram), working_set
     n = space.data.n
     dtype = np.dtype(np.float32 if float32 and n > DOUBLE_PRECISION else np.float64)
     row = float(n * dtype.itemsize)
@@ -134,23 +131,4 @@ def kernel_rows(
             f"pass at least {2 * row / MEGABYTE:.3g}, or use the linear formulation (kernel=None)"
         )
     memory.require(capacity * row, f"a cache of {capacity} kernel rows", "pass a smaller cache_size")
-    if isinstance(space, KernelSpace):
-        return CachedRows(space.columns(dtype=dtype), n, capacity, dtype, workers), min(working_set, capacity)
-    if not isinstance(space, LinearSpace):
-        raise TypeError(f"no rows of a {type(space).__name__}")
-    block = _linear_block(space, dtype)
-    return CachedRows(block, n, capacity, dtype, workers), min(working_set, capacity)
-
-
-def _linear_block(space: LinearSpace, dtype: DTypeLike) -> Any:
-    X = space.X.astype(dtype, copy=False)
-
-    def block(rows: NDArray[np.intp], out: NDArray[Any] | None = None) -> NDArray[Any]:
-        product = X[rows] @ X.T
-        dense = np.asarray(product.toarray() if sp.issparse(product) else product)
-        if out is None:
-            return dense
-        out[...] = dense
-        return out
-
-    return block
+    return CachedRows(space.row_block(dtype), n, capacity, dtype, workers), min(working_set, capacity)

@@ -32,12 +32,11 @@ from numpy.typing import NDArray
 from svmcvx.data import check_number, check_whole
 from svmcvx.errors import DataError
 from svmcvx.fast.core.blas_threads import blas_held_to_one
-from svmcvx.fast.core.growing_working_set import gram_block
 from svmcvx.fast.core.monitor import Callback, Monitor, conclude, earlier_solution, monitored
 from svmcvx.fast.indicator.l0_admm import Iterate, Penalised, admm, low_rank
 from svmcvx.fast.indicator.l0_polish import Improved, Sets
 from svmcvx.fast.margin_distribution.dcd_svrg import check_seed
-from svmcvx.feature_space import FeatureSpace, KernelSpace, LinearSpace
+from svmcvx.feature_space import FeatureSpace
 from svmcvx.formulations.base import kept_entry
 from svmcvx.formulations.indicator.l0 import L0, l0_objective, l0_statement
 from svmcvx.kernels import KernelLike
@@ -301,27 +300,15 @@ def _matrices(space: FeatureSpace, sets: Sets, rank: int | None) -> tuple[Floats
     """Return the Gram matrix or a factor of it for the ADMM, the other being None."""
     n = space.data.n
     large = n > WHOLE or rank is not None
-    if isinstance(space, LinearSpace) and space.X.shape[1] <= (THIN * n if rank is None else rank):
+    if space.is_linear and space.X.shape[1] <= (THIN * n if rank is None else rank):
         return None, np.ascontiguousarray(space.X.toarray() if sp.issparse(space.X) else space.X)
     if large:
         everything = np.arange(n)
 
         def column(j: int) -> Floats:
-            return gram_block(space, everything, np.array([j]))[:, 0]
+            return space.block(everything, np.array([j]))[:, 0]
 
-        return None, low_rank(_diagonal(space), column, min(n, RANK if rank is None else rank), math.inf)
+        return None, low_rank(space.diagonal(), column, min(n, RANK if rank is None else rank), math.inf)
     K = sets.gram
     F = low_rank(np.diagonal(K).copy(), lambda j: np.asarray(K[j]), int(THIN * n))
     return (K, None) if F is None else (None, F)
-
-
-def _diagonal(space: FeatureSpace) -> Floats:
-    if isinstance(space, LinearSpace):
-        norms: Any = (
-            space.X.multiply(space.X).sum(axis=1) if sp.issparse(space.X) else np.einsum("ij,ij->i", space.X, space.X)
-        )
-        return np.asarray(norms, dtype=np.float64).ravel()
-    assert isinstance(space, KernelSpace)  # noqa: S101
-    if space.keep_gram:
-        return np.array(np.diagonal(space.gram))
-    return np.array(space.resolved.diagonal(space.data.X), dtype=np.float64)

@@ -126,7 +126,7 @@ def _combine(rows, coefficients, out):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def _iterate(thin, matrix, turned, y, ceiling, sigma, iota, tol, price, steps, c, f, u, lam, r, number, kept):  # type: ignore[no-untyped-def]
+def _iterate(thin, matrix, turned, y, upper_bound, sigma, iota, tol, price, steps, c, f, u, lam, r, number, kept):  # type: ignore[no-untyped-def]
     """Run at most `steps` iterations; `number` holds b, the residual, and the lowest penalised objective so far."""
     n = y.size
     z, inner = np.empty(n), np.empty(turned.shape[1])
@@ -135,7 +135,7 @@ def _iterate(thin, matrix, turned, y, ceiling, sigma, iota, tol, price, steps, c
     for step in range(steps):
         for i in range(n):
             z[i] = 1.0 - y[i] * (f[i] + b) - lam[i] / sigma
-            u[i] = 0.0 if 0.0 < z[i] <= ceiling[i] else z[i]
+            u[i] = 0.0 if 0.0 < z[i] <= upper_bound[i] else z[i]
             r[i] = -sigma * y[i] * (u[i] - 1.0 + y[i] * b + lam[i] / sigma)
         if thin:
             _combine(turned, r, inner)
@@ -163,14 +163,14 @@ def _iterate(thin, matrix, turned, y, ceiling, sigma, iota, tol, price, steps, c
         )
         for i in range(n):
             off = u[i] - 1.0 + y[i] * (f[i] + b)
-            lam[i] = lam[i] + iota * sigma * off if 0.0 < z[i] <= ceiling[i] else 0.0
+            lam[i] = lam[i] + iota * sigma * off if 0.0 < z[i] <= upper_bound[i] else 0.0
             expansion += (c[i] + y[i] * lam[i]) ** 2
             size_c += c[i] ** 2
             balance += y[i] * lam[i]
             size_l += lam[i] ** 2
             primal += off * off
             moved = u[i] - lam[i] / sigma
-            if 0.0 < moved <= ceiling[i]:
+            if 0.0 < moved <= upper_bound[i]:
                 moved = 0.0
             proximal += (u[i] - moved) ** 2
             size_u += u[i] ** 2
@@ -222,7 +222,7 @@ def admm(
     n = y.size
     c, f, u, lam, r = np.zeros(n), np.zeros(n), np.zeros(n), np.zeros(n), np.zeros(n)
     number, kept = np.array([0.0, math.inf, math.inf]), np.zeros(n, dtype=np.bool_)
-    ceiling = np.sqrt(2.0 * price / system.sigma)
+    upper_bound = np.sqrt(2.0 * price / system.sigma)
     turned = np.ascontiguousarray(system.matrix.T)
     done = 0
     while done < max_iter:
@@ -232,7 +232,7 @@ def admm(
             system.matrix,
             turned,
             y,
-            ceiling,
+            upper_bound,
             system.sigma,
             iota,
             tol,

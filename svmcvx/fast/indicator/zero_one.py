@@ -44,7 +44,7 @@ from svmcvx.fast.indicator.search_state import Counted
 from svmcvx.fast.indicator.starts import at_zero, heuristics
 from svmcvx.fast.indicator.sweep import sweep
 from svmcvx.feature_space import feature_space
-from svmcvx.formulations.base import Candidates
+from svmcvx.formulations.base import RecoveredPoints
 from svmcvx.formulations.indicator.zero_one import ZeroOne
 from svmcvx.kernels import KernelLike
 from svmcvx.solution import Solution, Status
@@ -197,7 +197,7 @@ def zero_one(
         models = [] if best is None else statement.models_of(~best.dropped, best.w, 0.0)
         return conclude(
             statement,
-            Candidates(models, duals),
+            RecoveredPoints(models, duals),
             monitor,
             status,
             solver=f"fast.zero_one/{used}",

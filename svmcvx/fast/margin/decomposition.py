@@ -80,7 +80,7 @@ class Decomposition:
     statement : PSVM or HardMargin
     rows : Rows
     bounds : callable
-    c, r, ceiling
+    c, r, upper_bound
         See :mod:`svmcvx.fast.margin.smo`.
     size : int
         Working set.
@@ -100,7 +100,7 @@ class Decomposition:
     bounds: Bounds
     c: Floats
     r: float
-    ceiling: Floats
+    upper_bound: Floats
     size: int
     selection: str
     seed: int
@@ -198,8 +198,8 @@ class Decomposition:
 
     def _candidates(self, g: Floats) -> tuple[Floats, Floats]:
         """Return g where v may be raised (−∞ elsewhere), and where it may be lowered (∞ elsewhere)."""
-        raisable = np.where(self.y > 0, self.alpha < self.ceiling, self.alpha > 0)
-        lowerable = np.where(self.y < 0, self.alpha < self.ceiling, self.alpha > 0)
+        raisable = np.where(self.y > 0, self.alpha < self.upper_bound, self.alpha > 0)
+        lowerable = np.where(self.y < 0, self.alpha < self.upper_bound, self.alpha > 0)
         return np.where(raisable, g, -math.inf), np.where(lowerable, g, math.inf)
 
     def _padded(self, lower: float, upper: float) -> tuple[float, float]:
@@ -263,13 +263,13 @@ class Decomposition:
         else:  # symmetric, and of all observations already there
             Q = store if chosen.size == store.shape[0] else store[np.ix_(slots, chosen)]
         alpha, y = self.alpha[chosen], self.y[chosen]
-        c, ceiling = self.c[chosen], self.ceiling[chosen]
+        c, upper_bound = self.c[chosen], self.upper_bound[chosen]
         steps = STEPS * chosen.size
         if self.selection == "random":
             seed = int(self.random.integers(2**31))
-            taken = ascend_at_random(Q, g[chosen], alpha, y, c, ceiling, self.r, tol, steps, seed)
+            taken = ascend_at_random(Q, g[chosen], alpha, y, c, upper_bound, self.r, tol, steps, seed)
         else:
-            taken = ascend(Q, g[chosen], alpha, y, c, ceiling, self.r, tol, steps)
+            taken = ascend(Q, g[chosen], alpha, y, c, upper_bound, self.r, tol, steps)
         add_rows(self.f, store, slots, y * (alpha - self.alpha[chosen]))
         self.alpha[chosen] = alpha
         self.updated = True

@@ -30,13 +30,13 @@ from svmcvx.data import binary_data, check_choice, check_number
 from svmcvx.errors import DataError
 from svmcvx.fast.core.active_set import FULL, INSEPARABLE, MORE, OVER, TOUCHING, ray, settle
 from svmcvx.fast.core.blas_threads import blas_held_to_one
-from svmcvx.fast.core.growing_working_set import WorkingSet, extent
+from svmcvx.fast.core.growing_working_set import WorkingSet
 from svmcvx.fast.core.monitor import Callback, Monitor, conclude, monitored
 from svmcvx.fast.core.row_cache import kernel_rows
 from svmcvx.fast.margin.decomposition import CROSSOVER_SIZE, Bounds, Decomposition, working_set_size
 from svmcvx.fast.margin.psvm import SELECTIONS, earlier_multipliers
-from svmcvx.feature_space import LinearSpace, feature_space
-from svmcvx.formulations.base import Candidates
+from svmcvx.feature_space import feature_space
+from svmcvx.formulations.base import RecoveredPoints
 from svmcvx.formulations.margin.hard_margin import HardMargin
 from svmcvx.kernels import KernelLike
 from svmcvx.solution import Solution, Status
@@ -102,7 +102,7 @@ indefinite, seed
     cache_size = check_number(cache_size, "cache_size", low=0, open_low=True)
     data = binary_data(X, y)
     space = feature_space(data, kernel, intercept="free", indefinite=indefinite, keep_gram=False)
-    if method == "active-set" and not isinstance(space, LinearSpace):
+    if method == "active-set" and not space.is_linear:
         raise DataError("method='active-set' takes a linear machine; pass kernel=None, or method='auto'")
     statement = HardMargin(space=space)
     warm = earlier_multipliers(warm_start, statement)
@@ -112,9 +112,7 @@ indefinite, seed
     ):
         built = time.perf_counter() - started
         used, start = "smo", warm
-        if isinstance(space, LinearSpace) and (
-            method == "active-set" or (method == "auto" and space.X.shape[1] <= data.n)
-        ):
+        if space.is_linear and (method == "active-set" or (method == "auto" and space.X.shape[1] <= data.n)):
             used = "active-set"
             status, points, options = _by_active_set(statement, monitor, warm)
             if status is None:
@@ -136,7 +134,7 @@ indefinite, seed
                 bounds=_bounds(statement),
                 c=np.ones(data.n),
                 r=0.0,
-                ceiling=np.full(data.n, math.inf),
+                upper_bound=np.full(data.n, math.inf),
                 size=size,
                 selection=selection,
                 seed=seed,
@@ -147,7 +145,9 @@ indefinite, seed
             options = ascent.options
         recover = statement.recover if used == "smo" and data.n <= CROSSOVER_SIZE else statement.separator
         found = [recover(alpha) for alpha in points]
-        candidates = Candidates([m for each in found for m in each.models], [d for each in found for d in each.duals])
+        candidates = RecoveredPoints(
+            [m for each in found for m in each.models], [d for each in found for d in each.duals]
+        )
         assert status is not None  # noqa: S101 - one of the two methods has run to its end
         return conclude(
             statement,
@@ -227,7 +227,7 @@ def _first_members(statement: HardMargin, warm: Floats | None) -> NDArray[np.int
 
 def _bounds(statement: HardMargin) -> Bounds:
     y = statement.y
-    size = extent(statement.space)
+    size = float(np.abs(statement.space.diagonal()).max())
 
     def bounds(alpha: Floats, f: Floats) -> tuple[float, float] | None:
         total, norm = float(alpha.sum()), float((alpha * y) @ f)

@@ -20,11 +20,10 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from svmcvx.fast.core import loss_passes as kernels
+from svmcvx.fast.core import loss_passes as passes
 from svmcvx.fast.core.linear_newton import Machine, minimise
 from svmcvx.fast.core.monitor import Monitor
 from svmcvx.fast.core.pivoted_cholesky import PartialFactor, partial_factor
-from svmcvx.feature_space import KernelSpace
 from svmcvx.formulations.margin.psvm import PSVM
 
 __all__ = ["LowRank", "partial_factor"]
@@ -68,7 +67,7 @@ class LowRank:
             return False
         space = self.statement.space
         if self.factor is None:
-            if not isinstance(space, KernelSpace) or self.largest < 1:
+            if space.is_linear or self.largest < 1:
                 self.wanted = math.inf
                 return False
             self.factor = partial_factor(space)
@@ -90,7 +89,7 @@ class LowRank:
         self.rank, self.factor = L.shape[1], None
         statement, p = self.statement, self.statement.p
         L = np.ascontiguousarray(L - L.mean(axis=0))
-        c, kind = statement.C * statement.space.data.weight, kernels.kind_of_power(p)
+        c, kind = statement.C * statement.space.data.weight, passes.kind_of_power(p)
         machine = Machine(L, statement.y, c, kind, p=p, bias=True, expanded=True)
         # A smooth loss is started at w = 0: scores that are far out cost p > 2 many steps.
         inner = monitor.within(SHARE * monitor.tol, STEPS)

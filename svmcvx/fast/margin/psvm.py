@@ -20,8 +20,8 @@ from svmcvx.fast.margin.low_rank_newton import LowRank
 from svmcvx.fast.margin.psvm_linear import solve_linear
 from svmcvx.fast.margin.smo import near_best_bias
 from svmcvx.fast.margin.support_newton import newton_applies, newton_on_support, newton_pays
-from svmcvx.feature_space import KernelSpace, feature_space
-from svmcvx.formulations.base import Candidates
+from svmcvx.feature_space import feature_space
+from svmcvx.formulations.base import RecoveredPoints
 from svmcvx.formulations.margin.psvm import BIAS_RULES, PSVM, best_bias, dual_objective, objective
 from svmcvx.kernels import KernelLike
 from svmcvx.losses import hinge_power_conjugate
@@ -34,7 +34,7 @@ Floats: TypeAlias = NDArray[np.float64]
 SELECTIONS = ("second-order", "random")
 # Multiples of earlier multipliers that are tried as a start.
 MULTIPLES = np.concatenate([[1.0, 0.0], np.geomspace(1e-6, 1e6, 49)])
-# Rounding by which a multiple may take a multiplier above its ceiling; it is cut off there.
+# Rounding by which a multiple may take a multiplier above its upper_bound; it is cut off there.
 ABOVE_CEILING = 1e-12
 
 
@@ -149,10 +149,10 @@ def psvm(
     space = feature_space(data, kernel, intercept="free", indefinite=indefinite, keep_gram=False)
     statement = PSVM(space=space, C=C, p=p, bias=bias)
     warm_start = earlier_solution(warm_start)
-    warm = earlier_multipliers(warm_start, statement) if isinstance(space, KernelSpace) else None
+    warm = earlier_multipliers(warm_start, statement) if not space.is_linear else None
     with monitored(tol=tol, time_limit=time_limit, max_iter=max_iter, verbose=verbose, callback=callback) as monitor:
         built = time.perf_counter() - started
-        if isinstance(space, KernelSpace):
+        if not space.is_linear:
             solver = "fast.psvm/smo"
             with blas_held_to_one(data.n) as workers:
                 rows, size = kernel_rows(
@@ -177,7 +177,7 @@ def psvm(
             status,
             solver=solver,
             build_seconds=built,
-            warm_start_used=warm is not None or (warm_start is not None and not isinstance(space, KernelSpace)),
+            warm_start_used=warm is not None or (warm_start is not None and space.is_linear),
             options=options,
         )
 
@@ -191,7 +191,7 @@ def _solve_kernel(
     selection: str,
     seed: int,
     shortcut: LowRank | None,
-) -> tuple[Candidates, Status, dict[str, Any]]:
+) -> tuple[RecoveredPoints, Status, dict[str, Any]]:
     data, y, p = statement.space.data, statement.y, statement.p
     b = 0.0
 
@@ -204,7 +204,7 @@ def _solve_kernel(
             upper = objective(norm, y * (f + b), C=statement.C, p=p, weight=data.weight)
         return dual_objective(alpha, norm, C=statement.C, p=p, weight=data.weight), upper
 
-    ceiling = np.array(np.broadcast_to(statement.ceiling(), y.shape), dtype=np.float64)
+    upper_bound = np.array(np.broadcast_to(statement.upper_bound(), y.shape), dtype=np.float64)
     alpha, newton = np.zeros(data.n), 0
     if start is not None:
         multipliers, earlier = start
@@ -213,7 +213,7 @@ def _solve_kernel(
         if isinstance(rows, GramRows) and selection == "second-order" and newton_applies(p, data.n):
             # A fit that takes long is followed by one that begins with Newton steps; no need for another factor.
             shortcut = None
-            if newton_pays(alpha, ceiling, told):
+            if newton_pays(alpha, upper_bound, told):
                 alpha, newton = newton_on_support(
                     statement, rows.store, alpha, bounds, lambda point: settled(statement, point), monitor
                 )
@@ -223,7 +223,7 @@ def _solve_kernel(
         bounds=bounds,
         c=statement.C * p * data.weight,
         r=0.0 if p == 1 else 1.0 / (p - 1.0),
-        ceiling=ceiling,
+        upper_bound=upper_bound,
         size=size,
         selection=selection,
         seed=seed,
@@ -236,7 +236,7 @@ def _solve_kernel(
         options["newton_steps"] = newton
     if shortcut is not None and shortcut.rank:
         options["low_rank"] = shortcut.rank
-    found = Candidates([], [])
+    found = RecoveredPoints([], [])
     for alpha in ascent.points():
         f = statement.space.product(alpha * y).scores
         found.models.append(statement.space.model(alpha * y, statement.intercept(alpha, f, near=b)))
@@ -259,7 +259,7 @@ def _adapted(statement: PSVM, alpha: Floats, ratio: float) -> Floats:
     # The conjugate of a multiple: an indicator for p = 1, else homogeneous of degree p/(p - 1).
     with np.errstate(over="ignore", invalid="ignore"):
         if p == 1:
-            filled = float((alpha / statement.ceiling()).max())
+            filled = float((alpha / statement.upper_bound()).max())
             conjugates = np.where(multiples * filled <= 1.0 + ABOVE_CEILING, 0.0, np.inf)
         else:
             whole = float(hinge_power_conjugate(alpha, statement.C * weight, p).sum())

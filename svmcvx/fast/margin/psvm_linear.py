@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 
 from svmcvx.data import Features, check_choice
 from svmcvx.errors import DataError
-from svmcvx.fast.core import loss_passes as kernels
+from svmcvx.fast.core import loss_passes as passes
 from svmcvx.fast.core.linear_newton import Machine, linear_model, minimise
 from svmcvx.fast.core.monitor import Monitor
 from svmcvx.feature_space import LinearSpace
-from svmcvx.formulations.base import Candidates, usable
+from svmcvx.formulations.base import RecoveredPoints, usable
 from svmcvx.formulations.margin.psvm import PSVM
 from svmcvx.model import LinearModel
 from svmcvx.solution import Solution, Status
@@ -35,7 +35,7 @@ DENSE = 0.3
 
 def solve_linear(
     statement: PSVM, monitor: Monitor, *, warm: Solution | None, seed: int, method: str = "auto"
-) -> tuple[Candidates, Status, dict[str, Any]]:
+) -> tuple[RecoveredPoints, Status, dict[str, Any]]:
     """Solve the linear pSVM until the monitor says stop.
 
     Parameters
@@ -52,7 +52,7 @@ def solve_linear(
 
     Returns
     -------
-    Candidates
+    RecoveredPoints
         The model of (w, b), b the best bias of w, and that of the multipliers; the multipliers.
     Status
     dict
@@ -70,7 +70,7 @@ def solve_linear(
     data, p = space.data, statement.p
     c = statement.C * data.weight
     X, centre = _features(space)
-    machine = Machine(X, data.y, c, kernels.kind_of_power(p), p=p, bias=True)
+    machine = Machine(X, data.y, c, passes.kind_of_power(p), p=p, bias=True)
     w, b, alpha = _start(statement, centre, warm)
     point, status = minimise(machine, monitor, w=w, b=b, alpha=None if machine.smooth else alpha)
     models: list[Any] = []
@@ -83,7 +83,7 @@ def solve_linear(
     options: dict[str, Any] = {"method": "newton", "steps": point.steps}
     if not machine.smooth:
         options["sigma"] = point.sigma
-    return Candidates(models, [{"alpha": point.alpha}]), status, options
+    return RecoveredPoints(models, [{"alpha": point.alpha}]), status, options
 
 
 def _features(space: LinearSpace) -> tuple[Features, Floats]:

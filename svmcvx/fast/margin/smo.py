@@ -202,18 +202,18 @@ def pair_step(
 
 @compiled()
 def move(
-    i: int, j: int, Q: Floats, r: float, g: Floats, alpha: Floats, xi: Floats, y: Floats, c: Floats, ceiling: Floats
+    i: int, j: int, Q: Floats, r: float, g: Floats, alpha: Floats, xi: Floats, y: Floats, c: Floats, upper_bound: Floats
 ) -> None:
     """Step in the pair (i, j): update the multipliers, their slacks and g."""
     norms = Q[i, i] + Q[j, j]
     eta = max(norms - 2.0 * Q[i, j], FLAT * norms, SMALLEST)
-    room_i = ceiling[i] - alpha[i] if y[i] > 0.0 else alpha[i]
-    room_j = alpha[j] if y[j] > 0.0 else ceiling[j] - alpha[j]
+    room_i = upper_bound[i] - alpha[i] if y[i] > 0.0 else alpha[i]
+    room_j = alpha[j] if y[j] > 0.0 else upper_bound[j] - alpha[j]
     limit = min(room_i, room_j)
     t = pair_step(g[i] - g[j], eta, alpha[i], c[i], y[i], alpha[j], c[j], y[j], r, limit)
     # Ends of the domain are reached exactly, not up to rounding.
-    alpha[i] = (ceiling[i] if y[i] > 0.0 else 0.0) if t >= room_i else max(alpha[i] + y[i] * t, 0.0)
-    alpha[j] = (0.0 if y[j] > 0.0 else ceiling[j]) if t >= room_j else max(alpha[j] - y[j] * t, 0.0)
+    alpha[i] = (upper_bound[i] if y[i] > 0.0 else 0.0) if t >= room_i else max(alpha[i] + y[i] * t, 0.0)
+    alpha[j] = (0.0 if y[j] > 0.0 else upper_bound[j]) if t >= room_j else max(alpha[j] - y[j] * t, 0.0)
     for k in (i, j):
         after = slack_of(alpha[k], c[k], r)
         g[k] -= y[k] * (after - xi[k])
@@ -225,7 +225,7 @@ def move(
 
 @compiled()
 def ascend(
-    Q: Floats, g: Floats, alpha: Floats, y: Floats, c: Floats, ceiling: Floats, r: float, tol: float, steps: int
+    Q: Floats, g: Floats, alpha: Floats, y: Floats, c: Floats, upper_bound: Floats, r: float, tol: float, steps: int
 ) -> int:
     """Ascend in the pairs of a working set, in place, until its largest violation is at most `tol`.
 
@@ -236,7 +236,7 @@ def ascend(
     ----------
     Q : ndarray of shape (q, q)
         Kernel of the working set.
-    g, alpha, y, c, ceiling : ndarray of shape (q,)
+    g, alpha, y, c, upper_bound : ndarray of shape (q,)
         `g` and `alpha` are updated.
     r, tol : float
     steps : int
@@ -257,7 +257,7 @@ def ascend(
         i, j = -1, -1
         top, bottom = -math.inf, math.inf
         for k in range(q):
-            grows, shrinks = alpha[k] < ceiling[k], alpha[k] > 0.0
+            grows, shrinks = alpha[k] < upper_bound[k], alpha[k] > 0.0
             if g[k] > top and (grows if y[k] > 0.0 else shrinks):
                 top, i = g[k], k
             if g[k] < bottom and (shrinks if y[k] > 0.0 else grows):
@@ -268,13 +268,13 @@ def ascend(
         if r == 0.0 or step % 2 == 0:
             best = -1.0
             for k in range(q):
-                if g[k] < top and ((y[k] < 0.0 and alpha[k] < ceiling[k]) or (y[k] > 0.0 and alpha[k] > 0.0)):
+                if g[k] < top and ((y[k] < 0.0 and alpha[k] < upper_bound[k]) or (y[k] > 0.0 and alpha[k] > 0.0)):
                     model = row[i] + Q[k, k] - 2.0 * row[k] + bend[i] + bend[k]
                     difference = top - g[k]
                     promise = difference * difference / max(model, 1e-12)
                     if promise > best:
                         best, j = promise, k
-        move(i, j, Q, r, g, alpha, xi, y, c, ceiling)
+        move(i, j, Q, r, g, alpha, xi, y, c, upper_bound)
         bend[i] = curvature(alpha[i], xi[i], c[i], r)
         bend[j] = curvature(alpha[j], xi[j], c[j], r)
     return steps
@@ -287,7 +287,7 @@ def ascend_at_random(
     alpha: Floats,
     y: Floats,
     c: Floats,
-    ceiling: Floats,
+    upper_bound: Floats,
     r: float,
     tol: float,
     steps: int,
@@ -306,11 +306,11 @@ def ascend_at_random(
             i, j = j, i
         if g[i] - g[j] <= tol:
             continue
-        up = (y[i] > 0.0 and alpha[i] < ceiling[i]) or (y[i] < 0.0 and alpha[i] > 0.0)
-        low = (y[j] < 0.0 and alpha[j] < ceiling[j]) or (y[j] > 0.0 and alpha[j] > 0.0)
+        up = (y[i] > 0.0 and alpha[i] < upper_bound[i]) or (y[i] < 0.0 and alpha[i] > 0.0)
+        low = (y[j] < 0.0 and alpha[j] < upper_bound[j]) or (y[j] > 0.0 and alpha[j] > 0.0)
         if not (up and low):
             continue
-        move(i, j, Q, r, g, alpha, xi, y, c, ceiling)
+        move(i, j, Q, r, g, alpha, xi, y, c, upper_bound)
     return steps
 
 

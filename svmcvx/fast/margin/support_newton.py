@@ -4,7 +4,7 @@ With :math:`v_i = \alpha_i y_i` and the slack :math:`\xi_i(\alpha_i)` of a multi
 
 .. math:: (Kv)_i + b + y_i\,\xi_i(\alpha_i) = y_i \quad (i \in F), \qquad \sum_i v_i = 0,
 
-F being the observations whose multipliers are neither zero nor, for p = 1, at their ceiling. From a solution for a nearby C
+F being the observations whose multipliers are neither zero nor, for p = 1, at their upper_bound. From a solution for a nearby C
 the set F is almost known. Each step solves the linearised equations on F by a Cholesky factorisation, cuts the multipliers off
 at their bounds, and takes F anew: out go those that were cut off, in come those whose margin is on the wrong side. For p = 1 the
 first step is the piecewise linear path of the solution followed to the new C. Nothing makes these steps converge from afar:
@@ -42,7 +42,7 @@ EXPECTED = 3.0
 LARGEST = 2000
 # Shares of the mean of the diagonal that are added where the system is singular. The residual is exact: nothing is lost.
 RIDGES = (1e-13, 1e-10, 1e-7)
-# A multiplier this close to its ceiling, relative to it, is there.
+# A multiplier this close to its upper_bound, relative to it, is there.
 AT_CEILING = 1e-6
 
 
@@ -51,17 +51,17 @@ def newton_applies(p: float, n: int) -> bool:
     return p <= 2 and n <= LARGEST
 
 
-def newton_pays(alpha: Floats, ceiling: Floats, earlier: Mapping[str, Any]) -> bool:
+def newton_pays(alpha: Floats, upper_bound: Floats, earlier: Mapping[str, Any]) -> bool:
     """Whether to begin with Newton steps where they apply.
 
     Parameters
     ----------
-    alpha, ceiling : ndarray of shape (n,)
+    alpha, upper_bound : ndarray of shape (n,)
         The start.
     earlier : mapping
         The options of the earlier solution.
     """
-    free = int(((alpha > 0) & (alpha < ceiling * (1.0 - AT_CEILING))).sum())
+    free = int(((alpha > 0) & (alpha < upper_bound * (1.0 - AT_CEILING))).sum())
     pair_steps = float(earlier.get("pair_steps", 0))
     if pair_steps == 0 and earlier.get("newton_steps", 0):
         return True
@@ -103,9 +103,9 @@ def newton_on_support(
     y, p = statement.y, statement.p
     c = statement.C * p * statement.space.data.weight
     r = 0.0 if p == 1 else 1.0 / (p - 1.0)
-    ceiling = np.broadcast_to(np.asarray(statement.ceiling(), dtype=np.float64), y.shape)
-    alpha = np.where(alpha >= ceiling * (1.0 - AT_CEILING), ceiling, alpha)
-    free = (alpha > 0) & (alpha < ceiling)
+    upper_bound = np.broadcast_to(np.asarray(statement.upper_bound(), dtype=np.float64), y.shape)
+    alpha = np.where(alpha >= upper_bound * (1.0 - AT_CEILING), upper_bound, alpha)
+    free = (alpha > 0) & (alpha < upper_bound)
     f = K @ (alpha * y)
     best, smallest = alpha, _gap(bounds(alpha, f))
     useful, idle = 0, 0
@@ -123,8 +123,8 @@ def newton_on_support(
         change, b = found
         moved = alpha.copy()
         moved[rows] += y[rows] * change
-        cut = (moved <= 0.0) | (moved >= ceiling)
-        moved = np.clip(moved, 0.0, ceiling)
+        cut = (moved <= 0.0) | (moved >= upper_bound)
+        moved = np.clip(moved, 0.0, upper_bound)
         # Who comes in is told by the solution of the equations, not by what is left of it.
         u = y * (f + K[rows].T @ change + b)
         f = K @ (moved * y)
@@ -138,7 +138,7 @@ def newton_on_support(
         if smallest <= monitor.tol or idle >= PATIENCE or not math.isfinite(b):
             break
         alpha = moved
-        free = (free & ~cut) | ((alpha <= 0.0) & (u < 1.0)) | ((alpha >= ceiling) & (u > 1.0))
+        free = (free & ~cut) | ((alpha <= 0.0) & (u < 1.0)) | ((alpha >= upper_bound) & (u > 1.0))
     return best, useful
 
 

@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from svmcvx.data import Features, check_whole
-from svmcvx.fast.core import loss_passes as kernels
+from svmcvx.fast.core import loss_passes as passes
 from svmcvx.fast.core.linear_newton import Bounds, Machine, Point
 from svmcvx.fast.core.monitor import Monitor
 from svmcvx.fast.margin_distribution import dcd_svrg_passes as descent
@@ -37,7 +37,7 @@ def bounds_at(bounds: Bounds, w: Floats, alpha: Floats) -> tuple[float, float]:
     m = bounds.machine
     scratch, slope = np.empty_like(alpha), np.empty_like(alpha)
     scores = np.asarray(m.X @ w)
-    loss = kernels.respond(m.kind, scores, m.y, 0.0, alpha, m.c, 1.0, *m.loss, m.norms, scratch, slope)[1]
+    loss = passes.respond(m.kind, scores, m.y, 0.0, alpha, m.c, 1.0, *m.loss, m.norms, scratch, slope)[1]
     size = np.abs(alpha)
     sums = (0.0, loss, float(alpha.sum()), 0.0, float(size.sum()), float(size @ m.norms), 0.0)
     return bounds.take(w, 0.0, alpha, m.back(alpha), sums)
@@ -52,7 +52,7 @@ def ascend(
     """
     m = machine
     n = theta.size
-    if m.kind == kernels.BAND:
+    if m.kind == passes.BAND:
         low, high = np.full(n, -np.inf), np.full(n, np.inf)
         a, b = 1.0 / (2.0 * m.C1 * m.c), 1.0 / (2.0 * m.C2 * m.c)
     else:
@@ -123,7 +123,7 @@ def svrg(machine: Machine, monitor: Monitor, w: Floats, rng: np.random.Generator
     steps = 0
     while True:
         f = np.asarray(m.X @ w)
-        sums = kernels.respond(m.kind, f, m.y, 0.0, alpha, m.c, 1.0, *m.loss, m.norms, alpha, slope)
+        sums = passes.respond(m.kind, f, m.y, 0.0, alpha, m.c, 1.0, *m.loss, m.norms, alpha, slope)
         back = m.back(alpha)
         lower, upper = bounds.take(w, 0.0, alpha, back, sums)
         status = monitor.report(steps, lower, upper)

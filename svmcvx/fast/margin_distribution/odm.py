@@ -12,13 +12,12 @@ from numpy.typing import NDArray
 from svmcvx.certificate import Dual
 from svmcvx.data import check_choice
 from svmcvx.errors import DataError
-from svmcvx.fast.core import loss_passes as kernels
+from svmcvx.fast.core import loss_passes as passes
 from svmcvx.fast.core.linear_newton import Machine, Point, linear_model, minimise
 from svmcvx.fast.core.monitor import Callback, Monitor, conclude, earlier_solution, monitored
 from svmcvx.fast.margin_distribution.dcd_svrg import METHODS, ascend, check_seed, svrg
 from svmcvx.fast.margin_distribution.odm_blocks import minimise_by_blocks
-from svmcvx.feature_space import KernelSpace, LinearSpace
-from svmcvx.formulations.base import Candidates, usable
+from svmcvx.formulations.base import RecoveredPoints, usable
 from svmcvx.formulations.margin_distribution.odm import ODM, bound_odm
 from svmcvx.kernels import KernelLike
 from svmcvx.model import LinearModel
@@ -109,7 +108,7 @@ def odm(
     largest = {"auto": LARGEST_GRAM, "blocks": 0}.get(method, math.inf)
     statement = bound_odm(X, y, C1, C2, D, kernel, intercept, sample_weight, indefinite, largest)
     space = statement.space
-    by_blocks = isinstance(space, KernelSpace) and not space.keep_gram
+    by_blocks = space.blockwise
     if method == "blocks" and not by_blocks:
         raise DataError(
             f'method="blocks" needs a kernel that is positive semidefinite on any data, got {space.kernel or "kernel=None"}; '
@@ -117,14 +116,12 @@ def odm(
         )
     build_seconds = time.perf_counter() - started
     with monitored(tol=tol, time_limit=time_limit, max_iter=max_iter, verbose=verbose, callback=callback) as monitor:
-        if isinstance(space, KernelSpace) and by_blocks:
+        if by_blocks:
             given = _earlier_theta(statement, warm_start)
             found, status = minimise_by_blocks(statement, space, monitor, given)
-            # The space remembers this product, and the checker asks for it first.
-            space.product(found.v)
             return conclude(
                 statement,
-                Candidates([space.model(found.v)], [{"theta": found.theta}]),
+                RecoveredPoints([space.model(found.v)], [{"theta": found.theta}]),
                 monitor,
                 status,
                 solver="fast.odm/blocks",
@@ -161,12 +158,12 @@ def _choose(machine: Machine) -> str:
 
 def _machine(statement: ODM) -> Machine:
     space = statement.space
-    linear = isinstance(space, LinearSpace)
+    linear = space.is_linear
     return Machine(
-        space.X if isinstance(space, LinearSpace) else space.factor,
+        space.X if space.is_linear else space.factor,
         statement.y,
         statement.share,
-        kernels.BAND,
+        passes.BAND,
         C1=statement.C1,
         C2=statement.C2,
         D=statement.D,
@@ -180,7 +177,7 @@ def _start(statement: ODM, machine: Machine, warm: Solution | None) -> tuple[Flo
         return None, None
     data, theta = statement.space.data, _earlier_theta(statement, warm)
     w = None if theta is None else machine.back(theta)
-    if isinstance(statement.space, LinearSpace) and isinstance(warm.model, LinearModel):
+    if statement.space.is_linear and isinstance(warm.model, LinearModel):
         model = warm.model
         if model.coef.shape == (data.X.shape[1],) and usable(model.coef):
             w = np.append(model.coef, model.intercept) if statement.space.intercept == "penalised" else model.coef
@@ -213,8 +210,8 @@ def _run(
     return svrg(machine, monitor, np.zeros(d) if w is None else w, rng)
 
 
-def _candidates(statement: ODM, point: Point) -> Candidates:
+def _candidates(statement: ODM, point: Point) -> RecoveredPoints:
     duals: list[Dual] = [{"theta": point.alpha}]
-    if isinstance(statement.space, LinearSpace):
-        return Candidates([linear_model(statement.space, point.w, 0.0, point.alpha != 0)], duals)
-    return Candidates([statement.space.model(point.expansion * statement.y)], duals)
+    if statement.space.is_linear:
+        return RecoveredPoints([linear_model(statement.space, point.w, 0.0, point.alpha != 0)], duals)
+    return RecoveredPoints([statement.space.model(point.expansion * statement.y)], duals)

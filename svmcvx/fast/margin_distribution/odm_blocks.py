@@ -29,11 +29,11 @@ from numpy.typing import NDArray
 
 from svmcvx import memory
 from svmcvx.certificate import accumulated_rounding
-from svmcvx.fast.core import loss_passes as kernels
+from svmcvx.fast.core import loss_passes as passes
 from svmcvx.fast.core.linear_newton import Machine, minimise
 from svmcvx.fast.core.monitor import Monitor
 from svmcvx.fast.core.pivoted_cholesky import partial_factor
-from svmcvx.feature_space import KernelSpace
+from svmcvx.feature_space import FeatureSpace
 from svmcvx.formulations.margin_distribution.odm import ODM, dual_objective, objective
 from svmcvx.solution import Status
 
@@ -70,7 +70,7 @@ class Coefficients:
 @dataclass
 class _Search:
     statement: ODM
-    space: KernelSpace
+    space: FeatureSpace
     monitor: Monitor
     best: Coefficients
     factor: Floats = field(init=False)
@@ -97,7 +97,7 @@ class _Search:
     def start(self) -> Floats:
         """The multipliers of the machine on the rows of the partial factor."""
         s = self.statement
-        machine = Machine(self.factor, s.y, s.share, kernels.BAND, C1=s.C1, C2=s.C2, D=s.D, expanded=True)
+        machine = Machine(self.factor, s.y, s.share, passes.BAND, C1=s.C1, C2=s.C2, D=s.D, expanded=True)
         return minimise(machine, self.monitor.within(SHARE * self.monitor.tol, STEPS))[0].expansion
 
     def value(self, v: Floats, f: Floats) -> float:
@@ -198,14 +198,14 @@ class _Search:
 
 
 def minimise_by_blocks(
-    statement: ODM, space: KernelSpace, monitor: Monitor, theta: Floats | None
+    statement: ODM, space: FeatureSpace, monitor: Monitor, theta: Floats | None
 ) -> tuple[Coefficients, Status]:
     """Run Newton's method until the monitor says stop.
 
     Parameters
     ----------
     statement : ODM
-    space : KernelSpace
+    space : FeatureSpace
         That of the statement, which keeps no Gram matrix.
     monitor : Monitor
     theta : ndarray of shape (n,), optional

@@ -27,13 +27,13 @@ from svmcvx import memory
 from svmcvx.certificate import Dual
 from svmcvx.data import check_choice, check_number
 from svmcvx.errors import DataError
-from svmcvx.fast.core import loss_passes as kernels
+from svmcvx.fast.core import loss_passes as passes
 from svmcvx.fast.core.linear_newton import Bounds, Machine, Point, linear_model, minimise
 from svmcvx.fast.core.monitor import Callback, Monitor, conclude, earlier_solution, monitored
 from svmcvx.fast.margin_distribution.dcd_svrg import DECAY, METHODS, STEP, InnerLoop, ascend, bounds_at, check_seed
 from svmcvx.fast.margin_distribution.odml_low_rank import ascend_ranks
-from svmcvx.feature_space import KernelSpace, LinearSpace
-from svmcvx.formulations.base import Candidates, usable
+from svmcvx.feature_space import LinearSpace
+from svmcvx.formulations.base import RecoveredPoints, usable
 from svmcvx.formulations.margin_distribution.odm import margin_space
 from svmcvx.formulations.margin_distribution.odml import ODML, check_penalties
 from svmcvx.kernels import KernelLike, row_norms
@@ -126,9 +126,9 @@ def odml(
         largest_gram={"auto": LARGEST_GRAM, "low-rank": 0}.get(method, math.inf),
     )
     statement = ODML(space, lam1, lam2, C)
-    if method == "unwhitened" and not isinstance(space, LinearSpace):
+    if method == "unwhitened" and not space.is_linear:
         raise DataError('method="unwhitened" needs kernel=None; use method="auto"')
-    without_gram = isinstance(space, KernelSpace) and not space.keep_gram
+    without_gram = space.blockwise
     if method == "low-rank" and not without_gram:
         raise DataError(
             f'method="low-rank" needs a kernel that is positive semidefinite on any data, got {space.kernel or "kernel=None"}; '
@@ -137,13 +137,11 @@ def odml(
     alpha = _start(statement, warm_start)
     build_seconds = time.perf_counter() - started
     with monitored(tol=tol, time_limit=time_limit, max_iter=max_iter, verbose=verbose, callback=callback) as monitor:
-        if isinstance(space, LinearSpace) and (
-            method == "unwhitened" or (method == "auto" and statement.curvature.by_products)
-        ):
+        if space.is_linear and (method == "unwhitened" or (method == "auto" and statement.curvature.by_products)):
             point, status = _unwhitened(statement, space, monitor, alpha)
             return conclude(
                 statement,
-                Candidates(
+                RecoveredPoints(
                     [linear_model(space, point.w, 0.0, np.ones(space.data.n, dtype=bool))], [{"alpha": point.alpha}]
                 ),
                 monitor,
@@ -153,7 +151,7 @@ def odml(
                 warm_start_used=alpha is not None,
                 options={"method": "unwhitened", "iterations": point.steps},
             )
-        if isinstance(space, KernelSpace) and without_gram:
+        if without_gram:
             found, status = ascend_ranks(statement, space, monitor, alpha)
             return conclude(
                 statement,
@@ -182,7 +180,7 @@ def odml(
         candidates = _candidates(statement, machine, point)
         if earlier is not None:
             more = _candidates(statement, machine, earlier)
-            candidates = Candidates(candidates.models + more.models, candidates.duals + more.duals)
+            candidates = RecoveredPoints(candidates.models + more.models, candidates.duals + more.duals)
         return conclude(
             statement,
             candidates,
@@ -207,7 +205,7 @@ def _machine(statement: ODML) -> Machine:
         rows,
         np.ones(n),
         statement.C * c,
-        kernels.HINGE,
+        passes.HINGE,
         p=1.0,
         tilt=statement.lam2 * (rows.T @ c),
         expanded=not _has_coordinates(statement),
@@ -221,7 +219,7 @@ def _unwhitened(statement: ODML, space: LinearSpace, monitor: Monitor, alpha: Fl
         space.X,
         y,
         statement.C * c,
-        kernels.HINGE,
+        passes.HINGE,
         p=1.0,
         tilt=statement.lam2 * np.asarray(space.X.T @ (y * c)),
         variance=statement.lam1,
@@ -234,7 +232,7 @@ def _unwhitened(statement: ODML, space: LinearSpace, monitor: Monitor, alpha: Fl
 def _has_coordinates(statement: ODML) -> bool:
     """Whether the columns of the factor are those of the data."""
     space = statement.space
-    return isinstance(space, LinearSpace) and space.X.shape[1] <= space.X.shape[0]
+    return space.is_linear and space.X.shape[1] <= space.X.shape[0]
 
 
 def _start(statement: ODML, warm: Solution | None) -> Floats | None:
@@ -254,14 +252,14 @@ def _start(statement: ODML, warm: Solution | None) -> Floats | None:
     return None
 
 
-def _candidates(statement: ODML, machine: Machine, point: Point) -> Candidates:
+def _candidates(statement: ODML, machine: Machine, point: Point) -> RecoveredPoints:
     space = statement.space
     duals: list[Dual] = [{"alpha": point.alpha}]
-    if not machine.expanded and isinstance(space, LinearSpace):
+    if not machine.expanded and space.is_linear:
         w = sl.solve_triangular(statement.curvature.triangle, point.w, lower=True, trans=1, check_finite=False)
-        return Candidates([linear_model(space, w, 0.0, np.ones(statement.y.size, dtype=bool))], duals)
+        return RecoveredPoints([linear_model(space, w, 0.0, np.ones(statement.y.size, dtype=bool))], duals)
     dual = statement.repair({"alpha": point.expansion})
-    return Candidates([space.model(statement.expansion(dual["alpha"], dual["tau"]))], duals)
+    return RecoveredPoints([space.model(statement.expansion(dual["alpha"], dual["tau"]))], duals)
 
 
 def _svrg(
@@ -274,7 +272,7 @@ def _svrg(
     """
     space, c, y, n = statement.space, statement.share, statement.y, statement.y.size
     triangle = statement.curvature.triangle
-    L = space.X if _has_coordinates(statement) and isinstance(space, LinearSpace) else space.factor
+    L = space.X if _has_coordinates(statement) and space.is_linear else space.factor
     steep = float(row_norms(L).max()) ** 2
     eta = STEP / (1.0 + (4.0 * statement.lam1 + statement.C) * steep)
     loop = InnerLoop(L, y, lam1=statement.lam1, C=statement.C)

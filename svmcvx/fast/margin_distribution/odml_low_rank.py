@@ -18,12 +18,12 @@ from numpy.typing import NDArray
 
 from svmcvx import memory
 from svmcvx.certificate import Dual
-from svmcvx.fast.core import loss_passes as kernels
+from svmcvx.fast.core import loss_passes as passes
 from svmcvx.fast.core.linear_newton import Machine, minimise
 from svmcvx.fast.core.monitor import Monitor
 from svmcvx.fast.core.pivoted_cholesky import partial_factor
-from svmcvx.feature_space import KernelSpace
-from svmcvx.formulations.base import Candidates
+from svmcvx.feature_space import FeatureSpace
+from svmcvx.formulations.base import RecoveredPoints
 from svmcvx.formulations.margin_distribution.odml import ODML, variance_multipliers
 from svmcvx.solution import Status
 
@@ -40,12 +40,12 @@ SHARE, STEPS = 0.3, 300
 class Found:
     """Models and dual points, the latest first; what they took."""
 
-    candidates: Candidates = field(default_factory=lambda: Candidates([], []))
+    candidates: RecoveredPoints = field(default_factory=lambda: RecoveredPoints([], []))
     rank: int = 0
     exhausted: bool = False
 
 
-def ascend_ranks(statement: ODML, space: KernelSpace, monitor: Monitor, alpha: Floats | None) -> tuple[Found, Status]:
+def ascend_ranks(statement: ODML, space: FeatureSpace, monitor: Monitor, alpha: Floats | None) -> tuple[Found, Status]:
     """Solve the machine on partial factors of growing rank until the monitor says stop.
 
     Returns
@@ -67,7 +67,7 @@ def ascend_ranks(statement: ODML, space: KernelSpace, monitor: Monitor, alpha: F
     while True:
         partial.grow(rank, lambda: monitor.out_of_time)
         F = partial.factor
-        machine = Machine(F, y, s.C * c, kernels.HINGE, p=1.0, tilt=s.lam2 * (F.T @ (y * c)), variance=s.lam1, share=c)
+        machine = Machine(F, y, s.C * c, passes.HINGE, p=1.0, tilt=s.lam2 * (F.T @ (y * c)), variance=s.lam1, share=c)
         inner = monitor.within(SHARE * monitor.tol, STEPS)
         point, _ = minimise(machine, inner, w=None if alpha is None else F.T @ v, alpha=alpha)
         alpha = point.alpha
@@ -75,8 +75,6 @@ def ascend_ranks(statement: ODML, space: KernelSpace, monitor: Monitor, alpha: F
         dual: Dual = s.repair({"alpha": alpha, "tau": tau})
         v = s.expansion(dual["alpha"], dual["tau"])
         model = space.model(v)
-        # The space remembers the product, so that the second evaluation costs none.
-        space.product(v)
         upper, lower = s.evaluate(model), s.evaluate_dual(dual)
         if partial.pivots and inner.upper < upper.above:
             # F w are also the scores of the kernel expansion on the pivots, since K[:, pivots] = F F[pivots]'.
@@ -90,7 +88,9 @@ def ascend_ranks(statement: ODML, space: KernelSpace, monitor: Monitor, alpha: F
         # The checker tries all of them: two are enough.
         if upper.above < best[1] or lower.below > best[0]:
             best = (max(best[0], lower.below), min(best[1], upper.above))
-            found.candidates = Candidates([model, *found.candidates.models[:1]], [dual, *found.candidates.duals[:1]])
+            found.candidates = RecoveredPoints(
+                [model, *found.candidates.models[:1]], [dual, *found.candidates.duals[:1]]
+            )
         steps += 1
         status = monitor.report(steps, lower.below, upper.above)
         if status is None and (partial.done or found.rank >= largest):

@@ -14,7 +14,7 @@ from svmcvx.fast.core.monitor import Callback, conclude, earlier_solution, monit
 from svmcvx.fast.multiclass.m3svm_adam import EPOCHS, adam
 from svmcvx.fast.multiclass.m3svm_newton import Bounds, Continuation
 from svmcvx.fast.multiclass.m3svm_systems import Machine
-from svmcvx.formulations.base import Candidates, usable
+from svmcvx.formulations.base import RecoveredPoints, usable
 from svmcvx.formulations.multiclass.m3svm import bound_m3svm
 from svmcvx.model import MulticlassModel
 from svmcvx.solution import Solution
@@ -121,7 +121,7 @@ def m3svm(
         support = statement.loss.support(scores.differences(scores.X @ W + b))
         return conclude(
             statement,
-            Candidates([scores.model(W, b, support)], [bounds.dual]),
+            RecoveredPoints([scores.model(W, b, support)], [bounds.dual]),
             monitor,
             status,
             solver=f"fast.m3svm/{chosen}",

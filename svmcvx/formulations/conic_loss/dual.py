@@ -215,7 +215,7 @@ class ConicDual(Formulation):
             found.append(alpha)
         return found
 
-    def _ceiling(self) -> Floats | float:
+    def _upper_bound(self) -> Floats | float:
         return math.inf
 
     def repair(self, dual: Dual) -> Dual:
@@ -224,7 +224,7 @@ class ConicDual(Formulation):
         Of several "small", and of α as passed (scaled along) and, unless `improves` is off, from a minimiser of q, what
         bounds best is taken.
         """
-        gamma = np.clip(np.nan_to_num(self._gamma(dual), posinf=0.0), 0.0, self._ceiling())
+        gamma = np.clip(np.nan_to_num(self._gamma(dual), posinf=0.0), 0.0, self._upper_bound())
         lam, given = self._lam(dual), self._entry(dual, "alpha")
         spectrum = self.spectrum(gamma)
         top = float(spectrum[0][-1] + spectrum[2])
@@ -249,12 +249,14 @@ class ConicDual(Formulation):
         return best
 
     def dual_violation(self, dual: Dual) -> float:
-        """Largest of −γ, of γ above its ceiling, and of λ_max(Σ γ_i x_i x_i') − 1 beyond its rounding."""
+        """Largest of −γ, of γ above its upper bound, and of λ_max(Σ γ_i x_i x_i') − 1 beyond its rounding."""
         gamma = self._gamma(dual)
         if not np.isfinite(gamma).all():
             return math.inf
         values, _, error = self.spectrum(gamma)
-        return max(0.0, float(-gamma.min()), float((gamma - self._ceiling()).max()), float(values[-1]) - 1.0 - error)
+        return max(
+            0.0, float(-gamma.min()), float((gamma - self._upper_bound()).max()), float(values[-1]) - 1.0 - error
+        )
 
     def evaluate_dual(self, dual: Dual) -> Evaluation:
         """D at a feasible γ, with the α of a minimiser of q if there is none in `dual`."""

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from svmcvx.certificate import Dual, Evaluation, accumulated_rounding
 from svmcvx.data import check_number
 from svmcvx.errors import DataError
-from svmcvx.formulations.base import Candidates, FormulationProblem, usable
+from svmcvx.formulations.base import FormulationProblem, RecoveredPoints, usable
 from svmcvx.formulations.conic_loss.dual import ConicDual
 from svmcvx.formulations.conic_loss.sdp import conic_space, scaled_factor, square_over
 from svmcvx.heuristics.rounding import ON_MARGIN
@@ -71,7 +71,7 @@ class ConicFixedGamma(ConicDual):
     def _lam(self, dual: Dual) -> float:
         return self.lam
 
-    def _ceiling(self) -> Floats | float:
+    def _upper_bound(self) -> Floats | float:
         return self.gamma
 
     def evaluate(self, model: BinaryModel) -> Evaluation:
@@ -127,10 +127,10 @@ class ConicFixedGammaProblem(FormulationProblem):
         """The statement at the present value of λ."""
         return ConicFixedGamma(space=self._fixed.space, gamma=self._fixed.gamma, lam=float(self.lam.value))
 
-    def recover(self) -> Candidates:
+    def recover(self) -> RecoveredPoints:
         """The models of w and of a minimiser of q; α from that minimiser, and from the multipliers."""
         if not usable(self.w.value):
-            return Candidates([], [])
+            return RecoveredPoints([], [])
         statement = self.formulation
         w = np.asarray(self.w.value, dtype=np.float64)
         duals = [statement.repair({"gamma": statement.gamma})]
@@ -142,7 +142,7 @@ class ConicFixedGammaProblem(FormulationProblem):
         for point in (*(statement.on_piece(start, near) for near in NEAR_KINK), w, start):
             u = statement.y * np.asarray(statement.factor @ point)
             models.append(statement.space.model_from_factor(point, support=u <= 1.0 + ON_MARGIN))
-        return Candidates(models, duals)
+        return RecoveredPoints(models, duals)
 
 
 def conic_fixed_gamma(

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from svmcvx.certificate import EPS, Dual, accumulated_rounding
 from svmcvx.feature_space import FeatureSpace
-from svmcvx.formulations.base import Candidates
+from svmcvx.formulations.base import RecoveredPoints
 from svmcvx.formulations.conic_loss.primal import balance, low_rank_gradient, polish, relaxed_indicator
 from svmcvx.heuristics.rounding import ON_MARGIN, round_relaxation
 from svmcvx.kernels import row_norms
@@ -151,7 +151,7 @@ def recover(
     lam: float | None,
     allowance: float,
     multiplier: float | None,
-) -> Candidates:
+) -> RecoveredPoints:
     """Return models and dual points; see :meth:`svmcvx.formulations.conic_loss.sdp.ConicLoss.recover`.
 
     Parameters
@@ -192,7 +192,7 @@ def recover(
             *_, gamma, alpha = low_rank_gradient(w, V, signed, height * weight)
             point: dict[str, Floats] = {"gamma": gamma, "alpha": alpha}
             found.append(point if lam is not None else {**point, "lam": np.array(height)})
-    return Candidates(models, [*found[:1], *duals, *found[1:]])
+    return RecoveredPoints(models, [*found[:1], *duals, *found[1:]])
 
 
 def rounded_point(space: FeatureSpace, w: Floats) -> tuple[Floats, BinaryModel]:

@@ -82,7 +82,7 @@ from svmcvx.certificate import Dual, Evaluation, accumulated_rounding, check
 from svmcvx.data import BinaryData, binary_data, check_choice, check_number
 from svmcvx.errors import DataError
 from svmcvx.feature_space import FeatureSpace, feature_space
-from svmcvx.formulations.base import Candidates, FormulationProblem, usable
+from svmcvx.formulations.base import FormulationProblem, RecoveredPoints, usable
 from svmcvx.formulations.conic_loss.dual import ConicDual
 from svmcvx.formulations.conic_loss.primal import relaxed_indicator
 from svmcvx.formulations.conic_loss.recovery import covariance_factor, moment_of, recover, relaxed_model
@@ -267,7 +267,7 @@ class ConicLoss(ConicDual):
         """Return the model of mean `w` and covariance ``VV'``, both in the columns of ``space.factor``."""
         return relaxed_model(self.space, w, V, rounded)
 
-    def recover(self, w: Floats, V: Floats, duals: Sequence[Dual] = (), lam: float | None = None) -> Candidates:
+    def recover(self, w: Floats, V: Floats, duals: Sequence[Dual] = (), lam: float | None = None) -> RecoveredPoints:
         """Return models and dual points from an approximate solution of the relaxation, whoever found it.
 
         Parameters
@@ -282,7 +282,7 @@ class ConicLoss(ConicDual):
 
         Returns
         -------
-        Candidates
+        RecoveredPoints
             The rounding first (it is optimal where the relaxation is tight), then the point polished and as passed. The
             dual points that follow from these two, and those passed.
         """
@@ -388,10 +388,10 @@ class ConicSDP(FormulationProblem):
             return ConicLoss(space=self._space, lam=float(self.lam.value))
         return ConicLoss(space=self._space, kappa=float(self.kappa.value))  # type: ignore[union-attr]
 
-    def recover(self) -> Candidates:
+    def recover(self) -> RecoveredPoints:
         """Models with their second moments, and the multipliers."""
         if not (usable(self.w.value) and usable(self.W.value)):
-            return Candidates([], [])
+            return RecoveredPoints([], [])
         w, W = np.asarray(self.w.value, dtype=np.float64), np.asarray(self.W.value, dtype=np.float64)
         V = covariance_factor(w, W)
         labelled = self.constraint_dict

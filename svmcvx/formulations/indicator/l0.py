@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 from svmcvx.certificate import Dual
 from svmcvx.data import binary_data, check_number
 from svmcvx.feature_space import feature_space
-from svmcvx.formulations.base import Candidates, kept_entry
+from svmcvx.formulations.base import RecoveredPoints, kept_entry
 from svmcvx.formulations.indicator.statement import Counting, CountingProblem, counting_pool, explicit_M, free_intercept
 from svmcvx.heuristics import signed_rows as incumbents
 from svmcvx.kernels import KernelLike
@@ -141,7 +141,7 @@ class L0(Counting):
         largest = min(keeps, zeroes)
         return 0.5 * largest if math.isfinite(largest) else 1.0
 
-    def polish(self, kept: NDArray[np.bool_]) -> Candidates:
+    def polish(self, kept: NDArray[np.bool_]) -> RecoveredPoints:
         """Return the hard-margin machine of a set of observations and its multipliers, a local minimiser.
 
         Parameters
@@ -152,12 +152,12 @@ class L0(Counting):
         kept = np.asarray(kept, dtype=bool)
         found = self.geometry.refit(kept)
         if found is None:
-            return Candidates([], [])
+            return RecoveredPoints([], [])
         return self.machine(found.alpha, found.b, kept)
 
-    def machine(self, alpha: Floats, b: float, kept: NDArray[np.bool_]) -> Candidates:
+    def machine(self, alpha: Floats, b: float, kept: NDArray[np.bool_]) -> RecoveredPoints:
         """Return the model and the multipliers μ = −α of the hard-margin machine (α, b) of a set of observations."""
-        return Candidates([self._scaled(alpha * self.y, b, kept)], [{"mu": -alpha}])
+        return RecoveredPoints([self._scaled(alpha * self.y, b, kept)], [{"mu": -alpha}])
 
 
 def l0_statement(

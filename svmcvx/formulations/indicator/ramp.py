@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svmcvx.certificate import Evaluation, accumulated_rounding
-from svmcvx.formulations.base import Candidates
+from svmcvx.formulations.base import RecoveredPoints
 from svmcvx.formulations.indicator.l0 import l0_statement
 from svmcvx.formulations.indicator.statement import Dropping, DroppingProblem, counting_pool, explicit_M, free_intercept
 from svmcvx.heuristics import signed_rows as incumbents
@@ -89,7 +89,7 @@ class RampProblem(DroppingProblem):
     incumbent : Incumbent
     """
 
-    def recover(self) -> Candidates:
+    def recover(self) -> RecoveredPoints:
         """The hinge machine of the observations that are not dropped, the solver's own point, and the incumbent."""
         statement = self.formulation
         w, b, kept = self._point()
@@ -97,7 +97,7 @@ class RampProblem(DroppingProblem):
         if w is not None and np.isfinite(w).all() and math.isfinite(b):
             points = [incumbents.ramp_descent(statement.geometry, statement.C, ~kept), (w, b)]
         models = [statement.model_at(*point) for point in points] + statement.restricted_models(kept, statement.C)
-        return Candidates([*models, *statement.incumbent_models()], [])
+        return RecoveredPoints([*models, *statement.incumbent_models()], [])
 
     def start(self) -> Mapping[str, Any] | None:
         """The incumbent."""

@@ -55,7 +55,7 @@ from svmcvx.certificate import Dual, Evaluation, Kind, accumulated_rounding
 from svmcvx.data import check_number
 from svmcvx.errors import BuildError, DataError
 from svmcvx.feature_space import FeatureSpace
-from svmcvx.formulations.base import Candidates, Formulation, FormulationProblem
+from svmcvx.formulations.base import Formulation, FormulationProblem, RecoveredPoints
 from svmcvx.heuristics import signed_rows as incumbents
 from svmcvx.heuristics.rounding import round_relaxation
 from svmcvx.heuristics.signed_rows import Geometry, Incumbent
@@ -377,10 +377,10 @@ class CountingProblem(DroppingProblem):
     gamma: Floats | None = None
     _duals: tuple[Dual, ...] = ()
 
-    def recover(self) -> Candidates:
+    def recover(self) -> RecoveredPoints:
         """The hard-margin machine of the kept observations, the solver's own point, the incumbent; γ of the relaxation."""
         w, b, kept = self._point()
-        return Candidates(self.formulation.models_of(kept, w, b), list(self._duals))
+        return RecoveredPoints(self.formulation.models_of(kept, w, b), list(self._duals))
 
     def start(self) -> Mapping[str, Any] | None:
         """The incumbent."""

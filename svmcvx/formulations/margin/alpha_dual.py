@@ -60,21 +60,21 @@ class MaximumMargin(Formulation):
         """Return y'α without rounding."""
         return math.fsum((self.y * alpha)[alpha != 0].tolist())
 
-    def ceiling(self) -> Floats | float:
+    def upper_bound(self) -> Floats | float:
         """Return the upper bounds of the multipliers."""
         return math.inf
 
     def repair(self, dual: Dual) -> Dual:
         """Clip α to its domain, then scale down the class whose sum is larger."""
-        return {"alpha": balance(np.clip(self.alpha(dual), 0.0, self.ceiling()), self.y)}
+        return {"alpha": balance(np.clip(self.alpha(dual), 0.0, self.upper_bound()), self.y)}
 
     def dual_violation(self, dual: Dual) -> float:
-        """Largest of −α, α above its ceiling, and |y'α| beyond the rounding of that sum."""
+        """Largest of −α, α above its upper_bound, and |y'α| beyond the rounding of that sum."""
         alpha = self.alpha(dual)
         if not np.isfinite(alpha).all():
             return math.inf
         imbalance = abs(self._balance(alpha)) - accumulated_rounding(alpha.size) * float(np.abs(alpha).sum())
-        return max(0.0, float(-alpha.min()), float((alpha - self.ceiling()).max()), imbalance)
+        return max(0.0, float(-alpha.min()), float((alpha - self.upper_bound()).max()), imbalance)
 
     def export_dual(self, dual: Dual) -> Dual:
         """α with a zero for each observation of weight zero."""

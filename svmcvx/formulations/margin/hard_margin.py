@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from svmcvx.certificate import Dual, Evaluation
 from svmcvx.data import binary_data
 from svmcvx.feature_space import feature_space
-from svmcvx.formulations.base import Candidates, FormulationProblem, require_conic_memory, usable
+from svmcvx.formulations.base import FormulationProblem, RecoveredPoints, require_conic_memory, usable
 from svmcvx.formulations.margin.alpha_dual import CLEARLY_ZERO, MaximumMargin
 from svmcvx.formulations.margin.support_equations import solve_support_equations
 from svmcvx.kernels import KernelLike
@@ -77,7 +77,7 @@ class HardMargin(MaximumMargin):
             )
         return super().explain(status)
 
-    def recover(self, alpha: Floats) -> Candidates:
+    def recover(self, alpha: Floats) -> RecoveredPoints:
         """Return models scaled to margin 1 (none if the classes are not separated) and multipliers at their best scale.
 
         The margin of a point that is optimal to a relative ε is off by the order of √ε; the first candidate
@@ -86,11 +86,11 @@ class HardMargin(MaximumMargin):
         start = self.alpha(self.repair({"alpha": alpha}))
         return self._candidates([point for point in (self._polish(start), start) if point is not None])
 
-    def separator(self, alpha: Floats) -> Candidates:
+    def separator(self, alpha: Floats) -> RecoveredPoints:
         """Return what :meth:`recover` does without solving equations, which takes a factor of the Gram matrix."""
         return self._candidates([self.alpha(self.repair({"alpha": alpha}))])
 
-    def _candidates(self, points: list[Floats]) -> Candidates:
+    def _candidates(self, points: list[Floats]) -> RecoveredPoints:
         models: list[BinaryModel] = []
         duals: list[Dual] = []
         for point in points:
@@ -105,16 +105,16 @@ class HardMargin(MaximumMargin):
             margin = (lowest - highest) / 2
             if margin > 0:
                 models.append(_scaled(model, margin, (model.intercept - (lowest + highest) / 2) / margin))
-        return Candidates(models, duals)
+        return RecoveredPoints(models, duals)
 
     def _polish(self, alpha: Floats) -> Floats | None:
         """Solve u = 1 on the observations that carry a multiplier."""
         free = alpha > CLEARLY_ZERO**2 * float(alpha.max(initial=0.0))
         f = self.space.product(alpha * self.y).scores
         b = -(float(f[self.y > 0].min()) + float(f[self.y < 0].max())) / 2
-        ceiling = np.full(alpha.size, np.inf)
+        upper_bound = np.full(alpha.size, np.inf)
         polished = solve_support_equations(
-            self.space, np.where(free, alpha, 0.0), free=free, ceiling=ceiling, bias=b, slack=None
+            self.space, np.where(free, alpha, 0.0), free=free, upper_bound=upper_bound, bias=b, slack=None
         )
         return None if polished is None else self.alpha(self.repair({"alpha": polished}))
 
@@ -138,10 +138,10 @@ class HardMarginProblem(FormulationProblem):
         """The statement."""
         return self._fixed
 
-    def recover(self) -> Candidates:
+    def recover(self) -> RecoveredPoints:
         """The model of the multipliers, if it separates the classes."""
         alpha = self.var_dict["alpha"].value
-        return self._fixed.recover(np.asarray(alpha, dtype=np.float64)) if usable(alpha) else Candidates([], [])
+        return self._fixed.recover(np.asarray(alpha, dtype=np.float64)) if usable(alpha) else RecoveredPoints([], [])
 
 
 def hard_margin_dual(X: Any, y: Any, *, kernel: KernelLike = None, indefinite: str = "error") -> HardMarginProblem:

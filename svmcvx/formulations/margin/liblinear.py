@@ -49,14 +49,14 @@ class PenalisedPSVM(PSVM):
 
     def repair(self, dual: Dual) -> Dual:
         """Clip α to its domain."""
-        return {"alpha": np.clip(self.alpha(dual), 0.0, self.ceiling())}
+        return {"alpha": np.clip(self.alpha(dual), 0.0, self.upper_bound())}
 
     def dual_violation(self, dual: Dual) -> float:
-        """Largest of −α and α above its ceiling."""
+        """Largest of −α and α above its upper_bound."""
         alpha = self.alpha(dual)
         if not np.isfinite(alpha).all():
             return float("inf")
-        return max(0.0, float(-alpha.min()), float((alpha - self.ceiling()).max()))
+        return max(0.0, float(-alpha.min()), float((alpha - self.upper_bound()).max()))
 
     def dual_rounding(self, alpha: Floats, point: Product, terms: float) -> float:
         """Return the rounding of the dual objective, `terms` being the sum of what is added up besides the norm."""

@@ -51,7 +51,7 @@ from scipy.optimize import brentq
 from svmcvx.certificate import EPS, Dual, Evaluation, accumulated_rounding
 from svmcvx.data import binary_data, check_choice, check_number
 from svmcvx.feature_space import FeatureSpace, feature_space
-from svmcvx.formulations.base import Candidates, FormulationProblem, require_conic_memory, usable
+from svmcvx.formulations.base import FormulationProblem, RecoveredPoints, require_conic_memory, usable
 from svmcvx.formulations.margin.alpha_dual import CLEARLY_ZERO, MaximumMargin
 from svmcvx.formulations.margin.support_equations import solve_support_equations
 from svmcvx.kernels import KernelLike
@@ -196,7 +196,7 @@ class PSVM(MaximumMargin):
         rule = {} if self.bias == "exact" else {"bias": self.bias}
         return {"C": self.C, "p": self.p, "kernel": "none" if kernel is None else str(kernel), **rule}
 
-    def ceiling(self) -> Floats | float:
+    def upper_bound(self) -> Floats | float:
         """Return the box of p = 1."""
         return self.C * self.space.data.weight if self.p == 1 else math.inf
 
@@ -240,7 +240,7 @@ class PSVM(MaximumMargin):
         scores = f if self.bias == "paper" else np.sign(f)
         return float(np.mean(self.y[support] - scores[support]))
 
-    def recover(self, alpha: Floats) -> Candidates:
+    def recover(self, alpha: Floats) -> RecoveredPoints:
         """Return the models of (approximate) multipliers, and the multipliers repaired.
 
         An interior-point solver leaves all multipliers slightly positive. The first candidate, if there is one,
@@ -251,7 +251,7 @@ class PSVM(MaximumMargin):
         f = self.space.product(kept * self.y).scores
         b = best_bias(f, self.y, p=self.p, weight=self.space.data.weight)
         points = [self._polish(kept, b, f), kept]
-        candidates = Candidates([], [])
+        candidates = RecoveredPoints([], [])
         for point in points:
             if point is not None:
                 v = point * self.y
@@ -276,12 +276,12 @@ class PSVM(MaximumMargin):
 
             free, rule = ~outside & (alpha > 0), slack_of
         else:
-            ceiling = self.C * weight
+            upper_bound = self.C * weight
             above = 1.0 - scaled < CLEARLY_ZERO * (1.0 - u)
-            guess = np.where(above, ceiling, guess)
+            guess = np.where(above, upper_bound, guess)
             free, rule = ~(outside | above), None
         polished = solve_support_equations(
-            self.space, guess, free=free, ceiling=np.broadcast_to(self.ceiling(), u.shape), bias=b, slack=rule
+            self.space, guess, free=free, upper_bound=np.broadcast_to(self.upper_bound(), u.shape), bias=b, slack=rule
         )
         return None if polished is None else self.alpha(self.repair({"alpha": polished}))
 
@@ -314,7 +314,7 @@ class PSVMPrimal(_PSVMProblem):
         """The constraint whose multipliers are α."""
         return self.constraint_dict["margin"]
 
-    def recover(self) -> Candidates:
+    def recover(self) -> RecoveredPoints:
         """The models of the multipliers, and that of (w, b) itself."""
         statement = self.formulation
         models: list[BinaryModel] = []
@@ -329,7 +329,7 @@ class PSVMPrimal(_PSVMProblem):
             f = np.asarray(statement.space.factor @ w)
             b = statement.intercept(alpha, f)
             models.append(statement.space.model_from_factor(np.asarray(w), b, statement.y * (f + b) <= 1.0 + ON_MARGIN))
-        return Candidates(models, duals)
+        return RecoveredPoints(models, duals)
 
 
 class PSVMDual(_PSVMProblem):
@@ -337,10 +337,12 @@ class PSVMDual(_PSVMProblem):
 
     alpha: cp.Expression
 
-    def recover(self) -> Candidates:
+    def recover(self) -> RecoveredPoints:
         """The models of the multipliers."""
         alpha = self.alpha.value
-        return self.formulation.recover(np.asarray(alpha, dtype=np.float64)) if usable(alpha) else Candidates([], [])
+        return (
+            self.formulation.recover(np.asarray(alpha, dtype=np.float64)) if usable(alpha) else RecoveredPoints([], [])
+        )
 
 
 def _statement(

@@ -1,6 +1,6 @@
 r"""The optimality conditions of a maximum-margin machine as equations on its support vectors.
 
-At the optimum every observation is of one of three kinds: outside the margin (:math:`\alpha_i = 0`), at the ceiling
+At the optimum every observation is of one of three kinds: outside the margin (:math:`\alpha_i = 0`), at the upper_bound
 of its multiplier (p = 1 only, :math:`\alpha_i = C s_i`), or *free*, with
 
 .. math:: y_i\Big(\sum_j \alpha_j y_j K_{ij} + b\Big) + \xi_i(\alpha_i) = 1, \qquad \sum_i y_i \alpha_i = 0,
@@ -59,7 +59,7 @@ def solve_support_equations(
     alpha: Floats,
     *,
     free: NDArray[np.bool_],
-    ceiling: Floats,
+    upper_bound: Floats,
     bias: float,
     slack: Slack | None,
 ) -> Floats | None:
@@ -69,10 +69,10 @@ def solve_support_equations(
     ----------
     space : FeatureSpace
     alpha : ndarray of shape (n,)
-        The guess; multipliers of observations that are not free are kept (zero or the ceiling).
+        The guess; multipliers of observations that are not free are kept (zero or the upper_bound).
     free : ndarray of bool, shape (n,)
         The guess of the kinds.
-    ceiling : ndarray of shape (n,)
+    upper_bound : ndarray of shape (n,)
         Upper bounds, possibly infinite.
     bias : float
         Guess of the bias.
@@ -102,7 +102,7 @@ def solve_support_equations(
         if step is None:
             return None
         moved = alpha[rows] + step[:-1]
-        low, high = moved < 0, moved > ceiling[rows]
+        low, high = moved < 0, moved > upper_bound[rows]
         if slack:
             # Newton's step; a multiplier that would leave its domain goes nine tenths of the way, and out when tiny.
             alpha[rows] = np.where(low, 0.1 * alpha[rows], moved)
@@ -111,14 +111,14 @@ def solve_support_equations(
             alpha[gone], free[gone] = 0.0, False
             finished = not low.any() and float(np.abs(residual).max()) < ALMOST_SOLVED
         else:
-            alpha[rows] = np.clip(moved, 0.0, ceiling[rows])
+            alpha[rows] = np.clip(moved, 0.0, upper_bound[rows])
             bias += float(step[-1])
             free[rows[low | high]] = False
             finished = not (low | high).any()
         if not finished:
             continue
         u = y * (space.product(alpha * y).scores + bias)
-        wrong = np.where(alpha <= 0, 1.0 - u, np.where(alpha >= ceiling, u - 1.0, 0.0))
+        wrong = np.where(alpha <= 0, 1.0 - u, np.where(alpha >= upper_bound, u - 1.0, 0.0))
         wrong[free] = 0.0
         if float(wrong.max()) <= RESIDUAL * max(1.0, float(np.abs(u).max())):
             return alpha

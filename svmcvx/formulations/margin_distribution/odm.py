@@ -60,9 +60,9 @@ from svmcvx.data import binary_data, check_choice, check_number
 from svmcvx.errors import DataError
 from svmcvx.feature_space import FeatureSpace, feature_space
 from svmcvx.formulations.base import (
-    Candidates,
     Formulation,
     FormulationProblem,
+    RecoveredPoints,
     full_entry,
     kept_entry,
     require_conic_memory,
@@ -232,7 +232,7 @@ class ODM(MarginDistribution):
             rounding = accumulated_rounding(theta.size) * terms + 0.5 * point.squared_norm_rounding
         return Evaluation(value, rounding)
 
-    def recover(self, theta: Floats, w: Floats | None = None) -> Candidates:
+    def recover(self, theta: Floats, w: Floats | None = None) -> RecoveredPoints:
         """Return the models of (approximate) multipliers, and multipliers.
 
         The first candidate, if there is one, solves the optimality conditions to rounding. The multipliers of the
@@ -252,7 +252,7 @@ class ODM(MarginDistribution):
         models: list[BinaryModel] = [self.space.model(point * self.y) for point in points]
         if w is not None:
             models.append(self.space.model_from_factor(w, support=points[0] != 0))
-        return Candidates(models, [{"theta": point} for point in (*points, self.multipliers(u), np.zeros(u.size))])
+        return RecoveredPoints(models, [{"theta": point} for point in (*points, self.multipliers(u), np.zeros(u.size))])
 
     def _polish(self, u: Floats) -> tuple[Floats, Floats | None] | None:
         r"""Newton's method on P from the margins `u`: θ of the minimiser, and w where that was solved for; None if it fails.
@@ -315,11 +315,11 @@ class _ODMProblem(FormulationProblem):
 class ODMPrimal(_ODMProblem):
     """The primal problem; see :func:`odm_primal`."""
 
-    def recover(self) -> Candidates:
+    def recover(self) -> RecoveredPoints:
         """The models of w and of the multipliers of its margins."""
         w = self.var_dict["w"].value
         if not usable(w):
-            return Candidates([], [])
+            return RecoveredPoints([], [])
         statement = self.formulation
         w = np.asarray(w, dtype=np.float64)
         return statement.recover(statement.multipliers(statement.y * np.asarray(statement.space.factor @ w)), w)
@@ -330,10 +330,12 @@ class ODMDual(_ODMProblem):
 
     theta: cp.Expression
 
-    def recover(self) -> Candidates:
+    def recover(self) -> RecoveredPoints:
         """The models of the multipliers."""
         theta = self.theta.value
-        return self.formulation.recover(np.asarray(theta, dtype=np.float64)) if usable(theta) else Candidates([], [])
+        return (
+            self.formulation.recover(np.asarray(theta, dtype=np.float64)) if usable(theta) else RecoveredPoints([], [])
+        )
 
 
 def solve_positive(system: Floats, right: Floats) -> Floats:

@@ -66,8 +66,8 @@ from numpy.typing import NDArray
 from svmcvx import memory
 from svmcvx.certificate import EPS, Dual, Evaluation, accumulated_rounding
 from svmcvx.data import Features, check_number
-from svmcvx.feature_space import FeatureSpace, KernelSpace, LinearSpace
-from svmcvx.formulations.base import Candidates, FormulationProblem, require_conic_memory, usable
+from svmcvx.feature_space import FeatureSpace
+from svmcvx.formulations.base import FormulationProblem, RecoveredPoints, require_conic_memory, usable
 from svmcvx.formulations.margin.alpha_dual import CLEARLY_ZERO
 from svmcvx.formulations.margin_distribution.odm import MarginDistribution, margin_space, solve_positive
 from svmcvx.kernels import KernelLike
@@ -184,7 +184,7 @@ class Curvature:
     def by_products(self) -> bool:
         """Whether R is large, and has not been factored: products with the data then take its place."""
         space = self.space
-        if not isinstance(space, LinearSpace) or "triangle" in self.__dict__:
+        if not space.is_linear or "triangle" in self.__dict__:
             return False
         n, d = space.X.shape
         return bool(min(n, d) > LARGEST_FACTORED or (sp.issparse(space.X) and (d > n or n * d > LARGEST_WHITENED)))
@@ -242,7 +242,7 @@ class _ODML(MarginDistribution):
         """lam1, lam2, the kernel and the intercept."""
         return {"lam1": self.lam1, "lam2": self.lam2, **super().hyperparameters}
 
-    def _ceiling(self) -> Floats:
+    def _upper_bound(self) -> Floats:
         return np.full(self.y.size, np.inf)
 
     def _spread(self, values: Floats) -> Floats:
@@ -255,7 +255,7 @@ class _ODML(MarginDistribution):
 
     def margins(self, alpha: Floats) -> Floats:
         """Return the margins of :meth:`normal`; where R is too large to be factored, to about `SOLVED`."""
-        if self.curvature.by_products and isinstance(self.space, LinearSpace):
+        if self.curvature.by_products:
             w = self.curvature.approach(self.space.X, self.y * (alpha + self.lam2 * self.share))
             return np.asarray(self.y * (self.space.X @ w))
         return np.asarray(self.y * (self.space.factor @ self.normal(alpha)))
@@ -270,8 +270,8 @@ class _ODML(MarginDistribution):
         Any τ of sum 0 is feasible: margins that are not quite those of :meth:`normal` cost the bound a little, not its truth. A
         space that keeps no Gram matrix has no R, and the point's own τ is centred instead.
         """
-        alpha = np.clip(self.entry(dual, "alpha"), 0.0, self._ceiling())
-        if isinstance(self.space, KernelSpace) and not self.space.keep_gram:
+        alpha = np.clip(self.entry(dual, "alpha"), 0.0, self._upper_bound())
+        if self.space.blockwise:
             tau = self.entry(dual, "tau") if self.lam1 > 0 else np.zeros(alpha.size)
             return {"alpha": alpha, "tau": tau - self.share * float(tau.sum())}
         return {"alpha": alpha, "tau": self._spread(self.margins(alpha))}
@@ -281,14 +281,14 @@ class _ODML(MarginDistribution):
         return alpha, self.entry(dual, "tau") if "tau" in dual else self._spread(self.margins(alpha))
 
     def dual_violation(self, dual: Dual) -> float:
-        """Largest of −α, α above its ceiling, and the sum of τ beyond rounding (τ itself for λ₁ = 0)."""
+        """Largest of −α, α above its upper_bound, and the sum of τ beyond rounding (τ itself for λ₁ = 0)."""
         alpha = self.entry(dual, "alpha")
         tau = self.entry(dual, "tau") if "tau" in dual else np.zeros(alpha.size)
         if not (np.isfinite(alpha).all() and np.isfinite(tau).all()):
             return math.inf
         size = float(np.abs(tau).sum())
         uncentred = abs(math.fsum(tau)) - accumulated_rounding(tau.size) * size if self.lam1 > 0 else size
-        return max(0.0, float(-alpha.min()), float((alpha - self._ceiling()).max()), uncentred)
+        return max(0.0, float(-alpha.min()), float((alpha - self._upper_bound()).max()), uncentred)
 
     def evaluate_dual(self, dual: Dual) -> Evaluation:
         """G at a feasible point; without an entry ``"tau"`` at the best τ."""
@@ -325,18 +325,18 @@ class _ODML(MarginDistribution):
         return Evaluation(value, rounding), u, f_rounding
 
     def _polish(self, alpha: Floats) -> Floats | None:
-        """Solve u = 1 on the observations that are neither at zero nor at their ceiling; None if that fails.
+        """Solve u = 1 on the observations that are neither at zero nor at their upper_bound; None if that fails.
 
         An active-set method started from a solver's point: a multiplier that would leave its box stays at the edge, and
         those at an edge whose margin is on the wrong side of 1 are released. The systems may be singular, so each
         step is damped a little, and repeated until it no longer helps.
         """
-        ceiling = self._ceiling()
-        typical = np.minimum(ceiling, max(float(alpha.max()), TINY))
+        upper_bound = self._upper_bound()
+        typical = np.minimum(upper_bound, max(float(alpha.max()), TINY))
         u = self.margins(alpha)
         free = alpha >= CLEARLY_ZERO * (u - 1.0) * typical
-        above = free & np.isfinite(ceiling) & (1.0 - alpha / ceiling < CLEARLY_ZERO * (1.0 - u))
-        alpha = np.where(above, ceiling, np.where(free, alpha, 0.0))
+        above = free & np.isfinite(upper_bound) & (1.0 - alpha / upper_bound < CLEARLY_ZERO * (1.0 - u))
+        alpha = np.where(above, upper_bound, np.where(free, alpha, 0.0))
         free &= ~above
         last = math.inf
         for _ in range(ROUNDS):
@@ -352,8 +352,8 @@ class _ODML(MarginDistribution):
                     moved = alpha[rows] + solve_positive(system, 1.0 - u[rows])
                 except (ValueError, sl.LinAlgError):
                     return None
-                outside = (moved < 0) | (moved > ceiling[rows])
-                alpha[rows] = np.clip(moved, 0.0, ceiling[rows])
+                outside = (moved < 0) | (moved > upper_bound[rows])
+                alpha[rows] = np.clip(moved, 0.0, upper_bound[rows])
                 free[rows[outside]] = False
                 if outside.any():
                     continue
@@ -372,7 +372,7 @@ class _ODML(MarginDistribution):
 
     def _points(self, alpha: Floats) -> list[Floats]:
         """The multipliers polished, if that succeeds, as they are, and zero, which gives some bound on any data."""
-        kept = np.clip(alpha, 0.0, self._ceiling())
+        kept = np.clip(alpha, 0.0, self._upper_bound())
         polished = self._polish(kept)
         return [*([] if polished is None else [polished]), kept, np.zeros(kept.size)]
 
@@ -406,14 +406,14 @@ class ODML(_ODML):
         """lam1, lam2, C, the kernel and the intercept."""
         return {"lam1": self.lam1, "lam2": self.lam2, "C": self.C, **super().hyperparameters}
 
-    def _ceiling(self) -> Floats:
+    def _upper_bound(self) -> Floats:
         return self.C * self.share
 
     def evaluate(self, model: BinaryModel) -> Evaluation:
         """P at a model, from its scores on the raw data."""
         return self._value(model, self.C)[0]
 
-    def recover(self, alpha: Floats, w: Floats | None = None) -> Candidates:
+    def recover(self, alpha: Floats, w: Floats | None = None) -> RecoveredPoints:
         """Return the models of (approximate) multipliers, polished and as they are, and of `w`, and the multipliers.
 
         Parameters
@@ -431,7 +431,7 @@ class ODML(_ODML):
                 models.append(self.space.model_from_factor(normal, support=v != 0))
         if w is not None:
             models.append(self.space.model_from_factor(w))
-        return Candidates(models, [{"alpha": point} for point in points])
+        return RecoveredPoints(models, [{"alpha": point} for point in points])
 
 
 @dataclass(frozen=True, eq=False)
@@ -466,7 +466,7 @@ class ODMLHardMargin(_ODML):
             )
         return super().explain(status)
 
-    def recover(self, alpha: Floats, w: Floats | None = None) -> Candidates:
+    def recover(self, alpha: Floats, w: Floats | None = None) -> RecoveredPoints:
         """Return models with every margin at least 1 (none if the classes are not separated) and the multipliers.
 
         Parameters
@@ -487,7 +487,7 @@ class ODMLHardMargin(_ODML):
             smallest = float((self.y * np.asarray(self.space.factor @ w)).min())
             if smallest > 0:
                 models.append(self.space.model_from_factor(w / min(1.0, smallest)))
-        return Candidates(models, [{"alpha": point} for point in points])
+        return RecoveredPoints(models, [{"alpha": point} for point in points])
 
 
 class ODMLPrimal(FormulationProblem):
@@ -504,7 +504,7 @@ class ODMLPrimal(FormulationProblem):
         lam1, lam2, C = (float(parameter.value) for parameter in (self.lam1, self.lam2, self.C))
         return ODML(self._fixed.space, lam1, lam2, C, reuse=self._fixed.curvature)
 
-    def recover(self) -> Candidates:
+    def recover(self) -> RecoveredPoints:
         """The models of the multipliers, and that of w itself."""
         return _recover_primal(self, self.formulation)
 
@@ -528,10 +528,12 @@ class ODMLDual(FormulationProblem):
         lam1, lam2, C = self._fixed.lam1, float(self.lam2.value), float(self.C.value)
         return ODML(self._fixed.space, lam1, lam2, C, reuse=self._fixed.curvature)
 
-    def recover(self) -> Candidates:
+    def recover(self) -> RecoveredPoints:
         """The models of the multipliers."""
         alpha = self.alpha.value
-        return self.formulation.recover(np.asarray(alpha, dtype=np.float64)) if usable(alpha) else Candidates([], [])
+        return (
+            self.formulation.recover(np.asarray(alpha, dtype=np.float64)) if usable(alpha) else RecoveredPoints([], [])
+        )
 
 
 class ODMLHardMarginProblem(FormulationProblem):
@@ -547,15 +549,15 @@ class ODMLHardMarginProblem(FormulationProblem):
         lam1, lam2 = float(self.lam1.value), float(self.lam2.value)
         return ODMLHardMargin(self._fixed.space, lam1, lam2, reuse=self._fixed.curvature)
 
-    def recover(self) -> Candidates:
+    def recover(self) -> RecoveredPoints:
         """The models of the multipliers and of w itself, if they separate the classes."""
         return _recover_primal(self, self.formulation)
 
 
-def _recover_primal(problem: FormulationProblem, statement: ODML | ODMLHardMargin) -> Candidates:
+def _recover_primal(problem: FormulationProblem, statement: ODML | ODMLHardMargin) -> RecoveredPoints:
     w, alpha = problem.var_dict["w"].value, problem.constraint_dict["margin"].dual_value
     if not usable(w):
-        return Candidates([], [])
+        return RecoveredPoints([], [])
     guess = np.asarray(alpha, dtype=np.float64) if usable(alpha) else np.zeros(statement.y.size)
     return statement.recover(guess, np.asarray(w, dtype=np.float64))
 

@@ -63,7 +63,7 @@ from svmcvx import memory
 from svmcvx.certificate import Dual, Evaluation, accumulated_rounding
 from svmcvx.data import check_number, multiclass_data
 from svmcvx.errors import DataError
-from svmcvx.formulations.base import Candidates, Formulation, FormulationProblem, usable
+from svmcvx.formulations.base import Formulation, FormulationProblem, RecoveredPoints, usable
 from svmcvx.formulations.multiclass.newton import Penalty, minimum
 from svmcvx.formulations.multiclass.score_space import (
     Gradient,
@@ -171,7 +171,7 @@ class MulticlassProblem(FormulationProblem):
         return self.scores.unreduced(np.asarray(W)), np.broadcast_to(np.asarray(b), (self.scores.data.c,))
 
     def solved_multipliers(self, W: Floats, b: Floats) -> list[Floats]:
-        """Candidates for α, shape (n, c − 1): the solver's, and for a smooth loss its derivative at (W, b)."""
+        """RecoveredPoints for α, shape (n, c − 1): the solver's, and for a smooth loss its derivative at (W, b)."""
         values = self.constraint_dict["margin"].dual_value
         candidates = [np.asarray(values)] if usable(values) else []
         if self.loss.smooth:
@@ -316,7 +316,7 @@ class Multiclass(MulticlassStatement):
         rounding = loss.rounding + accumulated_rounding(model.coef.size) * penalty
         return Evaluation(loss.value + penalty, rounding)
 
-    def _ceiling(self) -> float:
+    def _upper_bound(self) -> float:
         return self.lam if self.regulariser.curvature(self.scores.data.c) is None else np.inf
 
     def repair(self, dual: Dual) -> Dual:
@@ -326,8 +326,8 @@ class Multiclass(MulticlassStatement):
             alpha = self.scores.balanced(alpha, self.loss)
         gradient = self.scores.gradient(alpha)
         largest = float(np.abs(gradient.W).max()) + gradient.W_rounding
-        if largest > self._ceiling():
-            alpha = alpha * (self._ceiling() / largest)
+        if largest > self._upper_bound():
+            alpha = alpha * (self._upper_bound() / largest)
         return {"alpha": self.scores.expand(alpha)}
 
     def dual_violation(self, dual: Dual) -> float:
@@ -340,7 +340,7 @@ class Multiclass(MulticlassStatement):
         unbalanced = 0.0
         if self.scores.intercept == "free":
             unbalanced = float(np.abs(gradient.b).max()) - accumulated_rounding(alpha.shape[0]) * float(alpha.sum())
-        over = float(np.abs(gradient.W).max()) - self._ceiling() - gradient.W_rounding
+        over = float(np.abs(gradient.W).max()) - self._upper_bound() - gradient.W_rounding
         return max(0.0, excess, unbalanced, over)
 
     def evaluate_dual(self, dual: Dual) -> Evaluation:
@@ -428,13 +428,13 @@ class ClassicalProblem(MulticlassProblem):
         """The statement at the present value of λ."""
         return replace(self._fixed, lam=float(self.lam.value))
 
-    def recover(self) -> Candidates:
+    def recover(self) -> RecoveredPoints:
         """The models of (W, b), and the multipliers."""
         weights = self.solved_weights
         if weights is None:
-            return Candidates([], [])
+            return RecoveredPoints([], [])
         statement = self.formulation
-        candidates = Candidates([], [])
+        candidates = RecoveredPoints([], [])
         W, b = weights
         centred = (W - W.mean(axis=1, keepdims=True), b - b.mean())
         for point in (statement.polished(*centred), weights):

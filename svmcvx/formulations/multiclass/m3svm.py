@@ -63,7 +63,7 @@ from numpy.typing import NDArray
 from svmcvx.certificate import EPS, Dual, Evaluation, accumulated_rounding
 from svmcvx.data import check_choice, check_number, multiclass_data
 from svmcvx.errors import DataError
-from svmcvx.formulations.base import Candidates, usable
+from svmcvx.formulations.base import RecoveredPoints, usable
 from svmcvx.formulations.multiclass.baselines import (
     MulticlassProblem,
     MulticlassStatement,
@@ -347,15 +347,15 @@ class M3SVMProblem(MulticlassProblem):
             return SmoothedHingeSum(float(self.param_dict["delta"].value))
         return self._fixed.loss
 
-    def recover(self) -> Candidates:
+    def recover(self) -> RecoveredPoints:
         """The model of (W, b), and the multipliers with the flows of W and those of the solver."""
         weights = self.solved_weights
         if weights is None:
-            return Candidates([], [])
+            return RecoveredPoints([], [])
         statement = self.formulation
         multiplier = self.constraint_dict["pairs"].dual_value
         flow = self.scores.unreduced(-np.asarray(multiplier)) if usable(multiplier) else None
-        candidates = Candidates([], [])
+        candidates = RecoveredPoints([], [])
         # A common shift changes no difference, and this one makes the squares smallest.
         centred = (weights[0] - weights[0].mean(axis=1, keepdims=True), weights[1] - weights[1].mean())
         for point in (statement.polished(*centred), centred):
@@ -487,11 +487,11 @@ class HardMarginM3SVMProblem(MulticlassProblem):
         """The statement."""
         return self._fixed
 
-    def recover(self) -> Candidates:
+    def recover(self) -> RecoveredPoints:
         """The model of (W, b) scaled to the margin, and the multipliers with the flows of W and those of the solver."""
         weights = self.solved_weights
         if weights is None:
-            return Candidates([], [])
+            return RecoveredPoints([], [])
         statement, scores = self._fixed, self.scores
         W, b = (each - each.mean(axis=-1, keepdims=True) for each in weights)
         f = scores.differences(scores.X @ W + b)
@@ -507,7 +507,7 @@ class HardMarginM3SVMProblem(MulticlassProblem):
         duals: list[Dual] = [
             {"alpha": scores.expand(alpha), "flow": flow} for alpha in self.solved_multipliers(W, b) for flow in flows
         ]
-        return Candidates(models, duals)
+        return RecoveredPoints(models, duals)
 
 
 def _exponent(p: Any, *, infinite: bool) -> float:
