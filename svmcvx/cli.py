@@ -26,8 +26,8 @@ from svmcvx.errors import DataError, SvmcvxError
 from svmcvx.experiments.comparison import Comparison
 from svmcvx.experiments.specifications import parse_models
 from svmcvx.experiments.store import plain
-from svmcvx.files import written_whole
 from svmcvx.solve import available_solvers
+from svmcvx.system.files import written_whole
 
 __all__ = ["app", "run"]
 

@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 from svmcvx.certificate import accumulated_rounding
 from svmcvx.data import BinaryData, Features, check_choice, check_features
 from svmcvx.errors import DataError
-from svmcvx.files import written_whole
 from svmcvx.kernels import Kernel, Precomputed, kernel_from_dict, row_norms
+from svmcvx.system.files import written_whole
 
 __all__ = ["BinaryModel", "KernelModel", "LinearModel", "Model", "MulticlassModel", "OneVsModel", "load_model"]
 

@@ -13,7 +13,6 @@ from scipy.optimize import brentq
 from sklearn.svm import SVC
 
 import svmcvx as sx
-from svmcvx import memory
 from svmcvx.data import binary_data
 from svmcvx.fast.core.monitor import Monitor
 from svmcvx.fast.core.row_cache import CachedRows, kernel_rows
@@ -24,8 +23,9 @@ from svmcvx.fast.margin.smo import near_best_bias, pair_step, slack_of
 from svmcvx.fast.margin.support_newton import newton_applies, newton_pays
 from svmcvx.feature_space import feature_space
 from svmcvx.formulations.margin.psvm import PSVM, best_bias
-from svmcvx.gram_cache import GramCache
-from svmcvx.kernel_columns import KernelColumns
+from svmcvx.kernels.columns import KernelColumns
+from svmcvx.kernels.gram_cache import GramCache
+from svmcvx.system import memory
 
 from .conftest import make_data
 
@@ -355,7 +355,7 @@ def test_no_gram_matrix_is_kept(monkeypatch):
     monkeypatch.setattr(
         KernelColumns, "__call__", lambda self, *rows: largest.append(block := original(self, *rows)) or block
     )
-    monkeypatch.setattr("svmcvx.feature_space.BLOCK_ENTRIES", 2**15)
+    monkeypatch.setattr("svmcvx.feature_space.kernel.BLOCK_ENTRIES", 2**15)
     monkeypatch.setattr("svmcvx.fast.core.row_cache.BLOCK_ENTRIES", 2**15)
     monkeypatch.setattr(memory, "available", lambda: 2**22)  # 4 MiB: the Gram matrix would take 18
     sx.fast.psvm(X, y, C=1.0, p=1.0, kernel="rbf", tol=1e-2, cache_size=2)
@@ -396,7 +396,7 @@ def test_a_hundred_thousand_observations_get_a_bounded_cache():
 @pytest.mark.parametrize("kernel", [sx.RBF(0.7), sx.Laplacian(0.3), sx.Polynomial(3, 0.5, 1.0)])
 @pytest.mark.parametrize("intercept", ["free", "penalised"])
 def test_products_by_blocks_are_those_of_the_gram_matrix(kernel, intercept, monkeypatch):
-    monkeypatch.setattr("svmcvx.feature_space.BLOCK_ENTRIES", 64)
+    monkeypatch.setattr("svmcvx.feature_space.kernel.BLOCK_ENTRIES", 64)
     X, y = make_data()
     X[3], X[5] = X[2], X[2] + 1e-9
     v = np.where(np.arange(40) % 3, 0.0, np.arange(40) - 20.0)

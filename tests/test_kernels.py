@@ -7,7 +7,6 @@ from sklearn.metrics import pairwise
 
 from svmcvx.data import check_features
 from svmcvx.errors import DataError
-from svmcvx.gram_factor import gram_factor
 from svmcvx.kernels import (
     RBF,
     CallableKernel,
@@ -21,6 +20,7 @@ from svmcvx.kernels import (
     kernel_from_dict,
     squared_distances,
 )
+from svmcvx.kernels.gram_factor import gram_factor
 
 RNG = np.random.default_rng(0)
 A, B = RNG.standard_normal((7, 4)), RNG.standard_normal((5, 4))

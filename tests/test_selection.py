@@ -25,7 +25,7 @@ import svmcvx as sx
 from svmcvx.experiments import Selection
 from svmcvx.experiments.search_paths import PATH_PARAMETERS, paths_of
 from svmcvx.experiments.store import Store
-from svmcvx.gram_cache import GramCache
+from svmcvx.kernels.gram_cache import GramCache
 
 from .conftest import make_data
 
@@ -591,7 +591,7 @@ def test_a_cached_kernel_is_pickled_without_its_cache():
 
 def test_a_matrix_without_room_is_not_kept(monkeypatch):
     room = 40.0 * X.shape[0] ** 2
-    monkeypatch.setattr("svmcvx.memory.available", lambda: room)
+    monkeypatch.setattr("svmcvx.system.memory.available", lambda: room)
     assert GramCache(share=0.1).gram(sx.RBF(0.5), X, lambda: pytest.fail("no room")) is None
     cache = GramCache(share=0.5)
     first = cache.gram(sx.RBF(0.5), X, lambda: sx.RBF(0.5)(X))

@@ -20,8 +20,8 @@ from svmcvx.errors import DataError
 from svmcvx.estimators.request import Request
 from svmcvx.estimators.routes import Route
 from svmcvx.formulations.base import FormulationProblem
-from svmcvx.gram_cache import GramCache
 from svmcvx.kernels import Precomputed
+from svmcvx.kernels.gram_cache import GramCache
 from svmcvx.model import Model
 from svmcvx.solution import Solution, Status
 

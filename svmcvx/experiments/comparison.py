@@ -24,8 +24,8 @@ import svmcvx
 from svmcvx.data import check_choice, check_features, check_labels, check_number
 from svmcvx.errors import DataError, SvmcvxError
 from svmcvx.experiments.store import Store
-from svmcvx.interrupt import deferred_interrupt
 from svmcvx.solution import Solution
+from svmcvx.system.interrupt import deferred_interrupt
 
 __all__ = ["COLUMNS", "Comparison", "compare"]
 

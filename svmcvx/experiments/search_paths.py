@@ -25,7 +25,7 @@ from svmcvx.errors import DataError, SvmcvxError
 from svmcvx.estimators.base import CertifiedClassifier
 from svmcvx.estimators.binary import BinaryClassifier
 from svmcvx.experiments.store import Store
-from svmcvx.gram_cache import GramCache
+from svmcvx.kernels.gram_cache import GramCache
 from svmcvx.model import KernelModel
 from svmcvx.solution import Solution, Status
 

@@ -26,7 +26,7 @@ import svmcvx
 from svmcvx.data import check_number, check_weights
 from svmcvx.errors import DataError, missing_extra
 from svmcvx.experiments.search_paths import Finished, PathOnFold, Row, final_prefix, paths_of, with_settings
-from svmcvx.gram_cache import GramCache
+from svmcvx.kernels.gram_cache import GramCache
 
 __all__ = ["Selection", "select"]
 

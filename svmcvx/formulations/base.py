@@ -14,12 +14,12 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from svmcvx import memory
 from svmcvx.certificate import Certificate, Dual, Evaluation, Kind, check
 from svmcvx.data import BinaryData
 from svmcvx.errors import BuildError, DataError
 from svmcvx.feature_space import FeatureSpace
 from svmcvx.model import Model
+from svmcvx.system import memory
 
 if TYPE_CHECKING:
     from svmcvx.formulations.added_constraints import ConstrainedProblem

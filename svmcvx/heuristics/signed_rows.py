@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 from scipy.optimize import nnls
 from scipy.spatial.distance import cdist
 
-from svmcvx import memory
 from svmcvx.feature_space import FeatureSpace
+from svmcvx.system import memory
 
 __all__ = [
     "Geometry",

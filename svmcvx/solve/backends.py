@@ -21,9 +21,9 @@ from cvxpy.reductions.solvers.conic_solvers.clarabel_conif import CLARABEL, dims
 from cvxpy.reductions.solvers.conic_solvers.conic_solver import ConicSolver
 
 from svmcvx.certificate import SolverBound
-from svmcvx.interrupt import deferred_interrupt
 from svmcvx.solution import Status
 from svmcvx.solve import mixed_integer
+from svmcvx.system.interrupt import deferred_interrupt
 
 __all__ = ["Outcome", "run"]
 

@@ -20,10 +20,10 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from svmcvx import memory
 from svmcvx.data import Features, check_features, check_number, check_whole
 from svmcvx.errors import DataError
 from svmcvx.kernels import Kernel, KernelLike, Precomputed, as_kernel, row_norms
+from svmcvx.system import memory
 
 __all__ = ["RademacherBound", "RademacherEstimate", "rademacher_bound", "rademacher_estimate", "radius", "row_lengths"]
 

@@ -16,7 +16,6 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from svmcvx import memory
 from svmcvx.data import check_choice
 from svmcvx.errors import DataError, SolverFailed
 from svmcvx.fast.conic_loss.continuation import LIFT, NEARLY_ONE, WARM_GOAL, Search, is_hard, stripped
@@ -33,6 +32,7 @@ from svmcvx.heuristics.rounding import least_norm, round_relaxation
 from svmcvx.kernels import KernelLike
 from svmcvx.model import BinaryModel, LinearModel
 from svmcvx.solution import Attempt, Solution, Status
+from svmcvx.system import memory
 
 __all__ = ["conic"]
 

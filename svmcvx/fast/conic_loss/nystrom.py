@@ -11,14 +11,14 @@ import numpy as np
 import scipy.linalg as sl
 from numpy.typing import NDArray
 
-from svmcvx import memory
 from svmcvx.data import BinaryData
 from svmcvx.errors import DataError
 from svmcvx.fast.core.pivoted_cholesky import PartialFactor
 from svmcvx.feature_space import KernelSpace
-from svmcvx.kernel_columns import is_definite
 from svmcvx.kernels import KernelLike, as_kernel
+from svmcvx.kernels.columns import is_definite
 from svmcvx.model import KernelModel
+from svmcvx.system import memory
 
 __all__ = ["Landmarks", "NystromSpace", "landmarks", "nystrom_space"]
 

@@ -16,8 +16,8 @@ from svmcvx.certificate import SolverBound, check, relative_gap
 from svmcvx.data import check_number, check_whole
 from svmcvx.errors import DataError, NotCertified, SolverFailed
 from svmcvx.formulations.base import Formulation, RecoveredPoints
-from svmcvx.interrupt import deferred_interrupt
 from svmcvx.solution import Attempt, Solution, Status, Timings
+from svmcvx.system.interrupt import deferred_interrupt
 
 __all__ = ["Callback", "Monitor", "Progress", "conclude", "earlier_solution", "monitored"]
 

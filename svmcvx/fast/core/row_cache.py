@@ -8,9 +8,9 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from svmcvx import memory
 from svmcvx.errors import DataError
 from svmcvx.feature_space import BLOCK_ENTRIES, FeatureSpace
+from svmcvx.system import memory
 
 __all__ = ["CachedRows", "GramRows", "Rows", "kernel_rows"]
 

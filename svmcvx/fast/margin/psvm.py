@@ -135,7 +135,7 @@ def psvm(
     Notes
     -----
     Source: pSVM paper, Algorithm 1 (pSMO), with larger working sets and second-order selection. From an earlier solution, with a
-    Gram matrix that is kept (:mod:`svmcvx.gram_cache`), it may begin with Newton steps; see :mod:`svmcvx.fast.margin.support_newton`. Where that takes long and the
+    Gram matrix that is kept (:mod:`svmcvx.kernels.gram_cache`), it may begin with Newton steps; see :mod:`svmcvx.fast.margin.support_newton`. Where that takes long and the
     kernel matrix has a small numerical rank (few features), Newton's method on a factor of it gives the multipliers; see
     :mod:`svmcvx.fast.margin.low_rank_newton`. It uses up to `cache_size` megabytes more for a time.
     """

@@ -10,7 +10,7 @@ at their bounds, and takes F anew: out go those that were cut off, in come those
 first step is the piecewise linear path of the solution followed to the new C. Nothing makes these steps converge from afar:
 they end with the gap asked for or are given up, and what they found is a start like any other.
 
-**The rule.** Where all of the Gram matrix is there (:mod:`svmcvx.gram_cache`), p ≤ 2, and the earlier solution on the same data
+**The rule.** Where all of the Gram matrix is there (:mod:`svmcvx.kernels.gram_cache`), p ≤ 2, and the earlier solution on the same data
 took pair steps that cost more than the factorisations would, or came from here itself. Above p = 2 the slack is infinitely
 steep at α = 0, and steps on F are of little use.
 """

@@ -27,7 +27,6 @@ import numpy as np
 import scipy.linalg as sl
 from numpy.typing import NDArray
 
-from svmcvx import memory
 from svmcvx.certificate import accumulated_rounding
 from svmcvx.fast.core import loss_passes as passes
 from svmcvx.fast.core.linear_newton import Machine, minimise
@@ -36,6 +35,7 @@ from svmcvx.fast.core.pivoted_cholesky import partial_factor
 from svmcvx.feature_space import FeatureSpace
 from svmcvx.formulations.margin_distribution.odm import ODM, dual_objective, objective
 from svmcvx.solution import Status
+from svmcvx.system import memory
 
 __all__ = ["Coefficients", "minimise_by_blocks"]
 

@@ -23,7 +23,6 @@ import numpy as np
 import scipy.linalg as sl
 from numpy.typing import NDArray
 
-from svmcvx import memory
 from svmcvx.certificate import Dual
 from svmcvx.data import check_choice, check_number
 from svmcvx.errors import DataError
@@ -39,6 +38,7 @@ from svmcvx.formulations.margin_distribution.odml import ODML, check_penalties
 from svmcvx.kernels import KernelLike, row_norms
 from svmcvx.model import LinearModel
 from svmcvx.solution import Solution, Status
+from svmcvx.system import memory
 
 __all__ = ["odml"]
 

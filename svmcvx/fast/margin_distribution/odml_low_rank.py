@@ -16,7 +16,6 @@ import numpy as np
 import scipy.linalg as sl
 from numpy.typing import NDArray
 
-from svmcvx import memory
 from svmcvx.certificate import Dual
 from svmcvx.fast.core import loss_passes as passes
 from svmcvx.fast.core.linear_newton import Machine, minimise
@@ -26,6 +25,7 @@ from svmcvx.feature_space import FeatureSpace
 from svmcvx.formulations.base import RecoveredPoints
 from svmcvx.formulations.margin_distribution.odml import ODML, variance_multipliers
 from svmcvx.solution import Status
+from svmcvx.system import memory
 
 __all__ = ["LARGEST_RANK", "ascend_ranks"]
 

@@ -77,7 +77,6 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from svmcvx import memory
 from svmcvx.certificate import Dual, Evaluation, accumulated_rounding, check
 from svmcvx.data import BinaryData, binary_data, check_choice, check_number
 from svmcvx.errors import DataError
@@ -91,6 +90,7 @@ from svmcvx.kernels import KernelLike, row_norms
 from svmcvx.losses import zero_one
 from svmcvx.model import BinaryModel
 from svmcvx.solution import Solution
+from svmcvx.system import memory
 
 __all__ = [
     "ConicLoss",

@@ -63,7 +63,6 @@ import scipy.linalg as sl
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from svmcvx import memory
 from svmcvx.certificate import EPS, Dual, Evaluation, accumulated_rounding
 from svmcvx.data import Features, check_number
 from svmcvx.feature_space import FeatureSpace
@@ -73,6 +72,7 @@ from svmcvx.formulations.margin_distribution.odm import MarginDistribution, marg
 from svmcvx.kernels import KernelLike
 from svmcvx.losses import slack
 from svmcvx.model import BinaryModel
+from svmcvx.system import memory
 
 __all__ = [
     "ODML",

@@ -59,7 +59,6 @@ import cvxpy as cp
 import numpy as np
 from numpy.typing import NDArray
 
-from svmcvx import memory
 from svmcvx.certificate import Dual, Evaluation, accumulated_rounding
 from svmcvx.data import check_number, multiclass_data
 from svmcvx.errors import DataError
@@ -75,6 +74,7 @@ from svmcvx.formulations.multiclass.score_space import (
     TopHinge,
 )
 from svmcvx.model import MulticlassModel
+from svmcvx.system import memory
 
 __all__ = [
     "AbsoluteSum",

@@ -48,13 +48,13 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.special import entr, expit, logsumexp
 
-from svmcvx import memory
 from svmcvx.certificate import EPS, accumulated_rounding
 from svmcvx.data import Features, MulticlassData
 from svmcvx.errors import DataError
 from svmcvx.kernels import row_norms
 from svmcvx.losses import slack
 from svmcvx.model import MulticlassModel
+from svmcvx.system import memory
 
 __all__ = [
     "Gradient",

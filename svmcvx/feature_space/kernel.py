@@ -1,41 +1,28 @@
-r"""Feature spaces: what a formulation needs of a kernel on given training data.
-
-A point of feature space is written :math:`w = \sum_i v_i \varphi(x_i)`. A space turns the coefficients `v` into
-scores :math:`Kv`, into :math:`\|w\|^2 = v'Kv` and into a model, and gives the builders a factor `L` with
-:math:`K = LL'`. Linear spaces never form `K`.
-"""
+"""The feature space of a kernel, through its Gram matrix or block by block."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import scipy.linalg as sl
 import scipy.sparse as sp
 from numpy.typing import DTypeLike, NDArray
 
-from svmcvx import memory
 from svmcvx.certificate import accumulated_rounding
 from svmcvx.data import BinaryData, Features
 from svmcvx.errors import DataError
-from svmcvx.gram_cache import CachedKernel, GramCache, KeptGram
-from svmcvx.gram_factor import GramFactor, gram_factor
-from svmcvx.kernel_columns import KernelColumns, is_definite
-from svmcvx.kernels import RBF, Exponential, Kernel, KernelLike, Laplacian, Precomputed, as_kernel, row_norms
-from svmcvx.model import BinaryModel, KernelModel, LinearModel
+from svmcvx.feature_space.base import FeatureSpace, Product, RowBlock
+from svmcvx.kernels import RBF, Exponential, Kernel, Laplacian, Precomputed
+from svmcvx.kernels.columns import KernelColumns, is_definite
+from svmcvx.kernels.gram_cache import GramCache, KeptGram
+from svmcvx.kernels.gram_factor import GramFactor, gram_factor
+from svmcvx.model import BinaryModel, KernelModel
+from svmcvx.system import memory
 
-__all__ = [
-    "FeatureSpace",
-    "KernelSpace",
-    "LinearSpace",
-    "Product",
-    "RowBlock",
-    "feature_space",
-    "with_constant",
-]
+__all__ = ["BLOCK_ENTRIES", "KernelSpace"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -43,250 +30,6 @@ Floats: TypeAlias = NDArray[np.float64]
 GRAM_BYTES = 8 * 4
 # Entries of one kernel block where no Gram matrix is kept: small enough to stay in a processor's cache.
 BLOCK_ENTRIES = 2**19
-
-
-class Product(NamedTuple):
-    """Scores `Kv`, the squared norm `v'Kv`, and estimates of the rounding errors of both."""
-
-    scores: Floats
-    squared_norm: float
-    scores_rounding: Floats
-    squared_norm_rounding: float
-
-
-class RowBlock(Protocol):
-    """Evaluates rows of a Gram matrix: ``block(rows, out=None)``, written to `out` if that is given."""
-
-    def __call__(self, rows: Any, out: NDArray[Any] | None = None) -> NDArray[Any]:
-        """Return the rows."""
-
-
-class FeatureSpace(ABC):
-    """Training data seen through a kernel.
-
-    Attributes
-    ----------
-    data : BinaryData
-    intercept : "free", "penalised" or "none"
-        What the formulation does with the bias: leave it free (scores of a space are then without it), penalise it as
-        the coefficient of a constant feature (scores and norms include it), or have none.
-    """
-
-    data: BinaryData
-    intercept: str
-
-    @property
-    @abstractmethod
-    def factor(self) -> Features:
-        """A matrix `L` of shape (n, r) with ``L L' = K``, r ≤ n."""
-
-    @abstractmethod
-    def product(self, v: Floats) -> Product:
-        """Evaluate the point with coefficients `v`."""
-
-    @abstractmethod
-    def model(self, v: Floats, bias: float = 0.0) -> BinaryModel:
-        """Return the model of the point with coefficients `v`, and with `bias` if the intercept is free."""
-
-    @abstractmethod
-    def model_from_factor(self, w: Floats, bias: float = 0.0, support: NDArray[np.bool_] | None = None) -> BinaryModel:
-        """Return the model of the point with coordinates `w` in the columns of :attr:`factor`.
-
-        `support` tells which observations a linear model rests on; all by default.
-        """
-
-    def squared_norm(self, model: BinaryModel) -> tuple[float, float]:
-        r"""Return what the formulation penalises of a model, :math:`\|w\|^2`, and an estimate of its rounding error.
-
-        It includes the square of a penalised intercept.
-        """
-        value, rounding = model.squared_norm(self.data)
-        if self.intercept == "penalised":
-            value += model.intercept**2
-            rounding += accumulated_rounding(1) * model.intercept**2
-        return value, rounding
-
-    def scores(self, model: BinaryModel) -> tuple[Floats, Floats]:
-        """Return the scores of a model on the training data and estimates of their rounding errors."""
-        return model.scores(self.data.X)
-
-    @property
-    @abstractmethod
-    def facts(self) -> dict[str, float]:
-        """Numbers that belong beside a certificate."""
-
-    @property
-    @abstractmethod
-    def kernel(self) -> Kernel | None:
-        """The kernel with its parameters as numbers; None for a linear space."""
-
-    @property
-    def is_linear(self) -> bool:
-        """Whether the features are the columns of the data, :attr:`X`."""
-        return self.kernel is None
-
-    @property
-    @abstractmethod
-    def X(self) -> Features:
-        """The data of a linear space as the formulation sees them, shape (n, d)."""
-
-    @property
-    @abstractmethod
-    def centre(self) -> Floats:
-        """What was subtracted from the columns of :attr:`X`."""
-
-    @property
-    @abstractmethod
-    def blockwise(self) -> bool:
-        """Whether there is a kernel and no Gram matrix is kept: products are evaluated block by block."""
-
-    @property
-    @abstractmethod
-    def stored_gram(self) -> Floats | None:
-        """The Gram matrix where there is one in memory, to be read only; None otherwise."""
-
-    @abstractmethod
-    def block(self, rows: NDArray[np.intp], columns: NDArray[np.intp]) -> Floats:
-        """Return the Gram matrix between some observations and others."""
-
-    @abstractmethod
-    def diagonal(self) -> Floats:
-        """Return the squared norms of the observations in feature space, shape (n,)."""
-
-    @abstractmethod
-    def row_block(self, dtype: DTypeLike) -> RowBlock:
-        """Return a function that evaluates rows of the Gram matrix in this precision."""
-
-
-@dataclass(frozen=True, eq=False)
-class LinearSpace(FeatureSpace):
-    """The data themselves.
-
-    With a free intercept the columns of dense data are centred: this changes nothing but the intercept, and keeps
-    the digits of data with a large offset. With a penalised one a constant column is appended.
-
-    Parameters
-    ----------
-    data : BinaryData
-    intercept : "free", "penalised" or "none"
-    """
-
-    data: BinaryData
-    intercept: str
-
-    @cached_property
-    def centre(self) -> Floats:
-        """What was subtracted from the columns."""
-        if self.intercept == "free" and not sp.issparse(self.data.X):
-            return np.asarray(self.data.X.mean(axis=0))
-        return np.zeros(self.data.X.shape[1])
-
-    @cached_property
-    def X(self) -> Features:
-        """The data as the formulation sees them."""
-        if self.intercept == "penalised":
-            return with_constant(self.data.X)
-        return self.data.X - self.centre if self.centre.any() else self.data.X
-
-    @cached_property
-    def _row_norms(self) -> Floats:
-        return row_norms(self.X)
-
-    @cached_property
-    def factor(self) -> Features:
-        """The data, or a square factor of `XX'` when there are more columns than rows."""
-        n, d = self.X.shape
-        if d <= n:
-            return self.X
-        # Of sparse data never more columns than rows are dense at once.
-        width = max(n, 1) if sp.issparse(self.X) else d
-        memory.require(
-            8.0 * (n * min(width + n, d) + n * n),
-            f"the factor of {n} × {d} data",
-            "select features or use fewer observations",
-        )
-        columns = self.X.tocsc() if sp.issparse(self.X) else self.X
-        triangle = np.zeros((0, n))
-        for start in range(0, d, width):
-            part = columns[:, start : start + width]
-            rows = np.vstack([triangle, (part.toarray() if sp.issparse(part) else part).T])
-            (triangle,) = sl.qr(rows, mode="r", check_finite=False, overwrite_a=True)
-            triangle = triangle[:n]
-        return np.ascontiguousarray(triangle.T)
-
-    @property
-    def facts(self) -> dict[str, float]:
-        """Nothing to report."""
-        return {}
-
-    @property
-    def kernel(self) -> Kernel | None:
-        """None: linear."""
-        return None
-
-    @property
-    def blockwise(self) -> bool:
-        """False: there is no kernel."""
-        return False
-
-    @property
-    def stored_gram(self) -> Floats | None:
-        """None: no Gram matrix is formed."""
-        return None
-
-    def block(self, rows: NDArray[np.intp], columns: NDArray[np.intp]) -> Floats:
-        """Return inner products of observations."""
-        return _dense(self.X[rows] @ self.X[columns].T)
-
-    def diagonal(self) -> Floats:
-        """Return the squared norms of the observations."""
-        return np.asarray(self._row_norms**2, dtype=np.float64)
-
-    def row_block(self, dtype: DTypeLike) -> RowBlock:
-        """Return a function that multiplies rows with all observations."""
-        X = self.X.astype(dtype, copy=False)
-
-        def block(rows: Any, out: NDArray[Any] | None = None) -> NDArray[Any]:
-            product = _dense(X[rows] @ X.T)
-            if out is None:
-                return product
-            out[...] = product
-            return out
-
-        return block
-
-    def product(self, v: Floats) -> Product:
-        """Evaluate ``w = X'v`` and its scores ``Xw``."""
-        n, d = self.X.shape
-        w = np.asarray(self.X.T @ v)
-        # Cauchy-Schwarz in place of |X|'|v| and |X||w|: no copy of the data.
-        size = float(np.linalg.norm(w))
-        w_rounding = accumulated_rounding(n) * float(np.linalg.norm(self._row_norms)) * float(np.linalg.norm(v))
-        scores_rounding = self._row_norms * (w_rounding + accumulated_rounding(d) * size)
-        norm_rounding = 2 * size * w_rounding + w_rounding**2 + accumulated_rounding(d) * size**2
-        return Product(np.asarray(self.X @ w), size**2, scores_rounding, norm_rounding)
-
-    def model(self, v: Floats, bias: float = 0.0) -> LinearModel:
-        """Return ``w = X'v`` with the intercept moved to the data as they were passed."""
-        return self._model(np.asarray(self.X.T @ v), bias, v != 0)
-
-    def model_from_factor(self, w: Floats, bias: float = 0.0, support: NDArray[np.bool_] | None = None) -> LinearModel:
-        """Return the model of `w`, given in the columns of the data or of their square factor."""
-        n, d = self.X.shape
-        if d > n:
-            v, *_ = sl.lstsq(self.factor.T, w, check_finite=False)
-            w = np.asarray(self.X.T @ v)
-        return self._model(w, bias, np.ones(n, dtype=bool) if support is None else support)
-
-    def _model(self, w: Floats, bias: float, support: NDArray[np.bool_]) -> LinearModel:
-        if self.intercept == "penalised":
-            w, bias = w[:-1], float(w[-1])
-        return LinearModel(
-            coef=w,
-            intercept=bias - float(self.centre @ w),
-            classes=self.data.classes,
-            support=self.data.index[support],
-        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -305,7 +48,7 @@ class KernelSpace(FeatureSpace):
         See :func:`svmcvx.kernels.gram_factor`.
     keep_gram : bool
         Keep the Gram matrix and test that it is positive semidefinite (default). Otherwise, for kernels that are so
-        on any data (:func:`~svmcvx.kernel_columns.is_definite`), products are evaluated block by block and nothing
+        on any data (:func:`~svmcvx.kernels.columns.is_definite`), products are evaluated block by block and nothing
         quadratic is stored.
     cache : GramCache, optional
         Keeps the matrix beyond this space.
@@ -554,56 +297,3 @@ class KernelSpace(FeatureSpace):
         """Return the model of ``f = Lw + b``; its coefficients solve ``L'v = w``."""
         v, *_ = sl.lstsq(self.factor.T, w, check_finite=False)
         return self.model(np.asarray(v), bias)
-
-
-def _dense(matrix: Any) -> NDArray[Any]:
-    return np.asarray(matrix.toarray() if sp.issparse(matrix) else matrix)
-
-
-def with_constant(X: Features) -> Features:
-    """Return the data with a constant column 1 appended."""
-    ones = np.ones((X.shape[0], 1))
-    return sp.csr_array(sp.hstack([X, ones])) if sp.issparse(X) else np.hstack([X, ones])
-
-
-def feature_space(
-    data: BinaryData,
-    kernel: KernelLike,
-    *,
-    intercept: str,
-    indefinite: str = "error",
-    keep_gram: bool = True,
-    **parameters: Any,
-) -> FeatureSpace:
-    """Return the space of a kernel on training data.
-
-    Parameters
-    ----------
-    data : BinaryData
-    kernel : Kernel, str, callable or None
-        None for the linear formulation, which forms no Gram matrix.
-    intercept : "free", "penalised" or "none"
-        What the formulation does with the bias.
-    indefinite : "error" or "clip"
-        What to do with an indefinite kernel.
-    keep_gram : bool
-        See :class:`KernelSpace`.
-    **parameters
-        ``gamma``, ``degree``, ``coef0`` of a kernel given by name.
-
-    Raises
-    ------
-    DataError
-        If a precomputed kernel matrix is not square.
-    """
-    chosen = as_kernel(kernel, **parameters)
-    if chosen is None:
-        return LinearSpace(data, intercept)
-    cache = chosen.cache if isinstance(chosen, CachedKernel) else None
-    chosen = chosen.kernel if isinstance(chosen, CachedKernel) else chosen
-    if isinstance(chosen, Precomputed) and data.X.shape[1] != data.rows:
-        raise DataError(
-            "a precomputed kernel takes as X the square matrix k(x_i, x_j) of all training observations, "
-            f"got {data.rows} rows and {data.X.shape[1]} columns"
-        )
-    return KernelSpace(data, chosen.resolve(data.X, data.weight), intercept, indefinite, keep_gram, cache)

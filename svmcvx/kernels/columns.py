@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from numpy.typing import DTypeLike, NDArray
 
 from svmcvx.data import BinaryData
-from svmcvx.kernels import RBF, Exponential, Kernel, Laplacian, Linear, Polynomial, Precomputed, row_norms
+from svmcvx.kernels.functions import RBF, Exponential, Kernel, Laplacian, Linear, Polynomial, Precomputed, row_norms
 
 __all__ = ["KernelColumns", "is_definite"]
 

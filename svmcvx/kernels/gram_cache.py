@@ -14,10 +14,10 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from svmcvx import memory
 from svmcvx.data import Features
-from svmcvx.gram_factor import GramFactor, gram_factor
-from svmcvx.kernels import Kernel
+from svmcvx.kernels.functions import Kernel
+from svmcvx.kernels.gram_factor import GramFactor, gram_factor
+from svmcvx.system import memory
 
 __all__ = ["CachedKernel", "GramCache", "KeptGram"]
 
@@ -92,7 +92,7 @@ class GramCache:
     --------
     >>> import numpy as np
     >>> import svmcvx as sx
-    >>> from svmcvx.gram_cache import GramCache
+    >>> from svmcvx.kernels.gram_cache import GramCache
     >>> X, y = np.array([[0.0], [1.0], [3.0], [4.0]]), [0, 0, 1, 1]
     >>> kernel = GramCache().kernel(sx.RBF(0.5))
     >>> gaps = [sx.fast.psvm(X, y, C=C, p=2, kernel=kernel).certificate.gap for C in (0.1, 1.0)]

@@ -1,0 +1,72 @@
+r"""Feature spaces: what a formulation needs of a kernel on given training data.
+
+A point of feature space is written :math:`w = \sum_i v_i \varphi(x_i)`. A space turns the coefficients `v` into
+scores :math:`Kv`, into :math:`\|w\|^2 = v'Kv` and into a model, and gives the builders a factor `L` with
+:math:`K = LL'`. Linear spaces never form `K`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from svmcvx.data import BinaryData
+from svmcvx.errors import DataError
+from svmcvx.feature_space.base import FeatureSpace, Product, RowBlock
+from svmcvx.feature_space.kernel import BLOCK_ENTRIES, KernelSpace
+from svmcvx.feature_space.linear import LinearSpace, with_constant
+from svmcvx.kernels import KernelLike, Precomputed, as_kernel
+from svmcvx.kernels.gram_cache import CachedKernel
+
+__all__ = [
+    "BLOCK_ENTRIES",
+    "FeatureSpace",
+    "KernelSpace",
+    "LinearSpace",
+    "Product",
+    "RowBlock",
+    "feature_space",
+    "with_constant",
+]
+
+
+def feature_space(
+    data: BinaryData,
+    kernel: KernelLike,
+    *,
+    intercept: str,
+    indefinite: str = "error",
+    keep_gram: bool = True,
+    **parameters: Any,
+) -> FeatureSpace:
+    """Return the space of a kernel on training data.
+
+    Parameters
+    ----------
+    data : BinaryData
+    kernel : Kernel, str, callable or None
+        None for the linear formulation, which forms no Gram matrix.
+    intercept : "free", "penalised" or "none"
+        What the formulation does with the bias.
+    indefinite : "error" or "clip"
+        What to do with an indefinite kernel.
+    keep_gram : bool
+        See :class:`KernelSpace`.
+    **parameters
+        ``gamma``, ``degree``, ``coef0`` of a kernel given by name.
+
+    Raises
+    ------
+    DataError
+        If a precomputed kernel matrix is not square.
+    """
+    chosen = as_kernel(kernel, **parameters)
+    if chosen is None:
+        return LinearSpace(data, intercept)
+    cache = chosen.cache if isinstance(chosen, CachedKernel) else None
+    chosen = chosen.kernel if isinstance(chosen, CachedKernel) else chosen
+    if isinstance(chosen, Precomputed) and data.X.shape[1] != data.rows:
+        raise DataError(
+            "a precomputed kernel takes as X the square matrix k(x_i, x_j) of all training observations, "
+            f"got {data.rows} rows and {data.X.shape[1]} columns"
+        )
+    return KernelSpace(data, chosen.resolve(data.X, data.weight), intercept, indefinite, keep_gram, cache)

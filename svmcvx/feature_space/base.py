@@ -1,0 +1,131 @@
+"""What every feature space answers."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, NamedTuple, Protocol, TypeAlias
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from svmcvx.certificate import accumulated_rounding
+from svmcvx.data import BinaryData, Features
+from svmcvx.kernels import Kernel
+from svmcvx.model import BinaryModel
+
+__all__ = ["FeatureSpace", "Product", "RowBlock"]
+
+Floats: TypeAlias = NDArray[np.float64]
+
+
+class Product(NamedTuple):
+    """Scores `Kv`, the squared norm `v'Kv`, and estimates of the rounding errors of both."""
+
+    scores: Floats
+    squared_norm: float
+    scores_rounding: Floats
+    squared_norm_rounding: float
+
+
+class RowBlock(Protocol):
+    """Evaluates rows of a Gram matrix: ``block(rows, out=None)``, written to `out` if that is given."""
+
+    def __call__(self, rows: Any, out: NDArray[Any] | None = None) -> NDArray[Any]:
+        """Return the rows."""
+
+
+class FeatureSpace(ABC):
+    """Training data seen through a kernel.
+
+    Attributes
+    ----------
+    data : BinaryData
+    intercept : "free", "penalised" or "none"
+        What the formulation does with the bias: leave it free (scores of a space are then without it), penalise it as
+        the coefficient of a constant feature (scores and norms include it), or have none.
+    """
+
+    data: BinaryData
+    intercept: str
+
+    @property
+    @abstractmethod
+    def factor(self) -> Features:
+        """A matrix `L` of shape (n, r) with ``L L' = K``, r ≤ n."""
+
+    @abstractmethod
+    def product(self, v: Floats) -> Product:
+        """Evaluate the point with coefficients `v`."""
+
+    @abstractmethod
+    def model(self, v: Floats, bias: float = 0.0) -> BinaryModel:
+        """Return the model of the point with coefficients `v`, and with `bias` if the intercept is free."""
+
+    @abstractmethod
+    def model_from_factor(self, w: Floats, bias: float = 0.0, support: NDArray[np.bool_] | None = None) -> BinaryModel:
+        """Return the model of the point with coordinates `w` in the columns of :attr:`factor`.
+
+        `support` tells which observations a linear model rests on; all by default.
+        """
+
+    def squared_norm(self, model: BinaryModel) -> tuple[float, float]:
+        r"""Return what the formulation penalises of a model, :math:`\|w\|^2`, and an estimate of its rounding error.
+
+        It includes the square of a penalised intercept.
+        """
+        value, rounding = model.squared_norm(self.data)
+        if self.intercept == "penalised":
+            value += model.intercept**2
+            rounding += accumulated_rounding(1) * model.intercept**2
+        return value, rounding
+
+    def scores(self, model: BinaryModel) -> tuple[Floats, Floats]:
+        """Return the scores of a model on the training data and estimates of their rounding errors."""
+        return model.scores(self.data.X)
+
+    @property
+    @abstractmethod
+    def facts(self) -> dict[str, float]:
+        """Numbers that belong beside a certificate."""
+
+    @property
+    @abstractmethod
+    def kernel(self) -> Kernel | None:
+        """The kernel with its parameters as numbers; None for a linear space."""
+
+    @property
+    def is_linear(self) -> bool:
+        """Whether the features are the columns of the data, :attr:`X`."""
+        return self.kernel is None
+
+    @property
+    @abstractmethod
+    def X(self) -> Features:
+        """The data of a linear space as the formulation sees them, shape (n, d)."""
+
+    @property
+    @abstractmethod
+    def centre(self) -> Floats:
+        """What was subtracted from the columns of :attr:`X`."""
+
+    @property
+    @abstractmethod
+    def blockwise(self) -> bool:
+        """Whether there is a kernel and no Gram matrix is kept: products are evaluated block by block."""
+
+    @property
+    @abstractmethod
+    def stored_gram(self) -> Floats | None:
+        """The Gram matrix where there is one in memory, to be read only; None otherwise."""
+
+    @abstractmethod
+    def block(self, rows: NDArray[np.intp], columns: NDArray[np.intp]) -> Floats:
+        """Return the Gram matrix between some observations and others."""
+
+    @abstractmethod
+    def diagonal(self) -> Floats:
+        """Return the squared norms of the observations in feature space, shape (n,)."""
+
+    @abstractmethod
+    def row_block(self, dtype: DTypeLike) -> RowBlock:
+        """Return a function that evaluates rows of the Gram matrix in this precision."""

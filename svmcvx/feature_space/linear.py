@@ -1,0 +1,164 @@
+"""The feature space of a linear machine: the data themselves."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, TypeAlias
+
+import numpy as np
+import scipy.linalg as sl
+import scipy.sparse as sp
+from numpy.typing import DTypeLike, NDArray
+
+from svmcvx.certificate import accumulated_rounding
+from svmcvx.data import BinaryData, Features
+from svmcvx.feature_space.base import FeatureSpace, Product, RowBlock
+from svmcvx.kernels import Kernel, row_norms
+from svmcvx.model import LinearModel
+from svmcvx.system import memory
+
+__all__ = ["LinearSpace", "with_constant"]
+
+Floats: TypeAlias = NDArray[np.float64]
+
+
+def _dense(matrix: Any) -> NDArray[Any]:
+    return np.asarray(matrix.toarray() if sp.issparse(matrix) else matrix)
+
+
+def with_constant(X: Features) -> Features:
+    """Return the data with a constant column 1 appended."""
+    ones = np.ones((X.shape[0], 1))
+    return sp.csr_array(sp.hstack([X, ones])) if sp.issparse(X) else np.hstack([X, ones])
+
+
+@dataclass(frozen=True, eq=False)
+class LinearSpace(FeatureSpace):
+    """The data themselves.
+
+    With a free intercept the columns of dense data are centred: this changes nothing but the intercept, and keeps
+    the digits of data with a large offset. With a penalised one a constant column is appended.
+
+    Parameters
+    ----------
+    data : BinaryData
+    intercept : "free", "penalised" or "none"
+    """
+
+    data: BinaryData
+    intercept: str
+
+    @cached_property
+    def centre(self) -> Floats:
+        """What was subtracted from the columns."""
+        if self.intercept == "free" and not sp.issparse(self.data.X):
+            return np.asarray(self.data.X.mean(axis=0))
+        return np.zeros(self.data.X.shape[1])
+
+    @cached_property
+    def X(self) -> Features:
+        """The data as the formulation sees them."""
+        if self.intercept == "penalised":
+            return with_constant(self.data.X)
+        return self.data.X - self.centre if self.centre.any() else self.data.X
+
+    @cached_property
+    def _row_norms(self) -> Floats:
+        return row_norms(self.X)
+
+    @cached_property
+    def factor(self) -> Features:
+        """The data, or a square factor of `XX'` when there are more columns than rows."""
+        n, d = self.X.shape
+        if d <= n:
+            return self.X
+        # Of sparse data never more columns than rows are dense at once.
+        width = max(n, 1) if sp.issparse(self.X) else d
+        memory.require(
+            8.0 * (n * min(width + n, d) + n * n),
+            f"the factor of {n} × {d} data",
+            "select features or use fewer observations",
+        )
+        columns = self.X.tocsc() if sp.issparse(self.X) else self.X
+        triangle = np.zeros((0, n))
+        for start in range(0, d, width):
+            part = columns[:, start : start + width]
+            rows = np.vstack([triangle, (part.toarray() if sp.issparse(part) else part).T])
+            (triangle,) = sl.qr(rows, mode="r", check_finite=False, overwrite_a=True)
+            triangle = triangle[:n]
+        return np.ascontiguousarray(triangle.T)
+
+    @property
+    def facts(self) -> dict[str, float]:
+        """Nothing to report."""
+        return {}
+
+    @property
+    def kernel(self) -> Kernel | None:
+        """None: linear."""
+        return None
+
+    @property
+    def blockwise(self) -> bool:
+        """False: there is no kernel."""
+        return False
+
+    @property
+    def stored_gram(self) -> Floats | None:
+        """None: no Gram matrix is formed."""
+        return None
+
+    def block(self, rows: NDArray[np.intp], columns: NDArray[np.intp]) -> Floats:
+        """Return inner products of observations."""
+        return _dense(self.X[rows] @ self.X[columns].T)
+
+    def diagonal(self) -> Floats:
+        """Return the squared norms of the observations."""
+        return np.asarray(self._row_norms**2, dtype=np.float64)
+
+    def row_block(self, dtype: DTypeLike) -> RowBlock:
+        """Return a function that multiplies rows with all observations."""
+        X = self.X.astype(dtype, copy=False)
+
+        def block(rows: Any, out: NDArray[Any] | None = None) -> NDArray[Any]:
+            product = _dense(X[rows] @ X.T)
+            if out is None:
+                return product
+            out[...] = product
+            return out
+
+        return block
+
+    def product(self, v: Floats) -> Product:
+        """Evaluate ``w = X'v`` and its scores ``Xw``."""
+        n, d = self.X.shape
+        w = np.asarray(self.X.T @ v)
+        # Cauchy-Schwarz in place of |X|'|v| and |X||w|: no copy of the data.
+        size = float(np.linalg.norm(w))
+        w_rounding = accumulated_rounding(n) * float(np.linalg.norm(self._row_norms)) * float(np.linalg.norm(v))
+        scores_rounding = self._row_norms * (w_rounding + accumulated_rounding(d) * size)
+        norm_rounding = 2 * size * w_rounding + w_rounding**2 + accumulated_rounding(d) * size**2
+        return Product(np.asarray(self.X @ w), size**2, scores_rounding, norm_rounding)
+
+    def model(self, v: Floats, bias: float = 0.0) -> LinearModel:
+        """Return ``w = X'v`` with the intercept moved to the data as they were passed."""
+        return self._model(np.asarray(self.X.T @ v), bias, v != 0)
+
+    def model_from_factor(self, w: Floats, bias: float = 0.0, support: NDArray[np.bool_] | None = None) -> LinearModel:
+        """Return the model of `w`, given in the columns of the data or of their square factor."""
+        n, d = self.X.shape
+        if d > n:
+            v, *_ = sl.lstsq(self.factor.T, w, check_finite=False)
+            w = np.asarray(self.X.T @ v)
+        return self._model(w, bias, np.ones(n, dtype=bool) if support is None else support)
+
+    def _model(self, w: Floats, bias: float, support: NDArray[np.bool_]) -> LinearModel:
+        if self.intercept == "penalised":
+            w, bias = w[:-1], float(w[-1])
+        return LinearModel(
+            coef=w,
+            intercept=bias - float(self.centre @ w),
+            classes=self.data.classes,
+            support=self.data.index[support],
+        )

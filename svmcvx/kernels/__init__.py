@@ -1,0 +1,35 @@
+"""Kernels: the functions, and the Gram matrices that they make."""
+
+from svmcvx.kernels.functions import (
+    RBF,
+    CallableKernel,
+    Exponential,
+    Kernel,
+    KernelLike,
+    Laplacian,
+    Linear,
+    Polynomial,
+    Precomputed,
+    Sigmoid,
+    as_kernel,
+    kernel_from_dict,
+    row_norms,
+    squared_distances,
+)
+
+__all__ = [
+    "CallableKernel",
+    "Exponential",
+    "Kernel",
+    "KernelLike",
+    "Laplacian",
+    "Linear",
+    "Polynomial",
+    "Precomputed",
+    "RBF",
+    "Sigmoid",
+    "as_kernel",
+    "kernel_from_dict",
+    "row_norms",
+    "squared_distances",
+]
