@@ -18,6 +18,7 @@ from svmcvx.kernels.functions import (
 )
 
 __all__ = [
+    "RBF",
     "CallableKernel",
     "Exponential",
     "Kernel",
@@ -26,7 +27,6 @@ __all__ = [
     "Linear",
     "Polynomial",
     "Precomputed",
-    "RBF",
     "Sigmoid",
     "as_kernel",
     "kernel_from_dict",
