@@ -11,10 +11,8 @@ exception that the certificate shows: a mixed-integer problem has no dual point,
 that a solver states to have proved (kind ``"mixed-integer"``, ``residuals["solver_bound"]``), or that our own search
 has proved by exhaustion (kind ``"enumeration"``, ``residuals["search_bound"]``).
 
-Both ends are moved outwards by an estimate of the rounding error of their own evaluation (it grows with
-:math:`\sqrt n` times the sum of the absolute values of what was added up), so that the interval is one of
-floating-point numbers that have been allowed for, not of exact arithmetic that was hoped for. The width that
-this adds is in ``residuals["rounding"]``.
+Both ends are moved outwards by bounds on the rounding errors of their own evaluation (:mod:`svmcvx.rounding`): they hold for
+every input, under the assumptions that are stated there. The width that this adds is in ``residuals["rounding"]``.
 """
 
 from __future__ import annotations
@@ -28,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svmcvx.errors import NotCertified
+from svmcvx.rounding import down, up
 
 __all__ = [
     "Certificate",
@@ -46,6 +45,8 @@ Dual = Mapping[str, NDArray[np.float64]]
 M = TypeVar("M")
 M_contra = TypeVar("M_contra", contravariant=True)
 
+# Kinds whose trivial points are candidates.
+TRIVIAL: Final = frozenset(("convex", "mixed-integer", "enumeration"))
 # Kinds whose lower bound may be one that a search has stated, and who searched: a solver, or our own enumeration.
 SEARCHED: Final[Mapping[str, str]] = {"mixed-integer": "solver", "enumeration": "search"}
 EPS: Final = float(np.finfo(np.float64).eps)
@@ -63,14 +64,17 @@ def accumulated_rounding(terms: int) -> float:
 
 
 def relative_gap(lower: float | None, upper: float) -> float:
-    """Return ``(upper - lower) / max(1, |upper|)``; infinite where a bound is missing or not finite."""
+    """Return ``(upper - lower) / max(|upper|, |lower|)``, 0 where both are 0; infinite where a bound is missing or not finite.
+
+    It is the same in any units of the data and of the objective.
+    """
     if lower is None or not (math.isfinite(upper) and math.isfinite(lower)):
         return math.inf
-    return (upper - lower) / max(1.0, abs(upper))
+    return 0.0 if upper == lower else (upper - lower) / max(abs(upper), abs(lower))
 
 
 class Evaluation(NamedTuple):
-    """A number and an estimate of the rounding error it was computed with."""
+    """A number and a bound on the error it was computed with, on the side that counts."""
 
     value: float
     rounding: float
@@ -78,12 +82,22 @@ class Evaluation(NamedTuple):
     @property
     def above(self) -> float:
         """The number with its rounding added: what an upper bound is worth."""
-        return self.value + self.rounding
+        return up(self.value + self.rounding) if self.rounding else self.value
+
+    @classmethod
+    def at_most(cls, value: float, high: float) -> Evaluation:
+        """Return a value whose exact counterpart is at most `high`."""
+        return cls(value, up(max(high - value, 0.0)) if high != value else 0.0)
+
+    @classmethod
+    def at_least(cls, value: float, low: float) -> Evaluation:
+        """Return a value whose exact counterpart is at least `low`."""
+        return cls(value, up(max(value - low, 0.0)) if low != value else 0.0)
 
     @property
     def below(self) -> float:
         """The number with its rounding subtracted: what a lower bound is worth."""
-        return self.value - self.rounding
+        return down(self.value - self.rounding) if self.rounding else self.value
 
 
 class SolverBound(NamedTuple):
@@ -128,6 +142,9 @@ class Statement(Protocol[M_contra]):
     def evaluate_dual(self, dual: Dual) -> Evaluation:
         """Dual objective at a dual feasible point."""
 
+    def trivial(self) -> tuple[Sequence[M_contra], Sequence[Dual]]:
+        """Models and dual points that are known without a solver, such as w = 0: an interval is never worse than theirs."""
+
 
 class Certificate:
     """A checked interval around the true optimum of a minimisation problem.
@@ -143,7 +160,7 @@ class Certificate:
     lower : float or None
         A lower bound on the optimum, None if there is none.
     gap : float
-        ``(upper - lower) / max(1, |upper|)``; ``inf`` without a lower bound.
+        ``(upper - lower) / max(|upper|, |lower|)``; ``inf`` without a lower bound.
     residuals : dict
         ``"dual_violation"`` of the dual point as it was passed in, ``"rounding"`` included in the interval, and
         the formulation's own facts, such as ``"clipped_mass"`` of an indefinite kernel. If a mixed-integer solver
@@ -289,6 +306,9 @@ def check(
         raise NotCertified(
             f"a solver's bound proves nothing for a statement of kind {statement.kind!r}; pass a dual point instead"
         )
+    if statement.kind in TRIVIAL and models:
+        known_models, known_duals = statement.trivial()
+        models, duals = [*models, *known_models], [*duals, *known_duals]
     uppers = [(model, statement.evaluate(model)) for model in models]
     uppers = [(model, upper) for model, upper in uppers if not math.isnan(upper.above)]
     if not uppers:
@@ -312,7 +332,7 @@ def check(
     best_high = min(upper.above for _, upper in uppers)
     best_low = max((bound.below for _, _, bound in lowers), default=-math.inf)
     width = best_high - best_low if math.isfinite(best_high - best_low) else 0.0
-    slack = max(PREFERENCE_SHARE * width, PREFERENCE_RELATIVE * max(1.0, abs(best_high)))
+    slack = max(PREFERENCE_SHARE * width, PREFERENCE_RELATIVE * abs(best_high)) if math.isfinite(best_high) else 0.0
     model, upper = next(pair for pair in uppers if pair[1].above <= best_high + slack)
     lower: Evaluation | None = None
     if lowers:

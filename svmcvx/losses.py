@@ -7,12 +7,16 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from svmcvx.rounding import ELEMENTARY, UNDERFLOW, U
+
 __all__ = [
     "PSI_ERROR",
     "conic_loss",
     "conic_loss_derivative",
     "hinge_power",
+    "hinge_power_above",
     "hinge_power_conjugate",
+    "hinge_power_conjugate_above",
     "logistic",
     "normalised_sigmoid",
     "psi",
@@ -49,6 +53,36 @@ def hinge_power_conjugate(alpha: Floats, c: Floats | float, p: float) -> Floats:
         return np.where(alpha <= c, 0.0, np.inf)
     with np.errstate(over="ignore"):
         return c * (p - 1.0) * (alpha / (c * p)) ** (p / (p - 1.0))
+
+
+def hinge_power_above(u: Floats, error: Floats, p: float) -> Floats:
+    r"""Return numbers that are at least :math:`(1-u)_+^p` for every margin within `error` of the computed u.
+
+    A margin that was computed as 1 may be below it: the loss is taken at the worst end.
+    """
+    room = 1.0 - u
+    xi = np.maximum(room + error + 4.0 * U * (np.abs(room) + error), 0.0) * (1.0 + 4.0 * U)
+    with np.errstate(over="ignore"):
+        if p == 1:
+            return np.asarray(xi)
+        power = xi * xi if p == 2 else xi**p
+        return np.asarray(power * (1.0 + ELEMENTARY + 4.0 * U) + UNDERFLOW)
+
+
+def hinge_power_conjugate_above(alpha: Floats, c: Floats | float, p: float) -> Floats:
+    r"""Return numbers that are at least :func:`hinge_power_conjugate`, for a `c` known to a relative 4u; p > 1, or α ≤ c.
+
+    The exponent :math:`\gamma = p/(p-1)` has a rounding of its own, which counts with :math:`\gamma|\log(\alpha/cp)|`.
+    """
+    if p == 1:
+        return np.where(alpha <= c, 0.0, np.inf)
+    gamma = p / (p - 1.0)
+    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+        ratio = alpha / (c * p)
+        value = hinge_power_conjugate(alpha, c, p)
+        spread = gamma * (10.0 + 3.0 * np.abs(np.log(np.where(ratio > 0, ratio, 1.0)))) * U
+        share = np.expm1(1.02 * spread) + ELEMENTARY + 8.0 * U
+        return np.where(alpha > 0, value * (1.0 + share) + UNDERFLOW * (1.0 + c * (p - 1.0)), 0.0)
 
 
 def ramp(u: Floats) -> Floats:

@@ -169,7 +169,7 @@ def test_scores_and_norms_are_within_their_own_rounding(name):
         exact_norm = model.dual_coef @ model.kernel(model.vectors).astype(np.longdouble) @ model.dual_coef
     assert (np.abs(scores - exact) <= rounding).all()
     assert abs(norm - exact_norm) <= norm_rounding
-    assert rounding.max() < 1e-12
+    assert rounding.max() < 2e-12  # a bound for every input, not an estimate
 
 
 def test_wrong_width_is_an_error():

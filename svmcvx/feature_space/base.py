@@ -8,10 +8,10 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from svmcvx.certificate import accumulated_rounding
 from svmcvx.data import BinaryData, Features
 from svmcvx.kernels import Kernel
 from svmcvx.model import BinaryModel
+from svmcvx.rounding import UNDERFLOW, U
 
 __all__ = ["FeatureSpace", "Product", "RowBlock"]
 
@@ -19,7 +19,7 @@ Floats: TypeAlias = NDArray[np.float64]
 
 
 class Product(NamedTuple):
-    """Scores `Kv`, the squared norm `v'Kv`, and estimates of the rounding errors of both."""
+    """Scores `Kv`, the squared norm `v'Kv`, and bounds on the rounding errors of both."""
 
     scores: Floats
     squared_norm: float
@@ -69,18 +69,18 @@ class FeatureSpace(ABC):
         """
 
     def squared_norm(self, model: BinaryModel) -> tuple[float, float]:
-        r"""Return what the formulation penalises of a model, :math:`\|w\|^2`, and an estimate of its rounding error.
+        r"""Return what the formulation penalises of a model, :math:`\|w\|^2`, and a bound on its rounding error.
 
         It includes the square of a penalised intercept.
         """
         value, rounding = model.squared_norm(self.data)
         if self.intercept == "penalised":
             value += model.intercept**2
-            rounding += accumulated_rounding(1) * model.intercept**2
+            rounding = (rounding + 2.0 * U * model.intercept**2 + 2.0 * U * value) * (1.0 + 4 * U) + UNDERFLOW
         return value, rounding
 
     def scores(self, model: BinaryModel) -> tuple[Floats, Floats]:
-        """Return the scores of a model on the training data and estimates of their rounding errors."""
+        """Return the scores of a model on the training data and bounds on their rounding errors."""
         return model.scores(self.data.X)
 
     @property

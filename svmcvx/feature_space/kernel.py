@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeAlias
@@ -11,15 +12,16 @@ import scipy.linalg as sl
 import scipy.sparse as sp
 from numpy.typing import DTypeLike, NDArray
 
-from svmcvx.certificate import accumulated_rounding
 from svmcvx.data import BinaryData, Features
 from svmcvx.errors import DataError
 from svmcvx.feature_space.base import FeatureSpace, Product, RowBlock
 from svmcvx.kernels import RBF, Exponential, Kernel, Laplacian, Precomputed
 from svmcvx.kernels.columns import KernelColumns, is_definite
+from svmcvx.kernels.entry_error import EntryError
 from svmcvx.kernels.gram_cache import GramCache, KeptGram
 from svmcvx.kernels.gram_factor import GramFactor, gram_factor
 from svmcvx.model import BinaryModel, KernelModel
+from svmcvx.rounding import UNDERFLOW, U, inner_error, sum_above
 from svmcvx.system import memory
 
 __all__ = ["BLOCK_ENTRIES", "KernelSpace"]
@@ -187,15 +189,38 @@ class KernelSpace(FeatureSpace):
                 self._latest.update(v=v.copy(), product=self._blockwise(v))
             product: Product = self._latest["product"]
             return product
-        scores = self.gram @ v
-        magnitude = np.abs(self.gram) @ np.abs(v)
-        return self._product(v, scores, magnitude)
+        error, size = self.gram_error, np.abs(v)
+        both = np.abs(self.gram) @ np.stack([size, error.columns * size], axis=1)
+        return self._product(v, self.gram @ v, both[:, 0], error.of_products(both[:, 0], both[:, 1], v), v.size)
 
-    def _product(self, v: Floats, scores: Floats, magnitude: Floats) -> Product:
-        relative = accumulated_rounding(self.data.n)
-        return Product(
-            scores, max(float(v @ scores), 0.0), relative * magnitude, relative * float(np.abs(v) @ magnitude)
-        )
+    @cached_property
+    def gram_error(self) -> EntryError:
+        """Bound on the error of the entries of :attr:`gram` against the kernel of the rows as they were passed.
+
+        A precomputed matrix is what is meant. The positive part of an indefinite one is known to the rounding of its
+        eigenvalues.
+        """
+        n = self.data.n
+        if isinstance(self.resolved, Precomputed):
+            error = EntryError.none(n, n)
+        elif self.kept is not None:
+            error = self.kept.error
+        else:
+            error = self.resolved.error_of(self.data.X, self.data.X, self._given_gram)
+        # The mean of a matrix and its transpose, and the one that an intercept adds.
+        error = error._replace(rows=error.rows + 4.0 * U)
+        if self.factorisation.projector is not None:
+            size = float(np.abs(self._given_gram).sum(axis=1).max())
+            error = error._replace(absolute=error.absolute + 40.0 * n * U * size)
+        return error
+
+    def _product(self, v: Floats, scores: Floats, magnitude: Floats, entries: Floats, terms: int) -> Product:
+        """Bound the errors: `magnitude` is |K||v|, `entries` what the errors of K make of v, `terms` those of a sum."""
+        rounding = inner_error(terms + 2, magnitude) + entries
+        size, products = np.abs(v), v * scores
+        norm = math.fsum(products.tolist()) if np.isfinite(products).all() else math.inf
+        error = sum_above(size * rounding) * (1.0 + 8 * U) + 2 * U * sum_above(np.abs(products)) + 2 * U * abs(norm)
+        return Product(scores, max(norm, 0.0), rounding, error + UNDERFLOW)
 
     @cached_property
     def _latest(self) -> dict[str, Any]:
@@ -210,26 +235,43 @@ class KernelSpace(FeatureSpace):
         """Evaluate a point from the columns of its support, block by block."""
         n = self.data.n
         support = np.flatnonzero(v)
-        both = np.zeros((n, 2))
+        scores, magnitude, entries = np.zeros(n), np.zeros(n), np.zeros(n)
         positive = isinstance(self.resolved, (RBF, Exponential, Laplacian))
-        if support.size and positive and self.kept is not None:
-            both[:, 0], both[:, 1] = self.kept.matrix @ v, self.kept.matrix @ np.abs(v)
-        elif support.size:
-            columns = self.columns(support)
-            pair = np.stack([v[support], np.abs(v[support])], axis=1)
-            rows = max(1, BLOCK_ENTRIES // support.size)
-            for start in range(0, n, rows):
-                block = columns(slice(start, start + rows))
-                if positive:
-                    both[start : start + rows] = block @ pair
-                else:
-                    both[start : start + rows, 0] = block @ pair[:, 0]
-                    both[start : start + rows, 1] = np.abs(block) @ pair[:, 1]
+        chosen = v[support]
+        columns = self.columns(support) if self.kept is None else None
+        rows = max(1, BLOCK_ENTRIES // max(1, support.size))
+        for start in range(0, n if support.size else 0, rows):
+            part = slice(start, start + rows)
+            if columns is not None:
+                block, error = columns.bounded(part)
+            else:
+                whole = self.kept.error  # type: ignore[union-attr]
+                block = self.kept.matrix[part][:, support]  # type: ignore[union-attr]
+                error = EntryError(
+                    whole.rows[part] + 2.0 * U,
+                    whole.columns[support],
+                    whole.left[part],
+                    whole.right[support],
+                    whole.absolute,
+                    None if whole.entries is None else whole.entries[part][:, support],
+                )
+            size = np.abs(chosen)
+            if positive:
+                three = block @ np.stack([chosen, size, error.columns * size], axis=1)
+            else:
+                three = np.column_stack(
+                    [block @ chosen, np.abs(block) @ np.stack([size, error.columns * size], axis=1)]
+                )
+            scores[part], magnitude[part] = three[:, 0], three[:, 1]
+            entries[part] = error.of_products(three[:, 1], three[:, 2], chosen)
         if self.intercept == "penalised":
-            both += (v.sum(), np.abs(v).sum())
-        if not np.isfinite(both).all():
+            scores += v.sum()
+            magnitude += np.abs(v).sum()
+        if not np.isfinite(scores).all():
             raise DataError("the Gram matrix contains NaN or infinity; scale the data or use a smaller gamma or degree")
-        return self._product(v, both[:, 0], both[:, 1])
+        # The sum of v for an intercept is one of n terms, the others are of the support.
+        terms = support.size if self.intercept != "penalised" else n + support.size
+        return self._product(v, scores, magnitude * (1.0 + 2 * terms * U), entries, terms)
 
     def _expansion_of(self, model: BinaryModel) -> Floats | None:
         """Return v of a model that expands over these observations; None for any other."""
@@ -258,8 +300,8 @@ class KernelSpace(FeatureSpace):
         if v is None:
             return super().scores(model)
         point = self.product(v)
-        rounding = point.scores_rounding + accumulated_rounding(self.data.n) * abs(model.intercept)
-        return point.scores + model.intercept, rounding
+        scores = point.scores + model.intercept
+        return scores, (point.scores_rounding + 2.0 * U * np.abs(scores)) * (1.0 + 4 * U)
 
     def squared_norm(self, model: BinaryModel) -> tuple[float, float]:
         """Return what the formulation penalises of a model and an estimate of its rounding error."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeAlias
@@ -11,11 +12,11 @@ import scipy.linalg as sl
 import scipy.sparse as sp
 from numpy.typing import DTypeLike, NDArray
 
-from svmcvx.certificate import accumulated_rounding
 from svmcvx.data import BinaryData, Features
 from svmcvx.feature_space.base import FeatureSpace, Product, RowBlock
 from svmcvx.kernels import Kernel, row_norms
-from svmcvx.model import LinearModel
+from svmcvx.model import BinaryModel, LinearModel
+from svmcvx.rounding import U, dot_exactly, inner_error, norm_above, row_norms_above, sum_above, weighted_rows
 from svmcvx.system import memory
 
 __all__ = ["LinearSpace", "with_constant"]
@@ -65,7 +66,8 @@ class LinearSpace(FeatureSpace):
 
     @cached_property
     def _row_norms(self) -> Floats:
-        return row_norms(self.X)
+        """At least the norms of the rows of :attr:`X`."""
+        return row_norms_above(self.X)
 
     @cached_property
     def factor(self) -> Features:
@@ -115,7 +117,7 @@ class LinearSpace(FeatureSpace):
 
     def diagonal(self) -> Floats:
         """Return the squared norms of the observations."""
-        return np.asarray(self._row_norms**2, dtype=np.float64)
+        return np.asarray(row_norms(self.X) ** 2, dtype=np.float64)
 
     def row_block(self, dtype: DTypeLike) -> RowBlock:
         """Return a function that multiplies rows with all observations."""
@@ -131,15 +133,39 @@ class LinearSpace(FeatureSpace):
         return block
 
     def product(self, v: Floats) -> Product:
-        """Evaluate ``w = X'v`` and its scores ``Xw``."""
-        n, d = self.X.shape
-        w = np.asarray(self.X.T @ v)
-        # Cauchy-Schwarz in place of |X|'|v| and |X||w|: no copy of the data.
-        size = float(np.linalg.norm(w))
-        w_rounding = accumulated_rounding(n) * float(np.linalg.norm(self._row_norms)) * float(np.linalg.norm(v))
-        scores_rounding = self._row_norms * (w_rounding + accumulated_rounding(d) * size)
-        norm_rounding = 2 * size * w_rounding + w_rounding**2 + accumulated_rounding(d) * size**2
-        return Product(np.asarray(self.X @ w), size**2, scores_rounding, norm_rounding)
+        """Evaluate ``w = X'v`` and its scores ``Xw``.
+
+        With a free intercept both are those of the data as they were passed less their mean: if the sum of `v` is exactly 0,
+        as that of balanced multipliers is, w does not depend on what is subtracted.
+        """
+        d = int(self.X.shape[1])
+        w, w_error = weighted_rows(self.X, v, self._row_norms)
+        if self.centre.any():
+            # Each coordinate of a shifted row has a rounding of its own.
+            w_error += 1.01 * U * sum_above(np.abs(v) * self._row_norms)
+        size = norm_above(w)
+        scores = np.asarray(self.X @ w)
+        # Cauchy-Schwarz in place of |X||w|: no copy of the data.
+        rounding = (self._row_norms * w_error + inner_error(d + 1, self._row_norms * size)) * (1.0 + 8 * U)
+        square = float(w @ w)
+        error = (2.0 * size * w_error + w_error**2 + inner_error(d + 2, square)) * (1.0 + 8 * U)
+        return Product(scores, square, rounding, error)
+
+    def scores(self, model: BinaryModel) -> tuple[Floats, Floats]:
+        """Return the scores of a model on the training data and bounds on their errors.
+
+        Of dense data the scores are evaluated from shifted rows, with the intercept moved exactly: they keep the digits that a
+        large offset of the data would cost.
+        """
+        if not isinstance(model, LinearModel) or not self.centre.any() or model.coef.size != self.centre.size:
+            return super().scores(model)
+        bias = dot_exactly(self.centre, model.coef, model.intercept)
+        if not math.isfinite(bias):
+            return super().scores(model)
+        scores = np.asarray(self.X @ model.coef) + bias
+        size = norm_above(model.coef)
+        rounding = inner_error(int(self.X.shape[1]) + 3, self._row_norms * size)
+        return scores, (rounding + 2.0 * U * (np.abs(scores) + abs(bias))) * (1.0 + 8 * U)
 
     def model(self, v: Floats, bias: float = 0.0) -> LinearModel:
         """Return ``w = X'v`` with the intercept moved to the data as they were passed."""

@@ -139,6 +139,10 @@ class Formulation(ABC):
     def evaluate_dual(self, dual: Dual) -> Evaluation:
         """Dual objective at a feasible dual point, with its rounding."""
 
+    def trivial(self) -> tuple[list[Any], list[Dual]]:
+        """Models and dual points that are known without a solver; none by default."""
+        return [], []
+
     def at(self, **values: float) -> Self:
         """Return the same statement at other values of scalar hyper-parameters.
 

@@ -3,6 +3,7 @@
 from svmcvx.kernels.functions import (
     RBF,
     CallableKernel,
+    EntryError,
     Exponential,
     Kernel,
     KernelLike,
@@ -20,6 +21,7 @@ from svmcvx.kernels.functions import (
 __all__ = [
     "RBF",
     "CallableKernel",
+    "EntryError",
     "Exponential",
     "Kernel",
     "KernelLike",

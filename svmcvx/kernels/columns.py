@@ -10,7 +10,9 @@ import scipy.sparse as sp
 from numpy.typing import DTypeLike, NDArray
 
 from svmcvx.data import BinaryData
-from svmcvx.kernels.functions import RBF, Exponential, Kernel, Laplacian, Linear, Polynomial, Precomputed, row_norms
+from svmcvx.kernels.distances import row_norms_squared
+from svmcvx.kernels.entry_error import EntryError, exponential_floor, shift_error
+from svmcvx.kernels.functions import RBF, Exponential, Kernel, Laplacian, Linear, Polynomial, Precomputed
 
 __all__ = ["KernelColumns", "is_definite"]
 
@@ -44,12 +46,19 @@ class KernelColumns:
     ) -> None:
         self.kernel, self.dtype = kernel, np.dtype(dtype)
         chosen = slice(None) if columns is None else columns
+        self._data_rows: Any = data.X
+        self._data_columns: Any = None if isinstance(kernel, Precomputed) else data.X[chosen]
         self._product = isinstance(kernel, RBF) and not sp.issparse(data.X)
         if isinstance(kernel, Precomputed):
             self._rows = data.X[:, data.index if columns is None else data.index[columns]]
         elif isinstance(kernel, RBF) and self._product:
-            z = (data.X - data.X.mean(axis=0)) * math.sqrt(2.0 * float(kernel.gamma))
-            half = -0.5 * row_norms(z)[:, None] ** 2
+            self._gamma = float(kernel.gamma)
+            z = (data.X - data.X.mean(axis=0)) * math.sqrt(2.0 * self._gamma)
+            squares = row_norms_squared(z)
+            half = -0.5 * squares[:, None]
+            # Half the squared norms of z are γ times those of the centred rows.
+            share = shift_error(0.5 * squares, 1.0, data.X.shape[1])
+            self._shares = share, share[chosen]
             ones = np.ones_like(half)
             self._rows = np.hstack([z, half, ones]).astype(self.dtype)
             self._columns = np.hstack([z[chosen], ones[chosen], half[chosen]]).astype(self.dtype)
@@ -73,9 +82,23 @@ class KernelColumns:
             return out
         block = np.matmul(part, self._columns.T, out=out)
         close = np.flatnonzero(block >= self._close)
-        d = part.shape[1] - 2
-        for start in range(0, close.size, 65536):
-            i, j = np.divmod(close[start : start + 65536], block.shape[1])
-            difference = part[i, :d] - self._columns[j, :d]
-            block[i, j] = -0.5 * np.einsum("ij,ij->i", difference, difference)
+        if close.size:
+            # From the rows as they were passed: centred ones have lost the digits of what is close but far from the centre.
+            raw = self._data_rows[rows]
+            for start in range(0, close.size, 65536):
+                i, j = np.divmod(close[start : start + 65536], block.shape[1])
+                difference = raw[i] - self._data_columns[j]
+                block[i, j] = -self._gamma * np.einsum("ij,ij->i", difference, difference)
         return np.asarray(np.exp(block, out=block))
+
+    def bounded(self, rows: Any) -> tuple[NDArray[np.float64], EntryError]:
+        """Return the block of some rows in double precision, and a bound on the error of its entries."""
+        if isinstance(self.kernel, Precomputed):
+            block = self(rows)
+            return block, EntryError.none(*block.shape)
+        if not self._product:
+            return self.kernel.bounded_block(self._data_rows[rows], self._data_columns)
+        block, (all_rows, columns) = self(rows), self._shares
+        share = all_rows[rows]
+        floor = exponential_floor(share, columns, self._data_rows.shape[1])
+        return block, EntryError(share, columns, np.zeros(share.size), np.zeros(columns.size), floor)

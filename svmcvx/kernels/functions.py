@@ -30,10 +30,22 @@ from scipy.spatial.distance import cdist
 
 from svmcvx.data import Features, check_choice, check_number, check_whole
 from svmcvx.errors import DataError
+from svmcvx.kernels.distances import (
+    dense,
+    distances,
+    inner,
+    row_norms,
+    row_norms_squared,
+    shifted,
+    squared_distances,
+)
+from svmcvx.kernels.entry_error import EntryError, affine_factors, distance_kernel_floor, exponential_floor, shift_error
+from svmcvx.rounding import ELEMENTARY, UNDERFLOW, U, inner_error, row_norms_above
 
 __all__ = [
     "RBF",
     "CallableKernel",
+    "EntryError",
     "Exponential",
     "Kernel",
     "Laplacian",
@@ -52,67 +64,13 @@ Matrix: TypeAlias = NDArray[Any]
 KernelLike: TypeAlias = "Kernel | str | Callable[[Any, Any], Any] | None"
 
 
-def _cancellation(dtype: DTypeLike) -> float:
-    """Share of |a|² + |b|² below which |a|² + |b|² − 2a'b has lost too many digits to be used."""
-    return float(np.finfo(dtype).eps ** 0.4)
-
-
-def _dense(A: Features) -> Matrix:
-    return np.asarray(A.toarray() if sp.issparse(A) else A)
-
-
-def _inner(A: Features, B: Features) -> Matrix:
-    product = A @ B.T
-    return np.asarray(product.toarray() if sp.issparse(product) else product)
-
-
-def squared_distances(A: Features, B: Features) -> Matrix:
-    r"""Return :math:`\|a_i - b_j\|_2^2` for all pairs of rows.
-
-    Computed as one matrix product on data shifted by a common centre, then recomputed from differences for
-    the pairs that are so close that the product has lost their digits. Duplicate rows have distance 0.
-
-    Parameters
-    ----------
-    A : ndarray or csr_array of shape (m, d)
-    B : ndarray or csr_array of shape (n, d)
-
-    Returns
-    -------
-    ndarray of shape (m, n)
-    """
-    if not sp.issparse(A) and not sp.issparse(B):
-        centre = np.asarray(B).mean(axis=0)
-        A, B = A - centre, B - centre
-    a = _row_norms_squared(A)
-    b = _row_norms_squared(B)
-    scale = a[:, None] + b[None, :]
-    distances: Matrix = scale - 2 * _inner(A, B)
-    rows, columns = np.nonzero(distances <= _cancellation(distances.dtype) * scale)
-    for start in range(0, rows.size, 65536):
-        i, j = rows[start : start + 65536], columns[start : start + 65536]
-        distances[i, j] = _row_norms_squared(A[i] - B[j])
-    return distances
-
-
-def row_norms(A: Features) -> Matrix:
-    """Return the Euclidean norm of each row."""
-    return np.sqrt(_row_norms_squared(A))
-
-
-def _row_norms_squared(A: Features) -> Matrix:
-    if sp.issparse(A):
-        return np.asarray(A.multiply(A).sum(axis=1)).ravel()
-    return np.asarray(np.einsum("ij,ij->i", A, A))
-
-
 def _variance(X: Features, weight: Floats) -> float:
     """Weighted variance of all entries together."""
     share = weight / (weight.sum() * X.shape[1])
     mean = float(share @ np.asarray(X.sum(axis=1)).ravel())
     if sp.issparse(X):
-        return max(float(share @ _row_norms_squared(X)) - mean**2, 0.0)
-    return float(share @ _row_norms_squared(X - mean))
+        return max(float(share @ row_norms_squared(X)) - mean**2, 0.0)
+    return float(share @ row_norms_squared(X - mean))
 
 
 class Kernel(ABC):
@@ -130,6 +88,18 @@ class Kernel(ABC):
     @abstractmethod
     def diagonal(self, A: Features) -> Floats:
         """Return ``k(a, a)`` for every row of `A`."""
+
+    def error_of(self, A: Any, B: Any, values: Matrix) -> EntryError:
+        """Return a bound on the error of the entries of :meth:`block`, its double-precision `values`.
+
+        A kernel without a bound of its own is meant to be what it returns.
+        """
+        return EntryError.none(*values.shape)
+
+    def bounded_block(self, A: Any, B: Any) -> tuple[Matrix, EntryError]:
+        """Return :meth:`block` in double precision, and a bound on the error of its entries."""
+        values = np.asarray(self.block(A, B), dtype=np.float64)
+        return values, self.error_of(A, B, values)
 
     def __call__(self, A: Any, B: Any = None, *, dtype: DTypeLike = np.float64) -> Matrix:
         """Return the kernel matrix between the rows of `A` and of `B` (of `A` with itself by default).
@@ -192,11 +162,17 @@ class Linear(Kernel):
 
     def block(self, A: Any, B: Any) -> Matrix:
         """Return ``A B'``."""
-        return _inner(A, B)
+        return inner(A, B)
+
+    def error_of(self, A: Any, B: Any, values: Matrix) -> EntryError:
+        """Return that of inner products."""
+        m, n = values.shape
+        right = inner_error(int(A.shape[1]), row_norms_above(B))
+        return EntryError(np.zeros(m), np.zeros(n), row_norms_above(A), right, UNDERFLOW)
 
     def diagonal(self, A: Features) -> Floats:
         """Return the squared norms of the rows."""
-        return _row_norms_squared(A).astype(np.float64)
+        return row_norms_squared(A).astype(np.float64)
 
 
 class _Stationary(Kernel):
@@ -229,6 +205,15 @@ class RBF(_Stationary):
         exponent *= -_number(self.gamma)
         return np.exp(exponent, out=exponent)
 
+    def error_of(self, A: Any, B: Any, values: Matrix) -> EntryError:
+        """Return that of squared distances through the exponential."""
+        gamma, d = _number(self.gamma), int(A.shape[1])
+        A, B = shifted(A, B)
+        rows, columns = (shift_error(row_norms_squared(part), gamma, d) for part in (A, B))
+        return EntryError(
+            rows, columns, np.zeros(rows.size), np.zeros(columns.size), exponential_floor(rows, columns, d)
+        )
+
 
 @dataclass(frozen=True)
 class Exponential(_Stationary):
@@ -256,6 +241,19 @@ class Exponential(_Stationary):
         exponent *= -_number(self.gamma)
         return np.exp(exponent, out=exponent)
 
+    def error_of(self, A: Any, B: Any, values: Matrix) -> EntryError:
+        """Return that of distances through the exponential: an error δ of the square is at most δ over the length."""
+        gamma, d = _number(self.gamma), int(A.shape[1])
+        squares, a, b, i, j = distances(A, B)
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            shift = (1.02 * 4.0 * (d + 6) * U * gamma) * (a[:, None] + b[None, :]) / np.sqrt(np.maximum(squares, 0.0))
+            # These come from differences and have a relative error, in the absolute part.
+            shift[i, j] = 0.0
+            entries = np.where(shift <= 0.01, values * 1.01 * shift, np.minimum(1.0, np.expm1(shift)))
+        m, n = values.shape
+        flat = np.full(m, 5.0 * U + ELEMENTARY), np.zeros(n), np.zeros(m), np.zeros(n)
+        return EntryError(*flat, distance_kernel_floor(d), np.nan_to_num(entries, nan=1.0))
+
 
 @dataclass(frozen=True)
 class Laplacian(_Stationary):
@@ -275,7 +273,13 @@ class Laplacian(_Stationary):
 
     def block(self, A: Any, B: Any) -> Matrix:
         """Return the kernel matrix (sparse blocks are made dense: the distance has no product form)."""
-        return np.asarray(np.exp(-_number(self.gamma) * cdist(_dense(A), _dense(B), metric="cityblock")))
+        return np.asarray(np.exp(-_number(self.gamma) * cdist(dense(A), dense(B), metric="cityblock")))
+
+    def error_of(self, A: Any, B: Any, values: Matrix) -> EntryError:
+        """Return that of sums of differences of the rows themselves through the exponential."""
+        m, n = values.shape
+        flat = np.full(m, 5.0 * U + ELEMENTARY), np.zeros(n), np.zeros(m), np.zeros(n)
+        return EntryError(*flat, distance_kernel_floor(int(A.shape[1])))
 
 
 @dataclass(frozen=True)
@@ -304,12 +308,25 @@ class Polynomial(Kernel):
 
     def block(self, A: Any, B: Any) -> Matrix:
         """Return the kernel matrix."""
-        matrix: Matrix = (_number(self.gamma) * _inner(A, B) + self.coef0) ** int(self.degree)
+        matrix: Matrix = (_number(self.gamma) * inner(A, B) + self.coef0) ** int(self.degree)
         return matrix
+
+    def error_of(self, A: Any, B: Any, values: Matrix) -> EntryError:
+        r"""Return that of a power of an inner product.
+
+        With :math:`p_i = \sqrt\gamma\|a_i\| + \sqrt{|c_0|}` and q alike the argument is at most :math:`p_i q_j`, with an error of
+        :math:`(d+4)u\,p_i q_j`, so that the power's is at most :math:`((1 + (d+4)u)^{g} - 1 + 10u)(p_i q_j)^g`.
+        """
+        g, d = int(self.degree), int(A.shape[1])
+        left, right = affine_factors(A, B, _number(self.gamma), self.coef0)
+        with np.errstate(over="ignore"):
+            share = float(np.expm1(1.01 * g * (d + 6) * U)) + 12.0 * U + g * 4.0 * U
+            sides = left**g, share * right**g
+        return EntryError(np.zeros(left.size), np.zeros(right.size), *sides, UNDERFLOW)
 
     def diagonal(self, A: Features) -> Floats:
         """Return ``k(a, a)``."""
-        values: Floats = (_number(self.gamma) * _row_norms_squared(A) + self.coef0) ** int(self.degree)
+        values: Floats = (_number(self.gamma) * row_norms_squared(A) + self.coef0) ** int(self.degree)
         return values
 
 
@@ -335,12 +352,18 @@ class Sigmoid(Kernel):
 
     def block(self, A: Any, B: Any) -> Matrix:
         """Return the kernel matrix."""
-        matrix: Matrix = np.tanh(_number(self.gamma) * _inner(A, B) + self.coef0)
+        matrix: Matrix = np.tanh(_number(self.gamma) * inner(A, B) + self.coef0)
         return matrix
+
+    def error_of(self, A: Any, B: Any, values: Matrix) -> EntryError:
+        """Return that of an inner product through the hyperbolic tangent, whose slopes are at most 1."""
+        left, right = affine_factors(A, B, _number(self.gamma), self.coef0)
+        right = 1.01 * (int(A.shape[1]) + 6) * U * right
+        return EntryError(np.zeros(left.size), np.zeros(right.size), left, right, 2.0 * ELEMENTARY)
 
     def diagonal(self, A: Features) -> Floats:
         """Return ``k(a, a)``."""
-        values: Floats = np.tanh(_number(self.gamma) * _row_norms_squared(A) + self.coef0)
+        values: Floats = np.tanh(_number(self.gamma) * row_norms_squared(A) + self.coef0)
         return values
 
 

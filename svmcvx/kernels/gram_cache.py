@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
@@ -15,6 +16,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from svmcvx.data import Features
+from svmcvx.kernels.entry_error import EntryError
 from svmcvx.kernels.functions import Kernel
 from svmcvx.kernels.gram_factor import GramFactor, gram_factor
 from svmcvx.system import memory
@@ -48,6 +50,11 @@ class KeptGram:
     def holds(self, kernel: Kernel, X: Features) -> bool:
         """Tell whether this is the matrix of a kernel on these rows, in this order."""
         return self.kernel == kernel and _same(self.X, X)
+
+    @cached_property
+    def error(self) -> EntryError:
+        """Bound on the error of the entries."""
+        return self.kernel.error_of(self.X, self.X, self.matrix)
 
     def factor(self, K: Floats, *, constant: bool, indefinite: str) -> GramFactor:
         """Return the factor of `K`, which is the matrix, or the matrix plus one; computed once."""
@@ -184,6 +191,10 @@ class CachedKernel(Kernel):
     def block(self, A: Any, B: Any) -> NDArray[Any]:
         """Return the kernel's block."""
         return self.kernel.block(A, B)
+
+    def error_of(self, A: Any, B: Any, values: NDArray[Any]) -> EntryError:
+        """Return the kernel's bound."""
+        return self.kernel.error_of(A, B, values)
 
     def diagonal(self, A: Features) -> Floats:
         """Return the kernel's diagonal."""

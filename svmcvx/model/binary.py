@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Any, Self, TypeAlias
@@ -10,11 +11,12 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from svmcvx.certificate import accumulated_rounding
 from svmcvx.data import BinaryData, Features, check_features
 from svmcvx.errors import DataError
-from svmcvx.kernels import Kernel, Precomputed, kernel_from_dict, row_norms
+from svmcvx.kernels import Kernel, Precomputed, kernel_from_dict
+from svmcvx.kernels.entry_error import EntryError
 from svmcvx.model.base import Model, frozen
+from svmcvx.rounding import UNDERFLOW, U, inner_error, norm_above, row_norms_above, sum_above
 
 __all__ = ["BinaryModel", "KernelModel", "LinearModel"]
 
@@ -35,7 +37,7 @@ class BinaryModel(Model):
 
     @abstractmethod
     def squared_norm(self, data: BinaryData) -> tuple[float, float]:
-        r"""Return :math:`\|w\|^2` in feature space and an estimate of its rounding error.
+        r"""Return :math:`\|w\|^2` in feature space and a bound on its rounding error.
 
         Parameters
         ----------
@@ -45,7 +47,7 @@ class BinaryModel(Model):
 
     @abstractmethod
     def scores(self, X: Features) -> tuple[Floats, Floats]:
-        """Return the scores of validated rows and estimates of their rounding errors."""
+        """Return the scores of validated rows and bounds on their rounding errors."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,9 +76,9 @@ class LinearModel(BinaryModel):
         object.__setattr__(self, "intercept", float(self.intercept))
 
     def squared_norm(self, data: BinaryData) -> tuple[float, float]:
-        r"""Return :math:`\|w\|^2` and an estimate of its rounding error."""
+        r"""Return :math:`\|w\|^2` and a bound on its rounding error."""
         value = float(self.coef @ self.coef)
-        return value, accumulated_rounding(self.coef.size) * value
+        return value, float(inner_error(self.coef.size + 1, value))
 
     def decision_function(self, X: Any) -> Floats:
         """Return ``X w + b``.
@@ -93,9 +95,10 @@ class LinearModel(BinaryModel):
         return np.asarray(X @ self.coef) + self.intercept
 
     def scores(self, X: Features) -> tuple[Floats, Floats]:
-        """Return the scores and estimates of their rounding errors."""
-        magnitude = row_norms(X) * float(np.linalg.norm(self.coef)) + abs(self.intercept)
-        return self.decision_function(X), accumulated_rounding(self.coef.size) * magnitude
+        """Return the scores and bounds on their rounding errors."""
+        scores = self.decision_function(X)
+        rounding = inner_error(self.coef.size, row_norms_above(X) * norm_above(self.coef)) + 2.0 * U * np.abs(scores)
+        return scores, rounding * (1.0 + 8 * U)
 
     def _state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         return {"intercept": self.intercept}, {"coef": self.coef}
@@ -146,13 +149,15 @@ class KernelModel(BinaryModel):
             raise DataError("vectors is None, which only a precomputed kernel allows; pass the support vectors")
 
     def squared_norm(self, data: BinaryData) -> tuple[float, float]:
-        r"""Return :math:`\|w\|^2 = v'Kv` and an estimate of its rounding error."""
+        r"""Return :math:`\|w\|^2 = v'Kv` and a bound on its rounding error."""
         if self.vectors is None:
-            sums, magnitudes = self._combine(data.X[np.searchsorted(data.index, self.support)])
+            sums, errors = self._combine(data.X[np.searchsorted(data.index, self.support)])
         else:
-            sums, magnitudes = self._combine(self.vectors)
-        error = accumulated_rounding(self.support.size) * float(np.abs(self.dual_coef) @ magnitudes)
-        return max(float(self.dual_coef @ sums), 0.0), error
+            sums, errors = self._combine(self.vectors)
+        products = self.dual_coef * sums
+        value = math.fsum(products.tolist()) if np.isfinite(products).all() else math.inf
+        error = sum_above(np.abs(self.dual_coef) * errors) + 2.0 * U * (sum_above(np.abs(products)) + abs(value))
+        return max(value, 0.0), error * (1.0 + 8 * U) + UNDERFLOW
 
     def decision_function(self, X: Any) -> Floats:
         """Return the scores.
@@ -168,25 +173,32 @@ class KernelModel(BinaryModel):
         ndarray of shape (m,)
         """
         X = check_features(X, n_features=self.n_features)
-        return self._combine(X, magnitudes=False)[0] + self.intercept
+        return self._combine(X, errors=False)[0] + self.intercept
 
     def scores(self, X: Features) -> tuple[Floats, Floats]:
-        """Return the scores and estimates of their rounding errors."""
-        sums, magnitudes = self._combine(X)
-        return sums + self.intercept, accumulated_rounding(self.support.size) * (magnitudes + abs(self.intercept))
+        """Return the scores and bounds on their rounding errors."""
+        sums, errors = self._combine(X)
+        scores = sums + self.intercept
+        return scores, (errors + 2.0 * U * np.abs(scores)) * (1.0 + 4 * U)
 
-    def _combine(self, X: Features, *, magnitudes: bool = True) -> tuple[Floats, Floats]:
-        """Return K v and, if asked for, |K||v|, with K between `X` and the support vectors, block by block."""
-        v = self.dual_coef
-        sums, absolute = np.zeros(X.shape[0]), np.zeros(X.shape[0])
+    def _combine(self, X: Features, *, errors: bool = True) -> tuple[Floats, Floats]:
+        """Return K v and, if asked for, bounds on its errors, with K between `X` and the support vectors, block by block."""
+        v, size = self.dual_coef, np.abs(self.dual_coef)
+        sums, bounds = np.zeros(X.shape[0]), np.zeros(X.shape[0])
         rows = max(1, BLOCK_ENTRIES // max(1, v.size))
         for start in range(0, X.shape[0], rows):
             part = slice(start, start + rows)
-            block = X[part][:, self.support] if self.vectors is None else self.kernel(X[part], self.vectors)
+            block: Any = X[part][:, self.support] if self.vectors is None else self.kernel(X[part], self.vectors)
             sums[part] = block @ v
-            if magnitudes:
-                absolute[part] = abs(block) @ np.abs(v)
-        return sums, absolute
+            if errors:
+                error = (
+                    EntryError.none(*block.shape)
+                    if self.vectors is None
+                    else self.kernel.error_of(X[part], self.vectors, block)
+                )
+                both = np.asarray(abs(block) @ np.stack([size, error.columns * size], axis=1))
+                bounds[part] = inner_error(v.size + 2, both[:, 0]) + error.of_products(both[:, 0], both[:, 1], v)
+        return sums, bounds
 
     def _state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         scalars = {

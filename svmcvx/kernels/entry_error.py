@@ -1,0 +1,100 @@
+"""Bounds on the errors of the entries of computed kernel matrices."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from svmcvx.rounding import ELEMENTARY, UNDERFLOW, U, row_norms_above
+
+__all__ = ["EntryError", "affine_factors", "distance_kernel_floor", "exponential_floor", "shift_error"]
+
+Floats: TypeAlias = NDArray[np.float64]
+
+
+class EntryError(NamedTuple):
+    r"""A bound on the error of each entry of a computed kernel matrix.
+
+    .. math:: |\hat K_{ij} - K_{ij}| \le |\hat K_{ij}|\,(r_i + c_j) + p_i q_j + a + E_{ij}
+
+    Attributes
+    ----------
+    rows, columns : ndarray of shape (m,), (n,)
+        r and c.
+    left, right : ndarray of shape (m,), (n,)
+        p and q.
+    absolute : float
+        a.
+    entries : ndarray of shape (m, n) or None
+        E, where a bound does not separate.
+    """
+
+    rows: Floats
+    columns: Floats
+    left: Floats
+    right: Floats
+    absolute: float
+    entries: Floats | None = None
+
+    @classmethod
+    def none(cls, m: int, n: int) -> EntryError:
+        """Return that of a matrix whose entries are what is meant."""
+        return cls(np.zeros(m), np.zeros(n), np.zeros(m), np.zeros(n), 0.0)
+
+    def of_products(self, magnitude: Floats, weighted: Floats, v: Floats) -> Floats:
+        r"""Return a bound on :math:`\sum_j |\hat K_{ij} - K_{ij}| |v_j|`.
+
+        Parameters
+        ----------
+        magnitude : ndarray of shape (m,)
+            At least :math:`|\hat K||v|`.
+        weighted : ndarray of shape (m,)
+            At least :math:`|\hat K|(c \circ |v|)`.
+        v : ndarray of shape (n,)
+        """
+        size = np.abs(v)
+        bound = (
+            self.rows * magnitude + weighted + self.left * float(self.right @ size) + self.absolute * float(size.sum())
+        )
+        if self.entries is not None:
+            bound = bound + self.entries @ size
+        # Sums of positive numbers, enlarged by more than their rounding.
+        return np.asarray(bound * (1.0 + (v.size + 8) * 2.0 * U) + UNDERFLOW)
+
+    def matrix(self, values: Floats) -> Floats:
+        """Return the bounds entry by entry."""
+        bound = np.abs(values) * (self.rows[:, None] + self.columns[None, :])
+        bound += np.outer(self.left, self.right) + self.absolute
+        if self.entries is not None:
+            bound += self.entries
+        return np.asarray(bound * (1.0 + 16 * U) + UNDERFLOW)
+
+
+def shift_error(a: Floats, gamma: float, d: int) -> Floats:
+    r"""Return :math:`\gamma\,4(d+6)u\,a_i`, enlarged: the share of a row in the error of an exponent :math:`-\gamma\|a_i-b_j\|^2`."""
+    return np.asarray(1.02 * 4.0 * (d + 6) * U * gamma * a + 5.0 * U + ELEMENTARY)
+
+
+def distance_kernel_floor(d: int) -> float:
+    """Return the absolute part of the error of a kernel exp(−s), s ≥ 0 with a relative error of (d + 4)u: s exp(−s) ≤ 1/e."""
+    return (0.4 * (d + 8) + 2.0) * U + 1e-300
+
+
+def exponential_floor(rows: Floats, columns: Floats, d: int) -> float:
+    """Return the absolute part of the error of an RBF kernel matrix with these shares of its rows and columns.
+
+    Where the two shares pass 0.01 together, the pair is so far out that its entry is below 1e-300, or it was computed from
+    differences; only in a great many dimensions nothing can be said.
+    """
+    far = float(rows.max(initial=0.0)) + float(columns.max(initial=0.0)) > 0.01
+    return 1.0 if far and d > 10_000 else distance_kernel_floor(d)
+
+
+def affine_factors(A: Any, B: Any, gamma: float, coef0: float) -> tuple[Floats, Floats]:
+    r"""Return p and q with :math:`|\gamma a_i'b_j + c_0| \le p_i q_j`, enlarged by more than their rounding."""
+    root, constant = math.sqrt(gamma), math.sqrt(abs(coef0))
+    enlarge = 1.0 + 8.0 * U
+    return (root * row_norms_above(A) + constant) * enlarge, (root * row_norms_above(B) + constant) * enlarge

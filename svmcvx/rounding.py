@@ -1,0 +1,239 @@
+r"""Bounds on rounding errors that hold for every input, for the checker.
+
+**Assumed.** IEEE binary64, round to nearest, no flush to zero; sums and products in any order, fused or not, but no
+Strassen-like products; ``sqrt`` correctly rounded; numpy's ``exp``, ``log``, ``tanh`` and ``power`` within
+:data:`ULPS` units in the last place (a test holds them against ball arithmetic). With :math:`u = 2^{-53}`:
+
+* an inner product of n terms has an error of at most :math:`n u\, |x|'|y|` [JeannerodRump], plus what underflow loses;
+* :func:`math.fsum` is correctly rounded;
+* if the Cholesky factorisation of a symmetric A runs to its end in floating point, then
+  :math:`\lambda_{\min}(A) \ge -\frac{\gamma}{1-\gamma}\,\mathrm{tr}\,A` with :math:`\gamma = (n+2)u/(1-(n+2)u)` [Rump].
+
+Every bound is itself computed in floating point, and enlarged by more than its own rounding.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any, TypeAlias
+
+import numpy as np
+import scipy.linalg as sl
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+__all__ = [
+    "ELEMENTARY",
+    "SMALLEST",
+    "ULPS",
+    "UNDERFLOW",
+    "U",
+    "balanced",
+    "dot_exactly",
+    "down",
+    "inner_error",
+    "largest_eigenvalue_above",
+    "norm_above",
+    "row_norms_above",
+    "smallest_eigenvalue_below",
+    "sum_above",
+    "sum_below",
+    "up",
+    "weighted_rows",
+]
+
+Floats: TypeAlias = NDArray[np.float64]
+
+U = 2.0**-53
+# The smallest positive number.
+SMALLEST = 2.0**-1074
+# More than any sum of products here loses to underflow.
+UNDERFLOW = 2.0**-1000
+# Accuracy of numpy's elementary functions in units in the last place, and the relative error that this is.
+ULPS = 4.0
+ELEMENTARY = 2.0 * ULPS * U
+# Bits of a multiplier on the grid, beside those that the sum of all of them needs.
+SUM_BITS = 62
+LARGEST_BITS = 50
+# Rows that are summed by one product, so that the error grows with their number and with that of the parts.
+PART = 512
+
+
+def up(x: float) -> float:
+    """Return the next number above."""
+    return math.nextafter(x, math.inf)
+
+
+def down(x: float) -> float:
+    """Return the next number below."""
+    return math.nextafter(x, -math.inf)
+
+
+def sum_above(values: Iterable[float] | Floats) -> float:
+    """Return a number that is at least the sum."""
+    return up(_fsum(values))
+
+
+def sum_below(values: Iterable[float] | Floats) -> float:
+    """Return a number that is at most the sum."""
+    return down(_fsum(values))
+
+
+def _fsum(values: Iterable[float] | Floats) -> float:
+    listed = values.tolist() if isinstance(values, np.ndarray) else list(values)
+    try:
+        return math.fsum(listed)
+    except (OverflowError, ValueError):
+        # Partial sums overflow, or there are infinities of both signs.
+        total = sum(listed)
+        return total if math.isfinite(total) else math.nan if math.isnan(total) else math.copysign(math.inf, total)
+
+
+def inner_error(terms: int, magnitude: Any) -> Any:
+    r"""Return a bound on the error of inner products of `terms` terms, whose :math:`|x|'|y|` was computed as `magnitude`."""
+    return (terms * U * (1.0 + 4.0 * terms * U + 8.0 * U)) * magnitude + UNDERFLOW
+
+
+def norm_above(x: Floats) -> float:
+    """Return a number that is at least the Euclidean norm."""
+    return float(np.sqrt(float(np.vdot(x, x)) * (1.0 + (x.size + 4) * U)) * (1.0 + 4 * U) + _lost(x.size))
+
+
+def row_norms_above(X: Any) -> Floats:
+    """Return numbers that are at least the Euclidean norms of the rows."""
+    squares = (
+        np.asarray(X.multiply(X).sum(axis=1)).ravel() if sp.issparse(X) else np.asarray(np.einsum("ij,ij->i", X, X))
+    )
+    d = int(X.shape[1])
+    return np.asarray(np.sqrt(squares * (1.0 + (d + 4) * U)) * (1.0 + 4 * U) + _lost(d), dtype=np.float64)
+
+
+def _lost(terms: int) -> float:
+    """What a norm loses if squares underflow."""
+    return math.sqrt(terms) * 2.0**-536
+
+
+def weighted_rows(X: Any, v: Floats, norms: Floats) -> tuple[Floats, float]:
+    r"""Return :math:`X'v` and a bound on the norm of its error.
+
+    Dense rows are summed in parts of :data:`PART`: the error grows with their length and their number instead of with n.
+
+    Parameters
+    ----------
+    X : ndarray or csr_array of shape (n, d)
+    v : ndarray of shape (n,)
+    norms : ndarray of shape (n,)
+        At least the norms of the rows.
+    """
+    n = int(X.shape[0])
+    reach = sum_above(np.abs(v) * norms) * (1.0 + 4 * U)
+    if sp.issparse(X) or n <= 2 * PART:
+        return np.asarray(X.T @ v), float(inner_error(n, reach))
+    whole = n - n % PART
+    parts = np.einsum("kij,ki->kj", X[:whole].reshape(-1, PART, X.shape[1]), v[:whole].reshape(-1, PART), optimize=True)
+    rest = X[whole:].T @ v[whole:]
+    return np.asarray(parts.sum(axis=0) + rest), float(inner_error(PART + n // PART + 2, reach))
+
+
+def balanced(alpha: Floats, y: Floats, upper_bound: Floats | float) -> Floats:
+    r"""Return multipliers near `alpha` with :math:`0 \le \alpha \le` `upper_bound` and :math:`y'\alpha = 0`, both exactly.
+
+    They are put on a grid of powers of two, towards 0, and the imbalance is taken from the larger class in whole steps
+    of the grid. Multipliers that meet the conditions are returned as they are.
+
+    Parameters
+    ----------
+    alpha : ndarray of shape (n,)
+        Close to balanced: a large imbalance is removed, but not well.
+    y : ndarray of shape (n,)
+        Labels ±1.
+    upper_bound : ndarray of shape (n,) or float
+        Not negative.
+    """
+    alpha = np.clip(np.nan_to_num(alpha, nan=0.0, posinf=np.finfo(np.float64).max), 0.0, upper_bound)
+    largest = float(alpha.max(initial=0.0))
+    if largest == 0.0 or _fsum(y * alpha) == 0.0:
+        return alpha
+    bits = min(LARGEST_BITS, SUM_BITS - max(1, int(alpha.size).bit_length()))
+    exponent = max(math.frexp(largest)[1] - bits, -1074)
+    units = np.floor(np.ldexp(alpha, -exponent)).astype(np.int64)
+    left = int(units[y > 0].sum()) - int(units[y < 0].sum())
+    larger = np.flatnonzero((y > 0) if left > 0 else (y < 0))
+    order = larger[np.argsort(-units[larger], kind="stable")]
+    remaining = abs(left)
+    if remaining:
+        # From the largest on, as much as each has.
+        taken = np.minimum(np.cumsum(units[order]), remaining)
+        units[order] -= np.diff(taken, prepend=0)
+    return np.ldexp(units.astype(np.float64), exponent)
+
+
+def smallest_eigenvalue_below(A: Floats, guess: float) -> float:
+    """Return a number that is proved to be at most the smallest eigenvalue of a symmetric matrix.
+
+    Parameters
+    ----------
+    A : ndarray of shape (n, n)
+        Exactly symmetric; its lower triangle is used.
+    guess : float
+        An approximation, such as that of ``eigvalsh``; bad ones cost accuracy, not truth.
+
+    Returns
+    -------
+    float
+        −inf if nothing could be proved.
+    """
+    n = A.shape[0]
+    diagonal = np.abs(np.diagonal(A))
+    size = float(diagonal.max(initial=0.0)) + abs(guess)
+    if not math.isfinite(size):
+        return -math.inf
+    growth = (n + 3) * U
+    backward = growth / (1.0 - 3.0 * growth)
+    step = max(4.0 * backward * (float(diagonal.sum()) + n * abs(guess)), 2.0**-1000)
+    for _ in range(8):
+        shift = guess - step
+        shifted = A.copy()
+        shifted[np.diag_indices(n)] -= shift
+        try:
+            sl.cholesky(shifted, lower=True, overwrite_a=True, check_finite=False)
+        except (sl.LinAlgError, ValueError):
+            step *= 8.0
+            continue
+        trace = float((diagonal + abs(shift)).sum()) * (1.0 + 2 * n * U)
+        # The backward error of the factorisation, and the rounding of the shifted diagonal.
+        error = backward * trace * (1.0 + 4 * U) + 2 * U * (size + abs(shift)) + n * SMALLEST
+        return down(shift - error * (1.0 + 4 * U))
+    return -math.inf
+
+
+def largest_eigenvalue_above(A: Floats, guess: float) -> float:
+    """Return a number that is proved to be at least the largest eigenvalue; see :func:`smallest_eigenvalue_below`."""
+    return -smallest_eigenvalue_below(-A, -guess)
+
+
+def dot_exactly(x: Floats, y: Floats, constant: float = 0.0) -> float:
+    """Return ``constant + x'y``, rounded once.
+
+    Products are split into two numbers each [Dekker]; where that would overflow they are taken as they are, and the result
+    is no number.
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        product = x * y
+        x_high, y_high = _upper_half(x), _upper_half(y)
+        x_low, y_low = x - x_high, y - y_high
+        rest = x_low * y_low - (((product - x_high * y_high) - x_low * y_high) - x_high * y_low)
+    if not (np.isfinite(product).all() and np.isfinite(rest).all()):
+        return math.nan
+    # Below this the low part of a product may itself be rounded off.
+    small = (np.abs(product) < 2.0**-960) & (product != 0.0)
+    if small.any() or ((product == 0.0) & (x != 0.0) & (y != 0.0)).any():
+        return math.nan
+    return _fsum([constant, *product.tolist(), *rest.tolist()])
+
+
+def _upper_half(x: Floats) -> Floats:
+    """The upper half of the digits of each number."""
+    wide = x * 134217729.0
+    return np.asarray(wide - (wide - x))
