@@ -142,7 +142,7 @@ class Statement(Protocol[M_contra]):
     def evaluate_dual(self, dual: Dual) -> Evaluation:
         """Dual objective at a dual feasible point."""
 
-    def trivial(self) -> tuple[Sequence[M_contra], Sequence[Dual]]:
+    def trivial(self) -> tuple[Sequence[Any], Sequence[Dual]]:
         """Models and dual points that are known without a solver, such as w = 0: an interval is never worse than theirs."""
 
 
