@@ -1,0 +1,1 @@
+can_check = lambda p: False
