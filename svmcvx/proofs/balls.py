@@ -28,11 +28,14 @@ __all__ = [
     "balls",
     "below",
     "clip",
+    "combination",
     "entropy",
     "fractions",
     "least",
     "nonneg",
+    "norm_squared",
     "power",
+    "product",
     "total",
 ]
 
@@ -310,6 +313,9 @@ class Space:
         for values in problem.proof.dual.values():
             if values.shape == used.shape:
                 used |= values != 0
+        spread = problem.proof.extra.get("V_coef")
+        if spread is not None and spread.ndim == 2 and spread.shape[0] == used.size:
+            used |= (spread != 0).any(axis=1)
         return np.flatnonzero(used)
 
     @cached_property
