@@ -27,7 +27,6 @@ __all__ = [
     "as_fraction",
     "balls",
     "below",
-    "clip",
     "combination",
     "entropy",
     "fractions",
@@ -51,8 +50,9 @@ KEPT = 6_000_000
 BLOCK = 400_000
 # Steps that refine the solution of a linear system.
 REFINEMENTS = 4
-# A kernel matrix is indefinite if a vector shows it by more than this share of its trace.
+# A kernel matrix with a diagonal of ones has no eigenvalue below minus this share of its size, and is symmetric to this.
 INDEFINITE = 1e-10
+ASYMMETRY = 1e-10
 
 
 def below(ball: Ball) -> float:
@@ -102,12 +102,9 @@ def nonneg(x: Ball) -> Ball:
 
 def least(values: Sequence[Ball]) -> Ball:
     """Return the smallest of some balls."""
+    if not all(x.is_finite() for x in values):
+        return arb("nan")
     return _ends(min(values, key=lambda x: x.lower()).lower(), min(values, key=lambda x: x.upper()).upper())
-
-
-def clip(x: Ball, high: Ball) -> Ball:
-    """Return min(x, high)."""
-    return x if x <= high else high if high <= x else least([x, high])
 
 
 def _ends(low: Ball, high: Ball) -> Ball:
@@ -195,10 +192,12 @@ class Inverse:
         smallest = float(np.abs(values).max()) * 1e-18
         G = _matrix(vectors.T / np.sqrt(np.maximum(values, smallest))[:, None])
         rows = (G * A * G.transpose() - arb_mat(n, n, [int(i == j) for i in range(n) for j in range(n)])).tolist()
-        self.error = max((total(abs(x) for x in row).upper() for row in rows), default=arb(0))
+        self.error = -least([-total(abs(x) for x in row).upper() for row in rows])
         self.A, self.G = A, G
         if not self.error < 1:
-            raise Refused(f"{what} is not proved to be positive definite; its smallest eigenvalue is about {values[0]:.3g}")
+            raise Refused(
+                f"{what} is not proved to be positive definite; its smallest eigenvalue is about {values[0]:.3g}"
+            )
 
     def form(self, c: Sequence[Ball]) -> Ball:
         """Return an upper bound on c'A⁻¹c, which any x gives: 2c'x − x'Ax + r'A⁻¹r with r = c − Ax."""
@@ -226,12 +225,34 @@ class Space:
             self._require_symmetric()
 
     def _require_symmetric(self) -> None:
-        X = self.problem.X
         if self.kernel is not None and self.kernel["name"] == "precomputed":
-            difference = np.abs(X - X.T)
-            if difference.max() > 1e-10 * np.abs(X).max():
-                i, j = np.argwhere((difference.toarray() if sp.issparse(difference) else difference) == difference.max())[0]
+            K = _dense(self.problem.X)
+            size = np.sqrt(np.abs(np.diagonal(K)))
+            bad = np.abs(K - K.T) > ASYMMETRY * np.outer(size, size)
+            if bad.any():
+                i, j = np.argwhere(bad)[0]
                 raise Refused(f"the precomputed kernel is not symmetric: see its entries ({i}, {j}) and ({j}, {i})")
+
+    def require_definite(self) -> None:
+        """Refuse a kernel that is clearly indefinite on the data; the theory speaks of none.
+
+        Kernels that are definite on any data are not tested. The matrix is scaled to a diagonal of ones, so that no entry
+        hides another.
+        """
+        name = "linear" if self.kernel is None else self.kernel["name"]
+        if name not in ("precomputed", "sigmoid") and not (
+            name == "polynomial" and self.kernel and self.kernel["coef0"] < 0
+        ):
+            return
+        index = self.problem.index
+        K = np.array([float(x) for x in self.gram(index, index).entries()]).reshape(index.size, index.size)
+        size = np.sqrt(np.maximum(np.diagonal(K), 0.0))
+        scaled = K / np.maximum(np.outer(size, size), 1e-300)
+        smallest = float(np.linalg.eigvalsh(scaled)[0]) if np.isfinite(scaled).all() else -math.inf
+        if smallest < -INDEFINITE * index.size or (np.diagonal(K) < 0).any():
+            raise Refused(
+                f"the kernel is indefinite on these data: scaled to a diagonal of ones it has the eigenvalue {smallest:.3g}"
+            )
 
     @cached_property
     def kept(self) -> Any:
@@ -262,6 +283,7 @@ class Space:
 
     def dual_point(self, v: Sequence[Ball]) -> Point:
         """Return the point Σ v_i φ(x_i) over the rows that take part, with the constant feature where it is penalised."""
+        self.require_definite()
         return self.expansion(self.problem.index, v, constant=self.problem.penalised)
 
     def expansion(self, rows: Rows, v: Sequence[Ball], *, constant: bool) -> Point:
@@ -349,7 +371,9 @@ def kernel_matrix(kernel: dict[str, Any] | None, A: Floats, B: Floats) -> Matrix
     if name in ("rbf", "exponential"):
         factor = gamma if name == "rbf" else gamma * gamma
         largest = max(float(np.abs(A).max(initial=0.0)), float(np.abs(B).max(initial=0.0)))
-        digits = 2.0 * math.log2(max(largest, 1e-300)) + math.log2(A.shape[1] + 1) + math.log2(max(float(factor), 1e-300))
+        digits = (
+            2.0 * math.log2(max(largest, 1e-300)) + math.log2(A.shape[1] + 1) + math.log2(max(float(factor), 1e-300))
+        )
         # Squared distances from squared norms: as many bits more as may cancel.
         with ctx.workprec(ctx.prec + max(8, 8 + int(digits))):
             left, right = _matrix(A), _matrix(B)

@@ -21,6 +21,10 @@ METHODS: Final = ("auto", "balls", "a-priori")
 # What "auto" leaves to ball arithmetic: a second or a few.
 MOST_ENTRIES: Final = 4_000_000
 MOST_KERNEL_ROWS: Final = 1500
+# Pairs of rows up to which balls settle what doubles do not.
+MOST_BALLS: Final = 40_000_000
+# Formulations of these kinds.
+COUNTING: Final = ("zero_one", "ramp", "l0")
 # Kinds whose lower bound may be one that a search states.
 SEARCHED: Final = {"mixed-integer": "the solver's", "enumeration": "the search's"}
 
@@ -92,15 +96,25 @@ def verify(
         proof = read_proof(proof)
     try:
         problem = Problem.of(proof, X, y)
-        upper, lower = _ends(problem, method, precision)
+        _require_consistent(proof)
+        in_doubles = method == "a-priori" or (method == "auto" and _in_doubles(problem))
+        upper, lower = _in_double_precision(problem) if in_doubles else _in_balls(problem, precision)
+        near = _is_near(proof, upper, lower)
+        if in_doubles and near and method == "auto" and problem.n * problem.n <= MOST_BALLS:
+            in_doubles = False
+            upper, lower = _in_balls(problem, precision)
     except Refused as refusal:
         return Verified(None, math.inf, False, str(refusal))
     known = fingerprint(problem.X, problem.codes)
-    other = "" if known == proof.fingerprint else (
-        f"the data are not those of the proof: fingerprint {known}, the proof is about {proof.fingerprint}"
+    other = (
+        ""
+        if known == proof.fingerprint
+        else (f"the data are not those of the proof: fingerprint {known}, the proof is about {proof.fingerprint}")
     )
     reasons = [reason for reason in (other, *_failures(proof, upper, lower)) if reason]
     why = reasons[0] if reasons else _unproved(proof, lower)
+    if reasons and in_doubles and near:
+        why += "; doubles do not tell, take method='balls'"
     proved = None if lower is None or lower.low == -math.inf else lower.low
     return Verified(proved, upper.high, not reasons, why)
 
@@ -142,12 +156,21 @@ def _families() -> dict[str, tuple[tuple[str, ...], Callable[..., Any], Callable
     return known
 
 
-def _ends(problem: Problem, method: str, precision: int) -> tuple[End, End | None]:
-    """Both ends of the interval."""
-    if method != "balls":
-        large = import_module("svmcvx.proofs.large")
-        if method == "a-priori" or (_is_large(problem) and large.can_check(problem)):
-            return _both(large.upper, large.lower if problem.proof.dual else None, problem, tuple)
+def _require_consistent(proof: Proof) -> None:
+    """Refuse a kind or an intercept that the formulation cannot have."""
+    if proof.kind in SEARCHED and proof.formulation not in COUNTING:
+        raise Refused(f"{proof.formulation} is convex: the kind of its proof cannot be {proof.kind!r}")
+    intercept = proof.hyperparameters.get("intercept")
+    if isinstance(intercept, bool) and intercept != (proof.intercept != "none"):
+        raise Refused(f"the proof is of a problem with intercept={intercept}, and says that it is {proof.intercept!r}")
+
+
+def _in_double_precision(problem: Problem) -> tuple[End, End | None]:
+    large: Any = import_module("svmcvx.proofs.large")
+    return _both(large.upper, large.lower if problem.has_dual(*large.entries(problem)) else None, problem, tuple)
+
+
+def _in_balls(problem: Problem, precision: int) -> tuple[End, End | None]:
     try:
         import_module("flint")
     except ImportError:
@@ -159,7 +182,9 @@ def _ends(problem: Problem, method: str, precision: int) -> tuple[End, End | Non
         raise DataError(f"there is no check for the formulation {name!r}; those known are {', '.join(sorted(known))}")
     intercepts, upper, lower, entries = known[name]
     if problem.proof.intercept not in intercepts:
-        raise Refused(f"{name} has an intercept that is {' or '.join(intercepts)}, the proof says {problem.proof.intercept}")
+        raise Refused(
+            f"{name} has an intercept that is {' or '.join(intercepts)}, the proof says {problem.proof.intercept}"
+        )
     with balls.ctx.workprec(precision):
         space = balls.Space(problem)
         if lower is not None and not problem.has_dual(*entries):
@@ -170,20 +195,29 @@ def _ends(problem: Problem, method: str, precision: int) -> tuple[End, End | Non
 def _both(
     upper: Callable[..., Any], lower: Callable[..., Any] | None, argument: Any, enclose: Callable[[Any], Any]
 ) -> tuple[End, End | None]:
-    high = _end(upper, argument, enclose, -math.inf, math.inf)
-    return high, None if lower is None else _end(lower, argument, enclose, -math.inf, math.inf)
+    return _end(upper, argument, enclose), None if lower is None else _end(lower, argument, enclose)
 
 
-def _end(evaluate: Callable[..., Any], argument: Any, enclose: Callable[[Any], Any], low: float, high: float) -> End:
+def _end(evaluate: Callable[..., Any], argument: Any, enclose: Callable[[Any], Any]) -> End:
     try:
-        return End(*enclose(evaluate(argument)), "")
+        low, high = enclose(evaluate(argument))
+        return End(low, high, "")
     except Refused as refusal:
-        return End(low, high, str(refusal))
+        return End(-math.inf, math.inf, str(refusal))
 
 
-def _is_large(problem: Problem) -> bool:
+def _in_doubles(problem: Problem) -> bool:
+    """Whether ball arithmetic would take long, and there is a check in doubles."""
     rows, d = problem.X.shape
     if problem.kernel is None:
         entries = problem.X.nnz if hasattr(problem.X, "nnz") else rows * d
-        return bool(entries > MOST_ENTRIES)
-    return bool(problem.n > MOST_KERNEL_ROWS)
+        large = entries > MOST_ENTRIES
+    else:
+        large = problem.n > MOST_KERNEL_ROWS
+    return bool(large and import_module("svmcvx.proofs.large").can_check(problem))
+
+
+def _is_near(proof: Proof, upper: End, lower: End | None) -> bool:
+    """Whether an end that is claimed lies between the doubles around the end that was found."""
+    ends = [(upper, proof.upper), *([] if lower is None or proof.lower is None else [(lower, proof.lower)])]
+    return any(not end.why and end.low < claimed < end.high for end, claimed in ends)

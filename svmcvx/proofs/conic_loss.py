@@ -58,7 +58,9 @@ def _spread(space: Space) -> tuple[Ball, list[Ball]]:
     V = np.asarray(extra[name], dtype=np.float64)
     rows = problem.codes.size if name == "V_coef" else problem.X.shape[1] + problem.penalised
     if V.ndim != 2 or V.shape[0] != rows or not np.isfinite(V).all():
-        raise Refused(f"the spread {name!r} of the model must be finite numbers, {rows} rows of them, got the shape {V.shape}")
+        raise Refused(
+            f"the spread {name!r} of the model must be finite numbers, {rows} rows of them, got the shape {V.shape}"
+        )
     if name == "V" and space.kernel is not None:
         raise Refused("the spread of a machine with a kernel is needed as 'V_coef', coefficients of the observations")
     for k in range(V.shape[1]):
@@ -155,7 +157,9 @@ def conic_bound(space: Space, lam: Ball) -> Ball:
     return value - _inverse_form(space, used, gamma, coefficients) / 4
 
 
-def _inverse_form(space: Space, used: np.ndarray[tuple[int], np.dtype[np.intp]], gamma: list[Ball], v: list[Ball]) -> Ball:
+def _inverse_form(
+    space: Space, used: np.ndarray[tuple[int], np.dtype[np.intp]], gamma: list[Ball], v: list[Ball]
+) -> Ball:
     """An upper bound on c'Q⁻¹c for c = Σ v_i x_i, with a proof that Q is positive definite."""
     problem, what = space.problem, "I − Σ γ_i x_i x_i'"
     rows = problem.index[used]
@@ -166,9 +170,12 @@ def _inverse_form(space: Space, used: np.ndarray[tuple[int], np.dtype[np.intp]],
         dense = np.asarray(X.toarray() if hasattr(X, "toarray") else X)
         full = np.hstack([dense, np.ones((used.size, 1))]) if problem.penalised else dense
         left = arb_mat(used.size, columns, full.ravel().tolist())
-        weighted = arb_mat(used.size, columns, [g * x for g, row in zip(gamma, left.tolist(), strict=True) for x in row])
+        weighted = arb_mat(
+            used.size, columns, [g * x for g, row in zip(gamma, left.tolist(), strict=True) for x in row]
+        )
         identity = arb_mat(columns, columns, [int(i == j) for i in range(columns) for j in range(columns)])
         return Inverse(identity - left.transpose() * weighted, what).form(c)
+    space.require_definite()
     # Q⁻¹ = I + Φ'D(I − DKD)⁻¹DΦ with D = diag(√γ), and Q is positive definite where I − DKD is.
     size = used.size
     K = space.gram(rows, rows)
@@ -183,7 +190,7 @@ def _inverse_form(space: Space, used: np.ndarray[tuple[int], np.dtype[np.intp]],
 
 
 def _fixed_losses(problem: Problem) -> list[float]:
-    gamma = problem.extra("gamma").tolist()
+    gamma = problem.besides("gamma").tolist()
     for row, g in zip(problem.index.tolist(), gamma, strict=True):
         if g < 0:
             raise Refused(f"the gamma of row {row} that the problem is given is {g!r}, below 0")
@@ -207,7 +214,9 @@ def _fixed_lower(space: Space) -> Ball:
     problem = space.problem
     if not problem.has_dual("gamma"):
         raise Refused("the dual point needs 'gamma'")
-    for row, g, most in zip(problem.index.tolist(), problem.dual("gamma").tolist(), _fixed_losses(problem), strict=True):
+    for row, g, most in zip(
+        problem.index.tolist(), problem.dual("gamma").tolist(), _fixed_losses(problem), strict=True
+    ):
         if g > most:
             raise Refused(f"the gamma of row {row} is {g!r}, above its bound {most!r}")
     return conic_bound(space, arb(problem.positive("lam")))

@@ -118,7 +118,7 @@ def write_proof(path: str | os.PathLike[str], proof: Proof) -> None:
         handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
         try:
             with os.fdopen(handle, "wb") as stream:
-                np.savez(stream, header=np.array(json.dumps(header)), **arrays)  # type: ignore[arg-type]
+                np.savez(stream, header=np.array(json.dumps(header)), **arrays)
             Path(temporary).replace(target)
         except BaseException:
             Path(temporary).unlink(missing_ok=True)
@@ -147,7 +147,16 @@ def read_proof(path: str | os.PathLike[str]) -> Proof:
         raise
     except OSError as error:
         raise DataError(f"{path} cannot be read ({error.strerror or error})") from None
-    except (ValueError, EOFError, KeyError, AttributeError, TypeError, NotImplementedError, zipfile.BadZipFile, zlib.error):
+    except (
+        ValueError,
+        EOFError,
+        KeyError,
+        AttributeError,
+        TypeError,
+        NotImplementedError,
+        zipfile.BadZipFile,
+        zlib.error,
+    ):
         raise DataError(f"{path} is not the file of a proof, or is corrupted") from None
     if not isinstance(header, dict) or header.get("format") != FORMAT:
         raise DataError(f"{path} is not the file of a proof: its header does not say so")
@@ -160,12 +169,12 @@ def read_proof(path: str | os.PathLike[str]) -> Proof:
         raise DataError(f"{path} is corrupted: its contents do not match their digest")
     try:
         plain = json.loads(text)
-        mappings: dict[str, dict[str, Any]] = {name: {} for name in MAPPINGS}
+        found: dict[str, Any] = {name: plain[name] for name in PLAIN} | {name: {} for name in MAPPINGS}
         for name, values in arrays.items():
             if "." in name:
                 family, key = name.split(".", 1)
-                mappings[family][key] = values
-        return Proof(**{name: plain[name] for name in PLAIN}, **mappings, **{k: arrays[k] for k in ("weight", "classes")})
+                found[family][key] = values
+        return Proof(**found, weight=arrays["weight"], classes=arrays["classes"])
     except (KeyError, TypeError, ValueError) as error:
         raise DataError(f"{path} does not hold what a proof needs ({error})") from None
 
@@ -212,6 +221,6 @@ def fingerprint(X: Any, y: Any) -> str:
         part.sum_duplicates()
         part.eliminate_zeros()
         for piece in (part.indptr.astype(np.int64), part.indices.astype(np.int64), part.data):
-            crc = zlib.crc32(np.ascontiguousarray(piece), crc)
+            crc = zlib.crc32(piece.tobytes(), crc)
     _, codes = np.unique(np.asarray(y).ravel(), return_inverse=True)
-    return f"{crc:08x}-{zlib.crc32(np.ascontiguousarray(codes, dtype=np.int64)):08x}"
+    return f"{crc:08x}-{zlib.crc32(codes.astype(np.int64).tobytes()):08x}"

@@ -30,7 +30,7 @@ def _within_M(space: Space, divisor: Ball) -> None:
     problem = space.problem
     if "M" not in problem.proof.extra:
         return
-    for row, u, M in zip(problem.index.tolist(), space.margins, balls(problem.extra("M")), strict=True):
+    for row, u, M in zip(problem.index.tolist(), space.margins, balls(problem.besides("M")), strict=True):
         if not u / divisor >= 1 - M:
             raise Refused(f"the margin of row {row} is {float(u.mid()):.9g}, below the 1 − M of the problem")
 
@@ -57,7 +57,9 @@ def _zero_one_upper(space: Space) -> Ball:
         if "k" not in problem.proof.hyperparameters:
             return norm + arb(problem.positive("lam")) * counted
         if not counted <= arb(problem.nonnegative("k")):
-            raise Refused(f"the weight inside the margin is {float(counted.mid()):.9g} at the model, above k = {problem.number('k'):.9g}")
+            raise Refused(
+                f"the weight inside the margin is {float(counted.mid()):.9g} at the model, above k = {problem.number('k'):.9g}"
+            )
         return norm
 
     return _best(space, price)
@@ -79,7 +81,9 @@ def _l0_upper(space: Space) -> Ball:
 def _ramp_upper(space: Space) -> Ball:
     _within_M(space, arb(1))
     C, value = arb(space.problem.positive("C")), space.model.norm / 2
-    losses = (s * (2 - nonneg(2 - nonneg(1 - u))) for s, u in zip(balls(space.problem.weight), space.margins, strict=True))
+    losses = (
+        s * (2 - nonneg(2 - nonneg(1 - u))) for s, u in zip(balls(space.problem.weight), space.margins, strict=True)
+    )
     return value + C * total(losses)
 
 

@@ -47,7 +47,9 @@ def _show(value: Ball) -> str:
 def _balanced(problem: Problem, alpha: list[Ball]) -> list[Ball]:
     """Scale the class whose multipliers have the larger sum, so that y'α = 0."""
     signs = problem.signs.tolist()
-    sums = {sign: sum((a for a, s in zip(alpha, signs, strict=True) if s == sign), as_fraction(0.0)) for sign in (1, -1)}
+    sums = {
+        sign: sum((a for a, s in zip(alpha, signs, strict=True) if s == sign), as_fraction(0.0)) for sign in (1, -1)
+    }
     if sums[1] == sums[-1]:
         return alpha
     smaller, larger = sorted(sums.values())
@@ -87,7 +89,9 @@ def _soft_lower(space: Space) -> Ball:
         exact = arb(p)
         gamma, scale = exact / (exact - 1), exact - 1
         value -= scale * total(
-            arb(cap) * power(a / (arb(cap) * exact), gamma) for a, cap in zip(multipliers, caps, strict=True) if not a.is_zero()
+            arb(cap) * power(a / (arb(cap) * exact), gamma)
+            for a, cap in zip(multipliers, caps, strict=True)
+            if not a.is_zero()
         )
     return value - space.dual_point(space.signed(multipliers)).norm / 2
 

@@ -29,7 +29,6 @@ from svmcvx.proofs.balls import (
     combination,
     fractions,
     least,
-    nonneg,
     norm_squared,
     power,
     product,
@@ -174,7 +173,9 @@ def _classical_lower(space: Space) -> Ball:
     rows, G, _ = _multipliers(space, loss)
     if name == "sparse_multinomial_lr":
         # Constraints |G| ≤ λ in place of a conjugate.
-        k, j = max(((k, j) for k in range(len(G)) for j in range(len(G[0]))), key=lambda at: float(abs(G[at[0]][at[1]]).mid()))
+        k, j = max(
+            ((k, j) for k in range(len(G)) for j in range(len(G[0]))), key=lambda at: float(abs(G[at[0]][at[1]]).mid())
+        )
         if abs(G[k][j]) > lam * (1 + arb(ROUNDING)):
             raise Refused(
                 f"the gradient of feature {j} and class {problem.proof.classes[k]} is {float(G[k][j].mid())!r}, above lam in size"
@@ -220,7 +221,11 @@ def _m3svm_upper(space: Space) -> Ball:
     lam, eps, p = arb(problem.positive("lam")), arb(problem.positive("eps")), _exponent(problem)
     W, b = _weights(problem)
     lengths = total(power(_length(v, _norm(problem)), arb(p)) for v in _pairs(W))
-    return _loss_at_model(space, _named_loss(problem)) + lam * lengths + eps * (total(map(norm_squared, W)) + norm_squared(b))
+    return (
+        _loss_at_model(space, _named_loss(problem))
+        + lam * lengths
+        + eps * (total(map(norm_squared, W)) + norm_squared(b))
+    )
 
 
 def _named_loss(problem: Problem) -> ScoreLoss:
@@ -311,7 +316,7 @@ def _hard_lower(space: Space) -> Ball:
 
 
 FAMILY = {
-    **{name: (("free", "none"), _classical_upper, _classical_lower, ("alpha",)) for name in LOSSES},
+    **dict.fromkeys(LOSSES, (("free", "none"), _classical_upper, _classical_lower, ("alpha",))),
     "m3svm": (("penalised",), _m3svm_upper, _m3svm_lower, ("alpha",)),
     "m3svm_hard_margin": (("free",), _hard_upper, _hard_lower, ("alpha",)),
 }

@@ -61,7 +61,7 @@ class Problem:
         Refused
             If shapes or labels are not those of the proof.
         """
-        matrix = sp.csr_array(X, dtype=np.float64) if sp.issparse(X) else np.asarray(X)
+        matrix: Any = sp.csr_array(X, dtype=np.float64) if sp.issparse(X) else np.asarray(X)
         if matrix.ndim != 2 or matrix.dtype.kind not in "biufO":
             raise DataError("X must be a real matrix, one observation a row")
         try:
@@ -83,7 +83,9 @@ class Problem:
         codes = np.array([known.get(label, -1) for label in labels.tolist()], dtype=np.intp)
         if (codes < 0).any():
             row = int(np.flatnonzero(codes < 0)[0])
-            raise Refused(f"the data are not those of the proof: the label of row {row}, {labels[row]}, is not among its labels")
+            raise Refused(
+                f"the data are not those of the proof: the label of row {row}, {labels[row]}, is not among its labels"
+            )
         if not (np.isfinite(proof.weight).all() and (proof.weight >= 0).all() and (proof.weight > 0).any()):
             raise Refused("the weights of the proof must be finite and not negative, and some positive")
         return cls(proof, matrix, codes)
@@ -163,7 +165,7 @@ class Problem:
         """Return an entry of the dual point for the rows that take part."""
         return self._entry(self.proof.dual, name, columns)
 
-    def extra(self, name: str) -> Floats:
+    def besides(self, name: str) -> Floats:
         """Return an entry of `extra` for the rows that take part."""
         return self._entry(self.proof.extra, name, None)
 
