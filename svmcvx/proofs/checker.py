@@ -172,10 +172,11 @@ def _in_double_precision(problem: Problem) -> tuple[End, End | None]:
 
 def _in_balls(problem: Problem, precision: int) -> tuple[End, End | None]:
     try:
-        import_module("flint")
+        flint: Any = import_module("flint")
     except ImportError:
         raise missing_extra("python-flint", "proofs") from None
     balls: Any = import_module("svmcvx.proofs.balls")
+    space: Any = import_module("svmcvx.proofs.space")
     known = _families()
     name = problem.proof.formulation
     if name not in known:
@@ -185,11 +186,10 @@ def _in_balls(problem: Problem, precision: int) -> tuple[End, End | None]:
         raise Refused(
             f"{name} has an intercept that is {' or '.join(intercepts)}, the proof says {problem.proof.intercept}"
         )
-    with balls.ctx.workprec(precision):
-        space = balls.Space(problem)
+    with flint.ctx.workprec(precision):
         if lower is not None and not problem.has_dual(*entries):
             lower = None
-        return _both(upper, lower, space, lambda ball: (balls.below(ball), balls.above(ball)))
+        return _both(upper, lower, space.Space(problem), lambda ball: (balls.below(ball), balls.above(ball)))
 
 
 def _both(

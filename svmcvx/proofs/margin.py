@@ -14,8 +14,9 @@ import math
 
 from flint import arb
 
-from svmcvx.proofs.balls import Ball, Space, as_fraction, balls, fractions, least, nonneg, power, total
+from svmcvx.proofs.balls import Ball, as_fraction, balls, fractions, least, nonneg, power, total
 from svmcvx.proofs.problem import Problem, Refused
+from svmcvx.proofs.space import Space
 
 __all__ = ["FAMILY", "SHORTEST", "boxed", "shrink"]
 

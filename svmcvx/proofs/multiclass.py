@@ -14,140 +14,19 @@ and contain 0. M3SVM has flows S of divergence G − R between the classes; :mat
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from itertools import combinations
-from typing import NamedTuple
 
 import numpy as np
 from flint import arb
 
-from svmcvx.proofs.balls import (
-    Ball,
-    Space,
-    as_fraction,
-    balls,
-    combination,
-    fractions,
-    least,
-    norm_squared,
-    power,
-    product,
-    total,
-)
+from svmcvx.proofs.balls import Ball, balls, least, norm_squared, power, total
 from svmcvx.proofs.losses import LOSSES, ScoreLoss
 from svmcvx.proofs.margin import ROUNDING, SHORTEST
 from svmcvx.proofs.problem import Problem, Refused
+from svmcvx.proofs.scores import Columns, differences, fitting_factor, gain, loss_at_model, multipliers, pairs, weights
+from svmcvx.proofs.space import Space
 
 __all__ = ["FAMILY"]
-
-
-Columns = list[list[Ball]]
-
-
-class Multipliers(NamedTuple):
-    """Multipliers inside the domain of a loss, one row an observation without its own class, and G and g_b."""
-
-    rows: list[list[Ball]]
-    G: Columns
-    g: list[Ball]
-
-
-def _classes(problem: Problem) -> int:
-    c = int(problem.proof.classes.size)
-    if c < 2:
-        raise Refused("the formulation has at least two classes")
-    return c
-
-
-def _weights(problem: Problem) -> tuple[Columns, list[Ball]]:
-    """W, one list a class, and b."""
-    c, d = _classes(problem), problem.X.shape[1]
-    W, b = problem.model("coef"), problem.model("intercept")
-    if W.shape != (d, c) or b.shape != (c,):
-        raise Refused(f"the model needs a matrix of {d} × {c} weights and {c} biases, got {W.shape} and {b.shape}")
-    if problem.proof.intercept == "none" and np.ptp(b) > 0:
-        raise Refused("the biases of the model differ, the formulation has none")
-    return [balls(W[:, k]) for k in range(c)], balls(b)
-
-
-def _differences(space: Space) -> list[list[Ball]]:
-    """The differences f of each observation."""
-    problem = space.problem
-    W, b = _weights(problem)
-    scores = [[x + bias for x in product(space.kept, w)] for w, bias in zip(W, b, strict=True)]
-    codes = problem.codes[problem.index].tolist()
-    return [[scores[own][i] - scores[k][i] for k in range(len(W)) if k != own] for i, own in enumerate(codes)]
-
-
-def _loss_at_model(space: Space, loss: ScoreLoss) -> Ball:
-    weights = balls(space.problem.weight)
-    return total(s * loss.value(f) for s, f in zip(weights, _differences(space), strict=True))
-
-
-def _multipliers(space: Space, loss: ScoreLoss) -> Multipliers:
-    problem = space.problem
-    c, codes = _classes(problem), problem.codes[problem.index].tolist()
-    given = problem.dual("alpha", c)
-    rows: list[list[Ball]] = []
-    for i, (own, s) in enumerate(zip(codes, fractions(problem.weight), strict=True)):
-        row = problem.index[i]
-        if given[i, own] != 0:
-            raise Refused(f"the multiplier of row {row} and its own class is {float(given[i, own])!r}, not 0")
-        inside = loss.inside(fractions(np.delete(given[i], own)), s)
-        if isinstance(inside, str):
-            raise Refused(f"a multiplier of row {row} {inside}")
-        rows.append(inside)
-    if problem.proof.intercept == "free":
-        rows = _balanced(problem, loss, rows, codes)
-    return _gradient(space, [[arb(a) for a in row] for row in rows])
-
-
-def _coefficients(rows: list[list[Ball]], codes: list[int], c: int, zero: Ball) -> Columns:
-    """The columns of B."""
-    B = [[zero] * len(rows) for _ in range(c)]
-    for i, (own, row) in enumerate(zip(codes, rows, strict=True)):
-        for k, a in zip((k for k in range(c) if k != own), row, strict=True):
-            B[k][i] = -a
-        B[own][i] = sum(row, zero)
-    return B
-
-
-def _balanced(problem: Problem, loss: ScoreLoss, rows: list[list[Ball]], codes: list[int]) -> list[list[Ball]]:
-    """Mix in multipliers that are equal within a class until B'1 = 0."""
-    c, zero = _classes(problem), as_fraction(0.0)
-    excess = [sum(column, zero) for column in _coefficients(rows, codes, c, zero)]
-    if not any(excess):
-        return rows
-    size = sum((sum(row, zero) for row in rows), zero)
-    worst = max(range(c), key=lambda k: abs(excess[k]))
-    if abs(excess[worst]) > ROUNDING * size:
-        raise Refused(
-            f"the multipliers of class {problem.proof.classes[worst]} do not balance: B'1 = 0 is off by {float(arb(excess[worst]).mid()):.6g}"
-        )
-    weights = fractions(problem.weight)
-    u, highest = loss.uniform(c - 1), max(excess)
-    whole = [sum((s for s, own in zip(weights, codes, strict=True) if own == k), zero) for k in range(c)]
-    if any(w == 0 for w in whole):
-        raise Refused("a class has no observation of positive weight, so that its bias is not bounded")
-    wanted = [(highest - e) / c / (w * u) for e, w in zip(excess, whole, strict=True)]
-    share = 1 if loss.name == "margin" else 1 / (1 + max(wanted))
-    return [[(a + s * u * wanted[own]) * share for a in row] for row, own, s in zip(rows, codes, weights, strict=True)]
-
-
-def _gradient(space: Space, rows: list[list[Ball]]) -> Multipliers:
-    problem = space.problem
-    B = _coefficients(rows, problem.codes[problem.index].tolist(), _classes(problem), arb(0))
-    return Multipliers(rows, [combination(space.kept, column) for column in B], [total(column) for column in B])
-
-
-def _gain(space: Space, loss: ScoreLoss, rows: list[list[Ball]]) -> Ball:
-    weights = balls(space.problem.weight)
-    return total(s * loss.gain([a / s for a in row]) for s, row in zip(weights, rows, strict=True))
-
-
-def _pairs(columns: Columns) -> list[list[Ball]]:
-    """The differences of two columns, k < l."""
-    return [[x - z for x, z in zip(first, second, strict=True)] for first, second in combinations(columns, 2)]
 
 
 # The classical machines.
@@ -156,21 +35,21 @@ def _pairs(columns: Columns) -> list[list[Ball]]:
 def _classical_upper(space: Space) -> Ball:
     problem = space.problem
     lam, name = arb(problem.positive("lam")), problem.proof.formulation
-    W, _ = _weights(problem)
+    W, _ = weights(problem)
     if name == "sparse_multinomial_lr":
         penalty = total(abs(x) for w in W for x in w)
     elif name == "msvm":
-        penalty = (total(map(norm_squared, _pairs(W))) + total(map(norm_squared, W))) / 2
+        penalty = (total(map(norm_squared, pairs(W))) + total(map(norm_squared, W))) / 2
     else:
         penalty = total(map(norm_squared, W))
-    return _loss_at_model(space, ScoreLoss(LOSSES[name], problem)) + lam * penalty
+    return loss_at_model(space, ScoreLoss(LOSSES[name], problem)) + lam * penalty
 
 
 def _classical_lower(space: Space) -> Ball:
     problem = space.problem
     lam, name = arb(problem.positive("lam")), problem.proof.formulation
     loss = ScoreLoss(LOSSES[name], problem)
-    rows, G, _ = _multipliers(space, loss)
+    rows, G, _ = multipliers(space, loss)
     if name == "sparse_multinomial_lr":
         # Constraints |G| ≤ λ in place of a conjugate.
         k, j = max(
@@ -180,20 +59,15 @@ def _classical_lower(space: Space) -> Ball:
             raise Refused(
                 f"the gradient of feature {j} and class {problem.proof.classes[k]} is {float(G[k][j].mid())!r}, above lam in size"
             )
-        return _gain(space, loss, _scaled(rows, lam, [abs(x) for column in G for x in column]))
+        return gain(space, loss, _scaled(rows, lam, [abs(x) for column in G for x in column]))
     curvature = arb(len(G) + 1) / 2 if name == "msvm" else arb(1)
-    return _gain(space, loss, rows) - total(map(norm_squared, G)) / (4 * lam * curvature)
+    return gain(space, loss, rows) - total(map(norm_squared, G)) / (4 * lam * curvature)
 
 
 def _scaled(rows: list[list[Ball]], bound: Ball, sizes: list[Ball]) -> list[list[Ball]]:
     """Multipliers scaled down by which these sizes are at most a bound."""
-    factor = _factor(bound, sizes)
+    factor = fitting_factor(bound, sizes)
     return rows if factor == 1 else [[a * factor for a in row] for row in rows]
-
-
-def _factor(bound: Ball, sizes: Sequence[Ball]) -> Ball:
-    """A number of at most 1 that brings sizes below a bound."""
-    return least([arb(1), *((bound / x.upper()).lower() for x in sizes if not x <= bound)])
 
 
 # M3SVM.
@@ -219,10 +93,10 @@ def _dual_length(v: list[Ball], norm: int) -> Ball:
 def _m3svm_upper(space: Space) -> Ball:
     problem = space.problem
     lam, eps, p = arb(problem.positive("lam")), arb(problem.positive("eps")), _exponent(problem)
-    W, b = _weights(problem)
-    lengths = total(power(_length(v, _norm(problem)), arb(p)) for v in _pairs(W))
+    W, b = weights(problem)
+    lengths = total(power(_length(v, _norm(problem)), arb(p)) for v in pairs(W))
     return (
-        _loss_at_model(space, _named_loss(problem))
+        loss_at_model(space, _named_loss(problem))
         + lam * lengths
         + eps * (total(map(norm_squared, W)) + norm_squared(b))
     )
@@ -247,7 +121,7 @@ def _flows(space: Space, G: Columns) -> Columns:
     problem = space.problem
     c, d = len(G), len(G[0])
     if "flow" not in problem.proof.dual:
-        return [[x / c for x in pair] for pair in _pairs(G)]
+        return [[x / c for x in pair] for pair in pairs(G)]
     S = np.asarray(problem.proof.dual["flow"], dtype=np.float64)
     if S.shape != (d, c * (c - 1) // 2) or not np.isfinite(S).all():
         raise Refused(f"the flows must be finite, {d} × {c * (c - 1) // 2} of them, got the shape {S.shape}")
@@ -273,15 +147,15 @@ def _m3svm_lower(space: Space) -> Ball:
     problem = space.problem
     lam, eps, p, norm = arb(problem.positive("lam")), arb(problem.positive("eps")), _exponent(problem), _norm(problem)
     loss = _named_loss(problem)
-    rows, G, g = _multipliers(space, loss)
+    rows, G, g = multipliers(space, loss)
     S = _flows(space, G)
-    value = _gain(space, loss, rows) - norm_squared(g) / (4 * eps)
+    value = gain(space, loss, rows) - norm_squared(g) / (4 * eps)
     if p == 1:
         for m, (k, other) in enumerate(combinations(problem.proof.classes.tolist(), 2)):
             size = _dual_length(S[m], norm)
             if size > lam * (1 + arb(ROUNDING)) and "flow" in problem.proof.dual:
                 raise Refused(f"the flow between the classes {k} and {other} is {float(size.mid())!r} long, above lam")
-            factor = _factor(lam, [size])
+            factor = fitting_factor(lam, [size])
             S[m] = [x * factor for x in S[m]]
     else:
         value -= _conjugates([_dual_length(v, norm) for v in S], lam, p)
@@ -291,20 +165,20 @@ def _m3svm_lower(space: Space) -> Ball:
 def _hard_upper(space: Space) -> Ball:
     problem = space.problem
     p, norm = _exponent(problem), _norm(problem)
-    smallest = least([arb(1), *(x for f in _differences(space) for x in f)])
+    smallest = least([arb(1), *(x for f in differences(space) for x in f)])
     if not smallest >= SHORTEST:
         raise Refused(f"a difference of scores is {float(smallest.mid()):.6g} at the model, below 1")
-    lengths = [_length([x / smallest for x in v], norm) for v in _pairs(_weights(problem)[0])]
+    lengths = [_length([x / smallest for x in v], norm) for v in pairs(weights(problem)[0])]
     return -least([-x for x in lengths]) if math.isinf(p) else total(power(x, arb(p)) for x in lengths)
 
 
 def _hard_lower(space: Space) -> Ball:
     problem = space.problem
     p, norm = _exponent(problem), _norm(problem)
-    rows, G, _ = _multipliers(space, ScoreLoss("margin", problem))
+    rows, G, _ = multipliers(space, ScoreLoss("margin", problem))
     S = _flows(space, G)
     # The rest has columns that sum to 0: flows (R_k − R_l)/c carry it away.
-    spread = [[x / len(G) for x in pair] for pair in _pairs(_rest(G, S))]
+    spread = [[x / len(G) for x in pair] for pair in pairs(_rest(G, S))]
     S = [[x + z for x, z in zip(flow, more, strict=True)] for flow, more in zip(S, spread, strict=True)]
     sizes, value = [_dual_length(v, norm) for v in S], total(a for row in rows for a in row)
     if 1 < p < math.inf:
@@ -312,7 +186,7 @@ def _hard_lower(space: Space) -> Ball:
     gauge = sizes if p == 1 else [total(sizes)]
     if any(x > 1 + arb(ROUNDING) for x in gauge):
         raise Refused(f"the flows are {float(least([-x for x in gauge]).mid()) * -1.0!r} long, above 1")
-    return value * _factor(arb(1), gauge)
+    return value * fitting_factor(arb(1), gauge)
 
 
 FAMILY = {
