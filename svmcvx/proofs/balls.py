@@ -170,7 +170,10 @@ class Inverse:
 
     def __init__(self, A: Matrix, what: str) -> None:
         n = A.nrows()
-        values, vectors = np.linalg.eigh(np.array([float(x) for x in A.mid().entries()]).reshape(n, n))
+        middle = np.array([float(x) for x in A.mid().entries()]).reshape(n, n)
+        if not np.isfinite(middle).all():
+            raise Refused(f"{what} is out of the range of doubles")
+        values, vectors = np.linalg.eigh(middle)
         smallest = float(np.abs(values).max()) * 1e-18
         G = as_matrix(vectors.T / np.sqrt(np.maximum(values, smallest))[:, None])
         rows = (G * A * G.transpose() - arb_mat(n, n, [int(i == j) for i in range(n) for j in range(n)])).tolist()

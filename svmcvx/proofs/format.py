@@ -188,10 +188,13 @@ def _plain(value: Any) -> Any:
 def _storable(classes: NDArray[Any]) -> NDArray[Any]:
     if classes.dtype.kind != "O":
         return classes
-    stored = np.array(classes.tolist())
-    if stored.dtype.kind not in "biufU" or [*map(type, stored.tolist())] != [*map(type, classes.tolist())]:
-        raise DataError("labels that are neither numbers nor strings cannot be stored; encode them before training")
-    return stored
+    labels = classes.tolist()
+    for kind in (str, bool, int, float):
+        if all(type(label) is kind for label in labels):
+            stored = np.array(labels)
+            if stored.dtype.kind in "biufU":
+                return stored
+    raise DataError("labels that are neither numbers nor strings cannot be stored; encode them before training")
 
 
 def _digest(text: str, arrays: Mapping[str, NDArray[Any]]) -> str:

@@ -54,7 +54,8 @@ class _Space:
             return
         K = self._block(index, index)[0]
         size = np.sqrt(np.maximum(np.diagonal(K), 0.0))
-        smallest = float(np.linalg.eigvalsh(K / np.maximum(np.outer(size, size), 1e-300))[0])
+        scaled = K / np.maximum(np.outer(size, size), 1e-300)
+        smallest = float(np.linalg.eigvalsh(scaled)[0]) if np.isfinite(scaled).all() else -math.inf
         if not smallest >= -INDEFINITE * index.size or (np.diagonal(K) < 0).any():
             raise Refused(
                 f"the kernel is indefinite on these data: scaled to a diagonal of ones it has the eigenvalue {smallest:.3g}"
