@@ -22,8 +22,8 @@ __all__ = ["FAMILY", "SHORTEST", "boxed", "shrink"]
 
 # A multiplier may be above its bound, and a sum off zero, by this share; more is no rounding.
 ROUNDING = as_fraction(2.0**-40)
-# The smallest margin of a model that is scaled until it has margins of 1.
-SHORTEST = 1.0 - 1e-3
+# The smallest margin of a model that is scaled until it has margins of 1. Any positive one would do as well.
+SHORTEST = 0.5
 
 
 def boxed(problem: Problem, name: str, highest: list[Ball] | None) -> list[Ball]:

@@ -20,13 +20,32 @@ import numpy as np
 from flint import arb
 
 from svmcvx.proofs.balls import Ball, balls, least, norm_squared, power, total
-from svmcvx.proofs.losses import LOSSES, ScoreLoss
 from svmcvx.proofs.margin import ROUNDING, SHORTEST
 from svmcvx.proofs.problem import Problem, Refused
-from svmcvx.proofs.scores import Columns, differences, fitting_factor, gain, loss_at_model, multipliers, pairs, weights
+from svmcvx.proofs.scores import (
+    Columns,
+    ScoreLoss,
+    differences,
+    fitting_factor,
+    gain,
+    loss_at_model,
+    multipliers,
+    pairs,
+    weights,
+)
 from svmcvx.proofs.space import Space
 
 __all__ = ["FAMILY"]
+
+# The loss of each classical machine.
+LOSSES = {
+    "weston_watkins": "hinge",
+    "crammer_singer": "largest",
+    "msvm": "hinge",
+    "topk_svm": "topk",
+    "multinomial_lr": "softmax",
+    "sparse_multinomial_lr": "softmax",
+}
 
 
 # The classical machines.
