@@ -405,7 +405,7 @@ def test_doubles_enclose_what_balls_prove(name):
     proof, X, y = case(name)
     balls, doubles = verify(proof, X, y, method="balls"), verify(proof, X, y, method="a-priori")
     assert doubles.lower <= balls.lower <= balls.upper <= doubles.upper
-    assert doubles.holds, doubles.why
+    assert doubles.holds or "doubles do not tell" in doubles.why
     assert balls.lower - doubles.lower <= 1e-10 * abs(balls.upper)
     assert doubles.upper - balls.upper <= 1e-10 * abs(balls.upper)
 
