@@ -566,3 +566,108 @@ def test_the_second_checker_shares_nothing_with_the_package():
                 assert node.module == "svmcvx.errors" or node.module.startswith("svmcvx.proofs")
             packages = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             assert not any(name.startswith("svmcvx") for name in packages)
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if "theta" not in name])
+def test_rounding_of_the_dual_point_is_put_right(name):
+    proof, X, y = case(name)
+    plain = verify(proof, X, y)
+    rng = np.random.default_rng(3)
+    entries = ("alpha", "theta", "tau") if "conic" not in name else ("alpha",)
+    dual = {
+        entry: values * (1.0 + 2.0**-46 * rng.uniform(-1, 1, values.shape)) if entry in entries else values
+        for entry, values in proof.dual.items()
+    }
+    verified = verify(replace(proof, dual=dual), X, y)
+    assert verified.holds, verified.why
+    assert abs(verified.lower - plain.lower) <= 1e-10 * abs(plain.upper)
+
+
+@given(
+    name=st.sampled_from(["hinge", "softmax", "largest", "topk"]),
+    k=st.integers(1, 4),
+    seed=st.integers(0, 2**16),
+    off=st.sampled_from([0.0, 2.0**-45]),
+)
+def test_multipliers_are_put_into_the_domain_exactly(name, k, seed, off):
+    from svmcvx.proofs.balls import as_fraction, fractions
+    from svmcvx.proofs.scores import ScoreLoss
+
+    rng = np.random.default_rng(seed)
+    problem = type("Numbers", (), {"positive": staticmethod(lambda which: float(k))})()
+    loss = ScoreLoss(name, problem)
+    s = as_fraction(float(rng.uniform(0.1, 3.0)))
+    others = int(rng.integers(max(1, k - 1), 6))
+    top = k if name == "topk" else 1
+    if name == "hinge":
+        a = rng.choice([0.0, 1.0, rng.uniform()], others)
+    else:
+        # The corner of the domain that the largest differences give.
+        a = np.zeros(others)
+        a[rng.permutation(others)[:top]] = 1.0 / top
+    given = np.abs(a * float(s.p) / float(s.q) * (1.0 + off * rng.uniform(-1, 1, others)))
+    inside = loss.inside(fractions(given), s)
+    assert not isinstance(inside, str), inside
+    whole = sum(inside, as_fraction(0.0))
+    assert all(0 <= x <= (s / top if name != "hinge" else s) for x in inside)
+    assert name == "hinge" or whole <= s
+    assert all((top - 1) * x <= whole for x in inside)
+    assert all(abs(float(x.p) / float(x.q) - g) <= 1e-11 for x, g in zip(inside, given, strict=True))
+
+
+def test_functions_of_balls_that_touch_their_limits():
+    from flint import arb
+
+    from svmcvx.proofs.balls import above, below, entropy, least, nonneg, power
+
+    near = arb(1e-30, 1e-29)
+    assert below(nonneg(near)) >= -1e-25
+    for value, most in ((power(near, arb(0.5)), 1e-14), (entropy(near), 1e-26), (entropy(arb(0.4, 0.5)), 0.7)):
+        assert below(value) <= 0 <= above(value)
+        assert above(value) <= most
+    assert entropy(arb(0)) == 0
+    assert not least([arb(1), arb("nan")]).is_finite()
+    assert (below(arb("nan")), above(arb("nan"))) == (-math.inf, math.inf)
+    third = arb(1) / 3
+    assert below(third) <= 1 / 3 <= above(third)
+    assert above(third) - below(third) <= 2e-16
+    assert above(arb(10) ** 400) == math.inf
+    assert below(arb(10) ** 400) == sys.float_info.max
+
+
+def test_explicit_constraints_on_margins_belong_to_the_problem():
+    proof, X, y = case("zero-one")
+    free = replace(proof, extra={"M": np.full(y.size, 1e6)})
+    assert verify(free, X, y).upper == verify(proof, X, y).upper
+    tight = verify(replace(proof, extra={"M": np.zeros(y.size)}), X, y)
+    assert not tight.holds
+    assert "below the 1 − M" in tight.why
+
+
+def test_a_cardinality_that_is_exceeded_is_refused():
+    proof, X, y = case("conic-kappa")
+    few = verify(replace(proof, hyperparameters={**proof.hyperparameters, "kappa": 0.01}), X, y)
+    assert not few.holds
+    assert "the weight inside the margin" in few.why or "dual objective" in few.why
+    assert "'lam'" in verify(replace(proof, dual={k: v for k, v in proof.dual.items() if k != "lam"}), X, y).why
+    assert "must not be negative" in verify(replace(proof, dual={**proof.dual, "lam": np.array(-1.0)}), X, y).why
+
+
+def test_models_that_do_not_fit_are_refused():
+    proof, X, y = case("psvm-1.5-RBF(gamma='scale')")
+    size = proof.model["support"].size
+    for changed, why in (
+        ({"support": np.zeros(size, dtype=int)}, "twice"),
+        ({"support": proof.model["support"] + 1000}, "rows of the data"),
+        ({"dual_coef": np.full(size, np.nan)}, "not finite"),
+    ):
+        assert why in verify(replace(proof, model={**proof.model, **changed}), X, y).why
+    linear, X, y = case("psvm-1-None")
+    assert "coefficients" in verify(replace(linear, model={**linear.model, "coef": np.ones(9)}), X, y).why
+    assert "needs a model with dual coefficients" in verify(replace(linear, kernel=proof.kernel), X, y).why
+    with pytest.raises(sx.DataError, match="the kernel 'mystery'"):
+        verify(replace(linear, kernel={"name": "mystery"}), X, y)
+    with pytest.raises(sx.DataError, match="gamma of the kernel rbf"):
+        verify(replace(proof, kernel={"name": "rbf", "gamma": "scale"}), X, y)
+    hard, X, y = case("hard-linear")
+    assert "below 1" in verify(replace(hard, model={**hard.model, "intercept": 1e3}), X, y).why
