@@ -337,7 +337,9 @@ def test_losses_are_below_their_bounds_at_any_margin_within_the_error(u, error, 
 def test_a_margin_that_was_rounded_to_1_may_cost():
     assert hinge_power_above(np.array([1.0]), np.array([1e-10]), 1.0)[0] >= 1e-10
     u = 1.0 + 1e-11
-    assert Fraction(float(hinge_power_above(np.array([u]), np.array([1e-10]), 1.0)[0])) >= 1 - Fraction(u) + Fraction(1e-10)
+    assert Fraction(float(hinge_power_above(np.array([u]), np.array([1e-10]), 1.0)[0])) >= 1 - Fraction(u) + Fraction(
+        1e-10
+    )
 
 
 @given(st.floats(1e-9, 1e9), st.floats(1e-9, 1e9), st.floats(1.0001, 9.0))

@@ -15,11 +15,11 @@ from numpy.typing import DTypeLike, NDArray
 from svmcvx.data import BinaryData, Features
 from svmcvx.errors import DataError
 from svmcvx.feature_space.base import FeatureSpace, Product, RowBlock
-from svmcvx.kernels import RBF, Exponential, Kernel, Laplacian, Precomputed
+from svmcvx.kernels import RBF, CallableKernel, Exponential, Kernel, Laplacian, Precomputed
 from svmcvx.kernels.columns import KernelColumns, is_definite
 from svmcvx.kernels.entry_error import EntryError
 from svmcvx.kernels.gram_cache import GramCache, KeptGram
-from svmcvx.kernels.gram_factor import GramFactor, gram_factor
+from svmcvx.kernels.gram_factor import GramFactor, gram_factor, require_symmetric
 from svmcvx.model import BinaryModel, KernelModel
 from svmcvx.rounding import UNDERFLOW, U, inner_error, sum_above
 from svmcvx.system import memory
@@ -142,6 +142,11 @@ class KernelSpace(FeatureSpace):
         return K
 
     def _evaluated(self) -> Floats:
+        if isinstance(self.resolved, CallableKernel):
+            # A function of any kind is tested before the mean of the matrix and its transpose is taken.
+            matrix = np.asarray(self.resolved.block(self.data.X, self.data.X), dtype=np.float64)
+            require_symmetric(matrix)
+            return np.asarray((matrix + matrix.T) / 2)
         return np.asarray(self.resolved(self.data.X), dtype=np.float64)
 
     @cached_property

@@ -438,13 +438,25 @@ class FormulationProblem(cp.Problem):
         return constrained(self, constraints, holds=holds, tol=tol)
 
 
+def _owned(value: Any) -> Any:
+    """Return a copy of an array, a sparse matrix or a data frame; anything else as it is."""
+    return value.copy() if isinstance(value, np.ndarray) or sp.issparse(value) or hasattr(value, "to_numpy") else value
+
+
 def builder(build: Callable[P, Problem]) -> Callable[P, Problem]:
-    """Note what the construction of a problem takes, for ``Solution.timings.build``."""
+    """Give a builder copies of the arrays it is passed, and note what it takes, for ``Solution.timings.build``.
+
+    The problem and its statement own their data: what happens to the arrays afterwards does not change what is solved or
+    certified.
+    """
 
     @wraps(build)
     def timed(*arguments: P.args, **keywords: P.kwargs) -> Problem:
         started = time.perf_counter()
-        problem = build(*arguments, **keywords)
+        problem = build(
+            *(_owned(value) for value in arguments),
+            **{name: _owned(value) for name, value in keywords.items()},
+        )
         problem.build_seconds = time.perf_counter() - started
         return problem
 
