@@ -19,7 +19,7 @@ from svmcvx.errors import DataError, NotCertified, SolverFailed
 from svmcvx.feature_space import feature_space
 from svmcvx.formulations.conic_loss import dual as conic_dual
 from svmcvx.formulations.conic_loss import primal as conic_primal
-from svmcvx.formulations.conic_loss.sdp import relaxation
+from svmcvx.formulations.conic_loss.relaxation import relaxation
 from svmcvx.heuristics.rounding import round_relaxation
 from svmcvx.losses import conic_loss, conic_loss_derivative
 from tests.conftest import make_data
