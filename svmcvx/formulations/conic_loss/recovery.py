@@ -26,6 +26,7 @@ __all__ = [
     "RelaxedLinearModel",
     "SecondMoment",
     "covariance_factor",
+    "covariance_multiple",
     "enlarged_covariances",
     "moment_of",
     "recover",
@@ -210,27 +211,43 @@ def rounded_point(space: FeatureSpace, w: Floats) -> tuple[Floats, BinaryModel]:
     return w, space.model_from_factor(w, support=kept)
 
 
+class _CardinalityRow:
+    """Σ s z − allowance for a mean w and enlarged covariances, with margins and variances lowered by their rounding."""
+
+    def __init__(self, space: FeatureSpace, w: Floats, V: Floats, allowance: float) -> None:
+        data, L = space.data, space.factor
+        f, f_rounding = space.model_from_factor(w).scores(data.X)
+        self.u, self.weight = data.y * f - f_rounding, data.weight
+        self.relative = 2.0 * accumulated_rounding(max(L.shape[1], self.u.size))
+        self.goal = allowance * (1.0 - self.relative)
+        self.norms, self.v = row_norms(L) ** 2, np.sum(np.asarray(L @ V) ** 2, axis=1)
+        self.V_norm = float(np.sum(V**2))
+
+    def excess(self, v: Floats, V_norm: float) -> float:
+        """Return the excess for variances `v` of a covariance of trace `V_norm`."""
+        deviation = np.sqrt(v) - self.relative * np.sqrt(self.norms * V_norm)
+        return float(self.weight @ relaxed_indicator(self.u, np.maximum(deviation, 0.0) ** 2)) - self.goal
+
+    def smallest_factor(self) -> float | None:
+        """Return the smallest c for the covariance (1 + c)VV'."""
+        return _smallest_feasible(lambda c: self.excess(self.v * (1.0 + c), self.V_norm * (1.0 + c)))
+
+
+def covariance_multiple(space: FeatureSpace, w: Floats, V: Floats, allowance: float) -> Floats | None:
+    """Return the smallest multiple of V, by at least 1, with Σ s z ≤ allowance; None if there is none."""
+    c = _CardinalityRow(space, w, V, allowance).smallest_factor()
+    return None if c is None else V * math.sqrt(1.0 + c)
+
+
 def enlarged_covariances(space: FeatureSpace, w: Floats, V: Floats, allowance: float) -> list[Floats]:
     """Return V enlarged until Σ s z ≤ allowance: once by a factor, once by a multiple of I, where that is possible."""
-    data, L = space.data, space.factor
-    probe = space.model_from_factor(w)
-    f, f_rounding = probe.scores(data.X)
-    u = data.y * f - f_rounding
-    relative = 2.0 * accumulated_rounding(max(L.shape[1], u.size))
-    goal = allowance * (1.0 - relative)
-    norms, v = row_norms(L) ** 2, np.sum(np.asarray(L @ V) ** 2, axis=1)
-    V_norm, identity = float(np.sum(V**2)), np.eye(w.size)
-
-    def excess(grown: Floats, size: float) -> float:
-        deviation = np.sqrt(grown) - relative * np.sqrt(norms * size)
-        return float(data.weight @ relaxed_indicator(u, np.maximum(deviation, 0.0) ** 2)) - goal
-
-    unit = V_norm if V_norm > 0 else 1.0 / max(float(norms.max()), np.finfo(float).tiny)
-    factor = _smallest_feasible(lambda c: excess(v * (1.0 + c), V_norm * (1.0 + c)))
-    ridge = _smallest_feasible(lambda c: excess(v + c * unit * norms, V_norm + c * unit * w.size))
+    row = _CardinalityRow(space, w, V, allowance)
+    unit = row.V_norm if row.V_norm > 0 else 1.0 / max(float(row.norms.max()), np.finfo(float).tiny)
+    factor = row.smallest_factor()
+    ridge = _smallest_feasible(lambda c: row.excess(row.v + c * unit * row.norms, row.V_norm + c * unit * w.size))
     spreads = [] if factor is None else [V * math.sqrt(1.0 + factor)]
     if ridge is not None:
-        spreads.append(np.hstack([V, math.sqrt(ridge * unit) * identity]))
+        spreads.append(np.hstack([V, math.sqrt(ridge * unit) * np.eye(w.size)]))
     return spreads
 
 

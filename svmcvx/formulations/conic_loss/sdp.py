@@ -5,6 +5,7 @@ The statement, with its symbols and its source, is :mod:`svmcvx.formulations.con
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple, TypeAlias
 
 import cvxpy as cp
@@ -16,7 +17,7 @@ from svmcvx.certificate import Dual
 from svmcvx.data import check_choice
 from svmcvx.feature_space import FeatureSpace
 from svmcvx.formulations.base import FormulationProblem, RecoveredPoints, builder, usable
-from svmcvx.formulations.conic_loss.recovery import covariance_factor
+from svmcvx.formulations.conic_loss.recovery import covariance_factor, covariance_multiple
 from svmcvx.formulations.conic_loss.statement import ConicLoss, check_lam_or_kappa, conic_space, hard_margin_point
 from svmcvx.kernels import KernelLike, row_norms
 from svmcvx.model import BinaryModel
@@ -29,6 +30,8 @@ Floats: TypeAlias = NDArray[np.float64]
 FORMS = ("reduced", "paper")
 # Bytes for each entry of the dense part of an interior-point method's matrix, its factor and the constraints; measured.
 SDP_BYTES = 120.0
+# Largest relative enlargement of a covariance that makes up for the tolerance of a solver.
+LARGEST_ROW_REPAIR = 1e-6
 
 
 class ConicSDP(FormulationProblem):
@@ -69,10 +72,23 @@ class ConicSDP(FormulationProblem):
         return statement.recover(*point, duals, float(lam) if usable(lam) else None)
 
     def model_at_variables(self) -> BinaryModel | None:
-        """The model of the present w and W, with their second moment."""
+        """The model of the present w and W, with their second moment.
+
+        An interior-point method satisfies the cardinality row up to its tolerance only, where the statement asks for it
+        exactly. The covariance is multiplied by the smallest factor that makes up for this, if that is at most
+        1 + :data:`LARGEST_ROW_REPAIR`; w stays as it is.
+        """
         point = self._mean_and_covariance()
+        if point is None:
+            return None
+        w, V = point
         statement: ConicLoss = self.formulation
-        return None if point is None else statement.model(*point)
+        model = statement.model(w, V)
+        if self.kappa is not None and math.isinf(statement.evaluate(model).value):
+            enlarged = covariance_multiple(statement.space, w, V, statement.allowance)
+            if enlarged is not None and np.sum(enlarged**2) <= (1.0 + LARGEST_ROW_REPAIR) * np.sum(V**2):
+                return statement.model(w, enlarged)
+        return model
 
 
 class SemidefiniteRows(NamedTuple):
