@@ -48,7 +48,7 @@ def rows(X, intercept=True):
 
 
 def theorem_2(X, y, lam=None, kappa=None):
-    """The semidefinite program of Theorem 2, one constraint at a time, from the paper alone."""
+    """The semidefinite program of Theorem 2, one constraint at a time, from [CepedaGomezHan] alone."""
     n, p = X.shape
     M = cp.Variable((p + 1, p + 1), symmetric=True)
     z = cp.Variable(n)
@@ -96,7 +96,7 @@ def real():
     return [(scale(X[index, :10]), y[index]) for index in picked]
 
 
-# --- the program, against the paper
+# --- the program, against [CepedaGomezHan]
 
 
 @pytest.mark.parametrize("settings", [{"lam": 0.3}, {"lam": 3.0}, {"kappa": 0.2}], ids=str)

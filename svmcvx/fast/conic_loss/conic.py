@@ -216,6 +216,7 @@ def conic(
         if search.problem.U.any() and not search.hard_margin:
             goal = min(goal, settings.continuation.warm_goal * search.size())
         status = search.run(goal)
+        search.move_to_best()
         return conclude(
             statement,
             _recovered(statement, search, bool(rounding)),
@@ -333,10 +334,8 @@ def _move_to_sample_solution(
 
 
 def _recovered(statement: ConicLoss, search: Continuation, rounding: bool) -> RecoveredPoints:
-    """Return the best of the models that follow from the best point, its dual point, and a rounding if asked for."""
+    """Return the best of the models that follow from the present point, the dual point, and a rounding if asked for."""
     problem, space = search.problem, statement.space
-    dual = search.best_dual or search.dual()
-    problem.U, problem.ridge = search.best_point or (problem.U, problem.ridge)
     w, V = problem.U[:, 0], problem.U[:, 1:]
     u, v = problem.margins()
     z = relaxed_indicator(u, v)
@@ -363,11 +362,11 @@ def _recovered(statement: ConicLoss, search: Continuation, rounding: bool) -> Re
             best, rounded = rounded_point(space, best)
             models.append(relaxed_model(space, best, np.zeros((w.size, 0)), rounded))
     # A kernel model takes the solution of a linear system, so that only the best point is made into one.
-    ridge, problem.ridge = problem.ridge, 0.0
-    values = [problem.value(np.column_stack(point)) if search.fixed_lam else _trace(point) for point in points]
-    problem.ridge = ridge
+    values = [
+        problem.value(np.column_stack(point), ridge=0.0) if search.fixed_lam else _trace(point) for point in points
+    ]
     models.append(relaxed_model(space, *points[int(np.argmin(values))], rounded))
-    return RecoveredPoints(models, [dual])
+    return RecoveredPoints(models, [search.best_dual])
 
 
 def _trace(point: tuple[Floats, Floats]) -> float:

@@ -269,9 +269,11 @@ class Continuation:
                 problem.U = predicted
         problem.lam = new
 
-    def dual(self) -> Dual:
-        """γ and α of the point, and λ in the cardinality form."""
-        return self._point(*self.problem.multipliers())
+    def move_to_best(self) -> None:
+        """Move to the point of the lowest upper bound, with a dual point even where no stage has computed one."""
+        self.best_dual = self.best_dual or self._dual_point(*self.problem.multipliers())
+        if self.best_point is not None:
+            self.problem.U, self.problem.ridge = self.best_point
 
     @contextmanager
     def _moved(self, U: Floats, ridge: float) -> Iterator[None]:
@@ -346,7 +348,7 @@ class Continuation:
             rows = np.union1d(rows, missing)
         return None
 
-    def _point(self, gamma: Floats, alpha: Floats) -> Dual:
+    def _dual_point(self, gamma: Floats, alpha: Floats) -> Dual:
         point: dict[str, Floats] = {"gamma": gamma, "alpha": alpha}
         return point if self.fixed_lam else {**point, "lam": np.array(self.problem.lam)}
 
@@ -372,7 +374,7 @@ class Continuation:
             found = source()
             if found is None:
                 continue
-            repaired = self.statement.repair(self._point(*found))
+            repaired = self.statement.repair(self._dual_point(*found))
             value = self.statement.evaluate_dual(repaired).below
             if value > lower or not dual:
                 dual, lower = repaired, value

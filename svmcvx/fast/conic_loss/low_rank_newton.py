@@ -168,9 +168,10 @@ class LowRankRelaxation:
         """Return γ and α of the point."""
         return stationary_multipliers(*self.margins(), self.lam * self.weight)
 
-    def value(self, U: Floats) -> float:
-        """Return F at a point."""
-        loss = passes.total_loss(self.scores(U), self.y, self.lam * self.weight, self.ridge * self.squared_norms)
+    def value(self, U: Floats, ridge: float | None = None) -> float:
+        """Return F at a point, for the present ridge or another one."""
+        ridge = self.ridge if ridge is None else ridge
+        loss = passes.total_loss(self.scores(U), self.y, self.lam * self.weight, ridge * self.squared_norms)
         return float(np.sum(U**2)) + float(loss)
 
     def indicator_sum(self) -> float:
