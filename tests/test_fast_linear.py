@@ -313,6 +313,43 @@ def test_warm_starts_of_the_odm_family(method):
         assert warm.warm_start_used
 
 
+def test_a_warm_start_that_does_not_fit_is_refused():
+    X, y = design("plain", 7, n=60, d=4)
+    band, blend = {"C1": 3.0, "C2": 2.0, "D": 0.2}, {"lam1": 1.0, "lam2": 1.0, "C": 5.0}
+    kernel = {"kernel": sx.RBF(0.5)}
+    first, second = odm(X, y, **band, **kernel), odml(X, y, **blend, **kernel)
+    for method in ("auto", "newton", "dcd", "svrg", "blocks"):
+        with pytest.raises(sx.DataError, match=r"warm_start does not fit.*'theta' of shape \(60,\), got none"):
+            odm(X, y, **band, **kernel, method=method, warm_start=second)
+    with pytest.raises(sx.DataError, match=r"'theta' of shape \(50,\), got one of shape \(60,\)"):
+        odm(X[:50], y[:50], **band, **kernel, warm_start=first)
+    for method in ("auto", "newton", "dcd", "svrg", "low-rank"):
+        with pytest.raises(sx.DataError, match=r"warm_start does not fit.*'alpha' of shape \(60,\), got none"):
+            odml(X, y, **blend, **kernel, method=method, warm_start=first)
+    with pytest.raises(sx.DataError, match=r"'alpha' of shape \(50,\), got one of shape \(60,\)"):
+        odml(X[:50], y[:50], **blend, **kernel, warm_start=second)
+    with pytest.raises(sx.DataError, match="warm_start must be a Solution"):
+        odm(X, y, **band, warm_start=np.zeros(60))
+    narrow = odm(X[:, :3], y, **band)
+    assert odm(X, y, **band, warm_start=narrow).warm_start_used
+    with pytest.raises(sx.DataError, match="warm_start does not fit"):
+        odm(X[:50], y[:50], **band, warm_start=narrow)
+
+
+def test_linear_coefficients_start_a_machine_on_other_rows():
+    X, y = design("plain", 7, n=300, d=8)
+    band, blend = {"C1": 30.0, "C2": 20.0, "D": 0.2}, {"lam1": 3.0, "lam2": 1.0, "C": 20.0}
+    for intercept in (False, True):
+        earlier = odm(X[:250], y[:250], **band, intercept=intercept)
+        for method in METHODS:
+            warm = odm(X, y, **band, intercept=intercept, method=method, warm_start=earlier, tol=1e-5)
+            assert warm.warm_start_used
+            agree(warm, odm(X, y, **band, intercept=intercept), method)
+        warm = odml(X, y, **blend, intercept=intercept, warm_start=earlier)
+        assert warm.warm_start_used
+        agree(warm, odml(X, y, **blend, intercept=intercept), intercept)
+
+
 def test_the_same_seed_gives_the_same_numbers():
     X, y = design("plain", 8, n=100)
     for method in METHODS:

@@ -27,7 +27,7 @@ import numpy as np
 import scipy.linalg as sl
 from numpy.typing import NDArray
 
-from svmcvx.certificate import accumulated_rounding
+from svmcvx.certificate import accumulated_rounding, relative_gap
 from svmcvx.conjugate_gradients import conjugate_gradients
 from svmcvx.fast.core import loss_passes as passes
 from svmcvx.fast.core.linear_newton import LinearNewtonSettings, minimise
@@ -156,8 +156,8 @@ class _Search:
         at_v, at_theta = self.value(v, f), self.value(own, f - q)
         best = self.best
         # The dual point's own model is preferred where it is good enough: its certificate costs one product less.
-        enough = lower + self.monitor.tol * max(1.0, abs(at_theta))
-        upper = at_theta if at_theta <= max(at_v, enough) else at_v
+        enough = relative_gap(lower, at_theta) <= self.monitor.tol
+        upper = at_theta if enough or at_theta <= at_v else at_v
         if upper < best.upper:
             best.v, best.upper = own if upper == at_theta else v.copy(), upper
         if lower > best.lower:
