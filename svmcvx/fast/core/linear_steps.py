@@ -19,7 +19,7 @@ from svmcvx.conjugate_gradients import conjugate_gradients
 from svmcvx.fast.core import loss_passes as passes
 from svmcvx.fast.core.linear_problem import LinearNewtonSettings, LinearProblem
 
-__all__ = ["BIAS_DAMPING", "newton_step"]
+__all__ = ["newton_step"]
 
 Floats: TypeAlias = NDArray[np.float64]
 

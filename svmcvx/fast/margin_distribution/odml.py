@@ -32,7 +32,7 @@ from svmcvx.fast.core.linear_newton import LinearNewtonSettings, minimise
 from svmcvx.fast.core.linear_problem import LinearBounds, LinearProblem, Point, earlier_coefficients, linear_model
 from svmcvx.fast.core.monitor import Callback, Monitor, conclude, earlier_solution, monitored
 from svmcvx.fast.margin_distribution.dcd_svrg import DECAY, METHODS, STEP, InnerLoop, ascend
-from svmcvx.fast.margin_distribution.odml_low_rank import LowRankSettings, ascend_ranks
+from svmcvx.fast.margin_distribution.odml_low_rank import LowRankSettings, solve_by_ranks
 from svmcvx.formulations.base import RecoveredPoints
 from svmcvx.formulations.margin_distribution.odm import margin_space
 from svmcvx.formulations.margin_distribution.odml import ODML, check_penalties
@@ -176,7 +176,7 @@ def odml(
                 options={"method": "unwhitened", "iterations": point.steps},
             )
         if without_gram:
-            found, status = ascend_ranks(statement, monitor, alpha, settings.low_rank, settings.newton)
+            found, status = solve_by_ranks(statement, monitor, alpha, settings.low_rank, settings.newton)
             return conclude(
                 statement,
                 found.candidates,

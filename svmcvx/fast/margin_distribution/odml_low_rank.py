@@ -28,14 +28,14 @@ from svmcvx.losses import variance_multipliers
 from svmcvx.solution import Status
 from svmcvx.system import memory
 
-__all__ = ["Found", "LowRankSettings", "ascend_ranks"]
+__all__ = ["LowRankPoints", "LowRankSettings", "solve_by_ranks"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class LowRankSettings:
-    """Numbers that steer :func:`ascend_ranks`.
+    """Numbers that steer :func:`solve_by_ranks`.
 
     Parameters
     ----------
@@ -52,8 +52,8 @@ class LowRankSettings:
 
 
 @dataclass
-class Found:
-    """Models and dual points, the latest first.
+class LowRankPoints:
+    """Models and dual points that were recovered, the latest first.
 
     Attributes
     ----------
@@ -69,13 +69,13 @@ class Found:
     exhausted: bool = False
 
 
-def ascend_ranks(
+def solve_by_ranks(
     statement: ODML,
     monitor: Monitor,
     alpha: Floats | None,
     settings: LowRankSettings,
     newton: LinearNewtonSettings,
-) -> tuple[Found, Status]:
+) -> tuple[LowRankPoints, Status]:
     """Solve the machine on partial factors of growing rank until the monitor says stop.
 
     Parameters
@@ -91,7 +91,7 @@ def ascend_ranks(
 
     Returns
     -------
-    Found
+    LowRankPoints
     Status
         ``INACCURATE`` if the factor is complete or has reached its largest rank (that of the settings, or what fits into memory).
     """
@@ -102,7 +102,7 @@ def ascend_ranks(
         8.0 * 4.0 * n * min(n, settings.first_rank), f"a partial factor of {n} kernel columns", "use fewer observations"
     )
     partial = partial_factor(space)
-    found, v, rank = Found(), np.zeros(n), min(settings.first_rank, largest)
+    found, v, rank = LowRankPoints(), np.zeros(n), min(settings.first_rank, largest)
     best: tuple[float, float] = (-math.inf, math.inf)
     steps = 0
     while True:
