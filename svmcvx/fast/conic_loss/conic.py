@@ -20,7 +20,7 @@ import scipy.linalg as sl
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from svmcvx.data import check_choice, check_whole
+from svmcvx.data import check_choice, check_seed
 from svmcvx.errors import DataError, SolverFailed
 from svmcvx.fast.conic_loss.continuation import (
     LIFT,
@@ -188,7 +188,7 @@ def conic(
     check_choice(method, "method", SYSTEMS)
     if not isinstance(rounding, (bool, np.bool_)):
         raise DataError(f"rounding must be True or False, got {rounding!r}")
-    rng = np.random.default_rng(check_whole(seed, "seed", 0))
+    rng = check_seed(seed)
     if settings is not None and not isinstance(settings, ConicSettings):
         raise DataError(f"settings must be a ConicSettings or None, got {type(settings).__name__}")
     settings = settings or ConicSettings()
