@@ -21,6 +21,7 @@ from svmcvx.errors import DataError
 
 __all__ = [
     "BinaryData",
+    "CodedLabels",
     "Features",
     "MulticlassData",
     "binary_data",
@@ -142,6 +143,28 @@ def _dense(X: Any, name: str, names: list[str] | None) -> Floats:
     raise DataError(f"{name} must be numeric, got dtype {array.dtype}; encode its values as numbers first")
 
 
+@dataclass(frozen=True, eq=False)
+class CodedLabels:
+    """Labels that have been validated, as an array-like that :func:`check_labels` takes as it is.
+
+    Attributes
+    ----------
+    codes : ndarray of int, shape (n,)
+        ``classes[codes]`` are the labels.
+    classes : ndarray
+        Sorted distinct labels, each of which occurs.
+    """
+
+    codes: NDArray[np.intp]
+    classes: NDArray[Any]
+
+    def __len__(self) -> int:
+        return int(self.codes.size)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        return np.asarray(self.classes[self.codes], dtype=dtype)
+
+
 def check_labels(y: Any, n: int, *, name: str = "y", binary: bool = False) -> tuple[NDArray[np.intp], NDArray[Any]]:
     """Return class indices and the sorted classes.
 
@@ -172,6 +195,21 @@ def check_labels(y: Any, n: int, *, name: str = "y", binary: bool = False) -> tu
         raise DataError(
             f"a classifier requires {name} to be passed, but the target {name} is None; pass one label an observation"
         )
+    codes, classes = (y.codes, y.classes) if isinstance(y, CodedLabels) else _coded(y, n, name)
+    if classes.size < 2:
+        raise DataError(
+            f"{name} holds one class only ({classes[:1].tolist()[0]!r}); the number of classes has to be greater than one"
+        )
+    if binary and classes.size > 2:
+        raise DataError(
+            f"{name} holds {classes.size} classes. Only binary classification is supported. "
+            "Select two classes, or use a multi-class formulation"
+        )
+    return codes, classes
+
+
+def _coded(y: Any, n: int, name: str) -> tuple[NDArray[np.intp], NDArray[Any]]:
+    """Return class indices and sorted classes of labels of any sortable type."""
     labels = np.asarray(y)
     if labels.ndim == 2 and labels.shape[1] == 1:
         labels = labels[:, 0]
@@ -195,15 +233,6 @@ def check_labels(y: Any, n: int, *, name: str = "y", binary: bool = False) -> tu
     except TypeError:
         kinds = ", ".join(sorted({type(label).__name__ for label in labels}))
         raise DataError(f"{name} mixes labels that cannot be sorted ({kinds}); use one type for all labels") from None
-    if classes.size < 2:
-        raise DataError(
-            f"{name} holds one class only ({classes[:1].tolist()[0]!r}); the number of classes has to be greater than one"
-        )
-    if binary and classes.size > 2:
-        raise DataError(
-            f"{name} holds {classes.size} classes. Only binary classification is supported. "
-            "Select two classes, or use a multi-class formulation"
-        )
     return codes.astype(np.intp).reshape(n), classes
 
 

@@ -6,10 +6,6 @@ from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 from svmcvx.estimators.binary import BinaryClassifier
-from svmcvx.formulations.base import FormulationProblem
-from svmcvx.formulations.indicator.l0 import l0_mio
-from svmcvx.formulations.indicator.ramp import ramp_mio
-from svmcvx.formulations.indicator.zero_one import zero_one_mio
 from svmcvx.kernels import Kernel
 
 __all__ = ["L0SVMClassifier", "RampSVMClassifier", "ZeroOneSVMClassifier"]
@@ -88,19 +84,8 @@ class ZeroOneSVMClassifier(BinaryClassifier):
         self.tol = tol
         self.time_limit = time_limit
 
-    def _builder(self) -> Callable[..., FormulationProblem]:
-        return zero_one_mio
-
     def _settings(self) -> dict[str, Any]:
-        return {
-            "lam": self.lam if self.k is None else None,
-            "k": self.k,
-            "M": self.M,
-            "form": self.form,
-            "kernel": self._kernel(),
-            "intercept": self.intercept,
-            "indefinite": self.indefinite,
-        }
+        return super()._settings() | {"lam": self.lam if self.k is None else None}
 
 
 class _FreeIntercept(BinaryClassifier):
@@ -135,14 +120,6 @@ class _FreeIntercept(BinaryClassifier):
         self.tol = tol
         self.time_limit = time_limit
 
-    def _settings(self) -> dict[str, Any]:
-        return {
-            "C": self.C,
-            "M": self.M,
-            "kernel": self._kernel(),
-            "indefinite": self.indefinite,
-        }
-
 
 class RampSVMClassifier(_FreeIntercept):
     r"""SVM with ramp loss: :math:`\tfrac12\|w\|^2 + C\sum_i \min(2, (1-u_i)_+)`, with a free intercept.
@@ -167,9 +144,6 @@ class RampSVMClassifier(_FreeIntercept):
     """
 
     _formulation: ClassVar[str] = "ramp"
-
-    def _builder(self) -> Callable[..., FormulationProblem]:
-        return ramp_mio
 
 
 class L0SVMClassifier(_FreeIntercept):
@@ -197,6 +171,3 @@ class L0SVMClassifier(_FreeIntercept):
     """
 
     _formulation: ClassVar[str] = "l0"
-
-    def _builder(self) -> Callable[..., FormulationProblem]:
-        return l0_mio

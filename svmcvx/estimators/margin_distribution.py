@@ -6,9 +6,6 @@ from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 from svmcvx.estimators.binary import BinaryClassifier
-from svmcvx.formulations.base import FormulationProblem
-from svmcvx.formulations.margin_distribution.odm import odm_dual
-from svmcvx.formulations.margin_distribution.odml import odml_dual
 from svmcvx.kernels import Kernel
 
 __all__ = ["ODMClassifier", "ODMLClassifier"]
@@ -47,7 +44,7 @@ class ODMClassifier(BinaryClassifier):
         Processes for these machines, as in joblib; 1 by default. The result does not depend on it.
     solver : str
         ``"auto"`` (the default) chooses by the size; see :mod:`svmcvx.estimators.routes` for the rule. ``"fast"`` is the
-        solver of its own in :mod:`svmcvx.fast`; ``"clarabel"``, ``"scs"``, ``"mosek"``, … are those of :func:`svmcvx.solve`.
+        specialised one of :mod:`svmcvx.fast`; ``"clarabel"``, ``"scs"``, ``"mosek"``, … are those of :func:`svmcvx.solve`.
     tol : float
         Certified relative gap that is asked for, 1e-6 by default. A conic solver is asked for a hundredth of it.
     time_limit : float, optional
@@ -68,7 +65,7 @@ class ODMClassifier(BinaryClassifier):
     solutions_, certificates_ : dict
         Of each binary machine, by its pair of labels (or label); ``certificate_`` is that of the largest gap.
     solver_route_, solver_reason_ : str
-        ``"conic"`` or ``"fast"``, and why.
+        ``"general"`` or ``"fast"``, and why.
     n_iter_ : int
         Iterations of the solver, where it tells them.
     n_features_in_ : int
@@ -122,19 +119,6 @@ class ODMClassifier(BinaryClassifier):
         self.solver = solver
         self.tol = tol
         self.time_limit = time_limit
-
-    def _builder(self) -> Callable[..., FormulationProblem]:
-        return odm_dual
-
-    def _settings(self) -> dict[str, Any]:
-        return {
-            "C1": self.C1,
-            "C2": self.C2,
-            "D": self.D,
-            "intercept": self.intercept,
-            "kernel": self._kernel(),
-            "indefinite": self.indefinite,
-        }
 
 
 class ODMLClassifier(BinaryClassifier):
@@ -203,16 +187,3 @@ class ODMLClassifier(BinaryClassifier):
         self.solver = solver
         self.tol = tol
         self.time_limit = time_limit
-
-    def _builder(self) -> Callable[..., FormulationProblem]:
-        return odml_dual
-
-    def _settings(self) -> dict[str, Any]:
-        return {
-            "lam1": self.lam1,
-            "lam2": self.lam2,
-            "C": self.C,
-            "intercept": self.intercept,
-            "kernel": self._kernel(),
-            "indefinite": self.indefinite,
-        }
