@@ -37,7 +37,7 @@ SHARED: Final = frozenset(
 
 
 @cache
-def _own_parameters(cls: type[CertifiedClassifier]) -> tuple[str, ...]:
+def _own_parameters(cls: Any) -> tuple[str, ...]:
     """Return the parameters of an estimator that are not those that all estimators share."""
     return tuple(name for name in cls._get_param_names() if name not in SHARED)
 

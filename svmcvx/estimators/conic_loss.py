@@ -1,4 +1,4 @@
-"""The face of the conic loss."""
+"""The estimator of the conic loss."""
 
 from __future__ import annotations
 

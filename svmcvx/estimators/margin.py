@@ -30,7 +30,7 @@ class PSVMClassifier(BinaryClassifier):
     coef0 : float
         For ``"poly"`` and ``"sigmoid"``.
     bias : "exact", "paper" or "released"
-        Rule for the intercept; the others reproduce the paper's numbers.
+        Rule for the intercept; ``"paper"`` and ``"released"`` reproduce the numbers of [Sun].
     indefinite : "error" or "clip"
         What to do with a kernel that is indefinite on the data.
     class_weight : None, "balanced" or dict

@@ -1,4 +1,4 @@
-"""The faces of ODM and ODML."""
+"""The estimators of ODM and ODML."""
 
 from __future__ import annotations
 
@@ -130,9 +130,9 @@ class ODMLClassifier(BinaryClassifier):
     ----------
     lam1, lam2 : float
         Weights of the variance and the mean of the margins, not negative; 1/16 by default, the middle of the range that
-        the paper searches.
+        [ZhangZhou] searches.
     C : float
-        Weight of the mean hinge loss, positive; 10 by default (the paper tries 10, 50 and 100).
+        Weight of the mean hinge loss, positive; 10 by default ([ZhangZhou] tries 10, 50 and 100).
     intercept, kernel, gamma, degree, coef0, indefinite, solver, tol, time_limit
         As for :class:`ODMClassifier`.
 

@@ -37,7 +37,7 @@ BUILDERS: dict[str, Callable[..., FormulationProblem]] = {
 
 
 class MulticlassClassifier(CertifiedClassifier):
-    """What all faces with one linear score a class share."""
+    """What the estimators with one linear score a class share."""
 
     def _model(self) -> MulticlassModel:
         return cast(MulticlassModel, self.model_)

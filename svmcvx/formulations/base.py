@@ -344,7 +344,7 @@ class FormulationProblem(cp.Problem):
                 raise DataError(f"the parameter {name} has no value; set problem.{name}.value")
             values[name] = float(parameter.value)
         known, statement = self._stated
-        if values != known:
+        if values != known and statement is not None:
             statement = statement.at(**values)
             self._stated = values, statement
         return statement
