@@ -9,6 +9,7 @@ import scipy.sparse as sp
 
 import svmcvx as sx
 from svmcvx.catalogue import CATALOGUE, FAMILIES, find
+from svmcvx.experiments.search_paths import PATH_PARAMETERS
 from svmcvx.experiments.specifications import MODELS, parse_models
 from svmcvx.fast.warm_path import PATHS
 
@@ -172,6 +173,12 @@ def test_mixed_integer_formulations_are_declared(entry):
     values = settings_of(entry)
     data, labels = (SPREAD, THREE) if entry.takes.several_classes else (X, Y)
     assert entry.builder().load()(data, labels, **values).is_mixed_integer() == entry.mixed_integer
+
+
+def test_searches_follow_what_paths_follow():
+    varied = {name for entry in SOLVERS for name in entry.fast.path}
+    # The number of violated margins is a whole number of the data at hand, which folds do not share.
+    assert set(PATH_PARAMETERS) == varied - {"k"}
 
 
 def test_paths_and_models_are_those_of_the_catalogue():

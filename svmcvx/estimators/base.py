@@ -84,7 +84,8 @@ class CertifiedClassifier(ClassifierMixin, BaseEstimator):
 
     def _settings(self) -> dict[str, Any]:
         """Return the arguments of the builder, beside data and weights; by default the estimator's own parameters."""
-        return {name: getattr(self, name) for name in _own_parameters(type(self))}
+        cls: Any = type(self)
+        return {name: getattr(self, name) for name in _own_parameters(cls)}
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Solve the formulation on training data.

@@ -38,7 +38,7 @@ Settings: TypeAlias = Mapping[str, Any]
 # What a path can follow; of several that vary the one with most values, and of equally many the first here.
 PATH_PARAMETERS = ("C", "lam", "kappa", "C1", "C2", "lam1", "lam2", "p", "D", "eps")
 
-# What makes a fit a failed row; anything else is a mistake in the call and is raised.
+# Errors that make a failed row; any other is a mistake in the call and is raised.
 FAILURES = (SvmcvxError, ValueError, ArithmeticError, np.linalg.LinAlgError)
 
 
@@ -164,7 +164,7 @@ class PathOnFold:
 
 
 class Finished:
-    """A folder of finished rows; each piece of work writes a file of its own there, so that none waits for another.
+    """A folder of finished rows; each piece of work writes a file of its own there, so that no lock is needed.
 
     Parameters
     ----------
@@ -268,7 +268,7 @@ class _PathState:
             with_settings(self.estimator, settings)
         last = self.estimator.steps[-1][1] if isinstance(self.estimator, Pipeline) else self.estimator
         if name is not None:
-            # A number, under a name that has been checked: set_params would take as long as a short fit.
+            # The name has been checked before the search; set_params would take as long as a short fit.
             setattr(last, name.rpartition("__")[2], settings[name])
         return last
 
@@ -289,7 +289,7 @@ class _PathState:
         X_test = self._transform()[1]
         if self.work.scorer is None:
             if type(last).score is ClassifierMixin.score:
-                # The accuracy, without scikit-learn's second look at labels that it has seen; that takes longer than a fit.
+                # The accuracy; scikit-learn would validate the labels again, which takes longer than a short fit.
                 return float(np.mean(self._predicted(last, X_test) == np.asarray(self.y_test)))
             return float(last.score(X_test, self.y_test))
         return float(self.work.scorer(last, X_test, self.y_test))

@@ -5,13 +5,15 @@ from __future__ import annotations
 import ast
 from typing import Any
 
-from svmcvx.catalogue import CATALOGUE
+from svmcvx.catalogue import CATALOGUE, Estimator
 from svmcvx.errors import DataError
 
 __all__ = ["MODELS", "parse_models"]
 
 # The estimators by their names on the command line.
-MODELS = {entry.estimator.command: entry.estimator for entry in CATALOGUE.values() if entry.estimator is not None}
+MODELS: dict[str, Estimator] = {
+    entry.estimator.command: entry.estimator for entry in CATALOGUE.values() if entry.estimator is not None
+}
 
 
 def _value(text: str) -> Any:
