@@ -82,10 +82,13 @@ class Builder:
     name : str
     module : str
         Where it is defined.
+    example : mapping
+        Values for its hyper-parameters without a default, for tests and documentation.
     """
 
     name: str
     module: str
+    example: Mapping[str, Any]
 
     def load(self) -> Any:
         """Import the function."""
@@ -218,8 +221,8 @@ class Entry:
 _FORMULATIONS, _FAST, _ESTIMATORS = "svmcvx.formulations", "svmcvx.fast", "svmcvx.estimators"
 
 
-def _builders(module: str, *names: str) -> tuple[Builder, ...]:
-    return tuple(Builder(name, f"{_FORMULATIONS}.{module}") for name in names)
+def _builders(module: str, *names: str, **example: Any) -> tuple[Builder, ...]:
+    return tuple(Builder(name, f"{_FORMULATIONS}.{module}", example) for name in names)
 
 
 # The sizes in `general_up_to` are measured: a Clarabel solve of a machine with a kernel takes 0.1 s at 200 observations
@@ -234,7 +237,7 @@ CATALOGUE: Final[Mapping[str, Entry]] = {
             family="margin",
             source="Sun",
             statement=f"{_FORMULATIONS}.margin.psvm:PSVM",
-            builders=_builders("margin.psvm", "psvm_primal", "psvm_dual"),
+            builders=_builders("margin.psvm", "psvm_primal", "psvm_dual", C=1.0, p=1.5),
             general="psvm_dual",
             takes=Capabilities(),
             regulariser="½‖w‖²",
@@ -280,8 +283,8 @@ CATALOGUE: Final[Mapping[str, Entry]] = {
             source="CepedaGomezHan",
             statement=f"{_FORMULATIONS}.conic_loss.sdp:ConicLoss",
             builders=(
-                *_builders("conic_loss.sdp", "conic_sdp"),
-                *_builders("conic_loss.fixed_gamma", "conic_fixed_gamma"),
+                *_builders("conic_loss.sdp", "conic_sdp", lam=1.0),
+                *_builders("conic_loss.fixed_gamma", "conic_fixed_gamma", gamma=1e-3, lam=1.0),
             ),
             general="conic_sdp",
             takes=Capabilities(),
@@ -308,7 +311,7 @@ CATALOGUE: Final[Mapping[str, Entry]] = {
             family="margin_distribution",
             source="ZhangZhou",
             statement=f"{_FORMULATIONS}.margin_distribution.odm:ODM",
-            builders=_builders("margin_distribution.odm", "odm_primal", "odm_dual"),
+            builders=_builders("margin_distribution.odm", "odm_primal", "odm_dual", C1=1.0, C2=1.0, D=0.1),
             general="odm_dual",
             takes=Capabilities(),
             regulariser="½‖w‖²",
@@ -334,7 +337,10 @@ CATALOGUE: Final[Mapping[str, Entry]] = {
             family="margin_distribution",
             source="ZhangZhou",
             statement=f"{_FORMULATIONS}.margin_distribution.odml:ODML",
-            builders=_builders("margin_distribution.odml", "odml_primal", "odml_dual", "odml_hard_margin"),
+            builders=(
+                *_builders("margin_distribution.odml", "odml_primal", "odml_dual", lam1=0.1, lam2=0.1, C=1.0),
+                *_builders("margin_distribution.odml", "odml_hard_margin", lam1=0.1, lam2=0.1),
+            ),
             general="odml_dual",
             takes=Capabilities(),
             regulariser="½‖w‖²",
@@ -358,7 +364,7 @@ CATALOGUE: Final[Mapping[str, Entry]] = {
             family="indicator",
             source="CepedaGomezHan",
             statement=f"{_FORMULATIONS}.indicator.zero_one:ZeroOne",
-            builders=_builders("indicator.zero_one", "zero_one_mio"),
+            builders=_builders("indicator.zero_one", "zero_one_mio", lam=1.0),
             general="zero_one_mio",
             takes=Capabilities(),
             regulariser="‖w‖² (no ½)",
@@ -384,7 +390,7 @@ CATALOGUE: Final[Mapping[str, Entry]] = {
             family="indicator",
             source="Brooks",
             statement=f"{_FORMULATIONS}.indicator.ramp:Ramp",
-            builders=_builders("indicator.ramp", "ramp_mio"),
+            builders=_builders("indicator.ramp", "ramp_mio", C=1.0),
             general="ramp_mio",
             takes=Capabilities(),
             regulariser="½‖w‖²",
@@ -399,7 +405,7 @@ CATALOGUE: Final[Mapping[str, Entry]] = {
             family="indicator",
             source="LinYaoLiu",
             statement=f"{_FORMULATIONS}.indicator.l0:L0",
-            builders=_builders("indicator.l0", "l0_mio"),
+            builders=_builders("indicator.l0", "l0_mio", C=1.0),
             general="l0_mio",
             takes=Capabilities(),
             regulariser="½‖w‖²",
@@ -427,7 +433,10 @@ CATALOGUE: Final[Mapping[str, Entry]] = {
             family="multiclass",
             source="NieHaoWang",
             statement=f"{_FORMULATIONS}.multiclass.m3svm:M3SVM",
-            builders=_builders("multiclass.m3svm", "m3svm", "m3svm_hard_margin"),
+            builders=(
+                *_builders("multiclass.m3svm", "m3svm", lam=0.1, p=2.0),
+                *_builders("multiclass.m3svm", "m3svm_hard_margin", p=2.0),
+            ),
             general="m3svm",
             takes=Capabilities(kernel=False, several_classes=True),
             regulariser="λ Σ_{k<l} ‖w_k − w_l‖^p + ε(‖W‖² + ‖b‖²)",
@@ -460,6 +469,7 @@ CATALOGUE: Final[Mapping[str, Entry]] = {
                 "topk_svm",
                 "multinomial_lr",
                 "sparse_multinomial_lr",
+                lam=1.0,
             ),
             general="weston_watkins",
             takes=Capabilities(kernel=False, several_classes=True),

@@ -13,6 +13,8 @@ from importlib import import_module
 from itertools import groupby
 from pathlib import Path
 
+import numpy as np
+
 import svmcvx
 from svmcvx.catalogue import CATALOGUE
 
@@ -82,7 +84,25 @@ def capability_table():
     return table(heads, rows)
 
 
+def builder_table():
+    """The variables, parameters and constraints of every problem, as it is built at the example of its record."""
+    y = np.array([-1, 1] * 6)
+    X = 0.3 * np.stack([np.cos(np.arange(12)), np.sin(2 * np.arange(12))], axis=1) + y[:, None]
+    three = np.arange(12) % 3
+    spread = X + 4.0 * np.stack([three == 1, three == 2], axis=1)
+    rows = []
+    for entry in CATALOGUE.values():
+        data = (spread, three) if entry.takes.several_classes else (X, y)
+        for builder in entry.builders:
+            problem = builder.load()(*data, **builder.example)
+            call = ", ".join([builder.name, *(f"{name}={value}" for name, value in builder.example.items())])
+            names = (sorted(problem.var_dict), sorted(problem.param_dict), sorted(problem.constraint_dict))
+            rows.append((code(call), *(code(*group) for group in names)))
+    return table(("builder, settings", "variables", "parameters", "constraints"), rows)
+
+
 TABLES = {
+    "docs/formulations.md": {"builders": builder_table},
     "README.md": {"formulations": formulation_table, "scaling": scaling_table, "fast": fast_table},
     "docs/estimators.md": {"capabilities": capability_table},
 }

@@ -21,30 +21,6 @@ X = X + 1.5 * Y[:, None]
 THREE = np.arange(12) % 3
 SPREAD = X + 4.0 * np.stack([THREE == 1, THREE == 2], axis=1)
 
-# Hyper-parameters without a default.
-VALUES = {
-    "psvm_primal": {"C": 1.0, "p": 1.5},
-    "psvm_dual": {"C": 1.0, "p": 1.5},
-    "hard_margin_dual": {},
-    "conic_sdp": {"lam": 1.0},
-    "conic_fixed_gamma": {"gamma": np.full(12, 1e-3), "lam": 1.0},
-    "odm_primal": {"C1": 1.0, "C2": 1.0, "D": 0.1},
-    "odm_dual": {"C1": 1.0, "C2": 1.0, "D": 0.1},
-    "odml_primal": {"lam1": 0.1, "lam2": 0.1, "C": 1.0},
-    "odml_dual": {"lam1": 0.1, "lam2": 0.1, "C": 1.0},
-    "odml_hard_margin": {"lam1": 0.1, "lam2": 0.1},
-    "zero_one_mio": {"lam": 1.0},
-    "ramp_mio": {"C": 1.0},
-    "l0_mio": {"C": 1.0},
-    "m3svm": {"lam": 0.1, "p": 2.0},
-    "m3svm_hard_margin": {"p": 2.0},
-    "weston_watkins": {"lam": 1.0},
-    "crammer_singer": {"lam": 1.0},
-    "msvm": {},
-    "topk_svm": {"lam": 1.0},
-    "multinomial_lr": {"lam": 1.0},
-    "sparse_multinomial_lr": {"lam": 1.0},
-}
 ENTRIES = list(CATALOGUE.values())
 BUILDERS = [(entry, builder) for entry in ENTRIES for builder in entry.builders]
 SOLVERS = [entry for entry in ENTRIES if entry.fast is not None]
@@ -60,7 +36,7 @@ def parameters(function):
 
 
 def settings_of(entry):
-    return VALUES[entry.general]
+    return entry.builder().example
 
 
 @pytest.mark.parametrize("entry", ENTRIES, ids=name_of)
@@ -115,7 +91,7 @@ def test_estimators_have_the_settings_of_their_builders(entry):
 @pytest.mark.parametrize(("entry", "builder"), BUILDERS, ids=lambda value: value.name)
 def test_builders_take_what_is_declared(entry, builder):
     build, takes = builder.load(), entry.takes
-    values = VALUES[builder.name]
+    values = builder.example
     data, labels = (SPREAD, THREE) if takes.several_classes else (X, Y)
     assert ("kernel" in parameters(build)) == takes.kernel
     if builder.name == entry.general:
@@ -193,17 +169,9 @@ def test_names_and_tables_are_those_of_the_catalogue(file):
     assert WRITTEN[file](text) == text, "run python -m tests.generated"
 
 
-@pytest.mark.parametrize("entry", ENTRIES, ids=name_of)
-def test_every_builder_and_solver_stands_in_the_documentation(entry):
-    tables = {
-        page: "\n".join(line for line in (ROOT / "docs" / page).read_text().splitlines() if line.startswith("|"))
-        for page in ("psvm.md", "formulations.md", "fast.md")
-    }
-    builders = tables["psvm.md"] + tables["formulations.md"]
-    for builder in entry.builders:
-        assert builder.name in builders or (entry.name == "multiclass" and "the baselines" in builders)
-    if entry.fast is not None:
-        assert f"`fast.{entry.fast.name}" in tables["fast.md"]
+def test_every_paper_has_its_entry_in_the_bibliography():
+    keys = re.findall(r"^@\w+\{(\w+),", (ROOT / "docs" / "references.bib").read_text(), flags=re.MULTILINE)
+    assert {entry.source for entry in ENTRIES} <= set(keys)
 
 
 def test_no_word_of_the_old_routes_is_left():
