@@ -123,13 +123,16 @@ def with_tables(text, tables):
 # Names
 
 
-def isort_key(name):
-    return (0 if name.isupper() else 1 if name[0].isupper() else 2), name
+def kind(name):
+    """Constants, classes and functions, in the order in which the linter wants them."""
+    return 0 if name.isupper() else 1 if name[0].isupper() else 2
 
 
 def import_lines(pairs, indent=""):
     lines = []
-    for module, group in groupby(sorted(pairs, key=lambda pair: (pair[0], isort_key(pair[1]))), lambda pair: pair[0]):
+    for module, group in groupby(
+        sorted(pairs, key=lambda pair: (pair[0], kind(pair[1]), pair[1].lower())), lambda pair: pair[0]
+    ):
         names = [name for _, name in group]
         line = f"{indent}from {module} import {', '.join(names)}"
         if len(line) > 120:
@@ -139,7 +142,7 @@ def import_lines(pairs, indent=""):
 
 
 def all_list(names):
-    ordered = sorted(names, key=isort_key)
+    ordered = sorted(names, key=lambda name: (kind(name), name))
     line = f"__all__ = [{', '.join(map(json.dumps, ordered))}]\n"
     return line if len(line) <= 121 else "__all__ = [\n" + "".join(f'    "{name}",\n' for name in ordered) + "]\n"
 

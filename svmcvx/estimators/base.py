@@ -127,7 +127,7 @@ class CertifiedClassifier(ClassifierMixin, BaseEstimator):
             message = "A column-vector y was passed when a 1d array was expected; pass y.ravel()"
             warnings.warn(message, DataConversionWarning, stacklevel=3)
         self._check_columns(X, reset=True)
-        labels = CodedLabels(*check_labels(y, checked.shape[0]))
+        labels = CodedLabels(*check_labels(y, checked.shape[0]), checked)
         return TrainingData(
             checked, labels, None if sample_weight is None else check_weights(sample_weight, len(labels))
         )
