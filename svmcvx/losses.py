@@ -20,6 +20,7 @@ __all__ = [
     "rescaled_hinge",
     "slack",
     "smoothed_hinge",
+    "variance_multipliers",
     "zero_one",
 ]
 
@@ -105,6 +106,24 @@ def smoothed_hinge(u: Floats, delta: float) -> Floats:
     # (a + root)/2 cancels for a < 0.
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.where(a > 0, 0.5 * (a + root), np.where(root > a, 0.5 * delta**2 / (root - a), 0.0))
+
+
+def variance_multipliers(u: Floats, lam1: float, share: Floats) -> Floats:
+    r"""Return :math:`\tau_i = 2\lambda_1 c_i(u_i - \bar u)`, the derivative of :math:`\lambda_1\sum_i c_i(u_i-\bar u)^2`.
+
+    Its sum is 0 to rounding.
+
+    Parameters
+    ----------
+    u : ndarray
+        Margins.
+    lam1 : float
+        Weight of their variance.
+    share : ndarray
+        The shares :math:`c_i`, of sum 1.
+    """
+    derivative = 2.0 * lam1 * share * (u - float(share @ u))
+    return np.asarray(derivative - share * float(derivative.sum()))
 
 
 def logistic(u: Floats) -> Floats:

@@ -16,13 +16,12 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from svmcvx.data import check_choice
+from svmcvx.data import check_choice, check_seed
 from svmcvx.errors import DataError, SolverFailed
 from svmcvx.fast.conic_loss.continuation import LIFT, NEARLY_ONE, WARM_GOAL, Search, is_hard, stripped
 from svmcvx.fast.conic_loss.low_rank_newton import SYSTEMS, LowRank
 from svmcvx.fast.conic_loss.nystrom import nystrom_space
 from svmcvx.fast.core.monitor import Callback, Monitor, conclude, earlier_solution, monitored
-from svmcvx.fast.margin_distribution.dcd_svrg import check_seed
 from svmcvx.feature_space import FeatureSpace
 from svmcvx.formulations.base import RecoveredPoints
 from svmcvx.formulations.conic_loss.primal import relaxed_indicator
