@@ -143,7 +143,7 @@ class FastSolver:
     general_up_to : SizeLimits
         Sizes up to which the general route is the quicker one; 0 where it never is.
     certified_tol : bool
-        Whether its ``tol`` is a certified relative gap. An estimator leaves it at its default otherwise.
+        Whether its ``tol`` is what the certificate is held to. An estimator leaves it at its default otherwise.
     methods : str
         The methods in a few words, for the documentation.
     """

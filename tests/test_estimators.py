@@ -14,6 +14,8 @@ from sklearn.svm import SVC
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import svmcvx as sx
+import svmcvx.data as data_room
+import svmcvx.estimators.base as base_room
 from svmcvx.catalogue import FastSolver, find
 from svmcvx.estimators.routes import choose, not_taken
 from svmcvx.heuristics import signed_rows as incumbents
@@ -321,6 +323,18 @@ def test_an_earlier_solution_is_a_start():
     again._fit(again._training_data(data, labels), first.solution_)
     assert again.solution_.warm_start_used
     assert not first.solution_.warm_start_used
+
+
+@pytest.mark.parametrize("solver", ["fast", "clarabel"])
+def test_a_fit_validates_its_data_once(monkeypatch, solver):
+    calls = []
+    for module, name in ((data_room, "check_features"), (data_room, "_coded"), (base_room, "check_features")):
+        original = getattr(module, name)
+        monkeypatch.setattr(
+            module, name, lambda *a, original=original, name=name, **k: calls.append(name) or original(*a, **k)
+        )
+    sx.PSVMClassifier(p=2.0, solver=solver).fit(X, Y)
+    assert sorted(calls) == ["_coded", "check_features"]
 
 
 def test_a_fast_answer_that_was_cut_short_warns_with_the_numbers():

@@ -138,7 +138,7 @@ class CertifiedClassifier(ClassifierMixin, BaseEstimator):
         `cache` keeps kernel matrices for other fits.
         """
         request = self._request(data, cache)
-        weighted = data._replace(sample_weight=self._weighted(np.asarray(data.labels), data.sample_weight))
+        weighted = data._replace(sample_weight=self._weights(data))
         self.solution_, (self.solver_route_, self.solver_reason_) = self._solve(request, weighted, warm_start)
         self.classes_ = data.labels.classes
         return self
@@ -168,10 +168,11 @@ class CertifiedClassifier(ClassifierMixin, BaseEstimator):
         name = self._formulation or type(self).__name__
         return Request(name, self._builder(), settings, self.solver, self.tol, self.time_limit)
 
-    def _weighted(self, labels: NDArray[Any], sample_weight: Floats | None) -> Floats | None:
+    def _weights(self, data: TrainingData) -> Floats | None:
         """Return the weights of observations times those of their classes."""
         if self.class_weight is None:
-            return sample_weight
+            return data.sample_weight
+        labels = np.asarray(data.labels)
         try:
             weight = np.asarray(compute_sample_weight(self.class_weight, labels), dtype=np.float64)
         except (ValueError, TypeError) as error:
@@ -181,7 +182,7 @@ class CertifiedClassifier(ClassifierMixin, BaseEstimator):
             raise DataError(
                 f"class_weight must be positive, got 0 for {labels[weight == 0].tolist()[0]!r}; leave the class out instead"
             )
-        return weight if sample_weight is None else weight * sample_weight
+        return weight if data.sample_weight is None else weight * data.sample_weight
 
     def _shortfall(self, solution: Solution) -> str | None:
         """Say how far the certificate is from what was asked for; None if it is not."""

@@ -1,4 +1,4 @@
-"""Binary classifiers with losses that count or are cut off: optima by search or mixed-integer programs, or local ones."""
+"""The estimators of the 0-1, ramp and l0 losses: optima by search or by mixed-integer programs, or local ones."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ TIME_LIMIT = 10.0
 class ZeroOneSVMClassifier(BinaryClassifier):
     r"""SVM with the exact 0-1 loss: :math:`\|w\|^2 + \lambda\sum_i 1[u_i < 1]`, or at most `k` margins below 1.
 
-    It is solved by the search of ``fast.zero_one`` (at any size with ``solver="auto"``), or, with the settings `form` and `M` or ``solver="scip"``, as a
-    mixed-integer program, which needs a solver for it (``pip install 'svmcvx[mip]'``). Optimality is proved for tens of
-    observations of a few features in seconds. Larger data end at the time limit with an honest interval and a
-    ``ConvergenceWarning``.
+    It is solved by the search of ``fast.zero_one`` (at any size with ``solver="auto"``), or, with the settings `form` and
+    `M` or ``solver="scip"``, as a mixed-integer program, which needs a solver for it (``pip install 'svmcvx[mip]'``).
+    Optimality is proved for tens of observations of a few features in seconds. On larger data the time limit ends the
+    search, with the interval proved by then and a ``ConvergenceWarning``.
 
     Parameters
     ----------

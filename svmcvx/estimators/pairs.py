@@ -83,7 +83,7 @@ class CompositeSolution(Solution):
 
     @classmethod
     def of(cls, parts: Mapping[Any, Solution], scheme: str, classes: NDArray[Any]) -> CompositeSolution:
-        """Put solutions of binary problems together."""
+        """Combine the solutions of binary problems."""
         each = list(parts.values())
         worst = max(each, key=lambda solution: solution.certificate.gap)
         unfinished = [solution.status for solution in each if solution.status is not Status.OPTIMAL]
@@ -113,7 +113,7 @@ def _restricted(X: Features, rows: NDArray[np.intp], *, pairwise: bool) -> Featu
 
 
 def _lifted(solution: Solution, rows: NDArray[np.intp], width: int) -> Solution:
-    """Return a solution whose model speaks of all training data; `width` is the number of columns of these."""
+    """Return a solution whose model counts the rows of all training data; `width` is the number of their columns."""
     model = cast(BinaryModel, solution.model)
     support = rows[model.support]
     if isinstance(model, KernelModel):

@@ -1,4 +1,4 @@
-"""What an estimator asks for: a formulation with its settings, solved on some data by the route that was chosen."""
+"""A formulation with the settings of an estimator, and its solution by the route that was chosen."""
 
 from __future__ import annotations
 
