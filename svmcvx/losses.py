@@ -151,7 +151,7 @@ def conic_loss(u: Floats, gamma: Floats | float, lam: Floats | float) -> Floats:
 
     Notes
     -----
-    Source: conic paper, Proposition 1; its proof drops the factor γ of the square in the second case.
+    Source: [CepedaGomezHan], Proposition 1; its proof drops the factor γ of the square in the second case.
     """
     xi = slack(u)
     return np.where(_beyond_knee(xi, gamma, lam), lam, xi * (2.0 * np.sqrt(gamma * lam) - gamma * xi))
