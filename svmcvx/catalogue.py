@@ -281,7 +281,7 @@ CATALOGUE: Final[Mapping[str, Entry]] = {
             title="conic loss: the 0-1 loss relaxed to a semidefinite program",
             family="conic_loss",
             source="CepedaGomezHan",
-            statement=f"{_FORMULATIONS}.conic_loss.sdp:ConicLoss",
+            statement=f"{_FORMULATIONS}.conic_loss.statement:ConicLoss",
             builders=(
                 *_builders("conic_loss.sdp", "conic_sdp", lam=1.0),
                 *_builders("conic_loss.fixed_gamma", "conic_fixed_gamma", gamma=1e-3, lam=1.0),
