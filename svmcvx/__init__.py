@@ -26,7 +26,7 @@ from svmcvx.formulations.margin.hard_margin import hard_margin_dual
 from svmcvx.formulations.margin.psvm import psvm_dual, psvm_primal
 from svmcvx.formulations.margin_distribution.odm import odm_dual, odm_primal
 from svmcvx.formulations.margin_distribution.odml import odml_dual, odml_hard_margin, odml_primal
-from svmcvx.formulations.multiclass.baselines import (
+from svmcvx.formulations.multiclass.baselines_problems import (
     crammer_singer,
     msvm,
     multinomial_lr,
@@ -34,7 +34,7 @@ from svmcvx.formulations.multiclass.baselines import (
     topk_svm,
     weston_watkins,
 )
-from svmcvx.formulations.multiclass.m3svm import m3svm, m3svm_hard_margin
+from svmcvx.formulations.multiclass.m3svm_problems import m3svm, m3svm_hard_margin
 from svmcvx.kernels import RBF, Exponential, Kernel, Laplacian, Linear, Polynomial, Precomputed, Sigmoid
 from svmcvx.model import KernelModel, LinearModel, Model, MulticlassModel, OneVsModel, load_model
 from svmcvx.solution import Attempt, Solution, Status, Timings

@@ -14,7 +14,7 @@ from sklearn.preprocessing import scale
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import svmcvx as sx
-from svmcvx.formulations.multiclass.m3svm import dual_lengths, lengths
+from svmcvx.formulations.multiclass.pairwise import dual_lengths, lengths
 
 LOSSES = ("hinge", "smoothed", "logistic", "softmax")
 EXPONENTS = (1.0, 1.5, 2.0, 4.0, 8.0)
@@ -42,7 +42,7 @@ def value_of(X, y, **settings):
 
 
 def loop_objective(X, y, W, b, *, lam, p, eps, loss, norm, delta=1e-2, weight=None):
-    """The statement of the page, one observation and one pair of classes at a time."""
+    """The objective, one observation and one pair of classes at a time."""
     classes = list(np.unique(y))
     total = 0.0
     for i, x in enumerate(X):
@@ -68,7 +68,7 @@ def loop_objective(X, y, W, b, *, lam, p, eps, loss, norm, delta=1e-2, weight=No
 @pytest.mark.parametrize("loss", LOSSES)
 @settings(max_examples=12)
 @given(seed=st.integers(0, 10**6), p=st.sampled_from([1.0, 1.3, 2.0, 4.0, 8.0]))
-def test_the_objective_is_that_of_the_page_and_no_dual_exceeds_it(loss, norm, seed, p):
+def test_the_objective_is_the_stated_one_and_no_dual_exceeds_it(loss, norm, seed, p):
     rng = np.random.default_rng(seed)
     X, y = clouds(seed, n=12)
     weight = rng.uniform(0.2, 2.0, 12)
@@ -95,7 +95,7 @@ def test_the_objective_is_that_of_the_page_and_no_dual_exceeds_it(loss, norm, se
 
 @pytest.mark.parametrize("norm", [2, 1])
 @pytest.mark.parametrize("p", [1.0, 1.7, 2.0, 4.0])
-def test_the_dual_is_the_one_of_the_page(p, norm):
+def test_the_dual_objective_is_the_stated_one(p, norm):
     """Evaluated pair by pair at a feasible point, with R from the definition of the divergence."""
     rng = np.random.default_rng(3)
     X, y = clouds(3, n=12)

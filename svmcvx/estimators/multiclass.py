@@ -12,7 +12,7 @@ from sklearn.utils import Tags
 from svmcvx.data import check_choice, check_features
 from svmcvx.estimators.base import CertifiedClassifier
 from svmcvx.formulations.base import FormulationProblem
-from svmcvx.formulations.multiclass.baselines import (
+from svmcvx.formulations.multiclass.baselines_problems import (
     crammer_singer,
     msvm,
     multinomial_lr,
@@ -20,7 +20,7 @@ from svmcvx.formulations.multiclass.baselines import (
     topk_svm,
     weston_watkins,
 )
-from svmcvx.formulations.multiclass.m3svm import m3svm
+from svmcvx.formulations.multiclass.m3svm_problems import m3svm
 from svmcvx.model import MulticlassModel
 
 __all__ = ["M3SVMClassifier", "MulticlassClassifier", "MulticlassSVMClassifier"]
