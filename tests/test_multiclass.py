@@ -214,6 +214,57 @@ def test_what_cvxpy_states_is_the_numpy_objective(build):
     assert certificate.gap == pytest.approx(changed.certificate.gap, abs=1e-9)
 
 
+@builders
+@pytest.mark.parametrize("intercept", [True, False])
+def test_added_constraints_keep_the_bound_and_are_met(build, intercept):
+    X, y = clouds(14)
+    problem = build(X, y, lam=0.3, intercept=intercept)
+    plain = solved(problem)
+    W = problem.var_dict["W"]
+    idle = solved(problem.with_constraints([cp.abs(W) <= 100.0]))
+    width = plain.certificate.upper - plain.certificate.lower
+    assert idle.certificate.lower <= plain.certificate.upper
+    assert plain.certificate.lower <= idle.certificate.upper
+    assert idle.certificate.is_certified(1e-6)
+    assert idle.certificate.upper - plain.certificate.upper <= width + 1e-6 * plain.certificate.upper
+    assert idle.certificate.residuals["added_violation"] == 0
+    largest = 0.5 * np.abs(plain.model.coef).max()
+    active = solved(problem.with_constraints([cp.abs(W) <= largest]))
+    assert active.certificate.residuals["added_violation"] <= 1e-6
+    assert np.abs(active.model.coef).max() <= largest + 1e-6
+    assert active.certificate.lower <= active.certificate.upper
+    assert active.certificate.upper > plain.certificate.upper
+    # What the solver says of the smaller set lies between the two ends.
+    value = cp.Problem(problem.objective, [*problem.constraints, cp.abs(W) <= largest]).solve(solver="CLARABEL")
+    assert active.certificate.lower <= value * (1 + 1e-6)
+    assert active.certificate.upper == pytest.approx(value, rel=1e-5)
+
+
+@builders
+def test_the_model_at_the_variables_is_what_they_are(build):
+    X, y = clouds(15)
+    problem = build(X, y, lam=0.3)
+    assert problem.model_at_variables() is None
+    rng = np.random.default_rng(0)
+    W, b = rng.standard_normal((3, 4)), rng.standard_normal(4)
+    problem.var_dict["W"].value, problem.var_dict["b"].value = W, b
+    model = problem.model_at_variables()
+    np.testing.assert_array_equal(model.coef, W)
+    np.testing.assert_allclose(model.intercept, b - X.mean(axis=0) @ W, rtol=1e-12)
+    sparse = build(sp.csr_array(X), y, lam=0.3)
+    sparse.var_dict["W"].value, sparse.var_dict["b"].value = W, b
+    np.testing.assert_array_equal(sparse.model_at_variables().intercept, b)
+
+
+@builders
+def test_constraints_that_are_smuggled_in_are_refused(build):
+    X, y = clouds(16)
+    problem = build(X, y, lam=0.3)
+    problem._constraints = [*problem._constraints, problem.var_dict["W"] >= 0]
+    with pytest.raises(sx.BuildError, match="with_constraints"):
+        solved(problem)
+
+
 def test_names_are_fixed_and_parameters_do_not_recompile():
     X, y = clouds()
     common = {"W", "b"}
