@@ -34,9 +34,9 @@ __all__ = ["Continuation", "M3SVMBounds", "M3SVMNewtonSettings"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
-# A smoothing never starts below this.
+# Smoothing ν of the norms at the start, at least.
 LEAST_NU = 1e-12
-# Relative accuracy of conjugate gradients while the estimated error of the point exceeds FAR times the objective, and below it.
+# Relative accuracy of conjugate gradients while the estimated error exceeds the share FAR of the objective, and below it.
 FORCING_FAR, FORCING_NEAR, FAR = 0.1, 0.03, 1e-2
 
 
@@ -281,7 +281,7 @@ class Continuation:
         own = exact if self.alpha is None else self.alpha
         part = min(length, 1.0)
         s = system.weight
-        # At a bound the second derivative of the smoothed loss would vanish, so that multipliers stay in the interior.
+        # At a bound the second derivative of the smoothed loss is too small for later steps to move the multiplier.
         share = self.settings.boundary_share
         self.alpha = np.clip(own + part * (full - own), share * own, s - share * (s - own))
         if statement.p < 2:
