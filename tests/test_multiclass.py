@@ -17,16 +17,9 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import svmcvx as sx
 from svmcvx.data import multiclass_data
-from svmcvx.formulations.multiclass.losses import (
-    HingeSum,
-    LargestHinge,
-    LogisticSum,
-    Margin,
-    SmoothedHingeSum,
-    Softmax,
-    TopHinge,
-)
+from svmcvx.formulations.multiclass.losses import HingeSum, LogisticSum, Margin, SmoothedHingeSum
 from svmcvx.formulations.multiclass.score_space import ScoreSpace
+from svmcvx.formulations.multiclass.simplex_losses import LargestHinge, Softmax, TopHinge
 
 BUILDERS = {
     "weston_watkins": sx.weston_watkins,

@@ -30,9 +30,9 @@ from svmcvx.feature_space import KernelSpace, LinearSpace, feature_space
 from svmcvx.formulations.margin.liblinear import PenalisedPSVM
 from svmcvx.formulations.margin.psvm import PSVM
 from svmcvx.formulations.multiclass.baselines import ClassicalStatement
-from svmcvx.formulations.multiclass.losses import Softmax
 from svmcvx.formulations.multiclass.regularisers import SquaredNorms
 from svmcvx.formulations.multiclass.score_space import ScoreSpace
+from svmcvx.formulations.multiclass.simplex_losses import Softmax
 from svmcvx.kernels import Kernel, Precomputed, as_kernel
 from svmcvx.model import BinaryModel, LinearModel
 

@@ -11,9 +11,10 @@ from svmcvx.data import check_number, multiclass_data
 from svmcvx.errors import DataError
 from svmcvx.formulations.base import builder
 from svmcvx.formulations.multiclass.baselines import ClassicalStatement
-from svmcvx.formulations.multiclass.losses import HingeSum, LargestHinge, ScoreLoss, Softmax, TopHinge
+from svmcvx.formulations.multiclass.losses import HingeSum, ScoreLoss
 from svmcvx.formulations.multiclass.regularisers import AbsoluteSum, PairwiseNorms, Regulariser, SquaredNorms
 from svmcvx.formulations.multiclass.score_space import ScoreSpace
+from svmcvx.formulations.multiclass.simplex_losses import LargestHinge, Softmax, TopHinge
 from svmcvx.formulations.multiclass.statement import MulticlassProblem, require_problem_memory
 
 __all__ = [

@@ -15,11 +15,12 @@ smoothed   :math:`\sum_k \tfrac12(\gamma_k+\sqrt{\gamma_k^2+\delta^2})` :math:`\
 logistic   :math:`\sum_k \log(1+e^{-f_k})`                              :math:`\sum h(a_k)+h(1-a_k)`         0 ≤ a ≤ 1
 softmax    :math:`\log(1+\sum_k e^{-f_k})`                              :math:`\sum h(a_k) + h(1-\sum a_k)`  a ≥ 0, Σa ≤ 1
 largest    :math:`\max_k (1-f_k)_+`                                     :math:`\sum a_k`                     a ≥ 0, Σa ≤ 1
-top-k      the k largest, see :class:`TopHinge`                         :math:`\sum a_k`                     see there
+top-k      the k largest, see ``TopHinge``                              :math:`\sum a_k`                     see there
 margin     0 where every f ≥ 1, else infinite                           :math:`\sum a_k`                     a ≥ 0
 ========== ============================================================ ==================================== ==============
 
-with :math:`\gamma = 1 - f` and :math:`h(a) = -a\log a`. Arrays have one row an observation, shape (n, c − 1); the column j is the
+with :math:`\gamma = 1 - f` and :math:`h(a) = -a\log a`. Softmax, largest and top-k, whose domain is a part of the simplex, stand in
+:mod:`svmcvx.formulations.multiclass.simplex_losses`. Arrays have one row an observation, shape (n, c − 1); the column j is the
 j-th class other than :math:`y_i`.
 """
 
@@ -32,7 +33,7 @@ from typing import ClassVar, NamedTuple, TypeAlias
 import cvxpy as cp
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import entr, expit, logsumexp
+from scipy.special import entr, expit
 
 from svmcvx.certificate import EPS, accumulated_rounding
 from svmcvx.losses import slack
@@ -40,14 +41,16 @@ from svmcvx.losses import slack
 __all__ = [
     "LONGEST_MOVE",
     "HingeSum",
-    "LargestHinge",
     "LogisticSum",
     "Margin",
     "ScoreLoss",
     "SmoothedHingeSum",
-    "Softmax",
     "StatedLoss",
-    "TopHinge",
+    "box_violation",
+    "diagonal_matrices",
+    "difference_variable",
+    "entropy_of_rest",
+    "steepness_of_rest",
 ]
 
 Floats: TypeAlias = NDArray[np.float64]
@@ -126,29 +129,31 @@ class ScoreLoss(ABC):
         return {}
 
 
-def _as_variable(f: cp.Expression) -> tuple[cp.Variable, cp.Constraint]:
+def difference_variable(f: cp.Expression) -> tuple[cp.Variable, cp.Constraint]:
     """Return the differences as a variable ``f``, and the constraint that defines it, whose multipliers are α."""
     difference = cp.Variable(f.shape, name="f")
     return difference, (difference == f).set_label("margin")
 
 
-def _box_violation(a: Floats, high: float) -> float:
+def box_violation(a: Floats, high: float) -> float:
+    """Largest violation of 0 ≤ a ≤ high, beyond rounding."""
     return max(0.0, float(-a.min()), float(a.max()) - high * (1.0 + accumulated_rounding(1)))
 
 
-def _entropy_of_rest(t: Floats) -> Floats:
+def entropy_of_rest(t: Floats) -> Floats:
     """h(1 − t), to full relative accuracy for small t."""
     rest = np.maximum(1.0 - t, 0.0)
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(rest > 0, -rest * np.log1p(-np.minimum(t, 1.0)), 0.0)
 
 
-def _steepness_of_rest(t: Floats) -> Floats:
-    """|log(1 − t)|, bounded by its value one machine epsilon below t = 1, the nearest that rounding can tell apart."""
+def steepness_of_rest(t: Floats) -> Floats:
+    """|log(1 − t)|, with 1 − t taken as at least one machine epsilon."""
     return np.asarray(np.abs(np.log(np.maximum(1.0 - t, EPS))))
 
 
-def _diagonal(h: Floats) -> Floats:
+def diagonal_matrices(h: Floats) -> Floats:
+    """Return a diagonal matrix for each row."""
     return np.asarray(h[:, :, None] * np.eye(h.shape[1]))
 
 
@@ -159,7 +164,7 @@ class _SeparateLoss(ScoreLoss):
         return np.clip(a, 0.0, 1.0)
 
     def domain_violation(self, a: Floats) -> float:
-        return _box_violation(a, 1.0)
+        return box_violation(a, 1.0)
 
     def feasible_move(self, a: Floats, z: Floats) -> Floats:
         return a * (1.0 - np.minimum(a, 1.0)) * z
@@ -220,7 +225,7 @@ class SmoothedHingeSum(_SeparateLoss):
     def curvature(self, f: Floats) -> Floats | None:
         """δ²/(2(γ² + δ²)^{3/2}) on the diagonal."""
         root = np.hypot(1.0 - f, self.delta)
-        return _diagonal((self.delta / root) ** 2 / (2.0 * root))
+        return diagonal_matrices((self.delta / root) ** 2 / (2.0 * root))
 
     def conjugate_value(self, a: Floats) -> Floats:
         """Σ a + δ√(a(1 − a))."""
@@ -229,7 +234,7 @@ class SmoothedHingeSum(_SeparateLoss):
     def cvxpy_statement(self, f: cp.Expression, weight: Floats) -> StatedLoss:
         """With second-order cones; δ is the cvxpy parameter ``delta``."""
         delta = cp.Parameter(pos=True, name="delta", value=self.delta)
-        difference, margin = _as_variable(f)
+        difference, margin = difference_variable(f)
         gamma = cp.vec(1 - difference, order="F")
         root = cp.norm(cp.vstack([gamma, delta * np.ones(gamma.shape)]), 2, axis=0)
         repeated = np.tile(weight, f.shape[1])
@@ -257,188 +262,20 @@ class LogisticSum(_SeparateLoss):
 
     def curvature(self, f: Floats) -> Floats | None:
         """a(1 − a) on the diagonal."""
-        return _diagonal(np.asarray(expit(f) * expit(-f)))
+        return diagonal_matrices(np.asarray(expit(f) * expit(-f)))
 
     def conjugate_value(self, a: Floats) -> Floats:
         """The binary entropies."""
-        return np.asarray((entr(a) + _entropy_of_rest(a)).sum(axis=1))
+        return np.asarray((entr(a) + entropy_of_rest(a)).sum(axis=1))
 
     def conjugate_sensitivity(self, a: Floats) -> Floats:
         """Σ a(1 + |log a| + |log(1 − a)|)."""
-        return np.asarray((a + entr(a) + a * _steepness_of_rest(a)).sum(axis=1))
+        return np.asarray((a + entr(a) + a * steepness_of_rest(a)).sum(axis=1))
 
     def cvxpy_statement(self, f: cp.Expression, weight: Floats) -> StatedLoss:
         """With exponential cones."""
-        difference, margin = _as_variable(f)
+        difference, margin = difference_variable(f)
         return StatedLoss(cp.sum(weight @ cp.logistic(-difference)), [margin])
-
-
-class _SimplexLoss(ScoreLoss):
-    """A loss with the domain a ≥ 0, Σa ≤ 1."""
-
-    cap: float = 1.0
-
-    def project(self, a: Floats) -> Floats:
-        a = np.clip(a, 0.0, self.cap)
-        return np.asarray(a / np.maximum(a.sum(axis=1, keepdims=True), 1.0))
-
-    def domain_violation(self, a: Floats) -> float:
-        over = float(a.sum(axis=1).max()) - 1.0 - accumulated_rounding(a.shape[1])
-        return max(_box_violation(a, self.cap), over)
-
-    def feasible_move(self, a: Floats, z: Floats) -> Floats:
-        # The slack 1 − Σa counts as one more multiplier, with z = 0.
-        mobile = a * np.maximum(1.0 - a / self.cap, 0.0)
-        rest = np.maximum(1.0 - a.sum(axis=1, keepdims=True), 0.0)
-        total = mobile.sum(axis=1, keepdims=True) + rest * (1.0 - rest)
-        mean = np.divide((mobile * z).sum(axis=1, keepdims=True), total, out=np.zeros_like(total), where=total > 0)
-        return np.asarray(mobile * (z - mean))
-
-    def uniform_multiplier(self, c: int) -> float:
-        return min(self.cap, 1.0 / (c - 1))
-
-
-class Softmax(_SimplexLoss):
-    r"""Cross-entropy, :math:`\log(1+\sum_k e^{-f_k})`."""
-
-    name = "softmax"
-    smooth = True
-
-    def value(self, f: Floats) -> Floats:
-        """log(1 + Σ e^{−f})."""
-        return np.asarray(np.logaddexp(0.0, logsumexp(-f, axis=1)))
-
-    def multipliers(self, f: Floats) -> Floats:
-        """The probabilities of the other classes."""
-        return np.asarray(np.exp(-f - self.value(f)[:, None]))
-
-    def curvature(self, f: Floats) -> Floats | None:
-        """diag(a) − aa'."""
-        a = self.multipliers(f)
-        return _diagonal(a) - a[:, :, None] * a[:, None, :]
-
-    def conjugate_value(self, a: Floats) -> Floats:
-        """The entropy, that of the own class included."""
-        return np.asarray(entr(a).sum(axis=1) + _entropy_of_rest(a.sum(axis=1)))
-
-    def conjugate_sensitivity(self, a: Floats) -> Floats:
-        """Σ a(1 + |log a| + |log(1 − Σa)|)."""
-        total = a.sum(axis=1)
-        return np.asarray(total + entr(a).sum(axis=1) + total * _steepness_of_rest(total))
-
-    def cvxpy_statement(self, f: cp.Expression, weight: Floats) -> StatedLoss:
-        """With exponential cones."""
-        difference, margin = _as_variable(f)
-        padded = cp.hstack([np.zeros((f.shape[0], 1)), -difference])
-        return StatedLoss(weight @ cp.log_sum_exp(padded, axis=1), [margin])
-
-
-class LargestHinge(_SimplexLoss):
-    r"""The loss of [CrammerSinger], :math:`\max_k (1-f_k)_+`."""
-
-    name = "crammer_singer"
-
-    def value(self, f: Floats) -> Floats:
-        """The largest (1 − f)₊."""
-        return np.asarray(slack(f).max(axis=1))
-
-    def multipliers(self, f: Floats) -> Floats:
-        """1 for the nearest class if it is inside the margin, else 0."""
-        a = np.zeros_like(f)
-        rows = np.arange(f.shape[0])
-        nearest = f.argmin(axis=1)
-        a[rows, nearest] = np.where(f[rows, nearest] < 1.0, 1.0, 0.0)
-        return a
-
-    def cvxpy_statement(self, f: cp.Expression, weight: Floats) -> StatedLoss:
-        """With one slack ``xi`` an observation."""
-        n, others = f.shape
-        xi = cp.Variable((n, 1), name="xi")
-        return StatedLoss(
-            weight @ cp.vec(xi, order="F"),
-            [(xi @ np.ones((1, others)) >= 1 - f).set_label("margin"), (xi >= 0).set_label("slack")],
-        )
-
-
-@dataclass(frozen=True)
-class TopHinge(_SimplexLoss):
-    r"""The top-k hinge :math:`\max(0, \tfrac1k \sum` of the k largest of :math:`(1-f_k)_{k\ne y}` and 0).
-
-    The zero is the own class. With the multiplier of the own class eliminated the domain is
-    :math:`0 \le a_j \le 1/k`, :math:`\sum a \le 1`, :math:`(k-1)\,a_j \le \sum a`. k = 1 is the loss of [CrammerSinger].
-
-    Parameters
-    ----------
-    k : int
-        From 1 to the number of classes.
-    """
-
-    k: int
-    name: ClassVar[str] = "topk"
-
-    @property
-    def cap(self) -> float:  # type: ignore[override]
-        """The largest multiplier."""
-        return 1.0 / self.k
-
-    def _top(self, f: Floats) -> tuple[Floats, NDArray[np.intp]]:
-        gamma = np.hstack([1.0 - f, np.zeros((f.shape[0], 1))])
-        return gamma, np.argsort(-gamma, axis=1, kind="stable")[:, : self.k]
-
-    def value(self, f: Floats) -> Floats:
-        """The mean of the k largest, or 0."""
-        gamma, top = self._top(f)
-        return np.asarray(np.maximum(np.take_along_axis(gamma, top, axis=1).sum(axis=1) / self.k, 0.0))
-
-    def multipliers(self, f: Floats) -> Floats:
-        """1/k for the classes among the k largest if their mean is positive, else 0."""
-        gamma, top = self._top(f)
-        a = np.zeros_like(gamma)
-        np.put_along_axis(a, top, np.where(self.value(f) > 0, 1.0 / self.k, 0.0)[:, None], axis=1)
-        return np.ascontiguousarray(a[:, :-1])
-
-    def project(self, a: Floats) -> Floats:
-        """Clip, scale to the simplex, then reduce the largest to what (k − 1) a ≤ Σa allows."""
-        a = super().project(a)
-        if self.k == 1:
-            return a
-        # Cut off at τ the sum is Σ min(a_j, τ) = min over m of mτ + (the sum of all but the m largest), which is at least
-        # (k − 1)τ if and only if τ is at most each of these quotients.
-        descending = -np.sort(-a, axis=1)
-        tails = descending[:, ::-1].cumsum(axis=1)[:, ::-1][:, : self.k - 1]
-        largest = (tails / (self.k - 1.0 - np.arange(tails.shape[1]))).min(axis=1, keepdims=True)
-        return np.asarray(np.minimum(a, largest))
-
-    def domain_violation(self, a: Floats) -> float:
-        """Violation of the simplex, and of (k − 1) a ≤ Σa."""
-        total = a.sum(axis=1) * (1.0 + accumulated_rounding(a.shape[1]))
-        return max(super().domain_violation(a), float(((self.k - 1) * a.max(axis=1) - total).max()))
-
-    def cvxpy_statement(self, f: cp.Expression, weight: Floats) -> StatedLoss:
-        """The sum of the k largest as k times a ``threshold`` plus the excess ``above`` it, minimised over the threshold."""
-        n, others = f.shape
-        xi = cp.Variable(n, name="xi")
-        threshold = cp.Variable((n, 1), name="threshold")
-        above = cp.Variable(f.shape, name="above")
-        own_above = cp.Variable((n, 1), name="own_above")
-        level = cp.vec(threshold, order="F")
-        mean = level + (cp.sum(above, axis=1) + cp.vec(own_above, order="F")) / self.k
-        return StatedLoss(
-            weight @ xi,
-            [
-                (above >= 1 - f - threshold @ np.ones((1, others))).set_label("margin"),
-                (own_above >= -threshold).set_label("own"),
-                (above >= 0).set_label("above"),
-                (own_above >= 0).set_label("own_above"),
-                (xi >= mean).set_label("largest"),
-                (xi >= 0).set_label("slack"),
-            ],
-        )
-
-    @property
-    def parameters(self) -> dict[str, float]:
-        """The number k."""
-        return {"k": self.k}
 
 
 class Margin(ScoreLoss):

@@ -63,10 +63,11 @@ from svmcvx.certificate import EPS, Dual, Evaluation, accumulated_rounding
 from svmcvx.data import check_choice, check_number, multiclass_data
 from svmcvx.errors import DataError
 from svmcvx.formulations.base import RecoveredPoints, usable
-from svmcvx.formulations.multiclass.losses import HingeSum, LogisticSum, ScoreLoss, SmoothedHingeSum, Softmax
+from svmcvx.formulations.multiclass.losses import HingeSum, LogisticSum, ScoreLoss, SmoothedHingeSum
 from svmcvx.formulations.multiclass.newton import Penalty, minimise
 from svmcvx.formulations.multiclass.pairwise import PairwiseStatement, dual_lengths, lengths
 from svmcvx.formulations.multiclass.score_space import ScoreSpace
+from svmcvx.formulations.multiclass.simplex_losses import Softmax
 from svmcvx.losses import hinge_power_conjugate
 from svmcvx.model import MulticlassModel
 
