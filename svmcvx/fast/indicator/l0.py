@@ -29,13 +29,12 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from svmcvx.data import check_number, check_whole
+from svmcvx.data import check_number, check_seed, check_whole
 from svmcvx.errors import DataError
 from svmcvx.fast.core.blas_threads import blas_held_to_one
 from svmcvx.fast.core.monitor import Callback, Monitor, conclude, earlier_solution, monitored
 from svmcvx.fast.indicator.l0_admm import Iterate, Penalised, admm, low_rank
 from svmcvx.fast.indicator.l0_polish import Improved, Sets
-from svmcvx.fast.margin_distribution.dcd_svrg import check_seed
 from svmcvx.feature_space import FeatureSpace
 from svmcvx.formulations.base import kept_entry
 from svmcvx.formulations.indicator.l0 import L0, l0_objective, l0_statement

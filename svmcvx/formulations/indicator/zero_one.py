@@ -18,7 +18,7 @@ It needs no M. A solver's tolerance ε lets through margins that are short by :m
 rows are added by default; ``M=None`` leaves them out, and with the best γ the continuous relaxation is then the conic one.
 
 **Bounds.** The upper bound is the objective of the model returned (:mod:`svmcvx.formulations.indicator.statement`). The lower bound is the
-one that the solver states to have proved, or the dual bound of the conic relaxation (:mod:`svmcvx.formulations.conic_loss.sdp`),
+one that the solver states to have proved, or the dual bound of the conic relaxation (:mod:`svmcvx.formulations.conic_loss.statement`),
 which the checker does prove, where that is better.
 
 ============== ======================================== =========
@@ -55,7 +55,7 @@ from svmcvx.certificate import Dual, Evaluation, accumulated_rounding
 from svmcvx.data import binary_data, check_choice, check_number
 from svmcvx.errors import DataError
 from svmcvx.feature_space import feature_space
-from svmcvx.formulations.conic_loss.sdp import ConicLoss
+from svmcvx.formulations.conic_loss.statement import ConicLoss
 from svmcvx.formulations.indicator.statement import (
     Counting,
     CountingProblem,
