@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from svmcvx.formulations.margin.psvm import psvm_dual, psvm_primal
     from svmcvx.formulations.margin_distribution.odm_problems import odm_dual, odm_primal
     from svmcvx.formulations.margin_distribution.odml_problems import odml_dual, odml_hard_margin, odml_primal
-    from svmcvx.formulations.multiclass.baselines import (
+    from svmcvx.formulations.multiclass.baselines_problems import (
         crammer_singer,
         msvm,
         multinomial_lr,
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
         topk_svm,
         weston_watkins,
     )
-    from svmcvx.formulations.multiclass.m3svm import m3svm, m3svm_hard_margin
+    from svmcvx.formulations.multiclass.m3svm_problems import m3svm, m3svm_hard_margin
     # End.
 
 __version__ = "0.1.0"

@@ -434,8 +434,8 @@ CATALOGUE: Final[Mapping[str, Entry]] = {
             source="NieHaoWang",
             statement=f"{_FORMULATIONS}.multiclass.m3svm:M3SVM",
             builders=(
-                *_builders("multiclass.m3svm", "m3svm", lam=0.1, p=2.0),
-                *_builders("multiclass.m3svm", "m3svm_hard_margin", p=2.0),
+                *_builders("multiclass.m3svm_problems", "m3svm", lam=0.1, p=2.0),
+                *_builders("multiclass.m3svm_problems", "m3svm_hard_margin", p=2.0),
             ),
             general="m3svm",
             takes=Capabilities(kernel=False, several_classes=True),
@@ -460,9 +460,9 @@ CATALOGUE: Final[Mapping[str, Entry]] = {
             title="Weston-Watkins, Crammer-Singer, M-SVM, top-k, (sparse) multinomial logistic regression",
             family="multiclass",
             source="NieHaoWang",
-            statement=f"{_FORMULATIONS}.multiclass.baselines:Multiclass",
+            statement=f"{_FORMULATIONS}.multiclass.baselines:ClassicalStatement",
             builders=_builders(
-                "multiclass.baselines",
+                "multiclass.baselines_problems",
                 "weston_watkins",
                 "crammer_singer",
                 "msvm",

@@ -38,8 +38,10 @@ from svmcvx.fast.core.monitor import monitored
 from svmcvx.feature_space import LinearSpace, feature_space
 from svmcvx.formulations.margin.liblinear import PenalisedPSVM
 from svmcvx.formulations.margin.psvm import PSVM
-from svmcvx.formulations.multiclass.baselines import Multiclass, SquaredNorms
-from svmcvx.formulations.multiclass.score_space import Scores, Softmax
+from svmcvx.formulations.multiclass.baselines import ClassicalStatement
+from svmcvx.formulations.multiclass.regularisers import SquaredNorms
+from svmcvx.formulations.multiclass.score_space import ScoreSpace
+from svmcvx.formulations.multiclass.simplex_losses import Softmax
 from svmcvx.kernels import Kernel, Precomputed, as_kernel
 from svmcvx.model import BinaryModel, LinearModel
 
@@ -293,8 +295,9 @@ def _certify_logistic(
     # W = (−w/2, w/2), whose squares sum to half of those of w.
     halved = classes.size == 2
     data = multiclass_data(X, CodedLabels(codes, classes), float(fitted.C) * weight)
-    scores = Scores(data, "free" if fitted.fit_intercept else "none")
-    statement = Multiclass("multinomial_lr", scores, Softmax(), SquaredNorms(), 1.0 if halved else 0.5)
+    scores = ScoreSpace(data, "free" if fitted.fit_intercept else "none")
+    lam = 1.0 if halved else 0.5
+    statement = ClassicalStatement(scores, Softmax(), "multinomial_lr", SquaredNorms(), lam)
     W = np.asarray(fitted.coef_, dtype=np.float64).T
     b = np.broadcast_to(np.asarray(fitted.intercept_, dtype=np.float64), (W.shape[1],))
     if halved:

@@ -12,7 +12,7 @@ from sklearn.utils import Tags
 from svmcvx.data import check_choice, check_features
 from svmcvx.estimators.base import CertifiedClassifier
 from svmcvx.formulations.base import FormulationProblem
-from svmcvx.formulations.multiclass.baselines import (
+from svmcvx.formulations.multiclass.baselines_problems import (
     crammer_singer,
     msvm,
     multinomial_lr,
