@@ -17,7 +17,7 @@ from svmcvx.estimators.pairs import SCHEMES, CompositeSolution, solve_parts
 from svmcvx.estimators.request import Request
 from svmcvx.estimators.routes import Route
 from svmcvx.formulations.base import FormulationProblem
-from svmcvx.formulations.margin.psvm import psvm_dual
+from svmcvx.formulations.margin.psvm_problems import psvm_dual
 from svmcvx.kernels import Kernel, Precomputed, as_kernel
 from svmcvx.model import BinaryModel, KernelModel, LinearModel, OneVsModel
 from svmcvx.solution import Solution

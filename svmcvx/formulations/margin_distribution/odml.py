@@ -66,8 +66,7 @@ from numpy.typing import NDArray
 from svmcvx.certificate import EPS, Dual, Evaluation, accumulated_rounding
 from svmcvx.data import Features, check_number
 from svmcvx.feature_space import FeatureSpace
-from svmcvx.formulations.base import FormulationProblem, RecoveredPoints, require_conic_memory, usable
-from svmcvx.formulations.margin.alpha_dual import CLEARLY_ZERO
+from svmcvx.formulations.base import CLEARLY_ZERO, FormulationProblem, RecoveredPoints, require_conic_memory, usable
 from svmcvx.formulations.margin_distribution.odm import MarginDistribution, margin_space, solve_positive
 from svmcvx.kernels import KernelLike
 from svmcvx.losses import slack
