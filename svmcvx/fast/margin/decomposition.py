@@ -94,6 +94,9 @@ class Shortcut(Protocol):
     def due(self, work: float, alpha: Floats) -> bool:
         """Whether pair steps that have cost `work` multiplications and led to `alpha` should be replaced now."""
 
+    def allowance(self, work: float, alpha: Floats) -> float:
+        """Return the multiplications of pair steps that the next round may cost before :meth:`due` is asked again."""
+
     def solve(self, alpha: Floats, monitor: Monitor) -> list[Floats]:
         """Return other multipliers, from those of the pair steps."""
 
@@ -295,6 +298,8 @@ class Decomposition:
         alpha, y = self.alpha[chosen], self.y[chosen]
         c, upper_bound = self.c[chosen], self.upper_bound[chosen]
         steps = self.settings.steps * chosen.size
+        if self.shortcut is not None:
+            steps = int(min(steps, 1.0 + self.shortcut.allowance(self.work, self.alpha) / chosen.size))
         if self.selection == "random":
             seed = int(self.random.integers(2**31))
             taken = ascend_at_random(Q, g[chosen], alpha, y, c, upper_bound, self.r, tol, steps, seed)

@@ -107,6 +107,10 @@ class LowRankNewton:
             self.threshold = cost if rank <= self.largest else math.inf
         return work >= self.threshold
 
+    def allowance(self, work: float, alpha: Floats) -> float:
+        """Return infinity: rounds need no limit, since they cost much less than a factor."""
+        return math.inf
+
     def solve(self, alpha: Floats, monitor: Monitor) -> list[Floats]:
         """Return multipliers that Newton's method found; none if the rank is too large or time is up."""
         self.threshold = math.inf

@@ -67,7 +67,7 @@ class SupportNewtonSettings:
     steps: int = 15
     patience: int = 6
     largest: int = 2000
-    expected: float = 3.0
+    expected: float = 1.5
     retry: float = 4.0
     factorisation: float = 1.0 / 120.0
     product: float = 3.0 / 20.0
@@ -112,14 +112,19 @@ class SupportNewton:
 
     def due(self, work: float, alpha: Floats) -> bool:
         """Whether pair steps that have cost `work` multiplications and led to `alpha` should be replaced by Newton steps."""
-        if work < self.next_work:
+        if self.allowance(work, alpha) > 0:
             return False
-        free = int(((alpha > 0) & (alpha < self.upper_bound * (1.0 - AT_BOUND))).sum())
-        step = self.settings.factorisation * free**3 + self.settings.product * alpha.size**2 + self.settings.step
-        if work < self.settings.expected * step:
-            return False
-        self.next_work = self.settings.retry * max(work, step)
+        self.next_work = self.settings.retry * max(work, self._cost_of_step(alpha))
         return True
+
+    def allowance(self, work: float, alpha: Floats) -> float:
+        """Return the multiplications of pair steps after which Newton steps from `alpha` would be due."""
+        return max(self.next_work, self.settings.expected * self._cost_of_step(alpha)) - work
+
+    def _cost_of_step(self, alpha: Floats) -> float:
+        """Return the cost of a Newton step, in multiplications of pair steps."""
+        free = int(((alpha > 0) & (alpha < self.upper_bound * (1.0 - AT_BOUND))).sum())
+        return self.settings.factorisation * free**3 + self.settings.product * alpha.size**2 + self.settings.step
 
     def solve(self, alpha: Floats, monitor: Monitor) -> list[Floats]:
         """Return the multipliers of the smallest gap on the way from feasible ones; none if no step reduces it."""
