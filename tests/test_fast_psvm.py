@@ -650,13 +650,26 @@ def test_newton_steps_replace_pair_steps_that_take_long(p):
     X, y = _noisy(300, 2)
     kernel = GramCache().kernel(sx.RBF())
     first = psvm(X, y, C=300.0, p=p, kernel=kernel)
-    second = psvm(X, y, C=3000.0, p=p, kernel=kernel, warm_start=first)
+    second = psvm(X, y, C=400.0, p=p, kernel=kernel, warm_start=first)
     never = PSVMSettings(support_newton=SupportNewtonSettings(expected=math.inf))
-    alone = psvm(X, y, C=3000.0, p=p, kernel=kernel, warm_start=first, settings=never)
+    alone = psvm(X, y, C=400.0, p=p, kernel=kernel, warm_start=first, settings=never)
     assert second.attempts[-1].options["newton_steps"] <= 15
     assert 0 < second.attempts[-1].options["pair_steps"] < alone.attempts[-1].options["pair_steps"]
     assert "newton_steps" not in alone.attempts[-1].options
     assert meet(second.certificate, alone.certificate)
+
+
+def test_newton_steps_replace_pair_steps_on_working_sets():
+    X, y = _noisy(1100, 2)
+    kernel = GramCache().kernel(sx.RBF())
+    first = psvm(X, y, C=300.0, p=1.5, kernel=kernel)
+    second = psvm(X, y, C=400.0, p=1.5, kernel=kernel, warm_start=first)
+    options = second.attempts[-1].options
+    assert options["working_set"] < 1100
+    assert 0 < options["newton_steps"] <= 15
+    assert options["pair_steps"] > 0
+    assert second.certificate.is_certified(2e-6)
+    assert meet(second.certificate, psvm(X, y, C=400.0, p=1.5, kernel="rbf").certificate)
 
 
 def test_newton_steps_are_due_after_much_work_and_again_after_much_more():

@@ -196,6 +196,7 @@ class Decomposition:
                 violation <= max(settings.fall * last_violation, floor)
                 or self.rounds - last_round >= settings.patience
                 or self.size == self.y.size
+                or self._allowance() <= 0
                 or monitor.out_of_time
                 or self.rounds >= monitor.max_iter
             ):
@@ -228,6 +229,10 @@ class Decomposition:
                     g = self.derivative()
                     up, low = self._candidates(g)
             self._round(g, up, low, max(settings.inner * violation, 0.25 * floor))
+
+    def _allowance(self) -> float:
+        """Return the multiplications of pair steps until the shortcut may be due."""
+        return math.inf if self.shortcut is None else self.shortcut.allowance(self.work, self.alpha)
 
     def _candidates(self, g: Floats) -> tuple[Floats, Floats]:
         """Return g where v may be raised (−∞ elsewhere), and where it may be lowered (∞ elsewhere)."""
@@ -298,8 +303,7 @@ class Decomposition:
         alpha, y = self.alpha[chosen], self.y[chosen]
         c, upper_bound = self.c[chosen], self.upper_bound[chosen]
         steps = self.settings.steps * chosen.size
-        if self.shortcut is not None:
-            steps = int(min(steps, 1.0 + self.shortcut.allowance(self.work, self.alpha) / chosen.size))
+        steps = int(min(steps, 1.0 + max(self._allowance(), 0.0) / chosen.size))
         if self.selection == "random":
             seed = int(self.random.integers(2**31))
             taken = ascend_at_random(Q, g[chosen], alpha, y, c, upper_bound, self.r, tol, steps, seed)
