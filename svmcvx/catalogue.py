@@ -237,7 +237,7 @@ CATALOGUE: Final[Mapping[str, Entry]] = {
             family="margin",
             source="Sun",
             statement=f"{_FORMULATIONS}.margin.psvm:PSVM",
-            builders=_builders("margin.psvm", "psvm_primal", "psvm_dual", C=1.0, p=1.5),
+            builders=_builders("margin.psvm_problems", "psvm_primal", "psvm_dual", C=1.0, p=1.5),
             general="psvm_dual",
             takes=Capabilities(),
             regulariser="½‖w‖²",

@@ -52,6 +52,8 @@ class KernelSpace(FeatureSpace):
         quadratic is stored.
     cache : GramCache, optional
         Keeps the matrix beyond this space.
+    block_entries : int
+        Entries of one kernel block where no Gram matrix is kept.
     """
 
     data: BinaryData
@@ -60,6 +62,7 @@ class KernelSpace(FeatureSpace):
     indefinite: str = "error"
     keep_gram: bool = True
     cache: GramCache | None = None
+    block_entries: int = BLOCK_ENTRIES
 
     def __post_init__(self) -> None:
         if not self.keep_gram and not is_definite(self.resolved):
@@ -217,7 +220,7 @@ class KernelSpace(FeatureSpace):
         elif support.size:
             columns = self.columns(support)
             pair = np.stack([v[support], np.abs(v[support])], axis=1)
-            rows = max(1, BLOCK_ENTRIES // support.size)
+            rows = max(1, self.block_entries // support.size)
             for start in range(0, n, rows):
                 block = columns(slice(start, start + rows))
                 if positive:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from svmcvx.formulations.added_constraints import ConstrainedProblem
 
 __all__ = [
+    "CLEARLY_ZERO",
     "BinaryStatement",
     "Formulation",
     "FormulationProblem",
@@ -39,6 +40,9 @@ P = ParamSpec("P")
 Problem = TypeVar("Problem", bound="FormulationProblem")
 
 
+# Complementarity makes one of two factors zero, such as a multiplier and the slack of its constraint. In the point of an
+# interior-point solver both are positive: the one below this share of the other is taken for zero.
+CLEARLY_ZERO = 1e-3
 # Bytes that compiling and solving with Clarabel need for each entry of the matrix in the problem, as measured for
 # n = 1 000 to 20 000: a thin factor stands in sparse constraints, a whole Gram matrix in the objective.
 FACTOR_BYTES = 300.0

@@ -17,21 +17,22 @@ import math
 import numpy as np
 from numba import njit
 
-from svmcvx.fast.core.active_set import (
+from svmcvx.fast.core.active_set import State
+from svmcvx.fast.core.active_set_factor_passes import REORDERED, clear, forward, value
+from svmcvx.fast.core.active_set_passes import (
     DEPENDENT,
     FULL,
     INSEPARABLE,
     MORE,
     OVER,
     SOLVED,
+    add,
+    drop,
     lower_multiplier,
     ray,
-    release,
-    settle,
-    take,
+    solve,
     workspace,
 )
-from svmcvx.fast.core.active_set_factor import REORDERED, State, clear, forward, value
 
 __all__ = ["copy_state", "descend", "explore", "lost", "settle_or_evict", "spare_of"]
 
@@ -138,7 +139,7 @@ def _worth(s, e, ones, k, x):  # type: ignore[no-untyped-def]
 def _drop(s, q):  # type: ignore[no-untyped-def]
     for k in range(s.tight[0]):
         if s.S[k] == q:
-            release(s, k)
+            drop(s, k)
             return
 
 
@@ -177,7 +178,7 @@ def settle_or_evict(s, kept, price, limit, most):  # type: ignore[no-untyped-def
     """As :func:`settle`, but drop observations until T is separable and its dual value at most `limit`."""
     evictions = 0
     while True:
-        code, q = settle(s, kept, limit, most)
+        code, q = solve(s, kept, limit, most)
         if code != INSEPARABLE and code != OVER:
             return code
         _evict(s, kept, price, q)
@@ -196,12 +197,12 @@ def force(s, kept, q):  # type: ignore[no-untyped-def]
         kept[q] = True
         if s.tight[0] > 0 and s.u[q] < 1.0:
             buffers = workspace(s)
-            code = take(s, q, buffers)
+            code = add(s, q, buffers)
             if code != SOLVED:
                 kept[q] = False
                 lower_multiplier(s, q, buffers)
                 return False
-    return settle(s, kept, math.inf, 50 * s.y.size)[0] == SOLVED
+    return solve(s, kept, math.inf, 50 * s.y.size)[0] == SOLVED
 
 
 @njit(cache=True)
@@ -237,7 +238,7 @@ def descend(s, spare, kept, price, allowed, most):  # type: ignore[no-untyped-de
             else:
                 kept[q] = True
             limit = best * (1.0 - BETTER) - lost(kept, price)
-            code, _ = settle(s, kept, limit, 50 * n)
+            code, _ = solve(s, kept, limit, 50 * n)
             if code == SOLVED:
                 absorb(s, kept)
                 now = value(s) + lost(kept, price)

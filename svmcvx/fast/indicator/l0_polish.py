@@ -7,9 +7,10 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from svmcvx.fast.core.active_set import MORE, SOLVED
-from svmcvx.fast.core.active_set_factor import State, clear, value
-from svmcvx.fast.core.growing_working_set import WorkingSet
+from svmcvx.fast.core.active_set import State
+from svmcvx.fast.core.active_set_factor_passes import clear, value
+from svmcvx.fast.core.active_set_passes import MORE, SOLVED
+from svmcvx.fast.core.growing_working_set import GrowingWorkingSet
 from svmcvx.fast.core.monitor import Monitor
 from svmcvx.fast.indicator.l0_exchange import descend, explore, lost, settle_or_evict, spare_of
 from svmcvx.feature_space import FeatureSpace
@@ -69,7 +70,7 @@ class Sets:
         self._hopeless = self.trivial().value
         self._room: tuple[State, State] | None = None
         if self.small:
-            self._whole = WorkingSet(space, np.arange(self.n))
+            self._whole = GrowingWorkingSet(space, np.arange(self.n))
 
     @property
     def gram(self) -> Floats:
@@ -131,7 +132,7 @@ class Sets:
         margins = None if self.small else self.space.data.y * (self.space.product(best.v).scores + best.b)
         return self.improve(best.kept, margins, picks)
 
-    def _work(self, kept: Bools, margins: Floats | None) -> WorkingSet:
+    def _work(self, kept: Bools, margins: Floats | None) -> GrowingWorkingSet:
         """All observations, or those nearest to being on the margin."""
         if self.small:
             clear(self._whole.state)
@@ -142,7 +143,7 @@ class Sets:
         for side, most in sides:
             rows = np.flatnonzero(side)
             chosen.append(rows[np.argsort(distance[rows], kind="stable")[:most]])
-        return WorkingSet(self.space, np.sort(np.concatenate(chosen)).astype(np.intp))
+        return GrowingWorkingSet(self.space, np.sort(np.concatenate(chosen)).astype(np.intp))
 
     def _settle(self, state: State, kept: Bools, price: Floats) -> bool:
         """Polish a set, without what keeps it from being separable or at all competitive; tell whether time allowed it."""
