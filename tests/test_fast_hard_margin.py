@@ -12,7 +12,7 @@ import svmcvx as sx
 from svmcvx.fast.core import active_set_factor as tight_set
 from svmcvx.fast.core.active_set import INSEPARABLE, MORE, OVER, SOLVED, ray, release, settle
 from svmcvx.fast.core.active_set_factor import new_state
-from svmcvx.heuristics.signed_rows import least_norm
+from svmcvx.heuristics.least_norm import least_norm
 
 
 def separable(n, d, gap=0.1, seed=0):

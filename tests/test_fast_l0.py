@@ -21,7 +21,7 @@ from svmcvx.fast.indicator import l0_polish as l0_sets
 from svmcvx.fast.indicator.l0 import l0
 from svmcvx.feature_space import KernelSpace, feature_space
 from svmcvx.formulations.indicator.l0 import l0_objective, l0_statement
-from svmcvx.heuristics.signed_rows import least_norm
+from svmcvx.heuristics.least_norm import least_norm
 
 from .conftest import make_data
 

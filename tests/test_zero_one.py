@@ -19,7 +19,7 @@ from svmcvx.formulations.indicator.l0 import l0_mio, l0_objective, l0_statement
 from svmcvx.formulations.indicator.ramp import ramp_mio, ramp_objective
 from svmcvx.formulations.indicator.zero_one import zero_one_mio, zero_one_objective
 from svmcvx.formulations.margin.psvm import objective as hinge_objective
-from svmcvx.heuristics import signed_rows as incumbents
+from svmcvx.heuristics.least_norm import least_norm
 
 GAP = 1e-6
 
@@ -432,7 +432,7 @@ def test_least_norm_equals_the_hard_margin_machine(seed, free):
     X, y = small(seed, n=8, d=3)
     kept = np.random.default_rng(seed).random(8) < 0.6
     expected = smallest_norm(X, y, kept, free)
-    found = incumbents.least_norm(y[kept, None] * X[kept], y[kept].astype(float) if free else None)
+    found = least_norm(y[kept, None] * X[kept], y[kept].astype(float) if free else None)
     if found is None:
         assert expected == math.inf or expected > 1e8
         return

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from svmcvx.fast.core.thread_pool import Share
 from svmcvx.fast.indicator.perspective_bound import DROPPED, FREE, KEPT, expand, relax
 from svmcvx.fast.indicator.search_state import Counted
-from svmcvx.heuristics.signed_rows import feasible_gamma
+from svmcvx.formulations.indicator.perspective import feasible_gamma
 from svmcvx.solution import Status
 
 __all__ = ["branch"]

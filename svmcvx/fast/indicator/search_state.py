@@ -12,7 +12,9 @@ from numpy.typing import NDArray
 from svmcvx.certificate import SolverBound
 from svmcvx.fast.core.monitor import Monitor
 from svmcvx.formulations.indicator.zero_one import ZeroOne
-from svmcvx.heuristics.signed_rows import ON_MARGIN, Incumbent, LeastNorm, Relaxation, violated
+from svmcvx.formulations.indicator.pool import RelaxedPoint
+from svmcvx.heuristics.least_norm import LeastNorm
+from svmcvx.heuristics.signed_rows import ON_MARGIN, Incumbent, violated
 from svmcvx.solution import Status
 
 __all__ = ["Counted"]
@@ -57,7 +59,7 @@ class Counted:
     statement: ZeroOne
     monitor: Monitor
     proved: float
-    relaxation: Relaxation | None
+    relaxation: RelaxedPoint | None
 
     def __post_init__(self) -> None:
         G, weight = self.statement.geometry.G, self.statement.weight
@@ -73,7 +75,7 @@ class Counted:
         self.price = self.lam
         if self.relaxation is not None:
             self.gamma = np.bincount(self.copies, weights=self.relaxation.gamma) * np.float64(self.scale**2)
-            self.price = max(self.relaxation.price, 0.0) * self.scale**2
+            self.price = max(self.relaxation.lam, 0.0) * self.scale**2
         self.best: Incumbent | None = None
         self.unattained = math.inf
         self.rounds = 0
@@ -83,7 +85,7 @@ class Counted:
 
     def offer(self, point: Incumbent) -> float:
         """Take a feasible point if it is the best so far; return its value."""
-        value = self.statement.price(point.norm, point.loss)
+        value = self.statement.objective_value(point.norm, point.loss)
         if math.isfinite(value) and value < self.value:
             self.best = point
         return value
@@ -91,7 +93,7 @@ class Counted:
     @property
     def value(self) -> float:
         """The statement's objective at the incumbent; inf without one."""
-        return math.inf if self.best is None else self.statement.price(self.best.norm, self.best.loss)
+        return math.inf if self.best is None else self.statement.objective_value(self.best.norm, self.best.loss)
 
     @property
     def cutoff(self) -> float:

@@ -8,18 +8,12 @@ import numpy as np
 
 from svmcvx.errors import DataError, SolverFailed
 from svmcvx.formulations.conic_loss.recovery import moment_of
-from svmcvx.formulations.indicator.statement import counting_pool
+from svmcvx.formulations.indicator.pool import RELAXATION_ROWS, RelaxedPoint, counting_pool
 from svmcvx.formulations.indicator.zero_one import ZeroOne
 from svmcvx.heuristics.rounding import round_relaxation
-from svmcvx.heuristics.signed_rows import (
-    ON_MARGIN,
-    RELAXATION_ROWS,
-    Incumbent,
-    Relaxation,
-    local_search,
-    soft_margin_scores,
-    violated,
-)
+from svmcvx.heuristics.local_search import local_search
+from svmcvx.heuristics.signed_rows import ON_MARGIN, Incumbent, violated
+from svmcvx.heuristics.soft_margin import soft_margin_scores
 from svmcvx.losses import zero_one
 from svmcvx.model import BinaryModel
 from svmcvx.solution import Solution
@@ -50,7 +44,7 @@ def at_zero(statement: ZeroOne, warm_start: Solution | None) -> tuple[Incumbent,
 
 def heuristics(
     statement: ZeroOne, warm_start: Solution | None, relaxed: Callable[[], Solution], *, limited: bool
-) -> tuple[tuple[Incumbent, ...], Relaxation | None]:
+) -> tuple[tuple[Incumbent, ...], RelaxedPoint | None]:
     """Return good feasible points, and the conic relaxation if it could be solved.
 
     `relaxed` solves it, and `limited` says that time is.
@@ -68,11 +62,11 @@ def heuristics(
     if relaxation is not None and n <= ROUNDED_ROWS[limited]:
         w, _ = round_relaxation(statement.space, relaxation.w, relaxation.z, lam=statement.lam, k=statement.k)
         points.append((w, 0.0))
-    best = local_search(geometry, statement.price, least=statement.least, scores=scores, points=points)
+    best = local_search(geometry, statement.objective_value, loss_bound=statement.loss_bound, scores=scores, points=points)
     return ((best,) if best is not None else ()) + pool, relaxation
 
 
-def _relaxation(statement: ZeroOne, relaxed: Callable[[], Solution]) -> Relaxation | None:
+def _relaxation(statement: ZeroOne, relaxed: Callable[[], Solution]) -> RelaxedPoint | None:
     """Take what the branching needs from a solution of the conic relaxation, however inaccurate."""
     if statement.k is not None and not 0.0 < statement.k <= LARGEST_SHARE * float(statement.weight.sum()):
         return None
@@ -85,4 +79,4 @@ def _relaxation(statement: ZeroOne, relaxed: Callable[[], Solution]) -> Relaxati
         return None
     price = statement.lam if statement.lam is not None else float(found.dual["lam"])
     rows = statement.space.data.index
-    return Relaxation(moment.w, moment.z[rows], found.dual["gamma"][rows], price)
+    return RelaxedPoint(moment.w, moment.z[rows], found.dual["gamma"][rows], price)

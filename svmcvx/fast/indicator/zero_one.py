@@ -179,7 +179,7 @@ def zero_one(
         duals: list[Dual] = []
         root = 0.0
         if relaxation is not None:
-            duals = [statement.repair({"gamma": relaxation.gamma, "lam": np.array(relaxation.price)})]
+            duals = [statement.repair({"gamma": relaxation.gamma, "lam": np.array(relaxation.lam)})]
             root = max(root, statement.evaluate_dual(duals[0]).below)
         problem = Counted(statement, monitor, root, relaxation)
         effort: dict[str, int] = {}
@@ -194,7 +194,7 @@ def zero_one(
                 effort |= swept
         best = problem.best
         statement = replace(statement, pool=() if best is None else (best,))
-        models = [] if best is None else statement.models_of(~best.dropped, best.w, 0.0)
+        models = [] if best is None else statement.recovered_models(~best.dropped, best.w, 0.0)
         return conclude(
             statement,
             RecoveredPoints(models, duals),
