@@ -33,8 +33,13 @@ Floats: TypeAlias = NDArray[np.float64]
 RELAXATION_ROWS, RELAXATION_COLUMNS = 200, 50
 # Columns of V, at most; solutions have one or two as a rule.
 COVARIANCE_RANK = 10
-# Ridges in units of 1/(mean squared length of the rows), and L-BFGS steps for each.
-RIDGES, STEPS = (0.3, 3e-3, 3e-5, 3e-7), 1000
+# Ridges in units of 1/(mean squared length of the rows).
+RIDGES = (0.3, 3e-3, 3e-5, 3e-7)
+# L-BFGS: steps, relative decrease of P at which it ends, and pairs that it remembers.
+STEPS, ACCURACY, CORRECTIONS = 1000, 1e-15, 20
+# Rounds in which columns are added to V for one ridge, the excess of an eigenvalue over 1 that counts, and the squared
+# length of a new column as a share of V's.
+NEW_COLUMNS, BEYOND, SMALL = 5, 1e-6, 1e-3
 # In the cardinality form: values of λ that are tried, the relative accuracy of the row, and the largest change of log λ.
 TRIED_LAM, BALANCED, LARGEST_CHANGE = 30, 1e-6, 3.0
 # The first λ makes λ Σ s z this many times the squared norm of a margin of 1 on an average row.
@@ -53,7 +58,7 @@ class RelaxedPoint(NamedTuple):
 
 
 def relaxed_point(geometry: Geometry, *, lam: float | None, k: float | None) -> RelaxedPoint | None:
-    r"""Minimise the conic relaxation of the 0-1 problem without bias; None if it is too large, or for k = 0.
+    r"""Minimise the conic relaxation of the 0-1 problem without bias; None if it is too large, and for k = 0.
 
     .. math:: \min_{w, V}\; \|w\|^2 + \|V\|_F^2 + \lambda\sum_i s_i \frac{(1-u_i)_+^2}{\|V'g_i\|^2 + (1-u_i)_+^2},
 
@@ -68,9 +73,7 @@ def relaxed_point(geometry: Geometry, *, lam: float | None, k: float | None) -> 
     start = np.zeros(r), directions / math.sqrt(mean * directions.shape[1])
     ridges = [ridge / mean for ridge in RIDGES]
     if lam is not None:
-        for ridge in ridges:
-            start = _descend(*start, G, lam * weight, ridge)
-        return _point(*start, G, weight, lam)
+        return _minimise(*start, G, weight, lam, ridges)
     assert k is not None  # noqa: S101 - exactly one of the two is given
     if not k > 0:
         return None
@@ -80,11 +83,7 @@ def relaxed_point(geometry: Geometry, *, lam: float | None, k: float | None) -> 
     low, high, previous = 0.0, math.inf, (math.nan, math.nan)
     best, smallest = None, math.inf
     for _ in range(TRIED_LAM):
-        # From the first ridge each time: a point whose covariance has vanished has no way back.
-        point = start
-        for ridge in ridges:
-            point = _descend(*point, G, lam * weight, ridge)
-        found = _point(*point, G, weight, lam)
+        found = _minimise(*start, G, weight, lam, ridges)
         total = float(weight @ found.z)
         error = math.log(total / k) if total > 0 else -math.inf
         if abs(error) <= smallest:
@@ -103,25 +102,37 @@ def relaxed_point(geometry: Geometry, *, lam: float | None, k: float | None) -> 
     return best
 
 
-def _descend(w: Floats, V: Floats, G: Floats, height: Floats, ridge: float) -> tuple[Floats, Floats]:
-    """Minimise P over w and V beside the fixed columns √ridge·I."""
+def _minimise(w: Floats, V: Floats, G: Floats, weight: Floats, lam: float, ridges: list[float]) -> RelaxedPoint:
+    """Minimise P for one λ, from a covariance that has not vanished, and return γ of the point with the last ridge."""
+    r, height, gamma = w.size, lam * weight, np.zeros(weight.size)
+    for ridge in ridges:
+        fixed = math.sqrt(ridge) * np.eye(r)
+        for _ in range(NEW_COLUMNS):
+            w, V = _descend(w, V, G, height, fixed)
+            gamma = low_rank_gradient(w, np.hstack([V, fixed]), G, height)[3]
+            # A direction of an eigenvalue above 1 that V does not have would lower P.
+            values, vectors = np.linalg.eigh((G * gamma[:, None]).T @ G)
+            if values[-1] <= 1.0 + BEYOND:
+                break
+            sizes = np.sum(V**2, axis=0)
+            length = math.sqrt(max(ridge, SMALL * float(sizes.sum())))
+            V = np.column_stack([V[:, sizes > ridge], length * vectors[:, values > 1.0 + BEYOND]])
+    return RelaxedPoint(w, relaxed_indicator(G @ w, np.sum((G @ V) ** 2, axis=1)), gamma, lam)
+
+
+def _descend(w: Floats, V: Floats, G: Floats, height: Floats, fixed: Floats) -> tuple[Floats, Floats]:
+    """Minimise P over w and V beside fixed columns."""
     r, columns = V.shape
-    fixed = math.sqrt(ridge) * np.eye(r)
 
     def value_and_gradient(point: Floats) -> tuple[float, Floats]:
         V = np.hstack([point[r:].reshape(r, columns), fixed])
         value, by_w, by_V, *_ = low_rank_gradient(point[:r], V, G, height)
         return value, np.concatenate([by_w, by_V[:, :columns].ravel()])
 
-    options = {"maxiter": STEPS, "maxfun": 2 * STEPS, "ftol": 1e-15, "gtol": 0.0, "maxcor": 20}
+    options = {"maxiter": STEPS, "maxfun": 2 * STEPS, "ftol": ACCURACY, "gtol": 0.0, "maxcor": CORRECTIONS}
     start = np.concatenate([w, V.ravel()])
     end = minimize(value_and_gradient, start, jac=True, method="L-BFGS-B", options=options).x
     return end[:r], end[r:].reshape(r, columns)
-
-
-def _point(w: Floats, V: Floats, G: Floats, weight: Floats, lam: float) -> RelaxedPoint:
-    gamma = low_rank_gradient(w, V, G, lam * weight)[3]
-    return RelaxedPoint(w, relaxed_indicator(G @ w, np.sum((G @ V) ** 2, axis=1)), gamma, lam)
 
 
 def counting_pool(
