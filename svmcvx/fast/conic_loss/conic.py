@@ -34,7 +34,7 @@ from svmcvx.model import BinaryModel, LinearModel
 from svmcvx.solution import Attempt, Solution, Status
 from svmcvx.system import memory
 
-__all__ = ["conic"]
+__all__ = ["StationaryConicLoss", "conic", "run_search", "start_search"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -50,8 +50,8 @@ FIRST_LAM, FEWEST = 4.0, 1e-3
 FULL = 1.0 + 1e-12
 
 
-class _Statement(ConicLoss):
-    """The relaxation; multipliers of stationary points need no search for better ones."""
+class StationaryConicLoss(ConicLoss):
+    """The relaxation at multipliers of stationary points, whose repair need not look for better ones."""
 
     improves = False
 
@@ -149,7 +149,7 @@ def conic(
     data, space = conic_space(X, y, kernel, intercept, sample_weight, indefinite)
     if nystrom is not None:
         space = nystrom_space(data, kernel, rank=nystrom, intercept="penalised" if intercept else "none")
-    statement = _Statement(space=space, lam=lam, kappa=kappa)
+    statement = StationaryConicLoss(space=space, lam=lam, kappa=kappa)
     _check_warm(warm_start, space)
     with monitored(tol=tol, time_limit=time_limit, max_iter=max_iter, verbose=verbose, callback=callback) as monitor:
         r = int(space.factor.shape[1])
@@ -158,13 +158,9 @@ def conic(
             f"the matrices of {r} × {r}",
             "select features, or pass nystrom with a kernel",
         )
-        search, warm = _start(statement, monitor, warm_start, method)
+        search, warm = start_search(statement, monitor, warm_start, method)
         built = time.perf_counter() - started
-        if not warm and data.n > max(MANY, 2 * SAMPLE_PER_COLUMN * r) and not search.hard:
-            _sample(search, rng, method)
-        goal = search.first_goal()
-        started_well = search.problem.U.any() and not search.hard
-        status = search.run(min(goal, WARM_GOAL * search.size()) if started_well else goal)
+        status = run_search(search, rng, method, warm=warm)
         return conclude(
             statement,
             _candidates(statement, search, bool(rounding)),
@@ -204,7 +200,9 @@ def _hard_margin(statement: ConicLoss) -> Floats:
     return w / scale
 
 
-def _start(statement: ConicLoss, monitor: Monitor, warm: Solution | None, method: str) -> tuple[Search, bool]:
+def start_search(
+    statement: ConicLoss, monitor: Monitor, warm: Solution | None = None, method: str = "auto"
+) -> tuple[Search, bool]:
     """Return the search at an earlier solution, or at w = 0; tell whether it was an earlier one."""
     data, L = statement.space.data, statement.factor
     mean = float(np.mean(statement.squared_row_norms)) or 1.0
@@ -227,6 +225,16 @@ def _start(statement: ConicLoss, monitor: Monitor, warm: Solution | None, method
             lam = float(known)
     problem = LowRank(L, data.y, data.weight, lam=lam, U=U, system=method)
     return Search(statement, problem, monitor=monitor), found
+
+
+def run_search(search: Search, rng: np.random.Generator, method: str = "auto", *, warm: bool = False) -> Status:
+    """Run a search from its start; many observations are preceded by a sample of them, unless the start is a `warm` one."""
+    n, r = search.problem.L.shape
+    if not warm and n > max(MANY, 2 * SAMPLE_PER_COLUMN * r) and not search.hard:
+        _sample(search, rng, method)
+    goal = search.first_goal()
+    started_well = search.problem.U.any() and not search.hard
+    return search.run(min(goal, WARM_GOAL * search.size()) if started_well else goal)
 
 
 def _earlier(statement: ConicLoss, warm: Solution) -> Floats | None:

@@ -34,7 +34,7 @@ from svmcvx.data import binary_data, check_number
 from svmcvx.feature_space import feature_space
 from svmcvx.formulations.base import RecoveredPoints, builder
 from svmcvx.formulations.indicator.big_m import explicit_M, free_intercept
-from svmcvx.formulations.indicator.pool import counting_pool
+from svmcvx.formulations.indicator.pool import counting_pool, incumbent_margins
 from svmcvx.formulations.indicator.problems import CountingProblem
 from svmcvx.formulations.indicator.statement import CountingStatement
 from svmcvx.heuristics.big_m_reach import WIDENING, reach
@@ -235,7 +235,10 @@ def l0_mio(
         l0_statement(X, y, C=C, kernel=kernel, sample_weight=sample_weight, indefinite=indefinite), kind="mixed-integer"
     )
     statement = replace(statement, explicit=explicit_M(M, statement.space, optional=False))
-    statement = replace(statement, pool=counting_pool(statement, incumbent, lam=2 * statement.C, k=None)[0])
+    statement = replace(
+        statement,
+        pool=counting_pool(statement, incumbent_margins(incumbent, statement), lam=2 * statement.C, k=None)[0],
+    )
 
     def terms(
         C: cp.Parameter, z: cp.Variable, right: cp.Expression

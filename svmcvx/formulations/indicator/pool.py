@@ -25,7 +25,7 @@ from svmcvx.heuristics.soft_margin import elastic_filter, soft_margin_scores
 from svmcvx.losses import zero_one
 from svmcvx.model import BinaryModel
 
-__all__ = ["RELAXATION_ROWS", "RelaxedPoint", "counting_pool", "relaxed_point"]
+__all__ = ["RELAXATION_ROWS", "RelaxedPoint", "counting_pool", "incumbent_margins", "relaxed_point"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -136,7 +136,7 @@ def _descend(w: Floats, V: Floats, G: Floats, height: Floats, fixed: Floats) -> 
 
 
 def counting_pool(
-    statement: CountingStatement, incumbent: Any, *, lam: float | None, k: float | None
+    statement: CountingStatement, earlier: Floats | None, *, lam: float | None, k: float | None
 ) -> tuple[tuple[Incumbent, ...], RelaxedPoint | None]:
     """Return feasible points from all heuristics, and the point of the conic relaxation if it was minimised.
 
@@ -145,13 +145,8 @@ def counting_pool(
     Parameters
     ----------
     statement : CountingStatement
-    incumbent : Model, Solution or None
-        A classifier of the user's, whose margins order the observations for one search.
-
-    Raises
-    ------
-    DataError
-        If `incumbent` is something else.
+    earlier : ndarray of shape (n,) or None
+        Margins of a known classifier, which order the observations for one search.
     """
     geometry = statement.geometry
     relaxed = geometry
@@ -160,7 +155,7 @@ def counting_pool(
         size = max(1.0, float(np.sqrt(np.mean(geometry.G**2))))
         relaxed = replace(geometry, G=np.hstack([geometry.G, CONSTANT * size * geometry.y[:, None]]), free=False)
     relaxation = relaxed_point(relaxed, lam=lam, k=k)
-    scores = [np.where(u < 1.0 - ON_MARGIN, u, np.inf) for u in _model_margins(incumbent, statement)]
+    scores = [] if earlier is None else [np.where(earlier < 1.0 - ON_MARGIN, earlier, np.inf)]
     scores += [soft_margin_scores(geometry, 1.0), elastic_filter(geometry)]
     points = []
     if relaxation is not None:
@@ -177,11 +172,17 @@ def counting_pool(
     return tuple(([] if best is None else [best]) + constants), relaxation
 
 
-def _model_margins(incumbent: Any, statement: CountingStatement) -> list[Floats]:
-    """Margins of a model that the user passes as incumbent."""
+def incumbent_margins(incumbent: Any, statement: CountingStatement) -> Floats | None:
+    """Return the margins of the model or the solution that a user passes as incumbent; None for None.
+
+    Raises
+    ------
+    DataError
+        If it is something else.
+    """
     if incumbent is None:
-        return []
+        return None
     model = getattr(incumbent, "model", incumbent)
     if not isinstance(model, BinaryModel):
         raise DataError(f"incumbent must be a model of two classes or a Solution, got {type(incumbent).__name__}")
-    return [statement.y * model.scores(statement.space.data.X)[0]]
+    return np.asarray(statement.y * model.scores(statement.space.data.X)[0])

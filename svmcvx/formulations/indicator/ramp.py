@@ -26,7 +26,7 @@ from svmcvx.certificate import Evaluation, accumulated_rounding
 from svmcvx.formulations.base import RecoveredPoints, builder
 from svmcvx.formulations.indicator.big_m import explicit_M, free_intercept
 from svmcvx.formulations.indicator.l0 import l0_statement
-from svmcvx.formulations.indicator.pool import counting_pool
+from svmcvx.formulations.indicator.pool import counting_pool, incumbent_margins
 from svmcvx.formulations.indicator.problems import DroppingProblem
 from svmcvx.formulations.indicator.statement import IndicatorStatement
 from svmcvx.heuristics.big_m_reach import WIDENING, reach
@@ -162,7 +162,7 @@ def ramp_mio(
     counting = l0_statement(X, y, C=C, kernel=kernel, sample_weight=sample_weight, indefinite=indefinite)
     statement = Ramp(space=counting.space, explicit=explicit_M(M, counting.space, optional=False), C=counting.C)
     geometry = statement.geometry
-    starts, _ = counting_pool(counting, incumbent, lam=2 * counting.C, k=None)
+    starts, _ = counting_pool(counting, incumbent_margins(incumbent, counting), lam=2 * counting.C, k=None)
     points = [(point.w, point.b) for point in starts]
     sets = (np.zeros(geometry.y.size, dtype=bool), starts[0].u < -1.0)
     points += [ramp_descent(geometry, counting.C, dropped) for dropped in sets]

@@ -56,7 +56,7 @@ from svmcvx.formulations.base import builder
 from svmcvx.formulations.conic_loss.sdp import ConicLoss
 from svmcvx.formulations.indicator.big_m import explicit_M, margin_parameter
 from svmcvx.formulations.indicator.perspective import feasible_gamma, perspective_rows
-from svmcvx.formulations.indicator.pool import counting_pool
+from svmcvx.formulations.indicator.pool import counting_pool, incumbent_margins
 from svmcvx.formulations.indicator.problems import CountingProblem
 from svmcvx.formulations.indicator.statement import CountingStatement
 from svmcvx.heuristics.big_m_reach import WIDENING, reach
@@ -223,7 +223,7 @@ def zero_one_mio(
     space = feature_space(data, kernel, intercept="penalised" if intercept else "none", indefinite=indefinite)
     explicit = explicit_M(M, space, optional=form == "perspective")
     statement = ZeroOne(space=space, explicit=explicit, lam=lam, k=k, form=form)
-    pool, relaxation = counting_pool(statement, incumbent, lam=lam, k=k)
+    pool, relaxation = counting_pool(statement, incumbent_margins(incumbent, statement), lam=lam, k=k)
     statement = replace(statement, pool=pool)
 
     name = "lam" if lam is not None else "k"
