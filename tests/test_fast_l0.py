@@ -327,10 +327,10 @@ def test_tol_is_the_residual_that_the_checker_finds():
     assert usual.certificate.residuals["stationarity"] <= 1e-6
     assert strict.certificate == usual.certificate
     assert strict.status == ("optimal" if strict.certificate.residuals["stationarity"] == 0 else "inaccurate")
-    finer = l0(X, y, C=1.0, kernel="rbf", sigma=0.01, settings=L0Settings(admm_tol=1e-9)).attempts[0].options
-    coarse = l0(X, y, C=1.0, kernel="rbf", sigma=0.01, settings=L0Settings(admm_tol=0.5)).attempts[0].options
-    assert coarse["admm_iterations"] < finer["admm_iterations"]
-    assert coarse["admm_residual"][0] <= 0.5
+    finer = l0(X, y, C=1.0, kernel="rbf", settings=L0Settings(admm_tol=1e-9)).attempts[0].options
+    coarse = l0(X, y, C=1.0, kernel="rbf", settings=L0Settings(admm_tol=0.9)).attempts[0].options
+    assert sum(coarse["admm_iterations"]) < sum(finer["admm_iterations"])
+    assert max(coarse["admm_residual"]) <= 0.9
 
 
 @pytest.mark.parametrize("how", ["callback", "time"])

@@ -33,7 +33,7 @@ Floats: TypeAlias = NDArray[np.float64]
 RELAXATION_ROWS, RELAXATION_COLUMNS = 200, 50
 # Columns of V, at most; solutions have one or two as a rule.
 COVARIANCE_RANK = 10
-# Ridges in units of 1/(mean squared length of the rows).
+# Ridges for rows of mean squared length 1.
 RIDGES = (0.3, 3e-3, 3e-5, 3e-7)
 # L-BFGS: steps, relative decrease of P at which it ends, and pairs that it remembers.
 STEPS, ACCURACY, CORRECTIONS = 1000, 1e-15, 20
@@ -68,30 +68,39 @@ def relaxed_point(geometry: Geometry, *, lam: float | None, k: float | None) -> 
     n, r = G.shape
     if n > RELAXATION_ROWS or r > RELAXATION_COLUMNS:
         return None
+    # In units in which the rows have length 1 on average: λ is multiplied by the square of the unit, γ too.
     mean = float(np.mean(np.einsum("ij,ij->i", G, G))) or 1.0
-    directions = np.linalg.svd(G, full_matrices=False)[2][:COVARIANCE_RANK].T
-    start = np.zeros(r), directions / math.sqrt(mean * directions.shape[1])
-    ridges = [ridge / mean for ridge in RIDGES]
+    H = G / math.sqrt(mean)
     if lam is not None:
-        return _minimise(*start, G, weight, lam, ridges)
+        return _in_units(_minimise(H, weight, lam * mean), mean)
     assert k is not None  # noqa: S101 - exactly one of the two is given
     if not k > 0:
         return None
     if k >= float(weight.sum()):
         return RelaxedPoint(np.zeros(r), np.ones(n), np.zeros(n), 0.0)
-    lam = FIRST_LAM / (mean * k)
-    low, high, previous = 0.0, math.inf, (math.nan, math.nan)
+    return _in_units(_balanced(H, weight, k), mean)
+
+
+def _in_units(point: RelaxedPoint, mean: float) -> RelaxedPoint:
+    """Return a point for rows of mean squared length 1 in the units of rows with this one."""
+    return RelaxedPoint(point.w / math.sqrt(mean), point.z, point.gamma / mean, point.lam / mean)
+
+
+def _balanced(G: Floats, weight: Floats, k: float) -> RelaxedPoint:
+    """Minimise P for the λ at which Σ s z = k, found by secants in logarithms inside a bracket."""
+    lam, low, high, previous = FIRST_LAM / k, 0.0, math.inf, (math.nan, math.nan)
     best, smallest = None, math.inf
     for _ in range(TRIED_LAM):
-        found = _minimise(*start, G, weight, lam, ridges)
+        # From the first ridge each time: a point whose covariance has vanished cannot regain it.
+        found = _minimise(G, weight, lam)
         total = float(weight @ found.z)
         error = math.log(total / k) if total > 0 else -math.inf
-        if abs(error) <= smallest:
+        if best is None or abs(error) <= smallest:
             best, smallest = found, abs(error)
         if abs(error) <= BALANCED or high <= low * (1.0 + BALANCED):
             break
         low, high = (lam, high) if error > 0 else (low, lam)
-        # Secants in logarithms; the sum falls as λ rises, at first about like 1/λ.
+        # The sum falls as λ rises, at first about like 1/λ.
         rate = (error - previous[1]) / math.log(lam / previous[0]) if math.isfinite(previous[1]) else -1.0
         previous = lam, error
         change = -error / rate if rate < 0 else math.copysign(LARGEST_CHANGE, error)
@@ -99,13 +108,16 @@ def relaxed_point(geometry: Geometry, *, lam: float | None, k: float | None) -> 
         if not low < new < high:
             new = math.sqrt(low * high) if low > 0 and high < math.inf else (4.0 * lam if error > 0 else lam / 4.0)
         lam = new
+    assert best is not None  # noqa: S101 - the first one is taken
     return best
 
 
-def _minimise(w: Floats, V: Floats, G: Floats, weight: Floats, lam: float, ridges: list[float]) -> RelaxedPoint:
-    """Minimise P for one λ, from a covariance that has not vanished, and return γ of the point with the last ridge."""
-    r, height, gamma = w.size, lam * weight, np.zeros(weight.size)
-    for ridge in ridges:
+def _minimise(G: Floats, weight: Floats, lam: float) -> RelaxedPoint:
+    """Minimise P for one λ and rows of mean squared length 1; γ is that of the point with the last ridge."""
+    r, height, gamma = G.shape[1], lam * weight, np.zeros(weight.size)
+    directions = np.linalg.svd(G, full_matrices=False)[2][:COVARIANCE_RANK].T
+    w, V = np.zeros(r), directions / math.sqrt(directions.shape[1])
+    for ridge in RIDGES:
         fixed = math.sqrt(ridge) * np.eye(r)
         for _ in range(NEW_COLUMNS):
             w, V = _descend(w, V, G, height, fixed)
@@ -123,11 +135,13 @@ def _minimise(w: Floats, V: Floats, G: Floats, weight: Floats, lam: float, ridge
 def _descend(w: Floats, V: Floats, G: Floats, height: Floats, fixed: Floats) -> tuple[Floats, Floats]:
     """Minimise P over w and V beside fixed columns."""
     r, columns = V.shape
+    # P is at most this at w = 0; the accuracy of L-BFGS is absolute for values below 1.
+    unit = min(1.0, float(height.sum()))
 
     def value_and_gradient(point: Floats) -> tuple[float, Floats]:
         V = np.hstack([point[r:].reshape(r, columns), fixed])
         value, by_w, by_V, *_ = low_rank_gradient(point[:r], V, G, height)
-        return value, np.concatenate([by_w, by_V[:, :columns].ravel()])
+        return value / unit, np.concatenate([by_w, by_V[:, :columns].ravel()]) / unit
 
     options = {"maxiter": STEPS, "maxfun": 2 * STEPS, "ftol": ACCURACY, "gtol": 0.0, "maxcor": CORRECTIONS}
     start = np.concatenate([w, V.ravel()])
