@@ -44,7 +44,7 @@ def least_norm(G: Floats, y: Floats | None) -> LeastNorm | None:
 
     Notes
     -----
-    Source: Lawson and Hanson, Solving Least Squares Problems, chapter 23.
+    Source: [LawsonHanson], chapter 23.
     """
     m, r = G.shape
     if m == 0 or (y is not None and (y == y[0]).all()):

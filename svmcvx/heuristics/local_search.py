@@ -43,7 +43,7 @@ def local_search(
     objective_value : callable
         Objective of (‖w‖², weight dropped).
     loss_bound : callable
-        Lower bound on the objective of a point that drops a given weight, to pass over hopeless sets.
+        Lower bound on the objective of a point that drops a given weight, to skip sets that cannot improve.
     scores : iterable of ndarray of shape (n,)
         The smaller, the sooner dropped; such as margins of some classifier.
     points : iterable of (w, b)

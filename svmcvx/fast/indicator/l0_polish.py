@@ -90,7 +90,7 @@ class SetPolisher:
         self.n = space.data.n
         self.small = self.n <= whole
         self._seen: set[bytes] = set()
-        self._hopeless = self.trivial().value
+        self._trivial_value = self.trivial().value
         self._spare: tuple[State, State] | None = None
         if self.small:
             self._whole = WorkingSet(space, np.arange(self.n))
@@ -145,7 +145,7 @@ class SetPolisher:
                 joining = min(self.settings.joining, wanted.size)
                 work.grow(wanted[np.argpartition(u[wanted], joining - 1)[:joining]])
                 continue
-            # What cannot be taken care of any more is given up: the machine is that of the others.
+            # Observations that are still violated when the working set may not grow are dropped; the machine is that of the rest.
             kept[wanted] = False
             break
         return LocalMinimum(value(state) + float(self.price[~kept].sum()), v, b, kept)
@@ -176,7 +176,7 @@ class SetPolisher:
         """Polish a set, without what keeps it from being separable or at all competitive; tell whether time allowed it."""
         code = MORE
         while code == MORE:
-            code = solve_or_evict(state, kept, price, self._hopeless, self.settings.steps)
+            code = solve_or_evict(state, kept, price, self._trivial_value, self.settings.steps)
             if code == MORE and self.monitor.out_of_time:
                 return False
         return bool(code == SOLVED)

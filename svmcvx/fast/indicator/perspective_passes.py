@@ -5,8 +5,8 @@ With γ ≥ 0 on the free observations F and :math:`\sum_F \gamma_i g_ig_i' \pre
 .. math:: \min_w\; \|w\|^2 + \sum_{i \in F} L(u_i; \gamma_i) + \rho\sum_{i \in K}(1-u_i)_+^2 + \rho\sum_{i \in D}(u_i-1)_+^2
     + \lambda\sum_{i \in D} s_i
 
-with the conic loss L of :func:`svmcvx.losses.conic_loss` at the price :math:`\lambda s_i`: it is at most :math:`\lambda s_i 1[u_i < 1]`, and so is
-what replaces it here, with its kink at u = 1 rounded off from below. The sum is convex, and Newton's method minimises it.
+with the conic loss L of :func:`svmcvx.losses.conic_loss` at the height :math:`\lambda s_i`, which is at most :math:`\lambda s_i 1[u_i < 1]`. Here its kink
+at u = 1 is smoothed from below, so that it stays a lower bound. The sum is convex, and Newton's method minimises it.
 Its curvature is at least :math:`2\mu`, :math:`\mu = 1 - \lambda_{\max}(\sum_F\gamma_i g_ig_i')`: at any w with
 gradient g the minimum is at least the value less :math:`\|g\|^2/(4\mu)`.
 
