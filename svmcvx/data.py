@@ -28,6 +28,7 @@ __all__ = [
     "check_features",
     "check_labels",
     "check_number",
+    "check_seed",
     "check_weights",
     "check_whole",
     "multiclass_data",
@@ -258,6 +259,11 @@ def check_whole(value: Any, name: str, low: int) -> int:
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)) or value < low:
         raise DataError(f"{name} must be a whole number of at least {low}, got {value!r}")
     return int(value)
+
+
+def check_seed(seed: Any) -> np.random.Generator:
+    """Return the random generator of a whole number, or raise a :class:`~svmcvx.errors.DataError`."""
+    return np.random.default_rng(check_whole(seed, "seed", 0))
 
 
 def check_choice(value: Any, name: str, choices: Sequence[str]) -> str:

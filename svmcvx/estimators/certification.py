@@ -23,8 +23,8 @@ from svmcvx.data import BinaryData, Features, binary_data, check_features, check
 from svmcvx.errors import DataError
 from svmcvx.estimators.base import CertifiedClassifier
 from svmcvx.estimators.pairs import parts
-from svmcvx.fast.core import loss_passes as passes
-from svmcvx.fast.core.linear_newton import Machine, minimise
+from svmcvx.fast.core.linear_newton import minimise
+from svmcvx.fast.core.linear_problem import LinearProblem, kind_of_power
 from svmcvx.fast.core.monitor import monitored
 from svmcvx.feature_space import KernelSpace, LinearSpace, feature_space
 from svmcvx.formulations.margin.liblinear import PenalisedPSVM
@@ -260,10 +260,10 @@ def _certify_linear_svc(
 def _multipliers(statement: PenalisedPSVM, w: Floats) -> Floats:
     """Return multipliers that bound the optimum, found from coefficients near it."""
     data = statement.space.data
-    kind = passes.kind_of_power(statement.p)
-    machine = Machine(data.X, data.y, statement.C * data.weight, kind, p=statement.p)
+    kind = kind_of_power(statement.p)
+    problem = LinearProblem(data.X, data.y, statement.C * data.weight, kind, p=statement.p)
     with monitored(tol=DUAL_TOL, time_limit=None, max_iter=DUAL_STEPS, verbose=False, callback=None) as monitor:
-        point, _ = minimise(machine, monitor, w=w)
+        point, _ = minimise(problem, monitor, w=w)
     return point.alpha
 
 

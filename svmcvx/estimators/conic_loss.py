@@ -62,7 +62,7 @@ class ConicSVMClassifier(BinaryClassifier):
     ----------
     classes_ : ndarray of shape (c,)
     solution_ : Solution
-        Model, certificate, attempts, timings; see also :func:`svmcvx.formulations.conic_loss.sdp.relaxation`.
+        Model, certificate, attempts, timings; see also :func:`svmcvx.formulations.conic_loss.relaxation.relaxation`.
     certificate_ : Certificate
         The checked interval around the optimum.
     model_ : Model

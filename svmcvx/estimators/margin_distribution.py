@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 
 from svmcvx.estimators.binary import BinaryClassifier
 from svmcvx.formulations.base import FormulationProblem
-from svmcvx.formulations.margin_distribution.odm import odm_dual
-from svmcvx.formulations.margin_distribution.odml import odml_dual
+from svmcvx.formulations.margin_distribution.odm_problems import odm_dual
+from svmcvx.formulations.margin_distribution.odml_problems import odml_dual
 from svmcvx.kernels import Kernel
 
 __all__ = ["ODMClassifier", "ODMLClassifier"]

@@ -175,7 +175,7 @@ def l0(
     iota = check_number(iota, "iota", low=0, high=LARGEST_IOTA, open_low=True, open_high=True)
     n_restarts = check_whole(n_restarts, "n_restarts", 0)
     rank = None if rank is None else check_whole(rank, "rank", 1)
-    rng = np.random.default_rng(check_whole(seed, "seed", 0))
+    rng = check_seed(seed)
     n = statement.y.size
     earlier = _earlier(warm_start, statement)
     # Its iterations count runs and restarts.

@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svmcvx.errors import DataError, SolverFailed
-from svmcvx.fast.conic_loss.conic import StationaryConicLoss, run_search, start_search
+from svmcvx.fast.conic_loss.conic import minimised_relaxation
 from svmcvx.fast.core.monitor import Monitor
 from svmcvx.formulations.conic_loss.primal import relaxed_indicator
+from svmcvx.formulations.conic_loss.statement import ConicLoss
 from svmcvx.formulations.indicator.pool import RELAXATION_ROWS, RelaxedPoint, counting_pool
 from svmcvx.formulations.indicator.zero_one import ZeroOne
 from svmcvx.heuristics.local_search import local_search
@@ -140,16 +141,14 @@ def _relaxation(
     if statement.k is not None and not 0.0 < statement.k <= LARGEST_SHARE * total:
         return None
     kappa = None if statement.k is None else statement.k / total
-    relaxed = StationaryConicLoss(space=statement.space, lam=statement.lam, kappa=kappa)
+    relaxed = ConicLoss(space=statement.space, lam=statement.lam, kappa=kappa, improve_alpha=False)
     limit = None if monitor.time_limit is None else settings.time_share * monitor.time_limit
     part = Monitor(settings.tol, limit, settings.max_iter, False, None, monitor.pressed)
     try:
-        search, _ = start_search(relaxed, part)
-        run_search(search, rng)
+        search = minimised_relaxation(relaxed, part, rng)
     except SolverFailed:
         return None
-    dual = search.best_dual or search.dual()
-    U, ridge = search.best_point or (search.problem.U, search.problem.ridge)
+    dual, U, ridge = search.best_dual, search.problem.U, search.problem.ridge
     G = statement.geometry.G
     w, variance = U[:, 0], np.sum((G @ U[:, 1:]) ** 2, axis=1) + ridge * np.sum(G**2, axis=1)
     lam = statement.lam if statement.lam is not None else float(dual["lam"])

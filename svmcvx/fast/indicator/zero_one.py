@@ -34,7 +34,7 @@ from typing import Any
 import numpy as np
 
 from svmcvx.certificate import Dual
-from svmcvx.data import binary_data, check_choice, check_number, check_whole
+from svmcvx.data import binary_data, check_choice, check_number, check_seed
 from svmcvx.errors import DataError
 from svmcvx.fast.core.monitor import Callback, conclude, earlier_solution, monitored
 from svmcvx.fast.core.thread_pool import shares
@@ -164,7 +164,7 @@ def zero_one(
     check_choice(method, "method", METHODS)
     settings = settings or ZeroOneSettings()
     warm_start = earlier_solution(warm_start)
-    rng = np.random.default_rng(check_whole(seed, "seed", 0))
+    rng = check_seed(seed)
     data = binary_data(X, y, sample_weight)
     space = feature_space(data, kernel, intercept="penalised" if intercept else "none", indefinite=indefinite)
     statement = ZeroOne(space=space, lam=lam, k=k, form="enumeration", kind="enumeration")

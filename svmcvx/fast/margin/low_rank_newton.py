@@ -20,8 +20,8 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from svmcvx.fast.core import loss_passes as passes
-from svmcvx.fast.core.linear_newton import Machine, minimise
+from svmcvx.fast.core.linear_newton import minimise
+from svmcvx.fast.core.linear_problem import LinearProblem, kind_of_power
 from svmcvx.fast.core.monitor import Monitor
 from svmcvx.fast.core.pivoted_cholesky import PartialFactor, partial_factor
 from svmcvx.formulations.margin.psvm import PSVM
@@ -89,9 +89,9 @@ class LowRank:
         self.rank, self.factor = L.shape[1], None
         statement, p = self.statement, self.statement.p
         L = np.ascontiguousarray(L - L.mean(axis=0))
-        c, kind = statement.C * statement.space.data.weight, passes.kind_of_power(p)
-        machine = Machine(L, statement.y, c, kind, p=p, bias=True, expanded=True)
+        c, kind = statement.C * statement.space.data.weight, kind_of_power(p)
+        problem = LinearProblem(L, statement.y, c, kind, p=p, bias=True, kernel_expansion=True)
         # A smooth loss is started at w = 0: scores that are far out cost p > 2 many steps.
         inner = monitor.within(SHARE * monitor.tol, STEPS)
-        point, _ = minimise(machine, inner, alpha=None if machine.smooth else alpha)
+        point, _ = minimise(problem, inner, alpha=None if problem.smooth else alpha)
         return [point.alpha, point.expansion]

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from svmcvx.data import Features, check_choice
 from svmcvx.errors import DataError
-from svmcvx.fast.core import loss_passes as passes
-from svmcvx.fast.core.linear_newton import Machine, linear_model, minimise
+from svmcvx.fast.core.linear_newton import minimise
+from svmcvx.fast.core.linear_problem import LinearProblem, kind_of_power, linear_model
 from svmcvx.fast.core.monitor import Monitor
 from svmcvx.feature_space import LinearSpace
 from svmcvx.formulations.base import RecoveredPoints, usable
@@ -70,18 +70,18 @@ def solve_linear(
     data, p = space.data, statement.p
     c = statement.C * data.weight
     X, centre = _features(space)
-    machine = Machine(X, data.y, c, passes.kind_of_power(p), p=p, bias=True)
+    problem = LinearProblem(X, data.y, c, kind_of_power(p), p=p, bias=True)
     w, b, alpha = _start(statement, centre, warm)
-    point, status = minimise(machine, monitor, w=w, b=b, alpha=None if machine.smooth else alpha)
+    point, status = minimise(problem, monitor, w=w, b=b, alpha=None if problem.smooth else alpha)
     models: list[Any] = []
     if statement.bias == "exact":
         models.append(linear_model(space, point.w, point.b, point.alpha > 0, centre))
-    if statement.bias != "exact" or (status is not Status.OPTIMAL and not machine.smooth):
+    if statement.bias != "exact" or (status is not Status.OPTIMAL and not problem.smooth):
         # The bias of a smooth loss is the best one for its w already, up to rounding; that of an envelope nearly.
         b = statement.intercept(point.alpha, np.asarray(X @ point.w))
         models.append(linear_model(space, point.w, b, point.alpha > 0, centre))
     options: dict[str, Any] = {"method": "newton", "steps": point.steps}
-    if not machine.smooth:
+    if not problem.smooth:
         options["sigma"] = point.sigma
     return RecoveredPoints(models, [{"alpha": point.alpha}]), status, options
 

@@ -19,7 +19,7 @@ rows are added by default; ``M=None`` leaves them out, and with the best γ the 
 
 **Bounds.** The upper bound is the objective of the model returned (:mod:`svmcvx.formulations.indicator.statement`). The lower
 bound is the better of two: the one that the solver states to have proved, and the dual bound of the conic relaxation
-(:mod:`svmcvx.formulations.conic_loss.sdp`), which the checker computes.
+(:mod:`svmcvx.formulations.conic_loss.statement`), which the checker computes.
 
 ============== ======================================== =========
 symbol         meaning                                  shape
@@ -53,7 +53,7 @@ from svmcvx.data import binary_data, check_choice, check_number
 from svmcvx.errors import DataError
 from svmcvx.feature_space import feature_space
 from svmcvx.formulations.base import builder
-from svmcvx.formulations.conic_loss.sdp import ConicLoss
+from svmcvx.formulations.conic_loss.statement import ConicLoss
 from svmcvx.formulations.indicator.big_m import explicit_M, margin_parameter
 from svmcvx.formulations.indicator.perspective import feasible_gamma, perspective_rows
 from svmcvx.formulations.indicator.pool import counting_pool, incumbent_margins

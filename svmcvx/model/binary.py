@@ -1,0 +1,221 @@
+"""Models of two classes: linear, and expansions over support vectors."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import Any, Self, TypeAlias
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from svmcvx.certificate import accumulated_rounding
+from svmcvx.data import BinaryData, Features, check_features
+from svmcvx.errors import DataError
+from svmcvx.kernels import Kernel, Precomputed, kernel_from_dict, row_norms
+from svmcvx.model.base import Model, frozen
+
+__all__ = ["BinaryModel", "KernelModel", "LinearModel"]
+
+Floats: TypeAlias = NDArray[np.float64]
+
+BLOCK_ENTRIES = 2**24  # entries of one kernel block: 128 MiB in float64
+
+
+class BinaryModel(Model):
+    """A model of two classes with one score an observation."""
+
+    intercept: float
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return ``classes[1]`` where the score is positive, else ``classes[0]``."""
+        labels: NDArray[Any] = self.classes[(self.decision_function(X) > 0).astype(np.intp)]
+        return labels
+
+    @abstractmethod
+    def squared_norm(self, data: BinaryData) -> tuple[float, float]:
+        r"""Return :math:`\|w\|^2` in feature space and an estimate of its rounding error.
+
+        Parameters
+        ----------
+        data : BinaryData
+            The training data; used by precomputed kernels only, which cannot be evaluated without it.
+        """
+
+    @abstractmethod
+    def scores(self, X: Features) -> tuple[Floats, Floats]:
+        """Return the scores of validated rows and estimates of their rounding errors."""
+
+
+@dataclass(frozen=True, eq=False)
+class LinearModel(BinaryModel):
+    """The linear score ``x'w + b``.
+
+    Attributes
+    ----------
+    coef : ndarray of shape (d,)
+        The normal `w`.
+    intercept : float
+        The bias `b`.
+    classes : ndarray of shape (2,)
+    support : ndarray of int
+        Rows of the training data with a non-zero multiplier.
+    """
+
+    coef: Floats
+    intercept: float
+    classes: NDArray[Any]
+    support: NDArray[np.intp]
+
+    def __post_init__(self) -> None:
+        for name in ("coef", "classes", "support"):
+            object.__setattr__(self, name, frozen(getattr(self, name)))
+        object.__setattr__(self, "intercept", float(self.intercept))
+
+    def squared_norm(self, data: BinaryData) -> tuple[float, float]:
+        r"""Return :math:`\|w\|^2` and an estimate of its rounding error."""
+        value = float(self.coef @ self.coef)
+        return value, accumulated_rounding(self.coef.size) * value
+
+    def decision_function(self, X: Any) -> Floats:
+        """Return ``X w + b``.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (m, d)
+
+        Returns
+        -------
+        ndarray of shape (m,)
+        """
+        X = check_features(X, n_features=self.coef.size)
+        return np.asarray(X @ self.coef) + self.intercept
+
+    def scores(self, X: Features) -> tuple[Floats, Floats]:
+        """Return the scores and estimates of their rounding errors."""
+        magnitude = row_norms(X) * float(np.linalg.norm(self.coef)) + abs(self.intercept)
+        return self.decision_function(X), accumulated_rounding(self.coef.size) * magnitude
+
+    def _state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        return {"intercept": self.intercept}, {"coef": self.coef}
+
+    @classmethod
+    def _from_state(cls, scalars: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Self:
+        return cls(
+            coef=arrays["coef"], intercept=scalars["intercept"], classes=arrays["classes"], support=arrays["support"]
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class KernelModel(BinaryModel):
+    r"""The score :math:`\sum_j v_j k(x, x_j) + b`.
+
+    Attributes
+    ----------
+    kernel : Kernel
+        With its parameters as numbers.
+    vectors : ndarray or csr_array of shape (s, d), or None
+        The support vectors :math:`x_j`; None for a precomputed kernel.
+    dual_coef : ndarray of shape (s,)
+        The signed multipliers :math:`v_j = \alpha_j y_j`.
+    intercept : float
+    classes : ndarray of shape (2,)
+    support : ndarray of int, shape (s,)
+        Rows of the training data that the support vectors are.
+    n_features : int
+        Columns that new data must have: d, or the number of training observations for a precomputed kernel.
+    """
+
+    kernel: Kernel
+    vectors: Features | None
+    dual_coef: Floats
+    intercept: float
+    classes: NDArray[Any]
+    support: NDArray[np.intp]
+    n_features: int
+
+    def __post_init__(self) -> None:
+        for name in ("dual_coef", "classes", "support"):
+            object.__setattr__(self, name, frozen(getattr(self, name)))
+        object.__setattr__(self, "intercept", float(self.intercept))
+        if self.vectors is not None:
+            kept = self.vectors.copy() if sp.issparse(self.vectors) else frozen(self.vectors)
+            object.__setattr__(self, "vectors", kept)
+        elif not isinstance(self.kernel, Precomputed):
+            raise DataError("vectors is None, which only a precomputed kernel allows; pass the support vectors")
+
+    def squared_norm(self, data: BinaryData) -> tuple[float, float]:
+        r"""Return :math:`\|w\|^2 = v'Kv` and an estimate of its rounding error."""
+        if self.vectors is None:
+            sums, magnitudes = self._combine(data.X[np.searchsorted(data.index, self.support)])
+        else:
+            sums, magnitudes = self._combine(self.vectors)
+        error = accumulated_rounding(self.support.size) * float(np.abs(self.dual_coef) @ magnitudes)
+        return max(float(self.dual_coef @ sums), 0.0), error
+
+    def decision_function(self, X: Any) -> Floats:
+        """Return the scores.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (m, d)
+            For a precomputed kernel the matrix ``k(x_i, x_j)`` of shape (m, n) between the new observations and
+            *all* training observations.
+
+        Returns
+        -------
+        ndarray of shape (m,)
+        """
+        X = check_features(X, n_features=self.n_features)
+        return self._combine(X, magnitudes=False)[0] + self.intercept
+
+    def scores(self, X: Features) -> tuple[Floats, Floats]:
+        """Return the scores and estimates of their rounding errors."""
+        sums, magnitudes = self._combine(X)
+        return sums + self.intercept, accumulated_rounding(self.support.size) * (magnitudes + abs(self.intercept))
+
+    def _combine(self, X: Features, *, magnitudes: bool = True) -> tuple[Floats, Floats]:
+        """Return K v and, if asked for, |K||v|, with K between `X` and the support vectors, block by block."""
+        v = self.dual_coef
+        sums, absolute = np.zeros(X.shape[0]), np.zeros(X.shape[0])
+        rows = max(1, BLOCK_ENTRIES // max(1, v.size))
+        for start in range(0, X.shape[0], rows):
+            part = slice(start, start + rows)
+            block = X[part][:, self.support] if self.vectors is None else self.kernel(X[part], self.vectors)
+            sums[part] = block @ v
+            if magnitudes:
+                absolute[part] = abs(block) @ np.abs(v)
+        return sums, absolute
+
+    def _state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        scalars = {
+            "intercept": self.intercept,
+            "kernel": self.kernel.to_dict(),
+            "n_features": int(self.n_features),
+            "vectors": "none" if self.vectors is None else "csr" if sp.issparse(self.vectors) else "dense",
+        }
+        arrays: dict[str, NDArray[Any]] = {"dual_coef": self.dual_coef}
+        if self.vectors is None:
+            return scalars, arrays
+        if sp.issparse(self.vectors):
+            return scalars, arrays | {name: getattr(self.vectors, name) for name in ("data", "indices", "indptr")}
+        return scalars, arrays | {"vectors": np.asarray(self.vectors)}
+
+    @classmethod
+    def _from_state(cls, scalars: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Self:
+        vectors: Features | None = None
+        if scalars["vectors"] == "csr":
+            shape = (arrays["indptr"].size - 1, scalars["n_features"])
+            vectors = sp.csr_array((arrays["data"], arrays["indices"], arrays["indptr"]), shape=shape)
+        elif scalars["vectors"] == "dense":
+            vectors = arrays["vectors"]
+        return cls(
+            kernel=kernel_from_dict(scalars["kernel"]),
+            vectors=vectors,
+            dual_coef=arrays["dual_coef"],
+            intercept=scalars["intercept"],
+            classes=arrays["classes"],
+            support=arrays["support"],
+            n_features=scalars["n_features"],
+        )

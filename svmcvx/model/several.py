@@ -1,0 +1,167 @@
+"""Models of several classes: one score a class, or binary models that decide together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import combinations
+from typing import Any, Self, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from svmcvx.data import check_choice, check_features
+from svmcvx.errors import DataError
+from svmcvx.model.base import Model, frozen
+from svmcvx.model.binary import BinaryModel, KernelModel, LinearModel
+
+__all__ = ["MulticlassModel", "OneVsModel"]
+
+Floats: TypeAlias = NDArray[np.float64]
+
+_MEMBERS: dict[str, type[BinaryModel]] = {cls.__name__: cls for cls in (LinearModel, KernelModel)}
+
+
+@dataclass(frozen=True, eq=False)
+class MulticlassModel(Model):
+    """One linear score a class, ``w_k'x + b_k``; the largest decides.
+
+    Attributes
+    ----------
+    coef : ndarray of shape (d, c)
+        Column k is :math:`w_k`.
+    intercept : ndarray of shape (c,)
+        The biases.
+    classes : ndarray of shape (c,)
+    support : ndarray of int
+        Rows of the training data with a non-zero multiplier.
+    """
+
+    coef: Floats
+    intercept: Floats
+    classes: NDArray[Any]
+    support: NDArray[np.intp]
+
+    def __post_init__(self) -> None:
+        for name in ("coef", "intercept", "classes", "support"):
+            object.__setattr__(self, name, frozen(getattr(self, name)))
+
+    def decision_function(self, X: Any) -> Floats:
+        """Return the scores ``X W + b``.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (m, d)
+
+        Returns
+        -------
+        ndarray of shape (m, c)
+        """
+        X = check_features(X, n_features=self.coef.shape[0])
+        return np.asarray(X @ self.coef) + self.intercept
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return the class of the largest score; of equal scores the first."""
+        labels: NDArray[Any] = self.classes[np.argmax(self.decision_function(X), axis=1)]
+        return labels
+
+    def _state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        return {}, {"coef": self.coef, "intercept": self.intercept}
+
+    @classmethod
+    def _from_state(cls, scalars: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Self:
+        return cls(
+            coef=arrays["coef"], intercept=arrays["intercept"], classes=arrays["classes"], support=arrays["support"]
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class OneVsModel(Model):
+    r"""Binary models that decide among several classes together.
+
+    One against one (``"ovo"``): a model for each pair k < l of classes, in lexicographic order, whose score
+    :math:`f_{kl}` is positive for class l. Each model gives a vote; a tie is decided by the sum :math:`s_k` of a class's
+    scores, and if these are equal too, by the order of the classes. One against the rest (``"ovr"``): a model for each
+    class, whose score is positive for that class; the largest score decides, of equal ones the first.
+
+    Attributes
+    ----------
+    scheme : "ovo" or "ovr"
+    members : tuple of LinearModel or KernelModel
+        Their ``support`` counts rows of all training data.
+    classes : ndarray of shape (c,)
+    support : ndarray of int
+        Rows of the training data that any of the members rests on.
+    """
+
+    scheme: str
+    members: tuple[BinaryModel, ...]
+    classes: NDArray[Any]
+    support: NDArray[np.intp] = field(init=False)
+
+    def __post_init__(self) -> None:
+        check_choice(self.scheme, "scheme", ("ovo", "ovr"))
+        c = len(self.classes)
+        expected = c * (c - 1) // 2 if self.scheme == "ovo" else c
+        if c < 2 or len(self.members) != expected:
+            raise DataError(f"members must hold {expected} models for {c} classes, got {len(self.members)}")
+        object.__setattr__(self, "classes", frozen(self.classes))
+        object.__setattr__(self, "members", tuple(self.members))
+        union = np.unique(np.concatenate([member.support for member in self.members]))
+        object.__setattr__(self, "support", frozen(union))
+
+    def member_scores(self, X: Any) -> Floats:
+        """Return the score of each row by each member, shape (m, c(c−1)/2) or (m, c)."""
+        X = check_features(X)
+        return np.stack([member.decision_function(X) for member in self.members], axis=1)
+
+    def decision_function(self, X: Any) -> Floats:
+        r"""Return a score of each row for each class; the largest decides.
+
+        One against one, it is the number of votes plus :math:`s_k/(3(|s_k|+1))`, which is less than a third of a vote and
+        grows with :math:`s_k`, as in scikit-learn.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (m, d)
+
+        Returns
+        -------
+        ndarray of shape (m, c)
+        """
+        scores = self.member_scores(X)
+        if self.scheme == "ovr":
+            return scores
+        votes, sums = np.zeros((2, scores.shape[0], len(self.classes)))
+        for (k, other), score in zip(combinations(range(len(self.classes)), 2), scores.T, strict=True):
+            votes[:, other] += score > 0
+            votes[:, k] += score <= 0
+            sums[:, other] += score
+            sums[:, k] -= score
+        return votes + sums / (3.0 * (np.abs(sums) + 1.0))
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return the class of the largest score; of equal scores the first."""
+        labels: NDArray[Any] = self.classes[np.argmax(self.decision_function(X), axis=1)]
+        return labels
+
+    def _state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        described: list[dict[str, Any]] = []
+        arrays: dict[str, NDArray[Any]] = {}
+        for index, member in enumerate(self.members):
+            scalars, own = member._state()
+            described.append({"type": type(member).__name__, "scalars": scalars, "arrays": sorted(own)})
+            own = own | {"support": member.support}
+            arrays |= {f"member{index}_{name}": array for name, array in own.items()}
+        return {"scheme": self.scheme, "members": described}, arrays
+
+    @classmethod
+    def _from_state(cls, scalars: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Self:
+        classes, scheme = arrays["classes"], scalars["scheme"]
+        # What the members decide between follows from the scheme.
+        sides = [*combinations(classes, 2)] if scheme == "ovo" else [(0, 1)] * len(classes)
+        members = []
+        for index, (member, side) in enumerate(zip(scalars["members"], sides, strict=True)):
+            own = {name: arrays[f"member{index}_{name}"] for name in [*member["arrays"], "support"]}
+            own["classes"] = np.array(side, dtype=classes.dtype if scheme == "ovo" else np.intp)
+            members.append(_MEMBERS[member["type"]]._from_state(member["scalars"], own))
+        return cls(scheme=scheme, members=tuple(members), classes=classes)
