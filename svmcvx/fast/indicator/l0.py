@@ -29,7 +29,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from svmcvx.data import check_number, check_whole
+from svmcvx.data import check_number, check_seed, check_whole
 from svmcvx.errors import DataError
 from svmcvx.fast.core.blas_threads import blas_held_to_one
 from svmcvx.fast.core.monitor import Callback, Monitor, conclude, earlier_solution, monitored
