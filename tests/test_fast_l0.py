@@ -398,6 +398,7 @@ def test_many_observations():
         ({"n_restarts": 1.5}, "n_restarts must be a whole number of at least 0, got 1.5"),
         ({"seed": -1}, "seed must be a whole number"),
         ({"tol": 0.0}, "tol must be"),
+        ({"settings": 3}, "settings must be an L0Settings or None, got int"),
         ({"max_iter": 0}, "max_iter must be a whole number of at least 1"),
         ({"kernel": sx.Sigmoid(1.0, -1.0)}, "indefinite"),
     ],

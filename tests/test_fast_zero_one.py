@@ -390,6 +390,8 @@ def test_solution_is_complete_and_picklable():
         ({"k": -1}, "k must be a finite number"),
         ({"lam": 1.0, "method": "tree"}, "method must be one of 'auto', 'sweep', 'branch'"),
         ({"lam": 1.0, "tol": 0.0}, "tol must be a finite number"),
+        ({"lam": 1.0, "settings": {}}, "settings must be a ZeroOneSettings or None, got dict"),
+        ({"lam": 1.0, "seed": -1}, "seed must be a whole number"),
         ({"lam": 1.0, "warm_start": 3}, "warm_start must be a Solution of the same data, got int"),
     ],
 )

@@ -167,6 +167,8 @@ def l0(
     Source: [LinYaoLiu], Algorithm 4.1; polish and local search are added here.
     """
     started = time.perf_counter()
+    if settings is not None and not isinstance(settings, L0Settings):
+        raise DataError(f"settings must be an L0Settings or None, got {type(settings).__name__}")
     settings = settings or L0Settings()
     statement = l0_statement(
         X, y, C=C, kernel=kernel, sample_weight=sample_weight, indefinite=indefinite, keep_gram=False

@@ -162,6 +162,8 @@ def zero_one(
     lam = None if lam is None else check_number(lam, "lam", low=0, open_low=True)
     k = None if k is None else check_number(k, "k", low=0)
     check_choice(method, "method", METHODS)
+    if settings is not None and not isinstance(settings, ZeroOneSettings):
+        raise DataError(f"settings must be a ZeroOneSettings or None, got {type(settings).__name__}")
     settings = settings or ZeroOneSettings()
     warm_start = earlier_solution(warm_start)
     rng = check_seed(seed)
