@@ -703,6 +703,18 @@ def test_added_constraints_narrow_the_set(name):
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
+def test_a_function_tells_which_models_meet_added_constraints(name):
+    X, y = small(2, n=9)
+    plain, problem = sx.solve(PROGRAMS[name](X, y)).certificate, PROGRAMS[name](X, y)
+    b = problem.var_dict.get("b", problem.var_dict["w"][-1])
+    narrowed = sx.solve(problem.with_constraints([b <= 5.0], holds=lambda model: model.intercept <= 1e3))
+    assert narrowed.certificate.upper == pytest.approx(plain.upper, rel=1e-3)
+    assert narrowed.certificate.residuals["added_violation"] == 0
+    nowhere = problem.with_constraints([b <= 5.0], holds=lambda model: False)
+    assert nowhere.formulation.evaluate(sx.solve(problem).model).value == math.inf
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
 def test_only_bounds_that_rest_on_no_incumbent_survive_constraints(name):
     X, y = small(2, n=9)
     problem = PROGRAMS[name](X, y)
