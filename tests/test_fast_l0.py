@@ -236,6 +236,16 @@ def test_label_noise(shape):
     assert set(np.flatnonzero(solution.dual["mu"])) == set(solution.model.support)
 
 
+@pytest.mark.parametrize("seed", [1, 9, 10])
+def test_margins_that_the_model_rounds_otherwise_than_the_gram_matrix_are_kept(seed):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((22, 1))
+    y = np.where(X[:, 0] + 0.7 * rng.standard_normal(22) > 0, 1, -1)
+    y[:2] = -1, 1
+    solution = l0(30 * X, y, C=10.0, kernel=sx.RBF(8.0), n_restarts=0)
+    assert solution.certificate.upper <= min(solution.attempts[0].options["admm_objective"]) * (1 + 1e-9)
+
+
 def test_invariances():
     X, y = noisy(80, 2)
     order = np.random.default_rng(0).permutation(80)

@@ -218,10 +218,7 @@ class IndicatorStatement(BinaryStatement):
             models.append(self._scaled(found.alpha * self.y, found.b, kept))
         if w is not None and np.isfinite(w).all():
             # The margins of the model itself: with fewer rows than features its coefficients have an error of their own.
-            model = self.model_at(w, b)
-            u = self.y * model.scores(self.space.data.X)[0]
-            lowest = float(u[kept].min(initial=1.0))
-            models.append(divided(model, lowest) if 1.0 - LARGEST_SHORTFALL < lowest < 1.0 else model)
+            models.append(self._kept_by(self.model_at(w, b), kept))
         return [*models, *self.restricted_models(kept, None), *self.incumbent_models()]
 
     def incumbent_models(self) -> list[BinaryModel]:
@@ -256,7 +253,14 @@ class IndicatorStatement(BinaryStatement):
         else:
             margin = float((y * f)[kept].min())
         scale = margin if margin > 1.0 - LARGEST_SHORTFALL else 1.0
-        return self.space.model(v / scale, b / scale if free else 0.0)
+        # The model evaluates its kernel in another order than the Gram matrix: its own margins may be short by rounding.
+        return self._kept_by(self.space.model(v / scale, b / scale if free else 0.0), kept)
+
+    def _kept_by(self, model: BinaryModel, kept: Bools) -> BinaryModel:
+        """Return the model scaled until its smallest kept margin is 1, where that is a small step."""
+        u = self.y * model.scores(self.space.data.X)[0]
+        lowest = float(u[kept].min(initial=1.0))
+        return divided(model, lowest) if 1.0 - LARGEST_SHORTFALL < lowest < 1.0 else model
 
 
 @dataclass(frozen=True, eq=False)
