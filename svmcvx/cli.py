@@ -24,7 +24,7 @@ from svmcvx import datasets
 from svmcvx.data import check_choice
 from svmcvx.errors import DataError, SvmcvxError
 from svmcvx.experiments.comparison import Comparison
-from svmcvx.experiments.specifications import parse_models
+from svmcvx.experiments.specifications import MODELS, parse_models
 from svmcvx.experiments.store import plain
 from svmcvx.solve import available_solvers
 from svmcvx.system.files import written_whole
@@ -40,7 +40,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Support vector machine formulations with a checked interval around every optimum.",
 )
-# Where the output goes to a file there is no terminal to fit into.
+# Output that goes to a file has a fixed width.
 output = Console(width=None if sys.stdout.isatty() else 120)
 errors = Console(stderr=True)
 
@@ -92,7 +92,10 @@ def compare(
         ),
     ],
     models: Annotated[
-        str, typer.Option(help="Models and their settings, as in psvm:p=1,psvm:p=1.5,C=10.")
+        str,
+        typer.Option(
+            help=f"Models and their settings, as in psvm:p=1,psvm:p=1.5,C=10. Models are {', '.join(MODELS)}."
+        ),
     ] = "psvm:p=1,psvm:p=1.5,psvm:p=2",
     kernel: Annotated[str, typer.Option(help="none, linear, rbf, exponential, laplacian, poly or sigmoid.")] = "none",
     C: Annotated[float, typer.Option("--C", help="Weight of the losses of every model that has one.")] = 1.0,
@@ -191,7 +194,7 @@ def _gamma(text: str) -> float | str:
 
 
 def _check_writable(*paths: Path | None) -> None:
-    """Refuse before the work rather than after it."""
+    """Raise before any model is fitted, rather than when the results are written."""
     for path in paths:
         if path is not None and (path.is_dir() or not (path.parent.is_dir() and os.access(path.parent, os.W_OK))):
             raise DataError(f"{path} cannot be written; name a file in an existing folder")

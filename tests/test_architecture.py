@@ -14,6 +14,7 @@ ROOT = Path(svmcvx.__file__).parent
 # From the bottom up; a room imports only from floors below its own, or from its own room.
 FLOORS = (
     ("errors", "conjugate_gradients"),
+    ("catalogue",),
     ("system", "data", "losses", "synthetic"),
     ("kernels",),
     ("certificate",),

@@ -137,7 +137,7 @@ class Comparison:
             key = self._key(name, model)
             known = self._store[key] if self._store is not None and key in self._store and not self.refit else None
             row = self._row(name, model) if known is None else known
-            # Ctrl-C between the two would leave a row in the store that the table lacks.
+            # Ctrl-C between the two statements would leave a row in the store that the table lacks.
             with deferred_interrupt() as pressed:
                 if self._store is not None and known is None:
                     self._store.add(key, row)

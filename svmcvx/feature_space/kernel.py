@@ -127,7 +127,7 @@ class KernelSpace(FeatureSpace):
         memory.require(
             GRAM_BYTES * float(n) ** 2,
             f"the {n} × {n} kernel matrix and its factor",
-            "use fewer observations, the linear formulation, or a first-order solver that keeps no kernel matrix",
+            "use fewer observations, the linear formulation, or a specialised solver that keeps no kernel matrix",
         )
         if isinstance(self.resolved, Precomputed):
             columns = self.data.X[:, self.data.index]

@@ -166,6 +166,13 @@ class Formulation(ABC):
         """
         raise TypeError(f"{type(self).__name__} has to say how a model is recovered")
 
+    def model_of(self, variables: Mapping[str, Any]) -> Model | None:
+        """Return the model of the values of a primal problem's variables, exactly as they are; None where they have none.
+
+        :meth:`FormulationProblem.model_at_variables` calls it, unless a problem has a way of its own.
+        """
+        raise BuildError(f"the statement {self.name} does not say by model_of() which model the variables are")
+
     def export_dual(self, dual: Dual) -> Dual:
         """Return a dual point indexed like the data that were passed in."""
         return dual
@@ -341,7 +348,7 @@ class FormulationProblem(cp.Problem):
                 raise DataError(f"the parameter {name} has no value; set problem.{name}.value")
             values[name] = float(parameter.value)
         known, statement = self._stated
-        if values != known:
+        if values != known and statement is not None:
             statement = statement.at(**values)
             self._stated = values, statement
         return statement
@@ -359,9 +366,14 @@ class FormulationProblem(cp.Problem):
         Raises
         ------
         BuildError
-            If the problem is one in multipliers, which are not the coefficients of a model.
+            If the problem is one in multipliers, or its statement does not say which model the variables are.
         """
-        raise BuildError(f"{type(self).__name__} has no variables that are a model")
+        if isinstance(self.objective, cp.Maximize):
+            raise BuildError(f"{type(self).__name__} is a problem in multipliers, which are not a model")
+        found: Model | None = self.formulation.model_of(
+            {name: variable.value for name, variable in self.var_dict.items()}
+        )
+        return found
 
     def start(self) -> Mapping[str, Any] | None:
         """Values of all variables, by their names, at a feasible point that the builder knows; None if there is none.
