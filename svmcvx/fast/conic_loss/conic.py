@@ -309,9 +309,7 @@ def _search(
     return Continuation(statement, problem, monitor=monitor, settings=settings.continuation)
 
 
-def _run(
-    search: Continuation, rng: np.random.Generator, method: str, settings: ConicSettings, *, warm: bool
-) -> Status:
+def _run(search: Continuation, rng: np.random.Generator, method: str, settings: ConicSettings, *, warm: bool) -> Status:
     """Run a continuation to its end, from the solution for a sample if there are many observations and no warm start."""
     n, r = search.problem.L.shape
     sample = settings.sample
