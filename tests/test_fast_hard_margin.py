@@ -13,7 +13,7 @@ from svmcvx.fast.core.active_set import new_state
 from svmcvx.fast.core.active_set_factor_passes import value
 from svmcvx.fast.core.active_set_passes import INSEPARABLE, MORE, OVER, SOLVED, drop, ray, solve
 from svmcvx.fast.margin.hard_margin import ActiveSetSettings, HardMarginSettings
-from svmcvx.heuristics.signed_rows import least_norm
+from svmcvx.heuristics.least_norm import least_norm
 
 
 def separable(n, d, gap=0.1, seed=0):

@@ -152,6 +152,10 @@ class Formulation(ABC):
             raise TypeError(f"{type(self).__name__} is no dataclass: it has to say by at() what its parameters change")
         return replace(self, **values)
 
+    def with_added_constraints(self) -> Self:
+        """Return the statement that holds beside further constraints; the same unless a part of it rests on an optimum."""
+        return self
+
     def recover_from(self, variables: Mapping[str, Any], multipliers: Mapping[str, Any]) -> RecoveredPoints:
         """Return models and dual points from what a solver has left.
 

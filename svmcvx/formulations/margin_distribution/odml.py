@@ -77,7 +77,6 @@ LARGEST_SYSTEM = 2500
 RESIDUAL = 1e-11
 DAMPING = 1e-13
 TINY = float(np.finfo(np.float64).tiny)
-# A solver's multiplier this far below its margin's distance from 1, relative to the typical one, is taken for zero.
 # Observations that may become free in one round: more at once tends to overshoot and cycle.
 RELEASED = 5
 
