@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from svmcvx.formulations.indicator.ramp import ramp_mio
     from svmcvx.formulations.indicator.zero_one import zero_one_mio
     from svmcvx.formulations.margin.hard_margin import hard_margin_dual
-    from svmcvx.formulations.margin.psvm import psvm_dual, psvm_primal
+    from svmcvx.formulations.margin.psvm_problems import psvm_dual, psvm_primal
     from svmcvx.formulations.margin_distribution.odm_problems import odm_dual, odm_primal
     from svmcvx.formulations.margin_distribution.odml_problems import odml_dual, odml_hard_margin, odml_primal
     from svmcvx.formulations.multiclass.baselines_problems import (

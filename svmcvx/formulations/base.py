@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from svmcvx.formulations.added_constraints import ConstrainedProblem
 
 __all__ = [
+    "CLEARLY_ZERO",
     "BinaryStatement",
     "Formulation",
     "FormulationProblem",
@@ -39,6 +40,9 @@ P = ParamSpec("P")
 Problem = TypeVar("Problem", bound="FormulationProblem")
 
 
+# Complementarity makes one of two factors zero, such as a multiplier and the slack of its constraint. In the point of an
+# interior-point solver both are positive: the one below this share of the other is taken for zero.
+CLEARLY_ZERO = 1e-3
 # Bytes that compiling and solving with Clarabel need for each entry of the matrix in the problem, as measured for
 # n = 1 000 to 20 000: a thin factor stands in sparse constraints, a whole Gram matrix in the objective.
 FACTOR_BYTES = 300.0
@@ -151,6 +155,10 @@ class Formulation(ABC):
         if not is_dataclass(self):
             raise TypeError(f"{type(self).__name__} is no dataclass: it has to say by at() what its parameters change")
         return replace(self, **values)
+
+    def with_added_constraints(self) -> Self:
+        """Return the statement that holds beside further constraints; the same unless a part of it rests on an optimum."""
+        return self
 
     def recover_from(self, variables: Mapping[str, Any], multipliers: Mapping[str, Any]) -> RecoveredPoints:
         """Return models and dual points from what a solver has left.
