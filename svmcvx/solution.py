@@ -20,6 +20,8 @@ from svmcvx.model import Model, frozen
 if TYPE_CHECKING:
     import pandas as pd
 
+    from svmcvx.proofs.format import Proof
+
 __all__ = ["Attempt", "Evidence", "Solution", "Status", "Timings"]
 
 Floats: TypeAlias = NDArray[np.float64]
@@ -190,7 +192,19 @@ class Solution:
             If there is no proof to hand on (added constraints, a kernel given by a function, one that was clipped), or the
             file cannot be written.
         """
-        from svmcvx.proofs.format import Proof, write_proof
+        from svmcvx.proofs.format import write_proof
+
+        write_proof(path, self.proof())
+
+    def proof(self) -> Proof:
+        """Return what :meth:`save_proof` writes.
+
+        Raises
+        ------
+        DataError
+            If there is no proof to hand on.
+        """
+        from svmcvx.proofs.format import Proof
 
         if self.evidence is None:
             raise DataError(
@@ -204,23 +218,20 @@ class Solution:
             )
         model: Any = self.model
         names = ("support", "dual_coef", "intercept") if hasattr(model, "kernel") else ("coef", "intercept")
-        write_proof(
-            path,
-            Proof(
-                formulation=self.formulation,
-                hyperparameters=self.hyperparameters,
-                kernel=model.kernel.to_dict() if hasattr(model, "kernel") else None,
-                intercept=self.evidence.intercept,
-                weight=self.evidence.weight,
-                classes=model.classes,
-                model={name: getattr(model, name) for name in names},
-                dual=self.dual,
-                lower=self.certificate.lower,
-                upper=self.certificate.upper,
-                kind=self.certificate.kind,
-                fingerprint=self.evidence.fingerprint,
-                extra=self.evidence.extra,
-            ),
+        return Proof(
+            formulation=self.formulation,
+            hyperparameters=self.hyperparameters,
+            kernel=model.kernel.to_dict() if hasattr(model, "kernel") else None,
+            intercept=self.evidence.intercept,
+            weight=self.evidence.weight,
+            classes=model.classes,
+            model={name: getattr(model, name) for name in names},
+            dual=self.dual,
+            lower=self.certificate.lower,
+            upper=self.certificate.upper,
+            kind=self.certificate.kind,
+            fingerprint=self.evidence.fingerprint,
+            extra=self.evidence.extra,
         )
 
     def to_dict(self) -> dict[str, Any]:
