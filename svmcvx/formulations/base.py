@@ -335,7 +335,7 @@ class FormulationProblem(cp.Problem):
         self,
         objective: cp.Minimize | cp.Maximize,
         constraints: Iterable[cp.Constraint],
-        statement: Formulation | None = None,
+        statement: Formulation,
         parameters: Iterable[cp.Parameter] = (),
     ) -> None:
         super().__init__(objective, list(constraints))

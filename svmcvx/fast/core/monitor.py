@@ -1,4 +1,4 @@
-"""What all first-order solvers share: clocks, limits, progress, and the certified end."""
+"""What all specialised solvers share: clock, limits, progress, and the certified end."""
 
 from __future__ import annotations
 
