@@ -24,6 +24,7 @@ __all__ = [
     "rescaled_hinge",
     "slack",
     "smoothed_hinge",
+    "variance_multipliers",
     "zero_one",
 ]
 
@@ -141,6 +142,24 @@ def smoothed_hinge(u: Floats, delta: float) -> Floats:
         return np.where(a > 0, 0.5 * (a + root), np.where(root > a, 0.5 * delta**2 / (root - a), 0.0))
 
 
+def variance_multipliers(u: Floats, lam1: float, share: Floats) -> Floats:
+    r"""Return :math:`\tau_i = 2\lambda_1 c_i(u_i - \bar u)`, the derivative of :math:`\lambda_1\sum_i c_i(u_i-\bar u)^2`.
+
+    Its sum is 0 to rounding.
+
+    Parameters
+    ----------
+    u : ndarray
+        Margins.
+    lam1 : float
+        Weight of their variance.
+    share : ndarray
+        The shares :math:`c_i`, of sum 1.
+    """
+    derivative = 2.0 * lam1 * share * (u - float(share @ u))
+    return np.asarray(derivative - share * float(derivative.sum()))
+
+
 def logistic(u: Floats) -> Floats:
     r"""Return the logistic loss :math:`\log(1+e^{-u})`."""
     return np.asarray(np.logaddexp(0.0, -u))
@@ -166,7 +185,7 @@ def conic_loss(u: Floats, gamma: Floats | float, lam: Floats | float) -> Floats:
 
     Notes
     -----
-    Source: conic paper, Proposition 1; its proof drops the factor γ of the square in the second case.
+    Source: [CepedaGomezHan], Proposition 1; its proof drops the factor γ of the square in the second case.
     """
     xi = slack(u)
     return np.where(_beyond_knee(xi, gamma, lam), lam, xi * (2.0 * np.sqrt(gamma * lam) - gamma * xi))

@@ -139,21 +139,28 @@ def weighted_rows(X: Any, v: Floats, norms: Floats) -> tuple[Floats, float]:
 def balanced(alpha: Floats, y: Floats, upper_bound: Floats | float) -> Floats:
     r"""Return multipliers near `alpha` with :math:`0 \le \alpha \le` `upper_bound` and :math:`y'\alpha = 0`, both exactly.
 
-    They are put on a grid of powers of two, towards 0, and the imbalance is taken from the larger class in whole steps
-    of the grid. Multipliers that meet the conditions are returned as they are.
+    The class of the larger sum is scaled down to the other's, all are put on a grid of powers of two, towards 0, and what is
+    left of the imbalance is taken from the larger class in whole steps of the grid. Multipliers that meet the conditions
+    are returned as they are.
 
     Parameters
     ----------
     alpha : ndarray of shape (n,)
-        Close to balanced: a large imbalance is removed, but not well.
+        Approximate multipliers.
     y : ndarray of shape (n,)
         Labels ±1.
     upper_bound : ndarray of shape (n,) or float
         Not negative.
     """
     alpha = np.clip(np.nan_to_num(alpha, nan=0.0, posinf=np.finfo(np.float64).max), 0.0, upper_bound)
-    largest = float(alpha.max(initial=0.0))
-    if largest == 0.0 or _fsum(y * alpha) == 0.0:
+    if not alpha.any() or _fsum(y * alpha) == 0.0:
+        return alpha
+    positive, negative = _fsum(alpha[y > 0]), _fsum(alpha[y < 0])
+    if positive != negative:
+        scale = min(positive, negative) / max(positive, negative)
+        alpha = np.where((y > 0) == (positive > negative), alpha * scale, alpha)
+    largest = float(alpha.max())
+    if largest == 0.0:
         return alpha
     bits = min(LARGEST_BITS, SUM_BITS - max(1, int(alpha.size).bit_length()))
     exponent = max(math.frexp(largest)[1] - bits, -1074)

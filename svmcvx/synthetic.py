@@ -1,9 +1,9 @@
-r"""Synthetic data of the conic-loss paper: Gaussian classes with outliers, and separable data with label noise.
+r"""Synthetic data of the experiments with the conic loss: Gaussian classes with outliers, and separable data with label noise.
 
 Every generator is a function of its arguments and a seed. The features come without the constant feature: the
 formulations append it.
 
-Source: Robust support vector machines via conic optimization, § 5.1.1 and Appendix B.
+Source: [CepedaGomezHan], § 5.1.1 and Appendix B.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def outlier_data(
     n, p : int
         Observations; features, without the constant.
     sigma : float
-        Standard deviation, positive; the paper takes 0.2, 0.5 and 1.
+        Standard deviation, positive; the experiments take 0.2, 0.5 and 1.
     outliers : "none", "clustered" or "spread"
     seed : int
         Determines the direction d and, with `sample`, the observations.
@@ -112,7 +112,7 @@ def outlier_data(
 
     Notes
     -----
-    Source: conic paper, § 5.1.1. The Bayes rule is :func:`outlier_rule`.
+    Source: [CepedaGomezHan], § 5.1.1. The Bayes rule is :func:`outlier_rule`.
     """
     n, p = _whole(n, "n", 1), _whole(p, "p", 1)
     sigma = _real(sigma, "sigma", np.finfo(float).tiny, np.finfo(float).max, "(0, inf)")
@@ -170,7 +170,7 @@ def label_noise_data(n: int, p: int, *, tau: float, seed: int, sample: int = 0) 
 
     Notes
     -----
-    Source: conic paper, Appendix B. For tau < 0.5 the Bayes rule is :func:`label_noise_rule`.
+    Source: [CepedaGomezHan], Appendix B. For tau < 0.5 the Bayes rule is :func:`label_noise_rule`.
     """
     n, p = _whole(n, "n", 1), _whole(p, "p", 1)
     tau = _real(tau, "tau", 0.0, 0.5, "[0, 0.5]")

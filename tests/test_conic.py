@@ -15,11 +15,13 @@ from scipy.optimize import minimize
 import svmcvx as sx
 from svmcvx.certificate import check
 from svmcvx.data import binary_data
-from svmcvx.errors import DataError, NotCertified, SolverFailed
+from svmcvx.errors import BuildError, DataError, NotCertified, SolverFailed
 from svmcvx.feature_space import feature_space
 from svmcvx.formulations.conic_loss import dual as conic_dual
 from svmcvx.formulations.conic_loss import primal as conic_primal
-from svmcvx.formulations.conic_loss.sdp import relaxation
+from svmcvx.formulations.conic_loss.recovery import moment_of
+from svmcvx.formulations.conic_loss.relaxation import relaxation
+from svmcvx.formulations.conic_loss.sdp import semidefinite_rows
 from svmcvx.heuristics.rounding import round_relaxation
 from svmcvx.losses import conic_loss, conic_loss_derivative
 from tests.conftest import make_data
@@ -46,7 +48,7 @@ def rows(X, intercept=True):
 
 
 def theorem_2(X, y, lam=None, kappa=None):
-    """The semidefinite program of Theorem 2, one constraint at a time, from the paper alone."""
+    """The semidefinite program of Theorem 2, one constraint at a time, from [CepedaGomezHan] alone."""
     n, p = X.shape
     M = cp.Variable((p + 1, p + 1), symmetric=True)
     z = cp.Variable(n)
@@ -94,7 +96,7 @@ def real():
     return [(scale(X[index, :10]), y[index]) for index in picked]
 
 
-# --- the program, against the paper
+# --- the program, against [CepedaGomezHan]
 
 
 @pytest.mark.parametrize("settings", [{"lam": 0.3}, {"lam": 3.0}, {"kappa": 0.2}], ids=str)
@@ -262,8 +264,8 @@ def test_rounding_with_nothing_to_drop_is_the_hard_margin():
 # --- the dual
 
 
-def page_bound(gamma, X, y, lam, w):
-    """q(w) − ‖g‖²/(4μ), as on the specification's page, without the package's dual."""
+def strong_convexity_bound(gamma, X, y, lam, w):
+    """q(w) − ‖g‖²/(4μ), a bound by the strong convexity of q alone, without the package's dual."""
     mu = 1 - np.linalg.eigvalsh(X.T @ (gamma[:, None] * X))[-1]
     assert mu > 0
     u = y * (X @ w)
@@ -273,7 +275,7 @@ def page_bound(gamma, X, y, lam, w):
 
 @settings(max_examples=15)
 @given(seed=st.integers(0, 10**6), lam=st.floats(0.01, 30.0))
-def test_any_gamma_bounds_and_never_less_than_the_page_does(seed, lam):
+def test_any_gamma_bounds_and_never_less_than_strong_convexity_does(seed, lam):
     rng = np.random.default_rng(seed)
     X, y = make_data(seed, n=15, d=2)
     A = rows(X)
@@ -283,7 +285,7 @@ def test_any_gamma_bounds_and_never_less_than_the_page_does(seed, lam):
     bound = statement.dual_objective({"gamma": gamma})
     # A point near the minimiser of q, from a method that knows nothing of the package's.
     start = minimize(lambda w: w @ w + conic_loss(y * (A @ w), gamma, lam).sum(), np.zeros(3), method="Nelder-Mead").x
-    assert page_bound(gamma, A, y, lam, start) <= bound + 1e-9 * lam * 15
+    assert strong_convexity_bound(gamma, A, y, lam, start) <= bound + 1e-9 * lam * 15
     for _ in range(5):
         w = rng.standard_normal(3)
         q = w @ w + conic_loss(y * (A @ w), gamma, lam).sum()
@@ -408,6 +410,78 @@ def test_gamma_is_checked():
         sx.conic_fixed_gamma(X, y, gamma=-1.0, lam=1.0)
     nothing = sx.solve(sx.conic_fixed_gamma(X, y, gamma=0.0, lam=1.0), solver="clarabel")
     assert abs(value(nothing)) <= 1e-12
+
+
+# --- added constraints
+
+
+PRIMALS = {
+    "sdp": lambda X, y: sx.conic_sdp(X, y, lam=0.7),
+    "sdp, form of the paper": lambda X, y: sx.conic_sdp(X, y, lam=0.7, form="paper"),
+    "sdp, kappa": lambda X, y: sx.conic_sdp(X, y, kappa=0.1),
+    "sdp, kernel": lambda X, y: sx.conic_sdp(X, y, lam=0.7, kernel=sx.RBF(gamma=0.5)),
+    "fixed gamma": lambda X, y: sx.conic_fixed_gamma(X, y, gamma=1e-3, lam=0.7),
+    "fixed gamma, kernel": lambda X, y: sx.conic_fixed_gamma(X, y, gamma=1e-2, lam=0.7, kernel=sx.RBF(gamma=0.5)),
+}
+
+
+@pytest.fixture(params=PRIMALS)
+def primal(request):
+    return PRIMALS[request.param](*make_data(35, n=24, d=2))
+
+
+def test_an_inactive_added_constraint_changes_nothing(primal):
+    base = sx.solve(primal, solver="clarabel")
+    found = sx.solve(primal.with_constraints([primal.w <= 1e3]), solver="clarabel")
+    agree(found, base)
+    assert found.certificate.residuals["added_violation"] == 0
+
+
+def test_an_active_added_constraint_is_met_by_the_model(primal):
+    base = sx.solve(primal, solver="clarabel")
+    normal = np.array(primal.w.value)
+    size = 0.5 * float(normal @ normal)
+    larger = primal.with_constraints([normal @ primal.w >= 3.0 * size])
+    found = sx.solve(larger, solver="clarabel", tol=1e-6)
+    certificate = found.certificate
+    assert certificate.residuals["added_violation"] <= 1e-6
+    assert normal @ primal.w.value >= 3.0 * size - 1e-6
+    # The model is that of the variables, and the objective at it that of the problem.
+    model, statement = primal.model_at_variables(), primal.formulation
+    np.testing.assert_array_equal(
+        model.decision_function(statement.space.data.X), found.model.decision_function(statement.space.data.X)
+    )
+    assert certificate.upper == pytest.approx(larger.value, rel=1e-5)
+    assert certificate.upper > base.certificate.upper * (1 + 1e-4)
+    assert certificate.lower <= base.certificate.upper
+    assert statement.objective(model) == pytest.approx(certificate.upper, rel=1e-9)
+
+
+def test_the_model_at_the_variables_is_exactly_theirs(primal):
+    assert primal.model_at_variables() is None
+    primal.solve(solver="CLARABEL")
+    model, space = primal.model_at_variables(), primal.formulation.space
+    scores, _ = model.scores(space.data.X)
+    np.testing.assert_allclose(scores, space.factor @ primal.w.value, rtol=1e-9, atol=1e-9)
+    moment = moment_of(model)
+    if moment is not None:
+        np.testing.assert_array_equal(moment.w, primal.w.value)
+        np.testing.assert_allclose(moment.W, primal.W.value, rtol=1e-6, atol=1e-6)
+
+
+def test_a_constraint_added_behind_the_statement_is_refused(primal):
+    primal._constraints.append(primal.w[0] == 0)
+    with pytest.raises(BuildError, match="were changed after it was built"):
+        sx.solve(primal)
+
+
+def test_the_rows_are_those_of_the_program():
+    X, y = make_data(36, n=20, d=2)
+    for form in ("reduced", "paper"):
+        part = semidefinite_rows(rows(X), y.astype(float), form=form)
+        problem = cp.Problem(cp.Minimize(cp.trace(part.W) + 0.7 * cp.sum(part.z)), part.constraints)
+        problem.solve(solver="CLARABEL")
+        assert problem.value == pytest.approx(value(solve(X, y, lam=0.7, form=form)), rel=1e-6)
 
 
 # --- invariances

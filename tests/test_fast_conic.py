@@ -1,8 +1,8 @@
 """The low-rank solver of the conic relaxation against the semidefinite program, and what every solver must do."""
 
-import importlib
 import pickle
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,13 +12,17 @@ from hypothesis import strategies as st
 
 import svmcvx as sx
 from svmcvx.errors import DataError, SolverFailed
-from svmcvx.fast.conic_loss import low_rank_newton as conic_descent
-from svmcvx.fast.conic_loss.conic import conic
-from svmcvx.fast.conic_loss.loss_passes import respond, total
-from svmcvx.fast.conic_loss.low_rank_newton import LowRank
+from svmcvx.fast.conic_loss.conic import ConicSettings, SampleSettings, conic
+from svmcvx.fast.conic_loss.loss_passes import loss_derivatives, total_loss
+from svmcvx.fast.conic_loss.low_rank_newton import LowRankNewtonSettings, LowRankRelaxation
 from svmcvx.fast.conic_loss.nystrom import landmarks
-from svmcvx.formulations.conic_loss.primal import low_rank_gradient, multipliers, relaxed_indicator, weighted_gram
-from svmcvx.formulations.conic_loss.sdp import relaxation
+from svmcvx.formulations.conic_loss.primal import (
+    low_rank_gradient,
+    relaxed_indicator,
+    stationary_multipliers,
+    weighted_gram,
+)
+from svmcvx.formulations.conic_loss.relaxation import relaxation
 
 DESIGNS = (
     "plain",
@@ -223,26 +227,23 @@ def test_systems_factored_and_by_conjugate_gradients_agree(method):
         meet(one, conic(X, y, **problem))
 
 
-def test_a_sample_comes_before_many_observations(monkeypatch):
-    room = importlib.import_module("svmcvx.fast.conic_loss.conic")
-    monkeypatch.setattr(room, "MANY", 300)
-    monkeypatch.setattr(room, "SAMPLE", 150)
-    monkeypatch.setattr(room, "SAMPLE_PER_COLUMN", 20)
+def test_a_sample_comes_before_many_observations():
+    small = ConicSettings(sample=SampleSettings(many=300, size=150, per_column=20))
     X, y = outliers(800, 3)
     for problem in ({"lam": 1.0}, {"kappa": 0.15}):
-        one, again = conic(X, y, seed=3, **problem), conic(X, y, seed=3, **problem)
+        one, again = (conic(X, y, seed=3, settings=small, **problem) for _ in range(2))
         assert one.certificate.gap <= 1e-6
         assert one.certificate == again.certificate
-        monkeypatch.setattr(room, "MANY", 10_000)
-        meet(one, conic(X, y, **problem))
-        monkeypatch.setattr(room, "MANY", 300)
+        whole = conic(X, y, **problem)
+        assert one.attempts[0].options["iterations"] != whole.attempts[0].options["iterations"]
+        meet(one, whole)
 
 
-def test_large_spectra_come_from_an_iterative_eigensolver_but_the_bound_does_not(monkeypatch):
+def test_large_spectra_come_from_an_iterative_eigensolver_but_the_bound_does_not():
     X, y = outliers(120, 8)
     reference = conic(X, y, lam=1.0)
-    monkeypatch.setattr(conic_descent, "DENSE_SPECTRUM", 2)
-    solution = conic(X, y, lam=1.0)
+    iterative = ConicSettings(newton=LowRankNewtonSettings(dense_spectrum=2))
+    solution = conic(X, y, lam=1.0, settings=iterative)
     assert solution.certificate.gap <= 1e-6
     meet(solution, reference)
 
@@ -361,8 +362,27 @@ def test_warm_starts():
         assert again.warm_start_used
         assert again.certificate.gap <= 1e-6
         meet(again, cold)
+    assert not cold.warm_start_used
+
+
+def test_a_warm_start_that_does_not_fit_is_an_error():
+    X, y = outliers(200, 5)
+    cold = conic(X, y, lam=1.0)
     other = conic(X, y, lam=1.0, kernel=sx.RBF(1.0))
-    assert not conic(X, y, lam=1.0, warm_start=other).warm_start_used
+    with pytest.raises(DataError, match=r"with the same kernel: it has RBF\(.*\), this is none"):
+        conic(X, y, lam=1.0, warm_start=other)
+    with pytest.raises(DataError, match="it has 6 coordinates, these are 5"):
+        conic(X, y, lam=1.0, intercept=False, warm_start=cold)
+    psvm = sx.fast.psvm(X, y, C=1.0, p=2, kernel=sx.RBF(1.0))
+    with pytest.raises(DataError, match="with a linear model of 5 features, got one of 'psvm"):
+        conic(X, y, lam=1.0, warm_start=psvm)
+    with pytest.raises(DataError, match="with the second moment of the conic relaxation, got one of 'psvm"):
+        conic(X, y, lam=1.0, kernel=sx.RBF(1.0), warm_start=psvm)
+    with pytest.raises(DataError, match="with a linear model of 5 features"):
+        conic(X, y, lam=1.0, warm_start=sx.fast.psvm(X[:, :3], y, C=1.0, p=2))
+    broken = replace(psvm, model=sx.LinearModel(np.full(5, np.nan), 0.0, np.array([-1, 1]), np.arange(3)))
+    with pytest.raises(DataError, match="finite coefficients"):
+        conic(X, y, lam=1.0, warm_start=broken)
     with pytest.raises(DataError, match="warm_start must be a Solution of the same data, got str"):
         conic(X, y, lam=1.0, warm_start="earlier")
     with pytest.raises(DataError, match="it has 200 observations, these are 199"):
@@ -408,8 +428,8 @@ def test_derivatives():
     S, y, height = rng.normal(size=(n, k)), np.where(rng.random(n) < 0.5, 1.0, -1.0), rng.random(n) + 0.5
     for ridge in (np.zeros(n), rng.random(n)):
         slope, bend = np.empty((n, k)), np.empty((n, k * (k + 1) // 2))
-        value = respond(S, y, height, ridge, slope, bend)
-        assert value == pytest.approx(total(S, y, height, ridge))
+        value = loss_derivatives(S, y, height, ridge, slope, bend)
+        assert value == pytest.approx(total_loss(S, y, height, ridge))
         expected = height * relaxed_indicator(y * S[:, 0], np.sum(S[:, 1:] ** 2, axis=1) + ridge)
         assert value == pytest.approx(expected.sum())
         step = 1e-6
@@ -417,10 +437,10 @@ def test_derivatives():
             moved = S.copy()
             moved[:, a] += step
             high, other = np.empty_like(slope), np.empty_like(bend)
-            respond(moved, y, height, ridge, high, other)
+            loss_derivatives(moved, y, height, ridge, high, other)
             moved[:, a] -= 2 * step
             low = np.empty_like(slope)
-            respond(moved, y, height, ridge, low, other)
+            loss_derivatives(moved, y, height, ridge, low, other)
             second = np.zeros((n, k, k))
             second[:, *np.triu_indices(k)] = bend
             second = np.maximum(np.abs(second), np.abs(second.transpose(0, 2, 1)))
@@ -432,21 +452,41 @@ def test_the_gradient_is_that_of_the_formulation():
     rng = np.random.default_rng(1)
     L, y = rng.normal(size=(40, 4)), np.where(rng.random(40) < 0.5, 1.0, -1.0)
     U, weight = rng.normal(size=(4, 3)), rng.random(40)
-    problem = LowRank(L, y, weight, lam=2.0, U=U)
+    problem = LowRankRelaxation(L, y, weight, lam=2.0, U=U)
     value, by_w, by_V, gamma, alpha = low_rank_gradient(U[:, 0], U[:, 1:], y[:, None] * L, 2.0 * weight)
-    found, gradient, _ = problem._derivatives()
+    found, gradient, _ = problem.derivatives()
     assert found == pytest.approx(value)
     assert np.allclose(gradient, np.column_stack([by_w, by_V]))
     assert np.allclose(problem.multipliers(), (gamma, alpha))
-    assert np.allclose(multipliers(*problem.margins(), 2.0 * weight), (gamma, alpha))
+    # At every point, as written in the statement: m = (1 − u)₊, t = v + m², γ = λs m²/t² and α = 2λs m/t.
+    u, variance = y * (L @ U[:, 0]), np.sum((L @ U[:, 1:]) ** 2, axis=1)
+    m = np.maximum(1.0 - u, 0.0)
+    t = variance + m**2
+    expected = 2.0 * weight * m**2 / t**2, 4.0 * weight * m / t
+    assert np.allclose((gamma, alpha), expected, rtol=1e-12)
+    assert np.allclose(stationary_multipliers(u, variance, 2.0 * weight), expected, rtol=1e-12)
 
 
-def test_weighted_gram_in_blocks(monkeypatch):
+def test_multipliers_are_derivatives_of_the_loss():
+    """α = −∂(λsz)/∂u at fixed second moment t, and γ = −∂(λsz)/∂t: the multipliers of the rows that define m and t."""
+    rng = np.random.default_rng(3)
+    u, v, height = rng.normal(size=30), rng.random(30) + 0.1, rng.random(30) + 0.5
+    gamma, alpha = stationary_multipliers(u, v, height)
+    slack, step = np.maximum(1.0 - u, 0.0), 1e-6
+    t = v + slack**2
+
+    def loss(u, t):
+        return height * np.maximum(1.0 - u, 0.0) ** 2 / t
+
+    assert np.allclose(alpha, (loss(u - step, t) - loss(u + step, t)) / (2 * step), atol=1e-6)
+    assert np.allclose(gamma, (loss(u, t - step) - loss(u, t + step)) / (2 * step), atol=1e-6)
+
+
+def test_weighted_gram_in_blocks():
     rng = np.random.default_rng(2)
     L, c = rng.normal(size=(50, 4)), np.where(rng.random(50) < 0.3, rng.normal(size=50), 0.0)
-    monkeypatch.setattr("svmcvx.formulations.conic_loss.primal.BLOCK_ENTRIES", 28)
-    assert np.allclose(weighted_gram(L, c), L.T @ (c[:, None] * L))
-    assert np.allclose(weighted_gram(sp.csr_array(L), c), L.T @ (c[:, None] * L))
+    assert np.allclose(weighted_gram(L, c, block_entries=28), L.T @ (c[:, None] * L))
+    assert np.allclose(weighted_gram(sp.csr_array(L), c, block_entries=28), L.T @ (c[:, None] * L))
 
 
 @pytest.mark.parametrize(
@@ -462,6 +502,7 @@ def test_weighted_gram_in_blocks(monkeypatch):
         ({"lam": 1.0, "seed": -1}, "seed must be a whole number"),
         ({"lam": 1.0, "tol": 0.0}, "tol"),
         ({"lam": 1.0, "max_iter": 0}, "max_iter must be a whole number"),
+        ({"lam": 1.0, "settings": {"many": 3}}, "settings must be a ConicSettings or None, got dict"),
         ({"lam": 1.0, "nystrom": 10}, "nystrom approximates a kernel, and kernel is None"),
         ({"lam": 1.0, "kernel": "rbf", "nystrom": 0}, "nystrom must be a number of landmarks"),
         ({"lam": 1.0, "kernel": "sigmoid", "nystrom": 5}, "nystrom needs a kernel that is positive semidefinite"),
@@ -471,6 +512,14 @@ def test_errors(arguments, message):
     X, y = outliers(20, 2)
     with pytest.raises(DataError, match=message):
         conic(X, y, **arguments)
+
+
+def test_a_linear_model_of_wide_data_is_a_start_too():
+    X, y = design("wide", 0)
+    start = sx.fast.psvm(X, y, C=1.0, p=2)
+    warm = conic(X, y, lam=1.0, warm_start=start)
+    assert warm.warm_start_used
+    meet(warm, conic(X, y, lam=1.0))
 
 
 def test_one_class_is_an_error():

@@ -1,7 +1,5 @@
 """The fast linear pSVM, ODM and ODML against the conic route, each other, and what every solver must do."""
 
-import importlib
-
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -10,14 +8,17 @@ from hypothesis import strategies as st
 
 import svmcvx as sx
 from svmcvx.fast import odm, odml, psvm
-from svmcvx.fast.core import linear_newton as linear
 from svmcvx.fast.core import loss_passes as passes
-from svmcvx.fast.core.linear_newton import Machine, minimise
+from svmcvx.fast.core.linear_newton import LinearNewtonSettings, minimise
+from svmcvx.fast.core.linear_problem import LinearProblem, kind_of_power, linear_model
 from svmcvx.fast.core.monitor import monitored
-from svmcvx.fast.margin_distribution import odm_blocks, odml_low_rank
 from svmcvx.fast.margin_distribution.dcd_svrg import InnerLoop
+from svmcvx.fast.margin_distribution.odm import ODMSettings
+from svmcvx.fast.margin_distribution.odm_blocks import BlocksSettings
+from svmcvx.fast.margin_distribution.odml import ODMLSettings
+from svmcvx.fast.margin_distribution.odml_low_rank import LowRankSettings
 from svmcvx.feature_space import LinearSpace
-from svmcvx.formulations.margin_distribution.odml import Curvature
+from svmcvx.formulations.margin_distribution.curvature import Curvature
 
 EXPONENTS = (1.0, 1.1, 1.25, 1.5, 2.0, 3.0, 7.0)
 METHODS = ("newton", "dcd", "svrg")
@@ -151,31 +152,31 @@ def test_kernel_machines_without_a_gram_matrix_agree_with_those_that_keep_it(nam
 
 
 @pytest.mark.parametrize("C", [1.0, 300.0])
-def test_a_factor_that_leaves_much_out_costs_products_not_truth(C, monkeypatch):
-    monkeypatch.setattr(odm_blocks, "LARGEST_RANK", 10)
+def test_a_factor_that_leaves_much_out_costs_products_not_truth(C):
+    settings = ODMSettings(blocks=BlocksSettings(largest_rank=10))
     X, y = design("plain", 2, n=300, d=5)
-    fast = odm(X, y, C1=C, C2=C, D=0.1, kernel=sx.RBF(1.0), method="blocks", tol=1e-9)
+    machine = {"C1": C, "C2": C, "D": 0.1, "kernel": sx.RBF(1.0), "method": "blocks", "settings": settings}
+    fast = odm(X, y, tol=1e-9, **machine)
     assert fast.certificate.gap <= 1e-9
     assert fast.attempts[0].options["rank"] == 10
     agree(fast, odm(X, y, C1=C, C2=C, D=0.1, kernel=sx.RBF(1.0), method="newton", tol=1e-9), C)
-    again = odm(X, y, C1=C, C2=C, D=0.1, kernel=sx.RBF(1.0), method="blocks", tol=1e-8, warm_start=fast)
+    again = odm(X, y, tol=1e-8, warm_start=fast, **machine)
     assert again.attempts[0].options["iterations"] < fast.attempts[0].options["iterations"]
-    monkeypatch.setattr(odml_low_rank, "LARGEST_RANK", 10)
-    short = odml(X, y, lam1=1.0, lam2=1.0, C=C, kernel=sx.RBF(1.0), method="low-rank")
+    settings = ODMLSettings(low_rank=LowRankSettings(largest_rank=10))
+    short = odml(X, y, lam1=1.0, lam2=1.0, C=C, kernel=sx.RBF(1.0), method="low-rank", settings=settings)
     assert short.status == "inaccurate"
     assert short.certificate.gap > 1e-6
     agree(short, odml(X, y, lam1=1.0, lam2=1.0, C=C, kernel=sx.RBF(1.0)), C)
 
 
-def test_kernel_rooms_keep_no_gram_matrix_of_many_observations(monkeypatch):
-    # The functions hide the modules of the same name.
-    for name in ("odm", "odml"):
-        monkeypatch.setattr(importlib.import_module(f"svmcvx.fast.margin_distribution.{name}"), "LARGEST_GRAM", 20)
+def test_kernel_rooms_keep_no_gram_matrix_of_many_observations():
+    few = ODMSettings(largest_gram=20)
     X, y = design("plain", 3)
-    assert odm(X, y, C1=1.0, C2=1.0, D=0.1, kernel=sx.RBF(1.0)).solver == "fast.odm/blocks"
-    assert odml(X, y, lam1=1.0, lam2=1.0, C=1.0, kernel=sx.RBF(1.0)).solver == "fast.odml/low-rank"
+    assert odm(X, y, C1=1.0, C2=1.0, D=0.1, kernel=sx.RBF(1.0), settings=few).solver == "fast.odm/blocks"
+    solution = odml(X, y, lam1=1.0, lam2=1.0, C=1.0, kernel=sx.RBF(1.0), settings=ODMLSettings(largest_gram=20))
+    assert solution.solver == "fast.odml/low-rank"
     # Whether this one is positive semidefinite only its matrix can tell.
-    assert odm(X, y, C1=1.0, C2=1.0, D=0.1, kernel=lambda A, B: A @ B.T).solver == "fast.odm/dcd"
+    assert odm(X, y, C1=1.0, C2=1.0, D=0.1, kernel=lambda A, B: A @ B.T, settings=few).solver == "fast.odm/dcd"
     with pytest.raises(sx.DataError, match='method="blocks" needs a kernel that is positive semidefinite on any data'):
         odm(X, y, C1=1.0, C2=1.0, D=0.1, method="blocks")
     with pytest.raises(sx.DataError, match='method="low-rank" needs a kernel that is positive semidefinite'):
@@ -191,17 +192,17 @@ def test_odml_of_many_features_forms_nothing_of_their_square(lam1, C, monkeypatc
     X = sp.random_array((60, 90), density=0.1, rng=rng, format="csr")
     y = np.where(X @ rng.normal(size=90) > 0, 1, -1)
     one = odml(X, y, lam1=lam1, lam2=0.5, C=C, method="newton")
-    for work in (linear.DIRECT_WORK_STIFF, 0.0):
+    for work in (LinearNewtonSettings().direct_work_stiff, 0.0):
         # Systems that are factored, then conjugate gradients only.
-        monkeypatch.setattr(linear, "DIRECT_WORK_STIFF", work)
+        settings = ODMLSettings(newton=LinearNewtonSettings(direct_work_stiff=work))
         with monkeypatch.context() as strict:
             strict.setattr(Curvature, "triangle", property(lambda _: pytest.fail("R was factored")))
             strict.setattr(LinearSpace, "factor", property(lambda _: pytest.fail("the data were made dense")))
-            fast = odml(X, y, lam1=lam1, lam2=0.5, C=C, max_iter=500)
+            fast = odml(X, y, lam1=lam1, lam2=0.5, C=C, max_iter=500, settings=settings)
         assert fast.solver == "fast.odml/unwhitened"
         assert fast.certificate.gap <= 1e-6
         agree(fast, one, (lam1, C, work))
-    again = odml(X, y, lam1=lam1, lam2=0.5, C=C, warm_start=one)
+    again = odml(X, y, lam1=lam1, lam2=0.5, C=C, warm_start=one, settings=settings)
     assert len(again.trace) <= len(fast.trace)
 
 
@@ -209,9 +210,9 @@ def test_the_variance_of_the_margins_is_a_term_of_its_own():
     # Without a hinge the machine is a quadratic: w = R⁻¹q.
     X, y = design("plain", 4, n=30)
     c = np.full(30, 1 / 30)
-    machine = Machine(X, y, 1e-9 * c, passes.HINGE, p=1.0, tilt=X.T @ (y * c), variance=5.0, share=c)
+    problem = LinearProblem(X, y, 1e-9 * c, passes.HINGE, p=1.0, linear_term=X.T @ (y * c), variance=5.0, share=c)
     with monitored(tol=1e-12, time_limit=None, max_iter=50, verbose=False, callback=None) as monitor:
-        point, _ = minimise(machine, monitor)
+        point, _ = minimise(problem, monitor)
     Z = y[:, None] * X
     R = np.eye(3) + 10.0 * np.cov(Z.T, bias=True)
     np.testing.assert_allclose(point.w, np.linalg.solve(R, Z.T @ c), rtol=1e-6)
@@ -239,15 +240,22 @@ def test_dense_and_sparse_data_give_the_same_machine(p):
 
 
 @pytest.mark.parametrize("p", [1.0, 1.25, 2.0])
-def test_systems_in_features_in_observations_and_by_conjugate_gradients_agree(p, monkeypatch):
+def test_systems_in_features_in_observations_and_by_conjugate_gradients_agree(p):
     X, y = design("plain", 2, n=40, d=60)
     direct = psvm(X, y, C=1.0, p=p, tol=1e-8)
-    monkeypatch.setattr("svmcvx.fast.core.linear_newton.DIRECT_WORK", 0.0)
-    monkeypatch.setattr("svmcvx.fast.core.linear_newton.DIRECT_WORK_STIFF", 0.0)
-    for data in (X, sp.csr_array(X)):
-        iterative = psvm(data, y, C=1.0, p=p, tol=1e-8)
-        assert iterative.certificate.gap <= 1e-8
-        agree(direct, iterative, p)
+    statement = sx.psvm_primal(X, y, C=1.0, p=p).formulation
+    iterations = LinearNewtonSettings(direct_work=0.0, direct_work_stiff=0.0)
+    centred = X - X.mean(axis=0)
+    for data in (centred, sp.csr_array(centred)):
+        problem = LinearProblem(data, y.astype(float), np.ones(40), kind_of_power(p), p=p, bias=True)
+        with monitored(tol=1e-8, time_limit=None, max_iter=1000, verbose=False, callback=None) as monitor:
+            point, status = minimise(problem, monitor, settings=iterations)
+        assert status == "optimal"
+        model = linear_model(statement.space, point.w, point.b, point.alpha > 0)
+        certificate = statement.certify(model, {"alpha": point.alpha})
+        assert certificate.gap <= 1e-8
+        assert certificate.lower <= direct.certificate.upper
+        assert direct.certificate.lower <= certificate.upper
 
 
 @pytest.mark.parametrize("p", [1.0, 1.5, 2.0])
@@ -303,6 +311,43 @@ def test_warm_starts_of_the_odm_family(method):
         cold, warm = solve(**values[1]), solve(**values[1], warm_start=first)
         agree(cold, warm, method)
         assert warm.warm_start_used
+
+
+def test_a_warm_start_that_does_not_fit_is_refused():
+    X, y = design("plain", 7, n=60, d=4)
+    band, blend = {"C1": 3.0, "C2": 2.0, "D": 0.2}, {"lam1": 1.0, "lam2": 1.0, "C": 5.0}
+    kernel = {"kernel": sx.RBF(0.5)}
+    first, second = odm(X, y, **band, **kernel), odml(X, y, **blend, **kernel)
+    for method in ("auto", "newton", "dcd", "svrg", "blocks"):
+        with pytest.raises(sx.DataError, match=r"warm_start does not fit.*'theta' of shape \(60,\), got none"):
+            odm(X, y, **band, **kernel, method=method, warm_start=second)
+    with pytest.raises(sx.DataError, match=r"'theta' of shape \(50,\), got one of shape \(60,\)"):
+        odm(X[:50], y[:50], **band, **kernel, warm_start=first)
+    for method in ("auto", "newton", "dcd", "svrg", "low-rank"):
+        with pytest.raises(sx.DataError, match=r"warm_start does not fit.*'alpha' of shape \(60,\), got none"):
+            odml(X, y, **blend, **kernel, method=method, warm_start=first)
+    with pytest.raises(sx.DataError, match=r"'alpha' of shape \(50,\), got one of shape \(60,\)"):
+        odml(X[:50], y[:50], **blend, **kernel, warm_start=second)
+    with pytest.raises(sx.DataError, match="warm_start must be a Solution"):
+        odm(X, y, **band, warm_start=np.zeros(60))
+    narrow = odm(X[:, :3], y, **band)
+    assert odm(X, y, **band, warm_start=narrow).warm_start_used
+    with pytest.raises(sx.DataError, match="warm_start does not fit"):
+        odm(X[:50], y[:50], **band, warm_start=narrow)
+
+
+def test_linear_coefficients_start_a_machine_on_other_rows():
+    X, y = design("plain", 7, n=300, d=8)
+    band, blend = {"C1": 30.0, "C2": 20.0, "D": 0.2}, {"lam1": 3.0, "lam2": 1.0, "C": 20.0}
+    for intercept in (False, True):
+        earlier = odm(X[:250], y[:250], **band, intercept=intercept)
+        for method in METHODS:
+            warm = odm(X, y, **band, intercept=intercept, method=method, warm_start=earlier, tol=1e-5)
+            assert warm.warm_start_used
+            agree(warm, odm(X, y, **band, intercept=intercept), method)
+        warm = odml(X, y, **blend, intercept=intercept, warm_start=earlier)
+        assert warm.warm_start_used
+        agree(warm, odml(X, y, **blend, intercept=intercept), intercept)
 
 
 def test_the_same_seed_gives_the_same_numbers():
@@ -446,15 +491,13 @@ def test_large_weights_and_a_class_of_one_point_do_not_stall(p, C):
         assert solution.certificate.is_certified(2e-6)
 
 
-def test_a_tilted_machine_without_bias_minimises_its_quadratic():
+def test_a_problem_with_a_linear_term_and_no_bias_minimises_its_quadratic():
     X, y = design("plain", 1)
-    tilt = np.array([1.0, -2.0, 0.5])
-    with_tilt = Machine(X, y.astype(float), np.full(y.size, 1e-12), passes.POWER, tilt=tilt)
-    from svmcvx.fast.core.monitor import monitored
-
+    linear_term = np.array([1.0, -2.0, 0.5])
+    problem = LinearProblem(X, y.astype(float), np.full(y.size, 1e-12), passes.POWER, linear_term=linear_term)
     with monitored(tol=1e-10, time_limit=None, max_iter=20, verbose=False, callback=None) as monitor:
-        point, _ = minimise(with_tilt, monitor)
-    assert np.allclose(point.w, tilt, atol=1e-8)
+        point, _ = minimise(problem, monitor)
+    assert np.allclose(point.w, linear_term, atol=1e-8)
 
 
 def test_arguments_are_checked():

@@ -176,3 +176,27 @@ def test_matrices_that_are_no_gram_matrices(K, message):
 
 def test_feature_check_and_kernels_agree_on_dtype():
     assert Linear()(check_features([[1, 2]])).dtype == np.float64
+
+
+def test_definiteness_is_tested_block_by_block():
+    K = np.zeros((5, 5))
+    K[:2, :2] = K[2:4, 2:4] = [[1.0, 3.0], [3.0, 1.0]]
+    K[4, 4] = 1e16
+    with pytest.raises(DataError, match="indefinite"):
+        gram_factor(K)
+    assert gram_factor(K, indefinite="clip").clipped_mass > 0
+
+
+def test_a_long_observation_hides_no_direction_of_the_others():
+    x = np.array([[(1.0 if i % 2 == 0 else -1.0) * (2 + 0.1 * (i // 2)), 0.0] for i in range(12)] + [[0.0, 1e3]] * 2)
+    K = Polynomial(degree=3, gamma=1.0)(x)
+    L = gram_factor(K).L
+    length = np.sqrt(np.diagonal(K))
+    assert (np.abs(L @ L.T - K) <= 1e-10 * np.outer(length, length)).all()
+
+
+def test_symmetry_is_tested_pair_by_pair():
+    K = np.eye(3)
+    K[2, 2], K[0, 1] = 1e12, 0.5
+    with pytest.raises(DataError, match=r"k\(x_0, x_1\) = 0.5"):
+        gram_factor(K)

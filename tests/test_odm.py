@@ -18,8 +18,9 @@ from svmcvx.data import binary_data
 from svmcvx.experiments.specifications import parse_models
 from svmcvx.feature_space import feature_space
 from svmcvx.formulations.margin_distribution import odm, odml
+from svmcvx.formulations.margin_distribution.curvature import Curvature
 from svmcvx.formulations.margin_distribution.odm import ODM
-from svmcvx.formulations.margin_distribution.odml import ODML, Curvature, ODMLHardMargin
+from svmcvx.formulations.margin_distribution.odml import ODML, ODMLHardMargin
 
 from .conftest import make_data
 

@@ -15,11 +15,11 @@ from numpy.typing import DTypeLike, NDArray
 from svmcvx.data import BinaryData, Features
 from svmcvx.errors import DataError
 from svmcvx.feature_space.base import FeatureSpace, Product, RowBlock
-from svmcvx.kernels import RBF, Exponential, Kernel, Laplacian, Precomputed
+from svmcvx.kernels import RBF, CallableKernel, Exponential, Kernel, Laplacian, Precomputed
 from svmcvx.kernels.columns import KernelColumns, is_definite
 from svmcvx.kernels.entry_error import EntryError
 from svmcvx.kernels.gram_cache import GramCache, KeptGram
-from svmcvx.kernels.gram_factor import GramFactor, gram_factor
+from svmcvx.kernels.gram_factor import GramFactor, gram_factor, require_symmetric
 from svmcvx.model import BinaryModel, KernelModel
 from svmcvx.rounding import UNDERFLOW, U, inner_error, sum_above
 from svmcvx.system import memory
@@ -54,6 +54,8 @@ class KernelSpace(FeatureSpace):
         quadratic is stored.
     cache : GramCache, optional
         Keeps the matrix beyond this space.
+    block_entries : int
+        Entries of one kernel block where no Gram matrix is kept.
     """
 
     data: BinaryData
@@ -62,6 +64,7 @@ class KernelSpace(FeatureSpace):
     indefinite: str = "error"
     keep_gram: bool = True
     cache: GramCache | None = None
+    block_entries: int = BLOCK_ENTRIES
 
     def __post_init__(self) -> None:
         if not self.keep_gram and not is_definite(self.resolved):
@@ -129,7 +132,7 @@ class KernelSpace(FeatureSpace):
         memory.require(
             GRAM_BYTES * float(n) ** 2,
             f"the {n} × {n} kernel matrix and its factor",
-            "use fewer observations, the linear formulation, or a first-order solver that keeps no kernel matrix",
+            "use fewer observations, the linear formulation, or a specialised solver that keeps no kernel matrix",
         )
         if isinstance(self.resolved, Precomputed):
             columns = self.data.X[:, self.data.index]
@@ -142,6 +145,11 @@ class KernelSpace(FeatureSpace):
         return K
 
     def _evaluated(self) -> Floats:
+        if isinstance(self.resolved, CallableKernel):
+            # A function of any kind is tested before the mean of the matrix and its transpose is taken.
+            matrix = np.asarray(self.resolved.block(self.data.X, self.data.X), dtype=np.float64)
+            require_symmetric(matrix)
+            return np.asarray((matrix + matrix.T) / 2)
         return np.asarray(self.resolved(self.data.X), dtype=np.float64)
 
     @cached_property
@@ -239,7 +247,7 @@ class KernelSpace(FeatureSpace):
         positive = isinstance(self.resolved, (RBF, Exponential, Laplacian))
         chosen = v[support]
         columns = self.columns(support) if self.kept is None else None
-        rows = max(1, BLOCK_ENTRIES // max(1, support.size))
+        rows = max(1, self.block_entries // max(1, support.size))
         for start in range(0, n if support.size else 0, rows):
             part = slice(start, start + rows)
             if columns is not None:

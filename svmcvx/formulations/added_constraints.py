@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Self, TypeAlias
+from typing import Any, NamedTuple, Self, TypeAlias
 
 import cvxpy as cp
 import numpy as np
@@ -27,6 +27,28 @@ Floats: TypeAlias = NDArray[np.float64]
 Holds: TypeAlias = Callable[[Any], bool]
 
 
+# Variables that are the coefficients of a model; all others follow from them at an optimum of the problem as built.
+OF_THE_MODEL = frozenset(("w", "b", "W", "w_scaled", "W_scaled"))
+
+
+class Measured(NamedTuple):
+    """The model at the present values of the variables, and what the added constraints say of it.
+
+    Attributes
+    ----------
+    model : Model
+    violation : float
+        The largest of the added constraints.
+    objective : float
+        Of the problem at the variables, where an added constraint binds other variables than those of the model; −inf
+        where none does.
+    """
+
+    model: Any
+    violation: float
+    objective: float
+
+
 @dataclass(frozen=True, eq=False)
 class ConstrainedStatement(Formulation):
     """A statement with further constraints.
@@ -39,9 +61,8 @@ class ConstrainedStatement(Formulation):
         Number of constraints that were added.
     holds : callable, optional
         Tells of a model whether it meets them.
-    measured : tuple of Model and float, optional
-        Without `holds`: the model at the present values of the variables, and the largest violation of the cvxpy
-        constraints there.
+    measured : Measured, optional
+        Without `holds`: what the present values of the variables say.
     tol : float
         Violation that counts as none.
     """
@@ -49,7 +70,7 @@ class ConstrainedStatement(Formulation):
     whole: Formulation
     count: int
     holds: Holds | None
-    measured: tuple[Any, float] | None
+    measured: Measured | None
     tol: float
 
     @property
@@ -85,13 +106,22 @@ class ConstrainedStatement(Formulation):
         """Return by how much a model violates the added constraints; infinite where that is not known."""
         if self.holds is not None:
             return 0.0 if self.holds(model) else math.inf
-        if self.measured is None or _numbers(model) != _numbers(self.measured[0]):
+        if self.measured is None or _numbers(model) != _numbers(self.measured.model):
             return math.inf
-        return self.measured[1]
+        return self.measured.violation
 
     def evaluate(self, model: Any) -> Evaluation:
-        """The objective, or ``inf`` at a model that is not known to meet the added constraints."""
-        return self.whole.evaluate(model) if self.violation(model) <= self.tol else Evaluation(math.inf, 0.0)
+        """The objective, or ``inf`` at a model that is not known to meet the added constraints.
+
+        Where these bind variables that do not belong to the model, such as slacks, the objective of the problem at all
+        variables counts if it is larger: the model alone may be better than the constraints allow.
+        """
+        if not self.violation(model) <= self.tol:
+            return Evaluation(math.inf, 0.0)
+        found = self.whole.evaluate(model)
+        if self.measured is None or self.measured.objective <= found.above:
+            return found
+        return Evaluation(self.measured.objective, found.rounding)
 
     def repair(self, dual: Dual) -> Dual:
         """As without the constraints."""
@@ -145,7 +175,11 @@ class ConstrainedProblem(FormulationProblem):
             return statement
         values = [constraint.violation() for constraint in self._added]
         largest = max(float(np.max(value)) for value in values) if all(map(usable, values)) else math.inf
-        return replace(statement, measured=(model, largest))
+        others = {variable.name() for constraint in self._added for variable in constraint.variables()} - OF_THE_MODEL
+        objective = (
+            -math.inf if not others else float(self.objective.value) if usable(self.objective.value) else math.inf
+        )
+        return replace(statement, measured=Measured(model, largest, objective))
 
     def recover(self) -> RecoveredPoints:
         """The dual points of the problem as built; its models with `holds`, otherwise that of the variables' values."""
@@ -195,7 +229,7 @@ def constrained(
         )
     if holds is None:
         problem.model_at_variables()
-    statement = ConstrainedStatement(problem.formulation, len(added), holds, None, tol)
+    statement = ConstrainedStatement(problem.formulation.with_added_constraints(), len(added), holds, None, tol)
     found = ConstrainedProblem(
         problem.objective, [*problem.constraints, *added], statement, problem._parameters.values()
     )

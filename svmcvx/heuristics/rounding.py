@@ -3,8 +3,10 @@ r"""Rounding of the conic relaxation: a good solution of the 0-1 problem from a 
 .. math:: \min_w\; \|w\|^2 + \lambda \sum_i s_i\, 1[u_i < 1], \qquad\text{or}\qquad
     \min_w\; \|w\|^2 \;\text{ s.t. }\; \sum_i s_i\, 1[u_i < 1] \le k.
 
-A point is told by the observations that it keeps: the best one is the point of least norm with their margins at least 1,
-found by least-distance programming.
+For a given set of observations that are kept (margin at least 1) the best point is the one of least norm, found by
+least-distance programming ([LawsonHanson], chapter 23). The heuristics differ in the sets that they try.
+
+Source of the problem and of its relaxation: [CepedaGomezHan].
 """
 
 from __future__ import annotations
@@ -25,27 +27,41 @@ from svmcvx.errors import DataError
 from svmcvx.feature_space import FeatureSpace
 from svmcvx.kernels import row_norms
 
-__all__ = ["ON_MARGIN", "least_norm", "round_relaxation"]
+__all__ = ["ON_MARGIN", "least_norm_point", "round_relaxation"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
-# Of a rounding: keep-sets that are refitted along one ordering of the observations, sweeps until nothing improves, and
-# exchanges that are tried in one sweep.
+# Sets of kept observations that are refitted along one ordering, sweeps at most, and exchanges tried in one sweep.
 KEPT_SIZES = 40
 ROUNDING_SWEEPS = 10
 EXCHANGES = 100
-# Parts in which the worst violators are peeled off, and the weight of the squared hinge that finds them.
+# Steps in which the observations with the lowest margins are dropped, and the weight of the squared hinge that ranks them.
 PEELINGS = 100
 PEELING_WEIGHT = 100.0
-# Newton's steps of the squared hinge; it is piecewise quadratic, so that they end by themselves.
+# Newton's steps for the squared hinge at most; it is piecewise quadratic, so that Newton's method ends after finitely many.
 NEWTON_STEPS = 30
-# A margin up to this far above 1 counts as on it.
+# Distance above 1 up to which a margin counts as equal to 1.
 ON_MARGIN = 1e-7
 
 
 @dataclass
-class _Rounding:
-    """Search for a good solution of the 0-1 problem with rows ``A = y L`` (scaled) and weights `s`."""
+class _RoundingSearch:
+    """Search for a good solution of the 0-1 problem.
+
+    Parameters
+    ----------
+    A : ndarray of shape (n, r)
+        Signed rows ``y * L``, divided by `scale`.
+    s : ndarray of shape (n,)
+        Weights.
+    lam : float or None
+        Price of a margin below 1; None in the cardinality form.
+    k : float
+        Largest weight of margins below 1.
+    scale : float
+    w, value : ndarray of shape (r,), float
+        The best point so far, in the scale of `A`, and its objective.
+    """
 
     A: Floats
     s: Floats
@@ -55,11 +71,11 @@ class _Rounding:
     w: Floats
     value: float
 
-    def dropped(self, u: Floats) -> float:
+    def missed_weight(self, u: Floats) -> float:
         """Weight of the observations with a margin below 1."""
         return float(self.s[u < 1.0].sum())
 
-    def worth(self, norm: Any, missed: Any) -> Any:
+    def objective_values(self, norm: Any, missed: Any) -> Any:
         """Objective of points of squared norm `norm` with observations of weight `missed` below the margin."""
         if self.lam is not None:
             return norm + self.lam * missed
@@ -67,14 +83,14 @@ class _Rounding:
 
     def offer(self, w: Floats) -> None:
         """Keep `w` if it is the best point so far."""
-        missed = self.dropped(self.A @ w)
+        missed = self.missed_weight(self.A @ w)
         norm = float(w @ w) / self.scale**2
-        value = float(self.worth(norm, missed))
+        value = float(self.objective_values(norm, missed))
         if value < self.value:
             self.w, self.value = w, value
 
     def stretch(self, w: Floats) -> None:
-        """Offer the best multiple of a direction: one of those that put a margin on 1."""
+        """Offer the best positive multiple of a direction; it makes one of the margins equal to 1."""
         u = self.A @ w
         positive = u[u > 0]
         if positive.size == 0:
@@ -84,21 +100,21 @@ class _Rounding:
         missed = float(self.s.sum()) - np.cumsum(weight)
         with np.errstate(divide="ignore", over="ignore"):
             norm = (float(np.linalg.norm(w)) / self.scale / order) ** 2
-        values = self.worth(norm, missed)
+        values = self.objective_values(norm, missed)
         best = int(np.argmin(values))
         if math.isfinite(values[best]):
-            self.offer(_lift(self.A, w / order[best]))
+            self.offer(_scaled_up(self.A, w / order[best]))
 
     def refit(self, kept: NDArray[np.intp]) -> bool:
         """Offer the least-norm point with margins of at least 1 on the observations kept; False if there is none."""
-        w = least_norm(self.A[kept])
+        w = least_norm_point(self.A[kept])
         if w is None:
             return False
-        self.offer(_lift(self.A, w / min(1.0, float((self.A[kept] @ w).min(initial=1.0)))))
+        self.offer(_scaled_up(self.A, w / min(1.0, float((self.A[kept] @ w).min(initial=1.0)))))
         return True
 
     def peel(self) -> None:
-        """Drop the worst violators of an SVM with squared hinge in turn, and offer what is on the way."""
+        """Drop the lowest margins of an SVM with squared hinge, a few at a time, and offer the points on the way."""
         kept = np.arange(self.A.shape[0])
         chunk = max(1, kept.size // PEELINGS)
         w = np.zeros(self.A.shape[1])
@@ -114,7 +130,7 @@ class _Rounding:
             kept = left
 
     def exchange(self) -> None:
-        """Drop an observation on the margin, take in one below it, or both, for as long as that improves the best point."""
+        """Drop an observation on the margin, keep one below it, or both, as long as the best point improves."""
         for _ in range(ROUNDING_SWEEPS):
             before = self.value
             u = self.A @ self.w
@@ -133,7 +149,7 @@ class _Rounding:
 
 
 def _squared_hinge(A: Floats, s: Floats, w: Floats) -> Floats:
-    """Minimise ‖w‖² + C Σ s (1 − Aw)₊² for a large C, by Newton's method from `w`; s counts up to its scale."""
+    """Minimise ‖w‖² + C Σ s (1 − Aw)₊² for a large C, by Newton's method from `w`, with s scaled to a maximum of 1."""
     identity, s = np.eye(A.shape[1]), s / s.max()
     for _ in range(NEWTON_STEPS):
         inside = A @ w < 1.0
@@ -148,17 +164,17 @@ def _squared_hinge(A: Floats, s: Floats, w: Floats) -> Floats:
     return w
 
 
-def _lift(A: Floats, w: Floats) -> Floats:
-    """Lift margins of 1 beyond the rounding of their products."""
+def _scaled_up(A: Floats, w: Floats) -> Floats:
+    """Scale a point up so that margins of 1 exceed 1 by more than the rounding error of the products ``A @ w``."""
     size = max(1.0, float(np.linalg.norm(w)))
     return w * (1.0 + 4.0 * accumulated_rounding(w.size) * float(row_norms(A).max()) * size)
 
 
-def least_norm(A: Floats) -> Floats | None:
+def least_norm_point(A: Floats) -> Floats | None:
     """Return the point of least norm with ``A w >= 1``, by least-distance programming; None if there is none.
 
     With the residual ρ of the non-negative least squares problem ``min |[A'; 1'] v - e|``, e the last unit vector, it is
-    ``-ρ[:-1] / ρ[-1]`` (Lawson and Hanson, Solving Least Squares Problems, chapter 23).
+    ``-ρ[:-1] / ρ[-1]`` ([LawsonHanson], chapter 23).
     """
     if A.shape[0] == 0:
         return np.zeros(A.shape[1])
@@ -181,11 +197,10 @@ def round_relaxation(
 ) -> tuple[Floats, float]:
     r"""Round a solution of the relaxation to one of the 0-1 problem.
 
-    Observations are kept in the order of their relaxed indicators, and in that of their margins; each prefix of an
-    ordering is refitted by the least-norm program :math:`\min \|w\|^2` s.t. :math:`u_i \ge 1` on the observations kept.
-    The direction of w itself is scaled best, and so are those of a squared-hinge SVM whose worst violators are dropped in
-    turn. The winner's own margins then give a new ordering, and single observations on its margin are dropped, until
-    nothing improves.
+    Observations are ordered by their relaxed indicators, and by their margins; prefixes of an ordering are refitted by the
+    least-norm program :math:`\min \|w\|^2` s.t. :math:`u_i \ge 1` on the observations kept. Other candidates are the best
+    multiples of w and of the solutions of squared-hinge SVMs from which the lowest margins are dropped in turn. The margins
+    of the best point then give a new ordering, until it no longer improves, and single observations are exchanged.
 
     Parameters
     ----------
@@ -203,7 +218,7 @@ def round_relaxation(
     Returns
     -------
     w_best : ndarray of shape (r,)
-        In the columns of ``space.factor``; margins that are meant to be 1 exceed it by more than rounding.
+        In the columns of ``space.factor``; active margins exceed 1 by more than rounding.
     value : float
         The objective at it, by the numbers ``y * (space.factor @ w_best)``; ``inf`` if no point with at most `k` was found.
 
@@ -220,7 +235,7 @@ def round_relaxation(
     scale = float(np.sqrt(np.mean(norms**2))) or 1.0
     A = L * (data.y / scale)[:, None]
     start = np.zeros(L.shape[1])
-    search = _Rounding(A, data.weight, lam, math.inf if k is None else k, scale, start, math.inf)
+    search = _RoundingSearch(A, data.weight, lam, math.inf if k is None else k, scale, start, math.inf)
     search.offer(start)
     direction = np.asarray(w, dtype=np.float64) * scale
     search.stretch(direction)
@@ -238,8 +253,8 @@ def round_relaxation(
     return search.w / scale, search.value
 
 
-def _refit_prefixes(search: _Rounding, order: NDArray[np.intp]) -> None:
-    """Refit prefixes of an ordering: those that drop no more than k, or a grid of sizes around the best one."""
+def _refit_prefixes(search: _RoundingSearch, order: NDArray[np.intp]) -> None:
+    """Refit prefixes of an ordering: the smallest with missed weight ≤ k, or a grid of sizes, refined around the best."""
     n = order.size
     total = np.cumsum(search.s[order])
     if search.lam is None:
@@ -254,7 +269,7 @@ def _refit_prefixes(search: _Rounding, order: NDArray[np.intp]) -> None:
         if search.value < best_value:
             best_size, best_value = int(size), search.value
     if best_size:
-        # Between the neighbours of the best size on the grid.
+        # All sizes between the neighbours of the best one on the grid.
         step = max(1, n // KEPT_SIZES)
         for size in range(max(1, best_size - step + 1), min(n, best_size + step)):
             if size not in sizes and not search.refit(order[:size]):

@@ -12,9 +12,13 @@ from numpy.typing import NDArray
 from svmcvx.data import check_choice
 from svmcvx.errors import DataError
 
-__all__ = ["GramFactor", "gram_factor"]
+__all__ = ["GramFactor", "gram_factor", "require_symmetric"]
 
 Floats: TypeAlias = NDArray[np.float64]
+
+
+# Share of the lengths of two observations by which the kernel of the two may depend on their order.
+ASYMMETRY = 1e-8
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,9 +67,7 @@ def gram_factor(K: Floats, *, indefinite: str = "error") -> GramFactor:
         raise DataError(f"the Gram matrix must be square, got shape {K.shape}")
     if not np.isfinite(K).all():
         raise DataError("the Gram matrix contains NaN or infinity; scale the data or use a smaller gamma or degree")
-    largest = float(np.abs(K).max(initial=0.0))
-    if float(np.abs(K - K.T).max(initial=0.0)) > 1e-8 * largest:
-        raise DataError("the Gram matrix is not symmetric; pass k(x_i, x_j) for all pairs of training observations")
+    require_symmetric(K)
     n = K.shape[0]
     try:
         return GramFactor(
@@ -73,25 +75,50 @@ def gram_factor(K: Floats, *, indefinite: str = "error") -> GramFactor:
         )
     except sl.LinAlgError:
         pass
-    values, vectors = sl.eigh(K, check_finite=False)
+    # In units of each observation's own length, so that a few long ones do not hide what is wrong, or what has a rank, among
+    # the others.
+    length = np.sqrt(np.maximum(np.diagonal(K), 0.0))
+    unit = np.where(length > 0, length, 1.0)
+    values, vectors = sl.eigh(K / unit[:, None] / unit[None, :], check_finite=False)
     rounding = 10 * n * np.finfo(np.float64).eps * float(np.abs(values).max(initial=0.0))
-    negative = values < -rounding
-    mass = float(-values[values < 0].sum() / max(np.abs(values).sum(), np.finfo(np.float64).tiny))
-    if negative.any() and indefinite == "error":
-        raise DataError(
-            f"the kernel is indefinite on these data: {int(negative.sum())} of {n} eigenvalues are negative, the smallest "
-            f"{values[0]:.3g} against the largest {values[-1]:.3g}; use a positive semidefinite kernel, or pass "
-            "indefinite='clip' to replace the Gram matrix by its positive part (recorded in the certificate)"
-        )
     kept = values > rounding
+    if not (values < -rounding).any():
+        rank = int(kept.sum())
+        L = unit[:, None] * (vectors[:, kept] * np.sqrt(values[kept])) if rank else np.zeros((n, 1))
+        return GramFactor(L=L, rank=rank, clipped_mass=_negative_share(values), method="eigh")
+    if indefinite == "error":
+        raise DataError(
+            f"the kernel is indefinite on these data: {int((values < -rounding).sum())} of {n} eigenvalues are negative, with the "
+            f"diagonal scaled to 1 the smallest {values[0]:.3g} against the largest {values[-1]:.3g}; use a positive semidefinite "
+            "kernel, or pass indefinite='clip' to replace the Gram matrix by its positive part (recorded in the certificate)"
+        )
+    values, vectors = sl.eigh(K, check_finite=False)
+    kept = values > 10 * n * np.finfo(np.float64).eps * float(np.abs(values).max(initial=0.0))
     rank = int(kept.sum())
-    if rank == 0:
-        return GramFactor(L=np.zeros((n, 1)), rank=0, clipped_mass=mass, method="eigh", projector=None)
     basis = vectors[:, kept]
     return GramFactor(
-        L=basis * np.sqrt(values[kept]),
+        L=basis * np.sqrt(values[kept]) if rank else np.zeros((n, 1)),
         rank=rank,
-        clipped_mass=mass,
+        clipped_mass=_negative_share(values),
         method="eigh",
-        projector=basis if negative.any() else None,
+        projector=basis,
     )
+
+
+def _negative_share(values: Floats) -> float:
+    return float(-values[values < 0].sum() / max(np.abs(values).sum(), np.finfo(np.float64).tiny))
+
+
+def require_symmetric(K: Floats) -> None:
+    r"""Raise a :class:`~svmcvx.errors.DataError` unless :math:`|K_{ij} - K_{ji}| \le 10^{-8}\sqrt{K_{ii} K_{jj}}`.
+
+    The test is relative to each pair: one large entry excuses no other.
+    """
+    length = np.sqrt(np.abs(np.diagonal(K)))
+    off = np.abs(K - K.T) > ASYMMETRY * np.outer(length, length)
+    if off.any():
+        i, j = np.argwhere(off)[0]
+        raise DataError(
+            f"the Gram matrix is not symmetric: k(x_{i}, x_{j}) = {K[i, j]:.6g} and k(x_{j}, x_{i}) = {K[j, i]:.6g}; pass k(x_i, x_j) "
+            "for all pairs of training observations, by a symmetric function"
+        )

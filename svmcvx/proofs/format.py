@@ -33,8 +33,8 @@ INTERCEPTS: Final = ("free", "penalised", "none")
 # Fields that the header holds, and mappings of arrays.
 PLAIN: Final = ("formulation", "hyperparameters", "kernel", "intercept", "lower", "upper", "kind", "fingerprint")
 MAPPINGS: Final = ("model", "dual", "extra")
-# Rows that are fingerprinted at a time.
-CHUNK: Final = 4096
+# Rows that a fingerprint looks at.
+SAMPLE: Final = 256
 
 
 @dataclass(frozen=True, eq=False)
@@ -209,7 +209,9 @@ def _digest(text: str, arrays: Mapping[str, NDArray[Any]]) -> str:
 def fingerprint(X: Any, y: Any) -> str:
     """Return a short name of the data: the same for dense and sparse storage of the same numbers.
 
-    It covers the shape, the entries that are not zero, and which observations share a label, in the order of the labels.
+    It covers the shape, which observations share a label, in the order of the labels, and the entries that are not zero of
+    up to :data:`SAMPLE` rows, evenly spaced. It names the cause where data were mixed up; a change that it misses shows in
+    the numbers that are computed from all rows.
 
     Parameters
     ----------
@@ -219,11 +221,11 @@ def fingerprint(X: Any, y: Any) -> str:
     rows = sp.csr_array(X, dtype=np.float64) if sp.issparse(X) else np.asarray(X, dtype=np.float64)
     n, d = rows.shape
     crc = zlib.crc32(f"{n}x{d}".encode())
-    for start in range(0, n, CHUNK):
-        part = sp.csr_array(rows[start : start + CHUNK], copy=True)
-        part.sum_duplicates()
-        part.eliminate_zeros()
-        for piece in (part.indptr.astype(np.int64), part.indices.astype(np.int64), part.data):
-            crc = zlib.crc32(piece.tobytes(), crc)
+    chosen = np.unique(np.linspace(0, n - 1, min(n, SAMPLE)).astype(np.intp))
+    part = sp.csr_array(rows[chosen], copy=True)
+    part.sum_duplicates()
+    part.eliminate_zeros()
+    for piece in (part.indptr.astype(np.int64), part.indices.astype(np.int64), part.data):
+        crc = zlib.crc32(piece.tobytes(), crc)
     _, codes = np.unique(np.asarray(y).ravel(), return_inverse=True)
     return f"{crc:08x}-{zlib.crc32(codes.astype(np.int64).tobytes()):08x}"

@@ -1,59 +1,96 @@
-r"""A solver of the conic relaxation in low rank, for data far beyond semidefinite solvers.
+r"""Low-rank solver of the conic relaxation, for data far beyond semidefinite solvers.
 
-The statement is that of :mod:`svmcvx.formulations.conic_loss.sdp`, and so is the certificate. Newton's method finds a stationary
-point of :mod:`svmcvx.fast.conic_loss.low_rank_newton` for a ridge that shrinks from stage to stage; columns of V are added only as
-eigenvectors of :math:`\sum_i\gamma_i x_i x_i'` of an eigenvalue above 1, one or two as a rule. The gap that a stage can
-reach is bounded by its ridge, so that the ridge is chosen from the tolerance.
+The statement and the certificate are those of :mod:`svmcvx.formulations.conic_loss.statement`. Newton's method finds a
+stationary point of :math:`F_\epsilon` of :mod:`svmcvx.fast.conic_loss.low_rank_newton` for a ridge ε that shrinks from stage
+to stage. Columns of V are added only as eigenvectors of :math:`\sum_i\gamma_i x_i x_i'` with an eigenvalue above 1; one or
+two are usually enough. The gap at the end of a stage is bounded by its ridge, which is therefore chosen from the tolerance.
+
+Source: [CepedaGomezHan], Theorem 2, Appendices A and C, in the low-rank form of Burer and Monteiro.
 """
 
 from __future__ import annotations
 
 import math
 import time
-from typing import Any, TypeAlias
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
+import scipy.linalg as sl
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from svmcvx.data import check_choice
+from svmcvx.data import check_choice, check_seed
 from svmcvx.errors import DataError, SolverFailed
-from svmcvx.fast.conic_loss.continuation import LIFT, NEARLY_ONE, WARM_GOAL, Search, is_hard, stripped
-from svmcvx.fast.conic_loss.low_rank_newton import SYSTEMS, LowRank
+from svmcvx.fast.conic_loss.continuation import (
+    LIFT,
+    NEARLY_ONE,
+    Continuation,
+    ContinuationSettings,
+    is_hard_margin,
+    leading_directions,
+)
+from svmcvx.fast.conic_loss.low_rank_newton import SYSTEMS, LowRankNewtonSettings, LowRankRelaxation
 from svmcvx.fast.conic_loss.nystrom import nystrom_space
 from svmcvx.fast.core.monitor import Callback, Monitor, conclude, earlier_solution, monitored
-from svmcvx.fast.margin_distribution.dcd_svrg import check_seed
-from svmcvx.feature_space import FeatureSpace
 from svmcvx.formulations.base import RecoveredPoints
 from svmcvx.formulations.conic_loss.primal import relaxed_indicator
-from svmcvx.formulations.conic_loss.recovery import enlarged, moment_of, relaxed_model, rounded_point
-from svmcvx.formulations.conic_loss.sdp import ConicLoss, check_lam_or_kappa, conic_space, hard_margin_point
-from svmcvx.heuristics.rounding import least_norm, round_relaxation
+from svmcvx.formulations.conic_loss.recovery import enlarged_covariances, moment_of, relaxed_model, rounded_point
+from svmcvx.formulations.conic_loss.statement import ConicLoss, check_lam_or_kappa, conic_space, hard_margin_point
+from svmcvx.heuristics.rounding import least_norm_point, round_relaxation
 from svmcvx.kernels import KernelLike
 from svmcvx.model import BinaryModel, LinearModel
 from svmcvx.solution import Attempt, Solution, Status
 from svmcvx.system import memory
 
-__all__ = ["conic"]
+__all__ = ["ConicSettings", "SampleSettings", "conic", "minimised_relaxation"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
-# More observations than this are preceded by a sample of this size (or of some observations for each column).
-MANY, SAMPLE, SAMPLE_PER_COLUMN = 20_000, 5_000, 20
 # Columns up to which a covariance with the ridge is offered: its factor is dense and square.
 RIDGED = 3000
-# Dense square matrices of the order of the columns that are alive at once.
+# Dense square matrices of the order of the columns that are in memory at once.
 SQUARES = 6
-# With κ the first λ makes λ Σ s z this many times the squared norm of a margin of 1 on an average row.
+# With κ the first λ makes λ Σ s z this many times the squared norm of a point with margin 1 on an average row; κ counts as at
+# least FEWEST here.
 FIRST_LAM, FEWEST = 4.0, 1e-3
-# What may be lost in units of what the cardinality row allows: sums of weights are rounded.
+# Relative excess of the weight lost on rows of zeros over the allowance that is taken to be rounding.
 FULL = 1.0 + 1e-12
 
 
-class _Statement(ConicLoss):
-    """The relaxation; multipliers of stationary points need no search for better ones."""
+@dataclass(frozen=True)
+class SampleSettings:
+    """When, and with how many observations, a sample is solved first.
 
-    improves = False
+    Attributes
+    ----------
+    many : int
+        A sample precedes more than this many observations (and more than two samples).
+    size : int
+        Observations in the sample.
+    per_column : int
+        At least so many for each column.
+    """
+
+    many: int = 20_000
+    size: int = 5_000
+    per_column: int = 20
+
+
+@dataclass(frozen=True)
+class ConicSettings:
+    """Numbers that steer :func:`conic`; the defaults suit all data that were tried.
+
+    Attributes
+    ----------
+    sample : SampleSettings
+    continuation : ContinuationSettings
+    newton : LowRankNewtonSettings
+    """
+
+    sample: SampleSettings = field(default_factory=SampleSettings)
+    continuation: ContinuationSettings = field(default_factory=ContinuationSettings)
+    newton: LowRankNewtonSettings = field(default_factory=LowRankNewtonSettings)
 
 
 def conic(
@@ -76,6 +113,7 @@ def conic(
     method: str = "auto",
     seed: int = 0,
     indefinite: str = "error",
+    settings: ConicSettings | None = None,
 ) -> Solution:
     r"""Solve the semidefinite relaxation of the SVM with 0-1 loss to a certified relative gap.
 
@@ -102,7 +140,7 @@ def conic(
         certificate then holds for this approximation of K, and says so: its residuals ``"nystrom_rank"`` and
         ``"nystrom_trace_error"``, the share of the trace of K that is missing. ``upper`` is attained with K itself too.
     tol : float
-        Relative gap at which to stop, in (0, 1).
+        Certified relative gap at which to stop, in (0, 1).
     time_limit : float, optional
         Seconds; the best point so far is returned with its interval, as after Ctrl-C.
     max_iter : int
@@ -112,7 +150,8 @@ def conic(
     callback : callable, optional
         Called with a :class:`~svmcvx.fast.core.monitor.Progress` after every stage; returning True stops.
     warm_start : Solution, optional
-        An earlier solution of the same data, for any λ or κ. One with another kernel gives no start.
+        An earlier solution of the same data and kernel, for any λ or κ; for the linear formulation also that of another
+        formulation with a linear model.
     rounding : bool
         Look for a good solution of the 0-1 problem too, as :func:`svmcvx.solve` does; False by default, since it takes
         longer than the rest. The residual ``"zero_one_upper"`` of the certificate is then its objective.
@@ -120,16 +159,19 @@ def conic(
         How Newton's systems are solved: factored, by conjugate gradients, or the first up to 1 500 unknowns.
     seed : int
         Of the sample that precedes more than 20 000 observations; the same seed gives the same numbers.
+    settings : ConicSettings, optional
+        Numbers that steer the method; None for the defaults.
 
     Returns
     -------
     Solution
-        Its model knows the second moment; see :func:`svmcvx.formulations.conic_loss.sdp.relaxation`.
+        Its model has the second moment; see :func:`svmcvx.formulations.conic_loss.relaxation.relaxation`.
 
     Raises
     ------
     DataError
-        If the data or an argument cannot be used, among others κ = 0 with classes that are not separable.
+        If the data or an argument cannot be used, among others κ = 0 with classes that are not separable, and a
+        `warm_start` of other data or of another kernel.
     BuildError
         If a kernel matrix, or the matrices of the order of the columns, would not fit into memory.
     SolverFailed
@@ -137,8 +179,9 @@ def conic(
 
     Notes
     -----
-    Source: conic paper, Theorem 2, Appendices A and C, in the low-rank form of Burer and Monteiro. The lower bound rests on
-    all eigenvalues of :math:`\sum_i\gamma_i x_i x_i'`, with their rounding; nothing is taken from an iterative eigensolver.
+    Source: [CepedaGomezHan], Theorem 2, Appendices A and C, in the low-rank form of Burer and Monteiro. The lower bound
+    rests on a dense eigendecomposition of :math:`\sum_i\gamma_i x_i x_i'` with its rounding; the iterative eigensolver only
+    proposes columns.
     """
     started = time.perf_counter()
     lam, kappa = check_lam_or_kappa(lam, kappa, "fast.conic")
@@ -146,11 +189,16 @@ def conic(
     if not isinstance(rounding, (bool, np.bool_)):
         raise DataError(f"rounding must be True or False, got {rounding!r}")
     rng = check_seed(seed)
+    if settings is not None and not isinstance(settings, ConicSettings):
+        raise DataError(f"settings must be a ConicSettings or None, got {type(settings).__name__}")
+    settings = settings or ConicSettings()
     data, space = conic_space(X, y, kernel, intercept, sample_weight, indefinite)
     if nystrom is not None:
         space = nystrom_space(data, kernel, rank=nystrom, intercept="penalised" if intercept else "none")
-    statement = _Statement(space=space, lam=lam, kappa=kappa)
-    _check_warm(warm_start, space)
+    # The multipliers of stationary points need no search for better ones.
+    statement = ConicLoss(space=space, lam=lam, kappa=kappa, improve_alpha=False)
+    warm_start = earlier_solution(warm_start)
+    start = None if warm_start is None else _start_from(statement, warm_start)
     with monitored(tol=tol, time_limit=time_limit, max_iter=max_iter, verbose=verbose, callback=callback) as monitor:
         r = int(space.factor.shape[1])
         memory.require(
@@ -158,16 +206,13 @@ def conic(
             f"the matrices of {r} × {r}",
             "select features, or pass nystrom with a kernel",
         )
-        search, warm = _start(statement, monitor, warm_start, method)
+        search = _search(statement, monitor, start, method, settings)
+        warm = start is not None and not search.hard_margin
         built = time.perf_counter() - started
-        if not warm and data.n > max(MANY, 2 * SAMPLE_PER_COLUMN * r) and not search.hard:
-            _sample(search, rng, method)
-        goal = search.first_goal()
-        started_well = search.problem.U.any() and not search.hard
-        status = search.run(min(goal, WARM_GOAL * search.size()) if started_well else goal)
+        status = _run(search, rng, method, settings, warm=warm)
         return conclude(
             statement,
-            _candidates(statement, search, bool(rounding)),
+            _recovered(statement, search, bool(rounding)),
             monitor,
             status,
             solver="fast.conic/newton",
@@ -177,19 +222,57 @@ def conic(
         )
 
 
-def _check_warm(warm: Any, space: FeatureSpace) -> None:
-    warm = earlier_solution(warm)
-    if warm is None:
-        return
-    moment = moment_of(warm.model)
-    if moment is not None and moment.z.size != space.data.rows:
-        raise DataError(
-            f"warm_start must be a Solution of the same data: it has {moment.z.size} observations, these are {space.data.rows}"
-        )
+class _Start(NamedTuple):
+    """A point (w, V) to start from, and λ where it is known."""
+
+    U: Floats
+    lam: float | None
+
+
+def _start_from(statement: ConicLoss, warm: Solution) -> _Start:
+    """Return the point of an earlier solution, or raise a :class:`DataError` if it does not fit."""
+    space, moment, model = statement.space, moment_of(warm.model), warm.model
+    r = statement.factor.shape[1]
+    if moment is not None:
+        if moment.z.size != space.data.rows:
+            raise DataError(
+                f"warm_start must be a Solution of the same data: it has {moment.z.size} observations, "
+                f"these are {space.data.rows}"
+            )
+        kernel = warm.hyperparameters.get("kernel")
+        if kernel != statement.kernel_name:
+            raise DataError(
+                f"warm_start must be a Solution with the same kernel: it has {kernel}, this is {statement.kernel_name}"
+            )
+        if moment.w.size != r:
+            raise DataError(
+                f"warm_start must be a Solution with the same columns, intercept and nystrom: it has {moment.w.size} "
+                f"coordinates, these are {r}"
+            )
+        U = np.column_stack([moment.w, leading_directions(moment.V)])
+    else:
+        d = int(space.data.X.shape[1])
+        if not (space.is_linear and isinstance(model, LinearModel) and model.coef.shape == (d,)):
+            wanted = (
+                f"a linear model of {d} features" if space.is_linear else "the second moment of the conic relaxation"
+            )
+            raise DataError(
+                f"warm_start must be a Solution with {wanted}, got one of {warm.formulation!r} with {model!r}"
+            )
+        w = np.append(model.coef, model.intercept) if space.intercept == "penalised" else model.coef
+        if not np.isfinite(w).all():
+            raise DataError("warm_start must be a Solution whose model has finite coefficients")
+        if w.size != r:
+            # The factor is not the data themselves: the coordinates with the same scores.
+            w, *_ = sl.lstsq(statement.factor, model.scores(space.data.X)[0])
+        U = w[:, None]
+    known = warm.dual.get("lam", warm.hyperparameters.get("lam"))
+    lam = math.nan if known is None else float(known)
+    return _Start(U, lam if 0 < lam < math.inf else None)
 
 
 def _hard_margin(statement: ConicLoss) -> Floats:
-    """Return the point of least norm that keeps all rows but those of zeros, whose margin is 0 with any hyperplane."""
+    """Return the point of least norm with margins of at least 1 on all rows but those of zeros, whose margin is always 0."""
     norms = statement.squared_row_norms
     rows = norms > 0
     L, y = statement.factor[rows], statement.y[rows]
@@ -197,103 +280,118 @@ def _hard_margin(statement: ConicLoss) -> Floats:
     A = (L.toarray() if sp.issparse(L) else L) * (y / scale)[:, None]
     if statement.kappa == 0:
         return hard_margin_point(A if rows.all() else np.vstack([A, np.zeros((1, A.shape[1]))])) / scale
-    w = least_norm(A) if float(statement.weight[~rows].sum()) <= FULL * statement.allowance else None
+    w = least_norm_point(A) if float(statement.weight[~rows].sum()) <= FULL * statement.allowance else None
     if w is None:
         reason = statement.explain("infeasible")
         raise SolverFailed(f"fast.conic: {reason}", [Attempt("fast.conic/newton", Status.INFEASIBLE, reason)])
     return w / scale
 
 
-def _start(statement: ConicLoss, monitor: Monitor, warm: Solution | None, method: str) -> tuple[Search, bool]:
-    """Return the search at an earlier solution, or at w = 0; tell whether it was an earlier one."""
+def _search(
+    statement: ConicLoss, monitor: Monitor, start: _Start | None, method: str, settings: ConicSettings
+) -> Continuation:
+    """Return the continuation at the hard margin where there is nothing else, at `start`, or at w = 0."""
     data, L = statement.space.data, statement.factor
     mean = float(np.mean(statement.squared_row_norms)) or 1.0
-    U, found = np.zeros((L.shape[1], 1)), False
-    lam = statement.lam
-    if is_hard(statement):
+    hard_margin = is_hard_margin(statement)
+    U, lam = np.zeros((L.shape[1], 1)), statement.lam
+    if hard_margin:
         U = _hard_margin(statement)[:, None]
-    elif warm is not None:
-        start = _earlier(statement, warm)
-        if start is not None:
-            U, found = start, True
+    elif start is not None:
+        U, lam = start.U, start.lam if lam is None else lam
     if lam is None:
         total = float(data.weight.sum())
         lam = FIRST_LAM / (mean * max(statement.allowance, FEWEST * total))
-        if is_hard(statement):
-            # More than the hard margin costs.
+        if hard_margin:
+            # Any single margin below 1 has to cost more than the whole squared norm of the hard margin.
             lam = max(lam, FIRST_LAM * float(np.sum(U**2)) / float(data.weight.min()))
-        known = None if warm is None else warm.dual.get("lam", warm.hyperparameters.get("lam"))
-        if found and known is not None and 0 < float(known) < math.inf:
-            lam = float(known)
-    problem = LowRank(L, data.y, data.weight, lam=lam, U=U, system=method)
-    return Search(statement, problem, monitor=monitor), found
+    problem = LowRankRelaxation(L, data.y, data.weight, lam=lam, U=U, system=method, settings=settings.newton)
+    return Continuation(statement, problem, monitor=monitor, settings=settings.continuation)
 
 
-def _earlier(statement: ConicLoss, warm: Solution) -> Floats | None:
-    """Return (w, V) of an earlier solution if it fits."""
-    space, moment = statement.space, moment_of(warm.model)
-    r = statement.factor.shape[1]
-    if moment is not None:
-        same = warm.hyperparameters.get("kernel") == statement.hyperparameters["kernel"]
-        return np.column_stack([moment.w, stripped(moment.V)]) if same and moment.w.size == r else None
-    model = warm.model
-    if space.is_linear and isinstance(model, LinearModel) and model.coef.shape == (space.data.X.shape[1],):
-        w = np.append(model.coef, model.intercept) if space.intercept == "penalised" else model.coef
-        return w[:, None] if w.size == r and np.isfinite(w).all() else None
-    return None
+def _run(search: Continuation, rng: np.random.Generator, method: str, settings: ConicSettings, *, warm: bool) -> Status:
+    """Run a continuation to its end, from the solution for a sample if there are many observations and no warm start."""
+    n, r = search.problem.L.shape
+    sample = settings.sample
+    if not warm and n > max(sample.many, 2 * sample.per_column * r) and not search.hard_margin:
+        _move_to_sample_solution(search, rng, method, settings)
+    goal = search.first_goal()
+    if search.problem.U.any() and not search.hard_margin:
+        goal = min(goal, settings.continuation.warm_goal * search.size())
+    status = search.run(goal)
+    search.move_to_best()
+    return status
 
 
-def _sample(search: Search, rng: np.random.Generator, method: str) -> None:
+def minimised_relaxation(
+    statement: ConicLoss, monitor: Monitor, rng: np.random.Generator, settings: ConicSettings | None = None
+) -> Continuation:
+    """Return the continuation at the best point that it found for a statement, within the limits of a monitor.
+
+    Raises
+    ------
+    SolverFailed
+        If no covariance satisfies the cardinality row, since too many observations are zero.
+    """
+    settings = settings or ConicSettings()
+    search = _search(statement, monitor, None, "auto", settings)
+    _run(search, rng, "auto", settings, warm=False)
+    return search
+
+
+def _move_to_sample_solution(
+    search: Continuation, rng: np.random.Generator, method: str, settings: ConicSettings
+) -> None:
     """Move the search to the solution for a sample of the observations."""
     problem = search.problem
     n, r = problem.L.shape
-    size = max(SAMPLE, SAMPLE_PER_COLUMN * r)
+    size = max(settings.sample.size, settings.sample.per_column * r)
     rows = np.sort(rng.choice(n, size=size, replace=False))
     weight = problem.weight[rows] * (float(problem.weight.sum()) / float(problem.weight[rows].sum()))
-    sample = LowRank(problem.L[rows], problem.y[rows], weight, lam=problem.lam, U=problem.U, system=method)
-    part = Search(search.statement, sample, monitor=search.monitor)
+    sample = LowRankRelaxation(
+        problem.L[rows], problem.y[rows], weight, lam=problem.lam, U=problem.U, system=method, settings=settings.newton
+    )
+    part = Continuation(search.statement, sample, monitor=search.monitor, settings=settings.continuation)
     part.prepare(part.first_goal())
     problem.U, problem.lam = sample.U, sample.lam
 
 
-def _candidates(statement: ConicLoss, search: Search, rounding: bool) -> RecoveredPoints:
-    """The best of the models that belong to the point, its multipliers, and the rounding if that is asked for."""
+def _recovered(statement: ConicLoss, search: Continuation, rounding: bool) -> RecoveredPoints:
+    """Return the best of the models that follow from the present point, the dual point, and a rounding if asked for."""
     problem, space = search.problem, statement.space
-    dual = search.best_dual or search.dual()
-    problem.U, problem.ridge = search.best_point or (problem.U, problem.ridge)
     w, V = problem.U[:, 0], problem.U[:, 1:]
     u, v = problem.margins()
     z = relaxed_indicator(u, v)
     points: list[tuple[Floats, Floats]] = [(w, V)]
-    # Of a tight relaxation no indicator may jump to 1 for a margin that is rounded.
-    tight = search.fixed and V.shape[1] == 0
-    kept = problem.squared_norms > 0 if search.hard else (u > NEARLY_ONE if tight else z < 0.5)
+    # In a tight relaxation a margin that falls below 1 by rounding would cost a whole indicator.
+    tight = search.fixed_lam and V.shape[1] == 0
+    kept = problem.squared_norms > 0 if search.hard_margin else (u > NEARLY_ONE if tight else z < 0.5)
     lowest = float(u[kept].min(initial=1.0))
-    if search.hard or tight or (search.fixed and NEARLY_ONE < lowest < 1.0):
+    if search.hard_margin or tight or (search.fixed_lam and NEARLY_ONE < lowest < 1.0):
         lifted = rounded_point(space, w * ((1.0 + LIFT) / lowest))[0]
-        points = [(lifted, V), *([] if search.hard or tight else points)]
-    if problem.rank <= RIDGED and problem.ridge > 0 and not search.hard:
+        points = [(lifted, V), *([] if search.hard_margin or tight else points)]
+    if problem.rank <= RIDGED and problem.ridge > 0 and not search.hard_margin:
         points.append((w, np.hstack([V, math.sqrt(problem.ridge) * np.eye(problem.rank)])))
-    if not search.fixed and not search.hard:
+    if not search.fixed_lam and not search.hard_margin:
         points = [
-            (w, large) for _, spread in points for large in enlarged(space, w, spread, search.allowance)
+            (w, large) for _, spread in points for large in enlarged_covariances(space, w, spread, search.allowance)
         ] or points
     models: list[BinaryModel] = []
     rounded = None
     if rounding:
-        cap = {"lam": statement.lam} if search.fixed else {"k": statement.allowance}
+        cap = {"lam": statement.lam} if search.fixed_lam else {"k": statement.allowance}
         best, value = round_relaxation(space, w, z, **cap)
         if math.isfinite(value):
             best, rounded = rounded_point(space, best)
             models.append(relaxed_model(space, best, np.zeros((w.size, 0)), rounded))
-    ridge, problem.ridge = problem.ridge, 0.0
-    # A solution of a linear system is behind a kernel model, so that only the best point is made into one.
-    values = [problem.value(np.column_stack(point)) if search.fixed else _trace(point) for point in points]
-    problem.ridge = ridge
+    # A kernel model takes the solution of a linear system, so that only the best point is made into one.
+    values = [
+        problem.value(np.column_stack(point), ridge=0.0) if search.fixed_lam else _trace(point) for point in points
+    ]
     models.append(relaxed_model(space, *points[int(np.argmin(values))], rounded))
-    return RecoveredPoints(models, [dual])
+    return RecoveredPoints(models, [search.best_dual])
 
 
 def _trace(point: tuple[Floats, Floats]) -> float:
-    """Tr W."""
+    """Return Tr W of (w, V)."""
     return float(sum(np.sum(part**2) for part in point))

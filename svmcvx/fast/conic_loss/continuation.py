@@ -1,10 +1,15 @@
-"""The search for a solution of the conic relaxation: shrinking ridges, columns as they are needed, λ for a given κ."""
+r"""Continuation for the conic relaxation: a ridge that shrinks from stage to stage, columns added as needed, λ for a given κ.
+
+Each stage minimises :math:`F_\epsilon` of :mod:`svmcvx.fast.conic_loss.low_rank_newton` for a ridge ε that is chosen from an
+absolute gap, the goal of the stage, and ends with certified bounds.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple, TypeAlias
 
@@ -13,191 +18,250 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.optimize import nnls
 
-from svmcvx.certificate import Dual, accumulated_rounding
-from svmcvx.fast.conic_loss.low_rank_newton import LowRank
+from svmcvx.certificate import Dual, accumulated_rounding, relative_gap
+from svmcvx.fast.conic_loss.low_rank_newton import LowRankRelaxation, Solve
 from svmcvx.fast.core.monitor import Monitor
 from svmcvx.formulations.conic_loss.primal import objective, relaxed_indicator
-from svmcvx.formulations.conic_loss.sdp import ConicLoss
-from svmcvx.heuristics.rounding import least_norm
+from svmcvx.formulations.conic_loss.statement import ConicLoss
+from svmcvx.heuristics.rounding import least_norm_point
 from svmcvx.solution import Status
 
-__all__ = ["LIFT", "NEARLY_ONE", "WARM_GOAL", "Search", "is_hard", "stripped"]
+__all__ = [
+    "LIFT",
+    "NEARLY_ONE",
+    "Continuation",
+    "ContinuationSettings",
+    "is_hard_margin",
+    "leading_directions",
+]
 
 Floats: TypeAlias = NDArray[np.float64]
 
-# The ridge starts where it adds this to the squared slacks, and takes this share of the gap that a stage aims at.
-FIRST_RIDGE, RIDGE_SHARE = 0.3, 0.4
-# From stage to stage the goal falls by this factor, to this share of the tolerance, and no lower than this.
-FALL, FINAL_SHARE, LOWEST_GOAL = 0.01, 0.5, 1e-13
-# A warm start begins with this relative goal, a sample of the observations ends with it.
-WARM_GOAL = 1e-3
-# Shares of the goal for Newton's steps, for eigenvalues above 1, and for the cardinality row.
-NEWTON_SHARE, EIGENVALUE_SHARE, ROW_SHARE = 1e-3, 0.1, 0.05
-# Rounds of descent, new columns and new λ in a stage; the largest change of log λ, and the largest that is predicted.
-ROUNDS, LARGEST_CHANGE, PREDICTED_CHANGE = 100, 2.0, 0.3
-# A hyperplane with lower margins is not that of the hard margin but for a factor.
+# Margins below this are too small for the point to be a multiple of the hard-margin solution.
 KEPT_MARGIN = 0.5
-# Relative width at which a bracket of λ is closed: the sum of the indicators jumps there.
+# Relative width at which a bracket of λ counts as closed: Σ s z is discontinuous there.
 CLOSED = 1e-10
-# An error of the row that is more than this share of the one before shows that Newton's method does not find λ.
+# If the error of the cardinality row is more than this share of the previous one, Newton's method for λ is given up.
 SLOW = 0.5
-# Of an earlier covariance these many columns are kept at most, and none smaller than this share of the largest.
+# Of the covariance of a warm start at most this many directions are kept, with eigenvalues of at least this share.
 MOST_KEPT, KEPT_SHARE = 8, 1e-3
-# Distance from 1 of margins whose multipliers are refined, if these are at most so many for each column, of so many.
+# Margins within NEAR of 1 have their multipliers recomputed, if there are at most MOST_NEAR for each column and at most
+# REFINED columns.
 NEAR, MOST_NEAR, REFINED = 1e-4, 4, 1000
-# Margins from here to 1 are lifted to 1 in a tight relaxation, and this much beyond; rounds that complete its rows.
+# Margins between NEARLY_ONE and 1 are raised to 1 + LIFT in a tight relaxation; rounds that complete the set of such rows.
 NEARLY_ONE, LIFT, COMPLETIONS = 0.99, 1e-13, 5
-# Columns up to which each stage has a lower bound; beyond, only those whose goal is within this factor of the last.
-CHEAP_SPECTRUM, EARLY = 500, 30.0
-# Steps of the bisection that makes a point satisfy the cardinality row.
-BISECTIONS = 60
+# Steps of the bisection that makes a point satisfy the cardinality row, and its largest factor.
+BISECTIONS, LARGEST_FACTOR = 60, 1e200
 
 
-def is_hard(statement: ConicLoss) -> bool:
-    """Whether the cardinality row leaves nothing but the hard margin: κ = 0, or what it allows is lost on rows of zeros."""
+@dataclass(frozen=True)
+class ContinuationSettings:
+    """Numbers that steer the stages; a *goal* is the absolute gap that a stage aims at.
+
+    Attributes
+    ----------
+    first_ridge : float
+        The first ridge adds this to the squared slacks, on average.
+    ridge_share : float
+        Share of the goal that the ridge may cost.
+    goal_fall : float
+        Factor of the goal from stage to stage.
+    final_share : float
+        The goal of the last stage, in units of the tolerance.
+    lowest_goal : float
+        Relative goal at which the stages end if the tolerance has not been reached.
+    warm_goal : float
+        Relative goal with which a warm start begins and a sample of the observations ends.
+    newton_share, eigenvalue_share, row_share : float
+        Shares of the goal for Newton's method, for eigenvalues above 1, and for the cardinality row.
+    rounds : int
+        Rounds of descent, new columns and new λ in one stage.
+    largest_change, predicted_change : float
+        Largest change of log λ in one step, and the largest for which the change of the point is predicted.
+    cheap_spectrum : int
+        Columns up to which every stage computes a lower bound.
+    early : float
+        With more columns, only stages whose goal is within this factor of the last one compute it.
+    """
+
+    first_ridge: float = 0.3
+    ridge_share: float = 0.4
+    goal_fall: float = 0.01
+    final_share: float = 0.5
+    lowest_goal: float = 1e-13
+    warm_goal: float = 1e-3
+    newton_share: float = 1e-3
+    eigenvalue_share: float = 0.1
+    row_share: float = 0.05
+    rounds: int = 100
+    largest_change: float = 2.0
+    predicted_change: float = 0.3
+    cheap_spectrum: int = 500
+    early: float = 30.0
+
+
+def is_hard_margin(statement: ConicLoss) -> bool:
+    """Whether the cardinality row reduces the problem to the hard margin: κ = 0, or rows of zeros use up its right side."""
     lost = float(statement.weight[statement.squared_row_norms == 0].sum())
     return lost >= statement.allowance * (1.0 - accumulated_rounding(statement.weight.size))
 
 
-class End(NamedTuple):
+class Minimum(NamedTuple):
     """A minimum for some λ, and its Σ s z."""
 
     U: Floats
-    missed: float
+    indicator_sum: float
 
 
-class Search:
-    """Stages of descent that end in bounds.
+class Continuation:
+    """Stages of descent, each followed by bounds.
 
     Parameters
     ----------
     statement : ConicLoss
-    problem : LowRank
+    problem : LowRankRelaxation
         At the point to start from; its rows are those of the statement, or a sample of them.
     monitor : Monitor
+    settings : ContinuationSettings
+
+    Attributes
+    ----------
+    fixed_lam : bool
+        Whether λ is given, and not κ.
+    hard_margin : bool
+        See :func:`is_hard_margin`. V then has no columns, and λ only has to be large enough.
+    best_dual : dict of ndarray
+        The dual point of the largest lower bound.
+    best_point : tuple of ndarray and float, or None
+        U and the ridge of the lowest upper bound.
+    ends : list of ndarray
+        Two minima for one λ with Σ s z on either side of the allowance, if Σ s z is discontinuous there.
     """
 
-    def __init__(self, statement: ConicLoss, problem: LowRank, *, monitor: Monitor) -> None:
-        self.statement, self.problem, self.monitor = statement, problem, monitor
+    def __init__(
+        self, statement: ConicLoss, problem: LowRankRelaxation, *, monitor: Monitor, settings: ContinuationSettings
+    ) -> None:
+        self.statement, self.problem, self.monitor, self.settings = statement, problem, monitor, settings
         self.allowance = statement.allowance
-        self.fixed = statement.kappa is None
-        # Without covariance and with whatever λ makes that optimal.
-        self.hard = is_hard(statement)
+        self.fixed_lam = statement.kappa is None
+        self.hard_margin = is_hard_margin(statement)
         self.best_dual: Dual = {}
-        # Solutions for one λ with sums on either side of the allowance, where the sum jumps.
-        self.ends: list[Floats] = []
-        # U and the ridge of the lowest upper bound.
         self.best_point: tuple[Floats, float] | None = None
+        self.ends: list[Floats] = []
 
     def size(self) -> float:
-        """What a relative gap is relative to: the objective at the present point, at least 1."""
+        """The objective at the present point, at least 1; relative goals are multiples of it."""
         problem = self.problem
         spread = float(np.sum(problem.U**2))
-        return max(1.0, spread + problem.lam * problem.missed() if self.fixed else spread)
+        return max(1.0, spread + problem.lam * problem.indicator_sum() if self.fixed_lam else spread)
 
     def first_goal(self) -> float:
-        """An absolute gap to begin with, whose ridge makes the losses smooth."""
+        """Absolute gap of the first stage, whose ridge is large enough for smooth losses."""
         problem = self.problem
         mean = float(np.mean(problem.squared_norms)) or 1.0
-        goal = FIRST_RIDGE * problem.rank / (mean * RIDGE_SHARE)
-        return min(goal, problem.lam * float(problem.weight.sum())) if self.fixed else goal
+        goal = self.settings.first_ridge * problem.rank / (mean * self.settings.ridge_share)
+        return min(goal, problem.lam * float(problem.weight.sum())) if self.fixed_lam else goal
 
     def run(self, goal: float) -> Status:
-        """Stages until the certified gap is small enough, the limits are reached, or no stage helps any more."""
+        """Run stages until the certified gap is at most the tolerance, a limit is reached, or the goal is at its lowest."""
+        settings = self.settings
         while True:
             self.stage(goal)
-            last = FINAL_SHARE * self.monitor.tol * self.size()
-            lower, upper = self.bounds(early=goal > EARLY * last)
+            last = settings.final_share * self.monitor.tol * self.size()
+            lower, upper = self.bounds(early=goal > settings.early * last)
             status = self.monitor.report(self.problem.steps, lower, upper)
             if status is not None:
                 return status
-            goal = max(FALL * goal, last) if goal > last else FALL * goal
-            if not goal > LOWEST_GOAL * self.size():
+            goal = max(settings.goal_fall * goal, last) if goal > last else settings.goal_fall * goal
+            if not goal > settings.lowest_goal * self.size():
                 return Status.INACCURATE
 
     def prepare(self, goal: float) -> None:
-        """Stages without bounds down to a moderate goal, as for a sample of the observations."""
+        """Run stages without bounds down to the moderate goal of a warm start, as for a sample of the observations."""
         while not self._stopped():
             self.stage(goal)
-            end = WARM_GOAL * self.size()
+            end = self.settings.warm_goal * self.size()
             if goal <= end:
                 return
-            goal = max(FALL * goal, end)
+            goal = max(self.settings.goal_fall * goal, end)
 
     def _stopped(self) -> bool:
         return self.monitor.out_of_time or self.problem.steps >= self.monitor.max_iter
 
     def stage(self, goal: float) -> None:
         """Solve the problem with the ridge that belongs to an absolute gap of `goal`."""
-        problem, self.ends = self.problem, []
-        problem.ridge = RIDGE_SHARE * goal / problem.rank
+        problem, settings, self.ends = self.problem, self.settings, []
+        problem.ridge = settings.ridge_share * goal / problem.rank
         low, high = 0.0, math.inf
-        ends: dict[bool, End] = {}
+        sides: dict[bool, Minimum] = {}
         error = math.inf
-        for _ in range(ROUNDS):
+        for _ in range(settings.rounds):
             problem.trim()
-            problem.descend(NEWTON_SHARE * goal, self.monitor.max_iter, lambda: self.monitor.out_of_time)
+            descent = problem.descend(
+                settings.newton_share * goal, self.monitor.max_iter, lambda: self.monitor.out_of_time
+            )
             if self._stopped():
                 return
             alpha = problem.multipliers()[1]
-            beyond = EIGENVALUE_SHARE * goal / max(self.size(), 0.5 * float(alpha.sum()))
-            if self.hard:
+            beyond = settings.eigenvalue_share * goal / max(self.size(), 0.5 * float(alpha.sum()))
+            if self.hard_margin:
                 top = float(problem.leading()[0][-1])
                 if top <= 1.0 and self._lowest() > KEPT_MARGIN:
                     return
-                # γ = α²/(4λ) falls as λ rises while α stays.
+                # At the hard margin α does not depend on λ, so that γ = α²/(4λ) decreases with λ.
                 problem.lam *= 2.0 * max(top, 1.0)
                 continue
             if problem.grow(beyond):
                 continue
-            if self.fixed:
+            if self.fixed_lam:
                 return
-            here = End(problem.U, problem.missed())
-            if problem.lam * abs(here.missed - self.allowance) <= ROW_SHARE * goal:
+            here = Minimum(problem.U, problem.indicator_sum())
+            if problem.lam * abs(here.indicator_sum - self.allowance) <= settings.row_share * goal:
                 return
-            over = here.missed > self.allowance
-            rival = ends.pop(not over, None)
+            over = here.indicator_sum > self.allowance
+            rival = sides.pop(not over, None)
             behind = math.inf if rival is None else problem.value(rival.U) - problem.value(here.U)
-            if rival is not None and behind < -ROW_SHARE * goal:
-                # Descent has ended beside the minimum, and the bracket may rest on such a point.
+            if rival is not None and behind < -settings.row_share * goal:
+                # Descent has not ended at the minimum for this λ; the other end of the bracket may be wrong too.
                 problem.U = rival.U
                 low, high = (low, math.inf) if not over else (0.0, high)
                 continue
-            ends |= {over: here} if rival is None else {over: here, not over: rival}
+            sides |= {over: here} if rival is None else {over: here, not over: rival}
             low, high = (problem.lam, high) if over else (low, problem.lam)
             if rival is not None:
-                share = (self.allowance - here.missed) / (rival.missed - here.missed)
-                if share * behind <= ROW_SHARE * goal or high <= low * (1.0 + CLOSED):
-                    # Both are minima for this λ, where the sum jumps.
+                share = (self.allowance - here.indicator_sum) / (rival.indicator_sum - here.indicator_sum)
+                if share * behind <= settings.row_share * goal or high <= low * (1.0 + CLOSED):
+                    # Both are minima for this λ, at which Σ s z is discontinuous.
                     self.ends = [here.U, rival.U]
                     problem.U = _between(here.U, rival.U, share)
                     return
-            previous, error = error, abs(here.missed / self.allowance - 1.0)
-            self._change_lam(here, rival if error > SLOW * previous else None, low, high)
+            previous, error = error, abs(here.indicator_sum / self.allowance - 1.0)
+            self._change_lam(here, rival if error > SLOW * previous else None, low, high, descent.solve)
 
     def _lowest(self) -> float:
         """The lowest margin of a row that is not zero, at most 1."""
         return float(self.problem.margins()[0][self.problem.squared_norms > 0].min(initial=1.0))
 
-    def _change_lam(self, here: End, rival: End | None, low: float, high: float) -> None:
+    def _change_lam(self, here: Minimum, rival: Minimum | None, low: float, high: float, solve: Solve | None) -> None:
         """Move λ towards the root of Σ s z = allowance, by Newton's method in logarithms inside the bracket.
 
-        With a rival on the other side it is moved to where the two points cost the same.
+        With a rival on the other side λ is set to the value at which the two points have the same objective. `solve` is
+        that of the last Newton system, for the sensitivity to λ.
         """
-        problem, missed = self.problem, here.missed
+        problem, settings, missed = self.problem, self.settings, here.indicator_sum
         over = missed > self.allowance
-        change, rate = problem.sensitivity()
+        change, rate = problem.sensitivity(solve)
         wanted = math.log(self.allowance / missed) if missed > 0 else -math.inf
         step = wanted * missed / rate if rate < 0 and missed > 0 else math.inf
-        limit = LARGEST_CHANGE if over else -LARGEST_CHANGE
+        limit = settings.largest_change if over else -settings.largest_change
         step = limit if not 0 < step / limit < 1 else step
         new = problem.lam * math.exp(step)
         if rival is not None:
-            new = float(np.sum(rival.U**2) - np.sum(here.U**2)) / (missed - rival.missed)
+            new = float(np.sum(rival.U**2) - np.sum(here.U**2)) / (missed - rival.indicator_sum)
         if not low < new < high:
             new = math.sqrt(low * high) if low > 0 and high < math.inf else problem.lam * math.exp(limit)
         step = math.log(new / problem.lam)
-        if abs(step) <= PREDICTED_CHANGE and np.isfinite(change).all():
+        if abs(step) <= settings.predicted_change and np.isfinite(change).all():
             predicted = problem.U + step * change
             before = problem.U
             problem.lam = new
@@ -205,13 +269,15 @@ class Search:
                 problem.U = predicted
         problem.lam = new
 
-    def dual(self) -> Dual:
-        """γ and α of the point, and λ in the cardinality form."""
-        return self._point(*self.problem.multipliers())
+    def move_to_best(self) -> None:
+        """Move to the point of the lowest upper bound, with a dual point even where no stage has computed one."""
+        self.best_dual = self.best_dual or self._dual_point(*self.problem.multipliers())
+        if self.best_point is not None:
+            self.problem.U, self.problem.ridge = self.best_point
 
     @contextmanager
     def _moved(self, U: Floats, ridge: float) -> Iterator[None]:
-        """Be at another point for a while."""
+        """Replace the point and the ridge inside the block."""
         problem = self.problem
         here = problem.U, problem.ridge
         problem.U, problem.ridge = U, ridge
@@ -221,19 +287,20 @@ class Search:
             problem.U, problem.ridge = here
 
     def _at(self, U: Floats) -> tuple[Floats, Floats]:
-        """γ and α of another point."""
+        """Return γ and α of another point."""
         with self._moved(U, self.problem.ridge):
             return self.problem.multipliers()
 
     def _refined_at(self, U: Floats) -> tuple[Floats, Floats] | None:
-        """Refined γ and α of another point without a ridge."""
+        """Return the refined γ and α of another point without a ridge."""
         with self._moved(U, 0.0):
             return self._refined()
 
     def _refined(self) -> tuple[Floats, Floats] | None:
-        r"""γ and α of the point, those of margins that are nearly 1 from the condition of stationarity.
+        r"""Return γ and α of the point, those of margins near 1 by non-negative least squares on the stationarity condition.
 
-        Where λ is large, :math:`\alpha = 2\lambda(1-u)/t` has lost the digits of 1 − u. None where this does not apply.
+        Where λ is large, :math:`\alpha = 2\lambda(1-u)/t` suffers from cancellation in 1 − u. None where no margin, or too
+        many, are near 1.
         """
         problem = self.problem
         gamma, alpha = problem.multipliers()
@@ -242,26 +309,26 @@ class Search:
         if near.size == 0 or near.size > MOST_NEAR * problem.rank or problem.rank > REFINED:
             return None
         gamma[near] = alpha[near] = 0.0
-        pull = 2.0 * problem.U[:, 0] - np.asarray(problem.L.T @ (problem.y * (alpha - 2.0 * gamma * (1.0 - u))))
+        target = 2.0 * problem.U[:, 0] - np.asarray(problem.L.T @ (problem.y * (alpha - 2.0 * gamma * (1.0 - u))))
         try:
-            alpha[near], _ = nnls(self._signed(near).T, pull)
+            alpha[near], _ = nnls(self._signed(near).T, target)
         except RuntimeError:  # too many iterations
             return None
         gamma[near] = alpha[near] ** 2 / (4.0 * problem.lam * problem.weight[near])
         return gamma, alpha
 
     def _signed(self, rows: NDArray[np.intp]) -> Floats:
-        """Some rows of L times their labels, dense."""
+        """Return some rows of L times their labels, dense."""
         L = self.problem.L[rows]
         return np.asarray((L.toarray() if sp.issparse(L) else L) * self.problem.y[rows, None])
 
     def _tight(self) -> Floats | None:
-        """The hyperplane of least norm that keeps what the point nearly keeps, if the point has no covariance.
+        """Return the point of least norm whose margins are 1 where the present ones are nearly 1; None with a covariance.
 
-        Where λ is large and the relaxation is tight, Newton's method ends with margins that are not quite 1.
+        Where λ is large and the relaxation is tight, Newton's method ends with margins slightly below 1.
         """
         problem = self.problem
-        if not self.fixed or problem.U.shape[1] > 1 or problem.rank > REFINED:
+        if not self.fixed_lam or problem.U.shape[1] > 1 or problem.rank > REFINED:
             return None
         u, _ = problem.margins()
         kept = u > NEARLY_ONE
@@ -270,7 +337,7 @@ class Search:
             if rows.size > MOST_NEAR * REFINED:
                 return None
             scale = math.sqrt(float(np.mean(problem.squared_norms[rows]))) if rows.size else 1.0
-            w = least_norm(self._signed(rows) / scale)
+            w = least_norm_point(self._signed(rows) / scale)
             if w is None:
                 return None
             w = w / scale
@@ -281,15 +348,15 @@ class Search:
             rows = np.union1d(rows, missing)
         return None
 
-    def _point(self, gamma: Floats, alpha: Floats) -> Dual:
+    def _dual_point(self, gamma: Floats, alpha: Floats) -> Dual:
         point: dict[str, Floats] = {"gamma": gamma, "alpha": alpha}
-        return point if self.fixed else {**point, "lam": np.array(self.problem.lam)}
+        return point if self.fixed_lam else {**point, "lam": np.array(self.problem.lam)}
 
     def bounds(self, *, early: bool = False) -> tuple[float, float]:
-        """Return (lower, upper) of the point, and remember what improves on the bounds so far.
+        """Return (lower, upper) of the point, and keep the dual and the primal point if they are the best so far.
 
-        The lower one takes all eigenvalues of a matrix of the order of the columns, twice; where these are many, it is left
-        out of `early` stages.
+        The lower bound takes two full eigendecompositions of a matrix of the order of the columns. If there are many
+        columns, `early` stages do without it.
         """
         dual: Dual = {}
         upper, lower = self._upper(), -math.inf
@@ -300,18 +367,18 @@ class Search:
             if attained < upper:
                 upper, point = attained, (tight, 0.0)
         sources: list[Callable[[], tuple[Floats, Floats] | None]] = []
-        if not early or self.problem.rank <= CHEAP_SPECTRUM:
+        if not early or self.problem.rank <= self.settings.cheap_spectrum:
             sources = [self.problem.multipliers, self._refined, *(partial(self._at, U) for U in self.ends)]
             sources += [] if tight is None else [partial(self._refined_at, tight)]
         for source in sources:
             found = source()
             if found is None:
                 continue
-            repaired = self.statement.repair(self._point(*found))
+            repaired = self.statement.repair(self._dual_point(*found))
             value = self.statement.evaluate_dual(repaired).below
             if value > lower or not dual:
                 dual, lower = repaired, value
-            if upper - lower <= self.monitor.tol * max(1.0, abs(upper)):
+            if relative_gap(lower, upper) <= self.monitor.tol:
                 break
         if dual and (not self.best_dual or lower > self.monitor.lower):
             self.best_dual = dual
@@ -320,14 +387,14 @@ class Search:
         return lower, upper
 
     def _upper(self) -> float:
-        """Objective with the ridge as part of the covariance; in the cardinality form with a covariance that is large enough."""
+        """Return the objective with the ridge in the covariance, which is enlarged until it satisfies a cardinality row."""
         problem = self.problem
         u, v = problem.margins()
         norm = float(np.sum(problem.U[:, 0] ** 2))
         spread = float(np.sum(problem.U[:, 1:] ** 2)) + problem.ridge * problem.rank
-        if self.fixed:
+        if self.fixed_lam:
             return objective(norm, spread, u, v, lam=problem.lam, weight=problem.weight)
-        if self.hard:
+        if self.hard_margin:
             lowest = self._lowest()
             return norm / lowest**2 if lowest > KEPT_MARGIN else math.inf
 
@@ -337,7 +404,7 @@ class Search:
         low, high = 1.0, 1.0
         while not kept(high):
             low, high = high, 4.0 * high * high
-            if high > 1e200:
+            if high > LARGEST_FACTOR:
                 return math.inf
         for _ in range(BISECTIONS if high > 1.0 else 0):
             middle = math.sqrt(low * high)
@@ -358,8 +425,8 @@ def _between(one: Floats, other: Floats, share: float) -> Floats:
     )
 
 
-def stripped(V: Floats) -> Floats:
-    """Return the leading directions of a covariance factor, without a ridge that is part of it."""
+def leading_directions(V: Floats) -> Floats:
+    """Return the leading directions of a covariance factor, without those that a ridge has added."""
     if V.shape[1] == 0:
         return V
     basis, sizes, _ = np.linalg.svd(V, full_matrices=False)

@@ -1,4 +1,4 @@
-r"""The losses of the conic relaxation in low rank, compiled.
+r"""Compiled passes over the losses of the conic relaxation in low-rank form.
 
 A row of the scores is :math:`(x'w, x'V)`; with :math:`m = (1-u)_+`, :math:`s = V'x`, :math:`v = \|s\|^2 + e` and
 :math:`t = v + m^2` the loss of an observation is :math:`h\,z`, :math:`z = m^2/t`, and
@@ -8,19 +8,19 @@ A row of the scores is :math:`(x'w, x'V)`; with :math:`m = (1-u)_+`, :math:`s = 
     \partial_{mm} z = \frac{2v(v-3m^2)}{t^3},\quad \partial_{ms} z = \frac{4m(m^2-v)}{t^3}s,\quad
     \partial_{ss} z = -\frac{2m^2}{t^2}I + \frac{8m^2}{t^3}ss'.
 
-The ridge :math:`e_i = \epsilon\|x_i\|^2` is that of a covariance :math:`VV' + \epsilon I`; without it z jumps where m and s
-vanish together.
+The ridge :math:`e_i = \epsilon\|x_i\|^2` belongs to the covariance :math:`VV' + \epsilon I`; without it z is discontinuous
+where m and s are both zero.
 """
 
 from __future__ import annotations
 
 from numba import njit
 
-__all__ = ["respond", "total"]
+__all__ = ["loss_derivatives", "total_loss"]
 
 
 @njit(cache=True)
-def total(S, y, height, ridge):  # type: ignore[no-untyped-def]
+def total_loss(S, y, height, ridge):
     """Return Σ h z for scores `S` of shape (n, 1 + k)."""
     value = 0.0
     for i in range(S.shape[0]):
@@ -34,8 +34,8 @@ def total(S, y, height, ridge):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def respond(S, y, height, ridge, slope, bend):  # type: ignore[no-untyped-def]
-    """Return Σ h z; write its derivatives by the scores to `slope`, of shape (n, 1 + k), and the second ones to `bend`.
+def loss_derivatives(S, y, height, ridge, slope, bend):
+    """Return Σ h z; write first derivatives by the scores to `slope`, of shape (n, 1 + k), and second ones to `bend`.
 
     A row of `bend` holds the upper triangle of a symmetric matrix, row by row.
     """
@@ -52,10 +52,10 @@ def respond(S, y, height, ridge, slope, bend):  # type: ignore[no-untyped-def]
             v += S[i, j] * S[i, j]
         h, t = height[i], v + m * m
         value += h * m * m / t
-        # Ratios that neither overflow nor vanish early for tiny t.
+        # Ratios first, so that powers of a tiny t neither overflow nor underflow.
         a, b = m / t, v / t
         slope[i, 0] = -2.0 * h * a * b * y[i]
-        # v − 3m² and m² − v in units of t.
+        # v − 3m² = (4b − 3)t and m² − v = (1 − 2b)t.
         bend[i, 0] = 2.0 * h * b * (4.0 * b - 3.0) / t
         mixed = -4.0 * h * a * (1.0 - 2.0 * b) / t * y[i]
         within = -2.0 * h * a * a

@@ -1,17 +1,21 @@
-r"""Newton's method for the conic relaxation in low rank, with a ridge under the covariance.
+r"""Newton's method for the conic relaxation in low-rank form, with a ridge added to the covariance.
 
 .. math:: F_\epsilon(U) = \|w\|^2 + \|V\|_F^2 + \lambda\sum_i s_i z_i(u_i, \|V'x_i\|^2 + \epsilon\|x_i\|^2), \qquad U = (w\; V),
 
-is the relaxation restricted to covariances of at least :math:`\epsilon I`, but for the constant :math:`\epsilon r`. It is smooth
-for any V, also for one of no columns, and any stationary point with :math:`\lambda_{\max}(\sum_i\gamma_i x_i x_i') \le 1` is its
-global minimum; its γ and α are then feasible for the relaxation itself and enclose its optimum to :math:`\epsilon r`.
+is, up to the constant :math:`\epsilon r`, the relaxation restricted to covariances :math:`\succeq \epsilon I`. It is smooth for
+any V, also for one without columns, and any stationary point with :math:`\lambda_{\max}(\sum_i\gamma_i x_i x_i') \le 1` is a
+global minimum. Its γ and α are then feasible for the relaxation itself, with a gap of at most :math:`\epsilon r`.
+
+Source: [CepedaGomezHan], Theorem 2, in the low-rank form of Burer and Monteiro.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import scipy.linalg as sl
@@ -20,32 +24,88 @@ from numpy.typing import NDArray
 from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 
 from svmcvx.certificate import EPS
-from svmcvx.fast.conic_loss.loss_passes import respond, total
-from svmcvx.formulations.conic_loss.primal import multipliers, weighted_gram
+from svmcvx.conjugate_gradients import conjugate_gradients
+from svmcvx.fast.conic_loss import loss_passes as passes
+from svmcvx.formulations.conic_loss.primal import stationary_multipliers, weighted_gram
 from svmcvx.kernels import row_norms
 
-__all__ = ["SYSTEMS", "LowRank"]
+__all__ = ["SYSTEMS", "Descent", "LowRankNewtonSettings", "LowRankRelaxation"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
 SYSTEMS = ("auto", "direct", "conjugate")
-# Unknowns up to which Newton's systems are formed and factored; beyond, conjugate gradients.
-DIRECT = 1500
-# Columns up to which all eigenvalues are computed where only the leading ones are wanted.
-DENSE_SPECTRUM = 300
-# Regularisation of Newton's systems, in units of a majoriser: its least value, where it starts, and how often it is raised.
-LEAST, START, RAISES = 1e-13, 1e-3, 60
-# Up to this regularisation the decrease that a model promises tells how far away the minimum is.
-TRUSTED = 1e-2
-# Steps of conjugate gradients in one of Newton's, and their relative accuracy at best.
-CONJUGATE_STEPS, CONJUGATE_ACCURACY = 250, 1e-2
-# Columns that are added at once, and Newton's steps for the length of one, to this accuracy.
-ADDED, LENGTH_STEPS, LENGTH_ACCURACY = 2, 30, 1e-3
-# Columns of V with less than this share of the ridge are dropped.
-DROPPED = 1e-2
+# Relative accuracy of conjugate gradients where the sensitivity to λ is computed.
+SENSITIVITY_ACCURACY = 1e-6
+# Returns the solution of a regularised Newton system for a right-hand side of the shape of U, or None.
+Solve: TypeAlias = Callable[[Floats], Floats | None]
 
 
-class LowRank:
+@dataclass(frozen=True)
+class LowRankNewtonSettings:
+    """Numbers that steer Newton's method for a fixed ridge and λ.
+
+    Attributes
+    ----------
+    direct_unknowns : int
+        Unknowns up to which Newton's systems are formed and factored; beyond, conjugate gradients.
+    dense_spectrum : int
+        Columns up to which the leading eigenvalues come from a dense eigensolver; beyond, an iterative one.
+    first_damping, least_damping : float
+        Regularisation of Newton's systems, in units of a majoriser of the Hessian: the initial and the least value.
+    damping_raises : int
+        Trial steps in one iteration.
+    trusted_damping : float
+        Regularisation up to which the predicted decrease estimates the distance to the minimum.
+    conjugate_products : int
+        Products in one Newton step by conjugate gradients.
+    conjugate_accuracy : float
+        Their relative accuracy, or less where the gradient is small.
+    added_columns : int
+        Columns of V that are added at once.
+    length_steps, length_accuracy : int, float
+        Newton's steps for the length of a new column, and their accuracy.
+    dropped_share : float
+        Columns of V whose squared norm is below this share of the ridge are dropped.
+    """
+
+    direct_unknowns: int = 1500
+    dense_spectrum: int = 300
+    first_damping: float = 1e-3
+    least_damping: float = 1e-13
+    damping_raises: int = 60
+    trusted_damping: float = 1e-2
+    conjugate_products: int = 250
+    conjugate_accuracy: float = 1e-2
+    added_columns: int = 2
+    length_steps: int = 30
+    length_accuracy: float = 1e-3
+    dropped_share: float = 1e-2
+
+
+class Descent(NamedTuple):
+    """How a descent ended.
+
+    Attributes
+    ----------
+    converged : bool
+        Whether a step promised less than the goal.
+    solve : callable or None
+        Solves the regularised Newton system of the last step; None if there was none.
+    """
+
+    converged: bool
+    solve: Solve | None
+
+
+class NewtonStep(NamedTuple):
+    """A step, the decrease that the quadratic model predicts, and the solver of its system."""
+
+    step: Floats
+    predicted: float
+    solve: Solve
+
+
+class LowRankRelaxation:
     """F with its derivatives, and the point it is at.
 
     Parameters
@@ -60,17 +120,35 @@ class LowRank:
         Where to start: w and the columns of V.
     system : "auto", "direct" or "conjugate"
         How Newton's systems are solved.
+    settings : LowRankNewtonSettings, optional
+
+    Attributes
+    ----------
+    U, lam, ridge : ndarray, float, float
+        The point, λ and ε.
+    steps : int
+        Newton steps so far.
+    damping : float
+        Present regularisation.
     """
 
-    def __init__(self, L: Any, y: Floats, weight: Floats, *, lam: float, U: Floats, system: str = "auto") -> None:
+    def __init__(
+        self,
+        L: Any,
+        y: Floats,
+        weight: Floats,
+        *,
+        lam: float,
+        U: Floats,
+        system: str = "auto",
+        settings: LowRankNewtonSettings | None = None,
+    ) -> None:
         self.L, self.y, self.weight = L, y, weight
-        self.largest_system = {"auto": DIRECT, "direct": math.inf, "conjugate": 0}[system]
+        self.settings = settings or LowRankNewtonSettings()
+        self.largest_system = {"auto": self.settings.direct_unknowns, "direct": math.inf, "conjugate": 0}[system]
         self.squared_norms = row_norms(L) ** 2
         self.U, self.lam, self.ridge = U, lam, 0.0
-        self.steps, self.damping = 0, START
-        # Solves the system of Newton's last step.
-        self._solve: Callable[[Floats], Floats | None] | None = None
-        self._gram: Floats | None = None
+        self.steps, self.damping = 0, self.settings.first_damping
 
     @property
     def rank(self) -> int:
@@ -88,34 +166,37 @@ class LowRank:
 
     def multipliers(self) -> tuple[Floats, Floats]:
         """Return γ and α of the point."""
-        return multipliers(*self.margins(), self.lam * self.weight)
+        return stationary_multipliers(*self.margins(), self.lam * self.weight)
 
-    def value(self, U: Floats) -> float:
-        """Return F at a point."""
-        loss = total(self.scores(U), self.y, self.lam * self.weight, self.ridge * self.squared_norms)
+    def value(self, U: Floats, ridge: float | None = None) -> float:
+        """Return F at a point, for the present ridge or another one."""
+        ridge = self.ridge if ridge is None else ridge
+        loss = passes.total_loss(self.scores(U), self.y, self.lam * self.weight, ridge * self.squared_norms)
         return float(np.sum(U**2)) + float(loss)
 
-    def missed(self) -> float:
-        """Return Σ s z at the point, ridge included."""
-        return float(total(self.scores(), self.y, self.weight, self.ridge * self.squared_norms))
+    def indicator_sum(self) -> float:
+        """Return Σ s z at the point, the ridge included."""
+        return float(passes.total_loss(self.scores(), self.y, self.weight, self.ridge * self.squared_norms))
 
-    def _derivatives(self) -> tuple[float, Floats, Floats]:
+    def derivatives(self) -> tuple[float, Floats, Floats]:
         """Return F, its gradient and the second derivatives by the scores."""
         S = self.scores()
         k = S.shape[1]
         slope, bend = np.empty_like(S), np.empty((S.shape[0], k * (k + 1) // 2))
-        loss = respond(S, self.y, self.lam * self.weight, self.ridge * self.squared_norms, slope, bend)
+        loss = passes.loss_derivatives(S, self.y, self.lam * self.weight, self.ridge * self.squared_norms, slope, bend)
         return float(np.sum(self.U**2)) + loss, 2.0 * self.U + np.asarray(self.L.T @ slope), bend
 
+    @cached_property
+    def _gram(self) -> Floats:
+        """Σ s x x', or its diagonal where systems are large."""
+        if self.rank <= self.largest_system // 2:
+            return weighted_gram(self.L, self.weight)
+        if sp.issparse(self.L):
+            return np.asarray(self.L.multiply(self.L).T @ self.weight)
+        return np.asarray(np.einsum("ij,ij,i->j", self.L, self.L, self.weight))
+
     def _majoriser(self) -> Floats:
-        """2 (I + λ Σ s x x'), or its diagonal where systems are large: what Newton's systems are regularised with."""
-        if self._gram is None:
-            if self.rank <= self.largest_system // 2:
-                self._gram = weighted_gram(self.L, self.weight)
-            elif sp.issparse(self.L):
-                self._gram = np.asarray(self.L.multiply(self.L).T @ self.weight)
-            else:
-                self._gram = np.einsum("ij,ij,i->j", self.L, self.L, self.weight)
+        """2 (I + λ Σ s x x'), or its diagonal where systems are large; its multiples regularise Newton's systems."""
         unit = np.eye(self.rank) if self._gram.ndim == 2 else np.ones(self.rank)
         return np.asarray(2.0 * (unit + self.lam * self._gram))
 
@@ -145,51 +226,54 @@ class LowRank:
 
         return product
 
-    def descend(self, goal: float, steps: int, stopped: Callable[[], bool]) -> bool:
-        """Take regularised Newton steps until one promises less than `goal`; tell whether it came to that.
+    def descend(self, goal: float, steps: int, stopped: Callable[[], bool]) -> Descent:
+        """Take regularised Newton steps until one predicts a decrease of less than `goal`.
 
-        At most `steps` in all since the start. The last one is taken too, since it costs no more.
+        At most `steps` in all since the start. The last step is taken too if it does not increase F.
         """
-        direct, self._solve = self.U.size <= self.largest_system, None
+        settings = self.settings
+        direct, solve = self.U.size <= self.largest_system, None
         majoriser = self._majoriser()
-        value, gradient, bend = self._derivatives()
+        value, gradient, bend = self.derivatives()
         while self.steps < steps and not stopped():
             self.steps += 1
             H = self._hessian(bend) if direct else None
             accepted = None
-            for _ in range(RAISES):
-                if H is not None:
-                    step, promised = self._direct_step(H, gradient, majoriser)
-                else:
-                    step, promised = self._conjugate_step(bend, gradient, majoriser)
-                if step is None:
-                    self.damping = max(4.0 * self.damping, LEAST)
+            for _ in range(settings.damping_raises):
+                found = (
+                    self._direct_step(H, gradient, majoriser)
+                    if H is not None
+                    else self._conjugate_step(bend, gradient, majoriser)
+                )
+                if found is None:
+                    self.damping = max(4.0 * self.damping, settings.least_damping)
                     continue
+                step, predicted, solve = found
                 new = self.value(self.U + step)
-                near = goal if self.damping <= TRUSTED else TRUSTED * goal
-                if promised <= max(near, EPS * abs(value)):
+                near = goal if self.damping <= settings.trusted_damping else settings.trusted_damping * goal
+                if predicted <= max(near, EPS * abs(value)):
                     if new <= value + EPS * abs(value):
                         self.U = self.U + step
-                    return True
-                ratio = (value - new) / promised
+                    return Descent(True, solve)
+                ratio = (value - new) / predicted
                 if ratio > 0.9:
                     self.damping *= 0.01
                 elif ratio > 0.5:
                     self.damping *= 0.2
                 elif not ratio >= 0.2:
                     self.damping *= 4.0
-                self.damping = max(self.damping, LEAST)
+                self.damping = max(self.damping, settings.least_damping)
                 if ratio > 1e-3:
                     accepted = step
                     break
             if accepted is None:
-                return False
+                return Descent(False, solve)
             self.U = self.U + accepted
-            value, gradient, bend = self._derivatives()
-        return False
+            value, gradient, bend = self.derivatives()
+        return Descent(False, solve)
 
-    def _direct_step(self, H: Floats, gradient: Floats, majoriser: Floats) -> tuple[Floats | None, float]:
-        """Return Newton's step and what it promises, None if the regularised matrix is not definite."""
+    def _direct_step(self, H: Floats, gradient: Floats, majoriser: Floats) -> NewtonStep | None:
+        """Return Newton's step by Cholesky's factorisation, None if the regularised matrix is not positive definite."""
         r, k = self.U.shape
         system = H.copy()
         damper = majoriser if majoriser.ndim == 2 else np.diag(majoriser)
@@ -198,57 +282,52 @@ class LowRank:
         try:
             factor = sl.cho_factor(system, lower=True, overwrite_a=True, check_finite=False)
         except sl.LinAlgError:
-            return None, 0.0
+            return None
 
         def solve(right: Floats) -> Floats:
             return np.asarray(sl.cho_solve(factor, right.T.ravel(), check_finite=False).reshape(k, r).T)
 
-        self._solve = solve
         step = -solve(gradient)
         image = (H @ step.T.ravel()).reshape(k, r).T
-        return step, -float(np.sum(gradient * step)) - 0.5 * float(np.sum(step * image))
+        return NewtonStep(step, -float(np.sum(gradient * step)) - 0.5 * float(np.sum(step * image)), solve)
 
-    def _conjugate_step(self, bend: Floats, gradient: Floats, majoriser: Floats) -> tuple[Floats | None, float]:
-        """The same by truncated conjugate gradients, preconditioned by the diagonal of the majoriser."""
+    def _conjugate_step(self, bend: Floats, gradient: Floats, majoriser: Floats) -> NewtonStep | None:
+        """Return Newton's step by truncated conjugate gradients, preconditioned by the diagonal of the majoriser.
+
+        None if the first direction already has non-positive curvature.
+        """
         apply, diagonal = self._product(bend), (np.diag(majoriser) if majoriser.ndim == 2 else majoriser)[:, None]
+        damping = self.damping
 
-        def solve(right: Floats, accuracy: float = 1e-6) -> Floats | None:
-            x, residual = np.zeros_like(right), right.copy()
-            scaled = residual / diagonal
-            direction, size = scaled, float(np.sum(residual * scaled))
-            first = size
-            for count in range(CONJUGATE_STEPS):
-                if not size > accuracy**2 * first:
-                    break
-                image = apply(direction) + self.damping * diagonal * direction
-                bending = float(np.sum(direction * image))
-                if not bending > 0:
-                    return None if count == 0 else x
-                length = size / bending
-                x, residual = x + length * direction, residual - length * image
-                scaled = residual / diagonal
-                size, previous = float(np.sum(residual * scaled)), size
-                direction = scaled + (size / previous) * direction
-            return x
+        def solve(right: Floats, accuracy: float = SENSITIVITY_ACCURACY) -> Floats | None:
+            found = conjugate_gradients(
+                lambda direction: apply(direction) + damping * diagonal * direction,
+                right,
+                lambda residual: residual / diagonal,
+                accuracy=accuracy,
+                limit=self.settings.conjugate_products,
+            )
+            return None if not found.definite and found.products == 1 else found.x
 
-        self._solve = solve
-        step = solve(-gradient, min(CONJUGATE_ACCURACY, math.sqrt(float(np.sum(gradient**2 / diagonal)))))
+        size = math.sqrt(float(np.sum(gradient**2 / diagonal)))
+        step = solve(-gradient, min(self.settings.conjugate_accuracy, size))
         if step is None:
-            return None, 0.0
-        return step, -float(np.sum(gradient * step)) - 0.5 * float(np.sum(step * apply(step)))
+            return None
+        predicted = -float(np.sum(gradient * step)) - 0.5 * float(np.sum(step * apply(step)))
+        return NewtonStep(step, predicted, solve)
 
-    def sensitivity(self) -> tuple[Floats, float]:
-        """Return how U and Σ s z change with log λ, at a stationary point; by the system that was solved last."""
-        slope = self._derivatives()[1] - 2.0 * self.U
-        change = None if self._solve is None else self._solve(-slope)
+    def sensitivity(self, solve: Solve | None) -> tuple[Floats, float]:
+        """Return the derivatives of U and Σ s z by log λ at a stationary point, by the solver of its Newton system."""
+        slope = self.derivatives()[1] - 2.0 * self.U
+        change = None if solve is None else solve(-slope)
         return (np.zeros_like(slope), 0.0) if change is None else (change, float(np.sum(slope * change)) / self.lam)
 
     def leading(self) -> tuple[Floats, Floats]:
-        """Return the largest eigenvalues of Σ γ_i x_i x_i', the largest last, and their vectors."""
+        """Return the largest eigenvalues of Σ γ_i x_i x_i' in ascending order, and their vectors."""
         gamma, _ = self.multipliers()
         r = self.rank
-        wanted = min(ADDED, r)
-        if r <= DENSE_SPECTRUM:
+        wanted = min(self.settings.added_columns, r)
+        if r <= self.settings.dense_spectrum:
             values, vectors = sl.eigh(
                 weighted_gram(self.L, gamma), subset_by_index=[r - wanted, r - 1], check_finite=False
             )
@@ -265,7 +344,7 @@ class LowRank:
         return values[order], vectors[:, order]
 
     def grow(self, beyond: float) -> bool:
-        """Add the eigenvectors of eigenvalues above 1 + `beyond` as columns, at their best lengths; tell if there were any."""
+        """Add the eigenvectors of eigenvalues above 1 + `beyond` to V, at their best lengths; tell whether there were any."""
         values, vectors = self.leading()
         grown = False
         for value, vector in zip(values[::-1], vectors.T[::-1], strict=True):
@@ -276,27 +355,27 @@ class LowRank:
         return grown
 
     def _length(self, q: Floats) -> float:
-        """Minimise F over τ ≥ 0 for the covariance VV' + τqq': convex, and Newton's method approaches from the left."""
+        """Minimise F over τ ≥ 0 for the covariance VV' + τqq'. F is convex in τ; Newton's iterates increase monotonically."""
         u, v = self.margins()
         square = np.maximum(1.0 - u, 0.0) ** 2
         inside = square > 0
         t, a = (v + square)[inside], np.asarray(self.L @ q)[inside] ** 2
         height = self.lam * self.weight[inside] * square[inside] * a
         tau = 0.0
-        for _ in range(LENGTH_STEPS):
+        for _ in range(self.settings.length_steps):
             bound = t + tau * a
             pull = float(np.sum(height / bound**2)) - 1.0
-            if tau > 0 and not pull > LENGTH_ACCURACY:
+            if tau > 0 and not pull > self.settings.length_accuracy:
                 break
             tau += max(pull, 0.0) / (2.0 * float(np.sum(height * a / bound**3)) + np.finfo(float).tiny)
         return tau if math.isfinite(tau) else 0.0
 
     def trim(self) -> None:
-        """Drop what V has below the ridge, and with it columns that repeat each other."""
+        """Replace V by its leading singular vectors, without those whose squared singular value is small beside the ridge."""
         V = self.U[:, 1:]
         if V.shape[1] == 0:
             return
         basis, sizes, _ = sl.svd(V, full_matrices=False, check_finite=False)
-        kept = sizes**2 > DROPPED * self.ridge
+        kept = sizes**2 > self.settings.dropped_share * self.ridge
         if not kept.all():
             self.U = np.column_stack([self.U[:, 0], basis[:, kept] * sizes[kept]])

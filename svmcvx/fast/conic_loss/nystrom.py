@@ -1,4 +1,7 @@
-r"""Kernels through a Nyström factor, for more observations than a Gram matrix allows."""
+r"""Nyström approximation of a kernel, for more observations than a Gram matrix allows.
+
+The landmarks are the pivots of an incomplete Cholesky factorisation of K with diagonal pivoting.
+"""
 
 from __future__ import annotations
 
@@ -24,12 +27,12 @@ __all__ = ["Landmarks", "NystromSpace", "landmarks", "nystrom_space"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
-# The choice of landmarks ends where no observation has more than this share of the largest diagonal entry left.
+# The choice of landmarks ends when all diagonal entries of the residual are below this share of the largest one of K.
 EXHAUSTED = 1e-8
 
 
 class Landmarks(NamedTuple):
-    """A Cholesky factor with pivots.
+    """A partial Cholesky factor of K and its pivots.
 
     Attributes
     ----------
@@ -38,7 +41,7 @@ class Landmarks(NamedTuple):
     F : ndarray of shape (n, r)
         ``FF'`` is the Nyström approximation of K on the landmarks, exact in their rows.
     missing : float
-        Share of the trace of K that FF' lacks.
+        Share of the trace of K that is not in FF'.
     """
 
     chosen: NDArray[np.intp]
@@ -47,7 +50,7 @@ class Landmarks(NamedTuple):
 
 
 def landmarks(diagonal: Floats, column: Callable[[int], Floats], rank: int) -> Landmarks:
-    """Choose `rank` observations, each the one that those before represent worst: Cholesky's method with pivots.
+    """Choose `rank` observations by Cholesky's method with diagonal pivoting: each has the largest residual so far.
 
     Parameters
     ----------
@@ -64,10 +67,10 @@ def landmarks(diagonal: Floats, column: Callable[[int], Floats], rank: int) -> L
 
 @dataclass(frozen=True, eq=False)
 class NystromSpace(KernelSpace):
-    r"""The span of the feature vectors of landmarks, in place of that of all observations.
+    r"""The span of the feature vectors of the landmarks, in place of that of all observations.
 
-    Points of this space are points of the kernel's own, with the same norms and scores on the training data: an upper
-    bound of a minimum holds for the kernel itself. A lower bound holds for the approximation only.
+    It is a subspace of the kernel's feature space, with the same norms and scores on the training data: an upper bound of
+    a minimum holds for the kernel itself, a lower bound for the approximation only.
 
     Parameters
     ----------
@@ -96,7 +99,7 @@ class NystromSpace(KernelSpace):
 
     @property
     def facts(self) -> dict[str, float]:
-        """Number of landmarks, and the share of the trace of K that the approximation lacks."""
+        """Number of landmarks, and the share of the trace of K that is missing in the approximation."""
         return {"nystrom_rank": float(self.landmarks.F.shape[1]), "nystrom_trace_error": self.landmarks.missing}
 
     def model_from_factor(self, w: Floats, bias: float = 0.0, support: NDArray[np.bool_] | None = None) -> KernelModel:

@@ -15,8 +15,8 @@ where c is the weight of the observation: the Moreau envelope of the loss, shift
 :math:`p r + \sigma r^{1/(p-1)} = a/c + \sigma z`, a convex increasing function: Newton's method from above cannot overshoot.
 
 For p = 1 and p = 2 the multiplier is a clipped linear function, :math:`\alpha = \mathrm{clip}(a + c\,t z, 0, \bar c)` with
-t = σ or 2 (and a = 0), and :math:`e = \alpha z - (\alpha - a)^2/2ct`: passes without a branch, which processors do several
-observations at a time.
+t = σ or 2 (and a = 0), and :math:`e = \alpha z - (\alpha - a)^2/2ct`: loops without a branch, which the compiler
+can vectorise.
 """
 
 from __future__ import annotations
@@ -36,7 +36,6 @@ __all__ = [
     "flat_middle",
     "gram_narrow",
     "gram_rows",
-    "kind_of_power",
     "respond",
     "slope_of_bias",
     "squared_columns",
@@ -51,14 +50,9 @@ ROOT_TOLERANCE = 4e-16
 ANY_ORDER = {"reassoc", "nsz", "contract"}
 
 
-def kind_of_power(p: float) -> int:
-    """Return the kind of the hinge to the power p ≥ 1."""
-    return HINGE if p == 1 else ENVELOPE if p < 2 else POWER
-
-
 @njit(cache=True)
-def _root(nu, sigma, p):  # type: ignore[no-untyped-def]
-    """Root r ≥ 0 of p r + σ r^(1/(p−1)) = ν > 0."""
+def _root(nu, sigma, p):
+    """Return the root r ≥ 0 of p r + σ r^(1/(p−1)) = ν > 0."""
     power = 1.0 / (p - 1.0)
     # Each term alone bounds the root from above.
     r = min(nu / p, (nu / sigma) ** (p - 1.0))
@@ -72,8 +66,8 @@ def _root(nu, sigma, p):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def _one(kind, z, a, c, sigma, p, C1, C2, D):  # type: ignore[no-untyped-def]
-    """Multiplier, slope, value of the smooth function, loss of one observation, where they are not clipped linear."""
+def _one(kind, z, a, c, sigma, p, C1, C2, D):
+    """Return multiplier, slope, value of the smooth function and loss of one observation, where they are not clipped linear."""
     if kind == POWER:
         if z <= 0.0:
             return 0.0, 0.0, 0.0, 0.0
@@ -103,26 +97,26 @@ def _one(kind, z, a, c, sigma, p, C1, C2, D):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def _clipped(kind, p):  # type: ignore[no-untyped-def]
-    """Whether the multiplier is a clipped linear function of z."""
+def _clipped(kind, p):
+    """Tell whether the multiplier is a clipped linear function of z."""
     return kind == HINGE or (kind == POWER and p == 2.0)
 
 
 @njit(cache=True)
-def _ramp(kind, sigma):  # type: ignore[no-untyped-def]
-    """Its slope and its upper_bound, both relative to the weight."""
+def _ramp(kind, sigma):
+    """Return the slope of the clipped linear multiplier and its upper bound, both relative to the weight."""
     return (sigma, 1.0) if kind == HINGE else (2.0, math.inf)
 
 
 @njit(cache=True, fastmath=ANY_ORDER)
-def _clip(raw, top):  # type: ignore[no-untyped-def]
+def _clip(raw, top):
     """Clip to [0, top]; NaN stays NaN."""
     raw = 0.0 if raw <= 0.0 else raw
     return top if raw >= top else raw
 
 
 @njit(cache=True, fastmath=ANY_ORDER)
-def _respond_clipped(f, y, b, a, c, t, limit, norms, alpha, slope):  # type: ignore[no-untyped-def]
+def _respond_clipped(f, y, b, a, c, t, limit, norms, alpha, slope):
     """:func:`respond` for a clipped linear multiplier; the loss is that of the hinge."""
     smooth = loss = total = balance = reach = product = 0.0
     for i in range(f.size):
@@ -144,7 +138,7 @@ def _respond_clipped(f, y, b, a, c, t, limit, norms, alpha, slope):  # type: ign
 
 
 @njit(cache=True, fastmath=ANY_ORDER)
-def _along_clipped(f, df, step, y, b, db, a, c, t, limit):  # type: ignore[no-untyped-def]
+def _along_clipped(f, df, step, y, b, db, a, c, t, limit):
     value = derivative = 0.0
     for i in range(f.size):
         move = y[i] * (df[i] + db)
@@ -158,7 +152,7 @@ def _along_clipped(f, df, step, y, b, db, a, c, t, limit):  # type: ignore[no-un
 
 
 @njit(cache=True, fastmath=ANY_ORDER)
-def _slope_of_bias_clipped(f, y, b, a, c, t, limit):  # type: ignore[no-untyped-def]
+def _slope_of_bias_clipped(f, y, b, a, c, t, limit):
     balance = curvature = size = 0.0
     for i in range(f.size):
         gain = c[i] * t
@@ -172,7 +166,7 @@ def _slope_of_bias_clipped(f, y, b, a, c, t, limit):  # type: ignore[no-untyped-
 
 
 @njit(cache=True)
-def respond(kind, f, y, b, a, c, sigma, p, C1, C2, D, norms, alpha, slope):  # type: ignore[no-untyped-def]
+def respond(kind, f, y, b, a, c, sigma, p, C1, C2, D, norms, alpha, slope):
     """Fill multipliers and slopes; return Σe, Σℓ, Σα, Σyα, Σ|α|, Σ|α|‖x‖ and Σα z."""
     if _clipped(kind, p):
         t, limit = _ramp(kind, sigma)
@@ -194,7 +188,7 @@ def respond(kind, f, y, b, a, c, sigma, p, C1, C2, D, norms, alpha, slope):  # t
 
 
 @njit(cache=True)
-def conjugate(kind, alpha, c, p, C1, C2, D):  # type: ignore[no-untyped-def]
+def conjugate(kind, alpha, c, p, C1, C2, D):
     """Return Σ ℓ*(α), so that the dual objective is Σα − Σℓ*(α) − ½‖w(α)‖²."""
     total = 0.0
     if kind == HINGE:
@@ -212,8 +206,8 @@ def conjugate(kind, alpha, c, p, C1, C2, D):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def along(kind, f, df, t, y, b, db, a, c, sigma, p, C1, C2, D):  # type: ignore[no-untyped-def]
-    """Value Σe and its derivative in t at scores ``f + t df`` and bias ``b + t db``."""
+def along(kind, f, df, t, y, b, db, a, c, sigma, p, C1, C2, D):
+    """Return Σe and its derivative in t at scores ``f + t df`` and bias ``b + t db``."""
     if _clipped(kind, p):
         gain, limit = _ramp(kind, sigma)
         return _along_clipped(f, df, t, y, b, db, a, c, gain, limit)
@@ -228,8 +222,8 @@ def along(kind, f, df, t, y, b, db, a, c, sigma, p, C1, C2, D):  # type: ignore[
 
 
 @njit(cache=True)
-def slope_of_bias(kind, f, y, b, a, c, sigma, p, C1, C2, D):  # type: ignore[no-untyped-def]
-    """Σyα, minus the derivative of Σe in b; Σ of the slopes, its second derivative; and Σ|α|."""
+def slope_of_bias(kind, f, y, b, a, c, sigma, p, C1, C2, D):
+    """Return Σyα, minus the derivative of Σe in b; Σ of the slopes, its second derivative; and Σ|α|."""
     if _clipped(kind, p):
         t, limit = _ramp(kind, sigma)
         return _slope_of_bias_clipped(f, y, b, a, c, t, limit)
@@ -243,13 +237,13 @@ def slope_of_bias(kind, f, y, b, a, c, sigma, p, C1, C2, D):  # type: ignore[no-
 
 
 @njit(cache=True)
-def flat_middle(kind, f, y, b, a, c, sigma):  # type: ignore[no-untyped-def]
-    """Move of the bias to the middle of the interval in which no slope appears; 0 if that has no end."""
+def flat_middle(kind, f, y, b, a, c, sigma):
+    """Return the move of the bias to the middle of the interval without slopes; 0 if it is unbounded."""
     left, right = -math.inf, math.inf
     for i in range(f.size):
         z = 1.0 - y[i] * (f[i] + b)
         share = 0.0 if kind == POWER else a[i] / (c[i] * sigma)
-        # An observation without a slope is at zero or, for the hinge, at its upper_bound; it stays so on one side.
+        # An observation without a slope is at zero or, for the hinge, at its upper bound; it stays so on one side.
         upper_bound = kind == HINGE and z + share > 0.0
         move = y[i] * (z + share - (1.0 / sigma if upper_bound else 0.0))
         if upper_bound == (y[i] > 0.0):
@@ -260,7 +254,7 @@ def flat_middle(kind, f, y, b, a, c, sigma):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def gram_rows(data, indices, indptr, slope, H, border):  # type: ignore[no-untyped-def]
+def gram_rows(data, indices, indptr, slope, H, border):
     """Add Σ_i slope_i x_i x_i' of sparse rows to the lower triangle of H, and Σ_i slope_i x_i to `border`."""
     for i in range(slope.size):
         s = slope[i]
@@ -274,8 +268,8 @@ def gram_rows(data, indices, indptr, slope, H, border):  # type: ignore[no-untyp
 
 
 @njit(cache=True)
-def gram_narrow(X, slope, H, border):  # type: ignore[no-untyped-def]
-    """The same for dense rows of few columns."""
+def gram_narrow(X, slope, H, border):
+    """Do the same for dense rows of few columns."""
     d = X.shape[1]
     for i in range(slope.size):
         s = slope[i]
@@ -289,7 +283,7 @@ def gram_narrow(X, slope, H, border):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def curvature_product(data, indices, indptr, slope, direction, db, out):  # type: ignore[no-untyped-def]
+def curvature_product(data, indices, indptr, slope, direction, db, out):
     """Add X' diag(slope) (X direction + db) to `out`; return the sum of the middle factor."""
     total = 0.0
     for i in range(slope.size):
@@ -306,7 +300,7 @@ def curvature_product(data, indices, indptr, slope, direction, db, out):  # type
 
 
 @njit(cache=True)
-def squared_columns(data, indices, indptr, slope, out):  # type: ignore[no-untyped-def]
+def squared_columns(data, indices, indptr, slope, out):
     """Add Σ_i slope_i x_ij² to out_j."""
     for i in range(slope.size):
         if slope[i] != 0.0:

@@ -3,54 +3,44 @@ r"""What :func:`svmcvx.fast.odm` and :func:`svmcvx.fast.odml` share: the loops a
 from __future__ import annotations
 
 import math
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from svmcvx.data import Features, check_whole
+from svmcvx.data import Features
 from svmcvx.fast.core import loss_passes as passes
-from svmcvx.fast.core.linear_newton import Bounds, Machine, Point
+from svmcvx.fast.core.linear_problem import LinearBounds, LinearProblem, Point
 from svmcvx.fast.core.monitor import Monitor
 from svmcvx.fast.margin_distribution import dcd_svrg_passes as descent
 from svmcvx.solution import Status
 
-__all__ = ["DECAY", "METHODS", "STEP", "InnerLoop", "ascend", "bounds_at", "check_seed", "svrg"]
+__all__ = ["DECAY", "METHODS", "STEP", "InnerLoop", "ascend", "svrg"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
 METHODS = ("auto", "newton", "dcd", "svrg")
 
-# Epochs over the observations that are not at rest, after each one over all.
+# Epochs over the active observations after each one over all.
 SHORT_EPOCHS = 4
-# The kept w = w(θ) is computed afresh after so many rounds.
+# Rounds after which w = w(θ), which is updated along the way, is computed afresh.
 REFRESH = 10
-# SVRG: the step is this over the largest curvature of a single observation.
+# The step of SVRG is this over the largest curvature of a single observation.
 STEP = 0.2
-# For the hinge, whose gradients do not settle, the step falls as 1/(1 + k/DECAY).
+# For the hinge, whose gradients do not converge to zero, the step falls as 1/(1 + k/DECAY).
 DECAY = 5.0
 
 
-def bounds_at(bounds: Bounds, w: Floats, alpha: Floats) -> tuple[float, float]:
-    """Return (lower, upper) for a w and multipliers that do not follow from each other."""
-    m = bounds.machine
-    scratch, slope = np.empty_like(alpha), np.empty_like(alpha)
-    scores = np.asarray(m.X @ w)
-    loss = passes.respond(m.kind, scores, m.y, 0.0, alpha, m.c, 1.0, *m.loss, m.norms, scratch, slope)[1]
-    size = np.abs(alpha)
-    sums = (0.0, loss, float(alpha.sum()), 0.0, float(size.sum()), float(size @ m.norms), 0.0)
-    return bounds.take(w, 0.0, alpha, m.back(alpha), sums)
-
-
 def ascend(
-    machine: Machine, monitor: Monitor, theta: Floats, rng: np.random.Generator, *, patience: int = 1000
+    problem: LinearProblem, monitor: Monitor, theta: Floats, rng: np.random.Generator, *, patience: int = 1000
 ) -> tuple[Point, Status]:
-    """Dual coordinate ascent from `theta`; an iteration of the monitor is a round of one full and some short epochs.
+    """Run dual coordinate ascent [HsiehChang] from `theta`.
 
-    After `patience` rounds without a smaller gap the status is ``INACCURATE``.
+    An iteration of the monitor is a round of one full and some short epochs. After `patience` rounds without a smaller gap the
+    status is ``INACCURATE``.
     """
-    m = machine
+    m = problem
     n = theta.size
     if m.kind == passes.BAND:
         low, high = np.full(n, -np.inf), np.full(n, np.inf)
@@ -61,14 +51,14 @@ def ascend(
     theta = np.clip(theta, low, high)
     diagonal = m.norms**2
     active = np.ones(n, dtype=np.bool_)
-    w = m.back(theta)
-    bounds = Bounds(m, w, theta)
+    w = m.primal_of(theta)
+    bounds = LinearBounds(m, w, theta)
     rounds, margin = 0, math.inf
     stalled, smallest = 0, math.inf
     while True:
         if rounds % REFRESH == 0:
-            w = m.back(theta)
-        lower, upper = bounds_at(bounds, w, theta)
+            w = m.primal_of(theta)
+        lower, upper = bounds.update_pair(w, theta)
         status = monitor.report(rounds, lower, upper)
         stalled = 0 if monitor.gap < 0.999 * smallest else stalled + 1
         smallest = min(smallest, monitor.gap)
@@ -80,63 +70,57 @@ def ascend(
         largest = 0.0
         for epoch in range(1 + SHORT_EPOCHS):
             order = rng.permutation(n if epoch == 0 else np.flatnonzero(active))
+            arguments = (m.y, diagonal, theta, w, m.D, a, b, low, high, order, active, margin)
             if sp.issparse(m.X):
-                largest = descent.ascend_sparse(
-                    m.X.data,
-                    m.X.indices,
-                    m.X.indptr,
-                    m.y,
-                    diagonal,
-                    theta,
-                    w,
-                    m.D,
-                    a,
-                    b,
-                    low,
-                    high,
-                    order,
-                    active,
-                    margin,
-                )
+                largest = descent.ascend_sparse(m.X.data, m.X.indices, m.X.indptr, *arguments)
             else:
-                largest = descent.ascend_dense(
-                    m.X, m.y, diagonal, theta, w, m.D, a, b, low, high, order, active, margin
-                )
+                largest = descent.ascend_dense(m.X, *arguments)
             if largest == 0.0 or monitor.out_of_time:
                 break
         margin = largest
         rounds += 1
 
 
-def svrg(machine: Machine, monitor: Monitor, w: Floats, rng: np.random.Generator) -> tuple[Point, Status]:
-    r"""SVRG for ODM from `w`; an iteration of the monitor is an outer step of n inner ones.
+def svrg(problem: LinearProblem, monitor: Monitor, w: Floats, rng: np.random.Generator) -> tuple[Point, Status]:
+    r"""Run SVRG [ZhangZhou, Algorithm 2] for ODM from `w`; an iteration of the monitor is an outer step of n inner ones.
 
     Observations are drawn with probabilities :math:`c_i`, so that weights count.
     """
-    m = machine
+    m = problem
     n = m.y.size
     w = w.copy()
     eta = STEP / (1.0 + 2.0 * max(m.C1, m.C2) * float(m.norms.max()) ** 2)
     loop = InnerLoop(m.X, m.y, C1=m.C1, C2=m.C2, D=m.D)
-    bounds = Bounds(m, w, np.zeros(n))
+    bounds = LinearBounds(m, w, np.zeros(n))
     alpha, slope = np.empty(n), np.empty(n)
     steps = 0
     while True:
         f = np.asarray(m.X @ w)
         sums = passes.respond(m.kind, f, m.y, 0.0, alpha, m.c, 1.0, *m.loss, m.norms, alpha, slope)
-        back = m.back(alpha)
-        lower, upper = bounds.take(w, 0.0, alpha, back, sums)
+        primal = m.primal_of(alpha)
+        lower, upper = bounds.update(w, 0.0, alpha, primal, sums)
         status = monitor.report(steps, lower, upper)
         if status is not None:
             bounds.best.steps = steps
             return bounds.best, status
         # The full gradient is w − w(α), so that s = w̃ − μ = w(α).
-        loop.run(w, back, f, rng.choice(n, size=n, p=m.c / m.c.sum()), None, eta)
+        loop.run(w, primal, f, rng.choice(n, size=n, p=m.c / m.c.sum()), None, eta)
         steps += 1
 
 
 class InnerLoop:
-    """The inner steps of SVRG on dense or sparse rows, and how often each observation was short of the margin."""
+    """The inner steps of SVRG on dense or sparse rows, and how often each observation was below the margin.
+
+    Parameters
+    ----------
+    X : ndarray or csr_array of shape (n, d)
+    y : ndarray of shape (n,)
+        Labels ±1.
+    lam1, C : float
+        Weights of ODML; with `C` the loss is its hinge and variance.
+    C1, C2, D : float
+        Those of ODM, without `C`.
+    """
 
     def __init__(
         self,
@@ -150,7 +134,6 @@ class InnerLoop:
         D: float = 0.0,
     ) -> None:
         self.X, self.y = X, y
-        # The hinge of ODML if C is given, else the band of ODM.
         self.loss = (C is not None, lam1, C1 if C is None else C, C2, D)
         self.touched = np.zeros(X.shape[1], dtype=np.int64)
         self.forget()
@@ -168,15 +151,25 @@ class InnerLoop:
         others: NDArray[np.intp] | None,
         eta: float,
     ) -> None:
-        """Move `w` by one step for each of `picks`, with `others` as the second observations of ODML."""
+        """Move `w` in place by one step for each of `picks`.
+
+        Parameters
+        ----------
+        w : ndarray of shape (d,)
+        still : ndarray of shape (d,)
+            The snapshot minus its full gradient.
+        before : ndarray of shape (n,)
+            Scores of the snapshot.
+        picks : ndarray of int
+            Observations, one a step.
+        others : ndarray of int, optional
+            The second observations of ODML.
+        eta : float
+            Length of the steps.
+        """
         arguments = (self.y, w, still, before, picks, picks if others is None else others, eta, *self.loss)
         if sp.issparse(self.X):
             X = self.X
             descent.svrg_sparse(X.data, X.indices, X.indptr, *arguments, self.visits, self.hits, self.touched)
         else:
             descent.svrg_dense(self.X, *arguments, self.visits, self.hits)
-
-
-def check_seed(seed: Any) -> np.random.Generator:
-    """Return the generator of a whole number, or raise a :class:`DataError`."""
-    return np.random.default_rng(check_whole(seed, "seed", 0))

@@ -1,16 +1,19 @@
 r"""Dual coordinate ascent and SVRG for the ODM family, compiled.
 
-**Dual coordinate ascent.** With rows h_i (the signed rows of the factor, :math:`H = (h_i'h_j)`), both machines have the dual
+**Dual coordinate ascent** [HsiehChang]. With rows h_i (the signed rows of the factor, :math:`H = (h_i'h_j)`), both machines have the
+dual
 
 .. math:: \max_{l \le \theta \le r}\; \sum_i \theta_i - D\sum_i|\theta_i| - \tfrac12\|v + \sum_i\theta_i h_i\|^2
     - \sum_i \tfrac12 a_i (\theta_i)_+^2 - \sum_i \tfrac12 b_i (\theta_i)_-^2 ,
 
 with :math:`a_i = 1/(2C_1c_i)`, :math:`b_i = 1/(2C_2c_i)` and no box for ODM; D = a = b = 0 and the box [0, C c_i] for ODML. The
 best value of one coordinate is a soft threshold, clipped. ``w = v + Σθ_i h_i`` is kept, so a step costs one row. A round
-is an epoch over all observations in random order, in which those that are at rest and clearly want to stay are set
-aside, and then a few over the others.
+is an epoch over all observations in random order, which finds those that are optimal at a kink or an end of their interval by
+more than the largest violation of the epoch before (shrinking), and then a few epochs over the others.
 
-**SVRG** is Algorithm 2 of the ODM paper: an outer step takes the full gradient μ at a snapshot :math:`\tilde w`, m inner steps move along
+[HsiehChang] = Hsieh, Chang, Lin, Keerthi and Sundararajan 2008, A dual coordinate descent method for large-scale linear SVM.
+
+**SVRG** is Algorithm 2 of [ZhangZhou]: an outer step takes the full gradient μ at a snapshot :math:`\tilde w`, m inner steps move along
 single-observation gradients corrected by it. The dense part of a step, :math:`w \leftarrow (1-\eta)w + \eta(\tilde w - \mu)`, acts on each
 coordinate alone and is the same in every step, so for sparse rows a coordinate is brought up to date only when a row needs it:
 after k steps :math:`w_j = s_j + (1-\eta)^k(w_j - s_j)`, :math:`s = \tilde w - \mu`.
@@ -26,24 +29,24 @@ __all__ = ["ascend_dense", "ascend_sparse", "svrg_dense", "svrg_sparse"]
 
 
 @njit(cache=True)
-def _best(theta, gradient, curvature, D, a, b, low, high):  # type: ignore[no-untyped-def]
-    """Best value of one coordinate; `gradient` is that of the smooth part without the terms in a and b."""
-    # As a function of the coordinate alone: gradient + curvature θ is what pulls at zero.
-    pull = gradient + curvature * theta
-    if pull > D:
+def _best(theta, gradient, curvature, D, a, b, low, high):
+    """Return the best value of one coordinate; `gradient` is that of the smooth part without the terms in a and b."""
+    # The gradient of the smooth part where the coordinate is zero.
+    at_zero = gradient + curvature * theta
+    if at_zero > D:
         weight = curvature + a
-        value = (pull - D) / weight if weight > 0.0 else high
-    elif pull < -D:
+        value = (at_zero - D) / weight if weight > 0.0 else high
+    elif at_zero < -D:
         weight = curvature + b
-        value = (pull + D) / weight if weight > 0.0 else low
+        value = (at_zero + D) / weight if weight > 0.0 else low
     else:
         value = 0.0
     return min(max(value, low), high)
 
 
 @njit(cache=True)
-def _rests(theta, gradient, D, low, high, margin):  # type: ignore[no-untyped-def]
-    """Whether a coordinate at a kink or an edge is held there by more than `margin`."""
+def _rests(theta, gradient, D, low, high, margin):
+    """Tell whether a coordinate at a kink or an end of its interval is optimal there by more than `margin`."""
     if theta == 0.0 and low == 0.0:
         return gradient < D - margin
     if theta == 0.0:
@@ -54,8 +57,8 @@ def _rests(theta, gradient, D, low, high, margin):  # type: ignore[no-untyped-de
 
 
 @njit(cache=True)
-def ascend_dense(rows, y, diagonal, theta, w, D, a, b, low, high, order, active, margin):  # type: ignore[no-untyped-def]
-    """One epoch over ``order``; updates θ, w and `active` in place and returns the largest violation met."""
+def ascend_dense(rows, y, diagonal, theta, w, D, a, b, low, high, order, active, margin):
+    """Run one epoch over ``order``; update θ, w and `active` in place and return the largest violation."""
     largest = 0.0
     for position in range(order.size):
         i = order[position]
@@ -76,10 +79,8 @@ def ascend_dense(rows, y, diagonal, theta, w, D, a, b, low, high, order, active,
 
 
 @njit(cache=True)
-def ascend_sparse(  # type: ignore[no-untyped-def]
-    data, indices, indptr, y, diagonal, theta, w, D, a, b, low, high, order, active, margin
-):
-    """The same for the rows of a CSR matrix."""
+def ascend_sparse(data, indices, indptr, y, diagonal, theta, w, D, a, b, low, high, order, active, margin):
+    """Do the same for the rows of a CSR matrix."""
     largest = 0.0
     for position in range(order.size):
         i = order[position]
@@ -100,8 +101,8 @@ def ascend_sparse(  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def _push(score, y, other, other_y, hinge, lam1, C1, C2, D):  # type: ignore[no-untyped-def]
-    """Factor of x_i in the gradient at one observation (and, for ODML, a second one), constants left out."""
+def _force(score, y, other, other_y, hinge, lam1, C1, C2, D):
+    """Return the factor of x_i in the gradient at one observation (and, for ODML, a second one), without constants."""
     u = y * score
     if hinge:
         force = -C1 * y if u < 1.0 else 0.0
@@ -114,8 +115,8 @@ def _push(score, y, other, other_y, hinge, lam1, C1, C2, D):  # type: ignore[no-
 
 
 @njit(cache=True)
-def svrg_dense(X, y, w, still, before, picks, others, eta, hinge, lam1, C1, C2, D, visits, hits):  # type: ignore[no-untyped-def]
-    """Inner loop of SVRG; `before` are the snapshot's scores and `still` is s.
+def svrg_dense(X, y, w, still, before, picks, others, eta, hinge, lam1, C1, C2, D, visits, hits):
+    """Run the inner loop of SVRG; `before` are the snapshot's scores and `still` is s.
 
     For ODML (`hinge`) `others` are the second observations; `visits` and `hits` count how often an observation was
     drawn, and how often with a margin below 1.
@@ -131,15 +132,15 @@ def svrg_dense(X, y, w, still, before, picks, others, eta, hinge, lam1, C1, C2, 
                 other += X[k, j] * w[j]
         visits[i] += 1
         hits[i] += y[i] * score < 1.0
-        now = _push(score, y[i], other, y[k], hinge, lam1, C1, C2, D)
-        change = eta * (now - _push(before[i], y[i], before[k], y[k], hinge, lam1, C1, C2, D))
+        now = _force(score, y[i], other, y[k], hinge, lam1, C1, C2, D)
+        change = eta * (now - _force(before[i], y[i], before[k], y[k], hinge, lam1, C1, C2, D))
         for j in range(w.size):
             w[j] = keep * w[j] + eta * still[j] - change * X[i, j]
 
 
 @njit(cache=True)
-def _current_score(data, indices, indptr, i, w, still, rate, position, touched):  # type: ignore[no-untyped-def]
-    """Score of a sparse row, after its coordinates have been brought up to date."""
+def _current_score(data, indices, indptr, i, w, still, rate, position, touched):
+    """Return the score of a sparse row, after bringing its coordinates up to date."""
     score = 0.0
     for j in range(indptr[i], indptr[i + 1]):
         column = indices[j]
@@ -152,10 +153,10 @@ def _current_score(data, indices, indptr, i, w, still, rate, position, touched):
 
 
 @njit(cache=True)
-def svrg_sparse(  # type: ignore[no-untyped-def]
+def svrg_sparse(
     data, indices, indptr, y, w, still, before, picks, others, eta, hinge, lam1, C1, C2, D, visits, hits, touched
 ):
-    """The same with lazy updates; `touched` holds the step up to which each coordinate is current."""
+    """Do the same with lazy updates; `touched` holds the step up to which each coordinate is current."""
     rate = math.log1p(-eta)
     touched[:] = 0
     for position in range(picks.size):
@@ -166,8 +167,8 @@ def svrg_sparse(  # type: ignore[no-untyped-def]
         score = _current_score(data, indices, indptr, i, w, still, rate, position, touched)
         visits[i] += 1
         hits[i] += y[i] * score < 1.0
-        now = _push(score, y[i], other, y[k], hinge, lam1, C1, C2, D)
-        change = eta * (now - _push(before[i], y[i], before[k], y[k], hinge, lam1, C1, C2, D))
+        now = _force(score, y[i], other, y[k], hinge, lam1, C1, C2, D)
+        change = eta * (now - _force(before[i], y[i], before[k], y[k], hinge, lam1, C1, C2, D))
         for j in range(indptr[i], indptr[i + 1]):
             column = indices[j]
             w[column] = still[column] + (1.0 - eta) * (w[column] - still[column]) - change * data[j]

@@ -4,33 +4,52 @@ from __future__ import annotations
 
 import math
 import time
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from svmcvx.certificate import Dual
-from svmcvx.data import check_choice
+from svmcvx.data import check_choice, check_seed
 from svmcvx.errors import DataError
 from svmcvx.fast.core import loss_passes as passes
-from svmcvx.fast.core.linear_newton import Machine, Point, linear_model, minimise
-from svmcvx.fast.core.monitor import Callback, Monitor, conclude, earlier_solution, monitored
-from svmcvx.fast.margin_distribution.dcd_svrg import METHODS, ascend, check_seed, svrg
-from svmcvx.fast.margin_distribution.odm_blocks import minimise_by_blocks
-from svmcvx.formulations.base import RecoveredPoints, usable
+from svmcvx.fast.core.linear_newton import LinearNewtonSettings, minimise
+from svmcvx.fast.core.linear_problem import LinearProblem, Point, earlier_coefficients, linear_model
+from svmcvx.fast.core.monitor import Callback, conclude, earlier_solution, monitored
+from svmcvx.fast.margin_distribution.dcd_svrg import METHODS, ascend, svrg
+from svmcvx.fast.margin_distribution.odm_blocks import BlocksSettings, minimise_by_blocks
+from svmcvx.formulations.base import RecoveredPoints
 from svmcvx.formulations.margin_distribution.odm import ODM, bound_odm
 from svmcvx.kernels import KernelLike
-from svmcvx.model import LinearModel
-from svmcvx.solution import Solution, Status
+from svmcvx.solution import Solution
 
-__all__ = ["odm"]
+__all__ = ["ODMSettings", "odm"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
-# Largest condition 2 max(C1, C2) max k(x, x) with which coordinate ascent is chosen for kernels.
-EASY = 1e5
-# Largest number of observations of which ``method="auto"`` keeps a Gram matrix and its factor.
-LARGEST_GRAM = 5000
+
+@dataclass(frozen=True)
+class ODMSettings:
+    """Numbers that steer :func:`odm`.
+
+    Parameters
+    ----------
+    largest_condition : float
+        Largest ``2 max(C1, C2) max k(x, x)``, a measure of the condition, with which ``method="auto"`` chooses coordinate
+        ascent for kernels.
+    largest_gram : int
+        Largest number of observations of which ``method="auto"`` keeps a Gram matrix and its factor.
+    newton : LinearNewtonSettings
+        For Newton's method.
+    blocks : BlocksSettings
+        For ``method="blocks"``.
+    """
+
+    largest_condition: float = 1e5
+    largest_gram: int = 5000
+    newton: LinearNewtonSettings = field(default_factory=LinearNewtonSettings)
+    blocks: BlocksSettings = field(default_factory=BlocksSettings)
 
 
 def odm(
@@ -52,6 +71,7 @@ def odm(
     method: str = "auto",
     seed: int = 0,
     indefinite: str = "error",
+    settings: ODMSettings | None = None,
 ) -> Solution:
     r"""Solve the ODM to a certified relative gap.
 
@@ -65,7 +85,7 @@ def odm(
     C1, C2, D, kernel, intercept, sample_weight, indefinite
         As for :func:`svmcvx.odm_primal`.
     tol : float
-        Relative gap at which to stop, in (0, 1).
+        Certified relative gap at which to stop, in (0, 1).
     time_limit : float, optional
         Seconds; the best point so far is returned with its interval, as after Ctrl-C.
     max_iter : int
@@ -76,9 +96,10 @@ def odm(
     callback : callable, optional
         Called with a :class:`~svmcvx.fast.core.monitor.Progress` every iteration; returning True stops.
     warm_start : Solution, optional
-        An earlier solution of the same data, for any hyper-parameters; linear coefficients also of other rows.
+        An earlier solution of the same data, for any hyper-parameters; for a linear machine also one of other rows with the
+        same features.
     method : "auto", "newton", "dcd", "svrg" or "blocks"
-        Newton's method on the primal, coordinate ascent on the signed dual, or the paper's Algorithm 2, all on a factor of
+        Newton's method on the primal, coordinate ascent on the signed dual, or Algorithm 2 of [ZhangZhou], all on a factor of
         the Gram matrix; or Newton's method on products with a kernel matrix that is never stored
         (:mod:`svmcvx.fast.margin_distribution.odm_blocks`), for kernels that are positive semidefinite on any data. ``"auto"`` is Newton's
         method for linear machines, whose primal is piecewise quadratic with few pieces on the way; for such kernels on more
@@ -86,6 +107,8 @@ def odm(
         measure of its condition, is at most 1e5, else Newton's method.
     seed : int
         Of the random orders; the same seed gives the same numbers.
+    settings : ODMSettings, optional
+        Numbers that steer the method; None for the defaults.
 
     Returns
     -------
@@ -94,18 +117,19 @@ def odm(
     Raises
     ------
     DataError
-        If the data or an argument cannot be used.
+        If the data or an argument cannot be used, or `warm_start` does not fit the data.
     BuildError
         If a kernel matrix would not fit into memory.
 
     Notes
     -----
-    Source: ODM paper, eqs. (7), (19), Algorithms 1 and 2. Every θ is dual feasible, and the margins of any w give one.
+    Source: [ZhangZhou], eqs. (7), (19), Algorithms 1 and 2. Every θ is dual feasible, and the margins of any w give one.
     """
     started = time.perf_counter()
     check_choice(method, "method", (*METHODS, "blocks"))
     rng = check_seed(seed)
-    largest = {"auto": LARGEST_GRAM, "blocks": 0}.get(method, math.inf)
+    settings = ODMSettings() if settings is None else settings
+    largest = {"auto": settings.largest_gram, "blocks": 0}.get(method, math.inf)
     statement = bound_odm(X, y, C1, C2, D, kernel, intercept, sample_weight, indefinite, largest)
     space = statement.space
     by_blocks = space.blockwise
@@ -114,11 +138,12 @@ def odm(
             f'method="blocks" needs a kernel that is positive semidefinite on any data, got {space.kernel or "kernel=None"}; '
             'use method="auto"'
         )
+    w, theta = _start(statement, earlier_solution(warm_start))
+    warm = w is not None or theta is not None
     build_seconds = time.perf_counter() - started
     with monitored(tol=tol, time_limit=time_limit, max_iter=max_iter, verbose=verbose, callback=callback) as monitor:
         if by_blocks:
-            given = _earlier_theta(statement, warm_start)
-            found, status = minimise_by_blocks(statement, space, monitor, given)
+            found, status = minimise_by_blocks(statement, monitor, theta, settings.blocks, settings.newton)
             return conclude(
                 statement,
                 RecoveredPoints([space.model(found.v)], [{"theta": found.theta}]),
@@ -126,7 +151,7 @@ def odm(
                 status,
                 solver="fast.odm/blocks",
                 build_seconds=build_seconds,
-                warm_start_used=given is not None,
+                warm_start_used=warm,
                 options={
                     "method": "blocks",
                     "iterations": found.steps,
@@ -134,10 +159,18 @@ def odm(
                     "rank": found.rank,
                 },
             )
-        machine = _machine(statement)
-        chosen = _choose(machine) if method == "auto" else method
-        w, theta = _start(statement, machine, warm_start)
-        point, status = _run(machine, monitor, chosen, w, theta, rng)
+        problem = _linear_problem(statement)
+        chosen = _choose(problem, settings) if method == "auto" else method
+        if w is None and theta is not None:
+            w = problem.primal_of(theta)
+        if chosen == "newton":
+            point, status = minimise(problem, monitor, w=w, settings=settings.newton)
+        elif chosen == "dcd":
+            if theta is None:
+                theta = np.zeros(statement.y.size) if w is None else _multipliers_at(statement, problem, w)
+            point, status = ascend(problem, monitor, theta, rng)
+        else:
+            point, status = svrg(problem, monitor, np.zeros(problem.X.shape[1]) if w is None else w, rng)
         return conclude(
             statement,
             _candidates(statement, point),
@@ -145,21 +178,21 @@ def odm(
             status,
             solver=f"fast.odm/{chosen}",
             build_seconds=build_seconds,
-            warm_start_used=w is not None,
+            warm_start_used=warm,
             options={"method": chosen, "iterations": point.steps},
         )
 
 
-def _choose(machine: Machine) -> str:
-    """The rule of ``method="auto"``."""
-    condition = 2.0 * max(machine.C1, machine.C2) * float(machine.norms.max()) ** 2
-    return "dcd" if machine.expanded and condition <= EASY else "newton"
+def _choose(problem: LinearProblem, settings: ODMSettings) -> str:
+    """Return the method that ``method="auto"`` stands for."""
+    condition = 2.0 * max(problem.C1, problem.C2) * float(problem.norms.max()) ** 2
+    return "dcd" if problem.kernel_expansion and condition <= settings.largest_condition else "newton"
 
 
-def _machine(statement: ODM) -> Machine:
+def _linear_problem(statement: ODM) -> LinearProblem:
+    """Return the problem on the data, or on the rows of the factor of a kernel."""
     space = statement.space
-    linear = space.is_linear
-    return Machine(
+    return LinearProblem(
         space.X if space.is_linear else space.factor,
         statement.y,
         statement.share,
@@ -167,47 +200,35 @@ def _machine(statement: ODM) -> Machine:
         C1=statement.C1,
         C2=statement.C2,
         D=statement.D,
-        expanded=not linear,
+        kernel_expansion=not space.is_linear,
     )
 
 
-def _start(statement: ODM, machine: Machine, warm: Solution | None) -> tuple[Floats | None, Floats | None]:
-    """Return (w, θ) of an earlier solution, as far as it fits."""
+def _start(statement: ODM, warm: Solution | None) -> tuple[Floats | None, Floats | None]:
+    """Return (w, θ) of an earlier solution: linear coefficients and multipliers, as far as it has them.
+
+    Raises
+    ------
+    DataError
+        If it has neither, but a dual point of another kind or of other data.
+    """
     if warm is None:
         return None, None
-    data, theta = statement.space.data, _earlier_theta(statement, warm)
-    w = None if theta is None else machine.back(theta)
-    if statement.space.is_linear and isinstance(warm.model, LinearModel):
-        model = warm.model
-        if model.coef.shape == (data.X.shape[1],) and usable(model.coef):
-            w = np.append(model.coef, model.intercept) if statement.space.intercept == "penalised" else model.coef
-    if w is not None and theta is None:
-        theta = statement.multipliers(statement.y * np.asarray(machine.X @ w))
-    return w, theta
+    w = earlier_coefficients(statement.space, warm.model)
+    entry, rows = warm.dual.get("theta"), statement.space.data.rows
+    if entry is not None and np.shape(entry) in ((rows,), (statement.space.data.n,)):
+        return w, statement.entry({"theta": entry}, "theta")
+    if w is None and warm.dual:
+        found = "none" if entry is None else f"one of shape {np.shape(entry)}"
+        raise DataError(
+            f"warm_start does not fit: its dual point needs the entry 'theta' of shape ({rows},), got {found}; pass a solution "
+            "of odm for the same data"
+        )
+    return w, None
 
 
-def _earlier_theta(statement: ODM, warm: Solution | None) -> Floats | None:
-    warm = earlier_solution(warm)
-    entry, data = None if warm is None else warm.dual.get("theta"), statement.space.data
-    if entry is None or entry.shape not in ((data.rows,), (data.n,)):
-        return None
-    return statement.entry({"theta": entry}, "theta")
-
-
-def _run(
-    machine: Machine,
-    monitor: Monitor,
-    method: str,
-    w: Floats | None,
-    theta: Floats | None,
-    rng: np.random.Generator,
-) -> tuple[Point, Status]:
-    n, d = machine.X.shape
-    if method == "newton":
-        return minimise(machine, monitor, w=w)
-    if method == "dcd":
-        return ascend(machine, monitor, np.zeros(n) if theta is None else theta, rng)
-    return svrg(machine, monitor, np.zeros(d) if w is None else w, rng)
+def _multipliers_at(statement: ODM, problem: LinearProblem, w: Floats) -> Floats:
+    return statement.multipliers(statement.y * np.asarray(problem.X @ w))
 
 
 def _candidates(statement: ODM, point: Point) -> RecoveredPoints:

@@ -14,7 +14,7 @@ which is the gradient of P in coefficients and in scores, one product gives ever
 
 This is solved by conjugate gradients, preconditioned by the same matrix with a partial Cholesky factor, :math:`K \approx FF'`, in
 place of K. Where the factor leaves eigenvalues below those of :math:`S^{-1}`, which are of order :math:`n/(2C)`, a few products
-suffice. The machine on the rows of F gives the start, at no product.
+suffice. The solution of the machine on the rows of F is the start, and needs no product with K.
 """
 
 from __future__ import annotations
@@ -27,31 +27,56 @@ import numpy as np
 import scipy.linalg as sl
 from numpy.typing import NDArray
 
-from svmcvx.certificate import accumulated_rounding
+from svmcvx.certificate import accumulated_rounding, relative_gap
+from svmcvx.conjugate_gradients import conjugate_gradients
 from svmcvx.fast.core import loss_passes as passes
-from svmcvx.fast.core.linear_newton import Machine, minimise
+from svmcvx.fast.core.linear_newton import LinearNewtonSettings, minimise
+from svmcvx.fast.core.linear_problem import LinearProblem
 from svmcvx.fast.core.monitor import Monitor
 from svmcvx.fast.core.pivoted_cholesky import partial_factor
-from svmcvx.feature_space import FeatureSpace
 from svmcvx.formulations.margin_distribution.odm import ODM, dual_objective, objective
 from svmcvx.solution import Status
 from svmcvx.system import memory
 
-__all__ = ["Coefficients", "minimise_by_blocks"]
+__all__ = ["BlocksSettings", "Coefficients", "minimise_by_blocks"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
-# The partial factor ends at this rank, or where what it leaves out is this small against the identity in P.
-LARGEST_RANK = 600
-LEFT_OUT = 0.05
-# Newton's method on the partial factor: share of the tolerance, and steps.
-SHARE, STEPS = 0.3, 200
-# Conjugate gradients: relative residual, and products.
-FORCING = 0.05
-PRODUCTS = 30
-LINE_STEPS = 40
-# Scores are computed afresh after so many steps; after so many without a smaller gap rounding must be what is left.
-REFRESH, PATIENCE = 10, 4
+
+@dataclass(frozen=True)
+class BlocksSettings:
+    """Numbers that steer :func:`minimise_by_blocks`.
+
+    Parameters
+    ----------
+    largest_rank : int
+        Rank at which the partial factor ends.
+    left_out : float
+        It ends earlier where what it leaves out, times the largest second derivatives of the losses, is at most this: it is
+        then small against the identity in the second derivative of P.
+    start_share, start_steps : float, int
+        Newton's method on the partial factor: its tolerance relative to that of the whole, and its steps at most.
+    accuracy : float
+        Relative residual of conjugate gradients in one step.
+    products : int
+        Products of conjugate gradients in one step, at most.
+    line_steps : int
+        Trials of one line search, at most.
+    refresh : int
+        Steps after which the scores are computed afresh.
+    patience : int
+        Steps without a smaller gap after which the method ends, because rounding keeps the gap where it is.
+    """
+
+    largest_rank: int = 600
+    left_out: float = 0.05
+    start_share: float = 0.3
+    start_steps: int = 200
+    accuracy: float = 0.05
+    products: int = 30
+    line_steps: int = 40
+    refresh: int = 10
+    patience: int = 4
 
 
 @dataclass
@@ -70,45 +95,50 @@ class Coefficients:
 @dataclass
 class _Search:
     statement: ODM
-    space: FeatureSpace
     monitor: Monitor
     best: Coefficients
+    settings: BlocksSettings
+    newton: LinearNewtonSettings
     factor: Floats = field(init=False)
 
     def __post_init__(self) -> None:
-        space, statement = self.space, self.statement
+        statement = self.statement
         n = statement.y.size
-        rank = min(LARGEST_RANK, n)
+        rank = min(self.settings.largest_rank, n)
         memory.require(
             8.0 * 3.0 * n * rank, f"a partial factor of {n} × {rank} kernel columns", "use fewer observations"
         )
-        partial = partial_factor(space)
-        self.reach = partial.scale
+        partial = partial_factor(statement.space)
+        # No entry of K exceeds the largest of its diagonal.
+        self.scale = partial.scale
         steepest = 2.0 * max(statement.C1, statement.C2) * statement.share
-        partial.grow(rank, lambda: self.monitor.out_of_time or float(steepest @ partial.residual) <= LEFT_OUT)
+        partial.grow(
+            rank, lambda: self.monitor.out_of_time or float(steepest @ partial.residual) <= self.settings.left_out
+        )
         self.factor = partial.factor
         self.best.rank = len(partial.pivots)
 
     def product(self, v: Floats) -> Floats:
         """Return Kv."""
         self.best.products += 1
-        return self.space.product(v).scores
+        return self.statement.space.product(v).scores
 
     def start(self) -> Floats:
-        """The multipliers of the machine on the rows of the partial factor."""
-        s = self.statement
-        machine = Machine(self.factor, s.y, s.share, passes.BAND, C1=s.C1, C2=s.C2, D=s.D, expanded=True)
-        return minimise(machine, self.monitor.within(SHARE * self.monitor.tol, STEPS))[0].expansion
+        """Return the multipliers of the machine on the rows of the partial factor."""
+        s, settings = self.statement, self.settings
+        problem = LinearProblem(self.factor, s.y, s.share, passes.BAND, C1=s.C1, C2=s.C2, D=s.D, kernel_expansion=True)
+        part = self.monitor.within(settings.start_share * self.monitor.tol, settings.start_steps)
+        return minimise(problem, part, settings=self.newton)[0].expansion
 
     def value(self, v: Floats, f: Floats) -> float:
-        """P at a point, with an allowance for rounding."""
+        """Return P at a point, with an allowance for rounding."""
         s = self.statement
         u, norm = s.y * f, float(v @ f)
         value = objective(max(norm, 0.0), u, C1=s.C1, C2=s.C2, D=s.D, share=s.share)
         return value + self._rounding(v, s.multipliers(u), abs(value))
 
     def bound(self, theta: Floats, scores: Floats) -> float:
-        """G at a point with scores K(yθ), likewise."""
+        """Return G at a point with scores K(yθ), likewise."""
         s = self.statement
         norm = max(float((s.y * theta) @ scores), 0.0)
         value = dual_objective(theta, norm, C1=s.C1, C2=s.C2, D=s.D, share=s.share)
@@ -116,19 +146,18 @@ class _Search:
         return value - self._rounding(theta, theta, 4.0 * size + abs(value))
 
     def _rounding(self, v: Floats, slope: Floats, terms: float) -> float:
-        # No entry of K exceeds the largest of its diagonal.
         size = float(np.abs(v).sum())
-        return accumulated_rounding(v.size) * (self.reach * size * (size + float(np.abs(slope).sum())) + terms)
+        return accumulated_rounding(v.size) * (self.scale * size * (size + float(np.abs(slope).sum())) + terms)
 
-    def take(self, v: Floats, f: Floats, theta: Floats, q: Floats) -> tuple[float, float]:
-        """Return (lower, upper) of what one product tells, and keep the best points."""
+    def update(self, v: Floats, f: Floats, theta: Floats, q: Floats) -> tuple[float, float]:
+        """Return (lower, upper) at v and its multipliers θ, with f = Kv and q = K(v − yθ); keep the best points."""
         own = self.statement.y * theta
         lower = self.bound(theta, f - q)
         at_v, at_theta = self.value(v, f), self.value(own, f - q)
         best = self.best
         # The dual point's own model is preferred where it is good enough: its certificate costs one product less.
-        enough = lower + self.monitor.tol * max(1.0, abs(at_theta))
-        upper = at_theta if at_theta <= max(at_v, enough) else at_v
+        enough = relative_gap(lower, at_theta) <= self.monitor.tol
+        upper = at_theta if enough or at_theta <= at_v else at_v
         if upper < best.upper:
             best.v, best.upper = own if upper == at_theta else v.copy(), upper
         if lower > best.lower:
@@ -136,7 +165,7 @@ class _Search:
         return lower, upper
 
     def step(self, g: Floats, q: Floats, u: Floats) -> tuple[Floats, Floats]:
-        """Newton's step in coefficients, and its scores."""
+        """Return Newton's step in coefficients, and its scores."""
         s = self.statement
         short, long = u < 1.0 - s.D, u > 1.0 + s.D
         rows = np.flatnonzero(short | long)
@@ -154,29 +183,29 @@ class _Search:
             inside = np.asarray(sl.cho_solve(triangle, root.T @ scaled, check_finite=False))
             return np.asarray(np.sqrt(stiffness) * (scaled - root @ inside))
 
-        residual = -q[rows]
-        better = precondition(residual)
-        direction = better
-        size = float(residual @ better)
-        target = FORCING**2 * size
-        for _ in range(PRODUCTS):
-            if not size > target or self.monitor.out_of_time:
-                break
+        def product(direction: Floats) -> Floats:
             whole = np.zeros(u.size)
             whole[rows] = direction
-            image = self.product(whole)
-            curved = direction / stiffness + image[rows]
-            length = size / float(direction @ curved)
-            nu[rows] += length * direction
-            scores += length * image
-            residual = residual - length * curved
-            better = precondition(residual)
-            grown = float(residual @ better)
-            direction, size = better + (grown / size) * direction, grown
+            image[:] = self.product(whole)
+            return direction / stiffness + image[rows]
+
+        def follow(length: float, _: Floats) -> None:
+            scores[:] += length * image
+
+        image = np.zeros(u.size)
+        nu[rows] = conjugate_gradients(
+            product,
+            -q[rows],
+            precondition,
+            accuracy=self.settings.accuracy,
+            limit=self.settings.products,
+            stop=lambda: self.monitor.out_of_time,
+            follow=follow,
+        ).x
         return -g - nu, -q - scores
 
     def length(self, v: Floats, dv: Floats, f: Floats, df: Floats) -> float:
-        """A step length at which the derivative of P, which rises along the step, has at most half of its size at 0."""
+        """Return a step length at which the derivative of P has at most half of its size at 0."""
         s = self.statement
         linear, square = float(v @ df), float(dv @ df)
 
@@ -185,7 +214,7 @@ class _Search:
 
         start = derivative(0.0)
         low, high, t = 0.0, math.inf, 1.0
-        for _ in range(LINE_STEPS):
+        for _ in range(self.settings.line_steps):
             here = derivative(t)
             if abs(here) <= 0.5 * abs(start):
                 break
@@ -198,18 +227,24 @@ class _Search:
 
 
 def minimise_by_blocks(
-    statement: ODM, space: FeatureSpace, monitor: Monitor, theta: Floats | None
+    statement: ODM,
+    monitor: Monitor,
+    theta: Floats | None,
+    settings: BlocksSettings,
+    newton: LinearNewtonSettings,
 ) -> tuple[Coefficients, Status]:
     """Run Newton's method until the monitor says stop.
 
     Parameters
     ----------
     statement : ODM
-    space : FeatureSpace
-        That of the statement, which keeps no Gram matrix.
+        Its space keeps no Gram matrix.
     monitor : Monitor
     theta : ndarray of shape (n,), optional
         Multipliers to start from; those of the partial factor by default.
+    settings : BlocksSettings
+    newton : LinearNewtonSettings
+        For the machine on the partial factor.
 
     Returns
     -------
@@ -220,7 +255,7 @@ def minimise_by_blocks(
     """
     y = statement.y
     best = Coefficients(np.zeros(y.size), np.zeros(y.size))
-    search = _Search(statement, space, monitor, best)
+    search = _Search(statement, monitor, best, settings, newton)
     v = y * (search.start() if theta is None else theta)
     f = search.product(v)
     smallest, idle = math.inf, 0
@@ -229,11 +264,11 @@ def minimise_by_blocks(
         theta = statement.multipliers(u)
         g = v - y * theta
         q = search.product(g)
-        lower, upper = search.take(v, f, theta, q)
+        lower, upper = search.update(v, f, theta, q)
         status = monitor.report(best.steps, lower, upper)
         idle = 0 if monitor.gap < 0.99 * smallest else idle + 1
         smallest = min(smallest, monitor.gap)
-        if status is None and (idle >= PATIENCE or not math.isfinite(upper - lower)):
+        if status is None and (idle >= settings.patience or not math.isfinite(upper - lower)):
             status = Status.INACCURATE
         if status is not None:
             return best, status
@@ -241,4 +276,4 @@ def minimise_by_blocks(
         t = search.length(v, dv, f, df)
         v = v + t * dv
         best.steps += 1
-        f = search.product(v) if best.steps % REFRESH == 0 else f + t * df
+        f = search.product(v) if best.steps % settings.refresh == 0 else f + t * df

@@ -1,22 +1,23 @@
 r"""Fast solvers of ODML; the statement is :mod:`svmcvx.formulations.margin_distribution.odml`.
 
 With the factor :math:`TT' = R` of the curvature of mean and variance, :math:`\tilde w = T'w` and the whitened rows
-:math:`N = ZT^{-T}`, the machine is an SVM without bias, tilted by the mean:
+:math:`N = ZT^{-T}`, the machine is an SVM without bias and with a linear term for the mean:
 
 .. math:: \min_{\tilde w}\; \tfrac12\|\tilde w\|^2 - \lambda_2 (N'c)'\tilde w + C\sum_i c_i (1 - N_i\tilde w)_+ .
 
 Newton's method and coordinate ascent run on the rows of N. They are dense, also for sparse data: the matrix R is. SVRG
-takes the data as they are, but factors R for its bounds.
+runs on the data themselves, but factors R for its bounds.
 
 In many dimensions (more than 2500 features and observations, or sparse data with more features than observations or with 1e8
-entries if they were dense) neither R nor N is formed: Newton's method runs on the data as they are, with the variance as a term of its own
-(:mod:`svmcvx.fast.core.linear_newton`), and everything, the certificate included, takes products with the data only.
+entries if they were dense) neither R nor N is formed: Newton's method runs on the data themselves, with the variance as a term of
+its own (:mod:`svmcvx.fast.core.linear_problem`), and everything, the certificate included, takes products with the data only.
 """
 
 from __future__ import annotations
 
 import math
 import time
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -24,32 +25,50 @@ import scipy.linalg as sl
 from numpy.typing import NDArray
 
 from svmcvx.certificate import Dual
-from svmcvx.data import check_choice, check_number
+from svmcvx.data import check_choice, check_number, check_seed
 from svmcvx.errors import DataError
 from svmcvx.fast.core import loss_passes as passes
-from svmcvx.fast.core.linear_newton import Bounds, Machine, Point, linear_model, minimise
+from svmcvx.fast.core.linear_newton import LinearNewtonSettings, minimise
+from svmcvx.fast.core.linear_problem import LinearBounds, LinearProblem, Point, earlier_coefficients, linear_model
 from svmcvx.fast.core.monitor import Callback, Monitor, conclude, earlier_solution, monitored
-from svmcvx.fast.margin_distribution.dcd_svrg import DECAY, METHODS, STEP, InnerLoop, ascend, bounds_at, check_seed
-from svmcvx.fast.margin_distribution.odml_low_rank import ascend_ranks
-from svmcvx.feature_space import LinearSpace
-from svmcvx.formulations.base import RecoveredPoints, usable
+from svmcvx.fast.margin_distribution.dcd_svrg import DECAY, METHODS, STEP, InnerLoop, ascend
+from svmcvx.fast.margin_distribution.odml_low_rank import LowRankSettings, solve_by_ranks
+from svmcvx.formulations.base import RecoveredPoints
 from svmcvx.formulations.margin_distribution.odm import margin_space
 from svmcvx.formulations.margin_distribution.odml import ODML, check_penalties
 from svmcvx.kernels import KernelLike, row_norms
-from svmcvx.model import LinearModel
 from svmcvx.solution import Solution, Status
 from svmcvx.system import memory
 
-__all__ = ["odml"]
+__all__ = ["ODMLSettings", "odml"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
-# Largest condition with which coordinate ascent is chosen.
-EASY = 1e5
-# Rounds of coordinate ascent without a smaller gap after which ``method="auto"`` goes on with Newton's method.
-PATIENCE = 10
-# Largest number of observations of which ``method="auto"`` keeps a Gram matrix and its factor.
-LARGEST_GRAM = 10_000
+
+@dataclass(frozen=True)
+class ODMLSettings:
+    """Numbers that steer :func:`odml`.
+
+    Parameters
+    ----------
+    largest_condition : float
+        Largest C times the largest squared norm of a whitened row, a measure of the condition, with which ``method="auto"``
+        chooses coordinate ascent.
+    patience : int
+        Rounds of coordinate ascent without a smaller gap after which ``method="auto"`` goes on with Newton's method.
+    largest_gram : int
+        Largest number of observations of which ``method="auto"`` keeps a Gram matrix and its factor.
+    newton : LinearNewtonSettings
+        For Newton's method.
+    low_rank : LowRankSettings
+        For ``method="low-rank"``.
+    """
+
+    largest_condition: float = 1e5
+    patience: int = 10
+    largest_gram: int = 10_000
+    newton: LinearNewtonSettings = field(default_factory=LinearNewtonSettings)
+    low_rank: LowRankSettings = field(default_factory=LowRankSettings)
 
 
 def odml(
@@ -71,6 +90,7 @@ def odml(
     method: str = "auto",
     seed: int = 0,
     indefinite: str = "error",
+    settings: ODMLSettings | None = None,
 ) -> Solution:
     r"""Solve the soft-margin ODML to a certified relative gap.
 
@@ -87,13 +107,16 @@ def odml(
     tol, time_limit, max_iter, verbose, callback, warm_start, seed
         As for :func:`svmcvx.fast.odm`.
     method : "auto", "newton", "dcd", "svrg", "unwhitened" or "low-rank"
-        The augmented Lagrangian with Newton's method inside, coordinate ascent on the paper's dual, or the paper's SVRG
-        with two independent observations a step. ``"auto"`` is coordinate ascent while C times the largest squared norm of a
-        whitened row, a measure of the condition, is at most 1e5 and the gap keeps falling, else (then from its multipliers) the first;
-        for linear machines in many dimensions ``"unwhitened"``, the first without the whitened rows; for kernels that are positive semidefinite on any
-        data and more than 10 000 observations ``"low-rank"`` (:mod:`svmcvx.fast.margin_distribution.odml_low_rank`), which keeps no Gram matrix and
-        ends where a factor of rank 2400 is not enough, with the gap that it has reached. The hinge gives SVRG gradients that do not
-        settle: its gap falls like one over the number of outer steps, not geometrically as for ODM.
+        The augmented Lagrangian with Newton's method inside, coordinate ascent on the dual, or SVRG with two independent
+        observations a step [ZhangZhou, Algorithm 2]. ``"auto"`` is coordinate ascent while C times the largest squared norm of a
+        whitened row, a measure of the condition, is at most 1e5 and the gap keeps falling, else (then from its multipliers)
+        Newton's method; for linear machines in many dimensions ``"unwhitened"``, Newton's method without the whitened rows; for
+        kernels that are positive semidefinite on any data and more than 10 000 observations ``"low-rank"``
+        (:mod:`svmcvx.fast.margin_distribution.odml_low_rank`), which keeps no Gram matrix and, where a factor of rank 2400 is not
+        enough, ends with the gap that it has reached. With the hinge the gradients of SVRG do not converge to zero: its gap falls
+        like one over the number of outer steps, not geometrically as for ODM.
+    settings : ODMLSettings, optional
+        Numbers that steer the method; None for the defaults.
 
     Returns
     -------
@@ -102,18 +125,19 @@ def odml(
     Raises
     ------
     DataError
-        If the data or an argument cannot be used.
+        If the data or an argument cannot be used, or `warm_start` does not fit the data.
     BuildError
         If a kernel matrix, or for a `method` that needs them the d × d matrix of the margin variance or the n × d whitened
         data, would not fit into memory.
 
     Notes
     -----
-    Source: ODM paper, eqs. (5), (12)-(14), Algorithms 1 and 2.
+    Source: [ZhangZhou], eqs. (5), (12)-(14), Algorithms 1 and 2.
     """
     started = time.perf_counter()
     check_choice(method, "method", (*METHODS, "unwhitened", "low-rank"))
     rng = check_seed(seed)
+    settings = ODMLSettings() if settings is None else settings
     lam1, lam2 = check_penalties(lam1, lam2)
     C = check_number(C, "C", low=0, open_low=True)
     space = margin_space(
@@ -123,7 +147,7 @@ def odml(
         intercept=intercept,
         sample_weight=sample_weight,
         indefinite=indefinite,
-        largest_gram={"auto": LARGEST_GRAM, "low-rank": 0}.get(method, math.inf),
+        largest_gram={"auto": settings.largest_gram, "low-rank": 0}.get(method, math.inf),
     )
     statement = ODML(space, lam1, lam2, C)
     if method == "unwhitened" and not space.is_linear:
@@ -134,11 +158,11 @@ def odml(
             f'method="low-rank" needs a kernel that is positive semidefinite on any data, got {space.kernel or "kernel=None"}; '
             'use method="auto"'
         )
-    alpha = _start(statement, warm_start)
+    alpha = _start(statement, earlier_solution(warm_start))
     build_seconds = time.perf_counter() - started
     with monitored(tol=tol, time_limit=time_limit, max_iter=max_iter, verbose=verbose, callback=callback) as monitor:
         if space.is_linear and (method == "unwhitened" or (method == "auto" and statement.curvature.by_products)):
-            point, status = _unwhitened(statement, space, monitor, alpha)
+            point, status = _unwhitened(statement, monitor, alpha, settings.newton)
             return conclude(
                 statement,
                 RecoveredPoints(
@@ -152,7 +176,7 @@ def odml(
                 options={"method": "unwhitened", "iterations": point.steps},
             )
         if without_gram:
-            found, status = ascend_ranks(statement, space, monitor, alpha)
+            found, status = solve_by_ranks(statement, monitor, alpha, settings.low_rank, settings.newton)
             return conclude(
                 statement,
                 found.candidates,
@@ -163,23 +187,24 @@ def odml(
                 warm_start_used=alpha is not None,
                 options={"method": "low-rank", "rank": found.rank, "complete": found.exhausted},
             )
-        machine = _machine(statement)
-        condition = C * float(machine.norms.max()) ** 2
-        chosen = ("dcd" if condition <= EASY else "newton") if method == "auto" else method
+        problem = _whitened_problem(statement)
+        condition = C * float(problem.norms.max()) ** 2
+        chosen = ("dcd" if condition <= settings.largest_condition else "newton") if method == "auto" else method
         earlier: Point | None = None
         if chosen == "newton":
-            point, status = minimise(machine, monitor, alpha=alpha)
+            point, status = minimise(problem, monitor, alpha=alpha, settings=settings.newton)
         elif chosen == "dcd":
             start = np.zeros(statement.y.size) if alpha is None else alpha
-            point, status = ascend(machine, monitor, start, rng, patience=PATIENCE if method == "auto" else 1000)
+            patience = settings.patience if method == "auto" else 1000
+            point, status = ascend(problem, monitor, start, rng, patience=patience)
             if status is Status.INACCURATE and method == "auto":
                 earlier, chosen = point, "dcd+newton"
-                point, status = minimise(machine, monitor, alpha=earlier.alpha)
+                point, status = minimise(problem, monitor, alpha=earlier.alpha, settings=settings.newton)
         else:
-            point, status = _svrg(statement, machine, monitor, alpha, rng)
-        candidates = _candidates(statement, machine, point)
+            point, status = _svrg(statement, problem, monitor, alpha, rng)
+        candidates = _candidates(statement, problem, point)
         if earlier is not None:
-            more = _candidates(statement, machine, earlier)
+            more = _candidates(statement, problem, earlier)
             candidates = RecoveredPoints(candidates.models + more.models, candidates.duals + more.duals)
         return conclude(
             statement,
@@ -193,96 +218,109 @@ def odml(
         )
 
 
-def _machine(statement: ODML) -> Machine:
-    """The tilted SVM on the whitened rows."""
+def _whitened_problem(statement: ODML) -> LinearProblem:
+    """Return the SVM with a linear term on the whitened rows."""
     space, c = statement.space, statement.share
     n, r = space.factor.shape
     memory.require(
         8.0 * 2.0 * n * r, f"the whitened {n} × {r} data", "select features or use fewer observations, or use fast.odm"
     )
     rows = np.ascontiguousarray(statement.curvature.whitened())
-    return Machine(
+    return LinearProblem(
         rows,
         np.ones(n),
         statement.C * c,
         passes.HINGE,
         p=1.0,
-        tilt=statement.lam2 * (rows.T @ c),
-        expanded=not _has_coordinates(statement),
+        linear_term=statement.lam2 * (rows.T @ c),
+        kernel_expansion=not _has_coordinates(statement),
     )
 
 
-def _unwhitened(statement: ODML, space: LinearSpace, monitor: Monitor, alpha: Floats | None) -> tuple[Point, Status]:
-    """Newton's method on the data as they are."""
-    c, y = statement.share, statement.y
-    machine = Machine(
-        space.X,
+def _unwhitened(
+    statement: ODML, monitor: Monitor, alpha: Floats | None, newton: LinearNewtonSettings
+) -> tuple[Point, Status]:
+    """Run Newton's method on the data themselves."""
+    X, c, y = statement.space.X, statement.share, statement.y
+    problem = LinearProblem(
+        X,
         y,
         statement.C * c,
         passes.HINGE,
         p=1.0,
-        tilt=statement.lam2 * np.asarray(space.X.T @ (y * c)),
+        linear_term=statement.lam2 * np.asarray(X.T @ (y * c)),
         variance=statement.lam1,
         share=c,
     )
-    w = None if alpha is None else statement.curvature.approach(space.X, y * (alpha + statement.lam2 * c))
-    return minimise(machine, monitor, w=w, alpha=alpha)
+    w = None if alpha is None else statement.curvature.solve_by_products(y * (alpha + statement.lam2 * c))
+    return minimise(problem, monitor, w=w, alpha=alpha, settings=newton)
 
 
 def _has_coordinates(statement: ODML) -> bool:
-    """Whether the columns of the factor are those of the data."""
+    """Tell whether the columns of the factor are those of the data."""
     space = statement.space
     return space.is_linear and space.X.shape[1] <= space.X.shape[0]
 
 
 def _start(statement: ODML, warm: Solution | None) -> Floats | None:
-    """Multipliers of an earlier solution, scaled to the present C."""
-    warm = earlier_solution(warm)
+    """Return multipliers from an earlier solution: its own, scaled to the present C, or those of its linear coefficients.
+
+    Raises
+    ------
+    DataError
+        If it has neither, but a dual point of another kind or of other data.
+    """
     if warm is None:
         return None
-    data = statement.space.data
+    data, upper_bound = statement.space.data, statement.upper_bound()
     alpha = warm.dual.get("alpha")
-    if alpha is not None and alpha.shape in ((data.rows,), (data.n,)):
+    if alpha is not None and np.shape(alpha) in ((data.rows,), (data.n,)):
         earlier = warm.hyperparameters.get("C", statement.C)
         ratio = statement.C / earlier if isinstance(earlier, (int, float)) and earlier > 0 else 1.0
-        return np.clip(statement.entry({"alpha": alpha}, "alpha") * ratio, 0.0, statement.C * statement.share)
-    if isinstance(warm.model, LinearModel) and warm.model.coef.shape == (data.X.shape[1],) and usable(warm.model.coef):
-        short = statement.y * warm.model.decision_function(data.X) < 1.0
-        return np.where(short, statement.C * statement.share, 0.0)
+        return np.clip(statement.entry({"alpha": alpha}, "alpha") * ratio, 0.0, upper_bound)
+    w = earlier_coefficients(statement.space, warm.model)
+    if w is not None:
+        return np.where(statement.y * np.asarray(statement.space.X @ w) < 1.0, upper_bound, 0.0)
+    if warm.dual:
+        found = "none" if alpha is None else f"one of shape {np.shape(alpha)}"
+        raise DataError(
+            f"warm_start does not fit: its dual point needs the entry 'alpha' of shape ({data.rows},), got {found}; pass a "
+            "solution of odml for the same data"
+        )
     return None
 
 
-def _candidates(statement: ODML, machine: Machine, point: Point) -> RecoveredPoints:
+def _candidates(statement: ODML, problem: LinearProblem, point: Point) -> RecoveredPoints:
     space = statement.space
     duals: list[Dual] = [{"alpha": point.alpha}]
-    if not machine.expanded and space.is_linear:
+    if not problem.kernel_expansion:
         w = sl.solve_triangular(statement.curvature.triangle, point.w, lower=True, trans=1, check_finite=False)
         return RecoveredPoints([linear_model(space, w, 0.0, np.ones(statement.y.size, dtype=bool))], duals)
-    dual = statement.repair({"alpha": point.expansion})
-    return RecoveredPoints([space.model(statement.expansion(dual["alpha"], dual["tau"]))], duals)
+    v, _ = statement.minimiser(np.clip(point.expansion, 0.0, statement.upper_bound()))
+    return RecoveredPoints([space.model(v)], duals)
 
 
 def _svrg(
-    statement: ODML, machine: Machine, monitor: Monitor, alpha: Floats | None, rng: np.random.Generator
+    statement: ODML, problem: LinearProblem, monitor: Monitor, alpha: Floats | None, rng: np.random.Generator
 ) -> tuple[Point, Status]:
-    r"""The paper's SVRG; an iteration of the monitor is an outer step of n inner ones.
+    r"""Run SVRG [ZhangZhou, Algorithm 2]; an iteration of the monitor is an outer step of n inner ones.
 
     The dual point is :math:`\alpha_i = C c_i \cdot` (share of the draws of i in which its margin was below 1), averaged over the
     second half of the steps so far; the primal point is w, or the minimiser :math:`w(\alpha)`, whichever is better.
     """
     space, c, y, n = statement.space, statement.share, statement.y, statement.y.size
     triangle = statement.curvature.triangle
-    L = space.X if _has_coordinates(statement) and space.is_linear else space.factor
+    L = space.X if _has_coordinates(statement) else space.factor
     steep = float(row_norms(L).max()) ** 2
     eta = STEP / (1.0 + (4.0 * statement.lam1 + statement.C) * steep)
     loop = InnerLoop(L, y, lam1=statement.lam1, C=statement.C)
     alpha = np.zeros(n) if alpha is None else alpha
     w = statement.normal(alpha)
-    bounds = Bounds(machine, machine.back(alpha), alpha)
+    bounds = LinearBounds(problem, problem.primal_of(alpha), alpha)
     steps, epoch = 0, 1
     while True:
-        lower, upper = bounds_at(bounds, triangle.T @ w, alpha)
-        again = bounds_at(bounds, machine.back(alpha), alpha)
+        lower, upper = bounds.update_pair(triangle.T @ w, alpha)
+        again = bounds.update_pair(problem.primal_of(alpha), alpha)
         status = monitor.report(steps, max(lower, again[0]), min(upper, again[1]))
         if status is not None:
             bounds.best.steps = steps

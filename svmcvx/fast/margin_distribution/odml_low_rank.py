@@ -1,7 +1,7 @@
 r"""Kernel ODML for more observations than a Gram matrix allows: on a partial Cholesky factor, certified on K itself.
 
 With :math:`K \approx FF'`, Newton's method (:mod:`svmcvx.fast.core.linear_newton`) solves the machine on the rows of F. Its multipliers α and τ
-are feasible for K too, whatever F lacks, and :math:`v = y(\alpha + \lambda_2 c - \tau)` is a point of the kernel's own space, so one
+are feasible for K too, however rough F is, and :math:`v = y(\alpha + \lambda_2 c - \tau)` is a point of the kernel's own space, so one
 product with K, evaluated by blocks, gives both bounds; where the point of the factor's own machine is better, it is expanded on
 the pivots. While the gap is too large the factor grows.
 """
@@ -18,58 +18,100 @@ from numpy.typing import NDArray
 
 from svmcvx.certificate import Dual
 from svmcvx.fast.core import loss_passes as passes
-from svmcvx.fast.core.linear_newton import Machine, minimise
+from svmcvx.fast.core.linear_newton import LinearNewtonSettings, minimise
+from svmcvx.fast.core.linear_problem import LinearProblem
 from svmcvx.fast.core.monitor import Monitor
 from svmcvx.fast.core.pivoted_cholesky import partial_factor
-from svmcvx.feature_space import FeatureSpace
 from svmcvx.formulations.base import RecoveredPoints
-from svmcvx.formulations.margin_distribution.odml import ODML, variance_multipliers
+from svmcvx.formulations.margin_distribution.odml import ODML
+from svmcvx.losses import variance_multipliers
 from svmcvx.solution import Status
 from svmcvx.system import memory
 
-__all__ = ["LARGEST_RANK", "ascend_ranks"]
+__all__ = ["LowRankPoints", "LowRankSettings", "solve_by_ranks"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
-FIRST_RANK, LARGEST_RANK = 300, 2400
-# Newton's method on the factor: share of the tolerance, and steps.
-SHARE, STEPS = 0.3, 300
+
+@dataclass(frozen=True)
+class LowRankSettings:
+    """Numbers that steer :func:`solve_by_ranks`.
+
+    Parameters
+    ----------
+    first_rank, largest_rank : int
+        Rank of the first partial factor, and of the last.
+    share, steps : float, int
+        Newton's method on a factor: its tolerance relative to that of the whole, and its steps at most.
+    """
+
+    first_rank: int = 300
+    largest_rank: int = 2400
+    share: float = 0.3
+    steps: int = 300
 
 
 @dataclass
-class Found:
-    """Models and dual points, the latest first; what they took."""
+class LowRankPoints:
+    """Models and dual points that were recovered, the latest first.
+
+    Attributes
+    ----------
+    candidates : RecoveredPoints
+    rank : int
+        Of the last factor.
+    exhausted : bool
+        Whether that factor was complete.
+    """
 
     candidates: RecoveredPoints = field(default_factory=lambda: RecoveredPoints([], []))
     rank: int = 0
     exhausted: bool = False
 
 
-def ascend_ranks(statement: ODML, space: FeatureSpace, monitor: Monitor, alpha: Floats | None) -> tuple[Found, Status]:
+def solve_by_ranks(
+    statement: ODML,
+    monitor: Monitor,
+    alpha: Floats | None,
+    settings: LowRankSettings,
+    newton: LinearNewtonSettings,
+) -> tuple[LowRankPoints, Status]:
     """Solve the machine on partial factors of growing rank until the monitor says stop.
+
+    Parameters
+    ----------
+    statement : ODML
+        Its space keeps no Gram matrix.
+    monitor : Monitor
+    alpha : ndarray of shape (n,), optional
+        Multipliers to start from.
+    settings : LowRankSettings
+    newton : LinearNewtonSettings
+        For the machines on the factors.
 
     Returns
     -------
-    Found
+    LowRankPoints
     Status
-        ``INACCURATE`` if the factor is complete or has reached its largest rank (2400, or what fits into memory).
+        ``INACCURATE`` if the factor is complete or has reached its largest rank (that of the settings, or what fits into memory).
     """
-    s, y, c = statement, statement.y, statement.share
+    s, y, c, space = statement, statement.y, statement.share, statement.space
     n = y.size
-    largest = int(min(LARGEST_RANK, n, memory.available() / (8.0 * 4.0 * n)))
+    largest = int(min(settings.largest_rank, n, memory.available() / (8.0 * 4.0 * n)))
     memory.require(
-        8.0 * 4.0 * n * min(n, FIRST_RANK), f"a partial factor of {n} kernel columns", "use fewer observations"
+        8.0 * 4.0 * n * min(n, settings.first_rank), f"a partial factor of {n} kernel columns", "use fewer observations"
     )
     partial = partial_factor(space)
-    found, v, rank = Found(), np.zeros(n), min(FIRST_RANK, largest)
+    found, v, rank = LowRankPoints(), np.zeros(n), min(settings.first_rank, largest)
     best: tuple[float, float] = (-math.inf, math.inf)
     steps = 0
     while True:
         partial.grow(rank, lambda: monitor.out_of_time)
         F = partial.factor
-        machine = Machine(F, y, s.C * c, passes.HINGE, p=1.0, tilt=s.lam2 * (F.T @ (y * c)), variance=s.lam1, share=c)
-        inner = monitor.within(SHARE * monitor.tol, STEPS)
-        point, _ = minimise(machine, inner, w=None if alpha is None else F.T @ v, alpha=alpha)
+        q = s.lam2 * (F.T @ (y * c))
+        problem = LinearProblem(F, y, s.C * c, passes.HINGE, p=1.0, linear_term=q, variance=s.lam1, share=c)
+        inner = monitor.within(settings.share * monitor.tol, settings.steps)
+        point, _ = minimise(problem, inner, w=None if alpha is None else F.T @ v, alpha=alpha, settings=newton)
         alpha = point.alpha
         tau = variance_multipliers(y * (F @ point.w), s.lam1, c)
         dual: Dual = s.repair({"alpha": alpha, "tau": tau})
@@ -85,7 +127,7 @@ def ascend_ranks(statement: ODML, space: FeatureSpace, monitor: Monitor, alpha: 
             if value.above < upper.above:
                 model, upper = spanned, value
         found.rank, found.exhausted = len(partial.pivots), partial.done
-        # The checker tries all of them: two are enough.
+        # The checker evaluates every candidate; more than two would only cost time.
         if upper.above < best[1] or lower.below > best[0]:
             best = (max(best[0], lower.below), min(best[1], upper.above))
             found.candidates = RecoveredPoints(

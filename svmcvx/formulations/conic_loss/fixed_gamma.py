@@ -2,16 +2,16 @@ r"""The SVM with the conic loss for given γ, as a second-order cone program.
 
 .. math:: \min_w\; q(w) = \|w\|^2 + \sum_i L(u_i; \gamma_i), \qquad u_i = y_i\langle w, x_i\rangle,
 
-with the conic loss of :func:`svmcvx.losses.conic_loss`, which is not convex; q is if
-:math:`\sum_i\gamma_i x_i x_i' \preceq I`. With the γ of a solved relaxation (:func:`svmcvx.formulations.conic_loss.sdp.relaxation`)
-the optimum is that of the relaxation, whose symbols, scaling and dual (:mod:`svmcvx.formulations.conic_loss.sdp`) hold here too.
+with the conic loss L of :func:`svmcvx.losses.conic_loss`. L is not convex, but q is convex if
+:math:`\sum_i\gamma_i x_i x_i' \preceq I`. With the γ of a solved relaxation
+(:func:`svmcvx.formulations.conic_loss.relaxation.relaxation`) the optimum is that of the relaxation. Symbols, scaling and
+dual are those of the relaxation (:mod:`svmcvx.formulations.conic_loss.statement`).
 
-**Source.** Robust support vector machines via conic optimization, eq. (14), with its stray −1 corrected.
+**Source.** [CepedaGomezHan], eq. (14), without its superfluous −1.
 """
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeAlias
 
@@ -24,9 +24,10 @@ from numpy.typing import NDArray
 from svmcvx.certificate import Dual, Evaluation, accumulated_rounding
 from svmcvx.data import check_number
 from svmcvx.errors import DataError
-from svmcvx.formulations.base import FormulationProblem, RecoveredPoints, usable
+from svmcvx.formulations.base import FormulationProblem, RecoveredPoints, builder, usable
 from svmcvx.formulations.conic_loss.dual import ConicDual
-from svmcvx.formulations.conic_loss.sdp import conic_space, scaled_factor, square_over
+from svmcvx.formulations.conic_loss.sdp import scaled_factor, square_over
+from svmcvx.formulations.conic_loss.statement import conic_space
 from svmcvx.heuristics.rounding import ON_MARGIN
 from svmcvx.kernels import KernelLike
 from svmcvx.losses import conic_loss
@@ -36,7 +37,7 @@ __all__ = ["ConicFixedGamma", "ConicFixedGammaProblem", "conic_fixed_gamma"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
-# Distances of a margin from 1 at which it is taken to be 1; the checker keeps the best of the resulting points.
+# Distances from 1 below which a margin is taken to be exactly 1; the checker keeps the best of the resulting points.
 NEAR_KINK = (1e-6, 1e-4, 1e-2)
 
 
@@ -61,21 +62,23 @@ class ConicFixedGamma(ConicDual):
 
     @property
     def hyperparameters(self) -> dict[str, Any]:
-        """λ and the kernel; γ is an array and stays out."""
-        kernel = self.space.kernel
-        return {"lam": self.lam, "kernel": "none" if kernel is None else str(kernel)}
+        """λ and the kernel; γ is left out, since it is an array."""
+        return {"lam": self.lam, "kernel": self.kernel_name}
 
-    def _gamma(self, dual: Dual) -> Floats:
-        return super()._gamma(dual) if "gamma" in dual else self.gamma
+    def gamma_of(self, dual: Dual) -> Floats:
+        """γ of a dual point; that of the statement where it has none."""
+        return super().gamma_of(dual) if "gamma" in dual else self.gamma
 
-    def _lam(self, dual: Dual) -> float:
+    def lam_of(self, dual: Dual) -> float:
+        """λ, whatever the dual point."""
         return self.lam
 
-    def _upper_bound(self) -> Floats | float:
+    def gamma_upper_bound(self) -> Floats | float:
+        """γ of the statement: D at any smaller γ is a bound, since L increases with γ."""
         return self.gamma
 
     def evaluate(self, model: BinaryModel) -> Evaluation:
-        """Q at a model, from its scores on the raw data."""
+        """The objective q at a model, from its scores on the raw data."""
         f, f_rounding = model.scores(self.space.data.X)
         norm, norm_rounding = self.space.squared_norm(model)
         u = self.y * f
@@ -83,10 +86,10 @@ class ConicFixedGamma(ConicDual):
         steepest = 2.0 * np.sqrt(self.lam * self.gamma)
         return Evaluation(value, norm_rounding + float(steepest @ f_rounding) + accumulated_rounding(u.size) * value)
 
-    def on_piece(self, w: Floats, near: float) -> Floats:
-        r"""Return the minimiser of q on the piece that `w` lies on, q being quadratic between its kinks at u = 1.
+    def minimiser_on_piece(self, w: Floats, near: float) -> Floats:
+        r"""Return the minimiser of the quadratic piece of q that `w` lies on.
 
-        Observations with a margin within `near` of 1 are held there, with multipliers μ. On the rest the loss is 0, λ, or
+        Margins within `near` of 1 are constrained to be 1, with multipliers μ. For the others the loss is 0, λ, or
         :math:`2\sqrt{\lambda\gamma_i}(1-u_i) - \gamma_i(1-u_i)^2`, so that w and μ solve a linear system.
         """
         L = self.factor.toarray() if sp.issparse(self.factor) else self.factor
@@ -103,9 +106,10 @@ class ConicFixedGamma(ConicDual):
         solution, *_ = sl.lstsq(system, right, check_finite=False)
         return np.asarray(solution[:r])
 
-    def export_dual(self, dual: Dual) -> Dual:
-        """The multipliers; no observation has weight zero here."""
-        return dual
+    def model(self, w: Floats) -> BinaryModel:
+        """Return the model of `w`, given in the columns of ``space.factor``."""
+        u = self.y * np.asarray(self.factor @ w)
+        return self.space.model_from_factor(w, support=u <= 1.0 + ON_MARGIN)
 
 
 class ConicFixedGammaProblem(FormulationProblem):
@@ -120,31 +124,30 @@ class ConicFixedGammaProblem(FormulationProblem):
 
     lam: cp.Parameter
     w: cp.Expression
-    _fixed: ConicFixedGamma
-
-    @property
-    def formulation(self) -> ConicFixedGamma:
-        """The statement at the present value of λ."""
-        return ConicFixedGamma(space=self._fixed.space, gamma=self._fixed.gamma, lam=float(self.lam.value))
 
     def recover(self) -> RecoveredPoints:
-        """The models of w and of a minimiser of q; α from that minimiser, and from the multipliers."""
+        """Models of w and of minimisers of q; α from a minimiser, and from the multipliers."""
         if not usable(self.w.value):
             return RecoveredPoints([], [])
-        statement = self.formulation
+        statement: ConicFixedGamma = self.formulation
         w = np.asarray(self.w.value, dtype=np.float64)
         duals = [statement.repair({"gamma": statement.gamma})]
         margin, beyond = (self.constraint_dict[label].dual_value for label in ("margin", "beyond"))
         if usable(margin) and usable(beyond):
             duals.append({"gamma": statement.gamma, "alpha": np.asarray(margin) - np.asarray(beyond)})
         start = statement.minimiser(duals[0])
-        models = []
-        for point in (*(statement.on_piece(start, near) for near in NEAR_KINK), w, start):
-            u = statement.y * np.asarray(statement.factor @ point)
-            models.append(statement.space.model_from_factor(point, support=u <= 1.0 + ON_MARGIN))
-        return RecoveredPoints(models, duals)
+        points = [*(statement.minimiser_on_piece(start, near) for near in NEAR_KINK), w, start]
+        return RecoveredPoints([statement.model(point) for point in points], duals)
+
+    def model_at_variables(self) -> BinaryModel | None:
+        """The model of the present w."""
+        if not usable(self.w.value):
+            return None
+        statement: ConicFixedGamma = self.formulation
+        return statement.model(np.asarray(self.w.value, dtype=np.float64))
 
 
+@builder
 def conic_fixed_gamma(
     X: Any,
     y: Any,
@@ -174,7 +177,8 @@ def conic_fixed_gamma(
     y : array-like of shape (n,)
         Two labels of any type.
     gamma : array-like of shape (n,) or float
-        Non-negative; those of a solved relaxation are in :func:`svmcvx.formulations.conic_loss.sdp.relaxation`.
+        Non-negative; those of a solved relaxation are returned by
+        :func:`svmcvx.formulations.conic_loss.relaxation.relaxation`.
     lam : float
         Height of the losses, positive. The cvxpy parameter ``problem.lam``.
     kernel, intercept, indefinite
@@ -194,10 +198,9 @@ def conic_fixed_gamma(
 
     Notes
     -----
-    Source: conic paper, eq. (14) without its stray −1, z relaxed to [0, 1], and :math:`n_i^2/(1-z_i)` replaced by
-    :math:`n_i^2`: where :math:`n_i > 0` the best :math:`z_i` is 0.
+    Source: [CepedaGomezHan], eq. (14) without its superfluous −1, z relaxed to [0, 1], and :math:`n_i^2/(1-z_i)` replaced
+    by :math:`n_i^2`: where :math:`n_i > 0` the best :math:`z_i` is 0.
     """
-    started = time.perf_counter()
     lam = check_number(lam, "lam", low=0, open_low=True)
     data, space = conic_space(X, y, kernel, intercept, None, indefinite)
     given = _check_gamma(gamma, data.n)
@@ -225,9 +228,8 @@ def conic_fixed_gamma(
         (z <= 1).set_label("box_high"),
         square_over(m, a, z).set_label("cone"),
     ]
-    problem = ConicFixedGammaProblem(cp.Minimize(quadratic + loss), constraints)
-    problem.lam, problem.w, problem._fixed = lam_parameter, w / scale, statement
-    problem.build_seconds = time.perf_counter() - started
+    problem = ConicFixedGammaProblem(cp.Minimize(quadratic + loss), constraints, statement, [lam_parameter])
+    problem.w = w / scale
     return problem
 
 

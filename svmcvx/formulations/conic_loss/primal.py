@@ -1,6 +1,8 @@
-r"""The primal of the conic relaxation in low rank: P(w, V), its gradient, and descent from an approximate solution.
+r"""The primal of the conic relaxation in low-rank form: P(w, V), its gradient, and descent from an approximate solution.
 
-The symbols are those of :mod:`svmcvx.formulations.conic_loss.sdp`; `A` holds the signed rows :math:`y_i x_i`.
+The symbols are those of :mod:`svmcvx.formulations.conic_loss.statement`; `A` holds the signed rows :math:`y_i x_i`.
+
+Source: [CepedaGomezHan], Theorem 2 and Appendix C, with :math:`W = ww' + VV'`.
 """
 
 from __future__ import annotations
@@ -16,20 +18,28 @@ from scipy.optimize import minimize
 from svmcvx.certificate import EPS
 from svmcvx.losses import slack
 
-__all__ = ["balance", "low_rank_gradient", "multipliers", "objective", "polish", "relaxed_indicator", "weighted_gram"]
+__all__ = [
+    "low_rank_gradient",
+    "objective",
+    "polish",
+    "polish_to_cardinality",
+    "relaxed_indicator",
+    "stationary_multipliers",
+    "weighted_gram",
+]
 
 Floats: TypeAlias = NDArray[np.float64]
 
-# Steps of the descent on the low-rank form that polishes an interior-point solution; it has seldom needed 50.
+# Iterations of L-BFGS that polish an interior-point solution; in tests fewer than 50 were needed as a rule.
 POLISHING_STEPS = 500
-# In the cardinality form: values of λ that are tried, the relative accuracy asked of its row, and the largest change of
-# log λ at once.
-BALANCING_STEPS = 15
-BALANCED = 1e-9
+# In the cardinality form: values of λ that are tried, the relative accuracy of the row at which to stop, and the largest
+# change of log λ in one step.
+SECANT_STEPS = 15
+ROW_ACCURACY = 1e-9
 LARGEST_CHANGE = 2.0
-# Directions of the covariance below this share of the largest are not polished.
+# Directions of the covariance whose eigenvalue is below this share of the largest are dropped before polishing.
 POLISHED_RANK = 1e-7
-# Entries of the rows that are weighted at once: no copy of the data.
+# Entries of the block of weighted rows that is formed at once, so that the data are not copied as a whole.
 BLOCK_ENTRIES = 2**20
 
 
@@ -50,7 +60,7 @@ def objective(
     return squared_norm + spread + lam * float(np.sum(weight * relaxed_indicator(u, v)))
 
 
-def multipliers(u: Floats, v: Floats, height: Floats) -> tuple[Floats, Floats]:
+def stationary_multipliers(u: Floats, v: Floats, height: Floats) -> tuple[Floats, Floats]:
     r"""Return the γ and α of a stationary point: :math:`\lambda s_i (1-u_i)_+^2/t_i^2` and :math:`2\lambda s_i (1-u_i)_+/t_i`.
 
     Parameters
@@ -63,19 +73,21 @@ def multipliers(u: Floats, v: Floats, height: Floats) -> tuple[Floats, Floats]:
     return height * ratio**2, 2.0 * height * ratio
 
 
-def weighted_gram(L: Any, weights: Floats) -> Floats:
+def weighted_gram(L: Any, weights: Floats, *, block_entries: int = BLOCK_ENTRIES) -> Floats:
     r"""Return the dense matrix :math:`\sum_i c_i x_i x_i'` of the rows of `L`, block by block and without the zero weights.
 
     Parameters
     ----------
     L : ndarray or csr_array of shape (n, r)
     weights : ndarray of shape (n,)
+    block_entries : int
+        Entries of one block of a dense `L`.
     """
     n, r = L.shape
     if sp.issparse(L):
         return np.asarray((L.T @ (sp.diags_array(weights) @ L)).toarray())
     total = np.zeros((r, r))
-    rows = max(1, BLOCK_ENTRIES // max(1, r))
+    rows = max(1, block_entries // max(1, r))
     for start in range(0, n, rows):
         block, c = L[start : start + rows], weights[start : start + rows]
         counted = np.flatnonzero(c)
@@ -103,11 +115,11 @@ def low_rank_gradient(w: Floats, V: Floats, A: Any, height: Floats) -> tuple[flo
     gradient_w : ndarray of shape (r,)
     gradient_V : ndarray of shape (r, k)
     gamma, alpha : ndarray of shape (n,)
-        As of :func:`multipliers`.
+        As of :func:`stationary_multipliers`.
     """
     u, P = np.asarray(A @ w), np.asarray(A @ V)
     m, v = slack(u), np.sum(P**2, axis=1)
-    gamma, alpha = multipliers(u, v, height)
+    gamma, alpha = stationary_multipliers(u, v, height)
     value = objective(float(w @ w), float(np.sum(V**2)), u, v, lam=1.0, weight=height)
     # ∂z/∂u = −2mv/t² and ∂z/∂v = −m²/t², in γ and α.
     gradient_w = 2.0 * w - np.asarray(A.T @ (alpha - 2.0 * gamma * m))
@@ -115,7 +127,7 @@ def low_rank_gradient(w: Floats, V: Floats, A: Any, height: Floats) -> tuple[flo
 
 
 def polish(w: Floats, V: Floats, A: Any, height: Floats) -> tuple[Floats, Floats]:
-    """Descend from a solution of moderate accuracy on P, which is smooth where V has an effect.
+    """Minimise P by L-BFGS from a solution of moderate accuracy; P is smooth where every slack or its variance is positive.
 
     Parameters
     ----------
@@ -138,10 +150,10 @@ def polish(w: Floats, V: Floats, A: Any, height: Floats) -> tuple[Floats, Floats
     return end[:r], end[r:].reshape(V.shape)
 
 
-def balance(
+def polish_to_cardinality(
     w: Floats, V: Floats, A: Any, weight: Floats, *, lam: float, allowance: float
 ) -> tuple[float, Floats, Floats]:
-    r"""Polish for a varying λ until the row Σ s z = allowance holds: secants in logarithms, kept inside a bracket.
+    r"""Polish with λ adjusted until Σ s z = allowance: the secant method in log λ, safeguarded by a bracket.
 
     Parameters
     ----------
@@ -150,19 +162,19 @@ def balance(
     weight : ndarray of shape (n,)
         :math:`s_i`.
     lam : float
-        Where to start, positive.
+        Initial value, positive.
     allowance : float
         :math:`\kappa \sum_i s_i`.
 
     Returns
     -------
     lam, w, V
-        With the row as near to equality as was reached.
+        Those with the smallest error of the row.
     """
     low, high = 0.0, math.inf
     best, best_error = (lam, w, V), math.inf
     previous: tuple[float, float] | None = None
-    for _ in range(BALANCING_STEPS):
+    for _ in range(SECANT_STEPS):
         w, V = polish(w, V, A, lam * weight)
         u, v = np.asarray(A @ w), np.sum(np.asarray(A @ V) ** 2, axis=1)
         total = float(weight @ relaxed_indicator(u, v))
@@ -171,10 +183,10 @@ def balance(
         error = math.log(total / allowance)
         if abs(error) < best_error:
             best, best_error = (lam, w, V), abs(error)
-        if abs(error) <= BALANCED or V.shape[1] == 0:
+        if abs(error) <= ROW_ACCURACY or V.shape[1] == 0:
             break
         low, high = (lam, high) if error > 0 else (low, lam)
-        # The sum falls as λ rises, at first about like 1/λ.
+        # The sum decreases with λ; the first step takes it to be proportional to 1/λ.
         rate = -1.0 if previous is None else (error - previous[1]) / (math.log(lam / previous[0]) or EPS)
         previous = (lam, error)
         new = lam * math.exp(min(max(-error / rate, -LARGEST_CHANGE), LARGEST_CHANGE)) if rate < 0 else math.nan

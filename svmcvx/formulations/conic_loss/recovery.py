@@ -1,4 +1,4 @@
-r"""Models of the conic relaxation with the second moment behind them, and their recovery from an approximate solution."""
+r"""Models of the conic relaxation with their second moment, and their recovery from an approximate solution."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from svmcvx.certificate import EPS, Dual, accumulated_rounding
 from svmcvx.feature_space import FeatureSpace
 from svmcvx.formulations.base import RecoveredPoints
-from svmcvx.formulations.conic_loss.primal import balance, low_rank_gradient, polish, relaxed_indicator
+from svmcvx.formulations.conic_loss.primal import low_rank_gradient, polish, polish_to_cardinality, relaxed_indicator
 from svmcvx.heuristics.rounding import ON_MARGIN, round_relaxation
 from svmcvx.kernels import row_norms
 from svmcvx.model import BinaryModel, KernelModel, LinearModel, frozen
@@ -26,7 +26,8 @@ __all__ = [
     "RelaxedLinearModel",
     "SecondMoment",
     "covariance_factor",
-    "enlarged",
+    "covariance_multiple",
+    "enlarged_covariances",
     "moment_of",
     "recover",
     "relaxed_model",
@@ -35,20 +36,22 @@ __all__ = [
 
 Floats: TypeAlias = NDArray[np.float64]
 
-# Directions of the covariance below this share of the largest are rounding.
+# Eigenvalues of a covariance below this share of the largest are taken to be rounding errors.
 COVARIANCE_RANK = 1e-14
+# Range and steps of the bisection for the enlargement of a covariance.
+LARGEST_ENLARGEMENT, ENLARGEMENT_STEPS = 1e12, 80
 
 
 @dataclass(frozen=True, eq=False)
 class SecondMoment:
-    """The random hyperplane behind a model of the relaxation, in the columns of ``space.factor``.
+    """Mean and covariance of the random hyperplane that solves the relaxation, in the columns of ``space.factor``.
 
     Attributes
     ----------
     w : ndarray of shape (r,)
-        Mean; what the model predicts with.
+        Mean; the model predicts with it.
     V : ndarray of shape (r, k)
-        Factor of the covariance, so that ``W = ww' + VV'`` exceeds ``ww'`` by construction.
+        Factor of the covariance: ``W = ww' + VV'``, so that ``W - ww'`` is positive semidefinite by construction.
     z : ndarray of shape (rows,)
         Relaxed indicators, indexed like the training data; NaN for observations of weight zero.
     rounded : BinaryModel or None
@@ -71,15 +74,15 @@ class SecondMoment:
 
     @property
     def spectrum(self) -> Floats:
-        """Eigenvalues of W that can differ from zero, in descending order."""
+        """Eigenvalues of W in descending order, without those that are zero because of the rank of (w V)."""
         return np.asarray(np.linalg.svd(np.column_stack([self.w, self.V]), compute_uv=False)) ** 2
 
 
 @dataclass(frozen=True, eq=False)
 class RelaxedLinearModel(LinearModel):
-    """A :class:`~svmcvx.LinearModel` that knows the second moment of the relaxation it came from.
+    """A :class:`~svmcvx.LinearModel` with the second moment of the relaxation.
 
-    It predicts like the linear model of the mean, and :meth:`save` stores that.
+    It predicts like the linear model of the mean, which is what :meth:`save` stores.
 
     Attributes
     ----------
@@ -95,9 +98,9 @@ class RelaxedLinearModel(LinearModel):
 
 @dataclass(frozen=True, eq=False)
 class RelaxedKernelModel(KernelModel):
-    """A :class:`~svmcvx.KernelModel` that knows the second moment of the relaxation it came from.
+    """A :class:`~svmcvx.KernelModel` with the second moment of the relaxation.
 
-    It predicts like the kernel model of the mean, and :meth:`save` stores that.
+    It predicts like the kernel model of the mean, which is what :meth:`save` stores.
 
     Attributes
     ----------
@@ -136,7 +139,7 @@ def relaxed_model(space: FeatureSpace, w: Floats, V: Floats, rounded: BinaryMode
 
 
 def covariance_factor(w: Floats, W: Floats) -> Floats:
-    """Return V with ``VV' = W - ww'``, without the directions that are rounding."""
+    """Return V with ``VV' = W - ww'``, without the eigenvalues that are rounding errors."""
     values, vectors = sl.eigh(0.5 * (W + W.T) - np.outer(w, w))
     kept = values > COVARIANCE_RANK * max(float(values[-1]), float(w @ w))
     return np.asarray(vectors[:, kept] * np.sqrt(values[kept]))
@@ -152,12 +155,12 @@ def recover(
     allowance: float,
     multiplier: float | None,
 ) -> RecoveredPoints:
-    """Return models and dual points; see :meth:`svmcvx.formulations.conic_loss.sdp.ConicLoss.recover`.
+    """Return models and dual points; see :meth:`svmcvx.formulations.conic_loss.statement.ConicLoss.recover`.
 
     Parameters
     ----------
     space, w, V, duals
-        As there.
+        As for that method.
     lam : float or None
         Weight of the losses; None in the cardinality form.
     allowance : float
@@ -172,7 +175,7 @@ def recover(
     if lam is not None:
         points.insert(0, polish(w, V, signed, lam * weight))
     elif height is not None and height > 0:
-        height, *polished = balance(w, V, signed, weight, lam=height, allowance=allowance)
+        height, *polished = polish_to_cardinality(w, V, signed, weight, lam=height, allowance=allowance)
         points.insert(0, (polished[0], polished[1]))
     w, V = points[0]
     u, v = y * np.asarray(L @ w), np.sum(np.asarray(L @ V) ** 2, axis=1)
@@ -184,7 +187,7 @@ def recover(
         best, rounded = rounded_point(space, best)
         models.append(relaxed_model(space, best, np.zeros((w.size, 0)), rounded))
     for w, V in points:
-        spreads = [V] if lam is not None else enlarged(space, w, V, allowance)
+        spreads = [V] if lam is not None else enlarged_covariances(space, w, V, allowance)
         models += [relaxed_model(space, w, spread, rounded) for spread in spreads]
     found: list[Dual] = []
     if height is not None:
@@ -196,7 +199,7 @@ def recover(
 
 
 def rounded_point(space: FeatureSpace, w: Floats) -> tuple[Floats, BinaryModel]:
-    """Scale a rounding until its margins of 1 stay there in spite of rounding; return it and its model."""
+    """Scale a point so that margins of at least 1 remain so by the model's own arithmetic; return it and its model."""
     y = space.data.y
     kept = y * np.asarray(space.factor @ w) >= 1.0
     for _ in range(2):
@@ -208,40 +211,59 @@ def rounded_point(space: FeatureSpace, w: Floats) -> tuple[Floats, BinaryModel]:
     return w, space.model_from_factor(w, support=kept)
 
 
-def enlarged(space: FeatureSpace, w: Floats, V: Floats, allowance: float) -> list[Floats]:
-    """Return V enlarged until Σ s z ≤ allowance, by a factor and by a multiple of I, as far as that is possible."""
-    data, L = space.data, space.factor
-    probe = space.model_from_factor(w)
-    f, f_rounding = probe.scores(data.X)
-    u = data.y * f - f_rounding
-    relative = 2.0 * accumulated_rounding(max(L.shape[1], u.size))
-    goal = allowance * (1.0 - relative)
-    norms, v = row_norms(L) ** 2, np.sum(np.asarray(L @ V) ** 2, axis=1)
-    V_norm, identity = float(np.sum(V**2)), np.eye(w.size)
+class _CardinalityRow:
+    """Σ s z − allowance for a mean w and enlarged covariances, with margins and variances lowered by their rounding."""
 
-    def excess(grown: Floats, size: float) -> float:
-        deviation = np.sqrt(grown) - relative * np.sqrt(norms * size)
-        return float(data.weight @ relaxed_indicator(u, np.maximum(deviation, 0.0) ** 2)) - goal
+    def __init__(self, space: FeatureSpace, w: Floats, V: Floats, allowance: float) -> None:
+        data, L = space.data, space.factor
+        f, f_rounding = space.model_from_factor(w).scores(data.X)
+        self.u, self.weight = data.y * f - f_rounding, data.weight
+        self.relative = 2.0 * accumulated_rounding(max(L.shape[1], self.u.size))
+        self.goal = allowance * (1.0 - self.relative)
+        self.norms, self.v = row_norms(L) ** 2, np.sum(np.asarray(L @ V) ** 2, axis=1)
+        self.V_norm = float(np.sum(V**2))
 
-    unit = V_norm if V_norm > 0 else 1.0 / max(float(norms.max()), np.finfo(float).tiny)
-    factor = _smallest(lambda c: excess(v * (1.0 + c), V_norm * (1.0 + c)))
-    ridge = _smallest(lambda c: excess(v + c * unit * norms, V_norm + c * unit * w.size))
+    def excess(self, v: Floats, V_norm: float) -> float:
+        """Return the excess for variances `v` of a covariance of trace `V_norm`."""
+        deviation = np.sqrt(v) - self.relative * np.sqrt(self.norms * V_norm)
+        return float(self.weight @ relaxed_indicator(self.u, np.maximum(deviation, 0.0) ** 2)) - self.goal
+
+    def smallest_factor(self) -> float | None:
+        """Return the smallest c for the covariance (1 + c)VV'."""
+        return _smallest_feasible(lambda c: self.excess(self.v * (1.0 + c), self.V_norm * (1.0 + c)))
+
+
+def covariance_multiple(space: FeatureSpace, w: Floats, V: Floats, allowance: float) -> Floats | None:
+    """Return the smallest multiple of V, by at least 1, with Σ s z ≤ allowance; None if there is none."""
+    c = _CardinalityRow(space, w, V, allowance).smallest_factor()
+    return None if c is None else V * math.sqrt(1.0 + c)
+
+
+def enlarged_covariances(space: FeatureSpace, w: Floats, V: Floats, allowance: float) -> list[Floats]:
+    """Return V enlarged until Σ s z ≤ allowance: once by a factor, once by a multiple of I, where that is possible."""
+    row = _CardinalityRow(space, w, V, allowance)
+    unit = row.V_norm if row.V_norm > 0 else 1.0 / max(float(row.norms.max()), np.finfo(float).tiny)
+    factor = row.smallest_factor()
+    ridge = _smallest_feasible(lambda c: row.excess(row.v + c * unit * row.norms, row.V_norm + c * unit * w.size))
     spreads = [] if factor is None else [V * math.sqrt(1.0 + factor)]
     if ridge is not None:
-        spreads.append(np.hstack([V, math.sqrt(ridge * unit) * identity]))
+        spreads.append(np.hstack([V, math.sqrt(ridge * unit) * np.eye(w.size)]))
     return spreads
 
 
-def _smallest(excess: Callable[[float], float]) -> float | None:
-    """Smallest c ≥ 0 in the range of interest with ``excess(c) <= 0`` for a decreasing function, approached from above."""
+def _smallest_feasible(excess: Callable[[float], float]) -> float | None:
+    """Return the smallest c ≥ 0 with ``excess(c) <= 0``, by bisection in log c; None if the range has none.
+
+    `excess` decreases.
+    """
     if excess(0.0) <= 0:
         return 0.0
-    low, high = math.log(EPS), math.log(1e12)
+    low, high = math.log(EPS), math.log(LARGEST_ENLARGEMENT)
     if excess(math.exp(low)) <= 0:
         return math.exp(low)
     if excess(math.exp(high)) > 0:
         return None
-    for _ in range(80):
+    for _ in range(ENLARGEMENT_STEPS):
         middle = 0.5 * (low + high)
         low, high = (middle, high) if excess(math.exp(middle)) > 0 else (low, middle)
     return math.exp(high)

@@ -1,0 +1,324 @@
+r"""The problems of :mod:`svmcvx.fast.core.linear_newton`, and both bounds at a point.
+
+They minimise, over w and (for the pSVM) a free bias b,
+
+.. math:: P(w, b) = \tfrac12\|w\|^2 - q'w + \sum_i \ell_i(z_i), \qquad z_i = 1 - y_i(x_i'w + b),
+
+with convex losses of :mod:`svmcvx.fast.core.loss_passes`. Their multipliers :math:`\alpha_i = \ell_i'(z_i)` are a dual point,
+
+.. math:: D(\alpha) = \sum_i \alpha_i - \sum_i \ell_i^*(\alpha_i) - \tfrac12\|w(\alpha)\|^2, \qquad
+    w(\alpha) = q + \sum_i \alpha_i y_i x_i,
+
+and as :math:`w - w(\alpha)` is the gradient of P, both bounds come with the gradient at no further cost:
+:math:`P - D = \tfrac12\|w - w(\alpha)\|^2 + \sum_i(\ell_i(z_i) + \ell_i^*(\alpha_i) - \alpha_i z_i)`, the last sum being 0
+for smooth losses.
+
+**A variance of the margins**, :math:`\lambda_1\sum_i s_i(u_i - \bar u)^2` with shares s, is one more smooth term for problems
+without bias: its multipliers :math:`\tau_i = 2\lambda_1 s_i(u_i - \bar u)` are subtracted from α in w(α), and its conjugate at τ is
+its own value.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import InitVar, dataclass, field
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from svmcvx.certificate import accumulated_rounding
+from svmcvx.data import Features
+from svmcvx.fast.core import loss_passes as passes
+from svmcvx.feature_space import FeatureSpace
+from svmcvx.kernels import row_norms
+from svmcvx.losses import variance_multipliers
+from svmcvx.model import LinearModel
+
+__all__ = [
+    "LinearBounds",
+    "LinearNewtonSettings",
+    "LinearProblem",
+    "Point",
+    "earlier_coefficients",
+    "kind_of_power",
+    "linear_model",
+]
+
+Floats: TypeAlias = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class LinearNewtonSettings:
+    """Numbers that steer :func:`svmcvx.fast.core.linear_newton.minimise`.
+
+    Parameters
+    ----------
+    direct_work, direct_work_stiff : float
+        Multiplications up to which a Newton system is formed and factored, for smooth losses and for those with p < 2, whose
+        systems become ill-conditioned.
+    largest_system : int
+        Unknowns of a system that is factored, at most.
+    conjugate_steps : int
+        Products of conjugate gradients in one step, at most.
+    line_steps : int
+        Trials of one line search, at most.
+    first_sigma, warm_sigma : float
+        First penalty σ of the augmented Lagrangian, without and with multipliers to start from.
+    largest_stiffness : float
+        The first σ without multipliers is reduced until σ times the weight times the squared norm of an observation is at most
+        this: with a larger value the first subproblem is ill-conditioned.
+    sigma_growth, largest_sigma : float
+        Factor by which σ grows, and its largest value.
+    gradient_share : float
+        The gradient's part of the gap, relative to the rest, at which σ grows.
+    patience, patience_rounds : int
+        Steps (smooth losses) and rounds of the augmented Lagrangian (p < 2) that promise less than rounding and do not reduce the
+        gap, after which the method ends.
+    longest_idle : int
+        Steps of any kind without a smaller gap after which it ends.
+    refresh : int
+        Steps after which the scores are computed afresh.
+    """
+
+    direct_work: float = 4e9
+    direct_work_stiff: float = 4e10
+    largest_system: int = 4000
+    conjugate_steps: int = 500
+    line_steps: int = 40
+    first_sigma: float = 1.0
+    warm_sigma: float = 100.0
+    largest_stiffness: float = 1e4
+    sigma_growth: float = 6.0
+    largest_sigma: float = 1e12
+    gradient_share: float = 0.1
+    patience: int = 5
+    patience_rounds: int = 15
+    longest_idle: int = 200
+    refresh: int = 20
+
+
+def kind_of_power(p: float) -> int:
+    """Return the kind of loss of the hinge to the power p ≥ 1."""
+    return passes.HINGE if p == 1 else passes.ENVELOPE if p < 2 else passes.POWER
+
+
+@dataclass(frozen=True, eq=False)
+class LinearProblem:
+    r"""The problem of one linear machine.
+
+    Parameters
+    ----------
+    X : ndarray or csr_array of shape (n, d)
+    y : ndarray of shape (n,)
+        Labels ±1.
+    c : ndarray of shape (n,)
+        Weights of the losses (``C s`` for the pSVM).
+    kind : int
+        One of the kinds of :mod:`svmcvx.fast.core.loss_passes`.
+    p, C1, C2, D : float
+        Parameters of the loss, where it has them.
+    bias : bool
+        Whether there is a free bias.
+    linear_term : ndarray of shape (d,), optional
+        The vector q; zero by default.
+    kernel_expansion : bool
+        Whether the model will be :math:`w(\alpha)` (an expansion over the observations) and not w itself: the upper bound is
+        then taken there.
+    variance : float
+        Weight :math:`\lambda_1` of the variance of the margins; without bias, and not with `kernel_expansion`.
+    share : ndarray of shape (n,), optional
+        Shares of the observations in it; equal ones by default.
+
+    Attributes
+    ----------
+    shares : ndarray of shape (n,)
+        `share`, or equal ones.
+    norms : ndarray of shape (n,)
+        Euclidean norms of the rows of X.
+    """
+
+    X: Features
+    y: Floats
+    c: Floats
+    kind: int
+    p: float = 2.0
+    C1: float = 1.0
+    C2: float = 1.0
+    D: float = 0.0
+    bias: bool = False
+    linear_term: Floats | None = None
+    kernel_expansion: bool = False
+    variance: float = 0.0
+    share: InitVar[Floats | None] = None
+    shares: Floats = field(init=False)
+    norms: Floats = field(init=False)
+
+    def __post_init__(self, share: Floats | None) -> None:
+        object.__setattr__(self, "shares", np.full(self.y.size, 1.0 / self.y.size) if share is None else share)
+        object.__setattr__(self, "norms", row_norms(self.X))
+
+    @property
+    def smooth(self) -> bool:
+        """Whether the loss itself has a derivative that Newton's method can use."""
+        return self.kind in (passes.POWER, passes.BAND)
+
+    @property
+    def loss(self) -> tuple[float, float, float, float]:
+        """The parameters of the loss in the order of the compiled passes."""
+        return self.p, self.C1, self.C2, self.D
+
+    def primal_of(self, alpha: Floats) -> Floats:
+        r"""Return :math:`w(\alpha)`."""
+        w = np.asarray(self.X.T @ (self.y * alpha))
+        return w if self.linear_term is None else w + self.linear_term
+
+    def multipliers_of_variance(self, f: Floats) -> Floats:
+        """Return the multipliers τ of the variance at scores `f`."""
+        return variance_multipliers(self.y * f, self.variance, self.shares)
+
+
+@dataclass
+class Point:
+    """The best primal and the best dual point that were met.
+
+    Attributes
+    ----------
+    w, b
+        The best primal point.
+    alpha
+        The best dual point.
+    expansion
+        The multipliers with which :attr:`w` was found, for problems with `kernel_expansion`.
+    upper, lower : float
+        Their bounds.
+    steps : int
+        Iterations.
+    sigma : float
+        The last penalty of the augmented Lagrangian.
+    """
+
+    w: Floats
+    b: float
+    alpha: Floats
+    expansion: Floats
+    upper: float = math.inf
+    lower: float = -math.inf
+    steps: int = 0
+    sigma: float = 0.0
+
+
+class LinearBounds:
+    """Both bounds at a point, each widened by what the certificate will allow for rounding.
+
+    Parameters
+    ----------
+    problem : LinearProblem
+    w, alpha : ndarray
+        Where the search starts.
+    """
+
+    def __init__(self, problem: LinearProblem, w: Floats, alpha: Floats) -> None:
+        self.best = Point(w.copy(), 0.0, alpha.copy(), alpha.copy())
+        self.problem = problem
+
+    def update(
+        self, w: Floats, b: float, alpha: Floats, primal: Floats, sums: tuple[float, ...], variance: float = 0.0
+    ) -> tuple[float, float]:
+        """Return (lower, upper) at (w, b) with multipliers α and ``primal`` = w(α); keep the best of each.
+
+        Parameters
+        ----------
+        w, b, alpha, primal
+            The point, its multipliers, and w(α).
+        sums : tuple of float
+            What :func:`~svmcvx.fast.core.loss_passes.respond` has returned there.
+        variance : float
+            The value of the variance at w, whose multipliers are in `primal`.
+        """
+        problem = self.problem
+        _, loss, total, balance, size, reach, _ = sums
+        conjugate = float(passes.conjugate(problem.kind, alpha, problem.c, *problem.loss))
+        dual_norm = float(primal @ primal)
+        if problem.kernel_expansion:
+            w = primal
+            norm = dual_norm
+            loss = self.loss_at(np.asarray(problem.X @ w), b, alpha)
+        else:
+            norm = float(w @ w)
+        linear = 0.0 if problem.linear_term is None else float(problem.linear_term @ w)
+        upper = 0.5 * norm - linear + loss + variance
+        lower = total - conjugate - 0.5 * dual_norm - variance
+        rounding = accumulated_rounding(alpha.size) * (
+            4.0 * size
+            + 4.0 * reach * (math.sqrt(norm) + math.sqrt(dual_norm))
+            + abs(conjugate)
+            + loss
+            + abs(linear)
+            + variance
+        )
+        # Scaling the multipliers of one class down to balance costs at most the imbalance times the scores around it.
+        unbalanced = 0.0
+        if problem.bias:
+            unbalanced = abs(balance) * (1.0 + abs(b) + float(problem.norms.max()) * math.sqrt(dual_norm))
+        upper, lower = upper + rounding, lower - rounding - unbalanced
+        best = self.best
+        if upper <= best.upper:
+            best.w, best.b, best.upper = w.copy(), b, upper
+            if problem.kernel_expansion:
+                best.expansion = alpha.copy()
+        if lower >= best.lower:
+            best.alpha, best.lower = alpha.copy(), lower
+        return lower, upper
+
+    def update_pair(self, w: Floats, alpha: Floats) -> tuple[float, float]:
+        """Return (lower, upper) for a w and multipliers that do not follow from each other; keep the best of each."""
+        loss = self.loss_at(np.asarray(self.problem.X @ w), 0.0, alpha)
+        size = np.abs(alpha)
+        sums = (0.0, loss, float(alpha.sum()), 0.0, float(size.sum()), float(size @ self.problem.norms), 0.0)
+        return self.update(w, 0.0, alpha, self.problem.primal_of(alpha), sums)
+
+    def loss_at(self, f: Floats, b: float, centre: Floats) -> float:
+        """Return the sum of the losses at scores `f`."""
+        m = self.problem
+        multipliers, slopes = np.empty_like(centre), np.empty_like(centre)
+        return float(passes.respond(m.kind, f, m.y, b, centre, m.c, 1.0, *m.loss, m.norms, multipliers, slopes)[1])
+
+
+def linear_model(
+    space: FeatureSpace, w: Floats, b: float, support: NDArray[np.bool_], centre: Floats | None = None
+) -> LinearModel:
+    """Return the model of `w` in the columns of ``space.X``, whatever their number.
+
+    Parameters
+    ----------
+    space : FeatureSpace
+        Linear.
+    w, b
+        Coefficients; with a penalised intercept the last of `w` is the intercept.
+    support : ndarray of bool
+        The observations that the model rests on.
+    centre : ndarray, optional
+        What was subtracted from the columns; that of the space by default.
+    """
+    centre = space.centre if centre is None else centre
+    if space.intercept == "penalised":
+        w, b = w[:-1], float(w[-1])
+    return LinearModel(
+        coef=w,
+        intercept=b - float(centre @ w),
+        classes=space.data.classes,
+        support=space.data.index[support],
+    )
+
+
+def earlier_coefficients(space: FeatureSpace, model: object) -> Floats | None:
+    """Return w in the columns of ``space.X`` of a linear model for as many features; None if there is none.
+
+    A model of other rows fits as well. `space` has no free intercept.
+    """
+    if not space.is_linear or not isinstance(model, LinearModel):
+        return None
+    if model.coef.shape != (space.data.X.shape[1],) or not np.isfinite(model.coef).all():
+        return None
+    return np.append(model.coef, model.intercept) if space.intercept == "penalised" else model.coef

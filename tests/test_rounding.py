@@ -1,0 +1,352 @@
+"""The bounds on rounding hold: against rational numbers and ball arithmetic."""
+
+import math
+import os
+from fractions import Fraction
+
+import flint
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given
+from hypothesis import strategies as st
+
+import svmcvx as sx
+from svmcvx import rounding as r
+from svmcvx.data import binary_data
+from svmcvx.feature_space import feature_space
+from svmcvx.losses import hinge_power_above, hinge_power_conjugate_above
+from svmcvx.model import KernelModel, LinearModel
+
+BITS = 200
+# A million arguments of each function with SVMCVX_THOROUGH=1.
+ARGUMENTS = 1_000_000 if os.environ.get("SVMCVX_THOROUGH") else 30_000
+
+finite = st.floats(-1e100, 1e100, allow_nan=False, allow_infinity=False)
+vectors = st.lists(finite, min_size=1, max_size=12).map(np.array)
+
+
+def ball(x):
+    return flint.arb(float(x))
+
+
+@pytest.fixture(autouse=True)
+def precise():
+    before = flint.ctx.prec
+    flint.ctx.prec = BITS
+    yield
+    flint.ctx.prec = before
+
+
+# Elementary functions
+
+
+@pytest.mark.parametrize(
+    ("function", "exact", "low", "high"),
+    [
+        (np.exp, lambda x: x.exp(), -740.0, 700.0),
+        (np.expm1, lambda x: x.expm1(), -30.0, 700.0),
+        (np.log, lambda x: x.log(), 1e-300, 1e300),
+        (np.log1p, lambda x: x.log1p(), 1e-300, 1e300),
+        (np.tanh, lambda x: x.tanh(), -20.0, 20.0),
+    ],
+    ids=["exp", "expm1", "log", "log1p", "tanh"],
+)
+def test_numpys_functions_are_as_accurate_as_is_assumed(function, exact, low, high):
+    rng = np.random.default_rng(0)
+    x = (
+        10.0 ** rng.uniform(math.log10(low), math.log10(high), ARGUMENTS)
+        if low > 0
+        else rng.uniform(low, high, ARGUMENTS)
+    )
+    # Small arguments too, of both signs where the function takes them.
+    if low < 0:
+        x[::2] *= 10.0 ** rng.uniform(-15, 0, x[::2].size)
+    values = function(x)
+    worst = max(
+        float(abs(exact(ball(a)) - ball(v)).upper() / np.spacing(abs(v))) for a, v in zip(x, values, strict=True)
+    )
+    assert worst <= r.ULPS
+
+
+def test_powers_are_as_accurate_as_is_assumed():
+    rng = np.random.default_rng(1)
+    x = 10.0 ** rng.uniform(-12, 12, ARGUMENTS)
+    p = np.where(
+        rng.random(ARGUMENTS) < 0.5, rng.uniform(0.0, 8.0, ARGUMENTS), rng.integers(1, 12, ARGUMENTS).astype(float)
+    )
+    values = x**p
+    worst = max(
+        float(abs(ball(a) ** ball(q) - ball(v)).upper() / np.spacing(v))
+        for a, q, v in zip(x, p, values, strict=True)
+        if 1e-290 < v < 1e290
+    )
+    assert worst <= r.ULPS
+
+
+# Sums and inner products
+
+
+@given(vectors)
+def test_sums_are_enclosed(x):
+    exact = sum(map(Fraction, x.tolist()))
+    assert Fraction(r.sum_below(x)) <= exact <= Fraction(r.sum_above(x))
+
+
+@given(st.lists(st.tuples(finite, finite), min_size=1, max_size=10), finite)
+def test_the_exact_inner_product_is_rounded_once(pairs, constant):
+    x, y = (np.array(side) for side in zip(*pairs, strict=True))
+    found = r.dot_exactly(x, y, constant)
+    if math.isnan(found):
+        return
+    exact = Fraction(constant) + sum(Fraction(a) * Fraction(b) for a, b in pairs)
+    assert found == float(exact)
+
+
+def test_the_exact_inner_product_of_usual_numbers_is_a_number():
+    rng = np.random.default_rng(0)
+    x, y = rng.standard_normal((2, 1000)) * 1e6
+    exact = sum(Fraction(a) * Fraction(b) for a, b in zip(x.tolist(), y.tolist(), strict=True))
+    assert r.dot_exactly(x, y) == float(exact)
+
+
+@pytest.mark.parametrize("n", [1, 7, 1500, 3000])
+@pytest.mark.parametrize("sparse", [False, True])
+def test_weighted_rows_are_within_their_bound(n, sparse):
+    rng = np.random.default_rng(n)
+    X = rng.standard_normal((n, 3)) * 10.0 ** rng.uniform(-6, 6, (n, 1))
+    v = rng.standard_normal(n) * 10.0 ** rng.uniform(-6, 6, n)
+    data = sp.csr_array(X) if sparse else X
+    w, error = r.weighted_rows(data, v, r.row_norms_above(data))
+    exact = [
+        sum(Fraction(a) * Fraction(b) for a, b in zip(X[:, j].tolist(), v.tolist(), strict=True)) for j in range(3)
+    ]
+    distance = sum((Fraction(a) - b) ** 2 for a, b in zip(w.tolist(), exact, strict=True))
+    assert distance <= Fraction(error) ** 2
+    # One row of one leading number and many small ones, which an estimate by the square root of n lets through.
+
+
+def test_many_small_terms_behind_a_large_one_are_allowed_for():
+    d = 2000
+    row = np.full(d, math.sqrt(0.98 * 2.0**-53))
+    row[0] = 1.0
+    model = LinearModel(coef=row, intercept=0.0, classes=np.array([-1, 1]), support=np.array([0]))
+    for X in (row[None, :], sp.csr_array(row[None, :])):
+        score, error = model.scores(X)
+        exact = sum(Fraction(a) ** 2 for a in row.tolist())
+        assert abs(Fraction(float(score[0])) - exact) <= Fraction(float(error[0]))
+
+
+@given(vectors)
+def test_norms_are_below_their_bound(x):
+    exact = sum(Fraction(a) ** 2 for a in x.tolist())
+    assert exact <= Fraction(r.norm_above(x)) ** 2
+    assert exact <= Fraction(float(r.row_norms_above(x[None, :])[0])) ** 2
+
+
+# Balanced multipliers
+
+
+@given(
+    st.lists(st.floats(0, 1e6), min_size=2, max_size=40),
+    st.lists(st.booleans(), min_size=40, max_size=40),
+    st.one_of(st.just(math.inf), st.floats(1e-3, 1e6)),
+)
+def test_balanced_multipliers_meet_their_conditions_exactly(values, signs, bound):
+    alpha = np.array(values)
+    y = np.where(signs[: alpha.size], 1.0, -1.0)
+    found = r.balanced(alpha, y, bound)
+    assert sum(Fraction(a) * int(s) for a, s in zip(found.tolist(), y, strict=True)) == 0
+    assert (found >= 0).all()
+    assert (found <= bound).all()
+    assert np.array_equal(r.balanced(found, y, bound), found)
+
+
+def test_balancing_moves_nearly_balanced_multipliers_by_little():
+    rng = np.random.default_rng(0)
+    y = np.where(np.arange(1000) % 2 == 0, 1.0, -1.0)
+    alpha = rng.random(1000)
+    alpha[y < 0] *= alpha[y > 0].sum() / alpha[y < 0].sum()
+    found = r.balanced(alpha, y, math.inf)
+    assert np.abs(found - alpha).max() < 1e-11
+
+
+# Eigenvalues
+
+
+@pytest.mark.parametrize("n", [1, 2, 10, 60])
+@pytest.mark.parametrize("kind", ["definite", "singular", "graded", "indefinite"])
+def test_eigenvalues_are_enclosed(n, kind):
+    rng = np.random.default_rng(n)
+    F = rng.standard_normal((n, max(1, n // 2) if kind == "singular" else n))
+    if kind == "graded":
+        F *= 10.0 ** rng.uniform(-6, 3, (n, 1))
+    A = F @ F.T
+    if kind == "indefinite":
+        A -= np.eye(n) * np.trace(A) / n
+    A = np.tril(A) + np.tril(A, -1).T
+    values = np.linalg.eigvalsh(A)
+    low, high = r.smallest_eigenvalue_below(A, values[0]), r.largest_eigenvalue_above(A, values[-1])
+    exact = flint.arb_mat([[ball(x) for x in row] for row in A])
+    size = float(np.abs(A).sum()) or 1.0
+    # Definite after the shift, and not by much more: both by exact leading minors.
+    for shift, sign in ((low, 1), (high, -1)):
+        shifted = flint.arb_mat(
+            [[sign * (exact[i, j] - (ball(shift) if i == j else 0)) for j in range(n)] for i in range(n)]
+        )
+        for k in range(1, n + 1):
+            minor = flint.arb_mat([[shifted[i, j] for j in range(k)] for i in range(k)]).det()
+            assert minor.upper() >= 0
+    assert values[0] - low <= 1e-11 * size
+    assert high - values[-1] <= 1e-11 * size
+
+
+def test_nothing_is_proved_of_what_is_no_matrix_of_numbers():
+    assert r.smallest_eigenvalue_below(np.array([[np.nan]]), 0.0) == -math.inf
+    # A guess that is far too high is no proof.
+    assert r.smallest_eigenvalue_below(np.diag([0.0, 5.0]), 4.0) <= 0.0
+
+
+# Kernels
+
+
+def exact_kernel(kernel, a, b):
+    differences = [ball(x) - ball(z) for x, z in zip(a, b, strict=True)]
+    dot = sum((ball(x) * ball(z) for x, z in zip(a, b, strict=True)), flint.arb(0))
+    gamma = ball(getattr(kernel, "gamma", 1.0))
+    match kernel.name:
+        case "rbf":
+            return (-gamma * sum((x * x for x in differences), flint.arb(0))).exp()
+        case "exponential":
+            return (-gamma * sum((x * x for x in differences), flint.arb(0)).sqrt()).exp()
+        case "laplacian":
+            return (-gamma * sum((abs(x) for x in differences), flint.arb(0))).exp()
+        case "polynomial":
+            return (gamma * dot + ball(kernel.coef0)) ** int(kernel.degree)
+        case "sigmoid":
+            return (gamma * dot + ball(kernel.coef0)).tanh()
+    return dot
+
+
+def kernels_for(gamma):
+    root = math.sqrt(gamma)
+    return [
+        sx.Linear(),
+        sx.RBF(gamma),
+        sx.Exponential(root),
+        sx.Laplacian(root),
+        sx.Polynomial(3, gamma, 1.0),
+        sx.Polynomial(5, gamma, -1.0),
+        sx.Sigmoid(gamma, 0.3),
+    ]
+
+
+def hostile_rows(rng, n, d):
+    """Far clusters, offsets, and rows that nearly coincide."""
+    scale, offset = 10.0 ** rng.uniform(-6, 6), 10.0 ** rng.uniform(-3, 12) * rng.integers(0, 2)
+    B = rng.standard_normal((n, d)) * scale + offset * rng.choice([-1.0, 1.0], (n, 1))
+    A = B[rng.integers(0, n, n)] + rng.standard_normal((n, d)) * scale * 10.0 ** rng.uniform(-8, 0)
+    return A, B, 10.0 ** rng.uniform(-3, 3) / scale**2
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_kernel_entries_are_within_their_bounds(seed):
+    rng = np.random.default_rng(seed)
+    A, B, gamma = hostile_rows(rng, 5, int(rng.integers(1, 8)))
+    for kernel in kernels_for(gamma):
+        values, error = kernel.bounded_block(A, B)
+        bound = error.matrix(values)
+        for i in range(5):
+            for j in range(5):
+                distance = abs(exact_kernel(kernel, A[i], B[j]) - ball(values[i, j]))
+                assert not distance > ball(bound[i, j]), kernel
+
+
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("intercept", ["free", "penalised"])
+@pytest.mark.parametrize("keep_gram", [True, False])
+def test_scores_and_norms_of_products_are_within_their_bounds(seed, intercept, keep_gram):
+    rng = np.random.default_rng(100 + seed)
+    A, _, gamma = hostile_rows(rng, 8, int(rng.integers(1, 5)))
+    y = np.where(np.arange(8) % 2 == 0, 1, -1)
+    v = rng.standard_normal(8) * 10.0 ** rng.uniform(-3, 3, 8)
+    v[rng.random(8) < 0.3] = 0.0
+    one = 1 if intercept == "penalised" else 0
+    for kernel in (sx.RBF(gamma), sx.Laplacian(math.sqrt(gamma)), sx.Exponential(math.sqrt(gamma)), sx.Linear()):
+        space = feature_space(binary_data(A, y), kernel, intercept=intercept, keep_gram=keep_gram)
+        point = space.product(v)
+        K = [[exact_kernel(kernel, a, b) + one for b in A] for a in A]
+        scores = [sum((k * ball(c) for k, c in zip(row, v, strict=True)), flint.arb(0)) for row in K]
+        norm = sum((ball(c) * s for c, s in zip(v, scores, strict=True)), flint.arb(0))
+        for exact, score, error in zip(scores, point.scores, point.scores_rounding, strict=True):
+            assert not abs(exact - ball(score)) > ball(error)
+        assert not abs(norm - ball(point.squared_norm)) > ball(point.squared_norm_rounding)
+
+
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("sparse", [False, True])
+def test_linear_products_and_scores_are_within_their_bounds(seed, sparse):
+    rng = np.random.default_rng(200 + seed)
+    A, _, _ = hostile_rows(rng, 9, 3)
+    X = sp.csr_array(A) if sparse else A
+    y = np.where(np.arange(9) % 2 == 0, 1, -1)
+    space = feature_space(binary_data(X, y), None, intercept="free")
+    alpha = r.balanced(rng.random(9), y.astype(float), math.inf)
+    v = alpha * y
+    point = space.product(v)
+    w = [
+        sum((Fraction(a) * Fraction(b) for a, b in zip(column, v.tolist(), strict=True)), Fraction(0))
+        for column in A.T.tolist()
+    ]
+    norm = sum(x * x for x in w)
+    assert abs(norm - Fraction(point.squared_norm)) <= Fraction(point.squared_norm_rounding)
+    model = LinearModel(coef=np.array([float(x) for x in w]), intercept=float(rng.normal()), classes=y[:2], support=[0])
+    scores, errors = space.scores(model)
+    for row, score, error in zip(A.tolist(), scores.tolist(), errors.tolist(), strict=True):
+        exact = sum(Fraction(a) * Fraction(b) for a, b in zip(row, model.coef.tolist(), strict=True)) + Fraction(
+            model.intercept
+        )
+        assert abs(exact - Fraction(score)) <= Fraction(error)
+
+
+def test_a_model_of_a_kernel_is_scored_within_its_bounds():
+    rng = np.random.default_rng(3)
+    A, B, gamma = hostile_rows(rng, 6, 3)
+    for kernel in kernels_for(gamma):
+        model = KernelModel(kernel, B, rng.standard_normal(6), 0.3, np.array([0, 1]), np.arange(6), 3)
+        scores, errors = model.scores(A)
+        for a, score, error in zip(A, scores, errors, strict=True):
+            exact = sum(
+                (exact_kernel(kernel, a, b) * ball(c) for b, c in zip(B, model.dual_coef, strict=True)), ball(0.3)
+            )
+            assert not abs(exact - ball(score)) > ball(error), kernel
+
+
+# Losses
+
+
+@given(st.floats(-1e3, 1e3), st.floats(0, 1e-3), st.floats(1.0, 9.0))
+def test_losses_are_below_their_bounds_at_any_margin_within_the_error(u, error, p):
+    above = float(hinge_power_above(np.array([u]), np.array([error]), p)[0])
+    for exact_u in (ball(u) - ball(error), ball(u), ball(u) + ball(error)):
+        xi = 1 - exact_u
+        loss = flint.arb(0) if xi < 0 else xi.max(flint.arb(0)) ** ball(p) if xi > 0 else flint.arb(0)
+        assert not loss > ball(above)
+
+
+def test_a_margin_that_was_rounded_to_1_may_cost():
+    assert hinge_power_above(np.array([1.0]), np.array([1e-10]), 1.0)[0] >= 1e-10
+    u = 1.0 + 1e-11
+    assert Fraction(float(hinge_power_above(np.array([u]), np.array([1e-10]), 1.0)[0])) >= 1 - Fraction(u) + Fraction(
+        1e-10
+    )
+
+
+@given(st.floats(1e-9, 1e9), st.floats(1e-9, 1e9), st.floats(1.0001, 9.0))
+def test_conjugates_are_below_their_bounds(alpha, c, p):
+    above = float(hinge_power_conjugate_above(np.array([alpha]), np.array([c]), p)[0])
+    if not math.isfinite(above):
+        return
+    gamma = ball(p) / (ball(p) - 1)
+    exact = ball(c) * (ball(p) - 1) * (ball(alpha) / (ball(c) * ball(p))) ** gamma
+    assert not exact > ball(above)
