@@ -25,7 +25,7 @@ from .conftest import make_data
 flint = pytest.importorskip("flint")
 
 # Certificates whose ends are estimates of rounding may be short by this share of the upper end; 0 once they are bounds.
-SLACK = 1e-9
+SLACK = 0.0
 
 X, Y = make_data(n=40, d=3, seed=2)
 X = X / X.std(axis=0)
