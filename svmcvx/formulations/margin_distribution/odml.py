@@ -433,9 +433,10 @@ def centred(tau: Floats, share: Floats) -> Floats:
 
     They are put on a grid of powers of two, and what is left of the sum is taken from the largest shares in steps of it.
     """
-    if not np.isfinite(tau).all() or _exact_sum(tau) == 0.0:
+    total = _exact_sum(tau) if np.isfinite(tau).all() else 0.0
+    if total == 0.0:
         return tau
-    moved = tau - share * _exact_sum(tau)
+    moved = tau - share * total
     largest = float(np.abs(moved).max())
     if not (0.0 < largest < math.inf):
         return np.zeros(tau.size)
@@ -445,7 +446,8 @@ def centred(tau: Floats, share: Floats) -> Floats:
     units = np.rint(np.ldexp(moved, -exponent)).astype(np.int64)
     each, rest = divmod(int(units.sum()), n)
     units -= each
-    units[np.argsort(-share, kind="stable")[:rest]] -= 1
+    if rest:
+        units[np.argpartition(-share, rest)[:rest]] -= 1
     return np.ldexp(units.astype(np.float64), exponent)
 
 
