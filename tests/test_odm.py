@@ -422,10 +422,9 @@ def test_no_dual_point_of_odml_bounds_too_much(seed, log, log_tau, kernel):
     rng = np.random.default_rng(seed)
     statement = ODML(space(X, Y, kernel, WEIGHT), **BLEND)
     optimum = optimum_of(sx.odml_primal, kernel)
-    alpha = np.minimum(10**log * rng.random(Y.size), statement.C * statement.share)
-    tau = 10**log_tau * rng.standard_normal(Y.size)
-    tau -= tau.mean()
-    assert statement.dual_violation({"alpha": alpha, "tau": tau}) < 1e-12
+    alpha = np.minimum(10**log * rng.random(Y.size), statement.upper_bound())
+    tau = odml.centred(10**log_tau * rng.standard_normal(Y.size), statement.share)
+    assert statement.dual_violation({"alpha": alpha, "tau": tau}) == 0
     value = statement.dual_objective({"alpha": alpha, "tau": tau})
     best = statement.dual_objective(statement.repair({"alpha": alpha}))
     assert value <= best + 1e-9 * max(1.0, abs(value))

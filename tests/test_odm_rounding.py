@@ -87,9 +87,7 @@ class Exact:
         if isinstance(s, ODM):
             short = [positive(1 - ball(s.D) - m) for m in u]
             long = [positive(m - 1 - ball(s.D)) for m in u]
-            parts = [
-                c * (ball(s.C1) * a * a + ball(s.C2) * b * b) for c, a, b in zip(self.c, short, long, strict=True)
-            ]
+            parts = [c * (ball(s.C1) * a * a + ball(s.C2) * b * b) for c, a, b in zip(self.c, short, long, strict=True)]
             return norm / 2 + total(parts)
         mean = total(c * m for c, m in zip(self.c, u, strict=True))
         variance = total(c * (m - mean) ** 2 for c, m in zip(self.c, u, strict=True))
@@ -170,9 +168,11 @@ def proved(statement, models, duals, rng=None):
         bounds.append(found.below)
     # Models around the best ones that no solver has seen.
     if rng is not None:
-        for model in [*models]:
-            for size in (1e-1, 1e-6, 1e-12):
-                values.append(upper_of(moved(model, 1.0 + size * rng.standard_normal(40))))
+        values += [
+            upper_of(moved(model, 1.0 + size * rng.standard_normal(40)))
+            for model in models
+            for size in (1e-1, 1e-6, 1e-12)
+        ]
     for value in values:
         for bound in bounds:
             assert value is None or not value < ball(bound)
@@ -182,7 +182,10 @@ def proved(statement, models, duals, rng=None):
 def moved(model, factors):
     if isinstance(model, LinearModel):
         return LinearModel(
-            model.coef * np.resize(factors, model.coef.size), model.intercept * factors[-1], model.classes, model.support
+            model.coef * np.resize(factors, model.coef.size),
+            model.intercept * factors[-1],
+            model.classes,
+            model.support,
         )
     v = model.dual_coef * np.resize(factors, model.dual_coef.size)
     return KernelModel(
@@ -371,6 +374,28 @@ def test_the_interval_of_the_fast_solvers():
                 held(formulation(space, **keywords), solution)
 
 
+@pytest.mark.parametrize("offset", [0.0, 1e3, 1e6, 1e8, 1e12])
+@pytest.mark.parametrize("kernel", [None, sx.RBF(0.3), sx.Polynomial(3, 0.1, 1.0)], ids=["linear", "rbf", "cubic"])
+def test_no_solver_calls_optimal_what_its_certificate_contradicts(kernel, offset):
+    X, y = cloud(30)
+    for solve, keywords in (
+        (sx.fast.odm, BAND),
+        (sx.fast.odm, {"C1": 1e6, "C2": 0.5, "D": 0.0}),
+        (sx.fast.odml, BLEND),
+        (sx.fast.odml, {"lam1": 1e4, "lam2": 0.0, "C": 1e5}),
+    ):
+        solution = solve(X + offset, y, kernel=kernel, max_iter=2000, **keywords)
+        assert solution.status != "optimal" or solution.certificate.gap <= 2e-6
+        assert solution.status == "optimal" or offset > 0
+
+
+def test_the_bound_of_odml_keeps_its_digits_on_data_with_an_offset():
+    X, y = cloud(60, 3)
+    for offset, gap in ((1e4, 1e-6), (1e6, 1e-5)):
+        certificate = sx.fast.odml(X + offset, y, lam1=0.8, lam2=0.3, C=4.0).certificate
+        assert certificate.gap <= gap
+
+
 # The dual cone
 
 
@@ -400,7 +425,9 @@ def test_the_box_holds_for_the_real_product(C, n):
         found = statement.upper_bound()
         assert all(Fraction(a) <= b for a, b in zip(found.tolist(), exact, strict=True))
         least = Fraction(1e-322)
-        assert all(Fraction(a) >= b * (1 - Fraction(1, 10**14)) - least for a, b in zip(found.tolist(), exact, strict=True))
+        assert all(
+            Fraction(a) >= b * (1 - Fraction(1, 10**14)) - least for a, b in zip(found.tolist(), exact, strict=True)
+        )
         beyond = {"alpha": np.nextafter(found, np.inf) * (1.0 + 1e-14) + 1e-321, "tau": np.zeros(n)}
         assert statement.dual_violation(beyond) > 0
         assert statement.dual_violation({"alpha": found, "tau": np.zeros(n)}) == 0

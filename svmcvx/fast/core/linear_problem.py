@@ -27,9 +27,9 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from svmcvx.certificate import accumulated_rounding
 from svmcvx.data import Features
 from svmcvx.fast.core import loss_passes as passes
+from svmcvx.fast.core.estimates import estimated_rounding
 from svmcvx.feature_space import FeatureSpace
 from svmcvx.kernels import row_norms
 from svmcvx.losses import variance_multipliers
@@ -209,7 +209,9 @@ class Point:
 
 
 class LinearBounds:
-    """Both bounds at a point, each widened by what the certificate will allow for rounding.
+    """Both bounds at a point as far as the solver knows them, each widened by an estimate of its rounding.
+
+    They tell when to stop. What is certified is bounded once more, by the statement.
 
     Parameters
     ----------
@@ -249,7 +251,7 @@ class LinearBounds:
         linear = 0.0 if problem.linear_term is None else float(problem.linear_term @ w)
         upper = 0.5 * norm - linear + loss + variance
         lower = total - conjugate - 0.5 * dual_norm - variance
-        rounding = accumulated_rounding(alpha.size) * (
+        rounding = estimated_rounding(alpha.size) * (
             4.0 * size
             + 4.0 * reach * (math.sqrt(norm) + math.sqrt(dual_norm))
             + abs(conjugate)
