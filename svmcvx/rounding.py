@@ -6,6 +6,7 @@ Strassen-like products; ``sqrt`` correctly rounded; numpy's ``exp``, ``log``, ``
 
 * an inner product of n terms has an error of at most :math:`n u\, |x|'|y|` [JeannerodRump], plus what underflow loses;
 * :func:`math.fsum` is correctly rounded;
+* the rounding error of one addition is itself a number, and found by five more additions [Knuth];
 * if the Cholesky factorisation of a symmetric A runs to its end in floating point, then
   :math:`\lambda_{\min}(A) \ge -\frac{\gamma}{1-\gamma}\,\mathrm{tr}\,A` with :math:`\gamma = (n+2)u/(1-(n+2)u)` [Rump].
 
