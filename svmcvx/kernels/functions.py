@@ -226,7 +226,7 @@ class Exponential(_Stationary):
 
     Notes
     -----
-    This is the kernel that the released code of the pSVM paper computes under the name "Gaussian".
+    This is the kernel that the released code of [Sun] computes under the name "Gaussian".
     """
 
     name: ClassVar[str] = "exponential"

@@ -1,4 +1,4 @@
-"""What all first-order solvers share: clocks, limits, progress, and the certified end."""
+"""What all specialised solvers share: clock, limits, progress, and the certified end."""
 
 from __future__ import annotations
 
@@ -224,4 +224,5 @@ def conclude(
         trace=np.array(trace),
         formulation=statement.name,
         hyperparameters=statement.hyperparameters,
+        evidence=statement.evidence(checked.model),
     )
