@@ -27,9 +27,9 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from svmcvx.certificate import EPS
 from svmcvx.data import Features
 from svmcvx.fast.core import loss_passes as passes
-from svmcvx.fast.core.estimates import estimated_rounding
 from svmcvx.feature_space import FeatureSpace
 from svmcvx.kernels import row_norms
 from svmcvx.losses import variance_multipliers
@@ -41,6 +41,7 @@ __all__ = [
     "LinearProblem",
     "Point",
     "earlier_coefficients",
+    "estimated_rounding",
     "kind_of_power",
     "linear_model",
 ]
@@ -96,6 +97,14 @@ class LinearNewtonSettings:
     patience_rounds: int = 15
     longest_idle: int = 200
     refresh: int = 20
+
+
+def estimated_rounding(terms: int) -> float:
+    """Return the relative error that a solver expects of a sum of `terms` products: (4 + √terms) machine epsilons.
+
+    It tells when to stop; no certificate rests on it.
+    """
+    return EPS * (4.0 + math.sqrt(terms))
 
 
 def kind_of_power(p: float) -> int:
