@@ -129,6 +129,9 @@ class Exact:
                 if t != 0:
                     linear -= t * t / (4 * ball(s.lam1) * c)
         v = [t * y for t, y in zip(q, self.y, strict=True)]
+        if s.space.kernel is None:
+            columns = [total(ball(x) * a for x, a in zip(column, v, strict=True)) for column in self.X.T]
+            return linear - (total(w * w for w in columns) + self.one * total(v) ** 2) / 2
         quadratic = total(
             a * total(k * b for k, b in zip(row, v, strict=True)) for a, row in zip(v, self.gram, strict=True)
         )
@@ -361,6 +364,21 @@ def test_sparse_data():
         for build, keywords in ((sx.odm_dual, BAND), (sx.odml_dual, BLEND)):
             for kernel in (None, sx.RBF(0.3)):
                 answered(build, sp.csr_array(X + offset), y, kernel=kernel, **keywords)
+
+
+@pytest.mark.parametrize("offset", [0.0, 1e6, 1e12])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_many_observations(offset, weighted):
+    """Long sums are taken in another way than short ones."""
+    X, y = cloud(1500, 3)
+    X = X + offset
+    weight = 10.0 ** np.random.default_rng(0).uniform(-3, 3, 1500) if weighted else None
+    for solve, formulation, keywords in ((sx.fast.odm, ODM, BAND), (sx.fast.odml, ODML, BLEND)):
+        solution = solve(X, y, sample_weight=weight, max_iter=100, **keywords)
+        statement = formulation(feature_space(binary_data(X, y, weight), None, intercept="none"), **keywords)
+        held(statement, solution)
+        if offset == 0:
+            assert solution.certificate.residuals["rounding"] <= 1e-12 * solution.certificate.upper
 
 
 def test_the_interval_of_the_fast_solvers():
