@@ -244,7 +244,7 @@ class Continuation:
                 self._step()
             steps += 1
             status = self.monitor.report(steps, self.bounds.lower, self.bounds.upper)
-            slight = 1e-2 * self.monitor.tol * max(1.0, lowest)
+            slight = 1e-2 * self.monitor.tol * self._size(lowest)
             progress = self.estimated_error < 0.9 * smallest or self.bounds.upper < lowest - slight
             stalled = 0 if progress else stalled + 1
             smallest, lowest = min(smallest, self.estimated_error), min(lowest, self.bounds.upper)
@@ -253,6 +253,10 @@ class Continuation:
         if status is not Status.OPTIMAL:
             self._update_duals(self.alpha)
         return status, steps
+
+    def _size(self, upper: float) -> float:
+        """What the gap is relative to."""
+        return max(abs(upper), abs(self.bounds.lower))
 
     def _update_duals(self, *alphas: Floats | None) -> None:
         s = self.system.weight
@@ -294,7 +298,7 @@ class Continuation:
     @property
     def _forcing(self) -> float:
         """Relative accuracy of conjugate gradients."""
-        far = self.error_at_duals > FAR * max(1.0, self.bounds.upper)
+        far = self.error_at_duals > FAR * self._size(self.bounds.upper)
         return FORCING_FAR if far else FORCING_NEAR
 
     def _finish_step(self, predicted: float, full: Floats, part: float) -> None:
@@ -306,7 +310,7 @@ class Continuation:
         self.bounds.update_model(self.U, upper)
         loss_error = self._loss_smoothing_error(f)
         norm_error = self._norm_smoothing_error(norms) if self.nu > 0 else 0.0
-        allowed = monitor.tol * max(1.0, upper)
+        allowed = monitor.tol * self._size(upper)
         settings, smoothing_error = self.settings, loss_error + norm_error
         self.estimated_error = predicted + loss_error + norm_error
         close = self.estimated_error <= settings.dual_close * allowed

@@ -147,6 +147,8 @@ class ClassicalStatement(MulticlassStatement):
     def evaluate_dual(self, dual: Dual) -> Evaluation:
         """D at a feasible α."""
         alpha = self.multipliers(dual)
+        if not alpha.any():
+            return Evaluation(0.0, 0.0)
         losses = self.evaluate_conjugate(alpha)
         curvature = self.regulariser.curvature(self.scores.data.c)
         if curvature is None:

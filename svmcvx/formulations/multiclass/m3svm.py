@@ -195,6 +195,8 @@ class M3SVM(PairwiseStatement):
     def evaluate_dual(self, dual: Dual) -> Evaluation:
         """D at a feasible (α, S)."""
         alpha, S = self.multipliers(dual), self.required_flow(dual)
+        if not (alpha.any() or S.any()):
+            return Evaluation(0.0, 0.0)
         losses = self.evaluate_conjugate(alpha)
         gradient = self.scores.gradient(alpha)
         R, R_above = self.residual(gradient, S)

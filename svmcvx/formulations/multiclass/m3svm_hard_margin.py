@@ -153,6 +153,8 @@ class HardMarginM3SVM(PairwiseStatement):
         that the biases cost nothing.
         """
         alpha, S = self.multipliers(dual), self.required_flow(dual)
+        if not (alpha.any() or S.any()):
+            return Evaluation(0.0, 0.0)
         losses = self.evaluate_conjugate(alpha)
         gradient = self.scores.gradient(alpha)
         _, R_above = self.residual(gradient, S)
