@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from svmcvx import torch as torch  # not in __all__: it needs an extra that `import *` may lack
     from svmcvx.estimators.certification import certify
     from svmcvx.experiments import compare, select
+    from svmcvx.proofs import Verified, verify
 
 if TYPE_CHECKING:
     # Names of the catalogue.
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
     from svmcvx.formulations.indicator.ramp import ramp_mio
     from svmcvx.formulations.indicator.zero_one import zero_one_mio
     from svmcvx.formulations.margin.hard_margin import hard_margin_dual
-    from svmcvx.formulations.margin.psvm import psvm_dual, psvm_primal
+    from svmcvx.formulations.margin.psvm_problems import psvm_dual, psvm_primal
     from svmcvx.formulations.margin_distribution.odm_problems import odm_dual, odm_primal
     from svmcvx.formulations.margin_distribution.odml_problems import odml_dual, odml_hard_margin, odml_primal
     from svmcvx.formulations.multiclass.baselines_problems import (
@@ -97,6 +98,7 @@ __all__ = [
     "Status",
     "SvmcvxError",
     "Timings",
+    "Verified",
     "ZeroOneSVMClassifier",
     "available_solvers",
     "certify",
@@ -129,6 +131,7 @@ __all__ = [
     "synthetic",
     "theory",
     "topk_svm",
+    "verify",
     "weston_watkins",
     "zero_one_mio",
 ]
@@ -148,6 +151,8 @@ _LAZY: dict[str, tuple[str, str | None]] = {
     "synthetic": ("svmcvx.synthetic", None),
     "theory": ("svmcvx.theory", None),
     "torch": ("svmcvx.torch", None),
+    "Verified": ("svmcvx.proofs", "Verified"),
+    "verify": ("svmcvx.proofs", "verify"),
 }
 
 

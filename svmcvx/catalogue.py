@@ -142,8 +142,6 @@ class FastSolver:
         Hyper-parameters that may vary along ``fast.path``; none if it has no paths.
     general_up_to : SizeLimits
         Sizes up to which the general route is the quicker one; 0 where it never is.
-    certified_tol : bool
-        Whether its ``tol`` is what the certificate is held to. An estimator leaves it at its default otherwise.
     methods : str
         The methods in a few words, for the documentation.
     """
@@ -154,7 +152,6 @@ class FastSolver:
     only: Mapping[str, Any] = field(default_factory=dict)
     path: tuple[str, ...] = ()
     general_up_to: SizeLimits = ALWAYS_FAST
-    certified_tol: bool = True
     methods: str = ""
 
     def load(self) -> Any:
@@ -237,7 +234,7 @@ CATALOGUE: Final[Mapping[str, Entry]] = {
             family="margin",
             source="Sun",
             statement=f"{_FORMULATIONS}.margin.psvm:PSVM",
-            builders=_builders("margin.psvm", "psvm_primal", "psvm_dual", C=1.0, p=1.5),
+            builders=_builders("margin.psvm_problems", "psvm_primal", "psvm_dual", C=1.0, p=1.5),
             general="psvm_dual",
             takes=Capabilities(),
             regulariser="½‖w‖²",
@@ -420,7 +417,6 @@ CATALOGUE: Final[Mapping[str, Entry]] = {
                 only={"M": "auto", "incumbent": None},
                 path=("C",),
                 general_up_to=SizeLimits(50, 50),
-                certified_tol=False,
                 methods=(
                     "the ADMM of [LinYaoLiu], an exact polish, and local search: stationary to rounding; a local method, "
                     "without a lower bound"

@@ -129,7 +129,6 @@ def test_specialised_solvers_take_what_is_declared(entry):
             assert answer.certificate.lower is None
         else:
             assert answer.certificate.is_certified(1e-6)
-            assert entry.fast.certified_tol
     if not takes.several_classes:
         with pytest.raises(sx.DataError, match="Only binary classification is supported"):
             solver(SPREAD, THREE, **values)

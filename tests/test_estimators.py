@@ -18,7 +18,6 @@ import svmcvx.data as data_room
 import svmcvx.estimators.base as base_room
 from svmcvx.catalogue import FastSolver, find
 from svmcvx.estimators.routes import choose, not_taken
-from svmcvx.heuristics import signed_rows as incumbents
 from svmcvx.solve import options
 
 from .conftest import make_data
@@ -70,12 +69,9 @@ def expected_failures(estimator):
 
 
 @parametrize_with_checks(FACES, expected_failed_checks=expected_failures)
-def test_scikit_learns_own_checks(estimator, check, monkeypatch):
+def test_scikit_learns_own_checks(estimator, check):
     if isinstance(estimator, SLOW) and check.func.__name__ == "check_estimator_sparse_matrix":
         pytest.skip("check_estimator_sparse_array is the same with another container")
-    # No long search for the starting points of mixed-integer programs, which would take longer than all else together.
-    monkeypatch.setattr(incumbents, "conic_relaxation", lambda *arguments, **keywords: None)
-    monkeypatch.setattr(incumbents, "REFITS", 20)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         check(estimator)

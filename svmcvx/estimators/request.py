@@ -84,10 +84,8 @@ class Request:
         if route.name == FAST and entry is not None and entry.fast is not None:
             fast = entry.fast
             settings = {name: value for name, value in self.settings.items() if name in fast.settings}
-            if fast.certified_tol:
-                settings["tol"] = self.tol
             found: Solution = fast.load()(
-                X, y, time_limit=self.time_limit, warm_start=warm_start, **settings, **weights
+                X, y, tol=self.tol, time_limit=self.time_limit, warm_start=warm_start, **settings, **weights
             )
             return found
         problem = self.builder(X, y, **self.settings, **weights)

@@ -54,6 +54,8 @@ class KernelSpace(FeatureSpace):
         quadratic is stored.
     cache : GramCache, optional
         Keeps the matrix beyond this space.
+    block_entries : int
+        Entries of one kernel block where no Gram matrix is kept.
     """
 
     data: BinaryData
@@ -62,6 +64,7 @@ class KernelSpace(FeatureSpace):
     indefinite: str = "error"
     keep_gram: bool = True
     cache: GramCache | None = None
+    block_entries: int = BLOCK_ENTRIES
 
     def __post_init__(self) -> None:
         if not self.keep_gram and not is_definite(self.resolved):
@@ -244,7 +247,7 @@ class KernelSpace(FeatureSpace):
         positive = isinstance(self.resolved, (RBF, Exponential, Laplacian))
         chosen = v[support]
         columns = self.columns(support) if self.kept is None else None
-        rows = max(1, BLOCK_ENTRIES // max(1, support.size))
+        rows = max(1, self.block_entries // max(1, support.size))
         for start in range(0, n if support.size else 0, rows):
             part = slice(start, start + rows)
             if columns is not None:

@@ -15,16 +15,18 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from svmcvx.certificate import Certificate, Dual, Evaluation, Kind, check
-from svmcvx.data import BinaryData
+from svmcvx.data import BinaryData, MulticlassData
 from svmcvx.errors import BuildError, DataError
 from svmcvx.feature_space import FeatureSpace
 from svmcvx.model import Model
+from svmcvx.solution import Evidence
 from svmcvx.system import memory
 
 if TYPE_CHECKING:
     from svmcvx.formulations.added_constraints import ConstrainedProblem
 
 __all__ = [
+    "CLEARLY_ZERO",
     "BinaryStatement",
     "Formulation",
     "FormulationProblem",
@@ -39,6 +41,9 @@ P = ParamSpec("P")
 Problem = TypeVar("Problem", bound="FormulationProblem")
 
 
+# Complementarity makes one of two factors zero, such as a multiplier and the slack of its constraint. In the point of an
+# interior-point solver both are positive: the one below this share of the other is taken for zero.
+CLEARLY_ZERO = 1e-3
 # Bytes that compiling and solving with Clarabel need for each entry of the matrix in the problem, as measured for
 # n = 1 000 to 20 000: a thin factor stands in sparse constraints, a whole Gram matrix in the objective.
 FACTOR_BYTES = 300.0
@@ -81,7 +86,7 @@ def kept_entry(dual: Dual, name: str, data: BinaryData, formulation: str) -> Flo
     )
 
 
-def full_entry(values: Floats, data: BinaryData, fill: float = 0.0) -> Floats:
+def full_entry(values: Floats, data: BinaryData | MulticlassData, fill: float = 0.0) -> Floats:
     """Return numbers indexed like the data that were passed in, with `fill` for observations of weight zero."""
     full = np.full(data.rows, fill)
     full[data.index] = values
@@ -152,6 +157,10 @@ class Formulation(ABC):
             raise TypeError(f"{type(self).__name__} is no dataclass: it has to say by at() what its parameters change")
         return replace(self, **values)
 
+    def with_added_constraints(self) -> Self:
+        """Return the statement that holds beside further constraints; the same unless a part of it rests on an optimum."""
+        return self
+
     def recover_from(self, variables: Mapping[str, Any], multipliers: Mapping[str, Any]) -> RecoveredPoints:
         """Return models and dual points from what a solver has left.
 
@@ -176,6 +185,10 @@ class Formulation(ABC):
     def export_dual(self, dual: Dual) -> Dual:
         """Return a dual point indexed like the data that were passed in."""
         return dual
+
+    def evidence(self, model: Any) -> Evidence | None:
+        """Return what a proof of `model` needs besides; None if the second checker does not know the formulation."""
+        return None
 
     def explain(self, status: str) -> str:
         """Say what the solver status ``"infeasible"`` or ``"unbounded"`` means for these data."""
@@ -249,6 +262,15 @@ class BinaryStatement(Formulation):
     def hyperparameters(self) -> dict[str, Any]:
         """The kernel."""
         return {"kernel": self.kernel_name}
+
+    def evidence(self, model: Any) -> Evidence | None:
+        """Return intercept, weights and the name of the data, and what :meth:`proof_extra` adds."""
+        data = self.space.data
+        return Evidence(self.space.intercept, full_entry(self.weight, data), data.fingerprint, self.proof_extra(model))
+
+    def proof_extra(self, model: Any) -> Mapping[str, Floats]:
+        """Arrays that a proof needs besides; none by default."""
+        return {}
 
     def entry(self, dual: Dual, name: str) -> Floats:
         """Return one entry of a dual point for the observations that are kept, whichever way it is indexed."""

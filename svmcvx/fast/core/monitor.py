@@ -219,4 +219,5 @@ def conclude(
         trace=np.array(trace),
         formulation=statement.name,
         hyperparameters=statement.hyperparameters,
+        evidence=statement.evidence(checked.model),
     )

@@ -61,7 +61,7 @@ from numpy.typing import NDArray
 
 from svmcvx.certificate import EPS, Dual, Evaluation, accumulated_rounding
 from svmcvx.data import check_number
-from svmcvx.formulations.base import RecoveredPoints
+from svmcvx.formulations.base import CLEARLY_ZERO, RecoveredPoints
 from svmcvx.formulations.margin_distribution.curvature import Curvature
 from svmcvx.formulations.margin_distribution.odm import ODMStatement, solve_positive
 from svmcvx.losses import slack, variance_multipliers
@@ -77,8 +77,6 @@ LARGEST_SYSTEM = 2500
 RESIDUAL = 1e-11
 DAMPING = 1e-13
 TINY = float(np.finfo(np.float64).tiny)
-# A solver's multiplier this far below its margin's distance from 1, relative to the typical one, is taken for zero.
-CLEARLY_ZERO = 1e-3
 # Observations that may become free in one round: more at once tends to overshoot and cycle.
 RELEASED = 5
 
