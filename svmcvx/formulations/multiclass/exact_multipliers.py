@@ -8,6 +8,7 @@ a surplus to classes with a deficit, so that flows can be balanced by reductions
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Callable
@@ -29,6 +30,8 @@ __all__ = [
     "is_balanced",
     "reduced_to_balance",
     "reduced_to_sums",
+    "row_maxima",
+    "row_sums",
     "violation_of_top",
 ]
 
@@ -36,10 +39,23 @@ Floats: TypeAlias = NDArray[np.float64]
 Units: TypeAlias = NDArray[np.int64]
 Room: TypeAlias = Callable[[Units], Units]
 
+# Columns up to which they are taken one by one.
+FEW = 12
+
+
+def row_sums(a: Floats) -> Floats:
+    """Return the sum of each row, in one product: reductions along short rows are slow."""
+    return np.asarray(a @ np.ones(a.shape[1]))
+
+
+def row_maxima(a: Floats) -> Floats:
+    """Return the largest entry of each row."""
+    return functools.reduce(np.maximum, a.T) if 0 < a.shape[1] <= FEW else np.asarray(a.max(axis=1))
+
 
 def _row_exponents(a: Floats) -> NDArray[np.intp]:
     """Exponents of a grid for each row on which numbers up to its largest, and sums and multiples of them, are exact."""
-    exponents = np.frexp(a.max(axis=1, initial=0.0))[1].astype(np.intp)
+    exponents = np.frexp(row_maxima(a))[1].astype(np.intp)
     return np.asarray(np.maximum(exponents - (51 - int(a.shape[1] + 1).bit_length()), -1074))
 
 
@@ -51,7 +67,7 @@ def _on_grid(a: Floats, exponents: NDArray[np.intp]) -> NDArray[np.bool_]:
 
 def excess_of_sums(a: Floats, bound: Floats) -> Floats:
     """Return by how much the sum of each row exceeds its bound: positive if and only if it does, and else 0."""
-    total = a.sum(axis=1)
+    total = row_sums(a)
     excess = total - bound
     unsure = np.flatnonzero(np.abs(excess) <= 4.0 * a.shape[1] * U * np.maximum(total, bound))
     if unsure.size:
@@ -70,10 +86,10 @@ def reduced_to_sums(a: Floats, bound: Floats) -> Floats:
     rows, limit = a[over], bound[over]
     # In two steps: huge numbers overflow in a sum, tiny ones underflow in a product.
     rows = np.minimum(rows, limit[:, None])
-    rows = rows * np.minimum(limit / rows.sum(axis=1), 1.0)[:, None]
+    rows = rows * np.minimum(limit / row_sums(rows), 1.0)[:, None]
     exponents = _row_exponents(rows)
     units = np.floor(np.ldexp(rows, -exponents[:, None]))
-    left = np.ceil(units.sum(axis=1) - np.ldexp(limit, -exponents))
+    left = np.ceil(row_sums(units) - np.ldexp(limit, -exponents))
     largest = units.argmax(axis=1)
     every = np.arange(over.size)
     units[every, largest] = np.maximum(units[every, largest] - np.maximum(left, 0.0), 0.0)
@@ -83,7 +99,7 @@ def reduced_to_sums(a: Floats, bound: Floats) -> Floats:
 
 def violation_of_top(a: Floats, bound: Floats, k: int) -> Floats:
     """Return the larger violation of ``k a ≤ bound`` and ``(k − 1) a ≤ sum``, row by row: positive if and only if there is one."""
-    largest, total = a.max(axis=1), a.sum(axis=1)
+    largest, total = row_maxima(a), row_sums(a)
     found = np.maximum(k * largest - bound, (k - 1) * largest - total)
     unsure = np.flatnonzero(np.abs(found) <= 4.0 * (a.shape[1] + k) * U * (total + bound))
     if unsure.size:

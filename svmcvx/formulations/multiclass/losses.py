@@ -35,7 +35,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import entr, expit
 
-from svmcvx.formulations.multiclass.exact_multipliers import Units, reduced_to_balance
+from svmcvx.formulations.multiclass.exact_multipliers import Units, reduced_to_balance, row_sums
 from svmcvx.losses import hinge_power_above, slack
 from svmcvx.rounding import ELEMENTARY, UNDERFLOW, U
 
@@ -96,7 +96,7 @@ class ScoreLoss(ABC):
 
     def conjugate_value(self, a: Floats) -> Floats:
         """Return g of each row, for multipliers inside the domain; Σa by default."""
-        return np.asarray(a.sum(axis=1))
+        return row_sums(a)
 
     def conjugate_below(self, alpha: Floats, s: Floats) -> Floats:
         r"""Return numbers that are at most :math:`s_i\,g(\alpha_i/s_i)`, for multipliers inside the domain."""
@@ -105,6 +105,10 @@ class ScoreLoss(ABC):
     @abstractmethod
     def project(self, a: Floats, s: Floats | None = None) -> Floats:
         """Return multipliers exactly inside s times the domain (s = 1 if None); those that are so already as they are."""
+
+    def nearly(self, a: Floats) -> Floats:
+        """Return multipliers inside the domain up to rounding, cheaply."""
+        return self.project(a)
 
     @abstractmethod
     def domain_violation(self, a: Floats, s: Floats | None = None) -> float:
@@ -153,7 +157,7 @@ def box_violation(a: Floats, s: Floats | None) -> float:
 
 def total_below(alpha: Floats) -> Floats:
     """Return numbers that are at most the sum of each row of non-negative numbers."""
-    return np.asarray(alpha.sum(axis=1) * (1.0 - (alpha.shape[1] + 2) * U))
+    return np.asarray(row_sums(alpha) * (1.0 - (alpha.shape[1] + 2) * U))
 
 
 def entropy_below(x: Floats, rest: Floats, s: Floats) -> Floats:
@@ -209,11 +213,11 @@ class HingeSum(_SeparateLoss):
 
     def value(self, f: Floats) -> Floats:
         """Σ (1 − f)₊."""
-        return np.asarray(slack(f).sum(axis=1))
+        return row_sums(slack(f))
 
     def above(self, f: Floats, error: Floats) -> Floats:
         """Σ (1 − f + e)₊."""
-        return np.asarray(hinge_power_above(f, error, 1.0).sum(axis=1) * (1.0 + 2.0 * f.shape[1] * U))
+        return np.asarray(row_sums(hinge_power_above(f, error, 1.0)) * (1.0 + 2.0 * f.shape[1] * U))
 
     def multipliers(self, f: Floats) -> Floats:
         """1 below the margin, else 0."""
@@ -258,7 +262,7 @@ class SmoothedHingeSum(_SeparateLoss):
             root = larger * np.sqrt(1.0 + (np.minimum(size, self.delta) / larger) ** 2)
             terms = np.where(gamma >= 0, gamma + root, self.delta * (self.delta / (root + size)))
         share = 1.0 + (2.0 * f.shape[1] + 24.0) * U
-        return np.asarray(terms.sum(axis=1) / 2 * share + f.shape[1] * UNDERFLOW)
+        return np.asarray(row_sums(terms) / 2 * share + f.shape[1] * UNDERFLOW)
 
     def multipliers(self, f: Floats) -> Floats:
         """(1 + γ/√(γ² + δ²))/2."""
@@ -280,7 +284,7 @@ class SmoothedHingeSum(_SeparateLoss):
         """Σ α + δ√(α(s − α))."""
         roots = np.sqrt(alpha) * np.sqrt(np.maximum(s[:, None] - alpha, 0.0))
         with np.errstate(under="ignore"):
-            terms = (self.delta * roots).sum(axis=1) * (1.0 - (alpha.shape[1] + 12.0) * U)
+            terms = row_sums(self.delta * roots) * (1.0 - (alpha.shape[1] + 12.0) * U)
         # What a product with δ may lose to underflow.
         return np.asarray(np.maximum(total_below(alpha) + terms - 4.0 * U * terms - alpha.shape[1] * UNDERFLOW, 0.0))
 
@@ -315,7 +319,7 @@ class LogisticSum(_SeparateLoss):
         with np.errstate(under="ignore"):
             terms = np.maximum(-low, 0.0) + np.log1p(np.exp(-np.abs(low)))
         share = 1.0 + 3.0 * ELEMENTARY + (2.0 * f.shape[1] + 8.0) * U
-        return np.asarray(terms.sum(axis=1) * share + f.shape[1] * UNDERFLOW)
+        return np.asarray(row_sums(terms) * share + f.shape[1] * UNDERFLOW)
 
     def multipliers(self, f: Floats) -> Floats:
         """1/(1 + e^f)."""

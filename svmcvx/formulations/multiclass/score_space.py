@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 
 from svmcvx.data import Features, MulticlassData
 from svmcvx.errors import DataError
-from svmcvx.formulations.multiclass.exact_multipliers import common_units, imbalance, is_balanced
+from svmcvx.formulations.multiclass.exact_multipliers import common_units, imbalance, is_balanced, row_sums
 from svmcvx.formulations.multiclass.losses import LONGEST_MOVE, ScoreLoss
 from svmcvx.model import MulticlassModel
 from svmcvx.rounding import PART, SMALLEST, UNDERFLOW, U, dot_exactly, inner_error, norm_above, row_norms_above
@@ -210,12 +210,12 @@ class ScoreSpace:
         """Return B, the coefficients of the scores in Σ αf."""
         B = np.zeros((self.data.n, self.data.c))
         np.put_along_axis(B, self.others, -alpha, axis=1)
-        B[np.arange(self.data.n), self.data.codes] = alpha.sum(axis=1)
+        B[np.arange(self.data.n), self.data.codes] = row_sums(alpha)
         return B
 
     def balance(self, alpha: Floats) -> Floats:
         """Return g_b = B'1."""
-        return np.asarray(self.coefficients(alpha).sum(axis=0))
+        return np.asarray(np.ones(self.data.n) @ self.coefficients(alpha))
 
     def imbalance(self, alpha: Floats) -> float:
         """Return the largest entry of g_b = B'1 in absolute value: 0 if and only if it is."""
@@ -276,7 +276,7 @@ class ScoreSpace:
             z = self._potential_differences(np.asarray(potential, dtype=np.float64))
             longest = float(np.abs(z).max())
             moved = a + loss.feasible_move(a, z * min(1.0, LONGEST_MOVE / longest) if longest > 0 else z)
-            moved = loss.project(moved)
+            moved = loss.nearly(moved)
             if np.abs(target - self.balance(s * moved)).max() >= np.abs(missing).max():
                 break
             a = moved

@@ -17,6 +17,8 @@ from svmcvx.formulations.multiclass.exact_multipliers import (
     excess_of_sums,
     reduced_to_balance,
     reduced_to_sums,
+    row_maxima,
+    row_sums,
     violation_of_top,
 )
 from svmcvx.formulations.multiclass.losses import (
@@ -47,6 +49,10 @@ class _SimplexLoss(ScoreLoss):
         s = np.ones(a.shape[0]) if s is None else s
         return reduced_to_sums(np.clip(a, 0.0, s[:, None]), s)
 
+    def nearly(self, a: Floats) -> Floats:
+        a = np.clip(a, 0.0, self.cap)
+        return np.asarray(a / np.maximum(row_sums(a), 1.0)[:, None])
+
     def domain_violation(self, a: Floats, s: Floats | None = None) -> float:
         s = np.ones(a.shape[0]) if s is None else s
         return max(box_violation(a, s), float(excess_of_sums(a, s).max()))
@@ -54,10 +60,10 @@ class _SimplexLoss(ScoreLoss):
     def feasible_move(self, a: Floats, z: Floats) -> Floats:
         # The slack 1 − Σa counts as one more multiplier, with z = 0.
         mobile = a * np.maximum(1.0 - a / self.cap, 0.0)
-        rest = np.maximum(1.0 - a.sum(axis=1, keepdims=True), 0.0)
-        total = mobile.sum(axis=1, keepdims=True) + rest * (1.0 - rest)
-        mean = np.divide((mobile * z).sum(axis=1, keepdims=True), total, out=np.zeros_like(total), where=total > 0)
-        return np.asarray(mobile * (z - mean))
+        rest = np.maximum(1.0 - row_sums(a), 0.0)
+        total = row_sums(mobile) + rest * (1.0 - rest)
+        mean = np.divide(row_sums(mobile * z), total, out=np.zeros_like(total), where=total > 0)
+        return np.asarray(mobile * (z - mean[:, None]))
 
     def uniform_multiplier(self, c: int) -> float:
         return min(self.cap, 1.0 / (c - 1))
@@ -76,9 +82,9 @@ class Softmax(_SimplexLoss):
     def above(self, f: Floats, error: Floats) -> Floats:
         """The loss at f − e, the largest exponent taken out; where that is not 0, the value is at least log 2."""
         low = lowered(f, error)
-        largest = np.maximum(-low.min(axis=1), 0.0)
+        largest = np.maximum(row_maxima(-low), 0.0)
         with np.errstate(under="ignore", invalid="ignore"):
-            total = np.exp(-low - largest[:, None]).sum(axis=1)
+            total = row_sums(np.exp(-low - largest[:, None]))
             # One of the terms is exactly 1 and is left to log1p.
             rest = np.where(largest > 0, np.exp(-largest) + (total - 1.0), total)
         share = 1.0 + 3.0 * ELEMENTARY + (6.0 * f.shape[1] + 16.0) * U
@@ -95,11 +101,11 @@ class Softmax(_SimplexLoss):
 
     def conjugate_value(self, a: Floats) -> Floats:
         """The entropy, that of the own class included."""
-        return np.asarray(entr(a).sum(axis=1) + entropy_of_rest(a.sum(axis=1)))
+        return row_sums(entr(a)) + entropy_of_rest(row_sums(a))
 
     def conjugate_below(self, alpha: Floats, s: Floats) -> Floats:
         """The entropies, that of the own class at the worse end of what s − Σα may be."""
-        total = alpha.sum(axis=1)
+        total = row_sums(alpha)
         terms = entropy_below(alpha, np.maximum(s[:, None] - alpha, 0.0), s[:, None])
         # s − Σα in twice the precision, as two numbers of which the second is small.
         rest, small = s, np.zeros_like(s)
@@ -135,11 +141,11 @@ class LargestHinge(_SimplexLoss):
 
     def value(self, f: Floats) -> Floats:
         """The largest (1 − f)₊."""
-        return np.asarray(slack(f).max(axis=1))
+        return row_maxima(slack(f))
 
     def above(self, f: Floats, error: Floats) -> Floats:
         """The largest (1 − f + e)₊."""
-        return np.asarray(hinge_power_above(f, error, 1.0).max(axis=1))
+        return row_maxima(hinge_power_above(f, error, 1.0))
 
     def multipliers(self, f: Floats) -> Floats:
         """1 for the nearest class if it is inside the margin, else 0."""
@@ -208,6 +214,10 @@ class TopHinge(_SimplexLoss):
         """Clip, scale to the simplex, then reduce the largest to what 1/k and (k − 1) a ≤ Σa allow."""
         s = np.ones(a.shape[0]) if s is None else s
         return cut_to_top(super().project(np.minimum(a, s[:, None] * self.cap), s), s, self.k)
+
+    def nearly(self, a: Floats) -> Floats:
+        """Clip, scale to the simplex, then cut off."""
+        return self.project(a) if self.k > 2 else super().nearly(a)
 
     def domain_violation(self, a: Floats, s: Floats | None = None) -> float:
         """Violation of the simplex, of 1/k, and of (k − 1) a ≤ Σa."""

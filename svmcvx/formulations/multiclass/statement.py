@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -67,10 +68,14 @@ class MulticlassStatement(Formulation):
 
     def evaluate_loss(self, model: MulticlassModel) -> Ends:
         """The weighted sum of losses at a model, from its scores on the raw data, and what it is at most."""
-        f, error = self.scores.model_differences(model)
-        value = float(self.weight @ self.loss.value(f))
-        with np.errstate(over="ignore"):
-            return Ends(value, sum_above(self.weight * self.loss.above(f, error) * (1.0 + 4.0 * U)))
+        with np.errstate(over="ignore", invalid="ignore"):
+            f, error = self.scores.model_differences(model)
+        with np.errstate(over="ignore", invalid="ignore"):
+            value = float(self.weight @ self.loss.value(f))
+            bound = sum_above(self.weight * self.loss.above(f, error) * (1.0 + 4.0 * U))
+        finite = np.isfinite(model.coef).all() and np.isfinite(model.intercept).all()
+        # Scores that overflow say nothing of the objective but that it is a number.
+        return Ends(value, bound) if math.isfinite(bound) or not finite else Ends(math.inf, math.inf)
 
     def multipliers(self, dual: Dual) -> Floats:
         """Return α of a dual point, shape (n, c − 1)."""
