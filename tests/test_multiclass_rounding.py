@@ -521,6 +521,24 @@ def test_balance_is_exact(loss, seed):
 # Where it broke
 
 
+@settings(max_examples=2 * EXAMPLES, deadline=None)
+@given(seed=seeds, name=st.sampled_from(["m3svm", "weston_watkins", "crammer_singer", "topk_svm"]))
+def test_differences_that_round_to_one_count_with_what_they_may_cost(seed, name):
+    """All losses are 0 but for those at the kink, whose weights are huge."""
+    rng = np.random.default_rng(seed)
+    y = np.arange(9) % 3
+    X = rng.standard_normal((9, 4)) + 12.0 * np.eye(3, 4)[y] + rng.choice([0.0, 1.0]) * 10.0 ** rng.uniform(0, 8)
+    options = {"p": 2.0, "eps": 1e-14} if name == "m3svm" else {"k": 1} if name == "topk_svm" else {}
+    statement = getattr(sx, name)(X, y, lam=1e-14, sample_weight=np.full(9, 1e12), **options).formulation
+    centre = X.mean(axis=0)
+    W = np.linalg.lstsq(X - centre, np.eye(3)[y] - 1.0 / 3.0, rcond=None)[0]
+    for _ in range(3):
+        model = sx.MulticlassModel(coef=W, intercept=-centre @ W, classes=np.arange(3), support=np.arange(1))
+        found = statement.evaluate(model)
+        assert not exact_objective(statement, model) > ball(found.above)
+        W = W / float(statement.scores.model_differences(model)[0].min())
+
+
 @pytest.mark.parametrize("loss", ["hinge", "smoothed", "logistic", "softmax"])
 @pytest.mark.parametrize("p", [1.0, 2.0, 4.0])
 def test_margins_at_the_kink_on_data_with_an_offset(loss, p):
