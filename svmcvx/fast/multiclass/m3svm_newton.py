@@ -22,7 +22,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from svmcvx.certificate import Dual
+from svmcvx.certificate import Dual, relative_gap
 from svmcvx.fast.core.monitor import Monitor
 from svmcvx.fast.multiclass.m3svm_systems import Curvature, JointCurvature, M3SVMSystem, PairNorms, SeparateCurvature
 from svmcvx.formulations.multiclass.losses import HingeSum, LogisticSum, ScoreLoss, SmoothedHingeSum
@@ -118,6 +118,20 @@ class M3SVMBounds:
         """Keep U if its objective is lower."""
         if value < self.upper:
             self.U, self.upper = U, value
+
+    @property
+    def proved_upper(self) -> float:
+        """What the objective at the best model is at most, with the rounding of its evaluation."""
+        statement = self.system.statement
+        return statement.evaluate(statement.model(*self.system.weights(self.U))).above
+
+    def report(self, monitor: Monitor, steps: int) -> Status | None:
+        """Report the bounds; the upper one is proved before it may end the method."""
+        near = relative_gap(self.lower, self.upper) <= monitor.tol
+        status = monitor.report(steps, self.lower, self.proved_upper if near else self.upper)
+        if status is Status.OPTIMAL and relative_gap(self.lower, self.proved_upper) > monitor.tol:
+            return Status.INACCURATE
+        return status
 
     def update_dual(self, U: Floats, alphas: list[Floats], flow: Floats | None) -> None:
         """Keep the best of the present dual point and those near the given multipliers and flows that fit U."""
@@ -237,13 +251,13 @@ class Continuation:
         """Step until the monitor says stop; return why and how many steps it took."""
         steps = stalled = 0
         smallest, lowest = math.inf, self.bounds.upper
-        status = self.monitor.report(0, self.bounds.lower, self.bounds.upper)
+        status = self.bounds.report(self.monitor, 0)
         while status is None:
             # The line search detects and shortens steps that overflow.
             with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
                 self._step()
             steps += 1
-            status = self.monitor.report(steps, self.bounds.lower, self.bounds.upper)
+            status = self.bounds.report(self.monitor, steps)
             slight = 1e-2 * self.monitor.tol * self._size(lowest)
             progress = self.estimated_error < 0.9 * smallest or self.bounds.upper < lowest - slight
             stalled = 0 if progress else stalled + 1

@@ -144,9 +144,9 @@ class M3SVM(PairwiseStatement):
         """P at a model, from its scores on the raw data."""
         loss = self.evaluate_loss(model)
         W, b = model.coef, model.intercept
-        size = lengths(W @ self.P, self.norm)
-        squares = float((W**2).sum() + (b**2).sum())
         with np.errstate(over="ignore"):
+            size = lengths(W @ self.P, self.norm)
+            squares = float((W**2).sum() + (b**2).sum())
             value = objective_value(loss.value, size, squares, lam=self.lam, p=self.p, eps=self.eps)
             powers = power_above(lengths_above(pairwise(W), self.norm), self.p) * (1.0 + 2.0 * U)
             weight_norm, bias_norm = norm_above(W), norm_above(b)
