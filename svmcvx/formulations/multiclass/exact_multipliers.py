@@ -204,7 +204,7 @@ def reduced_to_balance(units: Units, codes: NDArray[np.intp], c: int, room: Room
     table = class_flows(units, codes, c)
     surplus = table.sum(axis=1) - table.sum(axis=0)
     while surplus.any():
-        capacity = class_flows(units if room is None else room(units), codes, c)
+        capacity = table if room is None else class_flows(room(units), codes, c)
         path = _path(capacity, surplus)
         if path is None:
             return None
@@ -218,6 +218,7 @@ def reduced_to_balance(units: Units, codes: NDArray[np.intp], c: int, room: Room
             most = most[np.argsort(-units[rows, column], kind="stable")]
             taken = np.minimum(np.cumsum(most), amount)
             units[order, column] -= np.diff(taken, prepend=0)
+            table[k, other] -= amount
         surplus[path[0]] -= amount
         surplus[path[-1]] += amount
     return units
