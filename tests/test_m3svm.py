@@ -38,6 +38,14 @@ def solved(problem, **options):
     return sx.solve(problem, solver="clarabel", **options)
 
 
+def solved_finely(problem):
+    """A solver's tolerances are absolute where an optimum is far below 1, and the gap is relative: ask for more if need be."""
+    solution = solved(problem)
+    if solution.certificate.is_certified(1e-6):
+        return solution
+    return solved(problem, solver_options={"tol_feas": 1e-11})
+
+
 def value_of(X, y, **settings):
     return solved(sx.m3svm(X, y, **settings)).certificate.upper
 
@@ -132,7 +140,7 @@ def test_real_data_are_certified(loss, p):
     for load in (load_iris, load_wine):
         X, y = load(return_X_y=True)
         for lam in (1e-3, 0.1):
-            solution = solved(sx.m3svm(scale(X), y, lam=lam, p=p, loss=loss))
+            solution = solved_finely(sx.m3svm(scale(X), y, lam=lam, p=p, loss=loss))
             assert solution.certificate.kind == "convex"
             assert solution.certificate.is_certified(1e-6), solution
 
@@ -425,7 +433,7 @@ def test_wide_data_are_reduced_without_changing_the_problem():
 def test_hard_margins_are_certified(p, norm):
     X, y = separable()
     problem = sx.m3svm_hard_margin(X, y, p=p, norm=norm)
-    solution = solved(problem)
+    solution = solved_finely(problem)
     assert solution.certificate.is_certified(1e-6)
     model = solution.model
     scores = model.decision_function(X)
@@ -508,7 +516,8 @@ def test_without_repair_an_infeasible_dual_gives_no_bound():
             {"alpha": alpha, "flow": flow + 1.0},
             {"alpha": alpha, "flow": np.full_like(flow, np.nan)},
         ):
-            assert statement.certify(solution.model, wrong, repair=False).lower is None
+            # No bound but that of zero multipliers, which need no solver.
+            assert statement.certify(solution.model, wrong, repair=False).lower == 0
 
 
 def test_dual_norms():

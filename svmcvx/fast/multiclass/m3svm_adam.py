@@ -43,7 +43,7 @@ def adam(
         multipliers = s * loss.multipliers(f)
         if epoch % BOUND_EVERY == 0:
             bounds.update_dual(U, [multipliers], None)
-        status = monitor.report(epoch, bounds.lower, bounds.upper)
+        status = bounds.report(monitor, epoch)
         if status is not None:
             bounds.update_dual(U, [multipliers], None)
             return status, epoch

@@ -22,7 +22,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from svmcvx.certificate import Dual
+from svmcvx.certificate import Dual, relative_gap
 from svmcvx.fast.core.monitor import Monitor
 from svmcvx.fast.multiclass.m3svm_systems import Curvature, JointCurvature, M3SVMSystem, PairNorms, SeparateCurvature
 from svmcvx.formulations.multiclass.losses import HingeSum, LogisticSum, ScoreLoss, SmoothedHingeSum
@@ -118,6 +118,20 @@ class M3SVMBounds:
         """Keep U if its objective is lower."""
         if value < self.upper:
             self.U, self.upper = U, value
+
+    @property
+    def proved_upper(self) -> float:
+        """What the objective at the best model is at most, with the rounding of its evaluation."""
+        statement = self.system.statement
+        return statement.evaluate(statement.model(*self.system.weights(self.U))).above
+
+    def report(self, monitor: Monitor, steps: int) -> Status | None:
+        """Report the bounds; the upper one is proved before it may end the method."""
+        near = relative_gap(self.lower, self.upper) <= monitor.tol
+        status = monitor.report(steps, self.lower, self.proved_upper if near else self.upper)
+        if status is Status.OPTIMAL and relative_gap(self.lower, self.proved_upper) > monitor.tol:
+            return Status.INACCURATE
+        return status
 
     def update_dual(self, U: Floats, alphas: list[Floats], flow: Floats | None) -> None:
         """Keep the best of the present dual point and those near the given multipliers and flows that fit U."""
@@ -237,14 +251,14 @@ class Continuation:
         """Step until the monitor says stop; return why and how many steps it took."""
         steps = stalled = 0
         smallest, lowest = math.inf, self.bounds.upper
-        status = self.monitor.report(0, self.bounds.lower, self.bounds.upper)
+        status = self.bounds.report(self.monitor, 0)
         while status is None:
             # The line search detects and shortens steps that overflow.
             with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
                 self._step()
             steps += 1
-            status = self.monitor.report(steps, self.bounds.lower, self.bounds.upper)
-            slight = 1e-2 * self.monitor.tol * max(1.0, lowest)
+            status = self.bounds.report(self.monitor, steps)
+            slight = 1e-2 * self.monitor.tol * self._size(lowest)
             progress = self.estimated_error < 0.9 * smallest or self.bounds.upper < lowest - slight
             stalled = 0 if progress else stalled + 1
             smallest, lowest = min(smallest, self.estimated_error), min(lowest, self.bounds.upper)
@@ -253,6 +267,10 @@ class Continuation:
         if status is not Status.OPTIMAL:
             self._update_duals(self.alpha)
         return status, steps
+
+    def _size(self, upper: float) -> float:
+        """What the gap is relative to."""
+        return max(abs(upper), abs(self.bounds.lower))
 
     def _update_duals(self, *alphas: Floats | None) -> None:
         s = self.system.weight
@@ -294,7 +312,7 @@ class Continuation:
     @property
     def _forcing(self) -> float:
         """Relative accuracy of conjugate gradients."""
-        far = self.error_at_duals > FAR * max(1.0, self.bounds.upper)
+        far = self.error_at_duals > FAR * self._size(self.bounds.upper)
         return FORCING_FAR if far else FORCING_NEAR
 
     def _finish_step(self, predicted: float, full: Floats, part: float) -> None:
@@ -306,7 +324,7 @@ class Continuation:
         self.bounds.update_model(self.U, upper)
         loss_error = self._loss_smoothing_error(f)
         norm_error = self._norm_smoothing_error(norms) if self.nu > 0 else 0.0
-        allowed = monitor.tol * max(1.0, upper)
+        allowed = monitor.tol * self._size(upper)
         settings, smoothing_error = self.settings, loss_error + norm_error
         self.estimated_error = predicted + loss_error + norm_error
         close = self.estimated_error <= settings.dual_close * allowed

@@ -56,13 +56,13 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from svmcvx.certificate import Dual, Evaluation, accumulated_rounding
+from svmcvx.certificate import Dual, Evaluation
 from svmcvx.formulations.base import RecoveredPoints
 from svmcvx.formulations.multiclass.newton import Penalty, minimise
 from svmcvx.formulations.multiclass.regularisers import Regulariser
-from svmcvx.formulations.multiclass.score_space import Gradient
 from svmcvx.formulations.multiclass.statement import MulticlassStatement
 from svmcvx.model import MulticlassModel
+from svmcvx.rounding import UNDERFLOW, U, norm_above, sum_above, sum_below
 
 __all__ = ["ClassicalStatement"]
 
@@ -70,6 +70,8 @@ Floats: TypeAlias = NDArray[np.float64]
 
 # Weights of a sparse model up to this share of the largest are tried as zeros.
 NEGLIGIBLE = 1e-6
+# Shares by which multipliers are shrunk beyond their bound until rounding does not matter.
+SHRINKS = (0.0, 1e-15, 1e-14, 1e-13, 1e-12, 1e-10, 1e-8, 1e-6)
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,74 +103,68 @@ class ClassicalStatement(MulticlassStatement):
         if self.scores.intercept == "none" and np.ptp(model.intercept) > 0:
             return Evaluation(np.inf, 0.0)
         loss = self.evaluate_loss(model)
-        penalty = self.lam * self.regulariser.value(model.coef)
-        rounding = loss.rounding + accumulated_rounding(model.coef.size) * penalty
-        return Evaluation(loss.value + penalty, rounding)
+        with np.errstate(over="ignore"):
+            penalty = self.lam * self.regulariser.value(model.coef)
+            high = self.lam * self.regulariser.above(model.coef) * (1.0 + 4.0 * U) + UNDERFLOW
+        return Evaluation.at_most(loss.value + penalty, sum_above([loss.bound, high]))
 
-    def _largest_entry(self) -> float:
-        """Bound on the entries of G: λ for the sum of absolute values, none for squared norms."""
-        return self.lam if self.regulariser.curvature(self.scores.data.c) is None else np.inf
+    @property
+    def _entries_bounded(self) -> bool:
+        """Whether the entries of G have the bound λ, as for the sum of absolute values."""
+        return self.regulariser.curvature(self.scores.data.c) is None
+
+    def _largest_entry(self, alpha: Floats) -> float:
+        """A number that is at least the largest entry of G."""
+        gradient = self.scores.gradient(alpha)
+        return (float(np.abs(gradient.W).max()) + gradient.W_rounding) * (1.0 + 4.0 * U)
 
     def repair(self, dual: Dual) -> Dual:
         """Project α into the domain of the loss, balance it, and scale it down to entries of G of at most λ where that is a constraint."""
-        alpha = self.projected(self.multipliers(dual))
-        if self.scores.intercept == "free":
-            alpha = self.scores.balanced(alpha, self.loss)
-        gradient = self.scores.gradient(alpha)
-        largest = float(np.abs(gradient.W).max()) + gradient.W_rounding
-        if largest > self._largest_entry():
-            alpha = alpha * (self._largest_entry() / largest)
+        alpha = self._balanced(self.projected(self.multipliers(dual)))
+        if self._entries_bounded:
+            for shrink in SHRINKS:
+                largest = self._largest_entry(alpha)
+                if largest <= self.lam:
+                    break
+                alpha = self._balanced(alpha * (self.lam / largest * (1.0 - shrink)))
+            else:
+                alpha = np.zeros_like(alpha)
         return {"alpha": self.scores.expand(alpha)}
 
+    def _balanced(self, alpha: Floats) -> Floats:
+        return self.scores.balanced(alpha, self.loss) if self.scores.intercept == "free" else self.projected(alpha)
+
     def dual_violation(self, dual: Dual) -> float:
-        """Largest violation of the domain of the loss, the balance and the bound of G, beyond rounding."""
+        """Largest violation of the domain of the loss, the balance and the bound of G; 0 only if there is none."""
         alpha = self.multipliers(dual)
         outside = self.domain_violation(alpha)
-        if not np.isfinite(outside):
+        if outside > 0:
             return outside
-        gradient = self.scores.gradient(alpha)
-        unbalanced = 0.0
-        if self.scores.intercept == "free":
-            unbalanced = float(np.abs(gradient.b).max()) - accumulated_rounding(alpha.shape[0]) * float(alpha.sum())
-        over = float(np.abs(gradient.W).max()) - self._largest_entry() - gradient.W_rounding
-        return max(0.0, outside, unbalanced, over)
+        unbalanced = self.scores.imbalance(alpha) if self.scores.intercept == "free" else 0.0
+        over = self._largest_entry(alpha) - self.lam if self._entries_bounded else 0.0
+        return max(0.0, unbalanced, over)
 
     def evaluate_dual(self, dual: Dual) -> Evaluation:
         """D at a feasible α."""
         alpha = self.multipliers(dual)
+        if not alpha.any():
+            return Evaluation(0.0, 0.0)
         losses = self.evaluate_conjugate(alpha)
-        gradient = self.scores.gradient(alpha)
-        regulariser = self._regulariser_conjugate(gradient)
-        rounding = losses.rounding + regulariser.rounding
-        if self.scores.intercept == "free":
-            rounding += float(np.abs(gradient.b).sum()) * self._bias_range()
-        return Evaluation(losses.value - regulariser.value, rounding)
-
-    @property
-    def _objective_at_zero(self) -> float:
-        """P at W = 0, b = 0: no term of P is larger at an optimum."""
-        return float(self.weight @ self.loss.value(np.zeros(self.scores.others.shape)))
-
-    def _bias_range(self) -> float:
-        r"""Bound on :math:`|b_k - b_l|` at an optimum, by which an imbalance of rounding is multiplied.
-
-        The value of the regulariser there bounds the scores without biases; with these, each loss bounds the biases.
-        """
-        highest = self._objective_at_zero
-        scores = self.scores.longest_row * self.regulariser.radius(highest / self.lam, self.scores.data.c)
-        return highest / float(self.weight.min()) + 2.0 * scores
-
-    def _regulariser_conjugate(self, gradient: Gradient) -> Evaluation:
         curvature = self.regulariser.curvature(self.scores.data.c)
-        error = gradient.W_rounding
         if curvature is None:
-            # An entry of G above λ by rounding costs the excess times Σ|W|, and λΣ|W| is at most the objective at zero.
-            return Evaluation(0.0, error * self._objective_at_zero / self.lam)
-        size = float(np.linalg.norm(gradient.W))
+            return Evaluation.at_least(losses.value, losses.bound)
+        gradient = self.scores.gradient(alpha)
         scale = 4.0 * self.lam * curvature
-        value = size**2 / scale
-        rounding = (2.0 * size * error + error**2) / scale + accumulated_rounding(gradient.W.size) * value
-        return Evaluation(value, rounding)
+        above = (norm_above(gradient.W) + gradient.W_rounding) * (1.0 + 4.0 * U)
+        with np.errstate(over="ignore"):
+            high = above * above / scale * (1.0 + 8.0 * U) + UNDERFLOW / min(scale, 1.0)
+            value = losses.value - float((gradient.W**2).sum()) / scale
+        return Evaluation.at_least(value, sum_below([losses.bound, -high]))
+
+    def trivial(self) -> tuple[list[MulticlassModel], list[Dual]]:
+        """W = 0 with the best of a few biases, and zero multipliers: P is not negative."""
+        data = self.scores.data
+        return [self.constant_model()], [{"alpha": np.zeros((data.n, data.c))}]
 
     def polished(self, W: Floats, b: Floats) -> tuple[Floats, Floats] | None:
         """Return the minimum of P near (W, b) by Newton's method, None where P is not smooth or too large for it."""
@@ -216,5 +212,4 @@ class ClassicalStatement(MulticlassStatement):
                 points.models.extend(self.models(*point))
                 solved = self.solved_multipliers(multipliers["margin"], *point)
                 points.duals.extend({"alpha": self.scores.expand(alpha)} for alpha in solved)
-        points.duals.append({"alpha": np.zeros((self.scores.data.n, self.scores.data.c))})
         return points

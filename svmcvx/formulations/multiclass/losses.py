@@ -35,8 +35,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import entr, expit
 
-from svmcvx.certificate import EPS, accumulated_rounding
-from svmcvx.losses import slack
+from svmcvx.formulations.multiclass.exact_multipliers import Units, reduced_to_balance, row_sums
+from svmcvx.losses import hinge_power_above, slack
+from svmcvx.rounding import ELEMENTARY, UNDERFLOW, U
 
 __all__ = [
     "LONGEST_MOVE",
@@ -49,8 +50,10 @@ __all__ = [
     "box_violation",
     "diagonal_matrices",
     "difference_variable",
+    "entropy_below",
     "entropy_of_rest",
-    "steepness_of_rest",
+    "lowered",
+    "total_below",
 ]
 
 Floats: TypeAlias = NDArray[np.float64]
@@ -80,6 +83,10 @@ class ScoreLoss(ABC):
         """Return the loss of each row."""
 
     @abstractmethod
+    def above(self, f: Floats, error: Floats) -> Floats:
+        """Return numbers that are at least the loss of each row for all differences within `error` of the computed `f`."""
+
+    @abstractmethod
     def multipliers(self, f: Floats) -> Floats:
         """Return minus a subgradient: multipliers that are optimal for `f`."""
 
@@ -89,19 +96,27 @@ class ScoreLoss(ABC):
 
     def conjugate_value(self, a: Floats) -> Floats:
         """Return g of each row, for multipliers inside the domain; Σa by default."""
-        return np.asarray(a.sum(axis=1))
+        return row_sums(a)
 
-    def conjugate_sensitivity(self, a: Floats) -> Floats:
-        """Return by how much g of each row changes with a relative change of the multipliers by 1."""
-        return np.asarray(a.sum(axis=1))
-
-    @abstractmethod
-    def project(self, a: Floats) -> Floats:
-        """Return multipliers inside the domain."""
+    def conjugate_below(self, alpha: Floats, s: Floats) -> Floats:
+        r"""Return numbers that are at most :math:`s_i\,g(\alpha_i/s_i)`, for multipliers inside the domain."""
+        return total_below(alpha)
 
     @abstractmethod
-    def domain_violation(self, a: Floats) -> float:
-        """Return the largest violation of a constraint of the domain, beyond rounding."""
+    def project(self, a: Floats, s: Floats | None = None) -> Floats:
+        """Return multipliers exactly inside s times the domain (s = 1 if None); those that are so already as they are."""
+
+    def nearly(self, a: Floats) -> Floats:
+        """Return multipliers inside the domain up to rounding, cheaply."""
+        return self.project(a)
+
+    @abstractmethod
+    def domain_violation(self, a: Floats, s: Floats | None = None) -> float:
+        """Return the largest violation of a constraint of s times the domain (s = 1 if None); 0 only if there is none."""
+
+    def balanced_units(self, units: Units, codes: NDArray[np.intp], c: int) -> Units | None:
+        """Return multipliers, in whole units, reduced until B'1 = 0 inside the domain; None where that fails."""
+        return reduced_to_balance(units, codes, c)
 
     @abstractmethod
     def feasible_move(self, a: Floats, z: Floats) -> Floats:
@@ -135,9 +150,27 @@ def difference_variable(f: cp.Expression) -> tuple[cp.Variable, cp.Constraint]:
     return difference, (difference == f).set_label("margin")
 
 
-def box_violation(a: Floats, high: float) -> float:
-    """Largest violation of 0 ≤ a ≤ high, beyond rounding."""
-    return max(0.0, float(-a.min()), float(a.max()) - high * (1.0 + accumulated_rounding(1)))
+def box_violation(a: Floats, s: Floats | None) -> float:
+    """Largest violation of 0 ≤ a ≤ s; s = 1 if None."""
+    return max(0.0, float(-a.min()), float((a - (1.0 if s is None else s[:, None])).max()))
+
+
+def total_below(alpha: Floats) -> Floats:
+    """Return numbers that are at most the sum of each row of non-negative numbers."""
+    return np.asarray(row_sums(alpha) * (1.0 - (alpha.shape[1] + 2) * U))
+
+
+def entropy_below(x: Floats, rest: Floats, s: Floats) -> Floats:
+    r"""Return numbers that are at most :math:`-x\log(x/s)`, where x + rest = s, for an x and a rest known to a relative 2u.
+
+    Up to half of s by the logarithm itself, beyond by :math:`\log(1 - rest/s)`: both are accurate relative to their value.
+    """
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore", under="ignore"):
+        ratio = x / s
+        value = x * np.where(x <= rest, -np.log(ratio), -np.log1p(-np.minimum(rest / s, 1.0)))
+        # Where something may have underflowed nothing is claimed: an entropy is not negative.
+        sure = (x > UNDERFLOW) & (ratio > UNDERFLOW) & (rest > UNDERFLOW * s) & (value > UNDERFLOW)
+    return np.where(sure, value * (1.0 - 3.0 * ELEMENTARY - 8.0 * U), 0.0)
 
 
 def entropy_of_rest(t: Floats) -> Floats:
@@ -147,9 +180,9 @@ def entropy_of_rest(t: Floats) -> Floats:
         return np.where(rest > 0, -rest * np.log1p(-np.minimum(t, 1.0)), 0.0)
 
 
-def steepness_of_rest(t: Floats) -> Floats:
-    """|log(1 − t)|, with 1 − t taken as at least one machine epsilon."""
-    return np.asarray(np.abs(np.log(np.maximum(1.0 - t, EPS))))
+def lowered(f: Floats, error: Floats) -> Floats:
+    """Return numbers that are at most f less its error."""
+    return np.asarray(f - error - 2.0 * U * (np.abs(f) + error))
 
 
 def diagonal_matrices(h: Floats) -> Floats:
@@ -160,11 +193,11 @@ def diagonal_matrices(h: Floats) -> Floats:
 class _SeparateLoss(ScoreLoss):
     """A sum of losses of one difference each, with the domain 0 ≤ a ≤ 1."""
 
-    def project(self, a: Floats) -> Floats:
-        return np.clip(a, 0.0, 1.0)
+    def project(self, a: Floats, s: Floats | None = None) -> Floats:
+        return np.clip(a, 0.0, 1.0 if s is None else s[:, None])
 
-    def domain_violation(self, a: Floats) -> float:
-        return box_violation(a, 1.0)
+    def domain_violation(self, a: Floats, s: Floats | None = None) -> float:
+        return box_violation(a, s)
 
     def feasible_move(self, a: Floats, z: Floats) -> Floats:
         return a * (1.0 - np.minimum(a, 1.0)) * z
@@ -180,7 +213,11 @@ class HingeSum(_SeparateLoss):
 
     def value(self, f: Floats) -> Floats:
         """Σ (1 − f)₊."""
-        return np.asarray(slack(f).sum(axis=1))
+        return row_sums(slack(f))
+
+    def above(self, f: Floats, error: Floats) -> Floats:
+        """Σ (1 − f + e)₊."""
+        return np.asarray(row_sums(hinge_power_above(f, error, 1.0)) * (1.0 + 2.0 * f.shape[1] * U))
 
     def multipliers(self, f: Floats) -> Floats:
         """1 below the margin, else 0."""
@@ -215,6 +252,18 @@ class SmoothedHingeSum(_SeparateLoss):
         # For γ < 0 the sum γ + √(γ²+δ²) cancels; δ²/(√(γ²+δ²) − γ) is the same number without cancellation.
         return np.asarray(np.where(gamma >= 0, gamma + root, self.delta**2 / (root + np.abs(gamma))).sum(axis=1) / 2)
 
+    def above(self, f: Floats, error: Floats) -> Floats:
+        """The loss at γ + e, its root from the larger of the two numbers."""
+        room = 1.0 - f
+        gamma = room + error + 4.0 * U * (np.abs(room) + error)
+        size = np.abs(gamma)
+        larger = np.maximum(size, self.delta)
+        with np.errstate(under="ignore", invalid="ignore"):
+            root = larger * np.sqrt(1.0 + (np.minimum(size, self.delta) / larger) ** 2)
+            terms = np.where(gamma >= 0, gamma + root, self.delta * (self.delta / (root + size)))
+        share = 1.0 + (2.0 * f.shape[1] + 24.0) * U
+        return np.asarray(row_sums(terms) / 2 * share + f.shape[1] * UNDERFLOW)
+
     def multipliers(self, f: Floats) -> Floats:
         """(1 + γ/√(γ² + δ²))/2."""
         gamma = 1.0 - f
@@ -230,6 +279,14 @@ class SmoothedHingeSum(_SeparateLoss):
     def conjugate_value(self, a: Floats) -> Floats:
         """Σ a + δ√(a(1 − a))."""
         return np.asarray((a + self.delta * np.sqrt(np.maximum(a * (1.0 - a), 0.0))).sum(axis=1))
+
+    def conjugate_below(self, alpha: Floats, s: Floats) -> Floats:
+        """Σ α + δ√(α(s − α))."""
+        roots = np.sqrt(alpha) * np.sqrt(np.maximum(s[:, None] - alpha, 0.0))
+        with np.errstate(under="ignore"):
+            terms = row_sums(self.delta * roots) * (1.0 - (alpha.shape[1] + 12.0) * U)
+        # What a product with δ may lose to underflow.
+        return np.asarray(np.maximum(total_below(alpha) + terms - 4.0 * U * terms - alpha.shape[1] * UNDERFLOW, 0.0))
 
     def cvxpy_statement(self, f: cp.Expression, weight: Floats) -> StatedLoss:
         """With second-order cones; δ is the cvxpy parameter ``delta``."""
@@ -256,6 +313,14 @@ class LogisticSum(_SeparateLoss):
         """Σ log(1 + e^{−f})."""
         return np.asarray(np.logaddexp(0.0, -f).sum(axis=1))
 
+    def above(self, f: Floats, error: Floats) -> Floats:
+        """The loss at f − e."""
+        low = lowered(f, error)
+        with np.errstate(under="ignore"):
+            terms = np.maximum(-low, 0.0) + np.log1p(np.exp(-np.abs(low)))
+        share = 1.0 + 3.0 * ELEMENTARY + (2.0 * f.shape[1] + 8.0) * U
+        return np.asarray(row_sums(terms) * share + f.shape[1] * UNDERFLOW)
+
     def multipliers(self, f: Floats) -> Floats:
         """1/(1 + e^f)."""
         return np.asarray(expit(-f))
@@ -268,9 +333,11 @@ class LogisticSum(_SeparateLoss):
         """The binary entropies."""
         return np.asarray((entr(a) + entropy_of_rest(a)).sum(axis=1))
 
-    def conjugate_sensitivity(self, a: Floats) -> Floats:
-        """Σ a(1 + |log a| + |log(1 − a)|)."""
-        return np.asarray((a + entr(a) + a * steepness_of_rest(a)).sum(axis=1))
+    def conjugate_below(self, alpha: Floats, s: Floats) -> Floats:
+        """The binary entropies."""
+        s = s[:, None]
+        rest = np.maximum(s - alpha, 0.0)
+        return total_below(entropy_below(alpha, rest, s) + entropy_below(rest, alpha, s))
 
     def cvxpy_statement(self, f: cp.Expression, weight: Floats) -> StatedLoss:
         """With exponential cones."""
@@ -287,15 +354,19 @@ class Margin(ScoreLoss):
         """0, or infinity if a difference is below 1."""
         return np.where((f >= 1.0).all(axis=1), 0.0, np.inf)
 
+    def above(self, f: Floats, error: Floats) -> Floats:
+        """0, or infinity if a difference may be below 1."""
+        return np.where((lowered(f, error) >= 1.0).all(axis=1), 0.0, np.inf)
+
     def multipliers(self, f: Floats) -> Floats:
         """0, a subgradient where the margin holds."""
         return np.zeros_like(f)
 
-    def project(self, a: Floats) -> Floats:
+    def project(self, a: Floats, s: Floats | None = None) -> Floats:
         """Clip."""
         return np.maximum(a, 0.0)
 
-    def domain_violation(self, a: Floats) -> float:
+    def domain_violation(self, a: Floats, s: Floats | None = None) -> float:
         """Of a ≥ 0."""
         return max(0.0, float(-a.min()))
 

@@ -59,17 +59,26 @@ from typing import Any, ClassVar, Self, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from svmcvx.certificate import EPS, Dual, Evaluation, accumulated_rounding
+from svmcvx.certificate import Dual, Evaluation
 from svmcvx.data import check_choice, check_number, multiclass_data
 from svmcvx.errors import DataError
 from svmcvx.formulations.base import RecoveredPoints, usable
 from svmcvx.formulations.multiclass.losses import HingeSum, LogisticSum, ScoreLoss, SmoothedHingeSum
 from svmcvx.formulations.multiclass.newton import Penalty, minimise
-from svmcvx.formulations.multiclass.pairwise import PairwiseStatement, dual_lengths, lengths
+from svmcvx.formulations.multiclass.pairwise import (
+    PairwiseStatement,
+    dual_lengths,
+    dual_lengths_above,
+    lengths,
+    lengths_above,
+    pairwise,
+    power_above,
+)
 from svmcvx.formulations.multiclass.score_space import ScoreSpace
 from svmcvx.formulations.multiclass.simplex_losses import Softmax
-from svmcvx.losses import hinge_power_conjugate
+from svmcvx.losses import hinge_power_conjugate, hinge_power_conjugate_above
 from svmcvx.model import MulticlassModel
+from svmcvx.rounding import UNDERFLOW, U, norm_above, sum_above, sum_below
 
 __all__ = ["LOSSES", "M3SVM", "bound_m3svm", "check_exponent", "check_norm", "dual_objective_value", "objective_value"]
 
@@ -135,16 +144,15 @@ class M3SVM(PairwiseStatement):
         """P at a model, from its scores on the raw data."""
         loss = self.evaluate_loss(model)
         W, b = model.coef, model.intercept
-        size = lengths(W @ self.P, self.norm)
-        squares = float((W**2).sum() + (b**2).sum())
         with np.errstate(over="ignore"):
+            size = lengths(W @ self.P, self.norm)
+            squares = float((W**2).sum() + (b**2).sum())
             value = objective_value(loss.value, size, squares, lam=self.lam, p=self.p, eps=self.eps)
-            # A difference has the rounding error of one epsilon times its operands.
-            error = EPS * (lengths(W, self.norm) @ np.abs(self.P))
-            slopes = self.lam * self.p * size ** (self.p - 1.0)
-            relative = accumulated_rounding(W.size) + EPS * self.p
-            rounding = loss.rounding + float(slopes @ error) + relative * (value - loss.value)
-        return Evaluation(value, rounding)
+            powers = power_above(lengths_above(pairwise(W), self.norm), self.p) * (1.0 + 2.0 * U)
+            weight_norm, bias_norm = norm_above(W), norm_above(b)
+            ridge = self.eps * np.array([weight_norm * weight_norm, bias_norm * bias_norm]) * (1.0 + 8.0 * U)
+            high = sum_above([loss.bound, *(self.lam * powers + UNDERFLOW).tolist(), *(ridge + UNDERFLOW).tolist()])
+        return Evaluation.at_most(value, high)
 
     def repair(self, dual: Dual) -> Dual:
         """Project α into the domain of the loss, add flows with the divergence of the change, and project them for p = 1.
@@ -157,51 +165,64 @@ class M3SVM(PairwiseStatement):
         if S is None:
             S = self.least_flow(self.scores.gradient(alpha).W)
         elif not np.array_equal(alpha, given):
-            S = S + self.least_flow(self.scores.gradient(alpha - given).W)
+            change = self.scores.X.T @ self.scores.coefficients(alpha - given)
+            S = S + self.least_flow(np.nan_to_num(np.asarray(change)))
+        S = np.nan_to_num(S, nan=0.0)
         if self.p == 1:
             S = self._projected_flow(S)
         return {"alpha": self.scores.expand(alpha), "flow": S}
 
     def _projected_flow(self, S: Floats) -> Floats:
-        """Return the nearest flows of dual norm at most λ."""
+        """Return the nearest flows whose dual norm is at most λ for certain."""
         if self.norm == 1:
             return np.clip(S, -self.lam, self.lam)
-        size = dual_lengths(S, self.norm)
-        return np.asarray(S * (self.lam / np.maximum(size, self.lam)))
+        size = dual_lengths_above(S, self.norm)
+        short = size <= self.lam
+        shrunk = S * np.where(short, 1.0, self.lam / np.where(short, 1.0, size) * (1.0 - 8.0 * U))
+        # Where norms over- or underflow.
+        return np.where(dual_lengths_above(shrunk, self.norm) <= self.lam, shrunk, 0.0)
 
     def dual_violation(self, dual: Dual) -> float:
-        """Largest violation of the domain of the loss and, for p = 1, of the bound λ of the flows, beyond rounding."""
+        """Largest violation of the domain of the loss and, for p = 1, of the bound λ of the flows; 0 only if there is none."""
         S = self.required_flow(dual) if "flow" in dual else np.zeros(1)
         outside = self.domain_violation(self.multipliers(dual))
         if not (np.isfinite(outside) and np.isfinite(S).all()):
             return math.inf
         if self.p > 1 or "flow" not in dual:
             return outside
-        rounding = accumulated_rounding(S.shape[0]) * self.lam
-        return max(outside, float(dual_lengths(S, self.norm).max()) - self.lam - rounding)
+        return max(outside, float(dual_lengths_above(S, self.norm).max()) - self.lam)
 
     def evaluate_dual(self, dual: Dual) -> Evaluation:
         """D at a feasible (α, S)."""
         alpha, S = self.multipliers(dual), self.required_flow(dual)
+        if not (alpha.any() or S.any()):
+            return Evaluation(0.0, 0.0)
         losses = self.evaluate_conjugate(alpha)
         gradient = self.scores.gradient(alpha)
-        R = gradient.W - S @ self.P.T
-        R_size, b_size = float(np.linalg.norm(R)), float(np.linalg.norm(gradient.b))
-        R_rounding = gradient.W_rounding + accumulated_rounding(self.P.shape[0]) * float(np.linalg.norm(S))
-        size = dual_lengths(S, self.norm)
-        if self.p == 1:
-            size = np.minimum(size, self.lam)
-        value = dual_objective_value(losses.value, size, R_size**2 + b_size**2, lam=self.lam, p=self.p, eps=self.eps)
-        squares = (R_size**2 + b_size**2) / (4.0 * self.eps)
-        conjugates = losses.value - value - squares
-        power = EPS * self.p / (self.p - 1.0) * (S.shape[0] + 4.0) if self.p > 1 else 0.0
-        squares_rounding = sum(
-            (2.0 * size * error + error**2) / (4.0 * self.eps)
-            for size, error in ((R_size, R_rounding), (b_size, gradient.b_rounding))
-        )
-        rounding = losses.rounding + squares_rounding + power * abs(conjugates)
-        rounding += accumulated_rounding(R.size) * squares
-        return Evaluation(value, rounding)
+        R, R_above = self.residual(gradient, S)
+        with np.errstate(over="ignore"):
+            squares = float((R**2).sum() + gradient.b @ gradient.b)
+            size = np.minimum(dual_lengths(S, self.norm), self.lam) if self.p == 1 else dual_lengths(S, self.norm)
+            value = dual_objective_value(losses.value, size, squares, lam=self.lam, p=self.p, eps=self.eps)
+            b_above = (norm_above(gradient.b) + gradient.b_rounding) * (1.0 + 4.0 * U)
+            high = np.array([R_above, b_above])
+            ridge = high * high / (4.0 * self.eps) * (1.0 + 8.0 * U) + UNDERFLOW / min(self.eps, 1.0)
+            # For p = 1 the flows are as short as they must be, and cost nothing.
+            powers = (
+                np.zeros(0)
+                if self.p == 1
+                else hinge_power_conjugate_above(dual_lengths_above(S, self.norm), self.lam, self.p)
+            )
+        low = sum_below([losses.bound, *(-ridge).tolist(), *(-powers).tolist()])
+        return Evaluation.at_least(value, low)
+
+    def trivial(self) -> tuple[list[MulticlassModel], list[Dual]]:
+        """W = 0 with the best of a few biases, and zero multipliers: P is not negative."""
+        return [self.constant_model()], [self.zero_dual()]
+
+    def bias_penalty(self, b: Floats) -> float:
+        """ε‖b‖²."""
+        return self.eps * float(b @ b)
 
     def dual_points(self, W: Floats, b: Floats, alpha: Floats, flow: Floats | None = None) -> list[Dual]:
         r"""Return dual points near given multipliers and flows that fit weights close to the optimum.
@@ -271,7 +292,6 @@ class M3SVM(PairwiseStatement):
                 points.models.append(self.model(W, b))
                 for alpha in self.solved_multipliers(multipliers["margin"], W, b):
                     points.duals.extend(self.dual_points(W, b, alpha, flow))
-        points.duals.append(self.repair({"alpha": np.zeros((self.scores.data.n, self.scores.data.c))}))
         return points
 
 

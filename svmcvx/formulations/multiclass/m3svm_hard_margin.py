@@ -10,11 +10,21 @@ from typing import Any, ClassVar, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from svmcvx.certificate import EPS, Dual, Evaluation, accumulated_rounding
+from svmcvx.certificate import Dual, Evaluation
 from svmcvx.formulations.base import RecoveredPoints, usable
-from svmcvx.formulations.multiclass.pairwise import PairwiseStatement, dual_lengths, lengths
-from svmcvx.losses import hinge_power_conjugate
+from svmcvx.formulations.multiclass.losses import lowered
+from svmcvx.formulations.multiclass.pairwise import (
+    PairwiseStatement,
+    dual_lengths,
+    dual_lengths_above,
+    lengths,
+    lengths_above,
+    pairwise,
+    power_above,
+)
+from svmcvx.losses import hinge_power_conjugate, hinge_power_conjugate_above
 from svmcvx.model import MulticlassModel
+from svmcvx.rounding import ELEMENTARY, U, norm_above, sum_above, sum_below
 
 __all__ = ["HardMarginM3SVM"]
 
@@ -22,6 +32,8 @@ Floats: TypeAlias = NDArray[np.float64]
 
 # Differences up to this share above the smallest count as support of a hard-margin model.
 NEAR_MARGIN = 1e-6
+# Shares by which a point is shrunk or stretched until rounding does not matter.
+SHRINKS = (0.0, 1e-15, 1e-14, 1e-13, 1e-12, 1e-10, 1e-8, 1e-6)
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,30 +58,57 @@ class HardMarginM3SVM(PairwiseStatement):
         return {"p": self.p, "norm": self.norm}
 
     def evaluate(self, model: MulticlassModel) -> Evaluation:
-        """The regulariser, or ``inf`` if a difference is below 1 by more than rounding."""
-        f, f_rounding = self.scores.model_differences(model)
-        if (f < 1.0 - 2.0 * f_rounding).any():
+        """The regulariser at the model, or ``inf`` if a difference is below 1 by more than rounding.
+
+        Where a difference may be below 1 by rounding the upper end is that of the multiple of the model that has the margin.
+        """
+        f, error = self.scores.model_differences(model)
+        if not (f >= 1.0 - 2.0 * error).all():
+            return Evaluation(math.inf, 0.0)
+        smallest = min(1.0, float(lowered(f, error).min()))
+        if not smallest > 0:
             return Evaluation(math.inf, 0.0)
         size = lengths(model.coef @ self.P, self.norm)
-        degree = 1.0 if math.isinf(self.p) else self.p
-        value = float(size.max()) if math.isinf(self.p) else float((size**self.p).sum())
-        # Scaling the model until every difference is 1 would change the value by no more than this.
-        short = max(0.0, float((1.0 - f + f_rounding).max()))
-        return Evaluation(value, (accumulated_rounding(model.coef.size) + 2.0 * short) * (degree + 1.0) * value)
+        with np.errstate(over="ignore"):
+            value = float(size.max()) if math.isinf(self.p) else float((size**self.p).sum())
+            above = lengths_above(pairwise(model.coef), self.norm)
+            if smallest < 1.0:
+                above = above / smallest * (1.0 + 4.0 * U)
+            high = float(above.max()) if math.isinf(self.p) else sum_above(power_above(above, self.p))
+        return Evaluation.at_most(value, high)
 
     def repair(self, dual: Dual) -> Dual:
         """Clip and balance α, give the flows the divergence G, and take the best multiple of both."""
-        alpha = self.scores.balanced(self.projected(self.multipliers(dual)), self.loss)
+        given = self.multipliers(dual)
+        if self.flow(dual) is not None and self.dual_violation(dual) == 0:
+            return {"alpha": self.scores.expand(given), "flow": self.required_flow(dual)}
+        alpha = self.scores.balanced(self.projected(given), self.loss)
         G = self.scores.gradient(alpha).W
         S = self.flow(dual)
-        S = self.least_flow(G) if S is None else S + self.least_flow(G - S @ self.P.T)
+        S = self.least_flow(G) if S is None else np.nan_to_num(S, nan=0.0)
+        S = S + self.least_flow(G - S @ self.P.T)
         total, cost = float(alpha.sum()), self._cost(S)
-        if math.isinf(self.p) or self.p == 1:
+        if self._bounded:
             factor = 1.0 / cost if cost > 0 else 1.0
         else:
             # With q = p/(p − 1), θ Σα − θ^q cost is largest at θ = (Σα/(q cost))^(p − 1).
             factor = (total * (self.p - 1.0) / (self.p * cost)) ** (self.p - 1.0) if cost > 0 else 1.0
-        return {"alpha": self.scores.expand(alpha * factor), "flow": S * factor}
+        if not 0 < factor < math.inf:
+            return self.zero_dual()
+        # Multiples are rounded, and balanced once more; then the flows are those of what has become of α.
+        for shrink in SHRINKS:
+            scaled = self.scores.balanced(alpha * (factor * (1.0 - shrink)), self.loss)
+            flow = S * (factor * (1.0 - shrink))
+            flow = flow + self.least_flow(self.scores.gradient(scaled).W - flow @ self.P.T)
+            point: Dual = {"alpha": self.scores.expand(scaled), "flow": flow}
+            if self.dual_violation(point) == 0:
+                return point
+        return self.zero_dual()
+
+    @property
+    def _bounded(self) -> bool:
+        """Whether the flows have a bound instead of a cost."""
+        return self.p == 1 or math.isinf(self.p)
 
     def _cost(self, S: Floats) -> float:
         """The conjugate of the regulariser; for p = 1 and ∞ the dual norm, at most 1 on its domain."""
@@ -78,40 +117,73 @@ class HardMarginM3SVM(PairwiseStatement):
             return float(size.sum())
         return float(size.max()) if self.p == 1 else float(hinge_power_conjugate(size, 1.0, self.p).sum())
 
+    def _cost_above(self, S: Floats) -> float:
+        """A number that is at least :meth:`_cost`."""
+        size = dual_lengths_above(S, self.norm)
+        if self.p == 1:
+            return float(size.max())
+        return sum_above(size if math.isinf(self.p) else hinge_power_conjugate_above(size, 1.0, self.p))
+
     def dual_violation(self, dual: Dual) -> float:
-        """Largest violation of α ≥ 0, the balance, div S = G and, for p = 1 and ∞, the bound of S, beyond rounding."""
+        """Largest violation of α ≥ 0, the balance, div S = G and, for p = 1 and ∞, the bound of S.
+
+        What is left of div S = G within the bound on the rounding of both is no violation: :meth:`evaluate_dual` counts it.
+        """
         alpha = self.multipliers(dual)
         S = self.flow(dual)
         outside = self.domain_violation(alpha)
         if not np.isfinite(outside) or (S is not None and not np.isfinite(S).all()):
             return math.inf
-        if S is None:
+        if S is None or outside > 0:
             return outside
+        unbalanced = self.scores.imbalance(alpha)
         gradient = self.scores.gradient(alpha)
-        relative = accumulated_rounding(S.size)
-        unbalanced = float(np.abs(gradient.b).max()) - accumulated_rounding(alpha.shape[0]) * float(alpha.sum())
-        residual = float(np.abs(gradient.W - S @ self.P.T).max())
-        residual -= gradient.W_rounding + relative * float(np.linalg.norm(S))
-        over = self._cost(S) - 1.0 - relative if self.p == 1 or math.isinf(self.p) else 0.0
-        return max(0.0, outside, unbalanced, residual, over)
+        R, above = self.residual(gradient, S)
+        rounding = 8.0 * self.P.shape[0] * U * (norm_above(gradient.W) + norm_above(S)) + gradient.W_rounding
+        apart = float(np.abs(R).max()) - rounding
+        over = self._cost_above(S) - 1.0 if self._bounded else 0.0
+        found = max(0.0, unbalanced, apart, over)
+        return found if math.isfinite(above) else math.inf
 
     def evaluate_dual(self, dual: Dual) -> Evaluation:
-        """Σα less the conjugate at a feasible (α, S)."""
+        """Σα less the conjugate at a feasible (α, S), and less what a residual R of div S = G can cost.
+
+        For an optimal W whose columns sum to zero <R, W> is at most ‖R‖‖W‖, and ‖W‖² is the mean over the classes of the squared
+        differences: with κ = ‖R‖√(pairs/c) the optimum x has x + κ x^{1/p} ≥ D, whence x ≥ D − κ D^{1/p}. The balance is exact, so
+        that the biases cost nothing.
+        """
         alpha, S = self.multipliers(dual), self.required_flow(dual)
+        if not (alpha.any() or S.any()):
+            return Evaluation(0.0, 0.0)
         losses = self.evaluate_conjugate(alpha)
-        bounded = self.p == 1 or math.isinf(self.p)
-        conjugate = 0.0 if bounded else self._cost(S)
         gradient = self.scores.gradient(alpha)
-        value = losses.value - conjugate
-        power = EPS * (S.shape[0] + 4.0) * (1.0 if bounded else self.p / (self.p - 1.0))
-        rounding = losses.rounding + power * (losses.value if bounded else conjugate)
-        # A residual of the equations costs at most its norm times that of an optimal W or b. The value bounds the differences
-        # of the weights, and these with the longest observation bound the differences of the biases.
-        longest = max(value, 0.0) ** (1.0 if math.isinf(self.p) else 1.0 / self.p)
-        residual = float(np.linalg.norm(gradient.W - S @ self.P.T)) + gradient.W_rounding
-        rounding += residual * longest * math.sqrt(self.P.shape[1] / self.P.shape[0])
-        rounding += (float(np.abs(gradient.b).sum()) + gradient.b_rounding) * longest * self.scores.longest_row
-        return Evaluation(value, rounding)
+        _, R_above = self.residual(gradient, S)
+        value = losses.value - (0.0 if self._bounded else self._cost(S))
+        bound = sum_below([losses.bound, 0.0 if self._bounded else -self._cost_above(S)])
+        if bound <= 0 or math.isnan(bound):
+            return Evaluation.at_least(value, bound)
+        # For p = ∞ too the value bounds the longest difference, by itself.
+        longest = bound if math.isinf(self.p) or self.p == 1 else bound ** (1.0 / self.p)
+        longest *= 1.0 + 2.0 * ELEMENTARY + 4.0 * U * (1.0 + abs(math.log(bound)))
+        kappa = R_above * math.sqrt(self.P.shape[1] / self.P.shape[0]) * (1.0 + 8.0 * U)
+        return Evaluation.at_least(value, sum_below([bound, -kappa * longest * (1.0 + 4.0 * U)]))
+
+    def trivial(self) -> tuple[list[MulticlassModel], list[Dual]]:
+        """Zero multipliers alone: no model is known to have the margin."""
+        return [], [self.zero_dual()]
+
+    def scaled_to_margin(self, W: Floats, b: Floats, smallest: float, support: NDArray[np.bool_]) -> MulticlassModel:
+        """Return the multiple of a model, of least difference `smallest`, whose differences are at least 1 for certain if possible."""
+        for shrink in SHRINKS:
+            divisor = smallest * (1.0 - shrink)
+            model = self.scores.model(W / divisor, b / divisor, support)
+            f, error = self.scores.model_differences(model)
+            least = float(lowered(f, error).min())
+            if least >= 1.0:
+                return model
+            if shrink == 0.0 and least > 0.5:
+                smallest *= least
+        return self.scores.model(W / smallest, b / smallest, support)
 
     def explain(self, status: str) -> str:
         """Infeasible means that the classes are not separable."""
@@ -133,7 +205,7 @@ class HardMarginM3SVM(PairwiseStatement):
         models: list[MulticlassModel] = []
         if smallest > 0:
             support = np.asarray((f <= smallest * (1.0 + NEAR_MARGIN)).any(axis=1))
-            models.append(self.scores.model(W / smallest, b / smallest, support))
+            models.append(self.scaled_to_margin(W, b, smallest, support))
         solved = multipliers["pairs"]
         flows = [self.scores.unreduced(-np.asarray(solved))] if usable(solved) else []
         if 1 < self.p < math.inf:

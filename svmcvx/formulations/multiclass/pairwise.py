@@ -15,9 +15,20 @@ from numpy.typing import NDArray
 
 from svmcvx.certificate import Dual
 from svmcvx.errors import DataError
+from svmcvx.formulations.multiclass.score_space import Gradient
 from svmcvx.formulations.multiclass.statement import MulticlassStatement
+from svmcvx.rounding import ELEMENTARY, UNDERFLOW, U, norm_above, row_norms_above
 
-__all__ = ["PairwiseStatement", "dual_lengths", "lengths", "pair_differences"]
+__all__ = [
+    "PairwiseStatement",
+    "dual_lengths",
+    "dual_lengths_above",
+    "lengths",
+    "lengths_above",
+    "pair_differences",
+    "pairwise",
+    "power_above",
+]
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -29,6 +40,32 @@ def pair_differences(c: int) -> Floats:
     P[first, np.arange(first.size)] = 1.0
     P[second, np.arange(first.size)] = -1.0
     return P
+
+
+def pairwise(W: Floats) -> Floats:
+    """Return the differences w_k − w_l, k < l, each rounded once."""
+    first, second = np.triu_indices(W.shape[1], 1)
+    return np.asarray(W[:, first] - W[:, second])
+
+
+def power_above(sizes: Floats, p: float) -> Floats:
+    """Return numbers that are at least the powers of non-negative numbers."""
+    if p == 1:
+        return sizes
+    with np.errstate(over="ignore", under="ignore"):
+        return np.asarray((sizes * sizes if p == 2 else sizes**p) * (1.0 + ELEMENTARY + 4.0 * U) + UNDERFLOW)
+
+
+def lengths_above(V: Floats, norm: int) -> Floats:
+    """Return numbers that are at least the norms of the columns, entries known to a relative 2u."""
+    if norm == 1:
+        return np.asarray(np.abs(V).sum(axis=0) * (1.0 + (V.shape[0] + 6) * U))
+    return np.asarray(row_norms_above(V.T) * (1.0 + 4.0 * U))
+
+
+def dual_lengths_above(S: Floats, norm: int) -> Floats:
+    """Return numbers that are at least the dual norms of the columns; for ``norm=1`` the norms themselves."""
+    return row_norms_above(S.T) if norm == 2 else dual_lengths(S, norm)
 
 
 def lengths(V: Floats, norm: int) -> Floats:
@@ -75,12 +112,25 @@ class PairwiseStatement(MulticlassStatement):
             )
         return S
 
+    def zero_dual(self) -> Dual:
+        """Return the dual point of zeros."""
+        data = self.scores.data
+        return {"alpha": np.zeros((data.n, data.c)), "flow": np.zeros((data.X.shape[1], self.P.shape[1]))}
+
     def required_flow(self, dual: Dual) -> Floats:
         """Return S of a dual point that has to have one."""
         S = self.flow(dual)
         if S is None:
             raise DataError(f"the dual point of {self.name} needs the entry 'flow'; repair() makes one from alpha")
         return S
+
+    def residual(self, gradient: Gradient, S: Floats) -> tuple[Floats, float]:
+        """Return R = G − div S, and a number that is at least its Frobenius norm."""
+        R = gradient.W - S @ self.P.T
+        c = self.P.shape[0]
+        # A difference of S over a class is a sum of c − 1 terms.
+        lost = (c + 1) * U * norm_above(np.abs(S) @ np.abs(self.P.T)) + 2.0 * U * norm_above(R)
+        return R, (norm_above(R) + gradient.W_rounding + lost) * (1.0 + 8.0 * U)
 
     def least_flow(self, divergence: Floats) -> Floats:
         """Return the flows of least squares with the divergence D, of shape (d, c) with columns that sum to zero."""

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svmcvx.formulations.multiclass.pairwise import pair_differences
+from svmcvx.rounding import U, norm_above, sum_above
 
 __all__ = ["AbsoluteSum", "PairwiseNorms", "Regulariser", "SquaredNorms"]
 
@@ -32,12 +33,12 @@ class Regulariser(ABC):
         """Return Ω(W) for λ = 1."""
 
     @abstractmethod
-    def cvxpy_statement(self, W: cp.Variable, n_classes: int) -> cp.Expression:
-        """State Ω(W) for λ = 1 in cvxpy."""
+    def above(self, W: Floats) -> float:
+        """Return a number that is at least Ω(W) for λ = 1."""
 
     @abstractmethod
-    def radius(self, value: float, c: int) -> float:
-        """Return a bound on the Frobenius norm of W, columns summing to zero, from a bound on Ω(W) for λ = 1."""
+    def cvxpy_statement(self, W: cp.Variable, n_classes: int) -> cp.Expression:
+        """State Ω(W) for λ = 1 in cvxpy."""
 
     def curvature(self, c: int) -> float | None:
         """Return κ where Ω(W) = κ‖W‖² for λ = 1 and columns that sum to zero, None for another regulariser."""
@@ -51,6 +52,10 @@ class SquaredNorms(Regulariser):
         """Σ‖w_k‖²."""
         return float((W**2).sum())
 
+    def above(self, W: Floats) -> float:
+        """Σ‖w_k‖²."""
+        return norm_above(W) ** 2 * (1.0 + 4.0 * U)
+
     def cvxpy_statement(self, W: cp.Variable, n_classes: int) -> cp.Expression:
         """Σ‖w_k‖²."""
         return cp.sum_squares(W)
@@ -58,10 +63,6 @@ class SquaredNorms(Regulariser):
     def curvature(self, c: int) -> float | None:
         """1."""
         return 1.0
-
-    def radius(self, value: float, c: int) -> float:
-        """‖W‖² is Ω."""
-        return float(np.sqrt(value))
 
 
 class PairwiseNorms(Regulariser):
@@ -72,6 +73,12 @@ class PairwiseNorms(Regulariser):
         first, second = np.triu_indices(W.shape[1], 1)
         return 0.5 * float(((W[:, first] - W[:, second]) ** 2).sum()) + 0.5 * float((W**2).sum())
 
+    def above(self, W: Floats) -> float:
+        """½Σ‖w_k − w_l‖² + ½Σ‖w_k‖²."""
+        first, second = np.triu_indices(W.shape[1], 1)
+        differences = norm_above(W[:, first] - W[:, second]) * (1.0 + 2.0 * U)
+        return 0.5 * (differences**2 + norm_above(W) ** 2) * (1.0 + 8.0 * U)
+
     def cvxpy_statement(self, W: cp.Variable, n_classes: int) -> cp.Expression:
         """½Σ‖w_k − w_l‖² + ½Σ‖w_k‖²."""
         return 0.5 * cp.sum_squares(W @ pair_differences(n_classes)) + 0.5 * cp.sum_squares(W)
@@ -79,10 +86,6 @@ class PairwiseNorms(Regulariser):
     def curvature(self, c: int) -> float | None:
         """(c + 1)/2."""
         return (c + 1) / 2
-
-    def radius(self, value: float, c: int) -> float:
-        """‖W‖² is at most 2Ω."""
-        return float(np.sqrt(2.0 * value))
 
 
 class AbsoluteSum(Regulariser):
@@ -94,10 +97,10 @@ class AbsoluteSum(Regulariser):
         """Σ|W|."""
         return float(np.abs(W).sum())
 
+    def above(self, W: Floats) -> float:
+        """Σ|W|."""
+        return sum_above(np.abs(W).ravel())
+
     def cvxpy_statement(self, W: cp.Variable, n_classes: int) -> cp.Expression:
         """Σ|W|."""
         return cp.sum(cp.abs(W))
-
-    def radius(self, value: float, c: int) -> float:
-        """‖W‖ is at most Ω."""
-        return value

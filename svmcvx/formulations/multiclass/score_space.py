@@ -16,6 +16,7 @@ where :math:`B_{iy_i} = \sum_k \alpha_{ik}` and :math:`B_{ik} = -\alpha_{ik}`, s
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple, TypeAlias
@@ -26,12 +27,12 @@ import scipy.linalg as sl
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from svmcvx.certificate import accumulated_rounding
 from svmcvx.data import Features, MulticlassData
 from svmcvx.errors import DataError
+from svmcvx.formulations.multiclass.exact_multipliers import common_units, imbalance, is_balanced, row_sums
 from svmcvx.formulations.multiclass.losses import LONGEST_MOVE, ScoreLoss
-from svmcvx.kernels import row_norms
 from svmcvx.model import MulticlassModel
+from svmcvx.rounding import PART, SMALLEST, UNDERFLOW, U, dot_exactly, inner_error, norm_above, row_norms_above
 from svmcvx.system import memory
 
 __all__ = ["Gradient", "ScoreSpace"]
@@ -40,10 +41,16 @@ Floats: TypeAlias = NDArray[np.float64]
 
 # Moves of the multipliers, at most, that restore the balance of the intercepts.
 BALANCING_PASSES = 30
+# Imbalance of the multipliers, relative to their sum, at which these moves end.
+BALANCED = 1e-15
+# The data are shifted before they are multiplied if that makes them smaller by this factor.
+OFFSET = 0.25
+# Shares of multipliers with room on all sides that are mixed in until the multipliers can be balanced in whole units.
+MIXED = (0.0, 1e-12, 1e-9, 1e-6, 1e-3, 1.0)
 
 
 class Gradient(NamedTuple):
-    """G = X'B and g_b = B'1, with estimates of the rounding errors in their norms."""
+    """G = X'B and g_b = B'1, with bounds on the errors of their norms."""
 
     W: Floats
     b: Floats
@@ -118,13 +125,23 @@ class ScoreSpace:
         return np.asarray(columns + (columns >= self.data.codes[:, None]))
 
     @cached_property
-    def _row_norms(self) -> Floats:
-        return row_norms(self.X)
+    def _shifted(self) -> tuple[Features, Floats, Floats]:
+        """The rows that products are evaluated from, at least their norms, and what was subtracted from them."""
+        norms = row_norms_above(self.X)
+        if self.centre.any() or sp.issparse(self.X):
+            return self.X, norms, self.centre
+        mean = np.asarray(self.X.mean(axis=0))
+        if not (np.isfinite(mean).all() and float(norms.sum()) < math.inf):
+            return self.X, norms, self.centre
+        # Squares of the distances from the mean are those from the origin less that of the mean.
+        if float(np.linalg.norm(mean)) ** 2 < (1.0 - OFFSET**2) * float(norms @ norms) / norms.size:
+            return self.X, norms, self.centre
+        shifted = self.X - mean
+        return shifted, row_norms_above(shifted), mean
 
-    @property
-    def longest_row(self) -> float:
-        """The largest norm of a row of :attr:`X`."""
-        return float(self._row_norms.max())
+    @cached_property
+    def _latest(self) -> dict[str, Any]:
+        return {}
 
     @property
     def dense_with_constant(self) -> Floats:
@@ -138,14 +155,26 @@ class ScoreSpace:
         return np.asarray(own[:, None] - np.take_along_axis(S, self.others, axis=1))
 
     def model_differences(self, model: MulticlassModel) -> tuple[Floats, Floats]:
-        """Return the differences of a model on the raw data, and estimates of their rounding errors."""
-        sizes = row_norms(self.data.X)[:, None] * np.linalg.norm(model.coef, axis=0) + np.abs(model.intercept)
-        rounding = accumulated_rounding(model.coef.shape[0]) * sizes
-        own = rounding[np.arange(self.data.n), self.data.codes]
-        return (
-            self.differences(model.decision_function(self.data.X)),
-            own[:, None] + np.take_along_axis(rounding, self.others, axis=1),
-        )
+        """Return the differences of a model on the data as they were passed, and bounds on their errors.
+
+        Data with a large offset are shifted, and the biases with them, exactly: they keep the digits that the offset would cost.
+        """
+        W, b = model.coef, model.intercept
+        if not W.any():
+            f = self.differences(np.broadcast_to(b, (self.data.n, self.data.c)))
+            return f, 2.0 * U * np.abs(f)
+        X, norms, shift = self._shifted
+        if shift.any():
+            b = np.array([dot_exactly(shift, w, float(bias)) for w, bias in zip(W.T, b, strict=True)])
+            if not np.isfinite(b).all():
+                X, norms, b = self.data.X, row_norms_above(self.data.X), model.intercept
+        f = self.differences(np.asarray(X @ W) + b)
+        size, bias = np.array([norm_above(w) for w in W.T]), np.abs(b)
+        own = np.arange(self.data.c)[:, None]
+        others = np.arange(self.data.c - 1) + (np.arange(self.data.c - 1) >= own)
+        reach = inner_error(W.shape[0] + 8, norms)[:, None] * (size[own] + size[others])[self.data.codes]
+        error = reach + (6.0 * U * (bias[own] + bias[others]))[self.data.codes] + 2.0 * U * np.abs(f)
+        return f, error * (1.0 + 16.0 * U) + UNDERFLOW
 
     @cached_property
     def difference_matrix(self) -> sp.csr_array:
@@ -181,20 +210,49 @@ class ScoreSpace:
         """Return B, the coefficients of the scores in Σ αf."""
         B = np.zeros((self.data.n, self.data.c))
         np.put_along_axis(B, self.others, -alpha, axis=1)
-        B[np.arange(self.data.n), self.data.codes] = alpha.sum(axis=1)
+        B[np.arange(self.data.n), self.data.codes] = row_sums(alpha)
         return B
 
     def balance(self, alpha: Floats) -> Floats:
         """Return g_b = B'1."""
-        return np.asarray(self.coefficients(alpha).sum(axis=0))
+        return np.asarray(np.ones(self.data.n) @ self.coefficients(alpha))
+
+    def imbalance(self, alpha: Floats) -> float:
+        """Return the largest entry of g_b = B'1 in absolute value: 0 if and only if it is."""
+        if is_balanced(alpha, self.data.codes, self.data.c):
+            return 0.0
+        return max(float(np.abs(imbalance(alpha, self.data.codes, self.data.c)[0]).max()), SMALLEST)
 
     def gradient(self, alpha: Floats) -> Gradient:
-        """Return G and g_b."""
-        B = self.coefficients(alpha)
-        relative = accumulated_rounding(self.data.n)
-        W_rounding = relative * float(np.linalg.norm(self._row_norms)) * float(np.linalg.norm(B))
-        b_rounding = relative * float(np.linalg.norm(np.abs(B).sum(axis=0)))
-        return Gradient(np.asarray(self.X.T @ B), B.sum(axis=0), W_rounding, b_rounding)
+        """Return G and g_b, of non-negative multipliers, for the data as they were passed.
+
+        The point asked for last is remembered: it is asked for when it is repaired, tested and evaluated.
+        """
+        if not np.array_equal(self._latest.get("alpha", ()), alpha):
+            self._latest.update(alpha=alpha.copy(), gradient=self._gradient(alpha))
+        gradient: Gradient = self._latest["gradient"]
+        return gradient
+
+    def _gradient(self, alpha: Floats) -> Gradient:
+        X, norms, shift = self._shifted
+        B, (n, d) = self.coefficients(alpha), X.shape
+        b, b_error = imbalance(alpha, self.data.codes, self.data.c)
+        b_error = (b_error * self.data.c + 2.0 * U * norm_above(b)) * (1.0 + 8.0 * U)
+        if sp.issparse(X) or n <= 2 * PART:
+            terms, W = n, np.asarray(X.T @ B)
+        else:
+            # In parts, so that the error grows with their length and their number instead of with n.
+            whole = n - n % PART
+            parts = X[:whole].reshape(-1, PART, d).transpose(0, 2, 1) @ B[:whole].reshape(-1, PART, B.shape[1])
+            terms, W = PART + n // PART + 2, parts.sum(axis=0) + X[whole:].T @ B[whole:]
+        reach = (norms @ np.abs(B)) * (1.0 + (2 * n + 8) * U)
+        # The rounding of a shifted coordinate and of the coefficient of the own class are errors of the operands.
+        W_error = norm_above(inner_error(terms + self.data.c + 2, reach))
+        if shift.any() and b.any():
+            W = W + np.outer(shift, b)
+            size = norm_above(shift)
+            W_error += size * (b_error + 2.0 * U * norm_above(b)) + 2.0 * U * norm_above(W)
+        return Gradient(W, b, W_error * (1.0 + 8.0 * U), b_error)
 
     def moved_to_balance(self, alpha: Floats, loss: ScoreLoss, target: Floats) -> Floats:
         """Return multipliers inside their domain with B'1 equal to `target`, or as near to it as this method gets.
@@ -209,7 +267,7 @@ class ScoreSpace:
         potentials = np.eye(c)
         for _ in range(BALANCING_PASSES):
             missing = target - self.balance(s * a)
-            if np.abs(missing).max() <= accumulated_rounding(1) * float(np.abs(s * a).sum()):
+            if np.abs(missing).max() <= BALANCED * float(np.abs(s * a).sum()):
                 break
             responses = [
                 self.balance(s * loss.feasible_move(a, self._potential_differences(potentials[k]))) for k in range(c)
@@ -218,33 +276,42 @@ class ScoreSpace:
             z = self._potential_differences(np.asarray(potential, dtype=np.float64))
             longest = float(np.abs(z).max())
             moved = a + loss.feasible_move(a, z * min(1.0, LONGEST_MOVE / longest) if longest > 0 else z)
-            moved = loss.project(moved)
+            moved = loss.nearly(moved)
             if np.abs(target - self.balance(s * moved)).max() >= np.abs(missing).max():
                 break
             a = moved
-        return s * a
+        return loss.project(s * a, self.data.weight)
 
     def _potential_differences(self, potential: Floats) -> Floats:
         return np.asarray(potential[self.data.codes][:, None] - potential[self.others])
 
     def balanced(self, alpha: Floats, loss: ScoreLoss) -> Floats:
-        """Return multipliers inside their domain with B'1 = 0 up to rounding.
+        """Return multipliers inside their domain with B'1 = 0, both exactly; those that are so already as they are.
 
         The imbalance that :meth:`moved_to_balance` leaves is removed by a convex combination with multipliers that are equal for
-        all observations of a class: every imbalance is the opposite of that of such a point, so that one step suffices.
+        all observations of a class: every imbalance is the opposite of that of such a point, so that one step suffices. What
+        rounding leaves of it is removed on a grid (:mod:`svmcvx.formulations.multiclass.exact_multipliers`).
         """
-        alpha = self.moved_to_balance(alpha, loss, np.zeros(self.data.c))
         s, codes, c = self.data.weight, self.data.codes, self.data.c
-        imbalance = self.balance(alpha)
-        if not imbalance.any():
+        alpha = loss.project(alpha, s)
+        if is_balanced(alpha, codes, c):
             return alpha
+        alpha = self.moved_to_balance(alpha, loss, np.zeros(c))
+        missing = self.balance(alpha)
         uniform = loss.uniform_multiplier(c)
-        capacity = uniform * (c - 1) * np.bincount(codes, weights=s, minlength=c)
-        wanted = (imbalance.max() - imbalance) * (c - 1) / c / capacity
-        largest = float(wanted.max())
-        share = 1.0 / (1.0 + largest)
-        counterweight = (uniform * s * wanted[codes])[:, None]
-        return np.asarray(share * (alpha + counterweight))
+        sums = np.bincount(codes, weights=s, minlength=c)
+        capacity = uniform * (c - 1) * sums
+        if missing.any():
+            wanted = (missing.max() - missing) * (c - 1) / c / capacity
+            share = 1.0 / (1.0 + float(wanted.max()))
+            alpha = share * (alpha + (uniform * s * wanted[codes])[:, None])
+        roomy = np.broadcast_to((uniform * s * (sums.min() / sums)[codes])[:, None], alpha.shape)
+        for share in MIXED:
+            units, exponent = common_units(loss.project(alpha + share * (roomy - alpha) if share else alpha, s))
+            found = loss.balanced_units(np.floor(units).astype(np.int64), codes, c)
+            if found is not None:
+                return np.ldexp(found.astype(np.float64), exponent)
+        return np.zeros_like(alpha)
 
     def expand(self, alpha: Floats) -> Floats:
         """Return multipliers of shape (n, c − 1) as a matrix of shape (n, c) with a zero for the own class."""

@@ -10,17 +10,30 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import entr, logsumexp
 
-from svmcvx.certificate import accumulated_rounding
+from svmcvx.formulations.multiclass.exact_multipliers import (
+    Units,
+    cut_to_top,
+    cut_units,
+    excess_of_sums,
+    reduced_to_balance,
+    reduced_to_sums,
+    row_maxima,
+    row_sums,
+    violation_of_top,
+)
 from svmcvx.formulations.multiclass.losses import (
     ScoreLoss,
     StatedLoss,
     box_violation,
     diagonal_matrices,
     difference_variable,
+    entropy_below,
     entropy_of_rest,
-    steepness_of_rest,
+    lowered,
+    total_below,
 )
-from svmcvx.losses import slack
+from svmcvx.losses import hinge_power_above, slack
+from svmcvx.rounding import ELEMENTARY, UNDERFLOW, U
 
 __all__ = ["LargestHinge", "Softmax", "TopHinge"]
 
@@ -32,21 +45,25 @@ class _SimplexLoss(ScoreLoss):
 
     cap: float = 1.0
 
-    def project(self, a: Floats) -> Floats:
-        a = np.clip(a, 0.0, self.cap)
-        return np.asarray(a / np.maximum(a.sum(axis=1, keepdims=True), 1.0))
+    def project(self, a: Floats, s: Floats | None = None) -> Floats:
+        s = np.ones(a.shape[0]) if s is None else s
+        return reduced_to_sums(np.clip(a, 0.0, s[:, None]), s)
 
-    def domain_violation(self, a: Floats) -> float:
-        over = float(a.sum(axis=1).max()) - 1.0 - accumulated_rounding(a.shape[1])
-        return max(box_violation(a, self.cap), over)
+    def nearly(self, a: Floats) -> Floats:
+        a = np.clip(a, 0.0, self.cap)
+        return np.asarray(a / np.maximum(row_sums(a), 1.0)[:, None])
+
+    def domain_violation(self, a: Floats, s: Floats | None = None) -> float:
+        s = np.ones(a.shape[0]) if s is None else s
+        return max(box_violation(a, s), float(excess_of_sums(a, s).max()))
 
     def feasible_move(self, a: Floats, z: Floats) -> Floats:
         # The slack 1 − Σa counts as one more multiplier, with z = 0.
         mobile = a * np.maximum(1.0 - a / self.cap, 0.0)
-        rest = np.maximum(1.0 - a.sum(axis=1, keepdims=True), 0.0)
-        total = mobile.sum(axis=1, keepdims=True) + rest * (1.0 - rest)
-        mean = np.divide((mobile * z).sum(axis=1, keepdims=True), total, out=np.zeros_like(total), where=total > 0)
-        return np.asarray(mobile * (z - mean))
+        rest = np.maximum(1.0 - row_sums(a), 0.0)
+        total = row_sums(mobile) + rest * (1.0 - rest)
+        mean = np.divide(row_sums(mobile * z), total, out=np.zeros_like(total), where=total > 0)
+        return np.asarray(mobile * (z - mean[:, None]))
 
     def uniform_multiplier(self, c: int) -> float:
         return min(self.cap, 1.0 / (c - 1))
@@ -62,6 +79,17 @@ class Softmax(_SimplexLoss):
         """log(1 + Σ e^{−f})."""
         return np.asarray(np.logaddexp(0.0, logsumexp(-f, axis=1)))
 
+    def above(self, f: Floats, error: Floats) -> Floats:
+        """The loss at f − e, the largest exponent taken out; where that is not 0, the value is at least log 2."""
+        low = lowered(f, error)
+        largest = np.maximum(row_maxima(-low), 0.0)
+        with np.errstate(under="ignore", invalid="ignore"):
+            total = row_sums(np.exp(-low - largest[:, None]))
+            # One of the terms is exactly 1 and is left to log1p.
+            rest = np.where(largest > 0, np.exp(-largest) + (total - 1.0), total)
+        share = 1.0 + 3.0 * ELEMENTARY + (6.0 * f.shape[1] + 16.0) * U
+        return np.asarray((largest + np.log1p(rest)) * share + f.shape[1] * UNDERFLOW)
+
     def multipliers(self, f: Floats) -> Floats:
         """The probabilities of the other classes."""
         return np.asarray(np.exp(-f - self.value(f)[:, None]))
@@ -73,12 +101,31 @@ class Softmax(_SimplexLoss):
 
     def conjugate_value(self, a: Floats) -> Floats:
         """The entropy, that of the own class included."""
-        return np.asarray(entr(a).sum(axis=1) + entropy_of_rest(a.sum(axis=1)))
+        return row_sums(entr(a)) + entropy_of_rest(row_sums(a))
 
-    def conjugate_sensitivity(self, a: Floats) -> Floats:
-        """Σ a(1 + |log a| + |log(1 − Σa)|)."""
-        total = a.sum(axis=1)
-        return np.asarray(total + entr(a).sum(axis=1) + total * steepness_of_rest(total))
+    def conjugate_below(self, alpha: Floats, s: Floats) -> Floats:
+        """The entropies, that of the own class at the worse end of what s − Σα may be."""
+        total = row_sums(alpha)
+        terms = entropy_below(alpha, np.maximum(s[:, None] - alpha, 0.0), s[:, None])
+        # s − Σα in twice the precision, as two numbers of which the second is small.
+        rest, small = s, np.zeros_like(s)
+        for column in alpha.T:
+            following = rest - column
+            back = following - rest
+            small = small + ((rest - (following - back)) - (column + back))
+            rest = following
+        rest = rest + small
+        error = (alpha.shape[1] + 2.0) ** 2 * 4.0 * U * U * s + UNDERFLOW
+        low, high = np.maximum(rest - error, 0.0), np.minimum(rest + error, s)
+        # −t log(t/s) is concave: on an interval it is least at an end. Near t = s the sum of α is what is accurate.
+        near = total <= 0.5 * s
+        own = np.where(
+            near,
+            entropy_below(s - total, total * (1.0 - (alpha.shape[1] + 2.0) * U), s)
+            * (1.0 - (3.0 * alpha.shape[1] + 8.0) * U),
+            np.minimum(entropy_below(low, s - low, s), entropy_below(high, s - high, s)),
+        )
+        return np.asarray((total_below(terms) + own) * (1.0 - 2.0 * U))
 
     def cvxpy_statement(self, f: cp.Expression, weight: Floats) -> StatedLoss:
         """With exponential cones."""
@@ -94,7 +141,11 @@ class LargestHinge(_SimplexLoss):
 
     def value(self, f: Floats) -> Floats:
         """The largest (1 − f)₊."""
-        return np.asarray(slack(f).max(axis=1))
+        return row_maxima(slack(f))
+
+    def above(self, f: Floats, error: Floats) -> Floats:
+        """The largest (1 − f + e)₊."""
+        return row_maxima(hinge_power_above(f, error, 1.0))
 
     def multipliers(self, f: Floats) -> Floats:
         """1 for the nearest class if it is inside the margin, else 0."""
@@ -144,6 +195,14 @@ class TopHinge(_SimplexLoss):
         gamma, top = self._top(f)
         return np.asarray(np.maximum(np.take_along_axis(gamma, top, axis=1).sum(axis=1) / self.k, 0.0))
 
+    def above(self, f: Floats, error: Floats) -> Floats:
+        """The loss at f − e."""
+        low = lowered(f, error)
+        gamma, top = self._top(low)
+        largest = np.take_along_axis(gamma, top, axis=1)
+        lost = (self.k + 4.0) * 2.0 * U * np.abs(largest).sum(axis=1)
+        return np.asarray(np.maximum((largest.sum(axis=1) + lost) / self.k, 0.0) * (1.0 + 4.0 * U))
+
     def multipliers(self, f: Floats) -> Floats:
         """1/k for the classes among the k largest if their mean is positive, else 0."""
         gamma, top = self._top(f)
@@ -151,22 +210,42 @@ class TopHinge(_SimplexLoss):
         np.put_along_axis(a, top, np.where(self.value(f) > 0, 1.0 / self.k, 0.0)[:, None], axis=1)
         return np.ascontiguousarray(a[:, :-1])
 
-    def project(self, a: Floats) -> Floats:
-        """Clip, scale to the simplex, then reduce the largest to what (k − 1) a ≤ Σa allows."""
-        a = super().project(a)
-        if self.k == 1:
-            return a
-        # Cut off at τ the sum is Σ min(a_j, τ) = min over m of mτ + (the sum of all but the m largest), which is at least
-        # (k − 1)τ if and only if τ is at most each of these quotients.
-        descending = -np.sort(-a, axis=1)
-        tails = descending[:, ::-1].cumsum(axis=1)[:, ::-1][:, : self.k - 1]
-        largest = (tails / (self.k - 1.0 - np.arange(tails.shape[1]))).min(axis=1, keepdims=True)
-        return np.asarray(np.minimum(a, largest))
+    def project(self, a: Floats, s: Floats | None = None) -> Floats:
+        """Clip, scale to the simplex, then reduce the largest to what 1/k and (k − 1) a ≤ Σa allow."""
+        s = np.ones(a.shape[0]) if s is None else s
+        return cut_to_top(super().project(np.minimum(a, s[:, None] * self.cap), s), s, self.k)
 
-    def domain_violation(self, a: Floats) -> float:
-        """Violation of the simplex, and of (k − 1) a ≤ Σa."""
-        total = a.sum(axis=1) * (1.0 + accumulated_rounding(a.shape[1]))
-        return max(super().domain_violation(a), float(((self.k - 1) * a.max(axis=1) - total).max()))
+    def nearly(self, a: Floats) -> Floats:
+        """Clip, scale to the simplex, then cut off."""
+        return self.project(a) if self.k > 2 else super().nearly(a)
+
+    def domain_violation(self, a: Floats, s: Floats | None = None) -> float:
+        """Violation of the simplex, of 1/k, and of (k − 1) a ≤ Σa."""
+        s = np.ones(a.shape[0]) if s is None else s
+        return max(super().domain_violation(a, s), float(violation_of_top(a, s, self.k).max()))
+
+    def balanced_units(self, units: Units, codes: NDArray[np.intp], c: int) -> Units | None:
+        """By reductions that leave (k − 1) a ≤ Σa; for k = c, where all entries of a row are equal, of whole rows."""
+        k = self.k
+        units = cut_units(units.astype(np.float64), k).astype(np.int64)
+        if k <= 2:
+            return reduced_to_balance(units, codes, c)
+        if k < c:
+
+            def room(units: Units) -> Units:
+                ordered = np.sort(units, axis=1)
+                largest, second = ordered[:, -1:], ordered[:, -2:-1]
+                others = np.where(units == largest, np.where(second == largest, largest, second), largest)
+                return np.asarray(np.clip(units.sum(axis=1, keepdims=True) - (k - 1) * others, 0, units))
+
+            return reduced_to_balance(units, codes, c, room)
+        sums = [int(units[codes == own, 0].sum()) for own in range(c)]
+        for own in range(c):
+            rows = np.flatnonzero(codes == own)
+            order = rows[np.argsort(-units[rows, 0], kind="stable")]
+            taken = np.minimum(np.cumsum(units[order, 0]), sums[own] - min(sums))
+            units[order] -= np.diff(taken, prepend=0)[:, None]
+        return units
 
     def cvxpy_statement(self, f: cp.Expression, weight: Floats) -> StatedLoss:
         """The sum of the k largest as k times a ``threshold`` plus the excess ``above`` it, minimised over the threshold."""

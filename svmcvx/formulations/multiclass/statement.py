@@ -2,28 +2,38 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from functools import cached_property
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from svmcvx.certificate import Dual, Evaluation, accumulated_rounding
+from svmcvx.certificate import Dual
 from svmcvx.errors import DataError
 from svmcvx.formulations.base import Formulation, FormulationProblem, full_entry, usable
 from svmcvx.formulations.multiclass.losses import ScoreLoss
 from svmcvx.formulations.multiclass.score_space import ScoreSpace
 from svmcvx.model import MulticlassModel
+from svmcvx.rounding import U, sum_above, sum_below
 from svmcvx.solution import Evidence
 from svmcvx.system import memory
 
-__all__ = ["MulticlassProblem", "MulticlassStatement", "require_problem_memory"]
+__all__ = ["Ends", "MulticlassProblem", "MulticlassStatement", "require_problem_memory"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
 # Bytes that compiling and solving need for each non-zero of the differences as functions of (W, b).
 CONIC_BYTES = 140.0
+
+
+class Ends(NamedTuple):
+    """A computed number and a bound on the exact one, on the side that counts."""
+
+    value: float
+    bound: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,13 +66,16 @@ class MulticlassStatement(Formulation):
         data = self.scores.data
         return Evidence(self.scores.intercept, full_entry(self.weight, data), data.fingerprint)
 
-    def evaluate_loss(self, model: MulticlassModel) -> Evaluation:
-        """The weighted sum of losses at a model, from its scores on the raw data."""
-        f, f_rounding = self.scores.model_differences(model)
-        value = float(self.weight @ self.loss.value(f))
-        # The loss is convex and decreasing: its slope at f − δ bounds those on the way from there to f.
-        steepness = self.weight[:, None] * self.loss.multipliers(f - f_rounding)
-        return Evaluation(value, float((steepness * f_rounding).sum()) + accumulated_rounding(f.size) * value)
+    def evaluate_loss(self, model: MulticlassModel) -> Ends:
+        """The weighted sum of losses at a model, from its scores on the raw data, and what it is at most."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            f, error = self.scores.model_differences(model)
+        with np.errstate(over="ignore", invalid="ignore"):
+            value = float(self.weight @ self.loss.value(f))
+            bound = sum_above(self.weight * self.loss.above(f, error) * (1.0 + 4.0 * U))
+        finite = np.isfinite(model.coef).all() and np.isfinite(model.intercept).all()
+        # Scores that overflow say nothing of the objective but that it is a number.
+        return Ends(value, bound) if math.isfinite(bound) or not finite else Ends(math.inf, math.inf)
 
     def multipliers(self, dual: Dual) -> Floats:
         """Return α of a dual point, shape (n, c − 1)."""
@@ -73,22 +86,52 @@ class MulticlassStatement(Formulation):
         return self.scores.compress(dual["alpha"], self.name)
 
     def projected(self, alpha: Floats) -> Floats:
-        """Return multipliers inside the domain of the loss."""
-        s = self.weight[:, None]
-        return s * self.loss.project(alpha / s)
+        """Return multipliers exactly inside the domain of the loss."""
+        return self.loss.project(np.nan_to_num(alpha, nan=0.0), self.weight)
 
     def domain_violation(self, alpha: Floats) -> float:
-        """Largest violation of the domain of the loss; ``inf`` for multipliers that are not numbers."""
+        """Largest violation of the domain of the loss, 0 only if there is none; ``inf`` for multipliers that are not numbers."""
         if not np.isfinite(alpha).all():
             return np.inf
-        return self.loss.domain_violation(alpha / self.weight[:, None])
+        return self.loss.domain_violation(alpha, self.weight)
 
-    def evaluate_conjugate(self, alpha: Floats) -> Evaluation:
-        r"""The part of the dual objective that the losses contribute, :math:`\sum_i s_i g(\alpha_i/s_i)`."""
-        a = alpha / self.weight[:, None]
-        value = float(self.weight @ self.loss.conjugate_value(a))
-        sensitivity = float(self.weight @ self.loss.conjugate_sensitivity(a))
-        return Evaluation(value, accumulated_rounding(alpha.size) * (abs(value) + sensitivity))
+    def evaluate_conjugate(self, alpha: Floats) -> Ends:
+        r"""What the losses contribute to the dual objective, :math:`\sum_i s_i g(\alpha_i/s_i)`, and what it is at least."""
+        below = self.loss.conjugate_below(alpha, self.weight)
+        return Ends(float(below.sum()), sum_below(below))
+
+    @cached_property
+    def class_weights(self) -> Floats:
+        """Sum of the weights of each class."""
+        data = self.scores.data
+        return np.asarray(np.bincount(data.codes, weights=data.weight, minlength=data.c), dtype=np.float64)
+
+    def constant_model(self) -> MulticlassModel:
+        """Return the best of a few models with W = 0: equal biases, the logarithms of the weights of the classes, and biases that prefer the heaviest class or follow the order of the weights."""
+        data, sums = self.scores.data, self.class_weights
+        choices = [np.zeros(data.c)]
+        if self.scores.intercept != "none":
+            order = np.empty(data.c)
+            order[np.argsort(sums, kind="stable")] = np.arange(data.c)
+            logarithms = np.log(sums / sums.max())
+            choices += [logarithms - logarithms.mean(), np.eye(data.c)[sums.argmax()] - 1.0 / data.c]
+            choices.append(order - order.mean())
+        representatives = np.arange(data.c)
+
+        def value(b: Floats) -> float:
+            others = representatives[:-1] + (representatives[:-1] >= representatives[:, None])
+            return float(sums @ self.loss.value(b[:, None] - b[others])) + self.bias_penalty(b)
+
+        return MulticlassModel(
+            coef=np.zeros((data.X.shape[1], data.c)),
+            intercept=min(choices, key=value),
+            classes=data.classes,
+            support=data.index[:1],
+        )
+
+    def bias_penalty(self, b: Floats) -> float:
+        """Return what the formulation adds to its objective for biases."""
+        return 0.0
 
     def export_dual(self, dual: Dual) -> Dual:
         """α with a row of zeros for each observation of weight zero; everything else as it is."""
