@@ -34,7 +34,7 @@ class Progress(NamedTuple):
     lower, upper : float
         Best bounds so far, each valid up to rounding; ±inf while unknown.
     gap : float
-        ``(upper - lower) / max(1, |upper|)``.
+        ``(upper - lower) / max(|upper|, |lower|)``.
     """
 
     iteration: int
@@ -205,6 +205,10 @@ def conclude(
     except NotCertified as error:
         raise SolverFailed(f"{solver}: {error}", [attempt]) from None
     certificate = checked.certificate
+    if status is Status.OPTIMAL and certificate.kind != "local" and not certificate.gap <= monitor.tol:
+        # What the solver took for its gap was without the rounding of the certificate.
+        status = Status.INACCURATE
+        reason = f"the certified gap {certificate.gap:.2g} exceeds {monitor.tol:.2g}"
     lower = math.nan if certificate.lower is None else certificate.lower
     trace = [*monitor.rows, (monitor.seconds, lower, certificate.upper)]
     attempt = Attempt(solver, status, reason, solved, certificate.gap, *told)

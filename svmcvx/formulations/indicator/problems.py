@@ -46,6 +46,11 @@ class DroppingProblem(FormulationProblem):
         """Whether no big-M row rests on an incumbent, which further constraints may exclude."""
         return "margin" not in self.constraint_dict or self.formulation.explicit is not None
 
+    def proved_bound(self, value: float) -> float | None:
+        """What a bound on the program with the factor says of the problem with the kernel."""
+        found: float = self.formulation.bound_of_search(value)
+        return found
+
     def solver_point(self) -> tuple[Floats | None, float, Bools]:
         """Return w, b and the kept set that a solver has left; without a point None, 0 and the incumbent's set."""
         statement = self.formulation
@@ -105,10 +110,9 @@ class CountingProblem(DroppingProblem):
             return None
         statement = self.formulation
         model: BinaryModel = statement.model_at(w, b)
-        f, rounding = model.scores(statement.space.data.X)
-        u = statement.y * f
-        lowest = float(u[kept].min(initial=1.0))
-        if lowest > 1.0 - LARGEST_SHORTFALL and bool((u < 1.0 - 2.0 * rounding)[kept].any()):
+        low = statement.measured(model).low
+        lowest = float(low[kept].min(initial=1.0))
+        if 1.0 - LARGEST_SHORTFALL < lowest < 1.0:
             self.var_dict["w"].value = w / lowest
             if "b" in self.var_dict:
                 self.var_dict["b"].value = b / lowest
