@@ -38,6 +38,8 @@ __all__ = ["children", "search_below"]
 
 # Rows with a smaller part orthogonal to those of B, in units of the largest row, are taken for linearly dependent.
 DEPENDENT = 1e-11
+# Lengths up to this one are rounding: with no incumbent yet there is no ball to compare them with.
+VANISHING = 1e-14
 # Rounds in which the ball is shrunk.
 SHRINKINGS = 4
 
@@ -88,6 +90,8 @@ def _lost(length, margin, norm, forced, lam, upper, tie):
     base = norm + lam * forced
     if length > DEPENDENT or base >= upper:
         return math.inf
+    if math.isinf(upper):
+        return base if length > VANISHING else math.inf
     change = length * math.sqrt(upper - base)
     return math.inf if change <= tie or abs(1.0 - margin) - tie > change else base
 
@@ -299,7 +303,9 @@ def _search_one(H, weight, lam, k, upper, tie, prefix, size, budget, basis):
 
 
 @njit(cache=True, nogil=True)
-def search_below(H, weight, lam, k, upper, tie, prefixes, sizes, budget, first, stride, values, bases, nodes, finished, lost):
+def search_below(
+    H, weight, lam, k, upper, tie, prefixes, sizes, budget, first, stride, values, bases, nodes, finished, lost
+):
     """Search below every `stride`-th of several prefixes, each from the same incumbent.
 
     Parameters

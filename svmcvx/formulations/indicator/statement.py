@@ -64,7 +64,7 @@ from svmcvx.losses import zero_one
 from svmcvx.model import BinaryModel, KernelModel, LinearModel
 from svmcvx.rounding import U, inner_error, norm_above, row_norms_above, sum_above, up
 
-__all__ = ["LARGEST_SHORTFALL", "CountingStatement", "IndicatorStatement", "product_above"]
+__all__ = ["LARGEST_SHORTFALL", "SCALINGS", "CountingStatement", "IndicatorStatement", "Measured", "product_above"]
 
 Floats: TypeAlias = NDArray[np.float64]
 Bools: TypeAlias = NDArray[np.bool_]
@@ -262,7 +262,7 @@ class IndicatorStatement(BinaryStatement):
         """Return the lower bound that follows from one on the problem that has the factor for its data."""
 
     def trivial(self) -> tuple[list[BinaryModel], list[Dual]]:
-        """w = 0 with the best bias; and no multipliers, since no objective is negative."""
+        """The models w = 0 with the best bias; and no multipliers, since no objective is negative."""
         w = np.zeros(self.y.size)
         biases = (1.0, -1.0) if self.space.intercept == "free" else (0.0,)
         return [self.space.model(w, bias) for bias in biases], [{}]
@@ -342,14 +342,24 @@ class IndicatorStatement(BinaryStatement):
 
     def _kept_by(self, model: BinaryModel, kept: Bools) -> BinaryModel:
         """Return the model scaled until the lower ends of its kept margins are 1, where that is a small step."""
-        for _ in range(SCALINGS):
-            found = self.measured(model)
-            lowest = float(found.low[kept].min(initial=1.0))
+        for attempt in range(SCALINGS):
+            lowest = float(self.measured(model).low[kept].min(initial=1.0))
             # An error as large as that would grow with the model.
             if not 1.0 - LARGEST_SHORTFALL < lowest < 1.0:
                 break
-            model = divided(model, lowest * (1.0 - 8 * U))
+            model = divided(model, lowest - 4.0**attempt * self.scaling_error(model))
         return model
+
+    def scaling_error(self, model: BinaryModel) -> float:
+        """By how much margins near 1 may change where the numbers of a model are rounded, about."""
+        size = 1.0 + abs(model.intercept)
+        if isinstance(model, LinearModel):
+            size += self._longest * float(np.linalg.norm(model.coef))
+        return min(U * size, LARGEST_SHORTFALL)
+
+    @cached_property
+    def _longest(self) -> float:
+        return float(row_norms_above(self.space.data.X).max(initial=0.0))
 
 
 @dataclass(frozen=True, eq=False)
@@ -385,7 +395,9 @@ class CountingStatement(IndicatorStatement):
                 if value < best:
                     best, chosen = value, within
         missed = math.fsum(self.weight[~chosen].tolist())
-        return Evaluation.at_most(self.objective_value(norm, missed), best) if best < math.inf else Evaluation(best, 0.0)
+        return (
+            Evaluation.at_most(self.objective_value(norm, missed), best) if best < math.inf else Evaluation(best, 0.0)
+        )
 
 
 def divided(model: BinaryModel, divisor: float) -> BinaryModel:
