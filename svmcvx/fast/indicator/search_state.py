@@ -124,7 +124,7 @@ class SearchState:
         """Rounding of the margins of points that are as good as the incumbent, in rows of length at most 1."""
         if not math.isfinite(self.best_value):
             return 0.0
-        return NOISE * (self.H.shape[1] + 4) * EPS * math.sqrt(max(self.best_value, 0.0))
+        return float(NOISE * (self.H.shape[1] + 4) * EPS * math.sqrt(max(self.best_value, 0.0)))
 
     @property
     def tie(self) -> float:
