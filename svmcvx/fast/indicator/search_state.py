@@ -30,7 +30,7 @@ TIE = ON_MARGIN
 TRIED_TIES = (10.0, 2.0, 0.0)
 # Errors of margins in the course of a search, in units of the machine epsilon times the norm and the number of columns.
 NOISE = 16.0
-# A value is attained if the point of least norm that keeps the same set costs no more than this share above it.
+# The search has reached its end if no value that was not attained is below the incumbent's by more than this share.
 ATTAINED = 1e-7
 # Rounding of sums of weights, and of merging them, that a weight of at most k may have.
 WEIGHT_ROUNDING = 1e-12
@@ -147,7 +147,7 @@ class SearchState:
             found = geometry.refit(u >= 1.0 - tie * self.tie)
             if found is not None:
                 reached = min(reached, self.offer(geometry.incumbent(found.w, 0.0, violated)))
-        if not reached <= value * (1.0 + ATTAINED):
+        if not reached <= value:
             self.unattained = min(self.unattained, value)
 
     def try_set(self, kept: Bools) -> None:
@@ -188,12 +188,13 @@ class SearchState:
             # Everything has been searched: what gap there is remains.
             if self.best is None:
                 return Status.INFEASIBLE
-            return Status.NUMERICAL if self.unattained < self.best_value else Status.OPTIMAL
+            attained = self.unattained >= self.best_value * (1.0 - ATTAINED)
+            return Status.OPTIMAL if attained else Status.NUMERICAL
         return status
 
     @property
     def bound(self) -> SolverBound:
-        """The lower bound that the search has proved, and an allowance for rounding, in the statement's units."""
+        """The lower bound that the search has proved of the data themselves, and an allowance for rounding, in the statement's units."""
         proved = self.statement.bound_of_search(self.proved / self._unit)
         # Margins that are wrong by δ change the value by a share of 2δ + δ².
         share = IMPROVEMENT + 3.0 * min(self.noise, 1.0)
