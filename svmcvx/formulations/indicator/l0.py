@@ -36,7 +36,7 @@ from svmcvx.formulations.base import RecoveredPoints, builder
 from svmcvx.formulations.indicator.big_m import explicit_M, free_intercept
 from svmcvx.formulations.indicator.pool import counting_pool, incumbent_margins
 from svmcvx.formulations.indicator.problems import CountingProblem
-from svmcvx.formulations.indicator.statement import CountingStatement, product_above
+from svmcvx.formulations.indicator.statement import CountingStatement
 from svmcvx.heuristics.big_m_reach import WIDENING, reach
 from svmcvx.kernels import KernelLike
 from svmcvx.losses import zero_one
@@ -81,7 +81,7 @@ class L0(CountingStatement):
         return 0.5 * norm + self.C * loss
 
     def _above(self, norm: float, dropped: NDArray[np.bool_]) -> float:
-        return sum_above([0.5 * norm, product_above(self.C, self.weight[dropped], np.ones(int(dropped.sum())))])
+        return sum_above([0.5 * norm, self.price_above(self.C, dropped)])
 
     def _reach(self, value: float) -> Floats:
         return reach(

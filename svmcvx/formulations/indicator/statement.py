@@ -372,6 +372,20 @@ class CountingStatement(IndicatorStatement):
     def _above(self, norm: float, dropped: Bools) -> float:
         """A number that is at least the objective of a point with at most this squared norm that keeps all but these."""
 
+    @cached_property
+    def _weights_are_one(self) -> bool:
+        return bool((self.weight == 1.0).all())
+
+    def dropped_weight(self, dropped: Bools) -> float:
+        """Return the weight of these observations, rounded once."""
+        if self._weights_are_one:
+            return float(np.count_nonzero(dropped))
+        return math.fsum(self.weight[dropped].tolist())
+
+    def price_above(self, price: float, dropped: Bools) -> float:
+        """Return a number that is at least the weight of these observations times a price."""
+        return up(price * up(self.dropped_weight(dropped))) if dropped.any() else 0.0
+
     def bound_of_search(self, value: float) -> float:
         """As the module on the error of the factor derives it."""
         return self.factor_error.counting(value, self.half)
@@ -386,7 +400,7 @@ class CountingStatement(IndicatorStatement):
             divisors = np.unique(low[open_])
             # From the largest divisor on more is kept, at a larger norm: the best few are evaluated in full.
             weights = np.bincount(np.searchsorted(divisors, low[open_]), weights=self.weight[open_])
-            left = math.fsum(self.weight[~kept].tolist()) - np.cumsum(weights[::-1])[::-1]
+            left = self.dropped_weight(~kept) - np.cumsum(weights[::-1])[::-1]
             values = [self.objective_value(norm / m**2, float(w)) for m, w in zip(divisors, left, strict=True)]
             for place in {0, int(np.argmin(values))}:
                 divisor = float(divisors[place])
@@ -394,7 +408,7 @@ class CountingStatement(IndicatorStatement):
                 value = self._above(up(norm_high / (divisor * divisor) * (1.0 + 4 * U)), ~within)
                 if value < best:
                     best, chosen = value, within
-        missed = math.fsum(self.weight[~chosen].tolist())
+        missed = self.dropped_weight(~chosen)
         return (
             Evaluation.at_most(self.objective_value(norm, missed), best) if best < math.inf else Evaluation(best, 0.0)
         )

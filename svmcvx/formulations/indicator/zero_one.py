@@ -58,7 +58,7 @@ from svmcvx.formulations.indicator.big_m import explicit_M, margin_parameter
 from svmcvx.formulations.indicator.perspective import feasible_gamma, perspective_rows
 from svmcvx.formulations.indicator.pool import counting_pool, incumbent_margins
 from svmcvx.formulations.indicator.problems import CountingProblem
-from svmcvx.formulations.indicator.statement import CountingStatement, product_above
+from svmcvx.formulations.indicator.statement import CountingStatement
 from svmcvx.heuristics.big_m_reach import WIDENING, reach
 from svmcvx.kernels import KernelLike
 from svmcvx.losses import zero_one
@@ -103,7 +103,7 @@ class ZeroOne(CountingStatement):
 
     def _above(self, norm: float, dropped: Bools) -> float:
         if self.lam is not None:
-            return sum_above([norm, product_above(self.lam, self.weight[dropped], np.ones(int(dropped.sum())))])
+            return sum_above([norm, self.price_above(self.lam, dropped)])
         assert self.k is not None  # noqa: S101
         # The sign of a correctly rounded sum is exact.
         return norm if math.fsum([*self.weight[dropped].tolist(), -self.k]) <= 0.0 else math.inf
