@@ -331,7 +331,12 @@ def check(
 
     best_high = min(upper.above for _, upper in uppers)
     best_low = max((bound.below for _, _, bound in lowers), default=-math.inf)
-    width = best_high - best_low if math.isfinite(best_high - best_low) else 0.0
+    stated = -math.inf
+    if solver_bound is not None and math.isfinite(solver_bound.value):
+        stated = solver_bound.value - solver_bound.allowance
+    # Of the interval that will be returned: what a search has proved counts too.
+    width = best_high - max(best_low, stated)
+    width = max(width, 0.0) if math.isfinite(width) else 0.0
     slack = max(PREFERENCE_SHARE * width, PREFERENCE_RELATIVE * abs(best_high)) if math.isfinite(best_high) else 0.0
     model, upper = next(pair for pair in uppers if pair[1].above <= best_high + slack)
     lower: Evaluation | None = None
@@ -351,10 +356,9 @@ def check(
     if solver_bound is not None and math.isfinite(solver_bound.value):
         stated_by = SEARCHED[statement.kind]
         residuals |= {f"{stated_by}_bound": solver_bound.value, f"{stated_by}_allowance": solver_bound.allowance}
-        stated = solver_bound.value - solver_bound.allowance
-        if stated > high:
+        if stated > best_high:
             raise NotCertified(
-                f"the {stated_by}'s bound {solver_bound.value!r} exceeds the objective {high!r} of a feasible point by more than "
+                f"the {stated_by}'s bound {solver_bound.value!r} exceeds the objective {best_high!r} of a feasible point by more than "
                 f"its tolerance {solver_bound.allowance:.2g}: it is wrong"
             )
         low = stated if low is None else max(low, stated)

@@ -351,7 +351,8 @@ def test_wrong_models_and_bounds_are_never_certified():
     assert certificate.lower <= certificate.upper
     assert certificate.residuals["dual_violation"] > 0
     ramp = ramp_mio(X, y, C=1.0)
-    assert ramp.formulation.certify(zero, {"anything": np.zeros(7)}).lower is None
+    # No dual point bounds it; only that no objective is negative is known.
+    assert ramp.formulation.certify(zero, {"anything": np.zeros(7)}).lower == 0.0
 
 
 def test_a_time_limit_leaves_an_honest_interval():
@@ -524,7 +525,9 @@ DEGENERATE = {
 def test_degenerate_data_end_in_a_certified_answer(name, build, hyper):
     X, y = DEGENERATE[name]
     certificate = sx.solve(build(X, y, **hyper), time_limit=10).certificate
-    assert certificate.gap <= GAP
+    # The solver's own tolerance is absolute where the optimum is below 1, and the gap is relative.
+    assert certificate.upper - certificate.lower <= GAP * max(1.0, certificate.upper)
+    assert certificate.lower >= 0.0
 
 
 def test_separable_data_are_separated():

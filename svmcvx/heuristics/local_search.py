@@ -89,7 +89,7 @@ class _Search:
     def offer(self, w: Floats, b: float) -> Incumbent:
         point = self.geometry.incumbent(w, b, violated)
         value = self.objective_value(point.norm, point.loss)
-        if value < self.value - ON_MARGIN * max(1.0, abs(value)) or (self.best is None and math.isfinite(value)):
+        if value < self.value - ON_MARGIN * abs(value) or (self.best is None and math.isfinite(value)):
             self.best, self.value = point, value
         return point
 

@@ -44,8 +44,6 @@ class Progress(NamedTuple):
     gap: float
 
 
-# A certificate whose gap exceeds the tolerance by this factor contradicts a solver that has reached it.
-CONTRADICTED = 2.0
 # Returns True to stop.
 Callback: TypeAlias = Callable[[Progress], bool | None]
 
@@ -207,9 +205,10 @@ def conclude(
     except NotCertified as error:
         raise SolverFailed(f"{solver}: {error}", [attempt]) from None
     certificate = checked.certificate
-    if status is Status.OPTIMAL and certificate.kind == "convex" and not certificate.gap <= CONTRADICTED * monitor.tol:
-        # The solver's own bounds are estimates of rounding; on data that are badly scaled the certificate knows better.
-        status, reason = Status.INACCURATE, "rounding keeps the certified gap above the tolerance"
+    if status is Status.OPTIMAL and certificate.kind != "local" and not certificate.gap <= monitor.tol:
+        # What the solver took for its gap was without the rounding of the certificate.
+        status = Status.INACCURATE
+        reason = f"the certified gap {certificate.gap:.2g} exceeds {monitor.tol:.2g}"
     lower = math.nan if certificate.lower is None else certificate.lower
     trace = [*monitor.rows, (monitor.seconds, lower, certificate.upper)]
     attempt = Attempt(solver, status, reason, solved, certificate.gap, *told)

@@ -9,7 +9,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from svmcvx.certificate import SolverBound
+from svmcvx.certificate import EPS, SolverBound
 from svmcvx.fast.core.monitor import Monitor
 from svmcvx.formulations.indicator.pool import RelaxedPoint
 from svmcvx.formulations.indicator.zero_one import ZeroOne
@@ -17,17 +17,20 @@ from svmcvx.heuristics.least_norm import LeastNorm
 from svmcvx.heuristics.signed_rows import ON_MARGIN, Incumbent, violated
 from svmcvx.solution import Status
 
-__all__ = ["TIE", "SearchState"]
+__all__ = ["SearchState"]
 
 Floats: TypeAlias = NDArray[np.float64]
 Bools: TypeAlias = NDArray[np.bool_]
 
 # Points that are better than the incumbent by a smaller share of its value are not looked for.
 IMPROVEMENT = 1e-9
-# Tolerance of margins in a search, and the margins of the sets that are tried where a point is at one of them.
+# Smallest tolerance of margins in a search, and the tolerances, in units of the search's own, with which the sets are formed
+# that are tried where a point has a margin of 1 up to it.
 TIE = ON_MARGIN
-TRIED_TIES = (10.0 * TIE, 2.0 * TIE, 0.0)
-# A value is attained if the point of least norm that keeps the same set costs no more than this share above it.
+TRIED_TIES = (10.0, 2.0, 0.0)
+# Errors of margins in the course of a search, in units of the machine epsilon times the norm and the number of columns.
+NOISE = 16.0
+# The search has reached its end if no value that was not attained is below the incumbent's by more than this share.
 ATTAINED = 1e-7
 # Rounding of sums of weights, and of merging them, that a weight of at most k may have.
 WEIGHT_ROUNDING = 1e-12
@@ -116,19 +119,35 @@ class SearchState:
         """Only points below this value are looked for."""
         return self.best_value * (1.0 - IMPROVEMENT)
 
+    @property
+    def noise(self) -> float:
+        """Rounding of the margins of points that are as good as the incumbent, in rows of length at most 1."""
+        if not math.isfinite(self.best_value):
+            return 0.0
+        return float(NOISE * (self.H.shape[1] + 4) * EPS * math.sqrt(max(self.best_value, 0.0)))
+
+    @property
+    def tie(self) -> float:
+        """By how much a margin may be short of 1 and count as satisfied, in favour of the bound."""
+        return max(TIE, self.noise)
+
+    def lose(self, value: float) -> None:
+        """Note that points from this value on were passed over where rounding left open whether they exist."""
+        self.unattained = min(self.unattained, value)
+
     def attain(self, w: Floats, value: float) -> None:
         """Find out whether the point `w` of the scaled rows, which counts as `value` if ties are satisfied, is attained."""
         geometry = self.statement.geometry
         w = w / self.scale
         u = geometry.G @ w
         # The point itself, where the point of least norm that keeps its set is hard to compute.
-        lowest = float(u[u >= 1.0 - TRIED_TIES[0]].min(initial=1.0))
+        lowest = float(u[u >= 1.0 - min(TRIED_TIES[0] * self.tie, 0.5)].min(initial=1.0))
         reached = self.offer(geometry.incumbent(w / lowest, 0.0, violated))
         for tie in TRIED_TIES:
-            found = geometry.refit(u >= 1.0 - tie)
+            found = geometry.refit(u >= 1.0 - tie * self.tie)
             if found is not None:
                 reached = min(reached, self.offer(geometry.incumbent(found.w, 0.0, violated)))
-        if not reached <= value * (1.0 + ATTAINED):
+        if not reached <= value:
             self.unattained = min(self.unattained, value)
 
     def try_set(self, kept: Bools) -> None:
@@ -169,11 +188,14 @@ class SearchState:
             # Everything has been searched: what gap there is remains.
             if self.best is None:
                 return Status.INFEASIBLE
-            return Status.NUMERICAL if self.unattained < self.best_value else Status.OPTIMAL
+            attained = self.unattained >= self.best_value * (1.0 - ATTAINED)
+            return Status.OPTIMAL if attained else Status.NUMERICAL
         return status
 
     @property
     def bound(self) -> SolverBound:
-        """The lower bound that the search has proved, and an allowance for rounding, in the statement's units."""
-        proved = self.proved / self._unit
-        return SolverBound(proved, IMPROVEMENT * abs(proved))
+        """The lower bound that the search has proved of the data themselves, and an allowance for rounding, in the statement's units."""
+        proved = self.statement.bound_of_search(self.proved / self._unit)
+        # Margins that are wrong by δ change the value by a share of 2δ + δ².
+        share = IMPROVEMENT + 3.0 * min(self.noise, 1.0)
+        return SolverBound(proved, min(share, 1.0) * abs(proved))

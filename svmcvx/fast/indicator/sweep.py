@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from svmcvx.fast.core.thread_pool import Share
-from svmcvx.fast.indicator.search_state import TIE, SearchState
+from svmcvx.fast.indicator.search_state import SearchState
 from svmcvx.fast.indicator.sweep_passes import children, search_below
 from svmcvx.solution import Status
 
@@ -53,9 +53,12 @@ def sweep(search: SearchState, share: Share, settings: SweepSettings) -> tuple[S
             row[: len(prefix)] = prefix
         values, bases = np.empty(len(tasks)), np.full((len(tasks), r), -1, dtype=np.int64)
         visited, finished = np.empty(len(tasks), dtype=np.int64), np.empty(len(tasks), dtype=np.bool_)
-        given = (H, weight, search.lam, search.k, search.cutoff, TIE, prefixes, sizes, budget)
-        found = (values, bases, visited, finished)
+        lost = np.empty(len(tasks))
+        problem = (H, weight, search.lam, search.k, search.cutoff, search.tie)
+        given = (*problem, prefixes, sizes, budget)
+        found = (values, bases, visited, finished, lost)
         share(lambda first, stride: search_below(*given, first, stride, *found))  # noqa: B023
+        search.lose(float(lost.min()))
         for task in np.argsort(values, kind="stable"):
             if values[task] < search.cutoff:
                 basis = bases[task][bases[task] >= 0]
@@ -63,8 +66,9 @@ def sweep(search: SearchState, share: Share, settings: SweepSettings) -> tuple[S
                 search.attain(w, float(values[task]))
         for task in np.flatnonzero(~finished):
             bound, prefix = tasks[task]
-            following = children(H, weight, search.lam, search.k, search.cutoff, TIE, prefixes[task], sizes[task])
-            for j, below in zip(*following, strict=True):
+            rows, bounds, passed_over = children(*problem, prefixes[task], sizes[task])
+            search.lose(passed_over)
+            for j, below in zip(rows, bounds, strict=True):
                 heapq.heappush(queue, (max(bound, float(below)), (*prefix, int(j))))
         subspaces += int(visited.sum())
         if queue and queue[0][0] >= search.cutoff:

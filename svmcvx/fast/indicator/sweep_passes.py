@@ -21,6 +21,10 @@ all of the ball, or in none of it, need not be looked at again below B.
 **Ties.** A margin counts as satisfied if it is short of 1 by no more than a tolerance. The values compared are then at
 most the true ones, and what is proved with them is a lower bound; whether the best of them is attained is found out by
 solving for the point of least norm that keeps its set.
+
+**Nearly dependent rows.** The crossing of a row is not known if its part orthogonal to the rows of B is short. Where its margin
+does not reach 1 in the ball, or does not change there by more than the tolerance, nothing is missed by passing it over;
+otherwise the value of the subspace counts as lost, and the bound is lowered to it.
 """
 
 from __future__ import annotations
@@ -34,6 +38,8 @@ __all__ = ["children", "search_below"]
 
 # Rows with a smaller part orthogonal to those of B, in units of the largest row, are taken for linearly dependent.
 DEPENDENT = 1e-11
+# Lengths up to this one are rounding: with no incumbent yet there is no ball to compare them with.
+VANISHING = 1e-14
 # Rounds in which the ball is shrunk.
 SHRINKINGS = 4
 
@@ -79,6 +85,18 @@ def _confine(count, index, a, P, m, norm, forced, weight, lam, k, upper, tie):
 
 
 @njit(cache=True)
+def _lost(length, margin, norm, forced, lam, upper, tie):
+    """Value from which on vertices on a row's hyperplane are missed if it is passed over: ``inf`` if there are none in the ball."""
+    base = norm + lam * forced
+    if length > DEPENDENT or base >= upper:
+        return math.inf
+    if math.isinf(upper):
+        return base if length > VANISHING else math.inf
+    change = length * math.sqrt(upper - base)
+    return math.inf if change <= tie or abs(1.0 - margin) - tie > change else base
+
+
+@njit(cache=True)
 def _descend(j, count, index, a, P, m, below_index, below_a, below_P):
     """Go to the subspace u_j = 1 of the present one: a reflection turns p_j into the first axis, which is then left out.
 
@@ -115,7 +133,7 @@ def _descend(j, count, index, a, P, m, below_index, below_a, below_P):
 
 @njit(cache=True)
 def _side(sign, last, count, index, a, P, norm, forced, dropped, weight, lam, k, square, upper, tie):
-    """Best vertex on one half of a line; returns its value and its index."""
+    """Best vertex on one half of a line; returns its value and its index, and the value from which on some may be missed."""
     # The weight that can be regained on the way to R, and how far that lets R shrink.
     radius = math.sqrt(square)
     while True:
@@ -130,16 +148,19 @@ def _side(sign, last, count, index, a, P, norm, forced, dropped, weight, lam, k,
                     nearest = min(nearest, (1.0 - a[i]) / c)
         least = max(dropped - regained, 0.0)
         if eligible == 0 or norm + nearest * nearest + lam * least >= upper or least > k:
-            return math.inf, -1
+            return math.inf, -1, math.inf
         now = math.sqrt(max(upper - norm - lam * least, 0.0))
         if now >= radius * 0.98:
             break
         radius = now
-    best, at = math.inf, -1
+    best, at, lost = math.inf, -1, math.inf
     for position in range(count):
         j = index[position]
         c = sign * P[j, 0]
-        if j <= last or a[j] >= 1.0 - tie or c <= DEPENDENT or a[j] + c * radius < 1.0 - tie:
+        if j <= last or a[j] >= 1.0 - tie or c <= 0.0 or a[j] + c * radius < 1.0 - tie:
+            continue
+        lost = min(lost, _lost(c, a[j], norm, least, lam, upper, tie))
+        if c <= DEPENDENT:
             continue
         t = (1.0 - a[j]) / c
         if norm + t * t + lam * least >= min(upper, best):
@@ -152,12 +173,15 @@ def _side(sign, last, count, index, a, P, norm, forced, dropped, weight, lam, k,
         value = _objective_value(norm + t * t, forced + short, lam, k)
         if value < best:
             best, at = value, j
-    return best, at
+    return best, at, lost
 
 
 @njit(cache=True)
 def _search_one(H, weight, lam, k, upper, tie, prefix, size, budget, basis):
-    """Search below one prefix. Returns best value, size of its basis (in `basis`), nodes, whether it was finished."""
+    """Search below one prefix.
+
+    Returns the best value, the size of its basis (in `basis`), the nodes, whether it was finished, and what may be missed.
+    """
     n, r = H.shape
     P = np.empty((r, n, r))
     a = np.empty((r, n))
@@ -170,7 +194,7 @@ def _search_one(H, weight, lam, k, upper, tie, prefix, size, budget, basis):
     a[0] = 0.0
     index[0] = np.arange(n)
     count[0] = n
-    best, best_size, nodes = math.inf, 0, 0
+    best, best_size, nodes, lost = math.inf, 0, 0, math.inf
     depth = 0
     fresh = True
     while depth >= 0:
@@ -211,7 +235,7 @@ def _search_one(H, weight, lam, k, upper, tie, prefix, size, budget, basis):
                 if m == 1:
                     last = chosen[depth - 1] if depth > 0 else -1
                     for sign in (1.0, -1.0):
-                        value, at = _side(
+                        value, at, missed = _side(
                             sign,
                             last,
                             left,
@@ -228,6 +252,7 @@ def _search_one(H, weight, lam, k, upper, tie, prefix, size, budget, basis):
                             upper,
                             tie,
                         )
+                        lost = min(lost, missed)
                         if value < upper:
                             upper = best = value
                             best_size = depth + 1
@@ -236,7 +261,7 @@ def _search_one(H, weight, lam, k, upper, tie, prefix, size, budget, basis):
                     depth -= 1
                     continue
         if nodes > budget:
-            return best, best_size, nodes, False
+            return best, best_size, nodes, False, lost
         # The next row to add: the prefix's own, or any later one.
         found = -1
         if depth < size:
@@ -259,6 +284,7 @@ def _search_one(H, weight, lam, k, upper, tie, prefix, size, budget, basis):
         length = 0.0
         for c in range(m):
             length += P[depth, found, c] ** 2
+        lost = min(lost, _lost(math.sqrt(length), a[depth, found], norm[depth], forced[depth], lam, upper, tie))
         if length <= DEPENDENT**2:
             continue
         step = (1.0 - a[depth, found]) / math.sqrt(length)
@@ -273,11 +299,13 @@ def _search_one(H, weight, lam, k, upper, tie, prefix, size, budget, basis):
         forced[below] = forced[depth]
         depth = below
         fresh = True
-    return best, best_size, nodes, True
+    return best, best_size, nodes, True, lost
 
 
 @njit(cache=True, nogil=True)
-def search_below(H, weight, lam, k, upper, tie, prefixes, sizes, budget, first, stride, values, bases, nodes, finished):
+def search_below(
+    H, weight, lam, k, upper, tie, prefixes, sizes, budget, first, stride, values, bases, nodes, finished, lost
+):
     """Search below every `stride`-th of several prefixes, each from the same incumbent.
 
     Parameters
@@ -306,10 +334,12 @@ def search_below(H, weight, lam, k, upper, tie, prefixes, sizes, budget, first, 
         Output: subspaces visited.
     finished : ndarray of bool, shape (tasks,)
         Output: whether the budget was enough.
+    lost : ndarray of shape (tasks,)
+        Output: the value from which on points may be missed, ``inf`` if none is.
     """
     for task in range(first, sizes.size, stride):
         basis = np.empty(H.shape[1], dtype=np.int64)
-        values[task], held, nodes[task], finished[task] = _search_one(
+        values[task], held, nodes[task], finished[task], lost[task] = _search_one(
             H, weight, lam, k, upper, tie, prefixes[task], sizes[task], budget, basis
         )
         bases[task, :held] = basis[:held]
@@ -317,7 +347,7 @@ def search_below(H, weight, lam, k, upper, tie, prefixes, sizes, budget, first, 
 
 @njit(cache=True)
 def children(H, weight, lam, k, upper, tie, prefix, size):
-    """Return the rows that may follow a prefix, and for each a lower bound on all that lies below."""
+    """Return the rows that may follow a prefix, for each a lower bound on all that lies below, and what may be missed."""
     n, r = H.shape
     P, a, index = H.copy(), np.zeros(n), np.arange(n)
     below_P, below_a, below_index = np.empty((n, r)), np.empty(n), np.empty(n, dtype=np.int64)
@@ -326,19 +356,22 @@ def children(H, weight, lam, k, upper, tie, prefix, size):
     for depth in range(size):
         count, forced, square = _confine(count, index, a, P, m, norm, forced, weight, lam, k, upper, tie)
         if square < 0.0 or not (index[:count] == prefix[depth]).any():
-            return rows[:0], bounds[:0]
+            return rows[:0], bounds[:0], math.inf
         count, step = _descend(prefix[depth], count, index, a, P, m, below_index, below_a, below_P)
         norm += step * step
         m -= 1
         P[:, :m], a[:], index[:] = below_P[:, :m], below_a, below_index
     count, forced, square = _confine(count, index, a, P, m, norm, forced, weight, lam, k, upper, tie)
     if square < 0.0:
-        return rows[:0], bounds[:0]
-    found = 0
+        return rows[:0], bounds[:0], math.inf
+    found, lost = 0, math.inf
     for position in range(count):
         j = index[position]
+        if size > 0 and j <= prefix[size - 1]:
+            continue
         length = math.sqrt((P[j, :m] ** 2).sum())
-        if length <= DEPENDENT or (size > 0 and j <= prefix[size - 1]):
+        lost = min(lost, _lost(length, a[j], norm, forced, lam, upper, tie))
+        if length <= DEPENDENT:
             continue
         left, step = _descend(j, count, index, a, P, m, below_index, below_a, below_P)
         _, dropped, square = _confine(
@@ -347,4 +380,4 @@ def children(H, weight, lam, k, upper, tie, prefix, size):
         if square >= 0.0:
             rows[found], bounds[found] = j, norm + step * step + lam * dropped
             found += 1
-    return rows[:found], bounds[:found]
+    return rows[:found], bounds[:found], lost

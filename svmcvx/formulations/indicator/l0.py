@@ -41,6 +41,7 @@ from svmcvx.heuristics.big_m_reach import WIDENING, reach
 from svmcvx.kernels import KernelLike
 from svmcvx.losses import zero_one
 from svmcvx.model import BinaryModel, Model
+from svmcvx.rounding import sum_above
 
 __all__ = ["L0", "l0_mio", "l0_objective", "l0_statement"]
 
@@ -79,6 +80,9 @@ class L0(CountingStatement):
         """½‖w‖² + C·loss."""
         return 0.5 * norm + self.C * loss
 
+    def _above(self, norm: float, dropped: NDArray[np.bool_]) -> float:
+        return sum_above([0.5 * norm, self.price_above(self.C, dropped)])
+
     def _reach(self, value: float) -> Floats:
         return reach(
             self.geometry,
@@ -88,7 +92,9 @@ class L0(CountingStatement):
         )
 
     def dual_violation(self, dual: Dual) -> float:
-        """0 for finite multipliers of a local certificate: their worth is in the residuals."""
+        """0 for finite multipliers of a local certificate: their worth is in the residuals; and without multipliers."""
+        if self.kind != "local" and not dual:
+            return 0.0
         return 0.0 if self.kind == "local" and np.isfinite(self.entry(dual, "mu")).all() else math.inf
 
     def residuals(self, model: BinaryModel, dual: Dual) -> Mapping[str, float]:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from svmcvx.certificate import Dual
 from svmcvx.formulations.base import FormulationProblem, RecoveredPoints, usable
-from svmcvx.formulations.indicator.statement import LARGEST_SHORTFALL
+from svmcvx.formulations.indicator.statement import LARGEST_SHORTFALL, SCALINGS
 from svmcvx.heuristics.signed_rows import Incumbent
 from svmcvx.model import BinaryModel
 
@@ -45,6 +45,11 @@ class DroppingProblem(FormulationProblem):
     def bound_survives_constraints(self) -> bool:
         """Whether no big-M row rests on an incumbent, which further constraints may exclude."""
         return "margin" not in self.constraint_dict or self.formulation.explicit is not None
+
+    def proved_bound(self, value: float) -> float | None:
+        """What a bound on the program with the factor says of the problem with the kernel."""
+        found: float = self.formulation.bound_of_search(value)
+        return found
 
     def solver_point(self) -> tuple[Floats | None, float, Bools]:
         """Return w, b and the kept set that a solver has left; without a point None, 0 and the incumbent's set."""
@@ -97,7 +102,7 @@ class CountingProblem(DroppingProblem):
         """Return the model of the values of ``w`` and ``b``; None where they have none.
 
         A solver meets the margins of 1 up to its tolerance, and a margin below 1 counts as a loss however near it is.
-        Where kept margins are short by more than rounding, the values of ``w`` and ``b`` are first multiplied by the number
+        Where the lower ends of kept margins are short of it, the values of ``w`` and ``b`` are first multiplied by the number
         next to 1 that repairs this, so that model and variables are the same point.
         """
         w, b, kept = self.solver_point()
@@ -105,14 +110,16 @@ class CountingProblem(DroppingProblem):
             return None
         statement = self.formulation
         model: BinaryModel = statement.model_at(w, b)
-        f, rounding = model.scores(statement.space.data.X)
-        u = statement.y * f
-        lowest = float(u[kept].min(initial=1.0))
-        if lowest > 1.0 - LARGEST_SHORTFALL and bool((u < 1.0 - 2.0 * rounding)[kept].any()):
-            self.var_dict["w"].value = w / lowest
+        for attempt in range(SCALINGS):
+            lowest = float(statement.measured(model).low[kept].min(initial=1.0))
+            if not 1.0 - LARGEST_SHORTFALL < lowest < 1.0:
+                break
+            divisor = lowest - 4.0**attempt * statement.scaling_error(model)
+            w, b = w / divisor, b / divisor
+            self.var_dict["w"].value = w
             if "b" in self.var_dict:
-                self.var_dict["b"].value = b / lowest
-            model = statement.model_at(w / lowest, b / lowest)
+                self.var_dict["b"].value = b
+            model = statement.model_at(w, b)
         return model
 
     def start(self) -> Mapping[str, Any] | None:

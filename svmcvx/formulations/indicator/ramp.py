@@ -22,18 +22,19 @@ import cvxpy as cp
 import numpy as np
 from numpy.typing import NDArray
 
-from svmcvx.certificate import Evaluation, accumulated_rounding
+from svmcvx.certificate import Evaluation
 from svmcvx.formulations.base import RecoveredPoints, builder
 from svmcvx.formulations.indicator.big_m import explicit_M, free_intercept
 from svmcvx.formulations.indicator.l0 import l0_statement
 from svmcvx.formulations.indicator.pool import counting_pool, incumbent_margins
 from svmcvx.formulations.indicator.problems import DroppingProblem
-from svmcvx.formulations.indicator.statement import IndicatorStatement
+from svmcvx.formulations.indicator.statement import IndicatorStatement, Measured, product_above
 from svmcvx.heuristics.big_m_reach import WIDENING, reach
 from svmcvx.heuristics.hinge_machine import ramp_descent
 from svmcvx.kernels import KernelLike
 from svmcvx.losses import ramp
-from svmcvx.model import BinaryModel, Model
+from svmcvx.model import Model
+from svmcvx.rounding import sum_above
 
 __all__ = ["Ramp", "RampProblem", "ramp_mio", "ramp_objective"]
 
@@ -62,17 +63,15 @@ class Ramp(IndicatorStatement):
         """½‖w‖² + C·loss."""
         return 0.5 * norm + self.C * loss
 
-    def evaluate(self, model: BinaryModel) -> Evaluation:
-        """The objective at a model."""
-        f, f_rounding = model.scores(self.space.data.X)
-        norm, norm_rounding = self.space.squared_norm(model)
-        u = self.y * f
-        if self._below_explicit_M(u, f_rounding):
-            return Evaluation(math.inf, 0.0)
-        value = ramp_objective(norm, u, C=self.C, weight=self.weight)
-        inside = (u < 1.0 + f_rounding) & (u > -1.0 - f_rounding)
-        rounding = 0.5 * norm_rounding + self.C * float((self.weight * f_rounding)[inside].sum())
-        return Evaluation(value, rounding + accumulated_rounding(u.size) * value)
+    def _value_above(self, measured: Measured, tie: float) -> Evaluation:
+        u, low, norm, norm_high = measured
+        losses = np.minimum(2.0, np.where(low < 1.0, np.nextafter(1.0 - low, math.inf), 0.0))
+        high = sum_above([0.5 * norm_high, product_above(self.C, self.weight, losses)])
+        return Evaluation.at_most(ramp_objective(norm, u, C=self.C, weight=self.weight), high)
+
+    def bound_of_search(self, value: float) -> float:
+        """As the module on the error of the factor derives it."""
+        return self.factor_error.ramp(value, self.C * self.weight)
 
     def _reach(self, value: float) -> Floats:
         return reach(

@@ -22,8 +22,13 @@ below that of a kept one than the norm times their distance. :func:`svmcvx.heuri
 numbers. With a free intercept, observations of one class are compared, so that b cancels and needs no bound; if a whole
 class is dropped, then w = 0, b = ±1 is as good, and M = 2 covers it.
 
-**Upper bound.** It is the objective of the model returned. Where margins are counted, this is after the hard-margin
-machine of the kept observations has been solved exactly, and includes the cost of scaling it until each kept margin is 1.
+**Upper bound.** Each loss is taken at the worst end of what rounding leaves open, the norm at its upper end. Where margins are
+counted, a margin counts as kept only if its lower end is 1; or the model is divided by the smallest lower end of the margins that
+are kept, where these are short by rounding and by no more than :data:`LARGEST_SHORTFALL`: the objective of *that* model is the
+upper bound then. Recovered models are scaled beforehand, so that it is their own.
+
+**Lower bound.** A search works on the factor L. What its bound says of the kernel as it is follows by
+:mod:`svmcvx.formulations.indicator.factor_error`. No objective is negative: 0 is a bound in any case.
 
 ============== ======================================== =========
 symbol         meaning                                  shape
@@ -45,19 +50,21 @@ from abc import abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar, Self, TypeAlias
+from typing import Any, ClassVar, NamedTuple, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from svmcvx.certificate import Dual, Evaluation, Kind, accumulated_rounding
+from svmcvx.certificate import Dual, Evaluation, Kind
 from svmcvx.formulations.base import BinaryStatement, full_entry
+from svmcvx.formulations.indicator.factor_error import FactorError
 from svmcvx.heuristics.hinge_machine import restricted_point
-from svmcvx.heuristics.signed_rows import Geometry, Incumbent
+from svmcvx.heuristics.signed_rows import ON_MARGIN, Geometry, Incumbent
 from svmcvx.losses import zero_one
 from svmcvx.model import BinaryModel, KernelModel, LinearModel
+from svmcvx.rounding import U, inner_error, norm_above, row_norms_above, sum_above, up
 
-__all__ = ["LARGEST_SHORTFALL", "CountingStatement", "IndicatorStatement"]
+__all__ = ["LARGEST_SHORTFALL", "SCALINGS", "CountingStatement", "IndicatorStatement", "Measured", "product_above"]
 
 Floats: TypeAlias = NDArray[np.float64]
 Bools: TypeAlias = NDArray[np.bool_]
@@ -66,6 +73,29 @@ Bools: TypeAlias = NDArray[np.bool_]
 LARGEST_SHORTFALL = 1e-3
 # An explicit M_i binds where the margin is as low as it allows, up to this share of M_i.
 BINDING = 1e-6
+# Rounds in which a model is scaled until its kept margins are 1 in spite of their rounding.
+SCALINGS = 3
+
+
+class Measured(NamedTuple):
+    """A model on the data: margins as computed, their lower ends, and the squared norm with its upper end."""
+
+    u: Floats
+    low: Floats
+    norm: float
+    norm_above: float
+
+
+def product_above(factor: float, weight: Floats, loss: Floats) -> float:
+    """Return a number that is at least ``factor * Σ weight * loss``, none of them negative."""
+    terms = weight * loss
+    terms = np.where((loss > 0) & (terms < math.inf), np.nextafter(terms, math.inf), terms)
+    return up(factor * sum_above(terms)) if terms.any() else 0.0
+
+
+def lower_end(u: Floats, error: Floats) -> Floats:
+    """Return numbers that are at most u − error."""
+    return np.where(error > 0, np.nextafter(u - error, -math.inf), u)
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,11 +154,21 @@ class IndicatorStatement(BinaryStatement):
         best = min(pool, key=lambda point: self.objective_value(point.norm, point.loss), default=None)
         return best if best is not None and math.isfinite(self.objective_value(best.norm, best.loss)) else None
 
+    @abstractmethod
+    def _value_above(self, measured: Measured, tie: float) -> Evaluation:
+        """The objective of a point as computed and an upper end; margins that are short by `tie` at most may be scaled to 1."""
+
     @cached_property
     def valid_M(self) -> Floats | None:
-        """Values of M that cut off no optimum, by the best point of the pool; None without one."""
-        best = self._best(self.pool)
-        return None if best is None else self._reach(self.objective_value(best.norm, best.loss))
+        """Values of M that cut off no optimum of the program, by the best point of the pool; None without one."""
+        G = self.geometry.G
+        lengths, least = row_norms_above(G), math.inf
+        for point in self.pool:
+            size = norm_above(point.w)
+            error = inner_error(G.shape[1] + 2, lengths * size + abs(point.b)) if size > 0 else np.zeros(self.y.size)
+            measured = Measured(point.u, lower_end(point.u, error), point.norm, size * size * (1.0 + 4 * U))
+            least = min(least, self._value_above(measured, 2 * ON_MARGIN).above)
+        return self._reach(least) if math.isfinite(least) else None
 
     @cached_property
     def incumbent(self) -> Incumbent | None:
@@ -176,12 +216,56 @@ class IndicatorStatement(BinaryStatement):
         return {name: full_entry(values, data, math.nan) for name, values in found.items() if values is not None}
 
     def _below_explicit_M(self, u: Floats, rounding: Floats) -> bool:
-        """Whether a margin violates an explicit M that belongs to the statement."""
+        """Whether a margin violates an explicit M that belongs to the statement, by more than twice its rounding.
+
+        Where such an M binds at the answer, no model in floating point meets it exactly: it is met to rounding.
+        """
         if not self.unproved.any():
             return False
         assert self.explicit is not None  # noqa: S101 - only explicit values are unproved
-        low = 1.0 - self.explicit - 2 * rounding - accumulated_rounding(1) * (1.0 + self.explicit)
+        low = 1.0 - self.explicit - 2 * rounding - 10 * U * (1.0 + self.explicit)
         return bool((u < np.minimum(low, 1.0 - self.slack_allowed))[self.unproved].any())
+
+    def measured(self, model: BinaryModel) -> Measured:
+        """Return the margins of a model on the data as they were passed, and its norm, with what rounding leaves open."""
+        coefficients = model.coef if isinstance(model, LinearModel) else getattr(model, "dual_coef", np.ones(1))
+        if not coefficients.any():
+            # A constant score has no rounding.
+            u = self.y * model.intercept
+            squared = float(model.intercept) ** 2 if self.space.intercept == "penalised" else 0.0
+            return Measured(u, u, squared, up(squared) if squared else 0.0)
+        f, error = self.space.scores(model)
+        norm, norm_error = self.space.squared_norm(model)
+        u = self.y * f
+        return Measured(u, lower_end(u, error), norm, up(norm + norm_error))
+
+    def evaluate(self, model: BinaryModel) -> Evaluation:
+        """The objective at a model, each loss at the worst end of what rounding leaves open.
+
+        Where margins are counted, its upper end is that of the model divided by its smallest kept margin, which is 1 or short of
+        it by rounding, and by at most :data:`LARGEST_SHORTFALL`.
+        """
+        found = self.measured(model)
+        if not np.isfinite(found.low).all():
+            return Evaluation(math.nan, 0.0)
+        if self._below_explicit_M(found.u, found.u - found.low):
+            return Evaluation(math.inf, 0.0)
+        return self._value_above(found, 0.0)
+
+    @cached_property
+    def factor_error(self) -> FactorError:
+        """What the factor, and with it a search, leaves out of the data or the kernel."""
+        return FactorError.of(self.space)
+
+    @abstractmethod
+    def bound_of_search(self, value: float) -> float:
+        """Return the lower bound that follows from one on the problem that has the factor for its data."""
+
+    def trivial(self) -> tuple[list[BinaryModel], list[Dual]]:
+        """The models w = 0 with the best bias; and no multipliers, since no objective is negative."""
+        w = np.zeros(self.y.size)
+        biases = (1.0, -1.0) if self.space.intercept == "free" else (0.0,)
+        return [self.space.model(w, bias) for bias in biases], [{}]
 
     def residuals(self, model: BinaryModel, dual: Dual) -> Mapping[str, float]:
         """With explicit M not known to be valid: ``"binding_M"``, the number of them that bind at the model."""
@@ -197,12 +281,12 @@ class IndicatorStatement(BinaryStatement):
         return dual
 
     def dual_violation(self, dual: Dual) -> float:
-        """No dual point bounds the problem."""
-        return math.inf
+        """No dual point bounds the problem, except the one without multipliers."""
+        return math.inf if dual else 0.0
 
     def evaluate_dual(self, dual: Dual) -> Evaluation:
-        """No bound."""
-        return Evaluation(-math.inf, 0.0)
+        """No bound; 0 without multipliers."""
+        return Evaluation(-math.inf if dual else 0.0, 0.0)
 
     def explain(self, status: str) -> str:
         """Infeasible: too small an M, or too small a k."""
@@ -257,10 +341,25 @@ class IndicatorStatement(BinaryStatement):
         return self._kept_by(self.space.model(v / scale, b / scale if free else 0.0), kept)
 
     def _kept_by(self, model: BinaryModel, kept: Bools) -> BinaryModel:
-        """Return the model scaled until its smallest kept margin is 1, where that is a small step."""
-        u = self.y * model.scores(self.space.data.X)[0]
-        lowest = float(u[kept].min(initial=1.0))
-        return divided(model, lowest) if 1.0 - LARGEST_SHORTFALL < lowest < 1.0 else model
+        """Return the model scaled until the lower ends of its kept margins are 1, where that is a small step."""
+        for attempt in range(SCALINGS):
+            lowest = float(self.measured(model).low[kept].min(initial=1.0))
+            # An error as large as that would grow with the model.
+            if not 1.0 - LARGEST_SHORTFALL < lowest < 1.0:
+                break
+            model = divided(model, lowest - 4.0**attempt * self.scaling_error(model))
+        return model
+
+    def scaling_error(self, model: BinaryModel) -> float:
+        """By how much margins near 1 may change where the numbers of a model are rounded, about."""
+        size = 1.0 + abs(model.intercept)
+        if isinstance(model, LinearModel):
+            size += self._longest * float(np.linalg.norm(model.coef))
+        return min(U * size, LARGEST_SHORTFALL)
+
+    @cached_property
+    def _longest(self) -> float:
+        return float(row_norms_above(self.space.data.X).max(initial=0.0))
 
 
 @dataclass(frozen=True, eq=False)
@@ -269,27 +368,49 @@ class CountingStatement(IndicatorStatement):
 
     half: ClassVar[float]
 
-    def evaluate(self, model: BinaryModel) -> Evaluation:
-        """The objective at a model.
+    @abstractmethod
+    def _above(self, norm: float, dropped: Bools) -> float:
+        """A number that is at least the objective of a point with at most this squared norm that keeps all but these."""
 
-        A margin that is below 1 by no more than its rounding is counted as satisfied; the cost of scaling the model
-        until it is satisfied is part of the rounding.
-        """
-        f, f_rounding = model.scores(self.space.data.X)
-        norm, norm_rounding = self.space.squared_norm(model)
-        u = self.y * f
-        if not np.isfinite(u).all():
-            return Evaluation(math.nan, 0.0)
-        kept = u >= 1.0 - np.minimum(2 * f_rounding, LARGEST_SHORTFALL)
-        loss = float(self.weight @ ~kept)
-        if self._below_explicit_M(u, f_rounding):
-            return Evaluation(math.inf, 0.0)
-        short = 1.0 - float(np.minimum(u[kept], 1.0).min(initial=1.0))
-        growth = norm * ((1.0 - short) ** -2 - 1.0)
-        value = self.objective_value(norm, loss)
-        return Evaluation(
-            value,
-            self.half * (norm_rounding + growth) + (accumulated_rounding(u.size) * value if value < math.inf else 0.0),
+    @cached_property
+    def _weights_are_one(self) -> bool:
+        return bool((self.weight == 1.0).all())
+
+    def dropped_weight(self, dropped: Bools) -> float:
+        """Return the weight of these observations, rounded once."""
+        if self._weights_are_one:
+            return float(np.count_nonzero(dropped))
+        return math.fsum(self.weight[dropped].tolist())
+
+    def price_above(self, price: float, dropped: Bools) -> float:
+        """Return a number that is at least the weight of these observations times a price."""
+        return up(price * up(self.dropped_weight(dropped))) if dropped.any() else 0.0
+
+    def bound_of_search(self, value: float) -> float:
+        """As the module on the error of the factor derives it."""
+        return self.factor_error.counting(value, self.half)
+
+    def _value_above(self, measured: Measured, tie: float) -> Evaluation:
+        u, low, norm, norm_high = measured
+        # Short of 1 by rounding: each such lower end is a number that the model may be divided by.
+        open_ = (low < 1.0) & (low > 1.0 - LARGEST_SHORTFALL) & (u + (u - low) >= (1.0 - tie) * (1.0 - 4 * U))
+        kept = low >= 1.0
+        best, chosen = self._above(norm_high, ~kept), kept
+        if open_.any():
+            divisors = np.unique(low[open_])
+            # From the largest divisor on more is kept, at a larger norm: the best few are evaluated in full.
+            weights = np.bincount(np.searchsorted(divisors, low[open_]), weights=self.weight[open_])
+            left = self.dropped_weight(~kept) - np.cumsum(weights[::-1])[::-1]
+            values = [self.objective_value(norm / m**2, float(w)) for m, w in zip(divisors, left, strict=True)]
+            for place in {0, int(np.argmin(values))}:
+                divisor = float(divisors[place])
+                within = low >= divisor
+                value = self._above(up(norm_high / (divisor * divisor) * (1.0 + 4 * U)), ~within)
+                if value < best:
+                    best, chosen = value, within
+        missed = self.dropped_weight(~chosen)
+        return (
+            Evaluation.at_most(self.objective_value(norm, missed), best) if best < math.inf else Evaluation(best, 0.0)
         )
 
 

@@ -48,7 +48,7 @@ import cvxpy as cp
 import numpy as np
 from numpy.typing import NDArray
 
-from svmcvx.certificate import Dual, Evaluation, accumulated_rounding
+from svmcvx.certificate import Dual, Evaluation
 from svmcvx.data import binary_data, check_choice, check_number
 from svmcvx.errors import DataError
 from svmcvx.feature_space import feature_space
@@ -63,10 +63,12 @@ from svmcvx.heuristics.big_m_reach import WIDENING, reach
 from svmcvx.kernels import KernelLike
 from svmcvx.losses import zero_one
 from svmcvx.model import Model
+from svmcvx.rounding import sum_above, sum_below, up
 
 __all__ = ["ZeroOne", "zero_one_mio", "zero_one_objective"]
 
 Floats: TypeAlias = NDArray[np.float64]
+Bools: TypeAlias = NDArray[np.bool_]
 
 FORMS = ("big-m", "perspective")
 
@@ -97,7 +99,14 @@ class ZeroOne(CountingStatement):
         if self.lam is not None:
             return norm + self.lam * loss
         assert self.k is not None  # noqa: S101 - exactly one is given
-        return norm if loss <= self.k * (1.0 + accumulated_rounding(self.y.size)) else math.inf
+        return norm if loss <= self.k else math.inf
+
+    def _above(self, norm: float, dropped: Bools) -> float:
+        if self.lam is not None:
+            return sum_above([norm, self.price_above(self.lam, dropped)])
+        assert self.k is not None  # noqa: S101
+        # The sign of a correctly rounded sum is exact.
+        return norm if math.fsum([*self.weight[dropped].tolist(), -self.k]) <= 0.0 else math.inf
 
     def _reach(self, value: float) -> Floats:
         def norm_left(weight: Floats) -> Floats:
@@ -111,20 +120,21 @@ class ZeroOne(CountingStatement):
     @cached_property
     def relaxed(self) -> ConicLoss:
         """The conic relaxation, whose dual bounds this problem too."""
-        kappa = None if self.k is None else self.k / float(self.weight.sum())
+        # Rounded so that κ Σ s is at least k.
+        kappa = None if self.k is None else up(up(self.k / sum_below(self.weight)))
         return ConicLoss(space=self.space, lam=self.lam, kappa=kappa)
 
     def repair(self, dual: Dual) -> Dual:
         """As for the conic relaxation."""
-        return self.relaxed.repair(dual)
+        return self.relaxed.repair(dual) if dual else dual
 
     def dual_violation(self, dual: Dual) -> float:
         """As for the conic relaxation."""
-        return self.relaxed.dual_violation(dual)
+        return self.relaxed.dual_violation(dual) if dual else 0.0
 
     def evaluate_dual(self, dual: Dual) -> Evaluation:
-        """The dual objective of the conic relaxation."""
-        return self.relaxed.evaluate_dual(dual)
+        """The dual objective of the conic relaxation; 0 without multipliers."""
+        return self.relaxed.evaluate_dual(dual) if dual else super().evaluate_dual(dual)
 
     def explain(self, status: str) -> str:
         """Infeasible: the data cannot be separated by dropping so little. Stopped: it is not known whether they can."""

@@ -1,0 +1,384 @@
+"""Intervals of the 0-1, ramp and l0 problems hold: against rational numbers, on data that are hostile to floating point."""
+
+import itertools
+import math
+import os
+from fractions import Fraction
+from types import MappingProxyType
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import svmcvx as sx
+from svmcvx.certificate import Evaluation, SolverBound, check
+from svmcvx.data import binary_data
+from svmcvx.fast import zero_one
+from svmcvx.fast.core.monitor import Monitor, conclude
+from svmcvx.feature_space import feature_space
+from svmcvx.formulations.base import RecoveredPoints
+from svmcvx.formulations.indicator.factor_error import FactorError
+from svmcvx.formulations.indicator.l0 import L0
+from svmcvx.formulations.indicator.ramp import Ramp
+from svmcvx.formulations.indicator.statement import LARGEST_SHORTFALL
+from svmcvx.formulations.indicator.zero_one import ZeroOne
+from svmcvx.model import KernelModel, LinearModel
+from svmcvx.solution import Status
+
+EXAMPLES = int(os.environ.get("SVMCVX_EXAMPLES", "25"))
+
+
+def F(values):
+    return [F(v) for v in values] if np.ndim(values) else Fraction(float(values))
+
+
+def exact_margins(model, X, y):
+    """Margins of a linear model, or of one with a kernel (x'z + c)^degree, as rational numbers."""
+    if isinstance(model, LinearModel):
+        w, b = F(model.coef), F(model.intercept)
+        scores = [sum((a * c for a, c in zip(F(x), w, strict=True)), b) for x in X]
+    else:
+        scores = [
+            sum(exact_kernel(model, x, z) * F(v) for z, v in zip(model.vectors, model.dual_coef, strict=True))
+            for x in X
+        ]
+        scores = [f + F(model.intercept) for f in scores]
+    return [F(label) * f for label, f in zip(y, scores, strict=True)]
+
+
+def exact_kernel(model, x, z):
+    kernel = model.kernel
+    inner = sum(a * b for a, b in zip(F(x), F(z), strict=True))
+    return (F(kernel.gamma) * inner + F(kernel.coef0)) ** int(kernel.degree)
+
+
+def exact_norm(model, penalised):
+    if isinstance(model, LinearModel):
+        norm = sum(c * c for c in F(model.coef))
+    else:
+        v = F(model.dual_coef)
+        norm = sum(
+            v[i] * v[j] * exact_kernel(model, model.vectors[i], model.vectors[j])
+            for i, j in itertools.product(range(len(v)), repeat=2)
+        )
+    return norm + (F(model.intercept) ** 2 if penalised else 0)
+
+
+def exact_objective(statement, model, divisor=Fraction(1), dropped=None):
+    """The statement's objective at the model over a number, as a rational number; ``inf`` where it is infeasible."""
+    data = statement.space.data
+    u = [m / divisor for m in exact_margins(model, data.X, data.y)]
+    norm = exact_norm(model, statement.space.intercept == "penalised") / divisor**2
+    s = F(data.weight)
+    missed = sum((w for w, m in zip(s, u, strict=True) if m < 1), Fraction(0))
+    if isinstance(statement, Ramp):
+        return norm / 2 + F(statement.C) * sum(w * min(2, max(0, 1 - m)) for w, m in zip(s, u, strict=True))
+    if isinstance(statement, L0):
+        return norm / 2 + F(statement.C) * missed
+    if statement.lam is not None:
+        return norm + F(statement.lam) * missed
+    return norm if missed <= F(statement.k) else math.inf
+
+
+def attained(statement, model, upper):
+    """Whether the model, or the model over one of its margins just below 1, costs no more than `upper`."""
+    data = statement.space.data
+    if exact_objective(statement, model) <= upper:
+        return True
+    if isinstance(statement, Ramp):
+        return False
+    near = {m for m in exact_margins(model, data.X, data.y) if 1 - LARGEST_SHORTFALL < m < 1}
+    return any(exact_objective(statement, model, m) <= upper for m in near)
+
+
+def statements(X, y, price, weight=None, kernel=None):
+    data = binary_data(X, y, weight)
+    free, penalised = (feature_space(data, kernel, intercept=kind) for kind in ("free", "penalised"))
+    k = float(np.floor(len(y) / 3))
+    return [
+        ZeroOne(space=penalised, lam=price, kind="enumeration"),
+        ZeroOne(space=penalised, k=k, kind="enumeration"),
+        L0(space=free, C=price),
+        Ramp(space=free, C=price),
+    ]
+
+
+@st.composite
+def hostile(draw):
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    n, d = draw(st.integers(2, 9)), draw(st.integers(1, 3))
+    X = rng.standard_normal((n, d)) if draw(st.booleans()) else rng.integers(-2, 3, (n, d)).astype(float)
+    X *= 10.0 ** draw(st.integers(-6, 6))
+    y = np.where(rng.random(n) < 0.5, 1, -1)
+    y[:2] = 1, -1
+    kind = draw(st.sampled_from(["plain", "offset", "clusters", "columns", "duplicates"]))
+    if kind == "offset":
+        X += 10.0 ** draw(st.integers(1, 12))
+    if kind == "clusters":
+        X += np.where(rng.random(n) < 0.5, 1, -1)[:, None] * 10.0 ** draw(st.integers(1, 9))
+    if kind == "columns":
+        X *= 10.0 ** rng.integers(-6, 7, d)
+    if kind == "duplicates":
+        X[rng.integers(0, n, n)] = X[0]
+    weight = np.where(rng.random(n) < 0.7, 1.0, 10.0 ** rng.uniform(-6, 6, n)) if draw(st.booleans()) else None
+    return X, y, 10.0 ** draw(st.integers(-12, 12)), weight, rng
+
+
+def candidates(statement, rng):
+    """Models with margins at 1: machines of random sets, and random directions scaled so that some margin is 1."""
+    n, free = statement.y.size, statement.space.intercept == "free"
+    for _ in range(3):
+        kept = rng.random(n) < 0.6
+        yield from statement.recovered_models(kept, None, 0.0)
+        v = rng.standard_normal(n) * (rng.random(n) < 0.5)
+        f = statement.space.product(v).scores
+        size = np.abs(f[rng.integers(n)])
+        if size > 0 and np.isfinite(f).all():
+            yield statement.space.model(v / size, float(rng.integers(-1, 2)) if free else 0.0)
+
+
+@settings(max_examples=EXAMPLES)
+@given(
+    hostile(),
+    st.sampled_from([None, sx.Polynomial(degree=2, gamma=1.0, coef0=1.0), sx.Polynomial(degree=3, gamma=0.5)]),
+)
+def test_the_upper_end_is_attained_on_hostile_data(problem, kernel):
+    X, y, price, weight, rng = problem
+    for statement in statements(X, y, price, weight, kernel):
+        for model in [*candidates(statement, rng), *statement.trivial()[0]]:
+            found = statement.evaluate(model)
+            assert math.isnan(found.above) or attained(statement, model, found.above)
+            assert not found.value > found.above
+
+
+@settings(max_examples=EXAMPLES)
+@given(hostile())
+def test_a_recovered_model_costs_no_more_than_its_upper_end(problem):
+    # Recovered models are scaled until their kept margins are 1 in spite of rounding: nothing has to be divided any more.
+    X, y, price, weight, rng = problem
+    X = X - X.mean(axis=0)
+    X /= np.abs(X).max() or 1.0
+    for statement in statements(X, y, price, weight):
+        for model in statement.recovered_models(rng.random(y.size) < 0.6, None, 0.0):
+            assert exact_objective(statement, model) <= statement.evaluate(model).above
+
+
+@settings(max_examples=EXAMPLES, deadline=None)
+@given(hostile())
+def test_no_model_is_below_the_interval_of_an_enumeration(problem):
+    X, y, price, weight, rng = problem
+    solution = zero_one(X, y, lam=price, sample_weight=weight, time_limit=2)
+    statement = statements(X, y, price, weight)[0]
+    certificate = solution.certificate
+    assert 0.0 <= certificate.lower <= certificate.upper
+    assert attained(statement, solution.model, certificate.upper)
+    assert certificate.upper <= statement.evaluate(statement.trivial()[0][0]).above
+    for model in candidates(statement, rng):
+        assert exact_objective(statement, model) >= F(certificate.lower)
+
+
+# --- one margin ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("offset", [0.0, 1e4, 1e8])
+def test_a_ramp_loss_at_the_kink_is_taken_at_its_worst_end(offset):
+    rng = np.random.default_rng(0)
+    X = np.round(rng.standard_normal((12, 2)), 2) + offset
+    y = np.where(np.arange(12) % 2, 1, -1)
+    for C in (1.0, 1e6, 1e12):
+        statement = statements(X, y, C)[3]
+        for model in candidates(statement, rng):
+            assert exact_objective(statement, model) <= statement.evaluate(model).above
+
+
+def test_margins_of_exactly_one_are_kept():
+    X, y = np.array([[1.0], [-1.0], [3.0]]), np.array([1, -1, -1])
+    statement = ZeroOne(
+        space=feature_space(binary_data(X, y, None), None, intercept="none"), lam=2.0, kind="enumeration"
+    )
+    found = statement.evaluate(statement.space.model(np.array([0.5, -0.5, 0.0])))
+    assert found.value == 3.0
+    assert found.above == pytest.approx(3.0, rel=1e-14)
+
+
+def test_a_margin_that_is_clearly_short_is_counted():
+    X, y = np.array([[1.0], [-1.0]]), np.array([1, -1])
+    statement = ZeroOne(
+        space=feature_space(binary_data(X, y, None), None, intercept="none"), lam=2.0, kind="enumeration"
+    )
+    assert statement.evaluate(statement.space.model(np.array([0.5, -0.5]) * (1 - 1e-9))).above >= 4.99
+
+
+def test_the_cheapest_set_of_uncertain_margins_is_kept():
+    # Margins short by 1e-13 and 2e-13 at an offset that hides both: the dear one is kept whatever the other costs.
+    X, y = np.array([[1e8, 1.0], [1e8, -1.0]]), np.array([1, -1])
+    statement = ZeroOne(
+        space=feature_space(binary_data(X, y, None), None, intercept="none"), lam=1.0, kind="enumeration"
+    )
+    model = LinearModel(coef=np.array([1e-12, 1.0]), intercept=0.0, classes=np.array([-1, 1]), support=np.array([0, 1]))
+    assert attained(statement, model, statement.evaluate(model).above)
+
+
+def test_dropped_weight_is_compared_with_k_exactly():
+    X, y = np.eye(3), np.array([1, -1, 1])
+    # Three times the double 0.1 is more than the double 0.3.
+    for k, feasible in ((0.3, False), (math.nextafter(0.3, 1), True)):
+        space = feature_space(binary_data(X, y, np.full(3, 0.1)), None, intercept="none")
+        statement = ZeroOne(space=space, k=k, kind="enumeration")
+        assert math.isfinite(statement.evaluate(space.model(np.zeros(3))).above) == feasible
+        assert F(statement.relaxed.kappa) * sum(F(space.data.weight)) >= F(k)
+
+
+# --- known points ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("scale", [1e-12, 1.0, 1e12])
+def test_doing_nothing_is_never_better(scale):
+    rng = np.random.default_rng(3)
+    X, y = rng.standard_normal((20, 2)) * scale, np.where(rng.random(20) < 0.3, 1, -1)
+    few = min((y > 0).sum(), (y < 0).sum())
+    zero_one_, cardinality, l0, ramp = statements(X, y, 1.0)
+    worthless = l0.space.model(rng.standard_normal(20) / scale)
+    for statement, nothing in ((zero_one_, 20), (cardinality, math.inf), (l0, few), (ramp, 2 * few)):
+        certificate = check(statement, [worthless], []).certificate
+        assert certificate.upper <= nothing * (1 + 1e-12)
+        assert certificate.lower == 0.0
+
+
+def test_nothing_costs_nothing_exactly():
+    assert zero_one([[0.0], [1.0]], [0, 1], k=2).certificate.upper == 0.0
+
+
+# --- bounds of a search ----------------------------------------------------------------------------------------------
+
+
+def outlier(degree, ratio):
+    x = np.array([[(1 if i % 2 == 0 else -1) * (2 + 0.1 * (i // 2)), 0.0] for i in range(12)] + [[0, ratio]] * 2)
+    return x, np.r_[np.tile([1, -1], 6), 1, 1], sx.Polynomial(degree=degree, gamma=1.0)
+
+
+@pytest.mark.parametrize(("degree", "ratio"), [(3, 500.0), (3, 1e3), (4, 150.0), (5, 50.0), (5, 1e3)])
+@pytest.mark.parametrize("build", ["zero_one", "ramp", "l0", "fast"])
+def test_what_the_factor_drops_does_not_raise_a_bound(build, degree, ratio):
+    x, y, kernel = outlier(degree, ratio)
+    free = build in ("ramp", "l0")
+    if build == "zero_one":
+        solution = sx.solve(sx.zero_one_mio(x, y, lam=1.0, kernel=kernel, intercept=False))
+    elif build == "fast":
+        solution = zero_one(x, y, lam=1.0, kernel=kernel, intercept=False)
+    else:
+        solution = sx.solve((sx.ramp_mio if free and build == "ramp" else sx.l0_mio)(x, y, C=0.5, kernel=kernel))
+    space = feature_space(binary_data(x, y, None), kernel, intercept="free" if free else "none")
+    statement = {"ramp": Ramp(space=space, C=0.5), "l0": L0(space=space, C=0.5)}.get(
+        build, ZeroOne(space=space, lam=1.0)
+    )
+    # One expansion coefficient on the first observation separates the points near the origin.
+    norm = np.float64(2.0 ** (2 * degree))
+    for size in (norm, norm / 2):
+        known = KernelModel(
+            kernel=kernel,
+            vectors=x[:1],
+            dual_coef=np.array([1 / size]),
+            intercept=0.0,
+            classes=np.array([-1, 1]),
+            support=np.array([0]),
+            n_features=2,
+        )
+        assert exact_objective(statement, known) >= F(solution.certificate.lower)
+    assert attained(statement, solution.model, solution.certificate.upper)
+
+
+@pytest.mark.parametrize("kernel", [None, sx.RBF(gamma=1.0)], ids=["wide", "rbf"])
+@pytest.mark.parametrize("intercept", ["free", "penalised"])
+def test_usual_data_lose_next_to_nothing_to_the_factor(kernel, intercept):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((40, 60 if kernel is None else 3))
+    space = feature_space(binary_data(X, np.where(rng.random(40) < 0.5, 1, -1), None), kernel, intercept=intercept)
+    error = FactorError.of(space)
+    assert error.counting(10.0, 1.0) >= 10.0 * (1 - 1e-9)
+    assert error.ramp(10.0, np.ones(40)) >= 10.0 * (1 - 1e-8)
+
+
+def test_the_missing_part_bounds_the_difference_of_the_matrices():
+    x, y, kernel = outlier(3, 1e3)
+    space = feature_space(binary_data(x, y, None), kernel, intercept="none")
+    K = [[(sum(a * b for a, b in zip(F(p), F(q), strict=True))) ** 3 for q in x] for p in x]
+    L = [[F(v) for v in row] for row in np.asarray(space.factor)]
+    missing = FactorError.of(space).missing
+    for i in range(len(x)):
+        assert K[i][i] - sum(v * v for v in L[i]) <= F(missing[i])
+
+
+@pytest.mark.parametrize(
+    ("X", "y", "lam", "optimum"),
+    [
+        ([[1e12, 1], [1e12, -1]], [1, -1], 5.0, 1.0),
+        ([[1e13, 1], [1e13, -1]], [1, -1], 50.0, 1.0),
+        (
+            [[1495893, 1495891], [1495892, 1495890], [1495891, 1495893], [1495891, 1495891]],
+            [1, -1, 1, 1],
+            16640972348879.0,
+            2.98e12,
+        ),
+    ],
+    ids=["columns", "wider columns", "grid"],
+)
+def test_rows_that_the_sweep_cannot_tell_apart_lower_its_bound(X, y, lam, optimum):
+    solution = zero_one(X, y, lam=lam, method="sweep")
+    assert solution.certificate.lower <= optimum * 1.01
+    assert solution.certificate.is_certified(1e-6) or solution.status != Status.OPTIMAL
+
+
+# --- preference and status -------------------------------------------------------------------------------------------
+
+
+class Known:
+    """Two models with the objectives 11 and 10, and a dual bound of 0."""
+
+    kind = "enumeration"
+    facts = MappingProxyType({})
+    name, hyperparameters = "known", {}
+
+    def evaluate(self, model):
+        return Evaluation(float(model), 0.0)
+
+    def repair(self, dual):
+        return dual
+
+    def dual_violation(self, dual):
+        return 0.0
+
+    def evaluate_dual(self, dual):
+        return Evaluation(0.0, 0.0)
+
+    def trivial(self):
+        return [], []
+
+
+def test_a_preferred_model_may_not_widen_the_final_interval():
+    dual = {"alpha": np.zeros(1)}
+    assert check(Known(), [10.9, 10.0], [dual]).model == 10.9
+    # What the search has proved counts, not only the dual point.
+    assert check(Known(), [10.9, 10.0], [dual], solver_bound=SolverBound(10.0, 0.0)).model == 10.0
+
+
+@pytest.mark.parametrize(("bound", "status"), [(10.0 - 1e-7, Status.OPTIMAL), (9.9, Status.INACCURATE)])
+def test_optimal_means_certified(bound, status):
+    from threading import Event
+
+    monitor = Monitor(1e-6, None, 10, False, None, Event())
+    points = RecoveredPoints([10.0], [])
+    found = conclude(Known(), points, monitor, Status.OPTIMAL, solver="test", search_bound=SolverBound(bound, 0.0))
+    assert found.status == status
+    assert (found.attempts[0].reason == "") == (status is Status.OPTIMAL)
+
+
+def test_data_far_out_end_at_the_best_model_that_was_seen():
+    rng = np.random.default_rng(16)
+    lam = 10 ** rng.uniform(0.5, 2.5)
+    X = rng.standard_normal((60, 3)) + 10
+    y = np.where(rng.random(60) < 0.5, 1, -1)
+    solution = zero_one(X, y, lam=lam, method="sweep")
+    assert solution.certificate.upper == pytest.approx(664.088148, rel=1e-8)
+    assert solution.certificate.is_certified(1e-6)
