@@ -119,6 +119,14 @@ class HasResiduals(Protocol):
         """Numbers for a model and the dual point kept with it."""
 
 
+@runtime_checkable
+class HasTrivial(Protocol):
+    """A statement that knows points without a solver, such as w = 0: an interval is never worse than theirs."""
+
+    def trivial(self) -> tuple[Sequence[Any], Sequence[Dual]]:
+        """Models and dual points."""
+
+
 class Statement(Protocol[M_contra]):
     """What the checker needs to know of a formulation bound to data."""
 
@@ -141,9 +149,6 @@ class Statement(Protocol[M_contra]):
 
     def evaluate_dual(self, dual: Dual) -> Evaluation:
         """Dual objective at a dual feasible point."""
-
-    def trivial(self) -> tuple[Sequence[Any], Sequence[Dual]]:
-        """Models and dual points that are known without a solver, such as w = 0: an interval is never worse than theirs."""
 
 
 class Certificate:
@@ -283,7 +288,7 @@ def check(
         RecoveredPoints for the answer, at least one, the preferred first. The first whose objective is as good as the
         lowest, up to a tenth of the interval or 1e-9, is kept.
     duals : sequence of dict of ndarray
-        RecoveredPoints for the bound, possibly none, chosen likewise by the dual objective.
+        Candidates for the bound, possibly none; the one with the largest dual objective is kept.
     repair : bool
         Repair each dual point to exact feasibility before it is evaluated (default). Otherwise a point that
         violates a constraint gives no bound at all.
@@ -306,7 +311,7 @@ def check(
         raise NotCertified(
             f"a solver's bound proves nothing for a statement of kind {statement.kind!r}; pass a dual point instead"
         )
-    if statement.kind in TRIVIAL and models:
+    if statement.kind in TRIVIAL and models and isinstance(statement, HasTrivial):
         known_models, known_duals = statement.trivial()
         models, duals = [*models, *known_models], [*duals, *known_duals]
     uppers = [(model, statement.evaluate(model)) for model in models]
@@ -341,7 +346,7 @@ def check(
     model, upper = next(pair for pair in uppers if pair[1].above <= best_high + slack)
     lower: Evaluation | None = None
     if lowers:
-        kept, violation, lower = next(entry for entry in lowers if entry[2].below >= best_low - slack)
+        kept, violation, lower = next(entry for entry in lowers if entry[2].below == best_low)
 
     high = upper.above
     low = None if lower is None else lower.below

@@ -6,8 +6,9 @@ import pickle
 import numpy as np
 import pytest
 
-from svmcvx.certificate import Certificate, Evaluation, accumulated_rounding, check
+from svmcvx.certificate import Certificate, Evaluation, check
 from svmcvx.errors import NotCertified
+from svmcvx.rounding import inner_error
 
 
 class SmallestSquare:
@@ -65,8 +66,20 @@ def test_the_best_of_several_candidates_is_kept():
 
 
 def test_the_preferred_candidate_is_kept_while_it_costs_little():
-    assert check(SmallestSquare(), [1e-9, 0.0], [multiplier(0.0)]).model == 1e-9
-    assert check(SmallestSquare(), [0.5, 0.0], [multiplier(0.0)]).model == 0.0
+    class Shifted(SmallestSquare):
+        def evaluate(self, model):
+            return Evaluation(1.0 + 0.5 * model**2, 0.0)
+
+        def evaluate_dual(self, dual):
+            value, rounding = super().evaluate_dual(dual)
+            return Evaluation(1.0 + value, rounding)
+
+    assert check(Shifted(), [1e-9, 0.0], [multiplier(0.0)]).model == 1e-9
+    assert check(Shifted(), [0.5, 0.0], [multiplier(0.0)]).model == 0.0
+    # Beside an optimum of 0 nothing costs little.
+    assert check(SmallestSquare(), [1e-9, 0.0], [multiplier(0.0)]).model == 0.0
+    # Of dual points the best one is kept, whatever their order.
+    assert check(Shifted(), [0.0], [multiplier(1e-9), multiplier(0.0)]).certificate.lower == 1.0
 
 
 def test_a_repair_that_does_not_repair_gives_no_bound():
@@ -96,7 +109,9 @@ def test_rounding_widens_the_interval_on_both_sides():
             return Evaluation(0.0, 0.5)
 
     certificate = check(Rounded(), [1.0], [multiplier(0.0)]).certificate
-    assert (certificate.lower, certificate.upper) == (-0.5, 0.75)
+    # Each end is rounded outwards once more.
+    assert certificate.lower == math.nextafter(-0.5, -math.inf)
+    assert certificate.upper == math.nextafter(0.75, math.inf)
     assert certificate.residuals["rounding"] == 0.75
 
 
@@ -149,8 +164,8 @@ def test_certificates_can_be_copied_and_pickled():
         assert twin.to_dict() == certificate.to_dict()
 
 
-def test_rounding_grows_with_the_square_root():
-    assert accumulated_rounding(10000) / accumulated_rounding(100) == pytest.approx(104 / 14)
+def test_rounding_is_bounded_and_grows_with_the_number_of_terms():
+    assert inner_error(10000, 1.0) / inner_error(100, 1.0) == pytest.approx(100)
 
 
 def test_candidates_are_ranked_by_what_they_are_worth_after_rounding():

@@ -127,6 +127,10 @@ class ConstrainedStatement(Formulation):
         """As without the constraints."""
         return self.whole.repair(dual)
 
+    def trivial(self) -> tuple[list[Any], list[Dual]]:
+        """The dual points that are known without a solver; whether the models meet the constraints is not known."""
+        return [], self.whole.trivial()[1]
+
     def dual_violation(self, dual: Dual) -> float:
         """As without the constraints."""
         return self.whole.dual_violation(dual)
