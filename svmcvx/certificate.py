@@ -285,7 +285,7 @@ def check(
     statement : Statement
         The formulation bound to its data.
     models : sequence of Model
-        RecoveredPoints for the answer, at least one, the preferred first. The first whose objective is as good as the
+        Candidates for the answer, at least one, the preferred first. The first whose objective is as good as the
         lowest, up to a tenth of the interval or 1e-9, is kept.
     duals : sequence of dict of ndarray
         Candidates for the bound, possibly none; the one with the largest dual objective is kept.
