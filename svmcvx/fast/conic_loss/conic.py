@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -217,7 +217,7 @@ def conic(
             goal = min(goal, settings.continuation.warm_goal * search.size())
         status = search.run(goal)
         search.move_to_best()
-        return conclude(
+        solution = conclude(
             statement,
             _recovered(statement, search, bool(rounding)),
             monitor,
@@ -227,6 +227,10 @@ def conic(
             warm_start_used=warm,
             options={"method": method, "iterations": search.problem.steps, "columns": search.problem.U.shape[1] - 1},
         )
+    if solution.status is Status.OPTIMAL and not solution.certificate.is_certified(tol):
+        # What the factor of a nearly singular K promised does not hold for K.
+        solution = replace(solution, status=Status.INACCURATE)
+    return solution
 
 
 class _Start(NamedTuple):

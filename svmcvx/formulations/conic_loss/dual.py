@@ -12,6 +12,7 @@ Source: [CepedaGomezHan], Proposition 1 and eq. (14).
 from __future__ import annotations
 
 import math
+import warnings
 from abc import abstractmethod
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -200,7 +201,7 @@ class ConicDual(BinaryStatement):
         terms = [*alpha.tolist(), *(-gamma).tolist(), *(-conjugate).tolist(), below, lowered]
         if not np.isfinite(terms).all():
             return nothing
-        value = float(np.sum(alpha - gamma)) - float(conjugate.sum()) + least + constant
+        value = float(np.sum(alpha - gamma)) - float(_conjugate(alpha, gamma, lam * self.weight).sum()) + least + constant
         return Evaluation.at_least(value, sum_below(terms) if any(terms) else 0.0), gradient
 
     def minimiser(self, dual: Dual) -> Floats:
@@ -246,8 +247,10 @@ class ConicDual(BinaryStatement):
                 value, first, second = smoothed(w, width)
                 gradient = 2.0 * (Q @ w) + linear - A.T @ first
                 try:
-                    step = -sl.solve(2.0 * Q + A.T @ (second[:, None] * A), gradient, assume_a="pos")
-                except sl.LinAlgError:
+                    with warnings.catch_warnings():
+                        warnings.simplefilter("ignore", sl.LinAlgWarning)
+                        step = -sl.solve(2.0 * Q + A.T @ (second[:, None] * A), gradient, assume_a="pos")
+                except (sl.LinAlgError, ValueError):
                     break
                 decrease, length = float(gradient @ step), 1.0
                 if not decrease < -EPS * max(1.0, abs(value)):

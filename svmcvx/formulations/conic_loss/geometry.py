@@ -156,12 +156,12 @@ class Geometry(ABC):
         """Return lower bounds of the variances of the scores, and an upper bound of the trace of a covariance."""
 
 
-def _below(psi: float, gradient: float, mu: float) -> Minimum:
-    """Subtract what the gradient allows; `psi` is a lower bound already."""
-    if not (math.isfinite(psi) and math.isfinite(gradient)):
+def _below(psi: float, lowest: float, gradient: float, mu: float) -> Minimum:
+    """Subtract what the gradient allows from a value, and from what it is at least."""
+    if not (math.isfinite(lowest) and math.isfinite(gradient)):
         return Minimum(-math.inf, -math.inf, math.inf)
     excess = gradient**2 / (4.0 * mu) * (1.0 + 8 * U) + UNDERFLOW
-    return Minimum(psi - excess, down(psi - excess), gradient)
+    return Minimum(psi - excess, down(lowest - excess), gradient)
 
 
 @dataclass(frozen=True, eq=False)
@@ -250,8 +250,8 @@ class RowGeometry(Geometry):
                 -(a * f + np.abs(a) * (e + 8 * U * (np.abs(f) + e))),
             ]
         )
-        psi = sum_below(squares) - UNDERFLOW
-        return _below(down(psi), size * (1.0 + 16 * U) + UNDERFLOW, mu), g
+        psi = float(w @ w) - float(gamma @ (f * f)) - float(a @ f)
+        return _below(psi, down(sum_below(squares) - UNDERFLOW), size * (1.0 + 16 * U) + UNDERFLOW, mu), g
 
     def spread(self, moment: Any) -> tuple[Floats, float]:
         """Return lower bounds of ‖V'x_i‖², and an upper bound of ‖V‖²."""
@@ -395,7 +395,8 @@ class GramGeometry(Geometry):
                     -0.5 * (a * f + np.abs(a) * (e + 8 * U * reach)),
                 ]
             )
-            found = _below(down(sum_below(terms) - UNDERFLOW), gradient * (1.0 + 16 * U) + UNDERFLOW, mu)
+            lowest = down(sum_below(terms) - UNDERFLOW)
+            found = _below(-0.5 * float(a @ f), lowest, gradient * (1.0 + 16 * U) + UNDERFLOW, mu)
             if found.below > best.below:
                 best = found
             if not math.isfinite(found.below) or gradient**2 / (4.0 * mu) <= 1e-13 * abs(found.value):

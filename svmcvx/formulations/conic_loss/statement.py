@@ -80,7 +80,7 @@ from svmcvx.errors import DataError
 from svmcvx.feature_space import FeatureSpace, feature_space
 from svmcvx.formulations.base import RecoveredPoints
 from svmcvx.formulations.conic_loss.dual import ConicDual, same_point
-from svmcvx.formulations.conic_loss.primal import worst_indicator
+from svmcvx.formulations.conic_loss.primal import relaxed_indicator, worst_indicator
 from svmcvx.formulations.conic_loss.recovery import (
     SecondMoment,
     coordinates_of,
@@ -171,14 +171,15 @@ class ConicLoss(ConicDual):
                 )
             variance, trace = self.geometry.spread(moment)
         z = worst_indicator(u, variance)
-        value = norm + trace
+        value = self.space.squared_norm(model)[0] + (0.0 if moment is None else float(np.sum(moment.V**2)))
         if self.kappa is not None:
             return Evaluation.at_most(value, sum_above([norm, trace])) if within(self.weight, z, self.allowance) else Evaluation(math.inf, 0.0)
         assert self.lam is not None  # noqa: S101 - exactly one is given
         missed = sum_above(self.weight * z * (1.0 + 4 * U)) if z.any() else 0.0
         losses = self.lam * missed
+        value += self.lam * float(self.weight @ relaxed_indicator(self.y * f, variance))
         high = sum_above([norm, trace, losses * (1.0 + 4 * U)]) if norm or trace or losses else 0.0
-        return Evaluation.at_most(value + losses, high)
+        return Evaluation.at_most(value, high)
 
     def evaluate(self, model: BinaryModel) -> Evaluation:
         """P at a model and its second moment; ``inf`` where the cardinality row is violated."""
