@@ -65,7 +65,11 @@ def exact_margins_and_norm(space, model):
             sum((c * exact_kernel(model.kernel, x, z) for c, z in zip(v, vectors, strict=True)), ball(0)) + b for x in X
         ]
         norm = sum(
-            (c * e * exact_kernel(model.kernel, s, t) for c, s in zip(v, vectors, strict=True) for e, t in zip(v, vectors, strict=True)),
+            (
+                c * e * exact_kernel(model.kernel, s, t)
+                for c, s in zip(v, vectors, strict=True)
+                for e, t in zip(v, vectors, strict=True)
+            ),
             ball(0),
         )
     if space.intercept == "penalised":
@@ -224,7 +228,8 @@ def hostile(draw):
         kernel, X = None, np.hstack([X, rng.standard_normal((n, n + 2))])
     setting = draw(
         st.one_of(
-            st.floats(-12, 12).map(lambda e: {"lam": 10.0**e}), st.sampled_from([{"kappa": 0.1}, {"kappa": 0.3}, {"kappa": 0.5}])
+            st.floats(-12, 12).map(lambda e: {"lam": 10.0**e}),
+            st.sampled_from([{"kappa": 0.1}, {"kappa": 0.3}, {"kappa": 0.5}]),
         )
     )
     weight = draw(st.sampled_from([None, rng.uniform(0.1, 3.0, n), rng.integers(1, 4, n).astype(float)]))
@@ -251,7 +256,8 @@ def test_hostile_instances_are_inside_their_intervals(instance):
     if statement.kappa is None:
         for size in (0.0, 1e-3, 1.0):
             other = statement.model(
-                size * rng.standard_normal(statement.factor.shape[1]), size * rng.standard_normal((statement.factor.shape[1], 1))
+                size * rng.standard_normal(statement.factor.shape[1]),
+                size * rng.standard_normal((statement.factor.shape[1], 1)),
             )
             value = exact_objective(statement, other)[0]
             assert not value < ball(solution.certificate.lower)

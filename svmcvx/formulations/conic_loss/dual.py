@@ -171,7 +171,9 @@ class ConicDual(BinaryStatement):
         return Multipliers(gamma[rows], alpha[rows], self.y[rows], scale)
 
     @np.errstate(over="ignore", invalid="ignore")
-    def _estimate(self, gamma: Floats, alpha: Floats, lam: float, base: _Spectrum, scale: float, gradient: float) -> float:
+    def _estimate(
+        self, gamma: Floats, alpha: Floats, lam: float, base: _Spectrum, scale: float, gradient: float
+    ) -> float:
         """D approximately, less what a gradient of this norm would cost."""
         lowest = 1.0 - scale * base.top
         if not lowest > 0 or (alpha[gamma == 0] != 0).any():
@@ -201,7 +203,9 @@ class ConicDual(BinaryStatement):
         terms = [*alpha.tolist(), *(-gamma).tolist(), *(-conjugate).tolist(), below, lowered]
         if not np.isfinite(terms).all():
             return nothing
-        value = float(np.sum(alpha - gamma)) - float(_conjugate(alpha, gamma, lam * self.weight).sum()) + least + constant
+        value = (
+            float(np.sum(alpha - gamma)) - float(_conjugate(alpha, gamma, lam * self.weight).sum()) + least + constant
+        )
         return Evaluation.at_least(value, sum_below(terms) if any(terms) else 0.0), gradient
 
     def minimiser(self, dual: Dual) -> Floats:

@@ -27,9 +27,9 @@ from svmcvx.data import check_number
 from svmcvx.errors import DataError
 from svmcvx.formulations.base import FormulationProblem, RecoveredPoints, builder, usable
 from svmcvx.formulations.conic_loss.dual import ConicDual
+from svmcvx.formulations.conic_loss.recovery import penalty_above
 from svmcvx.formulations.conic_loss.sdp import scaled_factor, square_over
 from svmcvx.formulations.conic_loss.statement import conic_space
-from svmcvx.formulations.conic_loss.recovery import penalty_above
 from svmcvx.heuristics.rounding import ON_MARGIN
 from svmcvx.kernels import KernelLike
 from svmcvx.losses import slack
@@ -89,7 +89,7 @@ class ConicFixedGamma(ConicDual):
         return Evaluation.at_most(value, sum_above([norm, *losses.tolist()]) if value else 0.0)
 
     def trivial(self) -> tuple[list[BinaryModel], list[Dual]]:
-        """w = 0; γ = α = 0, whose bound is 0."""
+        """Return w = 0; γ = α = 0, whose bound is 0."""
         zeros = np.zeros(self.y.size)
         return [self.model(np.zeros(self.factor.shape[1]))], [{"gamma": zeros, "alpha": zeros}]
 

@@ -1,5 +1,7 @@
-r"""What bounds on the conic loss need of the data: proofs that :math:`Q = I - \sum_i\gamma_i\varphi_i\varphi_i'` is definite, and lower bounds
-of :math:`\psi(w) = w'Qw - c'w` with :math:`c = \sum_i a_i\varphi_i`.
+r"""What bounds on the conic loss need of the data.
+
+These are proofs that :math:`Q = I - \sum_i\gamma_i\varphi_i\varphi_i'` is definite, and lower bounds of
+:math:`\psi(w) = w'Qw - c'w` with :math:`c = \sum_i a_i\varphi_i`, for feature vectors :math:`\varphi_i` (a constant feature included).
 
 **Definiteness.** :math:`\lambda_{\max}(\sum_i\gamma_i\varphi_i\varphi_i')` is that of :math:`X'\Gamma X` for rows with d ≤ n columns, else of
 :math:`\Gamma^{1/2}K\Gamma^{1/2}` on the observations with :math:`\gamma_i > 0`. A Cholesky factorisation bounds it for the computed matrix;

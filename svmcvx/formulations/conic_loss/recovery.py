@@ -165,7 +165,7 @@ def relaxed_model(space: FeatureSpace, w: Floats, V: Floats, rounded: BinaryMode
 
 
 def _in_feature_space(space: FeatureSpace, V: Floats) -> tuple[Floats | None, float]:
-    """Return B and ε with :math:`\\Phi'BB'\\Phi + \\varepsilon I` near the covariance; None where V is in the columns of the data."""
+    r"""Return B and ε with :math:`\Phi'BB'\Phi + \varepsilon I` near the covariance; None where V is in the columns of the data."""
     if space.blockwise or (space.is_linear and space.X.shape[1] == V.shape[0]):
         return None, 0.0
     L, ridge = space.factor, 0.0

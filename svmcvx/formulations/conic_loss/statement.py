@@ -173,7 +173,11 @@ class ConicLoss(ConicDual):
         z = worst_indicator(u, variance)
         value = self.space.squared_norm(model)[0] + (0.0 if moment is None else float(np.sum(moment.V**2)))
         if self.kappa is not None:
-            return Evaluation.at_most(value, sum_above([norm, trace])) if within(self.weight, z, self.allowance) else Evaluation(math.inf, 0.0)
+            return (
+                Evaluation.at_most(value, sum_above([norm, trace]))
+                if within(self.weight, z, self.allowance)
+                else Evaluation(math.inf, 0.0)
+            )
         assert self.lam is not None  # noqa: S101 - exactly one is given
         missed = sum_above(self.weight * z * (1.0 + 4 * U)) if z.any() else 0.0
         losses = self.lam * missed
@@ -190,7 +194,7 @@ class ConicLoss(ConicDual):
         return self._evaluate(model, None)
 
     def trivial(self) -> tuple[list[BinaryModel], list[Dual]]:
-        """w = 0 without and, for rows that are the data, with the intercepts 1 and −1; γ = α = 0, whose bound is 0."""
+        """Return w = 0 without and, for rows that are the data, with the intercepts 1 and −1; γ = α = 0, whose bound is 0."""
         zeros = np.zeros(self.y.size)
         dual: Dual = {"gamma": zeros, "alpha": zeros}
         w = np.zeros(self.factor.shape[1])
