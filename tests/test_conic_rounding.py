@@ -361,3 +361,33 @@ def test_indicators_and_losses_are_those_without_bounds_on_usual_numbers():
     expected = w @ w + conic_loss(margins, 1e-3, 0.7).sum()
     assert statement.evaluate(statement.model(w)).value == pytest.approx(expected, rel=1e-12)
     assert isinstance(statement.geometry, RowGeometry)
+
+
+@pytest.mark.parametrize("lam", [1e8, 1e10])
+@pytest.mark.parametrize("columns", [3, 30])
+def test_a_large_lambda_costs_a_tight_relaxation_nothing(lam, columns):
+    """The rounding of λ alone used to cost 1e-14 λ, more than the objective."""
+    rng = np.random.default_rng(4)
+    X = rng.standard_normal((20, columns))
+    y = np.tile([1, -1], 10)
+    X[:, 0] = y * (1 + np.abs(X[:, 0]))
+    solution = conic(X, y, lam=lam)
+    assert solution.status == "optimal"
+    assert solution.certificate.gap <= 1e-10
+    holds(sx.conic_sdp(X, y, lam=lam).formulation, solution)
+
+
+def test_a_status_is_not_optimal_where_the_interval_is_wide():
+    X, y, kernel = outliers(5, 1e4)
+    solution = conic(X, y, lam=1.0, kernel=kernel, intercept=False)
+    assert solution.certificate.gap > 1e-6
+    assert solution.status == "inaccurate"
+
+
+def test_the_second_moment_of_other_data_is_refused():
+    rng = np.random.default_rng(5)
+    X, y = rng.standard_normal((12, 3)), np.tile([1, -1], 6)
+    kernel = sx.Linear()
+    model = conic(X, y, lam=0.5, kernel=kernel).model
+    with pytest.raises(DataError, match="second moment of the model is that of other data"):
+        sx.conic_sdp(X[:10], y[:10], lam=0.5, kernel=kernel).formulation.evaluate(model)

@@ -42,6 +42,8 @@ SMOOTHINGS = (1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-7)
 NEWTON_STEPS = 30
 # Spectra and repaired points that are kept, since the checker asks for the same ones several times.
 KEPT = 4
+# γ below this is taken to be 0, so that no scaled one is subnormal.
+NEGLIGIBLE = 1e-290
 
 
 def _conjugate(alpha: Floats, gamma: Floats, height: Floats | float) -> Floats:
@@ -125,9 +127,14 @@ class ConicDual(BinaryStatement):
         return 0.0
 
     def _alpha_candidates(self, alpha: Floats, gamma: Floats, lam: float) -> list[Floats]:
-        """α itself, and capped where h* becomes positive; both with α = 0 where γ = 0, as h* is infinite elsewhere."""
+        """α itself, and capped where even the upper end of h* is 0; both with α = 0 where γ = 0, as h* is infinite elsewhere.
+
+        Where λ is large its rounding would cost more than the whole objective.
+        """
         supported = np.where(gamma > 0, alpha, 0.0)
-        return [supported, np.minimum(supported, 2.0 * np.sqrt(lam * self.weight * gamma))]
+        with np.errstate(over="ignore"):
+            cap = 2.0 * np.sqrt(lam) * np.sqrt(self.weight) * np.sqrt(gamma) * (1.0 - 32 * U)
+        return [supported, np.minimum(supported, cap)]
 
     @cached_property
     def geometry(self) -> Geometry:
@@ -159,6 +166,9 @@ class ConicDual(BinaryStatement):
     def _keep(self, found: _Spectrum) -> _Spectrum:
         self._spectra.insert(0, found)
         del self._spectra[KEPT:]
+        # Two matrices of eigenvectors at most are kept: scaled multipliers share one.
+        while len({id(known.curvature) for known in self._spectra}) > 2:
+            self._spectra.pop()
         return found
 
     @cached_property
@@ -178,7 +188,7 @@ class ConicDual(BinaryStatement):
         lowest = 1.0 - scale * base.top
         if not lowest > 0 or (alpha[gamma == 0] != 0).any():
             return -math.inf
-        conjugate = float(np.sum(_conjugate(alpha, gamma, lam * self.weight)))
+        conjugate = float(np.sum(_conjugate_above(alpha, gamma, lam, self.weight)))
         least = self.geometry.guess(base.curvature, self._multipliers(gamma, alpha, base.curvature, scale * base.scale))
         value = float(np.sum(alpha - gamma)) - conjugate + least + self.dual_constant(lam)
         value -= gradient**2 / (4.0 * lowest)
@@ -284,6 +294,7 @@ class ConicDual(BinaryStatement):
             if same_point(known, dual):
                 return known
         gamma = np.clip(np.nan_to_num(self.gamma_of(dual), posinf=0.0), 0.0, self.gamma_upper_bound())
+        gamma = np.where(gamma < NEGLIGIBLE, 0.0, gamma)
         lam, given = self.lam_of(dual), self.alpha_of(dual)
         # λ_max is at least each of the terms γ_i‖x_i‖².
         largest = float(gamma.max(initial=0.0))
@@ -308,8 +319,8 @@ class ConicDual(BinaryStatement):
             for alpha in alphas:
                 if gradient is None:
                     # The error of the gradient hardly depends on the distance from the boundary.
-                    found = self._bound(point.gamma, alpha, lam, point)[1]
-                    gradient = found if math.isfinite(found) else None
+                    norm = self._bound(point.gamma, alpha, lam, point)[1]
+                    gradient = norm if math.isfinite(norm) else None
                 value = self._estimate(point.gamma, alpha, lam, base, scale, gradient or 0.0)
                 if value > best_value:
                     best, best_value, best_scale = {"gamma": point.gamma, "alpha": alpha}, value, scale
@@ -319,7 +330,8 @@ class ConicDual(BinaryStatement):
                 offer(scale, self._alpha_candidates(np.nan_to_num(given) * math.sqrt(scale), gamma * scale, lam))
         if best_scale is None or self.improve_alpha:
             for scale in scales if best_scale is None else [best_scale]:
-                offer(scale, self._alphas_by_newton(gamma * scale, lam))
+                found = self._alphas_by_newton(gamma * scale, lam)
+                offer(scale, [*found, self._alpha_candidates(found[-1], gamma * scale, lam)[1]])
         if best_scale is not None:
             self._keep(scaled(best_scale))
             # What was estimated is not yet proved.

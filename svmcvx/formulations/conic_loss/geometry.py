@@ -21,6 +21,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple, TypeAlias
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import scipy.linalg as sl
@@ -439,8 +440,18 @@ class GramGeometry(Geometry):
         return np.maximum(variance * (1.0 - 8 * U) - UNDERFLOW, 0.0), sum_above(trace)
 
 
+_known: WeakKeyDictionary[FeatureSpace, Geometry] = WeakKeyDictionary()
+
+
 def geometry_of(space: FeatureSpace) -> Geometry:
     """Return the geometry of a space: rows of the data, or of the factor of a named approximation, else a Gram matrix."""
+    found = _known.get(space)
+    if found is None:
+        found = _known[space] = _geometry_of(space)
+    return found
+
+
+def _geometry_of(space: FeatureSpace) -> Geometry:
     if space.blockwise:
         return RowGeometry(space.factor)
     if not space.is_linear:

@@ -80,6 +80,7 @@ from svmcvx.errors import DataError
 from svmcvx.feature_space import FeatureSpace, feature_space
 from svmcvx.formulations.base import RecoveredPoints
 from svmcvx.formulations.conic_loss.dual import ConicDual, same_point
+from svmcvx.formulations.conic_loss.geometry import RowGeometry
 from svmcvx.formulations.conic_loss.primal import relaxed_indicator, worst_indicator
 from svmcvx.formulations.conic_loss.recovery import (
     SecondMoment,
@@ -163,11 +164,16 @@ class ConicLoss(ConicDual):
             u, norm = np.minimum(u, self.y * f - error), max(norm, other)
         variance, trace = np.zeros(data.n), 0.0
         if moment is not None and moment.V.shape[1] > 0:
-            r = self.factor.shape[1]
+            r, B = self.factor.shape[1], moment.coefficients
             if moment.V.shape[0] != r:
                 raise DataError(
                     f"the second moment of the model has {moment.V.shape[0]} rows, these data need {r}; "
                     "certify a model with the data that it was trained on"
+                )
+            rows = isinstance(self.geometry, RowGeometry)
+            if rows != (B is None) or (B is not None and B.shape[0] != data.n):
+                raise DataError(
+                    "the second moment of the model is that of other data; certify a model with the data that it was trained on"
                 )
             variance, trace = self.geometry.spread(moment)
         z = worst_indicator(u, variance)
