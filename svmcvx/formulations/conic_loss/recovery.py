@@ -14,7 +14,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from svmcvx.certificate import EPS, Dual
-from svmcvx.feature_space import FeatureSpace
+from svmcvx.feature_space import FeatureSpace, KernelSpace
 from svmcvx.formulations.base import RecoveredPoints
 from svmcvx.formulations.conic_loss.geometry import geometry_of, scores_with_error
 from svmcvx.formulations.conic_loss.primal import (
@@ -172,12 +172,18 @@ def _in_feature_space(space: FeatureSpace, V: Floats) -> tuple[Floats | None, fl
     n, r = L.shape
     if V.shape[1] >= r == n:
         # A multiple of the identity needs no coefficients, which are large where K is nearly singular.
-        values, vectors = sl.eigh(V @ V.T)
-        ridge = max(float(values[0]), 0.0)
-        kept = values - ridge > SAME_EIGENVALUE * float(values[-1])
-        V = vectors[:, kept] * np.sqrt(values[kept] - ridge)
+        tail = V[:, -r:]
+        if tail[0, 0] != 0 and np.array_equal(tail, tail[0, 0] * np.eye(r)):
+            V, ridge = V[:, :-r], float(tail[0, 0]) ** 2
+        else:
+            values, vectors = sl.eigh(V @ V.T)
+            ridge = max(float(values[0]), 0.0)
+            kept = values - ridge > SAME_EIGENVALUE * float(values[-1])
+            V = vectors[:, kept] * np.sqrt(values[kept] - ridge)
     if V.shape[1] == 0:
         return np.zeros((n, 0)), ridge
+    if r == n and isinstance(space, KernelSpace) and space.factorisation.method == "cholesky":
+        return np.asarray(sl.solve_triangular(L, V, lower=True, trans="T", check_finite=False)), ridge
     B, *_ = sl.lstsq(L.T, V, check_finite=False)
     return np.asarray(B), ridge
 
