@@ -180,8 +180,9 @@ def conic(
     Notes
     -----
     Source: [CepedaGomezHan], Theorem 2, Appendices A and C, in the low-rank form of Burer and Monteiro. The lower bound
-    rests on a dense eigendecomposition of :math:`\sum_i\gamma_i x_i x_i'` with its rounding; the iterative eigensolver only
-    proposes columns.
+    rests on a Cholesky factorisation of :math:`I - \sum_i\gamma_i x_i x_i'`, or of its counterpart for K, that proves it definite;
+    eigensolvers only propose columns and points. Where K is so nearly singular that the factor of the search has lost a direction
+    of it the interval stays wide, and the status is "inaccurate".
     """
     started = time.perf_counter()
     lam, kappa = check_lam_or_kappa(lam, kappa, "fast.conic")

@@ -355,7 +355,7 @@ class Continuation:
     def bounds(self, *, early: bool = False) -> tuple[float, float]:
         """Return (lower, upper) of the point, and keep the dual and the primal point if they are the best so far.
 
-        The lower bound takes two full eigendecompositions of a matrix of the order of the columns. If there are many
+        The lower bound takes a full eigendecomposition of a matrix of the order of the columns (of the observations, with a kernel). If there are many
         columns, `early` stages do without it.
         """
         dual: Dual = {}

@@ -37,6 +37,10 @@ least :math:`q(w) - \|g\|^2/(4\mu)` with :math:`\mu = \lambda_{\min}(Q)`, since 
 the optimum :math:`\gamma_i = \lambda s_i (1-u_i)_+^2/t_i^2` and :math:`\alpha_i = 2\lambda s_i (1-u_i)_+/t_i`. In the
 cardinality form λ is a multiplier too, and :math:`-\lambda\kappa\sum s_i` is added to D.
 
+**Rounding.** Both ends hold for K, not for a factor of it. A covariance of a kernel model is :math:`\Phi'BB'\Phi + \varepsilon I` with the
+coefficients B and the number ε of its second moment, and :math:`\min_w w'Qw - c'w` is bounded from any point by its gradient and a proved
+:math:`\mu` (:mod:`svmcvx.formulations.conic_loss.geometry`). The right side :math:`\kappa\sum s_i` is the number that it evaluates to.
+
 **Two intervals.** D is a lower bound of the 0-1 problem as well (in the cardinality form: of
 :math:`\min \|w\|^2` with margins below 1 on observations of total weight at most :math:`\kappa\sum s_i`). The
 certificate's ``lower`` and ``upper`` enclose the optimum of the semidefinite program; its residuals ``"zero_one_lower"``
