@@ -23,7 +23,7 @@ with contextlib.suppress(ImportError):
 import numba
 import numpy as np
 
-from svmcvx.fast.margin.smo import move
+from svmcvx.fast.margin.smo_passes import move
 from svmcvx.formulations.margin.psvm import best_bias, dual_objective, objective
 
 # Distribution, module and name of what is compared.

@@ -15,26 +15,10 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from svmcvx.catalogue import CATALOGUE
 from svmcvx.certificate import Certificate
 from svmcvx.errors import BuildError, DataError, NotCertified, SolverFailed, SolverUnavailable, SvmcvxError
-from svmcvx.formulations.conic_loss.fixed_gamma import conic_fixed_gamma
-from svmcvx.formulations.conic_loss.sdp import conic_sdp
-from svmcvx.formulations.indicator.l0 import l0_mio
-from svmcvx.formulations.indicator.ramp import ramp_mio
-from svmcvx.formulations.indicator.zero_one import zero_one_mio
-from svmcvx.formulations.margin.hard_margin import hard_margin_dual
-from svmcvx.formulations.margin.psvm import psvm_dual, psvm_primal
-from svmcvx.formulations.margin_distribution.odm_problems import odm_dual, odm_primal
-from svmcvx.formulations.margin_distribution.odml_problems import odml_dual, odml_hard_margin, odml_primal
-from svmcvx.formulations.multiclass.baselines import (
-    crammer_singer,
-    msvm,
-    multinomial_lr,
-    sparse_multinomial_lr,
-    topk_svm,
-    weston_watkins,
-)
-from svmcvx.formulations.multiclass.m3svm import m3svm, m3svm_hard_margin
+from svmcvx.formulations.base import BinaryStatement, Formulation, FormulationProblem
 from svmcvx.kernels import RBF, Exponential, Kernel, Laplacian, Linear, Polynomial, Precomputed, Sigmoid
 from svmcvx.model import KernelModel, LinearModel, Model, MulticlassModel, OneVsModel, load_model
 from svmcvx.solution import Attempt, Solution, Status, Timings
@@ -43,32 +27,52 @@ from svmcvx.solution import Attempt, Solution, Status, Timings
 from svmcvx.solve import available_solvers, solve
 
 if TYPE_CHECKING:
-    from svmcvx import datasets, fast, plot, synthetic, theory
+    from svmcvx import datasets, estimators, fast, plot, synthetic, theory
     from svmcvx import torch as torch  # not in __all__: it needs an extra that `import *` may lack
-    from svmcvx.estimators import (
-        ConicSVMClassifier,
-        L0SVMClassifier,
-        M3SVMClassifier,
-        MulticlassSVMClassifier,
-        ODMClassifier,
-        ODMLClassifier,
-        PSVMClassifier,
-        RampSVMClassifier,
-        ZeroOneSVMClassifier,
-        certify,
-    )
+    from svmcvx.estimators.certification import certify
     from svmcvx.experiments import compare, select
+    from svmcvx.proofs import Verified, verify
+
+if TYPE_CHECKING:
+    # Names of the catalogue.
+    from svmcvx.estimators.conic_loss import ConicSVMClassifier
+    from svmcvx.estimators.indicator import L0SVMClassifier, RampSVMClassifier, ZeroOneSVMClassifier
+    from svmcvx.estimators.margin import PSVMClassifier
+    from svmcvx.estimators.margin_distribution import ODMClassifier, ODMLClassifier
+    from svmcvx.estimators.multiclass import M3SVMClassifier, MulticlassSVMClassifier
+    from svmcvx.formulations.conic_loss.fixed_gamma import conic_fixed_gamma
+    from svmcvx.formulations.conic_loss.sdp import conic_sdp
+    from svmcvx.formulations.indicator.l0 import l0_mio
+    from svmcvx.formulations.indicator.ramp import ramp_mio
+    from svmcvx.formulations.indicator.zero_one import zero_one_mio
+    from svmcvx.formulations.margin.hard_margin import hard_margin_dual
+    from svmcvx.formulations.margin.psvm_problems import psvm_dual, psvm_primal
+    from svmcvx.formulations.margin_distribution.odm_problems import odm_dual, odm_primal
+    from svmcvx.formulations.margin_distribution.odml_problems import odml_dual, odml_hard_margin, odml_primal
+    from svmcvx.formulations.multiclass.baselines_problems import (
+        crammer_singer,
+        msvm,
+        multinomial_lr,
+        sparse_multinomial_lr,
+        topk_svm,
+        weston_watkins,
+    )
+    from svmcvx.formulations.multiclass.m3svm_problems import m3svm, m3svm_hard_margin
+    # End.
 
 __version__ = "0.1.0"
 
 __all__ = [
     "RBF",
     "Attempt",
+    "BinaryStatement",
     "BuildError",
     "Certificate",
     "ConicSVMClassifier",
     "DataError",
     "Exponential",
+    "Formulation",
+    "FormulationProblem",
     "Kernel",
     "KernelModel",
     "L0SVMClassifier",
@@ -94,6 +98,7 @@ __all__ = [
     "Status",
     "SvmcvxError",
     "Timings",
+    "Verified",
     "ZeroOneSVMClassifier",
     "available_solvers",
     "certify",
@@ -102,6 +107,7 @@ __all__ = [
     "conic_sdp",
     "crammer_singer",
     "datasets",
+    "estimators",
     "fast",
     "hard_margin_dual",
     "l0_mio",
@@ -125,30 +131,28 @@ __all__ = [
     "synthetic",
     "theory",
     "topk_svm",
+    "verify",
     "weston_watkins",
     "zero_one_mio",
 ]
 
-# What needs scikit-learn, pandas or matplotlib is imported when it is first asked for.
-_LAZY = {
-    "ConicSVMClassifier": ("svmcvx.estimators", "ConicSVMClassifier"),
-    "L0SVMClassifier": ("svmcvx.estimators", "L0SVMClassifier"),
-    "RampSVMClassifier": ("svmcvx.estimators", "RampSVMClassifier"),
-    "ZeroOneSVMClassifier": ("svmcvx.estimators", "ZeroOneSVMClassifier"),
-    "M3SVMClassifier": ("svmcvx.estimators", "M3SVMClassifier"),
-    "MulticlassSVMClassifier": ("svmcvx.estimators", "MulticlassSVMClassifier"),
-    "ODMClassifier": ("svmcvx.estimators", "ODMClassifier"),
-    "ODMLClassifier": ("svmcvx.estimators", "ODMLClassifier"),
-    "PSVMClassifier": ("svmcvx.estimators", "PSVMClassifier"),
+# Modules and names that are imported when they are first asked for: those that need scikit-learn, pandas or matplotlib,
+# and the builders and estimators of the catalogue.
+_LAZY: dict[str, tuple[str, str | None]] = {
+    **{builder.name: (builder.module, builder.name) for entry in CATALOGUE.values() for builder in entry.builders},
+    **{e.estimator.name: (e.estimator.module, e.estimator.name) for e in CATALOGUE.values() if e.estimator is not None},
     "certify": ("svmcvx.estimators", "certify"),
     "compare": ("svmcvx.experiments", "compare"),
     "datasets": ("svmcvx.datasets", None),
+    "estimators": ("svmcvx.estimators", None),
     "fast": ("svmcvx.fast", None),
     "plot": ("svmcvx.plot", None),
     "select": ("svmcvx.experiments", "select"),
     "synthetic": ("svmcvx.synthetic", None),
     "theory": ("svmcvx.theory", None),
     "torch": ("svmcvx.torch", None),
+    "Verified": ("svmcvx.proofs", "Verified"),
+    "verify": ("svmcvx.proofs", "verify"),
 }
 
 

@@ -18,9 +18,11 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from svmcvx.errors import DataError
+from svmcvx.proofs.format import fingerprint
 
 __all__ = [
     "BinaryData",
+    "CodedLabels",
     "Features",
     "MulticlassData",
     "binary_data",
@@ -143,6 +145,32 @@ def _dense(X: Any, name: str, names: list[str] | None) -> Floats:
     raise DataError(f"{name} must be numeric, got dtype {array.dtype}; encode its values as numbers first")
 
 
+@dataclass(frozen=True, eq=False)
+class CodedLabels:
+    """Labels that have been validated, as an array-like that :func:`check_labels` takes as it is.
+
+    Attributes
+    ----------
+    codes : ndarray of int, shape (n,)
+        ``classes[codes]`` are the labels.
+    classes : ndarray
+        Sorted distinct labels, each of which occurs.
+    features : ndarray, csr_array or None
+        What :func:`check_features` returned for these observations. It is not validated again when it comes with these
+        labels.
+    """
+
+    codes: NDArray[np.intp]
+    classes: NDArray[Any]
+    features: Features = None
+
+    def __len__(self) -> int:
+        return int(self.codes.size)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        return np.asarray(self.classes[self.codes], dtype=dtype)
+
+
 def check_labels(y: Any, n: int, *, name: str = "y", binary: bool = False) -> tuple[NDArray[np.intp], NDArray[Any]]:
     """Return class indices and the sorted classes.
 
@@ -173,15 +201,30 @@ def check_labels(y: Any, n: int, *, name: str = "y", binary: bool = False) -> tu
         raise DataError(
             f"a classifier requires {name} to be passed, but the target {name} is None; pass one label an observation"
         )
+    codes, classes = (y.codes, y.classes) if isinstance(y, CodedLabels) else _coded(y, n, name)
+    if codes.size != n:
+        raise DataError(_lengths(codes.size, n, name))
+    if classes.size < 2:
+        raise DataError(
+            f"{name} holds one class only ({classes[:1].tolist()[0]!r}); the number of classes has to be greater than one"
+        )
+    if binary and classes.size > 2:
+        raise DataError(
+            f"{name} holds {classes.size} classes. Only binary classification is supported. "
+            "Select two classes, or use a multi-class formulation"
+        )
+    return codes, classes
+
+
+def _coded(y: Any, n: int, name: str) -> tuple[NDArray[np.intp], NDArray[Any]]:
+    """Return class indices and sorted classes of labels of any sortable type."""
     labels = np.asarray(y)
     if labels.ndim == 2 and labels.shape[1] == 1:
         labels = labels[:, 0]
     if labels.ndim != 1:
         raise DataError(f"{name} must be one-dimensional with one label an observation, got shape {labels.shape}")
     if labels.shape[0] != n:
-        raise DataError(
-            f"{name} has {labels.shape[0]} labels but X has {n} rows: inconsistent numbers of samples; pass one label a row"
-        )
+        raise DataError(_lengths(labels.shape[0], n, name))
     if labels.dtype.kind == "f":
         if not np.isfinite(labels).all():
             raise DataError(f"{name} contains NaN or infinity; drop the observations without a label")
@@ -196,16 +239,11 @@ def check_labels(y: Any, n: int, *, name: str = "y", binary: bool = False) -> tu
     except TypeError:
         kinds = ", ".join(sorted({type(label).__name__ for label in labels}))
         raise DataError(f"{name} mixes labels that cannot be sorted ({kinds}); use one type for all labels") from None
-    if classes.size < 2:
-        raise DataError(
-            f"{name} holds one class only ({classes[:1].tolist()[0]!r}); the number of classes has to be greater than one"
-        )
-    if binary and classes.size > 2:
-        raise DataError(
-            f"{name} holds {classes.size} classes. Only binary classification is supported. "
-            "Select two classes, or use a multi-class formulation"
-        )
     return codes.astype(np.intp).reshape(n), classes
+
+
+def _lengths(labels: int, rows: int, name: str) -> str:
+    return f"{name} has {labels} labels but X has {rows} rows: inconsistent numbers of samples; pass one label a row"
 
 
 def _missing(label: Any) -> bool:
@@ -290,6 +328,8 @@ class BinaryData:
         The original labels.
     rows : int
         Number of observations passed in, those of weight zero included.
+    fingerprint : str
+        A short name of the data that were passed in, for proofs.
     """
 
     X: Features
@@ -298,6 +338,7 @@ class BinaryData:
     index: NDArray[np.intp]
     classes: NDArray[Any]
     rows: int
+    fingerprint: str = ""
 
     @property
     def n(self) -> int:
@@ -326,9 +367,10 @@ def binary_data(X: ArrayLike | Any, y: Any, sample_weight: Any = None, *, accept
     DataError
         See :func:`check_features`, :func:`check_labels`, :func:`check_weights`.
     """
-    features = check_features(X, accept_sparse=accept_sparse)
+    features = _checked_with(X, y, accept_sparse)
     codes, classes = check_labels(y, features.shape[0], binary=True)
     weight = check_weights(sample_weight, features.shape[0])
+    name = fingerprint(features, codes)
     index = np.flatnonzero(weight > 0)
     if np.unique(codes[index]).size < 2:
         raise DataError("sample_weight is zero for every observation of a class; both classes need positive weight")
@@ -336,7 +378,13 @@ def binary_data(X: ArrayLike | Any, y: Any, sample_weight: Any = None, *, accept
         features = _rows(features, index)
     signs = np.where(codes[index] == 1, 1.0, -1.0)
     return BinaryData(
-        X=features, y=signs, weight=weight[index], index=index.astype(np.intp), classes=classes, rows=weight.size
+        X=features,
+        y=signs,
+        weight=weight[index],
+        index=index.astype(np.intp),
+        classes=classes,
+        rows=weight.size,
+        fingerprint=name,
     )
 
 
@@ -357,6 +405,8 @@ class MulticlassData:
         The original labels.
     rows : int
         Number of observations passed in, those of weight zero included.
+    fingerprint : str
+        A short name of the data that were passed in, for proofs.
     """
 
     X: Features
@@ -365,6 +415,7 @@ class MulticlassData:
     index: NDArray[np.intp]
     classes: NDArray[Any]
     rows: int
+    fingerprint: str = ""
 
     @property
     def n(self) -> int:
@@ -379,17 +430,30 @@ class MulticlassData:
 
 def multiclass_data(X: Any, y: Any, sample_weight: Any = None, *, accept_sparse: bool = True) -> MulticlassData:
     """Validate the data of a multi-class formulation; as :func:`binary_data`, for two or more classes."""
-    features = check_features(X, accept_sparse=accept_sparse)
+    features = _checked_with(X, y, accept_sparse)
     codes, classes = check_labels(y, features.shape[0])
     weight = check_weights(sample_weight, features.shape[0])
+    name = fingerprint(features, codes)
     index = np.flatnonzero(weight > 0).astype(np.intp)
     if np.unique(codes[index]).size < classes.size:
         raise DataError("sample_weight is zero for every observation of a class; every class needs positive weight")
     if index.size < weight.size:
         features = _rows(features, index)
     return MulticlassData(
-        X=features, codes=codes[index], weight=weight[index], index=index, classes=classes, rows=weight.size
+        X=features,
+        codes=codes[index],
+        weight=weight[index],
+        index=index,
+        classes=classes,
+        rows=weight.size,
+        fingerprint=name,
     )
+
+
+def _checked_with(X: Any, y: Any, accept_sparse: bool) -> Features:
+    """Return validated features; those that were validated with their labels as they are."""
+    known = isinstance(y, CodedLabels) and y.features is X and (accept_sparse or not sp.issparse(X))
+    return X if known else check_features(X, accept_sparse=accept_sparse)
 
 
 def _rows(X: Features, index: NDArray[np.intp]) -> Features:

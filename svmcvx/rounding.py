@@ -6,6 +6,7 @@ Strassen-like products; ``sqrt`` correctly rounded; numpy's ``exp``, ``log``, ``
 
 * an inner product of n terms has an error of at most :math:`n u\, |x|'|y|` [JeannerodRump], plus what underflow loses;
 * :func:`math.fsum` is correctly rounded;
+* the rounding error of one addition is itself a number, and found by five more additions [Knuth];
 * if the Cholesky factorisation of a symmetric A runs to its end in floating point, then
   :math:`\lambda_{\min}(A) \ge -\frac{\gamma}{1-\gamma}\,\mathrm{tr}\,A` with :math:`\gamma = (n+2)u/(1-(n+2)u)` [Rump].
 
@@ -56,6 +57,8 @@ ELEMENTARY = 2.0 * ULPS * U
 # Bits of a multiplier on the grid, beside those that the sum of all of them needs.
 SUM_BITS = 62
 LARGEST_BITS = 50
+# Length from which the sums of an array are not taken by math.fsum.
+LONG = 1024
 # Rows that are summed by one product, so that the error grows with their number and with that of the parts.
 PART = 512
 
@@ -72,12 +75,38 @@ def down(x: float) -> float:
 
 def sum_above(values: Iterable[float] | Floats) -> float:
     """Return a number that is at least the sum."""
-    return up(_fsum(values))
+    value, error = _sum(values)
+    return up(up(value) + error) if error else up(value)
 
 
 def sum_below(values: Iterable[float] | Floats) -> float:
     """Return a number that is at most the sum."""
-    return down(_fsum(values))
+    value, error = _sum(values)
+    return down(down(value) - error) if error else down(value)
+
+
+def _sum(values: Iterable[float] | Floats) -> tuple[float, float]:
+    """Return the sum and a bound on its error beside the last rounding.
+
+    The halves of a long array are added with their rounding errors, which are known exactly [Knuth], until it is short: many
+    times faster than :func:`math.fsum`, and off by n u² log n at most.
+    """
+    if not isinstance(values, np.ndarray) or values.size < LONG:
+        return _fsum(values), 0.0
+    left, lost, size = np.ravel(values), 0.0, 0.0
+    with np.errstate(over="ignore", invalid="ignore"):
+        while left.size >= LONG // 4:
+            half = left.size // 2
+            a, b, odd = left[:half], left[half : 2 * half], left[2 * half :]
+            added = a + b
+            back = added - a
+            errors = (a - (added - back)) + (b - back)
+            lost += float(errors.sum())
+            size += float(np.abs(errors).sum())
+            left = np.concatenate([added, odd]) if odd.size else added
+    if not (math.isfinite(size) and np.isfinite(left).all()):
+        return _fsum(values), 0.0
+    return _fsum([*left.tolist(), lost]), (values.size + 64) * U * size * (1.0 + 2.0**-20)
 
 
 def _fsum(values: Iterable[float] | Floats) -> float:

@@ -2,11 +2,11 @@ r"""ISM3 for PyTorch (extra ``torch``): the loss of M3SVM over a last linear lay
 
 .. math:: \sum_i \ell(s_i, y_i) + \lambda\sum_{k<l}\|w_k-w_l\|^p + \varepsilon(\|W\|_F^2 + \|b\|^2)
 
-with the scores :math:`s_i` of the layer, its weights :math:`w_k` (one *row* a class, as PyTorch keeps them) and its
-bias b. It is a drop-in for ``torch.nn.CrossEntropyLoss``: the regulariser keeps the classes apart,
-:math:`2/\|w_k-w_l\|` being the margin between two of them in the features of the last layer.
+with the scores :math:`s_i` of the layer, its weights :math:`w_k` (one *row* a class, as in PyTorch) and its bias b. It can
+replace ``torch.nn.CrossEntropyLoss``; the regulariser enlarges the margins between the classes, which are
+:math:`2/\|w_k-w_l\|` in the features of the last layer.
 
-**Source.** M3SVM paper, problems (5) and (14), § A.3; the statement is :mod:`svmcvx.formulations.multiclass.m3svm`.
+**Source.** [NieHaoWang], problems (5) and (14), § A.3; the statement is :mod:`svmcvx.formulations.multiclass.m3svm`.
 """
 
 from __future__ import annotations
@@ -33,23 +33,23 @@ class ISM3Loss(nn.Module):
     Parameters
     ----------
     lam : float
-        Weight of the pairwise norms, not negative; 0 leaves the loss alone.
+        Weight of the pairwise norms, not negative; 0 gives the loss without it.
     p : float
-        Their exponent, at least 1; 4 by default, as the paper advises. At equal rows the gradient is 0, also for p = 1,
+        Their exponent, at least 1; 4 by default, as [NieHaoWang] advises. At equal rows the gradient is 0, also for p = 1,
         where 0 is one of the subgradients.
     loss : "softmax", "logistic", "hinge" or "smoothed"
         With the differences :math:`f_k = s_y - s_k`, k ≠ y: :math:`\log(1+\sum_ke^{-f_k})` (cross-entropy),
         :math:`\sum_k\log(1+e^{-f_k})`, :math:`\sum_k(1-f_k)_+` or
         :math:`\sum_k\tfrac12(1-f_k+\sqrt{(1-f_k)^2+\delta^2})`.
     eps : float
-        Weight of the squares, not negative; 0 by default, as optimisers bring a weight decay of their own.
+        Weight of the squares, not negative; 0 by default, since optimisers have a weight decay of their own.
     delta : float
         Width of the smoothing of ``"smoothed"``, positive; 0.01 by default.
     norm : 2 or 1
         Euclidean norms, or sums of absolute values.
     reduction : "mean" or "sum"
-        Of the losses over the batch. ``"sum"`` is the objective of :func:`svmcvx.m3svm`. The regulariser is added once,
-        whichever the batch: with ``"mean"`` λ is 1/n of the one there.
+        Of the losses over the batch. ``"sum"`` is the objective of :func:`svmcvx.m3svm`. The regulariser is added once
+        a batch: with ``"mean"`` λ is 1/n of the one there.
 
     Raises
     ------
@@ -58,7 +58,7 @@ class ISM3Loss(nn.Module):
 
     Notes
     -----
-    Norms are of differences, not of a Gram matrix, so that nearly equal rows keep their digits. Memory grows with the
+    Norms are computed from differences of rows, not from a Gram matrix, which would cancel for nearly equal rows. Memory grows with the
     square of the number of classes.
 
     Examples
@@ -113,7 +113,7 @@ class ISM3Loss(nn.Module):
         weight : Tensor of shape (c, d)
             ``layer.weight``.
         bias : Tensor of shape (c,), optional
-            ``layer.bias``; it enters through `eps` alone.
+            ``layer.bias``; penalised by `eps` alone.
 
         Raises
         ------
@@ -150,7 +150,7 @@ class ISM3Loss(nn.Module):
         if self.loss == "hinge":
             return functional.relu(short)
         root = torch.sqrt(short.square() + self.delta**2)
-        # (short + root)/2 cancels for short < 0; it is δ²/2 over (|short| + root) there.
+        # For short < 0 the sum (short + root)/2 cancels; δ²/2 over (|short| + root) is the same number without cancellation.
         size = short.abs() + root
         return torch.where(short > 0, 0.5 * size, 0.5 * self.delta**2 / size)
 

@@ -4,6 +4,7 @@ import pytest
 import scipy.sparse as sp
 
 from svmcvx.data import (
+    CodedLabels,
     binary_data,
     check_choice,
     check_features,
@@ -146,3 +147,35 @@ def test_numbers_in_range_and_choices():
 def test_labels_that_are_missing_in_the_way_of_pandas_are_refused():
     with pytest.raises(DataError, match="missing labels"):
         binary_data(np.eye(3), ["a", "b", pd.NA])
+
+
+def test_labels_that_were_validated_are_taken_as_they_are(monkeypatch):
+    X = check_features([[0.0], [1.0], [2.0], [3.0]])
+    labels = CodedLabels(*check_labels(["a", "b", "b", "a"], 4), X)
+    assert len(labels) == 4
+    assert np.asarray(labels).tolist() == ["a", "b", "b", "a"]
+    monkeypatch.setattr(np, "unique", lambda *_, **__: pytest.fail("coded again"))
+    codes, classes = check_labels(labels, 4)
+    monkeypatch.undo()
+    assert codes is labels.codes
+    assert classes is labels.classes
+    data = binary_data(X, labels)
+    assert data.X is X
+    assert data.y.tolist() == [-1, 1, 1, -1]
+    assert multiclass_data(X, labels).codes.tolist() == [0, 1, 1, 0]
+
+
+def test_labels_that_were_validated_are_for_their_own_features_only():
+    X = check_features([[0.0], [1.0]])
+    labels = CodedLabels(*check_labels([0, 1], 2), X)
+    with pytest.raises(DataError, match="NaN"):
+        binary_data([[0.0], [np.nan]], labels)
+    with pytest.raises(DataError, match="y has 2 labels but X has 3 rows"):
+        binary_data([[0.0], [1.0], [2.0]], labels)
+    sparse = check_features(sp.csr_array(X))
+    with pytest.raises(DataError, match="is sparse"):
+        binary_data(sparse, CodedLabels(labels.codes, labels.classes, sparse), accept_sparse=False)
+    with pytest.raises(DataError, match="one class only"):
+        check_labels(CodedLabels(np.zeros(2, dtype=np.intp), np.array([3])), 2)
+    with pytest.raises(DataError, match="holds 3 classes"):
+        check_labels(CodedLabels(np.arange(3), np.arange(3)), 3, binary=True)

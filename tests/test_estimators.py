@@ -14,8 +14,10 @@ from sklearn.svm import SVC
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import svmcvx as sx
-from svmcvx.estimators.routes import choose, fast_solver, lacking
-from svmcvx.heuristics import signed_rows as incumbents
+import svmcvx.data as data_room
+import svmcvx.estimators.base as base_room
+from svmcvx.catalogue import FastSolver, find
+from svmcvx.estimators.routes import choose, not_taken
 from svmcvx.solve import options
 
 from .conftest import make_data
@@ -67,12 +69,9 @@ def expected_failures(estimator):
 
 
 @parametrize_with_checks(FACES, expected_failed_checks=expected_failures)
-def test_scikit_learns_own_checks(estimator, check, monkeypatch):
+def test_scikit_learns_own_checks(estimator, check):
     if isinstance(estimator, SLOW) and check.func.__name__ == "check_estimator_sparse_matrix":
         pytest.skip("check_estimator_sparse_array is the same with another container")
-    # No long search for the starting points of mixed-integer programs, which would take longer than all else together.
-    monkeypatch.setattr(incumbents, "conic_relaxation", lambda *arguments, **keywords: None)
-    monkeypatch.setattr(incumbents, "REFITS", 20)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         check(estimator)
@@ -230,17 +229,17 @@ def test_balanced_weights_are_those_of_svc():
 @pytest.mark.parametrize(
     ("arguments", "route", "reason"),
     [
-        ({"solver": "auto", "formulation": "psvm", "n": 200, "kernel": False}, "conic", "200 observations of a linear machine, at most 200"),
+        ({"solver": "auto", "formulation": "psvm", "n": 200, "kernel": False}, "general", "200 observations of a linear machine, at most 200"),
         ({"solver": "auto", "formulation": "psvm", "n": 201, "kernel": True}, "fast", "201 observations with a kernel, more than 200"),
         ({"solver": "auto", "formulation": "conic", "n": 51, "kernel": True}, "fast", "more than 50"),
-        ({"solver": "auto", "formulation": "conic", "n": 51, "kernel": False}, "conic", "at most 200"),
+        ({"solver": "auto", "formulation": "conic", "n": 51, "kernel": False}, "general", "at most 200"),
         ({"solver": "fast", "formulation": "psvm", "n": 5, "kernel": False}, "fast", "was asked for"),
-        ({"solver": "CLARABEL", "formulation": "psvm", "n": 5000, "kernel": False}, "conic", "'CLARABEL' was asked for"),
-        ({"solver": "auto", "formulation": "ramp", "n": 5000, "kernel": False, "available": False}, "conic", "no first-order solver for ramp"),
-        ({"solver": "auto", "formulation": "m3svm", "n": 5000, "kernel": False, "missing": ("norm",)}, "conic", "fast.m3svm takes no norm"),
+        ({"solver": "CLARABEL", "formulation": "psvm", "n": 5000, "kernel": False}, "general", "'CLARABEL' was asked for"),
+        ({"solver": "auto", "formulation": "ramp", "n": 5000, "kernel": False}, "general", "no specialised solver for ramp"),
+        ({"solver": "auto", "formulation": "m3svm", "n": 5000, "kernel": False, "settings": {"lam": 1.0, "norm": 1}}, "general", "fast.m3svm takes no norm"),
         ({"solver": "auto", "formulation": "l0", "n": 5, "kernel": False, "mixed_integer": False}, "fast", "no mixed-integer solver is installed"),
         ({"solver": "auto", "formulation": "l0", "n": 51, "kernel": False}, "fast", "more than 50"),
-        ({"solver": "auto", "formulation": "psvm", "n": 5, "kernel": False, "mixed_integer": False}, "conic", "at most 200"),
+        ({"solver": "auto", "formulation": "psvm", "n": 5, "kernel": False, "mixed_integer": False}, "general", "at most 200"),
     ],
 )  # fmt: skip
 def test_the_rule_that_chooses_the_route(arguments, route, reason):
@@ -254,32 +253,35 @@ def test_the_rule_that_chooses_the_route(arguments, route, reason):
     [
         ({"solver": 3, "n": 5}, sx.DataError, "solver must be a name"),
         ({"solver": "gurob", "n": 5}, sx.SolverUnavailable, "'auto', 'fast' or one of .*'clarabel'"),
-        ({"solver": "fast", "n": 5, "available": False}, sx.SolverUnavailable, "no first-order solver for psvm"),
-        ({"solver": "fast", "n": 5, "missing": ("M", "form")}, sx.BuildError, "takes no M, form"),
+        ({"solver": "fast", "n": 5, "formulation": "ramp"}, sx.SolverUnavailable, "no specialised solver for ramp"),
+        ({"solver": "fast", "n": 5, "formulation": "mine"}, sx.SolverUnavailable, "no specialised solver for mine"),
+        (
+            {
+                "solver": "fast",
+                "n": 5,
+                "formulation": "zero_one",
+                "settings": {"lam": 1.0, "M": 3.0, "form": "perspective"},
+            },
+            sx.BuildError,
+            "takes no M, form",
+        ),
     ],
 )
 def test_routes_that_do_not_exist(arguments, error, message):
     with pytest.raises(error, match=message):
-        choose(formulation="psvm", kernel=False, **arguments)
+        choose(**{"formulation": "psvm", "kernel": False, **arguments})
 
 
 def test_settings_that_a_fast_solver_does_not_take():
-    def builder(X, y, *, C, M="auto", weights=None, form="big-m"): ...
-
-    def solver(X, y, *, C): ...
-
-    assert lacking(solver, builder, {"C": 1.0, "M": "auto", "weights": None, "form": "big-m"}) == []
-    assert lacking(solver, builder, {"C": 1.0, "M": np.ones(3), "weights": True, "form": "other"}) == [
-        "M",
-        "weights",
-        "form",
-    ]
+    solver = FastSolver("f", "module", settings=("C",), only={"M": "auto", "weights": None, "form": "big-m"})
+    assert not_taken(solver, {"C": 1.0, "M": "auto", "weights": None, "form": "big-m"}) == ()
+    assert not_taken(solver, {"C": 1.0, "M": np.ones(3), "weights": True, "form": "other"}) == ("M", "weights", "form")
 
 
 @pytest.mark.parametrize("name", ["psvm", "odm", "odml"])
 def test_fast_solvers_take_all_settings_of_their_faces(name):
     face = next(estimator for estimator in ALL if estimator._formulation == name)
-    assert lacking(fast_solver(name), face._builder(), {**face._settings(), "sample_weight": True}) == []
+    assert not_taken(find(name).fast, {**face._settings(), "sample_weight": True}) == ()
 
 
 @pytest.mark.parametrize("kernel", [None, "rbf"])
@@ -293,7 +295,7 @@ def test_both_routes_end_in_overlapping_intervals(face, kernel):
     assert (auto.solver_route_, auto.solver_reason_.split(",")[1]) == ("fast", " more than 200")
     assert auto.solution_.solver.startswith("fast.")
     conic = clone(face).set_params(solver="clarabel").fit(data, labels)
-    assert (conic.solver_route_, conic.solution_.solver) == ("conic", "CLARABEL")
+    assert (conic.solver_route_, conic.solution_.solver) == ("general", "CLARABEL")
     for fitted in (auto, conic):
         assert fitted.certificate_.is_certified(1e-6)
         assert fitted.n_iter_ >= 1
@@ -313,9 +315,22 @@ def test_the_gap_asked_for_is_that_of_the_certificate():
 def test_an_earlier_solution_is_a_start():
     data, labels = make_data(n=300, d=4, seed=4)
     first = sx.PSVMClassifier(p=1.5, kernel="rbf").fit(data, labels)
-    again = sx.PSVMClassifier(p=1.5, kernel="rbf", C=1.01)._fit(data, labels, None, first.solution_)
+    again = sx.PSVMClassifier(p=1.5, kernel="rbf", C=1.01)
+    again._fit(again._training_data(data, labels), first.solution_)
     assert again.solution_.warm_start_used
     assert not first.solution_.warm_start_used
+
+
+@pytest.mark.parametrize("solver", ["fast", "clarabel"])
+def test_a_fit_validates_its_data_once(monkeypatch, solver):
+    calls = []
+    for module, name in ((data_room, "check_features"), (data_room, "_coded"), (base_room, "check_features")):
+        original = getattr(module, name)
+        monkeypatch.setattr(
+            module, name, lambda *a, original=original, name=name, **k: calls.append(name) or original(*a, **k)
+        )
+    sx.PSVMClassifier(p=2.0, solver=solver).fit(X, Y)
+    assert sorted(calls) == ["_coded", "check_features"]
 
 
 def test_a_fast_answer_that_was_cut_short_warns_with_the_numbers():
@@ -325,7 +340,7 @@ def test_a_fast_answer_that_was_cut_short_warns_with_the_numbers():
 
 
 def test_a_solver_for_which_there_is_none():
-    with pytest.raises(sx.SolverUnavailable, match="no first-order solver for ramp"):
+    with pytest.raises(sx.SolverUnavailable, match="no specialised solver for ramp"):
         sx.RampSVMClassifier(solver="fast").fit(X, Y)
 
 
@@ -348,7 +363,7 @@ def test_both_routes_of_the_other_convex_machines(estimator, solver):
     auto = clone(estimator).fit(data, labels, sample_weight=weight)
     forced = clone(estimator).set_params(solver=solver).fit(data, labels, sample_weight=weight)
     assert (forced.solver_route_, forced.solver_reason_) == (
-        "fast" if solver == "fast" else "conic",
+        "fast" if solver == "fast" else "general",
         f"solver='{solver}' was asked for",
     )
     for fitted in (auto, forced):

@@ -1,6 +1,6 @@
 """The linear hard margin by working sets, and the active-set method behind it."""
 
-import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,10 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import svmcvx as sx
-from svmcvx.fast.core import active_set_factor as tight_set
-from svmcvx.fast.core.active_set import INSEPARABLE, MORE, OVER, SOLVED, ray, release, settle
-from svmcvx.fast.core.active_set_factor import new_state
-from svmcvx.heuristics.signed_rows import least_norm
+from svmcvx.fast.core.active_set import new_state
+from svmcvx.fast.core.active_set_factor_passes import value
+from svmcvx.fast.core.active_set_passes import INSEPARABLE, MORE, OVER, SOLVED, drop, ray, solve
+from svmcvx.fast.margin.hard_margin import ActiveSetSettings, HardMarginSettings
+from svmcvx.heuristics.least_norm import least_norm
 
 
 def separable(n, d, gap=0.1, seed=0):
@@ -64,11 +65,11 @@ def samples(draw):
 def test_the_active_set_method_is_least_distance_programming(sample):
     X, y = sample
     state, G = machine_of(X, y)
-    code, q = settle(state, np.ones(y.size, dtype=bool), np.inf, 10**6)
+    code, q = solve(state, np.ones(y.size, dtype=bool), np.inf, 10**6)
     found = least_norm(G, y.astype(float))
     if code == SOLVED:
         assert found is not None
-        assert tight_set.value(state) == pytest.approx(0.5 * found.w @ found.w, rel=1e-6)
+        assert value(state) == pytest.approx(0.5 * found.w @ found.w, rel=1e-6)
         assert state.u.min() >= 1 - 1e-9
         tight = state.S[: state.tight[0]]
         assert state.u[tight] == pytest.approx(1, abs=1e-10)
@@ -86,19 +87,19 @@ def test_the_active_set_method_is_least_distance_programming(sample):
 
 @settings(max_examples=50)
 @given(st.integers(0, 10**6))
-def test_what_is_released_is_as_if_it_had_never_been(seed):
+def test_what_is_dropped_is_as_if_it_had_never_been(seed):
     X, y = separable(30, 4, seed=seed)
     state, G = machine_of(X, y)
     kept = np.ones(30, dtype=bool)
-    assert settle(state, kept, np.inf, 10**6)[0] == SOLVED
-    before = tight_set.value(state)
+    assert solve(state, kept, np.inf, 10**6)[0] == SOLVED
+    before = value(state)
     position = seed % state.tight[0]
     kept[state.S[position]] = False
-    release(state, position)
-    assert settle(state, kept, np.inf, 10**6)[0] == SOLVED
+    drop(state, position)
+    assert solve(state, kept, np.inf, 10**6)[0] == SOLVED
     found = least_norm(G[kept], y[kept].astype(float))
-    assert tight_set.value(state) == pytest.approx(0.5 * found.w @ found.w, rel=1e-7)
-    assert tight_set.value(state) <= before * (1 + 1e-12)
+    assert value(state) == pytest.approx(0.5 * found.w @ found.w, rel=1e-7)
+    assert value(state) <= before * (1 + 1e-12)
 
 
 def test_limits_of_the_active_set_method():
@@ -106,16 +107,16 @@ def test_limits_of_the_active_set_method():
     kept = np.ones(200, dtype=bool)
     state, _ = machine_of(X, y)
     whole, _ = machine_of(X, y)
-    assert settle(whole, kept, np.inf, 10**6)[0] == SOLVED
-    assert settle(state, kept, 0.9 * tight_set.value(whole), 10**6)[0] == OVER
-    assert tight_set.value(state) <= tight_set.value(whole) * (1 + 1e-12)
+    assert solve(whole, kept, np.inf, 10**6)[0] == SOLVED
+    assert solve(state, kept, 0.9 * value(whole), 10**6)[0] == OVER
+    assert value(state) <= value(whole) * (1 + 1e-12)
     state, _ = machine_of(X, y)
     values = []
-    while (code := settle(state, kept, np.inf, 1)[0]) == MORE:
-        values.append(tight_set.value(state))
+    while (code := solve(state, kept, np.inf, 1)[0]) == MORE:
+        values.append(value(state))
     assert code == SOLVED
     assert np.diff(values).min() >= 0
-    assert tight_set.value(state) == pytest.approx(tight_set.value(whole), rel=1e-9)
+    assert value(state) == pytest.approx(value(whole), rel=1e-9)
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -142,11 +143,10 @@ def test_working_sets_end_where_psmo_does(n, d):
     assert active.model.coef == pytest.approx(X.T @ (active.dual["alpha"] * y), rel=1e-7, abs=1e-9)
 
 
-def test_idle_observations_leave_a_large_working_set(monkeypatch):
+def test_idle_observations_leave_a_large_working_set():
     X, y = separable(3000, 40)
     reference = sx.fast.hard_margin(X, y)
-    monkeypatch.setattr(sys.modules[sx.fast.hard_margin.__module__], "LARGEST", 900)
-    solution = sx.fast.hard_margin(X, y)
+    solution = sx.fast.hard_margin(X, y, settings=HardMarginSettings(active_set=ActiveSetSettings(largest=900)))
     assert solution.attempts[0].options["working_set"] <= 1200
     assert meet(solution.certificate, reference.certificate)
 
@@ -158,15 +158,14 @@ def test_no_gram_matrix_of_the_data():
     assert solution.attempts[0].options["working_set"] < 3000
 
 
-def test_more_features_than_observations_and_too_many_tight_ones(monkeypatch):
+def test_more_features_than_observations_and_too_many_tight_ones():
     X, y = separable(40, 60)
     wide = sx.fast.hard_margin(X, y)
     assert wide.solver == "fast.hard_margin/smo"
     assert meet(wide.certificate, sx.fast.hard_margin(X, y, method="active-set").certificate)
     X, y = separable(60, 20)
     reference = sx.fast.hard_margin(X, y)
-    monkeypatch.setattr(tight_set, "LARGEST_SUPPORT", 5)
-    gone_on = sx.fast.hard_margin(X, y)
+    gone_on = sx.fast.hard_margin(X, y, settings=HardMarginSettings(active_set=ActiveSetSettings(largest_support=5)))
     assert gone_on.solver == "fast.hard_margin/smo"
     assert meet(gone_on.certificate, reference.certificate)
 
@@ -197,6 +196,15 @@ def test_a_warm_start_begins_with_its_support():
     assert again.warm_start_used
     assert again.attempts[0].options["rounds"] == 0
     assert meet(first.certificate, again.certificate)
+
+
+def test_a_warm_start_of_other_data_is_refused():
+    X, y = separable(50, 3)
+    first = sx.fast.hard_margin(X, y)
+    with pytest.raises(sx.DataError, match="one multiplier an observation"):
+        sx.fast.hard_margin(X[:40], y[:40], warm_start=first)
+    with pytest.raises(sx.DataError, match="needs the entry 'alpha'"):
+        sx.fast.hard_margin(X, y, warm_start=replace(first, dual={}))
 
 
 def test_stopped_early_it_returns_its_interval_or_says_that_it_has_none():

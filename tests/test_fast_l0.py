@@ -2,7 +2,6 @@
 
 import itertools
 import pickle
-import sys
 
 import numpy as np
 import pytest
@@ -13,15 +12,15 @@ from sklearn.datasets import make_circles, make_moons
 
 import svmcvx as sx
 from svmcvx.data import binary_data
-from svmcvx.fast.core import active_set
-from svmcvx.fast.core import active_set_factor as tight_set
+from svmcvx.fast.core import active_set_factor_passes, active_set_passes
+from svmcvx.fast.core.active_set import new_state
 from svmcvx.fast.indicator import l0_admm
-from svmcvx.fast.indicator import l0_exchange as l0_search
-from svmcvx.fast.indicator import l0_polish as l0_sets
-from svmcvx.fast.indicator.l0 import l0
+from svmcvx.fast.indicator import l0_exchange_passes as l0_search
+from svmcvx.fast.indicator.l0 import L0Settings, l0
+from svmcvx.fast.indicator.l0_polish import PolishSettings, spare_of
 from svmcvx.feature_space import KernelSpace, feature_space
 from svmcvx.formulations.indicator.l0 import l0_objective, l0_statement
-from svmcvx.heuristics.signed_rows import least_norm
+from svmcvx.heuristics.least_norm import least_norm
 
 from .conftest import make_data
 
@@ -144,7 +143,7 @@ def test_an_iteration_of_the_admm_is_that_of_the_paper():
         lam = np.where(gamma, lam + iota * sigma * (u - 1 + y * (K @ c) + b * y), 0.0)
         for matrices in ({"K": K}, {"F": np.linalg.cholesky(K + 1e-13 * np.eye(n))}):
             found = l0_admm.admm(
-                l0_admm.Penalised.of(sigma, **matrices),
+                l0_admm.PenalisedSystem.of(sigma, **matrices),
                 y,
                 np.full(n, C),
                 iota=iota,
@@ -162,7 +161,7 @@ def test_the_admm_stops_at_a_stationary_point():
     K, y = system()
     n = y.size
     found = l0_admm.admm(
-        l0_admm.Penalised.of(3.0, K=K), y, np.ones(n), iota=1.0, tol=1e-6, max_iter=50, stop=lambda: False
+        l0_admm.PenalisedSystem.of(3.0, K=K), y, np.ones(n), iota=1.0, tol=1e-6, max_iter=50, stop=lambda: False
     )
     # From σ = 2C on no slack is pulled to zero, and zero is stationary.
     assert found.residual <= 1e-6
@@ -187,24 +186,24 @@ def test_a_factor_with_pivots():
 def test_local_search_only_improves_and_ends_at_a_machine(seed):
     K, y = system(50, seed % 1000)
     price = np.random.default_rng(seed).uniform(0.1, 3.0, 50)
-    state = tight_set.new_state(K, y, 1.0)
+    state = new_state(K, y, 1.0)
     kept = np.ones(50, dtype=bool)
-    assert l0_search.settle_or_evict(state, kept, price, price.sum(), 10**6) == active_set.SOLVED
-    assert tight_set.value(state) <= price.sum()
-    before = tight_set.value(state) + l0_search.lost(kept, price)
-    room = l0_search.spare_of(state)
+    assert l0_search.solve_or_evict(state, kept, price, price.sum(), 10**6) == active_set_passes.SOLVED
+    assert active_set_factor_passes.value(state) <= price.sum()
+    before = active_set_factor_passes.value(state) + l0_search.lost(kept, price)
+    room = spare_of(state)
     after, trials = l0_search.descend(state, room, kept, price, np.ones(50, dtype=bool), 10**6)
     assert after <= before
-    assert after == pytest.approx(tight_set.value(state) + price[~kept].sum())
+    assert after == pytest.approx(active_set_factor_passes.value(state) + price[~kept].sum())
     assert trials >= 0
     again = l0_search.explore(
-        state, room, l0_search.spare_of(state), kept, price, after, np.random.default_rng(seed).random(5), 1000
+        state, room, spare_of(state), kept, price, after, np.random.default_rng(seed).random(5), 1000
     )
     assert again <= after
     # The state is the hard-margin machine of what is kept.
     L = np.linalg.cholesky(K + 1e-13 * np.eye(50))
     found = least_norm((y[:, None] * L)[kept], y[kept])
-    assert tight_set.value(state) == pytest.approx(0.5 * found.w @ found.w, rel=1e-5)
+    assert active_set_factor_passes.value(state) == pytest.approx(0.5 * found.w @ found.w, rel=1e-5)
     assert state.u[kept].min() >= 1 - 1e-9
 
 
@@ -235,6 +234,16 @@ def test_label_noise(shape):
     f = solution.model.decision_function(X)
     assert np.abs(f[solution.model.support]) == pytest.approx(1, abs=1e-9)
     assert set(np.flatnonzero(solution.dual["mu"])) == set(solution.model.support)
+
+
+@pytest.mark.parametrize("seed", [1, 9, 10])
+def test_margins_that_the_model_rounds_otherwise_than_the_gram_matrix_are_kept(seed):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((22, 1))
+    y = np.where(X[:, 0] + 0.7 * rng.standard_normal(22) > 0, 1, -1)
+    y[:2] = -1, 1
+    solution = l0(30 * X, y, C=10.0, kernel=sx.RBF(8.0), n_restarts=0)
+    assert solution.certificate.upper <= min(solution.attempts[0].options["admm_objective"]) * (1 + 1e-9)
 
 
 def test_invariances():
@@ -321,6 +330,19 @@ def test_warm_starts():
         l0(X[:100], y[:100], C=1.0, kernel="rbf", warm_start=first)
 
 
+def test_tol_is_the_residual_that_the_checker_finds():
+    X, y = noisy(80, 6)
+    usual, strict = l0(X, y, C=1.0, kernel="rbf"), l0(X, y, C=1.0, kernel="rbf", tol=1e-300)
+    assert usual.status == "optimal"
+    assert usual.certificate.residuals["stationarity"] <= 1e-6
+    assert strict.certificate == usual.certificate
+    assert strict.status == ("optimal" if strict.certificate.residuals["stationarity"] == 0 else "inaccurate")
+    finer = l0(X, y, C=1.0, kernel="rbf", settings=L0Settings(admm_tol=1e-9)).attempts[0].options
+    coarse = l0(X, y, C=1.0, kernel="rbf", settings=L0Settings(admm_tol=0.9)).attempts[0].options
+    assert sum(coarse["admm_iterations"]) < sum(finer["admm_iterations"])
+    assert max(coarse["admm_residual"]) <= 0.9
+
+
 @pytest.mark.parametrize("how", ["callback", "time"])
 def test_stopped_early_it_returns_its_best_point(how):
     X, y = noisy(300, 0)
@@ -351,21 +373,16 @@ def test_working_sets_and_a_factor_of_low_rank(monkeypatch):
     X, y = noisy(600, 0)
     kernel = sx.RBF(0.5)
     whole = l0(X, y, C=1.0, kernel=kernel)
-    for module, names in (
-        (l0_sets, {"NEAREST": 60, "DROPPED": 80, "JOINING": 40}),
-        (sys.modules[l0.__module__], {"WHOLE": 200}),
-    ):
-        for name, number in names.items():
-            monkeypatch.setattr(module, name, number)
+    settings = L0Settings(whole=200, polish=PolishSettings(nearest=60, dropped=80, joining=40))
     monkeypatch.setattr(KernelSpace, "_given_gram", property(lambda self: pytest.fail("a Gram matrix was made")))
-    parts = l0(X, y, C=1.0, kernel=kernel, rank=60)
+    parts = l0(X, y, C=1.0, kernel=kernel, rank=60, settings=settings)
     assert parts.attempts[0].options["rank"] == 60
     assert parts.certificate.residuals["stationarity"] <= 1e-9
     assert parts.certificate.upper == pytest.approx(whole.certificate.upper, rel=0.05)
     assert parts.certificate.upper <= min(parts.attempts[0].options["admm_objective"])
-    linear = l0(sp.csr_array(X), y, C=0.1)
+    linear = l0(sp.csr_array(X), y, C=0.1, settings=settings)
     assert linear.certificate.residuals["stationarity"] <= 1e-9
-    restarted = l0(X, y, C=1.0, kernel=kernel, rank=60, warm_start=parts, n_restarts=0)
+    restarted = l0(X, y, C=1.0, kernel=kernel, rank=60, warm_start=parts, n_restarts=0, settings=settings)
     assert restarted.certificate.upper <= parts.certificate.upper * (1 + 1e-9)
 
 
@@ -391,6 +408,7 @@ def test_many_observations():
         ({"n_restarts": 1.5}, "n_restarts must be a whole number of at least 0, got 1.5"),
         ({"seed": -1}, "seed must be a whole number"),
         ({"tol": 0.0}, "tol must be"),
+        ({"settings": 3}, "settings must be an L0Settings or None, got int"),
         ({"max_iter": 0}, "max_iter must be a whole number of at least 1"),
         ({"kernel": sx.Sigmoid(1.0, -1.0)}, "indefinite"),
     ],

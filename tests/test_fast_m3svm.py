@@ -1,5 +1,6 @@
 """The fast M3SVM against the conic route, its own limits, and what every fast solver must do."""
 
+import dataclasses
 import math
 import os
 import signal
@@ -13,11 +14,17 @@ from hypothesis import strategies as st
 
 import svmcvx as sx
 from svmcvx.data import multiclass_data
-from svmcvx.fast.multiclass.m3svm import m3svm
-from svmcvx.fast.multiclass.m3svm_newton import Bounds, Continuation
-from svmcvx.fast.multiclass.m3svm_systems import JointCurvature, Machine, PairNorms, SeparateCurvature
+from svmcvx.fast.multiclass.m3svm import M3SVMSettings, m3svm
+from svmcvx.fast.multiclass.m3svm_newton import Continuation, M3SVMBounds, M3SVMNewtonSettings
+from svmcvx.fast.multiclass.m3svm_systems import (
+    JointCurvature,
+    M3SVMSystem,
+    M3SVMSystemSettings,
+    PairNorms,
+    SeparateCurvature,
+)
 from svmcvx.formulations.multiclass.m3svm import LOSSES, M3SVM, bound_m3svm
-from svmcvx.formulations.multiclass.score_space import Scores
+from svmcvx.formulations.multiclass.score_space import ScoreSpace
 
 EXPONENTS = (1.0, 1.01, 1.3, 2.0, 3.0, 4.0, 8.0)
 DESIGNS = (
@@ -118,25 +125,26 @@ def test_dense_and_sparse_data_give_the_same_machine(p, loss):
     agree(m3svm(X, y, lam=0.1, p=p, loss=loss), m3svm(sp.csr_array(X), y, lam=0.1, p=p, loss=loss))
 
 
+def conjugate_gradients(**systems):
+    """Settings with which no Newton matrix is factorised."""
+    return M3SVMSettings(M3SVMNewtonSettings(largest_direct=0), M3SVMSystemSettings(**systems))
+
+
 def test_wide_sparse_data_are_not_made_dense(monkeypatch):
     X, y = design("wide", 4)
     X[np.abs(X) < 0.7] = 0.0
     dense = m3svm(X, y, lam=0.1, p=3.0)
     monkeypatch.setattr(sp.csr_array, "toarray", lambda *_, **__: pytest.fail("made dense"))
-    monkeypatch.setattr("svmcvx.fast.multiclass.m3svm_newton.LARGEST_DIRECT", 0)
-    monkeypatch.setattr("svmcvx.fast.multiclass.m3svm_systems.LARGEST_BLOCK", 0)
-    agree(dense, m3svm(sp.csr_array(X), y, lam=0.1, p=3.0))
+    agree(dense, m3svm(sp.csr_array(X), y, lam=0.1, p=3.0, settings=conjugate_gradients(largest_block=0)))
 
 
 @pytest.mark.parametrize("block", [0, 1500])
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("p", [1.0, 1.5, 4.0])
-def test_conjugate_gradients_end_at_the_same_optimum(p, loss, block, monkeypatch):
+def test_conjugate_gradients_end_at_the_same_optimum(p, loss, block):
     X, y = design("plain", 5, n=50)
     direct = m3svm(X, y, lam=0.1, p=p, loss=loss)
-    monkeypatch.setattr("svmcvx.fast.multiclass.m3svm_newton.LARGEST_DIRECT", 0)
-    monkeypatch.setattr("svmcvx.fast.multiclass.m3svm_systems.LARGEST_BLOCK", block)
-    iterative = m3svm(X, y, lam=0.1, p=p, loss=loss)
+    iterative = m3svm(X, y, lam=0.1, p=p, loss=loss, settings=conjugate_gradients(largest_block=block))
     assert iterative.attempts[0].options["linear_systems"] == "conjugate gradients"
     assert iterative.certificate.gap <= 1e-6
     agree(direct, iterative)
@@ -146,23 +154,23 @@ def test_conjugate_gradients_end_at_the_same_optimum(p, loss, block, monkeypatch
 @pytest.mark.parametrize("p", [1.5, 2.0, 4.0])
 def test_the_newton_step_solves_the_newton_system(p, loss):
     X, y = design("plain", 6, n=40)
-    machine = Machine(bound_m3svm(X, y, lam=0.3, p=p, eps=1e-3, loss=loss, norm=2, delta=0.1, sample_weight=None))
+    system = M3SVMSystem(bound_m3svm(X, y, lam=0.3, p=p, eps=1e-3, loss=loss, norm=2, delta=0.1, sample_weight=None))
     rng = np.random.default_rng(0)
-    U = rng.standard_normal(machine.shape)
+    U = rng.standard_normal(system.shape)
     U -= U.mean(axis=1, keepdims=True)
-    scores, statement = machine.scores, machine.statement
+    scores, statement = system.scores, system.statement
 
     def gradient_at(U):
-        a = statement.loss.multipliers(scores.differences(machine.Z @ U))
-        return machine.gradient(a, PairNorms(machine, U, 0.1, None)), a
+        a = statement.loss.multipliers(scores.differences(system.Z @ U))
+        return system.gradient(a, PairNorms(system, U, 0.1, None)), a
 
     gradient, a = gradient_at(U)
     curvature = (
-        JointCurvature(scores, a) if loss == "softmax" else SeparateCurvature(scores, machine.members, a * (1.0 - a))
+        JointCurvature(scores, a) if loss == "softmax" else SeparateCurvature(scores, system.members, a * (1.0 - a))
     )
-    norms = PairNorms(machine, U, 0.1, None)
-    direct = machine.direct_step(gradient, curvature, norms, whole=True)
-    iterative = machine.iterative_step(gradient, curvature, norms, forcing=1e-12, limit=500)
+    norms = PairNorms(system, U, 0.1, None)
+    direct = system.direct_step(gradient, curvature, norms, complete=True)
+    iterative = system.iterative_step(gradient, curvature, norms, forcing=1e-12, limit=500)
     np.testing.assert_allclose(direct, iterative, rtol=1e-6, atol=1e-9)
     # To first order the step takes the gradient away.
     t = 1e-5
@@ -227,6 +235,10 @@ def test_a_warm_start_of_something_else_is_refused():
         m3svm(X[:, :2], y, lam=1.0, p=2.0, warm_start=good)
     with pytest.raises(sx.DataError, match="one multiplier an observation and class"):
         m3svm(X[:-1], y[:-1], lam=1.0, p=2.0, warm_start=good)
+    with pytest.raises(sx.DataError, match="must have multipliers alpha"):
+        m3svm(X, y, lam=1.0, p=2.0, warm_start=dataclasses.replace(good, dual={}))
+    other_labels = np.repeat(np.arange(4), y.size // 4)
+    assert m3svm(X, other_labels, lam=1.0, p=2.0, warm_start=good).certificate.is_certified(1e-6)
 
 
 def test_same_arguments_same_numbers():
@@ -303,29 +315,29 @@ def test_the_optimum_has_weights_that_sum_to_zero():
     assert np.abs(model.coef.sum(axis=1)).max() <= 1e-9 * np.abs(model.coef).max()
 
 
-def test_no_observation_left_out_changes_where_the_steps_lead(monkeypatch):
+def test_no_observation_left_out_changes_where_the_steps_lead():
     X, y = design("separable", 19, n=200)
     usual = m3svm(X, y, lam=1e-3, p=4.0)
-    monkeypatch.setattr("svmcvx.fast.multiclass.m3svm_systems.NEGLIGIBLE", 0.0)
-    agree(usual, m3svm(X, y, lam=1e-3, p=4.0))
+    complete = M3SVMSettings(systems=M3SVMSystemSettings(negligible=0.0))
+    agree(usual, m3svm(X, y, lam=1e-3, p=4.0, settings=complete))
 
 
 def test_a_step_is_one_of_descent_whatever_the_multipliers_are():
     X, y = design("plain", 20, n=40)
-    scores = Scores(multiclass_data(X, y), "penalised")
-    machine = Machine(M3SVM(scores=scores, loss=LOSSES["hinge"](), lam=0.1, p=1.0, eps=1e-4, norm=2))
+    scores = ScoreSpace(multiclass_data(X, y), "penalised")
+    system = M3SVMSystem(M3SVM(scores=scores, loss=LOSSES["hinge"](), lam=0.1, p=1.0, eps=1e-4, norm=2))
     rng = np.random.default_rng(1)
     for _ in range(20):
-        U = rng.standard_normal(machine.shape)
+        U = rng.standard_normal(system.shape)
         U -= U.mean(axis=1, keepdims=True)
         # The monitor is asked for nothing by what is tested here.
-        continuation = Continuation(machine, Bounds(machine), None, U)
+        continuation = Continuation(system, M3SVMBounds(system), None, U)
         continuation.delta, continuation.nu = 10.0 ** rng.uniform(-6, 0, 2)
         continuation.alpha = rng.random((40, 3))
-        exact, curvature = continuation._respond(scores.differences(continuation.scores))
-        norms = PairNorms(machine, U, continuation.nu, rng.standard_normal((3, 6)))
-        gradient = machine.gradient(exact, norms)
-        step = machine.direct_step(gradient, curvature, norms, whole=True)
+        exact, curvature = continuation._derivatives(scores.differences(continuation.scores))
+        norms = PairNorms(system, U, continuation.nu, rng.standard_normal((3, 6)))
+        gradient = system.gradient(exact, norms)
+        step = system.direct_step(gradient, curvature, norms, complete=True)
         assert (gradient * step).sum() < 0
 
 

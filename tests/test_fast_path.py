@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 import svmcvx as sx
-from svmcvx.fast.warm_path import PARAMETERS, SOLVERS
+from svmcvx.fast.warm_path import PATHS
 
 from .conftest import make_data
 
@@ -31,8 +31,8 @@ VALUES = {
 # Every path but those of l0, whose certificates have no lower bound; M3SVM is linear.
 CERTIFIED = [
     (formulation, name, kernel)
-    for formulation, names in PARAMETERS.items()
-    for name in names
+    for formulation, solver in PATHS.items()
+    for name in solver.path
     for kernel in (None, sx.RBF(0.5))
     if formulation != "l0" and not (formulation == "m3svm" and kernel)
 ]
@@ -46,7 +46,7 @@ def test_a_path_gives_what_single_solves_give(formulation, name, kernel):
     solutions = sx.fast.path(formulation, X[few], Y[few], **{**fixed, name: VALUES[name]})
     assert [solution.hyperparameters[name] for solution in solutions] == [float(value) for value in VALUES[name]]
     for value, solution in zip(VALUES[name], solutions, strict=True):
-        single = SOLVERS[formulation](X[few], Y[few], **{**fixed, name: value})
+        single = PATHS[formulation].load()(X[few], Y[few], **{**fixed, name: value})
         assert solution.certificate.is_certified(1e-6)
         assert max(solution.certificate.lower, single.certificate.lower) <= min(
             solution.certificate.upper, single.certificate.upper

@@ -1,9 +1,10 @@
-"""The first-order kernel pSVM and hard margin: the conic route's interval, reached another way."""
+"""The specialised solvers of the kernel pSVM and hard margin: the conic route's interval, reached another way."""
 
 import math
 import os
 import signal
 import threading
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,12 +16,13 @@ from sklearn.svm import SVC
 import svmcvx as sx
 from svmcvx.data import binary_data
 from svmcvx.fast.core.monitor import Monitor
-from svmcvx.fast.core.row_cache import CachedRows, kernel_rows
-from svmcvx.fast.margin import decomposition
-from svmcvx.fast.margin import low_rank_newton as low_rank
-from svmcvx.fast.margin.psvm import psvm
-from svmcvx.fast.margin.smo import near_best_bias, pair_step, slack_of
-from svmcvx.fast.margin.support_newton import newton_applies, newton_pays
+from svmcvx.fast.core.pivoted_cholesky import partial_factor
+from svmcvx.fast.core.row_cache import CachedRows, RowCacheSettings, kernel_rows
+from svmcvx.fast.margin.decomposition import DecompositionSettings
+from svmcvx.fast.margin.low_rank_newton import LowRankNewton, LowRankSettings
+from svmcvx.fast.margin.psvm import PSVMSettings, psvm
+from svmcvx.fast.margin.smo_passes import near_best_bias, pair_step, slack_of
+from svmcvx.fast.margin.support_newton import SupportNewton, SupportNewtonSettings
 from svmcvx.feature_space import feature_space
 from svmcvx.formulations.margin.psvm import PSVM, best_bias
 from svmcvx.kernels.columns import KernelColumns
@@ -89,7 +91,7 @@ def test_closed_forms_agree_with_the_paper_root():
         theta = (p - 1.0) * p ** (-g)  # C = 1
         ai, aj, eta, violation = 0.7, 0.9, 0.3, 0.4
 
-        # The page's g(x) for y_i = y_j = 1, with x = α_j − t.
+        # g(x) of [Sun] for y_i = y_j = 1, with x = α_j − t.
         def paper(x, g=g, theta=theta, ai=ai, aj=aj, eta=eta, violation=violation):
             gap = violation + g * theta * ai ** (g - 1) - g * theta * aj ** (g - 1)  # E_j − E_i
             return eta * (aj - x) - gap - g * theta * x ** (g - 1) + g * theta * (ai + aj - x) ** (g - 1)
@@ -152,12 +154,11 @@ def test_the_model_of_the_lowest_objective_is_kept():
 
 @pytest.mark.parametrize("p", EXPONENTS)
 @pytest.mark.parametrize("kernel", ["rbf", "narrow", "polynomial"])
-def test_working_sets_reach_the_gap_of_all_pairs(p, kernel, monkeypatch):
+def test_working_sets_reach_the_gap_of_all_pairs(p, kernel):
     X, y = make_data(5, n=120, d=3)
     whole = sx.fast.psvm(X, y, C=2.0, p=p, kernel=KERNELS[kernel], tol=1e-7)
-    monkeypatch.setattr(decomposition, "WHOLE", 10)
-    monkeypatch.setattr(decomposition, "WORKING_SET", 16)
-    parts = sx.fast.psvm(X, y, C=2.0, p=p, kernel=KERNELS[kernel], tol=1e-7)
+    settings = PSVMSettings(decomposition=DecompositionSettings(whole=10, working_set=16))
+    parts = sx.fast.psvm(X, y, C=2.0, p=p, kernel=KERNELS[kernel], tol=1e-7, settings=settings)
     for solution in (whole, parts):
         assert solution.status == "optimal"
         assert solution.certificate.is_certified(2e-7)
@@ -166,10 +167,10 @@ def test_working_sets_reach_the_gap_of_all_pairs(p, kernel, monkeypatch):
 
 
 @pytest.mark.parametrize("p", [1.0, 1.3, 1.5, 2.0, 3.0])
-def test_single_precision_rows_cost_no_accuracy(p, monkeypatch):
-    monkeypatch.setattr("svmcvx.fast.core.row_cache.DOUBLE_PRECISION", 10)
+def test_single_precision_rows_cost_no_accuracy(p):
     X, y = many()
-    solution = sx.fast.psvm(X, y, C=10.0, p=p, kernel="rbf", tol=1e-8)
+    settings = PSVMSettings(rows=RowCacheSettings(double_precision=10))
+    solution = sx.fast.psvm(X, y, C=10.0, p=p, kernel="rbf", tol=1e-8, settings=settings)
     assert dict(solution.attempts[0].options)["storage"] == "float32"
     assert solution.status == "optimal"
     assert solution.certificate.is_certified(2e-8)
@@ -257,6 +258,31 @@ def test_a_start_from_the_conic_route_and_a_useless_one():
         sx.fast.psvm(X[:50], y[:50], C=1.0, p=2.0, kernel="rbf", warm_start=conic)
     with pytest.raises(sx.DataError, match="must be a Solution"):
         sx.fast.psvm(X, y, C=1.0, p=2.0, kernel="rbf", warm_start=conic.model)
+    with pytest.raises(sx.DataError, match="needs the entry 'alpha'"):
+        sx.fast.psvm(X, y, C=1.0, p=2.0, kernel="rbf", warm_start=replace(conic, dual={}))
+
+
+@pytest.mark.parametrize("p", [1.0, 1.5, 2.0])
+def test_linear_and_kernel_solutions_start_each_other(p):
+    X, y = make_data(2, n=60)
+    linear, kernel = (sx.fast.psvm(X, y, C=1.0, p=p, kernel=k, tol=1e-8) for k in (None, sx.Linear()))
+    to_kernel = sx.fast.psvm(X, y, C=1.0, p=p, kernel=sx.Linear(), warm_start=linear)
+    to_linear = sx.fast.psvm(X, y, C=1.0, p=p, warm_start=kernel)
+    for warm in (to_kernel, to_linear):
+        assert warm.warm_start_used
+        assert warm.certificate.is_certified(2e-6)
+        assert meet(warm.certificate, linear.certificate)
+
+
+def test_a_linear_start_of_other_data_is_refused():
+    X, y = make_data(2, n=60)
+    first = sx.fast.psvm(X, y, C=1.0, p=2.0)
+    with pytest.raises(sx.DataError, match="one multiplier an observation"):
+        sx.fast.psvm(X[:50], y[:50], C=1.0, p=2.0, warm_start=first)
+    with pytest.raises(sx.DataError, match="3 features, these have 2"):
+        sx.fast.psvm(X[:, :2], y, C=1.0, p=2.0, warm_start=first)
+    with pytest.raises(sx.DataError, match="needs the entry 'alpha'"):
+        sx.fast.psvm(X, y, C=1.0, p=2.0, warm_start=replace(first, dual={}))
 
 
 def hard_problem():
@@ -310,6 +336,8 @@ def test_verbose_prints_the_bounds(capsys):
         ({"cache_size": 0.0}, "cache_size"),
         ({"cache_size": 1e-4}, "no room for two rows"),
         ({"max_iter": 0}, "max_iter"),
+        ({"method": "newton"}, "method must be one of 'auto', 'smo'"),
+        ({"method": "smo", "kernel": None}, "method must be one of 'auto', 'newton'"),
     ],
 )
 def test_arguments_are_checked(argument, text):
@@ -355,13 +383,12 @@ def test_no_gram_matrix_is_kept(monkeypatch):
     monkeypatch.setattr(
         KernelColumns, "__call__", lambda self, *rows: largest.append(block := original(self, *rows)) or block
     )
-    monkeypatch.setattr("svmcvx.feature_space.kernel.BLOCK_ENTRIES", 2**15)
-    monkeypatch.setattr("svmcvx.fast.core.row_cache.BLOCK_ENTRIES", 2**15)
+    settings = PSVMSettings(rows=RowCacheSettings(block_entries=2**15))
     monkeypatch.setattr(memory, "available", lambda: 2**22)  # 4 MiB: the Gram matrix would take 18
-    sx.fast.psvm(X, y, C=1.0, p=1.0, kernel="rbf", tol=1e-2, cache_size=2)
+    sx.fast.psvm(X, y, C=1.0, p=1.0, kernel="rbf", tol=1e-2, cache_size=2, settings=settings)
     assert max(block.nbytes for block in largest) < 2**19
     with pytest.raises(sx.BuildError, match="smaller cache_size"):
-        sx.fast.psvm(X, y, C=1.0, p=1.0, kernel="rbf", tol=1e-2)
+        sx.fast.psvm(X, y, C=1.0, p=1.0, kernel="rbf", tol=1e-2, settings=settings)
 
 
 def test_the_cache_drops_the_oldest_rows():
@@ -395,13 +422,13 @@ def test_a_hundred_thousand_observations_get_a_bounded_cache():
 
 @pytest.mark.parametrize("kernel", [sx.RBF(0.7), sx.Laplacian(0.3), sx.Polynomial(3, 0.5, 1.0)])
 @pytest.mark.parametrize("intercept", ["free", "penalised"])
-def test_products_by_blocks_are_those_of_the_gram_matrix(kernel, intercept, monkeypatch):
-    monkeypatch.setattr("svmcvx.feature_space.kernel.BLOCK_ENTRIES", 64)
+def test_products_by_blocks_are_those_of_the_gram_matrix(kernel, intercept):
     X, y = make_data()
     X[3], X[5] = X[2], X[2] + 1e-9
     v = np.where(np.arange(40) % 3, 0.0, np.arange(40) - 20.0)
     kept, blocks = (
-        feature_space(binary_data(X, y), kernel, intercept=intercept, keep_gram=keep) for keep in (True, False)
+        feature_space(binary_data(X, y), kernel, intercept=intercept, keep_gram=keep, block_entries=64)
+        for keep in (True, False)
     )
     ours, expected = blocks.product(v), kept.product(v)
     assert np.allclose(ours.scores, expected.scores, rtol=1e-11, atol=1e-11)
@@ -470,7 +497,7 @@ def test_the_module_is_imported_when_asked_for():
     assert sx.fast.psvm.__module__ == "svmcvx.fast.margin.psvm"
 
 
-# The way out: a factor of low rank
+# Newton's method on a factor of low rank
 
 
 def curved(n, seed=0, d=2):
@@ -483,7 +510,7 @@ def curved(n, seed=0, d=2):
 def test_a_partial_factor_grown_in_turns_is_a_factor(kernel):
     X, y = curved(150)
     space = feature_space(binary_data(X, y), kernel, intercept="free", keep_gram=False)
-    factor = low_rank.partial_factor(space)
+    factor = partial_factor(space)
     factor.grow(4, lambda: False)
     assert len(factor.rows) <= 4
     factor.grow(150, lambda: False)
@@ -497,7 +524,7 @@ def test_a_partial_factor_grown_in_turns_is_a_factor(kernel):
 def test_a_partial_factor_predicts_that_it_will_be_large_and_can_be_stopped():
     X, y = curved(300, d=8)
     space = feature_space(binary_data(X, y), sx.RBF(1.0), intercept="free", keep_gram=False)
-    factor = low_rank.partial_factor(space)
+    factor = partial_factor(space)
     factor.grow(20, lambda: False)
     assert factor.predicted_rank > 300
     factor.grow(300, lambda: True)
@@ -507,15 +534,14 @@ def test_a_partial_factor_predicts_that_it_will_be_large_and_can_be_stopped():
 
 @pytest.mark.parametrize("p", EXPONENTS)
 @pytest.mark.parametrize("kernel", ["wide", "polynomial", "callable"])
-def test_newton_on_the_factor_agrees_with_pair_steps_alone(p, kernel, monkeypatch):
+def test_newton_on_the_factor_agrees_with_pair_steps_alone(p, kernel):
     X, y = curved(80, seed=5)
     kernel = (lambda A, B: (1.0 + A @ B.T) ** 2) if kernel == "callable" else {**KERNELS, "wide": sx.RBF(0.02)}[kernel]
     alone = sx.fast.psvm(X, y, C=30.0, p=p, kernel=kernel, selection="random", tol=1e-4, max_iter=3000)
-    monkeypatch.setattr(low_rank, "PROBE", 6)
-    monkeypatch.setattr(low_rank, "WORK_OF_COLUMN", 0.0)
-    monkeypatch.setattr(low_rank, "WORTH", 0.0)
-    monkeypatch.setattr(decomposition, "STEPS", 1)
-    found = sx.fast.psvm(X, y, C=30.0, p=p, kernel=kernel, tol=1e-7)
+    settings = PSVMSettings(
+        low_rank=LowRankSettings(probe=6, work_of_column=0.0, worth=0.0), decomposition=DecompositionSettings(steps=1)
+    )
+    found = sx.fast.psvm(X, y, C=30.0, p=p, kernel=kernel, tol=1e-7, settings=settings)
     assert found.status == "optimal"
     assert found.attempts[0].options["low_rank"] <= 80
     assert found.certificate.is_certified(2e-7)
@@ -531,13 +557,12 @@ def test_huge_weights_on_few_features_end_soon(p, C):
     assert found.certificate.is_certified(2e-4)
 
 
-def test_the_factor_is_given_up_for_a_kernel_of_full_rank(monkeypatch):
-    monkeypatch.setattr(low_rank, "PROBE", 10)
-    monkeypatch.setattr(low_rank, "WORK_OF_COLUMN", 0.0)
-    monkeypatch.setattr(low_rank, "WORTH", 0.0)
-    monkeypatch.setattr(decomposition, "STEPS", 1)
+def test_the_factor_is_given_up_for_a_kernel_of_full_rank():
+    settings = PSVMSettings(
+        low_rank=LowRankSettings(probe=10, work_of_column=0.0, worth=0.0), decomposition=DecompositionSettings(steps=1)
+    )
     X, y = curved(200, d=8)
-    found = sx.fast.psvm(X, y, C=1.0, p=1.5, kernel=sx.RBF(20.0), tol=1e-7)
+    found = sx.fast.psvm(X, y, C=1.0, p=1.5, kernel=sx.RBF(20.0), tol=1e-7, settings=settings)
     assert found.status == "optimal"
     assert "low_rank" not in found.attempts[0].options
 
@@ -545,12 +570,13 @@ def test_the_factor_is_given_up_for_a_kernel_of_full_rank(monkeypatch):
 def test_the_time_limit_holds_while_the_factor_grows():
     X, y = curved(300)
     statement = PSVM(space=feature_space(binary_data(X, y), sx.RBF(), intercept="free", keep_gram=False), C=1e5, p=2.0)
-    way_out = low_rank.LowRank(statement, 500.0)
-    assert not way_out.due(0.0)
-    assert way_out.due(1e12)
+    start = np.zeros(300)
+    shortcut = LowRankNewton(statement, 500.0)
+    assert not shortcut.due(0.0, start)
+    assert shortcut.due(1e12, start)
     late = Monitor(1e-6, 1e-9, 10, False, None, threading.Event())
-    assert way_out.solve(np.zeros(300), late) == []
-    assert not way_out.due(1e15)
+    assert shortcut.solve(start, late) == []
+    assert not shortcut.due(1e15, start)
 
 
 @pytest.mark.filterwarnings("error")
@@ -561,6 +587,8 @@ def test_polishing_for_p_near_one_warns_of_nothing():
 
 
 # Newton steps from an earlier solution
+
+AT_ONCE = PSVMSettings(support_newton=SupportNewtonSettings(expected=0.0))
 
 
 def _noisy(n, seed, *, kind="plain"):
@@ -583,14 +611,13 @@ def _noisy(n, seed, *, kind="plain"):
 
 @pytest.mark.parametrize("kind", ["plain", "duplicates", "contradicting", "constant", "one point", "offset"])
 @pytest.mark.parametrize("p", [1.0, 1.3, 1.5, 2.0, 2.5])
-def test_paths_with_newton_steps_wherever_they_apply_agree_with_cold_fits(kind, p, monkeypatch):
-    monkeypatch.setattr("svmcvx.fast.margin.support_newton.EXPECTED", 0.0)
+def test_paths_with_newton_steps_wherever_they_apply_agree_with_cold_fits(kind, p):
     X, y = _noisy(50, 5, kind=kind)
     weight = np.random.default_rng(1).uniform(0.2, 3.0, size=y.size)
     for values in (np.logspace(-2, 4, 6), np.logspace(4, -2, 6)):
         earlier, warm, kernel = None, [], GramCache().kernel(sx.RBF())
         for C in values:
-            earlier = psvm(X, y, C=C, p=p, kernel=kernel, sample_weight=weight, warm_start=earlier)
+            earlier = psvm(X, y, C=C, p=p, kernel=kernel, sample_weight=weight, warm_start=earlier, settings=AT_ONCE)
             warm.append(earlier)
         for C, found in zip(values, warm, strict=True):
             cold = psvm(X, y, C=C, p=p, kernel="rbf", sample_weight=weight)
@@ -607,27 +634,73 @@ def test_newton_steps_reach_the_optimum_from_a_neighbour(p):
     X, y = _noisy(300, 2)
     kernel = GramCache().kernel(sx.RBF())
     first = psvm(X, y, C=300.0, p=p, kernel=kernel)
-    second = psvm(X, y, C=400.0, p=p, kernel=kernel, warm_start=first)
-    random = psvm(X, y, C=400.0, p=p, kernel=kernel, warm_start=first, selection="random", tol=1e-2)
+    second = psvm(X, y, C=400.0, p=p, kernel=kernel, warm_start=first, settings=AT_ONCE)
+    random = psvm(X, y, C=400.0, p=p, kernel=kernel, warm_start=first, settings=AT_ONCE, selection="random", tol=1e-2)
     options = second.attempts[-1].options
     assert options["newton_steps"] <= 15
     assert options["pair_steps"] == 0
     assert second.certificate.gap <= 1e-6
-    without = psvm(X, y, C=400.0, p=p, kernel="rbf", warm_start=first)
+    without = psvm(X, y, C=400.0, p=p, kernel="rbf", warm_start=first, settings=AT_ONCE)
     assert "newton_steps" not in without.attempts[-1].options
     assert "newton_steps" not in random.attempts[-1].options
 
 
-def test_newton_pays_after_many_pair_steps_only():
-    alpha, upper_bound = np.linspace(0.0, 1.0, 500), np.ones(500)
-    assert newton_pays(alpha, upper_bound, {"pair_steps": 100_000})
-    assert not newton_pays(alpha, upper_bound, {"pair_steps": 100})
-    assert newton_pays(alpha, upper_bound, {"pair_steps": 0, "newton_steps": 2})
-    assert not newton_pays(alpha, upper_bound, {"pair_steps": 1, "newton_steps": 2})
-    assert not newton_pays(alpha, upper_bound, {})
-    assert newton_applies(2.0, 1000)
-    assert not newton_applies(2.1, 1000)
-    assert not newton_applies(1.0, 10_000)
+@pytest.mark.parametrize("p", [1.0, 1.5, 2.0])
+def test_newton_steps_replace_pair_steps_that_take_long(p):
+    X, y = _noisy(300, 2)
+    kernel = GramCache().kernel(sx.RBF())
+    first = psvm(X, y, C=300.0, p=p, kernel=kernel)
+    second = psvm(X, y, C=400.0, p=p, kernel=kernel, warm_start=first)
+    never = PSVMSettings(support_newton=SupportNewtonSettings(expected=math.inf))
+    alone = psvm(X, y, C=400.0, p=p, kernel=kernel, warm_start=first, settings=never)
+    assert second.attempts[-1].options["newton_steps"] <= 15
+    assert 0 < second.attempts[-1].options["pair_steps"] < alone.attempts[-1].options["pair_steps"]
+    assert "newton_steps" not in alone.attempts[-1].options
+    assert meet(second.certificate, alone.certificate)
+
+
+def test_newton_steps_replace_pair_steps_on_working_sets():
+    X, y = _noisy(1100, 2)
+    kernel = GramCache().kernel(sx.RBF())
+    first = psvm(X, y, C=300.0, p=1.5, kernel=kernel)
+    second = psvm(X, y, C=400.0, p=1.5, kernel=kernel, warm_start=first)
+    options = second.attempts[-1].options
+    assert options["working_set"] < 1100
+    assert 0 < options["newton_steps"] <= 15
+    assert options["pair_steps"] > 0
+    assert second.certificate.is_certified(2e-6)
+    assert meet(second.certificate, psvm(X, y, C=400.0, p=1.5, kernel="rbf").certificate)
+
+
+def test_newton_steps_are_due_after_much_work_and_again_after_much_more():
+    X, y = _noisy(500, 1)
+    statement = PSVM(space=feature_space(binary_data(X, y), sx.RBF(), intercept="free"), C=1.0, p=1.0)
+    settings = SupportNewtonSettings()
+    few, many = np.where(np.arange(500) < 50, 0.5, 0.0), np.full(500, 0.5)
+    cost = {
+        free: settings.expected * (settings.factorisation * free**3 + settings.product * 500**2 + settings.step)
+        for free in (50, 500)
+    }
+
+    def fresh():
+        return SupportNewton(statement, statement.space.gram, lambda alpha, f: None, settings)
+
+    newton = fresh()
+    assert not newton.due(0.0, few)
+    assert not newton.due(0.99 * cost[50], few)
+    assert not newton.due(1.01 * cost[50], many)
+    assert newton.due(1.01 * cost[50], few)
+    assert fresh().due(1.01 * cost[500], many)
+    # Multipliers at their upper bound are not free.
+    assert fresh().due(1.01 * cost[50], np.where(np.arange(500) < 50, 0.5, 1.0))
+    late = Monitor(1e-6, 1e-9, 10, False, None, threading.Event())
+    assert newton.solve(few, late) == []
+    assert newton.useful_steps == 0
+    assert not newton.due(2.0 * cost[50], few)
+    assert newton.due(5.0 * cost[50], few)
+    assert SupportNewton.applies(2.0, 1000, settings)
+    assert not SupportNewton.applies(2.1, 1000, settings)
+    assert not SupportNewton.applies(1.0, 10_000, settings)
 
 
 @pytest.mark.parametrize("p", [1.1, 1.5, 2.0, 3.0])

@@ -14,7 +14,10 @@ import svmcvx as sx
 from svmcvx.certificate import SolverBound, check
 from svmcvx.data import binary_data
 from svmcvx.errors import DataError, NotCertified, SolverFailed
-from svmcvx.fast.indicator.zero_one import zero_one
+from svmcvx.fast.indicator.branch_and_bound import BranchSettings
+from svmcvx.fast.indicator.starts import StartSettings
+from svmcvx.fast.indicator.sweep import SweepSettings
+from svmcvx.fast.indicator.zero_one import ZeroOneSettings, zero_one
 from svmcvx.feature_space import feature_space
 from svmcvx.formulations.indicator.zero_one import ZeroOne, zero_one_mio, zero_one_objective
 from svmcvx.solution import Status
@@ -327,6 +330,40 @@ def test_warm_start_across_hyperparameters_and_determinism():
     assert same.certificate.upper == pytest.approx(first.certificate.upper, rel=1e-9)
 
 
+def test_a_warm_start_of_other_data_is_refused():
+    X, y = outlier_data(60, 3, sigma=0.5, seed=7)
+    first = zero_one(X, y, lam=1.0, method="branch")
+    with pytest.raises(DataError, match="warm_start must be a Solution of the same data: its gamma has 60 entries"):
+        zero_one(X[:50], y[:50], lam=1.0, warm_start=first)
+    with pytest.raises(DataError, match="feature"):
+        zero_one(X[:, :2], y, lam=1.0, warm_start=zero_one(X[:20], y[:20], lam=1.0, method="sweep"))
+    several = sx.fast.m3svm(X, np.arange(60) % 3, lam=1.0, p=2.0)
+    with pytest.raises(DataError, match="model of two classes"):
+        zero_one(X, y, lam=1.0, warm_start=several)
+
+
+def test_settings_steer_the_search_and_change_no_optimum():
+    X, y = outlier_data(40, 3, sigma=0.5, outliers="spread", seed=3)
+    value = zero_one(X, y, lam=1.0).certificate.upper
+    narrow = zero_one(X, y, lam=1.0, method="branch", settings=ZeroOneSettings(branch=BranchSettings(width=1)))
+    split = zero_one(X, y, lam=1.0, method="sweep", settings=ZeroOneSettings(sweep=SweepSettings(work=1.0, fewest=20)))
+    inner = zero_one(X, y, lam=1.0, method="branch", settings=ZeroOneSettings(start=StartSettings(small=0)))
+    for found in (narrow, split, inner):
+        assert found.certificate.upper == pytest.approx(value, rel=1e-9)
+        assert found.certificate.gap <= 1e-6
+    assert split.attempts[0].iterations > zero_one(X, y, lam=1.0, method="sweep").attempts[0].iterations
+
+
+@pytest.mark.parametrize("hyper", [{"lam": 0.7}, {"k": 9.0}])
+def test_bounds_do_not_depend_on_the_unit_of_the_data(hyper):
+    X, y = outlier_data(30, 2, sigma=0.5, seed=3)
+    scaled = {name: value * 1e4 if name == "lam" else value for name, value in hyper.items()}
+    near = zero_one(X, y, intercept=False, method="branch", max_iter=4, **hyper)
+    far = zero_one(0.01 * X, y, intercept=False, method="branch", max_iter=4, **scaled)
+    assert 1e-4 * far.certificate.lower == pytest.approx(near.certificate.lower, rel=1e-6)
+    assert 1e-4 * far.trace[:, 1:] == pytest.approx(near.trace[:, 1:], rel=1e-6, nan_ok=True)
+
+
 def test_solution_is_complete_and_picklable():
     X, y = outlier_data(80, 3, sigma=0.5, seed=8)
     solution = pickle.loads(pickle.dumps(zero_one(X, y, lam=1.0, sample_weight=np.r_[0.0, np.ones(79)])))  # noqa: S301
@@ -353,6 +390,8 @@ def test_solution_is_complete_and_picklable():
         ({"k": -1}, "k must be a finite number"),
         ({"lam": 1.0, "method": "tree"}, "method must be one of 'auto', 'sweep', 'branch'"),
         ({"lam": 1.0, "tol": 0.0}, "tol must be a finite number"),
+        ({"lam": 1.0, "settings": {}}, "settings must be a ZeroOneSettings or None, got dict"),
+        ({"lam": 1.0, "seed": -1}, "seed must be a whole number"),
         ({"lam": 1.0, "warm_start": 3}, "warm_start must be a Solution of the same data, got int"),
     ],
 )

@@ -3,6 +3,7 @@
 import math
 import warnings
 
+import cvxpy as cp
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -14,7 +15,7 @@ from sklearn.preprocessing import scale
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import svmcvx as sx
-from svmcvx.formulations.multiclass.m3svm import dual_lengths, lengths
+from svmcvx.formulations.multiclass.pairwise import dual_lengths, lengths
 
 LOSSES = ("hinge", "smoothed", "logistic", "softmax")
 EXPONENTS = (1.0, 1.5, 2.0, 4.0, 8.0)
@@ -42,7 +43,7 @@ def value_of(X, y, **settings):
 
 
 def loop_objective(X, y, W, b, *, lam, p, eps, loss, norm, delta=1e-2, weight=None):
-    """The statement of the page, one observation and one pair of classes at a time."""
+    """The objective, one observation and one pair of classes at a time."""
     classes = list(np.unique(y))
     total = 0.0
     for i, x in enumerate(X):
@@ -68,7 +69,7 @@ def loop_objective(X, y, W, b, *, lam, p, eps, loss, norm, delta=1e-2, weight=No
 @pytest.mark.parametrize("loss", LOSSES)
 @settings(max_examples=12)
 @given(seed=st.integers(0, 10**6), p=st.sampled_from([1.0, 1.3, 2.0, 4.0, 8.0]))
-def test_the_objective_is_that_of_the_page_and_no_dual_exceeds_it(loss, norm, seed, p):
+def test_the_objective_is_the_stated_one_and_no_dual_exceeds_it(loss, norm, seed, p):
     rng = np.random.default_rng(seed)
     X, y = clouds(seed, n=12)
     weight = rng.uniform(0.2, 2.0, 12)
@@ -95,7 +96,7 @@ def test_the_objective_is_that_of_the_page_and_no_dual_exceeds_it(loss, norm, se
 
 @pytest.mark.parametrize("norm", [2, 1])
 @pytest.mark.parametrize("p", [1.0, 1.7, 2.0, 4.0])
-def test_the_dual_is_the_one_of_the_page(p, norm):
+def test_the_dual_objective_is_the_stated_one(p, norm):
     """Evaluated pair by pair at a feasible point, with R from the definition of the divergence."""
     rng = np.random.default_rng(3)
     X, y = clouds(3, n=12)
@@ -181,6 +182,75 @@ def test_parameters_follow_without_a_second_compilation():
     assert certificate.gap == pytest.approx(again.certificate.gap, abs=1e-9)
 
 
+@pytest.mark.parametrize("norm", [2, 1])
+@pytest.mark.parametrize("p", [1.0, 1.5, 2.0, 4.0])
+@pytest.mark.parametrize("loss", LOSSES)
+def test_added_constraints_keep_the_bound_and_are_met(loss, p, norm):
+    X, y = clouds(18)
+    problem = sx.m3svm(X, y, lam=0.1, p=p, loss=loss, norm=norm)
+    plain = solved(problem)
+    W, b = problem.var_dict["W"], problem.var_dict["b"]
+    idle = solved(problem.with_constraints([cp.abs(W) <= 100.0, cp.abs(b) <= 100.0]))
+    assert idle.certificate.lower <= plain.certificate.upper
+    assert plain.certificate.lower <= idle.certificate.upper
+    assert idle.certificate.is_certified(1e-5)
+    assert idle.certificate.upper == pytest.approx(plain.certificate.upper, rel=1e-5)
+    assert idle.certificate.residuals["added_violation"] == 0
+    largest = 0.5 * np.abs(plain.model.coef).max()
+    active = solved(problem.with_constraints([cp.abs(W) <= largest, b[0] == b[1]]))
+    assert active.certificate.residuals["added_violation"] <= 1e-6
+    assert np.abs(active.model.coef).max() <= largest + 1e-6
+    assert active.model.intercept[0] == pytest.approx(active.model.intercept[1], abs=1e-6)
+    assert active.certificate.lower <= active.certificate.upper
+    assert active.certificate.upper > plain.certificate.upper
+
+
+def test_the_model_at_the_variables_is_what_they_are():
+    X, y = clouds(19)
+    rng = np.random.default_rng(0)
+    W, b = rng.standard_normal((3, 4)), rng.standard_normal(4)
+    for data in (X, sp.csr_array(X)):
+        problem = sx.m3svm(data, y, lam=0.1, p=3)
+        assert problem.model_at_variables() is None
+        problem.var_dict["W"].value, problem.var_dict["b"].value = W, b
+        model = problem.model_at_variables()
+        np.testing.assert_array_equal(model.coef, W)
+        np.testing.assert_array_equal(model.intercept, b)
+
+
+def test_constraints_that_are_smuggled_in_are_refused():
+    for problem in (sx.m3svm(*clouds(20), lam=0.1, p=3), sx.m3svm_hard_margin(*separable(), p=2)):
+        problem._constraints = [*problem._constraints, problem.var_dict["W"] >= 0]
+        with pytest.raises(sx.BuildError, match="with_constraints"):
+            solved(problem)
+
+
+@pytest.mark.parametrize("p", [1.5, 2.0, math.inf])
+def test_constraints_on_a_hard_margin_are_tested_on_the_scaled_model(p):
+    X, y = separable()
+    problem = sx.m3svm_hard_margin(X, y, p=p)
+    with pytest.raises(sx.BuildError, match="pass holds="):
+        problem.with_constraints([problem.var_dict["W"] <= 1.0])
+    plain = solved(problem)
+    W = problem.var_dict["W"]
+
+    def bounded(largest):
+        return problem.with_constraints(
+            [cp.abs(W) <= largest], holds=lambda model: np.abs(model.coef).max() <= largest * (1 + 1e-6)
+        )
+
+    idle = solved(bounded(100.0))
+    assert idle.certificate.upper == pytest.approx(plain.certificate.upper, rel=1e-6)
+    assert idle.certificate.is_certified(1e-6)
+    assert idle.certificate.residuals["added_violation"] == 0
+    largest = 0.95 * np.abs(plain.model.coef).max()
+    active = solved(bounded(largest))
+    assert np.abs(active.model.coef).max() <= largest * (1 + 1e-6)
+    assert active.certificate.lower <= active.certificate.upper
+    assert plain.certificate.upper * (1 - 1e-6) <= active.certificate.upper < math.inf
+    assert active.certificate.residuals["added_violation"] == 0
+
+
 def test_names_are_fixed():
     X, y = clouds()
     cases = [
@@ -253,8 +323,6 @@ def test_two_classes_are_the_psvm():
 
 
 def test_two_classes_are_the_binary_machine_at_any_exponent():
-    import cvxpy as cp
-
     X, y = clouds(9, c=2)
     signs = np.where(y == 0, 1.0, -1.0)
     w, b = cp.Variable(3), cp.Variable()

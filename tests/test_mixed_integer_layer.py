@@ -55,10 +55,6 @@ class ToyStatement(Formulation):
 class Toy(FormulationProblem):
     known = None
 
-    @property
-    def formulation(self):
-        return self.statement
-
     def recover(self):
         x = self.var_dict["x"].value
         found = [] if x is None else [Choice(np.round(x))]
@@ -74,8 +70,11 @@ VALUES, SIZES, CAPACITY = np.array([5.0, 4, 3, 7, 6, 2]), np.array([2.0, 3, 1, 4
 def knapsack(known=None):
     """Maximise the value plus a constant, so that sign and offset of bounds matter."""
     x = cp.Variable(6, boolean=True, name="x")
-    problem = Toy(cp.Maximize(VALUES @ x + 100), [SIZES @ x <= CAPACITY])
-    problem.statement = ToyStatement(lambda v: -float(VALUES @ v) - 100.0, lambda v: SIZES @ v <= CAPACITY)
+    problem = Toy(
+        cp.Maximize(VALUES @ x + 100),
+        [SIZES @ x <= CAPACITY],
+        ToyStatement(lambda v: -float(VALUES @ v) - 100.0, lambda v: SIZES @ v <= CAPACITY),
+    )
     problem.known = known
     return problem
 
@@ -90,8 +89,11 @@ TARGET = np.array([0.4, 1.7, -0.2, 0.9])
 def closest(known=None):
     """The binary vector of sum at most 2 closest to a target: a quadratic objective, for which compilation adds a variable."""
     x = cp.Variable(4, boolean=True, name="x")
-    problem = Toy(cp.Minimize(cp.sum_squares(x - TARGET) + 3), [cp.sum(x) <= 2])
-    problem.statement = ToyStatement(lambda v: float(np.sum((v - TARGET) ** 2)) + 3, lambda v: v.sum() <= 2)
+    problem = Toy(
+        cp.Minimize(cp.sum_squares(x - TARGET) + 3),
+        [cp.sum(x) <= 2],
+        ToyStatement(lambda v: float(np.sum((v - TARGET) ** 2)) + 3, lambda v: v.sum() <= 2),
+    )
     problem.known = known
     return problem
 
@@ -102,9 +104,9 @@ def market_split(rows=4, columns=30, seed=0):
     D = rng.integers(0, 100, size=(rows, columns)).astype(float)
     d = np.floor(D.sum(axis=1) / 2)
     x = cp.Variable(columns, boolean=True, name="x")
-    problem = Toy(cp.Minimize(cp.norm1(D @ x - d)), [])
-    problem.statement = ToyStatement(lambda v: float(np.abs(D @ v - d).sum()), lambda v: True)
-    return problem
+    return Toy(
+        cp.Minimize(cp.norm1(D @ x - d)), [], ToyStatement(lambda v: float(np.abs(D @ v - d).sum()), lambda v: True)
+    )
 
 
 @pytest.mark.parametrize("solver", ["scip", "highs"])
@@ -162,8 +164,11 @@ def test_without_point_and_incumbent_there_is_no_solution():
     rng = np.random.default_rng(0)
     D = rng.integers(0, 100, size=(5, 50)).astype(float)
     x = cp.Variable(50, boolean=True, name="x")
-    problem = Toy(cp.Minimize(cp.sum(x)), [D @ x == np.floor(D.sum(axis=1) / 2)])
-    problem.statement = ToyStatement(lambda v: float(v.sum()), lambda v: True)
+    problem = Toy(
+        cp.Minimize(cp.sum(x)),
+        [D @ x == np.floor(D.sum(axis=1) / 2)],
+        ToyStatement(lambda v: float(v.sum()), lambda v: True),
+    )
     with pytest.raises(SolverFailed, match="without a point"):
         sx.solve(problem, solver="scip", time_limit=0.5)
 
@@ -180,8 +185,8 @@ def test_the_known_point_is_returned_with_the_bound_when_the_solver_has_none(mon
 
 def test_infeasible_problems_are_explained():
     problem = knapsack()
-    wrong = Toy(problem.objective, [*problem.constraints, cp.sum(problem.var_dict["x"]) >= 6])
-    wrong.statement = problem.statement
+    rows = [*problem.constraints, cp.sum(problem.var_dict["x"]) >= 6]
+    wrong = Toy(problem.objective, rows, problem.formulation)
     with pytest.raises(SolverFailed, match="the problem is infeasible"):
         sx.solve(wrong, solver="scip")
 
@@ -198,7 +203,7 @@ def test_a_wrong_bound_is_dropped_and_named(monkeypatch, excess):
 
 
 def test_the_checker_holds_bounds_against_the_objective():
-    statement, model = knapsack().statement, Choice([1, 0, 1, 0, 0, 0])
+    statement, model = knapsack().formulation, Choice([1, 0, 1, 0, 0, 0])
     fine = check(statement, [model], [], solver_bound=SolverBound(-108.0, 1e-7)).certificate
     assert fine.lower == -108.0 - 1e-7
     with pytest.raises(NotCertified, match="solver's bound"):

@@ -17,16 +17,9 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import svmcvx as sx
 from svmcvx.data import multiclass_data
-from svmcvx.formulations.multiclass.score_space import (
-    HingeSum,
-    LargestHinge,
-    LogisticSum,
-    Margin,
-    Scores,
-    SmoothedHingeSum,
-    Softmax,
-    TopHinge,
-)
+from svmcvx.formulations.multiclass.losses import HingeSum, LogisticSum, Margin, SmoothedHingeSum
+from svmcvx.formulations.multiclass.score_space import ScoreSpace
+from svmcvx.formulations.multiclass.simplex_losses import LargestHinge, Softmax, TopHinge
 
 BUILDERS = {
     "weston_watkins": sx.weston_watkins,
@@ -66,7 +59,7 @@ def model_of(statement, W, b):
 
 
 def loop_objective(name, X, y, W, b, lam, k=2, weight=None):
-    """The table of the page, written observation by observation."""
+    """The table of objectives in the module, written observation by observation."""
     total = 0.0
     classes = list(np.unique(y))
     for i, x in enumerate(X):
@@ -93,16 +86,16 @@ def loop_objective(name, X, y, W, b, lam, k=2, weight=None):
 
 @losses
 @given(seed=st.integers(0, 10**6))
-def test_a_gain_is_the_conjugate_of_its_loss(loss, seed):
+def test_a_conjugate_is_that_of_its_loss(loss, seed):
     rng = np.random.default_rng(seed)
     f, other = rng.normal(0.5, 2.0, (2, 6, 3))
     a = loss.multipliers(f)
-    assert loss.excess(a) == 0
-    np.testing.assert_allclose(loss.value(f), loss.gain(a) - (a * f).sum(axis=1), atol=1e-12)
+    assert loss.domain_violation(a) == 0
+    np.testing.assert_allclose(loss.value(f), loss.conjugate_value(a) - (a * f).sum(axis=1), atol=1e-12)
     inside = loss.project(rng.normal(0.3, 0.5, (6, 3)))
-    assert loss.excess(inside) == 0
+    assert loss.domain_violation(inside) == 0
     np.testing.assert_allclose(loss.project(inside), inside, rtol=1e-14)
-    assert (loss.value(other) >= loss.gain(inside) - (inside * other).sum(axis=1) - 1e-12).all()
+    assert (loss.value(other) >= loss.conjugate_value(inside) - (inside * other).sum(axis=1) - 1e-12).all()
 
 
 @pytest.mark.parametrize("loss", [loss for loss in LOSSES if loss.smooth], ids=lambda loss: loss.name)
@@ -122,12 +115,12 @@ def test_derivatives_of_the_smooth_losses(loss):
 def test_moves_of_multipliers_stay_in_the_domain_and_go_where_they_should(loss, seed):
     rng = np.random.default_rng(seed)
     a, z = loss.project(rng.uniform(-0.2, 0.6, (5, 3))), rng.uniform(-0.5, 0.5, (5, 3))
-    move = loss.drift(a, z)
+    move = loss.feasible_move(a, z)
     assert (move * z).sum() >= -1e-15
     assert not move[a == 0].any()
-    np.testing.assert_allclose(loss.drift(a, 2 * z), 2 * move)
+    np.testing.assert_allclose(loss.feasible_move(a, 2 * z), 2 * move)
     if not isinstance(loss, TopHinge):
-        assert loss.excess(a + move) <= 1e-15
+        assert loss.domain_violation(a + move) <= 1e-15
 
 
 def test_the_top_hinge_projects_onto_its_domain_as_a_linear_program_says():
@@ -147,17 +140,17 @@ def test_balance_is_restored_from_anywhere(loss, seed):
     rng = np.random.default_rng(seed)
     X, y = clouds(seed, n=14)
     weight = rng.uniform(0.1, 3.0, 14)
-    scores = Scores(multiclass_data(X, y, weight), "free")
+    scores = ScoreSpace(multiclass_data(X, y, weight), "free")
     # Multipliers at their bounds for the most part: a single class may hold them all.
     a = loss.project(rng.choice([0.0, 0.0, 1.0, 0.4], (14, 3)) * (rng.random((14, 1)) < 0.5))
     alpha = scores.balanced(weight[:, None] * a, loss)
-    assert loss.excess(alpha / weight[:, None]) == 0
+    assert loss.domain_violation(alpha / weight[:, None]) == 0
     assert np.abs(scores.balance(alpha)).max() <= 1e-13 * (1 + alpha.sum())
 
 
 def test_balancing_changes_little_where_little_is_missing():
     X, y = clouds(1, n=60)
-    scores = Scores(multiclass_data(X, y), "free")
+    scores = ScoreSpace(multiclass_data(X, y), "free")
     rng = np.random.default_rng(1)
     exact = scores.balanced(rng.choice([0.0, 0.3, 1.0], (60, 3)), HingeSum())
     off = np.clip(exact + 1e-8 * rng.standard_normal(exact.shape), 0, 1)
@@ -167,7 +160,7 @@ def test_balancing_changes_little_where_little_is_missing():
 @builders
 @settings(max_examples=10)
 @given(seed=st.integers(0, 10**6), intercept=st.booleans())
-def test_the_objective_is_that_of_the_page_and_no_dual_exceeds_it(build, seed, intercept):
+def test_the_objective_is_the_stated_one_and_no_dual_exceeds_it(build, seed, intercept):
     rng = np.random.default_rng(seed)
     X, y = clouds(seed, n=12)
     weight = rng.uniform(0.2, 2.0, 12)
@@ -212,6 +205,57 @@ def test_what_cvxpy_states_is_the_numpy_objective(build):
     # The dual kept is one for the data that were passed in.
     certificate = problem.formulation.certify(changed.model, changed.dual)
     assert certificate.gap == pytest.approx(changed.certificate.gap, abs=1e-9)
+
+
+@builders
+@pytest.mark.parametrize("intercept", [True, False])
+def test_added_constraints_keep_the_bound_and_are_met(build, intercept):
+    X, y = clouds(14)
+    problem = build(X, y, lam=0.3, intercept=intercept)
+    plain = solved(problem)
+    W = problem.var_dict["W"]
+    idle = solved(problem.with_constraints([cp.abs(W) <= 100.0]))
+    width = plain.certificate.upper - plain.certificate.lower
+    assert idle.certificate.lower <= plain.certificate.upper
+    assert plain.certificate.lower <= idle.certificate.upper
+    assert idle.certificate.is_certified(1e-6)
+    assert idle.certificate.upper - plain.certificate.upper <= width + 1e-6 * plain.certificate.upper
+    assert idle.certificate.residuals["added_violation"] == 0
+    largest = 0.5 * np.abs(plain.model.coef).max()
+    active = solved(problem.with_constraints([cp.abs(W) <= largest]))
+    assert active.certificate.residuals["added_violation"] <= 1e-6
+    assert np.abs(active.model.coef).max() <= largest + 1e-6
+    assert active.certificate.lower <= active.certificate.upper
+    assert active.certificate.upper > plain.certificate.upper
+    # What the solver says of the smaller set lies between the two ends.
+    value = cp.Problem(problem.objective, [*problem.constraints, cp.abs(W) <= largest]).solve(solver="CLARABEL")
+    assert active.certificate.lower <= value * (1 + 1e-6)
+    assert active.certificate.upper == pytest.approx(value, rel=1e-5)
+
+
+@builders
+def test_the_model_at_the_variables_is_what_they_are(build):
+    X, y = clouds(15)
+    problem = build(X, y, lam=0.3)
+    assert problem.model_at_variables() is None
+    rng = np.random.default_rng(0)
+    W, b = rng.standard_normal((3, 4)), rng.standard_normal(4)
+    problem.var_dict["W"].value, problem.var_dict["b"].value = W, b
+    model = problem.model_at_variables()
+    np.testing.assert_array_equal(model.coef, W)
+    np.testing.assert_allclose(model.intercept, b - X.mean(axis=0) @ W, rtol=1e-12)
+    sparse = build(sp.csr_array(X), y, lam=0.3)
+    sparse.var_dict["W"].value, sparse.var_dict["b"].value = W, b
+    np.testing.assert_array_equal(sparse.model_at_variables().intercept, b)
+
+
+@builders
+def test_constraints_that_are_smuggled_in_are_refused(build):
+    X, y = clouds(16)
+    problem = build(X, y, lam=0.3)
+    problem._constraints = [*problem._constraints, problem.var_dict["W"] >= 0]
+    with pytest.raises(sx.BuildError, match="with_constraints"):
+        solved(problem)
 
 
 def test_names_are_fixed_and_parameters_do_not_recompile():

@@ -15,6 +15,7 @@ from sklearn.svm import SVC
 from sklearn.utils.multiclass import _ovr_decision_function
 
 import svmcvx as sx
+from svmcvx.data import CodedLabels
 from svmcvx.estimators.pairs import CompositeSolution, parts
 from svmcvx.model import LinearModel, OneVsModel
 
@@ -198,15 +199,17 @@ def test_solutions_are_picklable_and_start_later_fits():
     classifier = sx.PSVMClassifier(kernel="rbf", solver="fast").fit(X, Y)
     restored = pickle.loads(pickle.dumps(classifier))  # noqa: S301
     assert np.array_equal(restored.decision_function(X), classifier.decision_function(X))
-    again = sx.PSVMClassifier(kernel="rbf", solver="fast", C=1.1)._fit(X, Y, None, restored.solution_)
+    again = sx.PSVMClassifier(kernel="rbf", solver="fast", C=1.1)
+    again._fit(again._training_data(X, Y), restored.solution_)
     assert again.solution_.warm_start_used
     cold = sx.PSVMClassifier(kernel="rbf", C=1.1).fit(X, Y)
     for key, certificate in again.certificates_.items():
         assert abs(certificate.upper - cold.certificates_[key].upper) <= 3e-6 * certificate.upper
+    data = again._training_data(X, Y)
     with pytest.raises(sx.DataError, match="warm_start must be the solution_"):
-        sx.PSVMClassifier(multiclass="ovr")._fit(X, Y, None, restored.solution_)
+        sx.PSVMClassifier(multiclass="ovr")._fit(data, restored.solution_)
     with pytest.raises(sx.DataError, match="warm_start must be the solution_"):
-        sx.PSVMClassifier()._fit(X, Y, None, next(iter(restored.solutions_.values())))
+        sx.PSVMClassifier()._fit(data, next(iter(restored.solutions_.values())))
 
 
 @pytest.mark.parametrize("estimator", [sx.ODMClassifier(), sx.ODMLClassifier(), sx.ConicSVMClassifier(kappa=0.1)])
@@ -244,12 +247,13 @@ def test_bad_arguments():
 
 def test_parts_of_many_classes():
     codes = np.array([0, 1, 2, 3, 0, 1])
-    pairs = list(parts(codes, np.array([5, 6, 7, 8]), "ovo"))
+    labels = CodedLabels(codes, np.array([5, 6, 7, 8]))
+    pairs = list(parts(labels, "ovo"))
     assert [part.key for part in pairs] == list(itertools.combinations([5, 6, 7, 8], 2))
     assert pairs[0].rows.tolist() == [0, 1, 4, 5]
-    assert pairs[0].labels.tolist() == [5, 6, 5, 6]
-    rest = list(parts(codes, np.array([5, 6, 7, 8]), "ovr"))
-    assert rest[0].labels.tolist() == [1, 0, 0, 0, 1, 0]
+    assert np.asarray(pairs[0].labels).tolist() == [5, 6, 5, 6]
+    rest = list(parts(labels, "ovr"))
+    assert np.asarray(rest[0].labels).tolist() == [1, 0, 0, 0, 1, 0]
 
 
 @settings(max_examples=5)

@@ -577,3 +577,67 @@ def test_a_hard_margin_that_fails_is_not_certified():
     certificate = problem.formulation.certify(shrunk, solution.dual)
     assert certificate.upper == math.inf
     assert not certificate.is_certified(1.0)
+
+
+# Added constraints
+
+
+@pytest.mark.parametrize("kernel", [None, sx.RBF(0.5)], ids=["linear", "rbf"])
+@pytest.mark.parametrize("p", [1.0, 1.5, 2.0])
+def test_an_inactive_added_constraint_changes_nothing(kernel, p):
+    problem = sx.psvm_primal(X, Y, C=1.0, p=p, kernel=kernel)
+    plain = sx.solve(sx.psvm_dual(X, Y, C=1.0, p=p, kernel=kernel)).certificate
+    w = problem.var_dict["w"]
+    found = sx.solve(problem.with_constraints([cp.sum_squares(w) <= 1e6]), tol=1e-6)
+    assert overlap(found.certificate, plain)
+    assert found.certificate.is_certified(1e-6)
+    assert found.certificate.residuals["added_violation"] <= 1e-6
+
+
+@pytest.mark.parametrize("kernel", [None, sx.RBF(0.5)], ids=["linear", "rbf"])
+@pytest.mark.parametrize("p", [1.0, 1.5, 2.0])
+def test_an_active_added_constraint_is_met_and_the_bound_stays_one(kernel, p):
+    plain = sx.solve(sx.psvm_dual(X, Y, C=1.0, p=p, kernel=kernel))
+    problem = sx.psvm_primal(X, Y, C=1.0, p=p, kernel=kernel)
+    largest = problem.formulation.space.squared_norm(plain.model)[0] / 2
+    w = problem.var_dict["w"]
+    found = sx.solve(problem.with_constraints([cp.sum_squares(w) <= largest]), tol=1e-6)
+    norm, _ = problem.formulation.space.squared_norm(found.model)
+    assert norm <= largest * (1 + 1e-5) + 1e-6
+    assert found.certificate.upper > plain.certificate.upper
+    assert found.certificate.lower <= found.certificate.upper
+    assert found.certificate.lower <= plain.certificate.upper
+    assert found.certificate.residuals["added_violation"] <= 1e-6
+    u = Y * found.model.decision_function(X)
+    assert found.certificate.upper == pytest.approx(objective(norm, u, C=1.0, p=p), rel=1e-8)
+    # The model is the value of the variables, its intercept included.
+    f = np.asarray(problem.formulation.space.factor @ w.value) + problem.var_dict["b"].value
+    assert np.allclose(found.model.decision_function(X), f, atol=1e-9)
+
+
+def test_an_added_constraint_given_by_a_function_of_the_model():
+    problem = sx.psvm_primal(X, Y, C=1.0, p=2.0)
+    w = problem.var_dict["w"]
+    found = sx.solve(problem.with_constraints([w >= 0.1], holds=lambda model: bool((model.coef >= 0.1 - 1e-6).all())))
+    assert (found.model.coef >= 0.1 - 1e-6).all()
+    assert found.certificate.residuals["added_violation"] == 0.0
+
+
+@pytest.mark.parametrize(
+    "build", [lambda: sx.psvm_primal(X, Y, C=1.0, p=1.5), lambda: sx.psvm_dual(X, Y, C=1.0, p=1.5)]
+)
+def test_a_constraint_put_in_by_force_is_noticed(build):
+    problem = build()
+    problem._constraints.append(problem.variables()[0] >= -1.0)
+    with pytest.raises(sx.BuildError, match="were changed after it was built"):
+        sx.solve(problem)
+
+
+def test_problems_in_multipliers_take_no_constraints():
+    for problem in (sx.psvm_dual(X, Y, C=1.0, p=1.5), sx.hard_margin_dual(X, Y)):
+        with pytest.raises(sx.BuildError, match="problem in multipliers"):
+            problem.with_constraints([problem.variables()[0] <= 1.0])
+
+
+def test_a_primal_problem_without_values_has_no_model():
+    assert sx.psvm_primal(X, Y, C=1.0, p=1.5).model_at_variables() is None

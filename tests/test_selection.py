@@ -395,8 +395,8 @@ KILLED = """
             time.sleep(0.05)
             return super()._fit(*arguments)
     Slow.__name__ = Slow.__qualname__ = "PSVMClassifier"
-    Slow.__module__ = "svmcvx.estimators.binary"
-    import svmcvx.estimators.binary as room
+    Slow.__module__ = "svmcvx.estimators.margin"
+    import svmcvx.estimators.margin as room
     room.PSVMClassifier = Slow
     sx.select(Slow(p=2.0, solver="fast", tol=1e-7), {"C": list(np.logspace(-2, 2, 40))}, X, y, cv=3, store=sys.argv[3])
 """
@@ -470,10 +470,10 @@ def test_ctrl_c_keeps_what_other_threads_have_finished(monkeypatch, tmp_path):
 def test_a_fit_that_ctrl_c_ended_early_is_not_a_finished_one(monkeypatch):
     original = sx.PSVMClassifier._fit
 
-    def fit(self, X, y, weight, warm, cache=None):
+    def fit(self, data, warm=None, cache=None):
         if self.C == 1.0:
             signal.raise_signal(signal.SIGINT)
-        return original(self, X, y, weight, warm)
+        return original(self, data, warm)
 
     monkeypatch.setattr(sx.PSVMClassifier, "_fit", fit)
     with pytest.warns(UserWarning, match=r"interrupted after 2 of 12 fits.*pass a folder as store"):

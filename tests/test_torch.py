@@ -8,7 +8,8 @@ import pytest
 from sklearn.datasets import load_digits
 
 import svmcvx as sx
-from svmcvx.formulations.multiclass import m3svm as room
+from svmcvx.formulations.multiclass.m3svm import objective_value
+from svmcvx.formulations.multiclass.pairwise import lengths, pair_differences
 
 try:
     import torch
@@ -79,8 +80,8 @@ def test_sum_is_the_objective_of_m3svm(loss, norm, p):
 @needs_torch
 def test_regulariser_is_that_of_the_numpy_objective():
     _, W, b, _ = layer(1)
-    lengths = room.lengths(W @ room.pair_differences(4), 2)
-    expected = room.objective(0.0, lengths, (W**2).sum() + (b**2).sum(), lam=0.7, p=3.0, eps=0.1)
+    size = lengths(W @ pair_differences(4), 2)
+    expected = objective_value(0.0, size, (W**2).sum() + (b**2).sum(), lam=0.7, p=3.0, eps=0.1)
     found = ISM3Loss(0.7, 3.0, eps=0.1).regulariser(torch.tensor(W.T), torch.tensor(b))
     assert float(found) == pytest.approx(expected)
 

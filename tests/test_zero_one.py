@@ -16,10 +16,13 @@ from svmcvx.certificate import check
 from svmcvx.errors import BuildError, DataError, SolverFailed
 from svmcvx.experiments import parse_models
 from svmcvx.formulations.indicator.l0 import l0_mio, l0_objective, l0_statement
+from svmcvx.formulations.indicator.pool import relaxed_point
 from svmcvx.formulations.indicator.ramp import ramp_mio, ramp_objective
 from svmcvx.formulations.indicator.zero_one import zero_one_mio, zero_one_objective
 from svmcvx.formulations.margin.psvm import objective as hinge_objective
-from svmcvx.heuristics import signed_rows as incumbents
+from svmcvx.heuristics.hinge_machine import hinge_machine
+from svmcvx.heuristics.least_norm import least_norm
+from svmcvx.synthetic import outlier_data
 
 GAP = 1e-6
 
@@ -432,7 +435,7 @@ def test_least_norm_equals_the_hard_margin_machine(seed, free):
     X, y = small(seed, n=8, d=3)
     kept = np.random.default_rng(seed).random(8) < 0.6
     expected = smallest_norm(X, y, kept, free)
-    found = incumbents.least_norm(y[kept, None] * X[kept], y[kept].astype(float) if free else None)
+    found = least_norm(y[kept, None] * X[kept], y[kept].astype(float) if free else None)
     if found is None:
         assert expected == math.inf or expected > 1e8
         return
@@ -610,3 +613,130 @@ def test_estimators():
         assert fitted.time_limit == 10.0
         assert set(fitted.predict(X)) <= {"no", "yes"}
         assert fitted.score(X, labels) >= 0.5
+
+
+# --- starting points without a solver --------------------------------------------------------------------------------
+
+
+def hinge_by_cvxpy(G, y, threshold, cost):
+    w, b = cp.Variable(G.shape[1]), cp.Variable()
+    u = G @ w + (0 if y is None else cp.multiply(y, b))
+    hard = np.isinf(cost)
+    rows = [u[hard] >= threshold[hard]] if hard.any() else []
+    loss = cost[~hard] @ cp.pos(threshold[~hard] - u[~hard]) if (~hard).any() else 0
+    problem = cp.Problem(cp.Minimize(0.5 * cp.sum_squares(w) + loss), rows)
+    problem.solve(solver=cp.CLARABEL)
+    return problem.value if problem.status == cp.OPTIMAL else math.inf
+
+
+@settings(max_examples=25)
+@given(st.integers(0, 10**6), st.booleans(), st.sampled_from([0.0, 0.3]))
+def test_the_hinge_machine_is_that_of_a_general_solver(seed, free, hard):
+    rng = np.random.default_rng(seed)
+    m, r = int(rng.integers(2, 40)), int(rng.integers(1, 6))
+    G = rng.integers(-2, 3, (m, r)).astype(float) if seed % 2 else rng.standard_normal((m, r))
+    y = np.where(rng.random(m) < 0.5, 1.0, -1.0) if free else None
+    threshold = np.where(rng.random(m) < 0.8, 1.0, -3 * rng.random(m))
+    cost = 10.0 ** rng.uniform(-3, 3) * rng.uniform(0.5, 2.0, m)
+    cost[rng.random(m) < hard] = np.inf
+    expected, found = hinge_by_cvxpy(G, y, threshold, cost), hinge_machine(G, y, threshold, cost)
+    if found is None:
+        assert expected == math.inf or expected > 1e8
+        return
+    u = G @ found[0] + (0.0 if y is None else y * found[1])
+    short, limited = np.maximum(threshold - u, 0.0), np.isinf(cost)
+    assert short[limited].max(initial=0.0) <= 1e-7 * max(1.0, abs(threshold).max())
+    value = 0.5 * found[0] @ found[0] + cost[~limited] @ short[~limited]
+    assert value <= expected + 1e-6 * max(abs(expected), 1e-3)
+
+
+@pytest.mark.parametrize("hyper", [{"lam": 0.3, "k": None}, {"lam": 20.0, "k": None}, {"lam": None, "k": 9.0}])
+@pytest.mark.parametrize("outliers", ["none", "clustered", "spread"])
+def test_the_relaxation_of_the_start_is_the_semidefinite_one(hyper, outliers):
+    X, y = outlier_data(40, 3, sigma=0.5, outliers=outliers, seed=1)
+    statement = zero_one_mio(X, y, M=30.0, **hyper).formulation
+    found = relaxed_point(statement.geometry, **hyper)
+    dual = statement.repair({"gamma": found.gamma, "lam": np.array(found.lam)})
+    given = {"lam": hyper["lam"]} if hyper["k"] is None else {"kappa": hyper["k"] / 40}
+    exact = sx.solve(sx.conic_sdp(X, y, **given)).certificate
+    assert statement.evaluate_dual(dual).value == pytest.approx(exact.lower, rel=1e-5)
+    assert found.z @ np.ones(40) <= 40
+    if hyper["k"] is not None:
+        assert found.z.sum() == pytest.approx(hyper["k"], rel=1e-4)
+
+
+# --- added constraints -----------------------------------------------------------------------------------------------
+
+PROGRAMS = {
+    "big-m": lambda X, y: zero_one_mio(X, y, lam=1.0, M=80.0),
+    "automatic": lambda X, y: zero_one_mio(X, y, lam=1.0),
+    "cardinality": lambda X, y: zero_one_mio(X, y, k=4, M=80.0),
+    "perspective": lambda X, y: zero_one_mio(X, y, lam=1.0, form="perspective", M=None),
+    "l0": lambda X, y: l0_mio(X, y, C=1.0, M=80.0),
+    "ramp": lambda X, y: ramp_mio(X, y, C=1.0, M=80.0),
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_added_constraints_narrow_the_set(name):
+    X, y = small(2, n=9)
+    build, tol = PROGRAMS[name], 1e-3 if name == "perspective" else 1e-6
+    plain = sx.solve(build(X, y))
+    problem = build(X, y)
+    w = problem.var_dict["w"]
+    inactive = sx.solve(problem.with_constraints([w[0] <= 1e3]))
+    assert inactive.certificate.upper == pytest.approx(plain.certificate.upper, rel=max(tol, 1e-5))
+    assert inactive.certificate.residuals["added_violation"] <= 1e-6
+    if name != "automatic":
+        assert inactive.certificate.lower == pytest.approx(plain.certificate.upper, rel=max(tol, 1e-5))
+    most = 0.5 * float(plain.model.coef[0]) - 0.5
+    problem = build(X, y)
+    active = sx.solve(problem.with_constraints([problem.var_dict["w"][0] <= most]))
+    certificate = active.certificate
+    assert active.model.coef[0] <= most + 1e-6
+    assert certificate.residuals["added_violation"] <= 1e-6
+    assert certificate.upper >= plain.certificate.upper * (1 - 1e-6)
+    assert certificate.lower is None or certificate.lower <= certificate.upper
+    model = problem.model_at_variables()
+    assert np.array_equal(model.coef, active.model.coef)
+    assert model.intercept == active.model.intercept
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_function_tells_which_models_meet_added_constraints(name):
+    X, y = small(2, n=9)
+    plain, problem = sx.solve(PROGRAMS[name](X, y)).certificate, PROGRAMS[name](X, y)
+    b = problem.var_dict.get("b", problem.var_dict["w"][-1])
+    narrowed = sx.solve(problem.with_constraints([b <= 5.0], holds=lambda model: model.intercept <= 1e3))
+    assert narrowed.certificate.upper == pytest.approx(plain.upper, rel=1e-3)
+    assert narrowed.certificate.residuals["added_violation"] == 0
+    nowhere = problem.with_constraints([b <= 5.0], holds=lambda model: False)
+    assert nowhere.formulation.evaluate(sx.solve(problem).model).value == math.inf
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_only_bounds_that_rest_on_no_incumbent_survive_constraints(name):
+    X, y = small(2, n=9)
+    problem = PROGRAMS[name](X, y)
+    assert problem.bound_survives_constraints == (name != "automatic")
+    assert problem.model_at_variables() is None
+    problem._constraints.append(problem.var_dict["w"][0] <= 0)
+    with pytest.raises(BuildError, match="with_constraints"):
+        sx.solve(problem)
+
+
+def test_under_added_constraints_explicit_m_belongs_to_the_statement():
+    X, y = small(2, n=9)
+    enough = 1.01 * float(zero_one_mio(X, y, lam=1.0).M.max())
+    problem, free = zero_one_mio(X, y, lam=1.0, M=enough), zero_one_mio(X, y, lam=1.0, M=1e4)
+    assert not problem.formulation.unproved.any()
+    # The added constraint forces all points far out, where margins are below 1 − M.
+    forced = problem.with_constraints([problem.var_dict["w"][0] >= 60.0])
+    assert forced.formulation.whole.unproved.all()
+    with pytest.raises(SolverFailed, match="no point meets the 1 added constraints"):
+        sx.solve(forced)
+    far = sx.solve(free.with_constraints([free.var_dict["w"][0] >= 60.0]))
+    assert far.certificate.gap <= GAP
+    assert far.certificate.residuals["unproved_M"] == 9
+    assert problem.formulation.objective(far.model) == pytest.approx(far.certificate.upper)
+    assert forced.formulation.whole.objective(far.model) == math.inf

@@ -1,13 +1,15 @@
-"""scikit-learn faces of the formulations, and certificates for models of scikit-learn's own."""
+"""scikit-learn estimators of the formulations, and certificates of models that scikit-learn trained."""
 
-from svmcvx.estimators.binary import PSVMClassifier
+from svmcvx.estimators.binary import BinaryClassifier
 from svmcvx.estimators.certification import certify
 from svmcvx.estimators.conic_loss import ConicSVMClassifier
 from svmcvx.estimators.indicator import L0SVMClassifier, RampSVMClassifier, ZeroOneSVMClassifier
+from svmcvx.estimators.margin import PSVMClassifier
 from svmcvx.estimators.margin_distribution import ODMClassifier, ODMLClassifier
 from svmcvx.estimators.multiclass import M3SVMClassifier, MulticlassSVMClassifier
 
 __all__ = [
+    "BinaryClassifier",
     "ConicSVMClassifier",
     "L0SVMClassifier",
     "M3SVMClassifier",

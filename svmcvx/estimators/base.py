@@ -1,11 +1,11 @@
-"""What all classifiers share: thin faces of a formulation, the two routes to its solution, and the model found."""
+"""What all estimators share: validation, the two routes to a solution, and the model found."""
 
 from __future__ import annotations
 
 import warnings
-from abc import abstractmethod
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, Self, TypeAlias
+from functools import cache
+from typing import Any, ClassVar, Final, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,10 +14,11 @@ from sklearn.exceptions import ConvergenceWarning, DataConversionWarning
 from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from svmcvx.catalogue import find
 from svmcvx.certificate import Certificate
-from svmcvx.data import Features, check_features, check_labels, check_weights
+from svmcvx.data import CodedLabels, check_features, check_labels, check_weights
 from svmcvx.errors import DataError
-from svmcvx.estimators.request import Request
+from svmcvx.estimators.request import Request, TrainingData
 from svmcvx.estimators.routes import Route
 from svmcvx.formulations.base import FormulationProblem
 from svmcvx.kernels import Precomputed
@@ -29,21 +30,43 @@ __all__ = ["CertifiedClassifier"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
+# Parameters of estimators that are not arguments of a builder.
+SHARED: Final = frozenset(
+    ("class_weight", "solver", "tol", "time_limit", "gamma", "degree", "coef0", "multiclass", "n_jobs")
+)
+
+
+@cache
+def _own_parameters(cls: Any) -> tuple[str, ...]:
+    """Return the parameters of an estimator that are not those that all estimators share."""
+    return tuple(name for name in cls._get_param_names() if name not in SHARED)
+
 
 class CertifiedClassifier(ClassifierMixin, BaseEstimator):
-    """What all faces share.
+    """What all estimators share: validation, the two routes to a solution, and the model found.
 
-    A subclass has the parameters ``class_weight``, ``solver``, ``tol``, ``time_limit`` and its hyper-parameters, and says
-    by :meth:`_builder` and :meth:`_settings` which problem they make.
+    A subclass sets its hyper-parameters in ``__init__``, as scikit-learn asks. The parameters that all estimators share have
+    the class's values below where it does not list them.
+
+    Attributes
+    ----------
+    class_weight : None, "balanced" or dict
+        Weights of the classes, which multiply those of the losses; 1 each by default.
+    solver : str
+        ``"auto"`` by default; see :mod:`svmcvx.estimators.routes`.
+    tol : float
+        Certified relative gap that is asked for, 1e-6 by default.
+    time_limit : float or None
+        Seconds.
     """
 
-    # Name of the formulation in svmcvx.estimators.routes.
-    _formulation: ClassVar[str]
+    # Name of the formulation in svmcvx.catalogue; None for one that is not there.
+    _formulation: ClassVar[str | None] = None
 
-    class_weight: Mapping[Any, float] | str | None
-    solver: str
-    tol: float
-    time_limit: float | None
+    class_weight: Mapping[Any, float] | str | None = None
+    solver: str = "auto"
+    tol: float = 1e-6
+    time_limit: float | None = None
 
     solution_: Solution
     classes_: NDArray[Any]
@@ -51,13 +74,18 @@ class CertifiedClassifier(ClassifierMixin, BaseEstimator):
     solver_route_: str
     solver_reason_: str
 
-    @abstractmethod
     def _builder(self) -> Callable[..., FormulationProblem]:
-        """Return the builder."""
+        """Return the builder; by default that of the catalogue. An estimator outside the package overrides it."""
+        entry = find(self._formulation)
+        if entry is None:
+            raise TypeError(f"{type(self).__name__} must return by _builder() the function that builds its problem")
+        build: Callable[..., FormulationProblem] = entry.builder().load()
+        return build
 
-    @abstractmethod
     def _settings(self) -> dict[str, Any]:
-        """Return the arguments of the builder, beside data and weights."""
+        """Return the arguments of the builder, beside data and weights; by default the estimator's own parameters."""
+        cls: Any = type(self)
+        return {name: getattr(self, name) for name in _own_parameters(cls)}
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Solve the formulation on training data.
@@ -86,41 +114,39 @@ class CertifiedClassifier(ClassifierMixin, BaseEstimator):
         sklearn.exceptions.ConvergenceWarning
             If the certified gap exceeds `tol`.
         """
-        return self._fit(X, y, sample_weight, None)
+        self._fit(self._training_data(X, y, sample_weight))
+        if (shortfall := self._shortfall(self.solution_)) is not None:
+            warnings.warn(shortfall, ConvergenceWarning, stacklevel=2)
+        return self
 
-    def _fit(
-        self, X: Any, y: Any, sample_weight: Any, warm_start: Solution | None, cache: GramCache | None = None
-    ) -> Self:
-        """Fit, starting from an earlier ``solution_`` for the same data where the solver can; `cache` keeps kernel matrices."""
+    def _training_data(self, X: Any, y: Any, sample_weight: Any = None) -> TrainingData:
+        """Validate training data, and remember their columns."""
         checked = check_features(X)
         given = np.asarray(y)
         if given.ndim == 2 and given.shape[1] == 1:
             message = "A column-vector y was passed when a 1d array was expected; pass y.ravel()"
             warnings.warn(message, DataConversionWarning, stacklevel=3)
         self._check_columns(X, reset=True)
-        codes, classes = check_labels(y, checked.shape[0])
-        weight = None if sample_weight is None else check_weights(sample_weight, codes.size)
-        if (shortfall := self._fit_checked(checked, codes, classes, weight, warm_start, cache)) is not None:
-            warnings.warn(shortfall, ConvergenceWarning, stacklevel=3)
+        labels = CodedLabels(*check_labels(y, checked.shape[0]), checked)
+        return TrainingData(
+            checked, labels, None if sample_weight is None else check_weights(sample_weight, len(labels))
+        )
+
+    def _fit(self, data: TrainingData, warm_start: Solution | None = None, cache: GramCache | None = None) -> Self:
+        """Fit to validated data, from an earlier ``solution_`` for the same data where the solver can use it.
+
+        `cache` keeps kernel matrices for other fits.
+        """
+        request = self._request(data, cache)
+        weighted = data._replace(sample_weight=self._weights(data))
+        self.solution_, (self.solver_route_, self.solver_reason_) = self._solve(request, weighted, warm_start)
+        self.classes_ = data.labels.classes
         return self
 
-    def _fit_checked(
-        self,
-        X: Features,
-        codes: NDArray[np.intp],
-        classes: NDArray[Any],
-        sample_weight: Floats | None,
-        warm_start: Solution | None,
-        cache: GramCache | None = None,
-    ) -> str | None:
-        """Fit to validated data; return what is short of the tolerance."""
-        request = self._request(X, sample_weight, cache)
-        solution, route = self._solved(
-            request, X, codes, classes, self._weighted(classes[codes], sample_weight), warm_start
-        )
-        self.solution_, self.classes_ = solution, classes
-        self.solver_route_, self.solver_reason_ = route
-        return self._shortfall(solution)
+    def _solve(self, request: Request, data: TrainingData, warm_start: Solution | None) -> tuple[Solution, Route]:
+        """Choose the route and solve."""
+        route = request.route(len(data.labels), weighted=data.sample_weight is not None)
+        return request.run(route, data, warm_start), route
 
     def _check_columns(self, X: Any, *, reset: bool) -> None:
         """Remember the names and the number of features of `X`, or hold it against them; its values have been checked."""
@@ -129,22 +155,24 @@ class CertifiedClassifier(ClassifierMixin, BaseEstimator):
         except ValueError as error:
             raise DataError(str(error)) from None
 
-    def _request(self, X: Features, sample_weight: Floats | None, cache: GramCache | None) -> Request:
+    def _request(self, data: TrainingData, cache: GramCache | None) -> Request:
         """Return what is asked for; a kernel's scale is that of all classes together, whatever their weights."""
         settings = self._settings()
         if settings.get("kernel") is not None:
             # Weights that are all zero are refused by the formulation.
-            scale = sample_weight if sample_weight is not None and sample_weight.any() else None
-            resolved = settings["kernel"].resolve(X, scale)
+            weight = data.sample_weight
+            resolved = settings["kernel"].resolve(data.X, weight if weight is not None and weight.any() else None)
             settings["kernel"] = (
                 resolved if cache is None or isinstance(resolved, Precomputed) else cache.kernel(resolved)
             )
-        return Request(self._formulation, self._builder(), settings, self.solver, self.tol, self.time_limit)
+        name = self._formulation or type(self).__name__
+        return Request(name, self._builder(), settings, self.solver, self.tol, self.time_limit)
 
-    def _weighted(self, labels: NDArray[Any], sample_weight: Floats | None) -> Floats | None:
+    def _weights(self, data: TrainingData) -> Floats | None:
         """Return the weights of observations times those of their classes."""
         if self.class_weight is None:
-            return sample_weight
+            return data.sample_weight
+        labels = np.asarray(data.labels)
         try:
             weight = np.asarray(compute_sample_weight(self.class_weight, labels), dtype=np.float64)
         except (ValueError, TypeError) as error:
@@ -154,20 +182,7 @@ class CertifiedClassifier(ClassifierMixin, BaseEstimator):
             raise DataError(
                 f"class_weight must be positive, got 0 for {labels[weight == 0].tolist()[0]!r}; leave the class out instead"
             )
-        return weight if sample_weight is None else weight * sample_weight
-
-    def _solved(
-        self,
-        request: Request,
-        X: Features,
-        codes: NDArray[np.intp],
-        classes: NDArray[Any],
-        sample_weight: Floats | None,
-        warm_start: Solution | None,
-    ) -> tuple[Solution, Route]:
-        """Solve for validated data."""
-        route = request.route(codes.size, weighted=sample_weight is not None)
-        return request.run(route, X, classes[codes], sample_weight, warm_start), route
+        return weight if data.sample_weight is None else weight * data.sample_weight
 
     def _shortfall(self, solution: Solution) -> str | None:
         """Say how far the certificate is from what was asked for; None if it is not."""

@@ -19,18 +19,29 @@ from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.validation import check_is_fitted
 
 from svmcvx.certificate import Certificate, check
-from svmcvx.data import BinaryData, Features, binary_data, check_features, check_labels, check_weights, multiclass_data
+from svmcvx.data import (
+    BinaryData,
+    CodedLabels,
+    Features,
+    binary_data,
+    check_features,
+    check_labels,
+    check_weights,
+    multiclass_data,
+)
 from svmcvx.errors import DataError
 from svmcvx.estimators.base import CertifiedClassifier
 from svmcvx.estimators.pairs import parts
 from svmcvx.fast.core.linear_newton import minimise
 from svmcvx.fast.core.linear_problem import LinearProblem, kind_of_power
 from svmcvx.fast.core.monitor import monitored
-from svmcvx.feature_space import KernelSpace, LinearSpace, feature_space
+from svmcvx.feature_space import LinearSpace, feature_space
 from svmcvx.formulations.margin.liblinear import PenalisedPSVM
 from svmcvx.formulations.margin.psvm import PSVM
-from svmcvx.formulations.multiclass.baselines import Multiclass, SquaredNorms
-from svmcvx.formulations.multiclass.score_space import Scores, Softmax
+from svmcvx.formulations.multiclass.baselines import ClassicalStatement
+from svmcvx.formulations.multiclass.regularisers import SquaredNorms
+from svmcvx.formulations.multiclass.score_space import ScoreSpace
+from svmcvx.formulations.multiclass.simplex_losses import Softmax
 from svmcvx.kernels import Kernel, Precomputed, as_kernel
 from svmcvx.model import BinaryModel, LinearModel
 
@@ -39,7 +50,7 @@ __all__ = ["certify"]
 Floats: TypeAlias = NDArray[np.float64]
 
 # A multiplier of libsvm exceeds its upper_bound by no more than this share of it.
-ABOVE_CEILING = 1e-6
+ABOVE_UPPER_BOUND = 1e-6
 # The dual point of a LinearSVC is found by solving its problem again, to this gap or to rounding.
 DUAL_TOL = 1e-10
 DUAL_STEPS = 10_000
@@ -195,7 +206,9 @@ def _certify_svc(
     pairwise = isinstance(kernel, Precomputed)
     sign = 1.0 if classes.size == 2 else -1.0
     certificates = {}
-    pairs = zip(parts(codes, classes, "ovo"), _pair_multipliers(svc, codes[support]), svc.intercept_, strict=True)
+    pairs = zip(
+        parts(CodedLabels(codes, classes), "ovo"), _pair_multipliers(svc, codes[support]), svc.intercept_, strict=True
+    )
     for part, multipliers, intercept in pairs:
         v = np.zeros(codes.size)
         v[support] = multipliers
@@ -208,14 +221,14 @@ def _certify_svc(
 
 def _certify_pair(svc: SVC, data: BinaryData, kernel: Kernel | None, v: Floats, intercept: float) -> Certificate:
     space = feature_space(data, kernel, intercept="free", indefinite="clip", keep_gram=False)
-    if isinstance(space, KernelSpace) and space.keep_gram and space.factorisation.projector is not None:
+    if "clipped_mass" in space.facts:
         raise DataError(
             f"the kernel {kernel} is indefinite on these data: the problem that SVC has worked on is not convex, and no dual "
             "point bounds its optimum; use a positive semidefinite kernel"
         )
     statement = PSVM(space=space, C=float(svc.C), p=1.0)
     kept = v[data.index]
-    upper_bound = svc.C * data.weight * (1.0 + ABOVE_CEILING)
+    upper_bound = svc.C * data.weight * (1.0 + ABOVE_UPPER_BOUND)
     if (kept * data.y < 0).any() or (np.abs(kept) > upper_bound).any() or np.count_nonzero(kept) < np.count_nonzero(v):
         raise DataError(
             "the estimator's multipliers do not belong to these labels and weights: pass the y and the sample_weight that it "
@@ -246,7 +259,7 @@ def _certify_linear_svc(
     p = 1.0 if svc.loss == "hinge" else 2.0
     certificates = {}
     several = classes.size > 2
-    for k, part in enumerate(parts(codes, classes, "ovr" if several else "ovo")):
+    for k, part in enumerate(parts(CodedLabels(codes, classes), "ovr" if several else "ovo")):
         # LIBLINEAR gives the rest the weight 1, whatever those of its classes.
         own = weight * (np.where(codes == k, by_class[k], 1.0) if several else by_class[codes])
         data = binary_data(extended, part.labels, own)
@@ -281,9 +294,10 @@ def _certify_logistic(
     # With the weights times C, the problem of svmcvx.multinomial_lr is scikit-learn's own at λ = ½; for two classes
     # W = (−w/2, w/2), whose squares sum to half of those of w.
     halved = classes.size == 2
-    data = multiclass_data(X, classes[codes], float(fitted.C) * weight)
-    scores = Scores(data, "free" if fitted.fit_intercept else "none")
-    statement = Multiclass("multinomial_lr", scores, Softmax(), SquaredNorms(), 1.0 if halved else 0.5)
+    data = multiclass_data(X, CodedLabels(codes, classes), float(fitted.C) * weight)
+    scores = ScoreSpace(data, "free" if fitted.fit_intercept else "none")
+    lam = 1.0 if halved else 0.5
+    statement = ClassicalStatement(scores, Softmax(), "multinomial_lr", SquaredNorms(), lam)
     W = np.asarray(fitted.coef_, dtype=np.float64).T
     b = np.broadcast_to(np.asarray(fitted.intercept_, dtype=np.float64), (W.shape[1],))
     if halved:

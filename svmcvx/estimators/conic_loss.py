@@ -1,4 +1,4 @@
-"""The face of the conic loss."""
+"""The estimator of the conic loss."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 from svmcvx.estimators.binary import BinaryClassifier
-from svmcvx.formulations.base import FormulationProblem
-from svmcvx.formulations.conic_loss.sdp import conic_sdp
 from svmcvx.kernels import Kernel
 
 __all__ = ["ConicSVMClassifier"]
@@ -29,7 +27,7 @@ class ConicSVMClassifier(BinaryClassifier):
     kernel : None, str, Kernel or callable
         None (the default) for the linear formulation; ``"rbf"``, ``"exponential"``, ``"laplacian"``, ``"poly"``,
         ``"sigmoid"``, ``"linear"``, ``"precomputed"``, or an object of :mod:`svmcvx.kernels`. The semidefinite program
-        of the route ``"conic"`` then has a block of the order n, which is for some sixty observations at most.
+        of the general route then has a block of the order n, which is for some sixty observations at most.
     gamma : float, "scale" or "auto"
         For kernels given by name.
     degree : int
@@ -39,8 +37,8 @@ class ConicSVMClassifier(BinaryClassifier):
     intercept : bool
         Append a constant feature, whose coefficient is penalised like the others; True by default.
     form : "reduced" or "paper"
-        Statement of the semidefinite program; the optimum is the same. ``"paper"`` is always solved by the route
-        ``"conic"``.
+        Statement of the semidefinite program; the optimum is the same. ``"paper"`` is always solved by the general
+        route.
     indefinite : "error" or "clip"
         What to do with a kernel that is indefinite on the data.
     class_weight : None, "balanced" or dict
@@ -52,7 +50,7 @@ class ConicSVMClassifier(BinaryClassifier):
         Processes for these machines, as in joblib; 1 by default. The result does not depend on it.
     solver : str
         ``"auto"`` (the default) chooses by the size; see :mod:`svmcvx.estimators.routes` for the rule. ``"fast"`` is the
-        solver of its own in :mod:`svmcvx.fast`; ``"clarabel"``, ``"scs"``, ``"mosek"``, … are those of :func:`svmcvx.solve`.
+        specialised one of :mod:`svmcvx.fast`; ``"clarabel"``, ``"scs"``, ``"mosek"``, … are those of :func:`svmcvx.solve`.
     tol : float
         Certified relative gap that is asked for, 1e-6 by default. A conic solver is asked for a hundredth of it.
     time_limit : float, optional
@@ -73,7 +71,7 @@ class ConicSVMClassifier(BinaryClassifier):
     solutions_, certificates_ : dict
         Of each binary machine, by its pair of labels (or label); ``certificate_`` is that of the largest gap.
     solver_route_, solver_reason_ : str
-        ``"conic"`` or ``"fast"``, and why.
+        ``"general"`` or ``"fast"``, and why.
     n_iter_ : int
         Iterations of the solver, where it tells them.
     n_features_in_ : int
@@ -126,15 +124,5 @@ class ConicSVMClassifier(BinaryClassifier):
         self.tol = tol
         self.time_limit = time_limit
 
-    def _builder(self) -> Callable[..., FormulationProblem]:
-        return conic_sdp
-
     def _settings(self) -> dict[str, Any]:
-        return {
-            "lam": self.lam if self.kappa is None else None,
-            "kappa": self.kappa,
-            "kernel": self._kernel(),
-            "form": self.form,
-            "intercept": self.intercept,
-            "indefinite": self.indefinite,
-        }
+        return super()._settings() | {"lam": self.lam if self.kappa is None else None}

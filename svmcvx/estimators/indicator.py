@@ -1,4 +1,4 @@
-"""Binary classifiers with losses that count or are cut off: optima by search or mixed-integer programs, or local ones."""
+"""The estimators of the 0-1, ramp and l0 losses: optima by search or by mixed-integer programs, or local ones."""
 
 from __future__ import annotations
 
@@ -6,10 +6,6 @@ from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 from svmcvx.estimators.binary import BinaryClassifier
-from svmcvx.formulations.base import FormulationProblem
-from svmcvx.formulations.indicator.l0 import l0_mio
-from svmcvx.formulations.indicator.ramp import ramp_mio
-from svmcvx.formulations.indicator.zero_one import zero_one_mio
 from svmcvx.kernels import Kernel
 
 __all__ = ["L0SVMClassifier", "RampSVMClassifier", "ZeroOneSVMClassifier"]
@@ -21,10 +17,10 @@ TIME_LIMIT = 10.0
 class ZeroOneSVMClassifier(BinaryClassifier):
     r"""SVM with the exact 0-1 loss: :math:`\|w\|^2 + \lambda\sum_i 1[u_i < 1]`, or at most `k` margins below 1.
 
-    It is solved by the search of ``fast.zero_one`` (at any size with ``solver="auto"``), or, with the settings `form` and `M` or ``solver="scip"``, as a
-    mixed-integer program, which needs a solver for it (``pip install 'svmcvx[mip]'``). Optimality is proved for tens of
-    observations of a few features in seconds. Larger data end at the time limit with an honest interval and a
-    ``ConvergenceWarning``.
+    It is solved by the search of ``fast.zero_one`` (at any size with ``solver="auto"``), or, with the settings `form` and
+    `M` or ``solver="scip"``, as a mixed-integer program, which needs a solver for it (``pip install 'svmcvx[mip]'``).
+    Optimality is proved for tens of observations of a few features in seconds. On larger data the time limit ends the
+    search, with the interval proved by then and a ``ConvergenceWarning``.
 
     Parameters
     ----------
@@ -88,19 +84,8 @@ class ZeroOneSVMClassifier(BinaryClassifier):
         self.tol = tol
         self.time_limit = time_limit
 
-    def _builder(self) -> Callable[..., FormulationProblem]:
-        return zero_one_mio
-
     def _settings(self) -> dict[str, Any]:
-        return {
-            "lam": self.lam if self.k is None else None,
-            "k": self.k,
-            "M": self.M,
-            "form": self.form,
-            "kernel": self._kernel(),
-            "intercept": self.intercept,
-            "indefinite": self.indefinite,
-        }
+        return super()._settings() | {"lam": self.lam if self.k is None else None}
 
 
 class _FreeIntercept(BinaryClassifier):
@@ -135,14 +120,6 @@ class _FreeIntercept(BinaryClassifier):
         self.tol = tol
         self.time_limit = time_limit
 
-    def _settings(self) -> dict[str, Any]:
-        return {
-            "C": self.C,
-            "M": self.M,
-            "kernel": self._kernel(),
-            "indefinite": self.indefinite,
-        }
-
 
 class RampSVMClassifier(_FreeIntercept):
     r"""SVM with ramp loss: :math:`\tfrac12\|w\|^2 + C\sum_i \min(2, (1-u_i)_+)`, with a free intercept.
@@ -167,9 +144,6 @@ class RampSVMClassifier(_FreeIntercept):
     """
 
     _formulation: ClassVar[str] = "ramp"
-
-    def _builder(self) -> Callable[..., FormulationProblem]:
-        return ramp_mio
 
 
 class L0SVMClassifier(_FreeIntercept):
@@ -197,6 +171,3 @@ class L0SVMClassifier(_FreeIntercept):
     """
 
     _formulation: ClassVar[str] = "l0"
-
-    def _builder(self) -> Callable[..., FormulationProblem]:
-        return l0_mio

@@ -1,4 +1,4 @@
-"""The faces of ODM and ODML."""
+"""The estimators of ODM and ODML."""
 
 from __future__ import annotations
 
@@ -6,9 +6,6 @@ from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 from svmcvx.estimators.binary import BinaryClassifier
-from svmcvx.formulations.base import FormulationProblem
-from svmcvx.formulations.margin_distribution.odm_problems import odm_dual
-from svmcvx.formulations.margin_distribution.odml_problems import odml_dual
 from svmcvx.kernels import Kernel
 
 __all__ = ["ODMClassifier", "ODMLClassifier"]
@@ -47,7 +44,7 @@ class ODMClassifier(BinaryClassifier):
         Processes for these machines, as in joblib; 1 by default. The result does not depend on it.
     solver : str
         ``"auto"`` (the default) chooses by the size; see :mod:`svmcvx.estimators.routes` for the rule. ``"fast"`` is the
-        solver of its own in :mod:`svmcvx.fast`; ``"clarabel"``, ``"scs"``, ``"mosek"``, … are those of :func:`svmcvx.solve`.
+        specialised one of :mod:`svmcvx.fast`; ``"clarabel"``, ``"scs"``, ``"mosek"``, … are those of :func:`svmcvx.solve`.
     tol : float
         Certified relative gap that is asked for, 1e-6 by default. A conic solver is asked for a hundredth of it.
     time_limit : float, optional
@@ -68,7 +65,7 @@ class ODMClassifier(BinaryClassifier):
     solutions_, certificates_ : dict
         Of each binary machine, by its pair of labels (or label); ``certificate_`` is that of the largest gap.
     solver_route_, solver_reason_ : str
-        ``"conic"`` or ``"fast"``, and why.
+        ``"general"`` or ``"fast"``, and why.
     n_iter_ : int
         Iterations of the solver, where it tells them.
     n_features_in_ : int
@@ -123,19 +120,6 @@ class ODMClassifier(BinaryClassifier):
         self.tol = tol
         self.time_limit = time_limit
 
-    def _builder(self) -> Callable[..., FormulationProblem]:
-        return odm_dual
-
-    def _settings(self) -> dict[str, Any]:
-        return {
-            "C1": self.C1,
-            "C2": self.C2,
-            "D": self.D,
-            "intercept": self.intercept,
-            "kernel": self._kernel(),
-            "indefinite": self.indefinite,
-        }
-
 
 class ODMLClassifier(BinaryClassifier):
     r"""Soft-margin SVM that also makes the mean of the margins large and their variance small.
@@ -146,9 +130,9 @@ class ODMLClassifier(BinaryClassifier):
     ----------
     lam1, lam2 : float
         Weights of the variance and the mean of the margins, not negative; 1/16 by default, the middle of the range that
-        the paper searches.
+        [ZhangZhou] searches.
     C : float
-        Weight of the mean hinge loss, positive; 10 by default (the paper tries 10, 50 and 100).
+        Weight of the mean hinge loss, positive; 10 by default ([ZhangZhou] tries 10, 50 and 100).
     intercept, kernel, gamma, degree, coef0, indefinite, solver, tol, time_limit
         As for :class:`ODMClassifier`.
 
@@ -203,16 +187,3 @@ class ODMLClassifier(BinaryClassifier):
         self.solver = solver
         self.tol = tol
         self.time_limit = time_limit
-
-    def _builder(self) -> Callable[..., FormulationProblem]:
-        return odml_dual
-
-    def _settings(self) -> dict[str, Any]:
-        return {
-            "lam1": self.lam1,
-            "lam2": self.lam2,
-            "C": self.C,
-            "intercept": self.intercept,
-            "kernel": self._kernel(),
-            "indefinite": self.indefinite,
-        }

@@ -12,7 +12,7 @@ from sklearn.utils import Tags
 from svmcvx.data import check_choice, check_features
 from svmcvx.estimators.base import CertifiedClassifier
 from svmcvx.formulations.base import FormulationProblem
-from svmcvx.formulations.multiclass.baselines import (
+from svmcvx.formulations.multiclass.baselines_problems import (
     crammer_singer,
     msvm,
     multinomial_lr,
@@ -20,7 +20,6 @@ from svmcvx.formulations.multiclass.baselines import (
     topk_svm,
     weston_watkins,
 )
-from svmcvx.formulations.multiclass.m3svm import m3svm
 from svmcvx.model import MulticlassModel
 
 __all__ = ["M3SVMClassifier", "MulticlassClassifier", "MulticlassSVMClassifier"]
@@ -38,7 +37,7 @@ BUILDERS: dict[str, Callable[..., FormulationProblem]] = {
 
 
 class MulticlassClassifier(CertifiedClassifier):
-    """What all faces with one linear score a class share."""
+    """What the estimators with one linear score a class share."""
 
     def _model(self) -> MulticlassModel:
         return cast(MulticlassModel, self.model_)
@@ -106,7 +105,7 @@ class M3SVMClassifier(MulticlassClassifier):
         Weights of the classes, which multiply those of the losses, as in scikit-learn; 1 each by default.
     solver : str
         ``"auto"`` (the default) chooses by the size; see :mod:`svmcvx.estimators.routes` for the rule. ``"fast"`` is the
-        solver of its own in :mod:`svmcvx.fast`; ``"clarabel"``, ``"scs"``, ``"mosek"``, … are those of :func:`svmcvx.solve`.
+        specialised one of :mod:`svmcvx.fast`; ``"clarabel"``, ``"scs"``, ``"mosek"``, … are those of :func:`svmcvx.solve`.
     tol : float
         Certified relative gap that is asked for, 1e-8 by default. A conic solver is asked for a hundredth of it.
     time_limit : float, optional
@@ -123,7 +122,7 @@ class M3SVMClassifier(MulticlassClassifier):
     coef_, intercept_, support_ : ndarray
         As in scikit-learn.
     solver_route_, solver_reason_ : str
-        ``"conic"`` or ``"fast"``, and why.
+        ``"general"`` or ``"fast"``, and why.
     n_iter_ : int
         Iterations of the solver, where it tells them.
     n_features_in_ : int
@@ -168,19 +167,6 @@ class M3SVMClassifier(MulticlassClassifier):
         self.tol = tol
         self.time_limit = time_limit
 
-    def _builder(self) -> Callable[..., FormulationProblem]:
-        return m3svm
-
-    def _settings(self) -> dict[str, Any]:
-        return {
-            "lam": self.lam,
-            "p": self.p,
-            "eps": self.eps,
-            "loss": self.loss,
-            "norm": self.norm,
-            "delta": self.delta,
-        }
-
 
 class MulticlassSVMClassifier(MulticlassClassifier):
     r"""The classical multi-class machines: :math:`\sum_i\ell(f_i) + \lambda\,\Omega(W)`.
@@ -217,7 +203,7 @@ class MulticlassSVMClassifier(MulticlassClassifier):
     coef_, intercept_, support_ : ndarray
         As in scikit-learn.
     solver_route_, solver_reason_ : str
-        ``"conic"`` or ``"fast"``, and why.
+        ``"general"`` or ``"fast"``, and why.
     n_iter_ : int
         Iterations of the solver, where it tells them.
     n_features_in_ : int

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.parallel import Parallel, delayed
 
-from svmcvx.data import Features, check_choice
+from svmcvx.data import CodedLabels, Features, check_choice
 from svmcvx.errors import DataError
-from svmcvx.estimators.request import Request
+from svmcvx.estimators.request import Request, TrainingData
 from svmcvx.estimators.routes import Route
 from svmcvx.kernels import Precomputed
 from svmcvx.model import BinaryModel, KernelModel, OneVsModel
@@ -35,34 +35,34 @@ class Part(NamedTuple):
         The two labels (k, l) of a pair, or the label of one class against the rest.
     rows : ndarray of int
         Its observations.
-    labels : ndarray
+    labels : CodedLabels
         Their labels: the original ones of a pair; 1 for the class and 0 for the rest.
     """
 
     key: Any
     rows: NDArray[np.intp]
-    labels: NDArray[Any]
+    labels: CodedLabels
 
 
-def parts(codes: NDArray[np.intp], classes: NDArray[Any], scheme: str) -> Iterator[Part]:
+def parts(labels: CodedLabels, scheme: str) -> Iterator[Part]:
     """Yield the binary problems in the order of :class:`svmcvx.OneVsModel`.
 
     Parameters
     ----------
-    codes : ndarray of int, shape (n,)
-        ``classes[codes]`` are the labels.
-    classes : ndarray of shape (c,)
+    labels : CodedLabels
     scheme : "ovo" or "ovr"
     """
+    codes, classes = labels.codes, labels.classes
     names = classes.tolist()
     if check_choice(scheme, "multiclass", SCHEMES) == "ovo":
         for k, other in combinations(range(classes.size), 2):
             rows = np.flatnonzero((codes == k) | (codes == other))
-            yield Part((names[k], names[other]), rows, classes[codes[rows]])
+            pair = CodedLabels((codes[rows] == other).astype(np.intp), classes[[k, other]])
+            yield Part((names[k], names[other]), rows, pair)
     else:
         rows = np.arange(codes.size)
         for k, name in enumerate(names):
-            yield Part(name, rows, (codes == k).astype(np.intp))
+            yield Part(name, rows, CodedLabels((codes == k).astype(np.intp), np.arange(2)))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -83,7 +83,7 @@ class CompositeSolution(Solution):
 
     @classmethod
     def of(cls, parts: Mapping[Any, Solution], scheme: str, classes: NDArray[Any]) -> CompositeSolution:
-        """Put solutions of binary problems together."""
+        """Combine the solutions of binary problems."""
         each = list(parts.values())
         worst = max(each, key=lambda solution: solution.certificate.gap)
         unfinished = [solution.status for solution in each if solution.status is not Status.OPTIMAL]
@@ -113,7 +113,7 @@ def _restricted(X: Features, rows: NDArray[np.intp], *, pairwise: bool) -> Featu
 
 
 def _lifted(solution: Solution, rows: NDArray[np.intp], width: int) -> Solution:
-    """Return a solution whose model speaks of all training data; `width` is the number of columns of these."""
+    """Return a solution whose model counts the rows of all training data; `width` is the number of their columns."""
     model = cast(BinaryModel, solution.model)
     support = rows[model.support]
     if isinstance(model, KernelModel):
@@ -132,25 +132,15 @@ def _earlier(warm_start: Solution | None, keys: list[Any]) -> Mapping[Any, Solut
 
 
 def solve_parts(
-    request: Request,
-    X: Features,
-    codes: NDArray[np.intp],
-    classes: NDArray[Any],
-    sample_weight: Floats | None,
-    *,
-    scheme: str,
-    n_jobs: int | None,
-    warm_start: Solution | None = None,
+    request: Request, data: TrainingData, *, scheme: str, n_jobs: int | None, warm_start: Solution | None = None
 ) -> tuple[CompositeSolution, Route]:
     """Solve all binary problems, in parallel; the same result whatever `n_jobs`.
 
     Parameters
     ----------
     request : Request
-    X : ndarray or csr_array of shape (n, d)
-    codes, classes : ndarray
-        As for :func:`parts`.
-    sample_weight : ndarray of shape (n,) or None
+    data : TrainingData
+        With the weights of the classes in those of the observations.
     scheme : "ovo" or "ovr"
     n_jobs : int or None
         As in joblib.
@@ -163,7 +153,8 @@ def solve_parts(
     Route
         One for all parts, by the size of the largest.
     """
-    problems = list(parts(codes, classes, scheme))
+    X, labels, sample_weight = data
+    problems = list(parts(labels, scheme))
     route = request.route(max(part.rows.size for part in problems), weighted=sample_weight is not None)
     pairwise = isinstance(request.settings.get("kernel"), Precomputed)
     earlier = _earlier(warm_start, [part.key for part in problems])
@@ -173,9 +164,11 @@ def solve_parts(
     found = Parallel(n_jobs=n_jobs)(
         delayed(request.run)(
             route,
-            _restricted(X, part.rows, pairwise=pairwise),
-            part.labels,
-            None if sample_weight is None else sample_weight[part.rows],
+            TrainingData(
+                _restricted(X, part.rows, pairwise=pairwise),
+                part.labels,
+                None if sample_weight is None else sample_weight[part.rows],
+            ),
             earlier[part.key],
         )
         for part in problems
@@ -183,4 +176,4 @@ def solve_parts(
     lifted = {
         part.key: _lifted(solution, part.rows, X.shape[1]) for part, solution in zip(problems, found, strict=True)
     }
-    return CompositeSolution.of(lifted, scheme, classes), route
+    return CompositeSolution.of(lifted, scheme, labels.classes), route

@@ -1,18 +1,39 @@
-"""What an estimator asks for: a formulation with its settings, solved on some data by the route that was chosen."""
+"""A formulation with the settings of an estimator, and its solution by the route that was chosen."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias
 
-from svmcvx.data import check_number
-from svmcvx.estimators.routes import FAST, OWN_TOL, Route, arguments, choose, fast_solver, lacking, mixed_integer_solver
+import numpy as np
+from numpy.typing import NDArray
+
+from svmcvx.catalogue import find
+from svmcvx.data import CodedLabels, Features, check_number
+from svmcvx.estimators.routes import FAST, Route, choose, mixed_integer_solver
 from svmcvx.formulations.base import FormulationProblem
 from svmcvx.solution import Solution
 from svmcvx.solve import solve
 
-__all__ = ["Request"]
+__all__ = ["Request", "TrainingData"]
+
+Floats: TypeAlias = NDArray[np.float64]
+
+
+class TrainingData(NamedTuple):
+    """Validated training data.
+
+    Attributes
+    ----------
+    X : ndarray or csr_array of shape (n, d)
+    labels : CodedLabels
+    sample_weight : ndarray of shape (n,) or None
+    """
+
+    X: Features
+    labels: CodedLabels
+    sample_weight: Floats | None
 
 
 @dataclass(frozen=True)
@@ -22,11 +43,11 @@ class Request:
     Parameters
     ----------
     formulation : str
-        Name in :mod:`svmcvx.estimators.routes`.
+        Name in :mod:`svmcvx.catalogue`, or any other for a formulation that is not there.
     builder : callable
         Makes the problem from data and settings.
     settings : mapping
-        Arguments of the builder, which the fast solver shares.
+        Arguments of the builder, which the specialised solver shares.
     solver : str
     tol : float
         Certified relative gap that is asked for.
@@ -46,28 +67,26 @@ class Request:
 
     def route(self, n: int, *, weighted: bool) -> Route:
         """Choose the route for `n` observations."""
-        found = fast_solver(self.formulation)
-        used: dict[str, Any] = {**self.settings, **({"sample_weight": True} if weighted else {})}
         return choose(
             self.solver,
             self.formulation,
             n,
             kernel=self.settings.get("kernel") is not None,
-            available=found is not None,
-            missing=() if found is None else tuple(lacking(found, self.builder, used)),
+            settings={**self.settings, **({"sample_weight": True} if weighted else {})},
             mixed_integer=mixed_integer_solver(),
         )
 
-    def run(self, route: Route, X: Any, y: Any, sample_weight: Any, warm_start: Solution | None) -> Solution:
+    def run(self, route: Route, data: TrainingData, warm_start: Solution | None) -> Solution:
         """Solve on data."""
-        found = fast_solver(self.formulation)
-        if route.name == FAST and found is not None:
-            taken = arguments(found)
-            settings = {name: value for name, value in self.settings.items() if name in taken}
-            if sample_weight is not None:
-                settings["sample_weight"] = sample_weight
-            if self.formulation not in OWN_TOL:
-                settings["tol"] = self.tol
-            return found(X, y, time_limit=self.time_limit, warm_start=warm_start, **settings)
-        problem = self.builder(X, y, sample_weight=sample_weight, **self.settings)
+        X, y, sample_weight = data
+        weights = {} if sample_weight is None else {"sample_weight": sample_weight}
+        entry = find(self.formulation)
+        if route.name == FAST and entry is not None and entry.fast is not None:
+            fast = entry.fast
+            settings = {name: value for name, value in self.settings.items() if name in fast.settings}
+            found: Solution = fast.load()(
+                X, y, tol=self.tol, time_limit=self.time_limit, warm_start=warm_start, **settings, **weights
+            )
+            return found
+        problem = self.builder(X, y, **self.settings, **weights)
         return solve(problem, solver=self.solver, tol=self.tol, time_limit=self.time_limit, warm_start=warm_start)

@@ -20,10 +20,11 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.pipeline import Pipeline
 from sklearn.utils.metaestimators import _safe_split
 
-from svmcvx.data import Features, check_features, check_labels, check_weights
+from svmcvx.data import Features, check_features
 from svmcvx.errors import DataError, SvmcvxError
 from svmcvx.estimators.base import CertifiedClassifier
 from svmcvx.estimators.binary import BinaryClassifier
+from svmcvx.estimators.request import TrainingData
 from svmcvx.experiments.store import Store
 from svmcvx.kernels.gram_cache import GramCache
 from svmcvx.model import KernelModel
@@ -37,7 +38,7 @@ Settings: TypeAlias = Mapping[str, Any]
 # What a path can follow; of several that vary the one with most values, and of equally many the first here.
 PATH_PARAMETERS = ("C", "lam", "kappa", "C1", "C2", "lam1", "lam2", "p", "D", "eps")
 
-# What makes a fit a failed row; anything else is a mistake in the call and is raised.
+# Errors that make a failed row; any other is a mistake in the call and is raised.
 FAILURES = (SvmcvxError, ValueError, ArithmeticError, np.linalg.LinAlgError)
 
 
@@ -154,16 +155,16 @@ class PathOnFold:
             If Ctrl-C ended a fit early; its answer is dropped.
         """
         store = None if self.store is None else Store(self.store)
-        machine = _Machine(self, X, y, sample_weight, GramCache() if cache is None else cache)
+        state = _PathState(self, X, y, sample_weight, GramCache() if cache is None else cache)
         for k, settings in enumerate(self.path.settings):
-            row = machine.row(settings)
+            row = state.row(settings)
             if store is not None:
                 store.add(self.keys[k], row)
             yield k, row
 
 
 class Finished:
-    """A folder of finished rows; each piece of work writes a file of its own there, so that none waits for another.
+    """A folder of finished rows; each piece of work writes a file of its own there, so that no lock is needed.
 
     Parameters
     ----------
@@ -212,7 +213,7 @@ class Finished:
         return replace(work, keys=keys, store=self.folder / f"{joblib.hash(keys)}.jsonl")
 
 
-class _Machine:
+class _PathState:
     """What a path keeps from one fit to the next: split data, fitted transformers, the last solution."""
 
     def __init__(self, work: PathOnFold, X: Any, y: Any, sample_weight: Any, cache: GramCache) -> None:
@@ -223,7 +224,7 @@ class _Machine:
         self.weight = None if sample_weight is None else sample_weight[work.train]
         self.transformers: Pipeline | None = None
         self.transformed: tuple[Any, Any] | None = None
-        self.training: tuple[Features, NDArray[np.intp], NDArray[Any], NDArray[np.float64] | None] | None = None
+        self.training: TrainingData | None = None
         self.tested: Features | None = None
         self.solution: Solution | None = None
 
@@ -247,11 +248,10 @@ class _Machine:
         last = self._final(settings)
         X_train, _ = self._transform()
         if isinstance(last, CertifiedClassifier):
-            if self.solution is None or type(last)._fit is not CertifiedClassifier._fit:
-                last._fit(X_train, self.y_train, self.weight, self.solution, self.cache)
-            else:
-                # The same data for the same estimator, which knows their features by now.
-                last._fit_checked(*self._training(), self.solution, self.cache)
+            if self.training is None:
+                # The same data for the same estimator all along the path.
+                self.training = last._training_data(X_train, self.y_train, self.weight)
+            last._fit(self.training, self.solution, self.cache)
             self.solution = last.solution_
             if self.solution.status is Status.INTERRUPTED:
                 raise KeyboardInterrupt
@@ -261,15 +261,6 @@ class _Machine:
             last.fit(X_train, self.y_train, sample_weight=self.weight)
         return last
 
-    def _training(self) -> tuple[Features, NDArray[np.intp], NDArray[Any], NDArray[np.float64] | None]:
-        """Return the training part validated: features, codes, classes and weights."""
-        if self.training is None:
-            features = check_features(self._transform()[0])
-            codes, classes = check_labels(self.y_train, features.shape[0])
-            weight = None if self.weight is None else check_weights(self.weight, codes.size)
-            self.training = features, codes, classes, weight
-        return self.training
-
     def _final(self, settings: Settings) -> Any:
         """Return the final estimator with its settings; along a path only one of them changes."""
         name = self.work.path.parameter
@@ -277,7 +268,7 @@ class _Machine:
             with_settings(self.estimator, settings)
         last = self.estimator.steps[-1][1] if isinstance(self.estimator, Pipeline) else self.estimator
         if name is not None:
-            # A number, under a name that has been checked: set_params would take as long as a short fit.
+            # The name has been checked before the search; set_params would take as long as a short fit.
             setattr(last, name.rpartition("__")[2], settings[name])
         return last
 
@@ -298,7 +289,7 @@ class _Machine:
         X_test = self._transform()[1]
         if self.work.scorer is None:
             if type(last).score is ClassifierMixin.score:
-                # The accuracy, without scikit-learn's second look at labels that it has seen; that takes longer than a fit.
+                # The accuracy; scikit-learn would validate the labels again, which takes longer than a short fit.
                 return float(np.mean(self._predicted(last, X_test) == np.asarray(self.y_test)))
             return float(last.score(X_test, self.y_test))
         return float(self.work.scorer(last, X_test, self.y_test))
@@ -307,10 +298,10 @@ class _Machine:
         """Return what the final estimator predicts; the kernel is evaluated once a path where there is room for it."""
         if isinstance(last, BinaryClassifier) and type(last).predict is BinaryClassifier.predict:
             model = last.model_
-            if isinstance(model, KernelModel) and model.vectors is not None:
+            if isinstance(model, KernelModel) and model.vectors is not None and self.training is not None:
                 if self.tested is None:
                     self.tested = check_features(X_test)
-                cross = self.cache.cross(model.kernel, self.tested, self._training()[0])
+                cross = self.cache.cross(model.kernel, self.tested, self.training.X)
                 if cross is not None:
                     v = np.zeros(cross.shape[1])
                     v[model.support] = model.dual_coef

@@ -84,7 +84,7 @@ def select(
     """Cross-validate an estimator over a grid, each fit starting from its neighbour's answer.
 
     The result is that of :class:`sklearn.model_selection.GridSearchCV` with the same arguments, up to the gaps of the
-    certificates. It is there sooner: within one fold, settings that differ in one hyper-parameter only are solved in
+    certificates. It is faster: within one fold, settings that differ in one hyper-parameter only are solved in
     ascending order of it, each from the solution before; Gram matrices are evaluated once for all fits on a fold that
     share a kernel, and the transformers of a pipeline are fitted once for each path.
 
@@ -114,7 +114,7 @@ def select(
         Paths solved at a time, one path on one fold being one task; 1 by default. The backend is joblib's, as set by
         ``joblib.parallel_config``: processes, threads, or ``backend="dask"`` (extra ``dask``).
     store : path-like, optional
-        A folder for finished fits. Each is written as soon as it is there; a later call with the same data, grid and
+        A folder for finished fits. Each is written as soon as it is finished; a later call with the same data, grid and
         folds goes on where the first one stopped, also after a kill. One run at a time may use it.
     progress : bool
         Show a bar (extra ``cli``).
@@ -129,7 +129,7 @@ def select(
         ``param_<name>``, ``params``
             The setting.
         ``split<k>_test_score``, ``mean_test_score``, ``std_test_score``, ``rank_test_score``
-            As in ``GridSearchCV.cv_results_``; NaN where a fit failed or is not there.
+            As in ``GridSearchCV.cv_results_``; NaN where a fit failed or is missing.
         ``split<k>_lower``, ``split<k>_upper``
             The checked interval around the optimum of the training problem of fold k.
         ``worst_gap``, ``certified``

@@ -3,34 +3,16 @@
 from __future__ import annotations
 
 import ast
-import inspect
 from typing import Any
 
+from svmcvx.catalogue import CATALOGUE, Estimator
 from svmcvx.errors import DataError
-from svmcvx.estimators import (
-    ConicSVMClassifier,
-    L0SVMClassifier,
-    M3SVMClassifier,
-    MulticlassSVMClassifier,
-    ODMClassifier,
-    ODMLClassifier,
-    PSVMClassifier,
-    RampSVMClassifier,
-    ZeroOneSVMClassifier,
-)
 
 __all__ = ["MODELS", "parse_models"]
 
-MODELS: dict[str, type[Any]] = {
-    "conic": ConicSVMClassifier,
-    "odm": ODMClassifier,
-    "odml": ODMLClassifier,
-    "psvm": PSVMClassifier,
-    "m3svm": M3SVMClassifier,
-    "multiclass": MulticlassSVMClassifier,
-    "zero-one": ZeroOneSVMClassifier,
-    "ramp": RampSVMClassifier,
-    "l0": L0SVMClassifier,
+# The estimators by their names on the command line.
+MODELS: dict[str, Estimator] = {
+    entry.estimator.command: entry.estimator for entry in CATALOGUE.values() if entry.estimator is not None
 }
 
 
@@ -47,8 +29,8 @@ def parse_models(text: str, **common: Any) -> list[tuple[str, Any]]:
     Parameters
     ----------
     text : str
-        Each model is a name (``zero_one`` is ``zero-one``), optionally followed by ``:`` and ``key=value`` settings; further settings of the same
-        model follow after ``,`` or ``:``, as in ``psvm:p=1,psvm:p=1.5,C=10``.
+        Each model is a name of :data:`MODELS` (``zero_one`` is ``zero-one``), optionally followed by ``:`` and ``key=value``
+        settings; further settings of the same model follow after ``,`` or ``:``, as in ``psvm:p=1,psvm:p=1.5,C=10``.
     **common
         Settings for every model that has them, unless the text says otherwise; None is passed over.
 
@@ -85,8 +67,8 @@ def parse_models(text: str, **common: Any) -> list[tuple[str, Any]]:
 
 
 def _build(name: str, settings: dict[str, Any], common: dict[str, Any]) -> tuple[str, Any]:
-    cls = MODELS[name]
-    known = set(inspect.signature(cls).parameters)
+    cls = MODELS[name].load()
+    known = set(cls().get_params())
     unknown = [key for key in settings if key not in known]
     if unknown:
         raise DataError(f"{name} has no setting {', '.join(map(repr, unknown))}; it has {', '.join(sorted(known))}")

@@ -79,7 +79,7 @@ class Store:
             yield key, self[key]
 
     def add(self, key: str, row: Mapping[str, Any]) -> None:
-        """Append a row and see it to the disk. Lines of several writers may alternate; each is whole."""
+        """Append a row and flush it to disk. Lines of several writers may alternate; each is written at once."""
         line = json.dumps({"key": key, "row": plain(row)}).encode() + b"\n"
         if self._torn:
             os.truncate(self.path, self._whole)

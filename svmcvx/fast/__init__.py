@@ -1,4 +1,4 @@
-"""First-order solvers for large instances, each returning the same certified Solution as the conic route."""
+"""Specialised solvers for large instances, each returning the same certified Solution as the general route."""
 
 from svmcvx.fast.conic_loss.conic import conic
 from svmcvx.fast.indicator.l0 import l0

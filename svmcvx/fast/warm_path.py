@@ -7,38 +7,15 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from svmcvx.catalogue import CATALOGUE
 from svmcvx.data import check_number
 from svmcvx.errors import DataError
-from svmcvx.fast.conic_loss.conic import conic
-from svmcvx.fast.indicator.l0 import l0
-from svmcvx.fast.indicator.zero_one import zero_one
-from svmcvx.fast.margin.psvm import psvm
-from svmcvx.fast.margin_distribution.odm import odm
-from svmcvx.fast.margin_distribution.odml import odml
-from svmcvx.fast.multiclass.m3svm import m3svm
 from svmcvx.solution import Solution, Status
 
-__all__ = ["SOLVERS", "path"]
+__all__ = ["PATHS", "path"]
 
-SOLVERS: dict[str, Callable[..., Solution]] = {
-    "psvm": psvm,
-    "odm": odm,
-    "odml": odml,
-    "conic": conic,
-    "m3svm": m3svm,
-    "l0": l0,
-    "zero_one": zero_one,
-}
-# What a path can run over, for each solver.
-PARAMETERS = {
-    "psvm": ("C", "p"),
-    "odm": ("C1", "C2", "D"),
-    "odml": ("C", "lam1", "lam2"),
-    "conic": ("lam", "kappa"),
-    "m3svm": ("lam", "p", "eps"),
-    "l0": ("C",),
-    "zero_one": ("lam", "k"),
-}
+# The specialised solvers that have paths, by formulation.
+PATHS = {entry.name: entry.fast for entry in CATALOGUE.values() if entry.fast is not None and entry.fast.path}
 
 
 def path(
@@ -55,13 +32,14 @@ def path(
     Parameters
     ----------
     formulation : "psvm", "odm", "odml", "conic", "m3svm", "l0" or "zero_one"
-        The solver of :mod:`svmcvx.fast` to call.
+        The specialised solver to call. What may vary stands in :mod:`svmcvx.catalogue`: (C, p), (C1, C2, D),
+        (C, lam1, lam2), (lam, kappa), (lam, p, eps), (C) and (lam, k).
     X, y
         As for that solver.
     time_limit : float, optional
         Seconds for the whole path.
     callback : callable, optional
-        Called with each :class:`~svmcvx.Solution` as soon as it is there; returning True ends the path.
+        Called with each :class:`~svmcvx.Solution` as soon as it is found; returning True ends the path.
     **keywords
         Arguments of the solver; exactly one of its hyper-parameters is a sequence, as in ``C=[0.1, 1, 10]``. It is
         followed in the order given: neighbours that are close, and small values of C first, are quickest.
@@ -69,8 +47,8 @@ def path(
     Returns
     -------
     list of Solution
-        One for each value. A path that was ended by Ctrl-C, the time limit or the callback returns those it has; a
-        last one that was cut short says so in its status and has its honest interval.
+        One for each value. A path that was ended by Ctrl-C, the time limit or the callback returns those it has; the
+        status of a solution that was cut short says so, and its interval is the one proved by then.
 
     Raises
     ------
@@ -85,9 +63,9 @@ def path(
     >>> [s.certificate.is_certified(1e-6) for s in sx.fast.path("psvm", X, y, C=[0.1, 1.0], p=2)]
     [True, True]
     """
-    if formulation not in SOLVERS:
-        raise DataError(f"formulation must be one of {', '.join(map(repr, SOLVERS))}, got {formulation!r}")
-    names = PARAMETERS[formulation]
+    if formulation not in PATHS:
+        raise DataError(f"formulation must be one of {', '.join(map(repr, PATHS))}, got {formulation!r}")
+    names = PATHS[formulation].path
     varied = [
         name for name in names if isinstance(keywords.get(name), Iterable) and not isinstance(keywords[name], str)
     ]
@@ -96,7 +74,7 @@ def path(
             f"a path varies exactly one of {', '.join(names)}: pass that one as a sequence, as in {names[0]}=[0.1, 1, 10]; "
             f"got {', '.join(varied) or 'none'}"
         )
-    solver, name = SOLVERS[formulation], varied[0]
+    solver, name = PATHS[formulation].load(), varied[0]
     unknown = [key for key in keywords if key not in inspect.signature(solver).parameters]
     if unknown:
         raise DataError(f"fast.{formulation} has no argument {', '.join(map(repr, unknown))}")

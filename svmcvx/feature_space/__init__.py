@@ -36,6 +36,7 @@ def feature_space(
     intercept: str,
     indefinite: str = "error",
     keep_gram: bool = True,
+    block_entries: int = BLOCK_ENTRIES,
     **parameters: Any,
 ) -> FeatureSpace:
     """Return the space of a kernel on training data.
@@ -49,7 +50,7 @@ def feature_space(
         What the formulation does with the bias.
     indefinite : "error" or "clip"
         What to do with an indefinite kernel.
-    keep_gram : bool
+    keep_gram, block_entries
         See :class:`KernelSpace`.
     **parameters
         ``gamma``, ``degree``, ``coef0`` of a kernel given by name.
@@ -69,4 +70,6 @@ def feature_space(
             "a precomputed kernel takes as X the square matrix k(x_i, x_j) of all training observations, "
             f"got {data.rows} rows and {data.X.shape[1]} columns"
         )
-    return KernelSpace(data, chosen.resolve(data.X, data.weight), intercept, indefinite, keep_gram, cache)
+    return KernelSpace(
+        data, chosen.resolve(data.X, data.weight), intercept, indefinite, keep_gram, cache, block_entries
+    )

@@ -54,6 +54,8 @@ class KernelSpace(FeatureSpace):
         quadratic is stored.
     cache : GramCache, optional
         Keeps the matrix beyond this space.
+    block_entries : int
+        Entries of one kernel block where no Gram matrix is kept.
     """
 
     data: BinaryData
@@ -62,6 +64,7 @@ class KernelSpace(FeatureSpace):
     indefinite: str = "error"
     keep_gram: bool = True
     cache: GramCache | None = None
+    block_entries: int = BLOCK_ENTRIES
 
     def __post_init__(self) -> None:
         if not self.keep_gram and not is_definite(self.resolved):
@@ -108,6 +111,20 @@ class KernelSpace(FeatureSpace):
         entries = np.array(self.resolved.diagonal(self.data.X), dtype=np.float64)
         return entries + 1.0 if self.intercept == "penalised" else entries
 
+    def diagonal_above(self) -> Floats:
+        """Return k(x, x) from above, a penalised intercept included."""
+        diagonal = np.abs(self.diagonal())
+        if self.keep_gram:
+            error = self.gram_error
+            bound = diagonal * (1.0 + error.rows + error.columns) + error.left * error.right + error.absolute
+            if error.entries is not None:
+                bound = bound + np.diagonal(error.entries)
+        else:
+            # A power of a sum of positive terms, or 1.
+            degree, d = int(getattr(self.resolved, "degree", 1)), int(self.data.X.shape[1])
+            bound = diagonal * (1.0 + float(np.expm1(1.02 * degree * (d + 10) * U)))
+        return np.asarray(bound * (1.0 + 16 * U) + UNDERFLOW)
+
     def row_block(self, dtype: DTypeLike) -> RowBlock:
         """Return a function that takes rows of the Gram matrix, or evaluates them, a penalised intercept included."""
         evaluate: RowBlock = self.columns(dtype=dtype) if self.blockwise else lambda rows, out=None: self.gram[rows]
@@ -129,7 +146,7 @@ class KernelSpace(FeatureSpace):
         memory.require(
             GRAM_BYTES * float(n) ** 2,
             f"the {n} × {n} kernel matrix and its factor",
-            "use fewer observations, the linear formulation, or a first-order solver that keeps no kernel matrix",
+            "use fewer observations, the linear formulation, or a specialised solver that keeps no kernel matrix",
         )
         if isinstance(self.resolved, Precomputed):
             columns = self.data.X[:, self.data.index]
@@ -244,7 +261,7 @@ class KernelSpace(FeatureSpace):
         positive = isinstance(self.resolved, (RBF, Exponential, Laplacian))
         chosen = v[support]
         columns = self.columns(support) if self.kept is None else None
-        rows = max(1, BLOCK_ENTRIES // max(1, support.size))
+        rows = max(1, self.block_entries // max(1, support.size))
         for start in range(0, n if support.size else 0, rows):
             part = slice(start, start + rows)
             if columns is not None:

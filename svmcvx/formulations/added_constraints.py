@@ -229,7 +229,7 @@ def constrained(
         )
     if holds is None:
         problem.model_at_variables()
-    statement = ConstrainedStatement(problem.formulation, len(added), holds, None, tol)
+    statement = ConstrainedStatement(problem.formulation.with_added_constraints(), len(added), holds, None, tol)
     found = ConstrainedProblem(
         problem.objective, [*problem.constraints, *added], statement, problem._parameters.values()
     )

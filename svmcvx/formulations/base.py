@@ -15,16 +15,18 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from svmcvx.certificate import Certificate, Dual, Evaluation, Kind, check
-from svmcvx.data import BinaryData
+from svmcvx.data import BinaryData, MulticlassData
 from svmcvx.errors import BuildError, DataError
 from svmcvx.feature_space import FeatureSpace
 from svmcvx.model import Model
+from svmcvx.solution import Evidence
 from svmcvx.system import memory
 
 if TYPE_CHECKING:
     from svmcvx.formulations.added_constraints import ConstrainedProblem
 
 __all__ = [
+    "CLEARLY_ZERO",
     "BinaryStatement",
     "Formulation",
     "FormulationProblem",
@@ -39,6 +41,9 @@ P = ParamSpec("P")
 Problem = TypeVar("Problem", bound="FormulationProblem")
 
 
+# Complementarity makes one of two factors zero, such as a multiplier and the slack of its constraint. In the point of an
+# interior-point solver both are positive: the one below this share of the other is taken for zero.
+CLEARLY_ZERO = 1e-3
 # Bytes that compiling and solving with Clarabel need for each entry of the matrix in the problem, as measured for
 # n = 1 000 to 20 000: a thin factor stands in sparse constraints, a whole Gram matrix in the objective.
 FACTOR_BYTES = 300.0
@@ -81,7 +86,7 @@ def kept_entry(dual: Dual, name: str, data: BinaryData, formulation: str) -> Flo
     )
 
 
-def full_entry(values: Floats, data: BinaryData, fill: float = 0.0) -> Floats:
+def full_entry(values: Floats, data: BinaryData | MulticlassData, fill: float = 0.0) -> Floats:
     """Return numbers indexed like the data that were passed in, with `fill` for observations of weight zero."""
     full = np.full(data.rows, fill)
     full[data.index] = values
@@ -152,6 +157,10 @@ class Formulation(ABC):
             raise TypeError(f"{type(self).__name__} is no dataclass: it has to say by at() what its parameters change")
         return replace(self, **values)
 
+    def with_added_constraints(self) -> Self:
+        """Return the statement that holds beside further constraints; the same unless a part of it rests on an optimum."""
+        return self
+
     def recover_from(self, variables: Mapping[str, Any], multipliers: Mapping[str, Any]) -> RecoveredPoints:
         """Return models and dual points from what a solver has left.
 
@@ -166,9 +175,20 @@ class Formulation(ABC):
         """
         raise TypeError(f"{type(self).__name__} has to say how a model is recovered")
 
+    def model_of(self, variables: Mapping[str, Any]) -> Model | None:
+        """Return the model of the values of a primal problem's variables, exactly as they are; None where they have none.
+
+        :meth:`FormulationProblem.model_at_variables` calls it, unless a problem has a way of its own.
+        """
+        raise BuildError(f"the statement {self.name} does not say by model_of() which model the variables are")
+
     def export_dual(self, dual: Dual) -> Dual:
         """Return a dual point indexed like the data that were passed in."""
         return dual
+
+    def evidence(self, model: Any) -> Evidence | None:
+        """Return what a proof of `model` needs besides; None if the second checker does not know the formulation."""
+        return None
 
     def explain(self, status: str) -> str:
         """Say what the solver status ``"infeasible"`` or ``"unbounded"`` means for these data."""
@@ -243,6 +263,15 @@ class BinaryStatement(Formulation):
         """The kernel."""
         return {"kernel": self.kernel_name}
 
+    def evidence(self, model: Any) -> Evidence | None:
+        """Return intercept, weights and the name of the data, and what :meth:`proof_extra` adds."""
+        data = self.space.data
+        return Evidence(self.space.intercept, full_entry(self.weight, data), data.fingerprint, self.proof_extra(model))
+
+    def proof_extra(self, model: Any) -> Mapping[str, Floats]:
+        """Arrays that a proof needs besides; none by default."""
+        return {}
+
     def entry(self, dual: Dual, name: str) -> Floats:
         """Return one entry of a dual point for the observations that are kept, whichever way it is indexed."""
         return kept_entry(dual, name, self.space.data, self.name)
@@ -306,7 +335,7 @@ class FormulationProblem(cp.Problem):
         self,
         objective: cp.Minimize | cp.Maximize,
         constraints: Iterable[cp.Constraint],
-        statement: Formulation | None = None,
+        statement: Formulation,
         parameters: Iterable[cp.Parameter] = (),
     ) -> None:
         super().__init__(objective, list(constraints))
@@ -341,7 +370,7 @@ class FormulationProblem(cp.Problem):
                 raise DataError(f"the parameter {name} has no value; set problem.{name}.value")
             values[name] = float(parameter.value)
         known, statement = self._stated
-        if values != known:
+        if values != known and statement is not None:
             statement = statement.at(**values)
             self._stated = values, statement
         return statement
@@ -359,9 +388,14 @@ class FormulationProblem(cp.Problem):
         Raises
         ------
         BuildError
-            If the problem is one in multipliers, which are not the coefficients of a model.
+            If the problem is one in multipliers, or its statement does not say which model the variables are.
         """
-        raise BuildError(f"{type(self).__name__} has no variables that are a model")
+        if isinstance(self.objective, cp.Maximize):
+            raise BuildError(f"{type(self).__name__} is a problem in multipliers, which are not a model")
+        found: Model | None = self.formulation.model_of(
+            {name: variable.value for name, variable in self.var_dict.items()}
+        )
+        return found
 
     def start(self) -> Mapping[str, Any] | None:
         """Values of all variables, by their names, at a feasible point that the builder knows; None if there is none.

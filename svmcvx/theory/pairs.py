@@ -1,16 +1,16 @@
 r"""Margins between pairs of classes, and the bound that the M3SVM's regulariser minimises.
 
 With :math:`f_{kl}(x) = (w_k-w_l)'x + b_k - b_l` the margin between classes k and l is :math:`2/\|w_k-w_l\|`. The
-guaranteed risk of Guermeur (2002) grows with a norm of the operator T that takes a machine to its differences on the
-sample, and
+guaranteed risk of [Guermeur] grows with a norm of the operator T that maps a machine to its differences on the sample,
+and
 
 .. math:: \|T(f)\|_{\ell_\infty,\ell_p} = \max_i\Big(\sum_{k<l}|(w_k-w_l)'x_i|^p\Big)^{1/p}
    \le \Lambda\Big(\sum_{k<l}\|w_k-w_l\|^p\Big)^{1/p}, \qquad \Lambda = \max\|x\|.
 
-This bounds a norm that the guaranteed risk grows with. It is not itself a probability of error, and leaves b out, which
-shifts the class without widening it.
+This is a bound on a norm with which the guaranteed risk grows, not a probability of error. The biases b do not enter: they
+translate the set of functions without enlarging it.
 
-**Source.** M3SVM paper, Theorem 6, eq. (31).
+**Source.** [NieHaoWang], Theorem 6, eq. (31).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from svmcvx.data import check_features, check_number
 from svmcvx.errors import DataError
-from svmcvx.formulations.multiclass.baselines import pair_differences
+from svmcvx.formulations.multiclass.pairwise import pair_differences
 from svmcvx.kernels import row_norms
 from svmcvx.model import LinearModel, MulticlassModel
 from svmcvx.solution import Solution
@@ -67,7 +67,7 @@ def pairwise_margins(model: Any) -> Floats:
 
     Notes
     -----
-    Source: M3SVM paper, problem (4): as p → ∞, M3SVM maximises the smallest entry.
+    Source: [NieHaoWang], problem (4): as p → ∞, M3SVM maximises the smallest entry.
     """
     W = _weights(model)
     c = W.shape[1]
@@ -81,7 +81,7 @@ def pairwise_margins(model: Any) -> Floats:
 
 @dataclass(frozen=True)
 class GuaranteedRisk:
-    r"""Theorem 6 of the M3SVM paper for one machine.
+    r"""The bound of [NieHaoWang], Theorem 6, for one machine.
 
     Attributes
     ----------
@@ -106,7 +106,7 @@ class GuaranteedRisk:
 
 
 def guaranteed_risk(model: Any, X: Any, *, p: float, radius: float | None = None) -> GuaranteedRisk:
-    r"""Evaluate the bound of Theorem 6 of the M3SVM paper on the norm that enters the guaranteed risk.
+    r"""Evaluate the bound of [NieHaoWang], Theorem 6, on the norm that enters the guaranteed risk.
 
     Parameters
     ----------
@@ -115,7 +115,7 @@ def guaranteed_risk(model: Any, X: Any, *, p: float, radius: float | None = None
     p : float
         At least 1; ``math.inf`` is allowed.
     radius : float, optional
-        Λ; the largest norm in the sample by default, a plug-in value.
+        Λ; by default the largest norm in the sample, which is an estimate of it.
 
     Returns
     -------

@@ -43,7 +43,7 @@ from svmcvx.model import BinaryModel, LinearModel
 from svmcvx.solution import Attempt, Solution, Status
 from svmcvx.system import memory
 
-__all__ = ["ConicSettings", "SampleSettings", "conic"]
+__all__ = ["ConicSettings", "SampleSettings", "conic", "minimised_relaxation"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -210,14 +210,7 @@ def conic(
         search = _search(statement, monitor, start, method, settings)
         warm = start is not None and not search.hard_margin
         built = time.perf_counter() - started
-        sample = settings.sample
-        if not warm and data.n > max(sample.many, 2 * sample.per_column * r) and not search.hard_margin:
-            _move_to_sample_solution(search, rng, method, settings)
-        goal = search.first_goal()
-        if search.problem.U.any() and not search.hard_margin:
-            goal = min(goal, settings.continuation.warm_goal * search.size())
-        status = search.run(goal)
-        search.move_to_best()
+        status = _run(search, rng, method, settings, warm=warm)
         solution = conclude(
             statement,
             _recovered(statement, search, bool(rounding)),
@@ -319,6 +312,36 @@ def _search(
             lam = max(lam, FIRST_LAM * float(np.sum(U**2)) / float(data.weight.min()))
     problem = LowRankRelaxation(L, data.y, data.weight, lam=lam, U=U, system=method, settings=settings.newton)
     return Continuation(statement, problem, monitor=monitor, settings=settings.continuation)
+
+
+def _run(search: Continuation, rng: np.random.Generator, method: str, settings: ConicSettings, *, warm: bool) -> Status:
+    """Run a continuation to its end, from the solution for a sample if there are many observations and no warm start."""
+    n, r = search.problem.L.shape
+    sample = settings.sample
+    if not warm and n > max(sample.many, 2 * sample.per_column * r) and not search.hard_margin:
+        _move_to_sample_solution(search, rng, method, settings)
+    goal = search.first_goal()
+    if search.problem.U.any() and not search.hard_margin:
+        goal = min(goal, settings.continuation.warm_goal * search.size())
+    status = search.run(goal)
+    search.move_to_best()
+    return status
+
+
+def minimised_relaxation(
+    statement: ConicLoss, monitor: Monitor, rng: np.random.Generator, settings: ConicSettings | None = None
+) -> Continuation:
+    """Return the continuation at the best point that it found for a statement, within the limits of a monitor.
+
+    Raises
+    ------
+    SolverFailed
+        If no covariance satisfies the cardinality row, since too many observations are zero.
+    """
+    settings = settings or ConicSettings()
+    search = _search(statement, monitor, None, "auto", settings)
+    _run(search, rng, "auto", settings, warm=False)
+    return search
 
 
 def _move_to_sample_solution(

@@ -1,293 +1,76 @@
-r"""Hard-margin machines by a dual active-set method that can also let observations go again.
+r"""Hard-margin machines by a dual active-set method that can also drop observations again: its state.
 
 .. math:: \min_{w, b}\; \tfrac12\|w\|^2 \quad\text{s.t.}\quad u_i = y_i(\langle w, \varphi(x_i)\rangle + b) \ge 1,\; i \in T.
 
 The state is the machine of a set S of tight observations: :math:`u_i = 1` and :math:`\alpha_i = y_i v_i > 0` on S, 0 elsewhere.
-:func:`settle` takes the observation of T that is violated most into S, raising its multiplier until it is tight, while S
-stays tight; a multiplier that falls to 0 on the way leaves S (Goldfarb and Idnani). The dual value :math:`\tfrac12\sum\alpha_i`
-only grows, and is at every stop a lower bound of the machine of T. If nothing bounds the multiplier, the convex hulls
-of the classes meet. :func:`release` goes the way back: it lowers the multiplier of one observation to 0.
+The methods are those of :mod:`svmcvx.fast.core.active_set_passes`. ``solve`` adds the observation of T that is violated most to
+S, by raising its multiplier until it is tight, while S stays tight; a multiplier that falls to 0 on the way leaves S. The dual
+value :math:`\tfrac12\sum\alpha_i` increases, and is at every stop a lower bound of the optimum for T. If the multiplier can be
+raised without limit, the convex hulls of the classes intersect. ``drop`` is the inverse of ``add``: it lowers the multiplier of
+one observation to 0.
 
-The state and its Cholesky factor are those of :mod:`svmcvx.fast.core.active_set_factor`; a step costs :math:`O(|S|^2 + n|S|)`.
-
-**Source.** Goldfarb and Idnani, A numerically stable dual method for solving strictly convex quadratic programs (1983).
+======== ==================================================== =========
+symbol   meaning                                              shape
+======== ==================================================== =========
+K        Gram matrix of the working set                       (n, n)
+S        tight observations, the first ``tight[0]`` entries   (cap,)
+L        Cholesky factor of K_SS + ρ                          (cap, cap)
+v, u     coefficients α_i y_i; signed margins                 (n,), (n,)
+number   b, ρ                                                 (2,)
+======== ==================================================== =========
 """
 
 from __future__ import annotations
 
-import math
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
-from numba import njit
+from numpy.typing import NDArray
 
-from svmcvx.fast.core.active_set_factor import append, clear, direction, evaluate, polish, remove, value
+__all__ = ["LARGEST_SUPPORT", "State", "new_state"]
 
-__all__ = [
-    "DEPENDENT",
-    "FULL",
-    "INSEPARABLE",
-    "MORE",
-    "OVER",
-    "SOLVED",
-    "TOUCHING",
-    "lower_multiplier",
-    "ray",
-    "release",
-    "settle",
-    "take",
-    "workspace",
-]
+Floats: TypeAlias = NDArray[np.float64]
 
-SOLVED, INSEPARABLE, OVER, FULL, MORE = 0, 1, 2, 3, 4
-# A pivot below this share of the diagonal is zero: the observation depends on the tight ones.
-DEPENDENT = 1e-13
-# Squared distance of the hulls, relative to the largest diagonal entry of the Gram matrix, taken for zero.
-TOUCHING = 1e-13
-# A margin is violated by more than this, and by more than so many roundings of its terms.
-VIOLATED, ROUNDINGS = 1e-12, 16.0
-EPS = float(np.finfo(np.float64).eps)
+# Tight observations, at most: the factor of their Gram matrix is dense.
+LARGEST_SUPPORT = 2500
 
 
-@njit(cache=True)
-def _move(s, q, t, a, e, rest, ones, step):  # type: ignore[no-untyped-def]
-    """Raise α_q by t, S following."""
-    m, y = s.tight[0], s.y
-    change = t * y[q]
-    db = change * rest / ones
-    n = y.size
-    for i in range(n):
-        step[i] = change * s.K[q, i]
-    for k in range(m):
-        dv = -change * a[k] - db * e[k]
-        member = s.S[k]
-        s.v[member] += dv
-        for i in range(n):
-            step[i] += dv * s.K[member, i]
-    s.v[q] += change
-    s.number[0] += db
-    for i in range(n):
-        s.u[i] += y[i] * (step[i] + db)
+class State(NamedTuple):
+    """The machine of a set of tight observations; see the table above."""
+
+    K: Floats
+    y: Floats
+    S: NDArray[np.int64]
+    tight: NDArray[np.int64]
+    inside: NDArray[np.bool_]
+    L: Floats
+    v: Floats
+    u: Floats
+    number: Floats
 
 
-@njit(cache=True)
-def _blocking(s, sign, a, e, rest, ones):  # type: ignore[no-untyped-def]
-    """First member whose multiplier falls to 0 when that of q (y_q = `sign`) changes: its position and the change."""
-    t, blocking = math.inf, -1
-    for k in range(s.tight[0]):
-        member = s.S[k]
-        slope = s.y[member] * sign * (-a[k] - rest / ones * e[k])
-        if slope < 0.0:
-            reached = max(s.y[member] * s.v[member], 0.0) / -slope
-            if reached < t:
-                t, blocking = reached, k
-    return t, blocking
-
-
-@njit(cache=True)
-def _first_pair(s, kept):  # type: ignore[no-untyped-def]
-    """Start from two near observations of different classes; −2: none to separate, −1: a pair, else one of an equal pair."""
-    clear(s)
-    n, y, K = s.y.size, s.y, s.K
-    first = -1
-    for i in range(n):
-        if kept[i]:
-            if first < 0:
-                first = i
-            elif y[i] != y[first]:
-                break
-    i = first
-    j = -1
-    for _ in range(2):
-        best, nearest = math.inf, -1
-        for k in range(n):
-            if kept[k] and y[k] != y[i]:
-                distance = K[i, i] + K[k, k] - 2.0 * K[i, k]
-                if distance < best:
-                    best, nearest = distance, k
-        if nearest < 0:
-            s.number[0] = y[first]
-            for k in range(n):
-                s.u[k] = y[k] * y[first]
-            return -2
-        i, j = nearest, i
-    square = K[i, i] + K[j, j] - 2.0 * K[i, j]
-    if not square > DEPENDENT * (abs(K[i, i]) + abs(K[j, j])):
-        return i
-    rho = s.number[1]
-    scratch = np.empty(2)
-    append(s, i, scratch, K[i, i] + rho)
-    scratch[0] = (K[i, j] + rho) / s.L[0, 0]
-    pivot = K[j, j] + rho - scratch[0] ** 2
-    if not pivot > 0.0:
-        clear(s)
-        return i
-    append(s, j, scratch, pivot)
-    s.v[i], s.v[j] = 2.0 * y[i] / square, 2.0 * y[j] / square
-    evaluate(s)
-    s.number[0] = y[i] - s.u[i] * y[i]
-    for k in range(n):
-        s.u[k] += y[k] * s.number[0]
-    return -1
-
-
-@njit(cache=True)
-def lower_multiplier(s, q, buffers):  # type: ignore[no-untyped-def]
-    """Bring the multiplier of q, which is not in S, down to 0; members of S whose multipliers fall to 0 leave."""
-    column, a, e, cosines, sines, step = buffers
-    y = s.y
-    while s.tight[0] > 0:
-        left = y[q] * s.v[q]
-        if left <= 0.0:
-            break
-        _, rest, ones = direction(s, q, column, a, e)
-        t, blocking = _blocking(s, -y[q], a, e, rest, ones)
-        whole = t > left
-        _move(s, q, -min(t, left), a, e, rest, ones, step)
-        if whole:
-            break
-        member = s.S[blocking]
-        remove(s, blocking, cosines, sines)
-        s.v[member] = 0.0
-    s.v[q] = 0.0
-    if s.tight[0] < 2:
-        clear(s)
-
-
-@njit(cache=True)
-def workspace(s):  # type: ignore[no-untyped-def]
-    """Scratch arrays."""
-    cap = s.S.size
-    return np.empty(cap), np.empty(cap), np.empty(cap), np.empty(cap), np.empty(cap), np.empty(s.y.size)
-
-
-@njit(cache=True)
-def release(s, position):  # type: ignore[no-untyped-def]
-    """Let the member at a position go: the state becomes the machine of some of the other members."""
-    buffers = workspace(s)
-    q = s.S[position]
-    remove(s, position, buffers[3], buffers[4])
-    lower_multiplier(s, q, buffers)
-
-
-@njit(cache=True)
-def take(s, q, buffers):  # type: ignore[no-untyped-def]
-    """Raise the multiplier of a violated q until it is tight; return ``SOLVED``, ``INSEPARABLE`` or ``FULL``."""
-    column, a, e, cosines, sines, step = buffers
-    y = s.y
-    while True:
-        if s.tight[0] >= s.S.size:
-            return FULL
-        pivot, rest, ones = direction(s, q, column, a, e)
-        t, blocking = _blocking(s, y[q], a, e, rest, ones)
-        independent = pivot > DEPENDENT * (abs(s.K[q, q]) + s.number[1])
-        enough = (1.0 - s.u[q]) / (pivot + rest * rest / ones) if independent else math.inf
-        if blocking < 0 and not independent:
-            return INSEPARABLE
-        if enough <= t:
-            _move(s, q, max(enough, 0.0), a, e, rest, ones, step)
-            append(s, q, column, pivot)
-            return SOLVED
-        _move(s, q, t, a, e, rest, ones, step)
-        member = s.S[blocking]
-        remove(s, blocking, cosines, sines)
-        s.v[member] = 0.0
-        if s.tight[0] == 0:
-            return INSEPARABLE
-
-
-@njit(cache=True)
-def most_violated(s, kept):  # type: ignore[no-untyped-def]
-    """Observation of T outside S with the smallest margin, −1 if all are 1 up to rounding."""
-    size, largest = 0.0, s.number[1]
-    for k in range(s.tight[0]):
-        size += abs(s.v[s.S[k]])
-    allowed = VIOLATED + ROUNDINGS * EPS * (size * largest + abs(s.number[0]))
-    lowest, q = 1.0 - allowed, -1
-    for i in range(s.y.size):
-        if kept[i] and not s.inside[i] and s.u[i] < lowest:
-            lowest, q = s.u[i], i
-    return q
-
-
-@njit(cache=True)
-def ray(s, kept, q):  # type: ignore[no-untyped-def]
-    """Return multipliers along which the dual grows for ever, after ``INSEPARABLE`` because of q.
-
-    They are those of equal points of the two hulls, up to rounding.
-    """
-    column, a, e = np.empty(s.S.size), np.empty(s.S.size), np.empty(s.S.size)
-    weight = np.zeros(s.y.size)
-    weight[q] = 1.0
-    if s.tight[0] == 0:
-        best, nearest = math.inf, q
-        for k in range(s.y.size):
-            if kept[k] and s.y[k] != s.y[q]:
-                distance = s.K[q, q] + s.K[k, k] - 2.0 * s.K[q, k]
-                if distance < best:
-                    best, nearest = distance, k
-        weight[nearest] = 1.0
-        return weight
-    _, rest, ones = direction(s, q, column, a, e)
-    for k in range(s.tight[0]):
-        member = s.S[k]
-        weight[member] = max(-s.y[member] * s.y[q] * (a[k] + rest / ones * e[k]), 0.0)
-    return weight
-
-
-@njit(cache=True)
-def settle(s, kept, limit, most):  # type: ignore[no-untyped-def]
-    """Make the state the machine of T, the observations with ``kept``, starting from where it is.
-
-    Members of S outside T have to be released before.
+def new_state(K: Floats, y: Floats, extent: float, largest_support: int = LARGEST_SUPPORT) -> State:
+    """Return the state without tight observations.
 
     Parameters
     ----------
-    limit : float
-        Stop with ``OVER`` when the dual value exceeds this.
-    most : int
-        Observations to take in before stopping with ``MORE``; the next call goes on.
-
-    Returns
-    -------
-    code : int
-        ``SOLVED``, ``INSEPARABLE``, ``OVER``, ``MORE``, or ``FULL`` (too many tight observations).
-    q : int
-        The observation that cannot be taken in (its multiplier may have been raised), −1 if there is none.
+    K : ndarray of shape (n, n)
+    y : ndarray of shape (n,)
+    extent : float
+        Largest diagonal entry of the whole Gram matrix, of which K may be a part.
+    largest_support : int
+        Tight observations, at most.
     """
-    buffers = workspace(s)
-    steps = 0
-    polished = False
-    while True:
-        if s.tight[0] == 0:
-            found = _first_pair(s, kept)
-            if found == -2:
-                return SOLVED, -1
-            if found >= 0:
-                return INSEPARABLE, found
-        q = most_violated(s, kept)
-        now = value(s)
-        if now > limit:
-            return OVER, -1
-        if 2.0 * now * TOUCHING * s.number[1] > 1.0:
-            return OVER, -1
-        if q < 0:
-            if polished:
-                return SOLVED, -1
-            position = polish(s)
-            while position >= 0:
-                member = s.S[position]
-                remove(s, position, buffers[3], buffers[4])
-                s.v[member] = 0.0
-                if s.tight[0] < 2:
-                    clear(s)
-                    break
-                position = polish(s)
-            polished = True
-            continue
-        polished = False
-        steps += 1
-        if steps > most:
-            return MORE, -1
-        code = take(s, q, buffers)
-        if code != SOLVED:
-            return code, q
+    n = y.size
+    cap = min(n, largest_support)
+    return State(
+        K,
+        y,
+        np.zeros(cap, dtype=np.int64),
+        np.zeros(1, dtype=np.int64),
+        np.zeros(n, dtype=np.bool_),
+        np.empty((cap, cap)),
+        np.zeros(n),
+        np.zeros(n),
+        np.array([0.0, extent if extent > 0 else 1.0]),
+    )

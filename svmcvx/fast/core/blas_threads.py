@@ -1,7 +1,7 @@
 """One thread for BLAS, several for blocks of kernel rows.
 
-The products behind kernel rows are thin: several BLAS threads gain little, and lose much waiting for each other when
-the machine has other work. Blocks are independent of each other and can wait for nobody.
+The matrix products that give kernel rows are thin: several BLAS threads gain little there, and lose time waiting for each other
+when the machine has other work. Blocks of rows are independent, so that a thread for each never waits.
 """
 
 from __future__ import annotations
@@ -14,20 +14,21 @@ from threadpoolctl import ThreadpoolController
 
 __all__ = ["blas_held_to_one"]
 
+# Up to this many observations one thread is used.
 FEW = 1000
 
 
 @cache
 def _libraries() -> ThreadpoolController:
-    """Look for the libraries, which takes milliseconds, once."""
+    """Return the controller of the loaded libraries; finding them takes milliseconds."""
     return ThreadpoolController()
 
 
 @contextmanager
 def blas_held_to_one(n: int) -> Iterator[int]:
-    """Hold BLAS to one thread inside the block, and give the number of threads that `n` observations are worth.
+    """Limit BLAS to one thread inside the block, and yield the number of threads to use for `n` observations.
 
-    That is the number BLAS was allowed before; one for few observations.
+    That is the number that BLAS was allowed before, or one for few observations.
     """
     controller = _libraries()
     allowed = max((library["num_threads"] for library in controller.info() if library["user_api"] == "blas"), default=1)

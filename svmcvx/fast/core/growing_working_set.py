@@ -1,4 +1,4 @@
-"""Hard-margin machines of many observations through the Gram matrix of few: a working set that grows."""
+"""A working set that grows, for hard-margin machines of many observations that need the Gram matrix of few."""
 
 from __future__ import annotations
 
@@ -7,16 +7,17 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from svmcvx.fast.core.active_set_factor import State, extended, new_state
+from svmcvx.fast.core.active_set import LARGEST_SUPPORT, State, new_state
+from svmcvx.fast.core.active_set_factor_passes import extended
 from svmcvx.feature_space import FeatureSpace
 
-__all__ = ["WorkingSet"]
+__all__ = ["GrowingWorkingSet"]
 
 Floats: TypeAlias = NDArray[np.float64]
 Indices: TypeAlias = NDArray[np.intp]
 
 
-class WorkingSet:
+class GrowingWorkingSet:
     """Some observations, their Gram matrix, and the state of the active-set method on them.
 
     Parameters
@@ -25,13 +26,19 @@ class WorkingSet:
         With a free intercept.
     members : ndarray of int
         Observations to begin with.
+    largest_support : int
+        Tight observations, at most.
     """
 
-    def __init__(self, space: FeatureSpace, members: Indices) -> None:
+    def __init__(self, space: FeatureSpace, members: Indices, largest_support: int = LARGEST_SUPPORT) -> None:
+        self.largest_support = largest_support
         self.space, self.members = space, np.asarray(members, dtype=np.intp)
         K = space.block(self.members, self.members)
         self.extent = float(np.abs(space.diagonal()).max())
-        self.state: State = new_state((K + K.T) / 2, space.data.y[self.members], self.extent)
+        self.state = self._new_state((K + K.T) / 2, space.data.y[self.members])
+
+    def _new_state(self, K: Floats, y: Floats) -> State:
+        return new_state(K, y, self.extent, self.largest_support)
 
     @property
     def n(self) -> int:
@@ -50,7 +57,7 @@ class WorkingSet:
         return v
 
     def grow(self, fresh: Indices) -> None:
-        """Take in observations, behind those that are in."""
+        """Append observations to the working set."""
         old, size = self.state, self.n
         K = np.empty((size + fresh.size, size + fresh.size))
         K[:size, :size] = old.K
@@ -59,16 +66,16 @@ class WorkingSet:
         block = self.space.block(fresh, fresh)
         K[size:, size:] = (block + block.T) / 2
         self.members = np.append(self.members, fresh)
-        self.state = new_state(K, self.space.data.y[self.members], self.extent)
+        self.state = self._new_state(K, self.space.data.y[self.members])
         extended(self.state, old)
 
     def shrink(self, kept: NDArray[np.bool_]) -> None:
-        """Let members go that are not tight."""
+        """Keep some of the members, the tight ones among them."""
         old = self.state
         place = np.cumsum(kept) - 1
         chosen = np.flatnonzero(kept)
         self.members = self.members[chosen]
-        self.state = new_state(np.ascontiguousarray(old.K[np.ix_(chosen, chosen)]), old.y[chosen], self.extent)
+        self.state = self._new_state(np.ascontiguousarray(old.K[np.ix_(chosen, chosen)]), old.y[chosen])
         old.S[: old.tight[0]] = place[old.S[: old.tight[0]]]
         moved = old._replace(v=old.v[chosen])
         extended(self.state, moved)

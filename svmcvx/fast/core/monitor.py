@@ -1,4 +1,4 @@
-"""What all first-order solvers share: clocks, limits, progress, and the certified end."""
+"""What all specialised solvers share: clock, limits, progress, and the certified end."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Progress(NamedTuple):
     lower, upper : float
         Best bounds so far, each valid up to rounding; ±inf while unknown.
     gap : float
-        ``(upper - lower) / max(1, |upper|)``.
+        ``(upper - lower) / max(|upper|, |lower|)``.
     """
 
     iteration: int
@@ -44,6 +44,8 @@ class Progress(NamedTuple):
     gap: float
 
 
+# A certificate whose gap exceeds the tolerance by this factor contradicts a solver that has reached it.
+CONTRADICTED = 2.0
 # Returns True to stop.
 Callback: TypeAlias = Callable[[Progress], bool | None]
 
@@ -205,6 +207,9 @@ def conclude(
     except NotCertified as error:
         raise SolverFailed(f"{solver}: {error}", [attempt]) from None
     certificate = checked.certificate
+    if status is Status.OPTIMAL and certificate.kind == "convex" and not certificate.gap <= CONTRADICTED * monitor.tol:
+        # The solver's own bounds are estimates of rounding; on data that are badly scaled the certificate knows better.
+        status, reason = Status.INACCURATE, "rounding keeps the certified gap above the tolerance"
     lower = math.nan if certificate.lower is None else certificate.lower
     trace = [*monitor.rows, (monitor.seconds, lower, certificate.upper)]
     attempt = Attempt(solver, status, reason, solved, certificate.gap, *told)
@@ -219,4 +224,5 @@ def conclude(
         trace=np.array(trace),
         formulation=statement.name,
         hyperparameters=statement.hyperparameters,
+        evidence=statement.evidence(checked.model),
     )

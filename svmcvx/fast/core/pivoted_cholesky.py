@@ -1,7 +1,7 @@
-r"""Cholesky's method with pivots on the columns of a Gram matrix: :math:`K \approx FF'`, exact in the rows of the pivots.
+r"""Pivoted Cholesky factorisation of a Gram matrix by columns: :math:`K \approx FF'`, exact in the rows of the pivots.
 
-Each pivot is the observation that those before represent worst. The residual :math:`K - FF'` is positive semidefinite, so its
-diagonal, which is all that is kept of it, bounds it: it is the Nyström approximation on the pivots.
+Each pivot is the observation with the largest diagonal entry in the residual :math:`K - FF'`. The residual is positive
+semidefinite, so that its diagonal, the only part of it that is kept, bounds it. FF' is the Nyström approximation on the pivots.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ __all__ = ["ROUNDING", "PartialFactor", "partial_factor"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
-# Share of the largest diagonal entry below which a residual is rounding.
+# Share of the largest diagonal entry below which a residual is rounding error.
 ROUNDING = 1e-13
 
 
 @dataclass
 class PartialFactor:
-    """A factor in the making.
+    """A factor that grows column by column.
 
     Parameters
     ----------
     column : callable
         ``column(i)`` returns a column of K.
     residual : ndarray of shape (n,)
-        The diagonal of K; what the columns so far leave of it later.
+        The diagonal of K at the beginning; that of the residual afterwards.
     negligible : float, default=1e-13
         Share of the largest diagonal entry that the residual's may keep. With 0 no rank can be predicted.
 
@@ -59,7 +59,7 @@ class PartialFactor:
 
     @property
     def done(self) -> bool:
-        """Whether only what is negligible is left."""
+        """Whether the residual is negligible."""
         return float(self.residual.max(initial=0.0)) <= self.negligible * self.scale
 
     @property
@@ -73,7 +73,7 @@ class PartialFactor:
         return np.ascontiguousarray(self.rows.T) if self.pivots else np.zeros((self.residual.size, 1))
 
     def grow(self, rank: int, stop: Callable[[], bool] = lambda: False) -> None:
-        """Compute columns until there are `rank`, only what is negligible is left, or `stop` says so."""
+        """Compute columns until there are `rank`, the residual is negligible, or `stop` returns True."""
         k = len(self.rows)
         rank = min(rank, self.residual.size)
         if k >= rank or self.done:
@@ -83,7 +83,7 @@ class PartialFactor:
         while k < rank and not self.done and not stop():
             pivot = int(self.residual.argmax())
             row = (self.column(pivot) - L[:k, pivot] @ L[:k]) / math.sqrt(self.residual[pivot])
-            # Earlier pivots are represented exactly: what differs from zero there is rounding.
+            # The factor is exact in the rows of earlier pivots: other values than zero are rounding error there.
             row[self.pivots] = 0.0
             self.residual = np.maximum(self.residual - row**2, 0.0)
             self.residual[pivot] = 0.0
@@ -94,7 +94,7 @@ class PartialFactor:
 
     @property
     def predicted_rank(self) -> float:
-        """The rank at which only what is negligible would be left, if the residual goes on to fall at its mean rate."""
+        """The rank at which the residual becomes negligible if it continues to fall at its mean rate."""
         left = float(self.residual.max(initial=0.0)) / self.scale if self.scale > 0 else 0.0
         if left <= self.negligible:
             return float(len(self.rows))
@@ -102,6 +102,6 @@ class PartialFactor:
 
 
 def partial_factor(space: FeatureSpace) -> PartialFactor:
-    """Start a factor of the Gram matrix of a space, kept or not, a penalised intercept included."""
+    """Return an empty factor of the Gram matrix of a space, a penalised intercept included; the matrix need not be stored."""
     rows = space.row_block(np.float64)
     return PartialFactor(lambda i: np.asarray(rows(np.array([i]))[0], dtype=np.float64), space.diagonal())

@@ -1,24 +1,40 @@
-"""Rows of a Gram matrix for solvers that need some of them again and again, in a bounded amount of memory."""
+"""Rows of a Gram matrix for solvers that need some of them repeatedly, in a bounded amount of memory."""
 
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from svmcvx.errors import DataError
-from svmcvx.feature_space import BLOCK_ENTRIES, FeatureSpace
+from svmcvx.feature_space import BLOCK_ENTRIES, FeatureSpace, RowBlock
 from svmcvx.system import memory
 
-__all__ = ["CachedRows", "GramRows", "Rows", "kernel_rows"]
+__all__ = ["CachedRows", "GramRows", "RowCacheSettings", "Rows", "kernel_rows"]
 
 MEGABYTE = 2.0**20
-# Up to this many observations rows are kept in float64: speed does not need less, and the gap may go to rounding.
-DOUBLE_PRECISION = 4000
-# Fewer rows at a time would not be worth the preparation of a block.
+# Rows that are computed at a time, at least: preparing a block has a cost of its own.
 FEWEST_ROWS = 16
+
+
+@dataclass(frozen=True)
+class RowCacheSettings:
+    """Numbers that steer the cache of kernel rows.
+
+    Parameters
+    ----------
+    double_precision : int
+        Number of observations up to which rows are kept in float64 in any case. Float32 saves little time there, and float64
+        lets the gap go down to rounding.
+    block_entries : int
+        Entries of one block of rows that is computed at a time; it should fit into the processor's cache.
+    """
+
+    double_precision: int = 4000
+    block_entries: int = BLOCK_ENTRIES
 
 
 class Rows(Protocol):
@@ -31,7 +47,7 @@ class Rows(Protocol):
 
 
 class GramRows:
-    """All rows of a Gram matrix that exists anyway."""
+    """All rows of a Gram matrix that is in memory."""
 
     def __init__(self, gram: NDArray[Any]) -> None:
         self.store = gram
@@ -42,7 +58,7 @@ class GramRows:
 
 
 class CachedRows:
-    """The rows used last; those that are missing are computed in blocks that stay in the processor's cache.
+    """The rows used last; missing ones are computed in blocks that fit into the processor's cache.
 
     Parameters
     ----------
@@ -54,9 +70,19 @@ class CachedRows:
     dtype : float64 or float32
     workers : int
         Threads that compute blocks.
+    block_entries : int
+        Entries of a block.
     """
 
-    def __init__(self, block: Any, n: int, capacity: int, dtype: DTypeLike, workers: int = 1) -> None:
+    def __init__(
+        self,
+        block: RowBlock,
+        n: int,
+        capacity: int,
+        dtype: DTypeLike,
+        workers: int = 1,
+        block_entries: int = BLOCK_ENTRIES,
+    ) -> None:
         self.block = block
         self.store = np.empty((capacity, n), dtype=dtype)
         self._slot = np.full(n, -1, dtype=np.intp)
@@ -64,10 +90,10 @@ class CachedRows:
         self._used = np.zeros(capacity, dtype=np.int64)
         self._clock = 0
         self._pool = ThreadPoolExecutor(workers) if workers > 1 else None
-        self._at_once = max(FEWEST_ROWS, BLOCK_ENTRIES // n)
+        self._at_once = max(FEWEST_ROWS, block_entries // n)
 
     def fetch(self, wanted: NDArray[np.intp]) -> NDArray[np.intp]:
-        """Return where in `store` the rows are, after computing those that are missing in place of the oldest."""
+        """Return where in `store` the rows are, after computing missing ones in place of those not used for longest."""
         self._clock += 1
         present = self._slot[wanted]
         self._used[present[present >= 0]] = self._clock
@@ -96,9 +122,15 @@ class CachedRows:
 
 
 def kernel_rows(
-    space: FeatureSpace, *, working_set: int, cache_size: float, float32: bool, workers: int = 1
+    space: FeatureSpace,
+    *,
+    working_set: int,
+    cache_size: float,
+    float32: bool,
+    workers: int = 1,
+    settings: RowCacheSettings | None = None,
 ) -> tuple[Rows, int]:
-    """Return the rows of a space, and the working set that they have room for.
+    """Return the rows of a space, and the size of the working set that they have room for.
 
     Parameters
     ----------
@@ -111,6 +143,7 @@ def kernel_rows(
         Store in single precision, unless there are few observations.
     workers : int
         Threads that compute rows.
+    settings : RowCacheSettings, optional
 
     Raises
     ------
@@ -121,8 +154,9 @@ def kernel_rows(
     """
     if (gram := space.stored_gram) is not None:
         return GramRows(gram), working_set
+    settings = RowCacheSettings() if settings is None else settings
     n = space.data.n
-    dtype = np.dtype(np.float32 if float32 and n > DOUBLE_PRECISION else np.float64)
+    dtype = np.dtype(np.float32 if float32 and n > settings.double_precision else np.float64)
     row = float(n * dtype.itemsize)
     capacity = min(n, int(cache_size * MEGABYTE / row))
     if capacity < 2:
@@ -131,4 +165,5 @@ def kernel_rows(
             f"pass at least {2 * row / MEGABYTE:.3g}, or use the linear formulation (kernel=None)"
         )
     memory.require(capacity * row, f"a cache of {capacity} kernel rows", "pass a smaller cache_size")
-    return CachedRows(space.row_block(dtype), n, capacity, dtype, workers), min(working_set, capacity)
+    rows = CachedRows(space.row_block(dtype), n, capacity, dtype, workers, settings.block_entries)
+    return rows, min(working_set, capacity)

@@ -1,6 +1,6 @@
-"""Independent tasks of compiled code that leaves Python's lock, shared out among threads.
+"""Threads that share independent tasks of compiled code that releases the global interpreter lock.
 
-Threads of our own, not numba's: those must not be started from several threads at once, or before a fork.
+numba's own threads are not used: they must not be started from several threads at once, or before a fork.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Share: TypeAlias = Callable[[Callable[[int, int], None]], None]
 
 @contextmanager
 def shares() -> Iterator[Share]:
-    """Give what shares tasks out among as many threads as numba is allowed."""
+    """Yield a function that runs a call on as many threads as numba is allowed."""
     workers = get_num_threads()
     if workers == 1:
         yield lambda call: call(0, 1)

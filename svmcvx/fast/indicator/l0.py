@@ -1,13 +1,13 @@
-r"""First-order solver of the kernel SVM with l0-norm hinge: ADMM proposes sets, an active-set method polishes and improves them.
+r"""Specialised solver of the kernel SVM with l0-norm hinge: ADMM proposes sets, an active-set method polishes and improves them.
 
 The statement is that of :mod:`svmcvx.formulations.indicator.l0`, and so is the certificate: of kind "local", with the residuals of
 proximal stationarity.
 
-1. The paper's ADMM (:mod:`svmcvx.fast.indicator.l0_admm`) is run for each penalty σ from zero. It often cycles; its last iterate and its
+1. The ADMM of [LinYaoLiu] (:mod:`svmcvx.fast.indicator.l0_admm`) is run for each penalty σ from zero. It often cycles; its last iterate and its
    best one propose sets of satisfied observations: those with split slack at most 0, and those on the right side.
 2. **Polish**: the hard-margin machine of a set is a local minimiser (Theorems 3.13 and 3.14). It is computed to rounding by
    :mod:`svmcvx.fast.core.active_set`. If the set is not separable, it is built up anew, leaving out what costs more than its price.
-3. **Local search** (:mod:`svmcvx.fast.indicator.l0_exchange`): drop a support vector or take an observation in, while that lowers the
+3. **Local search** (:mod:`svmcvx.fast.indicator.l0_exchange_passes`): drop a support vector or take an observation in, while that lowers the
    objective; then force random single observations to the other side and descend again, `n_restarts` times.
 
 The best polished objective is kept. It is never above that of the models the ADMM ended with.
@@ -22,7 +22,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -33,29 +33,48 @@ from svmcvx.data import check_number, check_seed, check_whole
 from svmcvx.errors import DataError
 from svmcvx.fast.core.blas_threads import blas_held_to_one
 from svmcvx.fast.core.monitor import Callback, Monitor, conclude, earlier_solution, monitored
-from svmcvx.fast.indicator.l0_admm import Iterate, Penalised, admm, low_rank
-from svmcvx.fast.indicator.l0_polish import Improved, Sets
+from svmcvx.fast.indicator.l0_admm import Iterate, PenalisedSystem, admm, low_rank
+from svmcvx.fast.indicator.l0_polish import LocalMinimum, PolishSettings, SetPolisher
 from svmcvx.feature_space import FeatureSpace
-from svmcvx.formulations.base import kept_entry
 from svmcvx.formulations.indicator.l0 import L0, l0_objective, l0_statement
 from svmcvx.kernels import KernelLike
 from svmcvx.model import BinaryModel
 from svmcvx.solution import Solution, Status
 
-__all__ = ["THRESHOLDS", "l0"]
+__all__ = ["L0Settings", "l0"]
 
 Floats: TypeAlias = NDArray[np.float64]
 Bools: TypeAlias = NDArray[np.bool_]
 
-# The default penalties σ = 2C/t²: slacks in (0, t] are pulled to zero in the first iteration if t ≥ 1.
-THRESHOLDS = (1.2, 4.0)
-# Up to this many observations there is a Gram matrix.
-WHOLE = 3000
-# Columns of the factor of more.
-RANK = 300
 LARGEST_IOTA = (1 + math.sqrt(5)) / 2
-# A factor serves in place of the Gram matrix if it has at most this share of n columns.
-THIN = 0.4
+
+
+@dataclass(frozen=True)
+class L0Settings:
+    """Numbers that steer :func:`l0`.
+
+    Attributes
+    ----------
+    admm_tol : float
+        Residual of proximal stationarity at which a run of the ADMM stops, as in [LinYaoLiu]; margins of its points that are
+        below 1 by no more count as 1.
+    thresholds : tuple of float
+        The default penalties are σ = 2C/t² for these t: slacks in (0, t] are set to zero in the first iteration if t ≥ 1.
+    whole : int
+        Up to this many observations there is a Gram matrix, and all are in the working set.
+    rank : int
+        Columns of the factor of K for more observations.
+    thin : float
+        A factor takes the place of the Gram matrix if it has at most this share of n columns.
+    polish : PolishSettings
+    """
+
+    admm_tol: float = 1e-3
+    thresholds: tuple[float, ...] = (1.2, 4.0)
+    whole: int = 3000
+    rank: int = 300
+    thin: float = 0.4
+    polish: PolishSettings = field(default_factory=PolishSettings)
 
 
 def l0(
@@ -69,7 +88,7 @@ def l0(
     iota: float = 1.0,
     rank: int | None = None,
     n_restarts: int = 20,
-    tol: float = 1e-3,
+    tol: float = 1e-6,
     time_limit: float | None = None,
     max_iter: int = 300,
     verbose: bool = False,
@@ -77,6 +96,7 @@ def l0(
     warm_start: Solution | None = None,
     indefinite: str = "error",
     seed: int = 0,
+    settings: L0Settings | None = None,
 ) -> Solution:
     r"""Find a local minimum of the SVM with l0-norm hinge, polished to proximal stationarity.
 
@@ -105,29 +125,34 @@ def l0(
     n_restarts : int
         Observations that are forced to the other side at random after the local search; 20 by default.
     tol : float
-        Residual of proximal stationarity at which the ADMM stops, 1e-3 by default as in the paper. The answer is polished to
-        rounding whatever this is.
+        Residual of proximal stationarity, as the checker computes it (``residuals["stationarity"]``), up to which the answer
+        counts as certified locally; there is no gap. The answer is polished to rounding whatever this is; a larger residual
+        is told by the status "inaccurate".
     time_limit : float, optional
         Seconds; the best point until then is returned, as on Ctrl-C.
     max_iter : int
-        Iterations of the ADMM for each σ, 300 by default. The paper's 2 000 seldom propose anything better: it cycles.
+        Iterations of the ADMM for each σ, 300 by default. The 2 000 of [LinYaoLiu] seldom propose
+        anything better, since the ADMM cycles.
     verbose : bool
         Print the objective as it falls.
     callback : callable, optional
         Called with a :class:`~svmcvx.fast.core.monitor.Progress` after every run and restart; returning True stops.
     warm_start : Solution, optional
-        An earlier solution on the same data, of any formulation with two classes; proposes sets like an iterate.
+        An earlier solution on the same data, of any formulation with two classes; proposes sets like an iterate. One that
+        does not fit the data is refused.
     indefinite : "error" or "clip"
         What to do with a kernel that is indefinite on the data.
     seed : int
         Same seed, same result.
+    settings : L0Settings, optional
+        Numbers that steer the method; None for the defaults.
 
     Returns
     -------
     Solution
         The certificate is of kind "local": no lower bound, but ``residuals["stationarity"]`` and its parts. The attempt's
         ``options`` hold, one entry a σ: ``sigma``, ``admm_iterations``, ``admm_residual``, and ``admm_objective``, that of the
-        unpolished model, scaled until margins above 1 − `tol` are at least 1; and the ``origin`` of the answer. The status is
+        unpolished model, scaled until margins above 1 − ``settings.admm_tol`` are at least 1; and the ``origin`` of the answer. The status is
         "optimal" when all runs and restarts were made.
 
     Raises
@@ -139,13 +164,16 @@ def l0(
 
     Notes
     -----
-    Source: Kernel SVM with l0-norm hinge loss, Algorithm 4.1; polish and local search are ours.
+    Source: [LinYaoLiu], Algorithm 4.1; polish and local search are added here.
     """
     started = time.perf_counter()
+    if settings is not None and not isinstance(settings, L0Settings):
+        raise DataError(f"settings must be an L0Settings or None, got {type(settings).__name__}")
+    settings = settings or L0Settings()
     statement = l0_statement(
         X, y, C=C, kernel=kernel, sample_weight=sample_weight, indefinite=indefinite, keep_gram=False
     )
-    sigmas = _penalties(sigma, statement.C)
+    sigmas = _penalties(sigma, statement.C, settings.thresholds)
     iota = check_number(iota, "iota", low=0, high=LARGEST_IOTA, open_low=True, open_high=True)
     n_restarts = check_whole(n_restarts, "n_restarts", 0)
     rank = None if rank is None else check_whole(rank, "rank", 1)
@@ -159,10 +187,12 @@ def l0(
     ):
         iterations, monitor.max_iter = monitor.max_iter, len(sigmas) + n_restarts + 2
         built = time.perf_counter() - started
-        run = _Run(statement, monitor, Sets(statement.space, statement.C * statement.weight, monitor, WHOLE))
+        price = statement.C * statement.weight
+        polisher = SetPolisher(statement.space, price, monitor, settings.whole, settings.polish)
+        run = _Run(statement, monitor, polisher, settings)
         status = run.all(sigmas, earlier, iota, iterations, rank, n_restarts, rng)
         best = run.best
-        return conclude(
+        solution = conclude(
             statement,
             statement.machine(best.v * statement.y, best.b, best.kept),
             monitor,
@@ -172,11 +202,14 @@ def l0(
             warm_start_used=warm_start is not None,
             options=run.record,
         )
+    if solution.status is Status.OPTIMAL and not solution.certificate.residuals["stationarity"] <= tol:
+        return replace(solution, status=Status.INACCURATE)
+    return solution
 
 
-def _penalties(sigma: float | Sequence[float] | None, C: float) -> list[float]:
+def _penalties(sigma: float | Sequence[float] | None, C: float, thresholds: tuple[float, ...]) -> list[float]:
     if sigma is None:
-        return [2 * C / t**2 for t in THRESHOLDS]
+        return [2 * C / t**2 for t in thresholds]
     values = [sigma] if np.ndim(sigma) == 0 else list(np.ravel(np.asarray(sigma)))
     if not values:
         raise DataError("sigma is empty; pass at least one penalty, or None for the default ones")
@@ -193,9 +226,11 @@ def _earlier(warm_start: Any, statement: L0) -> Floats | None:
             f"warm_start must be a Solution of the same data, got one with a {type(warm_start.model).__name__}"
         )
     for name in warm_start.dual.keys() & {"mu", "alpha"}:
-        kept_entry(warm_start.dual, name, statement.space.data, statement.name)
+        statement.entry(warm_start.dual, name)
     margins = statement.y * warm_start.model.scores(statement.space.data.X)[0]
-    return margins if np.isfinite(margins).all() else None
+    if not np.isfinite(margins).all():
+        raise DataError("warm_start must be a Solution whose model has finite scores on these data")
+    return np.asarray(margins)
 
 
 @dataclass
@@ -204,13 +239,14 @@ class _Run:
 
     statement: L0
     monitor: Monitor
-    sets: Sets
+    polisher: SetPolisher
+    settings: L0Settings
     record: dict[str, Any] = field(default_factory=dict)
     steps: int = 0
     status: Status | None = None
 
     def __post_init__(self) -> None:
-        self.best: Improved = self.sets.trivial()
+        self.best: LocalMinimum = self.polisher.trivial()
         self.record |= {
             "sigma": [],
             "admm_iterations": [],
@@ -219,7 +255,7 @@ class _Run:
             "origin": "constant",
         }
 
-    def offer(self, found: Improved | None, origin: str) -> None:
+    def offer(self, found: LocalMinimum | None, origin: str) -> None:
         if found is not None and found.value < self.best.value:
             self.best = found
             self.record["origin"] = origin
@@ -244,21 +280,21 @@ class _Run:
     ) -> Status:
         """Run the ADMM for each σ, polish and improve what it proposes, then restart from the best."""
         everything = np.ones(self.statement.y.size, dtype=bool)
-        if self.sets.small:
-            self.offer(self.sets.improve(everything, None), "all")
+        if self.polisher.small:
+            self.offer(self.polisher.improve(everything, None), "all")
         if earlier is not None:
-            for kept in (earlier >= 1.0 - self.monitor.tol, earlier >= 0.0):
-                self.offer(self.sets.improve(kept, earlier), "warm start")
+            for kept in (earlier >= 1.0 - self.settings.admm_tol, earlier >= 0.0):
+                self.offer(self.polisher.improve(kept, earlier), "warm start")
         if self.ended():
             return self.status or Status.OPTIMAL
         for sigma, iterate in self._iterates(sigmas, iota, iterations, rank):
             u = self.statement.y * (iterate.scores + iterate.b)
             for kept in (iterate.u <= 0, iterate.kept, u >= 0):
-                self.offer(self.sets.improve(kept, u), f"sigma={sigma:g}")
+                self.offer(self.polisher.improve(kept, u), f"sigma={sigma:g}")
             if self.ended():
                 return self.status or Status.OPTIMAL
         for number in range(n_restarts):
-            self.offer(self.sets.restart(self.best, rng.random(1)), f"restart {number + 1}")
+            self.offer(self.polisher.restart(self.best, rng.random(1)), f"restart {number + 1}")
             if self.ended():
                 return self.status or Status.OPTIMAL
         return Status.OPTIMAL
@@ -268,16 +304,16 @@ class _Run:
     ) -> Iterator[tuple[float, Iterate]]:
         statement = self.statement
         price = statement.C * statement.weight
-        K, F = _matrices(statement.space, self.sets, rank)
+        K, F = _matrices(statement.space, self.polisher, rank, self.settings)
         if F is not None:
             self.record["rank"] = int(F.shape[1])
         for sigma in sigmas:
             iterate = admm(
-                Penalised.of(sigma, K=K, F=F),
+                PenalisedSystem.of(sigma, K=K, F=F),
                 statement.y,
                 price,
                 iota=iota,
-                tol=self.monitor.tol,
+                tol=self.settings.admm_tol,
                 max_iter=iterations,
                 stop=lambda: self.monitor.out_of_time,
             )
@@ -285,7 +321,7 @@ class _Run:
             point = statement.space.product(iterate.c)
             u = statement.y * (point.scores + iterate.b)
             # Scaled until the margins that are 1 up to the tolerance are so.
-            scale = float(np.minimum(u[u >= 1.0 - self.monitor.tol], 1.0).min(initial=1.0))
+            scale = float(np.minimum(u[u >= 1.0 - self.settings.admm_tol], 1.0).min(initial=1.0))
             self.record["sigma"].append(sigma)
             self.record["admm_iterations"].append(iterate.iterations)
             self.record["admm_residual"].append(iterate.residual)
@@ -295,11 +331,13 @@ class _Run:
             yield sigma, iterate
 
 
-def _matrices(space: FeatureSpace, sets: Sets, rank: int | None) -> tuple[Floats | None, Floats | None]:
+def _matrices(
+    space: FeatureSpace, polisher: SetPolisher, rank: int | None, settings: L0Settings
+) -> tuple[Floats | None, Floats | None]:
     """Return the Gram matrix or a factor of it for the ADMM, the other being None."""
     n = space.data.n
-    large = n > WHOLE or rank is not None
-    if space.is_linear and space.X.shape[1] <= (THIN * n if rank is None else rank):
+    large = n > settings.whole or rank is not None
+    if space.is_linear and space.X.shape[1] <= (settings.thin * n if rank is None else rank):
         return None, np.ascontiguousarray(space.X.toarray() if sp.issparse(space.X) else space.X)
     if large:
         everything = np.arange(n)
@@ -307,7 +345,7 @@ def _matrices(space: FeatureSpace, sets: Sets, rank: int | None) -> tuple[Floats
         def column(j: int) -> Floats:
             return space.block(everything, np.array([j]))[:, 0]
 
-        return None, low_rank(space.diagonal(), column, min(n, RANK if rank is None else rank), math.inf)
-    K = sets.gram
-    F = low_rank(np.diagonal(K).copy(), lambda j: np.asarray(K[j]), int(THIN * n))
+        return None, low_rank(space.diagonal(), column, min(n, settings.rank if rank is None else rank), math.inf)
+    K = polisher.gram
+    F = low_rank(np.diagonal(K).copy(), lambda j: np.asarray(K[j]), int(settings.thin * n))
     return (K, None) if F is None else (None, F)

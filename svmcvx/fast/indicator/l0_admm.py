@@ -1,4 +1,4 @@
-r"""The ADMM of the l0-norm hinge SVM, as the paper states it, on a Gram matrix or on a factor of it.
+r"""The ADMM of the l0-norm hinge SVM of [LinYaoLiu], on a Gram matrix or on a factor of it.
 
 With the slack :math:`u = 1 - \mathrm{diag}(y)(Kc + b)`, its multiplier λ and the penalty σ, one iteration is
 
@@ -18,7 +18,7 @@ It stops when the residuals of proximal stationarity at the step 1/σ are small:
     \frac{\|u - 1 + \mathrm{diag}(y)(Kc + b)\|}{\sqrt n},\;
     \frac{\|u - \mathrm{prox}(u - \lambda/\sigma)\|}{1 + \|u\|}\Big\} < \mathrm{tol}.
 
-**Source.** Kernel SVM with l0-norm hinge loss, Algorithm 4.1 and eq. (5.3), whose norming of the residuals is ours.
+**Source.** [LinYaoLiu], Algorithm 4.1 and eq. (5.3); the residuals are normed differently here.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import scipy.linalg as sl
-from numba import njit
 from numpy.typing import NDArray
 
 from svmcvx.fast.core.pivoted_cholesky import PartialFactor
+from svmcvx.fast.indicator.l0_admm_passes import iterate
 
-__all__ = ["Iterate", "Penalised", "admm", "low_rank"]
+__all__ = ["Iterate", "PenalisedSystem", "admm", "low_rank"]
 
 Floats: TypeAlias = NDArray[np.float64]
 Bools: TypeAlias = NDArray[np.bool_]
@@ -45,7 +45,7 @@ CHUNK = 50
 LEFT_OUT = 1e-12
 
 
-class Penalised(NamedTuple):
+class PenalisedSystem(NamedTuple):
     """The system of one σ: the matrix P' of shape (r, n), or the inverse of I + σK."""
 
     thin: bool
@@ -53,7 +53,7 @@ class Penalised(NamedTuple):
     sigma: float
 
     @classmethod
-    def of(cls, sigma: float, *, K: Floats | None = None, F: Floats | None = None) -> Penalised:
+    def of(cls, sigma: float, *, K: Floats | None = None, F: Floats | None = None) -> PenalisedSystem:
         """Return the system of a Gram matrix or of a factor of it."""
         if F is not None:
             small = sigma * (F.T @ F)
@@ -115,88 +115,8 @@ def low_rank(diagonal: Floats, column: Callable[[int], Floats], rank: int, left_
     return partial.factor if partial.missing <= left_out else None
 
 
-@njit(cache=True)
-def _combine(rows, coefficients, out):  # type: ignore[no-untyped-def]
-    """Sum of rows; for sizes at which threads of a BLAS would wait for each other longer than they work."""
-    out[:] = 0.0
-    for i in range(coefficients.size):
-        t = coefficients[i]
-        for j in range(out.size):
-            out[j] += t * rows[i, j]
-
-
-@njit(cache=True)
-def _iterate(thin, matrix, turned, y, upper_bound, sigma, iota, tol, price, steps, c, f, u, lam, r, number, kept):  # type: ignore[no-untyped-def]
-    """Run at most `steps` iterations; `number` holds b, the residual, and the lowest penalised objective so far."""
-    n = y.size
-    z, inner = np.empty(n), np.empty(turned.shape[1])
-    b = number[0]
-    done = 0
-    for step in range(steps):
-        for i in range(n):
-            z[i] = 1.0 - y[i] * (f[i] + b) - lam[i] / sigma
-            u[i] = 0.0 if 0.0 < z[i] <= upper_bound[i] else z[i]
-            r[i] = -sigma * y[i] * (u[i] - 1.0 + y[i] * b + lam[i] / sigma)
-        if thin:
-            _combine(turned, r, inner)
-            _combine(matrix, inner, f)
-            for i in range(n):
-                c[i] = r[i] - sigma * f[i]
-        else:
-            _combine(matrix, r, c)
-            for i in range(n):
-                f[i] = (r[i] - c[i]) / sigma
-        b = 0.0
-        for i in range(n):
-            b += y[i] * (1.0 - u[i] - y[i] * f[i] - lam[i] / sigma)
-        b /= n
-        expansion, size_c, balance, size_l, primal, proximal, size_u, norm, lost = (
-            0.0,
-            0.0,
-            0.0,
-            0.0,
-            0.0,
-            0.0,
-            0.0,
-            0.0,
-            0.0,
-        )
-        for i in range(n):
-            off = u[i] - 1.0 + y[i] * (f[i] + b)
-            lam[i] = lam[i] + iota * sigma * off if 0.0 < z[i] <= upper_bound[i] else 0.0
-            expansion += (c[i] + y[i] * lam[i]) ** 2
-            size_c += c[i] ** 2
-            balance += y[i] * lam[i]
-            size_l += lam[i] ** 2
-            primal += off * off
-            moved = u[i] - lam[i] / sigma
-            if 0.0 < moved <= upper_bound[i]:
-                moved = 0.0
-            proximal += (u[i] - moved) ** 2
-            size_u += u[i] ** 2
-            norm += c[i] * f[i]
-            if u[i] > 0.0:
-                lost += price[i]
-        number[1] = max(
-            math.sqrt(expansion) / (1.0 + math.sqrt(size_c)),
-            abs(balance) / (1.0 + math.sqrt(size_l)),
-            math.sqrt(primal / n),
-            math.sqrt(proximal) / (1.0 + math.sqrt(size_u)),
-        )
-        done = step + 1
-        total = 0.5 * norm + lost + 0.5 * sigma * primal
-        if total < number[2]:
-            number[2] = total
-            for i in range(n):
-                kept[i] = u[i] <= 0.0
-        if number[1] < tol or not math.isfinite(number[1]):
-            break
-    number[0] = b
-    return done
-
-
 def admm(
-    system: Penalised,
+    system: PenalisedSystem,
     y: Floats,
     price: Floats,
     *,
@@ -209,15 +129,16 @@ def admm(
 
     Parameters
     ----------
-    system : Penalised
+    system : PenalisedSystem
     y, price : ndarray of shape (n,)
         Labels ±1; C s.
     iota : float
         Dual step, in units of σ.
     tol : float
+        Residual at which to stop.
     max_iter : int
     stop : callable
-        Asked now and then.
+        Asked between chunks of iterations.
     """
     n = y.size
     c, f, u, lam, r = np.zeros(n), np.zeros(n), np.zeros(n), np.zeros(n), np.zeros(n)
@@ -227,7 +148,7 @@ def admm(
     done = 0
     while done < max_iter:
         steps = min(CHUNK, max_iter - done)
-        taken = _iterate(
+        taken = iterate(
             system.thin,
             system.matrix,
             turned,

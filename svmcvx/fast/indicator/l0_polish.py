@@ -2,35 +2,57 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from svmcvx.fast.core.active_set import MORE, SOLVED
-from svmcvx.fast.core.active_set_factor import State, clear, value
-from svmcvx.fast.core.growing_working_set import WorkingSet
+from svmcvx.fast.core.active_set import State
+from svmcvx.fast.core.active_set_factor_passes import clear, value
+from svmcvx.fast.core.active_set_passes import MORE, SOLVED
+from svmcvx.fast.core.growing_working_set import GrowingWorkingSet
 from svmcvx.fast.core.monitor import Monitor
-from svmcvx.fast.indicator.l0_exchange import descend, explore, lost, settle_or_evict, spare_of
+from svmcvx.fast.indicator.l0_exchange_passes import descend, explore, lost, solve_or_evict
 from svmcvx.feature_space import FeatureSpace
 
-__all__ = ["Improved", "Sets"]
+__all__ = ["LocalMinimum", "PolishSettings", "SetPolisher", "spare_of"]
 
 Floats: TypeAlias = NDArray[np.float64]
 Bools: TypeAlias = NDArray[np.bool_]
 
-# Observations taken in, and trials of the local search, between two looks at the clock.
-STEPS, TRIALS = 100, 100
-# Large data: satisfied and dropped observations of the first working set, and those that join it in a round.
-NEAREST, DROPPED, JOINING = 300, 1000, 300
-LARGEST = 4000
-# Rounds in which a working set grows, at most.
-ROUNDS = 60
 # Margins below 1 by less than this, relative to the largest score, are satisfied outside the working set.
 SATISFIED = 1e-11
 
 
-class Improved(NamedTuple):
+@dataclass(frozen=True)
+class PolishSettings:
+    """Numbers that steer the polishing of sets.
+
+    Attributes
+    ----------
+    steps, trials : int
+        Observations taken in, and trials of the local search, between two looks at the clock.
+    nearest, dropped : int
+        Large data: satisfied observations of each class and dropped ones in the first working set.
+    joining : int
+        Observations that join it in a round.
+    largest : int
+        Size at which it stops growing.
+    rounds : int
+        Rounds in which it grows, at most.
+    """
+
+    steps: int = 100
+    trials: int = 100
+    nearest: int = 300
+    dropped: int = 1000
+    joining: int = 300
+    largest: int = 4000
+    rounds: int = 60
+
+
+class LocalMinimum(NamedTuple):
     """A local minimum: objective, coefficients, bias, and the set that its machine keeps.
 
     Attributes
@@ -47,7 +69,7 @@ class Improved(NamedTuple):
     kept: Bools
 
 
-class Sets:
+class SetPolisher:
     """Local minima near proposed sets.
 
     Parameters
@@ -59,30 +81,33 @@ class Sets:
         Asked for the time.
     whole : int
         Up to this many observations all are in the working set.
+    settings : PolishSettings
     """
 
-    def __init__(self, space: FeatureSpace, price: Floats, monitor: Monitor, whole: int) -> None:
-        self.space, self.price, self.monitor = space, price, monitor
+    def __init__(
+        self, space: FeatureSpace, price: Floats, monitor: Monitor, whole: int, settings: PolishSettings
+    ) -> None:
+        self.space, self.price, self.monitor, self.settings = space, price, monitor, settings
         self.n = space.data.n
         self.small = self.n <= whole
         self._seen: set[bytes] = set()
-        self._hopeless = self.trivial().value
-        self._room: tuple[State, State] | None = None
+        self._trivial_value = self.trivial().value
+        self._spare: tuple[State, State] | None = None
         if self.small:
-            self._whole = WorkingSet(space, np.arange(self.n))
+            self._whole = GrowingWorkingSet(space, np.arange(self.n))
 
     @property
     def gram(self) -> Floats:
         """The Gram matrix, if all observations are in the working set."""
         return self._whole.state.K
 
-    def trivial(self) -> Improved:
+    def trivial(self) -> LocalMinimum:
         """Return the better of the two constant scores ±1."""
         y = self.space.data.y
         sign = 1.0 if float(self.price[y > 0].sum()) >= float(self.price[y < 0].sum()) else -1.0
-        return Improved(float(self.price[y != sign].sum()), np.zeros(self.n), sign, y == sign)
+        return LocalMinimum(float(self.price[y != sign].sum()), np.zeros(self.n), sign, y == sign)
 
-    def improve(self, kept: Bools, margins: Floats | None, picks: Floats | None = None) -> Improved | None:
+    def improve(self, kept: Bools, margins: Floats | None, picks: Floats | None = None) -> LocalMinimum | None:
         """Return a local minimum near the machine of a set; None if time runs out before there is a point.
 
         Parameters
@@ -100,10 +125,10 @@ class Sets:
             self._seen.add(key)
         kept, y = np.array(kept), self.space.data.y
         work = self._work(kept, margins)
-        for left in range(ROUNDS, 0, -1):
+        for left in range(self.settings.rounds, 0, -1):
             members, state = work.members, work.state
             inside, price = kept[members], self.price[members]
-            if not self._settle(state, inside, price):
+            if not self._solve(state, inside, price):
                 return None
             self._search(state, inside, price, picks)
             picks = None
@@ -117,48 +142,69 @@ class Sets:
             short = u < 1.0 - SATISFIED * max(1.0, float(np.abs(u).max()))
             kept |= outside & ~short
             wanted = np.flatnonzero(outside & kept & short)
-            if wanted.size and left > 1 and work.n < LARGEST and not self.monitor.out_of_time:
-                joining = min(JOINING, wanted.size)
+            if wanted.size and left > 1 and work.n < self.settings.largest and not self.monitor.out_of_time:
+                joining = min(self.settings.joining, wanted.size)
                 work.grow(wanted[np.argpartition(u[wanted], joining - 1)[:joining]])
                 continue
-            # What cannot be taken care of any more is given up: the machine is that of the others.
+            # Observations that are still violated when the working set may not grow are dropped; the machine is that of the rest.
             kept[wanted] = False
             break
-        return Improved(value(state) + float(self.price[~kept].sum()), v, b, kept)
+        return LocalMinimum(value(state) + float(self.price[~kept].sum()), v, b, kept)
 
-    def restart(self, best: Improved, picks: Floats) -> Improved | None:
+    def restart(self, best: LocalMinimum, picks: Floats) -> LocalMinimum | None:
         """Force observations to the other side at random and descend again."""
         margins = None if self.small else self.space.data.y * (self.space.product(best.v).scores + best.b)
         return self.improve(best.kept, margins, picks)
 
-    def _work(self, kept: Bools, margins: Floats | None) -> WorkingSet:
+    def _work(self, kept: Bools, margins: Floats | None) -> GrowingWorkingSet:
         """All observations, or those nearest to being on the margin."""
         if self.small:
             clear(self._whole.state)
             return self._whole
         distance = np.zeros(self.n) if margins is None else np.abs(margins - 1.0)
-        sides = [(kept & (self.space.data.y > 0), NEAREST), (kept & (self.space.data.y < 0), NEAREST), (~kept, DROPPED)]
+        sides = [
+            (kept & (self.space.data.y > 0), self.settings.nearest),
+            (kept & (self.space.data.y < 0), self.settings.nearest),
+            (~kept, self.settings.dropped),
+        ]
         chosen = []
         for side, most in sides:
             rows = np.flatnonzero(side)
             chosen.append(rows[np.argsort(distance[rows], kind="stable")[:most]])
-        return WorkingSet(self.space, np.sort(np.concatenate(chosen)).astype(np.intp))
+        return GrowingWorkingSet(self.space, np.sort(np.concatenate(chosen)).astype(np.intp))
 
-    def _settle(self, state: State, kept: Bools, price: Floats) -> bool:
+    def _solve(self, state: State, kept: Bools, price: Floats) -> bool:
         """Polish a set, without what keeps it from being separable or at all competitive; tell whether time allowed it."""
         code = MORE
         while code == MORE:
-            code = settle_or_evict(state, kept, price, self._hopeless, STEPS)
+            code = solve_or_evict(state, kept, price, self._trivial_value, self.settings.steps)
             if code == MORE and self.monitor.out_of_time:
                 return False
         return bool(code == SOLVED)
 
     def _search(self, state: State, kept: Bools, price: Floats, picks: Floats | None) -> None:
-        if self._room is None or self._room[0].y.size != state.y.size:
-            self._room = spare_of(state), spare_of(state)
+        if self._spare is None or self._spare[0].y.size != state.y.size:
+            self._spare = spare_of(state), spare_of(state)
         if picks is not None:
-            explore(state, *self._room, kept, price, value(state) + lost(kept, price), picks, 10 * TRIALS)
+            explore(
+                state, *self._spare, kept, price, value(state) + lost(kept, price), picks, 10 * self.settings.trials
+            )
             return
-        everything, trials = np.ones(price.size, dtype=np.bool_), TRIALS
-        while trials >= TRIALS and not self.monitor.out_of_time:
-            _, trials = descend(state, self._room[0], kept, price, everything, TRIALS)
+        everything, trials = np.ones(price.size, dtype=np.bool_), self.settings.trials
+        while trials >= self.settings.trials and not self.monitor.out_of_time:
+            _, trials = descend(state, self._spare[0], kept, price, everything, self.settings.trials)
+
+
+def spare_of(s: State) -> State:
+    """Return room for a copy of a state."""
+    return State(
+        s.K,
+        s.y,
+        np.zeros_like(s.S),
+        np.zeros_like(s.tight),
+        np.zeros_like(s.inside),
+        np.empty_like(s.L),
+        np.zeros_like(s.v),
+        np.zeros_like(s.u),
+        np.zeros_like(s.number),
+    )

@@ -30,7 +30,7 @@ import math
 import numpy as np
 from numba import njit
 
-__all__ = ["children", "search"]
+__all__ = ["children", "search_below"]
 
 # Rows with a smaller part orthogonal to those of B, in units of the largest row, are taken for linearly dependent.
 DEPENDENT = 1e-11
@@ -39,12 +39,12 @@ SHRINKINGS = 4
 
 
 @njit(cache=True)
-def _price(norm, dropped, lam, k):  # type: ignore[no-untyped-def]
+def _objective_value(norm, dropped, lam, k):
     return norm + lam * dropped if dropped <= k else math.inf
 
 
 @njit(cache=True)
-def _confine(count, index, a, P, m, norm, forced, weight, lam, k, upper, tie):  # type: ignore[no-untyped-def]
+def _confine(count, index, a, P, m, norm, forced, weight, lam, k, upper, tie):
     """Shrink the ball; keep in `index` the observations that its points may tell apart.
 
     Returns their number, the weight dropped in all of the ball, and R² (negative: there is no better point).
@@ -79,7 +79,7 @@ def _confine(count, index, a, P, m, norm, forced, weight, lam, k, upper, tie):  
 
 
 @njit(cache=True)
-def _descend(j, count, index, a, P, m, below_index, below_a, below_P):  # type: ignore[no-untyped-def]
+def _descend(j, count, index, a, P, m, below_index, below_a, below_P):
     """Go to the subspace u_j = 1 of the present one: a reflection turns p_j into the first axis, which is then left out.
 
     Returns the number of observations left and the step length.
@@ -114,7 +114,7 @@ def _descend(j, count, index, a, P, m, below_index, below_a, below_P):  # type: 
 
 
 @njit(cache=True)
-def _side(sign, last, count, index, a, P, norm, forced, dropped, weight, lam, k, square, upper, tie):  # type: ignore[no-untyped-def]
+def _side(sign, last, count, index, a, P, norm, forced, dropped, weight, lam, k, square, upper, tie):
     """Best vertex on one half of a line; returns its value and its index."""
     # The weight that can be regained on the way to R, and how far that lets R shrink.
     radius = math.sqrt(square)
@@ -149,14 +149,14 @@ def _side(sign, last, count, index, a, P, norm, forced, dropped, weight, lam, k,
             i = index[other]
             if a[i] + sign * t * P[i, 0] < 1.0 - tie:
                 short += weight[i]
-        value = _price(norm + t * t, forced + short, lam, k)
+        value = _objective_value(norm + t * t, forced + short, lam, k)
         if value < best:
             best, at = value, j
     return best, at
 
 
 @njit(cache=True)
-def _search_one(H, weight, lam, k, upper, tie, prefix, size, budget, basis):  # type: ignore[no-untyped-def]
+def _search_one(H, weight, lam, k, upper, tie, prefix, size, budget, basis):
     """Search below one prefix. Returns best value, size of its basis (in `basis`), nodes, whether it was finished."""
     n, r = H.shape
     P = np.empty((r, n, r))
@@ -203,7 +203,7 @@ def _search_one(H, weight, lam, k, upper, tie, prefix, size, budget, basis):  # 
                     i = index[depth, position]
                     if a[depth, i] < 1.0 - tie:
                         dropped += weight[i]
-                value = _price(norm[depth], dropped, lam, k)
+                value = _objective_value(norm[depth], dropped, lam, k)
                 if value < upper:
                     upper = best = value
                     best_size = depth
@@ -277,7 +277,7 @@ def _search_one(H, weight, lam, k, upper, tie, prefix, size, budget, basis):  # 
 
 
 @njit(cache=True, nogil=True)
-def search(H, weight, lam, k, upper, tie, prefixes, sizes, budget, first, stride, values, bases, nodes, finished):  # type: ignore[no-untyped-def]
+def search_below(H, weight, lam, k, upper, tie, prefixes, sizes, budget, first, stride, values, bases, nodes, finished):
     """Search below every `stride`-th of several prefixes, each from the same incumbent.
 
     Parameters
@@ -316,7 +316,7 @@ def search(H, weight, lam, k, upper, tie, prefixes, sizes, budget, first, stride
 
 
 @njit(cache=True)
-def children(H, weight, lam, k, upper, tie, prefix, size):  # type: ignore[no-untyped-def]
+def children(H, weight, lam, k, upper, tie, prefix, size):
     """Return the rows that may follow a prefix, and for each a lower bound on all that lies below."""
     n, r = H.shape
     P, a, index = H.copy(), np.zeros(n), np.arange(n)

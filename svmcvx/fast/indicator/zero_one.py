@@ -3,24 +3,24 @@ r"""The SVM with the exact 0-1 loss, by exhaustion.
 .. math:: \min_w\; \|w\|^2 + \lambda\sum_i s_i\,1[u_i < 1] \qquad\text{or}\qquad
     \min_w\; \|w\|^2 \;\text{ s.t. }\; \sum_i s_i\,1[u_i < 1] \le k.
 
-The statement is that of :mod:`svmcvx.formulations.indicator.zero_one`. The upper bound is checked like any other. The lower bound is
-that of the conic relaxation, which the checker proves, or what the search has proved, which it cannot:
+The statement is that of :mod:`svmcvx.formulations.indicator.zero_one`. The upper bound is checked like any other. The lower
+bound is that of the conic relaxation, which the checker computes, or what the search has proved, which it cannot repeat:
 kind ``"enumeration"``, ``residuals["search_bound"]``.
 
-============ ========================================================= ================================================
-method       searches                                                  cost
-============ ========================================================= ================================================
-``"sweep"``  all vertices (:mod:`svmcvx.fast.indicator.sweep_passes`)             :math:`\sum_{m<r}\binom nm` lines, r the columns
-``"branch"`` observations kept or dropped (:mod:`svmcvx.fast.indicator.branch_and_bound`)  as many nodes as the conic bound leaves open
-============ ========================================================= ================================================
+============ ========================================================================== ========================================
+method       searches                                                                   cost
+============ ========================================================================== ========================================
+``"sweep"``  all vertices (:mod:`svmcvx.fast.indicator.sweep_passes`)                   :math:`\sum_{m<r}\binom nm` lines, r columns
+``"branch"`` observations kept or dropped (:mod:`svmcvx.fast.indicator.branch_and_bound`) as many nodes as the conic bound leaves open
+============ ========================================================================== ========================================
 
 **"auto"** takes the sweep at once if that is a matter of milliseconds. Otherwise it takes branch and bound, and if that has
 cost as much as the sweep would (a node costs about :math:`r^2` lines), the sweep, with what is known by then; unless the
 sweep is out of reach.
 
 **When to use what.** The cost of branch and bound grows with the number of observations that the optimum drops and with
-the number of columns, since the conic bound weakens with both; that of the sweep with the number of columns only. Where neither
-ends, the interval is honest, and :func:`svmcvx.zero_one_mio` with SCIP is the alternative: it was slower wherever
+the number of columns, since the conic bound weakens with both; that of the sweep with the number of columns only. Where
+neither ends, the interval is valid but wide. The alternative :func:`svmcvx.zero_one_mio` with SCIP was slower wherever
 both ended (``benchmarks/zero_one.py``).
 """
 
@@ -28,35 +28,51 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from svmcvx.certificate import Dual
-from svmcvx.data import binary_data, check_choice, check_number
+from svmcvx.data import binary_data, check_choice, check_number, check_seed
 from svmcvx.errors import DataError
-from svmcvx.fast.conic_loss.conic import conic
 from svmcvx.fast.core.monitor import Callback, conclude, earlier_solution, monitored
 from svmcvx.fast.core.thread_pool import shares
-from svmcvx.fast.indicator.branch_and_bound import branch
-from svmcvx.fast.indicator.search_state import Counted
-from svmcvx.fast.indicator.starts import at_zero, heuristics
-from svmcvx.fast.indicator.sweep import sweep
+from svmcvx.fast.indicator.branch_and_bound import BranchSettings, branch
+from svmcvx.fast.indicator.search_state import SearchState
+from svmcvx.fast.indicator.starts import StartSettings, earlier_margins, simple_starts, starts
+from svmcvx.fast.indicator.sweep import SweepSettings, sweep
 from svmcvx.feature_space import feature_space
 from svmcvx.formulations.base import RecoveredPoints
 from svmcvx.formulations.indicator.zero_one import ZeroOne
 from svmcvx.kernels import KernelLike
 from svmcvx.solution import Solution, Status
 
-__all__ = ["zero_one"]
+__all__ = ["ZeroOneSettings", "zero_one"]
 
 METHODS = ("auto", "sweep", "branch")
-# Lines times observations: up to the first number the sweep takes less time than to find a good incumbent and a bound,
-# beyond the second it takes hours.
-AT_ONCE, OUT_OF_REACH = 2e6, 1e12
-# Gap to which the conic relaxation is solved, and the share of the time limit that it may take.
-RELAXED_TOL, RELAXED_SHARE = 1e-5, 0.3
+
+
+@dataclass(frozen=True)
+class ZeroOneSettings:
+    """Numbers that steer :func:`zero_one`.
+
+    Attributes
+    ----------
+    at_once : float
+        Lines times observations up to which the sweep takes less time than to find a good incumbent and a bound.
+    out_of_reach : float
+        Lines times observations beyond which the sweep takes hours.
+    start : StartSettings
+    branch : BranchSettings
+    sweep : SweepSettings
+    """
+
+    at_once: float = 2e6
+    out_of_reach: float = 1e12
+    start: StartSettings = field(default_factory=StartSettings)
+    branch: BranchSettings = field(default_factory=BranchSettings)
+    sweep: SweepSettings = field(default_factory=SweepSettings)
 
 
 def zero_one(
@@ -77,6 +93,7 @@ def zero_one(
     method: str = "auto",
     indefinite: str = "error",
     seed: int = 0,
+    settings: ZeroOneSettings | None = None,
 ) -> Solution:
     r"""Solve the SVM with the exact 0-1 loss to proved optimality, by exhaustion.
 
@@ -100,7 +117,7 @@ def zero_one(
     sample_weight : array-like of shape (n,), optional
         Weights :math:`s_i \ge 0` of the losses.
     tol : float
-        Relative gap at which to stop, between 0 and 1.
+        Certified relative gap at which to stop, between 0 and 1.
     time_limit : float, optional
         Seconds; the best point until then is returned with what is proved by then, as on Ctrl-C.
     max_iter : int
@@ -110,13 +127,16 @@ def zero_one(
     callback : callable, optional
         Called with a :class:`~svmcvx.fast.core.monitor.Progress`; returning True stops.
     warm_start : Solution, optional
-        An earlier solution on the same data, for any hyper-parameters: a start for the incumbent.
+        An earlier solution on the same data, for any hyper-parameters: a start for the incumbent. A solution of other
+        data is refused.
     method : "auto", "sweep" or "branch"
         See :mod:`svmcvx.fast.zero_one`.
     indefinite : "error" or "clip"
         What to do with a kernel that is indefinite on the data.
     seed : int
         Of the sample that precedes the conic relaxation of more than 20 000 observations; the searches draw nothing.
+    settings : ZeroOneSettings, optional
+        Numbers that steer the method; None for the defaults.
 
     Returns
     -------
@@ -142,59 +162,45 @@ def zero_one(
     lam = None if lam is None else check_number(lam, "lam", low=0, open_low=True)
     k = None if k is None else check_number(k, "k", low=0)
     check_choice(method, "method", METHODS)
+    if settings is not None and not isinstance(settings, ZeroOneSettings):
+        raise DataError(f"settings must be a ZeroOneSettings or None, got {type(settings).__name__}")
+    settings = settings or ZeroOneSettings()
     warm_start = earlier_solution(warm_start)
+    rng = check_seed(seed)
     data = binary_data(X, y, sample_weight)
     space = feature_space(data, kernel, intercept="penalised" if intercept else "none", indefinite=indefinite)
     statement = ZeroOne(space=space, lam=lam, k=k, form="enumeration", kind="enumeration")
 
     n, r = statement.geometry.G.shape
+    earlier = None if warm_start is None else earlier_margins(warm_start, statement)
     lines = sum(math.comb(n, size) for size in range(r))
-    at_once = method != "branch" and lines * n <= AT_ONCE
+    at_once = method != "branch" and lines * n <= settings.at_once
     with monitored(tol=tol, time_limit=time_limit, max_iter=max_iter, verbose=verbose, callback=callback) as monitor:
         built = time.perf_counter() - started
-
-        def relaxed() -> Solution:
-            found = conic(
-                X,
-                y,
-                lam=lam,
-                kappa=None if k is None else k / float(data.weight.sum()),
-                kernel=kernel,
-                intercept=intercept,
-                sample_weight=sample_weight,
-                indefinite=indefinite,
-                tol=RELAXED_TOL,
-                time_limit=None if time_limit is None else RELAXED_SHARE * time_limit,
-                seed=seed,
-            )
-            if found.status is Status.INTERRUPTED:
-                monitor.pressed.set()
-            return found
-
         if at_once:
-            pool, relaxation = at_zero(statement, warm_start), None
+            pool, relaxation = simple_starts(statement, earlier), None
         else:
-            pool, relaxation = heuristics(statement, warm_start, relaxed, limited=time_limit is not None)
+            pool, relaxation = starts(statement, earlier, monitor, rng, settings.start)
         statement = replace(statement, pool=pool)
         duals: list[Dual] = []
         root = 0.0
         if relaxation is not None:
-            duals = [statement.repair({"gamma": relaxation.gamma, "lam": np.array(relaxation.price)})]
+            duals = [statement.repair({"gamma": relaxation.gamma, "lam": np.array(relaxation.lam)})]
             root = max(root, statement.evaluate_dual(duals[0]).below)
-        problem = Counted(statement, monitor, root, relaxation)
+        search = SearchState(statement, monitor, root, relaxation)
         effort: dict[str, int] = {}
         status: Status | None = None
         with shares() as share:
             if method != "sweep" and not at_once:
-                reachable = method == "auto" and lines * n <= OUT_OF_REACH
-                status, effort = branch(problem, share, lines / r**2 if reachable else math.inf)
+                reachable = method == "auto" and lines * n <= settings.out_of_reach
+                status, effort = branch(search, share, settings.branch, lines / r**2 if reachable else math.inf)
             used = "branch" if status is not None else "sweep"
             if status is None:
-                status, swept = sweep(problem, share)
+                status, swept = sweep(search, share, settings.sweep)
                 effort |= swept
-        best = problem.best
+        best = search.best
         statement = replace(statement, pool=() if best is None else (best,))
-        models = [] if best is None else statement.models_of(~best.dropped, best.w, 0.0)
+        models = [] if best is None else statement.recovered_models(~best.dropped, best.w, 0.0)
         return conclude(
             statement,
             RecoveredPoints(models, duals),
@@ -204,5 +210,5 @@ def zero_one(
             build_seconds=built,
             warm_start_used=warm_start is not None,
             options={"method": used, **effort},
-            search_bound=problem.bound,
+            search_bound=search.bound,
         )

@@ -1,74 +1,104 @@
 r"""pSMO by decomposition: pair steps on a working set whose kernel rows are fetched as one block.
 
 The outer loop chooses the observations that violate optimality most, takes their rows from a bounded cache, lets
-:mod:`svmcvx.fast.margin.smo` ascend in their multipliers, and adds what has changed to the scores :math:`f = Kv` of all
-observations in float64. Every so often the bounds D(α) and P(w, b) of the point are compared; when they promise the gap
-asked for, the scores are evaluated anew from the raw data in float64, which is what counts. Rows in float32 therefore
-cost no accuracy: the loop goes on from exact scores, as in iterative refinement.
+:mod:`svmcvx.fast.margin.smo_passes` ascend in their multipliers, and adds the change to the scores :math:`f = Kv` of all
+observations in float64. From time to time the bounds D(α) and P(w, b) of the point are compared; when they promise the gap
+asked for, the scores are evaluated again from the raw data in float64, and the bounds of these count. Rows in float32 therefore
+cost no accuracy: the loop continues from exact scores, as in iterative refinement.
 
-**No shrinking.** An observation outside the working sets costs one number of each update, a row of the kernel only when
-it violates; rows are kept whole, so that nothing has to be reconstructed before a bound is computed. These updates and the
-search for violators took a quarter of the time for n = 12 000, p = 1, C = 100, with 72% of the multipliers at zero.
+**No shrinking.** An observation outside the working sets costs one number of each update, and a row of the kernel only when
+it violates optimality; rows are kept whole, so that nothing has to be reconstructed before a bound is computed. These updates
+and the search for violators take a quarter of the time for n = 12 000, p = 1, C = 100, with 72% of the multipliers at zero.
+
+**Shortcuts.** Another method may replace pair steps that take long: :mod:`svmcvx.fast.margin.support_newton`
+from an earlier solution, :mod:`svmcvx.fast.margin.low_rank_newton` otherwise. Whatever multipliers it returns, the point with
+the smaller gap is kept.
+
+**Source.** [Sun], Algorithm 1 (pSMO), with larger working sets and second-order selection of pairs.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, TypeAlias
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from svmcvx.certificate import EPS
+from svmcvx.certificate import EPS, relative_gap
 from svmcvx.fast.core.monitor import Monitor
 from svmcvx.fast.core.row_cache import GramRows, Rows
-from svmcvx.fast.margin.low_rank_newton import LowRank
-from svmcvx.fast.margin.smo import add_rows, ascend, ascend_at_random, submatrix
+from svmcvx.fast.margin.feasible import BoundsOf, exactly_feasible
+from svmcvx.fast.margin.smo_passes import add_rows, ascend, ascend_at_random, submatrix
 from svmcvx.formulations.margin.hard_margin import HardMargin
 from svmcvx.formulations.margin.psvm import PSVM
 from svmcvx.solution import Status
 
-__all__ = ["Bounds", "Decomposition", "settled", "working_set_size"]
+__all__ = ["Decomposition", "DecompositionSettings", "Shortcut"]
 
 Floats: TypeAlias = NDArray[np.float64]
-# Lower and upper bound of the optimum from multipliers and their scores; None: the dual is unbounded.
-Bounds: TypeAlias = Callable[[Floats, Floats], tuple[float, float] | None]
-
-WORKING_SET = 512
-# Up to this many observations all are in the working set.
-WHOLE = 1000
-# Pair steps in one round, for each observation of the working set.
-STEPS = 40
-# The violation inside the working set is brought down to this share of that of all observations.
-INNER = 0.1
-# The bounds are compared when the violation has fallen to this share, or after so many rounds.
-FALL, PATIENCE = 0.6, 12
-# Share of the tolerance at which maintained scores are trusted to be worth an exact evaluation.
-TRUST, LEAST_TRUST = 0.9, 0.1
-# A violation of so many roundings of the scores is none.
-FLOOR = 16
-# Give up after so many comparisons of the bounds without progress.
-STALLED = 40
-# Comparisons after which small problems try to end by solving the support equations.
-CROSSOVERS = frozenset((10, 30, 100, 300, 1000))
-CROSSOVER_SIZE = 1000
 
 
-def working_set_size(n: int) -> int:
-    """Return how many observations a round takes."""
-    return n if n <= WHOLE else WORKING_SET
+@dataclass(frozen=True)
+class DecompositionSettings:
+    """Numbers that steer the decomposition.
+
+    Parameters
+    ----------
+    working_set : int
+        Observations in a working set.
+    whole : int
+        Number of observations up to which all of them are in the working set.
+    steps : int
+        Pair steps in one round, for each observation of the working set.
+    inner : float
+        Share of the violation of all observations down to which that inside the working set is brought.
+    fall, patience : float, int
+        The bounds are compared when the violation has fallen to this share, or after so many rounds.
+    trust, least_trust : float
+        Share of the tolerance at which bounds from updated scores lead to an exact evaluation. It starts at `trust` and is
+        halved each time, down to `least_trust`.
+    floor : float
+        A violation below so many roundings of the scores counts as zero.
+    stalled : int
+        Comparisons of the bounds without progress after which the solver gives up.
+    crossovers : frozenset of int
+        Numbers of comparisons at which small problems try to end by solving the support equations.
+    crossover_size : int
+        Number of observations up to which problems are small in this sense.
+    """
+
+    working_set: int = 512
+    whole: int = 1000
+    steps: int = 40
+    inner: float = 0.1
+    fall: float = 0.6
+    patience: int = 12
+    trust: float = 0.9
+    least_trust: float = 0.1
+    floor: float = 16.0
+    stalled: int = 40
+    crossovers: frozenset[int] = frozenset((10, 30, 100, 300, 1000))
+    crossover_size: int = 1000
+
+    def working_set_size(self, n: int) -> int:
+        """Return how many of n observations a round takes."""
+        return n if n <= self.whole else self.working_set
 
 
-def settled(statement: PSVM | HardMargin, alpha: Floats) -> Floats:
-    """Return feasible multipliers that another repair leaves as they are, as far as rounding allows."""
-    for _ in range(10):
-        repaired = statement.alpha(statement.repair({"alpha": alpha}))
-        if np.array_equal(repaired, alpha):
-            break
-        alpha = repaired
-    return alpha
+class Shortcut(Protocol):
+    """A method that may replace pair steps that take long."""
+
+    def due(self, work: float, alpha: Floats) -> bool:
+        """Whether pair steps that have cost `work` multiplications and led to `alpha` should be replaced now."""
+
+    def allowance(self, work: float, alpha: Floats) -> float:
+        """Return the multiplications of pair steps that the next round may cost before :meth:`due` is asked again."""
+
+    def solve(self, alpha: Floats, monitor: Monitor) -> list[Floats]:
+        """Return other multipliers, from those of the pair steps."""
 
 
 @dataclass
@@ -80,24 +110,25 @@ class Decomposition:
     statement : PSVM or HardMargin
     rows : Rows
     bounds : callable
+        Lower and upper bound from multipliers and their scores; None if the dual is unbounded.
     c, r, upper_bound
-        See :mod:`svmcvx.fast.margin.smo`.
+        See :mod:`svmcvx.fast.margin.smo_passes`.
     size : int
-        Working set.
+        Observations in the working set.
     selection : "second-order" or "random"
     seed : int
         Of the first working set, and of the random rule.
     alpha : ndarray of shape (n,)
-        Feasible start.
+        Start; it is made feasible.
     rescale : callable, optional
         Returns the best multiple of a point, from multipliers, scores and labels.
-    shortcut : LowRank, optional
-        Tried once, when it says that pair steps have taken long enough.
+    shortcut : Shortcut, optional
+    settings : DecompositionSettings
     """
 
     statement: PSVM | HardMargin
     rows: Rows
-    bounds: Bounds
+    bounds: BoundsOf
     c: Floats
     r: float
     upper_bound: Floats
@@ -106,7 +137,8 @@ class Decomposition:
     seed: int
     alpha: Floats
     rescale: Callable[[Floats, Floats, Floats], float] | None = None
-    shortcut: LowRank | None = None
+    shortcut: Shortcut | None = None
+    settings: DecompositionSettings = field(default_factory=DecompositionSettings)
 
     def __post_init__(self) -> None:
         self.y = self.statement.y
@@ -119,7 +151,7 @@ class Decomposition:
 
     @property
     def options(self) -> dict[str, Any]:
-        """What was settled on and what it took, for the record."""
+        """What was used and what it took, for the record."""
         store = self.rows.store
         return {
             "selection": self.selection,
@@ -131,12 +163,12 @@ class Decomposition:
 
     def points(self) -> list[Floats]:
         """Return the last multipliers, and those of the lowest objective, which need not fall monotonically."""
-        last, lowest = (settled(self.statement, alpha) for alpha in (self.alpha, self._lowest_alpha))
+        last, lowest = (exactly_feasible(self.statement, alpha) for alpha in (self.alpha, self._lowest_alpha))
         return [last] if np.array_equal(last, lowest) else [lowest, last]
 
     def exact_scores(self) -> None:
         """Make the multipliers exactly feasible and evaluate their scores from the raw data."""
-        self.alpha = settled(self.statement, self.alpha)
+        self.alpha = exactly_feasible(self.statement, self.alpha)
         self.f = np.array(self.statement.space.product(self.alpha * self.y).scores)
         self.updated = False
 
@@ -147,8 +179,9 @@ class Decomposition:
         return np.asarray(self.y * (1.0 - (self.alpha / self.c) ** self.r) - self.f)
 
     def run(self, monitor: Monitor) -> Status:
-        """Ascend until the monitor stops it, the dual proves unbounded, or rounding leaves nothing to gain."""
-        trust, compared, idle = TRUST, 0, 0
+        """Ascend until the monitor says stop, the dual is found unbounded, or the violation is down to rounding."""
+        settings = self.settings
+        trust, compared, idle = settings.trust, 0, 0
         best_gap, best_lower = math.inf, -math.inf
         last_violation, last_round = math.inf, 0
         while True:
@@ -158,25 +191,26 @@ class Decomposition:
             g = self.derivative()
             up, low = self._candidates(g)
             violation = float(up.max() - low.min())
-            floor = FLOOR * EPS * max(1.0, float(np.abs(self.f).max()))
+            floor = settings.floor * EPS * max(1.0, float(np.abs(self.f).max()))
             if (
-                violation <= max(FALL * last_violation, floor)
-                or self.rounds - last_round >= PATIENCE
+                violation <= max(settings.fall * last_violation, floor)
+                or self.rounds - last_round >= settings.patience
                 or self.size == self.y.size
+                or self._allowance() <= 0
                 or monitor.out_of_time
                 or self.rounds >= monitor.max_iter
             ):
                 last_violation, last_round, compared = violation, self.rounds, compared + 1
                 found = self.bounds(self.alpha, self.f)
-                exhausted = violation <= floor or idle > STALLED
-                if self.updated and (found is None or gap_of(*found) <= trust * monitor.tol or exhausted):
-                    # Scores updated in the precision of the rows prove nothing; and others may leave more to gain.
+                exhausted = violation <= floor or idle > settings.stalled
+                if self.updated and (found is None or relative_gap(*found) <= trust * monitor.tol or exhausted):
+                    # Scores that were updated in the precision of the rows prove nothing. Exact scores may also leave more to gain.
                     self.exact_scores()
                     found = self.bounds(self.alpha, self.f)
-                    trust, exhausted, idle = max(0.5 * trust, LEAST_TRUST), False, 0
-                elif found is not None and compared in CROSSOVERS and self.y.size <= CROSSOVER_SIZE:
+                    trust, exhausted, idle = max(0.5 * trust, settings.least_trust), False, 0
+                elif found is not None and compared in settings.crossovers and self.y.size <= settings.crossover_size:
                     found = self._crossover(found)
-                if found is not None and self.shortcut is not None and self.shortcut.due(self.work):
+                if found is not None and self.shortcut is not None and self.shortcut.due(self.work, self.alpha):
                     found = self._better(found, self.shortcut.solve(self.alpha, monitor))
                 if found is None:
                     return Status.UNBOUNDED
@@ -187,14 +221,18 @@ class Decomposition:
                     return status
                 if exhausted:
                     return Status.INACCURATE
-                gap = gap_of(*found)
+                gap = relative_gap(*found)
                 progress = gap < 0.99 * best_gap or found[0] > best_lower + 1e-7 * max(1.0, abs(best_lower))
                 best_gap, best_lower = min(best_gap, gap), max(best_lower, found[0])
                 idle = 0 if progress else idle + 1
                 if not self.updated:
                     g = self.derivative()
                     up, low = self._candidates(g)
-            self._round(g, up, low, max(INNER * violation, 0.25 * floor))
+            self._round(g, up, low, max(settings.inner * violation, 0.25 * floor))
+
+    def _allowance(self) -> float:
+        """Return the multiplications of pair steps until the shortcut may be due."""
+        return math.inf if self.shortcut is None else self.shortcut.allowance(self.work, self.alpha)
 
     def _candidates(self, g: Floats) -> tuple[Floats, Floats]:
         """Return g where v may be raised (−∞ elsewhere), and where it may be lowered (∞ elsewhere)."""
@@ -210,27 +248,27 @@ class Decomposition:
         return lower - pad, upper + pad
 
     def _crossover(self, found: tuple[float, float]) -> tuple[float, float]:
-        """Go over to the solution of the support equations if that is better."""
+        """Replace the point by the solution of the support equations if its gap is smaller."""
         return self._better(
             found, [self.statement.alpha(dual) for dual in self.statement.recover(self.alpha).duals[:1]]
         )
 
     def _better(self, found: tuple[float, float], others: list[Floats]) -> tuple[float, float]:
-        """Go over to the best of other multipliers if their gap is smaller; return the bounds of what is kept."""
+        """Replace the point by the best of other multipliers if its gap is smaller; return the bounds of what is kept."""
         for other in others:
-            alpha = settled(self.statement, other)
+            alpha = exactly_feasible(self.statement, other)
             f = self.statement.space.product(alpha * self.y).scores
             bounds = self.bounds(alpha, f)
             if bounds is None:
                 continue
             if bounds[1] < self._lowest:
                 self._lowest, self._lowest_alpha = bounds[1], alpha
-            if gap_of(*bounds) < gap_of(*found):
+            if relative_gap(*bounds) < relative_gap(*found):
                 self.alpha, self.f, self.updated, found = alpha, np.array(f), False, bounds
         return found
 
     def _working_set(self, up: Floats, low: Floats) -> NDArray[np.intp]:
-        """Return what violates most, beside what was fresh in the round before."""
+        """Return the observations that violate most, with those that joined in the round before."""
         n = self.y.size
         if self.size >= n:
             return np.arange(n)
@@ -243,7 +281,7 @@ class Decomposition:
             up[kept], low[kept] = -math.inf, math.inf
         else:
             kept = kept[:0]
-        if not self.rounds:  # all multipliers may be equal: do not depend on the order of the data
+        if not self.rounds:  # all multipliers may be equal: choose at random, not by the order of the data
             order = self.random.permutation(n)
             first = order[np.argsort(-up[order], kind="stable")[:many]]
             last = order[np.argsort(low[order], kind="stable")[:many]]
@@ -260,11 +298,12 @@ class Decomposition:
         store = self.rows.store
         if not isinstance(self.rows, GramRows):
             Q = submatrix(store, slots, chosen)
-        else:  # symmetric, and of all observations already there
+        else:  # a symmetric matrix, with a row for every observation
             Q = store if chosen.size == store.shape[0] else store[np.ix_(slots, chosen)]
         alpha, y = self.alpha[chosen], self.y[chosen]
         c, upper_bound = self.c[chosen], self.upper_bound[chosen]
-        steps = STEPS * chosen.size
+        steps = self.settings.steps * chosen.size
+        steps = int(min(steps, 1.0 + max(self._allowance(), 0.0) / chosen.size))
         if self.selection == "random":
             seed = int(self.random.integers(2**31))
             taken = ascend_at_random(Q, g[chosen], alpha, y, c, upper_bound, self.r, tol, steps, seed)
@@ -276,9 +315,3 @@ class Decomposition:
         self.rounds += 1
         self.pair_steps += taken
         self.work += float(taken) * chosen.size
-
-
-def gap_of(lower: float, upper: float) -> float:
-    """Return the relative gap of two bounds; infinite where one is unknown."""
-    gap = (upper - lower) / max(1.0, abs(upper)) if math.isfinite(upper) else math.inf
-    return gap if gap == gap else math.inf

@@ -1,10 +1,10 @@
-r"""Solver of the hard-margin SVM: pSMO without a loss for kernels, an active-set method for linear machines.
+r"""Specialised solvers of the hard-margin SVM: pSMO without a loss for kernels, an active-set method for linear machines.
 
-**Linear.** A working set of at most a few thousand observations is solved exactly by :mod:`svmcvx.fast.core.active_set`; the
-observations that its machine violates most join it, and those far from the margin leave, until none is violated. Each
-machine of a working set is a lower bound, and the bounds increase, so this ends. Besides the data the memory holds the
-Gram matrix of the working set only. With more features than observations, or more tight observations than that method is
-made for, pSMO does it.
+**Linear.** The problem on a working set of at most a few thousand observations is solved exactly by
+:mod:`svmcvx.fast.core.active_set`; the observations whose margins are violated most join the working set, and those far from
+the margin leave it, until none is violated. The optimum on each working set is a lower bound, and the bounds increase, so that
+the method ends. Besides the data only the Gram matrix of the working set is in memory. With more features than observations,
+or too many tight observations, pSMO is used instead.
 
 The statement is that of :mod:`svmcvx.formulations.margin.hard_margin`, and so is the certificate. The multipliers α of a point
 enter both bounds by their direction only:
@@ -13,14 +13,15 @@ enter both bounds by their direction only:
     \frac{(\sum_i \alpha_i)^2}{2\, v'Kv} \;\le\; \text{optimum} \;\le\; \frac{v'Kv}{2 m^2}, \qquad
     m = \tfrac12\big(\min_{y_i = 1} f_i - \max_{y_i = -1} f_i\big) > 0.
 
-:math:`2\sqrt{v'Kv}/\sum_i \alpha_i` is the distance of two points in the convex hulls of the classes: when it falls
-to rounding, the hulls meet, and the data are not separable.
+:math:`2\sqrt{v'Kv}/\sum_i \alpha_i` is the distance of two points in the convex hulls of the classes: when it is down
+to rounding, the hulls intersect, and the data are not separable.
 """
 
 from __future__ import annotations
 
 import math
 import time
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -28,28 +29,69 @@ from numpy.typing import NDArray
 
 from svmcvx.data import binary_data, check_choice, check_number
 from svmcvx.errors import DataError
-from svmcvx.fast.core.active_set import FULL, INSEPARABLE, MORE, OVER, TOUCHING, ray, settle
+from svmcvx.fast.core.active_set import LARGEST_SUPPORT
+from svmcvx.fast.core.active_set_passes import FULL, INSEPARABLE, MORE, OVER, TOUCHING, ray, solve
 from svmcvx.fast.core.blas_threads import blas_held_to_one
-from svmcvx.fast.core.growing_working_set import WorkingSet
+from svmcvx.fast.core.growing_working_set import GrowingWorkingSet
 from svmcvx.fast.core.monitor import Callback, Monitor, conclude, monitored
-from svmcvx.fast.core.row_cache import kernel_rows
-from svmcvx.fast.margin.decomposition import CROSSOVER_SIZE, Bounds, Decomposition, working_set_size
-from svmcvx.fast.margin.psvm import SELECTIONS, earlier_multipliers
+from svmcvx.fast.core.row_cache import RowCacheSettings, kernel_rows
+from svmcvx.fast.margin.decomposition import Decomposition, DecompositionSettings
+from svmcvx.fast.margin.feasible import SELECTIONS, BoundsOf, earlier_multipliers
 from svmcvx.feature_space import feature_space
 from svmcvx.formulations.base import RecoveredPoints
 from svmcvx.formulations.margin.hard_margin import HardMargin
 from svmcvx.kernels import KernelLike
 from svmcvx.solution import Solution, Status
 
-__all__ = ["METHODS", "hard_margin"]
+__all__ = ["METHODS", "ActiveSetSettings", "HardMarginSettings", "hard_margin"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
 METHODS = ("auto", "active-set", "smo")
-# Observations of the first working set, those that join it in a round, and those from which the idle ones leave.
-FIRST, JOINING, LARGEST = 400, 200, 3000
-# Observations taken in between two looks at the clock.
-STEPS = 100
+
+
+@dataclass(frozen=True)
+class ActiveSetSettings:
+    """Numbers that steer the active-set method on a growing working set.
+
+    Parameters
+    ----------
+    first : int
+        Observations of the first working set.
+    joining : int
+        Observations that join in a round, at most.
+    largest : int
+        Size of the working set from which observations far from the margin leave it.
+    steps : int
+        Observations that become tight between two checks of the clock.
+    largest_support : int
+        Tight observations, at most; pSMO takes over where there are more.
+    """
+
+    first: int = 400
+    joining: int = 200
+    largest: int = 3000
+    steps: int = 100
+    largest_support: int = LARGEST_SUPPORT
+
+
+@dataclass(frozen=True)
+class HardMarginSettings:
+    """Numbers that steer :func:`hard_margin`.
+
+    Parameters
+    ----------
+    active_set : ActiveSetSettings
+        Of the active-set method.
+    rows : RowCacheSettings
+        Of the cache of kernel rows, for pSMO.
+    decomposition : DecompositionSettings
+        Of pSMO.
+    """
+
+    active_set: ActiveSetSettings = field(default_factory=ActiveSetSettings)
+    rows: RowCacheSettings = field(default_factory=RowCacheSettings)
+    decomposition: DecompositionSettings = field(default_factory=DecompositionSettings)
 
 
 def hard_margin(
@@ -69,6 +111,7 @@ def hard_margin(
     indefinite: str = "error",
     method: str = "auto",
     seed: int = 0,
+    settings: HardMarginSettings | None = None,
 ) -> Solution:
     r"""Solve the hard-margin SVM to a certified relative gap.
 
@@ -78,11 +121,14 @@ def hard_margin(
     ----------
     X, y, kernel, tol, time_limit, max_iter, verbose, callback, warm_start, selection, cache_size, float32_cache, \
 indefinite, seed
-        As for :func:`svmcvx.fast.psvm`. A linear kernel, too, takes rows of its Gram matrix from the cache.
+        As for :func:`svmcvx.fast.psvm`; `tol` is the certified relative gap. `selection`, `cache_size`, `float32_cache` and
+        `seed` concern pSMO, with or without a kernel.
     method : "auto", "active-set" or "smo"
         ``"active-set"`` is for ``kernel=None`` only. There ``"auto"`` chooses it for at most as many features as
-        observations; with more, nearly all observations are tight, and pSMO is faster. pSMO also goes on where more are
-        tight than the active-set method is made for (2 500).
+        observations; with more, nearly all observations are tight, and pSMO is faster. With ``"auto"`` pSMO also takes over
+        where more than 2 500 observations are tight.
+    settings : HardMarginSettings, optional
+        Numbers that steer the method; None for the defaults.
 
     Returns
     -------
@@ -94,14 +140,22 @@ indefinite, seed
         If the classes are not separable in feature space, or no separating model was found within the limits. For linear data
         the attempt's ``options["hull_distance"]`` is the distance of two points of the convex hulls that were found equal.
     DataError
-        If the data or an argument cannot be used.
+        If the data or an argument cannot be used, or `warm_start` is a solution of other data.
     """
     started = time.perf_counter()
     check_choice(selection, "selection", SELECTIONS)
     check_choice(method, "method", METHODS)
     cache_size = check_number(cache_size, "cache_size", low=0, open_low=True)
+    settings = HardMarginSettings() if settings is None else settings
     data = binary_data(X, y)
-    space = feature_space(data, kernel, intercept="free", indefinite=indefinite, keep_gram=False)
+    space = feature_space(
+        data,
+        kernel,
+        intercept="free",
+        indefinite=indefinite,
+        keep_gram=False,
+        block_entries=settings.rows.block_entries,
+    )
     if method == "active-set" and not space.is_linear:
         raise DataError("method='active-set' takes a linear machine; pass kernel=None, or method='auto'")
     statement = HardMargin(space=space)
@@ -114,7 +168,7 @@ indefinite, seed
         used, start = "smo", warm
         if space.is_linear and (method == "active-set" or (method == "auto" and space.X.shape[1] <= data.n)):
             used = "active-set"
-            status, points, options = _by_active_set(statement, monitor, warm)
+            status, points, options = _by_active_set(statement, monitor, warm, settings.active_set)
             if status is None:
                 if method == "active-set":
                     status = Status.NUMERICAL
@@ -123,10 +177,11 @@ indefinite, seed
         if used == "smo":
             rows, size = kernel_rows(
                 space,
-                working_set=working_set_size(data.n),
+                working_set=settings.decomposition.working_set_size(data.n),
                 cache_size=cache_size,
                 float32=float32_cache,
                 workers=workers,
+                settings=settings.rows,
             )
             ascent = Decomposition(
                 statement=statement,
@@ -140,10 +195,15 @@ indefinite, seed
                 seed=seed,
                 alpha=np.zeros(data.n) if start is None else start,
                 rescale=_best_multiple,
+                settings=settings.decomposition,
             )
             status, points = ascent.run(monitor), ascent.points()
             options = ascent.options
-        recover = statement.recover if used == "smo" and data.n <= CROSSOVER_SIZE else statement.separator
+        recover = (
+            statement.recover
+            if used == "smo" and data.n <= settings.decomposition.crossover_size
+            else statement.separator
+        )
         found = [recover(alpha) for alpha in points]
         candidates = RecoveredPoints(
             [m for each in found for m in each.models], [d for each in found for d in each.duals]
@@ -162,19 +222,19 @@ indefinite, seed
 
 
 def _by_active_set(
-    statement: HardMargin, monitor: Monitor, warm: Floats | None
+    statement: HardMargin, monitor: Monitor, warm: Floats | None, settings: ActiveSetSettings
 ) -> tuple[Status | None, list[Floats], dict[str, Any]]:
-    """Return why it stopped (None: too many tight observations), the best multipliers, and what is worth recording."""
+    """Return why it stopped (None: too many tight observations), the best multipliers, and options for the record."""
     space, y, n = statement.space, statement.y, statement.y.size
     bounds = _bounds(statement)
-    work = WorkingSet(space, _first_members(statement, warm))
+    work = GrowingWorkingSet(space, _first_members(statement, warm, settings.first), settings.largest_support)
     lowest, best = math.inf, np.zeros(n)
     alpha, rounds = best, 0
     options: dict[str, Any] = {}
     while True:
         code, everything = MORE, np.ones(work.n, dtype=np.bool_)
         while code == MORE:
-            code, last = settle(work.state, everything, math.inf, STEPS)
+            code, last = solve(work.state, everything, math.inf, settings.steps)
             if code == MORE and monitor.out_of_time:
                 break
         alpha = work.coefficients() * y
@@ -187,7 +247,7 @@ def _by_active_set(
             return None, [alpha], options
         known = None if code in (INSEPARABLE, OVER) else bounds(alpha, found.scores)
         if known is None:
-            # Equal points of the two hulls, up to rounding.
+            # The multipliers give equal points of the two convex hulls, up to rounding.
             distance = 2 * math.sqrt(found.squared_norm) / float(alpha.sum())
             return Status.UNBOUNDED, [], options | {"hull_distance": distance}
         if known[1] <= lowest:
@@ -197,35 +257,39 @@ def _by_active_set(
         u[work.members] = math.inf
         violated = np.flatnonzero(u < 1.0)
         if status is None and not violated.size and code != MORE:
-            # Every margin is 1 up to rounding: nothing more can be had.
+            # No margin is violated, so the point is optimal up to rounding, though its gap is above the tolerance.
             status = Status.INACCURATE
         if status is not None:
             return status, [best] if best is alpha else [best, alpha], options
-        if work.n > LARGEST:
+        if work.n > settings.largest:
             inside = work.state.inside.copy()
-            inside[np.argsort(work.state.u)[: LARGEST // 2]] = True
+            inside[np.argsort(work.state.u)[: settings.largest // 2]] = True
             work.shrink(inside)
-        most = min(JOINING, violated.size)
+        most = min(settings.joining, violated.size)
         if most:
             work.grow(violated[np.argpartition(u[violated], most - 1)[:most]])
         rounds += 1
 
 
-def _first_members(statement: HardMargin, warm: Floats | None) -> NDArray[np.intp]:
-    """Observations of both classes that lie nearest to each other along the line through their means, or along an earlier w."""
+def _first_members(statement: HardMargin, warm: Floats | None, first: int) -> NDArray[np.intp]:
+    """Return `first` observations, half of each class, with the smallest margins; the support of an earlier solution as well.
+
+    Margins are those of an earlier solution, or else of the difference of the means of the classes.
+    """
     y, n = statement.y, statement.y.size
-    if n <= 2 * FIRST:
+    if n <= 2 * first:
         return np.arange(n)
     direction = y / np.where(y > 0, (y > 0).sum(), (y < 0).sum()) if warm is None else warm * y
     u = y * statement.space.product(direction).scores
     chosen = [
-        side[np.argpartition(u[side], min(FIRST // 2, side.size) - 1)[: FIRST // 2]]
+        side[np.argpartition(u[side], min(first // 2, side.size) - 1)[: first // 2]]
         for side in (np.flatnonzero(y > 0), np.flatnonzero(y < 0))
     ]
     return np.unique(np.concatenate(chosen if warm is None else [*chosen, np.flatnonzero(warm)])).astype(np.intp)
 
 
-def _bounds(statement: HardMargin) -> Bounds:
+def _bounds(statement: HardMargin) -> BoundsOf:
+    """Return the function of the module's formula for the bounds; it returns None where the hulls intersect."""
     y = statement.y
     size = float(np.abs(statement.space.diagonal()).max())
 
@@ -242,6 +306,6 @@ def _bounds(statement: HardMargin) -> Bounds:
 
 
 def _best_multiple(alpha: Floats, f: Floats, y: Floats) -> float:
-    """Return the factor at which the dual is largest along a ray."""
+    """Return the factor that maximises the dual over the multiples of α."""
     total, norm = float(alpha.sum()), float((alpha * y) @ f)
     return total / norm if total > 0 and norm > 0 else 1.0

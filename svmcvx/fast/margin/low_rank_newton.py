@@ -1,20 +1,20 @@
-r"""A way out for pSMO when pair steps take too long: Newton's method on a factor of low rank.
+r"""Newton's method on a factor of low rank, as a shortcut for pair steps that take long.
 
 On few features a smooth kernel matrix has a small numerical rank, :math:`K \approx LL'` with L of shape (n, r). The pSVM on the
-rows of L is a linear one, which Newton's method (:mod:`svmcvx.fast.core.linear_newton`) solves in a number of steps that hardly depends
-on C or p, where pair steps need millions. Its multipliers are a guess for the kernel machine, nothing more: they are
-compared on exact scores with those that pSMO has, and the better go on.
+rows of L is a linear one, which Newton's method (:mod:`svmcvx.fast.core.linear_newton`) solves in a number of steps that hardly
+depends on C or p, where pair steps need millions. Its multipliers are only a guess for the kernel machine: their bounds are
+evaluated on exact scores, and they replace those of the pair steps if their gap is smaller.
 
-**The rule.** Once pair steps have cost as many multiplications as the probe, `PROBE` columns of the factor are computed; the
-decay of its residual predicts the rank. If that is at most `LARGEST_RANK`, half of n (n up to 1000), and what the cache
-would hold, the factor is computed and used as soon as pair steps have cost a fifth of :math:`n r^2`, its products going
-faster, and `WORK_OF_COLUMN` a column. This happens once.
+**When it is used.** Once pair steps have cost as many multiplications as computing `probe` columns of the factor, these
+columns are computed, and the decay of the residual predicts the rank. If that is at most `largest_rank`, half of n (n for
+n ≤ 1000), and what fits into the cache, the factor is completed and used when pair steps have cost `worth` times
+:math:`n r^2`, and at least `work_of_column` for each column. This happens once in a run.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 import numpy as np
@@ -26,60 +26,94 @@ from svmcvx.fast.core.monitor import Monitor
 from svmcvx.fast.core.pivoted_cholesky import PartialFactor, partial_factor
 from svmcvx.formulations.margin.psvm import PSVM
 
-__all__ = ["LowRank", "partial_factor"]
+__all__ = ["LowRankNewton", "LowRankSettings"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
-WORK_OF_COLUMN, WORTH = 2e5, 0.2
-PROBE = 48
-LARGEST_RANK = 1500
-# Share of the tolerance to which Newton's method goes: the factor's own error needs some of it.
-SHARE = 0.3
-STEPS = 300
 MEGABYTE = 2.0**20
 
 
+@dataclass(frozen=True)
+class LowRankSettings:
+    """Numbers that steer Newton's method on a factor of low rank.
+
+    Parameters
+    ----------
+    probe : int
+        Columns of the factor from which its rank is predicted.
+    work_of_column : float
+        Multiplications of pair steps that a column of the factor costs at least.
+    worth : float
+        Multiplications of pair steps in the time of one multiplication of Newton's method.
+    largest_rank : int
+        Rank up to which the factor is used.
+    share : float
+        Share of the tolerance to which Newton's method is run; the error of the factor needs the rest.
+    steps : int
+        Newton steps, at most.
+    """
+
+    probe: int = 48
+    work_of_column: float = 2e5
+    worth: float = 0.2
+    largest_rank: int = 1500
+    share: float = 0.3
+    steps: int = 300
+
+
 @dataclass
-class LowRank:
-    """Newton's method on a factor of the kernel matrix, for one call of pSMO.
+class LowRankNewton:
+    """Newton's method on a factor of the kernel matrix, for one run of the decomposition.
 
     Parameters
     ----------
     statement : PSVM
-        With a :class:`~svmcvx.feature_space.KernelSpace`.
+        With a kernel.
     cache_size : float
         Megabytes that the factor may take.
+    settings : LowRankSettings
+
+    Attributes
+    ----------
+    rank : int
+        Of the factor; 0 until it is complete.
     """
 
     statement: PSVM
     cache_size: float
+    settings: LowRankSettings = field(default_factory=LowRankSettings)
 
     def __post_init__(self) -> None:
         n = self.statement.y.size
-        self.largest = int(min(LARGEST_RANK, n if n <= 1000 else n // 2, self.cache_size * MEGABYTE / (8.0 * n)))
-        self.wanted = PROBE**2 * float(n)
+        room = self.cache_size * MEGABYTE / (8.0 * n)
+        self.largest = int(min(self.settings.largest_rank, n if n <= 1000 else n // 2, room))
+        self.threshold = self.settings.probe**2 * float(n)
         self.rank = 0
         self.factor: PartialFactor | None = None
 
-    def due(self, work: float) -> bool:
-        """Whether pair steps that cost `work` multiplications are enough to leave them."""
-        if work < self.wanted:
+    def due(self, work: float, alpha: Floats) -> bool:
+        """Whether pair steps that have cost `work` multiplications should be replaced by this method."""
+        if work < self.threshold:
             return False
-        space = self.statement.space
+        space, settings = self.statement.space, self.settings
         if self.factor is None:
             if space.is_linear or self.largest < 1:
-                self.wanted = math.inf
+                self.threshold = math.inf
                 return False
             self.factor = partial_factor(space)
-            self.factor.grow(min(PROBE, self.largest))
-            rank = self.factor.predicted_rank
-            n = self.statement.y.size
-            self.wanted = max(WORK_OF_COLUMN, WORTH * n * rank) * rank if rank <= self.largest else math.inf
-        return work >= self.wanted
+            self.factor.grow(min(settings.probe, self.largest))
+            rank, n = self.factor.predicted_rank, alpha.size
+            cost = max(settings.work_of_column, settings.worth * n * rank) * rank
+            self.threshold = cost if rank <= self.largest else math.inf
+        return work >= self.threshold
+
+    def allowance(self, work: float, alpha: Floats) -> float:
+        """Return infinity: rounds need no limit, since they cost much less than a factor."""
+        return math.inf
 
     def solve(self, alpha: Floats, monitor: Monitor) -> list[Floats]:
-        """Return multipliers that Newton's method found, none if the rank is too large or time is up."""
-        self.wanted = math.inf
+        """Return multipliers that Newton's method found; none if the rank is too large or time is up."""
+        self.threshold = math.inf
         if self.factor is None:
             return []
         self.factor.grow(self.largest, lambda: monitor.out_of_time)
@@ -91,7 +125,7 @@ class LowRank:
         L = np.ascontiguousarray(L - L.mean(axis=0))
         c, kind = statement.C * statement.space.data.weight, kind_of_power(p)
         problem = LinearProblem(L, statement.y, c, kind, p=p, bias=True, kernel_expansion=True)
-        # A smooth loss is started at w = 0: scores that are far out cost p > 2 many steps.
-        inner = monitor.within(SHARE * monitor.tol, STEPS)
+        # A smooth loss starts at w = 0: for p > 2, Newton's method takes many steps from large slacks.
+        inner = monitor.within(self.settings.share * monitor.tol, self.settings.steps)
         point, _ = minimise(problem, inner, alpha=None if problem.smooth else alpha)
         return [point.alpha, point.expansion]

@@ -1,4 +1,4 @@
-r"""First-order solvers of the pSVM: pSMO for kernels, methods without a Gram matrix for linear ones.
+r"""Specialised solvers of the pSVM: pSMO for kernels, Newton's method without a Gram matrix for linear ones.
 
 The statement is that of :mod:`svmcvx.formulations.margin.psvm`, and so is the certificate.
 """
@@ -6,6 +6,7 @@ The statement is that of :mod:`svmcvx.formulations.margin.psvm`, and so is the c
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -14,12 +15,13 @@ from numpy.typing import NDArray
 from svmcvx.data import binary_data, check_choice, check_number
 from svmcvx.fast.core.blas_threads import blas_held_to_one
 from svmcvx.fast.core.monitor import Callback, Monitor, conclude, earlier_solution, monitored
-from svmcvx.fast.core.row_cache import GramRows, Rows, kernel_rows
-from svmcvx.fast.margin.decomposition import Decomposition, settled, working_set_size
-from svmcvx.fast.margin.low_rank_newton import LowRank
-from svmcvx.fast.margin.psvm_linear import solve_linear
-from svmcvx.fast.margin.smo import near_best_bias
-from svmcvx.fast.margin.support_newton import newton_applies, newton_on_support, newton_pays
+from svmcvx.fast.core.row_cache import GramRows, RowCacheSettings, Rows, kernel_rows
+from svmcvx.fast.margin import psvm_linear
+from svmcvx.fast.margin.decomposition import Decomposition, DecompositionSettings, Shortcut
+from svmcvx.fast.margin.feasible import SELECTIONS, earlier_multipliers, exactly_feasible
+from svmcvx.fast.margin.low_rank_newton import LowRankNewton, LowRankSettings
+from svmcvx.fast.margin.smo_passes import near_best_bias
+from svmcvx.fast.margin.support_newton import SupportNewton, SupportNewtonSettings
 from svmcvx.feature_space import feature_space
 from svmcvx.formulations.base import RecoveredPoints
 from svmcvx.formulations.margin.psvm import BIAS_RULES, PSVM, best_bias, dual_objective, objective
@@ -27,29 +29,38 @@ from svmcvx.kernels import KernelLike
 from svmcvx.losses import hinge_power_conjugate
 from svmcvx.solution import Solution, Status
 
-__all__ = ["SELECTIONS", "earlier_multipliers", "psvm"]
+__all__ = ["KERNEL_METHODS", "PSVMSettings", "psvm"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
-SELECTIONS = ("second-order", "random")
+# Of the formulation with a kernel; those of the linear one are in psvm_linear.
+KERNEL_METHODS = ("auto", "smo")
 # Multiples of earlier multipliers that are tried as a start.
 MULTIPLES = np.concatenate([[1.0, 0.0], np.geomspace(1e-6, 1e6, 49)])
-# Rounding by which a multiple may take a multiplier above its upper_bound; it is cut off there.
-ABOVE_CEILING = 1e-12
+# Relative rounding by which a multiple may take a multiplier above its upper bound; it is clipped there.
+ABOVE_BOUND = 1e-12
 
 
-def earlier_multipliers(warm_start: Solution | None, statement: Any) -> Floats | None:
-    """Return the multipliers of an earlier solution on the same data, None if it has none.
+@dataclass(frozen=True)
+class PSVMSettings:
+    """Numbers that steer :func:`psvm`; all of them concern kernels.
 
-    Raises
-    ------
-    DataError
-        If `warm_start` is no Solution, or one of other data.
+    Parameters
+    ----------
+    rows : RowCacheSettings
+        Of the cache of kernel rows.
+    decomposition : DecompositionSettings
+        Of pSMO.
+    low_rank : LowRankSettings
+        Of the shortcut by a factor of low rank.
+    support_newton : SupportNewtonSettings
+        Of the shortcut from an earlier solution.
     """
-    warm_start = earlier_solution(warm_start)
-    if warm_start is None or "alpha" not in warm_start.dual:
-        return None
-    return np.array(statement.alpha(warm_start.dual))
+
+    rows: RowCacheSettings = field(default_factory=RowCacheSettings)
+    decomposition: DecompositionSettings = field(default_factory=DecompositionSettings)
+    low_rank: LowRankSettings = field(default_factory=LowRankSettings)
+    support_newton: SupportNewtonSettings = field(default_factory=SupportNewtonSettings)
 
 
 def psvm(
@@ -73,8 +84,9 @@ def psvm(
     indefinite: str = "error",
     method: str = "auto",
     seed: int = 0,
+    settings: PSVMSettings | None = None,
 ) -> Solution:
-    r"""Solve the pSVM by a first-order method, to a certified relative gap.
+    r"""Solve the pSVM by a specialised method, to a certified relative gap.
 
     .. math:: \min_{w, b}\; \tfrac12\|w\|^2 + C \sum_i s_i\, (1 - y_i(\langle w, \varphi(x_i)\rangle + b))_+^p
 
@@ -93,11 +105,11 @@ def psvm(
     sample_weight : array-like of shape (n,), optional
         Weights :math:`s_i \ge 0` of the losses.
     tol : float
-        Relative duality gap at which to stop, between 0 and 1.
+        Certified relative gap at which to stop, between 0 and 1.
     time_limit : float, optional
         Seconds; the best point until then is returned with its interval, as on Ctrl-C.
     max_iter : int
-        Rounds (a kernel: working sets).
+        Rounds: working sets with a kernel, Newton steps without.
     verbose : bool
         Print the bounds as they close.
     callback : callable, optional
@@ -105,21 +117,24 @@ def psvm(
     warm_start : Solution, optional
         An earlier solution on the same data, for any C, p or kernel.
     selection : "second-order" or "random"
-        Rule for pairs of multipliers (kernels only); ``"random"`` is the paper's.
+        With a kernel: the rule for pairs of multipliers; ``"random"`` is that of [Sun]. Without a kernel there are no pairs.
     cache_size : float
-        Megabytes of kernel rows that are kept (kernels only); 500 by default. Nothing else grows with n².
+        With a kernel: megabytes of kernel rows that are kept, 500 by default; no other memory grows with n².
     float32_cache : bool
-        Keep kernel rows in single precision when there are more than a few thousand observations. Bounds are always
+        With a kernel: keep rows in single precision when there are more than a few thousand observations. Bounds are always
         computed in double precision.
     bias : "exact", "paper" or "released"
-        Rule for the intercept of the model.
+        Rule for the intercept of the model. ``"exact"`` minimises the objective; the others reproduce [Sun] and its code.
     indefinite : "error" or "clip"
-        What to do with a kernel that is indefinite on the data. Kernels that may be (sigmoid, callable, precomputed)
+        With a kernel: what to do if it is indefinite on the data. Kernels that may be (sigmoid, callable, precomputed)
         are tested, which needs the Gram matrix.
     method : str
-        Of the linear formulation; see :mod:`svmcvx.fast.margin.psvm_linear`.
+        With a kernel ``"auto"`` or ``"smo"``, which are the same; without one ``"auto"`` or ``"newton"``, see
+        :mod:`svmcvx.fast.margin.psvm_linear`.
     seed : int
-        Same seed, same result.
+        With a kernel: of the first working set and the random rule. Same seed, same result.
+    settings : PSVMSettings, optional
+        Numbers that steer the method; None for the defaults.
 
     Returns
     -------
@@ -128,16 +143,17 @@ def psvm(
     Raises
     ------
     DataError
-        If the data or an argument cannot be used.
+        If the data or an argument cannot be used, or `warm_start` is a solution of other data.
     BuildError
         If the kernel has to be tested and its Gram matrix does not fit into memory.
 
     Notes
     -----
-    Source: pSVM paper, Algorithm 1 (pSMO), with larger working sets and second-order selection. From an earlier solution, with a
-    Gram matrix that is kept (:mod:`svmcvx.kernels.gram_cache`), it may begin with Newton steps; see :mod:`svmcvx.fast.margin.support_newton`. Where that takes long and the
-    kernel matrix has a small numerical rank (few features), Newton's method on a factor of it gives the multipliers; see
-    :mod:`svmcvx.fast.margin.low_rank_newton`. It uses up to `cache_size` megabytes more for a time.
+    Source: [Sun], Algorithm 1 (pSMO), with larger working sets and second-order selection. Where pair steps take long, Newton's
+    method may replace them. From an earlier solution, with a Gram matrix that is kept (:mod:`svmcvx.kernels.gram_cache`), it
+    solves the equations of the support vectors (:mod:`svmcvx.fast.margin.support_newton`); otherwise, for a kernel matrix of
+    small numerical rank (few features), a problem on a factor of it (:mod:`svmcvx.fast.margin.low_rank_newton`), which takes
+    up to `cache_size` megabytes more for a time.
     """
     started = time.perf_counter()
     C = check_number(C, "C", low=0, open_low=True)
@@ -145,39 +161,50 @@ def psvm(
     check_choice(bias, "bias", BIAS_RULES)
     check_choice(selection, "selection", SELECTIONS)
     cache_size = check_number(cache_size, "cache_size", low=0, open_low=True)
+    settings = PSVMSettings() if settings is None else settings
     data = binary_data(X, y, sample_weight)
-    space = feature_space(data, kernel, intercept="free", indefinite=indefinite, keep_gram=False)
+    space = feature_space(
+        data,
+        kernel,
+        intercept="free",
+        indefinite=indefinite,
+        keep_gram=False,
+        block_entries=settings.rows.block_entries,
+    )
+    linear = space.is_linear
+    check_choice(method, "method", psvm_linear.METHODS if linear else KERNEL_METHODS)
     statement = PSVM(space=space, C=C, p=p, bias=bias)
-    warm_start = earlier_solution(warm_start)
-    warm = earlier_multipliers(warm_start, statement) if not space.is_linear else None
+    earlier = earlier_solution(warm_start)
+    warm = earlier_multipliers(earlier, statement)
     with monitored(tol=tol, time_limit=time_limit, max_iter=max_iter, verbose=verbose, callback=callback) as monitor:
         built = time.perf_counter() - started
-        if not space.is_linear:
-            solver = "fast.psvm/smo"
+        if linear:
+            start = None if earlier is None or warm is None else psvm_linear.start_from(statement, earlier, warm)
+            candidates, status, options = psvm_linear.solve_linear(statement, monitor, start=start)
+        else:
             with blas_held_to_one(data.n) as workers:
                 rows, size = kernel_rows(
                     space,
-                    working_set=working_set_size(data.n),
+                    working_set=settings.decomposition.working_set_size(data.n),
                     cache_size=cache_size,
                     float32=float32_cache,
                     workers=workers,
+                    settings=settings.rows,
                 )
-                shortcut = LowRank(statement, cache_size) if selection == "second-order" else None
-                start = None if warm_start is None or warm is None else (warm, warm_start)
+                guess = (
+                    None if earlier is None or warm is None else _adapted(statement, warm, _ratio(statement, earlier))
+                )
                 candidates, status, options = _solve_kernel(
-                    statement, rows, size, monitor, start, selection, seed, shortcut
+                    statement, rows, size, monitor, guess, selection, seed, cache_size, settings
                 )
-        else:
-            candidates, status, options = solve_linear(statement, monitor, warm=warm_start, seed=seed, method=method)
-            solver = f"fast.psvm/{options.get('method', 'linear')}"
         return conclude(
             statement,
             candidates,
             monitor,
             status,
-            solver=solver,
+            solver="fast.psvm/newton" if linear else "fast.psvm/smo",
             build_seconds=built,
-            warm_start_used=warm is not None or (warm_start is not None and space.is_linear),
+            warm_start_used=earlier is not None,
             options=options,
         )
 
@@ -187,55 +214,52 @@ def _solve_kernel(
     rows: Rows,
     size: int,
     monitor: Monitor,
-    start: tuple[Floats, Solution] | None,
+    start: Floats | None,
     selection: str,
     seed: int,
-    shortcut: LowRank | None,
+    cache_size: float,
+    settings: PSVMSettings,
 ) -> tuple[RecoveredPoints, Status, dict[str, Any]]:
-    data, y, p = statement.space.data, statement.y, statement.p
+    y, p, weight = statement.y, statement.p, statement.weight
     b = 0.0
 
     def bounds(alpha: Floats, f: Floats) -> tuple[float, float]:
         nonlocal b
         norm = max(float((alpha * y) @ f), 0.0)
-        # Between the ends any bias gives a bound; the nearly best one is found sooner.
-        b = best_bias(f, y, p=p, weight=data.weight) if p == 1 else near_best_bias(f, y, data.weight, p, b)
+        # Any bias gives an upper bound; for p > 1 a nearly optimal one is found much faster than the exact one.
+        b = best_bias(f, y, p=p, weight=weight) if p == 1 else near_best_bias(f, y, weight, p, b)
         with np.errstate(over="ignore"):
-            upper = objective(norm, y * (f + b), C=statement.C, p=p, weight=data.weight)
-        return dual_objective(alpha, norm, C=statement.C, p=p, weight=data.weight), upper
+            upper = objective(norm, y * (f + b), C=statement.C, p=p, weight=weight)
+        return dual_objective(alpha, norm, C=statement.C, p=p, weight=weight), upper
 
-    upper_bound = np.array(np.broadcast_to(statement.upper_bound(), y.shape), dtype=np.float64)
-    alpha, newton = np.zeros(data.n), 0
-    if start is not None:
-        multipliers, earlier = start
-        alpha = _adapted(statement, multipliers, _ratio(statement, earlier))
-        told = earlier.attempts[-1].options if earlier.attempts else {}
-        if isinstance(rows, GramRows) and selection == "second-order" and newton_applies(p, data.n):
-            # A fit that takes long is followed by one that begins with Newton steps; no need for another factor.
-            shortcut = None
-            if newton_pays(alpha, upper_bound, told):
-                alpha, newton = newton_on_support(
-                    statement, rows.store, alpha, bounds, lambda point: settled(statement, point), monitor
-                )
+    low_rank = LowRankNewton(statement, cache_size, settings.low_rank)
+    support_newton = None
+    if start is not None and isinstance(rows, GramRows) and SupportNewton.applies(p, y.size, settings.support_newton):
+        support_newton = SupportNewton(statement, rows.store, bounds, settings.support_newton)
+    shortcut: Shortcut | None = None
+    if selection == "second-order":
+        # The random rule is [Sun]'s algorithm, without shortcuts.
+        shortcut = low_rank if support_newton is None else support_newton
     ascent = Decomposition(
         statement=statement,
         rows=rows,
         bounds=bounds,
-        c=statement.C * p * data.weight,
+        c=statement.C * p * weight,
         r=0.0 if p == 1 else 1.0 / (p - 1.0),
-        upper_bound=upper_bound,
+        upper_bound=np.array(np.broadcast_to(statement.upper_bound(), y.shape), dtype=np.float64),
         size=size,
         selection=selection,
         seed=seed,
-        alpha=alpha,
+        alpha=np.zeros(y.size) if start is None else start,
         shortcut=shortcut,
+        settings=settings.decomposition,
     )
     status = ascent.run(monitor)
     options = ascent.options
-    if newton:
-        options["newton_steps"] = newton
-    if shortcut is not None and shortcut.rank:
-        options["low_rank"] = shortcut.rank
+    if support_newton is not None and support_newton.useful_steps:
+        options["newton_steps"] = support_newton.useful_steps
+    if low_rank.rank:
+        options["low_rank"] = low_rank.rank
     found = RecoveredPoints([], [])
     for alpha in ascent.points():
         f = statement.space.product(alpha * y).scores
@@ -251,19 +275,19 @@ def _ratio(statement: PSVM, earlier: Solution) -> float:
 
 
 def _adapted(statement: PSVM, alpha: Floats, ratio: float) -> Floats:
-    """Return the best multiple of earlier multipliers, `ratio` among others, that were found for other hyper-parameters."""
-    alpha = settled(statement, alpha)
-    p, weight = statement.p, statement.space.data.weight
+    """Return the multiple of earlier multipliers with the best dual objective; `ratio` is one of those tried."""
+    alpha = exactly_feasible(statement, alpha)
+    p, weight = statement.p, statement.weight
     norm = statement.space.product(alpha * statement.y).squared_norm
     multiples = np.append(MULTIPLES, ratio)
-    # The conjugate of a multiple: an indicator for p = 1, else homogeneous of degree p/(p - 1).
+    # The conjugate of the loss is the indicator of the box for p = 1, and homogeneous of degree p/(p - 1) for p > 1.
     with np.errstate(over="ignore", invalid="ignore"):
         if p == 1:
             filled = float((alpha / statement.upper_bound()).max())
-            conjugates = np.where(multiples * filled <= 1.0 + ABOVE_CEILING, 0.0, np.inf)
+            conjugates = np.where(multiples * filled <= 1.0 + ABOVE_BOUND, 0.0, np.inf)
         else:
             whole = float(hinge_power_conjugate(alpha, statement.C * weight, p).sum())
             conjugates = np.where(multiples > 0, whole * multiples ** (p / (p - 1.0)), 0.0)
         values = multiples * float(alpha.sum()) - conjugates - 0.5 * multiples**2 * norm
     best = float(multiples[int(np.argmax(np.nan_to_num(values, nan=-np.inf)))])
-    return settled(statement, best * alpha)
+    return exactly_feasible(statement, best * alpha)

@@ -1,30 +1,29 @@
 r"""The linear pSVM without a Gram matrix: Newton's method on (w, b), see :mod:`svmcvx.fast.core.linear_newton`.
 
-The rule: p ≥ 2 by Newton's method on the primal, p < 2 by the augmented Lagrangian with Newton's method inside. There is
-one method for each loss, so ``method`` is ``"auto"`` or ``"newton"``.
+For p ≥ 2 Newton's method minimises the primal; for p < 2 it minimises the subproblems of the augmented Lagrangian method.
+There is one method for each loss, so that ``"auto"`` and ``"newton"`` are the same.
 """
 
 from __future__ import annotations
 
-import math
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from svmcvx.data import Features, check_choice
+from svmcvx.data import Features
 from svmcvx.errors import DataError
 from svmcvx.fast.core.linear_newton import minimise
 from svmcvx.fast.core.linear_problem import LinearProblem, kind_of_power, linear_model
 from svmcvx.fast.core.monitor import Monitor
-from svmcvx.feature_space import LinearSpace
-from svmcvx.formulations.base import RecoveredPoints, usable
-from svmcvx.formulations.margin.psvm import PSVM
+from svmcvx.feature_space import FeatureSpace
+from svmcvx.formulations.base import RecoveredPoints
+from svmcvx.formulations.margin.psvm import PSVM, best_bias
 from svmcvx.model import LinearModel
 from svmcvx.solution import Solution, Status
 
-__all__ = ["METHODS", "solve_linear"]
+__all__ = ["METHODS", "LinearStart", "solve_linear", "start_from"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -33,22 +32,35 @@ METHODS = ("auto", "newton")
 DENSE = 0.3
 
 
+class LinearStart(NamedTuple):
+    """A point to start from.
+
+    Attributes
+    ----------
+    w : ndarray of shape (d,)
+    bias : float
+        Of data that are not centred.
+    alpha : ndarray of shape (n,)
+        Multipliers.
+    """
+
+    w: Floats
+    bias: float
+    alpha: Floats
+
+
 def solve_linear(
-    statement: PSVM, monitor: Monitor, *, warm: Solution | None, seed: int, method: str = "auto"
+    statement: PSVM, monitor: Monitor, *, start: LinearStart | None
 ) -> tuple[RecoveredPoints, Status, dict[str, Any]]:
     """Solve the linear pSVM until the monitor says stop.
 
     Parameters
     ----------
     statement : PSVM
-        With a :class:`~svmcvx.feature_space.LinearSpace`, dense or CSR.
+        Without a kernel; the data are dense or CSR.
     monitor : Monitor
-    warm : Solution or None
-        An earlier solution for data of the same number of features; its coefficients are the start, and its
-        multipliers, scaled to the new C, the first centre for p < 2 if there are as many observations.
-    seed : int
-        Nothing here is random; taken for the sake of the common signature.
-    method : "auto" or "newton"
+    start : LinearStart or None
+        Its multipliers are the first centre of the augmented Lagrangian method, p < 2.
 
     Returns
     -------
@@ -57,27 +69,21 @@ def solve_linear(
     Status
     dict
         ``method``, ``steps``, and the last ``sigma`` for p < 2.
-
-    Raises
-    ------
-    DataError
-        If the method is unknown or the space is not linear.
     """
-    check_choice(method, "method", METHODS)
-    space = statement.space
-    if not isinstance(space, LinearSpace):
-        raise DataError("solve_linear takes a linear pSVM; pass kernel=None")
-    data, p = space.data, statement.p
-    c = statement.C * data.weight
+    space, p = statement.space, statement.p
+    c = statement.C * statement.weight
     X, centre = _features(space)
-    problem = LinearProblem(X, data.y, c, kind_of_power(p), p=p, bias=True)
-    w, b, alpha = _start(statement, centre, warm)
-    point, status = minimise(problem, monitor, w=w, b=b, alpha=None if problem.smooth else alpha)
+    problem = LinearProblem(X, statement.y, c, kind_of_power(p), p=p, bias=True)
+    if start is None:
+        point, status = minimise(problem, monitor)
+    else:
+        b = start.bias + float(centre @ start.w)
+        point, status = minimise(problem, monitor, w=start.w, b=b, alpha=None if problem.smooth else start.alpha)
     models: list[Any] = []
     if statement.bias == "exact":
         models.append(linear_model(space, point.w, point.b, point.alpha > 0, centre))
     if statement.bias != "exact" or (status is not Status.OPTIMAL and not problem.smooth):
-        # The bias of a smooth loss is the best one for its w already, up to rounding; that of an envelope nearly.
+        # For a smooth loss the bias is already the best one for its w, up to rounding; for p < 2 only nearly.
         b = statement.intercept(point.alpha, np.asarray(X @ point.w))
         models.append(linear_model(space, point.w, b, point.alpha > 0, centre))
     options: dict[str, Any] = {"method": "newton", "steps": point.steps}
@@ -86,8 +92,8 @@ def solve_linear(
     return RecoveredPoints(models, [{"alpha": point.alpha}]), status, options
 
 
-def _features(space: LinearSpace) -> tuple[Features, Floats]:
-    """Return the data and what was subtracted from them: sparse data that are hardly so become dense and centred."""
+def _features(space: FeatureSpace) -> tuple[Features, Floats]:
+    """Return the data and what was subtracted from them; sparse data with many non-zeros become dense and centred."""
     X = space.X
     n, d = X.shape
     if not sp.issparse(X) or X.nnz < DENSE * n * d:
@@ -98,19 +104,31 @@ def _features(space: LinearSpace) -> tuple[Features, Floats]:
     return dense, centre
 
 
-def _start(statement: PSVM, centre: Floats, warm: Solution | None) -> tuple[Floats | None, float, Floats | None]:
-    """Return (w, b, α) of an earlier solution in the present coordinates, as far as it has them."""
-    if warm is None or not isinstance(warm.model, LinearModel):
-        return None, 0.0, None
-    data = statement.space.data
-    w, b = warm.model.coef, warm.model.intercept
-    if w.shape != (data.X.shape[1],) or not usable(w) or not math.isfinite(b):
-        return None, 0.0, None
-    alpha = warm.dual.get("alpha")
-    if alpha is not None and alpha.shape in ((data.rows,), (data.n,)):
-        kept = statement.alpha({"alpha": alpha})
-        earlier = warm.hyperparameters.get("C", statement.C)
-        alpha = kept * (statement.C / earlier) if isinstance(earlier, (int, float)) and earlier > 0 else kept
+def start_from(statement: PSVM, earlier: Solution, multipliers: Floats) -> LinearStart:
+    """Return the start that an earlier solution gives.
+
+    Parameters
+    ----------
+    statement : PSVM
+    earlier : Solution
+        Of the same data. If its model is not linear, w and the bias follow from the multipliers.
+    multipliers : ndarray of shape (n,)
+        Its multipliers of the observations that are kept.
+
+    Raises
+    ------
+    DataError
+        If its model has another number of features.
+    """
+    X = statement.space.X
+    if isinstance(earlier.model, LinearModel):
+        w, bias = np.array(earlier.model.coef), float(earlier.model.intercept)
+        if w.shape != (X.shape[1],):
+            raise DataError(f"warm_start is a solution of data with {w.size} features, these have {X.shape[1]}")
     else:
-        alpha = None
-    return np.array(w), float(b) + float(centre @ w), alpha
+        w = np.asarray(X.T @ (multipliers * statement.y))
+        bias = best_bias(np.asarray(X @ w), statement.y, p=statement.p, weight=statement.weight)
+        bias -= float(statement.space.centre @ w)
+    C = earlier.hyperparameters.get("C", statement.C)
+    ratio = statement.C / C if isinstance(C, (int, float)) and C > 0 else 1.0
+    return LinearStart(w, bias, multipliers * ratio)

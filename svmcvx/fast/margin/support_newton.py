@@ -1,151 +1,186 @@
-r"""A way in for pSMO from an earlier solution: Newton's method on the equations of the support vectors.
+r"""Newton's method on the optimality conditions of the support vectors, as a shortcut for pair steps from an earlier solution.
 
 With :math:`v_i = \alpha_i y_i` and the slack :math:`\xi_i(\alpha_i)` of a multiplier, the optimum satisfies
 
 .. math:: (Kv)_i + b + y_i\,\xi_i(\alpha_i) = y_i \quad (i \in F), \qquad \sum_i v_i = 0,
 
-F being the observations whose multipliers are neither zero nor, for p = 1, at their upper_bound. From a solution for a nearby C
-the set F is almost known. Each step solves the linearised equations on F by a Cholesky factorisation, cuts the multipliers off
-at their bounds, and takes F anew: out go those that were cut off, in come those whose margin is on the wrong side. For p = 1 the
-first step is the piecewise linear path of the solution followed to the new C. Nothing makes these steps converge from afar:
-they end with the gap asked for or are given up, and what they found is a start like any other.
+where F is the set of observations whose multipliers are neither zero nor, for p = 1, at their upper bound. Starting from the
+solution for a nearby C, the set F is almost known. Each step solves the linearised equations on F by a Cholesky
+factorisation, clips the multipliers to their bounds, and updates F: clipped observations leave it, observations whose margin
+is on the wrong side join it. For p = 1 the first step follows the piecewise linear solution path to the new C. Convergence
+is local only: the steps end at the gap asked for or are given up, and their best point is used if its gap is the smaller one.
 
-**The rule.** Where all of the Gram matrix is there (:mod:`svmcvx.kernels.gram_cache`), p ≤ 2, and the earlier solution on the same data
-took pair steps that cost more than the factorisations would, or came from here itself. Above p = 2 the slack is infinitely
-steep at α = 0, and steps on F are of little use.
+**When it is used.** Where the whole Gram matrix is in memory (:mod:`svmcvx.kernels.gram_cache`), p ≤ 2, n is at most 2 000,
+there is an earlier solution, and the pair steps of this fit have cost as much as the Newton steps are expected to; after a
+failure again when they have cost a multiple of that. For p > 2 the slack has an infinite derivative at α = 0, and steps on F
+are of little use.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias
+from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 import scipy.linalg as sl
 from numpy.typing import NDArray
 
+from svmcvx.certificate import relative_gap
 from svmcvx.fast.core.monitor import Monitor
+from svmcvx.fast.margin.feasible import BoundsOf, exactly_feasible
 from svmcvx.formulations.margin.psvm import PSVM
 
-__all__ = ["newton_applies", "newton_on_support", "newton_pays"]
+__all__ = ["SupportNewton", "SupportNewtonSettings"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
-STEPS = 15
-# Steps without a much smaller gap after which it is given up.
-PATIENCE = 6
-# What a step costs, in multiplications of pair steps: those of a factorisation go 40 times as fast, those of products with the
-# matrix, which there are three of, 20 times, and then there is what every step costs. So many steps are expected.
-FACTORISATION, PRODUCT, STEP = 1.0 / 120.0, 3.0 / 20.0, 7e4
-EXPECTED = 3.0
-LARGEST = 2000
-# Shares of the mean of the diagonal that are added where the system is singular. The residual is exact: nothing is lost.
+# Shares of the mean of the diagonal that are added to it where the system is singular. They slow convergence down but do not
+# change its limit, as the residual is exact.
 RIDGES = (1e-13, 1e-10, 1e-7)
-# A multiplier this close to its upper_bound, relative to it, is there.
-AT_CEILING = 1e-6
+# A multiplier this close to its upper bound, relative to the bound, counts as being at it.
+AT_BOUND = 1e-6
 
 
-def newton_applies(p: float, n: int) -> bool:
-    """Whether Newton steps are of use for an exponent and a number of observations, with the Gram matrix at hand."""
-    return p <= 2 and n <= LARGEST
-
-
-def newton_pays(alpha: Floats, upper_bound: Floats, earlier: Mapping[str, Any]) -> bool:
-    """Whether to begin with Newton steps where they apply.
+@dataclass(frozen=True)
+class SupportNewtonSettings:
+    """Numbers that steer Newton's method on the support vectors.
 
     Parameters
     ----------
-    alpha, upper_bound : ndarray of shape (n,)
-        The start.
-    earlier : mapping
-        The options of the earlier solution.
+    steps : int
+        At most.
+    patience : int
+        Steps in a row that do not halve the gap, after which the method is given up.
+    largest : int
+        Number of observations up to which it is used.
+    expected : float
+        Newton steps whose cost pair steps have to reach first.
+    retry : float
+        Where no step has reduced the gap, the method is tried again once pair steps have cost so many times as much as then.
+    factorisation, product, step : float
+        Cost of a Newton step, counted in multiplications of pair steps: `factorisation` times the cube of the number of free
+        multipliers, `product` times n² (three products with the Gram matrix), and `step`. Factorisations run about 40 times
+        as fast as pair steps, products 20 times.
     """
-    free = int(((alpha > 0) & (alpha < upper_bound * (1.0 - AT_CEILING))).sum())
-    pair_steps = float(earlier.get("pair_steps", 0))
-    if pair_steps == 0 and earlier.get("newton_steps", 0):
-        return True
-    cost = FACTORISATION * free**3 + PRODUCT * alpha.size**2 + STEP
-    return pair_steps * alpha.size > EXPECTED * cost
+
+    steps: int = 15
+    patience: int = 6
+    largest: int = 2000
+    expected: float = 1.5
+    retry: float = 4.0
+    factorisation: float = 1.0 / 120.0
+    product: float = 3.0 / 20.0
+    step: float = 7e4
 
 
-def newton_on_support(
-    statement: PSVM,
-    K: Floats,
-    alpha: Floats,
-    bounds: Callable[[Floats, Floats], tuple[float, float]],
-    settled: Callable[[Floats], Floats],
-    monitor: Monitor,
-) -> tuple[Floats, int]:
-    """Take Newton steps as long as the gap falls.
+@dataclass
+class SupportNewton:
+    """Newton's method on the support vectors, for one run of the decomposition.
 
     Parameters
     ----------
     statement : PSVM
-        With p at most 2.
     K : ndarray of shape (n, n)
-    alpha : ndarray of shape (n,)
-        The start, feasible.
+        Gram matrix.
     bounds : callable
-        ``bounds(alpha, f)`` returns lower and upper bound.
-    settled : callable
-        Returns feasible multipliers.
-    monitor : Monitor
-        Its tolerance, and its clock.
+        Lower and upper bound from multipliers and their scores.
+    settings : SupportNewtonSettings
 
-    Returns
-    -------
-    alpha : ndarray of shape (n,)
-        The multipliers with the smallest gap, those of the start included.
-    steps : int
-        Newton steps; 0 if none of them was of use.
+    Attributes
+    ----------
+    useful_steps : int
+        Steps to the best point; 0 if the method was not used or no step reduced the gap.
     """
-    y, p = statement.y, statement.p
-    c = statement.C * p * statement.space.data.weight
-    r = 0.0 if p == 1 else 1.0 / (p - 1.0)
-    upper_bound = np.broadcast_to(np.asarray(statement.upper_bound(), dtype=np.float64), y.shape)
-    alpha = np.where(alpha >= upper_bound * (1.0 - AT_CEILING), upper_bound, alpha)
-    free = (alpha > 0) & (alpha < upper_bound)
-    f = K @ (alpha * y)
-    best, smallest = alpha, _gap(bounds(alpha, f))
-    useful, idle = 0, 0
-    for step in range(1, STEPS + 1):
-        rows = np.flatnonzero(free)
-        if rows.size < 2 or monitor.out_of_time:
-            break
-        # r is at least 1: the slope is finite at α = 0.
-        with np.errstate(over="ignore"):
-            xi = (alpha[rows] / c[rows]) ** r if r > 0 else np.zeros(rows.size)
-            slope = r / c[rows] * (alpha[rows] / c[rows]) ** (r - 1.0) if r > 0 else xi
-        found = _solve(K, rows, slope, y[rows] * (1.0 - xi) - f[rows], float((alpha * y).sum()))
-        if found is None:
-            break
-        change, b = found
-        moved = alpha.copy()
-        moved[rows] += y[rows] * change
-        cut = (moved <= 0.0) | (moved >= upper_bound)
-        moved = np.clip(moved, 0.0, upper_bound)
-        # Who comes in is told by the solution of the equations, not by what is left of it.
-        u = y * (f + K[rows].T @ change + b)
-        f = K @ (moved * y)
-        point = settled(moved)
-        gap = _gap(bounds(point, f))
-        if gap < smallest:
-            idle = 0 if gap < 0.5 * smallest else idle + 1
-            best, smallest, useful = point, gap, step
-        else:
-            idle += 1
-        if smallest <= monitor.tol or idle >= PATIENCE or not math.isfinite(b):
-            break
-        alpha = moved
-        free = (free & ~cut) | ((alpha <= 0.0) & (u < 1.0)) | ((alpha >= upper_bound) & (u > 1.0))
-    return best, useful
+
+    statement: PSVM
+    K: Floats
+    bounds: BoundsOf
+    settings: SupportNewtonSettings
+
+    def __post_init__(self) -> None:
+        self.useful_steps = 0
+        # Cost of pair steps before which the method is not tried again.
+        self.next_work = 0.0
+        shape = self.statement.y.shape
+        self.upper_bound = np.broadcast_to(np.asarray(self.statement.upper_bound(), dtype=np.float64), shape)
+
+    @staticmethod
+    def applies(p: float, n: int, settings: SupportNewtonSettings) -> bool:
+        """Whether the method is of use for an exponent and a number of observations whose Gram matrix is in memory."""
+        return p <= 2 and n <= settings.largest
+
+    def due(self, work: float, alpha: Floats) -> bool:
+        """Whether pair steps that have cost `work` multiplications and led to `alpha` should be replaced by Newton steps."""
+        if self.allowance(work, alpha) > 0:
+            return False
+        self.next_work = self.settings.retry * max(work, self._cost_of_step(alpha))
+        return True
+
+    def allowance(self, work: float, alpha: Floats) -> float:
+        """Return the multiplications of pair steps after which Newton steps from `alpha` would be due."""
+        return max(self.next_work, self.settings.expected * self._cost_of_step(alpha)) - work
+
+    def _cost_of_step(self, alpha: Floats) -> float:
+        """Return the cost of a Newton step, in multiplications of pair steps."""
+        free = int(((alpha > 0) & (alpha < self.upper_bound * (1.0 - AT_BOUND))).sum())
+        return self.settings.factorisation * free**3 + self.settings.product * alpha.size**2 + self.settings.step
+
+    def solve(self, alpha: Floats, monitor: Monitor) -> list[Floats]:
+        """Return the multipliers of the smallest gap on the way from feasible ones; none if no step reduces it."""
+        statement, K, upper_bound, settings = self.statement, self.K, self.upper_bound, self.settings
+        y, p = statement.y, statement.p
+        c = statement.C * p * statement.weight
+        r = 0.0 if p == 1 else 1.0 / (p - 1.0)
+        alpha = np.where(alpha >= upper_bound * (1.0 - AT_BOUND), upper_bound, alpha)
+        free = (alpha > 0) & (alpha < upper_bound)
+        f = K @ (alpha * y)
+        best, smallest = alpha, self._gap(alpha, f)
+        useful, idle = 0, 0
+        for step in range(1, settings.steps + 1):
+            rows = np.flatnonzero(free)
+            if rows.size < 2 or monitor.out_of_time:
+                break
+            # For p ≤ 2, r is at least 1, and the derivative of the slack is finite at α = 0.
+            with np.errstate(over="ignore"):
+                xi = (alpha[rows] / c[rows]) ** r if r > 0 else np.zeros(rows.size)
+                slope = r / c[rows] * (alpha[rows] / c[rows]) ** (r - 1.0) if r > 0 else xi
+            found = _newton_step(K, rows, slope, y[rows] * (1.0 - xi) - f[rows], float((alpha * y).sum()))
+            if found is None:
+                break
+            change, b = found
+            moved = alpha.copy()
+            moved[rows] += y[rows] * change
+            clipped = (moved <= 0.0) | (moved >= upper_bound)
+            moved = np.clip(moved, 0.0, upper_bound)
+            # Margins of the solution of the equations, before clipping, decide which observations join F.
+            u = y * (f + K[rows].T @ change + b)
+            f = K @ (moved * y)
+            point = exactly_feasible(statement, moved)
+            gap = self._gap(point, f)
+            if gap < smallest:
+                idle = 0 if gap < 0.5 * smallest else idle + 1
+                best, smallest, useful = point, gap, step
+            else:
+                idle += 1
+            if smallest <= monitor.tol or idle >= settings.patience or not math.isfinite(b):
+                break
+            alpha = moved
+            free = (free & ~clipped) | ((alpha <= 0.0) & (u < 1.0)) | ((alpha >= upper_bound) & (u > 1.0))
+        if not useful:
+            return []
+        self.useful_steps = useful
+        return [best]
+
+    def _gap(self, alpha: Floats, f: Floats) -> float:
+        found = self.bounds(alpha, f)
+        return math.inf if found is None else relative_gap(*found)
 
 
-def _solve(
-    K: Floats, rows: NDArray[np.intp], slope: Floats, residual: Floats, sum_: float
+def _newton_step(
+    K: Floats, rows: NDArray[np.intp], slope: Floats, residual: Floats, imbalance: float
 ) -> tuple[Floats, float] | None:
-    """Return the change of the v_i and the bias."""
+    """Return the change of the v_i and the bias, from the residual of the equations and Σv; None if the system is singular."""
     system = K.take(rows, axis=0).take(rows, axis=1)
     diagonal = system.diagonal() + slope
     ones = np.ones(rows.size)
@@ -159,12 +194,6 @@ def _solve(
         mass = float(both[:, 1].sum())
         if not np.isfinite(both).all() or mass <= 0.0:
             continue
-        b = (float(both[:, 0].sum()) + sum_) / mass
+        b = (float(both[:, 0].sum()) + imbalance) / mass
         return both[:, 0] - b * both[:, 1], b
     return None
-
-
-def _gap(found: tuple[float, float]) -> float:
-    lower, upper = found
-    gap = (upper - lower) / max(1.0, abs(upper))
-    return gap if math.isfinite(gap) else math.inf

@@ -1,4 +1,7 @@
-"""Adam for M3SVM, as in the paper: full batches on the smoothed loss. For comparison; :mod:`svmcvx.fast.multiclass.m3svm_newton` is faster."""
+"""Adam for M3SVM, as in [NieHaoWang]: full batches on the smoothed loss.
+
+It is there for comparison; :mod:`svmcvx.fast.multiclass.m3svm_newton` is faster. Source: [KingmaBa]; [NieHaoWang], problem (14).
+"""
 
 from __future__ import annotations
 
@@ -8,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svmcvx.fast.core.monitor import Monitor
-from svmcvx.fast.multiclass.m3svm_newton import Bounds
-from svmcvx.fast.multiclass.m3svm_systems import Machine, PairNorms
-from svmcvx.formulations.multiclass.score_space import HingeSum, ScoreLoss, SmoothedHingeSum
+from svmcvx.fast.multiclass.m3svm_newton import M3SVMBounds
+from svmcvx.fast.multiclass.m3svm_systems import M3SVMSystem, PairNorms
+from svmcvx.formulations.multiclass.losses import HingeSum, ScoreLoss, SmoothedHingeSum
 from svmcvx.solution import Status
 
 __all__ = ["EPOCHS", "adam"]
@@ -18,33 +21,33 @@ __all__ = ["EPOCHS", "adam"]
 Floats: TypeAlias = NDArray[np.float64]
 
 EPOCHS = 500
-# Of Kingma and Ba (2015).
+# The defaults of [KingmaBa].
 MOMENTUM, SCALE, TINY = 0.9, 0.999, 1e-8
 # Epochs between two lower bounds.
 BOUND_EVERY = 100
 
 
 def adam(
-    machine: Machine, bounds: Bounds, monitor: Monitor, U: Floats, *, learning_rate: float, delta: float
+    system: M3SVMSystem, bounds: M3SVMBounds, monitor: Monitor, U: Floats, *, learning_rate: float, delta: float
 ) -> tuple[Status, int]:
     """Run Adam from U until the monitor says stop; an iteration is an epoch over all observations."""
-    statement, scores, s = machine.statement, machine.scores, machine.weight
+    statement, scores, s = system.statement, system.scores, system.weight
     loss: ScoreLoss = SmoothedHingeSum(delta) if isinstance(statement.loss, HingeSum) else statement.loss
     nu = 0.0 if statement.p >= 2 else delta
     first, second = np.zeros_like(U), np.zeros_like(U)
     epoch = 0
     while True:
-        f = scores.differences(np.asarray(machine.Z @ U))
-        norms = PairNorms(machine, U, nu, None)
-        bounds.take_model(U, machine.objective(U, float(s[:, 0] @ statement.loss.value(f))))
+        f = scores.differences(np.asarray(system.Z @ U))
+        norms = PairNorms(system, U, nu, None)
+        bounds.update_model(U, system.objective_value(U, float(s[:, 0] @ statement.loss.value(f))))
         multipliers = s * loss.multipliers(f)
         if epoch % BOUND_EVERY == 0:
-            bounds.take_dual(U, [multipliers], None)
+            bounds.update_dual(U, [multipliers], None)
         status = monitor.report(epoch, bounds.lower, bounds.upper)
         if status is not None:
-            bounds.take_dual(U, [multipliers], None)
+            bounds.update_dual(U, [multipliers], None)
             return status, epoch
-        gradient = machine.gradient(multipliers, norms)
+        gradient = system.gradient(multipliers, norms)
         epoch += 1
         first += (1.0 - MOMENTUM) * (gradient - first)
         second += (1.0 - SCALE) * (gradient**2 - second)

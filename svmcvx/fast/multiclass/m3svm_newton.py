@@ -1,18 +1,22 @@
-r"""Newton's method for M3SVM by smoothing, with multipliers and flows of their own.
+r"""Newton's method for M3SVM with decreasing smoothing, whose multipliers and flows are independent unknowns.
 
 The hinge is the limit of :math:`\tfrac12(\gamma + \sqrt{\gamma^2+\delta^2})` as δ → 0, with multipliers
 :math:`(2\alpha - 1)\sqrt{\gamma^2+\delta^2} = \gamma`. Newton's method for this equation in α *and* γ has
 
 .. math:: d\alpha = \frac{1 - (2\alpha-1)\gamma/\sqrt{\gamma^2+\delta^2}}{2\sqrt{\gamma^2+\delta^2}}\, d\gamma
 
-and, unlike that for the quotient, still converges in a few steps when δ is tiny; its step is one of descent for the smoothed
-objective whatever α is, so that a line search makes it safe. The norms are smoothed likewise where p < 2
-(:class:`~svmcvx.fast.multiclass.m3svm_systems.PairNorms`). δ falls whenever a Newton step has come to promise less than smoothing costs.
+and, unlike Newton's method for the quotient, converges in a few steps also for tiny δ. Its step is a direction of descent of the
+smoothed objective for every α, so that a line search makes the method globally convergent. For p < 2 the norms are smoothed
+likewise (:class:`~svmcvx.fast.multiclass.m3svm_systems.PairNorms`). δ is reduced when the decrease that a Newton step predicts has
+become smaller than the error due to smoothing.
+
+Source: [ChanGolubMulet]; [AndersenChristiansenConnOverton].
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
@@ -20,72 +24,107 @@ from numpy.typing import NDArray
 
 from svmcvx.certificate import Dual
 from svmcvx.fast.core.monitor import Monitor
-from svmcvx.fast.multiclass.m3svm_systems import Curvature, JointCurvature, Machine, PairNorms, SeparateCurvature
+from svmcvx.fast.multiclass.m3svm_systems import Curvature, JointCurvature, M3SVMSystem, PairNorms, SeparateCurvature
+from svmcvx.formulations.multiclass.losses import HingeSum, LogisticSum, ScoreLoss, SmoothedHingeSum
 from svmcvx.formulations.multiclass.m3svm import M3SVM
-from svmcvx.formulations.multiclass.score_space import HingeSum, LogisticSum, ScoreLoss, SmoothedHingeSum
 from svmcvx.losses import hinge_power_conjugate
 from svmcvx.solution import Status
 
-__all__ = ["Bounds", "Continuation"]
+__all__ = ["Continuation", "M3SVMBounds", "M3SVMNewtonSettings"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
-# δ at the start, where margins are 1.
-WIDEST = 1.0
-# Factors of δ after a step that promised less than the first, or the second, share of what smoothing costs.
-QUICK, QUICK_SHARE = 0.1, 0.1
-SLOW, SLOW_SHARE = 0.2, 1.0
-# Smoothing may cost this share of the tolerance in the end.
-LAST_SHARE = 0.1
-# The line search ends when the slope has fallen to this share.
-FLAT = 0.2
-SEARCHES = 20
-LONGEST = 4.0
-# No step takes a multiplier nearer to a bound than this share of the distance it had.
-BACK = 0.1
-# After a step shorter than this no observation is left out of the Newton matrix.
-SHORT = 0.1
-# Dual points are looked for when what is missing has fallen by this factor, or is this many times the tolerance.
-PROGRESS = 0.1
-CLOSE = 10.0
-# Steps without progress before giving up.
-PATIENCE = 25
-# Floating-point operations of a direct step above which smooth losses take conjugate gradients.
-DIRECT_WORK = 1e9
-# Rows of the Newton matrix above which every loss does.
-LARGEST_DIRECT = 6000
-CG_LIMIT = 400
+# Smoothing ν of the norms at the start, at least.
+LEAST_NU = 1e-12
+# Relative accuracy of conjugate gradients while the estimated error exceeds the share FAR of the objective, and below it.
+FORCING_FAR, FORCING_NEAR, FAR = 0.1, 0.03, 1e-2
 
 
-class Bounds:
+@dataclass(frozen=True)
+class M3SVMNewtonSettings:
+    """Numbers that steer Newton's method.
+
+    Attributes
+    ----------
+    largest_delta : float
+        Smoothing δ of the hinge at the start, at most; the margin is 1.
+    fast_factor, fast_share : float
+        δ is multiplied by the factor after a step whose predicted decrease is at most this share of the error by smoothing.
+    slow_factor, slow_share : float
+        Likewise, for a larger share.
+    final_share : float
+        Share of the tolerance that smoothing may contribute in the end.
+    slope_share : float
+        The line search ends where the slope has fallen to this share.
+    line_searches : int
+        Evaluations of the slope in a line search, at most.
+    longest_step : float
+        Step length at which the line search ends while the slope is still negative.
+    boundary_share : float
+        No step takes a multiplier nearer to a bound than this share of its distance before.
+    short_step : float
+        After a step shorter than this the Newton matrix has all observations.
+    dual_progress, dual_close : float
+        Dual points are computed when the estimated error has fallen by the factor ``dual_progress``, or is at most
+        ``dual_close`` times the tolerance.
+    patience : int
+        Steps without progress after which the method ends.
+    direct_work : float
+        Floating-point operations of a factorisation above which smooth losses use conjugate gradients.
+    largest_direct : int
+        Rows of the Newton matrix above which every loss does.
+    cg_limit : int
+        Products in a run of conjugate gradients, at most.
+    """
+
+    largest_delta: float = 1.0
+    fast_factor: float = 0.1
+    fast_share: float = 0.1
+    slow_factor: float = 0.2
+    slow_share: float = 1.0
+    final_share: float = 0.1
+    slope_share: float = 0.2
+    line_searches: int = 20
+    longest_step: float = 4.0
+    boundary_share: float = 0.1
+    short_step: float = 0.1
+    dual_progress: float = 0.1
+    dual_close: float = 10.0
+    patience: int = 25
+    direct_work: float = 1e9
+    largest_direct: int = 6000
+    cg_limit: int = 400
+
+
+class M3SVMBounds:
     """The best model and the best dual point so far.
 
     Parameters
     ----------
-    machine : Machine
+    system : M3SVMSystem
     """
 
-    def __init__(self, machine: Machine) -> None:
-        self.machine = machine
-        statement = machine.statement
+    def __init__(self, system: M3SVMSystem) -> None:
+        self.system = system
+        statement = system.statement
         n, c = statement.scores.data.n, statement.scores.data.c
         # All losses are at least 0.
         self.dual: Dual = statement.repair({"alpha": np.zeros((n, c))})
         self.lower = statement.evaluate_dual(self.dual).below
-        self.U = np.zeros(machine.shape)
+        self.U = np.zeros(system.shape)
         self.upper = math.inf
 
-    def take_model(self, U: Floats, value: float) -> None:
+    def update_model(self, U: Floats, value: float) -> None:
         """Keep U if its objective is lower."""
         if value < self.upper:
             self.U, self.upper = U, value
 
-    def take_dual(self, U: Floats, alphas: list[Floats], flow: Floats | None) -> None:
-        """Keep the best of the dual points near multipliers and flows that fit U."""
-        statement = self.machine.statement
-        W, b = self.machine.weights(U)
+    def update_dual(self, U: Floats, alphas: list[Floats], flow: Floats | None) -> None:
+        """Keep the best of the present dual point and those near the given multipliers and flows that fit U."""
+        statement = self.system.statement
+        W, b = self.system.weights(U)
         if flow is not None:
-            flow = self.machine.full_flow(flow)
+            flow = self.system.full_flow(flow)
         for alpha in alphas:
             for point in statement.dual_points(W, b, alpha, flow):
                 point = statement.repair(point)
@@ -95,90 +134,104 @@ class Bounds:
 
 
 class Continuation:
-    """Newton steps while the smoothing falls.
+    """Newton steps with decreasing smoothing.
 
     Parameters
     ----------
-    machine : Machine
-    bounds : Bounds
+    system : M3SVMSystem
+    bounds : M3SVMBounds
     monitor : Monitor
     U : ndarray
         Start.
     alpha : ndarray of shape (n, c − 1), optional
         Multipliers to start with.
+    settings : M3SVMNewtonSettings, optional
+        The defaults if None.
     """
 
     def __init__(
-        self, machine: Machine, bounds: Bounds, monitor: Monitor, U: Floats, alpha: Floats | None = None
+        self,
+        system: M3SVMSystem,
+        bounds: M3SVMBounds,
+        monitor: Monitor,
+        U: Floats,
+        alpha: Floats | None = None,
+        *,
+        settings: M3SVMNewtonSettings | None = None,
     ) -> None:
-        self.machine, self.bounds, self.monitor = machine, bounds, monitor
-        self.statement: M3SVM = machine.statement
+        self.system, self.bounds, self.monitor = system, bounds, monitor
+        self.settings = settings or M3SVMNewtonSettings()
+        self.statement: M3SVM = system.statement
         self.U, self.alpha = U, alpha
-        self.scores = np.asarray(machine.Z @ U)
+        self.scores = np.asarray(system.Z @ U)
         self.flow: Floats | None = None
-        # What the point is expected to be off by: at the last step, and when dual points were last looked for.
-        self.promised = self.missing = math.inf
-        self.whole = False
+        # Estimated error of the objective: after the last step, and when dual points were last computed.
+        self.estimated_error = self.error_at_duals = math.inf
+        self.complete = False
         f = self._differences(self.scores)
-        upper = machine.objective(U, self._total(self.statement.loss, f))
-        bounds.take_model(U, upper)
+        upper = system.objective_value(U, self._total(self.statement.loss, f))
+        bounds.update_model(U, upper)
         if alpha is not None:
-            bounds.take_dual(U, [alpha], None)
+            bounds.update_dual(U, [alpha], None)
         self._first_smoothing(f, upper)
-        n, c = f.shape[0], machine.shape[1]
-        work = n * (c - 1.0) * machine.shape[0] ** 2 * (1.0 if self._separate else c / 2) + machine.unknowns**3 / 3
-        self.direct = machine.unknowns <= LARGEST_DIRECT and (not self.statement.loss.smooth or work <= DIRECT_WORK)
+        n, c = f.shape[0], system.shape[1]
+        work = n * (c - 1.0) * system.shape[0] ** 2 * (1.0 if self._separate else c / 2) + system.unknowns**3 / 3
+        self.direct = system.unknowns <= self.settings.largest_direct and (
+            not self.statement.loss.smooth or work <= self.settings.direct_work
+        )
 
     @property
     def _separate(self) -> bool:
         return isinstance(self.statement.loss, (HingeSum, SmoothedHingeSum, LogisticSum))
 
     def _differences(self, S: Floats) -> Floats:
-        return self.machine.scores.differences(S)
+        return self.system.scores.differences(S)
 
     def _total(self, loss: ScoreLoss, f: Floats) -> float:
-        return float(self.machine.weight[:, 0] @ loss.value(f))
+        return float(self.system.weight[:, 0] @ loss.value(f))
 
     def _first_smoothing(self, f: Floats, upper: float) -> None:
-        """δ and ν that cost as much as the start is known to be off by."""
-        off = upper - self.bounds.lower
+        """Choose δ and ν with errors of the size of the interval at the start."""
+        width = upper - self.bounds.lower
         loss = self.statement.loss
-        self.delta = self.narrowest = loss.delta if isinstance(loss, SmoothedHingeSum) else 0.0
+        self.delta = self.least_delta = loss.delta if isinstance(loss, SmoothedHingeSum) else 0.0
         if isinstance(loss, (HingeSum, SmoothedHingeSum)):
-            for delta in WIDEST * 0.5 ** np.arange(40):
-                self.delta = max(delta, self.narrowest)
-                if self._smoothing_cost(f) <= off:
+            for delta in self.settings.largest_delta * 0.5 ** np.arange(40):
+                self.delta = max(delta, self.least_delta)
+                if self._loss_smoothing_error(f) <= width:
                     break
         self.nu = 0.0
         if self.statement.p < 2:
-            self.nu = (off / (self.statement.lam * len(self.machine.pairs))) ** (1.0 / self.statement.p)
-            self.nu = max(self.nu, 1e-12)
+            self.nu = (width / (self.statement.lam * len(self.system.pairs))) ** (1.0 / self.statement.p)
+            self.nu = max(self.nu, LEAST_NU)
 
     @property
     def _loss(self) -> ScoreLoss:
         """The loss, smoothed if it has to be."""
         return SmoothedHingeSum(self.delta) if self.delta > 0 else self.statement.loss
 
-    def _smoothing_cost(self, f: Floats) -> float:
-        """What is lost by multipliers of the smoothed loss: its gain above that of the loss itself."""
-        if self.delta == self.narrowest:
+    def _loss_smoothing_error(self, f: Floats) -> float:
+        """Duality gap due to multipliers of the smoothed loss: the conjugate value of that loss less that of the loss itself."""
+        if self.delta == self.least_delta:
             return 0.0
         a = self._loss.multipliers(f)
-        return float(self.machine.weight[:, 0] @ (self._loss.gain(a) - self.statement.loss.gain(a)))
+        return float(
+            self.system.weight[:, 0] @ (self._loss.conjugate_value(a) - self.statement.loss.conjugate_value(a))
+        )
 
-    def _respond(self, f: Floats) -> tuple[Floats, Curvature]:
-        """Return the multipliers of f, and the second derivatives that go with the present ones."""
-        loss, s, machine = self._loss, self.machine.weight, self.machine
+    def _derivatives(self, f: Floats) -> tuple[Floats, Curvature]:
+        """Return the multipliers of f, and the second derivatives with the independent multipliers."""
+        loss, s, system = self._loss, self.system.weight, self.system
         a = loss.multipliers(f)
         if isinstance(loss, SmoothedHingeSum):
             gamma = 1.0 - f
             root = np.hypot(gamma, loss.delta)
             own = a if self.alpha is None else self.alpha / s
             h = np.maximum(1.0 - (2.0 * own - 1.0) * (gamma / root), 0.0) / (2.0 * root)
-            return s * a, SeparateCurvature(machine.scores, machine.members, s * h)
+            return s * a, SeparateCurvature(system.scores, system.members, s * h)
         if isinstance(loss, LogisticSum):
-            return s * a, SeparateCurvature(machine.scores, machine.members, s * a * (1.0 - a))
-        return s * a, JointCurvature(machine.scores, a)
+            return s * a, SeparateCurvature(system.scores, system.members, s * a * (1.0 - a))
+        return s * a, JointCurvature(system.scores, a)
 
     def run(self) -> tuple[Status, int]:
         """Step until the monitor says stop; return why and how many steps it took."""
@@ -186,114 +239,120 @@ class Continuation:
         smallest, lowest = math.inf, self.bounds.upper
         status = self.monitor.report(0, self.bounds.lower, self.bounds.upper)
         while status is None:
-            # A step too long for floating point is found out by the line search.
+            # The line search detects and shortens steps that overflow.
             with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
                 self._step()
             steps += 1
             status = self.monitor.report(steps, self.bounds.lower, self.bounds.upper)
             slight = 1e-2 * self.monitor.tol * max(1.0, lowest)
-            stalled = 0 if self.promised < 0.9 * smallest or self.bounds.upper < lowest - slight else stalled + 1
-            smallest, lowest = min(smallest, self.promised), min(lowest, self.bounds.upper)
-            if status is None and stalled > PATIENCE:
+            progress = self.estimated_error < 0.9 * smallest or self.bounds.upper < lowest - slight
+            stalled = 0 if progress else stalled + 1
+            smallest, lowest = min(smallest, self.estimated_error), min(lowest, self.bounds.upper)
+            if status is None and stalled > self.settings.patience:
                 status = Status.INACCURATE
         if status is not Status.OPTIMAL:
-            self._look_for_duals(self.alpha)
+            self._update_duals(self.alpha)
         return status, steps
 
-    def _look_for_duals(self, *alphas: Floats | None) -> None:
-        s = self.machine.weight
+    def _update_duals(self, *alphas: Floats | None) -> None:
+        s = self.system.weight
         candidates = [np.clip(alpha, 0.0, s) for alpha in alphas if alpha is not None]
-        self.bounds.take_dual(self.U, candidates, self.flow)
+        self.bounds.update_dual(self.U, candidates, self.flow)
 
     def _step(self) -> None:
-        machine, statement = self.machine, self.statement
+        system, statement = self.system, self.statement
         f = self._differences(self.scores)
-        exact, curvature = self._respond(f)
-        norms = PairNorms(machine, self.U, self.nu, self.flow)
-        gradient = machine.gradient(exact, norms)
+        exact, curvature = self._derivatives(f)
+        norms = PairNorms(system, self.U, self.nu, self.flow)
+        gradient = system.gradient(exact, norms)
         if self.direct:
-            D = machine.direct_step(gradient, curvature, norms, whole=self.whole)
+            D = system.direct_step(gradient, curvature, norms, complete=self.complete)
         else:
-            D = machine.iterative_step(gradient, curvature, norms, forcing=self._forcing, limit=CG_LIMIT)
-        promise = -float((gradient * D).sum())
-        if not 0 < promise < math.inf:
-            D, promise = np.zeros_like(D), 0.0
-        dS = np.asarray(machine.Z @ D)
+            D = system.iterative_step(gradient, curvature, norms, forcing=self._forcing, limit=self.settings.cg_limit)
+        predicted = -float((gradient * D).sum())
+        if not 0 < predicted < math.inf:
+            D, predicted = np.zeros_like(D), 0.0
+        dS = np.asarray(system.Z @ D)
         df = self._differences(dS)
-        length = self._search(f, df, D, promise) if promise > 0 else 1.0
-        self.whole = length < SHORT
-        # What the linearised equations say of the multipliers and flows after a full step.
+        length = self._search(f, df, D, predicted) if predicted > 0 else 1.0
+        self.complete = length < self.settings.short_step
+        # The linearised equations give the multipliers and flows after a full step.
         full = exact - curvature.apply(df)
         own = exact if self.alpha is None else self.alpha
         part = min(length, 1.0)
-        s = machine.weight
-        # At a bound a multiplier would be blind to what smoothing has left.
-        self.alpha = np.clip(own + part * (full - own), BACK * own, s - BACK * (s - own))
+        s = system.weight
+        # At a bound the second derivative of the smoothed loss is too small for later steps to move the multiplier.
+        share = self.settings.boundary_share
+        self.alpha = np.clip(own + part * (full - own), share * own, s - share * (s - own))
         if statement.p < 2:
             start = norms.flow if self.flow is None else self.flow
-            self.flow = start + part * (norms.flow + norms.apply(D[:-1] @ machine.P) - start)
+            self.flow = start + part * (norms.flow + norms.apply(D[:-1] @ system.P) - start)
         self.U = self.U + length * D
         self.scores = self.scores + length * dS
-        self._take_stock(promise, full, part)
+        self._finish_step(predicted, full, part)
 
     @property
     def _forcing(self) -> float:
-        return 0.1 if self.missing > 1e-2 * max(1.0, self.bounds.upper) else 0.03
+        """Relative accuracy of conjugate gradients."""
+        far = self.error_at_duals > FAR * max(1.0, self.bounds.upper)
+        return FORCING_FAR if far else FORCING_NEAR
 
-    def _take_stock(self, promise: float, full: Floats, part: float) -> None:
-        """Evaluate the new point, look for dual points if it is worth it, and lower the smoothing."""
-        machine, statement, monitor = self.machine, self.statement, self.monitor
+    def _finish_step(self, predicted: float, full: Floats, part: float) -> None:
+        """Evaluate the new point, compute dual points if the error has fallen enough, and reduce the smoothing."""
+        system, statement, monitor = self.system, self.statement, self.monitor
         f = self._differences(self.scores)
-        norms = PairNorms(machine, self.U, self.nu, self.flow)
-        upper = machine.objective(self.U, self._total(statement.loss, f))
-        self.bounds.take_model(self.U, upper)
-        loss_cost = self._smoothing_cost(f)
-        norm_cost = self._norm_cost(norms) if self.nu > 0 else 0.0
+        norms = PairNorms(system, self.U, self.nu, self.flow)
+        upper = system.objective_value(self.U, self._total(statement.loss, f))
+        self.bounds.update_model(self.U, upper)
+        loss_error = self._loss_smoothing_error(f)
+        norm_error = self._norm_smoothing_error(norms) if self.nu > 0 else 0.0
         allowed = monitor.tol * max(1.0, upper)
-        self.promised = promise + loss_cost + norm_cost
-        if self.promised <= CLOSE * allowed or self.promised <= PROGRESS * min(self.missing, abs(upper)):
-            self.missing = self.promised
+        settings, smoothing_error = self.settings, loss_error + norm_error
+        self.estimated_error = predicted + loss_error + norm_error
+        close = self.estimated_error <= settings.dual_close * allowed
+        if close or self.estimated_error <= settings.dual_progress * min(self.error_at_duals, abs(upper)):
+            self.error_at_duals = self.estimated_error
             if isinstance(self._loss, SmoothedHingeSum):
-                self._look_for_duals(self.alpha, full if part < 1 else None)
+                self._update_duals(self.alpha, full if part < 1 else None)
             else:
-                self._look_for_duals(machine.weight * self._loss.multipliers(f))
-        cost = loss_cost + norm_cost
-        if promise <= SLOW_SHARE * cost:
-            factor = QUICK if promise <= QUICK_SHARE * cost else SLOW
-            if loss_cost > LAST_SHARE * allowed:
-                self.delta = max(factor * self.delta, self.narrowest)
-            if norm_cost > LAST_SHARE * allowed:
+                self._update_duals(system.weight * self._loss.multipliers(f))
+        if predicted <= settings.slow_share * smoothing_error:
+            fast = predicted <= settings.fast_share * smoothing_error
+            factor = settings.fast_factor if fast else settings.slow_factor
+            if loss_error > settings.final_share * allowed:
+                self.delta = max(factor * self.delta, self.least_delta)
+            if norm_error > settings.final_share * allowed:
                 self.nu *= factor
 
-    def _norm_cost(self, norms: PairNorms) -> float:
-        """What is lost by the flows of smoothed norms."""
+    def _norm_smoothing_error(self, norms: PairNorms) -> float:
+        """Duality gap due to the flows of the smoothed norms, by the inequality of Fenchel and Young."""
         statement = self.statement
         lam, p = statement.lam, statement.p
         size, length = np.linalg.norm(norms.flow, axis=0), np.linalg.norm(norms.V, axis=0)
         size = np.minimum(size, lam) if p == 1 else size
         return float((lam * length**p + hinge_power_conjugate(size, lam, p) - size * length).sum())
 
-    def _search(self, f: Floats, df: Floats, D: Floats, promise: float) -> float:
+    def _search(self, f: Floats, df: Floats, D: Floats, predicted: float) -> float:
         """Return a step length near which the slope of the smoothed objective vanishes."""
-        machine, loss = self.machine, self._loss
+        system, loss, settings = self.system, self._loss, self.settings
 
         def slope(length: float) -> float:
-            norms = PairNorms(machine, self.U + length * D, self.nu, None)
-            multipliers = machine.weight * loss.multipliers(f + length * df)
+            norms = PairNorms(system, self.U + length * D, self.nu, None)
+            multipliers = system.weight * loss.multipliers(f + length * df)
             return float((norms.gradient * D).sum() - (multipliers * df).sum())
 
-        low, low_slope, high, high_slope = 0.0, -promise, math.inf, math.inf
+        low, low_slope, high, high_slope = 0.0, -predicted, math.inf, math.inf
         length = 1.0
-        for _ in range(SEARCHES):
+        for _ in range(settings.line_searches):
             now = slope(length)
-            if abs(now) <= FLAT * promise or (now < 0 and length >= LONGEST):
+            if abs(now) <= settings.slope_share * predicted or (now < 0 and length >= settings.longest_step):
                 return length
             if now < 0:
                 low, low_slope = length, now
-                # What stays an end for long counts less and less: slopes may jump.
+                # Halve the slope at the end that is kept (the Illinois variant of regula falsi): slopes may jump.
                 high_slope /= 2.0
             else:
-                # Also where the slope is not finite.
+                # A slope that is not finite counts as positive.
                 high, high_slope = length, now if math.isfinite(now) else math.inf
                 low_slope /= 2.0
             if math.isinf(high):

@@ -2,19 +2,20 @@ r"""Newton systems of M3SVM.
 
 With centred data :math:`Z = [X - 1m',\, 1]` and :math:`U = [W;\, b + m'W]` the scores are :math:`ZU`. On matrices whose rows sum to
 zero the squares are pairwise too, :math:`\|U\|^2 = \tfrac1c\sum_{k<l}\|u_k - u_l\|^2`, and a loss of score differences has second
-derivatives between pairs of classes only. So the Newton matrix is the Laplacian of a graph whose vertices are the classes and whose
-edge kl carries the matrix
+derivatives between pairs of classes only. The Newton matrix therefore is the Laplacian of a graph whose vertices are the classes and whose
+edge kl has the matrix
 
 .. math:: M_{kl} = \sum_i h_{ikl}\, z_i z_i' + \lambda p\, r^{p-2}\Big(I + (p-2)\frac{vv'}{r^2}\Big) + \frac{2\varepsilon}{c}(I + qq'),
           \qquad v = w_k - w_l,\; q = [-m;\, 1].
 
-For a sum of losses of single differences :math:`h_{ikl} = 0` unless observation i belongs to k or l: all edges together cost
-:math:`n(c-1)d^2`, not :math:`nc^2d^2/2`. Grounded at the last class the matrix has (c − 1)(d + 1) rows.
+For a sum of losses of single differences :math:`h_{ikl} = 0` unless observation i belongs to k or l: forming all edges takes
+:math:`n(c-1)d^2` operations, not :math:`nc^2d^2/2`. With the last class eliminated the matrix has (c − 1)(d + 1) rows.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
 import numpy as np
@@ -22,49 +23,75 @@ import scipy.linalg as sl
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from svmcvx.conjugate_gradients import conjugate_gradients
 from svmcvx.data import Features
-from svmcvx.formulations.multiclass.m3svm import M3SVM, lengths, objective
-from svmcvx.formulations.multiclass.score_space import Scores
+from svmcvx.formulations.multiclass.m3svm import M3SVM, objective_value
+from svmcvx.formulations.multiclass.pairwise import lengths
+from svmcvx.formulations.multiclass.score_space import ScoreSpace
 
-__all__ = ["Curvature", "JointCurvature", "Machine", "PairNorms", "SeparateCurvature"]
+__all__ = ["Curvature", "JointCurvature", "M3SVMSystem", "M3SVMSystemSettings", "PairNorms", "SeparateCurvature"]
 
 Floats: TypeAlias = NDArray[np.float64]
 Rows: TypeAlias = NDArray[np.intp]
 
-# Relative ridge that keeps a factorisation alive when the matrix is singular to rounding.
-RIDGE = 1e-13
-# Observations are left out of an edge while together they add no more than this share of its regulariser and, to the
-# biases, of what the other edges do.
-NEGLIGIBLE = 1e-2
-# Columns up to which the preconditioner has a block, not a diagonal, for each class.
-LARGEST_BLOCK = 1500
-# Entries of all blocks up to which they are made.
-LARGEST_BLOCKS = 5e7
-# Observations a column for these blocks.
-SAMPLE = 4
 TINY = float(np.finfo(np.float64).tiny)
+
+
+@dataclass(frozen=True)
+class M3SVMSystemSettings:
+    """Numbers that steer how the Newton systems are formed and solved.
+
+    Attributes
+    ----------
+    ridge : float
+        Relative ridge with which a matrix that is singular to rounding is factorised; a thousandfold at each failure.
+    negligible : float
+        Observations are left out of an edge if together they add at most this share of its regulariser and, to the biases,
+        of what the other edges add.
+    largest_block : int
+        Columns up to which the preconditioner has a block for each class, and not a diagonal.
+    largest_blocks : float
+        Entries of all blocks together up to which it has them.
+    sample : int
+        Observations a column from which a block is estimated, beside those of more than average weight.
+    """
+
+    ridge: float = 1e-13
+    negligible: float = 1e-2
+    largest_block: int = 1500
+    largest_blocks: float = 5e7
+    sample: int = 4
 
 
 class Curvature(Protocol):
     """Second derivatives of the losses in the differences f."""
 
     def edge(self, k: int, j: int) -> list[tuple[Rows, Floats]]:
-        """Return observations and their weights on the edge kj."""
+        """Return the observations of each part of the edge kj, and their weights."""
 
     def leave_out(self, k: int, j: int, part: int, rows: NDArray[np.bool_]) -> None:
-        """Count no more on observations of a part of the edge kj."""
+        """Set the weight of some observations in a part of the edge kj to zero."""
 
     def apply(self, df: Floats) -> Floats:
-        """Return the change of minus the multipliers with f."""
+        """Return H df: minus the change of the multipliers with f."""
 
     def vertex(self, k: int) -> Floats:
-        """Return the weight of each observation in the block of class k."""
+        """Return the weight of each observation in the diagonal block of class k."""
 
 
 class SeparateCurvature:
-    """Of a sum of losses of one difference each: `h`, shape (n, c − 1)."""
+    """Second derivatives of a sum of losses of one difference each.
 
-    def __init__(self, scores: Scores, members: list[Rows], h: Floats) -> None:
+    Parameters
+    ----------
+    scores : ScoreSpace
+    members : list of ndarray
+        Observations of each class.
+    h : ndarray of shape (n, c − 1)
+        The second derivatives, weighted.
+    """
+
+    def __init__(self, scores: ScoreSpace, members: list[Rows], h: Floats) -> None:
         self.scores, self.members, self.h = scores, members, h
 
     def _ends(self, k: int, j: int) -> list[tuple[Rows, int]]:
@@ -75,7 +102,7 @@ class SeparateCurvature:
         return [(rows, self.h[rows, column]) for rows, column in self._ends(k, j)]
 
     def leave_out(self, k: int, j: int, part: int, rows: NDArray[np.bool_]) -> None:
-        """Set h to zero, so that the multipliers that follow from a step fit the matrix it came from."""
+        """Set h to zero, so that :meth:`apply` is the product with the matrix that was factorised."""
         members, column = self._ends(k, j)[part]
         self.h[members[rows], column] = 0.0
 
@@ -91,9 +118,16 @@ class SeparateCurvature:
 
 
 class JointCurvature:
-    """Of the softmax: diag(a) − aa' for each observation, times its weight."""
+    """Second derivatives of the softmax: diag(a) − aa' for each observation, times its weight.
 
-    def __init__(self, scores: Scores, a: Floats) -> None:
+    Parameters
+    ----------
+    scores : ScoreSpace
+    a : ndarray of shape (n, c − 1)
+        Probabilities of the classes other than an observation's own.
+    """
+
+    def __init__(self, scores: ScoreSpace, a: Floats) -> None:
         self.scores, self.a = scores, a
         self.weight = scores.data.weight
         self.share = scores.expand(a)
@@ -104,7 +138,7 @@ class JointCurvature:
         return [(np.arange(self.weight.size), self.weight * self.share[:, k] * self.share[:, j])]
 
     def leave_out(self, k: int, j: int, part: int, rows: NDArray[np.bool_]) -> None:
-        """Nothing is read from the matrix but the step."""
+        """Do nothing: the multipliers of this loss need not fit the matrix that was factorised."""
 
     def apply(self, df: Floats) -> Floats:
         """(diag(a) − aa') df."""
@@ -119,55 +153,69 @@ class JointCurvature:
 class PairNorms:
     r"""The regulariser at a point, its norms smoothed to :math:`r = \sqrt{\|v\|^2+\nu^2}`, and its second derivatives.
 
-    For p < 2 these follow the flows S that are carried along instead of the point's own,
-    :math:`\lambda p\,r^{p-2}(I + (p-2)(\tilde Sv' + v\tilde S')/(2r^2))` with :math:`\tilde S = S/(\lambda p\,r^{p-2})` no longer than r:
-    near v = 0 this linearises :math:`r^{2-p}S = \lambda p\,v` rather than its quotient, and remains accurate much longer.
+    For p < 2 the second derivatives use independent flows S in place of those of the point,
+    :math:`\lambda p\,r^{p-2}(I + (p-2)(\tilde Sv' + v\tilde S')/(2r^2))` with :math:`\tilde S = S/(\lambda p\,r^{p-2})` shortened to at most
+    r. This is the linearisation of :math:`r^{2-p}S = \lambda p\,v` instead of its quotient form, which is accurate in a larger
+    region about v = 0.
+
+    Parameters
+    ----------
+    system : M3SVMSystem
+    U : ndarray
+        The point.
+    nu : float
+        Smoothing ν of the norms.
+    flow : ndarray, optional
+        Independent flows S.
     """
 
-    def __init__(self, machine: Machine, U: Floats, nu: float, flow: Floats | None) -> None:
-        statement, self.machine = machine.statement, machine
+    def __init__(self, system: M3SVMSystem, U: Floats, nu: float, flow: Floats | None) -> None:
+        statement, self.system = system.statement, system
         lam, p, eps = statement.lam, statement.p, statement.eps
-        self.V = U[:-1] @ machine.P
+        self.V = U[:-1] @ system.P
         self.r = np.hypot(lengths(self.V, 2), nu)
-        b = machine.q @ U
+        b = system.q @ U
         with np.errstate(over="ignore"):
             self.stiffness = lam * p * self.r ** (p - 2.0)
         self.flow = self.stiffness * self.V
-        self.gradient = 2.0 * eps * np.outer(machine.q, b)
-        self.gradient[:-1] += self.flow @ machine.P.T + 2.0 * eps * U[:-1]
-        self.tilted = self.V
+        self.gradient = 2.0 * eps * np.outer(system.q, b)
+        self.gradient[:-1] += self.flow @ system.P.T + 2.0 * eps * U[:-1]
+        self.scaled_flow = self.V
         if flow is not None and p < 2:
-            tilted = flow / self.stiffness
-            self.tilted = tilted * (self.r / np.maximum(lengths(tilted, 2), self.r))
-        self.bend = np.divide(p - 2.0, 2.0 * self.r**2, out=np.zeros_like(self.r), where=self.r > 0)
+            scaled = flow / self.stiffness
+            self.scaled_flow = scaled * (self.r / np.maximum(lengths(scaled, 2), self.r))
+        self.radial = np.divide(p - 2.0, 2.0 * self.r**2, out=np.zeros_like(self.r), where=self.r > 0)
 
     def edge(self, m: int) -> Floats:
-        """Return the matrix of the pair m."""
-        outer = np.outer(self.tilted[:, m], self.V[:, m])
-        matrix = (self.stiffness[m] * self.bend[m]) * (outer + outer.T)
+        """Return the matrix of second derivatives of the pair m."""
+        outer = np.outer(self.scaled_flow[:, m], self.V[:, m])
+        matrix = (self.stiffness[m] * self.radial[m]) * (outer + outer.T)
         matrix[np.diag_indices_from(matrix)] += self.stiffness[m]
         return np.asarray(matrix)
 
     def apply(self, dV: Floats) -> Floats:
         """Return the change of the flows with the differences."""
-        along = self.tilted * (self.V * dV).sum(axis=0) + self.V * (self.tilted * dV).sum(axis=0)
-        return np.asarray(self.stiffness * (dV + self.bend * along))
+        along = self.scaled_flow * (self.V * dV).sum(axis=0) + self.V * (self.scaled_flow * dV).sum(axis=0)
+        return np.asarray(self.stiffness * (dV + self.radial * along))
 
     def diagonal(self, m: int) -> Floats:
         """Return the diagonal of :meth:`edge`."""
-        return np.asarray(self.stiffness[m] * (1.0 + 2.0 * self.bend[m] * self.tilted[:, m] * self.V[:, m]))
+        return np.asarray(self.stiffness[m] * (1.0 + 2.0 * self.radial[m] * self.scaled_flow[:, m] * self.V[:, m]))
 
 
-class Machine:
-    """The data of M3SVM with Euclidean norms as its Newton systems need them.
+class M3SVMSystem:
+    """Data, gradients and Newton systems of M3SVM with Euclidean norms, in the unknowns U.
 
     Parameters
     ----------
     statement : M3SVM
+    settings : M3SVMSystemSettings, optional
+        The defaults if None.
     """
 
-    def __init__(self, statement: M3SVM) -> None:
+    def __init__(self, statement: M3SVM, settings: M3SVMSystemSettings | None = None) -> None:
         self.statement, self.scores = statement, statement.scores
+        self.settings = settings or M3SVMSystemSettings()
         self.P = statement.P
         data = self.scores.data
         # Sparse data stay sparse: they are neither centred nor replaced by a square factor.
@@ -206,15 +254,15 @@ class Machine:
         """Return U of W, in terms of the features, and b, with rows that sum to zero."""
         W = W if sp.issparse(self.Z) else self.scores.reduced(W)
         U = np.vstack([W, b - self.q[:-1] @ W])
-        return np.asarray(U - U.mean(axis=1, keepdims=True))
+        return _centred(U)
 
-    def objective(self, U: Floats, loss: float) -> float:
+    def objective_value(self, U: Floats, loss: float) -> float:
         """Return P at U from the sum of its losses."""
         b = self.q @ U
         squares = float((U[:-1] ** 2).sum() + (b**2).sum())
         lam, p, eps = self.statement.lam, self.statement.p, self.statement.eps
         with np.errstate(over="ignore"):
-            return objective(loss, lengths(U[:-1] @ self.P, 2), squares, lam=lam, p=p, eps=eps)
+            return objective_value(loss, lengths(U[:-1] @ self.P, 2), squares, lam=lam, p=p, eps=eps)
 
     def full_flow(self, flow: Floats) -> Floats:
         """Return flows in terms of the features."""
@@ -225,32 +273,32 @@ class Machine:
         return np.asarray(norms.gradient - self.Z.T @ self.scores.coefficients(alpha))
 
     def _ridge(self) -> Floats:
-        """The squares on one edge."""
+        """Return the matrix that the squares contribute to one edge."""
         share = 2.0 * self.statement.eps / self.P.shape[0]
         ridge = share * np.outer(self.q, self.q)
         ridge[np.diag_indices(self.q.size - 1)] += share
         return np.asarray(ridge)
 
-    def direct_step(self, gradient: Floats, curvature: Curvature, norms: PairNorms, *, whole: bool) -> Floats:
-        """Return the Newton step by a Cholesky factorisation; observations that hardly count are left out unless `whole`."""
+    def direct_step(self, gradient: Floats, curvature: Curvature, norms: PairNorms, *, complete: bool) -> Floats:
+        """Return the Newton step by a Cholesky factorisation; negligible observations are left out unless `complete`."""
         r, c = self.shape
         matrix = np.empty((self.unknowns, self.unknowns), order="F")
         # blocks[j, :, k, :] is the block of classes k and j, which is symmetric.
         blocks = matrix.T.reshape(c - 1, r, c - 1, r)
         vertices = np.zeros((c, r, r))
         ridge = self._ridge()
-        # The biases have next to no regulariser: there an observation is held against the others.
+        # The biases have almost no regulariser: their entries are compared with those of the other observations.
         level = np.array([float(curvature.vertex(k).sum()) for k in range(c)]) / c
         for m, (k, j) in enumerate(self.pairs):
             edge = ridge.copy()
             edge[:-1, :-1] += norms.edge(m)
-            least = NEGLIGIBLE * float(edge.diagonal()[:-1].min())
+            least = self.settings.negligible * float(edge.diagonal()[:-1].min())
             for part, (rows, h) in enumerate(curvature.edge(k, j)):
-                slight = h * self.squares[rows] * rows.size <= least
-                slight &= h * rows.size <= NEGLIGIBLE * min(level[k], level[j])
-                slight &= not whole
-                curvature.leave_out(k, j, part, slight)
-                kept = ~slight
+                negligible = h * self.squares[rows] * rows.size <= least
+                negligible &= h * rows.size <= self.settings.negligible * min(level[k], level[j])
+                negligible &= not complete
+                curvature.leave_out(k, j, part, negligible)
+                kept = ~negligible
                 if kept.any():
                     edge += self._gram(rows[kept], h[kept])
             vertices[k] += edge
@@ -260,12 +308,12 @@ class Machine:
                 blocks[k, :, j, :] = -edge
         for k in range(c - 1):
             blocks[k, :, k, :] = vertices[k]
-        factor = _factor(matrix)
+        factor = _cholesky(matrix, self.settings.ridge)
         step = np.zeros((r, c))
         if factor is None:
             return step
         step[:, :-1] = sl.cho_solve(factor, -gradient[:, :-1].T.ravel(), check_finite=False).reshape(c - 1, r).T
-        return np.asarray(step - step.mean(axis=1, keepdims=True))
+        return _centred(step)
 
     def _gram(self, rows: Rows, h: Floats) -> Floats:
         Z = self.Z[rows]
@@ -278,32 +326,19 @@ class Machine:
         self, gradient: Floats, curvature: Curvature, norms: PairNorms, *, forcing: float, limit: int
     ) -> Floats:
         """Return the Newton step by conjugate gradients with a block, or a diagonal, for each class as preconditioner."""
-        solve = self._preconditioner(curvature, norms)
-        step = np.zeros(self.shape)
-        residual = gradient - gradient.mean(axis=1, keepdims=True)
-        direction = -solve(residual)
-        energy = first = -float((residual * direction).sum())
-        for _ in range(limit):
-            if not energy > forcing**2 * first:
-                break
-            image = self._product(direction, curvature, norms)
-            stiffness = float((direction * image).sum())
-            if not stiffness > 0:
-                break
-            length = energy / stiffness
-            step += length * direction
-            residual += length * image
-            solved = solve(residual)
-            before, energy = energy, float((residual * solved).sum())
-            direction *= energy / before
-            direction -= solved
-        return step
+        return conjugate_gradients(
+            lambda direction: self._product(direction, curvature, norms),
+            -_centred(gradient),
+            self._preconditioner(curvature, norms),
+            accuracy=forcing,
+            limit=limit,
+        ).x
 
     def _sampled(self, weight: Floats) -> tuple[Rows, Floats]:
-        """Return the observations of more than average weight and a sample of the others, with weights to make up for it."""
+        """Return the observations of more than average weight and a sample of the others, reweighted to the same total."""
         heavy = weight > weight.mean()
         rest = np.flatnonzero(~heavy)
-        sample = rest[:: max(1, weight.size // (SAMPLE * self.shape[0]))]
+        sample = rest[:: max(1, weight.size // (self.settings.sample * self.shape[0]))]
         scale = float(weight[rest].sum()) / max(float(weight[sample].sum()), TINY)
         return np.append(np.flatnonzero(heavy), sample), np.append(weight[heavy], scale * weight[sample])
 
@@ -313,12 +348,12 @@ class Machine:
         eps = self.statement.eps
         image[:-1] += norms.apply(D[:-1] @ self.P) @ self.P.T + 2.0 * eps * D[:-1]
         image += 2.0 * eps * np.outer(self.q, self.q @ D)
-        return np.asarray(image - image.mean(axis=1, keepdims=True))
+        return _centred(image)
 
     def _preconditioner(self, curvature: Curvature, norms: PairNorms) -> Callable[[Floats], Floats]:
         r, c = self.shape
         eps = self.statement.eps
-        if r > LARGEST_BLOCK or c * r**2 > LARGEST_BLOCKS:
+        if r > self.settings.largest_block or c * r**2 > self.settings.largest_blocks:
             squared = self.Z.power(2) if sp.issparse(self.Z) else self.Z**2
             diagonal = np.empty((r, c))
             for k in range(c):
@@ -336,7 +371,7 @@ class Machine:
             blocks[j, :-1, :-1] += edge
         factors = []
         for block in blocks:
-            factor = _factor(np.asfortranarray(block))
+            factor = _cholesky(np.asfortranarray(block), self.settings.ridge)
             if factor is None:
                 return _centred
             factors.append(factor)
@@ -350,21 +385,21 @@ class Machine:
 
 
 def _centred(A: Floats) -> Floats:
+    """Return the matrix with rows that sum to zero."""
     return np.asarray(A - A.mean(axis=1, keepdims=True))
 
 
-def _factor(matrix: Floats) -> tuple[Floats, bool] | None:
-    """Return the Cholesky factor of a matrix that may be singular to rounding, which is overwritten; None if it has none."""
+def _cholesky(matrix: Floats, ridge: float) -> tuple[Floats, bool] | None:
+    """Return the Cholesky factor of a matrix, which is overwritten, with a relative ridge; None if it has none."""
     diagonal = matrix.diagonal().copy()
     if not np.isfinite(diagonal).all():
         return None
-    ridge = RIDGE
     while ridge < 1.0:
         matrix[np.diag_indices_from(matrix)] = diagonal * (1.0 + ridge)
         try:
             triangle, lower = sl.cho_factor(matrix, lower=True, overwrite_a=True, check_finite=False)
         except sl.LinAlgError:
-            # The upper triangle has been left alone.
+            # The failed factorisation has not changed the upper triangle.
             upper = np.triu(matrix, 1)
             matrix = np.asfortranarray(upper + upper.T)
             ridge *= 1e3

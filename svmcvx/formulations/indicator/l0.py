@@ -6,7 +6,7 @@ The global form drops observations by big-M rows; see :mod:`svmcvx.formulations.
 bound is the objective of the model returned, its lower bound the one that the solver states to have proved.
 
 **Local minima.** (w, b) is a local minimiser if and only if there are multipliers
-:math:`\mu \in R^n` (λ in the paper) with, for :math:`u = 1 - y f` and some step τ > 0,
+:math:`\mu \in R^n` (λ in [LinYaoLiu]) with, for :math:`u = 1 - y f` and some step τ > 0,
 
 .. math:: c = -\mathrm{diag}(y)\mu,\qquad y'\mu = 0,\qquad u = \mathrm{prox}_{\tau C\|(\cdot)_+\|_0}(u - \tau\mu),
 
@@ -15,13 +15,12 @@ canonical hyperplanes. The hard-margin machine of any set of observations is suc
 
 **Scaling.** With a penalised intercept it would be the 0-1 problem (:mod:`svmcvx.formulations.indicator.zero_one`) with λ = 2C.
 
-**Source.** Kernel SVM with l0-norm hinge loss, eq. (2.4), Definition 3.12 and Theorems 3.13 and 3.14.
+**Source.** [LinYaoLiu], eq. (2.4), Definition 3.12 and Theorems 3.13 and 3.14.
 """
 
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, TypeAlias
@@ -33,9 +32,12 @@ from numpy.typing import NDArray
 from svmcvx.certificate import Dual
 from svmcvx.data import binary_data, check_number
 from svmcvx.feature_space import feature_space
-from svmcvx.formulations.base import RecoveredPoints, kept_entry
-from svmcvx.formulations.indicator.statement import Counting, CountingProblem, counting_pool, explicit_M, free_intercept
-from svmcvx.heuristics import signed_rows as incumbents
+from svmcvx.formulations.base import RecoveredPoints, builder
+from svmcvx.formulations.indicator.big_m import explicit_M, free_intercept
+from svmcvx.formulations.indicator.pool import counting_pool, incumbent_margins
+from svmcvx.formulations.indicator.problems import CountingProblem
+from svmcvx.formulations.indicator.statement import CountingStatement
+from svmcvx.heuristics.big_m_reach import WIDENING, reach
 from svmcvx.kernels import KernelLike
 from svmcvx.losses import zero_one
 from svmcvx.model import BinaryModel, Model
@@ -54,7 +56,7 @@ def l0_objective(squared_norm: float, u: Floats, *, C: float, weight: Floats | f
 
 
 @dataclass(frozen=True, eq=False)
-class L0(Counting):
+class L0(CountingStatement):
     """The kernel SVM with l0-norm hinge bound to data.
 
     Parameters
@@ -71,30 +73,23 @@ class L0(Counting):
     @property
     def hyperparameters(self) -> dict[str, Any]:
         """C and the kernel."""
-        return {"C": self.C, "kernel": self._kernel_name()}
+        return {"C": self.C, **super().hyperparameters}
 
-    def price(self, norm: float, loss: float) -> float:
+    def objective_value(self, norm: float, loss: float) -> float:
         """½‖w‖² + C·loss."""
         return 0.5 * norm + self.C * loss
 
     def _reach(self, value: float) -> Floats:
-        return incumbents.reach(
+        return reach(
             self.geometry,
-            lambda weight: 2 * (value * (1 + incumbents.WIDENING) - self.C * weight),
+            lambda weight: 2 * (value * (1 + WIDENING) - self.C * weight),
             lowest=self.slack_allowed,
             all_dropped=2.0,
         )
 
-    def _mu(self, dual: Dual) -> Floats:
-        return kept_entry(dual, "mu", self.space.data, self.name)
-
     def dual_violation(self, dual: Dual) -> float:
         """0 for finite multipliers of a local certificate: their worth is in the residuals."""
-        return 0.0 if self.kind == "local" and np.isfinite(self._mu(dual)).all() else math.inf
-
-    def export_dual(self, dual: Dual) -> Dual:
-        """μ with a zero for each observation of weight zero."""
-        return {"mu": np.nan_to_num(self._export(self._mu(dual)))}
+        return 0.0 if self.kind == "local" and np.isfinite(self.entry(dual, "mu")).all() else math.inf
 
     def residuals(self, model: BinaryModel, dual: Dual) -> Mapping[str, float]:
         r"""Residuals of proximal stationarity, if there are multipliers.
@@ -108,7 +103,7 @@ class L0(Counting):
         found = dict(super().residuals(model, dual))
         if "mu" not in dual:
             return found
-        mu, f = self._mu(dual), model.scores(self.space.data.X)[0]
+        mu, f = self.entry(dual, "mu"), model.scores(self.space.data.X)[0]
         u = 1.0 - self.y * f
         expanded = self.space.product(-self.y * mu).scores
         # The scores of the space are without the bias, and those of a linear space belong to centred data.
@@ -147,7 +142,7 @@ class L0(Counting):
         Parameters
         ----------
         kept : ndarray of bool, shape (n,)
-            The set, such as the satisfied observations of any iterate. Empty candidates if it is not separable.
+            The set, such as the satisfied observations of any iterate. If it is not separable, no points are returned.
         """
         kept = np.asarray(kept, dtype=bool)
         found = self.geometry.refit(kept)
@@ -194,6 +189,7 @@ def l0_statement(
     return L0(space=space, kind="local", C=C)
 
 
+@builder
 def l0_mio(
     X: Any,
     y: Any,
@@ -232,21 +228,21 @@ def l0_mio(
 
     Notes
     -----
-    Source: Kernel SVM with l0-norm hinge loss, eq. (2.4), of which this is the global form.
+    Source: [LinYaoLiu], eq. (2.4), solved globally.
     Needs a mixed-integer solver: ``pip install 'svmcvx[mip]'``.
     """
-    started = time.perf_counter()
-    fixed = replace(
+    statement = replace(
         l0_statement(X, y, C=C, kernel=kernel, sample_weight=sample_weight, indefinite=indefinite), kind="mixed-integer"
     )
-    fixed = replace(fixed, explicit=explicit_M(M, fixed.space, optional=False))
-    fixed = replace(fixed, pool=counting_pool(fixed, incumbent, lam=2 * fixed.C, k=None)[0])
+    statement = replace(statement, explicit=explicit_M(M, statement.space, optional=False))
+    statement = replace(
+        statement,
+        pool=counting_pool(statement, incumbent_margins(incumbent, statement), lam=2 * statement.C, k=None)[0],
+    )
 
     def terms(
         C: cp.Parameter, z: cp.Variable, right: cp.Expression
     ) -> tuple[cp.Expression, cp.Expression, list[cp.Constraint]]:
-        return C * (fixed.weight @ z), right, []
+        return C * (statement.weight @ z), right, []
 
-    problem = free_intercept(fixed, CountingProblem, terms)
-    problem.build_seconds = time.perf_counter() - started
-    return problem
+    return free_intercept(statement, CountingProblem, terms)

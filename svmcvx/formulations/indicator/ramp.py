@@ -8,13 +8,12 @@ the model returned, the lower bound the one that the solver states to have prove
 
 **Scaling.** The optimum is at most that of the hinge SVM (``psvm_dual`` with p = 1) at the same C.
 
-**Source.** Brooks (2011) as restated in Robust support vector machines via conic optimization, § 2.
+**Source.** [Brooks], as restated in [CepedaGomezHan], § 2.
 """
 
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, TypeAlias
@@ -24,10 +23,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svmcvx.certificate import Evaluation, accumulated_rounding
-from svmcvx.formulations.base import RecoveredPoints
+from svmcvx.formulations.base import RecoveredPoints, builder
+from svmcvx.formulations.indicator.big_m import explicit_M, free_intercept
 from svmcvx.formulations.indicator.l0 import l0_statement
-from svmcvx.formulations.indicator.statement import Dropping, DroppingProblem, counting_pool, explicit_M, free_intercept
-from svmcvx.heuristics import signed_rows as incumbents
+from svmcvx.formulations.indicator.pool import counting_pool, incumbent_margins
+from svmcvx.formulations.indicator.problems import DroppingProblem
+from svmcvx.formulations.indicator.statement import IndicatorStatement
+from svmcvx.heuristics.big_m_reach import WIDENING, reach
+from svmcvx.heuristics.hinge_machine import ramp_descent
 from svmcvx.kernels import KernelLike
 from svmcvx.losses import ramp
 from svmcvx.model import BinaryModel, Model
@@ -43,7 +46,7 @@ def ramp_objective(squared_norm: float, u: Floats, *, C: float, weight: Floats |
 
 
 @dataclass(frozen=True, eq=False)
-class Ramp(Dropping):
+class Ramp(IndicatorStatement):
     """The ramp loss problem bound to data."""
 
     name: ClassVar[str] = "ramp"
@@ -53,9 +56,9 @@ class Ramp(Dropping):
     @property
     def hyperparameters(self) -> dict[str, Any]:
         """C and the kernel."""
-        return {"C": self.C, "kernel": self._kernel_name()}
+        return {"C": self.C, **super().hyperparameters}
 
-    def price(self, norm: float, loss: float) -> float:
+    def objective_value(self, norm: float, loss: float) -> float:
         """½‖w‖² + C·loss."""
         return 0.5 * norm + self.C * loss
 
@@ -64,7 +67,7 @@ class Ramp(Dropping):
         f, f_rounding = model.scores(self.space.data.X)
         norm, norm_rounding = self.space.squared_norm(model)
         u = self.y * f
-        if self._too_low(u, f_rounding):
+        if self._below_explicit_M(u, f_rounding):
             return Evaluation(math.inf, 0.0)
         value = ramp_objective(norm, u, C=self.C, weight=self.weight)
         inside = (u < 1.0 + f_rounding) & (u > -1.0 - f_rounding)
@@ -72,9 +75,9 @@ class Ramp(Dropping):
         return Evaluation(value, rounding + accumulated_rounding(u.size) * value)
 
     def _reach(self, value: float) -> Floats:
-        return incumbents.reach(
+        return reach(
             self.geometry,
-            lambda weight: 2 * (value * (1 + incumbents.WIDENING) - 2 * self.C * weight),
+            lambda weight: 2 * (value * (1 + WIDENING) - 2 * self.C * weight),
             lowest=self.slack_allowed,
             all_dropped=2.0,
         )
@@ -92,16 +95,16 @@ class RampProblem(DroppingProblem):
     def recover(self) -> RecoveredPoints:
         """The hinge machine of the observations that are not dropped, the solver's own point, and the incumbent."""
         statement = self.formulation
-        w, b, kept = self._point()
+        w, b, kept = self.solver_point()
         points = []
-        if w is not None and np.isfinite(w).all() and math.isfinite(b):
-            points = [incumbents.ramp_descent(statement.geometry, statement.C, ~kept), (w, b)]
+        if w is not None:
+            points = [ramp_descent(statement.geometry, statement.C, ~kept), (w, b)]
         models = [statement.model_at(*point) for point in points] + statement.restricted_models(kept, statement.C)
         return RecoveredPoints([*models, *statement.incumbent_models()], [])
 
     def start(self) -> Mapping[str, Any] | None:
         """The incumbent."""
-        values = self._start()
+        values = self.start_at_incumbent()
         point = self.incumbent
         if values is None or point is None:
             return None
@@ -111,6 +114,7 @@ class RampProblem(DroppingProblem):
         }
 
 
+@builder
 def ramp_mio(
     X: Any,
     y: Any,
@@ -151,19 +155,18 @@ def ramp_mio(
 
     Notes
     -----
-    Source: Brooks (2011), in the scaling of the conic paper's § 2 with ½‖w‖². An observation that is dropped needs no
-    slack: the upper bound 2(1 − z_i) in place of his 2 cuts off no optimum and is the stronger relaxation.
+    Source: [Brooks], in the scaling of [CepedaGomezHan], § 2, with ½‖w‖². An observation that is dropped needs no
+    slack: the upper bound 2(1 − z_i) in place of 2 cuts off no optimum and gives the stronger relaxation.
     Needs a mixed-integer solver: ``pip install 'svmcvx[mip]'``.
     """
-    started = time.perf_counter()
     counting = l0_statement(X, y, C=C, kernel=kernel, sample_weight=sample_weight, indefinite=indefinite)
-    fixed = Ramp(space=counting.space, explicit=explicit_M(M, counting.space, optional=False), C=counting.C)
-    geometry = fixed.geometry
-    starts, _ = counting_pool(counting, incumbent, lam=2 * counting.C, k=None)
+    statement = Ramp(space=counting.space, explicit=explicit_M(M, counting.space, optional=False), C=counting.C)
+    geometry = statement.geometry
+    starts, _ = counting_pool(counting, incumbent_margins(incumbent, counting), lam=2 * counting.C, k=None)
     points = [(point.w, point.b) for point in starts]
     sets = (np.zeros(geometry.y.size, dtype=bool), starts[0].u < -1.0)
-    points += [incumbents.ramp_descent(geometry, counting.C, dropped) for dropped in sets]
-    fixed = replace(fixed, pool=tuple(geometry.incumbent(w, b, ramp) for w, b in points))
+    points += [ramp_descent(geometry, counting.C, dropped) for dropped in sets]
+    statement = replace(statement, pool=tuple(geometry.incumbent(w, b, ramp) for w, b in points))
 
     def terms(
         C: cp.Parameter, z: cp.Variable, right: cp.Expression
@@ -172,10 +175,8 @@ def ramp_mio(
         unit = cp.CallbackParam(callback=lambda: 1.0 / max(1.0, float(C.value)), nonneg=True, name="unit")
         price = cp.CallbackParam(callback=lambda: min(1.0, float(C.value)), nonneg=True, name="price")
         xi = cp.Variable(z.size, name="xi")
-        loss = C * (2 * (fixed.weight @ z)) + price * (fixed.weight @ xi)
+        loss = C * (2 * (statement.weight @ z)) + price * (statement.weight @ xi)
         constraints = [(xi >= 0).set_label("slack"), (unit * xi <= 2 * (1 - z)).set_label("ceiling")]
         return loss, right - unit * xi, constraints
 
-    problem = free_intercept(fixed, RampProblem, terms)
-    problem.build_seconds = time.perf_counter() - started
-    return problem
+    return free_intercept(statement, RampProblem, terms)

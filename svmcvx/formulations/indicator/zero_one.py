@@ -17,9 +17,9 @@ with :math:`u_i = y_i\langle w, \varphi(x_i)\rangle`, the intercept being the co
 It needs no M. A solver's tolerance ε lets through margins that are short by :math:`\sqrt\varepsilon`, so the valid big-M
 rows are added by default; ``M=None`` leaves them out, and with the best γ the continuous relaxation is then the conic one.
 
-**Bounds.** The upper bound is the objective of the model returned (:mod:`svmcvx.formulations.indicator.statement`). The lower bound is the
-one that the solver states to have proved, or the dual bound of the conic relaxation (:mod:`svmcvx.formulations.conic_loss.statement`),
-which the checker does prove, where that is better.
+**Bounds.** The upper bound is the objective of the model returned (:mod:`svmcvx.formulations.indicator.statement`). The lower
+bound is the better of two: the one that the solver states to have proved, and the dual bound of the conic relaxation
+(:mod:`svmcvx.formulations.conic_loss.statement`), which the checker computes.
 
 ============== ======================================== =========
 symbol         meaning                                  shape
@@ -34,36 +34,32 @@ gamma          weights of the perspective form          (n,)
 
 **Scaling.** There is no ½: it is the l0-norm hinge (:mod:`svmcvx.formulations.indicator.l0`) with C = λ/2 and a penalised intercept.
 
-**Source.** Brooks (2011) as restated in Robust support vector machines via conic optimization, § 2 and eq. (14) of § 3.
+**Source.** [Brooks], as restated in [CepedaGomezHan], § 2 and eq. (14) of § 3.
 """
 
 from __future__ import annotations
 
 import math
-import time
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar, TypeAlias
 
 import cvxpy as cp
 import numpy as np
-import scipy.linalg as sl
 from numpy.typing import NDArray
 
 from svmcvx.certificate import Dual, Evaluation, accumulated_rounding
 from svmcvx.data import binary_data, check_choice, check_number
 from svmcvx.errors import DataError
 from svmcvx.feature_space import feature_space
+from svmcvx.formulations.base import builder
 from svmcvx.formulations.conic_loss.statement import ConicLoss
-from svmcvx.formulations.indicator.statement import (
-    Counting,
-    CountingProblem,
-    counting_pool,
-    explicit_M,
-    margin_parameter,
-)
-from svmcvx.heuristics import signed_rows as incumbents
+from svmcvx.formulations.indicator.big_m import explicit_M, margin_parameter
+from svmcvx.formulations.indicator.perspective import feasible_gamma, perspective_rows
+from svmcvx.formulations.indicator.pool import counting_pool, incumbent_margins
+from svmcvx.formulations.indicator.problems import CountingProblem
+from svmcvx.formulations.indicator.statement import CountingStatement
+from svmcvx.heuristics.big_m_reach import WIDENING, reach
 from svmcvx.kernels import KernelLike
 from svmcvx.losses import zero_one
 from svmcvx.model import Model
@@ -81,7 +77,7 @@ def zero_one_objective(squared_norm: float, u: Floats, *, lam: float, weight: Fl
 
 
 @dataclass(frozen=True, eq=False)
-class ZeroOne(Counting):
+class ZeroOne(CountingStatement):
     """The 0-1 loss problem bound to data: penalised by `lam`, or with dropped weight at most `k`."""
 
     name: ClassVar[str] = "zero_one"
@@ -93,10 +89,10 @@ class ZeroOne(Counting):
     @property
     def hyperparameters(self) -> dict[str, Any]:
         """λ or k, the kernel, and the form."""
-        price = {"lam": self.lam} if self.lam is not None else {"k": self.k}
-        return {**price, "kernel": self._kernel_name(), "form": self.form}
+        own = {"lam": self.lam} if self.lam is not None else {"k": self.k}
+        return {**own, **super().hyperparameters, "form": self.form}
 
-    def price(self, norm: float, loss: float) -> float:
+    def objective_value(self, norm: float, loss: float) -> float:
         """‖w‖² + λ·loss, or ‖w‖² while the loss is at most k."""
         if self.lam is not None:
             return norm + self.lam * loss
@@ -104,17 +100,13 @@ class ZeroOne(Counting):
         return norm if loss <= self.k * (1.0 + accumulated_rounding(self.y.size)) else math.inf
 
     def _reach(self, value: float) -> Floats:
-        if self.lam is not None:
-            lam = self.lam
-            norm_left: Callable[[Floats], Floats] = lambda weight: value * (1 + incumbents.WIDENING) - lam * weight  # noqa: E731
-        else:
-            norm_left = lambda weight: np.array([self.price(value, loss) for loss in weight])  # noqa: E731
-
-        def left(weight: Floats) -> Floats:
-            bound = norm_left(weight)
+        def norm_left(weight: Floats) -> Floats:
+            if self.lam is not None:
+                return value * (1 + WIDENING) - self.lam * weight
+            bound = np.array([self.objective_value(value, loss) for loss in weight])
             return np.where(np.isfinite(bound), bound, -1.0)
 
-        return incumbents.reach(self.geometry, left, lowest=self.slack_allowed, all_dropped=1.0)
+        return reach(self.geometry, norm_left, lowest=self.slack_allowed, all_dropped=1.0)
 
     @cached_property
     def relaxed(self) -> ConicLoss:
@@ -134,10 +126,6 @@ class ZeroOne(Counting):
         """The dual objective of the conic relaxation."""
         return self.relaxed.evaluate_dual(dual)
 
-    def export_dual(self, dual: Dual) -> Dual:
-        """γ and α with a zero for each observation of weight zero."""
-        return self.relaxed.export_dual(dual)
-
     def explain(self, status: str) -> str:
         """Infeasible: the data cannot be separated by dropping so little. Stopped: it is not known whether they can."""
         if status == "infeasible" and self.k is not None and not self.unproved.any():
@@ -153,6 +141,7 @@ class ZeroOne(Counting):
         return super().explain(status)
 
 
+@builder
 def zero_one_mio(
     X: Any,
     y: Any,
@@ -220,10 +209,9 @@ def zero_one_mio(
 
     Notes
     -----
-    Source: Robust SVMs via conic optimization, § 2 (big-M, after Brooks) and eq. (14) with integer z.
+    Source: [CepedaGomezHan], § 2 (big-M, after [Brooks]) and eq. (14) with integer z.
     Needs a mixed-integer solver: ``pip install 'svmcvx[mip]'``.
     """
-    started = time.perf_counter()
     if (lam is None) == (k is None):
         raise DataError(
             "zero_one_mio takes exactly one of lam and k; pass lam=1.0 for a penalty, or k for a cardinality"
@@ -234,57 +222,31 @@ def zero_one_mio(
     data = binary_data(X, y, sample_weight)
     space = feature_space(data, kernel, intercept="penalised" if intercept else "none", indefinite=indefinite)
     explicit = explicit_M(M, space, optional=form == "perspective")
-    fixed = ZeroOne(space=space, explicit=explicit, lam=lam, k=k, form=form)
-    pool, relaxation = counting_pool(fixed, incumbent, lam=lam, k=k)
-    fixed = replace(fixed, pool=pool)
+    statement = ZeroOne(space=space, explicit=explicit, lam=lam, k=k, form=form)
+    pool, relaxation = counting_pool(statement, incumbent_margins(incumbent, statement), lam=lam, k=k)
+    statement = replace(statement, pool=pool)
 
     name = "lam" if lam is not None else "k"
     parameter = cp.Parameter(nonneg=True, name=name, value=lam if lam is not None else k)
-
-    def statement() -> ZeroOne:
-        value = float(parameter.value)
-        return replace(fixed, lam=value) if k is None else replace(fixed, k=value)
-
-    G, weight, n = fixed.geometry.G, data.weight, data.n
+    G, weight, n = statement.geometry.G, data.weight, data.n
     w, z = cp.Variable(G.shape[1], name="w"), cp.Variable(n, boolean=True, name="z")
     u = cp.multiply(data.y, space.factor @ w)
     constraints: list[cp.Constraint] = []
     # Without a known feasible point there is no valid M; the perspective form can do without.
-    if form == "big-m" or (M is not None and fixed.M is not None):
-        constraints.append((u >= 1 - cp.multiply(margin_parameter(statement, n), z)).set_label("margin"))
+    if form == "big-m" or (M is not None and statement.M is not None):
+        constraints.append((u >= 1 - cp.multiply(margin_parameter(statement, parameter), z)).set_label("margin"))
     gamma = None
     value: cp.Expression = cp.sum_squares(w)
     if form == "perspective":
-        gamma = incumbents.feasible_gamma(G, None if relaxation is None else relaxation.gamma)
-        value, rows = _perspective(w, z, u, G, gamma)
+        gamma = feasible_gamma(G, None if relaxation is None else relaxation.gamma)
+        value, rows = perspective_rows(w, z, u, G, gamma)
         constraints += rows
     if k is not None:
         constraints.append((weight @ z <= parameter).set_label("budget"))
     else:
         value = value + parameter * (weight @ z)
-    problem = CountingProblem(cp.Minimize(value), constraints)
-    problem._statement, problem.gamma = statement, gamma
+    problem = CountingProblem(cp.Minimize(value), constraints, statement, [parameter])
+    problem.gamma = gamma
     if relaxation is not None:
-        problem._duals = ({"gamma": relaxation.gamma, "lam": np.array(relaxation.price)},)
-    problem.build_seconds = time.perf_counter() - started
+        problem.relaxed_duals = ({"gamma": relaxation.gamma, "lam": np.array(relaxation.lam)},)
     return problem
-
-
-def _perspective(
-    w: cp.Variable, z: cp.Variable, u: cp.Expression, G: Floats, gamma: Floats
-) -> tuple[cp.Expression, list[cp.Constraint]]:
-    """‖w‖² − Σ γ(1−u)² + Σ γ(a²/z + c²/(1−z)) with a − c = 1 − u, and its constraints."""
-    n = gamma.size
-    a, c = cp.Variable(n, name="shortfall"), cp.Variable(n, name="excess")
-    p, q = cp.Variable(n, name="shortfall_cost"), cp.Variable(n, name="excess_cost")
-    spectrum, basis = sl.eigh(np.eye(G.shape[1]) - (G * gamma[:, None]).T @ G)
-    root = np.sqrt(np.maximum(spectrum, 0.0))[:, None] * basis.T
-    convex = cp.sum_squares(root @ w) + 2 * (G.T @ gamma) @ w - float(gamma.sum())
-    constraints = [
-        (a - c == 1 - u).set_label("split"),
-        (a >= 0).set_label("nonnegative_shortfall"),
-        (c >= 0).set_label("nonnegative_excess"),
-        cp.SOC(p + z, cp.vstack([2 * a, p - z]), axis=0).set_label("shortfall_cone"),
-        cp.SOC(q + 1 - z, cp.vstack([2 * c, q - 1 + z]), axis=0).set_label("excess_cone"),
-    ]
-    return convex + gamma @ (p + q), constraints

@@ -11,13 +11,12 @@ r"""Hard-margin SVM: the largest margin that separates two classes, with a free 
 It is the pSVM dual without its loss term and without the box, unbounded when the classes are not separable in feature
 space. The margin is :math:`1/\|w\|`. Symbols and shapes are those of :mod:`svmcvx.formulations.margin.psvm`.
 
-**Source.** This is what the pSVM paper tabulates as "p = 1" (Table 1): its p = 1 model drops the box.
+**Source.** [Sun], Table 1, column "p = 1": the model of p = 1 there has no box on the multipliers.
 """
 
 from __future__ import annotations
 
 import math
-import time
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, TypeAlias
 
@@ -28,8 +27,15 @@ from numpy.typing import NDArray
 from svmcvx.certificate import Dual, Evaluation
 from svmcvx.data import binary_data
 from svmcvx.feature_space import feature_space
-from svmcvx.formulations.base import FormulationProblem, RecoveredPoints, require_conic_memory, usable
-from svmcvx.formulations.margin.alpha_dual import CLEARLY_ZERO, MaximumMargin
+from svmcvx.formulations.base import (
+    CLEARLY_ZERO,
+    FormulationProblem,
+    RecoveredPoints,
+    builder,
+    require_conic_memory,
+    usable,
+)
+from svmcvx.formulations.margin.alpha_dual import AlphaDualStatement
 from svmcvx.formulations.margin.support_equations import solve_support_equations
 from svmcvx.kernels import KernelLike
 from svmcvx.model import BinaryModel, KernelModel, LinearModel
@@ -40,16 +46,10 @@ Floats: TypeAlias = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
-class HardMargin(MaximumMargin):
+class HardMargin(AlphaDualStatement):
     r"""The statement of the hard-margin SVM bound to data: min ½‖w‖² subject to :math:`u_i \ge 1`."""
 
     name: ClassVar[str] = "hard_margin"
-
-    @property
-    def hyperparameters(self) -> dict[str, Any]:
-        """The kernel."""
-        kernel = self.space.kernel
-        return {"kernel": "none" if kernel is None else str(kernel)}
 
     def evaluate(self, model: BinaryModel) -> Evaluation:
         """½‖w‖², or ``inf`` if an observation has a margin below 1 by more than rounding."""
@@ -57,7 +57,7 @@ class HardMargin(MaximumMargin):
         norm, norm_rounding = self.space.squared_norm(model)
         if (self.y * f < 1.0 - 2 * f_rounding).any():
             return Evaluation(math.inf, 0.0)
-        # Scaling the model until every margin is 1 would change the norm by no more than this.
+        # Scaling the model until every margin is at least 1 changes the objective by no more than the last term.
         short = float(np.max(1.0 - np.minimum(self.y * f, 1.0)))
         return Evaluation(0.5 * norm, 0.5 * norm_rounding + 3 * short * norm)
 
@@ -80,14 +80,14 @@ class HardMargin(MaximumMargin):
     def recover(self, alpha: Floats) -> RecoveredPoints:
         """Return models scaled to margin 1 (none if the classes are not separated) and multipliers at their best scale.
 
-        The margin of a point that is optimal to a relative ε is off by the order of √ε; the first candidate
-        solves the equations u = 1 on the support vectors to rounding.
+        A point whose objective is optimal to a relative ε has an error of the order √ε in its margins. The first
+        candidate therefore solves the equations u = 1 on the support vectors to rounding.
         """
         start = self.alpha(self.repair({"alpha": alpha}))
         return self._candidates([point for point in (self._polish(start), start) if point is not None])
 
     def separator(self, alpha: Floats) -> RecoveredPoints:
-        """Return what :meth:`recover` does without solving equations, which takes a factor of the Gram matrix."""
+        """Return the points of :meth:`recover` without the first, which needs a factor of the Gram matrix."""
         return self._candidates([self.alpha(self.repair({"alpha": alpha}))])
 
     def _candidates(self, points: list[Floats]) -> RecoveredPoints:
@@ -98,7 +98,7 @@ class HardMargin(MaximumMargin):
             # (Σα)²/(2 v'Kv) is the dual value at the best multiple of α.
             best = point * (float(point.sum()) / norm) if norm > 0 else point
             duals.append({"alpha": best})
-            # The model itself is scaled: where large multipliers cancel, its rounding is less than that of the expansion.
+            # Scale the model, not the multipliers: where large multipliers cancel, this has the smaller rounding error.
             model = self.space.model(best * self.y)
             f, _ = self.space.scores(model)
             lowest, highest = float(f[self.y > 0].min()), float(f[self.y < 0].max())
@@ -108,7 +108,7 @@ class HardMargin(MaximumMargin):
         return RecoveredPoints(models, duals)
 
     def _polish(self, alpha: Floats) -> Floats | None:
-        """Solve u = 1 on the observations that carry a multiplier."""
+        """Solve u = 1 on the observations whose multiplier is clearly positive."""
         free = alpha > CLEARLY_ZERO**2 * float(alpha.max(initial=0.0))
         f = self.space.product(alpha * self.y).scores
         b = -(float(f[self.y > 0].min()) + float(f[self.y < 0].max())) / 2
@@ -131,19 +131,15 @@ def _scaled(model: BinaryModel, margin: float, intercept: float) -> BinaryModel:
 class HardMarginProblem(FormulationProblem):
     """The dual of the hard-margin SVM; see :func:`hard_margin_dual`."""
 
-    _fixed: HardMargin
-
-    @property
-    def formulation(self) -> HardMargin:
-        """The statement."""
-        return self._fixed
-
     def recover(self) -> RecoveredPoints:
         """The model of the multipliers, if it separates the classes."""
         alpha = self.var_dict["alpha"].value
-        return self._fixed.recover(np.asarray(alpha, dtype=np.float64)) if usable(alpha) else RecoveredPoints([], [])
+        return (
+            self.formulation.recover(np.asarray(alpha, dtype=np.float64)) if usable(alpha) else RecoveredPoints([], [])
+        )
 
 
+@builder
 def hard_margin_dual(X: Any, y: Any, *, kernel: KernelLike = None, indefinite: str = "error") -> HardMarginProblem:
     r"""Build the dual of the hard-margin SVM as a cvxpy problem.
 
@@ -170,16 +166,12 @@ def hard_margin_dual(X: Any, y: Any, *, kernel: KernelLike = None, indefinite: s
 
     Notes
     -----
-    This is the machine that the pSVM paper tabulates as "p = 1" (Table 1).
+    [Sun] tabulates this problem as "p = 1" (Table 1).
     """
-    started = time.perf_counter()
     statement = HardMargin(space=feature_space(binary_data(X, y), kernel, intercept="free", indefinite=indefinite))
     y_signs, L = statement.y, statement.space.factor
     require_conic_memory(L, "hard-margin dual")
     alpha = cp.Variable(y_signs.size, name="alpha")
     constraints = [(alpha >= 0).set_label("nonnegative"), (y_signs @ alpha == 0).set_label("balance")]
     value = cp.sum(alpha) - 0.5 * cp.sum_squares(L.T @ cp.multiply(y_signs, alpha))
-    problem = HardMarginProblem(cp.Maximize(value), constraints)
-    problem._fixed = statement
-    problem.build_seconds = time.perf_counter() - started
-    return problem
+    return HardMarginProblem(cp.Maximize(value), constraints, statement)

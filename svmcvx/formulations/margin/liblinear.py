@@ -1,6 +1,7 @@
 r"""The pSVM whose intercept is penalised with the rest, or absent: the problem of LIBLINEAR.
 
-**Primal** and **dual** are those of :mod:`svmcvx.formulations.margin.psvm` with b = 0; nothing is left to balance the multipliers:
+**Primal** and **dual** are those of :mod:`svmcvx.formulations.margin.psvm` with b = 0; the dual then has no constraint
+:math:`y'\alpha = 0`:
 
 .. math::
     \min_w\; \tfrac12\|w\|^2 + C \sum_i s_i\, (1 - y_i\langle w, \varphi(x_i)\rangle)_+^p, \qquad
@@ -11,7 +12,7 @@ A penalised intercept is the coefficient of a constant feature in `X`.
 **Scaling.** At p = 1 and p = 2 this is ``LinearSVC`` with ``loss="hinge"`` and ``"squared_hinge"``, the same C; its constant
 feature has the value ``intercept_scaling``.
 
-**Source.** Fan et al., LIBLINEAR: a library for large linear classification, JMLR 9 (2008), eq. (1) and section 2.
+**Source.** [FanEtAl] (LIBLINEAR, 2008), eq. (1) and section 2.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ class PenalisedPSVM(PSVM):
         return {"alpha": np.clip(self.alpha(dual), 0.0, self.upper_bound())}
 
     def dual_violation(self, dual: Dual) -> float:
-        """Largest of −α and α above its upper_bound."""
+        """Largest of −α and the excess of α over its upper bound."""
         alpha = self.alpha(dual)
         if not np.isfinite(alpha).all():
             return float("inf")

@@ -1,13 +1,13 @@
-r"""The optimality conditions of a maximum-margin machine as equations on its support vectors.
+r"""The optimality conditions of the pSVM and the hard margin as equations on the support vectors.
 
-At the optimum every observation is of one of three kinds: outside the margin (:math:`\alpha_i = 0`), at the upper_bound
+At the optimum every observation is of one of three kinds: outside the margin (:math:`\alpha_i = 0`), at the upper bound
 of its multiplier (p = 1 only, :math:`\alpha_i = C s_i`), or *free*, with
 
 .. math:: y_i\Big(\sum_j \alpha_j y_j K_{ij} + b\Big) + \xi_i(\alpha_i) = 1, \qquad \sum_i y_i \alpha_i = 0,
 
 where :math:`\xi_i(\alpha_i)` is the slack that belongs to a multiplier: :math:`(\alpha_i/(C s_i p))^{1/(p-1)}`, or 0 for p = 1
-and for the hard margin. Given a good guess of the kinds this is a square system, linear for p = 1 and 2, that Newton's
-method solves to rounding: what crossover is to linear programming.
+and for the hard margin. With the kinds known this is a square system, linear for p = 1 and 2, which Newton's method solves
+to rounding. It turns the point of an interior-point solver into a basic solution, like crossover in linear programming.
 """
 
 from __future__ import annotations
@@ -31,18 +31,20 @@ Slack: TypeAlias = Callable[[Floats, NDArray[np.intp]], tuple[Floats, Floats]]
 
 ROUNDS = 40
 LARGEST_SYSTEM = 2500
-# Cubes of the system sizes summed over the rounds: about a second of one core.
+# Limit on the sum over the rounds of the cubes of the system sizes: about a second of one core.
 WORK = 2e10
+# Largest violation of the conditions that is accepted, relative to the largest margin.
 RESIDUAL = 1e-11
 # Newton's method converges quadratically: below this residual the step just taken was the last one needed.
 ALMOST_SOLVED = 1e-6
+# Share of the largest multiplier below which one counts as zero.
 NEGLIGIBLE = 1e-9
-# Observations that may change to free in one round: more at once tends to overshoot and cycle.
+# Observations that may become free in one round: with more at once the rounds tend to cycle.
 RELEASED = 5
 
 
 def _solve(system: Floats, residual: Floats) -> Floats | None:
-    """Solve a symmetric system; in least norm where it is singular, as with duplicate support vectors."""
+    """Solve a symmetric system, for the solution of least norm where it is singular, as with duplicate support vectors."""
     if not np.isfinite(system).all() or not np.isfinite(residual).all():
         return None
     try:
@@ -69,7 +71,7 @@ def solve_support_equations(
     ----------
     space : FeatureSpace
     alpha : ndarray of shape (n,)
-        The guess; multipliers of observations that are not free are kept (zero or the upper_bound).
+        The guess; multipliers of observations that are not free are kept (zero or the upper bound).
     free : ndarray of bool, shape (n,)
         The guess of the kinds.
     upper_bound : ndarray of shape (n,)
@@ -104,7 +106,7 @@ def solve_support_equations(
         moved = alpha[rows] + step[:-1]
         low, high = moved < 0, moved > upper_bound[rows]
         if slack:
-            # Newton's step; a multiplier that would leave its domain goes nine tenths of the way, and out when tiny.
+            # A multiplier that would become negative is divided by ten instead, and set to zero once it is negligible.
             alpha[rows] = np.where(low, 0.1 * alpha[rows], moved)
             bias += float(step[-1])
             gone = rows[low & (alpha[rows] < NEGLIGIBLE * float(alpha.max()))]
@@ -126,6 +128,6 @@ def solve_support_equations(
         released = released[wrong[released] > 0]
         free[released] = True
         if slack:
-            # Start from a multiplier that is small among those of the free observations.
+            # The slack has no derivative at α = 0 for p > 2: start from a small positive multiplier.
             alpha[released] = NEGLIGIBLE * float(alpha.max())
     return None

@@ -1,7 +1,7 @@
-"""Newton's method for a smooth loss of score differences with a smooth penalty: it polishes what a solver returns.
+"""Newton's method for a smooth loss of score differences with a smooth penalty, which polishes a solver's point.
 
-The multipliers that follow from (W, b) are off by the curvature of the loss times the error of (W, b); a dual bound from
-a solver's point is therefore worth less than the point is. A few steps from there end at rounding.
+The error of the multipliers that follow from (W, b) is the curvature of the loss times the error of (W, b), so that the dual
+bound from a solver's point is less accurate than the objective there. A few Newton steps reduce both to rounding.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ import scipy.linalg as sl
 from numpy.typing import NDArray
 
 from svmcvx.certificate import EPS
-from svmcvx.formulations.multiclass.score_space import ScoreLoss, Scores
+from svmcvx.formulations.multiclass.losses import ScoreLoss
+from svmcvx.formulations.multiclass.score_space import ScoreSpace
 
-__all__ = ["Penalty", "minimum"]
+__all__ = ["Penalty", "minimise"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -35,8 +36,8 @@ class Penalty(NamedTuple):
     hessian: Floats
 
 
-def minimum(
-    scores: Scores, loss: ScoreLoss, X: Floats, start: Floats, penalty: Callable[[Floats], Penalty]
+def minimise(
+    scores: ScoreSpace, loss: ScoreLoss, X: Floats, start: Floats, penalty: Callable[[Floats], Penalty]
 ) -> Floats | None:
     """Return the point of shape (r, c) near `start` that minimises the loss of the scores ``X @ point`` plus a penalty.
 
@@ -76,7 +77,7 @@ def minimum(
     return point
 
 
-def _loss_hessian(scores: Scores, loss: ScoreLoss, X: Floats, f: Floats) -> Floats:
+def _loss_hessian(scores: ScoreSpace, loss: ScoreLoss, X: Floats, f: Floats) -> Floats:
     (n, r), c = X.shape, scores.data.c
     # Second derivatives of the losses in the scores, shape (n, c, c).
     A = np.zeros((n, c, c - 1))

@@ -5,8 +5,8 @@ With γ ≥ 0 on the free observations F and :math:`\sum_F \gamma_i g_ig_i' \pre
 .. math:: \min_w\; \|w\|^2 + \sum_{i \in F} L(u_i; \gamma_i) + \rho\sum_{i \in K}(1-u_i)_+^2 + \rho\sum_{i \in D}(u_i-1)_+^2
     + \lambda\sum_{i \in D} s_i
 
-with the conic loss L of :func:`svmcvx.losses.conic_loss` at the price :math:`\lambda s_i`: it is at most :math:`\lambda s_i 1[u_i < 1]`, and so is
-what replaces it here, with its kink at u = 1 rounded off from below. The sum is convex, and Newton's method minimises it.
+with the conic loss L of :func:`svmcvx.losses.conic_loss` at the height :math:`\lambda s_i`, which is at most :math:`\lambda s_i 1[u_i < 1]`. Here its kink
+at u = 1 is smoothed from below, so that it stays a lower bound. The sum is convex, and Newton's method minimises it.
 Its curvature is at least :math:`2\mu`, :math:`\mu = 1 - \lambda_{\max}(\sum_F\gamma_i g_ig_i')`: at any w with
 gradient g the minimum is at least the value less :math:`\|g\|^2/(4\mu)`.
 
@@ -35,7 +35,7 @@ ARMIJO, SHORTEST = 1e-4, 1e-10
 
 
 @njit(cache=True, nogil=True)
-def _scaled(H, gamma, state):  # type: ignore[no-untyped-def]
+def _scaled(H, gamma, state):
     """Return γ on the free observations at its largest feasible multiple, zero on the others."""
     n, r = H.shape
     found = np.where(state == FREE, gamma, 0.0)
@@ -53,7 +53,7 @@ def _scaled(H, gamma, state):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def _piece(a, state, gamma, height, rho):  # type: ignore[no-untyped-def]
+def _piece(a, state, gamma, height, rho):
     """Value, slope and curvature in a = 1 − u of one observation's term."""
     if state == KEPT:
         return (rho * a * a, 2.0 * rho * a, 2.0 * rho) if a > 0.0 else (0.0, 0.0, 0.0)
@@ -72,7 +72,7 @@ def _piece(a, state, gamma, height, rho):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def _value(H, state, gamma, weight, lam, rho, w):  # type: ignore[no-untyped-def]
+def _value(H, state, gamma, weight, lam, rho, w):
     value = np.dot(w, w)
     for i in range(H.shape[0]):
         value += _piece(1.0 - np.dot(H[i], w), state[i], gamma[i], lam * weight[i], rho)[0]
@@ -80,7 +80,7 @@ def _value(H, state, gamma, weight, lam, rho, w):  # type: ignore[no-untyped-def
 
 
 @njit(cache=True, nogil=True)
-def _minimise(H, weight, gamma, lam, rho, state, w, upper):  # type: ignore[no-untyped-def]
+def _minimise(H, weight, gamma, lam, rho, state, w, upper):
     """Newton's method on the relaxation for one γ; `w` becomes the minimiser. Returns the bound."""
     n, r = H.shape
     bound = -math.inf
@@ -116,7 +116,7 @@ def _minimise(H, weight, gamma, lam, rho, state, w, upper):  # type: ignore[no-u
 
 
 @njit(cache=True, nogil=True)
-def relax(H, weight, gamma, lam, rho, state, w, upper):  # type: ignore[no-untyped-def]
+def relax(H, weight, gamma, lam, rho, state, w, upper):
     """Bound what keeps and drops as `state` says; `w` is the start and becomes the minimiser.
 
     Returns the bound and the observation to branch on, −1 if none is free. It ends early once `upper` is reached.
@@ -127,7 +127,7 @@ def relax(H, weight, gamma, lam, rho, state, w, upper):  # type: ignore[no-untyp
 
 
 @njit(cache=True, nogil=True)
-def _undecided(H, weight, gamma, lam, state, w):  # type: ignore[no-untyped-def]
+def _undecided(H, weight, gamma, lam, state, w):
     """The free observation whose relaxed indicator is the farthest from 0 and 1; of none such the nearest to its margin."""
     chosen, best, nearest = -1, 0.0, math.inf
     for i in range(H.shape[0]):
@@ -144,7 +144,7 @@ def _undecided(H, weight, gamma, lam, state, w):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def expand(H, weight, gamma, lam, rho, states, starts, branch_on, upper, first, stride, bounds, minimisers, following):  # type: ignore[no-untyped-def]
+def expand(H, weight, gamma, lam, rho, states, starts, branch_on, upper, first, stride, bounds, minimisers, following):
     """Bound every `stride`-th of the children of several nodes: an observation kept, and dropped.
 
     Parameters

@@ -1,31 +1,18 @@
-r"""The machine of a set of tight observations, and the Cholesky factor that carries it along when the set changes.
+r"""Compiled Cholesky factor of the active-set method, updated when the set of tight observations changes.
 
 With :math:`y'\alpha = 0` a constant added to the kernel changes nothing. The Cholesky factor of :math:`K_{SS} + \rho` is kept,
-of which the bordered system of (v, b) is solved by its Schur complement.
-
-======== ==================================================== =========
-symbol   meaning                                              shape
-======== ==================================================== =========
-K        Gram matrix of the working set                       (n, n)
-S        tight observations, the first ``tight[0]`` entries   (cap,)
-L        Cholesky factor of K_SS + ρ                          (cap, cap)
-v, u     coefficients α_i y_i; signed margins                 (n,), (n,)
-number   b, ρ                                                 (2,)
-======== ==================================================== =========
+by whose Schur complement the bordered system of (v, b) is solved. `s` is a :class:`~svmcvx.fast.core.active_set.State`.
 """
 
 from __future__ import annotations
 
 import math
-from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
 __all__ = [
     "REORDERED",
-    "State",
     "append",
     "backward",
     "clear",
@@ -33,55 +20,19 @@ __all__ = [
     "evaluate",
     "extended",
     "forward",
-    "new_state",
     "polish",
     "remove",
     "value",
 ]
 
-Floats: TypeAlias = NDArray[np.float64]
-
-# Tight observations, at most: their factor is dense.
-LARGEST_SUPPORT = 2500
 REFINEMENTS = 2
-# Sums of products in any order, so that they are vectorised; NaN and infinity stay what they are.
+# Allows sums of products in any order, so that they are vectorised; NaN and infinity keep their meaning.
 REORDERED = {"reassoc", "contract"}
 
 
-class State(NamedTuple):
-    """The machine of a set of tight observations; see the module's table."""
-
-    K: Floats
-    y: Floats
-    S: NDArray[np.int64]
-    tight: NDArray[np.int64]
-    inside: NDArray[np.bool_]
-    L: Floats
-    v: Floats
-    u: Floats
-    number: Floats
-
-
-def new_state(K: Floats, y: Floats, extent: float) -> State:
-    """Return the state without tight observations; `extent` is the largest diagonal entry of the whole Gram matrix."""
-    n = y.size
-    cap = min(n, LARGEST_SUPPORT)
-    return State(
-        K,
-        y,
-        np.zeros(cap, dtype=np.int64),
-        np.zeros(1, dtype=np.int64),
-        np.zeros(n, dtype=np.bool_),
-        np.empty((cap, cap)),
-        np.zeros(n),
-        np.zeros(n),
-        np.array([0.0, extent if extent > 0 else 1.0]),
-    )
-
-
 @njit(cache=True)
-def value(s):  # type: ignore[no-untyped-def]
-    """Dual value ½Σα, which is ½‖w‖² while S is tight."""
+def value(s):
+    """Return the dual value ½Σα, which is ½‖w‖² while S is tight."""
     total = 0.0
     for k in range(s.tight[0]):
         total += abs(s.v[s.S[k]])
@@ -89,7 +40,7 @@ def value(s):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, fastmath=REORDERED)
-def forward(L, m, x):  # type: ignore[no-untyped-def]
+def forward(L, m, x):
     """Solve L x = x in place."""
     for i in range(m):
         total = x[i]
@@ -99,7 +50,7 @@ def forward(L, m, x):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def backward(L, m, x):  # type: ignore[no-untyped-def]
+def backward(L, m, x):
     """Solve L'x = x in place."""
     for i in range(m - 1, -1, -1):
         x[i] /= L[i, i]
@@ -109,8 +60,8 @@ def backward(L, m, x):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def direction(s, q, column, a, e):  # type: ignore[no-untyped-def]
-    """How S follows q: `column` = L⁻¹k_q, `a` = K̃⁻¹k_q, `e` = K̃⁻¹1; returns the pivot, 1 − 1'a, 1'e."""
+def direction(s, q, column, a, e):
+    """Compute `column` = L⁻¹k_q, `a` = K̃⁻¹k_q and `e` = K̃⁻¹1 with K̃ = K_SS + ρ; return the pivot of q, 1 − 1'a and 1'e."""
     m, rho = s.tight[0], s.number[1]
     for k in range(m):
         column[k] = s.K[q, s.S[k]] + rho
@@ -131,8 +82,8 @@ def direction(s, q, column, a, e):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def append(s, q, column, pivot):  # type: ignore[no-untyped-def]
-    """Make q a member of S."""
+def append(s, q, column, pivot):
+    """Append q to S, and its row to the factor."""
     m = s.tight[0]
     for k in range(m):
         s.L[m, k] = column[k]
@@ -143,8 +94,8 @@ def append(s, q, column, pivot):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def remove(s, position, cosines, sines):  # type: ignore[no-untyped-def]
-    """Take the member at a position out of S, and restore the factor by rotations."""
+def remove(s, position, cosines, sines):
+    """Remove the member at a position from S, and restore the factor by Givens rotations."""
     m = s.tight[0]
     s.inside[s.S[position]] = False
     for i in range(position, m - 1):
@@ -162,8 +113,8 @@ def remove(s, position, cosines, sines):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def clear(s):  # type: ignore[no-untyped-def]
-    """Forget all multipliers."""
+def clear(s):
+    """Set all multipliers to 0 and S to the empty set."""
     s.v[:] = 0.0
     s.u[:] = 0.0
     s.inside[:] = False
@@ -172,8 +123,8 @@ def clear(s):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def evaluate(s):  # type: ignore[no-untyped-def]
-    """Compute the margins anew."""
+def evaluate(s):
+    """Compute the margins from the multipliers."""
     n = s.y.size
     s.u[:] = s.number[0]
     for k in range(s.tight[0]):
@@ -186,8 +137,8 @@ def evaluate(s):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def polish(s):  # type: ignore[no-untyped-def]
-    """Solve u = 1 on S by iterative refinement; return the smallest multiplier's position, −1 if all are positive."""
+def polish(s):
+    """Solve u = 1 on S by iterative refinement; return the position of the smallest multiplier, −1 if all are positive."""
     m = s.tight[0]
     x, e = np.empty(m), np.empty(m)
     for _ in range(REFINEMENTS):
@@ -198,7 +149,7 @@ def polish(s):  # type: ignore[no-untyped-def]
             x[k] = s.y[member] * (1.0 - s.u[member])
             e[k] = 1.0
             balance += s.v[member]
-        # The constant ρ in the factor acts on the imbalance only, which this step removes.
+        # The constant ρ of the factor acts on the imbalance Σv only, which this step removes.
         for k in range(m):
             x[k] -= s.number[1] * balance
         forward(s.L, m, x)
@@ -222,8 +173,8 @@ def polish(s):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def extended(s, old):  # type: ignore[no-untyped-def]
-    """Go on in the state `s` of more observations from the state `old` of the first of them."""
+def extended(s, old):
+    """Copy to the empty state `s` the tight set and multipliers of `old`, a state of the first of its observations."""
     m = old.tight[0]
     if m == 0:
         return

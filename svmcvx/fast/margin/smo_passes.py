@@ -6,8 +6,8 @@ margin, written r = 0), the derivative of the dual along :math:`v_i` is
 
 .. math:: g_i = y_i (1 - \xi_i) - f_i.
 
-A point is optimal when no :math:`g_i` of a multiplier that may raise :math:`v_i` exceeds the :math:`g_j` of one that
-may lower :math:`v_j`. A step moves :math:`v_i` up and :math:`v_j` down by the same t ≥ 0, to the root of the strictly
+A point is optimal when :math:`g_i \le g_j` for every i whose :math:`v_i` can be raised and every j whose :math:`v_j` can be
+lowered. A step moves :math:`v_i` up and :math:`v_j` down by the same t ≥ 0, to the root of the strictly
 decreasing
 
 .. math::
@@ -15,9 +15,9 @@ decreasing
                                  + y_j[\xi_j(\alpha_j - y_j t) - \xi_j(\alpha_j)],
     \qquad \eta = K_{ii} + K_{jj} - 2K_{ij},
 
-or to the end of its domain. It is the function g(x) of the paper in :math:`x = \alpha_j - y_j t`.
+or to the end of its domain. It is the function g(x) of [Sun] in :math:`x = \alpha_j - y_j t`.
 
-**Source.** Soft-margin SVMs with p-norm hinge loss, the pSMO algorithm, with η corrected.
+**Source.** [Sun], Algorithm 1 (pSMO), with η corrected.
 """
 
 from __future__ import annotations
@@ -43,20 +43,20 @@ __all__ = [
 Floats: TypeAlias = NDArray[np.float64]
 F = TypeVar("F", bound=Callable[..., Any])
 
-# A squared distance below this share of the squared norms is rounding, and taken for so much.
+# Least curvature η of a pair, as a share of the squared norms and absolutely; a smaller one is rounding error.
 FLAT = 1e-14
 SMALLEST = 1e-100
 ROOT_STEPS = 100
 ROOT_ACCURACY = 1e-14
-# Share of the violation by which a bracket has to shrink in two Newton steps, else it is halved.
+# Share of its width to which a Newton step has to bring a bracket; otherwise the next step is a bisection.
 SHRINK = 0.5
-# Imbalance of the losses' derivatives, relative to their sum, at which a bias is near enough.
+# Sum of the derivatives of the losses, relative to that of their absolute values, at which a bias is accepted.
 BIAS_ACCURACY = 1e-10
 BIAS_STEPS = 100
 
 
 def compiled(**options: Any) -> Callable[[F], F]:
-    """Compile with numba and keep the machine code between sessions."""
+    """Compile with numba; the machine code is kept between sessions."""
     return numba.njit(cache=True, **options)  # type: ignore[no-any-return]
 
 
@@ -77,7 +77,7 @@ def slack_of(alpha: float, c: float, r: float) -> float:
 def near_best_bias(f: Floats, y: Floats, weight: Floats, p: float, b: float) -> float:
     r"""Return the minimiser of :math:`\sum_i s_i(1 - y_i(f_i + b))_+^p`, p > 1, up to :data:`BIAS_ACCURACY`.
 
-    Good enough for an upper bound in between, where any bias will do; the model's own bias is
+    It is used for upper bounds during the solution, for which any bias is valid; the bias of the model is
     :func:`svmcvx.formulations.margin.psvm.best_bias`. Newton's method inside a bracket, from `b`.
     """
     low, high = math.inf, -math.inf
@@ -108,7 +108,7 @@ def near_best_bias(f: Floats, y: Floats, weight: Floats, p: float, b: float) -> 
         else:
             high = b
         newton = b + width * push / bend if bend > 0.0 else low
-        # At the foot of a root, p < 2, Newton's method jumps to and fro: the bracket has to shrink, too.
+        # For p < 2 the derivative has infinite slopes, between which Newton's method can oscillate: enforce that the bracket shrinks.
         b = newton if low < newton < high and high - low <= SHRINK * before else 0.5 * (low + high)
         before = high - low
         if before <= BIAS_ACCURACY * width:
@@ -171,7 +171,7 @@ def pair_step(
         bottom = slope + math.sqrt(discriminant)
         return min(2.0 * violation / bottom, limit) if bottom > 0.0 else limit
     xi, xj = slack_of(ai, ci, r), slack_of(aj, cj, r)
-    # A multiplier that grows cannot take more slack than the violation; its inverse r-th power bounds t.
+    # At the root the slack of a growing multiplier has increased by at most the violation, which bounds t.
     high = limit
     if eta > 0.0:
         high = min(high, violation / eta)
@@ -229,8 +229,9 @@ def ascend(
 ) -> int:
     """Ascend in the pairs of a working set, in place, until its largest violation is at most `tol`.
 
-    The first of a pair violates most; the second promises most by a second-order model, or violates most itself in every
-    other step when the loss is curved (where α = 0 and p > 2 the model promises nothing).
+    The first of a pair violates optimality most. The second is the one with the largest predicted increase by a second-order
+    model or, in every other step when the loss is curved, the one that violates most itself: at α = 0 and p > 2 the
+    curvature is infinite, and the model predicts no increase.
 
     Parameters
     ----------
@@ -240,7 +241,7 @@ def ascend(
         `g` and `alpha` are updated.
     r, tol : float
     steps : int
-        At most so many.
+        Pair steps, at most.
 
     Returns
     -------
@@ -293,8 +294,8 @@ def ascend_at_random(
     steps: int,
     seed: int,
 ) -> int:
-    """The paper's rule: go round the observations, the partner of each drawn at random. See :func:`ascend`."""
-    np.random.seed(seed)  # noqa: NPY002 - numba's generator is its own
+    """The rule of [Sun]: cycle through the observations and draw the partner of each at random. See :func:`ascend`."""
+    np.random.seed(seed)  # noqa: NPY002 - numba supports its own global generator only
     q = y.size
     xi = np.empty(q)
     for k in range(q):
@@ -319,7 +320,7 @@ def submatrix(rows: NDArray[Any], slots: NDArray[np.intp], columns: NDArray[np.i
     """Return the kernel of a working set, from stored rows; symmetric whatever the rounding of those."""
     q = slots.size
     Q = np.empty((q, q))
-    # Row by row, and one of each two: entries lie far apart in the store, which is what this costs.
+    # Read the lower triangle only, row by row: the cost is memory access, as the entries lie far apart.
     for a in range(q):
         row = rows[slots[a]]
         for b in range(a + 1):

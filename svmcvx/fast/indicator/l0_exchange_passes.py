@@ -1,4 +1,4 @@
-r"""Local search over the set of satisfied observations, by the active-set method.
+r"""Local search over the set of satisfied observations by the active-set method, compiled.
 
 The objective of a set T is :math:`\tfrac12\|w_T\|^2` of its hard-margin machine plus the prices of the others. A move drops a
 support vector or takes an observation in; what it would change if nothing but the tight observations mattered is
@@ -17,23 +17,23 @@ import math
 import numpy as np
 from numba import njit
 
-from svmcvx.fast.core.active_set import (
+from svmcvx.fast.core.active_set_factor_passes import REORDERED, clear, forward, value
+from svmcvx.fast.core.active_set_passes import (
     DEPENDENT,
     FULL,
     INSEPARABLE,
     MORE,
     OVER,
     SOLVED,
+    add,
+    drop,
     lower_multiplier,
     ray,
-    release,
-    settle,
-    take,
+    solve,
     workspace,
 )
-from svmcvx.fast.core.active_set_factor import REORDERED, State, clear, forward, value
 
-__all__ = ["copy_state", "descend", "explore", "lost", "settle_or_evict", "spare_of"]
+__all__ = ["copy_state", "descend", "explore", "lost", "solve_or_evict"]
 
 # Trials a move, at most.
 TRIALS = 25
@@ -43,23 +43,8 @@ BETTER = 1e-10
 SATISFIED = 1e-11
 
 
-def spare_of(s: State) -> State:
-    """Return room for a copy of a state."""
-    return State(
-        s.K,
-        s.y,
-        np.zeros_like(s.S),
-        np.zeros_like(s.tight),
-        np.zeros_like(s.inside),
-        np.empty_like(s.L),
-        np.zeros_like(s.v),
-        np.zeros_like(s.u),
-        np.zeros_like(s.number),
-    )
-
-
 @njit(cache=True)
-def copy_state(s, to):  # type: ignore[no-untyped-def]
+def copy_state(s, to):
     """Copy what is in use."""
     m = s.tight[0]
     to.tight[0] = m
@@ -74,7 +59,7 @@ def copy_state(s, to):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def lost(kept, price):  # type: ignore[no-untyped-def]
+def lost(kept, price):
     """Prices of the observations that are not kept."""
     total = 0.0
     for i in range(kept.size):
@@ -84,7 +69,7 @@ def lost(kept, price):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def absorb(s, kept):  # type: ignore[no-untyped-def]
+def absorb(s, kept):
     """Keep what is satisfied anyway."""
     for i in range(kept.size):
         if not kept[i] and s.u[i] >= 1.0 - SATISFIED:
@@ -92,7 +77,7 @@ def absorb(s, kept):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def _estimates(s, kept, price, gain, allowed):  # type: ignore[no-untyped-def]
+def _estimates(s, kept, price, gain, allowed):
     """What dropping (support vectors) or taking in (others) might improve; −∞ where there is no move."""
     m, rho = s.tight[0], s.number[1]
     gain[:] = -math.inf
@@ -119,7 +104,7 @@ def _estimates(s, kept, price, gain, allowed):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, fastmath=REORDERED)
-def _worth(s, e, ones, k, x):  # type: ignore[no-untyped-def]
+def _worth(s, e, ones, k, x):
     """How much the norm would fall without the member at position k, if only the tight observations mattered."""
     m = s.tight[0]
     square, along = 0.0, 0.0
@@ -135,15 +120,15 @@ def _worth(s, e, ones, k, x):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def _drop(s, q):  # type: ignore[no-untyped-def]
+def _drop(s, q):
     for k in range(s.tight[0]):
         if s.S[k] == q:
-            release(s, k)
+            drop(s, k)
             return
 
 
 @njit(cache=True)
-def _evict(s, kept, price, q):  # type: ignore[no-untyped-def]
+def _evict(s, kept, price, q):
     """Drop the member that costs most; if q cannot be taken in, what has most weight in making that impossible."""
     m = s.tight[0]
     if q < 0:
@@ -173,11 +158,11 @@ def _evict(s, kept, price, q):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def settle_or_evict(s, kept, price, limit, most):  # type: ignore[no-untyped-def]
+def solve_or_evict(s, kept, price, limit, most):
     """As :func:`settle`, but drop observations until T is separable and its dual value at most `limit`."""
     evictions = 0
     while True:
-        code, q = settle(s, kept, limit, most)
+        code, q = solve(s, kept, limit, most)
         if code != INSEPARABLE and code != OVER:
             return code
         _evict(s, kept, price, q)
@@ -187,7 +172,7 @@ def settle_or_evict(s, kept, price, limit, most):  # type: ignore[no-untyped-def
 
 
 @njit(cache=True)
-def force(s, kept, q):  # type: ignore[no-untyped-def]
+def force(s, kept, q):
     """Move q to the other side, and make the state the machine of the new set; tell whether that was possible."""
     if kept[q]:
         kept[q] = False
@@ -196,16 +181,16 @@ def force(s, kept, q):  # type: ignore[no-untyped-def]
         kept[q] = True
         if s.tight[0] > 0 and s.u[q] < 1.0:
             buffers = workspace(s)
-            code = take(s, q, buffers)
+            code = add(s, q, buffers)
             if code != SOLVED:
                 kept[q] = False
                 lower_multiplier(s, q, buffers)
                 return False
-    return settle(s, kept, math.inf, 50 * s.y.size)[0] == SOLVED
+    return solve(s, kept, math.inf, 50 * s.y.size)[0] == SOLVED
 
 
 @njit(cache=True)
-def descend(s, spare, kept, price, allowed, most):  # type: ignore[no-untyped-def]
+def descend(s, spare, kept, price, allowed, most):
     """Improve the set of a settled state by single moves until none is left, or `most` trials have been made.
 
     Returns
@@ -237,7 +222,7 @@ def descend(s, spare, kept, price, allowed, most):  # type: ignore[no-untyped-de
             else:
                 kept[q] = True
             limit = best * (1.0 - BETTER) - lost(kept, price)
-            code, _ = settle(s, kept, limit, 50 * n)
+            code, _ = solve(s, kept, limit, 50 * n)
             if code == SOLVED:
                 absorb(s, kept)
                 now = value(s) + lost(kept, price)
@@ -254,7 +239,7 @@ def descend(s, spare, kept, price, allowed, most):  # type: ignore[no-untyped-de
 
 
 @njit(cache=True)
-def explore(s, spare, store, kept, price, best, picks, most):  # type: ignore[no-untyped-def]
+def explore(s, spare, store, kept, price, best, picks, most):
     """Force one observation at a time to the other side, descend from there, and keep what is better.
 
     Parameters

@@ -1,0 +1,42 @@
+"""What the kernel solvers of the soft and the hard margin share: their arguments, and multipliers that are exactly feasible."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from svmcvx.fast.core.monitor import earlier_solution
+from svmcvx.formulations.margin.alpha_dual import AlphaDualStatement
+
+__all__ = ["SELECTIONS", "BoundsOf", "earlier_multipliers", "exactly_feasible"]
+
+Floats: TypeAlias = NDArray[np.float64]
+# Lower and upper bound of the optimum from multipliers and their scores; None if the dual is unbounded.
+BoundsOf: TypeAlias = Callable[[Floats, Floats], tuple[float, float] | None]
+
+SELECTIONS = ("second-order", "random")
+
+
+def earlier_multipliers(warm_start: Any, statement: AlphaDualStatement) -> Floats | None:
+    """Return the multipliers of an earlier solution on the same data, None if there is no earlier solution.
+
+    Raises
+    ------
+    DataError
+        If `warm_start` is no Solution, has no multipliers ``alpha``, or has those of other data.
+    """
+    earlier = earlier_solution(warm_start)
+    return None if earlier is None else np.array(statement.alpha(earlier.dual))
+
+
+def exactly_feasible(statement: AlphaDualStatement, alpha: Floats) -> Floats:
+    """Return multipliers that repair leaves unchanged, or nearly: scaling a class to balance it rounds again."""
+    for _ in range(10):
+        repaired = statement.alpha(statement.repair({"alpha": alpha}))
+        if np.array_equal(repaired, alpha):
+            break
+        alpha = repaired
+    return alpha

@@ -1,0 +1,129 @@
+"""Mixed-integer programs that drop observations, as cvxpy problems that know their statement."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from svmcvx.certificate import Dual
+from svmcvx.formulations.base import FormulationProblem, RecoveredPoints, usable
+from svmcvx.formulations.indicator.statement import LARGEST_SHORTFALL
+from svmcvx.heuristics.signed_rows import Incumbent
+from svmcvx.model import BinaryModel
+
+__all__ = ["CountingProblem", "DroppingProblem"]
+
+Floats: TypeAlias = NDArray[np.float64]
+Bools: TypeAlias = NDArray[np.bool_]
+
+
+class DroppingProblem(FormulationProblem):
+    """A mixed-integer program that drops observations.
+
+    Attributes
+    ----------
+    M : ndarray of shape (n,) or None
+    incumbent : Incumbent or None
+    """
+
+    @property
+    def M(self) -> Floats | None:
+        """Values of M, indexed like the kept observations; None in a perspective form without them."""
+        found: Floats | None = self.formulation.M
+        return found
+
+    @property
+    def incumbent(self) -> Incumbent | None:
+        """The feasible point behind them."""
+        found: Incumbent | None = self.formulation.incumbent
+        return found
+
+    @property
+    def bound_survives_constraints(self) -> bool:
+        """Whether no big-M row rests on an incumbent, which further constraints may exclude."""
+        return "margin" not in self.constraint_dict or self.formulation.explicit is not None
+
+    def solver_point(self) -> tuple[Floats | None, float, Bools]:
+        """Return w, b and the kept set that a solver has left; without a point None, 0 and the incumbent's set."""
+        statement = self.formulation
+        w, z = self.var_dict["w"].value, self.var_dict["z"].value
+        b = self.var_dict["b"].value if "b" in self.var_dict else 0.0
+        if not (usable(w) and usable(z) and usable(b)):
+            kept = np.zeros(statement.y.size, dtype=bool)
+            return None, 0.0, kept if statement.incumbent is None else ~statement.incumbent.dropped
+        return np.asarray(w), float(b), np.asarray(z) < 0.5
+
+    def model_at_variables(self) -> BinaryModel | None:
+        """Return the model of the values of ``w`` and ``b``; None where they have none."""
+        w, b, _ = self.solver_point()
+        if w is None:
+            return None
+        found: BinaryModel = self.formulation.model_at(w, b)
+        return found
+
+    def start_at_incumbent(self) -> dict[str, Any] | None:
+        """Values of ``w`` and ``b`` at the incumbent."""
+        point = self.incumbent
+        if point is None:
+            return None
+        return {"w": point.w} | ({"b": point.b} if "b" in self.var_dict else {})
+
+
+class CountingProblem(DroppingProblem):
+    """A problem that counts violated margins; see :func:`svmcvx.zero_one_mio` and :func:`svmcvx.l0_mio`.
+
+    Attributes
+    ----------
+    M : ndarray of shape (n,) or None
+    incumbent : Incumbent or None
+    gamma : ndarray of shape (n,) or None
+        Weights of the perspective form.
+    relaxed_duals : tuple of dict
+        Dual points of the conic relaxation, which bound this problem too.
+    """
+
+    gamma: Floats | None = None
+    relaxed_duals: tuple[Dual, ...] = ()
+
+    def recover(self) -> RecoveredPoints:
+        """The hard-margin machine of the kept observations, the solver's own point, the incumbent; γ of the relaxation."""
+        w, b, kept = self.solver_point()
+        return RecoveredPoints(self.formulation.recovered_models(kept, w, b), list(self.relaxed_duals))
+
+    def model_at_variables(self) -> BinaryModel | None:
+        """Return the model of the values of ``w`` and ``b``; None where they have none.
+
+        A solver meets the margins of 1 up to its tolerance, and a margin below 1 counts as a loss however near it is.
+        Where kept margins are short by more than rounding, the values of ``w`` and ``b`` are first multiplied by the number
+        next to 1 that repairs this, so that model and variables are the same point.
+        """
+        w, b, kept = self.solver_point()
+        if w is None:
+            return None
+        statement = self.formulation
+        model: BinaryModel = statement.model_at(w, b)
+        f, rounding = model.scores(statement.space.data.X)
+        u = statement.y * f
+        lowest = float(u[kept].min(initial=1.0))
+        if lowest > 1.0 - LARGEST_SHORTFALL and bool((u < 1.0 - 2.0 * rounding)[kept].any()):
+            self.var_dict["w"].value = w / lowest
+            if "b" in self.var_dict:
+                self.var_dict["b"].value = b / lowest
+            model = statement.model_at(w / lowest, b / lowest)
+        return model
+
+    def start(self) -> Mapping[str, Any] | None:
+        """The incumbent."""
+        values = self.start_at_incumbent()
+        point = self.incumbent
+        if values is None or point is None:
+            return None
+        values["z"] = z = point.dropped.astype(float)
+        if self.gamma is not None:
+            values["shortfall"] = np.where(z > 0, 1.0 - point.u, 0.0)
+            values["excess"] = np.where(z > 0, 0.0, np.maximum(point.u - 1.0, 0.0))
+            values["shortfall_cost"], values["excess_cost"] = values["shortfall"] ** 2, values["excess"] ** 2
+        return values

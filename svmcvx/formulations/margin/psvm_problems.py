@@ -1,0 +1,287 @@
+r"""The cvxpy problems of the pSVM; the statement is :mod:`svmcvx.formulations.margin.psvm`."""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import cvxpy as cp
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from svmcvx.data import binary_data, check_choice, check_number
+from svmcvx.feature_space import FeatureSpace, feature_space
+from svmcvx.formulations.base import FormulationProblem, RecoveredPoints, builder, require_conic_memory, usable
+from svmcvx.formulations.margin.psvm import BIAS_RULES, PSVM
+from svmcvx.kernels import KernelLike
+from svmcvx.model import BinaryModel
+
+__all__ = ["PSVMDual", "PSVMPrimal", "psvm_dual", "psvm_primal"]
+
+Floats: TypeAlias = NDArray[np.float64]
+
+EXPONENTS = ("power", "rational")
+# Observations with a margin up to this far above 1 count as support of a model given by (w, b) alone.
+ON_MARGIN = 1e-7
+
+
+def _loss_epigraph(size: cp.Variable, power: float, exponent: str) -> tuple[cp.Expression, list[cp.Constraint], str]:
+    """Return an expression that is at least ``size**power`` elementwise, its constraints, and the cone used."""
+    if exponent == "rational":
+        return cp.power(size, power, approx=True), [], "second-order cones, rational exponent"
+    t = cp.Variable(size.shape, name="t")
+    ones = np.ones(size.shape)
+    return t, [cp.PowCone3D(t, ones, size, 1.0 / power).set_label("power")], "power cone"
+
+
+class PSVMPrimal(FormulationProblem):
+    """The primal problem; see :func:`psvm_primal`.
+
+    Attributes
+    ----------
+    C : cvxpy.Parameter
+    cone : str
+        The cone that states the loss.
+    """
+
+    C: cp.Parameter
+    cone: str
+
+    def recover(self) -> RecoveredPoints:
+        """The models of the multipliers, and that of w with the intercept of the statement's rule."""
+        statement: PSVM = self.formulation
+        points = RecoveredPoints([], [])
+        multipliers = self.constraint_dict["margin"].dual_value
+        alpha = np.zeros(statement.y.size)
+        if usable(multipliers):
+            alpha = np.asarray(multipliers, dtype=np.float64)
+            points = statement.recover(alpha)
+        w = self.var_dict["w"].value
+        if usable(w):
+            f = np.asarray(statement.space.factor @ w)
+            points.models.append(_model_of(statement, np.asarray(w), f, statement.intercept(alpha, f)))
+        return points
+
+    def model_at_variables(self) -> BinaryModel | None:
+        """The model of the present values of w and b; None where they have none."""
+        w, b = self.var_dict["w"].value, self.var_dict["b"].value
+        if not usable(w) or not usable(b):
+            return None
+        statement: PSVM = self.formulation
+        return _model_of(statement, np.asarray(w), np.asarray(statement.space.factor @ w), float(b))
+
+
+def _model_of(statement: PSVM, w: Floats, f: Floats, b: float) -> BinaryModel:
+    """Return the model of w, given in the columns of the factor, with scores f without bias."""
+    return statement.space.model_from_factor(w, b, statement.y * (f + b) <= 1.0 + ON_MARGIN)
+
+
+class PSVMDual(FormulationProblem):
+    """The dual problem; see :func:`psvm_dual`.
+
+    Attributes
+    ----------
+    C : cvxpy.Parameter
+    cone : str
+        The cone that states the conjugate of the loss.
+    alpha : cvxpy.Expression
+        The multipliers.
+    """
+
+    C: cp.Parameter
+    cone: str
+    alpha: cp.Expression
+
+    def recover(self) -> RecoveredPoints:
+        """The models of the multipliers."""
+        alpha = self.alpha.value
+        return (
+            self.formulation.recover(np.asarray(alpha, dtype=np.float64)) if usable(alpha) else RecoveredPoints([], [])
+        )
+
+
+def _statement(
+    X: Any,
+    y: Any,
+    C: float,
+    p: float,
+    kernel: KernelLike,
+    sample_weight: Any,
+    bias: str,
+    exponent: str,
+    indefinite: str,
+) -> PSVM:
+    C = check_number(C, "C", low=0, open_low=True)
+    p = check_number(p, "p", low=1, why="p < 1 is not convex")
+    check_choice(bias, "bias", BIAS_RULES)
+    check_choice(exponent, "exponent", EXPONENTS)
+    data = binary_data(X, y, sample_weight)
+    return PSVM(space=feature_space(data, kernel, intercept="free", indefinite=indefinite), C=C, p=p, bias=bias)
+
+
+@builder
+def psvm_primal(
+    X: Any,
+    y: Any,
+    *,
+    C: float,
+    p: float,
+    kernel: KernelLike = None,
+    sample_weight: Any = None,
+    exponent: str = "power",
+    bias: str = "exact",
+    indefinite: str = "error",
+) -> PSVMPrimal:
+    r"""Build the pSVM primal as a cvxpy problem.
+
+    .. math::
+        \min\; \tfrac12\|w\|^2 + C \sum_i s_i t_i \quad\text{s.t.}\quad
+        y_i(L_i w + b) \ge 1 - \xi_i,\; \xi_i \ge 0,\; t_i \ge \xi_i^p,
+
+    where the rows of `L` are the (centred) data or those of a factor of the Gram matrix.
+
+    Parameters
+    ----------
+    X : array-like or sparse matrix of shape (n, d)
+    y : array-like of shape (n,)
+        Two labels of any type.
+    C : float
+        Weight of the losses, positive. The cvxpy parameter ``problem.C``.
+    p : float
+        Exponent of the hinge, any real number of at least 1.
+    kernel : Kernel, str, callable or None
+        None for the linear formulation.
+    sample_weight : array-like of shape (n,), optional
+        Weights :math:`s_i \ge 0` of the losses.
+    exponent : "power" or "rational"
+        State :math:`\xi^p` for p other than 1 and 2 by the exact power cone, or by second-order cones with
+        the nearest rational exponent, which is another problem and shows up as a gap.
+    bias : "exact", "paper" or "released"
+        Rule for the intercept of the model recovered. ``"exact"`` minimises the objective; ``"paper"`` and
+        ``"released"`` reproduce [Sun] and the code published with it.
+    indefinite : "error" or "clip"
+        What to do with a kernel that is indefinite on the data.
+
+    Returns
+    -------
+    PSVMPrimal
+        A ``cvxpy.Problem``. Variables ``w``, ``b``, ``xi`` and, for a power cone, ``t``; parameter ``C``;
+        constraints labelled ``margin`` (its multipliers are α), ``slack`` and ``power``. ``problem.cone`` tells
+        which cone states the loss. The bias variable belongs to centred data when `X` is dense and linear.
+
+    Raises
+    ------
+    DataError
+        If the data or an argument cannot be used.
+    BuildError
+        If the problem would not fit into memory.
+
+    Notes
+    -----
+    Source: [Sun], eq. (9).
+    """
+    statement = _statement(X, y, C, p, kernel, sample_weight, bias, exponent, indefinite)
+    data, L = statement.space.data, statement.space.factor
+    require_conic_memory(L, "pSVM primal")
+    C_parameter = cp.Parameter(pos=True, name="C", value=statement.C)
+    w = cp.Variable(L.shape[1], name="w")
+    b = cp.Variable(name="b")
+    xi = cp.Variable(data.n, name="xi")
+    constraints = [
+        (cp.multiply(data.y, L @ w + b) >= 1 - xi).set_label("margin"),
+        (xi >= 0).set_label("slack"),
+    ]
+    if statement.p == 1:
+        loss, cone = data.weight @ xi, "linear"
+    elif statement.p == 2:
+        loss, cone = cp.sum_squares(cp.multiply(np.sqrt(data.weight), xi)), "quadratic"
+    else:
+        t, power, cone = _loss_epigraph(xi, statement.p, exponent)
+        loss = data.weight @ t
+        constraints += power
+    value = 0.5 * cp.sum_squares(w) + C_parameter * loss
+    problem = PSVMPrimal(cp.Minimize(value), constraints, statement, [C_parameter])
+    problem.cone = cone
+    return problem
+
+
+@builder
+def psvm_dual(
+    X: Any,
+    y: Any,
+    *,
+    C: float,
+    p: float,
+    kernel: KernelLike = None,
+    sample_weight: Any = None,
+    exponent: str = "power",
+    bias: str = "exact",
+    indefinite: str = "error",
+) -> PSVMDual:
+    r"""Build the pSVM dual as a cvxpy problem.
+
+    In the scaled multipliers :math:`\beta_i = \alpha_i/(C p s_i)`, which equal :math:`\xi_i^{p-1}` at the optimum and
+    stay of order one however large or small C is and as p → 1:
+
+    .. math::
+        \max\; C p\, s'\beta - C (p-1)\, s't - \tfrac12 C^2 p^2\, (y s \beta)'K(y s \beta)
+        \quad\text{s.t.}\quad \beta \ge 0,\; y'(s\beta) = 0,\; t_i \ge \beta_i^{\gamma},
+
+    with :math:`\gamma = p/(p-1)`; for p = 1 the last constraint is the box :math:`\beta \le 1` and `t` is absent.
+    Its value is that of the dual in α.
+
+    Parameters
+    ----------
+    X, y, C, p, kernel, sample_weight, exponent, bias, indefinite
+        As for :func:`psvm_primal`; a precomputed kernel takes the Gram matrix as `X`.
+
+    Returns
+    -------
+    PSVMDual
+        A ``cvxpy.Problem``. Variables ``beta`` and, for a power cone, ``t``; ``problem.alpha`` is the expression
+        :math:`\alpha = C p s \beta`; parameter ``C`` (and ``C_squared``, which follows it); constraints labelled
+        ``nonnegative``, ``balance`` and ``box`` (p = 1) or ``power``.
+
+    Raises
+    ------
+    DataError
+        If the data or an argument cannot be used.
+    BuildError
+        If the problem would not fit into memory.
+
+    Notes
+    -----
+    Source: [Sun], eq. (17), with the box at p = 1; without it that would be :func:`svmcvx.hard_margin_dual`.
+    """
+    statement = _statement(X, y, C, p, kernel, sample_weight, bias, exponent, indefinite)
+    data, s, p = statement.space.data, statement.space.data.weight, statement.p
+    C_parameter = cp.Parameter(pos=True, name="C", value=statement.C)
+    beta = cp.Variable(data.n, name="beta")
+    signed = cp.multiply(data.y * s, beta)
+    constraints = [(beta >= 0).set_label("nonnegative"), ((data.y * s) @ beta == 0).set_label("balance")]
+    value = C_parameter * (p * (s @ beta)) - _half_squared_norm(statement.space, signed, C_parameter, p)
+    if p == 1:
+        constraints.append((beta <= 1).set_label("box"))
+        cone = "linear"
+    elif p == 2:
+        value -= C_parameter * cp.sum_squares(cp.multiply(np.sqrt(s), beta))
+        cone = "quadratic"
+    else:
+        t, power, cone = _loss_epigraph(beta, p / (p - 1.0), exponent)
+        value -= C_parameter * ((p - 1.0) * (s @ t))
+        constraints += power
+    problem = PSVMDual(cp.Maximize(value), constraints, statement, [C_parameter])
+    problem.cone, problem.alpha = cone, cp.multiply(p * s, beta) * C_parameter
+    return problem
+
+
+def _half_squared_norm(space: FeatureSpace, signed: cp.Expression, C: cp.Parameter, p: float) -> cp.Expression:
+    """½ C² p² v'Kv for v = `signed`: through a thin factor, or through K itself where the factor is as large."""
+    L = space.factor
+    require_conic_memory(L, "pSVM dual")
+    n, r = L.shape
+    if 2 * r <= n or sp.issparse(L):
+        return 0.5 * cp.sum_squares(L.T @ (C * (p * signed)))
+    C_squared = cp.CallbackParam(callback=lambda: C.value**2, nonneg=True, name="C_squared")
+    # K is a product of its factor, hence positive semidefinite; cvxpy need not estimate its eigenvalues.
+    return C_squared * (0.5 * p**2 * cp.quad_form(signed, cp.psd_wrap(space.factor @ space.factor.T)))

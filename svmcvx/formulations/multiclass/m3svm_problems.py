@@ -1,0 +1,230 @@
+"""The cvxpy problems of M3SVM, with and without violations of the margin."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import cvxpy as cp
+import numpy as np
+
+from svmcvx.data import multiclass_data
+from svmcvx.errors import BuildError
+from svmcvx.formulations.base import builder
+from svmcvx.formulations.multiclass.losses import Margin
+from svmcvx.formulations.multiclass.m3svm import bound_m3svm, check_exponent, check_norm
+from svmcvx.formulations.multiclass.m3svm_hard_margin import HardMarginM3SVM
+from svmcvx.formulations.multiclass.pairwise import pair_differences
+from svmcvx.formulations.multiclass.score_space import ScoreSpace
+from svmcvx.formulations.multiclass.statement import MulticlassProblem, require_problem_memory
+from svmcvx.model import MulticlassModel
+
+__all__ = ["HardMarginM3SVMProblem", "M3SVMProblem", "m3svm", "m3svm_hard_margin"]
+
+
+class M3SVMProblem(MulticlassProblem):
+    """The problem of M3SVM; see :func:`m3svm`.
+
+    Attributes
+    ----------
+    lam, eps : cvxpy.Parameter
+    cone : str
+        Which cone states the powers of the norms.
+    """
+
+    lam: cp.Parameter
+    eps: cp.Parameter
+    cone: str
+
+
+class HardMarginM3SVMProblem(MulticlassProblem):
+    """The hard-margin problem; see :func:`m3svm_hard_margin`."""
+
+    def model_at_variables(self) -> MulticlassModel | None:
+        """Refuse: a solver's point misses the margin by its tolerance, so that it is infeasible until it has been scaled.
+
+        Raises
+        ------
+        BuildError
+            Always.
+        """
+        raise BuildError(
+            "a hard-margin model is the solver's point scaled until every score difference is at least 1, so that the values of "
+            "the variables do not tell whether it meets added constraints; pass holds= to say of a model whether it does"
+        )
+
+
+class _PairNormVariables:
+    """The differences of classes as variables of a cvxpy problem, with their norms and powers."""
+
+    def __init__(self, W: cp.Variable, c: int, norm: int) -> None:
+        P = pair_differences(c)
+        self.norm = norm
+        self.V = cp.Variable((W.shape[0], P.shape[1]), name="V")
+        self.constraints = [(self.V == W @ P).set_label("pairs")]
+
+    def sizes(self) -> cp.Expression:
+        """Norm of each column of V."""
+        return cp.norm(self.V, 2, axis=0) if self.norm == 2 else cp.sum(cp.abs(self.V), axis=0)
+
+    def largest(self) -> cp.Expression:
+        """The largest norm."""
+        u = cp.Variable(name="u")
+        self.constraints.append((self.sizes() <= u).set_label("length"))
+        return u
+
+    def powers(self, p: float) -> tuple[cp.Expression, str]:
+        """The sum of the norms to the power p, and the cone that states it."""
+        cone = "second-order cones" if self.norm == 2 else "linear"
+        if p == 1:
+            return cp.sum(self.sizes()), cone
+        if p == 2 and self.norm == 2:
+            return cp.sum_squares(self.V), "quadratic"
+        u = cp.Variable(self.V.shape[1], name="u")
+        self.constraints.append((self.sizes() <= u).set_label("length"))
+        if p == 2:
+            return cp.sum_squares(u), "quadratic"
+        t = cp.Variable(self.V.shape[1], name="t")
+        self.constraints.append(cp.PowCone3D(t, np.ones(t.shape), u, 1.0 / p).set_label("power"))
+        return cp.sum(t), "power cone"
+
+
+@builder
+def m3svm(
+    X: Any,
+    y: Any,
+    *,
+    lam: float,
+    p: float,
+    eps: float = 1e-6,
+    loss: str = "hinge",
+    norm: int = 2,
+    delta: float = 1e-2,
+    sample_weight: Any = None,
+) -> M3SVMProblem:
+    r"""Build M3SVM as a cvxpy problem.
+
+    .. math:: \min\; \sum_i s_i\,\ell(f_i) + \lambda\sum_{k<l}\|w_k - w_l\|^p + \varepsilon(\|W\|_F^2 + \|b\|^2)
+
+    Parameters
+    ----------
+    X : array-like or sparse matrix of shape (n, d)
+        Standardised features: the biases are penalised too, and ε is for features of order one.
+    y : array-like of shape (n,)
+        Labels of two or more classes, of any type.
+    lam : float
+        Weight λ of the pairwise norms, positive. The cvxpy parameter ``problem.lam``.
+    p : float
+        Exponent, any real number of at least 1; [NieHaoWang] advises 4.
+    eps : float
+        Weight ε of the squares, positive; 1e-6 by default, as in [NieHaoWang]. The cvxpy parameter ``problem.eps``.
+    loss : "hinge", "smoothed", "logistic" or "softmax"
+        See :mod:`svmcvx.formulations.multiclass.m3svm`. ``"logistic"`` is ISM3.
+    norm : 2 or 1
+        Euclidean norms, or sums of absolute values.
+    delta : float
+        Smoothing δ of ``"smoothed"``, positive; 1e-2 by default ([NieHaoWang] gives no number). A cvxpy parameter.
+    sample_weight : array-like of shape (n,), optional
+        Weights :math:`s_i \ge 0` of the losses.
+
+    Returns
+    -------
+    M3SVMProblem
+        A ``cvxpy.Problem``. Variables ``W`` of shape (d, c) — (n, c) in the columns of a square factor of the data when d > n
+        and ``norm=2`` —, ``b`` of shape (c,), for dense data ``a`` (the scores at the mean observation), ``V`` (the differences of the columns of W, one a pair k < l in lexicographic
+        order), ``xi`` for the hinge, ``f`` for the other losses, and for p other than 1 and 2 ``u`` and ``t`` (norms and their powers; for ``norm=1`` and
+        p = 2 ``u`` alone); parameters ``lam``, ``eps`` and ``delta`` (smoothed only); constraints labelled ``pairs`` (minus its
+        multipliers are the flows), ``margin`` (its multipliers are α), ``slack``, ``shift`` (:math:`a = b + W'\bar x`), ``length`` and
+        ``power``.
+        ``problem.cone`` tells which cone states the powers.
+
+    Raises
+    ------
+    DataError
+        If the data or an argument cannot be used; p < 1 because it is not convex.
+    BuildError
+        If the problem would not fit into memory.
+
+    Notes
+    -----
+    Source: [NieHaoWang], problem (14); problem (33) for ``"logistic"``.
+    """
+    statement = bound_m3svm(X, y, lam=lam, p=p, eps=eps, loss=loss, norm=norm, delta=delta, sample_weight=sample_weight)
+    scores, chosen, p, norm = statement.scores, statement.loss, statement.p, statement.norm
+    require_problem_memory(scores, "m3svm")
+    data = scores.data
+    lam_parameter = cp.Parameter(pos=True, name="lam", value=statement.lam)
+    eps_parameter = cp.Parameter(pos=True, name="eps", value=statement.eps)
+    W = cp.Variable((scores.factor.shape[1], data.c), name="W")
+    b = cp.Variable(data.c, name="b")
+    differences, shift = scores.stated_differences(W, b)
+    stated = chosen.cvxpy_statement(differences, data.weight)
+    pairs = _PairNormVariables(W, data.c, norm)
+    powers, cone = pairs.powers(p)
+    squares = cp.sum_squares(W) + cp.sum_squares(b)
+    problem = M3SVMProblem(
+        cp.Minimize(stated.value + lam_parameter * powers + eps_parameter * squares),
+        [*shift, *stated.constraints, *pairs.constraints],
+        statement,
+        [lam_parameter, eps_parameter, *stated.parameters],
+    )
+    problem.cone = cone
+    return problem
+
+
+@builder
+def m3svm_hard_margin(X: Any, y: Any, *, p: float, norm: int = 2) -> HardMarginM3SVMProblem:
+    r"""Build the hard-margin M3SVM as a cvxpy problem.
+
+    .. math::
+        \min\; \sum_{k<l}\|w_k - w_l\|^p \quad\text{or, for } p = \infty, \quad \min\; \max_{k<l}\|w_k - w_l\|,
+        \qquad\text{s.t.}\quad f_{ik} \ge 1.
+
+    The biases are free. For p = ∞ the smallest margin between two classes, 2 over the objective, is maximised.
+
+    Parameters
+    ----------
+    X : array-like or sparse matrix of shape (n, d)
+    y : array-like of shape (n,)
+        Labels of two or more classes, of any type; every two classes have to be separable.
+    p : float
+        Exponent of at least 1, or ``math.inf``.
+    norm : 2 or 1
+        Euclidean norms, or sums of absolute values.
+
+    Returns
+    -------
+    HardMarginM3SVMProblem
+        A ``cvxpy.Problem``. Variables ``W``, ``b``, ``V`` and, as the exponent demands, ``u`` and ``t``; constraints labelled
+        ``margin``, ``pairs``, ``length``, ``power``, and ``gauge`` (:math:`\sum_k w_k = 0`, :math:`\sum_k b_k = 0`, which does
+        not change the optimum). The biases belong to centred data when `X` is dense.
+
+    Raises
+    ------
+    DataError
+        If the data or an argument cannot be used.
+    BuildError
+        If the problem would not fit into memory.
+
+    Notes
+    -----
+    Source: [NieHaoWang], problems (4) and (5), Theorem 1.
+    """
+    p, norm = check_exponent(p, infinite=True), check_norm(norm)
+    scores = ScoreSpace(multiclass_data(X, y), "free", rotations=norm == 2)
+    require_problem_memory(scores, "m3svm_hard_margin")
+    data = scores.data
+    W = cp.Variable((scores.factor.shape[1], data.c), name="W")
+    b = cp.Variable(data.c, name="b")
+    loss = Margin()
+    differences, shift = scores.stated_differences(W, b)
+    stated = loss.cvxpy_statement(differences, data.weight)
+    pairs = _PairNormVariables(W, data.c, norm)
+    value = pairs.largest() if math.isinf(p) else pairs.powers(p)[0]
+    gauge = [
+        (cp.sum(W, axis=1) == 0).set_label("gauge"),
+        (cp.sum(b) == 0).set_label("gauge_b"),
+    ]
+    statement = HardMarginM3SVM(scores=scores, loss=loss, p=p, norm=norm)
+    constraints = [*shift, *stated.constraints, *pairs.constraints, *gauge]
+    return HardMarginM3SVMProblem(cp.Minimize(value), constraints, statement)

@@ -1,0 +1,149 @@
+"""What all multi-class formulations share: a statement on score differences bound to data, and its cvxpy problem."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from svmcvx.certificate import Dual, Evaluation, accumulated_rounding
+from svmcvx.errors import DataError
+from svmcvx.formulations.base import Formulation, FormulationProblem, full_entry, usable
+from svmcvx.formulations.multiclass.losses import ScoreLoss
+from svmcvx.formulations.multiclass.score_space import ScoreSpace
+from svmcvx.model import MulticlassModel
+from svmcvx.solution import Evidence
+from svmcvx.system import memory
+
+__all__ = ["MulticlassProblem", "MulticlassStatement", "require_problem_memory"]
+
+Floats: TypeAlias = NDArray[np.float64]
+
+# Bytes that compiling and solving need for each non-zero of the differences as functions of (W, b).
+CONIC_BYTES = 140.0
+
+
+@dataclass(frozen=True, eq=False)
+class MulticlassStatement(Formulation):
+    """What the statements of all multi-class formulations share: one linear score a class, a loss of score differences.
+
+    Parameters
+    ----------
+    scores : ScoreSpace
+        The data with their score differences.
+    loss : ScoreLoss
+        Of the differences of one observation.
+    """
+
+    scores: ScoreSpace
+    loss: ScoreLoss
+
+    @property
+    def weight(self) -> Floats:
+        """Weights of the losses, of the observations that are kept."""
+        return self.scores.data.weight
+
+    @property
+    def facts(self) -> Mapping[str, float]:
+        """None: there is no kernel."""
+        return {}
+
+    def evidence(self, model: MulticlassModel) -> Evidence | None:
+        """Return intercept, weights and the name of the data."""
+        data = self.scores.data
+        return Evidence(self.scores.intercept, full_entry(self.weight, data), data.fingerprint)
+
+    def evaluate_loss(self, model: MulticlassModel) -> Evaluation:
+        """The weighted sum of losses at a model, from its scores on the raw data."""
+        f, f_rounding = self.scores.model_differences(model)
+        value = float(self.weight @ self.loss.value(f))
+        # The loss is convex and decreasing: its slope at f − δ bounds those on the way from there to f.
+        steepness = self.weight[:, None] * self.loss.multipliers(f - f_rounding)
+        return Evaluation(value, float((steepness * f_rounding).sum()) + accumulated_rounding(f.size) * value)
+
+    def multipliers(self, dual: Dual) -> Floats:
+        """Return α of a dual point, shape (n, c − 1)."""
+        if "alpha" not in dual:
+            raise DataError(
+                f"the dual point of {self.name} needs the entry 'alpha', got {', '.join(dual) or 'nothing'}"
+            )
+        return self.scores.compress(dual["alpha"], self.name)
+
+    def projected(self, alpha: Floats) -> Floats:
+        """Return multipliers inside the domain of the loss."""
+        s = self.weight[:, None]
+        return s * self.loss.project(alpha / s)
+
+    def domain_violation(self, alpha: Floats) -> float:
+        """Largest violation of the domain of the loss; ``inf`` for multipliers that are not numbers."""
+        if not np.isfinite(alpha).all():
+            return np.inf
+        return self.loss.domain_violation(alpha / self.weight[:, None])
+
+    def evaluate_conjugate(self, alpha: Floats) -> Evaluation:
+        r"""The part of the dual objective that the losses contribute, :math:`\sum_i s_i g(\alpha_i/s_i)`."""
+        a = alpha / self.weight[:, None]
+        value = float(self.weight @ self.loss.conjugate_value(a))
+        sensitivity = float(self.weight @ self.loss.conjugate_sensitivity(a))
+        return Evaluation(value, accumulated_rounding(alpha.size) * (abs(value) + sensitivity))
+
+    def export_dual(self, dual: Dual) -> Dual:
+        """α with a row of zeros for each observation of weight zero; everything else as it is."""
+        data = self.scores.data
+        full = np.zeros((data.rows, data.c))
+        full[data.index] = self.scores.expand(self.multipliers(dual))
+        return {**dual, "alpha": full}
+
+    def solved_weights(self, variables: Mapping[str, Any]) -> tuple[Floats, Floats] | None:
+        """Return W in terms of the features and b from the values of the variables, None where a solver has left none."""
+        W, b = variables["W"], variables.get("b", np.zeros(1))
+        if not (usable(W) and usable(b)):
+            return None
+        return self.scores.unreduced(np.asarray(W)), np.broadcast_to(np.asarray(b), (self.scores.data.c,))
+
+    def solved_multipliers(self, values: Any, W: Floats, b: Floats) -> list[Floats]:
+        """Return candidates for α, shape (n, c − 1).
+
+        Parameters
+        ----------
+        values : ndarray or None
+            The solver's multipliers of the constraint ``margin``.
+        W, b : ndarray
+            Weights in terms of the features and biases, at which minus the derivative of a smooth loss is a candidate too.
+        """
+        candidates = [np.asarray(values)] if usable(values) else []
+        if self.loss.smooth:
+            candidates.append(self.weight[:, None] * self.loss.multipliers(self.differences(W, b)))
+        return candidates
+
+    def differences(self, W: Floats, b: Floats) -> Floats:
+        """Return the score differences of weights in terms of the features and of biases that belong to ``scores.X``."""
+        return self.scores.differences(self.scores.X @ W + b)
+
+    def model(self, W: Floats, b: Floats) -> MulticlassModel:
+        """Return the model of weights in terms of the features and of biases that belong to ``scores.X``."""
+        return self.scores.model(W, b, self.loss.support(self.differences(W, b)))
+
+
+class MulticlassProblem(FormulationProblem):
+    """What the cvxpy problems on score differences share."""
+
+    def model_at_variables(self) -> MulticlassModel | None:
+        """Return the model of the present values of ``W`` and ``b``, exactly as they are; None where they have none."""
+        statement: MulticlassStatement = self.formulation
+        weights = statement.solved_weights({name: variable.value for name, variable in self.var_dict.items()})
+        return None if weights is None else statement.model(*weights)
+
+
+def require_problem_memory(scores: ScoreSpace, what: str) -> None:
+    """Raise a :class:`~svmcvx.errors.BuildError` unless the differences, as functions of (W, b), would fit into memory."""
+    n, d = scores.factor.shape
+    entries = 2.0 * n * (scores.data.c - 1) * d
+    memory.require(
+        CONIC_BYTES * entries,
+        f"the {what} with {n} × {d} data and {scores.data.c} classes",
+        "use fewer observations or features, or a specialised solver of svmcvx.fast",
+    )

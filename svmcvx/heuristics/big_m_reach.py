@@ -1,0 +1,60 @@
+"""How far below 1 a margin can be at an optimum: valid values of M."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.spatial.distance import cdist
+
+from svmcvx.heuristics.signed_rows import Geometry
+
+__all__ = ["WIDENING", "reach"]
+
+Floats: TypeAlias = NDArray[np.float64]
+
+# Bounds derived in floating point are widened by this share.
+WIDENING = 1e-9
+
+
+def reach(geometry: Geometry, norm_left: Callable[[Floats], Floats], *, lowest: float, all_dropped: float) -> Floats:
+    r"""Return for each observation how far its margin can be below `1` at an optimum: valid values of M.
+
+    Let m be dropped at an optimum. Order the others (of its class, if the bias is free: then :math:`u_m - u_i` does
+    not depend on it) by their distance to m in signed feature space. Let the t-th be the first that is not dropped.
+    Then the weight dropped is at least that of m and of the t − 1 nearer ones, which leaves :math:`\|w\|^2 \le N_t`, and
+
+    .. math:: u_m \;\ge\; u_t - \|g_m - g_t\|\sqrt{N_t}, \qquad\text{without bias also } u_m \ge -\|g_m\|\sqrt{N_t}.
+
+    The largest of these over all t that are possible is valid. If all of them are dropped, a constant score is as
+    good, and there is an optimum with :math:`u_m` = 1 − `all_dropped`.
+
+    Parameters
+    ----------
+    geometry : Geometry
+    norm_left : callable
+        Upper bounds on :math:`\|w\|^2` at any point that drops at least these weights and is as good as the
+        incumbent; negative where there is no such point.
+    lowest : float
+        What an observation that is not dropped may be below margin 1: 0, or 2 for the ramp loss.
+    all_dropped : float
+        1 − u at the constant score: 1 without a bias (score 0), 2 with one (score ±1).
+    """
+    n = geometry.y.size
+    M = np.zeros(n)
+    for m in range(n):
+        others = np.flatnonzero((geometry.y == geometry.y[m]) if geometry.free else np.ones(n, dtype=bool))
+        others = others[others != m]
+        distance = cdist(geometry.G[m : m + 1], geometry.G[others])[0]
+        order = np.argsort(distance, kind="stable")
+        weight = geometry.weight[m] + np.append(0.0, np.cumsum(geometry.weight[others[order]]))
+        left = norm_left(weight)
+        radius = np.sqrt(np.maximum(left[:-1], 0.0))
+        depth = lowest + radius * distance[order]
+        if not geometry.free:
+            depth = np.minimum(depth, 1.0 + radius * float(np.linalg.norm(geometry.G[m])))
+        depth = np.where(left[:-1] >= 0, depth, 0.0)
+        M[m] = max(float(depth.max(initial=0.0)), all_dropped if left[-1] >= 0 else 0.0)
+    return np.where(M > 0, M * (1 + WIDENING) + WIDENING, 0.0)

@@ -1,0 +1,114 @@
+"""The point of least norm with margins of at least 1: the hard-margin machine in signed rows."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+import scipy.linalg as sl
+from numpy.typing import NDArray
+from scipy.optimize import nnls
+
+__all__ = ["FREE_BIAS", "LeastNorm", "least_norm"]
+
+Floats: TypeAlias = NDArray[np.float64]
+
+# 1 − Σμ = 1/(1 + ‖w‖²) in the scaled least-distance problem: below this the set cannot be told from an infeasible one.
+INFEASIBLE = 1e-13
+# Coefficient of the constant feature that stands for a free bias in the least-distance problem, before polishing.
+FREE_BIAS = 1e3
+POLISH_ROUNDS = 25
+POLISHED = 1e-10
+
+
+class LeastNorm(NamedTuple):
+    r"""The point of least norm with :math:`u_i \ge 1` on some rows: :math:`w = \sum \alpha_i g_i`, and the bias."""
+
+    w: Floats
+    b: float
+    alpha: Floats
+
+
+def least_norm(G: Floats, y: Floats | None) -> LeastNorm | None:
+    r"""Return the point of least norm with :math:`g_i'w + y_i b \ge 1`, or None if there is none (to rounding).
+
+    Least-distance programming: the residual of the non-negative least squares problem
+    :math:`\min_{\mu \ge 0} \|G'\mu\|^2 + (1 - \sum\mu)^2` is a multiple of the answer. The support that it finds is then
+    solved to rounding as equations.
+
+    Parameters
+    ----------
+    G : ndarray of shape (m, r)
+    y : ndarray of shape (m,) or None
+        Labels, for a free bias; None for no bias.
+
+    Notes
+    -----
+    Source: [LawsonHanson], chapter 23.
+    """
+    m, r = G.shape
+    if m == 0 or (y is not None and (y == y[0]).all()):
+        return LeastNorm(np.zeros(r), 0.0 if m == 0 or y is None else float(y[0]), np.zeros(m))
+    scale = float(np.sqrt(np.max(np.einsum("ij,ij->i", G, G))))
+    if scale == 0:
+        return None
+    H = G / scale
+    bias = np.zeros((0, m)) if y is None else FREE_BIAS * y[None, :]
+    try:
+        mu, _ = nnls(np.vstack([H.T, bias, np.ones((1, m))]), np.append(np.zeros(r + len(bias)), 1.0))
+    except RuntimeError:
+        return None
+    rest = 1.0 - float(mu.sum())
+    if not rest > INFEASIBLE:
+        return None
+    alpha = mu / rest
+    polished = _polish(H, y, alpha)
+    for candidate in (polished, alpha):
+        if candidate is not None and (found := _to_margin(H, y, candidate)) is not None:
+            return LeastNorm(found.w / scale, found.b, found.alpha / scale**2)
+    return None
+
+
+def _to_margin(H: Floats, y: Floats | None, alpha: Floats) -> LeastNorm | None:
+    """Scale w = H'α, with the best bias, to a smallest margin of 1."""
+    w = H.T @ alpha
+    u = H @ w
+    if y is None:
+        margin, b = float(u.min()), 0.0
+    else:
+        lowest, highest = float(u[y > 0].min()), float((-u)[y < 0].max())
+        margin, b = (lowest - highest) / 2, -(lowest + highest) / 2
+    return LeastNorm(w / margin, b / margin, alpha / margin) if margin > 0 else None
+
+
+def _polish(H: Floats, y: Floats | None, alpha: Floats) -> Floats | None:
+    """Solve u = 1 on the support exactly, changing the support where signs or margins ask for it."""
+    support = alpha > POLISHED * float(alpha.max())
+    for _ in range(POLISH_ROUNDS):
+        rows = np.flatnonzero(support)
+        if rows.size == 0:
+            return None
+        k = rows.size
+        system = H[rows] @ H[rows].T
+        right = np.ones(k)
+        if y is not None:
+            system = np.block([[system, y[rows, None]], [y[None, rows], np.zeros((1, 1))]])
+            right = np.append(right, 0.0)
+        try:
+            solved, *_ = sl.lstsq(system, right, lapack_driver="gelsy")
+        except (ValueError, sl.LinAlgError):
+            return None
+        values = solved[:k]
+        if float(values.min()) < -POLISHED * float(np.abs(values).max()):
+            support[rows[values <= 0]] = False
+            continue
+        full = np.zeros(alpha.size)
+        full[rows] = np.maximum(values, 0.0)
+        u = H @ (H.T @ full) + (0.0 if y is None else y * float(solved[k]))
+        worst = int(np.argmin(u))
+        if u[worst] >= 1.0 - POLISHED * max(1.0, float(np.abs(u).max())):
+            return full
+        if support[worst]:
+            return None
+        support[worst] = True
+    return None

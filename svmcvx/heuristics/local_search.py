@@ -1,0 +1,136 @@
+"""Local search over the sets of observations that a point drops."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from svmcvx.heuristics.least_norm import LeastNorm
+from svmcvx.heuristics.signed_rows import ON_MARGIN, Geometry, Incumbent, violated
+
+__all__ = ["local_search"]
+
+Floats: TypeAlias = NDArray[np.float64]
+Bools: TypeAlias = NDArray[np.bool_]
+# Objective of a point with a squared norm and a weight of dropped observations; infinite where it is not feasible.
+ObjectiveValue: TypeAlias = Callable[[float, float], float]
+
+# Hard-margin machines that are solved from one start, at most.
+REFITS = 600
+
+
+def local_search(
+    geometry: Geometry,
+    objective_value: ObjectiveValue,
+    *,
+    loss_bound: Callable[[float], float],
+    scores: Iterable[Floats],
+    points: Iterable[tuple[Floats, float]] = (),
+) -> Incumbent | None:
+    """Return a point that counts few violated margins at a small norm, or None if none was found.
+
+    Each score proposes to drop observations in the order of increasing score, any number of them. From the best of
+    these sets, and from each point passed, a search drops one or two support vectors, takes back a dropped
+    observation, or takes back one and drops one, while that improves.
+
+    Parameters
+    ----------
+    geometry : Geometry
+    objective_value : callable
+        Objective of (‖w‖², weight dropped).
+    loss_bound : callable
+        Lower bound on the objective of a point that drops a given weight, to skip sets that cannot improve.
+    scores : iterable of ndarray of shape (n,)
+        The smaller, the sooner dropped; such as margins of some classifier.
+    points : iterable of (w, b)
+    """
+    n, r = geometry.G.shape
+    constants = [(np.zeros(r), b) for b in ((0.0, 1.0, -1.0) if geometry.free else (0.0,))]
+    searches = [_Search(geometry, objective_value, [point]) for point in points]
+    for score in scores:
+        search = _Search(geometry, objective_value, constants)
+        searches.append(search)
+        order = np.argsort(score, kind="stable")
+        for count in range(n):
+            kept = np.ones(n, dtype=bool)
+            kept[order[:count]] = False
+            if loss_bound(float(geometry.weight[~kept].sum())) >= search.value or search.exhausted:
+                break
+            search.refit(kept)
+    for search in searches:
+        while search.improve():
+            pass
+    found = [search.best for search in searches if search.best is not None]
+    return min(found, key=lambda point: objective_value(point.norm, point.loss), default=None)
+
+
+class _Search:
+    """The best point so far, and the number of refits left."""
+
+    def __init__(
+        self, geometry: Geometry, objective_value: ObjectiveValue, points: Iterable[tuple[Floats, float]]
+    ) -> None:
+        self.geometry, self.objective_value = geometry, objective_value
+        self.best: Incumbent | None = None
+        self.value = math.inf
+        self.refits = REFITS
+        self.seen: set[bytes] = set()
+        for w, b in points:
+            self.offer(w, b)
+
+    @property
+    def exhausted(self) -> bool:
+        return self.refits <= 0
+
+    def offer(self, w: Floats, b: float) -> Incumbent:
+        point = self.geometry.incumbent(w, b, violated)
+        value = self.objective_value(point.norm, point.loss)
+        if value < self.value - ON_MARGIN * max(1.0, abs(value)) or (self.best is None and math.isfinite(value)):
+            self.best, self.value = point, value
+        return point
+
+    def refit(self, kept: Bools) -> tuple[Incumbent, LeastNorm] | None:
+        key = np.packbits(kept).tobytes()
+        if self.exhausted or key in self.seen:
+            return None
+        self.seen.add(key)
+        self.refits -= 1
+        found = self.geometry.refit(kept)
+        return None if found is None else (self.offer(found.w, found.b), found)
+
+    def improve(self) -> bool:
+        """Try all moves from the best point; tell whether one improved."""
+        if self.best is None or self.exhausted:
+            return False
+        before = self.value
+        kept = ~self.best.dropped
+        for smaller in self._drop_each(kept):
+            if self.value < before:
+                return True
+            self._drop_each(smaller)
+        if self.value < before:
+            return True
+        for j in np.flatnonzero(~kept):
+            taken_back = kept.copy()
+            taken_back[j] = True
+            self.refit(taken_back)
+            self._drop_each(taken_back)
+            if self.value < before:
+                return True
+        return False
+
+    def _drop_each(self, kept: Bools) -> list[Bools]:
+        """Drop each support vector of the machine of a set (of an inseparable set each observation); return the sets."""
+        found = self.geometry.refit(kept)
+        self.refits -= 1
+        sets = []
+        for i in np.flatnonzero(kept if found is None else found.alpha > 0):
+            smaller = kept.copy()
+            smaller[i] = False
+            self.refit(smaller)
+            sets.append(smaller)
+        return sets

@@ -1,0 +1,244 @@
+"""What is written from the catalogue and the code: ``python -m tests.generated`` writes it, the tests compare.
+
+Names of the package's ``__init__`` modules and the tables of the documentation come from :mod:`svmcvx.catalogue`;
+``tests/public_names.json`` holds every public name with its signature.
+"""
+
+import inspect
+import json
+import re
+import subprocess
+import sys
+from importlib import import_module
+from itertools import groupby
+from pathlib import Path
+
+import numpy as np
+
+import svmcvx
+from svmcvx.catalogue import CATALOGUE
+
+ROOT = Path(__file__).parents[1]
+SNAPSHOT = Path(__file__).parent / "public_names.json"
+PUBLIC = tuple(
+    f"svmcvx{room}"
+    for room in ("", ".catalogue", ".estimators", ".experiments", ".fast", ".kernels", ".plot", ".theory")
+)
+
+
+# Tables
+
+
+def table(heads, rows):
+    return "".join("| " + " | ".join(cells) + " |\n" for cells in (heads, ["---"] * len(heads), *rows))
+
+
+def code(*names):
+    return ", ".join(f"`{name}`" for name in names)
+
+
+def formulation_table():
+    """The formulations with their builders, estimators and spelling on the command line."""
+    rows = []
+    for entry in CATALOGUE.values():
+        face = entry.estimator
+        names = (code(face.call or face.name), code(face.example)) if face else ("", "")
+        rows.append((entry.title, code(*(builder.name for builder in entry.builders)), *names))
+    return table(("formulation", "builders", "estimator", "on the command line"), rows)
+
+
+def scaling_table():
+    """How each formulation scales its objective, beside scikit-learn."""
+    rows = [(code(entry.name), entry.regulariser, entry.losses, entry.intercept) for entry in CATALOGUE.values()]
+    rows.append(("scikit-learn `SVC`", "½‖w‖²", "C Σ ξ_i", "free: `psvm` at p = 1"))
+    rows.append(("scikit-learn `LinearSVC`", "½‖w‖²", "C Σ ξ_i² (default)", "penalised: not `psvm` at p = 2"))
+    return table(("formulation", "regulariser", "loss weight", "intercept"), rows)
+
+
+def fast_table():
+    """The specialised solvers, with their methods and what may vary along a path."""
+    solvers = [entry.fast for entry in CATALOGUE.values() if entry.fast is not None]
+    rows = [(code(f"fast.{solver.name}"), solver.methods, code(*solver.path)) for solver in solvers]
+    return table(("solver", "methods", "`fast.path` over"), rows)
+
+
+def capability_table():
+    """What data each formulation takes, its paper, and the sizes at which the route changes."""
+    rows = []
+    for entry in CATALOGUE.values():
+        takes, limits = entry.takes, entry.fast.general_up_to if entry.fast and entry.estimator else None
+        marks = [
+            "yes" if having else "" for having in (takes.kernel, takes.weights, takes.several_classes, takes.sparse)
+        ]
+        upto = "" if limits is None else " / ".join(map(str, (limits.linear, limits.kernel)[: 1 + takes.kernel]))
+        rows.append((code(entry.name), *marks, upto, f"[{entry.source}]"))
+    heads = (
+        "formulation",
+        "kernels",
+        "weights",
+        "several classes",
+        "sparse",
+        "general up to n (linear / kernel)",
+        "source",
+    )
+    return table(heads, rows)
+
+
+def builder_table():
+    """The variables, parameters and constraints of every problem, as it is built at the example of its record."""
+    y = np.array([-1, 1] * 6)
+    X = 0.3 * np.stack([np.cos(np.arange(12)), np.sin(2 * np.arange(12))], axis=1) + y[:, None]
+    three = np.arange(12) % 3
+    spread = X + 4.0 * np.stack([three == 1, three == 2], axis=1)
+    rows = []
+    for entry in CATALOGUE.values():
+        data = (spread, three) if entry.takes.several_classes else (X, y)
+        for builder in entry.builders:
+            problem = builder.load()(*data, **builder.example)
+            call = ", ".join([builder.name, *(f"{name}={value}" for name, value in builder.example.items())])
+            names = (sorted(problem.var_dict), sorted(problem.param_dict), sorted(problem.constraint_dict))
+            rows.append((code(call), *(code(*group) for group in names)))
+    return table(("builder, settings", "variables", "parameters", "constraints"), rows)
+
+
+TABLES = {
+    "docs/formulations.md": {"builders": builder_table},
+    "README.md": {"formulations": formulation_table, "scaling": scaling_table, "fast": fast_table},
+    "docs/estimators.md": {"capabilities": capability_table},
+}
+
+
+def with_tables(text, tables):
+    """Replace what stands between the marks ``<!-- table: NAME -->`` and ``<!-- end -->``."""
+    for name, make in tables.items():
+        mark = f"<!-- table: {name} -->"
+        head, found, rest = text.partition(mark)
+        assert found, f"{mark} is missing"
+        _, end, tail = rest.partition("<!-- end -->")
+        assert end
+        text = f"{head}{mark}\n{make()}{end}{tail}"
+    return text
+
+
+# Names
+
+
+def kind(name):
+    """Constants, classes and functions, in the order in which the linter wants them."""
+    return 0 if name.isupper() else 1 if name[0].isupper() else 2
+
+
+def import_lines(pairs, indent=""):
+    lines = []
+    for module, group in groupby(
+        sorted(pairs, key=lambda pair: (pair[0], kind(pair[1]), pair[1].lower())), lambda pair: pair[0]
+    ):
+        names = [name for _, name in group]
+        line = f"{indent}from {module} import {', '.join(names)}"
+        if len(line) > 120:
+            line = f"{indent}from {module} import (\n" + "".join(f"{indent}    {n},\n" for n in names) + f"{indent})"
+        lines.append(line + "\n")
+    return "".join(lines)
+
+
+def all_list(names):
+    ordered = sorted(names, key=lambda name: (kind(name), name))
+    line = f"__all__ = [{', '.join(map(json.dumps, ordered))}]\n"
+    return line if len(line) <= 121 else "__all__ = [\n" + "".join(f'    "{name}",\n' for name in ordered) + "]\n"
+
+
+def estimators():
+    return [(entry.estimator.module, entry.estimator.name) for entry in CATALOGUE.values() if entry.estimator]
+
+
+def builders():
+    return [(builder.module, builder.name) for entry in CATALOGUE.values() for builder in entry.builders]
+
+
+def module_with_names(text, pairs):
+    """An ``__init__`` that imports these names and no others, under its docstring."""
+    docstring = re.match(r'""".*?"""\n', text, flags=re.DOTALL)[0]
+    return f"{docstring}\n{import_lines(pairs)}\n{all_list([name for _, name in pairs])}"
+
+
+def package_init(text):
+    """The package's ``__init__``, with its typed imports and ``__all__`` as in the catalogue."""
+    begin, end = "    # Names of the catalogue.\n", "    # End.\n"
+    head, found, rest = text.partition(begin)
+    assert found
+    text = head + begin + import_lines(builders() + estimators(), "    ") + end + rest.partition(end)[2]
+    kept = [name for name in svmcvx.__all__ if hasattr(svmcvx, name)]
+    names = {*kept, *(name for _, name in builders() + estimators())}
+    return re.sub(r"^__all__ = \[.*?^\]\n", lambda _: all_list(names), text, flags=re.DOTALL | re.MULTILINE)
+
+
+def names_of_estimators(text):
+    others = [("svmcvx.estimators.binary", "BinaryClassifier"), ("svmcvx.estimators.certification", "certify")]
+    return module_with_names(text, estimators() + others)
+
+
+def names_of_fast(text):
+    solvers = [(entry.fast.module, entry.fast.name) for entry in CATALOGUE.values() if entry.fast]
+    return module_with_names(text, [*solvers, ("svmcvx.fast.warm_path", "path")])
+
+
+WRITTEN = {
+    "svmcvx/__init__.py": package_init,
+    "svmcvx/estimators/__init__.py": names_of_estimators,
+    "svmcvx/fast/__init__.py": names_of_fast,
+    **{file: lambda text, tables=tables: with_tables(text, tables) for file, tables in TABLES.items()},
+}
+
+
+# Signatures
+
+
+def described(value):
+    """Signature of a function; of a class its bases, its own signature, and those of its public methods."""
+    if inspect.isclass(value):
+        try:
+            found = {"class": str(inspect.signature(value))}
+        except ValueError:
+            found = {"class": ""}
+        for name, member in inspect.getmembers_static(value):
+            if name.startswith("_") or not any(name in vars(base) for base in ours(value)):
+                continue
+            if isinstance(member, (staticmethod, classmethod)):
+                member = member.__func__
+            found[name] = str(inspect.signature(member)) if inspect.isfunction(member) else "attribute"
+        return found
+    if callable(value):
+        return str(inspect.signature(value))
+    return "module" if inspect.ismodule(value) else type(value).__name__
+
+
+def ours(cls):
+    return [base for base in cls.__mro__ if base.__module__.startswith("svmcvx")]
+
+
+def public_names():
+    names = {}
+    for room in PUBLIC:
+        module = import_module(room)
+        for name in sorted(module.__all__):
+            names[f"{room}.{name}"] = described(getattr(module, name))
+    return names
+
+
+def snapshot():
+    return json.dumps(public_names(), indent=1, ensure_ascii=False) + "\n"
+
+
+def main():
+    for file, make in WRITTEN.items():
+        path = ROOT / file
+        path.write_text(make(path.read_text()))
+    # In a process that imports the names just written.
+    subprocess.run([sys.executable, "-m", "tests.generated", "names"], cwd=ROOT, check=True)
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] == ["names"]:
+        SNAPSHOT.write_text(snapshot())
+    else:
+        main()
