@@ -22,7 +22,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.optimize import nnls
 
-from svmcvx.certificate import EPS, accumulated_rounding
+from svmcvx.certificate import EPS
 from svmcvx.errors import DataError
 from svmcvx.feature_space import FeatureSpace
 from svmcvx.kernels import row_norms
@@ -73,17 +73,19 @@ class _RoundingSearch:
 
     def missed_weight(self, u: Floats) -> float:
         """Weight of the observations with a margin below 1."""
-        return float(self.s[u < 1.0].sum())
+        return math.fsum(self.s[u < 1.0].tolist())
 
     def objective_values(self, norm: Any, missed: Any) -> Any:
         """Objective of points of squared norm `norm` with observations of weight `missed` below the margin."""
         if self.lam is not None:
             return norm + self.lam * missed
-        return np.where(missed <= self.k * (1.0 + accumulated_rounding(self.s.size)), norm, np.inf)
+        return np.where(missed <= self.k * (1.0 + _sum_error(self.s.size)), norm, np.inf)
 
     def offer(self, w: Floats) -> None:
         """Keep `w` if it is the best point so far."""
         missed = self.missed_weight(self.A @ w)
+        if self.lam is None and missed > self.k:
+            return
         norm = float(w @ w) / self.scale**2
         value = float(self.objective_values(norm, missed))
         if value < self.value:
@@ -164,10 +166,15 @@ def _squared_hinge(A: Floats, s: Floats, w: Floats) -> Floats:
     return w
 
 
+def _sum_error(terms: int) -> float:
+    """What the relative error of a sum of products usually is; the checker's bounds are larger, and proved."""
+    return EPS * (4.0 + math.sqrt(terms))
+
+
 def _scaled_up(A: Floats, w: Floats) -> Floats:
     """Scale a point up so that margins of 1 exceed 1 by more than the rounding error of the products ``A @ w``."""
     size = max(1.0, float(np.linalg.norm(w)))
-    return w * (1.0 + 4.0 * accumulated_rounding(w.size) * float(row_norms(A).max()) * size)
+    return w * (1.0 + 4.0 * _sum_error(w.size) * float(row_norms(A).max()) * size)
 
 
 def least_norm_point(A: Floats) -> Floats | None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -180,8 +180,9 @@ def conic(
     Notes
     -----
     Source: [CepedaGomezHan], Theorem 2, Appendices A and C, in the low-rank form of Burer and Monteiro. The lower bound
-    rests on a dense eigendecomposition of :math:`\sum_i\gamma_i x_i x_i'` with its rounding; the iterative eigensolver only
-    proposes columns.
+    rests on a Cholesky factorisation of :math:`I - \sum_i\gamma_i x_i x_i'`, or of its counterpart for K, that proves it definite;
+    eigensolvers only propose columns and points. Where K is so nearly singular that the factor of the search has lost a direction
+    of it the interval stays wide, and the status is "inaccurate".
     """
     started = time.perf_counter()
     lam, kappa = check_lam_or_kappa(lam, kappa, "fast.conic")
@@ -210,7 +211,7 @@ def conic(
         warm = start is not None and not search.hard_margin
         built = time.perf_counter() - started
         status = _run(search, rng, method, settings, warm=warm)
-        return conclude(
+        solution = conclude(
             statement,
             _recovered(statement, search, bool(rounding)),
             monitor,
@@ -220,6 +221,10 @@ def conic(
             warm_start_used=warm,
             options={"method": method, "iterations": search.problem.steps, "columns": search.problem.U.shape[1] - 1},
         )
+    if solution.status is Status.OPTIMAL and not solution.certificate.is_certified(tol):
+        # What the factor of a nearly singular K promised does not hold for K.
+        solution = replace(solution, status=Status.INACCURATE)
+    return solution
 
 
 class _Start(NamedTuple):

@@ -18,7 +18,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.optimize import nnls
 
-from svmcvx.certificate import Dual, accumulated_rounding, relative_gap
+from svmcvx.certificate import EPS, Dual, relative_gap
 from svmcvx.fast.conic_loss.low_rank_newton import LowRankRelaxation, Solve
 from svmcvx.fast.core.monitor import Monitor
 from svmcvx.formulations.conic_loss.primal import objective, relaxed_indicator
@@ -103,7 +103,7 @@ class ContinuationSettings:
 def is_hard_margin(statement: ConicLoss) -> bool:
     """Whether the cardinality row reduces the problem to the hard margin: κ = 0, or rows of zeros use up its right side."""
     lost = float(statement.weight[statement.squared_row_norms == 0].sum())
-    return lost >= statement.allowance * (1.0 - accumulated_rounding(statement.weight.size))
+    return lost >= statement.allowance * (1.0 - EPS * (4.0 + math.sqrt(statement.weight.size)))
 
 
 class Minimum(NamedTuple):
@@ -150,10 +150,10 @@ class Continuation:
         self.ends: list[Floats] = []
 
     def size(self) -> float:
-        """The objective at the present point, at least 1; relative goals are multiples of it."""
+        """The objective at the present point, 1 where it is 0; relative goals are multiples of it."""
         problem = self.problem
         spread = float(np.sum(problem.U**2))
-        return max(1.0, spread + problem.lam * problem.indicator_sum() if self.fixed_lam else spread)
+        return (spread + problem.lam * problem.indicator_sum() if self.fixed_lam else spread) or 1.0
 
     def first_goal(self) -> float:
         """Absolute gap of the first stage, whose ridge is large enough for smooth losses."""
@@ -355,7 +355,7 @@ class Continuation:
     def bounds(self, *, early: bool = False) -> tuple[float, float]:
         """Return (lower, upper) of the point, and keep the dual and the primal point if they are the best so far.
 
-        The lower bound takes two full eigendecompositions of a matrix of the order of the columns. If there are many
+        The lower bound takes a full eigendecomposition of a matrix of the order of the columns (of the observations, with a kernel). If there are many
         columns, `early` stages do without it.
         """
         dual: Dual = {}

@@ -3,28 +3,34 @@ r"""The dual of the conic loss: D(γ, α), the repair of γ, and the best α for
 The symbols are those of :mod:`svmcvx.formulations.conic_loss.statement`. For fixed γ the best α comes from the minimiser of the
 convex function :math:`q(w) = \|w\|^2 + \sum_i L(u_i; \gamma_i)`, found by Newton's method on smoothed losses.
 
+**Rounding.** D is evaluated with the feature vectors themselves, that is with K and not with a factor of it, at a γ that is
+proved to be feasible: :mod:`svmcvx.formulations.conic_loss.geometry`.
+
 Source: [CepedaGomezHan], Proposition 1 and eq. (14).
 """
 
 from __future__ import annotations
 
 import math
+import warnings
 from abc import abstractmethod
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import scipy.linalg as sl
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from svmcvx.certificate import EPS, Dual, Evaluation, accumulated_rounding
+from svmcvx.certificate import EPS, Dual, Evaluation
 from svmcvx.formulations.base import BinaryStatement
+from svmcvx.formulations.conic_loss.geometry import Curvature, Geometry, Multipliers, geometry_of
 from svmcvx.formulations.conic_loss.primal import weighted_gram
 from svmcvx.kernels import row_norms
+from svmcvx.rounding import UNDERFLOW, U, down, inner_error, sum_below
 
-__all__ = ["ConicDual", "dual_objective"]
+__all__ = ["ConicDual", "dual_objective", "same_point"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -34,6 +40,10 @@ INTERIORS = (1e-11, 1e-9, 1e-7, 1e-5)
 # Widths of the smoothing of the conic loss at u = 1, in units of the margin, while q is minimised.
 SMOOTHINGS = (1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-7)
 NEWTON_STEPS = 30
+# Spectra and repaired points that are kept, since the checker asks for the same ones several times.
+KEPT = 4
+# γ below this is taken to be 0, so that no scaled one is subnormal.
+NEGLIGIBLE = 1e-290
 
 
 def _conjugate(alpha: Floats, gamma: Floats, height: Floats | float) -> Floats:
@@ -41,6 +51,27 @@ def _conjugate(alpha: Floats, gamma: Floats, height: Floats | float) -> Floats:
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         quarter = np.where(alpha == 0, 0.0, alpha**2 / (4.0 * gamma))
     return np.where(alpha > 0, np.maximum(quarter - height, 0.0), quarter)
+
+
+def _conjugate_above(alpha: Floats, gamma: Floats, lam: float, weight: Floats) -> Floats:
+    """Return numbers that are at least h*(α)."""
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        quarter = np.where(alpha == 0, 0.0, np.abs(alpha) / gamma * (0.25 * np.abs(alpha)) * (1.0 + 8 * U) + UNDERFLOW)
+        height = np.maximum(lam * weight * (1.0 - 4 * U) - UNDERFLOW, 0.0)
+        return np.where(alpha > 0, np.maximum(quarter - height, 0.0) * (1.0 + 4 * U), quarter)
+
+
+class _Spectrum(NamedTuple):
+    """A γ with the curvature of that γ divided by `scale`."""
+
+    gamma: Floats
+    curvature: Curvature
+    scale: float
+
+    @property
+    def top(self) -> float:
+        """Proved to be at least λ_max(Σ γ_i x_i x_i'); the rounding of the scaled γ included."""
+        return self.scale * self.curvature.top * (1.0 + 16 * U)
 
 
 def dual_objective(
@@ -96,65 +127,102 @@ class ConicDual(BinaryStatement):
         return 0.0
 
     def _alpha_candidates(self, alpha: Floats, gamma: Floats, lam: float) -> list[Floats]:
-        """α itself, and capped where h* becomes positive; both with α = 0 where γ = 0, as h* is infinite elsewhere."""
-        supported = np.where(gamma > 0, alpha, 0.0)
-        return [supported, np.minimum(supported, 2.0 * np.sqrt(lam * self.weight * gamma))]
+        """α itself, and capped where even the upper end of h* is 0; both with α = 0 where γ = 0, as h* is infinite elsewhere.
 
-    def spectrum(self, gamma: Floats) -> tuple[Floats, Floats, float]:
-        """Return eigenvalues and vectors of Σ γ_i x_i x_i', and the rounding error of the former.
-
-        The last result is kept, since the checker asks for the same γ several times.
+        Where λ is large its rounding would cost more than the whole objective.
         """
-        if not np.array_equal(self._latest.get("gamma", ()), gamma):
-            values, vectors = sl.eigh(weighted_gram(self.factor, gamma), check_finite=False)
-            trace = float(np.abs(gamma) @ self.squared_row_norms)
-            error = (accumulated_rounding(gamma.size) + EPS * values.size) * trace
-            self._latest.update(gamma=gamma.copy(), spectrum=(values, vectors, error))
-        found: tuple[Floats, Floats, float] = self._latest["spectrum"]
-        return found
+        supported = np.where(gamma > 0, alpha, 0.0)
+        with np.errstate(over="ignore"):
+            cap = 2.0 * np.sqrt(lam) * np.sqrt(self.weight) * np.sqrt(gamma) * (1.0 - 32 * U)
+        return [supported, np.minimum(supported, cap)]
 
     @cached_property
-    def _latest(self) -> dict[str, Any]:
-        """Cache of one spectrum, by its γ."""
-        return {}
+    def geometry(self) -> Geometry:
+        """The feature vectors, for bounds that do not rest on a factor of K."""
+        return geometry_of(self.space)
+
+    def spectrum(self, gamma: Floats) -> tuple[Floats, Floats, float]:
+        """Return eigenvalues and vectors of Σ γ_i x_i x_i' in the columns of the factor, and the rounding error of the former."""
+        values, vectors = sl.eigh(weighted_gram(self.factor, gamma), check_finite=False)
+        trace = float(np.abs(gamma) @ self.squared_row_norms)
+        return values, vectors, float(inner_error(gamma.size + values.size, trace))
+
+    @cached_property
+    def _spectra(self) -> list[_Spectrum]:
+        """The spectra that were asked for last."""
+        return []
+
+    @cached_property
+    def _repaired(self) -> list[Dual]:
+        """The points that were repaired last."""
+        return []
+
+    def _spectrum_of(self, gamma: Floats) -> _Spectrum:
+        for known in self._spectra:
+            if np.array_equal(known.gamma, gamma):
+                return known
+        return self._keep(_Spectrum(gamma.copy(), self.geometry.curvature(gamma), 1.0))
+
+    def _keep(self, found: _Spectrum) -> _Spectrum:
+        self._spectra.insert(0, found)
+        del self._spectra[KEPT:]
+        # Two matrices of eigenvectors at most are kept: scaled multipliers share one.
+        while len({id(known.curvature) for known in self._spectra}) > 2:
+            self._spectra.pop()
+        return found
 
     @cached_property
     def squared_row_norms(self) -> Floats:
         """Squared norms of the rows of the factor."""
         return row_norms(self.factor) ** 2
 
+    def _multipliers(self, gamma: Floats, alpha: Floats, curvature: Curvature, scale: float) -> Multipliers:
+        rows = curvature.rows
+        return Multipliers(gamma[rows], alpha[rows], self.y[rows], scale)
+
+    @np.errstate(over="ignore", invalid="ignore")
+    def _estimate(
+        self, gamma: Floats, alpha: Floats, lam: float, base: _Spectrum, scale: float, gradient: float
+    ) -> float:
+        """D approximately, less what a gradient of this norm would cost."""
+        lowest = 1.0 - scale * base.top
+        if not lowest > 0 or (alpha[gamma == 0] != 0).any():
+            return -math.inf
+        conjugate = float(np.sum(_conjugate_above(alpha, gamma, lam, self.weight)))
+        least = self.geometry.guess(base.curvature, self._multipliers(gamma, alpha, base.curvature, scale * base.scale))
+        value = float(np.sum(alpha - gamma)) - conjugate + least + self.dual_constant(lam)
+        value -= gradient**2 / (4.0 * lowest)
+        return value if math.isfinite(value) else -math.inf
+
     # Multipliers so large that they overflow give the bound −∞.
     @np.errstate(over="ignore", invalid="ignore")
-    def _bound(
-        self, gamma: Floats, alpha: Floats, lam: float, spectrum: tuple[Floats, Floats, float], scale: float = 1.0
-    ) -> Evaluation:
-        """D at feasible multipliers; `spectrum` belongs to γ divided by `scale`."""
-        values, vectors, error = spectrum
-        lowest = 1.0 - scale * (values + error)
-        if lowest[-1] <= 0 or (gamma < 0).any():
-            return Evaluation(-math.inf, 0.0)
-        L = self.factor
-        coefficients = alpha - 2.0 * gamma
-        c = np.asarray(L.T @ (self.y * coefficients))
-        projected = vectors.T @ c
-        solved = projected / lowest
-        conjugate = float(np.sum(_conjugate(alpha, gamma, lam * self.weight)))
-        value = float(np.sum(alpha - gamma)) - conjugate - 0.25 * float(projected @ solved) + self.dual_constant(lam)
-        relative = accumulated_rounding(gamma.size)
-        c_error = relative * (float(np.abs(coefficients) @ row_norms(L)) + float(np.linalg.norm(c)))
-        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            magnitude = float(np.sum(np.abs(alpha) + gamma + np.where(alpha == 0, 0.0, alpha**2 / (2.0 * gamma))))
-        rounding = (
-            relative * (magnitude + float(projected @ solved) + abs(self.dual_constant(lam)))
-            + 0.5 * float(np.linalg.norm(solved)) * c_error
-            + 0.25 * c_error**2 / float(lowest[-1])
+    def _bound(self, gamma: Floats, alpha: Floats, lam: float, spectrum: _Spectrum) -> tuple[Evaluation, float]:
+        """D at feasible multipliers as a bound, and the norm of the gradient that it allows for."""
+        nothing = Evaluation(-math.inf, 0.0), math.inf
+        mu = down(1.0 - spectrum.top)
+        if not mu > 0 or (gamma < 0).any() or (alpha[gamma == 0] != 0).any():
+            return nothing
+        least, below, gradient = 0.0, 0.0, 0.0
+        if spectrum.curvature.rows.size:
+            m = self._multipliers(gamma, alpha, spectrum.curvature, spectrum.scale)
+            least, below, gradient = self.geometry.minimum(spectrum.curvature, m, mu)
+        conjugate = _conjugate_above(alpha, gamma, lam, self.weight)
+        constant = self.dual_constant(lam)
+        # The right side of a cardinality row is κΣs as it was evaluated; what comes of k/Σs may differ by its rounding.
+        lowered = constant - 8.0 * U * abs(constant)
+        terms = [*alpha.tolist(), *(-gamma).tolist(), *(-conjugate).tolist(), below, lowered]
+        if not np.isfinite(terms).all():
+            return nothing
+        value = (
+            float(np.sum(alpha - gamma)) - float(_conjugate(alpha, gamma, lam * self.weight).sum()) + least + constant
         )
-        return Evaluation(value, rounding) if math.isfinite(value) else Evaluation(-math.inf, 0.0)
+        return Evaluation.at_least(value, sum_below(terms) if any(terms) else 0.0), gradient
 
     def minimiser(self, dual: Dual) -> Floats:
         """Return the minimiser w of the Lagrangian of a feasible dual point, in the columns of ``space.factor``."""
         gamma, alpha = self.gamma_of(dual), self.alpha_of(dual)
         values, vectors, error = self.spectrum(gamma)
+        error = max(error, EPS)
         c = np.asarray(self.factor.T @ (self.y * ((0.0 if alpha is None else alpha) - 2.0 * gamma)))
         return np.asarray(0.5 * vectors @ ((vectors.T @ c) / np.maximum(1.0 - values, error)))
 
@@ -193,8 +261,10 @@ class ConicDual(BinaryStatement):
                 value, first, second = smoothed(w, width)
                 gradient = 2.0 * (Q @ w) + linear - A.T @ first
                 try:
-                    step = -sl.solve(2.0 * Q + A.T @ (second[:, None] * A), gradient, assume_a="pos")
-                except sl.LinAlgError:
+                    with warnings.catch_warnings():
+                        warnings.simplefilter("ignore", sl.LinAlgWarning)
+                        step = -sl.solve(2.0 * Q + A.T @ (second[:, None] * A), gradient, assume_a="pos")
+                except (sl.LinAlgError, ValueError):
                     break
                 decrease, length = float(gradient @ step), 1.0
                 if not decrease < -EPS * max(1.0, abs(value)):
@@ -214,50 +284,109 @@ class ConicDual(BinaryStatement):
         return math.inf
 
     def repair(self, dual: Dual) -> Dual:
-        """Clip γ to its bounds, scale it so that λ_max(Σ γ_i x_i x_i') < 1, and choose the α with the best bound.
+        """Clip γ to its bounds, scale it so that λ_max(Σ γ_i x_i x_i') < 1 is proved, and choose the α with the best bound.
 
         The candidates are γ at the distances :data:`INTERIORS` from the boundary, with α as passed (scaled by the
-        root of the same factor, which leaves α²/γ unchanged) and with the α of a minimiser of q, unless `improve_alpha` is off and an α was passed.
+        root of the same factor, which leaves α²/γ unchanged) and with the α of a minimiser of q, unless `improve_alpha` is off
+        and an α was passed. A point that has been repaired stays as it is.
         """
+        for known in self._repaired:
+            if same_point(known, dual):
+                return known
         gamma = np.clip(np.nan_to_num(self.gamma_of(dual), posinf=0.0), 0.0, self.gamma_upper_bound())
+        gamma = np.where(gamma < NEGLIGIBLE, 0.0, gamma)
         lam, given = self.lam_of(dual), self.alpha_of(dual)
-        spectrum = self.spectrum(gamma)
-        top = float(spectrum[0][-1] + spectrum[2])
+        # λ_max is at least each of the terms γ_i‖x_i‖².
+        largest = float(gamma.max(initial=0.0))
+        if largest > 0:
+            share = gamma / largest
+            longest = float(np.max(share * self.geometry.norms * self.geometry.norms))
+            if longest > 0 and largest > 2.0 / longest:
+                gamma = share / longest
+        base = self._spectrum_of(gamma)
+        top = base.top
         scales = sorted({min(1.0, 1.0 / (top * (1.0 + interior))) if top > 0 else 1.0 for interior in INTERIORS})
+        scales = [scale for scale in scales if scale * top * (1.0 + 16 * U) < 1.0]
         best = {"gamma": np.zeros_like(gamma), "alpha": np.zeros_like(gamma)}
-        best_value, best_scale = -math.inf, None
+        best_value, best_scale, gradient = 0.0 if self.dual_constant(lam) == 0 else -math.inf, None, None
+
+        def scaled(scale: float) -> _Spectrum:
+            return _Spectrum(gamma * scale if scale != 1.0 else gamma, base.curvature, base.scale * scale)
 
         def offer(scale: float, alphas: list[Floats]) -> None:
-            nonlocal best, best_value, best_scale
+            nonlocal best, best_value, best_scale, gradient
+            point = scaled(scale)
             for alpha in alphas:
-                value = self._bound(gamma * scale, alpha, lam, spectrum, scale).value
+                if gradient is None:
+                    # The error of the gradient hardly depends on the distance from the boundary.
+                    norm = self._bound(point.gamma, alpha, lam, point)[1]
+                    gradient = norm if math.isfinite(norm) else None
+                value = self._estimate(point.gamma, alpha, lam, base, scale, gradient or 0.0)
                 if value > best_value:
-                    best, best_value, best_scale = {"gamma": gamma * scale, "alpha": alpha}, value, scale
+                    best, best_value, best_scale = {"gamma": point.gamma, "alpha": alpha}, value, scale
 
         if given is not None:
             for scale in scales:
                 offer(scale, self._alpha_candidates(np.nan_to_num(given) * math.sqrt(scale), gamma * scale, lam))
-        if best_scale is not None and not self.improve_alpha:
-            return best
-        for scale in scales if best_scale is None else [best_scale]:
-            offer(scale, self._alphas_by_newton(gamma * scale, lam))
+        if best_scale is None or self.improve_alpha:
+            for scale in scales if best_scale is None else [best_scale]:
+                found = self._alphas_by_newton(gamma * scale, lam)
+                offer(scale, [*found, self._alpha_candidates(found[-1], gamma * scale, lam)[1]])
+        if best_scale is not None:
+            self._keep(scaled(best_scale))
+            # What was estimated is not yet proved.
+            if not self._evaluated(best["gamma"], best["alpha"], lam).below > self.dual_constant(lam):
+                best = {"gamma": np.zeros_like(gamma), "alpha": np.zeros_like(gamma)}
+        self._repaired.insert(0, best)
+        del self._repaired[KEPT:]
         return best
 
     def dual_violation(self, dual: Dual) -> float:
-        """Largest of −γ, of γ above its upper bound, and of λ_max(Σ γ_i x_i x_i') − 1 beyond its rounding."""
-        gamma = self.gamma_of(dual)
-        if not np.isfinite(gamma).all():
+        """Largest of −γ, of γ above its bound, of α where γ = 0, and of what is missing of a proof of λ_max(Σ γ_i x_i x_i') < 1."""
+        gamma, alpha = self.gamma_of(dual), self.alpha_of(dual)
+        if not np.isfinite(gamma).all() or (alpha is not None and not np.isfinite(alpha).all()):
             return math.inf
-        values, _, error = self.spectrum(gamma)
-        return max(
-            0.0, float(-gamma.min()), float((gamma - self.gamma_upper_bound()).max()), float(values[-1]) - 1.0 - error
-        )
+        outside = max(0.0, float(-gamma.min()), float((gamma - self.gamma_upper_bound()).max()))
+        if outside == 0 and alpha is not None:
+            outside = float(np.abs(alpha[gamma == 0]).max(initial=0.0))
+        if outside > 0:
+            return outside
+        # Each of the terms γ_i‖x_i‖² is at most λ_max.
+        with np.errstate(over="ignore"):
+            longest = float(np.max(gamma * self.geometry.norms * self.geometry.norms, initial=0.0))
+        if longest > 2.0:
+            return longest - 1.0
+        found = self._spectrum_of(gamma)
+        if found.top < 1.0:
+            return 0.0
+        return max(float(found.curvature.values[-1]) * found.scale - 1.0, U)
 
     def evaluate_dual(self, dual: Dual) -> Evaluation:
         """D at a feasible γ, with α from a minimiser of q where `dual` has none."""
         gamma, lam = self.gamma_of(dual), self.lam_of(dual)
-        alpha, spectrum = self.alpha_of(dual), self.spectrum(gamma)
+        alpha = self.alpha_of(dual)
         if alpha is not None:
-            return self._bound(gamma, alpha, lam, spectrum)
-        bounds = [self._bound(gamma, alpha, lam, spectrum) for alpha in self._alphas_by_newton(gamma, lam)]
-        return max(bounds, key=lambda bound: bound.value)
+            return self._evaluated(gamma, alpha, lam)
+        spectrum = self._spectrum_of(gamma)
+        bounds = [self._bound(gamma, alpha, lam, spectrum)[0] for alpha in self._alphas_by_newton(gamma, lam)]
+        return max(bounds, key=lambda bound: bound.below)
+
+    def _evaluated(self, gamma: Floats, alpha: Floats, lam: float) -> Evaluation:
+        """D at multipliers; the last ones are kept, since a repair asks for it before the checker does."""
+        for known, its_alpha, its_lam, bound in self._bounds:
+            if its_lam == lam and np.array_equal(known, gamma) and np.array_equal(its_alpha, alpha):
+                return bound
+        bound = self._bound(gamma, alpha, lam, self._spectrum_of(gamma))[0]
+        self._bounds.insert(0, (gamma.copy(), alpha.copy(), lam, bound))
+        del self._bounds[KEPT:]
+        return bound
+
+    @cached_property
+    def _bounds(self) -> list[tuple[Floats, Floats, float, Evaluation]]:
+        """The multipliers that were evaluated last."""
+        return []
+
+
+def same_point(one: Dual, other: Dual) -> bool:
+    """Whether two points hold the same multipliers."""
+    return set(one) == set(other) and all(np.array_equal(one[name], other[name]) for name in one)

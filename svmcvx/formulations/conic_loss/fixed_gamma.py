@@ -12,6 +12,7 @@ dual are those of the relaxation (:mod:`svmcvx.formulations.conic_loss.statement
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeAlias
 
@@ -21,17 +22,19 @@ import scipy.linalg as sl
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from svmcvx.certificate import Dual, Evaluation, accumulated_rounding
+from svmcvx.certificate import Dual, Evaluation
 from svmcvx.data import check_number
 from svmcvx.errors import DataError
 from svmcvx.formulations.base import FormulationProblem, RecoveredPoints, builder, usable
 from svmcvx.formulations.conic_loss.dual import ConicDual
+from svmcvx.formulations.conic_loss.recovery import penalty_above
 from svmcvx.formulations.conic_loss.sdp import scaled_factor, square_over
 from svmcvx.formulations.conic_loss.statement import conic_space
 from svmcvx.heuristics.rounding import ON_MARGIN
 from svmcvx.kernels import KernelLike
-from svmcvx.losses import conic_loss
+from svmcvx.losses import slack
 from svmcvx.model import BinaryModel
+from svmcvx.rounding import U, sum_above
 
 __all__ = ["ConicFixedGamma", "ConicFixedGammaProblem", "conic_fixed_gamma"]
 
@@ -78,13 +81,17 @@ class ConicFixedGamma(ConicDual):
         return self.gamma
 
     def evaluate(self, model: BinaryModel) -> Evaluation:
-        """The objective q at a model, from its scores on the raw data."""
-        f, f_rounding = model.scores(self.space.data.X)
-        norm, norm_rounding = self.space.squared_norm(model)
-        u = self.y * f
-        value = norm + float(np.sum(conic_loss(u, self.gamma, self.lam)))
-        steepest = 2.0 * np.sqrt(self.lam * self.gamma)
-        return Evaluation(value, norm_rounding + float(steepest @ f_rounding) + accumulated_rounding(u.size) * value)
+        """The objective q at a model, every loss at the worst end of its margin."""
+        f, error = self.space.scores(model)
+        losses = _conic_loss_above(self.y * f - error, self.gamma, self.lam)
+        norm = penalty_above(self.space, model)
+        value = norm + float(losses.sum())
+        return Evaluation.at_most(value, sum_above([norm, *losses.tolist()]) if value else 0.0)
+
+    def trivial(self) -> tuple[list[BinaryModel], list[Dual]]:
+        """Return w = 0; γ = α = 0, whose bound is 0."""
+        zeros = np.zeros(self.y.size)
+        return [self.model(np.zeros(self.factor.shape[1]))], [{"gamma": zeros, "alpha": zeros}]
 
     def minimiser_on_piece(self, w: Floats, near: float) -> Floats:
         r"""Return the minimiser of the quadratic piece of q that `w` lies on.
@@ -110,6 +117,20 @@ class ConicFixedGamma(ConicDual):
         """Return the model of `w`, given in the columns of ``space.factor``."""
         u = self.y * np.asarray(self.factor @ w)
         return self.space.model_from_factor(w, support=u <= 1.0 + ON_MARGIN)
+
+
+def _conic_loss_above(u: Floats, gamma: Floats, lam: float) -> Floats:
+    r"""Return numbers that are at least :math:`L(u;\gamma)` for every margin from `u` on: L decreases.
+
+    :math:`L = \lambda - (\sqrt\lambda - \sqrt\gamma\,\xi)^2` up to its knee.
+    """
+    xi = slack(u)
+    xi = xi + 4 * U * (xi + np.abs(u)) * (xi > 0) + 4 * U * (u == 1.0)
+    root, height = np.sqrt(gamma), math.sqrt(lam)
+    with np.errstate(over="ignore", invalid="ignore"):
+        slope = root * xi
+        below = slope * (2.0 * height - slope) + 32 * U * slope * height
+    return np.where(slope >= height, lam, np.minimum(below, lam))
 
 
 class ConicFixedGammaProblem(FormulationProblem):

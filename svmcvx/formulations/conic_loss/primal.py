@@ -17,6 +17,7 @@ from scipy.optimize import minimize
 
 from svmcvx.certificate import EPS
 from svmcvx.losses import slack
+from svmcvx.rounding import UNDERFLOW, U
 
 __all__ = [
     "low_rank_gradient",
@@ -26,6 +27,7 @@ __all__ = [
     "relaxed_indicator",
     "stationary_multipliers",
     "weighted_gram",
+    "worst_indicator",
 ]
 
 Floats: TypeAlias = NDArray[np.float64]
@@ -48,6 +50,21 @@ def relaxed_indicator(u: Floats, v: Floats) -> Floats:
     m = slack(u)
     total = v + m**2
     return np.where(m > 0, m**2 / np.where(total > 0, total, 1.0), 0.0)
+
+
+def worst_indicator(u: Floats, v: Floats) -> Floats:
+    """Return numbers that are at least :func:`relaxed_indicator` for every margin from `u` and every variance from `v` on.
+
+    The indicator is discontinuous where slack and variance both vanish, so that its error is not bounded by a multiple of the
+    errors of its arguments: these are to be lowered by theirs.
+    """
+    room = 1.0 - u
+    m = np.maximum(room + 2.0 * U * (np.abs(room) + np.abs(u)), 0.0)
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        # 1/(1 + v/m²), which neither over- nor underflows.
+        ratio = np.sqrt(v) / m * (1.0 - 4.0 * U)
+        z = 1.0 / (1.0 + np.maximum(ratio * ratio * (1.0 - 4.0 * U) - UNDERFLOW, 0.0)) * (1.0 + 4.0 * U) + UNDERFLOW
+    return np.where(m > 0, np.minimum(np.nan_to_num(z, nan=1.0), 1.0), 0.0)
 
 
 def objective(

@@ -13,38 +13,55 @@ import scipy.linalg as sl
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from svmcvx.certificate import EPS, Dual, accumulated_rounding
-from svmcvx.feature_space import FeatureSpace
+from svmcvx.certificate import EPS, Dual
+from svmcvx.feature_space import FeatureSpace, KernelSpace
 from svmcvx.formulations.base import RecoveredPoints
-from svmcvx.formulations.conic_loss.primal import low_rank_gradient, polish, polish_to_cardinality, relaxed_indicator
+from svmcvx.formulations.conic_loss.geometry import geometry_of, scores_with_error
+from svmcvx.formulations.conic_loss.primal import (
+    low_rank_gradient,
+    polish,
+    polish_to_cardinality,
+    relaxed_indicator,
+    worst_indicator,
+)
 from svmcvx.heuristics.rounding import ON_MARGIN, round_relaxation
-from svmcvx.kernels import row_norms
 from svmcvx.model import BinaryModel, KernelModel, LinearModel, frozen
+from svmcvx.rounding import U, inner_error
 
 __all__ = [
     "RelaxedKernelModel",
     "RelaxedLinearModel",
     "SecondMoment",
+    "coordinates_of",
     "covariance_factor",
     "covariance_multiple",
     "enlarged_covariances",
     "moment_of",
+    "penalty_above",
     "recover",
     "relaxed_model",
     "rounded_point",
+    "within",
 ]
 
 Floats: TypeAlias = NDArray[np.float64]
 
 # Eigenvalues of a covariance below this share of the largest are taken to be rounding errors.
 COVARIANCE_RANK = 1e-14
+# Share of the largest eigenvalue of a covariance within which two are equal.
+SAME_EIGENVALUE = 1e-14
+# Relative distances from the cardinality row that are tried in turn.
+SAFE = (0.0, 1e-13, 1e-11, 1e-9, 1e-7)
 # Range and steps of the bisection for the enlargement of a covariance.
 LARGEST_ENLARGEMENT, ENLARGEMENT_STEPS = 1e12, 80
 
 
 @dataclass(frozen=True, eq=False)
 class SecondMoment:
-    """Mean and covariance of the random hyperplane that solves the relaxation, in the columns of ``space.factor``.
+    r"""Mean and covariance of the random hyperplane that solves the relaxation, in the columns of ``space.factor``.
+
+    Where the factor is not the data themselves (kernels, and more columns than rows) `V` is what it was found as, and the point
+    that the certificate evaluates has the covariance :math:`\Phi'BB'\Phi + \varepsilon I` in feature space.
 
     Attributes
     ----------
@@ -56,15 +73,23 @@ class SecondMoment:
         Relaxed indicators, indexed like the training data; NaN for observations of weight zero.
     rounded : BinaryModel or None
         The best solution of the 0-1 problem that rounding found.
+    coefficients : ndarray of shape (n, k') or None
+        B, coefficients of the observations that are kept; None where `V` is in the columns of the data.
+    ridge : float
+        ε.
     """
 
     w: Floats
     V: Floats
     z: Floats
     rounded: BinaryModel | None = None
+    coefficients: Floats | None = None
+    ridge: float = 0.0
 
     def __post_init__(self) -> None:
-        for name in ("w", "V", "z"):
+        for name in ("w", "V", "z", "coefficients"):
+            if getattr(self, name) is None:
+                continue
             object.__setattr__(self, name, frozen(getattr(self, name)))
 
     @property
@@ -134,8 +159,55 @@ def relaxed_model(space: FeatureSpace, w: Floats, V: Floats, rounded: BinaryMode
     z = np.full(data.rows, math.nan)
     z[data.index] = relaxed_indicator(u, np.sum(np.asarray(L @ V) ** 2, axis=1))
     plain = space.model_from_factor(w, support=u <= 1.0 + ON_MARGIN)
-    moment = SecondMoment(w=w, V=V, z=z, rounded=rounded)
+    B, ridge = _in_feature_space(space, V)
+    moment = SecondMoment(w=w, V=V, z=z, rounded=rounded, coefficients=B, ridge=ridge)
     return (RelaxedLinearModel if isinstance(plain, LinearModel) else RelaxedKernelModel)(**vars(plain), moment=moment)
+
+
+def _in_feature_space(space: FeatureSpace, V: Floats) -> tuple[Floats | None, float]:
+    r"""Return B and ε with :math:`\Phi'BB'\Phi + \varepsilon I` near the covariance; None where V is in the columns of the data."""
+    if space.blockwise or (space.is_linear and space.X.shape[1] == V.shape[0]):
+        return None, 0.0
+    L, ridge = space.factor, 0.0
+    n, r = L.shape
+    if V.shape[1] >= r == n:
+        # A multiple of the identity needs no coefficients, which are large where K is nearly singular.
+        tail = V[:, -r:]
+        if tail[0, 0] != 0 and np.array_equal(tail, tail[0, 0] * np.eye(r)):
+            V, ridge = V[:, :-r], float(tail[0, 0]) ** 2
+        else:
+            values, vectors = sl.eigh(V @ V.T)
+            ridge = max(float(values[0]), 0.0)
+            kept = values - ridge > SAME_EIGENVALUE * float(values[-1])
+            V = vectors[:, kept] * np.sqrt(values[kept] - ridge)
+    if V.shape[1] == 0:
+        return np.zeros((n, 0)), ridge
+    if r == n and isinstance(space, KernelSpace) and space.factorisation.method == "cholesky":
+        return np.asarray(sl.solve_triangular(L, V, lower=True, trans="T", check_finite=False)), ridge
+    B, *_ = sl.lstsq(L.T, V, check_finite=False)
+    return np.asarray(B), ridge
+
+
+def penalty_above(space: FeatureSpace, model: BinaryModel) -> float:
+    """Return a number that is at least what is penalised of a model, exactly 0 where all coefficients are."""
+    coefficients = model.coef if isinstance(model, LinearModel) else getattr(model, "dual_coef", None)
+    if model.intercept == 0 and coefficients is not None and not np.any(coefficients):
+        return 0.0
+    value, error = space.squared_norm(model)
+    return value + error + 4 * U * (value + error)
+
+
+def coordinates_of(F: Floats, w: Floats) -> tuple[Floats, Floats, float]:
+    """Return the scores Fw, bounds on their errors, and a number that is at least ‖w‖²."""
+    f, error = scores_with_error(F, w)
+    square = float(w @ w)
+    return f, error, square + float(inner_error(w.size + 2, square)) if w.any() else 0.0
+
+
+def within(weight: Floats, z: Floats, allowance: float) -> bool:
+    """Whether Σ s z ≤ allowance, exactly so for whole z, certainly so for others."""
+    terms = np.where((z == 0) | (z == 1), weight * z, weight * z * (1.0 + 4 * U))
+    return math.fsum([*terms.tolist(), -allowance]) <= 0
 
 
 def covariance_factor(w: Floats, W: Floats) -> Floats:
@@ -212,43 +284,72 @@ def rounded_point(space: FeatureSpace, w: Floats) -> tuple[Floats, BinaryModel]:
 
 
 class _CardinalityRow:
-    """Σ s z − allowance for a mean w and enlarged covariances, with margins and variances lowered by their rounding."""
+    """Σ s z − allowance for a mean w and enlarged covariances, with margins and variances at their worst ends."""
 
     def __init__(self, space: FeatureSpace, w: Floats, V: Floats, allowance: float) -> None:
-        data, L = space.data, space.factor
-        f, f_rounding = space.model_from_factor(w).scores(data.X)
-        self.u, self.weight = data.y * f - f_rounding, data.weight
-        self.relative = 2.0 * accumulated_rounding(max(L.shape[1], self.u.size))
-        self.goal = allowance * (1.0 - self.relative)
-        self.norms, self.v = row_norms(L) ** 2, np.sum(np.asarray(L @ V) ** 2, axis=1)
-        self.V_norm = float(np.sum(V**2))
+        self.space, self.w, self.V, self.allowance = space, w, V, allowance
+        self.geometry, self.weight = geometry_of(space), space.data.weight
+        self.norms, self.V_norm = self.geometry.norms**2, float(np.sum(V**2))
+        f, error = space.scores(space.model_from_factor(w))
+        u = space.data.y * f - error
+        if space.blockwise:
+            f, error, _ = coordinates_of(space.factor, w)
+            u = np.minimum(u, space.data.y * f - error)
+        self.u = u
+        self.v = self.variances(V)
 
-    def excess(self, v: Floats, V_norm: float) -> float:
-        """Return the excess for variances `v` of a covariance of trace `V_norm`."""
-        deviation = np.sqrt(v) - self.relative * np.sqrt(self.norms * V_norm)
-        return float(self.weight @ relaxed_indicator(self.u, np.maximum(deviation, 0.0) ** 2)) - self.goal
+    def variances(self, V: Floats) -> Floats:
+        """Return lower bounds of the variances of a covariance, those that the statement finds."""
+        B, ridge = _in_feature_space(self.space, V)
+        point = SecondMoment(w=self.w, V=V, z=np.zeros(0), coefficients=B, ridge=ridge)
+        return self.geometry.spread(point)[0] if V.shape[1] else np.zeros(self.u.size)
 
-    def smallest_factor(self) -> float | None:
-        """Return the smallest c for the covariance (1 + c)VV'."""
-        return _smallest_feasible(lambda c: self.excess(self.v * (1.0 + c), self.V_norm * (1.0 + c)))
+    def excess(self, v: Floats, share: float) -> float:
+        """Return the excess for variances `v`, with the right side lowered by a share."""
+        z = worst_indicator(self.u, v * (1.0 - 64 * U))
+        return math.fsum([*(self.weight * z * (1.0 + 8 * U)).tolist(), -self.allowance * (1.0 - share)])
+
+    def holds(self, V: Floats) -> bool:
+        """Whether a covariance satisfies the row."""
+        return within(self.weight, worst_indicator(self.u, self.variances(V)), self.allowance)
+
+    def multiple(self) -> Floats | None:
+        """Return the smallest multiple of V, by at least 1, that satisfies the row; None if there is none."""
+        if self.holds(self.V):
+            return self.V
+        for share in SAFE:
+            c = _smallest_feasible(lambda c, share=share: self.excess(self.v * (1.0 + c), share))  # type: ignore[misc]
+            if c is None:
+                return None
+            larger = self.V * math.sqrt(1.0 + c)
+            if self.holds(larger):
+                return larger
+        return None
+
+    def with_ridge(self) -> Floats | None:
+        """Return V with the smallest multiple of I that satisfies the row; None if there is none."""
+        unit = self.V_norm if self.V_norm > 0 else 1.0 / max(float(self.norms.max()), np.finfo(float).tiny)
+        for share in SAFE:
+            ridge = _smallest_feasible(
+                lambda c, share=share: self.excess(self.v + c * unit * self.norms * (1.0 - 1e-12), share)  # type: ignore[misc]
+            )
+            if ridge is None:
+                return None
+            larger = np.hstack([self.V, math.sqrt(ridge * unit) * np.eye(self.w.size)])
+            if self.holds(larger):
+                return larger
+        return None
 
 
 def covariance_multiple(space: FeatureSpace, w: Floats, V: Floats, allowance: float) -> Floats | None:
     """Return the smallest multiple of V, by at least 1, with Σ s z ≤ allowance; None if there is none."""
-    c = _CardinalityRow(space, w, V, allowance).smallest_factor()
-    return None if c is None else V * math.sqrt(1.0 + c)
+    return _CardinalityRow(space, w, V, allowance).multiple()
 
 
 def enlarged_covariances(space: FeatureSpace, w: Floats, V: Floats, allowance: float) -> list[Floats]:
     """Return V enlarged until Σ s z ≤ allowance: once by a factor, once by a multiple of I, where that is possible."""
     row = _CardinalityRow(space, w, V, allowance)
-    unit = row.V_norm if row.V_norm > 0 else 1.0 / max(float(row.norms.max()), np.finfo(float).tiny)
-    factor = row.smallest_factor()
-    ridge = _smallest_feasible(lambda c: row.excess(row.v + c * unit * row.norms, row.V_norm + c * unit * w.size))
-    spreads = [] if factor is None else [V * math.sqrt(1.0 + factor)]
-    if ridge is not None:
-        spreads.append(np.hstack([V, math.sqrt(ridge * unit) * np.eye(w.size)]))
-    return spreads
+    return [spread for spread in (row.multiple(), row.with_ridge()) if spread is not None]
 
 
 def _smallest_feasible(excess: Callable[[float], float]) -> float | None:

@@ -37,6 +37,10 @@ least :math:`q(w) - \|g\|^2/(4\mu)` with :math:`\mu = \lambda_{\min}(Q)`, since 
 the optimum :math:`\gamma_i = \lambda s_i (1-u_i)_+^2/t_i^2` and :math:`\alpha_i = 2\lambda s_i (1-u_i)_+/t_i`. In the
 cardinality form λ is a multiplier too, and :math:`-\lambda\kappa\sum s_i` is added to D.
 
+**Rounding.** Both ends hold for K, not for a factor of it. A covariance of a kernel model is :math:`\Phi'BB'\Phi + \varepsilon I` with the
+coefficients B and the number ε of its second moment, and :math:`\min_w w'Qw - c'w` is bounded from any point by its gradient and a proved
+:math:`\mu` (:mod:`svmcvx.formulations.conic_loss.geometry`). The right side :math:`\kappa\sum s_i` is the number that it evaluates to.
+
 **Two intervals.** D is a lower bound of the 0-1 problem as well (in the cardinality form: of
 :math:`\min \|w\|^2` with margins below 1 on observations of total weight at most :math:`\kappa\sum s_i`). The
 certificate's ``lower`` and ``upper`` enclose the optimum of the semidefinite program; its residuals ``"zero_one_lower"``
@@ -74,18 +78,27 @@ from typing import Any, ClassVar, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from svmcvx.certificate import Dual, Evaluation, accumulated_rounding
+from svmcvx.certificate import Dual, Evaluation
 from svmcvx.data import BinaryData, binary_data, check_number
 from svmcvx.errors import DataError
 from svmcvx.feature_space import FeatureSpace, feature_space
 from svmcvx.formulations.base import RecoveredPoints
-from svmcvx.formulations.conic_loss.dual import ConicDual
-from svmcvx.formulations.conic_loss.primal import relaxed_indicator
-from svmcvx.formulations.conic_loss.recovery import moment_of, recover, relaxed_model
+from svmcvx.formulations.conic_loss.dual import ConicDual, same_point
+from svmcvx.formulations.conic_loss.geometry import RowGeometry
+from svmcvx.formulations.conic_loss.primal import relaxed_indicator, worst_indicator
+from svmcvx.formulations.conic_loss.recovery import (
+    SecondMoment,
+    coordinates_of,
+    moment_of,
+    penalty_above,
+    recover,
+    relaxed_model,
+    within,
+)
 from svmcvx.heuristics.rounding import least_norm_point
-from svmcvx.kernels import KernelLike, row_norms
-from svmcvx.losses import zero_one
+from svmcvx.kernels import KernelLike
 from svmcvx.model import BinaryModel
+from svmcvx.rounding import U, sum_above
 
 __all__ = ["ConicLoss", "check_lam_or_kappa", "conic_space", "hard_margin_point"]
 
@@ -125,7 +138,7 @@ class ConicLoss(ConicDual):
 
     @property
     def allowance(self) -> float:
-        """κ Σ s_i, the weight that may have a margin below 1 in the cardinality form."""
+        """κ Σ s_i as it is evaluated, the weight that may have a margin below 1 in the cardinality form."""
         return math.inf if self.kappa is None else self.kappa * float(self.weight.sum())
 
     def lam_of(self, dual: Dual) -> float:
@@ -143,74 +156,92 @@ class ConicLoss(ConicDual):
         """−λκΣs in the cardinality form."""
         return 0.0 if self.kappa is None else -lam * self.allowance
 
-    def _worst_indicators(self, model: BinaryModel) -> tuple[Floats, Floats]:
-        """Indicators without and with the covariance of a model, for margins and variances lowered by their rounding.
-
-        The indicator is discontinuous where slack and variance both vanish, so that its error cannot be bounded by a
-        multiple of the errors of its arguments.
-        """
+    def _evaluate(self, model: BinaryModel, moment: SecondMoment | None) -> Evaluation:
+        """P at a model and a covariance, every term at its worst end; ``inf`` where Σ s z may exceed κ Σ s."""
         data = self.space.data
-        f, f_rounding = model.scores(data.X)
-        u = self.y * f - f_rounding
-        moment = moment_of(model)
-        if moment is None or moment.V.shape[1] == 0:
-            z = zero_one(u)
-            return z, z
-        L = self.factor
-        if moment.V.shape[0] != L.shape[1]:
-            raise DataError(
-                f"the second moment of the model has {moment.V.shape[0]} rows, these data need {L.shape[1]}; "
-                "certify a model with the data that it was trained on"
+        f, error = self.space.scores(model)
+        u = self.y * f - error
+        norm = penalty_above(self.space, model)
+        if moment is not None and self.space.blockwise:
+            # The problem of the approximation, whose rows are those of the factor, too.
+            f, error, other = coordinates_of(self.factor, moment.w)
+            u, norm = np.minimum(u, self.y * f - error), max(norm, other)
+        variance, trace = np.zeros(data.n), 0.0
+        if moment is not None and moment.V.shape[1] > 0:
+            r, B = self.factor.shape[1], moment.coefficients
+            if moment.V.shape[0] != r:
+                raise DataError(
+                    f"the second moment of the model has {moment.V.shape[0]} rows, these data need {r}; "
+                    "certify a model with the data that it was trained on"
+                )
+            rows = isinstance(self.geometry, RowGeometry)
+            if rows != (B is None) or (B is not None and B.shape[0] != data.n):
+                raise DataError(
+                    "the second moment of the model is that of other data; certify a model with the data that it was trained on"
+                )
+            variance, trace = self.geometry.spread(moment)
+        z = worst_indicator(u, variance)
+        value = self.space.squared_norm(model)[0] + (0.0 if moment is None else float(np.sum(moment.V**2)))
+        if self.kappa is not None:
+            return (
+                Evaluation.at_most(value, sum_above([norm, trace]))
+                if within(self.weight, z, self.allowance)
+                else Evaluation(math.inf, 0.0)
             )
-        deviation = np.linalg.norm(L @ moment.V, axis=1)
-        error = accumulated_rounding(L.shape[1]) * row_norms(L) * float(np.linalg.norm(moment.V))
-        return zero_one(u), relaxed_indicator(u, np.maximum(deviation - error, 0.0) ** 2)
-
-    def _objective_value(self, model: BinaryModel, z: Floats, spread: float) -> Evaluation:
-        """‖w‖² + spread + λ Σ s z; in the cardinality form ‖w‖² + spread, or ``inf`` where Σ s z exceeds κ Σ s."""
-        norm, norm_rounding = self.space.squared_norm(model)
-        total = float(self.weight @ z)
-        rounding = norm_rounding + accumulated_rounding(self.factor.shape[1]) * spread
-        if self.lam is not None:
-            value = norm + spread + self.lam * total
-            return Evaluation(value, rounding + accumulated_rounding(z.size) * value)
-        if total > self.allowance * (1.0 + accumulated_rounding(z.size)):
-            return Evaluation(math.inf, 0.0)
-        return Evaluation(norm + spread, rounding)
+        assert self.lam is not None  # noqa: S101 - exactly one is given
+        missed = sum_above(self.weight * z * (1.0 + 4 * U)) if z.any() else 0.0
+        losses = self.lam * missed
+        value += self.lam * float(self.weight @ relaxed_indicator(self.y * f, variance))
+        high = sum_above([norm, trace, losses * (1.0 + 4 * U)]) if norm or trace or losses else 0.0
+        return Evaluation.at_most(value, high)
 
     def evaluate(self, model: BinaryModel) -> Evaluation:
         """P at a model and its second moment; ``inf`` where the cardinality row is violated."""
-        moment = moment_of(model)
-        spread = 0.0 if moment is None else float(np.sum(moment.V**2))
-        return self._objective_value(model, self._worst_indicators(model)[1], spread)
+        return self._evaluate(model, moment_of(model))
 
     def zero_one(self, model: BinaryModel) -> Evaluation:
         """The objective of the 0-1 problem at a model; ``inf`` where too many observations are below the margin."""
-        return self._objective_value(model, self._worst_indicators(model)[0], 0.0)
+        return self._evaluate(model, None)
+
+    def trivial(self) -> tuple[list[BinaryModel], list[Dual]]:
+        """Return w = 0 without and, for rows that are the data, with the intercepts 1 and −1; γ = α = 0, whose bound is 0."""
+        zeros = np.zeros(self.y.size)
+        dual: Dual = {"gamma": zeros, "alpha": zeros}
+        w = np.zeros(self.factor.shape[1])
+        models = [self.model(w, np.zeros((w.size, 0)))]
+        if self.space.intercept == "penalised" and self.space.is_linear and self.space.X.shape[1] == w.size:
+            for sign in (1.0, -1.0):
+                bias = w.copy()
+                bias[-1] = sign * (1.0 + 2.0**-48)
+                models.append(self.model(bias, np.zeros((w.size, 0))))
+        return models, [dual if self.kappa is None else {**dual, "lam": np.zeros(())}]
 
     def residuals(self, model: Any, dual: Dual) -> Mapping[str, float]:
         """The interval around the optimum of the 0-1 problem: the same bound, and the better of model and rounding."""
         moment = moment_of(model)
         points = [model, *([] if moment is None or moment.rounded is None else [moment.rounded])]
-        found = {"zero_one_upper": min(sum(self.zero_one(point)) for point in points)}
+        found = {"zero_one_upper": min(self.zero_one(point).above for point in points)}
         if dual:
-            bound = self.evaluate_dual(dual)
-            found["zero_one_lower"] = bound.value - bound.rounding
+            found["zero_one_lower"] = self.evaluate_dual(dual).below
         return found
 
     def repair(self, dual: Dual) -> Dual:
         """As for any conic dual; in the cardinality form with the better of λ as passed and the best λ for γ and α."""
         if self.kappa is None:
             return super().repair(dual)
+        for known in self._repaired:
+            if same_point(known, dual):
+                return known
         zeros = np.zeros(self.y.size)
         # λ = γ = α = 0 is feasible, with the bound 0.
         best: Dual = {"lam": np.zeros(()), "gamma": zeros, "alpha": zeros}
         best_value = 0.0
         for lam in (self.lam_of(dual), self._best_lam(dual)):
             point = {**super().repair({**dual, "lam": np.array(lam)}), "lam": np.array(lam)}
-            value = self.evaluate_dual(point).value
+            value = self.evaluate_dual(point).below
             if value > best_value:
                 best, best_value = point, value
+        self._repaired.insert(0, best)
         return best
 
     def _best_lam(self, dual: Dual) -> float:

@@ -1,0 +1,423 @@
+"""Intervals of the conic family against ball arithmetic: the exact objective at the model, the exact dual value."""
+
+import math
+import os
+
+import flint
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import svmcvx as sx
+from svmcvx.data import binary_data
+from svmcvx.errors import DataError, SolverFailed
+from svmcvx.fast.conic_loss.conic import conic
+from svmcvx.fast.conic_loss.nystrom import nystrom_space
+from svmcvx.formulations.conic_loss.geometry import RowGeometry, largest_above
+from svmcvx.formulations.conic_loss.primal import relaxed_indicator, worst_indicator
+from svmcvx.formulations.conic_loss.recovery import moment_of
+from svmcvx.formulations.conic_loss.statement import ConicLoss
+from svmcvx.losses import conic_loss
+
+BITS = 1500
+EXAMPLES = int(os.environ.get("SVMCVX_EXAMPLES", "20"))
+
+
+@pytest.fixture(autouse=True)
+def precise():
+    before = flint.ctx.prec
+    flint.ctx.prec = BITS
+    yield
+    flint.ctx.prec = before
+
+
+def ball(x):
+    return flint.arb(float(x))
+
+
+def inner(a, b):
+    return sum((ball(s) * ball(t) for s, t in zip(a, b, strict=True)), ball(0))
+
+
+def exact_kernel(kernel, a, b):
+    if kernel is None or isinstance(kernel, sx.Linear):
+        return inner(a, b)
+    if isinstance(kernel, sx.Polynomial):
+        return (ball(kernel.gamma) * inner(a, b) + ball(kernel.coef0)) ** kernel.degree
+    assert isinstance(kernel, sx.RBF)
+    return (-ball(kernel.gamma) * sum(((ball(s) - ball(t)) ** 2 for s, t in zip(a, b, strict=True)), ball(0))).exp()
+
+
+def exact_gram(space):
+    X, kernel = space.data.X, space.kernel
+    one = ball(1 if space.intercept == "penalised" else 0)
+    return [[exact_kernel(kernel, a, b) + one for b in X] for a in X]
+
+
+def exact_margins_and_norm(space, model):
+    """Margins and the penalised norm at the model's own numbers."""
+    X, y = space.data.X, space.data.y
+    b = ball(model.intercept)
+    if isinstance(model, sx.LinearModel):
+        scores = [inner(x, model.coef) + b for x in X]
+        norm = inner(model.coef, model.coef)
+    else:
+        v, vectors = [ball(c) for c in model.dual_coef], model.vectors
+        scores = [
+            sum((c * exact_kernel(model.kernel, x, z) for c, z in zip(v, vectors, strict=True)), ball(0)) + b for x in X
+        ]
+        norm = sum(
+            (
+                c * e * exact_kernel(model.kernel, s, t)
+                for c, s in zip(v, vectors, strict=True)
+                for e, t in zip(v, vectors, strict=True)
+            ),
+            ball(0),
+        )
+    if space.intercept == "penalised":
+        norm += b * b
+    return [ball(t) * f for t, f in zip(y, scores, strict=True)], norm
+
+
+def exact_objective(statement, model):
+    """P at the model and its covariance; with κ the norm, and Σ s z."""
+    space, moment = statement.space, moment_of(model)
+    u, total = exact_margins_and_norm(space, model)
+    n = len(u)
+    variance = [ball(0)] * n
+    if moment is not None and moment.V.shape[1]:
+        if moment.coefficients is None:
+            rows = [[*x, 1.0] if space.intercept == "penalised" else list(x) for x in space.data.X]
+            variance = [sum((inner(x, column) ** 2 for column in moment.V.T), ball(0)) for x in rows]
+            total += inner(moment.V.ravel(), moment.V.ravel())
+        else:
+            K, ridge = exact_gram(space), ball(moment.ridge)
+            variance = [ridge * K[i][i] for i in range(n)]
+            total += ridge * n
+            for column in moment.coefficients.T:
+                f = [sum((K[i][j] * ball(column[j]) for j in range(n)), ball(0)) for i in range(n)]
+                variance = [v + t * t for v, t in zip(variance, f, strict=True)]
+                total += sum((ball(c) * t for c, t in zip(column, f, strict=True)), ball(0))
+    missed = ball(0)
+    for margin, v, s in zip(u, variance, space.data.weight, strict=True):
+        m = 1 - margin
+        if m > 0:
+            missed += ball(s) * m * m / (v + m * m)
+    return total if statement.kappa is not None else total + ball(statement.lam) * missed, missed
+
+
+def exact_dual(statement, dual, K=None):
+    """D(γ, α), with K; asserts that γ is feasible."""
+    gamma, alpha = statement.gamma_of(dual), statement.alpha_of(dual)
+    lam = statement.lam_of(dual)
+    assert (gamma >= 0).all()
+    assert (alpha[gamma == 0] == 0).all()
+    value = sum((ball(a) - ball(g) for a, g in zip(alpha, gamma, strict=True)), ball(0))
+    if getattr(statement, "kappa", None) is not None:
+        value -= ball(lam) * ball(statement.allowance)
+    rows = np.flatnonzero(gamma)
+    for i in rows:
+        quarter = ball(alpha[i]) ** 2 / (4 * ball(gamma[i]))
+        if alpha[i] < 0:
+            value -= quarter
+        elif quarter > ball(lam) * ball(statement.weight[i]):
+            value -= quarter - ball(lam) * ball(statement.weight[i])
+    if not rows.size:
+        return value
+    K = exact_gram(statement.space) if K is None else K
+    k = rows.size
+    # Γ⁻¹ − K is definite where Q is; c'Q⁻¹c = a'K a + a'K(Γ⁻¹ − K)⁻¹K a.
+    G = flint.arb_mat([[(1 / ball(gamma[i]) if i == j else ball(0)) - K[i][j] for j in rows] for i in rows])
+    a = flint.arb_mat([[ball(statement.y[i]) * (ball(alpha[i]) - 2 * ball(gamma[i]))] for i in rows])
+    block = flint.arb_mat([[K[i][j] for j in rows] for i in rows])
+    Ka = block * a
+    pivots = [[G[i, j] for j in range(k)] for i in range(k)]
+    for i in range(k):
+        assert pivots[i][i] > 0, "γ is not feasible"
+        for j in range(i + 1, k):
+            share = pivots[j][i] / pivots[i][i]
+            for m in range(i, k):
+                pivots[j][m] -= share * pivots[i][m]
+    solved = G.solve(Ka)
+    return value - ((a.transpose() * Ka)[0, 0] + (Ka.transpose() * solved)[0, 0]) / 4
+
+
+def holds(statement, solution):
+    """Both ends of the interval, by exact arithmetic."""
+    certificate = solution.certificate
+    value, missed = exact_objective(statement, solution.model)
+    if math.isfinite(certificate.upper):
+        assert not value > ball(certificate.upper), (value, certificate)
+        if statement.kappa is not None:
+            assert not missed > ball(statement.allowance)
+    assert not exact_dual(statement, solution.dual) < ball(certificate.lower), certificate
+    assert certificate.lower <= certificate.upper
+
+
+def outliers(degree, ratio):
+    X = np.array([[(1 if i % 2 == 0 else -1) * (2 + 0.1 * (i // 2)), 0.0] for i in range(12)] + [[0.0, ratio]] * 2)
+    return X, np.r_[np.tile([1, -1], 6), 1, 1], sx.Polynomial(degree=degree, gamma=1.0)
+
+
+@pytest.mark.parametrize("degree", [3, 4, 5])
+@pytest.mark.parametrize("ratio", [50.0, 150.0, 500.0, 1e3, 1e4])
+def test_a_direction_that_the_factor_has_dropped_does_not_raise_the_bound(degree, ratio):
+    X, y, kernel = outliers(degree, ratio)
+    problem = sx.conic_sdp(X, y, lam=1.0, kernel=kernel, intercept=False)
+    statement = problem.formulation
+    model = sx.KernelModel(
+        kernel=kernel,
+        vectors=X[:1],
+        dual_coef=[4.0**-degree],
+        intercept=0.0,
+        classes=np.array([-1, 1]),
+        support=[0],
+        n_features=2,
+    )
+    attained = exact_objective(statement, model)[0]
+    if degree == 3:
+        # Ten margins of at least 1, some of them exactly, and the two outliers missed.
+        assert float(attained) == pytest.approx(2.015625, rel=1e-12)
+    for solution in (sx.solve(problem), conic(X, y, lam=1.0, kernel=kernel, intercept=False)):
+        holds(statement, solution)
+        assert ball(solution.certificate.lower) <= attained
+        assert solution.certificate.residuals["zero_one_lower"] <= float(attained)
+
+
+@pytest.mark.parametrize("spread", [1.6e3, 1e-3, 1e-8])
+@pytest.mark.parametrize("route", ["solver", "fast"])
+def test_far_clusters(spread, route):
+    rng = np.random.default_rng(0)
+    X = np.where(np.arange(12) < 6, -1e6, 1e6)[:, None] + spread * rng.standard_normal((12, 2))
+    y = np.where(rng.random(12) < 0.5, 1, -1)
+    y[:2] = 1, -1
+    kernel = sx.RBF(gamma=1.0 / spread**2)
+    problem = sx.conic_sdp(X, y, lam=1.0, kernel=kernel)
+    solution = sx.solve(problem) if route == "solver" else conic(X, y, lam=1.0, kernel=kernel)
+    holds(problem.formulation, solution)
+
+
+@st.composite
+def hostile(draw):
+    """Far clusters, offsets, outliers, duplicates, whole numbers, weights, extreme hyper-parameters."""
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    n, d = draw(st.integers(2, 10)), draw(st.integers(1, 3))
+    X = rng.standard_normal((n, d))
+    y = np.where(rng.random(n) < 0.5, 1, -1)
+    y[:2] = 1, -1
+    if draw(st.booleans()):
+        X[:, 0] = y * (0.5 + np.abs(X[:, 0]))
+    shape = draw(st.sampled_from(["plain", "clusters", "offset", "outlier", "whole", "scales"]))
+    if shape == "clusters":
+        X = X * 10.0 ** rng.uniform(-8, 3) + np.where(rng.random(n) < 0.5, 1e6, -1e6)[:, None]
+    elif shape == "offset":
+        X = X + 10.0 ** rng.uniform(0, 12)
+    elif shape == "outlier":
+        X[-2:] = np.eye(d)[-1] * 10.0 ** rng.uniform(1, 6)
+    elif shape == "whole":
+        X = rng.integers(-2, 3, (n, d)).astype(float)
+    elif shape == "scales":
+        X = X * 10.0 ** rng.uniform(-6, 6, d)
+    if n >= 4 and draw(st.booleans()):
+        X[n // 2 :] = X[: n - n // 2]
+    size = float(np.median(np.abs(X - X.mean(axis=0)))) or 1.0
+    kernel = draw(
+        st.sampled_from(
+            [None, None, sx.Linear(), sx.RBF(1.0 / size**2), sx.Polynomial(3, 1.0), sx.Polynomial(2, 0.3, 1.0), "wide"]
+        )
+    )
+    if isinstance(kernel, str):
+        kernel, X = None, np.hstack([X, rng.standard_normal((n, n + 2))])
+    setting = draw(
+        st.one_of(
+            st.floats(-12, 12).map(lambda e: {"lam": 10.0**e}),
+            st.sampled_from([{"kappa": 0.1}, {"kappa": 0.3}, {"kappa": 0.5}]),
+        )
+    )
+    weight = draw(st.sampled_from([None, rng.uniform(0.1, 3.0, n), rng.integers(1, 4, n).astype(float)]))
+    return X, y, {"kernel": kernel, "intercept": draw(st.booleans()), "sample_weight": weight, **setting}
+
+
+@settings(max_examples=EXAMPLES, deadline=None)
+@given(hostile())
+def test_hostile_instances_are_inside_their_intervals(instance):
+    X, y, setting = instance
+    try:
+        solution = conic(X, y, max_iter=300, **setting)
+        statement = sx.conic_sdp(X, y, **setting).formulation
+    except (DataError, SolverFailed):
+        return
+    holds(statement, solution)
+    repaired = statement.repair(solution.dual)
+    again = statement.repair(repaired)
+    assert statement.dual_violation(repaired) == 0
+    for name in ("gamma", "alpha"):
+        np.testing.assert_array_equal(again[name], repaired[name])
+    # Any other point is above the lower end.
+    rng = np.random.default_rng(0)
+    if statement.kappa is None:
+        for size in (0.0, 1e-3, 1.0):
+            other = statement.model(
+                size * rng.standard_normal(statement.factor.shape[1]),
+                size * rng.standard_normal((statement.factor.shape[1], 1)),
+            )
+            value = exact_objective(statement, other)[0]
+            assert not value < ball(solution.certificate.lower)
+            assert not value > ball(statement.evaluate(other).above)
+            assert solution.certificate.upper <= statement.lam * statement.weight.sum() * (1 + 1e-12)
+    multipliers = {"gamma": rng.exponential(size=len(statement.y)), "alpha": rng.standard_normal(len(statement.y))}
+    multipliers["lam"] = np.array(rng.exponential())
+    point = statement.repair(multipliers)
+    assert not exact_dual(statement, point) < ball(statement.evaluate_dual(point).below)
+
+
+@settings(max_examples=EXAMPLES, deadline=None)
+@given(hostile())
+def test_the_conic_loss_for_given_gamma_is_inside_its_interval(instance):
+    X, y, setting = instance
+    if "lam" not in setting:
+        return
+    lam, kernel, intercept = setting["lam"], setting["kernel"], setting["intercept"]
+    rng = np.random.default_rng(1)
+    try:
+        norms = sx.conic_sdp(X, y, lam=lam, kernel=kernel, intercept=intercept).formulation.geometry.norms
+        gamma = rng.exponential(size=len(y)) / np.maximum(norms**2, 1e-300) / (2.0 * len(y))
+        statement = sx.conic_fixed_gamma(X, y, gamma=gamma, lam=lam, kernel=kernel, intercept=intercept).formulation
+    except DataError:
+        return
+    r = statement.factor.shape[1]
+    for size in (0.0, 1.0 / max(float(norms.max()), 1e-300)):
+        model = statement.model(size * rng.standard_normal(r))
+        dual = statement.repair({"gamma": gamma})
+        certificate = statement.certify(model, dual)
+        u, value = exact_margins_and_norm(statement.space, model)
+        for margin, g in zip(u, gamma, strict=True):
+            xi = 1 - margin
+            if xi > 0:
+                beyond = xi * xi * ball(g) > ball(lam)
+                value += ball(lam) if beyond else xi * (2 * (ball(g) * ball(lam)).sqrt() - ball(g) * xi)
+        evaluation = statement.evaluate(model)
+        assert not value > ball(evaluation.above)
+        assert evaluation.value == pytest.approx(float(value), rel=1e-6) or evaluation.rounding > 0
+        assert not exact_dual(statement, dual) < ball(statement.evaluate_dual(dual).below)
+        assert certificate.lower <= certificate.upper
+        assert not value < ball(certificate.lower)
+
+
+@given(st.integers(0, 10**6), st.integers(1, 12))
+@settings(max_examples=30)
+def test_the_largest_eigenvalue_is_below_its_bound(seed, n):
+    rng = np.random.default_rng(seed)
+    A = rng.standard_normal((n, n)) * 10.0 ** rng.uniform(-6, 6, n)
+    A = (A @ A.T) if seed % 2 else A + A.T
+    top = largest_above(A, float(np.linalg.eigvalsh(A)[-1]))
+    G = [[(ball(top) if i == j else ball(0)) - ball(A[i, j]) for j in range(n)] for i in range(n)]
+    for i in range(n):
+        assert G[i][i] > 0 or all(G[j][i].contains(0) for j in range(i, n))
+        for j in range(i + 1, n):
+            share = G[j][i] / G[i][i]
+            for k in range(i, n):
+                G[j][k] -= share * G[i][k]
+    assert top <= np.linalg.eigvalsh(A)[-1] + 1e-12 * np.abs(A).sum()
+
+
+@given(st.lists(st.tuples(st.floats(-3, 3), st.floats(0, 1e3)), min_size=1, max_size=8), st.integers(-200, 0))
+@settings(max_examples=50)
+def test_the_worst_indicator_is_not_below_the_exact_one(pairs, exponent):
+    u = np.array([1.0 - (1.0 - a) * 10.0**exponent for a, _ in pairs])
+    v = np.array([b * 10.0**exponent for _, b in pairs])
+    found = worst_indicator(u, v)
+    for z, margin, variance in zip(found, u, v, strict=True):
+        m = 1 - ball(margin)
+        exact = m * m / (ball(variance) + m * m) if m > 0 else ball(0)
+        assert not exact > ball(z)
+        assert float(exact) == pytest.approx(z, rel=1e-12, abs=1e-12) or abs(margin - 1) < 1e-12
+
+
+def test_the_width_on_standardised_data_is_negligible():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((150, 4))
+    y = np.where(X[:, 0] + 0.5 * rng.standard_normal(150) > 0, 1, -1)
+    for kernel in (None, sx.RBF(0.2)):
+        certificate = conic(X, y, lam=1.0, kernel=kernel).certificate
+        assert certificate.residuals["rounding"] <= 1e-9 * certificate.upper
+
+
+def test_w_zero_bounds_whatever_the_solver_did():
+    rng = np.random.default_rng(2)
+    X, y = rng.standard_normal((20, 2)) * 1e12, np.tile([1, -1], 10)
+    statement = sx.conic_sdp(X, y, lam=1.0).formulation
+    bad = statement.model(np.ones(3) * 1e3, np.ones((3, 1)))
+    certificate = statement.certify(bad, {"gamma": np.full(20, np.nan)})
+    assert 0 <= certificate.lower <= certificate.upper <= 11 * (1 + 1e-12)
+
+
+def test_indicators_and_losses_are_those_without_bounds_on_usual_numbers():
+    rng = np.random.default_rng(3)
+    u, v = rng.standard_normal(50), rng.exponential(size=50)
+    np.testing.assert_allclose(worst_indicator(u, v), relaxed_indicator(u, v), rtol=1e-13)
+    X, y = rng.standard_normal((50, 2)), np.tile([1, -1], 25)
+    statement = sx.conic_fixed_gamma(X, y, gamma=1e-3, lam=0.7).formulation
+    w = rng.standard_normal(3)
+    margins = y * (np.column_stack([X, np.ones(50)]) @ w)
+    expected = w @ w + conic_loss(margins, 1e-3, 0.7).sum()
+    assert statement.evaluate(statement.model(w)).value == pytest.approx(expected, rel=1e-12)
+    assert isinstance(statement.geometry, RowGeometry)
+
+
+@pytest.mark.parametrize("lam", [1e8, 1e10])
+@pytest.mark.parametrize("columns", [3, 30])
+def test_a_large_lambda_costs_a_tight_relaxation_nothing(lam, columns):
+    """The rounding of λ alone used to cost 1e-14 λ, more than the objective."""
+    rng = np.random.default_rng(4)
+    X = rng.standard_normal((20, columns))
+    y = np.tile([1, -1], 10)
+    X[:, 0] = y * (1 + np.abs(X[:, 0]))
+    solution = conic(X, y, lam=lam)
+    assert solution.status == "optimal"
+    assert solution.certificate.gap <= 1e-10
+    holds(sx.conic_sdp(X, y, lam=lam).formulation, solution)
+
+
+def test_a_status_is_not_optimal_where_the_interval_is_wide():
+    X, y, kernel = outliers(5, 1e4)
+    solution = conic(X, y, lam=1.0, kernel=kernel, intercept=False)
+    assert solution.certificate.gap > 1e-6
+    assert solution.status == "inaccurate"
+
+
+def test_the_second_moment_of_other_data_is_refused():
+    rng = np.random.default_rng(5)
+    X, y = rng.standard_normal((12, 3)), np.tile([1, -1], 6)
+    kernel = sx.Linear()
+    model = conic(X, y, lam=0.5, kernel=kernel).model
+    with pytest.raises(DataError, match="second moment of the model is that of other data"):
+        sx.conic_sdp(X[:10], y[:10], lam=0.5, kernel=kernel).formulation.evaluate(model)
+
+
+def test_landmarks_are_a_problem_of_their_own():
+    """The interval of the approximation is that of linear data whose rows are those of the factor."""
+    rng = np.random.default_rng(6)
+    X = rng.standard_normal((30, 2))
+    y = np.where(X[:, 0] + rng.standard_normal(30) > 0, 1, -1)
+    y[:2] = 1, -1
+    for setting in ({"lam": 1.0}, {"kappa": 0.2}):
+        data = binary_data(X, y)
+        space = nystrom_space(data, sx.RBF(0.5), rank=8, intercept="penalised")
+        solution = conic(X, y, kernel=sx.RBF(0.5), nystrom=8, **setting)
+        statement = ConicLoss(space=space, **{"lam": None, "kappa": None, **setting})
+        certificate, moment, F = solution.certificate, solution.model.moment, space.factor
+        K = [[inner(a, b) for b in F] for a in F]
+        assert not exact_dual(statement, solution.dual, K) < ball(certificate.lower)
+        total, missed = inner(moment.w, moment.w) + inner(moment.V.ravel(), moment.V.ravel()), ball(0)
+        for row, label in zip(F, y, strict=True):
+            m = 1 - ball(label) * inner(row, moment.w)
+            if m > 0:
+                missed += m * m / (sum((inner(row, column) ** 2 for column in moment.V.T), ball(0)) + m * m)
+        if statement.kappa is None:
+            total += missed
+        else:
+            assert not missed > ball(statement.allowance)
+        assert not total > ball(certificate.upper)
+        assert certificate.gap <= 1e-6
