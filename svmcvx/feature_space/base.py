@@ -99,6 +99,11 @@ class FeatureSpace(ABC):
         return self.kernel is None
 
     @property
+    def exact(self) -> bool:
+        """Whether the space is that of the kernel on the data, and not one that approximates it."""
+        return True
+
+    @property
     @abstractmethod
     def X(self) -> Features:
         """The data of a linear space as the formulation sees them, shape (n, d)."""

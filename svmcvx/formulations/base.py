@@ -266,6 +266,8 @@ class BinaryStatement(Formulation):
     def evidence(self, model: Any) -> Evidence | None:
         """Return intercept, weights and the name of the data, and what :meth:`proof_extra` adds."""
         data = self.space.data
+        if not self.space.exact:
+            return None
         return Evidence(self.space.intercept, full_entry(self.weight, data), data.fingerprint, self.proof_extra(model))
 
     def proof_extra(self, model: Any) -> Mapping[str, Floats]:

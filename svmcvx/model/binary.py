@@ -78,7 +78,7 @@ class LinearModel(BinaryModel):
     def squared_norm(self, data: BinaryData) -> tuple[float, float]:
         r"""Return :math:`\|w\|^2` and a bound on its rounding error."""
         value = float(self.coef @ self.coef)
-        return value, float(inner_error(self.coef.size + 1, value))
+        return value, float(inner_error(self.coef.size + 1, value)) if self.coef.any() else 0.0
 
     def decision_function(self, X: Any) -> Floats:
         """Return ``X w + b``.
@@ -97,6 +97,8 @@ class LinearModel(BinaryModel):
     def scores(self, X: Features) -> tuple[Floats, Floats]:
         """Return the scores and bounds on their rounding errors."""
         scores = self.decision_function(X)
+        if not self.coef.any():
+            return scores, np.zeros(scores.size)
         rounding = inner_error(self.coef.size, row_norms_above(X) * norm_above(self.coef)) + 2.0 * U * np.abs(scores)
         return scores, rounding * (1.0 + 8 * U)
 

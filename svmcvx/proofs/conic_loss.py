@@ -76,6 +76,15 @@ def _spread(space: Space) -> tuple[Ball, list[Ball]]:
             norm = total(x * x for x in column) + constant * constant
         square += norm
         deviations = [d + score * score for d, score in zip(deviations, scores, strict=True)]
+    if name == "V_coef" and "ridge" in extra:
+        # ε times the identity on the span of the rows, of at most as many dimensions as there are rows.
+        ridge = float(np.asarray(extra["ridge"], dtype=np.float64).ravel()[0])
+        if not 0.0 <= ridge < np.inf:
+            raise Refused(f"the ridge of the spread must not be negative, got {ridge:.9g}")
+        one = arb(1 if problem.penalised else 0)
+        square += arb(ridge) * problem.n
+        lengths = [space.gram(np.array([row]), np.array([row]))[0, 0] + one for row in problem.index.tolist()]
+        deviations = [d + arb(ridge) * length for d, length in zip(deviations, lengths, strict=True)]
     return square, deviations
 
 

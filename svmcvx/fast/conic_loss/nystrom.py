@@ -80,6 +80,11 @@ class NystromSpace(KernelSpace):
 
     rank: int = 1
 
+    @property
+    def exact(self) -> bool:
+        """False: the lower bound is one for the approximation."""
+        return False
+
     @cached_property
     def landmarks(self) -> Landmarks:
         """The landmarks and their factor."""

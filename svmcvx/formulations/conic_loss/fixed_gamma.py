@@ -13,6 +13,7 @@ dual are those of the relaxation (:mod:`svmcvx.formulations.conic_loss.statement
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeAlias
 
@@ -25,7 +26,7 @@ from numpy.typing import NDArray
 from svmcvx.certificate import Dual, Evaluation
 from svmcvx.data import check_number
 from svmcvx.errors import DataError
-from svmcvx.formulations.base import FormulationProblem, RecoveredPoints, builder, usable
+from svmcvx.formulations.base import FormulationProblem, RecoveredPoints, builder, full_entry, usable
 from svmcvx.formulations.conic_loss.dual import ConicDual
 from svmcvx.formulations.conic_loss.recovery import penalty_above
 from svmcvx.formulations.conic_loss.sdp import scaled_factor, square_over
@@ -67,6 +68,10 @@ class ConicFixedGamma(ConicDual):
     def hyperparameters(self) -> dict[str, Any]:
         """λ and the kernel; γ is left out, since it is an array."""
         return {"lam": self.lam, "kernel": self.kernel_name}
+
+    def proof_extra(self, model: Any) -> Mapping[str, Floats]:
+        """The given γ."""
+        return {"gamma": full_entry(self.gamma, self.space.data)}
 
     def gamma_of(self, dual: Dual) -> Floats:
         """γ of a dual point; that of the statement where it has none."""

@@ -82,7 +82,7 @@ from svmcvx.certificate import Dual, Evaluation
 from svmcvx.data import BinaryData, binary_data, check_number
 from svmcvx.errors import DataError
 from svmcvx.feature_space import FeatureSpace, feature_space
-from svmcvx.formulations.base import RecoveredPoints
+from svmcvx.formulations.base import RecoveredPoints, full_entry
 from svmcvx.formulations.conic_loss.dual import ConicDual, same_point
 from svmcvx.formulations.conic_loss.geometry import RowGeometry
 from svmcvx.formulations.conic_loss.primal import relaxed_indicator, worst_indicator
@@ -257,6 +257,20 @@ class ConicLoss(ConicDual):
         beyond = np.cumsum(self.weight[order]) > self.allowance
         lam = float(breaks[order[np.argmax(beyond)]]) if beyond.any() else 0.0
         return lam if math.isfinite(lam) else 0.0
+
+    def proof_extra(self, model: Any) -> Mapping[str, Floats]:
+        """The covariance of the model: V in the columns of the data, or coefficients of the observations and a ridge."""
+        moment = moment_of(model)
+        if moment is None:
+            return {}
+        if moment.coefficients is None:
+            return {"V": moment.V} if moment.V.shape[1] else {}
+        data = self.space.data
+        columns = [full_entry(column, data) for column in moment.coefficients.T]
+        return {
+            "V_coef": np.column_stack(columns) if columns else np.zeros((data.rows, 0)),
+            "ridge": np.array([moment.ridge]),
+        }
 
     def explain(self, status: str) -> str:
         """Only the cardinality form can be infeasible."""

@@ -129,6 +129,13 @@ class IndicatorStatement(BinaryStatement):
         vars(found)["geometry"] = self.geometry
         return found
 
+    def proof_extra(self, model: Any) -> Mapping[str, Floats]:
+        """Explicit values of M that belong to the statement."""
+        if self.explicit is None or not self.unproved.any():
+            return {}
+        limits = np.where(self.unproved, self.explicit, np.finfo(np.float64).max)
+        return {"M": full_entry(limits, self.space.data)}
+
     def with_added_constraints(self) -> Self:
         """Return the statement that holds beside further constraints: each explicit M belongs to it."""
         return replace(self, smaller_set=True)
