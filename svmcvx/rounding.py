@@ -35,6 +35,7 @@ __all__ = [
     "inner_error",
     "largest_eigenvalue_above",
     "norm_above",
+    "product_below",
     "row_norms_above",
     "smallest_eigenvalue_below",
     "sum_above",
@@ -244,3 +245,24 @@ def _upper_half(x: Floats) -> Floats:
     """The upper half of the digits of each number."""
     wide = x * 134217729.0
     return np.asarray(wide - (wide - x))
+
+
+def product_below(x: Floats | float, y: Floats | float) -> Floats:
+    """Return the largest numbers that are at most the products of non-negative numbers.
+
+    The error of a product of two fractions is exact [Dekker]; powers of two are taken out first, so that it neither over-
+    nor underflows.
+    """
+    (a, of_a), (b, of_b) = np.frexp(np.asarray(x, dtype=np.float64)), np.frexp(np.asarray(y, dtype=np.float64))
+    product = a * b
+    a_high, b_high = _upper_half(a), _upper_half(b)
+    a_low, b_low = a - a_high, b - b_high
+    rest = a_low * b_low - (((product - a_high * b_high) - a_low * b_high) - a_high * b_low)
+    product = np.where(rest < 0.0, np.nextafter(product, 0.0), product)
+    exponent = of_a + of_b
+    with np.errstate(over="ignore", under="ignore"):
+        value = np.minimum(np.ldexp(product, exponent), np.finfo(np.float64).max)
+        # Below the normal numbers ldexp itself rounds, to nearest. Twice a half exponent, for neither step may overflow.
+        small = exponent < -1000
+        back = np.ldexp(np.ldexp(value, 1000), np.where(small, -exponent - 1000, 0))
+    return np.asarray(np.where(small & (back > product), np.nextafter(value, 0.0), value))

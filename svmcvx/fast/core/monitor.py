@@ -34,7 +34,7 @@ class Progress(NamedTuple):
     lower, upper : float
         Best bounds so far, each valid up to rounding; ±inf while unknown.
     gap : float
-        ``(upper - lower) / max(1, |upper|)``.
+        :func:`svmcvx.certificate.relative_gap` of them.
     """
 
     iteration: int
@@ -44,6 +44,9 @@ class Progress(NamedTuple):
     gap: float
 
 
+# What the gap of a solver that stops at its tolerance may be in tolerances: the checker prefers a model listed first where it
+# widens the interval by a tenth.
+PREFERRED = 1.2
 # Returns True to stop.
 Callback: TypeAlias = Callable[[Progress], bool | None]
 
@@ -205,6 +208,9 @@ def conclude(
     except NotCertified as error:
         raise SolverFailed(f"{solver}: {error}", [attempt]) from None
     certificate = checked.certificate
+    if certificate.kind == "convex" and status is Status.OPTIMAL and not certificate.gap <= PREFERRED * monitor.tol:
+        # The bounds that the solver has compared leave out what rounding may have done to them.
+        status, reason = Status.INACCURATE, f"rounding leaves a gap of {certificate.gap:.2g}"
     lower = math.nan if certificate.lower is None else certificate.lower
     trace = [*monitor.rows, (monitor.seconds, lower, certificate.upper)]
     attempt = Attempt(solver, status, reason, solved, certificate.gap, *told)
