@@ -336,7 +336,9 @@ def check(
     model, upper = next(pair for pair in uppers if pair[1].above <= best_high + slack)
     lower: Evaluation | None = None
     if lowers:
-        kept, violation, lower = next(entry for entry in lowers if entry[2].below >= best_low - slack)
+        # Where the best bound is not negative, neither is the one that is kept.
+        least = max(best_low - slack, 0.0) if best_low >= 0 else best_low - slack
+        kept, violation, lower = next(entry for entry in lowers if entry[2].below >= least)
 
     high = upper.above
     low = None if lower is None else lower.below
