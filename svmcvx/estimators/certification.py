@@ -180,7 +180,9 @@ def _refuse_others(estimator: Any) -> None:
         )
     known = isinstance(estimator, (SVC, NuSVC, LinearSVC, LogisticRegression))
     if not known or isinstance(estimator, LogisticRegressionCV):
-        raise DataError(f"estimator must be a fitted SVC, NuSVC, LinearSVC or LogisticRegression of scikit-learn, got {name}")
+        raise DataError(
+            f"estimator must be a fitted SVC, NuSVC, LinearSVC or LogisticRegression of scikit-learn, got {name}"
+        )
     if isinstance(estimator, NuSVC) and estimator.class_weight is not None:
         raise DataError("this NuSVC has a class_weight, which its problem has no place for; pass sample_weight instead")
 
@@ -288,7 +290,9 @@ def _certify_pair(
     statement = PSVM(space=space, C=C, p=1.0)
     upper_bound = C * data.weight * (1.0 + ABOVE_UPPER_BOUND)
     if (kept * data.y < 0).any() or (np.abs(kept) > upper_bound).any() or np.count_nonzero(kept) < np.count_nonzero(v):
-        degenerate = "" if isinstance(svc, SVC) else " (a NuSVC with too small a nu for its data has such multipliers as well)"
+        degenerate = (
+            "" if isinstance(svc, SVC) else " (a NuSVC with too small a nu for its data has such multipliers as well)"
+        )
         raise DataError(
             "the estimator's multipliers do not belong to these labels and weights: pass the y and the sample_weight that it "
             f"was trained with{degenerate}"

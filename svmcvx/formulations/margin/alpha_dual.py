@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from svmcvx.certificate import Dual
 from svmcvx.formulations.base import BinaryStatement
 from svmcvx.model import BinaryModel, KernelModel, LinearModel
-from svmcvx.rounding import UNDERFLOW, U, balanced
+from svmcvx.rounding import UNDERFLOW, U, balanced, imbalance
 
 __all__ = ["AlphaDualStatement", "Scored", "is_constant"]
 
@@ -71,6 +71,14 @@ class AlphaDualStatement(BinaryStatement):
         f, error = self.space.scores(model)
         return Scored(self.y * f, error, *self.space.squared_norm(model))
 
+    def constant(self, bias: float) -> BinaryModel:
+        """Return the model w = 0 with a bias."""
+        data = self.space.data
+        if not self.space.is_linear:
+            return self.space.model(np.zeros(data.n), bias)
+        none = np.zeros(0, dtype=np.intp)
+        return LinearModel(coef=np.zeros(data.X.shape[1]), intercept=bias, classes=data.classes, support=none)
+
     def repair(self, dual: Dual) -> Dual:
         """Clip α to its domain and balance the classes, exactly."""
         return {"alpha": balanced(self.alpha(dual), self.y, np.minimum(self.upper_bound(), LARGEST))}
@@ -79,17 +87,11 @@ class AlphaDualStatement(BinaryStatement):
         """Largest of −α, the excess of α over its upper bound, and |y'α|; 0 only if none of them is above 0."""
         alpha = self.alpha(dual)
         outside = self._outside_box(alpha)
-        return max(outside, self._imbalance(alpha)) if math.isfinite(outside) else math.inf
+        off = abs(imbalance(alpha, self.y)) if math.isfinite(outside) else math.inf
+        return max(outside, off) if math.isfinite(off) else math.inf
 
     def _outside_box(self, alpha: Floats) -> float:
         """Return the largest of −α and the excess of α over its upper bound; infinite for what is no number."""
         if not np.isfinite(alpha).all():
             return math.inf
         return max(0.0, float(-alpha.min()), float((alpha - self.upper_bound()).max()))
-
-    def _imbalance(self, alpha: Floats) -> float:
-        """Return |y'α|, rounded once: 0 for an exact balance only."""
-        try:
-            return abs(math.fsum((self.y * alpha)[alpha != 0].tolist()))
-        except OverflowError:
-            return math.inf

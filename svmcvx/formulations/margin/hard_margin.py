@@ -75,7 +75,7 @@ class HardMargin(AlphaDualStatement):
             return Evaluation(0.0, 0.0)
         point = self.space.product(alpha * self.y)
         norm = [-0.5 * point.squared_norm, -0.5 * point.squared_norm_rounding]
-        return Evaluation.at_least(float(alpha.sum()) + norm[0], sum_below([*alpha.tolist(), *norm]))
+        return Evaluation.at_least(float(alpha.sum()) + norm[0], sum_below(np.append(alpha, norm)))
 
     def trivial(self) -> tuple[list[Any], list[Dual]]:
         """No model, and α = 0."""

@@ -56,4 +56,4 @@ class PenalisedPSVM(PSVM):
 
     def trivial(self) -> tuple[list[Any], list[Dual]]:
         """The model w = 0, and α = 0."""
-        return [self.space.model(np.zeros(self.y.size))], [{"alpha": np.zeros(self.y.size)}]
+        return [self.constant(0.0)], [{"alpha": np.zeros(self.y.size)}]

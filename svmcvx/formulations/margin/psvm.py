@@ -203,7 +203,7 @@ class PSVM(AlphaDualStatement):
             losses = hinge_power_above(found.u, found.error, self.p)
             terms = np.nextafter(self.cost_below, math.inf) * losses * (1.0 + 4.0 * U) + SMALLEST
             terms = np.where(losses == 0.0, 0.0, terms)
-        return Evaluation.at_most(value, sum_above([0.5 * found.norm, 0.5 * found.norm_error, *terms.tolist()]))
+        return Evaluation.at_most(value, sum_above(np.append(terms, [0.5 * found.norm, 0.5 * found.norm_error])))
 
     def evaluate_dual(self, dual: Dual) -> Evaluation:
         """D at a feasible α; the norm and the conjugates of the losses at their upper ends."""
@@ -215,14 +215,15 @@ class PSVM(AlphaDualStatement):
         # The conjugate falls as the cost rises.
         conjugate = hinge_power_conjugate_above(alpha, self.cost_below, self.p)
         norm = [-0.5 * point.squared_norm, -0.5 * point.squared_norm_rounding]
-        return Evaluation.at_least(value, sum_below([*alpha.tolist(), *(-conjugate).tolist(), *norm]))
+        parts = [alpha, -conjugate, norm] if conjugate.any() else [alpha, norm]
+        return Evaluation.at_least(value, sum_below(np.concatenate(parts)))
 
     def trivial(self) -> tuple[list[Any], list[Dual]]:
         """The model w = 0 with its best bias, and α = 0."""
-        y, weight, none = self.y, self.weight, np.zeros(self.y.size)
+        y, weight = self.y, self.weight
         masses = np.array([float(weight[y > 0].sum()), float(weight[y < 0].sum())])
         bias = best_bias(np.zeros(2), np.array([1.0, -1.0]), p=self.p, weight=masses)
-        return [self.space.model(none, bias)], [{"alpha": none}]
+        return [self.constant(bias)], [{"alpha": np.zeros(y.size)}]
 
     def intercept(self, alpha: Floats, f: Floats, near: float | None = None) -> float:
         r"""Return the bias by the rule :attr:`bias`, from multipliers and scores without bias; `near` is a guess.
