@@ -376,6 +376,7 @@ def test_a_gap_that_rounding_leaves_is_no_optimum():
 # Models of scikit-learn
 
 
+@pytest.mark.filterwarnings("ignore:the gap is", "ignore:Solver terminated early")
 @pytest.mark.parametrize("offset", [0.0, 1e4, 1e8])
 @pytest.mark.parametrize("C", [0.1, 1e3])
 def test_a_linear_svc_is_certified_as_it_holds_its_coefficients(offset, C):

@@ -214,7 +214,7 @@ class PSVM(AlphaDualStatement):
         value = dual_objective(alpha, point.squared_norm, C=self.C, p=self.p, weight=self.weight)
         # The conjugate falls as the cost rises.
         conjugate = hinge_power_conjugate_above(alpha, self.cost_below, self.p)
-        norm = [-0.5 * point.squared_norm, -0.5 * point.squared_norm_rounding]
+        norm = np.array([-0.5 * point.squared_norm, -0.5 * point.squared_norm_rounding])
         parts = [alpha, -conjugate, norm] if conjugate.any() else [alpha, norm]
         return Evaluation.at_least(value, sum_below(np.concatenate(parts)))
 
