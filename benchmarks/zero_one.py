@@ -2,7 +2,7 @@
 
     python benchmarks/zero_one.py [--quick] [--seeds 1] [--repeats 5] [--skip-scip] [--scip-limit 600] [--plot zero_one.png]
 
-Data of the conic paper: 3 features and the constant, λ = 1, all kinds of outliers. Every row says what was proved: seconds,
+Data of [CepedaGomezHan]: 3 features and the constant, λ = 1, all kinds of outliers. Every row says what was proved: seconds,
 certified gap, and both bounds; for SCIP the ratio of its seconds to ours, building included in both. The rows "hard" and
 "columns" have no target: they show where branch and bound hands over to the sweep, and what more columns cost.
 """

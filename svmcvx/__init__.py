@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from svmcvx import torch as torch  # not in __all__: it needs an extra that `import *` may lack
     from svmcvx.estimators.certification import certify
     from svmcvx.experiments import compare, select
+    from svmcvx.proofs import Verified, verify
 
 if TYPE_CHECKING:
     # Names of the catalogue.
@@ -97,6 +98,7 @@ __all__ = [
     "Status",
     "SvmcvxError",
     "Timings",
+    "Verified",
     "ZeroOneSVMClassifier",
     "available_solvers",
     "certify",
@@ -129,6 +131,7 @@ __all__ = [
     "synthetic",
     "theory",
     "topk_svm",
+    "verify",
     "weston_watkins",
     "zero_one_mio",
 ]
@@ -148,6 +151,8 @@ _LAZY: dict[str, tuple[str, str | None]] = {
     "synthetic": ("svmcvx.synthetic", None),
     "theory": ("svmcvx.theory", None),
     "torch": ("svmcvx.torch", None),
+    "Verified": ("svmcvx.proofs", "Verified"),
+    "verify": ("svmcvx.proofs", "verify"),
 }
 
 

@@ -1,4 +1,4 @@
-"""Command line (extra ``cli``): ``svmcvx compare`` and ``svmcvx doctor``."""
+"""Command line (extra ``cli``): ``svmcvx compare``, ``svmcvx verify`` and ``svmcvx doctor``."""
 
 from __future__ import annotations
 
@@ -123,6 +123,9 @@ def compare(
     resume: Annotated[
         Path | None, typer.Option(help="A .jsonl file of finished models: an interrupted comparison goes on there.")
     ] = None,
+    proofs: Annotated[
+        Path | None, typer.Option(help="Folder for the training data and a proof of each solution; see verify.")
+    ] = None,
 ) -> int:
     """Fit several models to a data set and tabulate certificates and accuracies."""
     parsed = parse_models(
@@ -142,6 +145,7 @@ def compare(
         tol=tol,
         store=resume,
         refit=plot is not None,
+        proofs=proofs,
     )
     interrupted = False
     try:
@@ -305,6 +309,31 @@ def _draw(path: Path, comparison: Comparison, data: datasets.Dataset) -> None:
 def _write_json(path: Path, content: dict[str, Any]) -> None:
     with written_whole(path) as stream:
         stream.write(json.dumps(content, indent=1).encode() + b"\n")
+
+
+@app.command()
+def verify(
+    proof: Annotated[Path, typer.Argument(help="A file that save_proof, or compare --proofs, has written.")],
+    dataset: Annotated[
+        str,
+        typer.Argument(
+            help="The data that it is about, as for compare: training.npz beside the proofs of a comparison."
+        ),
+    ],
+    target: Annotated[str | None, typer.Option(help="Column of the labels in a CSV or Parquet file.")] = None,
+    data_dir: Annotated[
+        Path | None, typer.Option(help="Folder of .npz data sets; the variable SVMCVX_DATA by default.")
+    ] = None,
+    precision: Annotated[int, typer.Option(help="Bits of the ball arithmetic.")] = 128,
+) -> int:
+    """Check an interval from the raw data by a second program; exit with 0 if it holds, 1 if not."""
+    data = datasets.load(dataset, data_dir, target=target)
+    found = svmcvx.verify(proof, data.X, data.y, precision=precision)
+    lower = "no lower bound" if found.lower is None else f"lower {found.lower:.17g}"
+    output.print(f"proved: {lower}, upper {found.upper:.17g}", markup=False, highlight=False, soft_wrap=True)
+    verdict = "the proof holds" if found.holds else "the proof does not hold"
+    output.print(f"{verdict}{': ' + found.why if found.why else ''}", markup=False, highlight=False, soft_wrap=True)
+    return 0 if found.holds else 1
 
 
 @app.command()

@@ -18,6 +18,7 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from svmcvx.errors import DataError
+from svmcvx.proofs.format import fingerprint
 
 __all__ = [
     "BinaryData",
@@ -327,6 +328,8 @@ class BinaryData:
         The original labels.
     rows : int
         Number of observations passed in, those of weight zero included.
+    fingerprint : str
+        A short name of the data that were passed in, for proofs.
     """
 
     X: Features
@@ -335,6 +338,7 @@ class BinaryData:
     index: NDArray[np.intp]
     classes: NDArray[Any]
     rows: int
+    fingerprint: str = ""
 
     @property
     def n(self) -> int:
@@ -366,6 +370,7 @@ def binary_data(X: ArrayLike | Any, y: Any, sample_weight: Any = None, *, accept
     features = _checked_with(X, y, accept_sparse)
     codes, classes = check_labels(y, features.shape[0], binary=True)
     weight = check_weights(sample_weight, features.shape[0])
+    name = fingerprint(features, codes)
     index = np.flatnonzero(weight > 0)
     if np.unique(codes[index]).size < 2:
         raise DataError("sample_weight is zero for every observation of a class; both classes need positive weight")
@@ -373,7 +378,13 @@ def binary_data(X: ArrayLike | Any, y: Any, sample_weight: Any = None, *, accept
         features = _rows(features, index)
     signs = np.where(codes[index] == 1, 1.0, -1.0)
     return BinaryData(
-        X=features, y=signs, weight=weight[index], index=index.astype(np.intp), classes=classes, rows=weight.size
+        X=features,
+        y=signs,
+        weight=weight[index],
+        index=index.astype(np.intp),
+        classes=classes,
+        rows=weight.size,
+        fingerprint=name,
     )
 
 
@@ -394,6 +405,8 @@ class MulticlassData:
         The original labels.
     rows : int
         Number of observations passed in, those of weight zero included.
+    fingerprint : str
+        A short name of the data that were passed in, for proofs.
     """
 
     X: Features
@@ -402,6 +415,7 @@ class MulticlassData:
     index: NDArray[np.intp]
     classes: NDArray[Any]
     rows: int
+    fingerprint: str = ""
 
     @property
     def n(self) -> int:
@@ -419,13 +433,20 @@ def multiclass_data(X: Any, y: Any, sample_weight: Any = None, *, accept_sparse:
     features = _checked_with(X, y, accept_sparse)
     codes, classes = check_labels(y, features.shape[0])
     weight = check_weights(sample_weight, features.shape[0])
+    name = fingerprint(features, codes)
     index = np.flatnonzero(weight > 0).astype(np.intp)
     if np.unique(codes[index]).size < classes.size:
         raise DataError("sample_weight is zero for every observation of a class; every class needs positive weight")
     if index.size < weight.size:
         features = _rows(features, index)
     return MulticlassData(
-        X=features, codes=codes[index], weight=weight[index], index=index, classes=classes, rows=weight.size
+        X=features,
+        codes=codes[index],
+        weight=weight[index],
+        index=index,
+        classes=classes,
+        rows=weight.size,
+        fingerprint=name,
     )
 
 

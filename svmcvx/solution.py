@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import math
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -13,12 +14,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svmcvx.certificate import Certificate
+from svmcvx.errors import DataError
 from svmcvx.model import Model, frozen
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Attempt", "Solution", "Status", "Timings"]
+    from svmcvx.proofs.format import Proof
+
+__all__ = ["Attempt", "Evidence", "Solution", "Status", "Timings"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -87,6 +91,31 @@ class Timings:
         return self.build + self.compile + self.solve + self.certify
 
 
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """What a proof needs beside a model, a dual point and the hyper-parameters.
+
+    Attributes
+    ----------
+    intercept : "free", "penalised" or "none"
+    weight : ndarray of shape (rows,)
+        Weights of the observations, in the order of the data that were passed in.
+    fingerprint : str
+        A short name of these data.
+    extra : dict of ndarray
+        What a formulation needs besides, such as the γ of fixed conic losses.
+    """
+
+    intercept: str
+    weight: Floats
+    fingerprint: str
+    extra: Mapping[str, Floats] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "weight", frozen(self.weight))
+        object.__setattr__(self, "extra", {name: frozen(values) for name, values in self.extra.items()})
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Solution:
     """The answer to a problem, whichever solver it came from. Immutable and picklable.
@@ -116,6 +145,8 @@ class Solution:
     details : dict of ndarray
         Arrays that belong beside the answer, such as the per-observation ``"M"`` of a mixed-integer formulation;
         indexed like the training data.
+    evidence : Evidence or None
+        What :meth:`save_proof` writes beside the rest; None where there is no proof to hand on.
     """
 
     model: Model
@@ -129,6 +160,7 @@ class Solution:
     formulation: str
     hyperparameters: Mapping[str, Any]
     details: Mapping[str, Floats] = field(default_factory=dict)
+    evidence: Evidence | None = None
 
     def __post_init__(self) -> None:
         for name in ("dual", "details"):
@@ -142,6 +174,65 @@ class Solution:
     def warm_start_used(self) -> bool:
         """Whether the solver whose point was kept used the earlier solution that was offered."""
         return any(attempt.warm_start_used for attempt in self.attempts if attempt.solver == self.solver)
+
+    def save_proof(self, path: str | os.PathLike[str]) -> None:
+        """Write what the interval follows from to a file, which :func:`svmcvx.verify` checks from the raw data.
+
+        The file holds the statement's name and numbers, the kernel with its γ, the weights, a short name of the data, the
+        model, the dual point and the ends that are claimed. There is no pickle in it.
+
+        Parameters
+        ----------
+        path : path-like
+            By convention ``*.npz``; an existing file is replaced as a whole.
+
+        Raises
+        ------
+        DataError
+            If there is no proof to hand on (added constraints, a kernel given by a function, one that was clipped), or the
+            file cannot be written.
+        """
+        from svmcvx.proofs.format import write_proof
+
+        write_proof(path, self.proof())
+
+    def proof(self) -> Proof:
+        """Return what :meth:`save_proof` writes.
+
+        Raises
+        ------
+        DataError
+            If there is no proof to hand on.
+        """
+        from svmcvx.proofs.format import Proof
+
+        if self.evidence is None:
+            raise DataError(
+                f"there is no proof of this solution of {self.formulation} to hand on: it is one of several problems, of a "
+                "problem with added constraints, or of a formulation outside the package"
+            )
+        if "clipped_mass" in self.certificate.residuals:
+            raise DataError(
+                "the kernel was indefinite and has been clipped: the interval is about its positive part, which a proof "
+                "from the raw data cannot state; use a positive semidefinite kernel"
+            )
+        model: Any = self.model
+        names = ("support", "dual_coef", "intercept") if hasattr(model, "kernel") else ("coef", "intercept")
+        return Proof(
+            formulation=self.formulation,
+            hyperparameters=self.hyperparameters,
+            kernel=model.kernel.to_dict() if hasattr(model, "kernel") else None,
+            intercept=self.evidence.intercept,
+            weight=self.evidence.weight,
+            classes=model.classes,
+            model={name: getattr(model, name) for name in names},
+            dual=self.dual,
+            lower=self.certificate.lower,
+            upper=self.certificate.upper,
+            kind=self.certificate.kind,
+            fingerprint=self.evidence.fingerprint,
+            extra=self.evidence.extra,
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Return the numbers as a flat dictionary of plain values."""

@@ -13,7 +13,8 @@ ROOT = Path(svmcvx.__file__).parent
 
 # From the bottom up; a room imports only from floors below its own, or from its own room.
 FLOORS = (
-    ("errors", "conjugate_gradients", "catalogue", "rounding", "proofs"),
+    ("errors", "conjugate_gradients", "rounding"),
+    ("catalogue", "proofs"),
     ("system", "data", "losses", "synthetic"),
     ("kernels",),
     ("certificate",),

@@ -369,7 +369,7 @@ def test_rounding_is_a_small_part_on_standardised_data(kernel, p):
 def test_a_gap_that_rounding_leaves_is_no_optimum():
     X, y = make_data(n=60, d=3, seed=1)
     solution = sx.fast.psvm(X + 1e11, y, C=1.0, p=1.0)
-    assert (solution.status == "optimal") == (solution.certificate.gap <= 1.2e-6)
+    assert (solution.status == "optimal") == (solution.certificate.gap <= 2e-6)
     assert solution.certificate.gap > 1e-6
 
 

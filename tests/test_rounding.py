@@ -93,6 +93,27 @@ def test_sums_are_enclosed(x):
     assert Fraction(r.sum_below(x)) <= exact <= Fraction(r.sum_above(x))
 
 
+@pytest.mark.parametrize("n", [1023, 1024, 1025, 4097, 20_001])
+@pytest.mark.parametrize("spread", [0, 3, 30, 290])
+def test_long_sums_are_enclosed(n, spread):
+    rng = np.random.default_rng(n + spread)
+    x = rng.standard_normal(n) * 10.0 ** rng.uniform(-spread, spread, n)
+    # Most of it cancels.
+    x[1::2] = -x[: x.size // 2 * 2 : 2] * (1.0 + 1e-13 * rng.standard_normal(n // 2))
+    rng.shuffle(x)
+    exact = sum(map(Fraction, x.tolist()))
+    low, high = r.sum_below(x), r.sum_above(x)
+    assert Fraction(low) <= exact <= Fraction(high)
+    assert high - low <= 1e-15 * abs(float(exact)) + 1e-24 * float(np.abs(x).sum())
+
+
+def test_long_sums_of_what_overflows_are_infinite_or_no_numbers():
+    x = np.full(5000, 1e308)
+    assert r.sum_above(x) == math.inf
+    assert Fraction(r.sum_below(np.r_[x, -x])) <= 0
+    assert math.isnan(r.sum_above(np.r_[np.full(5000, math.inf), -math.inf]))
+
+
 @given(st.lists(st.tuples(finite, finite), min_size=1, max_size=10), finite)
 def test_the_exact_inner_product_is_rounded_once(pairs, constant):
     x, y = (np.array(side) for side in zip(*pairs, strict=True))

@@ -23,6 +23,7 @@ from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, StandardScaler
 import svmcvx
 from svmcvx.data import check_choice, check_features, check_labels, check_number
 from svmcvx.errors import DataError, SvmcvxError
+from svmcvx.experiments.proofs import ProofFolder
 from svmcvx.experiments.store import Store
 from svmcvx.solution import Solution
 from svmcvx.system.interrupt import deferred_interrupt
@@ -69,6 +70,8 @@ class Comparison:
         File for finished rows; those found there are not computed again.
     refit : bool
         Compute models again whose rows were found in the store (their fitted estimators are not stored).
+    proofs : path-like, optional
+        Folder for the training data and a proof of each solution; see :class:`~svmcvx.experiments.proofs.ProofFolder`.
     """
 
     models: Models
@@ -80,6 +83,7 @@ class Comparison:
     tol: float = 1e-6
     store: str | os.PathLike[str] | None = None
     refit: bool = False
+    proofs: str | os.PathLike[str] | None = None
     rows: list[dict[str, Any]] = field(default_factory=list, init=False)
     fitted: dict[str, Any] = field(default_factory=dict, init=False)
 
@@ -103,6 +107,7 @@ class Comparison:
         self._scale(sparse=bool(sp.issparse(X)))
         self._data_digest = _digest(X, codes)
         self._store = None if self.store is None else Store(self.store)
+        self._proofs = None if self.proofs is None else ProofFolder(self.proofs, self.X_train, self.y_train)
 
     def _scale(self, *, sparse: bool) -> None:
         if self.scale == "none":
@@ -135,7 +140,8 @@ class Comparison:
         """Fit the models one by one and yield a row for each as soon as it is done."""
         for name, model in self.named:
             key = self._key(name, model)
-            known = self._store[key] if self._store is not None and key in self._store and not self.refit else None
+            again = self.refit or self._proofs is not None
+            known = self._store[key] if self._store is not None and key in self._store and not again else None
             row = self._row(name, model) if known is None else known
             # Ctrl-C between the two statements would leave a row in the store that the table lacks.
             with deferred_interrupt() as pressed:
@@ -171,6 +177,8 @@ class Comparison:
         solution = getattr(last, "solution_", None)
         if isinstance(solution, Solution):
             row |= self._certified(solution)
+            if self._proofs is not None and (note := self._proofs.write(name, solution)):
+                row["note"] = "; ".join(filter(None, (row["note"], note)))
         else:
             row |= {"solver": type(last).__name__, "status": "", "certified": False, "note": "no certificate"}
             row["n_support"] = int(np.sum(last.n_support_)) if hasattr(last, "n_support_") else None
@@ -239,6 +247,7 @@ def compare(
     scale: str = "none",
     tol: float = 1e-6,
     store: str | os.PathLike[str] | None = None,
+    proofs: str | os.PathLike[str] | None = None,
     callback: Callable[[dict[str, Any]], None] | None = None,
 ) -> pd.DataFrame:
     """Fit several models to the same data and tabulate their certificates and accuracies.
@@ -259,6 +268,9 @@ def compare(
         Relative gap up to which an answer counts as certified.
     store : path-like, optional
         A ``.jsonl`` file that keeps finished rows, so that a run that was interrupted goes on where it stopped.
+    proofs : path-like, optional
+        Folder that gets the training data (``training.npz``) and a proof of each solution, which :func:`svmcvx.verify` checks;
+        rows found in the store are computed again for it.
     callback : callable, optional
         Called with each row as soon as it is done.
 
@@ -274,7 +286,9 @@ def compare(
     DataError
         If an argument cannot be used.
     """
-    comparison = Comparison(models, X, y, test_size=test_size, seed=seed, scale=scale, tol=tol, store=store)
+    comparison = Comparison(
+        models, X, y, test_size=test_size, seed=seed, scale=scale, tol=tol, store=store, proofs=proofs
+    )
     for row in comparison.run():
         if callback is not None:
             callback(row)

@@ -127,5 +127,9 @@ class FeatureSpace(ABC):
         """Return the squared norms of the observations in feature space, shape (n,)."""
 
     @abstractmethod
+    def diagonal_above(self) -> Floats:
+        """Return numbers that are at least the exact squared norms of the observations, and not far above, shape (n,)."""
+
+    @abstractmethod
     def row_block(self, dtype: DTypeLike) -> RowBlock:
         """Return a function that evaluates rows of the Gram matrix in this precision."""

@@ -111,6 +111,20 @@ class KernelSpace(FeatureSpace):
         entries = np.array(self.resolved.diagonal(self.data.X), dtype=np.float64)
         return entries + 1.0 if self.intercept == "penalised" else entries
 
+    def diagonal_above(self) -> Floats:
+        """Return k(x, x) from above, a penalised intercept included."""
+        diagonal = np.abs(self.diagonal())
+        if self.keep_gram:
+            error = self.gram_error
+            bound = diagonal * (1.0 + error.rows + error.columns) + error.left * error.right + error.absolute
+            if error.entries is not None:
+                bound = bound + np.diagonal(error.entries)
+        else:
+            # A power of a sum of positive terms, or 1.
+            degree, d = int(getattr(self.resolved, "degree", 1)), int(self.data.X.shape[1])
+            bound = diagonal * (1.0 + float(np.expm1(1.02 * degree * (d + 10) * U)))
+        return np.asarray(bound * (1.0 + 16 * U) + UNDERFLOW)
+
     def row_block(self, dtype: DTypeLike) -> RowBlock:
         """Return a function that takes rows of the Gram matrix, or evaluates them, a penalised intercept included."""
         evaluate: RowBlock = self.columns(dtype=dtype) if self.blockwise else lambda rows, out=None: self.gram[rows]

@@ -119,6 +119,10 @@ class LinearSpace(FeatureSpace):
         """Return the squared norms of the observations."""
         return np.asarray(row_norms(self.X) ** 2, dtype=np.float64)
 
+    def diagonal_above(self) -> Floats:
+        """Return the squared norms of the observations from above."""
+        return self._row_norms**2 * (1.0 + 8.0 * U)
+
     def row_block(self, dtype: DTypeLike) -> RowBlock:
         """Return a function that multiplies rows with all observations."""
         X = self.X.astype(dtype, copy=False)

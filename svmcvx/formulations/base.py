@@ -15,10 +15,11 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from svmcvx.certificate import Certificate, Dual, Evaluation, Kind, check
-from svmcvx.data import BinaryData
+from svmcvx.data import BinaryData, MulticlassData
 from svmcvx.errors import BuildError, DataError
 from svmcvx.feature_space import FeatureSpace
 from svmcvx.model import Model
+from svmcvx.solution import Evidence
 from svmcvx.system import memory
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ def kept_entry(dual: Dual, name: str, data: BinaryData, formulation: str) -> Flo
     )
 
 
-def full_entry(values: Floats, data: BinaryData, fill: float = 0.0) -> Floats:
+def full_entry(values: Floats, data: BinaryData | MulticlassData, fill: float = 0.0) -> Floats:
     """Return numbers indexed like the data that were passed in, with `fill` for observations of weight zero."""
     full = np.full(data.rows, fill)
     full[data.index] = values
@@ -185,6 +186,10 @@ class Formulation(ABC):
         """Return a dual point indexed like the data that were passed in."""
         return dual
 
+    def evidence(self, model: Any) -> Evidence | None:
+        """Return what a proof of `model` needs besides; None if the second checker does not know the formulation."""
+        return None
+
     def explain(self, status: str) -> str:
         """Say what the solver status ``"infeasible"`` or ``"unbounded"`` means for these data."""
         return f"the problem is {status}"
@@ -258,6 +263,15 @@ class BinaryStatement(Formulation):
         """The kernel."""
         return {"kernel": self.kernel_name}
 
+    def evidence(self, model: Any) -> Evidence | None:
+        """Return intercept, weights and the name of the data, and what :meth:`proof_extra` adds."""
+        data = self.space.data
+        return Evidence(self.space.intercept, full_entry(self.weight, data), data.fingerprint, self.proof_extra(model))
+
+    def proof_extra(self, model: Any) -> Mapping[str, Floats]:
+        """Arrays that a proof needs besides; none by default."""
+        return {}
+
     def entry(self, dual: Dual, name: str) -> Floats:
         """Return one entry of a dual point for the observations that are kept, whichever way it is indexed."""
         return kept_entry(dual, name, self.space.data, self.name)
@@ -321,7 +335,7 @@ class FormulationProblem(cp.Problem):
         self,
         objective: cp.Minimize | cp.Maximize,
         constraints: Iterable[cp.Constraint],
-        statement: Formulation | None = None,
+        statement: Formulation,
         parameters: Iterable[cp.Parameter] = (),
     ) -> None:
         super().__init__(objective, list(constraints))

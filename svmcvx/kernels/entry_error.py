@@ -14,6 +14,13 @@ __all__ = ["EntryError", "affine_factors", "distance_kernel_floor", "exponential
 
 Floats: TypeAlias = NDArray[np.float64]
 
+# Exponents γ‖a‖² of a shifted row beyond which a pair with it is either computed from differences or has an entry below e⁻³⁷:
+# pairs that are closer than this share of ‖a‖² + ‖b‖² are computed from differences (`kernels.distances`).
+CLOSEST = float(np.finfo(np.float64).eps) ** 0.4
+FAR = 38.0 / CLOSEST
+# Dimensions up to which that holds.
+MANY = 10_000
+
 
 class EntryError(NamedTuple):
     r"""A bound on the error of each entry of a computed kernel matrix.
@@ -74,8 +81,17 @@ class EntryError(NamedTuple):
 
 
 def shift_error(a: Floats, gamma: float, d: int) -> Floats:
-    r"""Return :math:`\gamma\,4(d+6)u\,a_i`, enlarged: the share of a row in the error of an exponent :math:`-\gamma\|a_i-b_j\|^2`."""
-    return np.asarray(1.02 * 4.0 * (d + 6) * U * gamma * a + 5.0 * U + ELEMENTARY)
+    r"""Return :math:`\gamma\,4(d+6)u\,a_i`, enlarged: the share of a row in the error of an exponent :math:`-\gamma\|a_i-b_j\|^2`.
+
+    A row with :math:`\gamma a_i >` :data:`FAR` has none: its entries have a small relative error, as they come from differences,
+    or are so small that :func:`exponential_floor` covers them.
+    """
+    with np.errstate(over="ignore"):
+        exponent = gamma * a
+    share = 1.02 * 4.0 * (d + 6) * U * exponent
+    if d <= MANY:
+        share = np.where(exponent > FAR, 0.0, share)
+    return np.asarray(share + 5.0 * U + ELEMENTARY)
 
 
 def distance_kernel_floor(d: int) -> float:
@@ -86,11 +102,11 @@ def distance_kernel_floor(d: int) -> float:
 def exponential_floor(rows: Floats, columns: Floats, d: int) -> float:
     """Return the absolute part of the error of an RBF kernel matrix with these shares of its rows and columns.
 
-    Where the two shares pass 0.01 together, the pair is so far out that its entry is below 1e-300, or it was computed from
-    differences; only in a great many dimensions nothing can be said.
+    Of a pair beyond :data:`FAR` that was not computed from differences, the entry and its exact value are below one unit u.
+    In more dimensions than :data:`MANY` nothing can be said where the two shares pass 0.01 together.
     """
-    far = float(rows.max(initial=0.0)) + float(columns.max(initial=0.0)) > 0.01
-    return 1.0 if far and d > 10_000 else distance_kernel_floor(d)
+    unknown = d > MANY and not float(rows.max(initial=0.0)) + float(columns.max(initial=0.0)) <= 0.01
+    return 1.0 if unknown else distance_kernel_floor(d) + U
 
 
 def affine_factors(A: Any, B: Any, gamma: float, coef0: float) -> tuple[Floats, Floats]:

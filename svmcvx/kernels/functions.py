@@ -226,7 +226,7 @@ class Exponential(_Stationary):
 
     Notes
     -----
-    This is the kernel that the released code of the pSVM paper computes under the name "Gaussian".
+    This is the kernel that the released code of [Sun] computes under the name "Gaussian".
     """
 
     name: ClassVar[str] = "exponential"
@@ -249,7 +249,9 @@ class Exponential(_Stationary):
             shift = (1.02 * 4.0 * (d + 6) * U * gamma) * (a[:, None] + b[None, :]) / np.sqrt(np.maximum(squares, 0.0))
             # These come from differences and have a relative error, in the absolute part.
             shift[i, j] = 0.0
-            entries = np.where(shift <= 0.01, values * 1.01 * shift, np.minimum(1.0, np.expm1(shift)))
+            length = gamma * np.sqrt(np.maximum(squares, 0.0))
+            far = np.exp(np.minimum(1.01 * shift - 0.99 * length, 0.0))
+            entries = np.where(shift <= 0.01, values * 1.01 * shift, far)
         m, n = values.shape
         flat = np.full(m, 5.0 * U + ELEMENTARY), np.zeros(n), np.zeros(m), np.zeros(n)
         return EntryError(*flat, distance_kernel_floor(d), np.nan_to_num(entries, nan=1.0))

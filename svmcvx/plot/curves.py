@@ -54,7 +54,7 @@ def losses(
 
     Notes
     -----
-    Source: conic paper, Figure 1, in one picture.
+    Source: [CepedaGomezHan], Figure 1, in one picture.
     """
     given = gamma if isinstance(gamma, (Sequence, np.ndarray)) and not isinstance(gamma, str) else [gamma]
     values = [check_number(value, "gamma", low=0, open_low=True) for value in given]

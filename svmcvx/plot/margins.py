@@ -57,7 +57,7 @@ def margin_distribution(
 
     Notes
     -----
-    Source: ODM paper, Figure 1.
+    Source: [ZhangZhou], Figure 1.
     """
     check_choice(scale, "scale", SCALES)
     ax = drawing_axes(ax)

@@ -199,6 +199,7 @@ def solve(
         formulation=statement.name,
         hyperparameters=statement.hyperparameters,
         details=statement.details,
+        evidence=statement.evidence(checked.model),
     )
 
 

@@ -6,7 +6,7 @@ For :math:`\mathcal H = \{x \mapsto \langle w, \varphi(x)\rangle + b : \|w\| \le
    = \tfrac{\Lambda}{m}\,\mathbb E\sqrt{\sigma'K\sigma} \le \tfrac{\Lambda}{m}\sqrt{\operatorname{tr}K}
    \le \sqrt{r^2\Lambda^2/m}, \qquad r = \max_i\|\varphi(x_i)\|.
 
-**Erratum.** Claim 1 of the pSVM paper states this with a bias b, and its proof keeps b fixed while the signs vary. With
+**Erratum.** Claim 1 of [Sun] states this with a bias b, and its proof keeps b fixed while the signs vary. With
 b in the class the supremum is infinite; with :math:`|b| \le B` it grows by :math:`B\,\mathbb E|\sum_i\sigma_i|/m \le
 B/\sqrt m`, which is here a term of its own.
 """
@@ -128,7 +128,7 @@ def rademacher_bound(X: Any, *, norm: float, bias: float = 0.0, kernel: KernelLi
 
     Notes
     -----
-    Source: pSVM paper, Theorem 2, eq. (12), and the proof of Claim 1; on the bias see the module.
+    Source: [Sun], Theorem 2, eq. (12), and the proof of Claim 1; on the bias see the module.
     """
     norm, bias = _class_size(norm, bias)
     lengths = row_lengths(*_prepared(X, kernel))

@@ -10,7 +10,7 @@ at once, r being the radius of a ball about the origin that holds all data,
 
 R is the expected margin loss :math:`\Phi_{p,1}(u)`, and so at least the probability of an error.
 
-**Erratum.** The paper's proof keeps b fixed while it bounds the complexity, so that the printed bound holds for
+**Erratum.** The proof in [Sun] keeps b fixed while it bounds the complexity, so that the printed bound holds for
 machines without bias only: with a free b the complexity is infinite (see :mod:`svmcvx.theory.complexity`). Here b
 counts by default as the coefficient of a constant feature r: r becomes :math:`\sqrt2\,r` and :math:`\|w\|^2` becomes
 :math:`\|w\|^2 + b^2/r^2`.
@@ -59,7 +59,7 @@ def margin_loss(u: ArrayLike, *, p: float, rho: float = 1.0) -> Floats:
 
     Notes
     -----
-    Source: pSVM paper, Definition 1, eq. (5), and Lemma 1.
+    Source: [Sun], Definition 1, eq. (5), and Lemma 1.
     """
     p = check_number(p, "p", low=1)
     rho = check_number(rho, "rho", low=0, open_low=True)
@@ -149,7 +149,7 @@ def generalisation_bound(
 
     Notes
     -----
-    Source: pSVM paper, Theorem 3, eq. (13), and Corollary 1, eq. (14).
+    Source: [Sun], Theorem 3, eq. (13), and Corollary 1, eq. (14).
     """
     found = binary_model(model)
     p = check_number(_exponent(model) if p is None else p, "p", low=1)

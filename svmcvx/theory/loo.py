@@ -29,9 +29,9 @@ does not apply above the band, nor is it needed: without its loss the margin of 
 
 **Erratum.** Theorem 2 leaves out the hinge loss of i alone, while its margin stays in the mean and the variance, and H
 stays what it was. It bounds the error of that procedure, not of leaving i out: there the printed sum can lie below the
-error. The bound above is proved for leaving i out; it is not the paper's.
+error. The bound above is proved for leaving i out; it is not that of [ZhangZhou].
 
-**Source.** ODM paper, Lemma 2, Theorems 2 and 3.
+**Source.** [ZhangZhou], Lemma 2, Theorems 2 and 3.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class LeaveOneOutBound:
 
 @dataclass(frozen=True, eq=False)
 class ODMLeaveOneOutBound(LeaveOneOutBound):
-    r"""Bound of the leave-one-out error of ODM, with the terms of the paper's Theorem 3.
+    r"""Bound of the leave-one-out error of ODM, with the terms of Theorem 3 of [ZhangZhou].
 
     Attributes
     ----------
@@ -125,7 +125,7 @@ class ODMLeaveOneOutBound(LeaveOneOutBound):
 
 @dataclass(frozen=True, eq=False)
 class ODMLLeaveOneOutBound(LeaveOneOutBound):
-    r"""Bound of the leave-one-out error of ODML, with the terms of the paper's Theorem 2.
+    r"""Bound of the leave-one-out error of ODML, with the terms of Theorem 2 of [ZhangZhou].
 
     Attributes
     ----------
@@ -171,7 +171,7 @@ def leave_one_out_bound(
     Notes
     -----
     What exactly is left out, and what is wrong with the printed theorems, stands in the module
-    :mod:`svmcvx.theory.loo`. Source: ODM paper, Theorems 2 and 3.
+    :mod:`svmcvx.theory.loo`. Source: [ZhangZhou], Theorems 2 and 3.
     """
     solution = getattr(solution, "solution_", solution)
     if not isinstance(solution, Solution) or solution.formulation not in ("odm", "odml"):
@@ -214,7 +214,8 @@ def _odm(solution: Solution, X: Any, y: Any, sample_weight: Any) -> ODMLeaveOneO
     v = theta * statement.y
     slack = _gap(statement, v, {"theta": theta})
     squares = space.diagonal()
-    u = statement.y * space.product(v).scores
+    point = space.product(v)
+    u = statement.y * point.scores - point.scores_rounding
     smallest = _smallest_margins(u, squares, -theta * squares, theta**2 * squares, slack)
     short, long = theta > 0, theta < 0
     weighed = np.abs(theta) * (squares + 1.0 / (2.0 * np.where(short, statement.C1, statement.C2) * statement.share))

@@ -27,7 +27,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from svmcvx.certificate import accumulated_rounding
+from svmcvx.certificate import EPS
 from svmcvx.data import Features
 from svmcvx.fast.core import loss_passes as passes
 from svmcvx.feature_space import FeatureSpace
@@ -41,6 +41,7 @@ __all__ = [
     "LinearProblem",
     "Point",
     "earlier_coefficients",
+    "estimated_rounding",
     "kind_of_power",
     "linear_model",
 ]
@@ -96,6 +97,14 @@ class LinearNewtonSettings:
     patience_rounds: int = 15
     longest_idle: int = 200
     refresh: int = 20
+
+
+def estimated_rounding(terms: int) -> float:
+    """Return the relative error that a solver expects of a sum of `terms` products: (4 + √terms) machine epsilons.
+
+    It tells when to stop; no certificate rests on it.
+    """
+    return EPS * (4.0 + math.sqrt(terms))
 
 
 def kind_of_power(p: float) -> int:
@@ -209,7 +218,9 @@ class Point:
 
 
 class LinearBounds:
-    """Both bounds at a point, each widened by what the certificate will allow for rounding.
+    """Both bounds at a point as far as the solver knows them, each widened by an estimate of its rounding.
+
+    They tell when to stop. What is certified is bounded once more, by the statement.
 
     Parameters
     ----------
@@ -249,7 +260,7 @@ class LinearBounds:
         linear = 0.0 if problem.linear_term is None else float(problem.linear_term @ w)
         upper = 0.5 * norm - linear + loss + variance
         lower = total - conjugate - 0.5 * dual_norm - variance
-        rounding = accumulated_rounding(alpha.size) * (
+        rounding = estimated_rounding(alpha.size) * (
             4.0 * size
             + 4.0 * reach * (math.sqrt(norm) + math.sqrt(dual_norm))
             + abs(conjugate)

@@ -1,4 +1,4 @@
-"""What all first-order solvers share: clocks, limits, progress, and the certified end."""
+"""What all specialised solvers share: clock, limits, progress, and the certified end."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Progress(NamedTuple):
     lower, upper : float
         Best bounds so far, each valid up to rounding; ±inf while unknown.
     gap : float
-        :func:`svmcvx.certificate.relative_gap` of them.
+        ``(upper - lower) / max(|upper|, |lower|)``.
     """
 
     iteration: int
@@ -44,9 +44,8 @@ class Progress(NamedTuple):
     gap: float
 
 
-# What the gap of a solver that stops at its tolerance may be in tolerances: the checker prefers a model listed first where it
-# widens the interval by a tenth.
-PREFERRED = 1.2
+# A certificate whose gap exceeds the tolerance by this factor contradicts a solver that has reached it.
+CONTRADICTED = 2.0
 # Returns True to stop.
 Callback: TypeAlias = Callable[[Progress], bool | None]
 
@@ -208,9 +207,9 @@ def conclude(
     except NotCertified as error:
         raise SolverFailed(f"{solver}: {error}", [attempt]) from None
     certificate = checked.certificate
-    if certificate.kind == "convex" and status is Status.OPTIMAL and not certificate.gap <= PREFERRED * monitor.tol:
-        # The bounds that the solver has compared leave out what rounding may have done to them.
-        status, reason = Status.INACCURATE, f"rounding leaves a gap of {certificate.gap:.2g}"
+    if status is Status.OPTIMAL and certificate.kind == "convex" and not certificate.gap <= CONTRADICTED * monitor.tol:
+        # The solver's own bounds are estimates of rounding; on data that are badly scaled the certificate knows better.
+        status, reason = Status.INACCURATE, "rounding keeps the certified gap above the tolerance"
     lower = math.nan if certificate.lower is None else certificate.lower
     trace = [*monitor.rows, (monitor.seconds, lower, certificate.upper)]
     attempt = Attempt(solver, status, reason, solved, certificate.gap, *told)
@@ -225,4 +224,5 @@ def conclude(
         trace=np.array(trace),
         formulation=statement.name,
         hyperparameters=statement.hyperparameters,
+        evidence=statement.evidence(checked.model),
     )

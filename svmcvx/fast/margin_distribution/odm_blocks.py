@@ -27,11 +27,11 @@ import numpy as np
 import scipy.linalg as sl
 from numpy.typing import NDArray
 
-from svmcvx.certificate import accumulated_rounding, relative_gap
+from svmcvx.certificate import relative_gap
 from svmcvx.conjugate_gradients import conjugate_gradients
 from svmcvx.fast.core import loss_passes as passes
 from svmcvx.fast.core.linear_newton import LinearNewtonSettings, minimise
-from svmcvx.fast.core.linear_problem import LinearProblem
+from svmcvx.fast.core.linear_problem import LinearProblem, estimated_rounding
 from svmcvx.fast.core.monitor import Monitor
 from svmcvx.fast.core.pivoted_cholesky import partial_factor
 from svmcvx.formulations.margin_distribution.odm import ODM, dual_objective, objective
@@ -131,7 +131,7 @@ class _Search:
         return minimise(problem, part, settings=self.newton)[0].expansion
 
     def value(self, v: Floats, f: Floats) -> float:
-        """Return P at a point, with an allowance for rounding."""
+        """Return P at a point, with an estimate of its rounding."""
         s = self.statement
         u, norm = s.y * f, float(v @ f)
         value = objective(max(norm, 0.0), u, C1=s.C1, C2=s.C2, D=s.D, share=s.share)
@@ -147,7 +147,7 @@ class _Search:
 
     def _rounding(self, v: Floats, slope: Floats, terms: float) -> float:
         size = float(np.abs(v).sum())
-        return accumulated_rounding(v.size) * (self.scale * size * (size + float(np.abs(slope).sum())) + terms)
+        return estimated_rounding(v.size) * (self.scale * size * (size + float(np.abs(slope).sum())) + terms)
 
     def update(self, v: Floats, f: Floats, theta: Floats, q: Floats) -> tuple[float, float]:
         """Return (lower, upper) at v and its multipliers θ, with f = Kv and q = K(v − yθ); keep the best points."""

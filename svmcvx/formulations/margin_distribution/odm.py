@@ -45,6 +45,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
@@ -52,22 +53,25 @@ import scipy.linalg as sl
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from svmcvx.certificate import EPS, Dual, Evaluation, accumulated_rounding
+from svmcvx.certificate import Dual, Evaluation
 from svmcvx.data import binary_data, check_number
 from svmcvx.errors import DataError
 from svmcvx.feature_space import FeatureSpace, feature_space
 from svmcvx.formulations.base import BinaryStatement, RecoveredPoints
 from svmcvx.kernels import KernelLike
-from svmcvx.model import BinaryModel
+from svmcvx.model import BinaryModel, LinearModel
+from svmcvx.rounding import SMALLEST, UNDERFLOW, U, sum_above, sum_below, up
 
 __all__ = [
     "ODM",
     "ODMStatement",
     "bound_odm",
+    "conjugates_above",
     "dual_objective",
     "margin_space",
     "multipliers",
     "objective",
+    "products_below",
     "solve_positive",
 ]
 
@@ -118,10 +122,45 @@ class ODMStatement(BinaryStatement):
         With its intercept "none" or "penalised".
     """
 
-    @property
+    @cached_property
     def share(self) -> Floats:
-        """Shares of the weights, of sum 1."""
-        return self.weight / float(self.weight.sum())
+        """Shares of the weights, of sum 1, each to a relative 2u and one smallest number."""
+        return self.weight / math.fsum(self.weight.tolist())
+
+    def averaged_above(self, loss: Floats, *, less: Floats | None = None) -> float:
+        r"""Return a number that is at least :math:`\sum_i c_i (l_i - g_i)` with the exact shares c.
+
+        Parameters
+        ----------
+        loss : ndarray of shape (n,)
+            l, at least 0, with a relative error of 6u.
+        less : ndarray of shape (n,), optional
+            g, with a relative error of u; 0 by default.
+        """
+        c = self.share
+        terms = c * loss if less is None else c * (loss - less)
+        size = loss if less is None else loss + np.abs(less)
+        return sum_above(terms + ((16.0 * U) * c + 4.0 * SMALLEST) * size + UNDERFLOW)
+
+    def points_of(self, model: BinaryModel) -> tuple[Floats, Floats, float, float]:
+        """Return the scores of a model with their bounds, and numbers near and at least its squared norm.
+
+        Those of w = 0 are known, and take no pass over the data.
+        """
+        v = model.coef if isinstance(model, LinearModel) else getattr(model, "dual_coef", None)
+        if v is not None and not v.any() and model.intercept == 0.0:
+            zero = np.zeros(self.y.size)
+            return zero, zero, 0.0, 0.0
+        f, off = self.space.scores(model)
+        norm, norm_rounding = self.space.squared_norm(model)
+        return f, off, norm, up(norm + norm_rounding)
+
+    def square_above(self, v: Floats) -> tuple[float, float]:
+        """Return numbers near and at least v'Kv."""
+        if not v.any():
+            return 0.0, 0.0
+        point = self.space.product(v)
+        return point.squared_norm, up(point.squared_norm + point.squared_norm_rounding)
 
     @property
     def hyperparameters(self) -> dict[str, Any]:
@@ -154,22 +193,20 @@ class ODM(ODMStatement):
         return {"C1": self.C1, "C2": self.C2, "D": self.D, **super().hyperparameters}
 
     def evaluate(self, model: BinaryModel) -> Evaluation:
-        """P at a model, from its scores on the raw data."""
-        c = self.share
-        f, f_rounding = self.space.scores(model)
-        norm, norm_rounding = self.space.squared_norm(model)
+        """P at a model, from its scores on the raw data; each loss at the end of its margin that costs more."""
+        f, off, norm, norm_above = self.points_of(model)
         u = self.y * f
         with np.errstate(over="ignore", invalid="ignore"):
-            value = objective(norm, u, C1=self.C1, C2=self.C2, D=self.D, share=c)
-            off = f_rounding + EPS * (1.0 + self.D + np.abs(u))
-            slope = np.abs(self.multipliers(u))
-            rounding = (
-                0.5 * norm_rounding
-                + float(slope @ off)
-                + max(self.C1, self.C2) * float(c @ off**2)
-                + accumulated_rounding(c.size) * value
+            value = objective(norm, u, C1=self.C1, C2=self.C2, D=self.D, share=self.share)
+            short, long = (1.0 - self.D) - u, u - (1.0 + self.D)
+            # The band's ends round by 2u together, each difference by u.
+            band = 2.0 * U if self.D > 0 else 0.0
+            short, long = (
+                np.maximum(room + (off + band + 2.0 * U * np.abs(room)) * (1.0 + 4.0 * U), 0.0)
+                for room in (short, long)
             )
-        return Evaluation(value, rounding)
+            high = self.averaged_above((self.C1 * short) * short + (self.C2 * long) * long)
+            return Evaluation.at_most(value, sum_above([0.5 * norm_above, high]))
 
     def margins_at(self, w: Floats) -> Floats:
         """Return the margins of a normal in the columns of the factor."""
@@ -190,14 +227,20 @@ class ODM(ODMStatement):
     def evaluate_dual(self, dual: Dual) -> Evaluation:
         """G at any θ."""
         theta = self.entry(dual, "theta")
-        point = self.space.product(theta * self.y)
+        if not theta.any():
+            return Evaluation(0.0, 0.0)
+        norm, norm_above = self.square_above(theta * self.y)
+        size = np.abs(theta)
         with np.errstate(over="ignore", invalid="ignore"):
-            value = dual_objective(theta, point.squared_norm, C1=self.C1, C2=self.C2, D=self.D, share=self.share)
-            linear = float(theta.sum()) - self.D * float(np.abs(theta).sum())
-            conjugate = linear - 0.5 * point.squared_norm - value
-            terms = (1.0 + self.D) * float(np.abs(theta).sum()) + abs(conjugate)
-            rounding = accumulated_rounding(theta.size) * terms + 0.5 * point.squared_norm_rounding
-        return Evaluation(value, rounding)
+            value = dual_objective(theta, norm, C1=self.C1, C2=self.C2, D=self.D, share=self.share)
+            conjugate = conjugates_above(theta, products_below(np.where(theta > 0, self.C1, self.C2), self.share))
+            terms = (theta - self.D * size) - conjugate
+            low = sum_below(terms - 8.0 * U * (size + conjugate))
+            return Evaluation.at_least(value, sum_below([low, -0.5 * norm_above]))
+
+    def trivial(self) -> tuple[list[BinaryModel], list[Dual]]:
+        """Return w = 0 and θ = 0: P is at most :math:`C_1(1-D)^2`, and not negative."""
+        return [self.space.model(np.zeros(self.y.size))], [{"theta": np.zeros(self.y.size)}]
 
     def recover(self, theta: Floats, w: Floats | None = None) -> RecoveredPoints:
         """Return the models of (approximate) multipliers, and multipliers.
@@ -261,6 +304,18 @@ class ODM(ODMStatement):
             if np.array_equal(short, u < 1.0 - self.D) and np.array_equal(long, u > 1.0 + self.D):
                 break
         return theta, w
+
+
+def products_below(C: Floats | float, share: Floats) -> Floats:
+    """Return numbers that are at most C c for the exact shares c."""
+    return np.maximum(C * share * (1.0 - 6.0 * U) - (1.0 + C) * (4.0 * SMALLEST), 0.0)
+
+
+def conjugates_above(theta: Floats, c: Floats) -> Floats:
+    r"""Return numbers that are at least :math:`\theta_i^2 / 4c_i`; infinite where that cannot be told."""
+    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+        found = (0.25 * theta / c) * theta * (1.0 + 8.0 * U) + UNDERFLOW
+    return np.where(theta == 0.0, 0.0, np.where(np.isnan(found), np.inf, found))
 
 
 def solve_positive(system: Floats, right: Floats) -> Floats:

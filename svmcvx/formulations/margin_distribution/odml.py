@@ -24,7 +24,7 @@ every τ of sum 0, with :math:`v_i = y_i(\alpha_i + \lambda_2 c_i - \tau_i)`,
 
 .. math:: G(\alpha, \tau) = \sum_i \alpha_i - \tfrac12 v'Kv - \frac{1}{4\lambda_1} \sum_i \frac{\tau_i^2}{c_i}
 
-is a lower bound (τ = 0 for :math:`\lambda_1 = 0`). The best τ of a given α is :math:`\tau_i = 2\lambda_1 c_i(u_i - \bar u)` at
+is a lower bound (τ = 0 for :math:`\lambda_1 = 0`). The sum of τ is 0 exactly, on a grid of powers of two. The best τ of a given α is :math:`\tau_i = 2\lambda_1 c_i(u_i - \bar u)` at
 :math:`w = R^{-1}Z'q`; it makes :math:`G(\alpha, \tau)` the dual of [ZhangZhou] and :math:`w = \sum_i v_i \varphi(x_i)`.
 
 **Hard margin**: the same without the hinge loss subject to :math:`u_i \ge 1`; its dual has :math:`\alpha \ge 0` only.
@@ -53,21 +53,24 @@ from __future__ import annotations
 
 import math
 from dataclasses import InitVar, dataclass, field, replace
+from fractions import Fraction
+from functools import cached_property
 from typing import Any, ClassVar, Self, TypeAlias
 
 import numpy as np
 import scipy.linalg as sl
 from numpy.typing import NDArray
 
-from svmcvx.certificate import EPS, Dual, Evaluation, accumulated_rounding
+from svmcvx.certificate import Dual, Evaluation
 from svmcvx.data import check_number
 from svmcvx.formulations.base import CLEARLY_ZERO, RecoveredPoints
 from svmcvx.formulations.margin_distribution.curvature import Curvature
-from svmcvx.formulations.margin_distribution.odm import ODMStatement, solve_positive
+from svmcvx.formulations.margin_distribution.odm import ODMStatement, conjugates_above, products_below, solve_positive
 from svmcvx.losses import slack, variance_multipliers
 from svmcvx.model import BinaryModel
+from svmcvx.rounding import LARGEST_BITS, SMALLEST, SUM_BITS, UNDERFLOW, U, down, sum_above, sum_below, up
 
-__all__ = ["ODML", "ODMLHardMargin", "check_penalties", "dual_objective", "objective"]
+__all__ = ["ODML", "ODMLHardMargin", "centred", "check_penalties", "dual_objective", "objective"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -76,6 +79,9 @@ ROUNDS = 40
 LARGEST_SYSTEM = 2500
 RESIDUAL = 1e-11
 DAMPING = 1e-13
+# Refinements of a normal, and the squared residual relative to it at which they end.
+REFINEMENTS = 6
+NEGLIGIBLE = 1e-20
 TINY = float(np.finfo(np.float64).tiny)
 # Observations that may become free in one round: more at once tends to overshoot and cycle.
 RELEASED = 5
@@ -141,73 +147,120 @@ class _ODML(ODMStatement):
     def _best_tau(self, alpha: Floats) -> Floats:
         """The best τ of α; where R is too large to be factored, to the accuracy of conjugate gradients."""
         if not self.curvature.by_products:
-            return self.variance_multipliers(self.margins(alpha))
+            return self._refined_tau(alpha)
         w = self.curvature.solve_by_products(self.y * (alpha + self.lam2 * self.share))
         return self.variance_multipliers(np.asarray(self.y * (self.space.X @ w)))
+
+    def _refined_tau(self, alpha: Floats) -> Floats:
+        r"""The best τ of α, its normal refined by what is left of its equation.
+
+        With r the difference of :math:`\sum_i v_i\varphi(x_i)` and w the bound is short of the best one by at most
+        :math:`\tfrac12\|r\|^2`; on data with a large offset w has lost digits that r has not.
+        """
+        L, y = self.space.factor, self.y
+        w = self.normal(alpha)
+        best, smallest = np.zeros(alpha.size), math.inf
+        for _ in range(REFINEMENTS):
+            tau = self.variance_multipliers(np.asarray(y * (L @ w)))
+            left = np.asarray(L.T @ self.expansion(alpha, tau)) - w
+            size = float(left @ left)
+            if not size < smallest:
+                break
+            best, last, smallest = tau, smallest, size
+            if size <= NEGLIGIBLE * float(w @ w) or size > 0.25 * last:
+                break
+            w = w + self.curvature.solve(left)
+        return best
 
     def expansion(self, alpha: Floats, tau: Floats) -> Floats:
         r"""Return the coefficients v of :math:`w = \sum_i v_i \varphi(x_i)`."""
         return self.y * (alpha + self.lam2 * self.share - tau)
 
     def repair(self, dual: Dual) -> Dual:
-        """Clip α to its box and take the best τ for it, which is exactly centred.
+        """Clip α to its box and take the best τ for it, with a sum of exactly 0.
 
         Any τ of sum 0 is feasible: an inexact τ makes the bound a little weaker, never invalid. A space that keeps no Gram matrix
         has no R; there the point's own τ is centred instead.
         """
         alpha = np.clip(self.entry(dual, "alpha"), 0.0, self.upper_bound())
-        if self.space.blockwise:
-            tau = self.entry(dual, "tau") if self.lam1 > 0 else np.zeros(alpha.size)
-            return {"alpha": alpha, "tau": tau - self.share * float(tau.sum())}
-        return {"alpha": alpha, "tau": self._best_tau(alpha)}
+        if self.lam1 == 0 or not np.isfinite(alpha).all() or self._rests(alpha):
+            return {"alpha": alpha, "tau": np.zeros(alpha.size)}
+        tau = self.entry(dual, "tau") if self.space.blockwise else self._best_tau(alpha)
+        return {"alpha": alpha, "tau": centred(tau, self.share)}
+
+    def _rests(self, alpha: Floats) -> bool:
+        """Whether the minimiser of the Lagrangian is 0, and with it its margins."""
+        return self.lam2 == 0 and not alpha.any()
 
     def _point(self, dual: Dual) -> tuple[Floats, Floats]:
         alpha = self.entry(dual, "alpha")
-        return alpha, self.entry(dual, "tau") if "tau" in dual else self._best_tau(alpha)
+        return alpha, self.entry(dual, "tau") if "tau" in dual else self.repair(dual)["tau"]
 
     def dual_violation(self, dual: Dual) -> float:
-        """Return the largest of −α, α above its upper bound, and the sum of τ beyond rounding (τ itself for λ₁ = 0)."""
+        """Return the largest of −α, α above its upper bound, and the sum of τ (τ itself for λ₁ = 0); 0 only if they hold exactly."""
         alpha = self.entry(dual, "alpha")
         tau = self.entry(dual, "tau") if "tau" in dual else np.zeros(alpha.size)
         if not (np.isfinite(alpha).all() and np.isfinite(tau).all()):
             return math.inf
-        size = float(np.abs(tau).sum())
-        uncentred = abs(math.fsum(tau)) - accumulated_rounding(tau.size) * size if self.lam1 > 0 else size
+        uncentred = abs(_exact_sum(tau)) if self.lam1 > 0 else float(np.abs(tau).max())
         return max(0.0, float(-alpha.min()), float((alpha - self.upper_bound()).max()), uncentred)
 
     def evaluate_dual(self, dual: Dual) -> Evaluation:
-        """G at a feasible point; without an entry ``"tau"`` at the best τ."""
+        r"""G at a feasible point; without an entry ``"tau"`` at the best τ.
+
+        The coefficients :math:`\alpha_i + \lambda_2 c_i - \tau_i` are rounded, by :math:`\delta_i` at most. With f the scores at
+        the rounded ones, v'Kv is larger by at most :math:`2\sum_i\delta_i|f_i| + (\sum_i\delta_i\sqrt{K_{ii}})^2`.
+        """
         alpha, tau = self._point(dual)
+        if self._rests(alpha) and not tau.any():
+            return Evaluation(0.0, 0.0)
         point = self.space.product(self.expansion(alpha, tau))
         with np.errstate(over="ignore", invalid="ignore"):
             value = dual_objective(alpha, tau, point.squared_norm, lam1=self.lam1, share=self.share)
-            total, size = float(alpha.sum()), np.abs(point.scores)
-            # A sum of τ that is off by δ costs |δ ū|, and ū is no larger than the margins around it.
-            off = abs(math.fsum(tau)) * (1.0 + float(size.max()))
-            # v is a difference: its rounding is that of what it was computed from.
-            off += 2 * EPS * float((alpha + self.lam2 * self.share + np.abs(tau)) @ size)
-            terms = 2 * total + abs(total - value)
-            rounding = accumulated_rounding(alpha.size) * terms + 0.5 * point.squared_norm_rounding + off
-        return Evaluation(value, rounding)
+            push = self.lam2 * self.share
+            size = np.abs(tau)
+            # Both sums of an expansion, and a product with a share; exact where only α is there.
+            exact = self.lam2 == 0 and not tau.any()
+            delta = np.zeros(alpha.size) if exact else 6.0 * U * (alpha + push + size) + (4.0 + self.lam2) * SMALLEST
+            slope = np.abs(point.scores) + point.scores_rounding
+            direct = 2.0 * sum_above(delta * slope) + sum_above(delta * self._sizes_above) ** 2
+            quadratic = sum_above(
+                [point.squared_norm, point.squared_norm_rounding, direct * (1.0 + 16.0 * U), UNDERFLOW]
+            )
+            variance = (
+                sum_above(conjugates_above(tau, products_below(self.lam1, self.share))) * (1.0 + 4.0 * U)
+                if self.lam1 > 0 and tau.any()
+                else 0.0
+            )
+            return Evaluation.at_least(value, sum_below([sum_below(alpha), -0.5 * quadratic, -variance]))
+
+    @cached_property
+    def _sizes_above(self) -> Floats:
+        """At least the norms of the observations in feature space."""
+        return np.asarray(np.sqrt(self.space.diagonal_above()) * (1.0 + 4.0 * U))
 
     def _value(self, model: BinaryModel, C: float) -> tuple[Evaluation, Floats, Floats]:
-        """Return P with the hinge weighted by C, the margins and their rounding."""
+        r"""Return P with the hinge weighted by C, the margins and their rounding.
+
+        The variance around any number is at least that around the mean.
+        """
         c = self.share
-        f, f_rounding = self.space.scores(model)
-        norm, norm_rounding = self.space.squared_norm(model)
+        f, off, norm, norm_above = self.points_of(model)
         u = self.y * f
         with np.errstate(over="ignore", invalid="ignore"):
             value = objective(norm, u, lam1=self.lam1, lam2=self.lam2, C=C, share=c)
-            off = f_rounding + EPS * (1.0 + np.abs(u))
-            slope = np.abs(self.variance_multipliers(u)) + c * (self.lam2 + C * (u < 1.0 + off))
-            terms = abs(value) + 2.0 * self.lam2 * abs(float(c @ u))
-            rounding = (
-                0.5 * norm_rounding
-                + float(slope @ off)
-                + self.lam1 * float(c @ off**2)
-                + accumulated_rounding(c.size) * terms
-            )
-        return Evaluation(value, rounding), u, f_rounding
+            spread = (np.abs(u - float(c @ u)) + off) * (1.0 + 4.0 * U)
+            room = 1.0 - u
+            short = np.maximum(room + (off + U * np.abs(room)) * (1.0 + 4.0 * U), 0.0)
+            loss = (self.lam1 * spread) * spread + C * short + self.lam2 * off
+            high = self.averaged_above(loss, less=self.lam2 * u)
+            return Evaluation.at_most(value, sum_above([0.5 * norm_above, high])), u, off
+
+    def trivial(self) -> tuple[list[BinaryModel], list[Dual]]:
+        """Return zero multipliers where they cost no more than a look: without the mean, or with a factor of R."""
+        if self.lam2 > 0 and (self.space.blockwise or self.curvature.by_products):
+            return [], []
+        return [], [{"alpha": np.zeros(self.y.size), "tau": np.zeros(self.y.size)}]
 
     def _polish(self, alpha: Floats) -> Floats | None:
         """Solve u = 1 on the observations that are neither at zero nor at their upper bound; None if that fails.
@@ -292,8 +345,21 @@ class ODML(_ODML):
         return {"lam1": self.lam1, "lam2": self.lam2, "C": self.C, **super().hyperparameters}
 
     def upper_bound(self) -> Floats:
-        """Return the upper ends C c of the box of α."""
-        return self.C * self.share
+        """Return numbers near and at most the upper ends C c of the box of α: the nearest below where all weights are equal."""
+        return self._upper_bound
+
+    @cached_property
+    def _upper_bound(self) -> Floats:
+        s = self.weight
+        if (s == s[0]).all():
+            exact = Fraction(self.C) / s.size
+            nearest = float(exact)
+            return np.full(s.size, nearest if Fraction(nearest) <= exact else down(nearest))
+        return products_below(self.C, self.share)
+
+    def trivial(self) -> tuple[list[BinaryModel], list[Dual]]:
+        """Return w = 0, where P is C, and zero multipliers."""
+        return [self.space.model(np.zeros(self.y.size))], super().trivial()[1]
 
     def evaluate(self, model: BinaryModel) -> Evaluation:
         """P at a model, from its scores on the raw data."""
@@ -333,13 +399,21 @@ class ODMLHardMargin(_ODML):
     name: ClassVar[str] = "odml_hard_margin"
 
     def evaluate(self, model: BinaryModel) -> Evaluation:
-        """P, or ``inf`` if an observation has a margin below 1 by more than rounding."""
-        (value, rounding), u, u_rounding = self._value(model, 0.0)
-        if not (u >= 1.0 - 2 * u_rounding).all():
+        r"""P, or ``inf`` if an observation has a margin below 1 by more than rounding.
+
+        The bound is that of the model times :math:`t \ge 1`, so that every margin is 1 or more at its lower end: P changes by at
+        most :math:`(t^2 - 1)(\tfrac12\|w\|^2 + \lambda_1\mathrm{var})`, as the mean is positive.
+        """
+        found, u, off = self._value(model, 0.0)
+        lowest = float((u - off * (1.0 + 4.0 * U) - 2.0 * U * np.abs(u)).min())
+        if not ((u >= 1.0 - 2.0 * off).all() and lowest > 0.0):
             return Evaluation(math.inf, 0.0)
-        # Scaling the model until every margin is 1 would change P by no more than this.
-        short = float(np.max(slack(u)))
-        return Evaluation(value, rounding + 3 * short * (abs(value) + 2 * self.lam2 * abs(float(self.share @ u))))
+        if lowest >= 1.0 or not math.isfinite(found.above):
+            return found
+        growth = up(up(1.0 - lowest) * up(1.0 + lowest)) / lowest / lowest * (1.0 + 8.0 * U)
+        # What grows is P without the gain of the mean, which is at most the largest margin.
+        rest = sum_above([found.above, self.lam2 * float((u + off).max()) * (1.0 + 8.0 * U)])
+        return Evaluation.at_most(found.value, sum_above([found.above, growth * max(rest, 0.0) * (1.0 + 4.0 * U)]))
 
     def explain(self, status: str) -> str:
         """An infeasible primal means that no hyperplane through the origin separates the classes."""
@@ -374,6 +448,37 @@ class ODMLHardMargin(_ODML):
             if smallest > 0:
                 models.append(self.space.model_from_factor(w / min(1.0, smallest)))
         return RecoveredPoints(models, [{"alpha": point} for point in points])
+
+
+def centred(tau: Floats, share: Floats) -> Floats:
+    """Return numbers near `tau` less their sum, in these shares, whose sum is exactly 0; those that have it as they are.
+
+    They are put on a grid of powers of two, and what is left of the sum is taken from the largest shares in steps of it.
+    """
+    total = _exact_sum(tau) if np.isfinite(tau).all() else 0.0
+    if total == 0.0:
+        return tau
+    moved = tau - share * total
+    largest = float(np.abs(moved).max())
+    if not (0.0 < largest < math.inf):
+        return np.zeros(tau.size)
+    n = tau.size
+    bits = min(LARGEST_BITS, SUM_BITS - max(1, int(n).bit_length()))
+    exponent = max(math.frexp(largest)[1] - bits, -1074)
+    units = np.rint(np.ldexp(moved, -exponent)).astype(np.int64)
+    each, rest = divmod(int(units.sum()), n)
+    units -= each
+    if rest:
+        units[np.argpartition(-share, rest)[:rest]] -= 1
+    return np.ldexp(units.astype(np.float64), exponent)
+
+
+def _exact_sum(values: Floats) -> float:
+    """The sum, rounded once: 0 only if it is; infinite where it is too large for that."""
+    try:
+        return math.fsum(values.tolist())
+    except OverflowError:
+        return math.inf
 
 
 def check_penalties(lam1: float, lam2: float) -> tuple[float, float]:

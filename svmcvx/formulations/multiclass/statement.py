@@ -11,10 +11,11 @@ from numpy.typing import NDArray
 
 from svmcvx.certificate import Dual, Evaluation, accumulated_rounding
 from svmcvx.errors import DataError
-from svmcvx.formulations.base import Formulation, FormulationProblem, usable
+from svmcvx.formulations.base import Formulation, FormulationProblem, full_entry, usable
 from svmcvx.formulations.multiclass.losses import ScoreLoss
 from svmcvx.formulations.multiclass.score_space import ScoreSpace
 from svmcvx.model import MulticlassModel
+from svmcvx.solution import Evidence
 from svmcvx.system import memory
 
 __all__ = ["MulticlassProblem", "MulticlassStatement", "require_problem_memory"]
@@ -49,6 +50,11 @@ class MulticlassStatement(Formulation):
     def facts(self) -> Mapping[str, float]:
         """None: there is no kernel."""
         return {}
+
+    def evidence(self, model: MulticlassModel) -> Evidence | None:
+        """Return intercept, weights and the name of the data."""
+        data = self.scores.data
+        return Evidence(self.scores.intercept, full_entry(self.weight, data), data.fingerprint)
 
     def evaluate_loss(self, model: MulticlassModel) -> Evaluation:
         """The weighted sum of losses at a model, from its scores on the raw data."""

@@ -1,0 +1,76 @@
+"""Proofs of the rows of a comparison, and the data that they are about."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from svmcvx.errors import DataError
+from svmcvx.estimators.pairs import CompositeSolution
+from svmcvx.solution import Solution
+from svmcvx.system.files import written_whole
+
+__all__ = ["ProofFolder"]
+
+TRAINING = "training.npz"
+
+
+class ProofFolder:
+    """A folder with the training data of a comparison and a proof of each of its solutions.
+
+    Parameters
+    ----------
+    folder : path-like
+        Made if it does not exist.
+    X : ndarray or csr_array of shape (n, d)
+        The training data as the models saw them, scaled.
+    y : ndarray of shape (n,)
+
+    Raises
+    ------
+    DataError
+        If the folder cannot be made.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str], X: Any, y: NDArray[Any]) -> None:
+        self.folder, self.y = Path(folder), np.asarray(y)
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise DataError(f"proofs cannot be used as a folder: {error}") from None
+        labels, codes = np.unique(self.y, return_inverse=True)
+        arrays: dict[str, Any] = {
+            "y": codes.astype(np.int64),
+            "labels": labels.astype(str) if labels.dtype.kind == "O" else labels,
+        }
+        if sp.issparse(X):
+            arrays |= {"data": X.data, "indices": X.indices, "indptr": X.indptr, "shape": np.array(X.shape)}
+        else:
+            arrays["X"] = np.asarray(X, dtype=np.float64)
+        with written_whole(self.folder / TRAINING) as stream:
+            np.savez(stream, **arrays)
+
+    def write(self, name: str, solution: Solution) -> str:
+        """Write the proof of one row, one a pair of classes for several; return a note on what was left out."""
+        stem = re.sub(r"[^A-Za-z0-9=.,_-]+", "_", name).strip("_")[:100]
+        try:
+            if not isinstance(solution, CompositeSolution):
+                solution.save_proof(self.folder / f"{stem}.npz")
+                return ""
+            for key, part in solution.parts.items():
+                if not isinstance(key, tuple):
+                    return "one class against the rest: no proofs were written"
+                rows = np.flatnonzero(np.isin(self.y, key))
+                model: Any = part.model
+                own = replace(part, model=replace(model, support=np.searchsorted(rows, model.support)))
+                own.save_proof(self.folder / f"{stem}.{key[0]}-{key[1]}.npz")
+        except DataError as error:
+            return f"no proof: {error}"
+        return ""

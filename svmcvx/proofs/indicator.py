@@ -1,0 +1,95 @@
+r"""Losses that count or drop observations: 0-1 loss, ramp loss, l0-norm hinge.
+
+Upper ends at the model: :math:`\|w\|^2 + \lambda\sum s_i1[u_i<1]`, or :math:`\|w\|^2` if :math:`\sum s_i1[u_i<1] \le k`;
+:math:`\tfrac12\|w\|^2 + C\sum s_i\min(2, (1-u_i)_+)`; :math:`\tfrac12\|w\|^2 + C\sum s_i1[u_i<1]`. A margin that is not certainly at
+least 1 is counted, unless it costs less to divide the model by the smallest margin that is to be kept. If ``extra`` has
+``M``, the problem includes the constraints :math:`u_i \ge 1 - M_i`.
+
+Lower end: that of the conic relaxation, for the 0-1 loss with a dual point. The bound of a search is not checked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from flint import arb
+
+from svmcvx.proofs.balls import Ball, as_fraction, balls, fractions, nonneg, total
+from svmcvx.proofs.conic_loss import conic_bound, multiplier, scalings
+from svmcvx.proofs.problem import Problem, Refused
+from svmcvx.proofs.space import Space
+
+__all__ = ["FAMILY"]
+
+
+def _counted(problem: Problem, kept: Sequence[bool]) -> Ball:
+    """The exact weight of what is not kept."""
+    return sum((s for s, keep in zip(fractions(problem.weight), kept, strict=True) if not keep), as_fraction(0.0))
+
+
+def _within_M(space: Space, divisor: Ball) -> None:
+    problem = space.problem
+    if "M" not in problem.proof.extra:
+        return
+    for row, u, M in zip(problem.index.tolist(), space.margins, balls(problem.besides("M")), strict=True):
+        if not u / divisor >= 1 - M:
+            raise Refused(f"the margin of row {row} is {float(u.mid()):.9g}, below the 1 − M of the problem")
+
+
+def _best(space: Space, price: Callable[[Ball, Sequence[bool]], Ball]) -> Ball:
+    """The best of the model as it is and divided by margins just below 1; `price` takes ‖w‖² and what is kept."""
+    found, refusal = [], Refused("the model proves nothing")
+    for divisor, kept in scalings(space.margins):
+        try:
+            _within_M(space, divisor)
+            found.append(price(space.model.norm / divisor**2, kept))
+        except Refused as reason:
+            refusal = reason
+    if not found:
+        raise refusal
+    return min(found, key=lambda value: value.upper())
+
+
+def _zero_one_upper(space: Space) -> Ball:
+    problem = space.problem
+
+    def price(norm: Ball, kept: Sequence[bool]) -> Ball:
+        counted = arb(_counted(problem, kept))
+        if "k" not in problem.proof.hyperparameters:
+            return norm + arb(problem.positive("lam")) * counted
+        if not counted <= arb(problem.nonnegative("k")):
+            raise Refused(
+                f"the weight inside the margin is {float(counted.mid()):.9g} at the model, above k = {problem.number('k'):.9g}"
+            )
+        return norm
+
+    return _best(space, price)
+
+
+def _zero_one_lower(space: Space) -> Ball:
+    problem = space.problem
+    if "k" not in problem.proof.hyperparameters:
+        return conic_bound(space, arb(problem.positive("lam")))
+    lam = multiplier(problem)
+    return conic_bound(space, lam) - lam * arb(problem.nonnegative("k"))
+
+
+def _l0_upper(space: Space) -> Ball:
+    C = arb(space.problem.positive("C"))
+    return _best(space, lambda norm, kept: norm / 2 + C * arb(_counted(space.problem, kept)))
+
+
+def _ramp_upper(space: Space) -> Ball:
+    _within_M(space, arb(1))
+    C, value = arb(space.problem.positive("C")), space.model.norm / 2
+    losses = (
+        s * (2 - nonneg(2 - nonneg(1 - u))) for s, u in zip(balls(space.problem.weight), space.margins, strict=True)
+    )
+    return value + C * total(losses)
+
+
+FAMILY = {
+    "zero_one": (("penalised", "none"), _zero_one_upper, _zero_one_lower, ("gamma",)),
+    "ramp": (("free",), _ramp_upper, None, ()),
+    "l0": (("free",), _l0_upper, None, ()),
+}

@@ -1,0 +1,125 @@
+r"""Soft and hard maximum margins: psvm, the same with a penalised intercept or none, and the hard margin.
+
+Upper end: :math:`\tfrac12\|w\|^2 + C\sum s_i(1-u_i)_+^p` at the model; with hard margins :math:`\tfrac12\|w\|^2/m^2`, m being the
+smallest margin if that is below 1, since (w, b)/m has no margin below 1.
+
+Lower end: :math:`\sum\alpha_i - C(p-1)\sum s_i(\alpha_i/(Cs_ip))^{p/(p-1)} - \tfrac12v'Kv`, for any :math:`\alpha \ge 0`, with p = 1
+for :math:`\alpha_i \le Cs_i`, and with a free intercept for :math:`y'\alpha = 0`. What is off by rounding is put right in rational
+numbers: multipliers are cut to their bounds, and the class with the larger sum is scaled down.
+"""
+
+from __future__ import annotations
+
+import math
+
+from flint import arb
+
+from svmcvx.proofs.balls import Ball, as_fraction, balls, fractions, least, nonneg, power, total
+from svmcvx.proofs.problem import Problem, Refused
+from svmcvx.proofs.space import Space
+
+__all__ = ["FAMILY", "SHORTEST", "boxed", "shrink"]
+
+# A multiplier may be above its bound, and a sum off zero, by this share; more is no rounding.
+ROUNDING = as_fraction(2.0**-40)
+# The smallest margin of a model that is scaled until it has margins of 1. Any positive one would do as well.
+SHORTEST = 0.5
+
+
+def boxed(problem: Problem, name: str, highest: list[Ball] | None) -> list[Ball]:
+    """Return multipliers as rational numbers in [0, highest], or name the one that is clearly outside."""
+    alpha = fractions(problem.dual(name))
+    for i, a in enumerate(alpha):
+        if a < 0:
+            raise Refused(f"the multiplier of row {problem.index[i]} is {_show(a)}, below 0")
+        if highest is not None and a > highest[i]:
+            if a > highest[i] * (1 + ROUNDING):
+                raise Refused(
+                    f"the multiplier of row {problem.index[i]} is {_show(a)}, above its bound {_show(highest[i])}"
+                )
+            alpha[i] = highest[i]
+    return alpha
+
+
+def _show(value: Ball) -> str:
+    return repr(float(arb(value).mid()))
+
+
+def _balanced(problem: Problem, alpha: list[Ball]) -> list[Ball]:
+    """Scale the class whose multipliers have the larger sum, so that y'α = 0."""
+    signs = problem.signs.tolist()
+    sums = {
+        sign: sum((a for a, s in zip(alpha, signs, strict=True) if s == sign), as_fraction(0.0)) for sign in (1, -1)
+    }
+    if sums[1] == sums[-1]:
+        return alpha
+    smaller, larger = sorted(sums.values())
+    if larger - smaller > ROUNDING * larger:
+        raise Refused(
+            f"the multipliers do not satisfy y'α = 0: they sum to {_show(sums[1])} in the positive class and to "
+            f"{_show(sums[-1])} in the negative one"
+        )
+    heavy, factor = (1 if sums[1] == larger else -1), smaller / larger
+    return [a * factor if s == heavy else a for a, s in zip(alpha, signs, strict=True)]
+
+
+def _exponent(problem: Problem) -> float:
+    p = problem.number("p")
+    if not 1 <= p < math.inf:
+        raise Refused(f"p must be at least 1, it is {p!r}")
+    return p
+
+
+def _soft_upper(space: Space) -> Ball:
+    problem = space.problem
+    C, p = arb(problem.positive("C")), arb(_exponent(problem))
+    losses = (s * power(nonneg(1 - u), p) for s, u in zip(balls(problem.weight), space.margins, strict=True))
+    return space.model.norm / 2 + C * total(losses)
+
+
+def _soft_lower(space: Space) -> Ball:
+    problem = space.problem
+    C, p = as_fraction(problem.positive("C")), _exponent(problem)
+    caps = [C * s for s in fractions(problem.weight)]
+    alpha = boxed(problem, "alpha", caps if p == 1 else None)
+    if problem.proof.intercept == "free":
+        alpha = _balanced(problem, alpha)
+    multipliers = [arb(a) for a in alpha]
+    value = total(multipliers)
+    if p > 1:
+        exact = arb(p)
+        gamma, scale = exact / (exact - 1), exact - 1
+        value -= scale * total(
+            arb(cap) * power(a / (arb(cap) * exact), gamma)
+            for a, cap in zip(multipliers, caps, strict=True)
+            if not a.is_zero()
+        )
+    return value - space.dual_point(space.signed(multipliers)).norm / 2
+
+
+def shrink(space: Space) -> Ball:
+    """Return min(1, the smallest margin), by which a model is divided so that no margin is below 1."""
+    margins = space.margins
+    smallest = least([*margins, arb(1)])
+    if not smallest >= SHORTEST:
+        worst = min(range(len(margins)), key=lambda i: margins[i].lower())
+        raise Refused(f"the margin of row {space.problem.index[worst]} is {float(margins[worst].mid()):.6g}, below 1")
+    return smallest
+
+
+def _hard_upper(space: Space) -> Ball:
+    return space.model.norm / 2 / shrink(space) ** 2
+
+
+def _hard_lower(space: Space) -> Ball:
+    problem = space.problem
+    alpha = [arb(a) for a in _balanced(problem, boxed(problem, "alpha", None))]
+    return total(alpha) - space.dual_point(space.signed(alpha)).norm / 2
+
+
+# The intercept of each formulation, its upper end, its lower end and the entries of a dual point that this needs.
+FAMILY = {
+    "psvm": (("free",), _soft_upper, _soft_lower, ("alpha",)),
+    "penalised psvm": (("penalised", "none"), _soft_upper, _soft_lower, ("alpha",)),
+    "hard_margin": (("free",), _hard_upper, _hard_lower, ("alpha",)),
+}

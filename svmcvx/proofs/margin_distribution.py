@@ -1,0 +1,107 @@
+r"""The margin distribution machines ODM and ODML, with shares :math:`c_i = s_i/\sum s` of the weights.
+
+ODM: :math:`\tfrac12\|w\|^2 + \sum c_i(C_1(1-D-u_i)_+^2 + C_2(u_i-1-D)_+^2)`, and for any θ the lower end
+:math:`\sum\theta_i - D\sum|\theta_i| - \tfrac12v'Kv - \sum(\theta_i)_+^2/(4C_1c_i) - \sum(\theta_i)_-^2/(4C_2c_i)`, :math:`v = y\theta`.
+
+ODML: :math:`\tfrac12\|w\|^2 + \lambda_1\sum c_i(u_i-\bar u)^2 - \lambda_2\bar u + C\sum c_i(1-u_i)_+`, and for
+:math:`0 \le \alpha_i \le Cc_i` and τ of sum 0 the lower end :math:`\sum\alpha_i - \tfrac12v'Kv - \sum\tau_i^2/(4\lambda_1c_i)`,
+:math:`v_i = y_i(\alpha_i + \lambda_2c_i - \tau_i)`. Whatever τ is passed, :math:`\tau_i - c_i\sum\tau` has the sum 0. With hard
+margins α has no upper bound, and a model whose smallest margin is m < 1 is divided by m.
+"""
+
+from __future__ import annotations
+
+from flint import arb
+
+from svmcvx.proofs.balls import Ball, as_fraction, balls, fractions, nonneg, total
+from svmcvx.proofs.margin import boxed, shrink
+from svmcvx.proofs.problem import Problem, Refused
+from svmcvx.proofs.space import Space
+
+__all__ = ["FAMILY"]
+
+
+def _shares(problem: Problem) -> list[Ball]:
+    weights = fractions(problem.weight)
+    whole = sum(weights, as_fraction(0.0))
+    return [s / whole for s in weights]
+
+
+def _band(problem: Problem) -> tuple[Ball, Ball, Ball]:
+    D = problem.nonnegative("D")
+    if D >= 1:
+        raise Refused(f"D must be below 1, it is {D!r}")
+    return arb(problem.positive("C1")), arb(problem.positive("C2")), arb(D)
+
+
+def _odm_upper(space: Space) -> Ball:
+    C1, C2, D = _band(space.problem)
+    value = space.model.norm / 2
+    for share, u in zip(_shares(space.problem), space.margins, strict=True):
+        short, beyond = nonneg(1 - D - u), nonneg(u - 1 - D)
+        value += arb(share) * (C1 * short * short + C2 * beyond * beyond)
+    return value
+
+
+def _odm_lower(space: Space) -> Ball:
+    C1, C2, D = _band(space.problem)
+    theta = balls(space.problem.dual("theta"))
+    value = -space.dual_point(space.signed(theta)).norm / 2
+    for share, t in zip(_shares(space.problem), theta, strict=True):
+        value += t - D * abs(t) - t * t / (4 * (C1 if t > 0 else C2) * arb(share))
+    return value
+
+
+def _soft_upper(space: Space) -> Ball:
+    return _objective(space, arb(space.problem.positive("C")), arb(1))
+
+
+def _hard_upper(space: Space) -> Ball:
+    return _objective(space, arb(0), shrink(space))
+
+
+def _objective(space: Space, C: Ball, divisor: Ball) -> Ball:
+    """The objective at the model divided by a number."""
+    problem = space.problem
+    lam1, lam2 = arb(problem.nonnegative("lam1")), arb(problem.nonnegative("lam2"))
+    margins = [u / divisor for u in space.margins]
+    shares = [arb(c) for c in _shares(problem)]
+    mean = total(c * u for c, u in zip(shares, margins, strict=True))
+    value = space.model.norm / 2 / divisor**2 - lam2 * mean
+    for c, u in zip(shares, margins, strict=True):
+        value += c * (lam1 * (u - mean) * (u - mean) + (C * nonneg(1 - u) if C > 0 else 0))
+    return value
+
+
+def _soft_lower(space: Space) -> Ball:
+    C = as_fraction(space.problem.positive("C"))
+    return _bound(space, [C * c for c in _shares(space.problem)])
+
+
+def _hard_lower(space: Space) -> Ball:
+    return _bound(space, None)
+
+
+def _bound(space: Space, highest: list[Ball] | None) -> Ball:
+    problem = space.problem
+    lam1, lam2 = arb(problem.nonnegative("lam1")), arb(problem.nonnegative("lam2"))
+    alpha = [arb(a) for a in boxed(problem, "alpha", highest)]
+    exact = _shares(problem)
+    shares = [arb(c) for c in exact]
+    tau = [arb(0)] * problem.n
+    if lam1 > 0 and problem.has_dual("tau"):
+        given = fractions(problem.dual("tau"))
+        whole = sum(given, as_fraction(0.0))
+        tau = [arb(t - c * whole) for t, c in zip(given, exact, strict=True)]
+    v = [a + lam2 * c - t for a, c, t in zip(alpha, shares, tau, strict=True)]
+    value = total(alpha) - space.dual_point(space.signed(v)).norm / 2
+    if lam1 > 0:
+        value -= total(t * t / c for t, c in zip(tau, shares, strict=True)) / (4 * lam1)
+    return value
+
+
+FAMILY = {
+    "odm": (("none", "penalised"), _odm_upper, _odm_lower, ("theta",)),
+    "odml": (("none", "penalised"), _soft_upper, _soft_lower, ("alpha",)),
+    "odml_hard_margin": (("none", "penalised"), _hard_upper, _hard_lower, ("alpha",)),
+}

@@ -1,0 +1,242 @@
+"""Hostile instances of every convex formulation, checked by the second checker.
+
+``python -m tests.hostile --count 10000`` runs that many and prints the seeds whose interval does not hold; any of them can
+be repeated by ``--seed``. The tests run a small sample.
+"""
+
+import argparse
+import collections
+import sys
+import time
+import warnings
+
+import numpy as np
+import scipy.sparse as sp
+
+import svmcvx as sx
+
+DESIGNS = (
+    "gaussian",
+    "integers",
+    "far clusters",
+    "offset",
+    "kink",
+    "duplicates",
+    "constant column",
+    "one point",
+    "outlier",
+    "collinear",
+    "scaled",
+    "sparse",
+)
+
+
+def data(rng, design, classes=2):
+    """A small training set of one of the designs."""
+    n, d = int(rng.integers(4, 22)), int(rng.integers(1, 5))
+    y = rng.permutation(np.arange(n) % classes)
+    X = rng.standard_normal((n, d)) + 0.8 * y[:, None]
+    if design == "integers":
+        X = np.round(2 * X)
+    elif design == "far clusters":
+        X = X * 10.0 ** rng.uniform(-8, 3) + 1e6 * rng.choice([-1.0, 1.0], (n, 1))
+    elif design == "offset":
+        X = X + 10.0 ** rng.uniform(2, 12)
+    elif design == "kink":
+        # Margins of the optimum lie on 1: two parallel rows of points, on data with an offset.
+        X[:, 0] = np.where(y == 0, -1.0, 1.0) + np.round(rng.standard_normal(n)) * (rng.random(n) < 0.2)
+        X = X + rng.choice([0.0, 1e4, 1e6])
+    elif design == "duplicates":
+        X = X[rng.integers(0, max(2, n // 2), n)]
+    elif design == "constant column":
+        X[:, 0] = rng.choice([0.0, 1.0, 1e8])
+    elif design == "one point":
+        X[y == 0] = X[0]
+    elif design == "outlier":
+        X[: max(1, n // 6)] *= 10.0 ** rng.uniform(1, 5)
+    elif design == "collinear":
+        X = X[:, :1] * rng.standard_normal((1, d))
+    elif design == "scaled":
+        X = X * 10.0 ** rng.uniform(-12, 12)
+    elif design == "sparse":
+        return sp.csr_array(X * (rng.random(X.shape) < 0.5)), y
+    return X, y
+
+
+def kernel(rng, X):
+    """A kernel whose parameters fit the data, more or less."""
+    dense = X.toarray() if sp.issparse(X) else X
+    spread = float(np.var(dense)) or 1.0
+    gamma = 10.0 ** rng.uniform(-2, 2) / spread
+    if rng.random() < 0.1:
+        # Inverse square of a distance between neighbours.
+        gaps = np.diff(np.sort(dense[:, 0]))
+        gamma = 1.0 / max(float(gaps[gaps > 0].min(initial=1.0)) ** 2, 1e-200)
+    return [
+        lambda: sx.RBF(gamma),
+        lambda: sx.Laplacian(float(np.sqrt(gamma))),
+        lambda: sx.Exponential(float(np.sqrt(gamma))),
+        lambda: sx.Polynomial(int(rng.integers(1, 6)), gamma, float(rng.choice([0.0, 1.0]))),
+        lambda: sx.Linear(),
+    ][int(rng.integers(0, 5))]()
+
+
+def number(rng):
+    """A hyper-parameter: usual, or from 1e-12 to 1e12."""
+    return float(10.0 ** (rng.uniform(-2, 2) if rng.random() < 0.6 else rng.uniform(-12, 12)))
+
+
+def exponent(rng):
+    return float(rng.choice([1.0, 1.0, 1.5, 2.0, 2.0, 3.0, round(rng.uniform(1.05, 6.0), 3)]))
+
+
+def psvm(rng):
+    return {"C": number(rng), "p": exponent(rng)}
+
+
+def odm(rng):
+    return {"C1": number(rng), "C2": number(rng), "D": float(rng.choice([0.0, 0.1, 0.5]))}
+
+
+def odml(rng):
+    return {"lam1": number(rng) * rng.integers(0, 2), "lam2": number(rng) * rng.integers(0, 2), "C": number(rng)}
+
+
+def conic(rng):
+    return {"lam": number(rng)} if rng.random() < 0.7 else {"kappa": float(rng.uniform(0, 0.5))}
+
+
+def m3svm(rng):
+    loss = str(rng.choice(["hinge", "logistic", "softmax", "smoothed"]))
+    return {"lam": number(rng), "p": exponent(rng), "loss": loss}
+
+
+def penalised(rng):
+    return {"lam": number(rng)}
+
+
+FAST = {
+    "psvm": (sx.fast.psvm, psvm, True, True),
+    "hard_margin": (sx.fast.hard_margin, lambda rng: {}, True, False),
+    "odm": (sx.fast.odm, odm, True, True),
+    "odml": (sx.fast.odml, odml, True, True),
+    "conic": (sx.fast.conic, conic, True, True),
+    "m3svm": (sx.fast.m3svm, m3svm, False, True),
+}
+BUILT = {
+    "psvm_dual": (sx.psvm_dual, psvm, True, True),
+    "psvm_primal": (sx.psvm_primal, psvm, True, True),
+    "hard_margin_dual": (sx.hard_margin_dual, lambda rng: {}, True, False),
+    "odm_primal": (sx.odm_primal, odm, True, True),
+    "odm_dual": (sx.odm_dual, odm, True, True),
+    "odml_primal": (sx.odml_primal, odml, True, True),
+    "odml_dual": (sx.odml_dual, odml, True, True),
+    "odml_hard_margin": (
+        sx.odml_hard_margin,
+        lambda rng: {name: value for name, value in odml(rng).items() if name != "C"},
+        True,
+        True,
+    ),
+    "conic_sdp": (sx.conic_sdp, conic, True, True),
+    "m3svm": (sx.m3svm, m3svm, False, True),
+    "m3svm_hard_margin": (sx.m3svm_hard_margin, lambda rng: {"p": exponent(rng)}, False, False),
+    "weston_watkins": (sx.weston_watkins, penalised, False, True),
+    "crammer_singer": (sx.crammer_singer, penalised, False, True),
+    "msvm": (sx.msvm, lambda rng: {}, False, True),
+    "topk_svm": (sx.topk_svm, lambda rng: {"lam": number(rng), "k": 2}, False, True),
+    "multinomial_lr": (sx.multinomial_lr, penalised, False, True),
+    "sparse_multinomial_lr": (sx.sparse_multinomial_lr, penalised, False, True),
+}
+SEVERAL = (
+    "m3svm",
+    "m3svm_hard_margin",
+    "weston_watkins",
+    "crammer_singer",
+    "msvm",
+    "topk_svm",
+    "multinomial_lr",
+    "sparse_multinomial_lr",
+)
+# More of these solves take minutes than any other.
+SMALL = ("conic_sdp",)
+
+
+def instance(seed):
+    """One problem: route, name, design, data and arguments."""
+    rng = np.random.default_rng(seed)
+    fast = rng.random() < 0.7
+    table = FAST if fast else BUILT
+    name = str(rng.choice(list(table)))
+    solver, settings, with_kernel, with_weights = table[name]
+    design = str(rng.choice(DESIGNS))
+    X, y = data(rng, design, classes=3 if name in SEVERAL else 2)
+    arguments = settings(rng)
+    if with_kernel and rng.random() < 0.5:
+        arguments["kernel"] = kernel(rng, X)
+        if name in SMALL and X.shape[0] > 12:
+            rows = np.r_[np.flatnonzero(y == 0)[:6], np.flatnonzero(y == 1)[:6]]
+            X, y = X[rows], y[rows]
+    if with_weights and rng.random() < 0.3:
+        arguments["sample_weight"] = rng.choice([0.5, 1.0, 2.0, 1e-3, 1e3], y.size)
+    return fast, name, design, solver, X, y, arguments
+
+
+def check(seed):
+    """Solve one instance and check its interval; return what was found, and why it does not hold if it does not."""
+    fast, name, design, solver, X, y, arguments = instance(seed)
+    label = f"{'fast.' if fast else ''}{name}"
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        try:
+            if fast:
+                solution = solver(X, y, time_limit=5.0, **arguments)
+            else:
+                problem = solver(X, y, **arguments)
+                if not sp.issparse(X):
+                    # A problem owns its data.
+                    X, kept = X.copy(), X
+                    kept *= 7.0
+                solution = sx.solve(problem, time_limit=10.0)
+            proof = solution.proof()
+        except sx.SvmcvxError as error:
+            return label, design, "refused", f"{type(error).__name__}: {error}"
+        found = sx.verify(proof, X, y, method="balls")
+    if not found.holds:
+        return label, design, "MISS", found.why
+    kind = "certified" if solution.certificate.is_certified(1e-6) else "wide"
+    return label, design, kind, ""
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--count", type=int, default=1000)
+    parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--seed", type=int, help="repeat one instance")
+    parser.add_argument("--failures", help="file to append the seeds that fail to")
+    options = parser.parse_args()
+    if options.seed is not None:
+        print(*instance(options.seed), sep="\n")
+        print(*check(options.seed), sep="; ")
+        return 0
+    counts, missed, started = collections.Counter(), [], time.perf_counter()
+    for seed in range(options.first, options.first + options.count):
+        try:
+            label, design, outcome, why = check(seed)
+        except Exception as error:
+            label, design, outcome, why = "?", "?", "RAW ERROR", f"{type(error).__name__}: {error}"
+        counts[outcome] += 1
+        if outcome in ("MISS", "RAW ERROR"):
+            missed.append(seed)
+            print(f"seed {seed}: {label} on {design}: {outcome}: {why[:300]}", flush=True)
+            if options.failures:
+                with open(options.failures, "a") as stream:
+                    stream.write(f"{seed}\n")
+    seconds = time.perf_counter() - started
+    print(
+        f"{options.count} instances in {seconds:.0f} s: {dict(counts)}; {len(missed)} that do not hold: {missed[:50]}"
+    )
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,117 @@
+"""Intervals are theorems: hostile instances, and proofs that are written, handed on and checked."""
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import svmcvx as sx
+from svmcvx.__main__ import main
+
+from .conftest import make_data
+from .hostile import check
+
+X, Y = make_data(seed=3, n=40, d=3)
+
+
+@pytest.mark.parametrize("first", range(0, 60, 10))
+def test_hostile_instances_hold(first):
+    for seed in range(first, first + 10):
+        label, design, outcome, why = check(seed)
+        assert outcome != "MISS", (seed, label, design, why)
+
+
+@settings(max_examples=15)
+@given(st.integers(10_000, 10_000_000))
+def test_any_hostile_instance_holds(seed):
+    label, design, outcome, why = check(seed)
+    assert outcome != "MISS", (seed, label, design, why)
+
+
+SOLVED = {
+    "psvm": lambda: sx.fast.psvm(X, Y, C=1.0, p=1.5, kernel="rbf"),
+    "psvm built": lambda: sx.solve(sx.psvm_primal(X, Y, C=1.0, p=1.0, sample_weight=np.arange(40) % 3)),
+    "odm": lambda: sx.fast.odm(X, Y, C1=1.0, C2=0.5, D=0.1),
+    "odml": lambda: sx.fast.odml(X, Y, lam1=0.1, lam2=0.1, C=1.0, kernel="rbf"),
+    "conic": lambda: sx.fast.conic(X, Y, lam=1.0),
+    "conic kernel": lambda: sx.fast.conic(X, Y, kappa=0.1, kernel="rbf"),
+    "fixed gamma": lambda: sx.solve(sx.conic_fixed_gamma(X, Y, lam=1.0, gamma=np.full(40, 1e-3))),
+    "zero_one": lambda: sx.fast.zero_one(X, Y, lam=1.0),
+    "m3svm": lambda: sx.fast.m3svm(X, np.arange(40) % 3, lam=0.1, p=2),
+}
+
+
+@pytest.mark.parametrize("name", SOLVED)
+def test_a_proof_is_written_and_holds(name, tmp_path):
+    solution, y = SOLVED[name](), np.arange(40) % 3 if name == "m3svm" else Y
+    path = tmp_path / "proof.npz"
+    solution.save_proof(path)
+    found = sx.verify(path, X, y)
+    assert found.holds, found.why
+    if found.lower is not None:
+        assert solution.certificate.lower <= found.lower <= found.upper
+    assert found.upper <= solution.certificate.upper
+    other = sx.verify(path, X + 1e-3, y)
+    assert not other.holds
+    assert "fingerprint" in other.why
+
+
+def test_what_has_no_proof_says_so(tmp_path):
+    several = sx.PSVMClassifier().fit(X, np.arange(40) % 3).solution_
+    with pytest.raises(sx.DataError, match="one of several problems"):
+        several.save_proof(tmp_path / "proof.npz")
+    problem = sx.psvm_primal(X, Y, C=1.0, p=2.0)
+    added = sx.solve(problem.with_constraints([problem.var_dict["w"] >= -10]))
+    with pytest.raises(sx.DataError, match="added constraints"):
+        added.save_proof(tmp_path / "proof.npz")
+    function = sx.fast.psvm(X, Y, C=1.0, p=2.0, kernel=lambda A, B: A @ B.T)
+    with pytest.raises(sx.DataError, match="callable kernel cannot be stored"):
+        function.save_proof(tmp_path / "proof.npz")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_comparison_leaves_proofs_that_the_command_line_checks(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    table = sx.compare([sx.PSVMClassifier(p=2.0), sx.ODMClassifier()], X, Y, proofs=tmp_path / "proofs")
+    assert table["certified"].all()
+    proofs = sorted(path for path in (tmp_path / "proofs").glob("*.npz") if path.stem != "training")
+    assert len(proofs) == 2
+    for path in proofs:
+        monkeypatch.setattr("sys.argv", ["svmcvx", "verify", str(path), str(tmp_path / "proofs" / "training.npz")])
+        assert main() == 0
+        assert "the proof holds" in capsys.readouterr().out
+    rng = np.random.default_rng(0)
+    np.savez(tmp_path / "other.npz", X=rng.standard_normal((28, 3)), y=np.arange(28) % 2)
+    monkeypatch.setattr("sys.argv", ["svmcvx", "verify", str(proofs[0]), str(tmp_path / "other.npz")])
+    assert main() == 1
+    assert "does not hold" in capsys.readouterr().out
+
+
+def test_several_classes_leave_a_proof_a_pair(tmp_path):
+    labels = np.array(["a", "b", "c"])[np.arange(40) % 3]
+    sx.compare({"pairs": sx.PSVMClassifier(kernel="rbf")}, X, labels, test_size=0, proofs=tmp_path)
+    assert sorted(path.name for path in tmp_path.glob("pairs*")) == ["pairs.a-b.npz", "pairs.a-c.npz", "pairs.b-c.npz"]
+    pair = sx.datasets.load(f"{tmp_path / 'training.npz'}:a-c")
+    found = sx.verify(tmp_path / "pairs.a-c.npz", pair.X, pair.y)
+    assert found.holds, found.why
+
+
+def test_changing_the_data_after_building_changes_nothing():
+    data = X.copy()
+    problem = sx.psvm_dual(data, Y, C=1.0, p=1.5, kernel="rbf")
+    data *= 3.0
+    kept = sx.solve(problem)
+    fresh = sx.solve(sx.psvm_dual(X, Y, C=1.0, p=1.5, kernel="rbf"))
+    assert kept.certificate == fresh.certificate
+
+
+def test_the_gap_is_the_same_in_any_units():
+    one = sx.fast.psvm(X, Y, C=1.0, p=1.0).certificate
+    # Powers of two, so that nothing is rounded differently.
+    other = sx.fast.psvm(X * 2.0**13, Y, C=2.0**-26, p=1.0).certificate
+    assert other.upper == pytest.approx(one.upper * 2.0**-26, rel=1e-5)
+    assert other.is_certified(1e-6)
+    assert other.gap == pytest.approx((other.upper - other.lower) / other.upper, rel=1e-12)
+    json.dumps(other.to_dict())
