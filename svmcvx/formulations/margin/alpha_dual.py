@@ -64,7 +64,7 @@ class AlphaDualStatement(BinaryStatement):
         """Evaluate a model on the training data."""
         if is_constant(model):
             # Nothing is rounded, and no kernel is evaluated.
-            norm = model.intercept**2 if self.space.intercept == "penalised" else 0.0
+            norm = model.intercept * model.intercept if self.space.intercept == "penalised" else 0.0
             return Scored(
                 self.y * model.intercept, np.zeros(self.y.size), norm, 2.0 * U * norm + UNDERFLOW * bool(norm)
             )
