@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import warnings
 from collections.abc import Iterator
 from dataclasses import replace
 from inspect import signature
@@ -14,7 +16,7 @@ from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression, LogisticRegressionCV, SGDClassifier
 from sklearn.model_selection import GridSearchCV, RandomizedSearchCV
 from sklearn.pipeline import Pipeline
-from sklearn.svm import SVC, LinearSVC
+from sklearn.svm import SVC, LinearSVC, NuSVC
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.validation import check_is_fitted
 
@@ -54,6 +56,10 @@ ABOVE_UPPER_BOUND = 1e-6
 # The dual point of a LinearSVC is found by solving its problem again, to this gap or to rounding.
 DUAL_TOL = 1e-10
 DUAL_STEPS = 10_000
+# A model whose gap exceeds this, and that gets no more labels right than chance and this share (or two standard deviations, if
+# that is less), was probably trained with other labels.
+LOOSE = 0.01
+ABOVE_CHANCE = 0.05
 
 
 def certify(estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> Certificate | dict[Any, Certificate]:
@@ -63,14 +69,16 @@ def certify(estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> Certif
     its multipliers, repaired to exact feasibility, the lower one. ``LinearSVC`` has the intercept as the coefficient
     of a constant feature with the value ``intercept_scaling``, penalised with the rest, and the loss :math:`(1-u_i)_+` or
     :math:`(1-u_i)_+^2`; it keeps no multipliers. The lower bound then is that of a solver of this package, started from the
-    model's coefficients, so that the gap tells how far the model itself is from the optimum. ``LogisticRegression``
+    model's coefficients, so that the gap tells how far the model itself is from the optimum. ``NuSVC`` divides its solution
+    by a number ρ and so solves the problem of ``SVC`` at C = 1/ρ, which is its largest multiplier; the interval is that of this
+    problem, for each pair of classes at its own C. ``LogisticRegression``
     minimises :math:`\tfrac12\|w\|^2 + C\sum_i s_i\log(1+e^{-u_i})` for two classes and
     :math:`\tfrac12\|W\|^2 + C\sum_i s_i\log\sum_k e^{f_k(x_i)-f_{y_i}(x_i)}` for more, with free intercepts: the lower bound
     is that of the probabilities of its model, or of the model after some Newton steps.
 
     Parameters
     ----------
-    estimator : SVC, LinearSVC or LogisticRegression
+    estimator : SVC, NuSVC, LinearSVC or LogisticRegression
         Fitted. With any kernel of ``SVC`` that is positive semidefinite on the data, precomputed and callable ones
         included; ``class_weight`` is taken into account.
     X : array-like or sparse matrix of shape (n, d)
@@ -91,6 +99,12 @@ def certify(estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> Certif
     DataError
         If the estimator is none of these or not fitted, these are not the data it was trained on, or its problem is not
         convex.
+
+    Warns
+    -----
+    UserWarning
+        If the gap is wide and the model gets no more of these labels right than chance: they are probably not those that it
+        was trained with, or stand in another order.
 
     Examples
     --------
@@ -118,10 +132,34 @@ def certify(estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> Certif
     weight = check_weights(sample_weight, codes.size)
     by_class = _class_weights(estimator, codes, classes, weight)
     if isinstance(estimator, LogisticRegression):
-        return _certify_logistic(estimator, features, codes, classes, weight * by_class[codes])
-    certify_one = _certify_svc if isinstance(estimator, SVC) else _certify_linear_svc
+        certificate = _certify_logistic(estimator, features, codes, classes, weight * by_class[codes])
+        _warn_of_other_labels(estimator, X, codes, weight, certificate.gap)
+        return certificate
+    certify_one = _certify_svc if isinstance(estimator, (SVC, NuSVC)) else _certify_linear_svc
     certificates = certify_one(estimator, features, codes, classes, weight, by_class)
+    _warn_of_other_labels(estimator, X, codes, weight, max(certificate.gap for certificate in certificates.values()))
     return certificates[tuple(classes.tolist())] if classes.size == 2 else certificates
+
+
+def _warn_of_other_labels(estimator: Any, X: Any, codes: NDArray[np.intp], weight: Floats, gap: float) -> None:
+    """Warn if a model far from the optimum gets no more labels right than chance."""
+    if gap <= LOOSE:
+        return
+    counted = weight > 0
+    found = np.searchsorted(estimator.classes_, estimator.predict(X))[counted]
+    codes = codes[counted]
+    accuracy = float(np.mean(found == codes))
+    size = estimator.classes_.size
+    # What the same predictions get right of labels in a random order.
+    chance = float(np.bincount(codes, minlength=size) @ np.bincount(found, minlength=size)) / codes.size**2
+    noise = 2.0 * math.sqrt(chance * (1.0 - chance) / codes.size)
+    if accuracy <= chance + min(noise, ABOVE_CHANCE):
+        warnings.warn(
+            f"the gap is {gap:.2g}, and the {type(estimator).__name__} gets {accuracy:.1%} of these labels right, where chance "
+            f"gives {chance:.1%}: are they those that it was trained with, in the same order?",
+            UserWarning,
+            stacklevel=3,
+        )
 
 
 def _refuse_others(estimator: Any) -> None:
@@ -140,19 +178,24 @@ def _refuse_others(estimator: Any) -> None:
             "SGDClassifier stops by its own rule far from the optimum and keeps no multipliers; train PSVMClassifier, or "
             "certify a LinearSVC"
         )
-    if not isinstance(estimator, (SVC, LinearSVC, LogisticRegression)) or isinstance(estimator, LogisticRegressionCV):
-        raise DataError(f"estimator must be a fitted SVC, LinearSVC or LogisticRegression of scikit-learn, got {name}")
+    known = isinstance(estimator, (SVC, NuSVC, LinearSVC, LogisticRegression))
+    if not known or isinstance(estimator, LogisticRegressionCV):
+        raise DataError(
+            f"estimator must be a fitted SVC, NuSVC, LinearSVC or LogisticRegression of scikit-learn, got {name}"
+        )
+    if isinstance(estimator, NuSVC) and estimator.class_weight is not None:
+        raise DataError("this NuSVC has a class_weight, which its problem has no place for; pass sample_weight instead")
 
 
 def _class_weights(estimator: Any, codes: NDArray[np.intp], classes: NDArray[Any], weight: Floats) -> Floats:
     """Return the weight of each class, as the estimator has computed it."""
     # "balanced" counts observations for SVC, and for the others their weights where scikit-learn can do so.
-    weighted = not isinstance(estimator, SVC) and "sample_weight" in signature(compute_class_weight).parameters
+    weighted = not isinstance(estimator, (SVC, NuSVC)) and "sample_weight" in signature(compute_class_weight).parameters
     keywords = {"sample_weight": weight} if weighted else {}
     return np.asarray(compute_class_weight(estimator.class_weight, classes=classes, y=classes[codes], **keywords))
 
 
-def _support_rows(svc: SVC, X: Features, weight: Floats) -> NDArray[np.intp]:
+def _support_rows(svc: SVC | NuSVC, X: Features, weight: Floats) -> NDArray[np.intp]:
     """Return the rows of the support vectors; libsvm counts only those with a weight."""
     counted = np.flatnonzero(weight > 0)
     rows = np.asarray(svc.support_, dtype=np.intp)
@@ -172,7 +215,7 @@ def _same_rows(A: Any, B: Any) -> bool:
     return A.shape == B.shape and bool(np.array_equal(A, B))
 
 
-def _svc_kernel(svc: SVC, X: Features) -> Kernel | None:
+def _svc_kernel(svc: SVC | NuSVC, X: Features) -> Kernel | None:
     """Return the kernel with its parameters as numbers; None for the linear one."""
     if svc.kernel == "linear":
         return None
@@ -180,7 +223,7 @@ def _svc_kernel(svc: SVC, X: Features) -> Kernel | None:
     return None if kernel is None else kernel.resolve(X)
 
 
-def _pair_multipliers(svc: SVC, codes: NDArray[np.intp]) -> Iterator[Floats]:
+def _pair_multipliers(svc: SVC | NuSVC, codes: NDArray[np.intp]) -> Iterator[Floats]:
     """Yield for each pair of classes the signed multipliers of all support vectors, positive for the later class."""
     c = svc.classes_.size
     if c == 2:
@@ -197,7 +240,7 @@ def _pair_multipliers(svc: SVC, codes: NDArray[np.intp]) -> Iterator[Floats]:
 
 
 def _certify_svc(
-    svc: SVC, X: Features, codes: NDArray[np.intp], classes: NDArray[Any], weight: Floats, by_class: Floats
+    svc: SVC | NuSVC, X: Features, codes: NDArray[np.intp], classes: NDArray[Any], weight: Floats, by_class: Floats
 ) -> dict[Any, Certificate]:
     if X.shape[0] != svc.shape_fit_[0]:
         raise DataError(f"X has {X.shape[0]} rows, but the estimator was trained on {svc.shape_fit_[0]}")
@@ -207,38 +250,56 @@ def _certify_svc(
     sign = 1.0 if classes.size == 2 else -1.0
     certificates = {}
     pairs = zip(
-        parts(CodedLabels(codes, classes), "ovo"), _pair_multipliers(svc, codes[support]), svc.intercept_, strict=True
+        parts(CodedLabels(codes, classes), "ovo"),
+        _pair_multipliers(svc, codes[support]),
+        _pair_coefficients(svc),
+        svc.intercept_,
+        strict=True,
     )
-    for part, multipliers, intercept in pairs:
+    for part, multipliers, coef, intercept in pairs:
         v = np.zeros(codes.size)
         v[support] = multipliers
         rows = part.rows
         inside = X if rows.size == X.shape[0] else X[rows][:, rows] if pairwise else X[rows]
         data = binary_data(inside, part.labels, (weight * by_class[codes])[rows])
-        certificates[part.key] = _certify_pair(svc, data, kernel, v[rows], sign * float(intercept))
+        coef = None if coef is None else sign * coef
+        certificates[part.key] = _certify_pair(svc, data, kernel, v[rows], coef, sign * float(intercept))
     return certificates
 
 
-def _certify_pair(svc: SVC, data: BinaryData, kernel: Kernel | None, v: Floats, intercept: float) -> Certificate:
+def _pair_coefficients(svc: SVC | NuSVC) -> list[Floats | None]:
+    """Return for each pair of classes the coefficients of a linear machine as the estimator holds them; None with a kernel."""
+    if svc.kernel != "linear":
+        return [None] * len(svc.intercept_)
+    coefficients = svc.coef_.toarray() if sp.issparse(svc.coef_) else np.asarray(svc.coef_)
+    return list(np.asarray(coefficients, dtype=np.float64))
+
+
+def _certify_pair(
+    svc: SVC | NuSVC, data: BinaryData, kernel: Kernel | None, v: Floats, coef: Floats | None, intercept: float
+) -> Certificate:
     space = feature_space(data, kernel, intercept="free", indefinite="clip", keep_gram=False)
     if "clipped_mass" in space.facts:
         raise DataError(
             f"the kernel {kernel} is indefinite on these data: the problem that SVC has worked on is not convex, and no dual "
             "point bounds its optimum; use a positive semidefinite kernel"
         )
-    statement = PSVM(space=space, C=float(svc.C), p=1.0)
     kept = v[data.index]
-    upper_bound = svc.C * data.weight * (1.0 + ABOVE_UPPER_BOUND)
+    # The largest multiplier of a NuSVC is at its bound 1/ρ, or there is no loss, and any larger bound has the same solution.
+    C = float(svc.C) if isinstance(svc, SVC) else float((np.abs(kept) / data.weight).max())
+    statement = PSVM(space=space, C=C, p=1.0)
+    upper_bound = C * data.weight * (1.0 + ABOVE_UPPER_BOUND)
     if (kept * data.y < 0).any() or (np.abs(kept) > upper_bound).any() or np.count_nonzero(kept) < np.count_nonzero(v):
+        degenerate = (
+            "" if isinstance(svc, SVC) else " (a NuSVC with too small a nu for its data has such multipliers as well)"
+        )
         raise DataError(
             "the estimator's multipliers do not belong to these labels and weights: pass the y and the sample_weight that it "
-            "was trained with"
+            f"was trained with{degenerate}"
         )
     model: BinaryModel
-    if space.is_linear:
-        model = LinearModel(
-            coef=np.asarray(data.X.T @ kept), intercept=intercept, classes=data.classes, support=np.flatnonzero(v)
-        )
+    if coef is not None:
+        model = LinearModel(coef=coef, intercept=intercept, classes=data.classes, support=np.flatnonzero(v))
     else:
         model = replace(space.model(kept), intercept=intercept)  # type: ignore[type-var]
     return statement.certify(model, {"alpha": np.abs(kept)})

@@ -40,6 +40,9 @@ __all__ = ["Decomposition", "DecompositionSettings", "Shortcut"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
+# Imbalance of the classes that counts as rounding, in machine epsilons of the sum of the multipliers.
+ROUNDINGS = 64.0
+
 
 @dataclass(frozen=True)
 class DecompositionSettings:
@@ -167,8 +170,14 @@ class Decomposition:
         return [last] if np.array_equal(last, lowest) else [lowest, last]
 
     def exact_scores(self) -> None:
-        """Make the multipliers exactly feasible and evaluate their scores from the raw data."""
-        self.alpha = exactly_feasible(self.statement, self.alpha)
+        """Evaluate the scores from the raw data, of multipliers that are feasible up to rounding.
+
+        An exact balance takes multipliers off their upper bounds; :meth:`points` has it.
+        """
+        off, size = abs(float(self.alpha @ self.y)), float(np.abs(self.alpha).sum())
+        inside = (self.alpha >= 0).all() and (self.alpha <= self.upper_bound).all()
+        if not (inside and off <= ROUNDINGS * EPS * size):
+            self.alpha = exactly_feasible(self.statement, self.alpha)
         self.f = np.array(self.statement.space.product(self.alpha * self.y).scores)
         self.updated = False
 
@@ -222,7 +231,7 @@ class Decomposition:
                 if exhausted:
                     return Status.INACCURATE
                 gap = relative_gap(*found)
-                progress = gap < 0.99 * best_gap or found[0] > best_lower + 1e-7 * max(1.0, abs(best_lower))
+                progress = gap < 0.99 * best_gap or found[0] - best_lower > 1e-7 * abs(found[0])
                 best_gap, best_lower = min(best_gap, gap), max(best_lower, found[0])
                 idle = 0 if progress else idle + 1
                 if not self.updated:

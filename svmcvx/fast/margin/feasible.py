@@ -33,10 +33,5 @@ def earlier_multipliers(warm_start: Any, statement: AlphaDualStatement) -> Float
 
 
 def exactly_feasible(statement: AlphaDualStatement, alpha: Floats) -> Floats:
-    """Return multipliers that repair leaves unchanged, or nearly: scaling a class to balance it rounds again."""
-    for _ in range(10):
-        repaired = statement.alpha(statement.repair({"alpha": alpha}))
-        if np.array_equal(repaired, alpha):
-            break
-        alpha = repaired
-    return alpha
+    """Return the multipliers repaired."""
+    return statement.alpha(statement.repair({"alpha": alpha}))

@@ -297,10 +297,11 @@ def _bounds(statement: HardMargin) -> BoundsOf:
         total, norm = float(alpha.sum()), float((alpha * y) @ f)
         if total == 0:
             return 0.0, math.inf
-        if norm <= TOUCHING * size * total**2:
+        # No squares: they may overflow.
+        if norm / total / total <= TOUCHING * size:
             return None
         margin = (float(f[y > 0].min()) - float(f[y < 0].max())) / 2
-        return total**2 / (2 * norm), norm / (2 * margin**2) if margin > 0 else math.inf
+        return total / norm * total / 2, norm / margin / margin / 2 if margin > 0 else math.inf
 
     return bounds
 

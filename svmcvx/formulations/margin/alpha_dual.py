@@ -4,32 +4,48 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from svmcvx.certificate import Dual, accumulated_rounding
-from svmcvx.feature_space import Product
+from svmcvx.certificate import Dual
 from svmcvx.formulations.base import BinaryStatement
+from svmcvx.model import BinaryModel, KernelModel, LinearModel
+from svmcvx.rounding import UNDERFLOW, U, balanced, imbalance
 
-__all__ = ["AlphaDualStatement", "balance"]
+__all__ = ["AlphaDualStatement", "Scored", "is_constant"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
+# Multipliers above this are cut, so that their sums and squares stay numbers.
+LARGEST = 2.0**400
 
-def balance(alpha: Floats, y: Floats) -> Floats:
-    """Scale down the class whose multipliers sum to more until y'α = 0."""
-    positive, negative = float(alpha[y > 0].sum()), float(alpha[y < 0].sum())
-    if positive == negative:
-        return alpha
-    smaller = min(positive, negative)
-    factor = np.where(
-        y > 0,
-        smaller / max(positive, smaller, np.finfo(float).tiny),
-        smaller / max(negative, smaller, np.finfo(float).tiny),
-    )
-    return alpha * factor
+
+class Scored(NamedTuple):
+    """A model on the training data.
+
+    Attributes
+    ----------
+    u : ndarray of shape (n,)
+        Signed margins.
+    error : ndarray of shape (n,)
+        Bounds on their rounding errors.
+    norm, norm_error : float
+        What the formulation penalises, and a bound on its rounding error.
+    """
+
+    u: Floats
+    error: Floats
+    norm: float
+    norm_error: float
+
+
+def is_constant(model: BinaryModel) -> bool:
+    """Whether the score of a model is its intercept whatever the data are: w = 0, in so many coefficients."""
+    if isinstance(model, LinearModel):
+        return not model.coef.any()
+    return isinstance(model, KernelModel) and not model.dual_coef.any()
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,28 +56,42 @@ class AlphaDualStatement(BinaryStatement):
         """Return the multipliers of the observations that are kept, whichever way they are indexed."""
         return self.entry(dual, "alpha")
 
-    def _balance(self, alpha: Floats) -> float:
-        """Return y'α without rounding."""
-        return math.fsum((self.y * alpha)[alpha != 0].tolist())
-
     def upper_bound(self) -> Floats | float:
         """Return the upper bounds of the multipliers."""
         return math.inf
 
+    def scored(self, model: BinaryModel) -> Scored:
+        """Evaluate a model on the training data."""
+        if is_constant(model):
+            # Nothing is rounded, and no kernel is evaluated.
+            norm = model.intercept * model.intercept if self.space.intercept == "penalised" else 0.0
+            return Scored(
+                self.y * model.intercept, np.zeros(self.y.size), norm, 2.0 * U * norm + UNDERFLOW * bool(norm)
+            )
+        f, error = self.space.scores(model)
+        return Scored(self.y * f, error, *self.space.squared_norm(model))
+
+    def constant(self, bias: float) -> BinaryModel:
+        """Return the model w = 0 with a bias."""
+        data = self.space.data
+        if not self.space.is_linear:
+            return self.space.model(np.zeros(data.n), bias)
+        none = np.zeros(0, dtype=np.intp)
+        return LinearModel(coef=np.zeros(data.X.shape[1]), intercept=bias, classes=data.classes, support=none)
+
     def repair(self, dual: Dual) -> Dual:
-        """Clip α to its domain, then balance the classes."""
-        return {"alpha": balance(np.clip(self.alpha(dual), 0.0, self.upper_bound()), self.y)}
+        """Clip α to its domain and balance the classes, exactly."""
+        return {"alpha": balanced(self.alpha(dual), self.y, np.minimum(self.upper_bound(), LARGEST))}
 
     def dual_violation(self, dual: Dual) -> float:
-        """Largest of −α, the excess of α over its upper bound, and |y'α| beyond the rounding of that sum."""
+        """Largest of −α, the excess of α over its upper bound, and |y'α|; 0 only if none of them is above 0."""
         alpha = self.alpha(dual)
+        outside = self._outside_box(alpha)
+        off = abs(imbalance(alpha, self.y)) if math.isfinite(outside) else math.inf
+        return max(outside, off) if math.isfinite(off) else math.inf
+
+    def _outside_box(self, alpha: Floats) -> float:
+        """Return the largest of −α and the excess of α over its upper bound; infinite for what is no number."""
         if not np.isfinite(alpha).all():
             return math.inf
-        imbalance = abs(self._balance(alpha)) - accumulated_rounding(alpha.size) * float(np.abs(alpha).sum())
-        return max(0.0, float(-alpha.min()), float((alpha - self.upper_bound()).max()), imbalance)
-
-    def dual_rounding(self, alpha: Floats, point: Product, terms: float) -> float:
-        """Return the rounding of the dual objective, `terms` being the sum of what is added up besides the norm."""
-        # An imbalance δ, of rounding size, changes the value by |b δ|, and |b| is at most 1 + max|f|.
-        off = abs(self._balance(alpha)) * (1.0 + float(np.abs(point.scores).max()))
-        return accumulated_rounding(alpha.size) * terms + 0.5 * point.squared_norm_rounding + off
+        return max(0.0, float(-alpha.min()), float((alpha - self.upper_bound()).max()))

@@ -39,10 +39,14 @@ from svmcvx.formulations.margin.alpha_dual import AlphaDualStatement
 from svmcvx.formulations.margin.support_equations import solve_support_equations
 from svmcvx.kernels import KernelLike
 from svmcvx.model import BinaryModel, KernelModel, LinearModel
+from svmcvx.rounding import U, down, sum_below
 
 __all__ = ["HardMargin", "HardMarginProblem", "hard_margin_dual"]
 
 Floats: TypeAlias = NDArray[np.float64]
+
+# Times that a model is scaled, at most, until its margins are at least 1 after rounding.
+ATTEMPTS = 6
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,21 +56,30 @@ class HardMargin(AlphaDualStatement):
     name: ClassVar[str] = "hard_margin"
 
     def evaluate(self, model: BinaryModel) -> Evaluation:
-        """½‖w‖², or ``inf`` if an observation has a margin below 1 by more than rounding."""
-        f, f_rounding = self.space.scores(model)
-        norm, norm_rounding = self.space.squared_norm(model)
-        if (self.y * f < 1.0 - 2 * f_rounding).any():
+        """½‖w‖²/m² with m the smallest margin, at most 1: the objective of the model scaled until every margin is at least 1.
+
+        It is infinite if a margin is below 1 by more than rounding.
+        """
+        found = self.scored(model)
+        lowest = down(float((found.u - found.error).min()))
+        if not lowest > 0.0 or (found.u < 1.0 - 2.0 * found.error).any():
             return Evaluation(math.inf, 0.0)
-        # Scaling the model until every margin is at least 1 changes the objective by no more than the last term.
-        short = float(np.max(1.0 - np.minimum(self.y * f, 1.0)))
-        return Evaluation(0.5 * norm, 0.5 * norm_rounding + 3 * short * norm)
+        shrunk = min(lowest, 1.0)
+        above = (0.5 * found.norm + 0.5 * found.norm_error) * (1.0 + 4.0 * U) / shrunk / shrunk * (1.0 + 8.0 * U)
+        return Evaluation.at_most(0.5 * found.norm, above)
 
     def evaluate_dual(self, dual: Dual) -> Evaluation:
-        """Σα − ½ v'Kv at a feasible α."""
+        """Σα − ½ v'Kv at a feasible α; the norm at its upper end."""
         alpha = self.alpha(dual)
+        if not alpha.any():
+            return Evaluation(0.0, 0.0)
         point = self.space.product(alpha * self.y)
-        total = float(alpha.sum())
-        return Evaluation(total - 0.5 * point.squared_norm, self.dual_rounding(alpha, point, total))
+        norm = [-0.5 * point.squared_norm, -0.5 * point.squared_norm_rounding]
+        return Evaluation.at_least(float(alpha.sum()) + norm[0], sum_below(np.append(alpha, norm)))
+
+    def trivial(self) -> tuple[list[Any], list[Dual]]:
+        """No model, and α = 0."""
+        return [], [{"alpha": np.zeros(self.y.size)}]
 
     def explain(self, status: str) -> str:
         """An unbounded dual means that the classes are not separable."""
@@ -97,15 +110,39 @@ class HardMargin(AlphaDualStatement):
             norm = self.space.product(point * self.y).squared_norm
             # (Σα)²/(2 v'Kv) is the dual value at the best multiple of α.
             best = point * (float(point.sum()) / norm) if norm > 0 else point
-            duals.append({"alpha": best})
+            duals.append(self.repair({"alpha": best}))
             # Scale the model, not the multipliers: where large multipliers cancel, this has the smaller rounding error.
-            model = self.space.model(best * self.y)
-            f, _ = self.space.scores(model)
-            lowest, highest = float(f[self.y > 0].min()), float(f[self.y < 0].max())
-            margin = (lowest - highest) / 2
-            if margin > 0:
-                models.append(_scaled(model, margin, (model.intercept - (lowest + highest) / 2) / margin))
+            model = self._separating(self.space.model(best * self.y))
+            if model is not None:
+                models.append(model)
         return RecoveredPoints(models, duals)
+
+    def _separating(self, model: BinaryModel) -> BinaryModel | None:
+        """Return the multiple with the bias in the middle whose margins are at least 1 after rounding; None if there is none.
+
+        With an offset of the data the intercept is large, and its rounding shifts all margins: the room for this is left,
+        and scores are looked at again.
+        """
+        best = None
+        for _ in range(ATTEMPTS):
+            f, error = self.space.scores(model)
+            u = self.y * f
+            if best is not None and (u - error).min() >= 1.0:
+                break
+            # A little more than the bound, so that the scores of the next model, which are rounded anew, are within it.
+            low = u - 1.1 * error
+            lowest, highest = float(low[self.y > 0].min()), -float(low[self.y < 0].min())
+            margin = (lowest - highest) / 2
+            if not 0 < margin < math.inf:
+                break
+            size = abs(model.intercept)
+            if isinstance(model, LinearModel) and self.space.is_linear:
+                size += float(np.abs(self.space.centre) @ np.abs(model.coef))
+            room = 2.0 * U * size
+            if room < margin / 2:
+                margin -= room
+            model = best = _scaled(model, margin, (model.intercept - (lowest + highest) / 2) / margin)
+        return best
 
     def _polish(self, alpha: Floats) -> Floats | None:
         """Solve u = 1 on the observations whose multiplier is clearly positive."""

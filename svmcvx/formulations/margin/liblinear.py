@@ -18,18 +18,15 @@ feature has the value ``intercept_scaling``.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, TypeAlias
+from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from svmcvx.certificate import Dual, accumulated_rounding
-from svmcvx.feature_space import Product
+from svmcvx.certificate import Dual
+from svmcvx.formulations.margin.alpha_dual import LARGEST
 from svmcvx.formulations.margin.psvm import PSVM
 
 __all__ = ["PenalisedPSVM"]
-
-Floats: TypeAlias = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,15 +47,13 @@ class PenalisedPSVM(PSVM):
 
     def repair(self, dual: Dual) -> Dual:
         """Clip α to its domain."""
-        return {"alpha": np.clip(self.alpha(dual), 0.0, self.upper_bound())}
+        alpha = np.nan_to_num(self.alpha(dual), nan=0.0)
+        return {"alpha": np.clip(alpha, 0.0, np.minimum(self.upper_bound(), LARGEST))}
 
     def dual_violation(self, dual: Dual) -> float:
         """Largest of −α and the excess of α over its upper bound."""
-        alpha = self.alpha(dual)
-        if not np.isfinite(alpha).all():
-            return float("inf")
-        return max(0.0, float(-alpha.min()), float((alpha - self.upper_bound()).max()))
+        return self._outside_box(self.alpha(dual))
 
-    def dual_rounding(self, alpha: Floats, point: Product, terms: float) -> float:
-        """Return the rounding of the dual objective, `terms` being the sum of what is added up besides the norm."""
-        return accumulated_rounding(alpha.size) * terms + 0.5 * point.squared_norm_rounding
+    def trivial(self) -> tuple[list[Any], list[Dual]]:
+        """The model w = 0, and α = 0."""
+        return [self.constant(0.0)], [{"alpha": np.zeros(self.y.size)}]

@@ -39,18 +39,20 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import brentq
 
-from svmcvx.certificate import EPS, Dual, Evaluation, accumulated_rounding
+from svmcvx.certificate import EPS, Dual, Evaluation
 from svmcvx.formulations.base import CLEARLY_ZERO, RecoveredPoints
 from svmcvx.formulations.margin.alpha_dual import AlphaDualStatement
 from svmcvx.formulations.margin.support_equations import solve_support_equations
-from svmcvx.losses import hinge_power, hinge_power_conjugate, slack
+from svmcvx.losses import hinge_power, hinge_power_above, hinge_power_conjugate, hinge_power_conjugate_above
 from svmcvx.model import BinaryModel
+from svmcvx.rounding import SMALLEST, U, product_below, sum_above, sum_below
 
 __all__ = [
     "BIAS_RULES",
@@ -184,33 +186,44 @@ class PSVM(AlphaDualStatement):
         rule = {} if self.bias == "exact" else {"bias": self.bias}
         return {"C": self.C, "p": self.p, **super().hyperparameters, **rule}
 
+    @cached_property
+    def cost_below(self) -> Floats:
+        """The largest numbers that are at most C s_i, whose floating-point product may be above it."""
+        return product_below(self.C, self.weight)
+
     def upper_bound(self) -> Floats | float:
         """Return the upper bounds of the multipliers, finite for p = 1 only."""
-        return self.C * self.weight if self.p == 1 else math.inf
+        return self.cost_below if self.p == 1 else math.inf
 
     def evaluate(self, model: BinaryModel) -> Evaluation:
-        """P at a model, from its scores on the raw data."""
-        f, f_rounding = self.space.scores(model)
-        norm, norm_rounding = self.space.squared_norm(model)
-        u = self.y * f
-        with np.errstate(over="ignore"):
-            value = objective(norm, u, C=self.C, p=self.p, weight=self.weight)
-            steepness = self.C * self.p * self.weight * np.where(u < 1, slack(u) ** (self.p - 1.0), 0.0)
-            rounding = (
-                0.5 * norm_rounding
-                + float(steepness @ f_rounding)
-                + (accumulated_rounding(self.y.size) + EPS * self.p) * value
-            )
-        return Evaluation(value, rounding)
+        """P at a model, from its scores on the raw data; every loss at the worst end of its margin."""
+        found = self.scored(model)
+        with np.errstate(over="ignore", invalid="ignore"):
+            value = objective(found.norm, found.u, C=self.C, p=self.p, weight=self.weight)
+            losses = hinge_power_above(found.u, found.error, self.p)
+            terms = np.nextafter(self.cost_below, math.inf) * losses * (1.0 + 4.0 * U) + SMALLEST
+            terms = np.where(losses == 0.0, 0.0, terms)
+        return Evaluation.at_most(value, sum_above(np.append(terms, [0.5 * found.norm, 0.5 * found.norm_error])))
 
     def evaluate_dual(self, dual: Dual) -> Evaluation:
-        """D at a feasible α."""
+        """D at a feasible α; the norm and the conjugates of the losses at their upper ends."""
         alpha = self.alpha(dual)
+        if not alpha.any():
+            return Evaluation(0.0, 0.0)
         point = self.space.product(alpha * self.y)
         value = dual_objective(alpha, point.squared_norm, C=self.C, p=self.p, weight=self.weight)
-        conjugate = float(alpha.sum()) - value - 0.5 * point.squared_norm
-        power = EPS * self.p / (self.p - 1.0) * abs(conjugate) if self.p > 1 else 0.0
-        return Evaluation(value, self.dual_rounding(alpha, point, float(alpha.sum()) + abs(conjugate)) + power)
+        # The conjugate falls as the cost rises.
+        conjugate = hinge_power_conjugate_above(alpha, self.cost_below, self.p)
+        norm = np.array([-0.5 * point.squared_norm, -0.5 * point.squared_norm_rounding])
+        parts = [alpha, -conjugate, norm] if conjugate.any() else [alpha, norm]
+        return Evaluation.at_least(value, sum_below(np.concatenate(parts)))
+
+    def trivial(self) -> tuple[list[Any], list[Dual]]:
+        """The model w = 0 with its best bias, and α = 0."""
+        y, weight = self.y, self.weight
+        masses = np.array([float(weight[y > 0].sum()), float(weight[y < 0].sum())])
+        bias = best_bias(np.zeros(2), np.array([1.0, -1.0]), p=self.p, weight=masses)
+        return [self.constant(bias)], [{"alpha": np.zeros(y.size)}]
 
     def intercept(self, alpha: Floats, f: Floats, near: float | None = None) -> float:
         r"""Return the bias by the rule :attr:`bias`, from multipliers and scores without bias; `near` is a guess.
