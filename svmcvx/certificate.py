@@ -35,7 +35,6 @@ __all__ = [
     "Evaluation",
     "SolverBound",
     "Statement",
-    "accumulated_rounding",
     "check",
     "relative_gap",
 ]
@@ -56,11 +55,6 @@ _MINT: Final = object()
 # share of it, or by this relative amount.
 PREFERENCE_SHARE: Final = 0.1
 PREFERENCE_RELATIVE: Final = 1e-9
-
-
-def accumulated_rounding(terms: int) -> float:
-    """Return the relative rounding error allowed for a sum of `terms` products: (4 + √terms) machine epsilons."""
-    return EPS * (4.0 + math.sqrt(terms))
 
 
 def relative_gap(lower: float | None, upper: float) -> float:

@@ -36,6 +36,7 @@ __all__ = [
     "imbalance",
     "inner_error",
     "largest_eigenvalue_above",
+    "nearest_sum",
     "norm_above",
     "product_below",
     "row_norms_above",
@@ -94,7 +95,7 @@ def _sum(values: Iterable[float] | Floats) -> tuple[float, float]:
     times faster than :func:`math.fsum`, and off by n u² log n at most.
     """
     if not isinstance(values, np.ndarray) or values.size < LONG:
-        return _fsum(values), 0.0
+        return nearest_sum(values), 0.0
     left, lost, size = np.ravel(values), 0.0, 0.0
     with np.errstate(over="ignore", invalid="ignore"):
         while left.size >= LONG // 4:
@@ -107,18 +108,17 @@ def _sum(values: Iterable[float] | Floats) -> tuple[float, float]:
             size += float(np.abs(errors).sum())
             left = np.concatenate([added, odd]) if odd.size else added
     if not (math.isfinite(size) and np.isfinite(left).all()):
-        return _fsum(values), 0.0
-    return _fsum([*left.tolist(), lost]), (values.size + 64) * U * size * (1.0 + 2.0**-20)
+        return nearest_sum(values), 0.0
+    return nearest_sum([*left.tolist(), lost]), (values.size + 64) * U * size * (1.0 + 2.0**-20)
 
 
-def _fsum(values: Iterable[float] | Floats) -> float:
+def nearest_sum(values: Iterable[float] | Floats) -> float:
+    """Return the sum, rounded once; infinite where a term is, and no number where partial sums overflow."""
     listed = values.tolist() if isinstance(values, np.ndarray) else list(values)
     try:
         return math.fsum(listed)
     except (OverflowError, ValueError):
-        # Partial sums overflow, or there are infinities of both signs.
-        total = sum(listed)
-        return total if math.isfinite(total) else math.nan if math.isnan(total) else math.copysign(math.inf, total)
+        return math.nan
 
 
 def inner_error(terms: int, magnitude: Any) -> Any:
@@ -190,7 +190,7 @@ def imbalance(alpha: Floats, y: Floats) -> float:
     if np.array_equal(whole, units) and np.count_nonzero(whole) == np.count_nonzero(alpha):
         with np.errstate(over="ignore"):
             return float(np.ldexp(float(int(whole.sum())), exponent))
-    return _fsum(y * alpha)
+    return nearest_sum(y * alpha)
 
 
 def balanced(alpha: Floats, y: Floats, upper_bound: Floats | float) -> Floats:
@@ -295,7 +295,7 @@ def dot_exactly(x: Floats, y: Floats, constant: float = 0.0) -> float:
     small = (np.abs(product) < 2.0**-960) & (product != 0.0)
     if small.any() or ((product == 0.0) & (x != 0.0) & (y != 0.0)).any():
         return math.nan
-    return _fsum([constant, *product.tolist(), *rest.tolist()])
+    return nearest_sum([constant, *product.tolist(), *rest.tolist()])
 
 
 def _upper_half(x: Floats) -> Floats:

@@ -21,7 +21,7 @@ from svmcvx.kernels.entry_error import EntryError
 from svmcvx.kernels.gram_cache import GramCache, KeptGram
 from svmcvx.kernels.gram_factor import GramFactor, gram_factor, require_symmetric
 from svmcvx.model import BinaryModel, KernelModel
-from svmcvx.rounding import UNDERFLOW, U, inner_error, sum_above
+from svmcvx.rounding import UNDERFLOW, U, inner_error, nearest_sum, sum_above
 from svmcvx.system import memory
 
 __all__ = ["BLOCK_ENTRIES", "KernelSpace"]
@@ -240,7 +240,8 @@ class KernelSpace(FeatureSpace):
         """Bound the errors: `magnitude` is |K||v|, `entries` what the errors of K make of v, `terms` those of a sum."""
         rounding = inner_error(terms + 2, magnitude) + entries
         size, products = np.abs(v), v * scores
-        norm = math.fsum(products.tolist()) if np.isfinite(products).all() else math.inf
+        norm = nearest_sum(products)
+        norm = math.inf if math.isnan(norm) else norm
         error = sum_above(size * rounding) * (1.0 + 8 * U) + 2 * U * sum_above(np.abs(products)) + 2 * U * abs(norm)
         return Product(scores, max(norm, 0.0), rounding, error + UNDERFLOW)
 

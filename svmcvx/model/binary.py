@@ -16,7 +16,7 @@ from svmcvx.errors import DataError
 from svmcvx.kernels import Kernel, Precomputed, kernel_from_dict
 from svmcvx.kernels.entry_error import EntryError
 from svmcvx.model.base import Model, frozen
-from svmcvx.rounding import UNDERFLOW, U, inner_error, norm_above, row_norms_above, sum_above
+from svmcvx.rounding import UNDERFLOW, U, inner_error, nearest_sum, norm_above, row_norms_above, sum_above
 
 __all__ = ["BinaryModel", "KernelModel", "LinearModel"]
 
@@ -157,7 +157,8 @@ class KernelModel(BinaryModel):
         else:
             sums, errors = self._combine(self.vectors)
         products = self.dual_coef * sums
-        value = math.fsum(products.tolist()) if np.isfinite(products).all() else math.inf
+        value = nearest_sum(products)
+        value = math.inf if math.isnan(value) else value
         error = sum_above(np.abs(self.dual_coef) * errors) + 2.0 * U * (sum_above(np.abs(products)) + abs(value))
         return max(value, 0.0), error * (1.0 + 8 * U) + UNDERFLOW
 
