@@ -8,8 +8,9 @@ from pathlib import Path
 README = Path(__file__).parent.parent / "README.md"
 
 
-def test_the_readmes_examples_print_what_it_says():
+def test_the_readmes_examples_print_what_it_says(tmp_path, monkeypatch):
     text = README.read_text()
+    monkeypatch.chdir(tmp_path)
     blocks = re.findall(r"```python\n(.*?)```(?:\s*```text\n(.*?)```)?", text, flags=re.DOTALL)
     assert len(blocks) >= 3
     namespace = {}
