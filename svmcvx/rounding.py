@@ -77,25 +77,25 @@ def down(x: float) -> float:
 
 
 def sum_above(values: Iterable[float] | Floats) -> float:
-    """Return a number that is at least the sum."""
-    value, error = _sum(values)
+    """Return a number that is at least the sum: infinite where partial sums overflow."""
+    value, error = _sum(values, math.inf)
     return up(up(value) + error) if error else up(value)
 
 
 def sum_below(values: Iterable[float] | Floats) -> float:
-    """Return a number that is at most the sum."""
-    value, error = _sum(values)
+    """Return a number that is at most the sum: −inf where partial sums overflow."""
+    value, error = _sum(values, -math.inf)
     return down(down(value) - error) if error else down(value)
 
 
-def _sum(values: Iterable[float] | Floats) -> tuple[float, float]:
-    """Return the sum and a bound on its error beside the last rounding.
+def _sum(values: Iterable[float] | Floats, beyond: float) -> tuple[float, float]:
+    """Return the sum and a bound on its error beside the last rounding; `beyond` where partial sums overflow.
 
     The halves of a long array are added with their rounding errors, which are known exactly [Knuth], until it is short: many
     times faster than :func:`math.fsum`, and off by n u² log n at most.
     """
     if not isinstance(values, np.ndarray) or values.size < LONG:
-        return nearest_sum(values), 0.0
+        return nearest_sum(values, beyond), 0.0
     left, lost, size = np.ravel(values), 0.0, 0.0
     with np.errstate(over="ignore", invalid="ignore"):
         while left.size >= LONG // 4:
@@ -108,16 +108,18 @@ def _sum(values: Iterable[float] | Floats) -> tuple[float, float]:
             size += float(np.abs(errors).sum())
             left = np.concatenate([added, odd]) if odd.size else added
     if not (math.isfinite(size) and np.isfinite(left).all()):
-        return nearest_sum(values), 0.0
+        return nearest_sum(values, beyond), 0.0
     return nearest_sum([*left.tolist(), lost]), (values.size + 64) * U * size * (1.0 + 2.0**-20)
 
 
-def nearest_sum(values: Iterable[float] | Floats) -> float:
-    """Return the sum, rounded once; infinite where a term is, and no number where partial sums overflow."""
+def nearest_sum(values: Iterable[float] | Floats, beyond: float = math.nan) -> float:
+    """Return the sum, rounded once; `beyond` where partial sums of finite terms overflow, NaN where infinities cancel."""
     listed = values.tolist() if isinstance(values, np.ndarray) else list(values)
     try:
         return math.fsum(listed)
-    except (OverflowError, ValueError):
+    except OverflowError:
+        return beyond
+    except ValueError:
         return math.nan
 
 

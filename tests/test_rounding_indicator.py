@@ -355,6 +355,9 @@ class Known:
     def trivial(self):
         return [], []
 
+    def evidence(self, model):
+        return None
+
 
 def test_a_preferred_model_may_not_widen_the_final_interval():
     dual = {"alpha": np.zeros(1)}

@@ -15,7 +15,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from svmcvx.certificate import Certificate, Dual, Evaluation, Kind, check
-from svmcvx.data import BinaryData, MulticlassData
+from svmcvx.data import BinaryData, CodedLabels, MulticlassData
 from svmcvx.errors import BuildError, DataError
 from svmcvx.feature_space import FeatureSpace
 from svmcvx.model import Model
@@ -489,10 +489,11 @@ def builder(build: Callable[P, Problem]) -> Callable[P, Problem]:
     @wraps(build)
     def timed(*arguments: P.args, **keywords: P.kwargs) -> Problem:
         started = time.perf_counter()
-        problem = build(
-            *(_owned(value) for value in arguments),
-            **{name: _owned(value) for name, value in keywords.items()},
-        )
+        if not any(isinstance(value, CodedLabels) for value in (*arguments, *keywords.values())):
+            # Coded labels come from an estimator, whose problem does not outlive its fit.
+            arguments = tuple(_owned(value) for value in arguments)  # type: ignore[assignment]
+            keywords = {name: _owned(value) for name, value in keywords.items()}  # type: ignore[assignment]
+        problem = build(*arguments, **keywords)
         problem.build_seconds = time.perf_counter() - started
         return problem
 
