@@ -65,7 +65,8 @@ def value(t, violation, eta, a, c, y, r):
     p=st.sampled_from((1.001, 1.05, 1.25, 1.4, 1.5, 2.0, 2.5, 3.0, 7.0, 40.0)),
     violation=st.floats(1e-9, 1e3),
     eta=st.sampled_from((1e-100, 1e-8, 1e-2, 1.0, 1e4)),
-    a=st.tuples(st.floats(0, 2), st.floats(0, 2)),
+    # Below the normal numbers no step is fine enough to be told from its neighbours.
+    a=st.tuples(st.floats(0, 2, allow_subnormal=False), st.floats(0, 2, allow_subnormal=False)),
     c=st.tuples(st.floats(1e-3, 1e3), st.floats(1e-3, 1e3)),
     y=st.tuples(st.sampled_from((-1.0, 1.0)), st.sampled_from((-1.0, 1.0))),
 )
