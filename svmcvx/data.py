@@ -27,6 +27,7 @@ __all__ = [
     "MulticlassData",
     "binary_data",
     "check_choice",
+    "check_costs",
     "check_features",
     "check_labels",
     "check_number",
@@ -82,6 +83,8 @@ def check_features(X: Any, *, name: str = "X", accept_sparse: bool = True, n_fea
             raise DataError(f"{name} is sparse and this formulation needs a dense array; pass {name}.toarray()")
         if X.dtype.kind not in "biuf":
             raise DataError(f"{name} must be real and numeric, got dtype {X.dtype}")
+        if X.ndim != 2:
+            raise DataError(f"{name} must be two-dimensional (observations × features), got shape {X.shape}")
         checked = sp.csr_array(X, dtype=np.float64)
         if not checked.has_canonical_format:
             checked = checked.copy()
@@ -134,7 +137,7 @@ def _dense(X: Any, name: str, names: list[str] | None) -> Floats:
             if not bad[j]:
                 try:
                     converted[:, j] = column.astype(np.float64)
-                except (ValueError, TypeError):
+                except (ValueError, TypeError, OverflowError):
                     bad[j] = True
         if not bad.any():
             return converted
@@ -258,7 +261,10 @@ def check_weights(sample_weight: Any, n: int, *, name: str = "sample_weight") ->
     """Return non-negative finite weights of length `n` (ones for None)."""
     if sample_weight is None:
         return np.ones(n)
-    weights = np.asarray(sample_weight)
+    try:
+        weights = np.asarray(sample_weight)
+    except (ValueError, TypeError) as error:
+        raise DataError(f"{name} cannot be read as numbers ({error}); pass one weight an observation") from None
     if weights.dtype.kind not in "biuf":
         raise DataError(f"{name} must be numeric, got dtype {weights.dtype}")
     weights = weights.astype(np.float64)
@@ -284,12 +290,30 @@ def check_number(
     """Return `value` as a finite float inside the interval given, or raise a :class:`DataError`."""
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, (numbers.Real, np.integer, np.floating)):
         raise DataError(f"{name} must be a number, got {value!r}")
-    number = float(value)
+    try:
+        number = float(value)
+    except OverflowError:
+        raise DataError(f"{name} is beyond the largest floating-point number, 1.8e308; pass a smaller one") from None
     inside = (number > low if open_low else number >= low) and (number < high if open_high else number <= high)
     if not math.isfinite(number) or not inside:
         interval = f"{'(' if open_low or low == -math.inf else '['}{low:g}, {high:g}{')' if open_high or high == math.inf else ']'}"
         raise DataError(f"{name} must be a finite number in {interval}, got {value!r}{'; ' + why if why else ''}")
     return number
+
+
+def check_costs(C: float, weight: Floats) -> None:
+    """Raise a :class:`DataError` unless all costs :math:`C s_i` are numbers whose products still are.
+
+    The limits are 1e-150 and 1e150.
+    """
+    with np.errstate(over="ignore", under="ignore"):
+        costs = C * weight
+    smallest, largest = float(costs.min(initial=1.0)), float(costs.max(initial=1.0))
+    if not (smallest >= 1e-150 and largest <= 1e150):
+        raise DataError(
+            f"the costs C times sample_weight range from {smallest:.3g} to {largest:.3g}, beyond 1e-150 to 1e150, where "
+            "arithmetic overflows; change C or the weights, or leave out observations that do not count"
+        )
 
 
 def check_whole(value: Any, name: str, low: int) -> int:

@@ -423,3 +423,22 @@ def test_verbose_prints_the_solvers_log(capfd):
     assert "Clarabel" in capfd.readouterr().out
     sx.solve(small(), solver="clarabel")
     assert capfd.readouterr().out == ""
+
+
+def test_a_solver_that_is_optimal_in_its_own_opinion_only_is_asked_once_more():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((30, 3)) * 1e4
+    y = np.arange(30) % 2
+    solution = sx.solve(sx.psvm_dual(X, y, C=1e-8, p=1.0), solver="clarabel")
+    first = solution.attempts[0]
+    assert len(solution.attempts) <= 2
+    if not first.gap <= 1e-8:
+        assert solution.attempts[1].solver == "CLARABEL"
+        assert solution.attempts[1].options["tol_feas"] == 1e-11
+        assert solution.certificate.gap <= first.gap
+
+
+def test_a_missing_licence_is_not_named_first():
+    with pytest.raises(sx.SolverFailed) as caught:
+        sx.solve(sx.psvm_dual(*make_data(n=300), C=1.0, p=1.3), time_limit=1e-9)
+    assert not str(caught.value).startswith("no solver produced a point: MOSEK")

@@ -4,8 +4,10 @@ import json
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn.datasets import load_breast_cancer
 
 import svmcvx as sx
 from svmcvx.__main__ import main
@@ -115,3 +117,42 @@ def test_the_gap_is_the_same_in_any_units():
     assert other.is_certified(1e-6)
     assert other.gap == pytest.approx((other.upper - other.lower) / other.upper, rel=1e-12)
     json.dumps(other.to_dict())
+
+
+OUT_OF_RANGE = {
+    "C": (lambda: sx.fast.psvm(X, Y, C=10**400, p=1), "C is beyond the largest"),
+    "objects": (
+        lambda: sx.fast.psvm(np.array([[10**400], [1], [2]], dtype=object), [0, 1, 0], C=1.0, p=1),
+        "not numeric",
+    ),
+    "rows": (lambda: sx.fast.psvm(X * 1e160, Y, C=1.0, p=1), "the rows of X reach a squared length"),
+    "rows, built": (lambda: sx.psvm_dual(X * 1e200, Y, C=1.0, p=1.5), "the rows of X reach a squared length"),
+    "costs": (lambda: sx.fast.psvm(X, Y, C=1.7e308, p=1), "the costs C times sample_weight"),
+    "tiny costs": (
+        lambda: sx.fast.psvm(X, Y, C=1.0, p=1.5, kernel="rbf", sample_weight=np.r_[1e-200, np.ones(39)]),
+        "the costs C times sample_weight",
+    ),
+    "kernel": (
+        lambda: sx.fast.psvm(X * 1e3, Y, C=1.0, p=1, kernel=sx.Polynomial(60, 1.0)),
+        "k\\(x, x\\) of the kernel",
+    ),
+    "matrix": (lambda: sx.fast.psvm(np.eye(40) * 1e300, Y, C=1.0, p=1, kernel="precomputed"), "entries of 1e\\+300"),
+    "one dimension": (lambda: sx.fast.psvm(sp.coo_array(np.arange(5.0)), Y, C=1.0, p=1), "two-dimensional"),
+    "ragged weights": (
+        lambda: sx.fast.psvm(X, Y, C=1.0, p=1, sample_weight=[[1], [1, 2]]),
+        "cannot be read as numbers",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OUT_OF_RANGE)
+def test_numbers_out_of_range_are_refused_in_a_sentence(name):
+    call, message = OUT_OF_RANGE[name]
+    with pytest.raises(sx.DataError, match=message):
+        call()
+
+
+def test_a_polynomial_of_a_high_degree_is_refused_by_the_estimator():
+    data, labels = load_breast_cancer(return_X_y=True)
+    with pytest.raises(sx.DataError, match="smaller gamma or degree"):
+        sx.PSVMClassifier(kernel="poly", degree=60, gamma=1.0).fit(data, labels)

@@ -7,14 +7,16 @@ scores :math:`Kv`, into :math:`\|w\|^2 = v'Kv` and into a model, and gives the b
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
+
+import numpy as np
 
 from svmcvx.data import BinaryData
 from svmcvx.errors import DataError
 from svmcvx.feature_space.base import FeatureSpace, Product, RowBlock
 from svmcvx.feature_space.kernel import BLOCK_ENTRIES, KernelSpace
 from svmcvx.feature_space.linear import LinearSpace, with_constant
-from svmcvx.kernels import KernelLike, Precomputed, as_kernel
+from svmcvx.kernels import CallableKernel, KernelLike, Precomputed, as_kernel, row_norms
 from svmcvx.kernels.gram_cache import CachedKernel
 
 __all__ = [
@@ -27,6 +29,9 @@ __all__ = [
     "feature_space",
     "with_constant",
 ]
+
+# Squared length of an observation in feature space: products of two such numbers still are numbers.
+LARGEST_SQUARE: Final = 1e150
 
 
 def feature_space(
@@ -58,11 +63,11 @@ def feature_space(
     Raises
     ------
     DataError
-        If a precomputed kernel matrix is not square.
+        If a precomputed kernel matrix is not square, or squared lengths in feature space are beyond 1e150.
     """
     chosen = as_kernel(kernel, **parameters)
     if chosen is None:
-        return LinearSpace(data, intercept)
+        return _in_range(LinearSpace(data, intercept))
     cache = chosen.cache if isinstance(chosen, CachedKernel) else None
     chosen = chosen.kernel if isinstance(chosen, CachedKernel) else chosen
     if isinstance(chosen, Precomputed) and data.X.shape[1] != data.rows:
@@ -70,6 +75,26 @@ def feature_space(
             "a precomputed kernel takes as X the square matrix k(x_i, x_j) of all training observations, "
             f"got {data.rows} rows and {data.X.shape[1]} columns"
         )
-    return KernelSpace(
+    space = KernelSpace(
         data, chosen.resolve(data.X, data.weight), intercept, indefinite, keep_gram, cache, block_entries
     )
+    # The Gram matrix of these is tested as a whole.
+    return space if isinstance(chosen, (CallableKernel, Precomputed)) else _in_range(space)
+
+
+def _squares(space: FeatureSpace) -> Any:
+    """Squared lengths of the data as they were passed."""
+    return row_norms(space.data.X) ** 2 if space.is_linear else space.kernel.diagonal(space.data.X)  # type: ignore[union-attr]
+
+
+def _in_range(space: FeatureSpace) -> FeatureSpace:
+    """Refuse observations so long that products of their squared lengths overflow."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        largest = float(np.max(_squares(space)))
+    if not largest <= LARGEST_SQUARE:
+        what = "rows of X" if space.is_linear else f"k(x, x) of the kernel {space.kernel}"
+        raise DataError(
+            f"the {what} reach a squared length of {largest:.3g} in feature space, beyond {LARGEST_SQUARE:g}, where arithmetic "
+            "overflows; scale the data, or use a smaller gamma or degree"
+        )
+    return space

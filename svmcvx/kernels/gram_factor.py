@@ -19,6 +19,8 @@ Floats: TypeAlias = NDArray[np.float64]
 
 # Share of the lengths of two observations by which the kernel of the two may depend on their order.
 ASYMMETRY = 1e-8
+# Products of two entries still are numbers.
+LARGEST_ENTRY = 1e150
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,6 +69,11 @@ def gram_factor(K: Floats, *, indefinite: str = "error") -> GramFactor:
         raise DataError(f"the Gram matrix must be square, got shape {K.shape}")
     if not np.isfinite(K).all():
         raise DataError("the Gram matrix contains NaN or infinity; scale the data or use a smaller gamma or degree")
+    if (largest := float(np.abs(K).max(initial=0.0))) > LARGEST_ENTRY:
+        raise DataError(
+            f"the Gram matrix has entries of {largest:.3g}, beyond {LARGEST_ENTRY:g}, where arithmetic overflows; scale the data or "
+            "the kernel"
+        )
     require_symmetric(K)
     n = K.shape[0]
     try:
