@@ -250,3 +250,29 @@ def test_the_objective_of_logistic_regression_is_scikit_learns(several):
 def test_logistic_regressions_of_another_kind(estimator):
     with pytest.raises(sx.DataError, match="this LogisticRegression has solver="):
         sx.certify(estimator.fit(X, Y), X, Y)
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+@pytest.mark.parametrize("intercept", [True, False])
+def test_a_logistic_regression_with_absolute_norms(classes, intercept):
+    rng = np.random.default_rng(5)
+    data = rng.standard_normal((90, 4))
+    labels = (np.argmax(data[:, :classes] + rng.standard_normal((90, classes)), axis=1)).astype(str)
+    gaps = []
+    for tol in (1e-1, 1e-3, 1e-8):
+        model = LogisticRegression(
+            solver="saga", l1_ratio=1.0, C=0.7, tol=tol, max_iter=100_000, fit_intercept=intercept, random_state=0
+        ).fit(data, labels)
+        certificate = sx.certify(model, data, labels)
+        gaps.append(certificate.gap)
+    assert gaps[-1] < 1e-6
+    assert gaps[-1] <= gaps[0]
+    # scikit-learn's problem is svmcvx.sparse_multinomial_lr times C, with λ = 1/C.
+    own = sx.solve(sx.sparse_multinomial_lr(data, labels, lam=1 / 0.7, intercept=intercept)).certificate
+    assert certificate.lower <= 0.7 * own.upper * (1 + 1e-12)
+    assert 0.7 * own.lower * (1 - 1e-12) <= certificate.upper
+
+
+def test_a_logistic_regression_without_a_penalty_has_no_bound():
+    with pytest.raises(sx.DataError, match="without a penalty"):
+        sx.certify(LogisticRegression(C=np.inf).fit(X, Y), X, Y)

@@ -41,7 +41,7 @@ from svmcvx.feature_space import LinearSpace, feature_space
 from svmcvx.formulations.margin.liblinear import PenalisedPSVM
 from svmcvx.formulations.margin.psvm import PSVM
 from svmcvx.formulations.multiclass.baselines import ClassicalStatement
-from svmcvx.formulations.multiclass.regularisers import SquaredNorms
+from svmcvx.formulations.multiclass.regularisers import AbsoluteSum, SquaredNorms
 from svmcvx.formulations.multiclass.score_space import ScoreSpace
 from svmcvx.formulations.multiclass.simplex_losses import Softmax
 from svmcvx.kernels import Kernel, Precomputed, as_kernel
@@ -344,21 +344,27 @@ def _multipliers(statement: PenalisedPSVM, w: Floats) -> Floats:
 def _certify_logistic(
     fitted: LogisticRegression, X: Features, codes: NDArray[np.intp], classes: NDArray[Any], weight: Floats
 ) -> Certificate:
-    penalised = fitted.penalty in ("l2", "deprecated") and not fitted.l1_ratio and np.isfinite(fitted.C)
+    absolute = fitted.penalty == "l1" or (fitted.penalty in ("deprecated", "elasticnet") and fitted.l1_ratio == 1)
+    squares = fitted.penalty in ("l2", "deprecated") and not fitted.l1_ratio
+    penalised = (absolute or squares) and np.isfinite(fitted.C)
     multinomial = getattr(fitted, "multi_class", "auto") != "ovr" or classes.size == 2
     if fitted.solver == "liblinear" or not penalised or not multinomial:
         raise DataError(
             f"this LogisticRegression has solver={fitted.solver!r}, penalty={fitted.penalty!r}, l1_ratio={fitted.l1_ratio!r} "
-            f"and C={fitted.C}; those with squared norms, a finite C and one problem for all classes can be certified, by any "
-            "solver but 'liblinear', which penalises the intercept"
+            f"and C={fitted.C}; those with squared or absolute norms, a finite C and one problem for all classes can be "
+            "certified, by any solver but 'liblinear', which penalises the intercept; without a penalty a dual bound needs "
+            "multipliers that no rounding leaves feasible"
         )
     # With the weights times C, the problem of svmcvx.multinomial_lr is scikit-learn's own at λ = ½; for two classes
-    # W = (−w/2, w/2), whose squares sum to half of those of w.
+    # W = (−w/2, w/2), whose squares sum to half of those of w, and whose absolute values to those of w.
     halved = classes.size == 2
     data = multiclass_data(X, CodedLabels(codes, classes), float(fitted.C) * weight)
     scores = ScoreSpace(data, "free" if fitted.fit_intercept else "none")
-    lam = 1.0 if halved else 0.5
-    statement = ClassicalStatement(scores, Softmax(), "multinomial_lr", SquaredNorms(), lam)
+    if absolute:
+        statement = ClassicalStatement(scores, Softmax(), "sparse_multinomial_lr", AbsoluteSum(), 1.0)
+    else:
+        lam = 1.0 if halved else 0.5
+        statement = ClassicalStatement(scores, Softmax(), "multinomial_lr", SquaredNorms(), lam)
     W = np.asarray(fitted.coef_, dtype=np.float64).T
     b = np.broadcast_to(np.asarray(fitted.intercept_, dtype=np.float64), (W.shape[1],))
     if halved:
