@@ -170,15 +170,17 @@ class Decomposition:
         return [last] if np.array_equal(last, lowest) else [lowest, last]
 
     def exact_scores(self) -> None:
-        """Evaluate the scores from the raw data, of multipliers that are feasible up to rounding.
+        """Evaluate the scores from the raw data, at the exactly feasible multipliers nearby.
 
-        An exact balance takes multipliers off their upper bounds; :meth:`points` has it.
+        These are the ones that are certified, and the space remembers their product. The loop goes on from multipliers that
+        are feasible up to rounding: an exact balance takes some off their upper bounds.
         """
+        feasible = exactly_feasible(self.statement, self.alpha)
         off, size = abs(float(self.alpha @ self.y)), float(np.abs(self.alpha).sum())
         inside = (self.alpha >= 0).all() and (self.alpha <= self.upper_bound).all()
         if not (inside and off <= ROUNDINGS * EPS * size):
-            self.alpha = exactly_feasible(self.statement, self.alpha)
-        self.f = np.array(self.statement.space.product(self.alpha * self.y).scores)
+            self.alpha = feasible
+        self.f = np.array(self.statement.space.product(feasible * self.y).scores)
         self.updated = False
 
     def derivative(self) -> Floats:
