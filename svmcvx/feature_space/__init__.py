@@ -30,8 +30,8 @@ __all__ = [
     "with_constant",
 ]
 
-# Squared length of an observation in feature space: products of two such numbers still are numbers.
-LARGEST_SQUARE: Final = 1e150
+# Squared length of an observation in feature space: its product with a usual cost still is a number.
+LARGEST_SQUARE: Final = 1e250
 
 
 def feature_space(
@@ -63,7 +63,7 @@ def feature_space(
     Raises
     ------
     DataError
-        If a precomputed kernel matrix is not square, or squared lengths in feature space are beyond 1e150.
+        If a precomputed kernel matrix is not square, or squared lengths in feature space are beyond 1e250.
     """
     chosen = as_kernel(kernel, **parameters)
     if chosen is None:
@@ -88,7 +88,7 @@ def _squares(space: FeatureSpace) -> Any:
 
 
 def _in_range(space: FeatureSpace) -> FeatureSpace:
-    """Refuse observations so long that products of their squared lengths overflow."""
+    """Refuse observations so long that arithmetic with their squared lengths overflows."""
     with np.errstate(over="ignore", invalid="ignore"):
         largest = float(np.max(_squares(space)))
     if not largest <= LARGEST_SQUARE:

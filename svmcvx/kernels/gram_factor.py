@@ -19,8 +19,8 @@ Floats: TypeAlias = NDArray[np.float64]
 
 # Share of the lengths of two observations by which the kernel of the two may depend on their order.
 ASYMMETRY = 1e-8
-# Products of two entries still are numbers.
-LARGEST_ENTRY = 1e150
+# An entry times a usual cost still is a number.
+LARGEST_ENTRY = 1e250
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from svmcvx.data import binary_data, check_choice, check_number
+from svmcvx.data import binary_data, check_choice, check_costs, check_number
 from svmcvx.fast.core.blas_threads import blas_held_to_one
 from svmcvx.fast.core.monitor import Callback, Monitor, conclude, earlier_solution, monitored
 from svmcvx.fast.core.row_cache import GramRows, RowCacheSettings, Rows, kernel_rows
@@ -163,6 +163,7 @@ def psvm(
     cache_size = check_number(cache_size, "cache_size", low=0, open_low=True)
     settings = PSVMSettings() if settings is None else settings
     data = binary_data(X, y, sample_weight)
+    check_costs(C, data.weight)
     space = feature_space(
         data,
         kernel,

@@ -47,7 +47,6 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 
 from svmcvx.certificate import EPS, Dual, Evaluation
-from svmcvx.data import check_costs
 from svmcvx.formulations.base import CLEARLY_ZERO, RecoveredPoints
 from svmcvx.formulations.margin.alpha_dual import AlphaDualStatement
 from svmcvx.formulations.margin.support_equations import solve_support_equations
@@ -180,9 +179,6 @@ class PSVM(AlphaDualStatement):
     C: float
     p: float
     bias: str = "exact"
-
-    def __post_init__(self) -> None:
-        check_costs(self.C, self.weight)
 
     @property
     def hyperparameters(self) -> dict[str, Any]:

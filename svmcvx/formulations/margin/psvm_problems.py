@@ -9,7 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from svmcvx.data import binary_data, check_choice, check_number
+from svmcvx.data import binary_data, check_choice, check_costs, check_number
 from svmcvx.feature_space import FeatureSpace, feature_space
 from svmcvx.formulations.base import FormulationProblem, RecoveredPoints, builder, require_conic_memory, usable
 from svmcvx.formulations.margin.psvm import BIAS_RULES, PSVM
@@ -116,6 +116,7 @@ def _statement(
     check_choice(bias, "bias", BIAS_RULES)
     check_choice(exponent, "exponent", EXPONENTS)
     data = binary_data(X, y, sample_weight)
+    check_costs(C, data.weight)
     return PSVM(space=feature_space(data, kernel, intercept="free", indefinite=indefinite), C=C, p=p, bias=bias)
 
 
