@@ -20,7 +20,7 @@ from svmcvx.model import KernelModel, LinearModel
 
 BITS = 200
 # A million arguments of each function with SVMCVX_THOROUGH=1.
-ARGUMENTS = 1_000_000 if os.environ.get("SVMCVX_THOROUGH") else 30_000
+ARGUMENTS = 1_000_000 if os.environ.get("SVMCVX_THOROUGH") else 10_000
 
 finite = st.floats(-1e100, 1e100, allow_nan=False, allow_infinity=False)
 vectors = st.lists(finite, min_size=1, max_size=12).map(np.array)
