@@ -394,7 +394,7 @@ def binary_data(X: ArrayLike | Any, y: Any, sample_weight: Any = None, *, accept
     features = _checked_with(X, y, accept_sparse)
     codes, classes = check_labels(y, features.shape[0], binary=True)
     weight = check_weights(sample_weight, features.shape[0])
-    name = fingerprint(features, codes)
+    name = fingerprint(features, codes, coded=True)
     index = np.flatnonzero(weight > 0)
     if np.unique(codes[index]).size < 2:
         raise DataError("sample_weight is zero for every observation of a class; both classes need positive weight")
@@ -457,7 +457,7 @@ def multiclass_data(X: Any, y: Any, sample_weight: Any = None, *, accept_sparse:
     features = _checked_with(X, y, accept_sparse)
     codes, classes = check_labels(y, features.shape[0])
     weight = check_weights(sample_weight, features.shape[0])
-    name = fingerprint(features, codes)
+    name = fingerprint(features, codes, coded=True)
     index = np.flatnonzero(weight > 0).astype(np.intp)
     if np.unique(codes[index]).size < classes.size:
         raise DataError("sample_weight is zero for every observation of a class; every class needs positive weight")
