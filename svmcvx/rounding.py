@@ -211,7 +211,9 @@ def balanced(alpha: Floats, y: Floats, upper_bound: Floats | float) -> Floats:
     upper_bound : ndarray of shape (n,) or float
         Not negative.
     """
-    alpha = np.clip(np.nan_to_num(alpha, nan=0.0, posinf=np.finfo(np.float64).max), 0.0, upper_bound)
+    if not np.isfinite(alpha).all():
+        alpha = np.nan_to_num(alpha, nan=0.0, posinf=np.finfo(np.float64).max)
+    alpha = np.clip(alpha, 0.0, upper_bound)
     if not alpha.any() or imbalance(alpha, y) == 0.0:
         return alpha
     positive, negative = float(alpha[y > 0].sum()), float(alpha[y < 0].sum())
