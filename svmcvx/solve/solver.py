@@ -46,7 +46,8 @@ def solve(
 ) -> Solution:
     """Solve a problem made by one of the builders, and certify the answer.
 
-    Solvers are tried in the order of :mod:`svmcvx.solve.policy` until the certified relative gap is at most `tol`. A solver that is not licensed, fails, or returns a point whose certified gap is larger is recorded in
+    Solvers are tried in the order of :mod:`svmcvx.solve.policy` until the certified relative gap is at most `tol`.
+    A solver that is not licensed, fails, or returns a point whose certified gap is larger is recorded in
     ``Solution.attempts`` with the reason, and the next one is tried; the best interval found is returned.
 
     The lower bound of a mixed-integer problem is the one that the solver states to have proved, less an allowance for
