@@ -278,8 +278,36 @@ def smallest_eigenvalue_below(A: Floats, guess: float) -> float:
 
 
 def largest_eigenvalue_above(A: Floats, guess: float) -> float:
-    """Return a number that is proved to be at least the largest eigenvalue; see :func:`smallest_eigenvalue_below`."""
-    return -smallest_eigenvalue_below(-A, -guess)
+    r"""Return a number that is proved to be at least the largest eigenvalue of a symmetric matrix; ∞ if nothing could be proved.
+
+    If the factorisation RR' of tI − A runs to its end, then :math:`|RR' - (tI - A)| \le \gamma_{n+1}|R||R|'`
+    (Higham, Accuracy and Stability of Numerical Algorithms, theorem 10.3), whose norm is at most its largest row sum.
+    """
+    n = A.shape[0]
+    if n == 0:
+        return 0.0
+    diagonal = np.abs(np.diagonal(A))
+    size = float(diagonal.max()) + abs(guess)
+    if not math.isfinite(size):
+        return math.inf
+    growth = (n + 4) * U
+    if growth > 0.01:
+        return math.inf
+    growth = growth / (1.0 - growth)
+    step = 4.0 * growth * size + n * SMALLEST
+    for _ in range(6):
+        shift = guess + step
+        shifted = -A
+        shifted[np.diag_indices(n)] += shift
+        try:
+            R = np.abs(sl.cholesky(shifted, lower=True, overwrite_a=True, check_finite=False))
+        except (sl.LinAlgError, ValueError):
+            step *= 16.0
+            continue
+        row_sum = float((R @ R.sum(axis=0)).max()) * (1.0 + 4 * n * U)
+        error = growth * row_sum * (1.0 + 8 * U) + 2 * U * (size + abs(shift)) + n * SMALLEST
+        return up(shift + error * (1.0 + 4 * U)) if math.isfinite(error) else math.inf
+    return math.inf
 
 
 def dot_exactly(x: Floats, y: Floats, constant: float = 0.0) -> float:

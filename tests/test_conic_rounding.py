@@ -14,11 +14,12 @@ from svmcvx.data import binary_data
 from svmcvx.errors import DataError, SolverFailed
 from svmcvx.fast.conic_loss.conic import conic
 from svmcvx.fast.conic_loss.nystrom import nystrom_space
-from svmcvx.formulations.conic_loss.geometry import RowGeometry, largest_above
+from svmcvx.formulations.conic_loss.geometry import RowGeometry
 from svmcvx.formulations.conic_loss.primal import relaxed_indicator, worst_indicator
 from svmcvx.formulations.conic_loss.recovery import moment_of
 from svmcvx.formulations.conic_loss.statement import ConicLoss
 from svmcvx.losses import conic_loss
+from svmcvx.rounding import largest_eigenvalue_above
 
 BITS = 1500
 EXAMPLES = int(os.environ.get("SVMCVX_EXAMPLES", "20"))
@@ -311,7 +312,7 @@ def test_the_largest_eigenvalue_is_below_its_bound(seed, n):
     rng = np.random.default_rng(seed)
     A = rng.standard_normal((n, n)) * 10.0 ** rng.uniform(-6, 6, n)
     A = (A @ A.T) if seed % 2 else A + A.T
-    top = largest_above(A, float(np.linalg.eigvalsh(A)[-1]))
+    top = largest_eigenvalue_above(A, float(np.linalg.eigvalsh(A)[-1]))
     G = [[(ball(top) if i == j else ball(0)) - ball(A[i, j]) for j in range(n)] for i in range(n)]
     for i in range(n):
         assert G[i][i] > 0 or all(G[j][i].contains(0) for j in range(i, n))

@@ -33,11 +33,11 @@ from svmcvx.kernels import Linear
 from svmcvx.kernels.entry_error import EntryError
 from svmcvx.rounding import (
     PART,
-    SMALLEST,
     UNDERFLOW,
     U,
     down,
     inner_error,
+    largest_eigenvalue_above,
     norm_above,
     row_norms_above,
     sum_above,
@@ -46,7 +46,7 @@ from svmcvx.rounding import (
     weighted_rows,
 )
 
-__all__ = ["Curvature", "Geometry", "GramGeometry", "Minimum", "RowGeometry", "geometry_of", "largest_above"]
+__all__ = ["Curvature", "Geometry", "GramGeometry", "Minimum", "RowGeometry", "geometry_of"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -54,43 +54,8 @@ Floats: TypeAlias = NDArray[np.float64]
 BLOCK_ENTRIES = 2**18
 # Terms of one part of a product with a Gram matrix.
 COLUMNS = 256
-# Attempts at a factorisation, each with a larger shift.
-ATTEMPTS, STEP_GROWTH = 6, 16.0
 # Columns of a covariance up to which its products are bounded entry by entry.
 FEW_COLUMNS = 16
-
-
-def largest_above(A: Floats, guess: float) -> float:
-    r"""Return a number that is proved to be at least the largest eigenvalue of a symmetric matrix; ∞ if nothing could be proved.
-
-    If the factorisation RR' of tI − A runs to its end, then :math:`|RR' - (tI - A)| \le \gamma_{n+1}|R||R|'` (Higham, Accuracy and Stability
-    of Numerical Algorithms, theorem 10.3), whose norm is at most its largest row sum.
-    """
-    n = A.shape[0]
-    if n == 0:
-        return 0.0
-    diagonal = np.abs(np.diagonal(A))
-    size = float(diagonal.max()) + abs(guess)
-    if not math.isfinite(size):
-        return math.inf
-    growth = (n + 4) * U
-    if growth > 0.01:
-        return math.inf
-    growth = growth / (1.0 - growth)
-    step = 4.0 * growth * size + n * SMALLEST
-    for _ in range(ATTEMPTS):
-        shift = guess + step
-        shifted = -A
-        shifted[np.diag_indices(n)] += shift
-        try:
-            R = np.abs(sl.cholesky(shifted, lower=True, overwrite_a=True, check_finite=False))
-        except (sl.LinAlgError, ValueError):
-            step *= STEP_GROWTH
-            continue
-        row_sum = float((R @ R.sum(axis=0)).max()) * (1.0 + 4 * n * U)
-        error = growth * row_sum * (1.0 + 8 * U) + 2 * U * (size + abs(shift)) + n * SMALLEST
-        return up(shift + error * (1.0 + 4 * U)) if math.isfinite(error) else math.inf
-    return math.inf
 
 
 class Curvature(NamedTuple):
@@ -206,7 +171,7 @@ class RowGeometry(Geometry):
         if not np.isfinite(M).all():
             return Curvature(rows, np.full(d, math.inf), np.eye(d), math.inf)
         values, vectors = sl.eigh(M, check_finite=False)
-        return Curvature(rows, values, vectors, up(largest_above(M, float(values[-1])) + error))
+        return Curvature(rows, values, vectors, up(largest_eigenvalue_above(M, float(values[-1])) + error))
 
     def _chosen(self, rows: NDArray[np.intp]) -> Any:
         return self.X if rows.size == self.X.shape[0] else self.X[rows]
@@ -334,7 +299,7 @@ class GramGeometry(Geometry):
         # The largest row sum of the bounds on the errors of the entries.
         sums = 8 * U * size.sum(axis=1) + root * error.of_products(magnitude, weighted, root) * (1.0 + 16 * U)
         lost = float(sums.max()) * (1.0 + 4 * m * U) + m * UNDERFLOW
-        return Curvature(rows, values, vectors, up(largest_above(M, float(values[-1])) + lost))
+        return Curvature(rows, values, vectors, up(largest_eigenvalue_above(M, float(values[-1])) + lost))
 
     def _part(self, rows: NDArray[np.intp]) -> tuple[Floats, EntryError]:
         """Return the block of some observations."""
