@@ -6,7 +6,7 @@ import pickle
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from sklearn.datasets import make_circles, make_moons
 
@@ -86,6 +86,15 @@ def problems(draw, largest=8):
 
 @settings(max_examples=25)
 @given(problems(6))
+@example(
+    {
+        "X": np.array([[-0.80193143], [-1.324359], [-0.24836162], [0.42044524], [1.13604653]]),
+        "y": np.array([-1, 1, -1, 1, 1]),
+        "C": 10.0,
+        "kernel": None,
+        "sample_weight": np.array([0.5, 1.0, 3.0, 0.5, 0.5]),
+    }
+)
 def test_small_problems_are_solved_to_the_optimum(problem):
     solution = l0(**problem)
     weight = np.ones(len(problem["y"])) if problem["sample_weight"] is None else problem["sample_weight"]

@@ -66,6 +66,8 @@ class L0Settings:
         Columns of the factor of K for more observations.
     thin : float
         A factor takes the place of the Gram matrix if it has at most this share of n columns.
+    every_set : int
+        Up to this many observations each of the :math:`2^n` sets is a start, so that the answer is the global minimum.
     polish : PolishSettings
     """
 
@@ -74,6 +76,7 @@ class L0Settings:
     whole: int = 3000
     rank: int = 300
     thin: float = 0.4
+    every_set: int = 8
     polish: PolishSettings = field(default_factory=PolishSettings)
 
 
@@ -285,6 +288,10 @@ class _Run:
         if earlier is not None:
             for kept in (earlier >= 1.0 - self.settings.admm_tol, earlier >= 0.0):
                 self.offer(self.polisher.improve(kept, earlier), "warm start")
+        n = everything.size
+        if n <= self.settings.every_set:
+            for kept in ((np.arange(2**n)[:, None] >> np.arange(n)) & 1).astype(bool):
+                self.offer(self.polisher.improve(kept, None), "every set")
         if self.ended():
             return self.status or Status.OPTIMAL
         for sigma, iterate in self._iterates(sigmas, iota, iterations, rank):
