@@ -51,7 +51,12 @@ class FeatureSpace(ABC):
     @property
     @abstractmethod
     def factor(self) -> Features:
-        """A matrix `L` of shape (n, r) with ``L L' = K``, r ≤ n."""
+        """A matrix `L` of shape (n, r) with ``L L' = K``."""
+
+    @property
+    def factor_is_data(self) -> bool:
+        """Whether :attr:`factor` is the data themselves, without any rounding."""
+        return False
 
     @abstractmethod
     def product(self, v: Floats) -> Product:

@@ -34,6 +34,10 @@ def with_constant(X: Features) -> Features:
     return sp.csr_array(sp.hstack([X, ones])) if sp.issparse(X) else np.hstack([X, ones])
 
 
+# Columns that are kept as they are whatever the number of rows.
+FEW_COLUMNS = 10
+
+
 @dataclass(frozen=True, eq=False)
 class LinearSpace(FeatureSpace):
     """The data themselves.
@@ -69,11 +73,17 @@ class LinearSpace(FeatureSpace):
         """At least the norms of the rows of :attr:`X`."""
         return row_norms_above(self.X)
 
+    @property
+    def factor_is_data(self) -> bool:
+        """Whether :attr:`factor` is the data themselves, without any rounding."""
+        n, d = self.X.shape
+        return bool(d <= max(n, FEW_COLUMNS))
+
     @cached_property
     def factor(self) -> Features:
-        """The data, or a square factor of `XX'` when there are more columns than rows."""
+        """The data, or a square factor of `XX'` when there are more columns than rows, and more than a few."""
         n, d = self.X.shape
-        if d <= n:
+        if self.factor_is_data:
             return self.X
         # Of sparse data never more columns than rows are dense at once.
         width = max(n, 1) if sp.issparse(self.X) else d
@@ -177,8 +187,8 @@ class LinearSpace(FeatureSpace):
 
     def model_from_factor(self, w: Floats, bias: float = 0.0, support: NDArray[np.bool_] | None = None) -> LinearModel:
         """Return the model of `w`, given in the columns of the data or of their square factor."""
-        n, d = self.X.shape
-        if d > n:
+        n = self.X.shape[0]
+        if not self.factor_is_data:
             v, *_ = sl.lstsq(self.factor.T, w, check_finite=False)
             w = np.asarray(self.X.T @ v)
         return self._model(w, bias, np.ones(n, dtype=bool) if support is None else support)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svmcvx.heuristics.least_norm import LeastNorm
-from svmcvx.heuristics.signed_rows import ON_MARGIN, Geometry, Incumbent, violated
+from svmcvx.heuristics.signed_rows import ON_MARGIN, Geometry, Incumbent, never, violated
 
 __all__ = ["local_search"]
 
@@ -19,8 +19,8 @@ Bools: TypeAlias = NDArray[np.bool_]
 # Objective of a point with a squared norm and a weight of dropped observations; infinite where it is not feasible.
 ObjectiveValue: TypeAlias = Callable[[float, float], float]
 
-# Hard-margin machines that are solved from one start, at most.
-REFITS = 600
+# Hard-margin machines that are solved from one start: at most, at least, and by their size.
+MOST_REFITS, FEWEST_REFITS, WORK = 600, 20, 4e8
 
 
 def local_search(
@@ -30,6 +30,7 @@ def local_search(
     loss_bound: Callable[[float], float],
     scores: Iterable[Floats],
     points: Iterable[tuple[Floats, float]] = (),
+    stop: Callable[[], bool] = never,
 ) -> Incumbent | None:
     """Return a point that counts few violated margins at a small norm, or None if none was found.
 
@@ -47,12 +48,14 @@ def local_search(
     scores : iterable of ndarray of shape (n,)
         The smaller, the sooner dropped; such as margins of some classifier.
     points : iterable of (w, b)
+    stop : callable
+        Asked before each machine.
     """
     n, r = geometry.G.shape
     constants = [(np.zeros(r), b) for b in ((0.0, 1.0, -1.0) if geometry.free else (0.0,))]
-    searches = [_Search(geometry, objective_value, [point]) for point in points]
+    searches = [_Search(geometry, objective_value, [point], stop) for point in points]
     for score in scores:
-        search = _Search(geometry, objective_value, constants)
+        search = _Search(geometry, objective_value, constants, stop)
         searches.append(search)
         order = np.argsort(score, kind="stable")
         for count in range(n):
@@ -72,19 +75,24 @@ class _Search:
     """The best point so far, and the number of refits left."""
 
     def __init__(
-        self, geometry: Geometry, objective_value: ObjectiveValue, points: Iterable[tuple[Floats, float]]
+        self,
+        geometry: Geometry,
+        objective_value: ObjectiveValue,
+        points: Iterable[tuple[Floats, float]],
+        stop: Callable[[], bool],
     ) -> None:
-        self.geometry, self.objective_value = geometry, objective_value
+        self.geometry, self.objective_value, self.stop = geometry, objective_value, stop
+        n, r = geometry.G.shape
         self.best: Incumbent | None = None
         self.value = math.inf
-        self.refits = REFITS
+        self.refits = int(min(max(WORK / (n * max(r, 1) ** 2), FEWEST_REFITS), MOST_REFITS))
         self.seen: set[bytes] = set()
         for w, b in points:
             self.offer(w, b)
 
     @property
     def exhausted(self) -> bool:
-        return self.refits <= 0
+        return self.refits <= 0 or self.stop()
 
     def offer(self, w: Floats, b: float) -> Incumbent:
         point = self.geometry.incumbent(w, b, violated)
@@ -109,28 +117,34 @@ class _Search:
         before = self.value
         kept = ~self.best.dropped
         for smaller in self._drop_each(kept):
-            if self.value < before:
-                return True
+            if self.value < before or self.exhausted:
+                return self.value < before
             self._drop_each(smaller)
         if self.value < before:
             return True
         for j in np.flatnonzero(~kept):
+            if self.exhausted:
+                break
             taken_back = kept.copy()
             taken_back[j] = True
             self.refit(taken_back)
             self._drop_each(taken_back)
             if self.value < before:
                 return True
-        return False
+        return self.value < before
 
     def _drop_each(self, kept: Bools) -> list[Bools]:
         """Drop each support vector of the machine of a set (of an inseparable set each observation); return the sets."""
+        if self.exhausted:
+            return []
         found = self.geometry.refit(kept)
         self.refits -= 1
         sets = []
         for i in np.flatnonzero(kept if found is None else found.alpha > 0):
             smaller = kept.copy()
             smaller[i] = False
+            if self.exhausted:
+                break
             self.refit(smaller)
             sets.append(smaller)
         return sets

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -25,6 +26,7 @@ from scipy.optimize import nnls
 from svmcvx.certificate import EPS
 from svmcvx.errors import DataError
 from svmcvx.feature_space import FeatureSpace
+from svmcvx.heuristics.signed_rows import never
 from svmcvx.kernels import row_norms
 
 __all__ = ["ON_MARGIN", "least_norm_point", "round_relaxation"]
@@ -70,6 +72,7 @@ class _RoundingSearch:
     scale: float
     w: Floats
     value: float
+    stop: Callable[[], bool] = never
 
     def missed_weight(self, u: Floats) -> float:
         """Weight of the observations with a margin below 1."""
@@ -109,7 +112,7 @@ class _RoundingSearch:
 
     def refit(self, kept: NDArray[np.intp]) -> bool:
         """Offer the least-norm point with margins of at least 1 on the observations kept; False if there is none."""
-        w = least_norm_point(self.A[kept])
+        w = None if self.stop() else least_norm_point(self.A[kept])
         if w is None:
             return False
         self.offer(_scaled_up(self.A, w / min(1.0, float((self.A[kept] @ w).min(initial=1.0)))))
@@ -120,7 +123,7 @@ class _RoundingSearch:
         kept = np.arange(self.A.shape[0])
         chunk = max(1, kept.size // PEELINGS)
         w = np.zeros(self.A.shape[1])
-        while kept.size > chunk:
+        while kept.size > chunk and not self.stop():
             w = _squared_hinge(self.A[kept], self.s[kept], w)
             self.stretch(w)
             u = self.A[kept] @ w
@@ -146,7 +149,7 @@ class _RoundingSearch:
             )
             for neighbour in itertools.islice(neighbours, EXCHANGES):
                 self.refit(neighbour)
-            if not self.value < before:
+            if not self.value < before or self.stop():
                 break
 
 
@@ -200,7 +203,13 @@ def least_norm_point(A: Floats) -> Floats | None:
 
 
 def round_relaxation(
-    space: FeatureSpace, w: Floats, z: Floats, *, lam: float | None = None, k: float | None = None
+    space: FeatureSpace,
+    w: Floats,
+    z: Floats,
+    *,
+    lam: float | None = None,
+    k: float | None = None,
+    stop: Callable[[], bool] = never,
 ) -> tuple[Floats, float]:
     r"""Round a solution of the relaxation to one of the 0-1 problem.
 
@@ -221,6 +230,8 @@ def round_relaxation(
         Minimise :math:`\|w\|^2 + \lambda\sum_i s_i 1[u_i<1]`.
     k : float, optional
         Minimise :math:`\|w\|^2` with :math:`\sum_i s_i 1[u_i<1] \le k`. Exactly one of the two.
+    stop : callable
+        Asked before each program.
 
     Returns
     -------
@@ -242,7 +253,7 @@ def round_relaxation(
     scale = float(np.sqrt(np.mean(norms**2))) or 1.0
     A = L * (data.y / scale)[:, None]
     start = np.zeros(L.shape[1])
-    search = _RoundingSearch(A, data.weight, lam, math.inf if k is None else k, scale, start, math.inf)
+    search = _RoundingSearch(A, data.weight, lam, math.inf if k is None else k, scale, start, math.inf, stop)
     search.offer(start)
     direction = np.asarray(w, dtype=np.float64) * scale
     search.stretch(direction)

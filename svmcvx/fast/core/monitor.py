@@ -95,6 +95,14 @@ class Monitor:
         """Whether the time limit has passed or Ctrl-C was pressed; cheap enough to ask often."""
         return self.pressed.is_set() or (self.time_limit is not None and self.seconds >= self.time_limit)
 
+    def share_of_time(self, share: float) -> Callable[[], bool]:
+        """Return a function that tells whether a share of what is left of the time limit has passed since now."""
+        until = math.inf
+        if self.time_limit is not None:
+            now = self.seconds
+            until = now + share * max(self.time_limit - now, 0.0)
+        return lambda: self.out_of_time or self.seconds >= until
+
     def within(self, tol: float, max_iter: int) -> Monitor:
         """Return a monitor of a part of the work, whose bounds say nothing of the whole: only the clock is shared."""
         return Monitor(tol, None, max_iter, False, lambda _: self.out_of_time, self.pressed)

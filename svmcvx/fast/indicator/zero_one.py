@@ -10,8 +10,8 @@ kind ``"enumeration"``, ``residuals["search_bound"]``.
 ============ ========================================================================== ========================================
 method       searches                                                                   cost
 ============ ========================================================================== ========================================
-``"sweep"``  all vertices (:mod:`svmcvx.fast.indicator.sweep_passes`)                   :math:`\sum_{m<r}\binom nm` lines, r columns
-``"branch"`` observations kept or dropped (:mod:`svmcvx.fast.indicator.branch_and_bound`) as many nodes as the conic bound leaves open
+``"sweep"``  all vertices (:mod:`svmcvx.fast.indicator.search.sweep_passes`)                   :math:`\sum_{m<r}\binom nm` lines, r columns
+``"branch"`` observations kept or dropped (:mod:`svmcvx.fast.indicator.search.branch_and_bound`) as many nodes as the conic bound leaves open
 ============ ========================================================================== ========================================
 
 **"auto"** takes the sweep at once if that is a matter of milliseconds. Otherwise it takes branch and bound, and if that has
@@ -36,12 +36,13 @@ import numpy as np
 from svmcvx.certificate import Dual
 from svmcvx.data import binary_data, check_choice, check_number, check_seed
 from svmcvx.errors import DataError
+from svmcvx.fast.core.blas_threads import blas_held_to_one
 from svmcvx.fast.core.monitor import Callback, conclude, earlier_solution, monitored
-from svmcvx.fast.core.thread_pool import shares
-from svmcvx.fast.indicator.branch_and_bound import BranchSettings, branch
-from svmcvx.fast.indicator.search_state import SearchState
-from svmcvx.fast.indicator.starts import StartSettings, earlier_margins, simple_starts, starts
-from svmcvx.fast.indicator.sweep import SweepSettings, sweep
+from svmcvx.fast.core.thread_pool import Share, shares
+from svmcvx.fast.indicator.search.branch_and_bound import BranchAndBound, BranchSettings
+from svmcvx.fast.indicator.search.search_state import CEILINGS, CountingSearch
+from svmcvx.fast.indicator.search.starts import StartSettings, earlier_margins, quick_starts, simple_starts, starts
+from svmcvx.fast.indicator.search.sweep import SweepSettings, sweep
 from svmcvx.feature_space import feature_space
 from svmcvx.formulations.base import RecoveredPoints
 from svmcvx.formulations.indicator.zero_one import ZeroOne
@@ -59,17 +60,23 @@ class ZeroOneSettings:
 
     Attributes
     ----------
-    at_once : float
-        Lines times observations up to which the sweep takes less time than to find a good incumbent and a bound.
+    easy : int
+        Nodes of branch and bound that are bounded before better starting points and the conic relaxation are looked for.
     out_of_reach : float
         Lines times observations beyond which the sweep takes hours.
+    crossing_seconds : float
+        Seconds that the sweep takes for one line and one observation, about.
+    patience : float
+        Share of the sweep's time that branch and bound gets before it.
     start : StartSettings
     branch : BranchSettings
     sweep : SweepSettings
     """
 
-    at_once: float = 2e6
+    easy: int = 20_000
     out_of_reach: float = 1e12
+    crossing_seconds: float = 2.7e-8
+    patience: float = 0.5
     start: StartSettings = field(default_factory=StartSettings)
     branch: BranchSettings = field(default_factory=BranchSettings)
     sweep: SweepSettings = field(default_factory=SweepSettings)
@@ -154,7 +161,7 @@ def zero_one(
 
     Notes
     -----
-    Source: the optimality conditions of :func:`svmcvx.zero_one_mio`; see :mod:`svmcvx.fast.indicator.sweep_passes`.
+    Source: the optimality conditions of :func:`svmcvx.zero_one_mio`; see :mod:`svmcvx.fast.indicator.search.sweep_passes`.
     """
     started = time.perf_counter()
     if (lam is None) == (k is None):
@@ -171,44 +178,111 @@ def zero_one(
     space = feature_space(data, kernel, intercept="penalised" if intercept else "none", indefinite=indefinite)
     statement = ZeroOne(space=space, lam=lam, k=k, form="enumeration", kind="enumeration")
 
-    n, r = statement.geometry.G.shape
     earlier = None if warm_start is None else earlier_margins(warm_start, statement)
-    lines = sum(math.comb(n, size) for size in range(r))
-    at_once = method != "branch" and lines * n <= settings.at_once
     with monitored(tol=tol, time_limit=time_limit, max_iter=max_iter, verbose=verbose, callback=callback) as monitor:
         built = time.perf_counter() - started
-        if at_once:
-            pool, relaxation = simple_starts(statement, earlier), None
-        else:
-            pool, relaxation = starts(statement, earlier, monitor, rng, settings.start)
-        statement = replace(statement, pool=pool)
-        duals: list[Dual] = []
-        root = 0.0
-        if relaxation is not None:
-            duals = [statement.repair({"gamma": relaxation.gamma, "lam": np.array(relaxation.lam)})]
-            root = max(root, statement.evaluate_dual(duals[0]).below)
-        search = SearchState(statement, monitor, root, relaxation)
-        effort: dict[str, int] = {}
-        status: Status | None = None
-        with shares() as share:
-            if method != "sweep" and not at_once:
-                reachable = method == "auto" and lines * n <= settings.out_of_reach
-                status, effort = branch(search, share, settings.branch, lines / r**2 if reachable else math.inf)
-            used = "branch" if status is not None else "sweep"
-            if status is None:
-                status, swept = sweep(search, share, settings.sweep)
-                effort |= swept
+        statement = replace(statement, pool=simple_starts(statement, earlier))
+        search = CountingSearch(statement, monitor, 0.0)
+        run = _Run(search, method, settings)
+        with shares() as share, blas_held_to_one(0):
+            status = run.all(share, rng)
         best = search.best
         statement = replace(statement, pool=() if best is None else (best,))
         models = [] if best is None else statement.recovered_models(~best.dropped, best.w, 0.0)
         return conclude(
             statement,
-            RecoveredPoints(models, duals),
+            RecoveredPoints(models, run.duals),
             monitor,
             status,
-            solver=f"fast.zero_one/{used}",
+            solver=f"fast.zero_one/{run.used}",
             build_seconds=built,
             warm_start_used=warm_start is not None,
-            options={"method": used, **effort},
+            options={"method": run.used, **run.effort},
             search_bound=search.bound,
         )
+
+
+class _Run:
+    """The phases of the search, and what is worth recording."""
+
+    def __init__(self, search: CountingSearch, method: str, settings: ZeroOneSettings) -> None:
+        self.search, self.method, self.settings = search, method, settings
+        self.used = "branch"
+        self.effort: dict[str, int] = {}
+        self.duals: list[Dual] = []
+        self.tree: BranchAndBound | None = None
+
+    def all(self, share: Share, rng: np.random.Generator) -> Status:
+        """Search until the end or a limit."""
+        search = self.search
+        quick_starts(search)
+        sized = False
+        if search.best is None:
+            # Without a feasible point no M is known.
+            self._relax(rng)
+            sized = True
+        if search.best is None:
+            status = self._first_point(share)
+            if status is not None:
+                return status
+        if self.method == "sweep":
+            status = search.report(search.proved)
+            return self._sweep(share) if status is None else status
+        self._plant()
+        assert self.tree is not None  # noqa: S101 - planted
+        status = self.tree.run(share, nodes=self.settings.easy if not sized else 0)
+        if status is None and not sized:
+            self._relax(rng)
+            status = search.report(self.tree.left)
+        n, r = search.statement.geometry.G.shape
+        work = float(n * sum(math.comb(n, size) for size in range(r)))
+        if status is None and self.method == "auto" and work <= self.settings.out_of_reach:
+            status = self.tree.run(share, seconds=self.settings.patience * work * self.settings.crossing_seconds)
+            if status is None:
+                status = self._sweep(share)
+                if status is Status.NUMERICAL:
+                    # Some vertices could not be told apart: what the sweep has proved is kept, the tree goes on.
+                    search.unattained, self.used, status = math.inf, "branch", None
+        if status is None:
+            status = self.tree.run(share)
+        self.effort["nodes"] = self.tree.nodes
+        return status if status is not None else Status.NUMERICAL
+
+    def _plant(self) -> None:
+        self.search.price_of_budget(None if not self.duals else float(self.duals[0]["lam"]))
+        self.tree = BranchAndBound(self.search, self.settings.branch)
+
+    def _sweep(self, share: Share) -> Status:
+        self.used = "sweep"
+        status, swept = sweep(self.search, share, self.settings.sweep)
+        self.effort |= swept
+        return status
+
+    def _relax(self, rng: np.random.Generator) -> None:
+        """Look for better points by the conic relaxation and a local search; keep its dual point."""
+        search = self.search
+        pool, relaxation = starts(search, rng, self.settings.start)
+        for point in pool:
+            search.offer(point)
+        if relaxation is not None:
+            dual = search.statement.repair({"gamma": relaxation.gamma, "lam": np.array(relaxation.lam)})
+            self.duals = [dual]
+            search.proved = max(search.proved, search.statement.evaluate_dual(dual).below * search.unit)
+
+    def _first_point(self, share: Share) -> Status | None:
+        """Find a feasible point, or prove that there is none; None once there is one."""
+        search = self.search
+        if search.decide_feasibility() is False:
+            return search.report(math.inf)
+        for search.ceiling in CEILINGS:
+            if search.best is not None or search.monitor.out_of_time:
+                break
+            self._plant()
+            assert self.tree is not None  # noqa: S101 - planted
+            status = self.tree.run(share)
+            if status not in (Status.NUMERICAL, None):
+                break
+        found, search.ceiling = search.best is not None, math.inf
+        if found:
+            return None
+        return search.report(search.proved) or Status.NUMERICAL

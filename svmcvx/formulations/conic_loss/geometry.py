@@ -422,10 +422,9 @@ def _geometry_of(space: FeatureSpace) -> Geometry:
     if not space.is_linear:
         assert isinstance(space, KernelSpace)  # noqa: S101 - the only space with a kernel
         return GramGeometry(space.gram, space.gram_error)
-    n, d = space.X.shape
-    if d <= n:
+    if space.factor_is_data:
         return RowGeometry(space.X)
-    every = np.arange(n)
+    every = np.arange(space.X.shape[0])
     K = space.block(every, every)
     K = (K + K.T) / 2.0
     error = Linear().error_of(space.X, space.X, K)

@@ -251,8 +251,7 @@ def recover(
         points.insert(0, (polished[0], polished[1]))
     w, V = points[0]
     u, v = y * np.asarray(L @ w), np.sum(np.asarray(L @ V) ** 2, axis=1)
-    cap = {"lam": lam} if lam is not None else {"k": allowance}
-    best, value = round_relaxation(space, w, relaxed_indicator(u, v), **cap)
+    best, value = round_relaxation(space, w, relaxed_indicator(u, v), lam=lam, k=allowance if lam is None else None)
     models: list[BinaryModel] = []
     rounded = None
     if math.isfinite(value):

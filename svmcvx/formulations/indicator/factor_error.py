@@ -64,7 +64,7 @@ class FactorError:
             entries = space.product(np.ones(n)).scores_rounding
             return cls(_missing(space.block(np.arange(n), np.arange(n)), np.asarray(space.factor), entries), zeros)
         shift = U * row_norms_above(space.X) * (1.0 + 8 * U) if space.centre.any() else zeros
-        if space.X.shape[1] <= n:
+        if space.factor_is_data:
             return cls(zeros, shift)
         X = space.X
         product = X @ X.T

@@ -8,6 +8,7 @@ The relaxation (:mod:`svmcvx.formulations.conic_loss.sdp`) is minimised in its l
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NamedTuple, TypeAlias
 
@@ -20,7 +21,7 @@ from svmcvx.formulations.conic_loss.primal import low_rank_gradient, relaxed_ind
 from svmcvx.formulations.indicator.statement import CountingStatement
 from svmcvx.heuristics.local_search import local_search
 from svmcvx.heuristics.rounding import round_relaxation
-from svmcvx.heuristics.signed_rows import ON_MARGIN, Geometry, Incumbent
+from svmcvx.heuristics.signed_rows import ON_MARGIN, Geometry, Incumbent, never
 from svmcvx.heuristics.soft_margin import elastic_filter, soft_margin_scores
 from svmcvx.losses import zero_one
 from svmcvx.model import BinaryModel
@@ -150,7 +151,12 @@ def _descend(w: Floats, V: Floats, G: Floats, height: Floats, fixed: Floats) -> 
 
 
 def counting_pool(
-    statement: CountingStatement, earlier: Floats | None, *, lam: float | None, k: float | None
+    statement: CountingStatement,
+    earlier: Floats | None,
+    *,
+    lam: float | None,
+    k: float | None,
+    stop: Callable[[], bool] = never,
 ) -> tuple[tuple[Incumbent, ...], RelaxedPoint | None]:
     """Return feasible points from all heuristics, and the point of the conic relaxation if it was minimised.
 
@@ -161,6 +167,8 @@ def counting_pool(
     statement : CountingStatement
     earlier : ndarray of shape (n,) or None
         Margins of a known classifier, which order the observations for one search.
+    stop : callable
+        Asked by each heuristic before each of its steps.
     """
     geometry = statement.geometry
     relaxed = geometry
@@ -170,15 +178,15 @@ def counting_pool(
         relaxed = replace(geometry, G=np.hstack([geometry.G, CONSTANT * size * geometry.y[:, None]]), free=False)
     relaxation = relaxed_point(relaxed, lam=lam, k=k)
     scores = [] if earlier is None else [np.where(earlier < 1.0 - ON_MARGIN, earlier, np.inf)]
-    scores += [soft_margin_scores(geometry, 1.0), elastic_filter(geometry)]
+    scores += [soft_margin_scores(geometry, 1.0), elastic_filter(geometry, stop)]
     points = []
     if relaxation is not None:
         scores += [-relaxation.z, relaxed.G @ relaxation.w]
         if not geometry.free:
-            w, _ = round_relaxation(statement.space, relaxation.w, relaxation.z, lam=lam, k=k)
+            w, _ = round_relaxation(statement.space, relaxation.w, relaxation.z, lam=lam, k=k, stop=stop)
             points.append((w, 0.0))
     best = local_search(
-        geometry, statement.objective_value, loss_bound=statement.loss_bound, scores=scores, points=points
+        geometry, statement.objective_value, loss_bound=statement.loss_bound, scores=scores, points=points, stop=stop
     )
     zeros = np.zeros(geometry.G.shape[1])
     biases = (0.0, 1.0, -1.0) if geometry.free else (0.0,)

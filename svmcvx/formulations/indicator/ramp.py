@@ -25,18 +25,19 @@ from numpy.typing import NDArray
 from svmcvx.certificate import Evaluation
 from svmcvx.formulations.base import RecoveredPoints, builder
 from svmcvx.formulations.indicator.big_m import explicit_M, free_intercept
-from svmcvx.formulations.indicator.l0 import l0_statement
+from svmcvx.formulations.indicator.l0 import L0, l0_statement
 from svmcvx.formulations.indicator.pool import counting_pool, incumbent_margins
 from svmcvx.formulations.indicator.problems import DroppingProblem
 from svmcvx.formulations.indicator.statement import IndicatorStatement, Measured, product_above
 from svmcvx.heuristics.big_m_reach import WIDENING, reach
 from svmcvx.heuristics.hinge_machine import ramp_descent
+from svmcvx.heuristics.signed_rows import Incumbent
 from svmcvx.kernels import KernelLike
 from svmcvx.losses import ramp
 from svmcvx.model import Model
 from svmcvx.rounding import sum_above
 
-__all__ = ["Ramp", "RampProblem", "ramp_mio", "ramp_objective"]
+__all__ = ["Ramp", "RampProblem", "ramp_mio", "ramp_objective", "ramp_pool"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -80,6 +81,30 @@ class Ramp(IndicatorStatement):
             lowest=self.slack_allowed,
             all_dropped=2.0,
         )
+
+
+def ramp_pool(counting: L0, earlier: Floats | None, *, heuristics: bool = True) -> tuple[Incumbent, ...]:
+    """Return feasible points: constant scores, hinge machines of what these give up, and those of the counting heuristics.
+
+    Parameters
+    ----------
+    counting : L0
+        The l0 problem on the same data.
+    earlier : ndarray of shape (n,) or None
+        Margins of a known classifier.
+    heuristics : bool
+        Whether the counting heuristics run, which take seconds on hundreds of observations.
+    """
+    geometry, sets = counting.geometry, [np.zeros(counting.y.size, dtype=bool)]
+    points = [(np.zeros(geometry.G.shape[1]), b) for b in (1.0, -1.0)]
+    if earlier is not None:
+        sets.append(earlier < -1.0)
+    if heuristics:
+        starts, _ = counting_pool(counting, earlier, lam=2 * counting.C, k=None)
+        points += [(point.w, point.b) for point in starts]
+        sets.append(starts[0].u < -1.0)
+    points += [ramp_descent(geometry, counting.C, dropped) for dropped in sets]
+    return tuple(geometry.incumbent(w, b, ramp) for w, b in points)
 
 
 class RampProblem(DroppingProblem):
@@ -160,12 +185,7 @@ def ramp_mio(
     """
     counting = l0_statement(X, y, C=C, kernel=kernel, sample_weight=sample_weight, indefinite=indefinite)
     statement = Ramp(space=counting.space, explicit=explicit_M(M, counting.space, optional=False), C=counting.C)
-    geometry = statement.geometry
-    starts, _ = counting_pool(counting, incumbent_margins(incumbent, counting), lam=2 * counting.C, k=None)
-    points = [(point.w, point.b) for point in starts]
-    sets = (np.zeros(geometry.y.size, dtype=bool), starts[0].u < -1.0)
-    points += [ramp_descent(geometry, counting.C, dropped) for dropped in sets]
-    statement = replace(statement, pool=tuple(geometry.incumbent(w, b, ramp) for w, b in points))
+    statement = replace(statement, pool=ramp_pool(counting, incumbent_margins(incumbent, counting)))
 
     def terms(
         C: cp.Parameter, z: cp.Variable, right: cp.Expression

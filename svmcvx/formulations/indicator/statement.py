@@ -168,14 +168,20 @@ class IndicatorStatement(BinaryStatement):
     @cached_property
     def valid_M(self) -> Floats | None:
         """Values of M that cut off no optimum of the program, by the best point of the pool; None without one."""
-        G = self.geometry.G
-        lengths, least = row_norms_above(G), math.inf
-        for point in self.pool:
-            size = norm_above(point.w)
-            error = inner_error(G.shape[1] + 2, lengths * size + abs(point.b)) if size > 0 else np.zeros(self.y.size)
-            measured = Measured(point.u, lower_end(point.u, error), point.norm, size * size * (1.0 + 4 * U))
-            least = min(least, self._value_above(measured, 2 * ON_MARGIN).above)
+        least = min((self.value_of(point) for point in self.pool), default=math.inf)
         return self._reach(least) if math.isfinite(least) else None
+
+    def value_of(self, point: Incumbent) -> float:
+        """Return a number that is at least the objective of a point, or of its multiple that keeps what it keeps to rounding."""
+        size = norm_above(point.w) if point.w.any() else 0.0
+        lengths = self._factor_lengths * size + abs(point.b)
+        error = inner_error(self.geometry.G.shape[1] + 2, lengths) if size > 0 else np.zeros(self.y.size)
+        measured = Measured(point.u, lower_end(point.u, error), point.norm, size * size * (1.0 + 4 * U))
+        return self._value_above(measured, 2 * ON_MARGIN).above
+
+    @cached_property
+    def _factor_lengths(self) -> Floats:
+        return row_norms_above(self.geometry.G)
 
     @cached_property
     def incumbent(self) -> Incumbent | None:

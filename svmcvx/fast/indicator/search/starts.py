@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 from svmcvx.errors import DataError, SolverFailed
 from svmcvx.fast.conic_loss.conic import minimised_relaxation
 from svmcvx.fast.core.monitor import Monitor
+from svmcvx.fast.indicator.search.search_state import CountingSearch
 from svmcvx.formulations.conic_loss.primal import relaxed_indicator
 from svmcvx.formulations.conic_loss.statement import ConicLoss
 from svmcvx.formulations.indicator.pool import RELAXATION_ROWS, RelaxedPoint, counting_pool
@@ -23,10 +25,12 @@ from svmcvx.losses import zero_one
 from svmcvx.model import BinaryModel
 from svmcvx.solution import Solution
 
-__all__ = ["StartSettings", "earlier_margins", "simple_starts", "starts"]
+__all__ = ["StartSettings", "earlier_margins", "quick_starts", "simple_starts", "starts"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
+# Prices of slack in the machines that propose sets, and of their squared norm where one is cut.
+COSTS, PRICES = (0.1, 1.0, 10.0, 1e3), (0.1, 0.3, 1.0, 3.0, 10.0)
 # The cardinality form of the relaxation is stated for shares up to this one.
 LARGEST_SHARE = 0.5
 
@@ -44,11 +48,11 @@ class StartSettings:
     tol : float
         Relative gap to which it is solved.
     time_share : float
-        Share of the time limit that it may take.
+        Share of the time limit that it may take, and the heuristics after it.
     max_iter : int
         Newton steps of its solver.
-    rounded_rows, rounded_rows_limited : int
-        Observations up to which its solution is rounded, without and with a time limit: rounding cannot be interrupted.
+    rounded_rows : int
+        Observations up to which its solution is rounded.
     """
 
     small: int = RELAXATION_ROWS
@@ -58,7 +62,6 @@ class StartSettings:
     time_share: float = 0.3
     max_iter: int = 5000
     rounded_rows: int = 5000
-    rounded_rows_limited: int = 2000
 
 
 def earlier_margins(warm_start: Solution, statement: ZeroOne) -> Floats:
@@ -72,6 +75,11 @@ def earlier_margins(warm_start: Solution, statement: ZeroOne) -> Floats:
     model, data = warm_start.model, statement.space.data
     if not isinstance(model, BinaryModel):
         raise DataError(f"warm_start must be a Solution with a model of two classes, got {type(model).__name__}")
+    if warm_start.evidence is not None and warm_start.evidence.weight.size != data.rows:
+        raise DataError(
+            f"warm_start must be a Solution of the same data: it is of {warm_start.evidence.weight.size} observations, these are "
+            f"{data.rows}"
+        )
     for name, values in warm_start.dual.items():
         if np.ndim(values) > 0 and len(values) != data.rows:
             raise DataError(
@@ -92,43 +100,66 @@ def simple_starts(statement: ZeroOne, earlier: Floats | None) -> tuple[Incumbent
     return tuple(points)
 
 
+def quick_starts(search: CountingSearch) -> None:
+    """Offer multiples of soft-margin machines, and the points of least norm that keep what these keep."""
+    geometry = search.statement.geometry
+    shares = COSTS if search.lam > 0 else COSTS[-1:]
+    for cost in shares:
+        u = soft_margin_scores(geometry, cost)[search.first]
+        order = np.argsort(-u, kind="stable")
+        dropped = np.append(np.cumsum(search.weight[order][::-1])[::-1][1:], 0.0)
+        if math.isfinite(search.k):
+            enough = np.flatnonzero(dropped <= search.k)
+            cuts = enough[:1]
+        else:
+            # The norm of the multiple that keeps the first few rows, in units of the machine's own.
+            with np.errstate(divide="ignore"):
+                value = np.where(u[order] > 0, 1.0 / u[order] ** 2, math.inf)
+            cuts = np.unique([int(np.argmin(price * value + dropped)) for price in PRICES])
+        for cut in cuts:
+            kept = np.zeros(u.size, dtype=bool)
+            kept[order[: cut + 1]] = True
+            search.try_set(kept)
+
+
 def starts(
-    statement: ZeroOne,
-    earlier: Floats | None,
-    monitor: Monitor,
-    rng: np.random.Generator,
-    settings: StartSettings,
+    search: CountingSearch, rng: np.random.Generator, settings: StartSettings
 ) -> tuple[tuple[Incumbent, ...], RelaxedPoint | None]:
     """Return good feasible points, and the point of the conic relaxation if it could be solved.
 
     Parameters
     ----------
-    statement : ZeroOne
-    earlier : ndarray of shape (n,) or None
-        Margins of an earlier solution.
-    monitor : Monitor
-        Its clock and its interruption hold for the relaxation too.
+    search : CountingSearch
+        Its clock and its interruption hold.
     rng : Generator
         Draws the sample that precedes the relaxation of many observations.
     settings : StartSettings
     """
+    statement, monitor = search.statement, search.monitor
     geometry = statement.geometry
     n, r = geometry.G.shape
+    deadline = monitor.share_of_time(settings.time_share)
     if n <= settings.small:
-        return counting_pool(statement, earlier, lam=statement.lam, k=statement.k)
+        return counting_pool(statement, None, lam=statement.lam, k=statement.k, stop=deadline)
     solvable = n <= settings.most_rows and r <= settings.most_columns
     relaxation = _relaxation(statement, monitor, rng, settings) if solvable else None
-    pool = simple_starts(statement, earlier)
+    pool = () if search.best is None else (search.best,)
     scores = [soft_margin_scores(geometry, 1.0)]
     points = [(point.w, 0.0) for point in pool]
     if relaxation is not None:
         scores += [-relaxation.z, geometry.G @ relaxation.w]
-        rows = settings.rounded_rows if monitor.time_limit is None else settings.rounded_rows_limited
-        if n <= rows:
-            w, _ = round_relaxation(statement.space, relaxation.w, relaxation.z, lam=statement.lam, k=statement.k)
+        if n <= settings.rounded_rows and not deadline():
+            w, _ = round_relaxation(
+                statement.space, relaxation.w, relaxation.z, lam=statement.lam, k=statement.k, stop=deadline
+            )
             points.append((w, 0.0))
     best = local_search(
-        geometry, statement.objective_value, loss_bound=statement.loss_bound, scores=scores, points=points
+        geometry,
+        statement.objective_value,
+        loss_bound=statement.loss_bound,
+        scores=scores,
+        points=points,
+        stop=deadline,
     )
     return ((best,) if best is not None else ()) + pool, relaxation
 

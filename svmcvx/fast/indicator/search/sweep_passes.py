@@ -9,22 +9,21 @@ theorem it is :math:`w = \sum_{i \in B}\alpha_i g_i` with linearly independent r
 point :math:`w_B` of least norm on an affine subspace, one of :math:`\sum_{m \le r}\binom nm`. Let j be the last index of B.
 As :math:`\alpha_j > 0`, :math:`u_j(w_{B \setminus j}) < 1`.
 
-**Sweep.** For r − 1 rows the subspace is a line :math:`w_B + tv`, which each other hyperplane :math:`u_j = 1` crosses once. All
-vertices on it are counted from the n crossings, so that :math:`\binom n{r-1}` lines stand for :math:`\binom nr` points. Only
-crossings of later indices at which an observation becomes satisfied, away from t = 0, have to be looked at.
+**Sweep.** For r − 1 rows the subspace is a line :math:`w_B + tv`, which each other hyperplane :math:`u_j = 1` crosses once. The
+crossings are sorted once, and what is dropped is counted along them, so that :math:`\binom n{r-1}` lines stand for :math:`\binom nr` points.
+Only crossings of later indices at which an observation becomes satisfied, away from t = 0, are vertices that no other line has.
 
 **Bounds.** All of a subspace that is better than the incumbent U lies in the ball of radius R around :math:`w_B`,
 :math:`R^2 = U - \|w_B\|^2 - \lambda F`, where F is the weight of the observations whose margins are below 1 in all of the ball. A
 smaller ball has a larger F, and so on; F > k or R² < 0 ends the search below B. Observations that are satisfied in
-all of the ball, or in none of it, need not be looked at again below B.
+all of the ball, or in none of it, need not be looked at again below B. On a line the weight that can be regained within reach bounds it
+before anything is sorted.
 
-**Ties.** A margin counts as satisfied if it is short of 1 by no more than a tolerance. The values compared are then at
-most the true ones, and what is proved with them is a lower bound; whether the best of them is attained is found out by
-solving for the point of least norm that keeps its set.
-
-**Nearly dependent rows.** The crossing of a row is not known if its part orthogonal to the rows of B is short. Where its margin
-does not reach 1 in the ball, or does not change there by more than the tolerance, nothing is missed by passing it over;
-otherwise the value of the subspace counts as lost, and the bound is lowered to it.
+**Rounding.** A subspace comes with bounds on the errors of its margins at :math:`w_B` and of the changes of the margins along it. They grow
+by one over the part of a new row that is orthogonal to the rows of B. Margins are taken at their upper ends throughout: the values
+compared are at most the true ones, and what is proved with them is a lower bound. Whether the best of them is attained is found out by
+solving for the point of least norm that keeps its set. Where the error of a subspace would be too large to tell anything, and the
+hyperplane of the new row meets the ball, the value of the subspace counts as lost, and the bound is lowered to it.
 """
 
 from __future__ import annotations
@@ -36,10 +35,9 @@ from numba import njit
 
 __all__ = ["children", "search_below"]
 
-# Rows with a smaller part orthogonal to those of B, in units of the largest row, are taken for linearly dependent.
-DEPENDENT = 1e-11
-# Lengths up to this one are rounding: with no incumbent yet there is no ball to compare them with.
-VANISHING = 1e-14
+UNIT = 2.0**-53
+# Errors of margins from which on a subspace tells nothing.
+BLURRED = 1e-2
 # Rounds in which the ball is shrunk.
 SHRINKINGS = 4
 
@@ -50,10 +48,11 @@ def _objective_value(norm, dropped, lam, k):
 
 
 @njit(cache=True)
-def _confine(count, index, a, P, m, norm, forced, weight, lam, k, upper, tie):
+def _confine(count, index, a, P, m, norm, forced, blur, turn, weight, lam, k, upper):
     """Shrink the ball; keep in `index` the observations that its points may tell apart.
 
-    Returns their number, the weight dropped in all of the ball, and R² (negative: there is no better point).
+    `blur` and `turn` bound the errors of `a` and of the rows of `P`. Returns their number, the weight dropped in all of the ball, and R²
+    (negative: there is no better point).
     """
     square = math.inf
     for _ in range(SHRINKINGS):
@@ -72,10 +71,10 @@ def _confine(count, index, a, P, m, norm, forced, weight, lam, k, upper, tie):
             length = 0.0
             for c in range(m):
                 length += P[i, c] * P[i, c]
-            length = radius * math.sqrt(length)
-            if a[i] + length < 1.0 - tie:
+            length = radius * (math.sqrt(length) + turn) * (1.0 + 8 * UNIT) + blur
+            if a[i] + length < 1.0 - 4 * UNIT:
                 forced += weight[i]
-            elif a[i] - length < 1.0 + tie:
+            elif a[i] - length < 1.0 + 4 * UNIT:
                 index[left] = i
                 left += 1
         count = left
@@ -85,15 +84,34 @@ def _confine(count, index, a, P, m, norm, forced, weight, lam, k, upper, tie):
 
 
 @njit(cache=True)
-def _lost(length, margin, norm, forced, lam, upper, tie):
-    """Value from which on vertices on a row's hyperplane are missed if it is passed over: ``inf`` if there are none in the ball."""
+def _errors(length, step, blur, turn, r):
+    """Bounds on the errors of margins, changes and the step on the subspace below, from those of the present one."""
+    own = 8 * (r + 4) * UNIT
+    tilt = 2.0 * (turn + own) / length
+    slip = (blur + abs(step) * (turn + own)) / length + own * abs(step)
+    return blur + slip + abs(step) * (turn + tilt + own) + own * (1.0 + abs(step)), turn + tilt + own, slip
+
+
+@njit(cache=True)
+def _lost(length, margin, norm, forced, blur, turn, lam, upper, r):
+    """Value from which on vertices on a row's hyperplane are missed because nothing can be told there: ``inf`` if none are.
+
+    The second number tells whether the row can be added.
+    """
     base = norm + lam * forced
-    if length > DEPENDENT or base >= upper:
-        return math.inf
-    if math.isinf(upper):
-        return base if length > VANISHING else math.inf
-    change = length * math.sqrt(upper - base)
-    return math.inf if change <= tie or abs(1.0 - margin) - tie > change else base
+    if base >= upper:
+        return math.inf, False
+    distance = abs(1.0 - margin) - blur
+    reach = (length + turn) * math.sqrt(upper - base) * (1.0 + 8 * UNIT)
+    if distance > reach:
+        return math.inf, False
+    if length <= 0.0:
+        return base, False
+    step = (1.0 - margin) / length
+    below, turned, _ = _errors(length, step, blur, turn, r)
+    if below + turned * min(math.sqrt(upper - base), 1e300) <= BLURRED:
+        return math.inf, True
+    return base, False
 
 
 @njit(cache=True)
@@ -132,52 +150,98 @@ def _descend(j, count, index, a, P, m, below_index, below_a, below_P):
 
 
 @njit(cache=True)
-def _side(sign, last, count, index, a, P, norm, forced, dropped, weight, lam, k, square, upper, tie):
-    """Best vertex on one half of a line; returns its value and its index, and the value from which on some may be missed."""
+def _sort(times, changes, rows, count):
+    """Sort events by their times, by Shell's method."""
+    gap = 1
+    while gap < count // 3:
+        gap = 3 * gap + 1
+    while gap > 0:
+        for i in range(gap, count):
+            time, change, row = times[i], changes[i], rows[i]
+            place = i
+            while place >= gap and times[place - gap] > time:
+                times[place], changes[place], rows[place] = times[place - gap], changes[place - gap], rows[place - gap]
+                place -= gap
+            times[place], changes[place], rows[place] = time, change, row
+        gap //= 3
+
+
+@njit(cache=True)
+def _side(
+    sign,
+    last,
+    count,
+    index,
+    a,
+    P,
+    norm,
+    forced,
+    blur,
+    turn,
+    dropped,
+    weight,
+    lam,
+    k,
+    square,
+    upper,
+    times,
+    changes,
+    rows,
+):
+    """Best vertex on one half of a line: returns its value and its index."""
     # The weight that can be regained on the way to R, and how far that lets R shrink.
     radius = math.sqrt(square)
     while True:
-        regained, eligible, nearest = 0.0, 0, math.inf
+        regained, nearest = 0.0, math.inf
         for position in range(count):
             i = index[position]
-            c = sign * P[i, 0]
-            if a[i] < 1.0 - tie and c > 0.0 and a[i] + c * radius >= 1.0 - tie:
+            high, change = a[i] + blur, sign * P[i, 0] + turn
+            if high < 1.0 and change > 0.0 and high + change * radius >= 1.0 - 8 * UNIT:
                 regained += weight[i]
                 if i > last:
-                    eligible += 1
-                    nearest = min(nearest, (1.0 - a[i]) / c)
+                    nearest = min(nearest, (1.0 - high) / change)
         least = max(dropped - regained, 0.0)
-        if eligible == 0 or norm + nearest * nearest + lam * least >= upper or least > k:
-            return math.inf, -1, math.inf
+        nearest *= 1.0 - 8 * UNIT
+        if math.isinf(nearest) or norm + nearest * nearest + lam * least >= upper or least > k:
+            return math.inf, -1
         now = math.sqrt(max(upper - norm - lam * least, 0.0))
         if now >= radius * 0.98:
             break
         radius = now
-    best, at, lost = math.inf, -1, math.inf
+    events = 0
     for position in range(count):
-        j = index[position]
-        c = sign * P[j, 0]
-        if j <= last or a[j] >= 1.0 - tie or c <= 0.0 or a[j] + c * radius < 1.0 - tie:
+        i = index[position]
+        high, change = a[i] + blur, sign * P[i, 0] + turn
+        if high < 1.0 and change > 0.0:
+            time, gain = (1.0 - high) / change * (1.0 - 8 * UNIT), -weight[i]
+        elif high >= 1.0 and change < 0.0:
+            # Later by a little: an observation that leaves where another enters is still there.
+            time, gain = (1.0 - high) / change * (1.0 + 8 * UNIT) + 8 * UNIT, weight[i]
+        else:
             continue
-        lost = min(lost, _lost(c, a[j], norm, least, lam, upper, tie))
-        if c <= DEPENDENT:
+        if time <= radius:
+            times[events], changes[events], rows[events] = time, gain, i
+            events += 1
+    _sort(times, changes, rows, events)
+    best, at, short = math.inf, -1, dropped
+    for event in range(events):
+        short += changes[event]
+        if changes[event] > 0.0 or rows[event] <= last:
             continue
-        t = (1.0 - a[j]) / c
-        if norm + t * t + lam * least >= min(upper, best):
-            continue
-        short = 0.0
-        for other in range(count):
-            i = index[other]
-            if a[i] + sign * t * P[i, 0] < 1.0 - tie:
-                short += weight[i]
-        value = _objective_value(norm + t * t, forced + short, lam, k)
+        # Those that enter at the same place are counted with it.
+        following = event + 1
+        together = short
+        while following < events and times[following] <= times[event] and changes[following] < 0.0:
+            together += changes[following]
+            following += 1
+        value = _objective_value(norm + times[event] ** 2, max(together, forced), lam, k)
         if value < best:
-            best, at = value, j
-    return best, at, lost
+            best, at = value, rows[event]
+    return best, at
 
 
 @njit(cache=True)
-def _search_one(H, weight, lam, k, upper, tie, prefix, size, budget, basis):
+def _search_one(H, weight, lam, k, upper, prefix, size, budget, basis):
     """Search below one prefix.
 
     Returns the best value, the size of its basis (in `basis`), the nodes, whether it was finished, and what may be missed.
@@ -189,7 +253,8 @@ def _search_one(H, weight, lam, k, upper, tie, prefix, size, budget, basis):
     count = np.zeros(r, dtype=np.int64)
     cursor = np.zeros(r, dtype=np.int64)
     chosen = np.full(r, -1, dtype=np.int64)
-    norm, forced = np.zeros(r), np.zeros(r)
+    norm, forced, blur, turn = np.zeros(r), np.zeros(r), np.zeros(r), np.zeros(r)
+    times, changes, rows = np.empty(n), np.empty(n), np.empty(n, dtype=np.int64)
     P[0] = H
     a[0] = 0.0
     index[0] = np.arange(n)
@@ -211,11 +276,12 @@ def _search_one(H, weight, lam, k, upper, tie, prefix, size, budget, basis):
                 m,
                 norm[depth],
                 forced[depth],
+                blur[depth],
+                turn[depth],
                 weight,
                 lam,
                 k,
                 upper,
-                tie,
             )
             count[depth] = left
             if square < 0.0:
@@ -225,7 +291,7 @@ def _search_one(H, weight, lam, k, upper, tie, prefix, size, budget, basis):
                 dropped = forced[depth]
                 for position in range(left):
                     i = index[depth, position]
-                    if a[depth, i] < 1.0 - tie:
+                    if a[depth, i] + blur[depth] < 1.0:
                         dropped += weight[i]
                 value = _objective_value(norm[depth], dropped, lam, k)
                 if value < upper:
@@ -235,7 +301,7 @@ def _search_one(H, weight, lam, k, upper, tie, prefix, size, budget, basis):
                 if m == 1:
                     last = chosen[depth - 1] if depth > 0 else -1
                     for sign in (1.0, -1.0):
-                        value, at, missed = _side(
+                        value, at = _side(
                             sign,
                             last,
                             left,
@@ -244,15 +310,18 @@ def _search_one(H, weight, lam, k, upper, tie, prefix, size, budget, basis):
                             P[depth],
                             norm[depth],
                             forced[depth],
+                            blur[depth],
+                            turn[depth],
                             dropped,
                             weight,
                             lam,
                             k,
                             square,
                             upper,
-                            tie,
+                            times,
+                            changes,
+                            rows,
                         )
-                        lost = min(lost, missed)
                         if value < upper:
                             upper = best = value
                             best_size = depth + 1
@@ -284,18 +353,23 @@ def _search_one(H, weight, lam, k, upper, tie, prefix, size, budget, basis):
         length = 0.0
         for c in range(m):
             length += P[depth, found, c] ** 2
-        lost = min(lost, _lost(math.sqrt(length), a[depth, found], norm[depth], forced[depth], lam, upper, tie))
-        if length <= DEPENDENT**2:
+        length = math.sqrt(length)
+        missed, fit = _lost(
+            length, a[depth, found], norm[depth], forced[depth], blur[depth], turn[depth], lam, upper, r
+        )
+        lost = min(lost, missed)
+        if not fit:
             continue
-        step = (1.0 - a[depth, found]) / math.sqrt(length)
-        if norm[depth] + step * step + lam * forced[depth] >= upper:
+        step = (1.0 - a[depth, found]) / length
+        below = depth + 1
+        blur[below], turn[below], slip = _errors(length, step, blur[depth], turn[depth], r)
+        norm[below] = (norm[depth] + max(abs(step) - slip, 0.0) ** 2) * (1.0 - 8 * UNIT)
+        if norm[below] + lam * forced[depth] >= upper:
             continue
         chosen[depth] = found
-        below = depth + 1
-        count[below], step = _descend(
+        count[below], _ = _descend(
             found, count[depth], index[depth], a[depth], P[depth], m, index[below], a[below], P[below]
         )
-        norm[below] = norm[depth] + step * step
         forced[below] = forced[depth]
         depth = below
         fresh = True
@@ -304,7 +378,7 @@ def _search_one(H, weight, lam, k, upper, tie, prefix, size, budget, basis):
 
 @njit(cache=True, nogil=True)
 def search_below(
-    H, weight, lam, k, upper, tie, prefixes, sizes, budget, first, stride, values, bases, nodes, finished, lost
+    H, weight, lam, k, upper, prefixes, sizes, budget, first, stride, values, bases, nodes, finished, lost
 ):
     """Search below every `stride`-th of several prefixes, each from the same incumbent.
 
@@ -317,8 +391,6 @@ def search_below(
         λ (0 in the cardinality form) and the weight that may be dropped (infinite in the other).
     upper : float
         Value of the incumbent: only better points are looked for.
-    tie : float
-        Tolerance of margins.
     prefixes : ndarray of int, shape (tasks, r)
     sizes : ndarray of int, shape (tasks,)
         How many entries of a prefix count.
@@ -340,28 +412,30 @@ def search_below(
     for task in range(first, sizes.size, stride):
         basis = np.empty(H.shape[1], dtype=np.int64)
         values[task], held, nodes[task], finished[task], lost[task] = _search_one(
-            H, weight, lam, k, upper, tie, prefixes[task], sizes[task], budget, basis
+            H, weight, lam, k, upper, prefixes[task], sizes[task], budget, basis
         )
         bases[task, :held] = basis[:held]
 
 
 @njit(cache=True)
-def children(H, weight, lam, k, upper, tie, prefix, size):
+def children(H, weight, lam, k, upper, prefix, size):
     """Return the rows that may follow a prefix, for each a lower bound on all that lies below, and what may be missed."""
     n, r = H.shape
     P, a, index = H.copy(), np.zeros(n), np.arange(n)
     below_P, below_a, below_index = np.empty((n, r)), np.empty(n), np.empty(n, dtype=np.int64)
-    count, norm, forced, m = n, 0.0, 0.0, r
+    count, norm, forced, blur, turn, m = n, 0.0, 0.0, 0.0, 0.0, r
     rows, bounds = np.empty(n, dtype=np.int64), np.empty(n)
     for depth in range(size):
-        count, forced, square = _confine(count, index, a, P, m, norm, forced, weight, lam, k, upper, tie)
+        count, forced, square = _confine(count, index, a, P, m, norm, forced, blur, turn, weight, lam, k, upper)
         if square < 0.0 or not (index[:count] == prefix[depth]).any():
             return rows[:0], bounds[:0], math.inf
+        length = math.sqrt((P[prefix[depth], :m] ** 2).sum())
         count, step = _descend(prefix[depth], count, index, a, P, m, below_index, below_a, below_P)
-        norm += step * step
+        blur, turn, slip = _errors(length, step, blur, turn, r)
+        norm = (norm + max(abs(step) - slip, 0.0) ** 2) * (1.0 - 8 * UNIT)
         m -= 1
         P[:, :m], a[:], index[:] = below_P[:, :m], below_a, below_index
-    count, forced, square = _confine(count, index, a, P, m, norm, forced, weight, lam, k, upper, tie)
+    count, forced, square = _confine(count, index, a, P, m, norm, forced, blur, turn, weight, lam, k, upper)
     if square < 0.0:
         return rows[:0], bounds[:0], math.inf
     found, lost = 0, math.inf
@@ -370,14 +444,17 @@ def children(H, weight, lam, k, upper, tie, prefix, size):
         if size > 0 and j <= prefix[size - 1]:
             continue
         length = math.sqrt((P[j, :m] ** 2).sum())
-        lost = min(lost, _lost(length, a[j], norm, forced, lam, upper, tie))
-        if length <= DEPENDENT:
+        missed, fit = _lost(length, a[j], norm, forced, blur, turn, lam, upper, r)
+        lost = min(lost, missed)
+        if not fit:
             continue
         left, step = _descend(j, count, index, a, P, m, below_index, below_a, below_P)
+        new_blur, new_turn, slip = _errors(length, step, blur, turn, r)
+        value = (norm + max(abs(step) - slip, 0.0) ** 2) * (1.0 - 8 * UNIT)
         _, dropped, square = _confine(
-            left, below_index, below_a, below_P, m - 1, norm + step * step, forced, weight, lam, k, upper, tie
+            left, below_index, below_a, below_P, m - 1, value, forced, new_blur, new_turn, weight, lam, k, upper
         )
         if square >= 0.0:
-            rows[found], bounds[found] = j, norm + step * step + lam * dropped
+            rows[found], bounds[found] = j, value + lam * dropped
             found += 1
     return rows[:found], bounds[:found], lost

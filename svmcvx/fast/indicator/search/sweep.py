@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from svmcvx.fast.core.thread_pool import Share
-from svmcvx.fast.indicator.search_state import SearchState
-from svmcvx.fast.indicator.sweep_passes import children, search_below
+from svmcvx.fast.indicator.search.search_state import CountingSearch
+from svmcvx.fast.indicator.search.sweep_passes import children, search_below
 from svmcvx.solution import Status
 
 __all__ = ["SweepSettings", "sweep"]
@@ -34,7 +34,7 @@ class SweepSettings:
     fewest: int = 200
 
 
-def sweep(search: SearchState, share: Share, settings: SweepSettings) -> tuple[Status, dict[str, int]]:
+def sweep(search: CountingSearch, share: Share, settings: SweepSettings) -> tuple[Status, dict[str, int]]:
     """Search all vertices; return why the search ended and what it did."""
     lengths = np.einsum("ij,ij->i", search.H, search.H)
     # Long rows first: their hyperplanes are the nearest to 0, and belong to more of the vertices within reach.
@@ -54,7 +54,7 @@ def sweep(search: SearchState, share: Share, settings: SweepSettings) -> tuple[S
         values, bases = np.empty(len(tasks)), np.full((len(tasks), r), -1, dtype=np.int64)
         visited, finished = np.empty(len(tasks), dtype=np.int64), np.empty(len(tasks), dtype=np.bool_)
         lost = np.empty(len(tasks))
-        problem = (H, weight, search.lam, search.k, search.cutoff, search.tie)
+        problem = (H, weight, search.lam, search.k, search.cutoff)
         given = (*problem, prefixes, sizes, budget)
         found = (values, bases, visited, finished, lost)
         share(lambda first, stride: search_below(*given, first, stride, *found))  # noqa: B023

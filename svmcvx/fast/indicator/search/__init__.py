@@ -1,0 +1,1 @@
+"""Exact search for losses that count: branch and bound, and the sweep of all vertices."""

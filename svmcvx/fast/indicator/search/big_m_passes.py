@@ -1,0 +1,303 @@
+r"""Bounds of the big-M relaxation with some observations kept and others dropped, compiled.
+
+The search minimises
+
+.. math:: \|w\|^2 + \sum_i h_i\,\ell(a_i), \qquad a_i = 1 - u_i,\; u_i = g_i'w + y_ib,
+
+where the loss :math:`\ell` is 0 for a ≤ 0, grows linearly to 1 at a = c and is 1 beyond: the ramp loss has c = 2, the 0-1 loss is its limit
+c = 0. Observations are kept (a ≤ c), dropped (a ≥ c), or free. Of the points of a node only those better than the incumbent U
+count; let :math:`M_i` be the largest :math:`a_i` among them.
+
+**Relaxation.** Up to :math:`M_i` the loss of a free observation is at least :math:`(a_i)_+ / \max(M_i, c)`. For any slopes β, with
+:math:`0 \le \beta_i \le h_i/\max(M_i, c)` where i is free, anything beyond the slope of the loss on the side that is allowed where it is not,
+each point of the node costs at least
+
+.. math:: B - b\,\delta + \|w\|^2 - 2w'm \;=\; B - b\,\delta - \|m\|^2 + \|w - m\|^2,
+    \qquad m = \tfrac12\sum\beta_ig_i,\; \delta = \sum\beta_iy_i,
+
+where B collects the constants. Without a bias this is :math:`D + \|w - m\|^2` with the dual value :math:`D = B - \|m\|^2`.
+
+**Tightening.** So every point that counts lies in the ball of radius :math:`\sqrt{U - D}` around m. The smallest margin there gives a new
+:math:`M_i`; where the ball does not reach a = c, the observation is kept or dropped. Smaller :math:`M_i` raise D, and so on.
+
+**Rounding.** The dual value comes with the error of m (:mod:`svmcvx.fast.indicator.search.relaxation_passes`), by which the ball is widened. A bound
+returned here holds for the rows as they are in memory.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numba import njit
+
+from svmcvx.fast.indicator.search.relaxation_passes import ANY_ORDER, DROPPED, FREE, KEPT, UNIT, minimise, shortfalls
+
+__all__ = ["lowest_margins", "relax"]
+
+# Widths of the rounded kinks as shares of M, the second where the bound comes as near to the incumbent as this share.
+WIDTHS, CLOSE = (1e-3, 1e-6), 5e-3
+# Tightening goes on while one of the M falls below this share of itself.
+TIGHTER = 0.9
+# Tilts tried for one lowest margin, and how near to the incumbent the tilted point has to be.
+TILTS, NEAR_INCUMBENT = 4, 0.05
+
+
+@njit(cache=True, nogil=True)
+def _limits(state, height, M, cut, share, cap, width):
+    """Write the largest slopes, and the widths of the rounded kinks."""
+    for i in range(M.size):
+        reach = max(M[i], cut)
+        if math.isinf(reach):
+            cap[i], width[i] = 0.0, 1.0
+        elif state[i] == FREE:
+            cap[i] = height[i] / reach * (1.0 - 4 * UNIT)
+            width[i] = share * reach
+        else:
+            cap[i] = height[i] / cut * (1.0 - 4 * UNIT) if cut > 0.0 and state[i] == KEPT else 0.0
+            width[i] = share * max(cut, 1.0)
+
+
+@njit(cache=True, nogil=True, fastmath=ANY_ORDER)
+def _tighten(HT, length, state, M, cut, free, box, upper, below, error, longest, centre, a):
+    """Lower M and settle observations by the ball; tell whether another round is worth while."""
+    r, n = HT.shape
+    radius = math.sqrt(max(upper - below, 0.0)) * (1.0 + 8 * UNIT) + error + (r + 8) * UNIT * (longest + 1.0)
+    shortfalls(HT, centre, a)
+    again = False
+    for i in range(n):
+        if state[i] != FREE:
+            continue
+        reach = length[i] * radius * (1.0 + 16 * UNIT)
+        most, least = a[i] + reach + 8 * UNIT * (1.0 + abs(a[i])), a[i] - reach - 8 * UNIT * (1.0 + abs(a[i]))
+        if free:
+            one, other = HT[r - 1, i] * box[0], HT[r - 1, i] * box[1]
+            most -= min(one, other) - 8 * UNIT * (abs(one) + abs(other))
+            least -= max(one, other) + 8 * UNIT * (abs(one) + abs(other))
+        if most <= cut:
+            state[i] = KEPT
+        elif least > cut:
+            state[i] = DROPPED
+            again = True
+        elif most < M[i]:
+            again = again or most < TIGHTER * M[i]
+            M[i] = most
+    return again
+
+
+@njit(cache=True, nogil=True)
+def _undecided(state, height, M, cut, a):
+    """The free observation whose relaxed indicator is the farthest from 0 and 1; of none such the nearest to its margin."""
+    chosen, most, nearest = -1, 0.0, math.inf
+    for i in range(a.size):
+        if state[i] != FREE:
+            continue
+        share = min(max(a[i], 0.0) / max(M[i], cut), 1.0)
+        doubt = min(share, 1.0 - share) * height[i]
+        if doubt > most:
+            most, chosen = doubt, i
+        elif most == 0.0 and abs(a[i] - cut) < nearest:
+            nearest, chosen = abs(a[i] - cut), i
+    return chosen
+
+
+@njit(cache=True, nogil=True)
+def _narrow(HT, length, state, cap, height, width, cut, rho, box, upper, w, a, slope, centre):
+    """Shrink the interval of the bias: the dual value at a fixed b is a bound, linear in b, for all b."""
+    r = HT.shape[0]
+    for side in range(2):
+        trial = w.copy()
+        trial[r - 1] = 0.5 * (w[r - 1] + box[side])
+        below, _, _, delta = minimise(
+            HT,
+            length,
+            state,
+            cap,
+            height,
+            width,
+            cut,
+            rho,
+            -1,
+            0.0,
+            True,
+            True,
+            trial[r - 1],
+            trial[r - 1],
+            math.inf,
+            trial,
+            a,
+            slope,
+            centre,
+        )
+        # Of all b on the far side of the trial the objective is at least D + |δ| |b − trial|; δ is known to rounding.
+        outwards = -delta if side == 1 else delta
+        total = 0.0
+        for i in range(slope.size):
+            total += abs(slope[i] * HT[r - 1, i])
+        unsure = 2 * (slope.size + 8) * UNIT * total * abs(box[side] - trial[r - 1])
+        if below - unsure >= upper and outwards >= 0.0:
+            box[side] = trial[r - 1]
+
+
+@njit(cache=True, nogil=True)
+def relax(HT, length, weight, price, budget, cut, rho, free, rounds, upper, state, M, w, box, a, points):
+    """Bound a node: what keeps and drops as `state` says and is better than `upper`.
+
+    Parameters
+    ----------
+    HT : ndarray of shape (r, n)
+        Signed rows as columns; with a free bias the labels are the last row, in the same unit.
+    length : ndarray of shape (n,)
+        Upper bounds on their lengths, without the bias.
+    weight : ndarray of shape (n,)
+    price : float
+        λ; the multiplier of the budget to start from if there is one.
+    budget : float
+        Largest weight dropped, infinite if the loss is priced.
+    cut, rho : float
+        c, and the price of a squared violation.
+    free : bool
+        Whether there is a bias without a price.
+    rounds : int
+        Times that M is tightened, at most.
+    upper : float
+    state, M, w, box : ndarray
+        Of shapes (n,), (n,), (r,), (2,): changed in place; `w` is a start and becomes the minimiser.
+    a : ndarray of shape (n,)
+        Output: shortfalls at the minimiser.
+    points : ndarray of shape (rounds, r + 1)
+        Output: minimisers and multipliers of the budget, one a round.
+
+    Returns
+    -------
+    bound : float
+    undecided : int
+        The observation to branch on, −1 if none is free.
+    price : float
+    used : int
+        Rounds.
+    """
+    r, n = HT.shape
+    cap, width, height = np.empty(n), np.empty(n), np.empty(n)
+    slope, centre = np.empty(n), np.empty(r)
+    bound, used = -math.inf, 0
+    for turn in range(rounds):
+        for i in range(n):
+            height[i] = price * weight[i] * (1.0 - 4 * UNIT)
+        given = 0.0 if math.isinf(budget) else price * budget * (1.0 + 4 * UNIT)
+        goal = upper + given
+        below = error = longest = 0.0
+        for share in WIDTHS:
+            _limits(state, height, M, cut, share, cap, width)
+            below, error, longest, _delta = minimise(
+                HT,
+                length,
+                state,
+                cap,
+                height,
+                width,
+                cut,
+                rho,
+                -1,
+                0.0,
+                free,
+                False,
+                box[0],
+                box[1],
+                goal,
+                w,
+                a,
+                slope,
+                centre,
+            )
+            if below >= goal or goal - below > CLOSE * abs(goal):
+                break
+        for c in range(r):
+            points[turn, c] = w[c]
+        points[turn, r] = price
+        used = turn + 1
+        value = below - given - 4 * UNIT * (abs(below) + given)
+        bound = max(bound, value)
+        if bound >= upper:
+            return bound, -1, price, used
+        again = False
+        if math.isfinite(upper):
+            start = a.copy()
+            if free and turn == 0:
+                _narrow(
+                    HT, length, state, cap, height, width, cut, rho, box, upper, w, start, slope.copy(), centre.copy()
+                )
+            again = _tighten(HT, length, state, M, cut, free, box, upper, value, error, longest, centre, start)
+        if not math.isinf(budget):
+            # The budget should be spent by the relaxation: its multiplier rises where it asks for more.
+            asked = spent = 0.0
+            for i in range(n):
+                if state[i] == DROPPED:
+                    spent += weight[i]
+                elif state[i] == FREE:
+                    asked += weight[i] * min(max(a[i], 0.0) / M[i], 1.0)
+            room = budget - spent
+            if room < -4 * n * UNIT * budget:
+                return math.inf, -1, price, used
+            ratio = min(max((asked + 1e-3) / (room + 1e-3), 0.25), 4.0)
+            price *= ratio
+            again = again or abs(ratio - 1.0) > 0.1
+        if not again:
+            break
+    return bound, _undecided(state, weight, M, cut, a), price, used
+
+
+@njit(cache=True, nogil=True)
+def lowest_margins(HT, length, weight, price, cut, rho, free, upper, state, M, w, box):
+    r"""Lower M by tilted relaxations: :math:`\min_w \varphi(w) + t\,u_i` bounds :math:`u_i` where :math:`\varphi \le U`.
+
+    Returns the number of values that fell.
+    """
+    r, n = HT.shape
+    cap, width, height = np.empty(n), np.empty(n), np.empty(n)
+    slope, centre, a = np.empty(n), np.empty(r), np.empty(n)
+    for i in range(n):
+        height[i] = price * weight[i] * (1.0 - 4 * UNIT)
+    fallen = 0
+    for i in range(n):
+        if state[i] != FREE:
+            continue
+        _limits(state, height, M, cut, WIDTHS[0], cap, width)
+        trial, tilt = w.copy(), 0.0
+        for _ in range(TILTS):
+            if tilt == 0.0:
+                tilt = 2.0 * math.sqrt(upper) / max(length[i], 1e-300)
+            below, _error, _longest, _delta = minimise(
+                HT,
+                length,
+                state,
+                cap,
+                height,
+                width,
+                cut,
+                rho,
+                i,
+                tilt,
+                free,
+                False,
+                box[0],
+                box[1],
+                math.inf,
+                trial,
+                a,
+                slope,
+                centre,
+            )
+            most = 1.0 - (below - upper) / tilt
+            most += 8 * UNIT * (1.0 + abs(most) + (abs(below) + upper) / tilt)
+            if most < M[i]:
+                M[i] = most
+                fallen += 1
+            # The tilt is right where the tilted point is as good as the incumbent.
+            there = below - tilt * (1.0 - a[i])
+            if abs(there - upper) <= NEAR_INCUMBENT * upper or not there > 0.0:
+                break
+            tilt *= min(max(math.sqrt(upper / there), 1e-3), 1e3)
+        if M[i] <= cut:
+            state[i] = KEPT
+    return fallen

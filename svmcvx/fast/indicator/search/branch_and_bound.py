@@ -1,0 +1,312 @@
+r"""Branch and bound for losses that count: what is kept and what is dropped is decided one observation at a time.
+
+Each node is bounded by a big-M relaxation whose M shrink with the node
+(:mod:`svmcvx.fast.indicator.search.big_m_passes`). The most promising nodes are handed to threads, each of which searches below its own for a
+while, depth first; what it leaves goes back into one queue. The bounds hold for the rows as they are in memory, to the last digit.
+
+**Cardinality.** The budget of dropped weight has a multiplier, which each node adjusts so that its relaxation spends the budget.
+
+**Record.** What was decided, and the minimiser of each relaxation, are enough to compute all bounds again:
+:class:`TreeRecord`.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+import time
+from dataclasses import dataclass, field
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from svmcvx.fast.core.thread_pool import Share
+from svmcvx.fast.indicator.search.big_m_passes import lowest_margins, relax
+from svmcvx.fast.indicator.search.dive_passes import dive
+from svmcvx.fast.indicator.search.relaxation_passes import DROPPED, KEPT
+from svmcvx.fast.indicator.search.search_state import SearchState
+from svmcvx.rounding import row_norms_above, up
+from svmcvx.solution import Status
+
+__all__ = ["BranchAndBound", "BranchSettings", "TreeRecord"]
+
+Floats: TypeAlias = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class BranchSettings:
+    """Numbers that steer branch and bound.
+
+    Attributes
+    ----------
+    rounds : int
+        Times that the M of a node are tightened, at most.
+    penalty : float
+        Price of a squared violation of what is decided, in units of the incumbent.
+    expansions : int
+        Nodes that a thread branches on before it gives back what is left.
+    round_seconds : float
+        Time that one round of all threads should take; limits are kept to this.
+    most_tasks : int
+        Nodes handed out in one round, at most.
+    uneven : float
+        Largest column over smallest column, from which on the M of the root are tightened one by one.
+    memory : float
+        Bytes of open nodes beyond which the most recent ones go first, and of the record beyond which it is given up.
+    """
+
+    rounds: int = 2
+    penalty: float = 100.0
+    expansions: int = 64
+    round_seconds: float = 0.1
+    most_tasks: int = 64
+    uneven: float = 30.0
+    memory: float = 2.0**30
+
+
+@dataclass
+class TreeRecord:
+    """What branch and bound decided, and where it bounded.
+
+    Attributes
+    ----------
+    parents, decisions, rounds : list of ndarray of int
+        For each node after the first: the number of its parent; i + 1 if row i is kept there, −i − 1 if it is dropped; how often its M
+        were tightened.
+    points : list of ndarray of shape (…, r + 1)
+        Minimisers and multipliers of the budget, as many a node as its rounds, the first node included.
+    first : int
+        Rounds of the first node.
+    """
+
+    parents: list[NDArray[np.int64]] = field(default_factory=list)
+    decisions: list[NDArray[np.int64]] = field(default_factory=list)
+    rounds: list[NDArray[np.int64]] = field(default_factory=list)
+    points: list[Floats] = field(default_factory=list)
+    first: int = 0
+    bytes: float = 0.0
+
+    def add(
+        self, parents: NDArray[np.int64], decisions: NDArray[np.int64], rounds: NDArray[np.int64], points: Floats
+    ) -> None:
+        """Append nodes."""
+        self.parents.append(parents)
+        self.decisions.append(decisions)
+        self.rounds.append(rounds)
+        self.points.append(points)
+        self.bytes += parents.nbytes + decisions.nbytes + rounds.nbytes + points.nbytes
+
+
+class Node(NamedTuple):
+    """Lower bound, number, what is decided, M, the minimiser, the interval of the bias, the price, and what to branch on."""
+
+    bound: float
+    number: int
+    state: NDArray[np.int8]
+    reach: NDArray[np.float32]
+    w: Floats
+    box: Floats
+    price: float
+    undecided: int
+
+
+@dataclass
+class Dive:
+    """What a thread brings back: open nodes, the record of its part, and the best point seen."""
+
+    nodes: list[Node]
+    parents: NDArray[np.int64]
+    decisions: NDArray[np.int64]
+    rounds: NDArray[np.int64]
+    points: Floats
+    value: float
+    point: Floats
+
+
+class BranchAndBound:
+    """A search that can be left and taken up again.
+
+    Parameters
+    ----------
+    search : SearchState
+    settings : BranchSettings
+
+    Attributes
+    ----------
+    nodes : int
+        Bounded so far.
+    seconds : float
+        Spent so far.
+    record : TreeRecord or None
+    """
+
+    def __init__(self, search: SearchState, settings: BranchSettings) -> None:
+        self.search, self.settings = search, settings
+        rows = search.rows
+        self.HT = np.ascontiguousarray(rows.T)
+        self.length = row_norms_above(search.H)
+        r, n = self.HT.shape
+        # Rounds take seconds where rows and columns are many: a thread then comes back after each node.
+        work = 2e-9 * n * r * (r + 20) * 10
+        self.expansions = int(min(settings.expansions, max(1, settings.round_seconds / (4 * work))))
+        self.tasks = 2
+        self.queue: list[Node] = []
+        self.nodes, self.seconds = 0, 0.0
+        # Intervals of a free bias are not recorded.
+        self.record: TreeRecord | None = None if search.free else TreeRecord()
+        self._begun = False
+
+    @property
+    def left(self) -> float:
+        """Lower bound on what has not been searched; infinite at the end."""
+        return self.queue[0].bound if self.queue else math.inf
+
+    def run(self, share: Share, *, nodes: float = math.inf, seconds: float = math.inf) -> Status | None:
+        """Go on until the search ends; None if it has bounded so many nodes, or taken so many seconds, before that."""
+        started = time.perf_counter()
+        try:
+            status = None if self._begun else self._begin()
+            while status is None and self.nodes < nodes and self.seconds + time.perf_counter() - started < seconds:
+                status = self._round(share)
+            return status
+        finally:
+            self.seconds += time.perf_counter() - started
+
+    def _begin(self) -> Status | None:
+        """Bound the root."""
+        search, (r, n) = self.search, self.HT.shape
+        self._begun = True
+        upper = search.cutoff
+        state, w, box = np.zeros(n, dtype=np.int8), np.zeros(r), np.array(search.bias_interval)
+        size = math.sqrt(upper) if math.isfinite(upper) else math.inf
+        reach = (1.0 + self.length * up(size)) * (1.0 + 1e-14)
+        if search.free:
+            reach = reach + np.abs(self.HT[-1]) * float(np.abs(box).max()) * (1.0 + 1e-14)
+        price = search.loss_price
+        bound, undecided, _ = 0.0, -1, 0
+        spread = np.sqrt(np.mean(search.H**2, axis=0))
+        spread = spread[spread > 0]
+        uneven = spread.size > 0 and float(spread.max()) > self.settings.uneven * float(spread.min())
+        points = np.zeros((self.settings.rounds, r + 1))
+        bound, undecided, price, used = self._relax(upper, state, reach, w, box, price, points)
+        if self.record is not None:
+            self.record.first = used
+            self.record.points.append(points[:used].copy())
+        if uneven and math.isfinite(upper) and bound < upper and math.isinf(search.k):
+            # Where columns differ much in size the ball says little of single margins.
+            self.record = None
+            for _ in range(self.settings.rounds):
+                lowest_margins(
+                    self.HT, self.length, search.weight, price, search.cut, self._rho(upper), search.free, upper, state,
+                    reach, w, box,
+                )  # fmt: skip
+                again, undecided, price, _ = self._relax(upper, state, reach, w, box, price, points)
+                bound = max(bound, again)
+        self.nodes += 1
+        search.try_point(w)
+        if bound < upper:
+            self.queue.append(Node(max(bound, 0.0), 0, state, _rounded_up(reach), w, box, price, undecided))
+        return search.report(self.left)
+
+    def _rho(self, upper: float) -> float:
+        return self.settings.penalty * max(upper, 1.0)
+
+    def _relax(
+        self, upper: float, state: NDArray[np.int8], reach: Floats, w: Floats, box: Floats, price: float, points: Floats
+    ) -> tuple[float, int, float, int]:
+        search = self.search
+        a = np.empty(state.size)
+        found: tuple[float, int, float, int] = relax(
+            self.HT, self.length, search.weight, price, search.k, search.cut, self._rho(upper), search.free,
+            self.settings.rounds, upper, state, reach, w, box, a, points,
+        )  # fmt: skip
+        return found
+
+    def _round(self, share: Share) -> Status | None:
+        """Hand out the most promising nodes, and take in what comes back."""
+        search, started = self.search, time.perf_counter()
+        upper = search.cutoff
+        chosen: list[Node] = []
+        full = len(self.queue) * (5.0 * self.HT.shape[1] + 200.0) > self.settings.memory
+        while self.queue and len(chosen) < self.tasks:
+            # The end of a heap: leaving one there out does not disturb the others.
+            node = self.queue.pop() if full else heapq.heappop(self.queue)
+            if node.bound >= upper:
+                continue
+            if node.undecided < 0:
+                search.close_leaf(node.state == KEPT, node.state == DROPPED, node.bound)
+                upper = search.cutoff
+            else:
+                chosen.append(node)
+        found: list[Dive | None] = [None] * len(chosen)
+
+        def work(first: int, stride: int) -> None:
+            for task in range(first, len(chosen), stride):
+                found[task] = self._dive(chosen[task], upper)
+
+        share(work)
+        best = None
+        for node, dived in zip(chosen, found, strict=True):
+            assert dived is not None  # noqa: S101 - each task was done
+            base = self.nodes
+            self.nodes += len(dived.parents)
+            if self.record is not None:
+                parents = np.where(dived.parents < 0, node.number, dived.parents + base)
+                self.record.add(parents, dived.decisions, dived.rounds, dived.points)
+                if self.record.bytes > self.settings.memory:
+                    self.record = None
+            for below in dived.nodes:
+                number = node.number if below.number < 0 else below.number + base
+                heapq.heappush(self.queue, below._replace(number=number))
+            if dived.value < upper and (best is None or dived.value < best.value):
+                best = dived
+        if best is not None:
+            search.try_point(best.point)
+        if self.queue and self.queue[0].bound >= search.cutoff:
+            self.queue.clear()
+        taken = time.perf_counter() - started
+        if taken < 0.5 * self.settings.round_seconds:
+            self.tasks = min(2 * self.tasks, self.settings.most_tasks)
+        elif taken > self.settings.round_seconds:
+            self.tasks = max(self.tasks // 2, 1)
+        return search.report(self.left)
+
+    def _dive(self, node: Node, upper: float) -> Dive:
+        search, (r, n) = self.search, self.HT.shape
+        room, most = self.expansions + 2, 2 * self.expansions
+        states, reaches = np.empty((room, n), dtype=np.int8), np.empty((room, n))
+        starts, boxes = np.empty((room, r)), np.empty((room, 2))
+        prices, bounds = np.empty(room), np.empty(room)
+        undecided, names = np.empty(room, dtype=np.int64), np.empty(room, dtype=np.int64)
+        states[0], reaches[0], starts[0], boxes[0] = node.state, node.reach, node.w, node.box
+        prices[0], bounds[0], undecided[0], names[0] = node.price, node.bound, node.undecided, -1
+        parents, decisions = np.empty(most, dtype=np.int64), np.empty(most, dtype=np.int64)
+        used, point = np.empty(most, dtype=np.int64), np.zeros(r)
+        points = np.empty((most, self.settings.rounds, r + 1))
+        left, made, value = dive(
+            self.HT, self.length, search.weight, search.loss_price, search.k, search.cut, self._rho(upper), search.free,
+            self.settings.rounds, upper, states, reaches, starts, boxes, prices, bounds, undecided, names,
+            self.expansions, parents, decisions, points, used, point,
+        )  # fmt: skip
+        nodes = [
+            Node(
+                float(bounds[k]),
+                int(names[k]),
+                states[k].copy(),
+                _rounded_up(reaches[k]),
+                starts[k].copy(),
+                boxes[k].copy(),
+                float(prices[k]),
+                int(undecided[k]),
+            )
+            for k in range(left)
+        ]
+        kept = np.arange(self.settings.rounds) < used[:made, None]
+        return Dive(nodes, parents[:made], decisions[:made], used[:made], points[:made][kept], value, point)
+
+
+def _rounded_up(values: Floats) -> NDArray[np.float32]:
+    """Return single-precision numbers that are not below the values, at half the memory."""
+    with np.errstate(over="ignore"):
+        return np.nextafter(values.astype(np.float32), np.float32(math.inf))

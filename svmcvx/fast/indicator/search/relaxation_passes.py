@@ -1,0 +1,250 @@
+r"""The dual value of the big-M relaxation at a node, and its minimisation, compiled.
+
+What is minimised is stated in :mod:`svmcvx.fast.indicator.search.big_m_passes`: a squared norm and a sum of hinges, with a price of squares for
+what violates a decision. Newton's method works on the sum with its kinks rounded from below. Slopes are numbers within their limits,
+whatever the minimisation did: the dual value is evaluated at them with a bound on the rounding errors of its sums in any order
+(:mod:`svmcvx.rounding`).
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numba import njit
+
+__all__ = ["ANY_ORDER", "DROPPED", "FREE", "KEPT", "UNIT", "minimise", "shortfalls"]
+
+FREE, KEPT, DROPPED = 0, 1, 2
+
+# Sums may be reordered and contracted: the bounds on their rounding hold for any order.
+ANY_ORDER = {"reassoc", "contract"}
+UNIT = 2.0**-53
+NEWTON_STEPS = 50
+# The minimisation ends when its error is this share of what is missing to the incumbent, or of the value.
+ENOUGH, ACCURATE = 0.02, 1e-12
+# Share of the decrease promised by the slope that a step must reach, and halvings.
+ARMIJO, HALVINGS = 1e-4, 40
+# Pivots up to this share of the diagonal entry leave their coordinate where it is.
+PIVOT = 1e-15
+
+
+@njit(cache=True, nogil=True, fastmath=ANY_ORDER)
+def _solve(A, b, x):
+    """Solve Ax = b by Cholesky's factorisation in place; coordinates without a pivot stay at 0."""
+    r = b.size
+    for j in range(r):
+        pivot = A[j, j]
+        size = pivot
+        for k in range(j):
+            pivot -= A[j, k] * A[j, k]
+        A[j, j] = math.sqrt(pivot) if pivot > PIVOT * size else math.inf
+        for i in range(j + 1, r):
+            rest = A[i, j]
+            for k in range(j):
+                rest -= A[i, k] * A[j, k]
+            A[i, j] = rest / A[j, j]
+    for i in range(r):
+        rest = b[i]
+        for k in range(i):
+            rest -= A[i, k] * x[k]
+        x[i] = rest / A[i, i]
+    for i in range(r - 1, -1, -1):
+        rest = x[i]
+        for k in range(i + 1, r):
+            rest -= A[k, i] * x[k]
+        x[i] = rest / A[i, i]
+
+
+@njit(cache=True, nogil=True, fastmath=ANY_ORDER)
+def shortfalls(HT, w, a):
+    """Write 1 − u to `a`."""
+    r, n = HT.shape
+    for i in range(n):
+        a[i] = 1.0
+    for c in range(r):
+        for i in range(n):
+            a[i] -= HT[c, i] * w[c]
+
+
+@njit(cache=True, nogil=True, fastmath=ANY_ORDER)
+def _slopes(a, state, cap, width, cut, rho, slope, bend):
+    """Write slopes and curvatures of the rounded terms, and return their sum without the prices of dropped ones."""
+    value = 0.0
+    for i in range(a.size):
+        term = rise = turn = 0.0
+        if state[i] != DROPPED and a[i] > 0.0:
+            if a[i] < width[i]:
+                turn = cap[i] / width[i]
+                rise = turn * a[i]
+                term = 0.5 * rise * a[i]
+            else:
+                rise = cap[i]
+                term = rise * (a[i] - 0.5 * width[i])
+        beyond = a[i] - cut
+        if (state[i] == KEPT and beyond > 0.0) or (state[i] == DROPPED and beyond < 0.0):
+            term += rho * beyond * beyond
+            rise += 2.0 * rho * beyond
+            turn += 2.0 * rho
+        slope[i], bend[i] = rise, turn
+        value += term
+    return value
+
+
+@njit(cache=True, nogil=True, fastmath=ANY_ORDER)
+def _sum_along(a, da, step, state, cap, width, cut, rho):
+    """Sum of the rounded terms at a + step · da."""
+    value = 0.0
+    for i in range(a.size):
+        at = a[i] + step * da[i]
+        term = 0.0
+        if state[i] != DROPPED and at > 0.0:
+            term = 0.5 * cap[i] * at * at / width[i] if at < width[i] else cap[i] * (at - 0.5 * width[i])
+        beyond = at - cut
+        if (state[i] == KEPT and beyond > 0.0) or (state[i] == DROPPED and beyond < 0.0):
+            term += rho * beyond * beyond
+        value += term
+    return value
+
+
+@njit(cache=True, nogil=True, fastmath=ANY_ORDER)
+def _dual(HT, length, state, cap, height, cut, slope, tilted, tilt, free, low, high, centre):
+    r"""Evaluate the dual value at slopes, rounded downwards; `centre` becomes m.
+
+    With a tilt, :math:`t\,u_j` is added to the objective. Returns D (−∞ if it has no finite value), the largest error of m, its largest
+    length, and δ.
+    """
+    r, n = HT.shape
+    columns = r - 1 if free else r
+    constant = size = mass = 0.0
+    for i in range(n):
+        beta = slope[i]
+        if state[i] == FREE:
+            beta = min(max(beta, 0.0), cap[i])
+            part = beta
+        elif state[i] == KEPT:
+            beta = max(beta, 0.0)
+            inner = min(beta, cap[i])
+            part = inner + (beta - inner) * (1.0 - cut)
+        else:
+            beta = min(beta, 0.0)
+            part = height[i] + beta * (1.0 - cut)
+            size += height[i]
+        constant += part
+        size += abs(beta) * (1.0 + cut)
+        if i == tilted:
+            beta -= tilt
+        mass += abs(beta) * length[i]
+        slope[i] = beta
+    squared = 0.0
+    for c in range(columns):
+        along = 0.0
+        for i in range(n):
+            along += slope[i] * HT[c, i]
+        centre[c] = 0.5 * along
+        squared += centre[c] * centre[c]
+    error = (n + 8) * UNIT * mass
+    longest = math.sqrt(squared) * (1.0 + (r + 8) * UNIT) + error
+    below = constant - (n + 8) * UNIT * size - longest * longest * (1.0 + 8 * UNIT)
+    delta = 0.0
+    if free:
+        total = 0.0
+        for i in range(n):
+            delta += slope[i] * HT[r - 1, i]
+            total += abs(slope[i] * HT[r - 1, i])
+        centre[r - 1] = 0.0
+        reach = max(abs(low), abs(high))
+        below -= max(delta * low, delta * high) + (n + 8) * UNIT * total * reach
+    below -= 8 * UNIT * (size + longest * longest)
+    return below, error, longest, delta
+
+
+@njit(cache=True, nogil=True, fastmath=ANY_ORDER)
+def minimise(
+    HT, length, state, cap, height, width, cut, rho, tilted, tilt, free, fixed, low, high, upper, w, a, slope, centre
+):
+    """Newton's method from `w`, which becomes the minimiser, `a` its shortfalls and `slope` the slopes there.
+
+    Returns what :func:`_dual` does; it ends early where D reaches `upper`.
+    """
+    r, n = HT.shape
+    columns = r - 1 if free else r
+    bend, da = np.empty(n), np.empty(n)
+    hessian, gradient, step = np.empty((r, r)), np.empty(r), np.empty(r)
+    prices = 0.0
+    for i in range(n):
+        if state[i] == DROPPED:
+            prices += height[i]
+    shortfalls(HT, w, a)
+    best, error, longest, delta = -math.inf, 0.0, 0.0, 0.0
+    for iteration in range(NEWTON_STEPS):
+        value = _slopes(a, state, cap, width, cut, rho, slope, bend)
+        if tilted >= 0:
+            value += tilt * (1.0 - a[tilted])
+        norm = 0.0
+        for c in range(columns):
+            norm += w[c] * w[c]
+        value += norm
+        for c in range(r):
+            along = 0.0
+            for i in range(n):
+                along += slope[i] * HT[c, i]
+            if tilted >= 0:
+                along -= tilt * HT[c, tilted]
+            gradient[c] = (2.0 * w[c] if c < columns else 0.0) - along
+        for c in range(r):
+            for e in range(c + 1):
+                along = 0.0
+                for i in range(n):
+                    along += bend[i] * HT[c, i] * HT[e, i]
+                hessian[c, e] = along + (2.0 if c == e and c < columns else 0.0)
+        if free and high > low:
+            # Where no rounded kink is near, the sum is linear in the bias: a step there is no longer than its interval.
+            hessian[r - 1, r - 1] += abs(gradient[r - 1]) / (high - low)
+        below, error, longest, delta = _dual(
+            HT, length, state, cap, height, cut, slope, tilted, tilt, free, low, high, centre
+        )
+        best = below
+        missing = value + prices - below
+        if (
+            below >= upper
+            or missing <= max(ENOUGH * (upper - below), ACCURATE * abs(value))
+            or iteration == NEWTON_STEPS - 1
+        ):
+            break
+        if fixed:
+            gradient[r - 1] = 0.0
+            for e in range(r - 1):
+                hessian[r - 1, e] = 0.0
+            hessian[r - 1, r - 1] = 1.0
+        _solve(hessian, gradient, step)
+        decrease = square = inner = 0.0
+        for c in range(r):
+            step[c] = -step[c]
+            decrease += gradient[c] * step[c]
+            if c < columns:
+                square += step[c] * step[c]
+                inner += step[c] * w[c]
+        if not decrease < 0.0:
+            break
+        for i in range(n):
+            da[i] = 0.0
+        for c in range(r):
+            for i in range(n):
+                da[i] -= HT[c, i] * step[c]
+        size, found = 1.0, False
+        for _ in range(HALVINGS):
+            there = norm + 2.0 * size * inner + size * size * square
+            there += _sum_along(a, da, size, state, cap, width, cut, rho)
+            if tilted >= 0:
+                there += tilt * (1.0 - a[tilted] - size * da[tilted])
+            if there <= value + ARMIJO * size * decrease:
+                found = True
+                break
+            size *= 0.5
+        if not found:
+            break
+        for c in range(r):
+            w[c] += size * step[c]
+        shortfalls(HT, w, a)
+    return best, error, longest, delta

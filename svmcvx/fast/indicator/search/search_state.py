@@ -1,0 +1,347 @@
+"""What the exact searches share: the scaled problem, its incumbent, and what is proved so far."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, ClassVar, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from svmcvx.certificate import SolverBound
+from svmcvx.fast.core.monitor import Monitor
+from svmcvx.formulations.indicator.ramp import Ramp
+from svmcvx.formulations.indicator.statement import IndicatorStatement
+from svmcvx.formulations.indicator.zero_one import ZeroOne
+from svmcvx.heuristics.exact_least_norm import ExactPoint, exact_least_norm
+from svmcvx.heuristics.hinge_machine import ramp_descent
+from svmcvx.heuristics.least_norm import least_norm
+from svmcvx.heuristics.signed_rows import Incumbent, violated
+from svmcvx.losses import ramp
+from svmcvx.rounding import down, norm_above, row_norms_above, sum_below, up
+from svmcvx.solution import Status
+
+__all__ = ["CountingSearch", "RampSearch", "SearchState"]
+
+Floats: TypeAlias = NDArray[np.float64]
+Bools: TypeAlias = NDArray[np.bool_]
+
+# Points that are better than the incumbent by a smaller share of its value are not looked for.
+IMPROVEMENT = 1e-9
+# Margins from which on observations are kept by a trial, besides those of the point itself.
+TRIED_MARGINS = (1.0 - 1e-9, 0.9)
+# The search has reached its end if no value that was not attained is below the incumbent's by more than this share.
+ATTAINED = 1e-7
+# Values up to which a search without a feasible point looks for one, one after the other, in units of the longest row.
+CEILINGS = (1e4, 1e8, 1e16, 1e26)
+# Rounding of sums of weights, as a share of all weight.
+WEIGHT_ROUNDING = 1e-12
+# Sets that are decided exactly to find out whether there is a feasible point at all.
+DECIDED = 500
+
+
+@dataclass
+class SearchState(ABC):
+    r"""A problem with distinct rows of length at most 1, and the progress of a search.
+
+    The search minimises :math:`\|w\|^2 + \lambda\sum_i s_i\,\ell(1 - u_i)` in units of its own: all objective values, bounds and prices
+    here are ``unit`` times those of the statement. Only points (:attr:`best`, what :meth:`offer` takes) and what goes to the monitor
+    and to :attr:`bound` are in the statement's units.
+
+    Parameters
+    ----------
+    statement : IndicatorStatement
+        With the points to start from in its pool.
+    monitor : Monitor
+    root_bound : float
+        Lower bound that is known at the start, in the statement's units.
+
+    Attributes
+    ----------
+    scale : float
+        A power of two that is at least the length of the longest signed row: dividing by it is exact.
+    H : ndarray of shape (m, r)
+        Distinct signed rows, divided by it.
+    rows : ndarray
+        The same, with the signed constant as a last column if there is a free bias.
+    first : ndarray of int, shape (m,)
+        An observation with each of the rows.
+    weight : ndarray of shape (m,)
+        Sums of the weights of their duplicates, rounded downwards.
+    lam, k : float
+        λ and the weight that may be dropped; 0 or infinite in the form that does not have it.
+    loss_price : float
+        λ, or a first multiplier of k.
+    best : Incumbent or None
+        The best point, in the statement's units.
+    best_value : float
+        Its objective; inf without one.
+    proved : float
+        Lower bound so far; at first the one that was passed.
+    unattained : float
+        Smallest value of a point that could neither be attained nor excluded; inf if there is none.
+    """
+
+    statement: Any
+    monitor: Monitor
+    root_bound: float
+    # Where the loss stops growing, and the price of a squared norm in the statement.
+    cut: ClassVar[float]
+    half: ClassVar[float]
+
+    def __post_init__(self) -> None:
+        statement: IndicatorStatement = self.statement
+        geometry = statement.geometry
+        self.free = geometry.free
+        longest = float(row_norms_above(geometry.G).max(initial=0.0)) if geometry.G.any() else 1.0
+        self.scale = 2.0 ** math.ceil(math.log2(longest))
+        self.unit = self.scale**2 / self.half
+        rows = geometry.G / self.scale
+        if self.free:
+            rows = np.column_stack([rows, geometry.y / self.scale])
+        self.rows, self.first, copies = np.unique(rows, axis=0, return_index=True, return_inverse=True)
+        self.H = np.ascontiguousarray(self.rows[:, :-1]) if self.free else self.rows
+        self._copies = copies.ravel()
+        weight = np.bincount(self._copies, weights=geometry.weight)
+        # Sums of weights that are not whole numbers are rounded.
+        self._whole = bool((geometry.weight == np.round(geometry.weight)).all())
+        self.weight = weight if self._whole else weight * (1.0 - 2.0**-52 * (1 + np.bincount(self._copies)))
+        self.lam, self.k = self._prices()
+        self.loss_price = self.lam
+        self.best: Incumbent | None = None
+        self.best_value = math.inf
+        self.ceiling = math.inf
+        self.proved = self.root_bound * self.unit
+        self.unattained = math.inf
+        self._rounds = 0
+        self._tried: set[bytes] = set()
+        for point in statement.pool:
+            self.offer(point)
+
+    @abstractmethod
+    def _prices(self) -> tuple[float, float]:
+        """λ and k."""
+
+    @property
+    def bias_interval(self) -> tuple[float, float]:
+        """Values of the free bias, times the scale, of points that are better than the incumbent; 0 without one."""
+        return 0.0, 0.0
+
+    @abstractmethod
+    def try_point(self, w: Floats) -> None:
+        """Offer points that are near a point of the relaxation, in the search's units."""
+
+    @abstractmethod
+    def close_leaf(self, kept: Bools, dropped: Bools, bound: float) -> None:
+        """Offer the best point that keeps and drops these rows, whose value is at least `bound`."""
+
+    def offer(self, point: Incumbent) -> float:
+        """Take a feasible point if it is the best so far; return a number that is at least its value."""
+        value = self.statement.value_of(point) * self.unit
+        if value < self.best_value:
+            self.best, self.best_value = point, value
+        return float(value)
+
+    @property
+    def cutoff(self) -> float:
+        """Only points below this value are looked for."""
+        return min(self.best_value * (1.0 - IMPROVEMENT), self.ceiling)
+
+    def lose(self, value: float) -> None:
+        """Note that points from this value on could neither be attained nor excluded."""
+        self.unattained = min(self.unattained, value)
+
+    def report(self, left: float) -> Status | None:
+        """Tell the monitor what is proved after a round if nothing left is below `left`; return why to stop, or None."""
+        # Only points better than the incumbent by a little were looked for.
+        self.proved = max(self.proved, min(left, self.cutoff, self.unattained))
+        status = self.monitor.report(self._rounds, self.proved / self.unit, self.best_value / self.unit)
+        self._rounds += 1
+        if math.isinf(left) and status is not Status.OPTIMAL:
+            # Everything has been searched: what gap there is remains.
+            if self.best is None:
+                return (
+                    Status.INFEASIBLE if math.isinf(self.cutoff) and math.isinf(self.unattained) else Status.NUMERICAL
+                )
+            attained = self.unattained >= self.best_value * (1.0 - ATTAINED)
+            return Status.OPTIMAL if attained else Status.NUMERICAL
+        return status
+
+    @property
+    def bound(self) -> SolverBound:
+        """The lower bound that the search has proved of the data themselves, in the statement's units."""
+        proved = self.statement.bound_of_search(self.proved / self.unit)
+        return SolverBound(proved, 2.0**-50 * abs(proved))
+
+
+class CountingSearch(SearchState):
+    """The 0-1 loss."""
+
+    statement: ZeroOne
+    cut: ClassVar[float] = 0.0
+    half: ClassVar[float] = 1.0
+
+    def _prices(self) -> tuple[float, float]:
+        lam, k = self.statement.lam, self.statement.k
+        if k is not None:
+            # In favour of the bound: what points really drop is summed without rounding.
+            return 0.0, k if self._whole else k + WEIGHT_ROUNDING * (k + float(self.weight.sum()))
+        assert lam is not None  # noqa: S101 - exactly one is given
+        return lam * self.unit, math.inf
+
+    def price_of_budget(self, relaxed: float | None) -> None:
+        """Set the first multiplier of k: that of the conic relaxation, or the incumbent's norm spread over the budget."""
+        if math.isinf(self.k):
+            return
+        value = self.best_value if math.isfinite(self.best_value) else self.weight.size
+        self.loss_price = value / max(self.k, 1.0) if relaxed is None else max(relaxed, 0.0) * self.unit
+
+    def try_point(self, w: Floats) -> None:
+        """Offer the points of least norm that keep what this one keeps, or nearly keeps."""
+        u = self.H @ w
+        for margin in TRIED_MARGINS:
+            self.try_set(u >= margin)
+
+    def try_set(self, kept: Bools) -> None:
+        """Offer the point of least norm that keeps a set of the distinct rows, once."""
+        key = np.packbits(kept).tobytes()
+        if key not in self._tried and self._worth(kept, 1.0):
+            self._tried.add(key)
+            self._refit(kept)
+
+    def _worth(self, kept: Bools, norm: float) -> bool:
+        dropped = float(self.weight[~kept].sum())
+        return dropped <= self.k and norm + self.lam * dropped < self.cutoff
+
+    def attain(self, w: Floats, value: float) -> None:
+        """Find out whether a point that counts as `value` if margins are satisfied up to rounding is attained."""
+        u = self.H @ w
+        for tie in (1e-6, 1e-9, 1e-12, 0.0):
+            self.try_set(u >= 1.0 - tie)
+        if value < self.cutoff:
+            self.lose(value)
+
+    def _refit(self, kept: Bools) -> Floats | None:
+        """Offer the point of least norm that keeps a set; return its multipliers on the set."""
+        found = least_norm(self.H[kept], None)
+        if found is None:
+            return None
+        self.offer(self.statement.geometry.incumbent(found.w / self.scale, 0.0, violated))
+        return found.alpha
+
+    def close_leaf(self, kept: Bools, dropped: Bools, bound: float) -> None:
+        r"""Offer the point of least norm that keeps a set, and exclude better ones that drop the others.
+
+        Multipliers prove :math:`\|w\|^2 \ge (\sum\alpha)^2/\|H'\alpha\|^2`. Where floating point does not find the point or prove it
+        best, rational arithmetic does.
+        """
+        price = down(self.lam * sum_below(self.weight[dropped])) if dropped.any() and self.lam > 0 else 0.0
+        alpha = self._refit(kept)
+        if alpha is not None:
+            bound = max(bound, _norm_below(self.H[kept], alpha) + price)
+        if bound < self.cutoff:
+            exact = exact_least_norm(self.H[kept], stop=lambda: self.monitor.out_of_time)
+            if exact is not None and not exact.feasible:
+                return
+            if exact is not None:
+                self._offer_exact(kept, exact)
+                bound = max(bound, down(down(float(exact.norm)) + price))
+        if bound < self.cutoff:
+            self.lose(bound)
+
+    def _offer_exact(self, kept: Bools, exact: ExactPoint) -> None:
+        rows = self.H[kept][exact.rows]
+        w = np.array(
+            [
+                float(sum((a * Fraction(value) for a, value in zip(exact.alpha, column, strict=True)), Fraction(0)))
+                for column in rows.T.tolist()
+            ]
+        )
+        self.offer(self.statement.geometry.incumbent(w / self.scale, 0.0, violated))
+
+    def decide_feasibility(self) -> bool | None:
+        """Decide in rational arithmetic whether dropping k makes the rows separable; offer a point if there is one.
+
+        Rows with a combination that vanishes cannot all be kept: one of them is dropped. None where that takes too many sets.
+        """
+        stack: list[tuple[Bools, Bools]] = [(np.zeros(self.weight.size, dtype=bool),) * 2]
+        for _ in range(DECIDED):
+            if not stack:
+                return False
+            if self.monitor.out_of_time:
+                return None
+            dropped, fixed = stack.pop()
+            exact = exact_least_norm(self.H[~dropped], stop=lambda: self.monitor.out_of_time)
+            if exact is None:
+                return None
+            if exact.feasible:
+                self._offer_exact(~dropped, exact)
+                return True if self.best is not None else None
+            fixed = fixed.copy()
+            for i in np.flatnonzero(~dropped)[exact.rows]:
+                if not fixed[i] and self.weight[dropped].sum() + self.weight[i] <= self.k:
+                    more = dropped.copy()
+                    more[i] = True
+                    stack.append((more, fixed.copy()))
+                fixed[i] = True
+        return None
+
+
+class RampSearch(SearchState):
+    """The ramp loss, with a free intercept."""
+
+    statement: Ramp
+    cut: ClassVar[float] = 2.0
+    half: ClassVar[float] = 0.5
+
+    def _prices(self) -> tuple[float, float]:
+        # The loss is 2 where it is largest.
+        return 2.0 * self.statement.C * self.unit, math.inf
+
+    @property
+    def bias_interval(self) -> tuple[float, float]:
+        r"""Values of the free bias, times the scale, of points that are better than the incumbent.
+
+        A class whose losses are all 2 is given up at no less than a constant score costs. So each class has an observation with
+        u > −1: :math:`|b| \le 1 + \max\|g_i\|\|w\|`.
+        """
+        size = up(math.sqrt(up(self.best_value)))
+        reach = up(self.scale * (1.0 + size * float(row_norms_above(self.H).max(initial=0.0))) * (1.0 + 1e-14))
+        return -reach, reach
+
+    def try_point(self, w: Floats) -> None:
+        """Offer a point and the hinge machine of what it does not give up."""
+        geometry = self.statement.geometry
+        found = geometry.incumbent(w[:-1] / self.scale, float(w[-1]) / self.scale, ramp)
+        self.offer(found)
+        self._descend(found.u < -1.0)
+
+    def _descend(self, dropped: Bools) -> None:
+        key = np.packbits(dropped).tobytes()
+        if key not in self._tried:
+            self._tried.add(key)
+            self.offer(
+                self.statement.geometry.incumbent(
+                    *ramp_descent(self.statement.geometry, self.statement.C, dropped), ramp
+                )
+            )
+
+    def close_leaf(self, kept: Bools, dropped: Bools, bound: float) -> None:
+        """Offer the hinge machine of the rows that are kept; what is better by rounding remains open."""
+        self._descend(dropped[self._copies])
+        if bound < self.cutoff:
+            self.lose(bound)
+
+
+def _norm_below(H: Floats, alpha: Floats) -> float:
+    r"""Return a number that is at most :math:`(\sum\alpha)^2/\|H'\alpha\|^2`."""
+    if not alpha.any():
+        return 0.0
+    terms = H * alpha[:, None]
+    # Each product is rounded once, each sum of a column correctly.
+    error = 2.0**-52 * np.abs(terms).sum(axis=0) * (1.0 + 2.0**-40)
+    size = norm_above(np.abs([math.fsum(column) for column in terms.T.tolist()]) * (1.0 + 2.0**-52) + error)
+    return down(down(sum_below(alpha) ** 2) / up(size**2)) if size > 0 else math.inf

@@ -1,0 +1,146 @@
+r"""The point of least norm with margins of at least 1, in rational arithmetic.
+
+Rows of floating-point numbers are rational numbers. The method is that of Goldfarb and Idnani: from w = 0 the most violated row is added
+to a set of tight, linearly independent rows, whose multipliers stay non-negative; a row that depends on the tight ones and that no
+multiplier can make room for proves that the rows cannot all be satisfied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["ExactPoint", "exact_least_norm"]
+
+Floats: TypeAlias = NDArray[np.float64]
+
+# The most violated rows, which are looked at again before all are.
+POOL = 10
+
+
+class ExactPoint(NamedTuple):
+    """Multipliers of some rows: of the point of least norm, or, if it is not feasible, with Σ α_i g_i = 0 and Σ α_i > 0.
+
+    Attributes
+    ----------
+    feasible : bool
+    rows : list of int
+    alpha : list of Fraction
+    norm : Fraction
+        ‖w‖², 0 where it is not feasible.
+    """
+
+    feasible: bool
+    rows: list[int]
+    alpha: list[Fraction]
+    norm: Fraction
+
+
+def exact_least_norm(G: Floats, *, rounds: int = 1000, stop: Callable[[], bool] = lambda: False) -> ExactPoint | None:
+    r"""Return the point of least norm with :math:`g_i'w \ge 1`, or a proof that there is none; None if it took too long.
+
+    Parameters
+    ----------
+    G : ndarray of shape (m, r)
+    rounds : int
+        Rows added or taken out, at most.
+    stop : callable
+        Asked in each round.
+    """
+    m, r = G.shape
+    if m == 0:
+        return ExactPoint(True, [], [], Fraction(0))
+    # All numbers in units of the last binary digit of any of them.
+    exponents = np.frexp(G[G != 0.0])[1]
+    digits = max(53 - int(exponents.min()), 0) if exponents.size else 0
+    one = 1 << digits
+    H = [[_in_units(value, one) for value in row] for row in G.tolist()]
+    squares = [_inner(row, row) or 1 for row in H]
+    rows: list[int] = []
+    alpha: list[Fraction] = []
+    w = [Fraction(0)] * r
+    pool: list[int] = []
+
+    def violation(i: int) -> Fraction:
+        return Fraction(one - _inner(H[i], w)) / squares[i]
+
+    def most_violated(among: list[int]) -> int:
+        """The most violated of some rows, −1 if none is."""
+        chosen = max(among, key=violation, default=-1)
+        return chosen if chosen >= 0 and violation(chosen) > 0 else -1
+
+    for _ in range(rounds):
+        if stop():
+            return None
+        worst = most_violated(pool)
+        if worst < 0:
+            pool = sorted(range(m), key=violation, reverse=True)[:POOL]
+            worst = most_violated(pool)
+        if worst < 0:
+            return ExactPoint(True, rows, [value * one for value in alpha], _inner(w, w))
+        added = Fraction(0)
+        while True:
+            if stop():
+                return None
+            # Multipliers t of the tight rows so that H_B'(direction) vanishes along the new row.
+            solved = _solved(
+                [[Fraction(_inner(H[i], H[j])) for j in rows] for i in rows],
+                [Fraction(_inner(H[i], H[worst])) for i in rows],
+            )
+            direction = [
+                H[worst][c] - sum((t * H[i][c] for t, i in zip(solved, rows, strict=True)), Fraction(0))
+                for c in range(r)
+            ]
+            growth = _inner(H[worst], direction)
+            blocking = [(alpha[k] / solved[k], k) for k in range(len(rows)) if solved[k] > 0]
+            longest = min(blocking, default=(None, -1))
+            if growth == 0:
+                if longest[0] is None:
+                    return ExactPoint(False, [*rows, worst], [*(-value for value in solved), Fraction(1)], Fraction(0))
+                step = longest[0]
+            else:
+                step = (one - _inner(H[worst], w)) / growth
+                if longest[0] is not None and longest[0] < step:
+                    step = longest[0]
+                else:
+                    longest = (None, -1)
+            alpha = [value - step * t for value, t in zip(alpha, solved, strict=True)]
+            added += step
+            if growth != 0:
+                w = [value + step * part for value, part in zip(w, direction, strict=True)]
+            if longest[0] is None:
+                rows.append(worst)
+                alpha.append(added)
+                break
+            del rows[longest[1]], alpha[longest[1]]
+    return None
+
+
+def _in_units(value: float, one: int) -> int:
+    """Return value · one, which is a whole number."""
+    top, bottom = value.as_integer_ratio()
+    return top * (one // bottom)
+
+
+def _inner(x: Sequence[Any], y: Sequence[Any]) -> Any:
+    return sum(a * b for a, b in zip(x, y, strict=True) if a and b)
+
+
+def _solved(A: list[list[Fraction]], b: list[Fraction]) -> list[Fraction]:
+    """Solve a positive definite system by elimination, in place."""
+    size = len(b)
+    for k in range(size):
+        for i in range(k + 1, size):
+            if A[i][k]:
+                factor = A[i][k] / A[k][k]
+                for j in range(k, size):
+                    A[i][j] -= factor * A[k][j]
+                b[i] -= factor * b[k]
+    x = [Fraction(0)] * size
+    for k in reversed(range(size)):
+        x[k] = (b[k] - sum((A[k][j] * x[j] for j in range(k + 1, size)), Fraction(0))) / A[k][k]
+    return x
