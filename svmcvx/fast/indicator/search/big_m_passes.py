@@ -33,14 +33,12 @@ from numba import njit
 
 from svmcvx.fast.indicator.search.relaxation_passes import ANY_ORDER, DROPPED, FREE, KEPT, UNIT, minimise, shortfalls
 
-__all__ = ["lowest_margins", "relax"]
+__all__ = ["relax"]
 
 # Widths of the rounded kinks as shares of M, the second where the bound comes as near to the incumbent as this share.
 WIDTHS, CLOSE = (1e-3, 1e-6), 5e-3
 # Tightening goes on while one of the M falls below this share of itself.
 TIGHTER = 0.9
-# Tilts tried for one lowest margin, and how near to the incumbent the tilted point has to be.
-TILTS, NEAR_INCUMBENT = 4, 0.05
 
 
 @njit(cache=True, nogil=True)
@@ -117,8 +115,6 @@ def _narrow(HT, length, state, cap, height, width, cut, rho, box, upper, w, a, s
             width,
             cut,
             rho,
-            -1,
-            0.0,
             True,
             True,
             trial[r - 1],
@@ -198,8 +194,6 @@ def relax(HT, length, weight, price, budget, cut, rho, free, rounds, upper, stat
                 width,
                 cut,
                 rho,
-                -1,
-                0.0,
                 free,
                 False,
                 box[0],
@@ -245,59 +239,3 @@ def relax(HT, length, weight, price, budget, cut, rho, free, rounds, upper, stat
         if not again:
             break
     return bound, _undecided(state, weight, M, cut, a), price, used
-
-
-@njit(cache=True, nogil=True)
-def lowest_margins(HT, length, weight, price, cut, rho, free, upper, state, M, w, box):
-    r"""Lower M by tilted relaxations: :math:`\min_w \varphi(w) + t\,u_i` bounds :math:`u_i` where :math:`\varphi \le U`.
-
-    Returns the number of values that fell.
-    """
-    r, n = HT.shape
-    cap, width, height = np.empty(n), np.empty(n), np.empty(n)
-    slope, centre, a = np.empty(n), np.empty(r), np.empty(n)
-    for i in range(n):
-        height[i] = price * weight[i] * (1.0 - 4 * UNIT)
-    fallen = 0
-    for i in range(n):
-        if state[i] != FREE:
-            continue
-        _limits(state, height, M, cut, WIDTHS[0], cap, width)
-        trial, tilt = w.copy(), 0.0
-        for _ in range(TILTS):
-            if tilt == 0.0:
-                tilt = 2.0 * math.sqrt(upper) / max(length[i], 1e-300)
-            below, _error, _longest, _delta = minimise(
-                HT,
-                length,
-                state,
-                cap,
-                height,
-                width,
-                cut,
-                rho,
-                i,
-                tilt,
-                free,
-                False,
-                box[0],
-                box[1],
-                math.inf,
-                trial,
-                a,
-                slope,
-                centre,
-            )
-            most = 1.0 - (below - upper) / tilt
-            most += 8 * UNIT * (1.0 + abs(most) + (abs(below) + upper) / tilt)
-            if most < M[i]:
-                M[i] = most
-                fallen += 1
-            # The tilt is right where the tilted point is as good as the incumbent.
-            there = below - tilt * (1.0 - a[i])
-            if abs(there - upper) <= NEAR_INCUMBENT * upper or not there > 0.0:
-                break
-            tilt *= min(max(math.sqrt(upper / there), 1e-3), 1e3)
-        if M[i] <= cut:
-            state[i] = KEPT
-    return fallen

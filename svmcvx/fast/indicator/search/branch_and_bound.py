@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svmcvx.fast.core.thread_pool import Share
-from svmcvx.fast.indicator.search.big_m_passes import lowest_margins, relax
+from svmcvx.fast.indicator.search.big_m_passes import relax
 from svmcvx.fast.indicator.search.dive_passes import dive
 from svmcvx.fast.indicator.search.relaxation_passes import DROPPED, KEPT
 from svmcvx.fast.indicator.search.search_state import SearchState
@@ -50,8 +50,6 @@ class BranchSettings:
         Time that one round of all threads should take; limits are kept to this.
     most_tasks : int
         Nodes handed out in one round, at most.
-    uneven : float
-        Largest column over smallest column, from which on the M of the root are tightened one by one.
     memory : float
         Bytes of open nodes beyond which the most recent ones go first, and of the record beyond which it is given up.
     """
@@ -61,7 +59,6 @@ class BranchSettings:
     expansions: int = 64
     round_seconds: float = 0.1
     most_tasks: int = 64
-    uneven: float = 30.0
     memory: float = 2.0**30
 
 
@@ -184,25 +181,11 @@ class BranchAndBound:
         if search.free:
             reach = reach + np.abs(self.HT[-1]) * float(np.abs(box).max()) * (1.0 + 1e-14)
         price = search.loss_price
-        bound, undecided, _ = 0.0, -1, 0
-        spread = np.sqrt(np.mean(search.H**2, axis=0))
-        spread = spread[spread > 0]
-        uneven = spread.size > 0 and float(spread.max()) > self.settings.uneven * float(spread.min())
         points = np.zeros((self.settings.rounds, r + 1))
         bound, undecided, price, used = self._relax(upper, state, reach, w, box, price, points)
         if self.record is not None:
             self.record.first = used
             self.record.points.append(points[:used].copy())
-        if uneven and math.isfinite(upper) and bound < upper and math.isinf(search.k):
-            # Where columns differ much in size the ball says little of single margins.
-            self.record = None
-            for _ in range(self.settings.rounds):
-                lowest_margins(
-                    self.HT, self.length, search.weight, price, search.cut, self._rho(upper), search.free, upper, state,
-                    reach, w, box,
-                )  # fmt: skip
-                again, undecided, price, _ = self._relax(upper, state, reach, w, box, price, points)
-                bound = max(bound, again)
         self.nodes += 1
         search.try_point(w)
         if bound < upper:

@@ -108,10 +108,10 @@ def _sum_along(a, da, step, state, cap, width, cut, rho):
 
 
 @njit(cache=True, nogil=True, fastmath=ANY_ORDER)
-def _dual(HT, length, state, cap, height, cut, slope, tilted, tilt, free, low, high, centre):
+def _dual(HT, length, state, cap, height, cut, slope, free, low, high, centre):
     r"""Evaluate the dual value at slopes, rounded downwards; `centre` becomes m.
 
-    With a tilt, :math:`t\,u_j` is added to the objective. Returns D (−∞ if it has no finite value), the largest error of m, its largest
+    Returns D (−∞ if it has no finite value), the largest error of m, its largest
     length, and δ.
     """
     r, n = HT.shape
@@ -132,8 +132,6 @@ def _dual(HT, length, state, cap, height, cut, slope, tilted, tilt, free, low, h
             size += height[i]
         constant += part
         size += abs(beta) * (1.0 + cut)
-        if i == tilted:
-            beta -= tilt
         mass += abs(beta) * length[i]
         slope[i] = beta
     squared = 0.0
@@ -160,9 +158,7 @@ def _dual(HT, length, state, cap, height, cut, slope, tilted, tilt, free, low, h
 
 
 @njit(cache=True, nogil=True, fastmath=ANY_ORDER)
-def minimise(
-    HT, length, state, cap, height, width, cut, rho, tilted, tilt, free, fixed, low, high, upper, w, a, slope, centre
-):
+def minimise(HT, length, state, cap, height, width, cut, rho, free, fixed, low, high, upper, w, a, slope, centre):
     """Newton's method from `w`, which becomes the minimiser, `a` its shortfalls and `slope` the slopes there.
 
     Returns what :func:`_dual` does; it ends early where D reaches `upper`.
@@ -179,8 +175,6 @@ def minimise(
     best, error, longest, delta = -math.inf, 0.0, 0.0, 0.0
     for iteration in range(NEWTON_STEPS):
         value = _slopes(a, state, cap, width, cut, rho, slope, bend)
-        if tilted >= 0:
-            value += tilt * (1.0 - a[tilted])
         norm = 0.0
         for c in range(columns):
             norm += w[c] * w[c]
@@ -189,8 +183,6 @@ def minimise(
             along = 0.0
             for i in range(n):
                 along += slope[i] * HT[c, i]
-            if tilted >= 0:
-                along -= tilt * HT[c, tilted]
             gradient[c] = (2.0 * w[c] if c < columns else 0.0) - along
         for c in range(r):
             for e in range(c + 1):
@@ -201,9 +193,7 @@ def minimise(
         if free and high > low:
             # Where no rounded kink is near, the sum is linear in the bias: a step there is no longer than its interval.
             hessian[r - 1, r - 1] += abs(gradient[r - 1]) / (high - low)
-        below, error, longest, delta = _dual(
-            HT, length, state, cap, height, cut, slope, tilted, tilt, free, low, high, centre
-        )
+        below, error, longest, delta = _dual(HT, length, state, cap, height, cut, slope, free, low, high, centre)
         best = below
         missing = value + prices - below
         if (
@@ -236,8 +226,6 @@ def minimise(
         for _ in range(HALVINGS):
             there = norm + 2.0 * size * inner + size * size * square
             there += _sum_along(a, da, size, state, cap, width, cut, rho)
-            if tilted >= 0:
-                there += tilt * (1.0 - a[tilted] - size * da[tilted])
             if there <= value + ARMIJO * size * decrease:
                 found = True
                 break
