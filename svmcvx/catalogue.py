@@ -376,8 +376,8 @@ CATALOGUE: Final[Mapping[str, Entry]] = {
                 only={"M": "auto", "form": "big-m", "incumbent": None},
                 path=("lam", "k"),
                 methods=(
-                    "the exact 0-1 loss to proved optimality: sweep enumeration for few features, branch and bound with the "
-                    "conic bound"
+                    "the exact 0-1 loss to proved optimality: branch and bound by big-M relaxations that shrink with the node, "
+                    "a sweep of all vertices for two or three columns"
                 ),
             ),
         ),
@@ -395,6 +395,14 @@ CATALOGUE: Final[Mapping[str, Entry]] = {
             intercept="free",
             mixed_integer=True,
             estimator=Estimator("RampSVMClassifier", f"{_ESTIMATORS}.indicator", "ramp"),
+            fast=FastSolver(
+                "ramp",
+                f"{_FAST}.indicator.ramp",
+                settings=("C", "kernel", "sample_weight", "indefinite"),
+                only={"M": "auto", "incumbent": None},
+                path=("C",),
+                methods="the ramp loss to proved optimality: branch and bound by big-M relaxations that shrink with the node",
+            ),
         ),
         Entry(
             name="l0",

@@ -235,7 +235,7 @@ def test_balanced_weights_are_those_of_svc():
         ({"solver": "auto", "formulation": "conic", "n": 51, "kernel": False}, "general", "at most 200"),
         ({"solver": "fast", "formulation": "psvm", "n": 5, "kernel": False}, "fast", "was asked for"),
         ({"solver": "CLARABEL", "formulation": "psvm", "n": 5000, "kernel": False}, "general", "'CLARABEL' was asked for"),
-        ({"solver": "auto", "formulation": "ramp", "n": 5000, "kernel": False}, "general", "no specialised solver for ramp"),
+        ({"solver": "auto", "formulation": "multiclass", "n": 5000, "kernel": False}, "general", "no specialised solver for multiclass"),
         ({"solver": "auto", "formulation": "m3svm", "n": 5000, "kernel": False, "settings": {"lam": 1.0, "norm": 1}}, "general", "fast.m3svm takes no norm"),
         ({"solver": "auto", "formulation": "l0", "n": 5, "kernel": False, "mixed_integer": False}, "fast", "no mixed-integer solver is installed"),
         ({"solver": "auto", "formulation": "l0", "n": 51, "kernel": False}, "fast", "more than 50"),
@@ -253,7 +253,11 @@ def test_the_rule_that_chooses_the_route(arguments, route, reason):
     [
         ({"solver": 3, "n": 5}, sx.DataError, "solver must be a name"),
         ({"solver": "gurob", "n": 5}, sx.SolverUnavailable, "'auto', 'fast' or one of .*'clarabel'"),
-        ({"solver": "fast", "n": 5, "formulation": "ramp"}, sx.SolverUnavailable, "no specialised solver for ramp"),
+        (
+            {"solver": "fast", "n": 5, "formulation": "multiclass"},
+            sx.SolverUnavailable,
+            "no specialised solver for multiclass",
+        ),
         ({"solver": "fast", "n": 5, "formulation": "mine"}, sx.SolverUnavailable, "no specialised solver for mine"),
         (
             {
@@ -340,8 +344,8 @@ def test_a_fast_answer_that_was_cut_short_warns_with_the_numbers():
 
 
 def test_a_solver_for_which_there_is_none():
-    with pytest.raises(sx.SolverUnavailable, match="no specialised solver for ramp"):
-        sx.RampSVMClassifier(solver="fast").fit(X, Y)
+    with pytest.raises(sx.SolverUnavailable, match="no specialised solver for"):
+        sx.MulticlassSVMClassifier(solver="fast").fit(X, Y)
 
 
 def test_other_columns_and_class_weights_of_zero():

@@ -13,6 +13,7 @@ FIXED = {
     "odml": {"lam1": 0.25, "lam2": 0.25, "C": 10.0},
     "conic": {},
     "m3svm": {"lam": 0.1, "p": 3.0, "eps": 1e-4},
+    "ramp": {},
     "zero_one": {},
 }
 VALUES = {
@@ -40,8 +41,8 @@ CERTIFIED = [
 
 @pytest.mark.parametrize(("formulation", "name", "kernel"), CERTIFIED)
 def test_a_path_gives_what_single_solves_give(formulation, name, kernel):
-    # The optimum of the 0-1 loss is sought among few observations only.
-    few = slice(30 if formulation == "zero_one" else None)
+    # The optima of the 0-1 loss and the ramp loss are sought among few observations only.
+    few = slice(30 if formulation in ("zero_one", "ramp") else None)
     fixed = {**FIXED[formulation], **({} if kernel is None else {"kernel": kernel})}
     solutions = sx.fast.path(formulation, X[few], Y[few], **{**fixed, name: VALUES[name]})
     assert [solution.hyperparameters[name] for solution in solutions] == [float(value) for value in VALUES[name]]

@@ -124,7 +124,8 @@ class _FreeIntercept(BinaryClassifier):
 class RampSVMClassifier(_FreeIntercept):
     r"""SVM with ramp loss: :math:`\tfrac12\|w\|^2 + C\sum_i \min(2, (1-u_i)_+)`, with a free intercept.
 
-    It needs a mixed-integer solver (``pip install 'svmcvx[mip]'``); see :class:`ZeroOneSVMClassifier` on sizes.
+    It is solved by the search of ``fast.ramp`` (at any size with ``solver="auto"``), or, with the setting `M` or ``solver="scip"``, as a
+    mixed-integer program, which needs a solver for it (``pip install 'svmcvx[mip]'``); see :class:`ZeroOneSVMClassifier` on sizes.
 
     Parameters
     ----------

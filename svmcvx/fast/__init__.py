@@ -2,6 +2,7 @@
 
 from svmcvx.fast.conic_loss.conic import conic
 from svmcvx.fast.indicator.l0 import l0
+from svmcvx.fast.indicator.ramp import ramp
 from svmcvx.fast.indicator.zero_one import zero_one
 from svmcvx.fast.margin.hard_margin import hard_margin
 from svmcvx.fast.margin.psvm import psvm
@@ -10,4 +11,4 @@ from svmcvx.fast.margin_distribution.odml import odml
 from svmcvx.fast.multiclass.m3svm import m3svm
 from svmcvx.fast.warm_path import path
 
-__all__ = ["conic", "hard_margin", "l0", "m3svm", "odm", "odml", "path", "psvm", "zero_one"]
+__all__ = ["conic", "hard_margin", "l0", "m3svm", "odm", "odml", "path", "psvm", "ramp", "zero_one"]

@@ -33,10 +33,14 @@ from numba import njit
 
 from svmcvx.fast.indicator.search.relaxation_passes import ANY_ORDER, DROPPED, FREE, KEPT, UNIT, minimise, shortfalls
 
-__all__ = ["relax"]
+__all__ = ["relax", "settle"]
 
 # Widths of the rounded kinks as shares of M, the second where the bound comes as near to the incumbent as this share.
 WIDTHS, CLOSE = (1e-3, 1e-6), 5e-3
+# What may be missing to the minimum, as a share of what is missing to the incumbent.
+ENOUGH = 0.02
+# Widths with which a node without free observations is settled.
+SETTLING = (1e-3, 1e-5, 1e-7, 1e-9, 1e-11, 1e-13)
 # Tightening goes on while one of the M falls below this share of itself.
 TIGHTER = 0.9
 
@@ -46,7 +50,7 @@ def _limits(state, height, M, cut, share, cap, width):
     """Write the largest slopes, and the widths of the rounded kinks."""
     for i in range(M.size):
         reach = max(M[i], cut)
-        if math.isinf(reach):
+        if state[i] == FREE and math.isinf(reach):
             cap[i], width[i] = 0.0, 1.0
         elif state[i] == FREE:
             cap[i] = height[i] / reach * (1.0 - 4 * UNIT)
@@ -119,6 +123,7 @@ def _narrow(HT, length, state, cap, height, width, cut, rho, box, upper, w, a, s
             True,
             trial[r - 1],
             trial[r - 1],
+            0.0,
             math.inf,
             trial,
             a,
@@ -198,6 +203,7 @@ def relax(HT, length, weight, price, budget, cut, rho, free, rounds, upper, stat
                 False,
                 box[0],
                 box[1],
+                ENOUGH,
                 goal,
                 w,
                 a,
@@ -239,3 +245,41 @@ def relax(HT, length, weight, price, budget, cut, rho, free, rounds, upper, stat
         if not again:
             break
     return bound, _undecided(state, weight, M, cut, a), price, used
+
+
+@njit(cache=True, nogil=True)
+def settle(HT, length, weight, price, cut, rho, free, state, w, box):
+    """Bound a node without free observations, or with those as they are, as well as rounding allows.
+
+    Parameters are those of :func:`relax`. Returns the bound; `w` becomes the minimiser.
+    """
+    r, n = HT.shape
+    cap, width, height = np.empty(n), np.empty(n), np.empty(n)
+    slope, centre, a, reach = np.empty(n), np.empty(r), np.empty(n), np.full(n, math.inf)
+    for i in range(n):
+        height[i] = price * weight[i] * (1.0 - 4 * UNIT)
+    best = -math.inf
+    for share in SETTLING:
+        _limits(state, height, reach, cut, share, cap, width)
+        below, _error, _longest, _delta = minimise(
+            HT,
+            length,
+            state,
+            cap,
+            height,
+            width,
+            cut,
+            rho,
+            free,
+            False,
+            box[0],
+            box[1],
+            0.0,
+            math.inf,
+            w,
+            a,
+            slope,
+            centre,
+        )
+        best = max(best, below)
+    return best

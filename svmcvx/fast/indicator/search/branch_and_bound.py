@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svmcvx.fast.core.thread_pool import Share
-from svmcvx.fast.indicator.search.big_m_passes import relax
+from svmcvx.fast.indicator.search.big_m_passes import relax, settle
 from svmcvx.fast.indicator.search.dive_passes import dive
 from svmcvx.fast.indicator.search.relaxation_passes import DROPPED, KEPT
 from svmcvx.fast.indicator.search.search_state import SearchState
@@ -218,7 +218,7 @@ class BranchAndBound:
             if node.bound >= upper:
                 continue
             if node.undecided < 0:
-                search.close_leaf(node.state == KEPT, node.state == DROPPED, node.bound)
+                search.close_leaf(node.state == KEPT, node.state == DROPPED, self._settled(node, upper))
                 upper = search.cutoff
             else:
                 chosen.append(node)
@@ -254,6 +254,17 @@ class BranchAndBound:
         elif taken > self.settings.round_seconds:
             self.tasks = max(self.tasks // 2, 1)
         return search.report(self.left)
+
+    def _settled(self, node: Node, upper: float) -> float:
+        """Return a better bound of a leaf, where no other arithmetic will settle it."""
+        search = self.search
+        if not search.free:
+            return node.bound
+        found = settle(
+            self.HT, self.length, search.weight, node.price, search.cut, self._rho(upper), search.free, node.state,
+            node.w.copy(), node.box,
+        )  # fmt: skip
+        return max(node.bound, float(found))
 
     def _dive(self, node: Node, upper: float) -> Dive:
         search, (r, n) = self.search, self.HT.shape

@@ -21,8 +21,8 @@ FREE, KEPT, DROPPED = 0, 1, 2
 ANY_ORDER = {"reassoc", "contract"}
 UNIT = 2.0**-53
 NEWTON_STEPS = 50
-# The minimisation ends when its error is this share of what is missing to the incumbent, or of the value.
-ENOUGH, ACCURATE = 0.02, 1e-12
+# The minimisation ends when its error is this share of the value.
+ACCURATE = 1e-13
 # Share of the decrease promised by the slope that a step must reach, and halvings.
 ARMIJO, HALVINGS = 1e-4, 40
 # Pivots up to this share of the diagonal entry leave their coordinate where it is.
@@ -158,10 +158,13 @@ def _dual(HT, length, state, cap, height, cut, slope, free, low, high, centre):
 
 
 @njit(cache=True, nogil=True, fastmath=ANY_ORDER)
-def minimise(HT, length, state, cap, height, width, cut, rho, free, fixed, low, high, upper, w, a, slope, centre):
+def minimise(
+    HT, length, state, cap, height, width, cut, rho, free, fixed, low, high, enough, upper, w, a, slope, centre
+):
     """Newton's method from `w`, which becomes the minimiser, `a` its shortfalls and `slope` the slopes there.
 
-    Returns what :func:`_dual` does; it ends early where D reaches `upper`.
+    Returns what :func:`_dual` does at the last slopes. It ends early where D reaches `upper`, or what is missing to the minimum
+    is the share `enough` of what is missing to `upper`.
     """
     r, n = HT.shape
     columns = r - 1 if free else r
@@ -198,7 +201,7 @@ def minimise(HT, length, state, cap, height, width, cut, rho, free, fixed, low, 
         missing = value + prices - below
         if (
             below >= upper
-            or missing <= max(ENOUGH * (upper - below), ACCURATE * abs(value))
+            or missing <= max(enough * (upper - below), ACCURATE * abs(value))
             or iteration == NEWTON_STEPS - 1
         ):
             break
