@@ -25,6 +25,8 @@ MOST_KERNEL_ROWS: Final = 1500
 MOST_BALLS: Final = 40_000_000
 # Formulations of these kinds.
 COUNTING: Final = ("zero_one", "ramp", "l0")
+# What the record of a search is known by.
+SEARCH: Final = "tree_points"
 # Kinds whose lower bound may be one that a search states.
 SEARCHED: Final = {"mixed-integer": "the solver's", "enumeration": "the search's"}
 
@@ -99,10 +101,12 @@ def verify(
         _require_consistent(proof)
         in_doubles = method == "a-priori" or (method == "auto" and _in_doubles(problem))
         upper, lower = _in_double_precision(problem) if in_doubles else _in_balls(problem, precision)
+        lower = _with_the_search(problem, upper, lower)
         near = _is_near(proof, upper, lower)
         if in_doubles and near and method == "auto" and problem.n * problem.n <= MOST_BALLS:
             in_doubles = False
             upper, lower = _in_balls(problem, precision)
+            lower = _with_the_search(problem, upper, lower)
     except Refused as refusal:
         return Verified(None, math.inf, False, str(refusal))
     known = fingerprint(problem.X, problem.codes)
@@ -134,6 +138,8 @@ def _failures(proof: Proof, upper: End, lower: End | None) -> list[str]:
         found.append(
             f"the dual objective is at least {lower.low!r} but at most {lower.high!r}, the proof claims {proof.lower!r}"
         )
+    if SEARCH in proof.extra and lower is not None and not lower.why and not lower.low >= proof.lower:
+        found.append(f"the record of the search proves {lower.low!r}, the proof claims {proof.lower!r}")
     if lower is None and proof.kind not in SEARCHED:
         found.append(f"the proof claims the lower end {proof.lower!r} and has no dual point that would prove it")
     if proof.lower > upper.high:
@@ -190,6 +196,20 @@ def _in_balls(problem: Problem, precision: int) -> tuple[End, End | None]:
         if lower is not None and not problem.has_dual(*entries):
             lower = None
         return _both(upper, lower, space.Space(problem), lambda ball: (balls.below(ball), balls.above(ball)))
+
+
+def _with_the_search(problem: Problem, upper: End, lower: End | None) -> End | None:
+    """The lower end with what the record of a search proves, if the proof has one."""
+    if SEARCH not in problem.proof.extra:
+        return lower
+    tree: Any = import_module("svmcvx.proofs.search_tree")
+    try:
+        found = float(tree.tree_bound(problem))
+    except Refused as refusal:
+        return End(-math.inf, math.inf, str(refusal))
+    if lower is not None and not lower.why:
+        found = max(found, lower.low)
+    return End(found, max(found, upper.high), "")
 
 
 def _both(

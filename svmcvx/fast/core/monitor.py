@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from threading import Event
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from svmcvx.certificate import SolverBound, check, relative_gap
 from svmcvx.data import check_number, check_whole
@@ -175,6 +176,7 @@ def conclude(
     warm_start_used: bool = False,
     options: dict[str, Any] | None = None,
     search_bound: SolverBound | None = None,
+    proof: Mapping[str, NDArray[np.float64]] | None = None,
 ) -> Solution:
     """Certify what a solver ended with and pack it into a :class:`~svmcvx.Solution`.
 
@@ -195,6 +197,8 @@ def conclude(
         What the solver settled on (method, cache size, …), for the record.
     search_bound : SolverBound, optional
         Lower bound that an enumeration has proved.
+    proof : dict of ndarray, optional
+        From which a second program can compute it again.
 
     Raises
     ------
@@ -220,6 +224,9 @@ def conclude(
     lower = math.nan if certificate.lower is None else certificate.lower
     trace = [*monitor.rows, (monitor.seconds, lower, certificate.upper)]
     attempt = Attempt(solver, status, reason, solved, certificate.gap, *told)
+    evidence = statement.evidence(checked.model)
+    if proof and evidence is not None:
+        evidence = replace(evidence, extra={**evidence.extra, **proof})
     return Solution(
         model=checked.model,
         certificate=certificate,
@@ -231,5 +238,5 @@ def conclude(
         trace=np.array(trace),
         formulation=statement.name,
         hyperparameters=statement.hyperparameters,
-        evidence=statement.evidence(checked.model),
+        evidence=evidence,
     )

@@ -29,9 +29,10 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from svmcvx.certificate import Dual
 from svmcvx.data import binary_data, check_choice, check_number, check_seed
@@ -44,12 +45,14 @@ from svmcvx.fast.indicator.search.search_state import CEILINGS, CountingSearch
 from svmcvx.fast.indicator.search.starts import StartSettings, earlier_margins, quick_starts, simple_starts, starts
 from svmcvx.fast.indicator.search.sweep import SweepSettings, sweep
 from svmcvx.feature_space import feature_space
-from svmcvx.formulations.base import RecoveredPoints
+from svmcvx.formulations.base import RecoveredPoints, full_entry
 from svmcvx.formulations.indicator.zero_one import ZeroOne
 from svmcvx.kernels import KernelLike
 from svmcvx.solution import Solution, Status
 
 __all__ = ["ZeroOneSettings", "zero_one"]
+
+Floats: TypeAlias = NDArray[np.float64]
 
 METHODS = ("auto", "sweep", "branch")
 
@@ -199,6 +202,7 @@ def zero_one(
             warm_start_used=warm_start is not None,
             options={"method": run.used, **run.effort},
             search_bound=search.bound,
+            proof=run.proof,
         )
 
 
@@ -247,6 +251,20 @@ class _Run:
             status = self.tree.run(share)
         self.effort["nodes"] = self.tree.nodes
         return status if status is not None else Status.NUMERICAL
+
+    @property
+    def proof(self) -> dict[str, Floats]:
+        """What a proof of the tree needs, in the order of the data that were passed; nothing after a sweep, or with a factor."""
+        space = self.search.statement.space
+        if self.used != "branch" or self.tree is None or not space.factor_is_data or space.centre.any():
+            return {}
+        found = self.tree.proof
+        if found:
+            found |= {
+                "tree_rows": full_entry(space.data.index[found["tree_rows"]], space.data, -1),
+                "tree_distinct": space.data.index[found["tree_distinct"]],
+            }
+        return found
 
     def _plant(self) -> None:
         self.search.price_of_budget(None if not self.duals else float(self.duals[0]["lam"]))

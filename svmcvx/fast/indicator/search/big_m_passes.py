@@ -33,7 +33,7 @@ from numba import njit
 
 from svmcvx.fast.indicator.search.relaxation_passes import ANY_ORDER, DROPPED, FREE, KEPT, UNIT, minimise, shortfalls
 
-__all__ = ["relax", "settle"]
+__all__ = ["relax", "rounded_up", "settle"]
 
 # Widths of the rounded kinks as shares of M, the second where the bound comes as near to the incumbent as this share.
 WIDTHS, CLOSE = (1e-3, 1e-6), 5e-3
@@ -41,6 +41,8 @@ WIDTHS, CLOSE = (1e-3, 1e-6), 5e-3
 ENOUGH = 0.02
 # Widths with which a node without free observations is settled.
 SETTLING = (1e-3, 1e-5, 1e-7, 1e-9, 1e-11, 1e-13)
+# M have this many units between one half and one, so that a second program with other rounding finds the same.
+DIGITS = 4096.0
 # Tightening goes on while one of the M falls below this share of itself.
 TIGHTER = 0.9
 
@@ -58,6 +60,15 @@ def _limits(state, height, M, cut, share, cap, width):
         else:
             cap[i] = height[i] / cut * (1.0 - 4 * UNIT) if cut > 0.0 and state[i] == KEPT else 0.0
             width[i] = share * max(cut, 1.0)
+
+
+@njit(cache=True, nogil=True)
+def rounded_up(value):
+    """Round up to a number of few digits."""
+    if not value > 0.0 or math.isinf(value):
+        return value
+    mantissa, exponent = math.frexp(value)
+    return math.ldexp(math.ceil(mantissa * DIGITS) / DIGITS, exponent)
 
 
 @njit(cache=True, nogil=True, fastmath=ANY_ORDER)
@@ -81,9 +92,11 @@ def _tighten(HT, length, state, M, cut, free, box, upper, below, error, longest,
         elif least > cut:
             state[i] = DROPPED
             again = True
-        elif most < M[i]:
-            again = again or most < TIGHTER * M[i]
-            M[i] = most
+        else:
+            most = rounded_up(most)
+            if most < M[i]:
+                again = again or most < TIGHTER * M[i]
+                M[i] = most
     return again
 
 
@@ -166,8 +179,8 @@ def relax(HT, length, weight, price, budget, cut, rho, free, rounds, upper, stat
         Of shapes (n,), (n,), (r,), (2,): changed in place; `w` is a start and becomes the minimiser.
     a : ndarray of shape (n,)
         Output: shortfalls at the minimiser.
-    points : ndarray of shape (rounds, r + 1)
-        Output: minimisers and multipliers of the budget, one a round.
+    points : ndarray of shape (rounds, r + 3)
+        Output, one a round: minimiser, multiplier of the budget, `upper`, and the width of the rounded kinks.
 
     Returns
     -------
@@ -188,7 +201,9 @@ def relax(HT, length, weight, price, budget, cut, rho, free, rounds, upper, stat
         given = 0.0 if math.isinf(budget) else price * budget * (1.0 + 4 * UNIT)
         goal = upper + given
         below = error = longest = 0.0
+        final = 0.0
         for share in WIDTHS:
+            final = share
             _limits(state, height, M, cut, share, cap, width)
             below, error, longest, _delta = minimise(
                 HT,
@@ -214,7 +229,7 @@ def relax(HT, length, weight, price, budget, cut, rho, free, rounds, upper, stat
                 break
         for c in range(r):
             points[turn, c] = w[c]
-        points[turn, r] = price
+        points[turn, r], points[turn, r + 1], points[turn, r + 2] = price, upper, final
         used = turn + 1
         value = below - given - 4 * UNIT * (abs(below) + given)
         bound = max(bound, value)

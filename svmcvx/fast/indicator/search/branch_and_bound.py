@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svmcvx.fast.core.thread_pool import Share
-from svmcvx.fast.indicator.search.big_m_passes import relax, settle
+from svmcvx.fast.indicator.search.big_m_passes import relax, rounded_up, settle
 from svmcvx.fast.indicator.search.dive_passes import dive
 from svmcvx.fast.indicator.search.relaxation_passes import DROPPED, KEPT
 from svmcvx.fast.indicator.search.search_state import SearchState
@@ -51,7 +51,9 @@ class BranchSettings:
     most_tasks : int
         Nodes handed out in one round, at most.
     memory : float
-        Bytes of open nodes beyond which the most recent ones go first, and of the record beyond which it is given up.
+        Bytes of open nodes beyond which the most recent ones go first.
+    record : float
+        Bytes of the record beyond which it is given up.
     """
 
     rounds: int = 2
@@ -60,6 +62,7 @@ class BranchSettings:
     round_seconds: float = 0.1
     most_tasks: int = 64
     memory: float = 2.0**30
+    record: float = 2.0**26
 
 
 @dataclass
@@ -71,10 +74,13 @@ class TreeRecord:
     parents, decisions, rounds : list of ndarray of int
         For each node after the first: the number of its parent; i + 1 if row i is kept there, −i − 1 if it is dropped; how often its M
         were tightened.
-    points : list of ndarray of shape (…, r + 1)
-        Minimisers and multipliers of the budget, as many a node as its rounds, the first node included.
+    points : list of ndarray of shape (…, r + 3)
+        Minimisers, multipliers of the budget, values of the incumbent and widths of kinks, as many a node as its rounds, the first node
+        included.
     first : int
         Rounds of the first node.
+    leaves : list of tuple
+        For some leaves the number, rows that are kept, and multipliers that bound the leaf better than its relaxation.
     """
 
     parents: list[NDArray[np.int64]] = field(default_factory=list)
@@ -82,6 +88,7 @@ class TreeRecord:
     rounds: list[NDArray[np.int64]] = field(default_factory=list)
     points: list[Floats] = field(default_factory=list)
     first: int = 0
+    leaves: list[tuple[int, NDArray[np.intp], Floats]] = field(default_factory=list)
     bytes: float = 0.0
 
     def add(
@@ -94,9 +101,30 @@ class TreeRecord:
         self.points.append(points)
         self.bytes += parents.nbytes + decisions.nbytes + rounds.nbytes + points.nbytes
 
+    def arrays(self, search: SearchState, penalty: float) -> dict[str, Floats]:
+        """Return what a proof needs, by name; see ``docs/proofs.md``."""
+        empty = np.zeros(0, dtype=np.int64)
+        numbers = [np.full(rows.size, number) for number, rows, _ in self.leaves]
+        return {
+            "tree_parents": np.concatenate([empty, *self.parents]),
+            "tree_decisions": np.concatenate([empty, *self.decisions]),
+            "tree_rounds": np.concatenate([np.array([self.first]), *self.rounds]),
+            "tree_points": np.concatenate(self.points),
+            "tree_leaves": np.concatenate([empty, *numbers]),
+            "tree_leaf_rows": np.concatenate([empty, *(rows for _, rows, _ in self.leaves)]),
+            "tree_leaf_multipliers": np.concatenate([np.zeros(0), *(alpha for *_, alpha in self.leaves)]),
+            "tree_rows": search.first[search.copies],
+            "tree_distinct": search.first,
+            "tree_scale": np.array(search.scale),
+            "tree_penalty": np.array(penalty),
+        }
+
 
 class Node(NamedTuple):
-    """Lower bound, number, what is decided, M, the minimiser, the interval of the bias, the price, and what to branch on."""
+    """Lower bound, number, what is decided, M, the minimiser, the interval of the bias, the price, and what to branch on.
+
+    M have few digits, so that single precision holds them.
+    """
 
     bound: float
     number: int
@@ -155,6 +183,13 @@ class BranchAndBound:
         self._begun = False
 
     @property
+    def proof(self) -> dict[str, Floats]:
+        """Arrays from which the lower bound can be computed again; none where the record was given up."""
+        if self.record is None or not self.record.points:
+            return {}
+        return self.record.arrays(self.search, self.settings.penalty)
+
+    @property
     def left(self) -> float:
         """Lower bound on what has not been searched; infinite at the end."""
         return self.queue[0].bound if self.queue else math.inf
@@ -180,8 +215,9 @@ class BranchAndBound:
         reach = (1.0 + self.length * up(size)) * (1.0 + 1e-14)
         if search.free:
             reach = reach + np.abs(self.HT[-1]) * float(np.abs(box).max()) * (1.0 + 1e-14)
+        reach = np.array([rounded_up(value) for value in reach])
         price = search.loss_price
-        points = np.zeros((self.settings.rounds, r + 1))
+        points = np.zeros((self.settings.rounds, r + 3))
         bound, undecided, price, used = self._relax(upper, state, reach, w, box, price, points)
         if self.record is not None:
             self.record.first = used
@@ -189,7 +225,7 @@ class BranchAndBound:
         self.nodes += 1
         search.try_point(w)
         if bound < upper:
-            self.queue.append(Node(max(bound, 0.0), 0, state, _rounded_up(reach), w, box, price, undecided))
+            self.queue.append(Node(max(bound, 0.0), 0, state, reach.astype(np.float32), w, box, price, undecided))
         return search.report(self.left)
 
     def _rho(self, upper: float) -> float:
@@ -218,7 +254,9 @@ class BranchAndBound:
             if node.bound >= upper:
                 continue
             if node.undecided < 0:
-                search.close_leaf(node.state == KEPT, node.state == DROPPED, self._settled(node, upper))
+                multipliers = search.close_leaf(node.state == KEPT, node.state == DROPPED, self._settled(node, upper))
+                if self.record is not None and multipliers is not None:
+                    self.record.leaves.append((node.number, *multipliers))
                 upper = search.cutoff
             else:
                 chosen.append(node)
@@ -237,7 +275,7 @@ class BranchAndBound:
             if self.record is not None:
                 parents = np.where(dived.parents < 0, node.number, dived.parents + base)
                 self.record.add(parents, dived.decisions, dived.rounds, dived.points)
-                if self.record.bytes > self.settings.memory:
+                if self.record.bytes > self.settings.record:
                     self.record = None
             for below in dived.nodes:
                 number = node.number if below.number < 0 else below.number + base
@@ -277,7 +315,7 @@ class BranchAndBound:
         prices[0], bounds[0], undecided[0], names[0] = node.price, node.bound, node.undecided, -1
         parents, decisions = np.empty(most, dtype=np.int64), np.empty(most, dtype=np.int64)
         used, point = np.empty(most, dtype=np.int64), np.zeros(r)
-        points = np.empty((most, self.settings.rounds, r + 1))
+        points = np.empty((most, self.settings.rounds, r + 3))
         left, made, value = dive(
             self.HT, self.length, search.weight, search.loss_price, search.k, search.cut, self._rho(upper), search.free,
             self.settings.rounds, upper, states, reaches, starts, boxes, prices, bounds, undecided, names,
@@ -288,7 +326,7 @@ class BranchAndBound:
                 float(bounds[k]),
                 int(names[k]),
                 states[k].copy(),
-                _rounded_up(reaches[k]),
+                reaches[k].astype(np.float32),
                 starts[k].copy(),
                 boxes[k].copy(),
                 float(prices[k]),
@@ -298,9 +336,3 @@ class BranchAndBound:
         ]
         kept = np.arange(self.settings.rounds) < used[:made, None]
         return Dive(nodes, parents[:made], decisions[:made], used[:made], points[:made][kept], value, point)
-
-
-def _rounded_up(values: Floats) -> NDArray[np.float32]:
-    """Return single-precision numbers that are not below the values, at half the memory."""
-    with np.errstate(over="ignore"):
-        return np.nextafter(values.astype(np.float32), np.float32(math.inf))

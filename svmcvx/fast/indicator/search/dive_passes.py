@@ -61,8 +61,8 @@ def dive(
         Nodes whose children are bounded, at most.
     parents, decisions, used : ndarray of int, shape (2 * expansions,)
         Output: for each child the number of its parent, what was decided (i + 1 kept, −i − 1 dropped) and its rounds.
-    points : ndarray of shape (2 * expansions, rounds, r + 1)
-        Output: their minimisers.
+    points : ndarray of shape (2 * expansions, rounds, r + 3)
+        Output: their minimisers, as for :func:`relax`.
     found : ndarray of shape (r,)
         Output: the best point seen.
 

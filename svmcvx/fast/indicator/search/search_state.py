@@ -37,6 +37,8 @@ TRIED_MARGINS = (1.0 - 1e-9, 0.9)
 ATTAINED = 1e-7
 # Values up to which a search without a feasible point looks for one, one after the other, in units of the longest row.
 CEILINGS = (1e4, 1e8, 1e16, 1e26)
+# What a second program with other rounding may lose of the bound.
+REPEATED = 1e-10
 # Rounding of sums of weights, as a share of all weight.
 WEIGHT_ROUNDING = 1e-12
 # Sets that are decided exactly to find out whether there is a feasible point at all.
@@ -69,6 +71,8 @@ class SearchState(ABC):
         The same, with the signed constant as a last column if there is a free bias.
     first : ndarray of int, shape (m,)
         An observation with each of the rows.
+    copies : ndarray of int, shape (n,)
+        The distinct row of each observation.
     weight : ndarray of shape (m,)
         Sums of the weights of their duplicates, rounded downwards.
     lam, k : float
@@ -104,11 +108,11 @@ class SearchState(ABC):
             rows = np.column_stack([rows, geometry.y / self.scale])
         self.rows, self.first, copies = np.unique(rows, axis=0, return_index=True, return_inverse=True)
         self.H = np.ascontiguousarray(self.rows[:, :-1]) if self.free else self.rows
-        self._copies = copies.ravel()
-        weight = np.bincount(self._copies, weights=geometry.weight)
+        self.copies = copies.ravel()
+        weight = np.bincount(self.copies, weights=geometry.weight)
         # Sums of weights that are not whole numbers are rounded.
         self._whole = bool((geometry.weight == np.round(geometry.weight)).all())
-        self.weight = weight if self._whole else weight * (1.0 - 2.0**-52 * (1 + np.bincount(self._copies)))
+        self.weight = weight if self._whole else weight * (1.0 - 2.0**-52 * (1 + np.bincount(self.copies)))
         self.lam, self.k = self._prices()
         self.loss_price = self.lam
         self.best: Incumbent | None = None
@@ -135,8 +139,11 @@ class SearchState(ABC):
         """Offer points that are near a point of the relaxation, in the search's units."""
 
     @abstractmethod
-    def close_leaf(self, kept: Bools, dropped: Bools, bound: float) -> None:
-        """Offer the best point that keeps and drops these rows, whose value is at least `bound`."""
+    def close_leaf(self, kept: Bools, dropped: Bools, bound: float) -> tuple[NDArray[np.intp], Floats] | None:
+        """Offer the best point that keeps and drops these rows, whose value is at least `bound`.
+
+        Returns rows and multipliers that bound the leaf better, if there are any.
+        """
 
     def offer(self, point: Incumbent) -> float:
         """Take a feasible point if it is the best so far; return a number that is at least its value."""
@@ -174,7 +181,7 @@ class SearchState(ABC):
     def bound(self) -> SolverBound:
         """The lower bound that the search has proved of the data themselves, in the statement's units."""
         proved = self.statement.bound_of_search(self.proved / self.unit)
-        return SolverBound(proved, 2.0**-50 * abs(proved))
+        return SolverBound(proved, REPEATED * abs(proved))
 
 
 class CountingSearch(SearchState):
@@ -232,25 +239,27 @@ class CountingSearch(SearchState):
         self.offer(self.statement.geometry.incumbent(found.w / self.scale, 0.0, violated))
         return found.alpha
 
-    def close_leaf(self, kept: Bools, dropped: Bools, bound: float) -> None:
+    def close_leaf(self, kept: Bools, dropped: Bools, bound: float) -> tuple[NDArray[np.intp], Floats] | None:
         r"""Offer the point of least norm that keeps a set, and exclude better ones that drop the others.
 
         Multipliers prove :math:`\|w\|^2 \ge (\sum\alpha)^2/\|H'\alpha\|^2`. Where floating point does not find the point or prove it
         best, rational arithmetic does.
         """
         price = down(self.lam * sum_below(self.weight[dropped])) if dropped.any() and self.lam > 0 else 0.0
-        alpha = self._refit(kept)
+        rows, alpha = np.flatnonzero(kept), self._refit(kept)
         if alpha is not None:
-            bound = max(bound, _norm_below(self.H[kept], alpha) + price)
+            bound = max(bound, _norm_below(self.H[rows], alpha) + price)
         if bound < self.cutoff:
-            exact = exact_least_norm(self.H[kept], stop=lambda: self.monitor.out_of_time)
-            if exact is not None and not exact.feasible:
-                return
+            exact = exact_least_norm(self.H[rows], stop=lambda: self.monitor.out_of_time)
             if exact is not None:
-                self._offer_exact(kept, exact)
-                bound = max(bound, down(down(float(exact.norm)) + price))
+                alpha = np.zeros(rows.size)
+                alpha[exact.rows] = [float(value) for value in exact.alpha]
+                if exact.feasible:
+                    self._offer_exact(kept, exact)
+                bound = max(bound, down(down(float(exact.norm)) + price)) if exact.feasible else math.inf
         if bound < self.cutoff:
             self.lose(bound)
+        return None if alpha is None else (rows[alpha > 0], alpha[alpha > 0])
 
     def _offer_exact(self, kept: Bools, exact: ExactPoint) -> None:
         rows = self.H[kept][exact.rows]
@@ -331,7 +340,7 @@ class RampSearch(SearchState):
 
     def close_leaf(self, kept: Bools, dropped: Bools, bound: float) -> None:
         """Offer the hinge machine of the rows that are kept; what is better by rounding remains open."""
-        self._descend(dropped[self._copies])
+        self._descend(dropped[self.copies])
         if bound < self.cutoff:
             self.lose(bound)
 
