@@ -242,32 +242,48 @@ class _Tree:
         if size <= 0:
             return math.inf
         norm = (math.fsum(alpha.tolist()) / size) ** 2 * (1 - 16 * U)
-        if rows.size <= self.H.shape[1]:
+        if rows.size <= self.H.shape[1] + 1:
             norm = max(norm, _least_norm(self.H[rows]))
         return norm * (1 - 4 * U) + prices
 
 
 def _least_norm(rows: Floats) -> float:
-    """Return a number that is at most the least norm, squared, with u ≥ 1 on some rows, if that is where all u = 1; else 0.
+    """Return a number that is at most the least norm, squared, with u ≥ 1 on some rows, in rational arithmetic.
 
-    In rational arithmetic: the multipliers of u = 1 are not negative then, and their sum is the norm.
+    Where all u = 1 with multipliers that are not negative, it is their sum; a combination of the rows that vanishes, with weights that
+    are not negative, says that there is no such point; else 0.
     """
     G = [[Fraction(value) for value in row] for row in rows.tolist()]
     size = len(G)
-    system = [[sum((a * b for a, b in zip(x, z, strict=True)), Fraction(0)) for z in G] + [Fraction(1)] for x in G]
-    for k in range(size):
-        pivot = next((i for i in range(k, size) if system[i][k]), None)
-        if pivot is None:
-            return 0.0
-        system[k], system[pivot] = system[pivot], system[k]
-        for i in range(size):
-            if i != k and system[i][k]:
-                factor = system[i][k] / system[k][k]
-                system[i] = [x - factor * z for x, z in zip(system[i], system[k], strict=True)]
-    alpha = [system[k][size] / system[k][k] for k in range(size)]
-    if min(alpha) < 0:
+    gram = [[sum((a * b for a, b in zip(x, z, strict=True)), Fraction(0)) for z in G] + [Fraction(1)] for x in G]
+    found, left = _reduced(gram, size)
+    if not left:
+        alpha = [found[k][size] for k in range(size)]
+        return _down(float(sum(alpha, Fraction(0)))) if min(alpha) >= 0 else 0.0
+    found, left = _reduced([list(column) for column in zip(*G, strict=True)], size)
+    if len(left) != 1:
         return 0.0
-    return _down(float(sum(alpha, Fraction(0))))
+    others = [k for k in range(size) if k != left[0]]
+    weights = [-row[left[0]] for row in found[: len(others)]]
+    return math.inf if min(weights, default=Fraction(0)) >= 0 else 0.0
+
+
+def _reduced(A: list[list[Fraction]], columns: int) -> tuple[list[list[Fraction]], list[int]]:
+    """Reduce the first columns of a matrix to those of the identity; return it, and the columns without a pivot."""
+    left, row = [], 0
+    for k in range(columns):
+        pivot = next((i for i in range(row, len(A)) if A[i][k]), None)
+        if pivot is None:
+            left.append(k)
+            continue
+        A[row], A[pivot] = A[pivot], A[row]
+        A[row] = [x / A[row][k] for x in A[row]]
+        for i in range(len(A)):
+            if i != row and A[i][k]:
+                factor = A[i][k]
+                A[i] = [x - factor * z for x, z in zip(A[i], A[row], strict=True)]
+        row += 1
+    return A, left
 
 
 def _few_digits(values: Floats) -> Floats:
