@@ -161,7 +161,7 @@ def test_a_hundred_observations_are_proved_optimal():
 
 def test_hand_over_from_branch_and_bound_to_the_sweep():
     X, y = outlier_data(60, 2, sigma=1.0, outliers="spread", seed=1)
-    impatient = ZeroOneSettings(easy=1, patience=0.0)
+    impatient = ZeroOneSettings(easy=1, patience=0.0, least_patience=0.0)
     solution = zero_one(X, y, lam=1.0, settings=impatient)
     assert solution.attempts[0].options["method"] == "sweep"
     assert {"nodes", "subspaces"} <= solution.attempts[0].options.keys()
@@ -351,7 +351,7 @@ def test_settings_steer_the_search_and_change_no_optimum():
         X, y, lam=1.0, method="branch", settings=ZeroOneSettings(branch=BranchSettings(expansions=1, rounds=1))
     )
     split = zero_one(X, y, lam=1.0, method="sweep", settings=ZeroOneSettings(sweep=SweepSettings(work=1.0, fewest=20)))
-    relaxed = zero_one(X, y, lam=1.0, settings=ZeroOneSettings(easy=1, start=StartSettings(small=0)))
+    relaxed = zero_one(X, y, lam=1.0, method="branch", settings=ZeroOneSettings(easy=1, start=StartSettings(small=0)))
     # As if the open nodes filled the memory: the most recent ones go first, and there is no record.
     deep = zero_one(X, y, lam=1.0, method="branch", settings=ZeroOneSettings(branch=BranchSettings(memory=1.0)))
     for found in (narrow, split, relaxed, deep):
@@ -372,7 +372,8 @@ def test_bounds_do_not_depend_on_the_unit_of_the_data(hyper):
 
 def test_solution_is_complete_and_picklable():
     X, y = outlier_data(80, 3, sigma=0.5, seed=8)
-    relaxed = zero_one(X, y, lam=1.0, sample_weight=np.r_[0.0, np.ones(79)], settings=ZeroOneSettings(easy=1))
+    weight = np.r_[0.0, np.ones(79)]
+    relaxed = zero_one(X, y, lam=1.0, sample_weight=weight, method="branch", settings=ZeroOneSettings(easy=1))
     solution = pickle.loads(pickle.dumps(relaxed))  # noqa: S301
     assert solution.formulation == "zero_one"
     assert solution.hyperparameters == {"lam": 1.0, "kernel": "none", "form": "enumeration"}

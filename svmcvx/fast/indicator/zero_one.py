@@ -63,23 +63,25 @@ class ZeroOneSettings:
 
     Attributes
     ----------
-    easy : int
-        Nodes of branch and bound that are bounded before better starting points and the conic relaxation are looked for.
+    easy, easy_seconds : int, float
+        Nodes of branch and bound, and seconds, before better starting points and the conic relaxation are looked for.
     out_of_reach : float
         Lines times observations beyond which the sweep takes hours.
     crossing_seconds : float
         Seconds that the sweep takes for one line and one observation, about.
-    patience : float
-        Share of the sweep's time that branch and bound gets before it.
+    patience, least_patience : float
+        Share of the sweep's time that branch and bound gets before it, and seconds that it gets at least.
     start : StartSettings
     branch : BranchSettings
     sweep : SweepSettings
     """
 
-    easy: int = 20_000
+    easy: int = 250_000
+    easy_seconds: float = 1.5
     out_of_reach: float = 1e12
     crossing_seconds: float = 2.7e-8
     patience: float = 0.5
+    least_patience: float = 0.1
     start: StartSettings = field(default_factory=StartSettings)
     branch: BranchSettings = field(default_factory=BranchSettings)
     sweep: SweepSettings = field(default_factory=SweepSettings)
@@ -234,14 +236,22 @@ class _Run:
             return self._sweep(share) if status is None else status
         self._plant()
         assert self.tree is not None  # noqa: S101 - planted
-        status = self.tree.run(share, nodes=self.settings.easy if not sized else 0)
-        if status is None and not sized:
-            self._relax(rng)
-            status = search.report(self.tree.left)
+        settings, limit = self.settings, search.monitor.time_limit
         n, r = search.statement.geometry.G.shape
         work = float(n * sum(math.comb(n, size) for size in range(r)))
-        if status is None and self.method == "auto" and work <= self.settings.out_of_reach:
-            status = self.tree.run(share, seconds=self.settings.patience * work * self.settings.crossing_seconds)
+        reachable = self.method == "auto" and work <= settings.out_of_reach
+        patience = math.inf
+        if reachable:
+            patience = max(settings.patience * work * settings.crossing_seconds, settings.least_patience)
+        easy = min(settings.easy_seconds, settings.start.time_share * limit / 2 if limit is not None else math.inf)
+        status = None
+        if not sized:
+            status = self.tree.run(share, nodes=settings.easy, seconds=min(easy, patience))
+            if status is None and patience > easy:
+                self._relax(rng)
+                status = search.report(self.tree.left)
+        if status is None and reachable:
+            status = self.tree.run(share, seconds=patience)
             if status is None:
                 status = self._sweep(share)
                 if status is Status.NUMERICAL:

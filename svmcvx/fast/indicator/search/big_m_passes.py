@@ -173,7 +173,7 @@ def relax(HT, length, weight, price, budget, cut, rho, free, rounds, upper, stat
     free : bool
         Whether there is a bias without a price.
     rounds : int
-        Times that M is tightened, at most.
+        Times that M is tightened, at most; with 0 the M of the first node hold for all.
     upper : float
     state, M, w, box : ndarray
         Of shapes (n,), (n,), (r,), (2,): changed in place; `w` is a start and becomes the minimiser.
@@ -195,7 +195,7 @@ def relax(HT, length, weight, price, budget, cut, rho, free, rounds, upper, stat
     cap, width, height = np.empty(n), np.empty(n), np.empty(n)
     slope, centre = np.empty(n), np.empty(r)
     bound, used = -math.inf, 0
-    for turn in range(rounds):
+    for turn in range(max(rounds, 1)):
         for i in range(n):
             height[i] = price * weight[i] * (1.0 - 4 * UNIT)
         given = 0.0 if math.isinf(budget) else price * budget * (1.0 + 4 * UNIT)
@@ -236,7 +236,7 @@ def relax(HT, length, weight, price, budget, cut, rho, free, rounds, upper, stat
         if bound >= upper:
             return bound, -1, price, used
         again = False
-        if math.isfinite(upper):
+        if math.isfinite(upper) and rounds > 0:
             start = a.copy()
             if free and turn == 0:
                 _narrow(

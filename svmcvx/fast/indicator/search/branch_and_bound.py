@@ -41,7 +41,7 @@ class BranchSettings:
     Attributes
     ----------
     rounds : int
-        Times that the M of a node are tightened, at most.
+        Times that the M of a node are tightened, at most; with 0 those of the first node hold for all.
     penalty : float
         Price of a squared violation of what is decided, in units of the incumbent.
     expansions : int
@@ -217,7 +217,7 @@ class BranchAndBound:
             reach = reach + np.abs(self.HT[-1]) * float(np.abs(box).max()) * (1.0 + 1e-14)
         reach = np.array([rounded_up(value) for value in reach])
         price = search.loss_price
-        points = np.zeros((self.settings.rounds, r + 3))
+        points = np.zeros((max(self.settings.rounds, 1), r + 3))
         bound, undecided, price, used = self._relax(upper, state, reach, w, box, price, points)
         if self.record is not None:
             self.record.first = used
@@ -315,7 +315,7 @@ class BranchAndBound:
         prices[0], bounds[0], undecided[0], names[0] = node.price, node.bound, node.undecided, -1
         parents, decisions = np.empty(most, dtype=np.int64), np.empty(most, dtype=np.int64)
         used, point = np.empty(most, dtype=np.int64), np.zeros(r)
-        points = np.empty((most, self.settings.rounds, r + 3))
+        points = np.empty((most, max(self.settings.rounds, 1), r + 3))
         left, made, value = dive(
             self.HT, self.length, search.weight, search.loss_price, search.k, search.cut, self._rho(upper), search.free,
             self.settings.rounds, upper, states, reaches, starts, boxes, prices, bounds, undecided, names,
@@ -334,5 +334,5 @@ class BranchAndBound:
             )
             for k in range(left)
         ]
-        kept = np.arange(self.settings.rounds) < used[:made, None]
+        kept = np.arange(points.shape[1]) < used[:made, None]
         return Dive(nodes, parents[:made], decisions[:made], used[:made], points[:made][kept], value, point)
