@@ -196,7 +196,6 @@ def test_what_cannot_be_certified_says_why():
         (sx.PSVMClassifier(), "certificate_"),
         (NuSVC(class_weight="balanced"), "this NuSVC has a class_weight"),
         (Perceptron(), "got Perceptron"),
-        (LinearSVC(penalty="l1"), "penalty='l2'"),
         (LinearSVC(multi_class="crammer_singer"), "multi_class='ovr'"),
     ):
         with pytest.raises(sx.DataError, match=message):
@@ -276,3 +275,46 @@ def test_a_logistic_regression_with_absolute_norms(classes, intercept):
 def test_a_logistic_regression_without_a_penalty_has_no_bound():
     with pytest.raises(sx.DataError, match="without a penalty"):
         sx.certify(LogisticRegression(C=np.inf).fit(X, Y), X, Y)
+
+
+def absolute_norm_optimum(X, y, C, weight, scaling=1.0):
+    """The optimum of LIBLINEAR's l1-regularised squared hinge, by cvxpy."""
+    rows = np.column_stack([X, np.full(len(X), scaling)]) if scaling else X
+    w = cp.Variable(rows.shape[1])
+    short = cp.pos(1 - cp.multiply(y, rows @ w))
+    problem = cp.Problem(cp.Minimize(cp.norm1(w) + C * cp.sum(cp.multiply(weight, cp.square(short)))))
+    return problem.solve(solver=cp.CLARABEL)
+
+
+@pytest.mark.parametrize("scaling", [1.0, 10.0, 0.0])
+@pytest.mark.parametrize("C", [1e-3, 0.1, 10.0])
+def test_an_absolute_norm_linear_svc(C, scaling):
+    X, y = make_data(n=80, d=6, seed=3)
+    weight = np.linspace(0.2, 2.0, 80)
+    arguments = {"intercept_scaling": scaling} if scaling else {"fit_intercept": False}
+    value = absolute_norm_optimum(X, y, C, weight, scaling)
+    gaps = []
+    for tol in (1e-1, 1e-3, 1e-6):
+        fitted = LinearSVC(penalty="l1", C=C, tol=tol, max_iter=100_000, **arguments).fit(X, y, sample_weight=weight)
+        found = sx.certify(fitted, X, y, weight)
+        assert found.kind == "convex"
+        assert found.lower <= value * (1 + 1e-6)
+        assert found.upper >= value * (1 - 1e-6)
+        gaps.append(found.gap)
+    assert gaps[-1] <= 1e-4
+    assert gaps[-1] <= gaps[0]
+
+
+def test_an_absolute_norm_linear_svc_of_several_classes_and_sparse_data():
+    X, _ = make_data(n=60, d=5, seed=4)
+    labels = np.arange(60) % 3
+    fitted = LinearSVC(penalty="l1", tol=1e-8, max_iter=100_000).fit(X, labels)
+    found = sx.certify(fitted, X, labels)
+    assert list(found) == [0, 1, 2]
+    for k, certificate in found.items():
+        value = absolute_norm_optimum(X, np.where(labels == k, 1.0, -1.0), 1.0, np.ones(60))
+        assert certificate.lower <= value * (1 + 1e-6)
+        assert certificate.upper >= value * (1 - 1e-6)
+        assert certificate.gap <= 1e-4
+    sparse = sx.certify(fitted, sp.csr_array(X), labels)
+    assert [sparse[k].upper for k in found] == pytest.approx([found[k].upper for k in found], rel=1e-9)

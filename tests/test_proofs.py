@@ -595,7 +595,7 @@ def test_rounding_of_the_dual_point_is_put_right(name):
     off=st.sampled_from([0.0, 2.0**-45]),
 )
 def test_multipliers_are_put_into_the_domain_exactly(name, k, seed, off):
-    from svmcvx.proofs.balls import as_fraction, fractions
+    from svmcvx.proofs.arithmetic.balls import as_fraction, fractions
     from svmcvx.proofs.scores import ScoreLoss
 
     rng = np.random.default_rng(seed)
@@ -623,7 +623,7 @@ def test_multipliers_are_put_into_the_domain_exactly(name, k, seed, off):
 def test_functions_of_balls_that_touch_their_limits():
     from flint import arb
 
-    from svmcvx.proofs.balls import above, below, entropy, least, nonneg, power
+    from svmcvx.proofs.arithmetic.balls import above, below, entropy, least, nonneg, power
 
     near = arb(1e-30, 1e-29)
     assert below(nonneg(near)) >= -1e-25

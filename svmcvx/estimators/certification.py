@@ -38,6 +38,7 @@ from svmcvx.fast.core.linear_newton import minimise
 from svmcvx.fast.core.linear_problem import LinearProblem, kind_of_power
 from svmcvx.fast.core.monitor import monitored
 from svmcvx.feature_space import LinearSpace, feature_space
+from svmcvx.formulations.margin.absolute_norm import AbsoluteNormSVM
 from svmcvx.formulations.margin.liblinear import PenalisedPSVM
 from svmcvx.formulations.margin.psvm import PSVM
 from svmcvx.formulations.multiclass.baselines import ClassicalStatement
@@ -69,7 +70,9 @@ def certify(estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> Certif
     its multipliers, repaired to exact feasibility, the lower one. ``LinearSVC`` has the intercept as the coefficient
     of a constant feature with the value ``intercept_scaling``, penalised with the rest, and the loss :math:`(1-u_i)_+` or
     :math:`(1-u_i)_+^2`; it keeps no multipliers. The lower bound then is that of a solver of this package, started from the
-    model's coefficients, so that the gap tells how far the model itself is from the optimum. ``NuSVC`` divides its solution
+    model's coefficients, so that the gap tells how far the model itself is from the optimum. With ``penalty="l1"`` it minimises
+    :math:`\|w\|_1 + C\sum_i s_i(1-u_i)_+^2`, whose lower bound is that of the
+    slopes of the losses at the model, or at the stationary point with the same signs. ``NuSVC`` divides its solution
     by a number ρ and so solves the problem of ``SVC`` at C = 1/ρ, which is its largest multiplier; the interval is that of this
     problem, for each pair of classes at its own C. ``LogisticRegression``
     minimises :math:`\tfrac12\|w\|^2 + C\sum_i s_i\log(1+e^{-u_i})` for two classes and
@@ -308,10 +311,9 @@ def _certify_pair(
 def _certify_linear_svc(
     svc: LinearSVC, X: Features, codes: NDArray[np.intp], classes: NDArray[Any], weight: Floats, by_class: Floats
 ) -> dict[Any, Certificate]:
-    if svc.penalty != "l2" or svc.multi_class != "ovr":
+    if svc.multi_class != "ovr":
         raise DataError(
-            f"this LinearSVC has penalty={svc.penalty!r} and multi_class={svc.multi_class!r}; those with penalty='l2' and "
-            "multi_class='ovr' can be certified"
+            f"this LinearSVC has multi_class={svc.multi_class!r}; those with multi_class='ovr' can be certified"
         )
     value = float(svc.intercept_scaling) if svc.fit_intercept else 0.0
     constant = np.full((X.shape[0], 1), value)
@@ -324,9 +326,18 @@ def _certify_linear_svc(
         # LIBLINEAR gives the rest the weight 1, whatever those of its classes.
         own = weight * (np.where(codes == k, by_class[k], 1.0) if several else by_class[codes])
         data = binary_data(extended, part.labels, own)
-        statement = PenalisedPSVM(space=LinearSpace(data, "none"), C=float(svc.C), p=p)
         w = np.append(svc.coef_[k], biases[k] / value if value else 0.0).astype(np.float64)
         model = LinearModel(coef=w, intercept=0.0, classes=data.classes, support=np.zeros(0, dtype=np.intp))
+        space = LinearSpace(data, "none")
+        if svc.penalty == "l1":
+            absolute = AbsoluteNormSVM(space=space, C=float(svc.C))
+            near = [model]
+            if (polished := absolute.polished(w)) is not None:
+                near.append(replace(model, coef=polished))
+            duals = [{"alpha": absolute.multipliers(point)} for point in near]
+            certificates[part.key] = check(absolute, [model], duals).certificate
+            continue
+        statement = PenalisedPSVM(space=space, C=float(svc.C), p=p)
         certificates[part.key] = statement.certify(model, {"alpha": _multipliers(statement, w)})
     return certificates
 

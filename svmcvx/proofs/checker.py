@@ -181,7 +181,7 @@ def _in_balls(problem: Problem, precision: int) -> tuple[End, End | None]:
         flint: Any = import_module("flint")
     except ImportError:
         raise missing_extra("python-flint", "proofs") from None
-    balls: Any = import_module("svmcvx.proofs.balls")
+    balls: Any = import_module("svmcvx.proofs.arithmetic.balls")
     space: Any = import_module("svmcvx.proofs.space")
     known = _families()
     name = problem.proof.formulation

@@ -17,7 +17,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from svmcvx.errors import DataError
-from svmcvx.proofs.intervals import SLACK, TINY, Interval, U, products, rounded_sum
+from svmcvx.proofs.arithmetic.intervals import SLACK, TINY, Interval, U, products, rounded_sum
 from svmcvx.proofs.problem import Problem, Refused
 
 __all__ = ["can_check", "entries", "lower", "upper"]

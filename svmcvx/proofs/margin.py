@@ -14,7 +14,7 @@ import math
 
 from flint import arb
 
-from svmcvx.proofs.balls import Ball, as_fraction, balls, fractions, least, nonneg, power, total
+from svmcvx.proofs.arithmetic.balls import Ball, as_fraction, balls, fractions, least, nonneg, power, total
 from svmcvx.proofs.problem import Problem, Refused
 from svmcvx.proofs.space import Space
 

@@ -19,7 +19,7 @@ from itertools import combinations
 import numpy as np
 from flint import arb
 
-from svmcvx.proofs.balls import Ball, balls, least, norm_squared, power, total
+from svmcvx.proofs.arithmetic.balls import Ball, balls, least, norm_squared, power, total
 from svmcvx.proofs.margin import ROUNDING, SHORTEST
 from svmcvx.proofs.problem import Problem, Refused
 from svmcvx.proofs.scores import (

@@ -26,7 +26,7 @@ from typing import NamedTuple
 import numpy as np
 from flint import arb
 
-from svmcvx.proofs.balls import (
+from svmcvx.proofs.arithmetic.balls import (
     Ball,
     as_fraction,
     balls,

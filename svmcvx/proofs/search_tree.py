@@ -24,7 +24,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from svmcvx.proofs.intervals import TINY, U
+from svmcvx.proofs.arithmetic.intervals import TINY, U
 from svmcvx.proofs.problem import Problem, Refused
 
 __all__ = ["has_tree", "tree_bound"]

@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from flint import arb, arb_mat, ctx
 from numpy.typing import NDArray
 
-from svmcvx.proofs.balls import (
+from svmcvx.proofs.arithmetic.balls import (
     BLOCK,
     Ball,
     Matrix,

@@ -4,24 +4,24 @@ r"""The SVM with the exact 0-1 loss, by exhaustion.
     \min_w\; \|w\|^2 \;\text{ s.t. }\; \sum_i s_i\,1[u_i < 1] \le k.
 
 The statement is that of :mod:`svmcvx.formulations.indicator.zero_one`. The upper bound is checked like any other. The lower
-bound is that of the conic relaxation, which the checker computes, or what the search has proved, which it cannot repeat:
-kind ``"enumeration"``, ``residuals["search_bound"]``.
+bound is that of the conic relaxation, which the checker computes, or what the search has proved: kind ``"enumeration"``,
+``residuals["search_bound"]``. A proof of a linear machine by branch and bound holds the tree, and the second checker computes its bounds
+again (:mod:`svmcvx.proofs.search_tree`).
 
-============ ========================================================================== ========================================
-method       searches                                                                   cost
-============ ========================================================================== ========================================
-``"sweep"``  all vertices (:mod:`svmcvx.fast.indicator.search.sweep_passes`)                   :math:`\sum_{m<r}\binom nm` lines, r columns
-``"branch"`` observations kept or dropped (:mod:`svmcvx.fast.indicator.search.branch_and_bound`) as many nodes as the conic bound leaves open
-============ ========================================================================== ========================================
+============ ================================================================================== ====================================
+method       searches                                                                           cost
+============ ================================================================================== ====================================
+``"branch"`` rows kept or dropped (:mod:`svmcvx.fast.indicator.search.branch_and_bound`)        as many nodes as the bounds leave open
+``"sweep"``  all vertices (:mod:`svmcvx.fast.indicator.search.sweep_passes`)                    :math:`\sum_{m<r}\binom nm` lines
+============ ================================================================================== ====================================
 
-**"auto"** takes the sweep at once if that is a matter of milliseconds. Otherwise it takes branch and bound, and if that has
-cost as much as the sweep would (a node costs about :math:`r^2` lines), the sweep, with what is known by then; unless the
-sweep is out of reach.
+**"auto"** takes branch and bound, and the sweep when that has taken half the time that the sweep would, unless the sweep is out of reach.
+What does not end soon gets better starting points and the conic relaxation on the way.
 
-**When to use what.** The cost of branch and bound grows with the number of observations that the optimum drops and with
-the number of columns, since the conic bound weakens with both; that of the sweep with the number of columns only. Where
-neither ends, the interval is valid but wide. The alternative :func:`svmcvx.zero_one_mio` with SCIP was slower wherever
-both ended (``benchmarks/zero_one.py``).
+**When to use what.** The cost of branch and bound grows with the number of observations that the optimum drops and with the number of
+columns; that of the sweep with the number of columns r only, and steeply: it serves three columns and much noise. Where neither ends, the
+interval is valid but wide. The alternative :func:`svmcvx.zero_one_mio` with SCIP was slower wherever both ended
+(``benchmarks/zero_one.py``).
 """
 
 from __future__ import annotations

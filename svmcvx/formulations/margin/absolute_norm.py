@@ -1,0 +1,134 @@
+r"""The linear SVM with the sum of absolute coefficients and the squared hinge loss.
+
+.. math:: \min_w\; \|w\|_1 + C\sum_i s_i (1-u_i)_+^2, \qquad u_i = y_i\langle w, x_i\rangle.
+
+**Dual.** With :math:`C s (1-u)_+^2 = \max_{\alpha \ge 0} \alpha(1-u) - \alpha^2/(4Cs)`,
+
+.. math:: \max_{\alpha \ge 0}\; \sum_i \alpha_i - \sum_i \frac{\alpha_i^2}{4Cs_i} \quad\text{s.t.}\quad
+    \Big|\sum_i \alpha_iy_ix_{ij}\Big| \le 1 \text{ for all } j.
+
+It is the problem of scikit-learn's ``LinearSVC(penalty="l1")``, with the intercept as the coefficient of a constant feature; there is no
+builder.
+
+============== ======================================== =========
+symbol         meaning                                  shape
+============== ======================================== =========
+X, y           data with the constant feature, labels   (n, d), (n,)
+w              coefficients                             (d,)
+alpha          multipliers                              (n,)
+============== ======================================== =========
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar, TypeAlias
+
+import numpy as np
+import scipy.linalg as sl
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from svmcvx.certificate import Dual, Evaluation
+from svmcvx.formulations.base import BinaryStatement
+from svmcvx.model import BinaryModel, LinearModel
+from svmcvx.rounding import U, inner_error, nearest_sum, sum_above, sum_below, up
+
+__all__ = ["AbsoluteNormSVM"]
+
+Floats: TypeAlias = NDArray[np.float64]
+
+# Steps in which the observations inside the margin are found again.
+NEWTON_STEPS = 20
+# Times that multipliers are divided until the constraints hold in spite of their rounding.
+DIVISIONS = 5
+
+
+@dataclass(frozen=True, eq=False)
+class AbsoluteNormSVM(BinaryStatement):
+    """The problem bound to data, in the space without an intercept."""
+
+    name: ClassVar[str] = "l1_squared_hinge"
+    C: float = 1.0
+
+    @property
+    def hyperparameters(self) -> dict[str, Any]:
+        """C and the kernel."""
+        return {"C": self.C, **super().hyperparameters}
+
+    def evaluate(self, model: BinaryModel) -> Evaluation:
+        """The objective, each loss at the worst end of its margin."""
+        assert isinstance(model, LinearModel)  # noqa: S101 - the formulation has no kernel
+        f, error = self.space.scores(model)
+        short = np.maximum(1.0 - self.y * f, 0.0)
+        worst = np.maximum(1.0 - self.y * f + error, 0.0) * (1.0 + 4 * U)
+        sizes = np.abs(model.coef)
+        value = nearest_sum(sizes) + self.C * nearest_sum(self.weight * short**2)
+        high = sum_above([sum_above(sizes), up(self.C * sum_above(self.weight * worst**2 * (1.0 + 4 * U)))])
+        return Evaluation.at_most(value, high)
+
+    def trivial(self) -> tuple[list[BinaryModel], list[Dual]]:
+        """W = 0, and zero multipliers."""
+        data = self.space.data
+        zero = LinearModel(np.zeros(data.X.shape[1]), 0.0, data.classes, np.zeros(0, dtype=np.intp))
+        return [zero], [{"alpha": np.zeros(data.n)}]
+
+    def multipliers(self, model: LinearModel) -> Floats:
+        """Return the slopes of the losses at a model."""
+        f, _ = self.space.scores(model)
+        return np.asarray(2.0 * self.C * self.weight * np.maximum(1.0 - self.y * f, 0.0))
+
+    def polished(self, w: Floats) -> Floats | None:
+        """Return coefficients near these, with the same signs, at which the smooth part is stationary; None if there are none."""
+        X, y = self.space.data.X, self.y
+        used = np.flatnonzero(w)
+        columns = X[:, used].toarray() if sp.issparse(X) else X[:, used]
+        signs, now = np.sign(w[used]), w[used].astype(np.float64)
+        rows = columns * y[:, None]
+        for _ in range(NEWTON_STEPS):
+            inside = rows @ now < 1.0
+            weighted = 2.0 * self.C * self.weight[inside, None] * rows[inside]
+            step, *_ = sl.lstsq(rows[inside].T @ weighted, weighted.sum(axis=0) - signs, lapack_driver="gelsy")
+            if not np.isfinite(step).all() or (np.sign(step) != signs).any():
+                return None
+            now = step
+            if np.array_equal(rows @ now < 1.0, inside):
+                found = np.zeros(w.size)
+                found[used] = now
+                return found
+        return None
+
+    def _largest(self, alpha: Floats) -> float:
+        """A number that is at least the largest side of the constraints."""
+        X, terms = self.space.data.X, alpha.size
+        sides = np.abs(np.asarray(X.T @ (self.y * alpha)))
+        error = inner_error(terms, np.asarray(abs(X).T @ alpha))
+        return float(np.max((sides + error) * (1.0 + 2 * U), initial=0.0))
+
+    def repair(self, dual: Dual) -> Dual:
+        """Make multipliers non-negative, and scale them to the best multiple that is feasible."""
+        alpha = np.maximum(self.entry(dual, "alpha"), 0.0)
+        squares = float(np.sum(alpha**2 / self.weight))
+        if not (alpha.any() and math.isfinite(squares)):
+            return {"alpha": np.zeros(alpha.size)}
+        best, largest = 2.0 * self.C * float(alpha.sum()) / squares, self._largest(alpha)
+        alpha = alpha * (best if best * largest <= 1.0 else 1.0 / largest)
+        for _ in range(DIVISIONS):
+            if (largest := self._largest(alpha)) <= 1.0:
+                return {"alpha": alpha}
+            alpha = alpha / largest * (1.0 - 4 * U)
+        return {"alpha": np.zeros(alpha.size)}
+
+    def dual_violation(self, dual: Dual) -> float:
+        """Largest excess over the constraints."""
+        alpha = self.entry(dual, "alpha")
+        if not np.isfinite(alpha).all():
+            return math.inf
+        return max(float(-alpha.min(initial=0.0)), self._largest(np.maximum(alpha, 0.0)) - 1.0, 0.0)
+
+    def evaluate_dual(self, dual: Dual) -> Evaluation:
+        """The dual objective."""
+        alpha = self.entry(dual, "alpha")
+        squares = up(sum_above(alpha**2 / self.weight * (1.0 + 4 * U)) / (4.0 * self.C)) if alpha.any() else 0.0
+        return Evaluation.at_least(nearest_sum(alpha) - squares, sum_below([sum_below(alpha), -squares]))

@@ -1,0 +1,1 @@
+"""Numbers that enclose: balls of any precision, and intervals of doubles."""
