@@ -70,7 +70,7 @@ def exact_optimum(G, weight, *, lam=None, k=None):
 def hostile_instance(seed):
     """Rows, labels, weights, hyper-parameters and the intercept of an instance of few rows."""
     rng = np.random.default_rng(seed)
-    n, d = int(rng.integers(2, 8)), int(rng.integers(1, 3))
+    n, d = int(rng.integers(2, 12 if seed % 4 == 3 else 8)), int(rng.integers(1, 3))
     design = DESIGNS[seed % len(DESIGNS)]
     X = rng.integers(-3, 4, (n, d)).astype(float)
     if design == "offset":

@@ -9,7 +9,7 @@ import numpy as np
 
 from svmcvx.fast.core.thread_pool import Share
 from svmcvx.fast.indicator.search.search_state import CountingSearch
-from svmcvx.fast.indicator.search.sweep_passes import children, search_below
+from svmcvx.fast.indicator.search.sweep_passes import UNIT, children, search_below
 from svmcvx.solution import Status
 
 __all__ = ["SweepSettings", "sweep"]
@@ -39,7 +39,8 @@ def sweep(search: CountingSearch, share: Share, settings: SweepSettings) -> tupl
     lengths = np.einsum("ij,ij->i", search.H, search.H)
     # Long rows first: their hyperplanes are the nearest to 0, and belong to more of the vertices within reach.
     H = np.ascontiguousarray(search.H[np.argsort(-lengths, kind="stable")])
-    weight = np.ascontiguousarray(search.weight[np.argsort(-lengths, kind="stable")])
+    # Sums of weights are at most the true ones then.
+    weight = search.weight[np.argsort(-lengths, kind="stable")] * (1.0 - 4 * len(H) * UNIT)
     r = H.shape[1]
     budget = max(settings.fewest, int(settings.work / len(H)))
     queue: list[tuple[float, tuple[int, ...]]] = [(0.0, ())]

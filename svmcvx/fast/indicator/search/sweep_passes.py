@@ -33,7 +33,7 @@ import math
 import numpy as np
 from numba import njit
 
-__all__ = ["children", "search_below"]
+__all__ = ["UNIT", "children", "search_below"]
 
 UNIT = 2.0**-53
 # Errors of margins from which on a subspace tells nothing.
@@ -191,6 +191,8 @@ def _side(
     """Best vertex on one half of a line: returns its value and its index."""
     # The weight that can be regained on the way to R, and how far that lets R shrink.
     radius = math.sqrt(square)
+    # What sums and differences of weights may be off by.
+    slack = 8 * weight.size * UNIT * weight.sum()
     while True:
         regained, nearest = 0.0, math.inf
         for position in range(count):
@@ -200,7 +202,7 @@ def _side(
                 regained += weight[i]
                 if i > last:
                     nearest = min(nearest, (1.0 - high) / change)
-        least = max(dropped - regained, 0.0)
+        least = max(dropped - regained - slack, 0.0)
         nearest *= 1.0 - 8 * UNIT
         if math.isinf(nearest) or norm + nearest * nearest + lam * least >= upper or least > k:
             return math.inf, -1
@@ -234,7 +236,7 @@ def _side(
         while following < events and times[following] <= times[event] and changes[following] < 0.0:
             together += changes[following]
             following += 1
-        value = _objective_value(norm + times[event] ** 2, max(together, forced), lam, k)
+        value = _objective_value(norm + times[event] ** 2, max(together - slack, forced), lam, k)
         if value < best:
             best, at = value, rows[event]
     return best, at
