@@ -17,7 +17,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
-from svmcvx.errors import DataError
+from svmcvx.errors import DataError, DataTypeError
 from svmcvx.proofs.format import fingerprint
 
 __all__ = [
@@ -141,11 +141,11 @@ def _dense(X: Any, name: str, names: list[str] | None) -> Floats:
                     bad[j] = True
         if not bad.any():
             return converted
-        raise DataError(
+        raise DataTypeError(
             f"{name} is not numeric in {_describe_columns(bad, names)}: every argument must be numeric, "
             "not a string, a missing value or another object; encode these values as a number first"
         )
-    raise DataError(f"{name} must be numeric, got dtype {array.dtype}; encode its values as numbers first")
+    raise DataTypeError(f"{name} must be numeric, got dtype {array.dtype}; encode its values as numbers first")
 
 
 @dataclass(frozen=True, eq=False)
@@ -266,7 +266,7 @@ def check_weights(sample_weight: Any, n: int, *, name: str = "sample_weight") ->
     except (ValueError, TypeError) as error:
         raise DataError(f"{name} cannot be read as numbers ({error}); pass one weight an observation") from None
     if weights.dtype.kind not in "biuf":
-        raise DataError(f"{name} must be numeric, got dtype {weights.dtype}")
+        raise DataTypeError(f"{name} must be numeric, got dtype {weights.dtype}")
     weights = weights.astype(np.float64)
     if weights.ndim == 0:
         weights = np.full(n, float(weights))

@@ -2,15 +2,15 @@
 
 Every exception raised on purpose derives from :class:`SvmcvxError`; its class tells what helps:
 
-================== =============================================
+================== ===========================================================================================
 class              what to do
-================== =============================================
-DataError          correct the data or the argument named
+================== ===========================================================================================
+DataError          correct the data or the argument named; a wrong type is a DataTypeError, which is a TypeError too
 BuildError         change the formulation asked for
 SolverUnavailable  install or license the solver named
 SolverFailed       try another solver or tolerance; the chain of attempts is attached
 NotCertified       there is an answer, but no proof of the accuracy asked for
-================== =============================================
+================== ===========================================================================================
 """
 
 from __future__ import annotations
@@ -25,6 +25,10 @@ class SvmcvxError(Exception):
 
 class DataError(SvmcvxError, ValueError):
     """The data or an argument cannot be used; the message names it and says what to do."""
+
+
+class DataTypeError(DataError, TypeError):
+    """A value has a type that cannot be used."""
 
 
 class BuildError(SvmcvxError, ValueError):

@@ -67,6 +67,16 @@ def test_features_that_cannot_be_used(X, message):
         check_features(X)
 
 
+def test_a_wrong_type_is_a_type_error_too():
+    for call in (
+        lambda: binary_data(np.array([[1.0, {"a": 1}], [2.0, 3.0]], dtype=object), [0, 1]),
+        lambda: binary_data([["a", "b"], ["c", "d"]], [0, 1]),
+    ):
+        with pytest.raises(TypeError, match="numeric") as raised:
+            call()
+        assert isinstance(raised.value, DataError)
+
+
 def test_messages_name_columns_of_a_frame():
     with pytest.raises(DataError, match="column age"):
         check_features(pd.DataFrame({"age": [1.0, np.nan], "size": [1.0, 2.0]}))

@@ -24,9 +24,6 @@ from .conftest import make_data
 
 X, Y = make_data(n=40)
 
-EXPECTED_FAILURES = {
-    "check_dtype_object": "asks for a TypeError; a DataError is a ValueError, as scikit-learn asks elsewhere"
-}
 NO_INTERCEPT = {
     "check_class_weight_classifiers": "a machine without intercept, as in the paper, parts any cloud around the origin"
 }
@@ -65,7 +62,7 @@ SLOW = (
 
 
 def expected_failures(estimator):
-    return EXPECTED_FAILURES | (NO_INTERCEPT if getattr(estimator, "intercept", True) is False else {})
+    return NO_INTERCEPT if getattr(estimator, "intercept", True) is False else {}
 
 
 @parametrize_with_checks(FACES, expected_failed_checks=expected_failures)

@@ -156,7 +156,6 @@ def test_a_time_limit_leaves_the_incumbent_and_what_was_proved():
     assert certificate.lower <= certificate.upper
     assert certificate.gap > 1e-6
     assert "exceeds" in solution.attempts[-1].reason
-    assert solution.timings.total < 10
 
 
 def test_without_point_and_incumbent_there_is_no_solution():

@@ -481,13 +481,8 @@ def test_errors_say_what_was_wrong():
         statement.repair({"beta": np.zeros(30)})
 
 
-EXPECTED_FAILURES = {
-    "check_dtype_object": "asks for a TypeError; a DataError is a ValueError, as scikit-learn asks elsewhere"
-}
-
-
 # One check compares scores to 1e-7, which takes more than the default tolerance.
-@parametrize_with_checks([sx.MulticlassSVMClassifier(tol=1e-10)], expected_failed_checks=lambda _: EXPECTED_FAILURES)
+@parametrize_with_checks([sx.MulticlassSVMClassifier(tol=1e-10)])
 def test_scikit_learns_own_checks(estimator, check):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)

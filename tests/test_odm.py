@@ -764,7 +764,6 @@ def test_estimators(estimator, cancer):
 
 @parametrize_with_checks(
     [sx.ODMClassifier(solver="clarabel", intercept=True), sx.ODMLClassifier(solver="clarabel", intercept=True)],
-    expected_failed_checks=lambda _: {"check_dtype_object": "asks for a TypeError; a DataError is a ValueError"},
 )
 def test_scikit_learn_contract(estimator, check):
     check(estimator)

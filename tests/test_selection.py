@@ -408,7 +408,8 @@ def test_a_run_killed_in_the_middle_goes_on_where_it_stopped(tmp_path):
     folder = tmp_path / "fits"
     arguments = [str(tmp_path / "X.npy"), str(tmp_path / "y.npy"), str(folder)]
     process = subprocess.Popen([sys.executable, "-c", textwrap.dedent(KILLED), *arguments])
-    deadline = time.monotonic() + 50
+    # Long: only so that a defect does not wait for ever.
+    deadline = time.monotonic() + 600
     while time.monotonic() < deadline and process.poll() is None and (not folder.exists() or lines(folder) < 50):
         time.sleep(0.02)
     os.kill(process.pid, signal.SIGKILL)

@@ -327,6 +327,27 @@ def test_a_time_limit_that_leaves_no_time_says_so():
         sx.solve(small(), time_limit=1e-9)
 
 
+def test_a_panic_of_a_solver_is_a_recorded_attempt(monkeypatch):
+    class Panic(BaseException):
+        """What a solver in another language raises where it has a defect."""
+
+    real, called = backends.run, []
+
+    def run(problem, name, *arguments, **options):
+        called.append(name)
+        if len(called) == 1:
+            raise Panic("attempt to subtract with overflow")
+        return real(problem, name, *arguments, **options)
+
+    monkeypatch.setattr(backends, "run", run)
+    solution = sx.solve(small())
+    failed = next(attempt for attempt in solution.attempts if attempt.status != "licence")
+    assert failed.status == "error"
+    assert "subtract with overflow" in failed.reason
+    assert len(called) > 1
+    assert solution.certificate.lower <= solution.certificate.upper
+
+
 def test_an_interrupt_stops_at_once_and_leaves_nothing_broken():
     problem = large()
     compile_now(problem)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from svmcvx.certificate import Dual, Evaluation
 from svmcvx.data import check_number
-from svmcvx.errors import BuildError, DataError
+from svmcvx.errors import BuildError, DataError, DataTypeError
 from svmcvx.formulations.base import Formulation, FormulationProblem, RecoveredPoints, usable
 
 __all__ = ["ConstrainedProblem", "ConstrainedStatement", "constrained"]
@@ -216,7 +216,7 @@ def constrained(
     if isinstance(problem, ConstrainedProblem):
         raise BuildError("this problem has added constraints already; pass all of them in one call of with_constraints")
     if holds is not None and not callable(holds):
-        raise DataError(f"holds must be a function of a model, got {type(holds).__name__}")
+        raise DataTypeError(f"holds must be a function of a model, got {type(holds).__name__}")
     tol = check_number(tol, "tol", low=0)
     added = tuple(constraints)
     wrong = [type(constraint).__name__ for constraint in added if not isinstance(constraint, cp.Constraint)]

@@ -158,7 +158,9 @@ def _probe(name: str, period: int) -> str | None:
     toy = cp.Problem(cp.Minimize(cp.sum_squares(x - np.array([1.0, 2.0]))), [cp.sum(x) == 1])
     try:
         toy.solve(solver=name)
-    except Exception as error:  # a solver's licence errors share no base class below Exception
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:  # licence errors share no base class, and a solver's panic is no Exception
         return " ".join(str(error).split()) or type(error).__name__
     return None if toy.status == cp.OPTIMAL else f"the licence test ended with status {toy.status}"
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from svmcvx.certificate import Checked, SolverBound, check
 from svmcvx.data import check_number
-from svmcvx.errors import BuildError, DataError, NotCertified, SolverFailed
+from svmcvx.errors import BuildError, DataError, DataTypeError, NotCertified, SolverFailed
 from svmcvx.formulations.base import Formulation, FormulationProblem, RecoveredPoints
 from svmcvx.solution import Attempt, Solution, Status, Timings
 from svmcvx.solve import backends, policy
@@ -104,7 +104,7 @@ def solve(
     if not isinstance(solver, str):
         raise DataError(f"solver must be a name, got {solver!r}")
     if warm_start is not None and not isinstance(warm_start, (bool, Solution)):
-        raise DataError(f"warm_start must be a Solution, True, False or None, got {type(warm_start).__name__}")
+        raise DataTypeError(f"warm_start must be a Solution, True, False or None, got {type(warm_start).__name__}")
     kind = policy.classify(problem)
     cards = policy.candidates(kind, solver)
     mixed = kind in policy.MIXED
@@ -140,7 +140,11 @@ def solve(
         attempt_started = time.perf_counter()
         try:
             outcome = backends.run(problem, card.name, options, verbose=verbose, warm_start=warm, start=start)
-        except Exception as error:  # solvers raise what they like; the chain carries on
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except (
+            BaseException
+        ) as error:  # solvers raise what they like, and panics are no Exception; the chain carries on
             attempts.append(
                 Attempt(
                     card.name, Status.ERROR, _one_line(error), time.perf_counter() - attempt_started, options=options
@@ -247,7 +251,7 @@ def _options_by_solver(
     if solver_options is None:
         return {}
     if not isinstance(solver_options, Mapping):
-        raise DataError(f"solver_options must be a mapping, got {type(solver_options).__name__}")
+        raise DataTypeError(f"solver_options must be a mapping, got {type(solver_options).__name__}")
     if solver != "auto":
         return {cards[0].name: solver_options}
     by_name = {str(name).upper(): options for name, options in solver_options.items()}

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from svmcvx.data import check_features, check_weights
-from svmcvx.errors import DataError
+from svmcvx.errors import DataError, DataTypeError
 from svmcvx.model import BinaryModel, Model, frozen
 from svmcvx.solution import Solution
 
@@ -25,7 +25,7 @@ def classifier_of(model: Any) -> Any:
     """
     found = model.model if isinstance(model, Solution) else model
     if not hasattr(found, "decision_function"):
-        raise DataError(
+        raise DataTypeError(
             f"model must be a Solution, a Model or a fitted classifier with decision_function, got {type(model).__name__}"
         )
     return found
@@ -35,7 +35,7 @@ def binary_model(model: Any) -> BinaryModel:
     """Return the model of two classes behind a solution or a fitted estimator of this package."""
     found = _model_behind(model)
     if not isinstance(found, BinaryModel):
-        raise DataError(
+        raise DataTypeError(
             f"model must be, or hold, a LinearModel or KernelModel of two classes, got {type(found).__name__}"
         )
     return found

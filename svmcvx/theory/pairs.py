@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svmcvx.data import check_features, check_number
-from svmcvx.errors import DataError
+from svmcvx.errors import DataError, DataTypeError
 from svmcvx.formulations.multiclass.pairwise import pair_differences
 from svmcvx.kernels import row_norms
 from svmcvx.model import LinearModel, MulticlassModel
@@ -42,7 +42,7 @@ def _weights(model: Any) -> Floats:
         return found.coef
     if isinstance(found, LinearModel):
         return np.outer(found.coef, [-0.5, 0.5])
-    raise DataError(
+    raise DataTypeError(
         "model must be, or hold, a MulticlassModel or a LinearModel (one vector of weights a class), "
         f"got {type(found).__name__}"
     )

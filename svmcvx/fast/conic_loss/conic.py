@@ -21,7 +21,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from svmcvx.data import check_choice, check_seed
-from svmcvx.errors import DataError, SolverFailed
+from svmcvx.errors import DataError, DataTypeError, SolverFailed
 from svmcvx.fast.conic_loss.continuation import (
     LIFT,
     NEARLY_ONE,
@@ -191,7 +191,7 @@ def conic(
         raise DataError(f"rounding must be True or False, got {rounding!r}")
     rng = check_seed(seed)
     if settings is not None and not isinstance(settings, ConicSettings):
-        raise DataError(f"settings must be a ConicSettings or None, got {type(settings).__name__}")
+        raise DataTypeError(f"settings must be a ConicSettings or None, got {type(settings).__name__}")
     settings = settings or ConicSettings()
     data, space = conic_space(X, y, kernel, intercept, sample_weight, indefinite)
     if nystrom is not None:

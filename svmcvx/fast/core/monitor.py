@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from svmcvx.certificate import SolverBound, check, relative_gap
 from svmcvx.data import check_number, check_whole
-from svmcvx.errors import DataError, NotCertified, SolverFailed
+from svmcvx.errors import DataError, DataTypeError, NotCertified, SolverFailed
 from svmcvx.formulations.base import Formulation, RecoveredPoints
 from svmcvx.solution import Attempt, Solution, Status, Timings
 from svmcvx.system.interrupt import deferred_interrupt
@@ -161,7 +161,7 @@ def earlier_solution(warm_start: Any) -> Solution | None:
         If it is something else.
     """
     if warm_start is not None and not isinstance(warm_start, Solution):
-        raise DataError(f"warm_start must be a Solution of the same data, got {type(warm_start).__name__}")
+        raise DataTypeError(f"warm_start must be a Solution of the same data, got {type(warm_start).__name__}")
     return warm_start
 
 

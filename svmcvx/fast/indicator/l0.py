@@ -30,7 +30,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from svmcvx.data import check_number, check_seed, check_whole
-from svmcvx.errors import DataError
+from svmcvx.errors import DataError, DataTypeError
 from svmcvx.fast.core.blas_threads import blas_held_to_one
 from svmcvx.fast.core.monitor import Callback, Monitor, conclude, earlier_solution, monitored
 from svmcvx.fast.indicator.l0_admm import Iterate, PenalisedSystem, admm, low_rank
@@ -171,7 +171,7 @@ def l0(
     """
     started = time.perf_counter()
     if settings is not None and not isinstance(settings, L0Settings):
-        raise DataError(f"settings must be an L0Settings or None, got {type(settings).__name__}")
+        raise DataTypeError(f"settings must be an L0Settings or None, got {type(settings).__name__}")
     settings = settings or L0Settings()
     statement = l0_statement(
         X, y, C=C, kernel=kernel, sample_weight=sample_weight, indefinite=indefinite, keep_gram=False

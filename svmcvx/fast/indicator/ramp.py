@@ -18,7 +18,7 @@ from dataclasses import replace
 from typing import Any
 
 from svmcvx.data import check_seed
-from svmcvx.errors import DataError
+from svmcvx.errors import DataTypeError
 from svmcvx.fast.core.blas_threads import blas_held_to_one
 from svmcvx.fast.core.monitor import Callback, conclude, earlier_solution, monitored
 from svmcvx.fast.core.thread_pool import shares
@@ -105,7 +105,7 @@ def ramp(
     """
     started = time.perf_counter()
     if settings is not None and not isinstance(settings, BranchSettings):
-        raise DataError(f"settings must be a BranchSettings or None, got {type(settings).__name__}")
+        raise DataTypeError(f"settings must be a BranchSettings or None, got {type(settings).__name__}")
     check_seed(seed)
     warm_start = earlier_solution(warm_start)
     counting = l0_statement(X, y, C=C, kernel=kernel, sample_weight=sample_weight, indefinite=indefinite)

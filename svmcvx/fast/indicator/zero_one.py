@@ -36,7 +36,7 @@ from numpy.typing import NDArray
 
 from svmcvx.certificate import Dual
 from svmcvx.data import binary_data, check_choice, check_number, check_seed
-from svmcvx.errors import DataError
+from svmcvx.errors import DataError, DataTypeError
 from svmcvx.fast.core.blas_threads import blas_held_to_one
 from svmcvx.fast.core.monitor import Callback, conclude, earlier_solution, monitored
 from svmcvx.fast.core.thread_pool import Share, shares
@@ -175,7 +175,7 @@ def zero_one(
     k = None if k is None else check_number(k, "k", low=0)
     check_choice(method, "method", METHODS)
     if settings is not None and not isinstance(settings, ZeroOneSettings):
-        raise DataError(f"settings must be a ZeroOneSettings or None, got {type(settings).__name__}")
+        raise DataTypeError(f"settings must be a ZeroOneSettings or None, got {type(settings).__name__}")
     settings = settings or ZeroOneSettings()
     warm_start = earlier_solution(warm_start)
     rng = check_seed(seed)

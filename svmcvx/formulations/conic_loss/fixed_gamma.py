@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from svmcvx.certificate import Dual, Evaluation
 from svmcvx.data import check_number
-from svmcvx.errors import DataError
+from svmcvx.errors import DataError, DataTypeError
 from svmcvx.formulations.base import FormulationProblem, RecoveredPoints, builder, full_entry, usable
 from svmcvx.formulations.conic_loss.dual import ConicDual
 from svmcvx.formulations.conic_loss.recovery import penalty_above
@@ -262,7 +262,7 @@ def conic_fixed_gamma(
 def _check_gamma(gamma: Any, n: int) -> Floats:
     values = np.asarray(gamma)
     if values.dtype.kind not in "biuf":
-        raise DataError(f"gamma must be numeric, got dtype {values.dtype}")
+        raise DataTypeError(f"gamma must be numeric, got dtype {values.dtype}")
     values = values.astype(np.float64)
     if values.ndim == 0:
         values = np.full(n, float(values))

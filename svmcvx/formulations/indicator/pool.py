@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
-from svmcvx.errors import DataError
+from svmcvx.errors import DataTypeError
 from svmcvx.formulations.conic_loss.primal import low_rank_gradient, relaxed_indicator
 from svmcvx.formulations.indicator.statement import CountingStatement
 from svmcvx.heuristics.local_search import local_search
@@ -206,5 +206,5 @@ def incumbent_margins(incumbent: Any, statement: CountingStatement) -> Floats | 
         return None
     model = getattr(incumbent, "model", incumbent)
     if not isinstance(model, BinaryModel):
-        raise DataError(f"incumbent must be a model of two classes or a Solution, got {type(incumbent).__name__}")
+        raise DataTypeError(f"incumbent must be a model of two classes or a Solution, got {type(incumbent).__name__}")
     return np.asarray(statement.y * model.scores(statement.space.data.X)[0])

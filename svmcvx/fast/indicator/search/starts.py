@@ -9,7 +9,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from svmcvx.errors import DataError, SolverFailed
+from svmcvx.errors import DataError, DataTypeError, SolverFailed
 from svmcvx.fast.conic_loss.conic import minimised_relaxation
 from svmcvx.fast.core.monitor import Monitor
 from svmcvx.fast.indicator.search.search_state import CountingSearch
@@ -74,7 +74,7 @@ def earlier_margins(warm_start: Solution, statement: ZeroOne) -> Floats:
     """
     model, data = warm_start.model, statement.space.data
     if not isinstance(model, BinaryModel):
-        raise DataError(f"warm_start must be a Solution with a model of two classes, got {type(model).__name__}")
+        raise DataTypeError(f"warm_start must be a Solution with a model of two classes, got {type(model).__name__}")
     if warm_start.evidence is not None and warm_start.evidence.weight.size != data.rows:
         raise DataError(
             f"warm_start must be a Solution of the same data: it is of {warm_start.evidence.weight.size} observations, these are "
