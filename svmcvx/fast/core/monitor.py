@@ -96,6 +96,14 @@ class Monitor:
         """Whether the time limit has passed or Ctrl-C was pressed; cheap enough to ask often."""
         return self.pressed.is_set() or (self.time_limit is not None and self.seconds >= self.time_limit)
 
+    def leave_out(self, work: Callable[[], None]) -> float:
+        """Do something that no limit counts, such as compiling; return its seconds."""
+        before = time.perf_counter()
+        work()
+        taken = time.perf_counter() - before
+        self.started += taken
+        return taken
+
     def share_of_time(self, share: float) -> Callable[[], bool]:
         """Return a function that tells whether a share of what is left of the time limit has passed since now."""
         until = math.inf
@@ -173,6 +181,7 @@ def conclude(
     *,
     solver: str,
     build_seconds: float = 0.0,
+    compile_seconds: float = 0.0,
     warm_start_used: bool = False,
     options: dict[str, Any] | None = None,
     search_bound: SolverBound | None = None,
@@ -192,6 +201,8 @@ def conclude(
         Name, such as ``"fast.psvm/smo"``.
     build_seconds : float
         Validation, kernel and other preparation.
+    compile_seconds : float
+        Compiling or loading compiled code before the clock started.
     warm_start_used : bool
     options : dict, optional
         What the solver settled on (method, cache size, …), for the record.
@@ -233,7 +244,7 @@ def conclude(
         status=status,
         solver=solver,
         attempts=(attempt,),
-        timings=Timings(build_seconds, 0.0, solved, time.perf_counter() - certify_started),
+        timings=Timings(build_seconds, compile_seconds, solved, time.perf_counter() - certify_started),
         dual=statement.export_dual(checked.dual) if checked.dual else {},
         trace=np.array(trace),
         formulation=statement.name,

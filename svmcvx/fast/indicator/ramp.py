@@ -23,6 +23,7 @@ from svmcvx.fast.core.blas_threads import blas_held_to_one
 from svmcvx.fast.core.monitor import Callback, conclude, earlier_solution, monitored
 from svmcvx.fast.core.thread_pool import shares
 from svmcvx.fast.indicator.search.branch_and_bound import BranchAndBound, BranchSettings
+from svmcvx.fast.indicator.search.branch_and_bound import compiled as search_compiled
 from svmcvx.fast.indicator.search.search_state import RampSearch
 from svmcvx.formulations.base import RecoveredPoints
 from svmcvx.formulations.indicator.l0 import l0_statement
@@ -111,9 +112,11 @@ def ramp(
     counting = l0_statement(X, y, C=C, kernel=kernel, sample_weight=sample_weight, indefinite=indefinite)
     statement = Ramp(space=counting.space, C=counting.C, kind="enumeration")
     earlier = incumbent_margins(warm_start, counting)
+    built = time.perf_counter() - started
+    search_compiled()
+    compile_seconds = time.perf_counter() - started - built
     with monitored(tol=tol, time_limit=time_limit, max_iter=max_iter, verbose=verbose, callback=callback) as monitor:
         statement = replace(statement, pool=ramp_pool(counting, earlier, heuristics=False))
-        built = time.perf_counter() - started
         search = RampSearch(statement, monitor, 0.0)
         tree = BranchAndBound(search, settings or BranchSettings())
         with shares() as share, blas_held_to_one(0):
@@ -128,6 +131,7 @@ def ramp(
             status if status is not None else Status.NUMERICAL,
             solver="fast.ramp/branch",
             build_seconds=built,
+            compile_seconds=compile_seconds,
             warm_start_used=warm_start is not None,
             options={"method": "branch", "nodes": tree.nodes},
             search_bound=search.bound,

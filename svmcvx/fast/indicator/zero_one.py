@@ -41,9 +41,11 @@ from svmcvx.fast.core.blas_threads import blas_held_to_one
 from svmcvx.fast.core.monitor import Callback, conclude, earlier_solution, monitored
 from svmcvx.fast.core.thread_pool import Share, shares
 from svmcvx.fast.indicator.search.branch_and_bound import BranchAndBound, BranchSettings
+from svmcvx.fast.indicator.search.branch_and_bound import compiled as search_compiled
 from svmcvx.fast.indicator.search.search_state import CEILINGS, CountingSearch
 from svmcvx.fast.indicator.search.starts import StartSettings, earlier_margins, quick_starts, simple_starts, starts
 from svmcvx.fast.indicator.search.sweep import SweepSettings, sweep
+from svmcvx.fast.indicator.search.sweep import compiled as sweep_compiled
 from svmcvx.feature_space import feature_space
 from svmcvx.formulations.base import RecoveredPoints, full_entry
 from svmcvx.formulations.indicator.zero_one import ZeroOne
@@ -184,8 +186,10 @@ def zero_one(
     statement = ZeroOne(space=space, lam=lam, k=k, form="enumeration", kind="enumeration")
 
     earlier = None if warm_start is None else earlier_margins(warm_start, statement)
+    built = time.perf_counter() - started
+    search_compiled()
+    compile_seconds = time.perf_counter() - started - built
     with monitored(tol=tol, time_limit=time_limit, max_iter=max_iter, verbose=verbose, callback=callback) as monitor:
-        built = time.perf_counter() - started
         statement = replace(statement, pool=simple_starts(statement, earlier))
         search = CountingSearch(statement, monitor, 0.0)
         run = _Run(search, method, settings)
@@ -201,6 +205,7 @@ def zero_one(
             status,
             solver=f"fast.zero_one/{run.used}",
             build_seconds=built,
+            compile_seconds=compile_seconds + run.compile_seconds,
             warm_start_used=warm_start is not None,
             options={"method": run.used, **run.effort},
             search_bound=search.bound,
@@ -213,7 +218,7 @@ class _Run:
 
     def __init__(self, search: CountingSearch, method: str, settings: ZeroOneSettings) -> None:
         self.search, self.method, self.settings = search, method, settings
-        self.used = "branch"
+        self.used, self.compile_seconds = "branch", 0.0
         self.effort: dict[str, int] = {}
         self.duals: list[Dual] = []
         self.tree: BranchAndBound | None = None
@@ -282,6 +287,7 @@ class _Run:
 
     def _sweep(self, share: Share) -> Status:
         self.used = "sweep"
+        self.compile_seconds += self.search.monitor.leave_out(sweep_compiled)
         status, swept = sweep(self.search, share, self.settings.sweep)
         self.effort |= swept
         return status

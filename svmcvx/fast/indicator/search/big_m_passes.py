@@ -117,7 +117,7 @@ def _undecided(state, height, M, cut, a):
 
 
 @njit(cache=True, nogil=True)
-def _narrow(HT, length, state, cap, height, width, cut, rho, box, upper, w, a, slope, centre):
+def _narrow(HT, length, state, cap, height, width, cut, rho, free, box, upper, w, a, slope, centre):
     """Shrink the interval of the bias: the dual value at a fixed b is a bound, linear in b, for all b."""
     r = HT.shape[0]
     for side in range(2):
@@ -132,8 +132,7 @@ def _narrow(HT, length, state, cap, height, width, cut, rho, box, upper, w, a, s
             width,
             cut,
             rho,
-            True,
-            True,
+            free,
             trial[r - 1],
             trial[r - 1],
             0.0,
@@ -215,7 +214,6 @@ def relax(HT, length, weight, price, budget, cut, rho, free, rounds, upper, stat
                 cut,
                 rho,
                 free,
-                False,
                 box[0],
                 box[1],
                 ENOUGH,
@@ -240,7 +238,21 @@ def relax(HT, length, weight, price, budget, cut, rho, free, rounds, upper, stat
             start = a.copy()
             if free and turn == 0:
                 _narrow(
-                    HT, length, state, cap, height, width, cut, rho, box, upper, w, start, slope.copy(), centre.copy()
+                    HT,
+                    length,
+                    state,
+                    cap,
+                    height,
+                    width,
+                    cut,
+                    rho,
+                    free,
+                    box,
+                    upper,
+                    w,
+                    start,
+                    slope.copy(),
+                    centre.copy(),
                 )
             again = _tighten(HT, length, state, M, cut, free, box, upper, value, error, longest, centre, start)
         if not math.isinf(budget):
@@ -286,7 +298,6 @@ def settle(HT, length, weight, price, cut, rho, free, state, w, box):
             cut,
             rho,
             free,
-            False,
             box[0],
             box[1],
             0.0,

@@ -40,6 +40,13 @@ def _try(HT, weight, price, budget, cut, free, w, a, best, found):
 
 
 @njit(cache=True, nogil=True)
+def _copy(source, k, target, j, size):
+    """Copy the first entries of row k of one array to row j of another; an assignment of rows takes a second to compile."""
+    for i in range(size):
+        target[j, i] = source[k, i]
+
+
+@njit(cache=True, nogil=True)
 def dive(
     HT, length, weight, price, budget, cut, rho, free, rounds, upper, states, reaches, starts, boxes, prices, bounds,
     undecided, names, expansions, parents, decisions, points, used, found,
@@ -88,8 +95,10 @@ def dive(
         left -= 1
         on, bound, name, now = undecided[left], bounds[left], names[left], prices[left]
         for child in range(2):
-            child_state[child], child_reach[child] = states[left], reaches[left]
-            child_w[child], child_box[child] = starts[left], boxes[left]
+            _copy(states, left, child_state, child, n)
+            _copy(reaches, left, child_reach, child, n)
+            _copy(starts, left, child_w, child, r)
+            _copy(boxes, left, child_box, child, 2)
         for child in range(2):
             fixed = KEPT + child
             child_state[child, on] = fixed
@@ -126,13 +135,17 @@ def dive(
                 # Exchange with the lowest open node.
                 place = leaves
                 if left > leaves:
-                    states[left], reaches[left] = states[leaves], reaches[leaves]
-                    starts[left], boxes[left] = starts[leaves], boxes[leaves]
+                    _copy(states, leaves, states, left, n)
+                    _copy(reaches, leaves, reaches, left, n)
+                    _copy(starts, leaves, starts, left, r)
+                    _copy(boxes, leaves, boxes, left, 2)
                     prices[left], bounds[left] = prices[leaves], bounds[leaves]
                     undecided[left], names[left] = undecided[leaves], names[leaves]
                 leaves += 1
-            states[place], reaches[place] = child_state[child], child_reach[child]
-            starts[place], boxes[place] = child_w[child], child_box[child]
+            _copy(child_state, child, states, place, n)
+            _copy(child_reach, child, reaches, place, n)
+            _copy(child_w, child, starts, place, r)
+            _copy(child_box, child, boxes, place, 2)
             prices[place], bounds[place] = child_price[child], child_bound[child]
             undecided[place], names[place] = child_next[child], child_name[child]
             left += 1

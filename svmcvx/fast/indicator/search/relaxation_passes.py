@@ -158,13 +158,11 @@ def _dual(HT, length, state, cap, height, cut, slope, free, low, high, centre):
 
 
 @njit(cache=True, nogil=True, fastmath=ANY_ORDER)
-def minimise(
-    HT, length, state, cap, height, width, cut, rho, free, fixed, low, high, enough, upper, w, a, slope, centre
-):
+def minimise(HT, length, state, cap, height, width, cut, rho, free, low, high, enough, upper, w, a, slope, centre):
     """Newton's method from `w`, which becomes the minimiser, `a` its shortfalls and `slope` the slopes there.
 
     Returns what :func:`_dual` does at the last slopes. It ends early where D reaches `upper`, or what is missing to the minimum
-    is the share `enough` of what is missing to `upper`.
+    is the share `enough` of what is missing to `upper`. A bias whose interval is a point stays there.
     """
     r, n = HT.shape
     columns = r - 1 if free else r
@@ -205,7 +203,7 @@ def minimise(
             or iteration == NEWTON_STEPS - 1
         ):
             break
-        if fixed:
+        if free and low == high:
             gradient[r - 1] = 0.0
             for e in range(r - 1):
                 hessian[r - 1, e] = 0.0

@@ -43,6 +43,13 @@ SHRINKINGS = 4
 
 
 @njit(cache=True)
+def _copy(source, target, size):
+    """Copy the first entries; an assignment of slices takes a second to compile."""
+    for i in range(size):
+        target[i] = source[i]
+
+
+@njit(cache=True)
 def _objective_value(norm, dropped, lam, k):
     return norm + lam * dropped if dropped <= k else math.inf
 
@@ -257,9 +264,11 @@ def _search_one(H, weight, lam, k, upper, prefix, size, budget, basis):
     chosen = np.full(r, -1, dtype=np.int64)
     norm, forced, blur, turn = np.zeros(r), np.zeros(r), np.zeros(r), np.zeros(r)
     times, changes, rows = np.empty(n), np.empty(n), np.empty(n, dtype=np.int64)
-    P[0] = H
-    a[0] = 0.0
-    index[0] = np.arange(n)
+    for i in range(n):
+        for c in range(r):
+            P[0, i, c] = H[i, c]
+        a[0, i] = 0.0
+        index[0, i] = i
     count[0] = n
     best, best_size, nodes, lost = math.inf, 0, 0, math.inf
     depth = 0
@@ -299,7 +308,7 @@ def _search_one(H, weight, lam, k, upper, prefix, size, budget, basis):
                 if value < upper:
                     upper = best = value
                     best_size = depth
-                    basis[:depth] = chosen[:depth]
+                    _copy(chosen, basis, depth)
                 if m == 1:
                     last = chosen[depth - 1] if depth > 0 else -1
                     for sign in (1.0, -1.0):
@@ -327,7 +336,7 @@ def _search_one(H, weight, lam, k, upper, prefix, size, budget, basis):
                         if value < upper:
                             upper = best = value
                             best_size = depth + 1
-                            basis[:depth] = chosen[:depth]
+                            _copy(chosen, basis, depth)
                             basis[depth] = at
                     depth -= 1
                     continue
@@ -416,7 +425,8 @@ def search_below(
         values[task], held, nodes[task], finished[task], lost[task] = _search_one(
             H, weight, lam, k, upper, prefixes[task], sizes[task], budget, basis
         )
-        bases[task, :held] = basis[:held]
+        for c in range(held):
+            bases[task, c] = basis[c]
 
 
 @njit(cache=True)
