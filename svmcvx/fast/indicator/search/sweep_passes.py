@@ -50,6 +50,14 @@ def _copy(source, target, size):
 
 
 @njit(cache=True)
+def _length(P, i, m):
+    total = 0.0
+    for c in range(m):
+        total += P[i, c] * P[i, c]
+    return math.sqrt(total)
+
+
+@njit(cache=True)
 def _objective_value(norm, dropped, lam, k):
     return norm + lam * dropped if dropped <= k else math.inf
 
@@ -361,10 +369,7 @@ def _search_one(H, weight, lam, k, upper, prefix, size, budget, basis):
         if found < 0:
             depth -= 1
             continue
-        length = 0.0
-        for c in range(m):
-            length += P[depth, found, c] ** 2
-        length = math.sqrt(length)
+        length = _length(P[depth], found, m)
         missed, fit = _lost(
             length, a[depth, found], norm[depth], forced[depth], blur[depth], turn[depth], lam, upper, r
         )
@@ -433,20 +438,31 @@ def search_below(
 def children(H, weight, lam, k, upper, prefix, size):
     """Return the rows that may follow a prefix, for each a lower bound on all that lies below, and what may be missed."""
     n, r = H.shape
-    P, a, index = H.copy(), np.zeros(n), np.arange(n)
+    P, a, index = np.empty((n, r)), np.zeros(n), np.empty(n, dtype=np.int64)
+    for i in range(n):
+        index[i] = i
+        for c in range(r):
+            P[i, c] = H[i, c]
     below_P, below_a, below_index = np.empty((n, r)), np.empty(n), np.empty(n, dtype=np.int64)
     count, norm, forced, blur, turn, m = n, 0.0, 0.0, 0.0, 0.0, r
     rows, bounds = np.empty(n, dtype=np.int64), np.empty(n)
     for depth in range(size):
         count, forced, square = _confine(count, index, a, P, m, norm, forced, blur, turn, weight, lam, k, upper)
-        if square < 0.0 or not (index[:count] == prefix[depth]).any():
+        told_apart = False
+        for position in range(count):
+            told_apart = told_apart or index[position] == prefix[depth]
+        if square < 0.0 or not told_apart:
             return rows[:0], bounds[:0], math.inf
-        length = math.sqrt((P[prefix[depth], :m] ** 2).sum())
+        length = _length(P, prefix[depth], m)
         count, step = _descend(prefix[depth], count, index, a, P, m, below_index, below_a, below_P)
         blur, turn, slip = _errors(length, step, blur, turn, r)
         norm = (norm + max(abs(step) - slip, 0.0) ** 2) * (1.0 - 8 * UNIT)
         m -= 1
-        P[:, :m], a[:], index[:] = below_P[:, :m], below_a, below_index
+        for position in range(count):
+            i = below_index[position]
+            index[position], a[i] = i, below_a[i]
+            for c in range(m):
+                P[i, c] = below_P[i, c]
     count, forced, square = _confine(count, index, a, P, m, norm, forced, blur, turn, weight, lam, k, upper)
     if square < 0.0:
         return rows[:0], bounds[:0], math.inf
@@ -455,7 +471,7 @@ def children(H, weight, lam, k, upper, prefix, size):
         j = index[position]
         if size > 0 and j <= prefix[size - 1]:
             continue
-        length = math.sqrt((P[j, :m] ** 2).sum())
+        length = _length(P, j, m)
         missed, fit = _lost(length, a[j], norm, forced, blur, turn, lam, upper, r)
         lost = min(lost, missed)
         if not fit:
