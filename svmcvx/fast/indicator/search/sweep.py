@@ -29,11 +29,14 @@ class SweepSettings:
         Subspaces below a prefix, times observations, that are visited before it is split instead.
     fewest : int
         Subspaces that are visited at least.
+    most : float
+        Their number at most, times rows and squared columns, whatever the others say.
     """
 
     width: int = 16
     work: float = 2e6
     fewest: int = 200
+    most: float = 2e8
 
 
 @cache
@@ -54,7 +57,9 @@ def sweep(search: CountingSearch, share: Share, settings: SweepSettings) -> tupl
     # Sums of weights are at most the true ones then.
     weight = search.weight[np.argsort(-lengths, kind="stable")] * (1.0 - 4 * len(H) * UNIT)
     r = H.shape[1]
-    budget = max(settings.fewest, int(settings.work / len(H)))
+    # To go down to a subspace takes as long as rows times squared columns.
+    most = settings.most / (len(H) * r**2)
+    budget = max(1, int(min(max(settings.fewest, settings.work / len(H)), most)))
     queue: list[tuple[float, tuple[int, ...]]] = [(0.0, ())]
     subspaces = 0
     status = search.report(0.0)
@@ -79,6 +84,10 @@ def sweep(search: CountingSearch, share: Share, settings: SweepSettings) -> tupl
                 search.attain(w, float(values[task]))
         for task in np.flatnonzero(~finished):
             bound, prefix = tasks[task]
+            if search.monitor.out_of_time:
+                # To split it takes as long as many rows squared.
+                heapq.heappush(queue, (bound, prefix))
+                continue
             rows, bounds, passed_over = children(*problem, prefixes[task], sizes[task])
             search.lose(passed_over)
             for j, below in zip(rows, bounds, strict=True):
