@@ -11,9 +11,13 @@ import svmcvx as sx
 from svmcvx.errors import DataError
 from svmcvx.fast.indicator.ramp import ramp
 from svmcvx.fast.indicator.search.branch_and_bound import BranchSettings
+from svmcvx.formulations.indicator.l0 import l0_statement
 from svmcvx.formulations.indicator.ramp import ramp_objective
+from svmcvx.heuristics.hinge_machine import ramp_descent
 from svmcvx.solution import Status
 from svmcvx.synthetic import outlier_data
+
+from .exact_zero_one import hostile_instance
 
 
 def over_all_subsets(X, y, C, weight):
@@ -109,6 +113,20 @@ def along_a_grid(x, y, C):
         losses = np.clip(1.0 - y * (w * x + biases[:, None]), 0.0, 2.0).sum(axis=1)
         best = min(best, 0.5 * w * w + C * float(losses.min()))
     return best
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_no_bound_exceeds_the_objective_of_any_point(seed):
+    # The hinge machines of all subsets are points too, and one of them is optimal.
+    X, y, weight, _, _ = hostile_instance(seed)
+    C = float(10 ** np.random.default_rng(seed).uniform(-5, 5))
+    solution = ramp(X, y, C=C, sample_weight=weight)
+    geometry, best = l0_statement(X, y, C=C, sample_weight=weight).geometry, math.inf
+    for bits in itertools.islice(itertools.product((False, True), repeat=geometry.y.size), 256):
+        w, b = ramp_descent(geometry, C, np.array(bits))
+        u = geometry.G @ w + geometry.y * b
+        best = min(best, ramp_objective(float(w @ w), u, C=C, weight=geometry.weight))
+    assert solution.certificate.lower <= best * (1 + 1e-9)
 
 
 def test_limits_warm_starts_and_settings():
