@@ -14,6 +14,8 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from svmcvx.heuristics.signed_rows import never
+
 __all__ = ["ExactPoint", "exact_least_norm"]
 
 Floats: TypeAlias = NDArray[np.float64]
@@ -40,7 +42,7 @@ class ExactPoint(NamedTuple):
     norm: Fraction
 
 
-def exact_least_norm(G: Floats, *, rounds: int = 1000, stop: Callable[[], bool] = lambda: False) -> ExactPoint | None:
+def exact_least_norm(G: Floats, *, rounds: int = 1000, stop: Callable[[], bool] = never) -> ExactPoint | None:
     r"""Return the point of least norm with :math:`g_i'w \ge 1`, or a proof that there is none; None if it took too long.
 
     Parameters

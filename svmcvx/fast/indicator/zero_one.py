@@ -40,8 +40,7 @@ from svmcvx.errors import DataError, DataTypeError
 from svmcvx.fast.core.blas_threads import blas_held_to_one
 from svmcvx.fast.core.monitor import Callback, conclude, earlier_solution, monitored
 from svmcvx.fast.core.thread_pool import Share, shares
-from svmcvx.fast.indicator.search.branch_and_bound import BranchAndBound, BranchSettings
-from svmcvx.fast.indicator.search.branch_and_bound import compiled as search_compiled
+from svmcvx.fast.indicator.search.branch_and_bound import BranchAndBound, BranchSettings, compiled
 from svmcvx.fast.indicator.search.search_state import CEILINGS, CountingSearch
 from svmcvx.fast.indicator.search.starts import StartSettings, earlier_margins, quick_starts, simple_starts, starts
 from svmcvx.fast.indicator.search.sweep import SweepSettings, sweep
@@ -187,11 +186,10 @@ def zero_one(
 
     earlier = None if warm_start is None else earlier_margins(warm_start, statement)
     built = time.perf_counter() - started
-    search_compiled()
-    compile_seconds = time.perf_counter() - started - built
     with monitored(tol=tol, time_limit=time_limit, max_iter=max_iter, verbose=verbose, callback=callback) as monitor:
+        compile_seconds = monitor.leave_out(compiled)
         statement = replace(statement, pool=simple_starts(statement, earlier))
-        search = CountingSearch(statement, monitor, 0.0)
+        search = CountingSearch(statement, monitor)
         run = _Run(search, method, settings)
         with shares() as share, blas_held_to_one(0):
             status = run.all(share, rng)
@@ -239,8 +237,7 @@ class _Run:
         if self.method == "sweep":
             status = search.report(search.proved)
             return self._sweep(share) if status is None else status
-        self._plant()
-        assert self.tree is not None  # noqa: S101 - planted
+        tree = self._plant()
         settings, limit = self.settings, search.monitor.time_limit
         n, r = search.statement.geometry.G.shape
         work = float(n * sum(math.comb(n, size) for size in range(r)))
@@ -251,20 +248,20 @@ class _Run:
         easy = min(settings.easy_seconds, settings.start.time_share * limit / 2 if limit is not None else math.inf)
         status = None
         if not sized:
-            status = self.tree.run(share, nodes=settings.easy, seconds=min(easy, patience))
+            status = tree.run(share, nodes=settings.easy, seconds=min(easy, patience))
             if status is None and patience > easy:
                 self._relax(rng)
-                status = search.report(self.tree.left)
+                status = search.report(tree.left)
         if status is None and reachable:
-            status = self.tree.run(share, seconds=patience)
+            status = tree.run(share, seconds=patience)
             if status is None:
                 status = self._sweep(share)
                 if status is Status.NUMERICAL:
                     # Some vertices could not be told apart: what the sweep has proved is kept, the tree goes on.
                     search.unattained, self.used, status = math.inf, "branch", None
         if status is None:
-            status = self.tree.run(share)
-        self.effort["nodes"] = self.tree.nodes
+            status = tree.run(share)
+        self.effort["nodes"] = tree.nodes
         return status if status is not None else Status.NUMERICAL
 
     @property
@@ -281,9 +278,11 @@ class _Run:
             }
         return found
 
-    def _plant(self) -> None:
+    def _plant(self) -> BranchAndBound:
+        """Begin a tree; the last one is what a proof is made of."""
         self.search.price_of_budget(None if not self.duals else float(self.duals[0]["lam"]))
         self.tree = BranchAndBound(self.search, self.settings.branch)
+        return self.tree
 
     def _sweep(self, share: Share) -> Status:
         self.used = "sweep"
@@ -311,9 +310,7 @@ class _Run:
         for search.ceiling in CEILINGS:
             if search.best is not None or search.monitor.out_of_time:
                 break
-            self._plant()
-            assert self.tree is not None  # noqa: S101 - planted
-            status = self.tree.run(share)
+            status = self._plant().run(share)
             if status not in (Status.NUMERICAL, None):
                 break
         found, search.ceiling = search.best is not None, math.inf

@@ -101,14 +101,14 @@ def _tighten(HT, length, state, M, cut, free, box, upper, below, error, longest,
 
 
 @njit(cache=True, nogil=True)
-def _undecided(state, height, M, cut, a):
+def _undecided(state, weight, M, cut, a):
     """The free observation whose relaxed indicator is the farthest from 0 and 1; of none such the nearest to its margin."""
     chosen, most, nearest = -1, 0.0, math.inf
     for i in range(a.size):
         if state[i] != FREE:
             continue
         share = min(max(a[i], 0.0) / max(M[i], cut), 1.0)
-        doubt = min(share, 1.0 - share) * height[i]
+        doubt = min(share, 1.0 - share) * weight[i]
         if doubt > most:
             most, chosen = doubt, i
         elif most == 0.0 and abs(a[i] - cut) < nearest:

@@ -111,8 +111,7 @@ def _sum_along(a, da, step, state, cap, width, cut, rho):
 def _dual(HT, length, state, cap, height, cut, slope, free, low, high, centre):
     r"""Evaluate the dual value at slopes, rounded downwards; `centre` becomes m.
 
-    Returns D (−∞ if it has no finite value), the largest error of m, its largest
-    length, and δ.
+    Returns D (−∞ if it has no finite value), the largest error of m, its largest length, and δ.
     """
     r, n = HT.shape
     columns = r - 1 if free else r
@@ -173,18 +172,24 @@ def minimise(HT, length, state, cap, height, width, cut, rho, free, low, high, e
         if state[i] == DROPPED:
             prices += height[i]
     shortfalls(HT, w, a)
-    best, error, longest, delta = -math.inf, 0.0, 0.0, 0.0
+    below, error, longest, delta = -math.inf, 0.0, 0.0, 0.0
     for iteration in range(NEWTON_STEPS):
         value = _slopes(a, state, cap, width, cut, rho, slope, bend)
         norm = 0.0
         for c in range(columns):
             norm += w[c] * w[c]
         value += norm
+        below, error, longest, delta = _dual(HT, length, state, cap, height, cut, slope, free, low, high, centre)
+        missing = value + prices - below
+        if (
+            below >= upper
+            or missing <= max(enough * (upper - below), ACCURATE * abs(value))
+            or iteration == NEWTON_STEPS - 1
+        ):
+            break
+        # The slopes are within their limits, so that m is half of their sum.
         for c in range(r):
-            along = 0.0
-            for i in range(n):
-                along += slope[i] * HT[c, i]
-            gradient[c] = (2.0 * w[c] if c < columns else 0.0) - along
+            gradient[c] = 2.0 * (w[c] - centre[c]) if c < columns else -delta
         for c in range(r):
             for e in range(c + 1):
                 along = 0.0
@@ -194,15 +199,6 @@ def minimise(HT, length, state, cap, height, width, cut, rho, free, low, high, e
         if free and high > low:
             # Where no rounded kink is near, the sum is linear in the bias: a step there is no longer than its interval.
             hessian[r - 1, r - 1] += abs(gradient[r - 1]) / (high - low)
-        below, error, longest, delta = _dual(HT, length, state, cap, height, cut, slope, free, low, high, centre)
-        best = below
-        missing = value + prices - below
-        if (
-            below >= upper
-            or missing <= max(enough * (upper - below), ACCURATE * abs(value))
-            or iteration == NEWTON_STEPS - 1
-        ):
-            break
         if free and low == high:
             gradient[r - 1] = 0.0
             for e in range(r - 1):
@@ -236,4 +232,4 @@ def minimise(HT, length, state, cap, height, width, cut, rho, free, low, high, e
         for c in range(r):
             w[c] += size * step[c]
         shortfalls(HT, w, a)
-    return best, error, longest, delta
+    return below, error, longest, delta

@@ -58,8 +58,6 @@ class SearchState(ABC):
     statement : IndicatorStatement
         With the points to start from in its pool.
     monitor : Monitor
-    root_bound : float
-        Lower bound that is known at the start, in the statement's units.
 
     Attributes
     ----------
@@ -84,14 +82,13 @@ class SearchState(ABC):
     best_value : float
         Its objective; inf without one.
     proved : float
-        Lower bound so far; at first the one that was passed.
+        Lower bound so far.
     unattained : float
         Smallest value of a point that could neither be attained nor excluded; inf if there is none.
     """
 
     statement: Any
     monitor: Monitor
-    root_bound: float
     # Where the loss stops growing, and the price of a squared norm in the statement.
     cut: ClassVar[float]
     half: ClassVar[float]
@@ -118,7 +115,7 @@ class SearchState(ABC):
         self.best: Incumbent | None = None
         self.best_value = math.inf
         self.ceiling = math.inf
-        self.proved = self.root_bound * self.unit
+        self.proved = 0.0
         self.unattained = math.inf
         self._rounds = 0
         self._tried: set[bytes] = set()
@@ -215,13 +212,14 @@ class CountingSearch(SearchState):
     def try_set(self, kept: Bools) -> None:
         """Offer the point of least norm that keeps a set of the distinct rows, once."""
         key = np.packbits(kept).tobytes()
-        if key not in self._tried and self._worth(kept, 1.0):
+        if key not in self._tried and self._worth(kept):
             self._tried.add(key)
             self._refit(kept)
 
-    def _worth(self, kept: Bools, norm: float) -> bool:
+    def _worth(self, kept: Bools) -> bool:
+        # A margin of 1 on a row of length at most 1 takes a norm of 1.
         dropped = float(self.weight[~kept].sum())
-        return dropped <= self.k and norm + self.lam * dropped < self.cutoff
+        return dropped <= self.k and 1.0 + self.lam * dropped < self.cutoff
 
     def attain(self, w: Floats, value: float) -> None:
         """Find out whether a point that counts as `value` if margins are satisfied up to rounding is attained."""

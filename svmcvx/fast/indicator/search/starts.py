@@ -103,8 +103,7 @@ def simple_starts(statement: ZeroOne, earlier: Floats | None) -> tuple[Incumbent
 def quick_starts(search: CountingSearch) -> None:
     """Offer multiples of soft-margin machines, and the points of least norm that keep what these keep."""
     geometry = search.statement.geometry
-    shares = COSTS if search.lam > 0 else COSTS[-1:]
-    for cost in shares:
+    for cost in COSTS if search.lam > 0 else COSTS[-1:]:
         u = soft_margin_scores(geometry, cost)[search.first]
         order = np.argsort(-u, kind="stable")
         dropped = np.append(np.cumsum(search.weight[order][::-1])[::-1][1:], 0.0)
