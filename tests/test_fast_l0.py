@@ -105,6 +105,16 @@ def test_small_problems_are_solved_to_the_optimum(problem):
 
 @settings(max_examples=60)
 @given(problems(60))
+@example(
+    # Rows far apart: all that the bound on rounding may use is that the kernel of a row with itself is exact.
+    {
+        "X": np.array([[484.98012743], [300.35678133]]),
+        "y": np.array([-1, 1]),
+        "C": 10.0,
+        "kernel": KERNELS["narrow"],
+        "sample_weight": None,
+    }
+)
 def test_every_answer_is_stationary_and_no_worse_than_the_admm(problem):
     solution = l0(**problem, time_limit=20)
     assert solution.status == "optimal"

@@ -11,7 +11,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from svmcvx.data import BinaryData
 from svmcvx.kernels.distances import row_norms_squared
-from svmcvx.kernels.entry_error import EntryError, exponential_floor, shift_error
+from svmcvx.kernels.entry_error import EntryError, exponential_error, shift_error
 from svmcvx.kernels.functions import RBF, Exponential, Kernel, Laplacian, Linear, Polynomial, Precomputed
 
 __all__ = ["KernelColumns", "is_definite"]
@@ -99,6 +99,11 @@ class KernelColumns:
         if not self._product:
             return self.kernel.bounded_block(self._data_rows[rows], self._data_columns)
         block, (all_rows, columns) = self(rows), self._shares
-        share = all_rows[rows]
-        floor = exponential_floor(share, columns, self._data_rows.shape[1])
-        return block, EntryError(share, columns, np.zeros(share.size), np.zeros(columns.size), floor)
+        # What does not come from differences has an exponent below the limit.
+        return block, exponential_error(
+            block,
+            all_rows[rows],
+            columns,
+            self._data_rows.shape[1],
+            lambda: block >= math.exp(0.5 * self._close),
+        )

@@ -10,7 +10,16 @@ from numpy.typing import DTypeLike, NDArray
 
 from svmcvx.data import Features
 
-__all__ = ["dense", "distances", "inner", "row_norms", "row_norms_squared", "shifted", "squared_distances"]
+__all__ = [
+    "dense",
+    "distances",
+    "from_differences",
+    "inner",
+    "row_norms",
+    "row_norms_squared",
+    "shifted",
+    "squared_distances",
+]
 
 Matrix: TypeAlias = NDArray[Any]
 
@@ -57,11 +66,12 @@ def shifted(A: Features, B: Features) -> tuple[Features, Features]:
     return A - centre, B - centre
 
 
-def distances(A: Features, B: Features) -> tuple[Matrix, Matrix, Matrix, NDArray[np.intp], NDArray[np.intp]]:
-    r"""Squared distances, squared norms a and b of the shifted rows, and the pairs that come from differences.
+def distances(A: Features, B: Features) -> tuple[Matrix, Matrix]:
+    r"""Return squared distances, and the sums :math:`a_i + b_j` of the squared norms of the shifted rows.
 
-    With u = 2⁻⁵³ these have a relative error of at most :math:`(d+3)u`, all others an absolute one of at most
-    :math:`4(d+6)u(a_i + b_j)`: the shift rounds each coordinate by a relative u, and the product does the rest.
+    Pairs closer than a small share of that sum come from differences and have a relative error of at most
+    :math:`(d+3)u`, u = 2⁻⁵³, all others an absolute one of at most :math:`4(d+6)u(a_i + b_j)`: the shift rounds each
+    coordinate by a relative u, and the product does the rest.
     """
     raw_A, raw_B = A, B
     A, B = shifted(A, B)
@@ -73,7 +83,15 @@ def distances(A: Features, B: Features) -> tuple[Matrix, Matrix, Matrix, NDArray
     for start in range(0, rows.size, 65536):
         i, j = rows[start : start + 65536], columns[start : start + 65536]
         found[i, j] = row_norms_squared(raw_A[i] - raw_B[j])
-    return found, a, b, rows, columns
+    return found, scale
+
+
+def from_differences(squares: Matrix, scale: Matrix) -> NDArray[np.bool_]:
+    """Return which of the pairs of :func:`distances` come from differences in every computation of these rows.
+
+    Products in blocks of another shape round otherwise, by far less than half the share that decides.
+    """
+    return np.asarray(squares <= 0.5 * _cancellation(squares.dtype) * scale)
 
 
 def row_norms(A: Features) -> Matrix:

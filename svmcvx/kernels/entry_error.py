@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -10,7 +11,7 @@ from numpy.typing import NDArray
 
 from svmcvx.rounding import ELEMENTARY, UNDERFLOW, U, row_norms_above
 
-__all__ = ["EntryError", "affine_factors", "distance_kernel_floor", "exponential_floor", "shift_error"]
+__all__ = ["EntryError", "affine_factors", "distance_kernel_floor", "exponential_error", "shift_error"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -20,6 +21,11 @@ CLOSEST = float(np.finfo(np.float64).eps) ** 0.4
 FAR = 38.0 / CLOSEST
 # Dimensions up to which that holds.
 MANY = 10_000
+# Share of a row in the relative error of an exponential whose exponent is exact.
+FLAT = 5.0 * U + ELEMENTARY
+# Shares of a row above which the pairs that come from differences are told apart, and entries up to which.
+NOTICEABLE = 1e-12
+SMALL = 4_000_000
 
 
 class EntryError(NamedTuple):
@@ -84,14 +90,14 @@ def shift_error(a: Floats, gamma: float, d: int) -> Floats:
     r"""Return :math:`\gamma\,4(d+6)u\,a_i`, enlarged: the share of a row in the error of an exponent :math:`-\gamma\|a_i-b_j\|^2`.
 
     A row with :math:`\gamma a_i >` :data:`FAR` has none: its entries have a small relative error, as they come from differences,
-    or are so small that :func:`exponential_floor` covers them.
+    or are so small that :func:`exponential_error` covers them.
     """
     with np.errstate(over="ignore"):
         exponent = gamma * a
     share = 1.02 * 4.0 * (d + 6) * U * exponent
     if d <= MANY:
         share = np.where(exponent > FAR, 0.0, share)
-    return np.asarray(share + 5.0 * U + ELEMENTARY)
+    return np.asarray(share + FLAT)
 
 
 def distance_kernel_floor(d: int) -> float:
@@ -99,14 +105,25 @@ def distance_kernel_floor(d: int) -> float:
     return (0.4 * (d + 8) + 2.0) * U + 1e-300
 
 
-def exponential_floor(rows: Floats, columns: Floats, d: int) -> float:
-    """Return the absolute part of the error of an RBF kernel matrix with these shares of its rows and columns.
+def exponential_error(
+    values: Floats, rows: Floats, columns: Floats, d: int, close: Callable[[], NDArray[np.bool_]]
+) -> EntryError:
+    """Return that of an RBF kernel matrix with these shares of its rows and columns.
 
     Of a pair beyond :data:`FAR` that was not computed from differences, the entry and its exact value are below one unit u.
-    In more dimensions than :data:`MANY` nothing can be said where the two shares pass 0.01 together.
+    In more dimensions than :data:`MANY` nothing can be said where the two shares pass 0.01 together. Pairs that come from
+    differences, which `close` tells, have a relative error; of rows far from the centre theirs is much the smaller one.
     """
-    unknown = d > MANY and not float(rows.max(initial=0.0)) + float(columns.max(initial=0.0)) <= 0.01
-    return 1.0 if unknown else distance_kernel_floor(d) + U
+    none = np.zeros(rows.size), np.zeros(columns.size)
+    largest = float(rows.max(initial=0.0)), float(columns.max(initial=0.0))
+    if d > MANY and not sum(largest) <= 0.01:
+        return EntryError(rows, columns, *none, 1.0)
+    floor = distance_kernel_floor(d) + U
+    if not max(largest) > NOTICEABLE or values.size > SMALL:
+        return EntryError(rows, columns, *none, floor)
+    entries = np.abs(values) * (rows[:, None] + columns[None, :])
+    entries[close()] = 0.0
+    return EntryError(np.full(rows.size, FLAT), np.zeros(columns.size), *none, floor, entries)
 
 
 def affine_factors(A: Any, B: Any, gamma: float, coef0: float) -> tuple[Floats, Floats]:

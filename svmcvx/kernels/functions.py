@@ -33,13 +33,21 @@ from svmcvx.errors import DataError
 from svmcvx.kernels.distances import (
     dense,
     distances,
+    from_differences,
     inner,
     row_norms,
     row_norms_squared,
     shifted,
     squared_distances,
 )
-from svmcvx.kernels.entry_error import EntryError, affine_factors, distance_kernel_floor, exponential_floor, shift_error
+from svmcvx.kernels.entry_error import (
+    FLAT,
+    EntryError,
+    affine_factors,
+    distance_kernel_floor,
+    exponential_error,
+    shift_error,
+)
 from svmcvx.rounding import ELEMENTARY, UNDERFLOW, U, inner_error, row_norms_above
 
 __all__ = [
@@ -208,11 +216,8 @@ class RBF(_Stationary):
     def error_of(self, A: Any, B: Any, values: Matrix) -> EntryError:
         """Return that of squared distances through the exponential."""
         gamma, d = _number(self.gamma), int(A.shape[1])
-        A, B = shifted(A, B)
-        rows, columns = (shift_error(row_norms_squared(part), gamma, d) for part in (A, B))
-        return EntryError(
-            rows, columns, np.zeros(rows.size), np.zeros(columns.size), exponential_floor(rows, columns, d)
-        )
+        rows, columns = (shift_error(row_norms_squared(part), gamma, d) for part in shifted(A, B))
+        return exponential_error(values, rows, columns, d, lambda: from_differences(*distances(A, B)))
 
 
 @dataclass(frozen=True)
@@ -244,16 +249,16 @@ class Exponential(_Stationary):
     def error_of(self, A: Any, B: Any, values: Matrix) -> EntryError:
         """Return that of distances through the exponential: an error δ of the square is at most δ over the length."""
         gamma, d = _number(self.gamma), int(A.shape[1])
-        squares, a, b, i, j = distances(A, B)
+        squares, scale = distances(A, B)
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            shift = (1.02 * 4.0 * (d + 6) * U * gamma) * (a[:, None] + b[None, :]) / np.sqrt(np.maximum(squares, 0.0))
-            # These come from differences and have a relative error, in the absolute part.
-            shift[i, j] = 0.0
+            shift = (1.02 * 4.0 * (d + 6) * U * gamma) * scale / np.sqrt(np.maximum(squares, 0.0))
+            # These have a relative error, in the absolute part.
+            shift[from_differences(squares, scale)] = 0.0
             length = gamma * np.sqrt(np.maximum(squares, 0.0))
             far = np.exp(np.minimum(1.01 * shift - 0.99 * length, 0.0))
             entries = np.where(shift <= 0.01, values * 1.01 * shift, far)
         m, n = values.shape
-        flat = np.full(m, 5.0 * U + ELEMENTARY), np.zeros(n), np.zeros(m), np.zeros(n)
+        flat = np.full(m, FLAT), np.zeros(n), np.zeros(m), np.zeros(n)
         return EntryError(*flat, distance_kernel_floor(d), np.nan_to_num(entries, nan=1.0))
 
 
@@ -280,7 +285,7 @@ class Laplacian(_Stationary):
     def error_of(self, A: Any, B: Any, values: Matrix) -> EntryError:
         """Return that of sums of differences of the rows themselves through the exponential."""
         m, n = values.shape
-        flat = np.full(m, 5.0 * U + ELEMENTARY), np.zeros(n), np.zeros(m), np.zeros(n)
+        flat = np.full(m, FLAT), np.zeros(n), np.zeros(m), np.zeros(n)
         return EntryError(*flat, distance_kernel_floor(int(A.shape[1])))
 
 
