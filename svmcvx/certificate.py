@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 
 from svmcvx.errors import NotCertified
 from svmcvx.rounding import down, up
+from svmcvx.system.threads import blas_held_to_one
 
 __all__ = [
     "Certificate",
@@ -264,6 +265,7 @@ class Checked(Generic[M]):
     certificate: Certificate
 
 
+@blas_held_to_one()
 def check(
     statement: Statement[M],
     models: Sequence[M],

@@ -32,6 +32,7 @@ __all__ = [
     "check_labels",
     "check_number",
     "check_seed",
+    "check_time_limit",
     "check_weights",
     "check_whole",
     "multiclass_data",
@@ -314,6 +315,11 @@ def check_costs(C: float, weight: Floats) -> None:
             f"the costs C times sample_weight range from {smallest:.3g} to {largest:.3g}, beyond 1e-150 to 1e150, where "
             "arithmetic overflows; change C or the weights, or leave out observations that do not count"
         )
+
+
+def check_time_limit(time_limit: float | None) -> float | None:
+    """Return a time limit in seconds, or None for none; raise a :class:`~svmcvx.DataError` if it is not positive."""
+    return None if time_limit is None else check_number(time_limit, "time_limit", low=0, open_low=True)
 
 
 def check_whole(value: Any, name: str, low: int) -> int:

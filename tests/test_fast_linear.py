@@ -211,7 +211,7 @@ def test_the_variance_of_the_margins_is_a_term_of_its_own():
     X, y = design("plain", 4, n=30)
     c = np.full(30, 1 / 30)
     problem = LinearProblem(X, y, 1e-9 * c, passes.HINGE, p=1.0, linear_term=X.T @ (y * c), variance=5.0, share=c)
-    with monitored(tol=1e-12, time_limit=None, max_iter=50, verbose=False, callback=None) as monitor:
+    with monitored(tol=1e-12, max_iter=50, verbose=False, callback=None) as monitor:
         point, _ = minimise(problem, monitor)
     Z = y[:, None] * X
     R = np.eye(3) + 10.0 * np.cov(Z.T, bias=True)
@@ -248,7 +248,7 @@ def test_systems_in_features_in_observations_and_by_conjugate_gradients_agree(p)
     centred = X - X.mean(axis=0)
     for data in (centred, sp.csr_array(centred)):
         problem = LinearProblem(data, y.astype(float), np.ones(40), kind_of_power(p), p=p, bias=True)
-        with monitored(tol=1e-8, time_limit=None, max_iter=1000, verbose=False, callback=None) as monitor:
+        with monitored(tol=1e-8, max_iter=1000, verbose=False, callback=None) as monitor:
             point, status = minimise(problem, monitor, settings=iterations)
         assert status == "optimal"
         model = linear_model(statement.space, point.w, point.b, point.alpha > 0)
@@ -495,7 +495,7 @@ def test_a_problem_with_a_linear_term_and_no_bias_minimises_its_quadratic():
     X, y = design("plain", 1)
     linear_term = np.array([1.0, -2.0, 0.5])
     problem = LinearProblem(X, y.astype(float), np.full(y.size, 1e-12), passes.POWER, linear_term=linear_term)
-    with monitored(tol=1e-10, time_limit=None, max_iter=20, verbose=False, callback=None) as monitor:
+    with monitored(tol=1e-10, max_iter=20, verbose=False, callback=None) as monitor:
         point, _ = minimise(problem, monitor)
     assert np.allclose(point.w, linear_term, atol=1e-8)
 

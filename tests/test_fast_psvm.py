@@ -28,6 +28,7 @@ from svmcvx.formulations.margin.psvm import PSVM, best_bias
 from svmcvx.kernels.columns import KernelColumns
 from svmcvx.kernels.gram_cache import GramCache
 from svmcvx.system import memory
+from svmcvx.system.deadline import Deadline
 
 from .conftest import make_data
 
@@ -577,7 +578,7 @@ def test_the_time_limit_holds_while_the_factor_grows():
     shortcut = LowRankNewton(statement, 500.0)
     assert not shortcut.due(0.0, start)
     assert shortcut.due(1e12, start)
-    late = Monitor(1e-6, 1e-9, 10, False, None, threading.Event())
+    late = Monitor(1e-6, 10, deadline=Deadline(end=0.0))
     assert shortcut.solve(start, late) == []
     assert not shortcut.due(1e15, start)
 
@@ -696,7 +697,7 @@ def test_newton_steps_are_due_after_much_work_and_again_after_much_more():
     assert fresh().due(1.01 * cost[500], many)
     # Multipliers at their upper bound are not free.
     assert fresh().due(1.01 * cost[50], np.where(np.arange(500) < 50, 0.5, 1.0))
-    late = Monitor(1e-6, 1e-9, 10, False, None, threading.Event())
+    late = Monitor(1e-6, 10, deadline=Deadline(end=0.0))
     assert newton.solve(few, late) == []
     assert newton.useful_steps == 0
     assert not newton.due(2.0 * cost[50], few)

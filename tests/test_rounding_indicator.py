@@ -368,9 +368,8 @@ def test_a_preferred_model_may_not_widen_the_final_interval():
 
 @pytest.mark.parametrize(("bound", "status"), [(10.0 - 1e-7, Status.OPTIMAL), (9.9, Status.INACCURATE)])
 def test_optimal_means_certified(bound, status):
-    from threading import Event
 
-    monitor = Monitor(1e-6, None, 10, False, None, Event())
+    monitor = Monitor(1e-6, 10)
     points = RecoveredPoints([10.0], [])
     found = conclude(Known(), points, monitor, Status.OPTIMAL, solver="test", search_bound=SolverBound(bound, 0.0))
     assert found.status == status

@@ -347,7 +347,7 @@ def _multipliers(statement: PenalisedPSVM, w: Floats) -> Floats:
     data = statement.space.data
     kind = kind_of_power(statement.p)
     problem = LinearProblem(data.X, data.y, statement.C * data.weight, kind, p=statement.p)
-    with monitored(tol=DUAL_TOL, time_limit=None, max_iter=DUAL_STEPS, verbose=False, callback=None) as monitor:
+    with monitored(tol=DUAL_TOL, max_iter=DUAL_STEPS, verbose=False, callback=None) as monitor:
         point, _ = minimise(problem, monitor, w=w)
     return point.alpha
 

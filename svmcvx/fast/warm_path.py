@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import inspect
-import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
 from svmcvx.catalogue import CATALOGUE
-from svmcvx.data import check_number
+from svmcvx.data import check_number, check_time_limit
 from svmcvx.errors import DataError
 from svmcvx.solution import Solution, Status
+from svmcvx.system.deadline import allowed
 
 __all__ = ["PATHS", "path"]
 
@@ -81,17 +81,14 @@ def path(
     values = [check_number(value, name) for value in keywords.pop(name)]
     if not values:
         raise DataError(f"{name} is an empty sequence; pass at least one value")
-    if time_limit is not None:
-        time_limit = check_number(time_limit, "time_limit", low=0, open_low=True)
-    started = time.perf_counter()
     solutions: list[Solution] = []
     warm = keywords.pop("warm_start", None)
-    for value in values:
-        left = None if time_limit is None else time_limit - (time.perf_counter() - started)
-        if left is not None and left <= 0:
-            break
-        warm = solver(X, y, **{**keywords, name: value, "warm_start": warm, "time_limit": left})
-        solutions.append(warm)
-        if (callback is not None and callback(warm)) or warm.status in (Status.INTERRUPTED, Status.TIME_LIMIT):
-            break
+    with allowed(check_time_limit(time_limit)) as deadline:
+        for value in values:
+            if deadline.passed():
+                break
+            warm = solver(X, y, **{**keywords, name: value, "warm_start": warm})
+            solutions.append(warm)
+            if (callback is not None and callback(warm)) or warm.status in (Status.INTERRUPTED, Status.TIME_LIMIT):
+                break
     return solutions

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, is_dataclass, replace
@@ -20,7 +19,8 @@ from svmcvx.errors import BuildError, DataError
 from svmcvx.feature_space import FeatureSpace
 from svmcvx.model import Model
 from svmcvx.solution import Evidence
-from svmcvx.system import memory
+from svmcvx.system import clock, memory
+from svmcvx.system.threads import blas_held_to_one
 
 if TYPE_CHECKING:
     from svmcvx.formulations.added_constraints import ConstrainedProblem
@@ -482,19 +482,19 @@ def _owned(value: Any) -> Any:
 def builder(build: Callable[P, Problem]) -> Callable[P, Problem]:
     """Give a builder copies of the arrays it is passed, and note what it takes, for ``Solution.timings.build``.
 
-    The problem and its statement own their data: what happens to the arrays afterwards does not change what is solved or
-    certified.
+    The problem and its statement own their data: changes of the arrays afterwards change nothing that is solved or certified.
     """
 
     @wraps(build)
     def timed(*arguments: P.args, **keywords: P.kwargs) -> Problem:
-        started = time.perf_counter()
+        started = clock.now()
         if not any(isinstance(value, CodedLabels) for value in (*arguments, *keywords.values())):
             # Coded labels come from an estimator, whose problem does not outlive its fit.
             arguments = tuple(_owned(value) for value in arguments)  # type: ignore[assignment]
             keywords = {name: _owned(value) for name, value in keywords.items()}  # type: ignore[assignment]
-        problem = build(*arguments, **keywords)
-        problem.build_seconds = time.perf_counter() - started
+        with blas_held_to_one():
+            problem = build(*arguments, **keywords)
+        problem.build_seconds = clock.now() - started
         return problem
 
     return timed

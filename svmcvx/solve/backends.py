@@ -7,7 +7,7 @@ point is worth. The checker can, so the two solvers that the package depends on 
 
 from __future__ import annotations
 
-import time
+import math
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -23,6 +23,8 @@ from cvxpy.reductions.solvers.conic_solvers.conic_solver import ConicSolver
 from svmcvx.certificate import SolverBound
 from svmcvx.solution import Status
 from svmcvx.solve import mixed_integer
+from svmcvx.solve.options import shortened
+from svmcvx.system import clock
 from svmcvx.system.interrupt import deferred_interrupt
 
 __all__ = ["Outcome", "run"]
@@ -142,6 +144,7 @@ def run(
     verbose: bool,
     warm_start: bool,
     start: Mapping[str, Any] | None = None,
+    until: float = math.inf,
 ) -> Outcome:
     """Solve `problem` with one solver and leave its point in the variables.
 
@@ -155,6 +158,8 @@ def run(
     verbose, warm_start : bool
     start : mapping, optional
         Values of all variables at a feasible point, for a mixed-integer solver to start from.
+    until : float
+        Moment of :mod:`svmcvx.system.clock` at which to be back.
 
     Raises
     ------
@@ -171,9 +176,12 @@ def run(
         data, chain, inverse = problem.get_problem_data(_OWN.get(solver, solver), enforce_dpp=True, solver_opts=options)
         if start is not None:
             warm_start = mixed_integer.offer(problem, solver, data, start)
-        started = time.perf_counter()
-        raw = chain.solve_via_data(problem, data, warm_start, verbose, dict(options))
-        seconds = time.perf_counter() - started
+        compiling = float(problem.compilation_time or 0.0)
+        started = clock.now()
+        if started >= until:
+            return Outcome(Status.TIME_LIMIT, "the time limit passed while compiling", False, compiling, 0.0)
+        raw = chain.solve_via_data(problem, data, warm_start, verbose, shortened(solver, options, until - started))
+        seconds = clock.now() - started
         solution = chain.invert(raw, inverse)
         status, message = _native_status(solver, raw, solution.status)
         if solution.status in cps.SOLUTION_PRESENT or solution.status in cps.INF_OR_UNB:
@@ -182,7 +190,7 @@ def run(
             status=status,
             message=message,
             has_point=solution.status in cps.SOLUTION_PRESENT,
-            compile_seconds=float(problem.compilation_time or 0.0),
+            compile_seconds=compiling,
             solve_seconds=seconds,
             bound=mixed_integer.proved_bound(problem, solver, raw, float(inverse[-1][cps.OFFSET])) if mixed else None,
             start_used=start is not None and mixed_integer.start_used(solver, raw, offered=warm_start),

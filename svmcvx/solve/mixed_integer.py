@@ -24,6 +24,7 @@ from cvxpy.reductions.solvers.conic_solvers.scip_conif import SCIP
 from numpy.typing import NDArray
 
 from svmcvx.certificate import SolverBound
+from svmcvx.system import clock
 
 __all__ = [
     "ALLOWANCE",
@@ -42,6 +43,8 @@ FEASIBILITY = 1e-7
 DUAL_FEASIBILITY = 1e-7
 # Relative error allowed for in a bound that a solver states to have proved.
 ALLOWANCE = DUAL_FEASIBILITY
+# SCIP's limit of time where there is none.
+NO_LIMIT = 1e20
 # Entry of SCIP's data that holds the point to start from, complete and in the solver's own coordinates.
 START = "svmcvx_start"
 
@@ -72,6 +75,7 @@ class CandidSCIP(SCIP):
         """Solve; the result tells ``"bound"``, ``"start_used"`` and SCIP's own status."""
         import pyscipopt
 
+        began = clock.now()
         model = pyscipopt.Model()
         if verbose:
             model.redirectOutput()
@@ -81,6 +85,10 @@ class CandidSCIP(SCIP):
         self._add_constraints(model, variables, A, b, dims)
         self._set_params(model, verbose, solver_opts, data, dims)
         used = start is not None and _add_start(model, variables, A, b, dims, start)
+        limit = float(model.getParam("limits/time"))
+        if limit < NO_LIMIT:
+            # To hand over many rows takes seconds.
+            model.setParam("limits/time", max(limit - (clock.now() - began), 0.0))
         # SCIP catches Ctrl-C itself while it runs, and restores Python's handler. Other threads go on.
         model.optimizeNogil()
         status = str(model.getStatus())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,7 +10,7 @@ from svmcvx.errors import DataError
 from svmcvx.solve.mixed_integer import DUAL_FEASIBILITY, FEASIBILITY
 from svmcvx.solve.policy import MIXED, ProblemClass
 
-__all__ = ["SCS_SETTINGS", "translate"]
+__all__ = ["SCS_SETTINGS", "shortened", "translate"]
 
 # Where a solver takes its own parameters in a nested dictionary: cvxpy's name of that dictionary.
 NESTED = {"MOSEK": "mosek_params", "SCIP": "scip_params"}
@@ -128,3 +129,14 @@ def translate(
     parameters |= own.pop(nested, {})
     flat = {name: own.pop(name) for name in list(own) if "/" in name or name.startswith("MSK_")}
     return {**fixed, **own, nested: {**parameters, **flat}}
+
+
+def shortened(solver: str, options: Mapping[str, Any], seconds: float) -> dict[str, Any]:
+    """Return the keyword arguments for a solver with at most so many seconds; as they are if that is infinite."""
+    found = dict(options)
+    if math.isinf(seconds) or solver not in TIME_LIMITS:
+        return found
+    nested, name = NESTED.get(solver), TIME_LIMITS[solver]
+    parameters = found if nested is None else dict(found.get(nested, {}))
+    parameters[name] = min(float(parameters.get(name, math.inf)), seconds)
+    return parameters if nested is None else {**found, nested: parameters}

@@ -11,7 +11,6 @@ Source: [CepedaGomezHan], Theorem 2, Appendices A and C, in the low-rank form of
 from __future__ import annotations
 
 import math
-import time
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, TypeAlias
 
@@ -32,7 +31,7 @@ from svmcvx.fast.conic_loss.continuation import (
 )
 from svmcvx.fast.conic_loss.low_rank_newton import SYSTEMS, LowRankNewtonSettings, LowRankRelaxation
 from svmcvx.fast.conic_loss.nystrom import nystrom_space
-from svmcvx.fast.core.monitor import Callback, Monitor, conclude, earlier_solution, monitored
+from svmcvx.fast.core.monitor import Callback, Monitor, conclude, earlier_solution, limited, monitored
 from svmcvx.formulations.base import RecoveredPoints
 from svmcvx.formulations.conic_loss.primal import relaxed_indicator
 from svmcvx.formulations.conic_loss.recovery import enlarged_covariances, moment_of, relaxed_model, rounded_point
@@ -93,6 +92,7 @@ class ConicSettings:
     newton: LowRankNewtonSettings = field(default_factory=LowRankNewtonSettings)
 
 
+@limited
 def conic(
     X: Any,
     y: Any,
@@ -184,7 +184,6 @@ def conic(
     eigensolvers only propose columns and points. Where K is so nearly singular that the factor of the search has lost a direction
     of it the interval stays wide, and the status is "inaccurate".
     """
-    started = time.perf_counter()
     lam, kappa = check_lam_or_kappa(lam, kappa, "fast.conic")
     check_choice(method, "method", SYSTEMS)
     if not isinstance(rounding, (bool, np.bool_)):
@@ -200,7 +199,7 @@ def conic(
     statement = ConicLoss(space=space, lam=lam, kappa=kappa, improve_alpha=False)
     warm_start = earlier_solution(warm_start)
     start = None if warm_start is None else _start_from(statement, warm_start)
-    with monitored(tol=tol, time_limit=time_limit, max_iter=max_iter, verbose=verbose, callback=callback) as monitor:
+    with monitored(tol=tol, max_iter=max_iter, verbose=verbose, callback=callback) as monitor:
         r = int(space.factor.shape[1])
         memory.require(
             8.0 * SQUARES * float(r) ** 2,
@@ -209,7 +208,6 @@ def conic(
         )
         search = _search(statement, monitor, start, method, settings)
         warm = start is not None and not search.hard_margin
-        built = time.perf_counter() - started
         status = _run(search, rng, method, settings, warm=warm)
         solution = conclude(
             statement,
@@ -217,7 +215,6 @@ def conic(
             monitor,
             status,
             solver="fast.conic/newton",
-            build_seconds=built,
             warm_start_used=warm,
             options={"method": method, "iterations": search.problem.steps, "columns": search.problem.U.shape[1] - 1},
         )

@@ -186,7 +186,7 @@ class Continuation:
             goal = max(self.settings.goal_fall * goal, end)
 
     def _stopped(self) -> bool:
-        return self.monitor.out_of_time or self.problem.steps >= self.monitor.max_iter
+        return self.monitor.out_of_time() or self.problem.steps >= self.monitor.max_iter
 
     def stage(self, goal: float) -> None:
         """Solve the problem with the ridge that belongs to an absolute gap of `goal`."""
@@ -197,9 +197,7 @@ class Continuation:
         error = math.inf
         for _ in range(settings.rounds):
             problem.trim()
-            descent = problem.descend(
-                settings.newton_share * goal, self.monitor.max_iter, lambda: self.monitor.out_of_time
-            )
+            descent = problem.descend(settings.newton_share * goal, self.monitor.max_iter, self.monitor.out_of_time)
             if self._stopped():
                 return
             alpha = problem.multipliers()[1]

@@ -14,12 +14,12 @@ where m and s are both zero.
 
 from __future__ import annotations
 
-from numba import njit
+from svmcvx.fast.core.compilation import compiled
 
 __all__ = ["loss_derivatives", "total_loss"]
 
 
-@njit(cache=True)
+@compiled()
 def total_loss(S, y, height, ridge):
     """Return Σ h z for scores `S` of shape (n, 1 + k)."""
     value = 0.0
@@ -33,7 +33,7 @@ def total_loss(S, y, height, ridge):
     return value
 
 
-@njit(cache=True)
+@compiled()
 def loss_derivatives(S, y, height, ridge, slope, bend):
     """Return Σ h z; write first derivatives by the scores to `slope`, of shape (n, 1 + k), and second ones to `bend`.
 

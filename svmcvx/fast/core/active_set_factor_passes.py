@@ -9,7 +9,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
+
+from svmcvx.fast.core.compilation import compiled
 
 __all__ = [
     "REORDERED",
@@ -30,7 +31,7 @@ REFINEMENTS = 2
 REORDERED = {"reassoc", "contract"}
 
 
-@njit(cache=True)
+@compiled()
 def value(s):
     """Return the dual value ½Σα, which is ½‖w‖² while S is tight."""
     total = 0.0
@@ -39,7 +40,7 @@ def value(s):
     return 0.5 * total
 
 
-@njit(cache=True, fastmath=REORDERED)
+@compiled(fastmath=REORDERED)
 def forward(L, m, x):
     """Solve L x = x in place."""
     for i in range(m):
@@ -49,7 +50,7 @@ def forward(L, m, x):
         x[i] = total / L[i, i]
 
 
-@njit(cache=True)
+@compiled()
 def backward(L, m, x):
     """Solve L'x = x in place."""
     for i in range(m - 1, -1, -1):
@@ -59,7 +60,7 @@ def backward(L, m, x):
             x[j] -= t * L[i, j]
 
 
-@njit(cache=True)
+@compiled()
 def direction(s, q, column, a, e):
     """Compute `column` = L⁻¹k_q, `a` = K̃⁻¹k_q and `e` = K̃⁻¹1 with K̃ = K_SS + ρ; return the pivot of q, 1 − 1'a and 1'e."""
     m, rho = s.tight[0], s.number[1]
@@ -81,7 +82,7 @@ def direction(s, q, column, a, e):
     return pivot, rest, ones
 
 
-@njit(cache=True)
+@compiled()
 def append(s, q, column, pivot):
     """Append q to S, and its row to the factor."""
     m = s.tight[0]
@@ -93,7 +94,7 @@ def append(s, q, column, pivot):
     s.tight[0] = m + 1
 
 
-@njit(cache=True)
+@compiled()
 def remove(s, position, cosines, sines):
     """Remove the member at a position from S, and restore the factor by Givens rotations."""
     m = s.tight[0]
@@ -112,7 +113,7 @@ def remove(s, position, cosines, sines):
     s.tight[0] = m - 1
 
 
-@njit(cache=True)
+@compiled()
 def clear(s):
     """Set all multipliers to 0 and S to the empty set."""
     s.v[:] = 0.0
@@ -122,7 +123,7 @@ def clear(s):
     s.number[0] = 0.0
 
 
-@njit(cache=True)
+@compiled()
 def evaluate(s):
     """Compute the margins from the multipliers."""
     n = s.y.size
@@ -136,7 +137,7 @@ def evaluate(s):
         s.u[i] *= s.y[i]
 
 
-@njit(cache=True)
+@compiled()
 def polish(s):
     """Solve u = 1 on S by iterative refinement; return the position of the smallest multiplier, −1 if all are positive."""
     m = s.tight[0]
@@ -172,7 +173,7 @@ def polish(s):
     return position
 
 
-@njit(cache=True)
+@compiled()
 def extended(s, old):
     """Copy to the empty state `s` the tight set and multipliers of `old`, a state of the first of its observations."""
     m = old.tight[0]

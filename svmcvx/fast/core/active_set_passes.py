@@ -10,9 +10,9 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 
 from svmcvx.fast.core.active_set_factor_passes import append, clear, direction, evaluate, polish, remove, value
+from svmcvx.fast.core.compilation import compiled
 
 __all__ = [
     "DEPENDENT",
@@ -42,7 +42,7 @@ VIOLATED, ROUNDINGS = 1e-12, 16.0
 EPS = float(np.finfo(np.float64).eps)
 
 
-@njit(cache=True)
+@compiled()
 def _move(s, q, t, a, e, rest, ones, step):
     """Raise α_q by t, and change the multipliers of S and b so that S stays tight."""
     m, y = s.tight[0], s.y
@@ -63,7 +63,7 @@ def _move(s, q, t, a, e, rest, ones, step):
         s.u[i] += y[i] * (step[i] + db)
 
 
-@njit(cache=True)
+@compiled()
 def _blocking(s, sign, a, e, rest, ones):
     """Return the change of α_q (y_q = `sign`) at which the first multiplier of S falls to 0, and that member's position."""
     t, blocking = math.inf, -1
@@ -77,7 +77,7 @@ def _blocking(s, sign, a, e, rest, ones):
     return t, blocking
 
 
-@njit(cache=True)
+@compiled()
 def _first_pair(s, kept):
     """Start from two near observations of different classes.
 
@@ -128,7 +128,7 @@ def _first_pair(s, kept):
     return -1
 
 
-@njit(cache=True)
+@compiled()
 def lower_multiplier(s, q, buffers):
     """Lower the multiplier of q, which is not in S, to 0; members of S whose multipliers fall to 0 leave."""
     column, a, e, cosines, sines, step = buffers
@@ -151,14 +151,14 @@ def lower_multiplier(s, q, buffers):
         clear(s)
 
 
-@njit(cache=True)
+@compiled()
 def workspace(s):
     """Scratch arrays."""
     cap = s.S.size
     return np.empty(cap), np.empty(cap), np.empty(cap), np.empty(cap), np.empty(cap), np.empty(s.y.size)
 
 
-@njit(cache=True)
+@compiled()
 def drop(s, position):
     """Drop the member at a position: the state becomes the machine of some of the other members."""
     buffers = workspace(s)
@@ -167,7 +167,7 @@ def drop(s, position):
     lower_multiplier(s, q, buffers)
 
 
-@njit(cache=True)
+@compiled()
 def add(s, q, buffers):
     """Raise the multiplier of a violated q until it is tight; return ``SOLVED``, ``INSEPARABLE`` or ``FULL``."""
     column, a, e, cosines, sines, step = buffers
@@ -193,7 +193,7 @@ def add(s, q, buffers):
             return INSEPARABLE
 
 
-@njit(cache=True)
+@compiled()
 def most_violated(s, kept):
     """Return the observation of T outside S with the smallest margin, −1 if none is below 1 by more than rounding."""
     size, largest = 0.0, s.number[1]
@@ -207,7 +207,7 @@ def most_violated(s, kept):
     return q
 
 
-@njit(cache=True)
+@compiled()
 def ray(s, kept, q):
     """Return a direction of the multipliers in which the dual is unbounded, after ``INSEPARABLE`` because of q.
 
@@ -232,7 +232,7 @@ def ray(s, kept, q):
     return weight
 
 
-@njit(cache=True)
+@compiled()
 def solve(s, kept, limit, most):
     """Make the state the machine of T, the observations with ``kept``, starting from the present state.
 

@@ -137,7 +137,7 @@ def minimise(
             -sums[3] if m.bias else 0.0,
             accuracy=accuracy,
             settings=settings,
-            stop=lambda: monitor.out_of_time,
+            stop=monitor.out_of_time,
         )
         df = np.asarray(m.X @ dw)
         promised = -float(gradient @ dw) + (sums[3] * db if m.bias else 0.0)

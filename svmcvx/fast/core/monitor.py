@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
+import logging
 import math
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from threading import Event
-from typing import Any, NamedTuple, TypeAlias
+from dataclasses import dataclass, field, replace
+from functools import wraps
+from typing import Any, NamedTuple, ParamSpec, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from svmcvx.certificate import SolverBound, check, relative_gap
-from svmcvx.data import check_number, check_whole
+from svmcvx.data import check_number, check_time_limit, check_whole
 from svmcvx.errors import DataError, DataTypeError, NotCertified, SolverFailed
 from svmcvx.formulations.base import Formulation, RecoveredPoints
 from svmcvx.solution import Attempt, Solution, Status, Timings
+from svmcvx.system import clock
+from svmcvx.system.deadline import Deadline, allowed, current
 from svmcvx.system.interrupt import deferred_interrupt
+from svmcvx.system.threads import blas_held_to_one
 
-__all__ = ["Callback", "Monitor", "Progress", "conclude", "earlier_solution", "monitored"]
+__all__ = ["Callback", "Monitor", "Progress", "conclude", "earlier_solution", "limited", "monitored"]
+
+Arguments = ParamSpec("Arguments")
+log = logging.getLogger(__name__)
 
 
 class Progress(NamedTuple):
@@ -49,6 +55,20 @@ class Progress(NamedTuple):
 Callback: TypeAlias = Callable[[Progress], bool | None]
 
 
+def limited(solver: Callable[Arguments, Solution]) -> Callable[Arguments, Solution]:
+    """Let the clock of a specialised solver begin with its call, and hold BLAS to one thread.
+
+    Its ``time_limit`` counts preparation and certificate too.
+    """
+
+    @wraps(solver)
+    def run(*arguments: Arguments.args, **keywords: Arguments.kwargs) -> Solution:
+        with allowed(check_time_limit(cast(float | None, keywords.get("time_limit")))), blas_held_to_one():
+            return solver(*arguments, **keywords)
+
+    return run
+
+
 @dataclass
 class Monitor:
     """Decides when a solver stops, and remembers how its bounds went.
@@ -57,64 +77,49 @@ class Monitor:
     ----------
     tol : float
         Relative gap at which to stop.
-    time_limit : float or None
-        Seconds.
     max_iter : int
     verbose : bool
         Print a line a report.
     callback : callable or None
         Called with :class:`Progress`; returning True stops the solver.
-    pressed : Event
-        Set by Ctrl-C.
+    deadline : Deadline
+        By default that of the call.
+
+    Attributes
+    ----------
+    build_seconds : float
+        Since the call began, when the monitor was made.
     """
 
     tol: float
-    time_limit: float | None
     max_iter: int
-    verbose: bool
-    callback: Callback | None
-    pressed: Event
+    verbose: bool = False
+    callback: Callback | None = None
+    deadline: Deadline = field(default_factory=current)
 
     def __post_init__(self) -> None:
-        self.started = time.perf_counter()
+        self.build_seconds = self.deadline.seconds
         self.lower, self.upper = -math.inf, math.inf
         self.iteration = 0
         self.rows: list[tuple[float, float, float]] = []
 
     @property
     def seconds(self) -> float:
-        """Seconds since the solver started."""
-        return time.perf_counter() - self.started
+        """Seconds since the call began."""
+        return self.deadline.seconds
 
     @property
     def gap(self) -> float:
         """Relative gap of the best bounds so far."""
         return relative_gap(self.lower, self.upper)
 
-    @property
     def out_of_time(self) -> bool:
         """Whether the time limit has passed or Ctrl-C was pressed; cheap enough to ask often."""
-        return self.pressed.is_set() or (self.time_limit is not None and self.seconds >= self.time_limit)
-
-    def leave_out(self, work: Callable[[], None]) -> float:
-        """Do something that no limit counts, such as compiling; return its seconds."""
-        before = time.perf_counter()
-        work()
-        taken = time.perf_counter() - before
-        self.started += taken
-        return taken
-
-    def share_of_time(self, share: float) -> Callable[[], bool]:
-        """Return a function that tells whether a share of what is left of the time limit has passed since now."""
-        until = math.inf
-        if self.time_limit is not None:
-            now = self.seconds
-            until = now + share * max(self.time_limit - now, 0.0)
-        return lambda: self.out_of_time or self.seconds >= until
+        return self.deadline.passed()
 
     def within(self, tol: float, max_iter: int) -> Monitor:
-        """Return a monitor of a part of the work, whose bounds say nothing of the whole: only the clock is shared."""
-        return Monitor(tol, None, max_iter, False, lambda _: self.out_of_time, self.pressed)
+        """Return a monitor of a part of the work, whose bounds say nothing of the whole: only the deadline is shared."""
+        return Monitor(tol, max_iter, deadline=self.deadline)
 
     def report(self, iteration: int, lower: float, upper: float) -> Status | None:
         """Take in bounds that hold at this iteration; return why to stop, or None to go on."""
@@ -124,6 +129,14 @@ class Monitor:
         known = [bound if math.isfinite(bound) else math.nan for bound in (self.lower, self.upper)]
         self.rows.append((seconds, known[0], known[1]))
         progress = Progress(iteration, seconds, self.lower, self.upper, self.gap)
+        log.debug(
+            "iteration %d, %.2f s: lower %.9g, upper %.9g, gap %.2e",
+            iteration,
+            seconds,
+            self.lower,
+            self.upper,
+            self.gap,
+        )
         if self.verbose:
             print(  # noqa: T201 - what verbose asks for
                 f"{iteration:8d} {seconds:9.2f} s  lower {self.lower:.9g}  upper {self.upper:.9g}  gap {self.gap:.2e}"
@@ -132,17 +145,15 @@ class Monitor:
             return Status.OPTIMAL
         if self.callback is not None and self.callback(progress):
             return Status.INTERRUPTED
-        if self.pressed.is_set():
+        if self.deadline.pressed.is_set():
             return Status.INTERRUPTED
-        if self.time_limit is not None and seconds >= self.time_limit:
+        if self.deadline.passed():
             return Status.TIME_LIMIT
         return Status.ITERATION_LIMIT if iteration >= self.max_iter else None
 
 
 @contextmanager
-def monitored(
-    *, tol: float, time_limit: float | None, max_iter: int, verbose: bool, callback: Callback | None
-) -> Iterator[Monitor]:
+def monitored(*, tol: float, max_iter: int, verbose: bool, callback: Callback | None) -> Iterator[Monitor]:
     """Check the arguments that all solvers share and give them a :class:`Monitor`; Ctrl-C is noted inside the block.
 
     Raises
@@ -151,13 +162,12 @@ def monitored(
         If an argument is out of range.
     """
     tol = check_number(tol, "tol", low=0, high=1, open_low=True, open_high=True)
-    if time_limit is not None:
-        time_limit = check_number(time_limit, "time_limit", low=0, open_low=True)
     max_iter = check_whole(max_iter, "max_iter", 1)
     if callback is not None and not callable(callback):
         raise DataError(f"callback must be a function of a Progress, got {callback!r}")
-    with deferred_interrupt() as pressed:
-        yield Monitor(tol, time_limit, max_iter, bool(verbose), callback, pressed)
+    monitor = Monitor(tol, max_iter, bool(verbose), callback)
+    with deferred_interrupt(monitor.deadline.pressed):
+        yield monitor
 
 
 def earlier_solution(warm_start: Any) -> Solution | None:
@@ -180,8 +190,6 @@ def conclude(
     status: Status,
     *,
     solver: str,
-    build_seconds: float = 0.0,
-    compile_seconds: float = 0.0,
     warm_start_used: bool = False,
     options: dict[str, Any] | None = None,
     search_bound: SolverBound | None = None,
@@ -199,10 +207,6 @@ def conclude(
         Why the solver stopped.
     solver : str
         Name, such as ``"fast.psvm/smo"``.
-    build_seconds : float
-        Validation, kernel and other preparation.
-    compile_seconds : float
-        Compiling or loading compiled code before the clock started.
     warm_start_used : bool
     options : dict, optional
         What the solver settled on (method, cache size, …), for the record.
@@ -216,13 +220,13 @@ def conclude(
     SolverFailed
         If there is no model at all, with the formulation's explanation of the status.
     """
-    solved = monitor.seconds
+    built, certify_started = monitor.build_seconds, clock.now()
+    solved = monitor.seconds - built
     reason = "" if status is Status.OPTIMAL else f"stopped by {status}"
     told = options or {}, warm_start_used, monitor.iteration
     attempt = Attempt(solver, status, reason, solved, math.inf, *told)
     if not candidates.models:
         raise SolverFailed(f"{solver}: {statement.explain(str(status))}", [attempt])
-    certify_started = time.perf_counter()
     try:
         checked = check(statement, candidates.models, candidates.duals, solver_bound=search_bound)
     except NotCertified as error:
@@ -244,7 +248,7 @@ def conclude(
         status=status,
         solver=solver,
         attempts=(attempt,),
-        timings=Timings(build_seconds, compile_seconds, solved, time.perf_counter() - certify_started),
+        timings=Timings(built, monitor.deadline.compile_seconds, solved, clock.now() - certify_started),
         dual=statement.export_dual(checked.dual) if checked.dual else {},
         trace=np.array(trace),
         formulation=statement.name,

@@ -12,6 +12,7 @@ from numpy.typing import DTypeLike, NDArray
 from svmcvx.errors import DataError
 from svmcvx.feature_space import BLOCK_ENTRIES, FeatureSpace, RowBlock
 from svmcvx.system import memory
+from svmcvx.system.threads import threads_allowed
 
 __all__ = ["CachedRows", "GramRows", "RowCacheSettings", "Rows", "kernel_rows"]
 
@@ -31,10 +32,13 @@ class RowCacheSettings:
         lets the gap go down to rounding.
     block_entries : int
         Entries of one block of rows that is computed at a time; it should fit into the processor's cache.
+    single_thread : int
+        Number of observations up to which one thread computes them.
     """
 
     double_precision: int = 4000
     block_entries: int = BLOCK_ENTRIES
+    single_thread: int = 1000
 
 
 class Rows(Protocol):
@@ -127,7 +131,7 @@ def kernel_rows(
     working_set: int,
     cache_size: float,
     float32: bool,
-    workers: int = 1,
+    workers: int | None = None,
     settings: RowCacheSettings | None = None,
 ) -> tuple[Rows, int]:
     """Return the rows of a space, and the size of the working set that they have room for.
@@ -141,8 +145,8 @@ def kernel_rows(
         Megabytes.
     float32 : bool
         Store in single precision, unless there are few observations.
-    workers : int
-        Threads that compute rows.
+    workers : int, optional
+        Threads that compute rows; by default those that are allowed, or one for few observations.
     settings : RowCacheSettings, optional
 
     Raises
@@ -165,5 +169,7 @@ def kernel_rows(
             f"pass at least {2 * row / MEGABYTE:.3g}, or use the linear formulation (kernel=None)"
         )
     memory.require(capacity * row, f"a cache of {capacity} kernel rows", "pass a smaller cache_size")
+    if workers is None:
+        workers = threads_allowed() if n > settings.single_thread else 1
     rows = CachedRows(space.row_block(dtype), n, capacity, dtype, workers, settings.block_entries)
     return rows, min(working_set, capacity)

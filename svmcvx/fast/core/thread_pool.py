@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TypeAlias
 
-from numba import get_num_threads
+from svmcvx.system.threads import threads_allowed
 
 __all__ = ["Share", "shares"]
 
@@ -20,8 +20,8 @@ Share: TypeAlias = Callable[[Callable[[int, int], None]], None]
 
 @contextmanager
 def shares() -> Iterator[Share]:
-    """Yield a function that runs a call on as many threads as numba is allowed."""
-    workers = get_num_threads()
+    """Yield a function that runs a call on as many threads as this call may start."""
+    workers = threads_allowed()
     if workers == 1:
         yield lambda call: call(0, 1)
         return

@@ -20,7 +20,6 @@ violates its margin. The factor is used for proposals only: model, objective and
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
@@ -31,8 +30,7 @@ from numpy.typing import NDArray
 
 from svmcvx.data import check_number, check_seed, check_whole
 from svmcvx.errors import DataError, DataTypeError
-from svmcvx.fast.core.blas_threads import blas_held_to_one
-from svmcvx.fast.core.monitor import Callback, Monitor, conclude, earlier_solution, monitored
+from svmcvx.fast.core.monitor import Callback, Monitor, conclude, earlier_solution, limited, monitored
 from svmcvx.fast.indicator.l0_admm import Iterate, PenalisedSystem, admm, low_rank
 from svmcvx.fast.indicator.l0_polish import LocalMinimum, PolishSettings, SetPolisher
 from svmcvx.feature_space import FeatureSpace
@@ -80,6 +78,7 @@ class L0Settings:
     polish: PolishSettings = field(default_factory=PolishSettings)
 
 
+@limited
 def l0(
     X: Any,
     y: Any,
@@ -169,7 +168,6 @@ def l0(
     -----
     Source: [LinYaoLiu], Algorithm 4.1; polish and local search are added here.
     """
-    started = time.perf_counter()
     if settings is not None and not isinstance(settings, L0Settings):
         raise DataTypeError(f"settings must be an L0Settings or None, got {type(settings).__name__}")
     settings = settings or L0Settings()
@@ -181,15 +179,10 @@ def l0(
     n_restarts = check_whole(n_restarts, "n_restarts", 0)
     rank = None if rank is None else check_whole(rank, "rank", 1)
     rng = check_seed(seed)
-    n = statement.y.size
     earlier = _earlier(warm_start, statement)
     # Its iterations count runs and restarts.
-    with (
-        monitored(tol=tol, time_limit=time_limit, max_iter=max_iter, verbose=verbose, callback=callback) as monitor,
-        blas_held_to_one(n),
-    ):
+    with monitored(tol=tol, max_iter=max_iter, verbose=verbose, callback=callback) as monitor:
         iterations, monitor.max_iter = monitor.max_iter, len(sigmas) + n_restarts + 2
-        built = time.perf_counter() - started
         price = statement.C * statement.weight
         polisher = SetPolisher(statement.space, price, monitor, settings.whole, settings.polish)
         run = _Run(statement, monitor, polisher, settings)
@@ -201,7 +194,6 @@ def l0(
             monitor,
             status,
             solver="fast.l0/admm",
-            build_seconds=built,
             warm_start_used=warm_start is not None,
             options=run.record,
         )
@@ -322,7 +314,7 @@ class _Run:
                 iota=iota,
                 tol=self.settings.admm_tol,
                 max_iter=iterations,
-                stop=lambda: self.monitor.out_of_time,
+                stop=self.monitor.out_of_time,
             )
             # Of the model itself, which a factor of K only approximates.
             point = statement.space.product(iterate.c)

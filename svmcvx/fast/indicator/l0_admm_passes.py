@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
+
+from svmcvx.fast.core.compilation import compiled
 
 __all__ = ["iterate"]
 
 
-@njit(cache=True)
+@compiled()
 def _sum_of_rows(rows, coefficients, out):
     """Sum of rows; for sizes at which threads of a BLAS would wait for each other longer than they work."""
     out[:] = 0.0
@@ -20,7 +21,7 @@ def _sum_of_rows(rows, coefficients, out):
             out[j] += t * rows[i, j]
 
 
-@njit(cache=True)
+@compiled()
 def iterate(thin, matrix, turned, y, upper_bound, sigma, iota, tol, price, steps, c, f, u, lam, r, number, kept):
     """Run at most `steps` iterations; `number` holds b, the residual, and the lowest penalised objective so far."""
     n = y.size

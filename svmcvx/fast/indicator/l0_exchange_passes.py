@@ -15,7 +15,6 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 
 from svmcvx.fast.core.active_set_factor_passes import REORDERED, clear, forward, value
 from svmcvx.fast.core.active_set_passes import (
@@ -32,6 +31,7 @@ from svmcvx.fast.core.active_set_passes import (
     solve,
     workspace,
 )
+from svmcvx.fast.core.compilation import compiled
 
 __all__ = ["copy_state", "descend", "explore", "lost", "solve_or_evict"]
 
@@ -43,7 +43,7 @@ BETTER = 1e-10
 SATISFIED = 1e-11
 
 
-@njit(cache=True)
+@compiled()
 def copy_state(s, to):
     """Copy what is in use."""
     m = s.tight[0]
@@ -58,7 +58,7 @@ def copy_state(s, to):
             to.L[i, j] = s.L[i, j]
 
 
-@njit(cache=True)
+@compiled()
 def lost(kept, price):
     """Prices of the observations that are not kept."""
     total = 0.0
@@ -68,7 +68,7 @@ def lost(kept, price):
     return total
 
 
-@njit(cache=True)
+@compiled()
 def absorb(s, kept):
     """Keep what is satisfied anyway."""
     for i in range(kept.size):
@@ -76,7 +76,7 @@ def absorb(s, kept):
             kept[i] = True
 
 
-@njit(cache=True)
+@compiled()
 def _estimates(s, kept, price, gain, allowed):
     """What dropping (support vectors) or taking in (others) might improve; −∞ where there is no move."""
     m, rho = s.tight[0], s.number[1]
@@ -103,7 +103,7 @@ def _estimates(s, kept, price, gain, allowed):
             gain[q] = price[q] - 0.5 * (1.0 - s.u[q]) ** 2 / (pivot + rest * rest / ones)
 
 
-@njit(cache=True, fastmath=REORDERED)
+@compiled(fastmath=REORDERED)
 def _worth(s, e, ones, k, x):
     """How much the norm would fall without the member at position k, if only the tight observations mattered."""
     m = s.tight[0]
@@ -119,7 +119,7 @@ def _worth(s, e, ones, k, x):
     return 0.5 * s.v[s.S[k]] ** 2 / inverse if inverse > 0.0 else -math.inf
 
 
-@njit(cache=True)
+@compiled()
 def _drop(s, q):
     for k in range(s.tight[0]):
         if s.S[k] == q:
@@ -127,7 +127,7 @@ def _drop(s, q):
             return
 
 
-@njit(cache=True)
+@compiled()
 def _evict(s, kept, price, q):
     """Drop the member that costs most; if q cannot be taken in, what has most weight in making that impossible."""
     m = s.tight[0]
@@ -157,7 +157,7 @@ def _evict(s, kept, price, q):
         _drop(s, worst)
 
 
-@njit(cache=True)
+@compiled()
 def solve_or_evict(s, kept, price, limit, most):
     """As :func:`settle`, but drop observations until T is separable and its dual value at most `limit`."""
     evictions = 0
@@ -171,7 +171,7 @@ def solve_or_evict(s, kept, price, limit, most):
             return MORE
 
 
-@njit(cache=True)
+@compiled()
 def force(s, kept, q):
     """Move q to the other side, and make the state the machine of the new set; tell whether that was possible."""
     if kept[q]:
@@ -189,7 +189,7 @@ def force(s, kept, q):
     return solve(s, kept, math.inf, 50 * s.y.size)[0] == SOLVED
 
 
-@njit(cache=True)
+@compiled()
 def descend(s, spare, kept, price, allowed, most):
     """Improve the set of a settled state by single moves until none is left, or `most` trials have been made.
 
@@ -238,7 +238,7 @@ def descend(s, spare, kept, price, allowed, most):
     return best, trials
 
 
-@njit(cache=True)
+@compiled()
 def explore(s, spare, store, kept, price, best, picks, most):
     """Force one observation at a time to the other side, descend from there, and keep what is better.
 

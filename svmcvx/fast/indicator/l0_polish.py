@@ -142,7 +142,7 @@ class SetPolisher:
             short = u < 1.0 - SATISFIED * max(1.0, float(np.abs(u).max()))
             kept |= outside & ~short
             wanted = np.flatnonzero(outside & kept & short)
-            if wanted.size and left > 1 and work.n < self.settings.largest and not self.monitor.out_of_time:
+            if wanted.size and left > 1 and work.n < self.settings.largest and not self.monitor.out_of_time():
                 joining = min(self.settings.joining, wanted.size)
                 work.grow(wanted[np.argpartition(u[wanted], joining - 1)[:joining]])
                 continue
@@ -178,7 +178,7 @@ class SetPolisher:
         code = MORE
         while code == MORE:
             code = solve_or_evict(state, kept, price, self._trivial_value, self.settings.steps)
-            if code == MORE and self.monitor.out_of_time:
+            if code == MORE and self.monitor.out_of_time():
                 return False
         return bool(code == SOLVED)
 
@@ -191,7 +191,7 @@ class SetPolisher:
             )
             return
         everything, trials = np.ones(price.size, dtype=np.bool_), self.settings.trials
-        while trials >= self.settings.trials and not self.monitor.out_of_time:
+        while trials >= self.settings.trials and not self.monitor.out_of_time():
             _, trials = descend(state, self._spare[0], kept, price, everything, self.settings.trials)
 
 

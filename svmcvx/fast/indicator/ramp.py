@@ -13,16 +13,14 @@ number of observations that the optimum gives up, and with the number of columns
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 from typing import Any
 
 from svmcvx.data import check_seed
 from svmcvx.errors import DataTypeError
-from svmcvx.fast.core.blas_threads import blas_held_to_one
-from svmcvx.fast.core.monitor import Callback, conclude, earlier_solution, monitored
+from svmcvx.fast.core.monitor import Callback, conclude, earlier_solution, limited, monitored
 from svmcvx.fast.core.thread_pool import shares
-from svmcvx.fast.indicator.search.branch_and_bound import BranchAndBound, BranchSettings, compiled
+from svmcvx.fast.indicator.search.branch_and_bound import BranchAndBound, BranchSettings
 from svmcvx.fast.indicator.search.search_state import RampSearch
 from svmcvx.formulations.base import RecoveredPoints
 from svmcvx.formulations.indicator.l0 import l0_statement
@@ -34,6 +32,7 @@ from svmcvx.solution import Solution, Status
 __all__ = ["ramp"]
 
 
+@limited
 def ramp(
     X: Any,
     y: Any,
@@ -103,7 +102,6 @@ def ramp(
     Source: the formulation of [Brooks], in the scaling of [CepedaGomezHan], § 2. The search is derived in
     :mod:`svmcvx.fast.indicator.search.big_m_passes`.
     """
-    started = time.perf_counter()
     if settings is not None and not isinstance(settings, BranchSettings):
         raise DataTypeError(f"settings must be a BranchSettings or None, got {type(settings).__name__}")
     check_seed(seed)
@@ -111,13 +109,11 @@ def ramp(
     counting = l0_statement(X, y, C=C, kernel=kernel, sample_weight=sample_weight, indefinite=indefinite)
     statement = Ramp(space=counting.space, C=counting.C, kind="enumeration")
     earlier = incumbent_margins(warm_start, counting)
-    built = time.perf_counter() - started
-    with monitored(tol=tol, time_limit=time_limit, max_iter=max_iter, verbose=verbose, callback=callback) as monitor:
-        compile_seconds = monitor.leave_out(compiled)
+    with monitored(tol=tol, max_iter=max_iter, verbose=verbose, callback=callback) as monitor:
         statement = replace(statement, pool=ramp_pool(counting, earlier, heuristics=False))
         search = RampSearch(statement, monitor)
         tree = BranchAndBound(search, settings or BranchSettings())
-        with shares() as share, blas_held_to_one(0):
+        with shares() as share:
             status = tree.run(share)
         best = search.best
         assert best is not None  # noqa: S101 - constant scores are feasible
@@ -128,8 +124,6 @@ def ramp(
             monitor,
             status if status is not None else Status.NUMERICAL,
             solver="fast.ramp/branch",
-            build_seconds=built,
-            compile_seconds=compile_seconds,
             warm_start_used=warm_start is not None,
             options={"method": "branch", "nodes": tree.nodes},
             search_bound=search.bound,

@@ -27,7 +27,6 @@ interval is valid but wide. The alternative :func:`svmcvx.zero_one_mio` with SCI
 from __future__ import annotations
 
 import math
-import time
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
@@ -37,14 +36,12 @@ from numpy.typing import NDArray
 from svmcvx.certificate import Dual
 from svmcvx.data import binary_data, check_choice, check_number, check_seed
 from svmcvx.errors import DataError, DataTypeError
-from svmcvx.fast.core.blas_threads import blas_held_to_one
-from svmcvx.fast.core.monitor import Callback, conclude, earlier_solution, monitored
+from svmcvx.fast.core.monitor import Callback, conclude, earlier_solution, limited, monitored
 from svmcvx.fast.core.thread_pool import Share, shares
-from svmcvx.fast.indicator.search.branch_and_bound import BranchAndBound, BranchSettings, compiled
+from svmcvx.fast.indicator.search.branch_and_bound import BranchAndBound, BranchSettings
 from svmcvx.fast.indicator.search.search_state import CEILINGS, CountingSearch
 from svmcvx.fast.indicator.search.starts import StartSettings, earlier_margins, quick_starts, simple_starts, starts
 from svmcvx.fast.indicator.search.sweep import SweepSettings, sweep
-from svmcvx.fast.indicator.search.sweep import compiled as sweep_compiled
 from svmcvx.feature_space import feature_space
 from svmcvx.formulations.base import RecoveredPoints, full_entry
 from svmcvx.formulations.indicator.zero_one import ZeroOne
@@ -88,6 +85,7 @@ class ZeroOneSettings:
     sweep: SweepSettings = field(default_factory=SweepSettings)
 
 
+@limited
 def zero_one(
     X: Any,
     y: Any,
@@ -169,7 +167,6 @@ def zero_one(
     -----
     Source: the optimality conditions of :func:`svmcvx.zero_one_mio`; see :mod:`svmcvx.fast.indicator.search.sweep_passes`.
     """
-    started = time.perf_counter()
     if (lam is None) == (k is None):
         raise DataError("zero_one takes exactly one of lam and k; pass lam=1.0 for a penalty, or k for a cardinality")
     lam = None if lam is None else check_number(lam, "lam", low=0, open_low=True)
@@ -185,13 +182,11 @@ def zero_one(
     statement = ZeroOne(space=space, lam=lam, k=k, form="enumeration", kind="enumeration")
 
     earlier = None if warm_start is None else earlier_margins(warm_start, statement)
-    built = time.perf_counter() - started
-    with monitored(tol=tol, time_limit=time_limit, max_iter=max_iter, verbose=verbose, callback=callback) as monitor:
-        compile_seconds = monitor.leave_out(compiled)
+    with monitored(tol=tol, max_iter=max_iter, verbose=verbose, callback=callback) as monitor:
         statement = replace(statement, pool=simple_starts(statement, earlier))
         search = CountingSearch(statement, monitor)
         run = _Run(search, method, settings)
-        with shares() as share, blas_held_to_one(0):
+        with shares() as share:
             status = run.all(share, rng)
         best = search.best
         statement = replace(statement, pool=() if best is None else (best,))
@@ -202,8 +197,6 @@ def zero_one(
             monitor,
             status,
             solver=f"fast.zero_one/{run.used}",
-            build_seconds=built,
-            compile_seconds=compile_seconds + run.compile_seconds,
             warm_start_used=warm_start is not None,
             options={"method": run.used, **run.effort},
             search_bound=search.bound,
@@ -216,7 +209,7 @@ class _Run:
 
     def __init__(self, search: CountingSearch, method: str, settings: ZeroOneSettings) -> None:
         self.search, self.method, self.settings = search, method, settings
-        self.used, self.compile_seconds = "branch", 0.0
+        self.used = "branch"
         self.effort: dict[str, int] = {}
         self.duals: list[Dual] = []
         self.tree: BranchAndBound | None = None
@@ -238,14 +231,14 @@ class _Run:
             status = search.report(search.proved)
             return self._sweep(share) if status is None else status
         tree = self._plant()
-        settings, limit = self.settings, search.monitor.time_limit
+        settings = self.settings
         n, r = search.statement.geometry.G.shape
         work = float(n * sum(math.comb(n, size) for size in range(r)))
         reachable = self.method == "auto" and work <= settings.out_of_reach
         patience = math.inf
         if reachable:
             patience = max(settings.patience * work * settings.crossing_seconds, settings.least_patience)
-        easy = min(settings.easy_seconds, settings.start.time_share * limit / 2 if limit is not None else math.inf)
+        easy = min(settings.easy_seconds, settings.start.time_share * search.monitor.deadline.left / 2)
         status = None
         if not sized:
             status = tree.run(share, nodes=settings.easy, seconds=min(easy, patience))
@@ -286,7 +279,6 @@ class _Run:
 
     def _sweep(self, share: Share) -> Status:
         self.used = "sweep"
-        self.compile_seconds += self.search.monitor.leave_out(sweep_compiled)
         status, swept = sweep(self.search, share, self.settings.sweep)
         self.effort |= swept
         return status
@@ -308,7 +300,7 @@ class _Run:
         if search.decide_feasibility() is False:
             return search.report(math.inf)
         for search.ceiling in CEILINGS:
-            if search.best is not None or search.monitor.out_of_time:
+            if search.best is not None or search.monitor.out_of_time():
                 break
             status = self._plant().run(share)
             if status not in (Status.NUMERICAL, None):

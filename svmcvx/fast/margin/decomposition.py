@@ -208,7 +208,7 @@ class Decomposition:
                 or self.rounds - last_round >= settings.patience
                 or self.size == self.y.size
                 or self._allowance() <= 0
-                or monitor.out_of_time
+                or monitor.out_of_time()
                 or self.rounds >= monitor.max_iter
             ):
                 last_violation, last_round, compared = violation, self.rounds, compared + 1

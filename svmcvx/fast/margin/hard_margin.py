@@ -20,7 +20,6 @@ to rounding, the hulls intersect, and the data are not separable.
 from __future__ import annotations
 
 import math
-import time
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -31,9 +30,8 @@ from svmcvx.data import binary_data, check_choice, check_number
 from svmcvx.errors import DataError
 from svmcvx.fast.core.active_set import LARGEST_SUPPORT
 from svmcvx.fast.core.active_set_passes import FULL, INSEPARABLE, MORE, OVER, TOUCHING, ray, solve
-from svmcvx.fast.core.blas_threads import blas_held_to_one
 from svmcvx.fast.core.growing_working_set import GrowingWorkingSet
-from svmcvx.fast.core.monitor import Callback, Monitor, conclude, monitored
+from svmcvx.fast.core.monitor import Callback, Monitor, conclude, limited, monitored
 from svmcvx.fast.core.row_cache import RowCacheSettings, kernel_rows
 from svmcvx.fast.margin.decomposition import Decomposition, DecompositionSettings
 from svmcvx.fast.margin.feasible import SELECTIONS, BoundsOf, earlier_multipliers
@@ -94,6 +92,7 @@ class HardMarginSettings:
     decomposition: DecompositionSettings = field(default_factory=DecompositionSettings)
 
 
+@limited
 def hard_margin(
     X: Any,
     y: Any,
@@ -142,7 +141,6 @@ indefinite, seed
     DataError
         If the data or an argument cannot be used, or `warm_start` is a solution of other data.
     """
-    started = time.perf_counter()
     check_choice(selection, "selection", SELECTIONS)
     check_choice(method, "method", METHODS)
     cache_size = check_number(cache_size, "cache_size", low=0, open_low=True)
@@ -160,11 +158,7 @@ indefinite, seed
         raise DataError("method='active-set' takes a linear machine; pass kernel=None, or method='auto'")
     statement = HardMargin(space=space)
     warm = earlier_multipliers(warm_start, statement)
-    with (
-        monitored(tol=tol, time_limit=time_limit, max_iter=max_iter, verbose=verbose, callback=callback) as monitor,
-        blas_held_to_one(data.n) as workers,
-    ):
-        built = time.perf_counter() - started
+    with monitored(tol=tol, max_iter=max_iter, verbose=verbose, callback=callback) as monitor:
         used, start = "smo", warm
         if space.is_linear and (method == "active-set" or (method == "auto" and space.X.shape[1] <= data.n)):
             used = "active-set"
@@ -180,7 +174,6 @@ indefinite, seed
                 working_set=settings.decomposition.working_set_size(data.n),
                 cache_size=cache_size,
                 float32=float32_cache,
-                workers=workers,
                 settings=settings.rows,
             )
             ascent = Decomposition(
@@ -215,7 +208,6 @@ indefinite, seed
             monitor,
             status,
             solver=f"fast.hard_margin/{used}",
-            build_seconds=built,
             warm_start_used=warm is not None,
             options=options,
         )
@@ -235,7 +227,7 @@ def _by_active_set(
         code, everything = MORE, np.ones(work.n, dtype=np.bool_)
         while code == MORE:
             code, last = solve(work.state, everything, math.inf, settings.steps)
-            if code == MORE and monitor.out_of_time:
+            if code == MORE and monitor.out_of_time():
                 break
         alpha = work.coefficients() * y
         if code == INSEPARABLE:

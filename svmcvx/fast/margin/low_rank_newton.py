@@ -116,7 +116,7 @@ class LowRankNewton:
         self.threshold = math.inf
         if self.factor is None:
             return []
-        self.factor.grow(self.largest, lambda: monitor.out_of_time)
+        self.factor.grow(self.largest, monitor.out_of_time)
         if not self.factor.done:
             return []
         L = self.factor.factor

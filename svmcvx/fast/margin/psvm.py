@@ -5,7 +5,6 @@ The statement is that of :mod:`svmcvx.formulations.margin.psvm`, and so is the c
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -13,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svmcvx.data import binary_data, check_choice, check_costs, check_number
-from svmcvx.fast.core.blas_threads import blas_held_to_one
-from svmcvx.fast.core.monitor import Callback, Monitor, conclude, earlier_solution, monitored
+from svmcvx.fast.core.monitor import Callback, Monitor, conclude, earlier_solution, limited, monitored
 from svmcvx.fast.core.row_cache import GramRows, RowCacheSettings, Rows, kernel_rows
 from svmcvx.fast.margin import psvm_linear
 from svmcvx.fast.margin.decomposition import Decomposition, DecompositionSettings, Shortcut
@@ -63,6 +61,7 @@ class PSVMSettings:
     support_newton: SupportNewtonSettings = field(default_factory=SupportNewtonSettings)
 
 
+@limited
 def psvm(
     X: Any,
     y: Any,
@@ -155,7 +154,6 @@ def psvm(
     small numerical rank (few features), a problem on a factor of it (:mod:`svmcvx.fast.margin.low_rank_newton`), which takes
     up to `cache_size` megabytes more for a time.
     """
-    started = time.perf_counter()
     C = check_number(C, "C", low=0, open_low=True)
     p = check_number(p, "p", low=1, why="p < 1 is not convex")
     check_choice(bias, "bias", BIAS_RULES)
@@ -177,34 +175,28 @@ def psvm(
     statement = PSVM(space=space, C=C, p=p, bias=bias)
     earlier = earlier_solution(warm_start)
     warm = earlier_multipliers(earlier, statement)
-    with monitored(tol=tol, time_limit=time_limit, max_iter=max_iter, verbose=verbose, callback=callback) as monitor:
-        built = time.perf_counter() - started
+    with monitored(tol=tol, max_iter=max_iter, verbose=verbose, callback=callback) as monitor:
         if linear:
             start = None if earlier is None or warm is None else psvm_linear.start_from(statement, earlier, warm)
             candidates, status, options = psvm_linear.solve_linear(statement, monitor, start=start)
         else:
-            with blas_held_to_one(data.n) as workers:
-                rows, size = kernel_rows(
-                    space,
-                    working_set=settings.decomposition.working_set_size(data.n),
-                    cache_size=cache_size,
-                    float32=float32_cache,
-                    workers=workers,
-                    settings=settings.rows,
-                )
-                guess = (
-                    None if earlier is None or warm is None else _adapted(statement, warm, _ratio(statement, earlier))
-                )
-                candidates, status, options = _solve_kernel(
-                    statement, rows, size, monitor, guess, selection, seed, cache_size, settings
-                )
+            rows, size = kernel_rows(
+                space,
+                working_set=settings.decomposition.working_set_size(data.n),
+                cache_size=cache_size,
+                float32=float32_cache,
+                settings=settings.rows,
+            )
+            guess = None if earlier is None or warm is None else _adapted(statement, warm, _ratio(statement, earlier))
+            candidates, status, options = _solve_kernel(
+                statement, rows, size, monitor, guess, selection, seed, cache_size, settings
+            )
         return conclude(
             statement,
             candidates,
             monitor,
             status,
             solver="fast.psvm/newton" if linear else "fast.psvm/smo",
-            build_seconds=built,
             warm_start_used=earlier is not None,
             options=options,
         )

@@ -23,12 +23,12 @@ or to the end of its domain. It is the function g(x) of [Sun] in :math:`x = \alp
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
+
+from svmcvx.fast.core.compilation import compiled
 
 __all__ = [
     "add_rows",
@@ -41,7 +41,6 @@ __all__ = [
 ]
 
 Floats: TypeAlias = NDArray[np.float64]
-F = TypeVar("F", bound=Callable[..., Any])
 
 # Least curvature η of a pair, as a share of the squared norms and absolutely; a smaller one is rounding error.
 FLAT = 1e-14
@@ -53,11 +52,6 @@ SHRINK = 0.5
 # Sum of the derivatives of the losses, relative to that of their absolute values, at which a bias is accepted.
 BIAS_ACCURACY = 1e-10
 BIAS_STEPS = 100
-
-
-def compiled(**options: Any) -> Callable[[F], F]:
-    """Compile with numba; the machine code is kept between sessions."""
-    return numba.njit(cache=True, **options)  # type: ignore[no-any-return]
 
 
 @compiled()

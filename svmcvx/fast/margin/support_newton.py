@@ -139,7 +139,7 @@ class SupportNewton:
         useful, idle = 0, 0
         for step in range(1, settings.steps + 1):
             rows = np.flatnonzero(free)
-            if rows.size < 2 or monitor.out_of_time:
+            if rows.size < 2 or monitor.out_of_time():
                 break
             # For p ≤ 2, r is at least 1, and the derivative of the slack is finite at α = 0.
             with np.errstate(over="ignore"):

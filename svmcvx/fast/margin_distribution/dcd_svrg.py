@@ -75,7 +75,7 @@ def ascend(
                 largest = descent.ascend_sparse(m.X.data, m.X.indices, m.X.indptr, *arguments)
             else:
                 largest = descent.ascend_dense(m.X, *arguments)
-            if largest == 0.0 or monitor.out_of_time:
+            if largest == 0.0 or monitor.out_of_time():
                 break
         margin = largest
         rounds += 1

@@ -23,12 +23,12 @@ from __future__ import annotations
 
 import math
 
-from numba import njit
+from svmcvx.fast.core.compilation import compiled
 
 __all__ = ["ascend_dense", "ascend_sparse", "svrg_dense", "svrg_sparse"]
 
 
-@njit(cache=True)
+@compiled()
 def _best(theta, gradient, curvature, D, a, b, low, high):
     """Return the best value of one coordinate; `gradient` is that of the smooth part without the terms in a and b."""
     # The gradient of the smooth part where the coordinate is zero.
@@ -44,7 +44,7 @@ def _best(theta, gradient, curvature, D, a, b, low, high):
     return min(max(value, low), high)
 
 
-@njit(cache=True)
+@compiled()
 def _rests(theta, gradient, D, low, high, margin):
     """Tell whether a coordinate at a kink or an end of its interval is optimal there by more than `margin`."""
     if theta == 0.0 and low == 0.0:
@@ -56,7 +56,7 @@ def _rests(theta, gradient, D, low, high, margin):
     return False
 
 
-@njit(cache=True)
+@compiled()
 def ascend_dense(rows, y, diagonal, theta, w, D, a, b, low, high, order, active, margin):
     """Run one epoch over ``order``; update θ, w and `active` in place and return the largest violation."""
     largest = 0.0
@@ -78,7 +78,7 @@ def ascend_dense(rows, y, diagonal, theta, w, D, a, b, low, high, order, active,
     return largest
 
 
-@njit(cache=True)
+@compiled()
 def ascend_sparse(data, indices, indptr, y, diagonal, theta, w, D, a, b, low, high, order, active, margin):
     """Do the same for the rows of a CSR matrix."""
     largest = 0.0
@@ -100,7 +100,7 @@ def ascend_sparse(data, indices, indptr, y, diagonal, theta, w, D, a, b, low, hi
     return largest
 
 
-@njit(cache=True)
+@compiled()
 def _force(score, y, other, other_y, hinge, lam1, C1, C2, D):
     """Return the factor of x_i in the gradient at one observation (and, for ODML, a second one), without constants."""
     u = y * score
@@ -114,7 +114,7 @@ def _force(score, y, other, other_y, hinge, lam1, C1, C2, D):
     return 0.0
 
 
-@njit(cache=True)
+@compiled()
 def svrg_dense(X, y, w, still, before, picks, others, eta, hinge, lam1, C1, C2, D, visits, hits):
     """Run the inner loop of SVRG; `before` are the snapshot's scores and `still` is s.
 
@@ -138,7 +138,7 @@ def svrg_dense(X, y, w, still, before, picks, others, eta, hinge, lam1, C1, C2, 
             w[j] = keep * w[j] + eta * still[j] - change * X[i, j]
 
 
-@njit(cache=True)
+@compiled()
 def _current_score(data, indices, indptr, i, w, still, rate, position, touched):
     """Return the score of a sparse row, after bringing its coordinates up to date."""
     score = 0.0
@@ -152,7 +152,7 @@ def _current_score(data, indices, indptr, i, w, still, rate, position, touched):
     return score
 
 
-@njit(cache=True)
+@compiled()
 def svrg_sparse(
     data, indices, indptr, y, w, still, before, picks, others, eta, hinge, lam1, C1, C2, D, visits, hits, touched
 ):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -16,7 +15,7 @@ from svmcvx.errors import DataError
 from svmcvx.fast.core import loss_passes as passes
 from svmcvx.fast.core.linear_newton import LinearNewtonSettings, minimise
 from svmcvx.fast.core.linear_problem import LinearProblem, Point, earlier_coefficients, linear_model
-from svmcvx.fast.core.monitor import Callback, conclude, earlier_solution, monitored
+from svmcvx.fast.core.monitor import Callback, conclude, earlier_solution, limited, monitored
 from svmcvx.fast.margin_distribution.dcd_svrg import METHODS, ascend, svrg
 from svmcvx.fast.margin_distribution.odm_blocks import BlocksSettings, minimise_by_blocks
 from svmcvx.formulations.base import RecoveredPoints
@@ -52,6 +51,7 @@ class ODMSettings:
     blocks: BlocksSettings = field(default_factory=BlocksSettings)
 
 
+@limited
 def odm(
     X: Any,
     y: Any,
@@ -125,7 +125,6 @@ def odm(
     -----
     Source: [ZhangZhou], eqs. (7), (19), Algorithms 1 and 2. Every θ is dual feasible, and the margins of any w give one.
     """
-    started = time.perf_counter()
     check_choice(method, "method", (*METHODS, "blocks"))
     rng = check_seed(seed)
     settings = ODMSettings() if settings is None else settings
@@ -140,8 +139,7 @@ def odm(
         )
     w, theta = _start(statement, earlier_solution(warm_start))
     warm = w is not None or theta is not None
-    build_seconds = time.perf_counter() - started
-    with monitored(tol=tol, time_limit=time_limit, max_iter=max_iter, verbose=verbose, callback=callback) as monitor:
+    with monitored(tol=tol, max_iter=max_iter, verbose=verbose, callback=callback) as monitor:
         if by_blocks:
             found, status = minimise_by_blocks(statement, monitor, theta, settings.blocks, settings.newton)
             return conclude(
@@ -150,7 +148,6 @@ def odm(
                 monitor,
                 status,
                 solver="fast.odm/blocks",
-                build_seconds=build_seconds,
                 warm_start_used=warm,
                 options={
                     "method": "blocks",
@@ -177,7 +174,6 @@ def odm(
             monitor,
             status,
             solver=f"fast.odm/{chosen}",
-            build_seconds=build_seconds,
             warm_start_used=warm,
             options={"method": chosen, "iterations": point.steps},
         )

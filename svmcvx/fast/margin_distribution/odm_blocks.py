@@ -113,7 +113,7 @@ class _Search:
         self.scale = partial.scale
         steepest = 2.0 * max(statement.C1, statement.C2) * statement.share
         partial.grow(
-            rank, lambda: self.monitor.out_of_time or float(steepest @ partial.residual) <= self.settings.left_out
+            rank, lambda: self.monitor.out_of_time() or float(steepest @ partial.residual) <= self.settings.left_out
         )
         self.factor = partial.factor
         self.best.rank = len(partial.pivots)
@@ -199,7 +199,7 @@ class _Search:
             precondition,
             accuracy=self.settings.accuracy,
             limit=self.settings.products,
-            stop=lambda: self.monitor.out_of_time,
+            stop=self.monitor.out_of_time,
             follow=follow,
         ).x
         return -g - nu, -q - scores

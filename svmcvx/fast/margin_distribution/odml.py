@@ -16,7 +16,6 @@ its own (:mod:`svmcvx.fast.core.linear_problem`), and everything, the certificat
 from __future__ import annotations
 
 import math
-import time
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -30,7 +29,7 @@ from svmcvx.errors import DataError
 from svmcvx.fast.core import loss_passes as passes
 from svmcvx.fast.core.linear_newton import LinearNewtonSettings, minimise
 from svmcvx.fast.core.linear_problem import LinearBounds, LinearProblem, Point, earlier_coefficients, linear_model
-from svmcvx.fast.core.monitor import Callback, Monitor, conclude, earlier_solution, monitored
+from svmcvx.fast.core.monitor import Callback, Monitor, conclude, earlier_solution, limited, monitored
 from svmcvx.fast.margin_distribution.dcd_svrg import DECAY, METHODS, STEP, InnerLoop, ascend
 from svmcvx.fast.margin_distribution.odml_low_rank import LowRankSettings, solve_by_ranks
 from svmcvx.formulations.base import RecoveredPoints
@@ -71,6 +70,7 @@ class ODMLSettings:
     low_rank: LowRankSettings = field(default_factory=LowRankSettings)
 
 
+@limited
 def odml(
     X: Any,
     y: Any,
@@ -134,7 +134,6 @@ def odml(
     -----
     Source: [ZhangZhou], eqs. (5), (12)-(14), Algorithms 1 and 2.
     """
-    started = time.perf_counter()
     check_choice(method, "method", (*METHODS, "unwhitened", "low-rank"))
     rng = check_seed(seed)
     settings = ODMLSettings() if settings is None else settings
@@ -159,8 +158,7 @@ def odml(
             'use method="auto"'
         )
     alpha = _start(statement, earlier_solution(warm_start))
-    build_seconds = time.perf_counter() - started
-    with monitored(tol=tol, time_limit=time_limit, max_iter=max_iter, verbose=verbose, callback=callback) as monitor:
+    with monitored(tol=tol, max_iter=max_iter, verbose=verbose, callback=callback) as monitor:
         if space.is_linear and (method == "unwhitened" or (method == "auto" and statement.curvature.by_products)):
             point, status = _unwhitened(statement, monitor, alpha, settings.newton)
             return conclude(
@@ -171,7 +169,6 @@ def odml(
                 monitor,
                 status,
                 solver="fast.odml/unwhitened",
-                build_seconds=build_seconds,
                 warm_start_used=alpha is not None,
                 options={"method": "unwhitened", "iterations": point.steps},
             )
@@ -183,7 +180,6 @@ def odml(
                 monitor,
                 status,
                 solver="fast.odml/low-rank",
-                build_seconds=build_seconds,
                 warm_start_used=alpha is not None,
                 options={"method": "low-rank", "rank": found.rank, "complete": found.exhausted},
             )
@@ -212,7 +208,6 @@ def odml(
             monitor,
             status,
             solver=f"fast.odml/{chosen}",
-            build_seconds=build_seconds,
             warm_start_used=alpha is not None,
             options={"method": chosen, "iterations": point.steps},
         )

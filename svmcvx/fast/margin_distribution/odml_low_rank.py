@@ -106,7 +106,7 @@ def solve_by_ranks(
     best: tuple[float, float] = (-math.inf, math.inf)
     steps = 0
     while True:
-        partial.grow(rank, lambda: monitor.out_of_time)
+        partial.grow(rank, monitor.out_of_time)
         F = partial.factor
         q = s.lam2 * (F.T @ (y * c))
         problem = LinearProblem(F, y, s.C * c, passes.HINGE, p=1.0, linear_term=q, variance=s.lam1, share=c)

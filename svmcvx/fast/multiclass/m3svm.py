@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -11,7 +10,7 @@ from numpy.typing import NDArray
 
 from svmcvx.data import check_choice, check_number
 from svmcvx.errors import DataError
-from svmcvx.fast.core.monitor import Callback, conclude, earlier_solution, monitored
+from svmcvx.fast.core.monitor import Callback, conclude, earlier_solution, limited, monitored
 from svmcvx.fast.multiclass.m3svm_adam import EPOCHS, adam
 from svmcvx.fast.multiclass.m3svm_newton import Continuation, M3SVMBounds, M3SVMNewtonSettings
 from svmcvx.fast.multiclass.m3svm_systems import M3SVMSystem, M3SVMSystemSettings
@@ -44,6 +43,7 @@ class M3SVMSettings:
     systems: M3SVMSystemSettings = field(default_factory=M3SVMSystemSettings)
 
 
+@limited
 def m3svm(
     X: Any,
     y: Any,
@@ -115,16 +115,14 @@ def m3svm(
     Source: [NieHaoWang], problem (14). Method: [ChanGolubMulet] and [AndersenChristiansenConnOverton], whose primal-dual
     linearisation of a smoothed norm is used for the hinge (an absolute value) and for p < 2.
     """
-    started = time.perf_counter()
     check_choice(method, "method", METHODS)
     learning_rate = check_number(learning_rate, "learning_rate", low=0, open_low=True)
     statement = bound_m3svm(X, y, lam=lam, p=p, eps=eps, loss=loss, norm=2, delta=delta, sample_weight=sample_weight)
     settings = settings or M3SVMSettings()
     if max_iter is None:
         max_iter = EPOCHS if method == "adam" else STEPS
-    with monitored(tol=tol, time_limit=time_limit, max_iter=max_iter, verbose=verbose, callback=callback) as monitor:
+    with monitored(tol=tol, max_iter=max_iter, verbose=verbose, callback=callback) as monitor:
         system = M3SVMSystem(statement, settings.systems)
-        build_seconds = time.perf_counter() - started
         U, alpha = _start(system, warm_start)
         bounds = M3SVMBounds(system)
         if method == "adam":
@@ -144,7 +142,6 @@ def m3svm(
             monitor,
             status,
             solver=f"fast.m3svm/{chosen}",
-            build_seconds=build_seconds,
             warm_start_used=U is not None,
             options={"method": chosen, "iterations": steps, **options},
         )

@@ -29,8 +29,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 
+from svmcvx.fast.core.compilation import compiled
 from svmcvx.fast.indicator.search.relaxation_passes import ANY_ORDER, DROPPED, FREE, KEPT, UNIT, minimise, shortfalls
 
 __all__ = ["relax", "rounded_up", "settle"]
@@ -47,7 +47,7 @@ DIGITS = 4096.0
 TIGHTER = 0.9
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def _limits(state, height, M, cut, share, cap, width):
     """Write the largest slopes, and the widths of the rounded kinks."""
     for i in range(M.size):
@@ -62,7 +62,7 @@ def _limits(state, height, M, cut, share, cap, width):
             width[i] = share * max(cut, 1.0)
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def rounded_up(value):
     """Round up to a number of few digits."""
     if not value > 0.0 or math.isinf(value):
@@ -71,7 +71,7 @@ def rounded_up(value):
     return math.ldexp(math.ceil(mantissa * DIGITS) / DIGITS, exponent)
 
 
-@njit(cache=True, nogil=True, fastmath=ANY_ORDER)
+@compiled(nogil=True, fastmath=ANY_ORDER)
 def _tighten(HT, length, state, M, cut, free, box, upper, below, error, longest, centre, a):
     """Lower M and settle observations by the ball; tell whether another round is worth while."""
     r, n = HT.shape
@@ -100,7 +100,7 @@ def _tighten(HT, length, state, M, cut, free, box, upper, below, error, longest,
     return again
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def _undecided(state, weight, M, cut, a):
     """The free observation whose relaxed indicator is the farthest from 0 and 1; of none such the nearest to its margin."""
     chosen, most, nearest = -1, 0.0, math.inf
@@ -116,7 +116,7 @@ def _undecided(state, weight, M, cut, a):
     return chosen
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def _narrow(HT, length, state, cap, height, width, cut, rho, free, box, upper, w, a, slope, centre):
     """Shrink the interval of the bias: the dual value at a fixed b is a bound, linear in b, for all b."""
     r = HT.shape[0]
@@ -152,7 +152,7 @@ def _narrow(HT, length, state, cap, height, width, cut, rho, free, box, upper, w
             box[side] = trial[r - 1]
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def relax(HT, length, weight, price, budget, cut, rho, free, rounds, upper, state, M, w, box, a, points):
     """Bound a node: what keeps and drops as `state` says and is better than `upper`.
 
@@ -274,7 +274,7 @@ def relax(HT, length, weight, price, budget, cut, rho, free, rounds, upper, stat
     return bound, _undecided(state, weight, M, cut, a), price, used
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def settle(HT, length, weight, price, cut, rho, free, state, w, box):
     """Bound a node without free observations, or with those as they are, as well as rounding allows.
 

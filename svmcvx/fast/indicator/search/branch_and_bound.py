@@ -14,9 +14,7 @@ from __future__ import annotations
 
 import heapq
 import math
-import time
 from dataclasses import dataclass, field
-from functools import cache
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -29,8 +27,9 @@ from svmcvx.fast.indicator.search.relaxation_passes import DROPPED, KEPT
 from svmcvx.fast.indicator.search.search_state import SearchState
 from svmcvx.rounding import row_norms_above, up
 from svmcvx.solution import Status
+from svmcvx.system import clock
 
-__all__ = ["BranchAndBound", "BranchSettings", "TreeRecord", "compiled"]
+__all__ = ["BranchAndBound", "BranchSettings", "TreeRecord"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -121,22 +120,6 @@ class TreeRecord:
         }
 
 
-@cache
-def compiled() -> None:
-    """Compile the passes, or load them, so that no clock counts it: once a process."""
-    HT, n, r, room = np.array([[1.0, -1.0, 0.5], [0.5, 1.0, -1.0]]), 3, 2, 4
-    length, weight, box = np.full(n, 2.0), np.ones(n), np.zeros(2)
-    state, reach, w, points = np.zeros(n, dtype=np.int8), np.full(n, 4.0), np.zeros(r), np.zeros((1, r + 3))
-    given = HT, length, weight, 1.0, math.inf, 0.0, 300.0, False, 1, 3.0
-    relax(*given, state.copy(), reach.copy(), w.copy(), box, np.empty(n), points)
-    stack = np.zeros((room, n), dtype=np.int8), np.full((room, n), 4.0), np.zeros((room, r)), np.zeros((room, 2))
-    whole = np.zeros(room, dtype=np.int64), np.full(room, -1, dtype=np.int64)
-    record = (np.zeros(4, dtype=np.int64) for _ in range(2))
-    out = np.zeros((4, 1, r + 3)), np.zeros(4, dtype=np.int64), np.zeros(r)
-    dive(*given, *stack, np.ones(room), np.zeros(room), *whole, 2, *record, *out)
-    settle(HT, length, weight, 1.0, 0.0, 300.0, False, state, w, box)
-
-
 class Node(NamedTuple):
     """Lower bound, number, what is decided, M, the minimiser, the interval of the bias, the price, and what to branch on.
 
@@ -213,14 +196,14 @@ class BranchAndBound:
 
     def run(self, share: Share, *, nodes: float = math.inf, seconds: float = math.inf) -> Status | None:
         """Go on until the search ends; None if it has bounded so many nodes, or taken so many seconds, before that."""
-        started = time.perf_counter()
+        started = clock.now()
         try:
             status = None if self._begun else self._begin()
-            while status is None and self.nodes < nodes and self.seconds + time.perf_counter() - started < seconds:
+            while status is None and self.nodes < nodes and self.seconds + clock.now() - started < seconds:
                 status = self._round(share)
             return status
         finally:
-            self.seconds += time.perf_counter() - started
+            self.seconds += clock.now() - started
 
     def _begin(self) -> Status | None:
         """Bound the root."""
@@ -261,7 +244,7 @@ class BranchAndBound:
 
     def _round(self, share: Share) -> Status | None:
         """Hand out the most promising nodes, and take in what comes back."""
-        search, started = self.search, time.perf_counter()
+        search, started = self.search, clock.now()
         upper = search.cutoff
         chosen: list[Node] = []
         full = len(self.queue) * (5.0 * self.HT.shape[1] + 200.0) > self.settings.memory
@@ -303,7 +286,7 @@ class BranchAndBound:
             search.try_point(best.point)
         if self.queue and self.queue[0].bound >= search.cutoff:
             self.queue.clear()
-        taken = time.perf_counter() - started
+        taken = clock.now() - started
         if taken < 0.5 * self.settings.round_seconds:
             self.tasks = min(2 * self.tasks, self.settings.most_tasks)
         elif taken > self.settings.round_seconds:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 
+from svmcvx.fast.core.compilation import compiled
 from svmcvx.fast.indicator.search.big_m_passes import relax
 from svmcvx.fast.indicator.search.relaxation_passes import KEPT
 
@@ -16,7 +16,7 @@ __all__ = ["dive"]
 TRIED = (1.0, 0.95, 0.9, 0.8, 0.7, 0.5)
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def _try(HT, weight, price, budget, cut, free, w, a, best, found):
     """Note in `found` the best multiple of a point that beats `best`; return its value."""
     r, n = HT.shape
@@ -39,14 +39,14 @@ def _try(HT, weight, price, budget, cut, free, w, a, best, found):
     return best
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def _copy(source, k, target, j, size):
     """Copy the first entries of row k of one array to row j of another; an assignment of rows takes a second to compile."""
     for i in range(size):
         target[j, i] = source[k, i]
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def dive(
     HT, length, weight, price, budget, cut, rho, free, rounds, upper, states, reaches, starts, boxes, prices, bounds,
     undecided, names, expansions, parents, decisions, points, used, found,

@@ -11,7 +11,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
+
+from svmcvx.fast.core.compilation import compiled
 
 __all__ = ["ANY_ORDER", "DROPPED", "FREE", "KEPT", "UNIT", "minimise", "shortfalls"]
 
@@ -29,7 +30,7 @@ ARMIJO, HALVINGS = 1e-4, 40
 PIVOT = 1e-15
 
 
-@njit(cache=True, nogil=True, fastmath=ANY_ORDER)
+@compiled(nogil=True, fastmath=ANY_ORDER)
 def _solve(A, b, x):
     """Solve Ax = b by Cholesky's factorisation in place; coordinates without a pivot stay at 0."""
     r = b.size
@@ -56,7 +57,7 @@ def _solve(A, b, x):
         x[i] = rest / A[i, i]
 
 
-@njit(cache=True, nogil=True, fastmath=ANY_ORDER)
+@compiled(nogil=True, fastmath=ANY_ORDER)
 def shortfalls(HT, w, a):
     """Write 1 − u to `a`."""
     r, n = HT.shape
@@ -67,7 +68,7 @@ def shortfalls(HT, w, a):
             a[i] -= HT[c, i] * w[c]
 
 
-@njit(cache=True, nogil=True, fastmath=ANY_ORDER)
+@compiled(nogil=True, fastmath=ANY_ORDER)
 def _slopes(a, state, cap, width, cut, rho, slope, bend):
     """Write slopes and curvatures of the rounded terms, and return their sum without the prices of dropped ones."""
     value = 0.0
@@ -91,7 +92,7 @@ def _slopes(a, state, cap, width, cut, rho, slope, bend):
     return value
 
 
-@njit(cache=True, nogil=True, fastmath=ANY_ORDER)
+@compiled(nogil=True, fastmath=ANY_ORDER)
 def _sum_along(a, da, step, state, cap, width, cut, rho):
     """Sum of the rounded terms at a + step · da."""
     value = 0.0
@@ -107,7 +108,7 @@ def _sum_along(a, da, step, state, cap, width, cut, rho):
     return value
 
 
-@njit(cache=True, nogil=True, fastmath=ANY_ORDER)
+@compiled(nogil=True, fastmath=ANY_ORDER)
 def _dual(HT, length, state, cap, height, cut, slope, free, low, high, centre):
     r"""Evaluate the dual value at slopes, rounded downwards; `centre` becomes m.
 
@@ -156,7 +157,7 @@ def _dual(HT, length, state, cap, height, cut, slope, free, low, high, centre):
     return below, error, longest, delta
 
 
-@njit(cache=True, nogil=True, fastmath=ANY_ORDER)
+@compiled(nogil=True, fastmath=ANY_ORDER)
 def minimise(HT, length, state, cap, height, width, cut, rho, free, low, high, enough, upper, w, a, slope, centre):
     """Newton's method from `w`, which becomes the minimiser, `a` its shortfalls and `slope` the slopes there.
 

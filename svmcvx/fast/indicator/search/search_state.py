@@ -248,7 +248,7 @@ class CountingSearch(SearchState):
         if alpha is not None:
             bound = max(bound, _norm_below(self.H[rows], alpha) + price)
         if bound < self.cutoff:
-            exact = exact_least_norm(self.H[rows], stop=lambda: self.monitor.out_of_time)
+            exact = exact_least_norm(self.H[rows], stop=self.monitor.out_of_time)
             if exact is not None:
                 alpha = np.zeros(rows.size)
                 alpha[exact.rows] = [float(value) for value in exact.alpha]
@@ -278,10 +278,10 @@ class CountingSearch(SearchState):
         for _ in range(DECIDED):
             if not stack:
                 return False
-            if self.monitor.out_of_time:
+            if self.monitor.out_of_time():
                 return None
             dropped, fixed = stack.pop()
-            exact = exact_least_norm(self.H[~dropped], stop=lambda: self.monitor.out_of_time)
+            exact = exact_least_norm(self.H[~dropped], stop=self.monitor.out_of_time)
             if exact is None:
                 return None
             if exact.feasible:

@@ -137,9 +137,9 @@ def starts(
     statement, monitor = search.statement, search.monitor
     geometry = statement.geometry
     n, r = geometry.G.shape
-    deadline = monitor.share_of_time(settings.time_share)
+    stop = monitor.deadline.share(settings.time_share).passed
     if n <= settings.small:
-        return counting_pool(statement, None, lam=statement.lam, k=statement.k, stop=deadline)
+        return counting_pool(statement, None, lam=statement.lam, k=statement.k, stop=stop)
     solvable = n <= settings.most_rows and r <= settings.most_columns
     relaxation = _relaxation(statement, monitor, rng, settings) if solvable else None
     pool = () if search.best is None else (search.best,)
@@ -147,9 +147,9 @@ def starts(
     points = [(point.w, 0.0) for point in pool]
     if relaxation is not None:
         scores += [-relaxation.z, geometry.G @ relaxation.w]
-        if n <= settings.rounded_rows and not deadline():
+        if n <= settings.rounded_rows and not stop():
             w, _ = round_relaxation(
-                statement.space, relaxation.w, relaxation.z, lam=statement.lam, k=statement.k, stop=deadline
+                statement.space, relaxation.w, relaxation.z, lam=statement.lam, k=statement.k, stop=stop
             )
             points.append((w, 0.0))
     best = local_search(
@@ -158,7 +158,7 @@ def starts(
         loss_bound=statement.loss_bound,
         scores=scores,
         points=points,
-        stop=deadline,
+        stop=stop,
     )
     return ((best,) if best is not None else ()) + pool, relaxation
 
@@ -172,8 +172,7 @@ def _relaxation(
         return None
     kappa = None if statement.k is None else statement.k / total
     relaxed = ConicLoss(space=statement.space, lam=statement.lam, kappa=kappa, improve_alpha=False)
-    limit = None if monitor.time_limit is None else settings.time_share * monitor.time_limit
-    part = Monitor(settings.tol, limit, settings.max_iter, False, None, monitor.pressed)
+    part = Monitor(settings.tol, settings.max_iter, deadline=monitor.deadline.share(settings.time_share))
     try:
         search = minimised_relaxation(relaxed, part, rng)
     except SolverFailed:

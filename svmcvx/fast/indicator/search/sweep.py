@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import heapq
-import math
 from dataclasses import dataclass
-from functools import cache
 
 import numpy as np
 
@@ -14,7 +12,7 @@ from svmcvx.fast.indicator.search.search_state import CountingSearch
 from svmcvx.fast.indicator.search.sweep_passes import UNIT, children, search_below
 from svmcvx.solution import Status
 
-__all__ = ["SweepSettings", "compiled", "sweep"]
+__all__ = ["SweepSettings", "sweep"]
 
 
 @dataclass(frozen=True)
@@ -37,16 +35,6 @@ class SweepSettings:
     work: float = 2e6
     fewest: int = 200
     most: float = 2e8
-
-
-@cache
-def compiled() -> None:
-    """Compile the passes, or load them, so that no clock counts it: once a process."""
-    H, weight, whole = np.array([[1.0, 0.5], [-1.0, 1.0], [0.5, -1.0]]), np.ones(3), np.zeros(1, dtype=np.int64)
-    prefix = np.full((1, 2), -1, dtype=np.int64)
-    outputs = np.empty(1), prefix.copy(), whole.copy(), np.empty(1, dtype=np.bool_), np.empty(1)
-    search_below(H, weight, 1.0, math.inf, 3.0, prefix, whole, 100, 0, 1, *outputs)
-    children(H, weight, 1.0, math.inf, 3.0, prefix[0], np.int64(0))
 
 
 def sweep(search: CountingSearch, share: Share, settings: SweepSettings) -> tuple[Status, dict[str, int]]:
@@ -84,7 +72,7 @@ def sweep(search: CountingSearch, share: Share, settings: SweepSettings) -> tupl
                 search.attain(w, float(values[task]))
         for task in np.flatnonzero(~finished):
             bound, prefix = tasks[task]
-            if search.monitor.out_of_time:
+            if search.monitor.out_of_time():
                 # To split it takes as long as many rows squared.
                 heapq.heappush(queue, (bound, prefix))
                 continue

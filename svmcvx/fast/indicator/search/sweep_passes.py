@@ -31,7 +31,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
+
+from svmcvx.fast.core.compilation import compiled
 
 __all__ = ["UNIT", "children", "search_below"]
 
@@ -42,14 +43,14 @@ BLURRED = 1e-2
 SHRINKINGS = 4
 
 
-@njit(cache=True)
+@compiled()
 def _copy(source, target, size):
     """Copy the first entries; an assignment of slices takes a second to compile."""
     for i in range(size):
         target[i] = source[i]
 
 
-@njit(cache=True)
+@compiled()
 def _length(P, i, m):
     total = 0.0
     for c in range(m):
@@ -57,12 +58,12 @@ def _length(P, i, m):
     return math.sqrt(total)
 
 
-@njit(cache=True)
+@compiled()
 def _objective_value(norm, dropped, lam, k):
     return norm + lam * dropped if dropped <= k else math.inf
 
 
-@njit(cache=True)
+@compiled()
 def _confine(count, index, a, P, m, norm, forced, blur, turn, weight, lam, k, upper):
     """Shrink the ball; keep in `index` the observations that its points may tell apart.
 
@@ -98,7 +99,7 @@ def _confine(count, index, a, P, m, norm, forced, blur, turn, weight, lam, k, up
     return count, forced, square
 
 
-@njit(cache=True)
+@compiled()
 def _errors(length, step, blur, turn, r):
     """Bounds on the errors of margins, changes and the step on the subspace below, from those of the present one."""
     own = 8 * (r + 4) * UNIT
@@ -107,7 +108,7 @@ def _errors(length, step, blur, turn, r):
     return blur + slip + abs(step) * (turn + tilt + own) + own * (1.0 + abs(step)), turn + tilt + own, slip
 
 
-@njit(cache=True)
+@compiled()
 def _lost(length, margin, norm, forced, blur, turn, lam, upper, r):
     """Value from which on vertices on a row's hyperplane are missed because nothing can be told there: ``inf`` if none are.
 
@@ -129,7 +130,7 @@ def _lost(length, margin, norm, forced, blur, turn, lam, upper, r):
     return base, False
 
 
-@njit(cache=True)
+@compiled()
 def _descend(j, count, index, a, P, m, below_index, below_a, below_P):
     """Go to the subspace u_j = 1 of the present one: a reflection turns p_j into the first axis, which is then left out.
 
@@ -164,7 +165,7 @@ def _descend(j, count, index, a, P, m, below_index, below_a, below_P):
     return left, step
 
 
-@njit(cache=True)
+@compiled()
 def _sort(times, changes, rows, count):
     """Sort events by their times, by Shell's method."""
     gap = 1
@@ -181,7 +182,7 @@ def _sort(times, changes, rows, count):
         gap //= 3
 
 
-@njit(cache=True)
+@compiled()
 def _side(
     sign,
     last,
@@ -257,7 +258,7 @@ def _side(
     return best, at
 
 
-@njit(cache=True)
+@compiled()
 def _search_one(H, weight, lam, k, upper, prefix, size, budget, basis):
     """Search below one prefix.
 
@@ -392,7 +393,7 @@ def _search_one(H, weight, lam, k, upper, prefix, size, budget, basis):
     return best, best_size, nodes, True, lost
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def search_below(
     H, weight, lam, k, upper, prefixes, sizes, budget, first, stride, values, bases, nodes, finished, lost
 ):
@@ -434,7 +435,7 @@ def search_below(
             bases[task, c] = basis[c]
 
 
-@njit(cache=True)
+@compiled()
 def children(H, weight, lam, k, upper, prefix, size):
     """Return the rows that may follow a prefix, for each a lower bound on all that lies below, and what may be missed."""
     n, r = H.shape

@@ -1,0 +1,164 @@
+"""Is a time limit kept, and Ctrl-C obeyed: seconds asked for and taken, for every call that may take long.
+
+    python benchmarks/limits.py [--limit 1] [--interrupt] [--only TEXT] [--data breast_cancer,digits,cloud] [--csv FILE]
+
+Every specialised solver, every builder through the solve layer, every estimator, ``select``, ``compare`` and the command
+line, on breast_cancer (569 x 30), digits against the odd ones (1 797 x 64), a cloud of 3 000 points in 20 dimensions and one
+of 20 000 in 50. A call keeps its limit if it returns within 1.1 times the limit plus half a second. Each call has been made
+once before on 40 of the rows, so that nothing is compiled inside the clock. With ``--interrupt`` no limit is set, and
+Ctrl-C is sent after that time instead.
+"""
+
+import argparse
+import os
+import signal
+import threading
+import time
+import warnings
+
+import numpy as np
+import pandas as pd
+from sklearn.datasets import load_breast_cancer, load_digits
+from sklearn.preprocessing import scale
+
+import svmcvx as sx
+from svmcvx import fast
+from svmcvx.catalogue import CATALOGUE
+
+GRACE, FACTOR = 0.5, 1.1
+# Values for the hyper-parameters of specialised solvers and estimators that prolong the work.
+HARD = {
+    "psvm": [{"C": 100.0, "p": 1.0}, {"C": 100.0, "p": 1.5}],
+    "hard_margin": [{}],
+    "conic": [{"lam": 10.0}, {"kappa": 0.1}],
+    "odm": [{"C1": 1e3, "C2": 1e3, "D": 0.1}],
+    "odml": [{"lam1": 1.0, "lam2": 1.0, "C": 1e3}],
+    "l0": [{"C": 1.0}],
+    "ramp": [{"C": 1.0}],
+    "zero_one": [{"lam": 1.0}, {"k": 3}],
+    "m3svm": [{"lam": 1e-5, "p": 4.0}],
+}
+
+
+def data_sets():
+    """Name, rows and labels of two and of several classes."""
+    X, y = load_breast_cancer(return_X_y=True)
+    yield "breast_cancer", scale(X), y, y + 2 * (X[:, 0] > np.median(X[:, 0]))
+    X, y = load_digits(return_X_y=True)
+    yield "digits", scale(X), y % 2, y
+    for name, n, d in (("cloud", 3000, 20), ("large", 20_000, 50)):
+        rng = np.random.default_rng(0)
+        X = rng.standard_normal((n, d))
+        score = X[:, :3].sum(axis=1) + rng.standard_normal(n)
+        yield name, X, (score > 0).astype(int), np.digitize(score, (-1.0, 0.0, 1.0))
+
+
+def calls():
+    """Name of a call, and the call itself with rows, labels, labels of several classes and a limit."""
+    for entry in CATALOGUE.values():
+        many = entry.takes.several_classes
+        kernels = (None, "rbf") if entry.takes.kernel else (None,)
+        if entry.fast is not None:
+            solver = getattr(fast, entry.fast.name)
+            for settings in HARD[entry.fast.name]:
+                for kernel in kernels:
+                    extra = settings | ({} if kernel is None else {"kernel": kernel})
+
+                    def call(X, y, several, limit, solver=solver, extra=extra, many=many):
+                        return solver(X, several if many else y, time_limit=limit, **extra)
+
+                    yield f"fast.{entry.fast.name} {told(extra)}", call
+        for builder in entry.builders:
+            build = builder.load()
+            for kernel in kernels:
+                extra = dict(builder.example) | ({} if kernel is None else {"kernel": kernel})
+
+                def call(X, y, several, limit, build=build, extra=extra, many=many):
+                    problem = build(X, several if many else y, **extra)
+                    return sx.solve(problem, time_limit=limit)
+
+                yield f"solve({builder.name} {told(extra)})", call
+        if entry.estimator is not None:
+            kind = entry.estimator.load()
+
+            def call(X, y, several, limit, kind=kind):
+                return kind(time_limit=limit).fit(X, several).solution_
+
+            yield f"{entry.estimator.name}, several classes", call
+
+    def selected(X, y, several, limit):
+        return sx.select(
+            sx.PSVMClassifier(kernel="rbf"), {"C": np.logspace(-2, 4, 30), "p": [1, 1.5, 2]}, X, y, time_limit=limit
+        )
+
+    yield "select PSVM, rbf, 90 settings", selected
+
+    def compared(X, y, several, limit):
+        models = [sx.ZeroOneSVMClassifier(), sx.RampSVMClassifier(), sx.PSVMClassifier(kernel="rbf", C=1e3)]
+        return sx.compare(models, X, y, time_limit=limit)
+
+    yield "compare of three models", compared
+
+
+def told(settings):
+    """Settings in one word."""
+    return " ".join(f"{name}={value}" for name, value in settings.items())
+
+
+def interrupted(after):
+    """Send Ctrl-C to this process after some seconds; return the timer."""
+    timer = threading.Timer(after, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    return timer
+
+
+def measured(call, arguments, limit, interrupt):
+    """Seconds and how the call ended."""
+    timer = interrupted(limit) if interrupt else None
+    started = time.perf_counter()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            found = call(*arguments, None if interrupt else limit)
+        ended = str(getattr(found, "status", "a table"))
+        interval = getattr(found, "certificate", "")
+    except KeyboardInterrupt:
+        ended, interval = "KeyboardInterrupt", ""
+    except sx.SvmcvxError as error:
+        ended, interval = type(error).__name__, " ".join(str(error).split())[:90]
+    finally:
+        if timer is not None:
+            timer.cancel()
+            timer.join()
+    return time.perf_counter() - started, ended, str(interval)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--limit", type=float, default=1.0)
+    parser.add_argument("--interrupt", action="store_true")
+    parser.add_argument("--only", default="")
+    parser.add_argument("--data", default="breast_cancer,digits,cloud")
+    parser.add_argument("--csv")
+    options = parser.parse_args()
+    wanted, rows = options.data.split(","), []
+    for data, X, y, several in data_sets():
+        if data not in wanted:
+            continue
+        for name, call in calls():
+            if options.only not in name:
+                continue
+            few = np.r_[np.flatnonzero(y == 0)[:20], np.flatnonzero(y == 1)[:20]]
+            measured(call, (X[few], y[few], y[few]), 1.0, False)
+            taken, ended, interval = measured(call, (X, y, several), options.limit, options.interrupt)
+            kept = taken <= FACTOR * options.limit + GRACE
+            rows.append((data, name, options.limit, taken, kept, ended, interval))
+            print(f"{data:14s} {name:55s} {taken:7.2f} s  {'' if kept else 'LATE':4s}  {ended}  {interval}", flush=True)
+    table = pd.DataFrame(rows, columns=["data", "call", "asked", "taken", "kept", "ended", "interval"])
+    print(f"{int(table.kept.sum())} of {len(table)} within {FACTOR} x the limit + {GRACE} s; longest {table.taken.max():.2f} s")
+    if options.csv:
+        table.to_csv(options.csv, index=False)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,239 @@
+"""One solver after the other, until the certified gap is good enough, the time is up, or none is left."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from svmcvx.certificate import TRIVIAL, Checked, Dual, HasTrivial, SolverBound, check
+from svmcvx.errors import NotCertified, SolverFailed
+from svmcvx.formulations.base import FormulationProblem, RecoveredPoints
+from svmcvx.solution import Attempt, Solution, Status, Timings
+from svmcvx.solve import backends, policy
+from svmcvx.solve.options import translate
+from svmcvx.system import clock
+from svmcvx.system.deadline import Deadline
+
+__all__ = ["Chain"]
+
+Planned: TypeAlias = tuple[policy.SolverCard, Mapping[str, Any] | None]
+
+# A solver is asked for so much less than the certified gap that is wanted, since the gap of a repaired point exceeds its own
+# criterion by such factors; and for no less than the second number on that account, where its criterion is mostly rounding.
+STRICTER, FINEST = 100.0, 1e-8
+# What a solver is asked for once more where it says "optimal" and the certified gap says otherwise: its criteria are partly
+# absolute, and small objectives feel that.
+REFINED: dict[str, dict[str, Any]] = {"CLARABEL": {"tol_feas": 1e-11, "tol_gap_abs": 1e-11, "tol_gap_rel": 1e-11}}
+# The gap of a mixed-integer problem that its solver calls solved comes from the tolerances of linear programs and of
+# the search; less than this cannot be asked of it.
+MIXED_ACCEPTANCE = 1e-6
+# A fallback may take this many times as long as the attempts before it, and at least so many seconds: it is a
+# second opinion on a point that exists already.
+FALLBACK_FACTOR = 10.0
+FALLBACK_SECONDS = 10.0
+# Share of the time limit after which no other solver is tried.
+NEARLY_ALL = 0.9
+
+log = logging.getLogger(__name__)
+
+
+class Chain:
+    """The attempts on one problem, and the best of them.
+
+    Parameters
+    ----------
+    problem : FormulationProblem
+    kind : ProblemClass
+    tol : float
+        Certified relative gap that is wanted.
+    deadline : Deadline
+        For all attempts together.
+    verbose : bool
+        Print the solvers' logs.
+    warm_start : bool
+        Start a solver of a convex problem from its last solution, where it can.
+    start : mapping or None
+        Values of the variables for a mixed-integer solver to start from.
+    raw_options : mapping
+        The solvers' own options, by their names.
+    """
+
+    def __init__(
+        self,
+        problem: FormulationProblem,
+        kind: policy.ProblemClass,
+        tol: float,
+        deadline: Deadline,
+        *,
+        verbose: bool,
+        warm_start: bool,
+        start: Mapping[str, Any] | None,
+        raw_options: Mapping[str, Mapping[str, Any]],
+    ) -> None:
+        self.problem, self.kind, self.deadline, self.verbose = problem, kind, deadline, verbose
+        self.mixed = kind in policy.MIXED
+        self.acceptance = max(tol, MIXED_ACCEPTANCE) if self.mixed else tol
+        self.asked = tol if self.mixed else min(tol, max(tol / STRICTER, FINEST))
+        self.warm_start, self.start, self.raw_options = warm_start and not self.mixed, start, raw_options
+        self.attempts: list[Attempt] = []
+        self.best: tuple[Checked[Any], Attempt, Timings] | None = None
+        self.trace: list[tuple[float, float, float]] = []
+
+    def run(self, cards: tuple[policy.SolverCard, ...]) -> Solution:
+        """Try the solvers in order.
+
+        Raises
+        ------
+        SolverFailed
+            If no attempt produced a point.
+        """
+        planned: list[Planned] = [(card, self.raw_options.get(card.name)) for card in cards]
+        while planned and not self.deadline.passed():
+            card, own = planned.pop(0)
+            if (reason := policy.licence_problem(card.name)) is not None:
+                self._note(Attempt(card.name, Status.LICENCE, f"not licensed: {reason}"))
+                continue
+            again = self._attempt(card, own)
+            if again is None:
+                break
+            planned[:0] = again
+        if self.best is None and self.deadline.passed():
+            self._known_points()
+        if self.best is None:
+            # A licence that is missing is not why the others failed.
+            causes = sorted(self.attempts, key=lambda attempt: attempt.status is Status.LICENCE)
+            told = "; ".join(f"{attempt.solver}: {attempt.reason or attempt.status}" for attempt in causes)
+            raise SolverFailed(
+                f"no solver produced a point: {told or 'the time limit left no time for any'}", self.attempts
+            )
+        return self._solution(*self.best)
+
+    def _note(self, attempt: Attempt) -> None:
+        self.attempts.append(attempt)
+        log.info("%s: %s in %.2f s. %s", attempt.solver, attempt.status, attempt.seconds, attempt.reason)
+
+    def _attempt(self, card: policy.SolverCard, own: Mapping[str, Any] | None) -> list[Planned] | None:
+        """Run one solver and certify its point; return what to try before the others, or None to try nothing more."""
+        problem, name, began = self.problem, card.name, clock.now()
+        limit = self.deadline.left
+        if self.best is not None:
+            limit = min(limit, max(FALLBACK_SECONDS, FALLBACK_FACTOR * self.deadline.seconds))
+        seconds = None if math.isinf(limit) else limit
+        options = translate(name, self.kind, tol=self.asked, time_limit=seconds, raw=own)
+        warm = self.warm_start and card.warm_start and problem.last_solver == name
+        try:
+            outcome = backends.run(
+                problem, name, options, verbose=self.verbose, warm_start=warm, start=self.start, until=began + limit
+            )
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except (
+            BaseException
+        ) as error:  # solvers raise what they like, and panics are no Exception; the chain carries on
+            message = f"{type(error).__name__}: {' '.join(str(error).split())}"
+            self._note(Attempt(name, Status.ERROR, message, clock.now() - began, options=options))
+            return []
+        problem.last_solver = name
+        if outcome.status in (Status.INFEASIBLE, Status.UNBOUNDED):
+            reason = problem.formulation.explain(str(outcome.status))
+            self._note(Attempt(name, outcome.status, reason, clock.now() - began, options=options))
+            if self.best is None:
+                raise SolverFailed(f"{name}: {reason}", self.attempts)
+            return None
+        recover_started = clock.now()
+        points = problem.recover() if outcome.has_point or outcome.bound is not None else RecoveredPoints([], [])
+        certify_started = clock.now()
+        checked, failure = self._certify(points, outcome)
+        finished = clock.now()
+        gap = checked.certificate.gap if checked else math.inf
+        if checked and not failure and not gap <= self.acceptance:
+            failure = f"certified gap {gap:.2g} exceeds {self.acceptance:.2g} ({outcome.message})"
+        used = warm or outcome.start_used
+        attempt = Attempt(name, outcome.status, failure, finished - began, gap, options, used, outcome.iterations)
+        self._note(attempt)
+        if checked:
+            solve_seconds = outcome.solve_seconds + certify_started - recover_started
+            self._keep(checked, attempt, outcome.compile_seconds, solve_seconds, finished - certify_started)
+        if not failure or (outcome.status is Status.TIME_LIMIT and self._nearly_over):
+            return None
+        refinable = checked and own is None and not self.mixed and outcome.status is Status.OPTIMAL
+        return [(card, REFINED[name])] if refinable and name in REFINED else []
+
+    @property
+    def _nearly_over(self) -> bool:
+        whole = self.deadline.end - self.deadline.started
+        return math.isfinite(whole) and self.deadline.seconds >= NEARLY_ALL * whole
+
+    def _keep(
+        self, checked: Checked[Any], attempt: Attempt, compiling: float, solving: float, certifying: float
+    ) -> None:
+        """Keep an answer if it is the best so far."""
+        certificate = checked.certificate
+        lower = math.nan if certificate.lower is None else certificate.lower
+        self.trace.append((self.deadline.seconds, lower, certificate.upper))
+        if self.best is None or certificate.gap < self.best[0].certificate.gap:
+            self.best = checked, attempt, Timings(self.problem.build_seconds, compiling, solving, certifying)
+
+    def _certify(self, points: RecoveredPoints, outcome: backends.Outcome) -> tuple[Checked[Any] | None, str]:
+        """Certify the points recovered, with the bound that a solver states; return why not, or what is wrong with the bound."""
+        statement = self.problem.formulation
+        if not points.models:
+            return None, f"stopped without a point ({outcome.message})"
+        bound = None
+        if outcome.bound is not None and (value := self.problem.proved_bound(outcome.bound.value)) is not None:
+            bound = SolverBound(value, outcome.bound.allowance)
+        try:
+            return check(statement, points.models, points.duals, solver_bound=bound), ""
+        except NotCertified as error:
+            reason = str(error)
+        if bound is None:
+            return None, reason
+        try:
+            # A wrong bound is dropped, not the point.
+            return check(statement, points.models, points.duals), reason
+        except NotCertified as error:
+            return None, str(error)
+
+    def _known_points(self) -> None:
+        """Certify what is known without any solver, where the time limit left no time for one."""
+        statement, began = self.problem.formulation, clock.now()
+        models: Sequence[Any]
+        duals: Sequence[Dual]
+        if self.mixed:
+            models, duals = self.problem.recover()
+        elif statement.kind in TRIVIAL and isinstance(statement, HasTrivial):
+            models, duals = statement.trivial()
+        else:
+            return
+        if not models:
+            return
+        try:
+            checked = check(statement, models, duals)
+        except NotCertified:
+            return
+        reason = "the time limit left no time for a solver; the model is one that is known without"
+        last = self.attempts[-1].solver if self.attempts else "NONE"
+        attempt = Attempt(last, Status.TIME_LIMIT, reason, 0.0, checked.certificate.gap)
+        self._note(attempt)
+        self._keep(checked, attempt, 0.0, 0.0, clock.now() - began)
+
+    def _solution(self, checked: Checked[Any], attempt: Attempt, timings: Timings) -> Solution:
+        statement = self.problem.formulation
+        return Solution(
+            model=checked.model,
+            certificate=checked.certificate,
+            status=attempt.status,
+            solver=attempt.solver,
+            attempts=tuple(self.attempts),
+            timings=timings,
+            dual=statement.export_dual(checked.dual) if checked.dual else {},
+            trace=np.array(self.trace),
+            formulation=statement.name,
+            hyperparameters=statement.hyperparameters,
+            details=statement.details,
+            evidence=statement.evidence(checked.model),
+        )
