@@ -32,7 +32,7 @@ Floats: TypeAlias = NDArray[np.float64]
 
 # Parameters of estimators that are not arguments of a builder.
 SHARED: Final = frozenset(
-    ("class_weight", "solver", "tol", "time_limit", "gamma", "degree", "coef0", "multiclass", "n_jobs")
+    ("class_weight", "solver", "tol", "time_limit", "verbose", "gamma", "degree", "coef0", "multiclass", "n_jobs")
 )
 
 
@@ -57,7 +57,9 @@ class CertifiedClassifier(ClassifierMixin, BaseEstimator):
     tol : float
         Certified relative gap that is asked for, 1e-6 by default.
     time_limit : float or None
-        Seconds.
+        Seconds for the whole fit.
+    verbose : bool
+        Print the solver's progress.
     """
 
     # Name of the formulation in svmcvx.catalogue; None for one that is not there.
@@ -67,6 +69,7 @@ class CertifiedClassifier(ClassifierMixin, BaseEstimator):
     solver: str = "auto"
     tol: float = 1e-6
     time_limit: float | None = None
+    verbose: bool = False
 
     solution_: Solution
     classes_: NDArray[Any]
@@ -166,7 +169,7 @@ class CertifiedClassifier(ClassifierMixin, BaseEstimator):
                 resolved if cache is None or isinstance(resolved, Precomputed) else cache.kernel(resolved)
             )
         name = self._formulation or type(self).__name__
-        return Request(name, self._builder(), settings, self.solver, self.tol, self.time_limit)
+        return Request(name, self._builder(), settings, self.solver, self.tol, self.time_limit, self.verbose)
 
     def _weights(self, data: TrainingData) -> Floats | None:
         """Return the weights of observations times those of their classes."""

@@ -43,7 +43,7 @@ class BinaryClassifier(CertifiedClassifier):
         With more than two classes: one binary machine for each pair of classes, or for each class against the rest.
     n_jobs : int or None
         Processes for these machines.
-    class_weight, solver, tol, time_limit
+    class_weight, solver, tol, time_limit, verbose
         As for all estimators.
     """
 

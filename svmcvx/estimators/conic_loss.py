@@ -54,7 +54,9 @@ class ConicSVMClassifier(BinaryClassifier):
     tol : float
         Certified relative gap that is asked for, 1e-6 by default. A conic solver is asked for a hundredth of it.
     time_limit : float, optional
-        Seconds; of each binary machine if there are several.
+        Seconds for the whole fit; several binary machines share it.
+    verbose : bool
+        Print the solver's progress.
 
     Attributes
     ----------
@@ -107,6 +109,7 @@ class ConicSVMClassifier(BinaryClassifier):
         solver: str = "auto",
         tol: float = 1e-6,
         time_limit: float | None = None,
+        verbose: bool = False,
     ) -> None:
         self.lam = lam
         self.kappa = kappa
@@ -123,6 +126,7 @@ class ConicSVMClassifier(BinaryClassifier):
         self.solver = solver
         self.tol = tol
         self.time_limit = time_limit
+        self.verbose = verbose
 
     def _settings(self) -> dict[str, Any]:
         return super()._settings() | {"lam": self.lam if self.kappa is None else None}

@@ -66,6 +66,7 @@ class ZeroOneSVMClassifier(BinaryClassifier):
         solver: str = "auto",
         tol: float = 1e-6,
         time_limit: float | None = TIME_LIMIT,
+        verbose: bool = False,
     ) -> None:
         self.lam = lam
         self.k = k
@@ -83,6 +84,7 @@ class ZeroOneSVMClassifier(BinaryClassifier):
         self.solver = solver
         self.tol = tol
         self.time_limit = time_limit
+        self.verbose = verbose
 
     def _settings(self) -> dict[str, Any]:
         return super()._settings() | {"lam": self.lam if self.k is None else None}
@@ -105,6 +107,7 @@ class _FreeIntercept(BinaryClassifier):
         solver: str = "auto",
         tol: float = 1e-6,
         time_limit: float | None = TIME_LIMIT,
+        verbose: bool = False,
     ) -> None:
         self.C = C
         self.M = M
@@ -119,6 +122,7 @@ class _FreeIntercept(BinaryClassifier):
         self.solver = solver
         self.tol = tol
         self.time_limit = time_limit
+        self.verbose = verbose
 
 
 class RampSVMClassifier(_FreeIntercept):

@@ -46,7 +46,9 @@ class PSVMClassifier(BinaryClassifier):
     tol : float
         Certified relative gap that is asked for, 1e-6 by default. A conic solver is asked for a hundredth of it.
     time_limit : float, optional
-        Seconds; of each binary machine if there are several.
+        Seconds for the whole fit; several binary machines share it.
+    verbose : bool
+        Print the solver's progress.
 
     Attributes
     ----------
@@ -100,6 +102,7 @@ class PSVMClassifier(BinaryClassifier):
         solver: str = "auto",
         tol: float = 1e-6,
         time_limit: float | None = None,
+        verbose: bool = False,
     ) -> None:
         self.C = C
         self.p = p
@@ -115,3 +118,4 @@ class PSVMClassifier(BinaryClassifier):
         self.solver = solver
         self.tol = tol
         self.time_limit = time_limit
+        self.verbose = verbose

@@ -48,7 +48,9 @@ class ODMClassifier(BinaryClassifier):
     tol : float
         Certified relative gap that is asked for, 1e-6 by default. A conic solver is asked for a hundredth of it.
     time_limit : float, optional
-        Seconds; of each binary machine if there are several.
+        Seconds for the whole fit; several binary machines share it.
+    verbose : bool
+        Print the solver's progress.
 
     Attributes
     ----------
@@ -103,6 +105,7 @@ class ODMClassifier(BinaryClassifier):
         solver: str = "auto",
         tol: float = 1e-6,
         time_limit: float | None = None,
+        verbose: bool = False,
     ) -> None:
         self.C1 = C1
         self.C2 = C2
@@ -119,6 +122,7 @@ class ODMClassifier(BinaryClassifier):
         self.solver = solver
         self.tol = tol
         self.time_limit = time_limit
+        self.verbose = verbose
 
 
 class ODMLClassifier(BinaryClassifier):
@@ -133,7 +137,7 @@ class ODMLClassifier(BinaryClassifier):
         [ZhangZhou] searches.
     C : float
         Weight of the mean hinge loss, positive; 10 by default ([ZhangZhou] tries 10, 50 and 100).
-    intercept, kernel, gamma, degree, coef0, indefinite, solver, tol, time_limit
+    intercept, kernel, gamma, degree, coef0, indefinite, solver, tol, time_limit, verbose
         As for :class:`ODMClassifier`.
 
     Attributes
@@ -171,6 +175,7 @@ class ODMLClassifier(BinaryClassifier):
         solver: str = "auto",
         tol: float = 1e-6,
         time_limit: float | None = None,
+        verbose: bool = False,
     ) -> None:
         self.lam1 = lam1
         self.lam2 = lam2
@@ -187,3 +192,4 @@ class ODMLClassifier(BinaryClassifier):
         self.solver = solver
         self.tol = tol
         self.time_limit = time_limit
+        self.verbose = verbose

@@ -110,6 +110,8 @@ class M3SVMClassifier(MulticlassClassifier):
         Certified relative gap that is asked for, 1e-8 by default. A conic solver is asked for a hundredth of it.
     time_limit : float, optional
         Seconds.
+    verbose : bool
+        Print the solver's progress.
 
     Attributes
     ----------
@@ -155,6 +157,7 @@ class M3SVMClassifier(MulticlassClassifier):
         solver: str = "auto",
         tol: float = 1e-8,
         time_limit: float | None = None,
+        verbose: bool = False,
     ) -> None:
         self.lam = lam
         self.p = p
@@ -166,6 +169,7 @@ class M3SVMClassifier(MulticlassClassifier):
         self.solver = solver
         self.tol = tol
         self.time_limit = time_limit
+        self.verbose = verbose
 
 
 class MulticlassSVMClassifier(MulticlassClassifier):
@@ -191,6 +195,8 @@ class MulticlassSVMClassifier(MulticlassClassifier):
         Certified relative gap that is asked for, 1e-8 by default. A conic solver is asked for a hundredth of it.
     time_limit : float, optional
         Seconds.
+    verbose : bool
+        Print the solver's progress.
 
     Attributes
     ----------
@@ -234,6 +240,7 @@ class MulticlassSVMClassifier(MulticlassClassifier):
         solver: str = "auto",
         tol: float = 1e-8,
         time_limit: float | None = None,
+        verbose: bool = False,
     ) -> None:
         self.loss = loss
         self.lam = lam
@@ -243,6 +250,7 @@ class MulticlassSVMClassifier(MulticlassClassifier):
         self.solver = solver
         self.tol = tol
         self.time_limit = time_limit
+        self.verbose = verbose
 
     def _builder(self) -> Callable[..., FormulationProblem]:
         return BUILDERS[check_choice(self.loss, "loss", tuple(BUILDERS))]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from itertools import combinations
 from typing import Any, NamedTuple, TypeAlias, cast
 
 import numpy as np
+from joblib import effective_n_jobs
 from numpy.typing import NDArray
 from sklearn.utils.parallel import Parallel, delayed
 
@@ -18,12 +20,15 @@ from svmcvx.estimators.routes import Route
 from svmcvx.kernels import Precomputed
 from svmcvx.model import BinaryModel, KernelModel, OneVsModel
 from svmcvx.solution import Solution, Status, Timings
+from svmcvx.system.deadline import allowed
 
 __all__ = ["SCHEMES", "CompositeSolution", "Part", "parts", "solve_parts"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
 SCHEMES = ("ovo", "ovr")
+# Machines that are solved before the time of all is estimated, and the seconds above which a warning tells it.
+TIMED, LONG = 3, 30.0
 
 
 class Part(NamedTuple):
@@ -131,6 +136,18 @@ def _earlier(warm_start: Solution | None, keys: list[Any]) -> Mapping[Any, Solut
     return warm_start.parts
 
 
+def _warn_of_many(found: list[Solution], parts: int, *, classes: int, scheme: str, jobs: int) -> None:
+    """Warn where the first machines say that all of them take long."""
+    seconds = min(solution.timings.total for solution in found) * parts / jobs
+    if seconds > LONG:
+        advice = f"; multiclass='ovr' solves {classes}" if scheme == "ovo" and parts > classes else ""
+        warnings.warn(
+            f"{classes} classes make {parts} binary problems, which take about {seconds:.0f} s by the first of them; "
+            f"a time_limit is shared among all{advice}",
+            stacklevel=6,
+        )
+
+
 def solve_parts(
     request: Request, data: TrainingData, *, scheme: str, n_jobs: int | None, warm_start: Solution | None = None
 ) -> tuple[CompositeSolution, Route]:
@@ -161,18 +178,26 @@ def solve_parts(
     whole = n_jobs is None or (isinstance(n_jobs, (int, np.integer)) and not isinstance(n_jobs, bool))
     if not whole or n_jobs == 0:
         raise DataError(f"n_jobs must be None or a whole number other than 0 (-1 for all processors), got {n_jobs!r}")
-    found = Parallel(n_jobs=n_jobs)(
-        delayed(request.run)(
-            route,
-            TrainingData(
-                _restricted(X, part.rows, pairwise=pairwise),
-                part.labels,
-                None if sample_weight is None else sample_weight[part.rows],
-            ),
-            earlier[part.key],
-        )
-        for part in problems
-    )
+
+    def restricted(part: Part) -> TrainingData:
+        weight = None if sample_weight is None else sample_weight[part.rows]
+        return TrainingData(_restricted(X, part.rows, pairwise=pairwise), part.labels, weight)
+
+    jobs = min(int(effective_n_jobs(n_jobs)), len(problems))
+    found: list[Solution] = []
+    with allowed(request.time_limit) as deadline:
+        for done, part in enumerate(problems[:TIMED] if jobs > 1 else problems):
+            # The part of what is left that falls to one of the machines which are not yet solved.
+            limited = request.limited_to(deadline.left * jobs / (len(problems) - done))
+            found.append(limited.run(route, restricted(part), earlier[part.key]))
+            if done + 1 == TIMED:
+                _warn_of_many(found, len(problems), classes=labels.classes.size, scheme=scheme, jobs=jobs)
+        if jobs > 1:
+            rest = problems[TIMED:]
+            limited = request.limited_to(deadline.left * jobs / max(len(rest), 1))
+            found += Parallel(n_jobs=n_jobs)(
+                delayed(limited.run)(route, restricted(part), earlier[part.key]) for part in rest
+            )
     lifted = {
         part.key: _lifted(solution, part.rows, X.shape[1]) for part, solution in zip(problems, found, strict=True)
     }

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from svmcvx.catalogue import find
-from svmcvx.data import CodedLabels, Features, check_number
+from svmcvx.data import CodedLabels, Features, check_number, check_time_limit
 from svmcvx.estimators.routes import FAST, Route, choose, mixed_integer_solver
 from svmcvx.formulations.base import FormulationProblem
 from svmcvx.solution import Solution
 from svmcvx.solve import solve
+from svmcvx.system.deadline import allowed
 
 __all__ = ["Request", "TrainingData"]
 
 Floats: TypeAlias = NDArray[np.float64]
+
+# A limit in the past is one that leaves no time for anything but what is known without solving.
+LEAST_SECONDS = 1e-9
 
 
 class TrainingData(NamedTuple):
@@ -52,7 +57,9 @@ class Request:
     tol : float
         Certified relative gap that is asked for.
     time_limit : float or None
-        Seconds.
+        Seconds, building the problem included.
+    verbose : bool
+        Print the solver's progress.
     """
 
     formulation: str
@@ -61,9 +68,17 @@ class Request:
     solver: str
     tol: float
     time_limit: float | None
+    verbose: bool = False
 
     def __post_init__(self) -> None:
+        check_time_limit(self.time_limit)
         check_number(self.tol, "tol", low=0, high=1, open_low=True, open_high=True)
+
+    def limited_to(self, seconds: float) -> Request:
+        """Return the same with at most so many seconds, which may be infinite."""
+        if math.isinf(seconds):
+            return self
+        return replace(self, time_limit=max(min(seconds, self.time_limit or math.inf), LEAST_SECONDS))
 
     def route(self, n: int, *, weighted: bool) -> Route:
         """Choose the route for `n` observations."""
@@ -84,9 +99,9 @@ class Request:
         if route.name == FAST and entry is not None and entry.fast is not None:
             fast = entry.fast
             settings = {name: value for name, value in self.settings.items() if name in fast.settings}
-            found: Solution = fast.load()(
-                X, y, tol=self.tol, time_limit=self.time_limit, warm_start=warm_start, **settings, **weights
-            )
+            shared = {"tol": self.tol, "time_limit": self.time_limit, "verbose": bool(self.verbose)}
+            found: Solution = fast.load()(X, y, warm_start=warm_start, **shared, **settings, **weights)
             return found
-        problem = self.builder(X, y, **self.settings, **weights)
-        return solve(problem, solver=self.solver, tol=self.tol, time_limit=self.time_limit, warm_start=warm_start)
+        with allowed(self.time_limit):
+            problem = self.builder(X, y, **self.settings, **weights)
+            return solve(problem, solver=self.solver, tol=self.tol, verbose=bool(self.verbose), warm_start=warm_start)

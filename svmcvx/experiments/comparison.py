@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import time
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,11 +20,14 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, StandardScaler
 
 import svmcvx
-from svmcvx.data import check_choice, check_features, check_labels, check_number
+from svmcvx.data import check_choice, check_features, check_labels, check_number, check_time_limit
 from svmcvx.errors import DataError, SvmcvxError
+from svmcvx.experiments.progress import shown
 from svmcvx.experiments.proofs import ProofFolder
 from svmcvx.experiments.store import Store
-from svmcvx.solution import Solution
+from svmcvx.solution import Solution, Status
+from svmcvx.system import clock
+from svmcvx.system.deadline import allowed, current
 from svmcvx.system.interrupt import deferred_interrupt
 
 __all__ = ["COLUMNS", "Comparison", "compare"]
@@ -142,20 +144,35 @@ class Comparison:
             key = self._key(name, model)
             again = self.refit or self._proofs is not None
             known = self._store[key] if self._store is not None and key in self._store and not again else None
-            row = self._row(name, model) if known is None else known
+            deadline = current()
+            late = known is None and deadline.passed()
+            row = known or (self._left_out(name) if late else self._row(name, model))
+            # What the time limit has cut short is not kept for another run.
+            kept = known is None and not (deadline.passed() and row["status"] == Status.TIME_LIMIT)
             # Ctrl-C between the two statements would leave a row in the store that the table lacks.
             with deferred_interrupt() as pressed:
-                if self._store is not None and known is None:
+                if self._store is not None and kept:
                     self._store.add(key, row)
                 self.rows.append(row)
             if pressed.is_set():
                 raise KeyboardInterrupt
             yield row
 
+    def _left_out(self, name: str) -> dict[str, Any]:
+        """Return the row of a model for which no time was left."""
+        row = dict.fromkeys(COLUMNS)
+        return row | {
+            "model": name,
+            "status": str(Status.TIME_LIMIT),
+            "certified": False,
+            "seconds": 0.0,
+            "note": "the time limit left no time for this model",
+        }
+
     def _row(self, name: str, model: Any) -> dict[str, Any]:
         row: dict[str, Any] = dict.fromkeys(COLUMNS)
         row["model"] = name
-        started = time.perf_counter()
+        started = clock.now()
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", ConvergenceWarning)  # the gap stands in the row
@@ -164,11 +181,11 @@ class Comparison:
             row |= {
                 "status": "failed",
                 "certified": False,
-                "seconds": time.perf_counter() - started,
+                "seconds": clock.now() - started,
                 "note": str(error),
             }
             return row
-        row["seconds"] = time.perf_counter() - started
+        row["seconds"] = clock.now() - started
         self.fitted[name] = fitted
         row["train_accuracy"] = float(fitted.score(self.X_train, self.y_train))
         if self.X_test.shape[0]:
@@ -249,6 +266,8 @@ def compare(
     store: str | os.PathLike[str] | None = None,
     proofs: str | os.PathLike[str] | None = None,
     callback: Callable[[dict[str, Any]], None] | None = None,
+    progress: bool = False,
+    time_limit: float | None = None,
 ) -> pd.DataFrame:
     """Fit several models to the same data and tabulate their certificates and accuracies.
 
@@ -273,6 +292,11 @@ def compare(
         rows found in the store are computed again for it.
     callback : callable, optional
         Called with each row as soon as it is done.
+    progress : bool
+        Show a bar (extra ``cli``).
+    time_limit : float, optional
+        Seconds for everything. The model that is being fitted then ends with its best point so far, those after it have the
+        status ``"time_limit"`` and no model. A limit of each fit is the model's own ``time_limit``.
 
     Returns
     -------
@@ -285,11 +309,18 @@ def compare(
     ------
     DataError
         If an argument cannot be used.
+    SolverUnavailable
+        If `progress` is asked for and rich is not installed.
     """
     comparison = Comparison(
         models, X, y, test_size=test_size, seed=seed, scale=scale, tol=tol, store=store, proofs=proofs
     )
-    for row in comparison.run():
-        if callback is not None:
-            callback(row)
+    with (
+        allowed(check_time_limit(time_limit)),
+        shown(progress, "models", len(comparison.named)) as advance,
+    ):
+        for row in comparison.run():
+            advance()
+            if callback is not None:
+                callback(row)
     return comparison.frame()

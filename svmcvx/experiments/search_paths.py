@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import numbers
 import os
 import pickle
-import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -29,6 +29,8 @@ from svmcvx.experiments.store import Store
 from svmcvx.kernels.gram_cache import GramCache
 from svmcvx.model import KernelModel
 from svmcvx.solution import Solution, Status
+from svmcvx.system import clock
+from svmcvx.system.deadline import until
 
 __all__ = ["PATH_PARAMETERS", "Finished", "Path", "PathOnFold", "Row", "final_prefix", "paths_of", "with_settings"]
 
@@ -124,6 +126,8 @@ class PathOnFold:
         File of finished rows.
     keys : tuple of str
         Of the settings in this file.
+    until : float
+        Moment of the calendar's clock after which nothing is begun, and what has been begun is dropped.
     """
 
     estimator: Any
@@ -135,6 +139,7 @@ class PathOnFold:
     whole: bool = False
     store: FilePath | None = None
     keys: tuple[str, ...] = ()
+    until: float = math.inf
 
     def part(self, places: Sequence[int]) -> PathOnFold:
         """Return the work on some of the settings."""
@@ -157,7 +162,10 @@ class PathOnFold:
         store = None if self.store is None else Store(self.store)
         state = _PathState(self, X, y, sample_weight, GramCache() if cache is None else cache)
         for k, settings in enumerate(self.path.settings):
-            row = state.row(settings)
+            with until(self.until) as deadline:
+                row = None if deadline.passed() else state.row(settings)
+                if row is None or (deadline.passed() and row["status"] == Status.TIME_LIMIT):
+                    return
             if store is not None:
                 store.add(self.keys[k], row)
             yield k, row
@@ -232,15 +240,15 @@ class _PathState:
         """Fit and score."""
         row: Row = dict.fromkeys(("score", "lower", "upper", "gap", "kind", "solver", "status", "n_support"))
         row |= {"warm_start_used": False, "note": ""}
-        started = time.perf_counter()
+        started = clock.now()
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", ConvergenceWarning)  # the gap stands in the row
                 last = self._fitted(settings)
         except FAILURES as error:
-            return row | {"status": "failed", "note": str(error), "seconds": time.perf_counter() - started}
+            return row | {"status": "failed", "note": str(error), "seconds": clock.now() - started}
         row |= _certified(last) | {"score": self._score(last)}
-        row["seconds"] = time.perf_counter() - started
+        row["seconds"] = clock.now() - started
         return row
 
     def _fitted(self, settings: Settings) -> Any:

@@ -7,7 +7,6 @@ import numbers
 import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
 from itertools import groupby
 from typing import Any, ClassVar, TypeAlias
 
@@ -23,10 +22,12 @@ from sklearn.model_selection import KFold, ParameterGrid, StratifiedKFold, check
 from sklearn.utils.validation import indexable
 
 import svmcvx
-from svmcvx.data import check_number, check_weights
-from svmcvx.errors import DataError, missing_extra
+from svmcvx.data import check_number, check_time_limit, check_weights
+from svmcvx.errors import DataError
+from svmcvx.experiments.progress import shown
 from svmcvx.experiments.search_paths import Finished, PathOnFold, Row, final_prefix, paths_of, with_settings
 from svmcvx.kernels.gram_cache import GramCache
+from svmcvx.system.deadline import allowed, epoch_end
 
 __all__ = ["Selection", "select"]
 
@@ -48,7 +49,7 @@ class Selection(pd.DataFrame):
     best_estimator_ : estimator or None
         Fitted to all data with the best parameters; None without `refit`, and for a table that is not complete.
     complete : bool
-        Whether all fits are there; False after Ctrl-C.
+        Whether all fits are there; False after Ctrl-C and at a time limit.
     """
 
     best_index_: int | None
@@ -80,6 +81,7 @@ def select(
     store: str | os.PathLike[str] | None = None,
     progress: bool = False,
     seed: int | None = None,
+    time_limit: float | None = None,
 ) -> Selection:
     """Cross-validate an estimator over a grid, each fit starting from its neighbour's answer.
 
@@ -120,6 +122,9 @@ def select(
         Show a bar (extra ``cli``).
     seed : int, optional
         Shuffle the observations before they are cut into folds, if `cv` is a number; by default they are not.
+    time_limit : float, optional
+        Seconds for everything. At the limit the table holds what is finished. A limit of each fit is the estimator's own
+        ``time_limit``.
 
     Returns
     -------
@@ -153,7 +158,7 @@ def select(
     Warns
     -----
     UserWarning
-        After Ctrl-C: the table then holds what is finished.
+        After Ctrl-C or at the time limit: the table then holds what is finished.
 
     Examples
     --------
@@ -175,27 +180,30 @@ def select(
     candidates = _candidates(estimator, grid)
     folds = _folds(estimator, X, y, groups, cv, seed)
     scorer = _scorer(estimator, scoring)
-    work = [
-        PathOnFold(clone(estimator), path, fold, train, test, scorer, whole=callable(scoring))
-        for path in paths_of(estimator, candidates)
-        for fold, (train, test) in enumerate(folds)
-    ]
-    finished = None
-    if store is not None:
-        finished = Finished(store, joblib.hash((svmcvx.__version__, X, y, weight)), scoring)
-    search = _Search(work, finished, X, y, weight, n_jobs)
-    complete = search.run(progress)
-    table = _table(candidates, len(folds), search.rows, tol)
-    table.complete = complete
-    if not complete:
-        advice = "" if store is not None else "; pass a folder as store to go on from there next time"
-        warnings.warn(
-            f"interrupted after {len(search.rows)} of {search.size} fits: the table holds these{advice}", stacklevel=2
-        )
-    elif refit and table.best_params_ is not None:
-        best = with_settings(clone(estimator), table.best_params_)
-        keywords = {} if weight is None else {f"{final_prefix(estimator)}sample_weight": weight}
-        table.best_estimator_ = best.fit(X, y, **keywords)
+    with allowed(check_time_limit(time_limit)) as deadline:
+        end = epoch_end(deadline)
+        work = [
+            PathOnFold(clone(estimator), path, fold, train, test, scorer, whole=callable(scoring), until=end)
+            for path in paths_of(estimator, candidates)
+            for fold, (train, test) in enumerate(folds)
+        ]
+        finished = None
+        if store is not None:
+            finished = Finished(store, joblib.hash((svmcvx.__version__, X, y, weight)), scoring)
+        search = _Search(work, finished, X, y, weight, n_jobs)
+        complete = search.run(progress)
+        table = _table(candidates, len(folds), search.rows, tol)
+        table.complete = complete
+        if not complete:
+            why = "the time limit passed" if deadline.passed() else "interrupted"
+            advice = "" if store is not None else "; pass a folder as store to go on from there next time"
+            warnings.warn(
+                f"{why} after {len(search.rows)} of {search.size} fits: the table holds these{advice}", stacklevel=2
+            )
+        elif refit and table.best_params_ is not None and not deadline.passed():
+            best = with_settings(clone(estimator), table.best_params_)
+            keywords = {} if weight is None else {f"{final_prefix(estimator)}sample_weight": weight}
+            table.best_estimator_ = best.fit(X, y, **keywords)
     return table
 
 
@@ -284,7 +292,7 @@ class _Search:
 
     def run(self, progress: bool) -> bool:
         """Do the work; return whether it was done to its end."""
-        with _bar(self.size, len(self.rows)) if progress else nullcontext(_silent) as advance:
+        with shown(progress, "fits", self.size, len(self.rows)) as advance:
             try:
                 for piece, k, row in self._results([piece for piece in self.work if piece.path.settings]):
                     self.rows[piece.path.positions[k], piece.fold] = row
@@ -318,21 +326,6 @@ class _Search:
 def _run(number: int, piece: PathOnFold, data: tuple[Any, Any, Any]) -> tuple[int, list[tuple[int, Row]]]:
     """Do a piece of work in another process or thread."""
     return number, list(piece.rows(*data))
-
-
-def _silent() -> None:
-    """Show nothing."""
-
-
-@contextmanager
-def _bar(total: int, done: int) -> Iterator[Callable[[], None]]:
-    try:
-        from rich.progress import Progress
-    except ImportError:
-        raise missing_extra("rich", "cli") from None
-    with Progress(transient=True) as bar:
-        task = bar.add_task("fits", total=total, completed=done)
-        yield lambda: bar.advance(task)
 
 
 def _table(candidates: list[dict[str, Any]], folds: int, rows: Mapping[tuple[int, int], Row], tol: float) -> Selection:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, is_dataclass, replace
-from functools import wraps
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, ParamSpec, Self, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeAlias
 
 import cvxpy as cp
 import numpy as np
@@ -14,13 +13,12 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from svmcvx.certificate import Certificate, Dual, Evaluation, Kind, check
-from svmcvx.data import BinaryData, CodedLabels, MulticlassData
+from svmcvx.data import BinaryData, MulticlassData
 from svmcvx.errors import BuildError, DataError
 from svmcvx.feature_space import FeatureSpace
 from svmcvx.model import Model
 from svmcvx.solution import Evidence
-from svmcvx.system import clock, memory
-from svmcvx.system.threads import blas_held_to_one
+from svmcvx.system import memory
 
 if TYPE_CHECKING:
     from svmcvx.formulations.added_constraints import ConstrainedProblem
@@ -31,14 +29,11 @@ __all__ = [
     "Formulation",
     "FormulationProblem",
     "RecoveredPoints",
-    "builder",
     "require_conic_memory",
     "usable",
 ]
 
 Floats: TypeAlias = NDArray[np.float64]
-P = ParamSpec("P")
-Problem = TypeVar("Problem", bound="FormulationProblem")
 
 
 # Complementarity makes one of two factors zero, such as a multiplier and the slack of its constraint. In the point of an
@@ -472,29 +467,3 @@ class FormulationProblem(cp.Problem):
         from svmcvx.formulations.added_constraints import constrained
 
         return constrained(self, constraints, holds=holds, tol=tol)
-
-
-def _owned(value: Any) -> Any:
-    """Return a copy of an array, a sparse matrix or a data frame; anything else as it is."""
-    return value.copy() if isinstance(value, np.ndarray) or sp.issparse(value) or hasattr(value, "to_numpy") else value
-
-
-def builder(build: Callable[P, Problem]) -> Callable[P, Problem]:
-    """Give a builder copies of the arrays it is passed, and note what it takes, for ``Solution.timings.build``.
-
-    The problem and its statement own their data: changes of the arrays afterwards change nothing that is solved or certified.
-    """
-
-    @wraps(build)
-    def timed(*arguments: P.args, **keywords: P.kwargs) -> Problem:
-        started = clock.now()
-        if not any(isinstance(value, CodedLabels) for value in (*arguments, *keywords.values())):
-            # Coded labels come from an estimator, whose problem does not outlive its fit.
-            arguments = tuple(_owned(value) for value in arguments)  # type: ignore[assignment]
-            keywords = {name: _owned(value) for name, value in keywords.items()}  # type: ignore[assignment]
-        with blas_held_to_one():
-            problem = build(*arguments, **keywords)
-        problem.build_seconds = clock.now() - started
-        return problem
-
-    return timed

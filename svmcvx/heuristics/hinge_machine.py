@@ -12,13 +12,14 @@ the last with a free bias only.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import TypeAlias
 
 import numpy as np
 import scipy.linalg as sl
 from numpy.typing import NDArray
 
-from svmcvx.heuristics.signed_rows import Geometry
+from svmcvx.heuristics.signed_rows import Geometry, never
 
 __all__ = ["hinge_machine", "ramp_descent", "restricted_point"]
 
@@ -39,7 +40,9 @@ CLEAR = 3e-8
 DESCENT_STEPS = 20
 
 
-def hinge_machine(G: Floats, y: Floats | None, threshold: Floats, cost: Floats) -> tuple[Floats, float] | None:
+def hinge_machine(
+    G: Floats, y: Floats | None, threshold: Floats, cost: Floats, stop: Callable[[], bool] = never
+) -> tuple[Floats, float] | None:
     r"""Return (w, b), or None if it was not found, as where the hard rows contradict each other.
 
     Parameters
@@ -52,6 +55,8 @@ def hinge_machine(G: Floats, y: Floats | None, threshold: Floats, cost: Floats) 
         :math:`t_i`.
     cost : ndarray of shape (m,)
         :math:`c_i`, positive; infinite for a hard row.
+    stop : callable
+        Asked before each step.
 
     Notes
     -----
@@ -83,7 +88,7 @@ def hinge_machine(G: Floats, y: Floats | None, threshold: Floats, cost: Floats) 
         error = _error(w, u, alpha, border, threshold, cost)
         if math.isfinite(error) and (best is None or error < best[0]):
             best = error, w, b
-        if error <= ACCURATE:
+        if error <= ACCURATE or stop():
             break
         dual_rest = threshold - u + low - high
         balance = -float(border @ alpha)
@@ -206,16 +211,18 @@ def restricted_point(geometry: Geometry, kept: Bools, M: Floats, C: float | None
     return hinge_machine(geometry.G[chosen], geometry.y[chosen] if geometry.free else None, threshold, cost)
 
 
-def ramp_descent(geometry: Geometry, C: float, dropped: Bools) -> tuple[Floats, float]:
+def ramp_descent(
+    geometry: Geometry, C: float, dropped: Bools, stop: Callable[[], bool] = never
+) -> tuple[Floats, float]:
     """Solve the hinge problem without the observations dropped, drop those with u < −1 instead, until nothing changes.
 
-    Each step lowers the ramp objective (the convex-concave procedure). Returns (w, b).
+    Each step lowers the ramp objective (the convex-concave procedure). Returns (w, b); `stop` is asked before each.
     """
     point = np.zeros(geometry.G.shape[1]), 0.0
     for _ in range(DESCENT_STEPS):
         kept = ~dropped
         y = geometry.y[kept] if geometry.free else None
-        found = hinge_machine(geometry.G[kept], y, np.ones(int(kept.sum())), C * geometry.weight[kept])
+        found = hinge_machine(geometry.G[kept], y, np.ones(int(kept.sum())), C * geometry.weight[kept], stop)
         if found is None:
             break
         point = found

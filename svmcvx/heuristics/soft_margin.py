@@ -24,9 +24,9 @@ NEWTON_STEPS = 50
 BIAS = 1e-8
 
 
-def soft_margin_scores(geometry: Geometry, cost: float) -> Floats:
+def soft_margin_scores(geometry: Geometry, cost: float, stop: Callable[[], bool] = never) -> Floats:
     r"""Return the margins u of :math:`\min \|w\|^2 + \mathrm{cost} \sum s_i (1-u_i)_+^2`, rows divided by their largest entry."""
-    return _soft_margin(*_scaled(geometry), geometry.weight, cost, None)[0]
+    return _soft_margin(*_scaled(geometry), geometry.weight, cost, None, stop)[0]
 
 
 def elastic_filter(geometry: Geometry, stop: Callable[[], bool] = never) -> Floats:
@@ -44,7 +44,7 @@ def elastic_filter(geometry: Geometry, stop: Callable[[], bool] = never) -> Floa
     n = geometry.y.size
     score, kept = np.full(n, np.inf), np.ones(n, dtype=bool)
     rows, norm = _scaled(geometry)
-    u, _, w = _soft_margin(rows, norm, geometry.weight, HARD, None)
+    u, _, w = _soft_margin(rows, norm, geometry.weight, HARD, None, stop)
     most = int(min(n - 1, max(WORK / (TRIED * 20.0 * n * rows.shape[1] ** 2), 1)))
     for rank in range(most):
         slack = np.where(kept, 1.0 - u, -np.inf)
@@ -55,7 +55,7 @@ def elastic_filter(geometry: Geometry, stop: Callable[[], bool] = never) -> Floa
         for i in candidates:
             weight = np.where(kept, geometry.weight, 0.0)
             weight[i] = 0.0
-            trials.append((*_soft_margin(rows, norm, weight, HARD, w), i))
+            trials.append((*_soft_margin(rows, norm, weight, HARD, w, stop), i))
         u, _, w, chosen = min(trials, key=lambda trial: trial[1])
         score[chosen], kept[chosen] = rank, False
     return score
@@ -72,7 +72,7 @@ def _scaled(geometry: Geometry) -> tuple[Floats, Floats]:
 
 
 def _soft_margin(
-    rows: Floats, norm: Floats, weight: Floats, cost: float, start: Floats | None
+    rows: Floats, norm: Floats, weight: Floats, cost: float, start: Floats | None, stop: Callable[[], bool]
 ) -> tuple[Floats, float, Floats]:
     """Return margins, weighted sum of squared slacks and w of the squared-hinge machine, by Newton's method."""
     w = np.zeros(norm.size) if start is None else start
@@ -83,10 +83,15 @@ def _soft_margin(
     u = rows @ w
     value = value_at(u, w)
     for _ in range(NEWTON_STEPS):
+        if stop():
+            break
         price = np.where(u < 1.0, cost * weight, 0.0)
         hessian = np.diag(norm) + (rows * price[:, None]).T @ rows
         gradient = norm * w - rows.T @ (price * (1.0 - u))
-        step = sl.lstsq(hessian, -gradient, lapack_driver="gelsy", check_finite=False)[0]
+        try:
+            step = -sl.cho_solve(sl.cho_factor(hessian, check_finite=False), gradient, check_finite=False)
+        except sl.LinAlgError:
+            step = sl.lstsq(hessian, -gradient, lapack_driver="gelsy", check_finite=False)[0]
         size, before = 1.0, value
         while size > 1e-6:
             new = w + size * step

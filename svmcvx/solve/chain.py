@@ -35,8 +35,10 @@ MIXED_ACCEPTANCE = 1e-6
 # second opinion on a point that exists already.
 FALLBACK_FACTOR = 10.0
 FALLBACK_SECONDS = 10.0
+# What is kept of the time that is left for the recovery and the certificate of a point: a share, and seconds at most.
+RESERVED_SHARE, MOST_RESERVED = 0.2, 1.0
 # Share of the time limit after which no other solver is tried.
-NEARLY_ALL = 0.9
+NEARLY_ALL = 0.75
 
 log = logging.getLogger(__name__)
 
@@ -120,6 +122,8 @@ class Chain:
         """Run one solver and certify its point; return what to try before the others, or None to try nothing more."""
         problem, name, began = self.problem, card.name, clock.now()
         limit = self.deadline.left
+        if math.isfinite(limit):
+            limit -= min(RESERVED_SHARE * limit, MOST_RESERVED)
         if self.best is not None:
             limit = min(limit, max(FALLBACK_SECONDS, FALLBACK_FACTOR * self.deadline.seconds))
         seconds = None if math.isinf(limit) else limit

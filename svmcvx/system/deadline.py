@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 import threading
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 
 from svmcvx.system import clock
 
-__all__ = ["Deadline", "allowed", "current"]
+__all__ = ["Deadline", "allowed", "current", "epoch_end", "until"]
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,16 @@ class Deadline:
 
 
 _innermost: ContextVar[Deadline | None] = ContextVar("svmcvx_deadline", default=None)
+
+
+def epoch_end(deadline: Deadline) -> float:
+    """Return the end of a deadline in seconds of the calendar's clock, which other processes and machines share."""
+    return time.time() + deadline.left
+
+
+def until(epoch: float) -> AbstractContextManager[Deadline]:
+    """Give the block the time until a moment of the calendar's clock, for work that another process has sent."""
+    return allowed(None if math.isinf(epoch) else epoch - time.time())
 
 
 def current() -> Deadline:

@@ -20,11 +20,11 @@ Share: TypeAlias = Callable[[Callable[[int, int], None]], None]
 
 @contextmanager
 def shares() -> Iterator[Share]:
-    """Yield a function that runs a call on as many threads as this call may start."""
+    """Yield a function that runs a call on as many threads as this call may start.
+
+    The main thread waits, where Python handles signals.
+    """
     workers = threads_allowed()
-    if workers == 1:
-        yield lambda call: call(0, 1)
-        return
     with ThreadPoolExecutor(workers) as pool:
 
         def run(call: Callable[[int, int], None]) -> None:

@@ -29,6 +29,7 @@ from svmcvx.formulations.conic_loss.geometry import Curvature, Geometry, Multipl
 from svmcvx.formulations.conic_loss.primal import weighted_gram
 from svmcvx.kernels import row_norms
 from svmcvx.rounding import UNDERFLOW, U, down, inner_error, sum_below
+from svmcvx.system.deadline import current
 
 __all__ = ["ConicDual", "dual_objective", "same_point"]
 
@@ -229,7 +230,8 @@ class ConicDual(BinaryStatement):
     def _alphas_by_newton(self, gamma: Floats, lam: float) -> list[Floats]:
         """Minimise q(w) = ‖w‖² + Σ L(u_i; γ_i) from w = 0 and return the α at the minimum for each width of smoothing.
 
-        Newton's method with a line search. :math:`h = L + γ(1-u)²` is smoothed at u = 1, with a width that shrinks.
+        Newton's method with a line search. :math:`h = L + γ(1-u)²` is smoothed at u = 1, with a width that shrinks. Where the time
+        of the call is up, the α are those of the points that were reached.
         """
         rows = np.flatnonzero(gamma > 0)
         if rows.size == 0 or lam == 0:
@@ -255,9 +257,11 @@ class ConicDual(BinaryStatement):
                 (2.0 * bend * (outside != 0) + slope * width**2 / root**3),
             )
 
-        w, found = np.zeros(A.shape[1]), []
+        w, found, stop = np.zeros(A.shape[1]), [], current().passed
         for width in SMOOTHINGS:
             for _ in range(NEWTON_STEPS):
+                if stop():
+                    break
                 value, first, second = smoothed(w, width)
                 gradient = 2.0 * (Q @ w) + linear - A.T @ first
                 try:
@@ -277,6 +281,8 @@ class ConicDual(BinaryStatement):
             alpha = np.zeros(gamma.size)
             alpha[rows] = smoothed(w, width)[1]
             found.append(alpha)
+            if stop():
+                break
         return found
 
     def gamma_upper_bound(self) -> Floats | float:

@@ -26,7 +26,8 @@ from numpy.typing import NDArray
 from svmcvx.certificate import Dual, Evaluation
 from svmcvx.data import check_number
 from svmcvx.errors import DataError, DataTypeError
-from svmcvx.formulations.base import FormulationProblem, RecoveredPoints, builder, full_entry, usable
+from svmcvx.formulations.base import FormulationProblem, RecoveredPoints, full_entry, usable
+from svmcvx.formulations.building import builder
 from svmcvx.formulations.conic_loss.dual import ConicDual
 from svmcvx.formulations.conic_loss.recovery import penalty_above
 from svmcvx.formulations.conic_loss.sdp import scaled_factor, square_over

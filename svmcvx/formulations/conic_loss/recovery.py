@@ -27,6 +27,7 @@ from svmcvx.formulations.conic_loss.primal import (
 from svmcvx.heuristics.rounding import ON_MARGIN, round_relaxation
 from svmcvx.model import BinaryModel, KernelModel, LinearModel, frozen
 from svmcvx.rounding import U, inner_error
+from svmcvx.system.deadline import current
 
 __all__ = [
     "RelaxedKernelModel",
@@ -251,7 +252,9 @@ def recover(
         points.insert(0, (polished[0], polished[1]))
     w, V = points[0]
     u, v = y * np.asarray(L @ w), np.sum(np.asarray(L @ V) ** 2, axis=1)
-    best, value = round_relaxation(space, w, relaxed_indicator(u, v), lam=lam, k=allowance if lam is None else None)
+    best, value = round_relaxation(
+        space, w, relaxed_indicator(u, v), lam=lam, k=allowance if lam is None else None, stop=current().passed
+    )
     models: list[BinaryModel] = []
     rounded = None
     if math.isfinite(value):

@@ -32,7 +32,8 @@ from numpy.typing import NDArray
 from svmcvx.certificate import Dual
 from svmcvx.data import binary_data, check_number
 from svmcvx.feature_space import feature_space
-from svmcvx.formulations.base import RecoveredPoints, builder
+from svmcvx.formulations.base import RecoveredPoints
+from svmcvx.formulations.building import builder
 from svmcvx.formulations.indicator.big_m import explicit_M, free_intercept
 from svmcvx.formulations.indicator.pool import counting_pool, incumbent_margins
 from svmcvx.formulations.indicator.problems import CountingProblem
@@ -206,6 +207,7 @@ def l0_mio(
     incumbent: Model | Any = None,
     sample_weight: Any = None,
     indefinite: str = "error",
+    time_limit: float | None = None,
 ) -> CountingProblem:
     r"""Build the SVM with l0-norm hinge loss as a mixed-integer program.
 
@@ -214,7 +216,7 @@ def l0_mio(
 
     Parameters
     ----------
-    X, y, M, kernel, incumbent, sample_weight, indefinite
+    X, y, M, kernel, incumbent, sample_weight, indefinite, time_limit
         As for :func:`svmcvx.zero_one_mio`.
     C : float
         Price of a margin below 1, positive. The cvxpy parameter ``problem.param_dict["C"]``.

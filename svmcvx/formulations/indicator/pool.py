@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import minimize
+from scipy.optimize import OptimizeResult, minimize
 
 from svmcvx.errors import DataTypeError
 from svmcvx.formulations.conic_loss.primal import low_rank_gradient, relaxed_indicator
@@ -25,6 +25,7 @@ from svmcvx.heuristics.signed_rows import ON_MARGIN, Geometry, Incumbent, never
 from svmcvx.heuristics.soft_margin import elastic_filter, soft_margin_scores
 from svmcvx.losses import zero_one
 from svmcvx.model import BinaryModel
+from svmcvx.system.deadline import current
 
 __all__ = ["RELAXATION_ROWS", "RelaxedPoint", "counting_pool", "incumbent_margins", "relaxed_point"]
 
@@ -58,12 +59,15 @@ class RelaxedPoint(NamedTuple):
     lam: float
 
 
-def relaxed_point(geometry: Geometry, *, lam: float | None, k: float | None) -> RelaxedPoint | None:
+def relaxed_point(
+    geometry: Geometry, *, lam: float | None, k: float | None, stop: Callable[[], bool] = never
+) -> RelaxedPoint | None:
     r"""Minimise the conic relaxation of the 0-1 problem without bias; None if it is too large, and for k = 0.
 
     .. math:: \min_{w, V}\; \|w\|^2 + \|V\|_F^2 + \lambda\sum_i s_i \frac{(1-u_i)_+^2}{\|V'g_i\|^2 + (1-u_i)_+^2},
 
-    or with :math:`s'z \le k` for the fractions :math:`z_i` in place of the penalty, whose multiplier is then λ.
+    or with :math:`s'z \le k` for the fractions :math:`z_i` in place of the penalty, whose multiplier is then λ. Where `stop` says
+    so, the point is the last one.
     """
     G, weight = geometry.G, geometry.weight
     n, r = G.shape
@@ -73,13 +77,13 @@ def relaxed_point(geometry: Geometry, *, lam: float | None, k: float | None) -> 
     mean = float(np.mean(np.einsum("ij,ij->i", G, G))) or 1.0
     H = G / math.sqrt(mean)
     if lam is not None:
-        return _in_units(_minimise(H, weight, lam * mean), mean)
+        return _in_units(_minimise(H, weight, lam * mean, stop), mean)
     assert k is not None  # noqa: S101 - exactly one of the two is given
     if not k > 0:
         return None
     if k >= float(weight.sum()):
         return RelaxedPoint(np.zeros(r), np.ones(n), np.zeros(n), 0.0)
-    return _in_units(_balanced(H, weight, k), mean)
+    return _in_units(_balanced(H, weight, k, stop), mean)
 
 
 def _in_units(point: RelaxedPoint, mean: float) -> RelaxedPoint:
@@ -87,18 +91,18 @@ def _in_units(point: RelaxedPoint, mean: float) -> RelaxedPoint:
     return RelaxedPoint(point.w / math.sqrt(mean), point.z, point.gamma / mean, point.lam / mean)
 
 
-def _balanced(G: Floats, weight: Floats, k: float) -> RelaxedPoint:
+def _balanced(G: Floats, weight: Floats, k: float, stop: Callable[[], bool]) -> RelaxedPoint:
     """Minimise P for the λ at which Σ s z = k, found by secants in logarithms inside a bracket."""
     lam, low, high, previous = FIRST_LAM / k, 0.0, math.inf, (math.nan, math.nan)
     best, smallest = None, math.inf
     for _ in range(TRIED_LAM):
         # From the first ridge each time: a point whose covariance has vanished cannot regain it.
-        found = _minimise(G, weight, lam)
+        found = _minimise(G, weight, lam, stop)
         total = float(weight @ found.z)
         error = math.log(total / k) if total > 0 else -math.inf
         if best is None or abs(error) <= smallest:
             best, smallest = found, abs(error)
-        if abs(error) <= BALANCED or high <= low * (1.0 + BALANCED):
+        if abs(error) <= BALANCED or high <= low * (1.0 + BALANCED) or stop():
             break
         low, high = (lam, high) if error > 0 else (low, lam)
         # The sum falls as λ rises, at first about like 1/λ.
@@ -113,7 +117,7 @@ def _balanced(G: Floats, weight: Floats, k: float) -> RelaxedPoint:
     return best
 
 
-def _minimise(G: Floats, weight: Floats, lam: float) -> RelaxedPoint:
+def _minimise(G: Floats, weight: Floats, lam: float, stop: Callable[[], bool]) -> RelaxedPoint:
     """Minimise P for one λ and rows of mean squared length 1; γ is that of the point with the last ridge."""
     r, height, gamma = G.shape[1], lam * weight, np.zeros(weight.size)
     directions = np.linalg.svd(G, full_matrices=False)[2][:COVARIANCE_RANK].T
@@ -121,11 +125,11 @@ def _minimise(G: Floats, weight: Floats, lam: float) -> RelaxedPoint:
     for ridge in RIDGES:
         fixed = math.sqrt(ridge) * np.eye(r)
         for _ in range(NEW_COLUMNS):
-            w, V = _descend(w, V, G, height, fixed)
+            w, V = _descend(w, V, G, height, fixed, stop)
             gamma = low_rank_gradient(w, np.hstack([V, fixed]), G, height)[3]
             # A direction of an eigenvalue above 1 that V does not have would lower P.
             values, vectors = np.linalg.eigh((G * gamma[:, None]).T @ G)
-            if values[-1] <= 1.0 + BEYOND:
+            if values[-1] <= 1.0 + BEYOND or stop():
                 break
             sizes = np.sum(V**2, axis=0)
             length = math.sqrt(max(ridge, SMALL * float(sizes.sum())))
@@ -133,7 +137,9 @@ def _minimise(G: Floats, weight: Floats, lam: float) -> RelaxedPoint:
     return RelaxedPoint(w, relaxed_indicator(G @ w, np.sum((G @ V) ** 2, axis=1)), gamma, lam)
 
 
-def _descend(w: Floats, V: Floats, G: Floats, height: Floats, fixed: Floats) -> tuple[Floats, Floats]:
+def _descend(
+    w: Floats, V: Floats, G: Floats, height: Floats, fixed: Floats, stop: Callable[[], bool]
+) -> tuple[Floats, Floats]:
     """Minimise P over w and V beside fixed columns."""
     r, columns = V.shape
     # P is at most this at w = 0; the accuracy of L-BFGS is absolute for values below 1.
@@ -144,9 +150,13 @@ def _descend(w: Floats, V: Floats, G: Floats, height: Floats, fixed: Floats) -> 
         value, by_w, by_V, *_ = low_rank_gradient(point[:r], V, G, height)
         return value / unit, np.concatenate([by_w, by_V[:, :columns].ravel()]) / unit
 
+    def asked(intermediate_result: OptimizeResult) -> None:
+        if stop():
+            raise StopIteration
+
     options = {"maxiter": STEPS, "maxfun": 2 * STEPS, "ftol": ACCURACY, "gtol": 0.0, "maxcor": CORRECTIONS}
     start = np.concatenate([w, V.ravel()])
-    end = minimize(value_and_gradient, start, jac=True, method="L-BFGS-B", options=options).x
+    end = minimize(value_and_gradient, start, jac=True, method="L-BFGS-B", options=options, callback=asked).x
     return end[:r], end[r:].reshape(r, columns)
 
 
@@ -156,7 +166,7 @@ def counting_pool(
     *,
     lam: float | None,
     k: float | None,
-    stop: Callable[[], bool] = never,
+    stop: Callable[[], bool] | None = None,
 ) -> tuple[tuple[Incumbent, ...], RelaxedPoint | None]:
     """Return feasible points from all heuristics, and the point of the conic relaxation if it was minimised.
 
@@ -167,18 +177,19 @@ def counting_pool(
     statement : CountingStatement
     earlier : ndarray of shape (n,) or None
         Margins of a known classifier, which order the observations for one search.
-    stop : callable
-        Asked by each heuristic before each of its steps.
+    stop : callable, optional
+        Asked by each heuristic before each of its steps; whether the time of the call is up by default.
     """
+    stop = current().passed if stop is None else stop
     geometry = statement.geometry
     relaxed = geometry
     if geometry.free:
         # For a score only: the free bias as the coefficient of a large constant feature.
         size = max(1.0, float(np.sqrt(np.mean(geometry.G**2))))
         relaxed = replace(geometry, G=np.hstack([geometry.G, CONSTANT * size * geometry.y[:, None]]), free=False)
-    relaxation = relaxed_point(relaxed, lam=lam, k=k)
+    relaxation = relaxed_point(relaxed, lam=lam, k=k, stop=stop)
     scores = [] if earlier is None else [np.where(earlier < 1.0 - ON_MARGIN, earlier, np.inf)]
-    scores += [soft_margin_scores(geometry, 1.0), elastic_filter(geometry, stop)]
+    scores += [soft_margin_scores(geometry, 1.0, stop), elastic_filter(geometry, stop)]
     points = []
     if relaxation is not None:
         scores += [-relaxation.z, relaxed.G @ relaxation.w]

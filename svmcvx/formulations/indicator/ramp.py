@@ -23,7 +23,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svmcvx.certificate import Evaluation
-from svmcvx.formulations.base import RecoveredPoints, builder
+from svmcvx.formulations.base import RecoveredPoints
+from svmcvx.formulations.building import builder
 from svmcvx.formulations.indicator.big_m import explicit_M, free_intercept
 from svmcvx.formulations.indicator.l0 import L0, l0_statement
 from svmcvx.formulations.indicator.pool import counting_pool, incumbent_margins
@@ -36,6 +37,7 @@ from svmcvx.kernels import KernelLike
 from svmcvx.losses import ramp
 from svmcvx.model import Model
 from svmcvx.rounding import sum_above
+from svmcvx.system.deadline import current
 
 __all__ = ["Ramp", "RampProblem", "ramp_mio", "ramp_objective", "ramp_pool"]
 
@@ -103,7 +105,8 @@ def ramp_pool(counting: L0, earlier: Floats | None, *, heuristics: bool = True) 
         starts, _ = counting_pool(counting, earlier, lam=2 * counting.C, k=None)
         points += [(point.w, point.b) for point in starts]
         sets.append(starts[0].u < -1.0)
-    points += [ramp_descent(geometry, counting.C, dropped) for dropped in sets]
+    stop = current().passed
+    points += [ramp_descent(geometry, counting.C, dropped, stop) for dropped in sets]
     return tuple(geometry.incumbent(w, b, ramp) for w, b in points)
 
 
@@ -122,7 +125,7 @@ class RampProblem(DroppingProblem):
         w, b, kept = self.solver_point()
         points = []
         if w is not None:
-            points = [ramp_descent(statement.geometry, statement.C, ~kept), (w, b)]
+            points = [ramp_descent(statement.geometry, statement.C, ~kept, current().passed), (w, b)]
         models = [statement.model_at(*point) for point in points] + statement.restricted_models(kept, statement.C)
         return RecoveredPoints([*models, *statement.incumbent_models()], [])
 
@@ -149,6 +152,7 @@ def ramp_mio(
     incumbent: Model | Any = None,
     sample_weight: Any = None,
     indefinite: str = "error",
+    time_limit: float | None = None,
 ) -> RampProblem:
     r"""Build the SVM with ramp loss as a mixed-integer program.
 
@@ -158,7 +162,7 @@ def ramp_mio(
 
     Parameters
     ----------
-    X, y, M, kernel, incumbent, sample_weight, indefinite
+    X, y, M, kernel, incumbent, sample_weight, indefinite, time_limit
         As for :func:`svmcvx.zero_one_mio`.
     C : float
         Weight of the losses, positive. The cvxpy parameter ``problem.param_dict["C"]``.

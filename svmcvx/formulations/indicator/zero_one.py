@@ -52,7 +52,7 @@ from svmcvx.certificate import Dual, Evaluation
 from svmcvx.data import binary_data, check_choice, check_number
 from svmcvx.errors import DataError
 from svmcvx.feature_space import feature_space
-from svmcvx.formulations.base import builder
+from svmcvx.formulations.building import builder
 from svmcvx.formulations.conic_loss.statement import ConicLoss
 from svmcvx.formulations.indicator.big_m import explicit_M, margin_parameter
 from svmcvx.formulations.indicator.perspective import feasible_gamma, perspective_rows
@@ -165,6 +165,7 @@ def zero_one_mio(
     incumbent: Model | Any = None,
     sample_weight: Any = None,
     indefinite: str = "error",
+    time_limit: float | None = None,
 ) -> CountingProblem:
     r"""Build the SVM with the exact 0-1 loss as a mixed-integer program.
 
@@ -200,6 +201,8 @@ def zero_one_mio(
         Weights :math:`s_i \ge 0` of the losses.
     indefinite : "error" or "clip"
         What to do with a kernel that is indefinite on the data.
+    time_limit : float, optional
+        Seconds for building; the heuristics that look for an incumbent take some on hundreds of observations, and end there.
 
     Returns
     -------

@@ -31,10 +31,10 @@ from svmcvx.formulations.base import (
     CLEARLY_ZERO,
     FormulationProblem,
     RecoveredPoints,
-    builder,
     require_conic_memory,
     usable,
 )
+from svmcvx.formulations.building import builder
 from svmcvx.formulations.margin.alpha_dual import AlphaDualStatement
 from svmcvx.formulations.margin.support_equations import solve_support_equations
 from svmcvx.kernels import KernelLike

@@ -9,7 +9,7 @@ import numpy as np
 
 from svmcvx.data import check_number, multiclass_data
 from svmcvx.errors import DataError
-from svmcvx.formulations.base import builder
+from svmcvx.formulations.building import builder
 from svmcvx.formulations.multiclass.baselines import ClassicalStatement
 from svmcvx.formulations.multiclass.losses import HingeSum, ScoreLoss
 from svmcvx.formulations.multiclass.regularisers import AbsoluteSum, PairwiseNorms, Regulariser, SquaredNorms

@@ -10,7 +10,7 @@ import numpy as np
 
 from svmcvx.data import multiclass_data
 from svmcvx.errors import BuildError
-from svmcvx.formulations.base import builder
+from svmcvx.formulations.building import builder
 from svmcvx.formulations.multiclass.losses import Margin
 from svmcvx.formulations.multiclass.m3svm import bound_m3svm, check_exponent, check_norm
 from svmcvx.formulations.multiclass.m3svm_hard_margin import HardMarginM3SVM

@@ -117,7 +117,7 @@ def _undecided(state, weight, M, cut, a):
 
 
 @compiled(nogil=True)
-def _narrow(HT, length, state, cap, height, width, cut, rho, free, box, upper, w, a, slope, centre):
+def _narrow(HT, length, state, cap, height, width, cut, rho, free, box, upper, w, a, slope, centre, stop):
     """Shrink the interval of the bias: the dual value at a fixed b is a bound, linear in b, for all b."""
     r = HT.shape[0]
     for side in range(2):
@@ -141,6 +141,7 @@ def _narrow(HT, length, state, cap, height, width, cut, rho, free, box, upper, w
             a,
             slope,
             centre,
+            stop,
         )
         # Of all b on the far side of the trial the objective is at least D + |δ| |b − trial|; δ is known to rounding.
         outwards = -delta if side == 1 else delta
@@ -153,7 +154,7 @@ def _narrow(HT, length, state, cap, height, width, cut, rho, free, box, upper, w
 
 
 @compiled(nogil=True)
-def relax(HT, length, weight, price, budget, cut, rho, free, rounds, upper, state, M, w, box, a, points):
+def relax(HT, length, weight, price, budget, cut, rho, free, rounds, upper, state, M, w, box, a, points, stop):
     """Bound a node: what keeps and drops as `state` says and is better than `upper`.
 
     Parameters
@@ -180,6 +181,8 @@ def relax(HT, length, weight, price, budget, cut, rho, free, rounds, upper, stat
         Output: shortfalls at the minimiser.
     points : ndarray of shape (rounds, r + 3)
         Output, one a round: minimiser, multiplier of the budget, `upper`, and the width of the rounded kinks.
+    stop : ndarray of int, shape (1,)
+        Not 0 once the bound should be returned as it is.
 
     Returns
     -------
@@ -222,8 +225,9 @@ def relax(HT, length, weight, price, budget, cut, rho, free, rounds, upper, stat
                 a,
                 slope,
                 centre,
+                stop,
             )
-            if below >= goal or goal - below > CLOSE * abs(goal):
+            if below >= goal or goal - below > CLOSE * abs(goal) or stop[0]:
                 break
         for c in range(r):
             points[turn, c] = w[c]
@@ -234,6 +238,8 @@ def relax(HT, length, weight, price, budget, cut, rho, free, rounds, upper, stat
         if bound >= upper:
             return bound, -1, price, used
         again = False
+        if stop[0]:
+            break
         if math.isfinite(upper) and rounds > 0:
             start = a.copy()
             if free and turn == 0:
@@ -253,6 +259,7 @@ def relax(HT, length, weight, price, budget, cut, rho, free, rounds, upper, stat
                     start,
                     slope.copy(),
                     centre.copy(),
+                    stop,
                 )
             again = _tighten(HT, length, state, M, cut, free, box, upper, value, error, longest, centre, start)
         if not math.isinf(budget):
@@ -275,7 +282,7 @@ def relax(HT, length, weight, price, budget, cut, rho, free, rounds, upper, stat
 
 
 @compiled(nogil=True)
-def settle(HT, length, weight, price, cut, rho, free, state, w, box):
+def settle(HT, length, weight, price, cut, rho, free, state, w, box, stop):
     """Bound a node without free observations, or with those as they are, as well as rounding allows.
 
     Parameters are those of :func:`relax`. Returns the bound; `w` becomes the minimiser.
@@ -306,6 +313,7 @@ def settle(HT, length, weight, price, cut, rho, free, state, w, box):
             a,
             slope,
             centre,
+            stop,
         )
         best = max(best, below)
     return best

@@ -20,6 +20,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from svmcvx.fast.core.stop_flag import stop_flag
 from svmcvx.fast.core.thread_pool import Share
 from svmcvx.fast.indicator.search.big_m_passes import relax, rounded_up, settle
 from svmcvx.fast.indicator.search.dive_passes import dive
@@ -198,14 +199,15 @@ class BranchAndBound:
         """Go on until the search ends; None if it has bounded so many nodes, or taken so many seconds, before that."""
         started = clock.now()
         try:
-            status = None if self._begun else self._begin()
-            while status is None and self.nodes < nodes and self.seconds + clock.now() - started < seconds:
-                status = self._round(share)
+            with stop_flag(self.search.monitor.deadline) as self.stop:
+                status = None if self._begun else self._begin(share)
+                while status is None and self.nodes < nodes and self.seconds + clock.now() - started < seconds:
+                    status = self._round(share)
             return status
         finally:
             self.seconds += clock.now() - started
 
-    def _begin(self) -> Status | None:
+    def _begin(self, share: Share) -> Status | None:
         """Bound the root."""
         search, (r, n) = self.search, self.HT.shape
         self._begun = True
@@ -218,7 +220,14 @@ class BranchAndBound:
         reach = np.array([rounded_up(value) for value in reach])
         price = search.loss_price
         points = np.zeros((max(self.settings.rounds, 1), r + 3))
-        bound, undecided, price, used = self._relax(upper, state, reach, w, box, price, points)
+        root: list[tuple[float, int, float, int]] = []
+
+        def work(first: int, stride: int) -> None:
+            if first == 0:
+                root.append(self._relax(upper, state, reach, w, box, price, points))
+
+        share(work)
+        bound, undecided, price, used = root[0]
         if self.record is not None:
             self.record.first = used
             self.record.points.append(points[:used].copy())
@@ -238,7 +247,7 @@ class BranchAndBound:
         a = np.empty(state.size)
         found: tuple[float, int, float, int] = relax(
             self.HT, self.length, search.weight, price, search.k, search.cut, self._rho(upper), search.free,
-            self.settings.rounds, upper, state, reach, w, box, a, points,
+            self.settings.rounds, upper, state, reach, w, box, a, points, self.stop,
         )  # fmt: skip
         return found
 
@@ -300,7 +309,7 @@ class BranchAndBound:
             return node.bound
         found = settle(
             self.HT, self.length, search.weight, node.price, search.cut, self._rho(upper), search.free, node.state,
-            node.w.copy(), node.box,
+            node.w.copy(), node.box, self.stop,
         )  # fmt: skip
         return max(node.bound, float(found))
 
@@ -319,7 +328,7 @@ class BranchAndBound:
         left, made, value = dive(
             self.HT, self.length, search.weight, search.loss_price, search.k, search.cut, self._rho(upper), search.free,
             self.settings.rounds, upper, states, reaches, starts, boxes, prices, bounds, undecided, names,
-            self.expansions, parents, decisions, points, used, point,
+            self.expansions, parents, decisions, points, used, point, self.stop,
         )  # fmt: skip
         nodes = [
             Node(

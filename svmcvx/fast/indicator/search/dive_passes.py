@@ -49,7 +49,7 @@ def _copy(source, k, target, j, size):
 @compiled(nogil=True)
 def dive(
     HT, length, weight, price, budget, cut, rho, free, rounds, upper, states, reaches, starts, boxes, prices, bounds,
-    undecided, names, expansions, parents, decisions, points, used, found,
+    undecided, names, expansions, parents, decisions, points, used, found, stop,
 ):  # fmt: skip
     """Search below a node, depth first, the more promising child first.
 
@@ -72,6 +72,8 @@ def dive(
         Output: their minimisers, as for :func:`relax`.
     found : ndarray of shape (r,)
         Output: the best point seen.
+    stop : ndarray of int, shape (1,)
+        Not 0 once the search should end.
 
     Returns
     -------
@@ -91,7 +93,7 @@ def dive(
     child_next, child_name = np.empty(2, np.int64), np.empty(2, np.int64)
     # Leaves are moved below the open nodes.
     leaves = 0
-    while left > leaves and made < 2 * expansions:
+    while left > leaves and made < 2 * expansions and not stop[0]:
         left -= 1
         on, bound, name, now = undecided[left], bounds[left], names[left], prices[left]
         for child in range(2):
@@ -121,6 +123,7 @@ def dive(
                 child_box[child],
                 a,
                 points[made],
+                stop,
             )
             child_bound[child] = max(bound, below)
             made += 1

@@ -31,10 +31,12 @@ PIVOT = 1e-15
 
 
 @compiled(nogil=True, fastmath=ANY_ORDER)
-def _solve(A, b, x):
-    """Solve Ax = b by Cholesky's factorisation in place; coordinates without a pivot stay at 0."""
+def _solve(A, b, x, stop):
+    """Solve Ax = b by Cholesky's factorisation in place; coordinates without a pivot stay at 0. Useless once `stop` is set."""
     r = b.size
     for j in range(r):
+        if stop[0]:
+            return
         pivot = A[j, j]
         size = pivot
         for k in range(j):
@@ -158,11 +160,14 @@ def _dual(HT, length, state, cap, height, cut, slope, free, low, high, centre):
 
 
 @compiled(nogil=True, fastmath=ANY_ORDER)
-def minimise(HT, length, state, cap, height, width, cut, rho, free, low, high, enough, upper, w, a, slope, centre):
+def minimise(
+    HT, length, state, cap, height, width, cut, rho, free, low, high, enough, upper, w, a, slope, centre, stop
+):  # fmt: skip
     """Newton's method from `w`, which becomes the minimiser, `a` its shortfalls and `slope` the slopes there.
 
     Returns what :func:`_dual` does at the last slopes. It ends early where D reaches `upper`, or what is missing to the minimum
-    is the share `enough` of what is missing to `upper`. A bias whose interval is a point stays there.
+    is the share `enough` of what is missing to `upper`, or once `stop` is set; `w` is where the slopes are of in any case. A bias
+    whose interval is a point stays there.
     """
     r, n = HT.shape
     columns = r - 1 if free else r
@@ -186,12 +191,15 @@ def minimise(HT, length, state, cap, height, width, cut, rho, free, low, high, e
             below >= upper
             or missing <= max(enough * (upper - below), ACCURATE * abs(value))
             or iteration == NEWTON_STEPS - 1
+            or stop[0]
         ):
             break
         # The slopes are within their limits, so that m is half of their sum.
         for c in range(r):
             gradient[c] = 2.0 * (w[c] - centre[c]) if c < columns else -delta
         for c in range(r):
+            if stop[0]:
+                break
             for e in range(c + 1):
                 along = 0.0
                 for i in range(n):
@@ -205,7 +213,11 @@ def minimise(HT, length, state, cap, height, width, cut, rho, free, low, high, e
             for e in range(r - 1):
                 hessian[r - 1, e] = 0.0
             hessian[r - 1, r - 1] = 1.0
-        _solve(hessian, gradient, step)
+        if stop[0]:
+            break
+        _solve(hessian, gradient, step, stop)
+        if stop[0]:
+            break
         decrease = square = inner = 0.0
         for c in range(r):
             step[c] = -step[c]

@@ -1,0 +1,35 @@
+"""A bar for what takes longer than a few seconds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from svmcvx.errors import missing_extra
+
+__all__ = ["shown"]
+
+
+def _silent() -> None:
+    """Show nothing."""
+
+
+@contextmanager
+def shown(wanted: bool, what: str, total: int, done: int = 0) -> Iterator[Callable[[], None]]:
+    """Show a bar with an estimate of the time left inside the block, if it is wanted; yield what advances it.
+
+    Raises
+    ------
+    SolverUnavailable
+        If it is wanted and rich is not installed.
+    """
+    if not wanted:
+        yield _silent
+        return
+    try:
+        from rich.progress import Progress
+    except ImportError:
+        raise missing_extra("rich", "cli") from None
+    with Progress(transient=True) as bar:
+        task = bar.add_task(what, total=total, completed=done)
+        yield lambda: bar.advance(task)

@@ -1,0 +1,41 @@
+"""A flag for compiled loops, which see no clock and no Ctrl-C."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+from numpy.typing import NDArray
+
+from svmcvx.system.deadline import Deadline
+
+__all__ = ["stop_flag"]
+
+# Seconds between two looks at the clock.
+INTERVAL = 0.05
+
+
+@contextmanager
+def stop_flag(deadline: Deadline) -> Iterator[NDArray[np.int64]]:
+    """Yield an array of one number that is 0, and 1 once the deadline has passed or Ctrl-C was pressed.
+
+    A thread of its own sets it, so that the compiled code must have released the interpreter's lock; for Ctrl-C it must not
+    run in the main thread either, where Python handles signals.
+    """
+    flag, done = np.zeros(1, dtype=np.int64), threading.Event()
+
+    def watch() -> None:
+        while not done.wait(INTERVAL):
+            if deadline.passed():
+                flag[0] = 1
+                return
+
+    thread = threading.Thread(target=watch, name="svmcvx deadline", daemon=True)
+    thread.start()
+    try:
+        yield flag
+    finally:
+        done.set()
+        thread.join()

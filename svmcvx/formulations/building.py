@@ -1,0 +1,50 @@
+"""What all builders do before and after they make their problem."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar, cast
+
+import numpy as np
+import scipy.sparse as sp
+
+from svmcvx.data import CodedLabels, check_time_limit
+from svmcvx.formulations.base import FormulationProblem
+from svmcvx.system import clock
+from svmcvx.system.deadline import allowed
+from svmcvx.system.threads import blas_held_to_one
+
+__all__ = ["builder"]
+
+Arguments = ParamSpec("Arguments")
+BuiltProblem = TypeVar("BuiltProblem", bound=FormulationProblem)
+log = logging.getLogger(__name__)
+
+
+def _owned(value: Any) -> Any:
+    """Return a copy of an array, a sparse matrix or a data frame; anything else as it is."""
+    return value.copy() if isinstance(value, np.ndarray) or sp.issparse(value) or hasattr(value, "to_numpy") else value
+
+
+def builder(build: Callable[Arguments, BuiltProblem]) -> Callable[Arguments, BuiltProblem]:
+    """Give a builder copies of the arrays it is passed, and note what it takes, for ``Solution.timings.build``.
+
+    The problem and its statement own their data: changes of the arrays afterwards change nothing that is solved or certified.
+    """
+
+    @wraps(build)
+    def timed(*arguments: Arguments.args, **keywords: Arguments.kwargs) -> BuiltProblem:
+        started = clock.now()
+        if not any(isinstance(value, CodedLabels) for value in (*arguments, *keywords.values())):
+            # Coded labels come from an estimator, whose problem does not outlive its fit.
+            arguments = tuple(_owned(value) for value in arguments)  # type: ignore[assignment]
+            keywords = {name: _owned(value) for name, value in keywords.items()}  # type: ignore[assignment]
+        with allowed(check_time_limit(cast(float | None, keywords.get("time_limit")))), blas_held_to_one():
+            problem = build(*arguments, **keywords)
+        problem.build_seconds = clock.now() - started
+        log.info("%s: built in %.2f s", build.__name__, problem.build_seconds)
+        return problem
+
+    return timed
