@@ -8,7 +8,6 @@ from functools import cached_property
 from typing import Any, TypeAlias
 
 import numpy as np
-import scipy.linalg as sl
 import scipy.sparse as sp
 from numpy.typing import DTypeLike, NDArray
 
@@ -360,5 +359,4 @@ class KernelSpace(FeatureSpace):
 
     def model_from_factor(self, w: Floats, bias: float = 0.0, support: NDArray[np.bool_] | None = None) -> KernelModel:
         """Return the model of ``f = Lw + b``; its coefficients solve ``L'v = w``."""
-        v, *_ = sl.lstsq(self.factor.T, w, check_finite=False)
-        return self.model(np.asarray(v), bias)
+        return self.model(self.factorisation.expansion(w), bias)

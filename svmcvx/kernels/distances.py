@@ -23,6 +23,9 @@ __all__ = [
 
 Matrix: TypeAlias = NDArray[Any]
 
+# Entries of a part of a matrix that fits into the processor's cache with another one beside it.
+CACHED = 32_768
+
 
 def _cancellation(dtype: DTypeLike) -> float:
     """Share of |a|² + |b|² below which |a|² + |b|² − 2a'b has lost too many digits to be used."""
@@ -66,10 +69,10 @@ def shifted(A: Features, B: Features) -> tuple[Features, Features]:
     return A - centre, B - centre
 
 
-def distances(A: Features, B: Features) -> tuple[Matrix, Matrix]:
-    r"""Return squared distances, and the sums :math:`a_i + b_j` of the squared norms of the shifted rows.
+def distances(A: Features, B: Features) -> tuple[Matrix, Matrix, Matrix]:
+    r"""Return squared distances, and the squared norms :math:`a_i` and :math:`b_j` of the shifted rows.
 
-    Pairs closer than a small share of that sum come from differences and have a relative error of at most
+    Pairs closer than a small share of :math:`a_i + b_j` come from differences and have a relative error of at most
     :math:`(d+3)u`, u = 2⁻⁵³, all others an absolute one of at most :math:`4(d+6)u(a_i + b_j)`: the shift rounds each
     coordinate by a relative u, and the product does the rest.
     """
@@ -77,21 +80,29 @@ def distances(A: Features, B: Features) -> tuple[Matrix, Matrix]:
     A, B = shifted(A, B)
     a = row_norms_squared(A)
     b = row_norms_squared(B)
-    scale = a[:, None] + b[None, :]
-    found: Matrix = scale - 2 * inner(A, B)
-    rows, columns = np.nonzero(found <= _cancellation(found.dtype) * scale)
-    for start in range(0, rows.size, 65536):
-        i, j = rows[start : start + 65536], columns[start : start + 65536]
-        found[i, j] = row_norms_squared(raw_A[i] - raw_B[j])
-    return found, scale
+    found = np.ascontiguousarray(inner(A, B))
+    share, n = _cancellation(found.dtype), b.size
+    rows = max(1, CACHED // max(n, 1))
+    for start in range(0, a.size, rows):
+        # A part that stays in the processor's cache.
+        part = found[start : start + rows]
+        scale = a[start : start + rows, None] + b[None, :]
+        part *= -2.0
+        part += scale
+        scale *= share
+        close = np.flatnonzero(part <= scale)
+        for first in range(0, close.size, 65536):
+            i, j = np.divmod(close[first : first + 65536], n)
+            part[i, j] = row_norms_squared(raw_A[start + i] - raw_B[j])
+    return found, a, b
 
 
-def from_differences(squares: Matrix, scale: Matrix) -> NDArray[np.bool_]:
+def from_differences(squares: Matrix, a: Matrix, b: Matrix) -> NDArray[np.bool_]:
     """Return which of the pairs of :func:`distances` come from differences in every computation of these rows.
 
     Products in blocks of another shape round otherwise, by far less than half the share that decides.
     """
-    return np.asarray(squares <= 0.5 * _cancellation(squares.dtype) * scale)
+    return np.asarray(squares <= 0.5 * _cancellation(squares.dtype) * (a[:, None] + b[None, :]))
 
 
 def row_norms(A: Features) -> Matrix:

@@ -24,7 +24,7 @@ MANY = 10_000
 # Share of a row in the relative error of an exponential whose exponent is exact.
 FLAT = 5.0 * U + ELEMENTARY
 # Shares of a row above which the pairs that come from differences are told apart, and entries up to which.
-NOTICEABLE = 1e-12
+NOTICEABLE = 1e-10
 SMALL = 4_000_000
 
 

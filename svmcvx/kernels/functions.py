@@ -249,11 +249,11 @@ class Exponential(_Stationary):
     def error_of(self, A: Any, B: Any, values: Matrix) -> EntryError:
         """Return that of distances through the exponential: an error δ of the square is at most δ over the length."""
         gamma, d = _number(self.gamma), int(A.shape[1])
-        squares, scale = distances(A, B)
+        squares, a, b = distances(A, B)
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            shift = (1.02 * 4.0 * (d + 6) * U * gamma) * scale / np.sqrt(np.maximum(squares, 0.0))
+            shift = (1.02 * 4.0 * (d + 6) * U * gamma) * (a[:, None] + b[None, :]) / np.sqrt(np.maximum(squares, 0.0))
             # These have a relative error, in the absolute part.
-            shift[from_differences(squares, scale)] = 0.0
+            shift[from_differences(squares, a, b)] = 0.0
             length = gamma * np.sqrt(np.maximum(squares, 0.0))
             far = np.exp(np.minimum(1.01 * shift - 0.99 * length, 0.0))
             entries = np.where(shift <= 0.01, values * 1.01 * shift, far)

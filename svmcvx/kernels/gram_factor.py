@@ -38,6 +38,10 @@ class GramFactor:
     method : "cholesky" or "eigh"
     projector : ndarray of shape (n, rank) or None
         Orthonormal basis `U` of the part kept, when more than rounding was clipped: then ``K_+ = UU'K``.
+    values : ndarray of shape (rank,) or None
+        For a factor by eigenvalues: these, of the matrix in units of `unit`.
+    unit : ndarray of shape (n,) or None
+        Lengths of the observations; None for 1.
     """
 
     L: Floats
@@ -45,6 +49,18 @@ class GramFactor:
     clipped_mass: float
     method: str
     projector: Floats | None = None
+    values: Floats | None = None
+    unit: Floats | None = None
+
+    def expansion(self, w: Floats) -> Floats:
+        """Return v with ``L'v = w``."""
+        if not w.any():
+            return np.zeros(self.L.shape[0])
+        if self.values is not None:
+            # Columns of L, in the units, are orthogonal and have the eigenvalues as squared lengths.
+            v = self.L[:, : self.rank] @ (w[: self.rank] / self.values)
+            return np.asarray(v if self.unit is None else v / self.unit**2)
+        return np.asarray(sl.solve_triangular(self.L, w, trans="T", lower=True, check_finite=False))
 
 
 def gram_factor(K: Floats, *, indefinite: str = "error") -> GramFactor:
@@ -92,7 +108,9 @@ def gram_factor(K: Floats, *, indefinite: str = "error") -> GramFactor:
     if not (values < -rounding).any():
         rank = int(kept.sum())
         L = unit[:, None] * (vectors[:, kept] * np.sqrt(values[kept])) if rank else np.zeros((n, 1))
-        return GramFactor(L=L, rank=rank, clipped_mass=_negative_share(values), method="eigh")
+        return GramFactor(
+            L=L, rank=rank, clipped_mass=_negative_share(values), method="eigh", values=values[kept], unit=unit
+        )
     if indefinite == "error":
         raise DataError(
             f"the kernel is indefinite on these data: {int((values < -rounding).sum())} of {n} eigenvalues are negative, with the "
@@ -109,6 +127,7 @@ def gram_factor(K: Floats, *, indefinite: str = "error") -> GramFactor:
         clipped_mass=_negative_share(values),
         method="eigh",
         projector=basis,
+        values=values[kept],
     )
 
 

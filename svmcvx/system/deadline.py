@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from svmcvx.system import clock
 
@@ -53,6 +53,10 @@ class Deadline:
     def passed(self) -> bool:
         """Whether the time has run out or Ctrl-C was pressed; cheap enough to ask often."""
         return self.pressed.is_set() or (self.end < math.inf and clock.now() >= self.end)
+
+    def earlier(self, seconds: float) -> Deadline:
+        """Return a deadline that ends so many seconds before this one, and began with it."""
+        return replace(self, end=self.end - seconds)
 
     def share(self, share: float) -> Deadline:
         """Return the deadline of a part of the work that may take this share of what is left."""

@@ -25,6 +25,9 @@ from svmcvx.system.threads import blas_held_to_one
 
 __all__ = ["Callback", "Monitor", "Progress", "conclude", "earlier_solution", "limited", "monitored"]
 
+# Share of the time left that is kept for the certificate, at most.
+MOST_RESERVED = 0.4
+
 Arguments = ParamSpec("Arguments")
 log = logging.getLogger(__name__)
 
@@ -165,7 +168,10 @@ def monitored(*, tol: float, max_iter: int, verbose: bool, callback: Callback | 
     max_iter = check_whole(max_iter, "max_iter", 1)
     if callback is not None and not callable(callback):
         raise DataError(f"callback must be a function of a Progress, got {callback!r}")
-    monitor = Monitor(tol, max_iter, bool(verbose), callback)
+    deadline = current()
+    # The certificate takes about as long as the preparation: passes over the data, or the kernel matrix.
+    reserved = min(deadline.seconds, MOST_RESERVED * deadline.left) if math.isfinite(deadline.end) else 0.0
+    monitor = Monitor(tol, max_iter, bool(verbose), callback, deadline.earlier(reserved))
     with deferred_interrupt(monitor.deadline.pressed):
         yield monitor
 

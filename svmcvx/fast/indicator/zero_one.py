@@ -233,11 +233,12 @@ class _Run:
         tree = self._plant()
         settings = self.settings
         n, r = search.statement.geometry.G.shape
-        work = float(n * sum(math.comb(n, size) for size in range(r)))
+        # A whole number that may be too large for a double.
+        work = n * sum(math.comb(n, size) for size in range(r))
         reachable = self.method == "auto" and work <= settings.out_of_reach
         patience = math.inf
         if reachable:
-            patience = max(settings.patience * work * settings.crossing_seconds, settings.least_patience)
+            patience = max(settings.patience * float(work) * settings.crossing_seconds, settings.least_patience)
         easy = min(settings.easy_seconds, settings.start.time_share * search.monitor.deadline.left / 2)
         status = None
         if not sized:
