@@ -410,6 +410,12 @@ class FormulationProblem(cp.Problem):
         return value if isinstance(self.objective, cp.Minimize) else -value
 
     @property
+    def coefficients(self) -> int:
+        """About how many coefficients its compiled form has, which tells what compiling takes."""
+        constants = (constant.value for constant in self.constants())
+        return sum(value.nnz if sp.issparse(value) else np.size(value) for value in constants)
+
+    @property
     def bound_survives_constraints(self) -> bool:
         """Whether a solver's bound on this problem with more constraints bounds its statement with them.
 

@@ -7,9 +7,10 @@ from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.spatial.distance import cdist
 
 from svmcvx.heuristics.signed_rows import Geometry
+from svmcvx.kernels.distances import distances, from_differences
+from svmcvx.rounding import U, row_norms_above
 
 __all__ = ["WIDENING", "reach"]
 
@@ -17,6 +18,8 @@ Floats: TypeAlias = NDArray[np.float64]
 
 # Bounds derived in floating point are widened by this share.
 WIDENING = 1e-9
+# Entries of the matrices of distances that are made at a time.
+BLOCK = 1_000_000
 
 
 def reach(geometry: Geometry, norm_left: Callable[[Floats], Floats], *, lowest: float, all_dropped: float) -> Floats:
@@ -43,18 +46,30 @@ def reach(geometry: Geometry, norm_left: Callable[[Floats], Floats], *, lowest: 
         1 − u at the constant score: 1 without a bias (score 0), 2 with one (score ±1).
     """
     n = geometry.y.size
-    M = np.zeros(n)
-    for m in range(n):
-        others = np.flatnonzero((geometry.y == geometry.y[m]) if geometry.free else np.ones(n, dtype=bool))
-        others = others[others != m]
-        distance = cdist(geometry.G[m : m + 1], geometry.G[others])[0]
-        order = np.argsort(distance, kind="stable")
-        weight = geometry.weight[m] + np.append(0.0, np.cumsum(geometry.weight[others[order]]))
-        left = norm_left(weight)
-        radius = np.sqrt(np.maximum(left[:-1], 0.0))
-        depth = lowest + radius * distance[order]
-        if not geometry.free:
-            depth = np.minimum(depth, 1.0 + radius * float(np.linalg.norm(geometry.G[m])))
-        depth = np.where(left[:-1] >= 0, depth, 0.0)
-        M[m] = max(float(depth.max(initial=0.0)), all_dropped if left[-1] >= 0 else 0.0)
+    M, length = np.zeros(n), row_norms_above(geometry.G)
+    for label in np.unique(geometry.y) if geometry.free else (0.0,):
+        members = np.flatnonzero(geometry.y == label) if geometry.free else np.arange(n)
+        rows = max(1, BLOCK // members.size)
+        for start in range(0, members.size, rows):
+            part = members[start : start + rows]
+            apart = _distances_above(geometry.G[part], geometry.G[members])
+            # An observation comes first among those at its own place.
+            apart[np.arange(part.size), start + np.arange(part.size)] = -1.0
+            order = np.argsort(apart, axis=1, kind="stable")
+            for m, near, distance in zip(part, order, apart, strict=True):
+                left = norm_left(np.cumsum(geometry.weight[members[near]]))
+                radius = np.sqrt(np.maximum(left[:-1], 0.0))
+                depth = lowest + radius * distance[near[1:]]
+                if not geometry.free:
+                    depth = np.minimum(depth, 1.0 + radius * length[m])
+                depth = np.where(left[:-1] >= 0, depth, 0.0)
+                M[m] = max(float(depth.max(initial=0.0)), all_dropped if left[-1] >= 0 else 0.0)
     return np.where(M > 0, M * (1 + WIDENING) + WIDENING, 0.0)
+
+
+def _distances_above(A: Floats, B: Floats) -> Floats:
+    """Return upper bounds on the distances of rows; 0 for equal ones."""
+    squares, a, b = distances(A, B)
+    error = 4.0 * (A.shape[1] + 8) * U * (a[:, None] + b[None, :])
+    error[from_differences(squares, a, b)] = 0.0
+    return np.asarray(np.sqrt(np.maximum(squares + error, 0.0)) * (1.0 + (A.shape[1] + 8) * U))

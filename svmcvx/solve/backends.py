@@ -21,6 +21,7 @@ from cvxpy.reductions.solvers.conic_solvers.clarabel_conif import CLARABEL, dims
 from cvxpy.reductions.solvers.conic_solvers.conic_solver import ConicSolver
 
 from svmcvx.certificate import SolverBound
+from svmcvx.formulations.base import FormulationProblem
 from svmcvx.solution import Status
 from svmcvx.solve import mixed_integer
 from svmcvx.solve.options import shortened
@@ -92,6 +93,8 @@ class _InterruptibleClarabel(CLARABEL):
         return solution
 
 
+# What cvxpy takes for a coefficient of a compiled problem, about.
+COMPILE_SECONDS = 4e-7
 # Solvers whose cvxpy interface is replaced by one that keeps more.
 _OWN: dict[str, Any] = {"CLARABEL": _InterruptibleClarabel(), "SCIP": mixed_integer.CandidSCIP()}
 
@@ -173,6 +176,14 @@ def run(
     with warnings.catch_warnings():
         # "Solution may be inaccurate": the certificate says by how much.
         warnings.simplefilter("ignore")
+        if isinstance(problem, FormulationProblem) and math.isfinite(until):
+            # Compiling is one piece of work; what could not be interrupted is not begun.
+            seconds = COMPILE_SECONDS * problem.coefficients
+            if seconds >= until - clock.now():
+                message = (
+                    f"compiling {problem.coefficients:,} coefficients takes about {seconds:.2g} s, more than is left"
+                )
+                return Outcome(Status.TIME_LIMIT, message, False, 0.0, 0.0)
         data, chain, inverse = problem.get_problem_data(_OWN.get(solver, solver), enforce_dpp=True, solver_opts=options)
         if start is not None:
             warm_start = mixed_integer.offer(problem, solver, data, start)

@@ -103,7 +103,8 @@ class Chain:
             if again is None:
                 break
             planned[:0] = again
-        if self.best is None and self.deadline.passed():
+        late = any(attempt.status is Status.TIME_LIMIT for attempt in self.attempts)
+        if self.best is None and (late or self.deadline.passed()):
             self._known_points()
         if self.best is None:
             # A licence that is missing is not why the others failed.

@@ -26,7 +26,7 @@ from svmcvx.system.threads import blas_held_to_one
 __all__ = ["Callback", "Monitor", "Progress", "conclude", "earlier_solution", "limited", "monitored"]
 
 # Share of the time left that is kept for the certificate, at most.
-MOST_RESERVED = 0.4
+MOST_RESERVED = 0.6
 
 Arguments = ParamSpec("Arguments")
 log = logging.getLogger(__name__)
@@ -169,8 +169,8 @@ def monitored(*, tol: float, max_iter: int, verbose: bool, callback: Callback | 
     if callback is not None and not callable(callback):
         raise DataError(f"callback must be a function of a Progress, got {callback!r}")
     deadline = current()
-    # The certificate takes about as long as the preparation: passes over the data, or the kernel matrix.
-    reserved = min(deadline.seconds, MOST_RESERVED * deadline.left) if math.isfinite(deadline.end) else 0.0
+    # Like the preparation the certificate makes passes over the data, or the kernel matrix, and about twice as many.
+    reserved = min(2.0 * deadline.seconds, MOST_RESERVED * deadline.left) if math.isfinite(deadline.end) else 0.0
     monitor = Monitor(tol, max_iter, bool(verbose), callback, deadline.earlier(reserved))
     with deferred_interrupt(monitor.deadline.pressed):
         yield monitor

@@ -351,7 +351,10 @@ def covariance_multiple(space: FeatureSpace, w: Floats, V: Floats, allowance: fl
 def enlarged_covariances(space: FeatureSpace, w: Floats, V: Floats, allowance: float) -> list[Floats]:
     """Return V enlarged until Σ s z ≤ allowance: once by a factor, once by a multiple of I, where that is possible."""
     row = _CardinalityRow(space, w, V, allowance)
-    return [spread for spread in (row.multiple(), row.with_ridge()) if spread is not None]
+    found = row.multiple()
+    if found is not None and current().passed():
+        return [found]
+    return [spread for spread in (found, row.with_ridge()) if spread is not None]
 
 
 def _smallest_feasible(excess: Callable[[float], float]) -> float | None:

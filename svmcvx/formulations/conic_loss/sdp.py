@@ -50,6 +50,12 @@ class ConicSDP(FormulationProblem):
     w: cp.Expression
     W: cp.Expression
 
+    @property
+    def coefficients(self) -> int:
+        """The data, and the square of each observation."""
+        n, r = self.formulation.factor.shape
+        return super().coefficients + int(n * r * (r + 1) // 2)
+
     def _mean_and_covariance(self) -> tuple[Floats, Floats] | None:
         """Return w and V of the present values; None where there are none."""
         if not (usable(self.w.value) and usable(self.W.value)):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, TypeAlias, TypeVar
 
 import cvxpy as cp
@@ -54,14 +55,19 @@ def margin_parameter(statement: IndicatorStatement, parameter: cp.Parameter) -> 
     if statement.explicit is not None:
         return cp.Constant(statement.explicit)
 
-    def values() -> Floats:
-        M = statement.at(**{parameter.name(): float(parameter.value)}).M
+    @lru_cache(maxsize=1)
+    def values_at(value: float) -> Floats:
+        M = statement.at(**{parameter.name(): value}).M
         if M is None:
             raise BuildError(
                 "no feasible point is known at this k, so M='auto' has nothing to start from; raise k, pass an incumbent or "
                 "a number M, or use form='perspective' with M=None"
             )
         return M
+
+    def values() -> Floats:
+        # cvxpy asks for the values again and again.
+        return values_at(float(parameter.value))
 
     values()
     return cp.CallbackParam(callback=values, shape=(statement.y.size,), nonneg=True, name="M")

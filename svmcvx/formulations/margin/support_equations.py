@@ -22,6 +22,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from svmcvx.feature_space import FeatureSpace
+from svmcvx.system.deadline import current
 
 __all__ = ["solve_support_equations"]
 
@@ -87,7 +88,7 @@ def solve_support_equations(
     for _ in range(ROUNDS):
         rows = np.flatnonzero(free).astype(np.intp)
         work += float(rows.size) ** 3
-        if work > WORK:
+        if work > WORK or current().passed():
             return None
         if not 2 <= rows.size <= LARGEST_SYSTEM:
             return None

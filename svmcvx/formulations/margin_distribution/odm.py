@@ -61,6 +61,7 @@ from svmcvx.formulations.base import BinaryStatement, RecoveredPoints
 from svmcvx.kernels import KernelLike
 from svmcvx.model import BinaryModel, LinearModel
 from svmcvx.rounding import SMALLEST, UNDERFLOW, U, sum_above, sum_below, up
+from svmcvx.system.deadline import current
 
 __all__ = [
     "ODM",
@@ -279,7 +280,7 @@ class ODM(ODMStatement):
         for _ in range(ROUNDS):
             short, long = u < 1.0 - self.D, u > 1.0 + self.D
             rows = np.flatnonzero(short | long)
-            if min(rows.size, L.shape[1]) > LARGEST_SYSTEM:
+            if min(rows.size, L.shape[1]) > LARGEST_SYSTEM or current().passed():
                 return None
             stiffness = 2.0 * c[rows] * np.where(short[rows], self.C1, self.C2)
             end = np.where(short[rows], 1.0 - self.D, 1.0 + self.D)

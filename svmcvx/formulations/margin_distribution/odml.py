@@ -69,6 +69,7 @@ from svmcvx.formulations.margin_distribution.odm import ODMStatement, conjugates
 from svmcvx.losses import slack, variance_multipliers
 from svmcvx.model import BinaryModel
 from svmcvx.rounding import LARGEST_BITS, SMALLEST, SUM_BITS, UNDERFLOW, U, down, sum_above, sum_below, up
+from svmcvx.system.deadline import current
 
 __all__ = ["ODML", "ODMLHardMargin", "centred", "check_penalties", "dual_objective", "objective"]
 
@@ -279,7 +280,7 @@ class _ODML(ODMStatement):
         last = math.inf
         for _ in range(ROUNDS):
             rows = np.flatnonzero(free)
-            if rows.size > LARGEST_SYSTEM:
+            if rows.size > LARGEST_SYSTEM or current().passed():
                 return None
             u = self.margins(alpha)
             if rows.size:

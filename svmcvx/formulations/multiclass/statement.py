@@ -174,6 +174,11 @@ class MulticlassStatement(Formulation):
 class MulticlassProblem(FormulationProblem):
     """What the cvxpy problems on score differences share."""
 
+    @property
+    def coefficients(self) -> int:
+        """The data, once for each class."""
+        return super().coefficients * int(self.formulation.scores.data.c)
+
     def model_at_variables(self) -> MulticlassModel | None:
         """Return the model of the present values of ``W`` and ``b``, exactly as they are; None where they have none."""
         statement: MulticlassStatement = self.formulation

@@ -41,6 +41,8 @@ CEILINGS = (1e4, 1e8, 1e16, 1e26)
 REPEATED = 1e-10
 # Rounding of sums of weights, as a share of all weight.
 WEIGHT_ROUNDING = 1e-12
+# Entries of the rows up to which a point of least norm takes no time to speak of.
+QUICK = 100_000
 # Sets that are decided exactly to find out whether there is a feasible point at all.
 DECIDED = 500
 
@@ -212,9 +214,12 @@ class CountingSearch(SearchState):
     def try_set(self, kept: Bools) -> None:
         """Offer the point of least norm that keeps a set of the distinct rows, once."""
         key = np.packbits(kept).tobytes()
-        if key not in self._tried and self._worth(kept):
-            self._tried.add(key)
-            self._refit(kept)
+        if key in self._tried or not self._worth(kept):
+            return
+        if self.H.size > QUICK and self.monitor.out_of_time():
+            return
+        self._tried.add(key)
+        self._refit(kept)
 
     def _worth(self, kept: Bools) -> bool:
         # A margin of 1 on a row of length at most 1 takes a norm of 1.
@@ -332,7 +337,7 @@ class RampSearch(SearchState):
             self._tried.add(key)
             self.offer(
                 self.statement.geometry.incumbent(
-                    *ramp_descent(self.statement.geometry, self.statement.C, dropped), ramp
+                    *ramp_descent(self.statement.geometry, self.statement.C, dropped, self.monitor.out_of_time), ramp
                 )
             )
 

@@ -100,11 +100,17 @@ def simple_starts(statement: ZeroOne, earlier: Floats | None) -> tuple[Incumbent
     return tuple(points)
 
 
+# Share of the time left that these may take.
+QUICK_SHARE = 0.3
+
+
 def quick_starts(search: CountingSearch) -> None:
     """Offer multiples of soft-margin machines, and the points of least norm that keep what these keep."""
-    geometry = search.statement.geometry
+    geometry, stop = search.statement.geometry, search.monitor.deadline.share(QUICK_SHARE).passed
     for cost in COSTS if search.lam > 0 else COSTS[-1:]:
-        u = soft_margin_scores(geometry, cost)[search.first]
+        if stop():
+            break
+        u = soft_margin_scores(geometry, cost, stop)[search.first]
         order = np.argsort(-u, kind="stable")
         dropped = np.append(np.cumsum(search.weight[order][::-1])[::-1][1:], 0.0)
         if math.isfinite(search.k):
@@ -116,6 +122,8 @@ def quick_starts(search: CountingSearch) -> None:
                 value = np.where(u[order] > 0, 1.0 / u[order] ** 2, math.inf)
             cuts = np.unique([int(np.argmin(price * value + dropped)) for price in PRICES])
         for cut in cuts:
+            if stop():
+                break
             kept = np.zeros(u.size, dtype=bool)
             kept[order[: cut + 1]] = True
             search.try_set(kept)
@@ -143,7 +151,7 @@ def starts(
     solvable = n <= settings.most_rows and r <= settings.most_columns
     relaxation = _relaxation(statement, monitor, rng, settings) if solvable else None
     pool = () if search.best is None else (search.best,)
-    scores = [soft_margin_scores(geometry, 1.0)]
+    scores = [soft_margin_scores(geometry, 1.0, stop)]
     points = [(point.w, 0.0) for point in pool]
     if relaxation is not None:
         scores += [-relaxation.z, geometry.G @ relaxation.w]
