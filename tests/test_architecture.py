@@ -81,7 +81,7 @@ def test_solve_and_fast_do_not_know_each_other():
 FAMILIES = ("margin", "margin_distribution", "conic_loss", "indicator", "multiclass")
 # What the families of a floor share, and may be imported by all of them.
 SHARED = {
-    "formulations": {"base", "added_constraints"},
+    "formulations": {"base", "added_constraints", "building"},
     "fast": {"core"},
 }
 # The indicator family bounds its programs by the conic relaxation.

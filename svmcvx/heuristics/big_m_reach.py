@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from svmcvx.heuristics.signed_rows import Geometry
 from svmcvx.kernels.distances import distances, from_differences
 from svmcvx.rounding import U, row_norms_above
+from svmcvx.system.deadline import current
 
 __all__ = ["WIDENING", "reach"]
 
@@ -32,7 +33,8 @@ def reach(geometry: Geometry, norm_left: Callable[[Floats], Floats], *, lowest: 
     .. math:: u_m \;\ge\; u_t - \|g_m - g_t\|\sqrt{N_t}, \qquad\text{without bias also } u_m \ge -\|g_m\|\sqrt{N_t}.
 
     The largest of these over all t that are possible is valid. If all of them are dropped, a constant score is as
-    good, and there is an optimum with :math:`u_m` = 1 − `all_dropped`.
+    good, and there is an optimum with :math:`u_m` = 1 − `all_dropped`. Where the time of the call is up, :math:`N_1` and
+    the longest distance that there may be take the place of these.
 
     Parameters
     ----------
@@ -52,6 +54,13 @@ def reach(geometry: Geometry, norm_left: Callable[[Floats], Floats], *, lowest: 
         rows = max(1, BLOCK // members.size)
         for start in range(0, members.size, rows):
             part = members[start : start + rows]
+            if current().passed():
+                # The nearest one alone, at a distance of at most the sum of the lengths.
+                left = norm_left(geometry.weight[part])
+                far = length[part] + (float(length[members].max()) if geometry.free else 0.0)
+                depth = (lowest if geometry.free else 1.0) + np.sqrt(np.maximum(left, 0.0)) * far
+                M[part] = np.where(left >= 0, np.maximum(depth, all_dropped), 0.0)
+                continue
             apart = _distances_above(geometry.G[part], geometry.G[members])
             # An observation comes first among those at its own place.
             apart[np.arange(part.size), start + np.arange(part.size)] = -1.0

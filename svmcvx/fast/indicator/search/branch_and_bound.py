@@ -20,7 +20,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from svmcvx.fast.core.stop_flag import stop_flag
+from svmcvx.system.stop_flag import stop_flag
 from svmcvx.fast.core.thread_pool import Share
 from svmcvx.fast.indicator.search.big_m_passes import relax, rounded_up, settle
 from svmcvx.fast.indicator.search.dive_passes import dive

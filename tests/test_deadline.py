@@ -1,0 +1,255 @@
+"""One clock and one deadline: what a limit gives does not depend on how fast the machine is."""
+
+import contextlib
+import itertools
+import math
+import threading
+
+import numpy as np
+import pytest
+from sklearn.exceptions import ConvergenceWarning
+
+import svmcvx as sx
+from svmcvx import fast
+from svmcvx.catalogue import CATALOGUE
+from svmcvx.fast.core.compilation import compiled
+from svmcvx.system import clock
+from svmcvx.system.deadline import Deadline, allowed, current, epoch_end, until
+from svmcvx.system.stop_flag import stop_flag
+
+from .conftest import make_data
+
+HOUR = 3600.0
+SETTINGS = {
+    "psvm": {"C": 1.0, "p": 1.5},
+    "hard_margin": {},
+    "conic": {"lam": 1.0},
+    "odm": {"C1": 1.0, "C2": 1.0, "D": 0.1},
+    "odml": {"lam1": 0.1, "lam2": 0.1, "C": 1.0},
+    "l0": {"C": 1.0},
+    "ramp": {"C": 1.0},
+    "zero_one": {"lam": 1.0},
+    "m3svm": {"lam": 0.1, "p": 4.0},
+}
+
+
+class Ticking:
+    """A source of seconds that stands still for some readings, and then is an hour on."""
+
+    def __init__(self, readings):
+        self.left, self.asked = readings, 0
+
+    def __call__(self):
+        self.asked += 1
+        return 0.0 if self.asked <= self.left else HOUR
+
+
+class Hand:
+    """A source of seconds that is set by hand."""
+
+    def __init__(self):
+        self.at = 100.0
+
+    def __call__(self):
+        return self.at
+
+
+def test_the_clock_stands_still_while_code_is_compiled():
+    hand = Hand()
+    with clock.replaced(hand):
+        start, before = clock.now(), clock.compile_seconds()
+        hand.at += 1.0
+        clock.compiling_begins()
+        hand.at += 20.0
+        clock.compiling_begins()
+        hand.at += 5.0
+        assert clock.now() - start == pytest.approx(1.0)
+        clock.compiling_ends()
+        hand.at += 5.0
+        assert clock.now() - start == pytest.approx(1.0)
+        clock.compiling_ends()
+        hand.at += 2.0
+        assert clock.now() - start == pytest.approx(3.0)
+        assert clock.compile_seconds() - before == pytest.approx(30.0)
+
+
+def test_numba_tells_the_clock():
+    def add(a, b):
+        return a + b
+
+    before = clock.compile_seconds()
+    # Not kept: a function inside a function has no place in numba's cache that another run finds.
+    function = compiled()(add)
+    assert function(1, 2) == 3
+    assert clock.compile_seconds() > before
+    between = clock.compile_seconds()
+    assert function(3, 4) == 7
+    assert clock.compile_seconds() == between
+
+
+def test_a_deadline_ends_no_later_than_those_around_it():
+    hand = Hand()
+    with clock.replaced(hand):
+        assert current().left == math.inf
+        with allowed(10.0) as outer:
+            hand.at += 4.0
+            assert outer.left == pytest.approx(6.0)
+            with allowed(100.0) as inner:
+                assert current() is inner
+                assert inner.left == pytest.approx(6.0)
+                assert inner.seconds == 0.0
+                half = inner.share(0.5)
+                hand.at += 3.0
+                assert half.passed()
+                assert not inner.passed()
+                outer.pressed.set()
+                assert inner.passed()
+            assert current() is outer
+        assert current().left == math.inf
+
+
+def test_a_deadline_can_be_sent_to_another_process():
+    with allowed(HOUR) as deadline:
+        sent = epoch_end(deadline)
+    with until(sent) as received:
+        assert 0.9 * HOUR < received.left <= HOUR
+    with until(epoch_end(Deadline())) as received:
+        assert received.left == math.inf
+
+
+def test_a_flag_is_set_for_compiled_code():
+    with stop_flag(Deadline()) as flag:
+        assert flag[0] == 0
+    deadline = Deadline(end=-math.inf)
+    with stop_flag(deadline) as flag:
+        threading.Event().wait(0.3)
+        for _ in range(1000):
+            if flag[0]:
+                break
+            threading.Event().wait(0.01)
+        assert flag[0] == 1
+
+
+FAST = [entry for entry in CATALOGUE.values() if entry.fast is not None]
+
+
+def problem_of(name, kernel):
+    X, y = make_data(n=40, d=3)
+    if name == "hard_margin":
+        X = X + 6.0 * np.where(y == y.max(), 1.0, -1.0)[:, None]
+    return {"X": X, "y": y, **SETTINGS[name], **({} if kernel is None else {"kernel": kernel})}
+
+
+@pytest.mark.parametrize("readings", [1, 3, 10, 30, 100])
+@pytest.mark.parametrize(
+    ("name", "kernel"),
+    [
+        (entry.fast.name, kernel)
+        for entry in FAST
+        for kernel in ((None, sx.RBF(0.5)) if entry.takes.kernel else (None,))
+    ],
+)
+def test_whenever_the_time_is_up_the_interval_holds(name, kernel, readings):
+    solver, keywords = getattr(fast, name), problem_of(name, kernel)
+    reference = solver(**keywords).certificate
+    ticking = Ticking(readings)
+    with clock.replaced(ticking):
+        # A machine with hard margins is known to exist only once one is found.
+        failing = contextlib.suppress(sx.SolverFailed) if name == "hard_margin" else contextlib.nullcontext()
+        found = None
+        with failing:
+            found = solver(**keywords, time_limit=60.0)
+    if found is None:
+        return
+    certificate = found.certificate
+    assert certificate.upper >= (reference.lower if reference.lower is not None else 0.0) * (1 - 1e-9)
+    if certificate.lower is not None:
+        assert certificate.lower <= reference.upper * (1 + 1e-9)
+    if ticking.asked > readings and name != "l0":
+        assert found.status == "time_limit" or certificate.is_certified(1e-5)
+
+
+@pytest.mark.parametrize("readings", [1, 5, 20])
+@pytest.mark.parametrize("name", ["zero_one_mio", "ramp_mio", "l0_mio"])
+def test_builders_keep_a_limit_and_their_M_stays_valid(name, readings):
+    X, y = make_data(n=24, d=2)
+    build = getattr(sx, name)
+    keywords = {"lam": 1.0} if name == "zero_one_mio" else {"C": 1.0}
+    reference = sx.solve(build(X, y, **keywords), time_limit=60).certificate
+    with clock.replaced(Ticking(readings)):
+        problem = build(X, y, **keywords, time_limit=60.0)
+    assert np.all(problem.M >= 0)
+    found = sx.solve(problem, time_limit=60).certificate
+    assert found.upper == pytest.approx(reference.upper, rel=1e-5)
+
+
+def test_an_estimator_shares_its_limit_among_its_machines():
+    X, y = make_data(n=60, d=3)
+    labels = np.arange(60) % 3
+    seen = []
+    with clock.replaced(Ticking(2)), pytest.warns(ConvergenceWarning):
+        classifier = sx.PSVMClassifier(p=1.5, kernel="rbf", solver="fast", time_limit=60.0, tol=1e-12).fit(X, labels)
+    for solution in classifier.solutions_.values():
+        seen.append(str(solution.status))
+        assert math.isfinite(solution.certificate.upper)
+    assert "time_limit" in seen
+    assert y.size == 60
+
+
+def test_select_ends_at_its_limit_with_what_is_finished():
+    X, y = make_data(n=60, d=3)
+    grid = {"C": [0.1, 1.0, 10.0]}
+    counting = Ticking(math.inf)
+    with clock.replaced(counting):
+        whole = sx.select(sx.PSVMClassifier(), grid, X, y, cv=3, time_limit=60.0)
+    assert whole.complete
+    for readings in (1, counting.asked // 3, counting.asked // 2):
+        with clock.replaced(Ticking(readings)), contextlib.ExitStack() as stack:
+            warned = stack.enter_context(pytest.warns(UserWarning, match="time limit passed"))
+            table = sx.select(sx.PSVMClassifier(), grid, X, y, cv=3, time_limit=60.0)
+        assert warned
+        assert not table.complete
+        assert table.best_estimator_ is None
+        for column in (f"split{k}_{end}" for k, end in itertools.product(range(3), ("lower", "upper"))):
+            there = table[column].notna()
+            np.testing.assert_allclose(table[column][there], whole[column][there], rtol=1e-6)
+
+
+def test_select_goes_on_from_its_store_after_a_limit(tmp_path):
+    X, y = make_data(n=60, d=3)
+    grid = {"C": [0.1, 1.0, 10.0]}
+    with clock.replaced(Ticking(100)), pytest.warns(UserWarning, match="time limit passed"):
+        sx.select(sx.PSVMClassifier(), grid, X, y, cv=3, time_limit=60.0, store=tmp_path)
+    table = sx.select(sx.PSVMClassifier(), grid, X, y, cv=3, store=tmp_path)
+    whole = sx.select(sx.PSVMClassifier(), grid, X, y, cv=3)
+    assert table.complete
+    np.testing.assert_allclose(table["mean_test_score"], whole["mean_test_score"])
+
+
+def test_compare_tells_which_models_had_no_time(tmp_path):
+    X, y = make_data(n=60, d=3)
+    models = {"one": sx.PSVMClassifier(), "two": sx.ODMClassifier(), "three": sx.PSVMClassifier(p=2.0)}
+    store = tmp_path / "rows.jsonl"
+    with clock.replaced(Ticking(1)):
+        table = sx.compare(models, X, y, time_limit=60.0, store=store)
+    assert list(table["model"]) == list(models)
+    assert set(table["status"]) == {"time_limit"}
+    assert not table["certified"].any()
+    # Nothing that the limit has cut short is kept.
+    again = sx.compare(models, X, y, store=store)
+    assert again["certified"].all()
+
+
+def test_a_limit_is_a_positive_number():
+    X, y = make_data(n=20)
+    for wrong in (0, -1.0, math.nan, "soon"):
+        with pytest.raises(sx.DataError, match="time_limit"):
+            fast.psvm(X, y, C=1.0, p=2.0, time_limit=wrong)
+        with pytest.raises(sx.DataError, match="time_limit"):
+            sx.select(sx.PSVMClassifier(), {"C": [1.0]}, X, y, time_limit=wrong)
+        with pytest.raises(sx.DataError, match="time_limit"):
+            sx.compare([sx.PSVMClassifier()], X, y, time_limit=wrong)
+        with pytest.raises(sx.DataError, match="time_limit"):
+            sx.ramp_mio(X, y, C=1.0, time_limit=wrong)
+        with pytest.raises(sx.DataError, match="time_limit"):
+            sx.PSVMClassifier(time_limit=wrong).fit(X, y)
