@@ -336,6 +336,42 @@ def verify(
     return 0 if found.holds else 1
 
 
+@app.command("compile")
+def compile_(
+    functions: Annotated[
+        bool, typer.Option("--functions", help="Also tell the seconds of each compiled function.")
+    ] = False,
+) -> int:
+    """Compile the specialised solvers ahead, so that no first call has to; later sessions on this machine load the result."""
+    from svmcvx.fast.compile_ahead import compile_ahead
+
+    calls = []
+    with Progress(SpinnerColumn(), TextColumn("{task.description}"), console=errors, transient=True) as progress:
+        task = progress.add_task("compiling", total=None)
+        for call in compile_ahead():
+            calls.append(call)
+            progress.update(task, description=call.name)
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+    table.add_column("first call of")
+    for heading in ("compiling, s", "the rest, s", "functions"):
+        table.add_column(heading, justify="right")
+    for call in calls:
+        table.add_row(call.name, f"{call.compiling:.2f}", f"{call.running:.2f}", str(len(call.functions)))
+    table.add_row(
+        "all", f"{sum(call.compiling for call in calls):.2f}", f"{sum(call.running for call in calls):.2f}", ""
+    )
+    output.print(table)
+    if functions:
+        table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+        table.add_column("function", overflow="fold")
+        table.add_column("s", justify="right")
+        found = [function for call in calls for function in call.functions]
+        for module, name, seconds in sorted(found, key=lambda function: -function.seconds):
+            table.add_row(f"{module}.{name}", f"{seconds:.2f}")
+        output.print(table)
+    return 0
+
+
 @app.command()
 def doctor() -> int:
     """Show which solvers are installed, licensed, and able to do what."""

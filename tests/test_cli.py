@@ -161,6 +161,17 @@ def test_doctor_knows_every_solver(run):
         assert name in out
 
 
+def test_compile_leaves_nothing_to_compile(run):
+    assert run("compile", "--functions")[0] == 0
+    code, out, _ = run("compile")
+    assert code == 0
+    rows = [line.split() for line in out.splitlines() if line.startswith((" zero_one", " l0", " psvm", " hard"))]
+    assert len(rows) > 10
+    for row in rows:
+        assert row[-1] == "0"
+        assert float(row[-3]) == 0.0
+
+
 def test_version_and_help(run):
     assert run("--version")[1].startswith("svmcvx 0.")
     code, out, _ = run("compare", "--help")

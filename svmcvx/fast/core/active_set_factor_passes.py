@@ -116,9 +116,9 @@ def remove(s, position, cosines, sines):
 @compiled()
 def clear(s):
     """Set all multipliers to 0 and S to the empty set."""
-    s.v[:] = 0.0
-    s.u[:] = 0.0
-    s.inside[:] = False
+    for i in range(s.y.size):
+        s.v[i] = s.u[i] = 0.0
+        s.inside[i] = False
     s.tight[0] = 0
     s.number[0] = 0.0
 
@@ -127,7 +127,8 @@ def clear(s):
 def evaluate(s):
     """Compute the margins from the multipliers."""
     n = s.y.size
-    s.u[:] = s.number[0]
+    for i in range(n):
+        s.u[i] = s.number[0]
     for k in range(s.tight[0]):
         member = s.S[k]
         coefficient = s.v[member]

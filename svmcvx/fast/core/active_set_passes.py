@@ -214,7 +214,9 @@ def ray(s, kept, q):
     It gives equal points of the convex hulls of the classes, up to rounding.
     """
     column, a, e = np.empty(s.S.size), np.empty(s.S.size), np.empty(s.S.size)
-    weight = np.zeros(s.y.size)
+    weight = np.empty(s.y.size)
+    for i in range(weight.size):
+        weight[i] = 0.0
     weight[q] = 1.0
     if s.tight[0] == 0:
         best, nearest = math.inf, q

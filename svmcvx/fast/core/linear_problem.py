@@ -25,6 +25,7 @@ from dataclasses import InitVar, dataclass, field
 from typing import TypeAlias
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from svmcvx.certificate import EPS
@@ -165,6 +166,9 @@ class LinearProblem:
 
     def __post_init__(self, share: Floats | None) -> None:
         object.__setattr__(self, "shares", np.full(self.y.size, 1.0 / self.y.size) if share is None else share)
+        if not sp.issparse(self.X):
+            # Passes are compiled for one layout.
+            object.__setattr__(self, "X", np.ascontiguousarray(self.X))
         object.__setattr__(self, "norms", row_norms(self.X))
 
     @property

@@ -54,7 +54,8 @@ class GramRows:
     """All rows of a Gram matrix that is in memory."""
 
     def __init__(self, gram: NDArray[Any]) -> None:
-        self.store = gram
+        # The matrix is symmetric, and passes are compiled for one layout.
+        self.store = gram.T if gram.flags.f_contiguous else gram
 
     def fetch(self, wanted: NDArray[np.intp]) -> NDArray[np.intp]:
         """Return `wanted`."""

@@ -14,7 +14,8 @@ __all__ = ["iterate"]
 @compiled()
 def _sum_of_rows(rows, coefficients, out):
     """Sum of rows; for sizes at which threads of a BLAS would wait for each other longer than they work."""
-    out[:] = 0.0
+    for j in range(out.size):
+        out[j] = 0.0
     for i in range(coefficients.size):
         t = coefficients[i]
         for j in range(out.size):
@@ -73,12 +74,16 @@ def iterate(thin, matrix, turned, y, upper_bound, sigma, iota, tol, price, steps
             norm += c[i] * f[i]
             if u[i] > 0.0:
                 lost += price[i]
-        number[1] = max(
-            math.sqrt(expansion) / (1.0 + math.sqrt(size_c)),
+        worst = math.sqrt(expansion) / (1.0 + math.sqrt(size_c))
+        for other in (
             abs(balance) / (1.0 + math.sqrt(size_l)),
             math.sqrt(primal / n),
             math.sqrt(proximal) / (1.0 + math.sqrt(size_u)),
-        )
+        ):
+            # A residual that is not a number ends the iterations.
+            if not other <= worst:
+                worst = other
+        number[1] = worst
         done = step + 1
         total = 0.5 * norm + lost + 0.5 * sigma * primal
         if total < number[2]:

@@ -44,16 +44,23 @@ SATISFIED = 1e-11
 
 
 @compiled()
+def _copy(source, target):
+    """Copy entry by entry: an assignment of arrays takes long to compile."""
+    for i in range(target.size):
+        target[i] = source[i]
+
+
+@compiled()
 def copy_state(s, to):
     """Copy what is in use."""
     m = s.tight[0]
     to.tight[0] = m
-    to.S[:m] = s.S[:m]
-    to.inside[:] = s.inside
-    to.v[:] = s.v
-    to.u[:] = s.u
-    to.number[:] = s.number
+    _copy(s.inside, to.inside)
+    _copy(s.v, to.v)
+    _copy(s.u, to.u)
+    _copy(s.number, to.number)
     for i in range(m):
+        to.S[i] = s.S[i]
         for j in range(i + 1):
             to.L[i, j] = s.L[i, j]
 
@@ -80,8 +87,11 @@ def absorb(s, kept):
 def _estimates(s, kept, price, gain, allowed):
     """What dropping (support vectors) or taking in (others) might improve; −∞ where there is no move."""
     m, rho = s.tight[0], s.number[1]
-    gain[:] = -math.inf
-    ones, e, x = 0.0, np.ones(m), np.empty(m)
+    for q in range(s.y.size):
+        gain[q] = -math.inf
+    ones, e, x = 0.0, np.empty(m), np.empty(m)
+    for k in range(m):
+        e[k] = 1.0
     forward(s.L, m, e)
     for k in range(m):
         ones += e[k] * e[k]
@@ -132,7 +142,9 @@ def _evict(s, kept, price, q):
     """Drop the member that costs most; if q cannot be taken in, what has most weight in making that impossible."""
     m = s.tight[0]
     if q < 0:
-        worst, most, e, x, ones = -1, -math.inf, np.ones(m), np.empty(m), 0.0
+        worst, most, e, x, ones = -1, -math.inf, np.empty(m), np.empty(m), 0.0
+        for k in range(m):
+            e[k] = 1.0
         forward(s.L, m, e)
         for k in range(m):
             ones += e[k] * e[k]
@@ -207,14 +219,18 @@ def descend(s, spare, kept, price, allowed, most):
     trials = 0
     while trials < most:
         _estimates(s, kept, price, gain, allowed)
-        order = np.argsort(-gain)
         copy_state(s, spare)
-        before[:] = kept
+        _copy(kept, before)
         improved = False
-        for place in range(min(TRIALS, n)):
-            q = order[place]
-            if not gain[q] > 0.0:
+        for _ in range(TRIALS):
+            # The most promising move that has not been tried.
+            q, promise = -1, 0.0
+            for i in range(n):
+                if gain[i] > promise:
+                    q, promise = i, gain[i]
+            if q < 0:
                 break
+            gain[q] = -math.inf
             trials += 1
             if kept[q]:
                 kept[q] = False
@@ -232,7 +248,7 @@ def descend(s, spare, kept, price, allowed, most):
             if code in (INSEPARABLE, FULL):
                 clear(s)
             copy_state(spare, s)
-            kept[:] = before
+            _copy(before, kept)
         if not improved:
             break
     return best, trials
@@ -259,10 +275,11 @@ def explore(s, spare, store, kept, price, best, picks, most):
         The objective.
     """
     n = s.y.size
-    allowed = np.ones(n, dtype=np.bool_)
-    before, choice = np.empty(n, dtype=np.bool_), np.empty(n, dtype=np.int64)
+    allowed, before, choice = np.empty(n, dtype=np.bool_), np.empty(n, dtype=np.bool_), np.empty(n, dtype=np.int64)
+    for i in range(n):
+        allowed[i] = True
     copy_state(s, store)
-    before[:] = kept
+    _copy(kept, before)
     for pick in picks:
         size = 0
         for i in range(n):
@@ -281,8 +298,8 @@ def explore(s, spare, store, kept, price, best, picks, most):
         if now < best * (1.0 - BETTER):
             best = now
             copy_state(s, store)
-            before[:] = kept
+            _copy(kept, before)
         else:
             copy_state(store, s)
-            kept[:] = before
+            _copy(before, kept)
     return best

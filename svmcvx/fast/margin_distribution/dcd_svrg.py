@@ -133,7 +133,8 @@ class InnerLoop:
         C2: float = 0.0,
         D: float = 0.0,
     ) -> None:
-        self.X, self.y = X, y
+        # Passes are compiled for one layout.
+        self.X, self.y = X if sp.issparse(X) else np.ascontiguousarray(X), y
         self.loss = (C is not None, lam1, C1 if C is None else C, C2, D)
         self.touched = np.zeros(X.shape[1], dtype=np.int64)
         self.forget()

@@ -20,7 +20,6 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from svmcvx.system.stop_flag import stop_flag
 from svmcvx.fast.core.thread_pool import Share
 from svmcvx.fast.indicator.search.big_m_passes import relax, rounded_up, settle
 from svmcvx.fast.indicator.search.dive_passes import dive
@@ -29,6 +28,7 @@ from svmcvx.fast.indicator.search.search_state import SearchState
 from svmcvx.rounding import row_norms_above, up
 from svmcvx.solution import Status
 from svmcvx.system import clock
+from svmcvx.system.stop_flag import stop_flag
 
 __all__ = ["BranchAndBound", "BranchSettings", "TreeRecord"]
 
