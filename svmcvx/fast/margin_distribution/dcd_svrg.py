@@ -3,7 +3,7 @@ r"""What :func:`svmcvx.fast.odm` and :func:`svmcvx.fast.odml` share: the loops a
 from __future__ import annotations
 
 import math
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
@@ -134,7 +134,8 @@ class InnerLoop:
         D: float = 0.0,
     ) -> None:
         # Passes are compiled for one layout.
-        self.X, self.y = X if sp.issparse(X) else np.ascontiguousarray(X), y
+        self.X: Any = X if sp.issparse(X) else np.ascontiguousarray(X)
+        self.y = y
         self.loss = (C is not None, lam1, C1 if C is None else C, C2, D)
         self.touched = np.zeros(X.shape[1], dtype=np.int64)
         self.forget()
