@@ -16,7 +16,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from svmcvx.data import Features
-from svmcvx.errors import DataError, missing_extra
+from svmcvx.errors import DataError, DataTypeError, missing_extra
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -99,6 +99,10 @@ def load(
     DataError
         If nothing of that name exists, the file cannot be read, or a class is not there.
     """
+    for value, what in ((name, "name"), (data_dir, "data_dir"), (target, "target")):
+        allowed = str if what == "target" else (str, os.PathLike)
+        if not isinstance(value, allowed) and (value is not None or what == "name"):
+            raise DataTypeError(f"{what} must be a {'string' if what == 'target' else 'string or path'}, got {value!r}")
     text = os.fspath(name)
     base, _, classes = text.partition(":") if not Path(text).exists() else (text, "", "")
     found = _load(base, data_dir, target)

@@ -31,6 +31,8 @@ def share_the_machine():
     """
     sources = sorted((ROOT / "svmcvx").rglob("*.py"))
     digest = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()[:16]
+    # numba's cache does not tell code with bounds checks from code without.
+    digest += "-bounds" if os.environ.get("NUMBA_BOUNDSCHECK", "0") != "0" else ""
     folder = ROOT / ".pytest_cache" / "numba" / (digest if fcntl else f"{digest}-{os.environ['PYTEST_XDIST_WORKER']}")
     folder.mkdir(parents=True, exist_ok=True)
     # Read when numba is imported, here and in the processes that tests start.

@@ -87,7 +87,7 @@ SHARED = {
 # The indicator family bounds its programs by the conic relaxation.
 EXCEPTIONS = {("indicator", "conic_loss")}
 # On top of the families of a floor: they import from all.
-ON_TOP = {"__init__", "warm_path"}
+ON_TOP = {"__init__", "compile_ahead", "warm_path"}
 
 
 def families_imported(path):

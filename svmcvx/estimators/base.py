@@ -122,6 +122,33 @@ class CertifiedClassifier(ClassifierMixin, BaseEstimator):
             warnings.warn(shortfall, ConvergenceWarning, stacklevel=2)
         return self
 
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return the accuracy on data, weighted if weights are passed.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (m, d)
+        y : array-like of shape (m,)
+            Labels of the same type as those of ``fit``.
+        sample_weight : array-like of shape (m,), optional
+
+        Raises
+        ------
+        svmcvx.DataError
+            If the data cannot be used.
+        """
+        predicted = np.asarray(self.predict(X))
+        labels = np.asarray(y)
+        labels = labels.ravel() if labels.shape == (predicted.size, 1) else labels
+        if labels.shape != predicted.shape:
+            raise DataError(
+                f"y must hold one label for each of the {predicted.size} rows of X, got shape {labels.shape}"
+            )
+        weight = None if sample_weight is None else check_weights(sample_weight, predicted.size)
+        if weight is not None and not weight.any():
+            raise DataError("sample_weight must not be zero everywhere")
+        return float(np.average(predicted == labels, weights=weight))
+
     def _training_data(self, X: Any, y: Any, sample_weight: Any = None) -> TrainingData:
         """Validate training data, and remember their columns."""
         checked = check_features(X)

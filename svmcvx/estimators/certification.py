@@ -149,7 +149,11 @@ def _warn_of_other_labels(estimator: Any, X: Any, codes: NDArray[np.intp], weigh
     if gap <= LOOSE:
         return
     counted = weight > 0
-    found = np.searchsorted(estimator.classes_, estimator.predict(X))[counted]
+    try:
+        predicted = estimator.predict(X)
+    except ValueError as error:
+        raise DataError(f"these are not data of the kind the model was trained on: {error}") from None
+    found = np.searchsorted(estimator.classes_, predicted)[counted]
     codes = codes[counted]
     accuracy = float(np.mean(found == codes))
     size = estimator.classes_.size

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import Tags
 
-from svmcvx.data import check_choice, check_features
+from svmcvx.data import check_choice, check_features, check_whole
 from svmcvx.estimators.base import CertifiedClassifier
 from svmcvx.formulations.base import FormulationProblem
 from svmcvx.formulations.multiclass.baselines_problems import (
@@ -253,7 +253,11 @@ class MulticlassSVMClassifier(MulticlassClassifier):
         self.verbose = verbose
 
     def _builder(self) -> Callable[..., FormulationProblem]:
-        return BUILDERS[check_choice(self.loss, "loss", tuple(BUILDERS))]
+        return BUILDERS[self._loss()]
+
+    def _loss(self) -> str:
+        return check_choice(self.loss, "loss", tuple(BUILDERS))
 
     def _settings(self) -> dict[str, Any]:
-        return {"lam": self.lam, "intercept": self.intercept} | ({"k": self.k} if self.loss == "topk" else {})
+        k = check_whole(self.k, "k", 1)
+        return {"lam": self.lam, "intercept": self.intercept} | ({"k": k} if self._loss() == "topk" else {})

@@ -20,8 +20,8 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, StandardScaler
 
 import svmcvx
-from svmcvx.data import check_choice, check_features, check_labels, check_number, check_time_limit
-from svmcvx.errors import DataError, SvmcvxError
+from svmcvx.data import check_choice, check_features, check_labels, check_number, check_time_limit, check_whole
+from svmcvx.errors import DataError, DataTypeError, SvmcvxError
 from svmcvx.experiments.progress import shown
 from svmcvx.experiments.proofs import ProofFolder
 from svmcvx.experiments.store import Store
@@ -94,6 +94,7 @@ class Comparison:
         check_choice(self.scale, "scale", SCALES)
         check_number(self.test_size, "test_size", low=0, high=1, open_high=True)
         check_number(self.tol, "tol", low=0, open_low=True)
+        check_whole(self.seed, "seed", 0)
         X = check_features(self.X)
         codes, classes = check_labels(self.y, X.shape[0])
         labels = classes[codes]
@@ -224,7 +225,15 @@ class Comparison:
 
 
 def _named(models: Models) -> list[tuple[str, Any]]:
-    pairs = list(models.items()) if isinstance(models, Mapping) else list(models)
+    if not isinstance(models, Iterable) or isinstance(models, (str, bytes)):
+        raise DataTypeError(
+            f"models must be a sequence or a mapping of estimators, got {models!r}; pass [PSVMClassifier()]"
+        )
+    try:
+        pairs = list(models.items()) if isinstance(models, Mapping) else list(models)
+    except TypeError:
+        # A class that can be iterated over, or an estimator that has a length.
+        raise DataTypeError(f"models must be a sequence or a mapping of estimators, got {models!r}") from None
     named: list[tuple[str, Any]] = []
     for entry in pairs:
         name, model = entry if isinstance(entry, tuple) and len(entry) == 2 else (_label(entry), entry)

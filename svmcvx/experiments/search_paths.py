@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 import joblib
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import ClassifierMixin, clone
+from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.pipeline import Pipeline
 from sklearn.utils.metaestimators import _safe_split
@@ -293,14 +293,22 @@ class _PathState:
     def _score(self, last: Any) -> float:
         if self.work.scorer is not None and self.work.whole and self.transformers is not None:
             fitted = Pipeline([*self.transformers.steps, (self.estimator.steps[-1][0], last)])
-            return float(self.work.scorer(fitted, self.X_test, self.y_test))
+            return self._scored(fitted, self.X_test)
         X_test = self._transform()[1]
         if self.work.scorer is None:
-            if type(last).score is ClassifierMixin.score:
-                # The accuracy; scikit-learn would validate the labels again, which takes longer than a short fit.
+            if type(last).score is CertifiedClassifier.score:
+                # The accuracy, with one evaluation of the kernel for all.
                 return float(np.mean(self._predicted(last, X_test) == np.asarray(self.y_test)))
             return float(last.score(X_test, self.y_test))
-        return float(self.work.scorer(last, X_test, self.y_test))
+        return self._scored(last, X_test)
+
+    def _scored(self, fitted: Any, X_test: Any) -> float:
+        """Return what a scorer makes of a fitted estimator."""
+        assert self.work.scorer is not None  # noqa: S101 - asked before
+        try:
+            return float(self.work.scorer(fitted, X_test, self.y_test))
+        except (TypeError, ValueError, AttributeError) as error:
+            raise DataError(f"scoring failed on a fitted estimator: {type(error).__name__}: {error}") from error
 
     def _predicted(self, last: Any, X_test: Any) -> NDArray[Any]:
         """Return what the final estimator predicts; the kernel is evaluated once a path where there is room for it."""

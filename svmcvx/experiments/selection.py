@@ -248,12 +248,15 @@ def _folds(estimator: Any, X: Any, y: Any, groups: Any, cv: Any, seed: int | Non
     if seed is not None and isinstance(cv, numbers.Integral):
         cv = (StratifiedKFold if classes else KFold)(int(cv), shuffle=True, random_state=seed)
     try:
-        return [
+        folds = [
             (np.asarray(train), np.asarray(test))
             for train, test in check_cv(cv, y, classifier=classes).split(X, y, groups)
         ]
     except (ValueError, TypeError) as error:
         raise DataError(f"cv cannot be used: {error}") from None
+    if not folds:
+        raise DataError("cv gives no folds; pass a number such as 5, a splitter, or pairs (train, test)")
+    return folds
 
 
 def _scorer(estimator: Any, scoring: Any) -> Callable[..., float] | None:

@@ -63,7 +63,7 @@ def path(
     >>> [s.certificate.is_certified(1e-6) for s in sx.fast.path("psvm", X, y, C=[0.1, 1.0], p=2)]
     [True, True]
     """
-    if formulation not in PATHS:
+    if not isinstance(formulation, str) or formulation not in PATHS:
         raise DataError(f"formulation must be one of {', '.join(map(repr, PATHS))}, got {formulation!r}")
     names = PATHS[formulation].path
     varied = [

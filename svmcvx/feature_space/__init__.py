@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from svmcvx.data import BinaryData
+from svmcvx.data import BinaryData, check_choice
 from svmcvx.errors import DataError
 from svmcvx.feature_space.base import FeatureSpace, Product, RowBlock
 from svmcvx.feature_space.kernel import BLOCK_ENTRIES, KernelSpace
@@ -65,6 +65,7 @@ def feature_space(
     DataError
         If a precomputed kernel matrix is not square, or squared lengths in feature space are beyond 1e250.
     """
+    check_choice(indefinite, "indefinite", ("error", "clip"))
     chosen = as_kernel(kernel, **parameters)
     if chosen is None:
         return _in_range(LinearSpace(data, intercept))

@@ -162,7 +162,7 @@ class LinearSpace(FeatureSpace):
         # Cauchy-Schwarz in place of |X||w|: no copy of the data.
         rounding = (self._row_norms * w_error + inner_error(d + 1, self._row_norms * size)) * (1.0 + 8 * U)
         square = float(w @ w)
-        error = (2.0 * size * w_error + w_error**2 + inner_error(d + 2, square)) * (1.0 + 8 * U)
+        error = (2.0 * size * w_error + w_error * w_error + inner_error(d + 2, square)) * (1.0 + 8 * U)
         return Product(scores, square, rounding, error)
 
     def scores(self, model: BinaryModel) -> tuple[Floats, Floats]:

@@ -415,7 +415,12 @@ class CallableKernel(Kernel):
 
     def block(self, A: Any, B: Any) -> Matrix:
         """Call the function and check the shape and the numbers it returns."""
-        matrix = np.asarray(self.function(A, B))
+        try:
+            matrix = np.asarray(self.function(A, B))
+        except Exception as error:
+            raise DataError(
+                f"the kernel function failed: {type(error).__name__}: {error}; it is called with two arrays"
+            ) from error
         if matrix.shape != (A.shape[0], B.shape[0]) or matrix.dtype.kind not in "biuf":
             raise DataError(
                 f"the kernel function returned an array of shape {matrix.shape} and dtype {matrix.dtype}; "
@@ -450,13 +455,19 @@ def as_kernel(kernel: KernelLike, **parameters: Any) -> Kernel | None:
     kernel : Kernel, str, callable or None
         Names are those of the module's table in lower case, and ``"poly"``.
     **parameters
-        ``gamma``, ``degree``, ``coef0`` for kernels given by name; those that a kernel has not are ignored.
+        ``gamma``, ``degree``, ``coef0`` for kernels given by name; those that a kernel has not are checked and ignored.
 
     Raises
     ------
     DataError
         If the name is unknown or a parameter out of range.
     """
+    if "gamma" in parameters:
+        _check_gamma(parameters["gamma"])
+    if "degree" in parameters:
+        check_whole(parameters["degree"], "degree", 1)
+    if "coef0" in parameters:
+        check_number(parameters["coef0"], "coef0")
     if kernel is None or isinstance(kernel, Kernel):
         return kernel
     if isinstance(kernel, str):

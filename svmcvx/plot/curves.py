@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from svmcvx import losses as functions
 from svmcvx.certificate import EPS
 from svmcvx.data import check_choice, check_number
-from svmcvx.errors import DataError
+from svmcvx.errors import DataError, DataTypeError
 from svmcvx.plot.style import NEGATIVE, POSITIVE, by_name, class_colours, drawing_axes, entitle
 from svmcvx.solution import Solution
 
@@ -198,6 +198,13 @@ def against_exponent(
     DataError
         If exponents or accuracies cannot be found.
     """
+    if p is not None:
+        try:
+            p = np.asarray(p, dtype=np.float64)
+        except (TypeError, ValueError):
+            raise DataTypeError(f"p must be numbers, one exponent a result, got {p!r}") from None
+    if hasattr(results, "columns") and (X is not None or y is not None):
+        raise DataError("X and y are for models, whose accuracies they give; a table holds its own")
     exponents, accuracy, support, name = (
         _table(results, p) if hasattr(results, "columns") else _models(results, X, y, p)
     )

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from svmcvx import theory
 from svmcvx.data import check_choice
+from svmcvx.errors import DataTypeError
 from svmcvx.plot.style import by_name, drawing_axes, entitle
 
 if TYPE_CHECKING:
@@ -97,7 +98,10 @@ def pairwise_margins(model: Any, *, names: Any = None, ax: Axes | None = None, t
     """
     table = theory.pairwise_margins(model)
     c = table.shape[0]
-    labels = [str(name) for name in (_class_labels(model) if names is None else names)]
+    names = _class_labels(model) if names is None else names
+    if isinstance(names, (str, bytes)) or np.ndim(names) != 1 or len(names) != c:
+        raise DataTypeError(f"names must be a sequence of {c} strings, one a class, got {names!r}")
+    labels = [str(name) for name in names]
     ax = drawing_axes(ax)
     shown = np.ma.masked_invalid(table)
     image = ax.imshow(shown, cmap="viridis")

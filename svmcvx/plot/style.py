@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from svmcvx.errors import missing_extra
+from svmcvx.errors import DataTypeError, missing_extra
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -38,6 +38,8 @@ def class_colours(count: int) -> list[str]:
 
 def entitle(ax: Axes, title: str | None) -> Axes:
     """Set the title, if there is one, and return the axes."""
+    if title is not None and not isinstance(title, str):
+        raise DataTypeError(f"title must be a string, got {title!r}")
     if title:
         ax.set_title(title)
     return ax

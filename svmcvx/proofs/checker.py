@@ -90,7 +90,7 @@ def verify(
     SolverUnavailable
         If python-flint is needed and not installed.
     """
-    if method not in METHODS:
+    if not isinstance(method, str) or method not in METHODS:
         raise DataError(f"method must be one of {', '.join(map(repr, METHODS))}, got {method!r}")
     if not isinstance(precision, int) or isinstance(precision, bool) or not 64 <= precision <= 100_000:
         raise DataError(f"precision must be a whole number of bits, at least 64, got {precision!r}")

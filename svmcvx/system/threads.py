@@ -1,10 +1,9 @@
 """One thread for BLAS, and several for work that splits into independent parts.
 
 The threads of BLAS wait for each other in small products and in factorisations. Where another process takes a core, one waits
-for the time slice of that process again and again, and the work takes many times as long; alone, a second thread gains little.
-So BLAS has one thread in every solver and in the checker. Large matrix products lose nothing and may have all threads
-(:func:`wide_products`); blocks of kernel rows and branches of a search are handed to threads of our own
-(:func:`threads_allowed`).
+for the time slice of that process again and again, and the work takes many times as long; alone, a second thread gains a third at best
+(Cholesky of order 4000 on two cores), and most solvers nothing. So BLAS has one thread in every solver and in the checker.
+Blocks of kernel rows and branches of a search are handed to threads of our own (:func:`threads_allowed`).
 
 The number of BLAS threads belongs to the process. Calls that overlap in several threads share what there is, and the last one
 restores it.
@@ -21,10 +20,7 @@ from typing import Any
 
 from threadpoolctl import ThreadpoolController
 
-__all__ = ["blas_held_to_one", "threads_allowed", "wide_products"]
-
-# Multiplications from which on a matrix product gets all threads: some hundredths of a second with one.
-WIDE = 5e8
+__all__ = ["blas_held_to_one", "threads_allowed"]
 
 
 @cache
@@ -72,19 +68,3 @@ def threads_allowed() -> int:
     """Return how many threads a call may start: those that BLAS was allowed, shared with the calls beside it."""
     with _held.lock:
         return max(1, _held.allowed // _held.calls) if _held.calls else _blas_threads()
-
-
-@contextmanager
-def wide_products(multiplications: float) -> Iterator[None]:
-    """Give BLAS all threads inside the block, for matrix products of so many multiplications, if these are many.
-
-    Nothing else may be in the block: no factorisation, and no product with a vector.
-    """
-    with _held.lock:
-        wide = multiplications >= WIDE and _held.calls == 1 and _held.allowed > 1
-        limiter = _libraries().limit(limits=_held.allowed, user_api="blas") if wide else None
-    try:
-        yield
-    finally:
-        if limiter is not None:
-            limiter.restore_original_limits()

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from svmcvx.data import Features, check_features, check_number, check_whole
+from svmcvx.data import Features, check_features, check_number, check_seed, check_whole
 from svmcvx.errors import DataError
 from svmcvx.kernels import Kernel, KernelLike, Precomputed, as_kernel, row_norms
 from svmcvx.system import memory
@@ -185,7 +185,7 @@ def rademacher_estimate(
     if chosen is not None:
         memory.require(24.0 * m * m, f"the {m} × {m} kernel matrix", "use fewer observations or rademacher_bound")
         gram = X if isinstance(chosen, Precomputed) else chosen(X)
-    rng = np.random.default_rng(seed)
+    rng = check_seed(seed)
     suprema: list[Floats] = []
     step = max(1, BLOCK_ENTRIES // m)
     for start in range(0, draws, step):

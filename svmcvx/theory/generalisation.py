@@ -25,10 +25,10 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from svmcvx.data import binary_data, check_choice, check_number
-from svmcvx.errors import DataError
+from svmcvx.data import binary_data, check_choice, check_features, check_number
+from svmcvx.errors import DataError, DataTypeError
 from svmcvx.losses import hinge_power
-from svmcvx.model import KernelModel
+from svmcvx.model import KernelModel, LinearModel
 from svmcvx.solution import Solution
 from svmcvx.theory.complexity import row_lengths
 from svmcvx.theory.distribution import binary_model, label_codes
@@ -63,8 +63,12 @@ def margin_loss(u: ArrayLike, *, p: float, rho: float = 1.0) -> Floats:
     """
     p = check_number(p, "p", low=1)
     rho = check_number(rho, "rho", low=0, open_low=True)
+    try:
+        margins = np.asarray(u, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise DataTypeError(f"u must be numbers, the margins, got {u!r}") from None
     # Beyond an error the power is not needed, and could overflow.
-    return hinge_power(np.maximum(np.asarray(u, dtype=np.float64) / rho, 0.0), p)
+    return hinge_power(np.maximum(margins / rho, 0.0), p)
 
 
 @dataclass(frozen=True)
@@ -156,7 +160,9 @@ def generalisation_bound(
     delta = check_number(delta, "delta", low=0, high=1, open_low=True, open_high=True)
     check_choice(loss, "loss", LOSSES)
     check_choice(bias, "bias", BIASES)
-    data = binary_data(X, y)
+    width = found.coef.size if isinstance(found, LinearModel) else None
+    width = found.n_features if isinstance(found, KernelModel) else width
+    data = binary_data(check_features(X, n_features=width), y)
     signs = 2.0 * label_codes(found, y, data.n) - 1.0
     largest = float(row_lengths(data.X, found.kernel if isinstance(found, KernelModel) else None).max())
     r = largest if r is None else check_number(r, "r", low=0, open_low=True)

@@ -47,7 +47,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from svmcvx.certificate import Dual
 from svmcvx.data import BinaryData, check_features, check_labels
-from svmcvx.errors import DataError
+from svmcvx.errors import DataError, DataTypeError
 from svmcvx.formulations.margin_distribution.odm import ODM, bound_odm, margin_space
 from svmcvx.formulations.margin_distribution.odml import ODML
 from svmcvx.kernels import KernelLike
@@ -342,7 +342,10 @@ def leave_one_out(
     n = X.shape[0]
     codes, classes = check_labels(y, n)
     labels = classes[codes]
-    chosen = np.arange(n) if rows is None else np.unique(np.asarray(rows, dtype=np.intp))
+    try:
+        chosen = np.arange(n) if rows is None else np.unique(np.asarray(rows, dtype=np.intp))
+    except (TypeError, ValueError, OverflowError):
+        raise DataTypeError(f"rows must be indices of the observations, got {rows!r}") from None
     if chosen.size and (chosen[0] < 0 or chosen[-1] >= n):
         raise DataError(f"rows must be indices of the {n} observations, got {chosen[0]} to {chosen[-1]}")
     train = copy.deepcopy(fit).fit if hasattr(fit, "fit") else fit
@@ -356,8 +359,12 @@ def leave_one_out(
             continue
         others = np.flatnonzero(np.arange(n) != i)
         part = sp.csr_array(X[others]) if sp.issparse(X) else X[others]
-        fitted = train(part, labels[others])
-        machine = fitted.model if isinstance(fitted, Solution) else fitted
-        if machine.predict(X[[i]])[0] != labels[i]:
+        try:
+            fitted = train(part, labels[others])
+            machine = fitted.model if isinstance(fitted, Solution) else fitted
+            predicted = machine.predict(X[[i]])[0]
+        except (TypeError, AttributeError) as error:
+            raise DataError(f"fit must train on X and y and return what predicts; it failed: {error}") from error
+        if predicted != labels[i]:
             wrong.append(int(i))
     return LeaveOneOut(np.array(wrong, dtype=np.intp), n)

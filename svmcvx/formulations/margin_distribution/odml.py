@@ -224,7 +224,8 @@ class _ODML(ODMStatement):
             exact = self.lam2 == 0 and not tau.any()
             delta = np.zeros(alpha.size) if exact else 6.0 * U * (alpha + push + size) + (4.0 + self.lam2) * SMALLEST
             slope = np.abs(point.scores) + point.scores_rounding
-            direct = 2.0 * sum_above(delta * slope) + sum_above(delta * self._sizes_above) ** 2
+            length = sum_above(delta * self._sizes_above)
+            direct = 2.0 * sum_above(delta * slope) + length * length
             quadratic = sum_above(
                 [point.squared_norm, point.squared_norm_rounding, direct * (1.0 + 16.0 * U), UNDERFLOW]
             )

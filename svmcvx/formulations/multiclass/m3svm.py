@@ -304,7 +304,7 @@ def check_exponent(p: Any, *, infinite: bool) -> float:
 
 def check_norm(norm: Any) -> int:
     """Return 2 for Euclidean norms, 1 for sums of absolute values."""
-    if isinstance(norm, (bool, np.bool_)) or norm not in (1, 2):
+    if isinstance(norm, (bool, np.bool_)) or np.ndim(norm) or norm not in (1, 2):
         raise DataError(f"norm must be 2 (Euclidean) or 1 (sum of absolute values), got {norm!r}")
     return int(norm)
 

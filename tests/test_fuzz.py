@@ -1,0 +1,32 @@
+"""A thousand hostile calls; see :mod:`tests.fuzz`."""
+
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from . import fuzz
+
+
+@settings(max_examples=1000)
+@given(st.integers(0, 2**31))
+# What once escaped: an overflow, an array where a word is due, a generator that is none, a sparse matrix for a dense model.
+@example(7595)
+@example(1672)
+@example(3797)
+@example(74)
+def test_a_hostile_call_is_answered_or_refused_in_a_sentence(number):
+    outcome = fuzz.made(number)
+    assert outcome.ended in fuzz.GOOD, f"{outcome.call}: {outcome.ended}, {outcome.detail}"
+
+
+def test_calls_reach_everything_public():
+    reached = {call.name for call in fuzz.catalogue()}
+    for name in (
+        "select",
+        "compare",
+        "fast.zero_one",
+        "solve(conic_sdp)",
+        "M3SVMClassifier",
+        "plot.losses",
+        "theory.radius",
+    ):
+        assert name in reached
