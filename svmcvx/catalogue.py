@@ -141,7 +141,9 @@ class FastSolver:
     path : tuple of str
         Hyper-parameters that may vary along ``fast.path``; none if it has no paths.
     general_up_to : SizeLimits
-        Sizes up to which the general route is the quicker one; 0 where it never is.
+        Sizes up to which the general route comes first; 0 where it never does.
+    second_opinion_up_to : SizeLimits
+        Sizes up to which the general route is tried too where this solver does not certify what was asked for.
     methods : str
         The methods in a few words, for the documentation.
     """
@@ -152,6 +154,7 @@ class FastSolver:
     only: Mapping[str, Any] = field(default_factory=dict)
     path: tuple[str, ...] = ()
     general_up_to: SizeLimits = ALWAYS_FAST
+    second_opinion_up_to: SizeLimits = ALWAYS_FAST
     methods: str = ""
 
     def load(self) -> Any:
@@ -222,9 +225,10 @@ def _builders(module: str, *names: str, **example: Any) -> tuple[Builder, ...]:
     return tuple(Builder(name, f"{_FORMULATIONS}.{module}", example) for name in names)
 
 
-# The sizes in `general_up_to` are measured: a Clarabel solve of a machine with a kernel takes 0.1 s at 200 observations
-# and ten times as long at twice as many; a semidefinite one with a kernel takes a second at 50; the l0 machine as a
-# mixed-integer program may take hours beyond 50. fast.m3svm and the search of fast.zero_one are quicker at any size.
+# Specialised solvers of convex machines are the quicker ones at any size. The sizes for a second opinion are measured: a Clarabel
+# solve of a machine with a kernel takes 0.1 s at 200 observations and ten times as long at twice as many; a semidefinite one
+# with a kernel takes a second at 50. The l0 machine as a mixed-integer program, which proves the optimum, may take hours
+# beyond 50.
 CATALOGUE: Final[Mapping[str, Entry]] = {
     entry.name: entry
     for entry in (
@@ -247,7 +251,7 @@ CATALOGUE: Final[Mapping[str, Entry]] = {
                 settings=("C", "p", "kernel", "sample_weight", "bias", "indefinite"),
                 only={"exponent": "power"},
                 path=("C", "p"),
-                general_up_to=SizeLimits(200, 200),
+                second_opinion_up_to=SizeLimits(200, 200),
                 methods=(
                     "kernels: pSMO in large working sets with a bounded cache, for every p ≥ 1, and Newton on a low-rank "
                     "factor where pairs are slow; linear: Newton and active sets without a Gram matrix, dense and sparse"
@@ -295,7 +299,7 @@ CATALOGUE: Final[Mapping[str, Entry]] = {
                 settings=("lam", "kappa", "kernel", "intercept", "sample_weight", "indefinite"),
                 only={"form": "reduced"},
                 path=("lam", "kappa"),
-                general_up_to=SizeLimits(200, 50),
+                second_opinion_up_to=SizeLimits(200, 50),
                 methods=(
                     "the semidefinite relaxation without a semidefinite solver: low-rank Newton, λ and κ forms, kernels, "
                     "Nyström"
@@ -321,7 +325,7 @@ CATALOGUE: Final[Mapping[str, Entry]] = {
                 settings=("C1", "C2", "D", "kernel", "intercept", "sample_weight", "indefinite"),
                 only={"form": "signed"},
                 path=("C1", "C2", "D"),
-                general_up_to=SizeLimits(200, 200),
+                second_opinion_up_to=SizeLimits(200, 200),
                 methods=(
                     "Newton, dual coordinate descent, SVRG (dense, and sparse with lazy updates); kernels by coordinate "
                     "descent or Newton"
@@ -349,7 +353,7 @@ CATALOGUE: Final[Mapping[str, Entry]] = {
                 f"{_FAST}.margin_distribution.odml",
                 settings=("lam1", "lam2", "C", "kernel", "intercept", "sample_weight", "indefinite"),
                 path=("C", "lam1", "lam2"),
-                general_up_to=SizeLimits(200, 200),
+                second_opinion_up_to=SizeLimits(200, 200),
                 methods=(
                     "dual coordinate descent, or an augmented Lagrangian Newton method; low rank for large kernels"
                 ),

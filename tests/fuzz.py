@@ -227,8 +227,15 @@ def replacements(rng, name, annotation, base):
     if "bool" in annotation and "float" not in annotation:
         return [True, False, np.bool_(True)]
     if annotation.startswith(("'float", "float", "'int", "int")):
-        words = "str" in annotation
-        return [*NUMBERS, *(Nonsense(value) for value in NO_NUMBERS if not (words and isinstance(value, str)))]
+        words, several = "str" in annotation, "Sequence" in annotation
+        return [
+            *NUMBERS,
+            *(
+                Nonsense(value)
+                for value in NO_NUMBERS
+                if not (words and isinstance(value, str)) and not (several and np.ndim(value) == 1)
+            ),
+        ]
     if annotation.startswith(("'str'", "str")):
         return [*WORDS, *map(Nonsense, NO_WORDS)]
     return list(ANYTHING)

@@ -66,19 +66,23 @@ def capability_table():
     """What data each formulation takes, its paper, and the sizes at which the route changes."""
     rows = []
     for entry in CATALOGUE.values():
-        takes, limits = entry.takes, entry.fast.general_up_to if entry.fast and entry.estimator else None
+        takes, fast = entry.takes, entry.fast if entry.estimator else None
         marks = [
             "yes" if having else "" for having in (takes.kernel, takes.weights, takes.several_classes, takes.sparse)
         ]
-        upto = "" if limits is None else " / ".join(map(str, (limits.linear, limits.kernel)[: 1 + takes.kernel]))
-        rows.append((code(entry.name), *marks, upto, f"[{entry.source}]"))
+        sizes = [
+            "" if fast is None else " / ".join(map(str, (limits.linear, limits.kernel)[: 1 + takes.kernel]))
+            for limits in ((fast.general_up_to, fast.second_opinion_up_to) if fast else (None, None))
+        ]
+        rows.append((code(entry.name), *marks, *sizes, f"[{entry.source}]"))
     heads = (
         "formulation",
         "kernels",
         "weights",
         "several classes",
         "sparse",
-        "general up to n (linear / kernel)",
+        "general first up to n (linear / kernel)",
+        "second opinion up to n",
         "source",
     )
     return table(heads, rows)

@@ -169,7 +169,8 @@ class CertifiedClassifier(ClassifierMixin, BaseEstimator):
         """
         request = self._request(data, cache)
         weighted = data._replace(sample_weight=self._weights(data))
-        self.solution_, (self.solver_route_, self.solver_reason_) = self._solve(request, weighted, warm_start)
+        self.solution_, route = self._solve(request, weighted, warm_start)
+        self.solver_route_, self.solver_reason_ = route.name, route.reason
         self.classes_ = data.labels.classes
         return self
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from svmcvx.catalogue import find
 from svmcvx.data import CodedLabels, Features, check_number, check_time_limit
+from svmcvx.errors import BuildError, SolverFailed
 from svmcvx.estimators.routes import FAST, Route, choose, mixed_integer_solver
 from svmcvx.formulations.base import FormulationProblem
 from svmcvx.solution import Solution
@@ -100,8 +101,23 @@ class Request:
             fast = entry.fast
             settings = {name: value for name, value in self.settings.items() if name in fast.settings}
             shared = {"tol": self.tol, "time_limit": self.time_limit, "verbose": bool(self.verbose)}
-            found: Solution = fast.load()(X, y, warm_start=warm_start, **shared, **settings, **weights)
-            return found
+            with allowed(self.time_limit) as deadline:
+                found: Solution = fast.load()(X, y, warm_start=warm_start, **shared, **settings, **weights)
+                if not route.second_opinion or found.certificate.is_certified(self.tol) or deadline.passed():
+                    return found
+                return self._second_opinion(found, X, y, weights)
         with allowed(self.time_limit):
             problem = self.builder(X, y, **self.settings, **weights)
             return solve(problem, solver=self.solver, tol=self.tol, verbose=bool(self.verbose), warm_start=warm_start)
+
+    def _second_opinion(self, found: Solution, X: Any, y: Any, weights: Mapping[str, Any]) -> Solution:
+        """Solve by the general route what the specialised solver has not certified; return the narrower interval."""
+        try:
+            problem = self.builder(X, y, **self.settings, **weights)
+            other = solve(problem, solver="auto", tol=self.tol, verbose=bool(self.verbose))
+        except (SolverFailed, BuildError) as error:
+            attempts = error.attempts if isinstance(error, SolverFailed) else ()
+            return replace(found, attempts=(*found.attempts, *attempts))
+        attempts = (*found.attempts, *other.attempts)
+        best = other if other.certificate.gap < found.certificate.gap else found
+        return replace(best, attempts=attempts)

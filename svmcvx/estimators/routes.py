@@ -6,10 +6,10 @@ time alone. What the solvers take stands in :mod:`svmcvx.catalogue`. The rule of
 
 1. No specialised solver for the formulation, or none that takes all the settings that were changed: general.
 2. A mixed-integer program, and no mixed-integer solver is installed: fast.
-3. At most as many observations as the catalogue's ``general_up_to`` says: general. For the convex machines it needs a few
-   hundredths of a second there and ends in a gap near 1e-12; for the l0 machine it proves the optimum, which the other
-   route does not.
-4. More: fast.
+3. At most as many observations as the catalogue's ``general_up_to`` says: general. That is so for the l0 machine alone, whose
+   optimum the other route does not prove.
+4. Else fast. Where it does not certify the gap that was asked for, and there are at most as many observations as
+   ``second_opinion_up_to`` says, the general route is tried as well, and the narrower interval kept.
 
 With several classes the size is that of the largest binary problem. A formulation outside the catalogue has the general
 route only.
@@ -30,10 +30,11 @@ GENERAL, FAST = "general", "fast"
 
 
 class Route(NamedTuple):
-    """A route, ``"general"`` or ``"fast"``, and why it was taken."""
+    """A route, ``"general"`` or ``"fast"``, why it was taken, and whether the other one may follow."""
 
     name: str
     reason: str
+    second_opinion: bool = False
 
 
 def not_taken(solver: FastSolver, settings: Mapping[str, Any]) -> tuple[str, ...]:
@@ -113,9 +114,11 @@ def choose(
     if entry.mixed_integer and not mixed_integer:
         return Route(FAST, "no mixed-integer solver is installed")
     limit = fast.general_up_to.kernel if kernel else fast.general_up_to.linear
-    if limit == 0:
-        return Route(FAST, f"fast.{fast.name} is the quicker one at any size")
     form = "with a kernel" if kernel else "of a linear machine"
     if n <= limit:
         return Route(GENERAL, f"{n} observations {form}, at most {limit}")
-    return Route(FAST, f"{n} observations {form}, more than {limit}")
+    few = fast.second_opinion_up_to.kernel if kernel else fast.second_opinion_up_to.linear
+    reason = (
+        f"{n} observations {form}, more than {limit}" if limit else f"fast.{fast.name} is the quicker one at any size"
+    )
+    return Route(FAST, reason, n <= few)

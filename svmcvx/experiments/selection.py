@@ -245,9 +245,9 @@ def _candidates(estimator: Any, grid: Grid) -> list[dict[str, Any]]:
 
 def _folds(estimator: Any, X: Any, y: Any, groups: Any, cv: Any, seed: int | None) -> list[Fold]:
     classes = is_classifier(estimator)
-    if seed is not None and isinstance(cv, numbers.Integral):
-        cv = (StratifiedKFold if classes else KFold)(int(cv), shuffle=True, random_state=seed)
     try:
+        if seed is not None and isinstance(cv, numbers.Integral):
+            cv = (StratifiedKFold if classes else KFold)(int(cv), shuffle=True, random_state=seed)
         folds = [
             (np.asarray(train), np.asarray(test))
             for train, test in check_cv(cv, y, classifier=classes).split(X, y, groups)

@@ -85,7 +85,7 @@ def path(
     warm = keywords.pop("warm_start", None)
     with allowed(check_time_limit(time_limit)) as deadline:
         for value in values:
-            if deadline.passed():
+            if solutions and deadline.passed():
                 break
             warm = solver(X, y, **{**keywords, name: value, "warm_start": warm})
             solutions.append(warm)

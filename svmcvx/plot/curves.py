@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -256,7 +256,9 @@ def _table(table: Any, p: Any) -> tuple[Floats, Floats, Floats | None, str]:
 def _models(models: Any, X: Any, y: Any, p: Any) -> tuple[Floats, Floats, Floats, str]:
     if X is None or y is None:
         raise DataError("X and y are needed for the accuracy of models; pass the data")
-    solutions = [getattr(model, "solution_", model) for model in models]
+    if not isinstance(models, Iterable) or isinstance(models, (str, bytes, type)):
+        raise DataTypeError(f"results must be a table or a sequence of models, got {models!r}")
+    solutions: list[Any] = [getattr(model, "solution_", model) for model in models]
     if not all(isinstance(solution, Solution) for solution in solutions):
         raise DataError("results must be a table, or a sequence of Solutions or fitted estimators of this package")
     known = [solution.hyperparameters.get("p") for solution in solutions] if p is None else p

@@ -61,7 +61,10 @@ class Problem:
         Refused
             If shapes or labels are not those of the proof.
         """
-        matrix: Any = sp.csr_array(X, dtype=np.float64) if sp.issparse(X) else np.asarray(X)
+        try:
+            matrix: Any = sp.csr_array(X, dtype=np.float64) if sp.issparse(X) else np.asarray(X)
+        except (TypeError, ValueError):
+            raise DataError("X must be a real matrix, one observation a row") from None
         if matrix.ndim != 2 or matrix.dtype.kind not in "biufO":
             raise DataError("X must be a real matrix, one observation a row")
         try:

@@ -128,7 +128,7 @@ def guaranteed_risk(model: Any, X: Any, *, p: float, radius: float | None = None
     """
     W = _weights(model)
     X = check_features(X, n_features=W.shape[0])
-    order = math.inf if p == math.inf else check_number(p, "p", low=1)
+    order = math.inf if isinstance(p, (float, np.floating)) and p == math.inf else check_number(p, "p", low=1)
     largest = float(row_norms(X).max())
     chosen = largest if radius is None else check_number(radius, "radius", low=0)
     if chosen < largest:

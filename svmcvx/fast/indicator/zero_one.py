@@ -44,6 +44,7 @@ from svmcvx.fast.indicator.search.starts import StartSettings, earlier_margins, 
 from svmcvx.fast.indicator.search.sweep import SweepSettings, sweep
 from svmcvx.feature_space import feature_space
 from svmcvx.formulations.base import RecoveredPoints, full_entry
+from svmcvx.formulations.indicator.big_m import check_total_price
 from svmcvx.formulations.indicator.zero_one import ZeroOne
 from svmcvx.kernels import KernelLike
 from svmcvx.solution import Solution, Status
@@ -179,6 +180,7 @@ def zero_one(
     rng = check_seed(seed)
     data = binary_data(X, y, sample_weight)
     space = feature_space(data, kernel, intercept="penalised" if intercept else "none", indefinite=indefinite)
+    check_total_price(lam if lam is not None else 1.0, data.weight, "lam" if lam is not None else "sample_weight")
     statement = ZeroOne(space=space, lam=lam, k=k, form="enumeration", kind="enumeration")
 
     earlier = None if warm_start is None else earlier_margins(warm_start, statement)

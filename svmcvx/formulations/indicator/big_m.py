@@ -16,13 +16,23 @@ from svmcvx.feature_space import FeatureSpace
 from svmcvx.formulations.indicator.problems import DroppingProblem
 from svmcvx.formulations.indicator.statement import IndicatorStatement
 
-__all__ = ["explicit_M", "free_intercept", "margin_parameter"]
+__all__ = ["check_total_price", "explicit_M", "free_intercept", "margin_parameter"]
 
 Floats: TypeAlias = NDArray[np.float64]
 # Of C, z and the right-hand side 1 − Mz of the margins: the loss, the final right-hand side, and further constraints.
 Terms: TypeAlias = Callable[
     [cp.Parameter, cp.Variable, cp.Expression], tuple[cp.Expression, cp.Expression, list[cp.Constraint]]
 ]
+
+
+def check_total_price(price: float, weight: Floats, name: str) -> None:
+    """Raise a :class:`DataError` unless four times the price of all observations is a number, with room for squares of its root."""
+    with np.errstate(over="ignore"):
+        total = 4.0 * price * float(weight.sum())
+    if not total <= 1e300:
+        raise DataError(
+            f"{name} times the sum of the weights is {total / 4.0:.3g}, where arithmetic overflows; make {name} smaller"
+        )
 
 
 def explicit_M(M: Any, space: FeatureSpace, *, optional: bool) -> Floats | None:

@@ -34,7 +34,7 @@ from svmcvx.data import binary_data, check_number
 from svmcvx.feature_space import feature_space
 from svmcvx.formulations.base import RecoveredPoints
 from svmcvx.formulations.building import builder
-from svmcvx.formulations.indicator.big_m import explicit_M, free_intercept
+from svmcvx.formulations.indicator.big_m import check_total_price, explicit_M, free_intercept
 from svmcvx.formulations.indicator.pool import counting_pool, incumbent_margins
 from svmcvx.formulations.indicator.problems import CountingProblem
 from svmcvx.formulations.indicator.statement import CountingStatement
@@ -193,6 +193,7 @@ def l0_statement(
     space = feature_space(
         binary_data(X, y, sample_weight), kernel, intercept="free", indefinite=indefinite, keep_gram=keep_gram
     )
+    check_total_price(C, space.data.weight, "C")
     return L0(space=space, kind="local", C=C)
 
 

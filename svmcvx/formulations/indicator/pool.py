@@ -76,14 +76,19 @@ def relaxed_point(
     # In units in which the rows have length 1 on average: λ is multiplied by the square of the unit, γ too.
     mean = float(np.mean(np.einsum("ij,ij->i", G, G))) or 1.0
     H = G / math.sqrt(mean)
-    if lam is not None:
-        return _in_units(_minimise(H, weight, lam * mean, stop), mean)
-    assert k is not None  # noqa: S101 - exactly one of the two is given
-    if not k > 0:
-        return None
-    if k >= float(weight.sum()):
+    if k is not None and k >= float(weight.sum()):
         return RelaxedPoint(np.zeros(r), np.ones(n), np.zeros(n), 0.0)
-    return _in_units(_balanced(H, weight, k, stop), mean)
+    if k is not None and not k > 0:
+        return None
+    try:
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            found = (
+                _minimise(H, weight, lam * mean, stop) if lam is not None else _balanced(H, weight, float(k or 0), stop)
+            )
+    except np.linalg.LinAlgError:
+        # Prices beyond the range of floating point: there are other heuristics.
+        return None
+    return _in_units(found, mean)
 
 
 def _in_units(point: RelaxedPoint, mean: float) -> RelaxedPoint:

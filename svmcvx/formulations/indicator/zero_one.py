@@ -54,7 +54,7 @@ from svmcvx.errors import DataError
 from svmcvx.feature_space import feature_space
 from svmcvx.formulations.building import builder
 from svmcvx.formulations.conic_loss.statement import ConicLoss
-from svmcvx.formulations.indicator.big_m import explicit_M, margin_parameter
+from svmcvx.formulations.indicator.big_m import check_total_price, explicit_M, margin_parameter
 from svmcvx.formulations.indicator.perspective import feasible_gamma, perspective_rows
 from svmcvx.formulations.indicator.pool import counting_pool, incumbent_margins
 from svmcvx.formulations.indicator.problems import CountingProblem
@@ -234,6 +234,7 @@ def zero_one_mio(
     check_choice(form, "form", FORMS)
     data = binary_data(X, y, sample_weight)
     space = feature_space(data, kernel, intercept="penalised" if intercept else "none", indefinite=indefinite)
+    check_total_price(lam if lam is not None else 1.0, data.weight, "lam" if lam is not None else "sample_weight")
     explicit = explicit_M(M, space, optional=form == "perspective")
     statement = ZeroOne(space=space, explicit=explicit, lam=lam, k=k, form=form)
     pool, relaxation = counting_pool(statement, incumbent_margins(incumbent, statement), lam=lam, k=k)

@@ -10,6 +10,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from svmcvx.data import binary_data, check_choice, check_costs, check_number
+from svmcvx.errors import BuildError
 from svmcvx.feature_space import FeatureSpace, feature_space
 from svmcvx.formulations.base import FormulationProblem, RecoveredPoints, require_conic_memory, usable
 from svmcvx.formulations.building import builder
@@ -30,6 +31,8 @@ def _loss_epigraph(size: cp.Variable, power: float, exponent: str) -> tuple[cp.E
     """Return an expression that is at least ``size**power`` elementwise, its constraints, and the cone used."""
     if exponent == "rational":
         return cp.power(size, power, approx=True), [], "second-order cones, rational exponent"
+    if not 0.0 < 1.0 - 1.0 / power < 1.0:
+        raise BuildError("p is too large for a power cone; use fast.psvm, or a p below 1e15")
     t = cp.Variable(size.shape, name="t")
     ones = np.ones(size.shape)
     return t, [cp.PowCone3D(t, ones, size, 1.0 / power).set_label("power")], "power cone"

@@ -272,6 +272,8 @@ class ScoreSpace:
             responses = [
                 self.balance(s * loss.feasible_move(a, self._potential_differences(potentials[k]))) for k in range(c)
             ]
+            if not (np.isfinite(responses).all() and np.isfinite(missing).all()):
+                break
             potential, *_ = np.linalg.lstsq(np.stack(responses, axis=1), missing, rcond=1e-13)
             z = self._potential_differences(np.asarray(potential, dtype=np.float64))
             longest = float(np.abs(z).max())
