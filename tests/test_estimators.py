@@ -33,7 +33,7 @@ NO_INTERCEPT = {
 
 FACES = [
     sx.PSVMClassifier(),
-    sx.PSVMClassifier(p=2.0, kernel="rbf", tol=1e-10),
+    sx.PSVMClassifier(p=2.0, kernel="rbf", tol=1e-13),
     sx.PSVMClassifier(p=1.5, solver="fast"),
     # That weights are copies is checked to 1e-7 of the scores.
     sx.PSVMClassifier(kernel="rbf", multiclass="ovr", solver="fast", tol=1e-10),
@@ -48,7 +48,7 @@ FACES = [
     # A clock of steps stops them early: what is checked is the face, not the optimum.
     sx.L0SVMClassifier(solver="fast", time_limit=0.5),
     sx.ZeroOneSVMClassifier(time_limit=0.5),
-    sx.RampSVMClassifier(time_limit=0.5),
+    sx.RampSVMClassifier(C=0.1, time_limit=0.1),
     sx.L0SVMClassifier(time_limit=0.5),
 ]
 
