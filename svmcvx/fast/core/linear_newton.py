@@ -127,7 +127,7 @@ def minimise(
             centre, sigma = alpha.copy(), min(sigma * settings.sigma_growth, settings.largest_sigma)
             sums, variance, primal, gradient = multipliers(w)
             first = math.inf
-        norm = float(np.linalg.norm(gradient))
+        norm = math.sqrt(float(gradient @ gradient))
         first = first if math.isfinite(first) else norm
         accuracy = min(0.1, max(math.sqrt(norm / first) if first > 0 else 0.1, 1e-6))
         dw, db = newton_step(

@@ -14,6 +14,7 @@ import numpy as np
 import scipy.linalg as sl
 import scipy.sparse as sp
 from numpy.typing import NDArray
+from scipy.linalg.lapack import dposv
 
 from svmcvx.conjugate_gradients import conjugate_gradients
 from svmcvx.fast.core import loss_passes as passes
@@ -99,6 +100,15 @@ def _without_mean(problem: LinearProblem, step: Floats, mean_step: Floats) -> Fl
     return step + (2.0 * problem.variance * float(mean @ step) / pivot) * mean_step
 
 
+def _solved(system: Floats, right: Floats) -> Floats:
+    """Solve a symmetric positive definite system, which is overwritten, by LAPACK itself: scipy's checks take as long where it is small."""
+    # Its transpose is the same system in the layout of LAPACK.
+    _, solution, info = dposv(system.T, right, overwrite_a=True)
+    if info:
+        raise sl.LinAlgError("the system is not positive definite to rounding")
+    return np.asarray(solution)
+
+
 def _step_in_coordinates(
     problem: LinearProblem, curvature: Floats, rows: NDArray[np.intp], gradient: Floats, bias_gradient: float
 ) -> tuple[Floats, float]:
@@ -118,14 +128,12 @@ def _step_in_coordinates(
             border += scaled.T @ curvature[part]
             scaled *= np.sqrt(curvature[part])[:, None]
             H += scaled.T @ scaled
-    H[np.diag_indices(d)] += 1.0
-    factor = sl.cho_factor(H, lower=True, overwrite_a=True, check_finite=False)
-    step = sl.cho_solve(factor, -gradient, check_finite=False)
+    H.ravel()[:: d + 1] += 1.0
     if not problem.bias:
-        return step, 0.0
+        return _solved(H, -gradient), 0.0
     # The bias by its Schur complement.
     total = float(curvature.sum())
-    across = sl.cho_solve(factor, border, check_finite=False)
+    step, across = _solved(H, np.stack([-gradient, border]).T).T
     pivot = max(total - float(border @ across), 0.0) + BIAS_DAMPING * total
     db = (-bias_gradient - float(border @ step)) / pivot
     return step - db * across, db
@@ -138,17 +146,15 @@ def _step_on_observations(
     part = problem.X[rows]
     size = rows.size
     gram = part @ part.T
-    system = np.array(gram.toarray() if sp.issparse(gram) else gram)
-    system[np.diag_indices(size)] += 1.0 / curvature[rows]
+    system = np.ascontiguousarray(gram.toarray() if sp.issparse(gram) else gram)
+    system.ravel()[:: size + 1] += 1.0 / curvature[rows]
     right = -np.asarray(part @ gradient)
     if not problem.bias:
-        nu = sl.cho_solve(sl.cho_factor(system, lower=True, overwrite_a=True, check_finite=False), right)
-        return -gradient - np.asarray(part.T @ nu), 0.0
-    factor = sl.cho_factor(system, lower=True, overwrite_a=True, check_finite=False)
-    solved = sl.cho_solve(factor, np.column_stack([right, np.ones(size)]), check_finite=False)
-    # 1'ν = −g_b, with ν = solved_0 + db solved_1.
-    db = (-bias_gradient - float(solved[:, 0].sum())) / float(solved[:, 1].sum())
-    nu = solved[:, 0] + db * solved[:, 1]
+        return -gradient - np.asarray(part.T @ _solved(system, right)), 0.0
+    first, second = _solved(system, np.stack([right, np.ones(size)]).T).T
+    # 1'ν = −g_b, with ν = first + db second.
+    db = (-bias_gradient - float(first.sum())) / float(second.sum())
+    nu = first + db * second
     return -gradient - np.asarray(part.T @ nu), db
 
 
