@@ -67,6 +67,8 @@ class DecompositionSettings:
         A violation below so many roundings of the scores counts as zero.
     stalled : int
         Comparisons of the bounds without progress after which the solver gives up.
+    hopeless : int
+        Comparisons in which the gap has to fall by a tenth; otherwise the solver hands over, or gives up.
     crossovers : frozenset of int
         Numbers of comparisons at which small problems try to end by solving the support equations.
     crossover_size : int
@@ -83,6 +85,7 @@ class DecompositionSettings:
     least_trust: float = 0.1
     floor: float = 16.0
     stalled: int = 40
+    hopeless: int = 300
     crossovers: frozenset[int] = frozenset((10, 30, 100, 300, 1000))
     crossover_size: int = 1000
 
@@ -102,6 +105,9 @@ class Shortcut(Protocol):
 
     def solve(self, alpha: Floats, monitor: Monitor) -> list[Floats]:
         """Return other multipliers, from those of the pair steps."""
+
+    def last_resort(self, alpha: Floats, monitor: Monitor) -> list[Floats]:
+        """Return other multipliers where the pair steps have come to a stop before the end."""
 
 
 @dataclass
@@ -195,6 +201,8 @@ class Decomposition:
         trust, compared, idle = settings.trust, 0, 0
         best_gap, best_lower = math.inf, -math.inf
         last_violation, last_round = math.inf, 0
+        # The gap that counts as a tenth less than an earlier one, and when it was reached.
+        goal, reached = math.inf, 0
         while True:
             if self.rescale is not None:
                 factor = self.rescale(self.alpha, self.f, self.y)
@@ -213,12 +221,13 @@ class Decomposition:
             ):
                 last_violation, last_round, compared = violation, self.rounds, compared + 1
                 found = self.bounds(self.alpha, self.f)
-                exhausted = violation <= floor or idle > settings.stalled
+                hopeless = compared - reached > settings.hopeless
+                exhausted = violation <= floor or idle > settings.stalled or hopeless
                 if self.updated and (found is None or relative_gap(*found) <= trust * monitor.tol or exhausted):
                     # Scores that were updated in the precision of the rows prove nothing. Exact scores may also leave more to gain.
                     self.exact_scores()
                     found = self.bounds(self.alpha, self.f)
-                    trust, exhausted, idle = max(0.5 * trust, settings.least_trust), False, 0
+                    trust, exhausted, idle = max(0.5 * trust, settings.least_trust), hopeless, 0
                 elif found is not None and compared in settings.crossovers and self.y.size <= settings.crossover_size:
                     found = self._crossover(found)
                 if found is not None and self.shortcut is not None and self.shortcut.due(self.work, self.alpha):
@@ -231,8 +240,10 @@ class Decomposition:
                 if status is not None:
                     return status
                 if exhausted:
-                    return Status.INACCURATE
+                    return self._handed_over(found, monitor)
                 gap = relative_gap(*found)
+                if gap < 0.9 * goal:
+                    goal, reached = gap, compared
                 progress = gap < 0.99 * best_gap or found[0] - best_lower > 1e-7 * abs(found[0])
                 best_gap, best_lower = min(best_gap, gap), max(best_lower, found[0])
                 idle = 0 if progress else idle + 1
@@ -240,6 +251,15 @@ class Decomposition:
                     g = self.derivative()
                     up, low = self._candidates(g)
             self._round(g, up, low, max(settings.inner * violation, 0.25 * floor))
+
+    def _handed_over(self, found: tuple[float, float], monitor: Monitor) -> Status:
+        """End with what another method makes of the point."""
+        if self.shortcut is not None and not monitor.out_of_time():
+            found = self._better(found, self.shortcut.last_resort(self.alpha, monitor))
+            status = monitor.report(self.rounds, *self._padded(*found))
+            if status is not None:
+                return status
+        return Status.INACCURATE
 
     def _allowance(self) -> float:
         """Return the multiplications of pair steps until the shortcut may be due."""

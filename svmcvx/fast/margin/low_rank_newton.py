@@ -111,6 +111,13 @@ class LowRankNewton:
         """Return infinity: rounds need no limit, since they cost much less than a factor."""
         return math.inf
 
+    def last_resort(self, alpha: Floats, monitor: Monitor) -> list[Floats]:
+        """Return multipliers that Newton's method found on a factor of any rank that there is room for; none the second time."""
+        if self.rank or self.statement.space.is_linear or self.largest < 1:
+            return []
+        self.factor = partial_factor(self.statement.space) if self.factor is None else self.factor
+        return self.solve(alpha, monitor)
+
     def solve(self, alpha: Floats, monitor: Monitor) -> list[Floats]:
         """Return multipliers that Newton's method found; none if the rank is too large or time is up."""
         self.threshold = math.inf

@@ -117,6 +117,10 @@ class SupportNewton:
         self.next_work = self.settings.retry * max(work, self._cost_of_step(alpha))
         return True
 
+    def last_resort(self, alpha: Floats, monitor: Monitor) -> list[Floats]:
+        """Return nothing: where these steps are due they have been taken."""
+        return []
+
     def allowance(self, work: float, alpha: Floats) -> float:
         """Return the multiplications of pair steps after which Newton steps from `alpha` would be due."""
         return max(self.next_work, self.settings.expected * self._cost_of_step(alpha)) - work
