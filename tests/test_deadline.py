@@ -253,3 +253,58 @@ def test_a_limit_is_a_positive_number():
             sx.ramp_mio(X, y, C=1.0, time_limit=wrong)
         with pytest.raises(sx.DataError, match="time_limit"):
             sx.PSVMClassifier(time_limit=wrong).fit(X, y)
+
+
+def test_what_goes_on_is_logged(caplog):
+    X, y = make_data(n=30)
+    with caplog.at_level("INFO", logger="svmcvx"):
+        sx.compare({"mine": sx.PSVMClassifier(solver="clarabel")}, X, y)
+    told = " ".join(caplog.messages)
+    assert "psvm_dual: built in" in told
+    assert "CLARABEL: optimal" in told
+    assert "mine: optimal" in told
+    caplog.clear()
+    with caplog.at_level("DEBUG", logger="svmcvx"):
+        fast.psvm(X, y, C=1.0, p=2.0)
+    assert any("gap" in message for message in caplog.messages)
+
+
+def test_verbose_and_progress_show_something(capsys):
+    X, y = make_data(n=30)
+    sx.PSVMClassifier(p=2.0, verbose=True).fit(X, y)
+    assert "gap" in capsys.readouterr().out
+    sx.PSVMClassifier(p=2.0).fit(X, y)
+    assert capsys.readouterr().out == ""
+    table = sx.compare([sx.PSVMClassifier(), sx.PSVMClassifier(p=2.0)], X, y, progress=True)
+    assert len(table) == 2
+
+
+def test_many_machines_that_take_long_are_announced():
+    class Slow:
+        """Each reading takes a tenth of a second."""
+
+        at = 0.0
+
+        def __call__(self):
+            self.at += 0.1
+            return self.at
+
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((60, 2)), np.arange(60) % 20
+    with clock.replaced(Slow()), pytest.warns(UserWarning, match=r"20 classes make 190 binary problems.*about \d+ s"):
+        sx.PSVMClassifier(p=2.0).fit(X, y)
+
+
+@pytest.mark.parametrize("p", [1.0, 1.5])
+def test_a_stall_ends_by_itself(p):
+    X, y = make_data(n=60, d=3)
+    weight = 0.5 ** (np.arange(60) / 2.0)
+    for rows, keywords in (
+        (1e8 * X, {"kernel": "linear"}),
+        (X + 1e8, {"kernel": "linear"}),
+        (X, {"kernel": "rbf", "sample_weight": weight}),
+        (X, {"kernel": "rbf", "C": 1e10}),
+    ):
+        found = fast.psvm(rows, y, **{"C": 1.0, "p": p, **keywords})
+        assert found.status in ("optimal", "inaccurate", "numerical")
+        assert 0 <= found.certificate.lower <= found.certificate.upper

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -33,6 +34,8 @@ from svmcvx.system.interrupt import deferred_interrupt
 __all__ = ["COLUMNS", "Comparison", "compare"]
 
 Models: TypeAlias = "Mapping[str, Any] | Sequence[Any]"
+
+log = logging.getLogger(__name__)
 
 COLUMNS = (
     "model",
@@ -155,6 +158,7 @@ class Comparison:
                 if self._store is not None and kept:
                     self._store.add(key, row)
                 self.rows.append(row)
+            log.info("%s: %s in %.2f s. %s", name, row["status"], row["seconds"], row["note"] or "")
             if pressed.is_set():
                 raise KeyboardInterrupt
             yield row
