@@ -176,8 +176,8 @@ class MulticlassProblem(FormulationProblem):
 
     @property
     def coefficients(self) -> int:
-        """The data, once for each class."""
-        return super().coefficients * int(self.formulation.scores.data.c)
+        """The data, twice for each class: a score difference has two vectors of weights."""
+        return 2 * super().coefficients * int(self.formulation.scores.data.c)
 
     def model_at_variables(self) -> MulticlassModel | None:
         """Return the model of the present values of ``W`` and ``b``, exactly as they are; None where they have none."""
