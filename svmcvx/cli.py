@@ -21,12 +21,13 @@ from rich.table import Table
 
 import svmcvx
 from svmcvx import datasets
-from svmcvx.data import check_choice
+from svmcvx.data import check_choice, check_time_limit
 from svmcvx.errors import DataError, SvmcvxError
 from svmcvx.experiments.comparison import Comparison
 from svmcvx.experiments.specifications import MODELS, parse_models
 from svmcvx.experiments.store import plain
 from svmcvx.solve import available_solvers
+from svmcvx.system.deadline import allowed
 from svmcvx.system.files import written_whole
 
 __all__ = ["app", "run"]
@@ -115,6 +116,7 @@ def compare(
     solver: Annotated[str, typer.Option(help="auto, or one solver (see doctor).")] = "auto",
     tol: Annotated[float, typer.Option(help="Relative gap up to which an answer counts as certified.")] = 1e-6,
     time_limit: Annotated[float | None, typer.Option(help="Seconds for each model.")] = None,
+    total_time_limit: Annotated[float | None, typer.Option(help="Seconds for all models together.")] = None,
     plot: Annotated[
         Path | None,
         typer.Option(help="Picture to write: decision regions for two features, else margin distributions."),
@@ -149,7 +151,8 @@ def compare(
     )
     interrupted = False
     try:
-        _run(comparison)
+        with allowed(check_time_limit(total_time_limit)):
+            _run(comparison)
     except KeyboardInterrupt:
         interrupted = True
     failed = [row["note"] for row in comparison.rows if row["status"] == "failed"]

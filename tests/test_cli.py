@@ -172,6 +172,13 @@ def test_compile_leaves_nothing_to_compile(run):
         assert float(row[-3]) == 0.0
 
 
+def test_a_limit_of_everything_names_the_models_that_had_no_time(run):
+    code, out, _ = run("compare", "wine", "--models", "psvm:p=1,psvm:p=2", "--total-time-limit", "1e-9")
+    assert code == 0
+    assert "no time for this model" in " ".join(out.split())
+    assert run("compare", "wine", "--total-time-limit", "-1")[0] == 2
+
+
 def test_version_and_help(run):
     assert run("--version")[1].startswith("svmcvx 0.")
     code, out, _ = run("compare", "--help")
