@@ -116,7 +116,7 @@ def outlier_data(
     """
     n, p = _whole(n, "n", 1), _whole(p, "p", 1)
     sigma = _real(sigma, "sigma", np.finfo(float).tiny, np.finfo(float).max, "(0, inf)")
-    if outliers not in OUTLIERS:
+    if not isinstance(outliers, str) or outliers not in OUTLIERS:
         raise DataError(f"outliers must be one of {', '.join(map(repr, OUTLIERS))}, got {outliers!r}")
     d = outlier_rule(p, seed=seed).coef
     centroid = CENTROID * d / np.linalg.norm(d)

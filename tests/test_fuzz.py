@@ -13,6 +13,8 @@ from . import fuzz
 @example(1672)
 @example(3797)
 @example(74)
+@example(52478)
+@example(54122)
 def test_a_hostile_call_is_answered_or_refused_in_a_sentence(number):
     outcome = fuzz.made(number)
     assert outcome.ended in fuzz.GOOD, f"{outcome.call}: {outcome.ended}, {outcome.detail}"

@@ -205,6 +205,8 @@ def l0(
 def _penalties(sigma: float | Sequence[float] | None, C: float, thresholds: tuple[float, ...]) -> list[float]:
     if sigma is None:
         return [2 * C / t**2 for t in thresholds]
+    if np.ndim(sigma) > 1:
+        raise DataError(f"sigma must be a number or a sequence of numbers, got an array of {np.ndim(sigma)} dimensions")
     values = [sigma] if np.ndim(sigma) == 0 else list(np.ravel(np.asarray(sigma)))
     if not values:
         raise DataError("sigma is empty; pass at least one penalty, or None for the default ones")
