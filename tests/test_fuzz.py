@@ -15,6 +15,8 @@ from . import fuzz
 @example(74)
 @example(52478)
 @example(54122)
+@example(65851)
+@example(66467)
 def test_a_hostile_call_is_answered_or_refused_in_a_sentence(number):
     outcome = fuzz.made(number)
     assert outcome.ended in fuzz.GOOD, f"{outcome.call}: {outcome.ended}, {outcome.detail}"

@@ -45,6 +45,8 @@ Floats: TypeAlias = NDArray[np.float64]
 Bools: TypeAlias = NDArray[np.bool_]
 
 LARGEST_IOTA = (1 + math.sqrt(5)) / 2
+# A penalty of the ADMM, at least.
+SMALLEST_PENALTY = 1e-200
 
 
 @dataclass(frozen=True)
@@ -204,7 +206,8 @@ def l0(
 
 def _penalties(sigma: float | Sequence[float] | None, C: float, thresholds: tuple[float, ...]) -> list[float]:
     if sigma is None:
-        return [2 * C / t**2 for t in thresholds]
+        # A penalty that underflows would be a division by zero.
+        return [max(2 * C / t**2, SMALLEST_PENALTY) for t in thresholds]
     if np.ndim(sigma) > 1:
         raise DataError(f"sigma must be a number or a sequence of numbers, got an array of {np.ndim(sigma)} dimensions")
     values = [sigma] if np.ndim(sigma) == 0 else list(np.ravel(np.asarray(sigma)))
