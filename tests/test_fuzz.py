@@ -17,6 +17,11 @@ from . import fuzz
 @example(54122)
 @example(65851)
 @example(66467)
+@example(80571)
+@example(89532)
+@example(92834)
+@example(98183)
+@example(98775)
 def test_a_hostile_call_is_answered_or_refused_in_a_sentence(number):
     outcome = fuzz.made(number)
     assert outcome.ended in fuzz.GOOD, f"{outcome.call}: {outcome.ended}, {outcome.detail}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
+from svmcvx.data import check_number
 from svmcvx.estimators.binary import BinaryClassifier
 from svmcvx.kernels import Kernel
 
@@ -87,7 +88,8 @@ class ZeroOneSVMClassifier(BinaryClassifier):
         self.verbose = verbose
 
     def _settings(self) -> dict[str, Any]:
-        return super()._settings() | {"lam": self.lam if self.k is None else None}
+        lam = check_number(self.lam, "lam", low=0, open_low=True)
+        return super()._settings() | {"lam": lam if self.k is None else None}
 
 
 class _FreeIntercept(BinaryClassifier):

@@ -133,7 +133,7 @@ def _error(w: Floats, u: Floats, alpha: Floats, border: Floats, threshold: Float
     norm = float(w @ w)
     primal = 0.5 * norm + float(cost[~hard] @ short[~hard])
     dual = float(threshold @ alpha) - 0.5 * norm
-    size = NEGLIGIBLE * min(1.0, float(cost.min()))
+    size = max(NEGLIGIBLE * min(1.0, float(cost.min())), np.finfo(np.float64).tiny)
     gap = abs(primal - dual) / max(abs(primal), abs(dual), size)
     balance = abs(float(border @ alpha)) / max(float(alpha.sum()), size)
     violation = float((short / np.maximum(1.0, np.abs(threshold)))[hard].max(initial=0.0))

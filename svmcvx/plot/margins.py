@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from svmcvx import theory
 from svmcvx.data import check_choice
-from svmcvx.errors import DataTypeError
+from svmcvx.errors import DataError, DataTypeError
 from svmcvx.plot.style import by_name, drawing_axes, entitle
 
 if TYPE_CHECKING:
@@ -62,7 +62,10 @@ def margin_distribution(
     """
     check_choice(scale, "scale", SCALES)
     ax = drawing_axes(ax)
-    for name, model in by_name(models).items():
+    named = by_name(models)
+    if not named:
+        raise DataError("models is empty; pass a model, or a mapping from names to models")
+    for name, model in named.items():
         found = theory.margin_distribution(model, X, y)
         median = float(np.median(np.abs(found.margins))) if scale == "median" else 1.0
         u = found.margins / median if median > 0 else found.margins

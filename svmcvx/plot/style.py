@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from svmcvx.errors import DataError, DataTypeError, missing_extra
+from svmcvx.errors import DataTypeError, missing_extra
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -28,10 +28,7 @@ def drawing_axes(ax: Axes | None) -> Axes:
 
 def by_name(given: Any) -> Mapping[str, Any]:
     """Return a mapping from names as it is, and anything else under the name of its type."""
-    found = given if isinstance(given, Mapping) else {type(given).__name__: given}
-    if not found:
-        raise DataError("there is nothing to draw: the mapping is empty")
-    return found
+    return given if isinstance(given, Mapping) else {type(given).__name__: given}
 
 
 def class_colours(count: int) -> list[str]:

@@ -138,7 +138,7 @@ def odml(
     rng = check_seed(seed)
     settings = ODMLSettings() if settings is None else settings
     lam1, lam2 = check_penalties(lam1, lam2)
-    C = check_number(C, "C", low=0, open_low=True)
+    C = check_number(C, "C", low=1e-300, why="a smaller weight of the losses underflows")
     space = margin_space(
         X,
         y,

@@ -148,7 +148,7 @@ def _descend(
     """Minimise P over w and V beside fixed columns."""
     r, columns = V.shape
     # P is at most this at w = 0; the accuracy of L-BFGS is absolute for values below 1.
-    unit = min(1.0, float(height.sum()))
+    unit = min(1.0, float(height.sum())) or 1.0
 
     def value_and_gradient(point: Floats) -> tuple[float, Floats]:
         V = np.hstack([point[r:].reshape(r, columns), fixed])

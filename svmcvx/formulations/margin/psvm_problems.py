@@ -289,4 +289,4 @@ def _half_squared_norm(space: FeatureSpace, signed: cp.Expression, C: cp.Paramet
         return 0.5 * cp.sum_squares(L.T @ (C * (p * signed)))
     C_squared = cp.CallbackParam(callback=lambda: C.value**2, nonneg=True, name="C_squared")
     # K is a product of its factor, hence positive semidefinite; cvxpy need not estimate its eigenvalues.
-    return C_squared * (0.5 * p**2 * cp.quad_form(signed, cp.psd_wrap(space.factor @ space.factor.T)))
+    return C_squared * (0.5 * (p * p) * cp.quad_form(signed, cp.psd_wrap(space.factor @ space.factor.T)))
