@@ -80,8 +80,10 @@ class FeatureSpace(ABC):
         """
         value, rounding = model.squared_norm(self.data)
         if self.intercept == "penalised":
-            value += model.intercept**2
-            rounding = (rounding + 2.0 * U * model.intercept**2 + 2.0 * U * value) * (1.0 + 4 * U) + UNDERFLOW
+            # A product overflows to infinity, where a power raises.
+            square = model.intercept * model.intercept
+            value += square
+            rounding = (rounding + 2.0 * U * square + 2.0 * U * value) * (1.0 + 4 * U) + UNDERFLOW
         return value, rounding
 
     def scores(self, model: BinaryModel) -> tuple[Floats, Floats]:
