@@ -2,8 +2,8 @@
 
     python benchmarks/limits.py [--limit 1] [--interrupt] [--only TEXT] [--data breast_cancer,digits,cloud] [--csv FILE]
 
-Every specialised solver, every builder through the solve layer, every estimator, ``select``, ``compare`` and the command
-line, on breast_cancer (569 x 30), digits against the odd ones (1 797 x 64), a cloud of 3 000 points in 20 dimensions and one
+Every specialised solver, every builder through the solve layer, every estimator, ``select`` and ``compare``,
+on breast_cancer (569 x 30), digits against the odd ones (1 797 x 64), a cloud of 3 000 points in 20 dimensions and one
 of 20 000 in 50. A call keeps its limit if it returns within 1.1 times the limit plus half a second. Each call has been made
 once before on 40 of the rows, so that nothing is compiled inside the clock. With ``--interrupt`` no limit is set, and
 Ctrl-C is sent after that time instead.

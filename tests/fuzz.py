@@ -276,19 +276,6 @@ def builders():
             )
 
 
-SETTINGS = {
-    "psvm": {"C": 1.0, "p": 1.5},
-    "hard_margin": {},
-    "conic": {"lam": 1.0},
-    "odm": {"C1": 1.0, "C2": 1.0, "D": 0.1},
-    "odml": {"lam1": 0.1, "lam2": 0.1, "C": 1.0},
-    "l0": {"C": 1.0},
-    "ramp": {"C": 1.0},
-    "zero_one": {"lam": 1.0},
-    "m3svm": {"lam": 0.1, "p": 4.0},
-}
-
-
 def solvers():
     """Every specialised solver, ``solve`` and paths."""
     X, y, several, apart = training()
@@ -296,7 +283,7 @@ def solvers():
         if entry.fast is not None:
             name = entry.fast.name
             rows, labels = (apart if name == "hard_margin" else X), (several if entry.takes.several_classes else y)
-            arguments = {"X": rows, "y": labels, **SETTINGS[name], "time_limit": LIMIT}
+            arguments = {"X": rows, "y": labels, **entry.builder().example, "time_limit": LIMIT}
             yield Call(f"fast.{name}", getattr(fast, name), arguments)
     yield Call(
         "fast.path", fast.path, {"formulation": "psvm", "X": X, "y": y, "C": [0.1, 1.0], "p": 2.0, "time_limit": LIMIT}
@@ -473,7 +460,7 @@ def made(number):
 
 
 def many(numbers):
-    """Make calls one after the other, each noted in a file before it is made."""
+    """Make calls one after the other."""
     import matplotlib
 
     matplotlib.use("agg")

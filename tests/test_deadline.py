@@ -20,17 +20,6 @@ from svmcvx.system.stop_flag import stop_flag
 from .conftest import make_data
 
 HOUR = 3600.0
-SETTINGS = {
-    "psvm": {"C": 1.0, "p": 1.5},
-    "hard_margin": {},
-    "conic": {"lam": 1.0},
-    "odm": {"C1": 1.0, "C2": 1.0, "D": 0.1},
-    "odml": {"lam1": 0.1, "lam2": 0.1, "C": 1.0},
-    "l0": {"C": 1.0},
-    "ramp": {"C": 1.0},
-    "zero_one": {"lam": 1.0},
-    "m3svm": {"lam": 0.1, "p": 4.0},
-}
 
 
 class Ticking:
@@ -133,24 +122,25 @@ def test_a_flag_is_set_for_compiled_code():
 FAST = [entry for entry in CATALOGUE.values() if entry.fast is not None]
 
 
-def problem_of(name, kernel):
+def problem_of(entry, kernel):
     X, y = make_data(n=40, d=3)
-    if name == "hard_margin":
+    if entry.name == "hard_margin":
         X = X + 6.0 * np.where(y == y.max(), 1.0, -1.0)[:, None]
-    return {"X": X, "y": y, **SETTINGS[name], **({} if kernel is None else {"kernel": kernel})}
+    return {"X": X, "y": y, **entry.builder().example, **({} if kernel is None else {"kernel": kernel})}
 
 
 @pytest.mark.parametrize("readings", [1, 3, 10, 30, 100])
 @pytest.mark.parametrize(
-    ("name", "kernel"),
+    ("entry", "kernel"),
     [
-        (entry.fast.name, kernel)
+        pytest.param(entry, kernel, id=f"{entry.name}-{kernel}")
         for entry in FAST
         for kernel in ((None, sx.RBF(0.5)) if entry.takes.kernel else (None,))
     ],
 )
-def test_whenever_the_time_is_up_the_interval_holds(name, kernel, readings):
-    solver, keywords = getattr(fast, name), problem_of(name, kernel)
+def test_whenever_the_time_is_up_the_interval_holds(entry, kernel, readings):
+    name = entry.fast.name
+    solver, keywords = entry.fast.load(), problem_of(entry, kernel)
     reference = solver(**keywords).certificate
     ticking = Ticking(readings)
     with clock.replaced(ticking):

@@ -178,11 +178,10 @@ def run(
         warnings.simplefilter("ignore")
         if isinstance(problem, FormulationProblem) and math.isfinite(until):
             # Compiling is one piece of work; what could not be interrupted is not begun.
-            seconds = COMPILE_SECONDS * problem.coefficients
+            coefficients = problem.coefficients
+            seconds = COMPILE_SECONDS * coefficients
             if seconds >= until - clock.now():
-                message = (
-                    f"compiling {problem.coefficients:,} coefficients takes about {seconds:.2g} s, more than is left"
-                )
+                message = f"compiling {coefficients:,} coefficients takes about {seconds:.2g} s, more than is left"
                 return Outcome(Status.TIME_LIMIT, message, False, 0.0, 0.0)
         data, chain, inverse = problem.get_problem_data(_OWN.get(solver, solver), enforce_dpp=True, solver_opts=options)
         if start is not None:

@@ -138,13 +138,13 @@ class Monitor:
             seconds,
             self.lower,
             self.upper,
-            self.gap,
+            progress.gap,
         )
         if self.verbose:
             print(  # noqa: T201 - what verbose asks for
-                f"{iteration:8d} {seconds:9.2f} s  lower {self.lower:.9g}  upper {self.upper:.9g}  gap {self.gap:.2e}"
+                f"{iteration:8d} {seconds:9.2f} s  lower {self.lower:.9g}  upper {self.upper:.9g}  gap {progress.gap:.2e}"
             )
-        if self.gap <= self.tol:
+        if progress.gap <= self.tol:
             return Status.OPTIMAL
         if self.callback is not None and self.callback(progress):
             return Status.INTERRUPTED

@@ -26,7 +26,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from svmcvx.data import binary_data, check_choice, check_number, check_seed
+from svmcvx.data import binary_data, check_choice, check_number, check_whole
 from svmcvx.errors import DataError
 from svmcvx.fast.core.active_set import LARGEST_SUPPORT
 from svmcvx.fast.core.active_set_passes import FULL, INSEPARABLE, MORE, OVER, TOUCHING, ray, solve
@@ -143,7 +143,7 @@ indefinite, seed
     """
     check_choice(selection, "selection", SELECTIONS)
     check_choice(method, "method", METHODS)
-    check_seed(seed)
+    check_whole(seed, "seed", 0)
     cache_size = check_number(cache_size, "cache_size", low=0, open_low=True)
     settings = HardMarginSettings() if settings is None else settings
     data = binary_data(X, y)

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from svmcvx.data import binary_data, check_choice, check_costs, check_number, check_seed
+from svmcvx.data import binary_data, check_choice, check_costs, check_number, check_whole
 from svmcvx.fast.core.monitor import Callback, Monitor, conclude, earlier_solution, limited, monitored
 from svmcvx.fast.core.row_cache import GramRows, RowCacheSettings, Rows, kernel_rows
 from svmcvx.fast.margin import psvm_linear
@@ -158,7 +158,7 @@ def psvm(
     p = check_number(p, "p", low=1, why="p < 1 is not convex")
     check_choice(bias, "bias", BIAS_RULES)
     check_choice(selection, "selection", SELECTIONS)
-    check_seed(seed)
+    check_whole(seed, "seed", 0)
     cache_size = check_number(cache_size, "cache_size", low=0, open_low=True)
     settings = PSVMSettings() if settings is None else settings
     data = binary_data(X, y, sample_weight)
