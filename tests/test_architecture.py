@@ -82,7 +82,7 @@ FAMILIES = ("margin", "margin_distribution", "conic_loss", "indicator", "multicl
 # What the families of a floor share, and may be imported by all of them.
 SHARED = {
     "formulations": {"base", "added_constraints", "building"},
-    "fast": {"core"},
+    "fast": {"core", "linear"},
 }
 # The indicator family bounds its programs by the conic relaxation.
 EXCEPTIONS = {("indicator", "conic_loss")}

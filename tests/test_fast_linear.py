@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 import svmcvx as sx
 from svmcvx.fast import odm, odml, psvm
-from svmcvx.fast.core import loss_passes as passes
-from svmcvx.fast.core.linear_newton import LinearNewtonSettings, minimise
-from svmcvx.fast.core.linear_problem import LinearProblem, kind_of_power, linear_model
 from svmcvx.fast.core.monitor import monitored
+from svmcvx.fast.linear import loss_passes as passes
+from svmcvx.fast.linear.newton import LinearNewtonSettings, minimise
+from svmcvx.fast.linear.problem import LinearProblem, kind_of_power, linear_model
 from svmcvx.fast.margin_distribution.dcd_svrg import InnerLoop
 from svmcvx.fast.margin_distribution.odm import ODMSettings
 from svmcvx.fast.margin_distribution.odm_blocks import BlocksSettings

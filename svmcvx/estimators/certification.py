@@ -34,9 +34,9 @@ from svmcvx.data import (
 from svmcvx.errors import DataError
 from svmcvx.estimators.base import CertifiedClassifier
 from svmcvx.estimators.pairs import parts
-from svmcvx.fast.core.linear_newton import minimise
-from svmcvx.fast.core.linear_problem import LinearProblem, kind_of_power
 from svmcvx.fast.core.monitor import monitored
+from svmcvx.fast.linear.newton import minimise
+from svmcvx.fast.linear.problem import LinearProblem, kind_of_power
 from svmcvx.feature_space import LinearSpace, feature_space
 from svmcvx.formulations.margin.absolute_norm import AbsoluteNormSVM
 from svmcvx.formulations.margin.liblinear import PenalisedPSVM

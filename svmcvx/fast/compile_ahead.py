@@ -12,11 +12,11 @@ import scipy.sparse as sp
 
 from svmcvx.fast.conic_loss.conic import conic
 from svmcvx.fast.core.compilation import Compiled, recorded
-from svmcvx.fast.core.linear_problem import LinearNewtonSettings
 from svmcvx.fast.core.row_cache import RowCacheSettings
 from svmcvx.fast.indicator.l0 import l0
 from svmcvx.fast.indicator.ramp import ramp
 from svmcvx.fast.indicator.zero_one import zero_one
+from svmcvx.fast.linear.problem import LinearNewtonSettings
 from svmcvx.fast.margin.hard_margin import ActiveSetSettings, HardMarginSettings, hard_margin
 from svmcvx.fast.margin.psvm import PSVMSettings, psvm
 from svmcvx.fast.margin_distribution.odm import ODMSettings, odm

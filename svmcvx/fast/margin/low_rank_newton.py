@@ -1,7 +1,7 @@
 r"""Newton's method on a factor of low rank, as a shortcut for pair steps that take long.
 
 On few features a smooth kernel matrix has a small numerical rank, :math:`K \approx LL'` with L of shape (n, r). The pSVM on the
-rows of L is a linear one, which Newton's method (:mod:`svmcvx.fast.core.linear_newton`) solves in a number of steps that hardly
+rows of L is a linear one, which Newton's method (:mod:`svmcvx.fast.linear.newton`) solves in a number of steps that hardly
 depends on C or p, where pair steps need millions. Its multipliers are only a guess for the kernel machine: their bounds are
 evaluated on exact scores, and they replace those of the pair steps if their gap is smaller.
 
@@ -20,10 +20,10 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from svmcvx.fast.core.linear_newton import minimise
-from svmcvx.fast.core.linear_problem import LinearProblem, kind_of_power
 from svmcvx.fast.core.monitor import Monitor
 from svmcvx.fast.core.pivoted_cholesky import PartialFactor, partial_factor
+from svmcvx.fast.linear.newton import minimise
+from svmcvx.fast.linear.problem import LinearProblem, kind_of_power
 from svmcvx.formulations.margin.psvm import PSVM
 
 __all__ = ["LowRankNewton", "LowRankSettings"]

@@ -1,4 +1,4 @@
-r"""The linear pSVM without a Gram matrix: Newton's method on (w, b), see :mod:`svmcvx.fast.core.linear_newton`.
+r"""The linear pSVM without a Gram matrix: Newton's method on (w, b), see :mod:`svmcvx.fast.linear.newton`.
 
 For p ≥ 2 Newton's method minimises the primal; for p < 2 it minimises the subproblems of the augmented Lagrangian method.
 There is one method for each loss, so that ``"auto"`` and ``"newton"`` are the same.
@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from svmcvx.data import Features
 from svmcvx.errors import DataError
-from svmcvx.fast.core.linear_newton import minimise
-from svmcvx.fast.core.linear_problem import LinearProblem, kind_of_power, linear_model
 from svmcvx.fast.core.monitor import Monitor
+from svmcvx.fast.linear.newton import minimise
+from svmcvx.fast.linear.problem import LinearProblem, kind_of_power, linear_model
 from svmcvx.feature_space import FeatureSpace
 from svmcvx.formulations.base import RecoveredPoints
 from svmcvx.formulations.margin.psvm import PSVM, best_bias

@@ -10,9 +10,10 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from svmcvx.data import Features
-from svmcvx.fast.core import loss_passes as passes
-from svmcvx.fast.core.linear_problem import LinearBounds, LinearProblem, Point
 from svmcvx.fast.core.monitor import Monitor
+from svmcvx.fast.linear import loss_passes as passes
+from svmcvx.fast.linear.margins import Margins
+from svmcvx.fast.linear.problem import ArrayBounds, LinearProblem, Point
 from svmcvx.fast.margin_distribution import dcd_svrg_passes as descent
 from svmcvx.solution import Status
 
@@ -52,7 +53,7 @@ def ascend(
     diagonal = m.norms**2
     active = np.ones(n, dtype=np.bool_)
     w = m.primal_of(theta)
-    bounds = LinearBounds(m, w, theta)
+    bounds = ArrayBounds(m, w, theta)
     rounds, margin = 0, math.inf
     stalled, smallest = 0, math.inf
     while True:
@@ -91,20 +92,20 @@ def svrg(problem: LinearProblem, monitor: Monitor, w: Floats, rng: np.random.Gen
     w = w.copy()
     eta = STEP / (1.0 + 2.0 * max(m.C1, m.C2) * float(m.norms.max()) ** 2)
     loop = InnerLoop(m.X, m.y, C1=m.C1, C2=m.C2, D=m.D)
-    bounds = LinearBounds(m, w, np.zeros(n))
-    alpha, slope = np.empty(n), np.empty(n)
+    bounds = ArrayBounds(m, w, np.zeros(n))
+    rows = Margins(m)
     steps = 0
     while True:
-        f = np.asarray(m.X @ w)
-        sums = passes.respond(m.kind, f, m.y, 0.0, alpha, m.c, 1.0, *m.loss, m.norms, alpha, slope)
-        primal = m.primal_of(alpha)
-        lower, upper = bounds.update(w, 0.0, alpha, primal, sums)
+        rows.place(w)
+        sums, expansion = rows.respond(0.0, 1.0, 0.0)
+        primal = expansion if m.linear_term is None else expansion + m.linear_term
+        lower, upper = bounds.update(w, 0.0, rows.alpha, primal, sums)
         status = monitor.report(steps, lower, upper)
         if status is not None:
             bounds.best.steps = steps
             return bounds.best, status
         # The full gradient is w − w(α), so that s = w̃ − μ = w(α).
-        loop.run(w, primal, f, rng.choice(n, size=n, p=m.c / m.c.sum()), None, eta)
+        loop.run(w, primal, rows.f, rng.choice(n, size=n, p=m.c / m.c.sum()), None, eta)
         steps += 1
 
 

@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from svmcvx.certificate import Dual
 from svmcvx.data import check_choice, check_seed
 from svmcvx.errors import DataError
-from svmcvx.fast.core import loss_passes as passes
-from svmcvx.fast.core.linear_newton import LinearNewtonSettings, minimise
-from svmcvx.fast.core.linear_problem import LinearProblem, Point, earlier_coefficients, linear_model
 from svmcvx.fast.core.monitor import Callback, conclude, earlier_solution, limited, monitored
+from svmcvx.fast.linear import loss_passes as passes
+from svmcvx.fast.linear.newton import LinearNewtonSettings, minimise
+from svmcvx.fast.linear.problem import LinearProblem, Point, earlier_coefficients, linear_model
 from svmcvx.fast.margin_distribution.dcd_svrg import METHODS, ascend, svrg
 from svmcvx.fast.margin_distribution.odm_blocks import BlocksSettings, minimise_by_blocks
 from svmcvx.formulations.base import RecoveredPoints

@@ -10,7 +10,7 @@ runs on the data themselves, but factors R for its bounds.
 
 In many dimensions (more than 2500 features and observations, or sparse data with more features than observations or with 1e8
 entries if they were dense) neither R nor N is formed: Newton's method runs on the data themselves, with the variance as a term of
-its own (:mod:`svmcvx.fast.core.linear_problem`), and everything, the certificate included, takes products with the data only.
+its own (:mod:`svmcvx.fast.linear.problem`), and everything, the certificate included, takes products with the data only.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from numpy.typing import NDArray
 from svmcvx.certificate import Dual
 from svmcvx.data import check_choice, check_number, check_seed
 from svmcvx.errors import DataError
-from svmcvx.fast.core import loss_passes as passes
-from svmcvx.fast.core.linear_newton import LinearNewtonSettings, minimise
-from svmcvx.fast.core.linear_problem import LinearBounds, LinearProblem, Point, earlier_coefficients, linear_model
 from svmcvx.fast.core.monitor import Callback, Monitor, conclude, earlier_solution, limited, monitored
+from svmcvx.fast.linear import loss_passes as passes
+from svmcvx.fast.linear.newton import LinearNewtonSettings, minimise
+from svmcvx.fast.linear.problem import ArrayBounds, LinearProblem, Point, earlier_coefficients, linear_model
 from svmcvx.fast.margin_distribution.dcd_svrg import DECAY, METHODS, STEP, InnerLoop, ascend
 from svmcvx.fast.margin_distribution.odml_low_rank import LowRankSettings, solve_by_ranks
 from svmcvx.formulations.base import RecoveredPoints
@@ -311,7 +311,7 @@ def _svrg(
     loop = InnerLoop(L, y, lam1=statement.lam1, C=statement.C)
     alpha = np.zeros(n) if alpha is None else alpha
     w = statement.normal(alpha)
-    bounds = LinearBounds(problem, problem.primal_of(alpha), alpha)
+    bounds = ArrayBounds(problem, problem.primal_of(alpha), alpha)
     steps, epoch = 0, 1
     while True:
         lower, upper = bounds.update_pair(triangle.T @ w, alpha)

@@ -1,6 +1,6 @@
 r"""Kernel ODML for more observations than a Gram matrix allows: on a partial Cholesky factor, certified on K itself.
 
-With :math:`K \approx FF'`, Newton's method (:mod:`svmcvx.fast.core.linear_newton`) solves the machine on the rows of F. Its multipliers α and τ
+With :math:`K \approx FF'`, Newton's method (:mod:`svmcvx.fast.linear.newton`) solves the machine on the rows of F. Its multipliers α and τ
 are feasible for K too, however rough F is, and :math:`v = y(\alpha + \lambda_2 c - \tau)` is a point of the kernel's own space, so one
 product with K, evaluated by blocks, gives both bounds; where the point of the factor's own machine is better, it is expanded on
 the pivots. While the gap is too large the factor grows.
@@ -17,11 +17,11 @@ import scipy.linalg as sl
 from numpy.typing import NDArray
 
 from svmcvx.certificate import Dual
-from svmcvx.fast.core import loss_passes as passes
-from svmcvx.fast.core.linear_newton import LinearNewtonSettings, minimise
-from svmcvx.fast.core.linear_problem import LinearProblem
 from svmcvx.fast.core.monitor import Monitor
 from svmcvx.fast.core.pivoted_cholesky import partial_factor
+from svmcvx.fast.linear import loss_passes as passes
+from svmcvx.fast.linear.newton import LinearNewtonSettings, minimise
+from svmcvx.fast.linear.problem import LinearProblem
 from svmcvx.formulations.base import RecoveredPoints
 from svmcvx.formulations.margin_distribution.odml import ODML
 from svmcvx.losses import variance_multipliers

@@ -1,7 +1,7 @@
 r"""Newton's method for linear machines, with a certified gap after every step.
 
-The problems and their bounds are those of :mod:`svmcvx.fast.core.linear_problem`, the linear systems those of
-:mod:`svmcvx.fast.core.linear_steps`.
+The problems and their bounds are those of :mod:`svmcvx.fast.linear.problem`, the linear systems those of
+:mod:`svmcvx.fast.linear.steps`.
 
 **p ≥ 2 and ODM** are smooth: Newton's method with a line search, and the gap falls with the square of the gradient.
 
@@ -25,10 +25,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svmcvx.certificate import EPS
-from svmcvx.fast.core import loss_passes as passes
-from svmcvx.fast.core.linear_problem import LinearBounds, LinearNewtonSettings, LinearProblem, Point
-from svmcvx.fast.core.linear_steps import newton_step
 from svmcvx.fast.core.monitor import Monitor
+from svmcvx.fast.linear.margins import Margins, flat_middle
+from svmcvx.fast.linear.problem import LinearBounds, LinearNewtonSettings, LinearProblem, LinearTerms, Point, Response
+from svmcvx.fast.linear.steps import newton_step
 from svmcvx.solution import Status
 
 __all__ = ["LinearNewtonSettings", "minimise"]
@@ -43,74 +43,81 @@ NEGLIGIBLE = 1e-15
 
 
 def minimise(
-    problem: LinearProblem,
+    problem: LinearTerms,
     monitor: Monitor,
     *,
     w: Floats | None = None,
     b: float = 0.0,
     alpha: Floats | None = None,
+    sigma: float | None = None,
     settings: LinearNewtonSettings | None = None,
+    margins: Margins | None = None,
 ) -> tuple[Point, Status]:
     """Run Newton's method until the monitor says stop.
 
     Parameters
     ----------
-    problem : LinearProblem
+    problem : LinearTerms
     monitor : Monitor
     w, b, alpha
         Where to start; zero by default. For losses that are not smooth `alpha` is the first centre.
+    sigma : float, optional
+        First penalty of the augmented Lagrangian; by default one of the settings.
     settings : LinearNewtonSettings, optional
         Numbers that steer the method; None for the defaults.
+    margins : Margins, optional
+        The rows, where they lie in blocks; by default those of a :class:`LinearProblem`.
 
     Returns
     -------
     Point
-        The best primal and dual points.
+        The best primal and dual points; the multipliers of rows in blocks stay with their :class:`Margins`.
     Status
         Why it stopped; ``INACCURATE`` if rounding keeps the gap above the tolerance.
     """
     m = problem
     settings = LinearNewtonSettings() if settings is None else settings
-    n, d = m.X.shape
-    sigma = 1.0 if m.smooth else settings.warm_sigma if alpha is not None else _first_sigma(m, settings)
-    centre: Floats = np.zeros(n) if alpha is None else np.clip(alpha, 0.0, m.c if m.kind == passes.HINGE else np.inf)
-    if w is None and alpha is not None:
-        w = m.primal_of(centre)
-    elif w is None:
-        w = np.zeros(d) if m.linear_term is None else m.linear_term.copy()
-    f = np.asarray(m.X @ w)
-    alpha, curvature = np.zeros(n), np.zeros(n)
-    bounds = LinearBounds(m, w, alpha)
+    if sigma is None:
+        sigma = _first_sigma(m, settings, warm=alpha is not None)
+    penalty = sigma
+    if margins is None:
+        assert isinstance(problem, LinearProblem)  # noqa: S101 - rows in blocks come with their margins
+        margins = Margins(problem, alpha)
+    rows = margins
+    q = np.zeros(m.d) if m.linear_term is None else m.linear_term
+    if w is None:
+        w = q.copy() if alpha is None else rows.centre_expansion() + q
+    rows.place(w)
+    bounds = LinearBounds(m, w, np.zeros(0))
     steps, idle, smallest, improved = 0, 0, math.inf, 0
     first, promised = math.inf, math.inf
 
-    def multipliers(w: Floats) -> tuple[tuple[float, ...], float, Floats, Floats]:
-        """Fill `alpha` and `curvature`; return the sums over the observations, the variance, w(α) and the gradient."""
+    def multipliers(w: Floats) -> tuple[Response, Floats, Floats]:
+        """Set multipliers and slopes; return the sums over the observations, w(α) and the gradient."""
         nonlocal b
         if m.bias:
-            b = _best_bias(m, f, b, centre, sigma)
-        sums = passes.respond(m.kind, f, m.y, b, centre, m.c, sigma, *m.loss, m.norms, alpha, curvature)
-        if m.variance == 0.0:
-            primal = m.primal_of(alpha)
-            return sums, 0.0, primal, w - primal
-        tau = m.multipliers_of_variance(f)
-        primal = m.primal_of(alpha - tau)
-        # Half of τ'u, because the variance is quadratic.
-        return sums, 0.5 * float(tau @ (m.y * f)), primal, w - primal
+            b = _best_bias(rows, b, penalty)
+        sums, expansion = rows.respond(b, penalty, rows.mean("f") if m.variance > 0 else 0.0)
+        primal = expansion if m.linear_term is None else expansion + q
+        return sums, primal, w - primal
 
     while True:
-        sums, variance, primal, gradient = multipliers(w)
-        lower, upper = bounds.update(w, b, alpha, primal, sums, variance)
-        status = monitor.report(steps, lower, upper)
-        gap = upper - lower
+        sums, primal, gradient = multipliers(w)
+        judged = bounds.judge(w, b, sums, primal, rows.loss_of(primal, b) if m.kernel_expansion else None)
+        if judged.better_lower:
+            rows.keep()
+        if judged.better_upper and m.kernel_expansion:
+            rows.keep_expansion()
+        status = monitor.report(steps, judged.lower, judged.upper)
+        gap = judged.upper - judged.lower
         part = 0.5 * float(gradient @ gradient)
         # The gap of a kernel expansion far from the optimum is much larger than what a step can gain.
-        terms = abs(sums[0]) + sums[4] + (0.0 if m.kernel_expansion else abs(gap))
+        terms = abs(sums.smooth) + sums.size + (0.0 if m.kernel_expansion else abs(gap))
         negligible = promised <= NEGLIGIBLE * terms
         # The other part of the gap is what the loss and its conjugate leave at (z, α): it falls only when σ grows.
         grow_sigma = False
         if not m.smooth:
-            left = sums[1] + float(passes.conjugate(m.kind, alpha, m.c, *m.loss)) - sums[6]
+            left = sums.loss + sums.conjugate - sums.product
             grow_sigma = part <= settings.gradient_share * left or negligible
         if monitor.gap < 0.999 * smallest:
             smallest, idle, improved = monitor.gap, 0, steps
@@ -121,49 +128,59 @@ def minimise(
         if status is None and (exhausted or not math.isfinite(gap)):
             status = Status.INACCURATE
         if status is not None:
-            bounds.best.steps, bounds.best.sigma = steps, sigma
-            return bounds.best, status
+            best = bounds.best
+            best.steps, best.sigma, best.alpha, best.expansion = steps, penalty, rows.kept, rows.expansion
+            return best, status
         if grow_sigma:
-            centre, sigma = alpha.copy(), min(sigma * settings.sigma_growth, settings.largest_sigma)
-            sums, variance, primal, gradient = multipliers(w)
+            rows.recentre()
+            penalty = min(penalty * settings.sigma_growth, settings.largest_sigma)
+            sums, primal, gradient = multipliers(w)
             first = math.inf
         norm = math.sqrt(float(gradient @ gradient))
         first = first if math.isfinite(first) else norm
         accuracy = min(0.1, max(math.sqrt(norm / first) if first > 0 else 0.1, 1e-6))
         dw, db = newton_step(
             m,
-            curvature,
+            rows,
             gradient,
-            -sums[3] if m.bias else 0.0,
+            -sums.balance if m.bias else 0.0,
             accuracy=accuracy,
             settings=settings,
             stop=monitor.out_of_time,
         )
-        df = np.asarray(m.X @ dw)
-        promised = -float(gradient @ dw) + (sums[3] * db if m.bias else 0.0)
+        rows.project(dw)
+        promised = -float(gradient @ dw) + (sums.balance * db if m.bias else 0.0)
         t = 1.0
         if promised > 0:
-            t = _step_length(m, w, f, b, centre, sigma, dw, df, db, sums[0], -promised, settings.line_steps)
+            t = _step_length(m, rows, w - q, b, penalty, dw, db, sums.smooth, -promised, settings.line_steps)
         w = w + t * dw
         b += t * db
         steps += 1
-        f = np.asarray(m.X @ w) if steps % settings.refresh == 0 else f + t * df
+        if steps % settings.refresh == 0:
+            rows.place(w)
+        else:
+            rows.advance(t)
 
 
-def _first_sigma(m: LinearProblem, settings: LinearNewtonSettings) -> float:
-    stiffness = float((m.c * m.norms**2).max())
-    return min(settings.first_sigma, settings.largest_stiffness / stiffness) if stiffness > 0 else settings.first_sigma
+def _first_sigma(m: LinearTerms, settings: LinearNewtonSettings, *, warm: bool) -> float:
+    if m.smooth:
+        return 1.0
+    if warm:
+        return settings.warm_sigma
+    return (
+        min(settings.first_sigma, settings.largest_stiffness / m.stiffness) if m.stiffness > 0 else settings.first_sigma
+    )
 
 
-def _best_bias(m: LinearProblem, f: Floats, b: float, centre: Floats, sigma: float) -> float:
+def _best_bias(rows: Margins, b: float, sigma: float) -> float:
     """Root of the decreasing function y'α(b), by Newton's method inside a bracket."""
     low, high, width = -math.inf, math.inf, 1.0
     for _ in range(BIAS_STEPS):
-        balance, curvature, size = passes.slope_of_bias(m.kind, f, m.y, b, centre, m.c, sigma, *m.loss)
+        balance, curvature, size = rows.balance(b, sigma)
         if abs(balance) <= BALANCED * size:
             if curvature == 0:
                 # Any bias of an interval is optimal; its middle leaves the most room for the next step in w.
-                b += passes.flat_middle(m.kind, f, m.y, b, centre, m.c, sigma)
+                b += flat_middle(*rows.flat_ends(b, sigma))
             break
         if balance > 0:
             low = b
@@ -183,14 +200,12 @@ def _best_bias(m: LinearProblem, f: Floats, b: float, centre: Floats, sigma: flo
 
 
 def _step_length(
-    m: LinearProblem,
+    m: LinearTerms,
+    rows: Margins,
     w: Floats,
-    f: Floats,
     b: float,
-    centre: Floats,
     sigma: float,
     dw: Floats,
-    df: Floats,
     db: float,
     smooth: float,
     start: float,
@@ -198,18 +213,18 @@ def _step_length(
 ) -> float:
     """Length of a step along (dw, db): 1 if that decreases the function enough, else near the minimum on the line.
 
-    `smooth` is the sum of the smooth losses and `start` the derivative along the line, both at its start.
+    `w` is the point less the linear term, `smooth` the sum of the smooth losses and `start` the derivative along the line, both at
+    its start.
     """
-    linear_term = np.zeros_like(w) if m.linear_term is None else m.linear_term
-    linear, square = float((w - linear_term) @ dw), float(dw @ dw)
+    linear, square = float(w @ dw), float(dw @ dw)
     if m.variance > 0:
-        tau = m.multipliers_of_variance(df) * m.y
-        linear, square = linear + float(tau @ f), square + float(tau @ df)
+        across, along = rows.variance_along(rows.mean("df"))
+        linear, square = linear + across, square + along
     low, high, t = 0.0, math.inf, 1.0
     # Derivatives at both ends of the bracket.
     at_low, at_high = start, 0.0
     for trial in range(trials):
-        value, slope = passes.along(m.kind, f, df, t, m.y, b, db, centre, m.c, sigma, *m.loss)
+        value, slope = rows.along(t, b, db, sigma)
         here = linear + t * square + slope
         change = value - smooth + t * linear + 0.5 * t * t * square
         if not (math.isfinite(here) and here <= -0.25 * start and (here <= 0 or change <= 4 * EPS * abs(smooth))):

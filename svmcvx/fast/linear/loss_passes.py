@@ -1,4 +1,4 @@
-r"""Compiled passes over the margins for the Newton methods of :mod:`svmcvx.fast.core.linear_newton`.
+r"""Compiled passes over the margins for the Newton methods of :mod:`svmcvx.fast.linear.newton`.
 
 Every loss is seen through its multiplier. With :math:`z_i = 1 - y_i(f_i + b)` a pass gives, for each observation,
 
@@ -33,7 +33,7 @@ __all__ = [
     "along",
     "conjugate",
     "curvature_product",
-    "flat_middle",
+    "flat_ends",
     "gram_narrow",
     "gram_rows",
     "respond",
@@ -237,8 +237,8 @@ def slope_of_bias(kind, f, y, b, a, c, sigma, p, C1, C2, D):
 
 
 @compiled()
-def flat_middle(kind, f, y, b, a, c, sigma):
-    """Return the move of the bias to the middle of the interval without slopes; 0 if it is unbounded."""
+def flat_ends(kind, f, y, b, a, c, sigma):
+    """Return the moves of the bias to the ends of the interval without slopes; ±∞ where it has none."""
     left, right = -math.inf, math.inf
     for i in range(f.size):
         z = 1.0 - y[i] * (f[i] + b)
@@ -250,7 +250,7 @@ def flat_middle(kind, f, y, b, a, c, sigma):
             right = min(right, move)
         else:
             left = max(left, move)
-    return 0.5 * (left + right) if math.isfinite(left) and math.isfinite(right) else 0.0
+    return left, right
 
 
 @compiled()

@@ -1,10 +1,10 @@
-r"""The problems of :mod:`svmcvx.fast.core.linear_newton`, and both bounds at a point.
+r"""The problems of :mod:`svmcvx.fast.linear.newton`, and both bounds at a point.
 
 They minimise, over w and (for the pSVM) a free bias b,
 
 .. math:: P(w, b) = \tfrac12\|w\|^2 - q'w + \sum_i \ell_i(z_i), \qquad z_i = 1 - y_i(x_i'w + b),
 
-with convex losses of :mod:`svmcvx.fast.core.loss_passes`. Their multipliers :math:`\alpha_i = \ell_i'(z_i)` are a dual point,
+with convex losses of :mod:`svmcvx.fast.linear.loss_passes`. Their multipliers :math:`\alpha_i = \ell_i'(z_i)` are a dual point,
 
 .. math:: D(\alpha) = \sum_i \alpha_i - \sum_i \ell_i^*(\alpha_i) - \tfrac12\|w(\alpha)\|^2, \qquad
     w(\alpha) = q + \sum_i \alpha_i y_i x_i,
@@ -21,8 +21,8 @@ its own value.
 from __future__ import annotations
 
 import math
-from dataclasses import InitVar, dataclass, field
-from typing import TypeAlias
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
@@ -30,17 +30,20 @@ from numpy.typing import NDArray
 
 from svmcvx.certificate import EPS
 from svmcvx.data import Features
-from svmcvx.fast.core import loss_passes as passes
+from svmcvx.fast.linear import loss_passes as passes
 from svmcvx.feature_space import FeatureSpace
 from svmcvx.kernels import row_norms
-from svmcvx.losses import variance_multipliers
 from svmcvx.model import LinearModel
 
 __all__ = [
+    "ArrayBounds",
+    "Judged",
     "LinearBounds",
     "LinearNewtonSettings",
     "LinearProblem",
+    "LinearTerms",
     "Point",
+    "Response",
     "earlier_coefficients",
     "estimated_rounding",
     "kind_of_power",
@@ -52,13 +55,15 @@ Floats: TypeAlias = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class LinearNewtonSettings:
-    """Numbers that steer :func:`svmcvx.fast.core.linear_newton.minimise`.
+    """Numbers that steer :func:`svmcvx.fast.linear.newton.minimise`.
 
     Parameters
     ----------
     direct_work, direct_work_stiff : float
         Multiplications up to which a Newton system is formed and factored, for smooth losses and for those with p < 2, whose
         systems become ill-conditioned.
+    direct_per_entry : float
+        The same for rows in blocks, for each of their entries: a product of conjugate gradients reads all blocks again.
     largest_system : int
         Unknowns of a system that is factored, at most.
     conjugate_steps : int
@@ -85,6 +90,7 @@ class LinearNewtonSettings:
 
     direct_work: float = 4e9
     direct_work_stiff: float = 4e10
+    direct_per_entry: float = 1000.0
     largest_system: int = 4000
     conjugate_steps: int = 500
     line_steps: int = 40
@@ -114,18 +120,15 @@ def kind_of_power(p: float) -> int:
 
 
 @dataclass(frozen=True, eq=False)
-class LinearProblem:
-    r"""The problem of one linear machine.
+class LinearTerms:
+    r"""The problem of one linear machine, but for its rows.
 
     Parameters
     ----------
-    X : ndarray or csr_array of shape (n, d)
-    y : ndarray of shape (n,)
-        Labels ±1.
-    c : ndarray of shape (n,)
-        Weights of the losses (``C s`` for the pSVM).
+    n, d : int
+        Numbers of rows and of columns.
     kind : int
-        One of the kinds of :mod:`svmcvx.fast.core.loss_passes`.
+        One of the kinds of :mod:`svmcvx.fast.linear.loss_passes`.
     p, C1, C2, D : float
         Parameters of the loss, where it has them.
     bias : bool
@@ -137,8 +140,58 @@ class LinearProblem:
         then taken there.
     variance : float
         Weight :math:`\lambda_1` of the variance of the margins; without bias, and not with `kernel_expansion`.
+    largest_norm : float
+        The largest Euclidean norm of a row.
+    stiffness : float
+        The largest weight times squared norm of a row.
+    entries : float
+        Entries of a row that are not zero, on average.
+    """
+
+    n: int
+    d: int
+    kind: int
+    p: float = 2.0
+    C1: float = 1.0
+    C2: float = 1.0
+    D: float = 0.0
+    bias: bool = False
+    linear_term: Floats | None = None
+    kernel_expansion: bool = False
+    variance: float = 0.0
+    largest_norm: float = 0.0
+    stiffness: float = 0.0
+    entries: float = 0.0
+
+    @property
+    def smooth(self) -> bool:
+        """Whether the loss itself has a derivative that Newton's method can use."""
+        return self.kind in (passes.POWER, passes.BAND)
+
+    @property
+    def loss(self) -> tuple[float, float, float, float]:
+        """The parameters of the loss in the order of the compiled passes."""
+        return self.p, self.C1, self.C2, self.D
+
+
+class LinearProblem(LinearTerms):
+    r"""The problem of one linear machine with all its rows in memory.
+
+    Parameters
+    ----------
+    X : ndarray or csr_array of shape (n, d)
+    y : ndarray of shape (n,)
+        Labels ±1.
+    c : ndarray of shape (n,)
+        Weights of the losses (``C s`` for the pSVM).
+    kind : int
+        One of the kinds of :mod:`svmcvx.fast.linear.loss_passes`.
     share : ndarray of shape (n,), optional
-        Shares of the observations in it; equal ones by default.
+        Shares of the observations in the variance of the margins; equal ones by default.
+    norms : ndarray of shape (n,), optional
+        Euclidean norms of the rows, where they are known.
+    **terms
+        The other parameters of :class:`LinearTerms`.
 
     Attributes
     ----------
@@ -151,44 +204,80 @@ class LinearProblem:
     X: Features
     y: Floats
     c: Floats
-    kind: int
-    p: float = 2.0
-    C1: float = 1.0
-    C2: float = 1.0
-    D: float = 0.0
-    bias: bool = False
-    linear_term: Floats | None = None
-    kernel_expansion: bool = False
-    variance: float = 0.0
-    share: InitVar[Floats | None] = None
-    shares: Floats = field(init=False)
-    norms: Floats = field(init=False)
+    shares: Floats
+    norms: Floats
 
-    def __post_init__(self, share: Floats | None) -> None:
-        object.__setattr__(self, "shares", np.full(self.y.size, 1.0 / self.y.size) if share is None else share)
-        if not sp.issparse(self.X):
-            # Passes are compiled for one layout.
-            object.__setattr__(self, "X", np.ascontiguousarray(self.X))
-        object.__setattr__(self, "norms", row_norms(self.X))
-
-    @property
-    def smooth(self) -> bool:
-        """Whether the loss itself has a derivative that Newton's method can use."""
-        return self.kind in (passes.POWER, passes.BAND)
-
-    @property
-    def loss(self) -> tuple[float, float, float, float]:
-        """The parameters of the loss in the order of the compiled passes."""
-        return self.p, self.C1, self.C2, self.D
+    def __init__(
+        self,
+        X: Features,
+        y: Floats,
+        c: Floats,
+        kind: int,
+        *,
+        share: Floats | None = None,
+        norms: Floats | None = None,
+        **terms: Any,
+    ) -> None:
+        n, d = X.shape
+        # Passes are compiled for one layout.
+        rows = X if sp.issparse(X) else np.ascontiguousarray(X)
+        norms = row_norms(rows) if norms is None else norms
+        super().__init__(
+            n,
+            d,
+            kind,
+            largest_norm=float(norms.max(initial=0.0)),
+            stiffness=float((c * norms**2).max(initial=0.0)),
+            entries=X.nnz / n if sp.issparse(X) else float(d),
+            **terms,
+        )
+        shares = np.full(n, 1.0 / n) if share is None else share
+        for name, value in (("X", rows), ("y", y), ("c", c), ("shares", shares), ("norms", norms)):
+            object.__setattr__(self, name, value)
 
     def primal_of(self, alpha: Floats) -> Floats:
         r"""Return :math:`w(\alpha)`."""
         w = np.asarray(self.X.T @ (self.y * alpha))
         return w if self.linear_term is None else w + self.linear_term
 
-    def multipliers_of_variance(self, f: Floats) -> Floats:
-        """Return the multipliers τ of the variance at scores `f`."""
-        return variance_multipliers(self.y * f, self.variance, self.shares)
+
+class Response(NamedTuple):
+    """Sums over the observations at a point.
+
+    Attributes
+    ----------
+    smooth, loss : float
+        Of the smooth functions e and of the losses.
+    total, balance, size : float
+        Of α, y α and |α|.
+    reach : float
+        Of |α| times the norm of the row.
+    product : float
+        Of α z.
+    conjugate : float
+        Of the conjugates of the losses at α.
+    variance : float
+        The variance term.
+    """
+
+    smooth: float
+    loss: float
+    total: float
+    balance: float
+    size: float
+    reach: float
+    product: float
+    conjugate: float
+    variance: float
+
+
+class Judged(NamedTuple):
+    """Bounds at a point, and which of them is the best so far."""
+
+    lower: float
+    upper: float
+    better_lower: bool
+    better_upper: bool
 
 
 @dataclass
@@ -228,45 +317,44 @@ class LinearBounds:
 
     Parameters
     ----------
-    problem : LinearProblem
+    problem : LinearTerms
     w, alpha : ndarray
         Where the search starts.
     """
 
-    def __init__(self, problem: LinearProblem, w: Floats, alpha: Floats) -> None:
-        self.best = Point(w.copy(), 0.0, alpha.copy(), alpha.copy())
+    def __init__(self, problem: LinearTerms, w: Floats, alpha: Floats) -> None:
+        self.best = Point(w.copy(), 0.0, alpha, alpha)
         self.problem = problem
 
-    def update(
-        self, w: Floats, b: float, alpha: Floats, primal: Floats, sums: tuple[float, ...], variance: float = 0.0
-    ) -> tuple[float, float]:
-        """Return (lower, upper) at (w, b) with multipliers α and ``primal`` = w(α); keep the best of each.
+    def judge(
+        self, w: Floats, b: float, response: Response, primal: Floats, expanded_loss: float | None = None
+    ) -> Judged:
+        """Return the bounds at (w, b) with the multipliers of a response and ``primal`` = w(α), and whether they are the best.
 
         Parameters
         ----------
-        w, b, alpha, primal
-            The point, its multipliers, and w(α).
-        sums : tuple of float
-            What :func:`~svmcvx.fast.core.loss_passes.respond` has returned there.
-        variance : float
-            The value of the variance at w, whose multipliers are in `primal`.
+        w, b
+            The point; w is kept where it is the best.
+        response : Response
+            Sums over the observations at the point.
+        primal : ndarray of shape (d,)
+        expanded_loss : float, optional
+            Sum of the losses at w(α) and b, for problems with `kernel_expansion`.
         """
         problem = self.problem
-        _, loss, total, balance, size, reach, _ = sums
-        conjugate = float(passes.conjugate(problem.kind, alpha, problem.c, *problem.loss))
         dual_norm = float(primal @ primal)
-        if problem.kernel_expansion:
-            w = primal
-            norm = dual_norm
-            loss = self.loss_at(np.asarray(problem.X @ w), b, alpha)
+        loss = response.loss
+        if expanded_loss is not None:
+            w, norm, loss = primal, dual_norm, expanded_loss
         else:
             norm = float(w @ w)
         linear = 0.0 if problem.linear_term is None else float(problem.linear_term @ w)
+        conjugate, variance = response.conjugate, response.variance
         upper = 0.5 * norm - linear + loss + variance
-        lower = total - conjugate - 0.5 * dual_norm - variance
-        rounding = estimated_rounding(alpha.size) * (
-            4.0 * size
-            + 4.0 * reach * (math.sqrt(norm) + math.sqrt(dual_norm))
+        lower = response.total - conjugate - 0.5 * dual_norm - variance
+        rounding = estimated_rounding(problem.n) * (
+            4.0 * response.size
+            + 4.0 * response.reach * (math.sqrt(norm) + math.sqrt(dual_norm))
             + abs(conjugate)
             + loss
             + abs(linear)
@@ -275,25 +363,45 @@ class LinearBounds:
         # Scaling the multipliers of one class down to balance costs at most the imbalance times the scores around it.
         unbalanced = 0.0
         if problem.bias:
-            unbalanced = abs(balance) * (1.0 + abs(b) + float(problem.norms.max()) * math.sqrt(dual_norm))
+            unbalanced = abs(response.balance) * (1.0 + abs(b) + problem.largest_norm * math.sqrt(dual_norm))
         upper, lower = upper + rounding, lower - rounding - unbalanced
         best = self.best
-        if upper <= best.upper:
+        judged = Judged(lower, upper, lower >= best.lower, upper <= best.upper)
+        if judged.better_upper:
             best.w, best.b, best.upper = w.copy(), b, upper
-            if problem.kernel_expansion:
-                best.expansion = alpha.copy()
-        if lower >= best.lower:
-            best.alpha, best.lower = alpha.copy(), lower
-        return lower, upper
+        if judged.better_lower:
+            best.lower = lower
+        return judged
+
+
+class ArrayBounds(LinearBounds):
+    """The same for a solver that holds the multipliers of all rows in arrays of its own."""
+
+    problem: LinearProblem
+
+    def update(self, w: Floats, b: float, alpha: Floats, primal: Floats, response: Response) -> tuple[float, float]:
+        """Return (lower, upper) at (w, b) with multipliers α and ``primal`` = w(α); keep the best of each."""
+        problem = self.problem
+        loss = self._loss(np.asarray(problem.X @ primal), b, alpha) if problem.kernel_expansion else None
+        judged = self.judge(w, b, response, primal, loss)
+        if judged.better_upper and problem.kernel_expansion:
+            self.best.expansion = alpha.copy()
+        if judged.better_lower:
+            self.best.alpha = alpha.copy()
+        return judged.lower, judged.upper
 
     def update_pair(self, w: Floats, alpha: Floats) -> tuple[float, float]:
         """Return (lower, upper) for a w and multipliers that do not follow from each other; keep the best of each."""
-        loss = self.loss_at(np.asarray(self.problem.X @ w), 0.0, alpha)
+        problem = self.problem
+        loss = self._loss(np.asarray(problem.X @ w), 0.0, alpha)
         size = np.abs(alpha)
-        sums = (0.0, loss, float(alpha.sum()), 0.0, float(size.sum()), float(size @ self.problem.norms), 0.0)
-        return self.update(w, 0.0, alpha, self.problem.primal_of(alpha), sums)
+        conjugate = float(passes.conjugate(problem.kind, alpha, problem.c, *problem.loss))
+        response = Response(
+            0.0, loss, float(alpha.sum()), 0.0, float(size.sum()), float(size @ problem.norms), 0.0, conjugate, 0.0
+        )
+        return self.update(w, 0.0, alpha, problem.primal_of(alpha), response)
 
-    def loss_at(self, f: Floats, b: float, centre: Floats) -> float:
+    def _loss(self, f: Floats, b: float, centre: Floats) -> float:
         """Return the sum of the losses at scores `f`."""
         m = self.problem
         multipliers, slopes = np.empty_like(centre), np.empty_like(centre)

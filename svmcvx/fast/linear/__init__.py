@@ -1,0 +1,1 @@
+"""Newton's method for linear machines: problems, systems, passes over the rows."""
