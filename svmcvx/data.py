@@ -35,6 +35,7 @@ __all__ = [
     "check_time_limit",
     "check_weights",
     "check_whole",
+    "coded_labels",
     "multiclass_data",
 ]
 
@@ -205,7 +206,7 @@ def check_labels(y: Any, n: int, *, name: str = "y", binary: bool = False) -> tu
         raise DataError(
             f"a classifier requires {name} to be passed, but the target {name} is None; pass one label an observation"
         )
-    codes, classes = (y.codes, y.classes) if isinstance(y, CodedLabels) else _coded(y, n, name)
+    codes, classes = (y.codes, y.classes) if isinstance(y, CodedLabels) else coded_labels(y, n, name)
     if codes.size != n:
         raise DataError(_lengths(codes.size, n, name))
     if classes.size < 2:
@@ -220,7 +221,7 @@ def check_labels(y: Any, n: int, *, name: str = "y", binary: bool = False) -> tu
     return codes, classes
 
 
-def _coded(y: Any, n: int, name: str) -> tuple[NDArray[np.intp], NDArray[Any]]:
+def coded_labels(y: Any, n: int, name: str) -> tuple[NDArray[np.intp], NDArray[Any]]:
     """Return class indices and sorted classes of labels of any sortable type."""
     labels = np.asarray(y)
     if labels.ndim == 2 and labels.shape[1] == 1:
@@ -369,11 +370,18 @@ class BinaryData:
     classes: NDArray[Any]
     rows: int
     fingerprint: str = ""
+    # Sum of the weights of all blocks, where these are the rows of one of them.
+    whole_weight: float | None = None
 
     @property
     def n(self) -> int:
         """Number of observations."""
         return int(self.y.size)
+
+    @property
+    def total_weight(self) -> float:
+        """Sum of the weights, to a relative 2u."""
+        return math.fsum(self.weight.tolist()) if self.whole_weight is None else self.whole_weight
 
 
 def binary_data(X: ArrayLike | Any, y: Any, sample_weight: Any = None, *, accept_sparse: bool = True) -> BinaryData:

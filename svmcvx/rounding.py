@@ -16,8 +16,8 @@ Every bound is itself computed in floating point, and enlarged by more than its 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from typing import Any, TypeAlias
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import scipy.linalg as sl
@@ -29,10 +29,17 @@ __all__ = [
     "SMALLEST",
     "ULPS",
     "UNDERFLOW",
+    "BalancePlan",
+    "ClassSums",
     "U",
+    "balance_plan",
     "balanced",
+    "class_sums",
+    "clipped",
     "dot_exactly",
     "down",
+    "grid_imbalance",
+    "grid_units",
     "imbalance",
     "inner_error",
     "largest_eigenvalue_above",
@@ -43,6 +50,8 @@ __all__ = [
     "smallest_eigenvalue_below",
     "sum_above",
     "sum_below",
+    "take_units",
+    "unit_sums",
     "up",
     "weighted_rows",
 ]
@@ -186,12 +195,11 @@ def imbalance(alpha: Floats, y: Floats) -> float:
     if not math.isfinite(largest):
         return math.nan
     exponent = _grid(largest, alpha.size)
-    units = np.ldexp(y * alpha, -exponent)
-    whole = units.astype(np.int64)
     # What underflows is not on the grid either.
-    if np.array_equal(whole, units) and np.count_nonzero(whole) == np.count_nonzero(alpha):
+    whole = grid_imbalance(alpha, y, exponent)
+    if whole is not None:
         with np.errstate(over="ignore"):
-            return float(np.ldexp(float(int(whole.sum())), exponent))
+            return float(np.ldexp(float(whole), exponent))
     return nearest_sum(y * alpha)
 
 
@@ -211,31 +219,100 @@ def balanced(alpha: Floats, y: Floats, upper_bound: Floats | float) -> Floats:
     upper_bound : ndarray of shape (n,) or float
         Not negative.
     """
-    if not np.isfinite(alpha).all():
-        alpha = np.nan_to_num(alpha, nan=0.0, posinf=np.finfo(np.float64).max)
-    alpha = np.clip(alpha, 0.0, upper_bound)
+    alpha = clipped(alpha, upper_bound)
     if not alpha.any() or imbalance(alpha, y) == 0.0:
         return alpha
-    positive, negative = float(alpha[y > 0].sum()), float(alpha[y < 0].sum())
-    if positive != negative:
-        scale = min(positive, negative) / max(positive, negative)
-        alpha = np.where((y > 0) == (positive > negative), alpha * scale, alpha)
-    largest = float(alpha.max())
+    plan = balance_plan([class_sums(alpha, y)])
+    if plan is None:
+        return np.zeros(alpha.size)
+    units = grid_units(alpha, y, plan)
+    left = unit_sums(units, y)
+    take_units(units, y, left[0] - left[1])
+    return np.ldexp(units.astype(np.float64), plan.exponent)
+
+
+def clipped(alpha: Floats, upper_bound: Floats | float) -> Floats:
+    """Return numbers between 0 and their upper bounds; what is no number becomes 0."""
+    if not np.isfinite(alpha).all():
+        alpha = np.nan_to_num(alpha, nan=0.0, posinf=np.finfo(np.float64).max)
+    return np.clip(alpha, 0.0, upper_bound)
+
+
+class ClassSums(NamedTuple):
+    """Sums and largest multipliers of the positive and the negative class, and the number of rows."""
+
+    positive: float
+    negative: float
+    largest_positive: float
+    largest_negative: float
+    size: int
+
+
+class BalancePlan(NamedTuple):
+    """How multipliers are balanced: which class is scaled down by what, and the grid 2^exponent."""
+
+    scale: float
+    positive_larger: bool
+    exponent: int
+
+
+def class_sums(alpha: Floats, y: Floats) -> ClassSums:
+    """Return the sums of some rows, from which :func:`balance_plan` starts."""
+    one, other = alpha[y > 0], alpha[y < 0]
+    return ClassSums(
+        float(one.sum()), float(other.sum()), float(one.max(initial=0.0)), float(other.max(initial=0.0)), alpha.size
+    )
+
+
+def balance_plan(blocks: Sequence[ClassSums]) -> BalancePlan | None:
+    """Return how the multipliers of all blocks are balanced; None where nothing but zeros is left."""
+    positive, negative = sum(block.positive for block in blocks), sum(block.negative for block in blocks)
+    larger = positive > negative
+    scale = min(positive, negative) / max(positive, negative) if positive != negative else 1.0
+    one = max(block.largest_positive for block in blocks)
+    other = max(block.largest_negative for block in blocks)
+    largest = max(one * scale, other) if larger else max(one, other * scale)
     if largest == 0.0:
-        return alpha
-    exponent = _grid(largest, alpha.size)
-    units = np.floor(np.ldexp(alpha, -exponent)).astype(np.int64)
-    left = int(units[y > 0].sum()) - int(units[y < 0].sum())
-    larger = np.flatnonzero((y > 0) if left > 0 else (y < 0))
+        return None
+    return BalancePlan(scale, larger, _grid(largest, sum(block.size for block in blocks)))
+
+
+def grid_units(alpha: Floats, y: Floats, plan: BalancePlan) -> NDArray[np.int64]:
+    """Return multipliers, the larger class scaled down, as whole numbers of the grid."""
+    if plan.scale != 1.0:
+        alpha = np.where((y > 0) == plan.positive_larger, alpha * plan.scale, alpha)
+    return np.floor(np.ldexp(alpha, -plan.exponent)).astype(np.int64)
+
+
+def unit_sums(units: NDArray[np.int64], y: Floats) -> tuple[int, int]:
+    """Return the sums of the positive and of the negative class."""
+    return int(units[y > 0].sum()), int(units[y < 0].sum())
+
+
+def take_units(units: NDArray[np.int64], y: Floats, left: int) -> None:
+    """Take `left` whole steps of the grid from the positive class, −`left` from the negative one, in place.
+
+    The largest multipliers give first, as much as each has.
+    """
     remaining = abs(left)
-    if remaining and units[first := larger[np.argmax(units[larger])]] >= remaining:
+    if not remaining:
+        return
+    larger = np.flatnonzero((y > 0) if left > 0 else (y < 0))
+    if units[first := larger[np.argmax(units[larger])]] >= remaining:
         units[first] -= remaining
-    elif remaining:
-        # From the largest on, as much as each has.
-        order = larger[np.argsort(-units[larger], kind="stable")]
-        taken = np.minimum(np.cumsum(units[order]), remaining)
-        units[order] -= np.diff(taken, prepend=0)
-    return np.ldexp(units.astype(np.float64), exponent)
+        return
+    order = larger[np.argsort(-units[larger], kind="stable")]
+    taken = np.minimum(np.cumsum(units[order]), remaining)
+    units[order] -= np.diff(taken, prepend=0)
+
+
+def grid_imbalance(alpha: Floats, y: Floats, exponent: int) -> int | None:
+    r"""Return :math:`y'\alpha` in steps of the grid 2^exponent, exactly; None where a multiplier is not on it."""
+    units = np.ldexp(y * alpha, -exponent)
+    whole = units.astype(np.int64)
+    if not np.array_equal(whole, units) or np.count_nonzero(whole) != np.count_nonzero(alpha):
+        return None
+    return int(whole.sum())
 
 
 def smallest_eigenvalue_below(A: Floats, guess: float) -> float:

@@ -19,7 +19,7 @@ from svmcvx.model import BinaryModel, LinearModel
 from svmcvx.rounding import U, dot_exactly, inner_error, norm_above, row_norms_above, sum_above, weighted_rows
 from svmcvx.system import memory
 
-__all__ = ["LinearSpace", "with_constant"]
+__all__ = ["LinearSpace", "square_error", "with_constant"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -38,6 +38,13 @@ def with_constant(X: Features) -> Features:
 FEW_COLUMNS = 10
 
 
+def square_error(w: Floats, w_error: float) -> float:
+    r"""Return a bound on the error of :math:`\|w\|^2` for a w whose own error has at most the norm `w_error`."""
+    square = float(w @ w)
+    error = (2.0 * norm_above(w) * w_error + w_error * w_error + inner_error(w.size + 2, square)) * (1.0 + 8 * U)
+    return float(error)
+
+
 @dataclass(frozen=True, eq=False)
 class LinearSpace(FeatureSpace):
     """The data themselves.
@@ -53,10 +60,14 @@ class LinearSpace(FeatureSpace):
 
     data: BinaryData
     intercept: str
+    # That of all blocks, where the data are one of them.
+    given_centre: Floats | None = None
 
     @cached_property
     def centre(self) -> Floats:
         """What was subtracted from the columns."""
+        if self.given_centre is not None:
+            return self.given_centre
         if self.intercept == "free" and not sp.issparse(self.data.X):
             return np.asarray(self.data.X.mean(axis=0))
         return np.zeros(self.data.X.shape[1])
@@ -153,17 +164,20 @@ class LinearSpace(FeatureSpace):
         as that of balanced multipliers is, w does not depend on what is subtracted.
         """
         d = int(self.X.shape[1])
-        w, w_error = weighted_rows(self.X, v, self._row_norms)
-        if self.centre.any():
-            # Each coordinate of a shifted row has a rounding of its own.
-            w_error += 1.01 * U * sum_above(np.abs(v) * self._row_norms)
+        w, w_error = self.expansion(v)
         size = norm_above(w)
         scores = np.asarray(self.X @ w)
         # Cauchy-Schwarz in place of |X||w|: no copy of the data.
         rounding = (self._row_norms * w_error + inner_error(d + 1, self._row_norms * size)) * (1.0 + 8 * U)
-        square = float(w @ w)
-        error = (2.0 * size * w_error + w_error * w_error + inner_error(d + 2, square)) * (1.0 + 8 * U)
-        return Product(scores, square, rounding, error)
+        return Product(scores, float(w @ w), rounding, square_error(w, w_error))
+
+    def expansion(self, v: Floats) -> tuple[Floats, float]:
+        """Return ``w = X'v`` and a bound on the norm of its error; see :meth:`product` for what is subtracted."""
+        w, w_error = weighted_rows(self.X, v, self._row_norms)
+        if self.centre.any():
+            # Each coordinate of a shifted row has a rounding of its own.
+            w_error += 1.01 * U * sum_above(np.abs(v) * self._row_norms)
+        return w, w_error
 
     def scores(self, model: BinaryModel) -> tuple[Floats, Floats]:
         """Return the scores of a model on the training data and bounds on their errors.

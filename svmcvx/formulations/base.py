@@ -17,6 +17,7 @@ from svmcvx.data import BinaryData, MulticlassData
 from svmcvx.errors import BuildError, DataError
 from svmcvx.feature_space import FeatureSpace
 from svmcvx.model import Model
+from svmcvx.rounding import sum_above, sum_below
 from svmcvx.solution import Evidence
 from svmcvx.system import memory
 
@@ -29,6 +30,8 @@ __all__ = [
     "Formulation",
     "FormulationProblem",
     "RecoveredPoints",
+    "expanded",
+    "penalised",
     "require_conic_memory",
     "usable",
 ]
@@ -54,6 +57,19 @@ def require_conic_memory(factor: Any, what: str) -> None:
         f"the {what} with a matrix of {n} × {r}",
         "use fewer observations or features, or a specialised solver of svmcvx.fast",
     )
+
+
+def penalised(losses: Evaluation, norm: float, norm_error: float) -> Evaluation:
+    r"""Return :math:`\tfrac12\|w\|^2` and losses together, both at their upper ends."""
+    if not norm and not norm_error:
+        return losses
+    value = 0.5 * norm + losses.value
+    return Evaluation.at_most(value, sum_above([losses.above, 0.5 * norm, 0.5 * norm_error]))
+
+
+def expanded(gains: Evaluation, norm: float, norm_error: float) -> Evaluation:
+    r"""Return gains less :math:`\tfrac12\|w\|^2`, these at their lower and that at its upper end."""
+    return Evaluation.at_least(gains.value - 0.5 * norm, sum_below([gains.below, -0.5 * norm, -0.5 * norm_error]))
 
 
 def usable(values: Any) -> bool:

@@ -62,14 +62,22 @@ class AlphaDualStatement(BinaryStatement):
 
     def scored(self, model: BinaryModel) -> Scored:
         """Evaluate a model on the training data."""
+        return Scored(*self.margins(model), *self.penalty(model))
+
+    def margins(self, model: BinaryModel) -> tuple[Floats, Floats]:
+        """Return the signed margins of a model and bounds on their errors."""
         if is_constant(model):
             # Nothing is rounded, and no kernel is evaluated.
-            norm = model.intercept * model.intercept if self.space.intercept == "penalised" else 0.0
-            return Scored(
-                self.y * model.intercept, np.zeros(self.y.size), norm, 2.0 * U * norm + UNDERFLOW * bool(norm)
-            )
+            return self.y * model.intercept, np.zeros(self.y.size)
         f, error = self.space.scores(model)
-        return Scored(self.y * f, error, *self.space.squared_norm(model))
+        return self.y * f, error
+
+    def penalty(self, model: BinaryModel) -> tuple[float, float]:
+        """Return what the formulation penalises of a model, and a bound on its error."""
+        if is_constant(model):
+            norm = model.intercept * model.intercept if self.space.intercept == "penalised" else 0.0
+            return norm, 2.0 * U * norm + UNDERFLOW * bool(norm)
+        return self.space.squared_norm(model)
 
     def constant(self, bias: float) -> BinaryModel:
         """Return the model w = 0 with a bias."""
@@ -86,11 +94,11 @@ class AlphaDualStatement(BinaryStatement):
     def dual_violation(self, dual: Dual) -> float:
         """Largest of −α, the excess of α over its upper bound, and |y'α|; 0 only if none of them is above 0."""
         alpha = self.alpha(dual)
-        outside = self._outside_box(alpha)
+        outside = self.outside_box(alpha)
         off = abs(imbalance(alpha, self.y)) if math.isfinite(outside) else math.inf
         return max(outside, off) if math.isfinite(off) else math.inf
 
-    def _outside_box(self, alpha: Floats) -> float:
+    def outside_box(self, alpha: Floats) -> float:
         """Return the largest of −α and the excess of α over its upper bound; infinite for what is no number."""
         if not np.isfinite(alpha).all():
             return math.inf

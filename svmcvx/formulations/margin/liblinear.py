@@ -52,7 +52,7 @@ class PenalisedPSVM(PSVM):
 
     def dual_violation(self, dual: Dual) -> float:
         """Largest of −α and the excess of α over its upper bound."""
-        return self._outside_box(self.alpha(dual))
+        return self.outside_box(self.alpha(dual))
 
     def trivial(self) -> tuple[list[Any], list[Dual]]:
         """The model w = 0, and α = 0."""

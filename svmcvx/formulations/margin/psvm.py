@@ -47,7 +47,7 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 
 from svmcvx.certificate import EPS, Dual, Evaluation
-from svmcvx.formulations.base import CLEARLY_ZERO, RecoveredPoints
+from svmcvx.formulations.base import CLEARLY_ZERO, RecoveredPoints, expanded, penalised
 from svmcvx.formulations.margin.alpha_dual import AlphaDualStatement
 from svmcvx.formulations.margin.support_equations import solve_support_equations
 from svmcvx.losses import hinge_power, hinge_power_above, hinge_power_conjugate, hinge_power_conjugate_above
@@ -58,6 +58,7 @@ __all__ = [
     "BIAS_RULES",
     "PSVM",
     "best_bias",
+    "bias_of_nothing",
     "dual_objective",
     "objective",
 ]
@@ -148,6 +149,11 @@ def best_bias(f: Floats, y: Floats, *, p: float, weight: Floats | None = None, n
     return float(brentq(slope, low, high, xtol=4 * EPS * max(abs(low), abs(high), EPS), rtol=4 * EPS, maxiter=500))
 
 
+def bias_of_nothing(positive: float, negative: float, p: float) -> float:
+    """Return the best bias of w = 0 for classes of these weights."""
+    return best_bias(np.zeros(2), np.array([1.0, -1.0]), p=p, weight=np.array([positive, negative]))
+
+
 def _first(holds: Callable[[int], bool], size: int) -> int:
     """Return the smallest k in 0 … `size` with ``holds(k)``, for a condition that holds for all larger k as well."""
     low, high = 0, size
@@ -196,33 +202,44 @@ class PSVM(AlphaDualStatement):
         return self.cost_below if self.p == 1 else math.inf
 
     def evaluate(self, model: BinaryModel) -> Evaluation:
-        """P at a model, from its scores on the raw data; every loss at the worst end of its margin."""
-        found = self.scored(model)
+        """P at a model, from its scores on the raw data."""
+        return penalised(self.losses(model), *self.penalty(model))
+
+    def losses(self, model: BinaryModel) -> Evaluation:
+        """C Σ s (1 − u)₊^p, every loss at the worst end of its margin."""
+        u, error = self.margins(model)
         with np.errstate(over="ignore", invalid="ignore"):
-            value = objective(found.norm, found.u, C=self.C, p=self.p, weight=self.weight)
-            losses = hinge_power_above(found.u, found.error, self.p)
+            value = objective(0.0, u, C=self.C, p=self.p, weight=self.weight)
+            losses = hinge_power_above(u, error, self.p)
             terms = np.nextafter(self.cost_below, math.inf) * losses * (1.0 + 4.0 * U) + SMALLEST
             terms = np.where(losses == 0.0, 0.0, terms)
-        return Evaluation.at_most(value, sum_above(np.append(terms, [0.5 * found.norm, 0.5 * found.norm_error])))
+        return Evaluation.at_most(value, sum_above(terms))
 
     def evaluate_dual(self, dual: Dual) -> Evaluation:
-        """D at a feasible α; the norm and the conjugates of the losses at their upper ends."""
+        """D at a feasible α; the norm at its upper end."""
         alpha = self.alpha(dual)
         if not alpha.any():
             return Evaluation(0.0, 0.0)
-        point = self.space.product(alpha * self.y)
-        value = dual_objective(alpha, point.squared_norm, C=self.C, p=self.p, weight=self.weight)
+        point = self.space.product(self.coefficients(dual))
+        return expanded(self.gains(dual), point.squared_norm, point.squared_norm_rounding)
+
+    def coefficients(self, dual: Dual) -> Floats:
+        """Return v of w = Σ v φ(x)."""
+        return self.alpha(dual) * self.y
+
+    def gains(self, dual: Dual) -> Evaluation:
+        """Σα less the conjugates of the losses, these at their upper ends."""
+        alpha = self.alpha(dual)
+        value = dual_objective(alpha, 0.0, C=self.C, p=self.p, weight=self.weight)
         # The conjugate falls as the cost rises.
         conjugate = hinge_power_conjugate_above(alpha, self.cost_below, self.p)
-        norm = np.array([-0.5 * point.squared_norm, -0.5 * point.squared_norm_rounding])
-        parts = [alpha, -conjugate, norm] if conjugate.any() else [alpha, norm]
+        parts = [alpha, -conjugate] if conjugate.any() else [alpha]
         return Evaluation.at_least(value, sum_below(np.concatenate(parts)))
 
     def trivial(self) -> tuple[list[Any], list[Dual]]:
         """The model w = 0 with its best bias, and α = 0."""
         y, weight = self.y, self.weight
-        masses = np.array([float(weight[y > 0].sum()), float(weight[y < 0].sum())])
-        bias = best_bias(np.zeros(2), np.array([1.0, -1.0]), p=self.p, weight=masses)
+        bias = bias_of_nothing(float(weight[y > 0].sum()), float(weight[y < 0].sum()), self.p)
         return [self.constant(bias)], [{"alpha": np.zeros(y.size)}]
 
     def intercept(self, alpha: Floats, f: Floats, near: float | None = None) -> float:

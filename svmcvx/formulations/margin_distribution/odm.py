@@ -57,7 +57,7 @@ from svmcvx.certificate import Dual, Evaluation
 from svmcvx.data import binary_data, check_number
 from svmcvx.errors import DataError
 from svmcvx.feature_space import FeatureSpace, feature_space
-from svmcvx.formulations.base import BinaryStatement, RecoveredPoints
+from svmcvx.formulations.base import BinaryStatement, RecoveredPoints, expanded, penalised
 from svmcvx.kernels import KernelLike
 from svmcvx.model import BinaryModel, LinearModel
 from svmcvx.rounding import SMALLEST, UNDERFLOW, U, sum_above, sum_below, up
@@ -113,6 +113,12 @@ def _share(share: Floats | float | None, like: Floats) -> Floats | float:
     return 1.0 / like.size if share is None else share
 
 
+def _is_nothing(model: BinaryModel) -> bool:
+    """Whether a model is w = 0, in so many coefficients."""
+    v = model.coef if isinstance(model, LinearModel) else getattr(model, "dual_coef", None)
+    return v is not None and not v.any() and model.intercept == 0.0
+
+
 @dataclass(frozen=True, eq=False)
 class ODMStatement(BinaryStatement):
     """What the statements of the ODM family share: no free intercept, and averaged losses.
@@ -126,7 +132,7 @@ class ODMStatement(BinaryStatement):
     @cached_property
     def share(self) -> Floats:
         """Shares of the weights, of sum 1, each to a relative 2u and one smallest number."""
-        return self.weight / math.fsum(self.weight.tolist())
+        return self.weight / self.space.data.total_weight
 
     def averaged_above(self, loss: Floats, *, less: Floats | None = None) -> float:
         r"""Return a number that is at least :math:`\sum_i c_i (l_i - g_i)` with the exact shares c.
@@ -144,24 +150,20 @@ class ODMStatement(BinaryStatement):
         return sum_above(terms + ((16.0 * U) * c + 4.0 * SMALLEST) * size + UNDERFLOW)
 
     def points_of(self, model: BinaryModel) -> tuple[Floats, Floats, float, float]:
-        """Return the scores of a model with their bounds, and numbers near and at least its squared norm.
+        """Return the scores of a model with their bounds, and numbers near and at least its squared norm."""
+        norm, norm_rounding = self.penalty(model)
+        return *self.scores_of(model), norm, up(norm + norm_rounding) if norm_rounding else norm
 
-        Those of w = 0 are known, and take no pass over the data.
-        """
-        v = model.coef if isinstance(model, LinearModel) else getattr(model, "dual_coef", None)
-        if v is not None and not v.any() and model.intercept == 0.0:
+    def scores_of(self, model: BinaryModel) -> tuple[Floats, Floats]:
+        """Return the scores of a model with their bounds; those of w = 0 are known, and take no pass over the data."""
+        if _is_nothing(model):
             zero = np.zeros(self.y.size)
-            return zero, zero, 0.0, 0.0
-        f, off = self.space.scores(model)
-        norm, norm_rounding = self.space.squared_norm(model)
-        return f, off, norm, up(norm + norm_rounding)
+            return zero, zero
+        return self.space.scores(model)
 
-    def square_above(self, v: Floats) -> tuple[float, float]:
-        """Return numbers near and at least v'Kv."""
-        if not v.any():
-            return 0.0, 0.0
-        point = self.space.product(v)
-        return point.squared_norm, up(point.squared_norm + point.squared_norm_rounding)
+    def penalty(self, model: BinaryModel) -> tuple[float, float]:
+        """Return the squared norm of a model and a bound on its error."""
+        return (0.0, 0.0) if _is_nothing(model) else self.space.squared_norm(model)
 
     @property
     def hyperparameters(self) -> dict[str, Any]:
@@ -194,11 +196,15 @@ class ODM(ODMStatement):
         return {"C1": self.C1, "C2": self.C2, "D": self.D, **super().hyperparameters}
 
     def evaluate(self, model: BinaryModel) -> Evaluation:
-        """P at a model, from its scores on the raw data; each loss at the end of its margin that costs more."""
-        f, off, norm, norm_above = self.points_of(model)
+        """P at a model, from its scores on the raw data."""
+        return penalised(self.losses(model), *self.penalty(model))
+
+    def losses(self, model: BinaryModel) -> Evaluation:
+        """The averaged losses, each at the end of its margin that costs more."""
+        f, off = self.scores_of(model)
         u = self.y * f
         with np.errstate(over="ignore", invalid="ignore"):
-            value = objective(norm, u, C1=self.C1, C2=self.C2, D=self.D, share=self.share)
+            value = objective(0.0, u, C1=self.C1, C2=self.C2, D=self.D, share=self.share)
             short, long = (1.0 - self.D) - u, u - (1.0 + self.D)
             # The band's ends round by 2u together, each difference by u.
             band = 2.0 * U if self.D > 0 else 0.0
@@ -206,8 +212,7 @@ class ODM(ODMStatement):
                 np.maximum(room + (off + band + 2.0 * U * np.abs(room)) * (1.0 + 4.0 * U), 0.0)
                 for room in (short, long)
             )
-            high = self.averaged_above((self.C1 * short) * short + (self.C2 * long) * long)
-            return Evaluation.at_most(value, sum_above([0.5 * norm_above, high]))
+            return Evaluation.at_most(value, self.averaged_above((self.C1 * short) * short + (self.C2 * long) * long))
 
     def margins_at(self, w: Floats) -> Floats:
         """Return the margins of a normal in the columns of the factor."""
@@ -230,14 +235,22 @@ class ODM(ODMStatement):
         theta = self.entry(dual, "theta")
         if not theta.any():
             return Evaluation(0.0, 0.0)
-        norm, norm_above = self.square_above(theta * self.y)
+        point = self.space.product(self.coefficients(dual))
+        return expanded(self.gains(dual), point.squared_norm, point.squared_norm_rounding)
+
+    def coefficients(self, dual: Dual) -> Floats:
+        """Return v of w = Σ v φ(x)."""
+        return self.entry(dual, "theta") * self.y
+
+    def gains(self, dual: Dual) -> Evaluation:
+        """Σθ − DΣ|θ| less the conjugates of the losses, these at their upper ends."""
+        theta = self.entry(dual, "theta")
         size = np.abs(theta)
         with np.errstate(over="ignore", invalid="ignore"):
-            value = dual_objective(theta, norm, C1=self.C1, C2=self.C2, D=self.D, share=self.share)
+            value = dual_objective(theta, 0.0, C1=self.C1, C2=self.C2, D=self.D, share=self.share)
             conjugate = conjugates_above(theta, products_below(np.where(theta > 0, self.C1, self.C2), self.share))
             terms = (theta - self.D * size) - conjugate
-            low = sum_below(terms - 8.0 * U * (size + conjugate))
-            return Evaluation.at_least(value, sum_below([low, -0.5 * norm_above]))
+            return Evaluation.at_least(value, sum_below(terms - 8.0 * U * (size + conjugate)))
 
     def trivial(self) -> tuple[list[BinaryModel], list[Dual]]:
         """Return w = 0 and θ = 0: P is at most :math:`C_1(1-D)^2`, and not negative."""

@@ -1,0 +1,92 @@
+"""Blocks of LIBSVM's text format, each parsed once and then kept in binary form."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import zipfile
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.datasets import load_svmlight_file
+
+from svmcvx.errors import DataError
+from svmcvx.row_blocks.sources import Piece
+from svmcvx.system.files import written_whole
+
+__all__ = ["libsvm_loaders"]
+
+
+def libsvm_loaders(
+    paths: list[str], n_features: int, zero_based: bool, block_bytes: int, cache: Path | None
+) -> tuple[list[Callable[[], Any]], Any]:
+    """Return one loader a block of text, and what keeps a temporary folder for their binary form.
+
+    A line belongs to the block in which it begins.
+    """
+    keeper = tempfile.TemporaryDirectory(prefix="svmcvx-libsvm-") if cache is None else None
+    folder = Path(keeper.name) if keeper is not None else Path(cache or ".")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise DataError(f"cache: the folder {folder} cannot be made: {error}") from None
+    loaders: list[Callable[[], Any]] = []
+    for path in paths:
+        stat = os.stat(path)
+        # A file that is written again gets binary blocks of its own.
+        stem = f"{Path(path).name}-{stat.st_size:x}-{stat.st_mtime_ns:x}-{block_bytes:x}-{n_features:x}-{zero_based:d}"
+        for offset in range(0, max(stat.st_size, 1), block_bytes):
+            loaders.append(
+                _TextRows(path, offset, block_bytes, n_features, zero_based, str(folder / f"{stem}-{offset:x}.npz"))
+            )
+    return loaders, keeper
+
+
+@dataclass(frozen=True)
+class _TextRows:
+    """The lines that begin in some bytes of a file."""
+
+    path: str
+    offset: int
+    length: int
+    n_features: int
+    zero_based: bool
+    binary: str
+
+    def __call__(self) -> Piece:
+        """Load the binary form, or parse the text and write it; on another machine of a cluster it is parsed again."""
+        try:
+            with np.load(self.binary, allow_pickle=False) as kept:
+                X = sp.csr_array(
+                    (kept["data"], kept["indices"], kept["indptr"]), shape=(kept["y"].size, self.n_features)
+                )
+                return Piece(X, kept["y"])
+        except (OSError, ValueError, KeyError, zipfile.BadZipFile):
+            # Not there yet, cut off by a full disk, or not ours: the text tells.
+            pass
+        X, y = self._parse()
+        self._keep(X, y)
+        return Piece(X, y)
+
+    def _parse(self) -> tuple[Any, Any]:
+        try:
+            X, y = load_svmlight_file(
+                self.path,
+                n_features=self.n_features,
+                offset=self.offset,
+                length=self.length,
+                zero_based=self.zero_based,
+            )
+        except (OSError, ValueError) as error:
+            raise DataError(f"{self.path} cannot be read as LIBSVM text near byte {self.offset}: {error}") from None
+        return sp.csr_array(X), y
+
+    def _keep(self, X: Any, y: Any) -> None:
+        """Write the binary form whole; without room for it the text is parsed again next time."""
+        with suppress(OSError), written_whole(self.binary) as stream:
+            np.savez(stream, data=X.data, indices=X.indices, indptr=X.indptr, y=y)

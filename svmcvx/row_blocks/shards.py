@@ -1,0 +1,306 @@
+"""Work on all blocks of rows: one pass after another, by Dask, in threads of this process or on a cluster.
+
+Neighbouring blocks of a source form a shard, which one task works through block by block: only one block a thread is in memory. What is
+kept for the rows between passes (labels, scores, multipliers) is the shard's *state*, which stays where it was made; only arguments and
+sums travel. A state follows from the shard's source and the operations that were done on it, so that Dask can make it
+again where a worker is lost.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from svmcvx.errors import SolverFailed, SvmcvxError, missing_extra
+from svmcvx.row_blocks.sources import DaskRows, Piece, Rows, piece_of
+from svmcvx.system.deadline import Deadline, current
+from svmcvx.system.threads import blas_held_to_one, threads_allowed
+
+__all__ = ["OutOfTime", "Pieces", "Shards", "State"]
+
+log = logging.getLogger(__name__)
+
+# Shards a thread: more of them even out the load, fewer cost less bookkeeping.
+SHARDS_A_THREAD = 4
+# Seconds between two looks at the deadline while a cluster works.
+LOOK = 0.1
+
+
+class OutOfTime(Exception):
+    """The deadline has passed in the middle of a pass."""
+
+
+class State:
+    """What is kept for the rows of a shard, by name: one object a block.
+
+    Attributes
+    ----------
+    parts : dict of str to list
+    value : object
+        What the last operation gave beside it.
+    """
+
+    __slots__ = ("parts", "value")
+
+    def __init__(self, parts: dict[str, list[Any]], value: Any = None) -> None:
+        self.parts, self.value = parts, value
+
+    def __sizeof__(self) -> int:
+        """Bytes of the arrays, by which a cluster plans its memory."""
+        return 64 + sum(_bytes(part) for listed in self.parts.values() for part in listed)
+
+
+def _bytes(part: Any) -> int:
+    if isinstance(part, np.ndarray):
+        return int(part.nbytes)
+    if part is None or not hasattr(part, "__dict__"):
+        return sys.getsizeof(part)
+    return sum(_bytes(value) for value in vars(part).values())
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """The blocks of a shard, loaded one after another.
+
+    Attributes
+    ----------
+    loaders : tuple of callable
+    stop : callable or None
+        Asked before each block.
+    """
+
+    loaders: tuple[Rows, ...]
+    stop: Callable[[], bool] | None = None
+
+    def __len__(self) -> int:
+        return len(self.loaders)
+
+    def __iter__(self) -> Iterator[Piece]:
+        for load in self.loaders:
+            if self.stop is not None and self.stop():
+                raise OutOfTime
+            yield piece_of(load())
+
+
+@dataclass(frozen=True)
+class _Given:
+    """A block that is in memory already."""
+
+    values: tuple[Any, ...]
+
+    def __call__(self) -> Any:
+        return self.values
+
+
+# Changes or reads a state: function(pieces, state, *arguments).
+Operation: TypeAlias = Callable[..., Any]
+
+
+class _Call:
+    """An operation with its arguments, which Dask passes on as it is."""
+
+    __slots__ = ("arguments", "operation", "stop")
+
+    def __init__(self, operation: Operation, arguments: tuple[Any, ...], stop: Callable[[], bool] | None) -> None:
+        self.operation, self.arguments, self.stop = operation, arguments, stop
+
+
+class _Source:
+    """The loaders of a shard, which Dask passes on as they are."""
+
+    __slots__ = ("loaders",)
+
+    def __init__(self, loaders: tuple[Rows, ...]) -> None:
+        self.loaders = loaders
+
+
+def _changed(call: _Call, state: State, source: Any, *beside: Any) -> State:
+    with blas_held_to_one():
+        parts, value = call.operation(_pieces(call, source, beside), state.parts, *call.arguments)
+    return State({**state.parts, **parts}, value)
+
+
+def _read(call: _Call, state: State, source: Any, *beside: Any) -> Any:
+    with blas_held_to_one():
+        return call.operation(_pieces(call, source, beside), state.parts, *call.arguments)
+
+
+def _pieces(call: _Call, source: Any, beside: tuple[Any, ...]) -> Pieces:
+    if isinstance(source, _Source):
+        return Pieces(source.loaders, call.stop)
+    return Pieces((_Given((source, *beside)),), call.stop)
+
+
+def _value(state: State) -> Any:
+    return state.value
+
+
+@dataclass
+class Shards:
+    """Shards of a source, and the state of each.
+
+    Parameters
+    ----------
+    sources : list of tuple
+        What Dask passes to a task as the shard: loaders, or delayed partitions.
+    states : list
+        States, or handles of them on a cluster.
+    blocks : list of int
+        Number of blocks of each shard.
+    """
+
+    sources: list[tuple[Any, ...]]
+    states: list[Any]
+    blocks: list[int]
+    client: Any = None
+    workers: set[str] = field(default_factory=set)
+
+    @classmethod
+    def of(cls, source: Sequence[Rows] | DaskRows) -> Shards:
+        """Take a source apart."""
+        dask, client = _dask(), _client()
+        if isinstance(source, DaskRows):
+            y, weight = (part or (None,) * len(source.X) for part in (source.y, source.weight))
+            sources: list[tuple[Any, ...]] = list(zip(source.X, y, weight, strict=True))
+            blocks = [1] * len(sources)
+        else:
+            threads = sum(client.nthreads().values()) if client is not None else threads_allowed()
+            number = min(len(source), SHARDS_A_THREAD * max(threads, 1))
+            ends = [round(len(source) * k / number) for k in range(number + 1)]
+            sources = [(_Source(tuple(source[a:b])),) for a, b in zip(ends, ends[1:], strict=False)]
+            blocks = [b - a for a, b in zip(ends, ends[1:], strict=False)]
+        states: list[Any] = [State({}) for _ in sources]
+        del dask
+        return cls(sources, states, blocks, client, set() if client is None else set(client.nthreads()))
+
+    @property
+    def offsets(self) -> list[int]:
+        """Number of the first block of each shard."""
+        return [sum(self.blocks[:k]) for k in range(len(self.blocks))]
+
+    def give(self, name: str, parts: Sequence[Sequence[Any]]) -> None:
+        """Put arrays of this process, one a block, into the states of the shards."""
+        self.change(_given, [(name, list(listed)) for listed in parts])
+
+    def change(self, operation: Operation, each: Sequence[tuple[Any, ...]] | None = None, *shared: Any) -> list[Any]:
+        """Replace parts of every state by what an operation returns, ``(parts, value)``; return the values.
+
+        Parameters
+        ----------
+        operation : callable
+            ``operation(pieces, parts, *arguments)``, defined in a module; it must not change what it is given.
+        each : sequence of tuple, optional
+            Arguments of each shard, before the shared ones.
+        *shared
+            Arguments of all shards.
+        """
+        tasks = self._tasks(_changed, operation, each, shared)
+        if self.client is None:
+            self.states = self._local(tasks)
+            return [state.value for state in self.states]
+        states = self.client.persist(tasks)
+        values = self._gathered([_dask().delayed(_value, pure=False)(state) for state in states])
+        self.states = states
+        return values
+
+    def read(self, operation: Operation, each: Sequence[tuple[Any, ...]] | None = None, *shared: Any) -> list[Any]:
+        """Return what an operation gives for every shard; the states stay as they are."""
+        tasks = self._tasks(_read, operation, each, shared)
+        return self._local(tasks) if self.client is None else self._gathered(tasks)
+
+    def _tasks(
+        self,
+        run: Callable[..., Any],
+        operation: Operation,
+        each: Sequence[tuple[Any, ...]] | None,
+        shared: tuple[Any, ...],
+    ) -> list[Any]:
+        delayed = _dask().delayed
+        stop = current().passed if self.client is None else None
+        task = delayed(run, pure=False)
+        tasks = []
+        call: Any = _Call(operation, shared, stop)
+        if each is None and self.client is not None:
+            # One copy for all tasks.
+            call = delayed(call, traverse=False)
+        for k, (source, state) in enumerate(zip(self.sources, self.states, strict=True)):
+            own = call if each is None else _Call(operation, (*each[k], *shared), stop)
+            tasks.append(task(own, state, *source))
+        return tasks
+
+    def _local(self, tasks: list[Any]) -> list[Any]:
+        deadline = current()
+        if deadline.passed():
+            raise OutOfTime
+        return list(_dask().compute(*tasks, scheduler="threads", num_workers=threads_allowed(), optimize_graph=False))
+
+    def _gathered(self, tasks: list[Any]) -> list[Any]:
+        """Wait for results of the cluster, with an eye on the deadline."""
+        import distributed
+
+        deadline = current()
+        futures = self.client.compute(tasks)
+        try:
+            while True:
+                try:
+                    distributed.wait(futures, timeout=_patience(deadline))
+                    break
+                except TimeoutError:
+                    self._look_at_workers()
+                    if deadline.passed():
+                        raise OutOfTime from None
+            self._look_at_workers()
+            return list(self.client.gather(futures))
+        except (SvmcvxError, OutOfTime):
+            raise
+        except Exception as error:
+            if isinstance(error, distributed.scheduler.KilledWorker):
+                raise SolverFailed(
+                    f"a block ended several workers of the cluster one after another ({error}); give them more memory, or make smaller blocks"
+                ) from None
+            raise
+        finally:
+            self.client.cancel(futures, force=False) if deadline.passed() else None
+
+    def _look_at_workers(self) -> None:
+        """Say once that a worker is gone; what was there is computed again from the source."""
+        present = set(self.client.nthreads())
+        for address in sorted(self.workers - present):
+            log.warning("the worker %s was lost; what it held is computed again from the blocks", address)
+        self.workers = present
+
+
+def _given(
+    pieces: Pieces, parts: dict[str, list[Any]], name: str, listed: list[Any]
+) -> tuple[dict[str, list[Any]], None]:
+    return {name: listed}, None
+
+
+def _patience(deadline: Deadline) -> float:
+    return max(min(LOOK, deadline.left), 1e-3) if math.isfinite(deadline.left) else LOOK
+
+
+def _dask() -> Any:
+    try:
+        import dask
+    except ImportError:
+        raise missing_extra("dask", "dask") from None
+    return dask
+
+
+def _client() -> Any:
+    """Return the client of a running cluster that is the default of this process; None without one."""
+    if "distributed" not in sys.modules:
+        return None
+    import distributed
+
+    try:
+        return distributed.default_client()
+    except ValueError:
+        return None

@@ -1,0 +1,449 @@
+"""Where blocks of rows come from: files, Dask collections, and anything that a function can load."""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from svmcvx.data import Features, check_features, check_whole
+from svmcvx.errors import DataError, DataTypeError, missing_extra
+
+__all__ = ["BlockLabels", "DaskRows", "Piece", "RowBlocks", "Rows", "in_blocks"]
+
+Paths: TypeAlias = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
+
+# Entries of a block of a file: 16 MiB in float64, so that a few of them stay in the cache of a processor.
+BLOCK_ENTRIES: Final = 2**21
+
+
+class Piece(NamedTuple):
+    """The rows of one block.
+
+    Attributes
+    ----------
+    X : ndarray or csr_array of shape (m, d)
+        In the type of its source; float32 numbers stay what they are until they are used.
+    y : ndarray of shape (m,) or None
+        Labels, where the source has them.
+    weight : ndarray of shape (m,) or None
+    """
+
+    X: Features
+    y: NDArray[Any] | None = None
+    weight: NDArray[Any] | None = None
+
+
+# Loads one block; it is sent to other processes, and may be called any number of times.
+Rows: TypeAlias = Callable[[], Piece]
+
+
+@dataclass(frozen=True)
+class BlockLabels:
+    """The labels of a :class:`RowBlocks` that lie beside its rows; what ``blocks.y`` is."""
+
+    blocks: RowBlocks
+
+
+class RowBlocks:
+    """Data in blocks of rows, read again whenever they are needed.
+
+    Linear machines take such a source as `X`, with ``blocks.y`` as `y`; see ``docs/scale.md``. Every product with the data, and both
+    ends of the certificate, are sums over the blocks.
+
+    Parameters
+    ----------
+    loaders : sequence of callable
+        ``load()`` returns the rows of a block: ``X`` of shape (m, d), or a tuple ``(X, y)`` or ``(X, y, sample_weight)``. The same rows
+        each time. With a cluster they are sent to other processes.
+    labelled : bool
+        Whether the blocks come with their labels.
+    lengths : sequence of int, optional
+        Numbers of rows, where they are known; labels in an array of their own need them.
+    name : str
+        For messages.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from svmcvx import RowBlocks
+    >>> blocks = RowBlocks([lambda: (np.eye(2), np.array([0, 1]))], labelled=True)
+    >>> len(blocks)
+    1
+    """
+
+    def __init__(
+        self,
+        loaders: Sequence[Callable[[], Any]],
+        *,
+        labelled: bool,
+        lengths: Sequence[int] | None = None,
+        name: str = "the source",
+    ) -> None:
+        self.loaders = list(loaders)
+        if not self.loaders or not all(callable(load) for load in self.loaders):
+            raise DataError("loaders must be a sequence of functions without arguments, one a block, at least one")
+        if lengths is not None and len(lengths) != len(self.loaders):
+            raise DataError(f"lengths must hold one number a block: {len(self.loaders)} blocks, got {len(lengths)}")
+        self.labelled, self.name = labelled, name
+        self.lengths = None if lengths is None else [check_whole(length, "lengths", 0) for length in lengths]
+
+    def __len__(self) -> int:
+        return len(self.loaders)
+
+    def __repr__(self) -> str:
+        rows = "" if self.lengths is None else f", {sum(self.lengths)} rows"
+        return f"RowBlocks({self.name}: {len(self)} blocks{rows})"
+
+    @property
+    def y(self) -> BlockLabels:
+        """The labels, to be passed as `y`.
+
+        Raises
+        ------
+        DataError
+            If the source has none.
+        """
+        if not self.labelled:
+            raise DataError(f"{self.name} has no labels; pass them as y, one a row")
+        return BlockLabels(self)
+
+    @classmethod
+    def from_npy(
+        cls, X: Paths, y: Paths | None = None, *, sample_weight: Paths | None = None, rows: int | None = None
+    ) -> RowBlocks:
+        """Read dense rows from ``.npy`` files.
+
+        Parameters
+        ----------
+        X : path or sequence of paths
+            Two-dimensional arrays in the order of C, with the same number of columns; a pattern such as ``"part-*.npy"`` stands for the
+            files in sorting order.
+        y, sample_weight : path or sequence of paths, optional
+            One-dimensional arrays, one file for each of `X`.
+        rows : int, optional
+            Rows of a block; by default some two million entries.
+
+        Raises
+        ------
+        DataError
+            If a file cannot be read, or lengths differ.
+        """
+        columns = [files(part, name) for part, name in ((X, "X"), (y, "y"), (sample_weight, "sample_weight"))]
+        loaders: list[Callable[[], Any]] = []
+        lengths = []
+        for number, path in enumerate(columns[0]):
+            beside = [files_of[number] if number < len(files_of) else None for files_of in columns[1:]]
+            shapes = [_npy_header(part)[0] for part in (path, *beside) if part is not None]
+            if len(shapes[0]) != 2 or any(shape != shapes[0][:1] for shape in shapes[1:]):
+                raise DataError(
+                    f"{path} must be two-dimensional, with one label and weight a row; the shapes are {shapes}"
+                )
+            n, d = shapes[0]
+            step = check_whole(rows, "rows", 1) if rows is not None else max(1, BLOCK_ENTRIES // max(d, 1))
+            for first in range(0, n, step):
+                last = min(first + step, n)
+                loaders.append(_NpyRows(path, beside[0], beside[1], first, last))
+                lengths.append(last - first)
+        for files_of, name in zip(columns[1:], ("y", "sample_weight"), strict=True):
+            if files_of and len(files_of) != len(columns[0]):
+                raise DataError(f"{name} must be one file for each of X: {len(columns[0])} files, got {len(files_of)}")
+        return cls(loaders, labelled=y is not None, lengths=lengths, name=_title(columns[0]))
+
+    @classmethod
+    def from_parquet(
+        cls,
+        paths: Paths,
+        *,
+        target: str | None = None,
+        sample_weight: str | None = None,
+        columns: Sequence[str] | None = None,
+    ) -> RowBlocks:
+        """Read rows from Parquet files, one row group a block.
+
+        Parameters
+        ----------
+        paths : path or sequence of paths
+            Files, or a pattern such as ``"part-*.parquet"``.
+        target, sample_weight : str, optional
+            Columns of the labels and of the weights.
+        columns : sequence of str, optional
+            Columns of the features; all others by default.
+
+        Raises
+        ------
+        DataError
+            If a file cannot be read, or a column is missing.
+        SolverUnavailable
+            If pyarrow is not installed.
+        """
+        parquet = _pyarrow_parquet()
+        loaders: list[Callable[[], Any]] = []
+        lengths = []
+        found = files(paths, "paths")
+        chosen: tuple[str, ...] = ()
+        for path in found:
+            try:
+                reader = parquet.ParquetFile(path)
+            except Exception as error:
+                raise DataError(f"{path} cannot be read as a Parquet file: {error}") from None
+            names = reader.schema_arrow.names
+            special = [name for name in (target, sample_weight) if name is not None]
+            wanted = tuple(columns) if columns is not None else tuple(name for name in names if name not in special)
+            if missing := [name for name in (*wanted, *special) if name not in names]:
+                raise DataError(f"{path} has no column {missing[0]!r}; its columns are {', '.join(names[:20])}")
+            if chosen and wanted != chosen:
+                raise DataError(f"{path} has other columns than {found[0]}; name those of the features by columns=")
+            chosen = wanted
+            for group in range(reader.num_row_groups):
+                lengths.append(int(reader.metadata.row_group(group).num_rows))
+                loaders.append(_ParquetRows(path, group, wanted, target, sample_weight))
+        return cls(loaders, labelled=target is not None, lengths=lengths, name=_title(found))
+
+    @classmethod
+    def from_libsvm(
+        cls,
+        paths: Paths,
+        *,
+        n_features: int,
+        zero_based: bool = False,
+        block_bytes: int = 2**26,
+        cache: str | os.PathLike[str] | None = None,
+    ) -> RowBlocks:
+        """Read sparse rows from files in LIBSVM's text format (``label column:value …``).
+
+        The text is parsed once: every block is then kept in binary form in a folder of its own.
+
+        Parameters
+        ----------
+        paths : path or sequence of paths
+        n_features : int
+            Number of columns; a block alone does not tell.
+        zero_based : bool
+            Whether the first column is number 0; the format's own numbers begin with 1.
+        block_bytes : int
+            Bytes of text of a block.
+        cache : path, optional
+            Folder for the binary form, which is kept; by default a temporary one that is removed with the source.
+
+        Raises
+        ------
+        DataError
+            If a file cannot be read.
+        """
+        from svmcvx.row_blocks.libsvm import libsvm_loaders
+
+        found = files(paths, "paths")
+        loaders, keeper = libsvm_loaders(
+            found,
+            check_whole(n_features, "n_features", 1),
+            bool(zero_based),
+            check_whole(block_bytes, "block_bytes", 1),
+            None if cache is None else Path(cache),
+        )
+        blocks = cls(loaders, labelled=True, name=_title(found))
+        # A temporary folder is removed with its last user.
+        blocks._keeper = keeper  # type: ignore[attr-defined]
+        return blocks
+
+
+@dataclass(frozen=True)
+class DaskRows:
+    """The partitions of Dask collections, aligned: delayed rows, labels and weights, one a block.
+
+    Attributes
+    ----------
+    X, y, weight : tuple
+        ``y`` and ``weight`` may be empty.
+    lengths : tuple of int, or None
+        Numbers of rows, where they are known.
+    """
+
+    X: tuple[Any, ...]
+    y: tuple[Any, ...]
+    weight: tuple[Any, ...]
+    lengths: tuple[int, ...] | None
+
+
+def in_blocks(X: Any) -> bool:
+    """Whether `X` is a source of blocks: a :class:`RowBlocks` or a Dask collection."""
+    return isinstance(X, RowBlocks) or _is_dask(X)
+
+
+def _is_dask(values: Any) -> bool:
+    return hasattr(values, "__dask_graph__") and hasattr(values, "to_delayed")
+
+
+def dask_rows(X: Any, y: Any, sample_weight: Any) -> DaskRows:
+    """Take Dask collections apart into partitions; labels and weights in memory are not touched here."""
+    if hasattr(X, "chunks"):
+        if X.ndim != 2:
+            raise DataError(f"X must be two-dimensional (observations × features), got shape {X.shape}")
+        X = X.rechunk({1: -1}) if len(X.chunks[1]) > 1 else X
+        known: tuple[int, ...] | None = tuple(X.chunks[0])
+        known = None if any(np.isnan(length) for length in X.chunks[0]) else known
+        parts = tuple(X.to_delayed().ravel())
+    else:
+        parts, known = tuple(X.to_delayed()), None
+    beside = [_partitions(values, parts, known, name) for values, name in ((y, "y"), (sample_weight, "sample_weight"))]
+    return DaskRows(parts, beside[0], beside[1], known)
+
+
+def _partitions(values: Any, parts: tuple[Any, ...], known: tuple[int, ...] | None, name: str) -> tuple[Any, ...]:
+    if values is None or not _is_dask(values):
+        return ()
+    if hasattr(values, "chunks"):
+        if values.ndim != 1:
+            raise DataError(f"{name} must be one-dimensional with one number a row, got shape {values.shape}")
+        if known is not None and not any(np.isnan(length) for length in values.chunks[0]):
+            if sum(values.chunks[0]) != sum(known):
+                raise DataError(
+                    f"{name} has {sum(values.chunks[0])} labels but X has {sum(known)} rows: inconsistent numbers of samples; "
+                    "pass one label a row"
+                )
+            values = values.rechunk((known,))
+    found = tuple(np.ravel(values.to_delayed()))
+    if len(found) != len(parts):
+        raise DataError(f"{name} must have the partitions of X: {len(parts)}, got {len(found)}; repartition it")
+    return found
+
+
+@dataclass(frozen=True)
+class _NpyRows:
+    """Some rows of ``.npy`` files."""
+
+    X: str
+    y: str | None
+    weight: str | None
+    first: int
+    last: int
+
+    def __call__(self) -> Piece:
+        """Read them; no file is mapped, which a file that shrinks would end the process by."""
+        parts = [None if path is None else self._read(path) for path in (self.X, self.y, self.weight)]
+        return Piece(parts[0], parts[1], parts[2])
+
+    def _read(self, path: str) -> NDArray[Any]:
+        try:
+            shape, dtype, begin = _npy_header(path)
+            width = int(np.prod(shape[1:], dtype=np.int64))
+            count = (self.last - self.first) * width
+            values = np.fromfile(path, dtype=dtype, count=count, offset=begin + self.first * width * dtype.itemsize)
+        except (OSError, ValueError) as error:
+            raise DataError(f"rows {self.first} to {self.last - 1} of {path} cannot be read: {error}") from None
+        if values.size != count:
+            raise DataError(f"{path} ends before row {self.last - 1}; it has been changed or cut off")
+        return values.reshape(-1, *shape[1:])
+
+
+@dataclass(frozen=True)
+class _ParquetRows:
+    """A row group of a Parquet file."""
+
+    path: str
+    group: int
+    columns: tuple[str, ...]
+    target: str | None
+    weight: str | None
+
+    def __call__(self) -> Piece:
+        """Read it."""
+        special = [name for name in (self.target, self.weight) if name is not None]
+        try:
+            with _pyarrow_parquet().ParquetFile(self.path) as reader:
+                table = reader.read_row_group(self.group, columns=[*self.columns, *special], use_threads=False)
+        except Exception as error:
+            raise DataError(f"row group {self.group} of {self.path} cannot be read: {error}") from None
+        frame = table.to_pandas()
+        beside = [None if name is None else frame[name].to_numpy() for name in (self.target, self.weight)]
+        return Piece(frame[list(self.columns)].to_numpy(), beside[0], beside[1])
+
+
+def piece_of(loaded: Any) -> Piece:
+    """Return what a loader gave as a :class:`Piece` with a matrix and one-dimensional labels and weights."""
+    if isinstance(loaded, tuple):
+        if not 1 <= len(loaded) <= 3:
+            raise DataError(f"a loader must return X, (X, y) or (X, y, sample_weight), got a tuple of {len(loaded)}")
+        X, y, weight = (*loaded, None, None)[:3]
+    else:
+        X, y, weight = loaded, None, None
+    X = X.to_numpy() if hasattr(X, "to_numpy") else X
+    return Piece(X, *(None if part is None else np.asarray(part) for part in (y, weight)))
+
+
+def checked_piece(piece: Piece, number: int, columns: int | None) -> Piece:
+    """Validate the rows of a block; messages name the block."""
+    try:
+        checked = check_features(piece.X, n_features=columns)
+    except DataTypeError as error:
+        raise DataTypeError(f"block {number}: {error}") from None
+    except DataError as error:
+        raise DataError(f"block {number}: {error}") from None
+    for values, name in ((piece.y, "labels"), (piece.weight, "weights")):
+        if values is not None and values.shape != (checked.shape[0],):
+            raise DataError(f"block {number}: {checked.shape[0]} rows, but {name} of shape {values.shape}")
+    return Piece(checked, piece.y, piece.weight)
+
+
+def files(paths: Paths | None, name: str) -> list[str]:
+    """Return the files that paths or patterns stand for.
+
+    Raises
+    ------
+    DataError
+        If there is none, or one does not exist.
+    """
+    if paths is None:
+        return []
+    listed = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
+    found: list[str] = []
+    for path in listed:
+        text = os.fspath(path)
+        matches = sorted(glob.glob(text)) if glob.has_magic(text) and not os.path.exists(text) else [text]
+        if not matches or not all(os.path.isfile(match) for match in matches):
+            raise DataError(f"{name}: there is no file {text}")
+        found.extend(os.path.abspath(match) for match in matches)
+    if not found:
+        raise DataError(f"{name} names no file")
+    return found
+
+
+def _title(found: list[str]) -> str:
+    return os.path.basename(found[0]) + (f" and {len(found) - 1} more" if len(found) > 1 else "")
+
+
+def _npy_header(path: str) -> tuple[tuple[int, ...], np.dtype[Any], int]:
+    """Return shape, type and begin of the numbers of a ``.npy`` file.
+
+    Raises
+    ------
+    DataError
+        If it is no such file, or holds objects, or columns in the order of Fortran.
+    """
+    try:
+        with open(path, "rb") as stream:
+            version = np.lib.format.read_magic(stream)
+            read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+            shape, fortran, dtype = read(stream)
+            begin = stream.tell()
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path} cannot be read as a .npy file: {error}") from None
+    if dtype.hasobject:
+        raise DataError(f"{path} holds Python objects; save numbers or text")
+    if fortran and len(shape) > 1:
+        raise DataError(f"{path} is stored by columns; save np.ascontiguousarray(X), whose rows can be read in blocks")
+    return shape, dtype, begin
+
+
+def _pyarrow_parquet() -> Any:
+    try:
+        import pyarrow.parquet
+    except ImportError:
+        raise missing_extra("pyarrow", "parquet") from None
+    return pyarrow.parquet
