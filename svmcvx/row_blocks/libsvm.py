@@ -40,10 +40,10 @@ def libsvm_loaders(
         stat = os.stat(path)
         # A file that is written again gets binary blocks of its own.
         stem = f"{Path(path).name}-{stat.st_size:x}-{stat.st_mtime_ns:x}-{block_bytes:x}-{n_features:x}-{zero_based:d}"
-        for offset in range(0, max(stat.st_size, 1), block_bytes):
-            loaders.append(
-                _TextRows(path, offset, block_bytes, n_features, zero_based, str(folder / f"{stem}-{offset:x}.npz"))
-            )
+        loaders.extend(
+            _TextRows(path, offset, block_bytes, n_features, zero_based, str(folder / f"{stem}-{offset:x}.npz"))
+            for offset in range(0, max(stat.st_size, 1), block_bytes)
+        )
     return loaders, keeper
 
 

@@ -9,20 +9,20 @@ again where a worker is lost.
 from __future__ import annotations
 
 import logging
-import math
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from svmcvx.errors import SolverFailed, SvmcvxError, missing_extra
 from svmcvx.row_blocks.sources import DaskRows, Piece, Rows, piece_of
-from svmcvx.system.deadline import Deadline, current
+from svmcvx.system.deadline import Deadline, OutOfTime
 from svmcvx.system.threads import blas_held_to_one, threads_allowed
 
-__all__ = ["OutOfTime", "Pieces", "Shards", "State"]
+__all__ = ["Parts", "Pieces", "Shards", "State"]
 
 log = logging.getLogger(__name__)
 
@@ -30,10 +30,6 @@ log = logging.getLogger(__name__)
 SHARDS_A_THREAD = 4
 # Seconds between two looks at the deadline while a cluster works.
 LOOK = 0.1
-
-
-class OutOfTime(Exception):
-    """The deadline has passed in the middle of a pass."""
 
 
 class State:
@@ -98,7 +94,9 @@ class _Given:
         return self.values
 
 
-# Changes or reads a state: function(pieces, state, *arguments).
+# The parts of a state: by name, one object a block.
+Parts: TypeAlias = dict[str, list[Any]]
+# Changes or reads a state: function(pieces, parts, *arguments).
 Operation: TypeAlias = Callable[..., Any]
 
 
@@ -153,6 +151,12 @@ class Shards:
         States, or handles of them on a cluster.
     blocks : list of int
         Number of blocks of each shard.
+    client : distributed.Client or None
+        Of the cluster that works; None for threads of this process.
+    workers : set of str
+        Its workers when last looked at.
+    deadline : Deadline or None
+        Ends a pass in its middle by :class:`~svmcvx.system.deadline.OutOfTime`; None for passes that are needed whatever they take.
     """
 
     sources: list[tuple[Any, ...]]
@@ -160,11 +164,12 @@ class Shards:
     blocks: list[int]
     client: Any = None
     workers: set[str] = field(default_factory=set)
+    deadline: Deadline | None = None
 
     @classmethod
     def of(cls, source: Sequence[Rows] | DaskRows) -> Shards:
         """Take a source apart."""
-        dask, client = _dask(), _client()
+        client = _client()
         if isinstance(source, DaskRows):
             y, weight = (part or (None,) * len(source.X) for part in (source.y, source.weight))
             sources: list[tuple[Any, ...]] = list(zip(source.X, y, weight, strict=True))
@@ -173,10 +178,9 @@ class Shards:
             threads = sum(client.nthreads().values()) if client is not None else threads_allowed()
             number = min(len(source), SHARDS_A_THREAD * max(threads, 1))
             ends = [round(len(source) * k / number) for k in range(number + 1)]
-            sources = [(_Source(tuple(source[a:b])),) for a, b in zip(ends, ends[1:], strict=False)]
-            blocks = [b - a for a, b in zip(ends, ends[1:], strict=False)]
+            sources = [(_Source(tuple(source[a:b])),) for a, b in pairwise(ends)]
+            blocks = [b - a for a, b in pairwise(ends)]
         states: list[Any] = [State({}) for _ in sources]
-        del dask
         return cls(sources, states, blocks, client, set() if client is None else set(client.nthreads()))
 
     @property
@@ -222,7 +226,7 @@ class Shards:
         shared: tuple[Any, ...],
     ) -> list[Any]:
         delayed = _dask().delayed
-        stop = current().passed if self.client is None else None
+        stop = self.deadline.passed if self.client is None and self.deadline is not None else None
         task = delayed(run, pure=False)
         tasks = []
         call: Any = _Call(operation, shared, stop)
@@ -235,8 +239,7 @@ class Shards:
         return tasks
 
     def _local(self, tasks: list[Any]) -> list[Any]:
-        deadline = current()
-        if deadline.passed():
+        if self._late():
             raise OutOfTime
         return list(_dask().compute(*tasks, scheduler="threads", num_workers=threads_allowed(), optimize_graph=False))
 
@@ -244,16 +247,15 @@ class Shards:
         """Wait for results of the cluster, with an eye on the deadline."""
         import distributed
 
-        deadline = current()
         futures = self.client.compute(tasks)
         try:
             while True:
                 try:
-                    distributed.wait(futures, timeout=_patience(deadline))
+                    distributed.wait(futures, timeout=LOOK)
                     break
                 except TimeoutError:
                     self._look_at_workers()
-                    if deadline.passed():
+                    if self._late():
                         raise OutOfTime from None
             self._look_at_workers()
             return list(self.client.gather(futures))
@@ -266,7 +268,11 @@ class Shards:
                 ) from None
             raise
         finally:
-            self.client.cancel(futures, force=False) if deadline.passed() else None
+            if self._late():
+                self.client.cancel(futures)
+
+    def _late(self) -> bool:
+        return self.deadline is not None and self.deadline.passed()
 
     def _look_at_workers(self) -> None:
         """Say once that a worker is gone; what was there is computed again from the source."""
@@ -280,10 +286,6 @@ def _given(
     pieces: Pieces, parts: dict[str, list[Any]], name: str, listed: list[Any]
 ) -> tuple[dict[str, list[Any]], None]:
     return {name: listed}, None
-
-
-def _patience(deadline: Deadline) -> float:
-    return max(min(LOOK, deadline.left), 1e-3) if math.isfinite(deadline.left) else LOOK
 
 
 def _dask() -> Any:

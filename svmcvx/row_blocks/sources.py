@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from svmcvx.data import Features, check_features, check_whole
 from svmcvx.errors import DataError, DataTypeError, missing_extra
 
-__all__ = ["BlockLabels", "DaskRows", "Piece", "RowBlocks", "Rows", "in_blocks"]
+__all__ = ["BlockLabels", "DaskRows", "Piece", "RowBlocks", "Rows", "in_blocks", "refuse_in_blocks"]
 
 Paths: TypeAlias = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
@@ -274,6 +274,16 @@ class DaskRows:
 def in_blocks(X: Any) -> bool:
     """Whether `X` is a source of blocks: a :class:`RowBlocks` or a Dask collection."""
     return isinstance(X, RowBlocks) or _is_dask(X)
+
+
+def refuse_in_blocks(**given: bool) -> None:
+    """Raise a :class:`~svmcvx.errors.DataError` that names an argument which rows in blocks do not go with."""
+    for name, unusual in given.items():
+        if unusual:
+            raise DataError(
+                f"X comes in blocks of rows, where {name} keeps its default: only linear machines with it can be solved block by "
+                f"block; leave {name} out, or load the data"
+            )
 
 
 def _is_dask(values: Any) -> bool:

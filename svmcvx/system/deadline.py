@@ -12,7 +12,11 @@ from dataclasses import dataclass, field, replace
 
 from svmcvx.system import clock
 
-__all__ = ["Deadline", "allowed", "current", "epoch_end", "until"]
+__all__ = ["Deadline", "OutOfTime", "allowed", "current", "epoch_end", "until"]
+
+
+class OutOfTime(Exception):
+    """A deadline has ended work in its middle, whose results are lost."""
 
 
 @dataclass(frozen=True)

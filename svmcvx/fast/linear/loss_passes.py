@@ -50,7 +50,7 @@ ROOT_TOLERANCE = 4e-16
 ANY_ORDER = {"reassoc", "nsz", "contract"}
 
 
-@compiled()
+@compiled(nogil=True)
 def _root(nu, sigma, p):
     """Return the root r ≥ 0 of p r + σ r^(1/(p−1)) = ν > 0."""
     power = 1.0 / (p - 1.0)
@@ -65,7 +65,7 @@ def _root(nu, sigma, p):
     return max(r, 0.0)
 
 
-@compiled()
+@compiled(nogil=True)
 def _one(kind, z, a, c, sigma, p, C1, C2, D):
     """Return multiplier, slope, value of the smooth function and loss of one observation, where they are not clipped linear."""
     if kind == POWER:
@@ -96,26 +96,26 @@ def _one(kind, z, a, c, sigma, p, C1, C2, D):
     return 0.0, 0.0, 0.0, 0.0
 
 
-@compiled()
+@compiled(nogil=True)
 def _clipped(kind, p):
     """Tell whether the multiplier is a clipped linear function of z."""
     return kind == HINGE or (kind == POWER and p == 2.0)
 
 
-@compiled()
+@compiled(nogil=True)
 def _ramp(kind, sigma):
     """Return the slope of the clipped linear multiplier and its upper bound, both relative to the weight."""
     return (sigma, 1.0) if kind == HINGE else (2.0, math.inf)
 
 
-@compiled(fastmath=ANY_ORDER)
+@compiled(nogil=True, fastmath=ANY_ORDER)
 def _clip(raw, top):
     """Clip to [0, top]; NaN stays NaN."""
     raw = 0.0 if raw <= 0.0 else raw
     return top if raw >= top else raw
 
 
-@compiled(fastmath=ANY_ORDER)
+@compiled(nogil=True, fastmath=ANY_ORDER)
 def _respond_clipped(f, y, b, a, c, t, limit, norms, alpha, slope):
     """:func:`respond` for a clipped linear multiplier; the loss is that of the hinge."""
     smooth = loss = total = balance = reach = product = 0.0
@@ -137,7 +137,7 @@ def _respond_clipped(f, y, b, a, c, t, limit, norms, alpha, slope):
     return smooth, loss, total, balance, total, reach, product
 
 
-@compiled(fastmath=ANY_ORDER)
+@compiled(nogil=True, fastmath=ANY_ORDER)
 def _along_clipped(f, df, step, y, b, db, a, c, t, limit):
     value = derivative = 0.0
     for i in range(f.size):
@@ -151,7 +151,7 @@ def _along_clipped(f, df, step, y, b, db, a, c, t, limit):
     return value, derivative
 
 
-@compiled(fastmath=ANY_ORDER)
+@compiled(nogil=True, fastmath=ANY_ORDER)
 def _slope_of_bias_clipped(f, y, b, a, c, t, limit):
     balance = curvature = size = 0.0
     for i in range(f.size):
@@ -165,7 +165,7 @@ def _slope_of_bias_clipped(f, y, b, a, c, t, limit):
     return balance, curvature, size
 
 
-@compiled()
+@compiled(nogil=True)
 def respond(kind, f, y, b, a, c, sigma, p, C1, C2, D, norms, alpha, slope):
     """Fill multipliers and slopes; return Σe, Σℓ, Σα, Σyα, Σ|α|, Σ|α|‖x‖ and Σα z."""
     if _clipped(kind, p):
@@ -187,7 +187,7 @@ def respond(kind, f, y, b, a, c, sigma, p, C1, C2, D, norms, alpha, slope):
     return smooth, loss, total, balance, size, reach, product
 
 
-@compiled()
+@compiled(nogil=True)
 def conjugate(kind, alpha, c, p, C1, C2, D):
     """Return Σ ℓ*(α), so that the dual objective is Σα − Σℓ*(α) − ½‖w(α)‖²."""
     total = 0.0
@@ -205,7 +205,7 @@ def conjugate(kind, alpha, c, p, C1, C2, D):
     return total
 
 
-@compiled()
+@compiled(nogil=True)
 def along(kind, f, df, t, y, b, db, a, c, sigma, p, C1, C2, D):
     """Return Σe and its derivative in t at scores ``f + t df`` and bias ``b + t db``."""
     if _clipped(kind, p):
@@ -221,7 +221,7 @@ def along(kind, f, df, t, y, b, db, a, c, sigma, p, C1, C2, D):
     return value, derivative
 
 
-@compiled()
+@compiled(nogil=True)
 def slope_of_bias(kind, f, y, b, a, c, sigma, p, C1, C2, D):
     """Return Σyα, minus the derivative of Σe in b; Σ of the slopes, its second derivative; and Σ|α|."""
     if _clipped(kind, p):
@@ -236,7 +236,7 @@ def slope_of_bias(kind, f, y, b, a, c, sigma, p, C1, C2, D):
     return balance, curvature, size
 
 
-@compiled()
+@compiled(nogil=True)
 def flat_ends(kind, f, y, b, a, c, sigma):
     """Return the moves of the bias to the ends of the interval without slopes; ±∞ where it has none."""
     left, right = -math.inf, math.inf
@@ -253,7 +253,7 @@ def flat_ends(kind, f, y, b, a, c, sigma):
     return left, right
 
 
-@compiled()
+@compiled(nogil=True)
 def gram_rows(data, indices, indptr, slope, H, border):
     """Add Σ_i slope_i x_i x_i' of sparse rows to the lower triangle of H, and Σ_i slope_i x_i to `border`."""
     for i in range(slope.size):
@@ -267,7 +267,7 @@ def gram_rows(data, indices, indptr, slope, H, border):
                 H[row, indices[k]] += scaled * data[k]
 
 
-@compiled()
+@compiled(nogil=True)
 def gram_narrow(X, slope, H, border):
     """Do the same for dense rows of few columns."""
     d = X.shape[1]
@@ -282,7 +282,7 @@ def gram_narrow(X, slope, H, border):
                 H[j, k] += scaled * X[i, k]
 
 
-@compiled()
+@compiled(nogil=True)
 def curvature_product(data, indices, indptr, slope, direction, db, out):
     """Add X' diag(slope) (X direction + db) to `out`; return the sum of the middle factor."""
     total = 0.0
@@ -299,7 +299,7 @@ def curvature_product(data, indices, indptr, slope, direction, db, out):
     return total
 
 
-@compiled()
+@compiled(nogil=True)
 def squared_columns(data, indices, indptr, slope, out):
     """Add Σ_i slope_i x_ij² to out_j."""
     for i in range(slope.size):

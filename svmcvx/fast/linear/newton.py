@@ -30,6 +30,7 @@ from svmcvx.fast.linear.margins import Margins, flat_middle
 from svmcvx.fast.linear.problem import LinearBounds, LinearNewtonSettings, LinearProblem, LinearTerms, Point, Response
 from svmcvx.fast.linear.steps import newton_step
 from svmcvx.solution import Status
+from svmcvx.system.deadline import OutOfTime
 
 __all__ = ["LinearNewtonSettings", "minimise"]
 
@@ -79,7 +80,6 @@ def minimise(
     settings = LinearNewtonSettings() if settings is None else settings
     if sigma is None:
         sigma = _first_sigma(m, settings, warm=alpha is not None)
-    penalty = sigma
     if margins is None:
         assert isinstance(problem, LinearProblem)  # noqa: S101 - rows in blocks come with their margins
         margins = Margins(problem, alpha)
@@ -87,8 +87,30 @@ def minimise(
     q = np.zeros(m.d) if m.linear_term is None else m.linear_term
     if w is None:
         w = q.copy() if alpha is None else rows.centre_expansion() + q
-    rows.place(w)
     bounds = LinearBounds(m, w, np.zeros(0))
+    bounds.best.b = b
+    try:
+        status = _descend(m, monitor, rows, bounds, w, b, sigma, settings)
+    except OutOfTime:
+        status = Status.INTERRUPTED if monitor.deadline.pressed.is_set() else Status.TIME_LIMIT
+    bounds.best.alpha, bounds.best.expansion = rows.kept, rows.expansion
+    return bounds.best, status
+
+
+def _descend(
+    m: LinearTerms,
+    monitor: Monitor,
+    rows: Margins,
+    bounds: LinearBounds,
+    w: Floats,
+    b: float,
+    sigma: float,
+    settings: LinearNewtonSettings,
+) -> Status:
+    """Take steps from (w, b) until there is a reason to stop; what is best goes to `bounds`."""
+    q = np.zeros(m.d) if m.linear_term is None else m.linear_term
+    penalty = sigma
+    rows.place(w)
     steps, idle, smallest, improved = 0, 0, math.inf, 0
     first, promised = math.inf, math.inf
 
@@ -108,6 +130,7 @@ def minimise(
             rows.keep()
         if judged.better_upper and m.kernel_expansion:
             rows.keep_expansion()
+        bounds.best.steps, bounds.best.sigma = steps, penalty
         status = monitor.report(steps, judged.lower, judged.upper)
         gap = judged.upper - judged.lower
         part = 0.5 * float(gradient @ gradient)
@@ -128,9 +151,7 @@ def minimise(
         if status is None and (exhausted or not math.isfinite(gap)):
             status = Status.INACCURATE
         if status is not None:
-            best = bounds.best
-            best.steps, best.sigma, best.alpha, best.expansion = steps, penalty, rows.kept, rows.expansion
-            return best, status
+            return status
         if grow_sigma:
             rows.recentre()
             penalty = min(penalty * settings.sigma_growth, settings.largest_sigma)

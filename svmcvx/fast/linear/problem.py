@@ -21,6 +21,7 @@ its own value.
 from __future__ import annotations
 
 import math
+from copy import copy
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
@@ -191,7 +192,7 @@ class LinearProblem(LinearTerms):
     norms : ndarray of shape (n,), optional
         Euclidean norms of the rows, where they are known.
     **terms
-        The other parameters of :class:`LinearTerms`.
+        The other parameters of :class:`LinearTerms`; `n` and `d` are those of X.
 
     Attributes
     ----------
@@ -234,6 +235,12 @@ class LinearProblem(LinearTerms):
         shares = np.full(n, 1.0 / n) if share is None else share
         for name, value in (("X", rows), ("y", y), ("c", c), ("shares", shares), ("norms", norms)):
             object.__setattr__(self, name, value)
+
+    def with_rows(self, X: Features | None) -> LinearProblem:
+        """Return the same problem with other rows, or None for rows that come later."""
+        other = copy(self)
+        object.__setattr__(other, "X", X)
+        return other
 
     def primal_of(self, alpha: Floats) -> Floats:
         r"""Return :math:`w(\alpha)`."""

@@ -25,6 +25,7 @@ from svmcvx.formulations.base import RecoveredPoints
 from svmcvx.formulations.margin.psvm import BIAS_RULES, PSVM, best_bias, dual_objective, objective
 from svmcvx.kernels import KernelLike
 from svmcvx.losses import hinge_power_conjugate
+from svmcvx.row_blocks import in_blocks, refuse_in_blocks
 from svmcvx.solution import Solution, Status
 
 __all__ = ["KERNEL_METHODS", "PSVMSettings", "psvm"]
@@ -91,9 +92,9 @@ def psvm(
 
     Parameters
     ----------
-    X : array-like or sparse matrix of shape (n, d)
-        The Gram matrix for a precomputed kernel.
-    y : array-like of shape (n,)
+    X : array-like, sparse matrix, Dask collection or RowBlocks of shape (n, d)
+        The Gram matrix for a precomputed kernel. Without a kernel the rows may come in blocks, see ``docs/scale.md``.
+    y : array-like, Dask collection or ``blocks.y`` of shape (n,)
         Two labels of any type.
     C : float
         Weight of the losses, positive.
@@ -161,6 +162,21 @@ def psvm(
     check_whole(seed, "seed", 0)
     cache_size = check_number(cache_size, "cache_size", low=0, open_low=True)
     settings = PSVMSettings() if settings is None else settings
+    if in_blocks(X):
+        refuse_in_blocks(kernel=kernel is not None, bias=bias != "exact")
+        check_choice(method, "method", psvm_linear.METHODS)
+        return psvm_linear.solve_blocks(
+            X,
+            y,
+            sample_weight,
+            C=C,
+            p=p,
+            warm_start=earlier_solution(warm_start),
+            tol=tol,
+            max_iter=max_iter,
+            verbose=verbose,
+            callback=callback,
+        )
     data = binary_data(X, y, sample_weight)
     check_costs(C, data.weight)
     space = feature_space(

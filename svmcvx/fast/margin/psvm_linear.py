@@ -6,6 +6,7 @@ There is one method for each loss, so that ``"auto"`` and ``"newton"`` are the s
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -14,16 +15,19 @@ from numpy.typing import NDArray
 
 from svmcvx.data import Features
 from svmcvx.errors import DataError
-from svmcvx.fast.core.monitor import Monitor
+from svmcvx.fast.core.monitor import Callback, Monitor, conclude, monitored
+from svmcvx.fast.linear.blocks import MULTIPLIERS, BlockLoss, earlier_point, minimise_in_blocks
 from svmcvx.fast.linear.newton import minimise
 from svmcvx.fast.linear.problem import LinearProblem, kind_of_power, linear_model
 from svmcvx.feature_space import FeatureSpace
+from svmcvx.feature_space.blocks import block_space
 from svmcvx.formulations.base import RecoveredPoints
+from svmcvx.formulations.blocks import InBlocks, in_states
 from svmcvx.formulations.margin.psvm import PSVM, best_bias
 from svmcvx.model import LinearModel
 from svmcvx.solution import Solution, Status
 
-__all__ = ["METHODS", "LinearStart", "solve_linear", "start_from"]
+__all__ = ["METHODS", "LinearStart", "solve_blocks", "solve_linear", "start_from"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -90,6 +94,42 @@ def solve_linear(
     if not problem.smooth:
         options["sigma"] = point.sigma
     return RecoveredPoints(models, [{"alpha": point.alpha}]), status, options
+
+
+def solve_blocks(
+    X: Any,
+    y: Any,
+    sample_weight: Any,
+    *,
+    C: float,
+    p: float,
+    warm_start: Solution | None,
+    tol: float,
+    max_iter: int,
+    verbose: bool,
+    callback: Callback | None,
+) -> Solution:
+    """Solve the linear pSVM on rows in blocks; see :func:`svmcvx.fast.psvm` for the arguments."""
+    space = block_space(X, y, sample_weight, intercept="free")
+    statement = InBlocks(partial(PSVM, C=C, p=p), space, "alpha", balanced=True)
+    start = None
+    if warm_start is not None:
+        start = earlier_point(space, warm_start.model)
+    loss = BlockLoss(kind_of_power(p), C, {"p": p, "bias": True})
+    with monitored(tol=tol, max_iter=max_iter, verbose=verbose, callback=callback) as monitor:
+        point, support, status = minimise_in_blocks(space, loss, monitor, start=start)
+        options: dict[str, Any] = {"method": "newton", "steps": point.steps}
+        if point.sigma:
+            options["sigma"] = point.sigma
+        return conclude(
+            statement,
+            RecoveredPoints([space.model(point.w, point.b, support)], [in_states("alpha", MULTIPLIERS)]),
+            monitor,
+            status,
+            solver="fast.psvm/newton",
+            warm_start_used=start is not None,
+            options=options,
+        )
 
 
 def _features(space: FeatureSpace) -> tuple[Features, Floats]:

@@ -60,6 +60,10 @@ class AlphaDualStatement(BinaryStatement):
         """Return the upper bounds of the multipliers."""
         return math.inf
 
+    def largest_multiplier(self) -> Floats | float:
+        """Return what multipliers are cut at: their upper bounds, and a number whose sums and squares still are numbers."""
+        return np.minimum(self.upper_bound(), LARGEST)
+
     def scored(self, model: BinaryModel) -> Scored:
         """Evaluate a model on the training data."""
         return Scored(*self.margins(model), *self.penalty(model))
@@ -89,7 +93,7 @@ class AlphaDualStatement(BinaryStatement):
 
     def repair(self, dual: Dual) -> Dual:
         """Clip α to its domain and balance the classes, exactly."""
-        return {"alpha": balanced(self.alpha(dual), self.y, np.minimum(self.upper_bound(), LARGEST))}
+        return {"alpha": balanced(self.alpha(dual), self.y, self.largest_multiplier())}
 
     def dual_violation(self, dual: Dual) -> float:
         """Largest of −α, the excess of α over its upper bound, and |y'α|; 0 only if none of them is above 0."""

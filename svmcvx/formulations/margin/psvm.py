@@ -58,7 +58,6 @@ __all__ = [
     "BIAS_RULES",
     "PSVM",
     "best_bias",
-    "bias_of_nothing",
     "dual_objective",
     "objective",
 ]
@@ -149,11 +148,6 @@ def best_bias(f: Floats, y: Floats, *, p: float, weight: Floats | None = None, n
     return float(brentq(slope, low, high, xtol=4 * EPS * max(abs(low), abs(high), EPS), rtol=4 * EPS, maxiter=500))
 
 
-def bias_of_nothing(positive: float, negative: float, p: float) -> float:
-    """Return the best bias of w = 0 for classes of these weights."""
-    return best_bias(np.zeros(2), np.array([1.0, -1.0]), p=p, weight=np.array([positive, negative]))
-
-
 def _first(holds: Callable[[int], bool], size: int) -> int:
     """Return the smallest k in 0 … `size` with ``holds(k)``, for a condition that holds for all larger k as well."""
     low, high = 0, size
@@ -239,8 +233,13 @@ class PSVM(AlphaDualStatement):
     def trivial(self) -> tuple[list[Any], list[Dual]]:
         """The model w = 0 with its best bias, and α = 0."""
         y, weight = self.y, self.weight
-        bias = bias_of_nothing(float(weight[y > 0].sum()), float(weight[y < 0].sum()), self.p)
+        bias = self.constant_bias(float(weight[y > 0].sum()), float(weight[y < 0].sum()))
         return [self.constant(bias)], [{"alpha": np.zeros(y.size)}]
+
+    def constant_bias(self, positive: float, negative: float) -> float:
+        """Return the best bias of w = 0 for classes of these weights."""
+        weight = np.array([positive, negative])
+        return best_bias(np.zeros(2), np.array([1.0, -1.0]), p=self.p, weight=weight)
 
     def intercept(self, alpha: Floats, f: Floats, near: float | None = None) -> float:
         r"""Return the bias by the rule :attr:`bias`, from multipliers and scores without bias; `near` is a guess.

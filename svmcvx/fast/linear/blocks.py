@@ -1,0 +1,348 @@
+"""Newton's method for linear machines whose rows lie in blocks.
+
+The method is that of :mod:`svmcvx.fast.linear.newton`. Every block has the scores and multipliers of its rows beside it
+(:class:`~svmcvx.fast.linear.margins.Margins`); what the method asks for is the sum over the blocks. Three passes a step read the
+rows: for the gradient, for the system and for the scores along the step. The search for the bias and along a line reads scores only.
+
+A sample of the rows, in memory, is solved first: its solution is so close that a few steps over all rows are left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from copy import copy
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from svmcvx.errors import DataError
+from svmcvx.fast.core.monitor import Monitor
+from svmcvx.fast.linear.margins import Margins, NormalMatrix, Observed
+from svmcvx.fast.linear.newton import minimise
+from svmcvx.fast.linear.problem import LinearNewtonSettings, LinearProblem, LinearTerms, Point
+from svmcvx.feature_space.blocks import BlockSpace, spaces
+from svmcvx.model import LinearModel
+from svmcvx.row_blocks.shards import Parts, Pieces
+from svmcvx.solution import Status
+
+__all__ = ["MULTIPLIERS", "BlockLoss", "BlockMargins", "earlier_point", "minimise_in_blocks"]
+
+Floats: TypeAlias = NDArray[np.float64]
+Settings: TypeAlias = tuple[str, Floats, NDArray[Any], float]
+
+MARGINS = "margins"
+# The part of the states with the multipliers of the best lower bound, once the search has ended.
+MULTIPLIERS = "multipliers"
+# Operations that read the rows themselves.
+OF_ROWS = frozenset(
+    ("place", "project", "respond", "mean_gradient", "normal_matrix", "diagonal", "curvature_product", "loss_of")
+)
+# Accuracy to which the sample is solved, relative to its own objective, and Newton steps for it at most.
+SAMPLE_TOL, SAMPLE_STEPS = 1e-4, 200
+# The whole is at least so many times the sample.
+WORTH_SAMPLING = 2.0
+# With a loss that is not smooth a start from the sample begins with this penalty.
+SAMPLED_SIGMA = 30.0
+
+
+@dataclass(frozen=True)
+class BlockLoss:
+    """The losses of a linear machine, without its rows.
+
+    Attributes
+    ----------
+    kind : int
+        One of the kinds of :mod:`svmcvx.fast.linear.loss_passes`.
+    cost : float
+        By which the weight of a row is multiplied.
+    terms : dict
+        Parameters of the loss, and whether there is a free bias.
+    """
+
+    kind: int
+    cost: float
+    terms: dict[str, Any] = field(default_factory=dict)
+
+    def of(self, X: Any, y: Floats, weight: Floats, norms: Floats | None = None) -> LinearProblem:
+        """Return the problem of some rows."""
+        return LinearProblem(X, y, self.cost * weight, self.kind, norms=norms, **self.terms)
+
+
+class BlockMargins(Margins):
+    """The margins of all blocks, as one.
+
+    Parameters
+    ----------
+    space : BlockSpace
+    loss : BlockLoss
+    """
+
+    whole = False
+
+    def __init__(self, space: BlockSpace, loss: BlockLoss) -> None:
+        self.space, self.loss = space, loss
+        # Changes that no pass has made yet.
+        self.pending: list[tuple[str, tuple[Any, ...]]] = []
+        self.begun = False
+        self.kept = self.expansion = np.zeros(0)
+
+    def _sum(self, name: str, *arguments: Any, keep: bool = False) -> Any:
+        """Add up what a method of :class:`Margins` gives for every block; `keep` its changes."""
+        shards = self.space.shards
+        operation = _on_rows if name in OF_ROWS else _on_margins
+        call = (self.space.settings, tuple(self.pending), name, arguments)
+        if keep or self.pending:
+            found = shards.change(operation, None, *call, True)
+        else:
+            found = shards.read(operation, None, *call, False)
+        self.pending = []
+        return _added(found, extreme=name == "flat_ends")
+
+    def place(self, w: Floats) -> None:
+        """Set the scores to those of w."""
+        if not self.begun:
+            self.space.shards.change(_begin, None, self.space.settings, self.loss, w)
+            self.begun = True
+        else:
+            self._sum("place", w, keep=True)
+
+    def project(self, dw: Floats) -> None:
+        """Set the change of the scores along a step."""
+        self._sum("project", dw, keep=True)
+
+    def advance(self, t: float) -> None:
+        """Move the scores along the step, with the next pass."""
+        self.pending.append(("advance", (t,)))
+
+    def recentre(self) -> None:
+        """Make the multipliers the centre, with the next pass."""
+        self.pending.append(("recentre", ()))
+
+    def keep(self) -> None:
+        """Keep the multipliers, with the next pass."""
+        self.pending.append(("keep", ()))
+
+    def mean(self, scores: str) -> float:
+        """Return the mean margin."""
+        return float(self._sum("mean", scores))
+
+    def balance(self, b: float, sigma: float) -> tuple[float, float, float]:
+        """Return Σyα, Σ of the slopes, and Σ|α| at a bias."""
+        found: tuple[float, float, float] = self._sum("balance", b, sigma)
+        return found
+
+    def flat_ends(self, b: float, sigma: float) -> tuple[float, float]:
+        """Return the moves of the bias to the ends of the interval without slopes."""
+        found: tuple[float, float] = self._sum("flat_ends", b, sigma)
+        return found
+
+    def respond(self, b: float, sigma: float, mean: float) -> Observed:
+        """Set multipliers and slopes; return the sums over the rows."""
+        found: Observed = self._sum("respond", b, sigma, mean, keep=True)
+        return found
+
+    def along(self, t: float, b: float, db: float, sigma: float) -> tuple[float, float]:
+        """Return Σe and its derivative along the step."""
+        found: tuple[float, float] = self._sum("along", t, b, db, sigma)
+        return found
+
+    def variance_along(self, mean: float) -> tuple[float, float]:
+        """Return τ'f and τ'df."""
+        found: tuple[float, float] = self._sum("variance_along", mean)
+        return found
+
+    def curved(self) -> int:
+        """Return the number of rows with a second derivative."""
+        return int(self._sum("curved"))
+
+    def mean_gradient(self) -> Floats:
+        """Return the gradient of the mean margin."""
+        return np.asarray(self._sum("mean_gradient"))
+
+    def normal_matrix(self) -> NormalMatrix:
+        """Return the sums of the system."""
+        found: NormalMatrix = self._sum("normal_matrix")
+        return found
+
+    def diagonal(self) -> tuple[Floats, float]:
+        """Return the diagonal of X'SX, and the sum of the second derivatives."""
+        found: tuple[Floats, float] = self._sum("diagonal")
+        return found
+
+    def curvature_product(self, direction: Floats, db: float, mean: float) -> tuple[Floats, float]:
+        """Return X'S(X direction + db) and the sum of the middle factor."""
+        found: tuple[Floats, float] = self._sum("curvature_product", direction, db, mean)
+        return found
+
+    def finish(self) -> NDArray[np.intp]:
+        """Leave the multipliers of the best lower bound in the states, and nothing else; return the rows where they are not 0."""
+        found = self.space.shards.change(_finish, None, tuple(self.pending) if self.begun else ())
+        self.pending = []
+        # Positions among all rows of the source, shard by shard.
+        first = np.cumsum([0, *(rows for rows, _ in found)])
+        return np.concatenate([start + part for start, (_, part) in zip(first[:-1], found, strict=True)]).astype(
+            np.intp
+        )
+
+
+def minimise_in_blocks(
+    space: BlockSpace,
+    loss: BlockLoss,
+    monitor: Monitor,
+    *,
+    start: tuple[Floats, float] | None = None,
+    settings: LinearNewtonSettings | None = None,
+) -> tuple[Point, NDArray[np.intp], Status]:
+    """Run Newton's method on rows in blocks until the monitor says stop.
+
+    Parameters
+    ----------
+    space : BlockSpace
+    loss : BlockLoss
+    monitor : Monitor
+    start : tuple of ndarray and float, optional
+        w and bias to start from, in the columns of the space; by default the solution of a sample.
+    settings : LinearNewtonSettings, optional
+
+    Returns
+    -------
+    Point
+        The best w and bias.
+    ndarray of int
+        Rows of the source with a multiplier that is not 0.
+    Status
+    """
+    terms = LinearTerms(
+        space.n,
+        space.d,
+        loss.kind,
+        largest_norm=space.largest_norm,
+        stiffness=loss.cost * space.stiffness,
+        entries=space.entries,
+        **loss.terms,
+    )
+    sampled = start is None and space.n >= WORTH_SAMPLING * space.sample.y.size
+    if sampled:
+        rows = space.sample_space()
+        problem = loss.of(rows.X, space.sample.y, space.sample.weight)
+        point, _ = minimise(problem, monitor.within(max(SAMPLE_TOL, monitor.tol), SAMPLE_STEPS), settings=settings)
+        start = point.w, point.b
+    margins = BlockMargins(space, loss)
+    w, b = (None, 0.0) if start is None else start
+    space.shards.deadline = monitor.deadline
+    try:
+        # A start near the optimum needs no cautious first penalty.
+        sigma = None if start is None or terms.smooth else SAMPLED_SIGMA
+        point, status = minimise(terms, monitor, w=w, b=b, sigma=sigma, settings=settings, margins=margins)
+    finally:
+        space.shards.deadline = None
+    return point, margins.finish(), status
+
+
+def earlier_point(space: BlockSpace, model: object) -> tuple[Floats, float]:
+    """Return w and the bias of a linear model in the columns of a space.
+
+    Raises
+    ------
+    DataError
+        If it is no linear model of as many features.
+    """
+    d = space.centre.size
+    if not isinstance(model, LinearModel) or model.coef.shape != (d,) or not np.isfinite(model.coef).all():
+        raise DataError(f"warm_start must be a Solution with a linear model of {d} features for rows in blocks")
+    if space.intercept == "penalised":
+        return np.append(model.coef, model.intercept), 0.0
+    return np.array(model.coef), model.intercept + float(space.centre @ model.coef)
+
+
+def _begin(pieces: Pieces, parts: Parts, settings: Settings, loss: BlockLoss, w: Floats) -> tuple[Parts, None]:
+    """Make the margins of every block, with the scores of w."""
+    found = []
+    for space, rows in zip(spaces(pieces, parts, settings), parts["rows"], strict=True):
+        margins = Margins(loss.of(space.X, rows.y, rows.weight, rows.norms))
+        margins.place(w)
+        margins.problem = margins.problem.with_rows(None)
+        found.append(margins)
+    return {MARGINS: found}, None
+
+
+def _on_rows(
+    pieces: Pieces,
+    parts: Parts,
+    settings: Settings,
+    pending: tuple[tuple[str, tuple[Any, ...]], ...],
+    name: str,
+    arguments: tuple[Any, ...],
+    keep: bool,
+) -> Any:
+    """Call a method that reads the rows, block by block."""
+    found, values = [], []
+    for space, before in zip(spaces(pieces, parts, settings), parts[MARGINS], strict=True):
+        margins = _changed(before, pending, fresh=name == "respond")
+        margins.problem = margins.problem.with_rows(space.X)
+        values.append(getattr(margins, name)(*arguments))
+        margins.problem = margins.problem.with_rows(None)
+        found.append(margins)
+    value = _added(values)
+    return ({MARGINS: found}, value) if keep else value
+
+
+def _on_margins(
+    pieces: Pieces,
+    parts: Parts,
+    settings: Settings,
+    pending: tuple[tuple[str, tuple[Any, ...]], ...],
+    name: str,
+    arguments: tuple[Any, ...],
+    keep: bool,
+) -> Any:
+    """Call a method that needs no rows."""
+    found = [_changed(before, pending) for before in parts[MARGINS]]
+    value = _added([getattr(margins, name)(*arguments) for margins in found], extreme=name == "flat_ends")
+    return ({MARGINS: found}, value) if keep else value
+
+
+def _changed(before: Margins, pending: Sequence[tuple[str, tuple[Any, ...]]], *, fresh: bool = False) -> Margins:
+    """Return a copy with the changes that are due; with arrays of its own for multipliers that will be set."""
+    margins = copy(before)
+    for name, arguments in pending:
+        getattr(margins, name)(*arguments)
+    if fresh:
+        margins.alpha, margins.slope = np.empty_like(before.alpha), np.empty_like(before.slope)
+    return margins
+
+
+def _finish(
+    pieces: Pieces, parts: Parts, pending: tuple[tuple[str, tuple[Any, ...]], ...]
+) -> tuple[Parts, tuple[int, NDArray[np.intp]]]:
+    kept: list[Floats] = []
+    support: list[NDArray[np.intp]] = []
+    first = 0
+    margins = parts.get(MARGINS) or [None] * len(parts["rows"])
+    for before, rows in zip(margins, parts["rows"], strict=True):
+        alpha = np.zeros(rows.y.size) if before is None else _changed(before, pending).kept
+        kept.append(alpha)
+        here = np.flatnonzero(alpha)
+        support.append(first + (here if rows.kept is None else rows.kept[here]))
+        first += rows.rows
+    return {MULTIPLIERS: kept, MARGINS: []}, (first, np.concatenate(support))
+
+
+def _added(values: Sequence[Any], *, extreme: bool = False) -> Any:
+    """Add up sums of blocks, entry by entry; of the ends of intervals take the innermost."""
+    first = values[0]
+    if extreme:
+        return max(value[0] for value in values), min(value[1] for value in values)
+    if first is None:
+        return None
+    if isinstance(first, tuple):
+        entries = [_added(entry) for entry in zip(*values, strict=True)]
+        return type(first)(*entries) if hasattr(first, "_fields") else tuple(entries)
+    if isinstance(first, np.ndarray):
+        total = first.copy()
+        for value in values[1:]:
+            total += value
+        return total
+    return sum(values[1:], start=first)

@@ -1,0 +1,373 @@
+"""The feature space of a linear machine whose rows lie in blocks."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from svmcvx.data import BinaryData, Features, check_labels, check_weights, coded_labels
+from svmcvx.errors import DataError
+from svmcvx.feature_space.linear import LinearSpace
+from svmcvx.model import LinearModel
+from svmcvx.rounding import row_norms_above
+from svmcvx.row_blocks.shards import Parts, Pieces, Shards
+from svmcvx.row_blocks.sources import BlockLabels, DaskRows, Piece, RowBlocks, checked_piece, dask_rows
+
+__all__ = ["BlockRows", "BlockSpace", "Sample", "block_space", "spaces"]
+
+Floats: TypeAlias = NDArray[np.float64]
+
+# Squared length of a row, as for data in memory.
+LARGEST_SQUARE = 1e250
+# Rows of the sample that precedes the whole, at least; rows for each column; entries, at most.
+SAMPLE_ROWS, SAMPLE_PER_COLUMN, SAMPLE_ENTRIES = 20_000, 100, 2**23
+
+
+@dataclass(frozen=True, eq=False)
+class BlockRows:
+    """What is kept of the rows of a block: all but the rows themselves.
+
+    Attributes
+    ----------
+    y : ndarray of shape (m,)
+        Labels ±1; before the classes of all blocks are known, positions in `labels`.
+    weight : ndarray of shape (m,)
+        Positive weights.
+    norms : ndarray of shape (m,)
+        At least the norms of the rows as the formulation sees them.
+    kept : ndarray of int, or None
+        Rows of the block with a positive weight; None for all.
+    rows : int
+        Number of rows of the block.
+    labels : ndarray
+        Distinct labels of the block.
+    """
+
+    y: Floats
+    weight: Floats
+    norms: Floats
+    kept: NDArray[np.intp] | None
+    rows: int
+    labels: NDArray[Any]
+
+    def features(self, piece: Piece) -> Features:
+        """Return the rows that count, in double precision."""
+        X = piece.X
+        if X.shape[0] != self.rows:
+            raise DataError(f"a block had {self.rows} rows and has {X.shape[0]} now; a source must not change")
+        if sp.issparse(X):
+            X = sp.csr_array(X, dtype=np.float64)
+            if not X.has_canonical_format:
+                X = X.copy()
+                X.sum_duplicates()
+        return X if self.kept is None else X[self.kept]
+
+
+class Sample(NamedTuple):
+    """Some rows of all blocks, with weights that stand for all: rows as passed, labels ±1, weights."""
+
+    X: Features
+    y: Floats
+    weight: Floats
+
+
+class _Scanned(NamedTuple):
+    """What a pass over a shard tells of each block: rows, labels, weights by label, lengths; and some rows."""
+
+    rows: list[int]
+    labels: list[NDArray[Any]]
+    weights: list[Floats]
+    entries: float
+    largest: float
+    stiffest: float
+    sample: list[tuple[Features, NDArray[Any], Floats]]
+
+
+@dataclass(frozen=True, eq=False)
+class BlockSpace:
+    """Rows in blocks, seen by a linear machine.
+
+    Attributes
+    ----------
+    shards : Shards
+        Their states have the part ``"rows"``, a :class:`BlockRows` a block.
+    intercept : "free", "penalised" or "none"
+    centre : ndarray of shape (d,)
+        What is subtracted from the columns of dense rows with a free intercept: the mean of the first block.
+    classes : ndarray of shape (2,)
+    n, rows : int
+        Rows of positive weight, and all.
+    weights : tuple of float
+        Total weight of the negative and the positive class.
+    largest_norm, stiffness, entries : float
+        Largest norm of a row, largest weight times squared norm, entries of a row that are not zero.
+    sample : Sample
+    """
+
+    shards: Shards
+    intercept: str
+    centre: Floats
+    classes: NDArray[Any]
+    n: int
+    rows: int
+    weights: tuple[float, float]
+    largest_norm: float
+    stiffness: float
+    entries: float
+    sample: Sample = field(repr=False)
+
+    @property
+    def is_linear(self) -> bool:
+        """True: rows in blocks have no kernel."""
+        return True
+
+    @property
+    def d(self) -> int:
+        """Columns as the formulation sees them."""
+        return self.centre.size + (self.intercept == "penalised")
+
+    @property
+    def total_weight(self) -> float:
+        """Sum of all weights."""
+        return self.weights[0] + self.weights[1]
+
+    def nothing(self) -> LinearSpace:
+        """Return the space of no rows, for what concerns models alone."""
+        data = BinaryData(
+            np.zeros((0, self.centre.size)),
+            np.zeros(0),
+            np.zeros(0),
+            np.zeros(0, dtype=np.intp),
+            self.classes,
+            self.rows,
+            whole_weight=self.total_weight,
+        )
+        return LinearSpace(data, self.intercept, self.centre)
+
+    def sample_space(self) -> LinearSpace:
+        """Return the space of the sample."""
+        X, y, weight = self.sample
+        data = BinaryData(X, y, weight, np.arange(y.size), self.classes, y.size, whole_weight=self.total_weight)
+        return LinearSpace(data, self.intercept, self.centre)
+
+    def model(self, w: Floats, bias: float, support: NDArray[np.intp]) -> LinearModel:
+        """Return the model of w in the columns of the formulation; `support` are rows of the source."""
+        if self.intercept == "penalised":
+            w, bias = w[:-1], float(w[-1])
+        return LinearModel(coef=w, intercept=bias - float(self.centre @ w), classes=self.classes, support=support)
+
+    @property
+    def settings(self) -> tuple[str, Floats, NDArray[Any], float]:
+        """What :func:`spaces` needs of it."""
+        return self.intercept, self.centre, self.classes, self.total_weight
+
+
+def spaces(pieces: Pieces, parts: Parts, settings: tuple[str, Floats, NDArray[Any], float]) -> Any:
+    """Yield the linear space of each block of a shard; `settings` are :attr:`BlockSpace.settings`."""
+    intercept, centre, classes, total = settings
+    for piece, rows in zip(pieces, parts["rows"], strict=True):
+        X = rows.features(piece)
+        if not (intercept == "free" and centre.any()) and not sp.issparse(X):
+            X = np.ascontiguousarray(X, dtype=np.float64)
+        m = rows.y.size
+        data = BinaryData(X, rows.y, rows.weight, np.arange(m), classes, m, whole_weight=total)
+        yield LinearSpace(data, intercept, centre)
+
+
+def block_space(X: Any, y: Any, sample_weight: Any, *, intercept: str, seed: int = 0) -> BlockSpace:
+    """Validate data in blocks and return their space.
+
+    One pass over the blocks, besides a look at the first one. Labels and weights may lie beside the rows, be Dask collections, or
+    arrays of this process.
+
+    Raises
+    ------
+    DataError
+        If the data cannot be used; the message names the block.
+    """
+    source, arrays = _source(X, y, sample_weight)
+    shards = Shards.of(source)
+    for name, listed in arrays.items():
+        shards.give(name, _by_shard(listed, shards.blocks))
+    first = Shards([shards.sources[0]], [shards.states[0]], [1], shards.client)
+    centre = first.read(_peek, None, intercept)[0]
+    columns, count = centre.size, sum(shards.blocks)
+    wanted = max(SAMPLE_ROWS, SAMPLE_PER_COLUMN * columns)
+    quota = max(1, int(np.ceil(wanted / count)))
+    numbers = [(offset,) for offset in shards.offsets]
+    found: list[_Scanned] = shards.change(_scan, numbers, intercept, centre, quota, SAMPLE_ENTRIES / count, seed)
+    labels = [part for scanned in found for part in scanned.labels]
+    rows = [number for scanned in found for number in scanned.rows]
+    if not sum(part.size for part in labels):
+        raise DataError("X is empty: 0 samples, or no weight that is positive")
+    merged = coded_labels(np.concatenate([part for part in labels if part.size]), sum(p.size for p in labels), "y")[1]
+    _, classes = check_labels(merged, merged.size, binary=True)
+    largest = max(scanned.largest for scanned in found)
+    if not largest * largest <= LARGEST_SQUARE:
+        raise DataError(
+            f"the rows of X reach a length of {largest:.3g}, where arithmetic overflows; scale the data to a squared length below {LARGEST_SQUARE:g}"
+        )
+    signed = shards.change(_encode, None, classes)
+    weights = tuple(float(sum(part[k] for part in signed)) for k in (0, 1))
+    if not all(weights):
+        raise DataError("sample_weight is zero for every observation of a class; both classes need positive weight")
+    n = int(sum(part[2] for part in signed))
+    return BlockSpace(
+        shards,
+        intercept,
+        centre,
+        classes,
+        n,
+        sum(rows),
+        (weights[0], weights[1]),
+        largest,
+        max(scanned.stiffest for scanned in found),
+        sum(scanned.entries for scanned in found) / n,
+        _joined([part for scanned in found for part in scanned.sample], classes),
+    )
+
+
+def _source(X: Any, y: Any, sample_weight: Any) -> tuple[Any, dict[str, list[NDArray[Any]]]]:
+    """Return what :meth:`Shards.of` takes, and labels and weights that are in memory, one array a block."""
+    if isinstance(X, RowBlocks):
+        if isinstance(y, BlockLabels) and y.blocks is not X:
+            raise DataError("y holds the labels of another source; pass y=X.y")
+        if y is None and not X.labelled:
+            raise DataError(
+                "a classifier requires y to be passed, but the target y is None; pass one label an observation"
+            )
+        lengths, labelled = X.lengths, y is None or isinstance(y, BlockLabels)
+        source: Any = X.loaders
+    else:
+        if y is None:
+            raise DataError(
+                "a classifier requires y to be passed, but the target y is None; pass one label an observation"
+            )
+        source = dask_rows(X, y, sample_weight)
+        lengths, labelled = source.lengths, bool(source.y)
+    arrays = {}
+    for values, name, beside in (
+        (y, "y", labelled),
+        (sample_weight, "sample_weight", isinstance(source, DaskRows) and bool(source.weight)),
+    ):
+        if values is None or beside:
+            continue
+        if lengths is None:
+            raise DataError(
+                f"{name} is an array, but the lengths of the blocks are not known; pass labels and weights with the blocks"
+                + ("" if isinstance(X, RowBlocks) else ", or X.compute_chunk_sizes()")
+            )
+        given = np.asarray(values)
+        if given.shape != (sum(lengths),):
+            raise DataError(
+                f"{name} has shape {given.shape} but X has {sum(lengths)} rows: inconsistent numbers of samples; pass one number a row"
+            )
+        arrays[name] = np.split(given, np.cumsum(lengths)[:-1])
+    return source, arrays
+
+
+def _by_shard(listed: Sequence[Any], blocks: Sequence[int]) -> list[list[Any]]:
+    ends = np.cumsum([0, *blocks])
+    return [list(listed[a:b]) for a, b in itertools.pairwise(ends)]
+
+
+def _peek(pieces: Pieces, parts: Parts, intercept: str) -> Floats:
+    """Return the centre from the first block; zeros of the number of columns where nothing is subtracted."""
+    for piece in pieces:
+        checked = checked_piece(piece, 0, None)
+        if intercept == "free" and not sp.issparse(checked.X):
+            return np.asarray(checked.X.mean(axis=0))
+        return np.zeros(checked.X.shape[1])
+    raise DataError("X is empty: there is no block")
+
+
+def _scan(
+    pieces: Pieces,
+    parts: Parts,
+    number: int,
+    intercept: str,
+    centre: Floats,
+    quota: int,
+    most_entries: float,
+    seed: int,
+) -> tuple[Parts, _Scanned]:
+    """Validate a shard; keep what is needed of its rows, and return what concerns all."""
+    kept: list[BlockRows] = []
+    counted: list[int] = []
+    weighed: list[Floats] = []
+    sampled: list[tuple[Features, NDArray[Any], Floats]] = []
+    entries, largest, stiffest = 0.0, 0.0, 0.0
+    for k, raw in enumerate(pieces):
+        piece = _with_arrays(raw, parts, k)
+        if piece.X.shape[0] == 0:
+            kept.append(BlockRows(np.zeros(0), np.zeros(0), np.zeros(0), None, 0, np.zeros(0)))
+            counted.append(0)
+            weighed.append(np.zeros(0))
+            continue
+        piece = checked_piece(piece, number + k, centre.size)
+        m = piece.X.shape[0]
+        if piece.y is None:
+            raise DataError(f"block {number + k} comes without labels; pass them as y")
+        codes, labels = coded_labels(piece.y, m, f"y in block {number + k}")
+        weight = check_weights(piece.weight, m, name=f"sample_weight in block {number + k}")
+        chosen = None if (weight > 0).all() else np.flatnonzero(weight > 0)
+        X = piece.X
+        if chosen is not None:
+            X, codes, weight = X[chosen], codes[chosen], weight[chosen]
+        data = BinaryData(X, codes.astype(np.float64), weight, np.arange(codes.size), labels, codes.size)
+        norms = row_norms_above(LinearSpace(data, intercept, centre).X)
+        kept.append(BlockRows(codes.astype(np.float64), weight, norms, chosen, m, labels))
+        counted.append(m)
+        weighed.append(np.asarray(np.bincount(codes, weights=weight, minlength=labels.size), dtype=np.float64))
+        entries += X.nnz if sp.issparse(X) else X.size
+        largest = max(largest, float(norms.max(initial=0.0)))
+        stiffest = max(stiffest, float((weight * norms**2).max(initial=0.0)))
+        if codes.size:
+            sampled.append(_some(X, labels[codes], weight, quota, most_entries, (seed, number + k)))
+    present = [rows.labels[weights > 0] for rows, weights in zip(kept, weighed, strict=True)]
+    return {"rows": kept}, _Scanned(counted, present, weighed, entries, largest, stiffest, sampled)
+
+
+def _with_arrays(piece: Piece, parts: Parts, k: int) -> Piece:
+    """Return a block with the labels and weights that came beside it."""
+    y = parts["y"][k] if "y" in parts else piece.y
+    return Piece(piece.X, y, parts["sample_weight"][k] if "sample_weight" in parts else piece.weight)
+
+
+def _some(
+    X: Features, y: NDArray[Any], weight: Floats, quota: int, most_entries: float, seed: tuple[int, int]
+) -> tuple[Features, NDArray[Any], Floats]:
+    """Return some rows of a block, with weights of the same sum."""
+    m = y.size
+    width = X.nnz / m if sp.issparse(X) else float(X.shape[1])
+    size = min(quota, m, max(1, int(most_entries / max(width, 1.0))))
+    rows = np.sort(np.random.default_rng(seed).choice(m, size=size, replace=False))
+    share = weight[rows]
+    return X[rows], y[rows], share * (float(weight.sum()) / float(share.sum()))
+
+
+def _encode(pieces: Pieces, parts: Parts, classes: NDArray[Any]) -> tuple[Parts, tuple[float, float, int]]:
+    """Turn positions in the labels of a block into ±1; return the weights of both classes and the number of rows."""
+    signed: list[BlockRows] = []
+    negative = positive = 0.0
+    for rows in parts["rows"]:
+        sign = np.where(rows.labels == classes[1], 1.0, -1.0)
+        y = sign[rows.y.astype(np.intp)] if rows.labels.size else rows.y
+        signed.append(BlockRows(y, rows.weight, rows.norms, rows.kept, rows.rows, rows.labels))
+        negative += float(rows.weight[y < 0].sum())
+        positive += float(rows.weight[y > 0].sum())
+    # Labels and weights that came beside the rows are in `signed` now.
+    return {"rows": signed, "y": [], "sample_weight": []}, (negative, positive, sum(rows.y.size for rows in signed))
+
+
+def _joined(parts: list[tuple[Features, NDArray[Any], Floats]], classes: NDArray[Any]) -> Sample:
+    X = [part[0] for part in parts]
+    stacked = sp.csr_array(sp.vstack(X)) if sp.issparse(X[0]) else np.vstack(X)
+    labels = np.concatenate([part[1] for part in parts])
+    return Sample(stacked, np.where(labels == classes[1], 1.0, -1.0), np.concatenate([part[2] for part in parts]))

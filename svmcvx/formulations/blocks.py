@@ -1,0 +1,262 @@
+r"""A statement whose rows lie in blocks: both ends of its certificate are sums over the blocks.
+
+For a linear machine
+
+.. math:: P = \tfrac12\|w\|^2 + \sum_i \ell_i, \qquad D = \sum_i g_i - \tfrac12\Big\|\sum_i v_i x_i\Big\|^2,
+
+and every sum is the sum of what the same statement, bound to one block, gives with its bound on rounding. The blocks' vectors
+:math:`\sum v_i x_i` are added with the error of that addition. Multipliers stay with the blocks; a dual point names the part of the
+states in which they are.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from svmcvx.certificate import Dual, Evaluation, Kind
+from svmcvx.data import BinaryData
+from svmcvx.feature_space import LinearSpace
+from svmcvx.feature_space.blocks import BlockSpace, spaces
+from svmcvx.feature_space.linear import square_error
+from svmcvx.formulations.base import Formulation, expanded, penalised
+from svmcvx.model import LinearModel
+from svmcvx.rounding import (
+    BalancePlan,
+    ClassSums,
+    U,
+    balance_plan,
+    class_sums,
+    clipped,
+    grid_imbalance,
+    grid_units,
+    inner_error,
+    norm_above,
+    sum_above,
+    sum_below,
+    take_units,
+    unit_sums,
+)
+from svmcvx.row_blocks.shards import Parts, Pieces
+
+__all__ = ["InBlocks", "in_states"]
+
+Floats: TypeAlias = NDArray[np.float64]
+
+# Binds the statement to a space: ``make(space=space)``.
+Make: TypeAlias = Callable[..., Any]
+Settings: TypeAlias = tuple[str, Floats, NDArray[Any], float]
+
+REPAIRED = "repaired"
+
+
+def in_states(entry: str, name: str | None) -> Dual:
+    """Return the dual point whose multipliers are the part `name` of the states; zero everywhere for None."""
+    return cast(Dual, {entry: name})
+
+
+@dataclass(eq=False)
+class InBlocks(Formulation):
+    """A statement of a linear machine with losses over rows in blocks.
+
+    Parameters
+    ----------
+    make : callable
+        ``make(space=space)`` binds the statement to the rows of a space: ``functools.partial(PSVM, C=1.0, p=2.0)``. It can be sent to
+        other processes.
+    space : BlockSpace
+    entry : str
+        Name of the multipliers in a dual point.
+    balanced : bool
+        Whether they have to satisfy y'α = 0 and bounds, or none at all.
+    """
+
+    make: Make
+    space: BlockSpace
+    entry: str
+    balanced: bool
+    kind: Kind = "convex"
+    # The plan of the last repair, to which the exact test of y'α = 0 belongs.
+    _plan: BalancePlan | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        self.whole = self.make(space=self.space.nothing())
+        self.name = self.whole.name  # type: ignore[misc]
+
+    @property
+    def hyperparameters(self) -> dict[str, Any]:
+        """Those of the statement."""
+        return dict(self.whole.hyperparameters)
+
+    @property
+    def facts(self) -> Mapping[str, float]:
+        """Number of blocks."""
+        return {"row_blocks": float(sum(self.space.shards.blocks))}
+
+    def evaluate(self, model: LinearModel) -> Evaluation:
+        """P at a model: the losses of all blocks and the penalty."""
+        if not model.coef.any():
+            return penalised(self._constant_losses(model), *self.whole.penalty(model))
+        found = self._each(_losses, model)
+        losses = Evaluation.at_most(sum(value for value, _ in found), sum_above([above for _, above in found]))
+        return penalised(losses, *self.whole.penalty(model))
+
+    def _constant_losses(self, model: LinearModel) -> Evaluation:
+        """Losses of w = 0: those of one row of each class with the weight of all."""
+        space = self.space
+        X, y, weight = np.zeros((2, space.centre.size)), np.array([-1.0, 1.0]), np.array(space.weights)
+        data = BinaryData(X, y, weight, np.arange(2), space.classes, 2, whole_weight=space.total_weight)
+        found = self.make(space=LinearSpace(data, space.intercept, space.centre)).losses(model)
+        # Each weight is a sum with a relative error of that many u.
+        return Evaluation.at_most(found.value, found.above * (1.0 + 2.0 * (self.space.n + 2) * U))
+
+    def repair(self, dual: Dual) -> Dual:
+        """Return the multipliers as they are, or clipped to their domain and balanced exactly over all blocks."""
+        name: Any = dual[self.entry]
+        if not self.balanced or name is None or name == REPAIRED:
+            return dual
+        shards = self.space.shards
+        sums = [
+            ClassSums(*part)
+            for listed in shards.change(_clip, None, self.make, self.space.settings, name)
+            for part in listed
+        ]
+        self._plan = balance_plan(sums)
+        if self._plan is None:
+            return in_states(self.entry, None)
+        units = shards.change(_to_grid, None, self._plan)
+        left = sum(part[0] for part in units) - sum(part[1] for part in units)
+        each = []
+        for positive, negative in units:
+            here = min(abs(left), positive if left > 0 else negative)
+            each.append((int(math.copysign(here, left)),))
+            left -= int(math.copysign(here, left))
+        shards.change(_take, each, self._plan)
+        return in_states(self.entry, REPAIRED)
+
+    def dual_violation(self, dual: Dual) -> float:
+        """Return the largest violation of a bound and of y'α = 0; 0 only if there is none."""
+        name: Any = dual[self.entry]
+        if name is None:
+            return 0.0
+        exponent = None if self._plan is None or name != REPAIRED else self._plan.exponent
+        found = self._each(_violation, name, self.balanced, exponent)
+        outside = max(part[0] for part in found)
+        if not self.balanced:
+            return float(outside)
+        if any(part[1] is None for part in found):
+            # Not on a grid: whether the sum is exactly 0 is not known.
+            return math.inf if name == REPAIRED else max(float(outside), abs(sum(part[2] for part in found)))
+        off = sum(part[1] for part in found)
+        return max(float(outside), math.ldexp(abs(off), exponent or 0) if off else 0.0)
+
+    def evaluate_dual(self, dual: Dual) -> Evaluation:
+        """D at a feasible point: the gains of all blocks less the norm of their expansions together."""
+        name: Any = dual[self.entry]
+        if name is None:
+            return Evaluation(0.0, 0.0)
+        found = self._each(_gains, self.entry, name)
+        gains = Evaluation.at_least(sum(part[0] for part in found), sum_below([part[1] for part in found]))
+        w, error = found[0][2].copy(), found[0][3]
+        sizes = norm_above(w)
+        for _, _, part, part_error in found[1:]:
+            w += part
+            error += part_error
+            sizes += norm_above(part)
+        error = (error + float(inner_error(len(found), sizes))) * (1.0 + 4.0 * len(found) * U)
+        return expanded(gains, float(w @ w), square_error(w, error))
+
+    def trivial(self) -> tuple[list[Any], list[Dual]]:
+        """The model w = 0 with the statement's bias, and multipliers of zero."""
+        bias = self.whole.constant_bias(*self.space.weights[::-1]) if self.space.intercept == "free" else 0.0
+        none = np.zeros(0, dtype=np.intp)
+        return [self.space.model(np.zeros(self.space.d), bias, none)], [in_states(self.entry, None)]
+
+    def export_dual(self, dual: Dual) -> Dual:
+        """Nothing: multipliers stay with the blocks."""
+        return {}
+
+    def _each(self, operation: Callable[..., Any], *arguments: Any) -> list[Any]:
+        shards = self.space.shards
+        found = shards.read(operation, None, self.make, self.space.settings, *arguments)
+        return [part for listed in found for part in listed]
+
+
+def _losses(
+    pieces: Pieces, parts: Parts, make: Make, settings: Settings, model: LinearModel
+) -> list[tuple[float, float]]:
+    found = [make(space=space).losses(model) for space in spaces(pieces, parts, settings) if space.data.n]
+    return [(part.value, part.above) for part in found]
+
+
+def _gains(
+    pieces: Pieces, parts: Parts, make: Make, settings: Settings, entry: str, name: str
+) -> list[tuple[float, float, Floats, float]]:
+    found = []
+    for space, alpha in zip(spaces(pieces, parts, settings), parts[name], strict=True):
+        if not space.data.n:
+            continue
+        statement, dual = make(space=space), {entry: alpha}
+        gains = statement.gains(dual)
+        found.append((gains.value, gains.below, *space.expansion(statement.coefficients(dual))))
+    return found
+
+
+def _rowless(parts: Parts, make: Make, settings: Settings) -> list[Any]:
+    """Return the statements of the blocks without their rows."""
+    intercept, centre, classes, total = settings
+    found = []
+    for rows in parts["rows"]:
+        m = rows.y.size
+        X = np.broadcast_to(0.0, (m, centre.size))
+        data = BinaryData(X, rows.y, rows.weight, np.arange(m), classes, m, whole_weight=total)
+        found.append(make(space=LinearSpace(data, intercept, centre)))
+    return found
+
+
+def _clip(pieces: Pieces, parts: Parts, make: Make, settings: Settings, name: str) -> tuple[Parts, list[ClassSums]]:
+    statements = _rowless(parts, make, settings)
+    clips = [clipped(alpha, s.largest_multiplier()) for s, alpha in zip(statements, parts[name], strict=True)]
+    sums = [class_sums(alpha, rows.y) for alpha, rows in zip(clips, parts["rows"], strict=True)]
+    return {REPAIRED: clips}, sums
+
+
+def _to_grid(pieces: Pieces, parts: Parts, plan: BalancePlan) -> tuple[Parts, tuple[int, int]]:
+    units = [grid_units(alpha, rows.y, plan) for alpha, rows in zip(parts[REPAIRED], parts["rows"], strict=True)]
+    sums = [unit_sums(whole, rows.y) for whole, rows in zip(units, parts["rows"], strict=True)]
+    return {REPAIRED: units}, (sum(part[0] for part in sums), sum(part[1] for part in sums))
+
+
+def _take(pieces: Pieces, parts: Parts, left: int, plan: BalancePlan) -> tuple[Parts, None]:
+    """Take whole steps from one class, block by block, and return to numbers."""
+    found = []
+    for units, rows in zip(parts[REPAIRED], parts["rows"], strict=True):
+        if left:
+            units = units.copy()
+            here = min(abs(left), unit_sums(units, rows.y)[0 if left > 0 else 1])
+            take_units(units, rows.y, int(math.copysign(here, left)))
+            left -= int(math.copysign(here, left))
+        found.append(np.ldexp(units.astype(np.float64), plan.exponent))
+    return {REPAIRED: found}, None
+
+
+def _violation(
+    pieces: Pieces, parts: Parts, make: Make, settings: Settings, name: str, bounded: bool, exponent: int | None
+) -> list[tuple[float, int | None, float]]:
+    """Return, for each block, the largest violation of a bound, y'α in steps of the grid where it is one, and rounded."""
+    found: list[tuple[float, int | None, float]] = []
+    for statement, alpha, rows in zip(_rowless(parts, make, settings), parts[name], parts["rows"], strict=True):
+        if not alpha.size:
+            continue
+        if not bounded:
+            found.append((0.0 if np.isfinite(alpha).all() else math.inf, 0, 0.0))
+            continue
+        outside = statement.outside_box(alpha)
+        whole = grid_imbalance(alpha, rows.y, exponent) if exponent is not None and math.isfinite(outside) else None
+        found.append((outside, whole, float(rows.y @ alpha)))
+    return found
