@@ -27,11 +27,27 @@ __all__ = [
     "Product",
     "RowBlock",
     "feature_space",
+    "penalised_or_none",
     "with_constant",
 ]
 
 # Squared length of an observation in feature space: its product with a usual cost still is a number.
 LARGEST_SQUARE: Final = 1e250
+
+
+def penalised_or_none(intercept: Any) -> str:
+    """Return what a formulation without a free bias does with the intercept, for the argument `intercept` of its users.
+
+    Raises
+    ------
+    DataError
+        If that is not True or False.
+    """
+    if not isinstance(intercept, (bool, np.bool_)):
+        raise DataError(
+            f"intercept must be True (append a constant feature, penalised like the others) or False, got {intercept!r}"
+        )
+    return "penalised" if intercept else "none"
 
 
 def feature_space(

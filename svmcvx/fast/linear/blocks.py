@@ -18,16 +18,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svmcvx.errors import DataError
-from svmcvx.fast.core.monitor import Monitor
+from svmcvx.fast.core.monitor import Callback, Monitor, conclude, monitored
 from svmcvx.fast.linear.margins import Margins, NormalMatrix, Observed
 from svmcvx.fast.linear.newton import minimise
 from svmcvx.fast.linear.problem import LinearNewtonSettings, LinearProblem, LinearTerms, Point
 from svmcvx.feature_space.blocks import BlockSpace, spaces
+from svmcvx.formulations.base import RecoveredPoints
+from svmcvx.formulations.blocks import InBlocks, in_states
 from svmcvx.model import LinearModel
 from svmcvx.row_blocks.shards import Parts, Pieces
-from svmcvx.solution import Status
+from svmcvx.solution import Solution, Status
 
-__all__ = ["MULTIPLIERS", "BlockLoss", "BlockMargins", "earlier_point", "minimise_in_blocks"]
+__all__ = ["BlockLoss", "BlockMargins", "minimise_in_blocks", "solve_in_blocks"]
 
 Floats: TypeAlias = NDArray[np.float64]
 Settings: TypeAlias = tuple[str, Floats, NDArray[Any], float]
@@ -187,6 +189,35 @@ class BlockMargins(Margins):
         )
 
 
+def solve_in_blocks(
+    statement: InBlocks,
+    loss: BlockLoss,
+    *,
+    solver: str,
+    warm_start: Solution | None,
+    tol: float,
+    max_iter: int,
+    verbose: bool,
+    callback: Callback | None,
+    settings: LinearNewtonSettings | None = None,
+) -> Solution:
+    """Solve and certify a statement in blocks; `loss` is that of the statement, and the other arguments those of all solvers."""
+    space = statement.space
+    start = None if warm_start is None else _earlier_point(space, warm_start.model)
+    with monitored(tol=tol, max_iter=max_iter, verbose=verbose, callback=callback) as monitor:
+        point, support, status = minimise_in_blocks(space, loss, monitor, start=start, settings=settings)
+        options: dict[str, Any] = {"method": "newton", "steps": point.steps, "blocks": sum(space.shards.blocks)}
+        return conclude(
+            statement,
+            RecoveredPoints([space.model(point.w, point.b, support)], [in_states(statement.entry, MULTIPLIERS)]),
+            monitor,
+            status,
+            solver=solver,
+            warm_start_used=start is not None,
+            options=options,
+        )
+
+
 def minimise_in_blocks(
     space: BlockSpace,
     loss: BlockLoss,
@@ -241,7 +272,7 @@ def minimise_in_blocks(
     return point, margins.finish(), status
 
 
-def earlier_point(space: BlockSpace, model: object) -> tuple[Floats, float]:
+def _earlier_point(space: BlockSpace, model: object) -> tuple[Floats, float]:
     """Return w and the bias of a linear model in the columns of a space.
 
     Raises

@@ -15,14 +15,14 @@ from numpy.typing import NDArray
 
 from svmcvx.data import Features
 from svmcvx.errors import DataError
-from svmcvx.fast.core.monitor import Callback, Monitor, conclude, monitored
-from svmcvx.fast.linear.blocks import MULTIPLIERS, BlockLoss, earlier_point, minimise_in_blocks
+from svmcvx.fast.core.monitor import Callback, Monitor
+from svmcvx.fast.linear.blocks import BlockLoss, solve_in_blocks
 from svmcvx.fast.linear.newton import minimise
 from svmcvx.fast.linear.problem import LinearProblem, kind_of_power, linear_model
 from svmcvx.feature_space import FeatureSpace
 from svmcvx.feature_space.blocks import block_space
 from svmcvx.formulations.base import RecoveredPoints
-from svmcvx.formulations.blocks import InBlocks, in_states
+from svmcvx.formulations.blocks import InBlocks
 from svmcvx.formulations.margin.psvm import PSVM, best_bias
 from svmcvx.model import LinearModel
 from svmcvx.solution import Solution, Status
@@ -110,26 +110,19 @@ def solve_blocks(
     callback: Callback | None,
 ) -> Solution:
     """Solve the linear pSVM on rows in blocks; see :func:`svmcvx.fast.psvm` for the arguments."""
-    space = block_space(X, y, sample_weight, intercept="free")
-    statement = InBlocks(partial(PSVM, C=C, p=p), space, "alpha", balanced=True)
-    start = None
-    if warm_start is not None:
-        start = earlier_point(space, warm_start.model)
-    loss = BlockLoss(kind_of_power(p), C, {"p": p, "bias": True})
-    with monitored(tol=tol, max_iter=max_iter, verbose=verbose, callback=callback) as monitor:
-        point, support, status = minimise_in_blocks(space, loss, monitor, start=start)
-        options: dict[str, Any] = {"method": "newton", "steps": point.steps}
-        if point.sigma:
-            options["sigma"] = point.sigma
-        return conclude(
-            statement,
-            RecoveredPoints([space.model(point.w, point.b, support)], [in_states("alpha", MULTIPLIERS)]),
-            monitor,
-            status,
-            solver="fast.psvm/newton",
-            warm_start_used=start is not None,
-            options=options,
-        )
+    statement = InBlocks(
+        partial(PSVM, C=C, p=p), block_space(X, y, sample_weight, intercept="free"), "alpha", balanced=True
+    )
+    return solve_in_blocks(
+        statement,
+        BlockLoss(kind_of_power(p), C, {"p": p, "bias": True}),
+        solver="fast.psvm/newton",
+        warm_start=warm_start,
+        tol=tol,
+        max_iter=max_iter,
+        verbose=verbose,
+        callback=callback,
+    )
 
 
 def _features(space: FeatureSpace) -> tuple[Features, Floats]:

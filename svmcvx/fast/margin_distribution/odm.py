@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -14,13 +15,18 @@ from svmcvx.data import check_choice, check_seed
 from svmcvx.errors import DataError
 from svmcvx.fast.core.monitor import Callback, conclude, earlier_solution, limited, monitored
 from svmcvx.fast.linear import loss_passes as passes
+from svmcvx.fast.linear.blocks import BlockLoss, solve_in_blocks
 from svmcvx.fast.linear.newton import LinearNewtonSettings, minimise
 from svmcvx.fast.linear.problem import LinearProblem, Point, earlier_coefficients, linear_model
 from svmcvx.fast.margin_distribution.dcd_svrg import METHODS, ascend, svrg
 from svmcvx.fast.margin_distribution.odm_blocks import BlocksSettings, minimise_by_blocks
+from svmcvx.feature_space import penalised_or_none
+from svmcvx.feature_space.blocks import block_space
 from svmcvx.formulations.base import RecoveredPoints
-from svmcvx.formulations.margin_distribution.odm import ODM, bound_odm
+from svmcvx.formulations.blocks import InBlocks
+from svmcvx.formulations.margin_distribution.odm import ODM, bound_odm, check_band
 from svmcvx.kernels import KernelLike
+from svmcvx.row_blocks import in_blocks, refuse_in_blocks
 from svmcvx.solution import Solution
 
 __all__ = ["ODMSettings", "odm"]
@@ -128,6 +134,21 @@ def odm(
     check_choice(method, "method", (*METHODS, "blocks"))
     rng = check_seed(seed)
     settings = ODMSettings() if settings is None else settings
+    if in_blocks(X):
+        refuse_in_blocks(kernel=kernel is not None, method=method not in ("auto", "newton"))
+        C1, C2, D = check_band(C1, C2, D)
+        rows = block_space(X, y, sample_weight, intercept=penalised_or_none(intercept))
+        return solve_in_blocks(
+            InBlocks(partial(ODM, C1=C1, C2=C2, D=D), rows, "theta", balanced=False),
+            BlockLoss(passes.BAND, 1.0 / rows.total_weight, {"C1": C1, "C2": C2, "D": D}),
+            solver="fast.odm/newton",
+            warm_start=earlier_solution(warm_start),
+            tol=tol,
+            max_iter=max_iter,
+            verbose=verbose,
+            callback=callback,
+            settings=settings.newton,
+        )
     largest = {"auto": settings.largest_gram, "blocks": 0}.get(method, math.inf)
     statement = bound_odm(X, y, C1, C2, D, kernel, intercept, sample_weight, indefinite, largest)
     space = statement.space

@@ -81,7 +81,7 @@ from numpy.typing import NDArray
 from svmcvx.certificate import Dual, Evaluation
 from svmcvx.data import BinaryData, binary_data, check_number
 from svmcvx.errors import DataError
-from svmcvx.feature_space import FeatureSpace, feature_space
+from svmcvx.feature_space import FeatureSpace, feature_space, penalised_or_none
 from svmcvx.formulations.base import RecoveredPoints, full_entry
 from svmcvx.formulations.conic_loss.dual import ConicDual, same_point
 from svmcvx.formulations.conic_loss.geometry import RowGeometry
@@ -311,10 +311,9 @@ def conic_space(
     X: Any, y: Any, kernel: KernelLike, intercept: bool, sample_weight: Any, indefinite: str
 ) -> tuple[BinaryData, FeatureSpace]:
     """Return the data and their feature space, with a penalised intercept or without one."""
-    if not isinstance(intercept, (bool, np.bool_)):
-        raise DataError(f"intercept must be True (a penalised constant feature) or False, got {intercept!r}")
+    rule = penalised_or_none(intercept)
     data = binary_data(X, y, sample_weight)
-    return data, feature_space(data, kernel, intercept="penalised" if intercept else "none", indefinite=indefinite)
+    return data, feature_space(data, kernel, intercept=rule, indefinite=indefinite)
 
 
 def check_lam_or_kappa(lam: Any, kappa: Any, caller: str) -> tuple[float | None, float | None]:

@@ -55,8 +55,7 @@ from numpy.typing import NDArray
 
 from svmcvx.certificate import Dual, Evaluation
 from svmcvx.data import binary_data, check_number
-from svmcvx.errors import DataError
-from svmcvx.feature_space import FeatureSpace, feature_space
+from svmcvx.feature_space import FeatureSpace, feature_space, penalised_or_none
 from svmcvx.formulations.base import BinaryStatement, RecoveredPoints, expanded, penalised
 from svmcvx.kernels import KernelLike
 from svmcvx.model import BinaryModel, LinearModel
@@ -67,6 +66,7 @@ __all__ = [
     "ODM",
     "ODMStatement",
     "bound_odm",
+    "check_band",
     "conjugates_above",
     "dual_objective",
     "margin_space",
@@ -351,17 +351,23 @@ def margin_space(
 
     No Gram matrix is kept of more than `largest_gram` observations, if the kernel is positive semidefinite on any data.
     """
-    if not isinstance(intercept, (bool, np.bool_)):
-        raise DataError(
-            f"intercept must be True (append a constant feature, penalised like the others) or False, got {intercept!r}"
-        )
+    rule = penalised_or_none(intercept)
     data = binary_data(X, y, sample_weight)
     return feature_space(
         data,
         kernel,
-        intercept="penalised" if intercept else "none",
+        intercept=rule,
         indefinite=indefinite,
         keep_gram=data.n <= largest_gram,
+    )
+
+
+def check_band(C1: float, C2: float, D: float) -> tuple[float, float, float]:
+    """Return C1, C2 and D as numbers, or raise a :class:`~svmcvx.errors.DataError`."""
+    return (
+        check_number(C1, "C1", low=0, open_low=True),
+        check_number(C2, "C2", low=0, open_low=True),
+        check_number(D, "D", low=0, high=1, open_high=True, why="a band of half-width 1 would make w = 0 optimal"),
     )
 
 
@@ -381,9 +387,7 @@ def bound_odm(
 
     `largest_gram` is that of :func:`margin_space`.
     """
-    C1 = check_number(C1, "C1", low=0, open_low=True)
-    C2 = check_number(C2, "C2", low=0, open_low=True)
-    D = check_number(D, "D", low=0, high=1, open_high=True, why="a band of half-width 1 would make w = 0 optimal")
+    C1, C2, D = check_band(C1, C2, D)
     space = margin_space(
         X,
         y,
