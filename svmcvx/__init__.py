@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from svmcvx.estimators.certification import certify
     from svmcvx.experiments import compare, select
     from svmcvx.proofs import Verified, verify
+    from svmcvx.row_blocks import RowBlocks
 
 if TYPE_CHECKING:
     # Names of the catalogue.
@@ -91,6 +92,7 @@ __all__ = [
     "Polynomial",
     "Precomputed",
     "RampSVMClassifier",
+    "RowBlocks",
     "Sigmoid",
     "Solution",
     "SolverFailed",
@@ -141,6 +143,7 @@ __all__ = [
 _LAZY: dict[str, tuple[str, str | None]] = {
     **{builder.name: (builder.module, builder.name) for entry in CATALOGUE.values() for builder in entry.builders},
     **{e.estimator.name: (e.estimator.module, e.estimator.name) for e in CATALOGUE.values() if e.estimator is not None},
+    "RowBlocks": ("svmcvx.row_blocks", "RowBlocks"),
     "certify": ("svmcvx.estimators", "certify"),
     "compare": ("svmcvx.experiments", "compare"),
     "datasets": ("svmcvx.datasets", None),

@@ -63,7 +63,7 @@ class Capabilities:
     sparse : bool
         Sparse matrices.
     row_blocks : bool
-        Data that arrive in blocks of rows and are never in memory as a whole.
+        Whether the specialised solver, without a kernel, takes data in blocks of rows that are never in memory as a whole.
     """
 
     kernel: bool = True
@@ -240,7 +240,7 @@ CATALOGUE: Final[Mapping[str, Entry]] = {
             statement=f"{_FORMULATIONS}.margin.psvm:PSVM",
             builders=_builders("margin.psvm_problems", "psvm_primal", "psvm_dual", C=1.0, p=1.5),
             general="psvm_dual",
-            takes=Capabilities(),
+            takes=Capabilities(row_blocks=True),
             regulariser="½‖w‖²",
             losses="C Σ ξ_i^p",
             intercept="free (unpenalised)",
@@ -314,7 +314,7 @@ CATALOGUE: Final[Mapping[str, Entry]] = {
             statement=f"{_FORMULATIONS}.margin_distribution.odm:ODM",
             builders=_builders("margin_distribution.odm_problems", "odm_primal", "odm_dual", C1=1.0, C2=1.0, D=0.1),
             general="odm_dual",
-            takes=Capabilities(),
+            takes=Capabilities(row_blocks=True),
             regulariser="½‖w‖²",
             losses="(1/n) Σ …",
             intercept="none by default, or a constant feature",

@@ -108,7 +108,9 @@ def test_builders_take_what_is_declared(entry, builder):
     else:
         with pytest.raises(sx.DataError, match="Only binary classification is supported"):
             build(SPREAD, THREE, **values)
-    assert not takes.row_blocks
+    blocks = sx.RowBlocks([lambda: (data, labels)], labelled=True)
+    with pytest.raises(sx.DataError, match="rows in blocks"):
+        build(blocks, labels, **values)
 
 
 @pytest.mark.parametrize("entry", SOLVERS, ids=name_of)

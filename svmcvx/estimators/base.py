@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping
 from functools import cache
-from typing import Any, ClassVar, Final, Self, TypeAlias
+from typing import Any, ClassVar, Final, Self, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,11 +19,13 @@ from svmcvx.certificate import Certificate
 from svmcvx.data import CodedLabels, check_features, check_labels, check_weights
 from svmcvx.errors import DataError
 from svmcvx.estimators.request import Request, TrainingData
-from svmcvx.estimators.routes import Route
+from svmcvx.estimators.routes import Route, not_taken
 from svmcvx.formulations.base import FormulationProblem
 from svmcvx.kernels import Precomputed
 from svmcvx.kernels.gram_cache import GramCache
-from svmcvx.model import Model
+from svmcvx.model import LinearModel, Model
+from svmcvx.row_blocks import in_blocks, refuse_in_blocks
+from svmcvx.row_blocks.mapped import labelled_pieces
 from svmcvx.solution import Solution, Status
 
 __all__ = ["CertifiedClassifier"]
@@ -96,8 +98,9 @@ class CertifiedClassifier(ClassifierMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like, DataFrame or sparse matrix of shape (n, d)
+            Linear machines of two classes also take rows in blocks: a Dask array or DataFrame, or a :class:`svmcvx.RowBlocks`.
         y : array-like of shape (n,)
-            Labels of any type.
+            Labels of any type; for rows in blocks also a Dask collection, or ``blocks.y``.
         sample_weight : array-like of shape (n,), optional
             Weights of the losses.
 
@@ -117,10 +120,34 @@ class CertifiedClassifier(ClassifierMixin, BaseEstimator):
         sklearn.exceptions.ConvergenceWarning
             If the certified gap exceeds `tol`.
         """
-        self._fit(self._training_data(X, y, sample_weight))
+        if in_blocks(X):
+            self._fit_blocks(X, y, sample_weight)
+        else:
+            self._fit(self._training_data(X, y, sample_weight))
         if (shortfall := self._shortfall(self.solution_)) is not None:
             warnings.warn(shortfall, ConvergenceWarning, stacklevel=2)
         return self
+
+    def _fit_blocks(self, X: Any, y: Any, sample_weight: Any) -> None:
+        """Fit to rows in blocks, by the specialised solver."""
+        entry = find(self._formulation)
+        if entry is None or entry.fast is None or not entry.takes.row_blocks:
+            raise DataError(
+                f"{type(self).__name__} does not take rows in blocks; load the data, or use a sample of them"
+            )
+        refuse_in_blocks(class_weight=self.class_weight is not None, solver=self.solver not in ("auto", "fast"))
+        settings = self._settings()
+        refuse_in_blocks(kernel=settings.get("kernel") is not None)
+        route = Route("fast", "rows in blocks")
+        request = Request(entry.name, self._builder(), settings, "fast", self.tol, self.time_limit, self.verbose)
+        if unknown := not_taken(entry.fast, settings):
+            raise DataError(f"{unknown[0]} cannot be changed for rows in blocks; leave it out, or load the data")
+        self.solution_ = request.run(route, TrainingData(X, y, sample_weight), None)
+        self.solver_route_, self.solver_reason_ = route.name, route.reason
+        self.classes_ = self.solution_.model.classes
+        self.n_features_in_ = cast(LinearModel, self.solution_.model).coef.size
+        if (names := getattr(X, "columns", None)) is not None:
+            self.feature_names_in_ = np.asarray(names, dtype=object)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Return the accuracy on data, weighted if weights are passed.
@@ -137,6 +164,8 @@ class CertifiedClassifier(ClassifierMixin, BaseEstimator):
         svmcvx.DataError
             If the data cannot be used.
         """
+        if in_blocks(X):
+            return self._score_blocks(X, y, sample_weight)
         predicted = np.asarray(self.predict(X))
         labels = np.asarray(y)
         labels = labels.ravel() if labels.shape == (predicted.size, 1) else labels
@@ -148,6 +177,18 @@ class CertifiedClassifier(ClassifierMixin, BaseEstimator):
         if weight is not None and not weight.any():
             raise DataError("sample_weight must not be zero everywhere")
         return float(np.average(predicted == labels, weights=weight))
+
+    def _score_blocks(self, X: Any, y: Any, sample_weight: Any) -> float:
+        hit = total = 0.0
+        for piece in labelled_pieces(X, y, sample_weight):
+            if not piece.X.shape[0]:
+                continue
+            right = np.asarray(self.predict(piece.X)) == piece.y
+            weight = np.ones(right.size) if piece.weight is None else check_weights(piece.weight, right.size)
+            hit, total = hit + float(weight[right].sum()), total + float(weight.sum())
+        if not total:
+            raise DataError("sample_weight must not be zero everywhere")
+        return hit / total
 
     def _training_data(self, X: Any, y: Any, sample_weight: Any = None) -> TrainingData:
         """Validate training data, and remember their columns."""

@@ -18,6 +18,8 @@ from svmcvx.estimators.request import Request, TrainingData
 from svmcvx.estimators.routes import Route
 from svmcvx.kernels import Kernel, Precomputed, as_kernel
 from svmcvx.model import BinaryModel, KernelModel, LinearModel, OneVsModel
+from svmcvx.row_blocks import in_blocks
+from svmcvx.row_blocks.mapped import mapped_rows
 from svmcvx.solution import Solution
 
 __all__ = ["BinaryClassifier"]
@@ -124,14 +126,19 @@ class BinaryClassifier(CertifiedClassifier):
         Parameters
         ----------
         X : array-like or sparse matrix of shape (m, d)
+            For rows in blocks the result is an array (:class:`svmcvx.RowBlocks`) or a lazy Dask array, and so that of ``predict``.
         """
         model = self.model_
+        if in_blocks(X):
+            return cast(Floats, mapped_rows(model.decision_function, X, np.float64))
         checked = check_features(X)
         self._check_columns(X, reset=False)
         return model.decision_function(checked)
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the label of each row."""
+        if in_blocks(X):
+            return cast(NDArray[Any], mapped_rows(self.model_.predict, X, self.classes_.dtype))
         scores = self.decision_function(X)
         codes = np.argmax(scores, axis=1) if scores.ndim == 2 else (scores > 0).astype(np.intp)
         labels: NDArray[Any] = self.classes_[codes]

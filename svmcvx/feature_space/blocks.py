@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
 
@@ -13,13 +13,13 @@ from numpy.typing import NDArray
 
 from svmcvx.data import BinaryData, Features, check_labels, check_weights, coded_labels
 from svmcvx.errors import DataError
-from svmcvx.feature_space.linear import LinearSpace
+from svmcvx.feature_space.linear import DENSE, LinearSpace
 from svmcvx.model import LinearModel
 from svmcvx.rounding import row_norms_above
 from svmcvx.row_blocks.shards import Parts, Pieces, Shards
 from svmcvx.row_blocks.sources import BlockLabels, DaskRows, Piece, RowBlocks, checked_piece, dask_rows
 
-__all__ = ["BlockRows", "BlockSpace", "Sample", "block_space", "spaces"]
+__all__ = ["BlockRows", "BlockSettings", "BlockSpace", "Sample", "block_space", "spaces"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -56,8 +56,8 @@ class BlockRows:
     rows: int
     labels: NDArray[Any]
 
-    def features(self, piece: Piece) -> Features:
-        """Return the rows that count, in double precision."""
+    def features(self, piece: Piece, dense: bool) -> Features:
+        """Return the rows that count; sparse ones in double precision, or dense where that is better for all."""
         X = piece.X
         if X.shape[0] != self.rows:
             raise DataError(f"a block had {self.rows} rows and has {X.shape[0]} now; a source must not change")
@@ -66,7 +66,18 @@ class BlockRows:
             if not X.has_canonical_format:
                 X = X.copy()
                 X.sum_duplicates()
+            X = X.toarray() if dense else X
         return X if self.kept is None else X[self.kept]
+
+
+class BlockSettings(NamedTuple):
+    """What all blocks of a :class:`BlockSpace` share."""
+
+    intercept: str
+    centre: Floats
+    dense: bool
+    classes: NDArray[Any]
+    total_weight: float
 
 
 class Sample(NamedTuple):
@@ -100,6 +111,8 @@ class BlockSpace:
     intercept : "free", "penalised" or "none"
     centre : ndarray of shape (d,)
         What is subtracted from the columns of dense rows with a free intercept: the mean of the first block.
+    dense : bool
+        Whether sparse blocks become dense, since too few entries are zero.
     classes : ndarray of shape (2,)
     n, rows : int
         Rows of positive weight, and all.
@@ -113,6 +126,7 @@ class BlockSpace:
     shards: Shards
     intercept: str
     centre: Floats
+    dense: bool
     classes: NDArray[Any]
     n: int
     rows: int
@@ -163,16 +177,16 @@ class BlockSpace:
         return LinearModel(coef=w, intercept=bias - float(self.centre @ w), classes=self.classes, support=support)
 
     @property
-    def settings(self) -> tuple[str, Floats, NDArray[Any], float]:
+    def settings(self) -> BlockSettings:
         """What :func:`spaces` needs of it."""
-        return self.intercept, self.centre, self.classes, self.total_weight
+        return BlockSettings(self.intercept, self.centre, self.dense, self.classes, self.total_weight)
 
 
-def spaces(pieces: Pieces, parts: Parts, settings: tuple[str, Floats, NDArray[Any], float]) -> Any:
-    """Yield the linear space of each block of a shard; `settings` are :attr:`BlockSpace.settings`."""
-    intercept, centre, classes, total = settings
+def spaces(pieces: Pieces, parts: Parts, settings: BlockSettings) -> Iterator[LinearSpace]:
+    """Yield the linear space of each block of a shard."""
+    intercept, centre, dense, classes, total = settings
     for piece, rows in zip(pieces, parts["rows"], strict=True):
-        X = rows.features(piece)
+        X = rows.features(piece, dense)
         if not (intercept == "free" and centre.any()) and not sp.issparse(X):
             X = np.ascontiguousarray(X, dtype=np.float64)
         m = rows.y.size
@@ -195,13 +209,12 @@ def block_space(X: Any, y: Any, sample_weight: Any, *, intercept: str, seed: int
     shards = Shards.of(source)
     for name, listed in arrays.items():
         shards.give(name, _by_shard(listed, shards.blocks))
-    first = Shards([shards.sources[0]], [shards.states[0]], [1], shards.client)
-    centre = first.read(_peek, None, intercept)[0]
+    centre, dense = _first_look(shards, intercept)
     columns, count = centre.size, sum(shards.blocks)
     wanted = max(SAMPLE_ROWS, SAMPLE_PER_COLUMN * columns)
     quota = max(1, int(np.ceil(wanted / count)))
     numbers = [(offset,) for offset in shards.offsets]
-    found: list[_Scanned] = shards.change(_scan, numbers, intercept, centre, quota, SAMPLE_ENTRIES / count, seed)
+    found: list[_Scanned] = shards.change(_scan, numbers, intercept, centre, dense, quota, SAMPLE_ENTRIES / count, seed)
     labels = [part for scanned in found for part in scanned.labels]
     rows = [number for scanned in found for number in scanned.rows]
     if not sum(part.size for part in labels):
@@ -222,6 +235,7 @@ def block_space(X: Any, y: Any, sample_weight: Any, *, intercept: str, seed: int
         shards,
         intercept,
         centre,
+        dense,
         classes,
         n,
         sum(rows),
@@ -277,14 +291,23 @@ def _by_shard(listed: Sequence[Any], blocks: Sequence[int]) -> list[list[Any]]:
     return [list(listed[a:b]) for a, b in itertools.pairwise(ends)]
 
 
-def _peek(pieces: Pieces, parts: Parts, intercept: str) -> Floats:
-    """Return the centre from the first block; zeros of the number of columns where nothing is subtracted."""
+def _first_look(shards: Shards, intercept: str) -> tuple[Floats, bool]:
+    """Return the centre from the first block with rows, zeros where nothing is subtracted, and whether sparse blocks become dense."""
+    for source, state in zip(shards.sources, shards.states, strict=True):
+        found = Shards([source], [state], [1], shards.client).read(_peek, None, intercept)[0]
+        if found is not None:
+            centre: Floats = found[0]
+            return centre, bool(found[1])
+    raise DataError("X is empty: 0 samples in all blocks; pass some data")
+
+
+def _peek(pieces: Pieces, parts: Parts, intercept: str) -> tuple[Floats, bool] | None:
     for piece in pieces:
-        checked = checked_piece(piece, 0, None)
-        if intercept == "free" and not sp.issparse(checked.X):
-            return np.asarray(checked.X.mean(axis=0))
-        return np.zeros(checked.X.shape[1])
-    raise DataError("X is empty: there is no block")
+        if piece.X.shape[0]:
+            X = checked_piece(piece, 0, None).X
+            dense = intercept == "free" and (not sp.issparse(X) or X.nnz >= DENSE * X.shape[0] * X.shape[1])
+            return np.asarray(X.mean(axis=0)).ravel() if dense else np.zeros(X.shape[1]), dense
+    return None
 
 
 def _scan(
@@ -293,6 +316,7 @@ def _scan(
     number: int,
     intercept: str,
     centre: Floats,
+    dense: bool,
     quota: int,
     most_entries: float,
     seed: int,
@@ -317,7 +341,7 @@ def _scan(
         codes, labels = coded_labels(piece.y, m, f"y in block {number + k}")
         weight = check_weights(piece.weight, m, name=f"sample_weight in block {number + k}")
         chosen = None if (weight > 0).all() else np.flatnonzero(weight > 0)
-        X = piece.X
+        X = piece.X.toarray() if dense and sp.issparse(piece.X) else piece.X
         if chosen is not None:
             X, codes, weight = X[chosen], codes[chosen], weight[chosen]
         data = BinaryData(X, codes.astype(np.float64), weight, np.arange(codes.size), labels, codes.size)

@@ -19,7 +19,7 @@ from svmcvx.model import BinaryModel, LinearModel
 from svmcvx.rounding import U, dot_exactly, inner_error, norm_above, row_norms_above, sum_above, weighted_rows
 from svmcvx.system import memory
 
-__all__ = ["LinearSpace", "square_error", "with_constant"]
+__all__ = ["DENSE", "LinearSpace", "square_error", "with_constant"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -34,6 +34,9 @@ def with_constant(X: Features) -> Features:
     return sp.csr_array(sp.hstack([X, ones])) if sp.issparse(X) else np.hstack([X, ones])
 
 
+# Share of entries that are not zero from which sparse data with a free intercept are treated as dense: faster, and it lets them
+# be centred.
+DENSE = 0.3
 # Columns that are kept as they are whatever the number of rows.
 FEW_COLUMNS = 10
 

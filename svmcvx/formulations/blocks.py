@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from svmcvx.certificate import Dual, Evaluation, Kind
 from svmcvx.data import BinaryData
 from svmcvx.feature_space import LinearSpace
-from svmcvx.feature_space.blocks import BlockSpace, spaces
+from svmcvx.feature_space.blocks import BlockSettings, BlockSpace, spaces
 from svmcvx.feature_space.linear import square_error
 from svmcvx.formulations.base import Formulation, expanded, penalised
 from svmcvx.model import LinearModel
@@ -50,7 +50,6 @@ Floats: TypeAlias = NDArray[np.float64]
 
 # Binds the statement to a space: ``make(space=space)``.
 Make: TypeAlias = Callable[..., Any]
-Settings: TypeAlias = tuple[str, Floats, NDArray[Any], float]
 
 REPAIRED = "repaired"
 
@@ -188,14 +187,14 @@ class InBlocks(Formulation):
 
 
 def _losses(
-    pieces: Pieces, parts: Parts, make: Make, settings: Settings, model: LinearModel
+    pieces: Pieces, parts: Parts, make: Make, settings: BlockSettings, model: LinearModel
 ) -> list[tuple[float, float]]:
     found = [make(space=space).losses(model) for space in spaces(pieces, parts, settings) if space.data.n]
     return [(part.value, part.above) for part in found]
 
 
 def _gains(
-    pieces: Pieces, parts: Parts, make: Make, settings: Settings, entry: str, name: str
+    pieces: Pieces, parts: Parts, make: Make, settings: BlockSettings, entry: str, name: str
 ) -> list[tuple[float, float, Floats, float]]:
     found = []
     for space, alpha in zip(spaces(pieces, parts, settings), parts[name], strict=True):
@@ -207,9 +206,9 @@ def _gains(
     return found
 
 
-def _rowless(parts: Parts, make: Make, settings: Settings) -> list[Any]:
+def _rowless(parts: Parts, make: Make, settings: BlockSettings) -> list[Any]:
     """Return the statements of the blocks without their rows."""
-    intercept, centre, classes, total = settings
+    intercept, centre, _, classes, total = settings
     found = []
     for rows in parts["rows"]:
         m = rows.y.size
@@ -219,7 +218,9 @@ def _rowless(parts: Parts, make: Make, settings: Settings) -> list[Any]:
     return found
 
 
-def _clip(pieces: Pieces, parts: Parts, make: Make, settings: Settings, name: str) -> tuple[Parts, list[ClassSums]]:
+def _clip(
+    pieces: Pieces, parts: Parts, make: Make, settings: BlockSettings, name: str
+) -> tuple[Parts, list[ClassSums]]:
     statements = _rowless(parts, make, settings)
     clips = [clipped(alpha, s.largest_multiplier()) for s, alpha in zip(statements, parts[name], strict=True)]
     sums = [class_sums(alpha, rows.y) for alpha, rows in zip(clips, parts["rows"], strict=True)]
@@ -246,7 +247,7 @@ def _take(pieces: Pieces, parts: Parts, left: int, plan: BalancePlan) -> tuple[P
 
 
 def _violation(
-    pieces: Pieces, parts: Parts, make: Make, settings: Settings, name: str, bounded: bool, exponent: int | None
+    pieces: Pieces, parts: Parts, make: Make, settings: BlockSettings, name: str, bounded: bool, exponent: int | None
 ) -> list[tuple[float, int | None, float]]:
     """Return, for each block, the largest violation of a bound, y'α in steps of the grid where it is one, and rounded."""
     found: list[tuple[float, int | None, float]] = []

@@ -8,6 +8,7 @@ import zipfile
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +26,7 @@ __all__ = ["libsvm_loaders"]
 def libsvm_loaders(
     paths: list[str], n_features: int, zero_based: bool, block_bytes: int, cache: Path | None
 ) -> tuple[list[Callable[[], Any]], Any]:
-    """Return one loader a block of text, and what keeps a temporary folder for their binary form.
-
-    A line belongs to the block in which it begins.
-    """
+    """Return one loader a block of whole lines, and what keeps a temporary folder for their binary form."""
     keeper = tempfile.TemporaryDirectory(prefix="svmcvx-libsvm-") if cache is None else None
     folder = Path(keeper.name) if keeper is not None else Path(cache or ".")
     try:
@@ -41,19 +39,30 @@ def libsvm_loaders(
         # A file that is written again gets binary blocks of its own.
         stem = f"{Path(path).name}-{stat.st_size:x}-{stat.st_mtime_ns:x}-{block_bytes:x}-{n_features:x}-{zero_based:d}"
         loaders.extend(
-            _TextRows(path, offset, block_bytes, n_features, zero_based, str(folder / f"{stem}-{offset:x}.npz"))
-            for offset in range(0, max(stat.st_size, 1), block_bytes)
+            _TextRows(path, first, last, n_features, zero_based, str(folder / f"{stem}-{first:x}.npz"))
+            for first, last in pairwise(_line_starts(path, stat.st_size, block_bytes))
         )
     return loaders, keeper
 
 
+def _line_starts(path: str, size: int, step: int) -> list[int]:
+    """Return beginnings of lines about `step` bytes apart, the first and the end of the file included."""
+    starts = [0]
+    with open(path, "rb") as stream:
+        while starts[-1] < size:
+            stream.seek(min(starts[-1] + step, size) - 1)
+            stream.readline()
+            starts.append(stream.tell())
+    return starts if len(starts) > 1 else [0, size]
+
+
 @dataclass(frozen=True)
 class _TextRows:
-    """The lines that begin in some bytes of a file."""
+    """Whole lines of a file, from one byte to another."""
 
     path: str
-    offset: int
-    length: int
+    first: int
+    last: int
     n_features: int
     zero_based: bool
     binary: str
@@ -75,15 +84,18 @@ class _TextRows:
 
     def _parse(self) -> tuple[Any, Any]:
         try:
+            # The parser drops what it finds up to the end of the line at a positive offset, and stops after the line that passes its
+            # last byte: it gets the end of the line before, and the last byte of the block.
+            begin = max(self.first - 1, 0)
             X, y = load_svmlight_file(
                 self.path,
                 n_features=self.n_features,
-                offset=self.offset,
-                length=self.length,
+                offset=begin,
+                length=max(self.last - 1 - begin, 1),
                 zero_based=self.zero_based,
             )
         except (OSError, ValueError) as error:
-            raise DataError(f"{self.path} cannot be read as LIBSVM text near byte {self.offset}: {error}") from None
+            raise DataError(f"{self.path} cannot be read as LIBSVM text near byte {self.first}: {error}") from None
         return sp.csr_array(X), y
 
     def _keep(self, X: Any, y: Any) -> None:

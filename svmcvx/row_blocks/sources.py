@@ -97,6 +97,9 @@ class RowBlocks:
     def __len__(self) -> int:
         return len(self.loaders)
 
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        raise DataError("rows in blocks are for linear machines of svmcvx.fast and their estimators; load the data")
+
     def __repr__(self) -> str:
         rows = "" if self.lengths is None else f", {sum(self.lengths)} rows"
         return f"RowBlocks({self.name}: {len(self)} blocks{rows})"

@@ -22,7 +22,7 @@ from svmcvx.fast.core.monitor import Callback, Monitor, conclude, monitored
 from svmcvx.fast.linear.margins import Margins, NormalMatrix, Observed
 from svmcvx.fast.linear.newton import minimise
 from svmcvx.fast.linear.problem import LinearNewtonSettings, LinearProblem, LinearTerms, Point
-from svmcvx.feature_space.blocks import BlockSpace, spaces
+from svmcvx.feature_space.blocks import BlockSettings, BlockSpace, spaces
 from svmcvx.formulations.base import RecoveredPoints
 from svmcvx.formulations.blocks import InBlocks, in_states
 from svmcvx.model import LinearModel
@@ -32,7 +32,6 @@ from svmcvx.solution import Solution, Status
 __all__ = ["BlockLoss", "BlockMargins", "minimise_in_blocks", "solve_in_blocks"]
 
 Floats: TypeAlias = NDArray[np.float64]
-Settings: TypeAlias = tuple[str, Floats, NDArray[Any], float]
 
 MARGINS = "margins"
 # The part of the states with the multipliers of the best lower bound, once the search has ended.
@@ -288,7 +287,7 @@ def _earlier_point(space: BlockSpace, model: object) -> tuple[Floats, float]:
     return np.array(model.coef), model.intercept + float(space.centre @ model.coef)
 
 
-def _begin(pieces: Pieces, parts: Parts, settings: Settings, loss: BlockLoss, w: Floats) -> tuple[Parts, None]:
+def _begin(pieces: Pieces, parts: Parts, settings: BlockSettings, loss: BlockLoss, w: Floats) -> tuple[Parts, None]:
     """Make the margins of every block, with the scores of w."""
     found = []
     for space, rows in zip(spaces(pieces, parts, settings), parts["rows"], strict=True):
@@ -302,7 +301,7 @@ def _begin(pieces: Pieces, parts: Parts, settings: Settings, loss: BlockLoss, w:
 def _on_rows(
     pieces: Pieces,
     parts: Parts,
-    settings: Settings,
+    settings: BlockSettings,
     pending: tuple[tuple[str, tuple[Any, ...]], ...],
     name: str,
     arguments: tuple[Any, ...],
@@ -323,7 +322,7 @@ def _on_rows(
 def _on_margins(
     pieces: Pieces,
     parts: Parts,
-    settings: Settings,
+    settings: BlockSettings,
     pending: tuple[tuple[str, tuple[Any, ...]], ...],
     name: str,
     arguments: tuple[Any, ...],

@@ -229,10 +229,10 @@ class LinearProblem(LinearTerms):
             kind,
             largest_norm=float(norms.max(initial=0.0)),
             stiffness=float((c * norms**2).max(initial=0.0)),
-            entries=X.nnz / n if sp.issparse(X) else float(d),
+            entries=X.nnz / max(n, 1) if sp.issparse(X) else float(d),
             **terms,
         )
-        shares = np.full(n, 1.0 / n) if share is None else share
+        shares = np.full(n, 1.0 / max(n, 1)) if share is None else share
         for name, value in (("X", rows), ("y", y), ("c", c), ("shares", shares), ("norms", norms)):
             object.__setattr__(self, name, value)
 

@@ -21,6 +21,7 @@ from svmcvx.fast.linear.newton import minimise
 from svmcvx.fast.linear.problem import LinearProblem, kind_of_power, linear_model
 from svmcvx.feature_space import FeatureSpace
 from svmcvx.feature_space.blocks import block_space
+from svmcvx.feature_space.linear import DENSE
 from svmcvx.formulations.base import RecoveredPoints
 from svmcvx.formulations.blocks import InBlocks
 from svmcvx.formulations.margin.psvm import PSVM, best_bias
@@ -32,8 +33,6 @@ __all__ = ["METHODS", "LinearStart", "solve_blocks", "solve_linear", "start_from
 Floats: TypeAlias = NDArray[np.float64]
 
 METHODS = ("auto", "newton")
-# Share of non-zeros from which sparse data are treated as dense: faster, and it lets them be centred.
-DENSE = 0.3
 
 
 class LinearStart(NamedTuple):

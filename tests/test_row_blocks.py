@@ -1,0 +1,424 @@
+"""Rows in blocks: sources, agreement with data in memory, certificates, faults."""
+
+import math
+import os
+import signal
+from fractions import Fraction
+from functools import partial
+from itertools import pairwise
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.datasets import dump_svmlight_file
+
+import svmcvx as sx
+from svmcvx.fast import odm, psvm
+from svmcvx.feature_space.blocks import block_space
+from svmcvx.formulations.blocks import InBlocks, in_states
+from svmcvx.formulations.margin.psvm import PSVM
+from svmcvx.row_blocks import RowBlocks
+from svmcvx.row_blocks.sources import piece_of
+
+da = pytest.importorskip("dask.array")
+dd = pytest.importorskip("dask.dataframe")
+
+
+def data(seed=0, n=300, d=4, offset=0.0):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, d)) * np.geomspace(1, 30, d) + offset
+    y = np.where(X[:, 0] - offset + 0.7 * rng.normal(size=n) > 0, "yes", "no")
+    return X, y
+
+
+class Loaded:
+    """Rows that are in memory, as a loader."""
+
+    def __init__(self, *parts):
+        self.parts = parts
+
+    def __call__(self):
+        return self.parts
+
+
+def split(X, y, ends, weight=None):
+    edges = [0, *sorted(ends), len(y)]
+    pieces = []
+    for a, b in pairwise(edges):
+        parts = (X[a:b], y[a:b]) if weight is None else (X[a:b], y[a:b], weight[a:b])
+        pieces.append(Loaded(*parts))
+    return RowBlocks(pieces, labelled=True, lengths=np.diff(edges).tolist())
+
+
+def meet(one, other):
+    """Two certified intervals around the same optimum have a point in common."""
+    a, b = one.certificate, other.certificate
+    assert a.lower <= b.upper, (a, b)
+    assert b.lower <= a.upper, (a, b)
+
+
+def sources(kind, X, y, folder):
+    if kind == "npy":
+        np.save(folder / "X.npy", X)
+        np.save(folder / "y.npy", y)
+        return (blocks := RowBlocks.from_npy(folder / "X.npy", folder / "y.npy", rows=77)), blocks.y
+    if kind == "parquet":
+        frame = pd.DataFrame(X, columns=[f"f{j}" for j in range(X.shape[1])]).assign(label=y)
+        frame.to_parquet(folder / "a.parquet", row_group_size=64)
+        return (blocks := RowBlocks.from_parquet(folder / "a.parquet", target="label")), blocks.y
+    if kind == "libsvm":
+        dump_svmlight_file(X, y == "yes", str(folder / "a.txt"), zero_based=False)
+        return (blocks := RowBlocks.from_libsvm(folder / "a.txt", n_features=X.shape[1], block_bytes=4000)), blocks.y
+    if kind == "dask":
+        return da.from_array(X, chunks=(70, 2)), da.from_array(y, chunks=50)
+    if kind == "frame":
+        frame = dd.from_pandas(pd.DataFrame(X).assign(label=y), npartitions=3)
+        return frame.drop(columns="label"), frame["label"]
+    if kind == "sparse dask":
+        return da.from_array(X, chunks=(70, -1)).map_blocks(sp.csr_array), y
+    return split(X, y, [10, 10, 200]), y
+
+
+KINDS = ("npy", "parquet", "libsvm", "dask", "frame", "sparse dask", "loaders")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_source_gives_the_answer_of_the_data_in_memory(kind, tmp_path):
+    X, y = data()
+    X = np.round(X, 3)
+    blocks, labels = sources(kind, X, y, tmp_path)
+    whole = psvm(X, y, C=0.5, p=2.0, tol=1e-9)
+    found = psvm(blocks, labels, C=0.5, p=2.0, tol=1e-9)
+    assert found.certificate.is_certified(1e-9)
+    meet(found, whole)
+    assert found.certificate.upper == pytest.approx(whole.certificate.upper, rel=1e-8)
+    assert found.certificate.residuals["row_blocks"] >= 1
+    found = odm(blocks, labels, C1=5.0, C2=2.0, D=0.1, intercept=True, tol=1e-9)
+    meet(found, odm(X, y, C1=5.0, C2=2.0, D=0.1, intercept=True, tol=1e-9))
+    assert found.certificate.is_certified(1e-9)
+
+
+@given(
+    st.sampled_from((1.0, 1.2, 2.0, 3.0)),
+    st.sampled_from((1e-4, 1.0, 1e3)),
+    st.sampled_from((0.0, 1e5)),
+    st.sampled_from(("dense", "float32", "sparse")),
+    st.lists(st.integers(0, 40), max_size=4),
+    st.integers(0, 99),
+)
+@settings(max_examples=60, deadline=None)
+def test_blocks_agree_with_the_data_in_memory(p, C, offset, form, ends, seed):
+    X, y = data(seed, n=40, d=3, offset=offset)
+    X = X.astype(np.float32) if form == "float32" else sp.csr_array(X) if form == "sparse" else X
+    whole = psvm(X, y, C=C, p=p, tol=1e-6)
+    found = psvm(split(X, y, ends), y, C=C, p=p, tol=1e-6)
+    meet(found, whole)
+    if whole.status == "optimal":
+        assert found.certificate.gap <= max(1e-5, 3.0 * whole.certificate.gap)
+
+
+@given(st.lists(st.integers(0, 3), min_size=40, max_size=40), st.sampled_from((1.0, 1.5, 2.0)), st.integers(0, 99))
+@settings(max_examples=25, deadline=None)
+def test_weights_are_copies(counts, p, seed):
+    X, y = data(seed, n=40, d=2)
+    weight = np.array(counts, dtype=float)
+    weight[[np.argmax(y == "yes"), np.argmax(y == "no")]] = 1.0
+    copies = np.repeat(np.arange(40), weight.astype(int))
+    whole = psvm(X[copies], y[copies], C=0.3, p=p, tol=1e-8)
+    found = psvm(split(X, y, [13, 20], weight), y, C=0.3, p=p, tol=1e-8)
+    meet(found, whole)
+    beside = psvm(split(X, y, [13, 20]), y, C=0.3, p=p, sample_weight=weight, tol=1e-8)
+    meet(beside, whole)
+    averaged = odm(split(X, y, [5]), y, C1=3.0, C2=1.0, D=0.2, sample_weight=weight, tol=1e-9)
+    meet(averaged, odm(X[copies], y[copies], C1=3.0, C2=1.0, D=0.2, tol=1e-9))
+
+
+@given(
+    st.lists(st.floats(0, 1e6, allow_subnormal=True), min_size=30, max_size=30),
+    st.sampled_from((1.0, 1.5)),
+    st.sampled_from((1e-3, 1.0, 1e9)),
+    st.integers(0, 99),
+)
+@settings(max_examples=40, deadline=None)
+def test_multipliers_are_balanced_exactly_over_all_blocks(values, p, C, seed):
+    X, y = data(seed, n=30, d=2)
+    y[:2] = "yes", "no"
+    space = block_space(split(X, y, [7, 8, 21]), y, None, intercept="free")
+    shards = space.shards
+    statement = InBlocks(partial(PSVM, C=C, p=p), space, "alpha", balanced=True)
+    per_block = np.split(np.array(values), [7, 8, 21])
+    shards.give("guess", [per_block[a : a + b] for a, b in zip(shards.offsets, shards.blocks, strict=True)])
+    repaired = statement.repair(in_states("alpha", "guess"))
+    assert statement.dual_violation(repaired) == 0.0
+    if repaired["alpha"] is None:
+        return
+    alpha = np.concatenate([part for state in shards.states for part in state.parts[repaired["alpha"]]])
+    signs = np.where(y == space.classes[1], 1, -1)
+    assert sum(Fraction(a) * int(s) for a, s in zip(alpha, signs, strict=True)) == 0
+    assert (alpha >= 0).all()
+    if p == 1:
+        assert all(Fraction(a) <= Fraction(C) for a in alpha)
+    # The bound is that of the same multipliers in memory, up to rounding.
+    bound = statement.evaluate_dual(repaired)
+    alone = sx.psvm_dual(X, y, C=C, p=p).formulation.evaluate_dual({"alpha": alpha})
+    assert bound.below <= alone.above
+    assert alone.below <= bound.above
+
+
+def test_labels_and_weights_that_stand_alone_may_be_any_kind():
+    X, y = data()
+    blocks = RowBlocks([Loaded(X[:100]), Loaded(X[100:])], labelled=False, lengths=[100, 200])
+    found = psvm(blocks, y, C=1.0, p=2.0)
+    meet(found, psvm(X, y, C=1.0, p=2.0))
+    with pytest.raises(sx.DataError, match="has no labels"):
+        blocks.y  # noqa: B018
+    with pytest.raises(sx.DataError, match="300 rows"):
+        psvm(blocks, y[:-1], C=1.0, p=2.0)
+    with pytest.raises(sx.DataError, match="another source"):
+        psvm(split(X, y, []), split(X, y, []).y, C=1.0, p=2.0)
+    unknown = RowBlocks([Loaded(X)], labelled=False)
+    with pytest.raises(sx.DataError, match="lengths of the blocks are not known"):
+        psvm(unknown, y, C=1.0, p=2.0)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "words"),
+    [
+        (lambda X, y: (np.where(np.arange(len(y))[:, None] == 250, np.nan, X), y), "block 2.*NaN"),
+        (lambda X, y: (X, np.where(np.arange(len(y)) == 3, "maybe", y)), "3 classes"),
+        (lambda X, y: (X, np.full(len(y), "yes")), "one class"),
+        (lambda X, y: (X.astype(str), y), "numeric"),
+        (lambda X, y: (X * 1e200, y), "overflows"),
+    ],
+)
+def test_what_is_wrong_with_a_block_is_said(spoil, words):
+    X, y = spoil(*data())
+    with pytest.raises(sx.DataError, match=words):
+        psvm(split(X, y, [100, 200]), y, C=1.0, p=2.0)
+
+
+def test_blocks_have_the_same_columns_and_what_was_scanned():
+    X, y = data()
+    with pytest.raises(sx.DataError, match=r"block 1: X has 3 features"):
+        psvm(RowBlocks([Loaded(X, y), Loaded(X[:, :3], y)], labelled=True), None, C=1.0, p=2.0)
+
+    class Shrinking:
+        calls = 0
+
+        def __call__(self):
+            self.calls += 1
+            return X[: 300 - self.calls], y[: 300 - self.calls]
+
+    with pytest.raises(sx.DataError, match="must not change"):
+        psvm(RowBlocks([Shrinking()], labelled=True), None, C=1.0, p=2.0)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"kernel": "rbf"}, "kernel keeps its default"),
+        ({"bias": "paper"}, "bias keeps its default"),
+        ({"warm_start": "w"}, "Solution"),
+        ({"C": -1.0}, "C must be"),
+        ({"method": "smo"}, "method must be"),
+    ],
+)
+def test_arguments_that_blocks_do_not_go_with(arguments, words):
+    X, y = data()
+    with pytest.raises(sx.DataError, match=words):
+        psvm(split(X, y, [3]), y, **{"C": 1.0, "p": 2.0, **arguments})
+
+
+def test_files_that_are_not_what_they_should_be(tmp_path):
+    X, y = data()
+    with pytest.raises(sx.DataError, match="there is no file"):
+        RowBlocks.from_npy(tmp_path / "none-*.npy")
+    np.save(tmp_path / "F.npy", np.asfortranarray(X))
+    with pytest.raises(sx.DataError, match="stored by columns"):
+        RowBlocks.from_npy(tmp_path / "F.npy")
+    np.save(tmp_path / "O.npy", y.astype(object), allow_pickle=True)
+    with pytest.raises(sx.DataError, match="Python objects"):
+        RowBlocks.from_npy(tmp_path / "O.npy")
+    (tmp_path / "text.npy").write_text("no array")
+    with pytest.raises(sx.DataError, match="cannot be read"):
+        RowBlocks.from_npy(tmp_path / "text.npy")
+    with pytest.raises(sx.DataError, match="Parquet"):
+        RowBlocks.from_parquet(tmp_path / "text.npy")
+    np.save(tmp_path / "X.npy", X)
+    np.save(tmp_path / "y.npy", y[:10])
+    with pytest.raises(sx.DataError, match="one label"):
+        RowBlocks.from_npy(tmp_path / "X.npy", tmp_path / "y.npy")
+    pd.DataFrame(X).rename(columns=str).to_parquet(tmp_path / "a.parquet")
+    with pytest.raises(sx.DataError, match="no column 'label'"):
+        RowBlocks.from_parquet(tmp_path / "a.parquet", target="label")
+    (tmp_path / "a.txt").write_text("1 1:2\nnot a number\n")
+    with pytest.raises(sx.DataError, match="LIBSVM text"):
+        psvm(RowBlocks.from_libsvm(tmp_path / "a.txt", n_features=2), None, C=1.0, p=2.0)
+
+
+@pytest.mark.parametrize("fault", ["vanishes", "shrinks"])
+def test_a_file_that_changes_in_the_middle_is_one_clear_sentence(fault, tmp_path):
+    X, y = data()
+    path = tmp_path / "X.npy"
+    np.save(path, X)
+    blocks = RowBlocks.from_npy(path, rows=50)
+
+    def spoil(progress):
+        if fault == "vanishes":
+            path.unlink(missing_ok=True)
+        else:
+            os.truncate(path, 4000)
+
+    with pytest.raises(sx.DataError, match=r"X\.npy"):
+        psvm(blocks, y, C=1.0, p=1.0, tol=1e-9, callback=spoil)
+
+
+def test_text_is_split_without_losing_a_line_and_parsed_once(tmp_path):
+    X, y = data()
+    path = tmp_path / "a.txt"
+    dump_svmlight_file(X, y == "yes", str(path), zero_based=False)
+    for size in (1, 37, 1000, 10**6):
+        blocks = RowBlocks.from_libsvm(path, n_features=4, block_bytes=size, cache=tmp_path / f"{size}")
+        pieces = [piece_of(load()) for load in blocks.loaders]
+        assert np.vstack([piece.X.toarray() for piece in pieces]) == pytest.approx(X, abs=1e-12)
+        assert np.array_equal(np.concatenate([piece.y for piece in pieces]), y == "yes")
+    kept = RowBlocks.from_libsvm(path, n_features=4, cache=tmp_path / "kept")
+    first = psvm(kept, kept.y, C=1.0, p=2.0)
+    again = RowBlocks.from_libsvm(path, n_features=4, cache=tmp_path / "kept")
+    path.write_text("")
+    assert psvm(again, again.y, C=1.0, p=2.0).certificate == first.certificate
+
+
+def test_a_limit_a_callback_and_many_limits_give_honest_intervals():
+    X, y = data(n=2000)
+    blocks = split(X, y, range(100, 2000, 100))
+    whole = psvm(X, y, C=1.0, p=1.0, tol=1e-8)
+    seen = []
+
+    def stop(progress):
+        seen.append(progress.gap)
+        return len(seen) == 2
+
+    found = psvm(blocks, y, C=1.0, p=1.0, tol=1e-12, callback=stop)
+    assert found.status == "interrupted"
+    meet(found, whole)
+    for iterations in (1, 2, 5):
+        found = psvm(blocks, y, C=1.0, p=1.0, tol=1e-12, max_iter=iterations)
+        assert found.status == "iteration_limit"
+        meet(found, whole)
+    found = psvm(blocks, y, C=1.0, p=1.0, time_limit=1e-9)
+    assert found.status == "time_limit"
+    meet(found, whole)
+
+
+def test_support_and_warm_start():
+    X, y = data(n=2000)
+    blocks = split(X, y, range(70, 2000, 70))
+    whole, found = (psvm(source, y, C=0.1, p=2.0, tol=1e-10) for source in (X, blocks))
+    assert np.array_equal(np.sort(found.model.support), np.sort(whole.model.support))
+    assert found.dual == {}
+    warm = psvm(blocks, y, C=0.11, p=2.0, warm_start=found)
+    assert warm.attempts[-1].warm_start_used
+    meet(warm, psvm(X, y, C=0.11, p=2.0))
+    # A solution of data in memory starts one of blocks as well, and the other way round.
+    meet(psvm(blocks, y, C=0.11, p=2.0, warm_start=whole), warm)
+    with pytest.raises(sx.DataError, match="linear model of 4 features"):
+        psvm(blocks, y, C=1.0, p=2.0, warm_start=psvm(X[:, :2], y, C=1.0, p=2.0))
+
+
+@pytest.mark.parametrize("kind", ["npy", "dask", "frame", "loaders"])
+def test_estimators_take_blocks(kind, tmp_path):
+    X, y = data()
+    blocks, labels = sources(kind, X, y, tmp_path)
+    for estimator in (sx.PSVMClassifier(C=0.5, p=2.0), sx.ODMClassifier(C1=5.0, C2=2.0, D=0.1)):
+        fitted = estimator.fit(blocks, labels)
+        assert fitted.solver_route_ == "fast"
+        assert fitted.certificate_.is_certified(1e-6)
+        assert list(fitted.classes_) == ["no", "yes"]
+        assert fitted.n_features_in_ == 4
+        predicted = np.asarray(fitted.predict(blocks))
+        assert np.array_equal(predicted, fitted.model_.predict(X))
+        assert np.asarray(fitted.decision_function(blocks)) == pytest.approx(fitted.model_.decision_function(X))
+        if kind in ("npy", "loaders"):
+            assert fitted.score(blocks, labels) == np.mean(predicted == y)
+    with pytest.raises(sx.DataError, match="does not take rows in blocks"):
+        sx.ZeroOneSVMClassifier().fit(blocks, labels)
+    with pytest.raises(sx.DataError, match="kernel"):
+        sx.PSVMClassifier(kernel="rbf").fit(blocks, labels)
+    with pytest.raises(sx.DataError, match="class_weight"):
+        sx.PSVMClassifier(class_weight="balanced").fit(blocks, labels)
+
+
+def test_memory_stays_with_a_few_blocks():
+    alive, most = 0, 0
+
+    class Counted:
+        def __init__(self, X, y):
+            self.X, self.y = X, y
+
+        def __call__(self):
+            nonlocal alive, most
+            alive += 1
+            most = max(most, alive)
+            rows = Tracked(self.X.shape, buffer=self.X.copy())
+            rows.gone = True
+            return rows, self.y
+
+    class Tracked(np.ndarray):
+        gone = False
+
+        def __del__(self):
+            nonlocal alive
+            alive -= self.gone
+
+    X, y = data(n=1000)
+    blocks = RowBlocks(
+        [Counted(X[a : a + 50], y[a : a + 50]) for a in range(0, 1000, 50)], labelled=True, lengths=[50] * 20
+    )
+    psvm(blocks, blocks.y, C=1.0, p=1.5)
+    threads = os.cpu_count() or 1
+    assert most <= 2 * threads + 1
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    distributed = pytest.importorskip("distributed")
+    with (
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, dashboard_address=None, memory_limit="1GiB", silence_logs=50
+        ) as local,
+        distributed.Client(local) as client,
+    ):
+        yield client
+
+
+def test_a_cluster_gives_the_same_answer_even_when_a_worker_is_killed(cluster, tmp_path):
+    X, y = data()
+    blocks, labels = sources("npy", X, y, tmp_path)
+    quiet = psvm(blocks, labels, C=0.1, p=2.0, tol=1e-7)
+    meet(quiet, psvm(X, y, C=0.1, p=2.0, tol=1e-7))
+    killed = []
+
+    def kill(progress):
+        if not killed:
+            killed.append(next(iter(cluster.run(os.getpid).values())))
+            os.kill(killed[0], signal.SIGKILL)
+
+    found = psvm(blocks, labels, C=0.1, p=2.0, tol=1e-7, callback=kill)
+    assert killed
+    assert found.certificate.upper == pytest.approx(quiet.certificate.upper, rel=1e-9)
+    assert found.certificate.lower == pytest.approx(quiet.certificate.lower, rel=1e-9)
+    cluster.wait_for_workers(2)
+
+
+def test_bad_blocks_on_a_cluster_say_what_is_wrong(cluster, tmp_path):
+    X, y = data()
+    X[7] = math.inf
+    blocks, labels = sources("npy", X, y, tmp_path)
+    with pytest.raises(sx.DataError, match=r"block 0.*infinity"):
+        psvm(blocks, labels, C=1.0, p=2.0)
+    blocks, labels = sources("npy", *data(), tmp_path)
+    assert psvm(blocks, labels, C=1.0, p=2.0, time_limit=1e-6).status == "time_limit"
