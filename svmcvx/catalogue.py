@@ -343,7 +343,7 @@ CATALOGUE: Final[Mapping[str, Entry]] = {
                 *_builders("margin_distribution.odml_problems", "odml_hard_margin", lam1=0.1, lam2=0.1),
             ),
             general="odml_dual",
-            takes=Capabilities(),
+            takes=Capabilities(row_blocks=True),
             regulariser="½‖w‖²",
             losses="(1/n) Σ …",
             intercept="none by default, or a constant feature",

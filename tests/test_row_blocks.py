@@ -16,10 +16,12 @@ from hypothesis import strategies as st
 from sklearn.datasets import dump_svmlight_file
 
 import svmcvx as sx
-from svmcvx.fast import odm, psvm
+from svmcvx.fast import odm, odml, psvm
 from svmcvx.feature_space.blocks import block_space
 from svmcvx.formulations.blocks import InBlocks, in_states
 from svmcvx.formulations.margin.psvm import PSVM
+from svmcvx.formulations.margin_distribution.odml import ODML
+from svmcvx.formulations.margin_distribution.odml_blocks import ODMLInBlocks, mean_gradient
 from svmcvx.row_blocks import RowBlocks
 from svmcvx.row_blocks.sources import piece_of
 
@@ -166,6 +168,53 @@ def test_multipliers_are_balanced_exactly_over_all_blocks(values, p, C, seed):
     alone = sx.psvm_dual(X, y, C=C, p=p).formulation.evaluate_dual({"alpha": alpha})
     assert bound.below <= alone.above
     assert alone.below <= bound.above
+
+
+@given(
+    st.sampled_from(((1.0, 0.5, 10.0), (0.0, 0.3, 5.0), (100.0, 0.0, 100.0), (0.1, 0.1, 1e-3))),
+    st.booleans(),
+    st.booleans(),
+    st.lists(st.integers(0, 60), max_size=3),
+    st.integers(0, 99),
+)
+@settings(max_examples=25, deadline=None)
+def test_odml_in_blocks_agrees_with_the_data_in_memory(weights, intercept, weighted, ends, seed):
+    X, y = data(seed, n=60, d=3)
+    lam1, lam2, C = weights
+    s = np.random.default_rng(seed).uniform(0.1, 3.0, 60) if weighted else None
+    arguments = {"lam1": lam1, "lam2": lam2, "C": C, "intercept": intercept, "sample_weight": s, "tol": 1e-6}
+    whole, found = odml(X, y, **arguments), odml(split(X, y, ends), y, **arguments)
+    meet(found, whole)
+    assert found.certificate.gap <= 1e-5
+
+
+def test_multipliers_of_the_variance_are_centred_exactly_over_all_blocks():
+    X, y = data(n=60, d=3)
+    space = block_space(split(X, y, [11, 30]), y, None, intercept="none")
+    make = partial(ODML, lam1=2.0, lam2=0.3, C=5.0)
+    statement = ODMLInBlocks(make, space, "alpha", balanced=False, mean=mean_gradient(space))
+    rng = np.random.default_rng(0)
+    for size in (1e-9, 1.0, 1e12):
+        alpha, tau = rng.uniform(-1, 2, 60), size * rng.normal(size=60)
+        for name, values in (("guess", alpha), ("tau", tau)):
+            listed = np.split(values, [11, 30])
+            space.shards.give(
+                name, [listed[a : a + b] for a, b in zip(space.shards.offsets, space.shards.blocks, strict=True)]
+            )
+        repaired = statement.repair({"alpha": "guess"})
+        assert statement.dual_violation(repaired) == 0.0
+        parts = [
+            np.concatenate([b for s in space.shards.states for b in s.parts[repaired[e]]]) for e in ("alpha", "tau")
+        ]
+        assert sum(Fraction(t) for t in parts[1]) == 0
+        assert parts[1] == pytest.approx(tau - tau.sum() / 60, abs=1e-9 * size)
+        assert ((parts[0] >= 0) & (parts[0] <= 5.0 / 60)).all()
+        alone = sx.odml_primal(X, y, lam1=2.0, lam2=0.3, C=5.0).formulation.evaluate_dual(
+            {"alpha": parts[0], "tau": parts[1]}
+        )
+        bound = statement.evaluate_dual(repaired)
+        assert bound.below <= alone.above
+        assert alone.below <= bound.above
 
 
 def test_labels_and_weights_that_stand_alone_may_be_any_kind():
@@ -333,7 +382,7 @@ def test_support_and_warm_start():
 def test_estimators_take_blocks(kind, tmp_path):
     X, y = data()
     blocks, labels = sources(kind, X, y, tmp_path)
-    for estimator in (sx.PSVMClassifier(C=0.5, p=2.0), sx.ODMClassifier(C1=5.0, C2=2.0, D=0.1)):
+    for estimator in (sx.PSVMClassifier(C=0.5, p=2.0), sx.ODMClassifier(C1=5.0, C2=2.0, D=0.1), sx.ODMLClassifier()):
         fitted = estimator.fit(blocks, labels)
         assert fitted.solver_route_ == "fast"
         assert fitted.certificate_.is_certified(1e-6)

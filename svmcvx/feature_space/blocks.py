@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
@@ -16,7 +17,7 @@ from svmcvx.errors import DataError
 from svmcvx.feature_space.linear import DENSE, LinearSpace
 from svmcvx.model import LinearModel
 from svmcvx.rounding import row_norms_above
-from svmcvx.row_blocks.shards import Parts, Pieces, Shards
+from svmcvx.row_blocks.shards import Parts, Pieces, Shards, reads_rows
 from svmcvx.row_blocks.sources import BlockLabels, DaskRows, Piece, RowBlocks, checked_piece, dask_rows
 
 __all__ = ["BlockRows", "BlockSettings", "BlockSpace", "Sample", "block_space", "spaces"]
@@ -148,7 +149,7 @@ class BlockSpace:
 
     @property
     def total_weight(self) -> float:
-        """Sum of all weights."""
+        """Sum of all weights, to a relative 3u."""
         return self.weights[0] + self.weights[1]
 
     def nothing(self) -> LinearSpace:
@@ -227,7 +228,7 @@ def block_space(X: Any, y: Any, sample_weight: Any, *, intercept: str, seed: int
             f"the rows of X reach a length of {largest:.3g}, where arithmetic overflows; scale the data to a squared length below {LARGEST_SQUARE:g}"
         )
     signed = shards.change(_encode, None, classes)
-    weights = tuple(float(sum(part[k] for part in signed)) for k in (0, 1))
+    weights = tuple(math.fsum(part[k] for part in signed) for k in (0, 1))
     if not all(weights):
         raise DataError("sample_weight is zero for every observation of a class; both classes need positive weight")
     n = int(sum(part[2] for part in signed))
@@ -310,6 +311,7 @@ def _peek(pieces: Pieces, parts: Parts, intercept: str) -> tuple[Floats, bool] |
     return None
 
 
+@reads_rows
 def _scan(
     pieces: Pieces,
     parts: Parts,
@@ -379,15 +381,20 @@ def _some(
 def _encode(pieces: Pieces, parts: Parts, classes: NDArray[Any]) -> tuple[Parts, tuple[float, float, int]]:
     """Turn positions in the labels of a block into ±1; return the weights of both classes and the number of rows."""
     signed: list[BlockRows] = []
-    negative = positive = 0.0
+    negative: list[float] = []
+    positive: list[float] = []
     for rows in parts["rows"]:
         sign = np.where(rows.labels == classes[1], 1.0, -1.0)
         y = sign[rows.y.astype(np.intp)] if rows.labels.size else rows.y
         signed.append(BlockRows(y, rows.weight, rows.norms, rows.kept, rows.rows, rows.labels))
-        negative += float(rows.weight[y < 0].sum())
-        positive += float(rows.weight[y > 0].sum())
+        negative.append(math.fsum(rows.weight[y < 0].tolist()))
+        positive.append(math.fsum(rows.weight[y > 0].tolist()))
     # Labels and weights that came beside the rows are in `signed` now.
-    return {"rows": signed, "y": [], "sample_weight": []}, (negative, positive, sum(rows.y.size for rows in signed))
+    return {"rows": signed, "y": [], "sample_weight": []}, (
+        math.fsum(negative),
+        math.fsum(positive),
+        sum(rows.y.size for rows in signed),
+    )
 
 
 def _joined(parts: list[tuple[Features, NDArray[Any], Floats]], classes: NDArray[Any]) -> Sample:

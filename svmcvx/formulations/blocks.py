@@ -12,7 +12,7 @@ states in which they are.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias, cast
 
@@ -42,9 +42,9 @@ from svmcvx.rounding import (
     take_units,
     unit_sums,
 )
-from svmcvx.row_blocks.shards import Parts, Pieces
+from svmcvx.row_blocks.shards import Parts, Pieces, reads_rows
 
-__all__ = ["InBlocks", "in_states"]
+__all__ = ["InBlocks", "Make", "added_expansions", "in_states", "rowless"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -94,8 +94,9 @@ class InBlocks(Formulation):
 
     @property
     def facts(self) -> Mapping[str, float]:
-        """Number of blocks."""
-        return {"row_blocks": float(sum(self.space.shards.blocks))}
+        """Number of blocks, and of passes over all of them so far."""
+        shards = self.space.shards
+        return {"row_blocks": float(sum(shards.blocks)), "row_passes": float(shards.passes)}
 
     def evaluate(self, model: LinearModel) -> Evaluation:
         """P at a model: the losses of all blocks and the penalty."""
@@ -159,16 +160,7 @@ class InBlocks(Formulation):
         name: Any = dual[self.entry]
         if name is None:
             return Evaluation(0.0, 0.0)
-        found = self._each(_gains, self.entry, name)
-        gains = Evaluation.at_least(sum(part[0] for part in found), sum_below([part[1] for part in found]))
-        w, error = found[0][2].copy(), found[0][3]
-        sizes = norm_above(w)
-        for _, _, part, part_error in found[1:]:
-            w += part
-            error += part_error
-            sizes += norm_above(part)
-        error = (error + float(inner_error(len(found), sizes))) * (1.0 + 4.0 * len(found) * U)
-        return expanded(gains, float(w @ w), square_error(w, error))
+        return added_expansions(self._each(_gains, self.entry, name))
 
     def trivial(self) -> tuple[list[Any], list[Dual]]:
         """The model w = 0 with the statement's bias, and multipliers of zero."""
@@ -186,6 +178,26 @@ class InBlocks(Formulation):
         return [part for listed in found for part in listed]
 
 
+def added_expansions(found: Sequence[tuple[float, float, Floats, float]]) -> Evaluation:
+    """Return the dual value of blocks: their gains, and the lower ends of these, less the norm of their expansions together.
+
+    Parameters
+    ----------
+    found : sequence of tuple
+        Value and lower end of the gains, expansion, and a bound on the norm of its error.
+    """
+    gains = Evaluation.at_least(sum(part[0] for part in found), sum_below([part[1] for part in found]))
+    w, error = found[0][2].copy(), found[0][3]
+    sizes = norm_above(w)
+    for _, _, part, part_error in found[1:]:
+        w += part
+        error += part_error
+        sizes += norm_above(part)
+    error = (error + float(inner_error(len(found), sizes))) * (1.0 + 4.0 * len(found) * U)
+    return expanded(gains, float(w @ w), square_error(w, error))
+
+
+@reads_rows
 def _losses(
     pieces: Pieces, parts: Parts, make: Make, settings: BlockSettings, model: LinearModel
 ) -> list[tuple[float, float]]:
@@ -193,6 +205,7 @@ def _losses(
     return [(part.value, part.above) for part in found]
 
 
+@reads_rows
 def _gains(
     pieces: Pieces, parts: Parts, make: Make, settings: BlockSettings, entry: str, name: str
 ) -> list[tuple[float, float, Floats, float]]:
@@ -206,7 +219,7 @@ def _gains(
     return found
 
 
-def _rowless(parts: Parts, make: Make, settings: BlockSettings) -> list[Any]:
+def rowless(parts: Parts, make: Make, settings: BlockSettings) -> list[Any]:
     """Return the statements of the blocks without their rows."""
     intercept, centre, _, classes, total = settings
     found = []
@@ -221,7 +234,7 @@ def _rowless(parts: Parts, make: Make, settings: BlockSettings) -> list[Any]:
 def _clip(
     pieces: Pieces, parts: Parts, make: Make, settings: BlockSettings, name: str
 ) -> tuple[Parts, list[ClassSums]]:
-    statements = _rowless(parts, make, settings)
+    statements = rowless(parts, make, settings)
     clips = [clipped(alpha, s.largest_multiplier()) for s, alpha in zip(statements, parts[name], strict=True)]
     sums = [class_sums(alpha, rows.y) for alpha, rows in zip(clips, parts["rows"], strict=True)]
     return {REPAIRED: clips}, sums
@@ -251,7 +264,7 @@ def _violation(
 ) -> list[tuple[float, int | None, float]]:
     """Return, for each block, the largest violation of a bound, y'α in steps of the grid where it is one, and rounded."""
     found: list[tuple[float, int | None, float]] = []
-    for statement, alpha, rows in zip(_rowless(parts, make, settings), parts[name], parts["rows"], strict=True):
+    for statement, alpha, rows in zip(rowless(parts, make, settings), parts[name], parts["rows"], strict=True):
         if not alpha.size:
             continue
         if not bounded:

@@ -22,7 +22,7 @@ from svmcvx.row_blocks.sources import DaskRows, Piece, Rows, piece_of
 from svmcvx.system.deadline import Deadline, OutOfTime
 from svmcvx.system.threads import blas_held_to_one, threads_allowed
 
-__all__ = ["Parts", "Pieces", "Shards", "State"]
+__all__ = ["Parts", "Pieces", "Shards", "State", "reads_rows"]
 
 log = logging.getLogger(__name__)
 
@@ -100,6 +100,12 @@ Parts: TypeAlias = dict[str, list[Any]]
 Operation: TypeAlias = Callable[..., Any]
 
 
+def reads_rows(operation: Operation) -> Operation:
+    """Mark an operation that loads the rows of all blocks, so that passes over them are counted."""
+    operation.reads_rows = True  # type: ignore[attr-defined]
+    return operation
+
+
 class _Call:
     """An operation with its arguments, which Dask passes on as it is."""
 
@@ -155,6 +161,8 @@ class Shards:
         Of the cluster that works; None for threads of this process.
     workers : set of str
         Its workers when last looked at.
+    passes : int
+        Passes over the rows that were made.
     deadline : Deadline or None
         Ends a pass in its middle by :class:`~svmcvx.system.deadline.OutOfTime`; None for passes that are needed whatever they take.
     """
@@ -164,6 +172,7 @@ class Shards:
     blocks: list[int]
     client: Any = None
     workers: set[str] = field(default_factory=set)
+    passes: int = 0
     deadline: Deadline | None = None
 
     @classmethod
@@ -222,6 +231,7 @@ class Shards:
         self, operation: Operation, each: Sequence[tuple[Any, ...]] | None, shared: tuple[Any, ...]
     ) -> list[_Call]:
         """Return the call of each shard: one object for all where they have the same arguments."""
+        self.passes += getattr(operation, "reads_rows", False)
         stop = self.deadline.passed if self.client is None and self.deadline is not None else None
         if each is None:
             return [_Call(operation, shared, stop)] * len(self.sources)

@@ -26,7 +26,7 @@ from svmcvx.feature_space.blocks import BlockSettings, BlockSpace, spaces
 from svmcvx.formulations.base import RecoveredPoints
 from svmcvx.formulations.blocks import InBlocks, in_states
 from svmcvx.model import LinearModel
-from svmcvx.row_blocks.shards import Parts, Pieces
+from svmcvx.row_blocks.shards import Parts, Pieces, reads_rows
 from svmcvx.solution import Solution, Status
 
 __all__ = ["BlockLoss", "BlockMargins", "minimise_in_blocks", "solve_in_blocks"]
@@ -36,6 +36,8 @@ Floats: TypeAlias = NDArray[np.float64]
 MARGINS = "margins"
 # The part of the states with the multipliers of the best lower bound, once the search has ended.
 MULTIPLIERS = "multipliers"
+# Those of the variance of the margins.
+TAU = "tau"
 # Operations that read the rows themselves.
 OF_ROWS = frozenset(
     ("place", "project", "respond", "mean_gradient", "normal_matrix", "diagonal", "curvature_product", "loss_of")
@@ -59,16 +61,20 @@ class BlockLoss:
     cost : float
         By which the weight of a row is multiplied.
     terms : dict
-        Parameters of the loss, and whether there is a free bias.
+        Parameters of the loss, whether there is a free bias, the linear term and the variance of the margins.
+    whole_weight : float
+        Sum of all weights, of which the shares in the variance are taken; 0 without a variance.
     """
 
     kind: int
     cost: float
     terms: dict[str, Any] = field(default_factory=dict)
+    whole_weight: float = 0.0
 
     def of(self, X: Any, y: Floats, weight: Floats, norms: Floats | None = None) -> LinearProblem:
         """Return the problem of some rows."""
-        return LinearProblem(X, y, self.cost * weight, self.kind, norms=norms, **self.terms)
+        share = weight / self.whole_weight if self.whole_weight else None
+        return LinearProblem(X, y, self.cost * weight, self.kind, norms=norms, share=share, **self.terms)
 
 
 class BlockMargins(Margins):
@@ -287,6 +293,7 @@ def _earlier_point(space: BlockSpace, model: object) -> tuple[Floats, float]:
     return np.array(model.coef), model.intercept + float(space.centre @ model.coef)
 
 
+@reads_rows
 def _begin(pieces: Pieces, parts: Parts, settings: BlockSettings, loss: BlockLoss, w: Floats) -> tuple[Parts, None]:
     """Make the margins of every block, with the scores of w."""
     found = []
@@ -298,6 +305,7 @@ def _begin(pieces: Pieces, parts: Parts, settings: BlockSettings, loss: BlockLos
     return {MARGINS: found}, None
 
 
+@reads_rows
 def _on_rows(
     pieces: Pieces,
     parts: Parts,
@@ -348,16 +356,19 @@ def _finish(
     pieces: Pieces, parts: Parts, pending: tuple[tuple[str, tuple[Any, ...]], ...]
 ) -> tuple[Parts, tuple[int, NDArray[np.intp]]]:
     kept: list[Floats] = []
+    taus: list[Floats] = []
     support: list[NDArray[np.intp]] = []
     first = 0
     margins = parts.get(MARGINS) or [None] * len(parts["rows"])
     for before, rows in zip(margins, parts["rows"], strict=True):
-        alpha = np.zeros(rows.y.size) if before is None else _changed(before, pending).kept
+        last = None if before is None else _changed(before, pending)
+        alpha, tau = (np.zeros(rows.y.size),) * 2 if last is None else (last.kept, last.kept_tau)
         kept.append(alpha)
+        taus.append(tau)
         here = np.flatnonzero(alpha)
         support.append(first + (here if rows.kept is None else rows.kept[here]))
         first += rows.rows
-    return {MULTIPLIERS: kept, MARGINS: []}, (first, np.concatenate(support))
+    return {MULTIPLIERS: kept, TAU: taus, MARGINS: []}, (first, np.concatenate(support))
 
 
 def _added(values: Sequence[Any], *, extreme: bool = False) -> Any:

@@ -85,6 +85,9 @@ class Margins:
         self.alpha, self.slope = np.zeros(n), np.zeros(n)
         self.kept = self.expansion = self.alpha
         self.f = self.df = self.alpha
+        # The mean margin with which the multipliers were set, and those of the variance that are kept.
+        self.mean_margin = 0.0
+        self.kept_tau = self.alpha
 
     def centre_expansion(self) -> Floats:
         """Return X'(ya) of the centre a."""
@@ -109,6 +112,8 @@ class Margins:
     def keep(self) -> None:
         """Keep the multipliers as those of the best lower bound."""
         self.kept = self.alpha.copy()
+        if self.problem.variance > 0:
+            self.kept_tau = self._deviations(self.f, self.mean_margin)
 
     def keep_expansion(self) -> None:
         """Keep the multipliers as those of the best expansion."""
@@ -143,6 +148,7 @@ class Margins:
         conjugate = float(passes.conjugate(m.kind, self.alpha, m.c, *m.loss))
         variance, v = 0.0, self.alpha
         if m.variance > 0:
+            self.mean_margin = mean
             tau = self._deviations(self.f, mean)
             # Half of τ'u, because the variance is quadratic.
             variance, v = 0.5 * float(tau @ (m.y * self.f)), self.alpha - tau

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -28,14 +29,19 @@ from svmcvx.data import check_choice, check_number, check_seed
 from svmcvx.errors import DataError
 from svmcvx.fast.core.monitor import Callback, Monitor, conclude, earlier_solution, limited, monitored
 from svmcvx.fast.linear import loss_passes as passes
+from svmcvx.fast.linear.blocks import BlockLoss, solve_in_blocks
 from svmcvx.fast.linear.newton import LinearNewtonSettings, minimise
 from svmcvx.fast.linear.problem import ArrayBounds, LinearProblem, Point, earlier_coefficients, linear_model
 from svmcvx.fast.margin_distribution.dcd_svrg import DECAY, METHODS, STEP, InnerLoop, ascend
 from svmcvx.fast.margin_distribution.odml_low_rank import LowRankSettings, solve_by_ranks
+from svmcvx.feature_space import penalised_or_none
+from svmcvx.feature_space.blocks import block_space
 from svmcvx.formulations.base import RecoveredPoints
 from svmcvx.formulations.margin_distribution.odm import margin_space
 from svmcvx.formulations.margin_distribution.odml import ODML, check_penalties
+from svmcvx.formulations.margin_distribution.odml_blocks import ODMLInBlocks, mean_gradient
 from svmcvx.kernels import KernelLike, row_norms
+from svmcvx.row_blocks import in_blocks, refuse_in_blocks
 from svmcvx.solution import Solution, Status
 from svmcvx.system import memory
 
@@ -139,6 +145,22 @@ def odml(
     settings = ODMLSettings() if settings is None else settings
     lam1, lam2 = check_penalties(lam1, lam2)
     C = check_number(C, "C", low=1e-300, why="a smaller weight of the losses underflows")
+    if in_blocks(X):
+        refuse_in_blocks(kernel=kernel is not None, method=method not in ("auto", "unwhitened"))
+        rows = block_space(X, y, sample_weight, intercept=penalised_or_none(intercept))
+        mean = mean_gradient(rows)
+        terms = {"p": 1.0, "linear_term": lam2 * mean, "variance": lam1}
+        return solve_in_blocks(
+            ODMLInBlocks(partial(ODML, lam1=lam1, lam2=lam2, C=C), rows, "alpha", balanced=False, mean=mean),
+            BlockLoss(passes.HINGE, C / rows.total_weight, terms, rows.total_weight),
+            solver="fast.odml/unwhitened",
+            warm_start=earlier_solution(warm_start),
+            tol=tol,
+            max_iter=max_iter,
+            verbose=verbose,
+            callback=callback,
+            settings=settings.newton,
+        )
     space = margin_space(
         X,
         y,

@@ -59,7 +59,7 @@ from svmcvx.feature_space import FeatureSpace, feature_space, penalised_or_none
 from svmcvx.formulations.base import BinaryStatement, RecoveredPoints, expanded, penalised
 from svmcvx.kernels import KernelLike
 from svmcvx.model import BinaryModel, LinearModel
-from svmcvx.rounding import SMALLEST, UNDERFLOW, U, sum_above, sum_below, up
+from svmcvx.rounding import SMALLEST, UNDERFLOW, U, sum_above, sum_below
 from svmcvx.system.deadline import current
 
 __all__ = [
@@ -148,11 +148,6 @@ class ODMStatement(BinaryStatement):
         terms = c * loss if less is None else c * (loss - less)
         size = loss if less is None else loss + np.abs(less)
         return sum_above(terms + ((16.0 * U) * c + 4.0 * SMALLEST) * size + UNDERFLOW)
-
-    def points_of(self, model: BinaryModel) -> tuple[Floats, Floats, float, float]:
-        """Return the scores of a model with their bounds, and numbers near and at least its squared norm."""
-        norm, norm_rounding = self.penalty(model)
-        return *self.scores_of(model), norm, up(norm + norm_rounding) if norm_rounding else norm
 
     def scores_of(self, model: BinaryModel) -> tuple[Floats, Floats]:
         """Return the scores of a model with their bounds; those of w = 0 are known, and take no pass over the data."""

@@ -63,15 +63,16 @@ from numpy.typing import NDArray
 
 from svmcvx.certificate import Dual, Evaluation
 from svmcvx.data import check_number
-from svmcvx.formulations.base import CLEARLY_ZERO, RecoveredPoints
+from svmcvx.formulations.base import CLEARLY_ZERO, RecoveredPoints, expanded, penalised
+from svmcvx.formulations.margin_distribution.centring import centred, exact_sum
 from svmcvx.formulations.margin_distribution.curvature import Curvature
 from svmcvx.formulations.margin_distribution.odm import ODMStatement, conjugates_above, products_below, solve_positive
 from svmcvx.losses import slack, variance_multipliers
 from svmcvx.model import BinaryModel
-from svmcvx.rounding import LARGEST_BITS, SMALLEST, SUM_BITS, UNDERFLOW, U, down, sum_above, sum_below, up
+from svmcvx.rounding import SMALLEST, UNDERFLOW, U, down, sum_above, sum_below, up
 from svmcvx.system.deadline import current
 
-__all__ = ["ODML", "ODMLHardMargin", "centred", "check_penalties", "dual_objective", "objective"]
+__all__ = ["ODML", "ODMLHardMargin", "check_penalties", "dual_objective", "objective"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -89,12 +90,23 @@ RELEASED = 5
 
 
 def objective(
-    squared_norm: float, u: Floats, *, lam1: float, lam2: float, C: float, share: Floats | None = None
+    squared_norm: float,
+    u: Floats,
+    *,
+    lam1: float,
+    lam2: float,
+    C: float,
+    share: Floats | None = None,
+    around: float | None = None,
 ) -> float:
-    r"""Return :math:`P = \tfrac12\|w\|^2 + \lambda_1 \mathrm{var}(u) - \lambda_2 \bar u + C\sum_i c_i(1-u_i)_+`; :math:`c_i = 1/n` by default."""
+    r"""Return :math:`P = \tfrac12\|w\|^2 + \lambda_1 \mathrm{var}(u) - \lambda_2 \bar u + C\sum_i c_i(1-u_i)_+`; :math:`c_i = 1/n` by default.
+
+    The variance is taken `around` the mean by default.
+    """
     c = np.full(u.size, 1.0 / u.size) if share is None else share
     mean = float(c @ u)
-    return 0.5 * squared_norm + lam1 * float(c @ (u - mean) ** 2) - lam2 * mean + C * float(c @ slack(u))
+    spread = float(c @ (u - (mean if around is None else around)) ** 2)
+    return 0.5 * squared_norm + lam1 * spread - lam2 * mean + C * float(c @ slack(u))
 
 
 def dual_objective(
@@ -203,7 +215,7 @@ class _ODML(ODMStatement):
         tau = self.entry(dual, "tau") if "tau" in dual else np.zeros(alpha.size)
         if not (np.isfinite(alpha).all() and np.isfinite(tau).all()):
             return math.inf
-        uncentred = abs(_exact_sum(tau)) if self.lam1 > 0 else float(np.abs(tau).max())
+        uncentred = abs(exact_sum(tau)) if self.lam1 > 0 else float(np.abs(tau).max())
         return max(0.0, float(-alpha.min()), float((alpha - self.upper_bound()).max()), uncentred)
 
     def evaluate_dual(self, dual: Dual) -> Evaluation:
@@ -216,25 +228,35 @@ class _ODML(ODMStatement):
         if self._rests(alpha) and not tau.any():
             return Evaluation(0.0, 0.0)
         point = self.space.product(self.expansion(alpha, tau))
+        delta = self.coefficient_error(alpha, tau)
         with np.errstate(over="ignore", invalid="ignore"):
-            value = dual_objective(alpha, tau, point.squared_norm, lam1=self.lam1, share=self.share)
-            push = self.lam2 * self.share
-            size = np.abs(tau)
-            # Both sums of an expansion, and a product with a share; exact where only α is there.
-            exact = self.lam2 == 0 and not tau.any()
-            delta = np.zeros(alpha.size) if exact else 6.0 * U * (alpha + push + size) + (4.0 + self.lam2) * SMALLEST
             slope = np.abs(point.scores) + point.scores_rounding
             length = sum_above(delta * self._sizes_above)
             direct = 2.0 * sum_above(delta * slope) + length * length
-            quadratic = sum_above(
-                [point.squared_norm, point.squared_norm_rounding, direct * (1.0 + 16.0 * U), UNDERFLOW]
-            )
+            error = sum_above([point.squared_norm_rounding, direct * (1.0 + 16.0 * U), UNDERFLOW])
+        return expanded(self.gains({"alpha": alpha, "tau": tau}), point.squared_norm, error)
+
+    def gains(self, dual: Dual) -> Evaluation:
+        """Σα less the conjugate of the variance, this at its upper end."""
+        alpha, tau = self._point(dual)
+        with np.errstate(over="ignore", invalid="ignore"):
+            value = dual_objective(alpha, tau, 0.0, lam1=self.lam1, share=self.share)
             variance = (
                 sum_above(conjugates_above(tau, products_below(self.lam1, self.share))) * (1.0 + 4.0 * U)
                 if self.lam1 > 0 and tau.any()
                 else 0.0
             )
-            return Evaluation.at_least(value, sum_below([sum_below(alpha), -0.5 * quadratic, -variance]))
+            return Evaluation.at_least(value, sum_below([sum_below(alpha), -variance]))
+
+    def coefficients(self, dual: Dual) -> Floats:
+        """Return v of w = Σ v φ(x)."""
+        return self.expansion(*self._point(dual))
+
+    def coefficient_error(self, alpha: Floats, tau: Floats) -> Floats:
+        """Return bounds on the errors of :meth:`expansion`: both sums, and a product with a share; 0 where only α is there."""
+        if self.lam2 == 0 and not tau.any():
+            return np.zeros(alpha.size)
+        return 6.0 * U * (alpha + self.lam2 * self.share + np.abs(tau)) + (4.0 + self.lam2) * SMALLEST
 
     @cached_property
     def _sizes_above(self) -> Floats:
@@ -242,21 +264,21 @@ class _ODML(ODMStatement):
         return np.asarray(np.sqrt(self.space.diagonal_above()) * (1.0 + 4.0 * U))
 
     def _value(self, model: BinaryModel, C: float) -> tuple[Evaluation, Floats, Floats]:
-        r"""Return P with the hinge weighted by C, the margins and their rounding.
-
-        The variance around any number is at least that around the mean.
-        """
-        c = self.share
-        f, off, norm, norm_above = self.points_of(model)
+        """P with the hinge weighted by C, the margins and their rounding."""
+        f, off = self.scores_of(model)
         u = self.y * f
+        return penalised(self._averaged(u, off, C, float(self.share @ u)), *self.penalty(model)), u, off
+
+    def _averaged(self, u: Floats, off: Floats, C: float, mean: float) -> Evaluation:
+        """Variance, mean and hinge at margins; the variance is taken around any number, and is least around their mean."""
+        c = self.share
         with np.errstate(over="ignore", invalid="ignore"):
-            value = objective(norm, u, lam1=self.lam1, lam2=self.lam2, C=C, share=c)
-            spread = (np.abs(u - float(c @ u)) + off) * (1.0 + 4.0 * U)
+            value = objective(0.0, u, lam1=self.lam1, lam2=self.lam2, C=C, share=c, around=mean)
+            spread = (np.abs(u - mean) + off) * (1.0 + 4.0 * U)
             room = 1.0 - u
             short = np.maximum(room + (off + U * np.abs(room)) * (1.0 + 4.0 * U), 0.0)
             loss = (self.lam1 * spread) * spread + C * short + self.lam2 * off
-            high = self.averaged_above(loss, less=self.lam2 * u)
-            return Evaluation.at_most(value, sum_above([0.5 * norm_above, high])), u, off
+            return Evaluation.at_most(value, self.averaged_above(loss, less=self.lam2 * u))
 
     def trivial(self) -> tuple[list[BinaryModel], list[Dual]]:
         """Return zero multipliers where they cost no more than a look: without the mean, or with a factor of R."""
@@ -353,7 +375,7 @@ class ODML(_ODML):
     @cached_property
     def _upper_bound(self) -> Floats:
         s = self.weight
-        if (s == s[0]).all():
+        if self.space.data.whole_weight is None and (s == s[0]).all():
             exact = Fraction(self.C) / s.size
             nearest = float(exact)
             return np.full(s.size, nearest if Fraction(nearest) <= exact else down(nearest))
@@ -366,6 +388,11 @@ class ODML(_ODML):
     def evaluate(self, model: BinaryModel) -> Evaluation:
         """P at a model, from its scores on the raw data."""
         return self._value(model, self.C)[0]
+
+    def losses_around(self, model: BinaryModel, mean: float) -> Evaluation:
+        """All of P but the norm, with the variance around a number: at least its part for these rows."""
+        f, off = self.scores_of(model)
+        return self._averaged(self.y * f, off, self.C, mean)
 
     def recover(self, alpha: Floats, w: Floats | None = None) -> RecoveredPoints:
         """Return the models of (approximate) multipliers, polished and as they are, and of `w`, and the multipliers.
@@ -450,37 +477,6 @@ class ODMLHardMargin(_ODML):
             if smallest > 0:
                 models.append(self.space.model_from_factor(w / min(1.0, smallest)))
         return RecoveredPoints(models, [{"alpha": point} for point in points])
-
-
-def centred(tau: Floats, share: Floats) -> Floats:
-    """Return numbers near `tau` less their sum, in these shares, whose sum is exactly 0; those that have it as they are.
-
-    They are put on a grid of powers of two, and what is left of the sum is taken from the largest shares in steps of it.
-    """
-    total = _exact_sum(tau) if np.isfinite(tau).all() else 0.0
-    if total == 0.0:
-        return tau
-    moved = tau - share * total
-    largest = float(np.abs(moved).max())
-    if not (0.0 < largest < math.inf):
-        return np.zeros(tau.size)
-    n = tau.size
-    bits = min(LARGEST_BITS, SUM_BITS - max(1, int(n).bit_length()))
-    exponent = max(math.frexp(largest)[1] - bits, -1074)
-    units = np.rint(np.ldexp(moved, -exponent)).astype(np.int64)
-    each, rest = divmod(int(units.sum()), n)
-    units -= each
-    if rest:
-        units[np.argpartition(-share, rest)[:rest]] -= 1
-    return np.ldexp(units.astype(np.float64), exponent)
-
-
-def _exact_sum(values: Floats) -> float:
-    """The sum, rounded once: 0 only if it is; infinite where it is too large for that."""
-    try:
-        return math.fsum(values.tolist())
-    except OverflowError:
-        return math.inf
 
 
 def check_penalties(lam1: float, lam2: float) -> tuple[float, float]:
