@@ -266,7 +266,7 @@ CATALOGUE: Final[Mapping[str, Entry]] = {
             statement=f"{_FORMULATIONS}.margin.hard_margin:HardMargin",
             builders=_builders("margin.hard_margin", "hard_margin_dual"),
             general="hard_margin_dual",
-            takes=Capabilities(weights=False),
+            takes=Capabilities(weights=False, row_blocks=True),
             regulariser="½‖w‖²",
             losses="none",
             intercept="free",

@@ -380,13 +380,13 @@ def test_an_earlier_solution_is_a_start():
 @pytest.mark.parametrize("solver", ["fast", "clarabel"])
 def test_a_fit_validates_its_data_once(monkeypatch, solver):
     calls = []
-    for module, name in ((data_room, "check_features"), (data_room, "_coded"), (base_room, "check_features")):
+    for module, name in ((data_room, "check_features"), (data_room, "coded_labels"), (base_room, "check_features")):
         original = getattr(module, name)
         monkeypatch.setattr(
             module, name, lambda *a, original=original, name=name, **k: calls.append(name) or original(*a, **k)
         )
     sx.PSVMClassifier(p=2.0, solver=solver).fit(X, Y)
-    assert sorted(calls) == ["_coded", "check_features"]
+    assert sorted(calls) == ["check_features", "coded_labels"]
 
 
 def test_a_fast_answer_that_was_cut_short_warns_with_the_numbers():

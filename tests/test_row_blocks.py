@@ -16,7 +16,9 @@ from hypothesis import strategies as st
 from sklearn.datasets import dump_svmlight_file
 
 import svmcvx as sx
-from svmcvx.fast import odm, odml, psvm
+from svmcvx.fast import hard_margin, odm, odml, psvm
+from svmcvx.fast.margin.hard_margin import ActiveSetSettings, HardMarginSettings
+from svmcvx.feature_space import blocks as block_room
 from svmcvx.feature_space.blocks import block_space
 from svmcvx.formulations.blocks import InBlocks, in_states
 from svmcvx.formulations.margin.psvm import PSVM
@@ -215,6 +217,39 @@ def test_multipliers_of_the_variance_are_centred_exactly_over_all_blocks():
         bound = statement.evaluate_dual(repaired)
         assert bound.below <= alone.above
         assert alone.below <= bound.above
+
+
+@given(
+    st.sampled_from((0.0, 1e4)),
+    st.sampled_from((1e-3, 0.3, 3.0)),
+    st.booleans(),
+    st.lists(st.integers(0, 400), max_size=4),
+    st.integers(0, 99),
+)
+@settings(max_examples=25, deadline=None)
+def test_hard_margins_in_blocks_agree_with_the_data_in_memory(offset, room, sparse, ends, seed):
+    X, _ = data(seed, n=400, d=3)
+    y = np.where(X[:, 0] > 0, "yes", "no")
+    X[:, 0] += np.where(X[:, 0] > 0, room, -room)
+    X = sp.csr_array(X + offset) if sparse else X + offset
+    # So small a first working set that rows of the blocks have to join it.
+    few = HardMarginSettings(active_set=ActiveSetSettings(joining=3))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(block_room, "SAMPLE_ROWS", 12)
+        patch.setattr(block_room, "SAMPLE_PER_COLUMN", 1)
+        found = hard_margin(split(X, y, ends), y, tol=1e-6, settings=few)
+    whole = hard_margin(X, y, tol=1e-6)
+    meet(found, whole)
+    assert found.certificate.gap <= max(1e-5, 3.0 * whole.certificate.gap)
+    assert (np.where(y == "yes", 1, -1) * found.model.decision_function(X) > 0).all()
+
+
+def test_classes_that_are_not_separable_and_limits_of_the_hard_margin():
+    X, y = data()
+    with pytest.raises(sx.SolverFailed, match="not separable"):
+        hard_margin(split(X, y, [100]), y)
+    with pytest.raises(sx.SolverFailed):
+        hard_margin(split(X + 100.0 * (y == "yes")[:, None], y, [100]), y, time_limit=1e-9)
 
 
 def test_labels_and_weights_that_stand_alone_may_be_any_kind():

@@ -232,7 +232,7 @@ class LinearProblem(LinearTerms):
             entries=X.nnz / max(n, 1) if sp.issparse(X) else float(d),
             **terms,
         )
-        shares = np.full(n, 1.0 / max(n, 1)) if share is None else share
+        shares = np.broadcast_to(1.0 / max(n, 1), n) if share is None else share
         for name, value in (("X", rows), ("y", y), ("c", c), ("shares", shares), ("norms", norms)):
             object.__setattr__(self, name, value)
 

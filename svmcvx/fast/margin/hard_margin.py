@@ -21,12 +21,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from svmcvx.data import binary_data, check_choice, check_number, check_whole
+from svmcvx.certificate import Dual
+from svmcvx.data import BinaryData, binary_data, check_choice, check_number, check_whole
 from svmcvx.errors import DataError
 from svmcvx.fast.core.active_set import LARGEST_SUPPORT
 from svmcvx.fast.core.active_set_passes import FULL, INSEPARABLE, MORE, OVER, TOUCHING, ray, solve
@@ -35,17 +37,24 @@ from svmcvx.fast.core.monitor import Callback, Monitor, conclude, limited, monit
 from svmcvx.fast.core.row_cache import RowCacheSettings, kernel_rows
 from svmcvx.fast.margin.decomposition import Decomposition, DecompositionSettings
 from svmcvx.fast.margin.feasible import SELECTIONS, BoundsOf, earlier_multipliers
-from svmcvx.feature_space import feature_space
+from svmcvx.feature_space import LinearSpace, feature_space
+from svmcvx.feature_space.blocks import block_space
 from svmcvx.formulations.base import RecoveredPoints
-from svmcvx.formulations.margin.hard_margin import HardMargin
+from svmcvx.formulations.margin.hard_margin import HardMargin, separated
+from svmcvx.formulations.margin.hard_margin_blocks import HardMarginInBlocks, look_at_margins
 from svmcvx.kernels import KernelLike
+from svmcvx.model import LinearModel
+from svmcvx.row_blocks import in_blocks, refuse_in_blocks
 from svmcvx.solution import Solution, Status
+from svmcvx.system.deadline import OutOfTime
 
 __all__ = ["METHODS", "ActiveSetSettings", "HardMarginSettings", "hard_margin"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
 METHODS = ("auto", "active-set", "smo")
+# Share of the tolerance to which a working set of rows in blocks is solved.
+INNER_SHARE = 0.1
 
 
 @dataclass(frozen=True)
@@ -146,6 +155,11 @@ indefinite, seed
     check_whole(seed, "seed", 0)
     cache_size = check_number(cache_size, "cache_size", low=0, open_low=True)
     settings = HardMarginSettings() if settings is None else settings
+    if in_blocks(X):
+        refuse_in_blocks(kernel=kernel is not None, method=method == "smo", warm_start=warm_start is not None)
+        in_all = HardMarginInBlocks(HardMargin, block_space(X, y, None, intercept="free"), "alpha", balanced=True)
+        with monitored(tol=tol, max_iter=max_iter, verbose=verbose, callback=callback) as monitor:
+            return _solve_blocks(in_all, monitor, settings.active_set)
     data = binary_data(X, y)
     space = feature_space(
         data,
@@ -212,6 +226,64 @@ indefinite, seed
             warm_start_used=warm is not None,
             options=options,
         )
+
+
+def _solve_blocks(statement: HardMarginInBlocks, monitor: Monitor, settings: ActiveSetSettings) -> Solution:
+    """Solve on a working set of rows in memory, which the rows of all blocks with the smallest margins join round by round."""
+    space = statement.space
+    X, y = space.sample.X, space.sample.y
+    status: Status | None = None
+    best: tuple[float, LinearModel] | None = None
+    duals: list[Dual] = []
+    options: dict[str, Any] = {"method": "active-set"}
+    rounds = 0
+    space.shards.deadline = monitor.deadline
+    try:
+        while status is None:
+            data = BinaryData(X, y, np.ones(y.size), np.arange(y.size), space.classes, y.size)
+            part = HardMargin(LinearSpace(data, "free", space.centre))
+            inner = monitor.within(INNER_SHARE * monitor.tol, monitor.max_iter)
+            ended, points, found = _by_active_set(part, inner, None, settings)
+            options |= {**found, "rounds": rounds, "working_set": y.size}
+            if ended is Status.UNBOUNDED:
+                # What is not separable on some of the rows is not on all.
+                status = ended
+                break
+            solved = part.separator(points[0])
+            if not solved.models:
+                status = Status.NUMERICAL
+                break
+            # The optimum of a larger working set is the larger bound.
+            statement.working, duals = part, [{"alpha": points[0]}]
+            lower = part.evaluate_dual(part.repair(duals[0])).below
+            model = cast(LinearModel, solved.models[0])
+            seen = look_at_margins(statement, model, settings.joining)
+            wider = cast(LinearModel | None, separated(model, seen.positive, seen.negative, space.centre))
+            upper = math.inf if wider is None else 0.5 * float(wider.coef @ wider.coef)
+            if best is None or upper < best[0]:
+                best = upper, model if wider is None else wider
+            status = monitor.report(rounds, lower, upper)
+            rounds += 1
+            if status is None and not seen.y.size:
+                status = Status.INACCURATE
+            X = sp.csr_array(sp.vstack([X, seen.X])) if sp.issparse(X) else np.vstack([X, seen.X])
+            y = np.append(y, seen.y)
+    except OutOfTime:
+        status = Status.INTERRUPTED if monitor.deadline.pressed.is_set() else Status.TIME_LIMIT
+    finally:
+        space.shards.deadline = None
+    if statement.working is None:
+        statement.working = HardMargin(space.sample_space())
+    models = [] if best is None or status is Status.UNBOUNDED else [statement.separating(best[1])]
+    assert status is not None  # noqa: S101 - the loop has ended
+    return conclude(
+        statement,
+        RecoveredPoints(models, duals),
+        monitor,
+        status,
+        solver="fast.hard_margin/active-set",
+        options=options,
+    )
 
 
 def _by_active_set(

@@ -41,7 +41,7 @@ from svmcvx.kernels import KernelLike
 from svmcvx.model import BinaryModel, KernelModel, LinearModel
 from svmcvx.rounding import U, down, sum_below
 
-__all__ = ["HardMargin", "HardMarginProblem", "hard_margin_dual"]
+__all__ = ["ATTEMPTS", "HardMargin", "HardMarginProblem", "hard_margin_dual", "separated"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -60,13 +60,21 @@ class HardMargin(AlphaDualStatement):
 
         It is infinite if a margin is below 1 by more than rounding.
         """
-        found = self.scored(model)
-        lowest = down(float((found.u - found.error).min()))
-        if not lowest > 0.0 or (found.u < 1.0 - 2.0 * found.error).any():
+        return self.value_at(model, *self.lowest_margin(model))
+
+    def lowest_margin(self, model: BinaryModel) -> tuple[float, bool]:
+        """Return a number that every margin is at least, and whether one is below 1 by more than rounding."""
+        u, error = self.margins(model)
+        return down(float((u - error).min(initial=math.inf))), bool((u < 1.0 - 2.0 * error).any())
+
+    def value_at(self, model: BinaryModel, lowest: float, violated: bool) -> Evaluation:
+        """Return the objective of a model whose margins are at least `lowest`."""
+        if violated or not lowest > 0.0:
             return Evaluation(math.inf, 0.0)
+        norm, norm_error = self.penalty(model)
         shrunk = min(lowest, 1.0)
-        above = (0.5 * found.norm + 0.5 * found.norm_error) * (1.0 + 4.0 * U) / shrunk / shrunk * (1.0 + 8.0 * U)
-        return Evaluation.at_most(0.5 * found.norm, above)
+        above = (0.5 * norm + 0.5 * norm_error) * (1.0 + 4.0 * U) / shrunk / shrunk * (1.0 + 8.0 * U)
+        return Evaluation.at_most(0.5 * norm, above)
 
     def evaluate_dual(self, dual: Dual) -> Evaluation:
         """Σα − ½ v'Kv at a feasible α; the norm at its upper end."""
@@ -131,17 +139,11 @@ class HardMargin(AlphaDualStatement):
                 break
             # A little more than the bound, so that the scores of the next model, which are rounded anew, are within it.
             low = u - 1.1 * error
-            lowest, highest = float(low[self.y > 0].min()), -float(low[self.y < 0].min())
-            margin = (lowest - highest) / 2
-            if not 0 < margin < math.inf:
+            centre = self.space.centre if self.space.is_linear else None
+            found = separated(model, float(low[self.y > 0].min()), float(low[self.y < 0].min()), centre)
+            if found is None:
                 break
-            size = abs(model.intercept)
-            if isinstance(model, LinearModel) and self.space.is_linear:
-                size += float(np.abs(self.space.centre) @ np.abs(model.coef))
-            room = 2.0 * U * size
-            if room < margin / 2:
-                margin -= room
-            model = best = _scaled(model, margin, (model.intercept - (lowest + highest) / 2) / margin)
+            model = best = found
         return best
 
     def _polish(self, alpha: Floats) -> Floats | None:
@@ -156,8 +158,28 @@ class HardMargin(AlphaDualStatement):
         return None if polished is None else self.alpha(self.repair({"alpha": polished}))
 
 
-def _scaled(model: BinaryModel, margin: float, intercept: float) -> BinaryModel:
-    """The model with a normal divided by `margin`, and another intercept."""
+def separated(model: BinaryModel, positive: float, negative: float, centre: Floats | None) -> BinaryModel | None:
+    """Return the multiple of a model, with the bias in the middle, whose margins are about 1; None if it does not separate.
+
+    Parameters
+    ----------
+    model : BinaryModel
+    positive, negative : float
+        Smallest margins of the two classes.
+    centre : ndarray of shape (d,) or None
+        What is subtracted from the rows of a linear space: with an offset the intercept is large, and there is room for the
+        rounding that it brings to all margins.
+    """
+    margin = (positive + negative) / 2
+    if not 0 < margin < math.inf:
+        return None
+    size = abs(model.intercept)
+    if isinstance(model, LinearModel) and centre is not None:
+        size += float(np.abs(centre) @ np.abs(model.coef))
+    room = 2.0 * U * size
+    if room < margin / 2:
+        margin -= room
+    intercept = (model.intercept - (positive - negative) / 2) / margin
     if isinstance(model, LinearModel):
         return replace(model, coef=model.coef / margin, intercept=intercept)
     if isinstance(model, KernelModel):
