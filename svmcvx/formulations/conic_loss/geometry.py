@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple, TypeAlias
@@ -154,24 +155,8 @@ class RowGeometry(Geometry):
         d = int(self.X.shape[1])
         if rows.size == 0:
             return Curvature(rows, np.zeros(d), np.eye(d), 0.0)
-        X, c = self._chosen(rows), gamma[rows]
-        if sp.issparse(X):
-            M = np.asarray((X.T @ (sp.diags_array(c) @ X)).toarray())
-            terms = int(np.bincount(X.indices, minlength=1).max(initial=0)) if X.nnz else 0
-        else:
-            M = np.zeros((d, d))
-            for start in range(0, rows.size, PART):
-                part = X[start : start + PART]
-                M += part.T @ (c[start : start + PART, None] * part)
-            terms = min(PART, rows.size) + rows.size // PART + 1
-        M = (M + M.T) / 2.0
-        # Of a matrix of errors that is at most t Σ γ|x||x|' entry by entry, the norm is at most t Σ γ‖x‖².
-        trace = sum_above((np.sqrt(c) * self.norms[rows]) ** 2 * (1.0 + 8 * U))
-        error = float(inner_error(terms + 4, trace)) + d * UNDERFLOW
-        if not np.isfinite(M).all():
-            return Curvature(rows, np.full(d, math.inf), np.eye(d), math.inf)
-        values, vectors = sl.eigh(M, check_finite=False)
-        return Curvature(rows, values, vectors, up(largest_eigenvalue_above(M, float(values[-1])) + error))
+        values, vectors, top = bounded_spectrum(*weighted_gram_above(self._chosen(rows), gamma[rows], self.norms[rows]))
+        return Curvature(rows, values, vectors, top)
 
     def _chosen(self, rows: NDArray[np.intp]) -> Any:
         return self.X if rows.size == self.X.shape[0] else self.X[rows]
@@ -203,23 +188,7 @@ class RowGeometry(Geometry):
 
     def _at(self, X: Any, norms: Floats, w: Floats, a: Floats, m: Multipliers, mu: float) -> tuple[Minimum, Floats]:
         """Return the bound from a point, and the gradient there."""
-        f, e = scores_with_error(X, w)
-        gamma, root = m.gamma, np.sqrt(m.gamma)
-        b = a + 2.0 * gamma * f
-        step = 8.0 * U * (np.abs(m.alpha) + 2.0 * gamma + 2.0 * gamma * np.abs(f))
-        sums, sums_error = weighted_rows(X, b, norms)
-        g = 2.0 * w - sums
-        size = norm_above(g) + sums_error + 4 * U * (2.0 * norm_above(w) + norm_above(sums))
-        size += sum_above(step * norms) + 2.0 * norm_above(root * e) * (1.0 + 8 * U)
-        squares = np.concatenate(
-            [
-                w * w * (1.0 - 4 * U),
-                -((root * (np.abs(f) + e)) ** 2) * (1.0 + 16 * U),
-                -(a * f + np.abs(a) * (e + 8 * U * (np.abs(f) + e))),
-            ]
-        )
-        psi = float(w @ w) - float(gamma @ (f * f)) - float(a @ f)
-        return _below(psi, down(sum_below(squares) - UNDERFLOW), size * (1.0 + 16 * U) + UNDERFLOW, mu), g
+        return minimum_from(w, [row_sums(X, norms, w, a, m)], mu)
 
     def spread(self, moment: Any) -> tuple[Floats, float]:
         """Return lower bounds of ‖V'x_i‖², and an upper bound of ‖V‖²."""
@@ -236,6 +205,80 @@ class RowGeometry(Geometry):
             square = np.sqrt(np.einsum("ij,ij->i", P, P)) * (1.0 - (V.shape[1] + 4) * U) - lost
             square = np.maximum(square, 0.0) ** 2
         return np.maximum(square * (1.0 - (V.shape[1] + 8) * U) - UNDERFLOW, 0.0), trace
+
+
+def weighted_gram_above(X: Any, c: Floats, norms: Floats) -> tuple[Floats, float]:
+    """Return Σ c x x' of rows with these norms, and a bound on the norm of its error."""
+    d = int(X.shape[1])
+    if sp.issparse(X):
+        M = np.asarray((X.T @ (sp.diags_array(c) @ X)).toarray())
+        terms = int(np.bincount(X.indices, minlength=1).max(initial=0)) if X.nnz else 0
+    else:
+        M = np.zeros((d, d))
+        for start in range(0, c.size, PART):
+            part = X[start : start + PART]
+            M += part.T @ (c[start : start + PART, None] * part)
+        terms = min(PART, c.size) + c.size // PART + 1
+    # Of a matrix of errors that is at most t Σ c|x||x|' entry by entry, the norm is at most t Σ c‖x‖².
+    trace = sum_above((np.sqrt(c) * norms) ** 2 * (1.0 + 8 * U))
+    return (M + M.T) / 2.0, float(inner_error(terms + 4, trace)) + d * UNDERFLOW
+
+
+def bounded_spectrum(M: Floats, error: float) -> tuple[Floats, Floats, float]:
+    """Return eigenvalues and vectors of a matrix with an error of this norm, and a proved bound of the largest one."""
+    d = M.shape[0]
+    if not np.isfinite(M).all():
+        return np.full(d, math.inf), np.eye(d), math.inf
+    values, vectors = sl.eigh(M, check_finite=False)
+    return values, vectors, up(largest_eigenvalue_above(M, float(values[-1])) + error)
+
+
+class RowSums(NamedTuple):
+    """Sums over rows for the bound of ψ from a point w.
+
+    Attributes
+    ----------
+    sums : ndarray of shape (d,)
+        Σ b x, the part of the gradient 2w − Σ b x.
+    error : float
+        Bound on the norm of its error.
+    below, psi : float
+        −Σ γf² − Σ af at most, and nearly.
+    """
+
+    sums: Floats
+    error: float
+    below: float
+    psi: float
+
+
+def row_sums(X: Any, norms: Floats, w: Floats, a: Floats, m: Multipliers) -> RowSums:
+    """Return the sums of some rows; `a` are the coefficients of c."""
+    f, e = scores_with_error(X, w)
+    gamma, root = m.gamma, np.sqrt(m.gamma)
+    b = a + 2.0 * gamma * f
+    step = 8.0 * U * (np.abs(m.alpha) + 2.0 * gamma + 2.0 * gamma * np.abs(f))
+    sums, error = weighted_rows(X, b, norms)
+    error += sum_above(step * norms) + 2.0 * norm_above(root * e) * (1.0 + 8 * U)
+    terms = np.concatenate(
+        [-((root * (np.abs(f) + e)) ** 2) * (1.0 + 16 * U), -(a * f + np.abs(a) * (e + 8 * U * (np.abs(f) + e)))]
+    )
+    return RowSums(sums, error, sum_below(terms), -float(gamma @ (f * f)) - float(a @ f))
+
+
+def minimum_from(w: Floats, parts: Sequence[RowSums], mu: float) -> tuple[Minimum, Floats]:
+    """Return the bound of ψ from a point, and the gradient there, from the sums of all rows."""
+    sums = parts[0].sums.copy()
+    added = norm_above(sums)
+    for part in parts[1:]:
+        sums += part.sums
+        added += norm_above(part.sums)
+    g = 2.0 * w - sums
+    size = norm_above(g) + sum(part.error for part in parts) + 4 * U * (2.0 * norm_above(w) + norm_above(sums))
+    size += float(inner_error(len(parts), added)) if len(parts) > 1 else 0.0
+    lowest = down(sum_below([*(w * w * (1.0 - 4 * U)).tolist(), *(part.below for part in parts)]) - UNDERFLOW)
+    psi = float(w @ w) + sum(part.psi for part in parts)
+    return _below(psi, lowest, size * (1.0 + (16 + 4 * len(parts)) * U) + UNDERFLOW, mu), g
 
 
 def scores_with_error(X: Any, w: Floats) -> tuple[Floats, Floats]:
