@@ -288,7 +288,7 @@ CATALOGUE: Final[Mapping[str, Entry]] = {
                 *_builders("conic_loss.fixed_gamma", "conic_fixed_gamma", gamma=1e-3, lam=1.0),
             ),
             general="conic_sdp",
-            takes=Capabilities(),
+            takes=Capabilities(row_blocks=True),
             regulariser="‖w‖² (no ½)",
             losses="λ Σ loss_i",
             intercept="a constant feature, penalised with the rest",

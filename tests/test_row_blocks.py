@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from sklearn.datasets import dump_svmlight_file
 
 import svmcvx as sx
-from svmcvx.fast import hard_margin, odm, odml, psvm
+from svmcvx.fast import conic, hard_margin, odm, odml, psvm
 from svmcvx.fast.margin.hard_margin import ActiveSetSettings, HardMarginSettings
 from svmcvx.feature_space import blocks as block_room
 from svmcvx.feature_space.blocks import block_space
@@ -252,6 +252,44 @@ def test_classes_that_are_not_separable_and_limits_of_the_hard_margin():
         hard_margin(split(X + 100.0 * (y == "yes")[:, None], y, [100]), y, time_limit=1e-9)
 
 
+@given(
+    st.sampled_from((1e-3, 0.1, 1.0, 100.0)),
+    st.booleans(),
+    st.sampled_from(("plain", "weights", "duplicates", "zeros", "sparse", "separable")),
+    st.lists(st.integers(0, 60), max_size=3),
+    st.integers(0, 99),
+)
+@settings(max_examples=40, deadline=None)
+def test_the_conic_relaxation_in_blocks_agrees_with_the_data_in_memory(lam, intercept, form, ends, seed):
+    X, y = data(seed, n=60, d=3)
+    X /= np.geomspace(1, 30, 3)
+    weight = np.random.default_rng(seed).uniform(0.1, 3.0, 60) if form == "weights" else None
+    if form == "duplicates":
+        X[30:], y[30:] = X[:30], np.where(y[:30] == "yes", "no", "yes")
+    elif form == "zeros":
+        X[::3] = 0.0
+    elif form == "separable":
+        X[:, 0] += np.where(y == "yes", 5.0, -5.0)
+    rows = sp.csr_array(X) if form == "sparse" else X
+    arguments = {"lam": lam, "intercept": intercept, "sample_weight": weight, "tol": 1e-6}
+    whole, found = conic(rows, y, **arguments), conic(split(rows, y, ends), y, **arguments)
+    meet(found, whole)
+    if whole.status == "optimal":
+        assert found.certificate.gap <= 1e-4
+
+
+def test_limits_of_the_conic_relaxation_in_blocks():
+    X, y = data(n=500)
+    whole = conic(X, y, lam=0.1)
+    for arguments in ({"time_limit": 1e-9}, {"max_iter": 1}, {"callback": lambda progress: True}):
+        found = conic(split(X, y, [100, 300]), y, lam=0.1, tol=1e-9, **arguments)
+        assert found.status != "optimal"
+        meet(found, whole)
+    for arguments in ({"lam": None, "kappa": 0.1}, {"kernel": "rbf"}, {"rounding": True}, {"nystrom": 5}):
+        with pytest.raises(sx.DataError, match=f"{list(arguments)[-1]} keeps its default"):
+            conic(split(X, y, [100]), y, **{"lam": 0.1, **arguments})
+
+
 def test_labels_and_weights_that_stand_alone_may_be_any_kind():
     X, y = data()
     blocks = RowBlocks([Loaded(X[:100]), Loaded(X[100:])], labelled=False, lengths=[100, 200])
@@ -417,7 +455,12 @@ def test_support_and_warm_start():
 def test_estimators_take_blocks(kind, tmp_path):
     X, y = data()
     blocks, labels = sources(kind, X, y, tmp_path)
-    for estimator in (sx.PSVMClassifier(C=0.5, p=2.0), sx.ODMClassifier(C1=5.0, C2=2.0, D=0.1), sx.ODMLClassifier()):
+    for estimator in (
+        sx.PSVMClassifier(C=0.5, p=2.0),
+        sx.ODMClassifier(C1=5.0, C2=2.0, D=0.1),
+        sx.ODMLClassifier(),
+        sx.ConicSVMClassifier(),
+    ):
         fitted = estimator.fit(blocks, labels)
         assert fitted.solver_route_ == "fast"
         assert fitted.certificate_.is_certified(1e-6)

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, TypeAlias
+from functools import partial
+from typing import Any, NamedTuple, TypeAlias, cast
 
 import numpy as np
 import scipy.linalg as sl
@@ -21,6 +22,7 @@ from numpy.typing import NDArray
 
 from svmcvx.data import check_choice, check_seed
 from svmcvx.errors import DataError, DataTypeError, SolverFailed
+from svmcvx.fast.conic_loss.conic_blocks import BlockContinuation, BlockRelaxation
 from svmcvx.fast.conic_loss.continuation import (
     LIFT,
     NEARLY_ONE,
@@ -32,15 +34,20 @@ from svmcvx.fast.conic_loss.continuation import (
 from svmcvx.fast.conic_loss.low_rank_newton import SYSTEMS, LowRankNewtonSettings, LowRankRelaxation
 from svmcvx.fast.conic_loss.nystrom import nystrom_space
 from svmcvx.fast.core.monitor import Callback, Monitor, conclude, earlier_solution, limited, monitored
+from svmcvx.feature_space import penalised_or_none
+from svmcvx.feature_space.blocks import BlockSpace, block_space
 from svmcvx.formulations.base import RecoveredPoints
+from svmcvx.formulations.conic_loss.conic_blocks import ConicInBlocks
 from svmcvx.formulations.conic_loss.primal import relaxed_indicator
 from svmcvx.formulations.conic_loss.recovery import enlarged_covariances, moment_of, relaxed_model, rounded_point
 from svmcvx.formulations.conic_loss.statement import ConicLoss, check_lam_or_kappa, conic_space, hard_margin_point
 from svmcvx.heuristics.rounding import least_norm_point, round_relaxation
 from svmcvx.kernels import KernelLike
 from svmcvx.model import BinaryModel, LinearModel
+from svmcvx.row_blocks import in_blocks, refuse_in_blocks
 from svmcvx.solution import Attempt, Solution, Status
 from svmcvx.system import memory
+from svmcvx.system.deadline import OutOfTime
 
 __all__ = ["ConicSettings", "SampleSettings", "conic", "minimised_relaxation"]
 
@@ -192,6 +199,19 @@ def conic(
     if settings is not None and not isinstance(settings, ConicSettings):
         raise DataTypeError(f"settings must be a ConicSettings or None, got {type(settings).__name__}")
     settings = settings or ConicSettings()
+    if in_blocks(X):
+        refuse_in_blocks(
+            kernel=kernel is not None,
+            kappa=kappa is not None,
+            nystrom=nystrom is not None,
+            rounding=bool(rounding),
+            warm_start=warm_start is not None,
+            method=method == "conjugate",
+        )
+        rows = block_space(X, y, sample_weight, intercept=penalised_or_none(intercept), seed=seed)
+        memory.require(8.0 * SQUARES * float(rows.d) ** 2, f"the matrices of {rows.d} × {rows.d}", "select features")
+        with monitored(tol=tol, max_iter=max_iter, verbose=verbose, callback=callback) as monitor:
+            return _solve_blocks(cast(float, lam), rows, monitor, rng, settings)
     data, space = conic_space(X, y, kernel, intercept, sample_weight, indefinite)
     if nystrom is not None:
         space = nystrom_space(data, kernel, rank=nystrom, intercept="penalised" if intercept else "none")
@@ -222,6 +242,44 @@ def conic(
         # What the factor of a nearly singular K promised does not hold for K.
         solution = replace(solution, status=Status.INACCURATE)
     return solution
+
+
+def _solve_blocks(
+    lam: float, space: BlockSpace, monitor: Monitor, rng: np.random.Generator, settings: ConicSettings
+) -> Solution:
+    """Solve on rows in blocks: the sample in memory first, then stages over all blocks."""
+    statement = ConicInBlocks(partial(ConicLoss, lam=lam), space, "gamma", balanced=False, lam=lam)
+    part = ConicLoss(space=space.sample_space(), lam=lam, improve_alpha=False)
+    inner = monitor.within(max(settings.continuation.warm_goal, monitor.tol), monitor.max_iter)
+    sampled = minimised_relaxation(part, inner, rng, settings)
+    search = BlockContinuation(
+        statement,
+        BlockRelaxation(space, sampled.problem, settings.newton),
+        monitor=monitor,
+        settings=settings.continuation,
+    )
+    # Stages that the deadline cuts short still have the point of the sample.
+    space.shards.deadline = monitor.deadline
+    points = [(search.problem.U[:, 0], search.problem.U[:, 1:])]
+    try:
+        status = search.run(settings.continuation.warm_goal * search.size())
+        points = search.points()
+    except OutOfTime:
+        status = Status.INTERRUPTED if monitor.deadline.pressed.is_set() else Status.TIME_LIMIT
+        if search.best_point is not None:
+            U, ridge = search.best_point
+            points = [(U[:, 0], np.hstack([U[:, 1:], math.sqrt(ridge) * np.eye(space.d)]))]
+    finally:
+        space.shards.deadline = None
+    duals = [search.best_dual] if search.best_dual else []
+    return conclude(
+        statement,
+        RecoveredPoints([statement.model(w, V) for w, V in points], duals),
+        monitor,
+        status,
+        solver="fast.conic/newton",
+        options={"method": "direct", "iterations": search.problem.steps, "columns": search.problem.U.shape[1] - 1},
+    )
 
 
 class _Start(NamedTuple):

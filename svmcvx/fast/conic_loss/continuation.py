@@ -200,8 +200,7 @@ class Continuation:
             descent = problem.descend(settings.newton_share * goal, self.monitor.max_iter, self.monitor.out_of_time)
             if self._stopped():
                 return
-            alpha = problem.multipliers()[1]
-            beyond = settings.eigenvalue_share * goal / max(self.size(), 0.5 * float(alpha.sum()))
+            beyond = settings.eigenvalue_share * goal / max(self.size(), 0.5 * problem.alpha_sum())
             if self.hard_margin:
                 top = float(problem.leading()[0][-1])
                 if top <= 1.0 and self._lowest() > KEPT_MARGIN:

@@ -168,6 +168,10 @@ class LowRankRelaxation:
         """Return γ and α of the point."""
         return stationary_multipliers(*self.margins(), self.lam * self.weight)
 
+    def alpha_sum(self) -> float:
+        """Return Σα of the point."""
+        return float(self.multipliers()[1].sum())
+
     def value(self, U: Floats, ridge: float | None = None) -> float:
         """Return F at a point, for the present ridge or another one."""
         ridge = self.ridge if ridge is None else ridge

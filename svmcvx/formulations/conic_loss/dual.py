@@ -132,10 +132,19 @@ class ConicDual(BinaryStatement):
 
         Where λ is large its rounding would cost more than the whole objective.
         """
-        supported = np.where(gamma > 0, alpha, 0.0)
+        return [np.where(gamma > 0, alpha, 0.0), self.capped(alpha, gamma, lam)]
+
+    def capped(self, alpha: Floats, gamma: Floats, lam: float) -> Floats:
+        """Return α where γ > 0, and so small that even the upper end of h* is 0; 0 elsewhere."""
         with np.errstate(over="ignore"):
             cap = 2.0 * np.sqrt(lam) * np.sqrt(self.weight) * np.sqrt(gamma) * (1.0 - 32 * U)
-        return [supported, np.minimum(supported, cap)]
+        return np.asarray(np.minimum(np.where(gamma > 0, alpha, 0.0), cap))
+
+    def gains_of(self, gamma: Floats, alpha: Floats, lam: float) -> Evaluation:
+        """Σ (α − γ − h*), the conjugates at their upper ends."""
+        above = _conjugate_above(alpha, gamma, lam, self.weight)
+        value = float(np.sum(alpha - gamma)) - float(_conjugate(alpha, gamma, lam * self.weight).sum())
+        return Evaluation.at_least(value, sum_below(np.concatenate([alpha, -gamma, -above])))
 
     @cached_property
     def geometry(self) -> Geometry:

@@ -1,0 +1,282 @@
+r"""The conic relaxation on rows in blocks, for a given λ.
+
+A dual point is named by the stationary point (w, V) and the ridge ε that its multipliers follow from, and by the factor with which γ is
+scaled until :math:`\lambda_{\max}(\sum_i\gamma_i x_i x_i') < 1` is proved. The multipliers themselves stay with the blocks.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from svmcvx.certificate import Dual, Evaluation
+from svmcvx.feature_space.blocks import BlockSettings, spaces
+from svmcvx.formulations.blocks import InBlocks, Make
+from svmcvx.formulations.conic_loss.dual import INTERIORS, NEGLIGIBLE
+from svmcvx.formulations.conic_loss.geometry import (
+    Multipliers,
+    RowGeometry,
+    RowSums,
+    bounded_spectrum,
+    minimum_from,
+    row_sums,
+    weighted_gram_above,
+)
+from svmcvx.formulations.conic_loss.primal import relaxed_indicator, stationary_multipliers, worst_indicator
+from svmcvx.formulations.conic_loss.recovery import RelaxedLinearModel, SecondMoment, moment_of, penalty_above
+from svmcvx.model import LinearModel
+from svmcvx.rounding import U, down, inner_error, sum_above, sum_below
+from svmcvx.row_blocks.shards import Parts, Pieces, reads_rows
+
+__all__ = ["ConicInBlocks"]
+
+Floats: TypeAlias = NDArray[np.float64]
+
+# Parts of the states.
+GAMMA, ALPHA = "gamma", "alpha"
+
+
+class _Sums(NamedTuple):
+    """What a pass that sets multipliers tells of all rows.
+
+    Attributes
+    ----------
+    values, vectors : ndarray
+        Of Σ γ x x', approximately.
+    top : float
+        Proved to be at least its largest eigenvalue.
+    alpha, gamma : float
+        Sums of the multipliers.
+    along, back : ndarray of shape (d,)
+        Σ α y x and Σ γ y x.
+    """
+
+    values: Floats
+    vectors: Floats
+    top: float
+    alpha: float
+    gamma: float
+    along: Floats
+    back: Floats
+
+
+@dataclass(eq=False)
+class ConicInBlocks(InBlocks):
+    """The statement of the relaxation on rows in blocks.
+
+    Dual points hold ``"U"``, of shape (d, 1 + k), ``"ridge"``, and once they are repaired ``"scale"``.
+
+    Parameters
+    ----------
+    lam : float
+        Weight of the losses.
+    """
+
+    lam: float = 1.0
+    _known: tuple[Floats, float, _Sums] | None = field(default=None, repr=False)
+
+    @property
+    def allowance(self) -> float:
+        """Infinite: there is no cardinality row."""
+        return math.inf
+
+    @property
+    def kappa(self) -> None:
+        """None: there is no cardinality row."""
+        return
+
+    def evaluate(self, model: LinearModel) -> Evaluation:
+        """P at a model and its covariance, every term at its worst end."""
+        nothing, moment = self.space.nothing(), moment_of(model)
+        norm, trace = penalty_above(nothing, model), 0.0
+        value = nothing.squared_norm(model)[0]
+        if moment is not None and moment.V.size:
+            value += float(np.sum(moment.V**2))
+            trace = sum_above(np.einsum("ij,ij->j", moment.V, moment.V) * (1.0 + (moment.V.shape[0] + 4) * U))
+        if not model.coef.any() and model.intercept == 0.0 and not trace:
+            total = self.space.total_weight
+            return Evaluation.at_most(self.lam * total, self.lam * total * (1.0 + 8.0 * U))
+        V = np.zeros((self.space.d, 0)) if moment is None else moment.V
+        found = self._each(_losses, model, V, self.lam)
+        high = sum_above([norm, trace, *(above for _, above in found)])
+        return Evaluation.at_most(value + sum(part for part, _ in found), high)
+
+    def model(self, w: Floats, V: Floats) -> RelaxedLinearModel:
+        """Return the model of mean `w` and covariance ``VV'``; indicators and support stay with the blocks."""
+        plain = self.space.model(w, 0.0, np.zeros(0, dtype=np.intp))
+        return RelaxedLinearModel(**vars(plain), moment=SecondMoment(w=w, V=V, z=np.zeros(0)))
+
+    def trivial(self) -> tuple[list[Any], list[Dual]]:
+        """Return w = 0, and γ = α = 0 with the bound 0."""
+        zero = np.zeros((self.space.d, 1))
+        return [self.model(zero[:, 0], zero[:, :0])], [{"U": zero, "ridge": np.zeros(()), "scale": np.zeros(())}]
+
+    def _sums(self, dual: Dual) -> _Sums:
+        """Set the multipliers of a point in the states, unless they are there, and return their sums."""
+        point, ridge = np.asarray(dual["U"]), float(dual["ridge"])
+        if self._known is not None and self._known[1] == ridge and np.array_equal(self._known[0], point):
+            return self._known[2]
+        shards = self.space.shards
+        found = [
+            part
+            for listed in shards.change(_multipliers, None, self.space.settings, point, ridge, self.lam)
+            for part in listed
+        ]
+        M, error = found[0][0].copy(), sum(part[1] for part in found)
+        sizes = sum(float(np.linalg.norm(part[0])) for part in found)
+        for part in found[1:]:
+            M += part[0]
+        # Adding the blocks' matrices rounds each entry; the Frobenius norm bounds the other one.
+        error += float(inner_error(len(found), sizes)) * (1.0 + 8.0 * U)
+        values, vectors, top = bounded_spectrum(M, error * (1.0 + 4.0 * len(found) * U))
+        sums = _Sums(
+            values,
+            vectors,
+            top,
+            sum(part[2] for part in found),
+            sum(part[3] for part in found),
+            np.asarray(sum(part[4] for part in found)),
+            np.asarray(sum(part[5] for part in found)),
+        )
+        self._known = point, ridge, sums
+        return sums
+
+    def _top(self, sums: _Sums, scale: float) -> float:
+        """A number that is proved to be at least the largest eigenvalue for the scaled γ, whose rounding is included."""
+        return scale * sums.top * (1.0 + 16 * U)
+
+    def repair(self, dual: Dual) -> Dual:
+        """Scale γ so that it is proved to be feasible, α with the root of the same factor."""
+        if "scale" in dual:
+            return dual
+        sums = self._sums(dual)
+        best, best_value = 0.0, 0.0
+        for interior in INTERIORS:
+            scale = min(1.0, 1.0 / (sums.top * (1.0 + interior))) if sums.top > 0 else 1.0
+            if not (math.isfinite(scale) and self._top(sums, scale) < 1.0):
+                continue
+            c = math.sqrt(scale) * sums.along - 2.0 * scale * sums.back
+            projected = sums.vectors.T @ c
+            lowest = max(1.0 - self._top(sums, scale), U)
+            least = -0.25 * float(projected @ (projected / np.maximum(1.0 - scale * sums.values, lowest)))
+            value = math.sqrt(scale) * sums.alpha - scale * sums.gamma + least
+            if value > best_value:
+                best, best_value = scale, value
+        return {**dual, "scale": np.array(best)}
+
+    def dual_violation(self, dual: Dual) -> float:
+        """Return what is missing of a proof that γ is feasible; 0 only if it is proved."""
+        scale = float(dual.get("scale", np.ones(())))
+        if scale == 0.0:
+            return 0.0
+        top = self._top(self._sums(dual), scale)
+        return 0.0 if top < 1.0 else max(top - 1.0, U)
+
+    def evaluate_dual(self, dual: Dual) -> Evaluation:
+        """D at a feasible point, from the rows themselves."""
+        scale = float(dual["scale"])
+        if scale == 0.0:
+            return Evaluation(0.0, 0.0)
+        sums = self._sums(dual)
+        mu = down(1.0 - self._top(sums, scale))
+        if not mu > 0:
+            return Evaluation(-math.inf, 0.0)
+
+        def inverse(c: Floats) -> Floats:
+            values = np.maximum(1.0 - scale * sums.values, max(1.0 - self._top(sums, scale), U))
+            return np.asarray(sums.vectors @ ((sums.vectors.T @ c) / values))
+
+        w = 0.5 * inverse(math.sqrt(scale) * sums.along - 2.0 * scale * sums.back)
+        best = Evaluation(-math.inf, 0.0)
+        for _ in range(2):
+            found = self._each(_row_sums, w, scale, self.lam)
+            least, gradient = minimum_from(w, [part[2] for part in found], mu)
+            gains, below = sum(part[0] for part in found), sum_below([part[1] for part in found])
+            bound = Evaluation.at_least(gains + least.value, sum_below([below, least.below]))
+            if bound.below > best.below:
+                best = bound
+            if not math.isfinite(bound.below) or least.gradient**2 / (4.0 * mu) <= 1e-9 * abs(bound.value):
+                break
+            w = w - 0.5 * inverse(gradient)
+        return best
+
+    def residuals(self, model: Any, dual: Dual) -> Mapping[str, float]:
+        """The lower end is one of the 0-1 problem as well."""
+        return {"zero_one_lower": self.evaluate_dual(dual).below} if dual and float(dual["scale"]) > 0 else {}
+
+
+@reads_rows
+def _losses(
+    pieces: Pieces, parts: Parts, make: Make, settings: BlockSettings, model: LinearModel, V: Floats, lam: float
+) -> list[tuple[float, float]]:
+    """Return λ Σ s z of each block, and a number that is at least that."""
+    found = []
+    for space in spaces(pieces, parts, settings):
+        if not space.data.n:
+            continue
+        f, error = space.scores(model)
+        y, weight = space.data.y, space.data.weight
+        variance = np.zeros(y.size)
+        if V.shape[1]:
+            variance, _ = RowGeometry(space.X).spread(SecondMoment(w=V[:, 0], V=V, z=np.zeros(0)))
+        z = worst_indicator(y * f - error, variance)
+        missed = sum_above(weight * z * (1.0 + 4 * U)) if z.any() else 0.0
+        found.append((lam * float(weight @ relaxed_indicator(y * f, variance)), lam * missed * (1.0 + 4 * U)))
+    return found
+
+
+@reads_rows
+def _multipliers(
+    pieces: Pieces, parts: Parts, settings: BlockSettings, point: Floats, ridge: float, lam: float
+) -> tuple[Parts, list[tuple[Floats, float, float, float, Floats, Floats]]]:
+    """Set γ and α of a stationary point; return, for each block, Σ γ x x' with its error, and the sums of the multipliers."""
+    gammas, alphas, found = [], [], []
+    for space, rows in zip(spaces(pieces, parts, settings), parts["rows"], strict=True):
+        X, y = space.X, rows.y
+        S = np.asarray(X @ point)
+        variance = np.sum(S[:, 1:] ** 2, axis=1) + ridge * rows.norms**2
+        gamma, alpha = stationary_multipliers(y * S[:, 0], variance, lam * rows.weight)
+        gamma = np.where(np.isfinite(gamma) & (gamma >= NEGLIGIBLE), gamma, 0.0)
+        alpha = np.where(gamma > 0, alpha, 0.0)
+        gammas.append(gamma)
+        alphas.append(alpha)
+        chosen = np.flatnonzero(gamma > 0)
+        part = X if chosen.size == y.size else X[chosen]
+        M, error = weighted_gram_above(part, gamma[chosen], rows.norms[chosen])
+        signed = y[chosen]
+        found.append(
+            (
+                M,
+                error,
+                float(alpha.sum()),
+                float(gamma.sum()),
+                np.asarray(part.T @ (signed * alpha[chosen])),
+                np.asarray(part.T @ (signed * gamma[chosen])),
+            )
+        )
+    return {GAMMA: gammas, ALPHA: alphas}, found
+
+
+@reads_rows
+def _row_sums(
+    pieces: Pieces, parts: Parts, make: Make, settings: BlockSettings, w: Floats, scale: float, lam: float
+) -> list[tuple[float, float, RowSums]]:
+    """Return, for each block, Σ (α − γ − h*) and a number that it is at least, and the sums for the bound of ψ."""
+    found = []
+    for space, rows, gamma, alpha in zip(
+        spaces(pieces, parts, settings), parts["rows"], parts[GAMMA], parts[ALPHA], strict=True
+    ):
+        statement = make(space=space)
+        gamma = gamma * scale
+        alpha = statement.capped(alpha * math.sqrt(scale), gamma, lam)
+        chosen = np.flatnonzero(gamma > 0)
+        X = space.X if chosen.size == gamma.size else space.X[chosen]
+        m = Multipliers(gamma[chosen], alpha[chosen], rows.y[chosen], scale)
+        gains = statement.gains_of(gamma, alpha, lam)
+        found.append((gains.value, gains.below, row_sums(X, rows.norms[chosen], w, m.a, m)))
+    return found
