@@ -369,13 +369,20 @@ def _with_arrays(piece: Piece, parts: Parts, k: int) -> Piece:
 def _some(
     X: Features, y: NDArray[Any], weight: Floats, quota: int, most_entries: float, seed: tuple[int, int]
 ) -> tuple[Features, NDArray[Any], Floats]:
-    """Return some rows of a block, with weights of the same sum."""
+    """Return some rows of each class of a block, at least one, with weights of the same sum as those of the class."""
     m = y.size
     width = X.nnz / m if sp.issparse(X) else float(X.shape[1])
-    size = min(quota, m, max(1, int(most_entries / max(width, 1.0))))
-    rows = np.sort(np.random.default_rng(seed).choice(m, size=size, replace=False))
-    share = weight[rows]
-    return X[rows], y[rows], share * (float(weight.sum()) / float(share.sum()))
+    share = min(1.0, min(quota, max(1.0, most_entries / max(width, 1.0))) / m)
+    rng = np.random.default_rng(seed)
+    rows, weights = [], []
+    for label in np.unique(y):
+        members = np.flatnonzero(y == label)
+        chosen = rng.choice(members, size=math.ceil(share * members.size), replace=False)
+        rows.append(chosen)
+        weights.append(weight[chosen] * (float(weight[members].sum()) / float(weight[chosen].sum())))
+    order = np.argsort(np.concatenate(rows), kind="stable")
+    chosen = np.concatenate(rows)[order]
+    return X[chosen], y[chosen], np.concatenate(weights)[order]
 
 
 def _encode(pieces: Pieces, parts: Parts, classes: NDArray[Any]) -> tuple[Parts, tuple[float, float, int]]:
