@@ -8,8 +8,10 @@ from subprocess import PIPE, Popen
 import numpy as np
 import pandas as pd
 import pytest
+from rich.console import Console
 
 from svmcvx import cli
+from svmcvx.cli import consoles
 from svmcvx.experiments.specifications import MODELS
 
 
@@ -20,8 +22,8 @@ def run(capsys, monkeypatch, tmp_path):
 
     def call(*arguments):
         # The consoles were made when the module was imported, for other streams.
-        monkeypatch.setattr(cli, "output", cli.Console(file=sys.stdout, width=120))
-        monkeypatch.setattr(cli, "errors", cli.Console(file=sys.stderr, width=200))
+        monkeypatch.setattr(consoles, "output", Console(file=sys.stdout, width=120))
+        monkeypatch.setattr(consoles, "errors", Console(file=sys.stderr, width=200))
         code = cli.run(arguments)
         captured = capsys.readouterr()
         return code, captured.out, captured.err
@@ -210,3 +212,17 @@ def test_an_interrupted_run_keeps_what_was_finished(tmp_path):
     assert not content["complete"]
     assert content["rows"][0]["certified"]
     assert len((tmp_path / "rows.jsonl").read_text().splitlines()) == len(content["rows"])
+
+
+def test_data_sets_of_the_papers_are_listed(run, tmp_path):
+    code, out, _ = run("datasets")
+    assert code == 0
+    rows = {line.split()[0]: line for line in out.splitlines() if line.strip()}
+    assert "cannot be had" in rows["hhar"]
+    assert rows["ionosphere"].split()[1:4] == ["351", "34", "2"]
+    np.savez(tmp_path / "ionosphere.npz", X=np.eye(2), y=np.arange(2))
+    code, out, _ = run("datasets", "ionosphere", "--data-dir", str(tmp_path))
+    assert code == 0
+    assert "351 × 34" in out
+    assert f"here: {tmp_path}" in out
+    assert run("datasets", "nothing")[0] == 2
