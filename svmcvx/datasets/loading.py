@@ -124,7 +124,7 @@ def _from_folder(path: Path, record: Record | None) -> Dataset:
     """Read a file of the user's own; it may have the name of a set of the papers and be another."""
     data = read_npz(path)
     if record is not None and record.content is not None and (difference := record.difference(data)) is not None:
-        warnings.warn(f"{path} is not the set {record.name} of the papers: {difference}", stacklevel=5)
+        warnings.warn(f"{path} is not the set {record.name} of the papers: {difference}", stacklevel=4)
     return data
 
 
