@@ -13,6 +13,7 @@ from rich.console import Console
 from svmcvx import cli
 from svmcvx.cli import consoles
 from svmcvx.experiments.specifications import MODELS
+from svmcvx.experiments.store import Store
 
 
 @pytest.fixture
@@ -191,7 +192,7 @@ def test_version_and_help(run):
 def test_an_interrupted_run_keeps_what_was_finished(tmp_path):
     models = "psvm:p=2," + ",".join(f"psvm:p={1.3 + 0.01 * i:.2f}" for i in range(60))
     command = [sys.executable, "-m", "svmcvx", "compare", "breast_cancer", "--kernel", "rbf", "--solver", "clarabel"]
-    files = ["--resume", str(tmp_path / "rows.jsonl"), "--json", str(tmp_path / "t.json")]
+    files = ["--resume", str(tmp_path / "rows.sqlite"), "--json", str(tmp_path / "t.json")]
     process = Popen(
         [*command, "--models", models, *files],
         stdout=PIPE,
@@ -201,7 +202,8 @@ def test_an_interrupted_run_keeps_what_was_finished(tmp_path):
     )
     # Long: only so that a defect does not wait for ever.
     deadline = time.monotonic() + 600
-    while not (tmp_path / "rows.jsonl").exists() and time.monotonic() < deadline:
+    rows = Store(tmp_path / "rows.sqlite")
+    while not len(rows) and time.monotonic() < deadline:
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=600)
@@ -211,7 +213,7 @@ def test_an_interrupted_run_keeps_what_was_finished(tmp_path):
     content = json.loads((tmp_path / "t.json").read_text())
     assert not content["complete"]
     assert content["rows"][0]["certified"]
-    assert len((tmp_path / "rows.jsonl").read_text().splitlines()) == len(content["rows"])
+    assert len(rows) == len(content["rows"])
 
 
 def test_data_sets_of_the_papers_are_listed(run, tmp_path):

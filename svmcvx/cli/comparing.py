@@ -66,7 +66,7 @@ def compare(
     ] = None,
     json_file: Annotated[Path | None, typer.Option("--json", help="File to write the table to, as JSON.")] = None,
     resume: Annotated[
-        Path | None, typer.Option(help="A .jsonl file of finished models: an interrupted comparison goes on there.")
+        Path | None, typer.Option(help="A file of finished models (.sqlite): an interrupted comparison goes on there.")
     ] = None,
     proofs: Annotated[
         Path | None, typer.Option(help="Folder for the training data and a proof of each solution; see verify.")
