@@ -16,12 +16,12 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import train_test_split
 from sklearn.pipeline import Pipeline
-from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, StandardScaler
 
 import svmcvx
 from svmcvx.data import check_choice, check_features, check_labels, check_number, check_time_limit, check_whole
 from svmcvx.datasets.content import content_digest
 from svmcvx.errors import DataError, DataTypeError, SvmcvxError
+from svmcvx.experiments.preparation import SCALES, scaler
 from svmcvx.experiments.progress import shown
 from svmcvx.experiments.proofs import ProofFolder
 from svmcvx.experiments.store import Store, fingerprint
@@ -30,7 +30,7 @@ from svmcvx.system import clock
 from svmcvx.system.deadline import allowed, current
 from svmcvx.system.interrupt import deferred_interrupt
 
-__all__ = ["COLUMNS", "Comparison", "compare"]
+__all__ = ["COLUMNS", "Comparison", "Models", "compare", "named_models"]
 
 Models: TypeAlias = "Mapping[str, Any] | Sequence[Any]"
 
@@ -50,7 +50,6 @@ COLUMNS = (
     "seconds",
     "note",
 )
-SCALES = ("none", "standard", "minmax")
 
 
 @dataclass
@@ -92,7 +91,7 @@ class Comparison:
     fitted: dict[str, Any] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
-        self.named = _named(self.models)
+        self.named = named_models(self.models)
         check_choice(self.scale, "scale", SCALES)
         check_number(self.test_size, "test_size", low=0, high=1, open_high=True)
         check_number(self.tol, "tol", low=0, open_low=True)
@@ -115,16 +114,12 @@ class Comparison:
         self._proofs = None if self.proofs is None else ProofFolder(self.proofs, self.X_train, self.y_train)
 
     def _scale(self, *, sparse: bool) -> None:
-        if self.scale == "none":
+        columns = scaler(self.scale, sparse=sparse)
+        if columns is None:
             return
-        scaler = (
-            (MaxAbsScaler() if sparse else MinMaxScaler())
-            if self.scale == "minmax"
-            else StandardScaler(with_mean=not sparse)
-        )
-        self.X_train = scaler.fit_transform(self.X_train)
+        self.X_train = columns.fit_transform(self.X_train)
         if self.X_test.shape[0]:
-            self.X_test = scaler.transform(self.X_test)
+            self.X_test = columns.transform(self.X_test)
 
     def _key(self, name: str, model: Any) -> str:
         parts = (self._data_digest, self.test_size, self.seed, self.scale, self.tol)
@@ -216,7 +211,8 @@ class Comparison:
         return pd.DataFrame(self.rows, columns=list(COLUMNS))
 
 
-def _named(models: Models) -> list[tuple[str, Any]]:
+def named_models(models: Models) -> list[tuple[str, Any]]:
+    """Return models under names of their own, which do not repeat."""
     if not isinstance(models, Iterable) or isinstance(models, (str, bytes)):
         raise DataTypeError(
             f"models must be a sequence or a mapping of estimators, got {models!r}; pass [PSVMClassifier()]"
