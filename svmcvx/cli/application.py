@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 import svmcvx
 from svmcvx.cli import consoles
-from svmcvx.errors import SvmcvxError
+from svmcvx.errors import DataError, SvmcvxError
 
-__all__ = ["INTERRUPTED", "app", "run"]
+__all__ = ["INTERRUPTED", "app", "check_writable", "run"]
 
 INTERRUPTED = 130
 
@@ -61,3 +63,10 @@ def _main(
     ] = False,
 ) -> None:
     """Support vector machine formulations with a checked interval around every optimum."""
+
+
+def check_writable(*paths: Path | None) -> None:
+    """Raise before any model is fitted, rather than when the results are written."""
+    for path in paths:
+        if path is not None and (path.is_dir() or not (path.parent.is_dir() and os.access(path.parent, os.W_OK))):
+            raise DataError(f"{path} cannot be written; name a file in an existing folder")

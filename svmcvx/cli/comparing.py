@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import warnings
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,12 +15,14 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 import svmcvx
 from svmcvx import datasets
 from svmcvx.cli import consoles
-from svmcvx.cli.application import INTERRUPTED, app
+from svmcvx.cli.application import INTERRUPTED, app, check_writable
 from svmcvx.data import check_choice, check_time_limit
 from svmcvx.errors import DataError
 from svmcvx.experiments.comparison import Comparison
 from svmcvx.experiments.specifications import MODELS, parse_models
 from svmcvx.experiments.store import plain
+from svmcvx.experiments.studies.report import check_report
+from svmcvx.experiments.studies.report import report as write_report
 from svmcvx.system.deadline import allowed
 from svmcvx.system.files import written_whole
 
@@ -65,6 +66,7 @@ def compare(
         typer.Option(help="Picture to write: decision regions for two features, else margin distributions."),
     ] = None,
     json_file: Annotated[Path | None, typer.Option("--json", help="File to write the table to, as JSON.")] = None,
+    report: Annotated[Path | None, typer.Option(help="HTML report to write (extra study).")] = None,
     resume: Annotated[
         Path | None, typer.Option(help="A file of finished models (.sqlite): an interrupted comparison goes on there.")
     ] = None,
@@ -76,7 +78,9 @@ def compare(
     parsed = parse_models(
         models, C=C, kernel=_kernel(kernel), gamma=_gamma(gamma), solver=solver, time_limit=time_limit
     )
-    _check_writable(plot, json_file, resume)
+    check_writable(plot, json_file, report, resume)
+    if report is not None:
+        check_report()
     if plot is not None:
         _check_plot(plot)
     data = _prepare(datasets.load(dataset, data_dir, target=target), missing)
@@ -121,6 +125,9 @@ def compare(
         }
         _write_json(json_file, {**content, "rows": [plain(row) for row in comparison.rows]})
         consoles.output.print(f"Wrote {json_file}", soft_wrap=True)
+    if report is not None:
+        write_report(report, None, {f"{data.name}, {comparison.X_train.shape[0]} for training": comparison.frame()})
+        consoles.output.print(f"Wrote {report}", soft_wrap=True)
     if plot is not None and comparison.fitted:
         _draw(plot, comparison, data)
         consoles.output.print(f"Wrote {plot}", soft_wrap=True)
@@ -143,13 +150,6 @@ def _gamma(text: str) -> float | str:
         return float(text)
     except ValueError:
         raise DataError(f"gamma must be a number, 'scale' or 'auto', got {text!r}") from None
-
-
-def _check_writable(*paths: Path | None) -> None:
-    """Raise before any model is fitted, rather than when the results are written."""
-    for path in paths:
-        if path is not None and (path.is_dir() or not (path.parent.is_dir() and os.access(path.parent, os.W_OK))):
-            raise DataError(f"{path} cannot be written; name a file in an existing folder")
 
 
 def _check_plot(path: Path) -> None:

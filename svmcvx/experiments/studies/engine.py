@@ -34,6 +34,9 @@ __all__ = ["study"]
 
 log = logging.getLogger(__name__)
 
+# Seconds for which a scheduler is waited for.
+PATIENCE = 30.0
+
 
 def study(
     models: Models,
@@ -432,7 +435,7 @@ def _workers(backend: str | None, n_jobs: int | None) -> Iterator[joblib.Paralle
             yield joblib.Parallel(n_jobs=-1 if n_jobs is None else n_jobs, **options)
         return
     try:
-        client: Any = Client(backend, timeout=30)  # type: ignore[no-untyped-call]
+        client: Any = Client(backend, timeout=PATIENCE)  # type: ignore[no-untyped-call]
     except (OSError, ValueError) as error:
         raise DataError(f"no Dask scheduler answers at {backend} ({error}); check the address") from None
     with client, joblib.parallel_config("dask"):

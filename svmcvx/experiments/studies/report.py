@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,7 @@ from svmcvx.system.files import written_whole
 if TYPE_CHECKING:
     from svmcvx.experiments.studies.result import Study
 
-__all__ = ["report"]
+__all__ = ["check_report", "report"]
 
 TEMPLATE = Path(__file__).with_name("report.html")
 
@@ -50,6 +51,19 @@ class Table:
     foot: Sequence[Sequence[Cell]] = ()
 
 
+def check_report() -> None:
+    """Raise if a report cannot be made here; to be asked before anything is computed.
+
+    Raises
+    ------
+    SolverUnavailable
+        Without the extra ``study``.
+    """
+    for module in ("jinja2", "matplotlib", "scikit_posthocs"):
+        if find_spec(module) is None:
+            raise missing_extra(module, "study")
+
+
 def report(path: Path, study: Study | None, comparisons: Mapping[str, pd.DataFrame], title: str | None = None) -> None:
     """Write the page, whole or not at all.
 
@@ -66,10 +80,9 @@ def report(path: Path, study: Study | None, comparisons: Mapping[str, pd.DataFra
     SolverUnavailable
         Without the extra ``study``.
     """
-    try:
-        from jinja2 import Environment, FileSystemLoader, StrictUndefined
-    except ImportError:
-        raise missing_extra("jinja2", "study") from None
+    check_report()
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
     environment = Environment(
         loader=FileSystemLoader(TEMPLATE.parent),
         autoescape=True,
@@ -108,9 +121,10 @@ def _p(value: float) -> Cell:
 
 def _summary(study: Study) -> str:
     frame = study.frame
-    solves = int((frame["tuning_fits"] + 1).sum())
-    certified = int((frame["tuning_certified"] + frame["certified"].astype(int)).sum())
-    share = f"{100 * certified / solves:.1f} % of {solves} solves certified" if solves else "nothing solved"
+    certified, solves = study.solves()
+    share = (
+        f"{100 * certified / solves:.1f} % of {solves} solves certified" if solves else "no model gives certificates"
+    )
     return (
         f"{len(study.models)} models, {len(study.datasets)} data sets, {len(frame)} tasks, "
         f"{len(study.failures())} of them failed; {share}; {frame['seconds'].sum():.1f} s of work."
@@ -152,10 +166,15 @@ def _sections(study: Study) -> list[dict[str, Any]]:
     ]
     if len(study.models) > 1:
         sections.append({"title": "Over the data sets", **_over_sets(study)})
-        sections.append(
-            {"title": "On each data set", "tables": [_paired(study, m) for m in study.metrics], "figures": []}
-        )
-    share = _grid(study, "Share of certified solves", "Final fits and those of the tuning.", study.certified(), ".3f")
+        paired = [_paired(study, metric) for metric in study.metrics]
+        sections.append({"title": "On each data set", "tables": paired, "figures": [], "folded": True})
+    share = _grid(
+        study,
+        "Share of certified solves",
+        "Final fits and those of the tuning. A dash: the model gives no certificates.",
+        study.certified(),
+        ".3f",
+    )
     seconds = _grid(study, "Seconds of a task", "Mean over the splits, with the tuning.", study.seconds(), ".3g")
     sections.append({"title": "Certificates and time", "tables": [share, seconds], "figures": []})
     sections.append({"title": "Data sets", "tables": [_sets(study)], "figures": []})
@@ -177,8 +196,11 @@ def _scores(study: Study, metric: str) -> Table:
             text = "—" if math.isnan(value) else f"{value:.3f}" + ("" if math.isnan(spread) else f" ± {spread:.3f}")
             cells.append(Cell(text, None if math.isnan(value) else value, "best" if value == best else ""))
         rows.append(cells)
-    foot = [Cell(f"mean rank over {len(ranks)}"), *(_number(float(rank), ".2f") for rank in ranks.mean(axis=0))]
-    note = "Mean ± standard deviation over the splits; the best of a row is marked. Ranks: 1 is the best."
+    foot = [Cell("mean rank"), *(_number(float(rank), ".2f") for rank in ranks.mean(axis=0))]
+    note = "Mean ± standard deviation over the splits; the best of a row is marked."
+    if mean.isna().to_numpy().any():
+        note += " A dash: one of the tasks failed or is missing."
+    note += f" Ranks (1 is the best) over the {len(ranks)} data sets on which every model has a score."
     return Table(metric, note, ["data set", *study.models], rows, [foot])
 
 
@@ -218,7 +240,7 @@ def _over_sets(study: Study) -> dict[str, Any]:
             figures.append((svg(figure, f"critical difference diagram of {metric}"), caption))
         heads = ["first", "second", "wins", "ties", "losses", "Wilcoxon p", "Holm"]
         tables.append(Table(metric, note, heads, rows))
-    return {"tables": tables, "figures": figures}
+    return {"tables": tables, "figures": figures, "figures_first": True}
 
 
 def _paired(study: Study, metric: str) -> Table:

@@ -17,7 +17,7 @@ from svmcvx.experiments.studies import statistics
 from svmcvx.experiments.studies.machine import versions
 from svmcvx.experiments.studies.protocol import Protocol
 from svmcvx.experiments.studies.statistics import Friedman
-from svmcvx.experiments.studies.tasks import FAILED, FIELDS, Row
+from svmcvx.experiments.studies.tasks import FAILED, FIELDS, UNCERTIFIED, Row
 from svmcvx.system.files import written_whole
 
 __all__ = ["Study"]
@@ -132,13 +132,28 @@ class Study:
         mean = self.mean(metric).dropna()
         return pd.DataFrame(statistics.ranks_by_block(mean), index=mean.index, columns=mean.columns)
 
+    def _certifying(self) -> pd.DataFrame:
+        """Return the rows of the models that give certificates, as far as any of them has been fitted."""
+        without = self.frame.loc[self.frame["status"] == UNCERTIFIED, "model"].unique()
+        return self.frame[~self.frame["model"].isin(without)]
+
     def certified(self) -> pd.DataFrame:
         """Return the share of certified solves, of the final fits and those of the tuning together, by data set and model.
 
-        Solves of models without certificates, and failed ones, count as not certified.
+        A task that failed counts as one solve without a certificate; models that have none are NaN.
         """
-        solved = self.frame["tuning_certified"] + self.frame["certified"].astype(int)
-        return self._ordered(self._by_set(solved).sum() / self._by_set(self.frame["tuning_fits"] + 1).sum())
+        rows = self._certifying()
+        by_set = [rows["dataset"], rows["model"]]
+        solved = (rows["tuning_certified"] + rows["certified"].astype(int)).groupby(by_set).sum()
+        return self._ordered(solved / (rows["tuning_fits"] + 1).groupby(by_set).sum())
+
+    def solves(self) -> tuple[int, int]:
+        """Return how many solves are certified, and how many there are, of the models that give certificates."""
+        rows = self._certifying()
+        return (
+            int((rows["tuning_certified"] + rows["certified"].astype(int)).sum()),
+            int((rows["tuning_fits"] + 1).sum()),
+        )
 
     def seconds(self) -> pd.DataFrame:
         """Return mean seconds of a task, with its tuning, by data set and model."""
@@ -233,7 +248,12 @@ class Study:
                 stream.write(text.encode())
         return text
 
-    def report(self, path: str | os.PathLike[str], comparisons: Mapping[str, pd.DataFrame] | None = None) -> None:
+    def report(
+        self,
+        path: str | os.PathLike[str],
+        comparisons: Mapping[str, pd.DataFrame] | None = None,
+        title: str | None = None,
+    ) -> None:
         """Write everything into one HTML file that needs nothing else (extra ``study``).
 
         Parameters
@@ -241,10 +261,11 @@ class Study:
         path : path-like
         comparisons : mapping of str to DataFrame, optional
             Tables of :func:`svmcvx.compare` that the report is to hold too, by their titles.
+        title : str, optional
         """
         from svmcvx.experiments.studies.report import report
 
-        report(Path(path), self, comparisons or {})
+        report(Path(path), self, comparisons or {}, title)
 
 
 def _mean_sd(mean: float, sd: float, digits: int) -> str:

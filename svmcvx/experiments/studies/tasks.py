@@ -25,11 +25,12 @@ from svmcvx.solution import Solution, Status
 from svmcvx.system import clock
 from svmcvx.system.deadline import current, until
 
-__all__ = ["FAILED", "FIELDS", "Row", "Task", "failed"]
+__all__ = ["FAILED", "FIELDS", "UNCERTIFIED", "Row", "Task", "failed"]
 
 Row: TypeAlias = dict[str, Any]
 
-FAILED = "failed"
+# Statuses beside those of solvers: of a task that failed, and of a model that has no certificate.
+FAILED, UNCERTIFIED = "failed", "fitted"
 
 # The fields of every row, in the order of a table; the scores stand after n_test.
 FIELDS = (
@@ -189,7 +190,7 @@ class Task:
         solution = getattr(last, "solution_", None)
         if not isinstance(solution, Solution):
             support = int(np.sum(last.n_support_)) if hasattr(last, "n_support_") else None
-            return {"status": "fitted", "solver": type(last).__name__, "n_support": support}
+            return {"status": UNCERTIFIED, "solver": type(last).__name__, "n_support": support}
         certificate = solution.certificate
         return {
             "status": str(solution.status),
