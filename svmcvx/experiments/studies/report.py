@@ -292,8 +292,8 @@ def _records(frame: pd.DataFrame) -> Iterable[Any]:
 def _comparisons(comparisons: Mapping[str, pd.DataFrame]) -> Iterable[dict[str, Any]]:
     if comparisons:
         note = "One split. The interval [dual_bound, primal] holds the optimum of the training problem."
-        tables = [_plain(name, note, frame) for name, frame in comparisons.items()]
-        yield {"title": "Comparisons", "tables": tables, "figures": []}
+        tables = [_plain(name, note if "dual_bound" in frame else "", frame) for name, frame in comparisons.items()]
+        yield {"title": "Tables", "tables": tables, "figures": []}
 
 
 def _plain(title: str, note: str, frame: pd.DataFrame) -> Table:

@@ -260,7 +260,7 @@ class Study:
         ----------
         path : path-like
         comparisons : mapping of str to DataFrame, optional
-            Tables of :func:`svmcvx.compare` that the report is to hold too, by their titles.
+            Tables of :func:`svmcvx.compare`, or others, that the report is to hold too, by their titles.
         title : str, optional
         """
         from svmcvx.experiments.studies.report import report

@@ -1,0 +1,132 @@
+"""Which tables can be computed, and what comes out."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pandas as pd
+
+from svmcvx.data import check_choice
+from svmcvx.experiments.studies import Study
+from svmcvx.system.files import written_whole
+
+__all__ = ["Reproduction", "accuracy_noise", "reproduce", "reproducible"]
+
+
+@dataclass(frozen=True, eq=False)
+class Reproduction:
+    """A table of a paper with the printed and our numbers.
+
+    Attributes
+    ----------
+    name, title : str
+    frame : DataFrame
+        A row a number of the table. ``published``; ``as_written`` (the protocol of the paper's text) and ``as_released`` (that of the
+        code published with it), each with its difference from the printed number and whether that is within ``noise``.
+    shown : tuple of str
+        The columns that the command line prints.
+    notes : tuple of str
+        What the columns are, and how the protocols differ.
+    study : Study
+        All fits.
+    """
+
+    name: str
+    title: str
+    frame: pd.DataFrame
+    shown: tuple[str, ...]
+    notes: tuple[str, ...]
+    study: Study
+
+    @property
+    def complete(self) -> bool:
+        """Whether all fits are there."""
+        return self.study.complete
+
+    def to_csv(self, path: str | os.PathLike[str]) -> None:
+        """Write the table, whole or not at all."""
+        with written_whole(path) as stream:
+            stream.write(self.frame.to_csv(index=False).encode())
+
+    def report(self, path: str | os.PathLike[str]) -> None:
+        """Write table and study into one HTML file (extra ``study``)."""
+        self.study.report(path, {self.title: self.frame}, title=f"{self.title}, reproduced")
+
+
+class _Table(NamedTuple):
+    title: str
+    module: str
+    function: str
+
+    def load(self) -> Callable[..., Reproduction]:
+        found: Callable[..., Reproduction] = getattr(import_module(self.module), self.function)
+        return found
+
+
+_TABLES: Mapping[str, _Table] = {
+    "psvm-table1": _Table("pSVM, Table 1", "svmcvx.experiments.reproduction.psvm", "table1"),
+}
+
+
+def reproducible() -> dict[str, str]:
+    """Return the names of the tables that can be computed, with their titles."""
+    return {name: table.title for name, table in _TABLES.items()}
+
+
+@dataclass(frozen=True)
+class Run:
+    """How a table is computed; see :func:`reproduce`."""
+
+    quick: bool = False
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+def reproduce(
+    table: str,
+    *,
+    quick: bool = False,
+    data_dir: str | os.PathLike[str] | None = None,
+    store: str | os.PathLike[str] | None = None,
+    backend: str | None = None,
+    n_jobs: int | None = None,
+    progress: bool = False,
+    time_limit: float | None = None,
+) -> Reproduction:
+    """Compute a table of a paper again, by the protocol of its text and by that of the code published with it.
+
+    Parameters
+    ----------
+    table : str
+        One of :func:`reproducible`.
+    quick : bool
+        A part of the table that takes little time.
+    data_dir, store, backend, n_jobs, progress, time_limit
+        As for :func:`svmcvx.study`.
+
+    Raises
+    ------
+    DataError
+        If there is no such table, or no data set of it can be had.
+    """
+    check_choice(table, "table", tuple(_TABLES))
+    options = {
+        "data_dir": data_dir,
+        "store": None if store is None else Path(store),
+        "backend": backend,
+        "n_jobs": n_jobs,
+        "progress": progress,
+        "time_limit": time_limit,
+    }
+    return _TABLES[table].load()(Run(quick, options))
+
+
+def accuracy_noise(accuracy_pct: float, n_test: int) -> float:
+    """Return two standard errors of an accuracy on so many test observations, in percentage points."""
+    a = min(max(accuracy_pct / 100.0, 0.0), 1.0)
+    return 200.0 * math.sqrt(a * (1.0 - a) / n_test)
