@@ -228,3 +228,51 @@ def test_data_sets_of_the_papers_are_listed(run, tmp_path):
     assert "351 × 34" in out
     assert f"here: {tmp_path}" in out
     assert run("datasets", "nothing")[0] == 2
+
+
+STUDY = """
+repeats = 2
+cv = 2
+datasets = ["blobs", "moons"]
+[models]
+hinge = { model = "psvm", tune = { C = [0.1, 1.0] } }
+squared = { model = "psvm", p = 2.0 }
+ridge = "sklearn.linear_model.RidgeClassifier"
+"""
+
+
+def test_a_study_is_run_from_its_file(run, tmp_path):
+    (tmp_path / "study.toml").write_text(STUDY)
+    files = ("--report", "r.html", "--csv", "r.csv", "--latex", "r.tex")
+    code, out, _ = run("study", "study.toml", "--store", "s.sqlite", *files)
+    assert code == 0
+    rows = {line.split()[0]: line.split() for line in out.splitlines() if line.strip()}
+    table = pd.read_csv(tmp_path / "r.csv")
+    mean = table[(table["dataset"] == "blobs") & (table["model"] == "hinge")]["accuracy"].mean()
+    assert rows["blobs"][1].startswith(f"{mean:.3f}±")
+    assert "24 of 24 solves certified" in " ".join(out.split())
+    assert "<title>study</title>" in (tmp_path / "r.html").read_text()
+    assert (tmp_path / "r.tex").read_text().startswith("\\begin{tabular}")
+    assert len(Store(tmp_path / "s.sqlite")) == 12
+    (tmp_path / "study.toml").write_text(STUDY.replace('"moons"', '"hhar"').replace("p = 2.0", "C = -1.0"))
+    code, out, _ = run("study", "study.toml", "--store", "s.sqlite")
+    assert code == 1
+    assert "hhar is left out: hhar (UCI HAR, smartphones) cannot be had" in out
+    assert "2 failed: DataError: C must be" in out
+    assert run("study", "absent.toml")[0] == 2
+    assert run("study", "study.toml", "--csv", "no/such/folder.csv")[0] == 2
+
+
+def test_a_comparison_writes_a_report(run, tmp_path):
+    code, _, _ = run("compare", "blobs", "--models", "psvm:p=1,psvm:p=2", "--report", "r.html")
+    assert code == 0
+    text = (tmp_path / "r.html").read_text()
+    assert "psvm(p=2)" in text
+    assert "dual_bound" in text
+
+
+def test_tables_that_can_be_reproduced_are_listed(run):
+    code, out, _ = run("reproduce")
+    assert code == 0
+    assert "psvm-table1: pSVM, Table 1" in out
+    assert run("reproduce", "no-table")[0] == 2

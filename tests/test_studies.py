@@ -396,7 +396,7 @@ KILLED = """
     from tests.test_studies import MODELS, SETS, TIMES, TUNE
 
     def work(file, told):
-        found = sx.study(MODELS, SETS, repeats=4, tune=TUNE, cv=2, store=file)
+        found = sx.study(MODELS, SETS, repeats=3, tune=TUNE, cv=2, store=file)
         told.send(found.frame.drop(columns=TIMES).to_json())
 
     def start(file):
@@ -415,7 +415,7 @@ KILLED = """
     folder, rng = sys.argv[1], random.Random(int(sys.argv[2]))
     undisturbed = result(*start(f"{folder}/undisturbed.sqlite"))
     store, kills = Store(f"{folder}/killed.sqlite"), []
-    while len(kills) < 6:
+    while len(kills) < 4:
         process, hears = start(f"{folder}/killed.sqlite")
         goal = len(store) + rng.randrange(0, 6)
         while process.is_alive() and len(store) < goal:
@@ -447,7 +447,7 @@ def test_killed_runs_and_two_at_a_time_end_with_the_undisturbed_table(tmp_path):
     killed, both, rows, kills = done.stdout.splitlines()
     assert killed == "True", kills
     assert json.loads(both.lower()) == [True, True]
-    assert json.loads(rows) == [36, 36, 36]
+    assert json.loads(rows) == [27, 27, 27]
     assert "-9" in kills, "no run was killed before its end"
 
 

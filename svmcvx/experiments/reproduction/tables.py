@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -79,12 +79,11 @@ def reproducible() -> dict[str, str]:
     return {name: table.title for name, table in _TABLES.items()}
 
 
-@dataclass(frozen=True)
-class Run:
-    """How a table is computed; see :func:`reproduce`."""
+class Run(NamedTuple):
+    """How a table is computed: in part or in full, and with which arguments of :func:`svmcvx.study`."""
 
-    quick: bool = False
-    options: Mapping[str, Any] = field(default_factory=dict)
+    quick: bool
+    options: Mapping[str, Any]
 
 
 def reproduce(
@@ -126,7 +125,7 @@ def reproduce(
     return _TABLES[table].load()(Run(quick, options))
 
 
-def accuracy_noise(accuracy_pct: float, n_test: int) -> float:
-    """Return two standard errors of an accuracy on so many test observations, in percentage points."""
-    a = min(max(accuracy_pct / 100.0, 0.0), 1.0)
-    return 200.0 * math.sqrt(a * (1.0 - a) / n_test)
+def accuracy_noise(first_pct: float, second_pct: float, n_test: int) -> float:
+    """Return two standard errors of accuracies on so many test observations, the larger of the two, in percentage points."""
+    shares = [min(max(accuracy / 100.0, 0.0), 1.0) for accuracy in (first_pct, second_pct)]
+    return 200.0 * math.sqrt(max(a * (1.0 - a) for a in shares) / n_test)
