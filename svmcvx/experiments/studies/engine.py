@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import joblib
 import numpy as np
 import scipy.sparse as sp
+from joblib.externals.loky import ProcessPoolExecutor
 from joblib.externals.loky.process_executor import BrokenProcessPool
 from numpy.typing import NDArray
 
@@ -390,12 +391,11 @@ class _Run:
 
     def _alone(self, task: Task) -> Row | None:
         data = self.sets[task.dataset]
-        try:
-            # Two jobs, as one would be this process.
-            results = joblib.Parallel(n_jobs=2, backend="loky")([joblib.delayed(_do)(task, data.X, data.y)])
-        except BrokenProcessPool:
-            return {**task.begun(), **failed("its process died, killed or out of memory"), "seconds": None}
-        row: Row | None = results[0][1]
+        with ProcessPoolExecutor(max_workers=1) as executor:
+            try:
+                row: Row | None = executor.submit(_do, task, data.X, data.y).result()[1]
+            except BrokenProcessPool:
+                row = {**task.begun(), **failed("its process died, killed or out of memory"), "seconds": None}
         return row
 
 
