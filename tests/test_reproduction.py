@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from sklearn.model_selection import StratifiedKFold, train_test_split
 from sklearn.preprocessing import scale
 
 import svmcvx as sx
@@ -65,8 +66,6 @@ def test_the_released_machine_is_tuned_like_any_other():
 
 
 def folds(X, y):
-    from sklearn.model_selection import StratifiedKFold
-
     return StratifiedKFold(3).split(X, y)
 
 
@@ -102,6 +101,26 @@ def test_the_printed_accuracies_of_cancer_come_out_as_released(folder, monkeypat
     assert (row["n_train"], row["n_test"], X.shape[0]) == (398, 171, 569)
 
 
+def test_multi_class_machines_at_the_printed_costs(folder):
+    with pytest.raises(sx.DataError, match=r"no data set of the table can be had: .*glass"):
+        reproduce("psvm-table3", quick=True, data_dir=folder)
+    X, _ = make_data(n=90, overlap=1.5)
+    labels = np.repeat([1, 2, 3], 30)
+    np.savez(folder / "glass.npz", X=X + 2.0 * labels[:, None], y=labels)
+    with pytest.warns(UserWarning, match="is not the set glass of the papers"):
+        found = reproduce("psvm-table3", quick=True, data_dir=folder)
+    rows = found.frame.set_index(["dataset", "p"])
+    assert rows.loc[("Glass", 2.0), ["C", "published"]].tolist() == [4.5, 76.7]
+    assert rows.loc[("Glass", 1.5), "as_written_certified"] == "1/1"
+    train, test = train_test_split(np.arange(90), test_size=0.2, random_state=42)
+    data = datasets.Dataset("glass", X + 2.0 * labels[:, None], labels)
+    alone = sx.PSVMClassifier(p=1.5, C=1.0).fit(data.X[train], data.y[train])
+    assert rows.loc[("Glass", 1.5), "as_written"] == round(100 * alone.score(data.X[test], data.y[test]), 2)
+    assert rows.loc["Vehicle", "as_written"].isna().all()
+    assert "not on this machine" in rows.loc[("Vehicle", 2.0), "as_written_note"]
+    assert set(found.study.left_out) == {"Vehicle", "Dermatology"}
+
+
 def test_noise_is_two_standard_errors():
     assert accuracy_noise(90.0, 95.0, 100) == pytest.approx(200 * np.sqrt(0.09 / 100))
     assert accuracy_noise(100.0, 80.0, 50) == pytest.approx(200 * np.sqrt(0.16 / 50)), "the larger of the two"
@@ -109,5 +128,5 @@ def test_noise_is_two_standard_errors():
 
 
 def test_a_table_that_is_not_known_is_refused():
-    with pytest.raises(sx.DataError, match="table must be one of 'psvm-table1'"):
+    with pytest.raises(sx.DataError, match="table must be one of 'psvm-table1', 'psvm-table3'"):
         reproduce("psvm-table9")

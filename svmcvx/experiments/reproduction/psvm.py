@@ -12,11 +12,12 @@ from numpy.typing import NDArray
 from sklearn.model_selection import KFold
 
 from svmcvx.data import binary_data
+from svmcvx.errors import DataError
 from svmcvx.estimators.margin import PSVMClassifier
 from svmcvx.estimators.request import Request, TrainingData
 from svmcvx.estimators.routes import Route
 from svmcvx.experiments.reproduction.published import published
-from svmcvx.experiments.reproduction.tables import Reproduction, Run, accuracy_noise
+from svmcvx.experiments.reproduction.tables import Reproduction, Run, compared
 from svmcvx.experiments.studies import Split, Study, study
 from svmcvx.fast.margin.hard_margin import hard_margin
 from svmcvx.feature_space import feature_space
@@ -25,7 +26,7 @@ from svmcvx.kernels import RBF, Exponential
 from svmcvx.kernels.gram_cache import GramCache
 from svmcvx.solution import Solution
 
-__all__ = ["AsReleased", "table1"]
+__all__ = ["AsReleased", "table1", "table3"]
 
 SEED = 42
 COSTS = [0.1, 0.5, 1.0, 5.0, 10.0]
@@ -63,6 +64,16 @@ SHOWN = (
     "as_released_C",
     "as_released_difference",
     "as_released_within_noise",
+)
+SHOWN3 = (
+    "dataset",
+    "p",
+    "C",
+    "published",
+    "as_written",
+    "as_written_difference",
+    "as_written_noise",
+    "as_written_certified",
 )
 QUICK_EXPONENTS, QUICK_SETS = (1.25, 1.50, 2.00), ("Cancer", "Heart", "Ionosphere")
 
@@ -158,24 +169,70 @@ def table1(run: Run) -> Reproduction:
 def _row(line: dict[str, Any], found: Study) -> dict[str, Any]:
     row = {"dataset": line["dataset"], "p": line["p"], "published": line["acc_pct"], "published_C": line["C_best"]}
     row["published_nsv"] = line["nsv_pct"]
-    frame = found.frame[found.frame["dataset"] == line["dataset"]].set_index("model")
     for released in (False, True):
-        name, what = _name(line["p"], released), f"as_{'released' if released else 'written'}"
-        # The set may be left out, and the task missing.
-        task = frame.loc[name].to_dict() if name in frame.index else {}
-        if not math.isnan(task.get("accuracy", math.nan)):
-            ours = 100.0 * task["accuracy"]
-            noise = accuracy_noise(line["acc_pct"], ours, task["n_test"])
-            row |= {
-                what: round(ours, 2),
-                f"{what}_difference": round(ours - line["acc_pct"], 2) + 0.0,
-                f"{what}_within_noise": bool(abs(ours - line["acc_pct"]) <= noise),
-                f"{what}_C": (task["params"] or {}).get("C", math.nan),
-                f"{what}_nsv": round(100.0 * task["n_support"] / task["n_train"], 1),
-                f"{what}_certified": f"{task['tuning_certified'] + task['certified']}/{task['tuning_fits'] + 1}",
-                f"{what}_seconds": round(task["seconds"], 2),
-                f"{what}_noise": round(noise, 2),
-            }
-        else:
-            row |= {what: math.nan, f"{what}_note": task.get("note") or found.left_out.get(line["dataset"], "missing")}
+        task = _task(found, line["dataset"], _name(line["p"], released))
+        what = f"as_{'released' if released else 'written'}"
+        row |= compared(what, line["acc_pct"], task, found.left_out.get(line["dataset"], "missing"))
+        if task is not None:
+            row[f"{what}_C"] = (task["params"] or {}).get("C", math.nan)
+            row[f"{what}_nsv"] = round(100.0 * task["n_support"] / task["n_train"], 1)
     return row
+
+
+def _task(found: Study, dataset: str, model: str) -> dict[str, Any] | None:
+    rows: list[Any] = found.frame[(found.frame["dataset"] == dataset) & (found.frame["model"] == model)].to_dict(
+        "records"
+    )
+    return rows[0] if rows else None
+
+
+# Table 3: by data set as it is printed its name, and C at p = 1.5 and at 2.
+MULTICLASS = {
+    "Glass": ("glass", {1.5: 1.0, 2.0: 4.5}),
+    "Vehicle": ("vehicle", {1.5: 2.25, 2.0: 4.0}),
+    "Dermatology": ("dermatology", {1.5: 2.0, 2.0: 3.5}),
+    "USPS": ("usps", {1.5: 0.25, 2.0: 0.25}),
+}
+
+
+def table3(run: Run) -> Reproduction:
+    """Compute the columns of the pSVM of Table 3: linear machines, one against one, one split each."""
+    printed: Any = published("psvm_table3").set_index("dataset")
+    parts, left_out = [], {}
+    for name, (source, costs) in MULTICLASS.items():
+        if run.quick and name == "USPS":
+            continue
+        models = {f"p = {p:g}": PSVMClassifier(p=p, C=C, solver="fast") for p, C in costs.items()}
+        try:
+            parts.append(
+                study(
+                    models,
+                    {name: source},
+                    repeats=1,
+                    split=Split(0.2, stratify=False),
+                    scale="none",
+                    seed=SEED,
+                    **run.options,
+                )
+            )
+        except DataError as error:
+            left_out[name] = str(error)
+    if not parts:
+        raise DataError("no data set of the table can be had: " + "; ".join(left_out.values()))
+    found = Study.joined(parts)
+    found.left_out |= left_out
+    rows = []
+    for name, (_, costs) in MULTICLASS.items():
+        for p, C in costs.items():
+            if name in found.left_out or name in set(found.datasets["dataset"]):
+                accuracy = 100.0 * float(printed.loc[name, f"psvm_{p:g}_linear"])
+                task = _task(found, name, f"p = {p:g}")
+                row = {"dataset": name, "p": p, "C": C, "published": round(accuracy, 1)}
+                rows.append(row | compared("as_written", accuracy, task, found.left_out.get(name, "missing")))
+    notes = (
+        "Accuracy in per cent on the test part of one split, 80/20; C as the paper gives it; one against one, ties by summed scores.",
+        "Features as they are distributed, as no scaling is named. The printed sizes of Vehicle (676 + 169) and Dermatology (286 + 72) are "
+        "of one and of eight observations less than these sets have.",
+        "The released iteration stops on the change of a multiplier or on a count of updates, not at the optimum; it is not imitated.",
+    )
+    return Reproduction("psvm-table3", "pSVM, Table 3", pd.DataFrame(rows), SHOWN3, notes, found)

@@ -16,7 +16,7 @@ from svmcvx.data import check_choice
 from svmcvx.experiments.studies import Study
 from svmcvx.system.files import written_whole
 
-__all__ = ["Reproduction", "accuracy_noise", "reproduce", "reproducible"]
+__all__ = ["Reproduction", "accuracy_noise", "compared", "reproduce", "reproducible"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,6 +71,7 @@ class _Table(NamedTuple):
 
 _TABLES: Mapping[str, _Table] = {
     "psvm-table1": _Table("pSVM, Table 1", "svmcvx.experiments.reproduction.psvm", "table1"),
+    "psvm-table3": _Table("pSVM, Table 3", "svmcvx.experiments.reproduction.psvm", "table3"),
 }
 
 
@@ -123,6 +124,35 @@ def reproduce(
         "time_limit": time_limit,
     }
     return _TABLES[table].load()(Run(quick, options))
+
+
+def compared(
+    what: str, published_pct: float, task: Mapping[str, Any] | None, why_not: str = "missing"
+) -> dict[str, float | bool | str]:
+    """Return the part of a row that says what a task of a study gives, beside the printed accuracy.
+
+    Parameters
+    ----------
+    what : str
+        ``"as_written"`` or ``"as_released"``; the names of the columns begin with it.
+    published_pct : float
+    task : mapping or None
+        A row of :attr:`Study.frame`; None if there is none.
+    why_not : str
+        What is said then.
+    """
+    if task is None or math.isnan(task["accuracy"]):
+        return {what: math.nan, f"{what}_note": why_not if task is None else task["note"]}
+    ours = 100.0 * task["accuracy"]
+    noise = accuracy_noise(published_pct, ours, task["n_test"])
+    return {
+        what: round(ours, 2),
+        f"{what}_difference": round(ours - published_pct, 2) + 0.0,
+        f"{what}_within_noise": bool(abs(ours - published_pct) <= noise),
+        f"{what}_noise": round(noise, 2),
+        f"{what}_certified": f"{task['tuning_certified'] + task['certified']}/{task['tuning_fits'] + 1}",
+        f"{what}_seconds": round(task["seconds"], 2),
+    }
 
 
 def accuracy_noise(first_pct: float, second_pct: float, n_test: int) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from copy import copy
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -65,7 +66,6 @@ class Study:
         self.left_out = dict(left_out)
         self.complete = complete
         self.versions = versions()
-        self._tol = protocol.tol
         self.frame = self._framed(rows)
 
     def _framed(self, rows: Sequence[Row]) -> pd.DataFrame:
@@ -75,6 +75,23 @@ class Study:
         frame = pd.DataFrame([{name: row.get(name) for name in columns} for row in flat], columns=list(columns))
         numbers = [*self.metrics, "lower", "upper", "gap", "n_support", "tuning_seconds", "seconds"]
         return frame.astype(dict.fromkeys(numbers, float))
+
+    @staticmethod
+    def joined(studies: Sequence[Study]) -> Study:
+        """Return the studies of different data sets by one protocol as one; their models have the same names."""
+        first = studies[0]
+        found = copy(first)
+        found.models = tuple(dict.fromkeys(name for one in studies for name in one.models))
+        found.model_lines = {
+            name: "; ".join(dict.fromkeys(one.model_lines[name] for one in studies if name in one.model_lines))
+            for name in found.models
+        }
+        found.grids = {name: grid for one in studies for name, grid in one.grids.items()}
+        found.datasets = pd.concat([one.datasets for one in studies], ignore_index=True)
+        found.left_out = {name: why for one in studies for name, why in one.left_out.items()}
+        found.complete = all(one.complete for one in studies)
+        found.frame = pd.concat([one.frame for one in studies], ignore_index=True)
+        return found
 
     def __repr__(self) -> str:
         state = "" if self.complete else ", not complete"
