@@ -259,6 +259,9 @@ def test_a_study_is_run_from_its_file(run, tmp_path):
     assert code == 1
     assert "hhar is left out: hhar (UCI HAR, smartphones) cannot be had" in out
     assert "2 failed: DataError: C must be" in out
+    assert not (tmp_path / "study.sqlite").exists()
+    assert run("study", "study.toml")[0] == 1
+    assert len(Store(tmp_path / "study.sqlite")) == 6, "the store of a study stands beside its file"
     assert run("study", "absent.toml")[0] == 2
     assert run("study", "study.toml", "--csv", "no/such/folder.csv")[0] == 2
 

@@ -64,7 +64,8 @@ def reproduce(
         if path is not None:
             consoles.output.print(f"Wrote {path}", soft_wrap=True)
     if not found.complete:
-        consoles.errors.print("svmcvx: the table is not complete; the same command goes on with it", style="yellow")
+        advice = "pass --store to go on from there next time" if store is None else "the same command goes on with it"
+        consoles.errors.print(f"svmcvx: the table is not complete; {advice}", style="yellow")
         return INTERRUPTED
     return 1 if len(found.study.failures()) or found.study.left_out else 0
 

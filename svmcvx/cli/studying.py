@@ -19,7 +19,8 @@ from svmcvx.experiments.studies.report import check_report
 def study(
     file: Annotated[Path, typer.Argument(help="The study as a TOML file: models, data sets, splits, grids.")],
     store: Annotated[
-        Path | None, typer.Option(help="File of finished tasks (.sqlite): an interrupted study goes on there.")
+        Path | None,
+        typer.Option(help="File of finished tasks, FILE.sqlite by default: an interrupted study goes on there."),
     ] = None,
     report: Annotated[Path | None, typer.Option(help="HTML report to write (extra study).")] = None,
     csv: Annotated[Path | None, typer.Option(help="File for the rows of all tasks.")] = None,
@@ -51,6 +52,7 @@ def study(
         "time_limit": time_limit,
     }
     arguments |= {name: value for name, value in given.items() if value is not None}
+    arguments.setdefault("store", file.with_suffix(".sqlite"))
     found = run_study(**arguments, retry_failed=retry_failed, progress=True)
     _print(title, found)
     if csv is not None:

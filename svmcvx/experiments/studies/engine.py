@@ -339,6 +339,10 @@ class _Run:
         """Do all tasks that are left; return whether they were done to the end."""
         keys = {task.key for task in self.work}
         todo = list({task.key: task for task in self.work if task.key not in self.rows}.values())
+        if self.store is not None:
+            # Within a repeat each process has an order of its own: several on one store then seldom meet at a task.
+            order = np.random.default_rng(os.getpid()).permutation(len(todo))
+            todo = [todo[k] for k in sorted(order, key=lambda k: todo[k].repeat)]
         with _workers(backend, n_jobs) as parallel, shown(progress, "tasks", len(keys), len(self.rows)) as advance:
             try:
                 for task, row in self._results(todo, parallel):
