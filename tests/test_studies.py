@@ -193,6 +193,16 @@ def test_missing_values():
     assert row["accuracy"] == RidgeClassifier().fit(filled[train], y[train]).score(filled[test], y[test])
 
 
+def test_medians_and_scales_of_all_observations():
+    X, y = SETS["one"]
+    holes = X.copy()
+    holes[::7, 1] = np.nan
+    row = one(RidgeClassifier(), (holes, y), missing="median", scale_by="all")
+    train, test = train_test_split(np.arange(50), test_size=0.3, random_state=0, stratify=y)
+    filled = StandardScaler().fit_transform(np.where(np.isnan(holes), np.nanmedian(holes, axis=0), holes))
+    assert row["accuracy"] == RidgeClassifier().fit(filled[train], y[train]).score(filled[test], y[test])
+
+
 def test_sparse_data_and_labels_of_any_kind():
     X, y = SETS["one"]
     sparse = sp.csr_array(np.where(X > 0.3, X, 0.0))
@@ -392,17 +402,19 @@ def test_a_time_limit_drops_what_it_cuts_short(tmp_path):
     same(sx.study(models, SETS, **keywords), sx.study(models, SETS, repeats=3, tune=TUNE, cv=2))
 
 
-# Forked from a process that has imported everything and computed nothing: what was killed begins anew within milliseconds.
+# Forked from a process that has imported everything and done the work once: what was killed begins anew within milliseconds.
 KILLED = """
-    import multiprocessing, os, random, signal, sys, time
-    import numpy as np
+    import multiprocessing, random, sys, time
     import svmcvx as sx
     from svmcvx.experiments.store import Store
     from tests.test_studies import MODELS, SETS, TIMES, TUNE
 
-    def work(file, told):
+    def table(file):
         found = sx.study(MODELS, SETS, repeats=3, tune=TUNE, cv=2, store=file)
-        told.send(found.frame.drop(columns=TIMES).to_json())
+        return found.frame.drop(columns=TIMES).to_json()
+
+    def work(file, told):
+        told.send(table(file))
 
     def start(file):
         fork = multiprocessing.get_context("fork")
@@ -418,7 +430,7 @@ KILLED = """
         return answer
 
     folder, rng = sys.argv[1], random.Random(int(sys.argv[2]))
-    undisturbed = result(*start(f"{folder}/undisturbed.sqlite"))
+    undisturbed = table(f"{folder}/undisturbed.sqlite")
     store, kills = Store(f"{folder}/killed.sqlite"), []
     while len(kills) < 4:
         process, hears = start(f"{folder}/killed.sqlite")

@@ -32,8 +32,8 @@ def compare(
     dataset: Annotated[
         str,
         typer.Argument(
-            help=f"A built-in data set ({', '.join(datasets.BUILT_IN)}), a name in the data folder, or a .csv, .parquet, .npz "
-            "or LIBSVM file. Append :a-b to select two classes, as in digits:3-8."
+            help=f"A built-in data set ({', '.join(datasets.BUILT_IN)}), a set of the papers (see datasets), a name in the data folder, "
+            "or a .csv, .parquet, .npz or LIBSVM file. Append :a-b to select two classes, as in digits:3-8."
         ),
     ],
     models: Annotated[
