@@ -35,8 +35,8 @@ __all__ = ["study"]
 
 log = logging.getLogger(__name__)
 
-# Seconds for which a scheduler is waited for.
-PATIENCE = 30.0
+# Seconds for which a scheduler is waited for, and workers, which it may have to start again.
+PATIENCE, WORKERS = 30.0, 120.0
 
 
 def study(
@@ -373,7 +373,9 @@ class _Run:
             try:
                 for key, row in self._parallel(list(left.values()), parallel, sent):
                     yield left.pop(key), row
-            except BrokenProcessPool:
+            except Exception as error:
+                if not _worker_died(error):
+                    raise
                 # One of those that were under way has ended its process; each of them gets one of its own.
                 for key in [key for key in sent if key in left]:
                     task = left.pop(key)
@@ -408,6 +410,11 @@ def _do(task: Task, X: Any, y: NDArray[Any]) -> tuple[str, Row | None]:
     return task.key, task.run(X, y)
 
 
+def _worker_died(error: Exception) -> bool:
+    """Whether a task has ended the process that did it, as joblib's processes tell it, or Dask, which tries several workers."""
+    return isinstance(error, BrokenProcessPool) or type(error).__name__ in ("KilledWorker", "FutureCancelledError")
+
+
 def _is_dask(backend: str | None) -> bool:
     return backend is not None and (backend == "dask" or ":" in backend)
 
@@ -435,12 +442,12 @@ def _workers(backend: str | None, n_jobs: int | None) -> Iterator[joblib.Paralle
     except ImportError:
         raise missing_extra("distributed", "dask") from None
     if backend == "dask":
-        with joblib.parallel_config("dask"):
+        with joblib.parallel_config("dask", wait_for_workers_timeout=WORKERS):
             yield joblib.Parallel(n_jobs=-1 if n_jobs is None else n_jobs, **options)
         return
     try:
         client: Any = Client(backend, timeout=PATIENCE)  # type: ignore[no-untyped-call]
     except (OSError, ValueError) as error:
         raise DataError(f"no Dask scheduler answers at {backend} ({error}); check the address") from None
-    with client, joblib.parallel_config("dask"):
+    with client, joblib.parallel_config("dask", wait_for_workers_timeout=WORKERS):
         yield joblib.Parallel(n_jobs=-1 if n_jobs is None else n_jobs, **options)
