@@ -72,6 +72,7 @@ class _Table(NamedTuple):
 _TABLES: Mapping[str, _Table] = {
     "psvm-table1": _Table("pSVM, Table 1", "svmcvx.experiments.reproduction.psvm", "table1"),
     "psvm-table3": _Table("pSVM, Table 3", "svmcvx.experiments.reproduction.psvm", "table3"),
+    "odm-table2": _Table("ODM, Table 2 (linear)", "svmcvx.experiments.reproduction.odm", "table2"),
 }
 
 
@@ -159,3 +160,11 @@ def accuracy_noise(first_pct: float, second_pct: float, n_test: int) -> float:
     """Return two standard errors of accuracies on so many test observations, the larger of the two, in percentage points."""
     shares = [min(max(accuracy / 100.0, 0.0), 1.0) for accuracy in (first_pct, second_pct)]
     return 200.0 * math.sqrt(max(a * (1.0 - a) for a in shares) / n_test)
+
+
+def mean_noise(first_sd: float, first_splits: int, second_sd: float, second_splits: int) -> float:
+    """Return two standard errors of the difference of two mean scores, each over independent random splits of the same data.
+
+    Given the data the splits of a mean are independent, although their training parts overlap.
+    """
+    return 2.0 * math.sqrt(first_sd**2 / first_splits + second_sd**2 / second_splits)

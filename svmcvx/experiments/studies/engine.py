@@ -446,7 +446,7 @@ def _workers(backend: str | None, n_jobs: int | None) -> Iterator[joblib.Paralle
             yield joblib.Parallel(n_jobs=-1 if n_jobs is None else n_jobs, **options)
         return
     try:
-        client: Any = Client(backend, timeout=PATIENCE)  # type: ignore[no-untyped-call]
+        client = Client(backend, timeout=PATIENCE)
     except (OSError, ValueError) as error:
         raise DataError(f"no Dask scheduler answers at {backend} ({error}); check the address") from None
     with client, joblib.parallel_config("dask", wait_for_workers_timeout=WORKERS):
