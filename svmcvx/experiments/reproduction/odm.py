@@ -87,7 +87,7 @@ def table2(run: Run) -> Reproduction:
     notes: tuple[str, ...] = (
         f"Mean accuracy and its standard deviation over {repeats} random halves (the paper: {REPEATS}), tuned by 5-fold "
         "cross-validation on the training half; columns to [0, 1] and medians for missing values by the training half.",
-        "Not stratified: on planning, where every machine predicts the larger class, the printed standard deviation is that of random halves.",
+        "Not stratified: on planning the printed standard deviation of ODM and ODML is that of a constant prediction on random halves.",
         "Noise: two standard errors of the difference of two means over independent splits of the same data.",
     )
     if run.quick:
