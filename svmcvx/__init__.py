@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from svmcvx import datasets, estimators, fast, plot, synthetic, theory
     from svmcvx import torch as torch  # not in __all__: it needs an extra that `import *` may lack
     from svmcvx.estimators.certification import certify
-    from svmcvx.experiments import compare, select
+    from svmcvx.experiments import compare, select, study
     from svmcvx.proofs import Verified, verify
     from svmcvx.row_blocks import RowBlocks
 
@@ -130,6 +130,7 @@ __all__ = [
     "select",
     "solve",
     "sparse_multinomial_lr",
+    "study",
     "synthetic",
     "theory",
     "topk_svm",
@@ -151,6 +152,7 @@ _LAZY: dict[str, tuple[str, str | None]] = {
     "fast": ("svmcvx.fast", None),
     "plot": ("svmcvx.plot", None),
     "select": ("svmcvx.experiments", "select"),
+    "study": ("svmcvx.experiments", "study"),
     "synthetic": ("svmcvx.synthetic", None),
     "theory": ("svmcvx.theory", None),
     "torch": ("svmcvx.torch", None),

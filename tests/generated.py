@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[1]
 SNAPSHOT = Path(__file__).parent / "public_names.json"
 PUBLIC = tuple(
     f"svmcvx{room}"
-    for room in ("", ".catalogue", ".estimators", ".experiments", ".fast", ".kernels", ".plot", ".theory")
+    for room in ("", ".catalogue", ".datasets", ".estimators", ".experiments", ".fast", ".kernels", ".plot", ".theory")
 )
 
 

@@ -8,9 +8,12 @@ from subprocess import PIPE, Popen
 import numpy as np
 import pandas as pd
 import pytest
+from rich.console import Console
 
 from svmcvx import cli
+from svmcvx.cli import consoles
 from svmcvx.experiments.specifications import MODELS
+from svmcvx.experiments.store import Store
 
 
 @pytest.fixture
@@ -20,8 +23,8 @@ def run(capsys, monkeypatch, tmp_path):
 
     def call(*arguments):
         # The consoles were made when the module was imported, for other streams.
-        monkeypatch.setattr(cli, "output", cli.Console(file=sys.stdout, width=120))
-        monkeypatch.setattr(cli, "errors", cli.Console(file=sys.stderr, width=200))
+        monkeypatch.setattr(consoles, "output", Console(file=sys.stdout, width=120))
+        monkeypatch.setattr(consoles, "errors", Console(file=sys.stderr, width=200))
         code = cli.run(arguments)
         captured = capsys.readouterr()
         return code, captured.out, captured.err
@@ -189,7 +192,7 @@ def test_version_and_help(run):
 def test_an_interrupted_run_keeps_what_was_finished(tmp_path):
     models = "psvm:p=2," + ",".join(f"psvm:p={1.3 + 0.01 * i:.2f}" for i in range(60))
     command = [sys.executable, "-m", "svmcvx", "compare", "breast_cancer", "--kernel", "rbf", "--solver", "clarabel"]
-    files = ["--resume", str(tmp_path / "rows.jsonl"), "--json", str(tmp_path / "t.json")]
+    files = ["--resume", str(tmp_path / "rows.sqlite"), "--json", str(tmp_path / "t.json")]
     process = Popen(
         [*command, "--models", models, *files],
         stdout=PIPE,
@@ -199,7 +202,8 @@ def test_an_interrupted_run_keeps_what_was_finished(tmp_path):
     )
     # Long: only so that a defect does not wait for ever.
     deadline = time.monotonic() + 600
-    while not (tmp_path / "rows.jsonl").exists() and time.monotonic() < deadline:
+    rows = Store(tmp_path / "rows.sqlite")
+    while not len(rows) and time.monotonic() < deadline:
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=600)
@@ -209,4 +213,69 @@ def test_an_interrupted_run_keeps_what_was_finished(tmp_path):
     content = json.loads((tmp_path / "t.json").read_text())
     assert not content["complete"]
     assert content["rows"][0]["certified"]
-    assert len((tmp_path / "rows.jsonl").read_text().splitlines()) == len(content["rows"])
+    assert len(rows) == len(content["rows"])
+
+
+def test_data_sets_of_the_papers_are_listed(run, tmp_path):
+    code, out, _ = run("datasets")
+    assert code == 0
+    rows = {line.split()[0]: line for line in out.splitlines() if line.strip()}
+    assert "cannot be had" in rows["hhar"]
+    assert rows["ionosphere"].split()[1:4] == ["351", "34", "2"]
+    np.savez(tmp_path / "ionosphere.npz", X=np.eye(2), y=np.arange(2))
+    code, out, _ = run("datasets", "ionosphere", "--data-dir", str(tmp_path))
+    assert code == 0
+    assert "351 × 34" in out
+    assert f"here: {tmp_path}" in out
+    assert run("datasets", "nothing")[0] == 2
+
+
+STUDY = """
+repeats = 2
+cv = 2
+datasets = ["blobs", "moons"]
+[models]
+hinge = { model = "psvm", tune = { C = [0.1, 1.0] } }
+squared = { model = "psvm", p = 2.0 }
+ridge = "sklearn.linear_model.RidgeClassifier"
+"""
+
+
+def test_a_study_is_run_from_its_file(run, tmp_path):
+    (tmp_path / "study.toml").write_text(STUDY)
+    files = ("--report", "r.html", "--csv", "r.csv", "--latex", "r.tex")
+    code, out, _ = run("study", "study.toml", "--store", "s.sqlite", *files)
+    assert code == 0
+    rows = {line.split()[0]: line.split() for line in out.splitlines() if line.strip()}
+    table = pd.read_csv(tmp_path / "r.csv")
+    mean = table[(table["dataset"] == "blobs") & (table["model"] == "hinge")]["accuracy"].mean()
+    assert rows["blobs"][1].startswith(f"{mean:.3f}±")
+    assert "24 of 24 solves certified" in " ".join(out.split())
+    assert "<title>study</title>" in (tmp_path / "r.html").read_text()
+    assert (tmp_path / "r.tex").read_text().startswith("\\begin{tabular}")
+    assert len(Store(tmp_path / "s.sqlite")) == 12
+    (tmp_path / "study.toml").write_text(STUDY.replace('"moons"', '"hhar"').replace("p = 2.0", "C = -1.0"))
+    code, out, _ = run("study", "study.toml", "--store", "s.sqlite")
+    assert code == 1
+    assert "hhar is left out: hhar (UCI HAR, smartphones) cannot be had" in out
+    assert "2 failed: DataError: C must be" in out
+    assert not (tmp_path / "study.sqlite").exists()
+    assert run("study", "study.toml")[0] == 1
+    assert len(Store(tmp_path / "study.sqlite")) == 6, "the store of a study stands beside its file"
+    assert run("study", "absent.toml")[0] == 2
+    assert run("study", "study.toml", "--csv", "no/such/folder.csv")[0] == 2
+
+
+def test_a_comparison_writes_a_report(run, tmp_path):
+    code, _, _ = run("compare", "blobs", "--models", "psvm:p=1,psvm:p=2", "--report", "r.html")
+    assert code == 0
+    text = (tmp_path / "r.html").read_text()
+    assert "psvm(p=2)" in text
+    assert "dual_bound" in text
+
+
+def test_tables_that_can_be_reproduced_are_listed(run):
+    code, out, _ = run("reproduce")
+    assert code == 0
+    assert "psvm-table1: pSVM, Table 1" in out
+    assert run("reproduce", "no-table")[0] == 2

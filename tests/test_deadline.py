@@ -209,8 +209,8 @@ def test_select_goes_on_from_its_store_after_a_limit(tmp_path):
     X, y = make_data(n=60, d=3)
     grid = {"C": [0.1, 1.0, 10.0]}
     with clock.replaced(Ticking(100)), pytest.warns(UserWarning, match="time limit passed"):
-        sx.select(sx.PSVMClassifier(), grid, X, y, cv=3, time_limit=60.0, store=tmp_path)
-    table = sx.select(sx.PSVMClassifier(), grid, X, y, cv=3, store=tmp_path)
+        sx.select(sx.PSVMClassifier(), grid, X, y, cv=3, time_limit=60.0, store=tmp_path / "s.sqlite")
+    table = sx.select(sx.PSVMClassifier(), grid, X, y, cv=3, store=tmp_path / "s.sqlite")
     whole = sx.select(sx.PSVMClassifier(), grid, X, y, cv=3)
     assert table.complete
     np.testing.assert_allclose(table["mean_test_score"], whole["mean_test_score"])
@@ -219,7 +219,7 @@ def test_select_goes_on_from_its_store_after_a_limit(tmp_path):
 def test_compare_tells_which_models_had_no_time(tmp_path):
     X, y = make_data(n=60, d=3)
     models = {"one": sx.PSVMClassifier(), "two": sx.ODMClassifier(), "three": sx.PSVMClassifier(p=2.0)}
-    store = tmp_path / "rows.jsonl"
+    store = tmp_path / "rows.sqlite"
     with clock.replaced(Ticking(1)):
         table = sx.compare(models, X, y, time_limit=60.0, store=store)
     assert list(table["model"]) == list(models)

@@ -1,5 +1,3 @@
-import json
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -91,7 +89,7 @@ def test_bad_arguments(keywords, message):
 
 
 def test_an_interrupted_comparison_goes_on_where_it_stopped(tmp_path, monkeypatch):
-    store = tmp_path / "rows.jsonl"
+    store = tmp_path / "rows.sqlite"
 
     def interrupt(row):
         if row["model"] == "squared":
@@ -113,27 +111,6 @@ def test_an_interrupted_comparison_goes_on_where_it_stopped(tmp_path, monkeypatc
     assert fits == [1.5]
     sx.compare(MODELS, X, Y, store=store, seed=1)
     assert len(fits) == 4, "another split is another result"
-
-
-def test_a_torn_last_line_is_overwritten(tmp_path):
-    store = Store(tmp_path / "rows.jsonl")
-    store.add("a", {"x": 1.0, "bad": float("nan")})
-    with store.path.open("ab") as stream:
-        stream.write(b'{"key": "b", "ro')
-    again = Store(store.path)
-    assert "a" in again
-    assert "b" not in again
-    again.add("c", {"x": np.float64(2.0)})
-    lines = store.path.read_text().splitlines()
-    assert [json.loads(line)["key"] for line in lines] == ["a", "c"]
-    assert Store(store.path)["a"] == {"x": 1.0, "bad": None}
-
-
-def test_a_foreign_file_is_not_taken_for_a_store(tmp_path):
-    (tmp_path / "notes.txt").write_text("hello\n")
-    with pytest.raises(sx.DataError, match="not written by svmcvx"):
-        Store(tmp_path / "notes.txt")
-    assert (tmp_path / "notes.txt").read_text() == "hello\n"
 
 
 def test_models_can_be_written_as_text():

@@ -1,4 +1,3 @@
-import json
 import os
 import pickle
 import signal
@@ -333,14 +332,14 @@ def test_unusable_arguments_are_named(keywords, message):
 # Stopping and going on
 
 
-def lines(folder):
-    return sum(len(file.read_text().splitlines()) for file in folder.glob("*.jsonl"))
+def kept(file):
+    return len(Store(file))
 
 
 def test_a_store_spares_finished_fits(tmp_path, monkeypatch):
     model, grid = sx.PSVMClassifier(p=2.0, **FAST), {"C": VALUES}
     first = sx.select(model, grid, X, Y, cv=3, store=tmp_path / "new" / "fits")
-    assert lines(tmp_path / "new" / "fits") == 12
+    assert kept(tmp_path / "new" / "fits") == 12
     monkeypatch.setattr(sx.PSVMClassifier, "_fit", lambda *_: pytest.fail("fitted again"))
     again = sx.select(model, grid, X, Y, cv=3, store=tmp_path / "new" / "fits", refit=False)
     pd.testing.assert_frame_equal(pd.DataFrame(again), pd.DataFrame(first))
@@ -348,8 +347,8 @@ def test_a_store_spares_finished_fits(tmp_path, monkeypatch):
 
 def test_a_store_is_for_the_same_work_only(tmp_path):
     def count(model=sx.PSVMClassifier(p=2.0, **FAST), values=(0.1, 1.0), data=X, labels=Y, cv=2, **more):  # noqa: B008
-        sx.select(model, {"C": list(values)}, data, labels, cv=cv, store=tmp_path, refit=False, **more)
-        return lines(tmp_path)
+        sx.select(model, {"C": list(values)}, data, labels, cv=cv, store=tmp_path / "s.sqlite", refit=False, **more)
+        return kept(tmp_path / "s.sqlite")
 
     assert count() == 4
     assert count() == 4
@@ -357,7 +356,7 @@ def test_a_store_is_for_the_same_work_only(tmp_path):
     assert count(model=sx.PSVMClassifier(p=1.5, **FAST)) == 10
     assert count(data=2 * X) == 14
     assert count(labels=np.where(np.arange(Y.size) < 2, Y[::-1], Y)) in (14, 18)
-    before = lines(tmp_path)
+    before = kept(tmp_path / "s.sqlite")
     assert count(cv=StratifiedKFold(2, shuffle=True, random_state=0)) == before + 4
     assert count(scoring="balanced_accuracy") == before + 8
     assert count(sample_weight=np.arange(1.0, Y.size + 1)) == before + 12
@@ -365,26 +364,17 @@ def test_a_store_is_for_the_same_work_only(tmp_path):
 
 def test_a_store_that_cannot_be_used_is_refused(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(sx.DataError, match="store cannot be used as a folder"):
-        sx.select(sx.PSVMClassifier(), {"C": [1.0]}, X, Y, store=tmp_path / "file")
-    (tmp_path / "other.jsonl").write_text("{}\n")
+    for path, message in (
+        (tmp_path, "store must be a file"),
+        (tmp_path / "file" / "rows.sqlite", "store cannot be used"),
+    ):
+        with pytest.raises(sx.DataError, match=message):
+            sx.select(sx.PSVMClassifier(), {"C": [1.0]}, X, Y, store=path)
+    (tmp_path / "other.jsonl").write_text("{}\n" * 100)
     with pytest.raises(sx.DataError, match="was not written by svmcvx"):
-        sx.select(sx.PSVMClassifier(), {"C": [1.0]}, X, Y, store=tmp_path)
+        sx.select(sx.PSVMClassifier(), {"C": [1.0]}, X, Y, store=tmp_path / "other.jsonl")
     with pytest.raises(sx.DataError, match="store cannot tell these parameters again"):
         sx.select(sx.PSVMClassifier(kernel=lambda A, B: A @ B.T), {"C": [1.0]}, X, Y, store=tmp_path / "fresh")
-
-
-def test_rows_of_a_store_are_whole_even_after_a_torn_line(tmp_path):
-    model, grid = sx.PSVMClassifier(p=2.0, **FAST), {"C": VALUES}
-    first = sx.select(model, grid, X, Y, cv=3, store=tmp_path)
-    file = sorted(tmp_path.glob("*.jsonl"))[0]
-    text = file.read_bytes()
-    file.write_bytes(text[:-20])
-    again = sx.select(model, grid, X, Y, cv=3, store=tmp_path)
-    assert_same_answers(again, first)
-    for stored in tmp_path.glob("*.jsonl"):
-        assert all(json.loads(line) for line in stored.read_text().splitlines()[:1])
-        assert len(Store(stored)) >= 1
 
 
 KILLED = """
@@ -405,25 +395,23 @@ KILLED = """
 def test_a_run_killed_in_the_middle_goes_on_where_it_stopped(tmp_path):
     np.save(tmp_path / "X.npy", X)
     np.save(tmp_path / "y.npy", Y)
-    folder = tmp_path / "fits"
-    arguments = [str(tmp_path / "X.npy"), str(tmp_path / "y.npy"), str(folder)]
+    file = tmp_path / "fits.sqlite"
+    arguments = [str(tmp_path / "X.npy"), str(tmp_path / "y.npy"), str(file)]
     process = subprocess.Popen([sys.executable, "-c", textwrap.dedent(KILLED), *arguments])
     # Long: only so that a defect does not wait for ever.
     deadline = time.monotonic() + 600
-    while time.monotonic() < deadline and process.poll() is None and (not folder.exists() or lines(folder) < 50):
+    while time.monotonic() < deadline and process.poll() is None and (not file.exists() or kept(file) < 50):
         time.sleep(0.02)
     os.kill(process.pid, signal.SIGKILL)
     assert process.wait() == -signal.SIGKILL
-    done = lines(folder)
-    assert 50 <= done < 120
-    kept = {key: row for file in folder.glob("*.jsonl") for key, row in Store(file).items()}
+    before = dict(Store(file).items())
+    assert 50 <= len(before) < 120
     model, grid = sx.PSVMClassifier(p=2.0, **FAST), {"C": list(np.logspace(-2, 2, 40))}
-    resumed = sx.select(model, grid, X, Y, cv=3, store=folder)
-    rows = {key: row for file in folder.glob("*.jsonl") for key, row in Store(file).items()}
+    resumed = sx.select(model, grid, X, Y, cv=3, store=file)
+    rows = dict(Store(file).items("select"))
     assert len(rows) == 120
-    assert {key: rows[key] for key in kept} == kept
     # Nothing of what was finished has been computed again.
-    assert lines(folder) == 120
+    assert {key: rows[key] for key in before} == before
     assert_same_answers(resumed, sx.select(model, grid, X, Y, cv=3))
 
 
@@ -445,15 +433,15 @@ def test_ctrl_c_gives_what_is_finished(monkeypatch, tmp_path):
     with monkeypatch.context() as patched:
         interrupting(patched, 6)
         with pytest.warns(UserWarning, match="interrupted after 6 of 12 fits"):
-            part = sx.select(model, grid, X, Y, cv=3, store=tmp_path)
+            part = sx.select(model, grid, X, Y, cv=3, store=tmp_path / "s.sqlite")
     assert not part.complete
     assert part.best_estimator_ is None
     assert part["split0_test_score"].tolist() == whole["split0_test_score"].tolist()
     assert part["split1_test_score"].isna().tolist() == [False, False, True, True]
     assert part["mean_test_score"].isna().all()
     assert not part["certified"].any()
-    assert lines(tmp_path) == 6
-    assert_same_answers(sx.select(model, grid, X, Y, cv=3, store=tmp_path), whole)
+    assert kept(tmp_path / "s.sqlite") == 6
+    assert_same_answers(sx.select(model, grid, X, Y, cv=3, store=tmp_path / "s.sqlite"), whole)
 
 
 def test_ctrl_c_keeps_what_other_threads_have_finished(monkeypatch, tmp_path):
@@ -461,11 +449,13 @@ def test_ctrl_c_keeps_what_other_threads_have_finished(monkeypatch, tmp_path):
     with monkeypatch.context() as patched, joblib.parallel_config(backend="threading"):
         interrupting(patched, 5)
         with pytest.warns(UserWarning, match="interrupted after"):
-            part = sx.select(model, grid, X, Y, cv=3, n_jobs=2, store=tmp_path)
+            part = sx.select(model, grid, X, Y, cv=3, n_jobs=2, store=tmp_path / "s.sqlite")
     assert not part.complete
     assert 1 <= part.filter(like="test_score").filter(like="split").notna().to_numpy().sum() <= 5
     # Threads cannot be ended; what they still write does no harm.
-    assert_same_answers(sx.select(model, grid, X, Y, cv=3, store=tmp_path), sx.select(model, grid, X, Y, cv=3))
+    assert_same_answers(
+        sx.select(model, grid, X, Y, cv=3, store=tmp_path / "s.sqlite"), sx.select(model, grid, X, Y, cv=3)
+    )
 
 
 def test_a_fit_that_ctrl_c_ended_early_is_not_a_finished_one(monkeypatch):
@@ -477,7 +467,7 @@ def test_a_fit_that_ctrl_c_ended_early_is_not_a_finished_one(monkeypatch):
         return original(self, data, warm)
 
     monkeypatch.setattr(sx.PSVMClassifier, "_fit", fit)
-    with pytest.warns(UserWarning, match=r"interrupted after 2 of 12 fits.*pass a folder as store"):
+    with pytest.warns(UserWarning, match=r"interrupted after 2 of 12 fits.*pass a file as store"):
         table = sx.select(sx.PSVMClassifier(**FAST), {"C": VALUES}, X, Y, cv=3)
     assert table["split0_test_score"].isna().tolist() == [False, False, True, True]
 
@@ -505,10 +495,10 @@ def alone():
 @pytest.mark.parametrize("backend", ["threading", "loky", "multiprocessing"])
 def test_the_result_does_not_depend_on_the_backend(backend, alone, tmp_path):
     with joblib.parallel_config(backend=backend):
-        table = sx.select(MODEL, GRID, X, Y, cv=3, n_jobs=2, store=tmp_path)
+        table = sx.select(MODEL, GRID, X, Y, cv=3, n_jobs=2, store=tmp_path / "s.sqlite")
     for column in COLUMNS + BOUNDS + ["worst_gap", "n_support", "warm_starts"]:
         assert table[column].tolist() == alone[column].tolist(), column
-    assert lines(tmp_path) == 18
+    assert kept(tmp_path / "s.sqlite") == 18
 
 
 @pytest.mark.skipif(find_spec("distributed") is None, reason="needs the extra dask: pip install 'svmcvx[dask]'")
@@ -522,7 +512,7 @@ def test_a_dask_cluster_gives_the_same_result(alone, tmp_path):
         table = sx.select(MODEL, GRID, X, Y, cv=3, store=tmp_path / "fits")
     for column in COLUMNS + BOUNDS + ["worst_gap", "n_support", "warm_starts"]:
         assert table[column].tolist() == alone[column].tolist(), column
-    assert lines(tmp_path / "fits") == 18
+    assert kept(tmp_path / "fits") == 18
 
 
 # Gram matrices

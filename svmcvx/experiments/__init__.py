@@ -3,5 +3,6 @@
 from svmcvx.experiments.comparison import compare
 from svmcvx.experiments.selection import Selection, select
 from svmcvx.experiments.specifications import parse_models
+from svmcvx.experiments.studies import Split, Study, study
 
-__all__ = ["Selection", "compare", "parse_models", "select"]
+__all__ = ["Selection", "Split", "Study", "compare", "parse_models", "select", "study"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import os
 import warnings
@@ -13,25 +12,25 @@ from typing import Any, TypeAlias
 import numpy as np
 import pandas as pd
 import scipy.sparse as sp
-from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import train_test_split
 from sklearn.pipeline import Pipeline
-from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, StandardScaler
 
 import svmcvx
 from svmcvx.data import check_choice, check_features, check_labels, check_number, check_time_limit, check_whole
+from svmcvx.datasets.content import content_digest
 from svmcvx.errors import DataError, DataTypeError, SvmcvxError
+from svmcvx.experiments.preparation import SCALES, scaler
 from svmcvx.experiments.progress import shown
 from svmcvx.experiments.proofs import ProofFolder
-from svmcvx.experiments.store import Store
+from svmcvx.experiments.store import Store, fingerprint
 from svmcvx.solution import Solution, Status
 from svmcvx.system import clock
 from svmcvx.system.deadline import allowed, current
 from svmcvx.system.interrupt import deferred_interrupt
 
-__all__ = ["COLUMNS", "Comparison", "compare"]
+__all__ = ["COLUMNS", "Comparison", "Models", "compare", "named_models"]
 
 Models: TypeAlias = "Mapping[str, Any] | Sequence[Any]"
 
@@ -51,7 +50,6 @@ COLUMNS = (
     "seconds",
     "note",
 )
-SCALES = ("none", "standard", "minmax")
 
 
 @dataclass
@@ -93,7 +91,7 @@ class Comparison:
     fitted: dict[str, Any] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
-        self.named = _named(self.models)
+        self.named = named_models(self.models)
         check_choice(self.scale, "scale", SCALES)
         check_number(self.test_size, "test_size", low=0, high=1, open_high=True)
         check_number(self.tol, "tol", low=0, open_low=True)
@@ -111,43 +109,28 @@ class Comparison:
                 ) from None
         self.X_train, self.X_test, self.y_train, self.y_test = parts
         self._scale(sparse=bool(sp.issparse(X)))
-        self._data_digest = _digest(X, codes)
+        self._data_digest = content_digest(X, codes)
         self._store = None if self.store is None else Store(self.store)
         self._proofs = None if self.proofs is None else ProofFolder(self.proofs, self.X_train, self.y_train)
 
     def _scale(self, *, sparse: bool) -> None:
-        if self.scale == "none":
+        columns = scaler(self.scale, sparse=sparse)
+        if columns is None:
             return
-        scaler = (
-            (MaxAbsScaler() if sparse else MinMaxScaler())
-            if self.scale == "minmax"
-            else StandardScaler(with_mean=not sparse)
-        )
-        self.X_train = scaler.fit_transform(self.X_train)
+        self.X_train = columns.fit_transform(self.X_train)
         if self.X_test.shape[0]:
-            self.X_test = scaler.transform(self.X_test)
+            self.X_test = columns.transform(self.X_test)
 
     def _key(self, name: str, model: Any) -> str:
-        parameters = sorted((key, repr(value)) for key, value in model.get_params(deep=True).items())
-        parts = (
-            svmcvx.__version__,
-            name,
-            type(model).__name__,
-            parameters,
-            self._data_digest,
-            self.test_size,
-            self.seed,
-            self.scale,
-            self.tol,
-        )
-        return hashlib.sha256(repr(parts).encode()).hexdigest()
+        parts = (self._data_digest, self.test_size, self.seed, self.scale, self.tol)
+        return fingerprint("compare", svmcvx.__version__, name, clone(model), *parts)
 
     def run(self) -> Iterable[dict[str, Any]]:
         """Fit the models one by one and yield a row for each as soon as it is done."""
         for name, model in self.named:
-            key = self._key(name, model)
+            key = None if self._store is None else self._key(name, model)
             again = self.refit or self._proofs is not None
-            known = self._store[key] if self._store is not None and key in self._store and not again else None
+            known = None if self._store is None or key is None or again else self._store.found((key,)).get(key)
             deadline = current()
             late = known is None and deadline.passed()
             row = known or (self._left_out(name) if late else self._row(name, model))
@@ -155,8 +138,8 @@ class Comparison:
             kept = known is None and not (deadline.passed() and row["status"] == Status.TIME_LIMIT)
             # Ctrl-C between the two statements would leave a row in the store that the table lacks.
             with deferred_interrupt() as pressed:
-                if self._store is not None and kept:
-                    self._store.add(key, row)
+                if self._store is not None and key is not None and kept:
+                    self._store.add(key, row, "compare", again=again)
                 self.rows.append(row)
             log.info("%s: %s in %.2f s. %s", name, row["status"], row["seconds"], row["note"] or "")
             if pressed.is_set():
@@ -228,7 +211,8 @@ class Comparison:
         return pd.DataFrame(self.rows, columns=list(COLUMNS))
 
 
-def _named(models: Models) -> list[tuple[str, Any]]:
+def named_models(models: Models) -> list[tuple[str, Any]]:
+    """Return models under names of their own, which do not repeat."""
     if not isinstance(models, Iterable) or isinstance(models, (str, bytes)):
         raise DataTypeError(
             f"models must be a sequence or a mapping of estimators, got {models!r}; pass [PSVMClassifier()]"
@@ -258,13 +242,6 @@ def _named(models: Models) -> list[tuple[str, Any]]:
 
 def _label(model: Any) -> str:
     return " ".join(repr(model).split())
-
-
-def _digest(X: Any, codes: NDArray[np.intp]) -> str:
-    sha = hashlib.sha256(codes.tobytes())
-    for part in (X.data, X.indices, X.indptr) if sp.issparse(X) else (np.ascontiguousarray(X),):
-        sha.update(np.ascontiguousarray(part).tobytes())
-    return sha.hexdigest()
 
 
 def compare(
@@ -299,7 +276,8 @@ def compare(
     tol : float
         Relative gap up to which an answer counts as certified.
     store : path-like, optional
-        A ``.jsonl`` file that keeps finished rows, so that a run that was interrupted goes on where it stopped.
+        A file that keeps finished rows (SQLite; made if it is not there), so that a run that was interrupted goes on where it
+        stopped. Searches and studies may share it.
     proofs : path-like, optional
         Folder that gets the training data (``training.npz``) and a proof of each solution, which :func:`svmcvx.verify` checks;
         rows found in the store are computed again for it.

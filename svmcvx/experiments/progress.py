@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -30,6 +31,7 @@ def shown(wanted: bool, what: str, total: int, done: int = 0) -> Iterator[Callab
         from rich.progress import Progress
     except ImportError:
         raise missing_extra("rich", "cli") from None
-    with Progress(transient=True) as bar:
+    # The estimate rests on all that has been done: a part of the work may take longer than rich's usual half minute.
+    with Progress(transient=True, speed_estimate_period=math.inf) as bar:
         task = bar.add_task(what, total=total, completed=done)
         yield lambda: bar.advance(task)

@@ -9,13 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from svmcvx.datasets.files import write_npz
 from svmcvx.errors import DataError
 from svmcvx.estimators.pairs import CompositeSolution
 from svmcvx.solution import Solution
-from svmcvx.system.files import written_whole
 
 __all__ = ["ProofFolder"]
 
@@ -45,17 +44,7 @@ class ProofFolder:
             self.folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise DataError(f"proofs cannot be used as a folder: {error}") from None
-        labels, codes = np.unique(self.y, return_inverse=True)
-        arrays: dict[str, Any] = {
-            "y": codes.astype(np.int64),
-            "labels": labels.astype(str) if labels.dtype.kind == "O" else labels,
-        }
-        if sp.issparse(X):
-            arrays |= {"data": X.data, "indices": X.indices, "indptr": X.indptr, "shape": np.array(X.shape)}
-        else:
-            arrays["X"] = np.asarray(X, dtype=np.float64)
-        with written_whole(self.folder / TRAINING) as stream:
-            np.savez(stream, **arrays)
+        write_npz(self.folder / TRAINING, X, self.y)
 
     def write(self, name: str, solution: Solution) -> str:
         """Write the proof of one row, one a pair of classes for several; return a note on what was left out."""

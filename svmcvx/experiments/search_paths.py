@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 import numbers
 import os
-import pickle
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path as FilePath
 from typing import Any, TypeAlias
 
-import joblib
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
@@ -25,7 +24,7 @@ from svmcvx.errors import DataError, SvmcvxError
 from svmcvx.estimators.base import CertifiedClassifier
 from svmcvx.estimators.binary import BinaryClassifier
 from svmcvx.estimators.request import TrainingData
-from svmcvx.experiments.store import Store
+from svmcvx.experiments.store import Store, fingerprint
 from svmcvx.kernels.gram_cache import GramCache
 from svmcvx.model import KernelModel
 from svmcvx.solution import Solution, Status
@@ -123,9 +122,9 @@ class PathOnFold:
     whole : bool
         Whether the scorer is to see the whole pipeline, rather than its final estimator on transformed data.
     store : path, optional
-        File of finished rows.
+        Where finished rows are kept.
     keys : tuple of str
-        Of the settings in this file.
+        Of the settings in this store.
     until : float
         Moment of the calendar's clock after which nothing is begun, and what has been begun is dropped.
     """
@@ -159,25 +158,24 @@ class PathOnFold:
         KeyboardInterrupt
             If Ctrl-C ended a fit early; its answer is dropped.
         """
-        store = None if self.store is None else Store(self.store)
         state = _PathState(self, X, y, sample_weight, GramCache() if cache is None else cache)
-        for k, settings in enumerate(self.path.settings):
-            with until(self.until) as deadline:
-                row = None if deadline.passed() else state.row(settings)
-                if row is None or (deadline.passed() and row["status"] == Status.TIME_LIMIT):
-                    return
-            if store is not None:
-                store.add(self.keys[k], row)
-            yield k, row
+        with nullcontext() if self.store is None else Store(self.store) as store:
+            for k, settings in enumerate(self.path.settings):
+                with until(self.until) as deadline:
+                    row = None if deadline.passed() else state.row(settings)
+                    if row is None or (deadline.passed() and row["status"] == Status.TIME_LIMIT):
+                        return
+                if store is not None:
+                    store.add(self.keys[k], row, "select")
+                yield k, row
 
 
 class Finished:
-    """A folder of finished rows; each piece of work writes a file of its own there, so that no lock is needed.
+    """The rows of a search that a store holds already.
 
     Parameters
     ----------
-    folder : path-like
-        Made if it does not exist.
+    store : path-like
     data : str
         Fingerprint of the data.
     scoring : str, callable or None
@@ -185,40 +183,34 @@ class Finished:
     Raises
     ------
     DataError
-        If the folder cannot be made, or holds ``.jsonl`` files of another kind.
+        If the store cannot be used.
     """
 
-    def __init__(self, folder: str | os.PathLike[str], data: str, scoring: Any) -> None:
-        self.folder, self.data, self.scoring = FilePath(folder), data, scoring
+    def __init__(self, store: str | os.PathLike[str], data: str, scoring: Any) -> None:
+        self.store, self.data, self.scoring = FilePath(store), data, scoring
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
+            self.store.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise DataError(f"store cannot be used as a folder: {error}") from None
-        self.read()
+            raise DataError(f"store cannot be used: {error}") from None
 
-    def read(self) -> None:
-        """Read all files."""
-        self.rows: dict[str, Row] = {}
-        for file in sorted(self.folder.glob("*.jsonl")):
-            self.rows.update(Store(file).items())
+    def rows(self, work: PathOnFold) -> dict[str, Row]:
+        """Return the rows of a piece of work that are there, by key."""
+        with Store(self.store) as store:
+            return store.found(work.keys)
 
     def keyed(self, work: PathOnFold) -> PathOnFold:
-        """Return the work with keys, and the file that it writes.
+        """Return the work with keys, and the store that it writes to.
 
         Raises
         ------
         DataError
             If a parameter is a function that has no name by which it could be known again.
         """
-        split = joblib.hash((work.train, work.test))
-        try:
-            keys = tuple(
-                joblib.hash((with_settings(clone(work.estimator), settings), self.scoring, self.data, split))
-                for settings in work.path.settings
-            )
-        except (pickle.PicklingError, AttributeError) as error:
-            raise DataError(f"store cannot tell these parameters again ({error}); use functions of a module") from None
-        return replace(work, keys=keys, store=self.folder / f"{joblib.hash(keys)}.jsonl")
+        keys = tuple(
+            fingerprint(with_settings(clone(work.estimator), settings), self.scoring, self.data, work.train, work.test)
+            for settings in work.path.settings
+        )
+        return replace(work, keys=keys, store=self.store)
 
 
 class _PathState:

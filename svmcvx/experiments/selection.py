@@ -26,6 +26,7 @@ from svmcvx.data import check_number, check_time_limit, check_weights
 from svmcvx.errors import DataError
 from svmcvx.experiments.progress import shown
 from svmcvx.experiments.search_paths import Finished, PathOnFold, Row, final_prefix, paths_of, with_settings
+from svmcvx.experiments.store import fingerprint
 from svmcvx.kernels.gram_cache import GramCache
 from svmcvx.system.deadline import allowed, epoch_end
 
@@ -116,8 +117,9 @@ def select(
         Paths solved at a time, one path on one fold being one task; 1 by default. The backend is joblib's, as set by
         ``joblib.parallel_config``: processes, threads, or ``backend="dask"`` (extra ``dask``).
     store : path-like, optional
-        A folder for finished fits. Each is written as soon as it is finished; a later call with the same data, grid and
-        folds goes on where the first one stopped, also after a kill. One run at a time may use it.
+        A file for finished fits (SQLite; made if it is not there), which comparisons and studies may share. Each is written as
+        soon as it is finished; a later call with the same data, grid and folds goes on where the first one stopped, also after
+        a kill. Several processes of one machine may use it at a time.
     progress : bool
         Show a bar (extra ``cli``).
     seed : int, optional
@@ -189,14 +191,14 @@ def select(
         ]
         finished = None
         if store is not None:
-            finished = Finished(store, joblib.hash((svmcvx.__version__, X, y, weight)), scoring)
+            finished = Finished(store, fingerprint(svmcvx.__version__, X, y, weight), scoring)
         search = _Search(work, finished, X, y, weight, n_jobs)
         complete = search.run(progress)
         table = _table(candidates, len(folds), search.rows, tol)
         table.complete = complete
         if not complete:
             why = "the time limit passed" if deadline.passed() else "interrupted"
-            advice = "" if store is not None else "; pass a folder as store to go on from there next time"
+            advice = "" if store is not None else "; pass a file as store to go on from there next time"
             warnings.warn(
                 f"{why} after {len(search.rows)} of {search.size} fits: the table holds these{advice}", stacklevel=2
             )
@@ -285,10 +287,10 @@ class _Search:
     def _resumed(self, piece: PathOnFold, finished: Finished) -> PathOnFold:
         """Take in the rows of the store; return what is left."""
         piece = finished.keyed(piece)
-        left = []
+        left, rows = [], finished.rows(piece)
         for k, key in enumerate(piece.keys):
-            if key in finished.rows:
-                self.rows[piece.path.positions[k], piece.fold] = finished.rows[key]
+            if key in rows:
+                self.rows[piece.path.positions[k], piece.fold] = rows[key]
             else:
                 left.append(k)
         return piece.part(left)
@@ -303,7 +305,6 @@ class _Search:
             except KeyboardInterrupt:
                 if self.finished is not None:
                     # What other processes have finished since.
-                    self.finished.read()
                     for piece in self.work:
                         self._resumed(piece, self.finished)
         return len(self.rows) == self.size

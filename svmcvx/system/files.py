@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import tempfile
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,11 +16,12 @@ __all__ = ["written_whole"]
 def written_whole(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     """Give a stream that takes the place of `path` when the block ends well, and leaves nothing when it does not."""
     target = Path(path)
-    handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    # Not by tempfile, whose files others may not read.
+    temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
     try:
-        with os.fdopen(handle, "wb") as stream:
+        with temporary.open("xb") as stream:
             yield stream
         os.replace(temporary, target)
     except BaseException:
-        Path(temporary).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise

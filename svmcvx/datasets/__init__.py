@@ -1,0 +1,17 @@
+"""Data sets: scikit-learn's built-in ones, files, and those of the papers (extra ``data`` to download them)."""
+
+from svmcvx.datasets.content import Dataset, content_digest
+from svmcvx.datasets.loading import BUILT_IN, ENVIRONMENT_VARIABLE, load
+from svmcvx.datasets.registry import PaperTable, Record, known_sets, paper_tables
+
+__all__ = [
+    "BUILT_IN",
+    "ENVIRONMENT_VARIABLE",
+    "Dataset",
+    "PaperTable",
+    "Record",
+    "content_digest",
+    "known_sets",
+    "load",
+    "paper_tables",
+]

@@ -1,0 +1,179 @@
+"""Finding a data set: by path, by name in a folder, in the cache, at its source."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from pathlib import Path
+
+import numpy as np
+
+from svmcvx.datasets.content import Dataset
+from svmcvx.datasets.downloads import cache_folder, fetch
+from svmcvx.datasets.files import read_file, read_npz
+from svmcvx.datasets.registry import Record, known_sets
+from svmcvx.errors import DataError, DataTypeError, SvmcvxError
+
+__all__ = ["BUILT_IN", "ENVIRONMENT_VARIABLE", "load", "location"]
+
+ENVIRONMENT_VARIABLE = "SVMCVX_DATA"
+BUILT_IN = ("breast_cancer", "digits", "iris", "wine", "moons", "circles", "blobs")
+
+
+def load(
+    name: str | os.PathLike[str], data_dir: str | os.PathLike[str] | None = None, *, target: str | None = None
+) -> Dataset:
+    """Load a data set by name or path.
+
+    A name is looked for as ``NAME.npz`` in `data_dir`, in the folder that the environment variable ``SVMCVX_DATA`` names, and in
+    the user's cache. A set of the papers (:func:`known_sets`) that is in none of them is downloaded from its source, compared with its
+    record in size and content, and kept in the cache.
+
+    Parameters
+    ----------
+    name : str or path-like
+        One of scikit-learn's (``"breast_cancer"``, ``"digits"``, ``"iris"``, ``"wine"``, and the generated ``"moons"``,
+        ``"circles"``, ``"blobs"``); the name of a set of the papers, as in ``"ionosphere"``, or of a ``.npz`` file in a folder;
+        or a path to a ``.csv``, ``.parquet``, ``.npz`` or LIBSVM file (``.svm``, ``.libsvm``, ``.svmlight``, ``.t``). A name
+        followed by ``:a-b`` selects the classes a and b, as in ``"digits:3-8"``.
+    data_dir : path-like, optional
+        Folder of ``.npz`` files, searched first.
+    target : str, optional
+        Column of the labels in a table; needed for CSV and Parquet files.
+
+    Returns
+    -------
+    Dataset
+
+    Raises
+    ------
+    DataError
+        If nothing of that name exists, the set cannot be had, the file cannot be read, or a class is not there. For a set of the
+        papers the message says where it was looked for and what to do.
+
+    Warns
+    -----
+    UserWarning
+        If a file in one of the two folders has the name of a set of the papers, but not its content.
+    """
+    for value, what in ((name, "name"), (data_dir, "data_dir"), (target, "target")):
+        allowed = str if what == "target" else (str, os.PathLike)
+        if not isinstance(value, allowed) and (value is not None or what == "name"):
+            raise DataTypeError(f"{what} must be a {'string' if what == 'target' else 'string or path'}, got {value!r}")
+    text = os.fspath(name)
+    base, _, classes = text.partition(":") if not Path(text).exists() else (text, "", "")
+    found = _load(base, data_dir, target)
+    if not classes:
+        return found
+    # A label may begin with a minus sign.
+    rest, dash, second = classes[1:].partition("-")
+    if not dash:
+        raise DataError(f"{text!r} selects one class only; write two, as in {base}:0-1")
+    return found.pair(classes[0] + rest, second)
+
+
+def _folders(data_dir: str | os.PathLike[str] | None) -> list[tuple[str, Path | None]]:
+    """Return the user's folders with what names them, in the order in which they are searched."""
+    variable = os.environ.get(ENVIRONMENT_VARIABLE)
+    return [
+        ("data_dir", None if data_dir is None else Path(data_dir)),
+        (ENVIRONMENT_VARIABLE, Path(variable) if variable else None),
+    ]
+
+
+def location(name: str, data_dir: str | os.PathLike[str] | None = None) -> Path | None:
+    """Return the file of a set on this machine, None if there is none."""
+    folders = [folder for _, folder in _folders(data_dir)]
+    for folder in [*folders, cache_folder()]:
+        if folder is not None and (folder / f"{name}.npz").is_file():
+            return folder / f"{name}.npz"
+    return None
+
+
+def _load(name: str, data_dir: str | os.PathLike[str] | None, target: str | None) -> Dataset:
+    path = Path(name)
+    if path.suffix and path.exists():
+        return read_file(path, target)
+    record = known_sets().get(name)
+    folders = _folders(data_dir)
+    for _, folder in folders:
+        if folder is not None and (folder / f"{name}.npz").is_file():
+            return _from_folder(folder / f"{name}.npz", record)
+    if name in BUILT_IN:
+        return _built_in(name)
+    if record is not None:
+        return _of_papers(record, folders)
+    cached = cache_folder()
+    if cached is not None and (cached / f"{name}.npz").is_file():
+        return read_npz(cached / f"{name}.npz")
+    if path.suffix:
+        raise DataError(f"the file {name} does not exist; check the path")
+    given = [folder for _, folder in folders if folder is not None]
+    where = (
+        f"no {name}.npz in {' or '.join(map(str, given))}"
+        if given
+        else f"and neither data_dir nor {ENVIRONMENT_VARIABLE} is set"
+    )
+    raise DataError(
+        f"no data set is called {name!r}: built in are {', '.join(BUILT_IN)}, those of the papers are listed by "
+        f"'svmcvx datasets', {where}; pass a path or data_dir"
+    )
+
+
+def _from_folder(path: Path, record: Record | None) -> Dataset:
+    """Read a file of the user's own; it may have the name of a set of the papers and be another."""
+    data = read_npz(path)
+    if record is not None and record.content is not None and (difference := record.difference(data)) is not None:
+        warnings.warn(f"{path} is not the set {record.name} of the papers: {difference}", stacklevel=4)
+    return data
+
+
+def _of_papers(record: Record, folders: list[tuple[str, Path | None]]) -> Dataset:
+    """Return a set from the cache or its source."""
+    cached = cache_folder()
+    places = [f"{what} ({'not set' if folder is None else folder})" for what, folder in folders]
+    places.append("the cache (needs the extra data)" if cached is None else f"the cache ({cached})")
+    looked = f"{record.name}.npz was looked for in {', '.join(places)}"
+    if record.unavailable:
+        raise DataError(
+            f"{record.name} ({record.title}) cannot be had: {record.unavailable}; {looked}. "
+            "Put arrays X and y in such a file to use data of your own"
+        )
+    if cached is not None and (cached / f"{record.name}.npz").is_file():
+        try:
+            data = read_npz(cached / f"{record.name}.npz")
+            if record.difference(data) is None:
+                return data
+        except DataError:
+            pass  # a file that is damaged is fetched again
+    try:
+        return fetch(record)
+    except SvmcvxError as error:
+        elsewhere = (
+            ""
+            if record.download is None
+            else f"call datasets.load({record.name!r}) once where there is a network and copy the cache's file, or "
+        )
+        raise type(error)(
+            f"{record.name} ({record.title}, {record.size}) is not on this machine: {looked}, then at its source: {error}. "
+            f"To have it here, {elsewhere}put {record.name}.npz into a folder and pass it as data_dir or {ENVIRONMENT_VARIABLE}"
+            + (f"; the set is described at {record.page}" if record.page else "")
+        ) from None
+
+
+def _built_in(name: str) -> Dataset:
+    from sklearn import datasets
+
+    if name in ("moons", "circles", "blobs"):
+        make = {
+            "moons": lambda: datasets.make_moons(300, noise=0.25, random_state=0),
+            "circles": lambda: datasets.make_circles(300, noise=0.1, factor=0.5, random_state=0),
+            "blobs": lambda: datasets.make_blobs(300, centers=2, cluster_std=2.5, random_state=0),
+        }[name]
+        X, y = make()  # type: ignore[no-untyped-call]
+        return Dataset(name, X, y, ("x1", "x2"))
+    bunch = getattr(datasets, f"load_{name}")()
+    labels = np.asarray(bunch.target)
+    if name != "digits":
+        labels = np.asarray(bunch.target_names)[labels]
+    return Dataset(name, np.asarray(bunch.data, dtype=np.float64), labels, tuple(map(str, bunch.feature_names)))

@@ -1,0 +1,170 @@
+"""Which tables can be computed, and what comes out."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pandas as pd
+
+from svmcvx.data import check_choice
+from svmcvx.experiments.studies import Study
+from svmcvx.system.files import written_whole
+
+__all__ = ["Reproduction", "accuracy_noise", "compared", "reproduce", "reproducible"]
+
+
+@dataclass(frozen=True, eq=False)
+class Reproduction:
+    """A table of a paper with the printed and our numbers.
+
+    Attributes
+    ----------
+    name, title : str
+    frame : DataFrame
+        A row a number of the table. ``published``; ``as_written`` (the protocol of the paper's text) and ``as_released`` (that of the
+        code published with it), each with its difference from the printed number and whether that is within ``noise``.
+    shown : tuple of str
+        The columns that the command line prints.
+    notes : tuple of str
+        What the columns are, and how the protocols differ.
+    study : Study
+        All fits.
+    """
+
+    name: str
+    title: str
+    frame: pd.DataFrame
+    shown: tuple[str, ...]
+    notes: tuple[str, ...]
+    study: Study
+
+    @property
+    def complete(self) -> bool:
+        """Whether all fits are there."""
+        return self.study.complete
+
+    def to_csv(self, path: str | os.PathLike[str]) -> None:
+        """Write the table, whole or not at all."""
+        with written_whole(path) as stream:
+            stream.write(self.frame.to_csv(index=False).encode())
+
+    def report(self, path: str | os.PathLike[str]) -> None:
+        """Write table and study into one HTML file (extra ``study``)."""
+        self.study.report(path, {self.title: self.frame}, title=f"{self.title}, reproduced")
+
+
+class _Table(NamedTuple):
+    title: str
+    module: str
+    function: str
+
+    def load(self) -> Callable[..., Reproduction]:
+        found: Callable[..., Reproduction] = getattr(import_module(self.module), self.function)
+        return found
+
+
+_TABLES: Mapping[str, _Table] = {
+    "psvm-table1": _Table("pSVM, Table 1", "svmcvx.experiments.reproduction.psvm", "table1"),
+    "psvm-table3": _Table("pSVM, Table 3", "svmcvx.experiments.reproduction.psvm", "table3"),
+    "odm-table2": _Table("ODM, Table 2 (linear)", "svmcvx.experiments.reproduction.odm", "table2"),
+}
+
+
+def reproducible() -> dict[str, str]:
+    """Return the names of the tables that can be computed, with their titles."""
+    return {name: table.title for name, table in _TABLES.items()}
+
+
+class Run(NamedTuple):
+    """How a table is computed: in part or in full, and with which arguments of :func:`svmcvx.study`."""
+
+    quick: bool
+    options: Mapping[str, Any]
+
+
+def reproduce(
+    table: str,
+    *,
+    quick: bool = False,
+    data_dir: str | os.PathLike[str] | None = None,
+    store: str | os.PathLike[str] | None = None,
+    backend: str | None = None,
+    n_jobs: int | None = None,
+    progress: bool = False,
+    time_limit: float | None = None,
+) -> Reproduction:
+    """Compute a table of a paper again, by the protocol of its text and by that of the code published with it.
+
+    Parameters
+    ----------
+    table : str
+        One of :func:`reproducible`.
+    quick : bool
+        A part of the table that takes little time.
+    data_dir, store, backend, n_jobs, progress, time_limit
+        As for :func:`svmcvx.study`.
+
+    Raises
+    ------
+    DataError
+        If there is no such table, or no data set of it can be had.
+    """
+    check_choice(table, "table", tuple(_TABLES))
+    options = {
+        "data_dir": data_dir,
+        "store": None if store is None else Path(store),
+        "backend": backend,
+        "n_jobs": n_jobs,
+        "progress": progress,
+        "time_limit": time_limit,
+    }
+    return _TABLES[table].load()(Run(quick, options))
+
+
+def compared(
+    what: str, published_pct: float, task: Mapping[str, Any] | None, why_not: str = "missing"
+) -> dict[str, float | bool | str]:
+    """Return the part of a row that says what a task of a study gives, beside the printed accuracy.
+
+    Parameters
+    ----------
+    what : str
+        ``"as_written"`` or ``"as_released"``; the names of the columns begin with it.
+    published_pct : float
+    task : mapping or None
+        A row of :attr:`Study.frame`; None if there is none.
+    why_not : str
+        What is said then.
+    """
+    if task is None or math.isnan(task["accuracy"]):
+        return {what: math.nan, f"{what}_note": why_not if task is None else task["note"]}
+    ours = 100.0 * task["accuracy"]
+    noise = accuracy_noise(published_pct, ours, task["n_test"])
+    return {
+        what: round(ours, 2),
+        f"{what}_difference": round(ours - published_pct, 2) + 0.0,
+        f"{what}_within_noise": bool(abs(ours - published_pct) <= noise),
+        f"{what}_noise": round(noise, 2),
+        f"{what}_certified": f"{task['tuning_certified'] + task['certified']}/{task['tuning_fits'] + 1}",
+        f"{what}_seconds": round(task["seconds"], 2),
+    }
+
+
+def accuracy_noise(first_pct: float, second_pct: float, n_test: int) -> float:
+    """Return two standard errors of accuracies on so many test observations, the larger of the two, in percentage points."""
+    shares = [min(max(accuracy / 100.0, 0.0), 1.0) for accuracy in (first_pct, second_pct)]
+    return 200.0 * math.sqrt(max(a * (1.0 - a) for a in shares) / n_test)
+
+
+def mean_noise(first_sd: float, first_splits: int, second_sd: float, second_splits: int) -> float:
+    """Return two standard errors of the difference of two mean scores, each over independent random splits of the same data.
+
+    Given the data the splits of a mean are independent, although their training parts overlap.
+    """
+    return 2.0 * math.sqrt(first_sd**2 / first_splits + second_sd**2 / second_splits)

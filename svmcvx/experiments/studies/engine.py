@@ -1,0 +1,453 @@
+"""Studies: models over data sets and repeated splits, in parallel, resumable."""
+
+from __future__ import annotations
+
+import logging
+import os
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import joblib
+import numpy as np
+import scipy.sparse as sp
+from joblib.externals.loky import ProcessPoolExecutor
+from joblib.externals.loky.process_executor import BrokenProcessPool
+from numpy.typing import NDArray
+
+import svmcvx
+from svmcvx.data import Features, check_features, check_labels, check_time_limit
+from svmcvx.datasets import Dataset, content_digest, load
+from svmcvx.errors import DataError, DataTypeError, SvmcvxError, missing_extra
+from svmcvx.experiments.comparison import Models, named_models
+from svmcvx.experiments.preparation import imputer, scaler
+from svmcvx.experiments.progress import shown
+from svmcvx.experiments.store import Store, fingerprint
+from svmcvx.experiments.studies.protocol import Protocol, Split, as_split, grids, piped
+from svmcvx.experiments.studies.result import Study
+from svmcvx.experiments.studies.tasks import FAILED, Row, Task, failed
+from svmcvx.system.deadline import allowed, epoch_end
+
+__all__ = ["study"]
+
+log = logging.getLogger(__name__)
+
+# Seconds for which a scheduler is waited for, and workers, which it may have to start again.
+PATIENCE, WORKERS = 30.0, 120.0
+
+
+def study(
+    models: Models,
+    datasets: Any,
+    *,
+    repeats: int = 10,
+    split: Any = 0.3,
+    tune: Mapping[str, Any] | None = None,
+    cv: Any = 5,
+    scoring: Any = None,
+    metrics: str | Sequence[str] = ("accuracy",),
+    scale: str = "standard",
+    scale_by: str = "training",
+    missing: str = "error",
+    tol: float = 1e-6,
+    seed: int = 0,
+    data_dir: str | os.PathLike[str] | None = None,
+    store: str | os.PathLike[str] | None = None,
+    proofs: str | os.PathLike[str] | None = None,
+    backend: str | None = None,
+    n_jobs: int | None = None,
+    retry_failed: bool = False,
+    progress: bool = False,
+    time_limit: float | None = None,
+) -> Study:
+    """Compare models over data sets and repeated splits, each model tuned inside its training part.
+
+    A task is one model on one split of one data set. Its training part is prepared, cut into folds to choose the model's
+    hyper-parameters (along warm-started paths, :func:`svmcvx.select`), and fitted with the best; the test part is used for the scores
+    alone. A task that fails is a row with the reason, and the others go on.
+
+    Parameters
+    ----------
+    models : mapping, or sequence of estimators or of (str, estimator)
+        Estimators of this package, others of scikit-learn (which have no certificate), or pipelines.
+    datasets : sequence or mapping
+        Names for :func:`svmcvx.datasets.load`, data sets, or a mapping from names to data sets or pairs (X, y). One that cannot
+        be loaded or split is left out, and the result says why.
+    repeats : int
+        Splits of each data set, or cross-validations if `split` has folds; 10 by default. Repeat r has the seed ``seed + r``.
+    split : float, int, Split, or a mapping from data sets to these
+        Share of the test part (0.3 by default), or number of folds; stratified unless a Split says otherwise. With a mapping,
+        data sets that it does not name are split by its entry ``"default"``, else 0.3.
+    tune : mapping, optional
+        Values by parameter, for all models that have it, as in ``{"C": [0.1, 1.0, 10.0]}``; or by model a grid as for
+        :func:`svmcvx.select`. Models without a grid are fitted as they are.
+    cv : int or splitter
+        Folds in the training part, 5 by default; stratified and shuffled by the seed of the repeat.
+    scoring : str or callable, optional
+        What the tuning maximises; the estimator's own score (the accuracy) by default.
+    metrics : str or sequence of str
+        Names of scikit-learn's scores, the greater the better, for the test part. The first is the one of the tables.
+    scale : "none", "standard" or "minmax"
+        Scaling of the columns, standard by default.
+    scale_by : "training" or "all"
+        Whether scaling and medians come from the training part (the default) or, as in some papers, from all observations.
+    missing : "error", "drop" or "median"
+        What is done about missing values: leave the data set out, drop the rows, or fill in the column's median.
+    tol : float
+        Relative gap up to which a solve counts as certified.
+    seed : int
+    data_dir : path-like, optional
+        Folder of ``.npz`` data sets.
+    store : path-like, optional
+        A file for finished tasks (SQLite; made if it is not there), which comparisons and searches may share. Each is on the disk
+        as soon as it is finished; a later call goes on where this one stopped, after a kill at any moment. Several processes of one
+        machine may use it at a time; tasks that two of them work on at the same moment are done twice and kept once.
+    proofs : path-like, optional
+        Folder that gets, for each final fit, the training data and a proof that :func:`svmcvx.verify` checks. Finished tasks without
+        one are done again.
+    backend : str, optional
+        ``"loky"`` (processes, the default), ``"threading"``, ``"dask"`` (the client that is there), or the address of a Dask
+        scheduler, as in ``"tcp://10.0.0.1:8786"`` (extra ``dask``). With Dask the calling process alone writes the store.
+    n_jobs : int, optional
+        Tasks at a time; 1 by default, all workers with Dask.
+    retry_failed : bool
+        Do tasks again that are in the store as failed.
+    progress : bool
+        Show a bar with an estimate of the time left (extra ``cli``).
+    time_limit : float, optional
+        Seconds for everything. Tasks that are not done then are missing in the result.
+
+    Returns
+    -------
+    Study
+        The rows, and tables, tests and reports made of them.
+
+    Raises
+    ------
+    DataError
+        If an argument cannot be used, or no data set can be.
+    SolverUnavailable
+        If an extra is missing.
+
+    Warns
+    -----
+    UserWarning
+        After Ctrl-C or at the time limit: the result then holds what is finished.
+
+    Examples
+    --------
+    >>> import svmcvx as sx
+    >>> models = {"hinge": sx.PSVMClassifier(), "squared": sx.PSVMClassifier(p=2.0)}
+    >>> found = sx.study(models, ["iris:versicolor-virginica"], repeats=2, tune={"C": [0.1, 1.0]}, cv=3)
+    >>> found.frame["certified"].all().item()
+    True
+    """
+    protocol = Protocol(
+        repeats=repeats,
+        cv=cv,
+        scoring=scoring,
+        metrics=(metrics,) if isinstance(metrics, str) else tuple(metrics),
+        scale=scale,
+        scale_by=scale_by,
+        missing=missing,
+        tol=tol,
+        seed=seed,
+    )
+    named = named_models(models)
+    tuned = grids(named, tune)
+    splits = _splits(split)
+    limit = check_time_limit(time_limit)
+    files = [None if path is None else Path(path) for path in (store, proofs)]
+    sets, left_out = _loaded(datasets, data_dir, protocol, splits)
+    strange = sorted(set(splits) - {one.name for one in sets} - set(left_out) - {"default"})
+    if strange:
+        raise DataError(f"split names {', '.join(strange)}, which are not among the data sets")
+    with allowed(limit) as deadline:
+        work = [
+            # Workers on other machines have no such store.
+            replace(task, store=None if _is_dask(backend) else files[0], proofs=files[1], until=epoch_end(deadline))
+            for task in _tasks(named, sets, tuned, protocol)
+        ]
+        run = _Run(work, {one.name: one for one in sets}, files[0], files[1], retry_failed)
+        complete = run.do(backend, n_jobs, progress)
+        if not complete:
+            why = "the time limit passed" if deadline.passed() else "interrupted"
+            advice = "" if store is not None else "; pass a file as store to go on from there next time"
+            warnings.warn(
+                f"{why} after {len(run.rows)} of {len(work)} tasks: the result holds these{advice}", stacklevel=2
+            )
+    # A row in the store may have been computed under other names.
+    rows = [
+        run.rows[task.key] | {"dataset": task.dataset, "model": task.model, "repeat": task.repeat, "fold": task.fold}
+        for task in work
+        if task.key in run.rows
+    ]
+    described = [
+        {
+            "dataset": one.name,
+            "rows": one.X.shape[0],
+            "features": one.X.shape[1],
+            "classes": int(one.classes.size),
+            "split": str(one.split),
+            "content": one.digest,
+        }
+        for one in sets
+    ]
+    lines = {name: " ".join(repr(model).split()) for name, model in named}
+    return Study(
+        rows, protocol, lines, {name: repr(grid) for name, grid in tuned.items()}, described, left_out, complete
+    )
+
+
+class _Prepared(NamedTuple):
+    """A data set with its splits."""
+
+    name: str
+    X: Features
+    y: NDArray[Any]
+    classes: NDArray[Any]
+    split: Split
+    parts: list[tuple[int, int, NDArray[np.intp], NDArray[np.intp]]]
+    digest: str
+
+
+def _splits(split: Any) -> dict[str, Split]:
+    if isinstance(split, Mapping) and not set(split) <= {"test_size", "folds", "stratify"}:
+        return {"default": Split()} | {str(name): as_split(one) for name, one in split.items()}
+    return {"default": as_split(split)}
+
+
+def _loaded(
+    datasets: Any, data_dir: Any, protocol: Protocol, splits: Mapping[str, Split]
+) -> tuple[list[_Prepared], dict[str, str]]:
+    """Load and split all data sets; return those that can be used, and why the others cannot."""
+    if isinstance(datasets, (str, Dataset)):
+        datasets = [datasets]
+    if not isinstance(datasets, (Mapping, Iterable)):
+        raise DataTypeError(f"datasets must be a sequence of names or a mapping, got {datasets!r}")
+    given: list[tuple[str, Any]] = [
+        (str(name), one)
+        for name, one in (datasets.items() if isinstance(datasets, Mapping) else ((None, d) for d in datasets))
+    ]
+    found: dict[str, _Prepared] = {}
+    left_out: dict[str, str] = {}
+    for label, one in given:
+        name = label
+        if not isinstance(datasets, Mapping):
+            name = one.name if isinstance(one, Dataset) else Path(one).stem if Path(str(one)).exists() else str(one)
+        if name in found or name in left_out:
+            raise DataError(f"datasets names {name!r} twice; pass a mapping with names of their own")
+        try:
+            data = load(one, data_dir) if isinstance(one, (str, os.PathLike)) else one
+            X, y = (data.X, data.y) if isinstance(data, Dataset) else data
+            found[name] = _prepared(name, X, y, protocol, splits.get(name, splits["default"]))
+        except (SvmcvxError, OSError) as error:
+            left_out[name] = " ".join(str(error).split())
+        except (TypeError, ValueError) as error:
+            raise DataTypeError(
+                f"datasets must hold names, data sets or pairs (X, y); {name} is none ({error})"
+            ) from None
+    if not found:
+        raise DataError(
+            "no data set can be used: " + ("; ".join(f"{k}: {v}" for k, v in left_out.items()) or "datasets is empty")
+        )
+    return list(found.values()), left_out
+
+
+def _prepared(name: str, X: Any, y: Any, protocol: Protocol, split: Split) -> _Prepared:
+    sparse = bool(sp.issparse(X))
+    holes = 0 if sparse else int(np.isnan(np.asarray(X, dtype=np.float64)).sum())
+    if holes and protocol.missing == "error":
+        raise DataError(f"{holes} values are missing; pass missing='drop' or missing='median'")
+    if holes and protocol.missing == "drop":
+        data = Dataset(name, np.asarray(X, dtype=np.float64), np.asarray(y)).without_missing()
+        X, y = data.X, data.y
+    if holes and protocol.missing == "median":
+        # Checked with zeros in place of what a task fills in.
+        X = np.asarray(X, dtype=np.float64)
+        check_features(np.nan_to_num(X, nan=0.0))
+    else:
+        X = check_features(X)
+    codes, classes = check_labels(y, X.shape[0])
+    digest = content_digest(X, classes[codes])
+    if protocol.scale_by == "all":
+        for step in (imputer(protocol.missing) if holes else None, scaler(protocol.scale, sparse=sparse)):
+            X = X if step is None else step.fit_transform(X)
+    labels = classes[codes]
+    parts = [
+        (repeat, fold, train, test)
+        for repeat in range(protocol.repeats)
+        for fold, (train, test) in enumerate(split.parts(labels, protocol.seed + repeat))
+    ]
+    return _Prepared(name, X, labels, classes, split, parts, digest)
+
+
+def _tasks(
+    named: list[tuple[str, Any]], sets: list[_Prepared], tuned: Mapping[str, Any], protocol: Protocol
+) -> Iterator[Task]:
+    """Yield all tasks, one repeat after the other: what is done first is a fair sample for the estimate of the time."""
+    pipes = {(name, sparse): piped(model, protocol, sparse=sparse) for name, model in named for sparse in (False, True)}
+    for repeat in range(protocol.repeats):
+        for data in sets:
+            for _, fold, train, test in (part for part in data.parts if part[0] == repeat):
+                for name, _ in named:
+                    estimator, prefix = pipes[name, bool(sp.issparse(data.X))]
+                    grid = _prefixed(tuned.get(name), prefix)
+                    # How the models and data sets are called is no part of the key, nor how often all is repeated.
+                    settings = replace(protocol, repeats=1, seed=protocol.seed + repeat)
+                    key = fingerprint("study", svmcvx.__version__, estimator, grid, settings, data.digest, train, test)
+                    yield Task(
+                        data.name, name, repeat, fold, train, test, estimator, grid, protocol, key, None, None, np.inf
+                    )
+
+
+def _prefixed(grid: Any, prefix: str) -> Any:
+    if grid is None:
+        return None
+    if isinstance(grid, Mapping):
+        return {f"{prefix}{name}": list(values) for name, values in grid.items()}
+    return [_prefixed(part, prefix) for part in grid]
+
+
+class _Run:
+    """The tasks of a study, and the rows that are there, by key."""
+
+    def __init__(
+        self,
+        work: list[Task],
+        sets: Mapping[str, _Prepared],
+        store: Path | None,
+        proofs: Path | None,
+        retry_failed: bool,
+    ) -> None:
+        self.work, self.sets, self.proofs = work, sets, proofs
+        self.store = None if store is None else Store(store)
+        self.retry_failed = retry_failed
+        found = {} if self.store is None else self.store.found(task.key for task in work)
+        self.rows = {key: row for key, row in found.items() if self._done(row)}
+
+    def _done(self, row: Row) -> bool:
+        if row["status"] == FAILED:
+            return not self.retry_failed
+        wants = self.proofs is not None and row["upper"] is not None
+        return not wants or bool(row["proof"] and self.proofs and (self.proofs / row["proof"]).is_dir())
+
+    def do(self, backend: str | None, n_jobs: int | None, progress: bool) -> bool:
+        """Do all tasks that are left; return whether they were done to the end."""
+        keys = {task.key for task in self.work}
+        todo = list({task.key: task for task in self.work if task.key not in self.rows}.values())
+        if self.store is not None:
+            # Within a repeat each process has an order of its own: several on one store then seldom meet at a task.
+            order = np.random.default_rng(os.getpid()).permutation(len(todo))
+            todo = [todo[k] for k in sorted(order, key=lambda k: todo[k].repeat)]
+        with _workers(backend, n_jobs) as parallel, shown(progress, "tasks", len(keys), len(self.rows)) as advance:
+            try:
+                for task, row in self._results(todo, parallel):
+                    if row is not None:
+                        self._keep(task, row)
+                        advance()
+            except KeyboardInterrupt:
+                pass
+            finally:
+                if self.store is not None:
+                    self.store.close()
+        return len(self.rows) == len(keys)
+
+    def _keep(self, task: Task, row: Row) -> None:
+        if self.store is not None:
+            self.store.add(task.key, row, "study", again=self.retry_failed or self.proofs is not None)
+        self.rows[task.key] = row
+        log.info("%s, %s, repeat %d: %s %s", task.dataset, task.model, task.repeat, row["status"], row["note"] or "")
+
+    def _results(self, todo: list[Task], parallel: joblib.Parallel | None) -> Iterator[tuple[Task, Row | None]]:
+        if parallel is None:
+            for task in todo:
+                yield task, task.run(self.sets[task.dataset].X, self.sets[task.dataset].y)
+            return
+        left = {task.key: task for task in todo}
+        while left:
+            sent: list[str] = []
+            try:
+                for key, row in self._parallel(list(left.values()), parallel, sent):
+                    yield left.pop(key), row
+            except Exception as error:
+                if not _worker_died(error):
+                    raise
+                # One of those that were under way has ended its process; each of them gets one of its own.
+                for key in [key for key in sent if key in left]:
+                    task = left.pop(key)
+                    yield task, self._alone(task)
+                continue
+            return
+
+    def _parallel(
+        self, tasks: list[Task], parallel: joblib.Parallel, sent: list[str]
+    ) -> Iterator[tuple[str, Row | None]]:
+        def calls() -> Iterator[Any]:
+            for task in tasks:
+                sent.append(task.key)
+                data = self.sets[task.dataset]
+                yield joblib.delayed(_do)(task, data.X, data.y)
+
+        with closing(parallel(calls())) as results:
+            yield from results
+
+    def _alone(self, task: Task) -> Row | None:
+        data = self.sets[task.dataset]
+        with ProcessPoolExecutor(max_workers=1) as executor:
+            try:
+                row: Row | None = executor.submit(_do, task, data.X, data.y).result()[1]
+            except BrokenProcessPool:
+                row = {**task.begun(), **failed("its process died, killed or out of memory"), "seconds": None}
+        return row
+
+
+def _do(task: Task, X: Any, y: NDArray[Any]) -> tuple[str, Row | None]:
+    """Do a task in another process or thread."""
+    return task.key, task.run(X, y)
+
+
+def _worker_died(error: Exception) -> bool:
+    """Whether a task has ended the process that did it, as joblib's processes tell it, or Dask, which tries several workers."""
+    return isinstance(error, BrokenProcessPool) or type(error).__name__ in ("KilledWorker", "FutureCancelledError")
+
+
+def _is_dask(backend: str | None) -> bool:
+    return backend is not None and (backend == "dask" or ":" in backend)
+
+
+@contextmanager
+def _workers(backend: str | None, n_jobs: int | None) -> Iterator[joblib.Parallel | None]:
+    """Give what runs tasks in parallel; None for one after the other in this process."""
+    if backend not in (None, "loky", "threading") and not _is_dask(backend):
+        raise DataError(
+            f"backend must be 'loky', 'threading', 'dask' or an address such as 'tcp://10.0.0.1:8786', got {backend!r}"
+        )
+    options: dict[str, Any] = {"return_as": "generator_unordered", "batch_size": 1}
+    if not _is_dask(backend):
+        try:
+            count = joblib.effective_n_jobs(n_jobs)
+        except ValueError:
+            raise DataError(f"n_jobs must not be 0, got {n_jobs}; pass -1 for all cores") from None
+        if count == 1:
+            yield None
+            return
+        yield joblib.Parallel(n_jobs=n_jobs, backend=backend, **options)
+        return
+    try:
+        from distributed import Client
+    except ImportError:
+        raise missing_extra("distributed", "dask") from None
+    if backend == "dask":
+        with joblib.parallel_config("dask", wait_for_workers_timeout=WORKERS):
+            yield joblib.Parallel(n_jobs=-1 if n_jobs is None else n_jobs, **options)
+        return
+    try:
+        client = Client(backend, timeout=PATIENCE)
+    except (OSError, ValueError) as error:
+        raise DataError(f"no Dask scheduler answers at {backend} ({error}); check the address") from None
+    with client, joblib.parallel_config("dask", wait_for_workers_timeout=WORKERS):
+        yield joblib.Parallel(n_jobs=-1 if n_jobs is None else n_jobs, **options)

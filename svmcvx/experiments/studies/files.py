@@ -1,0 +1,203 @@
+"""Studies written down as TOML files."""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Mapping
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from svmcvx.data import check_choice
+from svmcvx.errors import DataError
+from svmcvx.experiments.specifications import MODELS
+from svmcvx.experiments.studies.protocol import Split, as_split
+
+__all__ = ["read_study"]
+
+# Arguments of study that a file sets as they are.
+PLAIN = {
+    "repeats": int,
+    "seed": int,
+    "scoring": str,
+    "scale": str,
+    "scale_by": str,
+    "missing": str,
+    "tol": float,
+    "data_dir": str,
+    "store": str,
+    "proofs": str,
+    "backend": str,
+    "n_jobs": int,
+    "time_limit": float,
+}
+OTHERS = ("title", "split", "cv", "metrics", "datasets", "models", "tune")
+SPACINGS: dict[str, Any] = {"log": np.geomspace, "linear": np.linspace}
+
+
+def read_study(path: str | os.PathLike[str]) -> tuple[str, dict[str, Any]]:
+    """Read a study from a file; return its title and the arguments of :func:`svmcvx.study`.
+
+    Relative paths in the file are relative to its folder. ``docs/studies.md`` describes the format.
+
+    Parameters
+    ----------
+    path : path-like
+
+    Raises
+    ------
+    DataError
+        If the file cannot be read, or an entry is not known or cannot be used.
+    """
+    path = Path(path)
+    try:
+        with path.open("rb") as stream:
+            content = tomllib.load(stream)
+    except (OSError, tomllib.TOMLDecodeError) as error:
+        raise DataError(f"{path} cannot be read as TOML ({error})") from None
+    strange = sorted(set(content) - set(PLAIN) - set(OTHERS))
+    if strange:
+        raise DataError(f"{path} has {', '.join(map(repr, strange))}; known are {', '.join(sorted([*PLAIN, *OTHERS]))}")
+    for name in ("models", "datasets"):
+        if not content.get(name):
+            raise DataError(f"{path} has no {name}; a study needs some")
+    arguments: dict[str, Any] = {}
+    for name, kind in PLAIN.items():
+        if name in content:
+            value = content[name]
+            right = isinstance(value, kind) or (kind is float and isinstance(value, int))
+            if not right or isinstance(value, bool):
+                raise DataError(f"{path}: {name} must be a {kind.__name__}, got {value!r}")
+            arguments[name] = path.parent / value if name in ("data_dir", "store", "proofs") else value
+    if "metrics" in content:
+        arguments["metrics"] = _strings(content["metrics"], "metrics", path)
+    if "cv" in content:
+        arguments["cv"] = _folds(content["cv"], path)
+    arguments |= _datasets(content["datasets"], content.get("split"), path)
+    models, tuned = _models(content["models"], path)
+    arguments["models"] = models
+    common = _grid(content.get("tune", {}), f"{path}: tune")
+    if common and tuned:
+        raise DataError(f"{path} has both a grid for all models and grids of single models; write one or the other")
+    arguments["tune"] = common or tuned or None
+    title = content.get("title", path.stem)
+    return str(title), arguments
+
+
+def _strings(value: Any, what: str, path: Path) -> tuple[str, ...]:
+    value = [value] if isinstance(value, str) else value
+    if not isinstance(value, list) or not all(isinstance(part, str) for part in value):
+        raise DataError(f"{path}: {what} must be a list of strings, got {value!r}")
+    return tuple(value)
+
+
+def _folds(value: Any, path: Path) -> Any:
+    """Return the inner folds: a number, or a table with folds, stratify, shuffle and seed."""
+    from sklearn.model_selection import KFold, StratifiedKFold
+
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    known = {"folds", "stratify", "shuffle", "seed"}
+    if not isinstance(value, dict) or set(value) - known or "folds" not in value:
+        raise DataError(f"{path}: cv must be a number, or a table of {', '.join(sorted(known))}, got {value!r}")
+    shuffle = value.get("shuffle", True)
+    try:
+        return (StratifiedKFold if value.get("stratify", True) else KFold)(
+            value["folds"], shuffle=shuffle, random_state=value.get("seed", 0) if shuffle else None
+        )
+    except (ValueError, TypeError) as error:
+        raise DataError(f"{path}: cv cannot be used ({error})") from None
+
+
+def _datasets(value: Any, split: Any, path: Path) -> dict[str, Any]:
+    """Return the arguments ``datasets`` and ``split``; a set may be a name, or a table with its name and more."""
+    common = Split() if split is None else as_split(split)
+    names: dict[str, Any] = {}
+    splits: dict[str, Split] = {}
+    if not isinstance(value, list):
+        raise DataError(f"{path}: datasets must be a list, got {value!r}")
+    for entry in value:
+        one = {"name": entry} if isinstance(entry, str) else entry
+        if (
+            not isinstance(one, dict)
+            or not isinstance(one.get("name"), str)
+            or set(one) - {"name", "file", "target", "split"}
+        ):
+            raise DataError(f"{path}: a data set is a name or a table of name, file, target and split, got {entry!r}")
+        name = one["name"]
+        if name in names:
+            raise DataError(f"{path} names the data set {name!r} twice")
+        names[name] = _source(one, path)
+        if "split" in one:
+            splits[name] = as_split(one["split"])
+    return {"datasets": names, "split": {"default": common, **splits} if splits else common}
+
+
+def _source(one: Mapping[str, Any], path: Path) -> Any:
+    """Return a name to be loaded, or the data of a file."""
+    from svmcvx.datasets import load
+
+    if "file" not in one:
+        return one["name"]
+    return load(path.parent / str(one["file"]), target=one.get("target"))
+
+
+def _models(value: Any, path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the models, and the grids of those that have one."""
+    if not isinstance(value, dict):
+        raise DataError(f"{path}: models must be tables, as in [models.hinge], got {value!r}")
+    models, tuned = {}, {}
+    for name, entry in value.items():
+        settings = dict(entry) if isinstance(entry, dict) else {"model": entry}
+        kind, grid = settings.pop("model", name), settings.pop("tune", None)
+        try:
+            models[name] = _class(kind)(**settings)
+            strange = sorted(set(grid or ()) - set(models[name].get_params()))
+        except TypeError as error:
+            raise DataError(f"{path}: the model {name} cannot be made ({error})") from None
+        if strange:
+            raise DataError(f"{path}: {name} has no parameter {', '.join(strange)} to tune")
+        if grid:
+            tuned[name] = _grid(grid, f"{path}: {name}.tune")
+    return models, tuned
+
+
+def _class(kind: Any) -> Any:
+    """Return an estimator's class: one of ours by its name on the command line, or one of scikit-learn's by its full name."""
+    if not isinstance(kind, str):
+        raise DataError(f"model must be a name, got {kind!r}")
+    if kind in MODELS:
+        return MODELS[kind].load()
+    module, _, name = kind.rpartition(".")
+    # Nothing but scikit-learn: a file of settings is not to run other code.
+    if module.split(".")[0] == "sklearn" and "._" not in kind:
+        try:
+            found = getattr(import_module(module), name)
+        except (ImportError, AttributeError):
+            found = None
+        if isinstance(found, type) and hasattr(found, "fit"):
+            return found
+    raise DataError(f"model {kind!r} is not known; use {', '.join(MODELS)}, or a class such as sklearn.svm.SVC")
+
+
+def _grid(value: Any, what: str) -> dict[str, list[Any]]:
+    """Return the values of each parameter: a list, or a range with low, high, number and spacing."""
+    if not isinstance(value, dict):
+        raise DataError(f"{what} must be a table of parameters, got {value!r}")
+    grid = {}
+    for name, values in value.items():
+        if isinstance(values, dict):
+            if set(values) - {"spacing"} != {"low", "high", "number"}:
+                raise DataError(f"{what}.{name} must have low, high and number, got {values!r}")
+            spacing = check_choice(values.get("spacing", "log"), f"{what}.{name}.spacing", tuple(SPACINGS))
+            try:
+                values = SPACINGS[spacing](values["low"], values["high"], values["number"]).tolist()
+            except (ValueError, TypeError) as error:
+                raise DataError(f"{what}.{name} cannot be used ({error})") from None
+        if not isinstance(values, list) or not values:
+            raise DataError(f"{what}.{name} must be a list of values, got {values!r}")
+        grid[name] = values
+    return grid

@@ -1,0 +1,49 @@
+"""On what a study was computed."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+from importlib.metadata import PackageNotFoundError, version
+
+import psutil
+
+import svmcvx
+
+__all__ = ["machine", "versions"]
+
+PACKAGES = ("cvxpy", "clarabel", "scs", "numpy", "scipy", "numba", "scikit-learn", "joblib", "pandas")
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of this package, of Python, and of what it computes with."""
+    found = {"svmcvx": svmcvx.__version__, "Python": sys.version.split()[0]}
+    for name in PACKAGES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def machine() -> dict[str, str]:
+    """Return what this machine is, without its name."""
+    memory = psutil.virtual_memory().total / 2**30
+    return {
+        "system": f"{platform.system()} {platform.release()}",
+        "processor": _processor(),
+        "cores": f"{psutil.cpu_count(logical=False) or '?'} ({os.cpu_count()} logical)",
+        "memory": f"{memory:.0f} GiB",
+    }
+
+
+def _processor() -> str:
+    try:
+        with open("/proc/cpuinfo") as stream:
+            for line in stream:
+                if line.startswith("model name"):
+                    return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()

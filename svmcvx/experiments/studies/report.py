@@ -1,0 +1,317 @@
+"""One HTML file with everything that a study has found, or with tables of comparisons (extra ``study``)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from svmcvx.errors import missing_extra
+from svmcvx.experiments.studies.machine import machine, versions
+from svmcvx.system.files import written_whole
+
+if TYPE_CHECKING:
+    from svmcvx.experiments.studies.result import Study
+
+__all__ = ["check_report", "report"]
+
+TEMPLATE = Path(__file__).with_name("report.html")
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A cell of a table: its text, what it is sorted by, and how it looks."""
+
+    text: str
+    value: float | str | None = None
+    kind: str = ""
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of the page.
+
+    Attributes
+    ----------
+    title, note : str
+    heads : sequence of str
+    rows, foot : sequence of sequences of Cell
+    """
+
+    title: str
+    note: str
+    heads: Sequence[str]
+    rows: Sequence[Sequence[Cell]]
+    foot: Sequence[Sequence[Cell]] = ()
+
+
+def check_report() -> None:
+    """Raise if a report cannot be made here; to be asked before anything is computed.
+
+    Raises
+    ------
+    SolverUnavailable
+        Without the extra ``study``.
+    """
+    for module in ("jinja2", "matplotlib", "scikit_posthocs"):
+        if find_spec(module) is None:
+            raise missing_extra(module, "study")
+
+
+def report(path: Path, study: Study | None, comparisons: Mapping[str, pd.DataFrame], title: str | None = None) -> None:
+    """Write the page, whole or not at all.
+
+    Parameters
+    ----------
+    path : path
+    study : Study or None
+    comparisons : mapping of str to DataFrame
+        Tables of :func:`svmcvx.compare` by their titles.
+    title : str, optional
+
+    Raises
+    ------
+    SolverUnavailable
+        Without the extra ``study``.
+    """
+    check_report()
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    environment = Environment(
+        loader=FileSystemLoader(TEMPLATE.parent),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    page = environment.get_template(TEMPLATE.name).render(
+        title=title or ("Study" if study is not None else "Comparison"),
+        summary="" if study is None else _summary(study),
+        warnings=[] if study is None else _warnings(study),
+        sections=[*([] if study is None else _sections(study)), *_comparisons(comparisons)],
+        facts=_facts(study),
+    )
+    with written_whole(path) as stream:
+        stream.write(page.encode())
+
+
+def _number(value: Any, form: str = ".3f", kind: str = "") -> Cell:
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return Cell("—", None, kind)
+    return Cell(format(value, form), float(value), kind)
+
+
+def _text(value: Any) -> Cell:
+    text = "" if value is None or (isinstance(value, float) and math.isnan(value)) else str(value)
+    return Cell(text, text)
+
+
+def _p(value: float) -> Cell:
+    """Return a p-value; small ones by their order only."""
+    if math.isnan(value):
+        return Cell("—")
+    return Cell("< 0.0001" if value < 1e-4 else f"{value:.4f}", value, "low" if value < 0.05 else "")
+
+
+def _summary(study: Study) -> str:
+    frame = study.frame
+    certified, solves = study.solves()
+    share = (
+        f"{100 * certified / solves:.1f} % of {solves} solves certified" if solves else "no model gives certificates"
+    )
+    return (
+        f"{len(study.models)} models, {len(study.datasets)} data sets, {len(frame)} tasks, "
+        f"{len(study.failures())} of them failed; {share}; {frame['seconds'].sum():.1f} s of work."
+    )
+
+
+def _warnings(study: Study) -> list[str]:
+    found = (
+        []
+        if study.complete
+        else ["Not complete: tasks are missing, and means of which a part is missing are left out."]
+    )
+    return [*found, *(f"{name} is left out: {why}" for name, why in study.left_out.items())]
+
+
+def _facts(study: Study | None) -> list[tuple[str, list[tuple[str, str]]]]:
+    """Return what a reader needs to repeat it."""
+    groups = []
+    if study is not None:
+        groups += [
+            ("Models", list(study.model_lines.items())),
+            ("Tuned over", list(study.grids.items())),
+            ("Protocol", list(study.protocol.items())),
+        ]
+    groups += [
+        ("Versions", list((versions() if study is None else study.versions).items())),
+        ("Machine (of the report)", list(machine().items())),
+    ]
+    return [(name, facts) for name, facts in groups if facts]
+
+
+def _sections(study: Study) -> list[dict[str, Any]]:
+    sections: list[dict[str, Any]] = [
+        {
+            "title": "Scores",
+            "tables": [_scores(study, metric) for metric in study.metrics],
+            "figures": _score_figures(study),
+        }
+    ]
+    if len(study.models) > 1:
+        sections.append({"title": "Over the data sets", **_over_sets(study)})
+        paired = [_paired(study, metric) for metric in study.metrics]
+        sections.append({"title": "On each data set", "tables": paired, "figures": [], "folded": True})
+    share = _grid(
+        study,
+        "Share of certified solves",
+        "Final fits and those of the tuning. A dash: the model gives no certificates.",
+        study.certified(),
+        ".3f",
+    )
+    seconds = _grid(study, "Seconds of a task", "Mean over the splits, with the tuning.", study.seconds(), ".3g")
+    sections.append({"title": "Certificates and time", "tables": [share, seconds], "figures": []})
+    sections.append({"title": "Data sets", "tables": [_sets(study)], "figures": []})
+    failures = study.failures()
+    if len(failures):
+        sections.append({"title": "What failed", "tables": [_plain("Failed tasks", "", failures)], "figures": []})
+    sections.append({"title": "All tasks", "tables": [_plain("Tasks", "", study.frame)], "figures": [], "folded": True})
+    return sections
+
+
+def _scores(study: Study, metric: str) -> Table:
+    mean, sd, ranks = study.mean(metric), study.sd(metric), study.ranks(metric)
+    rows = []
+    for dataset in mean.index:
+        best = mean.loc[dataset].max()
+        cells = [_text(dataset)]
+        for name in study.models:
+            value, spread = float(mean.loc[dataset, name]), float(sd.loc[dataset, name])
+            text = "—" if math.isnan(value) else f"{value:.3f}" + ("" if math.isnan(spread) else f" ± {spread:.3f}")
+            cells.append(Cell(text, None if math.isnan(value) else value, "best" if value == best else ""))
+        rows.append(cells)
+    foot = [Cell("mean rank"), *(_number(float(rank), ".2f") for rank in ranks.mean(axis=0))]
+    note = "Mean ± standard deviation over the splits; the best of a row is marked."
+    if mean.isna().to_numpy().any():
+        note += " A dash: one of the tasks failed or is missing."
+    note += f" Ranks (1 is the best) over the {len(ranks)} data sets on which every model has a score."
+    return Table(metric, note, ["data set", *study.models], rows, [foot])
+
+
+def _score_figures(study: Study) -> list[tuple[str, str]]:
+    from svmcvx.experiments.studies.figures import scores_by_set, svg
+
+    caption = f"{study.metrics[0]} of every split; a bar at the mean."
+    return [(svg(scores_by_set(study), "scores of every split"), caption)]
+
+
+def _over_sets(study: Study) -> dict[str, Any]:
+    from svmcvx.experiments.studies.figures import critical_difference_diagram, svg
+
+    tables, figures = [], []
+    for metric in study.metrics:
+        overall = study.overall(metric)
+        rows = [
+            [
+                _text(r.first),
+                _text(r.second),
+                *(_number(n, "d") for n in (r.wins, r.ties, r.losses)),
+                _p(r.wilcoxon),
+                _p(r.holm),
+            ]
+            for r in _records(overall)
+        ]
+        note = "Signed-rank test on the mean scores of the data sets; Holm: adjusted for the number of pairs."
+        test = study.friedman(metric)
+        if test is not None:
+            note += (
+                f" Friedman over {test.blocks} data sets: chi² = {test.chi2:.3f} (p = {test.chi2_p:.4f}), Iman and Davenport's "
+                f"F = {test.F:.3f} (p = {test.F_p:.4f}); critical difference of mean ranks at {test.alpha:g}: "
+                f"{test.critical_difference:.3f}."
+            )
+            figure: Any = critical_difference_diagram(study, metric).figure
+            caption = f"{metric}: mean ranks; models joined by a bar are not told apart by Nemenyi's test at 0.05."
+            figures.append((svg(figure, f"critical difference diagram of {metric}"), caption))
+        heads = ["first", "second", "wins", "ties", "losses", "Wilcoxon p", "Holm"]
+        tables.append(Table(metric, note, heads, rows))
+    return {"tables": tables, "figures": figures, "figures_first": True}
+
+
+def _paired(study: Study, metric: str) -> Table:
+    rows = [
+        [
+            _text(r.dataset),
+            _text(r.first),
+            _text(r.second),
+            _number(r.splits, "d"),
+            _number(r.difference, "+.4f"),
+            _p(r.t),
+            _p(r.corrected_t),
+            _p(r.wilcoxon),
+        ]
+        for r in _records(study.paired(metric))
+    ]
+    note = (
+        "Over the splits of each data set, not adjusted for the number of tests. The corrected test allows for training parts "
+        "that overlap; the plain t-test and the signed-rank test do not, and find too much."
+    )
+    heads = ["data set", "first", "second", "splits", "difference", "t", "corrected t", "Wilcoxon"]
+    return Table(metric, note, heads, rows)
+
+
+def _grid(study: Study, title: str, note: str, values: pd.DataFrame, form: str) -> Table:
+    rows = [[_text(name), *(_number(float(v), form) for v in values.loc[name])] for name in values.index]
+    return Table(title, note, ["data set", *study.models], rows)
+
+
+def _sets(study: Study) -> Table:
+    rows = [
+        [
+            _text(r.dataset),
+            *(_number(n, "d") for n in (r.rows, r.features, r.classes)),
+            _text(r.split),
+            Cell(r.content, r.content, "digest"),
+        ]
+        for r in _records(study.datasets)
+    ]
+    heads = ["data set", "rows", "columns", "classes", "split", "SHA-256 of the content"]
+    return Table("Data", "Content: svmcvx.datasets.content_digest of what was loaded.", heads, rows)
+
+
+def _records(frame: pd.DataFrame) -> Iterable[Any]:
+    """Return the rows, whose fields have the names of the columns."""
+    return frame.itertuples(index=False)
+
+
+def _comparisons(comparisons: Mapping[str, pd.DataFrame]) -> Iterable[dict[str, Any]]:
+    if comparisons:
+        note = "One split. The interval [dual_bound, primal] holds the optimum of the training problem."
+        tables = [_plain(name, note if "dual_bound" in frame else "", frame) for name, frame in comparisons.items()]
+        yield {"title": "Tables", "tables": tables, "figures": []}
+
+
+def _plain(title: str, note: str, frame: pd.DataFrame) -> Table:
+    """Return a data frame as it is; columns that say nothing are left out."""
+    columns = [name for name in frame.columns if not frame[name].isna().all()]
+    rows = [[_any(value) for value in row] for row in frame[columns].itertuples(index=False)]
+    return Table(title, note, columns, rows)
+
+
+def _any(value: Any) -> Cell:
+    if isinstance(value, (bool, np.bool_)):
+        return Cell("yes" if value else "no", float(value), "" if value else "no")
+    if isinstance(value, (float, np.floating)):
+        return _number(float(value), ".6g")
+    if isinstance(value, (int, np.integer)):
+        return _number(int(value), "d")
+    if isinstance(value, Mapping):
+        return _text(
+            ", ".join(f"{key}={part:g}" if isinstance(part, float) else f"{key}={part}" for key, part in value.items())
+        )
+    return _text(value)

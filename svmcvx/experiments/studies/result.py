@@ -1,0 +1,291 @@
+"""What a study has found: rows, and the tables and tests made of them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from copy import copy
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from svmcvx.data import check_number
+from svmcvx.errors import DataError
+from svmcvx.experiments.studies import statistics
+from svmcvx.experiments.studies.machine import versions
+from svmcvx.experiments.studies.protocol import Protocol
+from svmcvx.experiments.studies.statistics import Friedman
+from svmcvx.experiments.studies.tasks import FAILED, FIELDS, UNCERTIFIED, Row
+from svmcvx.system.files import written_whole
+
+__all__ = ["Study"]
+
+
+class Study:
+    """The result of :func:`svmcvx.study`.
+
+    Attributes
+    ----------
+    frame : DataFrame
+        A row a task: ``dataset``, ``model``, ``repeat``, ``fold``, ``status`` (``"failed"`` where it failed), ``n_train``, ``n_test``,
+        a column a metric, ``params`` (chosen), ``lower`` and ``upper`` (checked interval around the optimum of the final fit), ``gap``,
+        ``certified``, ``tuning_fits`` and how many of them are certified, ``n_support``, ``solver``, ``tuning_seconds``, ``seconds``
+        (all), ``proof`` (folder) and ``note``.
+    models : tuple of str
+    datasets : DataFrame
+        Size, split and content digest of each data set.
+    left_out : dict
+        Why data sets could not be used.
+    metrics : tuple of str
+        The first is the one that the tables are of, unless another is named.
+    protocol : dict of str
+    complete : bool
+        Whether all tasks are there.
+    versions : dict of str
+        Of this package and what it computes with.
+    """
+
+    def __init__(
+        self,
+        rows: Sequence[Row],
+        protocol: Protocol,
+        models: Mapping[str, str],
+        grids: Mapping[str, str],
+        datasets: Sequence[Mapping[str, Any]],
+        left_out: Mapping[str, str],
+        complete: bool,
+    ) -> None:
+        self.metrics = protocol.metrics
+        self.protocol = protocol.described()
+        self.model_lines, self.grids = dict(models), dict(grids)
+        self.models = tuple(models)
+        self.datasets = pd.DataFrame(list(datasets))
+        self.left_out = dict(left_out)
+        self.complete = complete
+        self.versions = versions()
+        self.frame = self._framed(rows)
+
+    def _framed(self, rows: Sequence[Row]) -> pd.DataFrame:
+        place = FIELDS.index("scores")
+        columns = (*FIELDS[:place], *self.metrics, *FIELDS[place + 1 :])
+        flat = [{**row, **(row["scores"] or {})} for row in rows]
+        frame = pd.DataFrame([{name: row.get(name) for name in columns} for row in flat], columns=list(columns))
+        numbers = [*self.metrics, "lower", "upper", "gap", "n_support", "tuning_seconds", "seconds"]
+        return frame.astype(dict.fromkeys(numbers, float))
+
+    @staticmethod
+    def joined(studies: Sequence[Study]) -> Study:
+        """Return the studies of different data sets by one protocol as one; their models have the same names."""
+        first = studies[0]
+        found = copy(first)
+        found.models = tuple(dict.fromkeys(name for one in studies for name in one.models))
+        found.model_lines = {
+            name: "; ".join(dict.fromkeys(one.model_lines[name] for one in studies if name in one.model_lines))
+            for name in found.models
+        }
+        found.grids = {name: grid for one in studies for name, grid in one.grids.items()}
+        found.datasets = pd.concat([one.datasets for one in studies], ignore_index=True)
+        found.left_out = {name: why for one in studies for name, why in one.left_out.items()}
+        found.complete = all(one.complete for one in studies)
+        found.frame = pd.concat([one.frame for one in studies], ignore_index=True)
+        return found
+
+    def __repr__(self) -> str:
+        state = "" if self.complete else ", not complete"
+        return f"Study({len(self.models)} models, {len(self.datasets)} data sets, {len(self.frame)} tasks{state})"
+
+    # Tables
+
+    def _metric(self, metric: str | None) -> str:
+        if metric is None:
+            return self.metrics[0]
+        if metric not in self.metrics:
+            raise DataError(f"metric must be one of {', '.join(self.metrics)}, got {metric!r}")
+        return metric
+
+    def _by_set(self, column: pd.Series) -> Any:
+        return column.groupby([self.frame["dataset"], self.frame["model"]], sort=False)
+
+    def _ordered(self, values: pd.Series) -> pd.DataFrame:
+        names = list(self.datasets["dataset"])
+        table = values.unstack("model").reindex(  # noqa: PD010 - nothing to aggregate
+            index=names, columns=list(self.models)
+        )
+        table.index.name, table.columns.name = "dataset", None
+        return table
+
+    def mean(self, metric: str | None = None) -> pd.DataFrame:
+        """Return mean scores, a row a data set and a column a model; NaN where a task failed or is missing."""
+        return self._ordered(self._by_set(self.frame[self._metric(metric)]).agg(lambda x: x.mean(skipna=False))).where(
+            self._whole()
+        )
+
+    def sd(self, metric: str | None = None) -> pd.DataFrame:
+        """Return the standard deviations of the scores over the splits, with one degree of freedom less than splits."""
+        column = self.frame[self._metric(metric)]
+        return self._ordered(self._by_set(column).agg(lambda x: x.std(ddof=1, skipna=False))).where(self._whole())
+
+    def _whole(self) -> pd.DataFrame:
+        """Return where all tasks are there: means of different splits cannot be compared."""
+        counts = self._ordered(self._by_set(self.frame["status"]).size()).fillna(0)
+        most = self.frame.groupby("dataset")[["repeat", "fold"]].apply(lambda part: len(part.drop_duplicates()))
+        return counts.ge(most.reindex(counts.index).fillna(1), axis=0)
+
+    def table(self, metric: str | None = None, digits: int = 3) -> pd.DataFrame:
+        """Return mean ± standard deviation as text, with a last row of mean ranks."""
+        mean, sd = self.mean(metric), self.sd(metric)
+        cells = {
+            name: [_mean_sd(m, s, digits) for m, s in zip(mean[name], sd[name], strict=True)] for name in self.models
+        }
+        table = pd.DataFrame(cells, index=mean.index)
+        table.loc["mean rank"] = ["—" if np.isnan(rank) else f"{rank:.2f}" for rank in self.ranks(metric).mean(axis=0)]
+        return table
+
+    def ranks(self, metric: str | None = None) -> pd.DataFrame:
+        """Return the rank of each model on each data set, 1 the best; of data sets on which all models have a score."""
+        mean = self.mean(metric).dropna()
+        return pd.DataFrame(statistics.ranks_by_block(mean), index=mean.index, columns=mean.columns)
+
+    def _certifying(self) -> pd.DataFrame:
+        """Return the rows of the models that give certificates, as far as any of them has been fitted."""
+        without = self.frame.loc[self.frame["status"] == UNCERTIFIED, "model"].unique()
+        return self.frame[~self.frame["model"].isin(without)]
+
+    def certified(self) -> pd.DataFrame:
+        """Return the share of certified solves, of the final fits and those of the tuning together, by data set and model.
+
+        A task that failed counts as one solve without a certificate; models that have none are NaN.
+        """
+        rows = self._certifying()
+        by_set = [rows["dataset"], rows["model"]]
+        solved = (rows["tuning_certified"] + rows["certified"].astype(int)).groupby(by_set).sum()
+        return self._ordered(solved / (rows["tuning_fits"] + 1).groupby(by_set).sum())
+
+    def solves(self) -> tuple[int, int]:
+        """Return how many solves are certified, and how many there are, of the models that give certificates."""
+        rows = self._certifying()
+        return (
+            int((rows["tuning_certified"] + rows["certified"].astype(int)).sum()),
+            int((rows["tuning_fits"] + 1).sum()),
+        )
+
+    def seconds(self) -> pd.DataFrame:
+        """Return mean seconds of a task, with its tuning, by data set and model."""
+        return self._ordered(self._by_set(self.frame["seconds"]).mean())
+
+    def failures(self) -> pd.DataFrame:
+        """Return the rows of the tasks that failed."""
+        return self.frame.loc[self.frame["status"] == FAILED, ["dataset", "model", "repeat", "fold", "note"]]
+
+    # Tests
+
+    def paired(self, metric: str | None = None) -> pd.DataFrame:
+        """Compare every pair of models on every data set, over its splits.
+
+        Returns
+        -------
+        DataFrame
+            ``dataset``, ``first``, ``second``, ``splits`` (that both have), ``difference`` (mean of first less second), and the two-sided
+            p-values ``t``, ``corrected_t`` (for overlapping training parts [Nadeau]) and ``wilcoxon``; not adjusted for their number.
+        """
+        name = self._metric(metric)
+        rows = []
+        for dataset in self.datasets["dataset"]:
+            part = self.frame[self.frame["dataset"] == dataset]
+            scores = part.pivot_table(name, ["repeat", "fold"], "model", dropna=False).reindex(
+                columns=list(self.models)
+            )
+            ratio = float((part["n_test"] / part["n_train"]).mean()) if len(part) else 0.0
+            for first, second in combinations(self.models, 2):
+                difference = (scores[first] - scores[second]).dropna().to_numpy()
+                rows.append(
+                    {
+                        "dataset": dataset,
+                        "first": first,
+                        "second": second,
+                        "splits": difference.size,
+                        "difference": difference.mean() if difference.size else np.nan,
+                        "t": statistics.paired_t(difference),
+                        "corrected_t": statistics.corrected_t(difference, ratio),
+                        "wilcoxon": statistics.wilcoxon(difference),
+                    }
+                )
+        columns = ["dataset", "first", "second", "splits", "difference", "t", "corrected_t", "wilcoxon"]
+        return pd.DataFrame(rows, columns=columns)
+
+    def overall(self, metric: str | None = None) -> pd.DataFrame:
+        """Compare every pair of models over the data sets, by the signed-rank test on mean scores.
+
+        Returns
+        -------
+        DataFrame
+            ``first``, ``second``, ``wins`` and ``losses`` of the first, ``ties``, ``wilcoxon``, and ``holm``: the p-value adjusted for the
+            number of pairs.
+        """
+        mean = self.mean(metric)
+        rows = []
+        for first, second in combinations(self.models, 2):
+            difference = (mean[first] - mean[second]).dropna().to_numpy()
+            rows.append(
+                {
+                    "first": first,
+                    "second": second,
+                    "wins": int((difference > 0).sum()),
+                    "losses": int((difference < 0).sum()),
+                    "ties": int((difference == 0).sum()),
+                    "wilcoxon": statistics.wilcoxon(difference),
+                }
+            )
+        table = pd.DataFrame(rows, columns=["first", "second", "wins", "losses", "ties", "wilcoxon"])
+        table["holm"] = statistics.holm(table["wilcoxon"])
+        return table
+
+    def friedman(self, metric: str | None = None, alpha: float = 0.05) -> Friedman | None:
+        """Return Friedman's test over the data sets; None for fewer than three models or two data sets."""
+        check_number(alpha, "alpha", low=0, high=1, open_low=True, open_high=True)
+        return statistics.friedman(self.mean(metric), alpha)
+
+    # Files
+
+    def to_csv(self, path: str | os.PathLike[str]) -> None:
+        """Write all rows, whole or not at all."""
+        with written_whole(path) as stream:
+            stream.write(self.frame.to_csv(index=False).encode())
+
+    def to_latex(self, path: str | os.PathLike[str] | None = None, metric: str | None = None, digits: int = 3) -> str:
+        """Return the table of a metric for a document with the package booktabs, the best of each row bold; write it if asked to."""
+        from svmcvx.experiments.studies.latex import latex_table
+
+        text = latex_table(self, self._metric(metric), digits)
+        if path is not None:
+            with written_whole(path) as stream:
+                stream.write(text.encode())
+        return text
+
+    def report(
+        self,
+        path: str | os.PathLike[str],
+        comparisons: Mapping[str, pd.DataFrame] | None = None,
+        title: str | None = None,
+    ) -> None:
+        """Write everything into one HTML file that needs nothing else (extra ``study``).
+
+        Parameters
+        ----------
+        path : path-like
+        comparisons : mapping of str to DataFrame, optional
+            Tables of :func:`svmcvx.compare`, or others, that the report is to hold too, by their titles.
+        title : str, optional
+        """
+        from svmcvx.experiments.studies.report import report
+
+        report(Path(path), self, comparisons or {}, title)
+
+
+def _mean_sd(mean: float, sd: float, digits: int) -> str:
+    if np.isnan(mean):
+        return "—"
+    return f"{mean:.{digits}f}" if np.isnan(sd) else f"{mean:.{digits}f} ± {sd:.{digits}f}"

@@ -1,0 +1,225 @@
+"""One model on one split of one data set: tuned, fitted, scored."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.metrics import get_scorer
+from sklearn.pipeline import Pipeline
+
+from svmcvx.certificate import relative_gap
+from svmcvx.experiments.proofs import ProofFolder
+from svmcvx.experiments.selection import Selection, select
+from svmcvx.experiments.store import Store, plain
+from svmcvx.experiments.studies.protocol import Protocol
+from svmcvx.solution import Solution, Status
+from svmcvx.system import clock
+from svmcvx.system.deadline import current, until
+
+__all__ = ["FAILED", "FIELDS", "UNCERTIFIED", "Row", "Task", "failed"]
+
+Row: TypeAlias = dict[str, Any]
+
+# Statuses beside those of solvers: of a task that failed, and of a model that has no certificate.
+FAILED, UNCERTIFIED = "failed", "fitted"
+
+# The fields of every row, in the order of a table; the scores stand after n_test.
+FIELDS = (
+    "dataset",
+    "model",
+    "repeat",
+    "fold",
+    "status",
+    "n_train",
+    "n_test",
+    "scores",
+    "params",
+    "lower",
+    "upper",
+    "gap",
+    "certified",
+    "tuning_fits",
+    "tuning_certified",
+    "n_support",
+    "solver",
+    "tuning_seconds",
+    "seconds",
+    "proof",
+    "note",
+)
+
+
+@dataclass(frozen=True)
+class Task:
+    """A task of a study, as it is sent to a process.
+
+    Attributes
+    ----------
+    dataset, model : str
+    repeat, fold : int
+    train, test : ndarray of int
+    estimator : estimator
+        Not fitted; with what prepares the features.
+    grid : mapping, list of mappings, or None
+        What is tuned, by the parameters of the estimator.
+    protocol : Protocol
+    key : str
+        Of its row in the store.
+    store, proofs : path or None
+    until : float
+        Moment of the calendar's clock after which nothing is begun, and what has been begun is dropped.
+    """
+
+    dataset: str
+    model: str
+    repeat: int
+    fold: int
+    train: NDArray[np.intp]
+    test: NDArray[np.intp]
+    estimator: Any
+    grid: Any
+    protocol: Protocol
+    key: str
+    store: Path | None
+    proofs: Path | None
+    until: float
+
+    def run(self, X: Any, y: NDArray[Any]) -> Row | None:
+        """Return the row; None if the time ran out before it was done.
+
+        Raises
+        ------
+        KeyboardInterrupt
+            If Ctrl-C ended a fit early.
+        """
+        if self.store is not None and self.proofs is None:
+            with Store(self.store) as store:
+                # Another process may have finished it meanwhile.
+                if (row := store.found((self.key,)).get(self.key)) is not None and row["status"] != FAILED:
+                    return row
+        with until(self.until) as deadline, warnings.catch_warnings():
+            if deadline.passed():
+                return None
+            warnings.simplefilter("ignore", ConvergenceWarning)  # the gap stands in the row
+            warnings.filterwarnings("ignore", message="(the time limit passed|interrupted) after", category=UserWarning)
+            row = self._row(X, y)
+            late = deadline.passed() and row["status"] in (Status.TIME_LIMIT, FAILED)
+        return None if late else plain(row)
+
+    def begun(self) -> Row:
+        """Return the row before anything is known."""
+        row: Row = dict.fromkeys(FIELDS)
+        return row | {
+            "dataset": self.dataset,
+            "model": self.model,
+            "repeat": self.repeat,
+            "fold": self.fold,
+            "n_train": self.train.size,
+            "n_test": self.test.size,
+            "scores": {},
+            "params": {},
+            "certified": False,
+            "tuning_fits": 0,
+            "tuning_certified": 0,
+            "tuning_seconds": 0.0,
+            "note": "",
+        }
+
+    def _row(self, X: Any, y: NDArray[Any]) -> Row:
+        row, started = self.begun(), clock.now()
+        try:
+            row |= self._fitted(X[self.train], y[self.train], X[self.test], y[self.test])
+        except Exception as error:  # whatever a model does wrong, the others go on
+            row |= failed(error)
+        row["seconds"] = clock.now() - started
+        return row
+
+    def _fitted(self, X: Any, y: NDArray[Any], X_test: Any, y_test: NDArray[Any]) -> Row:
+        row: Row = {}
+        estimator = clone(self.estimator)
+        if self.grid is not None:
+            table = select(
+                estimator,
+                self.grid,
+                X,
+                y,
+                cv=self.protocol.cv,
+                scoring=self.protocol.scoring,
+                tol=self.protocol.tol,
+                seed=self.protocol.seed + self.repeat,
+            )
+            row |= self._tuned(table)
+            fitted = table.best_estimator_
+            if fitted is None:
+                return row | {"status": str(Status.TIME_LIMIT)}
+        else:
+            fitted = estimator.fit(X, y)
+        last = fitted[-1] if isinstance(fitted, Pipeline) else fitted
+        row |= self._certified(last)
+        if row["status"] == Status.INTERRUPTED:
+            raise KeyboardInterrupt
+        row["scores"] = {name: float(get_scorer(name)(fitted, X_test, y_test)) for name in self.protocol.metrics}
+        if self.proofs is not None and isinstance(solution := getattr(last, "solution_", None), Solution):
+            row |= self._proved(fitted, X, y, solution)
+        return row
+
+    def _tuned(self, table: Selection) -> Row:
+        if not table.complete and not current().passed():
+            raise KeyboardInterrupt  # which select has turned into an incomplete table
+        folds = sum(column.endswith("_upper") for column in table.columns)
+        bounds = [table[[f"split{k}_lower", f"split{k}_upper"]].to_numpy(dtype=np.float64) for k in range(folds)]
+        gaps = [relative_gap(lower, upper) for lower, upper in np.concatenate(bounds) if not np.isnan(lower + upper)]
+        params = table.best_params_ or {}
+        return {
+            "params": {name.removeprefix("model__"): value for name, value in params.items()},
+            "tuning_fits": len(table) * folds,
+            "tuning_certified": sum(gap <= self.protocol.tol for gap in gaps),
+            "tuning_seconds": float(table["seconds"].sum()),
+        }
+
+    def _certified(self, last: Any) -> Row:
+        solution = getattr(last, "solution_", None)
+        if not isinstance(solution, Solution):
+            support = int(np.sum(last.n_support_)) if hasattr(last, "n_support_") else None
+            return {"status": UNCERTIFIED, "solver": type(last).__name__, "n_support": support}
+        certificate = solution.certificate
+        return {
+            "status": str(solution.status),
+            "solver": solution.solver,
+            "lower": certificate.lower,
+            "upper": certificate.upper,
+            "gap": certificate.gap,
+            "certified": certificate.is_certified(self.protocol.tol),
+            "n_support": solution.model.n_support,
+        }
+
+    def _proved(self, fitted: Any, X: Any, y: NDArray[Any], solution: Solution) -> Row:
+        """Write the proof of the final fit beside the training data that it is about, which the models of a split share."""
+        assert self.proofs is not None  # noqa: S101 - asked before
+        folder = self.proofs / _file_name(self.dataset) / f"repeat-{self.repeat}-fold-{self.fold}"
+        if isinstance(fitted, Pipeline):
+            # A pipeline of the user's own may transform the features in its own way.
+            own = [name for name, _ in fitted.steps if name not in ("impute", "scale", "model")]
+            folder = folder / _file_name(self.model) if own else folder
+            X = fitted[:-1].transform(X) if len(fitted.steps) > 1 else X
+        note = ProofFolder(folder, X, y).write(self.model, solution)
+        return {"proof": str(folder.relative_to(self.proofs)), "note": note}
+
+
+def _file_name(text: str) -> str:
+    return re.sub(r"[^A-Za-z0-9=.,_-]+", "_", text).strip("_.")[:100] or "_"
+
+
+def failed(error: BaseException | str) -> Mapping[str, Any]:
+    """Return what a row says of a task that failed."""
+    text = error if isinstance(error, str) else f"{type(error).__name__}: {error}"
+    return {"status": FAILED, "note": " ".join(text.split())[:500]}
