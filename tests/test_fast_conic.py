@@ -526,3 +526,13 @@ def test_one_class_is_an_error():
     X, _ = outliers(20, 2)
     with pytest.raises(DataError):
         conic(X, np.ones(20), lam=1.0)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_hard_margin_on_the_verge_of_none_gives_an_interval_and_no_raw_error(seed):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(60, 1)) @ np.ones((1, 2))
+    y = np.where(rng.random(60) > 0.5, 1, -1)
+    X[:, 1] += 1e-5 * y * rng.uniform(1, 2, 60)
+    found = conic(X, y, kappa=0)
+    assert found.certificate.lower <= found.certificate.upper

@@ -121,4 +121,5 @@ def choose(
     reason = (
         f"{n} observations {form}, more than {limit}" if limit else f"fast.{fast.name} is the quicker one at any size"
     )
-    return Route(FAST, reason, n <= few)
+    # A bias that is not the best one cannot be certified by any solver.
+    return Route(FAST, reason, n <= few and (settings or {}).get("bias", "exact") == "exact")

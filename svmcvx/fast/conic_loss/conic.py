@@ -132,9 +132,10 @@ def conic(
 
     Parameters
     ----------
-    X : array-like or sparse matrix of shape (n, d)
-        Without the constant feature. Sparse data stay sparse if n > d.
-    y : array-like of shape (n,)
+    X : array-like, sparse matrix, Dask collection or RowBlocks of shape (n, d)
+        Without the constant feature. Sparse data stay sparse if n > d. With `lam` and without a kernel the rows may come in blocks,
+        see ``docs/scale.md``.
+    y : array-like, Dask collection or ``blocks.y`` of shape (n,)
         Two labels of any type.
     lam : float, optional
         Weight of the losses, positive; there is no ½ on the norm.

@@ -50,6 +50,8 @@ MOST_KEPT, KEPT_SHARE = 8, 1e-3
 NEAR, MOST_NEAR, REFINED = 1e-4, 4, 1000
 # Margins between NEARLY_ONE and 1 are raised to 1 + LIFT in a tight relaxation; rounds that complete the set of such rows.
 NEARLY_ONE, LIFT, COMPLETIONS = 0.99, 1e-13, 5
+# λ of a hard margin beyond this would overflow with the squares of slacks.
+LARGEST_LAM = 1e100
 # Steps of the bisection that makes a point satisfy the cardinality row, and its largest factor.
 BISECTIONS, LARGEST_FACTOR = 60, 1e200
 
@@ -204,6 +206,8 @@ class Continuation:
             if self.hard_margin:
                 top = float(problem.leading()[0][-1])
                 if top <= 1.0 and self._lowest() > KEPT_MARGIN:
+                    return
+                if problem.lam > LARGEST_LAM:
                     return
                 # At the hard margin α does not depend on λ, so that γ = α²/(4λ) decreases with λ.
                 problem.lam *= 2.0 * max(top, 1.0)

@@ -332,10 +332,7 @@ class LowRankRelaxation:
         r = self.rank
         wanted = min(self.settings.added_columns, r)
         if r <= self.settings.dense_spectrum:
-            values, vectors = sl.eigh(
-                weighted_gram(self.L, gamma), subset_by_index=[r - wanted, r - 1], check_finite=False
-            )
-            return values, vectors
+            return self._dense_leading(gamma, wanted)
         operator = LinearOperator(
             (r, r), matvec=lambda q: np.asarray(self.L.T @ (gamma * np.asarray(self.L @ q.ravel()))), dtype=np.float64
         )
@@ -344,8 +341,16 @@ class LowRankRelaxation:
             values, vectors = eigsh(operator, k=wanted, which="LA", v0=start, tol=1e-10)
         except ArpackNoConvergence as found:
             values, vectors = found.eigenvalues, found.eigenvectors
+        if values.size == 0:
+            # Clustered eigenvalues: none was found.
+            return self._dense_leading(gamma, wanted)
         order = np.argsort(values)
         return values[order], vectors[:, order]
+
+    def _dense_leading(self, gamma: Floats, wanted: int) -> tuple[Floats, Floats]:
+        r = self.rank
+        values, vectors = sl.eigh(weighted_gram(self.L, gamma), subset_by_index=[r - wanted, r - 1], check_finite=False)
+        return values, vectors
 
     def grow(self, beyond: float) -> bool:
         """Add the eigenvectors of eigenvalues above 1 + `beyond` to V, at their best lengths; tell whether there were any."""

@@ -85,8 +85,9 @@ def odm(
 
     Parameters
     ----------
-    X : array-like or sparse matrix of shape (n, d)
-    y : array-like of shape (n,)
+    X : array-like, sparse matrix, Dask collection or RowBlocks of shape (n, d)
+        Without a kernel the rows may come in blocks, see ``docs/scale.md``.
+    y : array-like, Dask collection or ``blocks.y`` of shape (n,)
         Two labels of any type.
     C1, C2, D, kernel, intercept, sample_weight, indefinite
         As for :func:`svmcvx.odm_primal`.

@@ -105,8 +105,9 @@ def odml(
 
     Parameters
     ----------
-    X : array-like or sparse matrix of shape (n, d)
-    y : array-like of shape (n,)
+    X : array-like, sparse matrix, Dask collection or RowBlocks of shape (n, d)
+        Without a kernel the rows may come in blocks, see ``docs/scale.md``.
+    y : array-like, Dask collection or ``blocks.y`` of shape (n,)
         Two labels of any type.
     lam1, lam2, C, kernel, intercept, sample_weight, indefinite
         As for :func:`svmcvx.odml_primal`.
