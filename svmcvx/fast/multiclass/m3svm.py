@@ -13,7 +13,8 @@ from svmcvx.errors import DataError
 from svmcvx.fast.core.monitor import Callback, conclude, earlier_solution, limited, monitored
 from svmcvx.fast.multiclass.m3svm_adam import EPOCHS, adam
 from svmcvx.fast.multiclass.m3svm_newton import Continuation, M3SVMBounds, M3SVMNewtonSettings
-from svmcvx.fast.multiclass.m3svm_systems import M3SVMSystem, M3SVMSystemSettings
+from svmcvx.fast.multiclass.m3svm_systems import M3SVMSystem
+from svmcvx.fast.multiclass.score_systems import ScoreSystemSettings
 from svmcvx.formulations.base import RecoveredPoints, usable
 from svmcvx.formulations.multiclass.m3svm import bound_m3svm
 from svmcvx.model import MulticlassModel
@@ -35,12 +36,12 @@ class M3SVMSettings:
     ----------
     newton : M3SVMNewtonSettings
         Of Newton's method.
-    systems : M3SVMSystemSettings
+    systems : ScoreSystemSettings
         Of its linear systems.
     """
 
     newton: M3SVMNewtonSettings = field(default_factory=M3SVMNewtonSettings)
-    systems: M3SVMSystemSettings = field(default_factory=M3SVMSystemSettings)
+    systems: ScoreSystemSettings = field(default_factory=ScoreSystemSettings)
 
 
 @limited

@@ -24,7 +24,8 @@ from numpy.typing import NDArray
 
 from svmcvx.certificate import Dual, relative_gap
 from svmcvx.fast.core.monitor import Monitor
-from svmcvx.fast.multiclass.m3svm_systems import Curvature, JointCurvature, M3SVMSystem, PairNorms, SeparateCurvature
+from svmcvx.fast.multiclass.m3svm_systems import M3SVMSystem, PairNorms
+from svmcvx.fast.multiclass.score_systems import Curvature, JointCurvature, SeparateCurvature
 from svmcvx.formulations.multiclass.losses import HingeSum, LogisticSum, ScoreLoss, SmoothedHingeSum
 from svmcvx.formulations.multiclass.m3svm import M3SVM
 from svmcvx.losses import hinge_power_conjugate
