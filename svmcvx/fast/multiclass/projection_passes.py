@@ -87,7 +87,7 @@ def _cone_threshold(x, order, k, u, free):
 
 @compiled(nogil=True)
 def _top_cone(x, order, k, a):
-    """Project x onto 0 ≤ a ≤ Σa/k; return how many entries are at the largest value, and that value."""
+    """Project x onto 0 ≤ a ≤ Σa/k; return the largest value, infinite if nothing is cut off."""
     m = x.size
     positive, total = 0, 0.0
     for j in range(m):
@@ -95,18 +95,17 @@ def _top_cone(x, order, k, a):
         total += a[j]
         positive += x[j] > 0.0
     if positive == 0:
-        return 0, 0.0
+        return 0.0
     if k == 1 or k * x[order[0]] <= total:
-        return 0, np.inf
+        return np.inf
     mean = 0.0
     for j in range(k):
         mean += x[order[j]]
     mean /= k
-    best, chosen, shift, largest = np.inf, k, 0.0, max(mean, 0.0)
+    chosen, shift, largest = k, 0.0, max(mean, 0.0)
     # The k largest entries are equal and all others zero.
     others = x[order[k]] if k < m else -np.inf
-    wrong = max(mean - x[order[k - 1]] + others, 0.0) if mean > 0.0 else 0.0
-    best = wrong
+    best = max(mean - x[order[k - 1]] + others, 0.0) if mean > 0.0 else 0.0
     for u in range(1, k):
         for free in range(m - u + 1):
             if best == 0.0:
@@ -122,14 +121,14 @@ def _top_cone(x, order, k, a):
     for j in range(m):
         a[j] = 0.0
     if largest <= 0.0:
-        return 0, 0.0
+        return 0.0
     for j in range(m):
         value = x[order[j]] + shift
         if j < chosen:
             a[order[j]] = largest
         elif chosen < k:
             a[order[j]] = min(max(value, 0.0), largest)
-    return chosen, largest
+    return largest
 
 
 @compiled(nogil=True)
@@ -139,7 +138,7 @@ def project_top(raw, s, k, a, state, mode):
     for i in range(n):
         x = raw[i]
         order = np.argsort(-x) if k > 1 else np.zeros(m, dtype=np.int64)
-        count, largest = _top_cone(x, order, k, a[i])
+        largest = _top_cone(x, order, k, a[i])
         total = a[i].sum()
         mode[i] = CONE
         if total > s[i]:

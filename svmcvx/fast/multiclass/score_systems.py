@@ -237,8 +237,8 @@ class ScoreSystem:
             edge = penalty.edge(m)
             least = self.settings.negligible * float(edge.diagonal()[: self.columns].min())
             for part, (rows, h) in enumerate(curvature.edge(k, j)):
-                negligible = h * self.squares[rows] * rows.size <= least
-                negligible &= h * rows.size <= self.settings.negligible * min(level[k], level[j])
+                negligible = np.abs(h) * self.squares[rows] * rows.size <= least
+                negligible &= np.abs(h) * rows.size <= self.settings.negligible * min(level[k], level[j])
                 negligible &= not complete
                 curvature.leave_out(k, j, part, negligible)
                 kept = ~negligible
@@ -262,6 +262,8 @@ class ScoreSystem:
         Z = self.Z[rows]
         if sp.issparse(Z):
             return np.asarray((Z.T @ sp.diags_array(h) @ Z).toarray())
+        if (h < 0).any():
+            return np.asarray(Z.T @ (h[:, None] * Z))
         Z *= np.sqrt(h)[:, None]
         return np.asarray(Z.T @ Z)
 
