@@ -3,12 +3,12 @@ r"""Newton's method for the classical multi-class machines.
 **Hinges** (Weston-Watkins, Crammer-Singer, M-SVM, top-k): the augmented Lagrangian method for the dual problem [LiSunToh]. The
 envelope of the loss around multipliers (:mod:`svmcvx.fast.multiclass.envelopes`) is minimised, with the penalty, in (W, b) by a
 semismooth Newton method until the gradient's part of the gap is a small share of the rest; then its multipliers become the
-centre, and σ grows. At the multipliers α of a point
+centre, and σ grows. At the multipliers α of a point, with :math:`\Omega(W) = \tfrac\rho2\|W\|^2`,
 
 .. math:: P(W, b) - D(\alpha) = \sum_i\Big(s_i\ell(f_i) - \sum_k\alpha_{ik}(1 - f_{ik})\Big) + \frac{\|\rho W - G\|^2}{2\rho} - g_b'b.
 
-**Softmax** with squared norms is smooth: Newton's method itself, whose steps are found by conjugate gradients where factors would
-cost more.
+**Softmax** is smooth: Newton's method itself, whose steps are found by conjugate gradients where factors would cost more. With a sum
+of absolute values the envelope is that of the penalty (:mod:`svmcvx.fast.multiclass.penalties`), and the method is otherwise the same.
 
 Source: [LiSunToh] = Li, Sun and Toh 2018, A highly efficient semismooth Newton augmented Lagrangian method for solving lasso
 problems.
@@ -18,22 +18,27 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from svmcvx.fast.core.monitor import Monitor
 from svmcvx.fast.multiclass.bounds import ScoreBounds
-from svmcvx.fast.multiclass.classical_systems import ClassicalSystem, Squares
+from svmcvx.fast.multiclass.classical_systems import ClassicalSystem
 from svmcvx.fast.multiclass.envelopes import Envelope, FaceCurvature, Response
 from svmcvx.fast.multiclass.line_search import LineSearchSettings, line_search
-from svmcvx.fast.multiclass.score_systems import Curvature, JointCurvature
+from svmcvx.fast.multiclass.penalties import AbsoluteWeights, SquaredWeights
+from svmcvx.fast.multiclass.score_systems import JointCurvature
 from svmcvx.solution import Status
 
 __all__ = ["AugmentedNewton", "ClassicalNewtonSettings"]
 
 Floats: TypeAlias = NDArray[np.float64]
+
+# A step that promises less than this share of the objective is lost in its rounding.
+NEGLIGIBLE = 1e-15
+TINY = float(np.finfo(np.float64).tiny)
 
 
 @dataclass(frozen=True)
@@ -43,9 +48,12 @@ class ClassicalNewtonSettings:
     Attributes
     ----------
     first_stiffness, warm_stiffness : float
-        First penalty σ times the mean squared norm of an observation over ρ, without and with multipliers to start from.
+        First penalty σ of the hinges times the mean squared norm of an observation over ρ, without and with multipliers to
+        start from.
+    first_pin, warm_pin : float
+        First penalty σ of the absolute values over the mean second derivative of the losses at zero, likewise.
     sigma_growth, largest_sigma : float
-        Factor by which σ grows, and the largest stiffness.
+        Factor by which σ grows, and its largest value in these units.
     gradient_share : float
         The gradient's part of the gap, relative to the rest, at which the multipliers become the centre.
     damping : float
@@ -56,18 +64,24 @@ class ClassicalNewtonSettings:
         Dual points are computed when the estimated gap has fallen by the factor ``dual_progress``, or is at most
         ``dual_close`` times the tolerance.
     patience : int
-        Steps without progress after which the method ends.
+        Steps that promise less than rounding and do not reduce the gap, after which the method ends.
+    longest_idle : int
+        Steps of any kind without a smaller gap or objective after which it ends.
     direct_work : float
         Floating-point operations of a factorisation above which conjugate gradients are used.
     largest_direct : int
         Rows of a system above which they are.
+    forcing : float
+        Relative accuracy of conjugate gradients.
     cg_limit : int
-        Products in a run of conjugate gradients, at most.
+        Products in a run of them, at most.
     """
 
     first_stiffness: float = 10.0
     warm_stiffness: float = 1e3
-    sigma_growth: float = 4.0
+    first_pin: float = 1.0
+    warm_pin: float = 10.0
+    sigma_growth: float = 2.0
     largest_sigma: float = 1e14
     gradient_share: float = 0.1
     damping: float = 1e-2
@@ -75,13 +89,23 @@ class ClassicalNewtonSettings:
     dual_progress: float = 0.1
     dual_close: float = 3.0
     patience: int = 25
+    longest_idle: int = 300
     direct_work: float = 3e10
     largest_direct: int = 6000
+    forcing: float = 0.03
     cg_limit: int = 400
 
 
+class _Point(NamedTuple):
+    """Differences, gradient of what is minimised, and the response of the envelope of a hinge."""
+
+    f: Floats
+    gradient: Floats
+    response: Response | None
+
+
 class AugmentedNewton:
-    """Newton steps on envelopes of the loss, or on the loss itself where it is smooth.
+    """Newton steps on the problem, or on its envelope where it is not smooth.
 
     Parameters
     ----------
@@ -108,43 +132,69 @@ class AugmentedNewton:
     ) -> None:
         self.system, self.bounds, self.monitor = system, bounds, monitor
         self.settings = settings or ClassicalNewtonSettings()
-        self.statement, self.loss = system.statement, system.statement.loss
+        self.loss, self.penalty = system.statement.loss, system.penalty
         self.U, self.S = U, np.asarray(system.Z @ U)
-        self.envelope: Envelope | None = None
-        if not self.loss.smooth:
-            self.envelope = Envelope(system.scores, self.loss)
-            stiffness = self.settings.first_stiffness if alpha is None else self.settings.warm_stiffness
-            self.unit = system.rho / max(float(system.squares.mean()), np.finfo(float).tiny)
+        self.envelope = None if self.loss.smooth else Envelope(system.scores, self.loss)
+        self._first_sigma(alpha)
+        self.alpha = alpha
+        if alpha is not None:
+            self._offer_dual(alpha)
+        self.error_at_duals = math.inf
+        # How the linear systems were solved.
+        self.kinds: set[str] = set()
+
+    @property
+    def _kinked(self) -> Envelope | AbsoluteWeights | None:
+        """What has a centre and a σ."""
+        return self.penalty if isinstance(self.penalty, AbsoluteWeights) else self.envelope
+
+    def _first_sigma(self, alpha: Floats | None) -> None:
+        """Choose the first σ and the first centre."""
+        system, settings = self.system, self.settings
+        weight = system.weight[:, 0]
+        squares = system.squares - system.biased
+        if self.envelope is not None and isinstance(self.penalty, SquaredWeights):
+            # With larger multipliers than the weights allow σ would have no meaning.
+            self.unit = min(self.penalty.rho / max(float(squares.mean()), TINY), float(weight.mean()))
+            stiffness = settings.first_stiffness if alpha is None else settings.warm_stiffness
             self.envelope.sigma = stiffness * self.unit
             if alpha is not None:
                 self.envelope.start(alpha)
-        if alpha is not None:
-            bounds.update_dual_point({"alpha": system.scores.expand(alpha)})
-        self.error_at_duals = math.inf
-        self.kinds: set[str] = set()
+        elif isinstance(self.penalty, AbsoluteWeights):
+            self.unit = max(self.penalty.lam * math.sqrt(float(squares.mean()) / system.columns), TINY)
+            self.penalty.sigma = (settings.first_pin if alpha is None else settings.warm_pin) * self.unit
+            if alpha is not None:
+                self.penalty.centre = np.clip(
+                    system.Z[:, : system.columns].T @ system.scores.coefficients(alpha),
+                    -self.penalty.lam,
+                    self.penalty.lam,
+                )
 
     def run(self) -> tuple[Status, int]:
         """Step until the monitor says stop; return why and how many steps it took."""
-        steps, best, idle = 0, math.inf, 0
+        steps, idle, improved = 0, 0, 0
+        smallest = lowest = promised = math.inf
         while True:
+            # The line search detects and shortens steps that overflow.
             with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-                estimate, proposal = self._evaluate()
+                point = self._evaluate()
             status = self.bounds.report(self.monitor, steps)
-            gap = min(estimate, self.bounds.upper - self.bounds.lower)
-            idle = 0 if gap < 0.99 * best else idle + 1
-            best = min(best, gap)
-            if status is None and idle > self.settings.patience:
+            if self.monitor.gap < 0.99 * smallest or self.bounds.upper < lowest:
+                improved = steps
+            if self.monitor.gap < 0.99 * smallest:
+                idle = 0
+            elif promised <= NEGLIGIBLE * max(abs(self.bounds.upper), abs(self.bounds.lower)):
+                idle += 1
+            smallest, lowest = min(smallest, self.monitor.gap), min(lowest, self.bounds.upper)
+            if status is None and (idle > self.settings.patience or steps - improved > self.settings.longest_idle):
                 status = Status.INACCURATE
             if status is not None:
                 if status is not Status.OPTIMAL:
-                    self.bounds.update_dual_point({"alpha": self.system.scores.expand(self.alpha)})
+                    self._offer_last()
                 return status, steps
             with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-                self._step(proposal)
+                promised = self._step(point)
             steps += 1
-
-    def _differences(self, S: Floats) -> Floats:
-        return self.system.scores.differences(S)
 
     def _multipliers(self, f: Floats) -> tuple[Floats, Response | None]:
         if self.envelope is None:
@@ -152,87 +202,118 @@ class AugmentedNewton:
         response = self.envelope.respond(f)
         return self.envelope.multipliers(response), response
 
-    def _evaluate(self) -> tuple[float, tuple[Floats, Floats, Response | None]]:
-        """Evaluate the present point; move the centre while the gradient is small enough. Return an estimate of the gap."""
-        system, settings = self.system, self.settings
-        f = self._differences(self.S)
-        losses = system.weight[:, 0] @ self.loss.value(f)
-        upper = float(losses) + system.penalty_value(self.U)
-        self.bounds.update_model(self.U, upper)
-        for _ in range(2):
-            alpha, response = self._multipliers(f)
-            gradient = system.gradient(alpha, self.U)
-            d = system.columns
-            part = 0.5 * float((gradient[:d] ** 2).sum()) / system.rho + float(np.abs(gradient[d:]).sum())
-            left = 0.0
-            if self.envelope is not None:
-                left = max(float(losses) - float((alpha * (1.0 - f)).sum()), 0.0)
-            self.alpha = alpha
-            self._offer_dual(part + left, upper)
-            if self.envelope is None or part > settings.gradient_share * left:
-                break
-            self.envelope.centre = response.full
-            self.envelope.sigma = min(self.envelope.sigma * settings.sigma_growth, settings.largest_sigma * self.unit)
-            if DEBUG: print(f"   centre moved, stiffness {self.envelope.sigma/self.unit:.1e}")
+    def _evaluate(self) -> _Point:
+        """Evaluate the present point, and move the centre if the gradient is small enough."""
+        system, settings, kinked = self.system, self.settings, self._kinked
+        f = system.scores.differences(self.S)
+        losses = float(system.weight[:, 0] @ self.loss.value(f))
+        self.bounds.update_model(self.U, losses + self.penalty.value(self.U))
+        self.alpha, response = self._multipliers(f)
+        gradient = system.gradient(self.alpha, self.U)
+        part, left = self.penalty.gap(self.U, gradient, losses)
+        if self.envelope is not None:
+            left += max(losses - float((self.alpha * (1.0 - f)).sum()), 0.0)
+        self._offer_if_close(part + left)
         if DEBUG:
-            print(f"{self.monitor.seconds:.2f} upper {self.bounds.upper:.6g} now {upper:.6g} part {part:.2e} left {left:.2e} lower {self.bounds.lower:.6g} imb {np.abs(gradient[d:]).sum():.1e} free {0 if response is None else (response.state==1).sum()}")
-        return part + left, (f, gradient, response)
+            print(f"{self.monitor.seconds:.2f} upper {self.bounds.upper:.6g} part {part:.2e} left {left:.2e} lower {self.bounds.lower:.6g} gb {np.abs(gradient[system.columns:]).sum():.1e} {'' if response is None else (response.state==1).sum()}")
+        if kinked is None or part > settings.gradient_share * left:
+            return _Point(f, gradient, response)
+        if self.envelope is not None and response is not None:
+            self.envelope.centre = response.full
+        elif isinstance(self.penalty, AbsoluteWeights):
+            self.penalty.recentre(self.U)
+        kinked.sigma = min(kinked.sigma * settings.sigma_growth, settings.largest_sigma * self.unit)
+        if DEBUG:
+            print("   centre moved", kinked.sigma/self.unit)
+        self.alpha, response = self._multipliers(f)
+        return _Point(f, system.gradient(self.alpha, self.U), response)
 
-    def _offer_dual(self, estimate: float, upper: float) -> None:
+    def _offer_if_close(self, estimate: float) -> None:
         """Compute a dual point if the estimated gap has become small enough."""
         size = max(abs(self.bounds.upper), abs(self.bounds.lower))
         close = estimate <= self.settings.dual_close * self.monitor.tol * size
         if close or estimate <= self.settings.dual_progress * min(self.error_at_duals, size):
             self.error_at_duals = estimate
-            self.bounds.update_dual_point({"alpha": self.system.scores.expand(self.alpha)})
+            self._offer_dual(self.alpha)
 
-    def _step(self, point: tuple[Floats, Floats, Response | None]) -> None:
-        f, gradient, response = point
-        system = self.system
-        damping = self.settings.damping * float(np.abs(gradient[system.columns :]).max(initial=0.0))
-        D = self._direction(f, gradient, response, damping)
+    def _offer_dual(self, alpha: Floats | None) -> None:
+        if alpha is not None:
+            self.bounds.update_dual_point({"alpha": self.system.scores.expand(alpha)})
+
+    def _offer_last(self) -> None:
+        """Offer the last multipliers and the centre, for hinges and squares as short as their bound is best."""
+        candidates = [self.alpha]
+        if self.envelope is not None:
+            candidates.append(self.envelope.centre[:, : self.system.shape[1] - 1])
+        for alpha in candidates:
+            if alpha is not None and self.envelope is not None and isinstance(self.penalty, SquaredWeights):
+                squares = float((self.system.scores.gradient(alpha).W ** 2).sum())
+                alpha = alpha * min(1.0, self.penalty.rho * float(alpha.sum()) / max(squares, TINY))
+            self._offer_dual(alpha)
+
+    def _step(self, point: _Point) -> float:
+        """Take a step; return what it promised."""
+        f, gradient, _ = point
+        D = self._direction(point)
         predicted = -float((gradient * D).sum())
         if not 0 < predicted < math.inf:
-            if DEBUG: print("no descent")
-            return
-        dS = np.asarray(system.Z @ D)
-        df = self._differences(dS)
-        d = system.columns
-        along = system.rho * float((self.U[:d] * D[:d]).sum()), system.rho * float((D[:d] ** 2).sum())
-
-        def slope(length: float) -> float:
-            alpha, _ = self._multipliers(f + length * df)
-            return along[0] + length * along[1] - float((alpha * df).sum())
-
-        length = line_search(slope, predicted, self.settings.line_search)
-        if DEBUG: print(f"      length {length:.3g} predicted {predicted:.2e}")
+            return 0.0
+        dS = np.asarray(self.system.Z @ D)
+        df = self.system.scores.differences(dS)
+        own = self.penalty.slope(self.U, D)
+        length = line_search(
+            lambda length: own(length) - float((self._multipliers(f + length * df)[0] * df).sum()),
+            predicted,
+            self.settings.line_search,
+        )
+        if DEBUG: print("        length", length, predicted)
         self.U = self.U + length * D
         self.S = self.S + length * dS
+        return length * predicted
 
-    def _direction(self, f: Floats, gradient: Floats, response: Response | None, damping: float) -> Floats:
-        system, settings = self.system, self.settings
-        penalty = Squares(system, damping)
-        curvature: Curvature
-        n, d = system.scores.data.n, system.shape[0]
-        by_classes = system.unknowns**3 / 3.0
+    def _direction(self, point: _Point) -> Floats:
+        """Return the Newton step, by the system that costs least."""
+        system, settings, penalty = self.system, self.settings, self.penalty
+        f, gradient, response = point
+        r, c = system.shape
+        damping = settings.damping * float(np.abs(gradient[system.columns :]).max(initial=0.0))
+        curvature: FaceCurvature | JointCurvature
+        work = system.unknowns**3 / 3.0
         if response is None or self.envelope is None:
             curvature = JointCurvature(system.scores, self.loss.multipliers(f))
-            by_classes += n * system.shape[1] ** 2 / 2.0 * d**2
+            work += system.scores.data.n * c**2 / 2.0 * r**2
         else:
             faces = self.envelope.faces(response)
             curvature = FaceCurvature(system.scores, self.envelope.sigma, faces)
             m = faces.owner.size
-            by_classes += m * d**2
-            by_faces = m**3 / 3.0 + 4.0 * m**2 + np.unique(faces.owner).size ** 2 * d
-            if m <= settings.largest_direct and by_faces <= min(by_classes, settings.direct_work):
-                step = system.observation_step(gradient, curvature, damping)
+            work += m * r**2
+            by_faces = m**3 / 3.0 + 4.0 * m**2 + np.unique(faces.owner).size ** 2 * r
+            if (
+                isinstance(penalty, SquaredWeights)
+                and m <= settings.largest_direct
+                and by_faces <= min(work, settings.direct_work)
+            ):
+                step = system.observation_step(gradient, curvature, penalty.rho, damping)
                 if step is not None:
                     self.kinds.add("by observations")
                     return step
-        if system.unknowns <= settings.largest_direct and by_classes <= settings.direct_work:
+        if (
+            isinstance(penalty, SquaredWeights)
+            and system.unknowns <= settings.largest_direct
+            and work <= settings.direct_work
+        ):
             self.kinds.add("by classes")
-            return system.direct_step(gradient, curvature, penalty, complete=True)
+            squares = penalty.curvature(self.U, gradient, damping)
+            return system.direct_step(gradient, curvature, squares, complete=True)
         self.kinds.add("conjugate gradients")
-        return system.iterative_step(gradient, curvature, penalty, forcing=0.03, limit=settings.cg_limit)
+        return system.iterative_step(
+            gradient,
+            curvature,
+            penalty.curvature(self.U, gradient, damping),
+            forcing=settings.forcing,
+            limit=settings.cg_limit,
+            stop=self.monitor.out_of_time,
+        )
+
 
 DEBUG = False

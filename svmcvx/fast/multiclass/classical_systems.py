@@ -20,43 +20,17 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from svmcvx.fast.multiclass.envelopes import FaceCurvature
+from svmcvx.fast.multiclass.penalties import AbsoluteWeights, SquaredWeights
 from svmcvx.fast.multiclass.score_systems import ScoreSystem, ScoreSystemSettings, centred
 from svmcvx.formulations.multiclass.baselines import ClassicalStatement
 
-__all__ = ["ClassicalSystem", "Squares"]
+__all__ = ["ClassicalSystem"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
 
-class Squares:
-    """Second derivatives of squared norms, with a damping of the biases.
-
-    Parameters
-    ----------
-    system : ClassicalSystem
-    damping : float
-    """
-
-    def __init__(self, system: ClassicalSystem, damping: float) -> None:
-        self.weights = np.full(system.shape[0], system.rho)
-        self.weights[system.columns :] = damping
-        self.share = self.weights / system.shape[1]
-
-    def edge(self, m: int) -> Floats:
-        """The same diagonal matrix for all pairs."""
-        return np.diag(self.share)
-
-    def diagonal(self, m: int) -> Floats:
-        """The same for all pairs."""
-        return self.share
-
-    def product(self, D: Floats) -> Floats:
-        """Multiples of the rows."""
-        return self.weights[:, None] * D
-
-
 class ClassicalSystem(ScoreSystem):
-    """Data, gradients and Newton systems of a classical machine with squared norms.
+    """Data, gradients and Newton systems of a classical machine.
 
     Parameters
     ----------
@@ -68,25 +42,29 @@ class ClassicalSystem(ScoreSystem):
     def __init__(self, statement: ClassicalStatement, settings: ScoreSystemSettings | None = None) -> None:
         super().__init__(statement.scores, settings)
         self.statement = statement
-        curvature = statement.regulariser.curvature(statement.scores.data.c)
-        self.rho = 2.0 * statement.lam * (1.0 if curvature is None else curvature)
+        kappa = statement.regulariser.curvature(statement.scores.data.c)
+        self.penalty: SquaredWeights | AbsoluteWeights
+        if kappa is None:
+            self.penalty = AbsoluteWeights(statement.lam, self.columns, statement.scores.data.c)
+        else:
+            self.penalty = SquaredWeights(2.0 * statement.lam * kappa, self.columns)
 
-    def penalty_value(self, U: Floats) -> float:
-        """Return Ω at weights that sum to zero."""
-        return 0.5 * self.rho * float((U[: self.columns] ** 2).sum())
+    def normalised(self, A: Floats) -> Floats:
+        """Return the matrix with rows that sum to zero where the penalty is one of squares."""
+        return centred(A) if self.penalty.smooth else A
 
     def gradient(self, alpha: Floats, U: Floats) -> Floats:
-        """Return the gradient of losses with multipliers `alpha` and of Ω."""
-        gradient = -np.asarray(self.Z.T @ self.scores.coefficients(alpha))
-        gradient[: self.columns] += self.rho * U[: self.columns]
-        return gradient
+        """Return the gradient of losses with multipliers `alpha` and of the penalty."""
+        return np.asarray(self.penalty.gradient(U) - self.Z.T @ self.scores.coefficients(alpha))
 
-    def observation_step(self, gradient: Floats, curvature: FaceCurvature, damping: float) -> Floats | None:
-        """Return the Newton step by a system with a row a vector of the faces, None where that fails."""
+    def observation_step(
+        self, gradient: Floats, curvature: FaceCurvature, rho: float, damping: float
+    ) -> Floats | None:
+        """Return the Newton step for squares by a system with a row a vector of the faces, None where that fails."""
         owner, Q = curvature.faces
         step = np.zeros(self.shape)
         d = self.columns
-        step[:d] = -gradient[:d] / self.rho
+        step[:d] = -gradient[:d] / rho
         if not owner.size:
             step[d:] = -gradient[d:] / damping if damping > 0 else 0.0
             return centred(step)
@@ -96,7 +74,7 @@ class ClassicalSystem(ScoreSystem):
         gram = np.asarray(products.toarray() if sp.issparse(products) else products)
         matrix = gram[np.ix_(position, position)]
         matrix *= Q @ Q.T
-        matrix /= self.rho
+        matrix /= rho
         matrix[np.diag_indices_from(matrix)] += 1.0 / curvature.sigma
         right = (Q * np.asarray(X @ step[:d])[position]).sum(axis=1)
         try:
@@ -116,5 +94,5 @@ class ClassicalSystem(ScoreSystem):
             nu = solved
         weighted = np.zeros((members.size, Q.shape[1]))
         np.add.at(weighted, position, nu[:, None] * Q)
-        step[:d] -= np.asarray(X.T @ weighted) / self.rho
+        step[:d] -= np.asarray(X.T @ weighted) / rho
         return centred(step) if np.isfinite(step).all() else None

@@ -85,12 +85,19 @@ class PairNorms:
         image[:-1] += self.apply(D[:-1] @ P) @ P.T + 2.0 * eps * D[:-1]
         return np.asarray(image)
 
-    def diagonal(self, m: int) -> Floats:
-        """Return the diagonal of :meth:`edge`."""
-        q, share = self.system.q, self._share
-        diagonal = share * q**2
-        along = self.radial[m] * self.scaled_flow[:, m] * self.V[:, m]
-        diagonal[:-1] += self.stiffness[m] * (1.0 + 2.0 * along) + share
+    def _pairs_of(self, k: int) -> list[int]:
+        return [m for m, pair in enumerate(self.system.pairs) if k in pair]
+
+    def block(self, k: int) -> Floats:
+        """Return the sum of the matrices of all pairs with class k."""
+        return np.asarray(sum(self.edge(m) for m in self._pairs_of(k)))
+
+    def diagonal(self, k: int) -> Floats:
+        """Return the diagonal of :meth:`block`."""
+        q, pairs = self.system.q, self._pairs_of(k)
+        diagonal = len(pairs) * self._share * q**2
+        along = 2.0 * self.radial * self.scaled_flow * self.V
+        diagonal[:-1] += (self.stiffness * (1.0 + along))[:, pairs].sum(axis=1) + len(pairs) * self._share
         return np.asarray(diagonal)
 
 

@@ -29,6 +29,7 @@ from svmcvx.formulations.multiclass.score_space import ScoreSpace
 __all__ = [
     "Curvature",
     "JointCurvature",
+    "PairPenalty",
     "Penalty",
     "ScoreSystem",
     "ScoreSystemSettings",
@@ -69,16 +70,23 @@ class ScoreSystemSettings:
 
 
 class Penalty(Protocol):
-    """Second derivatives of what is added to the losses, on matrices U whose rows sum to zero."""
+    """Second derivatives of what is added to the losses."""
 
-    def edge(self, m: int) -> Floats:
-        """Return the matrix of second derivatives of the pair m, as a new array."""
+    def block(self, k: int) -> Floats:
+        """Return the matrix of second derivatives in the column of class k."""
 
-    def diagonal(self, m: int) -> Floats:
-        """Return the diagonal of :meth:`edge`."""
+    def diagonal(self, k: int) -> Floats:
+        """Return the diagonal of :meth:`block`."""
 
     def product(self, D: Floats) -> Floats:
         """Return the change of the gradient with U."""
+
+
+class PairPenalty(Penalty, Protocol):
+    """Second derivatives between pairs of classes, on matrices U whose rows sum to zero."""
+
+    def edge(self, m: int) -> Floats:
+        """Return the matrix of the pair m, as a new array."""
 
 
 class Curvature(Protocol):
@@ -224,7 +232,7 @@ class ScoreSystem:
         W = W if sp.issparse(self.Z) else self.scores.reduced(W)
         return np.vstack([W, b - self.q[:-1] @ W]) if self.biased else W
 
-    def direct_step(self, gradient: Floats, curvature: Curvature, penalty: Penalty, *, complete: bool) -> Floats:
+    def direct_step(self, gradient: Floats, curvature: Curvature, penalty: PairPenalty, *, complete: bool) -> Floats:
         """Return the Newton step by a Cholesky factorisation; negligible observations are left out unless `complete`."""
         r, c = self.shape
         matrix = np.empty((self.unknowns, self.unknowns), order="F")
@@ -267,16 +275,28 @@ class ScoreSystem:
         Z *= np.sqrt(h)[:, None]
         return np.asarray(Z.T @ Z)
 
+    def normalised(self, A: Floats) -> Floats:
+        """Return the matrix with rows that sum to zero, as those of the optimum do; as it is where they need not."""
+        return centred(A)
+
     def iterative_step(
-        self, gradient: Floats, curvature: Curvature, penalty: Penalty, *, forcing: float, limit: int
+        self,
+        gradient: Floats,
+        curvature: Curvature,
+        penalty: Penalty,
+        *,
+        forcing: float,
+        limit: int,
+        stop: Callable[[], bool] = lambda: False,
     ) -> Floats:
         """Return the Newton step by conjugate gradients with a block, or a diagonal, for each class as preconditioner."""
         return conjugate_gradients(
             lambda direction: self._product(direction, curvature, penalty),
-            -centred(gradient),
+            -self.normalised(gradient),
             self._preconditioner(curvature, penalty),
             accuracy=forcing,
             limit=limit,
+            stop=stop,
         ).x
 
     def _sampled(self, weight: Floats) -> tuple[Rows, Floats]:
@@ -290,7 +310,7 @@ class ScoreSystem:
     def _product(self, D: Floats, curvature: Curvature, penalty: Penalty) -> Floats:
         df = self.scores.differences(np.asarray(self.Z @ D))
         image = np.asarray(self.Z.T @ self.scores.coefficients(curvature.apply(df)))
-        return centred(image + penalty.product(D))
+        return self.normalised(image + penalty.product(D))
 
     def _preconditioner(self, curvature: Curvature, penalty: Penalty) -> Callable[[Floats], Floats]:
         r, c = self.shape
@@ -298,26 +318,20 @@ class ScoreSystem:
             squared = self.Z.power(2) if sp.issparse(self.Z) else self.Z**2
             diagonal = np.empty((r, c))
             for k in range(c):
-                diagonal[:, k] = squared.T @ curvature.vertex(k)
-            for m, pair in enumerate(self.pairs):
-                diagonal[:, pair] += penalty.diagonal(m)[:, None]
-            return lambda residual: centred(residual / diagonal)
+                diagonal[:, k] = squared.T @ curvature.vertex(k) + penalty.diagonal(k)
+            return lambda residual: self.normalised(residual / diagonal)
         blocks = np.empty((c, r, r))
         for k in range(c):
-            blocks[k] = self._gram(*self._sampled(curvature.vertex(k)))
-        for m, (k, j) in enumerate(self.pairs):
-            edge = penalty.edge(m)
-            blocks[k] += edge
-            blocks[j] += edge
+            blocks[k] = self._gram(*self._sampled(curvature.vertex(k))) + penalty.block(k)
         factors = []
         for block in blocks:
             factor = _cholesky(np.asfortranarray(block), self.settings.ridge)
             if factor is None:
-                return centred
+                return self.normalised
             factors.append(factor)
 
         def solve(residual: Floats) -> Floats:
-            return centred(
+            return self.normalised(
                 np.stack([sl.cho_solve(f, residual[:, k], check_finite=False) for k, f in enumerate(factors)], axis=1)
             )
 
