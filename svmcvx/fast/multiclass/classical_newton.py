@@ -215,7 +215,9 @@ class AugmentedNewton:
             left += max(losses - float((self.alpha * (1.0 - f)).sum()), 0.0)
         self._offer_if_close(part + left)
         if DEBUG:
-            print(f"{self.monitor.seconds:.2f} upper {self.bounds.upper:.6g} part {part:.2e} left {left:.2e} lower {self.bounds.lower:.6g} gb {np.abs(gradient[system.columns:]).sum():.1e} {'' if response is None else (response.state==1).sum()}")
+            print(
+                f"{self.monitor.seconds:.2f} upper {self.bounds.upper:.6g} part {part:.2e} left {left:.2e} lower {self.bounds.lower:.6g} gb {np.abs(gradient[system.columns :]).sum():.1e} {'' if response is None else (response.state == 1).sum()}"
+            )
         if kinked is None or part > settings.gradient_share * left:
             return _Point(f, gradient, response)
         if self.envelope is not None and response is not None:
@@ -224,7 +226,7 @@ class AugmentedNewton:
             self.penalty.recentre(self.U)
         kinked.sigma = min(kinked.sigma * settings.sigma_growth, settings.largest_sigma * self.unit)
         if DEBUG:
-            print("   centre moved", kinked.sigma/self.unit)
+            print("   centre moved", kinked.sigma / self.unit)
         self.alpha, response = self._multipliers(f)
         return _Point(f, system.gradient(self.alpha, self.U), response)
 
@@ -266,7 +268,8 @@ class AugmentedNewton:
             predicted,
             self.settings.line_search,
         )
-        if DEBUG: print("        length", length, predicted)
+        if DEBUG:
+            print("        length", length, predicted)
         self.U = self.U + length * D
         self.S = self.S + length * dS
         return length * predicted

@@ -57,9 +57,7 @@ class ClassicalSystem(ScoreSystem):
         """Return the gradient of losses with multipliers `alpha` and of the penalty."""
         return np.asarray(self.penalty.gradient(U) - self.Z.T @ self.scores.coefficients(alpha))
 
-    def observation_step(
-        self, gradient: Floats, curvature: FaceCurvature, rho: float, damping: float
-    ) -> Floats | None:
+    def observation_step(self, gradient: Floats, curvature: FaceCurvature, rho: float, damping: float) -> Floats | None:
         """Return the Newton step for squares by a system with a row a vector of the faces, None where that fails."""
         owner, Q = curvature.faces
         step = np.zeros(self.shape)

@@ -108,7 +108,7 @@ class FaceCurvature:
         self.vectors = -np.take_along_axis(faces.rows, scores.others[faces.owner], axis=1)
 
     def _sums(self, products: Floats) -> Floats:
-        return np.bincount(self.faces.owner, weights=products, minlength=self.n)
+        return np.asarray(np.bincount(self.faces.owner, weights=products, minlength=self.n), dtype=np.float64)
 
     def edge(self, k: int, j: int) -> list[tuple[Rows, Floats]]:
         """The observations whose faces join k and j."""

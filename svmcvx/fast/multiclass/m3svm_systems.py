@@ -62,7 +62,7 @@ class PairNorms:
     @property
     def _share(self) -> float:
         """Weight of the squares in one pair."""
-        return 2.0 * float(self.system.statement.eps) / self.system.P.shape[0]
+        return float(2.0 * self.system.statement.eps / self.system.P.shape[0])
 
     def edge(self, m: int) -> Floats:
         """Return the matrix of second derivatives of the pair m, with its share of the squares."""
