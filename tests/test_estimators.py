@@ -392,8 +392,14 @@ def test_a_fast_answer_that_was_cut_short_warns_with_the_numbers():
 
 
 def test_a_solver_for_which_there_is_none():
-    with pytest.raises(sx.SolverUnavailable, match="no specialised solver for"):
-        sx.MulticlassSVMClassifier(solver="fast").fit(X, Y)
+    class OfOnesOwn(sx.PSVMClassifier):
+        _formulation = "mine"
+
+        def _builder(self):
+            return sx.psvm_dual
+
+    with pytest.raises(sx.SolverUnavailable, match="no specialised solver for mine"):
+        OfOnesOwn(solver="fast").fit(X, Y)
 
 
 def test_other_columns_and_class_weights_of_zero():

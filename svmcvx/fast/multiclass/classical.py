@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 
 from svmcvx.fast.core.monitor import Callback, conclude, limited, monitored
-from svmcvx.fast.multiclass.bounds import ScoreBounds
 from svmcvx.fast.multiclass.classical_newton import AugmentedNewton, ClassicalNewtonSettings
 from svmcvx.fast.multiclass.classical_systems import ClassicalSystem
+from svmcvx.fast.multiclass.points import ScoreBounds, start_from
 from svmcvx.fast.multiclass.score_systems import ScoreSystemSettings
-from svmcvx.fast.multiclass.warm_starts import start_from
 from svmcvx.formulations.base import RecoveredPoints
 from svmcvx.formulations.multiclass.baselines import bound_classical
 from svmcvx.solution import Solution

@@ -24,11 +24,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svmcvx.fast.core.monitor import Monitor
-from svmcvx.fast.multiclass.bounds import ScoreBounds
 from svmcvx.fast.multiclass.classical_systems import ClassicalSystem
 from svmcvx.fast.multiclass.envelopes import Envelope, FaceCurvature, Response
 from svmcvx.fast.multiclass.line_search import LineSearchSettings, line_search
 from svmcvx.fast.multiclass.penalties import AbsoluteWeights, SquaredWeights
+from svmcvx.fast.multiclass.points import ScoreBounds
 from svmcvx.fast.multiclass.score_systems import JointCurvature
 from svmcvx.solution import Status
 

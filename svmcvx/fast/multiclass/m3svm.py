@@ -13,8 +13,8 @@ from svmcvx.fast.core.monitor import Callback, conclude, limited, monitored
 from svmcvx.fast.multiclass.m3svm_adam import EPOCHS, adam
 from svmcvx.fast.multiclass.m3svm_newton import Continuation, M3SVMBounds, M3SVMNewtonSettings
 from svmcvx.fast.multiclass.m3svm_systems import M3SVMSystem
+from svmcvx.fast.multiclass.points import start_from
 from svmcvx.fast.multiclass.score_systems import ScoreSystemSettings
-from svmcvx.fast.multiclass.warm_starts import start_from
 from svmcvx.formulations.base import RecoveredPoints
 from svmcvx.formulations.multiclass.m3svm import bound_m3svm
 from svmcvx.solution import Solution

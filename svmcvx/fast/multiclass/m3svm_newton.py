@@ -23,9 +23,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svmcvx.fast.core.monitor import Monitor
-from svmcvx.fast.multiclass.bounds import ScoreBounds
 from svmcvx.fast.multiclass.line_search import LineSearchSettings, line_search
 from svmcvx.fast.multiclass.m3svm_systems import M3SVMSystem, PairNorms
+from svmcvx.fast.multiclass.points import ScoreBounds
 from svmcvx.fast.multiclass.score_systems import Curvature, JointCurvature, SeparateCurvature
 from svmcvx.formulations.multiclass.losses import HingeSum, LogisticSum, ScoreLoss, SmoothedHingeSum
 from svmcvx.formulations.multiclass.m3svm import M3SVM
