@@ -7,10 +7,11 @@ centre, and σ grows. At the multipliers α of a point, with :math:`\Omega(W) = 
 
 .. math:: P(W, b) - D(\alpha) = \sum_i\Big(s_i\ell(f_i) - \sum_k\alpha_{ik}(1 - f_{ik})\Big) + \frac{\|\rho W - G\|^2}{2\rho} - g_b'b.
 
-**Softmax** is smooth: Newton's method itself, whose steps are found by conjugate gradients where factors would cost more. With a sum
-of absolute values the envelope is that of the penalty (:mod:`svmcvx.fast.multiclass.penalties`), and the method is otherwise the same.
+**Softmax** is smooth: Newton's method itself, whose steps are found by conjugate gradients where factors would cost more. A sum of
+absolute values is smoothed, ever less (:mod:`svmcvx.fast.multiclass.penalties`): ν is reduced when the decrease that a step
+predicts has become smaller than the error due to smoothing.
 
-Source: [LiSunToh] = Li, Sun and Toh 2018, A highly efficient semismooth Newton augmented Lagrangian method for solving lasso
+Source: [ChanGolubMulet]; [LiSunToh] = Li, Sun and Toh 2018, A highly efficient semismooth Newton augmented Lagrangian method for solving lasso
 problems.
 """
 
@@ -38,6 +39,8 @@ Floats: TypeAlias = NDArray[np.float64]
 
 # A step that promises less than this share of the objective is lost in its rounding.
 NEGLIGIBLE = 1e-15
+# Smoothing ν of the absolute values, at least.
+LEAST_NU = 1e-12
 TINY = float(np.finfo(np.float64).tiny)
 
 
@@ -50,12 +53,18 @@ class ClassicalNewtonSettings:
     first_stiffness, warm_stiffness : float
         First penalty σ of the hinges times the mean squared norm of an observation over ρ, without and with multipliers to
         start from.
-    first_pin, warm_pin : float
-        First penalty σ of the absolute values over the mean second derivative of the losses at zero, likewise.
     sigma_growth, largest_sigma : float
         Factor by which σ grows, and its largest value in these units.
     gradient_share : float
         The gradient's part of the gap, relative to the rest, at which the multipliers become the centre.
+    fast_factor, fast_share : float
+        ν is multiplied by the factor after a step whose predicted decrease is at most this share of the error by smoothing.
+    slow_factor, slow_share : float
+        Likewise, for a larger share.
+    final_share : float
+        Share of the tolerance that smoothing may contribute in the end.
+    boundary_share : float
+        No step takes a multiplier of a weight nearer to a bound than this share of its distance before.
     damping : float
         Second derivative of the biases that is added, relative to their gradient.
     line_search : LineSearchSettings
@@ -79,11 +88,15 @@ class ClassicalNewtonSettings:
 
     first_stiffness: float = 10.0
     warm_stiffness: float = 1e3
-    first_pin: float = 1.0
-    warm_pin: float = 10.0
     sigma_growth: float = 2.0
     largest_sigma: float = 1e14
     gradient_share: float = 0.1
+    fast_factor: float = 0.1
+    fast_share: float = 0.1
+    slow_factor: float = 0.2
+    slow_share: float = 1.0
+    final_share: float = 0.1
+    boundary_share: float = 0.1
     damping: float = 1e-2
     line_search: LineSearchSettings = field(default_factory=LineSearchSettings)
     dual_progress: float = 0.1
@@ -135,40 +148,34 @@ class AugmentedNewton:
         self.loss, self.penalty = system.statement.loss, system.penalty
         self.U, self.S = U, np.asarray(system.Z @ U)
         self.envelope = None if self.loss.smooth else Envelope(system.scores, self.loss)
-        self._first_sigma(alpha)
+        self._start_envelope(alpha)
         self.alpha = alpha
         if alpha is not None:
             self._offer_dual(alpha)
+        bounds.update_model(U, self._objective(system.scores.differences(self.S)))
+        self._start_smoothing()
         self.error_at_duals = math.inf
         # How the linear systems were solved.
         self.kinds: set[str] = set()
 
-    @property
-    def _kinked(self) -> Envelope | AbsoluteWeights | None:
-        """What has a centre and a σ."""
-        return self.penalty if isinstance(self.penalty, AbsoluteWeights) else self.envelope
-
-    def _first_sigma(self, alpha: Floats | None) -> None:
-        """Choose the first σ and the first centre."""
+    def _start_envelope(self, alpha: Floats | None) -> None:
+        """Choose the first σ and the first centre of the envelope of a hinge."""
+        if self.envelope is None or not isinstance(self.penalty, SquaredWeights):
+            return
         system, settings = self.system, self.settings
-        weight = system.weight[:, 0]
-        squares = system.squares - system.biased
-        if self.envelope is not None and isinstance(self.penalty, SquaredWeights):
-            # With larger multipliers than the weights allow σ would have no meaning.
-            self.unit = min(self.penalty.rho / max(float(squares.mean()), TINY), float(weight.mean()))
-            stiffness = settings.first_stiffness if alpha is None else settings.warm_stiffness
-            self.envelope.sigma = stiffness * self.unit
-            if alpha is not None:
-                self.envelope.start(alpha)
-        elif isinstance(self.penalty, AbsoluteWeights):
-            self.unit = max(self.penalty.lam * math.sqrt(float(squares.mean()) / system.columns), TINY)
-            self.penalty.sigma = (settings.first_pin if alpha is None else settings.warm_pin) * self.unit
-            if alpha is not None:
-                self.penalty.centre = np.clip(
-                    system.Z[:, : system.columns].T @ system.scores.coefficients(alpha),
-                    -self.penalty.lam,
-                    self.penalty.lam,
-                )
+        squares = float((system.squares - system.biased).mean())
+        # Beyond the weights of the losses, which bound the multipliers, σ has no meaning.
+        self.unit = min(self.penalty.rho / max(squares, TINY), float(system.weight.mean()))
+        self.envelope.sigma = (settings.first_stiffness if alpha is None else settings.warm_stiffness) * self.unit
+        if alpha is not None:
+            self.envelope.start(alpha)
+
+    def _start_smoothing(self) -> None:
+        """Choose ν with an error of the size of the interval at the start."""
+        if isinstance(self.penalty, AbsoluteWeights):
+            width = self.bounds.upper - self.bounds.lower
+            entries = self.system.columns * self.system.shape[1]
+            self.penalty.nu = max(width / (self.penalty.lam * entries), LEAST_NU)
 
     def run(self) -> tuple[Status, int]:
         """Step until the monitor says stop; return why and how many steps it took."""
@@ -177,13 +184,13 @@ class AugmentedNewton:
         while True:
             # The line search detects and shortens steps that overflow.
             with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-                point = self._evaluate()
+                point = self._evaluate(promised)
             status = self.bounds.report(self.monitor, steps)
             if self.monitor.gap < 0.99 * smallest or self.bounds.upper < lowest:
                 improved = steps
             if self.monitor.gap < 0.99 * smallest:
                 idle = 0
-            elif promised <= NEGLIGIBLE * max(abs(self.bounds.upper), abs(self.bounds.lower)):
+            elif promised <= NEGLIGIBLE * self._size:
                 idle += 1
             smallest, lowest = min(smallest, self.monitor.gap), min(lowest, self.bounds.upper)
             if status is None and (idle > self.settings.patience or steps - improved > self.settings.longest_idle):
@@ -202,39 +209,49 @@ class AugmentedNewton:
         response = self.envelope.respond(f)
         return self.envelope.multipliers(response), response
 
-    def _evaluate(self) -> _Point:
-        """Evaluate the present point, and move the centre if the gradient is small enough."""
-        system, settings, kinked = self.system, self.settings, self._kinked
+    def _objective(self, f: Floats) -> float:
+        return float(self.system.weight[:, 0] @ self.loss.value(f)) + self.penalty.value(self.U)
+
+    def _evaluate(self, promised: float) -> _Point:
+        """Evaluate the present point; move the centre, or reduce the smoothing, if the point is near its optimum.
+
+        Parameters
+        ----------
+        promised : float
+            By how much the last step was predicted to reduce what is minimised.
+        """
+        system, settings, envelope, penalty = self.system, self.settings, self.envelope, self.penalty
         f = system.scores.differences(self.S)
-        losses = float(system.weight[:, 0] @ self.loss.value(f))
-        self.bounds.update_model(self.U, losses + self.penalty.value(self.U))
+        upper = self._objective(f)
+        losses = upper - penalty.value(self.U)
+        self.bounds.update_model(self.U, upper)
         self.alpha, response = self._multipliers(f)
         gradient = system.gradient(self.alpha, self.U)
-        part, left = self.penalty.gap(self.U, gradient, losses)
-        if self.envelope is not None:
+        part, left = penalty.gap(self.U, gradient, losses)
+        if envelope is not None:
             left += max(losses - float((self.alpha * (1.0 - f)).sum()), 0.0)
         self._offer_if_close(part + left)
-        if DEBUG:
-            print(
-                f"{self.monitor.seconds:.2f} upper {self.bounds.upper:.6g} part {part:.2e} left {left:.2e} lower {self.bounds.lower:.6g} gb {np.abs(gradient[system.columns :]).sum():.1e} {'' if response is None else (response.state == 1).sum()}"
-            )
-        if kinked is None or part > settings.gradient_share * left:
+        if envelope is not None and response is not None and part <= settings.gradient_share * left:
+            envelope.centre = response.full
+            envelope.sigma = min(envelope.sigma * settings.sigma_growth, settings.largest_sigma * self.unit)
+        elif isinstance(penalty, AbsoluteWeights) and promised <= settings.slow_share * left:
+            if left > settings.final_share * self.monitor.tol * self._size:
+                fast = promised <= settings.fast_share * left
+                penalty.nu = max(penalty.nu * (settings.fast_factor if fast else settings.slow_factor), LEAST_NU)
+        else:
             return _Point(f, gradient, response)
-        if self.envelope is not None and response is not None:
-            self.envelope.centre = response.full
-        elif isinstance(self.penalty, AbsoluteWeights):
-            self.penalty.recentre(self.U)
-        kinked.sigma = min(kinked.sigma * settings.sigma_growth, settings.largest_sigma * self.unit)
-        if DEBUG:
-            print("   centre moved", kinked.sigma / self.unit)
         self.alpha, response = self._multipliers(f)
         return _Point(f, system.gradient(self.alpha, self.U), response)
 
+    @property
+    def _size(self) -> float:
+        """What the gap is relative to."""
+        return max(abs(self.bounds.upper), abs(self.bounds.lower))
+
     def _offer_if_close(self, estimate: float) -> None:
         """Compute a dual point if the estimated gap has become small enough."""
-        size = max(abs(self.bounds.upper), abs(self.bounds.lower))
-        close = estimate <= self.settings.dual_close * self.monitor.tol * size
-        if close or estimate <= self.settings.dual_progress * min(self.error_at_duals, size):
+        close = estimate <= self.settings.dual_close * self.monitor.tol * self._size
+        if close or estimate <= self.settings.dual_progress * min(self.error_at_duals, self._size):
             self.error_at_duals = estimate
             self._offer_dual(self.alpha)
 
@@ -268,8 +285,8 @@ class AugmentedNewton:
             predicted,
             self.settings.line_search,
         )
-        if DEBUG:
-            print("        length", length, predicted)
+        if isinstance(self.penalty, AbsoluteWeights):
+            self.penalty.move(self.U, D, length, self.settings.boundary_share)
         self.U = self.U + length * D
         self.S = self.S + length * dS
         return length * predicted
@@ -317,6 +334,3 @@ class AugmentedNewton:
             limit=settings.cg_limit,
             stop=self.monitor.out_of_time,
         )
-
-
-DEBUG = False

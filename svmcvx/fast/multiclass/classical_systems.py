@@ -45,7 +45,7 @@ class ClassicalSystem(ScoreSystem):
         kappa = statement.regulariser.curvature(statement.scores.data.c)
         self.penalty: SquaredWeights | AbsoluteWeights
         if kappa is None:
-            self.penalty = AbsoluteWeights(statement.lam, self.columns, statement.scores.data.c)
+            self.penalty = AbsoluteWeights(statement.lam, self.columns)
         else:
             self.penalty = SquaredWeights(2.0 * statement.lam * kappa, self.columns)
 
