@@ -60,7 +60,7 @@ def multiclass(
     Parameters
     ----------
     X : array-like or sparse matrix of shape (n, d)
-        Sparse data stay sparse.
+        Sparse data stay sparse unless a third of their entries is not zero.
     y : array-like of shape (n,)
         Labels of two or more classes, of any type.
     lam, loss, k, intercept, sample_weight

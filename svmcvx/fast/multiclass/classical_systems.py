@@ -39,6 +39,8 @@ class ClassicalSystem(ScoreSystem):
         The defaults if None.
     """
 
+    dense_share = 1 / 3
+
     def __init__(self, statement: ClassicalStatement, settings: ScoreSystemSettings | None = None) -> None:
         super().__init__(statement.scores, settings)
         self.statement = statement

@@ -13,9 +13,10 @@ For a sum of losses of single differences :math:`h_{ikl} = 0` unless observation
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import ClassVar, Protocol, TypeAlias
 
 import numpy as np
 import scipy.linalg as sl
@@ -184,15 +185,25 @@ class ScoreSystem:
     scores : ScoreSpace
     settings : ScoreSystemSettings, optional
         The defaults if None.
+
+    Attributes
+    ----------
+    dense_share : float
+        Share of non-zeros from which sparse data are treated as dense, which lets them be centred.
     """
+
+    dense_share: ClassVar[float] = math.inf
 
     def __init__(self, scores: ScoreSpace, settings: ScoreSystemSettings | None = None) -> None:
         self.scores = scores
         self.settings = settings or ScoreSystemSettings()
         data = self.scores.data
-        # Sparse data stay sparse: they are neither centred nor replaced by a square factor.
-        sparse = sp.issparse(self.scores.X)
-        X = self.scores.X if sparse else self.scores.factor
+        # Data that stay sparse are neither centred nor replaced by a square factor.
+        X = self.scores.X
+        sparse = bool(sp.issparse(X)) and X.nnz < self.dense_share * math.prod(X.shape)
+        if not sparse:
+            X = self.scores.factor
+            X = X.toarray() if sp.issparse(X) else X
         n, self.columns = X.shape
         self.biased = scores.intercept != "none"
         self.q = np.zeros(self.columns + self.biased)
