@@ -486,6 +486,7 @@ CATALOGUE: Final[Mapping[str, Entry]] = {
                 f"{_FAST}.multiclass.classical",
                 settings=("lam", "loss", "k", "intercept", "sample_weight"),
                 path=("lam",),
+                second_opinion_up_to=SizeLimits(200, 200),
                 methods="hinges: augmented Lagrangian method with semismooth Newton steps; logistic regression: Newton's method",
             ),
         ),

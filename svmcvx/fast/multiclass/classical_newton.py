@@ -37,7 +37,7 @@ __all__ = ["AugmentedNewton", "ClassicalNewtonSettings"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
-# A step that promises less than this share of the objective is lost in its rounding.
+# A step that promises less than this share of the terms of what is minimised is lost in their rounding.
 NEGLIGIBLE = 1e-15
 # Smoothing ν of the absolute values, at least.
 LEAST_NU = 1e-12
@@ -53,8 +53,8 @@ class ClassicalNewtonSettings:
     first_stiffness, warm_stiffness : float
         First penalty σ of the hinges times the mean squared norm of an observation over ρ, without and with multipliers to
         start from.
-    sigma_growth, largest_sigma : float
-        Factor by which σ grows, and its largest value in these units.
+    sigma_growth, fast_growth, largest_sigma : float
+        Factor by which σ grows; that after a subproblem that took one step; and its largest value in these units.
     gradient_share : float
         The gradient's part of the gap, relative to the rest, at which the multipliers become the centre.
     fast_factor, fast_share : float
@@ -89,7 +89,8 @@ class ClassicalNewtonSettings:
     first_stiffness: float = 10.0
     warm_stiffness: float = 1e3
     sigma_growth: float = 2.0
-    largest_sigma: float = 1e14
+    fast_growth: float = 10.0
+    largest_sigma: float = 1e20
     gradient_share: float = 0.1
     fast_factor: float = 0.1
     fast_share: float = 0.1
@@ -155,6 +156,8 @@ class AugmentedNewton:
         bounds.update_model(U, self._objective(system.scores.differences(self.S)))
         self._start_smoothing()
         self.error_at_duals = math.inf
+        # Steps since the centre was moved.
+        self.inner_steps = 0
         # How the linear systems were solved.
         self.kinds: set[str] = set()
 
@@ -190,7 +193,7 @@ class AugmentedNewton:
                 improved = steps
             if self.monitor.gap < 0.99 * smallest:
                 idle = 0
-            elif promised <= NEGLIGIBLE * self._size:
+            elif promised <= NEGLIGIBLE * self.terms:
                 idle += 1
             smallest, lowest = min(smallest, self.monitor.gap), min(lowest, self.bounds.upper)
             if status is None and (idle > self.settings.patience or steps - improved > self.settings.longest_idle):
@@ -202,6 +205,7 @@ class AugmentedNewton:
             with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
                 promised = self._step(point)
             steps += 1
+            self.inner_steps += 1
 
     def _multipliers(self, f: Floats) -> tuple[Floats, Response | None]:
         if self.envelope is None:
@@ -228,12 +232,17 @@ class AugmentedNewton:
         self.alpha, response = self._multipliers(f)
         gradient = system.gradient(self.alpha, self.U)
         part, left = penalty.gap(self.U, gradient, losses)
+        self.terms = upper
         if envelope is not None:
             left += max(losses - float((self.alpha * (1.0 - f)).sum()), 0.0)
+            # Of the envelope, which is far below the loss while σ is small.
+            self.terms = float(self.alpha.sum()) + penalty.value(self.U)
         self._offer_if_close(part + left)
         if envelope is not None and response is not None and part <= settings.gradient_share * left:
             envelope.centre = response.full
-            envelope.sigma = min(envelope.sigma * settings.sigma_growth, settings.largest_sigma * self.unit)
+            growth = settings.sigma_growth if self.inner_steps > 1 else settings.fast_growth
+            envelope.sigma = min(envelope.sigma * growth, settings.largest_sigma * self.unit)
+            self.inner_steps = 0
         elif isinstance(penalty, AbsoluteWeights) and promised <= settings.slow_share * left:
             if left > settings.final_share * self.monitor.tol * self._size:
                 fast = promised <= settings.fast_share * left
