@@ -39,6 +39,8 @@ Floats: TypeAlias = NDArray[np.float64]
 
 # A step that promises less than this share of the terms of what is minimised is lost in their rounding.
 NEGLIGIBLE = 1e-15
+# Steps after which the scores are computed afresh.
+REFRESH = 20
 # Smoothing ν of the absolute values, at least.
 LEAST_NU = 1e-12
 TINY = float(np.finfo(np.float64).tiny)
@@ -76,8 +78,9 @@ class ClassicalNewtonSettings:
         Steps that promise less than rounding and do not reduce the gap, after which the method ends.
     longest_idle : int
         Steps of any kind without a smaller gap or objective after which it ends.
-    direct_work : float
-        Floating-point operations of a factorisation above which conjugate gradients are used.
+    direct_work, smooth_direct_work : float
+        Floating-point operations of a factorisation above which conjugate gradients are used, for hinges and for softmax,
+        whose systems are better conditioned.
     largest_direct : int
         Rows of a system above which they are.
     forcing : float
@@ -105,6 +108,7 @@ class ClassicalNewtonSettings:
     patience: int = 25
     longest_idle: int = 300
     direct_work: float = 3e10
+    smooth_direct_work: float = 1e9
     largest_direct: int = 6000
     forcing: float = 0.03
     cg_limit: int = 400
@@ -206,6 +210,8 @@ class AugmentedNewton:
                 promised = self._step(point)
             steps += 1
             self.inner_steps += 1
+            if steps % REFRESH == 0:
+                self.S = np.asarray(self.system.Z @ self.U)
 
     def _multipliers(self, f: Floats) -> tuple[Floats, Response | None]:
         if self.envelope is None:
@@ -308,6 +314,7 @@ class AugmentedNewton:
         damping = settings.damping * float(np.abs(gradient[system.columns :]).max(initial=0.0))
         curvature: FaceCurvature | JointCurvature
         work = system.unknowns**3 / 3.0
+        limit = settings.smooth_direct_work if self.envelope is None else settings.direct_work
         if response is None or self.envelope is None:
             curvature = JointCurvature(system.scores, self.loss.multipliers(f))
             work += system.scores.data.n * c**2 / 2.0 * r**2
@@ -326,11 +333,7 @@ class AugmentedNewton:
                 if step is not None:
                     self.kinds.add("by observations")
                     return step
-        if (
-            isinstance(penalty, SquaredWeights)
-            and system.unknowns <= settings.largest_direct
-            and work <= settings.direct_work
-        ):
+        if isinstance(penalty, SquaredWeights) and system.unknowns <= settings.largest_direct and work <= limit:
             self.kinds.add("by classes")
             squares = penalty.curvature(self.U, gradient, damping)
             return system.direct_step(gradient, curvature, squares, complete=True)
