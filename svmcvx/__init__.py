@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from svmcvx.formulations.multiclass.baselines_problems import (
         crammer_singer,
         msvm,
+        multiclass,
         multinomial_lr,
         sparse_multinomial_lr,
         topk_svm,
@@ -117,6 +118,7 @@ __all__ = [
     "m3svm",
     "m3svm_hard_margin",
     "msvm",
+    "multiclass",
     "multinomial_lr",
     "odm_dual",
     "odm_primal",

@@ -225,6 +225,9 @@ def _builders(module: str, *names: str, **example: Any) -> tuple[Builder, ...]:
     return tuple(Builder(name, f"{_FORMULATIONS}.{module}", example) for name in names)
 
 
+_CLASSICAL = ("weston_watkins", "crammer_singer", "msvm", "topk_svm", "multinomial_lr", "sparse_multinomial_lr")
+
+
 # Specialised solvers of convex machines are the quicker ones at any size. The sizes for a second opinion are measured: a Clarabel
 # solve of a machine with a kernel takes 0.1 s at 200 observations and ten times as long at twice as many; a semidefinite one
 # with a kernel takes a second at 50. The l0 machine as a mixed-integer program, which proves the optimum, may take hours
@@ -469,26 +472,22 @@ CATALOGUE: Final[Mapping[str, Entry]] = {
             family="multiclass",
             source="NieHaoWang",
             statement=f"{_FORMULATIONS}.multiclass.baselines:ClassicalStatement",
-            builders=_builders(
-                "multiclass.baselines_problems",
-                "weston_watkins",
-                "crammer_singer",
-                "msvm",
-                "topk_svm",
-                "multinomial_lr",
-                "sparse_multinomial_lr",
-                lam=1.0,
-            ),
-            general="weston_watkins",
+            builders=_builders("multiclass.baselines_problems", "multiclass", *_CLASSICAL, lam=1.0),
+            general="multiclass",
             takes=Capabilities(kernel=False, several_classes=True),
             regulariser="λ Σ ‖w_k‖²",
             losses="Σ (no average)",
             intercept="free by default",
             estimator=Estimator(
-                "MulticlassSVMClassifier",
-                f"{_ESTIMATORS}.multiclass",
+                "MulticlassSVMClassifier", f"{_ESTIMATORS}.multiclass", "multiclass", "MulticlassSVMClassifier(loss=…)"
+            ),
+            fast=FastSolver(
                 "multiclass",
-                call="MulticlassSVMClassifier(loss=…)",
+                f"{_FAST}.multiclass.classical",
+                settings=("lam", "loss", "k", "intercept", "sample_weight"),
+                path=("lam",),
+                second_opinion_up_to=SizeLimits(200, 200),
+                methods="hinges: augmented Lagrangian method with semismooth Newton steps; logistic regression: Newton's method",
             ),
         ),
     )

@@ -116,6 +116,11 @@ def penalised(rng):
     return {"lam": number(rng)}
 
 
+def classical(rng):
+    loss = str(rng.choice(["weston_watkins", "crammer_singer", "msvm", "topk", "softmax", "sparse_softmax"]))
+    return {"lam": number(rng), "loss": loss, "k": int(rng.integers(1, 4)), "intercept": bool(rng.random() < 0.7)}
+
+
 FAST = {
     "psvm": (sx.fast.psvm, psvm, True, True),
     "hard_margin": (sx.fast.hard_margin, lambda rng: {}, True, False),
@@ -123,6 +128,7 @@ FAST = {
     "odml": (sx.fast.odml, odml, True, True),
     "conic": (sx.fast.conic, conic, True, True),
     "m3svm": (sx.fast.m3svm, m3svm, False, True),
+    "multiclass": (sx.fast.multiclass, classical, False, True),
 }
 BUILT = {
     "psvm_dual": (sx.psvm_dual, psvm, True, True),
@@ -150,6 +156,7 @@ BUILT = {
 }
 SEVERAL = (
     "m3svm",
+    "multiclass",
     "m3svm_hard_margin",
     "weston_watkins",
     "crammer_singer",

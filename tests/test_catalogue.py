@@ -81,8 +81,7 @@ def test_settings_are_those_that_builder_and_specialised_solver_share(entry):
 def test_estimators_have_the_settings_of_their_builders(entry):
     face = entry.estimator.load()()
     assert set(face._settings()) <= set(parameters(face._builder()))
-    if entry.name != "multiclass":
-        assert face._builder() is entry.builder().load()
+    assert face._builder() is entry.builder().load()
     named, estimator = parse_models(entry.estimator.example)[0]
     assert named.startswith(entry.estimator.command)
     assert isinstance(estimator, entry.estimator.load())

@@ -264,7 +264,8 @@ def test_balanced_weights_are_those_of_svc():
         ({"solver": "auto", "formulation": "conic", "n": 51, "kernel": False}, "fast", "the quicker one"),
         ({"solver": "fast", "formulation": "psvm", "n": 5, "kernel": False}, "fast", "was asked for"),
         ({"solver": "CLARABEL", "formulation": "psvm", "n": 5000, "kernel": False}, "general", "'CLARABEL' was asked for"),
-        ({"solver": "auto", "formulation": "multiclass", "n": 5000, "kernel": False}, "general", "no specialised solver for multiclass"),
+        ({"solver": "auto", "formulation": "mine", "n": 5000, "kernel": False}, "general", "no specialised solver for mine"),
+        ({"solver": "auto", "formulation": "multiclass", "n": 5000, "kernel": False}, "fast", "the quicker one at any size"),
         ({"solver": "auto", "formulation": "m3svm", "n": 5000, "kernel": False, "settings": {"lam": 1.0, "norm": 1}}, "general", "fast.m3svm takes no norm"),
         ({"solver": "auto", "formulation": "l0", "n": 5, "kernel": False, "mixed_integer": False}, "fast", "no mixed-integer solver is installed"),
         ({"solver": "auto", "formulation": "l0", "n": 51, "kernel": False}, "fast", "more than 50"),
@@ -304,11 +305,6 @@ def test_a_second_opinion_is_kept_where_it_is_the_better_one(monkeypatch):
     [
         ({"solver": 3, "n": 5}, sx.DataError, "solver must be a name"),
         ({"solver": "gurob", "n": 5}, sx.SolverUnavailable, "'auto', 'fast' or one of .*'clarabel'"),
-        (
-            {"solver": "fast", "n": 5, "formulation": "multiclass"},
-            sx.SolverUnavailable,
-            "no specialised solver for multiclass",
-        ),
         ({"solver": "fast", "n": 5, "formulation": "mine"}, sx.SolverUnavailable, "no specialised solver for mine"),
         (
             {
@@ -396,8 +392,14 @@ def test_a_fast_answer_that_was_cut_short_warns_with_the_numbers():
 
 
 def test_a_solver_for_which_there_is_none():
-    with pytest.raises(sx.SolverUnavailable, match="no specialised solver for"):
-        sx.MulticlassSVMClassifier(solver="fast").fit(X, Y)
+    class OfOnesOwn(sx.PSVMClassifier):
+        _formulation = "mine"
+
+        def _builder(self):
+            return sx.psvm_dual
+
+    with pytest.raises(sx.SolverUnavailable, match="no specialised solver for mine"):
+        OfOnesOwn(solver="fast").fit(X, Y)
 
 
 def test_other_columns_and_class_weights_of_zero():

@@ -16,13 +16,8 @@ import svmcvx as sx
 from svmcvx.data import multiclass_data
 from svmcvx.fast.multiclass.m3svm import M3SVMSettings, m3svm
 from svmcvx.fast.multiclass.m3svm_newton import Continuation, M3SVMBounds, M3SVMNewtonSettings
-from svmcvx.fast.multiclass.m3svm_systems import (
-    JointCurvature,
-    M3SVMSystem,
-    M3SVMSystemSettings,
-    PairNorms,
-    SeparateCurvature,
-)
+from svmcvx.fast.multiclass.m3svm_systems import M3SVMSystem, PairNorms
+from svmcvx.fast.multiclass.score_systems import JointCurvature, ScoreSystemSettings, SeparateCurvature
 from svmcvx.formulations.multiclass.m3svm import LOSSES, M3SVM, bound_m3svm
 from svmcvx.formulations.multiclass.score_space import ScoreSpace
 
@@ -127,7 +122,7 @@ def test_dense_and_sparse_data_give_the_same_machine(p, loss):
 
 def conjugate_gradients(**systems):
     """Settings with which no Newton matrix is factorised."""
-    return M3SVMSettings(M3SVMNewtonSettings(largest_direct=0), M3SVMSystemSettings(**systems))
+    return M3SVMSettings(M3SVMNewtonSettings(largest_direct=0), ScoreSystemSettings(**systems))
 
 
 def test_wide_sparse_data_are_not_made_dense(monkeypatch):
@@ -318,7 +313,7 @@ def test_the_optimum_has_weights_that_sum_to_zero():
 def test_no_observation_left_out_changes_where_the_steps_lead():
     X, y = design("separable", 19, n=200)
     usual = m3svm(X, y, lam=1e-3, p=4.0)
-    complete = M3SVMSettings(systems=M3SVMSystemSettings(negligible=0.0))
+    complete = M3SVMSettings(systems=ScoreSystemSettings(negligible=0.0))
     agree(usual, m3svm(X, y, lam=1e-3, p=4.0, settings=complete))
 
 

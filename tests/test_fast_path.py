@@ -13,6 +13,7 @@ FIXED = {
     "odml": {"lam1": 0.25, "lam2": 0.25, "C": 10.0},
     "conic": {},
     "m3svm": {"lam": 0.1, "p": 3.0, "eps": 1e-4},
+    "multiclass": {"loss": "crammer_singer"},
     "ramp": {},
     "zero_one": {},
 }
@@ -29,13 +30,13 @@ VALUES = {
     "eps": (1e-4, 1e-2),
     "k": (10, 15),
 }
-# Every path but those of l0, whose certificates have no lower bound; M3SVM is linear.
+# Every path but those of l0, whose certificates have no lower bound; M3SVM and its relatives are linear.
 CERTIFIED = [
     (formulation, name, kernel)
     for formulation, solver in PATHS.items()
     for name in solver.path
     for kernel in (None, sx.RBF(0.5))
-    if formulation != "l0" and not (formulation == "m3svm" and kernel)
+    if formulation != "l0" and not (formulation in ("m3svm", "multiclass") and kernel)
 ]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, ClassVar, TypeAlias, cast
 
 import numpy as np
@@ -11,29 +11,12 @@ from sklearn.utils import Tags
 
 from svmcvx.data import check_choice, check_features, check_whole
 from svmcvx.estimators.base import CertifiedClassifier
-from svmcvx.formulations.base import FormulationProblem
-from svmcvx.formulations.multiclass.baselines_problems import (
-    crammer_singer,
-    msvm,
-    multinomial_lr,
-    sparse_multinomial_lr,
-    topk_svm,
-    weston_watkins,
-)
+from svmcvx.formulations.multiclass.baselines import MACHINES
 from svmcvx.model import MulticlassModel
 
 __all__ = ["M3SVMClassifier", "MulticlassClassifier", "MulticlassSVMClassifier"]
 
 Floats: TypeAlias = NDArray[np.float64]
-
-BUILDERS: dict[str, Callable[..., FormulationProblem]] = {
-    "weston_watkins": weston_watkins,
-    "crammer_singer": crammer_singer,
-    "msvm": msvm,
-    "topk": topk_svm,
-    "softmax": multinomial_lr,
-    "sparse_softmax": sparse_multinomial_lr,
-}
 
 
 class MulticlassClassifier(CertifiedClassifier):
@@ -189,8 +172,8 @@ class MulticlassSVMClassifier(MulticlassClassifier):
     class_weight : None, "balanced" or dict
         Weights of the classes, which multiply those of the losses, as in scikit-learn; 1 each by default.
     solver : str
-        ``"auto"`` (the default), ``"clarabel"``, ``"scs"``, ``"mosek"``, …: those of :func:`svmcvx.solve`. There is no
-        ``"fast"`` one.
+        ``"auto"`` (the default) chooses by the size; see :mod:`svmcvx.estimators.routes` for the rule. ``"fast"`` is the
+        specialised one of :mod:`svmcvx.fast`; ``"clarabel"``, ``"scs"``, ``"mosek"``, … are those of :func:`svmcvx.solve`.
     tol : float
         Certified relative gap that is asked for, 1e-8 by default. A conic solver is asked for a hundredth of it.
     time_limit : float, optional
@@ -252,12 +235,11 @@ class MulticlassSVMClassifier(MulticlassClassifier):
         self.time_limit = time_limit
         self.verbose = verbose
 
-    def _builder(self) -> Callable[..., FormulationProblem]:
-        return BUILDERS[self._loss()]
-
-    def _loss(self) -> str:
-        return check_choice(self.loss, "loss", tuple(BUILDERS))
-
     def _settings(self) -> dict[str, Any]:
+        settings = {
+            "lam": self.lam,
+            "loss": check_choice(self.loss, "loss", tuple(MACHINES)),
+            "intercept": self.intercept,
+        }
         k = check_whole(self.k, "k", 1)
-        return {"lam": self.lam, "intercept": self.intercept} | ({"k": k} if self._loss() == "topk" else {})
+        return settings | ({"k": k} if self.loss == "topk" else {})

@@ -21,6 +21,7 @@ from svmcvx.fast.margin.hard_margin import ActiveSetSettings, HardMarginSettings
 from svmcvx.fast.margin.psvm import PSVMSettings, psvm
 from svmcvx.fast.margin_distribution.odm import ODMSettings, odm
 from svmcvx.fast.margin_distribution.odml import odml
+from svmcvx.fast.multiclass.classical import multiclass
 from svmcvx.fast.multiclass.m3svm import m3svm
 from svmcvx.system import clock
 
@@ -67,6 +68,8 @@ def _calls() -> Iterator[tuple[str, Callable[[], Any]]]:
     yield "odm, kernel", partial(odm, X, y, C1=1.0, C2=1.0, D=0.1, kernel="rbf")
     yield "odml", partial(odml, X, y, lam1=0.1, lam2=0.1, C=1.0)
     yield "m3svm", partial(m3svm, X, np.arange(40) % 3, lam=0.1, p=4.0)
+    for loss in ("weston_watkins", "topk"):
+        yield f"multiclass, {loss}", partial(multiclass, X, np.arange(40) % 3, lam=0.1, loss=loss)
     yield "l0", partial(l0, X, y, C=1.0)
     yield "ramp", partial(ramp, X, y, C=1.0)
     yield "zero_one", partial(zero_one, X, y, lam=1.0)

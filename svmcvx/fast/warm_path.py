@@ -31,9 +31,9 @@ def path(
 
     Parameters
     ----------
-    formulation : "psvm", "odm", "odml", "conic", "m3svm", "l0" or "zero_one"
+    formulation : "psvm", "odm", "odml", "conic", "m3svm", "multiclass", "l0" or "zero_one"
         The specialised solver to call. What may vary stands in :mod:`svmcvx.catalogue`: (C, p), (C1, C2, D),
-        (C, lam1, lam2), (lam, kappa), (lam, p, eps), (C) and (lam, k).
+        (C, lam1, lam2), (lam, kappa), (lam, p, eps), (lam), (C) and (lam, k).
     X, y
         As for that solver.
     time_limit : float, optional

@@ -9,14 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svmcvx.data import check_choice, check_number
-from svmcvx.errors import DataError
-from svmcvx.fast.core.monitor import Callback, conclude, earlier_solution, limited, monitored
+from svmcvx.fast.core.monitor import Callback, conclude, limited, monitored
 from svmcvx.fast.multiclass.m3svm_adam import EPOCHS, adam
 from svmcvx.fast.multiclass.m3svm_newton import Continuation, M3SVMBounds, M3SVMNewtonSettings
-from svmcvx.fast.multiclass.m3svm_systems import M3SVMSystem, M3SVMSystemSettings
-from svmcvx.formulations.base import RecoveredPoints, usable
+from svmcvx.fast.multiclass.m3svm_systems import M3SVMSystem
+from svmcvx.fast.multiclass.points import start_from
+from svmcvx.fast.multiclass.score_systems import ScoreSystemSettings
+from svmcvx.formulations.base import RecoveredPoints
 from svmcvx.formulations.multiclass.m3svm import bound_m3svm
-from svmcvx.model import MulticlassModel
 from svmcvx.solution import Solution
 
 __all__ = ["METHODS", "M3SVMSettings", "m3svm"]
@@ -35,12 +35,12 @@ class M3SVMSettings:
     ----------
     newton : M3SVMNewtonSettings
         Of Newton's method.
-    systems : M3SVMSystemSettings
+    systems : ScoreSystemSettings
         Of its linear systems.
     """
 
     newton: M3SVMNewtonSettings = field(default_factory=M3SVMNewtonSettings)
-    systems: M3SVMSystemSettings = field(default_factory=M3SVMSystemSettings)
+    systems: ScoreSystemSettings = field(default_factory=ScoreSystemSettings)
 
 
 @limited
@@ -123,7 +123,7 @@ def m3svm(
         max_iter = EPOCHS if method == "adam" else STEPS
     with monitored(tol=tol, max_iter=max_iter, verbose=verbose, callback=callback) as monitor:
         system = M3SVMSystem(statement, settings.systems)
-        U, alpha = _start(system, warm_start)
+        U, alpha = start_from(system, statement, warm_start)
         bounds = M3SVMBounds(system)
         if method == "adam":
             chosen = "adam"
@@ -145,24 +145,3 @@ def m3svm(
             warm_start_used=U is not None,
             options={"method": chosen, "iterations": steps, **options},
         )
-
-
-def _start(system: M3SVMSystem, warm: Any) -> tuple[Floats | None, Floats | None]:
-    """Return (U, α) of an earlier solution, None without one; raise a DataError if it does not fit the data."""
-    warm = earlier_solution(warm)
-    if warm is None:
-        return None, None
-    statement, data = system.statement, system.scores.data
-    model = warm.model
-    if not isinstance(model, MulticlassModel) or not np.array_equal(model.classes, data.classes):
-        raise DataError("warm_start must be a Solution of the same data, got one of other classes")
-    if model.coef.shape != (data.X.shape[1], data.c) or not (usable(model.coef) and usable(model.intercept)):
-        raise DataError(
-            f"warm_start must be a Solution of the same data, got weights of shape {model.coef.shape} "
-            f"for {data.X.shape[1]} features and {data.c} classes"
-        )
-    if "alpha" not in warm.dual:
-        raise DataError(
-            "warm_start must have multipliers alpha, as solutions of multi-class formulations have; got one without"
-        )
-    return system.point(model.coef, model.intercept), statement.projected(statement.multipliers(warm.dual))

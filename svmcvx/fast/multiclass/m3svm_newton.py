@@ -16,15 +16,17 @@ Source: [ChanGolubMulet]; [AndersenChristiansenConnOverton].
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from svmcvx.certificate import Dual, relative_gap
 from svmcvx.fast.core.monitor import Monitor
-from svmcvx.fast.multiclass.m3svm_systems import Curvature, JointCurvature, M3SVMSystem, PairNorms, SeparateCurvature
+from svmcvx.fast.multiclass.line_search import LineSearchSettings, line_search
+from svmcvx.fast.multiclass.m3svm_systems import M3SVMSystem, PairNorms
+from svmcvx.fast.multiclass.points import ScoreBounds
+from svmcvx.fast.multiclass.score_systems import Curvature, JointCurvature, SeparateCurvature
 from svmcvx.formulations.multiclass.losses import HingeSum, LogisticSum, ScoreLoss, SmoothedHingeSum
 from svmcvx.formulations.multiclass.m3svm import M3SVM
 from svmcvx.losses import hinge_power_conjugate
@@ -54,12 +56,8 @@ class M3SVMNewtonSettings:
         Likewise, for a larger share.
     final_share : float
         Share of the tolerance that smoothing may contribute in the end.
-    slope_share : float
-        The line search ends where the slope has fallen to this share.
-    line_searches : int
-        Evaluations of the slope in a line search, at most.
-    longest_step : float
-        Step length at which the line search ends while the slope is still negative.
+    line_search : LineSearchSettings
+        Of the line search.
     boundary_share : float
         No step takes a multiplier nearer to a bound than this share of its distance before.
     short_step : float
@@ -83,9 +81,7 @@ class M3SVMNewtonSettings:
     slow_factor: float = 0.2
     slow_share: float = 1.0
     final_share: float = 0.1
-    slope_share: float = 0.2
-    line_searches: int = 20
-    longest_step: float = 4.0
+    line_search: LineSearchSettings = field(default_factory=LineSearchSettings)
     boundary_share: float = 0.1
     short_step: float = 0.1
     dual_progress: float = 0.1
@@ -96,7 +92,7 @@ class M3SVMNewtonSettings:
     cg_limit: int = 400
 
 
-class M3SVMBounds:
+class M3SVMBounds(ScoreBounds):
     """The best model and the best dual point so far.
 
     Parameters
@@ -104,47 +100,20 @@ class M3SVMBounds:
     system : M3SVMSystem
     """
 
+    statement: M3SVM
+    system: M3SVMSystem
+
     def __init__(self, system: M3SVMSystem) -> None:
-        self.system = system
-        statement = system.statement
-        n, c = statement.scores.data.n, statement.scores.data.c
-        # All losses are at least 0.
-        self.dual: Dual = statement.repair({"alpha": np.zeros((n, c))})
-        self.lower = statement.evaluate_dual(self.dual).below
-        self.U = np.zeros(system.shape)
-        self.upper = math.inf
-
-    def update_model(self, U: Floats, value: float) -> None:
-        """Keep U if its objective is lower."""
-        if value < self.upper:
-            self.U, self.upper = U, value
-
-    @property
-    def proved_upper(self) -> float:
-        """What the objective at the best model is at most, with the rounding of its evaluation."""
-        statement = self.system.statement
-        return statement.evaluate(statement.model(*self.system.weights(self.U))).above
-
-    def report(self, monitor: Monitor, steps: int) -> Status | None:
-        """Report the bounds; the upper one is proved before it may end the method."""
-        near = relative_gap(self.lower, self.upper) <= monitor.tol
-        status = monitor.report(steps, self.lower, self.proved_upper if near else self.upper)
-        if status is Status.OPTIMAL and relative_gap(self.lower, self.proved_upper) > monitor.tol:
-            return Status.INACCURATE
-        return status
+        super().__init__(system, system.statement)
 
     def update_dual(self, U: Floats, alphas: list[Floats], flow: Floats | None) -> None:
         """Keep the best of the present dual point and those near the given multipliers and flows that fit U."""
-        statement = self.system.statement
         W, b = self.system.weights(U)
         if flow is not None:
             flow = self.system.full_flow(flow)
         for alpha in alphas:
-            for point in statement.dual_points(W, b, alpha, flow):
-                point = statement.repair(point)
-                value = statement.evaluate_dual(point).below
-                if value > self.lower:
-                    self.dual, self.lower = point, value
+            for point in self.statement.dual_points(W, b, alpha, flow):
+                self.update_dual_point(point)
 
 
 class Continuation:
@@ -359,23 +328,4 @@ class Continuation:
             multipliers = system.weight * loss.multipliers(f + length * df)
             return float((norms.gradient * D).sum() - (multipliers * df).sum())
 
-        low, low_slope, high, high_slope = 0.0, -predicted, math.inf, math.inf
-        length = 1.0
-        for _ in range(settings.line_searches):
-            now = slope(length)
-            if abs(now) <= settings.slope_share * predicted or (now < 0 and length >= settings.longest_step):
-                return length
-            if now < 0:
-                low, low_slope = length, now
-                # Halve the slope at the end that is kept (the Illinois variant of regula falsi): slopes may jump.
-                high_slope /= 2.0
-            else:
-                # A slope that is not finite counts as positive.
-                high, high_slope = length, now if math.isfinite(now) else math.inf
-                low_slope /= 2.0
-            if math.isinf(high):
-                length = 2.0 * length
-            else:
-                share = low_slope / (low_slope - high_slope) if math.isfinite(high_slope) else 0.0
-                length = low + (high - low) * min(0.9, max(0.1, share))
-        return low
+        return line_search(slope, predicted, settings.line_search)

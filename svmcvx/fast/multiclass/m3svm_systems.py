@@ -1,153 +1,26 @@
-r"""Newton systems of M3SVM.
+r"""Newton systems of M3SVM, see :mod:`svmcvx.fast.multiclass.score_systems`.
 
-With centred data :math:`Z = [X - 1m',\, 1]` and :math:`U = [W;\, b + m'W]` the scores are :math:`ZU`. On matrices whose rows sum to
-zero the squares are pairwise too, :math:`\|U\|^2 = \tfrac1c\sum_{k<l}\|u_k - u_l\|^2`, and a loss of score differences has second
-derivatives between pairs of classes only. The Newton matrix therefore is the Laplacian of a graph whose vertices are the classes and whose
-edge kl has the matrix
+The edge kl of the graph of classes has the matrix
 
 .. math:: M_{kl} = \sum_i h_{ikl}\, z_i z_i' + \lambda p\, r^{p-2}\Big(I + (p-2)\frac{vv'}{r^2}\Big) + \frac{2\varepsilon}{c}(I + qq'),
           \qquad v = w_k - w_l,\; q = [-m;\, 1].
-
-For a sum of losses of single differences :math:`h_{ikl} = 0` unless observation i belongs to k or l: forming all edges takes
-:math:`n(c-1)d^2` operations, not :math:`nc^2d^2/2`. With the last class eliminated the matrix has (c − 1)(d + 1) rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
-import scipy.linalg as sl
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from svmcvx.conjugate_gradients import conjugate_gradients
-from svmcvx.data import Features
+from svmcvx.fast.multiclass.score_systems import ScoreSystem, ScoreSystemSettings, centred
 from svmcvx.formulations.multiclass.m3svm import M3SVM, objective_value
 from svmcvx.formulations.multiclass.pairwise import lengths
-from svmcvx.formulations.multiclass.score_space import ScoreSpace
 
-__all__ = ["Curvature", "JointCurvature", "M3SVMSystem", "M3SVMSystemSettings", "PairNorms", "SeparateCurvature"]
+__all__ = ["M3SVMSystem", "PairNorms"]
 
 Floats: TypeAlias = NDArray[np.float64]
-Rows: TypeAlias = NDArray[np.intp]
-
-TINY = float(np.finfo(np.float64).tiny)
-
-
-@dataclass(frozen=True)
-class M3SVMSystemSettings:
-    """Numbers that steer how the Newton systems are formed and solved.
-
-    Attributes
-    ----------
-    ridge : float
-        Relative ridge with which a matrix that is singular to rounding is factorised; a thousandfold at each failure.
-    negligible : float
-        Observations are left out of an edge if together they add at most this share of its regulariser and, to the biases,
-        of what the other edges add.
-    largest_block : int
-        Columns up to which the preconditioner has a block for each class, and not a diagonal.
-    largest_blocks : float
-        Entries of all blocks together up to which it has them.
-    sample : int
-        Observations a column from which a block is estimated, beside those of more than average weight.
-    """
-
-    ridge: float = 1e-13
-    negligible: float = 1e-2
-    largest_block: int = 1500
-    largest_blocks: float = 5e7
-    sample: int = 4
-
-
-class Curvature(Protocol):
-    """Second derivatives of the losses in the differences f."""
-
-    def edge(self, k: int, j: int) -> list[tuple[Rows, Floats]]:
-        """Return the observations of each part of the edge kj, and their weights."""
-
-    def leave_out(self, k: int, j: int, part: int, rows: NDArray[np.bool_]) -> None:
-        """Set the weight of some observations in a part of the edge kj to zero."""
-
-    def apply(self, df: Floats) -> Floats:
-        """Return H df: minus the change of the multipliers with f."""
-
-    def vertex(self, k: int) -> Floats:
-        """Return the weight of each observation in the diagonal block of class k."""
-
-
-class SeparateCurvature:
-    """Second derivatives of a sum of losses of one difference each.
-
-    Parameters
-    ----------
-    scores : ScoreSpace
-    members : list of ndarray
-        Observations of each class.
-    h : ndarray of shape (n, c − 1)
-        The second derivatives, weighted.
-    """
-
-    def __init__(self, scores: ScoreSpace, members: list[Rows], h: Floats) -> None:
-        self.scores, self.members, self.h = scores, members, h
-
-    def _ends(self, k: int, j: int) -> list[tuple[Rows, int]]:
-        return [(self.members[a], b - (b > a)) for a, b in ((k, j), (j, k))]
-
-    def edge(self, k: int, j: int) -> list[tuple[Rows, Floats]]:
-        """The observations of k towards j, and those of j towards k."""
-        return [(rows, self.h[rows, column]) for rows, column in self._ends(k, j)]
-
-    def leave_out(self, k: int, j: int, part: int, rows: NDArray[np.bool_]) -> None:
-        """Set h to zero, so that :meth:`apply` is the product with the matrix that was factorised."""
-        members, column = self._ends(k, j)[part]
-        self.h[members[rows], column] = 0.0
-
-    def apply(self, df: Floats) -> Floats:
-        """H df."""
-        return self.h * df
-
-    def vertex(self, k: int) -> Floats:
-        """The sum of h for observations of k, the entry of k for others."""
-        weights = self.scores.expand(self.h)[:, k]
-        weights[self.members[k]] = self.h[self.members[k]].sum(axis=1)
-        return weights
-
-
-class JointCurvature:
-    """Second derivatives of the softmax: diag(a) − aa' for each observation, times its weight.
-
-    Parameters
-    ----------
-    scores : ScoreSpace
-    a : ndarray of shape (n, c − 1)
-        Probabilities of the classes other than an observation's own.
-    """
-
-    def __init__(self, scores: ScoreSpace, a: Floats) -> None:
-        self.scores, self.a = scores, a
-        self.weight = scores.data.weight
-        self.share = scores.expand(a)
-        self.share[np.arange(a.shape[0]), scores.data.codes] = np.maximum(1.0 - a.sum(axis=1), 0.0)
-
-    def edge(self, k: int, j: int) -> list[tuple[Rows, Floats]]:
-        """All observations, with the product of their probabilities."""
-        return [(np.arange(self.weight.size), self.weight * self.share[:, k] * self.share[:, j])]
-
-    def leave_out(self, k: int, j: int, part: int, rows: NDArray[np.bool_]) -> None:
-        """Do nothing: the multipliers of this loss need not fit the matrix that was factorised."""
-
-    def apply(self, df: Floats) -> Floats:
-        """(diag(a) − aa') df."""
-        moved = self.a * df
-        return np.asarray(self.weight[:, None] * (moved - self.a * moved.sum(axis=1, keepdims=True)))
-
-    def vertex(self, k: int) -> Floats:
-        """The variance of the indicator of k."""
-        return np.asarray(self.weight * self.share[:, k] * (1.0 - self.share[:, k]))
 
 
 class PairNorms:
@@ -186,11 +59,18 @@ class PairNorms:
             self.scaled_flow = scaled * (self.r / np.maximum(lengths(scaled, 2), self.r))
         self.radial = np.divide(p - 2.0, 2.0 * self.r**2, out=np.zeros_like(self.r), where=self.r > 0)
 
+    @property
+    def _share(self) -> float:
+        """Weight of the squares in one pair."""
+        return float(2.0 * self.system.statement.eps / self.system.P.shape[0])
+
     def edge(self, m: int) -> Floats:
-        """Return the matrix of second derivatives of the pair m."""
+        """Return the matrix of second derivatives of the pair m, with its share of the squares."""
+        q, share = self.system.q, self._share
+        matrix = share * np.outer(q, q)
         outer = np.outer(self.scaled_flow[:, m], self.V[:, m])
-        matrix = (self.stiffness[m] * self.radial[m]) * (outer + outer.T)
-        matrix[np.diag_indices_from(matrix)] += self.stiffness[m]
+        matrix[:-1, :-1] += (self.stiffness[m] * self.radial[m]) * (outer + outer.T)
+        matrix[np.diag_indices(q.size - 1)] += self.stiffness[m] + share
         return np.asarray(matrix)
 
     def apply(self, dV: Floats) -> Floats:
@@ -198,63 +78,47 @@ class PairNorms:
         along = self.scaled_flow * (self.V * dV).sum(axis=0) + self.V * (self.scaled_flow * dV).sum(axis=0)
         return np.asarray(self.stiffness * (dV + self.radial * along))
 
-    def diagonal(self, m: int) -> Floats:
-        """Return the diagonal of :meth:`edge`."""
-        return np.asarray(self.stiffness[m] * (1.0 + 2.0 * self.radial[m] * self.scaled_flow[:, m] * self.V[:, m]))
+    def product(self, D: Floats) -> Floats:
+        """Return the change of the gradient with U."""
+        P, q, eps = self.system.P, self.system.q, self.system.statement.eps
+        image = 2.0 * eps * np.outer(q, q @ D)
+        image[:-1] += self.apply(D[:-1] @ P) @ P.T + 2.0 * eps * D[:-1]
+        return np.asarray(image)
+
+    def _pairs_of(self, k: int) -> list[int]:
+        return [m for m, pair in enumerate(self.system.pairs) if k in pair]
+
+    def block(self, k: int) -> Floats:
+        """Return the sum of the matrices of all pairs with class k."""
+        return np.asarray(sum(self.edge(m) for m in self._pairs_of(k)))
+
+    def diagonal(self, k: int) -> Floats:
+        """Return the diagonal of :meth:`block`."""
+        q, pairs = self.system.q, self._pairs_of(k)
+        diagonal = len(pairs) * self._share * q**2
+        along = 2.0 * self.radial * self.scaled_flow * self.V
+        diagonal[:-1] += (self.stiffness * (1.0 + along))[:, pairs].sum(axis=1) + len(pairs) * self._share
+        return np.asarray(diagonal)
 
 
-class M3SVMSystem:
+class M3SVMSystem(ScoreSystem):
     """Data, gradients and Newton systems of M3SVM with Euclidean norms, in the unknowns U.
 
     Parameters
     ----------
     statement : M3SVM
-    settings : M3SVMSystemSettings, optional
+    settings : ScoreSystemSettings, optional
         The defaults if None.
     """
 
-    def __init__(self, statement: M3SVM, settings: M3SVMSystemSettings | None = None) -> None:
-        self.statement, self.scores = statement, statement.scores
-        self.settings = settings or M3SVMSystemSettings()
+    def __init__(self, statement: M3SVM, settings: ScoreSystemSettings | None = None) -> None:
+        super().__init__(statement.scores, settings)
+        self.statement = statement
         self.P = statement.P
-        data = self.scores.data
-        # Sparse data stay sparse: they are neither centred nor replaced by a square factor.
-        sparse = sp.issparse(self.scores.X)
-        X = self.scores.X if sparse else self.scores.factor
-        n, d = X.shape
-        self.q = np.ones(d + 1)
-        self.q[:-1] = 0.0 if sparse else -X.mean(axis=0)
-        self.Z: Features
-        if sparse:
-            self.Z = sp.csr_array(sp.hstack([X, np.ones((n, 1))]))
-            self.squares = np.asarray(self.Z.multiply(self.Z).sum(axis=1)).ravel()
-        else:
-            self.Z = np.hstack([X + self.q[:-1], np.ones((n, 1))])
-            self.squares = np.einsum("ij,ij->i", self.Z, self.Z)
-        self.weight = data.weight[:, None]
-        self.members = [np.flatnonzero(data.codes == k) for k in range(data.c)]
-        self.pairs = list(zip(*(side.tolist() for side in np.triu_indices(data.c, 1)), strict=True))
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Rows and columns of U."""
-        return self.Z.shape[1], self.P.shape[0]
-
-    @property
-    def unknowns(self) -> int:
-        """Rows of the Newton matrix."""
-        return self.shape[0] * (self.shape[1] - 1)
-
-    def weights(self, U: Floats) -> tuple[Floats, Floats]:
-        """Return W, in terms of the features, and b."""
-        W = U[:-1] if sp.issparse(self.Z) else self.scores.unreduced(U[:-1])
-        return W, self.q @ U
 
     def point(self, W: Floats, b: Floats) -> Floats:
         """Return U of W, in terms of the features, and b, with rows that sum to zero."""
-        W = W if sp.issparse(self.Z) else self.scores.reduced(W)
-        U = np.vstack([W, b - self.q[:-1] @ W])
-        return _centred(U)
+        return centred(super().point(W, b))
 
     def objective_value(self, U: Floats, loss: float) -> float:
         """Return P at U from the sum of its losses."""
@@ -271,138 +135,3 @@ class M3SVMSystem:
     def gradient(self, alpha: Floats, norms: PairNorms) -> Floats:
         """Return the gradient of losses with multipliers `alpha` and of the regulariser."""
         return np.asarray(norms.gradient - self.Z.T @ self.scores.coefficients(alpha))
-
-    def _ridge(self) -> Floats:
-        """Return the matrix that the squares contribute to one edge."""
-        share = 2.0 * self.statement.eps / self.P.shape[0]
-        ridge = share * np.outer(self.q, self.q)
-        ridge[np.diag_indices(self.q.size - 1)] += share
-        return np.asarray(ridge)
-
-    def direct_step(self, gradient: Floats, curvature: Curvature, norms: PairNorms, *, complete: bool) -> Floats:
-        """Return the Newton step by a Cholesky factorisation; negligible observations are left out unless `complete`."""
-        r, c = self.shape
-        matrix = np.empty((self.unknowns, self.unknowns), order="F")
-        # blocks[j, :, k, :] is the block of classes k and j, which is symmetric.
-        blocks = matrix.T.reshape(c - 1, r, c - 1, r)
-        vertices = np.zeros((c, r, r))
-        ridge = self._ridge()
-        # The biases have almost no regulariser: their entries are compared with those of the other observations.
-        level = np.array([float(curvature.vertex(k).sum()) for k in range(c)]) / c
-        for m, (k, j) in enumerate(self.pairs):
-            edge = ridge.copy()
-            edge[:-1, :-1] += norms.edge(m)
-            least = self.settings.negligible * float(edge.diagonal()[:-1].min())
-            for part, (rows, h) in enumerate(curvature.edge(k, j)):
-                negligible = h * self.squares[rows] * rows.size <= least
-                negligible &= h * rows.size <= self.settings.negligible * min(level[k], level[j])
-                negligible &= not complete
-                curvature.leave_out(k, j, part, negligible)
-                kept = ~negligible
-                if kept.any():
-                    edge += self._gram(rows[kept], h[kept])
-            vertices[k] += edge
-            vertices[j] += edge
-            if j < c - 1:
-                blocks[j, :, k, :] = -edge
-                blocks[k, :, j, :] = -edge
-        for k in range(c - 1):
-            blocks[k, :, k, :] = vertices[k]
-        factor = _cholesky(matrix, self.settings.ridge)
-        step = np.zeros((r, c))
-        if factor is None:
-            return step
-        step[:, :-1] = sl.cho_solve(factor, -gradient[:, :-1].T.ravel(), check_finite=False).reshape(c - 1, r).T
-        return _centred(step)
-
-    def _gram(self, rows: Rows, h: Floats) -> Floats:
-        Z = self.Z[rows]
-        if sp.issparse(Z):
-            return np.asarray((Z.T @ sp.diags_array(h) @ Z).toarray())
-        Z *= np.sqrt(h)[:, None]
-        return np.asarray(Z.T @ Z)
-
-    def iterative_step(
-        self, gradient: Floats, curvature: Curvature, norms: PairNorms, *, forcing: float, limit: int
-    ) -> Floats:
-        """Return the Newton step by conjugate gradients with a block, or a diagonal, for each class as preconditioner."""
-        return conjugate_gradients(
-            lambda direction: self._product(direction, curvature, norms),
-            -_centred(gradient),
-            self._preconditioner(curvature, norms),
-            accuracy=forcing,
-            limit=limit,
-        ).x
-
-    def _sampled(self, weight: Floats) -> tuple[Rows, Floats]:
-        """Return the observations of more than average weight and a sample of the others, reweighted to the same total."""
-        heavy = weight > weight.mean()
-        rest = np.flatnonzero(~heavy)
-        sample = rest[:: max(1, weight.size // (self.settings.sample * self.shape[0]))]
-        scale = float(weight[rest].sum()) / max(float(weight[sample].sum()), TINY)
-        return np.append(np.flatnonzero(heavy), sample), np.append(weight[heavy], scale * weight[sample])
-
-    def _product(self, D: Floats, curvature: Curvature, norms: PairNorms) -> Floats:
-        df = self.scores.differences(np.asarray(self.Z @ D))
-        image = np.asarray(self.Z.T @ self.scores.coefficients(curvature.apply(df)))
-        eps = self.statement.eps
-        image[:-1] += norms.apply(D[:-1] @ self.P) @ self.P.T + 2.0 * eps * D[:-1]
-        image += 2.0 * eps * np.outer(self.q, self.q @ D)
-        return _centred(image)
-
-    def _preconditioner(self, curvature: Curvature, norms: PairNorms) -> Callable[[Floats], Floats]:
-        r, c = self.shape
-        eps = self.statement.eps
-        if r > self.settings.largest_block or c * r**2 > self.settings.largest_blocks:
-            squared = self.Z.power(2) if sp.issparse(self.Z) else self.Z**2
-            diagonal = np.empty((r, c))
-            for k in range(c):
-                diagonal[:, k] = squared.T @ curvature.vertex(k) + 2.0 * eps * self.q**2
-            diagonal[:-1] += 2.0 * eps
-            for m, pair in enumerate(self.pairs):
-                diagonal[:-1, pair] += norms.diagonal(m)[:, None]
-            return lambda residual: _centred(residual / diagonal)
-        blocks = np.empty((c, r, r))
-        for k in range(c):
-            blocks[k] = c * self._ridge() + self._gram(*self._sampled(curvature.vertex(k)))
-        for m, (k, j) in enumerate(self.pairs):
-            edge = norms.edge(m)
-            blocks[k, :-1, :-1] += edge
-            blocks[j, :-1, :-1] += edge
-        factors = []
-        for block in blocks:
-            factor = _cholesky(np.asfortranarray(block), self.settings.ridge)
-            if factor is None:
-                return _centred
-            factors.append(factor)
-
-        def solve(residual: Floats) -> Floats:
-            return _centred(
-                np.stack([sl.cho_solve(f, residual[:, k], check_finite=False) for k, f in enumerate(factors)], axis=1)
-            )
-
-        return solve
-
-
-def _centred(A: Floats) -> Floats:
-    """Return the matrix with rows that sum to zero."""
-    return np.asarray(A - A.mean(axis=1, keepdims=True))
-
-
-def _cholesky(matrix: Floats, ridge: float) -> tuple[Floats, bool] | None:
-    """Return the Cholesky factor of a matrix, which is overwritten, with a relative ridge; None if it has none."""
-    diagonal = matrix.diagonal().copy()
-    if not np.isfinite(diagonal).all():
-        return None
-    while ridge < 1.0:
-        matrix[np.diag_indices_from(matrix)] = diagonal * (1.0 + ridge)
-        try:
-            triangle, lower = sl.cho_factor(matrix, lower=True, overwrite_a=True, check_finite=False)
-        except sl.LinAlgError:
-            # The failed factorisation has not changed the upper triangle.
-            upper = np.triu(matrix, 1)
-            matrix = np.asfortranarray(upper + upper.T)
-            ridge *= 1e3
-        else:
-            return triangle, lower
-    return None

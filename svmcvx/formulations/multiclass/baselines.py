@@ -49,22 +49,27 @@ p = 2 with λ(c + 1)/(2c); at λ = 1 it is also the machine of [XuLiuHuo].
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from svmcvx.certificate import Dual, Evaluation
+from svmcvx.data import check_choice, check_number, multiclass_data
+from svmcvx.errors import DataError
 from svmcvx.formulations.base import RecoveredPoints
+from svmcvx.formulations.multiclass.losses import HingeSum, ScoreLoss
 from svmcvx.formulations.multiclass.newton import Penalty, minimise
-from svmcvx.formulations.multiclass.regularisers import Regulariser
+from svmcvx.formulations.multiclass.regularisers import AbsoluteSum, PairwiseNorms, Regulariser, SquaredNorms
+from svmcvx.formulations.multiclass.score_space import ScoreSpace
+from svmcvx.formulations.multiclass.simplex_losses import LargestHinge, Softmax, TopHinge
 from svmcvx.formulations.multiclass.statement import MulticlassStatement
 from svmcvx.model import MulticlassModel
 from svmcvx.rounding import UNDERFLOW, U, norm_above, sum_above, sum_below
 
-__all__ = ["ClassicalStatement"]
+__all__ = ["MACHINES", "ClassicalStatement", "Machine", "bound_classical"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -72,6 +77,25 @@ Floats: TypeAlias = NDArray[np.float64]
 NEGLIGIBLE = 1e-6
 # Shares by which multipliers are shrunk beyond their bound until rounding does not matter.
 SHRINKS = (0.0, 1e-15, 1e-14, 1e-13, 1e-12, 1e-10, 1e-8, 1e-6)
+
+
+class Machine(NamedTuple):
+    """What one of the classical machines is made of: the name of its builder, loss and regulariser."""
+
+    builder: str
+    loss: Callable[[int], ScoreLoss]
+    regulariser: type[Regulariser]
+
+
+# By the name of the loss that the estimator, the common builder and the specialised solver take.
+MACHINES: dict[str, Machine] = {
+    "weston_watkins": Machine("weston_watkins", lambda k: HingeSum(), SquaredNorms),
+    "crammer_singer": Machine("crammer_singer", lambda k: LargestHinge(), SquaredNorms),
+    "msvm": Machine("msvm", lambda k: HingeSum(), PairwiseNorms),
+    "topk": Machine("topk_svm", TopHinge, SquaredNorms),
+    "softmax": Machine("multinomial_lr", lambda k: Softmax(), SquaredNorms),
+    "sparse_softmax": Machine("sparse_multinomial_lr", lambda k: Softmax(), AbsoluteSum),
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -213,3 +237,21 @@ class ClassicalStatement(MulticlassStatement):
                 solved = self.solved_multipliers(multipliers["margin"], *point)
                 points.duals.extend({"alpha": self.scores.expand(alpha)} for alpha in solved)
         return points
+
+
+def bound_classical(
+    X: Any, y: Any, *, lam: float, loss: str, k: Any, intercept: bool, sample_weight: Any
+) -> ClassicalStatement:
+    """Check all arguments and bind the statement to the data; the arguments are those of the builder ``multiclass``."""
+    machine = MACHINES[check_choice(loss, "loss", tuple(MACHINES))]
+    lam = check_number(lam, "lam", low=0, open_low=True)
+    if isinstance(k, (bool, np.bool_)) or not isinstance(k, (int, np.integer)) or k < 1:
+        raise DataError(f"k must be a whole number from 1 to the number of classes, got {k!r}")
+    if not isinstance(intercept, (bool, np.bool_)):
+        raise DataError(f"intercept must be True or False, got {intercept!r}")
+    chosen, regulariser = machine.loss(int(k)), machine.regulariser()
+    data = multiclass_data(X, y, sample_weight)
+    if isinstance(chosen, TopHinge) and k > data.c:
+        raise DataError(f"k must be at most the number of classes, {data.c}, got {k}")
+    scores = ScoreSpace(data, "free" if intercept else "none", regulariser.rotations)
+    return ClassicalStatement(name=machine.builder, scores=scores, loss=chosen, regulariser=regulariser, lam=lam)

@@ -5,27 +5,25 @@ from __future__ import annotations
 from typing import Any
 
 import cvxpy as cp
-import numpy as np
 
-from svmcvx.data import check_number, multiclass_data
-from svmcvx.errors import DataError
 from svmcvx.formulations.building import builder
-from svmcvx.formulations.multiclass.baselines import ClassicalStatement
-from svmcvx.formulations.multiclass.losses import HingeSum, ScoreLoss
-from svmcvx.formulations.multiclass.regularisers import AbsoluteSum, PairwiseNorms, Regulariser, SquaredNorms
-from svmcvx.formulations.multiclass.score_space import ScoreSpace
-from svmcvx.formulations.multiclass.simplex_losses import LargestHinge, Softmax, TopHinge
+from svmcvx.formulations.multiclass.baselines import bound_classical
 from svmcvx.formulations.multiclass.statement import MulticlassProblem, require_problem_memory
 
 __all__ = [
     "ClassicalProblem",
     "crammer_singer",
     "msvm",
+    "multiclass",
     "multinomial_lr",
     "sparse_multinomial_lr",
     "topk_svm",
     "weston_watkins",
 ]
+
+
+# How many of the largest the top-k loss averages.
+DEFAULT_K = 2
 
 
 class ClassicalProblem(MulticlassProblem):
@@ -41,34 +39,64 @@ class ClassicalProblem(MulticlassProblem):
 
 
 def _build(
-    name: str,
-    X: Any,
-    y: Any,
-    lam: float,
-    loss: ScoreLoss,
-    regulariser: Regulariser,
-    intercept: bool,
-    sample_weight: Any,
+    loss: str, X: Any, y: Any, lam: float, intercept: bool, sample_weight: Any, k: Any = DEFAULT_K
 ) -> ClassicalProblem:
-    lam = check_number(lam, "lam", low=0, open_low=True)
-    if not isinstance(intercept, (bool, np.bool_)):
-        raise DataError(f"intercept must be True or False, got {intercept!r}")
-    data = multiclass_data(X, y, sample_weight)
-    if isinstance(loss, TopHinge) and loss.k > data.c:
-        raise DataError(f"k must be at most the number of classes, {data.c}, got {loss.k}")
-    scores = ScoreSpace(data, "free" if intercept else "none", regulariser.rotations)
-    require_problem_memory(scores, name)
-    parameter = cp.Parameter(pos=True, name="lam", value=lam)
+    statement = bound_classical(X, y, lam=lam, loss=loss, k=k, intercept=intercept, sample_weight=sample_weight)
+    scores, data = statement.scores, statement.scores.data
+    require_problem_memory(scores, statement.name)
+    parameter = cp.Parameter(pos=True, name="lam", value=statement.lam)
     W = cp.Variable((scores.factor.shape[1], data.c), name="W")
     b = cp.Variable(data.c, name="b") if intercept else None
     differences, constraints = scores.stated_differences(W, b)
-    stated = loss.cvxpy_statement(differences, data.weight)
+    stated = statement.loss.cvxpy_statement(differences, data.weight)
     constraints += stated.constraints
     if b is not None:
         constraints.append((cp.sum(b) == 0).set_label("gauge"))
-    objective = stated.value + parameter * regulariser.cvxpy_statement(W, data.c)
-    statement = ClassicalStatement(name=name, scores=scores, loss=loss, regulariser=regulariser, lam=lam)
+    objective = stated.value + parameter * statement.regulariser.cvxpy_statement(W, data.c)
     return ClassicalProblem(cp.Minimize(objective), constraints, statement, [parameter])
+
+
+@builder
+def multiclass(
+    X: Any,
+    y: Any,
+    *,
+    lam: float,
+    loss: str = "weston_watkins",
+    k: int = DEFAULT_K,
+    intercept: bool = True,
+    sample_weight: Any = None,
+) -> ClassicalProblem:
+    r"""Build one of the classical multi-class machines, by the name of its loss, as a cvxpy problem.
+
+    .. math:: \min\; \sum_i s_i\,\ell(f_i) + \lambda\,\Omega(W)
+
+    Parameters
+    ----------
+    X, y, lam, intercept, sample_weight
+        As for :func:`weston_watkins`.
+    loss : str
+        ``"weston_watkins"`` (the default), ``"crammer_singer"``, ``"msvm"``, ``"topk"``, ``"softmax"`` or
+        ``"sparse_softmax"``: the machines of :func:`weston_watkins`, :func:`crammer_singer`, :func:`msvm`, :func:`topk_svm`,
+        :func:`multinomial_lr` and :func:`sparse_multinomial_lr`.
+    k : int
+        For ``"topk"``: how many of the largest are averaged, 2 by default.
+
+    Returns
+    -------
+    ClassicalProblem
+        That of the machine's own builder.
+
+    Raises
+    ------
+    DataError, BuildError
+        As :func:`weston_watkins`; also if `loss` is none of these names.
+
+    Notes
+    -----
+    Source: [NieHaoWang], related work.
+    """
+    return _build(loss, X, y, lam, intercept, sample_weight, k)
 
 
 @builder
@@ -110,7 +138,7 @@ def weston_watkins(
     -----
     Source: [WestonWatkins]; [NieHaoWang], related work.
     """
-    return _build("weston_watkins", X, y, lam, HingeSum(), SquaredNorms(), intercept, sample_weight)
+    return _build("weston_watkins", X, y, lam, intercept, sample_weight)
 
 
 @builder
@@ -143,7 +171,7 @@ def crammer_singer(
     -----
     Source: [CrammerSinger]; [NieHaoWang], related work.
     """
-    return _build("crammer_singer", X, y, lam, LargestHinge(), SquaredNorms(), intercept, sample_weight)
+    return _build("crammer_singer", X, y, lam, intercept, sample_weight)
 
 
 @builder
@@ -176,12 +204,12 @@ def msvm(X: Any, y: Any, *, lam: float = 1.0, intercept: bool = True, sample_wei
     -----
     Source: [BredensteinerBennett]; [NieHaoWang], related work.
     """
-    return _build("msvm", X, y, lam, HingeSum(), PairwiseNorms(), intercept, sample_weight)
+    return _build("msvm", X, y, lam, intercept, sample_weight)
 
 
 @builder
 def topk_svm(
-    X: Any, y: Any, *, lam: float, k: int = 2, intercept: bool = True, sample_weight: Any = None
+    X: Any, y: Any, *, lam: float, k: int = DEFAULT_K, intercept: bool = True, sample_weight: Any = None
 ) -> ClassicalProblem:
     r"""Build the top-k SVM as a cvxpy problem.
 
@@ -214,9 +242,7 @@ def topk_svm(
     -----
     Source: [LapinHeinSchiele]; [NieHaoWang], related work.
     """
-    if isinstance(k, (bool, np.bool_)) or not isinstance(k, (int, np.integer)) or k < 1:
-        raise DataError(f"k must be a whole number from 1 to the number of classes, got {k!r}")
-    return _build("topk_svm", X, y, lam, TopHinge(int(k)), SquaredNorms(), intercept, sample_weight)
+    return _build("topk", X, y, lam, intercept, sample_weight, k)
 
 
 @builder
@@ -249,7 +275,7 @@ def multinomial_lr(
     -----
     Source: [Boehning].
     """
-    return _build("multinomial_lr", X, y, lam, Softmax(), SquaredNorms(), intercept, sample_weight)
+    return _build("softmax", X, y, lam, intercept, sample_weight)
 
 
 @builder
@@ -280,4 +306,4 @@ def sparse_multinomial_lr(
     -----
     Source: [Krishnapuram].
     """
-    return _build("sparse_multinomial_lr", X, y, lam, Softmax(), AbsoluteSum(), intercept, sample_weight)
+    return _build("sparse_softmax", X, y, lam, intercept, sample_weight)

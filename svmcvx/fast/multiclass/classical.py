@@ -1,0 +1,125 @@
+"""Specialised solvers of the classical multi-class machines; the statement is :mod:`svmcvx.formulations.multiclass.baselines`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from svmcvx.fast.core.monitor import Callback, conclude, limited, monitored
+from svmcvx.fast.multiclass.classical_newton import AugmentedNewton, ClassicalNewtonSettings
+from svmcvx.fast.multiclass.classical_systems import ClassicalSystem
+from svmcvx.fast.multiclass.points import ScoreBounds, start_from
+from svmcvx.fast.multiclass.score_systems import ScoreSystemSettings
+from svmcvx.formulations.base import RecoveredPoints
+from svmcvx.formulations.multiclass.baselines import bound_classical
+from svmcvx.solution import Solution
+
+__all__ = ["MulticlassSettings", "multiclass"]
+
+
+@dataclass(frozen=True)
+class MulticlassSettings:
+    """Numbers that steer :func:`multiclass`.
+
+    Attributes
+    ----------
+    newton : ClassicalNewtonSettings
+        Of Newton's method.
+    systems : ScoreSystemSettings
+        Of its linear systems.
+    """
+
+    newton: ClassicalNewtonSettings = field(default_factory=ClassicalNewtonSettings)
+    systems: ScoreSystemSettings = field(default_factory=ScoreSystemSettings)
+
+
+@limited
+def multiclass(
+    X: Any,
+    y: Any,
+    *,
+    lam: float,
+    loss: str = "weston_watkins",
+    k: int = 2,
+    intercept: bool = True,
+    sample_weight: Any = None,
+    tol: float = 1e-6,
+    time_limit: float | None = None,
+    max_iter: int = 1000,
+    verbose: bool = False,
+    callback: Callback | None = None,
+    warm_start: Solution | None = None,
+    settings: MulticlassSettings | None = None,
+) -> Solution:
+    r"""Solve one of the classical multi-class machines to a certified relative gap.
+
+    .. math:: \min\; \sum_i s_i\,\ell(f_i) + \lambda\,\Omega(W)
+
+    Parameters
+    ----------
+    X : array-like or sparse matrix of shape (n, d)
+        Sparse data stay sparse unless a third of their entries is not zero.
+    y : array-like of shape (n,)
+        Labels of two or more classes, of any type.
+    lam, loss, k, intercept, sample_weight
+        As for :func:`svmcvx.multiclass`.
+    tol : float
+        Certified relative gap at which to stop, in (0, 1).
+    time_limit : float, optional
+        Seconds; the best point so far is returned with its interval, as after Ctrl-C.
+    max_iter : int
+        Newton steps, 1000 by default.
+    verbose : bool
+        Print a line an iteration.
+    callback : callable, optional
+        Called with a :class:`~svmcvx.fast.core.monitor.Progress` every iteration; returning True stops.
+    warm_start : Solution, optional
+        An earlier solution of the same data with multipliers ``alpha``, for any hyper-parameters and loss.
+    settings : MulticlassSettings, optional
+        Numbers that steer the method; None for the defaults.
+
+    Returns
+    -------
+    Solution
+        The method is deterministic: the same arguments give the same numbers.
+
+    Raises
+    ------
+    DataError
+        If the data or an argument cannot be used, or `warm_start` does not fit the data.
+    BuildError
+        If a factor of data with more columns than rows would not fit into memory.
+
+    Notes
+    -----
+    Source: [NieHaoWang], related work; see :mod:`svmcvx.formulations.multiclass.baselines`. Method: [LiSunToh], see
+    :mod:`svmcvx.fast.multiclass.classical_newton`.
+
+    Examples
+    --------
+    >>> import svmcvx as sx
+    >>> from sklearn.datasets import load_iris
+    >>> X, y = load_iris(return_X_y=True)
+    >>> sx.fast.multiclass(X, y, lam=0.1, loss="crammer_singer").certificate.is_certified(1e-6)
+    True
+    """
+    statement = bound_classical(X, y, lam=lam, loss=loss, k=k, intercept=intercept, sample_weight=sample_weight)
+    settings = settings or MulticlassSettings()
+    with monitored(tol=tol, max_iter=max_iter, verbose=verbose, callback=callback) as monitor:
+        system = ClassicalSystem(statement, settings.systems)
+        U, alpha = start_from(system, statement, warm_start)
+        bounds = ScoreBounds(system, statement)
+        start = np.zeros(system.shape) if U is None else system.normalised(U)
+        method = AugmentedNewton(system, bounds, monitor, start, alpha, settings=settings.newton)
+        status, steps = method.run()
+        return conclude(
+            statement,
+            RecoveredPoints(statement.models(*system.weights(bounds.U)), [bounds.dual]),
+            monitor,
+            status,
+            solver="fast.multiclass/newton",
+            warm_start_used=U is not None,
+            options={"iterations": steps, "linear_systems": ", ".join(sorted(method.kinds)) or "none"},
+        )

@@ -1,0 +1,348 @@
+r"""Newton's method for the classical multi-class machines.
+
+**Hinges** (Weston-Watkins, Crammer-Singer, M-SVM, top-k): the augmented Lagrangian method for the dual problem [LiSunToh]. The
+envelope of the loss around multipliers (:mod:`svmcvx.fast.multiclass.envelopes`) is minimised, with the penalty, in (W, b) by a
+semismooth Newton method until the gradient's part of the gap is a small share of the rest; then its multipliers become the
+centre, and σ grows. At the multipliers α of a point, with :math:`\Omega(W) = \tfrac\rho2\|W\|^2`,
+
+.. math:: P(W, b) - D(\alpha) = \sum_i\Big(s_i\ell(f_i) - \sum_k\alpha_{ik}(1 - f_{ik})\Big) + \frac{\|\rho W - G\|^2}{2\rho} - g_b'b.
+
+**Softmax** is smooth: Newton's method itself, whose steps are found by conjugate gradients where factors would cost more. A sum of
+absolute values is smoothed, ever less (:mod:`svmcvx.fast.multiclass.penalties`): ν is reduced when the decrease that a step
+predicts has become smaller than the error due to smoothing.
+
+Source: [ChanGolubMulet]; [LiSunToh] = Li, Sun and Toh 2018, A highly efficient semismooth Newton augmented Lagrangian method for solving lasso
+problems.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from svmcvx.fast.core.monitor import Monitor
+from svmcvx.fast.multiclass.classical_systems import ClassicalSystem
+from svmcvx.fast.multiclass.envelopes import Envelope, FaceCurvature, Response
+from svmcvx.fast.multiclass.line_search import LineSearchSettings, line_search
+from svmcvx.fast.multiclass.penalties import AbsoluteWeights, SquaredWeights
+from svmcvx.fast.multiclass.points import ScoreBounds
+from svmcvx.fast.multiclass.score_systems import JointCurvature
+from svmcvx.solution import Status
+
+__all__ = ["AugmentedNewton", "ClassicalNewtonSettings"]
+
+Floats: TypeAlias = NDArray[np.float64]
+
+# A step that promises less than this share of the terms of what is minimised is lost in their rounding.
+NEGLIGIBLE = 1e-15
+# Steps after which the scores are computed afresh.
+REFRESH = 20
+# Smoothing ν of the absolute values, at least.
+LEAST_NU = 1e-12
+TINY = float(np.finfo(np.float64).tiny)
+
+
+@dataclass(frozen=True)
+class ClassicalNewtonSettings:
+    """Numbers that steer Newton's method.
+
+    Attributes
+    ----------
+    first_stiffness, warm_stiffness : float
+        First penalty σ of the hinges times the mean squared norm of an observation over ρ, without and with multipliers to
+        start from.
+    sigma_growth, fast_growth, largest_sigma : float
+        Factor by which σ grows; that after a subproblem that took one step; and its largest value in these units.
+    gradient_share : float
+        The gradient's part of the gap, relative to the rest, at which the multipliers become the centre.
+    fast_factor, fast_share : float
+        ν is multiplied by the factor after a step whose predicted decrease is at most this share of the error by smoothing.
+    slow_factor, slow_share : float
+        Likewise, for a larger share.
+    final_share : float
+        Share of the tolerance that smoothing may contribute in the end.
+    boundary_share : float
+        No step takes a multiplier of a weight nearer to a bound than this share of its distance before.
+    damping : float
+        Second derivative of the biases that is added, relative to their gradient.
+    line_search : LineSearchSettings
+        Of the line search.
+    dual_progress, dual_close : float
+        Dual points are computed when the estimated gap has fallen by the factor ``dual_progress``, or is at most
+        ``dual_close`` times the tolerance.
+    patience : int
+        Steps that promise less than rounding and do not reduce the gap, after which the method ends.
+    longest_idle : int
+        Steps of any kind without a smaller gap or objective after which it ends.
+    direct_work, smooth_direct_work : float
+        Floating-point operations of a factorisation above which conjugate gradients are used, for hinges and for softmax,
+        whose systems are better conditioned.
+    largest_direct : int
+        Rows of a system above which they are.
+    forcing : float
+        Relative accuracy of conjugate gradients.
+    cg_limit : int
+        Products in a run of them, at most.
+    """
+
+    first_stiffness: float = 10.0
+    warm_stiffness: float = 1e3
+    sigma_growth: float = 2.0
+    fast_growth: float = 10.0
+    largest_sigma: float = 1e20
+    gradient_share: float = 0.1
+    fast_factor: float = 0.1
+    fast_share: float = 0.1
+    slow_factor: float = 0.2
+    slow_share: float = 1.0
+    final_share: float = 0.1
+    boundary_share: float = 0.1
+    damping: float = 1e-2
+    line_search: LineSearchSettings = field(default_factory=LineSearchSettings)
+    dual_progress: float = 0.1
+    dual_close: float = 3.0
+    patience: int = 25
+    longest_idle: int = 300
+    direct_work: float = 3e10
+    smooth_direct_work: float = 1e9
+    largest_direct: int = 6000
+    forcing: float = 0.03
+    cg_limit: int = 400
+
+
+class _Point(NamedTuple):
+    """Differences, gradient of what is minimised, and the response of the envelope of a hinge."""
+
+    f: Floats
+    gradient: Floats
+    response: Response | None
+
+
+class AugmentedNewton:
+    """Newton steps on the problem, or on its envelope where it is not smooth.
+
+    Parameters
+    ----------
+    system : ClassicalSystem
+    bounds : ScoreBounds
+    monitor : Monitor
+    U : ndarray
+        Start.
+    alpha : ndarray of shape (n, c − 1), optional
+        Multipliers to start with, inside their domain.
+    settings : ClassicalNewtonSettings, optional
+        The defaults if None.
+    """
+
+    def __init__(
+        self,
+        system: ClassicalSystem,
+        bounds: ScoreBounds,
+        monitor: Monitor,
+        U: Floats,
+        alpha: Floats | None = None,
+        *,
+        settings: ClassicalNewtonSettings | None = None,
+    ) -> None:
+        self.system, self.bounds, self.monitor = system, bounds, monitor
+        self.settings = settings or ClassicalNewtonSettings()
+        self.loss, self.penalty = system.statement.loss, system.penalty
+        self.U, self.S = U, np.asarray(system.Z @ U)
+        self.envelope = None if self.loss.smooth else Envelope(system.scores, self.loss)
+        self._start_envelope(alpha)
+        self.alpha = alpha
+        if alpha is not None:
+            self._offer_dual(alpha)
+        bounds.update_model(U, self._objective(system.scores.differences(self.S)))
+        self._start_smoothing()
+        self.error_at_duals = math.inf
+        # Steps since the centre was moved.
+        self.inner_steps = 0
+        # How the linear systems were solved.
+        self.kinds: set[str] = set()
+
+    def _start_envelope(self, alpha: Floats | None) -> None:
+        """Choose the first σ and the first centre of the envelope of a hinge."""
+        if self.envelope is None or not isinstance(self.penalty, SquaredWeights):
+            return
+        system, settings = self.system, self.settings
+        squares = float((system.squares - system.biased).mean())
+        # Beyond the weights of the losses, which bound the multipliers, σ has no meaning.
+        self.unit = min(self.penalty.rho / max(squares, TINY), float(system.weight.mean()))
+        self.envelope.sigma = (settings.first_stiffness if alpha is None else settings.warm_stiffness) * self.unit
+        if alpha is not None:
+            self.envelope.start(alpha)
+
+    def _start_smoothing(self) -> None:
+        """Choose ν with an error of the size of the interval at the start."""
+        if isinstance(self.penalty, AbsoluteWeights):
+            width = self.bounds.upper - self.bounds.lower
+            entries = self.system.columns * self.system.shape[1]
+            self.penalty.nu = max(width / (self.penalty.lam * entries), LEAST_NU)
+
+    def run(self) -> tuple[Status, int]:
+        """Step until the monitor says stop; return why and how many steps it took."""
+        steps, idle, improved = 0, 0, 0
+        smallest = lowest = promised = math.inf
+        while True:
+            # The line search detects and shortens steps that overflow.
+            with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+                point = self._evaluate(promised)
+            status = self.bounds.report(self.monitor, steps)
+            if self.monitor.gap < 0.99 * smallest or self.bounds.upper < lowest:
+                improved = steps
+            if self.monitor.gap < 0.99 * smallest:
+                idle = 0
+            elif promised <= NEGLIGIBLE * self.terms:
+                idle += 1
+            smallest, lowest = min(smallest, self.monitor.gap), min(lowest, self.bounds.upper)
+            if status is None and (idle > self.settings.patience or steps - improved > self.settings.longest_idle):
+                status = Status.INACCURATE
+            if status is not None:
+                if status is not Status.OPTIMAL:
+                    self._offer_last()
+                return status, steps
+            with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+                promised = self._step(point)
+            steps += 1
+            self.inner_steps += 1
+            if steps % REFRESH == 0:
+                self.S = np.asarray(self.system.Z @ self.U)
+
+    def _multipliers(self, f: Floats) -> tuple[Floats, Response | None]:
+        if self.envelope is None:
+            return self.system.weight * self.loss.multipliers(f), None
+        response = self.envelope.respond(f)
+        return self.envelope.multipliers(response), response
+
+    def _objective(self, f: Floats) -> float:
+        return float(self.system.weight[:, 0] @ self.loss.value(f)) + self.penalty.value(self.U)
+
+    def _evaluate(self, promised: float) -> _Point:
+        """Evaluate the present point; move the centre, or reduce the smoothing, if the point is near its optimum.
+
+        Parameters
+        ----------
+        promised : float
+            By how much the last step was predicted to reduce what is minimised.
+        """
+        system, settings, envelope, penalty = self.system, self.settings, self.envelope, self.penalty
+        f = system.scores.differences(self.S)
+        upper = self._objective(f)
+        losses = upper - penalty.value(self.U)
+        self.bounds.update_model(self.U, upper)
+        self.alpha, response = self._multipliers(f)
+        gradient = system.gradient(self.alpha, self.U)
+        part, left = penalty.gap(self.U, gradient, losses)
+        self.terms = upper
+        if envelope is not None:
+            left += max(losses - float((self.alpha * (1.0 - f)).sum()), 0.0)
+            # Of the envelope, which is far below the loss while σ is small.
+            self.terms = float(self.alpha.sum()) + penalty.value(self.U)
+        self._offer_if_close(part + left)
+        if envelope is not None and response is not None and part <= settings.gradient_share * left:
+            envelope.centre = response.full
+            growth = settings.sigma_growth if self.inner_steps > 1 else settings.fast_growth
+            envelope.sigma = min(envelope.sigma * growth, settings.largest_sigma * self.unit)
+            self.inner_steps = 0
+        elif isinstance(penalty, AbsoluteWeights) and promised <= settings.slow_share * left:
+            if left > settings.final_share * self.monitor.tol * self._size:
+                fast = promised <= settings.fast_share * left
+                penalty.nu = max(penalty.nu * (settings.fast_factor if fast else settings.slow_factor), LEAST_NU)
+        else:
+            return _Point(f, gradient, response)
+        self.alpha, response = self._multipliers(f)
+        return _Point(f, system.gradient(self.alpha, self.U), response)
+
+    @property
+    def _size(self) -> float:
+        """What the gap is relative to."""
+        return max(abs(self.bounds.upper), abs(self.bounds.lower))
+
+    def _offer_if_close(self, estimate: float) -> None:
+        """Compute a dual point if the estimated gap has become small enough."""
+        close = estimate <= self.settings.dual_close * self.monitor.tol * self._size
+        if close or estimate <= self.settings.dual_progress * min(self.error_at_duals, self._size):
+            self.error_at_duals = estimate
+            self._offer_dual(self.alpha)
+
+    def _offer_dual(self, alpha: Floats | None) -> None:
+        if alpha is not None:
+            self.bounds.update_dual_point({"alpha": self.system.scores.expand(alpha)})
+
+    def _offer_last(self) -> None:
+        """Offer the last multipliers and the centre, for hinges and squares as short as their bound is best."""
+        candidates = [self.alpha]
+        if self.envelope is not None:
+            candidates.append(self.envelope.centre[:, : self.system.shape[1] - 1])
+        for alpha in candidates:
+            if alpha is not None and self.envelope is not None and isinstance(self.penalty, SquaredWeights):
+                squares = float((self.system.scores.gradient(alpha).W ** 2).sum())
+                alpha = alpha * min(1.0, self.penalty.rho * float(alpha.sum()) / max(squares, TINY))
+            self._offer_dual(alpha)
+
+    def _step(self, point: _Point) -> float:
+        """Take a step; return what it promised."""
+        f, gradient, _ = point
+        D = self._direction(point)
+        predicted = -float((gradient * D).sum())
+        if not 0 < predicted < math.inf:
+            return 0.0
+        dS = np.asarray(self.system.Z @ D)
+        df = self.system.scores.differences(dS)
+        own = self.penalty.slope(self.U, D)
+        length = line_search(
+            lambda length: own(length) - float((self._multipliers(f + length * df)[0] * df).sum()),
+            predicted,
+            self.settings.line_search,
+        )
+        if isinstance(self.penalty, AbsoluteWeights):
+            self.penalty.move(self.U, D, length, self.settings.boundary_share)
+        self.U = self.U + length * D
+        self.S = self.S + length * dS
+        return length * predicted
+
+    def _direction(self, point: _Point) -> Floats:
+        """Return the Newton step, by the system that costs least."""
+        system, settings, penalty = self.system, self.settings, self.penalty
+        f, gradient, response = point
+        r, c = system.shape
+        damping = settings.damping * float(np.abs(gradient[system.columns :]).max(initial=0.0))
+        curvature: FaceCurvature | JointCurvature
+        work = system.unknowns**3 / 3.0
+        limit = settings.smooth_direct_work if self.envelope is None else settings.direct_work
+        if response is None or self.envelope is None:
+            curvature = JointCurvature(system.scores, self.loss.multipliers(f))
+            work += system.scores.data.n * c**2 / 2.0 * r**2
+        else:
+            faces = self.envelope.faces(response)
+            curvature = FaceCurvature(system.scores, self.envelope.sigma, faces)
+            m = faces.owner.size
+            work += m * r**2
+            by_faces = m**3 / 3.0 + 4.0 * m**2 + np.unique(faces.owner).size ** 2 * r
+            if (
+                isinstance(penalty, SquaredWeights)
+                and m <= settings.largest_direct
+                and by_faces <= min(work, settings.direct_work)
+            ):
+                step = system.observation_step(gradient, curvature, penalty.rho, damping)
+                if step is not None:
+                    self.kinds.add("by observations")
+                    return step
+        if isinstance(penalty, SquaredWeights) and system.unknowns <= settings.largest_direct and work <= limit:
+            self.kinds.add("by classes")
+            squares = penalty.curvature(self.U, gradient, damping)
+            return system.direct_step(gradient, curvature, squares, complete=True)
+        self.kinds.add("conjugate gradients")
+        return system.iterative_step(
+            gradient,
+            curvature,
+            penalty.curvature(self.U, gradient, damping),
+            forcing=settings.forcing,
+            limit=settings.cg_limit,
+            stop=self.monitor.out_of_time,
+        )

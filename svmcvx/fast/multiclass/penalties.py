@@ -1,0 +1,236 @@
+r"""The penalties of the classical machines as functions of U, with what Newton's method needs of them.
+
+The sum of absolute values is the limit of :math:`\lambda\sum r`, :math:`r = \sqrt{w^2+\nu^2}`, as ν → 0, with multipliers
+:math:`s\,r = \lambda w`. As for M3SVM (:mod:`svmcvx.fast.multiclass.m3svm_newton`) Newton's method for this equation in s and w has
+
+.. math:: ds = \frac{\lambda - s\,w/r}{r}\,dw
+
+and converges in a few steps also for tiny ν. Source: [ChanGolubMulet].
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from svmcvx.fast.multiclass.score_systems import Penalty
+
+__all__ = ["AbsoluteWeights", "EntrySquares", "SquaredWeights", "Squares", "WeightPenalty"]
+
+Floats: TypeAlias = NDArray[np.float64]
+
+TINY = float(np.finfo(np.float64).tiny)
+
+
+class WeightPenalty(ABC):
+    """A penalty of the first rows of U, the weights; what is left are the biases."""
+
+    smooth: bool
+
+    @abstractmethod
+    def value(self, U: Floats) -> float:
+        """Return Ω."""
+
+    @abstractmethod
+    def gradient(self, U: Floats) -> Floats:
+        """Return the gradient, of the smoothed penalty where Ω is not smooth."""
+
+    @abstractmethod
+    def slope(self, U: Floats, D: Floats) -> Callable[[float], float]:
+        """Return the derivative of what has this gradient along ``U + length * D``, as a function of the length."""
+
+    @abstractmethod
+    def gap(self, U: Floats, gradient: Floats, losses: float) -> tuple[float, float]:
+        """Return what the gradient of the whole problem adds to the duality gap, and what smoothing adds."""
+
+    @abstractmethod
+    def curvature(self, U: Floats, gradient: Floats, damping: float) -> Penalty:
+        """Return the second derivatives, with a damping of the biases."""
+
+
+class Squares:
+    """Second derivatives of squared norms, with a damping of the biases.
+
+    Parameters
+    ----------
+    weights : ndarray of shape (r,)
+        Second derivative of each row.
+    c : int
+        Columns.
+    """
+
+    def __init__(self, weights: Floats, c: int) -> None:
+        self.weights, self.c = weights, c
+
+    def edge(self, m: int) -> Floats:
+        """The same diagonal matrix for all pairs."""
+        return np.diag(self.weights / self.c)
+
+    def block(self, k: int) -> Floats:
+        """The same diagonal matrix for all classes."""
+        return np.diag(self.weights * ((self.c - 1) / self.c))
+
+    def diagonal(self, k: int) -> Floats:
+        """The same for all classes."""
+        return np.asarray(self.weights * ((self.c - 1) / self.c))
+
+    def product(self, D: Floats) -> Floats:
+        """Multiples of the rows."""
+        return np.asarray(self.weights[:, None] * D)
+
+
+class SquaredWeights(WeightPenalty):
+    r"""The penalty :math:`\tfrac\rho2\|W\|^2`.
+
+    Parameters
+    ----------
+    rho : float
+    columns : int
+        Rows of U that are weights.
+    """
+
+    smooth = True
+
+    def __init__(self, rho: float, columns: int) -> None:
+        self.rho, self.columns = rho, columns
+
+    def value(self, U: Floats) -> float:
+        """ρ/2 ‖W‖²."""
+        return 0.5 * self.rho * float((U[: self.columns] ** 2).sum())
+
+    def gradient(self, U: Floats) -> Floats:
+        """ρW."""
+        gradient = np.zeros_like(U)
+        gradient[: self.columns] = self.rho * U[: self.columns]
+        return gradient
+
+    def slope(self, U: Floats, D: Floats) -> Callable[[float], float]:
+        """Linear in the length."""
+        W, D = U[: self.columns], D[: self.columns]
+        start, rise = self.rho * float((W * D).sum()), self.rho * float((D**2).sum())
+        return lambda length: start + length * rise
+
+    def gap(self, U: Floats, gradient: Floats, losses: float) -> tuple[float, float]:
+        """‖ρW − G‖²/(2ρ), and nothing."""
+        W, b = gradient[: self.columns], gradient[self.columns :]
+        return 0.5 * float((W**2).sum()) / self.rho + float(np.abs(b).sum()), 0.0
+
+    def curvature(self, U: Floats, gradient: Floats, damping: float) -> Squares:
+        """ρ for all weights."""
+        weights = np.full(U.shape[0], damping)
+        weights[: self.columns] = self.rho
+        return Squares(weights, U.shape[1])
+
+
+class EntrySquares:
+    """Second derivatives of a sum over entries, with a damping of common shifts.
+
+    Parameters
+    ----------
+    entries : ndarray of shape (r, c)
+        Second derivative of each entry.
+    shift : float
+        Second derivative of a change that is the same for all classes: no loss has one, and the penalty little while no
+        weight of a feature is near zero.
+    """
+
+    def __init__(self, entries: Floats, shift: float) -> None:
+        self.entries, self.shift = entries, shift
+
+    def block(self, k: int) -> Floats:
+        """Diagonal."""
+        return np.diag(self.diagonal(k))
+
+    def diagonal(self, k: int) -> Floats:
+        """Of one class."""
+        return np.asarray(self.entries[:, k] + self.shift / self.entries.shape[1])
+
+    def product(self, D: Floats) -> Floats:
+        """Entry by entry, and the means of the rows."""
+        return np.asarray(self.entries * D + self.shift * D.mean(axis=1, keepdims=True))
+
+
+class AbsoluteWeights(WeightPenalty):
+    r"""The penalty :math:`\lambda\sum_{jk}|W_{jk}|`, smoothed.
+
+    Parameters
+    ----------
+    lam : float
+    columns : int
+        Rows of U that are weights.
+
+    Attributes
+    ----------
+    nu : float
+        Smoothing ν.
+    flow : ndarray of shape (columns, c) or None
+        Independent multipliers s.
+    """
+
+    smooth = False
+
+    def __init__(self, lam: float, columns: int) -> None:
+        self.lam, self.columns = lam, columns
+        self.nu = 1.0
+        self.flow: Floats | None = None
+
+    def value(self, U: Floats) -> float:
+        """λ Σ|W|."""
+        return self.lam * float(np.abs(U[: self.columns]).sum())
+
+    def multipliers(self, U: Floats) -> Floats:
+        """Return the derivatives of the smoothed penalty."""
+        W = U[: self.columns]
+        return np.asarray(self.lam * (W / np.hypot(W, self.nu)))
+
+    def gradient(self, U: Floats) -> Floats:
+        """The multipliers."""
+        gradient = np.zeros_like(U)
+        gradient[: self.columns] = self.multipliers(U)
+        return gradient
+
+    def slope(self, U: Floats, D: Floats) -> Callable[[float], float]:
+        """By the multipliers."""
+        return lambda length: float((self.multipliers(U + length * D) * D[: self.columns]).sum())
+
+    def gap(self, U: Floats, gradient: Floats, losses: float) -> tuple[float, float]:
+        """What ⟨s − G, W⟩ and a scaling of G to at most λ cost, and λ|W| − ⟨s, W⟩."""
+        W, s = U[: self.columns], self.multipliers(U)
+        missing = gradient[: self.columns]
+        excess = float(np.abs(s - missing).max()) / self.lam - 1.0
+        part = abs(float((missing * W).sum())) + float(np.abs(gradient[self.columns :]).sum())
+        return part + max(excess, 0.0) * losses, self.smoothing_error(U)
+
+    def smoothing_error(self, U: Floats) -> float:
+        """Return the duality gap due to the multipliers of the smoothed penalty."""
+        W = np.abs(U[: self.columns])
+        root = np.hypot(W, self.nu)
+        # λ|w|(1 − |w|/r), without cancellation.
+        return self.lam * float((W * (self.nu / root) * (self.nu / (root + W))).sum())
+
+    def _second(self, U: Floats) -> Floats:
+        W = U[: self.columns]
+        root = np.hypot(W, self.nu)
+        s = self.lam * W / root if self.flow is None else self.flow
+        return np.asarray(np.maximum(self.lam - s * (W / root), 0.0) / root)
+
+    def curvature(self, U: Floats, gradient: Floats, damping: float) -> EntrySquares:
+        """Those of the equation s r = λw with independent multipliers s."""
+        entries = np.full(U.shape, damping)
+        entries[: self.columns] = self._second(U)
+        common = float(np.abs(gradient.mean(axis=1)).max())
+        length = max(float(np.abs(U[: self.columns]).max()), self.nu)
+        return EntrySquares(entries, common / max(length, TINY))
+
+    def move(self, U: Floats, D: Floats, length: float, boundary_share: float) -> None:
+        """Take the multipliers along with a step from U; they keep a share of their distance from the bounds."""
+        exact = self.multipliers(U)
+        own = exact if self.flow is None else self.flow
+        full = exact + self._second(U) * D[: self.columns]
+        room = (1.0 - boundary_share) * (self.lam - np.abs(own))
+        moved = own + min(length, 1.0) * (full - own)
+        self.flow = np.clip(moved, -np.abs(own) - room, np.abs(own) + room)

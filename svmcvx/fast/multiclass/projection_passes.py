@@ -1,0 +1,226 @@
+"""Compiled projections onto the domains of the losses of score differences, with the faces that they end in.
+
+The multipliers of an observation of weight s are projected onto
+
+- the box 0 ≤ a ≤ s (the hinge of each difference);
+- the top-k set 0 ≤ a ≤ t/k, t = Σa ≤ s, where one more entry stands for the own class. For k = 1 it is the simplex.
+
+The derivative of a projection is the orthogonal projector onto the face, from which the rows of the Newton system follow.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from svmcvx.fast.core.compilation import compiled
+
+__all__ = ["BOUND", "CONE", "FREE", "LARGEST", "SUM", "face_product", "face_rows", "project_box", "project_top"]
+
+# Where an entry ends: at zero, inside, at its largest value.
+BOUND, FREE, LARGEST = 0, 1, 2
+# Whether the sum of a row is below its bound, or at it.
+CONE, SUM = 0, 1
+
+
+@compiled(nogil=True)
+def project_box(raw, s, a, state):
+    """Clip each row to [0, s]."""
+    n, m = raw.shape
+    for i in range(n):
+        for j in range(m):
+            value = raw[i, j]
+            if value <= 0.0:
+                a[i, j], state[i, j] = 0.0, BOUND
+            elif value >= s[i]:
+                a[i, j], state[i, j] = s[i], LARGEST
+            else:
+                a[i, j], state[i, j] = value, FREE
+
+
+@compiled(nogil=True)
+def _capped_simplex(x, total, cap, a):
+    """Project x onto 0 ≤ a ≤ cap, Σa = total, by Newton's method on the monotone piecewise linear function of the shift."""
+    m = x.size
+    low, high = x.min() - cap, x.max()
+    shift = high - total / m if m > 0 else 0.0
+    shift = min(max(shift, low), high)
+    for _ in range(100):
+        mass, free = 0.0, 0
+        for j in range(m):
+            value = x[j] - shift
+            if value >= cap:
+                mass += cap
+            elif value > 0.0:
+                mass += value
+                free += 1
+        excess = mass - total
+        if excess > 0.0:
+            low = shift
+        elif excess < 0.0:
+            high = shift
+        else:
+            break
+        following = shift + excess / free if free > 0 else 0.5 * (low + high)
+        if not low < following < high:
+            following = 0.5 * (low + high)
+        if following == shift or following in (low, high):
+            break
+        shift = following
+    for j in range(m):
+        a[j] = min(max(x[j] - shift, 0.0), cap)
+
+
+@compiled(nogil=True)
+def _cone_threshold(x, order, k, u, free):
+    """Return the shift and the largest value if the u largest entries are cut off and `free` entries follow them."""
+    above, inside = 0.0, 0.0
+    for j in range(u):
+        above += x[order[j]]
+    for j in range(u, u + free):
+        inside += x[order[j]]
+    if u == 0:
+        return 0.0, np.inf
+    rest = k - u
+    largest = (rest * inside + free * above) / (rest * rest + free * u)
+    return (above - u * largest) / rest, largest
+
+
+@compiled(nogil=True)
+def _top_cone(x, order, k, a):
+    """Project x onto 0 ≤ a ≤ Σa/k; return the largest value, infinite if nothing is cut off."""
+    m = x.size
+    positive, total = 0, 0.0
+    for j in range(m):
+        a[j] = max(x[j], 0.0)
+        total += a[j]
+        positive += x[j] > 0.0
+    if positive == 0:
+        return 0.0
+    if k == 1 or k * x[order[0]] <= total:
+        return np.inf
+    mean = 0.0
+    for j in range(k):
+        mean += x[order[j]]
+    mean /= k
+    chosen, shift, largest = k, 0.0, max(mean, 0.0)
+    # The k largest entries are equal and all others zero.
+    others = x[order[k]] if k < m else -np.inf
+    best = max(mean - x[order[k - 1]] + others, 0.0) if mean > 0.0 else 0.0
+    for u in range(1, k):
+        for free in range(m - u + 1):
+            if best == 0.0:
+                break
+            theta, top = _cone_threshold(x, order, k, u, free)
+            wrong = max(top - x[order[u - 1]] - theta, -theta, -top, 0.0)
+            if free > 0:
+                wrong = max(wrong, x[order[u]] + theta - top, -x[order[u + free - 1]] - theta)
+            if u + free < m:
+                wrong = max(wrong, x[order[u + free]] + theta)
+            if wrong < best:
+                best, chosen, shift, largest = wrong, u, theta, top
+    for j in range(m):
+        a[j] = 0.0
+    if largest <= 0.0:
+        return 0.0
+    for j in range(m):
+        value = x[order[j]] + shift
+        if j < chosen:
+            a[order[j]] = largest
+        elif chosen < k:
+            a[order[j]] = min(max(value, 0.0), largest)
+    return largest
+
+
+@compiled(nogil=True)
+def project_top(raw, s, k, a, state, mode):
+    """Project each row onto the top-k set times its weight; write states of the entries and whether the sum is at its bound."""
+    n, m = raw.shape
+    for i in range(n):
+        x = raw[i]
+        order = np.argsort(-x) if k > 1 else np.zeros(m, dtype=np.int64)
+        largest = _top_cone(x, order, k, a[i])
+        total = a[i].sum()
+        mode[i] = CONE
+        if total > s[i]:
+            mode[i] = SUM
+            largest = s[i] / k
+            _capped_simplex(x, s[i], largest, a[i])
+        for j in range(m):
+            if a[i, j] <= 0.0:
+                state[i, j] = BOUND
+            elif a[i, j] >= largest:
+                state[i, j] = LARGEST
+            else:
+                state[i, j] = FREE
+
+
+@compiled(nogil=True)
+def face_rows(state, mode, codes, k, boxed, owner, rows):
+    """Write an orthonormal basis of each face, as coefficients of the scores of all classes; return how many vectors there are.
+
+    Entry j of a row of `state` is the j-th class other than the observation's own; one more, if there is one, is the own class.
+    """
+    n, m = state.shape
+    c = rows.shape[1]
+    count = 0
+    vector = np.empty(m)
+    free = np.empty(m, dtype=np.int64)
+    for i in range(n):
+        number, cut = 0, 0
+        for j in range(m):
+            if state[i, j] == FREE:
+                free[number] = j
+                number += 1
+            elif state[i, j] == LARGEST:
+                cut += 1
+        summed = (not boxed) and mode[i] == SUM
+        tied = (not boxed) and (not summed) and cut > 0
+        vectors = number - 1 if summed else (1 if tied and number == 0 else number)
+        spread, level = 0.0, 0.0
+        if tied and number > 0:
+            # v_j = e_j + 1_U/(k − u), made orthonormal by (I + β²u 11')^{-1/2}.
+            beta = 1.0 / (k - cut)
+            root = 1.0 / np.sqrt(1.0 + beta * beta * cut * number)
+            spread, level = (root - 1.0) / number, beta * root
+        for v in range(vectors):
+            vector[:] = 0.0
+            if summed:
+                # The basis of Helmert of the vectors whose entries sum to zero.
+                size = 1.0 / np.sqrt((v + 1.0) * (v + 2.0))
+                for j in range(v + 1):
+                    vector[free[j]] = size
+                vector[free[v + 1]] = -(v + 1.0) * size
+            elif tied and number == 0:
+                for j in range(m):
+                    vector[j] = 1.0 / np.sqrt(cut) if state[i, j] == LARGEST else 0.0
+            else:
+                vector[free[v]] = 1.0
+                if tied:
+                    for j in range(m):
+                        if state[i, j] == FREE:
+                            vector[j] += spread
+                        elif state[i, j] == LARGEST:
+                            vector[j] = level
+            own = 0.0
+            rows[count] = 0.0
+            for j in range(c - 1):
+                own += vector[j]
+                rows[count, j + (j >= codes[i])] = -vector[j]
+            rows[count, codes[i]] = own
+            if np.abs(rows[count]).max() > 0.0:
+                owner[count] = i
+                count += 1
+    return count
+
+
+@compiled(nogil=True)
+def face_product(owner, vectors, df, out):
+    """Add to `out` the image of differences `df` under the projectors onto the faces, `vectors` in terms of differences."""
+    m = df.shape[1]
+    for v in range(owner.size):
+        i = owner[v]
+        along = 0.0
+        for j in range(m):
+            along += vectors[v, j] * df[i, j]
+        for j in range(m):
+            out[i, j] += along * vectors[v, j]
