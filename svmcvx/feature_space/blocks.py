@@ -63,7 +63,8 @@ class BlockRows:
         if X.shape[0] != self.rows:
             raise DataError(f"a block had {self.rows} rows and has {X.shape[0]} now; a source must not change")
         if sp.issparse(X):
-            X = sp.csr_array(X, dtype=np.float64)
+            if not isinstance(X, sp.csr_array) or X.dtype != np.float64:
+                X = sp.csr_array(X, dtype=np.float64)
             if not X.has_canonical_format:
                 X = X.copy()
                 X.sum_duplicates()
@@ -192,7 +193,7 @@ def spaces(pieces: Pieces, parts: Parts, settings: BlockSettings) -> Iterator[Li
             X = np.ascontiguousarray(X, dtype=np.float64)
         m = rows.y.size
         data = BinaryData(X, rows.y, rows.weight, np.arange(m), classes, m, whole_weight=total)
-        yield LinearSpace(data, intercept, centre)
+        yield LinearSpace(data, intercept, centre, rows.norms)
 
 
 def block_space(X: Any, y: Any, sample_weight: Any, *, intercept: str, seed: int = 0) -> BlockSpace:

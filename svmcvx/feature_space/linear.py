@@ -65,6 +65,8 @@ class LinearSpace(FeatureSpace):
     intercept: str
     # That of all blocks, where the data are one of them.
     given_centre: Floats | None = None
+    # Numbers that are at least the norms of the rows, where they are known.
+    given_norms: Floats | None = None
 
     @cached_property
     def centre(self) -> Floats:
@@ -85,7 +87,7 @@ class LinearSpace(FeatureSpace):
     @cached_property
     def _row_norms(self) -> Floats:
         """At least the norms of the rows of :attr:`X`."""
-        return row_norms_above(self.X)
+        return row_norms_above(self.X) if self.given_norms is None else self.given_norms
 
     @property
     def factor_is_data(self) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import tempfile
-import zipfile
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -39,7 +38,7 @@ def libsvm_loaders(
         # A file that is written again gets binary blocks of its own.
         stem = f"{Path(path).name}-{stat.st_size:x}-{stat.st_mtime_ns:x}-{block_bytes:x}-{n_features:x}-{zero_based:d}"
         loaders.extend(
-            _TextRows(path, first, last, n_features, zero_based, str(folder / f"{stem}-{first:x}.npz"))
+            _TextRows(path, first, last, n_features, zero_based, str(folder / f"{stem}-{first:x}.bin"))
             for first, last in pairwise(_line_starts(path, stat.st_size, block_bytes))
         )
     return loaders, keeper
@@ -70,16 +69,23 @@ class _TextRows:
     def __call__(self) -> Piece:
         """Load the binary form, or parse the text and write it; on another machine of a cluster it is parsed again."""
         try:
-            with np.load(self.binary, allow_pickle=False) as kept:
-                X = sp.csr_array(
-                    (kept["data"], kept["indices"], kept["indptr"]), shape=(kept["y"].size, self.n_features)
-                )
-                return Piece(X, kept["y"])
-        except (OSError, ValueError, KeyError, zipfile.BadZipFile):
+            return self._kept()
+        except (OSError, ValueError, EOFError):
             # Not there yet, cut off by a full disk, or not ours: the text tells.
             pass
         X, y = self._parse()
         self._keep(X, y)
+        return Piece(X, y)
+
+    def _kept(self) -> Piece:
+        """Read the binary form: four arrays one after another."""
+        with open(self.binary, "rb") as stream:
+            data, indices, indptr, y = (np.load(stream, allow_pickle=False) for _ in range(4))
+        X = sp.csr_array((data, indices, indptr), shape=(y.size, self.n_features))
+        if indices.size and not (indices.min() >= 0 and indices.max() < self.n_features):
+            raise ValueError("columns out of range")
+        # It was written so.
+        X.has_canonical_format = True
         return Piece(X, y)
 
     def _parse(self) -> tuple[Any, Any]:
@@ -96,9 +102,12 @@ class _TextRows:
             )
         except (OSError, ValueError) as error:
             raise DataError(f"{self.path} cannot be read as LIBSVM text near byte {self.first}: {error}") from None
-        return sp.csr_array(X), y
+        rows = sp.csr_array(X)
+        rows.sum_duplicates()
+        return rows, y
 
     def _keep(self, X: Any, y: Any) -> None:
         """Write the binary form whole; without room for it the text is parsed again next time."""
         with suppress(OSError), written_whole(self.binary) as stream:
-            np.savez(stream, data=X.data, indices=X.indices, indptr=X.indptr, y=y)
+            for array in (X.data, X.indices.astype(np.int32), X.indptr, y):
+                np.save(stream, array, allow_pickle=False)
