@@ -67,13 +67,33 @@ def recorded() -> Iterator[list[Compiled]]:
         _listener.records.remove(record)
 
 
-def compiled(**options: Any) -> Callable[[Callable[..., Any]], Any]:
+class _Inner:
+    """A compiled function without an entry point for Python, which runs its source instead."""
+
+    def __init__(self, dispatcher: Any) -> None:
+        self.dispatcher, self.py_func = dispatcher, dispatcher.py_func
+        # By this numba knows a function when another one calls it.
+        self._numba_type_ = dispatcher._numba_type_
+
+    def __call__(self, *arguments: Any) -> Any:
+        return self.py_func(*arguments)
+
+
+def compiled(*, inner: bool = False, **options: Any) -> Callable[[Callable[..., Any]], Any]:
     """Compile a function on its first call; the machine code is kept between sessions.
 
     Parameters
     ----------
+    inner : bool
+        For a function that compiled ones call: without an entry point for Python it compiles in three quarters of the time. Python
+        can call it, as tests do, but runs its source.
     **options
         Of ``numba.njit``, such as ``nogil`` and ``fastmath``.
     """
-    found: Callable[[Callable[..., Any]], Any] = numba.njit(cache=True, **options)
-    return found
+
+    def decorate(function: Callable[..., Any]) -> Any:
+        # No function is handed to another as a value, so that none needs an entry point for C.
+        found = numba.njit(cache=True, no_cfunc_wrapper=True, no_cpython_wrapper=inner, **options)(function)
+        return _Inner(found) if inner and not numba.config.DISABLE_JIT else found
+
+    return decorate
