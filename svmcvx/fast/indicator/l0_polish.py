@@ -191,4 +191,3 @@ class SetPolisher:
         everything, trials = np.ones(price.size, dtype=np.bool_), self.settings.trials
         while trials >= self.settings.trials and not self.monitor.out_of_time():
             _, trials = descend(state, self._spare[0], kept, price, everything, self.settings.trials)
-
