@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import heapq
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +16,9 @@ from svmcvx.fast.indicator.search.sweep_passes import UNIT, children, search_one
 from svmcvx.solution import Status
 
 __all__ = ["SweepSettings", "sweep"]
+
+Floats: TypeAlias = NDArray[np.float64]
+Indices: TypeAlias = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -40,14 +44,38 @@ class SweepSettings:
 
 
 def room(n: int, r: int) -> tuple[NDArray[Any], ...]:
-    """Return the arrays in which the passes work, a row for each depth: P, a, the observations left and their number, cursors, what
-    is chosen, norms, forced weights, errors of margins and of their changes; and times, changes and rows of the events on a line.
+    """Return the arrays in which the passes work.
+
+    With an entry for each depth: P, a, the observations left and their number, cursors, what is chosen, norms, forced weights, and the
+    errors of margins and of their changes; then times, changes and rows of the events on a line.
     """
     depth = max(r, 2)
     whole = (np.empty(depth, dtype=np.int64) for _ in range(3))
     levels = (np.empty(depth) for _ in range(4))
     events = np.empty(n), np.empty(n), np.empty(n, dtype=np.int64)
     return np.empty((depth, n, r)), np.empty((depth, n)), np.empty((depth, n), dtype=np.int64), *whole, *levels, *events
+
+
+def _search_below(
+    problem: tuple[Any, ...],
+    prefixes: Indices,
+    sizes: Indices,
+    budget: int,
+    values: Floats,
+    bases: Indices,
+    visited: Indices,
+    finished: NDArray[np.bool_],
+    lost: Floats,
+    first: int,
+    stride: int,
+) -> None:
+    """Search below every `stride`-th of several prefixes, each from the same incumbent; what is found is written to the arrays."""
+    own = room(*problem[0].shape)
+    for task in range(first, sizes.size, stride):
+        values[task], held, visited[task], finished[task], lost[task] = search_one(
+            *problem, prefixes[task], sizes[task], budget, bases[task], own
+        )
+        bases[task, held:] = -1
 
 
 def sweep(search: CountingSearch, share: Share, settings: SweepSettings) -> tuple[Status, dict[str, int]]:
@@ -74,21 +102,7 @@ def sweep(search: CountingSearch, share: Share, settings: SweepSettings) -> tupl
         visited, finished = np.empty(len(tasks), dtype=np.int64), np.empty(len(tasks), dtype=np.bool_)
         lost = np.empty(len(tasks))
         problem = (H, weight, search.lam, search.k, search.cutoff)
-
-        def work(first: int, stride: int) -> None:
-            own = room(n, r)
-            for task in range(first, len(tasks), stride):  # noqa: B023
-                values[task], held, visited[task], finished[task], lost[task] = search_one(  # noqa: B023
-                    *problem,
-                    prefixes[task],
-                    sizes[task],
-                    budget,
-                    bases[task],
-                    own,  # noqa: B023
-                )
-                bases[task, held:] = -1  # noqa: B023
-
-        share(work)
+        share(partial(_search_below, problem, prefixes, sizes, budget, values, bases, visited, finished, lost))
         search.lose(float(lost.min()))
         for task in np.argsort(values, kind="stable"):
             if values[task] < search.cutoff:
