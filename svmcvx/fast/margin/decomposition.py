@@ -58,6 +58,8 @@ class DecompositionSettings:
         Pair steps in one round, for each observation of the working set.
     inner : float
         Share of the violation of all observations down to which that inside the working set is brought.
+    inner_whole : float
+        The same where the working set has all observations: a round then ends with bounds, which cost more than its last steps.
     fall, patience : float, int
         The bounds are compared when the violation has fallen to this share, or after so many rounds.
     trust, least_trust : float
@@ -79,6 +81,7 @@ class DecompositionSettings:
     whole: int = 1000
     steps: int = 40
     inner: float = 0.1
+    inner_whole: float = 0.01
     fall: float = 0.6
     patience: int = 12
     trust: float = 0.9
@@ -172,7 +175,10 @@ class Decomposition:
 
     def points(self) -> list[Floats]:
         """Return the last multipliers, and those of the lowest objective, which need not fall monotonically."""
-        last, lowest = (exactly_feasible(self.statement, alpha) for alpha in (self.alpha, self._lowest_alpha))
+        last = exactly_feasible(self.statement, self.alpha)
+        if np.array_equal(self.alpha, self._lowest_alpha):
+            return [last]
+        lowest = exactly_feasible(self.statement, self._lowest_alpha)
         return [last] if np.array_equal(last, lowest) else [lowest, last]
 
     def exact_scores(self) -> None:
@@ -250,7 +256,8 @@ class Decomposition:
                 if not self.updated:
                     g = self.derivative()
                     up, low = self._candidates(g)
-            self._round(g, up, low, max(settings.inner * violation, 0.25 * floor))
+            inner = settings.inner_whole if self.size == self.y.size else settings.inner
+            self._round(g, up, low, max(inner * violation, 0.25 * floor))
 
     def _handed_over(self, found: tuple[float, float], monitor: Monitor) -> Status:
         """End with what another method makes of the point."""
@@ -329,6 +336,10 @@ class Decomposition:
         store = self.rows.store
         if not isinstance(self.rows, GramRows):
             Q = submatrix(store, slots, chosen)
+            if chosen.size == self.y.size and store.dtype == Q.dtype:
+                # Later rounds have all observations as well.
+                self.rows = GramRows(Q)
+                store, slots = Q, chosen
         else:  # a symmetric matrix, with a row for every observation
             Q = store if chosen.size == store.shape[0] else store[np.ix_(slots, chosen)]
         alpha, y = self.alpha[chosen], self.y[chosen]
