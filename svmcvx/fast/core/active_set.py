@@ -29,7 +29,7 @@ import numpy as np
 import scipy.linalg as sl
 from numpy.typing import NDArray
 
-from svmcvx.fast.core.active_set_passes import DEPENDENT, EMPTY, INSEPARABLE, SOLVED, add, lower_multiplier, settle
+from svmcvx.fast.core.active_set_passes import DEPENDENT, EMPTY, INSEPARABLE, SOLVED, settle, shift
 
 __all__ = [
     "LARGEST_SUPPORT",
@@ -197,14 +197,14 @@ def _first_pair(s: State, kept: Bools) -> tuple[int, int]:
 
 def drop(s: State, q: int) -> None:
     """Lower the multiplier of q to 0 and take it out of S: the state becomes the machine of some of the others in S."""
-    lower_multiplier(s, q, _workspace(s))
+    shift(s, q, -1.0, _workspace(s))
     if s.tight[0] < 2:
         clear(s)
 
 
 def raised(s: State, q: int) -> bool:
     """Raise the multiplier of a violated q until it is tight; tell whether that is possible, and leave q out if not."""
-    if add(s, q, _workspace(s)) == SOLVED:
+    if shift(s, q, 1.0, _workspace(s)) == SOLVED:
         return True
     drop(s, q)
     return False

@@ -18,23 +18,27 @@ REORDERED = {"reassoc", "contract"}
 
 
 @compiled(inner=True, fastmath=REORDERED)
-def _forward(L, m, x):
-    """Solve L x = x in place."""
+def _forward(L, m, x, e):
+    """Solve L x = x and L e = e in place."""
     for i in range(m):
-        total = x[i]
+        one, other = x[i], e[i]
         for j in range(i):
-            total -= L[i, j] * x[j]
-        x[i] = total / L[i, i]
+            one -= L[i, j] * x[j]
+            other -= L[i, j] * e[j]
+        x[i] = one / L[i, i]
+        e[i] = other / L[i, i]
 
 
 @compiled(inner=True)
-def _backward(L, m, x):
-    """Solve L'x = x in place."""
+def _backward(L, m, x, e):
+    """Solve L'x = x and L'e = e in place."""
     for i in range(m - 1, -1, -1):
         x[i] /= L[i, i]
-        t = x[i]
+        e[i] /= L[i, i]
+        one, other = x[i], e[i]
         for j in range(i):
-            x[j] -= t * L[i, j]
+            x[j] -= one * L[i, j]
+            e[j] -= other * L[i, j]
 
 
 @compiled(inner=True)
@@ -44,14 +48,12 @@ def direction(s, q, column, a, e):
     for k in range(m):
         column[k] = K[q, S[k]] + rho
         e[k] = 1.0
-    _forward(L, m, column)
+    _forward(L, m, column, e)
     pivot = K[q, q] + rho
     for k in range(m):
         pivot -= column[k] * column[k]
         a[k] = column[k]
-    _backward(L, m, a)
-    _forward(L, m, e)
-    _backward(L, m, e)
+    _backward(L, m, a, e)
     rest, ones = 1.0, 0.0
     for k in range(m):
         rest -= a[k]
@@ -110,10 +112,8 @@ def polish(s, buffers):
             member = S[k]
             x[k] = y[member] * (1.0 - s.u[member]) - s.number[1] * balance
             e[k] = 1.0
-        _forward(L, m, x)
-        _backward(L, m, x)
-        _forward(L, m, e)
-        _backward(L, m, e)
+        _forward(L, m, x, e)
+        _backward(L, m, x, e)
         for k in range(m):
             total += x[k]
             ones += e[k]

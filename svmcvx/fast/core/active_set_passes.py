@@ -23,9 +23,8 @@ __all__ = [
     "OVER",
     "SOLVED",
     "TOUCHING",
-    "add",
-    "lower_multiplier",
     "settle",
+    "shift",
 ]
 
 # Why the method stopped: the machine of T is found; the classes are not separable; the dual value exceeds the limit; too many
@@ -40,89 +39,79 @@ VIOLATED, ROUNDINGS = 1e-12, 16.0
 EPS = float(np.finfo(np.float64).eps)
 
 
-@compiled(inner=True)
-def _move(s, q, t, a, e, rest, ones, step):
-    """Raise α_q by t, and change the multipliers of S and b so that S stays tight."""
-    K, y, S, v, u = s.K, s.y, s.S, s.v, s.u
-    change = t * y[q]
-    db = change * rest / ones
-    n = y.size
-    for i in range(n):
-        step[i] = change * K[q, i]
-    for k in range(s.tight[0]):
-        dv = -change * a[k] - db * e[k]
-        member = S[k]
-        v[member] += dv
-        for i in range(n):
-            step[i] += dv * K[member, i]
-    v[q] += change
-    s.number[0] += db
-    for i in range(n):
-        u[i] += y[i] * (step[i] + db)
-
-
-@compiled(inner=True)
-def _blocking(s, sign, a, e, rest, ones):
-    """Return the change of α_q (y_q = `sign`) at which the first multiplier of S falls to 0, and that member's position."""
-    S, v, y = s.S, s.v, s.y
-    t, blocking = math.inf, -1
-    for k in range(s.tight[0]):
-        member = S[k]
-        slope = y[member] * sign * (-a[k] - rest / ones * e[k])
-        if slope < 0.0:
-            reached = max(y[member] * v[member], 0.0) / -slope
-            if reached < t:
-                t, blocking = reached, k
-    return t, blocking
-
-
 @compiled()
-def lower_multiplier(s, q, buffers):
-    """Lower the multiplier of q to 0, out of S; members of S whose multipliers fall to 0 leave.
+def shift(s, q, way, buffers):
+    """Raise the multiplier of a violated q until q is tight and joins S, or lower it to 0, out of S.
 
-    A set of fewer than two that is left has to be cleared.
+    Members of S whose multipliers fall to 0 on the way leave. What is left after lowering has to be cleared if it is fewer than two.
+
+    Parameters
+    ----------
+    way : float
+        1 to raise it, −1 to lower it; for the constants True and False numba would compile twice.
+
+    Returns
+    -------
+    int
+        ``SOLVED``, ``INSEPARABLE`` or ``FULL``; the last two after raising only.
     """
     column, a, e, cosines, sines, step = buffers
-    S, tight, y, v = s.S, s.tight, s.y, s.v
+    K, S, L, tight, y, v, u = s.K, s.S, s.L, s.tight, s.y, s.v, s.u
+    up, sign = way > 0.0, way * y[q]
+    leaving = -1
     if s.inside[q]:
         for k in range(tight[0]):
             if S[k] == q:
-                remove(s, k, cosines, sines)
-                break
-    while tight[0] > 0:
-        left = y[q] * v[q]
-        if left <= 0.0:
-            break
-        _, rest, ones = direction(s, q, column, a, e)
-        t, blocking = _blocking(s, -y[q], a, e, rest, ones)
-        whole = t > left
-        _move(s, q, -min(t, left), a, e, rest, ones, step)
-        if whole:
-            break
-        member = S[blocking]
-        remove(s, blocking, cosines, sines)
-        v[member] = 0.0
-    v[q] = 0.0
-
-
-@compiled()
-def add(s, q, buffers):
-    """Raise the multiplier of a violated q until it is tight; return ``SOLVED``, ``INSEPARABLE`` or ``FULL``."""
-    column, a, e, cosines, sines, step = buffers
-    S, L, tight, y = s.S, s.L, s.tight, s.y
+                leaving = k
     while True:
-        m = tight[0]
-        if m >= S.size:
+        if leaving >= 0:
+            member = S[leaving]
+            remove(s, leaving, cosines, sines)
+            if member != q:
+                v[member] = 0.0
+        m, left = tight[0], y[q] * v[q]
+        if up and m == S.size:
             return FULL
-        pivot, rest, ones = direction(s, q, column, a, e)
-        t, blocking = _blocking(s, y[q], a, e, rest, ones)
-        independent = pivot > DEPENDENT * (abs(s.K[q, q]) + s.number[1])
-        enough = (1.0 - s.u[q]) / (pivot + rest * rest / ones) if independent else math.inf
-        if blocking < 0 and not independent:
+        if up and m == 0:
             return INSEPARABLE
-        reached = enough <= t
-        _move(s, q, max(enough, 0.0) if reached else t, a, e, rest, ones, step)
-        if reached:
+        if not up and (m == 0 or left <= 0.0):
+            v[q] = 0.0
+            return SOLVED
+        pivot, rest, ones = direction(s, q, column, a, e)
+        # The change of α_q at which the first multiplier of S falls to 0.
+        t, leaving = math.inf, -1
+        for k in range(m):
+            member = S[k]
+            slope = y[member] * sign * (-a[k] - rest / ones * e[k])
+            if slope < 0.0:
+                reached = max(y[member] * v[member], 0.0) / -slope
+                if reached < t:
+                    t, leaving = reached, k
+        # That at which q is tight, or out.
+        enough = left
+        if up:
+            independent = pivot > DEPENDENT * (abs(K[q, q]) + s.number[1])
+            if leaving < 0 and not independent:
+                return INSEPARABLE
+            enough = max((1.0 - u[q]) / (pivot + rest * rest / ones), 0.0) if independent else math.inf
+        done = enough <= t if up else enough < t
+        # S stays tight.
+        change = sign * (enough if done else t)
+        db = change * rest / ones
+        n = y.size
+        for i in range(n):
+            step[i] = change * K[q, i]
+        for k in range(m):
+            dv = -change * a[k] - db * e[k]
+            member = S[k]
+            v[member] += dv
+            for i in range(n):
+                step[i] += dv * K[member, i]
+        v[q] += change
+        s.number[0] += db
+        for i in range(n):
+            u[i] += y[i] * (step[i] + db)
+        if done and up:
             for k in range(m):
                 L[m, k] = column[k]
             L[m, m] = math.sqrt(pivot)
@@ -130,11 +119,9 @@ def add(s, q, buffers):
             s.inside[q] = True
             tight[0] = m + 1
             return SOLVED
-        member = S[blocking]
-        remove(s, blocking, cosines, sines)
-        s.v[member] = 0.0
-        if tight[0] == 0:
-            return INSEPARABLE
+        if done:
+            v[q] = 0.0
+            return SOLVED
 
 
 @compiled()
@@ -170,20 +157,20 @@ def settle(s, buffers, kept, limit, most, polished):
         if q < 0:
             if polished:
                 return SOLVED, -1, steps
-            position = polish(s, buffers)
-            while position >= 0:
-                member = S[position]
-                remove(s, position, buffers[3], buffers[4])
-                v[member] = 0.0
-                if tight[0] < 2:
-                    return EMPTY, -1, steps
+            while not polished:
                 position = polish(s, buffers)
-            polished = True
+                if position >= 0:
+                    member = S[position]
+                    remove(s, position, buffers[3], buffers[4])
+                    v[member] = 0.0
+                    if tight[0] < 2:
+                        return EMPTY, -1, steps
+                polished = position < 0
             continue
         polished = False
         steps += 1
         if steps > most:
             return MORE, -1, steps
-        code = add(s, q, buffers)
+        code = shift(s, q, 1.0, buffers)
         if code != SOLVED:
             return code, q, steps
