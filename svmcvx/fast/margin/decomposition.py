@@ -59,7 +59,8 @@ class DecompositionSettings:
     inner : float
         Share of the violation of all observations down to which that inside the working set is brought.
     inner_whole : float
-        The same where the working set has all observations: a round then ends with bounds, which cost more than its last steps.
+        The same from α = 0 where the working set has all observations: a round then ends with bounds, which cost more than its last
+        steps. From another start that would be more than a loose tolerance needs.
     fall, patience : float, int
         The bounds are compared when the violation has fallen to this share, or after so many rounds.
     trust, least_trust : float
@@ -205,6 +206,7 @@ class Decomposition:
         """Ascend until the monitor says stop, the dual is found unbounded, or the violation is down to rounding."""
         settings = self.settings
         trust, compared, idle = settings.trust, 0, 0
+        cold = not self.alpha.any()
         best_gap, best_lower = math.inf, -math.inf
         last_violation, last_round = math.inf, 0
         # The gap that counts as a tenth less than an earlier one, and when it was reached.
@@ -256,7 +258,7 @@ class Decomposition:
                 if not self.updated:
                     g = self.derivative()
                     up, low = self._candidates(g)
-            inner = settings.inner_whole if self.size == self.y.size else settings.inner
+            inner = settings.inner_whole if cold and self.size == self.y.size else settings.inner
             self._round(g, up, low, max(inner * violation, 0.25 * floor))
 
     def _handed_over(self, found: tuple[float, float], monitor: Monitor) -> Status:
