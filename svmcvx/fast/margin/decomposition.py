@@ -82,7 +82,7 @@ class DecompositionSettings:
     whole: int = 1000
     steps: int = 40
     inner: float = 0.1
-    inner_whole: float = 0.01
+    inner_whole: float = 0.02
     fall: float = 0.6
     patience: int = 12
     trust: float = 0.9
