@@ -58,7 +58,8 @@ def shift(s, q, way, buffers):
     column, a, e, cosines, sines, step = buffers
     K, S, L, tight, y, v, u = s.K, s.S, s.L, s.tight, s.y, s.v, s.u
     up, sign = way > 0.0, way * y[q]
-    leaving = -1
+    # Not a constant, as below: numba would compile what it is passed to for that as well.
+    leaving = np.int64(-1)
     if s.inside[q]:
         for k in range(tight[0]):
             if S[k] == q:
@@ -79,7 +80,7 @@ def shift(s, q, way, buffers):
             return SOLVED
         pivot, rest, ones = direction(s, q, column, a, e)
         # The change of α_q at which the first multiplier of S falls to 0.
-        t, leaving = math.inf, -1
+        t, leaving = math.inf, np.int64(-1)
         for k in range(m):
             member = S[k]
             slope = y[member] * sign * (-a[k] - rest / ones * e[k])
@@ -148,7 +149,8 @@ def settle(s, buffers, kept, limit, most, polished):
         for k in range(tight[0]):
             size += abs(v[S[k]])
         # The observation of T outside S with the smallest margin, if that is below 1 by more than rounding.
-        lowest, q = 1.0 - (VIOLATED + ROUNDINGS * EPS * (size * largest + abs(s.number[0]))), -1
+        lowest = 1.0 - (VIOLATED + ROUNDINGS * EPS * (size * largest + abs(s.number[0])))
+        q = np.int64(-1)
         for i in range(u.size):
             if kept[i] and not inside[i] and u[i] < lowest:
                 lowest, q = u[i], i

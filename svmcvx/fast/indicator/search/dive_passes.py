@@ -96,8 +96,8 @@ def dive(
     r, n = HT.shape
     left, made, best = 1, 0, upper
     a = np.empty(n)
-    # Leaves are moved below the open nodes.
-    leaves = 0
+    # Leaves are moved below the open nodes. Not a constant: numba would compile the exchange for that as well.
+    leaves = np.int64(0)
     while left > leaves and made < 2 * expansions and not stop[0]:
         # The children take the place of the node, and the one above.
         left -= 1

@@ -30,6 +30,8 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+
 from svmcvx.fast.core.compilation import compiled
 
 __all__ = ["UNIT", "children", "search_one"]
@@ -220,7 +222,7 @@ def _side(
             break
         radius = now
     # Not a constant: numba would compile the sort for that as well.
-    events = count - count
+    events = np.int64(0)
     for position in range(count):
         i = index[position]
         high, change = a[i] + blur, sign * P[i, 0] + turn
