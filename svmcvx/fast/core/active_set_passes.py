@@ -8,6 +8,7 @@ A step costs :math:`O(|S|^2 + n|S|)`. The Cholesky factor is that of :mod:`svmcv
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
@@ -59,7 +60,7 @@ def shift(s, q, way, buffers):
     K, S, L, tight, y, v, u = s.K, s.S, s.L, s.tight, s.y, s.v, s.u
     up, sign = way > 0.0, way * y[q]
     # Not a constant, as below: numba would compile what it is passed to for that as well.
-    leaving = np.int64(-1)
+    leaving: Any = np.int64(-1)
     if s.inside[q]:
         for k in range(tight[0]):
             if S[k] == q:
@@ -150,7 +151,7 @@ def settle(s, buffers, kept, limit, most, polished):
             size += abs(v[S[k]])
         # The observation of T outside S with the smallest margin, if that is below 1 by more than rounding.
         lowest = 1.0 - (VIOLATED + ROUNDINGS * EPS * (size * largest + abs(s.number[0])))
-        q = np.int64(-1)
+        q: Any = np.int64(-1)
         for i in range(u.size):
             if kept[i] and not inside[i] and u[i] < lowest:
                 lowest, q = u[i], i

@@ -250,7 +250,7 @@ def ascend(
         bend[k] = curvature(alpha[k], xi[k], c[k], r)
     for step in range(steps):
         # Not a constant: numba would compile the step for that as well.
-        i = np.int64(-1)
+        i: Any = np.int64(-1)
         j = i
         top, bottom = -math.inf, math.inf
         for k in range(q):
