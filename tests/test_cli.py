@@ -175,6 +175,21 @@ def test_compile_leaves_nothing_to_compile(run):
         assert float(row[-3]) == 0.0
 
 
+def test_an_inner_pass_called_from_python_runs_its_source():
+    from svmcvx.fast.core.compilation import compiled
+
+    @compiled(inner=True)
+    def inner(x):
+        return 2.0 * x
+
+    @compiled()
+    def outer(x):
+        return inner(x) + 1.0
+
+    assert inner(3.0) == 6.0
+    assert outer(3.0) == 7.0
+
+
 def test_a_limit_of_everything_names_the_models_that_had_no_time(run):
     code, out, _ = run("compare", "wine", "--models", "psvm:p=1,psvm:p=2", "--total-time-limit", "1e-9")
     assert code == 0

@@ -9,9 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import svmcvx as sx
-from svmcvx.fast.core.active_set import new_state
-from svmcvx.fast.core.active_set_factor_passes import value
-from svmcvx.fast.core.active_set_passes import INSEPARABLE, MORE, OVER, SOLVED, drop, ray, solve
+from svmcvx.fast.core.active_set import drop, new_state, ray, solve, value
+from svmcvx.fast.core.active_set_passes import INSEPARABLE, MORE, OVER, SOLVED
 from svmcvx.fast.margin.hard_margin import ActiveSetSettings, HardMarginSettings
 from svmcvx.heuristics.least_norm import least_norm
 
@@ -94,8 +93,9 @@ def test_what_is_dropped_is_as_if_it_had_never_been(seed):
     assert solve(state, kept, np.inf, 10**6)[0] == SOLVED
     before = value(state)
     position = seed % state.tight[0]
-    kept[state.S[position]] = False
-    drop(state, position)
+    q = state.S[position]
+    kept[q] = False
+    drop(state, q)
     assert solve(state, kept, np.inf, 10**6)[0] == SOLVED
     found = least_norm(G[kept], y[kept].astype(float))
     assert value(state) == pytest.approx(0.5 * found.w @ found.w, rel=1e-7)

@@ -12,12 +12,12 @@ from sklearn.datasets import make_circles, make_moons
 
 import svmcvx as sx
 from svmcvx.data import binary_data
-from svmcvx.fast.core import active_set_factor_passes, active_set_passes
+from svmcvx.fast.core import active_set, active_set_passes
 from svmcvx.fast.core.active_set import new_state
 from svmcvx.fast.indicator import l0_admm
-from svmcvx.fast.indicator import l0_exchange_passes as l0_search
+from svmcvx.fast.indicator import l0_exchange as l0_search
 from svmcvx.fast.indicator.l0 import L0Settings, l0
-from svmcvx.fast.indicator.l0_polish import PolishSettings, spare_of
+from svmcvx.fast.indicator.l0_polish import PolishSettings
 from svmcvx.feature_space import KernelSpace, feature_space
 from svmcvx.formulations.indicator.l0 import l0_objective, l0_statement
 from svmcvx.heuristics.least_norm import least_norm
@@ -220,21 +220,21 @@ def test_local_search_only_improves_and_ends_at_a_machine(seed):
     state = new_state(K, y, 1.0)
     kept = np.ones(50, dtype=bool)
     assert l0_search.solve_or_evict(state, kept, price, price.sum(), 10**6) == active_set_passes.SOLVED
-    assert active_set_factor_passes.value(state) <= price.sum()
-    before = active_set_factor_passes.value(state) + l0_search.lost(kept, price)
-    room = spare_of(state)
+    assert active_set.value(state) <= price.sum()
+    before = active_set.value(state) + price[~kept].sum()
+    room = l0_search.spare_of(state)
     after, trials = l0_search.descend(state, room, kept, price, np.ones(50, dtype=bool), 10**6)
     assert after <= before
-    assert after == pytest.approx(active_set_factor_passes.value(state) + price[~kept].sum())
+    assert after == pytest.approx(active_set.value(state) + price[~kept].sum())
     assert trials >= 0
     again = l0_search.explore(
-        state, room, spare_of(state), kept, price, after, np.random.default_rng(seed).random(5), 1000
+        state, room, l0_search.spare_of(state), kept, price, after, np.random.default_rng(seed).random(5), 1000
     )
     assert again <= after
     # The state is the hard-margin machine of what is kept.
     L = np.linalg.cholesky(K + 1e-13 * np.eye(50))
     found = least_norm((y[:, None] * L)[kept], y[kept])
-    assert active_set_factor_passes.value(state) == pytest.approx(0.5 * found.w @ found.w, rel=1e-5)
+    assert active_set.value(state) == pytest.approx(0.5 * found.w @ found.w, rel=1e-5)
     assert state.u[kept].min() >= 1 - 1e-9
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
+import joblib
 import numpy as np
 import scipy.sparse as sp
 
@@ -15,7 +16,8 @@ from svmcvx.fast.core.compilation import Compiled, recorded
 from svmcvx.fast.core.row_cache import RowCacheSettings
 from svmcvx.fast.indicator.l0 import l0
 from svmcvx.fast.indicator.ramp import ramp
-from svmcvx.fast.indicator.zero_one import zero_one
+from svmcvx.fast.indicator.search.sweep import SweepSettings
+from svmcvx.fast.indicator.zero_one import ZeroOneSettings, zero_one
 from svmcvx.fast.linear.problem import LinearNewtonSettings
 from svmcvx.fast.margin.hard_margin import ActiveSetSettings, HardMarginSettings, hard_margin
 from svmcvx.fast.margin.psvm import PSVMSettings, psvm
@@ -27,6 +29,8 @@ from svmcvx.system import clock
 
 __all__ = ["FirstCall", "compile_ahead"]
 
+Call: TypeAlias = tuple[str, Callable[[], Any]]
+
 
 class FirstCall(NamedTuple):
     """A call, its seconds of compiling and of everything else, and the functions compiled."""
@@ -37,53 +41,96 @@ class FirstCall(NamedTuple):
     functions: list[Compiled]
 
 
-def _calls() -> Iterator[tuple[str, Callable[[], Any]]]:
-    """Yield calls that reach every compiled function with every type that it is compiled for."""
+def _calls() -> dict[str, list[Call]]:
+    """Return calls that reach every compiled function with every type that it is compiled for.
+
+    Those of one list share most of their functions, and those of different lists few; the longest lists come first.
+    """
     rng = np.random.default_rng(0)
     X = rng.standard_normal((40, 3))
     y = np.where(X[:, 0] + 0.5 * rng.standard_normal(40) > 0, 1, -1)
     apart = X + 4.0 * y[:, None]
     sparse = sp.csr_array(np.where(np.abs(X) > 0.5, X, 0.0))
-    for p in (1.0, 1.5, 2.0):
-        for name, rows in (("dense", X), ("sparse", sparse)):
-            yield f"psvm p={p:g}, linear, {name}", partial(psvm, rows, y, C=1.0, p=p)
-        yield f"psvm p={p:g}, kernel", partial(psvm, X, y, C=1.0, p=p, kernel="rbf")
-    single = PSVMSettings(rows=RowCacheSettings(double_precision=0))
-    yield "psvm, kernel, single precision", partial(psvm, X, y, C=1.0, p=1.0, kernel="rbf", settings=single)
-    yield "psvm, kernel, random pairs", partial(psvm, X, y, C=1.0, p=1.5, kernel="rbf", selection="random", max_iter=20)
     wide = sp.csr_array(sp.random_array((40, 3000), density=0.02, rng=rng))
+    forms = (("dense", X), ("sparse", sparse))
+    # The soft margins and relaxations that zero_one starts from are of the linear list, which is compiled meanwhile.
+    branch: list[Call] = [("ramp", partial(ramp, X, y, C=1.0)), ("zero_one", partial(zero_one, X, y, lam=1.0))]
+    first = ActiveSetSettings(first=2)
+    active: list[Call] = [
+        ("hard_margin, linear", partial(hard_margin, apart, y)),
+        ("hard_margin, growing", partial(hard_margin, apart, y, settings=HardMarginSettings(active_set=first))),
+        ("l0", partial(l0, X, y, C=1.0)),
+    ]
     products = ODMSettings(newton=LinearNewtonSettings(largest_system=1))
-    yield "odm, by products", partial(odm, wide, y, C1=1.0, C2=1.0, D=0.1, method="newton", settings=products)
-    yield "hard_margin, linear", partial(hard_margin, apart, y)
-    growing = HardMarginSettings(active_set=ActiveSetSettings(first=2))
-    yield "hard_margin, growing", partial(hard_margin, apart, y, settings=growing)
-    yield "hard_margin, kernel", partial(hard_margin, apart, y, kernel="rbf")
-    yield "conic", partial(conic, X, y, lam=1.0)
-    for method in ("newton", "dcd", "svrg"):
-        for name, rows in (("dense", X), ("sparse", sparse)):
-            yield (
-                f"odm, {method}, {name}",
-                partial(odm, rows, y, C1=1.0, C2=1.0, D=0.1, method=method, max_iter=20),
-            )
-    yield "odm, kernel", partial(odm, X, y, C1=1.0, C2=1.0, D=0.1, kernel="rbf")
-    yield "odml", partial(odml, X, y, lam1=0.1, lam2=0.1, C=1.0)
-    yield "m3svm", partial(m3svm, X, np.arange(40) % 3, lam=0.1, p=4.0)
-    for loss in ("weston_watkins", "topk"):
-        yield f"multiclass, {loss}", partial(multiclass, X, np.arange(40) % 3, lam=0.1, loss=loss)
-    yield "l0", partial(l0, X, y, C=1.0)
-    yield "ramp", partial(ramp, X, y, C=1.0)
-    yield "zero_one", partial(zero_one, X, y, lam=1.0)
-    yield "zero_one, sweep", partial(zero_one, X[:12], y[:12], lam=1.0, method="sweep")
+    linear: list[Call] = [
+        *(
+            (f"psvm p={p:g}, linear, {name}", partial(psvm, rows, y, C=1.0, p=p))
+            for p in (1.0, 1.5, 2.0)
+            for name, rows in forms
+        ),
+        (
+            "odm, by products",
+            partial(odm, wide, y, C1=1.0, C2=1.0, D=0.1, method="newton", settings=products),
+        ),
+        *(
+            (f"odm, {method}, {name}", partial(odm, rows, y, C1=1.0, C2=1.0, D=0.1, method=method, max_iter=20))
+            for method in ("newton", "dcd", "svrg")
+            for name, rows in forms
+        ),
+        ("odm, kernel", partial(odm, X, y, C1=1.0, C2=1.0, D=0.1, kernel="rbf")),
+        ("odml", partial(odml, X, y, lam1=0.1, lam2=0.1, C=1.0)),
+        ("m3svm", partial(m3svm, X, np.arange(40) % 3, lam=0.1, p=4.0)),
+        *(
+            (f"multiclass, {loss}", partial(multiclass, X, np.arange(40) % 3, lam=0.1, loss=loss))
+            for loss in ("weston_watkins", "topk")
+        ),
+        ("conic", partial(conic, X, y, lam=1.0)),
+    ]
+    split = ZeroOneSettings(sweep=SweepSettings(work=1.0, fewest=5))
+    sweep: list[Call] = [
+        ("zero_one, sweep", partial(zero_one, X[:12], y[:12], lam=1.0, method="sweep")),
+        ("zero_one, sweep in parts", partial(zero_one, X[:12], y[:12], lam=1.0, method="sweep", settings=split)),
+    ]
+    single = PSVMSettings(rows=RowCacheSettings(double_precision=0))
+    kernel: list[Call] = [
+        ("hard_margin, kernel", partial(hard_margin, apart, y, kernel="rbf")),
+        *((f"psvm p={p:g}, kernel", partial(psvm, X, y, C=1.0, p=p, kernel="rbf")) for p in (1.0, 1.5, 2.0)),
+        ("psvm, kernel, single precision", partial(psvm, X, y, C=1.0, p=1.0, kernel="rbf", settings=single)),
+        (
+            "psvm, kernel, random pairs",
+            partial(psvm, X, y, C=1.0, p=1.5, kernel="rbf", selection="random", max_iter=20),
+        ),
+    ]
+    return {"branch": branch, "active": active, "linear": linear, "kernel": kernel, "sweep": sweep}
 
 
-def compile_ahead() -> Iterator[FirstCall]:
-    """Call every specialised solver, and yield what each first call took.
-
-    The machine code is kept between sessions, by numba beside the package or in ``NUMBA_CACHE_DIR``.
-    """
-    for name, call in _calls():
+def _first_calls(group: str) -> list[FirstCall]:
+    found = []
+    for name, call in _calls()[group]:
         with recorded() as functions, warnings.catch_warnings():
             warnings.simplefilter("ignore")
             started, before = clock.now(), clock.compile_seconds()
             call()
-            yield FirstCall(name, clock.compile_seconds() - before, clock.now() - started, functions)
+            found.append(FirstCall(name, clock.compile_seconds() - before, clock.now() - started, functions))
+    return found
+
+
+def compile_ahead(processes: int | None = None) -> Iterator[FirstCall]:
+    """Call every specialised solver, and yield what each first call took.
+
+    The machine code is kept between sessions, by numba beside the package or in ``NUMBA_CACHE_DIR``.
+
+    Parameters
+    ----------
+    processes : int, optional
+        That compile side by side; as many as there are cores by default, and no more than that have something to do.
+    """
+    groups = list(_calls())
+    workers = min(processes or joblib.cpu_count(), len(groups))
+    if workers > 1:
+        parallel = joblib.Parallel(n_jobs=workers, return_as="generator_unordered")
+        for found in parallel(joblib.delayed(_first_calls)(group) for group in groups):
+            yield from found
+    # Of what two processes compiled at the same time one may have overwritten the other's entry.
+    for group in groups:
+        yield from (call for call in _first_calls(group) if workers == 1 or call.functions)

@@ -33,8 +33,8 @@ from svmcvx.fast.conic_loss.continuation import (
 )
 from svmcvx.fast.conic_loss.low_rank_newton import SYSTEMS, LowRankNewtonSettings, LowRankRelaxation
 from svmcvx.fast.conic_loss.nystrom import nystrom_space
-from svmcvx.fast.core.monitor import Callback, Monitor, conclude, earlier_solution, limited, monitored
-from svmcvx.feature_space import penalised_or_none
+from svmcvx.fast.core.monitor import MOST_RESERVED, Callback, Monitor, conclude, earlier_solution, limited, monitored
+from svmcvx.feature_space import FeatureSpace, KernelSpace, penalised_or_none
 from svmcvx.feature_space.blocks import BlockSpace, block_space
 from svmcvx.formulations.base import RecoveredPoints
 from svmcvx.formulations.conic_loss.conic_blocks import ConicInBlocks
@@ -60,6 +60,8 @@ SQUARES = 6
 # With κ the first λ makes λ Σ s z this many times the squared norm of a point with margin 1 on an average row; κ counts as at
 # least FEWEST here.
 FIRST_LAM, FEWEST = 4.0, 1e-3
+# Seconds of the proof of a dual point with a kernel, in those of evaluating and factoring K by Cholesky's method; measured.
+PROOF = 4.0
 # Relative excess of the weight lost on rows of zeros over the allowance that is taken to be rounding.
 FULL = 1.0 + 1e-12
 
@@ -221,7 +223,12 @@ def conic(
     warm_start = earlier_solution(warm_start)
     start = None if warm_start is None else _start_from(statement, warm_start)
     with monitored(tol=tol, max_iter=max_iter, verbose=verbose, callback=callback) as monitor:
+        began = monitor.seconds
         r = int(space.factor.shape[1])
+        proof = _proof_seconds(space, monitor.seconds - began)
+        limit = monitor.deadline
+        if proof <= MOST_RESERVED * limit.left < math.inf:
+            monitor.deadline = limit.earlier(proof)
         memory.require(
             8.0 * SQUARES * float(r) ** 2,
             f"the matrices of {r} × {r}",
@@ -230,9 +237,13 @@ def conic(
         search = _search(statement, monitor, start, method, settings)
         warm = start is not None and not search.hard_margin
         status = _run(search, rng, method, settings, warm=warm)
+        recovered = _recovered(statement, search, bool(rounding))
+        if limit.left < proof * float(np.mean(search.best_dual["gamma"] > 0)) ** 3:
+            # No single step of the proof can be interrupted: the bound is what is known without one.
+            recovered = recovered._replace(duals=[])
         solution = conclude(
             statement,
-            _recovered(statement, search, bool(rounding)),
+            recovered,
             monitor,
             status,
             solver="fast.conic/newton",
@@ -281,6 +292,16 @@ def _solve_blocks(
         solver="fast.conic/newton",
         options={"method": "direct", "iterations": search.problem.steps, "columns": search.problem.U.shape[1] - 1},
     )
+
+
+def _proof_seconds(space: FeatureSpace, factored: float) -> float:
+    """Estimate what the proof of a dual point takes with a kernel, from the time in which K was evaluated and factored.
+
+    It needs the eigenvalues of a matrix of the same order, unless some multipliers are 0.
+    """
+    if not (isinstance(space, KernelSpace) and space.keep_gram):
+        return 0.0
+    return factored * (PROOF if space.factorisation.method == "cholesky" else 1.0)
 
 
 class _Start(NamedTuple):
@@ -431,8 +452,11 @@ def _recovered(statement: ConicLoss, search: Continuation, rounding: bool) -> Re
     if search.hard_margin or tight or (search.fixed_lam and NEARLY_ONE < lowest < 1.0):
         lifted = rounded_point(space, w * ((1.0 + LIFT) / lowest))[0]
         points = [(lifted, V), *([] if search.hard_margin or tight else points)]
+    values = [problem.value(np.column_stack(point), ridge=0.0) for point in points] if search.fixed_lam else []
     if problem.rank <= RIDGED and problem.ridge > 0 and not search.hard_margin:
         points.append((w, np.hstack([V, math.sqrt(problem.ridge) * np.eye(problem.rank)])))
+        # The columns of the ridge need not be multiplied by the data.
+        values.append(problem.value(problem.U) + problem.ridge * problem.rank)
     if not search.fixed_lam and not search.hard_margin:
         points = [
             (w, large) for _, spread in points for large in enlarged_covariances(space, w, spread, search.allowance)
@@ -446,9 +470,8 @@ def _recovered(statement: ConicLoss, search: Continuation, rounding: bool) -> Re
             best, rounded = rounded_point(space, best)
             models.append(relaxed_model(space, best, np.zeros((w.size, 0)), rounded))
     # A kernel model takes the solution of a linear system, so that only the best point is made into one.
-    values = [
-        problem.value(np.column_stack(point), ridge=0.0) if search.fixed_lam else _trace(point) for point in points
-    ]
+    if not search.fixed_lam:
+        values = [_trace(point) for point in points]
     models.append(relaxed_model(space, *points[int(np.argmin(values))], rounded))
     return RecoveredPoints(models, [search.best_dual])
 

@@ -1,13 +1,13 @@
-r"""Hard-margin machines by a dual active-set method that can also drop observations again: its state.
+r"""Hard-margin machines by a dual active-set method that can also drop observations again.
 
 .. math:: \min_{w, b}\; \tfrac12\|w\|^2 \quad\text{s.t.}\quad u_i = y_i(\langle w, \varphi(x_i)\rangle + b) \ge 1,\; i \in T.
 
 The state is the machine of a set S of tight observations: :math:`u_i = 1` and :math:`\alpha_i = y_i v_i > 0` on S, 0 elsewhere.
-The methods are those of :mod:`svmcvx.fast.core.active_set_passes`. ``solve`` adds the observation of T that is violated most to
-S, by raising its multiplier until it is tight, while S stays tight; a multiplier that falls to 0 on the way leaves S. The dual
-value :math:`\tfrac12\sum\alpha_i` increases, and is at every stop a lower bound of the optimum for T. If the multiplier can be
-raised without limit, the convex hulls of the classes intersect. ``drop`` is the inverse of ``add``: it lowers the multiplier of
-one observation to 0.
+:func:`solve` adds the observation of T that is violated most to S, by raising its multiplier until it is tight, while S stays
+tight; a multiplier that falls to 0 on the way leaves S. The dual value :math:`\tfrac12\sum\alpha_i` increases, and is at every
+stop a lower bound of the optimum for T. If the multiplier can be raised without limit, the convex hulls of the classes intersect.
+:func:`drop` is the inverse: it lowers the multiplier of one observation to 0. The steps are those of
+:mod:`svmcvx.fast.core.active_set_passes`; what happens once a call is done here, where it need not be compiled.
 
 ======== ==================================================== =========
 symbol   meaning                                              shape
@@ -22,14 +22,30 @@ number   b, ρ                                                 (2,)
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
+import scipy.linalg as sl
 from numpy.typing import NDArray
 
-__all__ = ["LARGEST_SUPPORT", "State", "new_state"]
+from svmcvx.fast.core.active_set_passes import DEPENDENT, EMPTY, INSEPARABLE, SOLVED, settle, shift
+
+__all__ = [
+    "LARGEST_SUPPORT",
+    "State",
+    "clear",
+    "drop",
+    "extended",
+    "new_state",
+    "raised",
+    "ray",
+    "solve",
+    "value",
+]
 
 Floats: TypeAlias = NDArray[np.float64]
+Bools: TypeAlias = NDArray[np.bool_]
 
 # Tight observations, at most: the factor of their Gram matrix is dense.
 LARGEST_SUPPORT = 2500
@@ -42,7 +58,7 @@ class State(NamedTuple):
     y: Floats
     S: NDArray[np.int64]
     tight: NDArray[np.int64]
-    inside: NDArray[np.bool_]
+    inside: Bools
     L: Floats
     v: Floats
     u: Floats
@@ -74,3 +90,142 @@ def new_state(K: Floats, y: Floats, extent: float, largest_support: int = LARGES
         np.zeros(n),
         np.array([0.0, extent if extent > 0 else 1.0]),
     )
+
+
+def _workspace(s: State) -> tuple[Floats, ...]:
+    """Return the scratch arrays of the passes."""
+    cap = s.S.size
+    return (*(np.empty(cap) for _ in range(5)), np.empty(s.y.size))
+
+
+def value(s: State) -> float:
+    """Return the dual value ½Σα, which is ½‖w‖² while S is tight."""
+    return 0.5 * float(np.abs(s.v[s.S[: s.tight[0]]]).sum())
+
+
+def clear(s: State) -> None:
+    """Set all multipliers to 0 and S to the empty set."""
+    s.v[:] = s.u[:] = 0.0
+    s.inside[:] = False
+    s.tight[0], s.number[0] = 0, 0.0
+
+
+def extended(s: State, old: State) -> None:
+    """Copy to the empty state `s` the tight set and multipliers of `old`, a state of the first of its observations."""
+    m = int(old.tight[0])
+    if m == 0:
+        return
+    members = old.S[:m]
+    s.number[:], s.tight[0], s.S[:m] = old.number, m, members
+    s.inside[members], s.v[members] = True, old.v[members]
+    s.L[:m, :m] = old.L[:m, :m]
+    s.u[:] = s.y * (s.v[members] @ s.K[members] + s.number[0])
+
+
+def solve(s: State, kept: Bools, limit: float, most: int) -> tuple[int, int]:
+    """Make the state the machine of T, the observations with ``kept``, starting from the present state.
+
+    Members of S outside T have to be dropped before.
+
+    Parameters
+    ----------
+    s : State
+    kept : ndarray of bool, shape (n,)
+    limit : float
+        Stop with ``OVER`` when the dual value exceeds this.
+    most : int
+        Observations to add before stopping with ``MORE``; the next call continues.
+
+    Returns
+    -------
+    code : int
+        ``SOLVED``, ``INSEPARABLE``, ``OVER``, ``MORE``, or ``FULL`` (too many tight observations).
+    q : int
+        The observation that cannot be added (its multiplier may have been raised), −1 if there is none.
+    """
+    buffers, polished = _workspace(s), False
+    while True:
+        if s.tight[0] == 0:
+            code, q = _first_pair(s, kept)
+            if code != EMPTY:
+                return code, q
+        code, q, steps = settle(s, buffers, kept, limit, most, polished)
+        if code != EMPTY:
+            return code, q
+        clear(s)
+        most, polished = most - steps, True
+
+
+@np.errstate(over="ignore", invalid="ignore")
+def _first_pair(s: State, kept: Bools) -> tuple[int, int]:
+    """Start from two near observations of different classes.
+
+    Returns ``EMPTY`` if S was empty and is no longer, ``SOLVED`` if T has one class only, and otherwise ``INSEPARABLE`` with one of
+    two equal observations of different classes.
+    """
+    clear(s)
+    y, K, T = s.y, s.K, np.flatnonzero(kept)
+    diagonal = K.diagonal()
+    first = int(T[0]) if T.size else -1
+    i, j = first, -1
+    for _ in range(2):
+        others = T[y[T] != y[i]]
+        if not others.size:
+            s.number[0] = y[first]
+            s.u[:] = y * y[first]
+            return SOLVED, -1
+        distance = diagonal[i] + diagonal[others] - 2.0 * K[i, others]
+        i, j = int(others[distance.argmin()]), i
+    square = float(K[i, i] + K[j, j] - 2.0 * K[i, j])
+    if not square > DEPENDENT * (abs(K[i, i]) + abs(K[j, j])):
+        return INSEPARABLE, i
+    rho = s.number[1]
+    root = math.sqrt(K[i, i] + rho)
+    below = (K[i, j] + rho) / root
+    pivot = float(K[j, j] + rho - below * below)
+    if not pivot > 0.0:
+        return INSEPARABLE, i
+    s.L[0, 0], s.L[1, 0], s.L[1, 1] = root, below, math.sqrt(pivot)
+    s.S[:2], s.tight[0] = (i, j), 2
+    s.inside[[i, j]] = True
+    s.v[i], s.v[j] = 2.0 * y[i] / square, 2.0 * y[j] / square
+    f = s.v[i] * K[i] + s.v[j] * K[j]
+    s.number[0] = y[i] - f[i]
+    s.u[:] = y * (f + s.number[0])
+    return EMPTY, -1
+
+
+def drop(s: State, q: int) -> None:
+    """Lower the multiplier of q to 0 and take it out of S: the state becomes the machine of some of the others in S."""
+    shift(s, q, -1.0, _workspace(s))
+    if s.tight[0] < 2:
+        clear(s)
+
+
+def raised(s: State, q: int) -> bool:
+    """Raise the multiplier of a violated q until it is tight; tell whether that is possible, and leave q out if not."""
+    if shift(s, q, 1.0, _workspace(s)) == SOLVED:
+        return True
+    drop(s, q)
+    return False
+
+
+@np.errstate(over="ignore", invalid="ignore")
+def ray(s: State, kept: Bools, q: int) -> Floats:
+    """Return a direction of the multipliers in which the dual is unbounded, after ``INSEPARABLE`` because of q.
+
+    It gives equal points of the convex hulls of the classes, up to rounding.
+    """
+    K, y, m = s.K, s.y, int(s.tight[0])
+    weight = np.zeros(y.size)
+    weight[q] = 1.0
+    if m == 0:
+        others = np.flatnonzero(kept & (y != y[q]))
+        if others.size:
+            weight[others[(K.diagonal()[others] - 2.0 * K[q, others]).argmin()]] = 1.0
+        return weight
+    members = s.S[:m]
+    right = np.stack([K[q, members] + s.number[1], np.ones(m)], axis=1)
+    a, e = sl.cho_solve((s.L[:m, :m], True), right, check_finite=False).T
+    weight[members] = np.maximum(-y[members] * y[q] * (a + (1.0 - a.sum()) / e.sum() * e), 0.0)
+    return weight

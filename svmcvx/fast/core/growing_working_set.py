@@ -7,8 +7,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from svmcvx.fast.core.active_set import LARGEST_SUPPORT, State, new_state
-from svmcvx.fast.core.active_set_factor_passes import extended
+from svmcvx.fast.core.active_set import LARGEST_SUPPORT, State, extended, new_state
 from svmcvx.feature_space import FeatureSpace
 
 __all__ = ["GrowingWorkingSet"]

@@ -23,7 +23,7 @@ from svmcvx.system.deadline import Deadline, allowed, current
 from svmcvx.system.interrupt import deferred_interrupt
 from svmcvx.system.threads import blas_held_to_one
 
-__all__ = ["Callback", "Monitor", "Progress", "conclude", "earlier_solution", "limited", "monitored"]
+__all__ = ["MOST_RESERVED", "Callback", "Monitor", "Progress", "conclude", "earlier_solution", "limited", "monitored"]
 
 # Share of the time left that is kept for the certificate, at most.
 MOST_RESERVED = 0.6

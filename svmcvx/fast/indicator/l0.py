@@ -7,7 +7,7 @@ proximal stationarity.
    best one propose sets of satisfied observations: those with split slack at most 0, and those on the right side.
 2. **Polish**: the hard-margin machine of a set is a local minimiser (Theorems 3.13 and 3.14). It is computed to rounding by
    :mod:`svmcvx.fast.core.active_set`. If the set is not separable, it is built up anew, leaving out what costs more than its price.
-3. **Local search** (:mod:`svmcvx.fast.indicator.l0_exchange_passes`): drop a support vector or take an observation in, while that lowers the
+3. **Local search** (:mod:`svmcvx.fast.indicator.l0_exchange`): drop a support vector or take an observation in, while that lowers the
    objective; then force random single observations to the other side and descend again, `n_restarts` times.
 
 The best polished objective is kept. It is never above that of the models the ADMM ended with.

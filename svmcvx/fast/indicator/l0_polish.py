@@ -8,15 +8,14 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from svmcvx.fast.core.active_set import State
-from svmcvx.fast.core.active_set_factor_passes import clear, value
+from svmcvx.fast.core.active_set import State, clear, value
 from svmcvx.fast.core.active_set_passes import MORE, SOLVED
 from svmcvx.fast.core.growing_working_set import GrowingWorkingSet
 from svmcvx.fast.core.monitor import Monitor
-from svmcvx.fast.indicator.l0_exchange_passes import descend, explore, lost, solve_or_evict
+from svmcvx.fast.indicator.l0_exchange import descend, explore, solve_or_evict, spare_of
 from svmcvx.feature_space import FeatureSpace
 
-__all__ = ["LocalMinimum", "PolishSettings", "SetPolisher", "spare_of"]
+__all__ = ["LocalMinimum", "PolishSettings", "SetPolisher"]
 
 Floats: TypeAlias = NDArray[np.float64]
 Bools: TypeAlias = NDArray[np.bool_]
@@ -186,25 +185,9 @@ class SetPolisher:
         if self._spare is None or self._spare[0].y.size != state.y.size:
             self._spare = spare_of(state), spare_of(state)
         if picks is not None:
-            explore(
-                state, *self._spare, kept, price, value(state) + lost(kept, price), picks, 10 * self.settings.trials
-            )
+            objective = value(state) + float(price[~kept].sum())
+            explore(state, *self._spare, kept, price, objective, picks, 10 * self.settings.trials)
             return
         everything, trials = np.ones(price.size, dtype=np.bool_), self.settings.trials
         while trials >= self.settings.trials and not self.monitor.out_of_time():
             _, trials = descend(state, self._spare[0], kept, price, everything, self.settings.trials)
-
-
-def spare_of(s: State) -> State:
-    """Return room for a copy of a state."""
-    return State(
-        s.K,
-        s.y,
-        np.zeros_like(s.S),
-        np.zeros_like(s.tight),
-        np.zeros_like(s.inside),
-        np.empty_like(s.L),
-        np.zeros_like(s.v),
-        np.zeros_like(s.u),
-        np.zeros_like(s.number),
-    )

@@ -58,6 +58,9 @@ class DecompositionSettings:
         Pair steps in one round, for each observation of the working set.
     inner : float
         Share of the violation of all observations down to which that inside the working set is brought.
+    inner_whole : float
+        The same from α = 0 where the working set has all observations: a round then ends with bounds, which cost more than its last
+        steps. From another start that would be more than a loose tolerance needs.
     fall, patience : float, int
         The bounds are compared when the violation has fallen to this share, or after so many rounds.
     trust, least_trust : float
@@ -79,6 +82,7 @@ class DecompositionSettings:
     whole: int = 1000
     steps: int = 40
     inner: float = 0.1
+    inner_whole: float = 0.02
     fall: float = 0.6
     patience: int = 12
     trust: float = 0.9
@@ -172,7 +176,10 @@ class Decomposition:
 
     def points(self) -> list[Floats]:
         """Return the last multipliers, and those of the lowest objective, which need not fall monotonically."""
-        last, lowest = (exactly_feasible(self.statement, alpha) for alpha in (self.alpha, self._lowest_alpha))
+        last = exactly_feasible(self.statement, self.alpha)
+        if np.array_equal(self.alpha, self._lowest_alpha):
+            return [last]
+        lowest = exactly_feasible(self.statement, self._lowest_alpha)
         return [last] if np.array_equal(last, lowest) else [lowest, last]
 
     def exact_scores(self) -> None:
@@ -199,6 +206,7 @@ class Decomposition:
         """Ascend until the monitor says stop, the dual is found unbounded, or the violation is down to rounding."""
         settings = self.settings
         trust, compared, idle = settings.trust, 0, 0
+        cold = not self.alpha.any()
         best_gap, best_lower = math.inf, -math.inf
         last_violation, last_round = math.inf, 0
         # The gap that counts as a tenth less than an earlier one, and when it was reached.
@@ -250,7 +258,8 @@ class Decomposition:
                 if not self.updated:
                     g = self.derivative()
                     up, low = self._candidates(g)
-            self._round(g, up, low, max(settings.inner * violation, 0.25 * floor))
+            inner = settings.inner_whole if cold and self.size == self.y.size else settings.inner
+            self._round(g, up, low, max(inner * violation, 0.25 * floor))
 
     def _handed_over(self, found: tuple[float, float], monitor: Monitor) -> Status:
         """End with what another method makes of the point."""
@@ -329,6 +338,10 @@ class Decomposition:
         store = self.rows.store
         if not isinstance(self.rows, GramRows):
             Q = submatrix(store, slots, chosen)
+            if chosen.size == self.y.size and store.dtype == Q.dtype:
+                # Later rounds have all observations as well.
+                self.rows = GramRows(Q)
+                store, slots = Q, chosen
         else:  # a symmetric matrix, with a row for every observation
             Q = store if chosen.size == store.shape[0] else store[np.ix_(slots, chosen)]
         alpha, y = self.alpha[chosen], self.y[chosen]

@@ -30,8 +30,8 @@ from numpy.typing import NDArray
 from svmcvx.certificate import Dual
 from svmcvx.data import BinaryData, binary_data, check_choice, check_number, check_whole
 from svmcvx.errors import DataError
-from svmcvx.fast.core.active_set import LARGEST_SUPPORT
-from svmcvx.fast.core.active_set_passes import FULL, INSEPARABLE, MORE, OVER, TOUCHING, ray, solve
+from svmcvx.fast.core.active_set import LARGEST_SUPPORT, ray, solve
+from svmcvx.fast.core.active_set_passes import FULL, INSEPARABLE, MORE, OVER, TOUCHING
 from svmcvx.fast.core.growing_working_set import GrowingWorkingSet
 from svmcvx.fast.core.monitor import Callback, Monitor, conclude, limited, monitored
 from svmcvx.fast.core.row_cache import RowCacheSettings, kernel_rows

@@ -110,7 +110,7 @@ def near_best_bias(f: Floats, y: Floats, weight: Floats, p: float, b: float) -> 
     return b
 
 
-@compiled()
+@compiled(inner=True)
 def curvature(alpha: float, xi: float, c: float, r: float) -> float:
     r"""Return :math:`d\xi/d\alpha = r\xi/\alpha`, infinite at α = 0 for r < 1."""
     if r == 0.0:
@@ -194,7 +194,7 @@ def pair_step(
     return t
 
 
-@compiled()
+@compiled(inner=True)
 def move(
     i: int, j: int, Q: Floats, r: float, g: Floats, alpha: Floats, xi: Floats, y: Floats, c: Floats, upper_bound: Floats
 ) -> None:
@@ -249,7 +249,9 @@ def ascend(
         xi[k] = slack_of(alpha[k], c[k], r)
         bend[k] = curvature(alpha[k], xi[k], c[k], r)
     for step in range(steps):
-        i, j = -1, -1
+        # Not a constant: numba would compile the step for that as well.
+        i: Any = np.int64(-1)
+        j = i
         top, bottom = -math.inf, math.inf
         for k in range(q):
             grows, shrinks = alpha[k] < upper_bound[k], alpha[k] > 0.0

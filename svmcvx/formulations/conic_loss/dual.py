@@ -251,7 +251,9 @@ class ConicDual(BinaryStatement):
         # Roots before products, so that a tiny γ does not underflow; the knee √(λs/γ) may be infinite.
         with np.errstate(over="ignore"):
             slope, knee = np.sqrt(bend) * np.sqrt(height), np.sqrt(height) / np.sqrt(bend)
-        Q = np.eye(A.shape[1]) - A.T @ (bend[:, None] * A)
+        stop = current().passed
+        # At w = 0 it has no effect, and it takes long.
+        Q = np.zeros((0, 0)) if stop() else np.eye(A.shape[1]) - A.T @ (bend[:, None] * A)
         linear = 2.0 * (A.T @ bend)
 
         def smoothed(w: Floats, width: float) -> tuple[float, Floats, Floats]:
@@ -259,14 +261,15 @@ class ConicDual(BinaryStatement):
             a = 1.0 - A @ w
             outside = np.minimum(a, 0.0) + np.maximum(a - knee, 0.0)
             root = np.hypot(a, width)
-            value = float(w @ Q @ w + linear @ w + np.sum(bend * outside**2 + slope * (a + root)))
+            quadratic = float(w @ Q @ w) if w.any() else 0.0
+            value = float(quadratic + linear @ w + np.sum(bend * outside**2 + slope * (a + root)))
             return (
                 value,
                 2.0 * bend * outside + slope * (1.0 + a / root),
                 (2.0 * bend * (outside != 0) + slope * width**2 / root**3),
             )
 
-        w, found, stop = np.zeros(A.shape[1]), [], current().passed
+        w, found = np.zeros(A.shape[1]), []
         for width in SMOOTHINGS:
             for _ in range(NEWTON_STEPS):
                 if stop():

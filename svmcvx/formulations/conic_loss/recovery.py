@@ -25,6 +25,7 @@ from svmcvx.formulations.conic_loss.primal import (
     worst_indicator,
 )
 from svmcvx.heuristics.rounding import ON_MARGIN, round_relaxation
+from svmcvx.kernels import row_norms
 from svmcvx.model import BinaryModel, KernelModel, LinearModel, frozen
 from svmcvx.rounding import U, inner_error
 from svmcvx.system.deadline import current
@@ -158,11 +159,23 @@ def relaxed_model(space: FeatureSpace, w: Floats, V: Floats, rounded: BinaryMode
     data, L = space.data, space.factor
     u = data.y * np.asarray(L @ w)
     z = np.full(data.rows, math.nan)
-    z[data.index] = relaxed_indicator(u, np.sum(np.asarray(L @ V) ** 2, axis=1))
+    columns, ridge = _without_ridge(V)
+    variance = np.sum(np.asarray(L @ columns) ** 2, axis=1)
+    z[data.index] = relaxed_indicator(u, variance + ridge * row_norms(L) ** 2 if ridge else variance)
     plain = space.model_from_factor(w, support=u <= 1.0 + ON_MARGIN)
     B, ridge = _in_feature_space(space, V)
     moment = SecondMoment(w=w, V=V, z=z, rounded=rounded, coefficients=B, ridge=ridge)
     return (RelaxedLinearModel if isinstance(plain, LinearModel) else RelaxedKernelModel)(**vars(plain), moment=moment)
+
+
+def _without_ridge(V: Floats) -> tuple[Floats, float]:
+    """Return V without a multiple of the identity in its last columns, and the square of that, 0 if there is none."""
+    r = V.shape[0]
+    if V.shape[1] >= r:
+        tail = V[:, V.shape[1] - r :]
+        if tail[0, 0] != 0 and np.array_equal(tail, tail[0, 0] * np.eye(r)):
+            return V[:, : V.shape[1] - r], float(tail[0, 0]) ** 2
+    return V, 0.0
 
 
 def _in_feature_space(space: FeatureSpace, V: Floats) -> tuple[Floats | None, float]:
@@ -173,10 +186,8 @@ def _in_feature_space(space: FeatureSpace, V: Floats) -> tuple[Floats | None, fl
     n, r = L.shape
     if V.shape[1] >= r == n:
         # A multiple of the identity needs no coefficients, which are large where K is nearly singular.
-        tail = V[:, -r:]
-        if tail[0, 0] != 0 and np.array_equal(tail, tail[0, 0] * np.eye(r)):
-            V, ridge = V[:, :-r], float(tail[0, 0]) ** 2
-        else:
+        V, ridge = _without_ridge(V)
+        if ridge == 0.0:
             values, vectors = sl.eigh(V @ V.T)
             ridge = max(float(values[0]), 0.0)
             kept = values - ridge > SAME_EIGENVALUE * float(values[-1])

@@ -33,14 +33,12 @@ import numpy as np
 from svmcvx.fast.core.compilation import compiled
 from svmcvx.fast.indicator.search.relaxation_passes import ANY_ORDER, DROPPED, FREE, KEPT, UNIT, minimise, shortfalls
 
-__all__ = ["relax", "rounded_up", "settle"]
+__all__ = ["limits", "relax", "rounded_up"]
 
 # Widths of the rounded kinks as shares of M, the second where the bound comes as near to the incumbent as this share.
 WIDTHS, CLOSE = (1e-3, 1e-6), 5e-3
 # What may be missing to the minimum, as a share of what is missing to the incumbent.
 ENOUGH = 0.02
-# Widths with which a node without free observations is settled.
-SETTLING = (1e-3, 1e-5, 1e-7, 1e-9, 1e-11, 1e-13)
 # M have this many units between one half and one, so that a second program with other rounding finds the same.
 DIGITS = 4096.0
 # Tightening goes on while one of the M falls below this share of itself.
@@ -48,7 +46,7 @@ TIGHTER = 0.9
 
 
 @compiled(nogil=True)
-def _limits(state, height, M, cut, share, cap, width):
+def limits(state, height, M, cut, share, cap, width):
     """Write the largest slopes, and the widths of the rounded kinks."""
     for i in range(M.size):
         reach = max(M[i], cut)
@@ -62,7 +60,7 @@ def _limits(state, height, M, cut, share, cap, width):
             width[i] = share * max(cut, 1.0)
 
 
-@compiled(nogil=True)
+@compiled(inner=True, nogil=True)
 def rounded_up(value):
     """Round up to a number of few digits."""
     if not value > 0.0 or math.isinf(value):
@@ -71,7 +69,7 @@ def rounded_up(value):
     return math.ldexp(math.ceil(mantissa * DIGITS) / DIGITS, exponent)
 
 
-@compiled(nogil=True, fastmath=ANY_ORDER)
+@compiled(inner=True, nogil=True, fastmath=ANY_ORDER)
 def _tighten(HT, length, state, M, cut, free, box, upper, below, error, longest, centre, a):
     """Lower M and settle observations by the ball; tell whether another round is worth while."""
     r, n = HT.shape
@@ -100,7 +98,7 @@ def _tighten(HT, length, state, M, cut, free, box, upper, below, error, longest,
     return again
 
 
-@compiled(nogil=True)
+@compiled(inner=True, nogil=True)
 def _undecided(state, weight, M, cut, a):
     """The free observation whose relaxed indicator is the farthest from 0 and 1; of none such the nearest to its margin."""
     chosen, most, nearest = -1, 0.0, math.inf
@@ -114,43 +112,6 @@ def _undecided(state, weight, M, cut, a):
         elif most == 0.0 and abs(a[i] - cut) < nearest:
             nearest, chosen = abs(a[i] - cut), i
     return chosen
-
-
-@compiled(nogil=True)
-def _narrow(HT, length, state, cap, height, width, cut, rho, free, box, upper, w, a, slope, centre, stop):
-    """Shrink the interval of the bias: the dual value at a fixed b is a bound, linear in b, for all b."""
-    r = HT.shape[0]
-    for side in range(2):
-        trial = w.copy()
-        trial[r - 1] = 0.5 * (w[r - 1] + box[side])
-        below, _, _, delta = minimise(
-            HT,
-            length,
-            state,
-            cap,
-            height,
-            width,
-            cut,
-            rho,
-            free,
-            trial[r - 1],
-            trial[r - 1],
-            0.0,
-            math.inf,
-            trial,
-            a,
-            slope,
-            centre,
-            stop,
-        )
-        # Of all b on the far side of the trial the objective is at least D + |δ| |b − trial|; δ is known to rounding.
-        outwards = -delta if side == 1 else delta
-        total = 0.0
-        for i in range(slope.size):
-            total += abs(slope[i] * HT[r - 1, i])
-        unsure = 2 * (slope.size + 8) * UNIT * total * abs(box[side] - trial[r - 1])
-        if below - unsure >= upper and outwards >= 0.0:
-            box[side] = trial[r - 1]
 
 
 @compiled(nogil=True)
@@ -196,6 +157,7 @@ def relax(HT, length, weight, price, budget, cut, rho, free, rounds, upper, stat
     r, n = HT.shape
     cap, width, height = np.empty(n), np.empty(n), np.empty(n)
     slope, centre = np.empty(n), np.empty(r)
+    trial, shift, tilt, middle = np.empty(r), np.empty(n), np.empty(n), np.empty(r)
     bound, used = -math.inf, 0
     for turn in range(max(rounds, 1)):
         for i in range(n):
@@ -206,7 +168,7 @@ def relax(HT, length, weight, price, budget, cut, rho, free, rounds, upper, stat
         final = 0.0
         for share in WIDTHS:
             final = share
-            _limits(state, height, M, cut, share, cap, width)
+            limits(state, height, M, cut, share, cap, width)
             below, error, longest, _delta = minimise(
                 HT,
                 length,
@@ -241,27 +203,42 @@ def relax(HT, length, weight, price, budget, cut, rho, free, rounds, upper, stat
         if stop[0]:
             break
         if math.isfinite(upper) and rounds > 0:
-            start = a.copy()
             if free and turn == 0:
-                _narrow(
-                    HT,
-                    length,
-                    state,
-                    cap,
-                    height,
-                    width,
-                    cut,
-                    rho,
-                    free,
-                    box,
-                    upper,
-                    w,
-                    start,
-                    slope.copy(),
-                    centre.copy(),
-                    stop,
-                )
-            again = _tighten(HT, length, state, M, cut, free, box, upper, value, error, longest, centre, start)
+                # Shrink the interval of the bias: the dual value at a fixed b is a bound, linear in b, for all b.
+                for side in range(2):
+                    for c in range(r):
+                        trial[c] = w[c]
+                    at = 0.5 * (w[r - 1] + box[side])
+                    trial[r - 1] = at
+                    there, _, _, delta = minimise(
+                        HT,
+                        length,
+                        state,
+                        cap,
+                        height,
+                        width,
+                        cut,
+                        rho,
+                        free,
+                        at,
+                        at,
+                        0.0,
+                        math.inf,
+                        trial,
+                        shift,
+                        tilt,
+                        middle,
+                        stop,
+                    )
+                    # Of all b on the far side of the trial the objective is at least D + |δ| |b − trial|; δ is known to rounding.
+                    outwards = -delta if side == 1 else delta
+                    total = 0.0
+                    for i in range(n):
+                        total += abs(tilt[i] * HT[r - 1, i])
+                    unsure = 2 * (n + 8) * UNIT * total * abs(box[side] - at)
+                    if there - unsure >= upper and outwards >= 0.0:
+                        box[side] = at
+            again = _tighten(HT, length, state, M, cut, free, box, upper, value, error, longest, centre, shift)
         if not math.isinf(budget):
             # The budget should be spent by the relaxation: its multiplier rises where it asks for more.
             asked = spent = 0.0
@@ -279,41 +256,3 @@ def relax(HT, length, weight, price, budget, cut, rho, free, rounds, upper, stat
         if not again:
             break
     return bound, _undecided(state, weight, M, cut, a), price, used
-
-
-@compiled(nogil=True)
-def settle(HT, length, weight, price, cut, rho, free, state, w, box, stop):
-    """Bound a node without free observations, or with those as they are, as well as rounding allows.
-
-    Parameters are those of :func:`relax`. Returns the bound; `w` becomes the minimiser.
-    """
-    r, n = HT.shape
-    cap, width, height = np.empty(n), np.empty(n), np.empty(n)
-    slope, centre, a, reach = np.empty(n), np.empty(r), np.empty(n), np.full(n, math.inf)
-    for i in range(n):
-        height[i] = price * weight[i] * (1.0 - 4 * UNIT)
-    best = -math.inf
-    for share in SETTLING:
-        _limits(state, height, reach, cut, share, cap, width)
-        below, _error, _longest, _delta = minimise(
-            HT,
-            length,
-            state,
-            cap,
-            height,
-            width,
-            cut,
-            rho,
-            free,
-            box[0],
-            box[1],
-            0.0,
-            math.inf,
-            w,
-            a,
-            slope,
-            centre,
-            stop,
-        )
-        best = max(best, below)
-    return best

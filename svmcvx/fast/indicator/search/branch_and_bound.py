@@ -21,9 +21,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svmcvx.fast.core.thread_pool import Share
-from svmcvx.fast.indicator.search.big_m_passes import relax, rounded_up, settle
+from svmcvx.fast.indicator.search.big_m_passes import limits, relax, rounded_up
 from svmcvx.fast.indicator.search.dive_passes import dive
-from svmcvx.fast.indicator.search.relaxation_passes import DROPPED, KEPT
+from svmcvx.fast.indicator.search.relaxation_passes import DROPPED, KEPT, UNIT, minimise
 from svmcvx.fast.indicator.search.search_state import SearchState
 from svmcvx.rounding import row_norms_above, up
 from svmcvx.solution import Status
@@ -33,6 +33,9 @@ from svmcvx.system.stop_flag import stop_flag
 __all__ = ["BranchAndBound", "BranchSettings", "TreeRecord"]
 
 Floats: TypeAlias = NDArray[np.float64]
+
+# Widths of the rounded kinks with which a leaf is bounded as well as rounding allows.
+SETTLING = (1e-3, 1e-5, 1e-7, 1e-9, 1e-11, 1e-13)
 
 
 @dataclass(frozen=True)
@@ -307,11 +310,18 @@ class BranchAndBound:
         search = self.search
         if not search.free:
             return node.bound
-        found = settle(
-            self.HT, self.length, search.weight, node.price, search.cut, self._rho(upper), search.free, node.state,
-            node.w.copy(), node.box, self.stop,
-        )  # fmt: skip
-        return max(node.bound, float(found))
+        r, n = self.HT.shape
+        cap, width, a, slope, centre = np.empty(n), np.empty(n), np.empty(n), np.empty(n), np.empty(r)
+        height, reach = node.price * search.weight * (1.0 - 4 * UNIT), np.full(n, math.inf)
+        best, w = node.bound, node.w.copy()
+        for share in SETTLING:
+            limits(node.state, height, reach, search.cut, share, cap, width)
+            below, *_ = minimise(
+                self.HT, self.length, node.state, cap, height, width, search.cut, self._rho(upper), search.free,
+                node.box[0], node.box[1], 0.0, math.inf, w, a, slope, centre, self.stop,
+            )  # fmt: skip
+            best = max(best, below)
+        return best
 
     def _dive(self, node: Node, upper: float) -> Dive:
         search, (r, n) = self.search, self.HT.shape

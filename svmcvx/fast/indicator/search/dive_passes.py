@@ -16,7 +16,7 @@ __all__ = ["dive"]
 TRIED = (1.0, 0.95, 0.9, 0.8, 0.7, 0.5)
 
 
-@compiled(nogil=True)
+@compiled(inner=True, nogil=True)
 def _try(HT, weight, price, budget, cut, free, w, a, best, found):
     """Note in `found` the best multiple of a point that beats `best`; return its value."""
     r, n = HT.shape
@@ -31,7 +31,7 @@ def _try(HT, weight, price, budget, cut, free, w, a, best, found):
                 lost += weight[i] * min(max(short, 0.0) / cut, 1.0)
             elif short > 1e-9:
                 lost += weight[i]
-        value = norm / kept**2 + (price * lost if math.isinf(budget) else 0.0)
+        value = norm / (kept * kept) + (price * lost if math.isinf(budget) else 0.0)
         if lost <= budget and value < best:
             best = value
             for c in range(r):
@@ -39,11 +39,20 @@ def _try(HT, weight, price, budget, cut, free, w, a, best, found):
     return best
 
 
-@compiled(nogil=True)
-def _copy(source, k, target, j, size):
-    """Copy the first entries of row k of one array to row j of another; an assignment of rows takes a second to compile."""
-    for i in range(size):
-        target[j, i] = source[k, i]
+@compiled(inner=True, nogil=True)
+def _exchange(states, reaches, starts, boxes, prices, bounds, undecided, names, one, other):
+    """Exchange two entries of the stack; an assignment of rows takes a second to compile."""
+    for i in range(states.shape[1]):
+        states[one, i], states[other, i] = states[other, i], states[one, i]
+        reaches[one, i], reaches[other, i] = reaches[other, i], reaches[one, i]
+    for c in range(starts.shape[1]):
+        starts[one, c], starts[other, c] = starts[other, c], starts[one, c]
+    for end in range(2):
+        boxes[one, end], boxes[other, end] = boxes[other, end], boxes[one, end]
+    prices[one], prices[other] = prices[other], prices[one]
+    bounds[one], bounds[other] = bounds[other], bounds[one]
+    undecided[one], undecided[other] = undecided[other], undecided[one]
+    names[one], names[other] = names[other], names[one]
 
 
 @compiled(nogil=True)
@@ -87,26 +96,26 @@ def dive(
     r, n = HT.shape
     left, made, best = 1, 0, upper
     a = np.empty(n)
-    child_state, child_reach = np.empty((2, n), np.int8), np.empty((2, n))
-    child_w, child_box = np.empty((2, r)), np.empty((2, 2))
-    child_bound, child_price = np.empty(2), np.empty(2)
-    child_next, child_name = np.empty(2, np.int64), np.empty(2, np.int64)
-    # Leaves are moved below the open nodes.
-    leaves = 0
+    # Leaves are moved below the open nodes. Not a constant: numba would compile the exchange for that as well.
+    leaves = np.int64(0)
     while left > leaves and made < 2 * expansions and not stop[0]:
+        # The children take the place of the node, and the one above.
         left -= 1
         on, bound, name, now = undecided[left], bounds[left], names[left], prices[left]
+        for i in range(n):
+            states[left + 1, i] = states[left, i]
+            reaches[left + 1, i] = reaches[left, i]
+        for c in range(r):
+            starts[left + 1, c] = starts[left, c]
+        for end in range(2):
+            boxes[left + 1, end] = boxes[left, end]
         for child in range(2):
-            _copy(states, left, child_state, child, n)
-            _copy(reaches, left, child_reach, child, n)
-            _copy(starts, left, child_w, child, r)
-            _copy(boxes, left, child_box, child, 2)
-        for child in range(2):
-            fixed = KEPT + child
-            child_state[child, on] = fixed
-            parents[made], decisions[made] = name, (on + 1 if child == 0 else -on - 1)
-            child_name[child] = made
-            below, child_next[child], child_price[child], used[made] = relax(
+            place = left + child
+            states[place, on] = KEPT + child
+            parents[made] = name
+            decisions[made] = on + 1 if child == 0 else -on - 1
+            names[place] = made
+            below, undecided[place], prices[place], used[made] = relax(
                 HT,
                 length,
                 weight,
@@ -117,39 +126,30 @@ def dive(
                 free,
                 rounds,
                 upper,
-                child_state[child],
-                child_reach[child],
-                child_w[child],
-                child_box[child],
+                states[place],
+                reaches[place],
+                starts[place],
+                boxes[place],
                 a,
                 points[made],
                 stop,
             )
-            child_bound[child] = max(bound, below)
+            bounds[place] = max(bound, below)
             made += 1
-            if child_bound[child] < upper:
-                best = _try(HT, weight, price, budget, cut, free, child_w[child], a, best, found)
-        first = 0 if child_bound[0] > child_bound[1] else 1
-        for child in (first, 1 - first):
-            if not child_bound[child] < upper:
+            if bounds[place] < upper:
+                best = _try(HT, weight, price, budget, cut, free, starts[place], a, best, found)
+        # The more promising one comes last.
+        base = left
+        if not bounds[base] > bounds[base + 1]:
+            _exchange(states, reaches, starts, boxes, prices, bounds, undecided, names, base, base + 1)
+        for place in range(base, base + 2):
+            if not bounds[place] < upper:
                 continue
-            place = left
-            if child_next[child] < 0:
-                # Exchange with the lowest open node.
-                place = leaves
+            if place > left:
+                _exchange(states, reaches, starts, boxes, prices, bounds, undecided, names, place, left)
+            if undecided[left] < 0:
                 if left > leaves:
-                    _copy(states, leaves, states, left, n)
-                    _copy(reaches, leaves, reaches, left, n)
-                    _copy(starts, leaves, starts, left, r)
-                    _copy(boxes, leaves, boxes, left, 2)
-                    prices[left], bounds[left] = prices[leaves], bounds[leaves]
-                    undecided[left], names[left] = undecided[leaves], names[leaves]
+                    _exchange(states, reaches, starts, boxes, prices, bounds, undecided, names, left, leaves)
                 leaves += 1
-            _copy(child_state, child, states, place, n)
-            _copy(child_reach, child, reaches, place, n)
-            _copy(child_w, child, starts, place, r)
-            _copy(child_box, child, boxes, place, 2)
-            prices[place], bounds[place] = child_price[child], child_bound[child]
-            undecided[place], names[place] = child_next[child], child_name[child]
             left += 1
     return left, made, best

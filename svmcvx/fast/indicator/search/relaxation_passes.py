@@ -30,7 +30,7 @@ ARMIJO, HALVINGS = 1e-4, 40
 PIVOT = 1e-15
 
 
-@compiled(nogil=True, fastmath=ANY_ORDER)
+@compiled(inner=True, nogil=True, fastmath=ANY_ORDER)
 def _solve(A, b, x, stop):
     """Solve Ax = b by Cholesky's factorisation in place; coordinates without a pivot stay at 0. Useless once `stop` is set."""
     r = b.size
@@ -59,7 +59,7 @@ def _solve(A, b, x, stop):
         x[i] = rest / A[i, i]
 
 
-@compiled(nogil=True, fastmath=ANY_ORDER)
+@compiled(inner=True, nogil=True, fastmath=ANY_ORDER)
 def shortfalls(HT, w, a):
     """Write 1 − u to `a`."""
     r, n = HT.shape
@@ -70,7 +70,7 @@ def shortfalls(HT, w, a):
             a[i] -= HT[c, i] * w[c]
 
 
-@compiled(nogil=True, fastmath=ANY_ORDER)
+@compiled(inner=True, nogil=True, fastmath=ANY_ORDER)
 def _slopes(a, state, cap, width, cut, rho, slope, bend):
     """Write slopes and curvatures of the rounded terms, and return their sum without the prices of dropped ones."""
     value = 0.0
@@ -94,7 +94,7 @@ def _slopes(a, state, cap, width, cut, rho, slope, bend):
     return value
 
 
-@compiled(nogil=True, fastmath=ANY_ORDER)
+@compiled(inner=True, nogil=True, fastmath=ANY_ORDER)
 def _sum_along(a, da, step, state, cap, width, cut, rho):
     """Sum of the rounded terms at a + step · da."""
     value = 0.0
@@ -110,7 +110,7 @@ def _sum_along(a, da, step, state, cap, width, cut, rho):
     return value
 
 
-@compiled(nogil=True, fastmath=ANY_ORDER)
+@compiled(inner=True, nogil=True, fastmath=ANY_ORDER)
 def _dual(HT, length, state, cap, height, cut, slope, free, low, high, centre):
     r"""Evaluate the dual value at slopes, rounded downwards; `centre` becomes m.
 

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import heapq
 from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from svmcvx.fast.core.thread_pool import Share
 from svmcvx.fast.indicator.search.search_state import CountingSearch
-from svmcvx.fast.indicator.search.sweep_passes import UNIT, children, search_below
+from svmcvx.fast.indicator.search.sweep_passes import UNIT, children, search_one
 from svmcvx.solution import Status
 
 __all__ = ["SweepSettings", "sweep"]
+
+Floats: TypeAlias = NDArray[np.float64]
+Indices: TypeAlias = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -37,6 +43,41 @@ class SweepSettings:
     most: float = 2e8
 
 
+def room(n: int, r: int) -> tuple[NDArray[Any], ...]:
+    """Return the arrays in which the passes work.
+
+    With an entry for each depth: P, a, the observations left and their number, cursors, what is chosen, norms, forced weights, and the
+    errors of margins and of their changes; then times, changes and rows of the events on a line.
+    """
+    depth = max(r, 2)
+    whole = (np.empty(depth, dtype=np.int64) for _ in range(3))
+    levels = (np.empty(depth) for _ in range(4))
+    events = np.empty(n), np.empty(n), np.empty(n, dtype=np.int64)
+    return np.empty((depth, n, r)), np.empty((depth, n)), np.empty((depth, n), dtype=np.int64), *whole, *levels, *events
+
+
+def _search_below(
+    problem: tuple[Any, ...],
+    prefixes: Indices,
+    sizes: Indices,
+    budget: int,
+    values: Floats,
+    bases: Indices,
+    visited: Indices,
+    finished: NDArray[np.bool_],
+    lost: Floats,
+    first: int,
+    stride: int,
+) -> None:
+    """Search below every `stride`-th of several prefixes, each from the same incumbent; what is found is written to the arrays."""
+    own = room(*problem[0].shape)
+    for task in range(first, sizes.size, stride):
+        values[task], held, visited[task], finished[task], lost[task] = search_one(
+            *problem, prefixes[task], sizes[task], budget, bases[task], own
+        )
+        bases[task, held:] = -1
+
+
 def sweep(search: CountingSearch, share: Share, settings: SweepSettings) -> tuple[Status, dict[str, int]]:
     """Search all vertices; return why the search ended and what it did."""
     lengths = np.einsum("ij,ij->i", search.H, search.H)
@@ -44,10 +85,10 @@ def sweep(search: CountingSearch, share: Share, settings: SweepSettings) -> tupl
     H = np.ascontiguousarray(search.H[np.argsort(-lengths, kind="stable")])
     # Sums of weights are at most the true ones then.
     weight = search.weight[np.argsort(-lengths, kind="stable")] * (1.0 - 4 * len(H) * UNIT)
-    r = H.shape[1]
+    n, r = H.shape
     # To go down to a subspace takes as long as rows times squared columns.
-    most = settings.most / (len(H) * r**2)
-    budget = max(1, int(min(max(settings.fewest, settings.work / len(H)), most)))
+    most = settings.most / (n * r**2)
+    budget = max(1, int(min(max(settings.fewest, settings.work / n), most)))
     queue: list[tuple[float, tuple[int, ...]]] = [(0.0, ())]
     subspaces = 0
     status = search.report(0.0)
@@ -61,9 +102,7 @@ def sweep(search: CountingSearch, share: Share, settings: SweepSettings) -> tupl
         visited, finished = np.empty(len(tasks), dtype=np.int64), np.empty(len(tasks), dtype=np.bool_)
         lost = np.empty(len(tasks))
         problem = (H, weight, search.lam, search.k, search.cutoff)
-        given = (*problem, prefixes, sizes, budget)
-        found = (values, bases, visited, finished, lost)
-        share(lambda first, stride: search_below(*given, first, stride, *found))  # noqa: B023
+        share(partial(_search_below, problem, prefixes, sizes, budget, values, bases, visited, finished, lost))
         search.lose(float(lost.min()))
         for task in np.argsort(values, kind="stable"):
             if values[task] < search.cutoff:
@@ -76,9 +115,11 @@ def sweep(search: CountingSearch, share: Share, settings: SweepSettings) -> tupl
                 # To split it takes as long as many rows squared.
                 heapq.heappush(queue, (bound, prefix))
                 continue
-            rows, bounds, passed_over = children(*problem, prefixes[task], sizes[task])
+            *_, rows = own = room(n, r)
+            bounds = np.empty(n)
+            count, passed_over = children(*problem, prefixes[task], sizes[task], own, bounds)
             search.lose(passed_over)
-            for j, below in zip(rows, bounds, strict=True):
+            for j, below in zip(rows[:count], bounds[:count], strict=True):
                 heapq.heappush(queue, (max(bound, float(below)), (*prefix, int(j))))
         subspaces += int(visited.sum())
         if queue and queue[0][0] >= search.cutoff:

@@ -34,7 +34,7 @@ import numpy as np
 
 from svmcvx.fast.core.compilation import compiled
 
-__all__ = ["UNIT", "children", "search_below"]
+__all__ = ["UNIT", "children", "search_one"]
 
 UNIT = 2.0**-53
 # Errors of margins from which on a subspace tells nothing.
@@ -43,14 +43,7 @@ BLURRED = 1e-2
 SHRINKINGS = 4
 
 
-@compiled()
-def _copy(source, target, size):
-    """Copy the first entries; an assignment of slices takes a second to compile."""
-    for i in range(size):
-        target[i] = source[i]
-
-
-@compiled()
+@compiled(inner=True)
 def _length(P, i, m):
     total = 0.0
     for c in range(m):
@@ -58,12 +51,12 @@ def _length(P, i, m):
     return math.sqrt(total)
 
 
-@compiled()
+@compiled(inner=True)
 def _objective_value(norm, dropped, lam, k):
     return norm + lam * dropped if dropped <= k else math.inf
 
 
-@compiled()
+@compiled(inner=True)
 def _confine(count, index, a, P, m, norm, forced, blur, turn, weight, lam, k, upper):
     """Shrink the ball; keep in `index` the observations that its points may tell apart.
 
@@ -99,7 +92,7 @@ def _confine(count, index, a, P, m, norm, forced, blur, turn, weight, lam, k, up
     return count, forced, square
 
 
-@compiled()
+@compiled(inner=True)
 def _errors(length, step, blur, turn, r):
     """Bounds on the errors of margins, changes and the step on the subspace below, from those of the present one."""
     own = 8 * (r + 4) * UNIT
@@ -108,7 +101,7 @@ def _errors(length, step, blur, turn, r):
     return blur + slip + abs(step) * (turn + tilt + own) + own * (1.0 + abs(step)), turn + tilt + own, slip
 
 
-@compiled()
+@compiled(inner=True)
 def _lost(length, margin, norm, forced, blur, turn, lam, upper, r):
     """Value from which on vertices on a row's hyperplane are missed because nothing can be told there: ``inf`` if none are.
 
@@ -130,7 +123,7 @@ def _lost(length, margin, norm, forced, blur, turn, lam, upper, r):
     return base, False
 
 
-@compiled()
+@compiled(inner=True)
 def _descend(j, count, index, a, P, m, below_index, below_a, below_P):
     """Go to the subspace u_j = 1 of the present one: a reflection turns p_j into the first axis, which is then left out.
 
@@ -165,7 +158,7 @@ def _descend(j, count, index, a, P, m, below_index, below_a, below_P):
     return left, step
 
 
-@compiled()
+@compiled(inner=True)
 def _sort(times, changes, rows, count):
     """Sort events by their times, by Shell's method."""
     gap = 1
@@ -182,7 +175,7 @@ def _sort(times, changes, rows, count):
         gap //= 3
 
 
-@compiled()
+@compiled(inner=True)
 def _side(
     sign,
     last,
@@ -195,6 +188,7 @@ def _side(
     blur,
     turn,
     dropped,
+    slack,
     weight,
     lam,
     k,
@@ -204,11 +198,12 @@ def _side(
     changes,
     rows,
 ):
-    """Best vertex on one half of a line: returns its value and its index."""
+    """Best vertex on one half of a line: returns its value and its index.
+
+    `slack` is what sums and differences of weights may be off by.
+    """
     # The weight that can be regained on the way to R, and how far that lets R shrink.
     radius = math.sqrt(square)
-    # What sums and differences of weights may be off by.
-    slack = 8 * weight.size * UNIT * weight.sum()
     while True:
         regained, nearest = 0.0, math.inf
         for position in range(count):
@@ -226,7 +221,8 @@ def _side(
         if now >= radius * 0.98:
             break
         radius = now
-    events = 0
+    # Not a constant: numba would compile the sort for that as well.
+    events = np.int64(0)
     for position in range(count):
         i = index[position]
         high, change = a[i] + blur, sign * P[i, 0] + turn
@@ -252,33 +248,60 @@ def _side(
         while following < events and times[following] <= times[event] and changes[following] < 0.0:
             together += changes[following]
             following += 1
-        value = _objective_value(norm + times[event] ** 2, max(together - slack, forced), lam, k)
+        value = _objective_value(norm + times[event] * times[event], max(together - slack, forced), lam, k)
         if value < best:
             best, at = value, rows[event]
     return best, at
 
 
-@compiled()
-def _search_one(H, weight, lam, k, upper, prefix, size, budget, basis):
-    """Search below one prefix.
+@compiled(nogil=True)
+def search_one(H, weight, lam, k, upper, prefix, size, budget, basis, room):
+    """Search below a prefix.
 
-    Returns the best value, the size of its basis (in `basis`), the nodes, whether it was finished, and what may be missed.
+    Parameters
+    ----------
+    H : ndarray of shape (n, r)
+        Signed rows.
+    weight : ndarray of shape (n,)
+    lam, k : float
+        λ (0 in the cardinality form) and the weight that may be dropped (infinite in the other).
+    upper : float
+        Value of the incumbent: only better points are looked for.
+    prefix : ndarray of int, shape (r,)
+    size : int
+        How many entries of the prefix count.
+    budget : int
+        Subspaces to visit, at most.
+    basis : ndarray of int, shape (r,)
+        Output: the rows of the best point found.
+    room : tuple of ndarray
+        Of :func:`~svmcvx.fast.indicator.search.sweep.room`.
+
+    Returns
+    -------
+    best : float
+        The best value found, ``inf`` if nothing was.
+    best_size : int
+        How many entries of `basis` count.
+    nodes : int
+        Subspaces visited.
+    finished : bool
+        Whether the budget was enough.
+    lost : float
+        The value from which on points may be missed, ``inf`` if none is.
     """
     n, r = H.shape
-    P = np.empty((r, n, r))
-    a = np.empty((r, n))
-    index = np.empty((r, n), dtype=np.int64)
-    count = np.zeros(r, dtype=np.int64)
-    cursor = np.zeros(r, dtype=np.int64)
-    chosen = np.full(r, -1, dtype=np.int64)
-    norm, forced, blur, turn = np.zeros(r), np.zeros(r), np.zeros(r), np.zeros(r)
-    times, changes, rows = np.empty(n), np.empty(n), np.empty(n, dtype=np.int64)
+    P, a, index, count, cursor, chosen, norm, forced, blur, turn, times, changes, rows = room
+    norm[0] = forced[0] = blur[0] = turn[0] = 0.0
+    total = 0.0
     for i in range(n):
+        total += weight[i]
         for c in range(r):
             P[0, i, c] = H[i, c]
         a[0, i] = 0.0
         index[0, i] = i
     count[0] = n
+    slack = 8 * n * UNIT * total
     best, best_size, nodes, lost = math.inf, 0, 0, math.inf
     depth = 0
     fresh = True
@@ -313,16 +336,14 @@ def _search_one(H, weight, lam, k, upper, prefix, size, budget, basis):
                     i = index[depth, position]
                     if a[depth, i] + blur[depth] < 1.0:
                         dropped += weight[i]
-                value = _objective_value(norm[depth], dropped, lam, k)
-                if value < upper:
-                    upper = best = value
-                    best_size = depth
-                    _copy(chosen, basis, depth)
-                if m == 1:
-                    last = chosen[depth - 1] if depth > 0 else -1
-                    for sign in (1.0, -1.0):
+                last = chosen[depth - 1] if depth > 0 else -1
+                # The subspace's own vertex, and those on the two halves of a line.
+                for part in range(3 if m == 1 else 1):
+                    if part == 0:
+                        value, at = _objective_value(norm[depth], dropped, lam, k), -1
+                    else:
                         value, at = _side(
-                            sign,
+                            3.0 - 2.0 * part,
                             last,
                             left,
                             index[depth],
@@ -333,6 +354,7 @@ def _search_one(H, weight, lam, k, upper, prefix, size, budget, basis):
                             blur[depth],
                             turn[depth],
                             dropped,
+                            slack,
                             weight,
                             lam,
                             k,
@@ -342,11 +364,15 @@ def _search_one(H, weight, lam, k, upper, prefix, size, budget, basis):
                             changes,
                             rows,
                         )
-                        if value < upper:
-                            upper = best = value
-                            best_size = depth + 1
-                            _copy(chosen, basis, depth)
+                    if value < upper:
+                        upper = best = value
+                        for c in range(depth):
+                            basis[c] = chosen[c]
+                        best_size = depth
+                        if at >= 0:
                             basis[depth] = at
+                            best_size = depth + 1
+                if m == 1:
                     depth -= 1
                     continue
         if nodes > budget:
@@ -380,7 +406,8 @@ def _search_one(H, weight, lam, k, upper, prefix, size, budget, basis):
         step = (1.0 - a[depth, found]) / length
         below = depth + 1
         blur[below], turn[below], slip = _errors(length, step, blur[depth], turn[depth], r)
-        norm[below] = (norm[depth] + max(abs(step) - slip, 0.0) ** 2) * (1.0 - 8 * UNIT)
+        beyond = max(abs(step) - slip, 0.0)
+        norm[below] = (norm[depth] + beyond * beyond) * (1.0 - 8 * UNIT)
         if norm[below] + lam * forced[depth] >= upper:
             continue
         chosen[depth] = found
@@ -393,81 +420,47 @@ def _search_one(H, weight, lam, k, upper, prefix, size, budget, basis):
     return best, best_size, nodes, True, lost
 
 
-@compiled(nogil=True)
-def search_below(
-    H, weight, lam, k, upper, prefixes, sizes, budget, first, stride, values, bases, nodes, finished, lost
-):
-    """Search below every `stride`-th of several prefixes, each from the same incumbent.
-
-    Parameters
-    ----------
-    H : ndarray of shape (n, r)
-        Signed rows.
-    weight : ndarray of shape (n,)
-    lam, k : float
-        λ (0 in the cardinality form) and the weight that may be dropped (infinite in the other).
-    upper : float
-        Value of the incumbent: only better points are looked for.
-    prefixes : ndarray of int, shape (tasks, r)
-    sizes : ndarray of int, shape (tasks,)
-        How many entries of a prefix count.
-    budget : int
-        Subspaces to visit below a prefix, at most.
-    first, stride : int
-        The share of the prefixes.
-    values : ndarray of shape (tasks,)
-        Output: the best found, ``inf`` if nothing was.
-    bases : ndarray of int, shape (tasks, r)
-        Output: its rows; entries for fewer than r are left alone.
-    nodes : ndarray of int, shape (tasks,)
-        Output: subspaces visited.
-    finished : ndarray of bool, shape (tasks,)
-        Output: whether the budget was enough.
-    lost : ndarray of shape (tasks,)
-        Output: the value from which on points may be missed, ``inf`` if none is.
-    """
-    for task in range(first, sizes.size, stride):
-        basis = np.empty(H.shape[1], dtype=np.int64)
-        values[task], held, nodes[task], finished[task], lost[task] = _search_one(
-            H, weight, lam, k, upper, prefixes[task], sizes[task], budget, basis
-        )
-        for c in range(held):
-            bases[task, c] = basis[c]
-
-
 @compiled()
-def children(H, weight, lam, k, upper, prefix, size):
-    """Return the rows that may follow a prefix, for each a lower bound on all that lies below, and what may be missed."""
+def children(H, weight, lam, k, upper, prefix, size, room, bounds):
+    """Write the rows that may follow a prefix, and for each a lower bound on all that lies below; return their number.
+
+    Parameters are those of :func:`search_one`. The rows are the last entry of `room`, the bounds `bounds`, of shape (n,). The second
+    number is the value from which on points may be missed.
+    """
     n, r = H.shape
-    P, a, index = np.empty((n, r)), np.zeros(n), np.empty(n, dtype=np.int64)
+    P, a, index = room[0][0], room[1][0], room[2][0]
+    below_P, below_a, below_index = room[0][1], room[1][1], room[2][1]
+    rows = room[12]
     for i in range(n):
-        index[i] = i
+        index[i], a[i] = i, 0.0
         for c in range(r):
             P[i, c] = H[i, c]
-    below_P, below_a, below_index = np.empty((n, r)), np.empty(n), np.empty(n, dtype=np.int64)
-    count, norm, forced, blur, turn, m = n, 0.0, 0.0, 0.0, 0.0, r
-    rows, bounds = np.empty(n, dtype=np.int64), np.empty(n)
-    for depth in range(size):
+    norm, forced, blur, turn = 0.0, 0.0, 0.0, 0.0
+    found, lost = 0, math.inf
+    # Down to the prefix, and then one step to each of its children.
+    count, m = n, r
+    for depth in range(size + 1):
         count, forced, square = _confine(count, index, a, P, m, norm, forced, blur, turn, weight, lam, k, upper)
+        if square < 0.0 or depth == size:
+            break
         told_apart = False
         for position in range(count):
             told_apart = told_apart or index[position] == prefix[depth]
-        if square < 0.0 or not told_apart:
-            return rows[:0], bounds[:0], math.inf
+        if not told_apart:
+            return 0, math.inf
         length = _length(P, prefix[depth], m)
         count, step = _descend(prefix[depth], count, index, a, P, m, below_index, below_a, below_P)
         blur, turn, slip = _errors(length, step, blur, turn, r)
-        norm = (norm + max(abs(step) - slip, 0.0) ** 2) * (1.0 - 8 * UNIT)
+        beyond = max(abs(step) - slip, 0.0)
+        norm = (norm + beyond * beyond) * (1.0 - 8 * UNIT)
         m -= 1
         for position in range(count):
             i = below_index[position]
             index[position], a[i] = i, below_a[i]
             for c in range(m):
                 P[i, c] = below_P[i, c]
-    count, forced, square = _confine(count, index, a, P, m, norm, forced, blur, turn, weight, lam, k, upper)
     if square < 0.0:
-        return rows[:0], bounds[:0], math.inf
-    found, lost = 0, math.inf
+        return 0, math.inf
     for position in range(count):
         j = index[position]
         if size > 0 and j <= prefix[size - 1]:
@@ -479,11 +472,12 @@ def children(H, weight, lam, k, upper, prefix, size):
             continue
         left, step = _descend(j, count, index, a, P, m, below_index, below_a, below_P)
         new_blur, new_turn, slip = _errors(length, step, blur, turn, r)
-        value = (norm + max(abs(step) - slip, 0.0) ** 2) * (1.0 - 8 * UNIT)
+        beyond = max(abs(step) - slip, 0.0)
+        value = (norm + beyond * beyond) * (1.0 - 8 * UNIT)
         _, dropped, square = _confine(
             left, below_index, below_a, below_P, m - 1, value, forced, new_blur, new_turn, weight, lam, k, upper
         )
         if square >= 0.0:
             rows[found], bounds[found] = j, value + lam * dropped
             found += 1
-    return rows[:found], bounds[:found], lost
+    return found, lost
