@@ -12,15 +12,18 @@ restores it.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any
+from typing import Any, TypeVar
 
 from threadpoolctl import ThreadpoolController
 
-__all__ = ["blas_held_to_one", "threads_allowed"]
+__all__ = ["blas_held_to_one", "each_part", "threads_allowed"]
+
+Part = TypeVar("Part")
 
 
 @cache
@@ -68,3 +71,24 @@ def threads_allowed() -> int:
     """Return how many threads a call may start: those that BLAS was allowed, shared with the calls beside it."""
     with _held.lock:
         return max(1, _held.allowed // _held.calls) if _held.calls else _blas_threads()
+
+
+def each_part(call: Callable[[Part], None], parts: Sequence[Part], *, threads: bool = True) -> None:
+    """Call a function for each part of some work, on as many threads as this call may start.
+
+    Parameters
+    ----------
+    call : callable
+        It releases the interpreter lock most of the time, and its parts touch nothing in common.
+    parts : sequence
+    threads : bool
+        Whether the work is worth them.
+    """
+    workers = min(threads_allowed(), len(parts)) if threads else 1
+    if workers <= 1:
+        for part in parts:
+            call(part)
+        return
+    with blas_held_to_one(), ThreadPoolExecutor(workers) as pool:
+        for _ in pool.map(call, parts):
+            pass
