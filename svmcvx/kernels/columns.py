@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+from collections.abc import Callable
 from typing import Any, NamedTuple, Self, TypeAlias
 
 import numpy as np
@@ -12,7 +13,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from svmcvx.data import Features
 from svmcvx.kernels.distances import row_norms_squared
-from svmcvx.kernels.entry_error import EntryError, exponential_error, shift_error
+from svmcvx.kernels.entry_error import NOTICEABLE, EntryError, exponential_error, shift_error
 from svmcvx.kernels.functions import RBF, Exponential, Kernel, Laplacian, Linear, Polynomial
 from svmcvx.rounding import U
 from svmcvx.system.threads import each_part
@@ -203,34 +204,60 @@ class KernelColumns:
         found = KernelProduct(np.zeros(m), np.zeros(m), np.zeros(m))
         parts, across = self._tiles()
         positive = isinstance(self.kernel, (RBF, Exponential, Laplacian))
+        whole = self._separable_error()
         pieces = [(self.some(columns), v[columns]) for columns in across]
+        sides = [] if whole is None else [_sides(v[columns], whole.columns[columns]) for columns in across]
         # Sums of positive numbers are enlarged by more than their rounding.
         enlarge = 1.0 + 4.0 * len(across) * U
 
         def work(rows: slice) -> None:
             buffer = np.empty(self.tile_entries)
             part = self._rows[rows]
-            for piece, chosen in pieces:
+            sums = np.zeros((part.shape[0], 3))
+            for k, (piece, chosen) in enumerate(pieces):
+                if whole is not None:
+                    sums += piece._tile(rows, part, buffer)[0] @ sides[k]
+                    continue
                 tile, error = piece._bounded_tile(rows, part, buffer)
-                size = np.abs(chosen)
-                sides = np.stack([chosen, size, error.columns * size], axis=1)
-                three = tile @ sides if positive else np.column_stack([tile @ chosen, np.abs(tile) @ sides[:, 1:]])
-                found.scores[rows] += three[:, 0]
-                found.magnitude[rows] += three[:, 1]
-                found.entries[rows] += error.of_products(three[:, 1], three[:, 2], chosen)
-            found.magnitude[rows] *= enlarge
-            found.entries[rows] *= enlarge
+                three = _sides(chosen, error.columns)
+                values = tile @ three if positive else np.column_stack([tile @ chosen, np.abs(tile) @ three[:, 1:]])
+                sums += values
+                found.entries[rows] += error.of_products(values[:, 1], values[:, 2], chosen)
+            sums[:, 1:] *= enlarge
+            found.scores[rows], found.magnitude[rows] = sums[:, 0], sums[:, 1]
+            if whole is None:
+                found.entries[rows] *= enlarge
+            else:
+                error = whole._replace(rows=whole.rows[rows], left=whole.left[rows])
+                found.entries[rows] = error.of_products(sums[:, 1], sums[:, 2], v)
 
         each_part(work, parts, threads=m * self.shape[1] >= SHARED)
         return found
+
+    def _separable_error(self) -> EntryError | None:
+        """Return the bound on the error of all entries where it is known before they are, and None elsewhere."""
+        if (
+            not self._product
+            or max(self._row_shares.max(initial=0.0), self._column_shares.max(initial=0.0)) > NOTICEABLE
+        ):
+            return None
+        nothing = np.empty((0, 0))
+        return self._error(nothing, self._row_shares, lambda: nothing > 0.0)
+
+    def _error(self, values: Floats, rows: Floats, close: Callable[[], NDArray[np.bool_]]) -> EntryError:
+        """Return the bound on the error of exponentials with these shares of their rows."""
+        return exponential_error(values, rows, self._column_shares, int(self._data_columns.shape[1]), close)
 
     def _bounded_tile(self, rows: slice, part: NDArray[Any], buffer: Floats) -> tuple[Floats, EntryError]:
         """Return the block of some rows in double precision, and a bound on the error of its entries."""
         if not self._product:
             return self.kernel.bounded_block(self._data_rows[rows], self._data_columns)
         tile, close = self._tile(rows, part, buffer)
-        shares = self._row_shares[rows], self._column_shares
         # What does not come from differences has an exponent below the limit.
-        return tile, exponential_error(
-            tile, *shares, self._data_columns.shape[1], lambda: tile >= math.exp(0.5 * close)
-        )
+        return tile, self._error(tile, self._row_shares[rows], lambda: tile >= math.exp(0.5 * close))
+
+
+def _sides(v: Floats, shares: Floats) -> Floats:
+    """Return what a block is multiplied by: the coefficients, their sizes, and these times shares of the columns."""
+    size = np.abs(v)
+    return np.stack([v, size, shares * size], axis=1)

@@ -29,9 +29,9 @@ from numpy.typing import NDArray
 
 from svmcvx.certificate import EPS, relative_gap
 from svmcvx.fast.core.monitor import Monitor
-from svmcvx.fast.core.row_cache import GramRows, Rows
+from svmcvx.fast.core.row_cache import Rows
 from svmcvx.fast.margin.feasible import BoundsOf, exactly_feasible
-from svmcvx.fast.margin.smo_passes import add_rows, ascend, ascend_at_random, submatrix
+from svmcvx.fast.margin.smo_passes import ascend, ascend_at_random
 from svmcvx.formulations.margin.hard_margin import HardMargin
 from svmcvx.formulations.margin.psvm import PSVM
 from svmcvx.solution import Status
@@ -161,12 +161,11 @@ class Decomposition:
     @property
     def options(self) -> dict[str, Any]:
         """What was used and what it took, for the record."""
-        store = self.rows.store
         return {
             "selection": self.selection,
             "working_set": self.size,
-            "cache_mb": store.nbytes / 2**20,
-            "storage": str(store.dtype),
+            "cache_mb": self.rows.nbytes / 2**20,
+            "storage": str(self.rows.dtype),
             "pair_steps": self.pair_steps,
         }
 
@@ -275,7 +274,7 @@ class Decomposition:
         """Widen bounds from scores that were updated in the precision of the rows."""
         if not self.updated:
             return lower, upper
-        pad = float(np.finfo(self.rows.store.dtype).eps) * (abs(lower) + abs(upper))
+        pad = float(np.finfo(self.rows.dtype).eps) * (abs(lower) + abs(upper))
         return lower - pad, upper + pad
 
     def _crossover(self, found: tuple[float, float]) -> tuple[float, float]:
@@ -325,12 +324,7 @@ class Decomposition:
     def _round(self, g: Floats, up: Floats, low: Floats, tol: float) -> None:
         """Ascend in one working set."""
         chosen = self._working_set(up, low)
-        slots = self.rows.fetch(chosen)
-        store = self.rows.store
-        if not isinstance(self.rows, GramRows):
-            Q = submatrix(store, slots, chosen)
-        else:  # a symmetric matrix, with a row for every observation
-            Q = store if chosen.size == store.shape[0] else store[np.ix_(slots, chosen)]
+        Q = self.rows.square(chosen)
         alpha, y = self.alpha[chosen], self.y[chosen]
         c, upper_bound = self.c[chosen], self.upper_bound[chosen]
         steps = self.settings.steps * chosen.size
@@ -340,7 +334,7 @@ class Decomposition:
             taken = ascend_at_random(Q, g[chosen], alpha, y, c, upper_bound, self.r, tol, steps, seed)
         else:
             taken = ascend(Q, g[chosen], alpha, y, c, upper_bound, self.r, tol, steps)
-        add_rows(self.f, store, slots, y * (alpha - self.alpha[chosen]))
+        self.rows.add(self.f, chosen, y * (alpha - self.alpha[chosen]))
         self.alpha[chosen] = alpha
         self.updated = True
         self.rounds += 1
