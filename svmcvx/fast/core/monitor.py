@@ -102,6 +102,7 @@ class Monitor:
 
     def __post_init__(self) -> None:
         self.build_seconds = self.deadline.seconds
+        self._end = self.deadline.end
         self.lower, self.upper = -math.inf, math.inf
         self.iteration = 0
         self.rows: list[tuple[float, float, float]] = []
@@ -119,6 +120,10 @@ class Monitor:
     def out_of_time(self) -> bool:
         """Whether the time limit has passed or Ctrl-C was pressed; cheap enough to ask often."""
         return self.deadline.passed()
+
+    def reserve(self, seconds: float) -> None:
+        """Keep so many seconds of a time limit for the certificate, beside those that are kept anyway."""
+        self.deadline = replace(self.deadline, end=self._end - seconds)
 
     def within(self, tol: float, max_iter: int) -> Monitor:
         """Return a monitor of a part of the work, whose bounds say nothing of the whole: only the deadline is shared."""

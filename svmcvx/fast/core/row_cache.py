@@ -17,7 +17,7 @@ from svmcvx.errors import DataError
 from svmcvx.fast.core.compilation import compiled
 from svmcvx.feature_space import BLOCK_ENTRIES, FeatureSpace, KernelSpace, RowBlock
 from svmcvx.kernels.columns import KernelColumns
-from svmcvx.system import memory
+from svmcvx.system import clock, memory
 from svmcvx.system.threads import threads_allowed
 
 __all__ = ["CachedRows", "GramRows", "RowCacheSettings", "Rows", "TiledRows", "kernel_rows"]
@@ -26,8 +26,10 @@ Floats: TypeAlias = NDArray[np.float64]
 Indices: TypeAlias = NDArray[np.intp]
 
 MEGABYTE = 2.0**20
-# Rows of a square matrix whose lower triangle is copied to the upper one at a time.
-MIRRORED = 64
+# Entries of a pass, at least, whose seconds are divided among them.
+FEWEST_TIMED = 10_000_000
+# Rows and columns of a tile of a symmetric matrix, of which one triangle is computed.
+SQUARE = 128
 # Rows that are computed at a time, at least: preparing a block has a cost of its own.
 FEWEST_ROWS = 64
 
@@ -64,10 +66,13 @@ class Rows(Protocol):
         Precision in which they are computed.
     nbytes : int
         Memory of rows that are kept.
+    seconds : float
+        What an entry has taken that was computed where it was used; 0 where rows are kept.
     """
 
     dtype: np.dtype[Any]
     nbytes: int
+    seconds: float
 
     def square(self, chosen: Indices) -> Floats:
         """Return the Gram matrix of some observations, not to be changed."""
@@ -78,6 +83,8 @@ class Rows(Protocol):
 
 class GramRows:
     """All rows of a Gram matrix that is in memory."""
+
+    seconds = 0.0
 
     def __init__(self, gram: Floats) -> None:
         # The matrix is symmetric, and passes are compiled for one layout.
@@ -108,20 +115,30 @@ class TiledRows:
 
     def __init__(self, columns: KernelColumns, constant: float = 0.0) -> None:
         self.columns, self.constant, self.dtype = columns, constant, columns.dtype
+        self.seconds = 0.0
 
     def square(self, chosen: Indices) -> Floats:
         """Return the Gram matrix of some observations, symmetric whatever the rounding."""
-        found = np.array(self.columns.some(chosen)(chosen), dtype=np.float64)
-        for start in range(0, chosen.size, MIRRORED):
-            part, rest = slice(start, start + MIRRORED), slice(start + MIRRORED, None)
-            found[part, rest] = found[rest, part].T
-            found[part, part] = np.tril(found[part, part]) + np.tril(found[part, part], -1).T
+        q = chosen.size
+        found = np.empty((q, q))
+        for start in range(0, q, SQUARE):
+            below = self.columns.some(chosen[start : start + SQUARE])
+            for first in range(start, q, SQUARE):
+                rows = chosen[first : first + SQUARE]
+                tile = below(rows).astype(np.float64)
+                if first == start:
+                    tile = np.tril(tile) + np.tril(tile, -1).T
+                found[first : first + SQUARE, start : start + SQUARE] = tile
+                found[start : start + SQUARE, first : first + SQUARE] = tile.T
         return found + self.constant if self.constant else found
 
     def add(self, f: Floats, chosen: Indices, change: Floats) -> None:
         """Add rows while they are computed."""
         used = np.flatnonzero(change)
+        started = clock.now()
         self.columns.some(chosen[used]).add_product(f, change[used])
+        # The slowest pass counts: limits are kept by it.
+        self.seconds = max(self.seconds, (clock.now() - started) / max(f.size * used.size, FEWEST_TIMED))
         if self.constant:
             f += self.constant * float(change.sum())
 
@@ -153,6 +170,7 @@ class CachedRows:
         block_entries: int = BLOCK_ENTRIES,
     ) -> None:
         self.block = block
+        self.seconds = 0.0
         self.store = np.empty((capacity, n), dtype=dtype)
         self.dtype, self.nbytes = self.store.dtype, self.store.nbytes
         self._slot = np.full(n, -1, dtype=np.intp)

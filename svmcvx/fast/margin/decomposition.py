@@ -40,6 +40,9 @@ __all__ = ["Decomposition", "DecompositionSettings", "Shortcut"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
+# Seconds of an entry of exact scores, in those of an entry of a row that is computed where it is used: twice the precision,
+# bounds on errors, and a margin.
+EXACT = 3.0
 # Imbalance of the classes that counts as rounding, in machine epsilons of the sum of the multipliers.
 ROUNDINGS = 64.0
 
@@ -156,6 +159,8 @@ class Decomposition:
         self.work = 0.0
         self._fresh = np.zeros(0, dtype=np.intp)
         self._lowest, self._lowest_alpha = math.inf, self.alpha
+        # Gaps of that point and of the last one, and whether both are needed.
+        self._gaps, self._both = (math.inf, math.inf), True
         self.exact_scores()
 
     @property
@@ -170,9 +175,17 @@ class Decomposition:
         }
 
     def points(self) -> list[Floats]:
-        """Return the last multipliers, and those of the lowest objective, which need not fall monotonically."""
+        """Return the last multipliers, and those of the lowest objective, which need not fall monotonically.
+
+        Where the certificate of a point is the larger part of the work only the better of the two is returned, unless the gap
+        asked for is that of both together.
+        """
         last, lowest = (exactly_feasible(self.statement, alpha) for alpha in (self.alpha, self._lowest_alpha))
-        return [last] if np.array_equal(last, lowest) else [lowest, last]
+        if np.array_equal(last, lowest):
+            return [last]
+        if self.rows.seconds and not self._both:
+            return [last if self._gaps[1] <= self._gaps[0] else lowest]
+        return [lowest, last]
 
     def exact_scores(self) -> None:
         """Evaluate the scores from the raw data, at the exactly feasible multipliers nearby.
@@ -215,14 +228,15 @@ class Decomposition:
                 or self.rounds - last_round >= settings.patience
                 or self.size == self.y.size
                 or self._allowance() <= 0
-                or monitor.out_of_time()
+                or self._out_of_time(monitor)
                 or self.rounds >= monitor.max_iter
             ):
                 last_violation, last_round, compared = violation, self.rounds, compared + 1
                 found = self.bounds(self.alpha, self.f)
                 hopeless = compared - reached > settings.hopeless
                 exhausted = violation <= floor or idle > settings.stalled or hopeless
-                if self.updated and (found is None or relative_gap(*found) <= trust * monitor.tol or exhausted):
+                ends = found is None or exhausted or relative_gap(*found) <= trust * monitor.tol
+                if self.updated and (ends or self._closes(found, monitor)):
                     # Scores that were updated in the precision of the rows prove nothing. Exact scores may also leave more to gain.
                     self.exact_scores()
                     found = self.bounds(self.alpha, self.f)
@@ -233,14 +247,17 @@ class Decomposition:
                     found = self._better(found, self.shortcut.solve(self.alpha, monitor))
                 if found is None:
                     return Status.UNBOUNDED
+                gap = relative_gap(*found)
                 if found[1] <= self._lowest:
                     self._lowest, self._lowest_alpha = found[1], self.alpha.copy()
+                    self._gaps = gap, gap
+                self._gaps = self._gaps[0], gap
                 status = monitor.report(self.rounds, *self._padded(*found))
                 if status is not None:
+                    self._both = status is Status.OPTIMAL and gap > monitor.tol
                     return status
                 if exhausted:
                     return self._handed_over(found, monitor)
-                gap = relative_gap(*found)
                 if gap < 0.9 * goal:
                     goal, reached = gap, compared
                 progress = gap < 0.99 * best_gap or found[0] - best_lower > 1e-7 * abs(found[0])
@@ -259,6 +276,23 @@ class Decomposition:
             if status is not None:
                 return status
         return Status.INACCURATE
+
+    def _out_of_time(self, monitor: Monitor) -> bool:
+        """Whether there is only time left for the certificate."""
+        monitor.reserve(self._seconds_of_certificate())
+        return monitor.out_of_time()
+
+    def _closes(self, found: tuple[float, float] | None, monitor: Monitor) -> bool:
+        """Whether the best bounds so far and those of updated scores give the gap asked for."""
+        if found is None:
+            return False
+        lower, upper = self._padded(*found)
+        return relative_gap(max(monitor.lower, lower), min(monitor.upper, upper)) <= monitor.tol
+
+    def _seconds_of_certificate(self) -> float:
+        """Return how long exact scores will take after another round; 0 where rows are kept."""
+        support = float(np.count_nonzero(self.alpha) + self.size)
+        return EXACT * self.rows.seconds * support * self.y.size
 
     def _allowance(self) -> float:
         """Return the multiplications of pair steps until the shortcut may be due."""
