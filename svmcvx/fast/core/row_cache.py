@@ -1,7 +1,7 @@
 """Rows of a Gram matrix for solvers that take some of them at a time, in a bounded amount of memory.
 
-Writing a row to memory and reading it again takes longer than computing it. Rows are therefore kept only where a good share
-of all of them has room, so that most are used many times; otherwise they are computed tile by tile where they are used.
+Writing a row to memory and reading it again takes longer than computing it tile by tile where it is used. So rows are kept
+where a good share of all of them has room; where a smaller share has, those that are used often; and none otherwise.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ Floats: TypeAlias = NDArray[np.float64]
 Indices: TypeAlias = NDArray[np.intp]
 
 MEGABYTE = 2.0**20
+# Uses of a row before it is kept.
+UNKEPT_USES = 4
 # Entries of a pass, at least, whose seconds are divided among them.
 FEWEST_TIMED = 10_000_000
 # Rows and columns of a tile of a symmetric matrix, of which one triangle is computed.
@@ -47,14 +49,15 @@ class RowCacheSettings:
         Entries of one block of rows that is computed at a time; it should fit into the processor's cache.
     single_thread : int
         Number of observations up to which one thread computes them.
-    kept : float
-        Share of all rows for which the cache must have room; otherwise no rows are kept.
+    all_kept, some_kept : float
+        Shares of all rows for which the cache must have room to keep all that are used, and those that are used often.
     """
 
     double_precision: int = 4000
     block_entries: int = BLOCK_ENTRIES
     single_thread: int = 1000
-    kept: float = 0.25
+    all_kept: float = 0.25
+    some_kept: float = 0.05
 
 
 class Rows(Protocol):
@@ -66,13 +69,14 @@ class Rows(Protocol):
         Precision in which they are computed.
     nbytes : int
         Memory of rows that are kept.
-    seconds : float
-        What an entry has taken that was computed where it was used; 0 where rows are kept.
     """
 
     dtype: np.dtype[Any]
     nbytes: int
-    seconds: float
+
+    @property
+    def seconds(self) -> float:
+        """What an entry has taken that was computed where it was used; 0 where rows are kept."""
 
     def square(self, chosen: Indices) -> Floats:
         """Return the Gram matrix of some observations, not to be changed."""
@@ -158,6 +162,8 @@ class CachedRows:
         Threads that compute blocks.
     block_entries : int
         Entries of a block.
+    tiled : TiledRows, optional
+        Computes rows on their first uses, after which they are kept.
     """
 
     def __init__(
@@ -168,15 +174,17 @@ class CachedRows:
         dtype: DTypeLike,
         workers: int = 1,
         block_entries: int = BLOCK_ENTRIES,
+        tiled: TiledRows | None = None,
     ) -> None:
-        self.block = block
-        self.seconds = 0.0
+        self.block, self.tiled = block, tiled
         self.store = np.empty((capacity, n), dtype=dtype)
         self.dtype, self.nbytes = self.store.dtype, self.store.nbytes
         self._slot = np.full(n, -1, dtype=np.intp)
         self._owner = np.full(capacity, -1, dtype=np.intp)
         self._used = np.zeros(capacity, dtype=np.int64)
         self._clock = 0
+        # Uses that are left until a row is kept.
+        self._left = np.full(n, 0 if tiled is None else UNKEPT_USES, dtype=np.int8)
         self._pool = ThreadPoolExecutor(workers) if workers > 1 else None
         self._at_once = max(FEWEST_ROWS, block_entries // n)
 
@@ -203,12 +211,25 @@ class CachedRows:
         return self._slot[wanted]
 
     def square(self, chosen: Indices) -> Floats:
-        """Return the Gram matrix of some observations, whose rows are kept for :meth:`add`."""
+        """Return the Gram matrix of some observations."""
+        if self.tiled is not None:
+            return self.tiled.square(chosen)
         return submatrix(self.store, self.fetch(chosen), chosen)  # type: ignore[no-any-return]
 
     def add(self, f: Floats, chosen: Indices, change: Floats) -> None:
-        """Add rows that are kept."""
-        add_rows(f, self.store, self._slot[chosen], change)
+        """Add rows, those that were used often from the cache."""
+        used = np.flatnonzero(change)
+        kept = self._left[chosen[used]] == 0
+        if (again := used[kept]).size:
+            add_rows(f, self.store, self.fetch(chosen[again]), change[again])
+        if self.tiled is not None and (first := used[~kept]).size:
+            self.tiled.add(f, chosen[first], change[first])
+            self._left[chosen[first]] -= 1
+
+    @property
+    def seconds(self) -> float:
+        """What an entry has taken that was computed where it was used."""
+        return 0.0 if self.tiled is None else self.tiled.seconds
 
     def _compute(self, rows: Indices, slots: Indices) -> None:
         if (np.diff(slots) == 1).all():
@@ -223,6 +244,7 @@ def kernel_rows(
     working_set: int,
     cache_size: float,
     float32: bool,
+    tiled_working_set: int | None = None,
     workers: int | None = None,
     settings: RowCacheSettings | None = None,
 ) -> tuple[Rows, int]:
@@ -237,6 +259,8 @@ def kernel_rows(
         Megabytes.
     float32 : bool
         Compute in single precision, unless there are few observations.
+    tiled_working_set : int, optional
+        Rows wanted at a time where not all that are used are kept; `working_set` by default.
     workers : int, optional
         Threads that compute rows that are kept; by default those that are allowed, or one for few observations.
     settings : RowCacheSettings, optional
@@ -255,9 +279,12 @@ def kernel_rows(
     dtype = np.dtype(np.float32 if float32 and n > settings.double_precision else np.float64)
     row = float(n * dtype.itemsize)
     capacity = min(n, int(cache_size * MEGABYTE / row))
-    if capacity < settings.kept * n and isinstance(space, KernelSpace):
-        constant = 1.0 if space.intercept == "penalised" else 0.0
-        return TiledRows(space.columns(dtype=dtype), constant), working_set
+    tiled = None
+    if capacity < settings.all_kept * n and isinstance(space, KernelSpace):
+        tiled = TiledRows(space.columns(dtype=dtype), 1.0 if space.intercept == "penalised" else 0.0)
+        working_set = working_set if tiled_working_set is None else min(n, tiled_working_set)
+        if capacity < max(settings.some_kept * n, working_set):
+            return tiled, working_set
     if capacity < 2:
         raise DataError(
             f"cache_size={cache_size:g} MB has no room for two rows of the {n} × {n} kernel matrix; "
@@ -266,7 +293,7 @@ def kernel_rows(
     memory.require(capacity * row, f"a cache of {capacity} kernel rows", "pass a smaller cache_size")
     if workers is None:
         workers = threads_allowed() if n > settings.single_thread else 1
-    rows = CachedRows(space.row_block(dtype), n, capacity, dtype, workers, settings.block_entries)
+    rows = CachedRows(space.row_block(dtype), n, capacity, dtype, workers, settings.block_entries, tiled)
     return rows, min(working_set, capacity)
 
 

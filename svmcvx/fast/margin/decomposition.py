@@ -53,8 +53,9 @@ class DecompositionSettings:
 
     Parameters
     ----------
-    working_set : int
-        Observations in a working set.
+    working_set, tiled_working_set : int
+        Observations in a working set, where kernel rows that are used are kept, and where they are not
+        (:mod:`svmcvx.fast.core.row_cache`).
     whole : int
         Number of observations up to which all of them are in the working set.
     steps : int
@@ -79,6 +80,7 @@ class DecompositionSettings:
     """
 
     working_set: int = 512
+    tiled_working_set: int = 2048
     whole: int = 1000
     steps: int = 40
     inner: float = 0.1
