@@ -75,8 +75,12 @@ class Rows(Protocol):
     nbytes: int
 
     @property
+    def tiled(self) -> bool:
+        """Whether rows are computed where they are used, at first at least."""
+
+    @property
     def seconds(self) -> float:
-        """What an entry has taken that was computed where it was used; 0 where rows are kept."""
+        """What an entry has taken that was computed where it was used; 0 before one was."""
 
     def square(self, chosen: Indices) -> Floats:
         """Return the Gram matrix of some observations, not to be changed."""
@@ -88,6 +92,7 @@ class Rows(Protocol):
 class GramRows:
     """All rows of a Gram matrix that is in memory."""
 
+    tiled = False
     seconds = 0.0
 
     def __init__(self, gram: Floats) -> None:
@@ -115,6 +120,7 @@ class TiledRows:
         What a penalised intercept adds to the kernel.
     """
 
+    tiled = True
     nbytes = 0
 
     def __init__(self, columns: KernelColumns, constant: float = 0.0) -> None:
@@ -162,7 +168,7 @@ class CachedRows:
         Threads that compute blocks.
     block_entries : int
         Entries of a block.
-    tiled : TiledRows, optional
+    computed : TiledRows, optional
         Computes rows on their first uses, after which they are kept.
     """
 
@@ -174,9 +180,9 @@ class CachedRows:
         dtype: DTypeLike,
         workers: int = 1,
         block_entries: int = BLOCK_ENTRIES,
-        tiled: TiledRows | None = None,
+        computed: TiledRows | None = None,
     ) -> None:
-        self.block, self.tiled = block, tiled
+        self.block, self.computed = block, computed
         self.store = np.empty((capacity, n), dtype=dtype)
         self.dtype, self.nbytes = self.store.dtype, self.store.nbytes
         self._slot = np.full(n, -1, dtype=np.intp)
@@ -184,7 +190,7 @@ class CachedRows:
         self._used = np.zeros(capacity, dtype=np.int64)
         self._clock = 0
         # Uses that are left until a row is kept.
-        self._left = np.full(n, 0 if tiled is None else UNKEPT_USES, dtype=np.int8)
+        self._left = np.full(n, 0 if computed is None else UNKEPT_USES, dtype=np.int8)
         self._pool = ThreadPoolExecutor(workers) if workers > 1 else None
         self._at_once = max(FEWEST_ROWS, block_entries // n)
 
@@ -212,8 +218,8 @@ class CachedRows:
 
     def square(self, chosen: Indices) -> Floats:
         """Return the Gram matrix of some observations."""
-        if self.tiled is not None:
-            return self.tiled.square(chosen)
+        if self.computed is not None:
+            return self.computed.square(chosen)
         return submatrix(self.store, self.fetch(chosen), chosen)  # type: ignore[no-any-return]
 
     def add(self, f: Floats, chosen: Indices, change: Floats) -> None:
@@ -222,14 +228,19 @@ class CachedRows:
         kept = self._left[chosen[used]] == 0
         if (again := used[kept]).size:
             add_rows(f, self.store, self.fetch(chosen[again]), change[again])
-        if self.tiled is not None and (first := used[~kept]).size:
-            self.tiled.add(f, chosen[first], change[first])
+        if self.computed is not None and (first := used[~kept]).size:
+            self.computed.add(f, chosen[first], change[first])
             self._left[chosen[first]] -= 1
+
+    @property
+    def tiled(self) -> bool:
+        """Whether rows are computed where they are used, at first."""
+        return self.computed is not None
 
     @property
     def seconds(self) -> float:
         """What an entry has taken that was computed where it was used."""
-        return 0.0 if self.tiled is None else self.tiled.seconds
+        return 0.0 if self.computed is None else self.computed.seconds
 
     def _compute(self, rows: Indices, slots: Indices) -> None:
         if (np.diff(slots) == 1).all():

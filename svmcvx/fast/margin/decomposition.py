@@ -53,15 +53,19 @@ class DecompositionSettings:
 
     Parameters
     ----------
-    working_set, tiled_working_set : int
-        Observations in a working set, where kernel rows that are used are kept, and where they are not
-        (:mod:`svmcvx.fast.core.row_cache`).
+    working_set : int
+        Observations in a working set where all kernel rows that are used are kept (:mod:`svmcvx.fast.core.row_cache`).
+    tiled_share : float
+        Share of all observations in a working set where rows are computed where they are used.
+    tiled_least, tiled_most : int
+        Bounds on their number.
     whole : int
         Number of observations up to which all of them are in the working set.
     steps : int
         Pair steps in one round, for each observation of the working set.
-    inner : float
-        Share of the violation of all observations down to which that inside the working set is brought.
+    inner, tiled_inner : float
+        Shares of the violation of all observations down to which that inside the working set is brought: small where its rows
+        are at hand, larger where each change costs a row.
     fall, patience : float, int
         The bounds are compared when the violation has fallen to this share, or after so many rounds.
     trust, least_trust : float
@@ -80,10 +84,13 @@ class DecompositionSettings:
     """
 
     working_set: int = 512
-    tiled_working_set: int = 2048
+    tiled_share: float = 0.02
+    tiled_least: int = 1024
+    tiled_most: int = 4096
     whole: int = 1000
     steps: int = 40
     inner: float = 0.1
+    tiled_inner: float = 0.3
     fall: float = 0.6
     patience: int = 12
     trust: float = 0.9
@@ -97,6 +104,10 @@ class DecompositionSettings:
     def working_set_size(self, n: int) -> int:
         """Return how many of n observations a round takes."""
         return n if n <= self.whole else self.working_set
+
+    def tiled_working_set_size(self, n: int) -> int:
+        """Return how many a round takes where rows are computed where they are used."""
+        return n if n <= self.whole else min(n, max(self.tiled_least, min(int(self.tiled_share * n), self.tiled_most)))
 
 
 class Shortcut(Protocol):
@@ -185,7 +196,7 @@ class Decomposition:
         last, lowest = (exactly_feasible(self.statement, alpha) for alpha in (self.alpha, self._lowest_alpha))
         if np.array_equal(last, lowest):
             return [last]
-        if self.rows.seconds and not self._both:
+        if self.rows.tiled and not self._both:
             return [last if self._gaps[1] <= self._gaps[0] else lowest]
         return [lowest, last]
 
@@ -268,7 +279,8 @@ class Decomposition:
                 if not self.updated:
                     g = self.derivative()
                     up, low = self._candidates(g)
-            self._round(g, up, low, max(settings.inner * violation, 0.25 * floor))
+            inner = settings.tiled_inner if self.rows.tiled else settings.inner
+            self._round(g, up, low, max(inner * violation, 0.25 * floor))
 
     def _handed_over(self, found: tuple[float, float], monitor: Monitor) -> Status:
         """End with what another method makes of the point."""
