@@ -265,7 +265,7 @@ class Decomposition:
                     self._lowest, self._lowest_alpha = found[1], self.alpha.copy()
                     self._gaps = gap, gap
                 self._gaps = self._gaps[0], gap
-                status = monitor.report(self.rounds, *self._padded(*found))
+                status = monitor.report(self.rounds, *self._padded(*found), estimated=self.updated)
                 if status is not None:
                     self._both = status is Status.OPTIMAL and gap > monitor.tol
                     return status
@@ -286,7 +286,7 @@ class Decomposition:
         """End with what another method makes of the point."""
         if self.shortcut is not None and not monitor.out_of_time():
             found = self._better(found, self.shortcut.last_resort(self.alpha, monitor))
-            status = monitor.report(self.rounds, *self._padded(*found))
+            status = monitor.report(self.rounds, *self._padded(*found), estimated=self.updated)
             if status is not None:
                 return status
         return Status.INACCURATE
@@ -297,11 +297,10 @@ class Decomposition:
         return monitor.out_of_time()
 
     def _closes(self, found: tuple[float, float] | None, monitor: Monitor) -> bool:
-        """Whether the best bounds so far and those of updated scores give the gap asked for."""
+        """Whether the best bounds of exact scores so far and those of updated ones give the gap asked for."""
         if found is None:
             return False
-        lower, upper = self._padded(*found)
-        return relative_gap(max(monitor.lower, lower), min(monitor.upper, upper)) <= monitor.tol
+        return relative_gap(max(monitor.valid[0], found[0]), min(monitor.valid[1], found[1])) <= monitor.tol
 
     def _seconds_of_certificate(self) -> float:
         """Return how long exact scores will take after another round; 0 where rows are kept."""
