@@ -3,7 +3,7 @@
 The threads of BLAS wait for each other in small products and in factorisations. Where another process takes a core, one waits
 for the time slice of that process again and again, and the work takes many times as long; alone, a second thread gains a third at best
 (Cholesky of order 4000 on two cores), and most solvers nothing. So BLAS has one thread in every solver and in the checker.
-Blocks of kernel rows and branches of a search are handed to threads of our own (:func:`threads_allowed`).
+Tiles of kernel matrices and branches of a search are handed to threads of our own (:func:`threads_allowed`).
 
 The number of BLAS threads belongs to the process. Calls that overlap in several threads share what there is, and the last one
 restores it.

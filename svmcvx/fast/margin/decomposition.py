@@ -1,10 +1,11 @@
-r"""pSMO by decomposition: pair steps on a working set whose kernel rows are fetched as one block.
+r"""pSMO by decomposition: pair steps on a working set, whose kernel rows are then added to the scores together.
 
-The outer loop chooses the observations that violate optimality most, takes their rows from a bounded cache, lets
-:mod:`svmcvx.fast.margin.smo_passes` ascend in their multipliers, and adds the change to the scores :math:`f = Kv` of all
-observations in float64. From time to time the bounds D(α) and P(w, b) of the point are compared; when they promise the gap
-asked for, the scores are evaluated again from the raw data in float64, and the bounds of these count. Rows in float32 therefore
-cost no accuracy: the loop continues from exact scores, as in iterative refinement.
+The outer loop chooses the observations that violate optimality most, lets :mod:`svmcvx.fast.margin.smo_passes` ascend in their
+multipliers on their own Gram matrix, and adds the change to the scores :math:`f = Kv` of all observations, with rows from a
+bounded cache or computed for the purpose (:mod:`svmcvx.fast.core.row_cache`). From time to time the bounds D(α) and P(w, b) of
+the point are compared; when they promise the gap asked for, the scores are evaluated again from the raw data in float64, and
+the bounds of these count. Rows in float32 therefore cost no accuracy: the loop continues from exact scores, as in iterative
+refinement.
 
 **No shrinking.** An observation outside the working sets costs one number of each update, and a row of the kernel only when
 it violates optimality; rows are kept whole, so that nothing has to be reconstructed before a bound is computed. These updates
