@@ -15,6 +15,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from contextvars import copy_context
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, TypeVar
@@ -90,5 +91,7 @@ def each_part(call: Callable[[Part], None], parts: Sequence[Part], *, threads: b
             call(part)
         return
     with blas_held_to_one(), ThreadPoolExecutor(workers) as pool:
-        for _ in pool.map(call, parts):
+        # Settings of numpy and the deadline belong to the context of the caller.
+        contexts = [copy_context() for _ in parts]
+        for _ in pool.map(lambda context, part: context.run(call, part), contexts, parts):
             pass
