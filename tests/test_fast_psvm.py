@@ -4,6 +4,7 @@ import math
 import os
 import signal
 import threading
+import tracemalloc
 from dataclasses import replace
 
 import numpy as np
@@ -17,13 +18,20 @@ import svmcvx as sx
 from svmcvx.data import binary_data
 from svmcvx.fast.core.monitor import Monitor
 from svmcvx.fast.core.pivoted_cholesky import partial_factor
-from svmcvx.fast.core.row_cache import CachedRows, RowCacheSettings, kernel_rows
+from svmcvx.fast.core.row_cache import (
+    UNKEPT_USES,
+    CachedRows,
+    GramRows,
+    RowCacheSettings,
+    TiledRows,
+    kernel_rows,
+)
 from svmcvx.fast.margin.decomposition import DecompositionSettings
 from svmcvx.fast.margin.low_rank_newton import LowRankNewton, LowRankSettings
 from svmcvx.fast.margin.psvm import PSVMSettings, psvm
 from svmcvx.fast.margin.smo_passes import near_best_bias, pair_step, slack_of
 from svmcvx.fast.margin.support_newton import SupportNewton, SupportNewtonSettings
-from svmcvx.feature_space import feature_space
+from svmcvx.feature_space import KernelSpace, feature_space
 from svmcvx.formulations.margin.psvm import PSVM, best_bias
 from svmcvx.kernels.columns import KernelColumns
 from svmcvx.kernels.gram_cache import GramCache
@@ -337,7 +345,6 @@ def test_verbose_prints_the_bounds(capsys):
         ({"bias": "none"}, "bias"),
         ({"tol": 0.0}, "tol"),
         ({"cache_size": 0.0}, "cache_size"),
-        ({"cache_size": 1e-4}, "no room for two rows"),
         ({"max_iter": 0}, "max_iter"),
         ({"method": "newton"}, "method must be one of 'auto', 'smo'"),
         ({"method": "smo", "kernel": None}, "method must be one of 'auto', 'newton'"),
@@ -370,13 +377,104 @@ def test_precomputed_is_the_kernel():
 # Memory
 
 
-def test_few_rows_in_the_cache_give_the_same_interval():
+def stored(all_kept, some_kept, double_precision=0, working_set=64):
+    """Settings that keep all rows that are used, those that are used often, or none, whatever the size."""
+    return PSVMSettings(
+        rows=RowCacheSettings(all_kept=all_kept, some_kept=some_kept, double_precision=double_precision),
+        decomposition=DecompositionSettings(working_set=working_set, tiled_least=working_set, tiled_most=working_set),
+    )
+
+
+@pytest.mark.parametrize(("name", "p"), [("rbf", 1.0), ("rbf", 1.5), ("laplacian", 2.0), ("polynomial", 1.0)])
+def test_rows_that_are_not_kept_give_the_same_interval(name, p):
+    X, y = many(1100)
+    keywords = {"C": 1.0, "p": p, "kernel": KERNELS[name], "tol": 1e-4}
+    expected = sx.fast.psvm(X, y, **keywords).certificate
+    for rows in (stored(0.0, 0.0), stored(math.inf, 0.0), stored(math.inf, math.inf)):
+        found = sx.fast.psvm(X, y, cache_size=1.0, settings=rows, **keywords)
+        assert found.certificate.is_certified(1e-4)
+        assert meet(found.certificate, expected)
+        assert found.attempts[0].options["storage"] == "float32"
+        assert (found.attempts[0].options["cache_mb"] == 0) == (rows.rows.some_kept == math.inf)
+
+
+def test_rows_that_are_not_kept_lead_to_a_small_gap():
+    X, y = many(1100)
+    keywords = {"C": 10.0, "p": 1.0, "kernel": "rbf", "tol": 1e-9}
+    found = sx.fast.psvm(X, y, settings=stored(math.inf, math.inf), **keywords)
+    assert found.certificate.is_certified(1e-9)
+    assert meet(found.certificate, sx.fast.psvm(X, y, **keywords).certificate)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("intercept", ["free", "penalised"])
+def test_rows_are_the_same_however_they_are_stored(dtype, intercept):
+    X, y = many(300)
+    space = feature_space(binary_data(X, y), sx.RBF(0.3), intercept=intercept, keep_gram=False)
+    K = sx.RBF(0.3)(X) + (intercept == "penalised")
+    tiled = TiledRows(space.columns(dtype=dtype), float(intercept == "penalised"))
+    ways = (GramRows(K), tiled, CachedRows(space.row_block(dtype), 300, 40, dtype))
+    both = CachedRows(space.row_block(dtype), 300, 40, dtype, computed=tiled)
+    rng = np.random.default_rng(0)
+    accuracy = 100.0 * np.finfo(dtype).eps
+    for _ in range(2 * UNKEPT_USES):
+        chosen = np.sort(rng.choice(60, 30, replace=False))
+        change = rng.standard_normal(30) * (rng.random(30) < 0.7)
+        expected = K[chosen].T @ change
+        for rows in (*ways, both):
+            Q, f = rows.square(chosen), np.ones(300)
+            rows.add(f, chosen, change)
+            assert np.array_equal(Q, Q.T)
+            assert np.allclose(Q, K[np.ix_(chosen, chosen)], atol=accuracy)
+            assert np.allclose(f, 1.0 + expected, atol=30 * accuracy)
+    assert 0 < (both._slot >= 0).sum() < 60
+
+
+def test_time_is_left_for_the_certificate(monkeypatch):
     X, y = many()
-    keywords = {"C": 1.0, "p": 1.0, "kernel": "rbf", "tol": 1e-3}
-    tiny = sx.fast.psvm(X, y, cache_size=0.6, **keywords)
-    assert tiny.attempts[0].options["cache_mb"] <= 0.6
-    assert tiny.certificate.is_certified(1.1e-3)
-    assert meet(tiny.certificate, sx.fast.psvm(X, y, **keywords).certificate)
+    original = TiledRows.add
+
+    def slowly(self, *arguments):
+        original(self, *arguments)
+        self.seconds = 1.0
+
+    products = []
+    evaluate = KernelSpace._blockwise
+    monkeypatch.setattr(TiledRows, "add", slowly)
+    monkeypatch.setattr(KernelSpace, "_blockwise", lambda self, v: products.append(v.any()) or evaluate(self, v))
+    found = sx.fast.psvm(
+        X, y, C=1.0, p=1.0, kernel="rbf", tol=1e-6, settings=stored(math.inf, math.inf), time_limit=1e5
+    )
+    # Each of the 1500 rows would take 4500 seconds: that is known after the first round.
+    assert found.status is sx.Status.TIME_LIMIT
+    assert sum(products) == 1
+    assert 0 < found.certificate.lower < found.certificate.upper < math.inf
+    better = sx.fast.psvm(X, y, C=1.0, p=1.0, kernel="rbf", tol=1e-6, settings=stored(math.inf, math.inf))
+    assert better.status is sx.Status.OPTIMAL
+    assert meet(found.certificate, better.certificate)
+
+
+@pytest.mark.parametrize("status", ["callback", "limit"])
+def test_a_stop_without_kept_rows_has_an_interval(status):
+    X, y = many()
+    keywords = {"C": 1.0, "p": 1.5, "kernel": "rbf", "tol": 1e-6, "settings": stored(math.inf, math.inf)}
+    stop = {"callback": lambda progress: progress.gap < 0.5} if status == "callback" else {"max_iter": 7}
+    found = sx.fast.psvm(X, y, **keywords, **stop)
+    assert found.status is (sx.Status.INTERRUPTED if status == "callback" else sx.Status.ITERATION_LIMIT)
+    assert meet(found.certificate, sx.fast.psvm(X, y, **keywords).certificate)
+
+
+def test_memory_does_not_grow_with_the_square_of_n():
+    X, y = make_data(5, n=6000, d=5)
+    tracemalloc.start()
+    found = sx.fast.psvm(
+        X, y, C=1.0, p=1.0, kernel="rbf", tol=1e-2, settings=stored(math.inf, math.inf, working_set=512)
+    )
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert found.certificate.is_certified(1e-2)
+    # The Gram matrix would take 144 MB in single precision, the support vectors' rows a part of it.
+    assert peak < 30e6
 
 
 def test_no_gram_matrix_is_kept(monkeypatch):
@@ -416,9 +514,15 @@ def test_a_hundred_thousand_observations_get_a_bounded_cache():
     X = rng.standard_normal((100_000, 2))
     y = np.where(X[:, 0] + 0.1 * rng.standard_normal(100_000) > 0, 1, -1)
     space = feature_space(binary_data(X, y), sx.RBF(), intercept="free", keep_gram=False)
-    rows, size = kernel_rows(space, working_set=512, cache_size=100, float32=True)
-    assert rows.store.nbytes <= 100 * 2**20
+    wanted = {"working_set": 512, "tiled_working_set": 2048, "float32": True}
+    rows, size = kernel_rows(space, cache_size=100, **wanted)
+    assert (rows.nbytes, size) == (0, 2048)
+    everything = RowCacheSettings(all_kept=0.0)
+    rows, size = kernel_rows(space, cache_size=100, settings=everything, **wanted)
+    assert rows.nbytes <= 100 * 2**20
     assert size == rows.store.shape[0] == 262
+    with pytest.raises(sx.DataError, match="no room for two rows"):
+        kernel_rows(space, cache_size=0.1, settings=everything, **wanted)
     solution = sx.fast.psvm(X, y, C=1.0, p=2.0, kernel="rbf", cache_size=50, max_iter=1, tol=1e-1)
     assert math.isfinite(solution.certificate.gap)
 

@@ -20,7 +20,9 @@ from svmcvx.kernels import (
     kernel_from_dict,
     squared_distances,
 )
+from svmcvx.kernels.columns import KernelColumns
 from svmcvx.kernels.gram_factor import gram_factor
+from svmcvx.system import threads
 
 RNG = np.random.default_rng(0)
 A, B = RNG.standard_normal((7, 4)), RNG.standard_normal((5, 4))
@@ -200,3 +202,50 @@ def test_symmetry_is_tested_pair_by_pair():
     K[2, 2], K[0, 1] = 1e12, 0.5
     with pytest.raises(DataError, match=r"k\(x_0, x_1\) = 0.5"):
         gram_factor(K)
+
+
+# Products by tiles
+
+
+@pytest.mark.parametrize("kernel", [RBF(0.4), Laplacian(0.4), Polynomial(2, 0.3, 1.0)])
+def test_several_threads_give_the_same_product(kernel, monkeypatch):
+    rng = np.random.default_rng(0)
+    A, B, v = rng.standard_normal((90, 4)), rng.standard_normal((70, 4)), rng.standard_normal(70)
+    columns = KernelColumns(kernel, A, B, tile_entries=200)
+    alone, scores = columns.product(v), np.zeros(90)
+    columns.add_product(scores, v)
+    assert np.allclose(alone.scores, kernel(A, B) @ v, rtol=1e-12, atol=1e-12)
+    assert np.allclose(scores, alone.scores, rtol=1e-12, atol=1e-12)
+    monkeypatch.setattr("svmcvx.kernels.columns.SHARED", 1)
+    monkeypatch.setattr("svmcvx.system.threads.threads_allowed", lambda: 3)
+    again = np.zeros(90)
+    columns.add_product(again, v)
+    assert np.array_equal(again, scores)
+    for one, other in zip(alone, columns.product(v), strict=True):
+        assert np.array_equal(one, other)
+
+
+def test_close_pairs_in_single_precision_come_from_differences():
+    rng = np.random.default_rng(1)
+    far = 1e4 * rng.standard_normal((3, 5))
+    A = np.repeat(far, 40, axis=0) + 1e-3 * rng.standard_normal((120, 5))
+    kernel = RBF(1e5)
+    exact = np.exp(-1e5 * ((A[:, None] - A[None, :]) ** 2).sum(axis=2))
+    for entries in (60, 10_000):
+        block = KernelColumns(kernel, A, A, np.float32, tile_entries=entries)(slice(None))
+        assert np.allclose(block, exact, atol=1e-5)
+
+
+def test_a_part_runs_in_the_context_of_its_caller(monkeypatch):
+    monkeypatch.setattr("svmcvx.system.threads.threads_allowed", lambda: 2)
+    done = []
+    with np.errstate(over="raise"):
+        threads.each_part(lambda part: done.append((part, np.geterr()["over"])), range(20))
+    assert sorted(done) == [(part, "raise") for part in range(20)]
+
+    def failing(part):
+        if part == 3:
+            raise ValueError("part 3")
+
+    with pytest.raises(ValueError, match="part 3"):
+        threads.each_part(failing, range(20))

@@ -15,6 +15,7 @@ import svmcvx as sx
 from svmcvx import rounding as r
 from svmcvx.data import binary_data
 from svmcvx.feature_space import feature_space
+from svmcvx.kernels.columns import KernelColumns
 from svmcvx.losses import hinge_power_above, hinge_power_conjugate_above
 from svmcvx.model import KernelModel, LinearModel
 
@@ -302,6 +303,24 @@ def test_scores_and_norms_of_products_are_within_their_bounds(seed, intercept, k
         for exact, score, error in zip(scores, point.scores, point.scores_rounding, strict=True):
             assert not abs(exact - ball(score)) > ball(error)
         assert not abs(norm - ball(point.squared_norm)) > ball(point.squared_norm_rounding)
+
+
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("tile_entries", [3, 12, 1000])
+def test_products_with_other_rows_are_within_their_bounds(seed, tile_entries):
+    rng = np.random.default_rng(300 + seed)
+    A, B, gamma = hostile_rows(rng, 7, int(rng.integers(1, 5)))
+    A[0] *= 1e3
+    v = rng.standard_normal(7) * 10.0 ** rng.uniform(-3, 3, 7)
+    root = math.sqrt(gamma)
+    for kernel in (sx.RBF(gamma), sx.Laplacian(root), sx.Exponential(root), sx.Polynomial(3, gamma, 1.0)):
+        for rows in (A, sp.csr_array(A)):
+            found = KernelColumns(kernel, rows, B, tile_entries=tile_entries).product(v)
+            bounds = r.inner_error(9, found.magnitude) + found.entries
+            for a, score, bound, magnitude in zip(A, found.scores, bounds, found.magnitude, strict=True):
+                terms = [exact_kernel(kernel, a, b) * ball(c) for b, c in zip(B, v, strict=True)]
+                assert not abs(sum(terms, flint.arb(0)) - ball(score)) > ball(bound)
+                assert not sum((abs(term) for term in terms), flint.arb(0)) > ball(magnitude) * 1.0000001 + ball(bound)
 
 
 @pytest.mark.parametrize("seed", range(12))

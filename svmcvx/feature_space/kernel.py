@@ -14,8 +14,8 @@ from numpy.typing import DTypeLike, NDArray
 from svmcvx.data import BinaryData, Features
 from svmcvx.errors import DataError
 from svmcvx.feature_space.base import FeatureSpace, Product, RowBlock
-from svmcvx.kernels import RBF, CallableKernel, Exponential, Kernel, Laplacian, Precomputed
-from svmcvx.kernels.columns import KernelColumns, is_definite
+from svmcvx.kernels import CallableKernel, Kernel, Precomputed
+from svmcvx.kernels.columns import TILE_ENTRIES, KernelColumns, KernelProduct, is_definite
 from svmcvx.kernels.entry_error import EntryError
 from svmcvx.kernels.gram_cache import GramCache, KeptGram
 from svmcvx.kernels.gram_factor import GramFactor, gram_factor, require_symmetric
@@ -30,7 +30,7 @@ Floats: TypeAlias = NDArray[np.float64]
 # A Gram matrix, its factor and their copies while a factor is computed.
 GRAM_BYTES = 8 * 4
 # Entries of one kernel block where no Gram matrix is kept: small enough to stay in a processor's cache.
-BLOCK_ENTRIES = 2**19
+BLOCK_ENTRIES = TILE_ENTRIES
 
 
 @dataclass(frozen=True, eq=False)
@@ -251,41 +251,21 @@ class KernelSpace(FeatureSpace):
 
     def columns(self, columns: NDArray[np.intp] | None = None, dtype: DTypeLike = np.float64) -> KernelColumns:
         """Return columns of the kernel matrix to be evaluated in blocks; an intercept and clipping are left out."""
-        return KernelColumns(self.resolved, self.data, columns, dtype)
+        X = self.data.X
+        centre = None if sp.issparse(X) else X.mean(axis=0)
+        chosen = X if columns is None else X[columns]
+        return KernelColumns(self.resolved, X, chosen, dtype, centre, self.block_entries)
 
     def _blockwise(self, v: Floats) -> Product:
         """Evaluate a point from the columns of its support, block by block."""
         n = self.data.n
         support = np.flatnonzero(v)
-        scores, magnitude, entries = np.zeros(n), np.zeros(n), np.zeros(n)
-        positive = isinstance(self.resolved, (RBF, Exponential, Laplacian))
-        chosen = v[support]
-        columns = self.columns(support) if self.kept is None else None
-        rows = max(1, self.block_entries // max(1, support.size))
-        for start in range(0, n if support.size else 0, rows):
-            part = slice(start, start + rows)
-            if columns is not None:
-                block, error = columns.bounded(part)
-            else:
-                whole = self.kept.error  # type: ignore[union-attr]
-                block = self.kept.matrix[part][:, support]  # type: ignore[union-attr]
-                error = EntryError(
-                    whole.rows[part] + 2.0 * U,
-                    whole.columns[support],
-                    whole.left[part],
-                    whole.right[support],
-                    whole.absolute,
-                    None if whole.entries is None else whole.entries[part][:, support],
-                )
-            size = np.abs(chosen)
-            if positive:
-                three = block @ np.stack([chosen, size, error.columns * size], axis=1)
-            else:
-                three = np.column_stack(
-                    [block @ chosen, np.abs(block) @ np.stack([size, error.columns * size], axis=1)]
-                )
-            scores[part], magnitude[part] = three[:, 0], three[:, 1]
-            entries[part] = error.of_products(three[:, 1], three[:, 2], chosen)
+        found = (
+            self._kept_product(support, v[support])
+            if self.kept is not None
+            else self.columns(support).product(v[support])
+        )
+        scores, magnitude = found.scores, found.magnitude
         if self.intercept == "penalised":
             scores += v.sum()
             magnitude += np.abs(v).sum()
@@ -293,7 +273,29 @@ class KernelSpace(FeatureSpace):
             raise DataError("the Gram matrix contains NaN or infinity; scale the data or use a smaller gamma or degree")
         # The sum of v for an intercept is one of n terms, the others are of the support.
         terms = support.size if self.intercept != "penalised" else n + support.size
-        return self._product(v, scores, magnitude * (1.0 + 2 * terms * U), entries, terms)
+        return self._product(v, scores, magnitude * (1.0 + 2 * terms * U), found.entries, terms)
+
+    def _kept_product(self, support: NDArray[np.intp], chosen: Floats) -> KernelProduct:
+        """Return the product from a matrix that is kept beyond this space, block by block."""
+        assert self.kept is not None  # noqa: S101 - asked before
+        n, whole, size = self.data.n, self.kept.error, np.abs(chosen)
+        found = KernelProduct(np.zeros(n), np.zeros(n), np.zeros(n))
+        rows = max(1, self.block_entries // max(1, support.size))
+        for start in range(0, n if support.size else 0, rows):
+            part = slice(start, start + rows)
+            block = self.kept.matrix[part][:, support]
+            error = EntryError(
+                whole.rows[part] + 2.0 * U,
+                whole.columns[support],
+                whole.left[part],
+                whole.right[support],
+                whole.absolute,
+                None if whole.entries is None else whole.entries[part][:, support],
+            )
+            both = np.abs(block) @ np.stack([size, error.columns * size], axis=1)
+            found.scores[part], found.magnitude[part] = block @ chosen, both[:, 0]
+            found.entries[part] = error.of_products(both[:, 0], both[:, 1], chosen)
+        return found
 
     def _expansion_of(self, model: BinaryModel) -> Floats | None:
         """Return v of a model that expands over these observations; None for any other."""

@@ -1,20 +1,37 @@
-"""Columns of a Gram matrix, evaluated in blocks of rows, for spaces that keep no matrix."""
+"""Blocks of the kernel matrix between rows and columns that are kept ready, and products with it that store no more than a tile."""
 
 from __future__ import annotations
 
+import copy
 import math
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple, Self, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import DTypeLike, NDArray
 
-from svmcvx.data import BinaryData
+from svmcvx.data import Features
 from svmcvx.kernels.distances import row_norms_squared
-from svmcvx.kernels.entry_error import EntryError, exponential_error, shift_error
-from svmcvx.kernels.functions import RBF, Exponential, Kernel, Laplacian, Linear, Polynomial, Precomputed
+from svmcvx.kernels.entry_error import NOTICEABLE, EntryError, exponential_error, shift_error
+from svmcvx.kernels.functions import RBF, Exponential, Kernel, Laplacian, Linear, Polynomial
+from svmcvx.rounding import U
+from svmcvx.system.threads import each_part
 
-__all__ = ["KernelColumns", "is_definite"]
+__all__ = ["TILE_ENTRIES", "KernelColumns", "KernelProduct", "is_definite"]
+
+Floats: TypeAlias = NDArray[np.float64]
+
+# Entries of a tile: in double precision 1 MiB, which stays in the cache of one core while it is computed and used.
+TILE_ENTRIES = 2**17
+# Columns of a tile, where there are enough rows.
+TILE_COLUMNS = 512
+# Rows whose coordinates are prepared at a time.
+PREPARED = 2**14
+# Entries from which several threads share a product.
+SHARED = 2**20
+# Share of the largest squared norms below which the product form has lost too many digits, as a power of the precision.
+LOST = 0.4
 
 
 def is_definite(kernel: Kernel) -> bool:
@@ -24,8 +41,25 @@ def is_definite(kernel: Kernel) -> bool:
     return isinstance(kernel, (Linear, RBF, Exponential, Laplacian))
 
 
+class KernelProduct(NamedTuple):
+    r"""A computed :math:`\hat K v` and what bounds its error.
+
+    Attributes
+    ----------
+    scores : ndarray of shape (m,)
+    magnitude : ndarray of shape (m,)
+        :math:`|\hat K||v|`.
+    entries : ndarray of shape (m,)
+        At least :math:`\sum_j |\hat K_{ij} - K_{ij}||v_j|`.
+    """
+
+    scores: Floats
+    magnitude: Floats
+    entries: Floats
+
+
 class KernelColumns:
-    r"""Some columns of a Gram matrix, evaluated for any of its rows.
+    r"""The kernel matrix between some rows and some columns, evaluated in blocks.
 
     What depends on the data alone is prepared once. The exponent of an RBF kernel on dense data is one matrix product:
     with :math:`z = \sqrt{2\gamma}\,(x - \bar x)` it is :math:`z_i'z_j - \tfrac12\|z_i\|^2 - \tfrac12\|z_j\|^2`,
@@ -35,75 +69,195 @@ class KernelColumns:
     ----------
     kernel : Kernel
         With its parameters as numbers.
-    data : BinaryData
-    columns : ndarray of int, optional
-        Observations; all by default.
+    rows, columns : ndarray or csr_array of shape (m, d), (n, d)
+        Rows of data.
     dtype : float64 or float32
+    centre : ndarray of shape (d,), optional
+        What is subtracted from dense data for an RBF kernel; the mean of `columns` by default.
+    tile_entries : int
+        Entries of a tile in double precision; twice as many in single precision.
     """
 
     def __init__(
-        self, kernel: Kernel, data: BinaryData, columns: NDArray[np.intp] | None = None, dtype: DTypeLike = np.float64
+        self,
+        kernel: Kernel,
+        rows: Features,
+        columns: Features,
+        dtype: DTypeLike = np.float64,
+        centre: Floats | None = None,
+        tile_entries: int = TILE_ENTRIES,
     ) -> None:
         self.kernel, self.dtype = kernel, np.dtype(dtype)
-        chosen = slice(None) if columns is None else columns
-        self._data_rows: Any = data.X
-        self._data_columns: Any = None if isinstance(kernel, Precomputed) else data.X[chosen]
-        self._product = isinstance(kernel, RBF) and not sp.issparse(data.X)
-        if isinstance(kernel, Precomputed):
-            self._rows = data.X[:, data.index if columns is None else data.index[columns]]
-        elif isinstance(kernel, RBF) and self._product:
+        self.tile_entries = max(1, tile_entries * 8 // self.dtype.itemsize)
+        self._data_rows: Any = rows
+        self._data_columns: Any = columns
+        self._product = isinstance(kernel, RBF) and not sp.issparse(rows) and not sp.issparse(columns)
+        if isinstance(kernel, RBF) and self._product:
             self._gamma = float(kernel.gamma)
-            z = (data.X - data.X.mean(axis=0)) * math.sqrt(2.0 * self._gamma)
-            squares = row_norms_squared(z)
-            half = -0.5 * squares[:, None]
+            origin = np.asarray(columns.mean(axis=0) if centre is None else centre, dtype=np.float64)
+            self._rows, self._row_halves = self._prepared(rows, origin, columns=False)
+            self._columns, self._column_halves = self._prepared(columns, origin, columns=True)
             # Half the squared norms of z are γ times those of the centred rows.
-            share = shift_error(0.5 * squares, 1.0, data.X.shape[1])
-            self._shares = share, share[chosen]
-            ones = np.ones_like(half)
-            self._rows = np.hstack([z, half, ones]).astype(self.dtype)
-            self._columns = np.hstack([z[chosen], ones[chosen], half[chosen]]).astype(self.dtype)
-            # Digits lost of an exponent are those of its largest term.
-            self._close = float(np.finfo(self.dtype).eps ** 0.4 * 2.0 * half.min())
+            d = int(rows.shape[1])
+            self._row_shares, self._column_shares = (
+                shift_error(halves, 1.0, d) for halves in (self._row_halves, self._column_halves)
+            )
         else:
-            self._rows = data.X.astype(self.dtype, copy=False)
-            self._columns = self._rows[chosen]
+            self._rows = rows.astype(self.dtype, copy=False)
+            self._columns = self._rows if rows is columns else columns.astype(self.dtype, copy=False)
+
+    def _prepared(self, X: Any, centre: Floats, *, columns: bool) -> tuple[NDArray[Any], Floats]:
+        """Return the factor of the exponent that belongs to some rows of data, and half the squared norms of their z."""
+        d = X.shape[1]
+        factor, halves = np.empty((X.shape[0], d + 2), dtype=self.dtype), np.empty(X.shape[0])
+        for start in range(0, X.shape[0], PREPARED):
+            part = slice(start, start + PREPARED)
+            z = (X[part] - centre) * math.sqrt(2.0 * self._gamma)
+            halves[part] = 0.5 * row_norms_squared(z)
+            factor[part, :d] = z
+            factor[part, d + columns] = -halves[part]
+            factor[part, d + (not columns)] = 1.0
+        return factor, halves
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns."""
+        return int(self._data_rows.shape[0]), int(self._data_columns.shape[0])
+
+    def some(self, columns: Any) -> Self:
+        """Return some of the columns, which share what was prepared."""
+        found = copy.copy(self)
+        found._data_columns = self._data_columns[columns]
+        found._columns = self._columns[columns]
+        if self._product:
+            found._column_halves = self._column_halves[columns]
+            found._column_shares = self._column_shares[columns]
+        return found
 
     def __call__(self, rows: Any, out: NDArray[Any] | None = None) -> NDArray[Any]:
         """Return the block of the rows given by a slice or an array of indices, written to `out` if that is given."""
-        part = self._rows[rows]
         if not self._product:
-            if isinstance(self.kernel, Precomputed):
-                block = np.asarray(part.toarray() if sp.issparse(part) else part).astype(self.dtype, copy=False)
-            else:
-                block = self.kernel(part, self._columns, dtype=self.dtype)
+            block: NDArray[Any] = self.kernel(self._rows[rows], self._columns, dtype=self.dtype)
             if out is None:
                 return block
             out[...] = block
             return out
-        block = np.matmul(part, self._columns.T, out=out)
-        close = np.flatnonzero(block >= self._close)
-        if close.size:
-            # From the rows as they were passed: centred ones have lost the digits of what is close but far from the centre.
-            raw = self._data_rows[rows]
-            for start in range(0, close.size, 65536):
-                i, j = np.divmod(close[start : start + 65536], block.shape[1])
-                difference = raw[i] - self._data_columns[j]
-                block[i, j] = -self._gamma * np.einsum("ij,ij->i", difference, difference)
-        return np.asarray(np.exp(block, out=block))
+        part, n = self._rows[rows], self.shape[1]
+        found = np.empty((part.shape[0], n), dtype=self.dtype) if out is None else out
+        width = max(1, self.tile_entries // max(1, part.shape[0]))
+        for start in range(0, n, width):
+            columns = slice(start, start + width)
+            tile, _ = self._exponents(rows, part, columns)
+            np.exp(tile, out=found[:, columns])
+        return found
 
-    def bounded(self, rows: Any) -> tuple[NDArray[np.float64], EntryError]:
+    def _exponents(
+        self, rows: Any, part: NDArray[Any], columns: slice, out: NDArray[Any] | None = None
+    ) -> tuple[NDArray[Any], float]:
+        """Return a tile of the exponents of an RBF kernel, and the exponent from which they come from differences."""
+        tile = np.matmul(part, self._columns[columns].T, out=out)
+        # Digits lost of an exponent are those of its largest term.
+        largest = float(self._row_halves[rows].max(initial=0.0)) + float(self._column_halves[columns].max(initial=0.0))
+        close = -float(np.finfo(self.dtype).eps ** LOST) * largest
+        if tile.size and not float(tile.max()) < close:
+            found = np.flatnonzero(tile >= close)
+            # From the rows as they were passed: centred ones have lost the digits of what is close but far from the centre.
+            raw, others = self._data_rows[rows], self._data_columns[columns]
+            for start in range(0, found.size, 65536):
+                i, j = np.divmod(found[start : start + 65536], tile.shape[1])
+                difference = raw[i] - others[j]
+                tile[i, j] = -self._gamma * np.einsum("ij,ij->i", difference, difference)
+        return tile, close
+
+    def _tiles(self) -> tuple[list[slice], list[slice]]:
+        """Return the rows and the columns of the tiles."""
+        m, n = self.shape
+        width = max(1, min(n, TILE_COLUMNS, self.tile_entries))
+        height = max(1, self.tile_entries // width)
+        return [slice(i, i + height) for i in range(0, m, height)], [slice(j, j + width) for j in range(0, n, width)]
+
+    def add_product(self, scores: Floats, v: Floats) -> None:
+        r"""Add :math:`Kv`, computed in the precision of the blocks, to scores."""
+        parts, across = self._tiles()
+        weights = v.astype(self.dtype)
+        pieces = [(self.some(columns), weights[columns]) for columns in across]
+
+        def work(rows: slice) -> None:
+            buffer = np.empty(self.tile_entries, dtype=self.dtype)
+            part = self._rows[rows]
+            for piece, chosen in pieces:
+                scores[rows] += piece._tile(rows, part, buffer)[0] @ chosen
+
+        each_part(work, parts, threads=self.shape[0] * self.shape[1] >= SHARED)
+
+    def _tile(self, rows: slice, part: NDArray[Any], buffer: NDArray[Any]) -> tuple[NDArray[Any], float]:
+        """Return the block of some rows, and the exponent from which the pairs of an RBF kernel come from differences."""
+        if not self._product:
+            return self.kernel(part, self._columns, dtype=self.dtype), math.nan
+        shape = part.shape[0], self._columns.shape[0]
+        tile, close = self._exponents(rows, part, slice(None), buffer[: shape[0] * shape[1]].reshape(shape))
+        return np.exp(tile, out=tile), close
+
+    def product(self, v: Floats) -> KernelProduct:
+        r"""Return :math:`Kv` in double precision, and what bounds the error of its entries."""
+        m = self.shape[0]
+        found = KernelProduct(np.zeros(m), np.zeros(m), np.zeros(m))
+        parts, across = self._tiles()
+        positive = isinstance(self.kernel, (RBF, Exponential, Laplacian))
+        whole = self._separable_error()
+        pieces = [(self.some(columns), v[columns]) for columns in across]
+        sides = [] if whole is None else [_sides(v[columns], whole.columns[columns]) for columns in across]
+        # Sums of positive numbers are enlarged by more than their rounding.
+        enlarge = 1.0 + 4.0 * len(across) * U
+
+        def work(rows: slice) -> None:
+            buffer = np.empty(self.tile_entries)
+            part = self._rows[rows]
+            sums = np.zeros((part.shape[0], 3))
+            for k, (piece, chosen) in enumerate(pieces):
+                if whole is not None:
+                    sums += piece._tile(rows, part, buffer)[0] @ sides[k]
+                    continue
+                tile, error = piece._bounded_tile(rows, part, buffer)
+                three = _sides(chosen, error.columns)
+                values = tile @ three if positive else np.column_stack([tile @ chosen, np.abs(tile) @ three[:, 1:]])
+                sums += values
+                found.entries[rows] += error.of_products(values[:, 1], values[:, 2], chosen)
+            sums[:, 1:] *= enlarge
+            found.scores[rows], found.magnitude[rows] = sums[:, 0], sums[:, 1]
+            if whole is None:
+                found.entries[rows] *= enlarge
+            else:
+                error = whole._replace(rows=whole.rows[rows], left=whole.left[rows])
+                found.entries[rows] = error.of_products(sums[:, 1], sums[:, 2], v)
+
+        each_part(work, parts, threads=m * self.shape[1] >= SHARED)
+        return found
+
+    def _separable_error(self) -> EntryError | None:
+        """Return the bound on the error of all entries where it is known before they are, and None elsewhere."""
+        if (
+            not self._product
+            or max(self._row_shares.max(initial=0.0), self._column_shares.max(initial=0.0)) > NOTICEABLE
+        ):
+            return None
+        nothing = np.empty((0, 0))
+        return self._error(nothing, self._row_shares, lambda: nothing > 0.0)
+
+    def _error(self, values: Floats, rows: Floats, close: Callable[[], NDArray[np.bool_]]) -> EntryError:
+        """Return the bound on the error of exponentials with these shares of their rows."""
+        return exponential_error(values, rows, self._column_shares, int(self._data_columns.shape[1]), close)
+
+    def _bounded_tile(self, rows: slice, part: NDArray[Any], buffer: Floats) -> tuple[Floats, EntryError]:
         """Return the block of some rows in double precision, and a bound on the error of its entries."""
-        if isinstance(self.kernel, Precomputed):
-            block = self(rows)
-            return block, EntryError.none(*block.shape)
         if not self._product:
             return self.kernel.bounded_block(self._data_rows[rows], self._data_columns)
-        block, (all_rows, columns) = self(rows), self._shares
+        tile, close = self._tile(rows, part, buffer)
         # What does not come from differences has an exponent below the limit.
-        return block, exponential_error(
-            block,
-            all_rows[rows],
-            columns,
-            self._data_rows.shape[1],
-            lambda: block >= math.exp(0.5 * self._close),
-        )
+        return tile, self._error(tile, self._row_shares[rows], lambda: tile >= math.exp(0.5 * close))
+
+
+def _sides(v: Floats, shares: Floats) -> Floats:
+    """Return what a block is multiplied by: the coefficients, their sizes, and these times shares of the columns."""
+    size = np.abs(v)
+    return np.stack([v, size, shares * size], axis=1)

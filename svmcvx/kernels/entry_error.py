@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from svmcvx.rounding import ELEMENTARY, UNDERFLOW, U, row_norms_above
 
-__all__ = ["EntryError", "affine_factors", "distance_kernel_floor", "exponential_error", "shift_error"]
+__all__ = ["NOTICEABLE", "EntryError", "affine_factors", "distance_kernel_floor", "exponential_error", "shift_error"]
 
 Floats: TypeAlias = NDArray[np.float64]
 

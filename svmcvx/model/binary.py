@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from svmcvx.data import BinaryData, Features, check_features
 from svmcvx.errors import DataError
-from svmcvx.kernels import Kernel, Precomputed, kernel_from_dict
-from svmcvx.kernels.entry_error import EntryError
+from svmcvx.kernels import CallableKernel, Kernel, Precomputed, kernel_from_dict
+from svmcvx.kernels.columns import TILE_ENTRIES, KernelColumns
 from svmcvx.model.base import Model, frozen
 from svmcvx.rounding import UNDERFLOW, U, inner_error, nearest_sum, norm_above, row_norms_above, sum_above
 
@@ -22,7 +22,8 @@ __all__ = ["BinaryModel", "KernelModel", "LinearModel"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
-BLOCK_ENTRIES = 2**24  # entries of one kernel block: 128 MiB in float64
+# Entries of one block of a matrix between new and training observations, or of what a function returns: 128 MiB.
+BLOCK_ENTRIES = 2**24
 
 
 class BinaryModel(Model):
@@ -186,21 +187,26 @@ class KernelModel(BinaryModel):
 
     def _combine(self, X: Features, *, errors: bool = True) -> tuple[Floats, Floats]:
         """Return K v and, if asked for, bounds on its errors, with K between `X` and the support vectors, block by block."""
-        v, size = self.dual_coef, np.abs(self.dual_coef)
+        v = self.dual_coef
+        if self.vectors is not None and not isinstance(self.kernel, CallableKernel):
+            columns = KernelColumns(self.kernel, X, self.vectors, tile_entries=TILE_ENTRIES)
+            if not errors:
+                sums = np.zeros(X.shape[0])
+                columns.add_product(sums, v)
+                return sums, np.zeros(0)
+            found = columns.product(v)
+            return found.scores, inner_error(v.size + 2, found.magnitude) + found.entries
+        size = np.abs(v)
         sums, bounds = np.zeros(X.shape[0]), np.zeros(X.shape[0])
         rows = max(1, BLOCK_ENTRIES // max(1, v.size))
         for start in range(0, X.shape[0], rows):
+            # What such a kernel returns is what is meant.
             part = slice(start, start + rows)
             block: Any = X[part][:, self.support] if self.vectors is None else self.kernel(X[part], self.vectors)
             sums[part] = block @ v
             if errors:
-                error = (
-                    EntryError.none(*block.shape)
-                    if self.vectors is None
-                    else self.kernel.error_of(X[part], self.vectors, block)
-                )
-                both = np.asarray(abs(block) @ np.stack([size, error.columns * size], axis=1))
-                bounds[part] = inner_error(v.size + 2, both[:, 0]) + error.of_products(both[:, 0], both[:, 1], v)
+                magnitude = np.asarray(abs(block) @ size)
+                bounds[part] = inner_error(v.size + 2, magnitude) + UNDERFLOW
         return sums, bounds
 
     def _state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:

@@ -3,7 +3,7 @@
 The threads of BLAS wait for each other in small products and in factorisations. Where another process takes a core, one waits
 for the time slice of that process again and again, and the work takes many times as long; alone, a second thread gains a third at best
 (Cholesky of order 4000 on two cores), and most solvers nothing. So BLAS has one thread in every solver and in the checker.
-Blocks of kernel rows and branches of a search are handed to threads of our own (:func:`threads_allowed`).
+Tiles of kernel matrices and branches of a search are handed to threads of our own (:func:`threads_allowed`).
 
 The number of BLAS threads belongs to the process. Calls that overlap in several threads share what there is, and the last one
 restores it.
@@ -12,15 +12,19 @@ restores it.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from contextvars import copy_context
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any
+from typing import Any, TypeVar
 
 from threadpoolctl import ThreadpoolController
 
-__all__ = ["blas_held_to_one", "threads_allowed"]
+__all__ = ["blas_held_to_one", "each_part", "threads_allowed"]
+
+Part = TypeVar("Part")
 
 
 @cache
@@ -68,3 +72,26 @@ def threads_allowed() -> int:
     """Return how many threads a call may start: those that BLAS was allowed, shared with the calls beside it."""
     with _held.lock:
         return max(1, _held.allowed // _held.calls) if _held.calls else _blas_threads()
+
+
+def each_part(call: Callable[[Part], None], parts: Sequence[Part], *, threads: bool = True) -> None:
+    """Call a function for each part of some work, on as many threads as this call may start.
+
+    Parameters
+    ----------
+    call : callable
+        It releases the interpreter lock most of the time, and its parts touch nothing in common.
+    parts : sequence
+    threads : bool
+        Whether the work is worth them.
+    """
+    workers = min(threads_allowed(), len(parts)) if threads else 1
+    if workers <= 1:
+        for part in parts:
+            call(part)
+        return
+    with blas_held_to_one(), ThreadPoolExecutor(workers) as pool:
+        # Settings of numpy and the deadline belong to the context of the caller.
+        contexts = [copy_context() for _ in parts]
+        for _ in pool.map(lambda context, part: context.run(call, part), contexts, parts):
+            pass

@@ -102,7 +102,10 @@ class Monitor:
 
     def __post_init__(self) -> None:
         self.build_seconds = self.deadline.seconds
+        self._end = self.deadline.end
         self.lower, self.upper = -math.inf, math.inf
+        # The best of those that are valid up to rounding in double precision.
+        self.valid = -math.inf, math.inf
         self.iteration = 0
         self.rows: list[tuple[float, float, float]] = []
 
@@ -120,13 +123,22 @@ class Monitor:
         """Whether the time limit has passed or Ctrl-C was pressed; cheap enough to ask often."""
         return self.deadline.passed()
 
+    def reserve(self, seconds: float) -> None:
+        """Keep so many seconds of a time limit for the certificate, beside those that are kept anyway."""
+        self.deadline = replace(self.deadline, end=self._end - seconds)
+
     def within(self, tol: float, max_iter: int) -> Monitor:
         """Return a monitor of a part of the work, whose bounds say nothing of the whole: only the deadline is shared."""
         return Monitor(tol, max_iter, deadline=self.deadline)
 
-    def report(self, iteration: int, lower: float, upper: float) -> Status | None:
-        """Take in bounds that hold at this iteration; return why to stop, or None to go on."""
+    def report(self, iteration: int, lower: float, upper: float, *, estimated: bool = False) -> Status | None:
+        """Take in bounds that hold at this iteration; return why to stop, or None to go on.
+
+        Estimated ones, of scores in single precision, are shown only: they end nothing.
+        """
         self.iteration = iteration
+        if not estimated:
+            self.valid = max(self.valid[0], lower), min(self.valid[1], upper)
         self.lower, self.upper = max(self.lower, lower), min(self.upper, upper)
         seconds = self.seconds
         known = [bound if math.isfinite(bound) else math.nan for bound in (self.lower, self.upper)]
@@ -144,7 +156,7 @@ class Monitor:
             print(  # noqa: T201 - what verbose asks for
                 f"{iteration:8d} {seconds:9.2f} s  lower {self.lower:.9g}  upper {self.upper:.9g}  gap {progress.gap:.2e}"
             )
-        if progress.gap <= self.tol:
+        if relative_gap(*self.valid) <= self.tol:
             return Status.OPTIMAL
         if self.callback is not None and self.callback(progress):
             return Status.INTERRUPTED

@@ -1,24 +1,39 @@
-"""Rows of a Gram matrix for solvers that need some of them repeatedly, in a bounded amount of memory."""
+"""Rows of a Gram matrix for solvers that take some of them at a time, in a bounded amount of memory.
+
+Writing a row to memory and reading it again takes longer than computing it tile by tile where it is used. So rows are kept
+where a good share of all of them has room; where a smaller share has, those that are used often; and none otherwise.
+"""
 
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from svmcvx.errors import DataError
-from svmcvx.feature_space import BLOCK_ENTRIES, FeatureSpace, RowBlock
-from svmcvx.system import memory
+from svmcvx.fast.core.compilation import compiled
+from svmcvx.feature_space import BLOCK_ENTRIES, FeatureSpace, KernelSpace, RowBlock
+from svmcvx.kernels.columns import KernelColumns
+from svmcvx.system import clock, memory
 from svmcvx.system.threads import threads_allowed
 
-__all__ = ["CachedRows", "GramRows", "RowCacheSettings", "Rows", "kernel_rows"]
+__all__ = ["CachedRows", "GramRows", "RowCacheSettings", "Rows", "TiledRows", "kernel_rows"]
+
+Floats: TypeAlias = NDArray[np.float64]
+Indices: TypeAlias = NDArray[np.intp]
 
 MEGABYTE = 2.0**20
+# Uses of a row before it is kept.
+UNKEPT_USES = 4
+# Entries of a pass, at least, whose seconds are divided among them.
+FEWEST_TIMED = 10_000_000
+# Rows and columns of a tile of a symmetric matrix, of which one triangle is computed.
+SQUARE = 128
 # Rows that are computed at a time, at least: preparing a block has a cost of its own.
-FEWEST_ROWS = 16
+FEWEST_ROWS = 64
 
 
 @dataclass(frozen=True)
@@ -34,32 +49,108 @@ class RowCacheSettings:
         Entries of one block of rows that is computed at a time; it should fit into the processor's cache.
     single_thread : int
         Number of observations up to which one thread computes them.
+    all_kept, some_kept : float
+        Shares of all rows for which the cache must have room to keep all that are used, and those that are used often.
     """
 
     double_precision: int = 4000
     block_entries: int = BLOCK_ENTRIES
     single_thread: int = 1000
+    all_kept: float = 0.25
+    some_kept: float = 0.05
 
 
 class Rows(Protocol):
-    """Stored rows: ``store[fetch(wanted)]`` are the rows of the Gram matrix of the observations wanted."""
+    """Rows of the Gram matrix of some observations, for one round after another.
 
-    store: NDArray[Any]
+    Attributes
+    ----------
+    dtype : dtype
+        Precision in which they are computed.
+    nbytes : int
+        Memory of rows that are kept.
+    """
 
-    def fetch(self, wanted: NDArray[np.intp]) -> NDArray[np.intp]:
-        """Return where in `store` the rows are; valid until the next call."""
+    dtype: np.dtype[Any]
+    nbytes: int
+
+    @property
+    def tiled(self) -> bool:
+        """Whether rows are computed where they are used, at first at least."""
+
+    @property
+    def seconds(self) -> float:
+        """What an entry has taken that was computed where it was used; 0 before one was."""
+
+    def square(self, chosen: Indices) -> Floats:
+        """Return the Gram matrix of some observations, not to be changed."""
+
+    def add(self, f: Floats, chosen: Indices, change: Floats) -> None:
+        r"""Add :math:`\sum_a \mathrm{change}_a\, K_{a\cdot}` to `f`, for the observations of the latest :meth:`square`."""
 
 
 class GramRows:
     """All rows of a Gram matrix that is in memory."""
 
-    def __init__(self, gram: NDArray[Any]) -> None:
+    tiled = False
+    seconds = 0.0
+
+    def __init__(self, gram: Floats) -> None:
         # The matrix is symmetric, and passes are compiled for one layout.
         self.store = gram.T if gram.flags.f_contiguous else gram
+        self.dtype, self.nbytes = self.store.dtype, self.store.nbytes
 
-    def fetch(self, wanted: NDArray[np.intp]) -> NDArray[np.intp]:
-        """Return `wanted`."""
-        return wanted
+    def square(self, chosen: Indices) -> Floats:
+        """Return the part of the matrix."""
+        return self.store if chosen.size == self.store.shape[0] else self.store[np.ix_(chosen, chosen)]
+
+    def add(self, f: Floats, chosen: Indices, change: Floats) -> None:
+        """Add rows of the matrix."""
+        add_rows(f, self.store, chosen, change)
+
+
+class TiledRows:
+    """Rows that are computed where they are used, tile by tile, and never kept.
+
+    Parameters
+    ----------
+    columns : KernelColumns
+        All columns, for all rows.
+    constant : float
+        What a penalised intercept adds to the kernel.
+    """
+
+    tiled = True
+    nbytes = 0
+
+    def __init__(self, columns: KernelColumns, constant: float = 0.0) -> None:
+        self.columns, self.constant, self.dtype = columns, constant, columns.dtype
+        self.seconds = 0.0
+
+    def square(self, chosen: Indices) -> Floats:
+        """Return the Gram matrix of some observations, symmetric whatever the rounding."""
+        q = chosen.size
+        found = np.empty((q, q))
+        for start in range(0, q, SQUARE):
+            below = self.columns.some(chosen[start : start + SQUARE])
+            for first in range(start, q, SQUARE):
+                rows = chosen[first : first + SQUARE]
+                tile = below(rows).astype(np.float64)
+                if first == start:
+                    tile = np.tril(tile) + np.tril(tile, -1).T
+                found[first : first + SQUARE, start : start + SQUARE] = tile
+                found[start : start + SQUARE, first : first + SQUARE] = tile.T
+        return found + self.constant if self.constant else found
+
+    def add(self, f: Floats, chosen: Indices, change: Floats) -> None:
+        """Add rows while they are computed."""
+        used = np.flatnonzero(change)
+        started = clock.now()
+        self.columns.some(chosen[used]).add_product(f, change[used])
+        # The slowest pass counts: limits are kept by it.
+        self.seconds = max(self.seconds, (clock.now() - started) / max(f.size * used.size, FEWEST_TIMED))
+        if self.constant:
+            f += self.constant * float(change.sum())
 
 
 class CachedRows:
@@ -77,6 +168,8 @@ class CachedRows:
         Threads that compute blocks.
     block_entries : int
         Entries of a block.
+    computed : TiledRows, optional
+        Computes rows on their first uses, after which they are kept.
     """
 
     def __init__(
@@ -87,17 +180,21 @@ class CachedRows:
         dtype: DTypeLike,
         workers: int = 1,
         block_entries: int = BLOCK_ENTRIES,
+        computed: TiledRows | None = None,
     ) -> None:
-        self.block = block
+        self.block, self.computed = block, computed
         self.store = np.empty((capacity, n), dtype=dtype)
+        self.dtype, self.nbytes = self.store.dtype, self.store.nbytes
         self._slot = np.full(n, -1, dtype=np.intp)
         self._owner = np.full(capacity, -1, dtype=np.intp)
         self._used = np.zeros(capacity, dtype=np.int64)
         self._clock = 0
+        # Uses that are left until a row is kept.
+        self._left = np.full(n, 0 if computed is None else UNKEPT_USES, dtype=np.int8)
         self._pool = ThreadPoolExecutor(workers) if workers > 1 else None
         self._at_once = max(FEWEST_ROWS, block_entries // n)
 
-    def fetch(self, wanted: NDArray[np.intp]) -> NDArray[np.intp]:
+    def fetch(self, wanted: Indices) -> Indices:
         """Return where in `store` the rows are, after computing missing ones in place of those not used for longest."""
         self._clock += 1
         present = self._slot[wanted]
@@ -119,7 +216,33 @@ class CachedRows:
                 list(self._pool.map(lambda part: self._compute(missing[part], free[part]), parts))
         return self._slot[wanted]
 
-    def _compute(self, rows: NDArray[np.intp], slots: NDArray[np.intp]) -> None:
+    def square(self, chosen: Indices) -> Floats:
+        """Return the Gram matrix of some observations."""
+        if self.computed is not None:
+            return self.computed.square(chosen)
+        return submatrix(self.store, self.fetch(chosen), chosen)  # type: ignore[no-any-return]
+
+    def add(self, f: Floats, chosen: Indices, change: Floats) -> None:
+        """Add rows, those that were used often from the cache."""
+        used = np.flatnonzero(change)
+        kept = self._left[chosen[used]] == 0
+        if (again := used[kept]).size:
+            add_rows(f, self.store, self.fetch(chosen[again]), change[again])
+        if self.computed is not None and (first := used[~kept]).size:
+            self.computed.add(f, chosen[first], change[first])
+            self._left[chosen[first]] -= 1
+
+    @property
+    def tiled(self) -> bool:
+        """Whether rows are computed where they are used, at first."""
+        return self.computed is not None
+
+    @property
+    def seconds(self) -> float:
+        """What an entry has taken that was computed where it was used."""
+        return 0.0 if self.computed is None else self.computed.seconds
+
+    def _compute(self, rows: Indices, slots: Indices) -> None:
         if (np.diff(slots) == 1).all():
             self.block(rows, self.store[slots[0] : slots[-1] + 1])
         else:
@@ -132,6 +255,7 @@ def kernel_rows(
     working_set: int,
     cache_size: float,
     float32: bool,
+    tiled_working_set: int | None = None,
     workers: int | None = None,
     settings: RowCacheSettings | None = None,
 ) -> tuple[Rows, int]:
@@ -145,15 +269,17 @@ def kernel_rows(
     cache_size : float
         Megabytes.
     float32 : bool
-        Store in single precision, unless there are few observations.
+        Compute in single precision, unless there are few observations.
+    tiled_working_set : int, optional
+        Rows wanted at a time where not all that are used are kept; `working_set` by default.
     workers : int, optional
-        Threads that compute rows; by default those that are allowed, or one for few observations.
+        Threads that compute rows that are kept; by default those that are allowed, or one for few observations.
     settings : RowCacheSettings, optional
 
     Raises
     ------
     DataError
-        If `cache_size` has no room for two rows.
+        If rows have to be kept and `cache_size` has no room for two.
     BuildError
         If the cache asked for does not fit into memory.
     """
@@ -164,6 +290,12 @@ def kernel_rows(
     dtype = np.dtype(np.float32 if float32 and n > settings.double_precision else np.float64)
     row = float(n * dtype.itemsize)
     capacity = min(n, int(cache_size * MEGABYTE / row))
+    tiled = None
+    if capacity < settings.all_kept * n and isinstance(space, KernelSpace):
+        tiled = TiledRows(space.columns(dtype=dtype), 1.0 if space.intercept == "penalised" else 0.0)
+        working_set = working_set if tiled_working_set is None else min(n, tiled_working_set)
+        if capacity < max(settings.some_kept * n, working_set):
+            return tiled, working_set
     if capacity < 2:
         raise DataError(
             f"cache_size={cache_size:g} MB has no room for two rows of the {n} × {n} kernel matrix; "
@@ -172,5 +304,39 @@ def kernel_rows(
     memory.require(capacity * row, f"a cache of {capacity} kernel rows", "pass a smaller cache_size")
     if workers is None:
         workers = threads_allowed() if n > settings.single_thread else 1
-    rows = CachedRows(space.row_block(dtype), n, capacity, dtype, workers, settings.block_entries)
+    rows = CachedRows(space.row_block(dtype), n, capacity, dtype, workers, settings.block_entries, tiled)
     return rows, min(working_set, capacity)
+
+
+@compiled()
+def submatrix(rows: NDArray[Any], slots: Indices, columns: Indices) -> Floats:
+    """Return the kernel of a working set, from stored rows; symmetric whatever the rounding of those."""
+    q = slots.size
+    Q = np.empty((q, q))
+    # Read the lower triangle only, row by row: the cost is memory access, as the entries lie far apart.
+    for a in range(q):
+        row = rows[slots[a]]
+        for b in range(a + 1):
+            Q[a, b] = float(row[columns[b]])
+    for a in range(q):
+        for b in range(a):
+            Q[b, a] = Q[a, b]
+    return Q
+
+
+@compiled(fastmath=True)
+def add_rows(f: Floats, rows: NDArray[Any], slots: Indices, change: Floats) -> None:
+    r"""Add :math:`\sum_a \mathrm{change}_a\, K_{a\cdot}` to f, four rows at a time and in float64."""
+    used = np.flatnonzero(change)
+    start = 0
+    while start + 4 <= used.size:
+        a, b, c, d = used[start], used[start + 1], used[start + 2], used[start + 3]
+        ra, rb, rc, rd = rows[slots[a]], rows[slots[b]], rows[slots[c]], rows[slots[d]]
+        wa, wb, wc, wd = change[a], change[b], change[c], change[d]
+        for k in range(f.size):
+            f[k] += wa * ra[k] + wb * rb[k] + wc * rc[k] + wd * rd[k]
+        start += 4
+    for a in used[start:]:
+        ra, wa = rows[slots[a]], change[a]
+        for k in range(f.size):
+            f[k] += wa * ra[k]

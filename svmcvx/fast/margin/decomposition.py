@@ -1,10 +1,11 @@
-r"""pSMO by decomposition: pair steps on a working set whose kernel rows are fetched as one block.
+r"""pSMO by decomposition: pair steps on a working set, whose kernel rows are then added to the scores together.
 
-The outer loop chooses the observations that violate optimality most, takes their rows from a bounded cache, lets
-:mod:`svmcvx.fast.margin.smo_passes` ascend in their multipliers, and adds the change to the scores :math:`f = Kv` of all
-observations in float64. From time to time the bounds D(α) and P(w, b) of the point are compared; when they promise the gap
-asked for, the scores are evaluated again from the raw data in float64, and the bounds of these count. Rows in float32 therefore
-cost no accuracy: the loop continues from exact scores, as in iterative refinement.
+The outer loop chooses the observations that violate optimality most, lets :mod:`svmcvx.fast.margin.smo_passes` ascend in their
+multipliers on their own Gram matrix, and adds the change to the scores :math:`f = Kv` of all observations, with rows from a
+bounded cache or computed for the purpose (:mod:`svmcvx.fast.core.row_cache`). From time to time the bounds D(α) and P(w, b) of
+the point are compared; when they promise the gap asked for, the scores are evaluated again from the raw data in float64, and
+the bounds of these count. Rows in float32 therefore cost no accuracy: the loop continues from exact scores, as in iterative
+refinement.
 
 **No shrinking.** An observation outside the working sets costs one number of each update, and a row of the kernel only when
 it violates optimality; rows are kept whole, so that nothing has to be reconstructed before a bound is computed. These updates
@@ -29,9 +30,9 @@ from numpy.typing import NDArray
 
 from svmcvx.certificate import EPS, relative_gap
 from svmcvx.fast.core.monitor import Monitor
-from svmcvx.fast.core.row_cache import GramRows, Rows
+from svmcvx.fast.core.row_cache import CachedRows, GramRows, Rows
 from svmcvx.fast.margin.feasible import BoundsOf, exactly_feasible
-from svmcvx.fast.margin.smo_passes import add_rows, ascend, ascend_at_random, submatrix
+from svmcvx.fast.margin.smo_passes import ascend, ascend_at_random
 from svmcvx.formulations.margin.hard_margin import HardMargin
 from svmcvx.formulations.margin.psvm import PSVM
 from svmcvx.solution import Status
@@ -40,6 +41,9 @@ __all__ = ["Decomposition", "DecompositionSettings", "Shortcut"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
+# Seconds of an entry of exact scores, in those of an entry of a row that is computed where it is used: twice the precision,
+# bounds on errors, and a margin.
+EXACT = 3.0
 # Imbalance of the classes that counts as rounding, in machine epsilons of the sum of the multipliers.
 ROUNDINGS = 64.0
 
@@ -51,13 +55,18 @@ class DecompositionSettings:
     Parameters
     ----------
     working_set : int
-        Observations in a working set.
+        Observations in a working set where all kernel rows that are used are kept (:mod:`svmcvx.fast.core.row_cache`).
+    tiled_share : float
+        Share of all observations in a working set where rows are computed where they are used.
+    tiled_least, tiled_most : int
+        Bounds on their number.
     whole : int
         Number of observations up to which all of them are in the working set.
     steps : int
         Pair steps in one round, for each observation of the working set.
-    inner : float
-        Share of the violation of all observations down to which that inside the working set is brought.
+    inner, tiled_inner : float
+        Shares of the violation of all observations down to which that inside the working set is brought: small where its rows
+        are at hand, larger where each change costs a row.
     inner_whole : float
         The same from α = 0 where the working set has all observations: a round then ends with bounds, which cost more than its last
         steps. From another start that would be more than a loose tolerance needs.
@@ -79,9 +88,13 @@ class DecompositionSettings:
     """
 
     working_set: int = 512
+    tiled_share: float = 0.02
+    tiled_least: int = 1024
+    tiled_most: int = 4096
     whole: int = 1000
     steps: int = 40
     inner: float = 0.1
+    tiled_inner: float = 0.3
     inner_whole: float = 0.02
     fall: float = 0.6
     patience: int = 12
@@ -96,6 +109,10 @@ class DecompositionSettings:
     def working_set_size(self, n: int) -> int:
         """Return how many of n observations a round takes."""
         return n if n <= self.whole else self.working_set
+
+    def tiled_working_set_size(self, n: int) -> int:
+        """Return how many a round takes where rows are computed where they are used."""
+        return n if n <= self.whole else min(n, max(self.tiled_least, min(int(self.tiled_share * n), self.tiled_most)))
 
 
 class Shortcut(Protocol):
@@ -160,27 +177,36 @@ class Decomposition:
         self.work = 0.0
         self._fresh = np.zeros(0, dtype=np.intp)
         self._lowest, self._lowest_alpha = math.inf, self.alpha
+        # Gaps of that point and of the last one, and whether both are needed.
+        self._gaps, self._both = (math.inf, math.inf), True
         self.exact_scores()
 
     @property
     def options(self) -> dict[str, Any]:
         """What was used and what it took, for the record."""
-        store = self.rows.store
         return {
             "selection": self.selection,
             "working_set": self.size,
-            "cache_mb": store.nbytes / 2**20,
-            "storage": str(store.dtype),
+            "cache_mb": self.rows.nbytes / 2**20,
+            "storage": str(self.rows.dtype),
             "pair_steps": self.pair_steps,
         }
 
     def points(self) -> list[Floats]:
-        """Return the last multipliers, and those of the lowest objective, which need not fall monotonically."""
+        """Return the last multipliers, and those of the lowest objective, which need not fall monotonically.
+
+        Where the certificate of a point is the larger part of the work only the better of the two is returned, unless the gap
+        asked for is that of both together.
+        """
         last = exactly_feasible(self.statement, self.alpha)
         if np.array_equal(self.alpha, self._lowest_alpha):
             return [last]
         lowest = exactly_feasible(self.statement, self._lowest_alpha)
-        return [last] if np.array_equal(last, lowest) else [lowest, last]
+        if np.array_equal(last, lowest):
+            return [last]
+        if self.rows.tiled and not self._both:
+            return [last if self._gaps[1] <= self._gaps[0] else lowest]
+        return [lowest, last]
 
     def exact_scores(self) -> None:
         """Evaluate the scores from the raw data, at the exactly feasible multipliers nearby.
@@ -224,14 +250,15 @@ class Decomposition:
                 or self.rounds - last_round >= settings.patience
                 or self.size == self.y.size
                 or self._allowance() <= 0
-                or monitor.out_of_time()
+                or self._out_of_time(monitor)
                 or self.rounds >= monitor.max_iter
             ):
                 last_violation, last_round, compared = violation, self.rounds, compared + 1
                 found = self.bounds(self.alpha, self.f)
                 hopeless = compared - reached > settings.hopeless
                 exhausted = violation <= floor or idle > settings.stalled or hopeless
-                if self.updated and (found is None or relative_gap(*found) <= trust * monitor.tol or exhausted):
+                ends = found is None or exhausted or relative_gap(*found) <= trust * monitor.tol
+                if self.updated and (ends or self._closes(found, monitor)):
                     # Scores that were updated in the precision of the rows prove nothing. Exact scores may also leave more to gain.
                     self.exact_scores()
                     found = self.bounds(self.alpha, self.f)
@@ -242,14 +269,17 @@ class Decomposition:
                     found = self._better(found, self.shortcut.solve(self.alpha, monitor))
                 if found is None:
                     return Status.UNBOUNDED
+                gap = relative_gap(*found)
                 if found[1] <= self._lowest:
                     self._lowest, self._lowest_alpha = found[1], self.alpha.copy()
-                status = monitor.report(self.rounds, *self._padded(*found))
+                    self._gaps = gap, gap
+                self._gaps = self._gaps[0], gap
+                status = monitor.report(self.rounds, *self._padded(*found), estimated=self.updated)
                 if status is not None:
+                    self._both = status is Status.OPTIMAL and gap > monitor.tol
                     return status
                 if exhausted:
                     return self._handed_over(found, monitor)
-                gap = relative_gap(*found)
                 if gap < 0.9 * goal:
                     goal, reached = gap, compared
                 progress = gap < 0.99 * best_gap or found[0] - best_lower > 1e-7 * abs(found[0])
@@ -258,17 +288,37 @@ class Decomposition:
                 if not self.updated:
                     g = self.derivative()
                     up, low = self._candidates(g)
-            inner = settings.inner_whole if cold and self.size == self.y.size else settings.inner
+            inner = settings.inner
+            if self.rows.tiled:
+                inner = settings.tiled_inner
+            elif cold and self.size == self.y.size:
+                inner = settings.inner_whole
             self._round(g, up, low, max(inner * violation, 0.25 * floor))
 
     def _handed_over(self, found: tuple[float, float], monitor: Monitor) -> Status:
         """End with what another method makes of the point."""
         if self.shortcut is not None and not monitor.out_of_time():
             found = self._better(found, self.shortcut.last_resort(self.alpha, monitor))
-            status = monitor.report(self.rounds, *self._padded(*found))
+            status = monitor.report(self.rounds, *self._padded(*found), estimated=self.updated)
             if status is not None:
                 return status
         return Status.INACCURATE
+
+    def _out_of_time(self, monitor: Monitor) -> bool:
+        """Whether there is only time left for the certificate."""
+        monitor.reserve(self._seconds_of_certificate())
+        return monitor.out_of_time()
+
+    def _closes(self, found: tuple[float, float] | None, monitor: Monitor) -> bool:
+        """Whether the best bounds of exact scores so far and those of updated ones give the gap asked for."""
+        if found is None:
+            return False
+        return relative_gap(max(monitor.valid[0], found[0]), min(monitor.valid[1], found[1])) <= monitor.tol
+
+    def _seconds_of_certificate(self) -> float:
+        """Return how long exact scores will take after another round; 0 where rows are kept."""
+        support = float(np.count_nonzero(self.alpha) + self.size)
+        return EXACT * self.rows.seconds * support * self.y.size
 
     def _allowance(self) -> float:
         """Return the multiplications of pair steps until the shortcut may be due."""
@@ -284,7 +334,7 @@ class Decomposition:
         """Widen bounds from scores that were updated in the precision of the rows."""
         if not self.updated:
             return lower, upper
-        pad = float(np.finfo(self.rows.store.dtype).eps) * (abs(lower) + abs(upper))
+        pad = float(np.finfo(self.rows.dtype).eps) * (abs(lower) + abs(upper))
         return lower - pad, upper + pad
 
     def _crossover(self, found: tuple[float, float]) -> tuple[float, float]:
@@ -334,16 +384,10 @@ class Decomposition:
     def _round(self, g: Floats, up: Floats, low: Floats, tol: float) -> None:
         """Ascend in one working set."""
         chosen = self._working_set(up, low)
-        slots = self.rows.fetch(chosen)
-        store = self.rows.store
-        if not isinstance(self.rows, GramRows):
-            Q = submatrix(store, slots, chosen)
-            if chosen.size == self.y.size and store.dtype == Q.dtype:
-                # Later rounds have all observations as well.
-                self.rows = GramRows(Q)
-                store, slots = Q, chosen
-        else:  # a symmetric matrix, with a row for every observation
-            Q = store if chosen.size == store.shape[0] else store[np.ix_(slots, chosen)]
+        Q = self.rows.square(chosen)
+        if isinstance(self.rows, CachedRows) and chosen.size == self.y.size and self.rows.dtype == Q.dtype:
+            # Later rounds have all observations as well.
+            self.rows = GramRows(Q)
         alpha, y = self.alpha[chosen], self.y[chosen]
         c, upper_bound = self.c[chosen], self.upper_bound[chosen]
         steps = self.settings.steps * chosen.size
@@ -353,7 +397,7 @@ class Decomposition:
             taken = ascend_at_random(Q, g[chosen], alpha, y, c, upper_bound, self.r, tol, steps, seed)
         else:
             taken = ascend(Q, g[chosen], alpha, y, c, upper_bound, self.r, tol, steps)
-        add_rows(self.f, store, slots, y * (alpha - self.alpha[chosen]))
+        self.rows.add(self.f, chosen, y * (alpha - self.alpha[chosen]))
         self.alpha[chosen] = alpha
         self.updated = True
         self.rounds += 1

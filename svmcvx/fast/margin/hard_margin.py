@@ -187,6 +187,7 @@ indefinite, seed
             rows, size = kernel_rows(
                 space,
                 working_set=settings.decomposition.working_set_size(data.n),
+                tiled_working_set=settings.decomposition.tiled_working_set_size(data.n),
                 cache_size=cache_size,
                 float32=float32_cache,
                 settings=settings.rows,

@@ -86,6 +86,8 @@ class LowRankNewton:
     def __post_init__(self) -> None:
         n = self.statement.y.size
         room = self.cache_size * MEGABYTE / (8.0 * n)
+        # A factor with room for little more than the probe is not worth it.
+        room = room if room >= 2 * self.settings.probe else 0.0
         self.largest = int(min(self.settings.largest_rank, n if n <= 1000 else n // 2, room))
         self.threshold = self.settings.probe**2 * float(n)
         self.rank = 0

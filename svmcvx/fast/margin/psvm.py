@@ -47,7 +47,7 @@ class PSVMSettings:
     Parameters
     ----------
     rows : RowCacheSettings
-        Of the cache of kernel rows.
+        Of kernel rows and their cache.
     decomposition : DecompositionSettings
         Of pSMO.
     low_rank : LowRankSettings
@@ -119,10 +119,12 @@ def psvm(
     selection : "second-order" or "random"
         With a kernel: the rule for pairs of multipliers; ``"random"`` is that of [Sun]. Without a kernel there are no pairs.
     cache_size : float
-        With a kernel: megabytes of kernel rows that are kept, 500 by default; no other memory grows with n².
+        With a kernel: megabytes of kernel rows that are kept, 500 by default; no other memory grows with n². Where a quarter
+        of the rows has no room, only those that are used often are kept, and below a twentieth none
+        (:mod:`svmcvx.fast.core.row_cache`).
     float32_cache : bool
-        With a kernel: keep rows in single precision when there are more than a few thousand observations. Bounds are always
-        computed in double precision.
+        With a kernel: compute rows in single precision when there are more than a few thousand observations. Bounds are
+        always computed in double precision.
     bias : "exact", "paper" or "released"
         Rule for the intercept of the model. ``"exact"`` minimises the objective; the others reproduce [Sun] and its code.
     indefinite : "error" or "clip"
@@ -200,6 +202,7 @@ def psvm(
             rows, size = kernel_rows(
                 space,
                 working_set=settings.decomposition.working_set_size(data.n),
+                tiled_working_set=settings.decomposition.tiled_working_set_size(data.n),
                 cache_size=cache_size,
                 float32=float32_cache,
                 settings=settings.rows,

@@ -31,13 +31,11 @@ from numpy.typing import NDArray
 from svmcvx.fast.core.compilation import compiled
 
 __all__ = [
-    "add_rows",
     "ascend",
     "ascend_at_random",
     "near_best_bias",
     "pair_step",
     "slack_of",
-    "submatrix",
 ]
 
 Floats: TypeAlias = NDArray[np.float64]
@@ -309,37 +307,3 @@ def ascend_at_random(
             continue
         move(i, j, Q, r, g, alpha, xi, y, c, upper_bound)
     return steps
-
-
-@compiled()
-def submatrix(rows: NDArray[Any], slots: NDArray[np.intp], columns: NDArray[np.intp]) -> Floats:
-    """Return the kernel of a working set, from stored rows; symmetric whatever the rounding of those."""
-    q = slots.size
-    Q = np.empty((q, q))
-    # Read the lower triangle only, row by row: the cost is memory access, as the entries lie far apart.
-    for a in range(q):
-        row = rows[slots[a]]
-        for b in range(a + 1):
-            Q[a, b] = float(row[columns[b]])
-    for a in range(q):
-        for b in range(a):
-            Q[b, a] = Q[a, b]
-    return Q
-
-
-@compiled(fastmath=True)
-def add_rows(f: Floats, rows: NDArray[Any], slots: NDArray[np.intp], change: Floats) -> None:
-    r"""Add :math:`\sum_a \mathrm{change}_a\, K_{a\cdot}` to f, four rows at a time and in float64."""
-    used = np.flatnonzero(change)
-    start = 0
-    while start + 4 <= used.size:
-        a, b, c, d = used[start], used[start + 1], used[start + 2], used[start + 3]
-        ra, rb, rc, rd = rows[slots[a]], rows[slots[b]], rows[slots[c]], rows[slots[d]]
-        wa, wb, wc, wd = change[a], change[b], change[c], change[d]
-        for k in range(f.size):
-            f[k] += wa * ra[k] + wb * rb[k] + wc * rc[k] + wd * rd[k]
-        start += 4
-    for a in used[start:]:
-        ra, wa = rows[slots[a]], change[a]
-        for k in range(f.size):
-            f[k] += wa * ra[k]
