@@ -711,6 +711,7 @@ def test_arguments_out_of_range_are_refused(build, change, message):
 
 def test_too_large_problems_are_refused(monkeypatch):
     monkeypatch.setattr("svmcvx.system.memory.available", lambda: 10_000)
+    monkeypatch.setattr("svmcvx.system.memory.SMALL", 0.0)
     for build, keywords in [*ALL, (sx.odml_hard_margin, {"lam1": 0.1, "lam2": 0.1})]:
         with pytest.raises(sx.BuildError, match=r"ODML? (primal|dual)|hard-margin ODML"):
             build(X, Y, **keywords)

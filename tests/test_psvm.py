@@ -434,6 +434,7 @@ def test_bad_arguments_are_named(build, keywords, message):
 
 def test_too_large_a_problem_is_refused_with_a_number(monkeypatch):
     monkeypatch.setattr("svmcvx.system.memory.available", lambda: 1000)
+    monkeypatch.setattr("svmcvx.system.memory.SMALL", 0.0)
     with pytest.raises(sx.BuildError, match=r"kernel matrix .* needs about .* GiB .* use fewer observations"):
         sx.psvm_dual(X, Y, C=1.0, p=1.5, kernel=sx.RBF())
     with pytest.raises(sx.BuildError, match="GiB"):
