@@ -1,7 +1,7 @@
 """Rows in blocks on disk: certified answers in bounded memory, against one bare pass, and beside other libraries.
 
     python benchmarks/blocks.py [--rows 10000000] [--columns 100] [--workers 2] [--memory 1.5GiB] [--folder DIR] [--kill]
-                                [--parts disk,sparse,memory,peers] [--csv FILE]
+                                [--parts disk,sparse,memory,peers] [--only TEXT] [--csv FILE]
 
 **disk**: pSVM (p = 2, p = 1), ODM and the conic relaxation (30 columns) on float32 rows in .npy files, on a cluster of processes with a memory limit each. The measure is
 the time of one bare pass: read every block and multiply it with a vector, by the same cluster. With --kill one worker is killed in
@@ -107,8 +107,8 @@ def from_disk(options):
     calls = {
         "psvm p=2": (1e-4, lambda **more: sx.fast.psvm(blocks, blocks.y, C=100.0 / n, p=2.0, tol=1e-4, **more)),
         "odm": (1e-4, lambda **more: sx.fast.odm(blocks, blocks.y, C1=100.0, C2=50.0, D=0.2, tol=1e-4, **more)),
-        "conic": (1e-4, lambda **more: sx.fast.conic(narrow, narrow.y, lam=100.0 / n, tol=1e-4, **more)),
         "psvm p=1": (1e-3, lambda **more: sx.fast.psvm(blocks, blocks.y, C=100.0 / n, p=1.0, tol=1e-3, **more)),
+        "conic": (1e-4, lambda **more: sx.fast.conic(narrow, narrow.y, lam=100.0 / n, tol=1e-4, **more)),
     }
     found = []
     with (
@@ -128,6 +128,8 @@ def from_disk(options):
         bare = {False: bare_pass(blocks), True: bare_pass(narrow)}
         print(f"one bare pass: {bare[False]:.2f} s, of {NARROW} columns {bare[True]:.2f} s", flush=True)
         for name, (tol, call) in calls.items():
+            if options.only not in name:
+                continue
             with Memory(pids) as memory:
                 started = time.perf_counter()
                 solution = call()
@@ -323,6 +325,7 @@ def main():
     parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()) / "svmcvx-blocks")
     parser.add_argument("--kill", action="store_true")
     parser.add_argument("--parts", default="disk,sparse,memory,peers")
+    parser.add_argument("--only", default="", help="Of the part disk, the works whose name holds this text.")
     parser.add_argument("--csv", type=Path)
     options = parser.parse_args()
     options.folder.mkdir(parents=True, exist_ok=True)
