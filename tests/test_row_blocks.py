@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from sklearn.datasets import dump_svmlight_file
 
@@ -226,6 +226,7 @@ def test_multipliers_of_the_variance_are_centred_exactly_over_all_blocks():
     st.lists(st.integers(0, 400), max_size=4),
     st.integers(0, 99),
 )
+@example(1e4, 1e-3, True, [], 0)
 @settings(max_examples=25, deadline=None)
 def test_hard_margins_in_blocks_agree_with_the_data_in_memory(offset, room, sparse, ends, seed):
     X, _ = data(seed, n=400, d=3)

@@ -20,7 +20,7 @@ to rounding, the hulls intersect, and the data are not separable.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias, cast
 
 import numpy as np
@@ -39,6 +39,7 @@ from svmcvx.fast.margin.decomposition import Decomposition, DecompositionSetting
 from svmcvx.fast.margin.feasible import SELECTIONS, BoundsOf, earlier_multipliers
 from svmcvx.feature_space import LinearSpace, feature_space
 from svmcvx.feature_space.blocks import block_space
+from svmcvx.feature_space.linear import DENSE
 from svmcvx.formulations.base import RecoveredPoints
 from svmcvx.formulations.margin.hard_margin import HardMargin, separated
 from svmcvx.formulations.margin.hard_margin_blocks import HardMarginInBlocks, look_at_margins
@@ -161,6 +162,9 @@ indefinite, seed
         with monitored(tol=tol, max_iter=max_iter, verbose=verbose, callback=callback) as monitor:
             return _solve_blocks(in_all, monitor, settings.active_set)
     data = binary_data(X, y)
+    if kernel is None and sp.issparse(data.X) and data.X.nnz >= DENSE * data.X.shape[0] * data.X.shape[1]:
+        # Dense data are centred: a small margin far from the origin would be lost otherwise.
+        data = replace(data, X=data.X.toarray())
     space = feature_space(
         data,
         kernel,
