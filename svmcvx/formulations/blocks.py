@@ -131,11 +131,7 @@ class InBlocks(Formulation):
             return in_states(self.entry, None)
         units = shards.change(_to_grid, None, self._plan)
         left = sum(part[0] for part in units) - sum(part[1] for part in units)
-        each = []
-        for positive, negative in units:
-            here = min(abs(left), positive if left > 0 else negative)
-            each.append((int(math.copysign(here, left)),))
-            left -= int(math.copysign(here, left))
+        each = [(steps,) for steps in _shared_out(left, units)]
         shards.change(_take, each, self._plan)
         return in_states(self.entry, REPAIRED)
 
@@ -246,15 +242,25 @@ def _to_grid(pieces: Pieces, parts: Parts, plan: BalancePlan) -> tuple[Parts, tu
     return {REPAIRED: units}, (sum(part[0] for part in sums), sum(part[1] for part in sums))
 
 
+def _shared_out(left: int, sums: Sequence[tuple[int, int]]) -> list[int]:
+    """Return how many of `left` steps each part gives, in their order: of its positive class, where `left` is negative of the other."""
+    shares = []
+    for positive, negative in sums:
+        steps = min(left, positive) if left > 0 else max(left, -negative)
+        shares.append(steps)
+        left -= steps
+    return shares
+
+
 def _take(pieces: Pieces, parts: Parts, left: int, plan: BalancePlan) -> tuple[Parts, None]:
     """Take whole steps from one class, block by block, and return to numbers."""
     found = []
-    for units, rows in zip(parts[REPAIRED], parts["rows"], strict=True):
-        if left:
+    rows = parts["rows"]
+    sums = [unit_sums(units, block.y) for units, block in zip(parts[REPAIRED], rows, strict=True)]
+    for units, block, steps in zip(parts[REPAIRED], rows, _shared_out(left, sums), strict=True):
+        if steps:
             units = units.copy()
-            here = min(abs(left), unit_sums(units, rows.y)[0 if left > 0 else 1])
-            take_units(units, rows.y, int(math.copysign(here, left)))
-            left -= int(math.copysign(here, left))
+            take_units(units, block.y, steps)
         found.append(np.ldexp(units.astype(np.float64), plan.exponent))
     return {REPAIRED: found}, None
 
