@@ -150,7 +150,7 @@ def m3svm(
             if method == "augmented" and not smooth:
                 raise DataError('method="augmented" needs loss="hinge" and p of at least 2; use method="auto"')
             large = smooth and system.unknowns > settings.newton.largest_direct
-            chosen, status, steps, options = "newton", None, 0, {}
+            chosen, status, steps, options = "newton", Status.INACCURATE, 0, {}
             if method == "augmented" or (method == "auto" and large):
                 chosen = "augmented"
                 augmented = AugmentedNewton(
@@ -159,7 +159,7 @@ def m3svm(
                 status, steps = augmented.run()
                 options = {"linear_systems": ", ".join(sorted(augmented.kinds)) or "none"}
                 start, alpha = bounds.U, augmented.alpha
-            if status is None or status is Status.INACCURATE:
+            if status is Status.INACCURATE:
                 continuation = Continuation(system, bounds, monitor, start, alpha, settings=settings.newton)
                 status, more = continuation.run()
                 steps += more
