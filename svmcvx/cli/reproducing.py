@@ -21,6 +21,15 @@ def reproduce(
         str | None, typer.Argument(help="A table of a paper; without one, those that can be computed.")
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="A part of the table that takes little time.")] = False,
+    repeats: Annotated[
+        int | None, typer.Option(help="Splits of each data set, where the table has means; the paper's number by default.")
+    ] = None,
+    every: Annotated[
+        int | None, typer.Option(help="Take every so manieth value of each grid of hyper-parameters; all by default.")
+    ] = None,
+    sets: Annotated[
+        list[str] | None, typer.Option("--set", help="A data set, as the table prints it; may be repeated.")
+    ] = None,
     store: Annotated[
         Path | None, typer.Option(help="File of finished fits (.sqlite): an interrupted run goes on there.")
     ] = None,
@@ -48,6 +57,9 @@ def reproduce(
     found = run_table(
         table,
         quick=quick,
+        repeats=repeats,
+        every=every,
+        sets=sets or None,
         data_dir=data_dir,
         store=store,
         backend=backend,

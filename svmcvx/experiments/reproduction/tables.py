@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -12,11 +12,15 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from svmcvx.data import check_choice
+from svmcvx.data import check_choice, check_whole
+from svmcvx.errors import DataError
 from svmcvx.experiments.studies import Study
 from svmcvx.system.files import written_whole
 
-__all__ = ["Reproduction", "accuracy_noise", "compared", "reproduce", "reproducible"]
+__all__ = ["Reproduction", "Run", "accuracy_noise", "compared", "mean_noise", "reproduce", "reproducible", "thinned"]
+
+# A grid of so many values is never thinned.
+WHOLE_GRID = 3
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,12 +90,41 @@ class Run(NamedTuple):
 
     quick: bool
     options: Mapping[str, Any]
+    repeats: int | None = None
+    every: int | None = None
+    sets: tuple[str, ...] | None = None
+
+    def chosen(self, names: Iterable[str]) -> tuple[str, ...]:
+        """Return those of the data sets of a table that are asked for.
+
+        Raises
+        ------
+        DataError
+            If one that is asked for is not among them.
+        """
+        names = tuple(names)
+        if self.sets is None:
+            return names
+        strange = sorted(set(self.sets) - set(names))
+        if strange or not self.sets:
+            raise DataError(f"sets must be of {', '.join(names)}; got {', '.join(strange) or 'none'}")
+        return tuple(name for name in names if name in self.sets)
+
+
+def thinned(values: Sequence[Any], every: int) -> list[Any]:
+    """Return every so manieth value of a grid, its middle among them; up to three values stay as they are."""
+    if every == 1 or len(values) <= WHOLE_GRID:
+        return list(values)
+    return list(values[(len(values) - 1) // 2 % every :: every])
 
 
 def reproduce(
     table: str,
     *,
     quick: bool = False,
+    repeats: int | None = None,
+    every: int | None = None,
+    sets: Sequence[str] | None = None,
     data_dir: str | os.PathLike[str] | None = None,
     store: str | os.PathLike[str] | None = None,
     backend: str | None = None,
@@ -107,15 +140,24 @@ def reproduce(
         One of :func:`reproducible`.
     quick : bool
         A part of the table that takes little time.
+    repeats : int, optional
+        Splits of each data set, for tables of means over splits; as many as the paper's by default.
+    every : int, optional
+        Take every so manieth value of each grid of hyper-parameters of more than three values, the middle one among them; all by default.
+    sets : sequence of str, optional
+        Data sets, by the names that the table prints; all by default.
     data_dir, store, backend, n_jobs, progress, time_limit
         As for :func:`svmcvx.study`.
 
     Raises
     ------
     DataError
-        If there is no such table, or no data set of it can be had.
+        If there is no such table, no data set of it can be had, or an argument cannot be used.
     """
     check_choice(table, "table", tuple(_TABLES))
+    for name, number in (("repeats", repeats), ("every", every)):
+        if number is not None:
+            check_whole(number, name, 1)
     options = {
         "data_dir": data_dir,
         "store": None if store is None else Path(store),
@@ -124,7 +166,9 @@ def reproduce(
         "progress": progress,
         "time_limit": time_limit,
     }
-    return _TABLES[table].load()(Run(quick, options))
+    return _TABLES[table].load()(
+        Run(quick, options, repeats, every, None if sets is None else tuple(sets))
+    )
 
 
 def compared(
