@@ -77,6 +77,8 @@ _TABLES: Mapping[str, _Table] = {
     "psvm-table1": _Table("pSVM, Table 1", "svmcvx.experiments.reproduction.psvm", "table1"),
     "psvm-table3": _Table("pSVM, Table 3", "svmcvx.experiments.reproduction.psvm", "table3"),
     "odm-table2": _Table("ODM, Table 2 (linear)", "svmcvx.experiments.reproduction.odm", "table2"),
+    "odm-table3": _Table("ODM, Table 3 (Gaussian kernel)", "svmcvx.experiments.reproduction.odm", "table3"),
+    "odm-table4": _Table("ODM, Table 4 (linear, large sets)", "svmcvx.experiments.reproduction.odm", "table4"),
 }
 
 
@@ -166,9 +168,7 @@ def reproduce(
         "progress": progress,
         "time_limit": time_limit,
     }
-    return _TABLES[table].load()(
-        Run(quick, options, repeats, every, None if sets is None else tuple(sets))
-    )
+    return _TABLES[table].load()(Run(quick, options, repeats, every, None if sets is None else tuple(sets)))
 
 
 def compared(
