@@ -22,7 +22,8 @@ def reproduce(
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="A part of the table that takes little time.")] = False,
     repeats: Annotated[
-        int | None, typer.Option(help="Splits of each data set, where the table has means; the paper's number by default.")
+        int | None,
+        typer.Option(help="Splits of each data set, where the table has means; the paper's number by default."),
     ] = None,
     every: Annotated[
         int | None, typer.Option(help="Take every so manieth value of each grid of hyper-parameters; all by default.")

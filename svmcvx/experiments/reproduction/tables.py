@@ -75,10 +75,14 @@ class _Table(NamedTuple):
 
 _TABLES: Mapping[str, _Table] = {
     "psvm-table1": _Table("pSVM, Table 1", "svmcvx.experiments.reproduction.psvm", "table1"),
+    "psvm-table1-baselines": _Table(
+        "pSVM, Table 1, the other classifiers", "svmcvx.experiments.reproduction.psvm_baselines", "table1"
+    ),
     "psvm-table3": _Table("pSVM, Table 3", "svmcvx.experiments.reproduction.psvm", "table3"),
     "odm-table2": _Table("ODM, Table 2 (linear)", "svmcvx.experiments.reproduction.odm", "table2"),
     "odm-table3": _Table("ODM, Table 3 (Gaussian kernel)", "svmcvx.experiments.reproduction.odm", "table3"),
     "odm-table4": _Table("ODM, Table 4 (linear, large sets)", "svmcvx.experiments.reproduction.odm", "table4"),
+    "m3svm-table1": _Table("M3SVM, Table 1", "svmcvx.experiments.reproduction.m3svm", "table1"),
 }
 
 
