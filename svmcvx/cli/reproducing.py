@@ -12,6 +12,7 @@ from svmcvx.cli.application import INTERRUPTED, app, check_writable
 from svmcvx.errors import DataError
 from svmcvx.experiments.reproduction import Reproduction, reproducible
 from svmcvx.experiments.reproduction import reproduce as run_table
+from svmcvx.experiments.reproduction.figures import check_figures
 from svmcvx.experiments.studies.report import check_report
 
 
@@ -26,6 +27,9 @@ def reproduce(
     ] = None,
     csv: Annotated[Path | None, typer.Option(help="File for the table.")] = None,
     report: Annotated[Path | None, typer.Option(help="HTML report to write (extra study).")] = None,
+    figures: Annotated[
+        Path | None, typer.Option(help="Folder for the figures that go with the table, as SVG (extra plot).")
+    ] = None,
     data_dir: Annotated[
         Path | None, typer.Option(help="Folder of .npz data sets; the variable SVMCVX_DATA by default.")
     ] = None,
@@ -45,6 +49,8 @@ def reproduce(
     check_writable(csv, report, store)
     if report is not None:
         check_report()
+    if figures is not None:
+        check_figures(table, figures)
     found = run_table(
         table,
         quick=quick,
@@ -60,7 +66,8 @@ def reproduce(
         found.to_csv(csv)
     if report is not None:
         found.report(report)
-    for path in (csv, report):
+    drawn = [] if figures is None else found.figures(figures)
+    for path in (csv, report, *drawn):
         if path is not None:
             consoles.output.print(f"Wrote {path}", soft_wrap=True)
     if not found.complete:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from svmcvx.data import check_choice
+from svmcvx.experiments.reproduction.figures import drawn, write_figures
 from svmcvx.experiments.studies import Study
 from svmcvx.system.files import written_whole
 
@@ -35,6 +36,8 @@ class Reproduction:
         What the columns are, and how the protocols differ.
     study : Study
         All fits.
+    run : Run, optional
+        How it was computed, for what its figures compute besides.
     """
 
     name: str
@@ -43,6 +46,7 @@ class Reproduction:
     shown: tuple[str, ...]
     notes: tuple[str, ...]
     study: Study
+    run: Run | None = None
 
     @property
     def complete(self) -> bool:
@@ -54,9 +58,14 @@ class Reproduction:
         with written_whole(path) as stream:
             stream.write(self.frame.to_csv(index=False).encode())
 
+    def figures(self, folder: str | os.PathLike[str]) -> list[Path]:
+        """Write the figures that go with the table as SVG into a folder, and return the files (extra ``plot``)."""
+        return write_figures(self, folder)
+
     def report(self, path: str | os.PathLike[str]) -> None:
-        """Write table and study into one HTML file (extra ``study``)."""
-        self.study.report(path, {self.title: self.frame}, title=f"{self.title}, reproduced")
+        """Write table, figures and study into one HTML file (extra ``study``)."""
+        pictures = [(one.svg, one.caption) for one in drawn(self)]
+        self.study.report(path, {self.title: self.frame}, title=f"{self.title}, reproduced", figures=pictures)
 
 
 class _Table(NamedTuple):
@@ -124,7 +133,8 @@ def reproduce(
         "progress": progress,
         "time_limit": time_limit,
     }
-    return _TABLES[table].load()(Run(quick, options))
+    run = Run(quick, options)
+    return replace(_TABLES[table].load()(run), run=run)
 
 
 def compared(

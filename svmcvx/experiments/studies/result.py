@@ -270,6 +270,7 @@ class Study:
         path: str | os.PathLike[str],
         comparisons: Mapping[str, pd.DataFrame] | None = None,
         title: str | None = None,
+        figures: Sequence[tuple[str, str]] = (),
     ) -> None:
         """Write everything into one HTML file that needs nothing else (extra ``study``).
 
@@ -279,10 +280,12 @@ class Study:
         comparisons : mapping of str to DataFrame, optional
             Tables of :func:`svmcvx.compare`, or others, that the report is to hold too, by their titles.
         title : str, optional
+        figures : sequence of (str, str)
+            SVG and caption of figures to stand with these tables.
         """
         from svmcvx.experiments.studies.report import report
 
-        report(Path(path), self, comparisons or {}, title)
+        report(Path(path), self, comparisons or {}, title, figures)
 
 
 def _mean_sd(mean: float, sd: float, digits: int) -> str:
