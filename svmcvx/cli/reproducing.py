@@ -22,6 +22,9 @@ def reproduce(
         str | None, typer.Argument(help="A table of a paper; without one, those that can be computed.")
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="A part of the table that takes little time.")] = False,
+    repeats: Annotated[
+        int | None, typer.Option(help="Repetitions, where numbers are means over some; those of the paper by default.")
+    ] = None,
     store: Annotated[
         Path | None, typer.Option(help="File of finished fits (.sqlite): an interrupted run goes on there.")
     ] = None,
@@ -54,6 +57,7 @@ def reproduce(
     found = run_table(
         table,
         quick=quick,
+        repeats=repeats,
         data_dir=data_dir,
         store=store,
         backend=backend,

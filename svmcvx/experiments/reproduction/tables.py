@@ -12,8 +12,10 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from svmcvx.data import check_choice
+from svmcvx.data import check_choice, check_whole
+from svmcvx.errors import DataError
 from svmcvx.experiments.reproduction.figures import drawn, write_figures
+from svmcvx.experiments.reproduction.trials import Trials
 from svmcvx.experiments.studies import Study
 from svmcvx.system.files import written_whole
 
@@ -34,7 +36,7 @@ class Reproduction:
         The columns that the command line prints.
     notes : tuple of str
         What the columns are, and how the protocols differ.
-    study : Study
+    study : Study or Trials
         All fits.
     run : Run, optional
         How it was computed, for what its figures compute besides.
@@ -45,7 +47,7 @@ class Reproduction:
     frame: pd.DataFrame
     shown: tuple[str, ...]
     notes: tuple[str, ...]
-    study: Study
+    study: Study | Trials
     run: Run | None = None
 
     @property
@@ -72,16 +74,26 @@ class _Table(NamedTuple):
     title: str
     module: str
     function: str
+    # Whether its numbers are means over repetitions, of which there may be more or fewer.
+    repeated: bool = True
 
     def load(self) -> Callable[..., Reproduction]:
         found: Callable[..., Reproduction] = getattr(import_module(self.module), self.function)
         return found
 
 
+_ROOM = "svmcvx.experiments.reproduction"
 _TABLES: Mapping[str, _Table] = {
-    "psvm-table1": _Table("pSVM, Table 1", "svmcvx.experiments.reproduction.psvm", "table1"),
-    "psvm-table3": _Table("pSVM, Table 3", "svmcvx.experiments.reproduction.psvm", "table3"),
-    "odm-table2": _Table("ODM, Table 2 (linear)", "svmcvx.experiments.reproduction.odm", "table2"),
+    "psvm-table1": _Table("pSVM, Table 1", f"{_ROOM}.psvm", "table1", repeated=False),
+    "psvm-table3": _Table("pSVM, Table 3", f"{_ROOM}.psvm", "table3", repeated=False),
+    "odm-table2": _Table("ODM, Table 2 (linear)", f"{_ROOM}.odm", "table2"),
+    "conic-table1": _Table("Conic loss, Table 1", f"{_ROOM}.conic", "table1"),
+    "conic-table2": _Table("Conic loss, Table 2 (seconds)", f"{_ROOM}.conic", "table2"),
+    "conic-table3": _Table("Conic loss, Table 3", f"{_ROOM}.conic", "table3"),
+    "conic-table4": _Table("Conic loss, Table 4", f"{_ROOM}.conic", "table4"),
+    "l0-table51": _Table("l0-KSVM, Table 5.1 (Double Circles)", f"{_ROOM}.l0", "table51"),
+    "l0-table52": _Table("l0-KSVM, Table 5.2 (Double Moons)", f"{_ROOM}.l0", "table52"),
+    "l0-table53": _Table("l0-KSVM, Table 5.3", f"{_ROOM}.l0", "table53"),
 }
 
 
@@ -91,16 +103,22 @@ def reproducible() -> dict[str, str]:
 
 
 class Run(NamedTuple):
-    """How a table is computed: in part or in full, and with which arguments of :func:`svmcvx.study`."""
+    """How a table is computed: in part or in full, with how many repetitions, and with which arguments of :func:`svmcvx.study`."""
 
     quick: bool
     options: Mapping[str, Any]
+    repeats: int | None = None
+
+    def count(self, full: int, quick: int) -> int:
+        """Return the number of repetitions, of those of the paper and of the quick part."""
+        return self.repeats or (quick if self.quick else full)
 
 
 def reproduce(
     table: str,
     *,
     quick: bool = False,
+    repeats: int | None = None,
     data_dir: str | os.PathLike[str] | None = None,
     store: str | os.PathLike[str] | None = None,
     backend: str | None = None,
@@ -116,15 +134,21 @@ def reproduce(
         One of :func:`reproducible`.
     quick : bool
         A part of the table that takes little time.
+    repeats : int, optional
+        Repetitions, where the numbers are means over some; those of the paper by default.
     data_dir, store, backend, n_jobs, progress, time_limit
         As for :func:`svmcvx.study`.
 
     Raises
     ------
     DataError
-        If there is no such table, or no data set of it can be had.
+        If there is no such table, it has no repetitions, or no data set of it can be had.
     """
     check_choice(table, "table", tuple(_TABLES))
+    if repeats is not None:
+        check_whole(repeats, "repeats", 1)
+        if not _TABLES[table].repeated:
+            raise DataError(f"{table} is of one split of each data set; leave repeats out")
     options = {
         "data_dir": data_dir,
         "store": None if store is None else Path(store),
@@ -133,7 +157,7 @@ def reproduce(
         "progress": progress,
         "time_limit": time_limit,
     }
-    run = Run(quick, options)
+    run = Run(quick, options, repeats)
     return replace(_TABLES[table].load()(run), run=run)
 
 

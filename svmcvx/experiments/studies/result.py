@@ -14,11 +14,12 @@ import pandas as pd
 
 from svmcvx.data import check_number
 from svmcvx.errors import DataError
+from svmcvx.experiments.running import FAILED, Row
 from svmcvx.experiments.studies import statistics
 from svmcvx.experiments.studies.machine import versions
 from svmcvx.experiments.studies.protocol import Protocol
 from svmcvx.experiments.studies.statistics import Friedman
-from svmcvx.experiments.studies.tasks import FAILED, FIELDS, UNCERTIFIED, Row
+from svmcvx.experiments.studies.tasks import FIELDS, UNCERTIFIED
 from svmcvx.system.files import written_whole
 
 __all__ = ["Study"]
