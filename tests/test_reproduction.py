@@ -1,5 +1,7 @@
 """Tables of the papers: printed numbers, protocols, differences."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from sklearn.model_selection import StratifiedKFold, train_test_split
@@ -10,6 +12,7 @@ from svmcvx import datasets
 from svmcvx.datasets import paper_tables
 from svmcvx.datasets.files import write_npz
 from svmcvx.experiments.reproduction import published, published_names, reproduce, reproducible
+from svmcvx.experiments.reproduction.figures import _FIGURES, check_figures, figure_names
 from svmcvx.experiments.reproduction.psvm import COSTS, EXPONENTS, AsReleased
 from svmcvx.experiments.reproduction.tables import accuracy_noise
 
@@ -156,3 +159,39 @@ def test_noise_is_two_standard_errors():
 def test_a_table_that_is_not_known_is_refused():
     with pytest.raises(sx.DataError, match="table must be one of 'psvm-table1', 'psvm-table3', 'odm-table2'"):
         reproduce("psvm-table9")
+
+
+def test_figures_of_a_table(folder, monkeypatch):
+    room = "svmcvx.experiments.reproduction.psvm"
+    monkeypatch.setattr(f"{room}.QUICK_EXPONENTS", (1.0, 2.00))
+    found = reproduce("psvm-table1", quick=True, data_dir=folder)
+    (file,) = found.figures(folder / "figures" / "new")
+    assert file.name == "psvm-table1-exponents.svg"
+    text = file.read_text()
+    assert text.startswith("<svg")
+    assert "Accuracy and share of support vectors" in text
+    assert found.figures(folder / "figures") != [file]
+    assert (folder / "figures" / file.name).read_text() == text, "the same table, the same picture"
+    found.report(folder / "table.html")
+    assert "Accuracy and share of support vectors" in (folder / "table.html").read_text()
+    lacking = found.frame.assign(as_written=np.nan)
+    assert replace(found, frame=lacking).figures(folder) == []
+
+
+def test_figures_that_cannot_be_drawn_are_refused_before_anything_is_computed(tmp_path, monkeypatch):
+    check_figures("psvm-table1", tmp_path)
+    with pytest.raises(sx.DataError, match="no figure goes with psvm-table3"):
+        check_figures("psvm-table3", tmp_path)
+    (tmp_path / "file").touch()
+    with pytest.raises(sx.DataError, match="cannot be made"):
+        check_figures("psvm-table1", tmp_path / "file")
+    monkeypatch.setattr("svmcvx.experiments.reproduction.figures.find_spec", lambda name: None)
+    with pytest.raises(sx.SolverUnavailable, match="svmcvx\\[plot\\]"):
+        check_figures("psvm-table1", tmp_path)
+
+
+def test_every_registered_figure_has_its_function():
+    for table in reproducible():
+        for name in figure_names(table):
+            assert callable(_FIGURES[table][name].load())
+    assert set(_FIGURES) <= set(reproducible())

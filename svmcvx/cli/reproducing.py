@@ -12,6 +12,7 @@ from svmcvx.cli.application import INTERRUPTED, app, check_writable
 from svmcvx.errors import DataError
 from svmcvx.experiments.reproduction import Reproduction, reproducible
 from svmcvx.experiments.reproduction import reproduce as run_table
+from svmcvx.experiments.reproduction.figures import check_figures
 from svmcvx.experiments.studies.report import check_report
 
 
@@ -22,8 +23,7 @@ def reproduce(
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="A part of the table that takes little time.")] = False,
     repeats: Annotated[
-        int | None,
-        typer.Option(help="Splits of each data set, where the table has means; the paper's number by default."),
+        int | None, typer.Option(help="Repetitions, where numbers are means over some; those of the paper by default.")
     ] = None,
     every: Annotated[
         int | None, typer.Option(help="Take every so manieth value of each grid of hyper-parameters; all by default.")
@@ -36,6 +36,9 @@ def reproduce(
     ] = None,
     csv: Annotated[Path | None, typer.Option(help="File for the table.")] = None,
     report: Annotated[Path | None, typer.Option(help="HTML report to write (extra study).")] = None,
+    figures: Annotated[
+        Path | None, typer.Option(help="Folder for the figures that go with the table, as SVG (extra plot).")
+    ] = None,
     data_dir: Annotated[
         Path | None, typer.Option(help="Folder of .npz data sets; the variable SVMCVX_DATA by default.")
     ] = None,
@@ -55,6 +58,8 @@ def reproduce(
     check_writable(csv, report, store)
     if report is not None:
         check_report()
+    if figures is not None:
+        check_figures(table, figures)
     found = run_table(
         table,
         quick=quick,
@@ -73,7 +78,8 @@ def reproduce(
         found.to_csv(csv)
     if report is not None:
         found.report(report)
-    for path in (csv, report):
+    drawn = [] if figures is None else found.figures(figures)
+    for path in (csv, report, *drawn):
         if path is not None:
             consoles.output.print(f"Wrote {path}", soft_wrap=True)
     if not found.complete:

@@ -125,7 +125,7 @@ class AdamM3SVMClassifier(M3SVMClassifier):
 def table1(run: Run) -> Reproduction:
     """Compute Table 1: linear machines for several classes on the sets that can be had."""
     names = run.chosen(QUICK_SETS if run.quick and run.sets is None else SETS)
-    repeats = run.repeats or (QUICK_REPEATS if run.quick else REPEATS)
+    repeats = run.count(REPEATS, QUICK_REPEATS)
     every = run.every or (QUICK_EVERY if run.quick else 1)
     parts, left_out = [], {}
     for name in names:

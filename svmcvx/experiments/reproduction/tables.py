@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,6 +14,8 @@ import pandas as pd
 
 from svmcvx.data import check_choice, check_whole
 from svmcvx.errors import DataError
+from svmcvx.experiments.reproduction.figures import drawn, write_figures
+from svmcvx.experiments.reproduction.trials import Trials
 from svmcvx.experiments.studies import Study
 from svmcvx.system.files import written_whole
 
@@ -37,8 +39,10 @@ class Reproduction:
         The columns that the command line prints.
     notes : tuple of str
         What the columns are, and how the protocols differ.
-    study : Study
+    study : Study or Trials
         All fits.
+    run : Run, optional
+        How it was computed, for what its figures compute besides.
     """
 
     name: str
@@ -46,7 +50,8 @@ class Reproduction:
     frame: pd.DataFrame
     shown: tuple[str, ...]
     notes: tuple[str, ...]
-    study: Study
+    study: Study | Trials
+    run: Run | None = None
 
     @property
     def complete(self) -> bool:
@@ -58,31 +63,46 @@ class Reproduction:
         with written_whole(path) as stream:
             stream.write(self.frame.to_csv(index=False).encode())
 
+    def figures(self, folder: str | os.PathLike[str]) -> list[Path]:
+        """Write the figures that go with the table as SVG into a folder, and return the files (extra ``plot``)."""
+        return write_figures(self, folder)
+
     def report(self, path: str | os.PathLike[str]) -> None:
-        """Write table and study into one HTML file (extra ``study``)."""
-        self.study.report(path, {self.title: self.frame}, title=f"{self.title}, reproduced")
+        """Write table, figures and study into one HTML file (extra ``study``)."""
+        pictures = [(one.svg, one.caption) for one in drawn(self)]
+        self.study.report(path, {self.title: self.frame}, title=f"{self.title}, reproduced", figures=pictures)
 
 
 class _Table(NamedTuple):
     title: str
     module: str
     function: str
+    # Which of the arguments of `reproduce` that change its size it has a use for.
+    takes: tuple[str, ...] = ("repeats",)
 
     def load(self) -> Callable[..., Reproduction]:
         found: Callable[..., Reproduction] = getattr(import_module(self.module), self.function)
         return found
 
 
+_ROOM = "svmcvx.experiments.reproduction"
 _TABLES: Mapping[str, _Table] = {
-    "psvm-table1": _Table("pSVM, Table 1", "svmcvx.experiments.reproduction.psvm", "table1"),
+    "psvm-table1": _Table("pSVM, Table 1", f"{_ROOM}.psvm", "table1", ("sets",)),
     "psvm-table1-baselines": _Table(
-        "pSVM, Table 1, the other classifiers", "svmcvx.experiments.reproduction.psvm_baselines", "table1"
+        "pSVM, Table 1, the other classifiers", f"{_ROOM}.psvm_baselines", "table1", ("repeats", "sets")
     ),
-    "psvm-table3": _Table("pSVM, Table 3", "svmcvx.experiments.reproduction.psvm", "table3"),
-    "odm-table2": _Table("ODM, Table 2 (linear)", "svmcvx.experiments.reproduction.odm", "table2"),
-    "odm-table3": _Table("ODM, Table 3 (Gaussian kernel)", "svmcvx.experiments.reproduction.odm", "table3"),
-    "odm-table4": _Table("ODM, Table 4 (linear, large sets)", "svmcvx.experiments.reproduction.odm", "table4"),
-    "m3svm-table1": _Table("M3SVM, Table 1", "svmcvx.experiments.reproduction.m3svm", "table1"),
+    "psvm-table3": _Table("pSVM, Table 3", f"{_ROOM}.psvm", "table3", ("sets",)),
+    "odm-table2": _Table("ODM, Table 2 (linear)", f"{_ROOM}.odm", "table2", ("repeats", "every", "sets")),
+    "odm-table3": _Table("ODM, Table 3 (Gaussian kernel)", f"{_ROOM}.odm", "table3", ("repeats", "every", "sets")),
+    "odm-table4": _Table("ODM, Table 4 (large sets)", f"{_ROOM}.odm", "table4", ("repeats", "every", "sets")),
+    "m3svm-table1": _Table("M3SVM, Table 1", f"{_ROOM}.m3svm", "table1", ("repeats", "every", "sets")),
+    "conic-table1": _Table("Conic loss, Table 1", f"{_ROOM}.conic", "table1"),
+    "conic-table2": _Table("Conic loss, Table 2 (seconds)", f"{_ROOM}.conic", "table2"),
+    "conic-table3": _Table("Conic loss, Table 3", f"{_ROOM}.conic", "table3"),
+    "conic-table4": _Table("Conic loss, Table 4", f"{_ROOM}.conic", "table4"),
+    "l0-table51": _Table("l0-KSVM, Table 5.1 (Double Circles)", f"{_ROOM}.l0", "table51"),
+    "l0-table52": _Table("l0-KSVM, Table 5.2 (Double Moons)", f"{_ROOM}.l0", "table52"),
+    "l0-table53": _Table("l0-KSVM, Table 5.3", f"{_ROOM}.l0", "table53"),
 }
 
 
@@ -92,7 +112,7 @@ def reproducible() -> dict[str, str]:
 
 
 class Run(NamedTuple):
-    """How a table is computed: in part or in full, and with which arguments of :func:`svmcvx.study`."""
+    """How a table is computed: in part or in full, with how many repetitions, and with which arguments of :func:`svmcvx.study`."""
 
     quick: bool
     options: Mapping[str, Any]
@@ -115,6 +135,10 @@ class Run(NamedTuple):
         if strange or not self.sets:
             raise DataError(f"sets must be of {', '.join(names)}; got {', '.join(strange) or 'none'}")
         return tuple(name for name in names if name in self.sets)
+
+    def count(self, full: int, quick: int) -> int:
+        """Return the number of repetitions, of those of the paper and of the quick part."""
+        return self.repeats or (quick if self.quick else full)
 
 
 def thinned(values: Sequence[Any], every: int) -> list[Any]:
@@ -147,7 +171,7 @@ def reproduce(
     quick : bool
         A part of the table that takes little time.
     repeats : int, optional
-        Splits of each data set, for tables of means over splits; as many as the paper's by default.
+        Repetitions, where the numbers are means over some; those of the paper by default.
     every : int, optional
         Take every so manieth value of each grid of hyper-parameters of more than three values, the middle one among them; all by default.
     sets : sequence of str, optional
@@ -158,12 +182,15 @@ def reproduce(
     Raises
     ------
     DataError
-        If there is no such table, no data set of it can be had, or an argument cannot be used.
+        If there is no such table, it has no use for an argument, or no data set of it can be had.
     """
     check_choice(table, "table", tuple(_TABLES))
-    for name, number in (("repeats", repeats), ("every", every)):
-        if number is not None:
-            check_whole(number, name, 1)
+    given = {"repeats": repeats, "every": every, "sets": sets}
+    for name, value in given.items():
+        if value is not None and name not in _TABLES[table].takes:
+            raise DataError(f"{table} has no use for {name}; leave it out")
+        if value is not None and name != "sets":
+            check_whole(value, name, 1)
     options = {
         "data_dir": data_dir,
         "store": None if store is None else Path(store),
@@ -172,7 +199,8 @@ def reproduce(
         "progress": progress,
         "time_limit": time_limit,
     }
-    return _TABLES[table].load()(Run(quick, options, repeats, every, None if sets is None else tuple(sets)))
+    run = Run(quick, options, repeats, every, None if sets is None else tuple(sets))
+    return replace(_TABLES[table].load()(run), run=run)
 
 
 def compared(
