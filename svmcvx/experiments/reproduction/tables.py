@@ -96,6 +96,7 @@ _TABLES: Mapping[str, _Table] = {
     "odm-table3": _Table("ODM, Table 3 (Gaussian kernel)", f"{_ROOM}.odm", "table3", ("repeats", "every", "sets")),
     "odm-table4": _Table("ODM, Table 4 (large sets)", f"{_ROOM}.odm", "table4", ("repeats", "every", "sets")),
     "m3svm-table1": _Table("M3SVM, Table 1", f"{_ROOM}.m3svm", "table1", ("repeats", "every", "sets")),
+    "m3svm-figure3": _Table("M3SVM, Figure 3 (exponents)", f"{_ROOM}.m3svm", "figure3", ("repeats", "every", "sets")),
     "conic-table1": _Table("Conic loss, Table 1", f"{_ROOM}.conic", "table1"),
     "conic-table2": _Table("Conic loss, Table 2 (seconds)", f"{_ROOM}.conic", "table2"),
     "conic-table3": _Table("Conic loss, Table 3", f"{_ROOM}.conic", "table3"),
