@@ -45,6 +45,18 @@ _FIGURES: Mapping[str, Mapping[str, _Figure]] = {
     "psvm-table1": {
         "exponents": _Figure("Accuracy and share of support vectors against the exponent p", "psvm", "exponents"),
     },
+    "odm-table2": {
+        "margins": _Figure("Cumulative margins of SVM, ODML and ODM, linear", "odm", "margins"),
+    },
+    "odm-table3": {
+        "margins": _Figure("Cumulative margins of SVM, ODML and ODM, Gaussian kernel", "odm", "margins"),
+    },
+    "m3svm-table1": {
+        "convergence": _Figure("Certified gap of the released problem against time", "m3svm", "convergence"),
+    },
+    "m3svm-figure3": {
+        "exponents": _Figure("Accuracy of M3SVM against the exponent p", "m3svm", "exponents"),
+    },
 }
 
 

@@ -27,6 +27,7 @@ from svmcvx.solution import Solution
 __all__ = ["AdamM3SVMClassifier", "figure3", "released_settings", "table1"]
 
 SEED, TEST = 42, 0.2
+SPLIT = Split(TEST, stratify=False)
 REPEATS = 10
 TOL = 1e-4
 LEVEL = 0.05
@@ -199,7 +200,7 @@ def _studied(name: str, data: Dataset, models: dict[str, Any], tune: dict[str, A
         models,
         {name: data},
         repeats=repeats,
-        split=Split(TEST, stratify=False),
+        split=SPLIT,
         tune=tune,
         cv=KFold(5, shuffle=True, random_state=SEED),
         scale="standard" if SETS[name].standardise else "none",

@@ -30,11 +30,21 @@ from svmcvx.experiments.studies.statistics import corrected_t, paired_t
 from svmcvx.experiments.studies.tasks import UNCERTIFIED
 from svmcvx.kernels.gram_cache import GramCache
 
-__all__ = ["SummedODMClassifier", "SummedODMLClassifier", "UnitMeanDistance", "table2", "table3", "table4"]
+__all__ = [
+    "SummedODMClassifier",
+    "SummedODMLClassifier",
+    "UnitMeanDistance",
+    "given",
+    "models",
+    "table2",
+    "table3",
+    "table4",
+]
 
 Floats: TypeAlias = NDArray[np.float64]
 
 LEVEL = 0.05
+SPLIT = Split(0.5, stratify=False)
 # These are printed with 232 observations, as many as the votes have complete rows.
 VOTES = "house-votes, complete rows"
 # The sets, by how the tables print them. What is not named here is called the same.
@@ -160,12 +170,12 @@ def _computed(table: _Table, run: Run) -> Reproduction:
     tune = _grids(every, kernel=table.kernel)
     # Several printed sets are the same observations.
     sources = {name: SOURCES.get(name, name) for name in names}
-    given, left_out = _given(sources.values(), run)
+    loaded, left_out = given(sources.values(), run)
     found = study(
-        _models(kernel=table.kernel),
-        given,
+        models(kernel=table.kernel),
+        loaded,
         repeats=repeats,
-        split=Split(0.5, stratify=False),
+        split=SPLIT,
         tune=tune,
         cv=5,
         scale="minmax",
@@ -198,7 +208,8 @@ def _computed(table: _Table, run: Run) -> Reproduction:
     return Reproduction(f"odm-table{table.number}", table.title, frame, SHOWN, notes, found)
 
 
-def _models(*, kernel: bool) -> dict[str, Any]:
+def models(*, kernel: bool) -> dict[str, Any]:
+    """Return the machines of the tables, by method and reading."""
     settings = {"solver": "fast", **({"kernel": "rbf"} if kernel else {})}
     machines = {
         "svm": PSVMClassifier(**settings),
@@ -236,18 +247,18 @@ def _sizes(grid: Mapping[str, list[float]]) -> str:
     return " × ".join(f"{len(values)} {name.removeprefix('model__')}" for name, values in grid.items())
 
 
-def _given(sources: Iterable[str], run: Run) -> tuple[dict[str, Any], dict[str, str]]:
+def given(sources: Iterable[str], run: Run) -> tuple[dict[str, Any], dict[str, str]]:
     """Return the data sets by their names, and why others cannot be had."""
-    given: dict[str, Any] = {source: source for source in sources}
-    if VOTES not in given:
-        return given, {}
+    found: dict[str, Any] = {source: source for source in sources}
+    if VOTES not in found:
+        return found, {}
     try:
         votes = load("house-votes", run.options.get("data_dir"))
     except (SvmcvxError, OSError) as error:
-        del given[VOTES]
-        return given, {VOTES: " ".join(str(error).split())}
+        del found[VOTES]
+        return found, {VOTES: " ".join(str(error).split())}
     whole = (np.asarray(votes.X) != 0).all(axis=1)
-    return given | {VOTES: Dataset(VOTES, votes.X[whole], votes.y[whole])}, {}
+    return found | {VOTES: Dataset(VOTES, votes.X[whole], votes.y[whole])}, {}
 
 
 def _row(
