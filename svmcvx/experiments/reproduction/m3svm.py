@@ -298,8 +298,8 @@ def _against(part: pd.DataFrame, other: pd.DataFrame, name: str) -> dict[str, An
 
 def _released(frame: pd.DataFrame, mean: float) -> dict[str, Any]:
     """Return what the released problem gives on the split of the released code: its optimum, and the end of Adam."""
-    first = frame[frame["repeat"] == 0].set_index("model")
-    optimum, adam = first.loc[OPTIMAL], first.loc[ADAM]
+    first: dict[str, Any] = {row["model"]: row for row in frame[frame["repeat"] == 0].to_dict("records")}
+    optimum, adam = first[OPTIMAL], first[ADAM]
     if math.isnan(optimum["accuracy"]) or math.isnan(adam["accuracy"]):
         return {"as_released": math.nan, "as_released_note": optimum["note"] or adam["note"]}
     ours = float(optimum["accuracy"])

@@ -112,7 +112,7 @@ def _changed(request: Request, **settings: float) -> Request:
     return replace(request, settings={**request.settings, **settings})
 
 
-class UnitMeanDistance(TransformerMixin, BaseEstimator):  # type: ignore[misc]
+class UnitMeanDistance(TransformerMixin, BaseEstimator):
     """Divides all features by the mean distance between two rows of the training part, the unit of the paper's kernel widths."""
 
     mean_distance_: float
@@ -210,7 +210,7 @@ def _computed(table: _Table, run: Run) -> Reproduction:
 
 def models(*, kernel: bool) -> dict[str, Any]:
     """Return the machines of the tables, by method and reading."""
-    settings = {"solver": "fast", **({"kernel": "rbf"} if kernel else {})}
+    settings: dict[str, Any] = {"solver": "fast", "kernel": "rbf" if kernel else None}
     machines = {
         "svm": PSVMClassifier(**settings),
         "svm, summed": SummedODMLClassifier(lam1=0.0, lam2=0.0, **settings),

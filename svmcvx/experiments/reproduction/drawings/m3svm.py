@@ -15,6 +15,7 @@ from svmcvx.plot import gap_trace
 from svmcvx.plot.style import NEGATIVE, drawing_panels
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 __all__ = ["convergence", "exponents"]
@@ -66,7 +67,7 @@ def exponents(found: Reproduction) -> Figure | None:
     return figure
 
 
-def _panels(count: int) -> tuple[Figure, list[object]]:
+def _panels(count: int) -> tuple[Figure, list[Axes]]:
     """Return a figure with so many panels, in rows of a few."""
     columns = min(count, COLUMNS)
     figure, panels = drawing_panels(-(-count // columns), columns, size=(3.2, 2.5))

@@ -49,7 +49,7 @@ def _fitted(found: Reproduction, source: str, data: Dataset, suffix: str) -> tup
     """Return the machines on the training half of the first split at the hyper-parameters that were chosen, and this half as they see it."""
     kernel = found.name == "odm-table3"
     frame = found.study.frame
-    first = frame[(frame["dataset"] == source) & (frame["repeat"] == 0)].set_index("model")
+    first: Any = frame[(frame["dataset"] == source) & (frame["repeat"] == 0)].set_index("model")
     ((train, _),) = SPLIT.parts(data.y, 0)
     fitted, X = {}, None
     for machine in MACHINES:
