@@ -26,7 +26,7 @@ from svmcvx.kernels import RBF, Exponential
 from svmcvx.kernels.gram_cache import GramCache
 from svmcvx.solution import Solution
 
-__all__ = ["AsReleased", "table1", "table3"]
+__all__ = ["AsReleased", "WithReleasedKernel", "table1", "table3"]
 
 SEED = 42
 COSTS = [0.1, 0.5, 1.0, 5.0, 10.0]
@@ -78,15 +78,11 @@ SHOWN3 = (
 QUICK_EXPONENTS, QUICK_SETS = (1.25, 1.50, 2.00), ("Cancer", "Heart", "Ionosphere")
 
 
-class AsReleased(PSVMClassifier):
-    r"""The pSVM as the code published with [Sun] computes it, solved to a certified optimum.
+class WithReleasedKernel(PSVMClassifier):
+    r"""The pSVM with the "Gaussian" kernel of the code published with [Sun].
 
-    Its "Gaussian" kernel is :math:`\exp(-\|x - x'\| / (\sqrt2\,\sigma))` with :math:`2\sigma^2 = d\,\mathrm{Var}[X]`, of the data of each
-    fit; its intercept is the mean over support vectors of :math:`y_k - \mathrm{sign} f_k`; and p = 1 is the hard-margin machine. The
-    certificate is that of the machine with its best intercept.
+    It is :math:`\exp(-\|x - x'\| / (\sqrt2\,\sigma))` with :math:`2\sigma^2 = d\,\mathrm{Var}[X]`, of the data of each fit.
     """
-
-    released_shift_: float
 
     def _request(self, data: TrainingData, cache: GramCache | None) -> Request:
         request = super()._request(data, cache)
@@ -95,6 +91,16 @@ class AsReleased(PSVMClassifier):
         return replace(
             request, settings={**request.settings, "kernel": kernel if cache is None else cache.kernel(kernel)}
         )
+
+
+class AsReleased(WithReleasedKernel):
+    r"""The pSVM as the code published with [Sun] computes it, solved to a certified optimum.
+
+    Beside its kernel, its intercept is the mean over support vectors of :math:`y_k - \mathrm{sign} f_k`, and p = 1 is the hard-margin machine.
+    The certificate is that of the machine with its best intercept.
+    """
+
+    released_shift_: float
 
     def _solve(self, request: Request, data: TrainingData, warm_start: Solution | None) -> tuple[Solution, Route]:
         if self.p > 1:
