@@ -24,7 +24,7 @@ from svmcvx.estimators.margin import PSVMClassifier
 from svmcvx.estimators.margin_distribution import ODMClassifier, ODMLClassifier
 from svmcvx.estimators.request import Request, TrainingData
 from svmcvx.experiments.reproduction.published import published
-from svmcvx.experiments.reproduction.tables import Reproduction, Run, mean_noise, thinned
+from svmcvx.experiments.reproduction.tables import Reproduction, Run, mean_noise, outcome, thinned
 from svmcvx.experiments.studies import Split, Study, study
 from svmcvx.experiments.studies.statistics import corrected_t, paired_t
 from svmcvx.experiments.studies.tasks import UNCERTIFIED
@@ -43,7 +43,6 @@ __all__ = [
 
 Floats: TypeAlias = NDArray[np.float64]
 
-LEVEL = 0.05
 SPLIT = Split(0.5, stratify=False)
 # These are printed with 232 observations, as many as the votes have complete rows.
 VOTES = "house-votes, complete rows"
@@ -197,7 +196,7 @@ def _computed(table: _Table, run: Run) -> Reproduction:
         "5-fold cross-validation on the training half, which also scales the columns to [0, 1]; rows with missing values are dropped, "
         "as the printed numbers of observations say.",
         f"Grids: {'; '.join(f'{name}: {_sizes(tune[name])}' for name in ('svm', 'odml', 'odm'))}"
-        + ("." if every == 1 else f" (every {every}th value, of grids of more than three)."),
+        + ("." if every == 1 else f" (one value of {every}, of grids of more than three)."),
         "As written: the usual SVM with its free intercept; ODML and ODM without one, their losses averaged. "
         "Summed: no machine has an intercept, and the losses of all are summed. "
         + ("LDA with a kernel is not computed." if table.kernel else "lda is scikit-learn's."),
@@ -295,7 +294,7 @@ def _compared(part: pd.DataFrame, scores: Floats, mean: float, sd: float, repeat
         "_sd": round(spread, 3),
         "_difference": round(ours - mean, 3) + 0.0,
         "_noise": round(noise, 3),
-        "_within_noise": bool(abs(ours - mean) <= noise),
+        "_within_noise": math.nan if math.isnan(noise) else bool(abs(ours - mean) <= noise),
         "_splits": scores.size,
         "_certified": "" if without else f"{certified}/{int((part['tuning_fits'] + 1).sum())}",
         "_seconds": round(float(part["seconds"].sum()), 2),
@@ -308,11 +307,10 @@ def _against(part: pd.DataFrame, svm: pd.DataFrame) -> dict[str, Any]:
     difference = (both["accuracy"] - both["accuracy_svm"]).to_numpy(dtype=np.float64)
     plain = paired_t(difference)
     corrected = corrected_t(difference, float((both["n_test"] / both["n_train"]).mean()))
-    better = "better" if difference.sum() > 0 else "worse"
     return {
-        "_against_svm": better if plain < LEVEL else "tie",
+        "_against_svm": outcome(difference, plain),
         "_t": plain,
-        "_corrected": better if corrected < LEVEL else "tie",
+        "_corrected": outcome(difference, corrected),
         "_corrected_t": corrected,
     }
 

@@ -10,7 +10,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from svmcvx.data import check_choice, check_whole
 from svmcvx.errors import DataError
@@ -19,10 +21,22 @@ from svmcvx.experiments.reproduction.trials import Trials
 from svmcvx.experiments.studies import Study
 from svmcvx.system.files import written_whole
 
-__all__ = ["Reproduction", "Run", "accuracy_noise", "compared", "mean_noise", "reproduce", "reproducible", "thinned"]
+__all__ = [
+    "Reproduction",
+    "Run",
+    "accuracy_noise",
+    "compared",
+    "mean_noise",
+    "outcome",
+    "reproduce",
+    "reproducible",
+    "thinned",
+]
 
 # A grid of so many values is never thinned.
 WHOLE_GRID = 3
+# Of the tests.
+LEVEL = 0.05
 
 
 @dataclass(frozen=True, eq=False)
@@ -237,6 +251,13 @@ def accuracy_noise(first_pct: float, second_pct: float, n_test: int) -> float:
     """Return two standard errors of accuracies on so many test observations, the larger of the two, in percentage points."""
     shares = [min(max(accuracy / 100.0, 0.0), 1.0) for accuracy in (first_pct, second_pct)]
     return 200.0 * math.sqrt(max(a * (1.0 - a) for a in shares) / n_test)
+
+
+def outcome(difference: NDArray[np.float64], p_value: float) -> str:
+    """Return whether scores with these differences are better or worse at 95 %, or a tie; nothing if there is no p-value."""
+    if math.isnan(p_value):
+        return ""
+    return "tie" if p_value >= LEVEL else "better" if difference.sum() > 0 else "worse"
 
 
 def mean_noise(first_sd: float, first_splits: int, second_sd: float, second_splits: int) -> float:
