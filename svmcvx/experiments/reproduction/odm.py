@@ -73,7 +73,7 @@ LARGE = [2.0**k for k in range(11)]
 BANDS = np.linspace(0.0, 0.5, 6).tolist()
 WIDTHS = [2.0**k for k in range(-2, 3)]
 
-# The two readings of the paper, and what the models of a study are called by them.
+# The readings of the paper, and what the names of the models of a study end in by them.
 READINGS = {"as_written": "", "as_summed": ", summed"}
 SHOWN = (
     "dataset",
@@ -198,8 +198,11 @@ def _computed(table: _Table, run: Run) -> Reproduction:
         f"Grids: {'; '.join(f'{name}: {_sizes(tune[name])}' for name in ('svm', 'odml', 'odm'))}"
         + ("." if every == 1 else f" (one value of {every}, of grids of more than three)."),
         "As written: the usual SVM with its free intercept; ODML and ODM without one, their losses averaged. "
-        "Summed: no machine has an intercept, and the losses of all are summed. "
-        + ("LDA with a kernel is not computed." if table.kernel else "lda is scikit-learn's."),
+        + (
+            "The kernel is exp(−‖x − x'‖² / (2 width²)). LDA with a kernel is not computed."
+            if table.kernel
+            else "Summed: no machine has an intercept, and the losses of all are summed. lda is scikit-learn's."
+        ),
         "Noise: two standard errors of the difference of two means over independent splits of the same data.",
         "Against svm: significant at 95 % by the paired t-test, as in the paper; corrected: by the corrected resampled t-test.",
         *(_tally(frame, method) for method in ("odml", "odm")),
@@ -208,20 +211,22 @@ def _computed(table: _Table, run: Run) -> Reproduction:
 
 
 def models(*, kernel: bool) -> dict[str, Any]:
-    """Return the machines of the tables, by method and reading."""
-    settings: dict[str, Any] = {"solver": "fast", "kernel": "rbf" if kernel else None}
-    machines = {
-        "svm": PSVMClassifier(**settings),
-        "svm, summed": SummedODMLClassifier(lam1=0.0, lam2=0.0, **settings),
-        "odml": ODMLClassifier(**settings),
-        "odml, summed": SummedODMLClassifier(**settings),
-        "odm": ODMClassifier(**settings),
-        "odm, summed": SummedODMClassifier(**settings),
-    }
+    """Return the machines of the tables, by method and reading; with a kernel those of the first reading alone."""
     if kernel:
-        return {name: Pipeline([("distance", UnitMeanDistance()), ("model", one)]) for name, one in machines.items()}
-    lda = Pipeline([("dense", FunctionTransformer(dense)), ("model", LinearDiscriminantAnalysis())])
-    return {**machines, "lda": lda}
+        machines = {"svm": PSVMClassifier, "odml": ODMLClassifier, "odm": ODMClassifier}
+        return {
+            name: Pipeline([("distance", UnitMeanDistance()), ("model", machine(kernel="rbf", solver="fast"))])
+            for name, machine in machines.items()
+        }
+    return {
+        "svm": PSVMClassifier(solver="fast"),
+        "lda": Pipeline([("dense", FunctionTransformer(dense)), ("model", LinearDiscriminantAnalysis())]),
+        "odml": ODMLClassifier(solver="fast"),
+        "odm": ODMClassifier(solver="fast"),
+        "svm, summed": SummedODMLClassifier(lam1=0.0, lam2=0.0, solver="fast"),
+        "odml, summed": SummedODMLClassifier(solver="fast"),
+        "odm, summed": SummedODMClassifier(solver="fast"),
+    }
 
 
 def _grids(every: int, *, kernel: bool) -> dict[str, dict[str, list[float]]]:
@@ -232,14 +237,14 @@ def _grids(every: int, *, kernel: bool) -> dict[str, dict[str, list[float]]]:
         "odml": {"C": COSTS, "lam1": small, "lam2": small},
         "odm": {"C1": large, "C2": large, "D": thinned(BANDS, every)},
     }
-    if kernel:
-        # exp(−‖x − x'‖² / (2 width²)); one width alone would be no choice.
-        gammas = [1.0 / (2.0 * width**2) for width in thinned(WIDTHS, min(every, 2))]
-        grids = {
-            name: {f"model__{key}": values for key, values in {**grid, "gamma": gammas}.items()}
-            for name, grid in grids.items()
-        }
-    return {f"{name}{reading}": grid for name, grid in grids.items() for reading in READINGS.values()}
+    if not kernel:
+        return {f"{name}{reading}": grid for name, grid in grids.items() for reading in READINGS.values()}
+    # exp(−‖x − x'‖² / (2 width²)); one width alone would be no choice.
+    gammas = [1.0 / (2.0 * width**2) for width in thinned(WIDTHS, min(every, 2))]
+    return {
+        name: {f"model__{key}": values for key, values in {**grid, "gamma": gammas}.items()}
+        for name, grid in grids.items()
+    }
 
 
 def _sizes(grid: Mapping[str, list[float]]) -> str:
@@ -269,7 +274,7 @@ def _row(
     row["published_against_svm"] = "" if method == "svm" else marks.loc[dataset, method]
     frame = found.frame[found.frame["dataset"] == source]
     for what, suffix in READINGS.items():
-        if method == "lda" and suffix:
+        if f"{method}{suffix}" not in found.models:
             continue
         part = frame[frame["model"] == f"{method}{suffix}"].sort_values("repeat")
         scores = part["accuracy"].to_numpy(dtype=np.float64)

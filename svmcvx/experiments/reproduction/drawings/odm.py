@@ -26,17 +26,18 @@ PREFERRED, MOST = ("sonar", "vehicle", "wdbc"), 3
 
 def margins(found: Reproduction) -> Figure | None:
     """Draw cumulative margins on the training half of the first split, a column a data set, a row a reading of the paper."""
-    rows = found.frame[found.frame["method"] == "odm"].dropna(subset=[*READINGS])
+    readings = {name: suffix for name, suffix in READINGS.items() if name in found.frame}
+    rows = found.frame[found.frame["method"] == "odm"].dropna(subset=list(readings))
     there = list(rows["dataset"])
     sets = ([name for name in PREFERRED if name in there] or there)[:MOST]
     if not sets or found.run is None:
         return None
-    figure, panels = drawing_panels(len(READINGS), len(sets), size=(3.6, 2.8), sharey=True)
+    figure, panels = drawing_panels(len(readings), len(sets), size=(3.6, 2.8), sharey=True)
     for name, column in zip(sets, panels.T, strict=True):
         source = SOURCES.get(name, name)
         one = given([source], found.run)[0][source]
         data = (one if isinstance(one, Dataset) else load(one, found.run.options["data_dir"])).without_missing()
-        for (reading, suffix), ax in zip(READINGS.items(), column, strict=True):
+        for (reading, suffix), ax in zip(readings.items(), column, strict=True):
             fitted, X, y = _fitted(found, source, data, suffix)
             margin_distribution(fitted, X, y, ax=ax, title=f"{name}, {reading.replace('_', ' ')}")
             ax.set_xlabel("margin ÷ median of its size")
