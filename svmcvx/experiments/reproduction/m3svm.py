@@ -30,6 +30,8 @@ SEED, TEST = 42, 0.2
 SPLIT = Split(TEST, stratify=False)
 REPEATS = 10
 TOL = 1e-4
+# Of every fit: a solver that has not certified the gap by then returns its best point with the interval, and that counts.
+FIT: dict[str, Any] = {"solver": "fast", "tol": TOL, "time_limit": 120.0}
 # The grids: of M3SVM as the paper has them; those of the other methods it does not give.
 LAMBDAS = np.linspace(1e-4, 1e-1, 10).tolist()
 EXPONENTS = [float(p) for p in range(1, 9)]
@@ -63,14 +65,14 @@ SETS = {
 }
 # The columns of the table, by the names that they have in ours.
 METHODS = {
-    "ovr": PSVMClassifier(multiclass="ovr", solver="fast", tol=TOL),
-    "ovo": PSVMClassifier(multiclass="ovo", solver="fast", tol=TOL),
-    "crammer": MulticlassSVMClassifier(loss="crammer_singer", solver="fast", tol=TOL),
-    "msvm": MulticlassSVMClassifier(loss="msvm", solver="fast", tol=TOL),
-    "topk": MulticlassSVMClassifier(loss="topk", solver="fast", tol=TOL),
-    "multi_lr": MulticlassSVMClassifier(loss="softmax", solver="fast", tol=TOL),
-    "smlr": MulticlassSVMClassifier(loss="sparse_softmax", solver="fast", tol=TOL),
-    "m3svm": M3SVMClassifier(solver="fast", tol=TOL),
+    "ovr": PSVMClassifier(multiclass="ovr", **FIT),
+    "ovo": PSVMClassifier(multiclass="ovo", **FIT),
+    "crammer": MulticlassSVMClassifier(loss="crammer_singer", **FIT),
+    "msvm": MulticlassSVMClassifier(loss="msvm", **FIT),
+    "topk": MulticlassSVMClassifier(loss="topk", **FIT),
+    "multi_lr": MulticlassSVMClassifier(loss="softmax", **FIT),
+    "smlr": MulticlassSVMClassifier(loss="sparse_softmax", **FIT),
+    "m3svm": M3SVMClassifier(**FIT),
 }
 OWN, OPTIMAL, ADAM = "m3svm", "m3svm, as released", "m3svm, as released, Adam"
 SHOWN = (
@@ -136,7 +138,8 @@ def table1(run: Run) -> Reproduction:
     grids = f"M3SVM: {len(thinned(LAMBDAS, every))} λ × {len(thinned(EXPONENTS, every))} p; others: {len(thinned(WEIGHTS, every))} λ or C"
     notes = (
         f"As written: mean accuracy on the test parts of {repeats} splits 80/20 (the paper: {REPEATS} runs) and its standard deviation; "
-        f"hyper-parameters by 5-fold cross-validation on the training part ({grids}; a single value is not tuned); hinge loss, certified to {TOL:g}.",
+        f"hyper-parameters by 5-fold cross-validation on the training part ({grids}; a single value is not tuned); hinge loss, certified to {TOL:g} "
+        f"or stopped after {FIT['time_limit']:g} seconds.",
         "As released: softmax in place of the hinge, at the released λ and p of each set, on the split with random_state 42: the certified "
         "optimum, and where 500 epochs of Adam at the released rate end, with the gap that is left. Adam is not meant to be certified.",
         "Features as the released code takes them, standardised over all rows where it does so. Top-k has k = 2.",
@@ -225,8 +228,8 @@ def _compared_on(name: str, data: Dataset, repeats: int, every: int, run: Run) -
     """Fit all methods to a set."""
     settings = released_settings(name, data)
     models: dict[str, Any] = {
-        OPTIMAL: M3SVMClassifier(**settings, solver="fast", tol=TOL),
-        ADAM: AdamM3SVMClassifier(**settings, learning_rate=SETS[name].rate),
+        OPTIMAL: M3SVMClassifier(**settings, **FIT),
+        ADAM: AdamM3SVMClassifier(**settings, learning_rate=SETS[name].rate, time_limit=FIT["time_limit"]),
     }
     tune = {}
     for method, model in METHODS.items():
