@@ -16,11 +16,10 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from svmcvx import fast
-from svmcvx.datasets import content_digest, load
-from svmcvx.errors import DataError, SvmcvxError
+from svmcvx.errors import DataError
 from svmcvx.experiments.reproduction.published import published
 from svmcvx.experiments.reproduction.tables import Reproduction, Run, mean_noise
-from svmcvx.experiments.reproduction.trials import Trials, accepted, trials
+from svmcvx.experiments.reproduction.trials import Trials, accepted, binary_sets, trials
 from svmcvx.experiments.running import Row
 from svmcvx.formulations.conic_loss.sdp import conic_sdp
 from svmcvx.solution import Solution
@@ -32,7 +31,6 @@ from svmcvx.system.deadline import OutOfTime, current
 __all__ = ["METHODS", "table1", "table2", "table3", "table4"]
 
 Floats: TypeAlias = NDArray[np.float64]
-Labels: TypeAlias = NDArray[np.intp]
 
 METHODS = ("hinge", "conic")
 REPEATS, QUICK_REPEATS = 20, 2
@@ -81,7 +79,7 @@ PROTOCOL = (
 
 class _Part(NamedTuple):
     X: Floats
-    y: Labels
+    y: NDArray[Any]
 
     def error(self, coef: Floats, intercept: Floats) -> Floats:
         """Return the misclassification rate of each of several linear rules, a row of `coef` each."""
@@ -182,7 +180,7 @@ def flipped(*, n: int, p: int, tau: float, tested: int, values: int, repeat: int
     return _tuned(train, validation, test, check=repeat == 0 and p <= CHECKED_COLUMNS)
 
 
-def real(X: Floats, y: Labels, *, dataset: str, tau: float, values: int, repeat: int) -> Row:
+def real(X: Floats, y: Floats, *, dataset: str, tau: float, values: int, repeat: int) -> Row:
     """Compute a repetition of a cell of Table 3: the same split and the same uniform numbers behind the flips for all τ."""
     rng = np.random.default_rng(repeat)
     n = y.size
@@ -308,17 +306,7 @@ def table2(run: Run) -> Reproduction:
 def table3(run: Run) -> Reproduction:
     """Compute Table 3: five sets with flipped labels in the training and validation parts."""
     names = QUICK_SETS if run.quick else tuple(SETS)
-    data, left_out = {}, {}
-    for name in names:
-        try:
-            loaded = load(SETS[name], run.options["data_dir"]).without_missing()
-        except (SvmcvxError, OSError) as error:
-            left_out[name] = " ".join(str(error).split())
-            continue
-        labels = np.where(loaded.y == loaded.classes[1], 1, -1)
-        data[name] = (content_digest(loaded.X, loaded.y), np.asarray(loaded.X, dtype=np.float64), labels)
-    if not data:
-        raise DataError("no data set of the table can be had: " + "; ".join(left_out.values()))
+    data, left_out = binary_sets({name: SETS[name] for name in names}, run.options["data_dir"])
     cells = [{"dataset": name, "tau": tau, "values": VALUES} for name in data for tau in REAL_TAUS]
     repeats = run.count(REPEATS, QUICK_REPEATS)
     found = trials("conic real", real, cells, repeats, run.options, data, left_out)
