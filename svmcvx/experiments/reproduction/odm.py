@@ -70,7 +70,7 @@ def _grids(step: int, halves: int) -> dict[str, Any]:
 def table2(run: Run) -> Reproduction:
     """Compute the linear machines of Table 2 on the sets that can be had; the method LDA is not of this package."""
     names = QUICK_SETS if run.quick else tuple(SETS)
-    repeats = run.count(REPEATS, QUICK_REPEATS)
+    repeats = run.repetitions(REPEATS, QUICK_REPEATS)
     found = study(
         {name: kind(solver="fast") for name, kind in METHODS.items()},
         {name: SETS[name] for name in names},

@@ -109,7 +109,7 @@ class Run(NamedTuple):
     options: Mapping[str, Any]
     repeats: int | None = None
 
-    def count(self, full: int, quick: int) -> int:
+    def repetitions(self, full: int, quick: int) -> int:
         """Return the number of repetitions, of those of the paper and of the quick part."""
         return self.repeats or (quick if self.quick else full)
 

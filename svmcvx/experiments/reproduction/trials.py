@@ -221,7 +221,7 @@ def trials(
                 cell,
                 repeat,
                 fingerprint(
-                    "trial", svmcvx.__version__, name, dict(cell), repeat, *sets.get(cell.get("dataset"), ())[:1]
+                    "trial", svmcvx.__version__, name, dict(cell), repeat, *sets.get(str(cell.get("dataset")), ())[:1]
                 ),
                 None if is_dask(options["backend"]) else options["store"],
                 epoch_end(deadline),
@@ -231,7 +231,7 @@ def trials(
         ]
         running = Running(
             work,
-            lambda trial: tuple(sets.get(trial.cell.get("dataset"), ())[1:]),
+            lambda trial: tuple(sets.get(str(trial.cell.get("dataset")), ())[1:]),
             options["store"],
             "reproduce",
             done=lambda row: row["status"] != FAILED,
