@@ -71,6 +71,6 @@ def convergence(found: Reproduction) -> Figure | None:
     ax.set_xscale("log")
     ax.set_yscale("log")
     ax.set_xlabel("iterations")
-    ax.set_ylabel("residual of proximal stationarity (dashed: the tolerance)")
+    ax.set_ylabel("residual (dashed: the tolerance)")
     ax.legend(fontsize="small")
     return figure
