@@ -105,7 +105,7 @@ def _conic_path(part: _Part) -> tuple[list[Solution], Floats]:
     """Return the solutions for all κ, and the κ that they reach.
 
     A solution for λ is that for the κ which its indicators add up to. A few values of κ tell which λ belong to the others, and a path over
-    these takes a third of the time of one over κ.
+    these takes a third of the time of one over κ; those that are missed by more than a step of the grid are solved as they are.
     """
     kappas = np.linspace(0.0, 0.5, VALUES)[1:]
     few = np.geomspace(kappas[-1], kappas[0], KNOTS).tolist()
@@ -116,6 +116,13 @@ def _conic_path(part: _Part) -> tuple[list[Solution], Floats]:
     # From the easy end, where margins are small, to the hard one.
     path = _whole(fast.path("conic", part.X, part.y, lam=lams[::-1].tolist()), lams.size)[::-1]
     reached = np.array([float(relaxation(solution).z.mean()) for solution in path])
+    # Where the sum of the indicators jumps with λ the optima in between are those of problems with κ only.
+    missed = np.flatnonzero(np.abs(reached - kappas) > kappas[0])[::-1]
+    if missed.size:
+        for place, solution in zip(
+            missed, _whole(fast.path("conic", part.X, part.y, kappa=kappas[missed].tolist()), missed.size), strict=True
+        ):
+            path[place], reached[place] = solution, kappas[place]
     try:
         hard = accepted(fast.conic(part.X, part.y, kappa=0.0))
     except DataError:  # the classes are not separable
