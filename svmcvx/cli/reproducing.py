@@ -15,6 +15,9 @@ from svmcvx.experiments.reproduction import reproduce as run_table
 from svmcvx.experiments.reproduction.figures import check_figures
 from svmcvx.experiments.studies.report import check_report
 
+# Columns of text.
+TEXTS = ("dataset", "method", "outliers")
+
 
 @app.command()
 def reproduce(
@@ -95,7 +98,7 @@ def _print(found: Reproduction) -> None:
     table = consoles.table(found.title)
     for name in columns:
         text = name.replace("as_", "").replace("_difference", " less published").replace("_", " ")
-        table.add_column(text, justify="left" if name == "dataset" else "right")
+        table.add_column(text, justify="left" if name in TEXTS else "right")
     for values in frame[columns].itertuples(index=False):
         table.add_row(*map(_cell, values))
     consoles.output.print(table)

@@ -57,6 +57,28 @@ _FIGURES: Mapping[str, Mapping[str, _Figure]] = {
     "m3svm-figure3": {
         "exponents": _Figure("Accuracy of M3SVM against the exponent p", "m3svm", "exponents"),
     },
+    "conic-table1": {
+        "breakdowns": _Figure(
+            "Distribution of the misclassification with clustered outliers and the least spread (Figure 2)",
+            "conic",
+            "breakdowns",
+        ),
+    },
+    "conic-table2": {"seconds": _Figure("Seconds for 100 problems against n", "conic", "seconds")},
+    "conic-table3": {"noise": _Figure("Misclassification against the rate of flipped labels", "conic", "noise")},
+    "conic-table4": {"noise": _Figure("Misclassification against the rate of flipped labels", "conic", "noise")},
+    **{
+        table: {
+            "boundaries": _Figure(
+                f"Decision boundaries on {name}, without and with flipped labels (Figure {number})", "l0", "boundaries"
+            ),
+            "convergence": _Figure("Residual of the ADMM against its iterations", "l0", "convergence"),
+        }
+        for table, name, number in (
+            ("l0-table51", "Double Circles", "5.1"),
+            ("l0-table52", "Double Moons", "5.2"),
+        )
+    },
 }
 
 

@@ -130,7 +130,7 @@ class AdamM3SVMClassifier(M3SVMClassifier):
 
 def table1(run: Run) -> Reproduction:
     """Compute Table 1: linear machines for several classes on the sets that can be had."""
-    repeats, every = run.count(REPEATS, QUICK_REPEATS), _every(run)
+    repeats, every = run.repetitions(REPEATS, QUICK_REPEATS), _every(run)
     names, found = _all_sets(run, lambda name, data: _compared_on(name, data, repeats, every, run))
     printed: Any = published("m3svm_table1").set_index("dataset")
     rows = [_row(found, name, method, printed) for name in names for method in METHODS]
@@ -153,7 +153,7 @@ def table1(run: Run) -> Reproduction:
 
 def figure3(run: Run) -> Reproduction:
     """Compute what Figure 3 shows: accuracy against the exponent, with λ tuned for each."""
-    repeats, every = run.count(REPEATS, QUICK_REPEATS), _every(run)
+    repeats, every = run.repetitions(REPEATS, QUICK_REPEATS), _every(run)
     models = {f"p = {p:g}": clone(METHODS[OWN]).set_params(p=p) for p in EXPONENTS}
     tune = {name: {"lam": thinned(LAMBDAS, every)} for name in models}
     names, found = _all_sets(run, lambda name, data: _studied(name, data, models, tune, repeats, run))

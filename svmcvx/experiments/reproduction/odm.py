@@ -164,7 +164,7 @@ def table4(run: Run) -> Reproduction:
 def _computed(table: _Table, run: Run) -> Reproduction:
     printed: Any = published(table.published).set_index("dataset")
     names = run.chosen(table.quick_sets if run.quick and run.sets is None else printed.index)
-    repeats = run.count(table.repeats, QUICK_REPEATS)
+    repeats = run.repetitions(table.repeats, QUICK_REPEATS)
     every = run.every or (QUICK_EVERY if run.quick else 1)
     tune = _grids(every, kernel=table.kernel)
     # Several printed sets are the same observations.

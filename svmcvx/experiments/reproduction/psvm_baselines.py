@@ -54,7 +54,7 @@ SHOWN = (
 def table1(run: Run) -> Reproduction:
     """Compute the other classifiers of Table 1, on the split of the pSVM; random ones with several seeds."""
     names = run.chosen(QUICK_SETS if run.quick and run.sets is None else SETS)
-    runs = run.count(RUNS, QUICK_RUNS)
+    runs = run.repetitions(RUNS, QUICK_RUNS)
     seeded = {f"{name}, run {k}": kind(random_state=k) for name, kind in RANDOM.items() for k in range(runs)}
     found = study(
         {**FIXED, **seeded},

@@ -151,7 +151,7 @@ class Run(NamedTuple):
             raise DataError(f"sets must be of {', '.join(names)}; got {', '.join(strange) or 'none'}")
         return tuple(name for name in names if name in self.sets)
 
-    def count(self, full: int, quick: int) -> int:
+    def repetitions(self, full: int, quick: int) -> int:
         """Return the number of repetitions, of those of the paper and of the quick part."""
         return self.repeats or (quick if self.quick else full)
 

@@ -15,17 +15,20 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
 import svmcvx
 from svmcvx.data import check_time_limit
+from svmcvx.datasets import content_digest, load
+from svmcvx.errors import DataError, SvmcvxError
 from svmcvx.experiments.running import FAILED, Row, Running, failed, is_dask
 from svmcvx.experiments.store import Store, fingerprint, plain
 from svmcvx.solution import Solution, Status
 from svmcvx.system import clock
 from svmcvx.system.deadline import OutOfTime, allowed, epoch_end, until
 
-__all__ = ["Trials", "accepted", "trials"]
+__all__ = ["Trials", "accepted", "binary_sets", "trials"]
 
 # Computes the row of a cell and the number of the repetition, on the data of the cell.
 Compute: TypeAlias = Callable[..., Row]
@@ -105,6 +108,37 @@ def accepted(solution: Solution) -> Solution:
     if solution.status is Status.TIME_LIMIT:
         raise OutOfTime
     return solution
+
+
+def binary_sets(
+    names: Mapping[str, str], data_dir: str | os.PathLike[str] | None
+) -> tuple[dict[str, tuple[str, NDArray[np.float64], NDArray[np.float64]]], dict[str, str]]:
+    """Load data sets of two classes, by what a table calls them.
+
+    Returns
+    -------
+    data : dict
+        Digest of the content, features, and labels −1 and +1 of the complete rows.
+    left_out : dict
+        Why the others cannot be had.
+
+    Raises
+    ------
+    DataError
+        If none can be had.
+    """
+    data, left_out = {}, {}
+    for name, source in names.items():
+        try:
+            loaded = load(source, data_dir).without_missing()
+        except (SvmcvxError, OSError) as error:
+            left_out[name] = " ".join(str(error).split())
+            continue
+        labels = np.where(loaded.y == loaded.classes[1], 1.0, -1.0)
+        data[name] = (content_digest(loaded.X, loaded.y), np.asarray(loaded.X, dtype=np.float64), labels)
+    if not data:
+        raise DataError("no data set of the table can be had: " + "; ".join(left_out.values()))
+    return data, left_out
 
 
 class Trials:
@@ -187,7 +221,7 @@ def trials(
                 cell,
                 repeat,
                 fingerprint(
-                    "trial", svmcvx.__version__, name, dict(cell), repeat, *sets.get(cell.get("dataset"), ())[:1]
+                    "trial", svmcvx.__version__, name, dict(cell), repeat, *sets.get(str(cell.get("dataset")), ())[:1]
                 ),
                 None if is_dask(options["backend"]) else options["store"],
                 epoch_end(deadline),
@@ -197,7 +231,7 @@ def trials(
         ]
         running = Running(
             work,
-            lambda trial: tuple(sets.get(trial.cell.get("dataset"), ())[1:]),
+            lambda trial: tuple(sets.get(str(trial.cell.get("dataset")), ())[1:]),
             options["store"],
             "reproduce",
             done=lambda row: row["status"] != FAILED,
