@@ -202,7 +202,7 @@ def test_a_table_of_shapes_and_its_figures(small, tmp_path, monkeypatch):
 
 
 def test_repetitions_of_a_table_of_one_split_are_refused():
-    with pytest.raises(sx.DataError, match="psvm-table1 is of one split of each data set"):
+    with pytest.raises(sx.DataError, match="psvm-table1 has no use for repeats"):
         reproduce("psvm-table1", repeats=3)
     with pytest.raises(sx.DataError, match="repeats must be a whole number"):
         reproduce("conic-table1", repeats=0)
