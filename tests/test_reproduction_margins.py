@@ -50,7 +50,11 @@ def test_a_thinned_grid_keeps_its_middle(size, every):
     left = thinned(values, every)
     assert (size - 1) // 2 in left
     assert left == sorted(set(left))
-    assert left == values if every == 1 or size <= 3 else {b - a for a, b in itertools.pairwise(left)} <= {every}
+    assert (
+        left == values
+        if every == 1 or (size <= 3 and every < 10)
+        else {b - a for a, b in itertools.pairwise(left)} <= {every}
+    )
 
 
 def test_arguments_that_a_table_cannot_use_are_refused(folder):
@@ -86,7 +90,7 @@ def test_widths_are_in_units_of_the_mean_distance():
 
 def test_linear_machines_over_random_halves(folder):
     found = reproduce(
-        "odm-table2", sets=["haberman", "vote", "house", "sonar", "balloons"], repeats=2, every=11, data_dir=folder
+        "odm-table2", sets=["haberman", "vote", "house", "sonar", "balloons"], repeats=2, every=9, data_dir=folder
     )
     rows = found.frame.set_index(["dataset", "method"])
     X, y = (datasets.load("haberman", folder).X, datasets.load("haberman", folder).y)
