@@ -294,3 +294,6 @@ def test_tables_that_can_be_reproduced_are_listed(run):
     assert code == 0
     assert "psvm-table1: pSVM, Table 1" in out
     assert run("reproduce", "no-table")[0] == 2
+    code, _, err = run("reproduce", "odm-table2", "--every", "3", "--set", "nowhere")
+    assert code == 2
+    assert "got nowhere" in err

@@ -12,7 +12,11 @@ from svmcvx.cli.application import INTERRUPTED, app, check_writable
 from svmcvx.errors import DataError
 from svmcvx.experiments.reproduction import Reproduction, reproducible
 from svmcvx.experiments.reproduction import reproduce as run_table
+from svmcvx.experiments.reproduction.figures import check_figures
 from svmcvx.experiments.studies.report import check_report
+
+# Columns of text.
+TEXTS = ("dataset", "method", "outliers")
 
 
 @app.command()
@@ -21,11 +25,23 @@ def reproduce(
         str | None, typer.Argument(help="A table of a paper; without one, those that can be computed.")
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="A part of the table that takes little time.")] = False,
+    repeats: Annotated[
+        int | None, typer.Option(help="Repetitions, where numbers are means over some; those of the paper by default.")
+    ] = None,
+    every: Annotated[
+        int | None, typer.Option(help="Take every so manieth value of each grid of hyper-parameters; all by default.")
+    ] = None,
+    sets: Annotated[
+        list[str] | None, typer.Option("--set", help="A data set, as the table prints it; may be repeated.")
+    ] = None,
     store: Annotated[
         Path | None, typer.Option(help="File of finished fits (.sqlite): an interrupted run goes on there.")
     ] = None,
     csv: Annotated[Path | None, typer.Option(help="File for the table.")] = None,
     report: Annotated[Path | None, typer.Option(help="HTML report to write (extra study).")] = None,
+    figures: Annotated[
+        Path | None, typer.Option(help="Folder for the figures that go with the table, as SVG (extra plot).")
+    ] = None,
     data_dir: Annotated[
         Path | None, typer.Option(help="Folder of .npz data sets; the variable SVMCVX_DATA by default.")
     ] = None,
@@ -45,9 +61,14 @@ def reproduce(
     check_writable(csv, report, store)
     if report is not None:
         check_report()
+    if figures is not None:
+        check_figures(table, figures)
     found = run_table(
         table,
         quick=quick,
+        repeats=repeats,
+        every=every,
+        sets=sets or None,
         data_dir=data_dir,
         store=store,
         backend=backend,
@@ -60,7 +81,8 @@ def reproduce(
         found.to_csv(csv)
     if report is not None:
         found.report(report)
-    for path in (csv, report):
+    drawn = [] if figures is None else found.figures(figures)
+    for path in (csv, report, *drawn):
         if path is not None:
             consoles.output.print(f"Wrote {path}", soft_wrap=True)
     if not found.complete:
@@ -76,7 +98,7 @@ def _print(found: Reproduction) -> None:
     table = consoles.table(found.title)
     for name in columns:
         text = name.replace("as_", "").replace("_difference", " less published").replace("_", " ")
-        table.add_column(text, justify="left" if name == "dataset" else "right")
+        table.add_column(text, justify="left" if name in TEXTS else "right")
     for values in frame[columns].itertuples(index=False):
         table.add_row(*map(_cell, values))
     consoles.output.print(table)

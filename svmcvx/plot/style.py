@@ -9,8 +9,9 @@ from svmcvx.errors import DataTypeError, missing_extra
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
-__all__ = ["NEGATIVE", "POSITIVE", "by_name", "class_colours", "drawing_axes", "entitle"]
+__all__ = ["NEGATIVE", "POSITIVE", "by_name", "class_colours", "drawing_axes", "drawing_panels", "entitle"]
 
 NEGATIVE, POSITIVE = "#3b6fb6", "#d1603d"
 # After the two of binary machines, hues that stay apart in print and for colour-blind readers.
@@ -24,6 +25,16 @@ def drawing_axes(ax: Axes | None) -> Axes:
     except ImportError:
         raise missing_extra("matplotlib", "plot") from None
     return plt.subplots(figsize=(6.4, 4.8), layout="constrained")[1] if ax is None else ax
+
+
+def drawing_panels(
+    rows: int, columns: int, *, size: tuple[float, float], sharex: bool = False, sharey: bool = False
+) -> tuple[Figure, Any]:
+    """Return a new figure and its axes, an array of `rows` × `columns`, each of a width and height in inches."""
+    figure: Any = drawing_axes(None).figure
+    figure.clear()
+    figure.set_size_inches(columns * size[0], rows * size[1])
+    return figure, figure.subplots(rows, columns, squeeze=False, sharex=sharex, sharey=sharey)
 
 
 def by_name(given: Any) -> Mapping[str, Any]:

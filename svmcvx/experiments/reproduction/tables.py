@@ -4,19 +4,39 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
-from svmcvx.data import check_choice
+from svmcvx.data import check_choice, check_whole
+from svmcvx.errors import DataError
+from svmcvx.experiments.reproduction.figures import drawn, write_figures
+from svmcvx.experiments.reproduction.trials import Trials
 from svmcvx.experiments.studies import Study
 from svmcvx.system.files import written_whole
 
-__all__ = ["Reproduction", "accuracy_noise", "compared", "reproduce", "reproducible"]
+__all__ = [
+    "Reproduction",
+    "Run",
+    "accuracy_noise",
+    "compared",
+    "mean_noise",
+    "outcome",
+    "reproduce",
+    "reproducible",
+    "thinned",
+]
+
+# A grid of so many values is thinned to its middle one or not at all: by steps of at least so many.
+WHOLE_GRID, MIDDLE_ALONE = 3, 10
+# Of the tests.
+LEVEL = 0.05
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,8 +53,10 @@ class Reproduction:
         The columns that the command line prints.
     notes : tuple of str
         What the columns are, and how the protocols differ.
-    study : Study
+    study : Study or Trials
         All fits.
+    run : Run, optional
+        How it was computed, for what its figures compute besides.
     """
 
     name: str
@@ -42,7 +64,8 @@ class Reproduction:
     frame: pd.DataFrame
     shown: tuple[str, ...]
     notes: tuple[str, ...]
-    study: Study
+    study: Study | Trials
+    run: Run | None = None
 
     @property
     def complete(self) -> bool:
@@ -54,25 +77,47 @@ class Reproduction:
         with written_whole(path) as stream:
             stream.write(self.frame.to_csv(index=False).encode())
 
+    def figures(self, folder: str | os.PathLike[str]) -> list[Path]:
+        """Write the figures that go with the table as SVG into a folder, and return the files (extra ``plot``)."""
+        return write_figures(self, folder)
+
     def report(self, path: str | os.PathLike[str]) -> None:
-        """Write table and study into one HTML file (extra ``study``)."""
-        self.study.report(path, {self.title: self.frame}, title=f"{self.title}, reproduced")
+        """Write table, figures and study into one HTML file (extra ``study``)."""
+        pictures = [(one.svg, one.caption) for one in drawn(self)]
+        self.study.report(path, {self.title: self.frame}, title=f"{self.title}, reproduced", figures=pictures)
 
 
 class _Table(NamedTuple):
     title: str
     module: str
     function: str
+    # Which of the arguments of `reproduce` that change its size it has a use for.
+    takes: tuple[str, ...] = ("repeats",)
 
     def load(self) -> Callable[..., Reproduction]:
         found: Callable[..., Reproduction] = getattr(import_module(self.module), self.function)
         return found
 
 
+_ROOM = "svmcvx.experiments.reproduction"
 _TABLES: Mapping[str, _Table] = {
-    "psvm-table1": _Table("pSVM, Table 1", "svmcvx.experiments.reproduction.psvm", "table1"),
-    "psvm-table3": _Table("pSVM, Table 3", "svmcvx.experiments.reproduction.psvm", "table3"),
-    "odm-table2": _Table("ODM, Table 2 (linear)", "svmcvx.experiments.reproduction.odm", "table2"),
+    "psvm-table1": _Table("pSVM, Table 1", f"{_ROOM}.psvm", "table1", ("sets",)),
+    "psvm-table1-baselines": _Table(
+        "pSVM, Table 1, the other classifiers", f"{_ROOM}.psvm_baselines", "table1", ("repeats", "sets")
+    ),
+    "psvm-table3": _Table("pSVM, Table 3", f"{_ROOM}.psvm", "table3", ("sets",)),
+    "odm-table2": _Table("ODM, Table 2 (linear)", f"{_ROOM}.odm", "table2", ("repeats", "every", "sets")),
+    "odm-table3": _Table("ODM, Table 3 (Gaussian kernel)", f"{_ROOM}.odm", "table3", ("repeats", "every", "sets")),
+    "odm-table4": _Table("ODM, Table 4 (large sets)", f"{_ROOM}.odm", "table4", ("repeats", "every", "sets")),
+    "m3svm-table1": _Table("M3SVM, Table 1", f"{_ROOM}.m3svm", "table1", ("repeats", "every", "sets")),
+    "m3svm-figure3": _Table("M3SVM, Figure 3 (exponents)", f"{_ROOM}.m3svm", "figure3", ("repeats", "every", "sets")),
+    "conic-table1": _Table("Conic loss, Table 1", f"{_ROOM}.conic", "table1"),
+    "conic-table2": _Table("Conic loss, Table 2 (seconds)", f"{_ROOM}.conic", "table2"),
+    "conic-table3": _Table("Conic loss, Table 3", f"{_ROOM}.conic", "table3"),
+    "conic-table4": _Table("Conic loss, Table 4", f"{_ROOM}.conic", "table4"),
+    "l0-table51": _Table("l0-KSVM, Table 5.1 (Double Circles)", f"{_ROOM}.l0", "table51"),
+    "l0-table52": _Table("l0-KSVM, Table 5.2 (Double Moons)", f"{_ROOM}.l0", "table52"),
+    "l0-table53": _Table("l0-KSVM, Table 5.3", f"{_ROOM}.l0", "table53"),
 }
 
 
@@ -82,16 +127,49 @@ def reproducible() -> dict[str, str]:
 
 
 class Run(NamedTuple):
-    """How a table is computed: in part or in full, and with which arguments of :func:`svmcvx.study`."""
+    """How a table is computed: in part or in full, with how many repetitions, and with which arguments of :func:`svmcvx.study`."""
 
     quick: bool
     options: Mapping[str, Any]
+    repeats: int | None = None
+    every: int | None = None
+    sets: tuple[str, ...] | None = None
+
+    def chosen(self, names: Iterable[str]) -> tuple[str, ...]:
+        """Return those of the data sets of a table that are asked for.
+
+        Raises
+        ------
+        DataError
+            If one that is asked for is not among them.
+        """
+        names = tuple(names)
+        if self.sets is None:
+            return names
+        strange = sorted(set(self.sets) - set(names))
+        if strange or not self.sets:
+            raise DataError(f"sets must be of {', '.join(names)}; got {', '.join(strange) or 'none'}")
+        return tuple(name for name in names if name in self.sets)
+
+    def repetitions(self, full: int, quick: int) -> int:
+        """Return the number of repetitions, of those of the paper and of the quick part."""
+        return self.repeats or (quick if self.quick else full)
+
+
+def thinned(values: Sequence[Any], every: int) -> list[Any]:
+    """Return every so manieth value of a grid, its middle among them; up to three values stay as they are, unless one of ten is asked for."""
+    if every == 1 or (len(values) <= WHOLE_GRID and every < MIDDLE_ALONE):
+        return list(values)
+    return list(values[(len(values) - 1) // 2 % every :: every])
 
 
 def reproduce(
     table: str,
     *,
     quick: bool = False,
+    repeats: int | None = None,
+    every: int | None = None,
+    sets: Sequence[str] | None = None,
     data_dir: str | os.PathLike[str] | None = None,
     store: str | os.PathLike[str] | None = None,
     backend: str | None = None,
@@ -107,15 +185,28 @@ def reproduce(
         One of :func:`reproducible`.
     quick : bool
         A part of the table that takes little time.
+    repeats : int, optional
+        Repetitions, where the numbers are means over some; those of the paper by default.
+    every : int, optional
+        Take every so manieth value of each grid of hyper-parameters, the middle one among them; all by default. Grids of at most three
+        values stay as they are below 10, and from 10 on have their middle value alone. What has one value is not tuned.
+    sets : sequence of str, optional
+        Data sets, by the names that the table prints; all by default.
     data_dir, store, backend, n_jobs, progress, time_limit
         As for :func:`svmcvx.study`.
 
     Raises
     ------
     DataError
-        If there is no such table, or no data set of it can be had.
+        If there is no such table, it has no use for an argument, or no data set of it can be had.
     """
     check_choice(table, "table", tuple(_TABLES))
+    given = {"repeats": repeats, "every": every, "sets": sets}
+    for name, value in given.items():
+        if value is not None and name not in _TABLES[table].takes:
+            raise DataError(f"{table} has no use for {name}; leave it out")
+        if value is not None and name != "sets":
+            check_whole(value, name, 1)
     options = {
         "data_dir": data_dir,
         "store": None if store is None else Path(store),
@@ -124,7 +215,8 @@ def reproduce(
         "progress": progress,
         "time_limit": time_limit,
     }
-    return _TABLES[table].load()(Run(quick, options))
+    run = Run(quick, options, repeats, every, None if sets is None else tuple(sets))
+    return replace(_TABLES[table].load()(run), run=run)
 
 
 def compared(
@@ -160,6 +252,13 @@ def accuracy_noise(first_pct: float, second_pct: float, n_test: int) -> float:
     """Return two standard errors of accuracies on so many test observations, the larger of the two, in percentage points."""
     shares = [min(max(accuracy / 100.0, 0.0), 1.0) for accuracy in (first_pct, second_pct)]
     return 200.0 * math.sqrt(max(a * (1.0 - a) for a in shares) / n_test)
+
+
+def outcome(difference: NDArray[np.float64], p_value: float) -> str:
+    """Return whether scores with these differences are better or worse at 95 %, or a tie; nothing if there is no p-value."""
+    if math.isnan(p_value):
+        return ""
+    return "tie" if p_value >= LEVEL else "better" if difference.sum() > 0 else "worse"
 
 
 def mean_noise(first_sd: float, first_splits: int, second_sd: float, second_splits: int) -> float:

@@ -64,7 +64,13 @@ def check_report() -> None:
             raise missing_extra(module, "study")
 
 
-def report(path: Path, study: Study | None, comparisons: Mapping[str, pd.DataFrame], title: str | None = None) -> None:
+def report(
+    path: Path,
+    study: Study | None,
+    comparisons: Mapping[str, pd.DataFrame],
+    title: str | None = None,
+    figures: Sequence[tuple[str, str]] = (),
+) -> None:
     """Write the page, whole or not at all.
 
     Parameters
@@ -74,6 +80,8 @@ def report(path: Path, study: Study | None, comparisons: Mapping[str, pd.DataFra
     comparisons : mapping of str to DataFrame
         Tables of :func:`svmcvx.compare` by their titles.
     title : str, optional
+    figures : sequence of (str, str)
+        SVG and caption of what stands with these tables.
 
     Raises
     ------
@@ -94,7 +102,7 @@ def report(path: Path, study: Study | None, comparisons: Mapping[str, pd.DataFra
         title=title or ("Study" if study is not None else "Comparison"),
         summary="" if study is None else _summary(study),
         warnings=[] if study is None else _warnings(study),
-        sections=[*([] if study is None else _sections(study)), *_comparisons(comparisons)],
+        sections=[*([] if study is None else _sections(study)), *_comparisons(comparisons, figures)],
         facts=_facts(study),
     )
     with written_whole(path) as stream:
@@ -289,11 +297,13 @@ def _records(frame: pd.DataFrame) -> Iterable[Any]:
     return frame.itertuples(index=False)
 
 
-def _comparisons(comparisons: Mapping[str, pd.DataFrame]) -> Iterable[dict[str, Any]]:
+def _comparisons(
+    comparisons: Mapping[str, pd.DataFrame], figures: Sequence[tuple[str, str]]
+) -> Iterable[dict[str, Any]]:
     if comparisons:
         note = "One split. The interval [dual_bound, primal] holds the optimum of the training problem."
         tables = [_plain(name, note if "dual_bound" in frame else "", frame) for name, frame in comparisons.items()]
-        yield {"title": "Tables", "tables": tables, "figures": []}
+        yield {"title": "Tables", "tables": tables, "figures": figures}
 
 
 def _plain(title: str, note: str, frame: pd.DataFrame) -> Table:

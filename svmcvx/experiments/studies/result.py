@@ -14,11 +14,12 @@ import pandas as pd
 
 from svmcvx.data import check_number
 from svmcvx.errors import DataError
+from svmcvx.experiments.running import FAILED, Row
 from svmcvx.experiments.studies import statistics
 from svmcvx.experiments.studies.machine import versions
 from svmcvx.experiments.studies.protocol import Protocol
 from svmcvx.experiments.studies.statistics import Friedman
-from svmcvx.experiments.studies.tasks import FAILED, FIELDS, UNCERTIFIED, Row
+from svmcvx.experiments.studies.tasks import FIELDS, UNCERTIFIED
 from svmcvx.system.files import written_whole
 
 __all__ = ["Study"]
@@ -270,6 +271,7 @@ class Study:
         path: str | os.PathLike[str],
         comparisons: Mapping[str, pd.DataFrame] | None = None,
         title: str | None = None,
+        figures: Sequence[tuple[str, str]] = (),
     ) -> None:
         """Write everything into one HTML file that needs nothing else (extra ``study``).
 
@@ -279,10 +281,12 @@ class Study:
         comparisons : mapping of str to DataFrame, optional
             Tables of :func:`svmcvx.compare`, or others, that the report is to hold too, by their titles.
         title : str, optional
+        figures : sequence of (str, str)
+            SVG and caption of figures to stand with these tables.
         """
         from svmcvx.experiments.studies.report import report
 
-        report(Path(path), self, comparisons or {}, title)
+        report(Path(path), self, comparisons or {}, title, figures)
 
 
 def _mean_sd(mean: float, sd: float, digits: int) -> str:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +17,7 @@ from sklearn.pipeline import Pipeline
 
 from svmcvx.certificate import relative_gap
 from svmcvx.experiments.proofs import ProofFolder
+from svmcvx.experiments.running import FAILED, Row, failed
 from svmcvx.experiments.selection import Selection, select
 from svmcvx.experiments.store import Store, plain
 from svmcvx.experiments.studies.protocol import Protocol
@@ -25,12 +25,10 @@ from svmcvx.solution import Solution, Status
 from svmcvx.system import clock
 from svmcvx.system.deadline import current, until
 
-__all__ = ["FAILED", "FIELDS", "UNCERTIFIED", "Row", "Task", "failed"]
+__all__ = ["FIELDS", "UNCERTIFIED", "Task"]
 
-Row: TypeAlias = dict[str, Any]
-
-# Statuses beside those of solvers: of a task that failed, and of a model that has no certificate.
-FAILED, UNCERTIFIED = "failed", "fitted"
+# The status of a model that has no certificate.
+UNCERTIFIED = "fitted"
 
 # The fields of every row, in the order of a table; the scores stand after n_test.
 FIELDS = (
@@ -92,6 +90,9 @@ class Task:
     store: Path | None
     proofs: Path | None
     until: float
+
+    def __str__(self) -> str:
+        return f"{self.dataset}, {self.model}, repeat {self.repeat}"
 
     def run(self, X: Any, y: NDArray[Any]) -> Row | None:
         """Return the row; None if the time ran out before it was done.
@@ -217,9 +218,3 @@ class Task:
 
 def _file_name(text: str) -> str:
     return re.sub(r"[^A-Za-z0-9=.,_-]+", "_", text).strip("_.")[:100] or "_"
-
-
-def failed(error: BaseException | str) -> Mapping[str, Any]:
-    """Return what a row says of a task that failed."""
-    text = error if isinstance(error, str) else f"{type(error).__name__}: {error}"
-    return {"status": FAILED, "note": " ".join(text.split())[:500]}

@@ -1,0 +1,36 @@
+"""Figures of the pSVM paper [Sun]."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from svmcvx.experiments.reproduction.tables import Reproduction
+from svmcvx.plot.style import class_colours, drawing_panels
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["exponents"]
+
+WAYS = ("published", "as_written", "as_released")
+
+
+def exponents(found: Reproduction) -> Figure | None:
+    """Draw accuracy (above) and share of support vectors (below) against p, a column a data set of Table 1."""
+    frame = found.frame.dropna(subset=["as_written"])
+    sets = list(dict.fromkeys(frame["dataset"]))
+    if not sets:
+        return None
+    figure, panels = drawing_panels(2, len(sets), size=(2.6, 2.2), sharex=True)
+    for name, column in zip(sets, panels.T, strict=True):
+        rows = frame[frame["dataset"] == name].sort_values("p")
+        for way, colour in zip(WAYS, class_colours(len(WAYS)), strict=True):
+            style = {"color": colour, "label": way.replace("_", " "), "linewidth": 1.3, "markersize": 3.5}
+            column[0].plot(rows["p"], rows[way], "o-", **style)
+            column[1].plot(rows["p"], rows[f"{way}_nsv"], "s--", **style)
+        column[0].set_title(name, fontsize=10)
+        column[1].set_xlabel("exponent p")
+    panels[0, 0].set_ylabel("accuracy, per cent")
+    panels[1, 0].set_ylabel("support vectors, per cent")
+    panels[0, 0].legend(fontsize="x-small")
+    return figure

@@ -1,0 +1,242 @@
+"""Repetitions of a protocol that no estimator's fit and score describes: data drawn anew, a validation part, labels that are flipped.
+
+A trial is one repetition of one cell of a table. It is computed by a function of the cell, and its row is kept in the store like the
+task of a study.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from sklearn.exceptions import ConvergenceWarning
+
+import svmcvx
+from svmcvx.data import check_time_limit
+from svmcvx.datasets import content_digest, load
+from svmcvx.errors import DataError, SvmcvxError
+from svmcvx.experiments.running import FAILED, Row, Running, failed, is_dask
+from svmcvx.experiments.store import Store, fingerprint, plain
+from svmcvx.solution import Solution, Status
+from svmcvx.system import clock
+from svmcvx.system.deadline import OutOfTime, allowed, epoch_end, until
+
+__all__ = ["Trials", "accepted", "binary_sets", "trials"]
+
+# Computes the row of a cell and the number of the repetition, on the data of the cell.
+Compute: TypeAlias = Callable[..., Row]
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A repetition of a cell, as it is sent to a process.
+
+    Attributes
+    ----------
+    compute : callable
+        A function of a module: ``compute(*data, repeat=…, **cell)`` gives ``solves``, how many of them are ``certified``, and what else
+        is known.
+    cell : mapping
+    repeat : int
+    key : str
+    store : path or None
+    until : float
+        Moment of the calendar's clock after which nothing is begun, and what has been begun is dropped.
+    """
+
+    compute: Compute
+    cell: Mapping[str, Any]
+    repeat: int
+    key: str
+    store: Path | None = None
+    until: float = np.inf
+
+    def __str__(self) -> str:
+        return ", ".join(f"{name} {value}" for name, value in [*self.cell.items(), ("repeat", self.repeat)])
+
+    def begun(self) -> Row:
+        """Return the row before anything is known."""
+        return {**self.cell, "repeat": self.repeat, "status": None, "solves": 0, "certified": 0, "note": ""}
+
+    def run(self, *data: Any) -> Row | None:
+        """Return the row; None if the time ran out before it was done.
+
+        Raises
+        ------
+        KeyboardInterrupt
+            If Ctrl-C ended a fit early.
+        """
+        if self.store is not None:
+            with Store(self.store) as store:
+                # Another process may have finished it meanwhile.
+                if (row := store.found((self.key,)).get(self.key)) is not None and row["status"] != FAILED:
+                    return row
+        row, started = self.begun(), clock.now()
+        with until(self.until) as deadline, warnings.catch_warnings():
+            if deadline.passed():
+                return None
+            warnings.simplefilter("ignore", ConvergenceWarning)  # the gap stands in the row
+            try:
+                row |= {"status": "done"} | self.compute(*data, repeat=self.repeat, **self.cell)
+            except OutOfTime:
+                return None
+            except Exception as error:  # whatever a solver does wrong, the others go on
+                if deadline.passed():
+                    return None
+                row |= failed(error)
+        found: Row = plain(row | {"seconds": clock.now() - started})
+        return found
+
+
+def accepted(solution: Solution) -> Solution:
+    """Return a solution that was not cut short.
+
+    Raises
+    ------
+    KeyboardInterrupt, OutOfTime
+        If it was, by Ctrl-C or by the time limit.
+    """
+    if solution.status is Status.INTERRUPTED:
+        raise KeyboardInterrupt
+    if solution.status is Status.TIME_LIMIT:
+        raise OutOfTime
+    return solution
+
+
+def binary_sets(
+    names: Mapping[str, str], data_dir: str | os.PathLike[str] | None
+) -> tuple[dict[str, tuple[str, NDArray[np.float64], NDArray[np.float64]]], dict[str, str]]:
+    """Load data sets of two classes, by what a table calls them.
+
+    Returns
+    -------
+    data : dict
+        Digest of the content, features, and labels −1 and +1 of the complete rows.
+    left_out : dict
+        Why the others cannot be had.
+
+    Raises
+    ------
+    DataError
+        If none can be had.
+    """
+    data, left_out = {}, {}
+    for name, source in names.items():
+        try:
+            loaded = load(source, data_dir).without_missing()
+        except (SvmcvxError, OSError) as error:
+            left_out[name] = " ".join(str(error).split())
+            continue
+        labels = np.where(loaded.y == loaded.classes[1], 1.0, -1.0)
+        data[name] = (content_digest(loaded.X, loaded.y), np.asarray(loaded.X, dtype=np.float64), labels)
+    if not data:
+        raise DataError("no data set of the table can be had: " + "; ".join(left_out.values()))
+    return data, left_out
+
+
+class Trials:
+    """What has been computed for a table.
+
+    Attributes
+    ----------
+    frame : DataFrame
+        A row a trial: its cell, ``repeat``, ``status`` (``"failed"`` where it failed), ``solves``, ``certified``, ``seconds``, ``note``,
+        and what the cells of the table are made of.
+    left_out : dict
+        Why data sets could not be used.
+    complete : bool
+        Whether all trials are there.
+    """
+
+    def __init__(self, rows: Sequence[Row], left_out: Mapping[str, str], complete: bool) -> None:
+        self.frame = pd.DataFrame(list(rows))
+        self.left_out = dict(left_out)
+        self.complete = complete
+
+    def done(self) -> pd.DataFrame:
+        """Return the rows of the trials that did not fail."""
+        return self.frame[self.frame["status"] != FAILED]
+
+    def failures(self) -> pd.DataFrame:
+        """Return the rows of the trials that failed."""
+        return self.frame[self.frame["status"] == FAILED]
+
+    def solves(self) -> tuple[int, int]:
+        """Return how many solves are certified, and how many there are."""
+        return int(self.frame["certified"].sum()), int(self.frame["solves"].sum())
+
+    def report(
+        self,
+        path: str | os.PathLike[str],
+        comparisons: Mapping[str, pd.DataFrame],
+        title: str,
+        figures: Sequence[tuple[str, str]] = (),
+    ) -> None:
+        """Write tables, figures and all trials into one HTML file (extra ``study``)."""
+        from svmcvx.experiments.studies.report import report
+
+        report(Path(path), None, {**comparisons, "Trials": self.frame}, title, figures)
+
+
+def trials(
+    name: str,
+    compute: Compute,
+    cells: Sequence[Mapping[str, Any]],
+    repeats: int,
+    options: Mapping[str, Any],
+    data: Mapping[str, tuple[Any, ...]] | None = None,
+    left_out: Mapping[str, str] | None = None,
+) -> Trials:
+    """Compute all repetitions of all cells that are not in the store.
+
+    Parameters
+    ----------
+    name : str
+        Of what is computed: tables that share it share rows.
+    compute : callable
+        See :class:`Trial`.
+    cells : sequence of mapping
+        What the function takes besides; with `data`, the entry ``"dataset"`` names those it is called with.
+    repeats : int
+    options : mapping
+        As for :func:`svmcvx.study`: ``store``, ``backend``, ``n_jobs``, ``progress``, ``time_limit``.
+    data : mapping, optional
+        The arrays of a data set, preceded by the digest of their content.
+    left_out : mapping, optional
+        Why data sets could not be used.
+    """
+    sets = {} if data is None else data
+    limit = check_time_limit(options["time_limit"])
+    with allowed(limit) as deadline:
+        work = [
+            Trial(
+                compute,
+                cell,
+                repeat,
+                fingerprint(
+                    "trial", svmcvx.__version__, name, dict(cell), repeat, *sets.get(str(cell.get("dataset")), ())[:1]
+                ),
+                None if is_dask(options["backend"]) else options["store"],
+                epoch_end(deadline),
+            )
+            for repeat in range(repeats)
+            for cell in cells
+        ]
+        running = Running(
+            work,
+            lambda trial: tuple(sets.get(str(trial.cell.get("dataset")), ())[1:]),
+            options["store"],
+            "reproduce",
+            done=lambda row: row["status"] != FAILED,
+            again=True,
+        )
+        complete = running.do(options["backend"], options["n_jobs"], options["progress"], deadline)
+    rows = [running.rows[trial.key] for trial in work if trial.key in running.rows]
+    return Trials(rows, left_out or {}, complete)

@@ -1,0 +1,234 @@
+"""Tasks run in parallel, in this process, in others or on a cluster, each kept in the store as soon as it is finished."""
+
+from __future__ import annotations
+
+import logging
+import os
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar
+
+import joblib
+import numpy as np
+from joblib.externals.loky import ProcessPoolExecutor
+from joblib.externals.loky.process_executor import BrokenProcessPool
+
+from svmcvx.errors import DataError, missing_extra
+from svmcvx.experiments.progress import shown
+from svmcvx.experiments.store import Store
+from svmcvx.system.deadline import Deadline
+
+__all__ = ["FAILED", "Row", "Running", "failed", "is_dask"]
+
+log = logging.getLogger(__name__)
+
+Row: TypeAlias = dict[str, Any]
+
+# The status of a task that failed.
+FAILED = "failed"
+
+# Seconds for which a scheduler is waited for, and workers, which it may have to start again.
+PATIENCE, WORKERS = 30.0, 120.0
+
+
+def failed(error: BaseException | str) -> Row:
+    """Return what a row says of a task that failed."""
+    text = error if isinstance(error, str) else f"{type(error).__name__}: {error}"
+    return {"status": FAILED, "note": " ".join(text.split())[:500]}
+
+
+class Work(Protocol):
+    """What can be run: a row of a table.
+
+    Attributes
+    ----------
+    key : str
+        Of the row in the store.
+    repeat : int
+        Tasks of the first repetition are done first.
+    """
+
+    @property
+    def key(self) -> str: ...
+
+    @property
+    def repeat(self) -> int: ...
+
+    def run(self, *data: Any) -> Row | None:
+        """Return the row; None if the time ran out before it was done."""
+
+    def begun(self) -> Row:
+        """Return the row before anything is known."""
+
+
+T = TypeVar("T", bound=Work)
+
+
+class Running(Generic[T]):
+    """Tasks, and the rows that are there.
+
+    Parameters
+    ----------
+    work : sequence of tasks
+    data : callable
+        Returns what a task is run on; it is not sent with the task, since several share it.
+    store : path or None
+    kind : str
+        Of the rows in the store.
+    done : callable
+        Tells whether a row of the store is to stay.
+    again : bool
+        Replace rows of the store by what is computed now.
+
+    Attributes
+    ----------
+    rows : dict of str
+        Those that are there, by key.
+    """
+
+    def __init__(
+        self,
+        work: Sequence[T],
+        data: Callable[[T], tuple[Any, ...]],
+        store: Path | None,
+        kind: str,
+        *,
+        done: Callable[[Row], bool],
+        again: bool = False,
+    ) -> None:
+        self.work, self.data, self.kind, self.again = work, data, kind, again
+        self.store = None if store is None else Store(store)
+        found = {} if self.store is None else self.store.found(task.key for task in work)
+        self.rows = {key: row for key, row in found.items() if done(row)}
+
+    def do(self, backend: str | None, n_jobs: int | None, progress: bool, deadline: Deadline) -> bool:
+        """Do all tasks that are left; return whether they were done to the end.
+
+        Warns
+        -----
+        UserWarning
+            If they were not, with the advice to pass a store.
+        """
+        complete = self._do(backend, n_jobs, progress)
+        if not complete:
+            why = "the time limit passed" if deadline.passed() else "interrupted"
+            advice = "" if self.store is not None else "; pass a file as store to go on from there next time"
+            warnings.warn(
+                f"{why} after {len(self.rows)} of {len(self.work)} tasks: the result holds these{advice}", stacklevel=3
+            )
+        return complete
+
+    def _do(self, backend: str | None, n_jobs: int | None, progress: bool) -> bool:
+        keys = {task.key for task in self.work}
+        todo = list({task.key: task for task in self.work if task.key not in self.rows}.values())
+        if self.store is not None:
+            # Within a repeat each process has an order of its own: several on one store then seldom meet at a task.
+            order = np.random.default_rng(os.getpid()).permutation(len(todo))
+            todo = [todo[k] for k in sorted(order, key=lambda k: todo[k].repeat)]
+        with workers(backend, n_jobs) as parallel, shown(progress, "tasks", len(keys), len(self.rows)) as advance:
+            try:
+                for task, row in self._results(todo, parallel):
+                    if row is not None:
+                        self._keep(task, row)
+                        advance()
+            except KeyboardInterrupt:
+                pass
+            finally:
+                if self.store is not None:
+                    self.store.close()
+        return len(self.rows) == len(keys)
+
+    def _keep(self, task: T, row: Row) -> None:
+        if self.store is not None:
+            self.store.add(task.key, row, self.kind, again=self.again)
+        self.rows[task.key] = row
+        log.info("%s: %s %s", task, row["status"], row["note"] or "")
+
+    def _results(self, todo: list[T], parallel: joblib.Parallel | None) -> Iterator[tuple[T, Row | None]]:
+        if parallel is None:
+            for task in todo:
+                yield task, task.run(*self.data(task))
+            return
+        left = {task.key: task for task in todo}
+        while left:
+            sent: list[str] = []
+            try:
+                for key, row in self._parallel(list(left.values()), parallel, sent):
+                    yield left.pop(key), row
+            except Exception as error:
+                if not _worker_died(error):
+                    raise
+                # One of those that were under way has ended its process; each of them gets one of its own.
+                for key in [key for key in sent if key in left]:
+                    task = left.pop(key)
+                    yield task, self._alone(task)
+                continue
+            return
+
+    def _parallel(self, tasks: list[T], parallel: joblib.Parallel, sent: list[str]) -> Iterator[tuple[str, Row | None]]:
+        def calls() -> Iterator[Any]:
+            for task in tasks:
+                sent.append(task.key)
+                yield joblib.delayed(_do)(task, *self.data(task))
+
+        with closing(parallel(calls())) as results:
+            yield from results
+
+    def _alone(self, task: T) -> Row | None:
+        with ProcessPoolExecutor(max_workers=1) as executor:
+            try:
+                row: Row | None = executor.submit(_do, task, *self.data(task)).result()[1]
+            except BrokenProcessPool:
+                row = {**task.begun(), **failed("its process died, killed or out of memory"), "seconds": None}
+        return row
+
+
+def _do(task: Work, *data: Any) -> tuple[str, Row | None]:
+    """Do a task in another process or thread."""
+    return task.key, task.run(*data)
+
+
+def _worker_died(error: Exception) -> bool:
+    """Whether a task has ended the process that did it, as joblib's processes tell it, or Dask, which tries several workers."""
+    return isinstance(error, BrokenProcessPool) or type(error).__name__ in ("KilledWorker", "FutureCancelledError")
+
+
+def is_dask(backend: str | None) -> bool:
+    """Whether a backend is Dask's: its workers may be on other machines, and have no store."""
+    return backend is not None and (backend == "dask" or ":" in backend)
+
+
+@contextmanager
+def workers(backend: str | None, n_jobs: int | None) -> Iterator[joblib.Parallel | None]:
+    """Give what runs tasks in parallel; None for one after the other in this process."""
+    if backend not in (None, "loky", "threading") and not is_dask(backend):
+        raise DataError(
+            f"backend must be 'loky', 'threading', 'dask' or an address such as 'tcp://10.0.0.1:8786', got {backend!r}"
+        )
+    options: dict[str, Any] = {"return_as": "generator_unordered", "batch_size": 1}
+    if not is_dask(backend):
+        try:
+            count = joblib.effective_n_jobs(n_jobs)
+        except ValueError:
+            raise DataError(f"n_jobs must not be 0, got {n_jobs}; pass -1 for all cores") from None
+        if count == 1:
+            yield None
+            return
+        yield joblib.Parallel(n_jobs=n_jobs, backend=backend, **options)
+        return
+    try:
+        from distributed import Client
+    except ImportError:
+        raise missing_extra("distributed", "dask") from None
+    if backend == "dask":
+        with joblib.parallel_config("dask", wait_for_workers_timeout=WORKERS):
+            yield joblib.Parallel(n_jobs=-1 if n_jobs is None else n_jobs, **options)
+        return
+    try:
+        client = Client(backend, timeout=PATIENCE)
+    except (OSError, ValueError) as error:
+        raise DataError(f"no Dask scheduler answers at {backend} ({error}); check the address") from None
+    with client, joblib.parallel_config("dask", wait_for_workers_timeout=WORKERS):
+        yield joblib.Parallel(n_jobs=-1 if n_jobs is None else n_jobs, **options)
