@@ -162,8 +162,28 @@ _LAZY: dict[str, str] = {
 }
 # Modules that are names of the package.
 _ROOMS = frozenset(
-    ("certificate", "data", "datasets", "estimators", "experiments", "fast", "feature_space", "formulations", "kernels")
-    + ("losses", "model", "plot", "proofs", "rounding", "row_blocks", "solution", "synthetic", "system", "theory", "torch")
+    (
+        "certificate",
+        "data",
+        "datasets",
+        "estimators",
+        "experiments",
+        "fast",
+        "feature_space",
+        "formulations",
+        "kernels",
+        "losses",
+        "model",
+        "plot",
+        "proofs",
+        "rounding",
+        "row_blocks",
+        "solution",
+        "synthetic",
+        "system",
+        "theory",
+        "torch",
+    )
 )
 
 

@@ -42,7 +42,7 @@ def parse_models(text: str, **common: Any) -> list[tuple[str, Any]]:
     Raises
     ------
     DataError
-        If a model or a setting is unknown.
+        If a model or a setting is unknown, or a setting is given twice.
     """
     models: list[tuple[str, dict[str, Any]]] = []
     for word in (part.strip() for part in text.split(",")):
@@ -62,7 +62,13 @@ def parse_models(text: str, **common: Any) -> list[tuple[str, Any]]:
             key, equals, value = setting.partition("=")
             if not equals or not key:
                 raise DataError(f"{setting!r} in models is not of the form key=value")
-            models[-1][1][key.strip()] = _value(value.strip())
+            name, settings_so_far = models[-1]
+            if key.strip() in settings_so_far:
+                raise DataError(
+                    f"models sets {key.strip()} of {name} twice in {text!r}; two models are written {name}:{key.strip()}=…,"
+                    f"{name}:{key.strip()}=…"
+                )
+            settings_so_far[key.strip()] = _value(value.strip())
     return [_build(name, settings, common) for name, settings in models]
 
 

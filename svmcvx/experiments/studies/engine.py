@@ -6,7 +6,6 @@ import logging
 import os
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,14 +13,12 @@ from typing import Any, NamedTuple
 import joblib
 import numpy as np
 import scipy.sparse as sp
-from joblib.externals.loky import ProcessPoolExecutor
-from joblib.externals.loky.process_executor import BrokenProcessPool
 from numpy.typing import NDArray
 
 import svmcvx
 from svmcvx.data import Features, check_features, check_labels, check_time_limit
 from svmcvx.datasets import Dataset, content_digest, load
-from svmcvx.errors import DataError, DataTypeError, SvmcvxError, missing_extra
+from svmcvx.errors import DataError, DataTypeError, SvmcvxError
 from svmcvx.experiments.comparison import Models, named_models
 from svmcvx.experiments.preparation import imputer, scaler
 from svmcvx.experiments.progress import shown
@@ -29,14 +26,12 @@ from svmcvx.experiments.store import Store, fingerprint
 from svmcvx.experiments.studies.protocol import Protocol, Split, as_split, grids, piped
 from svmcvx.experiments.studies.result import Study
 from svmcvx.experiments.studies.tasks import FAILED, Row, Task, failed
+from svmcvx.experiments.workers import DIED, is_dask, results, workers
 from svmcvx.system.deadline import allowed, epoch_end
 
 __all__ = ["study"]
 
 log = logging.getLogger(__name__)
-
-# Seconds for which a scheduler is waited for, and workers, which it may have to start again.
-PATIENCE, WORKERS = 30.0, 120.0
 
 
 def study(
@@ -168,7 +163,7 @@ def study(
     with allowed(limit) as deadline:
         work = [
             # Workers on other machines have no such store.
-            replace(task, store=None if _is_dask(backend) else files[0], proofs=files[1], until=epoch_end(deadline))
+            replace(task, store=None if is_dask(backend) else files[0], proofs=files[1], until=epoch_end(deadline))
             for task in _tasks(named, sets, tuned, protocol)
         ]
         run = _Run(work, {one.name: one for one in sets}, files[0], files[1], retry_failed)
@@ -198,7 +193,14 @@ def study(
     ]
     lines = {name: " ".join(repr(model).split()) for name, model in named}
     return Study(
-        rows, protocol, lines, {name: repr(grid) for name, grid in tuned.items()}, described, left_out, complete
+        rows,
+        protocol,
+        lines,
+        {name: repr(grid) for name, grid in tuned.items()},
+        described,
+        left_out,
+        complete,
+        reused=run.reused,
     )
 
 
@@ -328,6 +330,7 @@ class _Run:
         self.retry_failed = retry_failed
         found = {} if self.store is None else self.store.found(task.key for task in work)
         self.rows = {key: row for key, row in found.items() if self._done(row)}
+        self.reused = len(self.rows)
 
     def _done(self, row: Row) -> bool:
         if row["status"] == FAILED:
@@ -343,7 +346,7 @@ class _Run:
             # Within a repeat each process has an order of its own: several on one store then seldom meet at a task.
             order = np.random.default_rng(os.getpid()).permutation(len(todo))
             todo = [todo[k] for k in sorted(order, key=lambda k: todo[k].repeat)]
-        with _workers(backend, n_jobs) as parallel, shown(progress, "tasks", len(keys), len(self.rows)) as advance:
+        with workers(backend, n_jobs) as parallel, shown(progress, "tasks", len(keys), len(self.rows)) as advance:
             try:
                 for task, row in self._results(todo, parallel):
                     if row is not None:
@@ -367,87 +370,15 @@ class _Run:
             for task in todo:
                 yield task, task.run(self.sets[task.dataset].X, self.sets[task.dataset].y)
             return
-        left = {task.key: task for task in todo}
-        while left:
-            sent: list[str] = []
-            try:
-                for key, row in self._parallel(list(left.values()), parallel, sent):
-                    yield left.pop(key), row
-            except Exception as error:
-                if not _worker_died(error):
-                    raise
-                # One of those that were under way has ended its process; each of them gets one of its own.
-                for key in [key for key in sent if key in left]:
-                    task = left.pop(key)
-                    yield task, self._alone(task)
-                continue
-            return
-
-    def _parallel(
-        self, tasks: list[Task], parallel: joblib.Parallel, sent: list[str]
-    ) -> Iterator[tuple[str, Row | None]]:
-        def calls() -> Iterator[Any]:
-            for task in tasks:
-                sent.append(task.key)
-                data = self.sets[task.dataset]
-                yield joblib.delayed(_do)(task, data.X, data.y)
-
-        with closing(parallel(calls())) as results:
-            yield from results
-
-    def _alone(self, task: Task) -> Row | None:
-        data = self.sets[task.dataset]
-        with ProcessPoolExecutor(max_workers=1) as executor:
-            try:
-                row: Row | None = executor.submit(_do, task, data.X, data.y).result()[1]
-            except BrokenProcessPool:
+        tasks = {task.key: task for task in todo}
+        work = {key: (_do, (task, self.sets[task.dataset].X, self.sets[task.dataset].y)) for key, task in tasks.items()}
+        for key, row in results(work, parallel):
+            task = tasks[key]
+            if row is DIED:
                 row = {**task.begun(), **failed("its process died, killed or out of memory"), "seconds": None}
-        return row
+            yield task, row
 
 
-def _do(task: Task, X: Any, y: NDArray[Any]) -> tuple[str, Row | None]:
+def _do(task: Task, X: Any, y: NDArray[Any]) -> Row | None:
     """Do a task in another process or thread."""
-    return task.key, task.run(X, y)
-
-
-def _worker_died(error: Exception) -> bool:
-    """Whether a task has ended the process that did it, as joblib's processes tell it, or Dask, which tries several workers."""
-    return isinstance(error, BrokenProcessPool) or type(error).__name__ in ("KilledWorker", "FutureCancelledError")
-
-
-def _is_dask(backend: str | None) -> bool:
-    return backend is not None and (backend == "dask" or ":" in backend)
-
-
-@contextmanager
-def _workers(backend: str | None, n_jobs: int | None) -> Iterator[joblib.Parallel | None]:
-    """Give what runs tasks in parallel; None for one after the other in this process."""
-    if backend not in (None, "loky", "threading") and not _is_dask(backend):
-        raise DataError(
-            f"backend must be 'loky', 'threading', 'dask' or an address such as 'tcp://10.0.0.1:8786', got {backend!r}"
-        )
-    options: dict[str, Any] = {"return_as": "generator_unordered", "batch_size": 1}
-    if not _is_dask(backend):
-        try:
-            count = joblib.effective_n_jobs(n_jobs)
-        except ValueError:
-            raise DataError(f"n_jobs must not be 0, got {n_jobs}; pass -1 for all cores") from None
-        if count == 1:
-            yield None
-            return
-        yield joblib.Parallel(n_jobs=n_jobs, backend=backend, **options)
-        return
-    try:
-        from distributed import Client
-    except ImportError:
-        raise missing_extra("distributed", "dask") from None
-    if backend == "dask":
-        with joblib.parallel_config("dask", wait_for_workers_timeout=WORKERS):
-            yield joblib.Parallel(n_jobs=-1 if n_jobs is None else n_jobs, **options)
-        return
-    try:
-        client = Client(backend, timeout=PATIENCE)
-    except (OSError, ValueError) as error:
-        raise DataError(f"no Dask scheduler answers at {backend} ({error}); check the address") from None
-    with client, joblib.parallel_config("dask", wait_for_workers_timeout=WORKERS):
-        yield joblib.Parallel(n_jobs=-1 if n_jobs is None else n_jobs, **options)
+    return task.run(X, y)

@@ -44,6 +44,8 @@ class Study:
     protocol : dict of str
     complete : bool
         Whether all tasks are there.
+    reused : int
+        Tasks that were found in the store.
     versions : dict of str
         Of this package and what it computes with.
     """
@@ -57,6 +59,7 @@ class Study:
         datasets: Sequence[Mapping[str, Any]],
         left_out: Mapping[str, str],
         complete: bool,
+        reused: int = 0,
     ) -> None:
         self.metrics = protocol.metrics
         self.protocol = protocol.described()
@@ -64,7 +67,7 @@ class Study:
         self.models = tuple(models)
         self.datasets = pd.DataFrame(list(datasets))
         self.left_out = dict(left_out)
-        self.complete = complete
+        self.complete, self.reused = complete, reused
         self.versions = versions()
         self.frame = self._framed(rows)
 
@@ -90,6 +93,7 @@ class Study:
         found.datasets = pd.concat([one.datasets for one in studies], ignore_index=True)
         found.left_out = {name: why for one in studies for name, why in one.left_out.items()}
         found.complete = all(one.complete for one in studies)
+        found.reused = sum(one.reused for one in studies)
         found.frame = pd.concat([one.frame for one in studies], ignore_index=True)
         return found
 
