@@ -39,6 +39,11 @@ class Dataset:
         """The distinct labels, sorted."""
         return np.unique(self.y)
 
+    @property
+    def missing_values(self) -> int:
+        """Number of values that are missing."""
+        return 0 if sp.issparse(self.X) else int(np.isnan(self.X).sum())
+
     def pair(self, first: Any, second: Any) -> Dataset:
         """Return the observations of two classes only; labels are compared as text."""
         text = label_text(self.y)

@@ -12,13 +12,13 @@ import numpy as np
 from svmcvx.datasets.content import Dataset
 from svmcvx.datasets.downloads import cache_folder, fetch
 from svmcvx.datasets.files import read_file, read_npz
+from svmcvx.datasets.names import BUILT_IN, check_path
 from svmcvx.datasets.registry import Record, known_sets
 from svmcvx.errors import DataError, DataTypeError, SvmcvxError
 
 __all__ = ["BUILT_IN", "ENVIRONMENT_VARIABLE", "load", "location"]
 
 ENVIRONMENT_VARIABLE = "SVMCVX_DATA"
-BUILT_IN = ("breast_cancer", "digits", "iris", "wine", "moons", "circles", "blobs")
 
 
 def load(
@@ -121,10 +121,7 @@ def _load(name: str, data_dir: str | os.PathLike[str] | None, target: str | None
         return read_npz(cached / f"{name}.npz")
     if path.is_file():
         return read_file(path, target, drop)
-    if path.is_dir():
-        raise DataError(f"{name} is a folder; name a file in it, or pass it as data_dir")
-    if path.suffix or os.sep in name:
-        raise DataError(f"the file {name} does not exist; check the path")
+    check_path(name)
     given = [folder for _, folder in folders if folder is not None]
     where = (
         f"no {name}.npz in {' or '.join(map(str, given))}"
