@@ -94,7 +94,7 @@ def _told_as_lines(arguments: Sequence[str]) -> Iterator[None]:
         consoles.errors.print(f"svmcvx: {text}", style="yellow", markup=False, highlight=False, soft_wrap=True)
 
     with warnings.catch_warnings():
-        warnings.showwarning = tell  # type: ignore[assignment]
+        warnings.showwarning = tell
         yield
 
 
@@ -113,7 +113,8 @@ def _spelled(message: str, options: Mapping[str, str]) -> str:
     for name, option in options.items():
         if not option.startswith("--"):
             continue
-        message = re.sub(rf"(?<![\w.-]){name}=(['\"]?)([\w.+-]+)\1", rf"{option} \2", message)
+        if len(name) > 1:  # one letter may be a hyper-parameter in the text of a model
+            message = re.sub(rf"(?<![\w.:,-]){name}=(['\"]?)([\w.+-]+)\1", rf"{option} \2", message)
         if "_" in name:
             message = re.sub(rf"(?<![\w./-]){name}(?![\w=/-])", option, message)
         else:

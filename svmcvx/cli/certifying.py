@@ -71,6 +71,7 @@ def certify(
 ) -> int:
     """Certify a model that scikit-learn, or anyone, has trained: its objective, a lower bound, and the gap between them."""
     outputs = Outputs(json, csv, latex, html, quiet)
+    preparing.check_words(as_ or "psvm", data, data_dir)
     settings = preparing.model_settings(kernel, C, gamma, solver, fit_time_limit, tol)
     _refuse_pickles(model)
     import pandas as pd
@@ -81,7 +82,7 @@ def certify(
         name, found = _of_scikit_learn(model, used)
     else:
         name, found = _of_coefficients(model, used, as_, settings)
-    rows = [
+    rows: list[dict[str, Any]] = [
         {
             "classes": classes,
             "lower": certificate.lower,
@@ -219,6 +220,8 @@ def _model(path: Path, data: Dataset) -> Any:
 
     from svmcvx.model import LinearModel, MulticlassModel, load_model
 
+    coef: Any
+    intercept: Any
     if path.suffix.lower() == ".csv":
         coef, intercept = _from_csv(path, data)
     elif path.suffix.lower() == ".npz":
@@ -233,10 +236,7 @@ def _model(path: Path, data: Dataset) -> Any:
     else:
         raise DataError(f"{path} must be a .npz file with coef and intercept, or a .csv file of names and coefficients")
     classes = np.unique(data.y)
-    coef, intercept = (
-        np.atleast_2d(np.asarray(coef, dtype=np.float64)),
-        np.ravel(np.asarray(intercept, dtype=np.float64)),
-    )
+    coef, intercept = np.atleast_2d(np.asarray(coef, dtype=np.float64)), np.ravel(intercept).astype(np.float64)
     several = classes.size > 2
     expected = (classes.size if several else 1, data.X.shape[1])
     if coef.shape != expected or intercept.size not in (1, expected[0]):

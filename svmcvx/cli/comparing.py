@@ -42,9 +42,9 @@ def compare(
     missing: options.Missing = "error",
     scale: options.Scale = "standard",
     test_size: Annotated[
-        float, typer.Option(help="Share of the observations held out.", rich_help_panel=options.DATA)
+        float, typer.Option(min=0.0, max=1.0, help="Share of the observations held out.", rich_help_panel=options.DATA)
     ] = 0.3,
-    seed: Annotated[int, typer.Option(help="Seed of the stratified split.", rich_help_panel=options.DATA)] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the stratified split.", rich_help_panel=options.DATA)] = 0,
     kernel: options.Kernel = "none",
     C: options.Weight = 1.0,
     gamma: options.Gamma = "scale",
@@ -76,15 +76,16 @@ def compare(
     check_writable(plot, resume)
     if plot is not None:
         _check_plot(plot)
+    preparing.check_words(models, data, data_dir)
     settings = preparing.model_settings(kernel, C, gamma, solver, fit_time_limit, tol)
+    loaded = preparing.load(data, data_dir, target, drop)
+    used = preparing.without_holes(loaded, missing)
     from svmcvx.data import check_time_limit
     from svmcvx.experiments.comparison import Comparison
     from svmcvx.experiments.specifications import parse_models
     from svmcvx.system.deadline import allowed
 
     parsed = parse_models(models, **settings)
-    loaded = preparing.load(data, data_dir, target, drop)
-    used = preparing.without_holes(loaded, missing)
     comparison = Comparison(
         parsed,
         used.X,

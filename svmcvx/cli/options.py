@@ -78,7 +78,7 @@ Kernel = Annotated[
     typer.Option(help="Kernel of every model that takes one.", rich_help_panel=MODEL),
 ]
 Weight = Annotated[
-    float, typer.Option("--C", help="Weight of the losses of every model that has one.", rich_help_panel=MODEL)
+    float, typer.Option("--C", min=0.0, help="Weight of the losses of every model that has one.", rich_help_panel=MODEL)
 ]
 Gamma = Annotated[str, typer.Option(help="Kernel parameter: scale, auto or a number.", rich_help_panel=MODEL)]
 Solver = Annotated[str, typer.Option(help="auto, fast, or one solver (see doctor).", rich_help_panel=MODEL)]
@@ -91,7 +91,7 @@ Tol = Annotated[
 Strict = Annotated[
     bool, typer.Option("--strict", help="Exit with 1 if an answer is not certified.", rich_help_panel=MODEL)
 ]
-Cv = Annotated[int, typer.Option(help="Folds of the cross-validation, stratified.", rich_help_panel=MODEL)]
+Cv = Annotated[int, typer.Option(min=2, help="Folds of the cross-validation, stratified.", rich_help_panel=MODEL)]
 
 # Limits and workers
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,17 @@ if TYPE_CHECKING:
     from svmcvx.cli.outputs import Outputs
     from svmcvx.datasets import Dataset
 
-__all__ = ["load", "model_settings", "pipeline", "scaled", "tell_reused", "without_holes"]
+__all__ = ["check_words", "load", "model_settings", "pipeline", "scaled", "tell_reused", "without_holes"]
+
+
+def check_words(models: str, data: str, data_dir: Path | None) -> None:
+    """Raise for names that are not known, before numpy and all that follows is imported."""
+    from svmcvx.datasets.names import check_path
+    from svmcvx.experiments.specifications import read_models
+
+    read_models(models)
+    if data_dir is None and not os.environ.get("SVMCVX_DATA") and not Path(data).exists():
+        check_path(data.partition(":")[0])
 
 
 def load(data: str, data_dir: Path | None, target: str | None, drop: list[str] | None) -> Dataset:

@@ -52,7 +52,9 @@ def select(
     cv: options.Cv = 5,
     seed: Annotated[
         int | None,
-        typer.Option(help="Shuffle before cutting into folds; by default they are not.", rich_help_panel=options.DATA),
+        typer.Option(
+            min=0, help="Shuffle before cutting into folds; by default they are not.", rich_help_panel=options.DATA
+        ),
     ] = None,
     scoring: Annotated[
         str | None,
@@ -80,8 +82,10 @@ def select(
     """Choose hyper-parameters by cross-validation along warm-started paths, with a certificate for every fit."""
     outputs = Outputs(json, csv, latex, html, quiet)
     check_writable(resume)
-    settings = preparing.model_settings(kernel, C, gamma, solver, fit_time_limit, tol)
+    preparing.check_words(model, data, data_dir)
     values = parse_grid(grid)
+    settings = preparing.model_settings(kernel, C, gamma, solver, fit_time_limit, tol)
+    loaded = preparing.load(data, data_dir, target, drop)
     from svmcvx.experiments.fits import certificates
     from svmcvx.experiments.selection import select as run_select
     from svmcvx.experiments.specifications import parse_models
@@ -94,7 +98,6 @@ def select(
     known = estimator.get_params()
     if strange := [name for name in values if name not in known]:
         raise DataError(f"grid names {strange[0]!r}, which {label} has not; it has {', '.join(sorted(known))}")
-    loaded = preparing.load(data, data_dir, target, drop)
     pipeline, prefix, used = preparing.pipeline(estimator, loaded, scale, missing)
     began = clock.now()
     with warnings.catch_warnings():

@@ -25,7 +25,9 @@ def known_names() -> tuple[str, ...]:
 def check_path(name: str) -> None:
     """Raise a :class:`~svmcvx.errors.DataError` for what must be the path of a file, but is none."""
     path = Path(name)
-    if path.is_dir() and name not in (*BUILT_IN, *known_names()):
+    if name in BUILT_IN or name in known_names():
+        return
+    if path.is_dir():
         raise DataError(f"{name} is a folder; name a file in it, or pass it as data_dir")
     if (path.suffix or os.sep in name) and not path.exists():
         raise DataError(f"the file {name} does not exist; check the path")
