@@ -50,7 +50,7 @@ def run(arguments: Sequence[str]) -> int:
             message = getattr(error, "format_message", None)
             if message is None:
                 raise
-            if text := " ".join(message().split()):
+            if text := " ".join(message().replace("Value error, ", "").split()):
                 _complain(f"{text} (see --help)")
             return int(getattr(error, "exit_code", UNUSABLE))
     return outcome if isinstance(outcome, int) else DONE
@@ -110,6 +110,8 @@ def _options(arguments: Sequence[str]) -> Mapping[str, str]:
 
 def _spelled(message: str, options: Mapping[str, str]) -> str:
     """Return a message with arguments spelled as they are on the command line: data_dir as --data-dir."""
+    # What follows may be parameters of an estimator.
+    message, has, rest = message.partition("; it has ")
     for name, option in options.items():
         if not option.startswith("--"):
             continue
@@ -121,7 +123,7 @@ def _spelled(message: str, options: Mapping[str, str]) -> str:
             # Most names are words of the language too.
             message = re.sub(rf"^{name}(?= (must|cannot|has|is|names|needs|sets)\b)", option, message)
             message = re.sub(rf"(?<=\b(?:pass|with) ){name}(?=$|[,;])|(?<=\bby ){name}(?=$|[,;])", option, message)
-    return message
+    return message + has + rest
 
 
 def _version(value: bool) -> None:

@@ -71,9 +71,9 @@ def certify(
 ) -> int:
     """Certify a model that scikit-learn, or anyone, has trained: its objective, a lower bound, and the gap between them."""
     outputs = Outputs(json, csv, latex, html, quiet)
+    _check_file(model, as_)
     preparing.check_words(as_ or "psvm", data, data_dir)
     settings = preparing.model_settings(kernel, C, gamma, solver, fit_time_limit, tol)
-    _refuse_pickles(model)
     import pandas as pd
 
     loaded = preparing.load(data, data_dir, target, drop)
@@ -97,13 +97,12 @@ def certify(
     title = f"{name} in {model.name} on {used.name}: {used.X.shape[0]} × {used.X.shape[1]}"
     columns = [
         Column("classes", [", ".join(row["classes"]) for row in rows], text=True),
-        Column("lower", [number(row["lower"], ".10g") for row in rows]),
-        Column("upper", [number(row["upper"], ".10g") for row in rows]),
-        Column("gap", [number(row["gap"], ".1e") for row in rows]),
+        Column("lower", [number(row["lower"], ".10g") for row in rows], meaning="bound on the optimum"),
+        Column("upper", [number(row["upper"], ".10g") for row in rows], meaning="objective at the model"),
+        Column("gap", [number(row["gap"], ".1e") for row in rows], meaning="relative"),
         Column("certified", [yes_no(row["certified"]) for row in rows]),
     ]
     consoles.show(outputs.screen, title, columns)
-    consoles.note(outputs.screen, "upper: objective at the model; lower: bound on the optimum; gap: relative")
     content = {
         "complete": True,
         "data": described(loaded),
@@ -116,9 +115,13 @@ def certify(
     return ended(complete=True, late=False, failed=strict and not all(row["certified"] for row in rows))
 
 
-def _refuse_pickles(path: Path) -> None:
+def _check_file(path: Path, problem: str | None) -> None:
     if not path.is_file():
         raise DataError(f"the file {path} does not exist; check the path")
+    if problem is None and path.suffix.lower() in (".npz", ".csv"):
+        raise DataError(
+            f"{path} holds coefficients: pass --as PROBLEM, as in --as psvm:p=1,C=10, to say of which problem"
+        )
     with path.open("rb") as stream:
         pickled = stream.read(1) == PICKLED
     if pickled or path.suffix.lower() in PICKLES:
@@ -136,10 +139,6 @@ def _of_scikit_learn(path: Path, data: Dataset) -> tuple[str, list[tuple[list[st
 
     from svmcvx.estimators import certify as certify_estimator
 
-    if path.suffix.lower() in (".npz", ".csv"):
-        raise DataError(
-            f"{path} holds coefficients: pass --as PROBLEM, as in --as psvm:p=1,C=10, to say of which problem"
-        )
     estimator = _read_skops(path)
     if isinstance(estimator, (GridSearchCV, RandomizedSearchCV)):
         estimator = getattr(estimator, "best_estimator_", estimator)

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 # Columns of the table in a document.
 PRINTED = ("model", "solver", "primal", "dual_bound", "gap", "certified", "test_accuracy", "n_support", "seconds")
-LEGEND = "primal: objective at the model; dual: lower bound; gap: relative; test: accuracy held out; SVs: support vectors; s: seconds"
 
 
 @app.command()
@@ -188,16 +187,15 @@ def _print_table(outputs: Outputs, comparison: Comparison, title: str) -> None:
     columns = [
         Column("model", [row["model"] for row in rows], text=True),
         Column("solver", [row["solver"] or row["status"] for row in rows], rank=2),
-        Column("primal", [number(row["primal"], ".8g") for row in rows]),
-        Column("dual", [number(row["dual_bound"], ".8g") for row in rows]),
-        Column("gap", [number(row["gap"], ".1e") for row in rows]),
+        Column("primal", [number(row["primal"], ".8g") for row in rows], meaning="objective at the model"),
+        Column("dual", [number(row["dual_bound"], ".8g") for row in rows], meaning="lower bound"),
+        Column("gap", [number(row["gap"], ".1e") for row in rows], meaning="relative"),
         Column("certified", [yes_no(row["certified"]) for row in rows], rank=1),
-        Column("test", [number(row["test_accuracy"], ".4f") for row in rows]),
-        Column("SVs", [number(row["n_support"], "d") for row in rows], rank=4),
-        Column("s", [number(row["seconds"], ".2f") for row in rows], rank=3),
+        Column("test", [number(row["test_accuracy"], ".4f") for row in rows], meaning="accuracy held out"),
+        Column("SVs", [number(row["n_support"], "d") for row in rows], rank=4, meaning="support vectors"),
+        Column("s", [number(row["seconds"], ".2f") for row in rows], rank=3, meaning="seconds"),
     ]
     consoles.show(outputs.screen, title, columns, elsewhere=outputs.elsewhere)
-    consoles.note(outputs.screen, LEGEND)
     notes: dict[str, list[str]] = {}
     for row in rows:
         if row["note"]:

@@ -24,6 +24,8 @@ silent = Console(quiet=True)
 
 # A column of text is folded down to so many characters before another column is left out, and to so many after.
 FOLDED, NARROW = 24, 12
+# Characters between two columns, and at the two edges together.
+BETWEEN = 2
 
 
 def number(value: Any, form: str) -> str:
@@ -38,7 +40,7 @@ def yes_no(value: bool) -> str:
 
 def note(console: Console, text: str) -> None:
     """Print a line beside a table."""
-    console.print(text, style="dim", markup=False, highlight=False, soft_wrap=True)
+    console.print(text, style="dim", markup=False, highlight=False, soft_wrap=not console.is_terminal)
 
 
 @dataclass(frozen=True)
@@ -54,12 +56,15 @@ class Column:
         0 for a column that is always there; of the others the highest is left out first where there is no room.
     text : bool
         Flush left, and folded where it is long; numbers are flush right and whole.
+    meaning : str
+        For the line under the table.
     """
 
     heading: str
     cells: Sequence[str]
     rank: int = 0
     text: bool = False
+    meaning: str = ""
 
     @property
     def width(self) -> int:
@@ -86,9 +91,10 @@ def show(console: Console, title: str | None, columns: Sequence[Column], *, else
         kept.remove(max(kept, key=lambda column: column.rank))
     if _width(kept, NARROW) > room:
         _records(console, title, columns)
+        _legend(console, columns)
         return
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
-    spare = room - _width([column for column in kept if not column.text], 0) - len(kept) * 1
+    spare = room - sum(BETWEEN if column.text else column.width + BETWEEN for column in kept)
     wanted = [column.width for column in kept if column.text]
     for column in kept:
         if not column.text:
@@ -99,13 +105,22 @@ def show(console: Console, title: str | None, columns: Sequence[Column], *, else
     for cells in zip(*(column.cells for column in kept), strict=True):
         table.add_row(*cells)
     console.print(table)
+    _legend(console, kept)
     left_out = [column.heading for column in columns if column not in kept]
     if left_out:
         note(console, f"no room for {', '.join(left_out)}{elsewhere and f': {elsewhere}'}")
 
 
+def _legend(console: Console, columns: Sequence[Column]) -> None:
+    meanings = [f"{column.heading}: {column.meaning}" for column in columns if column.meaning]
+    if meanings:
+        note(console, "; ".join(meanings))
+
+
 def _width(columns: Sequence[Column], folded: int) -> int:
-    return sum(min(column.width, folded) if column.text else column.width for column in columns) + len(columns)
+    return sum(min(column.width, folded) if column.text else column.width for column in columns) + BETWEEN * len(
+        columns
+    )
 
 
 def _records(console: Console, title: str | None, columns: Sequence[Column]) -> None:

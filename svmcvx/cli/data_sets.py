@@ -71,7 +71,7 @@ def _print_all(outputs: Outputs, records: list[Record], data_dir: Path | None) -
         return consoles.number(value, "d")
 
     columns = [
-        Column("name", [record.name for record in records]),
+        Column("name", [record.name for record in records], text=True),
         Column("rows", [size(record.rows) for record in records]),
         Column("columns", [size(record.features) for record in records]),
         Column("classes", [size(len(record.classes) or None) for record in records], rank=2),

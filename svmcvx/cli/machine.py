@@ -90,7 +90,7 @@ def doctor(
     found = available_solvers()
     simple = ("not needed", "valid", "not tested")
     columns = [
-        Column("solver", [info.name for info in found]),
+        Column("solver", [info.name for info in found], text=True),
         Column("version", [info.version or "not installed" for info in found], rank=2),
         Column("usable", [yes_no(info.usable) for info in found]),
         Column("licence", [info.licence if info.licence in simple else "not valid" for info in found], rank=1),

@@ -48,6 +48,7 @@ Data = Annotated[
         help=f"A built-in data set ({', '.join(BUILT_IN)}), a set of the papers (see datasets), a name in the data folder, or a file: "
         ".csv, .tsv, .txt, .parquet, .npz, or LIBSVM's under any name; text also packed (.gz, .bz2, .xz). Append :a-b to select two "
         "classes, as in digits:3-8.",
+        metavar="DATA",
         autocompletion=completion.data,
     ),
 ]

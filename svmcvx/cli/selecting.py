@@ -18,9 +18,6 @@ if TYPE_CHECKING:
 
 # Settings that the screen shows, the best ones.
 SHOWN = 25
-LEGEND = (
-    "mean, sd: score over the folds; gap: the largest of a fold; SVs: support vectors, mean; s: seconds of all folds"
-)
 
 
 @app.command()
@@ -221,18 +218,19 @@ def _print_table(outputs: Outputs, found: Selection, values: dict[str, list[Any]
     gaps = [None if gap != gap else gap for gap in best["worst_gap"]]
     columns = [
         *(Column(name, [_text(value) for value in best[f"param_{prefix}{name}"]], text=True) for name in values),
-        Column("mean", [number(value, ".4f") for value in best["mean_test_score"]]),
-        Column("sd", [number(value, ".4f") for value in best["std_test_score"]], rank=1),
-        Column("gap", [number(gap, ".1e") for gap in gaps]),
+        Column("mean", [number(value, ".4f") for value in best["mean_test_score"]], meaning="score over the folds"),
+        Column(
+            "sd", [number(value, ".4f") for value in best["std_test_score"]], rank=1, meaning="its standard deviation"
+        ),
+        Column("gap", [number(gap, ".1e") for gap in gaps], meaning="the largest of a fold"),
         Column("certified", [yes_no(value) for value in best["certified"]], rank=2),
-        Column("SVs", [number(value, ".1f") for value in best["n_support"]], rank=4),
+        Column("SVs", [number(value, ".1f") for value in best["n_support"]], rank=4, meaning="support vectors, mean"),
         Column("solver", list(best["solver"]), rank=5),
-        Column("s", [number(value, ".2f") for value in best["seconds"]], rank=3),
+        Column("s", [number(value, ".2f") for value in best["seconds"]], rank=3, meaning="seconds of all folds"),
     ]
     consoles.show(outputs.screen, title, columns, elsewhere=outputs.elsewhere)
     if len(found) > SHOWN:
         consoles.note(outputs.screen, f"the best {SHOWN} of {len(found)} settings; {outputs.elsewhere}")
-    consoles.note(outputs.screen, LEGEND)
     for text in dict.fromkeys(note for note in found["note"] if note):
         consoles.note(outputs.screen, text)
 

@@ -58,21 +58,34 @@ def latex_table(study: Study, metric: str, digits: int) -> str:
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", ""])
 
 
+# How numbers are printed in columns of these names; others with nine digits.
+FORMS = {
+    "gap": ".1e",
+    "worst_gap": ".1e",
+    "train_accuracy": ".4f",
+    "test_accuracy": ".4f",
+    "mean_test_score": ".4f",
+    "std_test_score": ".4f",
+    "seconds": ".2f",
+}
+
+
 def latex_frame(frame: pd.DataFrame) -> str:
-    """Return a table as it is, with nine digits of a number; columns that say nothing are left out."""
+    """Return a table of one row a line; columns that say nothing are left out."""
     kept = [name for name in frame.columns if not frame[name].isna().all()]
     text = [not np.issubdtype(np.asarray(frame[name].dropna().tolist()).dtype, np.number) for name in kept]
+    forms = [FORMS.get(str(name), ".9g") for name in kept]
     lines = [
         rf"\begin{{tabular}}{{{''.join('l' if one else 'r' for one in text)}}}",
         r"\toprule",
         " & ".join(escaped(str(name).replace("_", " ")) for name in kept) + r" \\",
         r"\midrule",
-        *(" & ".join(map(_cell, row)) + r" \\" for row in frame[kept].itertuples(index=False)),
+        *(" & ".join(map(_cell, row, forms)) + r" \\" for row in frame[kept].itertuples(index=False)),
     ]
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", ""])
 
 
-def _cell(value: Any) -> str:
+def _cell(value: Any, form: str) -> str:
     if value is None or (isinstance(value, (float, np.floating)) and np.isnan(value)):
         return "--"
     if isinstance(value, (bool, np.bool_)):
@@ -80,7 +93,7 @@ def _cell(value: Any) -> str:
     if isinstance(value, (float, np.floating)):
         if np.isinf(value):
             return r"$\infty$" if value > 0 else r"$-\infty$"
-        mantissa, e, exponent = f"{value:.9g}".partition("e")
+        mantissa, e, exponent = format(float(value), form).partition("e")
         return rf"${mantissa} \times 10^{{{int(exponent)}}}$" if e else f"${mantissa}$"
     if isinstance(value, (int, np.integer)):
         return f"${value}$"
