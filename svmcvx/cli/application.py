@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import sys
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -11,7 +13,7 @@ from typing import Annotated, Any
 import typer
 
 import svmcvx
-from svmcvx.cli import consoles
+from svmcvx.cli import completion, consoles
 from svmcvx.errors import SvmcvxError
 
 __all__ = ["DONE", "FAILED", "INTERRUPTED", "TIME_OVER", "UNUSABLE", "app", "ended", "run"]
@@ -32,6 +34,9 @@ app = typer.Typer(
 
 def run(arguments: Sequence[str]) -> int:
     """Run one command and return its exit code."""
+    if os.environ.get("_SVMCVX_COMPLETE") == "complete_bash":
+        completion.in_bash(lambda: app(list(arguments), prog_name="svmcvx"))
+        return DONE
     with _told_as_lines(arguments):
         try:
             outcome = app(list(arguments), prog_name="svmcvx", standalone_mode=False)
@@ -79,9 +84,6 @@ def _complain(text: str) -> None:
 
 def _close_output() -> None:
     """Give the standard output to no one, so that Python does not fail when it flushes it at its end."""
-    import os
-    import sys
-
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

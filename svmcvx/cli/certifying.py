@@ -150,7 +150,12 @@ def _of_scikit_learn(path: Path, data: Dataset) -> tuple[str, list[tuple[list[st
                 X = step.transform(_named(X, data, step))
             except (ValueError, TypeError, AttributeError) as error:
                 raise DataError(f"the pipeline cannot transform these data: {error}") from None
-    found = certify_estimator(estimator, _named(X, data, estimator), data.y)
+    try:
+        found = certify_estimator(estimator, _named(X, data, estimator), data.y)
+    except DataError as error:
+        if "X does not hold the support vectors" not in str(error):
+            raise
+        raise DataError(f"{error}. If their columns were scaled outside the model, say how by --scale") from None
     certificates: Mapping[Any, Certificate] = (
         found if isinstance(found, Mapping) else {tuple(estimator.classes_.tolist()): found}
     )
@@ -181,7 +186,7 @@ def _read_skops(path: Path) -> Any:
         strange = skops.io.get_untrusted_types(file=path)
         if strange:
             raise DataError(
-                f"{path} holds {', '.join(strange)}, beside what scikit-learn and numpy have; only these are read"
+                f"{path} holds {', '.join(strange)}, which could run code of their own; dump the fitted model alone, as in skops.io.dump(search.best_estimator_, …)"
             )
         return skops.io.load(path, trusted=[])
     except DataError:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from svmcvx.catalogue import CATALOGUE, Entry
 from svmcvx.datasets.names import BUILT_IN, known_names
 
-__all__ = ["MODELS", "data", "grids", "models", "sets"]
+__all__ = ["MODELS", "data", "grids", "in_bash", "models", "sets"]
 
 MODELS = tuple(entry.estimator.command for entry in CATALOGUE.values() if entry.estimator is not None)
 
@@ -52,12 +54,8 @@ def _settings(model: str) -> list[str]:
     return [] if entry is None else list(dict.fromkeys(name for builder in entry.builders for name in builder.example))
 
 
-def models(args: list[str], incomplete: str) -> list[str]:
+def models(incomplete: str) -> list[str]:
     """Return names of models for the last part of ``psvm:p=1,od``, and settings for that of ``psvm:``."""
-    # bash takes the signs : and = for ends of words.
-    if args and args[-1] == ":":
-        model = args[-2].rpartition(",")[2] if len(args) > 1 else ""
-        return _starting((f"{name}=" for name in _settings(model)), incomplete)
     before, comma, last = incomplete.rpartition(",")
     model, colon, key = last.partition(":")
     if colon:
@@ -69,3 +67,29 @@ def grids(incomplete: str) -> list[str]:
     """Return the names of hyper-parameters, as in ``C=``."""
     names = dict.fromkeys(name for model in MODELS for name in _settings(model))
     return _starting((f"{name}=" for name in [*names, "gamma"]), incomplete)
+
+
+def in_bash(complete: Callable[[], object]) -> None:
+    """Complete a word as a whole that bash has split: it takes the signs : and = for ends of words.
+
+    Parameters
+    ----------
+    complete : callable
+        Reads ``COMP_WORDS`` and ``COMP_CWORD``, prints what there is, and may exit.
+    """
+    given, place = os.environ.get("COMP_WORDS", "").split("\n"), int(os.environ.get("COMP_CWORD", "0"))
+    words: list[str] = []
+    for word in [*given, ""][: place + 1]:
+        if words and (word[:1] in (":", "=") or words[-1].endswith((":", "="))):
+            words[-1] += word
+        else:
+            words.append(word)
+    last = words[-1] if words else ""
+    # bash replaces what stands behind the last of the two signs.
+    kept = last[: max(last.rfind(":"), last.rfind("=")) + 1]
+    os.environ |= {"COMP_WORDS": "\n".join(words), "COMP_CWORD": str(len(words) - 1)}
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed), contextlib.suppress(SystemExit):
+        complete()
+    for line in printed.getvalue().splitlines():
+        print(line.removeprefix(kept))  # noqa: T201 - for the shell

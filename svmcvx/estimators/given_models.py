@@ -2,59 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
-from svmcvx.certificate import Certificate, Dual, Evaluation, Kind, check
+from svmcvx.certificate import Certificate
 from svmcvx.errors import DataError, NotCertified
 from svmcvx.estimators.base import CertifiedClassifier
 from svmcvx.estimators.pairs import CompositeSolution
-from svmcvx.formulations.base import Formulation
 from svmcvx.model import Model
 
-__all__ = ["AboutOneModel", "certify_model"]
-
-
-class AboutOneModel:
-    """A statement that offers the checker no model of its own: the certificate is about the model that is passed.
-
-    Parameters
-    ----------
-    statement : Formulation
-    """
-
-    def __init__(self, statement: Formulation) -> None:
-        self._statement = statement
-
-    @property
-    def kind(self) -> Kind:
-        """What a certificate proves."""
-        return self._statement.kind
-
-    @property
-    def facts(self) -> Mapping[str, float]:
-        """Numbers that belong beside a certificate."""
-        return self._statement.facts
-
-    def evaluate(self, model: Any) -> Evaluation:
-        """Objective at a model."""
-        return self._statement.evaluate(model)
-
-    def repair(self, dual: Dual) -> Dual:
-        """Return a dual point that is exactly feasible."""
-        return self._statement.repair(dual)
-
-    def dual_violation(self, dual: Dual) -> float:
-        """Largest violation of a dual constraint beyond rounding."""
-        return self._statement.dual_violation(dual)
-
-    def evaluate_dual(self, dual: Dual) -> Evaluation:
-        """Dual objective at a feasible dual point."""
-        return self._statement.evaluate_dual(dual)
-
-    def residuals(self, model: Any, dual: Dual) -> Mapping[str, float]:
-        """Numbers for the certificate."""
-        return self._statement.residuals(model, dual)
+__all__ = ["certify_model"]
 
 
 def certify_model(estimator: CertifiedClassifier, model: Model, X: Any, y: Any) -> Certificate:
@@ -96,6 +52,7 @@ def certify_model(estimator: CertifiedClassifier, model: Model, X: Any, y: Any) 
             f"the model has the classes {model.classes.tolist()}, the data {data.labels.classes.tolist()}; they must agree"
         )
     try:
-        return check(AboutOneModel(statement), [model], [solution.dual]).certificate
+        certificate: Certificate = statement.certify(model, solution.dual)
     except NotCertified as error:
         raise DataError(f"the model cannot be certified on these data: {error}") from None
+    return certificate
