@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import closing
@@ -162,7 +163,8 @@ class Comparison:
                 yield row
 
     def _fits(self, todo: list[int], parallel: Any) -> Generator[tuple[int, Fit]]:
-        end = epoch_end(current())
+        # In this process the deadline holds as it is, which does not count compiling.
+        end = math.inf if parallel is None else epoch_end(current())
         data = (self.X_train, self.y_train, self.X_test, self.y_test)
         work: dict[int, Call] = {
             place: (fit_one, (*self.named[place], *data, self.tol, end, self.refit, self.proofs is not None))
