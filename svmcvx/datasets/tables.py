@@ -152,17 +152,26 @@ def _categorical() -> type:
 
 def _described(column: pd.Series) -> str:
     """Say what a column of text holds: how many values, and what keeps numbers from being numbers."""
-    import pandas as pd
-
     there = column.dropna()
-    numbers = pd.to_numeric(there, errors="coerce").notna()
     facts = [f"{there.nunique()} values"]
-    if 2 * numbers.sum() > len(there):
-        strange = there[~numbers]
+    if _mostly_numbers(column):
+        strange = there[~_numbers(there)]
         facts.append(f"numbers but for {len(strange)} such as {str(strange.iloc[0])!r}")
     if len(there) < len(column):
         facts.append(f"{len(column) - len(there)} missing")
     return f"{column.name} ({', '.join(facts)})"
+
+
+def _numbers(column: pd.Series) -> pd.Series:
+    """Say which values of a column of text are numbers."""
+    import pandas as pd
+
+    return pd.to_numeric(column, errors="coerce").notna()
+
+
+def _mostly_numbers(column: pd.Series) -> bool:
+    there = column.dropna()
+    return bool(2 * _numbers(there).sum() > len(there))
 
 
 def _warn_of_row_names(features: pd.DataFrame, name: str) -> None:
@@ -184,7 +193,7 @@ def _joined(names: Iterable[str]) -> str:
 def _names_rows(column: pd.Series) -> bool:
     n = len(column)
     if _is_text(column):
-        return n >= FEW_ROWS and column.nunique() >= NEARLY_ALL * n
+        return n >= FEW_ROWS and column.nunique() >= NEARLY_ALL * n and not _mostly_numbers(column)
     if column.dtype.kind not in "iu" or not column.is_unique:
         return False
     steps = np.diff(column.to_numpy())
