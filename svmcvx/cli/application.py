@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import sys
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Annotated, Any
 
 import typer
@@ -117,6 +119,7 @@ def _spelled(message: str, options: Mapping[str, str]) -> str:
     for name, option in options.items():
         if not option.startswith("--"):
             continue
+        message = re.sub(rf"(?<![\w.-]){name}=\[([^\]]*)\]", partial(_repeated, option), message)
         if len(name) > 1:  # one letter may be a hyper-parameter in the text of a model
             message = re.sub(rf"(?<![\w.:,-]){name}=(['\"]?)([\w.+-]+)\1", rf"{option} \2", message)
         if "_" in name:
@@ -126,6 +129,11 @@ def _spelled(message: str, options: Mapping[str, str]) -> str:
             message = re.sub(rf"^{name}(?= (must|cannot|has|is|names|needs|sets)\b)", option, message)
             message = re.sub(rf"(?<=\b(?:pass|with) ){name}(?=$|[,;])|(?<=\bby ){name}(?=$|[,;])", option, message)
     return message + has + rest
+
+
+def _repeated(option: str, found: re.Match[str]) -> str:
+    """Return an option for each of several quoted values."""
+    return " ".join(f"{option} {shlex.quote(value)}" for _, value in re.findall(r"(['\"])(.*?)\1", found[1]))
 
 
 def _version(value: bool) -> None:

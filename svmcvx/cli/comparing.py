@@ -174,7 +174,9 @@ def _run(comparison: Comparison, *, quiet: bool) -> None:
         TimeElapsedColumn(),
     )
     names = [name for name, _ in comparison.named]
-    with Progress(*columns, console=consoles.errors, transient=True, disable=quiet) as progress:
+    with Progress(
+        *columns, console=consoles.errors, transient=True, disable=quiet or not consoles.errors.is_terminal
+    ) as progress:
         task = progress.add_task(names[0], total=len(names))
         for done, _ in enumerate(comparison.run(), start=1):
             progress.update(task, completed=done, description=names[min(done, len(names) - 1)])

@@ -34,7 +34,11 @@ def compile_(
 
     calls = []
     with Progress(
-        SpinnerColumn(), TextColumn("{task.description}"), console=consoles.errors, transient=True, disable=quiet
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        console=consoles.errors,
+        transient=True,
+        disable=quiet or not consoles.errors.is_terminal,
     ) as progress:
         task = progress.add_task("compiling", total=None)
         for call in compile_ahead():

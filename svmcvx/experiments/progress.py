@@ -33,6 +33,9 @@ def shown(wanted: bool, what: str, total: int, done: int = 0) -> Iterator[Callab
     except ImportError:
         raise missing_extra("rich", "cli") from None
     # The estimate rests on all that has been done: a part of the work may take longer than rich's usual half minute.
-    with Progress(console=Console(stderr=True), transient=True, speed_estimate_period=math.inf) as bar:
+    console = Console(stderr=True)
+    # Where nothing can be drawn, rich leaves an empty line.
+    hidden = not (console.is_terminal or console.is_jupyter)
+    with Progress(console=console, transient=True, speed_estimate_period=math.inf, disable=hidden) as bar:
         task = bar.add_task(what, total=total, completed=done)
         yield lambda: bar.advance(task)
