@@ -12,27 +12,27 @@ True
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from svmcvx.catalogue import CATALOGUE
-from svmcvx.certificate import Certificate
 from svmcvx.errors import BuildError, DataError, NotCertified, SolverFailed, SolverUnavailable, SvmcvxError
-from svmcvx.formulations.base import BinaryStatement, Formulation, FormulationProblem
-from svmcvx.kernels import RBF, Exponential, Kernel, Laplacian, Linear, Polynomial, Precomputed, Sigmoid
-from svmcvx.model import KernelModel, LinearModel, Model, MulticlassModel, OneVsModel, load_model
-from svmcvx.solution import Attempt, Solution, Status, Timings
-
-# Bound after the subpackage of the same name has been imported, so that svmcvx.solve is the function.
-from svmcvx.solve import available_solvers, solve
 
 if TYPE_CHECKING:
     from svmcvx import datasets, estimators, fast, plot, synthetic, theory
     from svmcvx import torch as torch  # not in __all__: it needs an extra that `import *` may lack
+    from svmcvx.certificate import Certificate
     from svmcvx.estimators.certification import certify
     from svmcvx.experiments import compare, select, study
+    from svmcvx.formulations.base import BinaryStatement, Formulation, FormulationProblem
+    from svmcvx.kernels import RBF, Exponential, Kernel, Laplacian, Linear, Polynomial, Precomputed, Sigmoid
+    from svmcvx.model import KernelModel, LinearModel, Model, MulticlassModel, OneVsModel, load_model
     from svmcvx.proofs import Verified, verify
     from svmcvx.row_blocks import RowBlocks
+    from svmcvx.solution import Attempt, Solution, Status, Timings
+    from svmcvx.solve import available_solvers, solve
 
 if TYPE_CHECKING:
     # Names of the catalogue.
@@ -141,36 +141,73 @@ __all__ = [
     "zero_one_mio",
 ]
 
-# Modules and names that are imported when they are first asked for: those that need scikit-learn, pandas or matplotlib,
-# and the builders and estimators of the catalogue.
-_LAZY: dict[str, tuple[str, str | None]] = {
-    **{builder.name: (builder.module, builder.name) for entry in CATALOGUE.values() for builder in entry.builders},
-    **{e.estimator.name: (e.estimator.module, e.estimator.name) for e in CATALOGUE.values() if e.estimator is not None},
-    "RowBlocks": ("svmcvx.row_blocks", "RowBlocks"),
-    "certify": ("svmcvx.estimators", "certify"),
-    "compare": ("svmcvx.experiments", "compare"),
-    "datasets": ("svmcvx.datasets", None),
-    "estimators": ("svmcvx.estimators", None),
-    "fast": ("svmcvx.fast", None),
-    "plot": ("svmcvx.plot", None),
-    "select": ("svmcvx.experiments", "select"),
-    "study": ("svmcvx.experiments", "study"),
-    "synthetic": ("svmcvx.synthetic", None),
-    "theory": ("svmcvx.theory", None),
-    "torch": ("svmcvx.torch", None),
-    "Verified": ("svmcvx.proofs", "Verified"),
-    "verify": ("svmcvx.proofs", "verify"),
+# Names by the modules that define them, which are imported when a name is first asked for: cvxpy takes most of a second, and the
+# command line answers a typo without it.
+_MODULES: dict[str, tuple[str, ...]] = {
+    "svmcvx.certificate": ("Certificate",),
+    "svmcvx.estimators": ("certify",),
+    "svmcvx.experiments": ("compare", "select", "study"),
+    "svmcvx.formulations.base": ("BinaryStatement", "Formulation", "FormulationProblem"),
+    "svmcvx.kernels": ("RBF", "Exponential", "Kernel", "Laplacian", "Linear", "Polynomial", "Precomputed", "Sigmoid"),
+    "svmcvx.model": ("KernelModel", "LinearModel", "Model", "MulticlassModel", "OneVsModel", "load_model"),
+    "svmcvx.proofs": ("Verified", "verify"),
+    "svmcvx.row_blocks": ("RowBlocks",),
+    "svmcvx.solution": ("Attempt", "Solution", "Status", "Timings"),
+    "svmcvx.solve": ("available_solvers", "solve"),
 }
+_LAZY: dict[str, str] = {
+    **{name: module for module, names in _MODULES.items() for name in names},
+    **{builder.name: builder.module for entry in CATALOGUE.values() for builder in entry.builders},
+    **{e.estimator.name: e.estimator.module for e in CATALOGUE.values() if e.estimator is not None},
+}
+# Modules that are names of the package.
+_ROOMS = frozenset(
+    (
+        "certificate",
+        "data",
+        "datasets",
+        "estimators",
+        "experiments",
+        "fast",
+        "feature_space",
+        "formulations",
+        "kernels",
+        "losses",
+        "model",
+        "plot",
+        "proofs",
+        "rounding",
+        "row_blocks",
+        "solution",
+        "synthetic",
+        "system",
+        "theory",
+        "torch",
+    )
+)
 
 
 def __getattr__(name: str) -> Any:
+    if name in _ROOMS:
+        return import_module(f"svmcvx.{name}")
     if name not in _LAZY:
         raise AttributeError(f"module 'svmcvx' has no attribute {name!r}")
-    module, attribute = _LAZY[name]
-    value = import_module(module) if attribute is None else getattr(import_module(module), attribute)
+    value = getattr(import_module(_LAZY[name]), name)
     globals()[name] = value
     return value
 
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
+
+
+class _Package(ModuleType):
+    """The package, in which ``solve`` is the function: the import of the subpackage of that name would bind the subpackage."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name == "solve" and isinstance(value, ModuleType):
+            value = value.solve
+        super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package

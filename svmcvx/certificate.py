@@ -30,6 +30,7 @@ from svmcvx.rounding import down, up
 from svmcvx.system.threads import blas_held_to_one
 
 __all__ = [
+    "AboutOneModel",
     "Certificate",
     "Checked",
     "Dual",
@@ -144,6 +145,52 @@ class Statement(Protocol[M_contra]):
 
     def evaluate_dual(self, dual: Dual) -> Evaluation:
         """Dual objective at a dual feasible point."""
+
+
+class AboutOneModel(Generic[M]):
+    """A statement without models of its own, so that the upper bound is the objective of the one that is passed, however bad.
+
+    Parameters
+    ----------
+    statement : Statement
+    """
+
+    def __init__(self, statement: Statement[M]) -> None:
+        self._statement = statement
+
+    @property
+    def kind(self) -> Kind:
+        """What a certificate proves."""
+        return self._statement.kind
+
+    @property
+    def facts(self) -> Mapping[str, float]:
+        """Numbers that belong beside a certificate."""
+        return self._statement.facts
+
+    def evaluate(self, model: M) -> Evaluation:
+        """Objective at a model."""
+        return self._statement.evaluate(model)
+
+    def repair(self, dual: Dual) -> Dual:
+        """Nearest convenient exactly feasible dual point."""
+        return self._statement.repair(dual)
+
+    def dual_violation(self, dual: Dual) -> float:
+        """Largest violation of a dual constraint beyond rounding."""
+        return self._statement.dual_violation(dual)
+
+    def evaluate_dual(self, dual: Dual) -> Evaluation:
+        """Dual objective at a dual feasible point."""
+        return self._statement.evaluate_dual(dual)
+
+    def trivial(self) -> tuple[Sequence[Any], Sequence[Dual]]:
+        """Dual points that are known without a solver, and no models."""
+        return [], self._statement.trivial()[1] if isinstance(self._statement, HasTrivial) else []
+
+    def residuals(self, model: Any, dual: Dual) -> Mapping[str, float]:
+        """Numbers that tell how good the answer is, if the statement has any."""
+        return self._statement.residuals(model, dual) if isinstance(self._statement, HasResiduals) else {}
 
 
 class Certificate:

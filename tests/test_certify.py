@@ -1,6 +1,7 @@
 """Certificates of models that scikit-learn trained."""
 
 import itertools
+import warnings
 
 import cvxpy as cp
 import numpy as np
@@ -318,3 +319,17 @@ def test_an_absolute_norm_linear_svc_of_several_classes_and_sparse_data():
         assert certificate.gap <= 1e-4
     sparse = sx.certify(fitted, sp.csr_array(X), labels)
     assert [sparse[k].upper for k in found] == pytest.approx([found[k].upper for k in found], rel=1e-9)
+
+
+@pytest.mark.parametrize("shift", [3.0, 1e3])
+def test_the_upper_end_is_the_objective_at_the_model_also_where_no_model_at_all_is_better(shift):
+    fitted = SVC(kernel="linear").fit(X, Y)
+    fitted.intercept_ = fitted.intercept_ + shift
+    signs = np.where(fitted.classes_[1] == Y, 1.0, -1.0)
+    losses = np.maximum(1.0 - signs * (X @ fitted.coef_[0] + fitted.intercept_[0]), 0.0)
+    objective = 0.5 * float(np.sum(fitted.coef_**2)) + float(losses.sum())
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # the model is as bad as chance
+        found = sx.certify(fitted, X, Y)
+    assert found.upper == pytest.approx(objective, rel=1e-9)
+    assert found.lower > 0

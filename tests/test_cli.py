@@ -3,6 +3,7 @@ import os
 import signal
 import sys
 import time
+from pathlib import Path
 from subprocess import PIPE, Popen
 
 import numpy as np
@@ -126,13 +127,29 @@ def test_missing_values(run, tmp_path):
     [
         (("compare", "nothing"), "no data set is called 'nothing'"),
         (("compare", "moons", "--models", "svm"), "known are"),
-        (("compare", "moons", "--kernel", "gauss"), "kernel must be one of"),
-        (("compare", "moons", "--C", "-1"), "C must be"),
+        (("compare", "moons", "--kernel", "gauss"), "'gauss' is not one of 'none', 'linear'"),
+        (("compare", "moons", "--C", "-1"), "Invalid value for '--C'"),
         (("compare", "moons", "--C", "x"), "Invalid value"),
-        (("compare", "moons", "--gamma", "x"), "gamma must be"),
-        (("compare", "moons", "--scale", "log"), "scale must be"),
-        (("compare", "moons", "--missing", "guess"), "missing must be"),
-        (("compare", "moons", "--test-size", "2"), "test_size must be"),
+        (("compare", "moons", "--C", "0"), "--C must be"),
+        (("compare", "moons", "--gamma", "x"), "--gamma must be"),
+        (("compare", "moons", "--seed", "-1"), "Invalid value for '--seed'"),
+        (("compare", "moons", "--models", "psvm:p=1,p=2"), "sets p of psvm twice"),
+        (("compare", "moons", "--models", "psvm:q=1"), "psvm has no setting 'q'; it has C,"),
+        (("compare", "nothing.csv"), "the file nothing.csv does not exist"),
+        (("compare", "nothing"), "neither --data-dir nor SVMCVX_DATA is set; pass a path or --data-dir"),
+        (("compare", "moons", "--scheduler", "x"), "--scheduler must be 'loky'"),
+        (("compare", "moons", "--json", "-", "--csv", "-"), "only one of --json, --csv and --latex"),
+        (("select", "moons"), "Missing option '--grid'"),
+        (("select", "moons", "--grid", "C"), "of the form NAME=VALUES, as in C=0.1,1,10"),
+        (("select", "moons", "--grid", "C=1,", "--grid", "p=1"), "an empty value"),
+        (("select", "moons", "--grid", "C=1", "--grid", "C=2"), "--grid names C twice"),
+        (("select", "moons", "--grid", "C=log:1:2"), "cannot read the range 'C=log:1:2'"),
+        (("select", "moons", "--grid", "q=1,2"), "which psvm has not; it has C,"),
+        (("select", "moons", "--grid", "C=1,2", "--model", "psvm,odm"), "--model must be one model"),
+        (("certify", "nothing.skops", "moons"), "the file nothing.skops does not exist"),
+        (("compare", "moons", "--scale", "log"), "'log' is not one of"),
+        (("compare", "moons", "--missing", "guess"), "'guess' is not one of"),
+        (("compare", "moons", "--test-size", "1.0"), "--test-size must be"),
         (("compare", "moons", "--plot", "no/such/folder/p.png"), "cannot be written"),
         (("compare", "moons", "--plot", "picture.xyz"), "no known type"),
         (("compare", "moons", "--solver", "ecos"), "solver must be"),
@@ -191,10 +208,13 @@ def test_an_inner_pass_called_from_python_runs_its_source():
 
 
 def test_a_limit_of_everything_names_the_models_that_had_no_time(run):
-    code, out, _ = run("compare", "wine", "--models", "psvm:p=1,psvm:p=2", "--total-time-limit", "1e-9")
-    assert code == 0
+    code, out, _ = run("compare", "wine", "--models", "psvm:p=1,psvm:p=2", "--time-limit", "1e-9", "--json", "t.json")
+    assert code == 3
     assert "no time for this model" in " ".join(out.split())
-    assert run("compare", "wine", "--total-time-limit", "-1")[0] == 2
+    content = json.loads(Path("t.json").read_text())
+    assert not content["complete"]
+    assert [row["primal"] for row in content["rows"]] == [None, None]
+    assert run("compare", "wine", "--time-limit", "-1")[0] == 2
 
 
 def test_version_and_help(run):

@@ -282,6 +282,6 @@ def test_the_extra_is_named(record, monkeypatch):
 
 
 def test_the_registry_is_a_file_of_the_package():
-    content = tomllib.loads(registry.FILE.read_text())
+    content = tomllib.loads(registry.REGISTRY.read_text())
     assert set(content) == {"tables", "sets"}
     assert set(content["sets"]) == set(known_sets())

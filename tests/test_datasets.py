@@ -1,3 +1,6 @@
+import re
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -6,6 +9,7 @@ from sklearn.datasets import dump_svmlight_file
 
 import svmcvx as sx
 from svmcvx import datasets
+from svmcvx.datasets import packed
 
 
 @pytest.mark.parametrize("name", datasets.BUILT_IN)
@@ -57,7 +61,7 @@ def test_a_folder_of_archives(folder, monkeypatch):
     [
         ("empty", "an array y"),
         ("odd", "a dense array X"),
-        ("pickled", "without pickle"),
+        ("pickled", "arrays of Python objects"),
         ("absent", "no absent.npz in"),
     ],
 )
@@ -78,14 +82,15 @@ def test_tables(tmp_path, suffix):
     table = pd.DataFrame({"size": [1.0, 2.0, np.nan], "colour": ["red", "blue", "red"], "kind": ["a", "b", "a"]})
     path = tmp_path / f"table{suffix}"
     table.to_csv(path, index=False) if suffix == ".csv" else table.to_parquet(path)
-    data = datasets.load(path, target="kind")
+    with pytest.warns(UserWarning, match=r"one-hot encoded: colour \(2 values\)"):
+        data = datasets.load(path, target="kind")
     assert data.feature_names == ("size", "colour_blue", "colour_red")
     assert data.y.tolist() == ["a", "b", "a"]
     assert np.isnan(data.X[2, 0])
     assert data.without_missing().y.tolist() == ["a", "b"]
-    with pytest.raises(sx.DataError, match="name the column"):
+    with pytest.raises(sx.DataError, match="target must name the column"):
         datasets.load(path)
-    with pytest.raises(sx.DataError, match="no column 'sort'"):
+    with pytest.raises(sx.DataError, match=r"among the columns of .*'sort'"):
         datasets.load(path, target="sort")
 
 
@@ -103,7 +108,7 @@ def test_libsvm_files(tmp_path):
     with pytest.raises(sx.DataError, match="not a LIBSVM file"):
         datasets.load(tmp_path / "bad.svm")
     (tmp_path / "table.xls").write_text("x")
-    with pytest.raises(sx.DataError, match="unknown type"):
+    with pytest.raises(sx.DataError, match="no known type"):
         datasets.load(tmp_path / "table.xls")
 
 
@@ -120,3 +125,105 @@ def test_a_set_without_a_complete_row_says_so():
     data = datasets.Dataset("holes", np.array([[np.nan], [np.nan]]), np.array([0, 1]))
     with pytest.raises(sx.DataError, match="every row"):
         data.without_missing()
+
+
+TABLE = pd.DataFrame({"x": [0.5, 1.25, -2.0], "size": [1, 2, 3], "kind": ["a", "b", "a"]})
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("t.csv", {}),
+        ("t.csv", {"sep": ";"}),
+        ("t.csv", {"sep": ";", "decimal": ","}),
+        ("t.csv", {"sep": "\t"}),
+        ("t.csv", {"sep": "|"}),
+        ("t.txt", {"sep": " "}),
+        ("t.tsv", {"sep": "\t"}),
+        ("t.csv.gz", {"sep": ";"}),
+        ("t.tsv.bz2", {"sep": "\t"}),
+        ("t.csv.xz", {}),
+    ],
+)
+def test_tables_in_every_dialect(tmp_path, name, options):
+    TABLE.to_csv(tmp_path / name, index=False, **options)
+    data = datasets.load(tmp_path / name, target="kind")
+    assert data.name == "t"
+    assert data.X.tolist() == TABLE[["x", "size"]].to_numpy().tolist()
+    assert data.y.tolist() == ["a", "b", "a"]
+
+
+def test_a_separator_inside_quotes_is_none(tmp_path):
+    (tmp_path / "t.csv").write_text('"a, b, c";kind\n1.5;x\n2.5;y\n')
+    assert datasets.load(tmp_path / "t.csv", target="kind").feature_names == ("a, b, c",)
+
+
+def test_columns_that_name_rows_are_told_and_can_be_left_out(tmp_path):
+    n = 30
+    table = pd.DataFrame(
+        {
+            "id": np.arange(n) * 7,
+            "number": np.arange(n),
+            "who": [f"p{i}" for i in range(n)],
+            "age": [*map(str, range(n - 1)), "?"],
+            "x": np.linspace(0, 1, n),
+            "kind": ["a", "b"] * (n // 2),
+        }
+    )
+    table.to_csv(tmp_path / "t.csv", index=False)
+    with (
+        pytest.warns(UserWarning, match="columns 'id', 'number', 'who' seem to number or name the rows"),
+        pytest.warns(UserWarning, match=r"age \(30 values, numbers but for 1 such as '\?'\)"),
+    ):
+        data = datasets.load(tmp_path / "t.csv", target="kind")
+    assert data.X.shape == (n, 3 + n + n)
+    dropped = datasets.load(tmp_path / "t.csv", target="kind", drop=["id", "number", "who", "age"])
+    assert dropped.feature_names == ("x",)
+    with pytest.raises(sx.DataError, match=r"drop must be among the columns of t\.csv, got 'idd'"):
+        datasets.load(tmp_path / "t.csv", target="kind", drop=["idd"])
+    with pytest.raises(sx.DataError, match="drop must be a sequence"):
+        datasets.load(tmp_path / "t.csv", target="kind", drop="id")
+
+
+def test_columns_that_are_neither_numbers_nor_text_are_named(tmp_path):
+    pd.DataFrame({"when": pd.to_datetime(["2020-01-01", "2021-01-01"]), "y": [0, 1]}).to_parquet(tmp_path / "t.parquet")
+    with pytest.raises(sx.DataError, match=r"column 'when' of t\.parquet holds datetime"):
+        datasets.load(tmp_path / "t.parquet", target="y")
+
+
+@pytest.mark.parametrize("name", ["heart", "german.numer", "small.t", "a9a.gz", "rcv1.bz2", "./iris"])
+def test_libsvm_files_as_they_are_distributed(tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    rows = ["+1 1:0.5 3:-1e-3 # a remark", "-1", "", "# a line", "-1 2:2"]
+    with packed.PACKED.get(Path(name).suffix, open)(name, "wb") as stream:
+        stream.write("\n".join(rows).encode())
+    data = datasets.load(name)
+    assert data.X.toarray().tolist() == [[0.5, 0.0, -1e-3], [0.0, 0.0, 0.0], [0.0, 2.0, 0.0]]
+    assert data.pair("-1", "1").y.tolist() == [1.0, -1.0, -1.0]
+    assert datasets.load(f"{name}:-1-1").name == f"{data.name}:-1-1"
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("1 1:2 x:3", "line 3 is not 'LABEL INDEX:VALUE …': '1 1:2 x:3'"),
+        ("1 2:2 1:3", "the indices of line 3 do not ascend"),
+        ("1 1:2 3:y", "not a LIBSVM file"),
+    ],
+)
+@pytest.mark.parametrize("name", ["plain", "named.libsvm"])
+def test_the_line_that_is_not_libsvms_is_told(tmp_path, name, line, message):
+    (tmp_path / name).write_text(f"1 1:2\n-1 2:1\n{line}\n1 1:1\n")
+    with pytest.raises(sx.DataError, match=re.escape(message)):
+        datasets.load(tmp_path / name)
+
+
+def test_an_archive_that_is_damaged_is_told_as_that(tmp_path):
+    (tmp_path / "noise.npz").write_bytes(b"nonsense")
+    np.savez(tmp_path / "cut.npz", X=np.eye(50), y=np.arange(50))
+    (tmp_path / "cut.npz").write_bytes((tmp_path / "cut.npz").read_bytes()[:2000])
+    for name in ("noise.npz", "cut.npz"):
+        with pytest.raises(sx.DataError, match=r"is no \.npz archive, or is damaged"):
+            datasets.load(tmp_path / name)
+    with pytest.raises(sx.DataError, match="is a folder"):
+        datasets.load(tmp_path)

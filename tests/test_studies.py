@@ -493,7 +493,7 @@ def test_a_dask_scheduler_by_its_address(tmp_path, monkeypatch):
         found = sx.study(models, SETS, repeats=2, backend=address, store=tmp_path / "s.sqlite")
     same(found, sx.study(models, SETS, repeats=2))
     assert len(Store(tmp_path / "s.sqlite")) == 12
-    monkeypatch.setattr("svmcvx.experiments.running.PATIENCE", 0.2)
+    monkeypatch.setattr("svmcvx.experiments.workers.PATIENCE", 0.2)
     with pytest.raises(sx.DataError, match=r"no Dask scheduler answers at tcp://127\.0\.0\.1:9"):
         sx.study(models, SETS, repeats=1, backend="tcp://127.0.0.1:9")
 

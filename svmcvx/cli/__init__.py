@@ -1,7 +1,24 @@
-"""Command line (extra ``cli``): one module a group of commands."""
+"""Command line (extra ``cli``): one module a group of commands.
 
-from svmcvx.cli import comparing, data_sets, machine, reproducing, studying, verifying
+The modules import what they compute with when a command is run, so that help, completion and a typo are answered at once.
+"""
+
+from svmcvx.cli import certifying, comparing, data_sets, machine, reproducing, selecting, studying
 from svmcvx.cli.application import app, run
 
 # The modules add their commands to the application when they are imported.
-__all__ = ["app", "comparing", "data_sets", "machine", "reproducing", "run", "studying", "verifying"]
+__all__ = [
+    "app",
+    "certifying",
+    "comparing",
+    "data_sets",
+    "machine",
+    "reproducing",
+    "run",
+    "selecting",
+    "studying",
+]
+
+# As they are listed in the help.
+ORDER = ("compare", "select", "certify", "study", "reproduce", "verify", "compile", "doctor", "datasets")
+app.registered_commands.sort(key=lambda command: ORDER.index(command.name or getattr(command.callback, "__name__", "")))

@@ -3,51 +3,137 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from pathlib import Path
-from typing import Annotated
+import re
+import shlex
+import sys
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import Annotated, Any
 
 import typer
 
 import svmcvx
-from svmcvx.cli import consoles
-from svmcvx.errors import DataError, SvmcvxError
+from svmcvx.cli import completion, consoles
+from svmcvx.errors import SvmcvxError
 
-__all__ = ["INTERRUPTED", "app", "check_writable", "run"]
+__all__ = ["DONE", "FAILED", "INTERRUPTED", "TIME_OVER", "UNUSABLE", "app", "ended", "run"]
 
-INTERRUPTED = 130
+# The exit codes of all commands.
+DONE, FAILED, UNUSABLE, TIME_OVER, INTERRUPTED = 0, 1, 2, 3, 130
 
 app = typer.Typer(
     name="svmcvx",
-    add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
     help="Support vector machine formulations with a checked interval around every optimum.",
+    epilog="Exit codes: 0 all was done; 1 something failed or does not hold; 2 arguments or data cannot be used; "
+    "3 a time limit ended it; 130 Ctrl-C ended it.",
 )
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run one command; return 0, 1 if a model failed, 2 for bad arguments or data, 130 after Ctrl-C."""
-    try:
-        outcome = app(list(arguments), prog_name="svmcvx", standalone_mode=False)
-    except SvmcvxError as error:
-        consoles.errors.print(f"svmcvx: {error}", style="red", markup=False, soft_wrap=True)
-        return 2
-    except KeyboardInterrupt:
-        consoles.errors.print("svmcvx: interrupted", style="yellow")
-        return INTERRUPTED
-    except Exception as error:
-        # Typer's usage errors: one line instead of a panel; anything else is a defect and keeps its traceback.
-        message = getattr(error, "format_message", None)
-        if message is None:
-            raise
-        text = message()
-        if text:
-            consoles.errors.print(
-                f"svmcvx: {' '.join(text.split())} (see --help)", style="red", markup=False, soft_wrap=True
-            )
-        return int(getattr(error, "exit_code", 2))
-    return outcome if isinstance(outcome, int) else 0
+    """Run one command and return its exit code."""
+    if os.environ.get("_SVMCVX_COMPLETE") == "complete_bash":
+        completion.in_bash(lambda: app(list(arguments), prog_name="svmcvx"))
+        return DONE
+    with _told_as_lines(arguments):
+        try:
+            outcome = app(list(arguments), prog_name="svmcvx", standalone_mode=False)
+        except SvmcvxError as error:
+            _complain(_spelled(str(error), _options(arguments)))
+            return UNUSABLE
+        except KeyboardInterrupt:
+            consoles.errors.print("svmcvx: interrupted", style="yellow")
+            return INTERRUPTED
+        except BrokenPipeError:
+            # The reader of the output, such as head, has what it wants.
+            _close_output()
+            return DONE
+        except Exception as error:
+            # Typer's usage errors: one line instead of a panel; anything else is a defect and keeps its traceback.
+            message = getattr(error, "format_message", None)
+            if message is None:
+                raise
+            if text := " ".join(message().replace("Value error, ", "").split()):
+                _complain(f"{text} (see --help)")
+            return int(getattr(error, "exit_code", UNUSABLE))
+    return outcome if isinstance(outcome, int) else DONE
+
+
+def ended(*, complete: bool, late: bool, failed: bool) -> int:
+    """Return the exit code of a command that has come to its end.
+
+    Parameters
+    ----------
+    complete : bool
+        Whether all was done.
+    late : bool
+        Whether that is so because a time limit passed; otherwise Ctrl-C was pressed.
+    failed : bool
+        Whether something failed, or does not hold.
+    """
+    if not complete:
+        return TIME_OVER if late else INTERRUPTED
+    return FAILED if failed else DONE
+
+
+def _complain(text: str) -> None:
+    consoles.errors.print(f"svmcvx: {text}", style="red", markup=False, highlight=False, soft_wrap=True)
+
+
+def _close_output() -> None:
+    """Give the standard output to no one, so that Python does not fail when it flushes it at its end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+@contextmanager
+def _told_as_lines(arguments: Sequence[str]) -> Iterator[None]:
+    """Print warnings that are meant for users as lines, without the place in our source."""
+
+    def tell(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
+        text = _spelled(" ".join(str(message).split()), _options(arguments))
+        consoles.errors.print(f"svmcvx: {text}", style="yellow", markup=False, highlight=False, soft_wrap=True)
+
+    with warnings.catch_warnings():
+        warnings.showwarning = tell
+        yield
+
+
+def _options(arguments: Sequence[str]) -> Mapping[str, str]:
+    """Return the options of the command that was called, by the names of the arguments in Python."""
+    commands: Mapping[str, Any] = getattr(typer.main.get_command(app), "commands", {})
+    command = next((commands[word] for word in arguments if word in commands), None)
+    found = {} if command is None else {param.name: param.opts[0] for param in command.params}
+    # What the functions in Python call otherwise.
+    others = {"store": "resume", "backend": "scheduler"}
+    return found | {name: found[own] for name, own in others.items() if own in found}
+
+
+def _spelled(message: str, options: Mapping[str, str]) -> str:
+    """Return a message with arguments spelled as they are on the command line: data_dir as --data-dir."""
+    # What follows may be parameters of an estimator.
+    message, has, rest = message.partition("; it has ")
+    for name, option in options.items():
+        if not option.startswith("--"):
+            continue
+        message = re.sub(rf"(?<![\w.-]){name}=\[([^\]]*)\]", partial(_repeated, option), message)
+        if len(name) > 1:  # one letter may be a hyper-parameter in the text of a model
+            message = re.sub(rf"(?<![\w.:,-]){name}=(['\"]?)([\w.+-]+)\1", rf"{option} \2", message)
+        if "_" in name:
+            message = re.sub(rf"(?<![\w./-]){name}(?![\w=/-])", option, message)
+        else:
+            # Most names are words of the language too.
+            message = re.sub(rf"^{name}(?= (must|cannot|has|is|names|needs|sets)\b)", option, message)
+            message = re.sub(rf"(?<=\b(?:pass|with) ){name}(?=$|[,;])|(?<=\bby ){name}(?=$|[,;])", option, message)
+    return message + has + rest
+
+
+def _repeated(option: str, found: re.Match[str]) -> str:
+    """Return an option for each of several quoted values."""
+    return " ".join(f"{option} {shlex.quote(value)}" for _, value in re.findall(r"(['\"])(.*?)\1", found[1]))
 
 
 def _version(value: bool) -> None:
@@ -63,10 +149,3 @@ def _main(
     ] = False,
 ) -> None:
     """Support vector machine formulations with a checked interval around every optimum."""
-
-
-def check_writable(*paths: Path | None) -> None:
-    """Raise before any model is fitted, rather than when the results are written."""
-    for path in paths:
-        if path is not None and (path.is_dir() or not (path.parent.is_dir() and os.access(path.parent, os.W_OK))):
-            raise DataError(f"{path} cannot be written; name a file in an existing folder")

@@ -2,92 +2,93 @@
 
 from __future__ import annotations
 
-import json
-import warnings
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import numpy as np
-import scipy.sparse as sp
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-import svmcvx
-from svmcvx import datasets
-from svmcvx.cli import consoles
-from svmcvx.cli.application import INTERRUPTED, app, check_writable
-from svmcvx.data import check_choice, check_time_limit
+from svmcvx.cli import completion, consoles, options, preparing
+from svmcvx.cli.application import app, ended
+from svmcvx.cli.consoles import Column, number, yes_no
+from svmcvx.cli.outputs import Outputs, check_writable, described
 from svmcvx.errors import DataError
-from svmcvx.experiments.comparison import Comparison
-from svmcvx.experiments.specifications import MODELS, parse_models
-from svmcvx.experiments.store import plain
-from svmcvx.experiments.studies.report import check_report
-from svmcvx.experiments.studies.report import report as write_report
-from svmcvx.system.deadline import allowed
-from svmcvx.system.files import written_whole
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from svmcvx.datasets import Dataset
+    from svmcvx.experiments.comparison import Comparison
+
+# Columns of the table in a document.
+PRINTED = ("model", "solver", "primal", "dual_bound", "gap", "certified", "test_accuracy", "n_support", "seconds")
 
 
 @app.command()
 def compare(
-    dataset: Annotated[
-        str,
-        typer.Argument(
-            help=f"A built-in data set ({', '.join(datasets.BUILT_IN)}), a set of the papers (see datasets), a name in the data folder, "
-            "or a .csv, .parquet, .npz or LIBSVM file. Append :a-b to select two classes, as in digits:3-8."
-        ),
-    ],
+    data: options.Data,
     models: Annotated[
         str,
         typer.Option(
-            help=f"Models and their settings, as in psvm:p=1,psvm:p=1.5,C=10. Models are {', '.join(MODELS)}."
+            help="Models and their settings, as in psvm:p=1,psvm:p=1.5,C=10. Models are "
+            f"{', '.join(completion.MODELS)}.",
+            autocompletion=completion.models,
+            rich_help_panel=options.MODEL,
         ),
     ] = "psvm:p=1,psvm:p=1.5,psvm:p=2",
-    kernel: Annotated[str, typer.Option(help="none, linear, rbf, exponential, laplacian, poly or sigmoid.")] = "none",
-    C: Annotated[float, typer.Option("--C", help="Weight of the losses of every model that has one.")] = 1.0,
-    gamma: Annotated[str, typer.Option(help="Kernel parameter: scale, auto or a number.")] = "scale",
-    scale: Annotated[
-        str, typer.Option(help="Scaling of the columns by the training part: standard, minmax or none.")
-    ] = "standard",
-    missing: Annotated[
-        str, typer.Option(help="Missing values: error, drop (rows) or median (of the column).")
-    ] = "error",
-    target: Annotated[str | None, typer.Option(help="Column of the labels in a CSV or Parquet file.")] = None,
-    data_dir: Annotated[
-        Path | None, typer.Option(help="Folder of .npz data sets; the variable SVMCVX_DATA by default.")
-    ] = None,
-    test_size: Annotated[float, typer.Option(help="Share of the observations held out.")] = 0.3,
-    seed: Annotated[int, typer.Option(help="Seed of the stratified split.")] = 0,
-    solver: Annotated[str, typer.Option(help="auto, or one solver (see doctor).")] = "auto",
-    tol: Annotated[float, typer.Option(help="Relative gap up to which an answer counts as certified.")] = 1e-6,
-    time_limit: Annotated[float | None, typer.Option(help="Seconds for each model.")] = None,
-    total_time_limit: Annotated[float | None, typer.Option(help="Seconds for all models together.")] = None,
+    target: options.Target = None,
+    drop: options.Drop = None,
+    data_dir: options.DataDir = None,
+    missing: options.Missing = "error",
+    scale: options.Scale = "standard",
+    test_size: Annotated[
+        float, typer.Option(min=0.0, max=1.0, help="Share of the observations held out.", rich_help_panel=options.DATA)
+    ] = 0.3,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the stratified split.", rich_help_panel=options.DATA)] = 0,
+    kernel: options.Kernel = "none",
+    C: options.Weight = 1.0,
+    gamma: options.Gamma = "scale",
+    solver: options.Solver = "auto",
+    tol: options.Tol = 1e-6,
+    strict: options.Strict = False,
+    fit_time_limit: options.FitTimeLimit = None,
+    time_limit: options.TimeLimit = None,
+    n_jobs: options.NJobs = None,
+    scheduler: options.Scheduler = None,
+    resume: options.Resume = None,
+    proofs: options.Proofs = None,
     plot: Annotated[
         Path | None,
-        typer.Option(help="Picture to write: decision regions for two features, else margin distributions."),
+        typer.Option(
+            help="Picture to write: decision regions for two features, else margin distributions.",
+            metavar="FILE",
+            rich_help_panel=options.OUTPUT,
+        ),
     ] = None,
-    json_file: Annotated[Path | None, typer.Option("--json", help="File to write the table to, as JSON.")] = None,
-    report: Annotated[Path | None, typer.Option(help="HTML report to write (extra study).")] = None,
-    resume: Annotated[
-        Path | None, typer.Option(help="A file of finished models (.sqlite): an interrupted comparison goes on there.")
-    ] = None,
-    proofs: Annotated[
-        Path | None, typer.Option(help="Folder for the training data and a proof of each solution; see verify.")
-    ] = None,
+    json: options.Json = None,
+    csv: options.Csv = None,
+    latex: options.Latex = None,
+    html: options.Html = None,
+    quiet: options.Quiet = False,
 ) -> int:
     """Fit several models to a data set and tabulate certificates and accuracies."""
-    parsed = parse_models(
-        models, C=C, kernel=_kernel(kernel), gamma=_gamma(gamma), solver=solver, time_limit=time_limit
-    )
-    check_writable(plot, json_file, report, resume)
-    if report is not None:
-        check_report()
+    outputs = Outputs(json, csv, latex, html, quiet)
+    check_writable(plot, resume)
     if plot is not None:
         _check_plot(plot)
-    data = _prepare(datasets.load(dataset, data_dir, target=target), missing)
+    preparing.check_words(models, data, data_dir)
+    settings = preparing.model_settings(kernel, C, gamma, solver, fit_time_limit, tol)
+    loaded = preparing.load(data, data_dir, target, drop)
+    used = preparing.without_holes(loaded, missing)
+    from svmcvx.data import check_time_limit
+    from svmcvx.experiments.comparison import Comparison
+    from svmcvx.experiments.specifications import parse_models
+    from svmcvx.system.deadline import allowed
+
+    parsed = parse_models(models, **settings)
     comparison = Comparison(
         parsed,
-        data.X,
-        data.y,
+        used.X,
+        used.y,
         test_size=test_size,
         seed=seed,
         scale=scale,
@@ -95,61 +96,59 @@ def compare(
         store=resume,
         refit=plot is not None,
         proofs=proofs,
+        backend=scheduler,
+        n_jobs=n_jobs,
     )
     interrupted = False
-    try:
-        with allowed(check_time_limit(total_time_limit)):
-            _run(comparison)
-    except KeyboardInterrupt:
-        interrupted = True
-    failed = [row["note"] for row in comparison.rows if row["status"] == "failed"]
-    if failed and len(set(failed)) == 1 and len(failed) == len(comparison.rows):
+    with allowed(check_time_limit(time_limit)) as deadline:
+        try:
+            _run(comparison, quiet=quiet)
+        except KeyboardInterrupt:
+            interrupted = True
+        late = deadline.passed() and not interrupted
+    rows = comparison.rows
+    failed = [row["note"] for row in rows if row["status"] == "failed"]
+    if failed and len(set(failed)) == 1 and len(failed) == len(rows):
         raise DataError(failed[0])
-    _print_table(comparison, data)
-    if json_file is not None:
-        settings = {
+    complete = not interrupted and not any(row["status"] == "time_limit" and row["primal"] is None for row in rows)
+    sizes = {"training": comparison.X_train.shape[0], "test": comparison.X_test.shape[0]}
+    title = f"{used.name}: {used.X.shape[0]} × {used.X.shape[1]}, {sizes['training']} for training"
+    _print_table(outputs, comparison, title)
+    preparing.tell_reused(outputs, comparison.reused, "model")
+    content = {
+        "complete": complete,
+        "data": described(loaded),
+        "split": {**sizes, "test_size": test_size, "seed": seed},
+        "settings": {
             "models": models,
             "kernel": kernel,
             "C": C,
             "gamma": gamma,
+            "solver": solver,
             "scale": scale,
-            "test_size": test_size,
-            "seed": seed,
+            "missing": missing,
             "tol": tol,
-        }
-        content = {
-            "svmcvx": svmcvx.__version__,
-            "dataset": data.name,
-            "settings": settings,
-            "complete": not interrupted,
-        }
-        _write_json(json_file, {**content, "rows": [plain(row) for row in comparison.rows]})
-        consoles.output.print(f"Wrote {json_file}", soft_wrap=True)
-    if report is not None:
-        write_report(report, None, {f"{data.name}, {comparison.X_train.shape[0]} for training": comparison.frame()})
-        consoles.output.print(f"Wrote {report}", soft_wrap=True)
+            "fit_time_limit": fit_time_limit,
+            "time_limit": time_limit,
+        },
+        "reused": comparison.reused,
+        "rows": rows,
+    }
+    frame = comparison.frame()
+    outputs.write("compare", frame, content, title=title, latex=lambda: _latex(frame))
     if plot is not None and comparison.fitted:
-        _draw(plot, comparison, data)
-        consoles.output.print(f"Wrote {plot}", soft_wrap=True)
+        _draw(plot, comparison, used)
+        outputs.wrote(plot)
     if interrupted:
-        consoles.errors.print(
-            f"svmcvx: interrupted after {len(comparison.rows)} of {len(parsed)} models", style="yellow"
-        )
-        return INTERRUPTED
-    return 1 if failed else 0
+        consoles.errors.print(f"svmcvx: interrupted after {len(rows)} of {len(parsed)} models", style="yellow")
+    uncertified = strict and not all(row["certified"] for row in rows)
+    return ended(complete=complete, late=late, failed=bool(failed) or uncertified)
 
 
-def _kernel(name: str) -> str | None:
-    return None if name == "none" else name
+def _latex(frame: pd.DataFrame) -> str:
+    from svmcvx.experiments.studies.latex import latex_frame
 
-
-def _gamma(text: str) -> float | str:
-    if text in ("scale", "auto"):
-        return text
-    try:
-        return float(text)
-    except ValueError:
-        raise DataError(f"gamma must be a number, 'scale' or 'auto', got {text!r}") from None
+    return latex_frame(frame[list(PRINTED)])
 
 
 def _check_plot(path: Path) -> None:
@@ -164,22 +163,9 @@ def _check_plot(path: Path) -> None:
         raise DataError(f"the picture {path} has no known type; end its name in one of {', '.join(sorted(kinds))}")
 
 
-def _prepare(data: datasets.Dataset, missing: str) -> datasets.Dataset:
-    check_choice(missing, "missing", ("error", "drop", "median"))
-    holes = 0 if sp.issparse(data.X) else int(np.isnan(data.X).sum())
-    if holes == 0:
-        return data
-    if missing == "drop":
-        return data.without_missing()
-    if missing == "median":
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", RuntimeWarning)
-            medians = np.nan_to_num(np.nanmedian(data.X, axis=0))
-        return datasets.Dataset(data.name, np.where(np.isnan(data.X), medians, data.X), data.y, data.feature_names)
-    raise DataError(f"{data.name} has {holes} missing values; pass --missing drop or --missing median")
+def _run(comparison: Comparison, *, quiet: bool) -> None:
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-
-def _run(comparison: Comparison) -> None:
     columns = (
         SpinnerColumn(),
         TextColumn("{task.description}"),
@@ -188,68 +174,61 @@ def _run(comparison: Comparison) -> None:
         TimeElapsedColumn(),
     )
     names = [name for name, _ in comparison.named]
-    with Progress(*columns, console=consoles.errors, transient=True) as progress:
+    with Progress(
+        *columns, console=consoles.errors, transient=True, disable=quiet or not consoles.errors.is_terminal
+    ) as progress:
         task = progress.add_task(names[0], total=len(names))
         for done, _ in enumerate(comparison.run(), start=1):
             progress.update(task, completed=done, description=names[min(done, len(names) - 1)])
 
 
-def _print_table(comparison: Comparison, data: datasets.Dataset) -> None:
-    n, d = data.X.shape
-    title = f"{data.name}: {n} × {d}, {comparison.X_train.shape[0]} for training"
-    table = consoles.table(title)
-    table.add_column("model", overflow="fold", min_width=10)
-    table.add_column("solver", no_wrap=True)
-    for heading in ("primal", "dual", "gap", "certified", "test", "SVs", "s"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    for row in comparison.rows:
-        certified = "[green]yes[/]" if row["certified"] else "[red]no[/]"
-        table.add_row(
-            row["model"],
-            row["solver"] or row["status"],
-            consoles.number(row["primal"], ".8g"),
-            consoles.number(row["dual_bound"], ".8g"),
-            consoles.number(row["gap"], ".1e"),
-            certified,
-            consoles.number(row["test_accuracy"], ".4f"),
-            consoles.number(row["n_support"], "d"),
-            consoles.number(row["seconds"], ".2f"),
-        )
-    consoles.output.print(table)
-    legend = "primal: objective at the model; dual: lower bound; gap: relative; test: accuracy held out; SVs: support vectors; s: seconds"
-    consoles.output.print(legend, style="dim", markup=False, highlight=False)
+def _print_table(outputs: Outputs, comparison: Comparison, title: str) -> None:
+    rows = comparison.rows
+    if not rows:
+        return
+    columns = [
+        Column("model", [row["model"] for row in rows], text=True),
+        Column("solver", [row["solver"] or row["status"] for row in rows], rank=2),
+        Column("primal", [number(row["primal"], ".8g") for row in rows], meaning="objective at the model"),
+        Column("dual", [number(row["dual_bound"], ".8g") for row in rows], meaning="lower bound"),
+        Column("gap", [number(row["gap"], ".1e") for row in rows], meaning="relative"),
+        Column("certified", [yes_no(row["certified"]) for row in rows], rank=1),
+        Column("test", [number(row["test_accuracy"], ".4f") for row in rows], meaning="accuracy held out"),
+        Column("SVs", [number(row["n_support"], "d") for row in rows], rank=4, meaning="support vectors"),
+        Column("s", [number(row["seconds"], ".2f") for row in rows], rank=3, meaning="seconds"),
+    ]
+    consoles.show(outputs.screen, title, columns, elsewhere=outputs.elsewhere)
     notes: dict[str, list[str]] = {}
-    for row in comparison.rows:
+    for row in rows:
         if row["note"]:
             notes.setdefault(row["note"], []).append(row["model"])
-    for note, concerned in notes.items():
-        who = "all models" if len(concerned) == len(comparison.rows) > 1 else ", ".join(concerned)
-        consoles.output.print(f"{who}: {note}", style="dim", markup=False, soft_wrap=True)
+    for text, concerned in notes.items():
+        who = "all models" if len(concerned) == len(rows) > 1 else ", ".join(concerned)
+        consoles.note(outputs.screen, f"{who}: {text}")
 
 
-def _draw(path: Path, comparison: Comparison, data: datasets.Dataset) -> None:
+def _draw(path: Path, comparison: Comparison, data: Dataset) -> None:
     import matplotlib
+    import scipy.sparse as sp
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
     from svmcvx import plot
 
-    count = len(comparison.fitted)
+    fitted: dict[str, Any] = {
+        name: comparison.fitted[name] for name, _ in comparison.named if name in comparison.fitted
+    }
     if data.X.shape[1] == 2 and not sp.issparse(data.X):
+        count = len(fitted)
         figure, axes = plt.subplots(1, count, figsize=(5.2 * count, 4.6), squeeze=False, layout="constrained")
-        for ax, (name, model) in zip(axes[0], comparison.fitted.items(), strict=True):
+        for ax, (name, model) in zip(axes[0], fitted.items(), strict=True):
             plot.decision_regions(model, comparison.X_train, comparison.y_train, ax=ax, title=name)
     else:
         figure, ax = plt.subplots(figsize=(7.2, 4.8), layout="constrained")
         held_out = comparison.X_test.shape[0] > 0
         X, y = (comparison.X_test, comparison.y_test) if held_out else (comparison.X_train, comparison.y_train)
         part = "test part" if held_out else "training data"
-        plot.margin_distribution(comparison.fitted, X, y, ax=ax, title=f"{data.name}: margins on the {part}")
+        plot.margin_distribution(fitted, X, y, ax=ax, title=f"{data.name}: margins on the {part}")
     figure.savefig(path, dpi=150)
     plt.close(figure)
-
-
-def _write_json(path: Path, content: dict[str, Any]) -> None:
-    with written_whole(path) as stream:
-        stream.write(json.dumps(content, indent=1).encode() + b"\n")

@@ -4,17 +4,28 @@ from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from rich import box
+from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
-__all__ = ["errors", "number", "output", "table"]
+__all__ = ["Column", "errors", "note", "number", "output", "show", "silent", "yes_no"]
 
 # Output that goes to a file has a fixed width.
 output = Console(width=None if sys.stdout.isatty() else 120)
 errors = Console(stderr=True)
+# Takes what --quiet keeps from the screen.
+silent = Console(quiet=True)
+
+# A column of text is folded down to so many characters before another column is left out, and to so many after.
+FOLDED, NARROW = 24, 12
+# Characters between two columns, and at the two edges together.
+BETWEEN = 2
 
 
 def number(value: Any, form: str) -> str:
@@ -22,6 +33,104 @@ def number(value: Any, form: str) -> str:
     return "—" if value is None or (isinstance(value, float) and math.isnan(value)) else format(value, form)
 
 
-def table(title: str | None = None) -> Table:
-    """Return an empty table in the style of all commands."""
-    return Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+def yes_no(value: bool) -> str:
+    """Return a coloured yes or no."""
+    return "[green]yes[/]" if value else "[red]no[/]"
+
+
+def note(console: Console, text: str) -> None:
+    """Print a line beside a table."""
+    console.print(text, style="dim", markup=False, highlight=False, soft_wrap=not console.is_terminal)
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a table.
+
+    Attributes
+    ----------
+    heading : str
+    cells : sequence of str
+        In rich's markup.
+    rank : int
+        0 for a column that is always there; of the others the highest is left out first where there is no room.
+    text : bool
+        Flush left, and folded where it is long; numbers are flush right and whole.
+    meaning : str
+        For the line under the table.
+    """
+
+    heading: str
+    cells: Sequence[str]
+    rank: int = 0
+    text: bool = False
+    meaning: str = ""
+
+    @property
+    def width(self) -> int:
+        """Characters that it takes unfolded."""
+        return max(cell_len(self.heading), *(cell_len(Text.from_markup(cell).plain) for cell in self.cells), 1)
+
+
+def show(console: Console, title: str | None, columns: Sequence[Column], *, elsewhere: str = "") -> None:
+    """Print a table that fits the width of the console: long text is folded, then columns are left out, least important first.
+
+    Where the columns that always stay have no room, every row is a record of lines.
+
+    Parameters
+    ----------
+    console : Console
+    title : str or None
+    columns : sequence of Column
+        The first one names the rows.
+    elsewhere : str
+        Where columns that are left out can be found.
+    """
+    room, kept = console.width, list(columns)
+    while _width(kept, FOLDED) > room and any(column.rank for column in kept):
+        kept.remove(max(kept, key=lambda column: column.rank))
+    if _width(kept, NARROW) > room:
+        _records(console, title, columns)
+        _legend(console, columns)
+        return
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+    spare = room - sum(BETWEEN if column.text else column.width + BETWEEN for column in kept)
+    wanted = [column.width for column in kept if column.text]
+    for column in kept:
+        if not column.text:
+            table.add_column(column.heading, justify="right", no_wrap=True, min_width=column.width)
+            continue
+        width = column.width if sum(wanted) <= spare else max(min(column.width, spare // len(wanted)), NARROW)
+        table.add_column(column.heading, overflow="fold", min_width=min(width, column.width))
+    for cells in zip(*(column.cells for column in kept), strict=True):
+        table.add_row(*cells)
+    console.print(table)
+    _legend(console, kept)
+    left_out = [column.heading for column in columns if column not in kept]
+    if left_out:
+        note(console, f"no room for {', '.join(left_out)}{elsewhere and f': {elsewhere}'}")
+
+
+def _legend(console: Console, columns: Sequence[Column]) -> None:
+    meanings = [f"{column.heading}: {column.meaning}" for column in columns if column.meaning]
+    if meanings:
+        note(console, "; ".join(meanings))
+
+
+def _width(columns: Sequence[Column], folded: int) -> int:
+    return sum(min(column.width, folded) if column.text else column.width for column in columns) + BETWEEN * len(
+        columns
+    )
+
+
+def _records(console: Console, title: str | None, columns: Sequence[Column]) -> None:
+    """Print each row as lines of heading and value."""
+    if title:
+        console.print(title, style="italic", markup=False, highlight=False)
+    others = columns[1:]
+    width = max(cell_len(column.heading) for column in others)
+    for name, *cells in zip(*(column.cells for column in columns), strict=True):
+        console.print(name, style="bold", highlight=False, soft_wrap=True)
+        for column, cell in zip(others, cells, strict=True):
+            console.print(f"  {column.heading:{width}}  {cell}", highlight=False, soft_wrap=True)
+    console.print()

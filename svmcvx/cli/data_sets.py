@@ -3,59 +3,89 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from svmcvx.cli import consoles
-from svmcvx.cli.application import app
-from svmcvx.datasets import BUILT_IN, Record, known_sets
-from svmcvx.datasets.loading import location
+from svmcvx.cli import completion, consoles, options
+from svmcvx.cli.application import app, ended
+from svmcvx.cli.consoles import Column
+from svmcvx.cli.outputs import Outputs
+from svmcvx.datasets.names import BUILT_IN
 from svmcvx.errors import DataError
+
+if TYPE_CHECKING:
+    from svmcvx.datasets import Record
 
 
 @app.command()
 def datasets(
-    name: Annotated[str | None, typer.Argument(help="One set, to be told everything of it.")] = None,
-    data_dir: Annotated[
-        Path | None, typer.Option(help="Folder of .npz data sets; the variable SVMCVX_DATA by default.")
+    name: Annotated[
+        str | None,
+        typer.Argument(help="One set, to be told everything of it.", metavar="NAME", autocompletion=completion.sets),
     ] = None,
+    data_dir: options.DataDir = None,
+    json: options.Json = None,
+    csv: options.Csv = None,
+    latex: options.Latex = None,
+    html: options.Html = None,
+    quiet: options.Quiet = False,
 ) -> int:
     """List the data sets of the papers: size, source, and where they are."""
+    outputs = Outputs(json, csv, latex, html, quiet)
+    import pandas as pd
+
+    from svmcvx.datasets import known_sets
+
     records = known_sets()
     if name is not None:
         if name not in records:
             raise DataError(f"no set of the papers is called {name!r}; 'svmcvx datasets' lists them")
-        _print_one(records[name], data_dir)
-        return 0
-    table = consoles.table(f"{len(records)} data sets of the papers")
-    table.add_column("name", no_wrap=True)
-    for heading in ("rows", "columns", "classes"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    for heading in ("source", "tables", "here"):
-        table.add_column(heading, overflow="fold")
-    for record in records.values():
-        sizes = (
-            ("—",) * 3 if record.rows is None else (str(record.rows), str(record.features), str(len(record.classes)))
-        )
-        table.add_row(
-            record.name,
-            *sizes,
-            record.source or "—",
-            ", ".join(paper.table for paper in record.papers),
-            _where(record, data_dir),
-        )
-    consoles.output.print(table)
-    consoles.output.print(
-        f"Built in besides: {', '.join(BUILT_IN)}. 'svmcvx datasets NAME' tells more of one.",
-        style="dim",
-        markup=False,
-        soft_wrap=True,
-    )
-    return 0
+        _print_one(outputs, records[name], data_dir)
+        records = {name: records[name]}
+    else:
+        _print_all(outputs, list(records.values()), data_dir)
+    rows = [_row(record, data_dir) for record in records.values()]
+    content = {"complete": True, "built_in": BUILT_IN, "rows": rows}
+    outputs.write("datasets", pd.DataFrame(rows), content, title="Data sets of the papers")
+    return ended(complete=True, late=False, failed=False)
+
+
+def _row(record: Record, data_dir: Path | None) -> dict[str, Any]:
+    return {
+        "name": record.name,
+        "title": record.title,
+        "rows": record.rows,
+        "features": record.features,
+        "classes": len(record.classes) or None,
+        "missing": record.missing,
+        "source": record.source,
+        "tables": ", ".join(paper.table for paper in record.papers),
+        "sha256": record.content,
+        "here": _where(record, data_dir),
+    }
+
+
+def _print_all(outputs: Outputs, records: list[Record], data_dir: Path | None) -> None:
+    def size(value: int | None) -> str:
+        return consoles.number(value, "d")
+
+    columns = [
+        Column("name", [record.name for record in records], text=True),
+        Column("rows", [size(record.rows) for record in records]),
+        Column("columns", [size(record.features) for record in records]),
+        Column("classes", [size(len(record.classes) or None) for record in records], rank=2),
+        Column("source", [record.source or "—" for record in records], rank=3, text=True),
+        Column("tables", [", ".join(paper.table for paper in record.papers) for record in records], rank=1, text=True),
+        Column("here", [_where(record, data_dir) for record in records], text=True),
+    ]
+    consoles.show(outputs.screen, f"{len(records)} data sets of the papers", columns, elsewhere=outputs.elsewhere)
+    consoles.note(outputs.screen, f"Built in besides: {', '.join(BUILT_IN)}. 'svmcvx datasets NAME' tells more of one.")
 
 
 def _where(record: Record, data_dir: Path | None) -> str:
+    from svmcvx.datasets.loading import location
+
     found = location(record.name, data_dir)
     if found is not None:
         return str(found.parent)
@@ -64,7 +94,7 @@ def _where(record: Record, data_dir: Path | None) -> str:
     return "to download" if record.download is not None else "no address known"
 
 
-def _print_one(record: Record, data_dir: Path | None) -> None:
+def _print_one(outputs: Outputs, record: Record, data_dir: Path | None) -> None:
     lines = {
         "title": record.title,
         "size": record.size,
@@ -81,4 +111,4 @@ def _print_one(record: Record, data_dir: Path | None) -> None:
     }
     for what, text in lines.items():
         if text:
-            consoles.output.print(f"{what}: {text}", markup=False, highlight=False, soft_wrap=True)
+            outputs.screen.print(f"{what}: {text}", markup=False, highlight=False, soft_wrap=True)

@@ -6,12 +6,12 @@ import sys
 from typing import Annotated
 
 import typer
-from rich.progress import Progress, SpinnerColumn, TextColumn
 
 import svmcvx
-from svmcvx.cli import consoles
-from svmcvx.cli.application import app
-from svmcvx.solve import available_solvers
+from svmcvx.cli import consoles, options
+from svmcvx.cli.application import app, ended
+from svmcvx.cli.consoles import Column, yes_no
+from svmcvx.cli.outputs import Outputs
 
 
 @app.command("compile")
@@ -19,58 +19,106 @@ def compile_(
     functions: Annotated[
         bool, typer.Option("--functions", help="Also tell the seconds of each compiled function.")
     ] = False,
+    json: options.Json = None,
+    csv: options.Csv = None,
+    latex: options.Latex = None,
+    html: options.Html = None,
+    quiet: options.Quiet = False,
 ) -> int:
     """Compile the specialised solvers ahead, so that no first call has to; later sessions on this machine load the result."""
+    outputs = Outputs(json, csv, latex, html, quiet)
+    import pandas as pd
+    from rich.progress import Progress, SpinnerColumn, TextColumn
+
     from svmcvx.fast.compile_ahead import compile_ahead
 
     calls = []
     with Progress(
-        SpinnerColumn(), TextColumn("{task.description}"), console=consoles.errors, transient=True
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        console=consoles.errors,
+        transient=True,
+        disable=quiet or not consoles.errors.is_terminal,
     ) as progress:
         task = progress.add_task("compiling", total=None)
         for call in compile_ahead():
             calls.append(call)
             progress.update(task, description=call.name)
-    table = consoles.table()
-    table.add_column("first call of")
-    for heading in ("compiling, s", "the rest, s", "functions"):
-        table.add_column(heading, justify="right")
-    for call in calls:
-        table.add_row(call.name, f"{call.compiling:.2f}", f"{call.running:.2f}", str(len(call.functions)))
-    table.add_row(
-        "all", f"{sum(call.compiling for call in calls):.2f}", f"{sum(call.running for call in calls):.2f}", ""
-    )
-    consoles.output.print(table)
-    if functions:
-        table = consoles.table()
-        table.add_column("function", overflow="fold")
-        table.add_column("s", justify="right")
-        found = [function for call in calls for function in call.functions]
-        for module, name, seconds in sorted(found, key=lambda function: -function.seconds):
-            table.add_row(f"{module}.{name}", f"{seconds:.2f}")
-        consoles.output.print(table)
-    return 0
+    compiling, running = ([getattr(call, name) for call in calls] for name in ("compiling", "running"))
+    columns = [
+        Column("first call of", [*(call.name for call in calls), "all"], text=True),
+        Column("compiling, s", [f"{seconds:.2f}" for seconds in (*compiling, sum(compiling))]),
+        Column("the rest, s", [f"{seconds:.2f}" for seconds in (*running, sum(running))]),
+        Column("functions", [*(str(len(call.functions)) for call in calls), ""]),
+    ]
+    consoles.show(outputs.screen, None, columns)
+    found = sorted((function for call in calls for function in call.functions), key=lambda function: -function.seconds)
+    if functions and found:
+        columns = [
+            Column("function", [f"{module}.{name}" for module, name, _ in found], text=True),
+            Column("s", [f"{seconds:.2f}" for _, _, seconds in found]),
+        ]
+        consoles.show(outputs.screen, None, columns)
+    rows = [
+        {
+            "call": call.name,
+            "compiling_seconds": call.compiling,
+            "other_seconds": call.running,
+            "functions": len(call.functions),
+        }
+        for call in calls
+    ]
+    content = {
+        "complete": True,
+        "rows": rows,
+        "functions": [{"module": module, "name": name, "seconds": seconds} for module, name, seconds in found],
+    }
+    outputs.write("compile", pd.DataFrame(rows), content, title="Compiled ahead")
+    return ended(complete=True, late=False, failed=False)
 
 
 @app.command()
-def doctor() -> int:
+def doctor(
+    json: options.Json = None,
+    csv: options.Csv = None,
+    latex: options.Latex = None,
+    html: options.Html = None,
+    quiet: options.Quiet = False,
+) -> int:
     """Show which solvers are installed, licensed, and able to do what."""
+    outputs = Outputs(json, csv, latex, html, quiet)
+    import pandas as pd
+
+    from svmcvx.solve import available_solvers
+
+    found = available_solvers()
+    simple = ("not needed", "valid", "not tested")
+    columns = [
+        Column("solver", [info.name for info in found], text=True),
+        Column("version", [info.version or "not installed" for info in found], rank=2),
+        Column("usable", [yes_no(info.usable) for info in found]),
+        Column("licence", [info.licence if info.licence in simple else "not valid" for info in found], rank=1),
+        Column("solves", [", ".join(info.classes) for info in found], text=True),
+        Column("gap to expect", [f"{info.accuracy:.0e}" for info in found], rank=3),
+    ]
     title = f"svmcvx {svmcvx.__version__} on Python {sys.version.split()[0]}"
-    table = consoles.table(title)
-    for heading in ("solver", "version", "usable", "licence", "solves", "gap to expect"):
-        table.add_column(heading, overflow="fold")
-    hints = []
-    for info in available_solvers():
-        usable = "[green]yes[/]" if info.usable else "[red]no[/]"
-        licence = info.licence if info.licence in ("not needed", "valid", "not tested") else "not valid"
-        table.add_row(
-            info.name, info.version or "not installed", usable, licence, ", ".join(info.classes), f"{info.accuracy:.0e}"
-        )
+    consoles.show(outputs.screen, title, columns, elsewhere=outputs.elsewhere)
+    for info in found:
         if not info.usable:
-            hints.append(
-                f"{info.name}: {info.install}" if not info.installed else f"{info.name} needs a licence: {info.licence}"
-            )
-    consoles.output.print(table)
-    for hint in hints:
-        consoles.output.print(hint, style="dim", markup=False, soft_wrap=True)
-    return 0
+            hint = f"{info.name} needs a licence: {info.licence}" if info.installed else f"{info.name}: {info.install}"
+            consoles.note(outputs.screen, hint)
+    rows = [
+        {
+            "solver": info.name,
+            "installed": info.installed,
+            "usable": info.usable,
+            "version": info.version,
+            "licence": info.licence,
+            "classes": ", ".join(info.classes),
+            "accuracy": info.accuracy,
+            "install": info.install,
+        }
+        for info in found
+    ]
+    outputs.write("doctor", pd.DataFrame(rows), {"complete": True, "rows": rows}, title=title)
+    return ended(complete=True, late=False, failed=False)

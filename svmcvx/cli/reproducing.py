@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from svmcvx.cli import consoles
-from svmcvx.cli.application import INTERRUPTED, app, check_writable
+from svmcvx.cli import consoles, options, preparing
+from svmcvx.cli.application import app, ended
+from svmcvx.cli.consoles import Column
+from svmcvx.cli.outputs import Outputs, check_writable
 from svmcvx.errors import DataError
-from svmcvx.experiments.reproduction import Reproduction, reproducible
-from svmcvx.experiments.reproduction import reproduce as run_table
-from svmcvx.experiments.reproduction.figures import check_figures
-from svmcvx.experiments.studies.report import check_report
+
+if TYPE_CHECKING:
+    from svmcvx.experiments.reproduction import Reproduction
+
+
+def _tables(incomplete: str) -> list[str]:
+    """Return the names of tables for the shell."""
+    from svmcvx.experiments.reproduction import reproducible
+
+    return [name for name in reproducible() if name.startswith(incomplete)]
+
 
 # Columns of text.
 TEXTS = ("dataset", "method", "outliers")
@@ -22,7 +32,10 @@ TEXTS = ("dataset", "method", "outliers")
 @app.command()
 def reproduce(
     table: Annotated[
-        str | None, typer.Argument(help="A table of a paper; without one, those that can be computed.")
+        str | None,
+        typer.Argument(
+            help="A table of a paper; without one, those that can be computed.", metavar="TABLE", autocompletion=_tables
+        ),
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="A part of the table that takes little time.")] = False,
     repeats: Annotated[
@@ -34,83 +47,101 @@ def reproduce(
     sets: Annotated[
         list[str] | None, typer.Option("--set", help="A data set, as the table prints it; may be repeated.")
     ] = None,
-    store: Annotated[
-        Path | None, typer.Option(help="File of finished fits (.sqlite): an interrupted run goes on there.")
-    ] = None,
-    csv: Annotated[Path | None, typer.Option(help="File for the table.")] = None,
-    report: Annotated[Path | None, typer.Option(help="HTML report to write (extra study).")] = None,
     figures: Annotated[
         Path | None, typer.Option(help="Folder for the figures that go with the table, as SVG (extra plot).")
     ] = None,
-    data_dir: Annotated[
-        Path | None, typer.Option(help="Folder of .npz data sets; the variable SVMCVX_DATA by default.")
-    ] = None,
-    n_jobs: Annotated[int | None, typer.Option(help="Fits at a time; -1 for all cores.")] = None,
-    backend: Annotated[
-        str | None, typer.Option(help="loky, threading, or the address of a Dask scheduler, as in tcp://10.0.0.1:8786.")
-    ] = None,
-    time_limit: Annotated[float | None, typer.Option(help="Seconds for everything.")] = None,
+    data_dir: options.DataDir = None,
+    time_limit: options.TimeLimit = None,
+    n_jobs: options.NJobs = None,
+    scheduler: options.Scheduler = None,
+    resume: options.Resume = None,
+    json: options.Json = None,
+    csv: options.Csv = None,
+    latex: options.Latex = None,
+    html: options.Html = None,
+    quiet: options.Quiet = False,
 ) -> int:
     """Compute a table of a paper again, beside the printed numbers: as its text says, and as the released code does."""
+    outputs = Outputs(json, csv, latex, html, quiet)
+    check_writable(resume)
+    from svmcvx.experiments.reproduction import reproduce as run_table
+    from svmcvx.experiments.reproduction import reproducible
+    from svmcvx.system import clock
+
+    known = reproducible()
     if table is None:
-        for name, title in reproducible().items():
-            consoles.output.print(f"{name}: {title}", markup=False, highlight=False)
-        return 0
-    if table not in reproducible():
-        raise DataError(f"table must be one of {', '.join(reproducible())}, got {table!r}")
-    check_writable(csv, report, store)
-    if report is not None:
-        check_report()
+        _list(outputs, known)
+        return ended(complete=True, late=False, failed=False)
+    if table not in known:
+        raise DataError(f"table must be one of {', '.join(known)}, got {table!r}")
     if figures is not None:
+        from svmcvx.experiments.reproduction.figures import check_figures
+
         check_figures(table, figures)
-    found = run_table(
-        table,
-        quick=quick,
-        repeats=repeats,
-        every=every,
-        sets=sets or None,
-        data_dir=data_dir,
-        store=store,
-        backend=backend,
-        n_jobs=n_jobs,
-        progress=True,
-        time_limit=time_limit,
-    )
-    _print(found)
-    if csv is not None:
-        found.to_csv(csv)
-    if report is not None:
-        found.report(report)
-    drawn = [] if figures is None else found.figures(figures)
-    for path in (csv, report, *drawn):
-        if path is not None:
-            consoles.output.print(f"Wrote {path}", soft_wrap=True)
+    began = clock.now()
+    with warnings.catch_warnings():
+        # The command says so itself.
+        warnings.filterwarnings("ignore", message=".* tasks: the result holds these")
+        found = run_table(
+            table,
+            quick=quick,
+            repeats=repeats,
+            every=every,
+            sets=sets or None,
+            data_dir=data_dir,
+            store=resume,
+            backend=scheduler,
+            n_jobs=n_jobs,
+            progress=not quiet,
+            time_limit=time_limit,
+        )
+    late = not found.complete and time_limit is not None and clock.now() - began >= time_limit
+    _print(outputs, found)
+    preparing.tell_reused(outputs, found.study.reused, "task")
+    content = {
+        "complete": found.complete,
+        "table": table,
+        "title": found.title,
+        "quick": quick,
+        "notes": found.notes,
+        "rows": found.frame.to_dict("records"),
+        "study": found.study.contents(),
+    }
+    outputs.write("reproduce", found.frame, content, title=found.title, html=found.report)
+    for path in [] if figures is None else found.figures(figures):
+        outputs.wrote(path)
     if not found.complete:
-        advice = "pass --store to go on from there next time" if store is None else "the same command goes on with it"
+        advice = (
+            "pass --resume FILE to go on from there next time" if resume is None else "the same command goes on with it"
+        )
         consoles.errors.print(f"svmcvx: the table is not complete; {advice}", style="yellow")
-        return INTERRUPTED
-    return 1 if len(found.study.failures()) or found.study.left_out else 0
+    failed = len(found.study.failures()) > 0 or bool(found.study.left_out)
+    return ended(complete=found.complete, late=late, failed=failed)
 
 
-def _print(found: Reproduction) -> None:
+def _list(outputs: Outputs, known: dict[str, str]) -> None:
+    import pandas as pd
+
+    for name, title in known.items():
+        outputs.screen.print(f"{name}: {title}", markup=False, highlight=False, soft_wrap=True)
+    rows = [{"table": name, "title": title} for name, title in known.items()]
+    outputs.write("reproduce", pd.DataFrame(rows), {"complete": True, "rows": rows}, title="Tables of the papers")
+
+
+def _print(outputs: Outputs, found: Reproduction) -> None:
     frame = found.frame
-    columns = [name for name in found.shown if name in frame]
-    table = consoles.table(found.title)
-    for name in columns:
+    columns = []
+    for name in (name for name in found.shown if name in frame):
         text = name.replace("as_", "").replace("_difference", " less published").replace("_", " ")
-        table.add_column(text, justify="left" if name in TEXTS else "right")
-    for values in frame[columns].itertuples(index=False):
-        table.add_row(*map(_cell, values))
-    consoles.output.print(table)
+        columns.append(Column(text, list(map(_cell, frame[name])), text=name in TEXTS))
+    consoles.show(outputs.screen, found.title, columns)
     for note in found.notes:
-        consoles.output.print(note, style="dim", markup=False, highlight=False, soft_wrap=True)
+        consoles.note(outputs.screen, note)
     certified, solves = found.study.solves()
     seconds = found.study.frame["seconds"].sum()
-    consoles.output.print(
-        f"{certified} of {solves} solves certified; {seconds:.1f} s of work", style="dim", markup=False
-    )
+    consoles.note(outputs.screen, f"{certified} of {solves} solves certified; {seconds:.1f} s of work")
     for name, why in found.study.left_out.items():
-        consoles.output.print(f"{name} is left out: {why}", style="dim", markup=False, soft_wrap=True)
+        consoles.note(outputs.screen, f"{name} is left out: {why}")
 
 
 def _cell(value: object) -> str:

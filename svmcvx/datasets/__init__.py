@@ -1,8 +1,16 @@
 """Data sets: scikit-learn's built-in ones, files, and those of the papers (extra ``data`` to download them)."""
 
-from svmcvx.datasets.content import Dataset, content_digest
-from svmcvx.datasets.loading import BUILT_IN, ENVIRONMENT_VARIABLE, load
-from svmcvx.datasets.registry import PaperTable, Record, known_sets, paper_tables
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from svmcvx.datasets.names import BUILT_IN
+
+if TYPE_CHECKING:
+    from svmcvx.datasets.content import Dataset, content_digest
+    from svmcvx.datasets.loading import ENVIRONMENT_VARIABLE, load
+    from svmcvx.datasets.registry import PaperTable, Record, known_sets, paper_tables
 
 __all__ = [
     "BUILT_IN",
@@ -15,3 +23,23 @@ __all__ = [
     "load",
     "paper_tables",
 ]
+
+# Imported when they are first asked for: the command line knows the names of data sets without numpy.
+_LAZY = {
+    "ENVIRONMENT_VARIABLE": "loading",
+    "Dataset": "content",
+    "PaperTable": "registry",
+    "Record": "registry",
+    "content_digest": "content",
+    "known_sets": "registry",
+    "load": "loading",
+    "paper_tables": "registry",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module 'svmcvx.datasets' has no attribute {name!r}")
+    value = getattr(import_module(f"svmcvx.datasets.{_LAZY[name]}"), name)
+    globals()[name] = value
+    return value

@@ -39,14 +39,20 @@ class Dataset:
         """The distinct labels, sorted."""
         return np.unique(self.y)
 
+    @property
+    def missing_values(self) -> int:
+        """Number of values that are missing."""
+        return 0 if sp.issparse(self.X) else int(np.isnan(self.X).sum())
+
     def pair(self, first: Any, second: Any) -> Dataset:
         """Return the observations of two classes only; labels are compared as text."""
-        text = self.y.astype(str)
+        text = label_text(self.y)
         known = sorted(set(text))
-        for label in (first, second):
-            if str(label) not in known:
+        wanted = [str(label_text(np.asarray([label]))[0]) for label in (first, second)]
+        for label in wanted:
+            if label not in known:
                 raise DataError(f"{self.name} has no class {label!r}; its classes are {', '.join(known)}")
-        rows = (text == str(first)) | (text == str(second))
+        rows = np.isin(text, wanted)
         return Dataset(f"{self.name}:{first}-{second}", self.X[rows], self.y[rows], self.feature_names)
 
     def without_missing(self) -> Dataset:

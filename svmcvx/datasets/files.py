@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 import zipfile
+from collections.abc import Sequence
+from itertools import islice, pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -13,25 +16,35 @@ from numpy.typing import NDArray
 
 from svmcvx.data import Features
 from svmcvx.datasets.content import Dataset
-from svmcvx.errors import DataError, missing_extra
+from svmcvx.datasets.packed import opened, unpacked
+from svmcvx.datasets.tables import read_table
+from svmcvx.errors import DataError
 from svmcvx.system.files import written_whole
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 __all__ = ["LIBSVM_SUFFIXES", "read_file", "read_libsvm", "read_npz", "write_npz"]
 
 LIBSVM_SUFFIXES = (".svm", ".libsvm", ".svmlight", ".t")
+LIBSVM_LINE = re.compile(r"[^\s:#]+(\s+qid:\d+)?(\s+\d+:[^\s:]+)*\s*(#.*)?")
+# Lines by which a file is known, and characters of one that a message shows.
+LOOKED_AT, SHOWN = 20, 60
 
 
 def read_npz(path: str | os.PathLike[str]) -> Dataset:
     """Read a ``.npz`` file of plain arrays: ``X`` or the parts of a CSR matrix, ``y``, and ``labels`` if y are indices."""
     path = Path(path)
     try:
-        with np.load(path, allow_pickle=False) as archive:
+        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as archive:
             arrays = {key: archive[key] for key in archive.files}
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
-        raise DataError(f"{path} cannot be read as .npz without pickle ({error}); store plain arrays X and y") from None
+    except ValueError as error:
+        # numpy takes what is no archive for a pickle, and says so.
+        if "Object arrays" not in str(error):
+            raise DataError(f"{path} is no .npz archive, or is damaged; copy or write it again") from None
+        raise DataError(
+            f"{path} holds arrays of Python objects, which are not read, as they can run any code; store plain arrays X and y, "
+            "labels as numbers or as str"
+        ) from None
+    except (OSError, EOFError, zipfile.BadZipFile) as error:
+        raise DataError(f"{path} is no .npz archive, or is damaged ({error}); copy or write it again") from None
     if "y" not in arrays:
         raise DataError(f"{path} holds {', '.join(arrays) or 'nothing'}; an array y of labels is needed")
     y = arrays["y"]
@@ -71,53 +84,70 @@ def write_npz(path: str | os.PathLike[str], X: Any, y: NDArray[Any]) -> None:
 
 
 def read_libsvm(path: str | os.PathLike[str], n_features: int | None = None) -> tuple[Any, NDArray[Any]]:
-    """Read a LIBSVM file, which may be packed by gzip or bzip2."""
+    """Read a LIBSVM file, which may be packed by gzip, bzip2 or xz.
+
+    Raises
+    ------
+    DataError
+        If it is none; the message tells the first line that is not as it should be.
+    """
     from sklearn.datasets import load_svmlight_file
 
     try:
-        X, y = load_svmlight_file(str(path), n_features=n_features)
-    except ValueError as error:
-        raise DataError(f"{path} is not a LIBSVM file ({error})") from None
+        with opened(Path(path)) as stream:
+            X, y = load_svmlight_file(stream, n_features=n_features)
+    except (ValueError, OSError, EOFError) as error:
+        raise DataError(f"{path} is not a LIBSVM file ({_first_fault(Path(path)) or error})") from None
     return sp.csr_array(X), y
 
 
-def read_file(path: Path, target: str | None) -> Dataset:
-    """Read a file of any type that is known, by its suffix."""
-    suffix = path.suffix.lower()
-    if suffix == ".npz":
-        return read_npz(path)
-    if suffix in LIBSVM_SUFFIXES:
-        return Dataset(path.stem, *read_libsvm(path))
-    if suffix in (".csv", ".parquet"):
-        return _from_table(path, _read_table(path), target)
-    raise DataError(f"{path} has an unknown type; use .csv, .parquet, .npz or one of {', '.join(LIBSVM_SUFFIXES)}")
-
-
-def _read_table(path: Path) -> pd.DataFrame:
-    import pandas as pd
-
+def _first_fault(path: Path) -> str | None:
+    """Say which line of a LIBSVM file is not as it should be."""
     try:
-        return pd.read_csv(path) if path.suffix.lower() == ".csv" else pd.read_parquet(path)
-    except ImportError:
-        raise missing_extra("pyarrow", "parquet") from None
-    except (ValueError, OSError, pd.errors.ParserError) as error:
-        raise DataError(f"{path} cannot be read as a table ({error})") from None
+        with opened(path) as stream:
+            for number, line in enumerate(stream, start=1):
+                text = line.decode("utf-8", errors="replace").strip()
+                if not text or text.startswith("#"):
+                    continue
+                shown = repr(text if len(text) <= SHOWN else f"{text[:SHOWN]}…")
+                if not LIBSVM_LINE.fullmatch(text):
+                    return f"line {number} is not 'LABEL INDEX:VALUE …': {shown}"
+                indices = [int(index) for index in re.findall(r"\s(\d+):", text)]
+                if any(later <= earlier for earlier, later in pairwise(indices)):
+                    return f"the indices of line {number} do not ascend: {shown}"
+    except (OSError, EOFError):
+        pass
+    return None
 
 
-def _from_table(path: Path, table: pd.DataFrame, target: str | None) -> Dataset:
-    import pandas as pd
+def _is_libsvm(path: Path) -> bool:
+    """Whether the first lines of a file are LIBSVM's."""
+    try:
+        with opened(path) as stream:
+            lines = [line.decode("ascii").strip() for line in islice(stream, LOOKED_AT)]
+    except (OSError, EOFError, UnicodeDecodeError):
+        return False
+    lines = [line for line in lines if line and not line.startswith("#")]
+    # Where most are, the reader tells which line is not.
+    alike = sum(LIBSVM_LINE.fullmatch(line) is not None for line in lines)
+    return any(":" in line for line in lines) and 2 * alike > len(lines)
 
-    columns = ", ".join(map(str, table.columns))
-    if target is None:
-        raise DataError(f"name the column of the labels with target; {path.name} has {columns}")
-    if target not in table.columns:
-        raise DataError(f"{path.name} has no column {target!r}; it has {columns}")
-    labels = table[target]
-    if labels.isna().any():
-        raise DataError(
-            f"column {target!r} of {path.name} has {int(labels.isna().sum())} missing labels; drop these rows"
-        )
-    features = table.drop(columns=[target])
-    features = pd.get_dummies(features, dtype=float) if features.select_dtypes(exclude="number").shape[1] else features
-    X = features.to_numpy(dtype=np.float64, na_value=np.nan)
-    return Dataset(path.stem, X, labels.to_numpy(), tuple(map(str, features.columns)))
+
+def read_file(path: Path, target: str | None, drop: Sequence[str] = ()) -> Dataset:
+    """Read a file of any type that is known, by its suffix, or as LIBSVM's if it looks so; they are distributed without one."""
+    plain = unpacked(path)
+    suffix = plain.suffix.lower()
+    if suffix == ".npz" or (suffix == ".parquet" and plain != path):
+        if plain != path:
+            raise DataError(f"{path} is packed twice; unpack it to {plain.name}")
+        return read_npz(path)
+    if suffix in (".csv", ".tsv", ".tab", ".parquet"):
+        return read_table(path, plain.stem, target, drop)
+    if suffix in LIBSVM_SUFFIXES or _is_libsvm(path):
+        return Dataset(plain.stem if suffix in LIBSVM_SUFFIXES else plain.name, *read_libsvm(path))
+    if suffix in (".txt", ".data", ".dat"):
+        return read_table(path, plain.stem, target, drop)
+    raise DataError(
+        f"{path} is of no known type: end its name in .csv, .tsv, .txt, .parquet or .npz (text may be packed: .gz, .bz2, .xz); "
+        "LIBSVM files are known by their lines, 'LABEL INDEX:VALUE …'"
+    )

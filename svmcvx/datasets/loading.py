@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -11,17 +12,21 @@ import numpy as np
 from svmcvx.datasets.content import Dataset
 from svmcvx.datasets.downloads import cache_folder, fetch
 from svmcvx.datasets.files import read_file, read_npz
+from svmcvx.datasets.names import BUILT_IN, check_path
 from svmcvx.datasets.registry import Record, known_sets
 from svmcvx.errors import DataError, DataTypeError, SvmcvxError
 
 __all__ = ["BUILT_IN", "ENVIRONMENT_VARIABLE", "load", "location"]
 
 ENVIRONMENT_VARIABLE = "SVMCVX_DATA"
-BUILT_IN = ("breast_cancer", "digits", "iris", "wine", "moons", "circles", "blobs")
 
 
 def load(
-    name: str | os.PathLike[str], data_dir: str | os.PathLike[str] | None = None, *, target: str | None = None
+    name: str | os.PathLike[str],
+    data_dir: str | os.PathLike[str] | None = None,
+    *,
+    target: str | None = None,
+    drop: Sequence[str] = (),
 ) -> Dataset:
     """Load a data set by name or path.
 
@@ -34,12 +39,16 @@ def load(
     name : str or path-like
         One of scikit-learn's (``"breast_cancer"``, ``"digits"``, ``"iris"``, ``"wine"``, and the generated ``"moons"``,
         ``"circles"``, ``"blobs"``); the name of a set of the papers, as in ``"ionosphere"``, or of a ``.npz`` file in a folder;
-        or a path to a ``.csv``, ``.parquet``, ``.npz`` or LIBSVM file (``.svm``, ``.libsvm``, ``.svmlight``, ``.t``). A name
-        followed by ``:a-b`` selects the classes a and b, as in ``"digits:3-8"``.
+        or a path to a ``.csv`` (separated by commas, semicolons, tabs or bars), ``.tsv``, ``.txt``, ``.parquet``, ``.npz`` or
+        LIBSVM file (``.svm``, ``.libsvm``, ``.svmlight``, ``.t``, or any other name, as they are distributed; write ``./iris``
+        for a file that has the name of a set). Text may be packed (``.gz``, ``.bz2``, ``.xz``). A name followed by ``:a-b``
+        selects the classes a and b, as in ``"digits:3-8"``.
     data_dir : path-like, optional
         Folder of ``.npz`` files, searched first.
     target : str, optional
         Column of the labels in a table; needed for CSV and Parquet files.
+    drop : sequence of str
+        Columns of a table that are left out.
 
     Returns
     -------
@@ -54,15 +63,18 @@ def load(
     Warns
     -----
     UserWarning
-        If a file in one of the two folders has the name of a set of the papers, but not its content.
+        If a file in one of the two folders has the name of a set of the papers, but not its content; if columns of a table are
+        text, which is one-hot encoded, or one seems to number the rows.
     """
     for value, what in ((name, "name"), (data_dir, "data_dir"), (target, "target")):
         allowed = str if what == "target" else (str, os.PathLike)
         if not isinstance(value, allowed) and (value is not None or what == "name"):
             raise DataTypeError(f"{what} must be a {'string' if what == 'target' else 'string or path'}, got {value!r}")
+    if isinstance(drop, str) or not all(isinstance(column, str) for column in drop):
+        raise DataTypeError(f"drop must be a sequence of names of columns, got {drop!r}")
     text = os.fspath(name)
     base, _, classes = text.partition(":") if not Path(text).exists() else (text, "", "")
-    found = _load(base, data_dir, target)
+    found = _load(base, data_dir, target, drop)
     if not classes:
         return found
     # A label may begin with a minus sign.
@@ -90,10 +102,11 @@ def location(name: str, data_dir: str | os.PathLike[str] | None = None) -> Path 
     return None
 
 
-def _load(name: str, data_dir: str | os.PathLike[str] | None, target: str | None) -> Dataset:
+def _load(name: str, data_dir: str | os.PathLike[str] | None, target: str | None, drop: Sequence[str]) -> Dataset:
     path = Path(name)
-    if path.suffix and path.exists():
-        return read_file(path, target)
+    # A name alone is that of a set first.
+    if path.is_file() and (path.suffix or os.sep in name):
+        return read_file(path, target, drop)
     record = known_sets().get(name)
     folders = _folders(data_dir)
     for _, folder in folders:
@@ -106,8 +119,9 @@ def _load(name: str, data_dir: str | os.PathLike[str] | None, target: str | None
     cached = cache_folder()
     if cached is not None and (cached / f"{name}.npz").is_file():
         return read_npz(cached / f"{name}.npz")
-    if path.suffix:
-        raise DataError(f"the file {name} does not exist; check the path")
+    if path.is_file():
+        return read_file(path, target, drop)
+    check_path(name)
     given = [folder for _, folder in folders if folder is not None]
     where = (
         f"no {name}.npz in {' or '.join(map(str, given))}"

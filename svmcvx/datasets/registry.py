@@ -12,11 +12,10 @@ from typing import Any, NamedTuple
 
 from svmcvx.data import Features
 from svmcvx.datasets.content import Dataset, content_digest
+from svmcvx.datasets.names import REGISTRY
 from svmcvx.errors import DataError
 
 __all__ = ["PaperTable", "Record", "known_sets", "paper_tables"]
-
-FILE = Path(__file__).with_name("registry.toml")
 
 
 class PaperTable(NamedTuple):
@@ -113,9 +112,9 @@ def _read(path: Path) -> tuple[Mapping[str, Record], Mapping[str, str]]:
 
 def known_sets() -> Mapping[str, Record]:
     """Return the records of all data sets that the papers use, by name; those that cannot be had say so."""
-    return _read(FILE)[0]
+    return _read(REGISTRY)[0]
 
 
 def paper_tables() -> Mapping[str, str]:
     """Return the tables of the papers, with the protocol by which each prepares and splits its data."""
-    return _read(FILE)[1]
+    return _read(REGISTRY)[1]

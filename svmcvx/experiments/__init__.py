@@ -1,8 +1,33 @@
 """Running models over data."""
 
-from svmcvx.experiments.comparison import compare
-from svmcvx.experiments.selection import Selection, select
-from svmcvx.experiments.specifications import parse_models
-from svmcvx.experiments.studies import Split, Study, study
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from svmcvx.experiments.comparison import compare
+    from svmcvx.experiments.selection import Selection, select
+    from svmcvx.experiments.specifications import parse_models
+    from svmcvx.experiments.studies import Split, Study, study
 
 __all__ = ["Selection", "Split", "Study", "compare", "parse_models", "select", "study"]
+
+# Imported when they are first asked for: the command line reads the names of models without scikit-learn.
+_LAZY = {
+    "Selection": "selection",
+    "Split": "studies",
+    "Study": "studies",
+    "compare": "comparison",
+    "parse_models": "specifications",
+    "select": "selection",
+    "study": "studies",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module 'svmcvx.experiments' has no attribute {name!r}")
+    value = getattr(import_module(f"svmcvx.experiments.{_LAZY[name]}"), name)
+    globals()[name] = value
+    return value

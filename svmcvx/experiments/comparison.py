@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
-import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -13,21 +14,20 @@ import numpy as np
 import pandas as pd
 import scipy.sparse as sp
 from sklearn.base import clone
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import train_test_split
-from sklearn.pipeline import Pipeline
 
 import svmcvx
 from svmcvx.data import check_choice, check_features, check_labels, check_number, check_time_limit, check_whole
 from svmcvx.datasets.content import content_digest
-from svmcvx.errors import DataError, DataTypeError, SvmcvxError
+from svmcvx.errors import DataError, DataTypeError
+from svmcvx.experiments.fits import COLUMNS, Fit, Row, empty_row, fit_one
 from svmcvx.experiments.preparation import SCALES, scaler
 from svmcvx.experiments.progress import shown
 from svmcvx.experiments.proofs import ProofFolder
 from svmcvx.experiments.store import Store, fingerprint
-from svmcvx.solution import Solution, Status
-from svmcvx.system import clock
-from svmcvx.system.deadline import allowed, current
+from svmcvx.experiments.workers import DIED, Call, results, workers
+from svmcvx.solution import Status
+from svmcvx.system.deadline import allowed, current, epoch_end
 from svmcvx.system.interrupt import deferred_interrupt
 
 __all__ = ["COLUMNS", "Comparison", "Models", "compare", "named_models"]
@@ -36,20 +36,8 @@ Models: TypeAlias = "Mapping[str, Any] | Sequence[Any]"
 
 log = logging.getLogger(__name__)
 
-COLUMNS = (
-    "model",
-    "solver",
-    "status",
-    "primal",
-    "dual_bound",
-    "gap",
-    "certified",
-    "train_accuracy",
-    "test_accuracy",
-    "n_support",
-    "seconds",
-    "note",
-)
+# Rows of another number, in stores of earlier versions, mean something else.
+ROWS = 2
 
 
 @dataclass
@@ -75,6 +63,15 @@ class Comparison:
         Compute models again whose rows were found in the store (their fitted estimators are not stored).
     proofs : path-like, optional
         Folder for the training data and a proof of each solution; see :class:`~svmcvx.experiments.proofs.ProofFolder`.
+    backend, n_jobs : optional
+        As for :func:`compare`.
+
+    Attributes
+    ----------
+    fitted : dict
+        The estimators by their names; where other processes fit them, only with `refit` or `proofs`.
+    reused : int
+        Rows that were found in the store.
     """
 
     models: Models
@@ -87,8 +84,10 @@ class Comparison:
     store: str | os.PathLike[str] | None = None
     refit: bool = False
     proofs: str | os.PathLike[str] | None = None
-    rows: list[dict[str, Any]] = field(default_factory=list, init=False)
+    backend: str | None = None
+    n_jobs: int | None = None
     fitted: dict[str, Any] = field(default_factory=dict, init=False)
+    reused: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
         self.named = named_models(self.models)
@@ -108,6 +107,7 @@ class Comparison:
                     f"test_size={self.test_size} leaves a class without observations ({error}); change it"
                 ) from None
         self.X_train, self.X_test, self.y_train, self.y_test = parts
+        self._rows: dict[int, Row] = {}
         self._scale(sparse=bool(sp.issparse(X)))
         self._data_digest = content_digest(X, codes)
         self._store = None if self.store is None else Store(self.store)
@@ -121,90 +121,67 @@ class Comparison:
         if self.X_test.shape[0]:
             self.X_test = columns.transform(self.X_test)
 
+    @property
+    def rows(self) -> list[Row]:
+        """What is finished, in the order of the models."""
+        return [self._rows[place] for place in sorted(self._rows)]
+
     def _key(self, name: str, model: Any) -> str:
         parts = (self._data_digest, self.test_size, self.seed, self.scale, self.tol)
-        return fingerprint("compare", svmcvx.__version__, name, clone(model), *parts)
+        return fingerprint("compare", ROWS, svmcvx.__version__, name, clone(model), *parts)
 
-    def run(self) -> Iterable[dict[str, Any]]:
-        """Fit the models one by one and yield a row for each as soon as it is done."""
-        for name, model in self.named:
-            key = None if self._store is None else self._key(name, model)
-            again = self.refit or self._proofs is not None
-            known = None if self._store is None or key is None or again else self._store.found((key,)).get(key)
-            deadline = current()
-            late = known is None and deadline.passed()
-            row = known or (self._left_out(name) if late else self._row(name, model))
-            # What the time limit has cut short is not kept for another run.
-            kept = known is None and not (deadline.passed() and row["status"] == Status.TIME_LIMIT)
-            # Ctrl-C between the two statements would leave a row in the store that the table lacks.
-            with deferred_interrupt() as pressed:
-                if self._store is not None and key is not None and kept:
-                    self._store.add(key, row, "compare", again=again)
-                self.rows.append(row)
-            log.info("%s: %s in %.2f s. %s", name, row["status"], row["seconds"], row["note"] or "")
-            if pressed.is_set():
-                raise KeyboardInterrupt
+    def run(self) -> Iterable[Row]:
+        """Fit the models and yield a row for each as soon as it is done."""
+        again = self.refit or self.proofs is not None
+        keys = [] if self._store is None else [self._key(name, model) for name, model in self.named]
+        known = {} if self._store is None or again else self._store.found(keys)
+        found = {place: known[key] for place, key in enumerate(keys) if key in known}
+        self.reused = len(found)
+        for place, row in found.items():
+            self._rows[place] = row
             yield row
+        todo = [place for place in range(len(self.named)) if place not in found]
+        with workers(self.backend, self.n_jobs) as parallel, closing(self._fits(todo, parallel)) as fits:
+            for place, fit in fits:
+                name, row = self.named[place][0], fit.row
+                if row["status"] == Status.INTERRUPTED:
+                    raise KeyboardInterrupt
+                if fit.fitted is not None:
+                    self.fitted[name] = fit.fitted
+                if self._proofs is not None and fit.solution is not None:
+                    note = self._proofs.write(name, fit.solution)
+                    row["note"] = "; ".join(filter(None, (row["note"], note)))
+                # Ctrl-C between the two statements would leave a row in the store that the table lacks.
+                with deferred_interrupt() as pressed:
+                    # What the time limit has cut short is not kept for another run.
+                    if self._store is not None and not fit.cut_short:
+                        self._store.add(keys[place], row, "compare", again=again)
+                    self._rows[place] = row
+                log.info("%s: %s in %.2f s. %s", name, row["status"], row["seconds"], row["note"] or "")
+                if pressed.is_set():
+                    raise KeyboardInterrupt
+                yield row
 
-    def _left_out(self, name: str) -> dict[str, Any]:
-        """Return the row of a model for which no time was left."""
-        row = dict.fromkeys(COLUMNS)
-        return row | {
-            "model": name,
-            "status": str(Status.TIME_LIMIT),
-            "certified": False,
-            "seconds": 0.0,
-            "note": "the time limit left no time for this model",
+    def _fits(self, todo: list[int], parallel: Any) -> Generator[tuple[int, Fit]]:
+        # In this process the deadline holds as it is, which does not count compiling.
+        end = math.inf if parallel is None else epoch_end(current())
+        data = (self.X_train, self.y_train, self.X_test, self.y_test)
+        work: dict[int, Call] = {
+            place: (fit_one, (*self.named[place], *data, self.tol, end, self.refit, self.proofs is not None))
+            for place in todo
         }
-
-    def _row(self, name: str, model: Any) -> dict[str, Any]:
-        row: dict[str, Any] = dict.fromkeys(COLUMNS)
-        row["model"] = name
-        started = clock.now()
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", ConvergenceWarning)  # the gap stands in the row
-                fitted = clone(model).fit(self.X_train, self.y_train)
-        except SvmcvxError as error:
-            row |= {
-                "status": "failed",
-                "certified": False,
-                "seconds": clock.now() - started,
-                "note": str(error),
-            }
-            return row
-        row["seconds"] = clock.now() - started
-        self.fitted[name] = fitted
-        row["train_accuracy"] = float(fitted.score(self.X_train, self.y_train))
-        if self.X_test.shape[0]:
-            row["test_accuracy"] = float(fitted.score(self.X_test, self.y_test))
-        last = fitted[-1] if isinstance(fitted, Pipeline) else fitted
-        solution = getattr(last, "solution_", None)
-        if isinstance(solution, Solution):
-            row |= self._certified(solution)
-            if self._proofs is not None and (note := self._proofs.write(name, solution)):
-                row["note"] = "; ".join(filter(None, (row["note"], note)))
-        else:
-            row |= {"solver": type(last).__name__, "status": "", "certified": False, "note": "no certificate"}
-            row["n_support"] = int(np.sum(last.n_support_)) if hasattr(last, "n_support_") else None
-        return row
-
-    def _certified(self, solution: Solution) -> dict[str, Any]:
-        certificate = solution.certificate
-        notes = [f"{attempt.solver}: {attempt.reason}" for attempt in solution.attempts if attempt.reason]
-        clipped = certificate.residuals.get("clipped_mass")
-        if clipped is not None:
-            notes.append(f"indefinite kernel clipped, mass {clipped:.2g}")
-        return {
-            "solver": solution.solver,
-            "status": str(solution.status),
-            "primal": certificate.upper,
-            "dual_bound": certificate.lower,
-            "gap": certificate.gap,
-            "certified": certificate.is_certified(self.tol),
-            "n_support": solution.model.n_support,
-            "note": "; ".join(notes),
-        }
+        if parallel is None:
+            for place, (function, arguments) in work.items():
+                yield place, function(*arguments)
+            return
+        for place, fit in results(work, parallel):
+            if fit is DIED:
+                row = empty_row(self.named[place][0]) | {
+                    "status": "failed",
+                    "note": "its process died, killed or out of memory",
+                }
+                fit = Fit(row, None, None, cut_short=False)
+            yield place, fit
 
     def frame(self) -> pd.DataFrame:
         """Return the rows so far."""
@@ -255,6 +232,8 @@ def compare(
     tol: float = 1e-6,
     store: str | os.PathLike[str] | None = None,
     proofs: str | os.PathLike[str] | None = None,
+    backend: str | None = None,
+    n_jobs: int | None = None,
     callback: Callable[[dict[str, Any]], None] | None = None,
     progress: bool = False,
     time_limit: float | None = None,
@@ -281,6 +260,11 @@ def compare(
     proofs : path-like, optional
         Folder that gets the training data (``training.npz``) and a proof of each solution, which :func:`svmcvx.verify` checks;
         rows found in the store are computed again for it.
+    backend : str, optional
+        ``"loky"`` (processes, the default), ``"threading"``, ``"dask"`` (the client that is there), or the address of a Dask
+        scheduler, as in ``"tcp://10.0.0.1:8786"`` (extra ``dask``).
+    n_jobs : int, optional
+        Models at a time; 1 by default, all workers with Dask.
     callback : callable, optional
         Called with each row as soon as it is done.
     progress : bool
@@ -293,8 +277,9 @@ def compare(
     -------
     DataFrame
         A row a model: ``model``, ``solver``, ``status``, ``primal`` (objective at the model), ``dual_bound``, ``gap``
-        (relative), ``certified``, ``train_accuracy``, ``test_accuracy``, ``n_support``, ``seconds``, ``note``. A model that
-        failed has the reason in ``note``.
+        (relative), ``certified``, ``train_accuracy``, ``test_accuracy``, ``n_support``, ``seconds``, ``note``. Where several
+        binary machines make one model, the objectives and bounds are the sums of theirs, and the gap is their largest. A model
+        that failed has the reason in ``note``.
 
     Raises
     ------
@@ -304,7 +289,17 @@ def compare(
         If `progress` is asked for and rich is not installed.
     """
     comparison = Comparison(
-        models, X, y, test_size=test_size, seed=seed, scale=scale, tol=tol, store=store, proofs=proofs
+        models,
+        X,
+        y,
+        test_size=test_size,
+        seed=seed,
+        scale=scale,
+        tol=tol,
+        store=store,
+        proofs=proofs,
+        backend=backend,
+        n_jobs=n_jobs,
     )
     with (
         allowed(check_time_limit(time_limit)),

@@ -17,7 +17,7 @@ def _silent() -> None:
 
 @contextmanager
 def shown(wanted: bool, what: str, total: int, done: int = 0) -> Iterator[Callable[[], None]]:
-    """Show a bar with an estimate of the time left inside the block, if it is wanted; yield what advances it.
+    """Show a bar with an estimate of the time left inside the block, on the standard error, if it is wanted; yield what advances it.
 
     Raises
     ------
@@ -28,10 +28,14 @@ def shown(wanted: bool, what: str, total: int, done: int = 0) -> Iterator[Callab
         yield _silent
         return
     try:
+        from rich.console import Console
         from rich.progress import Progress
     except ImportError:
         raise missing_extra("rich", "cli") from None
     # The estimate rests on all that has been done: a part of the work may take longer than rich's usual half minute.
-    with Progress(transient=True, speed_estimate_period=math.inf) as bar:
+    console = Console(stderr=True)
+    # Where nothing can be drawn, rich leaves an empty line.
+    hidden = not (console.is_terminal or console.is_jupyter)
+    with Progress(console=console, transient=True, speed_estimate_period=math.inf, disable=hidden) as bar:
         task = bar.add_task(what, total=total, completed=done)
         yield lambda: bar.advance(task)

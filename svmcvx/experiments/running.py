@@ -6,21 +6,18 @@ import logging
 import os
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 import joblib
 import numpy as np
-from joblib.externals.loky import ProcessPoolExecutor
-from joblib.externals.loky.process_executor import BrokenProcessPool
 
-from svmcvx.errors import DataError, missing_extra
 from svmcvx.experiments.progress import shown
 from svmcvx.experiments.store import Store
+from svmcvx.experiments.workers import DIED, results, workers
 from svmcvx.system.deadline import Deadline
 
-__all__ = ["FAILED", "Row", "Running", "failed", "is_dask"]
+__all__ = ["FAILED", "Row", "Running", "failed"]
 
 log = logging.getLogger(__name__)
 
@@ -28,9 +25,6 @@ Row: TypeAlias = dict[str, Any]
 
 # The status of a task that failed.
 FAILED = "failed"
-
-# Seconds for which a scheduler is waited for, and workers, which it may have to start again.
-PATIENCE, WORKERS = 30.0, 120.0
 
 
 def failed(error: BaseException | str) -> Row:
@@ -86,6 +80,8 @@ class Running(Generic[T]):
     ----------
     rows : dict of str
         Those that are there, by key.
+    reused : int
+        How many were there before.
     """
 
     def __init__(
@@ -102,6 +98,7 @@ class Running(Generic[T]):
         self.store = None if store is None else Store(store)
         found = {} if self.store is None else self.store.found(task.key for task in work)
         self.rows = {key: row for key, row in found.items() if done(row)}
+        self.reused = len(self.rows)
 
     def do(self, backend: str | None, n_jobs: int | None, progress: bool, deadline: Deadline) -> bool:
         """Do all tasks that are left; return whether they were done to the end.
@@ -151,84 +148,14 @@ class Running(Generic[T]):
             for task in todo:
                 yield task, task.run(*self.data(task))
             return
-        left = {task.key: task for task in todo}
-        while left:
-            sent: list[str] = []
-            try:
-                for key, row in self._parallel(list(left.values()), parallel, sent):
-                    yield left.pop(key), row
-            except Exception as error:
-                if not _worker_died(error):
-                    raise
-                # One of those that were under way has ended its process; each of them gets one of its own.
-                for key in [key for key in sent if key in left]:
-                    task = left.pop(key)
-                    yield task, self._alone(task)
-                continue
-            return
-
-    def _parallel(self, tasks: list[T], parallel: joblib.Parallel, sent: list[str]) -> Iterator[tuple[str, Row | None]]:
-        def calls() -> Iterator[Any]:
-            for task in tasks:
-                sent.append(task.key)
-                yield joblib.delayed(_do)(task, *self.data(task))
-
-        with closing(parallel(calls())) as results:
-            yield from results
-
-    def _alone(self, task: T) -> Row | None:
-        with ProcessPoolExecutor(max_workers=1) as executor:
-            try:
-                row: Row | None = executor.submit(_do, task, *self.data(task)).result()[1]
-            except BrokenProcessPool:
+        tasks = {task.key: task for task in todo}
+        for key, row in results({key: (_do, (task, *self.data(task))) for key, task in tasks.items()}, parallel):
+            task = tasks[key]
+            if row is DIED:
                 row = {**task.begun(), **failed("its process died, killed or out of memory"), "seconds": None}
-        return row
+            yield task, row
 
 
-def _do(task: Work, *data: Any) -> tuple[str, Row | None]:
+def _do(task: Work, *data: Any) -> Row | None:
     """Do a task in another process or thread."""
-    return task.key, task.run(*data)
-
-
-def _worker_died(error: Exception) -> bool:
-    """Whether a task has ended the process that did it, as joblib's processes tell it, or Dask, which tries several workers."""
-    return isinstance(error, BrokenProcessPool) or type(error).__name__ in ("KilledWorker", "FutureCancelledError")
-
-
-def is_dask(backend: str | None) -> bool:
-    """Whether a backend is Dask's: its workers may be on other machines, and have no store."""
-    return backend is not None and (backend == "dask" or ":" in backend)
-
-
-@contextmanager
-def workers(backend: str | None, n_jobs: int | None) -> Iterator[joblib.Parallel | None]:
-    """Give what runs tasks in parallel; None for one after the other in this process."""
-    if backend not in (None, "loky", "threading") and not is_dask(backend):
-        raise DataError(
-            f"backend must be 'loky', 'threading', 'dask' or an address such as 'tcp://10.0.0.1:8786', got {backend!r}"
-        )
-    options: dict[str, Any] = {"return_as": "generator_unordered", "batch_size": 1}
-    if not is_dask(backend):
-        try:
-            count = joblib.effective_n_jobs(n_jobs)
-        except ValueError:
-            raise DataError(f"n_jobs must not be 0, got {n_jobs}; pass -1 for all cores") from None
-        if count == 1:
-            yield None
-            return
-        yield joblib.Parallel(n_jobs=n_jobs, backend=backend, **options)
-        return
-    try:
-        from distributed import Client
-    except ImportError:
-        raise missing_extra("distributed", "dask") from None
-    if backend == "dask":
-        with joblib.parallel_config("dask", wait_for_workers_timeout=WORKERS):
-            yield joblib.Parallel(n_jobs=-1 if n_jobs is None else n_jobs, **options)
-        return
-    try:
-        client = Client(backend, timeout=PATIENCE)
-    except (OSError, ValueError) as error:
-        raise DataError(f"no Dask scheduler answers at {backend} ({error}); check the address") from None
-    with client, joblib.parallel_config("dask", wait_for_workers_timeout=WORKERS):
-        yield joblib.Parallel(n_jobs=-1 if n_jobs is None else n_jobs, **options)
+    return task.run(*data)

@@ -7,6 +7,7 @@ import numbers
 import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import groupby
 from typing import Any, ClassVar, TypeAlias
 
@@ -26,7 +27,8 @@ from svmcvx.data import check_number, check_time_limit, check_weights
 from svmcvx.errors import DataError
 from svmcvx.experiments.progress import shown
 from svmcvx.experiments.search_paths import Finished, PathOnFold, Row, final_prefix, paths_of, with_settings
-from svmcvx.experiments.store import fingerprint
+from svmcvx.experiments.store import Store, fingerprint
+from svmcvx.experiments.workers import is_dask, workers
 from svmcvx.kernels.gram_cache import GramCache
 from svmcvx.system.deadline import allowed, epoch_end
 
@@ -51,6 +53,8 @@ class Selection(pd.DataFrame):
         Fitted to all data with the best parameters; None without `refit`, and for a table that is not complete.
     complete : bool
         Whether all fits are there; False after Ctrl-C and at a time limit.
+    reused : int
+        Fits that were found in the store.
     """
 
     best_index_: int | None
@@ -58,8 +62,16 @@ class Selection(pd.DataFrame):
     best_score_: float | None
     best_estimator_: Any
     complete: bool
+    reused: int
 
-    _metadata: ClassVar[list[str]] = ["best_index_", "best_params_", "best_score_", "best_estimator_", "complete"]
+    _metadata: ClassVar[list[str]] = [
+        "best_index_",
+        "best_params_",
+        "best_score_",
+        "best_estimator_",
+        "complete",
+        "reused",
+    ]
 
     @property
     def _constructor(self) -> Callable[..., pd.DataFrame]:
@@ -78,6 +90,7 @@ def select(
     groups: Any = None,
     refit: bool = True,
     tol: float = 1e-6,
+    backend: str | None = None,
     n_jobs: int | None = None,
     store: str | os.PathLike[str] | None = None,
     progress: bool = False,
@@ -113,9 +126,12 @@ def select(
         Fit the best model to all data.
     tol : float
         Relative gap up to which a fit counts as certified in the table.
+    backend : str, optional
+        ``"loky"`` (processes), ``"threading"``, ``"dask"`` (the client that is there), or the address of a Dask scheduler, as in
+        ``"tcp://10.0.0.1:8786"`` (extra ``dask``), whose workers need not see the store; by default joblib's, as set by
+        ``joblib.parallel_config``.
     n_jobs : int, optional
-        Paths solved at a time, one path on one fold being one task; 1 by default. The backend is joblib's, as set by
-        ``joblib.parallel_config``: processes, threads, or ``backend="dask"`` (extra ``dask``).
+        Paths solved at a time, one path on one fold being one task; 1 by default, all workers with Dask.
     store : path-like, optional
         A file for finished fits (SQLite; made if it is not there), which comparisons and studies may share. Each is written as
         soon as it is finished; a later call with the same data, grid and folds goes on where the first one stopped, also after
@@ -192,10 +208,10 @@ def select(
         finished = None
         if store is not None:
             finished = Finished(store, fingerprint(svmcvx.__version__, X, y, weight), scoring)
-        search = _Search(work, finished, X, y, weight, n_jobs)
+        search = _Search(work, finished, X, y, weight, backend, n_jobs)
         complete = search.run(progress)
         table = _table(candidates, len(folds), search.rows, tol)
-        table.complete = complete
+        table.complete, table.reused = complete, search.reused
         if not complete:
             why = "the time limit passed" if deadline.passed() else "interrupted"
             advice = "" if store is not None else "; pass a file as store to go on from there next time"
@@ -276,13 +292,21 @@ class _Search:
     """The work of :func:`select`, and the rows that are there, by position in the grid and fold."""
 
     def __init__(
-        self, work: list[PathOnFold], finished: Finished | None, X: Any, y: Any, weight: Any, n_jobs: int | None
+        self,
+        work: list[PathOnFold],
+        finished: Finished | None,
+        X: Any,
+        y: Any,
+        weight: Any,
+        backend: str | None,
+        n_jobs: int | None,
     ) -> None:
         self.data = X, y, weight
-        self.n_jobs, self.finished = n_jobs, finished
+        self.backend, self.n_jobs, self.finished = backend, n_jobs, finished
         self.size = sum(len(piece.path.settings) for piece in work)
         self.rows: dict[tuple[int, int], Row] = {}
         self.work = work if finished is None else [self._resumed(piece, finished) for piece in work]
+        self.reused = len(self.rows)
 
     def _resumed(self, piece: PathOnFold, finished: Finished) -> PathOnFold:
         """Take in the rows of the store; return what is left."""
@@ -310,21 +334,37 @@ class _Search:
         return len(self.rows) == self.size
 
     def _results(self, work: list[PathOnFold]) -> Iterator[tuple[PathOnFold, int, Row]]:
-        if joblib.effective_n_jobs(self.n_jobs) == 1:
-            for _, pieces in groupby(sorted(work, key=lambda piece: piece.fold), key=lambda piece: piece.fold):
-                cache = GramCache()
-                for piece in pieces:
-                    for k, row in piece.rows(*self.data, cache):
-                        yield piece, k, row
-            return
-        backend, _ = get_active_backend()
-        order = "generator_unordered" if backend.supports_return_generator else "list"
-        parallel = joblib.Parallel(n_jobs=self.n_jobs, return_as=order, batch_size=1)
+        if self.backend is not None:
+            with workers(self.backend, self.n_jobs) as parallel:
+                yield from self._serial(work) if parallel is None else self._parallel(work, parallel)
+        elif joblib.effective_n_jobs(self.n_jobs) == 1:
+            yield from self._serial(work)
+        else:
+            backend, _ = get_active_backend()
+            order = "generator_unordered" if backend.supports_return_generator else "list"
+            yield from self._parallel(work, joblib.Parallel(n_jobs=self.n_jobs, return_as=order, batch_size=1))
+
+    def _serial(self, work: list[PathOnFold]) -> Iterator[tuple[PathOnFold, int, Row]]:
+        for _, pieces in groupby(sorted(work, key=lambda piece: piece.fold), key=lambda piece: piece.fold):
+            cache = GramCache()
+            for piece in pieces:
+                for k, row in piece.rows(*self.data, cache):
+                    yield piece, k, row
+
+    def _parallel(self, work: list[PathOnFold], parallel: joblib.Parallel) -> Iterator[tuple[PathOnFold, int, Row]]:
+        # The workers of a cluster may be on other machines, without this store.
+        remote = is_dask(self.backend)
         for number, rows in parallel(
-            joblib.delayed(_run)(number, piece, self.data) for number, piece in enumerate(work)
+            joblib.delayed(_run)(number, replace(piece, store=None) if remote else piece, self.data)
+            for number, piece in enumerate(work)
         ):
+            piece = work[number]
+            if remote and piece.store is not None:
+                with Store(piece.store) as store:
+                    for k, row in rows:
+                        store.add(piece.keys[k], row, "select")
             for k, row in rows:
-                yield work[number], k, row
+                yield piece, k, row
 
 
 def _run(number: int, piece: PathOnFold, data: tuple[Any, Any, Any]) -> tuple[int, list[tuple[int, Row]]]:

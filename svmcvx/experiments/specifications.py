@@ -8,7 +8,7 @@ from typing import Any
 from svmcvx.catalogue import CATALOGUE, Estimator
 from svmcvx.errors import DataError
 
-__all__ = ["MODELS", "parse_models"]
+__all__ = ["MODELS", "parse_models", "read_models", "value_of"]
 
 # The estimators by their names on the command line.
 MODELS: dict[str, Estimator] = {
@@ -16,7 +16,8 @@ MODELS: dict[str, Estimator] = {
 }
 
 
-def _value(text: str) -> Any:
+def value_of(text: str) -> Any:
+    """Return a number, True, False or None for its text, and any other text as it is."""
     try:
         return ast.literal_eval(text)
     except (ValueError, SyntaxError):
@@ -42,7 +43,18 @@ def parse_models(text: str, **common: Any) -> list[tuple[str, Any]]:
     Raises
     ------
     DataError
-        If a model or a setting is unknown.
+        If a model or a setting is unknown, or a setting is given twice.
+    """
+    return [_build(name, settings, common) for name, settings in read_models(text)]
+
+
+def read_models(text: str) -> list[tuple[str, dict[str, Any]]]:
+    """Return names and settings of the models in a text, without importing them.
+
+    Raises
+    ------
+    DataError
+        If a model is unknown, or a setting is given twice or not of the form key=value.
     """
     models: list[tuple[str, dict[str, Any]]] = []
     for word in (part.strip() for part in text.split(",")):
@@ -62,8 +74,14 @@ def parse_models(text: str, **common: Any) -> list[tuple[str, Any]]:
             key, equals, value = setting.partition("=")
             if not equals or not key:
                 raise DataError(f"{setting!r} in models is not of the form key=value")
-            models[-1][1][key.strip()] = _value(value.strip())
-    return [_build(name, settings, common) for name, settings in models]
+            name, settings_so_far = models[-1]
+            if key.strip() in settings_so_far:
+                raise DataError(
+                    f"models sets {key.strip()} of {name} twice in {text!r}; two models are written {name}:{key.strip()}=…,"
+                    f"{name}:{key.strip()}=…"
+                )
+            settings_so_far[key.strip()] = value_of(value.strip())
+    return models
 
 
 def _build(name: str, settings: dict[str, Any], common: dict[str, Any]) -> tuple[str, Any]:

@@ -12,7 +12,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from svmcvx.certificate import Certificate, Dual, Evaluation, Kind, check
+from svmcvx.certificate import AboutOneModel, Certificate, Dual, Evaluation, Kind, check
 from svmcvx.data import BinaryData, MulticlassData
 from svmcvx.errors import BuildError, DataError
 from svmcvx.feature_space import FeatureSpace
@@ -234,7 +234,7 @@ class Formulation(ABC):
         repair : bool
             Make the dual point exactly feasible first; otherwise an infeasible one gives no bound.
         """
-        return check(self, [model], [] if dual is None else [dual], repair=repair).certificate
+        return check(AboutOneModel(self), [model], [] if dual is None else [dual], repair=repair).certificate
 
 
 @dataclass(frozen=True, eq=False)

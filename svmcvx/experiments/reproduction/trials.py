@@ -22,8 +22,9 @@ import svmcvx
 from svmcvx.data import check_time_limit
 from svmcvx.datasets import content_digest, load
 from svmcvx.errors import DataError, SvmcvxError
-from svmcvx.experiments.running import FAILED, Row, Running, failed, is_dask
+from svmcvx.experiments.running import FAILED, Row, Running, failed
 from svmcvx.experiments.store import Store, fingerprint, plain
+from svmcvx.experiments.workers import is_dask
 from svmcvx.solution import Solution, Status
 from svmcvx.system import clock
 from svmcvx.system.deadline import OutOfTime, allowed, epoch_end, until
@@ -153,12 +154,23 @@ class Trials:
         Why data sets could not be used.
     complete : bool
         Whether all trials are there.
+    reused : int
+        Trials that were in the store.
     """
 
-    def __init__(self, rows: Sequence[Row], left_out: Mapping[str, str], complete: bool) -> None:
+    def __init__(self, rows: Sequence[Row], left_out: Mapping[str, str], complete: bool, reused: int = 0) -> None:
         self.frame = pd.DataFrame(list(rows))
         self.left_out = dict(left_out)
-        self.complete = complete
+        self.complete, self.reused = complete, reused
+
+    def contents(self) -> dict[str, Any]:
+        """Return everything as plain values, for JSON."""
+        return {
+            "complete": self.complete,
+            "left_out": self.left_out,
+            "reused": self.reused,
+            "rows": self.frame.to_dict("records"),
+        }
 
     def done(self) -> pd.DataFrame:
         """Return the rows of the trials that did not fail."""
@@ -239,4 +251,4 @@ def trials(
         )
         complete = running.do(options["backend"], options["n_jobs"], options["progress"], deadline)
     rows = [running.rows[trial.key] for trial in work if trial.key in running.rows]
-    return Trials(rows, left_out or {}, complete)
+    return Trials(rows, left_out or {}, complete, running.reused)

@@ -19,11 +19,12 @@ from svmcvx.datasets import Dataset, content_digest, load
 from svmcvx.errors import DataError, DataTypeError, SvmcvxError
 from svmcvx.experiments.comparison import Models, named_models
 from svmcvx.experiments.preparation import imputer, scaler
-from svmcvx.experiments.running import FAILED, Row, Running, is_dask
+from svmcvx.experiments.running import FAILED, Row, Running
 from svmcvx.experiments.store import fingerprint
 from svmcvx.experiments.studies.protocol import Protocol, Split, as_split, grids, piped
 from svmcvx.experiments.studies.result import Study
 from svmcvx.experiments.studies.tasks import Task
+from svmcvx.experiments.workers import is_dask
 from svmcvx.system.deadline import allowed, epoch_end
 
 __all__ = ["study"]
@@ -190,7 +191,14 @@ def study(
     ]
     lines = {name: " ".join(repr(model).split()) for name, model in named}
     return Study(
-        rows, protocol, lines, {name: repr(grid) for name, grid in tuned.items()}, described, left_out, complete
+        rows,
+        protocol,
+        lines,
+        {name: repr(grid) for name, grid in tuned.items()},
+        described,
+        left_out,
+        complete,
+        reused=run.reused,
     )
 
 

@@ -1,15 +1,17 @@
-"""The table of a study for a document in LaTeX."""
+"""Tables for a document in LaTeX."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from svmcvx.experiments.studies.result import Study
 
-__all__ = ["escaped", "latex_table"]
+__all__ = ["escaped", "latex_frame", "latex_table"]
 
 SPECIAL = {
     "\\": r"\textbackslash{}",
@@ -54,3 +56,45 @@ def latex_table(study: Study, metric: str, digits: int) -> str:
         lines.append(" & ".join([escaped(str(dataset)), *cells]) + r" \\")
     lines += [r"\midrule", " & ".join(["mean rank", *("--" if np.isnan(r) else f"{r:.2f}" for r in ranks)]) + r" \\"]
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", ""])
+
+
+# How numbers are printed in columns of these names; others with nine digits.
+FORMS = {
+    "gap": ".1e",
+    "worst_gap": ".1e",
+    "train_accuracy": ".4f",
+    "test_accuracy": ".4f",
+    "mean_test_score": ".4f",
+    "std_test_score": ".4f",
+    "seconds": ".2f",
+}
+
+
+def latex_frame(frame: pd.DataFrame) -> str:
+    """Return a table of one row a line; columns that say nothing are left out."""
+    kept = [name for name in frame.columns if not frame[name].isna().all()]
+    text = [not np.issubdtype(np.asarray(frame[name].dropna().tolist()).dtype, np.number) for name in kept]
+    forms = [FORMS.get(str(name), ".9g") for name in kept]
+    lines = [
+        rf"\begin{{tabular}}{{{''.join('l' if one else 'r' for one in text)}}}",
+        r"\toprule",
+        " & ".join(escaped(str(name).replace("_", " ")) for name in kept) + r" \\",
+        r"\midrule",
+        *(" & ".join(map(_cell, row, forms)) + r" \\" for row in frame[kept].itertuples(index=False)),
+    ]
+    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", ""])
+
+
+def _cell(value: Any, form: str) -> str:
+    if value is None or (isinstance(value, (float, np.floating)) and np.isnan(value)):
+        return "--"
+    if isinstance(value, (bool, np.bool_)):
+        return "yes" if value else "no"
+    if isinstance(value, (float, np.floating)):
+        if np.isinf(value):
+            return r"$\infty$" if value > 0 else r"$-\infty$"
+        mantissa, e, exponent = format(float(value), form).partition("e")
+        return rf"${mantissa} \times 10^{{{int(exponent)}}}$" if e else f"${mantissa}$"
+    if isinstance(value, (int, np.integer)):
+        return f"${value}$"
+    return escaped(str(value))

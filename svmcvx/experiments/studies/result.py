@@ -45,6 +45,8 @@ class Study:
     protocol : dict of str
     complete : bool
         Whether all tasks are there.
+    reused : int
+        Tasks that were found in the store.
     versions : dict of str
         Of this package and what it computes with.
     """
@@ -58,6 +60,7 @@ class Study:
         datasets: Sequence[Mapping[str, Any]],
         left_out: Mapping[str, str],
         complete: bool,
+        reused: int = 0,
     ) -> None:
         self.metrics = protocol.metrics
         self.protocol = protocol.described()
@@ -65,7 +68,7 @@ class Study:
         self.models = tuple(models)
         self.datasets = pd.DataFrame(list(datasets))
         self.left_out = dict(left_out)
-        self.complete = complete
+        self.complete, self.reused = complete, reused
         self.versions = versions()
         self.frame = self._framed(rows)
 
@@ -91,6 +94,7 @@ class Study:
         found.datasets = pd.concat([one.datasets for one in studies], ignore_index=True)
         found.left_out = {name: why for one in studies for name, why in one.left_out.items()}
         found.complete = all(one.complete for one in studies)
+        found.reused = sum(one.reused for one in studies)
         found.frame = pd.concat([one.frame for one in studies], ignore_index=True)
         return found
 
@@ -164,6 +168,19 @@ class Study:
         by_set = [rows["dataset"], rows["model"]]
         solved = (rows["tuning_certified"] + rows["certified"].astype(int)).groupby(by_set).sum()
         return self._ordered(solved / (rows["tuning_fits"] + 1).groupby(by_set).sum())
+
+    def contents(self) -> dict[str, Any]:
+        """Return everything as plain values, for JSON."""
+        return {
+            "complete": self.complete,
+            "data": self.datasets.to_dict("records"),
+            "protocol": self.protocol,
+            "models": self.model_lines,
+            "grids": self.grids,
+            "left_out": self.left_out,
+            "reused": self.reused,
+            "rows": self.frame.to_dict("records"),
+        }
 
     def solves(self) -> tuple[int, int]:
         """Return how many solves are certified, and how many there are, of the models that give certificates."""

@@ -1,0 +1,200 @@
+"""Tables with a column of labels: CSV in its dialects, and Parquet."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from svmcvx.datasets.content import Dataset
+from svmcvx.datasets.packed import opened
+from svmcvx.errors import DataError, missing_extra
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["read_table"]
+
+# Bytes from which the separator is told.
+SAMPLE = 65_536
+SEPARATORS = (",", ";", "\t", "|")
+# A column of text with at least so many values, nearly all of them different, names rows.
+FEW_ROWS, NEARLY_ALL = 20, 0.95
+ROW_NAMES = frozenset(("id", "index", "no", "nr", "row", "row_id", "rowid", "unnamed: 0"))
+# Columns that a message lists.
+LISTED = 20
+
+
+def read_table(path: Path, name: str, target: str | None, drop: Sequence[str] = ()) -> Dataset:
+    """Read a table; columns of text become one column a value, and a warning names them.
+
+    Parameters
+    ----------
+    path : path
+    name : str
+        Of the data set.
+    target : str or None
+        Column of the labels.
+    drop : sequence of str
+        Columns that are left out.
+
+    Raises
+    ------
+    DataError
+        If the table cannot be read, there is no such column, a label is missing, or a column holds neither numbers nor text.
+
+    Warns
+    -----
+    UserWarning
+        If there are columns of text, or a column seems to name the rows.
+    """
+    table = _table(path)
+    columns = list(map(str, table.columns))
+    table.columns = columns
+    if target is None:
+        raise DataError(f"target must name the column of the labels in {path.name}; it has {_listed(columns)}")
+    for argument, wanted in (("target", [target]), ("drop", drop)):
+        strange = [column for column in wanted if column not in columns]
+        if strange:
+            raise DataError(
+                f"{argument} must be among the columns of {path.name}, got {strange[0]!r}; it has {_listed(columns)}"
+            )
+    labels = table[target]
+    if labels.isna().any():
+        raise DataError(
+            f"column {target!r} of {path.name} has {int(labels.isna().sum())} missing labels; drop these rows"
+        )
+    features = table.drop(columns=[target, *(column for column in drop if column != target)])
+    if features.shape[1] == 0:
+        raise DataError(f"{path.name} has no column beside {target!r}; a table needs some features")
+    encoded = _encoded(features, path.name)
+    X = encoded.to_numpy(dtype=np.float64, na_value=np.nan)
+    return Dataset(name, X, labels.to_numpy(), tuple(map(str, encoded.columns)))
+
+
+def _listed(columns: Sequence[str]) -> str:
+    more = len(columns) - LISTED
+    return ", ".join(columns[:LISTED]) + (f", … ({more} more)" if more > 0 else "")
+
+
+def _table(path: Path) -> pd.DataFrame:
+    import pandas as pd
+
+    try:
+        if path.suffix.lower() == ".parquet":
+            return pd.read_parquet(path)
+        separator, decimal = _dialect(path)
+        return pd.read_csv(path, sep=separator, decimal=decimal)
+    except ImportError:
+        raise missing_extra("pyarrow", "parquet") from None
+    except UnicodeDecodeError:
+        raise DataError(
+            f"{path} cannot be read as a table: its text is not UTF-8; save it again in that encoding"
+        ) from None
+    except (ValueError, OSError, EOFError, pd.errors.ParserError) as error:
+        raise DataError(f"{path} cannot be read as a table ({error})") from None
+
+
+def _dialect(path: Path) -> tuple[str, str]:
+    """Return the separator, by the first line, and the decimal point."""
+    if path.name.lower().split(".")[1:2] in (["tsv"], ["tab"]):
+        return "\t", "."
+    with opened(path) as stream:
+        sample = stream.read(SAMPLE).decode("utf-8", errors="replace")
+    head, _, body = sample.partition("\n")
+    head = re.sub(r'"[^"]*"', "", head)
+    counts = {separator: head.count(separator) for separator in SEPARATORS}
+    separator = max(SEPARATORS, key=lambda one: counts[one])
+    if not counts[separator]:
+        # Columns of text files are often set off by blanks.
+        return (r"\s+" if re.search(r"\S\s+\S", head) else ","), "."
+    comma = separator != "," and re.search(r"\d,\d", body) and not re.search(r"\d\.\d", body)
+    return separator, "," if comma else "."
+
+
+def _encoded(features: pd.DataFrame, name: str) -> pd.DataFrame:
+    """Return the features as numbers."""
+    import pandas as pd
+
+    _warn_of_row_names(features, name)
+    text = [column for column in features if _is_text(features[column])]
+    others = features.drop(columns=text).select_dtypes(exclude=["number", "bool"])
+    if others.shape[1]:
+        column = str(others.columns[0])
+        raise DataError(
+            f"column {column!r} of {name} holds {others[column].dtype}, neither numbers nor text; leave it out by drop, or make "
+            "numbers of it"
+        )
+    if not text:
+        return features
+    described = "; ".join(_described(features[column]) for column in text)
+    warnings.warn(f"{name}: columns of text are one-hot encoded: {described}", stacklevel=5)
+    return pd.get_dummies(features, columns=text, dtype=float)
+
+
+def _is_text(column: pd.Series) -> bool:
+    from pandas.api import types
+
+    return bool(
+        types.is_string_dtype(column) or types.is_object_dtype(column) or isinstance(column.dtype, _categorical())
+    )
+
+
+def _categorical() -> type:
+    import pandas as pd
+
+    return pd.CategoricalDtype
+
+
+def _described(column: pd.Series) -> str:
+    """Say what a column of text holds: how many values, and what keeps numbers from being numbers."""
+    there = column.dropna()
+    facts = [f"{there.nunique()} values"]
+    if _mostly_numbers(column):
+        strange = there[~_numbers(there)]
+        facts.append(f"numbers but for {len(strange)} such as {str(strange.iloc[0])!r}")
+    if len(there) < len(column):
+        facts.append(f"{len(column) - len(there)} missing")
+    return f"{column.name} ({', '.join(facts)})"
+
+
+def _numbers(column: pd.Series) -> pd.Series:
+    """Say which values of a column of text are numbers."""
+    import pandas as pd
+
+    return pd.to_numeric(column, errors="coerce").notna()
+
+
+def _mostly_numbers(column: pd.Series) -> bool:
+    there = column.dropna()
+    return bool(2 * _numbers(there).sum() > len(there))
+
+
+def _warn_of_row_names(features: pd.DataFrame, name: str) -> None:
+    """Warn of columns that tell rows apart and nothing else."""
+    found = [str(column) for column in features if _names_rows(features[column])]
+    if found:
+        several = len(found) > 1
+        warnings.warn(
+            f"{name}: the column{'s' if several else ''} {_joined(found)} seem{'' if several else 's'} to number or name the rows; "
+            f"leave {'them' if several else 'it'} out by drop={found!r}",
+            stacklevel=5,
+        )
+
+
+def _joined(names: Iterable[str]) -> str:
+    return ", ".join(map(repr, names))
+
+
+def _names_rows(column: pd.Series) -> bool:
+    n = len(column)
+    if _is_text(column):
+        return n >= FEW_ROWS and column.nunique() >= NEARLY_ALL * n and not _mostly_numbers(column)
+    if column.dtype.kind not in "iu" or not column.is_unique:
+        return False
+    steps = np.diff(column.to_numpy())
+    return str(column.name).strip().lower() in ROW_NAMES or (n >= FEW_ROWS and bool((steps == 1).all()))

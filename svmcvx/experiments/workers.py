@@ -1,0 +1,130 @@
+"""Work by several processes, threads, or the workers of a Dask cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from typing import Any, Final, TypeAlias
+
+import joblib
+from joblib.externals.loky import ProcessPoolExecutor
+from joblib.externals.loky.process_executor import BrokenProcessPool
+
+from svmcvx.errors import DataError, missing_extra
+
+__all__ = ["DIED", "Call", "is_dask", "results", "workers"]
+
+# A function with its arguments.
+Call: TypeAlias = tuple[Callable[..., Any], tuple[Any, ...]]
+
+# Seconds for which a scheduler is waited for, and workers, which it may have to start again.
+PATIENCE, WAITED_FOR = 30.0, 120.0
+# What stands for the result of work that ended the process which did it.
+DIED: Final = object()
+
+
+def is_dask(backend: str | None) -> bool:
+    """Whether a backend is a Dask cluster, whose workers may be on other machines."""
+    return backend is not None and (backend == "dask" or ":" in backend)
+
+
+@contextmanager
+def workers(backend: str | None, n_jobs: int | None) -> Iterator[joblib.Parallel | None]:
+    """Give what runs work in parallel; None for one piece after the other in this process.
+
+    Parameters
+    ----------
+    backend : str or None
+        ``"loky"`` (processes, the default), ``"threading"``, ``"dask"`` (the client that is there), or the address of a Dask
+        scheduler.
+    n_jobs : int or None
+        Pieces of work at a time; 1 by default, all workers with Dask.
+
+    Raises
+    ------
+    DataError
+        If there is no such backend, or no scheduler answers.
+    SolverUnavailable
+        Without the extra ``dask``, where it is needed.
+    """
+    if backend not in (None, "loky", "threading") and not is_dask(backend):
+        raise DataError(
+            f"backend must be 'loky', 'threading', 'dask' or an address such as 'tcp://10.0.0.1:8786', got {backend!r}"
+        )
+    options: dict[str, Any] = {"return_as": "generator_unordered", "batch_size": 1}
+    if not is_dask(backend):
+        try:
+            count = joblib.effective_n_jobs(n_jobs)
+        except ValueError:
+            raise DataError(f"n_jobs must not be 0, got {n_jobs}; pass -1 for all cores") from None
+        yield None if count == 1 else joblib.Parallel(n_jobs=n_jobs, backend=backend, **options)
+        return
+    try:
+        from distributed import Client
+    except ImportError:
+        raise missing_extra("distributed", "dask") from None
+    if backend == "dask":
+        with joblib.parallel_config("dask", wait_for_workers_timeout=WAITED_FOR):
+            yield joblib.Parallel(n_jobs=-1 if n_jobs is None else n_jobs, **options)
+        return
+    try:
+        client = Client(backend, timeout=PATIENCE)
+    except (OSError, ValueError) as error:
+        raise DataError(f"no Dask scheduler answers at {backend} ({error}); check the address") from None
+    with client, joblib.parallel_config("dask", wait_for_workers_timeout=WAITED_FOR):
+        yield joblib.Parallel(n_jobs=-1 if n_jobs is None else n_jobs, **options)
+
+
+def results(work: Mapping[Any, Call], parallel: joblib.Parallel) -> Iterator[tuple[Any, Any]]:
+    """Do work in parallel; yield the key of each piece and its result as soon as it is done.
+
+    Where a process dies, the pieces that were under way each get one of their own; that which ends it again has the result
+    :data:`DIED`.
+
+    Parameters
+    ----------
+    work : mapping
+        Functions and their arguments, which other processes can load.
+    parallel : Parallel
+        Of :func:`workers`.
+    """
+    left = dict(work)
+    while left:
+        sent: list[Any] = []
+        try:
+            with closing(parallel(_calls(left, sent))) as found:
+                for key, result in found:
+                    del left[key]
+                    yield key, result
+        except Exception as error:
+            if not _worker_died(error):
+                raise
+            for key in [key for key in sent if key in left]:
+                yield key, _alone(left.pop(key))
+            continue
+        return
+
+
+def _calls(work: Mapping[Any, Call], sent: list[Any]) -> Iterator[Any]:
+    for key, (function, arguments) in list(work.items()):
+        sent.append(key)
+        yield joblib.delayed(_keyed)(key, function, arguments)
+
+
+def _keyed(key: Any, function: Callable[..., Any], arguments: tuple[Any, ...]) -> tuple[Any, Any]:
+    """Do a piece of work in another process or thread."""
+    return key, function(*arguments)
+
+
+def _alone(call: Call) -> Any:
+    function, arguments = call
+    with ProcessPoolExecutor(max_workers=1) as executor:
+        try:
+            return executor.submit(function, *arguments).result()
+        except BrokenProcessPool:
+            return DIED
+
+
+def _worker_died(error: Exception) -> bool:
+    """Whether work has ended the process that did it, as joblib's processes tell it, or Dask, which tries several workers."""
+    return isinstance(error, BrokenProcessPool) or type(error).__name__ in ("KilledWorker", "FutureCancelledError")
