@@ -70,12 +70,13 @@ def admm(K, y, C, sigma, steps):
     return np.array(residuals), np.array(satisfied), (c, b)
 
 
-N, C, STEPS = (80, 10.0, 600) if SMALL else (200, 10.0, 2000)
-kernel = sx.RBF(gamma=0.5)
-SIGMAS = [2 * C / t**2 for t in (1.2, 4.0)]
+N, C, STEPS = (60, 10.0, 600) if SMALL else (100, 10.0, 2000)
+TOL = 1e-3  # at which the paper stops
+kernel = sx.RBF(gamma=2.0)
+SIGMAS = [2 * C / t**2 for t in (1.2, 2.0, 4.0)]  # slacks in (0, t] become 0 in the first iteration
 
 # %% [markdown]
-# Without noise and with a tenth of the labels flipped, for the two penalties that `fast.l0` takes by default:
+# Without noise, and with a tenth of the labels flipped, for three penalties:
 
 # %%
 figure, axes = plt.subplots(1, 2, figsize=(11, 3.6), layout="constrained", sharey=True)
@@ -84,79 +85,93 @@ for ax, r in zip(axes, (0.0, 0.1), strict=True):
     X, y = noisy_moons(N, r)
     for sigma in SIGMAS:
         runs[r, sigma] = admm(kernel(X, X), y, C, sigma, STEPS)
-        ax.plot(runs[r, sigma][0], linewidth=0.9, label=rf"$\sigma = {sigma:.2f}$")
-    ax.axhline(1e-3, color="black", linewidth=0.8, linestyle="--", label="tolerance of the paper")
+        ax.plot(np.maximum(runs[r, sigma][0][:300], 1e-9), linewidth=1, label=rf"$\sigma = {sigma:.2f}$")
+    ax.axhline(TOL, color="black", linewidth=0.8, linestyle="--", label="tolerance of the paper")
     _ = ax.set(title=f"share of flipped labels r = {r:g}", xlabel="iteration", yscale="log")
-_ = axes[0].set(ylabel="residual")
+_ = axes[0].set(ylabel="residual of feasibility")
 _ = axes[0].legend()
-for (r, sigma), (residuals, *_) in runs.items():
-    print(f"r = {r:g}, sigma = {sigma:.2f}: residual {residuals[-1]:.1e} after {STEPS} iterations")
 
 # %% [markdown]
-# ## It is a cycle
+# ## It does not settle
 #
-# The iteration depends on the satisfied set in jumps. If the sets of the last iterations repeat with a period, no
-# further iteration helps.
+# An iteration depends on its group $\Gamma$ in jumps. Where the satisfied sets of the last iterations repeat with a
+# period, no further iteration helps; other runs wander without a period that would be short enough to be found.
 
 
 # %%
-def period(satisfied, window=200):
-    """Return the shortest period of the last sets, or None."""
-    tail = satisfied[-window:]
-    return next((k for k in range(1, window // 2) if np.array_equal(tail[k:], tail[:-k])), None)
+def period(satisfied):
+    """Return the shortest period of the sets of the second half, or None."""
+    tail = satisfied[len(satisfied) // 2 :]
+    return next((k for k in range(1, len(tail) // 2) if np.array_equal(tail[k:], tail[:-k])), None)
 
 
-periods = {key: period(run[1]) for key, run in runs.items()}
-for (r, sigma), found in periods.items():
-    print(
-        f"r = {r:g}, sigma = {sigma:.2f}: " + ("the set is settled" if found == 1 else f"period of the sets: {found}")
-    )
+for (r, sigma), (residuals, satisfied, _) in runs.items():
+    found = {None: "no period found", 1: "settled"}.get(period(satisfied), f"period {period(satisfied)}")
+    print(f"r = {r:g}, sigma = {sigma:5.2f}: residual {residuals[-1]:.0e} after {STEPS} iterations, {found}")
+
+# %% [markdown]
+# How often does it get there? The share of runs that reach the tolerance, over data sets and the three penalties.
+# [LinYaoLiu] report their cap of 2 000 iterations on the rows of their tables with label noise, and convergence on
+# those without; widths and penalties here are ours, others may fare better.
+
+# %%
+SIZES, NOISES, REPEATS = ((40, 80), (0.0, 0.1), 2) if SMALL else ((50, 100, 200), (0.0, 0.05, 0.1), 5)
+reached = np.zeros((len(SIZES), len(NOISES)))
+for i, n in enumerate(SIZES):
+    for j, r in enumerate(NOISES):
+        tried = [
+            admm(kernel(A, A), labels, C, sigma, 150 if SMALL else 500)[0].min() < TOL
+            for A, labels in (noisy_moons(n, r, seed) for seed in range(REPEATS))
+            for sigma in SIGMAS
+        ]
+        reached[i, j] = np.mean(tried)
+figure, ax = plt.subplots(figsize=(6, 3.4), layout="constrained")
+for j, r in enumerate(NOISES):
+    ax.plot(SIZES, reached[:, j], marker="o", label=f"r = {r:g}")
+_ = ax.set(xlabel="observations", ylabel="share of runs that converge", ylim=(-0.03, 1.03), xticks=SIZES)
+_ = ax.legend()
 
 # %% [markdown]
 # ## Polish: a local minimum is one hard-margin solve away
 #
 # Take the satisfied set $T$ of *any* iterate and solve the hard-margin SVM on $T$. Its solution meets the conditions
 # of stationarity exactly: its multipliers are $-\lambda$. So the iterates need not converge, they only have to
-# propose sets. Grey: the objective of the iterates themselves, where a margin may be short by the tolerance. Dots:
-# the polished objective of some of their sets.
+# propose sets. Each dot is the objective of one polished set, of the runs that did not settle; most sets ask for too
+# much and cost a large norm, some are good.
+
 
 # %%
-X, y = noisy_moons(N, 0.1)
-K = kernel(X, X)
-sigma = SIGMAS[1]
-chosen = np.unique(np.logspace(0, np.log10(STEPS), 6 if SMALL else 30).astype(int)) - 1
-polished = []
-for k in chosen:
-    kept = runs[0.1, sigma][1][k]
+def polish(kept):
+    """Return the objective of the hard-margin machine of a set, or NaN if the set cannot be separated."""
     if len(set(y[kept])) < 2:
-        polished.append(C * min(np.sum(y > 0), np.sum(y < 0)))  # a constant is right for one class
-        continue
+        return C * min(np.sum(y > 0), np.sum(y < 0))  # a constant satisfies one class
     try:
         machine = sx.fast.hard_margin(X[kept], y[kept], kernel=kernel, tol=1e-8)
     except sx.SolverFailed:
-        polished.append(np.nan)
-        continue
+        return np.nan
     violated = np.sum(y * machine.model.decision_function(X) < 1 - 1e-6)
-    polished.append(machine.certificate.upper + C * violated)
-polished = np.array(polished)
+    return machine.certificate.upper + C * violated
+
+
+X, y = noisy_moons(N, 0.1)
+chosen = np.unique(np.logspace(0, np.log10(STEPS), 6 if SMALL else 30).astype(int)) - 1
+polished = {sigma: np.array([polish(runs[0.1, sigma][1][k]) for k in chosen]) for sigma in SIGMAS[1:]}
 
 # %%
 answer = sx.fast.l0(X, y, C=C, kernel=kernel)
 figure, ax = plt.subplots(figsize=(7, 3.8), layout="constrained")
-ax.plot(chosen + 1, polished, "o", color="#4c72b0", label="sets of the iterates, polished")
+for (sigma, values), marker in zip(polished.items(), "os", strict=True):
+    ax.plot(chosen + 1, values, marker, markersize=5, label=rf"polished sets of the run with $\sigma = {sigma:.2f}$")
 ax.axhline(answer.certificate.upper, color="#d1603d", label="fast.l0: polish and local search")
-record = answer.attempts[0].options
-for value in record["admm_objective"]:
-    ax.axhline(
-        value,
-        color="0.6",
-        linestyle="--",
-        linewidth=0.9,
-        label="ADMM without polish" if value == record["admm_objective"][0] else None,
-    )
-_ = ax.set(xscale="log", xlabel="iteration that proposed the set", ylabel="objective")
-_ = ax.legend()
-assert answer.certificate.upper <= np.nanmin(polished) + 1e-6
+unpolished = min(answer.attempts[0].options["admm_objective"])
+ax.axhline(unpolished, color="0.5", linestyle="--", linewidth=0.9, label="best iterate of the ADMM, not polished")
+_ = ax.set(xscale="log", yscale="log", xlabel="iteration that proposed the set", ylabel="objective")
+_ = ax.legend(fontsize="small")
+least = min(np.nanmin(values) for values in polished.values())
+print(
+    f"best polished set {least:.4g}, fast.l0 {answer.certificate.upper:.4g}, best iterate not polished {unpolished:.4g}"
+)
+assert answer.certificate.upper <= min(least, unpolished) + 1e-6
 
 # %% [markdown]
 # `fast.l0` keeps the best polished set, searches its neighbours, and says what it can prove: the residuals of
@@ -173,7 +188,8 @@ print(answer.certificate, f"stationarity {residuals['stationarity']:.1e}")
 # ## What it looks like
 #
 # Support vectors lie on the dashed lines, and only there; the flipped observations beyond them have the same price
-# wherever they are, and no influence. With the hinge every violated observation is a support vector.
+# wherever they are, and no influence. With the hinge every violated observation is a support vector. (The same $C$ is
+# not the same price: a count and a sum of slacks differ.)
 
 # %%
 hinge = sx.fast.psvm(X, y, C=C, p=1.0, kernel=kernel)
