@@ -26,8 +26,8 @@ from svmcvx.formulations.conic_loss.relaxation import relaxation
 
 SMALL = "SVMCVX_SMALL" in os.environ  # the tests run this page with less data
 
-SEED = 3
-X, y = sx.synthetic.outlier_data(60, 2, sigma=0.2, outliers="clustered", seed=SEED)
+SEED = 27
+X, y = sx.synthetic.outlier_data(80, 2, sigma=0.3, outliers="clustered", seed=SEED)
 rows = np.column_stack([X, np.ones(len(y))])  # the intercept is the weight of a constant feature
 
 # %% [markdown]
@@ -44,7 +44,7 @@ rows = np.column_stack([X, np.ones(len(y))])  # the intercept is the weight of a
 # problem, from below by the relaxation and from above by a rounded model.
 
 # %%
-LAM = 2.0
+LAM = 0.25
 solution = sx.solve(sx.conic_sdp(X, y, lam=LAM))
 found = relaxation(solution)
 assert solution.certificate.is_certified(1e-6)
@@ -138,7 +138,7 @@ assert largest <= 1 + 1e-9
 # the margin; the hinge machine over its weight.
 
 # %%
-REPEATS, GRID = (2, 4) if SMALL else (10, 10)
+REPEATS, GRID = (2, 4) if SMALL else (10, 8)
 
 
 def errors_of(kind, seed, n=100, p=3, sigma=0.5):
@@ -183,6 +183,25 @@ _ = axes[0].set(ylabel="error on clean observations")
 _ = axes[0].legend()
 
 # %% [markdown]
+# Without outliers there is nothing to choose between the two. With outliers the conic machine is the better one in
+# most samples, and with a cluster the hinge machine often does not learn at all. [CepedaGomezHan] report that it
+# breaks down in some samples; here it does in most of them. The reason is a coincidence of this design: with its
+# outliers, the mean of class +1 lies where that of class −1 lies, and a hinge of small weight sees little but the
+# means.
+
+# %%
+clustered = np.array([[run["hinge"], run["conic"]] for run in runs["clustered"]])
+assert np.median(clustered[:, 1]) < np.median(clustered[:, 0])
+for name, errors in zip(("hinge", "conic"), clustered.T, strict=True):
+    print(f"{name}: error above 0.45 in {np.sum(errors > 0.45)} of {REPEATS} samples")
+
+many, classes = sx.synthetic.outlier_data(100_000, 3, sigma=0.5, outliers="clustered", seed=0)
+along = many @ sx.synthetic.outlier_rule(3, seed=0).coef / np.linalg.norm(sx.synthetic.outlier_rule(3, seed=0).coef)
+means = [along[classes == label].mean() for label in (-1, 1)]
+assert abs(means[1] - means[0]) < 0.05
+print(f"means of the classes along the best direction: {means[0]:.2f} and {means[1]:.2f}")
+
+# %% [markdown]
 # ## Low rank
 #
 # A semidefinite program in a $p \times p$ matrix sounds expensive. But the covariance $\Sigma = VV'$ at the optimum
@@ -191,8 +210,8 @@ _ = axes[0].legend()
 # the global optimum, and the certificate is that test.
 
 # %%
-P = 10 if SMALL else 30
-A, labels = sx.synthetic.outlier_data(300 if SMALL else 1000, P, sigma=0.5, outliers="clustered", seed=0)
+P = 10 if SMALL else 20
+A, labels = sx.synthetic.outlier_data(300 if SMALL else 600, P, sigma=0.5, outliers="clustered", seed=0)
 low_rank = sx.fast.conic(A, labels, lam=1.0)
 spectrum = np.linalg.eigvalsh(relaxation(low_rank).W - np.outer(relaxation(low_rank).w, relaxation(low_rank).w))[::-1]
 rank = int(np.sum(spectrum > 1e-6 * spectrum[0]))

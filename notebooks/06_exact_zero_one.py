@@ -41,7 +41,7 @@ SMALL = "SVMCVX_SMALL" in os.environ  # the tests run this page with less data
 # relaxation says nothing. The builder derives valid ones from an incumbent.
 
 # %%
-X, y = sx.synthetic.outlier_data(100, 2, sigma=0.2, outliers="clustered", seed=27)
+X, y = sx.synthetic.outlier_data(120, 2, sigma=0.2, outliers="clustered", seed=27)
 LAM = 2.0
 problem = sx.zero_one_mio(X, y, lam=LAM)
 reach = problem.param_dict["M"].value

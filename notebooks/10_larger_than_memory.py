@@ -30,7 +30,7 @@ SMALL = "SVMCVX_SMALL" in os.environ  # the tests run this page with fewer rows
 
 store = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
 folder = Path(store.name)
-ROWS, COLUMNS = (40_000, 10) if SMALL else (1_000_000, 120)
+ROWS, COLUMNS = (40_000, 10) if SMALL else (500_000, 120)
 
 # %% [markdown]
 # ## Rows in a file
@@ -87,7 +87,7 @@ _ = sx.plot.gap_trace({f"{ROWS:,} rows in blocks": solution}, ax=ax)
 # On rows that do fit, both routes can be compared. They are different programs, and each has its own certificate.
 
 # %%
-part = min(ROWS, 200_000)
+part = min(ROWS, 100_000)
 head = np.array(np.load(folder / "X.npy", mmap_mode="r")[:part], dtype=float)
 labels = np.load(folder / "y.npy", mmap_mode="r")[:part]
 inside = sx.fast.psvm(head, labels, C=C, p=2.0, tol=1e-8)
@@ -121,7 +121,7 @@ def objective(model, size=200_000):
     return 0.5 * model.coef @ model.coef + C * loss, wrong / ROWS
 
 
-sizes = np.unique(np.geomspace(300, ROWS / 4, 4 if SMALL else 8).astype(int))
+sizes = np.unique(np.geomspace(300, ROWS / 4, 4 if SMALL else 6).astype(int))
 excess, errors = [], []
 for n in sizes:
     sample = sx.fast.psvm(np.array(rows[:n], dtype=float), truth[:n], C=C * ROWS / n, p=2.0)
@@ -153,7 +153,7 @@ _ = right.legend()
 # same rows each time; one that does not is refused.
 
 # %%
-BLOCK = 5_000 if SMALL else 100_000
+BLOCK = 5_000 if SMALL else 20_000
 
 
 def computed(k):
