@@ -94,19 +94,22 @@ table = pd.DataFrame({name: describe(machine) for name, machine in machines.item
 table.round(3)
 
 # %% [markdown]
-# The first column is what ODM is about: the deviation of the margins in units of their mean. The last is what it is
-# for, on one split of one data set, which proves nothing by itself; `svmcvx study` runs many splits and tests the
-# differences.
+# The first column is what ODM and ODML are about, the deviation of the margins in units of their mean, and both are
+# below the hinge machine in it, as [ZhangZhou] say. By how much, and what it gains in accuracy, depends on the data:
+# here the curves lie close together. One split of one data set decides nothing; `svmcvx study` runs many and tests
+# the differences.
 
 # %%
-print("smallest relative deviation:", table["deviation / mean"].idxmin())
-print(f"test accuracies within {np.ptp(table['test accuracy']):.3f} of each other, {len(y_test)} test observations")
+deviation = table["deviation / mean"]
+assert max(deviation["ODML"], deviation["ODM"]) < deviation["hinge"]
+print(f"deviations within {np.ptp(deviation):.3f} of each other")
+print(f"test accuracies within {np.ptp(table['test accuracy']):.3f}, {len(y_test)} test observations")
 
 # %% [markdown]
 # ## What the band does
 #
 # Observations inside the band have the multiplier 0, so that $D$ is what makes ODM sparse. At $D = 0$ nearly every
-# observation is a support vector.
+# observation is a support vector. A wider band also lets the margins spread.
 
 # %%
 widths = np.linspace(0, 0.9, 4 if SMALL else 10)
@@ -119,7 +122,8 @@ ax.plot(widths, support, marker="o", color="#4c72b0", label="share of support ve
 ax.plot(widths, spread, marker="s", color="#dd8452", label="deviation of the margins ÷ their mean")
 _ = ax.set(xlabel="D, half the width of the band", ylim=(0, None))
 _ = ax.legend()
-assert support[-1] < support[0]
+assert support[-1] < support[0] <= 1
+assert spread[-1] > spread[0]
 
 # %% [markdown]
 # ## The simplest certificate

@@ -62,7 +62,7 @@ ax.step(seconds, np.fmin.accumulate(upper), where="post", color="#d1603d", label
 ax.step(seconds, np.fmax.accumulate(lower), where="post", color="#4c72b0", label="bound proved so far")
 ax.plot(seconds[-1], exact.certificate.upper, "o", color="black", label="certificate")
 _ = ax.set(xlabel="seconds", ylabel="objective", ylim=(0, 1.3 * exact.certificate.upper))
-_ = ax.legend(loc="lower left")
+_ = ax.legend(loc="lower right")
 
 # %% [markdown]
 # ## What the relaxation misses
@@ -125,7 +125,7 @@ for name, (solution, colour, style) in shown.items():
     wrong = np.sum(sx.theory.margins(solution, X, y) < 0)
     ax.plot(span, -(w[0] * span + b) / w[1], color=colour, linestyle=style, label=f"{name}: {wrong} wrong")
 _ = ax.set(xlim=span, ylim=(X[:, 1].min() - 0.5, X[:, 1].max() + 0.5), xlabel="$x_1$", ylabel="$x_2$", aspect="equal")
-_ = ax.legend(loc="center left", bbox_to_anchor=(1, 0.5))
+_ = figure.legend(loc="outside right center")
 assert np.all(given_up[np.linalg.norm(X, axis=1) > 4])
 
 # %% [markdown]

@@ -136,8 +136,8 @@ _ = ax.legend()
 #
 # Take the satisfied set $T$ of *any* iterate and solve the hard-margin SVM on $T$. Its solution meets the conditions
 # of stationarity exactly: its multipliers are $-\lambda$. So the iterates need not converge, they only have to
-# propose sets. Each dot is the objective of one polished set, of the runs that did not settle; most sets ask for too
-# much and cost a large norm, some are good.
+# propose sets. Each mark is the objective of one polished set of the three runs with noise. Many sets of the run that
+# wanders ask for too much, and cost a large norm; others are good.
 
 
 # %%
@@ -155,18 +155,17 @@ def polish(kept):
 
 X, y = noisy_moons(N, 0.1)
 chosen = np.unique(np.logspace(0, np.log10(STEPS), 6 if SMALL else 30).astype(int)) - 1
-polished = {sigma: np.array([polish(runs[0.1, sigma][1][k]) for k in chosen]) for sigma in SIGMAS[1:]}
+polished = {sigma: np.array([polish(runs[0.1, sigma][1][k]) for k in chosen]) for sigma in SIGMAS}
 
 # %%
 answer = sx.fast.l0(X, y, C=C, kernel=kernel)
 figure, ax = plt.subplots(figsize=(7, 3.8), layout="constrained")
-for (sigma, values), marker in zip(polished.items(), "os", strict=True):
-    ax.plot(chosen + 1, values, marker, markersize=5, label=rf"polished sets of the run with $\sigma = {sigma:.2f}$")
+for (sigma, values), marker in zip(polished.items(), "vos", strict=True):
+    ax.plot(chosen + 1, values, marker, markersize=5, label=rf"$\sigma = {sigma:.2f}$")
 ax.axhline(answer.certificate.upper, color="#d1603d", label="fast.l0: polish and local search")
 unpolished = min(answer.attempts[0].options["admm_objective"])
-ax.axhline(unpolished, color="0.5", linestyle="--", linewidth=0.9, label="best iterate of the ADMM, not polished")
 _ = ax.set(xscale="log", yscale="log", xlabel="iteration that proposed the set", ylabel="objective")
-_ = ax.legend(fontsize="small")
+_ = ax.legend(fontsize="small", loc="center left", bbox_to_anchor=(1, 0.5), title="polished sets of runs")
 least = min(np.nanmin(values) for values in polished.values())
 print(
     f"best polished set {least:.4g}, fast.l0 {answer.certificate.upper:.4g}, best iterate not polished {unpolished:.4g}"
