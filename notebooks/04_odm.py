@@ -187,7 +187,10 @@ assert np.all(ends[:, 1] >= optimum.lower)
 def leave_one_out_error(A, labels, C1, C2, D, suspects):
     """Train without each suspect; the others keep their weight 1/m."""
     kept = (len(labels) - 1) / len(labels)
-    fit = lambda A, labels: sx.fast.odm(A, labels, C1=C1 * kept, C2=C2 * kept, D=D)  # noqa: E731
+
+    def fit(A, labels):
+        return sx.fast.odm(A, labels, C1=C1 * kept, C2=C2 * kept, D=D)
+
     return sx.theory.leave_one_out(fit, A, labels, rows=suspects).error
 
 
