@@ -49,6 +49,7 @@ exponents = [1.0, 2.0, 4.0, 8.0, math.inf]
 hard = {p: sx.solve(sx.m3svm_hard_margin(X, y, p=p)) for p in exponents}
 assert all(solution.certificate.is_certified(1e-5) for solution in hard.values())
 
+# %% tags=["hide-input"]
 figure, axes = plt.subplots(1, 3, figsize=(13, 4.2), layout="constrained")
 for ax, p, name in zip(axes[:2], (1.0, math.inf), "1∞", strict=True):
     sx.plot.decision_regions(hard[p], X, y, ax=ax, title=f"hard margin, p = {name}")
@@ -112,6 +113,8 @@ machines = {
     "logistic regression": sx.MulticlassSVMClassifier(loss="softmax", lam=0.05),
     "M3SVM, p = 4": sx.M3SVMClassifier(lam=1e-3, p=4),
 }
+
+# %% tags=["hide-input"]
 figure, axes = plt.subplots(2, 3, figsize=(13, 8), layout="constrained", sharex=True, sharey=True)
 for ax, (name, machine) in zip(axes.flat, machines.items(), strict=True):
     sx.plot.decision_regions(

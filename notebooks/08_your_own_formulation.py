@@ -58,6 +58,8 @@ def huber(r, delta):
 
 r, delta = np.linspace(-1, 2, 300), 0.8
 lines = np.array([alpha * r - delta * alpha**2 / 2 for alpha in np.linspace(0, 1, 11)])
+
+# %% tags=["hide-input"]
 figure, ax = plt.subplots(figsize=(6.4, 3.4), layout="constrained")
 ax.plot(r, lines.T, color="0.75", linewidth=0.8)
 ax.plot(r, huber(r, delta), color="#d1603d", linewidth=2.5, label=f"Huber hinge, δ = {delta:g}")
@@ -168,6 +170,8 @@ noise = rng.uniform(0, 1, (mix.size, y.size))
 points = [stated.repair({"alpha": t * solution.dual["alpha"] + (1 - t) * e}) for t, e in zip(mix, noise, strict=True)]
 bounds = np.array([stated.evaluate_dual(point).below for point in points])
 assert np.all(bounds <= solution.certificate.upper)
+
+# %% tags=["hide-input"]
 figure, ax = plt.subplots(figsize=(6.4, 3.4), layout="constrained")
 ax.plot(mix, bounds, "o", markersize=4, color="#4c72b0", label="dual objective of a repaired point")
 ax.axhline(solution.certificate.upper, color="#d1603d", label="objective of the model")

@@ -54,6 +54,8 @@ for tol in tolerances:
     machine = SVC(C=10.0, tol=tol).fit(Z_train, y_train)
     gaps.append(sx.certify(machine, Z_train, y_train).gap)
     different.append(np.mean(machine.predict(Z_test) != reference.predict(Z_test)))
+
+# %% tags=["hide-input"]
 figure, ax = plt.subplots(figsize=(6.8, 3.8), layout="constrained")
 ax.plot(tolerances, np.maximum(gaps, 1e-16), marker="o", color="#4c72b0", label="certified gap")
 ax.plot(tolerances, tolerances, color="0.5", linewidth=0.8, linestyle="--", label="gap = tol")
@@ -88,7 +90,7 @@ for name, make in machines.items():
         warned = any(issubclass(w.category, ConvergenceWarning) for w in raised)
         results.append((name, scaled, sx.certify(machine, A, y_train).gap, warned, machine.score(B, y_test)))
 
-# %%
+# %% tags=["hide-input"]
 figure, ax = plt.subplots(figsize=(7.4, 3.8), layout="constrained")
 for scaled, colour, shift in (("raw columns", "#d1603d", -0.18), ("standardised", "#4c72b0", 0.18)):
     part = [row for row in results if row[1] == scaled]

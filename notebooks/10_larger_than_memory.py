@@ -135,7 +135,7 @@ slope = np.polyfit(np.log(sizes[-3:]), np.log(excess[-3:]), 1)[0]
 print(f"the excess of the last three samples falls as n to the power {slope:.2f}")
 assert -2 < slope < -0.5
 
-# %%
+# %% tags=["hide-input"]
 figure, (left, right) = plt.subplots(1, 2, figsize=(11, 3.6), layout="constrained")
 left.plot(sizes, excess, marker="o", color="#4c72b0", label="excess of the sample's model")
 left.plot(
