@@ -165,7 +165,7 @@ for problem.C.value in (0.1, 1.0, 10.0):
 # %%
 stated = huber_svm(X, y, C=1.0, delta=0.5).formulation
 rng = np.random.default_rng(0)
-mix = np.linspace(0, 1, 60)
+mix = np.linspace(0.6, 1, 60)
 noise = rng.uniform(0, 1, (mix.size, y.size))
 points = [stated.repair({"alpha": t * solution.dual["alpha"] + (1 - t) * e}) for t, e in zip(mix, noise, strict=True)]
 bounds = np.array([stated.evaluate_dual(point).below for point in points])
