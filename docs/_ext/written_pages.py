@@ -1,0 +1,120 @@
+"""Pages that are written at each build: the API reference from the public names, the gallery from the notebooks.
+
+Neither is kept in the repository: ``docs/_api`` and ``docs/_notebooks``.
+"""
+
+import inspect
+import json
+import re
+from importlib import import_module
+from pathlib import Path
+
+import jupytext
+
+DOCS = Path(__file__).parents[1]
+ROOT = DOCS.parent
+NAMES = ROOT / "tests" / "public_names.json"
+
+ROOMS = {
+    "svmcvx": "the package",
+    "svmcvx.fast": "specialised solvers",
+    "svmcvx.estimators": "classifiers",
+    "svmcvx.experiments": "comparison, selection, studies",
+    "svmcvx.datasets": "data sets",
+    "svmcvx.kernels": "kernels",
+    "svmcvx.plot": "pictures",
+    "svmcvx.theory": "bounds of the papers",
+    "svmcvx.catalogue": "the record of each formulation",
+}
+
+
+def write(path, text):
+    """Write a file unless it holds this text already, so that Sphinx reads again only what changed."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if not path.exists() or path.read_text() != text:
+        path.write_text(text)
+
+
+def heading(title):
+    """Return a title, underlined."""
+    return f"{title}\n{'=' * len(title)}\n\n"
+
+
+def own_page(name, members):
+    """Return the page of a class or function; of a class with the methods that it has from this package."""
+    room, _, short = name.rpartition(".")
+    value = getattr(import_module(room), short)
+    if not inspect.isclass(value):
+        kind = "function" if callable(value) else "data"
+        return f"{heading(short)}.. currentmodule:: {room}\n\n.. auto{kind}:: {short}\n"
+    methods = [member for member, shape in members.items() if member != "class" and shape.startswith("(")]
+    options = f"   :members: {', '.join(methods)}\n" if methods else ""
+    return f"{heading(short)}.. currentmodule:: {room}\n\n.. autoclass:: {short}\n{options}"
+
+
+def home(room, name):
+    """Return the room in which a name has its page: the package, where it has it too."""
+    package = import_module("svmcvx")
+    shared = name in package.__all__ and getattr(package, name) is getattr(import_module(room), name)
+    return "svmcvx" if shared else room
+
+
+def groups(room, names):
+    """Sort the names of a room by what they are; modules have pages of their own."""
+    found = {"Functions": [], "Classes": [], "Errors": [], "Data": []}
+    for name in names:
+        value = getattr(import_module(room), name)
+        if inspect.isclass(value):
+            found["Errors" if issubclass(value, Exception) else "Classes"].append(name)
+        elif not inspect.ismodule(value):
+            found["Functions" if callable(value) else "Data"].append(name)
+    return {title: group for title, group in found.items() if group}
+
+
+def write_reference():
+    """Write a page a room, with a table of its names, and a page a name."""
+    described = json.loads(NAMES.read_text())
+    folder, written = DOCS / "_api", set()
+    for room, subtitle in ROOMS.items():
+        short = [name.rpartition(".")[2] for name in described if name.rpartition(".")[0] == room]
+        text, pages = heading(f"{room}: {subtitle}") + f".. currentmodule:: {room}\n\n", []
+        for title, group in groups(room, short).items():
+            lines = "".join(f"   ~{home(room, name)}.{name}\n" for name in group)
+            text += f"{title}\n{'-' * len(title)}\n\n.. autosummary::\n\n{lines}\n"
+            pages += [name for name in group if home(room, name) == room]
+        if pages:
+            text += ".. toctree::\n   :hidden:\n\n" + "".join(f"   {room}.{name}\n" for name in pages)
+        write(folder / f"{room}.rst", text)
+        for name in pages:
+            write(folder / f"{room}.{name}.rst", own_page(f"{room}.{name}", described[f"{room}.{name}"]))
+        written |= {f"{room}.rst", *(f"{room}.{name}.rst" for name in pages)}
+    for stale in folder.glob("*.rst"):
+        if stale.name not in written:
+            stale.unlink()
+
+
+def write_notebooks():
+    """Write the notebooks' text twins as notebooks, with links that hold from here."""
+    folder, twins = DOCS / "_notebooks", sorted((ROOT / "notebooks").glob("*.py"))
+    for twin in twins:
+        notebook = jupytext.read(twin)
+        for number, cell in enumerate(notebook.cells):
+            cell["id"] = f"cell-{number}"
+            if cell.cell_type == "markdown":
+                cell.source = re.sub(r"\]\(\.\./docs/", "](../", cell.source)
+        write(folder / f"{twin.stem}.ipynb", jupytext.writes(notebook, fmt="ipynb"))
+    for stale in folder.glob("*.ipynb"):
+        if stale.stem not in {twin.stem for twin in twins}:
+            stale.unlink()
+
+
+def write_pages(app):
+    """Write both."""
+    write_reference()
+    write_notebooks()
+
+
+def setup(app):
+    """Write the pages before Sphinx looks for sources."""
+    app.connect("builder-inited", write_pages)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
