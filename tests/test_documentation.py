@@ -6,6 +6,7 @@ import io
 import re
 import tomllib
 from importlib import import_module
+from itertools import pairwise
 from pathlib import Path
 
 import jupytext
@@ -87,7 +88,7 @@ def links(text):
 def anchors(page):
     """Return the anchors of a page's headings, as code hosts make them."""
     parsed, slugs = MARKDOWN.parse(page.read_text()), set()
-    for opening, content in zip(parsed, parsed[1:], strict=False):
+    for opening, content in pairwise(parsed):
         if opening.type == "heading_open":
             text = "".join(child.content for child in content.children if child.type in ("text", "code_inline"))
             slug = re.sub(r"[^\w\- ]", "", text.lower()).replace(" ", "-")
