@@ -63,4 +63,4 @@ lint: $(VENV)/.lint
 	$(BIN)/mypy
 
 clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage demo dist docs/_api docs/_build docs/_notebooks
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage demo dist docs/_api docs/_build docs/_notebooks docs/_root

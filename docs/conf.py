@@ -11,7 +11,7 @@ import svmcvx
 
 project = "svmcvx"
 author = "The svmcvx developers"
-copyright = "2026, the svmcvx developers"  # noqa: A001 - Sphinx's name
+copyright = "2026, the svmcvx developers"
 version = release = svmcvx.__version__
 
 extensions = [
@@ -26,13 +26,12 @@ extensions = [
     "citations",
     "written_pages",
 ]
-exclude_patterns = ["_build", "_ext", "results"]
+exclude_patterns = ["_build", "_ext"]
 highlight_language = "none"
 
 # Markdown: mathematics between dollars, anchors as code hosts make them.
 myst_enable_extensions = ["dollarmath", "colon_fence"]
 myst_heading_anchors = 3
-suppress_warnings = ["myst.header"]  # pages that are included begin with a heading of their own
 
 # Notebooks are executed once a change.
 nb_execution_mode = "cache"

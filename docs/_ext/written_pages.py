@@ -1,10 +1,12 @@
-"""Pages that are written at each build: the API reference from the public names, the gallery from the notebooks.
+"""Pages that are written at each build: the API reference from the public names, the gallery from the notebooks, and what lies outside ``docs/``.
 
-Neither is kept in the repository: ``docs/_api`` and ``docs/_notebooks``.
+None is kept in the repository: ``docs/_api``, ``docs/_notebooks``, ``docs/_root``. Links of pages into the rest of the repository, which are
+right on a code host, are turned into links to these pages.
 """
 
 import inspect
 import json
+import os
 import re
 from importlib import import_module
 from pathlib import Path
@@ -14,6 +16,17 @@ import jupytext
 DOCS = Path(__file__).parents[1]
 ROOT = DOCS.parent
 NAMES = ROOT / "tests" / "public_names.json"
+
+# Where files and folders outside docs/ have their page.
+PAGES = {
+    ROOT / "benchmarks" / "README.md": DOCS / "_root" / "benchmarks.md",
+    ROOT / "CONTRIBUTING.md": DOCS / "_root" / "contributing.md",
+    ROOT / "CHANGELOG.md": DOCS / "_root" / "changelog.md",
+    ROOT / "README.md": DOCS / "index.md",
+    ROOT / "notebooks": DOCS / "gallery.md",
+    **{twin: DOCS / "_notebooks" / f"{twin.stem}.ipynb" for twin in (ROOT / "notebooks").glob("*.py")},
+}
+LINK = re.compile(r"\]\((?![a-z]+:|#)([^)#\s]+)")
 
 ROOMS = {
     "svmcvx": "the package",
@@ -35,20 +48,34 @@ def write(path, text):
         path.write_text(text)
 
 
+def with_links_of_the_site(text, source, page):
+    """Point the relative links of a file's text to the pages of the site, as seen from where the text is shown."""
+
+    def address(match):
+        target = Path(os.path.normpath(source.parent / match[1]))
+        return f"]({os.path.relpath(PAGES.get(target, target), page.parent)}"
+
+    return LINK.sub(address, text)
+
+
 def heading(title):
     """Return a title, underlined."""
     return f"{title}\n{'=' * len(title)}\n\n"
 
 
 def own_page(name, members):
-    """Return the page of a class or function; of a class with the methods that it has from this package."""
+    """Return the page of a class or function; of a class with the methods and properties that it has from this package."""
     room, _, short = name.rpartition(".")
     value = getattr(import_module(room), short)
     if not inspect.isclass(value):
         kind = "function" if callable(value) else "data"
         return f"{heading(short)}.. currentmodule:: {room}\n\n.. auto{kind}:: {short}\n"
-    methods = [member for member, shape in members.items() if member != "class" and shape.startswith("(")]
-    options = f"   :members: {', '.join(methods)}\n" if methods else ""
+    shown = [
+        member
+        for member, shape in members.items()
+        if member != "class" and (shape.startswith("(") or isinstance(inspect.getattr_static(value, member), property))
+    ]
+    options = f"   :members: {', '.join(shown)}\n" if shown else ""
     return f"{heading(short)}.. currentmodule:: {room}\n\n.. autoclass:: {short}\n{options}"
 
 
@@ -77,7 +104,7 @@ def write_reference():
     folder, written = DOCS / "_api", set()
     for room, subtitle in ROOMS.items():
         short = [name.rpartition(".")[2] for name in described if name.rpartition(".")[0] == room]
-        text, pages = heading(f"{room}: {subtitle}") + f".. currentmodule:: {room}\n\n", []
+        text, pages = heading(f"{room}: {subtitle}"), []
         for title, group in groups(room, short).items():
             lines = "".join(f"   ~{home(room, name)}.{name}\n" for name in group)
             text += f"{title}\n{'-' * len(title)}\n\n.. autosummary::\n\n{lines}\n"
@@ -94,27 +121,38 @@ def write_reference():
 
 
 def write_notebooks():
-    """Write the notebooks' text twins as notebooks, with links that hold from here."""
-    folder, twins = DOCS / "_notebooks", sorted((ROOT / "notebooks").glob("*.py"))
-    for twin in twins:
-        notebook = jupytext.read(twin)
+    """Write the notebooks' text twins as notebooks."""
+    twins = [(source, page) for source, page in PAGES.items() if page.suffix == ".ipynb"]
+    for source, page in twins:
+        notebook = jupytext.read(source)
         for number, cell in enumerate(notebook.cells):
             cell["id"] = f"cell-{number}"
             if cell.cell_type == "markdown":
-                cell.source = re.sub(r"\]\(\.\./docs/", "](../", cell.source)
-        write(folder / f"{twin.stem}.ipynb", jupytext.writes(notebook, fmt="ipynb"))
-    for stale in folder.glob("*.ipynb"):
-        if stale.stem not in {twin.stem for twin in twins}:
+                cell.source = with_links_of_the_site(cell.source, source, page)
+        write(page, jupytext.writes(notebook, fmt="ipynb"))
+    for stale in (DOCS / "_notebooks").glob("*.ipynb"):
+        if stale not in {page for _, page in twins}:
             stale.unlink()
 
 
 def write_pages(app):
-    """Write both."""
+    """Write all of them."""
     write_reference()
     write_notebooks()
+    for source, page in PAGES.items():
+        if page.parent == DOCS / "_root":
+            write(page, with_links_of_the_site(source.read_text(), source, page))
+
+
+def link_page(app, name, text):
+    """Point the links of a page in ``docs/`` to pages of the site."""
+    page = Path(app.env.doc2path(name))
+    if page.suffix == ".md" and page.parent.name != "_root":
+        text[0] = with_links_of_the_site(text[0], page, page)
 
 
 def setup(app):
     """Write the pages before Sphinx looks for sources."""
     app.connect("builder-inited", write_pages)
+    app.connect("source-read", link_page)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
