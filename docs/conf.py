@@ -24,6 +24,7 @@ extensions = [
     "sphinx_copybutton",
     "sphinxcontrib.bibtex",
     "citations",
+    "names",
     "written_pages",
 ]
 exclude_patterns = ["_build", "_ext"]
@@ -42,6 +43,7 @@ nb_execution_show_tb = True
 nb_merge_streams = True
 
 # Docstrings.
+toc_object_entries_show_parents = "hide"
 autodoc_typehints = "none"  # numpydoc's sections tell the types
 autodoc_member_order = "bysource"
 autosummary_generate = False
@@ -60,7 +62,7 @@ html_css_files = ["site.css"]
 html_copy_source = False
 html_show_sourcelink = False
 html_theme_options = {
-    "header_links_before_dropdown": 6,
+    "header_links_before_dropdown": 8,
     "navbar_align": "left",
     "show_toc_level": 2,
     "navigation_with_keys": False,
