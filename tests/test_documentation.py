@@ -2,6 +2,7 @@
 
 import contextlib
 import doctest
+import inspect
 import io
 import re
 import tomllib
@@ -15,6 +16,9 @@ import yaml
 from markdown_it import MarkdownIt
 
 import svmcvx as sx
+from svmcvx.catalogue import CATALOGUE
+
+from .generated import PUBLIC
 
 ROOT = Path(__file__).parent.parent
 WRITTEN_AT_BUILD = ("_api", "_build", "_notebooks", "_root")
@@ -54,20 +58,40 @@ def test_the_examples_of_a_page_print_what_it_says(page, tmp_path, monkeypatch):
         assert printed.getvalue() == expected
 
 
-def modules_with_examples():
+def docstrings_with_examples():
+    """Those of modules and classes, as doctest finds them, and those of public functions, which it does not where they are decorated."""
+    finder, found = doctest.DocTestFinder(exclude_empty=True), {}
     for path in sorted((ROOT / "svmcvx").rglob("*.py")):
-        if ">>> " in path.read_text():
+        if ">>> " in path.read_text() and path.name != "torch.py":
             parts = path.relative_to(ROOT).with_suffix("").parts
-            yield ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+            module = import_module(".".join(parts[:-1] if parts[-1] == "__init__" else parts))
+            found |= {test.name: test for test in finder.find(module)}
+    for room in PUBLIC:
+        for public in import_module(room).__all__:
+            value = getattr(import_module(room), public)
+            if inspect.isfunction(value):
+                found |= {
+                    test.name: test for test in finder.find(value, f"{value.__module__}.{value.__qualname__}", globs={})
+                }
+    return [test for test in found.values() if test.examples]
 
 
-@pytest.mark.parametrize("module", list(modules_with_examples()))
-def test_the_examples_of_docstrings(module):
-    if module == "svmcvx.torch":
-        pytest.importorskip("torch")
-    failed, tried = doctest.testmod(import_module(module))
-    assert tried
-    assert not failed
+EXAMPLES = docstrings_with_examples()
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda test: test.name)
+def test_the_examples_of_a_docstring(example):
+    told = []
+    doctest.DocTestRunner().run(example, out=told.append)
+    assert told == []
+
+
+def test_every_builder_and_solver_has_an_example():
+    names = {test.name.rpartition(".")[2] for test in EXAMPLES}
+    for entry in CATALOGUE.values():
+        assert {builder.name for builder in entry.builders} <= names
+        assert entry.fast is None or entry.fast.name in names
+        assert entry.estimator is None or entry.estimator.name in names
 
 
 # Links

@@ -150,6 +150,13 @@ def hard_margin(
         the attempt's ``options["hull_distance"]`` is the distance of two points of the convex hulls that were found equal.
     DataError
         If the data or an argument cannot be used, or `warm_start` is a solution of other data.
+
+    Examples
+    --------
+    >>> import svmcvx as sx
+    >>> solution = sx.fast.hard_margin([[0.0], [1.0], [3.0]], [-1, -1, 1])
+    >>> round(float(solution.model.coef[0]), 6)  # from 1 to 3, a margin of 1
+    1.0
     """
     check_choice(selection, "selection", SELECTIONS)
     check_choice(method, "method", METHODS)
