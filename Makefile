@@ -49,7 +49,7 @@ test: $(VENV)/.test
 	$(BIN)/python -m pytest -n logical --dist loadfile --cov --cov-report=term
 
 docs: $(VENV)/.docs
-	$(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet docs docs/_build/html
+	SVMCVX_SMALL=1 $(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet docs docs/_build/html
 	@echo "open docs/_build/html/index.html"
 
 dist: $(VENV)/.dist
