@@ -24,7 +24,12 @@ ROOT = Path(__file__).parent.parent
 WRITTEN_AT_BUILD = ("_api", "_build", "_notebooks", "_root")
 PAGES = sorted(
     path
-    for path in (*ROOT.glob("*.md"), *ROOT.glob("benchmarks/*.md"), *ROOT.glob("docs/**/*.md"))
+    for path in (
+        *ROOT.glob("*.md"),
+        *ROOT.glob("benchmarks/*.md"),
+        *ROOT.glob("notebooks/*.md"),
+        *ROOT.glob("docs/**/*.md"),
+    )
     if not {part for part in path.parts if part in WRITTEN_AT_BUILD}
 )
 NOTEBOOKS = sorted(ROOT.glob("notebooks/*.py"))

@@ -17,13 +17,15 @@ DOCS = Path(__file__).parents[1]
 ROOT = DOCS.parent
 NAMES = ROOT / "tests" / "public_names.json"
 
+GALLERY = ROOT / "notebooks" / "README.md"
 # Where files and folders outside docs/ have their page.
 PAGES = {
     ROOT / "benchmarks" / "README.md": DOCS / "_root" / "benchmarks.md",
     ROOT / "CONTRIBUTING.md": DOCS / "_root" / "contributing.md",
     ROOT / "CHANGELOG.md": DOCS / "_root" / "changelog.md",
     ROOT / "README.md": DOCS / "index.md",
-    ROOT / "notebooks": DOCS / "gallery.md",
+    GALLERY: DOCS / "_root" / "notebooks.md",
+    GALLERY.parent: DOCS / "_root" / "notebooks.md",
     **{twin: DOCS / "_notebooks" / f"{twin.stem}.ipynb" for twin in (ROOT / "notebooks").glob("*.py")},
 }
 LINK = re.compile(r"\]\((?![a-z]+:|#)([^)#\s]+)")
@@ -140,8 +142,9 @@ def write_pages(app):
     write_reference()
     write_notebooks()
     for source, page in PAGES.items():
-        if page.parent == DOCS / "_root":
-            write(page, with_links_of_the_site(source.read_text(), source, page))
+        if page.parent == DOCS / "_root" and source.is_file():
+            contents = "\n```{toctree}\n:hidden:\n:glob:\n\n../_notebooks/*\n```\n" if source == GALLERY else ""
+            write(page, with_links_of_the_site(source.read_text(), source, page) + contents)
 
 
 def link_page(app, name, text):
