@@ -25,6 +25,7 @@ extensions = [
     "sphinxcontrib.bibtex",
     "citations",
     "names",
+    "offline",
     "written_pages",
 ]
 exclude_patterns = ["_build", "_ext"]
