@@ -58,6 +58,7 @@ mathjax_path = "tex-svg.js"
 
 html_theme = "pydata_sphinx_theme"
 html_title = "svmcvx"
+html_sidebars = {"getting_started": []}
 html_static_path = ["_static", str(Path(mathjax.__file__).parent / "static" / "mathjax" / "es5" / mathjax_path)]
 html_css_files = ["site.css"]
 html_copy_source = False

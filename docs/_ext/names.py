@@ -6,6 +6,8 @@ from pathlib import Path
 from docutils import nodes
 from sphinx.addnodes import pending_xref
 
+# Words that are names of functions wherever a page has them in backticks; of other words in lower case that is not sure.
+WORDS = ("certify", "compare", "select", "solve", "verify")
 NAMES = json.loads((Path(__file__).parents[2] / "tests" / "public_names.json").read_text())
 
 
@@ -13,6 +15,8 @@ def full_name(text):
     """Return the public name that a piece of code begins with, or None: of ``sx.solve(problem)`` it is ``svmcvx.solve``."""
     name = text.partition("(")[0].removeprefix("svmcvx.").removeprefix("sx.")
     found = f"svmcvx.{name}"
+    if name == text and name.isalnum() and name.islower() and name not in WORDS:
+        return None
     return found if NAMES.get(found, "module") != "module" else None
 
 

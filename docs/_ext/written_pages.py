@@ -12,6 +12,7 @@ from importlib import import_module
 from pathlib import Path
 
 import jupytext
+from citations import CITED
 
 DOCS = Path(__file__).parents[1]
 ROOT = DOCS.parent
@@ -130,7 +131,7 @@ def write_notebooks():
         for number, cell in enumerate(notebook.cells):
             cell["id"] = f"cell-{number}"
             if cell.cell_type == "markdown":
-                cell.source = with_links_of_the_site(cell.source, source, page)
+                cell.source = CITED.sub(r"{cite}`\1`", with_links_of_the_site(cell.source, source, page))
         write(page, jupytext.writes(notebook, fmt="ipynb"))
     for stale in (DOCS / "_notebooks").glob("*.ipynb"):
         if stale not in {page for _, page in twins}:
