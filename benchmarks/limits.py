@@ -37,6 +37,7 @@ HARD = {
     "ramp": [{"C": 1.0}],
     "zero_one": [{"lam": 1.0}, {"k": 3}],
     "m3svm": [{"lam": 1e-5, "p": 4.0}],
+    "multiclass": [{"loss": "weston_watkins", "lam": 1e-4}, {"loss": "sparse_softmax", "lam": 1e-2}],
 }
 
 

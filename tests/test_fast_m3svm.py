@@ -16,8 +16,11 @@ import svmcvx as sx
 from svmcvx.data import multiclass_data
 from svmcvx.fast.multiclass.m3svm import M3SVMSettings, m3svm
 from svmcvx.fast.multiclass.m3svm_newton import Continuation, M3SVMBounds, M3SVMNewtonSettings
-from svmcvx.fast.multiclass.m3svm_systems import M3SVMSystem, PairNorms
-from svmcvx.fast.multiclass.score_systems import JointCurvature, ScoreSystemSettings, SeparateCurvature
+from svmcvx.fast.multiclass.systems.envelopes import Envelope, FaceCurvature
+from svmcvx.fast.multiclass.systems.m3svm_systems import M3SVMSystem, PairNorms
+from svmcvx.fast.multiclass.systems.observation_steps import observation_step
+from svmcvx.fast.multiclass.systems.pair_powers import PairPowers
+from svmcvx.fast.multiclass.systems.score_systems import JointCurvature, ScoreSystemSettings, SeparateCurvature
 from svmcvx.formulations.multiclass.m3svm import LOSSES, M3SVM, bound_m3svm
 from svmcvx.formulations.multiclass.score_space import ScoreSpace
 
@@ -130,7 +133,9 @@ def test_wide_sparse_data_are_not_made_dense(monkeypatch):
     X[np.abs(X) < 0.7] = 0.0
     dense = m3svm(X, y, lam=0.1, p=3.0)
     monkeypatch.setattr(sp.csr_array, "toarray", lambda *_, **__: pytest.fail("made dense"))
-    agree(dense, m3svm(sp.csr_array(X), y, lam=0.1, p=3.0, settings=conjugate_gradients(largest_block=0)))
+    agree(
+        dense, m3svm(sp.csr_array(X), y, lam=0.1, p=3.0, method="newton", settings=conjugate_gradients(largest_block=0))
+    )
 
 
 @pytest.mark.parametrize("block", [0, 1500])
@@ -139,7 +144,8 @@ def test_wide_sparse_data_are_not_made_dense(monkeypatch):
 def test_conjugate_gradients_end_at_the_same_optimum(p, loss, block):
     X, y = design("plain", 5, n=50)
     direct = m3svm(X, y, lam=0.1, p=p, loss=loss)
-    iterative = m3svm(X, y, lam=0.1, p=p, loss=loss, settings=conjugate_gradients(largest_block=block))
+    settings = conjugate_gradients(largest_block=block)
+    iterative = m3svm(X, y, lam=0.1, p=p, loss=loss, method="newton", settings=settings)
     assert iterative.attempts[0].options["linear_systems"] == "conjugate gradients"
     assert iterative.certificate.gap <= 1e-6
     agree(direct, iterative)
@@ -157,7 +163,7 @@ def test_the_newton_step_solves_the_newton_system(p, loss):
 
     def gradient_at(U):
         a = statement.loss.multipliers(scores.differences(system.Z @ U))
-        return system.gradient(a, PairNorms(system, U, 0.1, None)), a
+        return system.gradient(a, PairNorms(system, U, 0.1, None).gradient), a
 
     gradient, a = gradient_at(U)
     curvature = (
@@ -171,6 +177,72 @@ def test_the_newton_step_solves_the_newton_system(p, loss):
     t = 1e-5
     after = gradient_at(U + t * direct)[0]
     np.testing.assert_allclose(after - gradient, -t * gradient, rtol=1e-2, atol=1e-3 * t * np.abs(gradient).max())
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    name=st.sampled_from(DESIGNS),
+    p=st.sampled_from((2.0, 2.5, 4.0, 8.0)),
+    lam=st.sampled_from((1e-5, 1e-2, 1.0, 1e3)),
+    eps=st.sampled_from((1e-6, 1e-2, 10.0)),
+    seed=st.integers(0, 10**6),
+)
+def test_the_augmented_method_is_certified_and_agrees_with_newtons(name, p, lam, eps, seed):
+    X, y = design(name, seed)
+    augmented, newton = (m3svm(X, y, lam=lam, p=p, eps=eps, method=method) for method in ("augmented", "newton"))
+    assert augmented.status == "optimal"
+    assert augmented.certificate.gap <= 1e-6
+    agree(augmented, newton, (name, p, lam, eps, seed))
+
+
+@pytest.mark.parametrize("p", [2.0, 3.0, 6.0])
+@pytest.mark.parametrize("sparse", [False, True])
+def test_steps_by_classes_products_and_observations_are_the_same(p, sparse):
+    X, y = design("plain", 8, n=40)
+    statement = bound_m3svm(
+        sp.csr_array(X) if sparse else X + 2.0,
+        y,
+        lam=0.3,
+        p=p,
+        eps=0.2,
+        loss="hinge",
+        norm=2,
+        delta=1e-2,
+        sample_weight=None,
+    )
+    system = M3SVMSystem(statement)
+    penalty = PairPowers(system)
+    rng = np.random.default_rng(0)
+    U = rng.standard_normal(system.shape)
+    U -= U.mean(axis=1, keepdims=True)
+    envelope = Envelope(system.scores, statement.loss)
+    envelope.start(0.5 * rng.random((40, 3)))
+    envelope.sigma = 0.4
+    response = envelope.respond(system.scores.differences(system.Z @ U))
+    gradient = system.gradient(envelope.multipliers(response), penalty.gradient(U))
+    curvature = FaceCurvature(system.scores, envelope.sigma, envelope.faces(response))
+    norms = penalty.curvature(U, gradient, 0.0)
+    by_classes = system.direct_step(gradient, curvature, norms, complete=True)
+    by_products = system.iterative_step(gradient, curvature, norms, forcing=1e-12, limit=2000)
+    by_observations = observation_step(system, gradient, curvature, penalty.inverse(U), 0.0)
+    np.testing.assert_allclose(by_classes, by_products, rtol=1e-6, atol=1e-8)
+    np.testing.assert_allclose(by_classes, by_observations, rtol=1e-6, atol=1e-8)
+
+
+def test_auto_takes_the_augmented_method_where_the_newton_matrix_is_large():
+    X, y = design("plain", 4, n=60)
+    few = M3SVMSettings(newton=M3SVMNewtonSettings(largest_direct=5))
+    for p, loss, expected in ((4.0, "hinge", "augmented"), (1.5, "hinge", "newton"), (4.0, "logistic", "newton")):
+        solution = m3svm(X, y, lam=0.1, p=p, loss=loss, settings=few)
+        assert solution.attempts[0].solver == f"fast.m3svm/{expected}"
+        assert solution.certificate.gap <= 1e-6
+        agree(solution, m3svm(X, y, lam=0.1, p=p, loss=loss))
+
+
+@pytest.mark.parametrize("arguments", [{"p": 1.5}, {"p": 4.0, "loss": "softmax"}])
+def test_the_augmented_method_is_one_for_hinges_and_smooth_norms(arguments):
+    with pytest.raises(sx.DataError, match="augmented"):
+        m3svm(*design("plain", 4), lam=0.1, method="augmented", **arguments)
 
 
 @pytest.mark.parametrize("p", [1.0, 2.5])
@@ -255,7 +327,7 @@ def test_the_trace_is_monotone_and_ends_at_the_certificate():
     assert trace[-1, 2] == pytest.approx(upper[-1], rel=1e-9)
 
 
-@pytest.mark.parametrize("method", ["newton", "adam"])
+@pytest.mark.parametrize("method", ["newton", "augmented", "adam"])
 def test_limits_give_the_best_point_with_a_valid_interval(method):
     X, y = design("plain", 14, n=80)
     optimum = m3svm(X, y, lam=0.01, p=4.0, tol=1e-9)
@@ -331,14 +403,14 @@ def test_a_step_is_one_of_descent_whatever_the_multipliers_are():
         continuation.alpha = rng.random((40, 3))
         exact, curvature = continuation._derivatives(scores.differences(continuation.scores))
         norms = PairNorms(system, U, continuation.nu, rng.standard_normal((3, 6)))
-        gradient = system.gradient(exact, norms)
+        gradient = system.gradient(exact, norms.gradient)
         step = system.direct_step(gradient, curvature, norms, complete=True)
         assert (gradient * step).sum() < 0
 
 
 def test_errors_say_what_was_wrong():
     X, y = design("plain", 21)
-    with pytest.raises(sx.DataError, match="method must be one of 'auto', 'newton', 'adam', got 'sgd'"):
+    with pytest.raises(sx.DataError, match="method must be one of 'auto', 'newton', 'augmented', 'adam', got 'sgd'"):
         m3svm(X, y, lam=1.0, p=2.0, method="sgd")
     with pytest.raises(sx.DataError, match="learning_rate must be a finite number"):
         m3svm(X, y, lam=1.0, p=2.0, learning_rate=0.0)

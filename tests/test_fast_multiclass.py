@@ -15,9 +15,10 @@ from sklearn.svm import LinearSVC
 import svmcvx as sx
 from svmcvx.fast.multiclass.classical import MulticlassSettings, multiclass
 from svmcvx.fast.multiclass.classical_newton import ClassicalNewtonSettings
-from svmcvx.fast.multiclass.classical_systems import ClassicalSystem
-from svmcvx.fast.multiclass.envelopes import Envelope, FaceCurvature
-from svmcvx.fast.multiclass.score_systems import ScoreSystemSettings
+from svmcvx.fast.multiclass.systems.classical_systems import ClassicalSystem
+from svmcvx.fast.multiclass.systems.envelopes import Envelope, FaceCurvature
+from svmcvx.fast.multiclass.systems.observation_steps import observation_step
+from svmcvx.fast.multiclass.systems.score_systems import ScoreSystemSettings
 from svmcvx.formulations.multiclass.baselines import MACHINES, bound_classical
 from svmcvx.formulations.multiclass.losses import HingeSum
 from svmcvx.formulations.multiclass.score_space import ScoreSpace
@@ -154,7 +155,7 @@ def test_the_three_newton_steps_are_the_same(loss, intercept):
 
     def gradient_at(U):
         response = envelope.respond(system.scores.differences(system.Z @ U))
-        return system.gradient(envelope.multipliers(response), U), response
+        return system.gradient(envelope.multipliers(response), system.penalty.gradient(U)), response
 
     gradient, response = gradient_at(U)
     curvature = FaceCurvature(system.scores, envelope.sigma, envelope.faces(response))
@@ -162,7 +163,7 @@ def test_the_three_newton_steps_are_the_same(loss, intercept):
     squares = system.penalty.curvature(U, gradient, damping)
     by_classes = system.direct_step(gradient, curvature, squares, complete=True)
     by_products = system.iterative_step(gradient, curvature, squares, forcing=1e-12, limit=500)
-    by_observations = system.observation_step(gradient, curvature, system.penalty.rho, damping)
+    by_observations = observation_step(system, gradient, curvature, system.penalty.inverse(U), damping)
     np.testing.assert_allclose(by_classes, by_products, rtol=1e-6, atol=1e-8)
     np.testing.assert_allclose(by_classes, by_observations, rtol=1e-6, atol=1e-8)
     # To first order the step takes the gradient away.

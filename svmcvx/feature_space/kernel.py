@@ -15,7 +15,7 @@ from svmcvx.data import BinaryData, Features
 from svmcvx.errors import DataError
 from svmcvx.feature_space.base import FeatureSpace, Product, RowBlock
 from svmcvx.kernels import CallableKernel, Kernel, Precomputed
-from svmcvx.kernels.columns import TILE_ENTRIES, KernelColumns, KernelProduct, is_definite
+from svmcvx.kernels.columns import TILE_ENTRIES, KernelColumns, KernelProduct, is_definite, is_positive, with_sizes
 from svmcvx.kernels.entry_error import EntryError
 from svmcvx.kernels.gram_cache import GramCache, KeptGram
 from svmcvx.kernels.gram_factor import GramFactor, gram_factor, require_symmetric
@@ -126,7 +126,10 @@ class KernelSpace(FeatureSpace):
 
     def row_block(self, dtype: DTypeLike) -> RowBlock:
         """Return a function that takes rows of the Gram matrix, or evaluates them, a penalised intercept included."""
-        evaluate: RowBlock = self.columns(dtype=dtype) if self.blockwise else lambda rows, out=None: self.gram[rows]
+        evaluate: RowBlock = lambda rows, out=None: self.gram[rows]  # noqa: E731
+        if self.blockwise:
+            whole = self._all_columns if np.dtype(dtype) == np.float64 else None
+            evaluate = self.columns(dtype=dtype) if whole is None else whole
         if self.intercept != "penalised" and self.blockwise:
             return evaluate
 
@@ -256,15 +259,24 @@ class KernelSpace(FeatureSpace):
         chosen = X if columns is None else X[columns]
         return KernelColumns(self.resolved, X, chosen, dtype, centre, self.block_entries)
 
+    @cached_property
+    def _all_columns(self) -> KernelColumns | None:
+        """All columns, kept where they are few: what is prepared of them serves every point; None elsewhere."""
+        few = not sp.issparse(self.data.X) and self.data.X.size <= self.block_entries
+        return self.columns() if few else None
+
     def _blockwise(self, v: Floats) -> Product:
         """Evaluate a point from the columns of its support, block by block."""
         n = self.data.n
         support = np.flatnonzero(v)
-        found = (
-            self._kept_product(support, v[support])
-            if self.kept is not None
-            else self.columns(support).product(v[support])
-        )
+        if not support.size:
+            return Product(np.zeros(n), 0.0, np.zeros(n), 0.0)
+        if self.kept is not None:
+            found = self._kept_product(support, v[support])
+        else:
+            whole = self._all_columns
+            columns = self.columns(support) if whole is None else whole.some(support)
+            found = columns.product(v[support])
         scores, magnitude = found.scores, found.magnitude
         if self.intercept == "penalised":
             scores += v.sum()
@@ -276,25 +288,33 @@ class KernelSpace(FeatureSpace):
         return self._product(v, scores, magnitude * (1.0 + 2 * terms * U), found.entries, terms)
 
     def _kept_product(self, support: NDArray[np.intp], chosen: Floats) -> KernelProduct:
-        """Return the product from a matrix that is kept beyond this space, block by block."""
+        """Return the product from a matrix that is kept beyond this space, block by block.
+
+        The matrix is that of a symmetric function: its rows, which lie together in memory, stand for its columns.
+        """
         assert self.kept is not None  # noqa: S101 - asked before
-        n, whole, size = self.data.n, self.kept.error, np.abs(chosen)
+        n, whole = self.data.n, self.kept.error
         found = KernelProduct(np.zeros(n), np.zeros(n), np.zeros(n))
-        rows = max(1, self.block_entries // max(1, support.size))
-        for start in range(0, n if support.size else 0, rows):
-            part = slice(start, start + rows)
-            block = self.kept.matrix[part][:, support]
+        three = with_sizes(chosen, whole.rows[support] + 2.0 * U).T
+        width = max(1, self.block_entries // max(1, support.size))
+        for start in range(0, n if support.size else 0, width):
+            part = slice(start, start + width)
+            block = self.kept.matrix[support, part]
             error = EntryError(
-                whole.rows[part] + 2.0 * U,
-                whole.columns[support],
-                whole.left[part],
-                whole.right[support],
+                whole.columns[part],
+                whole.rows[support] + 2.0 * U,
+                whole.right[part],
+                whole.left[support],
                 whole.absolute,
-                None if whole.entries is None else whole.entries[part][:, support],
+                None if whole.entries is None else whole.entries[support, part].T,
             )
-            both = np.abs(block) @ np.stack([size, error.columns * size], axis=1)
-            found.scores[part], found.magnitude[part] = block @ chosen, both[:, 0]
-            found.entries[part] = error.of_products(both[:, 0], both[:, 1], chosen)
+            if is_positive(self.resolved):
+                found.scores[part], magnitude, weighted = three @ block
+            else:
+                found.scores[part] = chosen @ block
+                magnitude, weighted = three[1:] @ np.abs(block)
+            found.magnitude[part] = magnitude
+            found.entries[part] = error.of_products(magnitude, weighted, chosen)
         return found
 
     def _expansion_of(self, model: BinaryModel) -> Floats | None:

@@ -18,7 +18,7 @@ from svmcvx.kernels.functions import RBF, Exponential, Kernel, Laplacian, Linear
 from svmcvx.rounding import U
 from svmcvx.system.threads import each_part
 
-__all__ = ["TILE_ENTRIES", "KernelColumns", "KernelProduct", "is_definite"]
+__all__ = ["TILE_ENTRIES", "KernelColumns", "KernelProduct", "is_definite", "is_positive", "with_sizes"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -39,6 +39,11 @@ def is_definite(kernel: Kernel) -> bool:
     if isinstance(kernel, Polynomial):
         return kernel.coef0 >= 0
     return isinstance(kernel, (Linear, RBF, Exponential, Laplacian))
+
+
+def is_positive(kernel: Kernel) -> bool:
+    """Whether no entry of a kernel matrix is negative on any data."""
+    return isinstance(kernel, (RBF, Exponential, Laplacian))
 
 
 class KernelProduct(NamedTuple):
@@ -203,10 +208,10 @@ class KernelColumns:
         m = self.shape[0]
         found = KernelProduct(np.zeros(m), np.zeros(m), np.zeros(m))
         parts, across = self._tiles()
-        positive = isinstance(self.kernel, (RBF, Exponential, Laplacian))
+        positive = is_positive(self.kernel)
         whole = self._separable_error()
         pieces = [(self.some(columns), v[columns]) for columns in across]
-        sides = [] if whole is None else [_sides(v[columns], whole.columns[columns]) for columns in across]
+        sides = [] if whole is None else [with_sizes(v[columns], whole.columns[columns]) for columns in across]
         # Sums of positive numbers are enlarged by more than their rounding.
         enlarge = 1.0 + 4.0 * len(across) * U
 
@@ -219,7 +224,7 @@ class KernelColumns:
                     sums += piece._tile(rows, part, buffer)[0] @ sides[k]
                     continue
                 tile, error = piece._bounded_tile(rows, part, buffer)
-                three = _sides(chosen, error.columns)
+                three = with_sizes(chosen, error.columns)
                 values = tile @ three if positive else np.column_stack([tile @ chosen, np.abs(tile) @ three[:, 1:]])
                 sums += values
                 found.entries[rows] += error.of_products(values[:, 1], values[:, 2], chosen)
@@ -257,7 +262,7 @@ class KernelColumns:
         return tile, self._error(tile, self._row_shares[rows], lambda: tile >= math.exp(0.5 * close))
 
 
-def _sides(v: Floats, shares: Floats) -> Floats:
+def with_sizes(v: Floats, shares: Floats) -> Floats:
     """Return what a block is multiplied by: the coefficients, their sizes, and these times shares of the columns."""
     size = np.abs(v)
     return np.stack([v, size, shares * size], axis=1)

@@ -214,13 +214,16 @@ class Decomposition:
         These are the ones that are certified, and the space remembers their product. The loop goes on from multipliers that
         are feasible up to rounding: an exact balance takes some off their upper bounds.
         """
+        self.updated = False
+        if not self.alpha.any():
+            self.f = np.zeros(self.y.size)
+            return
         feasible = exactly_feasible(self.statement, self.alpha)
         off, size = abs(float(self.alpha @ self.y)), float(np.abs(self.alpha).sum())
         inside = (self.alpha >= 0).all() and (self.alpha <= self.upper_bound).all()
         if not (inside and off <= ROUNDINGS * EPS * size):
             self.alpha = feasible
         self.f = np.array(self.statement.space.product(feasible * self.y).scores)
-        self.updated = False
 
     def derivative(self) -> Floats:
         """Return g, the derivative of the dual along the v_i."""

@@ -9,9 +9,9 @@ import numpy as np
 
 from svmcvx.fast.core.monitor import Callback, conclude, limited, monitored
 from svmcvx.fast.multiclass.classical_newton import AugmentedNewton, ClassicalNewtonSettings
-from svmcvx.fast.multiclass.classical_systems import ClassicalSystem
 from svmcvx.fast.multiclass.points import ScoreBounds, start_from
-from svmcvx.fast.multiclass.score_systems import ScoreSystemSettings
+from svmcvx.fast.multiclass.systems.classical_systems import ClassicalSystem
+from svmcvx.fast.multiclass.systems.score_systems import ScoreSystemSettings
 from svmcvx.formulations.base import RecoveredPoints
 from svmcvx.formulations.multiclass.baselines import bound_classical
 from svmcvx.solution import Solution
@@ -112,7 +112,7 @@ def multiclass(
         U, alpha = start_from(system, statement, warm_start)
         bounds = ScoreBounds(system, statement)
         start = np.zeros(system.shape) if U is None else system.normalised(U)
-        method = AugmentedNewton(system, bounds, monitor, start, alpha, settings=settings.newton)
+        method = AugmentedNewton(system, system.penalty, bounds, monitor, start, alpha, settings=settings.newton)
         status, steps = method.run()
         return conclude(
             statement,

@@ -1,14 +1,14 @@
 r"""Newton's method for the classical multi-class machines.
 
 **Hinges** (Weston-Watkins, Crammer-Singer, M-SVM, top-k): the augmented Lagrangian method for the dual problem [LiSunToh]. The
-envelope of the loss around multipliers (:mod:`svmcvx.fast.multiclass.envelopes`) is minimised, with the penalty, in (W, b) by a
+envelope of the loss around multipliers (:mod:`svmcvx.fast.multiclass.systems.envelopes`) is minimised, with the penalty, in (W, b) by a
 semismooth Newton method until the gradient's part of the gap is a small share of the rest; then its multipliers become the
 centre, and σ grows. At the multipliers α of a point, with :math:`\Omega(W) = \tfrac\rho2\|W\|^2`,
 
 .. math:: P(W, b) - D(\alpha) = \sum_i\Big(s_i\ell(f_i) - \sum_k\alpha_{ik}(1 - f_{ik})\Big) + \frac{\|\rho W - G\|^2}{2\rho} - g_b'b.
 
 **Softmax** is smooth: Newton's method itself, whose steps are found by conjugate gradients where factors would cost more. A sum of
-absolute values is smoothed, ever less (:mod:`svmcvx.fast.multiclass.penalties`): ν is reduced when the decrease that a step
+absolute values is smoothed, ever less (:mod:`svmcvx.fast.multiclass.systems.penalties`): ν is reduced when the decrease that a step
 predicts has become smaller than the error due to smoothing.
 
 Source: [ChanGolubMulet]; [LiSunToh] = Li, Sun and Toh 2018, A highly efficient semismooth Newton augmented Lagrangian method for solving lasso
@@ -25,12 +25,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svmcvx.fast.core.monitor import Monitor
-from svmcvx.fast.multiclass.classical_systems import ClassicalSystem
-from svmcvx.fast.multiclass.envelopes import Envelope, FaceCurvature, Response
 from svmcvx.fast.multiclass.line_search import LineSearchSettings, line_search
-from svmcvx.fast.multiclass.penalties import AbsoluteWeights, SquaredWeights
 from svmcvx.fast.multiclass.points import ScoreBounds
-from svmcvx.fast.multiclass.score_systems import JointCurvature
+from svmcvx.fast.multiclass.systems.envelopes import Envelope, FaceCurvature, Response
+from svmcvx.fast.multiclass.systems.observation_steps import observation_step
+from svmcvx.fast.multiclass.systems.penalties import AbsoluteWeights, SmoothPenalty, SquaredWeights, WeightPenalty
+from svmcvx.fast.multiclass.systems.score_systems import JointCurvature, ScoreSystem
 from svmcvx.solution import Status
 
 __all__ = ["AugmentedNewton", "ClassicalNewtonSettings"]
@@ -127,7 +127,8 @@ class AugmentedNewton:
 
     Parameters
     ----------
-    system : ClassicalSystem
+    system : ScoreSystem
+    penalty : WeightPenalty
     bounds : ScoreBounds
     monitor : Monitor
     U : ndarray
@@ -140,7 +141,8 @@ class AugmentedNewton:
 
     def __init__(
         self,
-        system: ClassicalSystem,
+        system: ScoreSystem,
+        penalty: WeightPenalty,
         bounds: ScoreBounds,
         monitor: Monitor,
         U: Floats,
@@ -150,7 +152,7 @@ class AugmentedNewton:
     ) -> None:
         self.system, self.bounds, self.monitor = system, bounds, monitor
         self.settings = settings or ClassicalNewtonSettings()
-        self.loss, self.penalty = system.statement.loss, system.penalty
+        self.loss, self.penalty = bounds.statement.loss, penalty
         self.U, self.S = U, np.asarray(system.Z @ U)
         self.envelope = None if self.loss.smooth else Envelope(system.scores, self.loss)
         self._start_envelope(alpha)
@@ -167,12 +169,11 @@ class AugmentedNewton:
 
     def _start_envelope(self, alpha: Floats | None) -> None:
         """Choose the first σ and the first centre of the envelope of a hinge."""
-        if self.envelope is None or not isinstance(self.penalty, SquaredWeights):
+        if self.envelope is None or not isinstance(self.penalty, SmoothPenalty):
             return
         system, settings = self.system, self.settings
         squares = float((system.squares - system.biased).mean())
-        # Beyond the weights of the losses, which bound the multipliers, σ has no meaning.
-        self.unit = min(self.penalty.rho / max(squares, TINY), float(system.weight.mean()))
+        self.unit = self.penalty.unit(squares, float(system.weight.mean()))
         self.envelope.sigma = (settings.first_stiffness if alpha is None else settings.warm_stiffness) * self.unit
         if alpha is not None:
             self.envelope.start(alpha)
@@ -236,7 +237,7 @@ class AugmentedNewton:
         losses = upper - penalty.value(self.U)
         self.bounds.update_model(self.U, upper)
         self.alpha, response = self._multipliers(f)
-        gradient = system.gradient(self.alpha, self.U)
+        gradient = system.gradient(self.alpha, penalty.gradient(self.U))
         part, left = penalty.gap(self.U, gradient, losses)
         self.terms = upper
         if envelope is not None:
@@ -256,7 +257,7 @@ class AugmentedNewton:
         else:
             return _Point(f, gradient, response)
         self.alpha, response = self._multipliers(f)
-        return _Point(f, system.gradient(self.alpha, self.U), response)
+        return _Point(f, system.gradient(self.alpha, penalty.gradient(self.U)), response)
 
     @property
     def _size(self) -> float:
@@ -272,7 +273,7 @@ class AugmentedNewton:
 
     def _offer_dual(self, alpha: Floats | None) -> None:
         if alpha is not None:
-            self.bounds.update_dual_point({"alpha": self.system.scores.expand(alpha)})
+            self.bounds.offer_multipliers(self.U, alpha)
 
     def _offer_last(self) -> None:
         """Offer the last multipliers and the centre, for hinges and squares as short as their bound is best."""
@@ -324,16 +325,14 @@ class AugmentedNewton:
             m = faces.owner.size
             work += m * r**2
             by_faces = m**3 / 3.0 + 4.0 * m**2 + np.unique(faces.owner).size ** 2 * r
-            if (
-                isinstance(penalty, SquaredWeights)
-                and m <= settings.largest_direct
-                and by_faces <= min(work, settings.direct_work)
-            ):
-                step = system.observation_step(gradient, curvature, penalty.rho, damping)
+            inverse = penalty.inverse(self.U) if isinstance(penalty, SmoothPenalty) else None
+            few = m <= settings.largest_direct and by_faces <= min(work, settings.direct_work)
+            if inverse is not None and few:
+                step = observation_step(system, gradient, curvature, inverse, damping)
                 if step is not None:
                     self.kinds.add("by observations")
                     return step
-        if isinstance(penalty, SquaredWeights) and system.unknowns <= settings.largest_direct and work <= limit:
+        if isinstance(penalty, SmoothPenalty) and system.unknowns <= settings.largest_direct and work <= limit:
             self.kinds.add("by classes")
             squares = penalty.curvature(self.U, gradient, damping)
             return system.direct_step(gradient, curvature, squares, complete=True)

@@ -9,21 +9,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svmcvx.data import check_choice, check_number
+from svmcvx.errors import DataError
 from svmcvx.fast.core.monitor import Callback, conclude, limited, monitored
+from svmcvx.fast.multiclass.classical_newton import AugmentedNewton, ClassicalNewtonSettings
 from svmcvx.fast.multiclass.m3svm_adam import EPOCHS, adam
 from svmcvx.fast.multiclass.m3svm_newton import Continuation, M3SVMBounds, M3SVMNewtonSettings
-from svmcvx.fast.multiclass.m3svm_systems import M3SVMSystem
 from svmcvx.fast.multiclass.points import start_from
-from svmcvx.fast.multiclass.score_systems import ScoreSystemSettings
+from svmcvx.fast.multiclass.systems.m3svm_systems import M3SVMSystem
+from svmcvx.fast.multiclass.systems.pair_powers import PairPowers
+from svmcvx.fast.multiclass.systems.score_systems import ScoreSystemSettings
 from svmcvx.formulations.base import RecoveredPoints
+from svmcvx.formulations.multiclass.losses import HingeSum
 from svmcvx.formulations.multiclass.m3svm import bound_m3svm
-from svmcvx.solution import Solution
+from svmcvx.solution import Solution, Status
 
 __all__ = ["METHODS", "M3SVMSettings", "m3svm"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
-METHODS = ("auto", "newton", "adam")
+METHODS = ("auto", "newton", "augmented", "adam")
 STEPS = 500
 
 
@@ -34,12 +38,19 @@ class M3SVMSettings:
     Attributes
     ----------
     newton : M3SVMNewtonSettings
-        Of Newton's method.
+        Of Newton's method with decreasing smoothing.
+    augmented : ClassicalNewtonSettings
+        Of the augmented Lagrangian method.
     systems : ScoreSystemSettings
         Of its linear systems.
     """
 
     newton: M3SVMNewtonSettings = field(default_factory=M3SVMNewtonSettings)
+    augmented: ClassicalNewtonSettings = field(
+        default_factory=lambda: ClassicalNewtonSettings(
+            first_stiffness=1.0, warm_stiffness=1.0, forcing=0.2, cg_limit=60
+        )
+    )
     systems: ScoreSystemSettings = field(default_factory=ScoreSystemSettings)
 
 
@@ -88,8 +99,11 @@ def m3svm(
         Called with a :class:`~svmcvx.fast.core.monitor.Progress` every iteration; returning True stops.
     warm_start : Solution, optional
         An earlier solution of the same data with multipliers ``alpha``, for any hyper-parameters and loss.
-    method : "auto", "newton" or "adam"
-        ``"auto"`` is Newton's method with decreasing smoothing. ``"adam"`` is that of [NieHaoWang], in full batches; for the
+    method : "auto", "newton", "augmented" or "adam"
+        ``"newton"`` is Newton's method with decreasing smoothing. ``"augmented"`` is the augmented Lagrangian method of
+        :mod:`svmcvx.fast.multiclass.classical_newton` for the hinge with p ≥ 2, whose steps need a system with a row for each
+        multiplier strictly between its bounds; where it comes to a stop too early Newton's method goes on. ``"auto"`` takes it
+        where the Newton matrix would have too many rows. ``"adam"`` is that of [NieHaoWang], in full batches; for the
         hinge its gradients are those of the smoothed loss with `delta`, while the bounds are those of the hinge.
     learning_rate : float
         Of Adam, positive; 0.01 by default.
@@ -139,11 +153,25 @@ def m3svm(
             status, steps = adam(system, bounds, monitor, start, learning_rate=learning_rate, delta=delta)
             options: dict[str, Any] = {"learning_rate": learning_rate}
         else:
-            chosen = "newton"
             start = np.zeros(system.shape) if U is None else U
-            continuation = Continuation(system, bounds, monitor, start, alpha, settings=settings.newton)
-            status, steps = continuation.run()
-            options = {"linear_systems": "direct" if continuation.direct else "conjugate gradients"}
+            smooth = isinstance(statement.loss, HingeSum) and p >= 2
+            if method == "augmented" and not smooth:
+                raise DataError('method="augmented" needs loss="hinge" and p of at least 2; use method="auto"')
+            large = smooth and system.unknowns > settings.newton.largest_direct
+            chosen, status, steps, options = "newton", Status.INACCURATE, 0, {}
+            if method == "augmented" or (method == "auto" and large):
+                chosen = "augmented"
+                augmented = AugmentedNewton(
+                    system, PairPowers(system), bounds, monitor, start, alpha, settings=settings.augmented
+                )
+                status, steps = augmented.run()
+                options = {"linear_systems": ", ".join(sorted(augmented.kinds)) or "none"}
+                start, alpha = bounds.U, augmented.alpha
+            if status is Status.INACCURATE:
+                continuation = Continuation(system, bounds, monitor, start, alpha, settings=settings.newton)
+                status, more = continuation.run()
+                steps += more
+                options = {"linear_systems": "direct" if continuation.direct else "conjugate gradients"}
         return conclude(
             statement,
             RecoveredPoints([statement.model(*system.weights(bounds.U))], [bounds.dual]),

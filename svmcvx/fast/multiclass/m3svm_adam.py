@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from svmcvx.fast.core.monitor import Monitor
 from svmcvx.fast.multiclass.m3svm_newton import M3SVMBounds
-from svmcvx.fast.multiclass.m3svm_systems import M3SVMSystem, PairNorms
+from svmcvx.fast.multiclass.systems.m3svm_systems import M3SVMSystem, PairNorms
 from svmcvx.formulations.multiclass.losses import HingeSum, ScoreLoss, SmoothedHingeSum
 from svmcvx.solution import Status
 
@@ -47,7 +47,7 @@ def adam(
         if status is not None:
             bounds.update_dual(U, [multipliers], None)
             return status, epoch
-        gradient = system.gradient(multipliers, norms)
+        gradient = system.gradient(multipliers, norms.gradient)
         epoch += 1
         first += (1.0 - MOMENTUM) * (gradient - first)
         second += (1.0 - SCALE) * (gradient**2 - second)

@@ -7,7 +7,7 @@ The hinge is the limit of :math:`\tfrac12(\gamma + \sqrt{\gamma^2+\delta^2})` as
 
 and, unlike Newton's method for the quotient, converges in a few steps also for tiny δ. Its step is a direction of descent of the
 smoothed objective for every α, so that a line search makes the method globally convergent. For p < 2 the norms are smoothed
-likewise (:class:`~svmcvx.fast.multiclass.m3svm_systems.PairNorms`). δ is reduced when the decrease that a Newton step predicts has
+likewise (:class:`~svmcvx.fast.multiclass.systems.m3svm_systems.PairNorms`). δ is reduced when the decrease that a Newton step predicts has
 become smaller than the error due to smoothing.
 
 Source: [ChanGolubMulet]; [AndersenChristiansenConnOverton].
@@ -24,9 +24,9 @@ from numpy.typing import NDArray
 
 from svmcvx.fast.core.monitor import Monitor
 from svmcvx.fast.multiclass.line_search import LineSearchSettings, line_search
-from svmcvx.fast.multiclass.m3svm_systems import M3SVMSystem, PairNorms
 from svmcvx.fast.multiclass.points import ScoreBounds
-from svmcvx.fast.multiclass.score_systems import Curvature, JointCurvature, SeparateCurvature
+from svmcvx.fast.multiclass.systems.m3svm_systems import M3SVMSystem, PairNorms
+from svmcvx.fast.multiclass.systems.score_systems import Curvature, JointCurvature, SeparateCurvature
 from svmcvx.formulations.multiclass.losses import HingeSum, LogisticSum, ScoreLoss, SmoothedHingeSum
 from svmcvx.formulations.multiclass.m3svm import M3SVM
 from svmcvx.losses import hinge_power_conjugate
@@ -114,6 +114,10 @@ class M3SVMBounds(ScoreBounds):
         for alpha in alphas:
             for point in self.statement.dual_points(W, b, alpha, flow):
                 self.update_dual_point(point)
+
+    def offer_multipliers(self, U: Floats, alpha: Floats) -> None:
+        """Keep the best dual point near multipliers at U if its value is higher."""
+        self.update_dual(U, [alpha], None)
 
 
 class Continuation:
@@ -251,7 +255,7 @@ class Continuation:
         f = self._differences(self.scores)
         exact, curvature = self._derivatives(f)
         norms = PairNorms(system, self.U, self.nu, self.flow)
-        gradient = system.gradient(exact, norms)
+        gradient = system.gradient(exact, norms.gradient)
         if self.direct:
             D = system.direct_step(gradient, curvature, norms, complete=self.complete)
         else:

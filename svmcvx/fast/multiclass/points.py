@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from svmcvx.certificate import Dual, relative_gap
 from svmcvx.errors import DataError
 from svmcvx.fast.core.monitor import Monitor, earlier_solution
-from svmcvx.fast.multiclass.score_systems import ScoreSystem
+from svmcvx.fast.multiclass.systems.score_systems import ScoreSystem
 from svmcvx.formulations.base import usable
 from svmcvx.formulations.multiclass.statement import MulticlassStatement
 from svmcvx.model import MulticlassModel
@@ -51,6 +51,10 @@ class ScoreBounds:
         value = self.statement.evaluate_dual(point).below
         if value > self.lower:
             self.dual, self.lower = point, value
+
+    def offer_multipliers(self, U: Floats, alpha: Floats) -> None:
+        """Keep the dual point of multipliers at U if its value is higher."""
+        self.update_dual_point({"alpha": self.system.scores.expand(alpha)})
 
     @property
     def proved_upper(self) -> float:

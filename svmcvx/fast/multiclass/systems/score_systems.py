@@ -243,6 +243,10 @@ class ScoreSystem:
         W = W if sp.issparse(self.Z) else self.scores.reduced(W)
         return np.vstack([W, b - self.q[:-1] @ W]) if self.biased else W
 
+    def gradient(self, alpha: Floats, penalty: Floats) -> Floats:
+        """Return the gradient of losses with multipliers `alpha` and of a penalty with the gradient `penalty`."""
+        return np.asarray(penalty - self.Z.T @ self.scores.coefficients(alpha))
+
     def direct_step(self, gradient: Floats, curvature: Curvature, penalty: PairPenalty, *, complete: bool) -> Floats:
         """Return the Newton step by a Cholesky factorisation; negligible observations are left out unless `complete`."""
         r, c = self.shape

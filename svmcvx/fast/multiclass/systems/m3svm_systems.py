@@ -1,4 +1,4 @@
-r"""Newton systems of M3SVM, see :mod:`svmcvx.fast.multiclass.score_systems`.
+r"""Newton systems of M3SVM, see :mod:`svmcvx.fast.multiclass.systems.score_systems`.
 
 The edge kl of the graph of classes has the matrix
 
@@ -14,7 +14,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from svmcvx.fast.multiclass.score_systems import ScoreSystem, ScoreSystemSettings, centred
+from svmcvx.fast.multiclass.systems.score_systems import ScoreSystem, ScoreSystemSettings, centred
 from svmcvx.formulations.multiclass.m3svm import M3SVM, objective_value
 from svmcvx.formulations.multiclass.pairwise import lengths
 
@@ -131,7 +131,3 @@ class M3SVMSystem(ScoreSystem):
     def full_flow(self, flow: Floats) -> Floats:
         """Return flows in terms of the features."""
         return flow if sp.issparse(self.Z) else np.asarray(self.scores.unreduced(flow))
-
-    def gradient(self, alpha: Floats, norms: PairNorms) -> Floats:
-        """Return the gradient of losses with multipliers `alpha` and of the regulariser."""
-        return np.asarray(norms.gradient - self.Z.T @ self.scores.coefficients(alpha))

@@ -12,18 +12,56 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from svmcvx.fast.multiclass.score_systems import Penalty
+from svmcvx.data import Features
+from svmcvx.fast.multiclass.systems.score_systems import PairPenalty, Penalty
 
-__all__ = ["AbsoluteWeights", "EntrySquares", "SquaredWeights", "Squares", "WeightPenalty"]
+__all__ = [
+    "AbsoluteWeights",
+    "EntrySquares",
+    "PenaltyInverse",
+    "SmoothPenalty",
+    "SquaredWeights",
+    "Squares",
+    "WeightPenalty",
+    "products",
+]
 
 Floats: TypeAlias = NDArray[np.float64]
 
 TINY = float(np.finfo(np.float64).tiny)
+
+
+class PenaltyInverse(Protocol):
+    """The inverse of the second derivatives of a penalty, in the weights and the biases of the features as they are.
+
+    Attributes
+    ----------
+    bias : float
+        Second derivative in each bias.
+    centred : bool
+        Whether it belongs to weights and biases of centred features instead.
+    """
+
+    bias: float
+    centred: bool
+
+    def apply(self, G: Floats) -> Floats:
+        """Return the inverse times a matrix of the shape of the weights."""
+
+    def gram(self, X: Features, position: NDArray[np.intp], Q: Floats) -> Floats:
+        r"""Return the products :math:`\langle x_v q_v', A^{-1}(x_u q_u')\rangle`, with the rows ``X[position]`` and `Q`."""
+
+
+def products(X: Features, position: NDArray[np.intp]) -> Floats:
+    """Return the inner products of the rows ``X[position]``."""
+    gram = X @ X.T
+    return np.asarray((gram.toarray() if sp.issparse(gram) else gram)[np.ix_(position, position)])
 
 
 class WeightPenalty(ABC):
@@ -83,7 +121,50 @@ class Squares:
         return np.asarray(self.weights[:, None] * D)
 
 
-class SquaredWeights(WeightPenalty):
+class SmoothPenalty(WeightPenalty):
+    """A penalty with second derivatives that can be inverted."""
+
+    smooth = True
+
+    @abstractmethod
+    def unit(self, squares: float, weight: float) -> float:
+        """Return a stiffness σ of envelopes that moves the scores of observations with this mean squared norm and weight."""
+
+    @abstractmethod
+    def inverse(self, U: Floats) -> PenaltyInverse | None:
+        """Return the inverse of the second derivatives; None where they vanish."""
+
+    @abstractmethod
+    def curvature(self, U: Floats, gradient: Floats, damping: float) -> PairPenalty:
+        """Return the second derivatives, with a damping of the biases."""
+
+
+class SquaresInverse:
+    """The inverse of a multiple ρ of the identity.
+
+    Parameters
+    ----------
+    rho : float
+    """
+
+    bias, centred = 0.0, True
+
+    def __init__(self, rho: float) -> None:
+        self.rho = rho
+
+    def apply(self, G: Floats) -> Floats:
+        """Divide."""
+        return G / self.rho
+
+    def gram(self, X: Features, position: NDArray[np.intp], Q: Floats) -> Floats:
+        """Products of both factors."""
+        matrix = products(X, position)
+        matrix *= Q @ Q.T
+        matrix /= self.rho
+        return matrix
+
+
+class SquaredWeights(SmoothPenalty):
     r"""The penalty :math:`\tfrac\rho2\|W\|^2`.
 
     Parameters
@@ -93,10 +174,16 @@ class SquaredWeights(WeightPenalty):
         Rows of U that are weights.
     """
 
-    smooth = True
-
     def __init__(self, rho: float, columns: int) -> None:
         self.rho, self.columns = rho, columns
+
+    def unit(self, squares: float, weight: float) -> float:
+        """Beyond the weights of the losses, which bound the multipliers, σ has no meaning."""
+        return min(self.rho / max(squares, TINY), weight)
+
+    def inverse(self, U: Floats) -> SquaresInverse:
+        """1/ρ."""
+        return SquaresInverse(self.rho)
 
     def value(self, U: Floats) -> float:
         """ρ/2 ‖W‖²."""

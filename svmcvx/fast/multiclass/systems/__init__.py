@@ -1,0 +1,1 @@
+"""What a step costs: Newton systems, penalties and envelopes of losses of score differences."""
