@@ -1,4 +1,4 @@
-"""Public names between backticks in a page become links to their entry in the API reference."""
+"""Public names between backticks in a page or notebook become links to their entry in the API reference."""
 
 import json
 from pathlib import Path
@@ -21,8 +21,8 @@ def full_name(text):
 
 
 def link_names(app, doctree):
-    """Link the names of a Markdown page."""
-    if not str(app.env.doc2path(app.env.current_document.docname)).endswith(".md"):
+    """Link the names of a page or notebook."""
+    if not str(app.env.doc2path(app.env.current_document.docname)).endswith((".md", ".ipynb")):
         return
     for literal in list(doctree.findall(nodes.literal)):
         name = full_name(literal.astext())
