@@ -48,6 +48,29 @@ SHOWN = [path for path in PAGES if any(expected for _, expected in EXAMPLE.finda
 SHOWN.remove(ROOT / "docs" / "add_formulation.md")  # tests/test_extension.py runs it
 
 
+FRACTION = re.compile(r"(-?\d+\.\d+(?:e[+-]?\d+)?)")
+
+
+def same(printed, expected):
+    """Tell whether words and whole numbers are the same, and fractions to a hundredth; of a text that tells seconds, the words alone."""
+    if "seconds" in expected.lower():
+        ours, theirs = (re.sub(r"\d[\d.e+-]*", "#", " ".join(text.split())) for text in (printed, expected))
+        return ours == theirs
+    ours, theirs = FRACTION.split(printed), FRACTION.split(expected)
+    return ours[::2] == theirs[::2] and all(
+        float(a) == pytest.approx(float(b), rel=1e-2) for a, b in zip(ours[1::2], theirs[1::2], strict=True)
+    )
+
+
+def test_examples_are_held_to_what_does_not_change():
+    assert same("gap 0.217474, 149 rows\n", "gap 0.217555, 149 rows\n")
+    assert not same("gap 0.217474, 149 rows\n", "gap 0.227555, 149 rows\n")
+    assert not same("gap 0.217474, 149 rows\n", "gap 0.217474, 150 rows\n")
+    assert not same("True\n", "False\n")
+    assert same("status optimal   seconds 0.25\n", "status optimal seconds  0.1\n")
+    assert not same("status optimal seconds 0.25\n", "status inaccurate seconds 0.25\n")
+
+
 def test_there_are_examples():
     assert {"README.md", "docs/getting_started.md", "docs/errata.md"} <= {name(path) for path in SHOWN}
 
@@ -60,7 +83,7 @@ def test_the_examples_of_a_page_print_what_it_says(page, tmp_path, monkeypatch):
         printed = io.StringIO()
         with contextlib.redirect_stdout(printed):
             exec(compile(code, name(page), "exec"), namespace)  # noqa: S102 - our own pages
-        assert printed.getvalue() == expected
+        assert same(printed.getvalue(), expected), printed.getvalue()
 
 
 def docstrings_with_examples():
