@@ -1,6 +1,7 @@
-"""Public names between backticks in a page or notebook become links to their entry in the API reference."""
+"""Public names between backticks in a page or notebook become links to their entry in the API reference, and names of pages links to them."""
 
 import json
+import re
 from pathlib import Path
 
 from docutils import nodes
@@ -20,16 +21,23 @@ def full_name(text):
     return found if NAMES.get(found, "module") != "module" else None
 
 
+def reference_to(text, docname):
+    """Return the reference that a piece of code stands for: to a page, as of ``docs/scale.md`` in a docstring, or to a public name; or None."""
+    page = re.fullmatch(r"docs/([\w/]+)\.md", text)
+    if page:
+        target = {"refdomain": "std", "reftype": "doc", "reftarget": f"/{page[1]}", "refexplicit": True}
+        return pending_xref("", refdoc=docname, refwarn=True, **target)
+    name = full_name(text)
+    if name and not docname.startswith("_api/"):  # docstrings have references of their own
+        return pending_xref("", refdoc=docname, refdomain="py", reftype="obj", reftarget=name)
+    return None
+
+
 def link_names(app, doctree):
-    """Link the names of a page or notebook."""
-    if not str(app.env.doc2path(app.env.current_document.docname)).endswith((".md", ".ipynb")):
-        return
+    """Link the names of a page, a notebook or a docstring."""
     for literal in list(doctree.findall(nodes.literal)):
-        name = full_name(literal.astext())
-        if name and not isinstance(literal.parent, (nodes.reference, nodes.title, pending_xref)):
-            reference = pending_xref(
-                "", refdomain="py", reftype="obj", reftarget=name, refdoc=app.env.current_document.docname
-            )
+        reference = reference_to(literal.astext(), app.env.current_document.docname)
+        if reference is not None and not isinstance(literal.parent, (nodes.reference, nodes.title, pending_xref)):
             literal.replace_self(reference)
             reference += literal
 
