@@ -1,15 +1,17 @@
-# Two commands do all the set-up: make demo, make test.
+# One command each does all the set-up: make demo, make test, make docs.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint clean
+.PHONY: help demo test docs lint dist clean
 
 help:
 	@echo "make demo   install into $(VENV) and compare models on real data"
 	@echo "make test   install into $(VENV) and run the tests"
+	@echo "make docs   install into $(VENV) and build the site in docs/_build/html"
 	@echo "make lint   ruff and mypy"
+	@echo "make dist   build wheel and sdist in dist/ and try them in an empty environment"
 	@echo "make clean  remove $(VENV) and what the tools left"
 
 $(BIN)/python:
@@ -26,6 +28,14 @@ $(VENV)/.test: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test]'
 	@touch $@
 
+$(VENV)/.docs: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[docs]'
+	@touch $@
+
+$(VENV)/.dist: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check build
+	@touch $@
+
 $(VENV)/.lint: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[lint,cli,plot]'
 	@touch $@
@@ -38,10 +48,19 @@ demo: $(VENV)/.demo
 test: $(VENV)/.test
 	$(BIN)/python -m pytest -n logical --dist loadfile --cov --cov-report=term
 
+docs: $(VENV)/.docs
+	SVMCVX_SMALL=1 $(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet docs docs/_build/html
+	@echo "open docs/_build/html/index.html"
+
+dist: $(VENV)/.dist
+	rm -rf dist
+	$(BIN)/python -m build --outdir dist .
+	$(BIN)/python tests/try_distributions.py dist
+
 lint: $(VENV)/.lint
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
 clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage demo
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage demo dist docs/_api docs/_build docs/_notebooks docs/_root

@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     from svmcvx.formulations.multiclass.m3svm_problems import m3svm, m3svm_hard_margin
     # End.
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "RBF",

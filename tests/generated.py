@@ -107,7 +107,9 @@ def builder_table():
 
 TABLES = {
     "docs/formulations.md": {"builders": builder_table},
-    "README.md": {"formulations": formulation_table, "scaling": scaling_table, "fast": fast_table},
+    "README.md": {"formulations": formulation_table},
+    "docs/scalings.md": {"scaling": scaling_table},
+    "docs/fast.md": {"fast": fast_table},
     "docs/estimators.md": {"capabilities": capability_table},
 }
 

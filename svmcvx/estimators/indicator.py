@@ -44,6 +44,13 @@ class ZeroOneSVMClassifier(BinaryClassifier):
     ----------
     classes_, solution_, certificate_, model_, coef_, intercept_, dual_coef_, support_, n_features_in_, feature_names_in_
         As for :class:`PSVMClassifier`.
+
+    Examples
+    --------
+    >>> import svmcvx as sx
+    >>> X, y = sx.synthetic.outlier_data(30, 2, sigma=0.3, outliers="none", seed=0)
+    >>> sx.ZeroOneSVMClassifier(lam=1.0).fit(X, y).certificate_.is_certified(1e-6)
+    True
     """
 
     _formulation: ClassVar[str] = "zero_one"
@@ -148,6 +155,13 @@ class RampSVMClassifier(_FreeIntercept):
     ----------
     classes_, solution_, certificate_, model_, coef_, intercept_, dual_coef_, support_, n_features_in_, feature_names_in_
         As for :class:`PSVMClassifier`.
+
+    Examples
+    --------
+    >>> import svmcvx as sx
+    >>> X, y = sx.synthetic.outlier_data(30, 2, sigma=0.3, outliers="none", seed=0)
+    >>> sx.RampSVMClassifier(C=1.0).fit(X, y).certificate_.is_certified(1e-6)
+    True
     """
 
     _formulation: ClassVar[str] = "ramp"
@@ -175,6 +189,13 @@ class L0SVMClassifier(_FreeIntercept):
     ----------
     classes_, solution_, certificate_, model_, coef_, intercept_, dual_coef_, support_, n_features_in_, feature_names_in_
         As for :class:`PSVMClassifier`.
+
+    Examples
+    --------
+    >>> import svmcvx as sx
+    >>> X, y = sx.synthetic.outlier_data(30, 2, sigma=0.3, outliers="none", seed=0)
+    >>> sx.L0SVMClassifier(C=1.0, solver="fast").fit(X, y).certificate_.kind
+    'local'
     """
 
     _formulation: ClassVar[str] = "l0"

@@ -461,6 +461,12 @@ def as_kernel(kernel: KernelLike, **parameters: Any) -> Kernel | None:
     ------
     DataError
         If the name is unknown or a parameter out of range.
+
+    Examples
+    --------
+    >>> from svmcvx.kernels import as_kernel
+    >>> as_kernel("rbf", gamma=0.5)
+    RBF(gamma=0.5)
     """
     if "gamma" in parameters:
         _check_gamma(parameters["gamma"])

@@ -89,6 +89,14 @@ def verify(
         If the file is corrupted, the data are no finite matrix with labels, or an argument is wrong.
     SolverUnavailable
         If python-flint is needed and not installed.
+
+    Examples
+    --------
+    >>> import svmcvx as sx
+    >>> X, y = sx.synthetic.outlier_data(30, 2, sigma=0.3, outliers="none", seed=0)
+    >>> proof = sx.fast.psvm(X, y, C=1.0, p=1.5).proof()
+    >>> sx.verify(proof, X, y).holds
+    True
     """
     if not isinstance(method, str) or method not in METHODS:
         raise DataError(f"method must be one of {', '.join(map(repr, METHODS))}, got {method!r}")

@@ -199,6 +199,12 @@ def available_solvers() -> tuple[SolverInfo, ...]:
     """Return the state of every solver that the policy knows, installed or not.
 
     Licences are tested by solving a toy problem; nothing is raised.
+
+    Examples
+    --------
+    >>> import svmcvx as sx
+    >>> {solver.name for solver in sx.available_solvers() if solver.usable} >= {"CLARABEL", "SCS"}
+    True
     """
     found = []
     for card in SOLVERS.values():

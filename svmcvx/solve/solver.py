@@ -75,6 +75,14 @@ def solve(
         If no attempt produced a point; the chain is attached as ``attempts``.
     KeyboardInterrupt
         On Ctrl-C, at the solver's next iteration; the problem can be solved again.
+
+    Examples
+    --------
+    >>> import svmcvx as sx
+    >>> X, y = sx.synthetic.outlier_data(30, 2, sigma=0.3, outliers="none", seed=0)
+    >>> solution = sx.solve(sx.psvm_dual(X, y, C=1.0, p=2.0), solver="clarabel")
+    >>> solution.solver, solution.status.value, solution.certificate.is_certified(1e-8)
+    ('CLARABEL', 'optimal', True)
     """
     if not isinstance(problem, FormulationProblem):
         raise BuildError(

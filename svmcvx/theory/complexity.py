@@ -59,6 +59,12 @@ def radius(X: Any, *, kernel: KernelLike = None) -> float:
     X : array-like or sparse matrix of shape (m, d)
     kernel : Kernel, str, callable or None
         None for the data themselves.
+
+    Examples
+    --------
+    >>> from svmcvx.theory import radius
+    >>> radius([[3.0, 4.0], [1.0, 0.0]])
+    5.0
     """
     return float(row_lengths(*_prepared(X, kernel)).max())
 
@@ -129,6 +135,13 @@ def rademacher_bound(X: Any, *, norm: float, bias: float = 0.0, kernel: KernelLi
     Notes
     -----
     Source: [Sun], Theorem 2, eq. (12), and the proof of Claim 1; on the bias see the module.
+
+    Examples
+    --------
+    >>> from svmcvx.theory import rademacher_bound
+    >>> bound = rademacher_bound([[3.0, 4.0], [0.0, 5.0]], norm=1.0)
+    >>> round(bound.theorem, 6), round(bound.trace, 6)
+    (3.535534, 3.535534)
     """
     norm, bias = _class_size(norm, bias)
     lengths = row_lengths(*_prepared(X, kernel))
@@ -176,6 +189,13 @@ def rademacher_estimate(
         If an argument cannot be used.
     BuildError
         If the Gram matrix of a kernel does not fit into memory.
+
+    Examples
+    --------
+    >>> from svmcvx.theory import rademacher_estimate
+    >>> found = rademacher_estimate([[3.0, 4.0], [0.0, 5.0]], norm=1.0, seed=0)
+    >>> found.value > 0
+    True
     """
     norm, bias = _class_size(norm, bias)
     draws = check_whole(draws, "draws", 2)

@@ -98,6 +98,13 @@ def margins(model: Any, X: Any, y: Any) -> Floats:
     ------
     DataError
         If `model` has no scores, or `y` holds a label that it does not know.
+
+    Examples
+    --------
+    >>> import svmcvx as sx
+    >>> machine = sx.PSVMClassifier().fit([[-1.0], [1.0]], ["a", "b"])
+    >>> [round(float(u), 6) for u in sx.theory.margins(machine, [[-1.0], [0.5]], ["a", "b"])]
+    [1.0, 0.5]
     """
     classifier = classifier_of(model)
     codes = label_codes(classifier, y, _rows_of(X))
@@ -169,6 +176,14 @@ def margin_distribution(model: Any, X: Any, y: Any, *, sample_weight: Any = None
     ------
     DataError
         As :func:`margins`, or if no weight is positive.
+
+    Examples
+    --------
+    >>> import svmcvx as sx
+    >>> machine = sx.PSVMClassifier().fit([[-1.0], [1.0]], ["a", "b"])
+    >>> found = sx.theory.margin_distribution(machine, [[-1.0], [0.5]], ["a", "b"])
+    >>> round(found.mean, 6), round(found.minimum, 6)
+    (0.75, 0.5)
     """
     u = margins(model, X, y)
     weight = check_weights(sample_weight, u.size)

@@ -60,6 +60,12 @@ def margin_loss(u: ArrayLike, *, p: float, rho: float = 1.0) -> Floats:
     Notes
     -----
     Source: [Sun], Definition 1, eq. (5), and Lemma 1.
+
+    Examples
+    --------
+    >>> from svmcvx.theory import margin_loss
+    >>> margin_loss([-1.0, 0.5, 2.0], p=2).tolist()
+    [1.0, 0.25, 0.0]
     """
     p = check_number(p, "p", low=1)
     rho = check_number(rho, "rho", low=0, open_low=True)
@@ -154,6 +160,14 @@ def generalisation_bound(
     Notes
     -----
     Source: [Sun], Theorem 3, eq. (13), and Corollary 1, eq. (14).
+
+    Examples
+    --------
+    >>> import svmcvx as sx
+    >>> X, y = sx.synthetic.outlier_data(30, 2, sigma=0.3, outliers="none", seed=0)
+    >>> bound = sx.theory.generalisation_bound(sx.fast.psvm(X, y, C=1.0, p=2.0), X, y, p=2.0)
+    >>> bound.total > bound.empirical
+    True
     """
     found = binary_model(model)
     p = check_number(_exponent(model) if p is None else p, "p", low=1)

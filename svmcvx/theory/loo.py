@@ -172,6 +172,15 @@ def leave_one_out_bound(
     -----
     What exactly is left out, and what is wrong with the printed theorems, stands in the module
     :mod:`svmcvx.theory.loo`. Source: [ZhangZhou], Theorems 2 and 3.
+
+    Examples
+    --------
+    >>> import svmcvx as sx
+    >>> X, y = sx.synthetic.outlier_data(30, 2, sigma=0.3, outliers="none", seed=0)
+    >>> solution = sx.fast.odm(X, y, C1=10.0, C2=10.0, D=0.2)
+    >>> bound = sx.theory.leave_one_out_bound(solution, X, y)
+    >>> 0 <= bound.total <= 1, len(bound.suspects) == round(30 * bound.total)
+    (True, True)
     """
     solution = getattr(solution, "solution_", solution)
     if not isinstance(solution, Solution) or solution.formulation not in ("odm", "odml"):

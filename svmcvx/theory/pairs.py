@@ -68,6 +68,14 @@ def pairwise_margins(model: Any) -> Floats:
     Notes
     -----
     Source: [NieHaoWang], problem (4): as p → ∞, M3SVM maximises the smallest entry.
+
+    Examples
+    --------
+    >>> import svmcvx as sx
+    >>> data = sx.datasets.load("iris")
+    >>> X, y = data.X[::5], data.y[::5]
+    >>> sx.theory.pairwise_margins(sx.M3SVMClassifier().fit(X, y)).shape
+    (3, 3)
     """
     W = _weights(model)
     c = W.shape[1]
@@ -125,6 +133,15 @@ def guaranteed_risk(model: Any, X: Any, *, p: float, radius: float | None = None
     ------
     DataError
         If the model has not one vector of weights a class, or the data leave the ball.
+
+    Examples
+    --------
+    >>> import svmcvx as sx
+    >>> data = sx.datasets.load("iris")
+    >>> X, y = data.X[::5], data.y[::5]
+    >>> found = sx.theory.guaranteed_risk(sx.M3SVMClassifier(p=2.0).fit(X, y), X, p=2.0)
+    >>> found.sample_norm <= found.total
+    True
     """
     W = _weights(model)
     X = check_features(X, n_features=W.shape[0])

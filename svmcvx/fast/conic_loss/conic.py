@@ -193,6 +193,13 @@ def conic(
     rests on a Cholesky factorisation of :math:`I - \sum_i\gamma_i x_i x_i'`, or of its counterpart for K, that proves it definite;
     eigensolvers only propose columns and points. Where K is so nearly singular that the factor of the search has lost a direction
     of it the interval stays wide, and the status is "inaccurate".
+
+    Examples
+    --------
+    >>> import svmcvx as sx
+    >>> X, y = sx.synthetic.outlier_data(30, 2, sigma=0.3, outliers="none", seed=0)
+    >>> sx.fast.conic(X, y, lam=1.0).certificate.is_certified(1e-6)
+    True
     """
     lam, kappa = check_lam_or_kappa(lam, kappa, "fast.conic")
     check_choice(method, "method", SYSTEMS)

@@ -169,6 +169,14 @@ def l0(
     Notes
     -----
     Source: [LinYaoLiu], Algorithm 4.1; polish and local search are added here.
+
+    Examples
+    --------
+    >>> import svmcvx as sx
+    >>> X, y = sx.synthetic.outlier_data(30, 2, sigma=0.3, outliers="none", seed=0)
+    >>> certificate = sx.fast.l0(X, y, C=1.0).certificate
+    >>> certificate.kind, certificate.lower  # a local minimum, without a lower bound
+    ('local', None)
     """
     if settings is not None and not isinstance(settings, L0Settings):
         raise DataTypeError(f"settings must be an L0Settings or None, got {type(settings).__name__}")

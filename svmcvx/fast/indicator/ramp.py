@@ -101,6 +101,14 @@ def ramp(
     -----
     Source: the formulation of [Brooks], in the scaling of [CepedaGomezHan], § 2. The search is derived in
     :mod:`svmcvx.fast.indicator.search.big_m_passes`.
+
+    Examples
+    --------
+    >>> import svmcvx as sx
+    >>> X, y = sx.synthetic.outlier_data(30, 2, sigma=0.3, outliers="none", seed=0)
+    >>> certificate = sx.fast.ramp(X, y, C=1.0).certificate
+    >>> certificate.kind, certificate.is_certified(1e-6)
+    ('enumeration', True)
     """
     if settings is not None and not isinstance(settings, BranchSettings):
         raise DataTypeError(f"settings must be a BranchSettings or None, got {type(settings).__name__}")

@@ -167,6 +167,14 @@ def zero_one(
     Notes
     -----
     Source: the optimality conditions of :func:`svmcvx.zero_one_mio`; see :mod:`svmcvx.fast.indicator.search.sweep_passes`.
+
+    Examples
+    --------
+    >>> import svmcvx as sx
+    >>> X, y = sx.synthetic.outlier_data(30, 2, sigma=0.3, outliers="none", seed=0)
+    >>> certificate = sx.fast.zero_one(X, y, lam=1.0).certificate
+    >>> certificate.kind, certificate.is_certified(1e-6)
+    ('enumeration', True)
     """
     if (lam is None) == (k is None):
         raise DataError("zero_one takes exactly one of lam and k; pass lam=1.0 for a penalty, or k for a cardinality")

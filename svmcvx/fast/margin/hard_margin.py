@@ -128,10 +128,10 @@ def hard_margin(
 
     Parameters
     ----------
-    X, y, kernel, tol, time_limit, max_iter, verbose, callback, warm_start, selection, cache_size, float32_cache, \
-indefinite, seed
-        As for :func:`svmcvx.fast.psvm`, rows in blocks included; `tol` is the certified relative gap. `selection`, `cache_size`, `float32_cache` and
-        `seed` concern pSMO, with or without a kernel.
+    X, y, kernel, tol, time_limit, max_iter, verbose, callback, warm_start, indefinite
+        As for :func:`svmcvx.fast.psvm`, rows in blocks included; `tol` is the certified relative gap.
+    selection, cache_size, float32_cache, seed
+        As there; they concern pSMO, with or without a kernel.
     method : "auto", "active-set" or "smo"
         ``"active-set"`` is for ``kernel=None`` only. There ``"auto"`` chooses it for at most as many features as
         observations; with more, nearly all observations are tight, and pSMO is faster. With ``"auto"`` pSMO also takes over
@@ -150,6 +150,13 @@ indefinite, seed
         the attempt's ``options["hull_distance"]`` is the distance of two points of the convex hulls that were found equal.
     DataError
         If the data or an argument cannot be used, or `warm_start` is a solution of other data.
+
+    Examples
+    --------
+    >>> import svmcvx as sx
+    >>> solution = sx.fast.hard_margin([[0.0], [1.0], [3.0]], [-1, -1, 1])
+    >>> round(float(solution.model.coef[0]), 6)  # from 1 to 3, a margin of 1
+    1.0
     """
     check_choice(selection, "selection", SELECTIONS)
     check_choice(method, "method", METHODS)

@@ -156,6 +156,14 @@ def psvm(
     solves the equations of the support vectors (:mod:`svmcvx.fast.margin.support_newton`); otherwise, for a kernel matrix of
     small numerical rank (few features), a problem on a factor of it (:mod:`svmcvx.fast.margin.low_rank_newton`), which takes
     up to `cache_size` megabytes more for a time.
+
+    Examples
+    --------
+    >>> import svmcvx as sx
+    >>> X, y = sx.synthetic.outlier_data(30, 2, sigma=0.3, outliers="none", seed=0)
+    >>> solution = sx.fast.psvm(X, y, C=1.0, p=1.5, kernel="rbf", tol=1e-8)
+    >>> solution.status.value, solution.certificate.is_certified(1e-8)
+    ('optimal', True)
     """
     C = check_number(C, "C", low=0, open_low=True)
     p = check_number(p, "p", low=1, why="p < 1 is not convex")

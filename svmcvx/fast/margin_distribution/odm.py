@@ -131,6 +131,13 @@ def odm(
     Notes
     -----
     Source: [ZhangZhou], eqs. (7), (19), Algorithms 1 and 2. Every θ is dual feasible, and the margins of any w give one.
+
+    Examples
+    --------
+    >>> import svmcvx as sx
+    >>> X, y = sx.synthetic.outlier_data(30, 2, sigma=0.3, outliers="none", seed=0)
+    >>> sx.fast.odm(X, y, C1=1.0, C2=1.0, D=0.1).certificate.is_certified(1e-6)
+    True
     """
     check_choice(method, "method", (*METHODS, "blocks"))
     rng = check_seed(seed)

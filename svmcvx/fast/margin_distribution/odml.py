@@ -140,6 +140,13 @@ def odml(
     Notes
     -----
     Source: [ZhangZhou], eqs. (5), (12)-(14), Algorithms 1 and 2.
+
+    Examples
+    --------
+    >>> import svmcvx as sx
+    >>> X, y = sx.synthetic.outlier_data(30, 2, sigma=0.3, outliers="none", seed=0)
+    >>> sx.fast.odml(X, y, C=1.0, lam1=0.1, lam2=0.1).certificate.is_certified(1e-6)
+    True
     """
     check_choice(method, "method", (*METHODS, "unwhitened", "low-rank"))
     rng = check_seed(seed)

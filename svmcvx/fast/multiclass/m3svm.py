@@ -128,6 +128,14 @@ def m3svm(
 
     Source: [NieHaoWang], problem (14). Method: [ChanGolubMulet] and [AndersenChristiansenConnOverton], whose primal-dual
     linearisation of a smoothed norm is used for the hinge (an absolute value) and for p < 2.
+
+    Examples
+    --------
+    >>> import svmcvx as sx
+    >>> data = sx.datasets.load("iris")
+    >>> X, y = data.X[::5], data.y[::5]
+    >>> sx.fast.m3svm(X, y, lam=0.1, p=4.0).certificate.is_certified(1e-6)
+    True
     """
     check_choice(method, "method", METHODS)
     learning_rate = check_number(learning_rate, "learning_rate", low=0, open_low=True)

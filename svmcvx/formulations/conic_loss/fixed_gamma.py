@@ -227,6 +227,14 @@ def conic_fixed_gamma(
     -----
     Source: [CepedaGomezHan], eq. (14) without its superfluous −1, z relaxed to [0, 1], and :math:`n_i^2/(1-z_i)` replaced
     by :math:`n_i^2`: where :math:`n_i > 0` the best :math:`z_i` is 0.
+
+    Examples
+    --------
+    >>> import svmcvx as sx
+    >>> X, y = sx.synthetic.outlier_data(30, 2, sigma=0.3, outliers="none", seed=0)
+    >>> solution = sx.solve(sx.conic_fixed_gamma(X, y, gamma=1e-3, lam=1.0))
+    >>> solution.certificate.is_certified(1e-6)
+    True
     """
     lam = check_number(lam, "lam", low=0, open_low=True)
     data, space = conic_space(X, y, kernel, intercept, None, indefinite)

@@ -240,6 +240,15 @@ def conic_sdp(
     since the recovery polishes the point.
 
     Source: [CepedaGomezHan], Theorem 2 (eq. 21), Appendix A (kernels) and Appendix C (cardinality).
+
+    Examples
+    --------
+    >>> import svmcvx as sx
+    >>> X, y = sx.synthetic.outlier_data(30, 2, sigma=0.3, outliers="none", seed=0)
+    >>> solution = sx.solve(sx.conic_sdp(X, y, lam=1.0))
+    >>> bounds = solution.certificate.residuals  # of the 0-1 problem too
+    >>> bounds["zero_one_lower"] <= bounds["zero_one_upper"]
+    True
     """
     check_choice(form, "form", FORMS)
     lam, kappa = check_lam_or_kappa(lam, kappa, "conic_sdp")

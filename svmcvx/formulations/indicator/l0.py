@@ -239,6 +239,14 @@ def l0_mio(
     -----
     Source: [LinYaoLiu], eq. (2.4), solved globally.
     Needs a mixed-integer solver: ``pip install 'svmcvx[mip]'``.
+
+    Examples
+    --------
+    >>> import svmcvx as sx
+    >>> X, y = [[-2.0], [-1.0], [1.0], [2.0], [9.0]], [-1, -1, 1, 1, -1]
+    >>> solution = sx.solve(sx.l0_mio(X, y, C=1.0))  # the last observation costs 1
+    >>> round(solution.certificate.upper, 6), solution.certificate.kind
+    (1.5, 'mixed-integer')
     """
     statement = replace(
         l0_statement(X, y, C=C, kernel=kernel, sample_weight=sample_weight, indefinite=indefinite), kind="mixed-integer"

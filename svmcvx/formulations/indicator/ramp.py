@@ -186,6 +186,14 @@ def ramp_mio(
     Source: [Brooks], in the scaling of [CepedaGomezHan], § 2, with ½‖w‖². An observation that is dropped needs no
     slack: the upper bound 2(1 − z_i) in place of 2 cuts off no optimum and gives the stronger relaxation.
     Needs a mixed-integer solver: ``pip install 'svmcvx[mip]'``.
+
+    Examples
+    --------
+    >>> import svmcvx as sx
+    >>> X, y = [[-2.0], [-1.0], [1.0], [2.0], [9.0]], [-1, -1, 1, 1, -1]
+    >>> solution = sx.solve(sx.ramp_mio(X, y, C=1.0))  # the last observation costs 2
+    >>> round(solution.certificate.upper, 6), solution.certificate.kind
+    (2.5, 'mixed-integer')
     """
     counting = l0_statement(X, y, C=C, kernel=kernel, sample_weight=sample_weight, indefinite=indefinite)
     statement = Ramp(space=counting.space, explicit=explicit_M(M, counting.space, optional=False), C=counting.C)

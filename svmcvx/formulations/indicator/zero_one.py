@@ -224,6 +224,14 @@ def zero_one_mio(
     -----
     Source: [CepedaGomezHan], § 2 (big-M, after [Brooks]) and eq. (14) with integer z.
     Needs a mixed-integer solver: ``pip install 'svmcvx[mip]'``.
+
+    Examples
+    --------
+    >>> import svmcvx as sx
+    >>> X, y = [[-2.0], [-1.0], [1.0], [2.0], [9.0]], [-1, -1, 1, 1, -1]
+    >>> solution = sx.solve(sx.zero_one_mio(X, y, lam=2.0))  # the last observation is dropped
+    >>> round(solution.certificate.upper, 6), solution.certificate.kind
+    (3.0, 'mixed-integer')
     """
     if (lam is None) == (k is None):
         raise DataError(

@@ -226,6 +226,13 @@ def hard_margin_dual(X: Any, y: Any, *, kernel: KernelLike = None, indefinite: s
     Notes
     -----
     [Sun] tabulates this problem as "p = 1" (Table 1).
+
+    Examples
+    --------
+    >>> import svmcvx as sx
+    >>> problem = sx.hard_margin_dual([[0.0], [1.0], [3.0]], [-1, -1, 1])
+    >>> round(float(sx.solve(problem).model.coef[0]), 6)  # from 1 to 3, a margin of 1
+    1.0
     """
     statement = HardMargin(space=feature_space(binary_data(X, y), kernel, intercept="free", indefinite=indefinite))
     y_signs, L = statement.y, statement.space.factor

@@ -184,6 +184,16 @@ def psvm_primal(
     Notes
     -----
     Source: [Sun], eq. (9).
+
+    Examples
+    --------
+    >>> import svmcvx as sx
+    >>> X, y = sx.synthetic.outlier_data(30, 2, sigma=0.3, outliers="none", seed=0)
+    >>> problem = sx.psvm_primal(X, y, C=1.0, p=2.0)
+    >>> list(problem.constraint_dict)
+    ['margin', 'slack']
+    >>> sx.solve(problem).certificate.is_certified(1e-6)
+    True
     """
     statement = _statement(X, y, C, p, kernel, sample_weight, bias, exponent, indefinite)
     data, L = statement.space.data, statement.space.factor
@@ -257,6 +267,17 @@ def psvm_dual(
     Notes
     -----
     Source: [Sun], eq. (17), with the box at p = 1; without it that would be :func:`svmcvx.hard_margin_dual`.
+
+    Examples
+    --------
+    >>> import svmcvx as sx
+    >>> X, y = sx.synthetic.outlier_data(30, 2, sigma=0.3, outliers="none", seed=0)
+    >>> problem = sx.psvm_dual(X, y, C=1.0, p=1.5, kernel=sx.RBF())
+    >>> sx.solve(problem).certificate.is_certified(1e-6)
+    True
+    >>> problem.C.value = 10.0  # solved again without compiling
+    >>> sx.solve(problem).certificate.is_certified(1e-6)
+    True
     """
     statement = _statement(X, y, C, p, kernel, sample_weight, bias, exponent, indefinite)
     data, s, p = statement.space.data, statement.space.data.weight, statement.p

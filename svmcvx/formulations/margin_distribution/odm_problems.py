@@ -134,6 +134,14 @@ def odm_primal(
     Notes
     -----
     Source: [ZhangZhou], eq. (7).
+
+    Examples
+    --------
+    >>> import svmcvx as sx
+    >>> X, y = sx.synthetic.outlier_data(30, 2, sigma=0.3, outliers="none", seed=0)
+    >>> problem = sx.odm_primal(X, y, C1=1.0, C2=1.0, D=0.1)
+    >>> sx.solve(problem).certificate.is_certified(1e-6)
+    True
     """
     statement = bound_odm(X, y, C1, C2, D, kernel, intercept, sample_weight, indefinite)
     L, n = statement.space.factor, statement.y.size
@@ -207,6 +215,14 @@ def odm_dual(
     Notes
     -----
     Source: [ZhangZhou], eq. (19).
+
+    Examples
+    --------
+    >>> import svmcvx as sx
+    >>> X, y = sx.synthetic.outlier_data(30, 2, sigma=0.3, outliers="none", seed=0)
+    >>> problem = sx.odm_dual(X, y, C1=1.0, C2=1.0, D=0.1, kernel="rbf")
+    >>> len(problem.constraints), sx.solve(problem).certificate.is_certified(1e-6)
+    (0, True)
     """
     check_choice(form, "form", FORMS)
     statement = bound_odm(X, y, C1, C2, D, kernel, intercept, sample_weight, indefinite)

@@ -170,6 +170,14 @@ def odml_primal(
     Notes
     -----
     Source: [ZhangZhou], eq. (5).
+
+    Examples
+    --------
+    >>> import svmcvx as sx
+    >>> X, y = sx.synthetic.outlier_data(30, 2, sigma=0.3, outliers="none", seed=0)
+    >>> problem = sx.odml_primal(X, y, lam1=0.1, lam2=0.1, C=1.0)
+    >>> sx.solve(problem).certificate.is_certified(1e-6)
+    True
     """
     lam1, lam2 = check_penalties(lam1, lam2)
     C = check_number(C, "C", low=0, open_low=True)
@@ -229,6 +237,14 @@ def odml_dual(
     Notes
     -----
     Source: [ZhangZhou], eqs. (12)-(14).
+
+    Examples
+    --------
+    >>> import svmcvx as sx
+    >>> X, y = sx.synthetic.outlier_data(30, 2, sigma=0.3, outliers="none", seed=0)
+    >>> problem = sx.odml_dual(X, y, lam1=0.1, lam2=0.1, C=1.0)
+    >>> sx.solve(problem).certificate.is_certified(1e-6)
+    True
     """
     lam1, lam2 = check_penalties(lam1, lam2)
     C = check_number(C, "C", low=0, open_low=True)
@@ -309,6 +325,13 @@ def odml_hard_margin(
     Notes
     -----
     Source: [ZhangZhou], section 3.1. The primal is built, not the dual, because λ₁ is a parameter of it.
+
+    Examples
+    --------
+    >>> import svmcvx as sx
+    >>> problem = sx.odml_hard_margin([[-2.0], [-1.0], [1.0]], [-1, -1, 1], lam1=0.1, lam2=0.1)
+    >>> sx.solve(problem).certificate.is_certified(1e-6)
+    True
     """
     lam1, lam2 = check_penalties(lam1, lam2)
     space = margin_space(X, y, kernel=kernel, intercept=intercept, sample_weight=sample_weight, indefinite=indefinite)

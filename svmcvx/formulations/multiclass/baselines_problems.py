@@ -95,6 +95,15 @@ def multiclass(
     Notes
     -----
     Source: [NieHaoWang], related work.
+
+    Examples
+    --------
+    >>> import svmcvx as sx
+    >>> data = sx.datasets.load("iris")
+    >>> X, y = data.X[::5], data.y[::5]
+    >>> problem = sx.multiclass(X, y, loss="crammer_singer", lam=1.0)
+    >>> sx.solve(problem).certificate.is_certified(1e-6)
+    True
     """
     return _build(loss, X, y, lam, intercept, sample_weight, k)
 
@@ -137,6 +146,14 @@ def weston_watkins(
     Notes
     -----
     Source: [WestonWatkins]; [NieHaoWang], related work.
+
+    Examples
+    --------
+    >>> import svmcvx as sx
+    >>> data = sx.datasets.load("iris")
+    >>> X, y = data.X[::5], data.y[::5]
+    >>> sx.solve(sx.weston_watkins(X, y, lam=1.0)).certificate.is_certified(1e-6)
+    True
     """
     return _build("weston_watkins", X, y, lam, intercept, sample_weight)
 
@@ -170,6 +187,14 @@ def crammer_singer(
     Notes
     -----
     Source: [CrammerSinger]; [NieHaoWang], related work.
+
+    Examples
+    --------
+    >>> import svmcvx as sx
+    >>> data = sx.datasets.load("iris")
+    >>> X, y = data.X[::5], data.y[::5]
+    >>> sx.solve(sx.crammer_singer(X, y, lam=1.0)).certificate.is_certified(1e-6)
+    True
     """
     return _build("crammer_singer", X, y, lam, intercept, sample_weight)
 
@@ -203,6 +228,14 @@ def msvm(X: Any, y: Any, *, lam: float = 1.0, intercept: bool = True, sample_wei
     Notes
     -----
     Source: [BredensteinerBennett]; [NieHaoWang], related work.
+
+    Examples
+    --------
+    >>> import svmcvx as sx
+    >>> data = sx.datasets.load("iris")
+    >>> X, y = data.X[::5], data.y[::5]
+    >>> sx.solve(sx.msvm(X, y, lam=1.0)).certificate.is_certified(1e-6)
+    True
     """
     return _build("msvm", X, y, lam, intercept, sample_weight)
 
@@ -241,6 +274,14 @@ def topk_svm(
     Notes
     -----
     Source: [LapinHeinSchiele]; [NieHaoWang], related work.
+
+    Examples
+    --------
+    >>> import svmcvx as sx
+    >>> data = sx.datasets.load("iris")
+    >>> X, y = data.X[::5], data.y[::5]
+    >>> sx.solve(sx.topk_svm(X, y, lam=1.0, k=2)).certificate.is_certified(1e-6)
+    True
     """
     return _build("topk", X, y, lam, intercept, sample_weight, k)
 
@@ -274,6 +315,14 @@ def multinomial_lr(
     Notes
     -----
     Source: [Boehning].
+
+    Examples
+    --------
+    >>> import svmcvx as sx
+    >>> data = sx.datasets.load("iris")
+    >>> X, y = data.X[::5], data.y[::5]
+    >>> sx.solve(sx.multinomial_lr(X, y, lam=1.0)).certificate.is_certified(1e-6)
+    True
     """
     return _build("softmax", X, y, lam, intercept, sample_weight)
 
@@ -305,5 +354,14 @@ def sparse_multinomial_lr(
     Notes
     -----
     Source: [Krishnapuram].
+
+    Examples
+    --------
+    >>> import svmcvx as sx
+    >>> data = sx.datasets.load("iris")
+    >>> X, y = data.X[::5], data.y[::5]
+    >>> model = sx.solve(sx.sparse_multinomial_lr(X, y, lam=1.0)).model
+    >>> bool((model.coef == 0).any())
+    True
     """
     return _build("sparse_softmax", X, y, lam, intercept, sample_weight)

@@ -148,6 +148,15 @@ def m3svm(
     Notes
     -----
     Source: [NieHaoWang], problem (14); problem (33) for ``"logistic"``.
+
+    Examples
+    --------
+    >>> import svmcvx as sx
+    >>> data = sx.datasets.load("iris")
+    >>> X, y = data.X[::5], data.y[::5]
+    >>> problem = sx.m3svm(X, y, lam=0.1, p=2.0)
+    >>> sx.solve(problem).certificate.is_certified(1e-6)
+    True
     """
     statement = bound_m3svm(X, y, lam=lam, p=p, eps=eps, loss=loss, norm=norm, delta=delta, sample_weight=sample_weight)
     scores, chosen, p, norm = statement.scores, statement.loss, statement.p, statement.norm
@@ -209,6 +218,13 @@ def m3svm_hard_margin(X: Any, y: Any, *, p: float, norm: int = 2) -> HardMarginM
     Notes
     -----
     Source: [NieHaoWang], problems (4) and (5), Theorem 1.
+
+    Examples
+    --------
+    >>> import svmcvx as sx
+    >>> problem = sx.m3svm_hard_margin([[0.0, 0.0], [2.0, 0.0], [0.0, 2.0]], [0, 1, 2], p=2.0)
+    >>> sx.solve(problem).certificate.is_certified(1e-6)
+    True
     """
     p, norm = check_exponent(p, infinite=True), check_norm(norm)
     scores = ScoreSpace(multiclass_data(X, y), "free", rotations=norm == 2)

@@ -1,0 +1,76 @@
+"""Sphinx builds the site from these settings: ``make docs``."""
+
+import sys
+from pathlib import Path
+
+import mathjax
+
+sys.path.insert(0, str(Path(__file__).parent / "_ext"))
+
+import svmcvx
+
+project = "svmcvx"
+author = "The svmcvx developers"
+copyright = "2026, the svmcvx developers"
+version = release = svmcvx.__version__
+
+extensions = [
+    "myst_nb",
+    "numpydoc",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "sphinx.ext.mathjax",
+    "sphinx_design",
+    "sphinx_copybutton",
+    "sphinxcontrib.bibtex",
+    "citations",
+    "names",
+    "offline",
+    "written_pages",
+]
+exclude_patterns = ["_build", "_ext"]
+highlight_language = "none"
+
+# Markdown: mathematics between dollars, anchors as code hosts make them.
+myst_enable_extensions = ["dollarmath", "colon_fence"]
+myst_heading_anchors = 3
+
+# Notebooks are executed once a change.
+nb_execution_mode = "cache"
+nb_execution_cache_path = str(Path(__file__).parent / "_build" / "notebooks")
+nb_execution_timeout = 300
+nb_execution_raise_on_error = True
+nb_execution_show_tb = True
+nb_merge_streams = True
+
+# Docstrings.
+toc_object_entries_show_parents = "hide"
+autodoc_typehints = "none"  # numpydoc's sections tell the types
+autodoc_member_order = "bysource"
+autosummary_generate = False
+numpydoc_show_class_members = False
+bibtex_bibfiles = ["references.bib"]
+bibtex_default_style = "keys"
+bibtex_reference_style = "keys"
+
+# MathJax comes from a Python package, and draws without fonts: no page needs a network.
+mathjax_path = "tex-svg.js"
+
+html_theme = "pydata_sphinx_theme"
+html_title = "svmcvx"
+html_sidebars = {"getting_started": []}
+html_static_path = ["_static", str(Path(mathjax.__file__).parent / "static" / "mathjax" / "es5" / mathjax_path)]
+html_css_files = ["site.css"]
+html_copy_source = False
+html_show_sourcelink = False
+html_theme_options = {
+    "header_links_before_dropdown": 8,
+    "navbar_align": "left",
+    "show_toc_level": 2,
+    "navigation_with_keys": False,
+    "footer_start": ["copyright"],
+    "footer_end": [],
+    "back_to_top_button": False,
+}
+copybutton_prompt_text = r">>> |\.\.\. |\$ "
+copybutton_prompt_is_regexp = True
