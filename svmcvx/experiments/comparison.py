@@ -25,6 +25,7 @@ from svmcvx.experiments.preparation import SCALES, scaler
 from svmcvx.experiments.progress import shown
 from svmcvx.experiments.proofs import ProofFolder
 from svmcvx.experiments.store import Store, fingerprint
+from svmcvx.experiments.tables import CertifiedTable
 from svmcvx.solution import Solution, Status
 from svmcvx.system import clock
 from svmcvx.system.deadline import allowed, current
@@ -191,7 +192,8 @@ class Comparison:
 
     def _certified(self, solution: Solution) -> dict[str, Any]:
         certificate = solution.certificate
-        notes = [f"{attempt.solver}: {attempt.reason}" for attempt in solution.attempts if attempt.reason]
+        tried = (attempt for attempt in solution.attempts if attempt.status is not Status.LICENCE)
+        notes = list(dict.fromkeys(f"{attempt.solver}: {attempt.reason}" for attempt in tried if attempt.reason))
         clipped = certificate.residuals.get("clipped_mass")
         if clipped is not None:
             notes.append(f"indefinite kernel clipped, mass {clipped:.2g}")
@@ -208,7 +210,7 @@ class Comparison:
 
     def frame(self) -> pd.DataFrame:
         """Return the rows so far."""
-        return pd.DataFrame(self.rows, columns=list(COLUMNS))
+        return CertifiedTable(self.rows, columns=list(COLUMNS))
 
 
 def named_models(models: Models) -> list[tuple[str, Any]]:
@@ -294,7 +296,7 @@ def compare(
     DataFrame
         A row a model: ``model``, ``solver``, ``status``, ``primal`` (objective at the model), ``dual_bound``, ``gap``
         (relative), ``certified``, ``train_accuracy``, ``test_accuracy``, ``n_support``, ``seconds``, ``note``. A model that
-        failed has the reason in ``note``.
+        failed has the reason in ``note``. A notebook shows it with whole numbers, certified rows marked.
 
     Raises
     ------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from typing import Any
 
@@ -53,7 +54,8 @@ def solve(
         Print the solver's log.
     warm_start : Solution or bool, optional
         Start from the last solution of this problem where the solver can (SCS); ``Solution.warm_start_used`` tells.
-        A mixed-integer solver starts from the builder's incumbent unless this is False.
+        A mixed-integer solver starts from the builder's incumbent unless this is False. A Solution of other data is not used,
+        with a warning.
     solver_options : mapping, optional
         The solver's own options, which win over `tol` and `time_limit` and are recorded in the attempts. With
         ``solver="auto"`` a mapping from solver names to such options.
@@ -92,6 +94,13 @@ def solve(
     raw_options = _options_by_solver(cards, solver, solver_options)
 
     problem.require_as_built()
+    if isinstance(warm_start, Solution) and warm_start.of_other_data(problem.formulation.data_facts):
+        warnings.warn(
+            f"warm_start is a Solution of other data ({warm_start.data}) than those of the problem "
+            f"({problem.formulation.data_facts}) and is not used; pass a solution of this problem",
+            stacklevel=2,
+        )
+        warm_start = None
     with allowed(time_limit) as deadline, blas_held_to_one():
         start = problem.start() if kind in policy.MIXED and warm_start is not False else None
         chain = Chain(

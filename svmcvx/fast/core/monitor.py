@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -27,6 +28,8 @@ __all__ = ["MOST_RESERVED", "Callback", "Monitor", "Progress", "conclude", "earl
 
 # Share of the time left that is kept for the certificate, at most.
 MOST_RESERVED = 0.6
+# Frames between a warning about an argument and the call of a specialised solver.
+CALLER = 4
 
 Arguments = ParamSpec("Arguments")
 log = logging.getLogger(__name__)
@@ -188,8 +191,10 @@ def monitored(*, tol: float, max_iter: int, verbose: bool, callback: Callback | 
         yield monitor
 
 
-def earlier_solution(warm_start: Any) -> Solution | None:
-    """Return `warm_start`, which has to be a Solution or None; whether it fits the data, each solver sees for itself.
+def earlier_solution(warm_start: Any, statement: Formulation | None = None) -> Solution | None:
+    """Return `warm_start`, which has to be a Solution or None; whether it fits the sizes, each solver sees for itself.
+
+    With a statement, warn of a solution of other data: a point to start from all the same, and most often a mistake.
 
     Raises
     ------
@@ -198,6 +203,12 @@ def earlier_solution(warm_start: Any) -> Solution | None:
     """
     if warm_start is not None and not isinstance(warm_start, Solution):
         raise DataTypeError(f"warm_start must be a Solution of the same data, got {type(warm_start).__name__}")
+    if warm_start is not None and statement is not None and warm_start.of_other_data(statement.data_facts):
+        warnings.warn(
+            f"warm_start is a Solution of other data ({warm_start.data}) than these ({statement.data_facts}): the solver starts "
+            "from it, and the interval is about these data; pass a solution of the same X and y",
+            stacklevel=CALLER,
+        )
     return warm_start
 
 
@@ -272,4 +283,6 @@ def conclude(
         formulation=statement.name,
         hyperparameters=statement.hyperparameters,
         evidence=evidence,
+        data=statement.data_facts,
+        terms=checked.terms,
     )

@@ -218,7 +218,7 @@ def _penalties(sigma: float | Sequence[float] | None, C: float, thresholds: tupl
 
 def _earlier(warm_start: Any, statement: L0) -> Floats | None:
     """Return the signed margins of an earlier solution's model on the same data."""
-    warm_start = earlier_solution(warm_start)
+    warm_start = earlier_solution(warm_start, statement)
     if warm_start is None:
         return None
     if not isinstance(warm_start.model, BinaryModel):

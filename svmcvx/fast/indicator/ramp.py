@@ -105,9 +105,9 @@ def ramp(
     if settings is not None and not isinstance(settings, BranchSettings):
         raise DataTypeError(f"settings must be a BranchSettings or None, got {type(settings).__name__}")
     check_seed(seed)
-    warm_start = earlier_solution(warm_start)
     counting = l0_statement(X, y, C=C, kernel=kernel, sample_weight=sample_weight, indefinite=indefinite)
     statement = Ramp(space=counting.space, C=counting.C, kind="enumeration")
+    warm_start = earlier_solution(warm_start, statement)
     earlier = incumbent_margins(warm_start, counting)
     with monitored(tol=tol, max_iter=max_iter, verbose=verbose, callback=callback) as monitor:
         statement = replace(statement, pool=ramp_pool(counting, earlier, heuristics=False))

@@ -192,8 +192,8 @@ def psvm(
     linear = space.is_linear
     check_choice(method, "method", psvm_linear.METHODS if linear else KERNEL_METHODS)
     statement = PSVM(space=space, C=C, p=p, bias=bias)
+    warm = earlier_multipliers(warm_start, statement)
     earlier = earlier_solution(warm_start)
-    warm = earlier_multipliers(earlier, statement)
     with monitored(tol=tol, max_iter=max_iter, verbose=verbose, callback=callback) as monitor:
         if linear:
             start = None if earlier is None or warm is None else psvm_linear.start_from(statement, earlier, warm)

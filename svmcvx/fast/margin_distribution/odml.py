@@ -180,7 +180,7 @@ def odml(
             f'method="low-rank" needs a kernel that is positive semidefinite on any data, got {space.kernel or "kernel=None"}; '
             'use method="auto"'
         )
-    alpha = _start(statement, earlier_solution(warm_start))
+    alpha = _start(statement, earlier_solution(warm_start, statement))
     with monitored(tol=tol, max_iter=max_iter, verbose=verbose, callback=callback) as monitor:
         if space.is_linear and (method == "unwhitened" or (method == "auto" and statement.curvature.by_products)):
             point, status = _unwhitened(statement, monitor, alpha, settings.newton)

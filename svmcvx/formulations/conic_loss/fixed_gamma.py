@@ -92,7 +92,8 @@ class ConicFixedGamma(ConicDual):
         losses = _conic_loss_above(self.y * f - error, self.gamma, self.lam)
         norm = penalty_above(self.space, model)
         value = norm + float(losses.sum())
-        return Evaluation.at_most(value, sum_above([norm, *losses.tolist()]) if value else 0.0)
+        found = Evaluation.at_most(value, sum_above([norm, *losses.tolist()]) if value else 0.0)
+        return found.parted(norm, float(losses.sum()))
 
     def trivial(self) -> tuple[list[BinaryModel], list[Dual]]:
         """Return w = 0; γ = α = 0, whose bound is 0."""

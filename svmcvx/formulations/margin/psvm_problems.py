@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from svmcvx.data import binary_data, check_choice, check_costs, check_number
 from svmcvx.errors import BuildError
 from svmcvx.feature_space import FeatureSpace, feature_space
-from svmcvx.formulations.base import FormulationProblem, RecoveredPoints, require_conic_memory, usable
-from svmcvx.formulations.building import builder
+from svmcvx.formulations.base import FormulationProblem, RecoveredPoints, usable
+from svmcvx.formulations.building import builder, require_conic_memory
 from svmcvx.formulations.margin.psvm import BIAS_RULES, PSVM
 from svmcvx.kernels import KernelLike
 from svmcvx.model import BinaryModel
