@@ -210,7 +210,20 @@ class Comparison:
 
     def frame(self) -> pd.DataFrame:
         """Return the rows so far."""
-        return CertifiedTable(self.rows, columns=list(COLUMNS))
+        table = CertifiedTable(self.rows, columns=list(COLUMNS))
+        # For plot.against_exponent.
+        table.attrs["exponents"] = {name: model.p for name, model in map(_last, self.named) if _is_psvm(model)}
+        return table
+
+
+def _last(entry: tuple[str, Any]) -> tuple[str, Any]:
+    """Return a name with the last step of its pipeline."""
+    name, model = entry
+    return name, model[-1] if isinstance(model, Pipeline) else model
+
+
+def _is_psvm(model: Any) -> bool:
+    return isinstance(model, svmcvx.PSVMClassifier)
 
 
 def named_models(models: Models) -> list[tuple[str, Any]]:

@@ -37,7 +37,7 @@ def ramp(
     X: Any,
     y: Any,
     *,
-    C: float,
+    C: float = 1.0,
     kernel: KernelLike = None,
     sample_weight: Any = None,
     tol: float = 1e-6,
@@ -61,7 +61,7 @@ def ramp(
     y : array-like of shape (n,)
         Two labels of any type.
     C : float
-        Weight of the losses, positive.
+        Weight of the losses, positive; 1 by default.
     kernel : Kernel, str, callable or None
         None for the linear formulation. The columns are those of a factor of the Gram matrix.
     sample_weight : array-like of shape (n,), optional

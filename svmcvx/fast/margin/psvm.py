@@ -67,8 +67,8 @@ def psvm(
     X: Any,
     y: Any,
     *,
-    C: float,
-    p: float,
+    C: float = 1.0,
+    p: float = 1.0,
     kernel: KernelLike = None,
     sample_weight: Any = None,
     tol: float = 1e-6,
@@ -97,9 +97,9 @@ def psvm(
     y : array-like, Dask collection or ``blocks.y`` of shape (n,)
         Two labels of any type.
     C : float
-        Weight of the losses, positive.
+        Weight of the losses, positive; 1 by default.
     p : float
-        Exponent of the hinge, any real number of at least 1.
+        Exponent of the hinge, any real number of at least 1, the default.
     kernel : Kernel, str, callable or None
         None for the linear formulation, which forms no Gram matrix.
     sample_weight : array-like of shape (n,), optional

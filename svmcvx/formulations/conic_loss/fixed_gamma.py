@@ -181,7 +181,7 @@ def conic_fixed_gamma(
     y: Any,
     *,
     gamma: Any,
-    lam: float,
+    lam: float = 1.0,
     kernel: KernelLike = None,
     intercept: bool = True,
     indefinite: str = "error",
@@ -208,7 +208,7 @@ def conic_fixed_gamma(
         Non-negative; those of a solved relaxation are returned by
         :func:`svmcvx.formulations.conic_loss.relaxation.relaxation`.
     lam : float
-        Height of the losses, positive. The cvxpy parameter ``problem.lam``.
+        Height of the losses, positive; 1 by default. The cvxpy parameter ``problem.lam``.
     kernel, intercept, indefinite
         As for :func:`svmcvx.conic_sdp`.
 

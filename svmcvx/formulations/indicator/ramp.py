@@ -147,7 +147,7 @@ def ramp_mio(
     X: Any,
     y: Any,
     *,
-    C: float,
+    C: float = 1.0,
     M: Any = "auto",
     kernel: KernelLike = None,
     incumbent: Model | Any = None,
@@ -166,7 +166,7 @@ def ramp_mio(
     X, y, M, kernel, incumbent, sample_weight, indefinite, time_limit
         As for :func:`svmcvx.zero_one_mio`.
     C : float
-        Weight of the losses, positive. The cvxpy parameter ``problem.param_dict["C"]``.
+        Weight of the losses, positive; 1 by default. The cvxpy parameter ``problem.param_dict["C"]``.
 
     Returns
     -------

@@ -129,8 +129,8 @@ def psvm_primal(
     X: Any,
     y: Any,
     *,
-    C: float,
-    p: float,
+    C: float = 1.0,
+    p: float = 1.0,
     kernel: KernelLike = None,
     sample_weight: Any = None,
     exponent: str = "power",
@@ -151,9 +151,9 @@ def psvm_primal(
     y : array-like of shape (n,)
         Two labels of any type.
     C : float
-        Weight of the losses, positive. The cvxpy parameter ``problem.C``.
+        Weight of the losses, positive; 1 by default. The cvxpy parameter ``problem.C``.
     p : float
-        Exponent of the hinge, any real number of at least 1.
+        Exponent of the hinge, any real number of at least 1, the default.
     kernel : Kernel, str, callable or None
         None for the linear formulation.
     sample_weight : array-like of shape (n,), optional
@@ -215,8 +215,8 @@ def psvm_dual(
     X: Any,
     y: Any,
     *,
-    C: float,
-    p: float,
+    C: float = 1.0,
+    p: float = 1.0,
     kernel: KernelLike = None,
     sample_weight: Any = None,
     exponent: str = "power",

@@ -119,9 +119,9 @@ def odml_primal(
     X: Any,
     y: Any,
     *,
-    lam1: float,
-    lam2: float,
-    C: float,
+    lam1: float = 0.0625,
+    lam2: float = 0.0625,
+    C: float = 10.0,
     kernel: KernelLike = None,
     intercept: bool = False,
     sample_weight: Any = None,
@@ -141,10 +141,10 @@ def odml_primal(
     y : array-like of shape (n,)
         Two labels of any type.
     lam1, lam2 : float
-        Weights of the variance and the mean of the margins, not negative. The cvxpy parameters ``problem.lam1`` and
-        ``problem.lam2``.
+        Weights of the variance and the mean of the margins, not negative; 1/16 by default. The cvxpy parameters
+        ``problem.lam1`` and ``problem.lam2``.
     C : float
-        Weight of the mean hinge loss, positive. The cvxpy parameter ``problem.C``.
+        Weight of the mean hinge loss, positive; 10 by default. The cvxpy parameter ``problem.C``.
     kernel : Kernel, str, callable or None
         None for the linear formulation.
     intercept : bool
@@ -188,9 +188,9 @@ def odml_dual(
     X: Any,
     y: Any,
     *,
-    lam1: float,
-    lam2: float,
-    C: float,
+    lam1: float = 0.0625,
+    lam2: float = 0.0625,
+    C: float = 10.0,
     kernel: KernelLike = None,
     intercept: bool = False,
     sample_weight: Any = None,
@@ -273,8 +273,8 @@ def odml_hard_margin(
     X: Any,
     y: Any,
     *,
-    lam1: float,
-    lam2: float,
+    lam1: float = 0.0625,
+    lam2: float = 0.0625,
     kernel: KernelLike = None,
     intercept: bool = False,
     sample_weight: Any = None,
