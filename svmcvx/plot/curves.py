@@ -141,9 +141,9 @@ def gap_trace(
         gaps = np.array([relative_gap(*ends) for ends in zip(lower, upper, strict=True)])
         gaps[np.isinf(gaps)] = np.nan
         times += [float(seconds[seconds > 0].min(initial=np.inf)), float(seconds[-1])]
-        look = {"color": colour, "linestyle": DASHES[place % len(DASHES)], "drawstyle": "steps-post"}
-        dot = {"color": colour, "linestyle": "none", "marker": MARKERS[place % len(MARKERS)]}
-        ends = {} if solution.certificate.lower is None else {"marker": dot["marker"], "markersize": 4}
+        look: dict[str, Any] = {"color": colour, "linestyle": DASHES[place % len(DASHES)], "drawstyle": "steps-post"}
+        dot: dict[str, Any] = {"color": colour, "linestyle": "none", "marker": MARKERS[place % len(MARKERS)]}
+        ends: dict[str, Any] = {} if solution.certificate.lower is None else {"marker": dot["marker"], "markersize": 4}
         handles.append(Line2D([], [], color=colour, linestyle=look["linestyle"], label=name, **ends))
         if show == "gap":
             ax.plot(seconds, np.maximum(gaps, EPS), linewidth=1.5, label=name, **look)

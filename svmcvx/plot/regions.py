@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -19,6 +18,7 @@ from svmcvx.plot.style import (
     class_colours,
     drawing_axes,
     entitle,
+    figure_of,
     ink,
     legend_below,
     paper,
@@ -113,8 +113,8 @@ def decision_regions(
         lead = (best[:, 1] - best[:, 0]).reshape(horizontal.shape)
         lines = _shade_classes(ax, horizontal, vertical, predicted, lead, colours)
     handles = _draw_points(ax, points, codes, classes, support)
-    for j, set_label in enumerate((ax.set_xlabel, ax.set_ylabel)):
-        set_label(names[j] + _scaling(points[:, j]))
+    ax.set_xlabel(names[0] + _scaling(points[:, 0]))
+    ax.set_ylabel(names[1] + _scaling(points[:, 1]))
     legend_below(ax, [*handles, *lines])
     return entitle(ax, _described(model) if title is None else title)
 
@@ -193,7 +193,7 @@ def _mixed(colour: Any, background: Any, share: float) -> Any:
     return tuple(share * np.array(to_rgb(colour)) + (1.0 - share) * np.array(to_rgb(background)))
 
 
-def _lines(ax: Axes, *labels: tuple[str, str]) -> list[Any]:
+def _lines(*labels: tuple[str, Any]) -> list[Any]:
     from matplotlib.lines import Line2D
 
     return [Line2D([], [], color=ink(), linestyle=style, linewidth=1.2, label=label) for label, style in labels]
@@ -222,9 +222,9 @@ def _shade_scores(ax: Axes, horizontal: Floats, vertical: Floats, scores: Floats
         linestyles=["--", "-", "--"],
         linewidths=[0.9, 1.5, 0.9],
     )
-    bar = ax.get_figure().colorbar(shades, ax=ax, ticks=_ticks(limit), label=f"score (positive: {classes[-1]})")
+    bar = figure_of(ax).colorbar(shades, ax=ax, ticks=_ticks(limit), label=f"score (positive: {classes[-1]})")
     bar.outline.set_linewidth(0.5)
-    return _lines(ax, ("boundary", "-"), ("score ±1", "--"))
+    return _lines(("boundary", "-"), ("score ±1", "--"))
 
 
 def _ticks(limit: float) -> list[float]:
@@ -249,6 +249,6 @@ def _shade_classes(
         signed = np.where(predicted == code, lead, -lead)
         ax.contour(horizontal, vertical, signed, levels=[0], colors=[ink()], linewidths=1.4)
     if not lead.min() < 1.0 < lead.max():
-        return _lines(ax, ("boundary", "-"))
+        return _lines(("boundary", "-"))
     ax.contour(horizontal, vertical, lead, levels=[1], colors=[ink()], linestyles="--", linewidths=0.9)
-    return _lines(ax, ("boundary", "-"), ("1 above the next class", "--"))
+    return _lines(("boundary", "-"), ("1 above the next class", "--"))

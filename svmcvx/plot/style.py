@@ -23,6 +23,7 @@ __all__ = [
     "class_colours",
     "drawing_axes",
     "entitle",
+    "figure_of",
     "ink",
     "legend_below",
     "paper",
@@ -75,15 +76,16 @@ def paper(ax: Axes) -> Any:
     return colour if colour[3] > 0 else to_rgba(rcParams["axes.facecolor"])
 
 
+def figure_of(ax: Axes) -> Any:
+    """Return the figure, or the part of one, that the axes stand in."""
+    return ax.get_figure()
+
+
 def width_of(ax: Axes) -> float:
     """Return the width in inches of the axes' part of the figure, what stands beside them included."""
-    figure, place = ax.get_figure(), ax.get_subplotspec()
-    whole = float(figure.get_size_inches()[0])
-    return (
-        whole * float(ax.get_position().width)
-        if place is None
-        else whole * len(place.colspan) / place.get_gridspec().ncols
-    )
+    figure, place = figure_of(ax), ax.get_subplotspec()
+    whole = float(figure.bbox.width / figure.dpi)
+    return whole * (ax.get_position().width if place is None else len(place.colspan) / place.get_gridspec().ncols)
 
 
 def legend_below(ax: Axes, handles: Sequence[Any] | None = None, *, label: bool = True) -> None:
@@ -100,7 +102,7 @@ def legend_below(ax: Axes, handles: Sequence[Any] | None = None, *, label: bool 
         return
     size = FontProperties(size="small").get_size_in_points()
     longest = max(len(str(handle.get_label())) for handle in handles)
-    figure = ax.get_figure()
+    figure = figure_of(ax)
     fitting = int(width_of(ax) / ((longest * CHARACTER + HANDLE) * size / 10.0))
     drop = (BELOW_AXES if label else BELOW_AXES / 2) * float(rcParams["font.size"]) / 72.0
     ax.legend(

@@ -201,9 +201,11 @@ def earlier_solution(warm_start: Any, statement: Formulation | None = None) -> S
     DataError
         If it is something else.
     """
-    if warm_start is not None and not isinstance(warm_start, Solution):
+    if warm_start is None:
+        return None
+    if not isinstance(warm_start, Solution):
         raise DataTypeError(f"warm_start must be a Solution of the same data, got {type(warm_start).__name__}")
-    if warm_start is not None and statement is not None and warm_start.of_other_data(statement.data_facts):
+    if statement is not None and warm_start.of_other_data(statement.data_facts):
         warnings.warn(
             f"warm_start is a Solution of other data ({warm_start.data}) than these ({statement.data_facts}): the solver starts "
             "from it, and the interval is about these data; pass a solution of the same X and y",
