@@ -1,8 +1,12 @@
 """How objects show themselves: summaries, short reprs, HTML."""
 
+import contextlib
 import html.parser
+import io
 import pickle
+import re
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -181,7 +185,7 @@ def test_a_missing_licence_is_one_word_in_the_summary(monkeypatch):
 SOLVERS = {
     "psvm": sx.fast.psvm,
     "hard_margin": sx.fast.hard_margin,
-    "odm": sx.fast.odm,
+    "odm": lambda X, y, **keywords: sx.fast.odm(X, y, kernel="rbf", **keywords),
     "odml": sx.fast.odml,
     "conic": lambda X, y, **keywords: sx.fast.conic(X, y, lam=1.0, **keywords),
     "l0": sx.fast.l0,
@@ -193,31 +197,39 @@ SOLVERS = {
 
 
 @pytest.mark.parametrize("name", SOLVERS)
-def test_a_warm_start_of_other_data_is_noticed(name, recwarn):
+def test_a_warm_start_of_other_data_of_the_same_size_is_refused(name):
     solve = SOLVERS[name]
     first, y = X[:12] + 5.0 * Y[:12, None], Y[:12]
     earlier = solve(first, y)
-    solve(first, y, warm_start=earlier)
-    assert not recwarn
-    with pytest.warns(UserWarning, match="Solution of other data"):
-        warm = solve(first + 1.0, y, warm_start=earlier)
-    assert warm.certificate.upper == pytest.approx(solve(first + 1.0, y).certificate.upper, rel=1e-4)
+    assert solve(first, y, warm_start=earlier).warm_start_used
+    other_labels = np.r_[-y[:2], y[2:]]
+    for other in ((first + 1.0, y), (first, other_labels)):
+        with pytest.raises(sx.DataError, match="other numbers or labels"):
+            solve(*other, warm_start=earlier)
 
 
-def test_solve_does_not_use_a_solution_of_other_data():
+def test_a_linear_odm_takes_one_of_other_rows():
+    earlier = sx.fast.odm(X, Y)
+    assert sx.fast.odm(X + 1.0, Y, warm_start=earlier).certificate.is_certified(1e-6)
+    with pytest.raises(sx.DataError, match="other numbers or labels"):
+        sx.fast.odm(X + 1.0, Y, kernel="rbf", warm_start=sx.fast.odm(X, Y, kernel="rbf"))
+
+
+def test_solve_refuses_a_solution_of_other_data():
     problem = sx.psvm_dual(X, Y)
     first = sx.solve(problem, solver="scs", tol=1e-6)
-    other = sx.solve(sx.psvm_dual(X + 1.0, Y), solver="clarabel")
     assert sx.solve(problem, solver="scs", tol=1e-6, warm_start=first).warm_start_used
-    with pytest.warns(UserWarning, match="is not used"):
-        assert not sx.solve(problem, solver="scs", tol=1e-6, warm_start=other).warm_start_used
+    for other in (sx.psvm_dual(X + 1.0, Y), sx.psvm_dual(X[:30], Y[:30])):
+        with pytest.raises(sx.DataError, match="got one of other data"):
+            sx.solve(problem, warm_start=sx.solve(other, solver="clarabel"))
 
 
-def test_another_gram_matrix_of_the_same_observations_is_no_other_data(recwarn):
+def test_another_gram_matrix_of_the_same_observations_is_no_other_data():
     near, far = (sx.RBF(gamma)(X, X) for gamma in (0.5, 0.6))
     first = sx.fast.psvm(near, Y, kernel="precomputed")
     assert sx.fast.psvm(far, Y, kernel="precomputed", warm_start=first).warm_start_used
-    assert not recwarn
+    with pytest.raises(sx.DataError, match="other numbers or labels"):
+        sx.fast.psvm(far, np.r_[-Y[:2], Y[2:]], kernel="precomputed", warm_start=first)
 
 
 # Representations
@@ -307,3 +319,39 @@ def test_a_solution_without_facts_has_a_summary(solution):
     bare = replace(solution, data=None, terms={}, evidence=None)
     assert "Classes" in bare.summary()
     assert "Observations" not in bare.summary()
+
+
+# The page of the documentation
+
+PAGE = Path(__file__).parent.parent / "docs" / "solutions.md"
+
+
+def skeleton(text):
+    """The text without numbers, whose digits, and so whose widths, differ from machine to machine."""
+    return re.sub(r"\s+", " ", re.sub(r"-?\d[\d.]*(e[+-]?\d+)?", "#", text))
+
+
+def test_the_page_prints_what_it_says(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    blocks = re.findall(r"```python\n(.*?)```(?:\s*```text\n(.*?)```)?", PAGE.read_text(), flags=re.DOTALL)
+    assert len(blocks) == 4
+    namespace = {}
+    for place, (code, expected) in enumerate(blocks):
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            exec(compile(code, str(PAGE), "exec"), namespace)  # noqa: S102 - our own documentation
+        if place < 2:
+            # Seconds, and the last digits of what a solver ends with.
+            assert skeleton(printed.getvalue()) == skeleton(expected)
+        else:
+            assert printed.getvalue() == expected
+    low, high = display.interval(namespace["solution"].certificate.lower, namespace["solution"].certificate.upper)
+    for end in (low, high):
+        assert end[:7] == "54.6551"
+        assert f"bound: {end[:7]}" in re.sub(r" +", " ", blocks[0][1])
+
+
+def test_added_constraints_are_noted():
+    problem = sx.psvm_primal(X, Y)
+    found = sx.solve(problem.with_constraints([problem.var_dict["w"] >= 0]), solver="clarabel")
+    assert "Constraints were added" in found.summary()

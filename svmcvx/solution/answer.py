@@ -160,11 +160,17 @@ class DataFacts:
             precomputed=precomputed,
         )
 
+    @property
+    def size(self) -> tuple[int, int]:
+        """Observations and features."""
+        return self.n, self.d
+
     def differ_from(self, other: DataFacts) -> bool:
-        """Whether these are known to be other data; the labels alone decide for Gram matrices."""
-        if not (self.fingerprint and other.fingerprint):
+        """Whether these are other data of the same sizes and classes; the labels alone decide for Gram matrices."""
+        alike = self.size == other.size and self.classes == other.classes
+        if not (alike and self.fingerprint and other.fingerprint):
             return False
-        if self.precomputed and other.precomputed and self.n == other.n:
+        if self.precomputed and other.precomputed:
             return self.fingerprint.rpartition("-")[2] != other.fingerprint.rpartition("-")[2]
         return self.fingerprint != other.fingerprint
 
@@ -239,10 +245,6 @@ class Solution:
     def warm_start_used(self) -> bool:
         """Whether the solver whose point was kept used the earlier solution that was offered."""
         return any(attempt.warm_start_used for attempt in self.attempts if attempt.solver == self.solver)
-
-    def of_other_data(self, data: DataFacts | None) -> bool:
-        """Whether the problem was solved for data that are known to be others than these."""
-        return self.data is not None and data is not None and self.data.differ_from(data)
 
     def save_proof(self, path: str | os.PathLike[str]) -> None:
         """Write what the interval follows from to a file, which :func:`svmcvx.verify` checks from the raw data.

@@ -253,6 +253,10 @@ def _notes(solution: Solution) -> list[str]:
             "Both bounds were computed from the raw data, rounding included: the objective at the model, and the dual "
             "objective at a dual point repaired to exact feasibility."
         )
+    if "added_violation" in residuals and certificate.lower is not None:
+        notes.append(
+            "Constraints were added: the lower bound is that of the problem without them, and need not be tight."
+        )
     if "clipped_mass" in residuals:
         notes.append("The kernel was indefinite: the interval is about its positive part.")
     if solution.status not in (Status.OPTIMAL, Status.INACCURATE):

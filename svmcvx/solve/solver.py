@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from typing import Any
 
 from svmcvx.data import check_number, check_time_limit
 from svmcvx.errors import BuildError, DataError, DataTypeError
 from svmcvx.formulations.base import FormulationProblem
-from svmcvx.solution import Solution
+from svmcvx.solution import DataFacts, Solution
 from svmcvx.solve import policy
 from svmcvx.solve.chain import Chain
 from svmcvx.system.deadline import allowed
@@ -54,8 +53,7 @@ def solve(
         Print the solver's log.
     warm_start : Solution or bool, optional
         Start from the last solution of this problem where the solver can (SCS); ``Solution.warm_start_used`` tells.
-        A mixed-integer solver starts from the builder's incumbent unless this is False. A Solution of other data is not used,
-        with a warning.
+        A mixed-integer solver starts from the builder's incumbent unless this is False.
     solver_options : mapping, optional
         The solver's own options, which win over `tol` and `time_limit` and are recorded in the attempts. With
         ``solver="auto"`` a mapping from solver names to such options.
@@ -94,13 +92,13 @@ def solve(
     raw_options = _options_by_solver(cards, solver, solver_options)
 
     problem.require_as_built()
-    if isinstance(warm_start, Solution) and warm_start.of_other_data(problem.formulation.data_facts):
-        warnings.warn(
-            f"warm_start is a Solution of other data ({warm_start.data}) than those of the problem "
-            f"({problem.formulation.data_facts}) and is not used; pass a solution of this problem",
-            stacklevel=2,
+    these: DataFacts | None = problem.formulation.data_facts
+    earlier = warm_start.data if isinstance(warm_start, Solution) else None
+    if these is not None and earlier is not None and (these.size != earlier.size or these.differ_from(earlier)):
+        raise DataError(
+            f"warm_start must be a Solution of this problem, got one of other data ({earlier}; these are {these}); "
+            "leave it out"
         )
-        warm_start = None
     with allowed(time_limit) as deadline, blas_held_to_one():
         start = problem.start() if kind in policy.MIXED and warm_start is not False else None
         chain = Chain(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import math
-import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -28,8 +27,6 @@ __all__ = ["MOST_RESERVED", "Callback", "Monitor", "Progress", "conclude", "earl
 
 # Share of the time left that is kept for the certificate, at most.
 MOST_RESERVED = 0.6
-# Frames between a warning about an argument and the call of a specialised solver.
-CALLER = 4
 
 Arguments = ParamSpec("Arguments")
 log = logging.getLogger(__name__)
@@ -194,22 +191,22 @@ def monitored(*, tol: float, max_iter: int, verbose: bool, callback: Callback | 
 def earlier_solution(warm_start: Any, statement: Formulation | None = None) -> Solution | None:
     """Return `warm_start`, which has to be a Solution or None; whether it fits the sizes, each solver sees for itself.
 
-    With a statement, warn of a solution of other data: a point to start from all the same, and most often a mistake.
+    With a statement, one of other data is refused by the data's short names, where the sizes alone do not tell.
 
     Raises
     ------
     DataError
-        If it is something else.
+        If it is something else, or known to be of other data.
     """
     if warm_start is None:
         return None
     if not isinstance(warm_start, Solution):
         raise DataTypeError(f"warm_start must be a Solution of the same data, got {type(warm_start).__name__}")
-    if statement is not None and warm_start.of_other_data(statement.data_facts):
-        warnings.warn(
-            f"warm_start is a Solution of other data ({warm_start.data}) than these ({statement.data_facts}): the solver starts "
-            "from it, and the interval is about these data; pass a solution of the same X and y",
-            stacklevel=CALLER,
+    these = None if statement is None else statement.data_facts
+    if these is not None and warm_start.data is not None and these.differ_from(warm_start.data):
+        raise DataError(
+            f"warm_start must be a Solution of the same data, got one of {warm_start.data.fingerprint}, these are "
+            f"{these.fingerprint}: as many observations, features and classes, but other numbers or labels; leave it out"
         )
     return warm_start
 

@@ -159,11 +159,8 @@ def odm(
             f'method="blocks" needs a kernel that is positive semidefinite on any data, got {space.kernel or "kernel=None"}; '
             'use method="auto"'
         )
-    earlier = earlier_solution(warm_start)
-    if not space.is_linear or (earlier is not None and earlier.data is not None and earlier.data.n == space.data.rows):
-        # A linear machine takes one of another number of rows on purpose.
-        earlier = earlier_solution(warm_start, statement)
-    w, theta = _start(statement, earlier)
+    # A linear machine takes one of other rows.
+    w, theta = _start(statement, earlier_solution(warm_start, None if space.is_linear else statement))
     warm = w is not None or theta is not None
     with monitored(tol=tol, max_iter=max_iter, verbose=verbose, callback=callback) as monitor:
         if by_blocks:
