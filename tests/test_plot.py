@@ -371,3 +371,10 @@ def test_lines_without_a_colour_of_their_own_take_that_of_the_style():
         assert mpl.colors.same_color(style.paper(ax), "black")
         handle = ax.get_legend().legend_handles[-2]
         assert mpl.colors.same_color(handle.get_color(), "white")
+
+
+def test_a_figure_without_a_layout_keeps_its_legend_inside():
+    _, ax = plt.subplots()
+    sx.plot.losses(ax=ax)
+    ax.figure.canvas.draw()
+    assert ax.get_window_extent().contains(*ax.get_legend().get_window_extent().p0)

@@ -91,6 +91,7 @@ def width_of(ax: Axes) -> float:
 def legend_below(ax: Axes, handles: Sequence[Any] | None = None, *, label: bool = True) -> None:
     """Put the legend below the axes, where it hides nothing, in as many columns as fit their width.
 
+    In a figure without a layout engine, which would cut it off, it stands inside them.
     `label` tells whether the horizontal axis has one.
     """
     from matplotlib import rcParams
@@ -103,6 +104,10 @@ def legend_below(ax: Axes, handles: Sequence[Any] | None = None, *, label: bool 
     size = FontProperties(size="small").get_size_in_points()
     longest = max(len(str(handle.get_label())) for handle in handles)
     figure = figure_of(ax)
+    if figure.get_layout_engine() is None:
+        # Nothing makes room below.
+        ax.legend(handles=handles, loc="best", fontsize="small", framealpha=0.8)
+        return
     fitting = int(width_of(ax) / ((longest * CHARACTER + HANDLE) * size / 10.0))
     drop = (BELOW_AXES if label else BELOW_AXES / 2) * float(rcParams["font.size"]) / 72.0
     ax.legend(
