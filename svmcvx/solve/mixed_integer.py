@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor, wait
 from typing import Any, TypeAlias
 
 import cvxpy as cp
@@ -25,6 +26,7 @@ from numpy.typing import NDArray
 
 from svmcvx.certificate import SolverBound
 from svmcvx.system import clock
+from svmcvx.system.interrupt import deferred_interrupt
 
 __all__ = [
     "ALLOWANCE",
@@ -45,6 +47,8 @@ DUAL_FEASIBILITY = 1e-7
 ALLOWANCE = DUAL_FEASIBILITY
 # SCIP's limit of time where there is none.
 NO_LIMIT = 1e20
+# Seconds until SCIP hears of Ctrl-C.
+INTERRUPT_SECONDS = 0.1
 # Entry of SCIP's data that holds the point to start from, complete and in the solver's own coordinates.
 START = "svmcvx_start"
 
@@ -89,10 +93,9 @@ class CandidSCIP(SCIP):
         if limit < NO_LIMIT:
             # To hand over many rows takes seconds.
             model.setParam("limits/time", max(limit - (clock.now() - began), 0.0))
-        # SCIP catches Ctrl-C itself while it runs, and restores Python's handler. Other threads go on.
-        model.optimizeNogil()
+        interrupted = _optimised(model)
         status = str(model.getStatus())
-        if status == "userinterrupt":
+        if interrupted:
             raise KeyboardInterrupt
         found = model.getNSols() > 0
         infinity = float(model.infinity())
@@ -110,6 +113,21 @@ class CandidSCIP(SCIP):
             result["primal"] = np.array([best[variable] for variable in variables[: c.size]])
             result["value"] = float(c @ result["primal"])
         return result
+
+
+def _optimised(model: Any) -> bool:
+    """Run SCIP until it is done, or until it has taken notice of Ctrl-C; tell whether that was pressed.
+
+    SCIP's own handler would print a line. It runs in a thread of its own, so that this one receives signals.
+    """
+    model.setParam("misc/catchctrlc", False)
+    with ThreadPoolExecutor(1) as pool, deferred_interrupt() as pressed:
+        running = pool.submit(model.optimizeNogil)
+        while not wait([running], INTERRUPT_SECONDS).done:
+            if pressed.is_set():
+                model.interruptSolve()
+        running.result()
+    return pressed.is_set()
 
 
 def _add_start(model: Any, variables: list[Any], A: Any, b: Floats, dims: dict[str, Any], start: Floats) -> bool:
