@@ -251,6 +251,16 @@ def test_models_are_shown_in_one_line(solution, several):
             assert word in repr(model)
 
 
+def test_proofs_and_margins_are_shown_without_their_arrays(solution, tmp_path):
+    for thing in (solution.proof(), solution.evidence, sx.theory.margin_distribution(solution, X, LABELS)):
+        assert "array" not in repr(thing)
+        assert len(repr(thing)) < 200
+    path = tmp_path / "proof.npz"
+    solution.save_proof(path)
+    (tmp_path / "other").write_text("")
+    assert path.stat().st_mode == (tmp_path / "other").stat().st_mode, "others may read what others may read"
+
+
 def test_a_statement_is_shown_without_its_data():
     shown = repr(sx.odm_dual(X, Y, kernel="rbf").formulation)
     assert shown.startswith("ODM(C1=1, C2=1, D=0.1, ")
@@ -265,6 +275,7 @@ def shown(solution, several, tmp_path):
         solution,
         several.solution_,
         solution.certificate,
+        solution.proof(),
         sx.fast.l0(X, Y).certificate,
         sx.fast.psvm(X, LABELS).model,
         solution.model,

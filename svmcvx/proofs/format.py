@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import tempfile
+import uuid
 import zipfile
 import zlib
 from collections.abc import Mapping
@@ -21,6 +21,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from svmcvx.display import html_block, html_fields, interval, settings
 from svmcvx.errors import DataError
 
 __all__ = ["Proof", "fingerprint", "read_proof", "write_proof"]
@@ -37,7 +38,7 @@ MAPPINGS: Final = ("model", "dual", "extra")
 SAMPLE: Final = 32
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Proof:
     """What is claimed, and the numbers from which it follows.
 
@@ -96,6 +97,27 @@ class Proof:
         object.__setattr__(self, "weight", np.array(self.weight, dtype=np.float64))
         object.__setattr__(self, "classes", np.array(self.classes))
 
+    def __repr__(self) -> str:
+        lower, upper = interval(self.lower, self.upper)
+        return (
+            f"Proof({self.formulation}({settings(self.hyperparameters)}): {self.kind}, lower {lower}, upper {upper}, "
+            f"data {self.fingerprint})"
+        )
+
+    def _repr_html_(self) -> str:
+        lower, upper = interval(self.lower, self.upper)
+        numbers = sum(values.size for name in MAPPINGS for values in getattr(self, name).values())
+        fields = [
+            ("Formulation", f"{self.formulation}: {settings(self.hyperparameters)}"),
+            ("Claimed lower bound", lower),
+            ("Claimed upper bound", upper),
+            ("Kind", self.kind),
+            ("Observations", str(self.weight.size)),
+            ("Data hash", self.fingerprint),
+            ("Numbers", str(numbers)),
+        ]
+        return html_block("Proof, to be checked by svmcvx.verify", html_fields(fields))
+
 
 def write_proof(path: str | os.PathLike[str], proof: Proof) -> None:
     """Write a proof to a file, whole or not at all.
@@ -115,13 +137,14 @@ def write_proof(path: str | os.PathLike[str], proof: Proof) -> None:
     header = {"format": FORMAT, "version": FORMAT_VERSION, "proof": text, "digest": _digest(text, arrays)}
     target = Path(path)
     try:
-        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+        # Not by tempfile, whose files others may not read.
+        temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
         try:
-            with os.fdopen(handle, "wb") as stream:
+            with temporary.open("xb") as stream:
                 np.savez(stream, header=np.array(json.dumps(header)), **arrays)
-            Path(temporary).replace(target)
+            temporary.replace(target)
         except BaseException:
-            Path(temporary).unlink(missing_ok=True)
+            temporary.unlink(missing_ok=True)
             raise
     except OSError as error:
         raise DataError(f"{path} cannot be written ({error.strerror}); name a file in an existing folder") from None

@@ -93,7 +93,7 @@ class Timings:
         return self.build + self.compile + self.solve + self.certify
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Evidence:
     """What a proof needs beside a model, a dual point and the hyper-parameters.
 
@@ -116,6 +116,10 @@ class Evidence:
     def __post_init__(self) -> None:
         object.__setattr__(self, "weight", frozen(self.weight))
         object.__setattr__(self, "extra", {name: frozen(values) for name, values in self.extra.items()})
+
+    def __repr__(self) -> str:
+        more = f", {listed(self.extra)}" if self.extra else ""
+        return f"Evidence({self.intercept} intercept, {counted(self.weight.size, 'observation')}, {self.fingerprint}{more})"
 
 
 @dataclass(frozen=True)
