@@ -1,4 +1,4 @@
-"""Proofs that can be handed on, and the second checker, which shares nothing with the package but its errors and how results are shown."""
+"""Proofs that can be handed on, and the second checker, which shares nothing with the package but its errors."""
 
 from __future__ import annotations
 

@@ -10,9 +10,8 @@ from functools import lru_cache
 from importlib import import_module
 from typing import Any, Final, NamedTuple
 
-from svmcvx.display import html_block, html_fields, interval, marked
 from svmcvx.errors import DataError, missing_extra
-from svmcvx.proofs.format import Proof, fingerprint, read_proof
+from svmcvx.proofs.format import Proof, fingerprint, read_proof, shown
 from svmcvx.proofs.problem import Problem, Refused
 
 __all__ = ["Verified", "verify"]
@@ -54,16 +53,10 @@ class Verified:
     why: str
 
     def _repr_html_(self) -> str:
-        lower, upper = interval(self.lower, self.upper)
-        fields = [
-            ("Lower bound", lower),
-            ("Upper bound", upper),
-            ("Claimed ends", "confirmed" if self.holds else "not confirmed"),
-        ]
-        fields += [("Fails" if not self.holds else "Not checked", self.why)] if self.why else []
-        return html_block(
-            f"{marked(self.holds)} Proof {'holds' if self.holds else 'does not hold'}", html_fields(fields)
-        )
+        ends = {"Lower bound": self.lower, "Upper bound": self.upper}
+        claims = {"Claimed ends": "confirmed" if self.holds else "not confirmed"}
+        why = {"Not checked" if self.holds else "Fails": self.why} if self.why else {}
+        return shown("✓ Proof holds" if self.holds else "✗ Proof does not hold", {**ends, **claims, **why})
 
 
 class End(NamedTuple):

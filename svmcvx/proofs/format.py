@@ -7,6 +7,7 @@ and the fingerprint guard against accidents: no bound rests on them.
 from __future__ import annotations
 
 import hashlib
+import html
 import json
 import os
 import uuid
@@ -21,10 +22,9 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from svmcvx.display import html_block, html_fields, interval, settings
 from svmcvx.errors import DataError
 
-__all__ = ["Proof", "fingerprint", "read_proof", "write_proof"]
+__all__ = ["Proof", "fingerprint", "read_proof", "shown", "write_proof"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -98,25 +98,29 @@ class Proof:
         object.__setattr__(self, "classes", np.array(self.classes))
 
     def __repr__(self) -> str:
-        lower, upper = interval(self.lower, self.upper)
+        lower = "none" if self.lower is None else f"{self.lower:.9g}"
         return (
-            f"Proof({self.formulation}({settings(self.hyperparameters)}): {self.kind}, lower {lower}, upper {upper}, "
+            f"Proof({self.formulation}: {self.kind}, lower {lower}, upper {self.upper:.9g}, {self.weight.size} observations, "
             f"data {self.fingerprint})"
         )
 
     def _repr_html_(self) -> str:
-        lower, upper = interval(self.lower, self.upper)
-        numbers = sum(values.size for name in MAPPINGS for values in getattr(self, name).values())
-        fields = [
-            ("Formulation", f"{self.formulation}: {settings(self.hyperparameters)}"),
-            ("Claimed lower bound", lower),
-            ("Claimed upper bound", upper),
-            ("Kind", self.kind),
-            ("Observations", str(self.weight.size)),
-            ("Data hash", self.fingerprint),
-            ("Numbers", str(numbers)),
-        ]
-        return html_block("Proof, to be checked by svmcvx.verify", html_fields(fields))
+        claims = {f"Claimed {name} bound": getattr(self, name) for name in ("lower", "upper")}
+        about = {"Formulation": self.formulation, **self.hyperparameters, "Observations": self.weight.size}
+        fields = {**about, "Data hash": self.fingerprint, "Kind": self.kind, **claims}
+        return shown("Proof, to be checked by svmcvx.verify", fields)
+
+
+def shown(title: str, fields: Mapping[str, Any]) -> str:
+    """Return values by their names as a table of HTML, in the colours of the page."""
+    cell = "text-align:left;background:none;color:inherit;padding:0.2em 0.7em;"
+    rows = "".join(
+        f'<tr style="background:none;"><th scope="row" style="{cell}font-weight:normal;opacity:0.75;">{html.escape(name)}</th>'
+        f'<td style="{cell}">{html.escape(f"{value:.10g}" if isinstance(value, float) else str(value))}</td></tr>'
+        for name, value in fields.items()
+    )
+    table = f'<table style="border-collapse:collapse;color:inherit;"><tbody>{rows}</tbody></table>'
+    return f'<div class="svmcvx"><div style="font-weight:bold;">{html.escape(title)}</div>{table}</div>'
 
 
 def write_proof(path: str | os.PathLike[str], proof: Proof) -> None:
