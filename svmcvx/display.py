@@ -49,6 +49,7 @@ LISTED: Final = 6
 _LONG_NUMBER: Final = re.compile(r"\d+\.\d{6,}(?:e[+-]?\d+)?")
 _RULE: Final = "1px solid rgba(128,128,128,0.45)"
 _CELL: Final = "padding:0.2em 0.7em;background:none;color:inherit;vertical-align:top;"
+_LABEL: Final = "font-weight:normal;opacity:0.75;white-space:nowrap;"
 _LEFT, _RIGHT = _CELL + "text-align:left;", _CELL + "text-align:right;white-space:nowrap;"
 
 
@@ -172,7 +173,7 @@ def html_block(title: str, *parts: str) -> str:
 def html_fields(fields: Fields) -> str:
     """Return labels and values as a table of two columns."""
     rows = "".join(
-        f'<tr style="background:none;"><th scope="row" style="{_LEFT}font-weight:normal;opacity:0.75;">{_escaped(label)}</th>'
+        f'<tr style="background:none;"><th scope="row" style="{_LEFT}{_LABEL}">{_escaped(label)}</th>'
         f'<td style="{_LEFT}">{_escaped(value)}</td></tr>'
         for label, value in fields
     )

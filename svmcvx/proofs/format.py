@@ -114,8 +114,9 @@ class Proof:
 def shown(title: str, fields: Mapping[str, Any]) -> str:
     """Return values by their names as a table of HTML, in the colours of the page."""
     cell = "text-align:left;background:none;color:inherit;padding:0.2em 0.7em;"
+    label = "font-weight:normal;opacity:0.75;white-space:nowrap;"
     rows = "".join(
-        f'<tr style="background:none;"><th scope="row" style="{cell}font-weight:normal;opacity:0.75;">{html.escape(name)}</th>'
+        f'<tr style="background:none;"><th scope="row" style="{cell}{label}">{html.escape(name)}</th>'
         f'<td style="{cell}">{html.escape(f"{value:.10g}" if isinstance(value, float) else str(value))}</td></tr>'
         for name, value in fields.items()
     )
