@@ -19,6 +19,7 @@ __all__ = [
     "MISSING",
     "Cell",
     "Fields",
+    "ShortRepr",
     "aligned",
     "columns",
     "counted",
@@ -51,6 +52,15 @@ _RULE: Final = "1px solid rgba(128,128,128,0.45)"
 _CELL: Final = "padding:0.2em 0.7em;background:none;color:inherit;vertical-align:top;"
 _LABEL: Final = "font-weight:normal;opacity:0.75;white-space:nowrap;"
 _LEFT, _RIGHT = _CELL + "text-align:left;", _CELL + "text-align:right;white-space:nowrap;"
+
+
+class ShortRepr:
+    """For classes whose dataclasses inherit ``__repr__``, where the generated one would write out arrays."""
+
+    def __init_subclass__(cls, **keywords: Any) -> None:
+        super().__init_subclass__(**keywords)
+        # A dataclass leaves one that stands in the class itself.
+        cls.__repr__ = cls.__repr__  # type: ignore[method-assign]
 
 
 # Numbers

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from svmcvx.certificate import Certificate, Dual, Evaluation, Kind, check
 from svmcvx.data import BinaryData, MulticlassData
-from svmcvx.display import settings
+from svmcvx.display import ShortRepr, settings
 from svmcvx.errors import BuildError, DataError
 from svmcvx.feature_space import FeatureSpace
 from svmcvx.kernels import Precomputed
@@ -96,7 +96,7 @@ class RecoveredPoints(NamedTuple):
     duals: list[Dual]
 
 
-class Formulation(ABC):
+class Formulation(ShortRepr, ABC):
     """A statement bound to data and hyper-parameters: its mathematics in plain numpy.
 
     It satisfies :class:`svmcvx.certificate.Statement`, so that the checker can mint a certificate from any model
@@ -113,12 +113,6 @@ class Formulation(ABC):
 
     name: ClassVar[str]
     kind: Kind = "convex"
-
-    def __init_subclass__(cls, **keywords: Any) -> None:
-        super().__init_subclass__(**keywords)
-        # That of a dataclass would write out the data.
-        if "__repr__" not in cls.__dict__:
-            cls.__repr__ = Formulation.__repr__  # type: ignore[method-assign]
 
     def __repr__(self) -> str:
         of = "" if self.data_facts is None else f" on {self.data_facts}"

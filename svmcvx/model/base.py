@@ -9,7 +9,7 @@ from typing import Any, Self, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from svmcvx.display import counted, html_block, html_fields, listed
+from svmcvx.display import ShortRepr, counted, html_block, html_fields, listed
 from svmcvx.model.storage import write_model_file
 
 __all__ = ["Model", "frozen"]
@@ -27,7 +27,7 @@ def frozen(array: Any) -> NDArray[Any]:
     return copy
 
 
-class Model(ABC):
+class Model(ShortRepr, ABC):
     """A trained classifier.
 
     Attributes
@@ -40,12 +40,6 @@ class Model(ABC):
 
     classes: NDArray[Any]
     support: NDArray[np.intp]
-
-    def __init_subclass__(cls, **keywords: Any) -> None:
-        super().__init_subclass__(**keywords)
-        # That of a dataclass would write out all arrays.
-        if "__repr__" not in cls.__dict__:
-            cls.__repr__ = Model.__repr__  # type: ignore[method-assign]
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join([*self._described().values(), self._deciding()])})"

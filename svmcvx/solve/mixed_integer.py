@@ -47,8 +47,9 @@ DUAL_FEASIBILITY = 1e-7
 ALLOWANCE = DUAL_FEASIBILITY
 # SCIP's limit of time where there is none.
 NO_LIMIT = 1e20
-# Seconds until SCIP hears of Ctrl-C.
-INTERRUPT_SECONDS = 0.1
+# Seconds between two looks at whether Ctrl-C was pressed, and the stages of SCIP in which it can be interrupted.
+LISTENING = 0.05
+TRANSFORMED, SOLVED = 3, 10
 # Entry of SCIP's data that holds the point to start from, complete and in the solver's own coordinates.
 START = "svmcvx_start"
 
@@ -93,9 +94,9 @@ class CandidSCIP(SCIP):
         if limit < NO_LIMIT:
             # To hand over many rows takes seconds.
             model.setParam("limits/time", max(limit - (clock.now() - began), 0.0))
-        interrupted = _optimised(model)
+        _optimise(model)
         status = str(model.getStatus())
-        if interrupted:
+        if status == "userinterrupt":
             raise KeyboardInterrupt
         found = model.getNSols() > 0
         infinity = float(model.infinity())
@@ -115,19 +116,19 @@ class CandidSCIP(SCIP):
         return result
 
 
-def _optimised(model: Any) -> bool:
-    """Run SCIP until it is done, or until it has taken notice of Ctrl-C; tell whether that was pressed.
-
-    SCIP's own handler would print a line. It runs in a thread of its own, so that this one receives signals.
-    """
+def _optimise(model: Any) -> None:
+    """Run SCIP in a thread of its own while this one listens for Ctrl-C: SCIP's handler would print that it was pressed."""
     model.setParam("misc/catchctrlc", False)
-    with ThreadPoolExecutor(1) as pool, deferred_interrupt() as pressed:
-        running = pool.submit(model.optimizeNogil)
-        while not wait([running], INTERRUPT_SECONDS).done:
-            if pressed.is_set():
+    with deferred_interrupt() as pressed, ThreadPoolExecutor(max_workers=1) as executor:
+        running = executor.submit(model.optimizeNogil)
+        while not running.done():
+            wait((running,), timeout=LISTENING)
+            # Before it has begun to transform the problem, SCIP knows nothing that it could interrupt.
+            if pressed.is_set() and TRANSFORMED <= model.getStage() < SOLVED:
                 model.interruptSolve()
         running.result()
-    return pressed.is_set()
+        if pressed.is_set():
+            raise KeyboardInterrupt
 
 
 def _add_start(model: Any, variables: list[Any], A: Any, b: Floats, dims: dict[str, Any], start: Floats) -> bool:
