@@ -19,12 +19,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, Generic, Literal, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
+from svmcvx.display import html_block, html_fields, interval, number
 from svmcvx.errors import NotCertified
 from svmcvx.rounding import down, up
 from svmcvx.system.threads import blas_held_to_one
@@ -94,6 +95,18 @@ class Evaluation(NamedTuple):
     def below(self) -> float:
         """The number with its rounding subtracted: what a lower bound is worth."""
         return down(self.value - self.rounding) if self.rounding else self.value
+
+    def parted(self, regulariser: float, losses: float) -> PartedEvaluation:
+        """Return the same number with its two terms."""
+        found = PartedEvaluation(*self)
+        found.terms = {"regulariser": regulariser, "losses": losses}
+        return found
+
+
+class PartedEvaluation(Evaluation):
+    """An objective that knows its terms, rounded to nearest: ``"regulariser"`` and ``"losses"``."""
+
+    terms: Mapping[str, float]
 
 
 class SolverBound(NamedTuple):
@@ -296,6 +309,12 @@ class Certificate:
             return f"Certificate({self.kind}: upper {self.upper:.9g}, no lower bound)"
         return f"Certificate({self.kind}: lower {self.lower:.9g}, upper {self.upper:.9g}, gap {self.gap:.2g})"
 
+    def _repr_html_(self) -> str:
+        lower, upper = interval(self.lower, self.upper)
+        fields = [("Lower bound", lower), ("Upper bound", upper), ("Relative gap", number(self.gap, 2))]
+        fields += [(name.replace("_", " ").capitalize(), number(value, 3)) for name, value in self._residuals]
+        return html_block(f"Certificate ({self.kind})", html_fields(fields))
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Certificate) and self.__getstate__() == other.__getstate__()
 
@@ -305,11 +324,12 @@ class Certificate:
 
 @dataclass(frozen=True)
 class Checked(Generic[M]):
-    """What the checker settled on among the candidates it was given."""
+    """What the checker settled on among the candidates it was given, and the terms of the objective, if they are known."""
 
     model: M
     dual: Dual
     certificate: Certificate
+    terms: Mapping[str, float] = field(default_factory=dict)
 
 
 @blas_held_to_one()
@@ -411,4 +431,5 @@ def check(
             )
         low = stated if low is None else max(low, stated)
     certificate = Certificate(_mint=_MINT, kind=statement.kind, upper=high, lower=low, residuals=residuals)
-    return Checked(model=model, dual=kept, certificate=certificate)
+    terms = upper.terms if isinstance(upper, PartedEvaluation) else {}
+    return Checked(model=model, dual=kept, certificate=certificate, terms=terms)

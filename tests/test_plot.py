@@ -1,4 +1,5 @@
 import warnings
+from itertools import combinations, pairwise
 
 import matplotlib as mpl
 import numpy as np
@@ -6,6 +7,7 @@ import pandas as pd
 import pytest
 
 import svmcvx as sx
+from svmcvx.plot import style
 
 from .conftest import make_data
 
@@ -25,7 +27,7 @@ def test_decision_regions_draw_data_support_and_boundary():
     classifier = sx.PSVMClassifier(kernel="rbf").fit(X, Y)
     ax = sx.plot.decision_regions(classifier, X, Y, title="regions")
     legend = [text.get_text() for text in ax.get_legend().get_texts()]
-    assert legend == ["-1", "1", "support vectors"]
+    assert legend == ["-1", "1", "support vectors", "boundary", "score ±1"]
     ringed = ax.collections[-1].get_offsets()
     assert len(ringed) == classifier.support_.size
     assert ax.get_title() == "regions"
@@ -72,7 +74,7 @@ def test_regions_of_several_classes():
     points, y = three_classes()
     solution = sx.solve(sx.m3svm(points, y, lam=0.1, p=4))
     ax = sx.plot.decision_regions(solution, points, y)
-    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["a", "b", "c", "support vectors"]
+    assert [text.get_text() for text in ax.get_legend().get_texts()][:4] == ["a", "b", "c", "support vectors"]
     assert len(ax.collections[-1].get_offsets()) == solution.model.n_support
     # Boundaries drawn by the lead of a class: on them two scores are equal.
     lines = [path for collection in ax.collections[1:4] for path in collection.get_paths()]
@@ -96,7 +98,7 @@ def test_regions_need_the_training_data():
 def test_a_rule_that_only_scores_is_drawn():
     rule = sx.synthetic.LinearRule(np.array([1.0, 1.0]), 0.0)
     ax = sx.plot.decision_regions(rule, X, Y)
-    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["-1", "1"]
+    assert [text.get_text() for text in ax.get_legend().get_texts()][:2] == ["-1", "1"]
 
 
 def test_margins_are_drawn_as_they_are_on_request():
@@ -191,9 +193,9 @@ def test_pairwise_margins_frame_the_smallest():
     ax = sx.plot.pairwise_margins(solution, title="margins")
     np.testing.assert_allclose(ax.images[0].get_array().filled(np.nan), table)
     assert [tick.get_text() for tick in ax.get_xticklabels()] == ["a", "b", "c"]
-    assert sorted(text.get_text() for text in ax.texts) == sorted(
-        f"{value:.2g}" for value in table[~np.eye(3, dtype=bool)]
-    )
+    written = [text.get_text() for text in ax.texts]
+    assert len({len(text.partition(".")[2]) for text in written}) == 1, "even decimals"
+    np.testing.assert_allclose(sorted(map(float, written)), np.sort(table[~np.eye(3, dtype=bool)]), rtol=0.05)
     framed = {(round(line.get_ydata().mean() - 0.1), round(line.get_xdata().mean() - 0.1)) for line in ax.lines}
     assert framed == {tuple(place) for place in np.argwhere(table == np.nanmin(table))}
 
@@ -229,3 +231,150 @@ def test_regions_of_an_estimator_that_knows_its_columns():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         sx.plot.decision_regions(sx.PSVMClassifier(kernel="rbf").fit(table, Y), table, Y)
+
+
+def test_features_are_named_by_the_table_the_estimator_or_the_user():
+    table = pd.DataFrame((X - X.mean(axis=0)) / X.std(axis=0), columns=["length", "width"])
+    classifier = sx.PSVMClassifier().fit(table, Y)
+    ax = sx.plot.decision_regions(classifier, table, Y)
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("length (standardised)", "width (standardised)")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # scikit-learn's, of data without names
+        assert sx.plot.decision_regions(classifier, table.to_numpy(), Y).get_xlabel() == "length (standardised)"
+    model = sx.fast.psvm(X, Y).model
+    assert sx.plot.decision_regions(model, X, Y).get_ylabel() == "feature 1"
+    assert sx.plot.decision_regions(model, X, Y, feature_names=["u", "v"]).get_ylabel() == "v"
+    with pytest.raises(sx.DataError, match="sequence of two strings"):
+        sx.plot.decision_regions(model, X, Y, feature_names="ab")
+
+
+def test_regions_are_titled_by_the_formulation_and_scaled_by_a_bar():
+    solution = sx.fast.psvm(X, Y, p=1.5)
+    ax = sx.plot.decision_regions(solution, X, Y)
+    assert ax.get_title() == "psvm: C=1, p=1.5, kernel=none"
+    assert "score" in ax.figure.axes[1].get_ylabel()
+    assert sx.plot.decision_regions(solution, X, Y, title="").get_title() == ""
+
+
+def overlaps(ax):
+    ax.figure.canvas.draw()
+    legend = ax.get_legend().get_window_extent()
+    return legend.overlaps(ax.get_window_extent()) or legend.overlaps(ax.xaxis.label.get_window_extent())
+
+
+def test_legends_stand_beside_what_is_drawn():
+    # The width of a column in print.
+    solution = sx.fast.psvm(X, Y, C=1.0, p=1.5, kernel="rbf")
+    for draw in (
+        lambda ax: sx.plot.decision_regions(solution, X, Y, ax=ax),
+        lambda ax: sx.plot.gap_trace({"a": solution, "b": solution}, ax=ax),
+        lambda ax: sx.plot.losses(ax=ax),
+        lambda ax: sx.plot.margin_distribution({"a": solution}, X, Y, ax=ax),
+        lambda ax: sx.plot.against_exponent([solution], X, Y, ax=ax),
+    ):
+        _, ax = plt.subplots(figsize=(3.3, 2.6), layout="constrained")
+        assert not overlaps(draw(ax))
+        low, _, high, _ = ax.get_legend().get_window_extent().transformed(ax.figure.transFigure.inverted()).extents
+        assert low >= 0
+        assert high <= 1
+
+
+def test_gaps_are_drawn_over_the_logarithm_of_time():
+    solution = sx.fast.psvm(X, Y, C=1.0, p=1.5, kernel="rbf")
+    fields = {name: getattr(solution, name) for name in solution.__dataclass_fields__}
+    long = sx.Solution(**{**fields, "trace": np.array([[0.01, 1.0, 5.0], [3.0, 2.0, 4.0], [40.0, 3.0, 4.0]])})
+    ax = sx.plot.gap_trace({"a": long})
+    assert ax.get_xscale() == "log"
+    ax.figure.canvas.draw()
+    boxes = [text.get_window_extent() for text in ax.get_xticklabels() if text.get_text()]
+    boxes = sorted((box for box in boxes if ax.bbox.x0 <= box.x1 and box.x0 <= ax.bbox.x1), key=lambda box: box.x0)
+    assert len(boxes) >= 2
+    assert all(one.x1 < two.x0 for one, two in pairwise(boxes))
+    short = sx.Solution(**{**fields, "trace": np.array([[1.0, 1.0, 5.0], [2.0, 2.0, 4.0]])})
+    assert sx.plot.gap_trace({"a": short}).get_xscale() == "linear"
+
+
+def test_a_search_over_two_parameters_is_drawn_by_its_best_or_by_lines():
+    table = pd.DataFrame(
+        {
+            "param_C": [1.0, 1.0, 10.0, 10.0],
+            "param_p": [1.0, 2.0, 1.0, 2.0],
+            "mean_test_score": [0.7, 0.9, 0.8, 0.6],
+            "n_support": [7.0, 9.0, 8.0, 6.0],
+        }
+    )
+    ax = sx.plot.against_exponent(table)
+    np.testing.assert_array_equal(ax.lines[0].get_xydata(), [[1, 0.8], [2, 0.9]])
+    np.testing.assert_array_equal(ax.figure.axes[1].lines[0].get_ydata(), [8, 9])
+    assert "the best of each p" in ax.get_ylabel()
+    ax = sx.plot.against_exponent(table, by="C")
+    assert [line.get_label() for line in ax.lines] == ["C = 1", "C = 10"]
+    np.testing.assert_array_equal(ax.lines[1].get_xydata(), [[1, 0.8], [2, 0.6]])
+    with pytest.raises(sx.DataError, match="by must be a column"):
+        sx.plot.against_exponent(table, by="gamma")
+
+
+def test_a_comparison_knows_the_exponents_of_its_psvms():
+    table = sx.compare([sx.PSVMClassifier(), sx.ODMClassifier(), sx.PSVMClassifier(p=2.0)], X, Y)
+    ax = sx.plot.against_exponent(table)
+    np.testing.assert_array_equal(ax.lines[0].get_xdata(), [1, 2])
+    np.testing.assert_array_equal(ax.lines[0].get_ydata(), table["test_accuracy"].iloc[[0, 2]])
+
+
+def test_the_zero_one_loss_drops_at_one():
+    line = next(line for line in sx.plot.losses().lines if line.get_label() == "0-1")
+    u, loss = line.get_data()
+    assert np.isfinite(loss).all()
+    before = u < 1
+    assert (loss[before] == 1).all()
+    assert (loss[~before] == 0).all()
+
+
+def luminance(colour):
+    return float(linear(colour) @ [0.2126, 0.7152, 0.0722])
+
+
+def linear(colour):
+    values = np.array(mpl.colors.to_rgb(colour))
+    return np.where(values <= 0.04045, values / 12.92, ((values + 0.055) / 1.055) ** 2.4)
+
+
+# Linear RGB as seen without one of the three cones; Machado, Oliveira and Fernandes (2009), severity 1.
+SEEN = {
+    "all": np.eye(3),
+    "protanopia": [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]],
+    "deuteranopia": [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.01182, 0.04294, 0.968881]],
+    "tritanopia": [[1.255528, -0.076749, -0.178779], [-0.078411, 0.930809, 0.147602], [0.004733, 0.691367, 0.3039]],
+}
+
+
+def lab(rgb):
+    to_xyz = np.array([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]])
+    x, y, z = np.cbrt(to_xyz @ np.clip(rgb, 0, 1) / [0.9505, 1.0, 1.089])
+    return np.array([116 * y - 16, 500 * (x - y), 200 * (y - z)])
+
+
+def test_colours_read_on_white_and_black_and_stay_apart_for_all_readers():
+    hues = style.class_colours(8)
+    for hue in hues:
+        assert 1.05 / (luminance(hue) + 0.05) >= 3
+        assert (luminance(hue) + 0.05) / 0.05 >= 3
+    for matrix in SEEN.values():
+        seen = [lab(np.array(matrix) @ linear(hue)) for hue in hues]
+        assert min(np.linalg.norm(one - two) for one, two in combinations(seen, 2)) >= 15
+
+
+def test_lines_without_a_colour_of_their_own_take_that_of_the_style():
+    with plt.style.context("dark_background"):
+        ax = sx.plot.decision_regions(sx.fast.psvm(X, Y), X, Y)
+        assert mpl.colors.same_color(style.ink(), "white")
+        assert mpl.colors.same_color(style.paper(ax), "black")
+        handle = ax.get_legend().legend_handles[-2]
+        assert mpl.colors.same_color(handle.get_color(), "white")
+
+
+def test_a_figure_without_a_layout_keeps_its_legend_inside():
+    _, ax = plt.subplots()
+    sx.plot.losses(ax=ax)
+    ax.figure.canvas.draw()
+    assert ax.get_window_extent().contains(*ax.get_legend().get_window_extent().p0)

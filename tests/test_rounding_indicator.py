@@ -339,6 +339,7 @@ class Known:
     kind = "enumeration"
     facts = MappingProxyType({})
     name, hyperparameters = "known", {}
+    data_facts = None
 
     def evaluate(self, model):
         return Evaluation(float(model), 0.0)

@@ -96,7 +96,7 @@ def test_an_unlicensed_mosek_is_passed_over_and_recorded(monkeypatch):
     solution = sx.solve(small())
     assert solution.solver == "CLARABEL"
     first, second = solution.attempts
-    assert (first.solver, first.status, first.reason) == ("MOSEK", "licence", "not licensed: no licence file")
+    assert (first.solver, first.status, first.reason) == ("MOSEK", "licence", "not licensed")
     assert (second.solver, second.reason) == ("CLARABEL", "")
     assert "after MOSEK" in repr(solution)
 
@@ -111,9 +111,10 @@ def test_the_installed_mosek_is_probed_not_trusted():
         assert solution.solver == "MOSEK"
     else:
         assert solution.attempts[0].solver == "MOSEK"
-        assert reason in solution.attempts[0].reason
-        with pytest.raises(sx.SolverFailed, match="not licensed"):
+        assert solution.attempts[0].reason == "not licensed"
+        with pytest.raises(sx.SolverFailed, match="not licensed") as failure:
             sx.solve(small(), solver="mosek")
+        assert reason in str(failure.value)
 
 
 def test_mosek_is_called_once_it_is_licensed(monkeypatch):
@@ -423,7 +424,7 @@ def test_solutions_are_picklable_and_print_well():
     assert twin.certificate == solution.certificate
     assert "psvm(C=1, p=1.5" in repr(solution)
     assert "gap" in repr(solution)
-    assert "<table>" in solution._repr_html_()
+    assert "<table" in solution._repr_html_()
     frame = solution.to_frame()
     assert frame.loc[0, "upper"] == solution.certificate.upper
     assert frame.loc[0, "C"] == 1.0

@@ -28,6 +28,7 @@ from svmcvx.errors import DataError
 from svmcvx.experiments.progress import shown
 from svmcvx.experiments.search_paths import Finished, PathOnFold, Row, final_prefix, paths_of, with_settings
 from svmcvx.experiments.store import Store, fingerprint
+from svmcvx.experiments.tables import table_html
 from svmcvx.experiments.workers import is_dask, workers
 from svmcvx.kernels.gram_cache import GramCache
 from svmcvx.system.deadline import allowed, epoch_end
@@ -36,6 +37,13 @@ __all__ = ["Selection", "select"]
 
 Fold: TypeAlias = tuple[NDArray[np.intp], NDArray[np.intp]]
 Grid: TypeAlias = "Mapping[str, Sequence[Any]] | Sequence[Mapping[str, Sequence[Any]]]"
+
+
+# Columns that HTML shows, beside the parameters.
+SHOWN = (
+    *("mean_test_score", "std_test_score", "rank_test_score", "worst_gap", "certified", "n_support", "solver"),
+    *("warm_starts", "seconds", "note"),
+)
 
 
 class Selection(pd.DataFrame):
@@ -76,6 +84,13 @@ class Selection(pd.DataFrame):
     @property
     def _constructor(self) -> Callable[..., pd.DataFrame]:
         return pd.DataFrame
+
+    def _repr_html_(self) -> str:
+        whole = pd.DataFrame(self)
+        shown = whole[[name for name in whole.columns if str(name).startswith("param_") or name in SHOWN]]
+        best = [] if self.best_index_ is None else [self.best_index_]
+        state = "" if self.complete else ", not complete"
+        return table_html(shown, f"{len(whole)} settings{state}; the best is bold", bold=best)
 
 
 def select(

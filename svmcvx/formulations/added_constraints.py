@@ -20,6 +20,7 @@ from svmcvx.certificate import Dual, Evaluation
 from svmcvx.data import check_number
 from svmcvx.errors import BuildError, DataError, DataTypeError
 from svmcvx.formulations.base import Formulation, FormulationProblem, RecoveredPoints, usable
+from svmcvx.solution import DataFacts
 
 __all__ = ["ConstrainedProblem", "ConstrainedStatement", "constrained"]
 
@@ -101,6 +102,11 @@ class ConstrainedStatement(Formulation):
     def at(self, **values: float) -> Self:
         """Return the statement at other values of the hyper-parameters."""
         return type(self)(self.whole.at(**values), self.count, self.holds, self.measured, self.tol)
+
+    @property
+    def data_facts(self) -> DataFacts | None:
+        """Those of the statement without the constraints."""
+        return self.whole.data_facts
 
     def violation(self, model: Any) -> float:
         """Return by how much a model violates the added constraints; infinite where that is not known."""

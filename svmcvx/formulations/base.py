@@ -14,12 +14,13 @@ from numpy.typing import NDArray
 
 from svmcvx.certificate import AboutOneModel, Certificate, Dual, Evaluation, Kind, check
 from svmcvx.data import BinaryData, MulticlassData
+from svmcvx.display import ShortRepr, settings
 from svmcvx.errors import BuildError, DataError
 from svmcvx.feature_space import FeatureSpace
+from svmcvx.kernels import Precomputed
 from svmcvx.model import Model
 from svmcvx.rounding import sum_above, sum_below
-from svmcvx.solution import Evidence
-from svmcvx.system import memory
+from svmcvx.solution import DataFacts, Evidence
 
 if TYPE_CHECKING:
     from svmcvx.formulations.added_constraints import ConstrainedProblem
@@ -32,39 +33,23 @@ __all__ = [
     "RecoveredPoints",
     "expanded",
     "penalised",
-    "require_conic_memory",
     "usable",
 ]
 
 Floats: TypeAlias = NDArray[np.float64]
 
-
 # Complementarity makes one of two factors zero, such as a multiplier and the slack of its constraint. In the point of an
 # interior-point solver both are positive: the one below this share of the other is taken for zero.
 CLEARLY_ZERO = 1e-3
-# Bytes that compiling and solving with Clarabel need for each entry of the matrix in the problem, as measured for
-# n = 1 000 to 20 000: a thin factor stands in sparse constraints, a whole Gram matrix in the objective.
-FACTOR_BYTES = 300.0
-GRAM_BYTES = 170.0
-
-
-def require_conic_memory(factor: Any, what: str) -> None:
-    """Raise a :class:`~svmcvx.errors.BuildError` unless a conic problem with this factor fits into memory."""
-    n, r = factor.shape
-    entries = factor.nnz if sp.issparse(factor) else factor.size
-    memory.require(
-        (FACTOR_BYTES if 2 * r <= n else GRAM_BYTES) * float(entries),
-        f"the {what} with a matrix of {n} × {r}",
-        "use fewer observations or features, or a specialised solver of svmcvx.fast",
-    )
 
 
 def penalised(losses: Evaluation, norm: float, norm_error: float) -> Evaluation:
     r"""Return :math:`\tfrac12\|w\|^2` and losses together, both at their upper ends."""
     if not norm and not norm_error:
-        return losses
+        return losses.parted(0.0, losses.value)
     value = 0.5 * norm + losses.value
-    return Evaluation.at_most(value, sum_above([losses.above, 0.5 * norm, 0.5 * norm_error]))
+    found = Evaluation.at_most(value, sum_above([losses.above, 0.5 * norm, 0.5 * norm_error]))
+    return found.parted(0.5 * norm, losses.value)
 
 
 def expanded(gains: Evaluation, norm: float, norm_error: float) -> Evaluation:
@@ -111,7 +96,7 @@ class RecoveredPoints(NamedTuple):
     duals: list[Dual]
 
 
-class Formulation(ABC):
+class Formulation(ShortRepr, ABC):
     """A statement bound to data and hyper-parameters: its mathematics in plain numpy.
 
     It satisfies :class:`svmcvx.certificate.Statement`, so that the checker can mint a certificate from any model
@@ -128,6 +113,10 @@ class Formulation(ABC):
 
     name: ClassVar[str]
     kind: Kind = "convex"
+
+    def __repr__(self) -> str:
+        of = "" if self.data_facts is None else f" on {self.data_facts}"
+        return f"{type(self).__name__}({settings(self.hyperparameters)}){of}"
 
     @property
     @abstractmethod
@@ -199,6 +188,11 @@ class Formulation(ABC):
 
     def evidence(self, model: Any) -> Evidence | None:
         """Return what a proof of `model` needs besides; None if the second checker does not know the formulation."""
+        return None
+
+    @property
+    def data_facts(self) -> DataFacts | None:
+        """What :attr:`svmcvx.Solution.data` remembers of the data; None for a formulation that does not say."""
         return None
 
     def explain(self, status: str) -> str:
@@ -273,6 +267,11 @@ class BinaryStatement(Formulation):
     def hyperparameters(self) -> dict[str, Any]:
         """The kernel."""
         return {"kernel": self.kernel_name}
+
+    @property
+    def data_facts(self) -> DataFacts:
+        """Sizes, classes and the short name of the data."""
+        return DataFacts.of(self.space.data, precomputed=isinstance(self.space.kernel, Precomputed))
 
     def evidence(self, model: Any) -> Evidence | None:
         """Return intercept, weights and the name of the data, and what :meth:`proof_extra` adds."""

@@ -43,6 +43,7 @@ from svmcvx.rounding import (
     unit_sums,
 )
 from svmcvx.row_blocks.shards import Parts, Pieces, reads_rows
+from svmcvx.solution import DataFacts
 
 __all__ = ["InBlocks", "Make", "added_expansions", "in_states", "rowless"]
 
@@ -97,6 +98,13 @@ class InBlocks(Formulation):
         """Number of blocks, and of passes over all of them so far."""
         shards = self.space.shards
         return {"row_blocks": float(sum(shards.blocks)), "row_passes": float(shards.passes)}
+
+    @property
+    def data_facts(self) -> DataFacts:
+        """Sizes and classes; rows in blocks have no short name."""
+        space = self.space
+        weighted = space.n < space.rows or math.fsum(space.weights) != space.n
+        return DataFacts(space.rows, int(space.centre.size), tuple(space.classes.tolist()), None, weighted)
 
     def evaluate(self, model: LinearModel) -> Evaluation:
         """P at a model: the losses of all blocks and the penalty."""

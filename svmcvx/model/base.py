@@ -9,11 +9,15 @@ from typing import Any, Self, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from svmcvx.display import ShortRepr, counted, html_block, html_fields, listed
 from svmcvx.model.storage import write_model_file
 
 __all__ = ["Model", "frozen"]
 
 Floats: TypeAlias = NDArray[np.float64]
+
+# Labels that HTML lists.
+MOST_CLASSES = 20
 
 
 def frozen(array: Any) -> NDArray[Any]:
@@ -23,7 +27,7 @@ def frozen(array: Any) -> NDArray[Any]:
     return copy
 
 
-class Model(ABC):
+class Model(ShortRepr, ABC):
     """A trained classifier.
 
     Attributes
@@ -36,6 +40,24 @@ class Model(ABC):
 
     classes: NDArray[Any]
     support: NDArray[np.intp]
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join([*self._described().values(), self._deciding()])})"
+
+    def _repr_html_(self) -> str:
+        fields = [*self._described().items(), ("Classes", listed(self.classes.tolist(), most=MOST_CLASSES))]
+        return html_block(type(self).__name__, html_fields(fields), *self._html_tables())
+
+    def _deciding(self) -> str:
+        return f"classes {listed(map(repr, self.classes.tolist()))}"
+
+    def _described(self) -> dict[str, str]:
+        """What is worth showing beside the classes, by its label."""
+        return {"Support": counted(self.n_support, "support vector")}
+
+    def _html_tables(self) -> list[str]:
+        """Tables of a model's numbers; none by default."""
+        return []
 
     @abstractmethod
     def decision_function(self, X: Any) -> Floats:

@@ -12,6 +12,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from svmcvx.data import BinaryData, Features, check_features
+from svmcvx.display import counted, html_block, html_table, number, rounded
 from svmcvx.errors import DataError
 from svmcvx.kernels import CallableKernel, Kernel, Precomputed, kernel_from_dict
 from svmcvx.kernels.columns import TILE_ENTRIES, KernelColumns
@@ -24,6 +25,8 @@ Floats: TypeAlias = NDArray[np.float64]
 
 # Entries of one block of a matrix between new and training observations, or of what a function returns: 128 MiB.
 BLOCK_ENTRIES = 2**24
+# Coefficients that HTML shows.
+SHOWN = 10
 
 
 class BinaryModel(Model):
@@ -75,6 +78,19 @@ class LinearModel(BinaryModel):
         for name in ("coef", "classes", "support"):
             object.__setattr__(self, name, frozen(getattr(self, name)))
         object.__setattr__(self, "intercept", float(self.intercept))
+
+    def _described(self) -> dict[str, str]:
+        return {
+            "Input": counted(self.coef.size, "feature"),
+            "Bias": f"intercept {self.intercept:.6g}",
+            **super()._described(),
+        }
+
+    def _html_tables(self) -> list[str]:
+        largest = np.argsort(-np.abs(self.coef), kind="stable")[:SHOWN]
+        rows = [[int(j), number(self.coef[j])] for j in largest]
+        title = "Coefficients" if self.coef.size <= SHOWN else f"The {SHOWN} largest coefficients"
+        return [html_block(title, html_table(["feature", "w"], rows))]
 
     def squared_norm(self, data: BinaryData) -> tuple[float, float]:
         r"""Return :math:`\|w\|^2` and a bound on its rounding error."""
@@ -150,6 +166,15 @@ class KernelModel(BinaryModel):
             object.__setattr__(self, "vectors", kept)
         elif not isinstance(self.kernel, Precomputed):
             raise DataError("vectors is None, which only a precomputed kernel allows; pass the support vectors")
+
+    def _described(self) -> dict[str, str]:
+        width = "Gram matrix of" if self.vectors is None else ""
+        return {
+            "Kernel": rounded(str(self.kernel)),
+            "Input": f"{width} {counted(self.n_features, 'observation' if width else 'feature')}".strip(),
+            "Bias": f"intercept {self.intercept:.6g}",
+            **super()._described(),
+        }
 
     def squared_norm(self, data: BinaryData) -> tuple[float, float]:
         r"""Return :math:`\|w\|^2 = v'Kv` and a bound on its rounding error."""

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svmcvx.data import check_choice, check_features
+from svmcvx.display import counted, html_fields, html_table, listed, number
 from svmcvx.errors import DataError
 from svmcvx.model.base import Model, frozen
 from svmcvx.model.binary import BinaryModel, KernelModel, LinearModel
@@ -17,6 +18,9 @@ from svmcvx.model.binary import BinaryModel, KernelModel, LinearModel
 __all__ = ["MulticlassModel", "OneVsModel"]
 
 Floats: TypeAlias = NDArray[np.float64]
+
+# Classes, or members, that HTML lists.
+SHOWN = 20
 
 _MEMBERS: dict[str, type[BinaryModel]] = {cls.__name__: cls for cls in (LinearModel, KernelModel)}
 
@@ -44,6 +48,19 @@ class MulticlassModel(Model):
     def __post_init__(self) -> None:
         for name in ("coef", "intercept", "classes", "support"):
             object.__setattr__(self, name, frozen(getattr(self, name)))
+
+    def _described(self) -> dict[str, str]:
+        return {"Input": counted(self.coef.shape[0], "feature"), **super()._described()}
+
+    def _html_tables(self) -> list[str]:
+        columns = range(min(len(self.classes), SHOWN))
+        rows = [
+            [str(self.classes[k]), number(self.intercept[k]), number(float(np.linalg.norm(self.coef[:, k])))]
+            for k in columns
+        ]
+        left = len(self.classes) - len(columns)
+        more = [html_fields([("", f"{left} more")])] if left else []
+        return [html_table(["class", "intercept", "‖w‖"], rows), *more]
 
     def decision_function(self, X: Any) -> Floats:
         """Return the scores ``X W + b``.
@@ -108,6 +125,26 @@ class OneVsModel(Model):
         object.__setattr__(self, "members", tuple(self.members))
         union = np.unique(np.concatenate([member.support for member in self.members]))
         object.__setattr__(self, "support", frozen(union))
+
+    def _described(self) -> dict[str, str]:
+        kinds = dict.fromkeys(type(member).__name__ for member in self.members)
+        scheme = "one against one" if self.scheme == "ovo" else "one against the rest"
+        return {
+            "Scheme": scheme,
+            "Members": f"{len(self.members)} × {listed(kinds)}",
+            **super()._described(),
+        }
+
+    def _html_tables(self) -> list[str]:
+        labels = self.classes.tolist()
+        sides = combinations(labels, 2) if self.scheme == "ovo" else ((label, "rest") for label in labels)
+        rows = [
+            [f"{one} / {other}", number(member.intercept), member.n_support]
+            for (one, other), member in list(zip(sides, self.members, strict=True))[:SHOWN]
+        ]
+        left = len(self.members) - len(rows)
+        more = [html_fields([("", f"{left} more")])] if left else []
+        return [html_table(["classes", "intercept", "support"], rows), *more]
 
     def member_scores(self, X: Any) -> Floats:
         """Return the score of each row by each member, shape (m, c(c−1)/2) or (m, c)."""

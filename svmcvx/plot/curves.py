@@ -9,10 +9,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svmcvx import losses as functions
-from svmcvx.certificate import EPS
+from svmcvx.certificate import EPS, relative_gap
 from svmcvx.data import check_choice, check_number
+from svmcvx.display import number
 from svmcvx.errors import DataError, DataTypeError
-from svmcvx.plot.style import NEGATIVE, POSITIVE, by_name, class_colours, drawing_axes, entitle
+from svmcvx.plot.style import (
+    DASHES,
+    MARKERS,
+    NEGATIVE,
+    POSITIVE,
+    by_name,
+    class_colours,
+    drawing_axes,
+    entitle,
+    ink,
+    legend_below,
+    paper,
+)
 from svmcvx.solution import Solution
 
 if TYPE_CHECKING:
@@ -23,8 +36,8 @@ __all__ = ["against_exponent", "gap_trace", "losses"]
 Floats: TypeAlias = NDArray[np.float64]
 
 POINTS = 1201
-# A step between neighbours on the grid of margins that is a jump of the loss.
-JUMP = 0.1
+# Ratio of the last to the first time from which on the axis of time is logarithmic.
+LONG_TRACE = 8.0
 SHOWN = ("gap", "interval")
 # Columns that hold accuracies, exponents and numbers of support vectors in the tables of this package.
 ACCURACY = ("mean_test_score", "test_accuracy", "train_accuracy")
@@ -59,29 +72,28 @@ def losses(
     given = gamma if isinstance(gamma, (Sequence, np.ndarray)) and not isinstance(gamma, str) else [gamma]
     values = [check_number(value, "gamma", low=0, open_low=True) for value in given]
     ax = drawing_axes(ax)
+    from matplotlib.colors import to_rgb
+
     u = np.linspace(-2.0, 2.0, POINTS)
+    hues = class_colours(6)
     others = {
-        "ramp": (functions.ramp, "#9ec9e2", "-", 3.2),
-        "hinge": (functions.slack, "#3b6fb6", "-", 1.2),
-        "ψ": (functions.psi, "#1b3a5c", (0, (2, 2)), 1.4),
-        "normalised sigmoid": (functions.normalised_sigmoid, "#4f8a5b", "-", 1.4),
-        "rescaled hinge": (functions.rescaled_hinge, "#8e6bb0", "-", 1.4),
+        "hinge": (functions.slack, hues[0], DASHES[0], 1.4),
+        "ramp": (functions.ramp, hues[0], DASHES[1], 2.2),
+        "ψ": (functions.psi, hues[2], DASHES[2], 1.6),
+        "normalised sigmoid": (functions.normalised_sigmoid, hues[4], DASHES[3], 1.4),
+        "rescaled hinge": (functions.rescaled_hinge, hues[5], DASHES[4], 1.4),
     }
     for name, (loss, colour, style, width) in others.items():
-        drawn = loss(u)
-        # No line where a loss jumps.
-        drawn[1:][np.abs(np.diff(drawn)) > JUMP] = np.nan
-        ax.plot(u, drawn, linestyle=style, color=colour, linewidth=width, label=name)
-    for depth, value in zip(np.linspace(0.0, 1.0, len(values)), values, strict=True):
-        warm = tuple((1 - depth) * np.array([0.95, 0.68, 0.45]) + depth * np.array([0.70, 0.16, 0.10]))
-        ax.plot(u, functions.conic_loss(u, value, 1.0), color=warm, linewidth=2.6, label=f"conic, γ = {value:g}")
-    ax.plot(u[u < 1], functions.zero_one(u[u < 1]), color="black", linewidth=1.1, label="0-1")
-    ax.plot(u[u >= 1], functions.zero_one(u[u >= 1]), color="black", linewidth=1.1)
-    ax.set_xlabel("signed margin u")
+        ax.plot(u, loss(u), linestyle=style, color=colour, linewidth=width, label=name)
+    for depth, value in zip(np.linspace(0.6, 1.0, len(values)), values, strict=True):
+        shade = (1 - depth) * np.array(to_rgb(paper(ax))) + depth * np.array(to_rgb(POSITIVE))
+        ax.plot(u, functions.conic_loss(u, value, 1.0), color=shade, linewidth=2.4, label=f"conic, γ = {value:g}")
+    ax.plot(u, functions.zero_one(u), color=ink(), linewidth=1.1, label="0-1")
+    ax.set_xlabel("margin u")
     ax.set_ylabel("loss")
     ax.set_xlim(-2, 2)
-    ax.set_ylim(-0.08, 2.6)
-    ax.legend(loc="upper right", fontsize="small", framealpha=0.9)
+    ax.set_ylim(-0.08, 3.1)
+    legend_below(ax)
     return entitle(ax, title)
 
 
@@ -119,34 +131,60 @@ def gap_trace(
     if wrong or not named:
         raise DataError(f"solutions must map names to Solutions or fitted estimators; not so: {wrong or 'it is empty'}")
     ax = drawing_axes(ax)
+    from matplotlib.lines import Line2D
+
     narrow: list[float] = []
-    for colour, (name, solution) in zip(class_colours(len(named)), named.items(), strict=True):
+    times: list[float] = []
+    handles: list[Any] = []
+    for place, (colour, (name, solution)) in enumerate(zip(class_colours(len(named)), named.items(), strict=True)):
         seconds, lower, upper = _best_so_far(solution)
-        gaps = (upper - lower) / np.maximum(1.0, np.abs(upper))
+        gaps = np.array([relative_gap(*ends) for ends in zip(lower, upper, strict=True)])
+        gaps[np.isinf(gaps)] = np.nan
+        times += [float(seconds[seconds > 0].min(initial=np.inf)), float(seconds[-1])]
+        look: dict[str, Any] = {"color": colour, "linestyle": DASHES[place % len(DASHES)], "drawstyle": "steps-post"}
+        dot: dict[str, Any] = {"color": colour, "linestyle": "none", "marker": MARKERS[place % len(MARKERS)]}
+        ends: dict[str, Any] = {} if solution.certificate.lower is None else {"marker": dot["marker"], "markersize": 4}
+        handles.append(Line2D([], [], color=colour, linestyle=look["linestyle"], label=name, **ends))
         if show == "gap":
-            ax.plot(seconds, np.maximum(gaps, EPS), color=colour, linewidth=1.5, label=name, drawstyle="steps-post")
+            ax.plot(seconds, np.maximum(gaps, EPS), linewidth=1.5, label=name, **look)
             if solution.certificate.lower is not None:
-                ax.plot(seconds[-1], max(solution.certificate.gap, EPS), "o", color=colour, markersize=5)
+                ax.plot(seconds[-1:], [max(solution.certificate.gap, EPS)], markersize=5, **dot)
             continue
         ax.fill_between(seconds, lower, upper, step="post", color=colour, alpha=0.25, linewidth=0)
-        ax.plot(seconds, upper, color=colour, linewidth=1.4, label=name, drawstyle="steps-post")
-        ax.plot(seconds, lower, color=colour, linewidth=1.4, drawstyle="steps-post")
+        ax.plot(seconds, upper, linewidth=1.4, label=name, **look)
+        ax.plot(seconds, lower, linewidth=1.4, **look)
         bounds = [solution.certificate.upper, solution.certificate.lower]
         known = [bound for bound in bounds if bound is not None]
-        ax.plot([seconds[-1]] * len(known), known, "o", color=colour, markersize=4)
+        ax.plot([seconds[-1]] * len(known), known, markersize=4, **dot)
         narrow += [*known, *lower[gaps <= 0.5], *upper[gaps <= 0.5]]
-    ax.set_xlabel("seconds")
+    _time_axis(ax, min(times), max(times))
     if show == "gap":
         ax.set_yscale("log")
         ax.set_ylabel("relative gap")
     else:
-        ax.set_ylabel("interval that holds the optimum")
+        ax.set_ylabel("interval of the optimum")
         # The first bounds of a solver can be off by orders of magnitude.
         low, high = min(narrow), max(narrow)
         pad = 0.05 * max(high - low, 1e-3 * max(abs(high), 1.0))
         ax.set_ylim(low - pad, high + pad)
-    ax.legend(loc="upper right", fontsize="small", framealpha=0.9)
+    legend_below(ax, handles)
     return entitle(ax, title)
+
+
+def _time_axis(ax: Axes, first: float, last: float) -> None:
+    """Label the seconds, on a logarithmic axis where they span some."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
+
+    ax.set_xlabel("seconds")
+    if not 0.0 < first < last / LONG_TRACE:
+        ax.xaxis.set_major_locator(MaxNLocator(4))
+        return
+    ax.set_xscale("log")
+    # A few labels a decade where there are few decades.
+    steps = (1.0, 3.0) if last / first < 1e3 else (1.0,)
+    ax.xaxis.set_major_locator(LogLocator(subs=steps, numticks=6))
+    ax.xaxis.set_minor_locator(NullLocator())
+    ax.xaxis.set_major_formatter(FuncFormatter(lambda seconds, _: f"{seconds:g}"))
 
 
 def _best_so_far(solution: Solution) -> tuple[Floats, Floats, Floats]:
@@ -168,6 +206,7 @@ def against_exponent(
     y: Any = None,
     *,
     p: Any = None,
+    by: str | None = None,
     ax: Axes | None = None,
     title: str | None = None,
 ) -> Axes:
@@ -178,11 +217,14 @@ def against_exponent(
     results : DataFrame, or sequence of Solutions or fitted estimators
         A table of :func:`svmcvx.compare` or ``svmcvx.select``, or any with such columns: an accuracy
         (``mean_test_score``, ``test_accuracy`` or ``train_accuracy``, the first found), ``n_support`` if there is one,
-        and ``p`` or ``param_p``.
+        and ``p`` or ``param_p``. A table of ``compare`` knows the exponents of its pSVMs; other models are left out.
     X, y : array-like, optional
         Data for the accuracy of a sequence of models.
     p : sequence of float, optional
         The exponents, where the table or the models do not hold them.
+    by : str, optional
+        A column, or another hyper-parameter of a search such as ``"C"``: a line for each of its values. By default there is one
+        line. Of several results with the same p that of the highest accuracy counts, of equal ones the first.
     ax : Axes, optional
         The axis of the accuracy, a new figure by default; the number of support vectors has an axis of its own on the
         right.
@@ -203,50 +245,103 @@ def against_exponent(
             p = np.asarray(p, dtype=np.float64)
         except (TypeError, ValueError):
             raise DataTypeError(f"p must be numbers, one exponent a result, got {p!r}") from None
-    if hasattr(results, "columns") and (X is not None or y is not None):
+    is_table = hasattr(results, "columns")
+    if is_table and (X is not None or y is not None):
         raise DataError("X and y are for models, whose accuracies they give; a table holds its own")
-    exponents, accuracy, support, name = (
-        _table(results, p) if hasattr(results, "columns") else _models(results, X, y, p)
-    )
+    exponents, accuracy, support, name = _table(results, p) if is_table else _models(results, X, y, p)
     if exponents.shape != accuracy.shape or not exponents.size:
         raise DataError(f"p must hold one exponent a result: {accuracy.size} results, {exponents.size} exponents")
-    order = np.argsort(exponents, kind="stable")
+    groups = _groups(results, by, exponents.size, is_table=is_table)
     ax = drawing_axes(ax)
-    lines = ax.plot(exponents[order], accuracy[order], "o-", color=NEGATIVE, linewidth=1.5, markersize=4, label=name)
-    ax.set_xlabel("exponent p of the hinge")
-    ax.set_ylabel(name, color=NEGATIVE)
-    ax.tick_params(axis="y", colors=NEGATIVE)
-    if support is not None:
-        right = ax.twinx()
-        lines += right.plot(
-            exponents[order],
-            support[order],
-            "s--",
-            color=POSITIVE,
-            linewidth=1.3,
+    right = None if support is None else ax.twinx()
+    colours = class_colours(len(groups)) if by is not None else [NEGATIVE]
+    best_note = False
+    for place, (colour, (label, rows)) in enumerate(zip(colours, groups.items(), strict=True)):
+        chosen = _best_of_each(exponents, accuracy, rows)
+        best_note = best_note or chosen.size < np.isfinite(exponents[rows] + accuracy[rows]).sum()
+        marker = MARKERS[place % len(MARKERS)]
+        ax.plot(
+            exponents[chosen],
+            accuracy[chosen],
+            linestyle="-",
+            marker=marker,
+            color=colour,
+            linewidth=1.5,
             markersize=4,
-            label="support vectors",
+            label=name if by is None else f"{by.removeprefix('param_')} = {label}",
         )
-        right.set_ylabel("support vectors", color=POSITIVE)
-        right.tick_params(axis="y", colors=POSITIVE)
+        if right is not None and support is not None:
+            right.plot(
+                exponents[chosen],
+                support[chosen],
+                linestyle=(0, (3, 2)),
+                marker=marker,
+                markerfacecolor="none",
+                color=POSITIVE if by is None else colour,
+                linewidth=1.2,
+                markersize=4,
+                label="support vectors" if by is None else "_",
+            )
+    ax.set_xlabel("exponent p of the hinge")
+    several = by is not None and right is not None
+    ax.set_ylabel(f"{name}{', the best of each p' if best_note else ''}{' (solid)' if several else ''}")
+    handles = list(ax.lines)
+    if right is not None:
+        right.set_ylabel(f"support vectors{' (dashed)' if several else ''}")
         right.set_ylim(bottom=0)
-    ax.legend(handles=lines, loc="best", fontsize="small", framealpha=0.9)
+        handles += [line for line in right.lines if not str(line.get_label()).startswith("_")]
+    if by is None:
+        ax.yaxis.label.set_color(NEGATIVE)
+        ax.tick_params(axis="y", colors=NEGATIVE)
+        if right is not None:
+            right.yaxis.label.set_color(POSITIVE)
+            right.tick_params(axis="y", colors=POSITIVE)
+    legend_below(ax, handles)
     return entitle(ax, title)
+
+
+def _groups(results: Any, by: str | None, size: int, *, is_table: bool) -> dict[str, NDArray[np.intp]]:
+    """Return the rows of each value of a column, or all of them."""
+    if by is None:
+        return {"": np.arange(size)}
+    names = [name for name in (by, f"param_{by}") if is_table and name in results.columns]
+    if not names:
+        raise DataError(f"by must be a column of the table or a hyper-parameter of the search, got {by!r}")
+    values = [number(value) for value in results[names[0]]]
+    return {value: np.array([i for i, other in enumerate(values) if other == value]) for value in dict.fromkeys(values)}
+
+
+def _best_of_each(exponents: Floats, accuracy: Floats, rows: NDArray[np.intp]) -> NDArray[np.intp]:
+    """Return, in the order of the exponents, the row of the highest accuracy for each."""
+    best: dict[float, int] = {}
+    for row in rows[np.isfinite(exponents[rows]) & np.isfinite(accuracy[rows])].tolist():
+        held = best.get(float(exponents[row]))
+        if held is None or accuracy[row] > accuracy[held]:
+            best[float(exponents[row])] = row
+    return np.array([best[exponent] for exponent in sorted(best)], dtype=np.intp)
 
 
 def _column(table: Any, names: Sequence[str]) -> str | None:
     return next((name for name in names if name in table.columns), None)
 
 
+def _exponents(table: Any) -> Any:
+    """Return the exponents of a table's rows, NaN for models that have none."""
+    exponent = _column(table, EXPONENT)
+    if exponent is not None:
+        return table[exponent]
+    known = table.attrs.get("exponents", {})
+    if "model" not in table.columns or not any(name in known for name in table["model"]):
+        raise DataError(f"the table has no column {' or '.join(EXPONENT)}; pass p, one exponent a row")
+    return [known.get(name, np.nan) for name in table["model"]]
+
+
 def _table(table: Any, p: Any) -> tuple[Floats, Floats, Floats | None, str]:
     accuracy, support = _column(table, ACCURACY), _column(table, SUPPORT)
-    exponent = _column(table, EXPONENT)
     if accuracy is None:
         raise DataError(f"the table has no column of accuracies; one of {', '.join(ACCURACY)} is needed")
-    if exponent is None and p is None:
-        raise DataError(f"the table has no column {' or '.join(EXPONENT)}; pass p, one exponent a row")
     return (
-        np.asarray(table[exponent] if p is None else p, dtype=np.float64),
+        np.asarray(_exponents(table) if p is None else p, dtype=np.float64),
         np.asarray(table[accuracy], dtype=np.float64),
         None if support is None else np.asarray(table[support], dtype=np.float64),
         accuracy.replace("_", " "),

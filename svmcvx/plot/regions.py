@@ -2,14 +2,29 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from svmcvx.data import check_features, check_labels
-from svmcvx.errors import DataError
-from svmcvx.plot.style import class_colours, drawing_axes, entitle
+from svmcvx.display import settings
+from svmcvx.errors import DataError, DataTypeError
+from svmcvx.plot.style import (
+    MARKERS,
+    NEGATIVE,
+    POSITIVE,
+    class_colours,
+    drawing_axes,
+    entitle,
+    figure_of,
+    ink,
+    legend_below,
+    paper,
+    width_of,
+)
+from svmcvx.solution import Solution
 from svmcvx.theory.distribution import classifier_of, label_codes
 
 if TYPE_CHECKING:
@@ -20,27 +35,44 @@ __all__ = ["decision_regions"]
 Floats: TypeAlias = NDArray[np.float64]
 
 GRID = 300
-TINT = 0.25
+# Share of a class's colour in its region, the rest is the background's; at the ends of a scale of scores.
+TINT, FULL_TINT = 0.3, 0.55
 # Of binary scores: neither flat where a few are huge, nor pale where all are small.
-SHADED_SHARE, LEAST_LIMIT, SHADES = 0.9, 1.5, 15
+SHADED_SHARE, LEAST_LIMIT, SHADES = 0.9, 1.5, 21
+# Error of means and standard deviations up to which columns count as scaled.
+SCALED = 1e-6
+# Area of a dot in square points for a panel of one inch; it grows with the width of the axes, and shrinks where there are many.
+DOT, MANY = 4.0, 200
 
 
-def decision_regions(model: Any, X: Any, y: Any, *, ax: Axes | None = None, title: str | None = None) -> Axes:
+def decision_regions(
+    model: Any,
+    X: Any,
+    y: Any,
+    *,
+    feature_names: Any = None,
+    ax: Axes | None = None,
+    title: str | None = None,
+) -> Axes:
     """Draw the decision of a model over two features, with the data and the support vectors.
 
     Solid lines are decision boundaries, dashed ones the margin: scores ±1 of two classes, or the best score 1 above the
-    second. Two classes are shaded by their score, more by the class that is predicted. Support vectors are ringed.
+    second. Two classes are shaded by their score, with a scale beside the picture; more by the class that is predicted. Support
+    vectors are ringed. Columns of mean 0 and deviation 1, or between 0 and 1, are said to be scaled.
 
     Parameters
     ----------
     model : Solution, Model or fitted estimator
         Has ``decision_function`` (and ``predict`` for more than two classes); rings need its support, indices into `X`.
-    X : array-like of shape (n, 2)
+    X : array-like or DataFrame of shape (n, 2)
         The training data.
     y : array-like of shape (n,)
+    feature_names : sequence of two str, optional
+        For the axes; by default the columns of `X`, or those that the estimator was fitted to.
     ax : Axes, optional
         A new figure by default.
     title : str, optional
+        By default the formulation of a solution or a fitted estimator with its hyper-parameters; ``""`` for none.
 
     Returns
     -------
@@ -58,6 +90,7 @@ def decision_regions(model: Any, X: Any, y: Any, *, ax: Axes | None = None, titl
             f"decision regions are drawn for two features, X has {points.shape[1]}; use margin_distribution"
         )
     codes, classes = _classes(classifier, y, points.shape[0])
+    names = _feature_names(classifier, X, feature_names)
     support = np.asarray(getattr(classifier, "support_", getattr(classifier, "support", ())), dtype=np.intp)
     if support.size and support.max() >= points.shape[0]:
         raise DataError(
@@ -73,37 +106,53 @@ def decision_regions(model: Any, X: Any, y: Any, *, ax: Axes | None = None, titl
     scores = np.asarray(classifier.decision_function(points_of_grid))
     colours = class_colours(classes.size)
     if scores.ndim == 1:
-        _shade_scores(ax, horizontal, vertical, scores.reshape(horizontal.shape))
+        lines = _shade_scores(ax, horizontal, vertical, scores.reshape(horizontal.shape), classes)
     else:
         predicted = label_codes(classifier, classifier.predict(points_of_grid), grid.shape[0]).reshape(horizontal.shape)
         best = np.partition(scores, -2, axis=1)[:, -2:]
         lead = (best[:, 1] - best[:, 0]).reshape(horizontal.shape)
-        _shade_classes(ax, horizontal, vertical, predicted, lead, colours)
-    for code, colour in enumerate(colours):
+        lines = _shade_classes(ax, horizontal, vertical, predicted, lead, colours)
+    handles = _draw_points(ax, points, codes, classes, support)
+    ax.set_xlabel(names[0] + _scaling(points[:, 0]))
+    ax.set_ylabel(names[1] + _scaling(points[:, 1]))
+    legend_below(ax, [*handles, *lines])
+    return entitle(ax, _described(model) if title is None else title)
+
+
+def _draw_points(
+    ax: Axes, points: Floats, codes: NDArray[np.intp], classes: NDArray[Any], support: NDArray[np.intp]
+) -> list[Any]:
+    size, behind = DOT * max(1.0, width_of(ax)) / math.sqrt(max(1.0, len(points) / MANY)), paper(ax)
+    handles: list[Any] = []
+    for code, colour in enumerate(class_colours(classes.size)):
         chosen = codes == code
-        ax.scatter(
-            points[chosen, 0],
-            points[chosen, 1],
-            s=20,
-            color=colour,
-            edgecolor="white",
-            linewidth=0.4,
-            label=str(classes[code]),
-            zorder=3,
+        handles.append(
+            ax.scatter(
+                points[chosen, 0],
+                points[chosen, 1],
+                s=size,
+                marker=MARKERS[code % len(MARKERS)],
+                color=colour,
+                edgecolor=behind,
+                linewidth=0.4,
+                label=str(classes[code]),
+                zorder=3,
+            )
         )
     if support.size:
-        ax.scatter(
-            points[support, 0],
-            points[support, 1],
-            s=60,
-            facecolor="none",
-            edgecolor="0.15",
-            linewidth=0.8,
-            label="support vectors",
-            zorder=2,
+        handles.append(
+            ax.scatter(
+                points[support, 0],
+                points[support, 1],
+                s=3.0 * size,
+                facecolor="none",
+                edgecolor=ink(),
+                linewidth=0.7,
+                label="support vectors",
+                zorder=2,
+            )
         )
-    ax.legend(loc="best", fontsize="small", framealpha=0.9)
-    return entitle(ax, title)
+    return handles
 
 
 def _classes(classifier: Any, y: Any, n: int) -> tuple[NDArray[np.intp], NDArray[Any]]:
@@ -113,25 +162,75 @@ def _classes(classifier: Any, y: Any, n: int) -> tuple[NDArray[np.intp], NDArray
     return label_codes(classifier, y, n), np.asarray(known)
 
 
-def _shade_scores(ax: Axes, horizontal: Floats, vertical: Floats, scores: Floats) -> None:
+def _feature_names(classifier: Any, X: Any, given: Any) -> list[str]:
+    """Return two names: those given, the columns of a table, those that a classifier was fitted to, or numbers."""
+    if given is not None:
+        if isinstance(given, (str, bytes)) or np.shape(given) != (2,):
+            raise DataTypeError(f"feature_names must be a sequence of two strings, got {given!r}")
+        return [str(name) for name in given]
+    known = getattr(X, "columns", getattr(classifier, "feature_names_in_", None))
+    return ["feature 0", "feature 1"] if known is None else [str(name) for name in known]
+
+
+def _scaling(column: Floats) -> str:
+    if abs(column.mean()) <= SCALED and abs(column.std() - 1.0) <= SCALED:
+        return " (standardised)"
+    if abs(column.min()) <= SCALED and abs(column.max() - 1.0) <= SCALED:
+        return " (scaled to [0, 1])"
+    return ""
+
+
+def _described(model: Any) -> str | None:
+    solution = getattr(model, "solution_", model)
+    if not isinstance(solution, Solution):
+        return None
+    return f"{solution.formulation}: {settings(solution.hyperparameters)}"
+
+
+def _mixed(colour: Any, background: Any, share: float) -> Any:
+    from matplotlib.colors import to_rgb
+
+    return tuple(share * np.array(to_rgb(colour)) + (1.0 - share) * np.array(to_rgb(background)))
+
+
+def _lines(*labels: tuple[str, Any]) -> list[Any]:
+    from matplotlib.lines import Line2D
+
+    return [Line2D([], [], color=ink(), linestyle=style, linewidth=1.2, label=label) for label, style in labels]
+
+
+def _shade_scores(ax: Axes, horizontal: Floats, vertical: Floats, scores: Floats, classes: NDArray[Any]) -> list[Any]:
+    from matplotlib.colors import LinearSegmentedColormap
+
     limit = max(LEAST_LIMIT, float(np.quantile(np.abs(scores), SHADED_SHARE)))
-    ax.contourf(
+    behind = paper(ax)
+    ends = [_mixed(NEGATIVE, behind, FULL_TINT), _mixed(behind, behind, 1.0), _mixed(POSITIVE, behind, FULL_TINT)]
+    shades = ax.contourf(
         horizontal,
         vertical,
         np.clip(scores, -limit, limit),
         levels=np.linspace(-limit, limit, SHADES),
-        cmap="RdBu_r",
-        alpha=0.35,
+        cmap=LinearSegmentedColormap.from_list("scores", ends),
     )
+    levels = [-1.0, 0.0, 1.0]
     ax.contour(
         horizontal,
         vertical,
         scores,
-        levels=[-1, 0, 1],
-        colors="0.25",
+        levels=levels,
+        colors=[ink()],
         linestyles=["--", "-", "--"],
-        linewidths=[0.9, 1.6, 0.9],
+        linewidths=[0.9, 1.5, 0.9],
     )
+    bar = figure_of(ax).colorbar(shades, ax=ax, ticks=_ticks(limit), label=f"score (positive: {classes[-1]})")
+    bar.outline.set_linewidth(0.5)
+    return _lines(("boundary", "-"), ("score ±1", "--"))
+
+
+def _ticks(limit: float) -> list[float]:
+    """Return 0 and ±1, and the last whole numbers inside the scale where they are apart from these."""
+    last = float(int(limit))
+    return [-last, -1.0, 0.0, 1.0, last] if last >= 2 else [-1.0, 0.0, 1.0]
 
 
 def _shade_classes(
@@ -141,12 +240,15 @@ def _shade_classes(
     predicted: NDArray[np.intp],
     lead: Floats,
     colours: list[str],
-) -> None:
+) -> list[Any]:
     edges = np.arange(len(colours) + 1) - 0.5
-    ax.contourf(horizontal, vertical, predicted, levels=edges, colors=colours, alpha=TINT)
+    tints = [_mixed(colour, paper(ax), TINT) for colour in colours]
+    ax.contourf(horizontal, vertical, predicted, levels=edges, colors=tints)
     for code in np.unique(predicted):
         # The lead with the sign of the region crosses zero on its boundary, smoothly where labels would jump.
         signed = np.where(predicted == code, lead, -lead)
-        ax.contour(horizontal, vertical, signed, levels=[0], colors="0.25", linewidths=1.4)
-    if lead.min() < 1.0 < lead.max():
-        ax.contour(horizontal, vertical, lead, levels=[1], colors="0.25", linestyles="--", linewidths=0.9)
+        ax.contour(horizontal, vertical, signed, levels=[0], colors=[ink()], linewidths=1.4)
+    if not lead.min() < 1.0 < lead.max():
+        return _lines(("boundary", "-"))
+    ax.contour(horizontal, vertical, lead, levels=[1], colors=[ink()], linestyles="--", linewidths=0.9)
+    return _lines(("boundary", "-"), ("1 above the next class", "--"))

@@ -1,8 +1,12 @@
-"""What the pictures share: axes, colours, titles."""
+"""What the pictures share: axes, colours, legends, titles.
+
+Colours that carry a meaning have a contrast of at least 3 with white and with black, and stay apart for readers with any of the
+three colour deficiencies; markers and dashes tell them apart too. Everything else takes the colours of matplotlib's style.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from svmcvx.errors import DataTypeError, missing_extra
@@ -11,11 +15,32 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["NEGATIVE", "POSITIVE", "by_name", "class_colours", "drawing_axes", "drawing_panels", "entitle"]
+__all__ = [
+    "DASHES",
+    "MARKERS",
+    "NEGATIVE",
+    "POSITIVE",
+    "by_name",
+    "class_colours",
+    "drawing_axes",
+    "drawing_panels",
+    "entitle",
+    "figure_of",
+    "ink",
+    "legend_below",
+    "paper",
+    "width_of",
+]
 
-NEGATIVE, POSITIVE = "#3b6fb6", "#d1603d"
-# After the two of binary machines, hues that stay apart in print and for colour-blind readers.
-HUES = (NEGATIVE, POSITIVE, "#4f8a5b", "#8e6bb0", "#c9a227", "#3fa7a3", "#b0567b", "#7a6a58", "#7f8c9b", "#5b5b5b")
+NEGATIVE, POSITIVE = "#2277cc", "#dd5500"
+# In an order in which the first few are the furthest apart.
+HUES = (NEGATIVE, POSITIVE, "#8811ff", "#bb8888", "#666688", "#995533", "#ff11ee", "#33aa33")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "p")
+DASHES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (1.5, 1)), (0, (5, 1.5, 1, 1.5)), (0, (8, 2, 1, 2, 1, 2)))
+# Inches of a character of a legend's text, and of its handle with the space around it, at a size of 10 points.
+CHARACTER, HANDLE = 0.085, 0.5
+# Height of tick labels and axis label together, in sizes of the text.
+BELOW_AXES = 3.6
 
 
 def drawing_axes(ax: Axes | None) -> Axes:
@@ -43,8 +68,72 @@ def by_name(given: Any) -> Mapping[str, Any]:
 
 
 def class_colours(count: int) -> list[str]:
-    """Return a colour a class; they repeat after ten."""
+    """Return a colour a class; they repeat after eight."""
     return [HUES[k % len(HUES)] for k in range(count)]
+
+
+def ink() -> Any:
+    """The colour of lines without a meaning of their own: that of matplotlib's axes."""
+    from matplotlib import rcParams
+
+    return rcParams["axes.edgecolor"]
+
+
+def paper(ax: Axes) -> Any:
+    """The colour behind what is drawn; that of matplotlib's style where the axes are transparent."""
+    from matplotlib import rcParams
+    from matplotlib.colors import to_rgba
+
+    colour = to_rgba(ax.get_facecolor())
+    return colour if colour[3] > 0 else to_rgba(rcParams["axes.facecolor"])
+
+
+def figure_of(ax: Axes) -> Any:
+    """Return the figure, or the part of one, that the axes stand in."""
+    return ax.get_figure()
+
+
+def width_of(ax: Axes) -> float:
+    """Return the width in inches of the axes' part of the figure, what stands beside them included."""
+    figure, place = figure_of(ax), ax.get_subplotspec()
+    whole = float(figure.bbox.width / figure.dpi)
+    return whole * (ax.get_position().width if place is None else len(place.colspan) / place.get_gridspec().ncols)
+
+
+def legend_below(ax: Axes, handles: Sequence[Any] | None = None, *, label: bool = True) -> None:
+    """Put the legend below the axes, where it hides nothing, in as many columns as fit their width.
+
+    In a figure without a layout engine, which would cut it off, it stands inside them.
+    `label` tells whether the horizontal axis has one.
+    """
+    from matplotlib import rcParams
+    from matplotlib.font_manager import FontProperties
+    from matplotlib.transforms import ScaledTranslation
+
+    handles = ax.get_legend_handles_labels()[0] if handles is None else list(handles)
+    if not handles:
+        return
+    size = FontProperties(size="small").get_size_in_points()
+    longest = max(len(str(handle.get_label())) for handle in handles)
+    figure = figure_of(ax)
+    if figure.get_layout_engine() is None:
+        # Nothing makes room below.
+        ax.legend(handles=handles, loc="best", fontsize="small", framealpha=0.8)
+        return
+    fitting = int(width_of(ax) / ((longest * CHARACTER + HANDLE) * size / 10.0))
+    drop = (BELOW_AXES if label else BELOW_AXES / 2) * float(rcParams["font.size"]) / 72.0
+    ax.legend(
+        handles=handles,
+        loc="upper center",
+        bbox_to_anchor=(0.5, 0.0),
+        bbox_transform=ax.transAxes + ScaledTranslation(0.0, -drop, figure.dpi_scale_trans),
+        ncols=max(1, min(len(handles), fitting)),
+        fontsize="small",
+        frameon=False,
+        borderaxespad=0.0,
+        columnspacing=1.2,
+        handlelength=1.8,
+    )
 
 
 def entitle(ax: Axes, title: str | None) -> Axes:
@@ -52,5 +141,5 @@ def entitle(ax: Axes, title: str | None) -> Axes:
     if title is not None and not isinstance(title, str):
         raise DataTypeError(f"title must be a string, got {title!r}")
     if title:
-        ax.set_title(title)
+        ax.set_title(title, fontsize="medium", wrap=True)
     return ax

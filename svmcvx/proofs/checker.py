@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import Any, Final, NamedTuple
 
 from svmcvx.errors import DataError, missing_extra
-from svmcvx.proofs.format import Proof, fingerprint, read_proof
+from svmcvx.proofs.format import Proof, fingerprint, read_proof, shown
 from svmcvx.proofs.problem import Problem, Refused
 
 __all__ = ["Verified", "verify"]
@@ -51,6 +51,12 @@ class Verified:
     upper: float
     holds: bool
     why: str
+
+    def _repr_html_(self) -> str:
+        ends = {"Lower bound": self.lower, "Upper bound": self.upper}
+        claims = {"Claimed ends": "confirmed" if self.holds else "not confirmed"}
+        why = {"Not checked" if self.holds else "Fails": self.why} if self.why else {}
+        return shown("✓ Proof holds" if self.holds else "✗ Proof does not hold", {**ends, **claims, **why})
 
 
 class End(NamedTuple):

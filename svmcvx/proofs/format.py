@@ -7,9 +7,10 @@ and the fingerprint guard against accidents: no bound rests on them.
 from __future__ import annotations
 
 import hashlib
+import html
 import json
 import os
-import tempfile
+import uuid
 import zipfile
 import zlib
 from collections.abc import Mapping
@@ -23,7 +24,7 @@ from numpy.typing import NDArray
 
 from svmcvx.errors import DataError
 
-__all__ = ["Proof", "fingerprint", "read_proof", "write_proof"]
+__all__ = ["Proof", "fingerprint", "read_proof", "shown", "write_proof"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -37,7 +38,7 @@ MAPPINGS: Final = ("model", "dual", "extra")
 SAMPLE: Final = 32
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Proof:
     """What is claimed, and the numbers from which it follows.
 
@@ -96,6 +97,32 @@ class Proof:
         object.__setattr__(self, "weight", np.array(self.weight, dtype=np.float64))
         object.__setattr__(self, "classes", np.array(self.classes))
 
+    def __repr__(self) -> str:
+        lower = "none" if self.lower is None else f"{self.lower:.9g}"
+        return (
+            f"Proof({self.formulation}: {self.kind}, lower {lower}, upper {self.upper:.9g}, {self.weight.size} observations, "
+            f"data {self.fingerprint})"
+        )
+
+    def _repr_html_(self) -> str:
+        claims = {f"Claimed {name} bound": getattr(self, name) for name in ("lower", "upper")}
+        about = {"Formulation": self.formulation, **self.hyperparameters, "Observations": self.weight.size}
+        fields = {**about, "Data hash": self.fingerprint, "Kind": self.kind, **claims}
+        return shown("Proof, to be checked by svmcvx.verify", fields)
+
+
+def shown(title: str, fields: Mapping[str, Any]) -> str:
+    """Return values by their names as a table of HTML, in the colours of the page."""
+    cell = "text-align:left;background:none;color:inherit;padding:0.2em 0.7em;"
+    label = "font-weight:normal;opacity:0.75;white-space:nowrap;"
+    rows = "".join(
+        f'<tr style="background:none;"><th scope="row" style="{cell}{label}">{html.escape(name)}</th>'
+        f'<td style="{cell}">{html.escape(f"{value:.10g}" if isinstance(value, float) else str(value))}</td></tr>'
+        for name, value in fields.items()
+    )
+    table = f'<table style="border-collapse:collapse;color:inherit;"><tbody>{rows}</tbody></table>'
+    return f'<div class="svmcvx"><div style="font-weight:bold;">{html.escape(title)}</div>{table}</div>'
+
 
 def write_proof(path: str | os.PathLike[str], proof: Proof) -> None:
     """Write a proof to a file, whole or not at all.
@@ -115,13 +142,14 @@ def write_proof(path: str | os.PathLike[str], proof: Proof) -> None:
     header = {"format": FORMAT, "version": FORMAT_VERSION, "proof": text, "digest": _digest(text, arrays)}
     target = Path(path)
     try:
-        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+        # Not by tempfile, whose files others may not read.
+        temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
         try:
-            with os.fdopen(handle, "wb") as stream:
+            with temporary.open("xb") as stream:
                 np.savez(stream, header=np.array(json.dumps(header)), **arrays)
-            Path(temporary).replace(target)
+            temporary.replace(target)
         except BaseException:
-            Path(temporary).unlink(missing_ok=True)
+            temporary.unlink(missing_ok=True)
             raise
     except OSError as error:
         raise DataError(f"{path} cannot be written ({error.strerror}); name a file in an existing folder") from None

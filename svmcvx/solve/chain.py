@@ -97,7 +97,9 @@ class Chain:
         while planned and not self.deadline.passed():
             card, own = planned.pop(0)
             if (reason := policy.licence_problem(card.name)) is not None:
-                self._note(Attempt(card.name, Status.LICENCE, f"not licensed: {reason}"))
+                # Why stands in available_solvers(); here it matters where no other solver is tried.
+                told = "not licensed" if len(cards) > 1 else f"not licensed: {reason}"
+                self._note(Attempt(card.name, Status.LICENCE, told))
                 continue
             again = self._attempt(card, own)
             if again is None:
@@ -241,4 +243,6 @@ class Chain:
             hyperparameters=statement.hyperparameters,
             details=statement.details,
             evidence=statement.evidence(checked.model),
+            data=statement.data_facts,
+            terms=checked.terms,
         )

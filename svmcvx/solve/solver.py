@@ -8,7 +8,7 @@ from typing import Any
 from svmcvx.data import check_number, check_time_limit
 from svmcvx.errors import BuildError, DataError, DataTypeError
 from svmcvx.formulations.base import FormulationProblem
-from svmcvx.solution import Solution
+from svmcvx.solution import DataFacts, Solution
 from svmcvx.solve import policy
 from svmcvx.solve.chain import Chain
 from svmcvx.system.deadline import allowed
@@ -100,6 +100,13 @@ def solve(
     raw_options = _options_by_solver(cards, solver, solver_options)
 
     problem.require_as_built()
+    these: DataFacts | None = problem.formulation.data_facts
+    earlier = warm_start.data if isinstance(warm_start, Solution) else None
+    if these is not None and earlier is not None and (these.size != earlier.size or these.differ_from(earlier)):
+        raise DataError(
+            f"warm_start must be a Solution of this problem, got one of other data ({earlier}; these are {these}); "
+            "leave it out"
+        )
     with allowed(time_limit) as deadline, blas_held_to_one():
         start = problem.start() if kind in policy.MIXED and warm_start is not False else None
         chain = Chain(

@@ -117,7 +117,7 @@ def margins(model: Any, X: Any, y: Any) -> Floats:
     return np.asarray(scores[rows, codes] - others.max(axis=1))
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class MarginDistribution:
     r"""The distribution of margins :math:`u_i` with shares :math:`c_i` (1/n without weights).
 
@@ -135,6 +135,12 @@ class MarginDistribution:
     def __post_init__(self) -> None:
         for name in ("margins", "share"):
             object.__setattr__(self, name, frozen(getattr(self, name)))
+
+    def __repr__(self) -> str:
+        return (
+            f"MarginDistribution({self.margins.size} margins: mean {self.mean:.6g}, variance {self.variance:.6g}, "
+            f"minimum {self.minimum:.6g})"
+        )
 
     @property
     def mean(self) -> float:

@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 
 from svmcvx.data import check_number
+from svmcvx.display import html_block, html_fields, marked
 from svmcvx.errors import DataError
 from svmcvx.experiments.running import FAILED, Row
 from svmcvx.experiments.studies import statistics
@@ -20,6 +21,7 @@ from svmcvx.experiments.studies.machine import versions
 from svmcvx.experiments.studies.protocol import Protocol
 from svmcvx.experiments.studies.statistics import Friedman
 from svmcvx.experiments.studies.tasks import FIELDS, UNCERTIFIED
+from svmcvx.experiments.tables import CertifiedTable, table_html
 from svmcvx.system.files import written_whole
 
 __all__ = ["Study"]
@@ -76,7 +78,7 @@ class Study:
         place = FIELDS.index("scores")
         columns = (*FIELDS[:place], *self.metrics, *FIELDS[place + 1 :])
         flat = [{**row, **(row["scores"] or {})} for row in rows]
-        frame = pd.DataFrame([{name: row.get(name) for name in columns} for row in flat], columns=list(columns))
+        frame = CertifiedTable([{name: row.get(name) for name in columns} for row in flat], columns=list(columns))
         numbers = [*self.metrics, "lower", "upper", "gap", "n_support", "tuning_seconds", "seconds"]
         return frame.astype(dict.fromkeys(numbers, float))
 
@@ -101,6 +103,17 @@ class Study:
     def __repr__(self) -> str:
         state = "" if self.complete else ", not complete"
         return f"Study({len(self.models)} models, {len(self.datasets)} data sets, {len(self.frame)} tasks{state})"
+
+    def _repr_html_(self) -> str:
+        certified, solves = self.solves()
+        failed = len(self.failures())
+        fields = [
+            ("Scores", f"{self.metrics[0]}, mean ± standard deviation over the splits"),
+            ("Certified", f"{marked(certified == solves)} {certified} of {solves} solves"),
+            *([("Failed", f"{failed} tasks")] if failed else []),
+            *([("Left out", f"{name}: {why}") for name, why in self.left_out.items()]),
+        ]
+        return html_block(repr(self), html_fields(fields), table_html(self.table()))
 
     # Tables
 

@@ -227,7 +227,7 @@ def conic(
         space = nystrom_space(data, kernel, rank=nystrom, intercept="penalised" if intercept else "none")
     # The multipliers of stationary points need no search for better ones.
     statement = ConicLoss(space=space, lam=lam, kappa=kappa, improve_alpha=False)
-    warm_start = earlier_solution(warm_start)
+    warm_start = earlier_solution(warm_start, statement)
     start = None if warm_start is None else _start_from(statement, warm_start)
     with monitored(tol=tol, max_iter=max_iter, verbose=verbose, callback=callback) as monitor:
         began = monitor.seconds

@@ -188,16 +188,26 @@ def monitored(*, tol: float, max_iter: int, verbose: bool, callback: Callback | 
         yield monitor
 
 
-def earlier_solution(warm_start: Any) -> Solution | None:
-    """Return `warm_start`, which has to be a Solution or None; whether it fits the data, each solver sees for itself.
+def earlier_solution(warm_start: Any, statement: Formulation | None = None) -> Solution | None:
+    """Return `warm_start`, which has to be a Solution or None; whether it fits the sizes, each solver sees for itself.
+
+    With a statement, one of other data is refused by the data's short names, where the sizes alone do not tell.
 
     Raises
     ------
     DataError
-        If it is something else.
+        If it is something else, or known to be of other data.
     """
-    if warm_start is not None and not isinstance(warm_start, Solution):
+    if warm_start is None:
+        return None
+    if not isinstance(warm_start, Solution):
         raise DataTypeError(f"warm_start must be a Solution of the same data, got {type(warm_start).__name__}")
+    these = None if statement is None else statement.data_facts
+    if these is not None and warm_start.data is not None and these.differ_from(warm_start.data):
+        raise DataError(
+            f"warm_start must be a Solution of the same data, got one of {warm_start.data.fingerprint}, these are "
+            f"{these.fingerprint}: as many observations, features and classes, but other numbers or labels; leave it out"
+        )
     return warm_start
 
 
@@ -272,4 +282,6 @@ def conclude(
         formulation=statement.name,
         hyperparameters=statement.hyperparameters,
         evidence=evidence,
+        data=statement.data_facts,
+        terms=checked.terms,
     )

@@ -85,7 +85,7 @@ def l0(
     X: Any,
     y: Any,
     *,
-    C: float,
+    C: float = 1.0,
     kernel: KernelLike = None,
     sample_weight: Any = None,
     sigma: float | Sequence[float] | None = None,
@@ -113,7 +113,7 @@ def l0(
     y : array-like of shape (n,)
         Two labels of any type.
     C : float
-        Price of a margin below 1, positive.
+        Price of a margin below 1, positive; 1 by default.
     kernel : Kernel, str, callable or None
         None for the linear formulation.
     sample_weight : array-like of shape (n,), optional
@@ -226,7 +226,7 @@ def _penalties(sigma: float | Sequence[float] | None, C: float, thresholds: tupl
 
 def _earlier(warm_start: Any, statement: L0) -> Floats | None:
     """Return the signed margins of an earlier solution's model on the same data."""
-    warm_start = earlier_solution(warm_start)
+    warm_start = earlier_solution(warm_start, statement)
     if warm_start is None:
         return None
     if not isinstance(warm_start.model, BinaryModel):

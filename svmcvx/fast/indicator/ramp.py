@@ -37,7 +37,7 @@ def ramp(
     X: Any,
     y: Any,
     *,
-    C: float,
+    C: float = 1.0,
     kernel: KernelLike = None,
     sample_weight: Any = None,
     tol: float = 1e-6,
@@ -61,7 +61,7 @@ def ramp(
     y : array-like of shape (n,)
         Two labels of any type.
     C : float
-        Weight of the losses, positive.
+        Weight of the losses, positive; 1 by default.
     kernel : Kernel, str, callable or None
         None for the linear formulation. The columns are those of a factor of the Gram matrix.
     sample_weight : array-like of shape (n,), optional
@@ -113,9 +113,9 @@ def ramp(
     if settings is not None and not isinstance(settings, BranchSettings):
         raise DataTypeError(f"settings must be a BranchSettings or None, got {type(settings).__name__}")
     check_seed(seed)
-    warm_start = earlier_solution(warm_start)
     counting = l0_statement(X, y, C=C, kernel=kernel, sample_weight=sample_weight, indefinite=indefinite)
     statement = Ramp(space=counting.space, C=counting.C, kind="enumeration")
+    warm_start = earlier_solution(warm_start, statement)
     earlier = incumbent_margins(warm_start, counting)
     with monitored(tol=tol, max_iter=max_iter, verbose=verbose, callback=callback) as monitor:
         statement = replace(statement, pool=ramp_pool(counting, earlier, heuristics=False))

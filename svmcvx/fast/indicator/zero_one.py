@@ -184,13 +184,13 @@ def zero_one(
     if settings is not None and not isinstance(settings, ZeroOneSettings):
         raise DataTypeError(f"settings must be a ZeroOneSettings or None, got {type(settings).__name__}")
     settings = settings or ZeroOneSettings()
-    warm_start = earlier_solution(warm_start)
     rng = check_seed(seed)
     data = binary_data(X, y, sample_weight)
     space = feature_space(data, kernel, intercept="penalised" if intercept else "none", indefinite=indefinite)
     check_total_price(lam if lam is not None else 1.0, data.weight, "lam" if lam is not None else "sample_weight")
     statement = ZeroOne(space=space, lam=lam, k=k, form="enumeration", kind="enumeration")
 
+    warm_start = earlier_solution(warm_start, statement)
     earlier = None if warm_start is None else earlier_margins(warm_start, statement)
     with monitored(tol=tol, max_iter=max_iter, verbose=verbose, callback=callback) as monitor:
         statement = replace(statement, pool=simple_starts(statement, earlier))

@@ -28,7 +28,7 @@ def earlier_multipliers(warm_start: Any, statement: AlphaDualStatement) -> Float
     DataError
         If `warm_start` is no Solution, has no multipliers ``alpha``, or has those of other data.
     """
-    earlier = earlier_solution(warm_start)
+    earlier = earlier_solution(warm_start, statement)
     return None if earlier is None else np.array(statement.alpha(earlier.dual))
 
 

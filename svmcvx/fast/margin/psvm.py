@@ -67,8 +67,8 @@ def psvm(
     X: Any,
     y: Any,
     *,
-    C: float,
-    p: float,
+    C: float = 1.0,
+    p: float = 1.0,
     kernel: KernelLike = None,
     sample_weight: Any = None,
     tol: float = 1e-6,
@@ -97,9 +97,9 @@ def psvm(
     y : array-like, Dask collection or ``blocks.y`` of shape (n,)
         Two labels of any type.
     C : float
-        Weight of the losses, positive.
+        Weight of the losses, positive; 1 by default.
     p : float
-        Exponent of the hinge, any real number of at least 1.
+        Exponent of the hinge, any real number of at least 1, the default.
     kernel : Kernel, str, callable or None
         None for the linear formulation, which forms no Gram matrix.
     sample_weight : array-like of shape (n,), optional
@@ -200,8 +200,8 @@ def psvm(
     linear = space.is_linear
     check_choice(method, "method", psvm_linear.METHODS if linear else KERNEL_METHODS)
     statement = PSVM(space=space, C=C, p=p, bias=bias)
+    warm = earlier_multipliers(warm_start, statement)
     earlier = earlier_solution(warm_start)
-    warm = earlier_multipliers(earlier, statement)
     with monitored(tol=tol, max_iter=max_iter, verbose=verbose, callback=callback) as monitor:
         if linear:
             start = None if earlier is None or warm is None else psvm_linear.start_from(statement, earlier, warm)

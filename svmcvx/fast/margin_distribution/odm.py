@@ -62,9 +62,9 @@ def odm(
     X: Any,
     y: Any,
     *,
-    C1: float,
-    C2: float,
-    D: float,
+    C1: float = 1.0,
+    C2: float = 1.0,
+    D: float = 0.1,
     kernel: KernelLike = None,
     intercept: bool = False,
     sample_weight: Any = None,
@@ -166,7 +166,8 @@ def odm(
             f'method="blocks" needs a kernel that is positive semidefinite on any data, got {space.kernel or "kernel=None"}; '
             'use method="auto"'
         )
-    w, theta = _start(statement, earlier_solution(warm_start))
+    # A linear machine takes one of other rows.
+    w, theta = _start(statement, earlier_solution(warm_start, None if space.is_linear else statement))
     warm = w is not None or theta is not None
     with monitored(tol=tol, max_iter=max_iter, verbose=verbose, callback=callback) as monitor:
         if by_blocks:

@@ -81,9 +81,9 @@ def odml(
     X: Any,
     y: Any,
     *,
-    lam1: float,
-    lam2: float,
-    C: float,
+    lam1: float = 0.0625,
+    lam2: float = 0.0625,
+    C: float = 10.0,
     kernel: KernelLike = None,
     intercept: bool = False,
     sample_weight: Any = None,
@@ -187,7 +187,7 @@ def odml(
             f'method="low-rank" needs a kernel that is positive semidefinite on any data, got {space.kernel or "kernel=None"}; '
             'use method="auto"'
         )
-    alpha = _start(statement, earlier_solution(warm_start))
+    alpha = _start(statement, earlier_solution(warm_start, statement))
     with monitored(tol=tol, max_iter=max_iter, verbose=verbose, callback=callback) as monitor:
         if space.is_linear and (method == "unwhitened" or (method == "auto" and statement.curvature.by_products)):
             point, status = _unwhitened(statement, monitor, alpha, settings.newton)

@@ -40,7 +40,7 @@ def multiclass(
     X: Any,
     y: Any,
     *,
-    lam: float,
+    lam: float = 1.0,
     loss: str = "weston_watkins",
     k: int = 2,
     intercept: bool = True,

@@ -79,7 +79,7 @@ class Start(NamedTuple):
 
 def start_from(system: ScoreSystem, statement: MulticlassStatement, warm: Any) -> Start:
     """Return the start that an earlier solution gives; raise a DataError if it does not fit the data."""
-    warm = earlier_solution(warm)
+    warm = earlier_solution(warm, statement)
     if warm is None:
         return Start(None, None)
     data, model = system.scores.data, warm.model

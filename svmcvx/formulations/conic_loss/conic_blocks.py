@@ -100,11 +100,14 @@ class ConicInBlocks(InBlocks):
             trace = sum_above(np.einsum("ij,ij->j", moment.V, moment.V) * (1.0 + (moment.V.shape[0] + 4) * U))
         if not model.coef.any() and model.intercept == 0.0 and not trace:
             total = self.space.total_weight
-            return Evaluation.at_most(self.lam * total, self.lam * total * (1.0 + 8.0 * U))
+            return Evaluation.at_most(self.lam * total, self.lam * total * (1.0 + 8.0 * U)).parted(
+                0.0, self.lam * total
+            )
         V = np.zeros((self.space.d, 0)) if moment is None else moment.V
         found = self._each(_losses, model, V, self.lam)
         high = sum_above([norm, trace, *(above for _, above in found)])
-        return Evaluation.at_most(value + sum(part for part, _ in found), high)
+        lost = sum(part for part, _ in found)
+        return Evaluation.at_most(value + lost, high).parted(value, lost)
 
     def model(self, w: Floats, V: Floats) -> RelaxedLinearModel:
         """Return the model of mean `w` and covariance ``VV'``; indicators and support stay with the blocks."""

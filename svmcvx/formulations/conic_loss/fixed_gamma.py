@@ -92,7 +92,8 @@ class ConicFixedGamma(ConicDual):
         losses = _conic_loss_above(self.y * f - error, self.gamma, self.lam)
         norm = penalty_above(self.space, model)
         value = norm + float(losses.sum())
-        return Evaluation.at_most(value, sum_above([norm, *losses.tolist()]) if value else 0.0)
+        found = Evaluation.at_most(value, sum_above([norm, *losses.tolist()]) if value else 0.0)
+        return found.parted(norm, float(losses.sum()))
 
     def trivial(self) -> tuple[list[BinaryModel], list[Dual]]:
         """Return w = 0; γ = α = 0, whose bound is 0."""
@@ -180,7 +181,7 @@ def conic_fixed_gamma(
     y: Any,
     *,
     gamma: Any,
-    lam: float,
+    lam: float = 1.0,
     kernel: KernelLike = None,
     intercept: bool = True,
     indefinite: str = "error",
@@ -207,7 +208,7 @@ def conic_fixed_gamma(
         Non-negative; those of a solved relaxation are returned by
         :func:`svmcvx.formulations.conic_loss.relaxation.relaxation`.
     lam : float
-        Height of the losses, positive. The cvxpy parameter ``problem.lam``.
+        Height of the losses, positive; 1 by default. The cvxpy parameter ``problem.lam``.
     kernel, intercept, indefinite
         As for :func:`svmcvx.conic_sdp`.
 

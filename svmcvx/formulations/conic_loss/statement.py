@@ -184,16 +184,16 @@ class ConicLoss(ConicDual):
         value = self.space.squared_norm(model)[0] + (0.0 if moment is None else float(np.sum(moment.V**2)))
         if self.kappa is not None:
             return (
-                Evaluation.at_most(value, sum_above([norm, trace]))
+                Evaluation.at_most(value, sum_above([norm, trace])).parted(value, 0.0)
                 if within(self.weight, z, self.allowance)
                 else Evaluation(math.inf, 0.0)
             )
         assert self.lam is not None  # noqa: S101 - exactly one is given
         missed = sum_above(self.weight * z * (1.0 + 4 * U)) if z.any() else 0.0
         losses = self.lam * missed
-        value += self.lam * float(self.weight @ relaxed_indicator(self.y * f, variance))
+        lost = self.lam * float(self.weight @ relaxed_indicator(self.y * f, variance))
         high = sum_above([norm, trace, losses * (1.0 + 4 * U)]) if norm or trace or losses else 0.0
-        return Evaluation.at_most(value, high)
+        return Evaluation.at_most(value + lost, high).parted(value, lost)
 
     def evaluate(self, model: BinaryModel) -> Evaluation:
         """P at a model and its second moment; ``inf`` where the cardinality row is violated."""

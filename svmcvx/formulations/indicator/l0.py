@@ -202,7 +202,7 @@ def l0_mio(
     X: Any,
     y: Any,
     *,
-    C: float,
+    C: float = 1.0,
     M: Any = "auto",
     kernel: KernelLike = None,
     incumbent: Model | Any = None,
@@ -220,7 +220,7 @@ def l0_mio(
     X, y, M, kernel, incumbent, sample_weight, indefinite, time_limit
         As for :func:`svmcvx.zero_one_mio`.
     C : float
-        Price of a margin below 1, positive. The cvxpy parameter ``problem.param_dict["C"]``.
+        Price of a margin below 1, positive; 1 by default. The cvxpy parameter ``problem.param_dict["C"]``.
 
     Returns
     -------

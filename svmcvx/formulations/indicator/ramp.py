@@ -70,7 +70,8 @@ class Ramp(IndicatorStatement):
         u, low, norm, norm_high = measured
         losses = np.minimum(2.0, np.where(low < 1.0, np.nextafter(1.0 - low, math.inf), 0.0))
         high = sum_above([0.5 * norm_high, product_above(self.C, self.weight, losses)])
-        return Evaluation.at_most(ramp_objective(norm, u, C=self.C, weight=self.weight), high)
+        found = Evaluation.at_most(ramp_objective(norm, u, C=self.C, weight=self.weight), high)
+        return found.parted(0.5 * norm, ramp_objective(0.0, u, C=self.C, weight=self.weight))
 
     def bound_of_search(self, value: float) -> float:
         """As the module on the error of the factor derives it."""
@@ -146,7 +147,7 @@ def ramp_mio(
     X: Any,
     y: Any,
     *,
-    C: float,
+    C: float = 1.0,
     M: Any = "auto",
     kernel: KernelLike = None,
     incumbent: Model | Any = None,
@@ -165,7 +166,7 @@ def ramp_mio(
     X, y, M, kernel, incumbent, sample_weight, indefinite, time_limit
         As for :func:`svmcvx.zero_one_mio`.
     C : float
-        Weight of the losses, positive. The cvxpy parameter ``problem.param_dict["C"]``.
+        Weight of the losses, positive; 1 by default. The cvxpy parameter ``problem.param_dict["C"]``.
 
     Returns
     -------

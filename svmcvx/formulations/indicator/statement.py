@@ -422,9 +422,10 @@ class CountingStatement(IndicatorStatement):
                 if value < best:
                     best, chosen = value, within
         missed = self.dropped_weight(~chosen)
-        return (
-            Evaluation.at_most(self.objective_value(norm, missed), best) if best < math.inf else Evaluation(best, 0.0)
-        )
+        if best == math.inf:
+            return Evaluation(best, 0.0)
+        found = Evaluation.at_most(self.objective_value(norm, missed), best)
+        return found.parted(self.objective_value(norm, 0.0), self.objective_value(0.0, missed))
 
 
 def divided(model: BinaryModel, divisor: float) -> BinaryModel:

@@ -64,9 +64,9 @@ class AbsoluteNormSVM(BinaryStatement):
         short = np.maximum(1.0 - self.y * f, 0.0)
         worst = np.maximum(1.0 - self.y * f + error, 0.0) * (1.0 + 4 * U)
         sizes = np.abs(model.coef)
-        value = nearest_sum(sizes) + self.C * nearest_sum(self.weight * short**2)
+        norm, losses = nearest_sum(sizes), self.C * nearest_sum(self.weight * short**2)
         high = sum_above([sum_above(sizes), up(self.C * sum_above(self.weight * worst**2 * (1.0 + 4 * U)))])
-        return Evaluation.at_most(value, high)
+        return Evaluation.at_most(norm + losses, high).parted(norm, losses)
 
     def trivial(self) -> tuple[list[BinaryModel], list[Dual]]:
         """W = 0, and zero multipliers."""

@@ -31,10 +31,9 @@ from svmcvx.formulations.base import (
     CLEARLY_ZERO,
     FormulationProblem,
     RecoveredPoints,
-    require_conic_memory,
     usable,
 )
-from svmcvx.formulations.building import builder
+from svmcvx.formulations.building import builder, require_conic_memory
 from svmcvx.formulations.margin.alpha_dual import AlphaDualStatement
 from svmcvx.formulations.margin.support_equations import solve_support_equations
 from svmcvx.kernels import KernelLike
@@ -74,7 +73,7 @@ class HardMargin(AlphaDualStatement):
         norm, norm_error = self.penalty(model)
         shrunk = min(lowest, 1.0)
         above = (0.5 * norm + 0.5 * norm_error) * (1.0 + 4.0 * U) / shrunk / shrunk * (1.0 + 8.0 * U)
-        return Evaluation.at_most(0.5 * norm, above)
+        return Evaluation.at_most(0.5 * norm, above).parted(0.5 * norm, 0.0)
 
     def evaluate_dual(self, dual: Dual) -> Evaluation:
         """Σα − ½ v'Kv at a feasible α; the norm at its upper end."""

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from svmcvx.data import binary_data, check_choice, check_costs, check_number
 from svmcvx.errors import BuildError
 from svmcvx.feature_space import FeatureSpace, feature_space
-from svmcvx.formulations.base import FormulationProblem, RecoveredPoints, require_conic_memory, usable
-from svmcvx.formulations.building import builder
+from svmcvx.formulations.base import FormulationProblem, RecoveredPoints, usable
+from svmcvx.formulations.building import builder, require_conic_memory
 from svmcvx.formulations.margin.psvm import BIAS_RULES, PSVM
 from svmcvx.kernels import KernelLike
 from svmcvx.model import BinaryModel
@@ -129,8 +129,8 @@ def psvm_primal(
     X: Any,
     y: Any,
     *,
-    C: float,
-    p: float,
+    C: float = 1.0,
+    p: float = 1.0,
     kernel: KernelLike = None,
     sample_weight: Any = None,
     exponent: str = "power",
@@ -151,9 +151,9 @@ def psvm_primal(
     y : array-like of shape (n,)
         Two labels of any type.
     C : float
-        Weight of the losses, positive. The cvxpy parameter ``problem.C``.
+        Weight of the losses, positive; 1 by default. The cvxpy parameter ``problem.C``.
     p : float
-        Exponent of the hinge, any real number of at least 1.
+        Exponent of the hinge, any real number of at least 1, the default.
     kernel : Kernel, str, callable or None
         None for the linear formulation.
     sample_weight : array-like of shape (n,), optional
@@ -225,8 +225,8 @@ def psvm_dual(
     X: Any,
     y: Any,
     *,
-    C: float,
-    p: float,
+    C: float = 1.0,
+    p: float = 1.0,
     kernel: KernelLike = None,
     sample_weight: Any = None,
     exponent: str = "power",

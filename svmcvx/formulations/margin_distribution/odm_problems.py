@@ -10,8 +10,8 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from svmcvx.data import check_choice
-from svmcvx.formulations.base import FormulationProblem, RecoveredPoints, require_conic_memory, usable
-from svmcvx.formulations.building import builder
+from svmcvx.formulations.base import FormulationProblem, RecoveredPoints, usable
+from svmcvx.formulations.building import builder, require_conic_memory
 from svmcvx.formulations.margin_distribution.odm import ODM, bound_odm
 from svmcvx.kernels import KernelLike
 from svmcvx.model import BinaryModel
@@ -82,9 +82,9 @@ def odm_primal(
     X: Any,
     y: Any,
     *,
-    C1: float,
-    C2: float,
-    D: float,
+    C1: float = 1.0,
+    C2: float = 1.0,
+    D: float = 0.1,
     kernel: KernelLike = None,
     intercept: bool = False,
     sample_weight: Any = None,
@@ -104,11 +104,11 @@ def odm_primal(
     y : array-like of shape (n,)
         Two labels of any type.
     C1, C2 : float
-        Weights of the mean squared deviation of margins below and above the band, positive. The cvxpy parameters
-        ``problem.C1`` and ``problem.C2``.
+        Weights of the mean squared deviation of margins below and above the band, positive; 1 by default. The cvxpy
+        parameters ``problem.C1`` and ``problem.C2``.
     D : float
-        Half-width of the band around the margin 1 inside which deviations cost nothing, 0 ≤ D < 1. The cvxpy
-        parameter ``problem.D``.
+        Half-width of the band around the margin 1 inside which deviations cost nothing, 0 ≤ D < 1; 0.1 by default. The
+        cvxpy parameter ``problem.D``.
     kernel : Kernel, str, callable or None
         None for the linear formulation.
     intercept : bool
@@ -169,9 +169,9 @@ def odm_dual(
     X: Any,
     y: Any,
     *,
-    C1: float,
-    C2: float,
-    D: float,
+    C1: float = 1.0,
+    C2: float = 1.0,
+    D: float = 0.1,
     kernel: KernelLike = None,
     form: str = "signed",
     intercept: bool = False,

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from svmcvx.data import check_number
 from svmcvx.errors import BuildError
-from svmcvx.formulations.base import FormulationProblem, RecoveredPoints, require_conic_memory, usable
-from svmcvx.formulations.building import builder
+from svmcvx.formulations.base import FormulationProblem, RecoveredPoints, usable
+from svmcvx.formulations.building import builder, require_conic_memory
 from svmcvx.formulations.margin_distribution.odm import margin_space
 from svmcvx.formulations.margin_distribution.odml import ODML, ODMLHardMargin, check_penalties
 from svmcvx.kernels import KernelLike
@@ -119,9 +119,9 @@ def odml_primal(
     X: Any,
     y: Any,
     *,
-    lam1: float,
-    lam2: float,
-    C: float,
+    lam1: float = 0.0625,
+    lam2: float = 0.0625,
+    C: float = 10.0,
     kernel: KernelLike = None,
     intercept: bool = False,
     sample_weight: Any = None,
@@ -141,10 +141,10 @@ def odml_primal(
     y : array-like of shape (n,)
         Two labels of any type.
     lam1, lam2 : float
-        Weights of the variance and the mean of the margins, not negative. The cvxpy parameters ``problem.lam1`` and
-        ``problem.lam2``.
+        Weights of the variance and the mean of the margins, not negative; 1/16 by default. The cvxpy parameters
+        ``problem.lam1`` and ``problem.lam2``.
     C : float
-        Weight of the mean hinge loss, positive. The cvxpy parameter ``problem.C``.
+        Weight of the mean hinge loss, positive; 10 by default. The cvxpy parameter ``problem.C``.
     kernel : Kernel, str, callable or None
         None for the linear formulation.
     intercept : bool
@@ -196,9 +196,9 @@ def odml_dual(
     X: Any,
     y: Any,
     *,
-    lam1: float,
-    lam2: float,
-    C: float,
+    lam1: float = 0.0625,
+    lam2: float = 0.0625,
+    C: float = 10.0,
     kernel: KernelLike = None,
     intercept: bool = False,
     sample_weight: Any = None,
@@ -289,8 +289,8 @@ def odml_hard_margin(
     X: Any,
     y: Any,
     *,
-    lam1: float,
-    lam2: float,
+    lam1: float = 0.0625,
+    lam2: float = 0.0625,
     kernel: KernelLike = None,
     intercept: bool = False,
     sample_weight: Any = None,

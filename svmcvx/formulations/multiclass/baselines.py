@@ -130,7 +130,8 @@ class ClassicalStatement(MulticlassStatement):
         with np.errstate(over="ignore"):
             penalty = self.lam * self.regulariser.value(model.coef)
             high = self.lam * self.regulariser.above(model.coef) * (1.0 + 4.0 * U) + UNDERFLOW
-        return Evaluation.at_most(loss.value + penalty, sum_above([loss.bound, high]))
+        found = Evaluation.at_most(loss.value + penalty, sum_above([loss.bound, high]))
+        return found.parted(penalty, loss.value)
 
     @property
     def _entries_bounded(self) -> bool:

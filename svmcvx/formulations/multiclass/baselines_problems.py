@@ -61,7 +61,7 @@ def multiclass(
     X: Any,
     y: Any,
     *,
-    lam: float,
+    lam: float = 1.0,
     loss: str = "weston_watkins",
     k: int = DEFAULT_K,
     intercept: bool = True,
@@ -110,7 +110,7 @@ def multiclass(
 
 @builder
 def weston_watkins(
-    X: Any, y: Any, *, lam: float, intercept: bool = True, sample_weight: Any = None
+    X: Any, y: Any, *, lam: float = 1.0, intercept: bool = True, sample_weight: Any = None
 ) -> ClassicalProblem:
     r"""Build the machine of [WestonWatkins] as a cvxpy problem.
 
@@ -122,7 +122,7 @@ def weston_watkins(
     y : array-like of shape (n,)
         Labels of two or more classes, of any type.
     lam : float
-        Weight of the regulariser, positive. The cvxpy parameter ``problem.lam``.
+        Weight of the regulariser, positive; 1 by default. The cvxpy parameter ``problem.lam``.
     intercept : bool
         Free biases (the default), or none.
     sample_weight : array-like of shape (n,), optional
@@ -160,7 +160,7 @@ def weston_watkins(
 
 @builder
 def crammer_singer(
-    X: Any, y: Any, *, lam: float, intercept: bool = True, sample_weight: Any = None
+    X: Any, y: Any, *, lam: float = 1.0, intercept: bool = True, sample_weight: Any = None
 ) -> ClassicalProblem:
     r"""Build the machine of [CrammerSinger] as a cvxpy problem.
 
@@ -242,7 +242,7 @@ def msvm(X: Any, y: Any, *, lam: float = 1.0, intercept: bool = True, sample_wei
 
 @builder
 def topk_svm(
-    X: Any, y: Any, *, lam: float, k: int = DEFAULT_K, intercept: bool = True, sample_weight: Any = None
+    X: Any, y: Any, *, lam: float = 1.0, k: int = DEFAULT_K, intercept: bool = True, sample_weight: Any = None
 ) -> ClassicalProblem:
     r"""Build the top-k SVM as a cvxpy problem.
 
@@ -288,7 +288,7 @@ def topk_svm(
 
 @builder
 def multinomial_lr(
-    X: Any, y: Any, *, lam: float, intercept: bool = True, sample_weight: Any = None
+    X: Any, y: Any, *, lam: float = 1.0, intercept: bool = True, sample_weight: Any = None
 ) -> ClassicalProblem:
     r"""Build multinomial logistic regression as a cvxpy problem.
 
@@ -329,7 +329,7 @@ def multinomial_lr(
 
 @builder
 def sparse_multinomial_lr(
-    X: Any, y: Any, *, lam: float, intercept: bool = True, sample_weight: Any = None
+    X: Any, y: Any, *, lam: float = 1.0, intercept: bool = True, sample_weight: Any = None
 ) -> ClassicalProblem:
     r"""Build sparse multinomial logistic regression as a cvxpy problem.
 

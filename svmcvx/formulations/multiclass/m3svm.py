@@ -152,7 +152,8 @@ class M3SVM(PairwiseStatement):
             weight_norm, bias_norm = norm_above(W), norm_above(b)
             ridge = self.eps * np.array([weight_norm * weight_norm, bias_norm * bias_norm]) * (1.0 + 8.0 * U)
             high = sum_above([loss.bound, *(self.lam * powers + UNDERFLOW).tolist(), *(ridge + UNDERFLOW).tolist()])
-        return Evaluation.at_most(value, high)
+            regulariser = objective_value(0.0, size, squares, lam=self.lam, p=self.p, eps=self.eps)
+        return Evaluation.at_most(value, high).parted(regulariser, loss.value)
 
     def repair(self, dual: Dual) -> Dual:
         """Project α into the domain of the loss, add flows with the divergence of the change, and project them for p = 1.

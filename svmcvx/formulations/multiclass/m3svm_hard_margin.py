@@ -75,7 +75,7 @@ class HardMarginM3SVM(PairwiseStatement):
             if smallest < 1.0:
                 above = above / smallest * (1.0 + 4.0 * U)
             high = float(above.max()) if math.isinf(self.p) else sum_above(power_above(above, self.p))
-        return Evaluation.at_most(value, high)
+        return Evaluation.at_most(value, high).parted(value, 0.0)
 
     def repair(self, dual: Dual) -> Dual:
         """Clip and balance α, give the flows the divergence G, and take the best multiple of both."""

@@ -94,8 +94,8 @@ def m3svm(
     X: Any,
     y: Any,
     *,
-    lam: float,
-    p: float,
+    lam: float = 0.001,
+    p: float = 4.0,
     eps: float = 1e-6,
     loss: str = "hinge",
     norm: int = 2,
@@ -113,9 +113,9 @@ def m3svm(
     y : array-like of shape (n,)
         Labels of two or more classes, of any type.
     lam : float
-        Weight λ of the pairwise norms, positive. The cvxpy parameter ``problem.lam``.
+        Weight λ of the pairwise norms, positive; 0.001 by default. The cvxpy parameter ``problem.lam``.
     p : float
-        Exponent, any real number of at least 1; [NieHaoWang] advises 4.
+        Exponent, any real number of at least 1; 4 by default, as [NieHaoWang] advises.
     eps : float
         Weight ε of the squares, positive; 1e-6 by default, as in [NieHaoWang]. The cvxpy parameter ``problem.eps``.
     loss : "hinge", "smoothed", "logistic" or "softmax"
@@ -182,7 +182,7 @@ def m3svm(
 
 
 @builder
-def m3svm_hard_margin(X: Any, y: Any, *, p: float, norm: int = 2) -> HardMarginM3SVMProblem:
+def m3svm_hard_margin(X: Any, y: Any, *, p: float = 4.0, norm: int = 2) -> HardMarginM3SVMProblem:
     r"""Build the hard-margin M3SVM as a cvxpy problem.
 
     .. math::
@@ -197,7 +197,7 @@ def m3svm_hard_margin(X: Any, y: Any, *, p: float, norm: int = 2) -> HardMarginM
     y : array-like of shape (n,)
         Labels of two or more classes, of any type; every two classes have to be separable.
     p : float
-        Exponent of at least 1, or ``math.inf``.
+        Exponent of at least 1, or ``math.inf``; 4 by default.
     norm : 2 or 1
         Euclidean norms, or sums of absolute values.
 

@@ -18,7 +18,7 @@ from svmcvx.formulations.multiclass.losses import ScoreLoss
 from svmcvx.formulations.multiclass.score_space import ScoreSpace
 from svmcvx.model import MulticlassModel
 from svmcvx.rounding import U, sum_above, sum_below
-from svmcvx.solution import Evidence
+from svmcvx.solution import DataFacts, Evidence
 from svmcvx.system import memory
 
 __all__ = ["Ends", "MulticlassProblem", "MulticlassStatement", "require_problem_memory"]
@@ -60,6 +60,11 @@ class MulticlassStatement(Formulation):
     def facts(self) -> Mapping[str, float]:
         """None: there is no kernel."""
         return {}
+
+    @property
+    def data_facts(self) -> DataFacts:
+        """Sizes, classes and the short name of the data."""
+        return DataFacts.of(self.scores.data)
 
     def evidence(self, model: MulticlassModel) -> Evidence | None:
         """Return intercept, weights and the name of the data."""

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import html
 import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from svmcvx.certificate import Certificate
+from svmcvx.data import BinaryData, MulticlassData
+from svmcvx.display import counted, listed, settings
 from svmcvx.errors import DataError
 from svmcvx.model import Model, frozen
 
@@ -21,8 +22,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from svmcvx.proofs.format import Proof
+    from svmcvx.solution.summary import Summary
 
-__all__ = ["Attempt", "Evidence", "Solution", "Status", "Timings"]
+__all__ = ["Attempt", "DataFacts", "Evidence", "Solution", "Status", "Timings"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -91,7 +93,7 @@ class Timings:
         return self.build + self.compile + self.solve + self.certify
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Evidence:
     """What a proof needs beside a model, a dual point and the hyper-parameters.
 
@@ -114,6 +116,70 @@ class Evidence:
     def __post_init__(self) -> None:
         object.__setattr__(self, "weight", frozen(self.weight))
         object.__setattr__(self, "extra", {name: frozen(values) for name, values in self.extra.items()})
+
+    def __repr__(self) -> str:
+        more = f", {listed(self.extra)}" if self.extra else ""
+        return f"Evidence({self.intercept} intercept, {counted(self.weight.size, 'observation')}, {self.fingerprint}{more})"
+
+
+@dataclass(frozen=True)
+class DataFacts:
+    """What is remembered of the data that a problem was solved for.
+
+    Attributes
+    ----------
+    n, d : int
+        Observations that were passed in, those of weight zero included, and features.
+    classes : tuple
+        Labels, sorted.
+    counts : tuple of int or None
+        Observations of positive weight in each class; None where they were not counted (rows in blocks).
+    weighted : bool
+        Whether observations have weights other than 1.
+    fingerprint : str
+        A short name of features and labels; empty where there is none (rows in blocks).
+    precomputed : bool
+        Whether the features are a Gram matrix, so that another kernel on the same observations looks like other data.
+    """
+
+    n: int
+    d: int
+    classes: tuple[Any, ...]
+    counts: tuple[int, ...] | None = None
+    weighted: bool = False
+    fingerprint: str = ""
+    precomputed: bool = False
+
+    @classmethod
+    def of(cls, data: BinaryData | MulticlassData, *, precomputed: bool = False) -> Self:
+        """Return the facts of validated data."""
+        codes = data.codes if isinstance(data, MulticlassData) else (data.y > 0).astype(np.intp)
+        return cls(
+            n=data.rows,
+            d=int(data.X.shape[1]),
+            classes=tuple(data.classes.tolist()),
+            counts=tuple(np.bincount(codes, minlength=len(data.classes)).tolist()),
+            weighted=data.n < data.rows or bool((data.weight != 1.0).any()),
+            fingerprint=data.fingerprint,
+            precomputed=precomputed,
+        )
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Observations and features."""
+        return self.n, self.d
+
+    def differ_from(self, other: DataFacts) -> bool:
+        """Whether these are other data of the same sizes and classes; the labels alone decide for Gram matrices."""
+        alike = self.size == other.size and self.classes == other.classes
+        if not (alike and self.fingerprint and other.fingerprint):
+            return False
+        if self.precomputed and other.precomputed:
+            return self.fingerprint.rpartition("-")[2] != other.fingerprint.rpartition("-")[2]
+        return self.fingerprint != other.fingerprint
+
+    def __str__(self) -> str:
+        return f"{self.n} × {self.d}" + (f", {self.fingerprint}" if self.fingerprint else "")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -147,6 +213,12 @@ class Solution:
         indexed like the training data.
     evidence : Evidence or None
         What :meth:`save_proof` writes beside the rest; None where there is no proof to hand on.
+    data : DataFacts or None
+        Sizes, classes and a short name of the data that the problem was solved for.
+    terms : dict of float
+        ``"regulariser"`` and ``"losses"``, whose sum is the objective at the model; empty where they are not known.
+    parts : dict of Solution
+        Of several binary problems, by their labels; empty for one problem.
     """
 
     model: Model
@@ -161,6 +233,9 @@ class Solution:
     hyperparameters: Mapping[str, Any]
     details: Mapping[str, Floats] = field(default_factory=dict)
     evidence: Evidence | None = None
+    data: DataFacts | None = None
+    terms: Mapping[str, float] = field(default_factory=dict)
+    parts: Mapping[Any, Solution] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for name in ("dual", "details"):
@@ -255,27 +330,31 @@ class Solution:
 
         return pd.DataFrame([self.to_dict()])
 
+    def summary(self) -> Summary:
+        """Return a summary as text of fixed width, which a notebook shows as a table.
+
+        Formulation, hyper-parameters and data; solver, status and seconds; the certificate with its residuals; terms of the
+        objective; each binary problem of several; every solver that was tried; notes on what the interval does not say.
+
+        Returns
+        -------
+        Summary
+            A ``str``; ``print(solution.summary())`` shows it.
+        """
+        from svmcvx.solution.summary import Summary
+
+        return Summary.of(self)
+
     def __repr__(self) -> str:
-        hyper = ", ".join(
-            f"{key}={value:g}" if isinstance(value, float) else f"{key}={value}"
-            for key, value in self.hyperparameters.items()
-        )
-        tried = (
-            ""
-            if len(self.attempts) < 2
-            else f" after {', '.join(a.solver for a in self.attempts if a.solver != self.solver)}"
-        )
+        hyper = settings(self.hyperparameters)
+        others = [attempt.solver for attempt in self.attempts if attempt.solver != self.solver]
+        tried = "" if len(self.attempts) < 2 or not others else f" after {listed(dict.fromkeys(others))}"
         return (
             f"Solution({self.formulation}({hyper}) by {self.solver}{tried}: {self.status}, "
-            f"{self.certificate!r}, {self.model.n_support} support vectors, {self.timings.total:.3g} s)"
+            f"{self.certificate!r}, {counted(self.model.n_support, 'support vector')}, {self.timings.total:.3g} s)"
         )
 
     def _repr_html_(self) -> str:
-        rows = "".join(
-            f"<tr><th>{html.escape(str(k))}</th><td>{html.escape(str(v))}</td></tr>" for k, v in self.to_dict().items()
-        )
-        tried = "".join(
-            f"<li>{html.escape(a.solver)}: {html.escape(str(a.status))}{html.escape(' — ' + a.reason if a.reason else '')}</li>"
-            for a in self.attempts
-        )
-        return f"<table>{rows}</table><ul>{tried}</ul>"
+        from svmcvx.solution.summary import summary_html
+
+        return summary_html(self)

@@ -1,0 +1,95 @@
+"""Tables that a notebook shows with whole numbers and a mark for what is certified."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import numpy as np
+import pandas as pd
+
+from svmcvx.display import MISSING, html_block, html_fields, html_table, interval, marked, number, settings
+
+__all__ = ["CertifiedTable", "table_html"]
+
+# Rows that are shown; of a longer table so many of its beginning.
+MOST_ROWS: Final = 60
+# Columns that hold the two ends of an interval, shown with as many digits as tell them apart.
+ENDS: Final = (("dual_bound", "primal"), ("lower", "upper"))
+GAPS: Final = ("gap", "worst_gap")
+MARKS: Final = ("certified",)
+COUNTS: Final = ("n_support",)
+SECONDS: Final = ("seconds", "tuning_seconds")
+# Shares are shown with so many decimals, other numbers with so many significant digits.
+DECIMALS, DIGITS = 4, 6
+# Digits of the ends of an interval, whose difference stands in a column of its own.
+END_DIGITS: Final = 10
+
+
+class CertifiedTable(pd.DataFrame):
+    """A DataFrame whose HTML has whole numbers, and ✓ or ✗ for what is certified or not.
+
+    Parts of it and copies with other columns are of the same type.
+    """
+
+    @property
+    def _constructor(self) -> Callable[..., pd.DataFrame]:
+        return CertifiedTable
+
+    def _repr_html_(self) -> str:
+        return table_html(self)
+
+
+def table_html(table: pd.DataFrame, title: str = "", *, bold: Sequence[int] = ()) -> str:
+    """Return a table as HTML; columns without any entry are left out."""
+    shown = pd.DataFrame(table).head(MOST_ROWS)
+    names = [name for name in shown.columns if not shown[name].map(_is_empty).all()]
+    cells = {name: _texts(shown, name) for name in names}
+    left = [place for place, name in enumerate(names) if any(isinstance(value, (str, dict)) for value in shown[name])]
+    header = [str(name) for name in names]
+    rows: list[list[str]] = [list(row) for row in zip(*cells.values(), strict=True)]
+    if not isinstance(shown.index, pd.RangeIndex):
+        header = [str(shown.index.name or ""), *header]
+        rows = [[str(label), *row] for label, row in zip(shown.index, rows, strict=True)]
+        left = [0, *(place + 1 for place in left)]
+    more = len(table) - len(shown)
+    below = html_fields([("", f"{more} more rows; .to_html() writes all")]) if more else ""
+    return html_block(title, html_table(header, rows, left=left, bold=bold), below)
+
+
+def _is_empty(value: Any) -> bool:
+    return value is None or (isinstance(value, str) and not value) or (isinstance(value, float) and np.isnan(value))
+
+
+def _texts(table: pd.DataFrame, name: Any) -> list[str]:
+    values = list(table[name])
+    for pair in ENDS:
+        if name in pair and set(pair) <= set(table.columns):
+            ends = zip(table[pair[0]], table[pair[1]], strict=True)
+            return [_end(lower, upper, pair.index(name)) for lower, upper in ends]
+    if name in MARKS:
+        return [marked(value) for value in values]
+    if name in GAPS:
+        return [MISSING if _is_empty(value) or np.isinf(value) else f"{value:.1e}" for value in values]
+    if name in SECONDS:
+        return [number(value, 3) for value in values]
+    if name in COUNTS:
+        return [number(value) if _is_empty(value) else f"{value:.1f}".removesuffix(".0") for value in values]
+    if str(name).startswith("param_"):
+        return [number(value, DIGITS) for value in values]
+    known = np.array([value for value in values if isinstance(value, float) and not np.isnan(value)])
+    share = known.size > 0 and bool((np.abs(known) <= 1.0).all() and (np.abs(known) >= 0.1**DECIMALS).any())
+    return [_text(value, share) for value in values]
+
+
+def _end(lower: Any, upper: Any, which: int) -> str:
+    known = [None if _is_empty(bound) else float(bound) for bound in (lower, upper)]
+    return number(known[which]) if known[1] is None else interval(known[0], known[1], END_DIGITS)[which]
+
+
+def _text(value: Any, share: bool) -> str:
+    if isinstance(value, dict):
+        return settings(value)
+    if share and isinstance(value, float) and not np.isnan(value):
+        return f"{value:.{DECIMALS}f}"
+    return number(value, DIGITS)
