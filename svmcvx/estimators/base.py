@@ -35,8 +35,10 @@ Numbers = TypeVar("Numbers", bound=np.generic)
 
 # Parameters of estimators that are not arguments of a builder.
 SHARED: Final = frozenset(
-    ("class_weight", "solver", "tol", "time_limit", "max_iter", "cache_size", "verbose", "gamma", "degree", "coef0")
-    + ("multiclass", "decision_function_shape", "break_ties", "n_jobs")
+    [
+        *("class_weight", "solver", "tol", "time_limit", "max_iter", "cache_size", "verbose"),
+        *("gamma", "degree", "coef0", "multiclass", "decision_function_shape", "break_ties", "n_jobs"),
+    ]
 )
 
 
@@ -167,7 +169,9 @@ class CertifiedClassifier(ClassifierMixin, BaseEstimator):
         self.solution_ = request.run(route, TrainingData(X, y, sample_weight), None)
         self.solver_route_, self.solver_reason_ = route.name, route.reason
         self.classes_, self._codes = self.solution_.model.classes, None
-        vars(self).pop("shape_fit_", None)
+        if hasattr(self, "shape_fit_"):
+            # Of an earlier fit; the number of rows is not kept.
+            del self.shape_fit_
         self.n_features_in_ = cast(LinearModel, self.solution_.model).coef.size
         self.class_weight_ = np.ones(self.classes_.size)
         self.fit_status_ = int(self._shortfall(self.solution_) is not None)
@@ -302,7 +306,9 @@ class CertifiedClassifier(ClassifierMixin, BaseEstimator):
         if self.class_weight is None:
             return None
         if not isinstance(self.class_weight, (str, Mapping)):
-            raise DataError(f"class_weight must be None, 'balanced' or a dict of label to weight, got {self.class_weight!r}")
+            raise DataError(
+                f"class_weight must be None, 'balanced' or a dict of label to weight, got {self.class_weight!r}"
+            )
         try:
             found = compute_class_weight(self.class_weight, classes=labels.classes, y=np.asarray(labels))
             weight = np.asarray(found, dtype=np.float64)
@@ -342,7 +348,7 @@ class CertifiedClassifier(ClassifierMixin, BaseEstimator):
 
     @property
     def n_iter_(self) -> NDArray[np.intp]:
-        """Iterations of the solver in its own unit, one number a binary problem, shape (1,) for one problem."""
+        """Iterations of the solver in its own unit, at least 1, one number a binary problem, shape (1,) for one problem."""
         check_is_fitted(self, "solution_")
         return read_only(np.array([iterations(solution) for solution in self._solved()], dtype=np.intp))
 

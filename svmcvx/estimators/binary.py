@@ -184,7 +184,9 @@ class BinaryClassifier(CertifiedClassifier):
         for part, solution in zip(parts(labels, scheme), self._solved(), strict=True):
             found = None if entry is None else entry.load_statement().expansion_multipliers(solution.dual)
             if found is None:
-                raise AttributeError("dual_coef_ exists for kernel machines, and for pSVM, hard margin and ODM without one")
+                raise AttributeError(
+                    "dual_coef_ exists for kernel machines, and for pSVM, hard margin and ODM without one"
+                )
             used = np.isin(part.rows, self.support_)
             signs = np.where(part.labels.codes[used] == 1, 1.0, -1.0)
             yield part.rows[used], found[used] * signs
@@ -197,7 +199,7 @@ class BinaryClassifier(CertifiedClassifier):
             raise AttributeError(
                 "support_vectors_ exists for kernel machines; one with kernel=None keeps no rows of X: take X[support_]"
             )
-        kept = [member.vectors for member in members]
+        kept: list[Any] = [member.vectors for member in members]
         if any(vectors is None for vectors in kept):
             return np.empty((0, 0))
         rows, first = np.unique(np.concatenate([member.support for member in members]), return_index=True)

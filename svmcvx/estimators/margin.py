@@ -11,6 +11,9 @@ import numpy as np
 from svmcvx.data import check_choice, check_number
 from svmcvx.errors import DataError
 from svmcvx.estimators.binary import BinaryClassifier
+from svmcvx.formulations.base import FormulationProblem
+from svmcvx.formulations.margin.absolute_norm import AbsoluteNormSVM
+from svmcvx.formulations.margin.absolute_norm_problems import l1_svm
 from svmcvx.formulations.margin.liblinear import check_intercept
 from svmcvx.formulations.margin.psvm import BIAS_RULES
 from svmcvx.kernels import Kernel
@@ -31,6 +34,9 @@ class PSVMClassifier(BinaryClassifier):
     fit_intercept : True, False or "penalised"
         A free intercept (the default), none, or that of a constant feature, which is penalised like the others: at p = 1 and 2
         the problem of ``LinearSVC`` with ``intercept_scaling=1``. A hard margin has a free one.
+    penalty : "l2" or "l1"
+        ``"l1"`` has :math:`\|w\|_1` in place of :math:`\tfrac12\|w\|^2`, as in ``LinearSVC(penalty="l1")``: for p = 2, ``kernel=None`` and an
+        intercept that is penalised or none, by the general route.
     kernel : None, str, Kernel or callable
         None (the default) for the linear formulation; ``"rbf"``, ``"exponential"``, ``"laplacian"``, ``"poly"``,
         ``"sigmoid"``, ``"linear"``, ``"precomputed"``, or an object of :mod:`svmcvx.kernels`.
@@ -119,6 +125,7 @@ class PSVMClassifier(BinaryClassifier):
         C: float = 1.0,
         p: float = 1.0,
         fit_intercept: bool | str = True,
+        penalty: str = "l2",
         kernel: Kernel | str | Callable[[Any, Any], Any] | None = None,
         gamma: float | str = "scale",
         degree: int = 3,
@@ -140,6 +147,7 @@ class PSVMClassifier(BinaryClassifier):
         self.C = C
         self.p = p
         self.fit_intercept = fit_intercept
+        self.penalty = penalty
         self.kernel = kernel
         self.gamma = gamma
         self.degree = degree
@@ -159,19 +167,32 @@ class PSVMClassifier(BinaryClassifier):
         self.verbose = verbose
 
     def _stated_as(self) -> str | None:
+        if self.penalty == "l1":
+            return AbsoluteNormSVM.name
         return "hard_margin" if self._hard() else self._formulation
+
+    def _builder(self) -> Callable[..., FormulationProblem]:
+        return l1_svm if self.penalty == "l1" else super()._builder()
 
     def _hard(self) -> bool:
         return isinstance(self.C, (int, float, np.floating)) and float(self.C) == math.inf
 
     def _settings(self) -> dict[str, Any]:
         settings = super()._settings()
-        intercept = settings.pop("fit_intercept")
+        intercept, penalty = settings.pop("fit_intercept"), settings.pop("penalty")
+        check_choice(penalty, "penalty", ("l2", "l1"))
         if isinstance(intercept, (bool, np.bool_)):
             intercept = "free" if intercept else "none"
         elif intercept != "penalised":
             raise DataError(f"fit_intercept must be True, False or 'penalised', got {intercept!r}")
         check_intercept(intercept, check_choice(self.bias, "bias", BIAS_RULES))
+        if penalty == "l1":
+            if self.p != 2 or settings["kernel"] is not None or intercept == "free" or self.bias != "exact":
+                raise DataError(
+                    "penalty='l1' is stated for p=2, kernel=None and fit_intercept='penalised' or False, as in "
+                    "LinearSVC(penalty='l1'); set these, or leave penalty at 'l2'"
+                )
+            return {"C": self.C, "intercept": intercept}
         if not self._hard():
             return settings | {"intercept": intercept}
         check_number(self.p, "p", low=1, why="p < 1 is not convex")

@@ -65,7 +65,7 @@ class TrainingData(NamedTuple):
 
 
 def iterations(solution: Solution) -> int:
-    """Return the iterations of all solvers that were called.
+    """Return the iterations of all solvers that were called, at least 1: a start that is good enough counts for one.
 
     Raises
     ------
@@ -75,7 +75,7 @@ def iterations(solution: Solution) -> int:
     known = [attempt.iterations for attempt in solution.attempts if attempt.iterations is not None]
     if solution.attempts and not known:
         raise AttributeError("n_iter_ exists for solvers that tell their iterations only")
-    return sum(known)
+    return max(sum(known), 1)
 
 
 @dataclass(frozen=True)

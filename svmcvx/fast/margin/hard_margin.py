@@ -161,7 +161,9 @@ indefinite, seed
     settings = HardMarginSettings() if settings is None else settings
     if in_blocks(X):
         refuse_in_blocks(kernel=kernel is not None, method=method == "smo", warm_start=warm_start is not None)
-        in_all = HardMarginInBlocks(HardMargin, block_space(X, y, sample_weight, intercept="free"), "alpha", balanced=True)
+        in_all = HardMarginInBlocks(
+            HardMargin, block_space(X, y, sample_weight, intercept="free"), "alpha", balanced=True
+        )
         with monitored(tol=tol, max_iter=max_iter, verbose=verbose, callback=callback) as monitor:
             return _solve_blocks(in_all, monitor, settings.active_set)
     data = binary_data(X, y, sample_weight)

@@ -56,9 +56,6 @@ def solve_unbiased(
     options: dict[str, Any] = {"method": "newton", "steps": point.steps}
     if not problem.smooth:
         options["sigma"] = point.sigma
-    model: Any
-    if space.is_linear:
-        model = linear_model(space, point.w, 0.0, point.alpha > 0)
-    else:
-        model = space.model(point.expansion * y)
+    linear = space.is_linear
+    model: Any = linear_model(space, point.w, 0.0, point.alpha > 0) if linear else space.model(point.expansion * y)
     return RecoveredPoints([model], [{"alpha": point.alpha}]), status, options

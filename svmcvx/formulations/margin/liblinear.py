@@ -44,10 +44,10 @@ def check_intercept(intercept: Any, bias: str) -> str:
     DataError
         If `intercept` is not "free", "penalised" or "none", or not free and `bias` a rule for a free one.
     """
-    intercept = check_choice(intercept, "intercept", INTERCEPTS)
+    check_choice(intercept, "intercept", INTERCEPTS)
     if intercept != "free" and bias != "exact":
         raise DataError(f"bias={bias!r} is a rule for a free intercept; use bias='exact' with intercept={intercept!r}")
-    return intercept
+    return str(intercept)
 
 
 def kind_of_psvm(intercept: str) -> type[PSVM]:
