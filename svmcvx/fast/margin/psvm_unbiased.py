@@ -22,6 +22,9 @@ __all__ = ["solve_unbiased"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
+# Observations up to which the equations of the support vectors are solved where rounding keeps Newton's method from the gap.
+POLISHED = 1000
+
 
 def solve_unbiased(
     statement: PSVM, monitor: Monitor, *, start: Floats | None
@@ -58,4 +61,8 @@ def solve_unbiased(
         options["sigma"] = point.sigma
     linear = space.is_linear
     model: Any = linear_model(space, point.w, 0.0, point.alpha > 0) if linear else space.model(point.expansion * y)
-    return RecoveredPoints([model], [{"alpha": point.alpha}]), status, options
+    found = RecoveredPoints([model], [{"alpha": point.alpha}])
+    if status is Status.INACCURATE and y.size <= POLISHED:
+        more = statement.recover(point.alpha)
+        found = RecoveredPoints([*found.models, *more.models], [*found.duals, *more.duals])
+    return found, status, options
