@@ -51,7 +51,14 @@ def scaling_table():
     """How each formulation scales its objective, beside scikit-learn."""
     rows = [(code(entry.name), entry.regulariser, entry.losses, entry.intercept) for entry in CATALOGUE.values()]
     rows.append(("scikit-learn `SVC`", "½‖w‖²", "C Σ ξ_i", "free: `psvm` at p = 1"))
-    rows.append(("scikit-learn `LinearSVC`", "½‖w‖²", "C Σ ξ_i² (default)", "penalised: not `psvm` at p = 2"))
+    rows.append(
+        (
+            "scikit-learn `LinearSVC`",
+            "½‖w‖²",
+            "C Σ ξ_i² (default)",
+            'penalised: `psvm` with `intercept="penalised"` at p = 2',
+        )
+    )
     return table(("formulation", "regulariser", "loss weight", "intercept"), rows)
 
 

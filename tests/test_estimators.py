@@ -130,7 +130,7 @@ def test_attributes_exist_where_they_mean_something():
     linear, kernel = sx.PSVMClassifier().fit(X, Y), sx.PSVMClassifier(kernel="rbf").fit(X, Y)
     assert linear.coef_.shape == (1, 3)
     assert np.allclose(X @ linear.coef_[0] + linear.intercept_, linear.decision_function(X))
-    assert not hasattr(linear, "dual_coef_")
+    assert linear.dual_coef_.shape == (1, linear.support_.size)
     assert not hasattr(kernel, "coef_")
     assert kernel.intercept_.shape == (1,)
 

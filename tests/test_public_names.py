@@ -22,5 +22,5 @@ def test_the_snapshot_holds_every_public_name():
     found = public_names()
     assert {f"svmcvx.{name}" for name in sx.__all__} <= set(found)
     assert found["svmcvx.fast.path"].startswith("(formulation: 'str', X: 'Any', y: 'Any'")
-    assert "intercept" not in found["svmcvx.psvm_dual"]
+    assert "kappa" not in found["svmcvx.psvm_dual"]
     assert found["svmcvx.PSVMClassifier"]["fit"] == "(self, X: 'Any', y: 'Any', sample_weight: 'Any' = None) -> 'Self'"

@@ -5,20 +5,20 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping
 from functools import cache
-from typing import Any, ClassVar, Final, Self, TypeAlias, cast
+from typing import Any, ClassVar, Final, Self, TypeAlias, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning, DataConversionWarning
-from sklearn.utils.class_weight import compute_sample_weight
+from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from svmcvx.catalogue import find
 from svmcvx.certificate import Certificate
 from svmcvx.data import CodedLabels, check_features, check_labels, check_weights
 from svmcvx.errors import DataError
-from svmcvx.estimators.request import Request, TrainingData
+from svmcvx.estimators.request import Request, TrainingData, iterations
 from svmcvx.estimators.routes import Route, not_taken
 from svmcvx.formulations.base import FormulationProblem
 from svmcvx.kernels import Precomputed
@@ -28,13 +28,17 @@ from svmcvx.row_blocks import in_blocks, refuse_in_blocks
 from svmcvx.row_blocks.mapped import labelled_pieces
 from svmcvx.solution import Solution, Status
 
-__all__ = ["CertifiedClassifier"]
+__all__ = ["CertifiedClassifier", "read_only"]
 
 Floats: TypeAlias = NDArray[np.float64]
+Numbers = TypeVar("Numbers", bound=np.generic)
 
 # Parameters of estimators that are not arguments of a builder.
 SHARED: Final = frozenset(
-    ("class_weight", "solver", "tol", "time_limit", "verbose", "gamma", "degree", "coef0", "multiclass", "n_jobs")
+    [
+        *("class_weight", "solver", "tol", "time_limit", "max_iter", "cache_size", "verbose"),
+        *("gamma", "degree", "coef0", "multiclass", "decision_function_shape", "break_ties", "n_jobs"),
+    ]
 )
 
 
@@ -42,6 +46,12 @@ SHARED: Final = frozenset(
 def _own_parameters(cls: Any) -> tuple[str, ...]:
     """Return the parameters of an estimator that are not those that all estimators share."""
     return tuple(name for name in cls._get_param_names() if name not in SHARED)
+
+
+def read_only(values: NDArray[Numbers]) -> NDArray[Numbers]:
+    """Return an array of one's own that cannot be written to: what an attribute computes, a change would not reach."""
+    values.setflags(write=False)
+    return values
 
 
 class CertifiedClassifier(ClassifierMixin, BaseEstimator):
@@ -60,6 +70,8 @@ class CertifiedClassifier(ClassifierMixin, BaseEstimator):
         Certified relative gap that is asked for, 1e-6 by default.
     time_limit : float or None
         Seconds for the whole fit.
+    max_iter : int or None
+        Iterations of the solver, in its own unit; None for as many as it needs.
     verbose : bool
         Print the solver's progress.
     """
@@ -71,17 +83,29 @@ class CertifiedClassifier(ClassifierMixin, BaseEstimator):
     solver: str = "auto"
     tol: float = 1e-6
     time_limit: float | None = None
+    max_iter: int | None = None
+    # Of the cache of kernel rows, for estimators that list it.
+    cache_size: float | None = None
     verbose: bool = False
 
     solution_: Solution
     classes_: NDArray[Any]
+    class_weight_: Floats
     n_features_in_: int
+    shape_fit_: tuple[int, int]
+    fit_status_: int
+    # Positions of the labels of the training data among the classes; None for rows in blocks.
+    _codes: NDArray[np.unsignedinteger[Any]] | None
     solver_route_: str
     solver_reason_: str
 
+    def _stated_as(self) -> str | None:
+        """Return the name in :mod:`svmcvx.catalogue` of the formulation that the parameters ask for."""
+        return self._formulation
+
     def _builder(self) -> Callable[..., FormulationProblem]:
         """Return the builder; by default that of the catalogue. An estimator outside the package overrides it."""
-        entry = find(self._formulation)
+        entry = find(self._stated_as())
         if entry is None:
             raise TypeError(f"{type(self).__name__} must return by _builder() the function that builds its problem")
         build: Callable[..., FormulationProblem] = entry.builder().load()
@@ -130,7 +154,7 @@ class CertifiedClassifier(ClassifierMixin, BaseEstimator):
 
     def _fit_blocks(self, X: Any, y: Any, sample_weight: Any) -> None:
         """Fit to rows in blocks, by the specialised solver."""
-        entry = find(self._formulation)
+        entry = find(self._stated_as())
         if entry is None or entry.fast is None or not entry.takes.row_blocks:
             raise DataError(
                 f"{type(self).__name__} does not take rows in blocks; load the data, or use a sample of them"
@@ -139,13 +163,18 @@ class CertifiedClassifier(ClassifierMixin, BaseEstimator):
         settings = self._settings()
         refuse_in_blocks(kernel=settings.get("kernel") is not None)
         route = Route("fast", "rows in blocks")
-        request = Request(entry.name, self._builder(), settings, "fast", self.tol, self.time_limit, self.verbose)
+        request = self._asked(entry.name, settings, "fast")
         if unknown := not_taken(entry.fast, settings):
             raise DataError(f"{unknown[0]} cannot be changed for rows in blocks; leave it out, or load the data")
         self.solution_ = request.run(route, TrainingData(X, y, sample_weight), None)
         self.solver_route_, self.solver_reason_ = route.name, route.reason
-        self.classes_ = self.solution_.model.classes
+        self.classes_, self._codes = self.solution_.model.classes, None
+        if hasattr(self, "shape_fit_"):
+            # Of an earlier fit; the number of rows is not kept.
+            del self.shape_fit_
         self.n_features_in_ = cast(LinearModel, self.solution_.model).coef.size
+        self.class_weight_ = np.ones(self.classes_.size)
+        self.fit_status_ = int(self._shortfall(self.solution_) is not None)
         if (names := getattr(X, "columns", None)) is not None:
             self.feature_names_in_ = np.asarray(names, dtype=object)
 
@@ -208,12 +237,31 @@ class CertifiedClassifier(ClassifierMixin, BaseEstimator):
 
         `cache` keeps kernel matrices for other fits.
         """
+        of_class = self._weights_of_classes(data.labels)
+        kept = data.weighted_classes()
+        if kept.size < data.labels.classes.size:
+            of_class = None if of_class is None else of_class[kept]
+            data = self._without_other_classes(data, kept)
+        labels = data.labels
         request = self._request(data, cache)
-        weighted = data._replace(sample_weight=self._weights(data))
-        self.solution_, route = self._solve(request, weighted, warm_start)
+        self.solution_, route = self._solve(request, data.weighted(of_class), warm_start)
         self.solver_route_, self.solver_reason_ = route.name, route.reason
-        self.classes_ = data.labels.classes
+        self.classes_ = labels.classes
+        self.class_weight_ = np.ones(labels.classes.size) if of_class is None else of_class
+        self._codes = labels.codes.astype(np.min_scalar_type(labels.classes.size - 1))
+        self.shape_fit_ = data.X.shape
+        self.fit_status_ = int(self._shortfall(self.solution_) is not None)
         return self
+
+    def _without_other_classes(self, data: TrainingData, kept: NDArray[np.intp]) -> TrainingData:
+        """Leave out the classes that have no weight, and say so."""
+        classes = data.labels.classes
+        left_out = ", ".join(map(repr, np.delete(classes, kept).tolist()))
+        warnings.warn(
+            f"sample_weight is zero for every observation of {left_out}, which is left out; it is never predicted",
+            stacklevel=4,
+        )
+        return data.of_classes(kept)
 
     def _solve(self, request: Request, data: TrainingData, warm_start: Solution | None) -> tuple[Solution, Route]:
         """Choose the route and solve."""
@@ -237,24 +285,41 @@ class CertifiedClassifier(ClassifierMixin, BaseEstimator):
             settings["kernel"] = (
                 resolved if cache is None or isinstance(resolved, Precomputed) else cache.kernel(resolved)
             )
-        name = self._formulation or type(self).__name__
-        return Request(name, self._builder(), settings, self.solver, self.tol, self.time_limit, self.verbose)
+        return self._asked(self._stated_as() or type(self).__name__, settings, self.solver)
 
-    def _weights(self, data: TrainingData) -> Floats | None:
-        """Return the weights of observations times those of their classes."""
+    def _asked(self, formulation: str, settings: dict[str, Any], solver: str) -> Request:
+        """Return the request for a formulation with the settings of its builder."""
+        return Request(
+            formulation=formulation,
+            builder=self._builder(),
+            settings=settings,
+            solver=solver,
+            tol=self.tol,
+            time_limit=self.time_limit,
+            verbose=self.verbose,
+            max_iter=self.max_iter,
+            cache_size=self.cache_size,
+        )
+
+    def _weights_of_classes(self, labels: CodedLabels) -> Floats | None:
+        """Return the weight of each class; None where there are none."""
         if self.class_weight is None:
-            return data.sample_weight
-        labels = np.asarray(data.labels)
+            return None
+        if not isinstance(self.class_weight, (str, Mapping)):
+            raise DataError(
+                f"class_weight must be None, 'balanced' or a dict of label to weight, got {self.class_weight!r}"
+            )
         try:
-            weight = np.asarray(compute_sample_weight(self.class_weight, labels), dtype=np.float64)
+            found = compute_class_weight(self.class_weight, classes=labels.classes, y=np.asarray(labels))
+            weight = np.asarray(found, dtype=np.float64)
         except (ValueError, TypeError) as error:
             raise DataError(f"class_weight cannot be used: {error}") from None
-        weight = check_weights(weight, labels.size, name="class_weight")
+        weight = check_weights(weight, labels.classes.size, name="class_weight")
         if not weight.all():
             raise DataError(
-                f"class_weight must be positive, got 0 for {labels[weight == 0].tolist()[0]!r}; leave the class out instead"
+                f"class_weight must be positive, got 0 for {labels.classes[weight == 0].tolist()[0]!r}; leave the class out instead"
             )
-        return weight if data.sample_weight is None else weight * data.sample_weight
+        return weight
 
     def _shortfall(self, solution: Solution) -> str | None:
         """Say how far the certificate is from what was asked for; None if it is not."""
@@ -282,16 +347,30 @@ class CertifiedClassifier(ClassifierMixin, BaseEstimator):
         return self.solution_.certificate
 
     @property
-    def n_iter_(self) -> int:
-        """Iterations of the solver, in its own unit; summed over binary problems."""
+    def n_iter_(self) -> NDArray[np.intp]:
+        """Iterations of the solver in its own unit, at least 1, one number a binary problem, shape (1,) for one problem."""
         check_is_fitted(self, "solution_")
-        counts = [attempt.iterations for attempt in self.solution_.attempts]
-        known = [count for count in counts if count is not None]
-        if not known:
-            raise AttributeError("n_iter_ exists for solvers that tell their iterations only")
-        return sum(known)
+        return read_only(np.array([iterations(solution) for solution in self._solved()], dtype=np.intp))
+
+    def _solved(self) -> tuple[Solution, ...]:
+        """Return the solution of each problem."""
+        return (self.solution_,)
 
     @property
     def support_(self) -> NDArray[np.intp]:
-        """Rows of the training data with a non-zero multiplier."""
-        return self.model_.support
+        """Rows of the training data with a non-zero multiplier: those of the first class, of the second, …, each in order.
+
+        Of rows in blocks, in order.
+        """
+        support = self.model_.support
+        if self._codes is None:
+            return support
+        return read_only(support[np.argsort(self._codes[support], kind="stable")])
+
+    @property
+    def n_support_(self) -> NDArray[np.intp]:
+        """Number of the rows :attr:`support_` of each class, shape (c,)."""
+        support = self.model_.support
+        if self._codes is None:
+            raise AttributeError("n_support_ does not exist for rows in blocks, whose labels are not kept")
+        return read_only(np.bincount(self._codes[support], minlength=self.classes_.size))

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeAlias, cast
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any, Self, TypeAlias, cast
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
+from svmcvx.catalogue import find
 from svmcvx.certificate import Certificate
-from svmcvx.data import check_choice, check_features
-from svmcvx.estimators.base import CertifiedClassifier
-from svmcvx.estimators.pairs import SCHEMES, CompositeSolution, solve_parts
+from svmcvx.data import CodedLabels, Features, check_choice, check_features
+from svmcvx.errors import DataError
+from svmcvx.estimators.base import CertifiedClassifier, read_only
+from svmcvx.estimators.pairs import SCHEMES, CompositeSolution, check_n_jobs, parts, solve_parts
 from svmcvx.estimators.request import Request, TrainingData
 from svmcvx.estimators.routes import Route
-from svmcvx.kernels import Kernel, Precomputed, as_kernel
+from svmcvx.kernels import Kernel, Linear, Precomputed, as_kernel
 from svmcvx.model import BinaryModel, KernelModel, LinearModel, OneVsModel
 from svmcvx.row_blocks import in_blocks
 from svmcvx.row_blocks.mapped import mapped_rows
@@ -43,9 +47,13 @@ class BinaryClassifier(CertifiedClassifier):
         Of a kernel given by name.
     multiclass : "ovo" or "ovr"
         With more than two classes: one binary machine for each pair of classes, or for each class against the rest.
+    decision_function_shape : "ovr" or "ovo"
+        With more than two classes: whether :meth:`decision_function` returns a score of each class, or those of the pairs.
+    break_ties : bool
+        Whether ties of votes are decided by the summed scores, and not by the order of the classes alone.
     n_jobs : int or None
         Processes for these machines.
-    class_weight, solver, tol, time_limit, verbose
+    class_weight, solver, tol, time_limit, max_iter, verbose
         As for all estimators.
     """
 
@@ -54,7 +62,36 @@ class BinaryClassifier(CertifiedClassifier):
     degree: int = 3
     coef0: float = 0.0
     multiclass: str = "ovo"
+    decision_function_shape: str = "ovr"
+    break_ties: bool = True
     n_jobs: int | None = None
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters; ``kernel__gamma`` and the like set those of a kernel object, by another one in its place.
+
+        Parameters
+        ----------
+        **params
+            Names and values, as in scikit-learn.
+
+        Returns
+        -------
+        self
+        """
+        prefix = "kernel__"
+        super().set_params(**{name: value for name, value in params.items() if not name.startswith(prefix)})
+        own = {name.removeprefix(prefix): value for name, value in params.items() if name.startswith(prefix)}
+        if own:
+            if not isinstance(self.kernel, Kernel):
+                raise DataError(
+                    f"{prefix}{next(iter(own))} needs a kernel object, such as kernel=svmcvx.RBF(); kernel={self.kernel!r} has "
+                    "gamma, degree and coef0 beside it"
+                )
+            if unknown := own.keys() - self.kernel.get_params().keys():
+                names = ", ".join(self.kernel.get_params()) or "none"
+                raise DataError(f"{self.kernel!r} has no parameter {min(unknown)!r}; it has {names}")
+            self.kernel = replace(self.kernel, **own)  # type: ignore[type-var]
+        return self
 
     def _settings(self) -> dict[str, Any]:
         settings = super()._settings()
@@ -63,11 +100,27 @@ class BinaryClassifier(CertifiedClassifier):
     def _kernel(self) -> Kernel | None:
         return as_kernel(self.kernel, gamma=self.gamma, degree=self.degree, coef0=self.coef0)
 
-    def _solve(self, request: Request, data: TrainingData, warm_start: Solution | None) -> tuple[Solution, Route]:
+    def _check_several(self) -> None:
+        """Look at what concerns several classes, however many there are."""
         check_choice(self.multiclass, "multiclass", SCHEMES)
+        check_choice(self.decision_function_shape, "decision_function_shape", ("ovr", "ovo"))
+        if not isinstance(self.break_ties, (bool, np.bool_)):
+            raise DataError(f"break_ties must be True or False, got {self.break_ties!r}")
+        if (self.multiclass, self.decision_function_shape) == ("ovr", "ovo"):
+            raise DataError(
+                "decision_function_shape='ovo' needs a machine for each pair of classes; leave it at 'ovr', or use "
+                "multiclass='ovo'"
+            )
+        check_n_jobs(self.n_jobs)
+
+    def _solve(self, request: Request, data: TrainingData, warm_start: Solution | None) -> tuple[Solution, Route]:
+        self._check_several()
         if data.labels.classes.size == 2:
             return super()._solve(request, data, warm_start)
         return solve_parts(request, data, scheme=self.multiclass, n_jobs=self.n_jobs, warm_start=warm_start)
+
+    def _solved(self) -> tuple[Solution, ...]:
+        return tuple(self.solutions_.values())
 
     def _shortfall(self, solution: Solution) -> str | None:
         message = super()._shortfall(solution)
@@ -96,32 +149,81 @@ class BinaryClassifier(CertifiedClassifier):
 
     @property
     def coef_(self) -> Floats:
-        """The normals of linear models, one row a binary problem, shape (1, d) for two classes."""
-        members = [member for member in self._members if isinstance(member, LinearModel)]
-        if not members:
-            raise AttributeError("coef_ exists for the linear formulation (kernel=None) only")
-        return np.stack([member.coef for member in members])
+        """The normals, one row a binary problem, shape (1, d) for two classes; of linear machines, whatever way they were stated."""
+        members = self._members
+        if all(isinstance(member, LinearModel) for member in members):
+            return read_only(np.stack([cast(LinearModel, member).coef for member in members]))
+        if all(isinstance(member, KernelModel) and isinstance(member.kernel, Linear) for member in members):
+            expanded = [cast(KernelModel, member) for member in members]
+            return read_only(np.stack([np.asarray(cast(Any, m.vectors).T @ m.dual_coef) for m in expanded]))
+        raise AttributeError("coef_ exists for kernel=None and kernel='linear' only")
 
     @property
     def dual_coef_(self) -> Floats:
-        """The signed multipliers of the rows :attr:`support_`, one row a binary problem; for kernel models."""
+        """The signed multipliers of the rows :attr:`support_`, one row a binary problem.
+
+        Those of a linear machine (kernel=None) are the dual point of its certificate, for which :attr:`coef_` is
+        ``dual_coef_ @ X[support_]`` up to the gap. It exists for pSVM, hard margin and ODM in memory.
+        """
+        members = [member for member in self._members if isinstance(member, KernelModel)]
+        found = [(member.support, member.dual_coef) for member in members] or list(self._expansions())
+        rows = self.support_
+        order = np.argsort(rows)
+        coefficients = np.zeros((len(found), rows.size))
+        for row, (index, values) in zip(coefficients, found, strict=True):
+            row[order[np.searchsorted(rows, index, sorter=order)]] = values
+        return read_only(coefficients)
+
+    def _expansions(self) -> Iterator[tuple[NDArray[np.intp], Floats]]:
+        """Yield rows and signed multipliers of each binary problem, from the dual point of its certificate."""
+        entry = find(self._stated_as())
+        if self._codes is None:
+            raise AttributeError("dual_coef_ does not exist for rows in blocks, with which the multipliers stay")
+        labels = CodedLabels(self._codes.astype(np.intp), self.classes_)
+        scheme = "ovr" if isinstance(self.model_, OneVsModel) and not self._in_pairs() else "ovo"
+        for part, solution in zip(parts(labels, scheme), self._solved(), strict=True):
+            found = None if entry is None else entry.load_statement().expansion_multipliers(solution.dual)
+            if found is None:
+                raise AttributeError(
+                    "dual_coef_ exists for kernel machines, and for pSVM, hard margin and ODM without one"
+                )
+            used = np.isin(part.rows, self.support_)
+            signs = np.where(part.labels.codes[used] == 1, 1.0, -1.0)
+            yield part.rows[used], found[used] * signs
+
+    @property
+    def support_vectors_(self) -> Any:
+        """The rows :attr:`support_` of the training data, shape (s, d), of a kernel machine; empty for a precomputed kernel."""
         members = [member for member in self._members if isinstance(member, KernelModel)]
         if not members:
-            raise AttributeError("dual_coef_ exists for kernel models only")
-        coefficients = np.zeros((len(members), self.support_.size))
-        for row, member in zip(coefficients, members, strict=True):
-            row[np.searchsorted(self.support_, member.support)] = member.dual_coef
-        return coefficients
+            raise AttributeError(
+                "support_vectors_ exists for kernel machines; one with kernel=None keeps no rows of X: take X[support_]"
+            )
+        kept: list[Any] = [member.vectors for member in members]
+        if any(vectors is None for vectors in kept):
+            return np.empty((0, 0))
+        rows, first = np.unique(np.concatenate([member.support for member in members]), return_index=True)
+        chosen = first[np.searchsorted(rows, self.support_)]
+        if sp.issparse(kept[0]):
+            return sp.csr_array(sp.vstack(kept))[chosen]
+        return read_only(np.concatenate(kept)[chosen])
 
     @property
     def intercept_(self) -> Floats:
         """The biases, one a binary problem, shape (1,) for two classes."""
-        return np.array([member.intercept for member in self._members])
+        return read_only(np.array([member.intercept for member in self._members]))
+
+    def _in_pairs(self) -> bool:
+        """Whether there are more than two classes, with a machine for each pair."""
+        model = self.model_
+        return isinstance(model, OneVsModel) and model.scheme == "ovo"
 
     def decision_function(self, X: Any) -> Floats:
         """Return the score of each row, positive for ``classes_[1]``, shape (m,).
 
-        For several classes a score of each row for each class, shape (m, c); see :class:`svmcvx.OneVsModel`.
+        For several classes a score of each row for each class, shape (m, c); see :class:`svmcvx.OneVsModel`. With
+        ``decision_function_shape="ovo"`` those of the pairs k < l in lexicographic order, positive for the later class,
+        ``X @ coef_.T + intercept_`` of linear machines, shape (m, c(c−1)/2).
 
         Parameters
         ----------
@@ -131,15 +233,33 @@ class BinaryClassifier(CertifiedClassifier):
         model = self.model_
         if in_blocks(X):
             return cast(Floats, mapped_rows(model.decision_function, X, np.float64))
-        checked = check_features(X)
-        self._check_columns(X, reset=False)
+        checked = self._checked(X)
+        if self.decision_function_shape == "ovo" and self._in_pairs():
+            return cast(OneVsModel, model).member_scores(checked)
         return model.decision_function(checked)
 
+    def _checked(self, X: Any) -> Features:
+        checked = check_features(X)
+        self._check_columns(X, reset=False)
+        return checked
+
     def predict(self, X: Any) -> NDArray[Any]:
-        """Return the label of each row."""
+        """Return the label of each row.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (m, d)
+        """
+        model = self.model_
         if in_blocks(X):
-            return cast(NDArray[Any], mapped_rows(self.model_.predict, X, self.classes_.dtype))
-        scores = self.decision_function(X)
+            return cast(NDArray[Any], mapped_rows(model.predict, X, self.classes_.dtype))
+        if self._in_pairs() and not self.break_ties:
+            scores = cast(OneVsModel, model).votes(self._checked(X))
+        elif self._in_pairs():
+            # Whatever the shape of the decision function is.
+            scores = model.decision_function(self._checked(X))
+        else:
+            scores = self.decision_function(X)
         codes = np.argmax(scores, axis=1) if scores.ndim == 2 else (scores > 0).astype(np.intp)
         labels: NDArray[Any] = self.classes_[codes]
         return labels

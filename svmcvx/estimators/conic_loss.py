@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
+from svmcvx.data import check_number
 from svmcvx.estimators.binary import BinaryClassifier
 from svmcvx.kernels import Kernel
 
@@ -45,7 +46,13 @@ class ConicSVMClassifier(BinaryClassifier):
         Weights of the classes, which multiply those of the losses, as in scikit-learn; 1 each by default.
     multiclass : "ovo" or "ovr"
         With more than two classes: one binary machine for each pair of classes (the default), or for each class against
-        the rest. Ties are decided by the summed scores, then by the order of the classes; see :class:`svmcvx.OneVsModel`.
+        the rest; see :class:`svmcvx.OneVsModel`.
+    decision_function_shape : "ovr" or "ovo"
+        With more than two classes: what ``decision_function`` returns of machines of pairs, a score of each class (the default)
+        or those of the pairs. ``predict`` is the same for both.
+    break_ties : bool
+        Ties of votes are decided by the summed scores (the default), and where these are equal too by the order of the
+        classes; or by that order alone, as ``SVC`` does by default.
     n_jobs : int, optional
         Processes for these machines, as in joblib; 1 by default. The result does not depend on it.
     solver : str
@@ -55,6 +62,9 @@ class ConicSVMClassifier(BinaryClassifier):
         Certified relative gap that is asked for, 1e-6 by default. A conic solver is asked for a hundredth of it.
     time_limit : float, optional
         Seconds for the whole fit; several binary machines share it.
+    max_iter : int, optional
+        Iterations of the solver, in its own unit and of each binary machine; as many as it needs by default. A fit that
+        they end warns, as at `time_limit`, and gets no second opinion.
     verbose : bool
         Print the solver's progress.
 
@@ -67,15 +77,21 @@ class ConicSVMClassifier(BinaryClassifier):
         The checked interval around the optimum.
     model_ : Model
     coef_, intercept_, dual_coef_ : ndarray
-        One row a binary machine, positive for the later class of a pair, where they exist.
-    support_ : ndarray of int
-        Rows of the training data with a non-zero multiplier.
+        One row a binary machine, positive for the later class of a pair, where they exist; read-only.
+    support_, n_support_, support_vectors_ : ndarray
+        Rows of the training data with a non-zero multiplier, class by class; their numbers; the rows, for a kernel.
+    class_weight_ : ndarray of shape (c,)
+        The weights of the classes.
+    shape_fit_ : tuple of int
+        Shape of the training data.
+    fit_status_ : int
+        0 if the gap asked for was certified, else 1.
     solutions_, certificates_ : dict
         Of each binary machine, by its pair of labels (or label); ``certificate_`` is that of the largest gap.
     solver_route_, solver_reason_ : str
         ``"general"`` or ``"fast"``, and why.
-    n_iter_ : int
-        Iterations of the solver, where it tells them.
+    n_iter_ : ndarray of int
+        Iterations of the solver for each binary machine, where it tells them.
     n_features_in_ : int
     feature_names_in_ : ndarray
         If `X` had string column names.
@@ -105,10 +121,13 @@ class ConicSVMClassifier(BinaryClassifier):
         indefinite: str = "error",
         class_weight: Mapping[Any, float] | str | None = None,
         multiclass: str = "ovo",
+        decision_function_shape: str = "ovr",
+        break_ties: bool = True,
         n_jobs: int | None = None,
         solver: str = "auto",
         tol: float = 1e-6,
         time_limit: float | None = None,
+        max_iter: int | None = None,
         verbose: bool = False,
     ) -> None:
         self.lam = lam
@@ -122,11 +141,15 @@ class ConicSVMClassifier(BinaryClassifier):
         self.indefinite = indefinite
         self.class_weight = class_weight
         self.multiclass = multiclass
+        self.decision_function_shape = decision_function_shape
+        self.break_ties = break_ties
         self.n_jobs = n_jobs
         self.solver = solver
         self.tol = tol
         self.time_limit = time_limit
+        self.max_iter = max_iter
         self.verbose = verbose
 
     def _settings(self) -> dict[str, Any]:
-        return super()._settings() | {"lam": self.lam if self.kappa is None else None}
+        lam = check_number(self.lam, "lam", low=0, open_low=True)
+        return super()._settings() | {"lam": lam if self.kappa is None else None}

@@ -35,14 +35,16 @@ class ZeroOneSVMClassifier(BinaryClassifier):
         As in :func:`svmcvx.zero_one_mio`.
     intercept : bool
         Append a constant feature, penalised with the rest; True by default.
-    kernel, gamma, degree, coef0, indefinite, solver, tol
+    kernel, gamma, degree, coef0, indefinite, class_weight, multiclass, decision_function_shape, break_ties, n_jobs, solver, \
+tol, max_iter, verbose
         As for :class:`PSVMClassifier`.
     time_limit : float or None
         Seconds, 10 by default.
 
     Attributes
     ----------
-    classes_, solution_, certificate_, model_, coef_, intercept_, dual_coef_, support_, n_features_in_, feature_names_in_
+    classes_, solution_, certificate_, model_, coef_, intercept_, dual_coef_, support_, n_support_, support_vectors_, class_weight_, \
+shape_fit_, fit_status_, n_iter_, n_features_in_, feature_names_in_
         As for :class:`PSVMClassifier`.
 
     Examples
@@ -70,10 +72,13 @@ class ZeroOneSVMClassifier(BinaryClassifier):
         indefinite: str = "error",
         class_weight: Mapping[Any, float] | str | None = None,
         multiclass: str = "ovo",
+        decision_function_shape: str = "ovr",
+        break_ties: bool = True,
         n_jobs: int | None = None,
         solver: str = "auto",
         tol: float = 1e-6,
         time_limit: float | None = TIME_LIMIT,
+        max_iter: int | None = None,
         verbose: bool = False,
     ) -> None:
         self.lam = lam
@@ -88,10 +93,13 @@ class ZeroOneSVMClassifier(BinaryClassifier):
         self.indefinite = indefinite
         self.class_weight = class_weight
         self.multiclass = multiclass
+        self.decision_function_shape = decision_function_shape
+        self.break_ties = break_ties
         self.n_jobs = n_jobs
         self.solver = solver
         self.tol = tol
         self.time_limit = time_limit
+        self.max_iter = max_iter
         self.verbose = verbose
 
     def _settings(self) -> dict[str, Any]:
@@ -112,10 +120,13 @@ class _FreeIntercept(BinaryClassifier):
         indefinite: str = "error",
         class_weight: Mapping[Any, float] | str | None = None,
         multiclass: str = "ovo",
+        decision_function_shape: str = "ovr",
+        break_ties: bool = True,
         n_jobs: int | None = None,
         solver: str = "auto",
         tol: float = 1e-6,
         time_limit: float | None = TIME_LIMIT,
+        max_iter: int | None = None,
         verbose: bool = False,
     ) -> None:
         self.C = C
@@ -127,10 +138,13 @@ class _FreeIntercept(BinaryClassifier):
         self.indefinite = indefinite
         self.class_weight = class_weight
         self.multiclass = multiclass
+        self.decision_function_shape = decision_function_shape
+        self.break_ties = break_ties
         self.n_jobs = n_jobs
         self.solver = solver
         self.tol = tol
         self.time_limit = time_limit
+        self.max_iter = max_iter
         self.verbose = verbose
 
 
@@ -146,14 +160,16 @@ class RampSVMClassifier(_FreeIntercept):
         Weight of the losses, 1 by default.
     M : "auto", float or array-like
         As in :func:`svmcvx.zero_one_mio`.
-    kernel, gamma, degree, coef0, indefinite, solver, tol
+    kernel, gamma, degree, coef0, indefinite, class_weight, multiclass, decision_function_shape, break_ties, n_jobs, solver, \
+tol, max_iter, verbose
         As for :class:`PSVMClassifier`.
     time_limit : float or None
         Seconds, 10 by default.
 
     Attributes
     ----------
-    classes_, solution_, certificate_, model_, coef_, intercept_, dual_coef_, support_, n_features_in_, feature_names_in_
+    classes_, solution_, certificate_, model_, coef_, intercept_, dual_coef_, support_, n_support_, support_vectors_, class_weight_, \
+shape_fit_, fit_status_, n_iter_, n_features_in_, feature_names_in_
         As for :class:`PSVMClassifier`.
 
     Examples
@@ -180,14 +196,16 @@ class L0SVMClassifier(_FreeIntercept):
         Price of a margin below 1, 1 by default.
     M : "auto", float or array-like
         As in :func:`svmcvx.zero_one_mio`.
-    kernel, gamma, degree, coef0, indefinite, solver, tol
+    kernel, gamma, degree, coef0, indefinite, class_weight, multiclass, decision_function_shape, break_ties, n_jobs, solver, \
+tol, max_iter, verbose
         As for :class:`PSVMClassifier`.
     time_limit : float or None
         Seconds, 10 by default.
 
     Attributes
     ----------
-    classes_, solution_, certificate_, model_, coef_, intercept_, dual_coef_, support_, n_features_in_, feature_names_in_
+    classes_, solution_, certificate_, model_, coef_, intercept_, dual_coef_, support_, n_support_, support_vectors_, class_weight_, \
+shape_fit_, fit_status_, n_iter_, n_features_in_, feature_names_in_
         As for :class:`PSVMClassifier`.
 
     Examples

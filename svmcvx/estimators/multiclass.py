@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from sklearn.utils import Tags
 
 from svmcvx.data import check_choice, check_features, check_whole
-from svmcvx.estimators.base import CertifiedClassifier
+from svmcvx.estimators.base import CertifiedClassifier, read_only
 from svmcvx.formulations.multiclass.baselines import MACHINES
 from svmcvx.model import MulticlassModel
 
@@ -29,13 +29,13 @@ class MulticlassClassifier(CertifiedClassifier):
     def coef_(self) -> Floats:
         """One row of weights a class, shape (c, d); for two classes their difference, shape (1, d)."""
         rows = self._model().coef.T
-        return np.array(rows[1:] - rows[:1] if rows.shape[0] == 2 else rows)
+        return read_only(np.array(rows[1:] - rows[:1] if rows.shape[0] == 2 else rows))
 
     @property
     def intercept_(self) -> Floats:
         """The biases, shape (c,); for two classes their difference, shape (1,)."""
         biases = self._model().intercept
-        return np.array(biases[1:] - biases[:1] if biases.size == 2 else biases)
+        return read_only(np.array(biases[1:] - biases[:1] if biases.size == 2 else biases))
 
     def _scores(self, X: Any) -> Floats:
         model = self._model()
@@ -93,6 +93,9 @@ class M3SVMClassifier(MulticlassClassifier):
         Certified relative gap that is asked for, 1e-8 by default. A conic solver is asked for a hundredth of it.
     time_limit : float, optional
         Seconds.
+    max_iter : int, optional
+        Iterations of the solver, in its own unit; as many as it needs by default. A fit that they end warns, as at
+        `time_limit`, and gets no second opinion.
     verbose : bool
         Print the solver's progress.
 
@@ -104,11 +107,13 @@ class M3SVMClassifier(MulticlassClassifier):
     certificate_ : Certificate
         The checked interval around the optimum.
     model_ : Model
-    coef_, intercept_, support_ : ndarray
-        As in scikit-learn.
+    coef_, intercept_, support_, n_support_ : ndarray
+        As in scikit-learn; read-only.
+    class_weight_, shape_fit_, fit_status_
+        As for :class:`PSVMClassifier`.
     solver_route_, solver_reason_ : str
         ``"general"`` or ``"fast"``, and why.
-    n_iter_ : int
+    n_iter_ : ndarray of int, shape (1,)
         Iterations of the solver, where it tells them.
     n_features_in_ : int
     feature_names_in_ : ndarray
@@ -140,6 +145,7 @@ class M3SVMClassifier(MulticlassClassifier):
         solver: str = "auto",
         tol: float = 1e-8,
         time_limit: float | None = None,
+        max_iter: int | None = None,
         verbose: bool = False,
     ) -> None:
         self.lam = lam
@@ -152,6 +158,7 @@ class M3SVMClassifier(MulticlassClassifier):
         self.solver = solver
         self.tol = tol
         self.time_limit = time_limit
+        self.max_iter = max_iter
         self.verbose = verbose
 
 
@@ -178,6 +185,9 @@ class MulticlassSVMClassifier(MulticlassClassifier):
         Certified relative gap that is asked for, 1e-8 by default. A conic solver is asked for a hundredth of it.
     time_limit : float, optional
         Seconds.
+    max_iter : int, optional
+        Iterations of the solver, in its own unit; as many as it needs by default. A fit that they end warns, as at
+        `time_limit`, and gets no second opinion.
     verbose : bool
         Print the solver's progress.
 
@@ -189,11 +199,13 @@ class MulticlassSVMClassifier(MulticlassClassifier):
     certificate_ : Certificate
         The checked interval around the optimum.
     model_ : Model
-    coef_, intercept_, support_ : ndarray
-        As in scikit-learn.
+    coef_, intercept_, support_, n_support_ : ndarray
+        As in scikit-learn; read-only.
+    class_weight_, shape_fit_, fit_status_
+        As for :class:`PSVMClassifier`.
     solver_route_, solver_reason_ : str
         ``"general"`` or ``"fast"``, and why.
-    n_iter_ : int
+    n_iter_ : ndarray of int, shape (1,)
         Iterations of the solver, where it tells them.
     n_features_in_ : int
     feature_names_in_ : ndarray
@@ -223,6 +235,7 @@ class MulticlassSVMClassifier(MulticlassClassifier):
         solver: str = "auto",
         tol: float = 1e-8,
         time_limit: float | None = None,
+        max_iter: int | None = None,
         verbose: bool = False,
     ) -> None:
         self.loss = loss
@@ -233,6 +246,7 @@ class MulticlassSVMClassifier(MulticlassClassifier):
         self.solver = solver
         self.tol = tol
         self.time_limit = time_limit
+        self.max_iter = max_iter
         self.verbose = verbose
 
     def _settings(self) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from svmcvx.model import BinaryModel, KernelModel, OneVsModel
 from svmcvx.solution import Solution, Status, Timings
 from svmcvx.system.deadline import allowed
 
-__all__ = ["SCHEMES", "CompositeSolution", "Part", "parts", "solve_parts"]
+__all__ = ["SCHEMES", "CompositeSolution", "Part", "check_n_jobs", "parts", "solve_parts"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -111,6 +111,13 @@ class CompositeSolution(Solution):
         )
 
 
+def check_n_jobs(n_jobs: Any) -> None:
+    """Raise a :class:`~svmcvx.DataError` unless this is a number of processes as joblib counts them."""
+    whole = n_jobs is None or (isinstance(n_jobs, (int, np.integer)) and not isinstance(n_jobs, bool))
+    if not whole or n_jobs == 0:
+        raise DataError(f"n_jobs must be None or a whole number other than 0 (-1 for all processors), got {n_jobs!r}")
+
+
 def _restricted(X: Features, rows: NDArray[np.intp], *, pairwise: bool) -> Features:
     if rows.size == X.shape[0]:
         return X
@@ -175,9 +182,7 @@ def solve_parts(
     route = request.route(max(part.rows.size for part in problems), weighted=sample_weight is not None)
     pairwise = isinstance(request.settings.get("kernel"), Precomputed)
     earlier = _earlier(warm_start, [part.key for part in problems])
-    whole = n_jobs is None or (isinstance(n_jobs, (int, np.integer)) and not isinstance(n_jobs, bool))
-    if not whole or n_jobs == 0:
-        raise DataError(f"n_jobs must be None or a whole number other than 0 (-1 for all processors), got {n_jobs!r}")
+    check_n_jobs(n_jobs)
 
     def restricted(part: Part) -> TrainingData:
         weight = None if sample_weight is None else sample_weight[part.rows]

@@ -11,15 +11,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svmcvx.catalogue import find
-from svmcvx.data import CodedLabels, Features, check_number, check_time_limit
+from svmcvx.data import CodedLabels, Features, check_number, check_time_limit, check_whole
 from svmcvx.errors import BuildError, SolverFailed
 from svmcvx.estimators.routes import FAST, Route, choose, mixed_integer_solver
 from svmcvx.formulations.base import FormulationProblem
 from svmcvx.solution import Solution
 from svmcvx.solve import solve
+from svmcvx.solve.options import iteration_limit
 from svmcvx.system.deadline import allowed
 
-__all__ = ["Request", "TrainingData"]
+__all__ = ["Request", "TrainingData", "iterations"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -41,6 +42,41 @@ class TrainingData(NamedTuple):
     labels: CodedLabels
     sample_weight: Floats | None
 
+    def weighted(self, of_class: Floats | None) -> TrainingData:
+        """Return the same with the weights of classes in those of the observations."""
+        if of_class is None:
+            return self
+        weight = of_class[self.labels.codes]
+        return self._replace(sample_weight=weight if self.sample_weight is None else weight * self.sample_weight)
+
+    def weighted_classes(self) -> NDArray[np.intp]:
+        """Return the positions of the classes with an observation of positive weight; of all, if that is not so for two of them."""
+        classes = np.arange(self.labels.classes.size)
+        if self.sample_weight is None:
+            return classes
+        kept = np.unique(self.labels.codes[self.sample_weight > 0])
+        return kept.astype(np.intp) if kept.size > 1 else classes
+
+    def of_classes(self, kept: NDArray[np.intp]) -> TrainingData:
+        """Return the same without the other classes, whose observations have no weight and count to the first of those kept."""
+        codes, classes, features = self.labels.codes, self.labels.classes, self.labels.features
+        places = np.where(np.isin(codes, kept), np.searchsorted(kept, codes), 0)
+        return self._replace(labels=CodedLabels(places, classes[kept], features))
+
+
+def iterations(solution: Solution) -> int:
+    """Return the iterations of all solvers that were called, at least 1: a start that is good enough counts for one.
+
+    Raises
+    ------
+    AttributeError
+        If none of them tells.
+    """
+    known = [attempt.iterations for attempt in solution.attempts if attempt.iterations is not None]
+    if solution.attempts and not known:
+        raise AttributeError("n_iter_ exists for solvers that tell their iterations only")
+    return max(sum(known), 1)
+
 
 @dataclass(frozen=True)
 class Request:
@@ -61,6 +97,10 @@ class Request:
         Seconds, building the problem included.
     verbose : bool
         Print the solver's progress.
+    max_iter : int or None
+        Iterations of a solver. There is no second opinion on what they achieve.
+    cache_size : float or None
+        Megabytes of kernel rows, for specialised solvers that keep them; None for their default.
     """
 
     formulation: str
@@ -70,10 +110,16 @@ class Request:
     tol: float
     time_limit: float | None
     verbose: bool = False
+    max_iter: int | None = None
+    cache_size: float | None = None
 
     def __post_init__(self) -> None:
         check_time_limit(self.time_limit)
         check_number(self.tol, "tol", low=0, high=1, open_low=True, open_high=True)
+        if self.max_iter is not None:
+            check_whole(self.max_iter, "max_iter", 1)
+        if self.cache_size is not None:
+            check_number(self.cache_size, "cache_size", low=0, open_low=True)
 
     def limited_to(self, seconds: float) -> Request:
         """Return the same with at most so many seconds, which may be infinite."""
@@ -100,15 +146,25 @@ class Request:
         if route.name == FAST and entry is not None and entry.fast is not None:
             fast = entry.fast
             settings = {name: value for name, value in self.settings.items() if name in fast.settings}
-            shared = {"tol": self.tol, "time_limit": self.time_limit, "verbose": bool(self.verbose)}
+            limits = {"max_iter": self.max_iter, "cache_size": self.cache_size}
+            given = {name: value for name, value in limits.items() if value is not None}
+            shared = {"tol": self.tol, "time_limit": self.time_limit, "verbose": bool(self.verbose), **given}
             with allowed(self.time_limit) as deadline:
                 found: Solution = fast.load()(X, y, warm_start=warm_start, **shared, **settings, **weights)
-                if not route.second_opinion or found.certificate.is_certified(self.tol) or deadline.passed():
+                enough = found.certificate.is_certified(self.tol) or self.max_iter is not None
+                if not route.second_opinion or enough or deadline.passed():
                     return found
                 return self._second_opinion(found, X, y, weights)
         with allowed(self.time_limit):
             problem = self.builder(X, y, **self.settings, **weights)
-            return solve(problem, solver=self.solver, tol=self.tol, verbose=bool(self.verbose), warm_start=warm_start)
+            return solve(
+                problem,
+                solver=self.solver,
+                tol=self.tol,
+                verbose=bool(self.verbose),
+                warm_start=warm_start,
+                solver_options=None if self.max_iter is None else iteration_limit(self.solver, self.max_iter),
+            )
 
     def _second_opinion(self, found: Solution, X: Any, y: Any, weights: Mapping[str, Any]) -> Solution:
         """Solve by the general route what the specialised solver has not certified; return the narrower interval."""

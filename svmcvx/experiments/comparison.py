@@ -15,6 +15,7 @@ import pandas as pd
 import scipy.sparse as sp
 from sklearn.base import clone
 from sklearn.model_selection import train_test_split
+from sklearn.pipeline import Pipeline
 
 import svmcvx
 from svmcvx.data import check_choice, check_features, check_labels, check_number, check_time_limit, check_whole

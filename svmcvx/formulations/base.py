@@ -288,6 +288,11 @@ class BinaryStatement(Formulation):
         """Return one entry of a dual point for the observations that are kept, whichever way it is indexed."""
         return kept_entry(dual, name, self.space.data, self.name)
 
+    @classmethod
+    def expansion_multipliers(cls, dual: Dual) -> Floats | None:
+        r"""Return the multipliers of :math:`y_i\varphi(x_i)` in w, from an exported dual point; None where they are not in it."""
+        return None
+
     def export_dual(self, dual: Dual) -> Dual:
         """Return the entries with a zero for each observation of weight zero; numbers as they are."""
         return {

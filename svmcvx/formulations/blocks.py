@@ -73,13 +73,16 @@ class InBlocks(Formulation):
     entry : str
         Name of the multipliers in a dual point.
     balanced : bool
-        Whether they have to satisfy y'α = 0 and bounds, or none at all.
+        Whether they have to satisfy y'α = 0 and bounds.
+    bounded : bool
+        Whether they have to satisfy bounds, where they need not be balanced.
     """
 
     make: Make
     space: BlockSpace
     entry: str
     balanced: bool
+    bounded: bool = False
     kind: Kind = "convex"
     # The plan of the last repair, to which the exact test of y'α = 0 belongs.
     _plan: BalancePlan | None = field(default=None, repr=False)
@@ -124,9 +127,9 @@ class InBlocks(Formulation):
         return Evaluation.at_most(found.value, found.above * (1.0 + 2.0 * (self.space.n + 2) * U))
 
     def repair(self, dual: Dual) -> Dual:
-        """Return the multipliers as they are, or clipped to their domain and balanced exactly over all blocks."""
+        """Return the multipliers as they are, or clipped to their domain and, if they have to be, balanced exactly over all blocks."""
         name: Any = dual[self.entry]
-        if not self.balanced or name is None or name == REPAIRED:
+        if not (self.balanced or self.bounded) or name is None or name == REPAIRED:
             return dual
         shards = self.space.shards
         sums = [
@@ -134,6 +137,8 @@ class InBlocks(Formulation):
             for listed in shards.change(_clip, None, self.make, self.space.settings, name)
             for part in listed
         ]
+        if not self.balanced:
+            return in_states(self.entry, REPAIRED)
         self._plan = balance_plan(sums)
         if self._plan is None:
             return in_states(self.entry, None)
@@ -149,7 +154,7 @@ class InBlocks(Formulation):
         if name is None:
             return 0.0
         exponent = None if self._plan is None or name != REPAIRED else self._plan.exponent
-        found = self._each(_violation, name, self.balanced, exponent)
+        found = self._each(_violation, name, self.balanced or self.bounded, exponent)
         outside = max(part[0] for part in found)
         if not self.balanced:
             return float(outside)

@@ -168,13 +168,28 @@ class OneVsModel(Model):
         scores = self.member_scores(X)
         if self.scheme == "ovr":
             return scores
-        votes, sums = np.zeros((2, scores.shape[0], len(self.classes)))
-        for (k, other), score in zip(combinations(range(len(self.classes)), 2), scores.T, strict=True):
-            votes[:, other] += score > 0
-            votes[:, k] += score <= 0
-            sums[:, other] += score
-            sums[:, k] -= score
-        return votes + sums / (3.0 * (np.abs(sums) + 1.0))
+        sums = self._by_class(scores, -scores)
+        return self._by_class(scores > 0, scores <= 0) + sums / (3.0 * (np.abs(sums) + 1.0))
+
+    def votes(self, X: Any) -> Floats:
+        """Return the number of votes of each row for each class, shape (m, c); of a model for each pair of classes.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (m, d)
+        """
+        if self.scheme != "ovo":
+            raise DataError("votes are those of pairs of classes; this model has one score a class")
+        scores = self.member_scores(X)
+        return self._by_class(scores > 0, scores <= 0)
+
+    def _by_class(self, later: NDArray[Any], earlier: NDArray[Any]) -> Floats:
+        """Return the sums over pairs k < l of what each gives to l (a column of `later`) and to k (one of `earlier`)."""
+        sums = np.zeros((later.shape[0], len(self.classes)))
+        for column, (k, other) in enumerate(combinations(range(len(self.classes)), 2)):
+            sums[:, other] += later[:, column]
+            sums[:, k] += earlier[:, column]
+        return sums
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the class of the largest score; of equal scores the first."""

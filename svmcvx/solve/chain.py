@@ -37,6 +37,8 @@ FALLBACK_FACTOR = 10.0
 FALLBACK_SECONDS = 10.0
 # What is kept of the time that is left for the recovery and the certificate of a point: a share, and seconds at most.
 RESERVED_SHARE, MOST_RESERVED = 0.2, 1.0
+# What ends a solver before it has a point, through no fault of its own.
+LIMITS = (Status.TIME_LIMIT, Status.ITERATION_LIMIT)
 # Share of the time limit after which no other solver is tried.
 NEARLY_ALL = 0.75
 
@@ -105,9 +107,9 @@ class Chain:
             if again is None:
                 break
             planned[:0] = again
-        late = any(attempt.status is Status.TIME_LIMIT for attempt in self.attempts)
-        if self.best is None and (late or self.deadline.passed()):
-            self._known_points()
+        limits = [attempt.status for attempt in self.attempts if attempt.status in LIMITS]
+        if self.best is None and (limits or self.deadline.passed()):
+            self._known_points(limits[-1] if limits else Status.TIME_LIMIT)
         if self.best is None:
             # A licence that is missing is not why the others failed.
             causes = sorted(self.attempts, key=lambda attempt: attempt.status is Status.LICENCE)
@@ -205,8 +207,8 @@ class Chain:
         except NotCertified as error:
             return None, str(error)
 
-    def _known_points(self) -> None:
-        """Certify what is known without any solver, where the time limit left no time for one."""
+    def _known_points(self, limit: Status) -> None:
+        """Certify what is known without any solver, where a limit left it no time for a point."""
         statement, began = self.problem.formulation, clock.now()
         models: Sequence[Any]
         duals: Sequence[Dual]
@@ -222,9 +224,10 @@ class Chain:
             checked = check(statement, models, duals)
         except NotCertified:
             return
-        reason = "the time limit left no time for a solver; the model is one that is known without"
+        what = "time limit" if limit is Status.TIME_LIMIT else "limit on iterations"
+        reason = f"the {what} left no time for a solver; the model is one that is known without"
         last = self.attempts[-1].solver if self.attempts else "NONE"
-        attempt = Attempt(last, Status.TIME_LIMIT, reason, 0.0, checked.certificate.gap)
+        attempt = Attempt(last, limit, reason, 0.0, checked.certificate.gap, iterations=0)
         self._note(attempt)
         self._keep(checked, attempt, 0.0, 0.0, clock.now() - began)
 

@@ -10,7 +10,7 @@ from svmcvx.errors import DataError
 from svmcvx.solve.mixed_integer import DUAL_FEASIBILITY, FEASIBILITY
 from svmcvx.solve.policy import MIXED, ProblemClass
 
-__all__ = ["SCS_SETTINGS", "shortened", "translate"]
+__all__ = ["SCS_SETTINGS", "iteration_limit", "shortened", "translate"]
 
 # Where a solver takes its own parameters in a nested dictionary: cvxpy's name of that dictionary.
 NESTED = {"MOSEK": "mosek_params", "SCIP": "scip_params"}
@@ -45,6 +45,12 @@ TIME_LIMITS: dict[str, str] = {
     "GUROBI": "TimeLimit",
     "SCIP": "limits/time",
     "HIGHS": "time_limit",
+}
+# Of convex problems; a node of a mixed-integer solver is no step that a user could count in.
+ITERATIONS: dict[str, str] = {
+    "CLARABEL": "max_iter",
+    "SCS": "max_iters",
+    "MOSEK": "MSK_IPAR_INTPNT_MAX_ITERATIONS",
 }
 # Always set unless overridden. A numerically troubled MOSEK still returns its point: the checker judges it.
 # Clarabel's own limits on short steps give up power-cone problems far from their optimum which it can solve to the end.
@@ -140,3 +146,18 @@ def shortened(solver: str, options: Mapping[str, Any], seconds: float) -> dict[s
     parameters = found if nested is None else dict(found.get(nested, {}))
     parameters[name] = min(float(parameters.get(name, math.inf)), seconds)
     return parameters if nested is None else {**found, nested: parameters}
+
+
+def iteration_limit(solver: str, most: int) -> dict[str, Any]:
+    """Return the options for :func:`svmcvx.solve` that hold a solver, or each of ``"auto"``, to so many iterations.
+
+    Raises
+    ------
+    DataError
+        If a solver was named that cannot be limited so.
+    """
+    if solver == "auto":
+        return {name: {option: most} for name, option in ITERATIONS.items()}
+    if solver.upper() not in ITERATIONS:
+        raise DataError(f"max_iter does not limit {solver}, which takes a time_limit; leave max_iter out")
+    return {ITERATIONS[solver.upper()]: most}

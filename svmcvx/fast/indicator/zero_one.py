@@ -42,7 +42,7 @@ from svmcvx.fast.indicator.search.branch_and_bound import BranchAndBound, Branch
 from svmcvx.fast.indicator.search.search_state import CEILINGS, CountingSearch
 from svmcvx.fast.indicator.search.starts import StartSettings, earlier_margins, quick_starts, simple_starts, starts
 from svmcvx.fast.indicator.search.sweep import SweepSettings, sweep
-from svmcvx.feature_space import feature_space
+from svmcvx.feature_space import feature_space, penalised_or_none
 from svmcvx.formulations.base import RecoveredPoints, full_entry
 from svmcvx.formulations.indicator.big_m import check_total_price
 from svmcvx.formulations.indicator.zero_one import ZeroOne
@@ -186,7 +186,7 @@ def zero_one(
     settings = settings or ZeroOneSettings()
     rng = check_seed(seed)
     data = binary_data(X, y, sample_weight)
-    space = feature_space(data, kernel, intercept="penalised" if intercept else "none", indefinite=indefinite)
+    space = feature_space(data, kernel, intercept=penalised_or_none(intercept), indefinite=indefinite)
     check_total_price(lam if lam is not None else 1.0, data.weight, "lam" if lam is not None else "sample_weight")
     statement = ZeroOne(space=space, lam=lam, k=k, form="enumeration", kind="enumeration")
 

@@ -159,7 +159,7 @@ class Margins:
         """Return the sum of the losses at another point."""
         m = self.problem
         scores, scratch = np.asarray(m.X @ w), np.empty((2, m.n))
-        found = passes.respond(m.kind, scores, m.y, b, self.alpha, m.c, 1.0, *m.loss, m.norms, scratch[0], scratch[1])
+        found = passes.respond(m.kind, scores, m.y, b, self.centre, m.c, 1.0, *m.loss, m.norms, scratch[0], scratch[1])
         return float(found[1])
 
     def along(self, t: float, b: float, db: float, sigma: float) -> tuple[float, float]:

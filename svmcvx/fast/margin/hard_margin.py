@@ -108,6 +108,7 @@ def hard_margin(
     y: Any,
     *,
     kernel: KernelLike = None,
+    sample_weight: Any = None,
     tol: float = 1e-6,
     time_limit: float | None = None,
     max_iter: int = 1_000_000,
@@ -132,6 +133,8 @@ def hard_margin(
         As for :func:`svmcvx.fast.psvm`, rows in blocks included; `tol` is the certified relative gap.
     selection, cache_size, float32_cache, seed
         As there; they concern pSMO, with or without a kernel.
+    sample_weight : array-like of shape (n,), optional
+        Observations of weight zero are left out; any other weight is the same as 1.
     method : "auto", "active-set" or "smo"
         ``"active-set"`` is for ``kernel=None`` only. There ``"auto"`` chooses it for at most as many features as
         observations; with more, nearly all observations are tight, and pSMO is faster. With ``"auto"`` pSMO also takes over
@@ -165,10 +168,12 @@ def hard_margin(
     settings = HardMarginSettings() if settings is None else settings
     if in_blocks(X):
         refuse_in_blocks(kernel=kernel is not None, method=method == "smo", warm_start=warm_start is not None)
-        in_all = HardMarginInBlocks(HardMargin, block_space(X, y, None, intercept="free"), "alpha", balanced=True)
+        in_all = HardMarginInBlocks(
+            HardMargin, block_space(X, y, sample_weight, intercept="free"), "alpha", balanced=True
+        )
         with monitored(tol=tol, max_iter=max_iter, verbose=verbose, callback=callback) as monitor:
             return _solve_blocks(in_all, monitor, settings.active_set)
-    data = binary_data(X, y)
+    data = binary_data(X, y, sample_weight)
     if kernel is None and sp.issparse(data.X) and data.X.nnz >= DENSE * data.X.shape[0] * data.X.shape[1]:
         # Dense data are centred: a small margin far from the origin would be lost otherwise.
         data = replace(data, X=data.X.toarray())

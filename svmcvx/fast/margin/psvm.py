@@ -18,10 +18,12 @@ from svmcvx.fast.margin import psvm_linear
 from svmcvx.fast.margin.decomposition import Decomposition, DecompositionSettings, Shortcut
 from svmcvx.fast.margin.feasible import SELECTIONS, earlier_multipliers, exactly_feasible
 from svmcvx.fast.margin.low_rank_newton import LowRankNewton, LowRankSettings
+from svmcvx.fast.margin.psvm_unbiased import solve_unbiased
 from svmcvx.fast.margin.smo_passes import near_best_bias
 from svmcvx.fast.margin.support_newton import SupportNewton, SupportNewtonSettings
 from svmcvx.feature_space import feature_space
 from svmcvx.formulations.base import RecoveredPoints
+from svmcvx.formulations.margin.liblinear import check_intercept, kind_of_psvm
 from svmcvx.formulations.margin.psvm import BIAS_RULES, PSVM, best_bias, dual_objective, objective
 from svmcvx.kernels import KernelLike
 from svmcvx.losses import hinge_power_conjugate
@@ -81,6 +83,7 @@ def psvm(
     cache_size: float = 500.0,
     float32_cache: bool = True,
     bias: str = "exact",
+    intercept: str = "free",
     indefinite: str = "error",
     method: str = "auto",
     seed: int = 0,
@@ -127,6 +130,9 @@ def psvm(
         always computed in double precision.
     bias : "exact", "paper" or "released"
         Rule for the intercept of the model. ``"exact"`` minimises the objective; the others reproduce [Sun] and its code.
+    intercept : "free", "penalised" or "none"
+        A free intercept; that of a constant feature, which is penalised like the others, as in LIBLINEAR; or none. With a kernel
+        the last two keep the Gram matrix and a factor of it (:mod:`svmcvx.fast.margin.psvm_unbiased`).
     indefinite : "error" or "clip"
         With a kernel: what to do if it is indefinite on the data. Kernels that may be (sigmoid, callable, precomputed)
         are tested, which needs the Gram matrix.
@@ -168,6 +174,7 @@ def psvm(
     C = check_number(C, "C", low=0, open_low=True)
     p = check_number(p, "p", low=1, why="p < 1 is not convex")
     check_choice(bias, "bias", BIAS_RULES)
+    intercept = check_intercept(intercept, bias)
     check_choice(selection, "selection", SELECTIONS)
     check_whole(seed, "seed", 0)
     cache_size = check_number(cache_size, "cache_size", low=0, open_low=True)
@@ -181,6 +188,7 @@ def psvm(
             sample_weight,
             C=C,
             p=p,
+            intercept=intercept,
             warm_start=earlier_solution(warm_start),
             tol=tol,
             max_iter=max_iter,
@@ -192,18 +200,21 @@ def psvm(
     space = feature_space(
         data,
         kernel,
-        intercept="free",
+        intercept=intercept,
         indefinite=indefinite,
-        keep_gram=False,
+        keep_gram=intercept != "free",
         block_entries=settings.rows.block_entries,
     )
     linear = space.is_linear
     check_choice(method, "method", psvm_linear.METHODS if linear else KERNEL_METHODS)
-    statement = PSVM(space=space, C=C, p=p, bias=bias)
+    statement = kind_of_psvm(intercept)(space=space, C=C, p=p, bias=bias)
     warm = earlier_multipliers(warm_start, statement)
     earlier = earlier_solution(warm_start)
     with monitored(tol=tol, max_iter=max_iter, verbose=verbose, callback=callback) as monitor:
-        if linear:
+        if intercept != "free":
+            guess = None if earlier is None or warm is None else warm * _ratio(statement, earlier)
+            candidates, status, options = solve_unbiased(statement, monitor, start=guess)
+        elif linear:
             start = None if earlier is None or warm is None else psvm_linear.start_from(statement, earlier, warm)
             candidates, status, options = psvm_linear.solve_linear(statement, monitor, start=start)
         else:
@@ -224,7 +235,7 @@ def psvm(
             candidates,
             monitor,
             status,
-            solver="fast.psvm/newton" if linear else "fast.psvm/smo",
+            solver="fast.psvm/newton" if linear or intercept != "free" else "fast.psvm/smo",
             warm_start_used=earlier is not None,
             options=options,
         )

@@ -24,6 +24,7 @@ from svmcvx.feature_space.blocks import block_space
 from svmcvx.feature_space.linear import DENSE
 from svmcvx.formulations.base import RecoveredPoints
 from svmcvx.formulations.blocks import InBlocks
+from svmcvx.formulations.margin.liblinear import kind_of_psvm
 from svmcvx.formulations.margin.psvm import PSVM, best_bias
 from svmcvx.model import LinearModel
 from svmcvx.solution import Solution, Status
@@ -102,6 +103,7 @@ def solve_blocks(
     *,
     C: float,
     p: float,
+    intercept: str,
     warm_start: Solution | None,
     tol: float,
     max_iter: int,
@@ -109,12 +111,17 @@ def solve_blocks(
     callback: Callback | None,
 ) -> Solution:
     """Solve the linear pSVM on rows in blocks; see :func:`svmcvx.fast.psvm` for the arguments."""
+    free = intercept == "free"
     statement = InBlocks(
-        partial(PSVM, C=C, p=p), block_space(X, y, sample_weight, intercept="free"), "alpha", balanced=True
+        partial(kind_of_psvm(intercept), C=C, p=p),
+        block_space(X, y, sample_weight, intercept=intercept),
+        "alpha",
+        balanced=free,
+        bounded=True,
     )
     return solve_in_blocks(
         statement,
-        BlockLoss(kind_of_power(p), C, {"p": p, "bias": True}),
+        BlockLoss(kind_of_power(p), C, {"p": p, "bias": free}),
         solver="fast.psvm/newton",
         warm_start=warm_start,
         tol=tol,

@@ -51,7 +51,7 @@ from numpy.typing import NDArray
 from svmcvx.certificate import Dual, Evaluation
 from svmcvx.data import binary_data, check_choice, check_number
 from svmcvx.errors import DataError
-from svmcvx.feature_space import feature_space
+from svmcvx.feature_space import feature_space, penalised_or_none
 from svmcvx.formulations.building import builder
 from svmcvx.formulations.conic_loss.statement import ConicLoss
 from svmcvx.formulations.indicator.big_m import check_total_price, explicit_M, margin_parameter
@@ -241,7 +241,7 @@ def zero_one_mio(
     k = None if k is None else check_number(k, "k", low=0)
     check_choice(form, "form", FORMS)
     data = binary_data(X, y, sample_weight)
-    space = feature_space(data, kernel, intercept="penalised" if intercept else "none", indefinite=indefinite)
+    space = feature_space(data, kernel, intercept=penalised_or_none(intercept), indefinite=indefinite)
     check_total_price(lam if lam is not None else 1.0, data.weight, "lam" if lam is not None else "sample_weight")
     explicit = explicit_M(M, space, optional=form == "perspective")
     statement = ZeroOne(space=space, explicit=explicit, lam=lam, k=k, form=form)

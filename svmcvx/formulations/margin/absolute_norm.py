@@ -7,8 +7,8 @@ r"""The linear SVM with the sum of absolute coefficients and the squared hinge l
 .. math:: \max_{\alpha \ge 0}\; \sum_i \alpha_i - \sum_i \frac{\alpha_i^2}{4Cs_i} \quad\text{s.t.}\quad
     \Big|\sum_i \alpha_iy_ix_{ij}\Big| \le 1 \text{ for all } j.
 
-It is the problem of scikit-learn's ``LinearSVC(penalty="l1")``, with the intercept as the coefficient of a constant feature; there is no
-builder.
+It is the problem of scikit-learn's ``LinearSVC(penalty="l1")``, with the intercept as the coefficient of a constant feature, whose size is
+penalised with the rest, or none. The builder is :func:`svmcvx.formulations.margin.absolute_norm_problems.l1_svm`.
 
 ============== ======================================== =========
 symbol         meaning                                  shape
@@ -31,9 +31,10 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from svmcvx.certificate import Dual, Evaluation
-from svmcvx.formulations.base import BinaryStatement
+from svmcvx.formulations.base import CLEARLY_ZERO, BinaryStatement, RecoveredPoints
 from svmcvx.model import BinaryModel, LinearModel
 from svmcvx.rounding import U, inner_error, nearest_sum, sum_above, sum_below, up
+from svmcvx.solution import Evidence
 
 __all__ = ["AbsoluteNormSVM"]
 
@@ -47,7 +48,7 @@ DIVISIONS = 5
 
 @dataclass(frozen=True, eq=False)
 class AbsoluteNormSVM(BinaryStatement):
-    """The problem bound to data, in the space without an intercept."""
+    """The problem bound to data, in a linear space with a penalised intercept or none."""
 
     name: ClassVar[str] = "l1_squared_hinge"
     C: float = 1.0
@@ -57,22 +58,31 @@ class AbsoluteNormSVM(BinaryStatement):
         """C and the kernel."""
         return {"C": self.C, **super().hyperparameters}
 
+    def evidence(self, model: Any) -> Evidence | None:
+        """None: the second checker does not know the formulation."""
+        return None
+
     def evaluate(self, model: BinaryModel) -> Evaluation:
         """The objective, each loss at the worst end of its margin."""
         assert isinstance(model, LinearModel)  # noqa: S101 - the formulation has no kernel
         f, error = self.space.scores(model)
         short = np.maximum(1.0 - self.y * f, 0.0)
         worst = np.maximum(1.0 - self.y * f + error, 0.0) * (1.0 + 4 * U)
-        sizes = np.abs(model.coef)
+        sizes = np.abs(np.append(model.coef, model.intercept))
         norm, losses = nearest_sum(sizes), self.C * nearest_sum(self.weight * short**2)
         high = sum_above([sum_above(sizes), up(self.C * sum_above(self.weight * worst**2 * (1.0 + 4 * U)))])
         return Evaluation.at_most(norm + losses, high).parted(norm, losses)
 
     def trivial(self) -> tuple[list[BinaryModel], list[Dual]]:
         """W = 0, and zero multipliers."""
+        return [self.model(np.zeros(self.space.X.shape[1]))], [{"alpha": np.zeros(self.y.size)}]
+
+    def model(self, w: Floats) -> LinearModel:
+        """Return the model of coefficients of the columns of the space; it rests on the observations with a loss."""
         data = self.space.data
-        zero = LinearModel(np.zeros(data.X.shape[1]), 0.0, data.classes, np.zeros(0, dtype=np.intp))
-        return [zero], [{"alpha": np.zeros(data.n)}]
+        support = data.index[self.y * np.asarray(self.space.X @ w) < 1.0] if w.any() else np.zeros(0, dtype=np.intp)
+        coef, intercept = (w[:-1], float(w[-1])) if self.space.intercept == "penalised" else (w, 0.0)
+        return LinearModel(coef=coef, intercept=intercept, classes=data.classes, support=support)
 
     def multipliers(self, model: LinearModel) -> Floats:
         """Return the slopes of the losses at a model."""
@@ -81,8 +91,10 @@ class AbsoluteNormSVM(BinaryStatement):
 
     def polished(self, w: Floats) -> Floats | None:
         """Return coefficients near these, with the same signs, at which the smooth part is stationary; None if there are none."""
-        X, y = self.space.data.X, self.y
+        X, y = self.space.X, self.y
         used = np.flatnonzero(w)
+        if not used.size:
+            return np.zeros(w.size)
         columns = X[:, used].toarray() if sp.issparse(X) else X[:, used]
         signs, now = np.sign(w[used]), w[used].astype(np.float64)
         rows = columns * y[:, None]
@@ -99,9 +111,22 @@ class AbsoluteNormSVM(BinaryStatement):
                 return found
         return None
 
+    def recover(self, w: Floats, alpha: Floats) -> RecoveredPoints:
+        """Return models and multipliers near a solver's point, whose coefficients and multipliers are all slightly off zero.
+
+        A coefficient is taken for zero where the side of its constraint is clearly below 1, or is so for its size; with the others
+        the smooth part is made stationary.
+        """
+        slack = 1.0 - np.abs(np.asarray(self.space.X.T @ (self.y * alpha)))
+        clearly, by_size = slack > CLEARLY_ZERO, np.abs(w) < CLEARLY_ZERO * slack * float(np.abs(w).max(initial=0.0))
+        sparse = [np.where(zero, 0.0, w) for zero in (by_size, clearly)]
+        points = [*(self.polished(each) for each in sparse), *sparse, w]
+        models = [self.model(each) for each in points if each is not None]
+        return RecoveredPoints(models, [{"alpha": alpha}, *({"alpha": self.multipliers(model)} for model in models)])
+
     def _largest(self, alpha: Floats) -> float:
         """A number that is at least the largest side of the constraints."""
-        X, terms = self.space.data.X, alpha.size
+        X, terms = self.space.X, alpha.size
         sides = np.abs(np.asarray(X.T @ (self.y * alpha)))
         error = inner_error(terms, np.asarray(abs(X).T @ alpha))
         return float(np.max((sides + error) * (1.0 + 2 * U), initial=0.0))
@@ -130,5 +155,7 @@ class AbsoluteNormSVM(BinaryStatement):
     def evaluate_dual(self, dual: Dual) -> Evaluation:
         """The dual objective."""
         alpha = self.entry(dual, "alpha")
-        squares = up(sum_above(alpha**2 / self.weight * (1.0 + 4 * U)) / (4.0 * self.C)) if alpha.any() else 0.0
+        if not alpha.any():
+            return Evaluation(0.0, 0.0)
+        squares = up(sum_above(alpha**2 / self.weight * (1.0 + 4 * U)) / (4.0 * self.C))
         return Evaluation.at_least(nearest_sum(alpha) - squares, sum_below([sum_below(alpha), -squares]))

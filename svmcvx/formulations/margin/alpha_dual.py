@@ -56,6 +56,11 @@ class AlphaDualStatement(BinaryStatement):
         """Return the multipliers of the observations that are kept, whichever way they are indexed."""
         return self.entry(dual, "alpha")
 
+    @classmethod
+    def expansion_multipliers(cls, dual: Dual) -> Floats | None:
+        """Return α."""
+        return dual.get("alpha")
+
     def upper_bound(self) -> Floats | float:
         """Return the upper bounds of the multipliers."""
         return math.inf

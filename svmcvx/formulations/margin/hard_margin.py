@@ -198,7 +198,9 @@ class HardMarginProblem(FormulationProblem):
 
 
 @builder
-def hard_margin_dual(X: Any, y: Any, *, kernel: KernelLike = None, indefinite: str = "error") -> HardMarginProblem:
+def hard_margin_dual(
+    X: Any, y: Any, *, kernel: KernelLike = None, sample_weight: Any = None, indefinite: str = "error"
+) -> HardMarginProblem:
     r"""Build the dual of the hard-margin SVM as a cvxpy problem.
 
     .. math:: \max\; \sum_i \alpha_i - \tfrac12 v'Kv \quad\text{s.t.}\quad \alpha \ge 0,\; y'\alpha = 0, \qquad v_i = \alpha_i y_i.
@@ -209,6 +211,8 @@ def hard_margin_dual(X: Any, y: Any, *, kernel: KernelLike = None, indefinite: s
     ----------
     X, y, kernel, indefinite
         As for :func:`psvm_primal`.
+    sample_weight : array-like of shape (n,), optional
+        Observations of weight zero are left out; any other weight is the same as 1.
 
     Returns
     -------
@@ -233,7 +237,8 @@ def hard_margin_dual(X: Any, y: Any, *, kernel: KernelLike = None, indefinite: s
     >>> round(float(sx.solve(problem).model.coef[0]), 6)  # from 1 to 3, a margin of 1
     1.0
     """
-    statement = HardMargin(space=feature_space(binary_data(X, y), kernel, intercept="free", indefinite=indefinite))
+    data = binary_data(X, y, sample_weight)
+    statement = HardMargin(space=feature_space(data, kernel, intercept="free", indefinite=indefinite))
     y_signs, L = statement.y, statement.space.factor
     require_conic_memory(L, "hard-margin dual")
     alpha = cp.Variable(y_signs.size, name="alpha")

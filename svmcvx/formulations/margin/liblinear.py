@@ -18,15 +18,41 @@ feature has the value ``intercept_scaling``.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from svmcvx.certificate import Dual
+from svmcvx.data import check_choice
+from svmcvx.errors import DataError
 from svmcvx.formulations.margin.alpha_dual import LARGEST
 from svmcvx.formulations.margin.psvm import PSVM
 
-__all__ = ["PenalisedPSVM"]
+__all__ = ["INTERCEPTS", "PenalisedPSVM", "check_intercept", "kind_of_psvm"]
+
+Floats: TypeAlias = NDArray[np.float64]
+
+INTERCEPTS = ("free", "penalised", "none")
+
+
+def check_intercept(intercept: Any, bias: str) -> str:
+    """Return what a pSVM does with its intercept.
+
+    Raises
+    ------
+    DataError
+        If `intercept` is not "free", "penalised" or "none", or not free and `bias` a rule for a free one.
+    """
+    check_choice(intercept, "intercept", INTERCEPTS)
+    if intercept != "free" and bias != "exact":
+        raise DataError(f"bias={bias!r} is a rule for a free intercept; use bias='exact' with intercept={intercept!r}")
+    return str(intercept)
+
+
+def kind_of_psvm(intercept: str) -> type[PSVM]:
+    """Return the statement of the pSVM with an intercept of this kind."""
+    return PSVM if intercept == "free" else PenalisedPSVM
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,6 +70,10 @@ class PenalisedPSVM(PSVM):
     """
 
     name: ClassVar[str] = "penalised psvm"
+
+    def exact_intercept(self, f: Floats, near: float | None = None) -> float:
+        """Zero: an intercept is part of the scores, or there is none."""
+        return 0.0
 
     def repair(self, dual: Dual) -> Dual:
         """Clip α to its domain."""

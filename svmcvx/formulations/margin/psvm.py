@@ -241,6 +241,10 @@ class PSVM(AlphaDualStatement):
         weight = np.array([positive, negative])
         return best_bias(np.zeros(2), np.array([1.0, -1.0]), p=self.p, weight=weight)
 
+    def exact_intercept(self, f: Floats, near: float | None = None) -> float:
+        """Return the bias that is best for scores without it; `near` is a guess."""
+        return best_bias(f, self.y, p=self.p, weight=self.weight, near=near)
+
     def intercept(self, alpha: Floats, f: Floats, near: float | None = None) -> float:
         r"""Return the bias by the rule :attr:`bias`, from multipliers and scores without bias; `near` is a guess.
 
@@ -248,7 +252,7 @@ class PSVM(AlphaDualStatement):
         :math:`y_k - \mathrm{sign} f_k`, which the code published with [Sun] computes.
         """
         if self.bias == "exact":
-            return best_bias(f, self.y, p=self.p, weight=self.weight, near=near)
+            return self.exact_intercept(f, near)
         support = alpha > PAPER_SUPPORT
         if not support.any():
             return 0.0
@@ -264,7 +268,7 @@ class PSVM(AlphaDualStatement):
         """
         kept = self.alpha(self.repair({"alpha": alpha}))
         f = self.space.product(kept * self.y).scores
-        b = best_bias(f, self.y, p=self.p, weight=self.weight)
+        b = self.exact_intercept(f)
         points = [self._polish(kept, b, f), kept]
         candidates = RecoveredPoints([], [])
         for point in points:

@@ -14,6 +14,7 @@ from svmcvx.errors import BuildError
 from svmcvx.feature_space import FeatureSpace, feature_space
 from svmcvx.formulations.base import FormulationProblem, RecoveredPoints, usable
 from svmcvx.formulations.building import builder, require_conic_memory
+from svmcvx.formulations.margin.liblinear import check_intercept, kind_of_psvm
 from svmcvx.formulations.margin.psvm import BIAS_RULES, PSVM
 from svmcvx.kernels import KernelLike
 from svmcvx.model import BinaryModel
@@ -68,7 +69,7 @@ class PSVMPrimal(FormulationProblem):
 
     def model_at_variables(self) -> BinaryModel | None:
         """The model of the present values of w and b; None where they have none."""
-        w, b = self.var_dict["w"].value, self.var_dict["b"].value
+        w, b = self.var_dict["w"].value, self.var_dict["b"].value if "b" in self.var_dict else 0.0
         if not usable(w) or not usable(b):
             return None
         statement: PSVM = self.formulation
@@ -112,6 +113,7 @@ def _statement(
     kernel: KernelLike,
     sample_weight: Any,
     bias: str,
+    intercept: str,
     exponent: str,
     indefinite: str,
 ) -> PSVM:
@@ -119,9 +121,11 @@ def _statement(
     p = check_number(p, "p", low=1, why="p < 1 is not convex")
     check_choice(bias, "bias", BIAS_RULES)
     check_choice(exponent, "exponent", EXPONENTS)
+    intercept = check_intercept(intercept, bias)
     data = binary_data(X, y, sample_weight)
     check_costs(C, data.weight)
-    return PSVM(space=feature_space(data, kernel, intercept="free", indefinite=indefinite), C=C, p=p, bias=bias)
+    space = feature_space(data, kernel, intercept=intercept, indefinite=indefinite)
+    return kind_of_psvm(intercept)(space=space, C=C, p=p, bias=bias)
 
 
 @builder
@@ -135,6 +139,7 @@ def psvm_primal(
     sample_weight: Any = None,
     exponent: str = "power",
     bias: str = "exact",
+    intercept: str = "free",
     indefinite: str = "error",
 ) -> PSVMPrimal:
     r"""Build the pSVM primal as a cvxpy problem.
@@ -164,6 +169,9 @@ def psvm_primal(
     bias : "exact", "paper" or "released"
         Rule for the intercept of the model recovered. ``"exact"`` minimises the objective; ``"paper"`` and
         ``"released"`` reproduce [Sun] and the code published with it.
+    intercept : "free", "penalised" or "none"
+        A free intercept; that of a constant feature, which is penalised like the others, as in LIBLINEAR; or none. The statement of
+        the last two is :mod:`svmcvx.formulations.margin.liblinear`, and there is no variable ``b``.
     indefinite : "error" or "clip"
         What to do with a kernel that is indefinite on the data.
 
@@ -195,12 +203,12 @@ def psvm_primal(
     >>> sx.solve(problem).certificate.is_certified(1e-6)
     True
     """
-    statement = _statement(X, y, C, p, kernel, sample_weight, bias, exponent, indefinite)
+    statement = _statement(X, y, C, p, kernel, sample_weight, bias, intercept, exponent, indefinite)
     data, L = statement.space.data, statement.space.factor
     require_conic_memory(L, "pSVM primal")
     C_parameter = cp.Parameter(pos=True, name="C", value=statement.C)
     w = cp.Variable(L.shape[1], name="w")
-    b = cp.Variable(name="b")
+    b = cp.Variable(name="b") if statement.space.intercept == "free" else 0.0
     xi = cp.Variable(data.n, name="xi")
     constraints = [
         (cp.multiply(data.y, L @ w + b) >= 1 - xi).set_label("margin"),
@@ -231,6 +239,7 @@ def psvm_dual(
     sample_weight: Any = None,
     exponent: str = "power",
     bias: str = "exact",
+    intercept: str = "free",
     indefinite: str = "error",
 ) -> PSVMDual:
     r"""Build the pSVM dual as a cvxpy problem.
@@ -247,7 +256,7 @@ def psvm_dual(
 
     Parameters
     ----------
-    X, y, C, p, kernel, sample_weight, exponent, bias, indefinite
+    X, y, C, p, kernel, sample_weight, exponent, bias, intercept, indefinite
         As for :func:`psvm_primal`; a precomputed kernel takes the Gram matrix as `X`.
 
     Returns
@@ -255,7 +264,7 @@ def psvm_dual(
     PSVMDual
         A ``cvxpy.Problem``. Variables ``beta`` and, for a power cone, ``t``; ``problem.alpha`` is the expression
         :math:`\alpha = C p s \beta`; parameter ``C`` (and ``C_squared``, which follows it); constraints labelled
-        ``nonnegative``, ``balance`` and ``box`` (p = 1) or ``power``.
+        ``nonnegative``, ``balance`` (with a free intercept) and ``box`` (p = 1) or ``power``.
 
     Raises
     ------
@@ -279,12 +288,14 @@ def psvm_dual(
     >>> sx.solve(problem).certificate.is_certified(1e-6)
     True
     """
-    statement = _statement(X, y, C, p, kernel, sample_weight, bias, exponent, indefinite)
+    statement = _statement(X, y, C, p, kernel, sample_weight, bias, intercept, exponent, indefinite)
     data, s, p = statement.space.data, statement.space.data.weight, statement.p
     C_parameter = cp.Parameter(pos=True, name="C", value=statement.C)
     beta = cp.Variable(data.n, name="beta")
     signed = cp.multiply(data.y * s, beta)
-    constraints = [(beta >= 0).set_label("nonnegative"), ((data.y * s) @ beta == 0).set_label("balance")]
+    constraints = [(beta >= 0).set_label("nonnegative")]
+    if statement.space.intercept == "free":
+        constraints.append(((data.y * s) @ beta == 0).set_label("balance"))
     value = C_parameter * (p * (s @ beta)) - _half_squared_norm(statement.space, signed, C_parameter, p)
     if p == 1:
         constraints.append((beta <= 1).set_label("box"))

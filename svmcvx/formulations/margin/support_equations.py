@@ -5,9 +5,10 @@ of its multiplier (p = 1 only, :math:`\alpha_i = C s_i`), or *free*, with
 
 .. math:: y_i\Big(\sum_j \alpha_j y_j K_{ij} + b\Big) + \xi_i(\alpha_i) = 1, \qquad \sum_i y_i \alpha_i = 0,
 
-where :math:`\xi_i(\alpha_i)` is the slack that belongs to a multiplier: :math:`(\alpha_i/(C s_i p))^{1/(p-1)}`, or 0 for p = 1
-and for the hard margin. With the kinds known this is a square system, linear for p = 1 and 2, which Newton's method solves
-to rounding. It turns the point of an interior-point solver into a basic solution, like crossover in linear programming.
+without b and the second equation where the bias is not free. Here :math:`\xi_i(\alpha_i)` is the slack that belongs to a
+multiplier: :math:`(\alpha_i/(C s_i p))^{1/(p-1)}`, or 0 for p = 1 and for the hard margin. With the kinds known this is a square
+system, linear for p = 1 and 2, which Newton's method solves to rounding. It turns the point of an interior-point solver into a
+basic solution, like crossover in linear programming.
 """
 
 from __future__ import annotations
@@ -83,6 +84,8 @@ def solve_support_equations(
         Slack and derivative for p > 1; None for p = 1 and the hard margin.
     """
     y, L = space.data.y, space.factor
+    # Unknowns beside the multipliers.
+    others = int(space.intercept == "free")
     alpha, free = alpha.copy(), free.copy()
     work = 0.0
     for _ in range(ROUNDS):
@@ -90,32 +93,35 @@ def solve_support_equations(
         work += float(rows.size) ** 3
         if work > WORK or current().passed():
             return None
-        if not 2 <= rows.size <= LARGEST_SYSTEM:
+        if not 1 + others <= rows.size <= LARGEST_SYSTEM:
             return None
         f = space.product(alpha * y).scores + bias
         xi, slope = slack(alpha[rows], rows) if slack else (np.zeros(rows.size), np.zeros(rows.size))
-        residual = np.append(1.0 - xi - y[rows] * f[rows], -float(y @ alpha))
+        k = rows.size
+        residual = np.zeros(k + others)
+        residual[:k] = 1.0 - xi - y[rows] * f[rows]
+        residual[k:] = -float(y @ alpha)
         part = L[rows].toarray() if sp.issparse(L) else L[rows]
         signed = part * y[rows, None]
-        system = np.zeros((rows.size + 1, rows.size + 1))
-        system[:-1, :-1] = signed @ signed.T
-        system[np.arange(rows.size), np.arange(rows.size)] += slope
-        system[:-1, -1] = system[-1, :-1] = y[rows]
+        system = np.zeros((k + others, k + others))
+        system[:k, :k] = signed @ signed.T
+        system[np.arange(k), np.arange(k)] += slope
+        system[:k, k:] = y[rows, None]
+        system[k:, :k] = y[None, rows]
         step = _solve(system, residual)
         if step is None:
             return None
-        moved = alpha[rows] + step[:-1]
+        moved = alpha[rows] + step[:k]
+        bias += float(step[k:].sum())
         low, high = moved < 0, moved > upper_bound[rows]
         if slack:
             # A multiplier that would become negative is divided by ten instead, and set to zero once it is negligible.
             alpha[rows] = np.where(low, 0.1 * alpha[rows], moved)
-            bias += float(step[-1])
             gone = rows[low & (alpha[rows] < NEGLIGIBLE * float(alpha.max()))]
             alpha[gone], free[gone] = 0.0, False
             finished = not low.any() and float(np.abs(residual).max()) < ALMOST_SOLVED
         else:
             alpha[rows] = np.clip(moved, 0.0, upper_bound[rows])
-            bias += float(step[-1])
             free[rows[low | high]] = False
             finished = not (low | high).any()
         if not finished:

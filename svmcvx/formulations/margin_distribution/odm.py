@@ -237,6 +237,11 @@ class ODM(ODMStatement):
         """Return v of w = Σ v φ(x)."""
         return self.entry(dual, "theta") * self.y
 
+    @classmethod
+    def expansion_multipliers(cls, dual: Dual) -> Floats | None:
+        """Return θ."""
+        return dual.get("theta")
+
     def gains(self, dual: Dual) -> Evaluation:
         """Σθ − DΣ|θ| less the conjugates of the losses, these at their upper ends."""
         theta = self.entry(dual, "theta")
