@@ -30,7 +30,7 @@ from svmcvx.synthetic import label_noise_data, outlier_data, outlier_rule
 from svmcvx.system import clock
 from svmcvx.system.deadline import OutOfTime
 
-__all__ = ["METHODS", "table1", "table2", "table3", "table4"]
+__all__ = ["HALF", "METHODS", "table1", "table2", "table3", "table4"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
