@@ -23,10 +23,12 @@ from svmcvx.estimators.routes import Route, not_taken
 from svmcvx.formulations.base import FormulationProblem
 from svmcvx.kernels import Precomputed
 from svmcvx.kernels.gram_cache import GramCache
-from svmcvx.model import LinearModel, Model
+from svmcvx.model import LinearModel, Model, OneVsModel
 from svmcvx.row_blocks import in_blocks, refuse_in_blocks
+from svmcvx.row_blocks.labels import LabelCounts, Sides, label_counts
 from svmcvx.row_blocks.mapped import labelled_pieces
 from svmcvx.solution import Solution, Status
+from svmcvx.system.deadline import allowed
 
 __all__ = ["CertifiedClassifier"]
 
@@ -98,7 +100,7 @@ class CertifiedClassifier(ClassifierMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like, DataFrame or sparse matrix of shape (n, d)
-            Linear machines of two classes also take rows in blocks: a Dask array or DataFrame, or a :class:`svmcvx.RowBlocks`.
+            Linear machines also take rows in blocks: a Dask array or DataFrame, or a :class:`svmcvx.RowBlocks`.
         y : array-like of shape (n,)
             Labels of any type; for rows in blocks also a Dask collection, or ``blocks.y``.
         sample_weight : array-like of shape (n,), optional
@@ -135,19 +137,40 @@ class CertifiedClassifier(ClassifierMixin, BaseEstimator):
             raise DataError(
                 f"{type(self).__name__} does not take rows in blocks; load the data, or use a sample of them"
             )
-        refuse_in_blocks(class_weight=self.class_weight is not None, solver=self.solver not in ("auto", "fast"))
+        refuse_in_blocks(solver=self.solver not in ("auto", "fast"))
         settings = self._settings()
         refuse_in_blocks(kernel=settings.get("kernel") is not None)
         route = Route("fast", "rows in blocks")
         request = Request(entry.name, self._builder(), settings, "fast", self.tol, self.time_limit, self.verbose)
         if unknown := not_taken(entry.fast, settings):
             raise DataError(f"{unknown[0]} cannot be changed for rows in blocks; leave it out, or load the data")
-        self.solution_ = request.run(route, TrainingData(X, y, sample_weight), None)
+        with allowed(self.time_limit):
+            labels = label_counts(X, y)
+            sides = Sides(y, labels.classes, self._class_factors(labels))
+            self.solution_ = self._solve_blocks(request, route, X, sides, sample_weight)
         self.solver_route_, self.solver_reason_ = route.name, route.reason
         self.classes_ = self.solution_.model.classes
-        self.n_features_in_ = cast(LinearModel, self.solution_.model).coef.size
+        model = self.solution_.model
+        first = model.members[0] if isinstance(model, OneVsModel) else model
+        self.n_features_in_ = cast(LinearModel, first).coef.size
         if (names := getattr(X, "columns", None)) is not None:
             self.feature_names_in_ = np.asarray(names, dtype=object)
+
+    def _solve_blocks(self, request: Request, route: Route, X: Any, sides: Sides, sample_weight: Any) -> Solution:
+        """Solve the problem of two classes."""
+        y = sides.given if sides.factors is None and sides.classes.size == 2 else sides
+        return request.run(route, cast(TrainingData, (X, y, sample_weight)), None)
+
+    def _class_factors(self, labels: LabelCounts) -> Floats | None:
+        """Return the weights of the classes of rows in blocks; None for 1 each."""
+        if self.class_weight is None:
+            return None
+        if self.class_weight == "balanced":
+            # scikit-learn's definition, of counts.
+            factors = labels.counts.sum() / (labels.counts.size * labels.counts.astype(np.float64))
+        else:
+            factors = self._weights_by_class(labels.classes)
+        return self._positive_weights(factors, labels.classes)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Return the accuracy on data, weighted if weights are passed.
@@ -245,16 +268,24 @@ class CertifiedClassifier(ClassifierMixin, BaseEstimator):
         if self.class_weight is None:
             return data.sample_weight
         labels = np.asarray(data.labels)
+        weight = self._positive_weights(self._weights_by_class(labels), labels)
+        return weight if data.sample_weight is None else weight * data.sample_weight
+
+    def _weights_by_class(self, labels: NDArray[Any]) -> Floats:
+        """Return the weight that `class_weight` gives each of some labels."""
         try:
-            weight = np.asarray(compute_sample_weight(self.class_weight, labels), dtype=np.float64)
+            return np.asarray(compute_sample_weight(self.class_weight, labels), dtype=np.float64)
         except (ValueError, TypeError) as error:
             raise DataError(f"class_weight cannot be used: {error}") from None
+
+    @staticmethod
+    def _positive_weights(weight: Floats, labels: NDArray[Any]) -> Floats:
         weight = check_weights(weight, labels.size, name="class_weight")
         if not weight.all():
             raise DataError(
                 f"class_weight must be positive, got 0 for {labels[weight == 0].tolist()[0]!r}; leave the class out instead"
             )
-        return weight if data.sample_weight is None else weight * data.sample_weight
+        return weight
 
     def _shortfall(self, solution: Solution) -> str | None:
         """Say how far the certificate is from what was asked for; None if it is not."""

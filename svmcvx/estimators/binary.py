@@ -13,12 +13,13 @@ from sklearn.utils.validation import check_is_fitted
 from svmcvx.certificate import Certificate
 from svmcvx.data import check_choice, check_features
 from svmcvx.estimators.base import CertifiedClassifier
-from svmcvx.estimators.pairs import SCHEMES, CompositeSolution, solve_parts
+from svmcvx.estimators.pairs import SCHEMES, CompositeSolution, solve_parts, solve_parts_in_blocks
 from svmcvx.estimators.request import Request, TrainingData
 from svmcvx.estimators.routes import Route
 from svmcvx.kernels import Kernel, Precomputed, as_kernel
 from svmcvx.model import BinaryModel, KernelModel, LinearModel, OneVsModel
 from svmcvx.row_blocks import in_blocks
+from svmcvx.row_blocks.labels import Sides
 from svmcvx.row_blocks.mapped import mapped_rows
 from svmcvx.solution import Solution
 
@@ -68,6 +69,12 @@ class BinaryClassifier(CertifiedClassifier):
         if data.labels.classes.size == 2:
             return super()._solve(request, data, warm_start)
         return solve_parts(request, data, scheme=self.multiclass, n_jobs=self.n_jobs, warm_start=warm_start)
+
+    def _solve_blocks(self, request: Request, route: Route, X: Any, sides: Sides, sample_weight: Any) -> Solution:
+        check_choice(self.multiclass, "multiclass", SCHEMES)
+        if sides.classes.size == 2:
+            return super()._solve_blocks(request, route, X, sides, sample_weight)
+        return solve_parts_in_blocks(request, route, X, sides, sample_weight, scheme=self.multiclass)
 
     def _shortfall(self, solution: Solution) -> str | None:
         message = super()._shortfall(solution)
@@ -130,7 +137,8 @@ class BinaryClassifier(CertifiedClassifier):
         """
         model = self.model_
         if in_blocks(X):
-            return cast(Floats, mapped_rows(model.decision_function, X, np.float64))
+            columns = len(self.classes_) if isinstance(model, OneVsModel) else None
+            return cast(Floats, mapped_rows(model, "decision_function", X, np.float64, columns=columns))
         checked = check_features(X)
         self._check_columns(X, reset=False)
         return model.decision_function(checked)
@@ -138,7 +146,7 @@ class BinaryClassifier(CertifiedClassifier):
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the label of each row."""
         if in_blocks(X):
-            return cast(NDArray[Any], mapped_rows(self.model_.predict, X, self.classes_.dtype))
+            return cast(NDArray[Any], mapped_rows(self.model_, "predict", X, self.classes_.dtype))
         scores = self.decision_function(X)
         codes = np.argmax(scores, axis=1) if scores.ndim == 2 else (scores > 0).astype(np.intp)
         labels: NDArray[Any] = self.classes_[codes]

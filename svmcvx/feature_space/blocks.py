@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -17,6 +17,7 @@ from svmcvx.errors import DataError
 from svmcvx.feature_space.linear import DENSE, LinearSpace
 from svmcvx.model import LinearModel
 from svmcvx.rounding import row_norms_above
+from svmcvx.row_blocks.labels import Sides
 from svmcvx.row_blocks.shards import Parts, Pieces, Shards, reads_rows
 from svmcvx.row_blocks.sources import BlockLabels, DaskRows, Piece, RowBlocks, checked_piece, dask_rows
 
@@ -200,13 +201,14 @@ def block_space(X: Any, y: Any, sample_weight: Any, *, intercept: str, seed: int
     """Validate data in blocks and return their space.
 
     One pass over the blocks, besides a look at the first one. Labels and weights may lie beside the rows, be Dask collections, or
-    arrays of this process.
+    arrays of this process; labels may be :class:`~svmcvx.row_blocks.labels.Sides` of any of these.
 
     Raises
     ------
     DataError
         If the data cannot be used; the message names the block.
     """
+    sides, y = (y, y.given) if isinstance(y, Sides) else (None, y)
     source, arrays = _source(X, y, sample_weight)
     shards = Shards.of(source)
     for name, listed in arrays.items():
@@ -216,7 +218,10 @@ def block_space(X: Any, y: Any, sample_weight: Any, *, intercept: str, seed: int
     wanted = max(SAMPLE_ROWS, SAMPLE_PER_COLUMN * columns)
     quota = max(1, int(np.ceil(wanted / count)))
     numbers = [(offset,) for offset in shards.offsets]
-    found: list[_Scanned] = shards.change(_scan, numbers, intercept, centre, dense, quota, SAMPLE_ENTRIES / count, seed)
+    sampling = quota, SAMPLE_ENTRIES / count, seed
+    # Labels in the states are not needed again here.
+    seen = None if sides is None else replace(sides, given=None)
+    found: list[_Scanned] = shards.change(_scan, numbers, intercept, centre, dense, sampling, seen)
     labels = [part for scanned in found for part in scanned.labels]
     rows = [number for scanned in found for number in scanned.rows]
     if not sum(part.size for part in labels):
@@ -320,11 +325,11 @@ def _scan(
     intercept: str,
     centre: Floats,
     dense: bool,
-    quota: int,
-    most_entries: float,
-    seed: int,
+    sampling: tuple[int, float, int],
+    sides: Sides | None,
 ) -> tuple[Parts, _Scanned]:
     """Validate a shard; keep what is needed of its rows, and return what concerns all."""
+    quota, most_entries, seed = sampling
     kept: list[BlockRows] = []
     counted: list[int] = []
     weighed: list[Floats] = []
@@ -341,6 +346,8 @@ def _scan(
         m = piece.X.shape[0]
         if piece.y is None:
             raise DataError(f"block {number + k} comes without labels; pass them as y")
+        if sides is not None:
+            piece = Piece(piece.X, *sides.seen(piece.y, piece.weight))
         codes, labels = coded_labels(piece.y, m, f"y in block {number + k}")
         weight = check_weights(piece.weight, m, name=f"sample_weight in block {number + k}")
         chosen = None if (weight > 0).all() else np.flatnonzero(weight > 0)

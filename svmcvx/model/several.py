@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 from typing import Any, Self, TypeAlias
 
@@ -108,6 +108,10 @@ class OneVsModel(Model):
         object.__setattr__(self, "members", tuple(self.members))
         union = np.unique(np.concatenate([member.support for member in self.members]))
         object.__setattr__(self, "support", frozen(union))
+
+    def without_support(self) -> Self:
+        """Return the models without the rows they rest on."""
+        return replace(self, members=tuple(member.without_support() for member in self.members))
 
     def member_scores(self, X: Any) -> Floats:
         """Return the score of each row by each member, shape (m, c(c−1)/2) or (m, c)."""

@@ -274,7 +274,10 @@ def _solve_blocks(
     space.shards.deadline = monitor.deadline
     points = [(search.problem.U[:, 0], search.problem.U[:, 1:])]
     try:
-        status = search.run(settings.continuation.warm_goal * search.size())
+        status = search.rounds(sampled)
+        if status is None:
+            search.move_to_best()
+            status = search.run(settings.continuation.warm_goal * search.size())
         points = search.points()
     except OutOfTime:
         status = Status.INTERRUPTED if monitor.deadline.pressed.is_set() else Status.TIME_LIMIT

@@ -33,7 +33,7 @@ from svmcvx.model import LinearModel
 from svmcvx.rounding import U, down, inner_error, sum_above, sum_below
 from svmcvx.row_blocks.shards import Parts, Pieces, reads_rows
 
-__all__ = ["ConicInBlocks"]
+__all__ = ["ConicInBlocks", "MultiplierSums"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -41,13 +41,15 @@ Floats: TypeAlias = NDArray[np.float64]
 GAMMA, ALPHA = "gamma", "alpha"
 
 
-class _Sums(NamedTuple):
+class MultiplierSums(NamedTuple):
     """What a pass that sets multipliers tells of all rows.
 
     Attributes
     ----------
+    matrix : ndarray of shape (d, d)
+        Σ γ x x'.
     values, vectors : ndarray
-        Of Σ γ x x', approximately.
+        Its eigenvalues and vectors, approximately.
     top : float
         Proved to be at least its largest eigenvalue.
     alpha, gamma : float
@@ -56,6 +58,7 @@ class _Sums(NamedTuple):
         Σ α y x and Σ γ y x.
     """
 
+    matrix: Floats
     values: Floats
     vectors: Floats
     top: float
@@ -78,7 +81,7 @@ class ConicInBlocks(InBlocks):
     """
 
     lam: float = 1.0
-    _known: tuple[Floats, float, _Sums] | None = field(default=None, repr=False)
+    _known: tuple[Floats, float, MultiplierSums] | None = field(default=None, repr=False)
 
     @property
     def allowance(self) -> float:
@@ -102,7 +105,7 @@ class ConicInBlocks(InBlocks):
             total = self.space.total_weight
             return Evaluation.at_most(self.lam * total, self.lam * total * (1.0 + 8.0 * U))
         V = np.zeros((self.space.d, 0)) if moment is None else moment.V
-        found = self._each(_losses, model, V, self.lam)
+        found = self._each(_losses, model.without_support(), V, self.lam)
         high = sum_above([norm, trace, *(above for _, above in found)])
         return Evaluation.at_most(value + sum(part for part, _ in found), high)
 
@@ -116,7 +119,7 @@ class ConicInBlocks(InBlocks):
         zero = np.zeros((self.space.d, 1))
         return [self.model(zero[:, 0], zero[:, :0])], [{"U": zero, "ridge": np.zeros(()), "scale": np.zeros(())}]
 
-    def _sums(self, dual: Dual) -> _Sums:
+    def sums(self, dual: Dual) -> MultiplierSums:
         """Set the multipliers of a point in the states, unless they are there, and return their sums."""
         point, ridge = np.asarray(dual["U"]), float(dual["ridge"])
         if self._known is not None and self._known[1] == ridge and np.array_equal(self._known[0], point):
@@ -134,7 +137,8 @@ class ConicInBlocks(InBlocks):
         # Adding the blocks' matrices rounds each entry; the Frobenius norm bounds the other one.
         error += float(inner_error(len(found), sizes)) * (1.0 + 8.0 * U)
         values, vectors, top = bounded_spectrum(M, error * (1.0 + 4.0 * len(found) * U))
-        sums = _Sums(
+        sums = MultiplierSums(
+            M,
             values,
             vectors,
             top,
@@ -146,15 +150,17 @@ class ConicInBlocks(InBlocks):
         self._known = point, ridge, sums
         return sums
 
-    def _top(self, sums: _Sums, scale: float) -> float:
+    def _top(self, sums: MultiplierSums, scale: float) -> float:
         """A number that is proved to be at least the largest eigenvalue for the scaled γ, whose rounding is included."""
         return scale * sums.top * (1.0 + 16 * U)
 
     def repair(self, dual: Dual) -> Dual:
         """Scale γ so that it is proved to be feasible, α with the root of the same factor."""
-        if "scale" in dual:
-            return dual
-        sums = self._sums(dual)
+        return dual if "scale" in dual else {**dual, "scale": np.array(self.scaled(dual)[0])}
+
+    def scaled(self, dual: Dual) -> tuple[float, float]:
+        """Return the factor of γ for which D is largest, and nearly that value."""
+        sums = self.sums(dual)
         best, best_value = 0.0, 0.0
         for interior in INTERIORS:
             scale = min(1.0, 1.0 / (sums.top * (1.0 + interior))) if sums.top > 0 else 1.0
@@ -167,14 +173,14 @@ class ConicInBlocks(InBlocks):
             value = math.sqrt(scale) * sums.alpha - scale * sums.gamma + least
             if value > best_value:
                 best, best_value = scale, value
-        return {**dual, "scale": np.array(best)}
+        return best, best_value
 
     def dual_violation(self, dual: Dual) -> float:
         """Return what is missing of a proof that γ is feasible; 0 only if it is proved."""
         scale = float(dual.get("scale", np.ones(())))
         if scale == 0.0:
             return 0.0
-        top = self._top(self._sums(dual), scale)
+        top = self._top(self.sums(dual), scale)
         return 0.0 if top < 1.0 else max(top - 1.0, U)
 
     def evaluate_dual(self, dual: Dual) -> Evaluation:
@@ -182,7 +188,7 @@ class ConicInBlocks(InBlocks):
         scale = float(dual["scale"])
         if scale == 0.0:
             return Evaluation(0.0, 0.0)
-        sums = self._sums(dual)
+        sums = self.sums(dual)
         mu = down(1.0 - self._top(sums, scale))
         if not mu > 0:
             return Evaluation(-math.inf, 0.0)
