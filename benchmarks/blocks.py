@@ -333,6 +333,7 @@ def main():
     for p in (1.0, 2.0):
         sx.fast.psvm(warm, warm[:, 0] > 0, C=1.0, p=p)
     sx.fast.odm(warm, warm[:, 0] > 0, C1=1.0, C2=1.0, D=0.1)
+    sx.fast.conic(warm, warm[:, 0] > 0, lam=1.0)
     parts = {"disk": from_disk, "sparse": from_text, "memory": against_memory, "peers": beside_peers}
     rows = [row for part in options.parts.split(",") for row in parts[part](options)]
     print(pd.DataFrame(rows).to_string())

@@ -27,7 +27,7 @@ Floats: TypeAlias = NDArray[np.float64]
 
 # Squared length of a row, as for data in memory.
 LARGEST_SQUARE = 1e250
-# Rows of the sample that precedes the whole, at least; rows for each column; entries, at most.
+# Rows of the sample that precedes the whole, at least; rows for each unknown; entries, at most.
 SAMPLE_ROWS, SAMPLE_PER_COLUMN, SAMPLE_ENTRIES = 20_000, 100, 2**23
 
 
@@ -197,11 +197,14 @@ def spaces(pieces: Pieces, parts: Parts, settings: BlockSettings) -> Iterator[Li
         yield LinearSpace(data, intercept, centre, rows.norms)
 
 
-def block_space(X: Any, y: Any, sample_weight: Any, *, intercept: str, seed: int = 0) -> BlockSpace:
+def block_space(
+    X: Any, y: Any, sample_weight: Any, *, intercept: str, seed: int = 0, covariance: bool = False
+) -> BlockSpace:
     """Validate data in blocks and return their space.
 
     One pass over the blocks, besides a look at the first one. Labels and weights may lie beside the rows, be Dask collections, or
-    arrays of this process; labels may be :class:`~svmcvx.row_blocks.labels.Sides` of any of these.
+    arrays of this process; labels may be :class:`~svmcvx.row_blocks.labels.Sides` of any of these. With a `covariance` among the
+    unknowns the sample is to tell d(d + 1)/2 of them, not d.
 
     Raises
     ------
@@ -215,7 +218,8 @@ def block_space(X: Any, y: Any, sample_weight: Any, *, intercept: str, seed: int
         shards.give(name, _by_shard(listed, shards.blocks))
     centre, dense = _first_look(shards, intercept)
     columns, count = centre.size, sum(shards.blocks)
-    wanted = max(SAMPLE_ROWS, SAMPLE_PER_COLUMN * columns)
+    unknowns = columns * (columns + 1) // 2 if covariance else columns
+    wanted = max(SAMPLE_ROWS, SAMPLE_PER_COLUMN * unknowns)
     quota = max(1, int(np.ceil(wanted / count)))
     numbers = [(offset,) for offset in shards.offsets]
     sampling = quota, SAMPLE_ENTRIES / count, seed

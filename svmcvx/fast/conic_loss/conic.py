@@ -211,7 +211,7 @@ def conic(
             warm_start=warm_start is not None,
             method=method == "conjugate",
         )
-        rows = block_space(X, y, sample_weight, intercept=penalised_or_none(intercept), seed=seed)
+        rows = block_space(X, y, sample_weight, intercept=penalised_or_none(intercept), seed=seed, covariance=True)
         memory.require(8.0 * SQUARES * float(rows.d) ** 2, f"the matrices of {rows.d} × {rows.d}", "select features")
         with monitored(tol=tol, max_iter=max_iter, verbose=verbose, callback=callback) as monitor:
             return _solve_blocks(cast(float, lam), rows, monitor, rng, settings)

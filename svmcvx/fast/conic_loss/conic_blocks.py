@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any, TypeAlias, cast
 
 import numpy as np
@@ -25,6 +26,7 @@ from svmcvx.fast.conic_loss.low_rank_newton import (
     LowRankNewtonSettings,
     LowRankRelaxation,
     Tilt,
+    derivatives_along,
     differentiated,
     second_derivatives,
 )
@@ -51,15 +53,15 @@ class BlockRelaxation(LowRankRelaxation):
     Parameters
     ----------
     space : BlockSpace
-    sample : LowRankRelaxation
-        That of a sample of the rows, with weights that stand for all; it tells how long new columns are to be.
+    start : LowRankRelaxation
+        At the point, with the λ and ridge, to start from: that of a sample of the rows.
     settings : LowRankNewtonSettings
     """
 
-    def __init__(self, space: BlockSpace, sample: LowRankRelaxation, settings: LowRankNewtonSettings) -> None:
-        self.space, self.sample, self.settings = space, sample, settings
+    def __init__(self, space: BlockSpace, start: LowRankRelaxation, settings: LowRankNewtonSettings) -> None:
+        self.space, self.settings = space, settings
         self.largest_system = math.inf
-        self.U, self.lam, self.ridge = sample.U, sample.lam, sample.ridge
+        self.U, self.lam, self.ridge = start.U, start.lam, start.ridge
         self.steps, self.damping = 0, settings.first_damping
 
     @property
@@ -93,9 +95,10 @@ class BlockRelaxation(LowRankRelaxation):
         H[np.diag_indices(H.shape[0])] += 2.0
         return H
 
-    def _majoriser(self) -> Floats:
-        """That of the sample, which stands for all rows."""
-        return self.sample._majoriser()
+    @cached_property
+    def _gram(self) -> Floats:
+        """Σ s x x'."""
+        return np.asarray(self._sum(_weighted))
 
     def alpha_sum(self) -> float:
         """Return Σα at the point."""
@@ -107,10 +110,9 @@ class BlockRelaxation(LowRankRelaxation):
         r = self.rank
         return sl.eigh(M, subset_by_index=[r - min(self.settings.added_columns, r), r - 1], check_finite=False)  # type: ignore[no-any-return]
 
-    def _length(self, q: Floats) -> float:
-        """The best length of a column for the sample."""
-        self.sample.U, self.sample.ridge = self.U, self.ridge
-        return self.sample._length(q)
+    def _sums_along(self, q: Floats) -> Callable[[float], tuple[float, float]]:
+        """Return the function of τ, each value of which takes a pass."""
+        return lambda tau: self._sum(_derivatives_along, self.U, self.lam, self.ridge, q, tau)
 
 
 class BlockContinuation(Continuation):
@@ -244,3 +246,22 @@ def _curvature(pieces: Pieces, parts: Parts, settings: BlockSettings, U: Floats,
     for X, S, rows in _scored(pieces, parts, settings, U):
         M += weighted_gram(X, _stationary(S, rows, lam, ridge)[0])
     return M
+
+
+@reads_rows
+def _weighted(pieces: Pieces, parts: Parts, settings: BlockSettings) -> Floats:
+    return np.asarray(
+        sum(weighted_gram(space.X, space.data.weight) for space in spaces(pieces, parts, settings)), dtype=np.float64
+    )
+
+
+@reads_rows
+def _derivatives_along(
+    pieces: Pieces, parts: Parts, settings: BlockSettings, U: Floats, lam: float, ridge: float, q: Floats, tau: float
+) -> tuple[float, float]:
+    fall = bend = 0.0
+    for X, S, rows in _scored(pieces, parts, settings, U):
+        variance = np.sum(S[:, 1:] ** 2, axis=1) + ridge * rows.norms**2
+        found = derivatives_along(rows.y * S[:, 0], variance, np.asarray(X @ q) ** 2, lam * rows.weight, tau)
+        fall, bend = fall + found[0], bend + found[1]
+    return fall, bend

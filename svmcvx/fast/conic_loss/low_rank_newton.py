@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -419,19 +419,20 @@ class LowRankRelaxation:
 
     def _length(self, q: Floats) -> float:
         """Minimise F over τ ≥ 0 for the covariance VV' + τqq'. F is convex in τ; Newton's iterates increase monotonically."""
-        u, v = self.margins()
-        square = np.maximum(1.0 - u, 0.0) ** 2
-        inside = square > 0
-        t, a = (v + square)[inside], np.asarray(self.L @ q)[inside] ** 2
-        height = self.lam * self.weight[inside] * square[inside] * a
+        sums = self._sums_along(q)
         tau, price = 0.0, float(q @ self._penalised(q))
         for _ in range(self.settings.length_steps):
-            bound = t + tau * a
-            pull = float(np.sum(height / bound**2)) - price
+            fall, bend = sums(tau)
+            pull = fall - price
             if tau > 0 and not pull > self.settings.length_accuracy:
                 break
-            tau += max(pull, 0.0) / (2.0 * float(np.sum(height * a / bound**3)) + np.finfo(float).tiny)
+            tau += max(pull, 0.0) / (2.0 * bend + np.finfo(float).tiny)
         return tau if math.isfinite(tau) else 0.0
+
+    def _sums_along(self, q: Floats) -> Callable[[float], tuple[float, float]]:
+        """Return the sum of the losses' first derivatives by τ, negated, and half of that of their second ones."""
+        height = self.lam * self.weight
+        return partial(derivatives_along, *self.margins(), np.asarray(self.L @ q) ** 2, height)
 
     def trim(self) -> None:
         """Replace V by its leading singular vectors, without those whose squared singular value is small beside the ridge."""
@@ -448,6 +449,25 @@ def differentiated(S: Floats, y: Floats, height: Floats, ridge: Floats) -> tuple
     """Return the sum of the losses, and their first and second derivatives by the scores."""
     slope, bend = np.empty_like(S), SecondDerivatives(np.empty(y.size), np.empty_like(S))
     return float(passes.loss_derivatives(S, y, height, ridge, slope, *bend)), slope, bend
+
+
+def derivatives_along(u: Floats, v: Floats, a: Floats, height: Floats, tau: float) -> tuple[float, float]:
+    """Return the sum of the losses' first derivatives by τ, negated, and half of that of their second ones.
+
+    Parameters
+    ----------
+    u, v : ndarray of shape (n,)
+        Margins, and variances for τ = 0.
+    a : ndarray of shape (n,)
+        Derivatives of the variances by τ.
+    height : ndarray of shape (n,)
+    tau : float
+    """
+    square = np.maximum(1.0 - u, 0.0) ** 2
+    inside = square > 0
+    bound = (v + square + tau * a)[inside]
+    terms = (height * square * a)[inside] / bound**2
+    return float(np.sum(terms)), float(np.sum(terms * a[inside] / bound))
 
 
 def second_derivatives(X: Any, bend: SecondDerivatives) -> Floats:
