@@ -253,6 +253,19 @@ def test_classes_that_are_not_separable_and_limits_of_the_hard_margin():
         hard_margin(split(X + 100.0 * (y == "yes")[:, None], y, [100]), y, time_limit=1e-9)
 
 
+def conic_data(form, seed):
+    X, y = data(seed, n=60, d=3)
+    X /= np.geomspace(1, 30, 3)
+    weight = np.random.default_rng(seed).uniform(0.1, 3.0, 60) if form == "weights" else None
+    if form == "duplicates":
+        X[30:], y[30:] = X[:30], np.where(y[:30] == "yes", "no", "yes")
+    elif form == "zeros":
+        X[::3] = 0.0
+    elif form == "separable":
+        X[:, 0] += np.where(y == "yes", 5.0, -5.0)
+    return sp.csr_array(X) if form == "sparse" else X, y, weight
+
+
 @given(
     st.sampled_from((1e-3, 0.1, 1.0, 100.0)),
     st.booleans(),
@@ -263,16 +276,7 @@ def test_classes_that_are_not_separable_and_limits_of_the_hard_margin():
 )
 @settings(max_examples=40, deadline=None)
 def test_the_conic_relaxation_in_blocks_agrees_with_the_data_in_memory(lam, intercept, form, ends, sampled, seed):
-    X, y = data(seed, n=60, d=3)
-    X /= np.geomspace(1, 30, 3)
-    weight = np.random.default_rng(seed).uniform(0.1, 3.0, 60) if form == "weights" else None
-    if form == "duplicates":
-        X[30:], y[30:] = X[:30], np.where(y[:30] == "yes", "no", "yes")
-    elif form == "zeros":
-        X[::3] = 0.0
-    elif form == "separable":
-        X[:, 0] += np.where(y == "yes", 5.0, -5.0)
-    rows = sp.csr_array(X) if form == "sparse" else X
+    rows, y, weight = conic_data(form, seed)
     arguments = {"lam": lam, "intercept": intercept, "sample_weight": weight, "tol": 1e-6}
     whole = conic(rows, y, **arguments)
     with pytest.MonkeyPatch.context() as patch:
@@ -285,6 +289,45 @@ def test_the_conic_relaxation_in_blocks_agrees_with_the_data_in_memory(lam, inte
         assert found.certificate.gap <= 1e-4
 
 
+@given(
+    st.sampled_from((0.02, 0.1, 0.3, 0.5)),
+    st.sampled_from(("plain", "weights", "duplicates", "zeros", "sparse", "separable")),
+    st.lists(st.integers(0, 60), max_size=3),
+    st.sampled_from((20_000, 30, 6)),
+    st.integers(0, 99),
+)
+@settings(max_examples=25, deadline=None)
+def test_the_cardinality_form_in_blocks_agrees_with_the_data_in_memory(kappa, form, ends, sampled, seed):
+    X, y, weight = conic_data(form, seed)
+    arguments = {"kappa": kappa, "sample_weight": weight, "tol": 1e-6}
+    whole = conic(X, y, **arguments)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(block_room, "SAMPLE_ROWS", sampled)
+        patch.setattr(block_room, "SAMPLE_PER_COLUMN", 1)
+        found = conic(split(X, y, ends), y, **arguments)
+    meet(found, whole)
+    # The row holds, in fractions; its right side is a product that is rounded.
+    moment, rows = found.model.moment, X.toarray() if sp.issparse(X) else X
+    lifted = np.hstack([rows, np.ones((60, 1))])
+    sides = np.where(y == "yes", 1, -1)
+    weights = np.ones(60) if weight is None else weight
+    coef = [*found.model.coef, found.model.intercept]
+    missed = Fraction(0)
+    for row, side, own in zip(lifted, sides.tolist(), weights, strict=True):
+        slack = 1 - side * dot(row, coef)
+        if slack > 0:
+            variance = sum(dot(row, column) ** 2 for column in moment.V.T)
+            missed += Fraction(own) * slack**2 / (slack**2 + variance)
+    assert missed <= Fraction(kappa) * sum(map(Fraction, weights)) * (1 + Fraction(1, 2**45))
+    if whole.status == "optimal":
+        assert found.certificate.gap <= 1e-4
+
+
+def dot(row, column):
+    """The exact inner product."""
+    return sum(Fraction(float(a)) * Fraction(float(b)) for a, b in zip(row, column, strict=True))
+
+
 def test_limits_of_the_conic_relaxation_in_blocks():
     X, y = data(n=500)
     whole = conic(X, y, lam=0.1)
@@ -292,7 +335,9 @@ def test_limits_of_the_conic_relaxation_in_blocks():
         found = conic(split(X, y, [100, 300]), y, lam=0.1, tol=1e-9, **arguments)
         assert found.status != "optimal"
         meet(found, whole)
-    for arguments in ({"lam": None, "kappa": 0.1}, {"kernel": "rbf"}, {"rounding": True}, {"nystrom": 5}):
+    with pytest.raises(sx.DataError, match="raise kappa"):
+        conic(split(X, y, [100]), y, kappa=0.0)
+    for arguments in ({"kernel": "rbf"}, {"rounding": True}, {"nystrom": 5}):
         with pytest.raises(sx.DataError, match=f"{list(arguments)[-1]} keeps its default"):
             conic(split(X, y, [100]), y, **{"lam": 0.1, **arguments})
 

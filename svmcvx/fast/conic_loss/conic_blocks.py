@@ -19,7 +19,7 @@ import numpy as np
 import scipy.linalg as sl
 from numpy.typing import NDArray
 
-from svmcvx.certificate import relative_gap
+from svmcvx.certificate import Dual, relative_gap
 from svmcvx.fast.conic_loss import loss_passes as passes
 from svmcvx.fast.conic_loss.continuation import Continuation, ContinuationSettings
 from svmcvx.fast.conic_loss.low_rank_newton import (
@@ -43,6 +43,8 @@ Floats: TypeAlias = NDArray[np.float64]
 
 # A round lowers the gap at least by this factor, or is the last one.
 SLOWEST = 0.7
+# Relative excess of a covariance over one that just satisfies the cardinality row, in case rounding makes it fail.
+BEYOND = 1e-9
 # The least eigenvalue of the penalty of a sample, 1 without the linear function.
 LEAST_PENALTY = 0.2
 
@@ -116,26 +118,42 @@ class BlockRelaxation(LowRankRelaxation):
 
 
 class BlockContinuation(Continuation):
-    """Stages on all blocks, from the solution for a sample, for a given λ."""
+    """Stages on all blocks, from the solution for a sample."""
 
     def __init__(
         self, statement: ConicInBlocks, problem: BlockRelaxation, *, monitor: Monitor, settings: ContinuationSettings
     ) -> None:
         self.statement, self.problem, self.monitor, self.settings = statement, problem, monitor, settings  # type: ignore[assignment]
-        self.allowance, self.fixed_lam, self.hard_margin = math.inf, True, False
+        self.allowance, self.fixed_lam, self.hard_margin = statement.allowance, statement.kappa is None, False
         self.best_dual, self.best_point, self.ends = {}, None, []
 
     def bounds(self, *, early: bool = False) -> tuple[float, float]:
         """Return (lower, upper) of the point, and keep the dual and the primal point if they are the best so far."""
+        dual = self.statement.repair(self._dual())
+        lower, upper = self.statement.evaluate_dual(dual).below, self._upper()
+        self._keep(dual, lower, upper)
+        return lower, upper
+
+    def _dual(self) -> Dual:
+        """The dual point of the present point, before it is repaired."""
         problem = self.problem
-        upper = problem.value(problem.U) + problem.ridge * problem.rank
-        dual = self.statement.repair({"U": problem.U, "ridge": np.array(problem.ridge)})
-        lower = self.statement.evaluate_dual(dual).below
+        point: Dual = {"U": problem.U, "ridge": np.array(problem.ridge)}
+        return point if self.fixed_lam else {**point, "lam": np.array(problem.lam)}
+
+    def _keep(self, dual: Dual, lower: float, upper: float) -> None:
         if not self.best_dual or lower > self.monitor.lower:
             self.best_dual = dual
         if upper <= self.monitor.upper:
-            self.best_point = (problem.U, problem.ridge)
-        return lower, upper
+            self.best_point = (self.problem.U, self.problem.ridge)
+
+    def _upper(self) -> float:
+        """Return the objective with the ridge in the covariance, which is enlarged until it satisfies a cardinality row."""
+        problem = self.problem
+        if self.fixed_lam:
+            return problem.value(problem.U) + problem.ridge * problem.rank
+        w, V = problem.U[:, 0], with_ridge(problem.U, problem.ridge)
+        larger = cast(ConicInBlocks, self.statement).enlarged(w, V)
+        return math.inf if larger is None else float(w @ w) + float(np.sum(larger**2))
 
     def rounds(self, sampled: Continuation) -> Status | None:
         """Run rounds with the sample until the monitor says stop; None where they are too slow.
@@ -148,45 +166,60 @@ class BlockContinuation(Continuation):
         problem, sample, settings = self.problem, sampled.problem, self.settings
         previous, goal = math.inf, settings.warm_goal * sampled.size()
         while True:
-            problem.U, problem.ridge = sample.U, sample.ridge
-            sums, lower, upper = self._estimated()
-            status = self.monitor.report(problem.steps, lower, upper)
+            problem.U, problem.ridge, problem.lam = sample.U, sample.ridge, sample.lam
+            sums, missed, lower, upper = self._estimated()
+            gap = relative_gap(lower, upper)
+            # With a cardinality row the upper end takes passes of its own.
+            known = upper if self.fixed_lam else self._upper() if gap <= self.monitor.tol else math.inf
+            self._keep(self._dual(), lower, known)
+            status = self.monitor.report(problem.steps, lower, known)
             if status is not None:
                 return status
-            gap = relative_gap(lower, upper)
             if gap > SLOWEST * previous or not tilt(sample, sums):
                 return None
+            sampled.allowance = self.allowance + sample.indicator_sum() - missed
             previous = gap
             goal = max(settings.goal_fall * goal, settings.final_share * self.monitor.tol * abs(upper))
             sampled.stage(goal)
             problem.steps += 1
 
-    def _estimated(self) -> tuple[MultiplierSums, float, float]:
-        """Return the sums of the point, and its bounds nearly, from one pass; keep the points if they are the best so far."""
-        problem, statement = self.problem, cast(ConicInBlocks, self.statement)
-        dual = {"U": problem.U, "ridge": np.array(problem.ridge)}
+    def _estimated(self) -> tuple[MultiplierSums, float, float, float]:
+        """Return the sums of the point, Σ s z and bounds nearly, from one pass.
+
+        With a cardinality row the upper one counts what the row is exceeded by at the price λ.
+        """
+        problem, statement, dual = self.problem, cast(ConicInBlocks, self.statement), self._dual()
         sums = statement.sums(dual)
-        scale, lower = statement.scaled(dual)
+        lower = statement.scaled(dual)[1]
         # λ Σ s z is half of Σ α (1 − u).
         losses = 0.5 * (sums.alpha - float(sums.along @ problem.U[:, 0]))
-        upper = float(np.sum(problem.U**2)) + problem.ridge * problem.rank + losses
-        if not self.best_dual or lower > self.monitor.lower:
-            self.best_dual = {**dual, "scale": np.array(scale)}
-        if upper <= self.monitor.upper:
-            self.best_point = (problem.U, problem.ridge)
-        return sums, lower, upper
+        missed = losses / problem.lam
+        spread = float(np.sum(problem.U**2)) + problem.ridge * problem.rank
+        upper = spread + (losses if self.fixed_lam else problem.lam * max(missed - self.allowance, 0.0))
+        return sums, missed, lower, upper
 
-    def points(self) -> list[tuple[Floats, Floats]]:
-        """Return (w, V) of the best point with and without its ridge, the better one first."""
+    def points(self, *, late: bool = False) -> list[tuple[Floats, Floats]]:
+        """Return (w, V) of the best points, the preferred one first.
+
+        For a given λ they are the best point with and without its ridge, only the former if it is `late`; with a cardinality row the
+        point is enlarged until it satisfies it.
+        """
         problem = self.problem
         U, ridge = (problem.U, problem.ridge) if self.best_point is None else self.best_point
-        w, V = U[:, 0], U[:, 1:]
+        w, V, ridged = U[:, 0], U[:, 1:], with_ridge(U, ridge)
+        if not self.fixed_lam:
+            larger = cast(ConicInBlocks, self.statement).enlarged(w, ridged)
+            return [] if larger is None else [(w, larger), (w, larger * (1.0 + BEYOND))]
         if not ridge > 0:
             return [(w, V)]
-        with_ridge = (w, np.hstack([V, math.sqrt(ridge) * np.eye(problem.rank)]))
-        if problem.value(U, 0.0) <= problem.value(U, ridge) + ridge * problem.rank:
-            return [(w, V), with_ridge]
-        return [with_ridge]
+        if not late and problem.value(U, 0.0) <= problem.value(U, ridge) + ridge * problem.rank:
+            return [(w, V), (w, ridged)]
+        return [(w, ridged)]
+
+
+def with_ridge(U: Floats, ridge: float) -> Floats:
+    """Return the factor of the covariance VV' + εI."""
+    return np.hstack([U[:, 1:], math.sqrt(ridge) * np.eye(U.shape[0])]) if ridge > 0 else U[:, 1:]
 
 
 def tilt(sample: LowRankRelaxation, sums: MultiplierSums) -> bool:

@@ -219,9 +219,9 @@ class LowRankRelaxation:
         """Return F at a point, for the present ridge or another one."""
         ridge = self.ridge if ridge is None else ridge
         loss = passes.total_loss(self.scores(U), self.y, self.lam * self.weight, ridge * self.squared_norms)
-        return self._penalty(U) + float(loss)
+        return self.penalty(U) + float(loss)
 
-    def _penalty(self, U: Floats) -> float:
+    def penalty(self, U: Floats) -> float:
         """The part of F that is not a loss."""
         penalty = float(np.sum(U * self._penalised(U)))
         return penalty if self.tilt is None else penalty + float(self.tilt.vector @ U[:, 0])
@@ -238,10 +238,13 @@ class LowRankRelaxation:
         """Return F, its gradient and the second derivatives by the scores."""
         height, ridge = self.lam * self.weight, self.ridge * self.squared_norms
         loss, slope, bend = differentiated(self.scores(), self.y, height, ridge)
-        gradient = 2.0 * self._penalised(self.U) + np.asarray(self.L.T @ slope)
+        return self.penalty(self.U) + loss, self._penalty_gradient() + np.asarray(self.L.T @ slope), bend
+
+    def _penalty_gradient(self) -> Floats:
+        gradient = 2.0 * self._penalised(self.U)
         if self.tilt is not None:
             gradient[:, 0] += self.tilt.vector
-        return self._penalty(self.U) + loss, gradient, bend
+        return gradient
 
     @cached_property
     def _gram(self) -> Floats:
@@ -368,7 +371,7 @@ class LowRankRelaxation:
 
     def sensitivity(self, solve: Solve | None) -> tuple[Floats, float]:
         """Return the derivatives of U and Σ s z by log λ at a stationary point, by the solver of its Newton system."""
-        slope = self.derivatives()[1] - 2.0 * self.U
+        slope = self.derivatives()[1] - self._penalty_gradient()
         change = None if solve is None else solve(-slope)
         return (np.zeros_like(slope), 0.0) if change is None else (change, float(np.sum(slope * change)) / self.lam)
 
