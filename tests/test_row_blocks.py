@@ -459,6 +459,9 @@ def test_text_is_split_without_losing_a_line_and_parsed_once(tmp_path):
         pieces = [piece_of(load()) for load in blocks.loaders]
         assert np.vstack([piece.X.toarray() for piece in pieces]) == pytest.approx(X, abs=1e-12)
         assert np.array_equal(np.concatenate([piece.y for piece in pieces]), y == "yes")
+        # The binary form is taken as it is.
+        for piece in [piece_of(load()) for load in blocks.loaders]:
+            assert piece.X.indices.dtype == piece.X.indptr.dtype == np.int32
     kept = RowBlocks.from_libsvm(path, n_features=4, cache=tmp_path / "kept")
     first = psvm(kept, kept.y, C=1.0, p=2.0)
     again = RowBlocks.from_libsvm(path, n_features=4, cache=tmp_path / "kept")
