@@ -575,11 +575,14 @@ def cluster():
         yield client
 
 
-def test_a_cluster_gives_the_same_answer_even_when_a_worker_is_killed(cluster, tmp_path):
+@pytest.mark.parametrize(
+    "solver", [partial(psvm, C=0.1, p=2.0, tol=1e-7), partial(conic, lam=0.1, tol=1e-5)], ids=["psvm", "conic"]
+)
+def test_a_cluster_gives_the_same_answer_even_when_a_worker_is_killed(solver, cluster, tmp_path):
     X, y = data()
     blocks, labels = sources("npy", X, y, tmp_path)
-    quiet = psvm(blocks, labels, C=0.1, p=2.0, tol=1e-7)
-    meet(quiet, psvm(X, y, C=0.1, p=2.0, tol=1e-7))
+    quiet = solver(blocks, labels)
+    meet(quiet, solver(X, y))
     killed = []
 
     def kill(progress):
@@ -587,7 +590,7 @@ def test_a_cluster_gives_the_same_answer_even_when_a_worker_is_killed(cluster, t
             killed.append(next(iter(cluster.run(os.getpid).values())))
             os.kill(killed[0], signal.SIGKILL)
 
-    found = psvm(blocks, labels, C=0.1, p=2.0, tol=1e-7, callback=kill)
+    found = solver(blocks, labels, callback=kill)
     assert killed
     assert found.certificate.upper == pytest.approx(quiet.certificate.upper, rel=1e-9)
     assert found.certificate.lower == pytest.approx(quiet.certificate.lower, rel=1e-9)
