@@ -1,11 +1,15 @@
 """Rows in blocks: weights of classes, several classes, prediction where the blocks are."""
 
+import pickle
+from functools import partial
+
 import numpy as np
 import pytest
 
 import svmcvx as sx
 from svmcvx.row_blocks import RowBlocks
 from svmcvx.row_blocks.labels import Sides, label_counts
+from svmcvx.row_blocks.shards import Shards
 from tests.test_row_blocks import Loaded, cluster, meet, sources, split  # noqa: F401 - a fixture
 
 da = pytest.importorskip("dask.array")
@@ -74,6 +78,29 @@ def test_labels_that_cannot_be_counted():
         sx.PSVMClassifier().fit(RowBlocks([Loaded(X)], labelled=False, lengths=[20]), None)
     with pytest.raises(sx.DataError, match="must not change"):
         Sides(None, np.array(["ash", "oak"])).seen(np.array(["ash", "yew"]), None)
+
+
+def test_what_travels_does_not_grow_with_the_rows(monkeypatch):
+    sizes, calls = [], Shards._calls
+
+    def recorded(self, operation, each, shared):
+        sizes.append(len(pickle.dumps(shared)))
+        return calls(self, operation, each, shared)
+
+    monkeypatch.setattr(Shards, "_calls", recorded)
+    averaged, largest = partial(sx.fast.odml, lam1=0.1, lam2=0.1, C=1.0), []
+    for n in (300, 3000):
+        X, y = three(n)
+        y = np.where(y == "yew", "oak", y)
+        blocks = split(X, y, [n // 3, n // 2])
+        sizes.clear()
+        for solve in (partial(sx.fast.psvm, C=1.0, p=2.0), averaged, partial(sx.fast.conic, lam=0.1)):
+            found = solve(blocks, y)
+        classifier = sx.PSVMClassifier(p=2.0, class_weight="balanced").fit(blocks, y)
+        classifier.predict(blocks)
+        assert found.certificate.is_certified(1e-6)
+        largest.append(max(sizes))
+    assert largest[1] <= 1.2 * largest[0]
 
 
 def test_a_cluster_predicts_where_the_blocks_are(cluster, tmp_path):  # noqa: F811 - the fixture
