@@ -81,33 +81,45 @@ class Memory:
         self.thread.join()
 
 
+def processor_seconds(pids):
+    """Seconds that this process and its workers have computed: what the clock shows where nothing else runs."""
+    used = 0.0
+    for pid in (os.getpid(), *pids()):
+        try:
+            used += sum(psutil.Process(pid).cpu_times()[:2])
+        except psutil.Error:
+            continue
+    return used
+
+
 @reads_rows
 def multiplied(pieces, parts, settings, w):
     """The bare pass: read, and multiply with a vector."""
     return sum(float((space.X @ w).sum()) for space in spaces(pieces, parts, settings))
 
 
-def bare_pass(blocks):
-    """Seconds of one bare pass, the better of two."""
+def bare_pass(blocks, pids):
+    """Seconds of one bare pass by the clock, and of computing; the better of two."""
     space = block_space(blocks, blocks.y, None, intercept="free")
     seconds = []
     for _ in range(2):
-        started = time.perf_counter()
+        started, used = time.perf_counter(), processor_seconds(pids)
         space.shards.read(multiplied, None, space.settings, np.ones(space.d))
-        seconds.append(time.perf_counter() - started)
-    return min(seconds)
+        seconds.append((time.perf_counter() - started, processor_seconds(pids) - used))
+    return np.min(seconds, axis=0)
 
 
 def from_disk(options):
     """Solve on a cluster of processes with little memory."""
-    X, y = generated(options.folder, options.rows, options.columns)
-    blocks = sx.RowBlocks.from_npy(X, y)
-    narrow = sx.RowBlocks.from_npy(*generated(options.folder, options.rows, NARROW))
+    wide, narrow = (
+        sx.RowBlocks.from_npy(*generated(options.folder, options.rows, columns))
+        for columns in (options.columns, NARROW)
+    )
     n = options.rows
     calls = {
-        "psvm p=2": (1e-4, lambda **more: sx.fast.psvm(blocks, blocks.y, C=100.0 / n, p=2.0, tol=1e-4, **more)),
-        "odm": (1e-4, lambda **more: sx.fast.odm(blocks, blocks.y, C1=100.0, C2=50.0, D=0.2, tol=1e-4, **more)),
-        "psvm p=1": (1e-3, lambda **more: sx.fast.psvm(blocks, blocks.y, C=100.0 / n, p=1.0, tol=1e-3, **more)),
+        "psvm p=2": (1e-4, lambda **more: sx.fast.psvm(wide, wide.y, C=100.0 / n, p=2.0, tol=1e-4, **more)),
+        "odm": (1e-4, lambda **more: sx.fast.odm(wide, wide.y, C1=100.0, C2=50.0, D=0.2, tol=1e-4, **more)),
+        "psvm p=1": (1e-3, lambda **more: sx.fast.psvm(wide, wide.y, C=100.0 / n, p=1.0, tol=1e-3, **more)),
         "conic": (1e-4, lambda **more: sx.fast.conic(narrow, narrow.y, lam=100.0 / n, tol=1e-4, **more)),
     }
     found = []
@@ -125,15 +137,19 @@ def from_disk(options):
         def pids():
             return [nanny.process.pid for nanny in cluster.workers.values() if getattr(nanny, "process", None)]
 
-        bare = {False: bare_pass(blocks), True: bare_pass(narrow)}
-        print(f"one bare pass: {bare[False]:.2f} s, of {NARROW} columns {bare[True]:.2f} s", flush=True)
+        bare = {}
         for name, (tol, call) in calls.items():
             if options.only not in name:
                 continue
+            columns = NARROW if name == "conic" else options.columns
+            if columns not in bare:
+                bare[columns] = bare_pass(narrow if name == "conic" else wide, pids)
+                clock, computing = bare[columns]
+                print(f"one bare pass of {columns} columns: {clock:.2f} s, {computing:.2f} s of computing", flush=True)
             with Memory(pids) as memory:
-                started = time.perf_counter()
+                started, used = time.perf_counter(), processor_seconds(pids)
                 solution = call()
-                seconds = time.perf_counter() - started
+                seconds, computing = time.perf_counter() - started, processor_seconds(pids) - used
             passes = int(solution.certificate.residuals["row_passes"])
             row = {
                 "work": name,
@@ -141,7 +157,9 @@ def from_disk(options):
                 "gap": solution.certificate.gap,
                 "seconds": seconds,
                 "passes": passes,
-                "times a bare pass each": seconds / (passes * bare[name == "conic"]),
+                "times a bare pass each": seconds / (passes * bare[columns][0]),
+                "computing, s": computing,
+                "computing, times a bare pass each": computing / (passes * bare[columns][1]),
                 "largest worker, GiB": memory.largest / 2**30,
             }
             if options.kill:
@@ -174,17 +192,17 @@ def from_text(options):
     path = options.folder / f"sparse-{n}.txt"
     if not path.exists():
         write_text(path, n, d, filled)
-    started = time.perf_counter()
+    started, used = time.perf_counter(), time.process_time()
     X, y = load_svmlight_file(str(path), n_features=d)
-    parse = time.perf_counter() - started
-    started = time.perf_counter()
+    parse, parsed = time.perf_counter() - started, time.process_time() - used
+    started, used = time.perf_counter(), time.process_time()
     whole = sx.fast.psvm(X, y, C=1.0, p=2.0, tol=1e-4)
-    in_memory = time.perf_counter() - started
+    in_memory, computed = time.perf_counter() - started, time.process_time() - used
     with tempfile.TemporaryDirectory(dir=options.folder) as cache:
         blocks = sx.RowBlocks.from_libsvm(path, n_features=d, cache=cache)
-        started = time.perf_counter()
+        started, used = time.perf_counter(), time.process_time()
         found = sx.fast.psvm(blocks, blocks.y, C=1.0, p=2.0, tol=1e-4)
-        in_blocks = time.perf_counter() - started
+        in_blocks, blocked = time.perf_counter() - started, time.process_time() - used
     row = {
         "work": f"sparse {n} x {d}, p=2",
         "gap": found.certificate.gap,
@@ -193,6 +211,9 @@ def from_text(options):
         "in memory": in_memory,
         "in blocks": in_blocks,
         "ratio": in_blocks / (2.0 * in_memory + parse),
+        "computing": (parsed, computed, blocked),
+        "ratio of computing": blocked / (2.0 * computed + parsed),
+        "passes": int(found.certificate.residuals["row_passes"]),
     }
     print(row, flush=True)
     return [row]
@@ -333,6 +354,7 @@ def main():
     for p in (1.0, 2.0):
         sx.fast.psvm(warm, warm[:, 0] > 0, C=1.0, p=p)
     sx.fast.odm(warm, warm[:, 0] > 0, C1=1.0, C2=1.0, D=0.1)
+    sx.fast.conic(warm, warm[:, 0] > 0, lam=1.0)
     parts = {"disk": from_disk, "sparse": from_text, "memory": against_memory, "peers": beside_peers}
     rows = [row for part in options.parts.split(",") for row in parts[part](options)]
     print(pd.DataFrame(rows).to_string())

@@ -14,7 +14,7 @@ import svmcvx as sx
 from svmcvx.errors import DataError, SolverFailed
 from svmcvx.fast.conic_loss.conic import ConicSettings, SampleSettings, conic
 from svmcvx.fast.conic_loss.loss_passes import loss_derivatives, total_loss
-from svmcvx.fast.conic_loss.low_rank_newton import LowRankNewtonSettings, LowRankRelaxation
+from svmcvx.fast.conic_loss.low_rank_newton import LowRankNewtonSettings, LowRankRelaxation, Tilt
 from svmcvx.fast.conic_loss.nystrom import landmarks
 from svmcvx.formulations.conic_loss.primal import (
     low_rank_gradient,
@@ -427,8 +427,9 @@ def test_derivatives():
     n, k = 30, 3
     S, y, height = rng.normal(size=(n, k)), np.where(rng.random(n) < 0.5, 1.0, -1.0), rng.random(n) + 0.5
     for ridge in (np.zeros(n), rng.random(n)):
-        slope, bend = np.empty((n, k)), np.empty((n, k * (k + 1) // 2))
-        value = loss_derivatives(S, y, height, ridge, slope, bend)
+        slope, shift, rays = np.empty((n, k)), np.empty(n), np.empty((n, k))
+        value = loss_derivatives(S, y, height, ridge, slope, shift, rays)
+        second = shift[:, None, None] * np.eye(k) + rays[:, :, None] * rays[:, None, :]
         assert value == pytest.approx(total_loss(S, y, height, ridge))
         expected = height * relaxed_indicator(y * S[:, 0], np.sum(S[:, 1:] ** 2, axis=1) + ridge)
         assert value == pytest.approx(expected.sum())
@@ -436,16 +437,34 @@ def test_derivatives():
         for a in range(k):
             moved = S.copy()
             moved[:, a] += step
-            high, other = np.empty_like(slope), np.empty_like(bend)
-            loss_derivatives(moved, y, height, ridge, high, other)
+            high, low = np.empty_like(slope), np.empty_like(slope)
+            loss_derivatives(moved, y, height, ridge, high, shift, rays)
             moved[:, a] -= 2 * step
-            low = np.empty_like(slope)
-            loss_derivatives(moved, y, height, ridge, low, other)
-            second = np.zeros((n, k, k))
-            second[:, *np.triu_indices(k)] = bend
-            second = np.maximum(np.abs(second), np.abs(second.transpose(0, 2, 1)))
-            numeric = np.abs(high - low) / (2 * step)
-            assert np.allclose(numeric, second[:, a], rtol=1e-3, atol=1e-3 * np.abs(bend).max(axis=1)[:, None])
+            loss_derivatives(moved, y, height, ridge, low, shift, rays)
+            numeric = (high - low) / (2 * step)
+            largest = np.abs(second).max(axis=(1, 2))[:, None]
+            assert np.allclose(numeric, second[:, a], rtol=1e-3, atol=1e-3 * largest)
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("k", [0, 2])
+def test_the_matrix_of_second_derivatives_is_that_of_its_products(k, sparse):
+    rng = np.random.default_rng(2)
+    r = 4
+    L, y = rng.normal(size=(700, r)), np.where(rng.random(700) < 0.5, 1.0, -1.0)
+    U, C = rng.normal(size=(r, 1 + k)), rng.normal(size=(r, r))
+    problem = LowRankRelaxation(sp.csr_array(L) if sparse else L, y, rng.random(700), lam=2.0, U=U)
+    problem.ridge, problem.tilt = 0.1, Tilt(0.05 * (C + C.T), rng.normal(size=r))
+    _, gradient, bend = problem.derivatives()
+    H, product, D = problem._hessian(bend), problem._product(bend), rng.normal(size=U.shape)
+    assert np.allclose(H, H.T)
+    assert np.allclose((H @ D.T.ravel()).reshape(1 + k, r).T, product(D))
+    step = 1e-6
+    assert np.isclose(
+        (problem.value(U + step * D) - problem.value(U - step * D)) / (2 * step), np.sum(gradient * D), rtol=1e-5
+    )
+    problem.U = U + step * D
+    assert np.allclose((problem.derivatives()[1] - gradient) / step, product(D), rtol=1e-3, atol=1e-2)
 
 
 def test_the_gradient_is_that_of_the_formulation():

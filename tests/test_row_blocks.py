@@ -253,15 +253,7 @@ def test_classes_that_are_not_separable_and_limits_of_the_hard_margin():
         hard_margin(split(X + 100.0 * (y == "yes")[:, None], y, [100]), y, time_limit=1e-9)
 
 
-@given(
-    st.sampled_from((1e-3, 0.1, 1.0, 100.0)),
-    st.booleans(),
-    st.sampled_from(("plain", "weights", "duplicates", "zeros", "sparse", "separable")),
-    st.lists(st.integers(0, 60), max_size=3),
-    st.integers(0, 99),
-)
-@settings(max_examples=40, deadline=None)
-def test_the_conic_relaxation_in_blocks_agrees_with_the_data_in_memory(lam, intercept, form, ends, seed):
+def conic_data(form, seed):
     X, y = data(seed, n=60, d=3)
     X /= np.geomspace(1, 30, 3)
     weight = np.random.default_rng(seed).uniform(0.1, 3.0, 60) if form == "weights" else None
@@ -271,12 +263,69 @@ def test_the_conic_relaxation_in_blocks_agrees_with_the_data_in_memory(lam, inte
         X[::3] = 0.0
     elif form == "separable":
         X[:, 0] += np.where(y == "yes", 5.0, -5.0)
-    rows = sp.csr_array(X) if form == "sparse" else X
+    return sp.csr_array(X) if form == "sparse" else X, y, weight
+
+
+@given(
+    st.sampled_from((1e-3, 0.1, 1.0, 100.0)),
+    st.booleans(),
+    st.sampled_from(("plain", "weights", "duplicates", "zeros", "sparse", "separable")),
+    st.lists(st.integers(0, 60), max_size=3),
+    st.sampled_from((20_000, 30, 6)),
+    st.integers(0, 99),
+)
+@settings(max_examples=40, deadline=None)
+def test_the_conic_relaxation_in_blocks_agrees_with_the_data_in_memory(lam, intercept, form, ends, sampled, seed):
+    rows, y, weight = conic_data(form, seed)
     arguments = {"lam": lam, "intercept": intercept, "sample_weight": weight, "tol": 1e-6}
-    whole, found = conic(rows, y, **arguments), conic(split(rows, y, ends), y, **arguments)
+    whole = conic(rows, y, **arguments)
+    with pytest.MonkeyPatch.context() as patch:
+        # Samples that stand for the rows exactly, well, or not at all.
+        patch.setattr(block_room, "SAMPLE_ROWS", sampled)
+        patch.setattr(block_room, "SAMPLE_PER_COLUMN", 1)
+        found = conic(split(rows, y, ends), y, **arguments)
     meet(found, whole)
     if whole.status == "optimal":
         assert found.certificate.gap <= 1e-4
+
+
+@given(
+    st.sampled_from((0.02, 0.1, 0.3, 0.5)),
+    st.sampled_from(("plain", "weights", "duplicates", "zeros", "sparse", "separable")),
+    st.lists(st.integers(0, 60), max_size=3),
+    st.sampled_from((20_000, 30, 6)),
+    st.integers(0, 99),
+)
+@settings(max_examples=25, deadline=None)
+def test_the_cardinality_form_in_blocks_agrees_with_the_data_in_memory(kappa, form, ends, sampled, seed):
+    X, y, weight = conic_data(form, seed)
+    arguments = {"kappa": kappa, "sample_weight": weight, "tol": 1e-6}
+    whole = conic(X, y, **arguments)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(block_room, "SAMPLE_ROWS", sampled)
+        patch.setattr(block_room, "SAMPLE_PER_COLUMN", 1)
+        found = conic(split(X, y, ends), y, **arguments)
+    meet(found, whole)
+    # The row holds, in fractions; its right side is a product that is rounded.
+    moment, rows = found.model.moment, X.toarray() if sp.issparse(X) else X
+    lifted = np.hstack([rows, np.ones((60, 1))])
+    sides = np.where(y == "yes", 1, -1)
+    weights = np.ones(60) if weight is None else weight
+    coef = [*found.model.coef, found.model.intercept]
+    missed = Fraction(0)
+    for row, side, own in zip(lifted, sides.tolist(), weights, strict=True):
+        slack = 1 - side * dot(row, coef)
+        if slack > 0:
+            variance = sum(dot(row, column) ** 2 for column in moment.V.T)
+            missed += Fraction(own) * slack**2 / (slack**2 + variance)
+    assert missed <= Fraction(kappa) * sum(map(Fraction, weights)) * (1 + Fraction(1, 2**45))
+    if whole.status == "optimal":
+        assert found.certificate.gap <= 1e-4
+
+
+def dot(row, column):
+    """The exact inner product."""
+    return sum(Fraction(float(a)) * Fraction(float(b)) for a, b in zip(row, column, strict=True))
 
 
 def test_limits_of_the_conic_relaxation_in_blocks():
@@ -286,7 +335,9 @@ def test_limits_of_the_conic_relaxation_in_blocks():
         found = conic(split(X, y, [100, 300]), y, lam=0.1, tol=1e-9, **arguments)
         assert found.status != "optimal"
         meet(found, whole)
-    for arguments in ({"lam": None, "kappa": 0.1}, {"kernel": "rbf"}, {"rounding": True}, {"nystrom": 5}):
+    with pytest.raises(sx.DataError, match="raise kappa"):
+        conic(split(X, y, [100]), y, kappa=0.0)
+    for arguments in ({"kernel": "rbf"}, {"rounding": True}, {"nystrom": 5}):
         with pytest.raises(sx.DataError, match=f"{list(arguments)[-1]} keeps its default"):
             conic(split(X, y, [100]), y, **{"lam": 0.1, **arguments})
 
@@ -408,6 +459,9 @@ def test_text_is_split_without_losing_a_line_and_parsed_once(tmp_path):
         pieces = [piece_of(load()) for load in blocks.loaders]
         assert np.vstack([piece.X.toarray() for piece in pieces]) == pytest.approx(X, abs=1e-12)
         assert np.array_equal(np.concatenate([piece.y for piece in pieces]), y == "yes")
+        # The binary form is taken as it is.
+        for piece in [piece_of(load()) for load in blocks.loaders]:
+            assert piece.X.indices.dtype == piece.X.indptr.dtype == np.int32
     kept = RowBlocks.from_libsvm(path, n_features=4, cache=tmp_path / "kept")
     first = psvm(kept, kept.y, C=1.0, p=2.0)
     again = RowBlocks.from_libsvm(path, n_features=4, cache=tmp_path / "kept")
@@ -476,8 +530,6 @@ def test_estimators_take_blocks(kind, tmp_path):
         sx.ZeroOneSVMClassifier().fit(blocks, labels)
     with pytest.raises(sx.DataError, match="kernel"):
         sx.PSVMClassifier(kernel="rbf").fit(blocks, labels)
-    with pytest.raises(sx.DataError, match="class_weight"):
-        sx.PSVMClassifier(class_weight="balanced").fit(blocks, labels)
 
 
 def test_memory_stays_with_a_few_blocks():
@@ -523,11 +575,14 @@ def cluster():
         yield client
 
 
-def test_a_cluster_gives_the_same_answer_even_when_a_worker_is_killed(cluster, tmp_path):
+@pytest.mark.parametrize(
+    "solver", [partial(psvm, C=0.1, p=2.0, tol=1e-7), partial(conic, lam=0.1, tol=1e-5)], ids=["psvm", "conic"]
+)
+def test_a_cluster_gives_the_same_answer_even_when_a_worker_is_killed(solver, cluster, tmp_path):
     X, y = data()
     blocks, labels = sources("npy", X, y, tmp_path)
-    quiet = psvm(blocks, labels, C=0.1, p=2.0, tol=1e-7)
-    meet(quiet, psvm(X, y, C=0.1, p=2.0, tol=1e-7))
+    quiet = solver(blocks, labels)
+    meet(quiet, solver(X, y))
     killed = []
 
     def kill(progress):
@@ -535,7 +590,7 @@ def test_a_cluster_gives_the_same_answer_even_when_a_worker_is_killed(cluster, t
             killed.append(next(iter(cluster.run(os.getpid).values())))
             os.kill(killed[0], signal.SIGKILL)
 
-    found = psvm(blocks, labels, C=0.1, p=2.0, tol=1e-7, callback=kill)
+    found = solver(blocks, labels, callback=kill)
     assert killed
     assert found.certificate.upper == pytest.approx(quiet.certificate.upper, rel=1e-9)
     assert found.certificate.lower == pytest.approx(quiet.certificate.lower, rel=1e-9)

@@ -23,10 +23,12 @@ from svmcvx.estimators.routes import Route, not_taken
 from svmcvx.formulations.base import FormulationProblem
 from svmcvx.kernels import Precomputed
 from svmcvx.kernels.gram_cache import GramCache
-from svmcvx.model import LinearModel, Model
+from svmcvx.model import LinearModel, Model, OneVsModel
 from svmcvx.row_blocks import in_blocks, refuse_in_blocks
+from svmcvx.row_blocks.labels import Sides, label_counts
 from svmcvx.row_blocks.mapped import labelled_pieces
 from svmcvx.solution import Solution, Status
+from svmcvx.system.deadline import allowed
 
 __all__ = ["CertifiedClassifier", "read_only"]
 
@@ -122,7 +124,7 @@ class CertifiedClassifier(ClassifierMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like, DataFrame or sparse matrix of shape (n, d)
-            Linear machines of two classes also take rows in blocks: a Dask array or DataFrame, or a :class:`svmcvx.RowBlocks`.
+            Linear machines also take rows in blocks: a Dask array or DataFrame, or a :class:`svmcvx.RowBlocks`.
         y : array-like of shape (n,)
             Labels of any type; for rows in blocks also a Dask collection, or ``blocks.y``.
         sample_weight : array-like of shape (n,), optional
@@ -159,24 +161,34 @@ class CertifiedClassifier(ClassifierMixin, BaseEstimator):
             raise DataError(
                 f"{type(self).__name__} does not take rows in blocks; load the data, or use a sample of them"
             )
-        refuse_in_blocks(class_weight=self.class_weight is not None, solver=self.solver not in ("auto", "fast"))
+        refuse_in_blocks(solver=self.solver not in ("auto", "fast"))
         settings = self._settings()
         refuse_in_blocks(kernel=settings.get("kernel") is not None)
         route = Route("fast", "rows in blocks")
         request = self._asked(entry.name, settings, "fast")
         if unknown := not_taken(entry.fast, settings):
             raise DataError(f"{unknown[0]} cannot be changed for rows in blocks; leave it out, or load the data")
-        self.solution_ = request.run(route, TrainingData(X, y, sample_weight), None)
+        with allowed(self.time_limit):
+            labels = label_counts(X, y)
+            sides = Sides(y, labels.classes, self._weights_of_classes(labels.classes, labels.counts))
+            self.solution_ = self._solve_blocks(request, route, X, sides, sample_weight)
         self.solver_route_, self.solver_reason_ = route.name, route.reason
-        self.classes_, self._codes = self.solution_.model.classes, None
+        model = self.solution_.model
+        self.classes_, self._codes = model.classes, None
         if hasattr(self, "shape_fit_"):
             # Of an earlier fit; the number of rows is not kept.
             del self.shape_fit_
-        self.n_features_in_ = cast(LinearModel, self.solution_.model).coef.size
-        self.class_weight_ = np.ones(self.classes_.size)
+        first = model.members[0] if isinstance(model, OneVsModel) else model
+        self.n_features_in_ = cast(LinearModel, first).coef.size
+        self.class_weight_ = np.ones(self.classes_.size) if sides.factors is None else sides.factors
         self.fit_status_ = int(self._shortfall(self.solution_) is not None)
         if (names := getattr(X, "columns", None)) is not None:
             self.feature_names_in_ = np.asarray(names, dtype=object)
+
+    def _solve_blocks(self, request: Request, route: Route, X: Any, sides: Sides, sample_weight: Any) -> Solution:
+        """Solve the problem of two classes."""
+        y = sides.given if sides.factors is None and sides.classes.size == 2 else sides
+        return request.run(route, cast(TrainingData, (X, y, sample_weight)), None)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Return the accuracy on data, weighted if weights are passed.
@@ -237,7 +249,8 @@ class CertifiedClassifier(ClassifierMixin, BaseEstimator):
 
         `cache` keeps kernel matrices for other fits.
         """
-        of_class = self._weights_of_classes(data.labels)
+        counts = np.bincount(data.labels.codes, minlength=data.labels.classes.size)
+        of_class = self._weights_of_classes(data.labels.classes, counts)
         kept = data.weighted_classes()
         if kept.size < data.labels.classes.size:
             of_class = None if of_class is None else of_class[kept]
@@ -301,23 +314,27 @@ class CertifiedClassifier(ClassifierMixin, BaseEstimator):
             cache_size=self.cache_size,
         )
 
-    def _weights_of_classes(self, labels: CodedLabels) -> Floats | None:
-        """Return the weight of each class; None where there are none."""
+    def _weights_of_classes(self, classes: NDArray[Any], counts: NDArray[np.intp]) -> Floats | None:
+        """Return the weight of each class, of which there are so many observations; None where there are none."""
         if self.class_weight is None:
             return None
         if not isinstance(self.class_weight, (str, Mapping)):
             raise DataError(
                 f"class_weight must be None, 'balanced' or a dict of label to weight, got {self.class_weight!r}"
             )
-        try:
-            found = compute_class_weight(self.class_weight, classes=labels.classes, y=np.asarray(labels))
-            weight = np.asarray(found, dtype=np.float64)
-        except (ValueError, TypeError) as error:
-            raise DataError(f"class_weight cannot be used: {error}") from None
-        weight = check_weights(weight, labels.classes.size, name="class_weight")
+        if self.class_weight == "balanced":
+            # scikit-learn's definition.
+            weight = counts.sum() / (classes.size * counts.astype(np.float64))
+        else:
+            try:
+                found = compute_class_weight(self.class_weight, classes=classes, y=classes)
+                weight = np.asarray(found, dtype=np.float64)
+            except (ValueError, TypeError) as error:
+                raise DataError(f"class_weight cannot be used: {error}") from None
+        weight = check_weights(weight, classes.size, name="class_weight")
         if not weight.all():
             raise DataError(
-                f"class_weight must be positive, got 0 for {labels.classes[weight == 0].tolist()[0]!r}; leave the class out instead"
+                f"class_weight must be positive, got 0 for {classes[weight == 0].tolist()[0]!r}; leave the class out instead"
             )
         return weight
 

@@ -17,12 +17,20 @@ from svmcvx.certificate import Certificate
 from svmcvx.data import CodedLabels, Features, check_choice, check_features
 from svmcvx.errors import DataError
 from svmcvx.estimators.base import CertifiedClassifier, read_only
-from svmcvx.estimators.pairs import SCHEMES, CompositeSolution, check_n_jobs, parts, solve_parts
+from svmcvx.estimators.pairs import (
+    SCHEMES,
+    CompositeSolution,
+    check_n_jobs,
+    parts,
+    solve_parts,
+    solve_parts_in_blocks,
+)
 from svmcvx.estimators.request import Request, TrainingData
 from svmcvx.estimators.routes import Route
 from svmcvx.kernels import Kernel, Linear, Precomputed, as_kernel
 from svmcvx.model import BinaryModel, KernelModel, LinearModel, OneVsModel
 from svmcvx.row_blocks import in_blocks
+from svmcvx.row_blocks.labels import Sides
 from svmcvx.row_blocks.mapped import mapped_rows
 from svmcvx.solution import Solution
 
@@ -121,6 +129,12 @@ class BinaryClassifier(CertifiedClassifier):
 
     def _solved(self) -> tuple[Solution, ...]:
         return tuple(self.solutions_.values())
+
+    def _solve_blocks(self, request: Request, route: Route, X: Any, sides: Sides, sample_weight: Any) -> Solution:
+        check_choice(self.multiclass, "multiclass", SCHEMES)
+        if sides.classes.size == 2:
+            return super()._solve_blocks(request, route, X, sides, sample_weight)
+        return solve_parts_in_blocks(request, route, X, sides, sample_weight, scheme=self.multiclass)
 
     def _shortfall(self, solution: Solution) -> str | None:
         message = super()._shortfall(solution)
@@ -232,7 +246,11 @@ class BinaryClassifier(CertifiedClassifier):
         """
         model = self.model_
         if in_blocks(X):
-            return cast(Floats, mapped_rows(model.decision_function, X, np.float64))
+            if not isinstance(model, OneVsModel):
+                return cast(Floats, mapped_rows(model, "decision_function", X, np.float64))
+            if self.decision_function_shape == "ovo" and self._in_pairs():
+                return cast(Floats, mapped_rows(model, "member_scores", X, np.float64, columns=len(model.members)))
+            return cast(Floats, mapped_rows(model, "decision_function", X, np.float64, columns=len(self.classes_)))
         checked = self._checked(X)
         if self.decision_function_shape == "ovo" and self._in_pairs():
             return cast(OneVsModel, model).member_scores(checked)
@@ -252,7 +270,7 @@ class BinaryClassifier(CertifiedClassifier):
         """
         model = self.model_
         if in_blocks(X):
-            return cast(NDArray[Any], mapped_rows(model.predict, X, self.classes_.dtype))
+            return cast(NDArray[Any], mapped_rows(model, "predict", X, self.classes_.dtype))
         if self._in_pairs() and not self.break_ties:
             scores = cast(OneVsModel, model).votes(self._checked(X))
         elif self._in_pairs():

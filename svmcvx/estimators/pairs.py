@@ -19,10 +19,11 @@ from svmcvx.estimators.request import Request, TrainingData
 from svmcvx.estimators.routes import Route
 from svmcvx.kernels import Precomputed
 from svmcvx.model import BinaryModel, KernelModel, OneVsModel
+from svmcvx.row_blocks.labels import Sides
 from svmcvx.solution import Solution, Status, Timings
 from svmcvx.system.deadline import allowed
 
-__all__ = ["SCHEMES", "CompositeSolution", "Part", "check_n_jobs", "parts", "solve_parts"]
+__all__ = ["SCHEMES", "CompositeSolution", "Part", "check_n_jobs", "parts", "solve_parts", "solve_parts_in_blocks"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -207,3 +208,36 @@ def solve_parts(
         part.key: _lifted(solution, part.rows, X.shape[1]) for part, solution in zip(problems, found, strict=True)
     }
     return CompositeSolution.of(lifted, scheme, labels.classes), route
+
+
+def solve_parts_in_blocks(
+    request: Request, route: Route, X: Any, sides: Sides, sample_weight: Any, *, scheme: str
+) -> CompositeSolution:
+    """Solve all binary problems of rows in blocks, one after another: each of them uses all processors, or the cluster.
+
+    Parameters
+    ----------
+    request : Request
+    route : Route
+    X : RowBlocks or Dask collection
+    sides : Sides
+        Of all classes, with their weights.
+    sample_weight : array-like, Dask collection or None
+    scheme : "ovo" or "ovr"
+    """
+    names = sides.classes.tolist()
+    count = len(names)
+    problems: list[tuple[Any, Sides]]
+    if scheme == "ovo":
+        pairs = combinations(range(count), 2)
+        problems = [((names[k], names[other]), replace(sides, pair=(k, other))) for k, other in pairs]
+    else:
+        problems = [(name, replace(sides, against_rest=k)) for k, name in enumerate(names)]
+    found: dict[Any, Solution] = {}
+    with allowed(request.time_limit) as deadline:
+        for done, (key, part) in enumerate(problems):
+            limited = request.limited_to(deadline.left / (len(problems) - done))
+            found[key] = limited.run(route, cast(TrainingData, (X, part, sample_weight)), None)
+            if done + 1 == TIMED < len(problems):
+                _warn_of_many(list(found.values()), len(problems), classes=count, scheme=scheme, jobs=1)
+    return CompositeSolution.of(found, scheme, sides.classes)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -17,6 +17,7 @@ from svmcvx.errors import DataError
 from svmcvx.feature_space.linear import DENSE, LinearSpace
 from svmcvx.model import LinearModel
 from svmcvx.rounding import row_norms_above
+from svmcvx.row_blocks.labels import Sides
 from svmcvx.row_blocks.shards import Parts, Pieces, Shards, reads_rows
 from svmcvx.row_blocks.sources import BlockLabels, DaskRows, Piece, RowBlocks, checked_piece, dask_rows
 
@@ -26,7 +27,7 @@ Floats: TypeAlias = NDArray[np.float64]
 
 # Squared length of a row, as for data in memory.
 LARGEST_SQUARE = 1e250
-# Rows of the sample that precedes the whole, at least; rows for each column; entries, at most.
+# Rows of the sample that precedes the whole, at least; rows for each unknown; entries, at most.
 SAMPLE_ROWS, SAMPLE_PER_COLUMN, SAMPLE_ENTRIES = 20_000, 100, 2**23
 
 
@@ -196,27 +197,35 @@ def spaces(pieces: Pieces, parts: Parts, settings: BlockSettings) -> Iterator[Li
         yield LinearSpace(data, intercept, centre, rows.norms)
 
 
-def block_space(X: Any, y: Any, sample_weight: Any, *, intercept: str, seed: int = 0) -> BlockSpace:
+def block_space(
+    X: Any, y: Any, sample_weight: Any, *, intercept: str, seed: int = 0, covariance: bool = False
+) -> BlockSpace:
     """Validate data in blocks and return their space.
 
     One pass over the blocks, besides a look at the first one. Labels and weights may lie beside the rows, be Dask collections, or
-    arrays of this process.
+    arrays of this process; labels may be :class:`~svmcvx.row_blocks.labels.Sides` of any of these. With a `covariance` among the
+    unknowns the sample is to tell d(d + 1)/2 of them, not d.
 
     Raises
     ------
     DataError
         If the data cannot be used; the message names the block.
     """
+    sides, y = (y, y.given) if isinstance(y, Sides) else (None, y)
     source, arrays = _source(X, y, sample_weight)
     shards = Shards.of(source)
     for name, listed in arrays.items():
         shards.give(name, _by_shard(listed, shards.blocks))
     centre, dense = _first_look(shards, intercept)
     columns, count = centre.size, sum(shards.blocks)
-    wanted = max(SAMPLE_ROWS, SAMPLE_PER_COLUMN * columns)
+    unknowns = columns * (columns + 1) // 2 if covariance else columns
+    wanted = max(SAMPLE_ROWS, SAMPLE_PER_COLUMN * unknowns)
     quota = max(1, int(np.ceil(wanted / count)))
     numbers = [(offset,) for offset in shards.offsets]
-    found: list[_Scanned] = shards.change(_scan, numbers, intercept, centre, dense, quota, SAMPLE_ENTRIES / count, seed)
+    sampling = quota, SAMPLE_ENTRIES / count, seed
+    # Labels in the states are not needed again here.
+    seen = None if sides is None else replace(sides, given=None)
+    found: list[_Scanned] = shards.change(_scan, numbers, intercept, centre, dense, sampling, seen)
     labels = [part for scanned in found for part in scanned.labels]
     rows = [number for scanned in found for number in scanned.rows]
     if not sum(part.size for part in labels):
@@ -320,11 +329,11 @@ def _scan(
     intercept: str,
     centre: Floats,
     dense: bool,
-    quota: int,
-    most_entries: float,
-    seed: int,
+    sampling: tuple[int, float, int],
+    sides: Sides | None,
 ) -> tuple[Parts, _Scanned]:
     """Validate a shard; keep what is needed of its rows, and return what concerns all."""
+    quota, most_entries, seed = sampling
     kept: list[BlockRows] = []
     counted: list[int] = []
     weighed: list[Floats] = []
@@ -341,6 +350,8 @@ def _scan(
         m = piece.X.shape[0]
         if piece.y is None:
             raise DataError(f"block {number + k} comes without labels; pass them as y")
+        if sides is not None:
+            piece = Piece(piece.X, *sides.seen(piece.y, piece.weight))
         codes, labels = coded_labels(piece.y, m, f"y in block {number + k}")
         weight = check_weights(piece.weight, m, name=f"sample_weight in block {number + k}")
         chosen = None if (weight > 0).all() else np.flatnonzero(weight > 0)

@@ -113,7 +113,7 @@ class InBlocks(Formulation):
         """P at a model: the losses of all blocks and the penalty."""
         if not model.coef.any():
             return penalised(self._constant_losses(model), *self.whole.penalty(model))
-        found = self._each(_losses, model)
+        found = self._each(_losses, model.without_support())
         losses = Evaluation.at_most(sum(value for value, _ in found), sum_above([above for _, above in found]))
         return penalised(losses, *self.whole.penalty(model))
 

@@ -81,6 +81,10 @@ class Model(ShortRepr, ABC):
         """Number of training observations that the model rests on."""
         return int(self.support.size)
 
+    def without_support(self) -> Self:
+        """Return what predicts the same and is sent to other processes: a linear model leaves out the rows it rests on."""
+        return self
+
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the model to one file, atomically; :func:`load_model` reads it.
 

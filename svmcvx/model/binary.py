@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self, TypeAlias
 
 import numpy as np
@@ -91,6 +91,10 @@ class LinearModel(BinaryModel):
         rows = [[int(j), number(self.coef[j])] for j in largest]
         title = "Coefficients" if self.coef.size <= SHOWN else f"The {SHOWN} largest coefficients"
         return [html_block(title, html_table(["feature", "w"], rows))]
+
+    def without_support(self) -> Self:
+        """Return the model without the rows it rests on, of which there may be millions."""
+        return replace(self, support=np.zeros(0, dtype=np.intp))
 
     def squared_norm(self, data: BinaryData) -> tuple[float, float]:
         r"""Return :math:`\|w\|^2` and a bound on its rounding error."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 from typing import Any, Self, TypeAlias
 
@@ -145,6 +145,10 @@ class OneVsModel(Model):
         left = len(self.members) - len(rows)
         more = [html_fields([("", f"{left} more")])] if left else []
         return [html_table(["classes", "intercept", "support"], rows), *more]
+
+    def without_support(self) -> Self:
+        """Return the models without the rows they rest on."""
+        return replace(self, members=tuple(member.without_support() for member in self.members))
 
     def member_scores(self, X: Any) -> Floats:
         """Return the score of each row by each member, shape (m, c(c−1)/2) or (m, c)."""

@@ -104,10 +104,16 @@ class _TextRows:
             raise DataError(f"{self.path} cannot be read as LIBSVM text near byte {self.first}: {error}") from None
         rows = sp.csr_array(X)
         rows.sum_duplicates()
+        # Both of one type, or they are copied each time; half the bytes where that is enough.
+        index = np.int32 if max(rows.nnz, self.n_features) <= np.iinfo(np.int32).max else np.int64
+        rows = sp.csr_array(
+            (rows.data, rows.indices.astype(index), rows.indptr.astype(index)), shape=(y.size, self.n_features)
+        )
+        rows.has_canonical_format = True
         return rows, y
 
     def _keep(self, X: Any, y: Any) -> None:
         """Write the binary form whole; without room for it the text is parsed again next time."""
         with suppress(OSError), written_whole(self.binary) as stream:
-            for array in (X.data, X.indices.astype(np.int32), X.indptr, y):
+            for array in (X.data, X.indices, X.indptr, y):
                 np.save(stream, array, allow_pickle=False)

@@ -2,41 +2,66 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from svmcvx.errors import DataError
+from svmcvx.row_blocks.shards import Parts, Pieces, Shards, reads_rows
 from svmcvx.row_blocks.sources import BlockLabels, Piece, RowBlocks, piece_of
 
 __all__ = ["labelled_pieces", "mapped_rows"]
 
 
-def mapped_rows(function: Callable[[Any], NDArray[Any]], X: Any, dtype: Any) -> Any:
-    """Return what a function gives for the rows of all blocks.
+def mapped_rows(model: Any, method: str, X: Any, dtype: Any, *, columns: int | None = None) -> Any:
+    """Return what a method of a model gives for the rows of all blocks.
+
+    On a cluster the model travels once to each worker, and blocks of rows stay where they are.
 
     Parameters
     ----------
-    function : callable
-        Takes rows of shape (m, d), returns an array of shape (m,).
+    model : Model
+    method : str
+        Takes rows of shape (m, d), returns an array of shape (m,) or (m, columns).
     X : RowBlocks, Dask array or Dask DataFrame
     dtype : dtype
         Of the result.
+    columns : int, optional
+        Of the result; None where it has one number a row.
 
     Returns
     -------
     ndarray or Dask collection
         For a :class:`~svmcvx.row_blocks.RowBlocks` an array; for a Dask array or DataFrame a lazy Dask array.
     """
+    model = model.without_support()
     if isinstance(X, RowBlocks):
-        pieces = (piece_of(load()).X for load in X.loaders)
-        return np.concatenate([function(rows) for rows in pieces if rows.shape[0]]).astype(dtype, copy=False)
-    if hasattr(X, "chunks"):
-        rows = X.rechunk({1: -1}) if len(X.chunks[1]) > 1 else X
-        return rows.map_blocks(function, dtype=dtype, drop_axis=1, meta=np.zeros(0, dtype=dtype))
-    return X.to_dask_array().map_blocks(function, dtype=dtype, drop_axis=1, meta=np.zeros(0, dtype=dtype))
+        shards = Shards.of(X.loaders)
+        if shards.client is None:
+            # One block after another: a model has threads of its own.
+            listed = [_mapped(Pieces((load,)), {}, model, method) for load in X.loaders]
+        else:
+            listed = shards.read(_mapped, None, model, method)
+        return np.concatenate([part for found in listed for part in found]).astype(dtype, copy=False)
+    rows = X if hasattr(X, "chunks") else X.to_dask_array()
+    rows = rows.rechunk({1: -1}) if len(rows.chunks[1]) > 1 else rows
+    import dask
+
+    shape = {"drop_axis": 1} if columns is None else {"chunks": (rows.chunks[0], (columns,))}
+    empty = np.zeros((0,) if columns is None else (0, columns), dtype=dtype)
+    return rows.map_blocks(_of_rows, dask.delayed(model, traverse=False), method, dtype=dtype, meta=empty, **shape)
+
+
+@reads_rows
+def _mapped(pieces: Pieces, parts: Parts, model: Any, method: str) -> list[NDArray[Any]]:
+    return [_of_rows(piece.X, model, method) for piece in pieces if piece.X.shape[0]]
+
+
+def _of_rows(X: Any, model: Any, method: str) -> NDArray[Any]:
+    found: NDArray[Any] = getattr(model, method)(X)
+    return found
 
 
 def labelled_pieces(X: Any, y: Any, sample_weight: Any) -> Iterator[Piece]:

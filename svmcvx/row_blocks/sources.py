@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from svmcvx.data import Features, check_features, check_whole
 from svmcvx.errors import DataError, DataTypeError, missing_extra
 
-__all__ = ["BlockLabels", "DaskRows", "Piece", "RowBlocks", "Rows", "in_blocks", "refuse_in_blocks"]
+__all__ = ["BlockLabels", "DaskRows", "Piece", "RowBlocks", "Rows", "in_blocks", "is_dask", "refuse_in_blocks"]
 
 Paths: TypeAlias = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
@@ -276,7 +276,7 @@ class DaskRows:
 
 def in_blocks(X: Any) -> bool:
     """Whether `X` is a source of blocks: a :class:`RowBlocks` or a Dask collection."""
-    return isinstance(X, RowBlocks) or _is_dask(X)
+    return isinstance(X, RowBlocks) or is_dask(X)
 
 
 def refuse_in_blocks(**given: bool) -> None:
@@ -289,7 +289,8 @@ def refuse_in_blocks(**given: bool) -> None:
             )
 
 
-def _is_dask(values: Any) -> bool:
+def is_dask(values: Any) -> bool:
+    """Whether values are a Dask collection."""
     return hasattr(values, "__dask_graph__") and hasattr(values, "to_delayed")
 
 
@@ -309,7 +310,7 @@ def dask_rows(X: Any, y: Any, sample_weight: Any) -> DaskRows:
 
 
 def _partitions(values: Any, parts: tuple[Any, ...], known: tuple[int, ...] | None, name: str) -> tuple[Any, ...]:
-    if values is None or not _is_dask(values):
+    if values is None or not is_dask(values):
         return ()
     if hasattr(values, "chunks"):
         if values.ndim != 1:
@@ -342,6 +343,10 @@ class _NpyRows:
         parts = [None if path is None else self._read(path) for path in (self.X, self.y, self.weight)]
         return Piece(parts[0], parts[1], parts[2])
 
+    def labels(self) -> NDArray[Any] | None:
+        """Read the labels alone."""
+        return None if self.y is None else self._read(self.y)
+
     def _read(self, path: str) -> NDArray[Any]:
         try:
             shape, dtype, begin = _npy_header(path)
@@ -368,14 +373,20 @@ class _ParquetRows:
     def __call__(self) -> Piece:
         """Read it."""
         special = [name for name in (self.target, self.weight) if name is not None]
-        try:
-            with _pyarrow_parquet().ParquetFile(self.path) as reader:
-                table = reader.read_row_group(self.group, columns=[*self.columns, *special], use_threads=False)
-        except Exception as error:
-            raise DataError(f"row group {self.group} of {self.path} cannot be read: {error}") from None
-        frame = table.to_pandas()
+        frame = self._read([*self.columns, *special])
         beside = [None if name is None else frame[name].to_numpy() for name in (self.target, self.weight)]
         return Piece(frame[list(self.columns)].to_numpy(), beside[0], beside[1])
+
+    def labels(self) -> NDArray[Any] | None:
+        """Read the labels alone."""
+        return None if self.target is None else np.asarray(self._read([self.target])[self.target])
+
+    def _read(self, columns: list[str]) -> Any:
+        try:
+            with _pyarrow_parquet().ParquetFile(self.path) as reader:
+                return reader.read_row_group(self.group, columns=columns, use_threads=False).to_pandas()
+        except Exception as error:
+            raise DataError(f"row group {self.group} of {self.path} cannot be read: {error}") from None
 
 
 def piece_of(loaded: Any) -> Piece:

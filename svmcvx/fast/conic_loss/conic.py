@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, NamedTuple, TypeAlias, cast
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import scipy.linalg as sl
@@ -135,8 +135,7 @@ def conic(
     Parameters
     ----------
     X : array-like, sparse matrix, Dask collection or RowBlocks of shape (n, d)
-        Without the constant feature. Sparse data stay sparse if n > d. With `lam` and without a kernel the rows may come in blocks,
-        see ``docs/scale.md``.
+        Without the constant feature. Sparse data stay sparse if n > d. Without a kernel the rows may come in blocks, see ``docs/scale.md``.
     y : array-like, Dask collection or ``blocks.y`` of shape (n,)
         Two labels of any type.
     lam : float, optional
@@ -212,16 +211,15 @@ def conic(
     if in_blocks(X):
         refuse_in_blocks(
             kernel=kernel is not None,
-            kappa=kappa is not None,
             nystrom=nystrom is not None,
             rounding=bool(rounding),
             warm_start=warm_start is not None,
             method=method == "conjugate",
         )
-        rows = block_space(X, y, sample_weight, intercept=penalised_or_none(intercept), seed=seed)
+        rows = block_space(X, y, sample_weight, intercept=penalised_or_none(intercept), seed=seed, covariance=True)
         memory.require(8.0 * SQUARES * float(rows.d) ** 2, f"the matrices of {rows.d} × {rows.d}", "select features")
         with monitored(tol=tol, max_iter=max_iter, verbose=verbose, callback=callback) as monitor:
-            return _solve_blocks(cast(float, lam), rows, monitor, rng, settings)
+            return _solve_blocks(lam, kappa, rows, monitor, rng, settings)
     data, space = conic_space(X, y, kernel, intercept, sample_weight, indefinite)
     if nystrom is not None:
         space = nystrom_space(data, kernel, rank=nystrom, intercept="penalised" if intercept else "none")
@@ -264,11 +262,21 @@ def conic(
 
 
 def _solve_blocks(
-    lam: float, space: BlockSpace, monitor: Monitor, rng: np.random.Generator, settings: ConicSettings
+    lam: float | None,
+    kappa: float | None,
+    space: BlockSpace,
+    monitor: Monitor,
+    rng: np.random.Generator,
+    settings: ConicSettings,
 ) -> Solution:
-    """Solve on rows in blocks: the sample in memory first, then stages over all blocks."""
-    statement = ConicInBlocks(partial(ConicLoss, lam=lam), space, "gamma", balanced=False, lam=lam)
-    part = ConicLoss(space=space.sample_space(), lam=lam, improve_alpha=False)
+    """Solve on rows in blocks: the sample in memory first, then rounds or stages over all blocks."""
+    make = partial(ConicLoss, lam=lam, kappa=kappa)
+    statement = ConicInBlocks(make, space, "gamma", balanced=False, lam=lam, kappa=kappa)
+    part = make(space=space.sample_space(), improve_alpha=False)
+    if is_hard_margin(part):
+        raise DataError(
+            f"kappa = {kappa:g} leaves no margin below 1 to be chosen, which rows in blocks do not take; raise kappa, or load the data"
+        )
     inner = monitor.within(max(settings.continuation.warm_goal, monitor.tol), monitor.max_iter)
     sampled = minimised_relaxation(part, inner, rng, settings)
     search = BlockContinuation(
@@ -279,15 +287,16 @@ def _solve_blocks(
     )
     # Stages that the deadline cuts short still have the point of the sample.
     space.shards.deadline = monitor.deadline
-    points = [(search.problem.U[:, 0], search.problem.U[:, 1:])]
     try:
-        status = search.run(settings.continuation.warm_goal * search.size())
+        status = search.rounds(sampled)
+        if status is None:
+            search.move_to_best()
+            status = search.run(settings.continuation.warm_goal * search.size())
         points = search.points()
     except OutOfTime:
         status = Status.INTERRUPTED if monitor.deadline.pressed.is_set() else Status.TIME_LIMIT
-        if search.best_point is not None:
-            U, ridge = search.best_point
-            points = [(U[:, 0], np.hstack([U[:, 1:], math.sqrt(ridge) * np.eye(space.d)]))]
+        space.shards.deadline = None
+        points = search.points(late=True)
     finally:
         space.shards.deadline = None
     duals = [search.best_dual] if search.best_dual else []

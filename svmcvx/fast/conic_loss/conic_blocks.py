@@ -1,30 +1,52 @@
 r"""The conic relaxation on rows in blocks: the continuation of :mod:`svmcvx.fast.conic_loss.continuation`, every sum one pass.
 
-The solution for a sample of the rows, in memory, is so close that a few Newton steps over all rows are left.
+The solution for a sample of the rows, in memory, comes first. Rounds follow: one pass gives the derivatives of all rows by
+:math:`(w, W)`, and the sample's problem, with a linear function added that makes its derivatives the same, is solved again. The error falls
+in each round by about the relative difference between the second derivatives of the sample and those of all rows. Where it does not fall,
+Newton's method goes on with the second derivatives of all rows.
+
+Source: the rounds are the method of Shamir, Srebro and Zhang (DANE, ICML 2014) for one machine that holds a sample.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from functools import cached_property
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 import scipy.linalg as sl
 from numpy.typing import NDArray
 
+from svmcvx.certificate import Dual, relative_gap
 from svmcvx.fast.conic_loss import loss_passes as passes
 from svmcvx.fast.conic_loss.continuation import Continuation, ContinuationSettings
-from svmcvx.fast.conic_loss.low_rank_newton import LowRankNewtonSettings, LowRankRelaxation
+from svmcvx.fast.conic_loss.low_rank_newton import (
+    LowRankNewtonSettings,
+    LowRankRelaxation,
+    Tilt,
+    derivatives_along,
+    differentiated,
+    second_derivatives,
+)
 from svmcvx.fast.core.monitor import Monitor
 from svmcvx.feature_space.blocks import BlockSettings, BlockSpace, spaces
-from svmcvx.formulations.conic_loss.conic_blocks import ConicInBlocks
+from svmcvx.formulations.conic_loss.conic_blocks import ConicInBlocks, MultiplierSums
 from svmcvx.formulations.conic_loss.primal import stationary_multipliers, weighted_gram
 from svmcvx.row_blocks.shards import Parts, Pieces, reads_rows
+from svmcvx.solution import Status
 
 __all__ = ["BlockContinuation", "BlockRelaxation"]
 
 Floats: TypeAlias = NDArray[np.float64]
+
+# A round lowers the gap at least by this factor, or is the last one.
+SLOWEST = 0.7
+# Relative excess of a covariance over one that just satisfies the cardinality row, in case rounding makes it fail.
+BEYOND = 1e-9
+# The least eigenvalue of the penalty of a sample, 1 without the linear function.
+LEAST_PENALTY = 0.2
 
 
 class BlockRelaxation(LowRankRelaxation):
@@ -33,15 +55,15 @@ class BlockRelaxation(LowRankRelaxation):
     Parameters
     ----------
     space : BlockSpace
-    sample : LowRankRelaxation
-        That of a sample of the rows, with weights that stand for all; it tells how long new columns are to be.
+    start : LowRankRelaxation
+        At the point, with the λ and ridge, to start from: that of a sample of the rows.
     settings : LowRankNewtonSettings
     """
 
-    def __init__(self, space: BlockSpace, sample: LowRankRelaxation, settings: LowRankNewtonSettings) -> None:
-        self.space, self.sample, self.settings = space, sample, settings
+    def __init__(self, space: BlockSpace, start: LowRankRelaxation, settings: LowRankNewtonSettings) -> None:
+        self.space, self.settings = space, settings
         self.largest_system = math.inf
-        self.U, self.lam, self.ridge = sample.U, sample.lam, sample.ridge
+        self.U, self.lam, self.ridge = start.U, start.lam, start.ridge
         self.steps, self.damping = 0, settings.first_damping
 
     @property
@@ -65,22 +87,20 @@ class BlockRelaxation(LowRankRelaxation):
         return float(self._sum(_loss, self.U, 1.0, self.ridge))
 
     def derivatives(self) -> tuple[float, Floats, Floats]:
-        """Return F, its gradient and its matrix of second derivatives."""
+        """Return F, its gradient and the matrix of second derivatives of the losses."""
         loss, gradient, H = self._sum(_derivatives, self.U, self.lam, self.ridge)
-        r, k = self.U.shape
-        H = np.asarray(H)
-        for a in range(k):
-            place = slice(a * r, (a + 1) * r)
-            H[place, place][np.diag_indices(r)] += 2.0
         return float(np.sum(self.U**2)) + float(loss), 2.0 * self.U + np.asarray(gradient), H
 
-    def _hessian(self, bend: Floats) -> Floats:
-        """The matrix of second derivatives, which is what :meth:`derivatives` gives."""
-        return bend
+    def _hessian(self, bend: Floats) -> Floats:  # type: ignore[override]
+        """The matrix of second derivatives, from that of the losses."""
+        H = np.array(bend)
+        H[np.diag_indices(H.shape[0])] += 2.0
+        return H
 
-    def _majoriser(self) -> Floats:
-        """That of the sample, which stands for all rows."""
-        return self.sample._majoriser()
+    @cached_property
+    def _gram(self) -> Floats:
+        """Σ s x x'."""
+        return np.asarray(self._sum(_weighted))
 
     def alpha_sum(self) -> float:
         """Return Σα at the point."""
@@ -92,45 +112,125 @@ class BlockRelaxation(LowRankRelaxation):
         r = self.rank
         return sl.eigh(M, subset_by_index=[r - min(self.settings.added_columns, r), r - 1], check_finite=False)  # type: ignore[no-any-return]
 
-    def _length(self, q: Floats) -> float:
-        """The best length of a column for the sample."""
-        self.sample.U, self.sample.ridge = self.U, self.ridge
-        return self.sample._length(q)
+    def _sums_along(self, q: Floats) -> Callable[[float], tuple[float, float]]:
+        """Return the function of τ, each value of which takes a pass."""
+        return lambda tau: self._sum(_derivatives_along, self.U, self.lam, self.ridge, q, tau)
 
 
 class BlockContinuation(Continuation):
-    """Stages on all blocks, from the solution for a sample, for a given λ."""
+    """Stages on all blocks, from the solution for a sample."""
 
     def __init__(
         self, statement: ConicInBlocks, problem: BlockRelaxation, *, monitor: Monitor, settings: ContinuationSettings
     ) -> None:
         self.statement, self.problem, self.monitor, self.settings = statement, problem, monitor, settings  # type: ignore[assignment]
-        self.allowance, self.fixed_lam, self.hard_margin = math.inf, True, False
+        self.allowance, self.fixed_lam, self.hard_margin = statement.allowance, statement.kappa is None, False
         self.best_dual, self.best_point, self.ends = {}, None, []
 
     def bounds(self, *, early: bool = False) -> tuple[float, float]:
         """Return (lower, upper) of the point, and keep the dual and the primal point if they are the best so far."""
+        dual = self.statement.repair(self._dual())
+        lower, upper = self.statement.evaluate_dual(dual).below, self._upper()
+        self._keep(dual, lower, upper)
+        return lower, upper
+
+    def _dual(self) -> Dual:
+        """The dual point of the present point, before it is repaired."""
         problem = self.problem
-        upper = problem.value(problem.U) + problem.ridge * problem.rank
-        dual = self.statement.repair({"U": problem.U, "ridge": np.array(problem.ridge)})
-        lower = self.statement.evaluate_dual(dual).below
+        point: Dual = {"U": problem.U, "ridge": np.array(problem.ridge)}
+        return point if self.fixed_lam else {**point, "lam": np.array(problem.lam)}
+
+    def _keep(self, dual: Dual, lower: float, upper: float) -> None:
         if not self.best_dual or lower > self.monitor.lower:
             self.best_dual = dual
         if upper <= self.monitor.upper:
-            self.best_point = (problem.U, problem.ridge)
-        return lower, upper
+            self.best_point = (self.problem.U, self.problem.ridge)
 
-    def points(self) -> list[tuple[Floats, Floats]]:
-        """Return (w, V) of the best point with and without its ridge, the better one first."""
+    def _upper(self) -> float:
+        """Return the objective with the ridge in the covariance, which is enlarged until it satisfies a cardinality row."""
+        problem = self.problem
+        if self.fixed_lam:
+            return problem.value(problem.U) + problem.ridge * problem.rank
+        w, V = problem.U[:, 0], with_ridge(problem.U, problem.ridge)
+        larger = cast(ConicInBlocks, self.statement).enlarged(w, V)
+        return math.inf if larger is None else float(w @ w) + float(np.sum(larger**2))
+
+    def rounds(self, sampled: Continuation) -> Status | None:
+        """Run rounds with the sample until the monitor says stop; None where they are too slow.
+
+        Parameters
+        ----------
+        sampled : Continuation
+            The continuation for the sample, at its solution.
+        """
+        problem, sample, settings = self.problem, sampled.problem, self.settings
+        previous, goal = math.inf, settings.warm_goal * sampled.size()
+        while True:
+            problem.U, problem.ridge, problem.lam = sample.U, sample.ridge, sample.lam
+            sums, missed, lower, upper = self._estimated()
+            gap = relative_gap(lower, upper)
+            # With a cardinality row the upper end takes passes of its own.
+            known = upper if self.fixed_lam else self._upper() if gap <= self.monitor.tol else math.inf
+            self._keep(self._dual(), lower, known)
+            status = self.monitor.report(problem.steps, lower, known)
+            if status is not None:
+                return status
+            if gap > SLOWEST * previous or not tilt(sample, sums):
+                return None
+            sampled.allowance = self.allowance + sample.indicator_sum() - missed
+            previous = gap
+            goal = max(settings.goal_fall * goal, settings.final_share * self.monitor.tol * abs(upper))
+            sampled.stage(goal)
+            problem.steps += 1
+
+    def _estimated(self) -> tuple[MultiplierSums, float, float, float]:
+        """Return the sums of the point, Σ s z and bounds nearly, from one pass.
+
+        With a cardinality row the upper one counts what the row is exceeded by at the price λ.
+        """
+        problem, statement, dual = self.problem, cast(ConicInBlocks, self.statement), self._dual()
+        sums = statement.sums(dual)
+        lower = statement.scaled(dual)[1]
+        # λ Σ s z is half of Σ α (1 − u).
+        losses = 0.5 * (sums.alpha - float(sums.along @ problem.U[:, 0]))
+        missed = losses / problem.lam
+        spread = float(np.sum(problem.U**2)) + problem.ridge * problem.rank
+        upper = spread + (losses if self.fixed_lam else problem.lam * max(missed - self.allowance, 0.0))
+        return sums, missed, lower, upper
+
+    def points(self, *, late: bool = False) -> list[tuple[Floats, Floats]]:
+        """Return (w, V) of the best points, the preferred one first.
+
+        For a given λ they are the best point with and without its ridge, only the former if it is `late`; with a cardinality row the
+        point is enlarged until it satisfies it.
+        """
         problem = self.problem
         U, ridge = (problem.U, problem.ridge) if self.best_point is None else self.best_point
-        w, V = U[:, 0], U[:, 1:]
+        w, V, ridged = U[:, 0], U[:, 1:], with_ridge(U, ridge)
+        if not self.fixed_lam:
+            larger = cast(ConicInBlocks, self.statement).enlarged(w, ridged)
+            return [] if larger is None else [(w, larger), (w, larger * (1.0 + BEYOND))]
         if not ridge > 0:
             return [(w, V)]
-        with_ridge = (w, np.hstack([V, math.sqrt(ridge) * np.eye(problem.rank)]))
-        if problem.value(U, 0.0) <= problem.value(U, ridge) + ridge * problem.rank:
-            return [(w, V), with_ridge]
-        return [with_ridge]
+        if not late and problem.value(U, 0.0) <= problem.value(U, ridge) + ridge * problem.rank:
+            return [(w, V), (w, ridged)]
+        return [(w, ridged)]
+
+
+def with_ridge(U: Floats, ridge: float) -> Floats:
+    """Return the factor of the covariance VV' + εI."""
+    return np.hstack([U[:, 1:], math.sqrt(ridge) * np.eye(U.shape[0])]) if ridge > 0 else U[:, 1:]
+
+
+def tilt(sample: LowRankRelaxation, sums: MultiplierSums) -> bool:
+    """Give a sample the derivatives of all rows at its point; tell whether its problem is bounded well enough then."""
+    gamma, alpha = sample.multipliers()
+    C = weighted_gram(sample.L, gamma) - sums.matrix
+    pull = np.asarray(sample.L.T @ (sample.y * (alpha - 2.0 * gamma)))
+    if float(np.linalg.eigvalsh(C)[0]) < LEAST_PENALTY - 1.0:
+        return False
+    sample.tilt = Tilt(C, pull - (sums.along - 2.0 * sums.back))
+    return True
 
 
 def _scored(pieces: Pieces, parts: Parts, settings: BlockSettings, U: Floats) -> Any:
@@ -156,14 +256,10 @@ def _derivatives(
     r, k = U.shape
     total, gradient, H = 0.0, np.zeros((r, k)), np.zeros((r * k, r * k))
     for X, S, rows in _scored(pieces, parts, settings, U):
-        slope, bend = np.empty_like(S), np.empty((S.shape[0], k * (k + 1) // 2))
-        total += float(passes.loss_derivatives(S, rows.y, lam * rows.weight, ridge * rows.norms**2, slope, bend))
+        loss, slope, bend = differentiated(S, rows.y, lam * rows.weight, ridge * rows.norms**2)
+        total += loss
         gradient += X.T @ slope
-        for position, (a, b) in enumerate(zip(*np.triu_indices(k), strict=True)):
-            block = weighted_gram(X, bend[:, position])
-            H[a * r : (a + 1) * r, b * r : (b + 1) * r] += block
-            if a != b:
-                H[b * r : (b + 1) * r, a * r : (a + 1) * r] += block
+        H += second_derivatives(X, bend)
     return total, gradient, H
 
 
@@ -183,3 +279,22 @@ def _curvature(pieces: Pieces, parts: Parts, settings: BlockSettings, U: Floats,
     for X, S, rows in _scored(pieces, parts, settings, U):
         M += weighted_gram(X, _stationary(S, rows, lam, ridge)[0])
     return M
+
+
+@reads_rows
+def _weighted(pieces: Pieces, parts: Parts, settings: BlockSettings) -> Floats:
+    return np.asarray(
+        sum(weighted_gram(space.X, space.data.weight) for space in spaces(pieces, parts, settings)), dtype=np.float64
+    )
+
+
+@reads_rows
+def _derivatives_along(
+    pieces: Pieces, parts: Parts, settings: BlockSettings, U: Floats, lam: float, ridge: float, q: Floats, tau: float
+) -> tuple[float, float]:
+    fall = bend = 0.0
+    for X, S, rows in _scored(pieces, parts, settings, U):
+        variance = np.sum(S[:, 1:] ** 2, axis=1) + ridge * rows.norms**2
+        found = derivatives_along(rows.y * S[:, 0], variance, np.asarray(X @ q) ** 2, lam * rows.weight, tau)
+        fall, bend = fall + found[0], bend + found[1]
+    return fall, bend

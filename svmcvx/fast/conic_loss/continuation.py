@@ -258,7 +258,7 @@ class Continuation:
         step = limit if not 0 < step / limit < 1 else step
         new = problem.lam * math.exp(step)
         if rival is not None:
-            new = float(np.sum(rival.U**2) - np.sum(here.U**2)) / (missed - rival.indicator_sum)
+            new = (problem.penalty(rival.U) - problem.penalty(here.U)) / (missed - rival.indicator_sum)
         if not low < new < high:
             new = math.sqrt(low * high) if low > 0 and high < math.inf else problem.lam * math.exp(limit)
         step = math.log(new / problem.lam)

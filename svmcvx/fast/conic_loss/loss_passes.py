@@ -4,15 +4,23 @@ A row of the scores is :math:`(x'w, x'V)`; with :math:`m = (1-u)_+`, :math:`s = 
 :math:`t = v + m^2` the loss of an observation is :math:`h\,z`, :math:`z = m^2/t`, and
 
 .. math::
-    \partial_m z = \frac{2mv}{t^2},\quad \partial_s z = -\frac{2m^2}{t^2}s,\quad
-    \partial_{mm} z = \frac{2v(v-3m^2)}{t^3},\quad \partial_{ms} z = \frac{4m(m^2-v)}{t^3}s,\quad
-    \partial_{ss} z = -\frac{2m^2}{t^2}I + \frac{8m^2}{t^3}ss'.
+    \partial_m z = \frac{2mv}{t^2},\quad \partial_s z = -\frac{2m^2}{t^2}s.
+
+With :math:`a = m/t` the matrix of second derivatives by :math:`(x'w, s)` is :math:`-2a^2 I + qq'`,
+
+.. math:: q = \sqrt{2/t}\,\Big(-y\,\frac{m^2 - v}{t},\; 2a s\Big),
+
+that is
+:math:`\partial_{mm} z = 2v(v-3m^2)/t^3`, :math:`\partial_{ms} z = 4m(m^2-v)s/t^3`,
+:math:`\partial_{ss} z = -2(m^2/t^2) I + 8(m^2/t^3) ss'`.
 
 The ridge :math:`e_i = \epsilon\|x_i\|^2` belongs to the covariance :math:`VV' + \epsilon I`; without it z is discontinuous
 where m and s are both zero.
 """
 
 from __future__ import annotations
+
+import math
 
 from svmcvx.fast.core.compilation import compiled
 
@@ -34,10 +42,10 @@ def total_loss(S, y, height, ridge):
 
 
 @compiled()
-def loss_derivatives(S, y, height, ridge, slope, bend):
-    """Return Σ h z; write first derivatives by the scores to `slope`, of shape (n, 1 + k), and second ones to `bend`.
+def loss_derivatives(S, y, height, ridge, slope, shift, rays):
+    """Return Σ h z; write first derivatives by the scores to `slope`, of shape (n, 1 + k).
 
-    A row of `bend` holds the upper triangle of a symmetric matrix, row by row.
+    The second ones of a row are ``shift[i] I + rays[i] rays[i]'``.
     """
     width = S.shape[1]
     value = 0.0
@@ -45,7 +53,8 @@ def loss_derivatives(S, y, height, ridge, slope, bend):
         m = 1.0 - y[i] * S[i, 0]
         if m <= 0.0:
             slope[i, :] = 0.0
-            bend[i, :] = 0.0
+            shift[i] = 0.0
+            rays[i, :] = 0.0
             continue
         v = ridge[i]
         for j in range(1, width):
@@ -54,19 +63,11 @@ def loss_derivatives(S, y, height, ridge, slope, bend):
         value += h * m * m / t
         # Ratios first, so that powers of a tiny t neither overflow nor underflow.
         a, b = m / t, v / t
+        ray = math.sqrt(2.0 * h / t)
+        shift[i] = -2.0 * h * a * a
         slope[i, 0] = -2.0 * h * a * b * y[i]
-        # v − 3m² = (4b − 3)t and m² − v = (1 − 2b)t.
-        bend[i, 0] = 2.0 * h * b * (4.0 * b - 3.0) / t
-        mixed = -4.0 * h * a * (1.0 - 2.0 * b) / t * y[i]
-        within = -2.0 * h * a * a
-        across = 8.0 * h * a * a / t
-        position = 1
+        rays[i, 0] = -ray * (1.0 - 2.0 * b) * y[i]
         for j in range(1, width):
-            slope[i, j] = within * S[i, j]
-            bend[i, position] = mixed * S[i, j]
-            position += 1
-        for j in range(1, width):
-            for k in range(j, width):
-                bend[i, position] = across * S[i, j] * S[i, k] + (within if j == k else 0.0)
-                position += 1
+            slope[i, j] = shift[i] * S[i, j]
+            rays[i, j] = 2.0 * ray * a * S[i, j]
     return value

@@ -14,13 +14,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import scipy.linalg as sl
 import scipy.sparse as sp
 from numpy.typing import NDArray
+from scipy.linalg.blas import dsyrk
 from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 
 from svmcvx.certificate import EPS
@@ -29,7 +30,15 @@ from svmcvx.fast.conic_loss import loss_passes as passes
 from svmcvx.formulations.conic_loss.primal import stationary_multipliers, weighted_gram
 from svmcvx.kernels import row_norms
 
-__all__ = ["SYSTEMS", "Descent", "LowRankNewtonSettings", "LowRankRelaxation"]
+__all__ = [
+    "SYSTEMS",
+    "Descent",
+    "LowRankNewtonSettings",
+    "LowRankRelaxation",
+    "SecondDerivatives",
+    "Tilt",
+    "second_derivatives",
+]
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -38,6 +47,8 @@ SYSTEMS = ("auto", "direct", "conjugate")
 SENSITIVITY_ACCURACY = 1e-6
 # Returns the solution of a regularised Newton system for a right-hand side of the shape of U, or None.
 Solve: TypeAlias = Callable[[Floats], Floats | None]
+# Entries of a block of products of scores and rows, which stays in the cache of a core.
+TILE = 2**18
 
 
 @dataclass(frozen=True)
@@ -105,6 +116,34 @@ class NewtonStep(NamedTuple):
     solve: Solve
 
 
+class SecondDerivatives(NamedTuple):
+    """Second derivatives of the losses by the scores: ``shift[i] I + rays[i] rays[i]'`` for a row.
+
+    Attributes
+    ----------
+    shift : ndarray of shape (n,)
+    rays : ndarray of shape (n, 1 + k)
+    """
+
+    shift: Floats
+    rays: Floats
+
+
+class Tilt(NamedTuple):
+    r"""The linear function :math:`\langle C, W\rangle + c'w` of a point, which is added to the objective of a sample.
+
+    Attributes
+    ----------
+    matrix : ndarray of shape (r, r)
+        C, symmetric.
+    vector : ndarray of shape (r,)
+        c.
+    """
+
+    matrix: Floats
+    vector: Floats
+
+
 class LowRankRelaxation:
     """F with its derivatives, and the point it is at.
 
@@ -130,7 +169,11 @@ class LowRankRelaxation:
         Newton steps so far.
     damping : float
         Present regularisation.
+    tilt : Tilt or None
+        Part of F and of all its derivatives.
     """
+
+    tilt: Tilt | None = None
 
     def __init__(
         self,
@@ -176,19 +219,32 @@ class LowRankRelaxation:
         """Return F at a point, for the present ridge or another one."""
         ridge = self.ridge if ridge is None else ridge
         loss = passes.total_loss(self.scores(U), self.y, self.lam * self.weight, ridge * self.squared_norms)
-        return float(np.sum(U**2)) + float(loss)
+        return self.penalty(U) + float(loss)
+
+    def penalty(self, U: Floats) -> float:
+        """The part of F that is not a loss."""
+        penalty = float(np.sum(U * self._penalised(U)))
+        return penalty if self.tilt is None else penalty + float(self.tilt.vector @ U[:, 0])
+
+    def _penalised(self, D: Floats) -> Floats:
+        """(I + C) D."""
+        return D if self.tilt is None else D + self.tilt.matrix @ D
 
     def indicator_sum(self) -> float:
         """Return Σ s z at the point, the ridge included."""
         return float(passes.total_loss(self.scores(), self.y, self.weight, self.ridge * self.squared_norms))
 
-    def derivatives(self) -> tuple[float, Floats, Floats]:
+    def derivatives(self) -> tuple[float, Floats, Any]:
         """Return F, its gradient and the second derivatives by the scores."""
-        S = self.scores()
-        k = S.shape[1]
-        slope, bend = np.empty_like(S), np.empty((S.shape[0], k * (k + 1) // 2))
-        loss = passes.loss_derivatives(S, self.y, self.lam * self.weight, self.ridge * self.squared_norms, slope, bend)
-        return float(np.sum(self.U**2)) + loss, 2.0 * self.U + np.asarray(self.L.T @ slope), bend
+        height, ridge = self.lam * self.weight, self.ridge * self.squared_norms
+        loss, slope, bend = differentiated(self.scores(), self.y, height, ridge)
+        return self.penalty(self.U) + loss, self._penalty_gradient() + np.asarray(self.L.T @ slope), bend
+
+    def _penalty_gradient(self) -> Floats:
+        gradient = 2.0 * self._penalised(self.U)
+        if self.tilt is not None:
+            gradient[:, 0] += self.tilt.vector
+        return gradient
 
     @cached_property
     def _gram(self) -> Floats:
@@ -204,29 +260,22 @@ class LowRankRelaxation:
         unit = np.eye(self.rank) if self._gram.ndim == 2 else np.ones(self.rank)
         return np.asarray(2.0 * (unit + self.lam * self._gram))
 
-    def _hessian(self, bend: Floats) -> Floats:
+    def _hessian(self, bend: SecondDerivatives) -> Floats:
         """The matrix of second derivatives; unknowns are ordered column by column of U."""
-        r, k = self.U.shape
-        H = np.empty((r * k, r * k))
-        for position, (a, b) in enumerate(zip(*np.triu_indices(k), strict=True)):
-            block = weighted_gram(self.L, bend[:, position])
-            if a == b:
-                block[np.diag_indices(r)] += 2.0
-            H[a * r : (a + 1) * r, b * r : (b + 1) * r] = block
-            H[b * r : (b + 1) * r, a * r : (a + 1) * r] = block
+        H = second_derivatives(self.L, bend)
+        r, unit = self.rank, 2.0 * self._penalised(np.eye(self.rank))
+        for a in range(0, H.shape[0], r):
+            H[a : a + r, a : a + r] += unit
         return H
 
-    def _product(self, bend: Floats) -> Callable[[Floats], Floats]:
+    def _product(self, bend: SecondDerivatives) -> Callable[[Floats], Floats]:
         """Products with the matrix of second derivatives, for matrices of the shape of U."""
-        k = self.U.shape[1]
-        index = np.zeros((k, k), dtype=np.intp)
-        index[np.triu_indices(k)] = np.arange(bend.shape[1])
-        index = np.maximum(index, index.T)
+        shift, rays = bend
 
         def product(D: Floats) -> Floats:
             S = np.asarray(self.L @ D)
-            out = np.stack([np.einsum("ib,ib->i", bend[:, index[a]], S) for a in range(k)], axis=1)
-            return np.asarray(2.0 * D + self.L.T @ out)
+            out = shift[:, None] * S + np.einsum("ib,ib->i", rays, S)[:, None] * rays
+            return np.asarray(2.0 * self._penalised(D) + self.L.T @ out)
 
         return product
 
@@ -295,7 +344,7 @@ class LowRankRelaxation:
         image = (H @ step.T.ravel()).reshape(k, r).T
         return NewtonStep(step, -float(np.sum(gradient * step)) - 0.5 * float(np.sum(step * image)), solve)
 
-    def _conjugate_step(self, bend: Floats, gradient: Floats, majoriser: Floats) -> NewtonStep | None:
+    def _conjugate_step(self, bend: SecondDerivatives, gradient: Floats, majoriser: Floats) -> NewtonStep | None:
         """Return Newton's step by truncated conjugate gradients, preconditioned by the diagonal of the majoriser.
 
         None if the first direction already has non-positive curvature.
@@ -322,19 +371,21 @@ class LowRankRelaxation:
 
     def sensitivity(self, solve: Solve | None) -> tuple[Floats, float]:
         """Return the derivatives of U and Σ s z by log λ at a stationary point, by the solver of its Newton system."""
-        slope = self.derivatives()[1] - 2.0 * self.U
+        slope = self.derivatives()[1] - self._penalty_gradient()
         change = None if solve is None else solve(-slope)
         return (np.zeros_like(slope), 0.0) if change is None else (change, float(np.sum(slope * change)) / self.lam)
 
     def leading(self) -> tuple[Floats, Floats]:
-        """Return the largest eigenvalues of Σ γ_i x_i x_i' in ascending order, and their vectors."""
+        """Return the largest eigenvalues of Σ γ_i x_i x_i' − C in ascending order, and their vectors."""
         gamma, _ = self.multipliers()
         r = self.rank
         wanted = min(self.settings.added_columns, r)
         if r <= self.settings.dense_spectrum:
             return self._dense_leading(gamma, wanted)
         operator = LinearOperator(
-            (r, r), matvec=lambda q: np.asarray(self.L.T @ (gamma * np.asarray(self.L @ q.ravel()))), dtype=np.float64
+            (r, r),
+            matvec=lambda q: self._curved(gamma, q.ravel()),
+            dtype=np.float64,
         )
         start = self.U[:, -1] if self.U[:, -1].any() else np.ones(r)
         try:
@@ -347,9 +398,15 @@ class LowRankRelaxation:
         order = np.argsort(values)
         return values[order], vectors[:, order]
 
+    def _curved(self, gamma: Floats, q: Floats) -> Floats:
+        """(Σ γ_i x_i x_i' − C) q."""
+        return np.asarray(self.L.T @ (gamma * np.asarray(self.L @ q))) + (q - self._penalised(q))
+
     def _dense_leading(self, gamma: Floats, wanted: int) -> tuple[Floats, Floats]:
         r = self.rank
-        values, vectors = sl.eigh(weighted_gram(self.L, gamma), subset_by_index=[r - wanted, r - 1], check_finite=False)
+        M = weighted_gram(self.L, gamma)
+        M = M if self.tilt is None else M - self.tilt.matrix
+        values, vectors = sl.eigh(M, subset_by_index=[r - wanted, r - 1], check_finite=False)
         return values, vectors
 
     def grow(self, beyond: float) -> bool:
@@ -365,19 +422,20 @@ class LowRankRelaxation:
 
     def _length(self, q: Floats) -> float:
         """Minimise F over τ ≥ 0 for the covariance VV' + τqq'. F is convex in τ; Newton's iterates increase monotonically."""
-        u, v = self.margins()
-        square = np.maximum(1.0 - u, 0.0) ** 2
-        inside = square > 0
-        t, a = (v + square)[inside], np.asarray(self.L @ q)[inside] ** 2
-        height = self.lam * self.weight[inside] * square[inside] * a
-        tau = 0.0
+        sums = self._sums_along(q)
+        tau, price = 0.0, float(q @ self._penalised(q))
         for _ in range(self.settings.length_steps):
-            bound = t + tau * a
-            pull = float(np.sum(height / bound**2)) - 1.0
+            fall, bend = sums(tau)
+            pull = fall - price
             if tau > 0 and not pull > self.settings.length_accuracy:
                 break
-            tau += max(pull, 0.0) / (2.0 * float(np.sum(height * a / bound**3)) + np.finfo(float).tiny)
+            tau += max(pull, 0.0) / (2.0 * bend + np.finfo(float).tiny)
         return tau if math.isfinite(tau) else 0.0
+
+    def _sums_along(self, q: Floats) -> Callable[[float], tuple[float, float]]:
+        """Return the sum of the losses' first derivatives by τ, negated, and half of that of their second ones."""
+        height = self.lam * self.weight
+        return partial(derivatives_along, *self.margins(), np.asarray(self.L @ q) ** 2, height)
 
     def trim(self) -> None:
         """Replace V by its leading singular vectors, without those whose squared singular value is small beside the ridge."""
@@ -388,3 +446,53 @@ class LowRankRelaxation:
         kept = sizes**2 > self.settings.dropped_share * self.ridge
         if not kept.all():
             self.U = np.column_stack([self.U[:, 0], basis[:, kept] * sizes[kept]])
+
+
+def differentiated(S: Floats, y: Floats, height: Floats, ridge: Floats) -> tuple[float, Floats, SecondDerivatives]:
+    """Return the sum of the losses, and their first and second derivatives by the scores."""
+    slope, bend = np.empty_like(S), SecondDerivatives(np.empty(y.size), np.empty_like(S))
+    return float(passes.loss_derivatives(S, y, height, ridge, slope, *bend)), slope, bend
+
+
+def derivatives_along(u: Floats, v: Floats, a: Floats, height: Floats, tau: float) -> tuple[float, float]:
+    """Return the sum of the losses' first derivatives by τ, negated, and half of that of their second ones.
+
+    Parameters
+    ----------
+    u, v : ndarray of shape (n,)
+        Margins, and variances for τ = 0.
+    a : ndarray of shape (n,)
+        Derivatives of the variances by τ.
+    height : ndarray of shape (n,)
+    tau : float
+    """
+    square = np.maximum(1.0 - u, 0.0) ** 2
+    inside = square > 0
+    bound = (v + square + tau * a)[inside]
+    terms = (height * square * a)[inside] / bound**2
+    return float(np.sum(terms)), float(np.sum(terms * a[inside] / bound))
+
+
+def second_derivatives(X: Any, bend: SecondDerivatives) -> Floats:
+    """Return the matrix of second derivatives of the losses of rows by U, whose unknowns are ordered column by column.
+
+    For dense rows it is, but for its diagonal blocks, a product of the rows with entries :math:`q_a x_j` with themselves.
+    """
+    shift, rays = bend
+    r, k = int(X.shape[1]), rays.shape[1]
+    H = np.zeros((r * k, r * k), order="F")
+    places = [slice(a * r, (a + 1) * r) for a in range(k)]
+    if sp.issparse(X) or k == 1:
+        for a, b in zip(*np.triu_indices(k), strict=True):
+            H[places[a], places[b]] = weighted_gram(X, rays[:, a] * rays[:, b])
+    else:
+        step = max(1, TILE // (r * k))
+        for first in range(0, X.shape[0], step):
+            part, q = X[first : first + step], rays[first : first + step]
+            products = (q[:, :, None] * part[:, None, :]).reshape(part.shape[0], r * k)
+            H = dsyrk(1.0, products.T, beta=1.0, c=H, overwrite_c=True)
+    H = np.triu(H) + np.triu(H, 1).T
+    own = weighted_gram(X, shift)
+    for place in places:
+        H[place, place] += own
+    return H

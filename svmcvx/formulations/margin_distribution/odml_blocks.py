@@ -59,7 +59,7 @@ class ODMLInBlocks(InBlocks):
         if not model.coef.any() and model.intercept == 0.0:
             return Evaluation(self.whole.C, 0.0)
         w = np.append(model.coef, model.intercept) if self.space.intercept == "penalised" else model.coef
-        found = self._each(_losses_around, model, float(self.mean @ w))
+        found = self._each(_losses_around, model.without_support(), float(self.mean @ w))
         losses = Evaluation.at_most(sum(value for value, _ in found), sum_above([above for _, above in found]))
         return penalised(losses, *self.whole.penalty(model))
 

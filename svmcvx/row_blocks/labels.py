@@ -1,0 +1,126 @@
+"""Labels of rows in blocks: which there are, and problems of two sides that are made of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from svmcvx.data import check_labels, check_weights, coded_labels
+from svmcvx.errors import DataError
+from svmcvx.row_blocks.shards import Parts, Pieces, Shards
+from svmcvx.row_blocks.sources import BlockLabels, RowBlocks, is_dask, piece_of
+
+__all__ = ["LabelCounts", "Sides", "label_counts"]
+
+Floats: TypeAlias = NDArray[np.float64]
+
+
+class LabelCounts(NamedTuple):
+    """The classes of all blocks in sorting order, and how many rows each has, whatever their weights."""
+
+    classes: NDArray[Any]
+    counts: NDArray[np.intp]
+
+
+@dataclass(frozen=True, eq=False)
+class Sides:
+    """Labels that two sides are made of, passed as `y` in place of the labels themselves.
+
+    Attributes
+    ----------
+    given : BlockLabels, Dask collection or array-like
+        The labels.
+    classes : ndarray of shape (c,)
+        All of them, in sorting order.
+    factors : ndarray of shape (c,) or None
+        Positive weights of the classes, which multiply those of their rows.
+    pair : tuple of int, or None
+        Positions of the negative and the positive class; rows of others have the weight 0. None for all classes.
+    against_rest : int or None
+        Position of the class that is 1 where all others are 0.
+    """
+
+    given: Any
+    classes: NDArray[Any]
+    factors: Floats | None = None
+    pair: tuple[int, int] | None = None
+    against_rest: int | None = None
+
+    def seen(self, y: NDArray[Any], weight: Any) -> tuple[NDArray[Any], Floats]:
+        """Return the labels of the sides and the weights of some rows.
+
+        Raises
+        ------
+        DataError
+            If a label is none of the classes.
+        """
+        m = y.shape[0]
+        own, labels = coded_labels(y, m, "y")
+        place = np.searchsorted(self.classes, labels)
+        known = self.classes[np.minimum(place, self.classes.size - 1)] == labels
+        if not np.all(known):
+            raise DataError(
+                f"y holds {labels[~known].tolist()[0]!r}, which was not there before; a source must not change"
+            )
+        codes = place[own]
+        weights = check_weights(weight, m)
+        if self.factors is not None:
+            weights = check_weights(weights * self.factors[codes], m, name="class_weight")
+        if self.pair is not None:
+            weights = np.where(np.isin(codes, self.pair), weights, 0.0)
+        labels = self.classes[codes] if self.against_rest is None else (codes == self.against_rest).astype(np.intp)
+        return labels, weights
+
+
+def label_counts(X: Any, y: Any) -> LabelCounts:
+    """Return the classes of all blocks with their numbers of rows; rows are not loaded where the labels lie beside them.
+
+    Parameters
+    ----------
+    X : RowBlocks or Dask collection
+    y : BlockLabels, Dask collection, array-like or None
+        None for the labels of a :class:`RowBlocks`.
+
+    Raises
+    ------
+    DataError
+        If labels cannot be used, or there is one class only.
+    """
+    if isinstance(X, RowBlocks) and (y is None or isinstance(y, BlockLabels)):
+        source = X if y is None else y.blocks
+        if not source.labelled:
+            raise DataError("a classifier requires y to be passed, but the target y is None; pass one label a row")
+        found = [part for listed in Shards.of(source.loaders).read(_counted) for part in listed]
+    elif is_dask(y):
+        import dask
+
+        found = list(dask.compute(*(dask.delayed(_counts)(part) for part in np.ravel(y.to_delayed()))))
+    else:
+        given = np.asarray(y)
+        check_labels(y, given.shape[0] if given.ndim else 0)
+        found = [_counts(given)]
+    labels = np.concatenate([part[0] for part in found if part[0].size] or [np.zeros(0)])
+    codes, classes = coded_labels(labels, labels.size, "y")
+    check_labels(classes, classes.size)
+    counts = np.bincount(codes, weights=np.concatenate([part[1] for part in found if part[0].size]))
+    return LabelCounts(classes, counts.astype(np.intp))
+
+
+def _counts(y: Any) -> tuple[NDArray[Any], NDArray[np.intp]]:
+    labels = np.asarray(y)
+    codes, classes = coded_labels(labels, labels.shape[0] if labels.ndim else 0, "y")
+    return classes, np.bincount(codes, minlength=classes.size)
+
+
+def _counted(pieces: Pieces, parts: Parts) -> list[tuple[NDArray[Any], NDArray[np.intp]]]:
+    """Count the labels of the blocks; a loader may have a method that loads nothing else."""
+    found = []
+    for number, load in enumerate(pieces.loaders):
+        y = load.labels() if hasattr(load, "labels") else piece_of(load()).y
+        if y is None:
+            raise DataError(f"block {number} comes without labels; pass them as y")
+        found.append(_counts(y))
+    return found
