@@ -131,6 +131,7 @@ spread = best["mean_test_score"].max() - best["mean_test_score"].min()
 error = (best["std_test_score"] / np.sqrt(folds)).max()
 print(f"support vectors grow with p at {sum(growing)} of {len(growing)} values of C")
 print(f"accuracies differ by {spread:.4f} between exponents; one standard error is up to {error:.4f}")
+assert all(growing)
 assert spread <= 2 * error
 
 # %% [markdown]

@@ -193,6 +193,8 @@ _ = axes[0].legend()
 # %%
 clustered = np.array([[run["hinge"], run["conic"]] for run in runs["clustered"]])
 assert np.median(clustered[:, 1]) < np.median(clustered[:, 0])
+assert np.mean(clustered[:, 0] > 0.45) > 0.5
+assert abs(np.median([run["hinge"] - run["conic"] for run in runs["none"]])) < 0.01
 for name, errors in zip(("hinge", "conic"), clustered.T, strict=True):
     print(f"{name}: error above 0.45 in {np.sum(errors > 0.45)} of {REPEATS} samples")
 

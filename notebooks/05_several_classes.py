@@ -39,8 +39,8 @@ SMALL = "SVMCVX_SMALL" in os.environ  # the tests run this page with less data
 # + \lambda\sum_{k<l}\|w_k-w_l\|^p + \varepsilon\bigl(\|W\|^2 + \|b\|^2\bigr).$$
 #
 # For classes that can be separated, drop the loss and ask for $f_{y_i k}(x_i) \ge 1$. The larger $p$, the more the
-# largest norm counts, which is the smallest margin; for $p \to \infty$ it alone is optimised. Four classes, of which
-# two are close to each other:
+# largest norm counts, which is the smallest margin; for $p \to \infty$ it alone is optimised. On the way there it
+# need not grow at every step. Four classes, of which two are close to each other:
 
 # %%
 centres = np.array([[0.0, 0.0], [2.2, 0.6], [-3.0, 4.0], [5.0, -4.0]])
@@ -75,8 +75,8 @@ print("mean margin by p:    ", dict(zip(exponents, pairs.mean(axis=1).round(3).t
 # ## The exponent 2 is Weston-Watkins
 #
 # At the optimum $\sum_k w_k = 0$, and then $\sum_{k<l}\|w_k-w_l\|^2 = c\sum_k\|w_k\|^2$: M3SVM at $p = 2$ with weight
-# $\lambda$ is, up to the $\varepsilon$ term, the machine of Weston and Watkins with weight $\lambda c$. Two builders,
-# two solvers, two certificates, one optimum:
+# $\lambda$ is, up to the $\varepsilon$ term, the machine of Weston and Watkins with weight $\lambda c$. Two solvers,
+# two certificates, one optimum:
 
 # %%
 wine = sx.datasets.load("wine")

@@ -49,8 +49,8 @@ print(f"{len(y)} binary variables, M between {reach.min():.1f} and {reach.max():
 
 # %% [markdown]
 # `sx.fast.zero_one` is a search of its own: branch and bound, in which every node tightens its $M_i$ to what the
-# points that can still win may reach. Its picture is the usual one of a proof: models stop improving early, and the
-# rest of the time goes into the bound.
+# points that can still win may reach. Its picture is the usual one of a proof: models stop improving, and the rest of
+# the time goes into the bound.
 
 # %%
 search = sx.synthetic.outlier_data(60 if SMALL else 150, 3, sigma=0.5, outliers="spread", seed=1)
@@ -67,9 +67,9 @@ _ = ax.legend(loc="lower right")
 # %% [markdown]
 # ## What the relaxation misses
 #
-# The conic relaxation bounds the same optimum from below, in milliseconds at any size, and a model rounded from it
-# bounds it from above. How wide is that, and where in it does the truth lie? For each kind of outliers, the interval
-# of the relaxation in units of the optimum:
+# The conic relaxation bounds the same optimum from below, without a search, and a model rounded from it bounds it
+# from above. How wide is that, and where in it does the truth lie? For each kind of outliers, the interval of the
+# relaxation in units of the optimum:
 
 # %%
 cases = [(kind, seed) for kind in ("none", "clustered", "spread") for seed in range(2 if SMALL else 6)]
@@ -105,7 +105,7 @@ print(f"rounded model optimal in {np.sum(highs < 1 + 1e-6)} of {len(rows)} cases
 # ## The machines themselves
 #
 # The boundaries of three losses at the same weight. Crosses mark what the exact machine gives up: all of the cluster,
-# and a few observations where the classes overlap, which lets it keep a wide margin for the others.
+# and a few observations where the classes overlap.
 
 # %%
 best = sx.fast.zero_one(X, y, lam=LAM)

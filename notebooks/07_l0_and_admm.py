@@ -13,7 +13,7 @@
 #
 # The l0-norm hinge counts violated margins, with a kernel and a free intercept. It is not convex, and [LinYaoLiu]
 # solve it by an ADMM whose fixed points are local minima. With label noise the ADMM often does not get there: it
-# cycles. This page writes it down, watches it, and takes from its iterates what they are good for.
+# cycles, or wanders. This page writes it down, watches it, and takes from its iterates what they are good for.
 
 # %%
 import os

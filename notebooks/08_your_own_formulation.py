@@ -228,7 +228,7 @@ table[["model", "primal", "gap", "test_accuracy"]]
 
 # %% [markdown]
 # What the width does is seen in the margins: the wider the round corner, the cheaper it is to stay below 1, and the
-# more evenly margins lie.
+# smaller and closer together margins are.
 
 # %%
 fitted = {name: model.fit(X, y) for name, model in models.items()}

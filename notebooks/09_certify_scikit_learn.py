@@ -42,8 +42,8 @@ Z_train, Z_test = scaler.transform(X_train), scaler.transform(X_test)
 # ## A tolerance is not a gap
 #
 # `tol` of `SVC` is a threshold on the violation of the optimality conditions, in units of the scores. The gap is
-# relative, in the units of the objective. One says when the solver stopped, the other what it achieved. Below some
-# tolerance nothing more is gained: LIBSVM keeps rows of the kernel in single precision. Grey bars: the share of test
+# relative to the objective. One says when the solver stopped, the other what it achieved. Below some tolerance
+# nothing more is gained: LIBSVM keeps rows of the kernel in single precision. Grey bars: the share of test
 # observations whose label differs from the one that the optimal machine predicts.
 
 # %%
@@ -71,10 +71,12 @@ assert sx.certify(reference, Z_train, y_train).is_certified(1e-6)
 # %% [markdown]
 # ## Where it goes wrong: unscaled columns
 #
-# The columns of these data range over four orders of magnitude. `LinearSVC` and `LogisticRegression` then stop far
-# from the optimum. They warn, and the warning is easily silenced or overlooked; what it costs is not part of it.
+# The standard deviations of the columns differ by orders of magnitude. Solvers then stop far from the optimum. Most
+# of them warn, but the warning is easily silenced or overlooked, and what it costs is not part of it.
 
 # %%
+deviations = X_train.std(axis=0)
+print(f"standard deviations of the columns: {deviations.min():.1g} to {deviations.max():.1g}")
 machines = {
     "LinearSVC": lambda: LinearSVC(max_iter=1000, random_state=0),
     "LinearSVC, hinge": lambda: LinearSVC(loss="hinge", max_iter=1000, random_state=0),

@@ -74,7 +74,7 @@ print(f"at most {peak / 2**20:.0f} MiB of arrays at a time")
 print(f"the rows in double precision have {ROWS * COLUMNS / 2**17:.0f} MiB")
 
 # %% [markdown]
-# The interval over the passes: the sample's solution is already close, and a few Newton steps close the rest.
+# The gap over time: from the solution of the sample a few Newton steps are enough.
 
 # %%
 figure, ax = plt.subplots(figsize=(6.8, 3.6), layout="constrained")
