@@ -62,7 +62,7 @@ _ = ax.legend()
 # curve is a step: multipliers lie anywhere between 0 and $C$ where the slack is 0, and are $C$ where it is positive.
 # The dots are the machines, the lines the formula.
 
-# %%
+# %% tags=["hide-input"]
 figure, ax = plt.subplots(figsize=(6, 3.8), layout="constrained")
 xi_line = np.linspace(0, 2, 200)
 for p, colour in zip((1, 1.5, 2, 3), ("#c44e52", "#8172b2", "#4c72b0", "#55a868"), strict=True):
@@ -108,7 +108,7 @@ best = found.sort_values("mean_test_score", ascending=False).groupby("param_p").
 fixed = found[found["param_C"] == 1.0].set_index("param_p")
 best[["param_C", "mean_test_score", "std_test_score"]]
 
-# %%
+# %% tags=["hide-input"]
 figure, (left, right) = plt.subplots(1, 2, figsize=(10, 3.6), layout="constrained")
 folds = 3 if SMALL else 10
 left.errorbar(best.index, best["mean_test_score"], best["std_test_score"] / np.sqrt(folds), marker="o", capsize=3)
@@ -152,6 +152,8 @@ rules = {"exact": [], "paper": [], "released": []}
 for p in exponents:
     for rule, gaps in rules.items():
         gaps.append(sx.fast.psvm(X, y, C=1.0, p=p, kernel=sx.RBF(), tol=1e-10, bias=rule).certificate.gap)
+
+# %% tags=["hide-input"]
 figure, ax = plt.subplots(figsize=(6.4, 3.6), layout="constrained")
 for (rule, gaps), marker in zip(rules.items(), "os^", strict=True):
     ax.plot(exponents, np.maximum(gaps, 1e-16), marker=marker, label=f"bias = {rule!r}")
@@ -193,6 +195,8 @@ for m in sizes:
     A, labels = sample(m)
     solution = sx.fast.psvm(A, labels, C=3.0 / m, p=2.0)
     bounds[m] = sx.theory.generalisation_bound(solution, A, labels, r=np.sqrt(2))
+
+# %% tags=["hide-input"]
 figure, ax = plt.subplots(figsize=(6.4, 3.6), layout="constrained")
 height = np.zeros(len(sizes))
 terms = {"empirical": "#4c72b0", "complexity": "#dd8452", "uniform": "#8c8c8c", "confidence": "#ccb974"}

@@ -70,6 +70,7 @@ covariance = found.W - np.outer(found.w, found.w)
 draws = np.random.default_rng(0).multivariate_normal(found.w, covariance, size=20_000, check_valid="ignore")
 below = np.mean(y[:, None] * (rows @ draws.T) < 1, axis=1)
 
+# %% tags=["hide-input"]
 figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.6), layout="constrained")
 span = np.array([X[:, 0].min() - 0.5, X[:, 0].max() + 0.5])
 for w in draws[:60]:
@@ -161,7 +162,7 @@ def errors_of(kind, seed, n=100, p=3, sigma=0.5):
 kinds = ("none", "clustered", "spread")
 runs = {kind: [errors_of(kind, seed) for seed in range(REPEATS)] for kind in kinds}
 
-# %%
+# %% tags=["hide-input"]
 figure, axes = plt.subplots(1, 3, figsize=(11, 3.8), layout="constrained", sharey=True)
 for ax, kind in zip(axes, kinds, strict=True):
     pairs = np.array([[run["hinge"], run["conic"]] for run in runs[kind]])

@@ -38,7 +38,7 @@ SMALL = "SVMCVX_SMALL" in os.environ  # the tests run this page with less data
 # A margin inside the band $[1-D,\,1+D]$ is free. Outside, both sides cost: observations that are *too* safe are
 # pulled back, $C_2$ says how hard.
 
-# %%
+# %% tags=["hide-input"]
 u = np.linspace(-1, 3, 400)
 figure, ax = plt.subplots(figsize=(6.4, 3.4), layout="constrained")
 for C2, colour in ((1.0, "#4c72b0"), (0.25, "#dd8452")):
@@ -117,6 +117,8 @@ path = sx.fast.path("odm", X_train, y_train, C1=100.0, C2=100.0, D=list(widths),
 support = np.array([solution.model.n_support for solution in path]) / len(y_train)
 found = [sx.theory.margin_distribution(solution, X_train, y_train) for solution in path]
 spread = [np.sqrt(u.variance) / u.mean for u in found]
+
+# %% tags=["hide-input"]
 figure, ax = plt.subplots(figsize=(6.4, 3.4), layout="constrained")
 ax.plot(widths, support, marker="o", color="#4c72b0", label="share of support vectors")
 ax.plot(widths, spread, marker="s", color="#dd8452", label="deviation of the margins ÷ their mean")
@@ -163,7 +165,7 @@ for _ in range(400 if SMALL else 1500):
     w -= step * gradient
 ends = np.array(ends)
 
-# %%
+# %% tags=["hide-input"]
 optimum = sx.fast.odm(X_train, y_train, C1=C1, C2=C2, D=D, intercept=True, tol=1e-10).certificate
 lowest, highest = np.maximum.accumulate(ends[:, 0]), np.minimum.accumulate(ends[:, 1])
 figure, ax = plt.subplots(figsize=(6.4, 3.6), layout="constrained")
@@ -187,7 +189,10 @@ assert np.all(ends[:, 1] >= optimum.lower)
 def leave_one_out_error(A, labels, C1, C2, D, suspects):
     """Train without each suspect; the others keep their weight 1/m."""
     kept = (len(labels) - 1) / len(labels)
-    fit = lambda A, labels: sx.fast.odm(A, labels, C1=C1 * kept, C2=C2 * kept, D=D)  # noqa: E731
+
+    def fit(A, labels):
+        return sx.fast.odm(A, labels, C1=C1 * kept, C2=C2 * kept, D=D)
+
     return sx.theory.leave_one_out(fit, A, labels, rows=suspects).error
 
 
@@ -218,7 +223,7 @@ exact = leave_one_out_error(A, labels, C1, C2, D, bound.suspects)
 print(f"exact error {exact:.3f}, share of suspects {bound.total:.3f}, printed sum {bound.printed:.3f}")
 assert bound.printed < 0 < exact <= bound.total
 
-# %%
+# %% tags=["hide-input"]
 figure, ax = plt.subplots(figsize=(5.6, 4.6), layout="constrained")
 ax.scatter(error, total, s=22, color="#4c72b0", label="share of suspects")
 ax.scatter(error, np.minimum(printed, 1), s=22, color="#dd8452", marker="^", label="Theorem 3 as printed, cut at 1")

@@ -49,9 +49,10 @@ exponents = [1.0, 2.0, 4.0, 8.0, math.inf]
 hard = {p: sx.solve(sx.m3svm_hard_margin(X, y, p=p)) for p in exponents}
 assert all(solution.certificate.is_certified(1e-5) for solution in hard.values())
 
+# %% tags=["hide-input"]
 figure, axes = plt.subplots(1, 3, figsize=(13, 4.2), layout="constrained")
-for ax, p in zip(axes[:2], (1.0, math.inf), strict=True):
-    sx.plot.decision_regions(hard[p], X, y, ax=ax, title=f"hard margin, p = {p:g}")
+for ax, p, name in zip(axes[:2], (1.0, math.inf), "1∞", strict=True):
+    sx.plot.decision_regions(hard[p], X, y, ax=ax, title=f"hard margin, p = {name}")
 pairs = np.array([np.sort(sx.theory.pairwise_margins(s)[np.triu_indices(4, 1)]) for s in hard.values()])
 for rank in range(pairs.shape[1]):
     axes[2].plot(
@@ -61,7 +62,7 @@ for rank in range(pairs.shape[1]):
         color=plt.cm.viridis(rank / 6),
         linewidth=2 if rank == 0 else 1,
     )
-_ = axes[2].set(xticks=range(len(exponents)), xticklabels=[f"{p:g}" for p in exponents], xlabel="exponent p")
+_ = axes[2].set(xticks=range(len(exponents)), xticklabels=["1", "2", "4", "8", "∞"], xlabel="exponent p")
 _ = axes[2].set(ylabel="the six margins, smallest below", ylim=(0, None))
 
 # %%
@@ -112,6 +113,8 @@ machines = {
     "logistic regression": sx.MulticlassSVMClassifier(loss="softmax", lam=0.05),
     "M3SVM, p = 4": sx.M3SVMClassifier(lam=1e-3, p=4),
 }
+
+# %% tags=["hide-input"]
 figure, axes = plt.subplots(2, 3, figsize=(13, 8), layout="constrained", sharex=True, sharey=True)
 for ax, (name, machine) in zip(axes.flat, machines.items(), strict=True):
     sx.plot.decision_regions(
@@ -131,11 +134,10 @@ digits = sx.datasets.load("digits")
 D, d = digits.X[: 300 if SMALL else None] / 16, digits.y[: 300 if SMALL else None]
 machine = sx.M3SVMClassifier(lam=1e-3, p=4, tol=1e-4).fit(D, d)
 figure, ax = plt.subplots(figsize=(7.2, 6), layout="constrained")
-_ = sx.plot.pairwise_margins(machine, ax=ax, title=f"gap {machine.certificate_.gap:.0e}")
+_ = sx.plot.pairwise_margins(machine, ax=ax, title=f"M3SVM, p = 4, gap {machine.certificate_.gap:.0e}")
 
 # %% [markdown]
-# The same trade-off at a tuned weight for each exponent: accuracy in cross-validation, and the smallest and the mean
-# margin of the machine at the chosen weight.
+# Does the exponent matter for accuracy? On the wine data, with $\lambda$ chosen for each exponent:
 
 # %%
 lams = [1e-3, 1e-1] if SMALL else [1e-3, 1e-1, 1.0, 10.0, 100.0]
@@ -152,3 +154,8 @@ table.round(3)
 # %%
 print(f"largest difference of accuracy between exponents: {np.ptp(table['accuracy']):.3f}")
 print(f"deviation between folds: up to {table['deviation of folds'].max():.3f}")
+assert np.ptp(table["accuracy"]) <= table["deviation of folds"].max()
+
+# %% [markdown]
+# [NieHaoWang] advise $p \approx 4$. On these data the exponents differ by less than the folds do, so that they say
+# nothing for or against it.

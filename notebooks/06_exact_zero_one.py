@@ -84,7 +84,7 @@ for kind, seed in cases:
     assert optimum.lower <= high * (1 + 1e-9)
     rows.append((kind, low / optimum.upper, high / optimum.upper))
 
-# %%
+# %% tags=["hide-input"]
 figure, ax = plt.subplots(figsize=(7, 4), layout="constrained")
 colours = {"none": "#4c72b0", "clustered": "#d1603d", "spread": "#55a868"}
 for k, (kind, low, high) in enumerate(rows):
@@ -115,6 +115,8 @@ shown = {
     "hinge": (sx.fast.psvm(X, y, C=LAM / 2, p=1.0), "#8172b2", ":"),
 }
 given_up = sx.theory.margins(best, X, y) < 1 - 1e-9
+
+# %% tags=["hide-input"]
 figure, ax = plt.subplots(figsize=(7.4, 4.8), layout="constrained")
 for label, colour in ((-1, "#3b6fb6"), (1, "#d1603d")):
     ax.scatter(*X[y == label].T, s=22, color=colour, label=f"{label:+d}")
@@ -124,7 +126,7 @@ for name, (solution, colour, style) in shown.items():
     w, b = solution.model.coef, solution.model.intercept
     wrong = np.sum(sx.theory.margins(solution, X, y) < 0)
     ax.plot(span, -(w[0] * span + b) / w[1], color=colour, linestyle=style, label=f"{name}: {wrong} wrong")
-_ = ax.set(xlim=span, ylim=(X[:, 1].min() - 0.5, X[:, 1].max() + 0.5), xlabel="$x_1$", ylabel="$x_2$", aspect="equal")
+_ = ax.set(xlim=span, ylim=(X[:, 1].min() - 0.5, X[:, 1].max() + 0.5), aspect="equal")
 _ = figure.legend(loc="outside right center")
 assert np.all(given_up[np.linalg.norm(X, axis=1) > 4])
 

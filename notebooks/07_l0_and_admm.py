@@ -78,7 +78,7 @@ SIGMAS = [2 * C / t**2 for t in (1.2, 2.0, 4.0)]  # slacks in (0, t] become 0 in
 # %% [markdown]
 # Without noise, and with a tenth of the labels flipped, for three penalties:
 
-# %%
+# %% tags=["hide-input"]
 figure, axes = plt.subplots(1, 2, figsize=(11, 3.6), layout="constrained", sharey=True)
 runs = {}
 for ax, r in zip(axes, (0.0, 0.1), strict=True):
@@ -157,7 +157,7 @@ X, y = noisy_moons(N, 0.1)
 chosen = np.unique(np.logspace(0, np.log10(STEPS), 6 if SMALL else 30).astype(int)) - 1
 polished = {sigma: np.array([polish(runs[0.1, sigma][1][k]) for k in chosen]) for sigma in SIGMAS}
 
-# %%
+# %% tags=["hide-input"]
 answer = sx.fast.l0(X, y, C=C, kernel=kernel)
 figure, ax = plt.subplots(figsize=(7, 3.8), layout="constrained")
 for (sigma, values), marker in zip(polished.items(), "vos", strict=True):
