@@ -1,4 +1,3 @@
-import doctest
 import itertools
 import math
 import warnings
@@ -16,7 +15,6 @@ from sklearn.pipeline import make_pipeline
 import svmcvx as sx
 from svmcvx import theory
 from svmcvx.losses import hinge_power
-from svmcvx.theory import loo
 
 from .conftest import make_data
 
@@ -458,10 +456,6 @@ def test_weights_of_zero_are_no_suspects():
     part = theory.leave_one_out_bound(sx.solve(sx.odm_dual(X[6:], Y[6:], C1=5.0, C2=5.0, D=0.1)), X[6:], Y[6:])
     np.testing.assert_array_equal(whole.suspects, part.suspects + 6)
     assert whole.printed == pytest.approx(part.printed, rel=1e-6)
-
-
-def test_the_example_of_the_documentation_runs():
-    assert doctest.testmod(loo) == (0, 6)
 
 
 def test_other_solutions_have_no_leave_one_out_bound():

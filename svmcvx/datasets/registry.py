@@ -111,14 +111,7 @@ def _read(path: Path) -> tuple[Mapping[str, Record], Mapping[str, str]]:
 
 
 def known_sets() -> Mapping[str, Record]:
-    """Return the records of all data sets that the papers use, by name; those that cannot be had say so.
-
-    Examples
-    --------
-    >>> from svmcvx.datasets import known_sets
-    >>> [name for name in known_sets() if name.startswith("iono")]
-    ['ionosphere']
-    """
+    """Return the records of all data sets that the papers use, by name; those that cannot be had say so."""
     return _read(REGISTRY)[0]
 
 
