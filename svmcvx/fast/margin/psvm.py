@@ -18,7 +18,7 @@ from svmcvx.fast.margin import psvm_linear
 from svmcvx.fast.margin.decomposition import Decomposition, DecompositionSettings, Shortcut
 from svmcvx.fast.margin.feasible import SELECTIONS, earlier_multipliers, exactly_feasible
 from svmcvx.fast.margin.low_rank_newton import LowRankNewton, LowRankSettings
-from svmcvx.fast.margin.psvm_unbiased import solve_unbiased
+from svmcvx.fast.margin.psvm_unbiased import FACTORED, solve_unbiased
 from svmcvx.fast.margin.smo_passes import near_best_bias
 from svmcvx.fast.margin.support_newton import SupportNewton, SupportNewtonSettings
 from svmcvx.feature_space import feature_space
@@ -132,7 +132,7 @@ def psvm(
         Rule for the intercept of the model. ``"exact"`` minimises the objective; the others reproduce [Sun] and its code.
     intercept : "free", "penalised" or "none"
         A free intercept; that of a constant feature, which is penalised like the others, as in LIBLINEAR; or none. With a kernel
-        the last two keep the Gram matrix and a factor of it (:mod:`svmcvx.fast.margin.psvm_unbiased`).
+        the last two are solved on a factor of the Gram matrix (:mod:`svmcvx.fast.margin.psvm_unbiased`).
     indefinite : "error" or "clip"
         With a kernel: what to do if it is indefinite on the data. Kernels that may be (sigmoid, callable, precomputed)
         are tested, which needs the Gram matrix.
@@ -202,7 +202,7 @@ def psvm(
         kernel,
         intercept=intercept,
         indefinite=indefinite,
-        keep_gram=intercept != "free",
+        keep_gram=intercept != "free" and data.n <= FACTORED,
         block_entries=settings.rows.block_entries,
     )
     linear = space.is_linear
@@ -213,7 +213,7 @@ def psvm(
     with monitored(tol=tol, max_iter=max_iter, verbose=verbose, callback=callback) as monitor:
         if intercept != "free":
             guess = None if earlier is None or warm is None else warm * _ratio(statement, earlier)
-            candidates, status, options = solve_unbiased(statement, monitor, start=guess)
+            candidates, status, options = solve_unbiased(statement, monitor, start=guess, cache_size=cache_size)
         elif linear:
             start = None if earlier is None or warm is None else psvm_linear.start_from(statement, earlier, warm)
             candidates, status, options = psvm_linear.solve_linear(statement, monitor, start=start)

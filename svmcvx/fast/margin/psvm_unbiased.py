@@ -1,7 +1,8 @@
 r"""The pSVM without a free bias, with a kernel or without: Newton's method on w, see :mod:`svmcvx.fast.linear.newton`.
 
 The statement is :mod:`svmcvx.formulations.margin.liblinear`. Its dual has no constraint :math:`y'\alpha = 0`, along which the pair
-steps of pSMO run. A machine with a kernel is the linear one on the rows of a factor of its Gram matrix, which is kept.
+steps of pSMO run. A machine with a kernel is the linear one on the rows of a factor of its Gram matrix, which is complete up to
+rounding where there is room and time for it. Its multipliers are certified on the kernel itself.
 """
 
 from __future__ import annotations
@@ -11,23 +12,29 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from svmcvx.data import Features
 from svmcvx.fast.core.monitor import Monitor
+from svmcvx.fast.core.pivoted_cholesky import partial_factor
 from svmcvx.fast.linear.newton import minimise
 from svmcvx.fast.linear.problem import LinearProblem, kind_of_power, linear_model
+from svmcvx.feature_space import FeatureSpace
 from svmcvx.formulations.base import RecoveredPoints
 from svmcvx.formulations.margin.psvm import PSVM
 from svmcvx.solution import Status
 
-__all__ = ["solve_unbiased"]
+__all__ = ["FACTORED", "solve_unbiased"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
+MEGABYTE = 2.0**20
+# Observations up to which the Gram matrix is kept and factored at once, in a fraction of a second that no clock interrupts.
+FACTORED = 2000
 # Observations up to which the equations of the support vectors are solved where rounding keeps Newton's method from the gap.
 POLISHED = 1000
 
 
 def solve_unbiased(
-    statement: PSVM, monitor: Monitor, *, start: Floats | None
+    statement: PSVM, monitor: Monitor, *, start: Floats | None, cache_size: float
 ) -> tuple[RecoveredPoints, Status, dict[str, Any]]:
     """Solve until the monitor says stop.
 
@@ -38,6 +45,8 @@ def solve_unbiased(
     monitor : Monitor
     start : ndarray of shape (n,) or None
         Multipliers to start from.
+    cache_size : float
+        Megabytes that the factor may take.
 
     Returns
     -------
@@ -45,10 +54,10 @@ def solve_unbiased(
         The model of w, or of the multipliers for a kernel; the multipliers.
     Status
     dict
-        ``method``, ``steps``, and the last ``sigma`` for p < 2.
+        ``method``, ``steps``, the last ``sigma`` for p < 2, and the ``rank`` of the factor of a kernel.
     """
     space, p, y = statement.space, statement.p, statement.y
-    rows = space.X if space.is_linear else space.factor
+    rows = space.X if space.is_linear else _factor(space, cache_size, monitor)
     c = statement.C * statement.weight
     problem = LinearProblem(rows, y, c, kind_of_power(p), p=p, kernel_expansion=not space.is_linear)
     if start is None:
@@ -59,6 +68,8 @@ def solve_unbiased(
     options: dict[str, Any] = {"method": "newton", "steps": point.steps}
     if not problem.smooth:
         options["sigma"] = point.sigma
+    if not space.is_linear:
+        options["rank"] = rows.shape[1]
     linear = space.is_linear
     model: Any = linear_model(space, point.w, 0.0, point.alpha > 0) if linear else space.model(point.expansion * y)
     found = RecoveredPoints([model], [{"alpha": point.alpha}])
@@ -66,3 +77,12 @@ def solve_unbiased(
         more = statement.recover(point.alpha)
         found = RecoveredPoints([*found.models, *more.models], [*found.duals, *more.duals])
     return found, status, options
+
+
+def _factor(space: FeatureSpace, cache_size: float, monitor: Monitor) -> Features:
+    """Return a factor of the Gram matrix: that of a matrix which is kept, or one that grows by columns until time or room is up."""
+    if not space.blockwise:
+        return space.factor
+    growing = partial_factor(space)
+    growing.grow(max(1, int(cache_size * MEGABYTE / (8.0 * space.data.n))), monitor.out_of_time)
+    return growing.factor
