@@ -28,7 +28,7 @@ from sklearn.svm import SVC, LinearSVC
 import svmcvx as sx
 from svmcvx import cli, datasets
 from svmcvx.cli import completion, consoles
-from svmcvx.cli.application import app
+from svmcvx.cli.application import ExitCode, app
 from svmcvx.experiments.specifications import parse_models
 
 PAGE = Path(__file__).parents[1] / "docs" / "command_line.md"
@@ -484,8 +484,13 @@ def test_the_pages_schema_is_that_of_the_files(run):
 
 
 def test_exit_codes_are_those_of_the_page():
-    from svmcvx.cli import application
-
     written = {int(code) for code in re.findall(r"^\| (\d+) \|", PAGE.read_text(), flags=re.MULTILINE)}
-    names = ("DONE", "FAILED", "UNUSABLE", "TIME_OVER", "INTERRUPTED")
-    assert written == {getattr(application, name) for name in names}
+    assert written == set(ExitCode)
+
+
+def test_ctrl_c_before_a_command_has_begun_its_work_is_told(run, monkeypatch):
+    def pressed(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("svmcvx.cli.preparing.load", pressed)
+    assert run("compare", "moons") == (130, "", "svmcvx: interrupted\n")

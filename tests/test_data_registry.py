@@ -63,7 +63,7 @@ def record(tmp_path, monkeypatch):
             lines += ["[sets.small.download]", *(f"{key} = {value}" for key, value in download.items())]
         file = tmp_path / f"registry-{hashlib.sha256(chr(10).join(lines).encode()).hexdigest()[:8]}.toml"
         file.write_text("\n".join(lines) + "\n")
-        monkeypatch.setattr(registry, "FILE", file)
+        monkeypatch.setattr(registry, "REGISTRY", file)
         return tmp_path / "cache" / "small.npz"
 
     return put

@@ -9,6 +9,7 @@ import sys
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from enum import IntEnum
 from functools import partial
 from typing import Annotated, Any
 
@@ -18,10 +19,18 @@ import svmcvx
 from svmcvx.cli import completion, consoles
 from svmcvx.errors import SvmcvxError
 
-__all__ = ["DONE", "FAILED", "INTERRUPTED", "TIME_OVER", "UNUSABLE", "app", "ended", "run"]
+__all__ = ["ExitCode", "app", "ended", "run"]
 
-# The exit codes of all commands.
-DONE, FAILED, UNUSABLE, TIME_OVER, INTERRUPTED = 0, 1, 2, 3, 130
+
+class ExitCode(IntEnum):
+    """The exit codes of all commands."""
+
+    DONE = 0
+    FAILED = 1
+    UNUSABLE = 2
+    TIME_OVER = 3
+    INTERRUPTED = 130
+
 
 app = typer.Typer(
     name="svmcvx",
@@ -38,20 +47,20 @@ def run(arguments: Sequence[str]) -> int:
     """Run one command and return its exit code."""
     if os.environ.get("_SVMCVX_COMPLETE") == "complete_bash":
         completion.in_bash(lambda: app(list(arguments), prog_name="svmcvx"))
-        return DONE
+        return ExitCode.DONE
     with _told_as_lines(arguments):
         try:
             outcome = app(list(arguments), prog_name="svmcvx", standalone_mode=False)
         except SvmcvxError as error:
             _complain(_spelled(str(error), _options(arguments)))
-            return UNUSABLE
-        except KeyboardInterrupt:
-            consoles.errors.print("svmcvx: interrupted", style="yellow")
-            return INTERRUPTED
+            return ExitCode.UNUSABLE
+        except (KeyboardInterrupt, typer.Abort):
+            # As versions of typer that do not end with the code of Ctrl-C have it.
+            outcome = int(ExitCode.INTERRUPTED)
         except BrokenPipeError:
             # The reader of the output, such as head, has what it wants.
             _close_output()
-            return DONE
+            return ExitCode.DONE
         except Exception as error:
             # Typer's usage errors: one line instead of a panel; anything else is a defect and keeps its traceback.
             message = getattr(error, "format_message", None)
@@ -59,11 +68,14 @@ def run(arguments: Sequence[str]) -> int:
                 raise
             if text := " ".join(message().replace("Value error, ", "").split()):
                 _complain(f"{text} (see --help)")
-            return int(getattr(error, "exit_code", UNUSABLE))
-    return outcome if isinstance(outcome, int) else DONE
+            return int(getattr(error, "exit_code", ExitCode.UNUSABLE))
+    if outcome == ExitCode.INTERRUPTED and not isinstance(outcome, ExitCode):
+        # Typer says so of a command that has not come to its own end.
+        consoles.errors.print("svmcvx: interrupted", style="yellow")
+    return outcome if isinstance(outcome, int) else ExitCode.DONE
 
 
-def ended(*, complete: bool, late: bool, failed: bool) -> int:
+def ended(*, complete: bool, late: bool, failed: bool) -> ExitCode:
     """Return the exit code of a command that has come to its end.
 
     Parameters
@@ -76,8 +88,8 @@ def ended(*, complete: bool, late: bool, failed: bool) -> int:
         Whether something failed, or does not hold.
     """
     if not complete:
-        return TIME_OVER if late else INTERRUPTED
-    return FAILED if failed else DONE
+        return ExitCode.TIME_OVER if late else ExitCode.INTERRUPTED
+    return ExitCode.FAILED if failed else ExitCode.DONE
 
 
 def _complain(text: str) -> None:

@@ -136,6 +136,8 @@ def compare(
     }
     frame = comparison.frame()
     outputs.write("compare", frame, content, title=title, latex=lambda: _latex(frame))
+    if proofs is not None:
+        outputs.wrote(proofs)
     if plot is not None and comparison.fitted:
         _draw(plot, comparison, used)
         outputs.wrote(plot)

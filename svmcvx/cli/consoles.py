@@ -89,11 +89,13 @@ def show(console: Console, title: str | None, columns: Sequence[Column], *, else
     room, kept = console.width, list(columns)
     while _width(kept, FOLDED) > room and any(column.rank for column in kept):
         kept.remove(max(kept, key=lambda column: column.rank))
+    if title:
+        console.print(title, style="italic", markup=False, highlight=False)
     if _width(kept, NARROW) > room:
-        _records(console, title, columns)
+        _records(console, columns)
         _legend(console, columns)
         return
-    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
     spare = room - sum(BETWEEN if column.text else column.width + BETWEEN for column in kept)
     wanted = [column.width for column in kept if column.text]
     for column in kept:
@@ -123,10 +125,8 @@ def _width(columns: Sequence[Column], folded: int) -> int:
     )
 
 
-def _records(console: Console, title: str | None, columns: Sequence[Column]) -> None:
+def _records(console: Console, columns: Sequence[Column]) -> None:
     """Print each row as lines of heading and value."""
-    if title:
-        console.print(title, style="italic", markup=False, highlight=False)
     others = columns[1:]
     width = max(cell_len(column.heading) for column in others)
     for name, *cells in zip(*(column.cells for column in columns), strict=True):

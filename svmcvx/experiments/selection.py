@@ -169,7 +169,8 @@ def select(
         ``split<k>_test_score``, ``mean_test_score``, ``std_test_score``, ``rank_test_score``
             As in ``GridSearchCV.cv_results_``; NaN where a fit failed or is missing.
         ``split<k>_lower``, ``split<k>_upper``
-            The checked interval around the optimum of the training problem of fold k.
+            The checked interval around the optimum of the training problem of fold k; where several binary machines make one
+            model, that with the largest gap.
         ``worst_gap``, ``certified``
             Largest relative gap over the folds, and whether it is at most `tol`; NaN and False without certificates.
         ``n_support``, ``solver``, ``status``
