@@ -307,7 +307,7 @@ def _compared(part: pd.DataFrame, scores: Floats, mean: float, sd: float, repeat
         "_sd": round(spread, 3),
         "_difference": round(ours - mean, 3) + 0.0,
         "_noise": round(noise, 3),
-        "_within_noise": bool(abs(ours - mean) <= noise),
+        "_within_noise": math.nan if math.isnan(noise) else bool(abs(ours - mean) <= noise),
         "_splits": scores.size,
         "_certified": "" if without else f"{certified}/{int((part['tuning_fits'] + 1).sum())}",
         "_seconds": round(float(part["seconds"].sum()), 2),
