@@ -209,7 +209,7 @@ def _computed(table: _Table, run: Run) -> Reproduction:
             if table.kernel
             else "Summed: no machine has an intercept, and the losses of all are summed. lda is scikit-learn's."
         ),
-        "Noise: two standard errors of the difference of two means over independent splits of the same data.",
+        "Noise: two standard errors of the difference of two means over independent splits of the same data; one split has the printed spread.",
         "Against svm: significant at 95 % by the paired t-test, as in the paper; corrected: by the corrected resampled t-test.",
         *(_tally(frame, method) for method in ("odml", "odm")),
     )
@@ -298,7 +298,8 @@ def _row(
 
 def _compared(part: pd.DataFrame, scores: Floats, mean: float, sd: float, repeats: int) -> dict[str, Any]:
     ours, spread = float(scores.mean()), float(scores.std(ddof=1)) if scores.size > 1 else math.nan
-    noise = mean_noise(sd, repeats, spread, scores.size)
+    # One split has the spread that is printed.
+    noise = mean_noise(sd, repeats, spread if scores.size > 1 else sd, scores.size)
     certified = int((part["tuning_certified"] + part["certified"].astype(int)).sum())
     without = (part["status"] == UNCERTIFIED).any()
     return {

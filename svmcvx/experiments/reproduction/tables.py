@@ -33,8 +33,8 @@ __all__ = [
     "thinned",
 ]
 
-# A grid of so many values is thinned to its middle one or not at all: by steps of at least so many.
-WHOLE_GRID, MIDDLE_ALONE = 3, 10
+# A grid of so many values is never thinned.
+WHOLE_GRID = 3
 # Of the tests.
 LEVEL = 0.05
 
@@ -159,8 +159,8 @@ class Run(NamedTuple):
 
 
 def thinned(values: Sequence[Any], every: int) -> list[Any]:
-    """Return every so manieth value of a grid, its middle among them; up to three values stay as they are, unless one of ten is asked for."""
-    if every == 1 or (len(values) <= WHOLE_GRID and every < MIDDLE_ALONE):
+    """Return every so manieth value of a grid, its middle among them; up to three values stay as they are."""
+    if every == 1 or len(values) <= WHOLE_GRID:
         return list(values)
     return list(values[(len(values) - 1) // 2 % every :: every])
 
@@ -190,8 +190,8 @@ def reproduce(
     repeats : int, optional
         Repetitions, where the numbers are means over some; those of the paper by default.
     every : int, optional
-        Take every so manieth value of each grid of hyper-parameters, the middle one among them; all by default. Grids of at most three
-        values stay as they are below 10, and from 10 on have their middle value alone. What has one value is not tuned.
+        Take every so manieth value of each grid of hyper-parameters of more than three values, the middle one among them; all by default.
+        A model with one setting left is not tuned.
     sets : sequence of str, optional
         Data sets, by the names that the table prints; all by default.
     data_dir, store, backend, n_jobs, progress, time_limit
