@@ -162,10 +162,12 @@ def from_disk(options):
                 "computing, times a bare pass each": computing / (passes * bare[columns][1]),
                 "largest worker, GiB": memory.largest / 2**30,
             }
-            if options.kill:
-                row |= killed(call, client, solution)
-            found.append(row)
             print(row, flush=True)
+            if options.kill:
+                undone = killed(call, client, solution)
+                print(undone, flush=True)
+                row |= undone
+            found.append(row)
     return found
 
 
