@@ -145,7 +145,7 @@ def _dense(X: Any, name: str, names: list[str] | None) -> Floats:
             return converted
         raise DataTypeError(
             f"{name} is not numeric in {_describe_columns(bad, names)}: every argument must be numeric, "
-            "not a string, a missing value or another object; encode these values as a number first"
+            "not a string, a missing value or another object; drop these columns or encode them as numbers, as datasets.load does"
         )
     raise DataTypeError(f"{name} must be numeric, got dtype {array.dtype}; encode its values as numbers first")
 

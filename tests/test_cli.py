@@ -117,7 +117,9 @@ def test_missing_values(run, tmp_path):
     np.savez("holes.npz", X=X, y=np.arange(30) % 2)
     code, _, err = run("compare", "holes.npz")
     assert code == 2
-    assert "--missing" in err
+    assert "holes has 1 missing value; pass --missing" in err
+    pd.DataFrame(X, columns=["left", "right"]).assign(label=np.arange(30) % 2).to_csv("holes.csv", index=False)
+    assert "holes has 1 missing value, in left; pass" in run("compare", "holes.csv", "--target", "label")[2]
     assert run("compare", "holes.npz", "--missing", "drop")[0] == 0
     assert run("compare", "holes.npz", "--missing", "median")[0] == 0
 
@@ -135,6 +137,13 @@ def test_missing_values(run, tmp_path):
         (("compare", "moons", "--seed", "-1"), "Invalid value for '--seed'"),
         (("compare", "moons", "--models", "psvm:p=1,p=2"), "sets p of psvm twice"),
         (("compare", "moons", "--models", "psvm:q=1"), "psvm has no setting 'q'; it has C,"),
+        (("compare", "moons", "--models", "p=1"), "--models names no model before the setting 'p=1'"),
+        (("compare", "moons", "--fit-time-limit", "-1"), "--fit-time-limit must be"),
+        (
+            ("select", "moons", "--grid", "C=1", "--scoring", "accurate"),
+            "no score 'accurate'; write for example 'accuracy'",
+        ),
+        (("study", "nothing.toml"), "the file nothing.toml does not exist"),
         (("compare", "nothing.csv"), "the file nothing.csv does not exist"),
         (("compare", "nothing"), "neither --data-dir nor SVMCVX_DATA is set; pass a path or --data-dir"),
         (("compare", "moons", "--scheduler", "x"), "--scheduler must be 'loky'"),

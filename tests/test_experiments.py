@@ -1,3 +1,5 @@
+import math
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -118,6 +120,12 @@ def test_models_can_be_written_as_text():
     assert [name for name, _ in named] == ["psvm(p=1)", "psvm(p=1.5, C=10)", "psvm(kernel=rbf, p=2)", "psvm"]
     assert [model.C for _, model in named] == [3.0, 10, 3.0, 3.0]
     assert named[2][1].kernel == "rbf"
+    assert math.isinf(parse_models("psvm:C=inf")[0][1].C), "the hard margin"
+
+
+def test_a_class_of_one_observation_is_named():
+    with pytest.raises(sx.DataError, match="3 classes, of which 1 have a single observation, such as 7"):
+        sx.compare(MODELS, np.arange(9.0)[:, None], [0, 0, 0, 0, 1, 1, 1, 1, 7])
 
 
 @pytest.mark.parametrize(

@@ -690,5 +690,13 @@ def test_a_file_without_models_or_sets(file):
         )
         with pytest.raises(sx.DataError, match=r"has no (models|datasets); a study needs some"):
             read_study(file)
-    with pytest.raises(sx.DataError, match="cannot be read as TOML"):
+    with pytest.raises(sx.DataError, match=r"absent\.toml does not exist"):
         read_study(file.parent / "absent.toml")
+
+
+def test_a_column_is_left_out_of_a_study(file):
+    file.write_text(FILE.replace('target = "label"', 'target = "label", drop = ["a"]'))
+    assert read_study(file)[1]["datasets"]["mine"].feature_names == ("b", "c")
+    file.write_text(FILE.replace('target = "label"', 'target = "label", drop = 3'))
+    with pytest.raises(sx.DataError, match="drop of the data set 'mine' must be a list of strings"):
+        read_study(file)

@@ -52,7 +52,7 @@ def run(arguments: Sequence[str]) -> int:
         try:
             outcome = app(list(arguments), prog_name="svmcvx", standalone_mode=False)
         except SvmcvxError as error:
-            _complain(_spelled(str(error), _options(arguments)))
+            _complain(_spelled(" ".join(str(error).split()), _options(arguments)))
             return ExitCode.UNUSABLE
         except (KeyboardInterrupt, typer.Abort):
             # As versions of typer that do not end with the code of Ctrl-C have it.

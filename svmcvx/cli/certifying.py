@@ -186,7 +186,8 @@ def _read_skops(path: Path) -> Any:
         strange = skops.io.get_untrusted_types(file=path)
         if strange:
             raise DataError(
-                f"{path} holds {', '.join(strange)}, which could run code of their own; dump the fitted model alone, as in skops.io.dump(search.best_estimator_, …)"
+                f"{path} holds {', '.join(strange)}, which could run code and belongs to none of what is certified: an SVC, NuSVC, LinearSVC "
+                "or LogisticRegression, or a pipeline that ends in one; dump that alone, as in skops.io.dump(search.best_estimator_, …)"
             )
         return skops.io.load(path, trusted=[])
     except DataError:

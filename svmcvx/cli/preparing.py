@@ -39,6 +39,7 @@ def without_holes(data: Dataset, missing: str) -> Dataset:
 
     from svmcvx.data import check_choice
     from svmcvx.datasets import Dataset
+    from svmcvx.datasets.tables import LISTED
     from svmcvx.experiments.preparation import MISSING, imputer
 
     check_choice(missing, "missing", MISSING)
@@ -49,7 +50,13 @@ def without_holes(data: Dataset, missing: str) -> Dataset:
         return data.without_missing()
     filled = imputer(missing)
     if filled is None:
-        raise DataError(f"{data.name} has {holes} missing values; pass --missing drop or --missing median")
+        missed = f"{holes} missing value{'s' * (holes > 1)}"
+        columns = np.flatnonzero(np.isnan(data.X).any(axis=0))
+        if data.feature_names:
+            missed += f", in {', '.join(data.feature_names[j] for j in columns[:LISTED])}" + ", …" * (
+                columns.size > LISTED
+            )
+        raise DataError(f"{data.name} has {missed}; pass --missing drop or --missing median")
     return Dataset(data.name, np.asarray(filled.fit_transform(data.X)), data.y, data.feature_names)
 
 
@@ -89,9 +96,10 @@ def model_settings(
     kernel: str, C: float, gamma: str, solver: str, fit_time_limit: float | None, tol: float
 ) -> dict[str, Any]:
     """Return the settings that every model of a command has unless it says otherwise."""
-    from svmcvx.data import check_number, check_time_limit
+    from svmcvx.data import check_number
 
-    check_time_limit(fit_time_limit)
+    if fit_time_limit is not None:
+        check_number(fit_time_limit, "fit_time_limit", low=0, open_low=True)
     return {
         "C": C,
         "kernel": None if kernel == "none" else kernel,

@@ -34,6 +34,10 @@ class Dataset:
     y: NDArray[Any]
     feature_names: tuple[str, ...] = ()
 
+    def __repr__(self) -> str:
+        rows, columns = self.X.shape
+        return f"Dataset({self.name!r}, {rows} × {columns}, {self.classes.size} classes)"
+
     @property
     def classes(self) -> NDArray[Any]:
         """The distinct labels, sorted."""

@@ -71,7 +71,7 @@ def load(
         if not isinstance(value, allowed) and (value is not None or what == "name"):
             raise DataTypeError(f"{what} must be a {'string' if what == 'target' else 'string or path'}, got {value!r}")
     if isinstance(drop, str) or not all(isinstance(column, str) for column in drop):
-        raise DataTypeError(f"drop must be a sequence of names of columns, got {drop!r}")
+        raise DataTypeError(f"drop must be a list of names of columns, as in ['id'], got {drop!r}")
     text = os.fspath(name)
     base, _, classes = text.partition(":") if not Path(text).exists() else (text, "", "")
     found = _load(base, data_dir, target, drop)

@@ -102,6 +102,12 @@ class Comparison:
         labels = classes[codes]
         parts: list[Any] = [X, np.zeros((0, X.shape[1])), labels, labels[:0]]
         if self.test_size > 0:
+            alone = np.flatnonzero(np.bincount(codes) == 1)
+            if alone.size:
+                raise DataError(
+                    f"the data have {classes.size} classes, of which {alone.size} have a single observation, such as {classes[alone[0]]}, which no split can share; "
+                    "leave them out, or name another column where this is not that of the labels"
+                )
             try:
                 parts = train_test_split(X, labels, test_size=self.test_size, random_state=self.seed, stratify=labels)
             except ValueError as error:

@@ -8,6 +8,7 @@ import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from difflib import get_close_matches
 from itertools import groupby
 from typing import Any, ClassVar, TypeAlias
 
@@ -18,7 +19,7 @@ from joblib.parallel import get_active_backend
 from numpy.typing import NDArray
 from scipy.stats import rankdata
 from sklearn.base import clone, is_classifier
-from sklearn.metrics import check_scoring
+from sklearn.metrics import check_scoring, get_scorer_names
 from sklearn.model_selection import KFold, ParameterGrid, StratifiedKFold, check_cv
 from sklearn.utils.validation import indexable
 
@@ -300,7 +301,12 @@ def _scorer(estimator: Any, scoring: Any) -> Callable[..., float] | None:
     try:
         scorer: Callable[..., float] = check_scoring(estimator, scoring)
     except (ValueError, TypeError) as error:
-        raise DataError(f"scoring cannot be used: {error}") from None
+        why = str(error)
+        if isinstance(scoring, str) and scoring not in get_scorer_names():
+            # Its own message lists them all.
+            near = get_close_matches(scoring, get_scorer_names()) or ["balanced_accuracy"]
+            why = f"scikit-learn has no score {scoring!r}; write for example {' or '.join(map(repr, near))}"
+        raise DataError(f"scoring cannot be used: {why}") from None
     return None if scoring is None else scorer
 
 

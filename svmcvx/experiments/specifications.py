@@ -18,6 +18,8 @@ MODELS: dict[str, Estimator] = {
 
 def value_of(text: str) -> Any:
     """Return a number, True, False or None for its text, and any other text as it is."""
+    if text == "inf":
+        return float(text)
     try:
         return ast.literal_eval(text)
     except (ValueError, SyntaxError):
@@ -64,7 +66,9 @@ def read_models(text: str) -> list[tuple[str, dict[str, Any]]]:
         head = head if "=" in head else head.replace("_", "-")
         if "=" in head:
             if not models:
-                raise DataError(f"models starts with the setting {head!r}; begin with one of {', '.join(MODELS)}")
+                raise DataError(
+                    f"models names no model before the setting {head!r}; begin with one of {', '.join(MODELS)}"
+                )
             settings = [head, *settings]
         else:
             if head not in MODELS:

@@ -53,6 +53,8 @@ def read_study(path: str | os.PathLike[str]) -> tuple[str, dict[str, Any]]:
         If the file cannot be read, or an entry is not known or cannot be used.
     """
     path = Path(path)
+    if not path.exists():
+        raise DataError(f"the file {path} does not exist; check the path")
     try:
         with path.open("rb") as stream:
             content = tomllib.load(stream)
@@ -124,9 +126,11 @@ def _datasets(value: Any, split: Any, path: Path) -> dict[str, Any]:
         if (
             not isinstance(one, dict)
             or not isinstance(one.get("name"), str)
-            or set(one) - {"name", "file", "target", "split"}
+            or set(one) - {"name", "file", "target", "drop", "split"}
         ):
-            raise DataError(f"{path}: a data set is a name or a table of name, file, target and split, got {entry!r}")
+            raise DataError(
+                f"{path}: a data set is a name or a table of name, file, target, drop and split, got {entry!r}"
+            )
         name = one["name"]
         if name in names:
             raise DataError(f"{path} names the data set {name!r} twice")
@@ -142,7 +146,8 @@ def _source(one: Mapping[str, Any], path: Path) -> Any:
 
     if "file" not in one:
         return one["name"]
-    return load(path.parent / str(one["file"]), target=one.get("target"))
+    drop = _strings(one.get("drop", []), f"drop of the data set {one['name']!r}", path)
+    return load(path.parent / str(one["file"]), target=one.get("target"), drop=drop)
 
 
 def _models(value: Any, path: Path) -> tuple[dict[str, Any], dict[str, Any]]:

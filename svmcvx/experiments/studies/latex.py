@@ -58,6 +58,8 @@ def latex_table(study: Study, metric: str, digits: int) -> str:
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", ""])
 
 
+# Means of whole numbers.
+COUNT = "count"
 # How numbers are printed in columns of these names; others with nine digits.
 FORMS = {
     "gap": ".1e",
@@ -66,6 +68,7 @@ FORMS = {
     "test_accuracy": ".4f",
     "mean_test_score": ".4f",
     "std_test_score": ".4f",
+    "n_support": COUNT,
     "seconds": ".2f",
 }
 
@@ -93,6 +96,8 @@ def _cell(value: Any, form: str) -> str:
     if isinstance(value, (float, np.floating)):
         if np.isinf(value):
             return r"$\infty$" if value > 0 else r"$-\infty$"
+        if form == COUNT:
+            return f"${value:.1f}".removesuffix(".0") + "$"
         mantissa, e, exponent = format(float(value), form).partition("e")
         return rf"${mantissa} \times 10^{{{int(exponent)}}}$" if e else f"${mantissa}$"
     if isinstance(value, (int, np.integer)):

@@ -93,7 +93,7 @@ class HardMargin(AlphaDualStatement):
         if status in ("unbounded", "infeasible"):
             return (
                 "the two classes are not separable in this feature space, so no hard-margin SVM exists; "
-                "use the soft margin (psvm_dual with p ≥ 1) or a richer kernel"
+                "use the soft margin (a finite C of the pSVM) or a richer kernel"
             )
         return super().explain(status)
 
