@@ -326,3 +326,11 @@ def test_tables_that_can_be_reproduced_are_listed(run):
     code, _, err = run("reproduce", "odm-table2", "--every", "3", "--set", "nowhere")
     assert code == 2
     assert "got nowhere" in err
+
+
+def test_the_proof_of_a_pair_is_checked_against_the_data_of_all_classes(run):
+    assert run("compare", "iris", "--models", "psvm:p=2", "--proofs", "proofs", "--quiet")[0] == 0
+    code, out, _ = run("verify", "proofs/psvm_p=2.setosa-virginica.npz", "proofs/training.npz")
+    assert code == 0
+    assert "the proof holds" in out
+    assert run("verify", "proofs/psvm_p=2.setosa-virginica.npz", "wine")[0] == 2

@@ -186,7 +186,7 @@ def _read_skops(path: Path) -> Any:
         strange = skops.io.get_untrusted_types(file=path)
         if strange:
             raise DataError(
-                f"{path} holds {', '.join(strange)}, which could run code and belongs to none of what is certified: an SVC, NuSVC, LinearSVC "
+                f"{path} holds {', '.join(strange)}, which could run code of their own and belong to none of what is certified: an SVC, NuSVC, LinearSVC "
                 "or LogisticRegression, or a pipeline that ends in one; dump that alone, as in skops.io.dump(search.best_estimator_, …)"
             )
         return skops.io.load(path, trusted=[])
@@ -311,10 +311,15 @@ def verify(
     outputs = Outputs(json, quiet=quiet)
     import pandas as pd
 
-    import svmcvx
+    from svmcvx.datasets.content import label_text
+    from svmcvx.proofs import read_proof
+    from svmcvx.proofs import verify as verify_proof
 
-    loaded = preparing.load(data, data_dir, target, drop)
-    found = svmcvx.verify(proof, loaded.X, loaded.y, precision=precision)
+    loaded, claim = preparing.load(data, data_dir, target, drop), read_proof(proof)
+    if claim.classes.size == 2 < loaded.classes.size:
+        # One pair of the several classes beside which it was written.
+        loaded = loaded.pair(*label_text(claim.classes))
+    found = verify_proof(claim, loaded.X, loaded.y, precision=precision)
     lower = "no lower bound" if found.lower is None else f"lower {found.lower:.17g}"
     verdict = "the proof holds" if found.holds else "the proof does not hold"
     for line in (f"proved: {lower}, upper {found.upper:.17g}", f"{verdict}{': ' + found.why if found.why else ''}"):
