@@ -59,7 +59,7 @@ typos = [
     ["compare", "moons", "--models", "pvsm"], ["compare", "moons", "--kernel", "gauss"], ["select", "moons", "--grid", "C"],
     ["certify", "m.skops", "moons"],
 ]
-codes = [cli.run(words) for words in typos]
+codes = [int(cli.run(words)) for words in typos]
 heavy = {"numpy", "scipy", "pandas", "sklearn", "cvxpy", "numba", "matplotlib", "joblib"}
 sys.stdout = sys.__stdout__
 print("codes", codes, "loaded", sorted(heavy & set(sys.modules)))
