@@ -20,7 +20,6 @@ extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
     "sphinx.ext.mathjax",
-    "sphinx_design",
     "sphinx_copybutton",
     "sphinxcontrib.bibtex",
     "citations",
