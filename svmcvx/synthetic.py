@@ -78,7 +78,7 @@ def outlier_rule(p: int, *, seed: int) -> LinearRule:
 
 
 def outlier_data(
-    n: int, p: int, *, sigma: float, outliers: str = "none", seed: int, sample: int = 0
+    n: int, p: int, *, sigma: float, outliers: str = "none", share: float = OUTLIER_SHARE, seed: int, sample: int = 0
 ) -> tuple[Floats, NDArray[np.intp]]:
     r"""Draw two Gaussian classes around :math:`\pm\chi`, :math:`\chi = 0.5\,d/\|d\|`, with outliers.
 
@@ -87,6 +87,8 @@ def outlier_data(
       :math:`N(-10\chi, 0.001\sigma^2 I)`, far on the side of the class −1;
     - ``"spread"``: as "none", but one observation in ten has the covariance :math:`100\sigma^2 I`.
 
+    The 0.1 of both is `share`.
+
     Parameters
     ----------
     n, p : int
@@ -94,6 +96,8 @@ def outlier_data(
     sigma : float
         Standard deviation, positive; the experiments take 0.2, 0.5 and 1.
     outliers : "none", "clustered" or "spread"
+    share : float
+        Probability of an outlier, in [0, 1]; that of the experiments is 0.1.
     seed : int
         Determines the direction d and, with `sample`, the observations.
     sample : int
@@ -118,11 +122,12 @@ def outlier_data(
     sigma = _real(sigma, "sigma", np.finfo(float).tiny, np.finfo(float).max, "(0, inf)")
     if not isinstance(outliers, str) or outliers not in OUTLIERS:
         raise DataError(f"outliers must be one of {', '.join(map(repr, OUTLIERS))}, got {outliers!r}")
+    share = _real(share, "share", 0.0, 1.0, "[0, 1]")
     d = outlier_rule(p, seed=seed).coef
     centroid = CENTROID * d / np.linalg.norm(d)
     rng = _random(seed, 1, _whole(sample, "sample", 0))
     y = np.where(rng.random(n) < 0.5, 1, -1)
-    outlier = rng.random(n) < (0.0 if outliers == "none" else OUTLIER_SHARE)
+    outlier = rng.random(n) < (0.0 if outliers == "none" else share)
     place, spread = y.astype(np.float64), np.full(n, sigma)
     if outliers == "clustered":
         y = np.where(outlier, 1, y)

@@ -147,7 +147,9 @@ def test_figures_of_a_table(folder, monkeypatch):
     assert found.figures(folder / "figures") != [file]
     assert (folder / "figures" / file.name).read_text() == text, "the same table, the same picture"
     found.report(folder / "table.html")
-    assert "Accuracy and share of support vectors" in (folder / "table.html").read_text()
+    page = (folder / "table.html").read_text()
+    assert "Accuracy and share of support vectors" in page
+    assert found.notes[0] in page
     lacking = found.frame.assign(as_written=np.nan)
     assert replace(found, frame=lacking).figures(folder) == []
 

@@ -258,7 +258,7 @@ def _entry(rows: pd.DataFrame, line: Mapping[str, Any], machine: str, left_out: 
             "as_written_converged": f"{int(rows[f'{machine} converged'].sum())}/{len(rows)}",
         }
     if "residual" in means:
-        entry["as_written_residual"] = means["residual"]
+        entry["as_written_residual"] = float(f"{means['residual']:.1e}")
     if "certified" in means:
         entry["as_written_certified"] = f"{int(rows[f'{machine} certified'].sum())}/{len(rows)}"
     return entry | {"as_written_seconds": round(float(rows[f"{machine} seconds"].sum()), 2)}

@@ -84,7 +84,9 @@ class Reproduction:
     def report(self, path: str | os.PathLike[str]) -> None:
         """Write table, figures and study into one HTML file (extra ``study``)."""
         pictures = [(one.svg, one.caption) for one in drawn(self)]
-        self.study.report(path, {self.title: self.frame}, title=f"{self.title}, reproduced", figures=pictures)
+        noted = self.frame.copy()
+        noted.attrs["note"] = " ".join(self.notes)
+        self.study.report(path, {self.title: noted}, title=f"{self.title}, reproduced", figures=pictures)
 
 
 class _Table(NamedTuple):

@@ -78,7 +78,7 @@ def report(
     path : path
     study : Study or None
     comparisons : mapping of str to DataFrame
-        Tables of :func:`svmcvx.compare` by their titles.
+        Tables of :func:`svmcvx.compare` by their titles, or others, whose ``attrs["note"]`` is printed above them.
     title : str, optional
     figures : sequence of (str, str)
         SVG and caption of what stands with these tables.
@@ -302,8 +302,12 @@ def _comparisons(
 ) -> Iterable[dict[str, Any]]:
     if comparisons:
         note = "One split. The interval [dual_bound, primal] holds the optimum of the training problem."
-        tables = [_plain(name, note if "dual_bound" in frame else "", frame) for name, frame in comparisons.items()]
-        yield {"title": "Tables", "tables": tables, "figures": figures}
+        # A table may bring a note of its own.
+        notes = {
+            name: frame.attrs.get("note", note if "dual_bound" in frame else "") for name, frame in comparisons.items()
+        }
+        tables = [_plain(name, notes[name], frame) for name, frame in comparisons.items()]
+        yield {"title": "Tables", "tables": tables, "figures": figures, "figures_first": True}
 
 
 def _plain(title: str, note: str, frame: pd.DataFrame) -> Table:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from svmcvx.experiments.reproduction.conic import METHODS
+from svmcvx.experiments.reproduction.conic import HALF, METHODS
 from svmcvx.experiments.reproduction.tables import Reproduction
 from svmcvx.plot.style import class_colours, drawing_panels
 
@@ -26,24 +26,32 @@ def _trials(found: Reproduction) -> Any:
 
 
 def breakdowns(found: Reproduction) -> Figure | None:
-    """Draw the distribution of the misclassification with clustered outliers and the least spread, a panel a size (Figure 2)."""
+    """Draw the distribution of the misclassification with clustered outliers and the least spread, a panel a size (Figure 2).
+
+    The second row is that with half as many outliers.
+    """
     rows: pd.DataFrame = _trials(found)
-    rows = rows[(rows["outliers"] == "clustered") & (rows["sigma"] == rows["sigma"].min())]
-    sizes = sorted(set(rows["n"]))
+    rows = rows[rows["outliers"].isin(("clustered", HALF)) & (rows["sigma"] == rows["sigma"].min())]
+    sizes, kinds = sorted(set(rows["n"])), sorted(set(rows["outliers"]))
     if not sizes:
         return None
-    figure, panels = drawing_panels(1, len(sizes), size=(2.6, 2.6), sharex=True, sharey=True)
-    for n, ax in zip(sizes, panels.flat, strict=True):
-        for method, colour in zip(METHODS, class_colours(len(METHODS)), strict=True):
-            errors = np.sort(100.0 * rows.loc[rows["n"] == n, f"{method}_error"].to_numpy(dtype=np.float64))
-            share = np.arange(1, errors.size + 1) / errors.size
-            ax.step(np.maximum(errors, SMALLEST), share, where="post", color=colour, linewidth=1.6, label=method)
-        ax.set_xscale("log")
-        ax.set_title(f"n = {n} ({errors.size} repetitions)", fontsize=9)
+    figure, panels = drawing_panels(len(kinds), len(sizes), size=(2.6, 2.4), sharex=True, sharey=True)
+    for kind, line in zip(kinds, panels, strict=True):
+        for n, ax in zip(sizes, line, strict=True):
+            part = rows[(rows["n"] == n) & (rows["outliers"] == kind)]
+            for method, colour in zip(METHODS, class_colours(len(METHODS)), strict=True):
+                errors = np.sort(100.0 * part[f"{method}_error"].to_numpy(dtype=np.float64)).clip(min=SMALLEST)
+                share = np.arange(1, errors.size + 1) / max(errors.size, 1)
+                ax.step(
+                    [*errors[:1], *errors], [0.0, *share][: errors.size + 1], where="post", color=colour, label=method
+                )
+                ax.plot(errors, share, ".", color=colour)
+            ax.set_title(f"n = {n}, {len(part)} runs", fontsize=9)
+            ax.set_xscale("log")
+            ax.grid(alpha=0.3)
+        line[0].set_ylabel(f"{kind}:\nshare at or below", fontsize=9)
+    for ax in panels[-1]:
         ax.set_xlabel("misclassified, per cent")
-        ax.grid(alpha=0.3)
-    panels[0, 0].set_ylabel("share at or below")
-    panels[0, 0].set_ylim(0.0, 1.03)
     panels[0, 0].legend(fontsize="small")
     return figure
 
