@@ -296,7 +296,7 @@ def test_the_conic_relaxation_in_blocks_agrees_with_the_data_in_memory(lam, inte
     st.sampled_from((20_000, 30, 6)),
     st.integers(0, 99),
 )
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 def test_the_cardinality_form_in_blocks_agrees_with_the_data_in_memory(kappa, form, ends, sampled, seed):
     X, y, weight = conic_data(form, seed)
     arguments = {"kappa": kappa, "sample_weight": weight, "tol": 1e-6}
