@@ -128,10 +128,10 @@ def hard_margin(
 
     Parameters
     ----------
-    X, y, kernel, tol, time_limit, max_iter, verbose, callback, warm_start, indefinite
-        As for :func:`svmcvx.fast.psvm`, rows in blocks included; `tol` is the certified relative gap.
-    selection, cache_size, float32_cache, seed
-        As there; they concern pSMO, with or without a kernel.
+    X, y, kernel, tol, time_limit, max_iter, verbose, callback, warm_start, selection, cache_size, float32_cache, \
+indefinite, seed
+        As for :func:`svmcvx.fast.psvm`, rows in blocks included; `tol` is the certified relative gap. `selection`, `cache_size`, `float32_cache` and
+        `seed` concern pSMO, with or without a kernel.
     method : "auto", "active-set" or "smo"
         ``"active-set"`` is for ``kernel=None`` only. There ``"auto"`` chooses it for at most as many features as
         observations; with more, nearly all observations are tight, and pSMO is faster. With ``"auto"`` pSMO also takes over
