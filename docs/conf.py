@@ -23,6 +23,7 @@ extensions = [
     "sphinx_copybutton",
     "sphinxcontrib.bibtex",
     "citations",
+    "docstrings",
     "names",
     "offline",
     "written_pages",
