@@ -19,7 +19,7 @@ machines = {
 }
 
 with mpl.rc_context({"font.size": 11}):
-    figure, axes = plt.subplots(1, 3, figsize=(10.5, 4), layout="constrained", sharex=True, sharey=True)
+    figure, axes = plt.subplots(1, 3, figsize=(10.5, 4.6), layout="constrained", sharex=True, sharey=True)
     for ax, (name, machine) in zip(axes, machines.items(), strict=True):
         bounds = machine.fit(X, y).certificate_
         title = f"{name}\n{bounds.lower:.4f} ≤ optimum ≤ {bounds.upper:.4f}"

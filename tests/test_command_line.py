@@ -59,7 +59,7 @@ typos = [
     ["compare", "moons", "--models", "pvsm"], ["compare", "moons", "--kernel", "gauss"], ["select", "moons", "--grid", "C"],
     ["certify", "m.skops", "moons"],
 ]
-codes = [cli.run(words) for words in typos]
+codes = [int(cli.run(words)) for words in typos]
 heavy = {"numpy", "scipy", "pandas", "sklearn", "cvxpy", "numba", "matplotlib", "joblib"}
 sys.stdout = sys.__stdout__
 print("codes", codes, "loaded", sorted(heavy & set(sys.modules)))
@@ -428,7 +428,7 @@ def complete(monkeypatch, capsys, *words):
         (("compare", "moons", "--kernel", "=", "l"), ["linear", "laplacian"]),
         (("select", "moons", "--grid", "lam"), ["lam=", "lam1=", "lam2="]),
         (("datasets", "ionos"), ["ionosphere"]),
-        (("reproduce", "psvm-table1"), ["psvm-table1"]),
+        (("reproduce", "psvm-table3"), ["psvm-table3"]),
         (("compare", "da"), ["data.csv"]),
     ],
 )

@@ -103,9 +103,9 @@ def test_linear_machines_over_random_halves(folder):
     for method, own in scores.items():
         line = rows.loc[("haberman", method)]
         assert line["as_written"] == round(np.mean(own), 3)
-        assert line["as_written_noise"] == round(
-            2 * np.sqrt(line["published_sd"] ** 2 / 30 + np.var(own, ddof=1) / 2), 3
-        )
+        # So few splits have the printed spread.
+        assert line["as_written_sd"] == round(np.std(own, ddof=1), 3)
+        assert line["as_written_noise"] == round(2 * line["published_sd"] * np.sqrt(1 / 30 + 1 / 2), 3)
     assert rows.loc[("haberman", "odm"), "published_against_svm"] == "tie"
     assert rows.loc[("haberman", "odm"), "as_written_certified"] == "2/2"
     assert rows.loc[("haberman", "odml"), "as_summed_certified"] == "32/32"

@@ -95,7 +95,7 @@ def test_a_table_of_trials_goes_on_where_it_stopped(small, tmp_path, monkeypatch
     hinge = frame.loc[(0.2, "clustered", "hinge")]
     assert (hinge["published"], hinge["published_sd"]) == (3.9, 10.9)
     assert hinge["as_written"] == round(errors.mean(), 2)
-    assert hinge["as_written_noise"] == round(2 * np.sqrt(10.9**2 / 320 + errors.var() / 2), 2)
+    assert hinge["as_written_noise"] == round(2 * np.sqrt(10.9**2 / 320 + errors.var() / 2) + 0.05, 2)
     assert hinge["as_written_certified"] == "6/6"
     bayes = 100 * found.study.frame.query("outliers == 'clustered'")["bayes_error"]
     assert frame.loc[(0.2, "clustered", "bayes"), "as_written"] == round(bayes.mean(), 2)

@@ -296,7 +296,7 @@ def test_the_conic_relaxation_in_blocks_agrees_with_the_data_in_memory(lam, inte
     st.sampled_from((20_000, 30, 6)),
     st.integers(0, 99),
 )
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 def test_the_cardinality_form_in_blocks_agrees_with_the_data_in_memory(kappa, form, ends, sampled, seed):
     X, y, weight = conic_data(form, seed)
     arguments = {"kappa": kappa, "sample_weight": weight, "tol": 1e-6}
@@ -605,3 +605,17 @@ def test_bad_blocks_on_a_cluster_say_what_is_wrong(cluster, tmp_path):
         psvm(blocks, labels, C=1.0, p=2.0)
     blocks, labels = sources("npy", *data(), tmp_path)
     assert psvm(blocks, labels, C=1.0, p=2.0, time_limit=1e-6).status == "time_limit"
+
+
+def test_a_cluster_predicts_where_the_blocks_are(cluster, tmp_path):
+    X, y = data()
+    y = np.where(X[:, 1] > 3.0, "maybe", y)
+    blocks, labels = sources("npy", X, y, tmp_path)
+    machine = sx.PSVMClassifier(C=0.5, p=2.0, multiclass="ovr", class_weight="balanced").fit(blocks, labels)
+    assert all(solution.certificate.is_certified(1e-6) for solution in machine.solutions_.values())
+    kernel = sx.PSVMClassifier(C=1.0, kernel="rbf").fit(X, y == "yes")
+    for fitted in (machine, kernel):
+        scores, predicted = fitted.model_.decision_function(X), fitted.model_.predict(X)
+        for source in (blocks, da.from_array(X, chunks=(100, 2))):
+            assert np.asarray(fitted.decision_function(source)) == pytest.approx(scores)
+            assert np.array_equal(np.asarray(fitted.predict(source)), predicted)

@@ -42,7 +42,8 @@ def reproduce(
         int | None, typer.Option(help="Repetitions, where numbers are means over some; those of the paper by default.")
     ] = None,
     every: Annotated[
-        int | None, typer.Option(help="Take every so manieth value of each grid of hyper-parameters; all by default.")
+        int | None,
+        typer.Option(help="Take every N-th value of each grid of hyper-parameters; all by default.", metavar="N"),
     ] = None,
     sets: Annotated[
         list[str] | None, typer.Option("--set", help="A data set, as the table prints it; may be repeated.")

@@ -12,10 +12,12 @@ import scipy.sparse as sp
 from numpy.typing import DTypeLike, NDArray
 
 from svmcvx.data import Features
+from svmcvx.kernels.cluster_product import on_cluster
 from svmcvx.kernels.distances import row_norms_squared
 from svmcvx.kernels.entry_error import NOTICEABLE, EntryError, exponential_error, shift_error
 from svmcvx.kernels.functions import RBF, Exponential, Kernel, Laplacian, Linear, Polynomial
 from svmcvx.rounding import U
+from svmcvx.system.cluster import default_client
 from svmcvx.system.threads import each_part
 
 __all__ = ["TILE_ENTRIES", "KernelColumns", "KernelProduct", "is_definite", "is_positive", "with_sizes"]
@@ -30,6 +32,8 @@ TILE_COLUMNS = 512
 PREPARED = 2**14
 # Entries from which several threads share a product.
 SHARED = 2**20
+# Entries from which a cluster shares one.
+CLUSTER = 2**30
 # Share of the largest squared norms below which the product form has lost too many digits, as a power of the precision.
 LOST = 0.4
 
@@ -207,6 +211,13 @@ class KernelColumns:
         r"""Return :math:`Kv` in double precision, and what bounds the error of its entries."""
         m = self.shape[0]
         found = KernelProduct(np.zeros(m), np.zeros(m), np.zeros(m))
+        if m * self.shape[1] >= CLUSTER and (client := default_client()) is not None:
+            done = on_cluster(client, _product_of, (self._with_rows(self._part(slice(0, 0))), v), m, self._part)
+            if done is not None:
+                for rows, part in done:
+                    for array, values in zip(found, part, strict=True):
+                        array[rows] = values
+                return found
         parts, across = self._tiles()
         positive = is_positive(self.kernel)
         whole = self._separable_error()
@@ -239,6 +250,19 @@ class KernelColumns:
         each_part(work, parts, threads=m * self.shape[1] >= SHARED)
         return found
 
+    def _part(self, rows: slice) -> tuple[Any, ...]:
+        """Return what is kept of some rows."""
+        kept = (self._data_rows[rows], self._rows[rows])
+        return (*kept, self._row_halves[rows], self._row_shares[rows]) if self._product else kept
+
+    def _with_rows(self, part: tuple[Any, ...]) -> Self:
+        """Return the same columns for other rows, of which this is kept."""
+        found = copy.copy(self)
+        found._data_rows, found._rows = part[:2]
+        if self._product:
+            found._row_halves, found._row_shares = part[2:]
+        return found
+
     def _separable_error(self) -> EntryError | None:
         """Return the bound on the error of all entries where it is known before they are, and None elsewhere."""
         if (
@@ -266,3 +290,9 @@ def with_sizes(v: Floats, shares: Floats) -> Floats:
     """Return what a block is multiplied by: the coefficients, their sizes, and these times shares of the columns."""
     size = np.abs(v)
     return np.stack([v, size, shares * size], axis=1)
+
+
+def _product_of(shared: tuple[KernelColumns, Floats], part: tuple[Any, ...]) -> KernelProduct:
+    """Return the product of some rows, in a worker."""
+    columns, v = shared
+    return columns._with_rows(part).product(v)

@@ -19,6 +19,7 @@ import numpy as np
 
 from svmcvx.errors import SolverFailed, SvmcvxError, missing_extra
 from svmcvx.row_blocks.sources import DaskRows, Piece, Rows, piece_of
+from svmcvx.system.cluster import default_client
 from svmcvx.system.deadline import Deadline, OutOfTime
 from svmcvx.system.threads import blas_held_to_one, threads_allowed
 
@@ -178,7 +179,7 @@ class Shards:
     @classmethod
     def of(cls, source: Sequence[Rows] | DaskRows) -> Shards:
         """Take a source apart."""
-        client = _client()
+        client = default_client()
         if isinstance(source, DaskRows):
             y, weight = (part or (None,) * len(source.X) for part in (source.y, source.weight))
             sources: list[tuple[Any, ...]] = list(zip(source.X, y, weight, strict=True))
@@ -320,15 +321,3 @@ def _dask() -> Any:
     except ImportError:
         raise missing_extra("dask", "dask") from None
     return dask
-
-
-def _client() -> Any:
-    """Return the client of a running cluster that is the default of this process; None without one."""
-    if "distributed" not in sys.modules:
-        return None
-    import distributed
-
-    try:
-        return distributed.default_client()
-    except ValueError:
-        return None

@@ -89,7 +89,7 @@ SHOWN = (
     "as_released_difference",
     "as_released_within_noise",
     "as_released_adam",
-    "as_released_adam_gap",
+    "as_released_adam_excess",
 )
 SHOWN3 = ("dataset", "p", "as_written", "as_written_sd", "as_written_against_p4", "as_written_certified")
 
@@ -141,7 +141,7 @@ def table1(run: Run) -> Reproduction:
         f"hyper-parameters by 5-fold cross-validation on the training part ({grids}; a single value is not tuned); hinge loss, certified to {TOL:g} "
         f"or stopped after {FIT['time_limit']:g} seconds.",
         "As released: softmax in place of the hinge, at the released λ and p of each set, on the split with random_state 42: the certified "
-        "optimum, and where 500 epochs of Adam at the released rate end, with the gap that is left. Adam is not meant to be certified.",
+        "optimum, and where 500 epochs of Adam at the released rate end, with the share by which its objective exceeds that of the optimum.",
         "Features as the released code takes them, standardised over all rows where it does so. Top-k has k = 2.",
         "Noise, as written: two standard errors of our mean and of one accuracy on a test part, as the printed runs seem to share one split; "
         "as released: two standard errors of an accuracy on the test part.",
@@ -316,6 +316,7 @@ def _released(frame: pd.DataFrame, mean: float) -> dict[str, Any]:
         "as_released_seconds": round(float(frame.loc[frame["model"] == OPTIMAL, "seconds"].sum()), 2),
         "as_released_adam": round(float(adam["accuracy"]), 3),
         "as_released_adam_gap": float(f"{adam['gap']:.2g}"),
+        "as_released_adam_excess": float(f"{adam['upper'] / optimum['upper'] - 1.0:.2g}"),
     }
 
 

@@ -66,6 +66,8 @@ SOURCES |= dict.fromkeys(("house", "vote"), VOTES)
 QUICK_SETS = ("hepatitis", "planning", "parkinsons", "sonar", "heart-statlog", "haberman")
 QUICK_LARGE = ("cod-rna",)
 QUICK_REPEATS, QUICK_EVERY = 5, 5
+# The spread of fewer splits than this is too uncertain to judge by.
+FEW = 5
 
 COSTS = [10.0, 50.0, 100.0]
 SMALL = [2.0**k for k in range(-8, -1)]
@@ -209,7 +211,8 @@ def _computed(table: _Table, run: Run) -> Reproduction:
             if table.kernel
             else "Summed: no machine has an intercept, and the losses of all are summed. lda is scikit-learn's."
         ),
-        "Noise: two standard errors of the difference of two means over independent splits of the same data; one split has the printed spread.",
+        "Noise: two standard errors of the difference of two means over independent splits of the same data; "
+        f"fewer than {FEW} splits have the printed spread.",
         "Against svm: significant at 95 % by the paired t-test, as in the paper; corrected: by the corrected resampled t-test.",
         *(_tally(frame, method) for method in ("odml", "odm")),
     )
@@ -298,8 +301,7 @@ def _row(
 
 def _compared(part: pd.DataFrame, scores: Floats, mean: float, sd: float, repeats: int) -> dict[str, Any]:
     ours, spread = float(scores.mean()), float(scores.std(ddof=1)) if scores.size > 1 else math.nan
-    # One split has the spread that is printed.
-    noise = mean_noise(sd, repeats, spread if scores.size > 1 else sd, scores.size)
+    noise = mean_noise(sd, repeats, spread if scores.size >= FEW else sd, scores.size)
     certified = int((part["tuning_certified"] + part["certified"].astype(int)).sum())
     without = (part["status"] == UNCERTIFIED).any()
     return {

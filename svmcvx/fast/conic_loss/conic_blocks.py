@@ -41,8 +41,8 @@ __all__ = ["BlockContinuation", "BlockRelaxation"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
-# A round lowers the gap at least by this factor, or is the last one.
-SLOWEST = 0.7
+# So many rounds lower the gap at least by this factor, or are the last ones.
+PATIENCE, SLOWEST = 2, 0.7
 # Relative excess of a covariance over one that just satisfies the cardinality row, in case rounding makes it fail.
 BEYOND = 1e-9
 # The least eigenvalue of the penalty of a sample, 1 without the linear function.
@@ -164,7 +164,7 @@ class BlockContinuation(Continuation):
             The continuation for the sample, at its solution.
         """
         problem, sample, settings = self.problem, sampled.problem, self.settings
-        previous, goal = math.inf, settings.warm_goal * sampled.size()
+        gaps, goal = [math.inf] * PATIENCE, settings.warm_goal * sampled.size()
         while True:
             problem.U, problem.ridge, problem.lam = sample.U, sample.ridge, sample.lam
             sums, missed, lower, upper = self._estimated()
@@ -175,10 +175,10 @@ class BlockContinuation(Continuation):
             status = self.monitor.report(problem.steps, lower, known)
             if status is not None:
                 return status
-            if gap > SLOWEST * previous or not tilt(sample, sums):
+            if gap > SLOWEST * gaps[-PATIENCE] or not tilt(sample, sums):
                 return None
             sampled.allowance = self.allowance + sample.indicator_sum() - missed
-            previous = gap
+            gaps.append(gap)
             goal = max(settings.goal_fall * goal, settings.final_share * self.monitor.tol * abs(upper))
             sampled.stage(goal)
             problem.steps += 1

@@ -7,7 +7,7 @@ which γ is scaled until :math:`\lambda_{\max}(\sum_i\gamma_i x_i x_i') < 1` is 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
 
@@ -31,7 +31,7 @@ from svmcvx.formulations.conic_loss.geometry import (
 from svmcvx.formulations.conic_loss.primal import relaxed_indicator, stationary_multipliers, worst_indicator
 from svmcvx.formulations.conic_loss.recovery import RelaxedLinearModel, SecondMoment, moment_of, penalty_above
 from svmcvx.model import LinearModel
-from svmcvx.rounding import U, down, inner_error, sum_above, sum_below
+from svmcvx.rounding import U, down, inner_error, norm_above, sum_above, sum_below
 from svmcvx.row_blocks.shards import Parts, Pieces, reads_rows
 
 __all__ = ["ConicInBlocks", "MultiplierSums"]
@@ -160,29 +160,11 @@ class ConicInBlocks(InBlocks):
         point, ridge, lam = np.asarray(dual["U"]), float(dual["ridge"]), self.lam_of(dual)
         if self._known is not None and self._known[1:3] == (ridge, lam) and np.array_equal(self._known[0], point):
             return self._known[3]
-        shards = self.space.shards
-        found = [
-            part
-            for listed in shards.change(_multipliers, None, self.space.settings, point, ridge, lam)
-            for part in listed
-        ]
-        M, error = found[0][0].copy(), sum(part[1] for part in found)
-        sizes = sum(float(np.linalg.norm(part[0])) for part in found)
-        for part in found[1:]:
-            M += part[0]
-        # Adding the blocks' matrices rounds each entry; the Frobenius norm bounds the other one.
-        error += float(inner_error(len(found), sizes)) * (1.0 + 8.0 * U)
-        values, vectors, top = bounded_spectrum(M, error * (1.0 + 4.0 * len(found) * U))
-        sums = MultiplierSums(
-            M,
-            values,
-            vectors,
-            top,
-            sum(part[2] for part in found),
-            sum(part[3] for part in found),
-            np.asarray(sum(part[4] for part in found)),
-            np.asarray(sum(part[5] for part in found)),
-        )
+        found = self.space.shards.change(_multipliers, None, self.space.settings, point, ridge, lam)
+        M, error = _added_matrices([part[0] for part in found], [part[1] for part in found])
+        values, vectors, top = bounded_spectrum(M, error)
+        alpha, gamma, along, back = (sum(part[k] for part in found) for k in (2, 3, 4, 5))
+        sums = MultiplierSums(M, values, vectors, top, alpha, gamma, np.asarray(along), np.asarray(back))
         self._known = point, ridge, lam, sums
         return sums
 
@@ -303,9 +285,11 @@ def _worst_scores(space: LinearSpace, model: LinearModel, V: Floats) -> tuple[Fl
 @reads_rows
 def _multipliers(
     pieces: Pieces, parts: Parts, settings: BlockSettings, point: Floats, ridge: float, lam: float
-) -> tuple[Parts, list[tuple[Floats, float, float, float, Floats, Floats]]]:
-    """Set γ and α of a stationary point; return, for each block, Σ γ x x' with its error, and the sums of the multipliers."""
-    gammas, alphas, found = [], [], []
+) -> tuple[Parts, tuple[Floats, float, float, float, Floats, Floats]]:
+    """Set γ and α of a stationary point; return Σ γ x x' of a shard with its error, and the sums of the multipliers."""
+    gammas, alphas = [], []
+    d = point.shape[0]
+    M, error, sum_alpha, sum_gamma, along, back = np.zeros((d, d)), 0.0, 0.0, 0.0, np.zeros(d), np.zeros(d)
     for space, rows in zip(spaces(pieces, parts, settings), parts["rows"], strict=True):
         X, y = space.X, rows.y
         S = np.asarray(X @ point)
@@ -317,19 +301,23 @@ def _multipliers(
         alphas.append(alpha)
         chosen = np.flatnonzero(gamma > 0)
         part = X if chosen.size == y.size else X[chosen]
-        M, error = weighted_gram_above(part, gamma[chosen], rows.norms[chosen])
+        own, lost = weighted_gram_above(part, gamma[chosen], rows.norms[chosen])
+        M, error = _added_matrices([M, own], [error, lost])
         signed = y[chosen]
-        found.append(
-            (
-                M,
-                error,
-                float(alpha.sum()),
-                float(gamma.sum()),
-                np.asarray(part.T @ (signed * alpha[chosen])),
-                np.asarray(part.T @ (signed * gamma[chosen])),
-            )
-        )
-    return {GAMMA: gammas, ALPHA: alphas}, found
+        sum_alpha, sum_gamma = sum_alpha + float(alpha.sum()), sum_gamma + float(gamma.sum())
+        along += part.T @ (signed * alpha[chosen])
+        back += part.T @ (signed * gamma[chosen])
+    return {GAMMA: gammas, ALPHA: alphas}, (M, error, sum_alpha, sum_gamma, along, back)
+
+
+def _added_matrices(matrices: Sequence[Floats], errors: Sequence[float]) -> tuple[Floats, float]:
+    """Return the sum of matrices and a bound on the norm of its error, from bounds on the norms of theirs."""
+    M = matrices[0].copy()
+    for part in matrices[1:]:
+        M += part
+    # Adding rounds each entry; the Frobenius norm bounds the other one.
+    added = inner_error(len(matrices), sum(norm_above(part.ravel()) for part in matrices))
+    return M, (sum(errors) + float(added)) * (1.0 + 8.0 * len(matrices) * U)
 
 
 @reads_rows
