@@ -143,6 +143,10 @@ def test_missing_values(run, tmp_path):
             ("select", "moons", "--grid", "C=1", "--scoring", "accurate"),
             "no score 'accurate'; write for example 'accuracy'",
         ),
+        (
+            ("compare", "moons", "--models", "psvm", "odm"),
+            "extra argument(s) (odm); the values of one option are separated by commas",
+        ),
         (("study", "nothing.toml"), "the file nothing.toml does not exist"),
         (("compare", "nothing.csv"), "the file nothing.csv does not exist"),
         (("compare", "nothing"), "neither --data-dir nor SVMCVX_DATA is set; pass a path or --data-dir"),

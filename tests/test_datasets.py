@@ -185,6 +185,8 @@ def test_columns_that_name_rows_are_told_and_can_be_left_out(tmp_path):
     assert dropped.feature_names == ("x",)
     with pytest.raises(sx.DataError, match=r"drop must be among the columns of t\.csv, got 'idd'"):
         datasets.load(tmp_path / "t.csv", target="kind", drop=["idd"])
+    with pytest.raises(sx.DataError, match=r"drop names 'kind', which target names"):
+        datasets.load(tmp_path / "t.csv", target="kind", drop=["kind"])
     with pytest.raises(sx.DataError, match=r"drop must be a list of names of columns, as in \['id'\]"):
         datasets.load(tmp_path / "t.csv", target="kind", drop="id")
 

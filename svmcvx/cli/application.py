@@ -67,6 +67,8 @@ def run(arguments: Sequence[str]) -> int:
             if message is None:
                 raise
             if text := " ".join(message().replace("Value error, ", "").split()):
+                if "extra argument" in text:
+                    text += "; the values of one option are separated by commas, without blanks"
                 _complain(f"{text} (see --help)")
             return int(getattr(error, "exit_code", ExitCode.UNUSABLE))
     if outcome == ExitCode.INTERRUPTED and not isinstance(outcome, ExitCode):

@@ -63,12 +63,14 @@ def read_table(path: Path, name: str, target: str | None, drop: Sequence[str] = 
             raise DataError(
                 f"{argument} must be among the columns of {path.name}, got {strange[0]!r}; it has {_listed(columns)}"
             )
+    if target in drop:
+        raise DataError(f"drop names {target!r}, which target names as the column of the labels; leave it out of one")
     labels = table[target]
     if labels.isna().any():
         raise DataError(
             f"column {target!r} of {path.name} has {int(labels.isna().sum())} missing labels; drop these rows"
         )
-    features = table.drop(columns=[target, *(column for column in drop if column != target)])
+    features = table.drop(columns=[target, *drop])
     if features.shape[1] == 0:
         raise DataError(f"{path.name} has no column beside {target!r}; a table needs some features")
     encoded = _encoded(features, path.name)
