@@ -29,7 +29,7 @@ from svmcvx.datasets import Dataset
 from svmcvx.experiments import Split
 from svmcvx.experiments.store import Store
 from svmcvx.experiments.studies.files import read_study
-from svmcvx.experiments.studies.latex import escaped
+from svmcvx.experiments.studies.latex import escaped, latex_frame
 from svmcvx.system import clock
 
 from .conftest import make_data
@@ -520,6 +520,12 @@ def test_every_final_fit_leaves_a_proof(tmp_path):
 
 
 # Files
+
+
+def test_means_of_counts_have_one_decimal_in_latex():
+    text = latex_frame(pd.DataFrame({"n_support": [49 / 3, 28.0]}))
+    assert "$16.3$" in text
+    assert "$28$" in text
 
 
 def test_csv_and_latex(study, tmp_path):
