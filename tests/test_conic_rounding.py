@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import svmcvx as sx
+from svmcvx.certificate import check
 from svmcvx.data import binary_data
 from svmcvx.errors import DataError, SolverFailed
 from svmcvx.fast.conic_loss.conic import conic
@@ -350,7 +351,7 @@ def test_w_zero_bounds_whatever_the_solver_did():
     X, y = rng.standard_normal((20, 2)) * 1e12, np.tile([1, -1], 10)
     statement = sx.conic_sdp(X, y, lam=1.0).formulation
     bad = statement.model(np.ones(3) * 1e3, np.ones((3, 1)))
-    certificate = statement.certify(bad, {"gamma": np.full(20, np.nan)})
+    certificate = check(statement, [bad], [{"gamma": np.full(20, np.nan)}]).certificate
     assert 0 <= certificate.lower <= certificate.upper <= 11 * (1 + 1e-12)
 
 

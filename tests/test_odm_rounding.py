@@ -333,7 +333,7 @@ def test_doing_nothing_is_a_candidate():
     ):
         wild = statement.space.model(np.full(12, 1e3))
         name = "theta" if isinstance(statement, ODM) else "alpha"
-        certificate = statement.certify(wild, {name: np.full(12, 1e6)})
+        certificate = check(statement, [wild], [{name: np.full(12, 1e6)}]).certificate
         assert certificate.upper <= P * (1.0 + 1e-14)
         assert certificate.lower >= 0.0
 

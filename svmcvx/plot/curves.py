@@ -245,6 +245,8 @@ def against_exponent(
             p = np.asarray(p, dtype=np.float64)
         except (TypeError, ValueError):
             raise DataTypeError(f"p must be numbers, one exponent a result, got {p!r}") from None
+    if by is not None and not isinstance(by, str):
+        raise DataTypeError(f"by must be the name of a column or of a hyper-parameter, got {by!r}")
     is_table = hasattr(results, "columns")
     if is_table and (X is not None or y is not None):
         raise DataError("X and y are for models, whose accuracies they give; a table holds its own")

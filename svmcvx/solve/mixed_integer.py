@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor, wait
 from typing import Any, TypeAlias
 
 import cvxpy as cp
@@ -26,7 +25,6 @@ from numpy.typing import NDArray
 
 from svmcvx.certificate import SolverBound
 from svmcvx.system import clock
-from svmcvx.system.interrupt import deferred_interrupt
 
 __all__ = [
     "ALLOWANCE",
@@ -47,9 +45,6 @@ DUAL_FEASIBILITY = 1e-7
 ALLOWANCE = DUAL_FEASIBILITY
 # SCIP's limit of time where there is none.
 NO_LIMIT = 1e20
-# Seconds between two looks at whether Ctrl-C was pressed, and the stages of SCIP in which it can be interrupted.
-LISTENING = 0.05
-TRANSFORMED, SOLVED = 3, 10
 # Entry of SCIP's data that holds the point to start from, complete and in the solver's own coordinates.
 START = "svmcvx_start"
 
@@ -94,7 +89,8 @@ class CandidSCIP(SCIP):
         if limit < NO_LIMIT:
             # To hand over many rows takes seconds.
             model.setParam("limits/time", max(limit - (clock.now() - began), 0.0))
-        _optimise(model)
+        # SCIP catches Ctrl-C itself while it runs, and restores Python's handler. Other threads go on.
+        model.optimizeNogil()
         status = str(model.getStatus())
         if status == "userinterrupt":
             raise KeyboardInterrupt
@@ -114,21 +110,6 @@ class CandidSCIP(SCIP):
             result["primal"] = np.array([best[variable] for variable in variables[: c.size]])
             result["value"] = float(c @ result["primal"])
         return result
-
-
-def _optimise(model: Any) -> None:
-    """Run SCIP in a thread of its own while this one listens for Ctrl-C: SCIP's handler would print that it was pressed."""
-    model.setParam("misc/catchctrlc", False)
-    with deferred_interrupt() as pressed, ThreadPoolExecutor(max_workers=1) as executor:
-        running = executor.submit(model.optimizeNogil)
-        while not running.done():
-            wait((running,), timeout=LISTENING)
-            # Before it has begun to transform the problem, SCIP knows nothing that it could interrupt.
-            if pressed.is_set() and TRANSFORMED <= model.getStage() < SOLVED:
-                model.interruptSolve()
-        running.result()
-        if pressed.is_set():
-            raise KeyboardInterrupt
 
 
 def _add_start(model: Any, variables: list[Any], A: Any, b: Floats, dims: dict[str, Any], start: Floats) -> bool:
