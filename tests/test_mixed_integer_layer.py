@@ -220,13 +220,12 @@ def test_a_convex_statement_takes_no_solver_bound():
         check(problem.formulation, [model], [], solver_bound=SolverBound(0.0, 0.0))
 
 
-def test_ctrl_c_stops_scip_and_leaves_nothing_broken(capfd):
+def test_ctrl_c_stops_scip_and_leaves_nothing_broken():
     problem = market_split(columns=45)
     handler = signal.getsignal(signal.SIGINT)
     code = f"import os, signal, time; time.sleep(1.5); os.kill({os.getpid()}, signal.SIGINT)"
     with subprocess.Popen([sys.executable, "-c", code]), pytest.raises(KeyboardInterrupt):
         sx.solve(problem, solver="scip", time_limit=30)
-    assert capfd.readouterr().out == ""
     assert signal.getsignal(signal.SIGINT) is handler
     assert sx.solve(problem, solver="scip", time_limit=0.5).certificate.lower is not None
     assert sx.solve(knapsack(), solver="scip").certificate.gap <= 1e-6

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -70,7 +70,8 @@ def load(
         allowed = str if what == "target" else (str, os.PathLike)
         if not isinstance(value, allowed) and (value is not None or what == "name"):
             raise DataTypeError(f"{what} must be a {'string' if what == 'target' else 'string or path'}, got {value!r}")
-    if isinstance(drop, str) or not all(isinstance(column, str) for column in drop):
+    listed = isinstance(drop, Iterable) and not isinstance(drop, (str, bytes))
+    if not (listed and all(isinstance(column, str) for column in drop)):
         raise DataTypeError(f"drop must be a list of names of columns, as in ['id'], got {drop!r}")
     text = os.fspath(name)
     base, _, classes = text.partition(":") if not Path(text).exists() else (text, "", "")

@@ -10,7 +10,7 @@ import joblib
 from joblib.externals.loky import ProcessPoolExecutor
 from joblib.externals.loky.process_executor import BrokenProcessPool
 
-from svmcvx.errors import DataError, missing_extra
+from svmcvx.errors import DataError, DataTypeError, missing_extra
 
 __all__ = ["DIED", "Call", "is_dask", "results", "workers"]
 
@@ -25,7 +25,7 @@ DIED: Final = object()
 
 def is_dask(backend: str | None) -> bool:
     """Whether a backend is a Dask cluster, whose workers may be on other machines."""
-    return backend is not None and (backend == "dask" or ":" in backend)
+    return isinstance(backend, str) and (backend == "dask" or ":" in backend)
 
 
 @contextmanager
@@ -47,6 +47,8 @@ def workers(backend: str | None, n_jobs: int | None) -> Iterator[joblib.Parallel
     SolverUnavailable
         Without the extra ``dask``, where it is needed.
     """
+    if backend is not None and not isinstance(backend, str):
+        raise DataTypeError(f"backend must be a string or None, got {type(backend).__name__}")
     if backend not in (None, "loky", "threading") and not is_dask(backend):
         raise DataError(
             f"backend must be 'loky', 'threading', 'dask' or an address such as 'tcp://10.0.0.1:8786', got {backend!r}"
