@@ -31,6 +31,7 @@ def on_cluster(
     shared : object
         Sent once to each worker.
     rows : int
+        At least 1.
     part : callable
         Returns what is sent of the rows in a slice.
 
@@ -39,9 +40,8 @@ def on_cluster(
     list or None
         The rows of each part and its result; None where the cluster failed, so that the work is this process's.
     """
-    count = min(rows, PARTS * max(1, sum(client.nthreads().values())))
-    height = -(-rows // max(count, 1))
-    slices = [slice(start, min(start + height, rows)) for start in range(0, rows, max(height, 1))]
+    height = -(-rows // (PARTS * max(1, sum(client.nthreads().values()))))
+    slices = [slice(start, start + height) for start in range(0, rows, height)]
     try:
         everywhere = client.scatter(shared, broadcast=True, hash=False)
         parts = client.scatter([part(one) for one in slices], hash=False)

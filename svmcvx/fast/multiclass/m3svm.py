@@ -147,13 +147,12 @@ def m3svm(
         system = M3SVMSystem(statement, settings.systems)
         U, alpha = start_from(system, statement, warm_start)
         bounds = M3SVMBounds(system)
+        start = np.zeros(system.shape) if U is None else U
         if method == "adam":
             chosen = "adam"
-            start = np.zeros(system.shape) if U is None else U
             status, steps = adam(system, bounds, monitor, start, learning_rate=learning_rate, delta=delta)
             options: dict[str, Any] = {"learning_rate": learning_rate}
         else:
-            start = np.zeros(system.shape) if U is None else U
             smooth = isinstance(statement.loss, HingeSum) and p >= 2
             if method == "augmented" and not smooth:
                 raise DataError('method="augmented" needs loss="hinge" and p of at least 2; use method="auto"')
