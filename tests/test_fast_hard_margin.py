@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import svmcvx as sx
+from svmcvx.certificate import EPS
 from svmcvx.fast.core.active_set import drop, new_state, ray, solve, value
 from svmcvx.fast.core.active_set_passes import INSEPARABLE, MORE, OVER, SOLVED
 from svmcvx.fast.margin.hard_margin import ActiveSetSettings, HardMarginSettings
@@ -69,9 +70,11 @@ def test_the_active_set_method_is_least_distance_programming(sample):
     if code == SOLVED:
         assert found is not None
         assert value(state) == pytest.approx(0.5 * found.w @ found.w, rel=1e-6)
-        assert state.u.min() >= 1 - 1e-9
+        # Classes that nearly touch have multipliers, and with them scores, whose rounding is more.
+        rounding = 16 * EPS * (np.abs(state.v).sum() * np.abs(state.K).max() + abs(state.number[0]))
+        assert state.u.min() >= 1 - 1e-9 - rounding
         tight = state.S[: state.tight[0]]
-        assert state.u[tight] == pytest.approx(1, abs=1e-10)
+        assert state.u[tight] == pytest.approx(1, abs=1e-10 + rounding)
         assert (y[tight] * state.v[tight] > 0).all()
         assert abs(state.v.sum()) <= 1e-10 * np.abs(state.v).sum()
     else:

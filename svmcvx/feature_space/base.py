@@ -54,6 +54,11 @@ class FeatureSpace(ABC):
         """A matrix `L` of shape (n, r) with ``L L' = K``."""
 
     @property
+    def factored(self) -> bool:
+        """Whether :attr:`factor` is known already, or costs next to nothing."""
+        return True
+
+    @property
     def factor_is_data(self) -> bool:
         """Whether :attr:`factor` is the data themselves, without any rounding."""
         return False

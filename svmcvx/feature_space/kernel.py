@@ -22,6 +22,8 @@ from svmcvx.kernels.gram_factor import GramFactor, gram_factor, require_symmetri
 from svmcvx.model import BinaryModel, KernelModel
 from svmcvx.rounding import UNDERFLOW, U, inner_error, nearest_sum, sum_above
 from svmcvx.system import memory
+from svmcvx.system.abandoned import awaited, may_be_abandoned
+from svmcvx.system.deadline import OutOfTime
 
 __all__ = ["BLOCK_ENTRIES", "KernelSpace"]
 
@@ -166,7 +168,7 @@ class KernelSpace(FeatureSpace):
             matrix = np.asarray(self.resolved.block(self.data.X, self.data.X), dtype=np.float64)
             require_symmetric(matrix)
             return np.asarray((matrix + matrix.T) / 2)
-        return np.asarray(self.resolved(self.data.X), dtype=np.float64)
+        return np.asarray(awaited(self.resolved, self.data.X), dtype=np.float64)
 
     @cached_property
     def kept(self) -> KeptGram | None:
@@ -184,6 +186,11 @@ class KernelSpace(FeatureSpace):
         return self.kept.factor(self._given_gram, constant=constant, indefinite=self.indefinite)
 
     @property
+    def factored(self) -> bool:
+        """Whether the factor is known already."""
+        return "factorisation" in self.__dict__
+
+    @property
     def factor(self) -> Features:
         """`L` with ``L L' = K``."""
         return self.factorisation.L
@@ -197,10 +204,17 @@ class KernelSpace(FeatureSpace):
 
     @property
     def facts(self) -> dict[str, float]:
-        """Rank of the factor and the share of the spectrum that was clipped, if more than rounding was."""
+        """Rank of the factor and the share of the spectrum that was clipped, if more than rounding was.
+
+        Nothing where the time limit has passed before there was a factor.
+        """
         if not self.keep_gram:
             return {}
-        found = self.factorisation
+        try:
+            with may_be_abandoned():
+                found = self.factorisation
+        except OutOfTime:
+            return {}
         return {"rank": float(found.rank)} | (
             {"clipped_mass": found.clipped_mass} if found.projector is not None else {}
         )
@@ -357,7 +371,7 @@ class KernelSpace(FeatureSpace):
 
     def _coefficients(self, v: Floats) -> Floats:
         """Coefficients that give with the kernel itself the scores that `v` gives with its positive part."""
-        if not self.keep_gram:
+        if not self.keep_gram or not v.any():
             return v
         basis = self.factorisation.projector
         return v if basis is None else basis @ (basis.T @ v)

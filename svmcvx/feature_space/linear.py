@@ -18,6 +18,7 @@ from svmcvx.kernels import Kernel, row_norms
 from svmcvx.model import BinaryModel, LinearModel
 from svmcvx.rounding import U, dot_exactly, inner_error, norm_above, row_norms_above, sum_above, weighted_rows
 from svmcvx.system import memory
+from svmcvx.system.abandoned import triangle as triangle_of
 
 __all__ = ["DENSE", "LinearSpace", "square_error", "with_constant"]
 
@@ -95,6 +96,11 @@ class LinearSpace(FeatureSpace):
         n, d = self.X.shape
         return bool(d <= max(n, FEW_COLUMNS))
 
+    @property
+    def factored(self) -> bool:
+        """Whether the factor is known already, or is the data."""
+        return self.factor_is_data or "factor" in self.__dict__
+
     @cached_property
     def factor(self) -> Features:
         """The data, or a square factor of `XX'` when there are more columns than rows, and more than a few."""
@@ -113,8 +119,7 @@ class LinearSpace(FeatureSpace):
         for start in range(0, d, width):
             part = columns[:, start : start + width]
             rows = np.vstack([triangle, (part.toarray() if sp.issparse(part) else part).T])
-            (triangle,) = sl.qr(rows, mode="r", check_finite=False, overwrite_a=True)
-            triangle = triangle[:n]
+            triangle = triangle_of(rows)
         return np.ascontiguousarray(triangle.T)
 
     @property

@@ -20,7 +20,7 @@ from svmcvx.feature_space import FeatureSpace
 from svmcvx.kernels import Precomputed
 from svmcvx.model import Model
 from svmcvx.rounding import sum_above, sum_below
-from svmcvx.solution import DataFacts, Evidence
+from svmcvx.solution import DataFacts, Evidence, Status
 
 if TYPE_CHECKING:
     from svmcvx.formulations.added_constraints import ConstrainedProblem
@@ -196,7 +196,9 @@ class Formulation(ShortRepr, ABC):
         return None
 
     def explain(self, status: str) -> str:
-        """Say what the solver status ``"infeasible"`` or ``"unbounded"`` means for these data."""
+        """Say what a status such as ``"infeasible"`` or ``"unbounded"`` means for these data, where there is no point."""
+        if status in (Status.TIME_LIMIT, Status.INTERRUPTED):
+            return "no feasible point was found before the solver was stopped; raise time_limit"
         return f"the problem is {status}"
 
     @property

@@ -60,8 +60,13 @@ def exact_least_norm(G: Floats, *, rounds: int = 1000, stop: Callable[[], bool] 
     exponents = np.frexp(G[G != 0.0])[1]
     digits = max(53 - int(exponents.min()), 0) if exponents.size else 0
     one = 1 << digits
-    H = [[_in_units(value, one) for value in row] for row in G.tolist()]
-    squares = [_inner(row, row) or 1 for row in H]
+    H: list[list[int]] = []
+    squares: list[int] = []
+    for row in G:
+        if stop():
+            return None
+        H.append([_in_units(value, one) for value in row.tolist()])
+        squares.append(_inner(H[-1], H[-1]) or 1)
     rows: list[int] = []
     alpha: list[Fraction] = []
     w = [Fraction(0)] * r

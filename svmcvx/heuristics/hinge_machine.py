@@ -20,6 +20,8 @@ import scipy.linalg as sl
 from numpy.typing import NDArray
 
 from svmcvx.heuristics.signed_rows import Geometry, never
+from svmcvx.system.abandoned import awaited, cholesky
+from svmcvx.system.deadline import OutOfTime
 
 __all__ = ["hinge_machine", "ramp_descent", "restricted_point"]
 
@@ -95,13 +97,16 @@ def hinge_machine(
         theta = low / alpha + np.where(boxed, high / room, 0.0)
         weighted = H / theta[:, None]
         system = np.empty((r + 1, r + 1))
-        system[:r, :r] = H.T @ weighted
+        try:
+            system[:r, :r] = awaited(np.matmul, H.T, weighted)
+        except OutOfTime:
+            break
         system[np.diag_indices(r)] += 1.0
         system[:r, r] = system[r, :r] = weighted.T @ border
         system[r, r] = float(border @ (border / theta)) if y is not None else 1.0
         try:
-            factor = sl.cho_factor(system, check_finite=False)
-        except sl.LinAlgError:
+            factor = cholesky(system), True
+        except (np.linalg.LinAlgError, OutOfTime):
             break
         mu = (float(low @ alpha) + float(high[boxed] @ room[boxed])) / sides
         step = _step(H, border, theta, factor, dual_rest, balance, alpha, low, high, room, boxed, 0.0)
@@ -220,6 +225,8 @@ def ramp_descent(
     """
     point = np.zeros(geometry.G.shape[1]), 0.0
     for _ in range(DESCENT_STEPS):
+        if stop():
+            break
         kept = ~dropped
         y = geometry.y[kept] if geometry.free else None
         found = hinge_machine(geometry.G[kept], y, np.ones(int(kept.sum())), C * geometry.weight[kept], stop)

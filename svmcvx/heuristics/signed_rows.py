@@ -24,6 +24,8 @@ __all__ = ["ON_MARGIN", "Geometry", "Incumbent", "violated"]
 Floats: TypeAlias = NDArray[np.float64]
 Bools: TypeAlias = NDArray[np.bool_]
 
+# Columns up to which passes over the rows take next to no time.
+FEW = 500
 # A kept observation has u ≥ 1 up to this after a refit, whose point is scaled to have its smallest margin at 1.
 ON_MARGIN = 1e-9
 
@@ -71,6 +73,11 @@ class Geometry:
         )
         dense = L.toarray() if sp.issparse(L) else L
         return cls(space.data.y[:, None] * dense, space.data.y, space.data.weight, space.intercept == "free")
+
+    @property
+    def is_wide(self) -> bool:
+        """Whether passes over the rows take a time that has to be reserved."""
+        return bool(self.G.shape[1] > FEW)
 
     def incumbent(self, w: Floats, b: float, loss: Callable[[Floats], Floats]) -> Incumbent:
         """Return the point (w, b) with its costs; `loss` maps margins to losses."""

@@ -10,6 +10,8 @@ import scipy.linalg as sl
 from numpy.typing import NDArray
 
 from svmcvx.heuristics.signed_rows import Geometry, never
+from svmcvx.system.abandoned import awaited, cholesky
+from svmcvx.system.deadline import OutOfTime
 
 __all__ = ["elastic_filter", "soft_margin_scores"]
 
@@ -86,12 +88,16 @@ def _soft_margin(
         if stop():
             break
         price = np.where(u < 1.0, cost * weight, 0.0)
-        hessian = np.diag(norm) + (rows * price[:, None]).T @ rows
         gradient = norm * w - rows.T @ (price * (1.0 - u))
+        lost = np.flatnonzero(price)
         try:
-            step = -sl.cho_solve(sl.cho_factor(hessian, check_finite=False), gradient, check_finite=False)
-        except sl.LinAlgError:
+            hessian = np.diag(norm) + awaited(np.matmul, (rows[lost] * price[lost, None]).T, rows[lost])
+            triangle = cholesky(hessian)
+            step = -sl.cho_solve((triangle, True), gradient, check_finite=False)
+        except np.linalg.LinAlgError:
             step = sl.lstsq(hessian, -gradient, lapack_driver="gelsy", check_finite=False)[0]
+        except OutOfTime:
+            break
         size, before = 1.0, value
         while size > 1e-6:
             new = w + size * step

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from svmcvx.data import check_choice
 from svmcvx.errors import DataError
+from svmcvx.system.abandoned import awaited, cholesky
 
 __all__ = ["GramFactor", "gram_factor", "require_symmetric"]
 
@@ -95,16 +96,14 @@ def gram_factor(K: Floats, *, indefinite: str = "error") -> GramFactor:
     require_symmetric(K)
     n = K.shape[0]
     try:
-        return GramFactor(
-            L=np.tril(sl.cholesky(K, lower=True, check_finite=False)), rank=n, clipped_mass=0.0, method="cholesky"
-        )
-    except sl.LinAlgError:
+        return GramFactor(L=cholesky(K), rank=n, clipped_mass=0.0, method="cholesky")
+    except np.linalg.LinAlgError:
         pass
     # In units of each observation's own length, so that a few long ones do not hide what is wrong, or what has a rank, among
     # the others.
     length = np.sqrt(np.maximum(np.diagonal(K), 0.0))
     unit = np.where(length > 0, length, 1.0)
-    values, vectors = sl.eigh(K / unit[:, None] / unit[None, :], check_finite=False)
+    values, vectors = awaited(np.linalg.eigh, K / unit[:, None] / unit[None, :])
     rounding = 10 * n * np.finfo(np.float64).eps * float(np.abs(values).max(initial=0.0))
     kept = values > rounding
     if not (values < -rounding).any():
@@ -119,7 +118,7 @@ def gram_factor(K: Floats, *, indefinite: str = "error") -> GramFactor:
             f"diagonal scaled to 1 the smallest {values[0]:.3g} against the largest {values[-1]:.3g}; use a positive semidefinite "
             "kernel, or pass indefinite='clip' to replace the Gram matrix by its positive part (recorded in the certificate)"
         )
-    values, vectors = sl.eigh(K, check_finite=False)
+    values, vectors = awaited(np.linalg.eigh, K)
     kept = values > 10 * n * np.finfo(np.float64).eps * float(np.abs(values).max(initial=0.0))
     rank = int(kept.sum())
     basis = vectors[:, kept]

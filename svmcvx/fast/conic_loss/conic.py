@@ -13,15 +13,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
-import scipy.linalg as sl
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from svmcvx.data import check_choice, check_seed
-from svmcvx.errors import DataError, DataTypeError, SolverFailed
+from svmcvx.errors import DataError, DataTypeError
 from svmcvx.fast.conic_loss.conic_blocks import BlockContinuation, BlockRelaxation
 from svmcvx.fast.conic_loss.continuation import (
     LIFT,
@@ -29,23 +27,32 @@ from svmcvx.fast.conic_loss.continuation import (
     Continuation,
     ContinuationSettings,
     is_hard_margin,
-    leading_directions,
 )
 from svmcvx.fast.conic_loss.low_rank_newton import SYSTEMS, LowRankNewtonSettings, LowRankRelaxation
 from svmcvx.fast.conic_loss.nystrom import nystrom_space
-from svmcvx.fast.core.monitor import MOST_RESERVED, Callback, Monitor, conclude, earlier_solution, limited, monitored
+from svmcvx.fast.conic_loss.starts import begin, start_from
+from svmcvx.fast.core.monitor import (
+    MOST_RESERVED,
+    Callback,
+    Monitor,
+    conclude,
+    earlier_solution,
+    limited,
+    monitored,
+    unless_abandoned,
+)
 from svmcvx.feature_space import FeatureSpace, KernelSpace, penalised_or_none
 from svmcvx.feature_space.blocks import BlockSpace, block_space
 from svmcvx.formulations.base import RecoveredPoints
 from svmcvx.formulations.conic_loss.conic_blocks import ConicInBlocks
 from svmcvx.formulations.conic_loss.primal import relaxed_indicator
-from svmcvx.formulations.conic_loss.recovery import enlarged_covariances, moment_of, relaxed_model, rounded_point
-from svmcvx.formulations.conic_loss.statement import ConicLoss, check_lam_or_kappa, conic_space, hard_margin_point
-from svmcvx.heuristics.rounding import least_norm_point, round_relaxation
+from svmcvx.formulations.conic_loss.recovery import enlarged_covariances, relaxed_model, rounded_point
+from svmcvx.formulations.conic_loss.statement import ConicLoss, check_lam_or_kappa, conic_space
+from svmcvx.heuristics.rounding import round_relaxation
 from svmcvx.kernels import KernelLike
-from svmcvx.model import BinaryModel, LinearModel
+from svmcvx.model import BinaryModel
 from svmcvx.row_blocks import in_blocks, refuse_in_blocks
-from svmcvx.solution import Attempt, Solution, Status
+from svmcvx.solution import Solution, Status
 from svmcvx.system import memory
 from svmcvx.system.deadline import OutOfTime
 
@@ -57,13 +64,12 @@ Floats: TypeAlias = NDArray[np.float64]
 RIDGED = 3000
 # Dense square matrices of the order of the columns that are in memory at once.
 SQUARES = 6
-# With κ the first λ makes λ Σ s z this many times the squared norm of a point with margin 1 on an average row; κ counts as at
-# least FEWEST here.
-FIRST_LAM, FEWEST = 4.0, 1e-3
 # Seconds of the proof of a dual point with a kernel, in those of evaluating and factoring K by Cholesky's method; measured.
 PROOF = 4.0
-# Relative excess of the weight lost on rows of zeros over the allowance that is taken to be rounding.
-FULL = 1.0 + 1e-12
+# Seconds of a point whose covariance has a multiple of I, in the same unit.
+RIDGE = 6.0
+# Seconds of making models of a point, in the same unit, where there is no time for the proof.
+RECOVERY = 1.5
 
 
 @dataclass(frozen=True)
@@ -226,39 +232,57 @@ def conic(
     # The multipliers of stationary points need no search for better ones.
     statement = ConicLoss(space=space, lam=lam, kappa=kappa, improve_alpha=False)
     warm_start = earlier_solution(warm_start, statement)
-    start = None if warm_start is None else _start_from(statement, warm_start)
     with monitored(tol=tol, max_iter=max_iter, verbose=verbose, callback=callback) as monitor:
-        began = monitor.seconds
-        r = int(space.factor.shape[1])
-        proof = _proof_seconds(space, monitor.seconds - began)
-        limit = monitor.deadline
-        if proof <= MOST_RESERVED * limit.left < math.inf:
-            monitor.deadline = limit.earlier(proof)
-        memory.require(
-            8.0 * SQUARES * float(r) ** 2,
-            f"the matrices of {r} × {r}",
-            "select features, or pass nystrom with a kernel",
+        recovered, status, options = unless_abandoned(
+            monitor, _solve, statement, monitor, warm_start, rng, method, settings, bool(rounding)
         )
-        search = _search(statement, monitor, start, method, settings)
-        warm = start is not None and not search.hard_margin
-        status = _run(search, rng, method, settings, warm=warm)
-        recovered = _recovered(statement, search, bool(rounding))
-        if limit.left < proof * float(np.mean(search.best_dual["gamma"] > 0)) ** 3:
-            # No single step of the proof can be interrupted: the bound is what is known without one.
-            recovered = recovered._replace(duals=[])
         solution = conclude(
             statement,
             recovered,
             monitor,
             status,
             solver="fast.conic/newton",
-            warm_start_used=warm,
-            options={"method": method, "iterations": search.problem.steps, "columns": search.problem.U.shape[1] - 1},
+            warm_start_used=options.pop("warm", False),
+            options=options,
         )
     if solution.status is Status.OPTIMAL and not solution.certificate.is_certified(tol):
         # What the factor of a nearly singular K promised does not hold for K.
         solution = replace(solution, status=Status.INACCURATE)
     return solution
+
+
+def _solve(
+    statement: ConicLoss,
+    monitor: Monitor,
+    warm_start: Solution | None,
+    rng: np.random.Generator,
+    method: str,
+    settings: ConicSettings,
+    rounding: bool,
+) -> tuple[RecoveredPoints, Status, dict[str, Any]]:
+    """Solve on rows in memory; the options tell whether the start was used, as ``"warm"``."""
+    space, began = statement.space, monitor.seconds
+    r = int(space.factor.shape[1])
+    factored = monitor.seconds - began
+    proof, limit = _proof_seconds(space, factored), monitor.deadline
+    if limit.left < math.inf:
+        affordable = proof <= MOST_RESERVED * limit.left
+        monitor.deadline = limit.earlier(proof if affordable else min(RECOVERY * factored, MOST_RESERVED * limit.left))
+    memory.require(
+        8.0 * SQUARES * float(r) ** 2,
+        f"the matrices of {r} × {r}",
+        "select features, or pass nystrom with a kernel",
+    )
+    start = None if warm_start is None else start_from(statement, warm_start)
+    search = begin(statement, monitor, start, method, settings.newton, settings.continuation)
+    warm = start is not None and not search.hard_margin
+    status = _run(search, rng, method, settings, warm=warm)
+    recovered = _recovered(statement, search, rounding, late=limit.left < RIDGE * factored)
+    if limit.left < proof * float(np.mean(search.best_dual["gamma"] > 0)) ** 3:
+        # No single step of the proof can be interrupted: the bound is what is known without one.
+        recovered = recovered._replace(duals=[])
+    options = {"method": method, "iterations": search.problem.steps, "columns": search.problem.U.shape[1] - 1}
+    return recovered, status, options | {"warm": warm}
 
 
 def _solve_blocks(
@@ -320,93 +344,6 @@ def _proof_seconds(space: FeatureSpace, factored: float) -> float:
     return factored * (PROOF if space.factorisation.method == "cholesky" else 1.0)
 
 
-class _Start(NamedTuple):
-    """A point (w, V) to start from, and λ where it is known."""
-
-    U: Floats
-    lam: float | None
-
-
-def _start_from(statement: ConicLoss, warm: Solution) -> _Start:
-    """Return the point of an earlier solution, or raise a :class:`DataError` if it does not fit."""
-    space, moment, model = statement.space, moment_of(warm.model), warm.model
-    r = statement.factor.shape[1]
-    if moment is not None:
-        if moment.z.size != space.data.rows:
-            raise DataError(
-                f"warm_start must be a Solution of the same data: it has {moment.z.size} observations, "
-                f"these are {space.data.rows}"
-            )
-        kernel = warm.hyperparameters.get("kernel")
-        if kernel != statement.kernel_name:
-            raise DataError(
-                f"warm_start must be a Solution with the same kernel: it has {kernel}, this is {statement.kernel_name}"
-            )
-        if moment.w.size != r:
-            raise DataError(
-                f"warm_start must be a Solution with the same columns, intercept and nystrom: it has {moment.w.size} "
-                f"coordinates, these are {r}"
-            )
-        U = np.column_stack([moment.w, leading_directions(moment.V)])
-    else:
-        d = int(space.data.X.shape[1])
-        if not (space.is_linear and isinstance(model, LinearModel) and model.coef.shape == (d,)):
-            wanted = (
-                f"a linear model of {d} features" if space.is_linear else "the second moment of the conic relaxation"
-            )
-            raise DataError(
-                f"warm_start must be a Solution with {wanted}, got one of {warm.formulation!r} with {model!r}"
-            )
-        w = np.append(model.coef, model.intercept) if space.intercept == "penalised" else model.coef
-        if not np.isfinite(w).all():
-            raise DataError("warm_start must be a Solution whose model has finite coefficients")
-        if w.size != r:
-            # The factor is not the data themselves: the coordinates with the same scores.
-            w, *_ = sl.lstsq(statement.factor, model.scores(space.data.X)[0])
-        U = w[:, None]
-    known = warm.dual.get("lam", warm.hyperparameters.get("lam"))
-    lam = math.nan if known is None else float(known)
-    return _Start(U, lam if 0 < lam < math.inf else None)
-
-
-def _hard_margin(statement: ConicLoss) -> Floats:
-    """Return the point of least norm with margins of at least 1 on all rows but those of zeros, whose margin is always 0."""
-    norms = statement.squared_row_norms
-    rows = norms > 0
-    L, y = statement.factor[rows], statement.y[rows]
-    scale = math.sqrt(float(np.mean(norms[rows]))) if rows.any() else 1.0
-    A = (L.toarray() if sp.issparse(L) else L) * (y / scale)[:, None]
-    if statement.kappa == 0:
-        return hard_margin_point(A if rows.all() else np.vstack([A, np.zeros((1, A.shape[1]))])) / scale
-    w = least_norm_point(A) if float(statement.weight[~rows].sum()) <= FULL * statement.allowance else None
-    if w is None:
-        reason = statement.explain("infeasible")
-        raise SolverFailed(f"fast.conic: {reason}", [Attempt("fast.conic/newton", Status.INFEASIBLE, reason)])
-    return w / scale
-
-
-def _search(
-    statement: ConicLoss, monitor: Monitor, start: _Start | None, method: str, settings: ConicSettings
-) -> Continuation:
-    """Return the continuation at the hard margin where there is nothing else, at `start`, or at w = 0."""
-    data, L = statement.space.data, statement.factor
-    mean = float(np.mean(statement.squared_row_norms)) or 1.0
-    hard_margin = is_hard_margin(statement)
-    U, lam = np.zeros((L.shape[1], 1)), statement.lam
-    if hard_margin:
-        U = _hard_margin(statement)[:, None]
-    elif start is not None:
-        U, lam = start.U, start.lam if lam is None else lam
-    if lam is None:
-        total = float(data.weight.sum())
-        lam = FIRST_LAM / (mean * max(statement.allowance, FEWEST * total))
-        if hard_margin:
-            # Any single margin below 1 has to cost more than the whole squared norm of the hard margin.
-            lam = max(lam, FIRST_LAM * float(np.sum(U**2)) / float(data.weight.min()))
-    problem = LowRankRelaxation(L, data.y, data.weight, lam=lam, U=U, system=method, settings=settings.newton)
-    return Continuation(statement, problem, monitor=monitor, settings=settings.continuation)
-
-
 def _run(search: Continuation, rng: np.random.Generator, method: str, settings: ConicSettings, *, warm: bool) -> Status:
     """Run a continuation to its end, from the solution for a sample if there are many observations and no warm start."""
     n, r = search.problem.L.shape
@@ -432,7 +369,7 @@ def minimised_relaxation(
         If no covariance satisfies the cardinality row, since too many observations are zero.
     """
     settings = settings or ConicSettings()
-    search = _search(statement, monitor, None, "auto", settings)
+    search = begin(statement, monitor, None, "auto", settings.newton, settings.continuation)
     _run(search, rng, "auto", settings, warm=False)
     return search
 
@@ -454,8 +391,11 @@ def _move_to_sample_solution(
     problem.U, problem.lam = sample.U, sample.lam
 
 
-def _recovered(statement: ConicLoss, search: Continuation, rounding: bool) -> RecoveredPoints:
-    """Return the best of the models that follow from the present point, the dual point, and a rounding if asked for."""
+def _recovered(statement: ConicLoss, search: Continuation, rounding: bool, *, late: bool) -> RecoveredPoints:
+    """Return the best of the models that follow from the present point, the dual point, and a rounding if asked for.
+
+    Where it is late, the point with its ridge, which is dense and square, is left out.
+    """
     problem, space = search.problem, statement.space
     w, V = problem.U[:, 0], problem.U[:, 1:]
     u, v = problem.margins()
@@ -469,13 +409,15 @@ def _recovered(statement: ConicLoss, search: Continuation, rounding: bool) -> Re
         lifted = rounded_point(space, w * ((1.0 + LIFT) / lowest))[0]
         points = [(lifted, V), *([] if search.hard_margin or tight else points)]
     values = [problem.value(np.column_stack(point), ridge=0.0) for point in points] if search.fixed_lam else []
-    if problem.rank <= RIDGED and problem.ridge > 0 and not search.hard_margin:
+    if problem.rank <= RIDGED and problem.ridge > 0 and not (search.hard_margin or late):
         points.append((w, np.hstack([V, math.sqrt(problem.ridge) * np.eye(problem.rank)])))
         # The columns of the ridge need not be multiplied by the data.
         values.append(problem.value(problem.U) + problem.ridge * problem.rank)
     if not search.fixed_lam and not search.hard_margin:
         points = [
-            (w, large) for _, spread in points for large in enlarged_covariances(space, w, spread, search.allowance)
+            (w, large)
+            for _, spread in points
+            for large in enlarged_covariances(space, w, spread, search.allowance, late=late)
         ] or points
     models: list[BinaryModel] = []
     rounded = None

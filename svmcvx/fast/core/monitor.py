@@ -13,17 +13,28 @@ from typing import Any, NamedTuple, ParamSpec, TypeAlias, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from svmcvx.certificate import SolverBound, check, relative_gap
+from svmcvx.certificate import HasTrivial, SolverBound, check, relative_gap
 from svmcvx.data import check_number, check_time_limit, check_whole
 from svmcvx.errors import DataError, DataTypeError, NotCertified, SolverFailed
 from svmcvx.formulations.base import Formulation, RecoveredPoints
 from svmcvx.solution import Attempt, Solution, Status, Timings
 from svmcvx.system import clock
-from svmcvx.system.deadline import Deadline, allowed, current
+from svmcvx.system.abandoned import may_be_abandoned
+from svmcvx.system.deadline import Deadline, OutOfTime, allowed, current
 from svmcvx.system.interrupt import deferred_interrupt
 from svmcvx.system.threads import blas_held_to_one
 
-__all__ = ["MOST_RESERVED", "Callback", "Monitor", "Progress", "conclude", "earlier_solution", "limited", "monitored"]
+__all__ = [
+    "MOST_RESERVED",
+    "Callback",
+    "Monitor",
+    "Progress",
+    "conclude",
+    "earlier_solution",
+    "limited",
+    "monitored",
+    "unless_abandoned",
+]
 
 # Share of the time left that is kept for the certificate, at most.
 MOST_RESERVED = 0.6
@@ -123,6 +134,11 @@ class Monitor:
         """Whether the time limit has passed or Ctrl-C was pressed; cheap enough to ask often."""
         return self.deadline.passed()
 
+    @property
+    def late(self) -> Status:
+        """How a method ends whose deadline has passed."""
+        return Status.INTERRUPTED if self.deadline.pressed.is_set() else Status.TIME_LIMIT
+
     def reserve(self, seconds: float) -> None:
         """Keep so many seconds of a time limit for the certificate, beside those that are kept anyway."""
         self.deadline = replace(self.deadline, end=self._end - seconds)
@@ -160,10 +176,8 @@ class Monitor:
             return Status.OPTIMAL
         if self.callback is not None and self.callback(progress):
             return Status.INTERRUPTED
-        if self.deadline.pressed.is_set():
-            return Status.INTERRUPTED
         if self.deadline.passed():
-            return Status.TIME_LIMIT
+            return self.late
         return Status.ITERATION_LIMIT if iteration >= self.max_iter else None
 
 
@@ -186,6 +200,29 @@ def monitored(*, tol: float, max_iter: int, verbose: bool, callback: Callback | 
     monitor = Monitor(tol, max_iter, bool(verbose), callback, deadline.earlier(reserved))
     with deferred_interrupt(monitor.deadline.pressed):
         yield monitor
+
+
+def unless_abandoned(
+    monitor: Monitor,
+    solve: Callable[Arguments, tuple[RecoveredPoints, Status, dict[str, Any]]],
+    *arguments: Arguments.args,
+    **keywords: Arguments.kwargs,
+) -> tuple[RecoveredPoints, Status, dict[str, Any]]:
+    """Return what a method ends with; no points where the deadline passes in work that nothing interrupts.
+
+    What is certified then is what is trivially known.
+    """
+    try:
+        with may_be_abandoned():
+            return solve(*arguments, **keywords)
+    except OutOfTime:
+        return RecoveredPoints([], []), monitor.late, {}
+
+
+def _trivially_feasible(statement: Formulation) -> list[Any]:
+    """Return models that need no solver and satisfy the constraints."""
+    known = statement.trivial()[0] if isinstance(statement, HasTrivial) else []
+    return [model for model in known if math.isfinite(statement.evaluate(model).above)]
 
 
 def earlier_solution(warm_start: Any, statement: Formulation | None = None) -> Solution | None:
@@ -229,7 +266,7 @@ def conclude(
     ----------
     statement : Formulation
     candidates : RecoveredPoints
-        Models and dual points, the preferred first.
+        Models and dual points, the preferred first. Without any, what is trivially known is certified.
     monitor : Monitor
     status : Status
         Why the solver stopped.
@@ -246,17 +283,20 @@ def conclude(
     Raises
     ------
     SolverFailed
-        If there is no model at all, with the formulation's explanation of the status.
+        If there is no model that could be certified, with the formulation's explanation of the status.
     """
     built, certify_started = monitor.build_seconds, clock.now()
     solved = monitor.seconds - built
     reason = "" if status is Status.OPTIMAL else f"stopped by {status}"
     told = options or {}, warm_start_used, monitor.iteration
     attempt = Attempt(solver, status, reason, solved, math.inf, *told)
-    if not candidates.models:
+    models = candidates.models
+    if not models and status in (Status.TIME_LIMIT, Status.INTERRUPTED):
+        models = _trivially_feasible(statement)
+    if not models:
         raise SolverFailed(f"{solver}: {statement.explain(str(status))}", [attempt])
     try:
-        checked = check(statement, candidates.models, candidates.duals, solver_bound=search_bound)
+        checked = check(statement, models, candidates.duals, solver_bound=search_bound)
     except NotCertified as error:
         raise SolverFailed(f"{solver}: {error}", [attempt]) from None
     certificate = checked.certificate

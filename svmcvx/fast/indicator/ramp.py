@@ -14,22 +14,30 @@ number of observations that the optimum gives up, and with the number of columns
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeAlias
 
+import numpy as np
+from numpy.typing import NDArray
+
+from svmcvx.certificate import SolverBound
 from svmcvx.data import check_seed
 from svmcvx.errors import DataTypeError
-from svmcvx.fast.core.monitor import Callback, conclude, earlier_solution, limited, monitored
+from svmcvx.fast.core.monitor import Callback, Monitor, conclude, earlier_solution, limited, monitored, unless_abandoned
 from svmcvx.fast.core.thread_pool import shares
 from svmcvx.fast.indicator.search.branch_and_bound import BranchAndBound, BranchSettings
 from svmcvx.fast.indicator.search.search_state import RampSearch
 from svmcvx.formulations.base import RecoveredPoints
-from svmcvx.formulations.indicator.l0 import l0_statement
+from svmcvx.formulations.indicator.l0 import L0, l0_statement
 from svmcvx.formulations.indicator.pool import incumbent_margins
 from svmcvx.formulations.indicator.ramp import Ramp, ramp_pool
 from svmcvx.kernels import KernelLike
 from svmcvx.solution import Solution, Status
+from svmcvx.system.abandoned import to_the_end
+from svmcvx.system.deadline import OutOfTime
 
 __all__ = ["ramp"]
+
+Floats: TypeAlias = NDArray[np.float64]
 
 
 @limited
@@ -118,21 +126,50 @@ def ramp(
     warm_start = earlier_solution(warm_start, statement)
     earlier = incumbent_margins(warm_start, counting)
     with monitored(tol=tol, max_iter=max_iter, verbose=verbose, callback=callback) as monitor:
-        statement = replace(statement, pool=ramp_pool(counting, earlier, heuristics=False))
-        search = RampSearch(statement, monitor)
-        tree = BranchAndBound(search, settings or BranchSettings())
-        with shares() as share:
-            status = tree.run(share)
-        best = search.best
-        assert best is not None  # noqa: S101 - constant scores are feasible
-        statement = replace(statement, pool=(best,))
+        run = _Run(statement, monitor, settings or BranchSettings())
+        found, status, options = unless_abandoned(monitor, run.all, counting, earlier)
         return conclude(
-            statement,
-            RecoveredPoints(statement.incumbent_models(), []),
+            run.statement,
+            found,
             monitor,
-            status if status is not None else Status.NUMERICAL,
+            status,
             solver="fast.ramp/branch",
             warm_start_used=warm_start is not None,
-            options={"method": "branch", "nodes": tree.nodes},
-            search_bound=search.bound,
+            options=options,
+            search_bound=run.bound,
         )
+
+
+class _Run:
+    """The search, and what it has proved."""
+
+    def __init__(self, statement: Ramp, monitor: Monitor, settings: BranchSettings) -> None:
+        self.statement, self.monitor, self.settings = statement, monitor, settings
+        self.bound: SolverBound | None = None
+
+    def all(self, counting: L0, earlier: Floats | None) -> tuple[RecoveredPoints, Status, dict[str, Any]]:
+        """Search until the end or a limit, from constant scores and from the margins of an earlier solution."""
+        began, is_wide = self.monitor.seconds, counting.geometry.is_wide
+        if is_wide:
+            # Preparing the search and certifying its point take about this many times as long as the factor.
+            self.monitor.reserve(1.5 * (self.monitor.seconds - began))
+            if self.monitor.out_of_time():
+                raise OutOfTime
+        search = RampSearch(
+            replace(
+                self.statement, pool=ramp_pool(counting, earlier, heuristics=False, deadline=self.monitor.deadline)
+            ),
+            self.monitor,
+        )
+        tree = BranchAndBound(search, self.settings)
+        try:
+            with shares() as share:
+                status = tree.run(share) or Status.NUMERICAL
+        except OutOfTime:
+            status = self.monitor.late
+        best = search.best
+        assert best is not None  # noqa: S101 - constant scores are feasible
+        self.statement = replace(self.statement, pool=(best,))
+        with to_the_end():
+            self.bound, models = search.bound, self.statement.incumbent_models()
+        return RecoveredPoints(models, []), status, {"method": "branch", "nodes": tree.nodes}

@@ -33,10 +33,10 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from svmcvx.certificate import Dual
+from svmcvx.certificate import Dual, SolverBound
 from svmcvx.data import binary_data, check_choice, check_number, check_seed
 from svmcvx.errors import DataError, DataTypeError
-from svmcvx.fast.core.monitor import Callback, conclude, earlier_solution, limited, monitored
+from svmcvx.fast.core.monitor import Callback, Monitor, conclude, earlier_solution, limited, monitored, unless_abandoned
 from svmcvx.fast.core.thread_pool import Share, shares
 from svmcvx.fast.indicator.search.branch_and_bound import BranchAndBound, BranchSettings
 from svmcvx.fast.indicator.search.search_state import CEILINGS, CountingSearch
@@ -48,6 +48,8 @@ from svmcvx.formulations.indicator.big_m import check_total_price
 from svmcvx.formulations.indicator.zero_one import ZeroOne
 from svmcvx.kernels import KernelLike
 from svmcvx.solution import Solution, Status
+from svmcvx.system.abandoned import may_be_abandoned, to_the_end
+from svmcvx.system.deadline import OutOfTime
 
 __all__ = ["ZeroOneSettings", "zero_one"]
 
@@ -193,38 +195,70 @@ def zero_one(
     warm_start = earlier_solution(warm_start, statement)
     earlier = None if warm_start is None else earlier_margins(warm_start, statement)
     with monitored(tol=tol, max_iter=max_iter, verbose=verbose, callback=callback) as monitor:
-        statement = replace(statement, pool=simple_starts(statement, earlier))
-        search = CountingSearch(statement, monitor)
-        run = _Run(search, method, settings)
-        with shares() as share:
-            status = run.all(share, rng)
-        best = search.best
-        statement = replace(statement, pool=() if best is None else (best,))
-        models = [] if best is None else statement.recovered_models(~best.dropped, best.w, 0.0)
+        run = _Run(statement, monitor, method, settings)
+        found, status, options = unless_abandoned(monitor, run.all, earlier, rng)
         return conclude(
-            statement,
-            RecoveredPoints(models, run.duals),
+            run.statement,
+            found,
             monitor,
             status,
             solver=f"fast.zero_one/{run.used}",
             warm_start_used=warm_start is not None,
-            options={"method": run.used, **run.effort},
-            search_bound=search.bound,
+            options=options,
+            search_bound=run.bound,
             proof=run.proof,
         )
+
+
+def _crossings(n: int, r: int, most: float) -> float:
+    """Return how many crossings a sweep over n rows in r dimensions counts at most; infinite above `most`."""
+    sets = 0
+    for size in range(r):
+        # Whole numbers that may soon be too large for a double.
+        sets += math.comb(n, size)
+        if n * sets > most:
+            return math.inf
+    return float(n * sets)
 
 
 class _Run:
     """The phases of the search, and what is worth recording."""
 
-    def __init__(self, search: CountingSearch, method: str, settings: ZeroOneSettings) -> None:
-        self.search, self.method, self.settings = search, method, settings
+    def __init__(self, statement: ZeroOne, monitor: Monitor, method: str, settings: ZeroOneSettings) -> None:
+        self.statement, self.monitor, self.method, self.settings = statement, monitor, method, settings
         self.used = "branch"
         self.effort: dict[str, int] = {}
         self.duals: list[Dual] = []
         self.tree: BranchAndBound | None = None
+        self.searched = False
 
-    def all(self, share: Share, rng: np.random.Generator) -> Status:
+    def all(self, earlier: Floats | None, rng: np.random.Generator) -> tuple[RecoveredPoints, Status, dict[str, Any]]:
+        """Prepare the search from the margins of an earlier solution, run it, and return the models of its best point."""
+        began, is_wide = self.monitor.seconds, self.statement.geometry.is_wide
+        if is_wide:
+            # Preparing the search and certifying its point take about this many times as long as the factor.
+            self.monitor.reserve(1.5 * (self.monitor.seconds - began))
+            if self.monitor.out_of_time():
+                raise OutOfTime
+        self.search = CountingSearch(replace(self.statement, pool=simple_starts(self.statement, earlier)), self.monitor)
+        self.searched = True
+        try:
+            with may_be_abandoned(self.monitor.deadline), shares() as share:
+                status = self._until_the_end(share, rng)
+        except OutOfTime:
+            status = self.monitor.late
+        best = self.search.best
+        self.statement = replace(self.statement, pool=() if best is None else (best,))
+        with to_the_end():
+            models = [] if best is None else self.statement.recovered_models(~best.dropped, best.w, 0.0)
+        return RecoveredPoints(models, self.duals), status, {"method": self.used, **self.effort}
+
+    @property
+    def bound(self) -> SolverBound | None:
+        """What has been proved; None if the search has not begun."""
+        return self.search.bound if self.searched else None
+
+    def _until_the_end(self, share: Share, rng: np.random.Generator) -> Status:
         """Search until the end or a limit."""
         search = self.search
         quick_starts(search)
@@ -243,12 +277,11 @@ class _Run:
         tree = self._plant()
         settings = self.settings
         n, r = search.statement.geometry.G.shape
-        # A whole number that may be too large for a double.
-        work = n * sum(math.comb(n, size) for size in range(r))
+        work = _crossings(n, r, settings.out_of_reach)
         reachable = self.method == "auto" and work <= settings.out_of_reach
         patience = math.inf
         if reachable:
-            patience = max(settings.patience * float(work) * settings.crossing_seconds, settings.least_patience)
+            patience = max(settings.patience * work * settings.crossing_seconds, settings.least_patience)
         easy = min(settings.easy_seconds, settings.start.time_share * search.monitor.deadline.left / 2)
         status = None
         if not sized:
@@ -271,7 +304,7 @@ class _Run:
     @property
     def proof(self) -> dict[str, Floats]:
         """What a proof of the tree needs, in the order of the data that were passed; nothing after a sweep, or with a factor."""
-        space = self.search.statement.space
+        space = self.statement.space
         if self.used != "branch" or self.tree is None or not space.factor_is_data or space.centre.any():
             return {}
         found = self.tree.proof

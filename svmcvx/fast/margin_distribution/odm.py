@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from svmcvx.certificate import Dual
 from svmcvx.data import check_choice, check_seed
 from svmcvx.errors import DataError
-from svmcvx.fast.core.monitor import Callback, conclude, earlier_solution, limited, monitored
+from svmcvx.fast.core.monitor import Callback, Monitor, conclude, earlier_solution, limited, monitored, unless_abandoned
 from svmcvx.fast.linear import loss_passes as passes
 from svmcvx.fast.linear.blocks import BlockLoss, solve_in_blocks
 from svmcvx.fast.linear.newton import LinearNewtonSettings, minimise
@@ -27,7 +27,7 @@ from svmcvx.formulations.blocks import InBlocks
 from svmcvx.formulations.margin_distribution.odm import ODM, bound_odm, check_band
 from svmcvx.kernels import KernelLike
 from svmcvx.row_blocks import in_blocks, refuse_in_blocks
-from svmcvx.solution import Solution
+from svmcvx.solution import Solution, Status
 
 __all__ = ["ODMSettings", "odm"]
 
@@ -186,27 +186,43 @@ def odm(
                     "rank": found.rank,
                 },
             )
-        problem = _linear_problem(statement)
-        chosen = _choose(problem, settings) if method == "auto" else method
-        if w is None and theta is not None:
-            w = problem.primal_of(theta)
-        if chosen == "newton":
-            point, status = minimise(problem, monitor, w=w, settings=settings.newton)
-        elif chosen == "dcd":
-            if theta is None:
-                theta = np.zeros(statement.y.size) if w is None else _multipliers_at(statement, problem, w)
-            point, status = ascend(problem, monitor, theta, rng)
-        else:
-            point, status = svrg(problem, monitor, np.zeros(problem.X.shape[1]) if w is None else w, rng)
+        candidates, status, options = unless_abandoned(
+            monitor, _solve_whole, statement, monitor, w, theta, method, rng, settings
+        )
         return conclude(
             statement,
-            _candidates(statement, point),
+            candidates,
             monitor,
             status,
-            solver=f"fast.odm/{chosen}",
+            solver=f"fast.odm/{options.get('method', method)}",
             warm_start_used=warm,
-            options={"method": chosen, "iterations": point.steps},
+            options=options,
         )
+
+
+def _solve_whole(
+    statement: ODM,
+    monitor: Monitor,
+    w: Floats | None,
+    theta: Floats | None,
+    method: str,
+    rng: np.random.Generator,
+    settings: ODMSettings,
+) -> tuple[RecoveredPoints, Status, dict[str, Any]]:
+    """Solve on the data, or on the factor of a kernel matrix, by the method asked for or by the one that suits them."""
+    problem = _linear_problem(statement)
+    chosen = _choose(problem, settings) if method == "auto" else method
+    if w is None and theta is not None:
+        w = problem.primal_of(theta)
+    if chosen == "newton":
+        point, status = minimise(problem, monitor, w=w, settings=settings.newton)
+    elif chosen == "dcd":
+        if theta is None:
+            theta = np.zeros(statement.y.size) if w is None else _multipliers_at(statement, problem, w)
+        point, status = ascend(problem, monitor, theta, rng)
+    else:
+        point, status = svrg(problem, monitor, np.zeros(problem.X.shape[1]) if w is None else w, rng)
+    return _candidates(statement, point), status, {"method": chosen, "iterations": point.steps}
 
 
 def _choose(problem: LinearProblem, settings: ODMSettings) -> str:

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from svmcvx.certificate import Dual
 from svmcvx.data import check_choice, check_number, check_seed
 from svmcvx.errors import DataError
-from svmcvx.fast.core.monitor import Callback, Monitor, conclude, earlier_solution, limited, monitored
+from svmcvx.fast.core.monitor import Callback, Monitor, conclude, earlier_solution, limited, monitored, unless_abandoned
 from svmcvx.fast.linear import loss_passes as passes
 from svmcvx.fast.linear.blocks import BlockLoss, solve_in_blocks
 from svmcvx.fast.linear.newton import LinearNewtonSettings, minimise
@@ -213,34 +213,49 @@ def odml(
                 warm_start_used=alpha is not None,
                 options={"method": "low-rank", "rank": found.rank, "complete": found.exhausted},
             )
-        problem = _whitened_problem(statement)
-        condition = C * float(problem.norms.max()) ** 2
-        chosen = ("dcd" if condition <= settings.largest_condition else "newton") if method == "auto" else method
-        earlier: Point | None = None
-        if chosen == "newton":
-            point, status = minimise(problem, monitor, alpha=alpha, settings=settings.newton)
-        elif chosen == "dcd":
-            start = np.zeros(statement.y.size) if alpha is None else alpha
-            patience = settings.patience if method == "auto" else 1000
-            point, status = ascend(problem, monitor, start, rng, patience=patience)
-            if status is Status.INACCURATE and method == "auto":
-                earlier, chosen = point, "dcd+newton"
-                point, status = minimise(problem, monitor, alpha=earlier.alpha, settings=settings.newton)
-        else:
-            point, status = _svrg(statement, problem, monitor, alpha, rng)
-        candidates = _candidates(statement, problem, point)
-        if earlier is not None:
-            more = _candidates(statement, problem, earlier)
-            candidates = RecoveredPoints(candidates.models + more.models, candidates.duals + more.duals)
+        candidates, status, options = unless_abandoned(
+            monitor, _solve_whitened, statement, monitor, alpha, method, rng, settings
+        )
         return conclude(
             statement,
             candidates,
             monitor,
             status,
-            solver=f"fast.odml/{chosen}",
+            solver=f"fast.odml/{options.get('method', method)}",
             warm_start_used=alpha is not None,
-            options={"method": chosen, "iterations": point.steps},
+            options=options,
         )
+
+
+def _solve_whitened(
+    statement: ODML,
+    monitor: Monitor,
+    alpha: Floats | None,
+    method: str,
+    rng: np.random.Generator,
+    settings: ODMLSettings,
+) -> tuple[RecoveredPoints, Status, dict[str, Any]]:
+    """Solve the SVM on the whitened rows by the method asked for, or by the one that suits them."""
+    problem = _whitened_problem(statement)
+    condition = statement.C * float(problem.norms.max()) ** 2
+    chosen = ("dcd" if condition <= settings.largest_condition else "newton") if method == "auto" else method
+    earlier: Point | None = None
+    if chosen == "newton":
+        point, status = minimise(problem, monitor, alpha=alpha, settings=settings.newton)
+    elif chosen == "dcd":
+        start = np.zeros(statement.y.size) if alpha is None else alpha
+        patience = settings.patience if method == "auto" else 1000
+        point, status = ascend(problem, monitor, start, rng, patience=patience)
+        if status is Status.INACCURATE and method == "auto":
+            earlier, chosen = point, "dcd+newton"
+            point, status = minimise(problem, monitor, alpha=earlier.alpha, settings=settings.newton)
+    else:
+        point, status = _svrg(statement, problem, monitor, alpha, rng)
+    candidates = _candidates(statement, problem, point)
+    if earlier is not None:
+        more = _candidates(statement, problem, earlier)
+        candidates = RecoveredPoints(candidates.models + more.models, candidates.duals + more.duals)
+    return candidates, status, {"method": chosen, "iterations": point.steps}
 
 
 def _whitened_problem(statement: ODML) -> LinearProblem:

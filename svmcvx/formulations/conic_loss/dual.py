@@ -154,8 +154,12 @@ class ConicDual(BinaryStatement):
     def spectrum(self, gamma: Floats) -> tuple[Floats, Floats, float]:
         """Return eigenvalues and vectors of Σ γ_i x_i x_i' in the columns of the factor, and the rounding error of the former."""
         values, vectors = sl.eigh(weighted_gram(self.factor, gamma), check_finite=False)
+        return values, vectors, self.spectrum_error(gamma)
+
+    def spectrum_error(self, gamma: Floats) -> float:
+        """Return the rounding error of the eigenvalues of :meth:`spectrum`."""
         trace = float(np.abs(gamma) @ self.squared_row_norms)
-        return values, vectors, float(inner_error(gamma.size + values.size, trace))
+        return float(inner_error(gamma.size + self.factor.shape[1], trace))
 
     @cached_property
     def _spectra(self) -> list[_Spectrum]:

@@ -22,6 +22,7 @@ import numpy as np
 import scipy.linalg as sl
 import scipy.sparse as sp
 from numpy.typing import NDArray
+from scipy.sparse.linalg import LinearOperator, eigsh
 
 from svmcvx.certificate import Dual, Evaluation
 from svmcvx.data import check_number
@@ -29,6 +30,7 @@ from svmcvx.errors import DataError, DataTypeError
 from svmcvx.formulations.base import FormulationProblem, RecoveredPoints, full_entry, usable
 from svmcvx.formulations.building import builder
 from svmcvx.formulations.conic_loss.dual import ConicDual
+from svmcvx.formulations.conic_loss.primal import weighted_gram
 from svmcvx.formulations.conic_loss.recovery import penalty_above
 from svmcvx.formulations.conic_loss.sdp import scaled_factor, square_over
 from svmcvx.formulations.conic_loss.statement import conic_space
@@ -42,6 +44,8 @@ __all__ = ["ConicFixedGamma", "ConicFixedGammaProblem", "conic_fixed_gamma"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
+# Columns above which Lanczos' method tells first whether γ is too large.
+MANY_COLUMNS = 500
 # Distances from 1 below which a margin is taken to be exactly 1; the checker keeps the best of the resulting points.
 NEAR_KINK = (1e-6, 1e-4, 1e-2)
 
@@ -175,6 +179,29 @@ class ConicFixedGammaProblem(FormulationProblem):
         return statement.model(np.asarray(self.w.value, dtype=np.float64))
 
 
+def _root_of_curvature(statement: ConicFixedGamma) -> Floats:
+    r"""Return A with :math:`A'A = I - \sum_i\gamma_i x_i x_i'`, or raise a :class:`DataError` where that is not semidefinite."""
+    L, gamma = statement.factor, statement.gamma
+    r, error = L.shape[1], statement.spectrum_error(gamma)
+    largest = -math.inf
+    if r > MANY_COLUMNS:
+        product = LinearOperator((r, r), matvec=lambda w: L.T @ (gamma * (L @ w)), dtype=np.float64)
+        (largest,) = eigsh(product, k=1, which="LA", v0=np.ones(r), return_eigenvectors=False)
+    if not largest > 1.0 + error:
+        try:
+            return np.asarray(np.linalg.cholesky(np.eye(r) - weighted_gram(L, gamma)).T)
+        except np.linalg.LinAlgError:
+            # Singular up to rounding, or indefinite.
+            values, vectors, _ = statement.spectrum(gamma)
+            largest = float(values[-1])
+        if not largest > 1.0 + error:
+            return np.asarray((vectors * np.sqrt(np.maximum(1.0 - values, 0.0))).T)
+    raise DataError(
+        f"gamma makes the problem non-convex: the largest eigenvalue of the sum of gamma_i x_i x_i' is {largest:.9g} "
+        "and must be at most 1; divide gamma by it"
+    )
+
+
 @builder
 def conic_fixed_gamma(
     X: Any,
@@ -241,18 +268,12 @@ def conic_fixed_gamma(
     data, space = conic_space(X, y, kernel, intercept, None, indefinite)
     given = _check_gamma(gamma, data.n)
     statement = ConicFixedGamma(space=space, gamma=given, lam=lam)
-    values, vectors, error = statement.spectrum(given)
-    if values[-1] > 1.0 + error:
-        raise DataError(
-            f"gamma makes the problem non-convex: the largest eigenvalue of the sum of gamma_i x_i x_i' is {values[-1]:.9g} "
-            "and must be at most 1; divide gamma by it"
-        )
+    root = _root_of_curvature(statement)
     L, scale = scaled_factor(space)
     n, r = L.shape
     w = cp.Variable(r, name="w_scaled")
     z, a, m, beyond = (cp.Variable(n, name=name) for name in ("z", "a", "m", "n"))
     u = cp.multiply(data.y, L @ w)
-    root = (vectors * np.sqrt(np.maximum(1.0 - values, 0.0))).T
     lam_parameter = cp.Parameter(pos=True, name="lam", value=lam)
     quadratic = cp.sum_squares(root @ w) / scale**2 + 2 * (given @ u) - float(given.sum())
     loss = given @ a + lam_parameter * cp.sum(z) + cp.sum_squares(cp.multiply(np.sqrt(given), beyond))

@@ -359,11 +359,16 @@ def covariance_multiple(space: FeatureSpace, w: Floats, V: Floats, allowance: fl
     return _CardinalityRow(space, w, V, allowance).multiple()
 
 
-def enlarged_covariances(space: FeatureSpace, w: Floats, V: Floats, allowance: float) -> list[Floats]:
-    """Return V enlarged until Σ s z ≤ allowance: once by a factor, once by a multiple of I, where that is possible."""
+def enlarged_covariances(
+    space: FeatureSpace, w: Floats, V: Floats, allowance: float, *, late: bool = False
+) -> list[Floats]:
+    """Return V enlarged until Σ s z ≤ allowance: once by a factor, once by a multiple of I, where that is possible.
+
+    The second takes an eigendecomposition with a kernel; where it is late it is only tried if there is no first.
+    """
     row = _CardinalityRow(space, w, V, allowance)
     found = row.multiple()
-    if found is not None and current().passed():
+    if found is not None and (late or current().passed()):
         return [found]
     return [spread for spread in (found, row.with_ridge()) if spread is not None]
 

@@ -207,6 +207,10 @@ class ConicLoss(ConicDual):
         """Return w = 0 without and, for rows that are the data, with the intercepts 1 and −1; γ = α = 0, whose bound is 0."""
         zeros = np.zeros(self.y.size)
         dual: Dual = {"gamma": zeros, "alpha": zeros}
+        duals = [dual if self.kappa is None else {**dual, "lam": np.zeros(())}]
+        if not self.space.factored:
+            # The time limit has passed before there was a factor, in whose columns a second moment is stated.
+            return [self.space.model(zeros)], duals
         w = np.zeros(self.factor.shape[1])
         models = [self.model(w, np.zeros((w.size, 0)))]
         if self.space.intercept == "penalised" and self.space.is_linear and self.space.X.shape[1] == w.size:
@@ -214,7 +218,7 @@ class ConicLoss(ConicDual):
                 bias = w.copy()
                 bias[-1] = sign * (1.0 + 2.0**-48)
                 models.append(self.model(bias, np.zeros((w.size, 0))))
-        return models, [dual if self.kappa is None else {**dual, "lam": np.zeros(())}]
+        return models, duals
 
     def residuals(self, model: Any, dual: Dual) -> Mapping[str, float]:
         """The interval around the optimum of the 0-1 problem: the same bound, and the better of model and rounding."""

@@ -25,12 +25,13 @@ from dataclasses import dataclass
 from typing import Self, TypeAlias
 
 import numpy as np
-import scipy.linalg as sl
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from svmcvx.feature_space import FeatureSpace
-from svmcvx.rounding import U, inner_error, row_norms_above, smallest_eigenvalue_below, sum_above
+from svmcvx.feature_space import FeatureSpace, KernelSpace
+from svmcvx.rounding import SMALLEST, U, inner_error, row_norms_above, smallest_eigenvalue_below, sum_above
+from svmcvx.system.abandoned import awaited, may_be_abandoned
+from svmcvx.system.deadline import OutOfTime
 
 __all__ = ["FactorError"]
 
@@ -62,7 +63,13 @@ class FactorError:
         if not space.is_linear:
             # The bound on the error of K1 contains the row sums of that of K.
             entries = space.product(np.ones(n)).scores_rounding
-            return cls(_missing(space.block(np.arange(n), np.arange(n)), np.asarray(space.factor), entries), zeros)
+            L = np.asarray(space.factor)
+            try:
+                with may_be_abandoned():
+                    return cls(_missing(space.block(np.arange(n), np.arange(n)), L, entries), zeros)
+            except OutOfTime:
+                triangular = isinstance(space, KernelSpace) and space.factorisation.method == "cholesky"
+                return cls(_missing_at_most(L, entries) if triangular else np.full(n, math.inf), zeros)
         shift = U * row_norms_above(space.X) * (1.0 + 8 * U) if space.centre.any() else zeros
         if space.factor_is_data:
             return cls(zeros, shift)
@@ -102,7 +109,7 @@ class FactorError:
 
 def _missing(K: Floats, L: Floats, entries: Floats) -> Floats:
     r"""Return bounds on :math:`E'_{ii}`, given bounds on the row sums of the errors of a symmetric K."""
-    E = K - L @ L.T
+    E = K - awaited(np.matmul, L, L.T)
     E = (E + E.T) / 2
     if not np.isfinite(E).all():
         return np.full(K.shape[0], math.inf)
@@ -111,6 +118,21 @@ def _missing(K: Floats, L: Floats, entries: Floats) -> Floats:
     error = error + 4 * U * (np.abs(K).sum(axis=1) + np.abs(E).sum(axis=1)) * (1.0 + 2 * K.shape[0] * U)
     below = -float(np.abs(E).sum(axis=1).max()) * (1.0 + 2 * K.shape[0] * U)
     if 0 < K.shape[0] <= EIGENVALUE_ROWS and below < 0.0:
-        below = max(below, smallest_eigenvalue_below(E, float(sl.eigvalsh(E, check_finite=False)[0])))
+        below = max(below, smallest_eigenvalue_below(E, float(awaited(np.linalg.eigvalsh, E)[0])))
     tau = max(-below, 0.0) + float((error + entries).max()) * (1.0 + 8 * U)
     return np.asarray((np.maximum(np.diagonal(E), 0.0) + tau) * (1.0 + 8 * U))
+
+
+def _missing_at_most(L: Floats, entries: Floats) -> Floats:
+    r"""Return larger bounds on :math:`E'_{ii}` than :func:`_missing` does, in much less time, for a factor by Cholesky's method.
+
+    :math:`|K - LL'| \le \gamma_{n+1}|L||L|'` for the matrix that was factored (Higham, Accuracy and Stability of Numerical
+    Algorithms, theorem 10.3), whose rows sum to a bound on its norm and on its diagonal.
+    """
+    n, size = L.shape[0], np.abs(L)
+    growth = (n + 4) * U
+    if growth > 0.01:
+        return np.full(n, math.inf)
+    sums = growth / (1.0 - growth) * (size @ size.sum(axis=0)) * (1.0 + 8 * n * U) + n * SMALLEST
+    tau = float((sums + entries).max()) * (1.0 + 8 * U)
+    return np.asarray((sums + tau) * (1.0 + 8 * U))

@@ -25,6 +25,7 @@ from svmcvx.heuristics.signed_rows import ON_MARGIN, Geometry, Incumbent, never
 from svmcvx.heuristics.soft_margin import elastic_filter, soft_margin_scores
 from svmcvx.losses import zero_one
 from svmcvx.model import BinaryModel
+from svmcvx.system.abandoned import may_be_abandoned
 from svmcvx.system.deadline import current
 
 __all__ = ["RELAXATION_ROWS", "RelaxedPoint", "counting_pool", "incumbent_margins", "relaxed_point"]
@@ -185,13 +186,37 @@ def counting_pool(
     stop : callable, optional
         Asked by each heuristic before each of its steps; whether the time of the call is up by default.
     """
-    stop = current().passed if stop is None else stop
+    deadline = current()
+    began = deadline.seconds
     geometry = statement.geometry
+    if geometry.is_wide:
+        # Writing the program takes about as long as the factor.
+        deadline = deadline.earlier(deadline.seconds - began)
+    stop = deadline.passed if stop is None else stop
     relaxed = geometry
     if geometry.free:
         # For a score only: the free bias as the coefficient of a large constant feature.
         size = max(1.0, float(np.sqrt(np.mean(geometry.G**2))))
         relaxed = replace(geometry, G=np.hstack([geometry.G, CONSTANT * size * geometry.y[:, None]]), free=False)
+    with may_be_abandoned(deadline):
+        relaxation, best = _searched(statement, relaxed, earlier, lam=lam, k=k, stop=stop)
+    zeros = np.zeros(geometry.G.shape[1])
+    biases = (0.0, 1.0, -1.0) if geometry.free else (0.0,)
+    constants = [geometry.incumbent(zeros, b, zero_one) for b in biases]
+    return tuple(([] if best is None else [best]) + constants), relaxation
+
+
+def _searched(
+    statement: CountingStatement,
+    relaxed: Geometry,
+    earlier: Floats | None,
+    *,
+    lam: float | None,
+    k: float | None,
+    stop: Callable[[], bool],
+) -> tuple[RelaxedPoint | None, Incumbent | None]:
+    """Minimise the relaxation on the rows `relaxed`, and search by all scores; return its point and the best one."""
+    geometry = statement.geometry
     relaxation = relaxed_point(relaxed, lam=lam, k=k, stop=stop)
     scores = [] if earlier is None else [np.where(earlier < 1.0 - ON_MARGIN, earlier, np.inf)]
     scores += [soft_margin_scores(geometry, 1.0, stop), elastic_filter(geometry, stop)]
@@ -204,10 +229,7 @@ def counting_pool(
     best = local_search(
         geometry, statement.objective_value, loss_bound=statement.loss_bound, scores=scores, points=points, stop=stop
     )
-    zeros = np.zeros(geometry.G.shape[1])
-    biases = (0.0, 1.0, -1.0) if geometry.free else (0.0,)
-    constants = [geometry.incumbent(zeros, b, zero_one) for b in biases]
-    return tuple(([] if best is None else [best]) + constants), relaxation
+    return relaxation, best
 
 
 def incumbent_margins(incumbent: Any, statement: CountingStatement) -> Floats | None:

@@ -37,7 +37,8 @@ from svmcvx.kernels import KernelLike
 from svmcvx.losses import ramp
 from svmcvx.model import Model
 from svmcvx.rounding import sum_above
-from svmcvx.system.deadline import current
+from svmcvx.system.abandoned import may_be_abandoned
+from svmcvx.system.deadline import Deadline, current
 
 __all__ = ["Ramp", "RampProblem", "ramp_mio", "ramp_objective", "ramp_pool"]
 
@@ -86,7 +87,9 @@ class Ramp(IndicatorStatement):
         )
 
 
-def ramp_pool(counting: L0, earlier: Floats | None, *, heuristics: bool = True) -> tuple[Incumbent, ...]:
+def ramp_pool(
+    counting: L0, earlier: Floats | None, *, heuristics: bool = True, deadline: Deadline | None = None
+) -> tuple[Incumbent, ...]:
     """Return feasible points: constant scores, hinge machines of what these give up, and those of the counting heuristics.
 
     Parameters
@@ -97,6 +100,8 @@ def ramp_pool(counting: L0, earlier: Floats | None, *, heuristics: bool = True) 
         Margins of a known classifier.
     heuristics : bool
         Whether the counting heuristics run, which take seconds on hundreds of observations.
+    deadline : Deadline, optional
+        That of the call by default.
     """
     geometry, sets = counting.geometry, [np.zeros(counting.y.size, dtype=bool)]
     points = [(np.zeros(geometry.G.shape[1]), b) for b in (1.0, -1.0)]
@@ -106,8 +111,9 @@ def ramp_pool(counting: L0, earlier: Floats | None, *, heuristics: bool = True) 
         starts, _ = counting_pool(counting, earlier, lam=2 * counting.C, k=None)
         points += [(point.w, point.b) for point in starts]
         sets.append(starts[0].u < -1.0)
-    stop = current().passed
-    points += [ramp_descent(geometry, counting.C, dropped, stop) for dropped in sets]
+    deadline = deadline or current()
+    with may_be_abandoned(deadline):
+        points += [ramp_descent(geometry, counting.C, dropped, deadline.passed) for dropped in sets]
     return tuple(geometry.incumbent(w, b, ramp) for w, b in points)
 
 

@@ -15,6 +15,7 @@ from svmcvx.conjugate_gradients import conjugate_gradients
 from svmcvx.feature_space import FeatureSpace
 from svmcvx.losses import variance_multipliers
 from svmcvx.system import memory
+from svmcvx.system.abandoned import awaited, checkpoint, cholesky, triangle
 
 __all__ = ["Curvature"]
 
@@ -24,6 +25,10 @@ Floats: TypeAlias = NDArray[np.float64]
 # entries if they were dense.
 LARGEST_FACTORED = 2500
 LARGEST_WHITENED = 1e8
+# Largest trace of L'AL, and with it condition of R, at which R is formed: four digits are lost at most.
+WELL_CONDITIONED = 1e4
+# Rows that are whitened together.
+ROWS = 512
 # Otherwise conjugate gradients: their relative residual, and products at most.
 ACCURACY = 1e-10
 PRODUCTS = 1000
@@ -61,12 +66,16 @@ class Curvature:
             except sl.LinAlgError:
                 # The mean is so large that the difference has lost its digits: form the centred margins instead.
                 L = L.toarray()
-        # R is the Gram matrix of the identity stacked on the centred margins, so T is the triangle of their QR factor.
         self._require(3.0 * (n + r) * r)
         margins = self.space.data.y[:, None] * L
         centred = np.sqrt(2.0 * self.lam1 * self.share)[:, None] * (margins - self.share @ margins)
-        (upper,) = sl.qr(np.vstack([np.eye(r), centred]), mode="r", overwrite_a=True, check_finite=False)
-        return np.ascontiguousarray(upper[:r].T)
+        if float(np.vdot(centred, centred)) <= WELL_CONDITIONED:
+            R = awaited(np.matmul, centred.T, centred)
+            R[np.diag_indices(r)] += 1.0
+            return cholesky(R)
+        # R is the Gram matrix of the identity stacked on the centred margins, so T is the triangle of their QR factor.
+        upper = triangle(np.vstack([np.eye(r), centred]))
+        return np.ascontiguousarray(upper.T)
 
     def _require(self, entries: float) -> None:
         memory.require(
@@ -108,5 +117,9 @@ class Curvature:
     def whitened(self, rows: Any = slice(None)) -> Floats:
         """Return the rows of N with ``N N' = H``, that is ``N = Z T^{-T}``."""
         part = self.space.factor[rows]
-        signed = self.space.data.y[rows, None] * (part.toarray() if sp.issparse(part) else part)
-        return np.asarray(sl.solve_triangular(self.triangle, signed.T, lower=True, check_finite=False)).T
+        found = self.space.data.y[rows, None] * (part.toarray() if sp.issparse(part) else part)
+        for start in range(0, found.shape[0], ROWS):
+            checkpoint()
+            some = slice(start, start + ROWS)
+            found[some] = sl.solve_triangular(self.triangle, found[some].T, lower=True, check_finite=False).T
+        return np.asarray(found)

@@ -70,7 +70,8 @@ from svmcvx.formulations.margin_distribution.odm import ODMStatement, conjugates
 from svmcvx.losses import slack, variance_multipliers
 from svmcvx.model import BinaryModel
 from svmcvx.rounding import SMALLEST, UNDERFLOW, U, down, sum_above, sum_below, up
-from svmcvx.system.deadline import current
+from svmcvx.system.abandoned import may_be_abandoned
+from svmcvx.system.deadline import OutOfTime, current
 
 __all__ = ["ODML", "ODMLHardMargin", "check_penalties", "dual_objective", "objective"]
 
@@ -193,12 +194,18 @@ class _ODML(ODMStatement):
         """Clip α to its box and take the best τ for it, with a sum of exactly 0.
 
         Any τ of sum 0 is feasible: an inexact τ makes the bound a little weaker, never invalid. A space that keeps no Gram matrix
-        has no R; there the point's own τ is centred instead.
+        has no R; there the point's own τ is centred instead, as where a time limit passes before R is factored.
         """
         alpha = np.clip(self.entry(dual, "alpha"), 0.0, self.upper_bound())
         if self.lam1 == 0 or not np.isfinite(alpha).all() or self._rests(alpha):
             return {"alpha": alpha, "tau": np.zeros(alpha.size)}
-        tau = self.entry(dual, "tau") if self.space.blockwise else self._best_tau(alpha)
+        tau = self.entry(dual, "tau") if "tau" in dual else np.zeros(alpha.size)
+        if not self.space.blockwise:
+            try:
+                with may_be_abandoned():
+                    tau = self._best_tau(alpha)
+            except OutOfTime:
+                pass
         return {"alpha": alpha, "tau": centred(tau, self.share)}
 
     def _rests(self, alpha: Floats) -> bool:

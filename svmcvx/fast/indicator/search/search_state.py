@@ -102,12 +102,13 @@ class SearchState(ABC):
         longest = float(row_norms_above(geometry.G).max(initial=0.0)) if geometry.G.any() else 1.0
         self.scale = 2.0 ** math.ceil(math.log2(longest))
         self.unit = self.scale**2 / self.half
-        rows = geometry.G / self.scale
+        n, r = geometry.G.shape
+        rows = np.empty((n, r + self.free))
+        np.divide(geometry.G, self.scale, out=rows[:, :r])
         if self.free:
-            rows = np.column_stack([rows, geometry.y / self.scale])
-        self.rows, self.first, copies = np.unique(rows, axis=0, return_index=True, return_inverse=True)
+            rows[:, r] = geometry.y / self.scale
+        self.rows, self.first, self.copies = _distinct(rows)
         self.H = np.ascontiguousarray(self.rows[:, :-1]) if self.free else self.rows
-        self.copies = copies.ravel()
         weight = np.bincount(self.copies, weights=geometry.weight)
         # Sums of weights that are not whole numbers are rounded.
         self._whole = bool((geometry.weight == np.round(geometry.weight)).all())
@@ -181,6 +182,18 @@ class SearchState(ABC):
         """The lower bound that the search has proved of the data themselves, in the statement's units."""
         proved = self.statement.bound_of_search(self.proved / self.unit)
         return SolverBound(proved, REPEATED * abs(proved))
+
+
+def _distinct(rows: Floats) -> tuple[Floats, NDArray[np.intp], NDArray[np.intp]]:
+    """Return the distinct rows in lexicographic order, the first index of each, and which of them each row is."""
+    order = np.argsort(rows[:, 0], kind="stable") if rows.shape[1] else np.zeros(0, dtype=np.intp)
+    if order.size == 0 or not (np.diff(rows[order, 0]) > 0).all():
+        found, first, copies = np.unique(rows, axis=0, return_index=True, return_inverse=True)
+        return found, first, copies.ravel()
+    # The first column tells them apart.
+    copies = np.empty_like(order)
+    copies[order] = np.arange(order.size)
+    return rows[order], order, copies
 
 
 class CountingSearch(SearchState):
