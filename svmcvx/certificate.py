@@ -130,7 +130,10 @@ class HasResiduals(Protocol):
 
 @runtime_checkable
 class HasTrivial(Protocol):
-    """A statement that knows points without a solver, such as w = 0: an interval is never worse than theirs."""
+    """A statement that knows points without a solver, such as w = 0: an interval is never worse than theirs.
+
+    A method ``surpasses_trivial(upper, lower)`` may tell, without evaluating them, that they would not make an interval shorter.
+    """
 
     def trivial(self) -> tuple[Sequence[Any], Sequence[Dual]]:
         """Models and dual points."""
@@ -151,7 +154,10 @@ class Statement(Protocol[M_contra]):
         """Objective at a model, a feasible point; ``inf`` if it is not feasible."""
 
     def repair(self, dual: Dual) -> Dual:
-        """Nearest convenient exactly feasible dual point."""
+        """Nearest convenient exactly feasible dual point.
+
+        Where a feasible point is returned as it is, a statement may say so by ``repair_improves = False``.
+        """
 
     def dual_violation(self, dual: Dual) -> float:
         """Largest violation of a dual constraint beyond rounding; 0 for a feasible point."""
@@ -332,6 +338,36 @@ class Checked(Generic[M]):
     terms: Mapping[str, float] = field(default_factory=dict)
 
 
+def _evaluated(statement: Statement[M], models: Sequence[M]) -> list[tuple[M, Evaluation]]:
+    """Return the models that have an objective value, and that value."""
+    found = [(model, statement.evaluate(model)) for model in models]
+    return [(model, upper) for model, upper in found if not math.isnan(upper.above)]
+
+
+def _bounds(
+    statement: Statement[M], duals: Sequence[Dual], *, repair: bool
+) -> tuple[list[tuple[Dual, float, Evaluation]], float, Dual]:
+    """Return the dual points that give a bound with their violations and bounds, the last violation, and a point without a bound."""
+    found: list[tuple[Dual, float, Evaluation]] = []
+    violation = math.nan
+    kept: Dual = {}
+    for dual in duals:
+        violation = statement.dual_violation(dual)
+        point = (
+            statement.repair(dual)
+            if repair and (violation != 0 or getattr(statement, "repair_improves", True))
+            else dual
+        )
+        # The repair is not trusted either: what it returns is tested like any other point.
+        if (violation if point is dual else statement.dual_violation(point)) == 0:
+            bound = statement.evaluate_dual(point)
+            if math.isfinite(bound.below):
+                found.append((point, violation, bound))
+            elif statement.kind == "local" and not kept:
+                kept = point
+    return found, violation, kept
+
+
 @blas_held_to_one()
 def check(
     statement: Statement[M],
@@ -374,29 +410,21 @@ def check(
         raise NotCertified(
             f"a solver's bound proves nothing for a statement of kind {statement.kind!r}; pass a dual point instead"
         )
-    if statement.kind in TRIVIAL and models and isinstance(statement, HasTrivial):
-        known_models, known_duals = statement.trivial()
-        models, duals = [*models, *known_models], [*duals, *known_duals]
-    uppers = [(model, statement.evaluate(model)) for model in models]
-    uppers = [(model, upper) for model, upper in uppers if not math.isnan(upper.above)]
+    uppers = _evaluated(statement, models)
+    lowers, violation, kept = _bounds(statement, duals, repair=repair)
+    if statement.kind in TRIVIAL and models and hasattr(statement, "trivial"):
+        high = min((upper.above for _, upper in uppers), default=math.inf)
+        known = max((bound.below for _, _, bound in lowers), default=-math.inf)
+        surpassed = getattr(statement, "surpasses_trivial", None)
+        if surpassed is None or not surpassed(high, known):
+            known_models, known_duals = statement.trivial()
+            uppers += _evaluated(statement, known_models)
+            more, violation, kept_too = _bounds(statement, known_duals, repair=repair)
+            lowers, kept = lowers + more, kept or kept_too
     if not uppers:
         raise NotCertified(
             "no candidate model has an objective value; the data may be out of the range of floating point"
         )
-    lowers: list[tuple[Dual, float, Evaluation]] = []
-    violation = math.nan
-    kept: Dual = {}
-    for dual in duals:
-        violation = statement.dual_violation(dual)
-        point = statement.repair(dual) if repair else dual
-        # The repair is not trusted either: what it returns is tested like any other point.
-        if statement.dual_violation(point) == 0:
-            bound = statement.evaluate_dual(point)
-            if math.isfinite(bound.below):
-                lowers.append((point, violation, bound))
-            elif statement.kind == "local" and not kept:
-                kept = point
-
     best_high = min(upper.above for _, upper in uppers)
     best_low = max((bound.below for _, _, bound in lowers), default=-math.inf)
     stated = -math.inf
@@ -419,7 +447,7 @@ def check(
             f"the dual bound {low!r} exceeds the objective {high!r} by more than rounding; please report this as a defect"
         )
     residuals = {"dual_violation": violation, "rounding": rounding, **statement.facts}
-    if isinstance(statement, HasResiduals):
+    if hasattr(statement, "residuals"):
         residuals |= statement.residuals(model, kept)
     if solver_bound is not None and math.isfinite(solver_bound.value):
         stated_by = SEARCHED[statement.kind]

@@ -290,7 +290,9 @@ def check_number(
     why: str = "",
 ) -> float:
     """Return `value` as a finite float inside the interval given, or raise a :class:`DataError`."""
-    if isinstance(value, (bool, np.bool_)) or not isinstance(value, (numbers.Real, np.integer, np.floating)):
+    if isinstance(value, (bool, np.bool_)) or not isinstance(
+        value, (float, int, np.integer, np.floating, numbers.Real)
+    ):
         raise DataError(f"{name} must be a number, got {value!r}")
     try:
         number = float(value)
@@ -410,7 +412,7 @@ def binary_data(X: ArrayLike | Any, y: Any, sample_weight: Any = None, *, accept
     weight = check_weights(sample_weight, features.shape[0])
     name = fingerprint(features, codes, coded=True)
     index = np.flatnonzero(weight > 0)
-    if np.unique(codes[index]).size < 2:
+    if np.count_nonzero(np.bincount(codes[index])) < 2:
         raise DataError("sample_weight is zero for every observation of a class; both classes need positive weight")
     if index.size < weight.size:
         features = _rows(features, index)

@@ -291,7 +291,9 @@ def test_a_second_opinion_is_kept_where_it_is_the_better_one(monkeypatch):
     real = room.psvm
 
     def wide(*arguments, **keywords):
-        return real(*arguments, **keywords | {"max_iter": 1, "tol": 1e-14})
+        pairs = room.DecompositionSettings(working_set=2, whole=0)
+        settings = room.PSVMSettings(decomposition=pairs)
+        return real(*arguments, **keywords | {"max_iter": 1, "tol": 1e-14, "settings": settings})
 
     monkeypatch.setattr(room, "psvm", wide)
     fitted = sx.PSVMClassifier(p=1.5, kernel="rbf").fit(X, Y)

@@ -15,6 +15,7 @@ from scipy.optimize import brentq
 from sklearn.svm import SVC
 
 import svmcvx as sx
+import svmcvx.feature_space.kernel as kernel_space
 from svmcvx.data import binary_data
 from svmcvx.fast.core.monitor import Monitor
 from svmcvx.fast.core.pivoted_cholesky import partial_factor
@@ -32,6 +33,7 @@ from svmcvx.fast.margin.psvm import PSVMSettings, psvm
 from svmcvx.fast.margin.smo_passes import near_best_bias, pair_step, slack_of
 from svmcvx.fast.margin.support_newton import SupportNewton, SupportNewtonSettings
 from svmcvx.feature_space import KernelSpace, feature_space
+from svmcvx.formulations.margin.liblinear import kind_of_psvm
 from svmcvx.formulations.margin.psvm import PSVM, best_bias
 from svmcvx.kernels.columns import KernelColumns
 from svmcvx.kernels.gram_cache import GramCache
@@ -738,7 +740,7 @@ def test_paths_with_newton_steps_wherever_they_apply_agree_with_cold_fits(kind, 
 
 
 @pytest.mark.parametrize("p", [1.0, 1.5, 2.0])
-def test_newton_steps_reach_the_optimum_from_a_neighbour(p):
+def test_newton_steps_reach_the_optimum_from_a_neighbour(p, monkeypatch):
     X, y = _noisy(300, 2)
     kernel = GramCache().kernel(sx.RBF())
     first = psvm(X, y, C=300.0, p=p, kernel=kernel)
@@ -748,6 +750,10 @@ def test_newton_steps_reach_the_optimum_from_a_neighbour(p):
     assert options["newton_steps"] <= 15
     assert options["pair_steps"] == 0
     assert second.certificate.gap <= 1e-6
+    few = psvm(X, y, C=400.0, p=p, kernel="rbf", warm_start=first, settings=AT_ONCE)
+    assert few.attempts[-1].options["newton_steps"] <= 15
+    # Without a matrix that is kept, as with more observations.
+    monkeypatch.setattr(kernel_space, "FEW", 0)
     without = psvm(X, y, C=400.0, p=p, kernel="rbf", warm_start=first, settings=AT_ONCE)
     assert "newton_steps" not in without.attempts[-1].options
     assert "newton_steps" not in random.attempts[-1].options
@@ -830,3 +836,44 @@ def test_near_best_bias_is_nearly_the_best(p):
         assert loss(exact) <= min(loss(exact + step) for step in (-1e-3, 1e-3)) * (1 + 1e-12)
         guessed = best_bias(f, y, p=p, weight=weight, near=exact + 1e-3)
         assert guessed == pytest.approx(exact, rel=1e-12, abs=1e-12)
+
+
+@pytest.mark.parametrize("C", [1e-3, 1.0, 1e3])
+def test_few_observations_are_solved_by_pairs_and_many_steps_handed_to_newton(C):
+    X, y = _noisy(120, 3)
+    few = psvm(X, y, C=C)
+    newton = psvm(X, y, C=C, method="newton")
+    assert newton.solver == "fast.psvm/newton"
+    assert few.certificate.is_certified(1e-6)
+    assert few.certificate.lower <= newton.certificate.upper
+    assert newton.certificate.lower <= few.certificate.upper
+    hasty = PSVMSettings(few_steps=DecompositionSettings(steps=1, final=1e-3), few_rounds=1)
+    handed = psvm(X, y, C=C, settings=hasty)
+    assert handed.certificate.is_certified(1e-6)
+    assert few.solver == "fast.psvm/smo" or C > 1
+    assert handed.solver == "fast.psvm/newton"
+    # An offset changes the kernel matrix, not the problem.
+    moved = psvm(X + 1e4, y, C=C)
+    assert moved.certificate.upper == pytest.approx(few.certificate.upper, rel=1e-5)
+
+
+def test_the_limit_of_rounds_holds_for_pairs_and_newton_together():
+    X, y = _noisy(120, 3)
+    hasty = PSVMSettings(few_steps=DecompositionSettings(steps=1, final=1e-3))
+    found = psvm(X, y, C=100.0, max_iter=1, tol=1e-12, settings=hasty)
+    assert found.status == "iteration_limit"
+
+
+@pytest.mark.parametrize("p", [1.0, 1.3, 2.0, 4.0])
+@pytest.mark.parametrize("intercept", ["free", "penalised", "none"])
+def test_what_surpasses_the_trivial_points_is_better_than_they_are(p, intercept):
+    X, y = _noisy(30, 2)
+    weight = np.linspace(0.5, 2.0, 30)
+    for C in (1e-6, 1e-3, 1.0):
+        data = binary_data(X, y, weight)
+        statement = kind_of_psvm(intercept)(space=feature_space(data, None, intercept=intercept), C=C, p=p)
+        models, duals = statement.trivial()
+        trivial = min(statement.evaluate(model).above for model in models)
+        assert not statement.surpasses_trivial(trivial, 0.0)
+        assert max(statement.evaluate_dual(dual).below for dual in duals) <= 0.0
+        assert not statement.surpasses_trivial(0.5 * trivial, -1.0)

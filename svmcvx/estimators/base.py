@@ -283,6 +283,10 @@ class CertifiedClassifier(ClassifierMixin, BaseEstimator):
 
     def _check_columns(self, X: Any, *, reset: bool) -> None:
         """Remember the names and the number of features of `X`, or hold it against them; its values have been checked."""
+        if reset and isinstance(X, np.ndarray) and X.ndim == 2 and not hasattr(self, "feature_names_in_"):
+            # An array has no names to look for.
+            self.n_features_in_ = X.shape[1]
+            return
         try:
             validate_data(self, X, reset=reset, skip_check_array=True)
         except ValueError as error:

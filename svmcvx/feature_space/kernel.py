@@ -32,6 +32,8 @@ Floats: TypeAlias = NDArray[np.float64]
 # A Gram matrix, its factor and their copies while a factor is computed.
 GRAM_BYTES = 8 * 4
 # Entries of one kernel block where no Gram matrix is kept: small enough to stay in a processor's cache.
+# Observations up to which a kernel matrix takes less time to keep than to evaluate again.
+FEW = 1000
 BLOCK_ENTRIES = TILE_ENTRIES
 
 
@@ -172,10 +174,16 @@ class KernelSpace(FeatureSpace):
 
     @cached_property
     def kept(self) -> KeptGram | None:
-        """The matrix of the kernel itself that the cache keeps."""
-        if self.cache is None or isinstance(self.resolved, Precomputed):
+        """The matrix of the kernel itself that the cache keeps; without a cache that of few observations, kept here."""
+        if isinstance(self.resolved, Precomputed):
             return None
-        return self.cache.gram(self.resolved, self.data.X, self._evaluated)
+        if self.cache is not None:
+            return self.cache.gram(self.resolved, self.data.X, self._evaluated)
+        if self.keep_gram or self.data.n > FEW:
+            return None
+        # Of a few observations; its entries are those of a symmetric matrix up to their errors.
+        matrix, error = self.columns().matrix()
+        return KeptGram(self.resolved, self.data.X, matrix, error)
 
     @cached_property
     def factorisation(self) -> GramFactor:

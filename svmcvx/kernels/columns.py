@@ -105,7 +105,12 @@ class KernelColumns:
             self._gamma = float(kernel.gamma)
             origin = np.asarray(columns.mean(axis=0) if centre is None else centre, dtype=np.float64)
             self._rows, self._row_halves = self._prepared(rows, origin, columns=False)
-            self._columns, self._column_halves = self._prepared(columns, origin, columns=True)
+            if rows is columns:
+                # The same numbers, the last two columns exchanged.
+                self._columns, self._column_halves = self._rows.copy(), self._row_halves
+                self._columns[:, -2:] = self._rows[:, :-3:-1]
+            else:
+                self._columns, self._column_halves = self._prepared(columns, origin, columns=True)
             # Half the squared norms of z are γ times those of the centred rows.
             d = int(rows.shape[1])
             self._row_shares, self._column_shares = (
@@ -206,6 +211,11 @@ class KernelColumns:
         shape = part.shape[0], self._columns.shape[0]
         tile, close = self._exponents(rows, part, slice(None), buffer[: shape[0] * shape[1]].reshape(shape))
         return np.exp(tile, out=tile), close
+
+    def matrix(self) -> tuple[Floats, EntryError]:
+        """Return the whole matrix in double precision, and a bound on the error of its entries."""
+        m, n = self.shape
+        return self._bounded_tile(slice(None), self._rows, np.empty(m * n))
 
     def product(self, v: Floats) -> KernelProduct:
         r"""Return :math:`Kv` in double precision, and what bounds the error of its entries."""

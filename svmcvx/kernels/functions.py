@@ -72,8 +72,12 @@ Matrix: TypeAlias = NDArray[Any]
 KernelLike: TypeAlias = "Kernel | str | Callable[[Any, Any], Any] | None"
 
 
-def _variance(X: Features, weight: Floats) -> float:
+def _variance(X: Features, weight: Floats | None) -> float:
     """Weighted variance of all entries together."""
+    if weight is None:
+        if not sp.issparse(X):
+            return float(np.var(X))
+        weight = np.ones(X.shape[0])
     share = weight / (weight.sum() * X.shape[1])
     mean = float(share @ np.asarray(X.sum(axis=1)).ravel())
     if sp.issparse(X):
@@ -137,7 +141,7 @@ class Kernel(ABC):
         d = X.shape[1]
         if gamma == "auto":
             return replace(self, gamma=1.0 / d)  # type: ignore[type-var]
-        variance = _variance(X, np.ones(X.shape[0]) if weight is None else weight)
+        variance = _variance(X, weight)
         return replace(self, gamma=1.0 / (d * variance) if variance > 0 else 1.0)  # type: ignore[type-var]
 
     def to_dict(self) -> dict[str, Any]:

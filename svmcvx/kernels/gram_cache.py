@@ -40,11 +40,14 @@ class KeptGram:
     X : ndarray or csr_array of shape (n, d)
     matrix : ndarray of shape (n, n)
         Symmetric; not to be changed.
+    known_error : EntryError, optional
+        Bound on the error of the entries; that of :meth:`Kernel.error_of` by default.
     """
 
     kernel: Kernel
     X: Features
     matrix: Floats
+    known_error: EntryError | None = None
     _factors: dict[tuple[bool, str], GramFactor] = field(default_factory=dict, repr=False)
 
     def holds(self, kernel: Kernel, X: Features) -> bool:
@@ -54,7 +57,7 @@ class KeptGram:
     @cached_property
     def error(self) -> EntryError:
         """Bound on the error of the entries."""
-        return self.kernel.error_of(self.X, self.X, self.matrix)
+        return self.kernel.error_of(self.X, self.X, self.matrix) if self.known_error is None else self.known_error
 
     def factor(self, K: Floats, *, constant: bool, indefinite: str) -> GramFactor:
         """Return the factor of `K`, which is the matrix, or the matrix plus one; computed once."""

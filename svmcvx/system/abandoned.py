@@ -26,7 +26,7 @@ T = TypeVar("T")
 # Seconds between two looks at the clock and at Ctrl-C.
 PATIENCE = 0.02
 # Entries of matrices up to which no work takes long enough to be worth a thread.
-SMALL = 250_000
+SMALL = 1_000_000
 
 _deadline: ContextVar[Deadline | None] = ContextVar("svmcvx_abandoned_at", default=None)
 

@@ -33,9 +33,14 @@ def _libraries() -> ThreadpoolController:
     return ThreadpoolController()
 
 
+@cache
+def _blas() -> list[Any]:
+    """Return the controllers of the BLAS libraries."""
+    return [library for library in _libraries().lib_controllers if library.user_api == "blas"]
+
+
 def _blas_threads() -> int:
-    libraries = _libraries().info()
-    return max((int(library["num_threads"]) for library in libraries if library["user_api"] == "blas"), default=1)
+    return max((int(library.num_threads) for library in _blas()), default=1)
 
 
 @dataclass
@@ -44,7 +49,7 @@ class _Held:
 
     calls: int = 0
     allowed: int = 1
-    limiter: Any = None
+    threads: list[int] = field(default_factory=list)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
 
@@ -56,8 +61,11 @@ def blas_held_to_one() -> Iterator[None]:
     """Limit BLAS to one thread inside the block."""
     with _held.lock:
         if not _held.calls:
-            _held.allowed = _blas_threads()
-            _held.limiter = _libraries().limit(limits=1, user_api="blas")
+            # What threadpool_limits does, without its descriptions of the libraries.
+            _held.threads = [int(library.num_threads) for library in _blas()]
+            _held.allowed = max(_held.threads, default=1)
+            for library in _blas():
+                library.set_num_threads(1)
         _held.calls += 1
     try:
         yield
@@ -65,7 +73,8 @@ def blas_held_to_one() -> Iterator[None]:
         with _held.lock:
             _held.calls -= 1
             if not _held.calls:
-                _held.limiter.restore_original_limits()
+                for library, threads in zip(_blas(), _held.threads, strict=True):
+                    library.set_num_threads(threads)
 
 
 def threads_allowed() -> int:

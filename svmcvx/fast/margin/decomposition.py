@@ -23,6 +23,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
@@ -44,6 +45,8 @@ Floats: TypeAlias = NDArray[np.float64]
 # Seconds of an entry of exact scores, in those of an entry of a row that is computed where it is used: twice the precision,
 # bounds on errors, and a margin.
 EXACT = 3.0
+# Violations, in tolerances of the gap, above which the first bounds would only tell that there is more to do.
+FAR = 100.0
 # Imbalance of the classes that counts as rounding, in machine epsilons of the sum of the multipliers.
 ROUNDINGS = 64.0
 
@@ -68,8 +71,10 @@ class DecompositionSettings:
         Shares of the violation of all observations down to which that inside the working set is brought: small where its rows
         are at hand, larger where each change costs a row.
     inner_whole : float
-        The same from α = 0 where the working set has all observations: a round then ends with bounds, which cost more than its last
-        steps. From another start that would be more than a loose tolerance needs.
+        The same from α = 0 where the working set has all observations, times the root of the tolerance: a round then ends with bounds,
+        which cost more than its last steps. From another start that would be more than a loose tolerance needs.
+    final : float
+        Violation, in tolerances of the gap, down to which every round but the first goes: small where steps cost next to nothing.
     fall, patience : float, int
         The bounds are compared when the violation has fallen to this share, or after so many rounds.
     trust, least_trust : float
@@ -95,7 +100,8 @@ class DecompositionSettings:
     steps: int = 40
     inner: float = 0.1
     tiled_inner: float = 0.3
-    inner_whole: float = 0.02
+    inner_whole: float = 0.5
+    final: float = math.inf
     fall: float = 0.6
     patience: int = 12
     trust: float = 0.9
@@ -172,14 +178,20 @@ class Decomposition:
 
     def __post_init__(self) -> None:
         self.y = self.statement.y
-        self.random = np.random.default_rng(self.seed)
         self.rounds = self.pair_steps = 0
         self.work = 0.0
         self._fresh = np.zeros(0, dtype=np.intp)
         self._lowest, self._lowest_alpha = math.inf, self.alpha
+        # Multipliers, and the exactly feasible ones nearby that their scores are of.
+        self._exact: tuple[Floats, Floats] | None = None
         # Gaps of that point and of the last one, and whether both are needed.
         self._gaps, self._both = (math.inf, math.inf), True
         self.exact_scores()
+
+    @cached_property
+    def random(self) -> np.random.Generator:
+        """The generator of the seed."""
+        return np.random.default_rng(self.seed)
 
     @property
     def options(self) -> dict[str, Any]:
@@ -198,7 +210,8 @@ class Decomposition:
         Where the certificate of a point is the larger part of the work only the better of the two is returned, unless the gap
         asked for is that of both together.
         """
-        last = exactly_feasible(self.statement, self.alpha)
+        known = self._exact is not None and self._exact[0] is self.alpha and not self.updated
+        last = self._exact[1] if self._exact is not None and known else exactly_feasible(self.statement, self.alpha)
         if np.array_equal(self.alpha, self._lowest_alpha):
             return [last]
         lowest = exactly_feasible(self.statement, self._lowest_alpha)
@@ -214,7 +227,7 @@ class Decomposition:
         These are the ones that are certified, and the space remembers their product. The loop goes on from multipliers that
         are feasible up to rounding: an exact balance takes some off their upper bounds.
         """
-        self.updated = False
+        self.updated, self._exact = False, None
         if not self.alpha.any():
             self.f = np.zeros(self.y.size)
             return
@@ -223,6 +236,7 @@ class Decomposition:
         inside = (self.alpha >= 0).all() and (self.alpha <= self.upper_bound).all()
         if not (inside and off <= ROUNDINGS * EPS * size):
             self.alpha = feasible
+        self._exact = self.alpha, feasible
         self.f = np.array(self.statement.space.product(feasible * self.y).scores)
 
     def derivative(self) -> Floats:
@@ -248,7 +262,8 @@ class Decomposition:
             up, low = self._candidates(g)
             violation = float(up.max() - low.min())
             floor = settings.floor * EPS * max(1.0, float(np.abs(self.f).max()))
-            if (
+            early = cold and self.size == self.y.size and self.rounds < 2 and violation > max(floor, FAR * monitor.tol)
+            if not (early and self.rounds < monitor.max_iter and not self._out_of_time(monitor)) and (
                 violation <= max(settings.fall * last_violation, floor)
                 or self.rounds - last_round >= settings.patience
                 or self.size == self.y.size
@@ -257,6 +272,9 @@ class Decomposition:
                 or self.rounds >= monitor.max_iter
             ):
                 last_violation, last_round, compared = violation, self.rounds, compared + 1
+                if self.updated and self.size == self.y.size and violation <= monitor.tol:
+                    # The bounds of updated scores would lead here.
+                    self.exact_scores()
                 found = self.bounds(self.alpha, self.f)
                 hopeless = compared - reached > settings.hopeless
                 exhausted = violation <= floor or idle > settings.stalled or hopeless
@@ -295,7 +313,9 @@ class Decomposition:
             if self.rows.tiled:
                 inner = settings.tiled_inner
             elif cold and self.size == self.y.size:
-                inner = settings.inner_whole
+                inner = min(inner, settings.inner_whole * math.sqrt(monitor.tol))
+            if self.rounds:
+                inner = min(inner, settings.final * monitor.tol / violation) if violation > 0 else inner
             self._round(g, up, low, max(inner * violation, 0.25 * floor))
 
     def _handed_over(self, found: tuple[float, float], monitor: Monitor) -> Status:

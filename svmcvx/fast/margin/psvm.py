@@ -5,7 +5,7 @@ The statement is that of :mod:`svmcvx.formulations.margin.psvm`, and so is the c
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -38,13 +38,15 @@ Floats: TypeAlias = NDArray[np.float64]
 KERNEL_METHODS = ("auto", "smo")
 # Multiples of earlier multipliers that are tried as a start.
 MULTIPLES = np.concatenate([[1.0, 0.0], np.geomspace(1e-6, 1e6, 49)])
+# How a solver may end for good.
+ENDED = (Status.OPTIMAL, Status.TIME_LIMIT, Status.INTERRUPTED)
 # Relative rounding by which a multiple may take a multiplier above its upper bound; it is clipped there.
 ABOVE_BOUND = 1e-12
 
 
 @dataclass(frozen=True)
 class PSVMSettings:
-    """Numbers that steer :func:`psvm`; all of them concern kernels.
+    """Numbers that steer :func:`psvm`; all but the last three concern kernels.
 
     Parameters
     ----------
@@ -56,12 +58,24 @@ class PSVMSettings:
         Of the shortcut by a factor of low rank.
     support_newton : SupportNewtonSettings
         Of the shortcut from an earlier solution.
+    few : int
+        Observations up to which ``method="auto"`` begins with pSMO for the linear formulation with p = 1.
+    few_rounds : int
+        Rounds after which it goes on by Newton's method.
+    few_steps : DecompositionSettings
+        Of these rounds.
     """
 
     rows: RowCacheSettings = field(default_factory=RowCacheSettings)
     decomposition: DecompositionSettings = field(default_factory=DecompositionSettings)
     low_rank: LowRankSettings = field(default_factory=LowRankSettings)
     support_newton: SupportNewtonSettings = field(default_factory=SupportNewtonSettings)
+    few: int = 250
+    few_rounds: int = 3
+    few_steps: DecompositionSettings = field(default_factory=lambda: DecompositionSettings(steps=10, final=1e-3))
+
+
+DEFAULTS = PSVMSettings()
 
 
 @limited
@@ -138,7 +152,7 @@ def psvm(
         are tested, which needs the Gram matrix.
     method : str
         With a kernel ``"auto"`` or ``"smo"``, which are the same; without one ``"auto"`` or ``"newton"``, see
-        :mod:`svmcvx.fast.margin.psvm_linear`.
+        :mod:`svmcvx.fast.margin.psvm_linear`: for p = 1 and few observations ``"auto"`` begins with pSMO.
     seed : int
         With a kernel: of the first working set and the random rule. Same seed, same result.
     settings : PSVMSettings, optional
@@ -178,7 +192,7 @@ def psvm(
     check_choice(selection, "selection", SELECTIONS)
     check_whole(seed, "seed", 0)
     cache_size = check_number(cache_size, "cache_size", low=0, open_low=True)
-    settings = PSVMSettings() if settings is None else settings
+    settings = DEFAULTS if settings is None else settings
     if in_blocks(X):
         refuse_in_blocks(kernel=kernel is not None, bias=bias != "exact")
         check_choice(method, "method", psvm_linear.METHODS)
@@ -214,6 +228,8 @@ def psvm(
         if intercept != "free":
             guess = None if earlier is None or warm is None else warm * _ratio(statement, earlier)
             candidates, status, options = solve_unbiased(statement, monitor, start=guess, cache_size=cache_size)
+        elif linear and method == "auto" and p == 1 and earlier is None and data.n <= settings.few:
+            candidates, status, options = _solve_few(statement, monitor, selection, seed, cache_size, settings)
         elif linear:
             start = None if earlier is None or warm is None else psvm_linear.start_from(statement, earlier, warm)
             candidates, status, options = psvm_linear.solve_linear(statement, monitor, start=start)
@@ -235,10 +251,30 @@ def psvm(
             candidates,
             monitor,
             status,
-            solver="fast.psvm/newton" if linear or intercept != "free" else "fast.psvm/smo",
+            solver=f"fast.psvm/{options.get('method', 'smo')}",
             warm_start_used=earlier is not None,
             options=options,
         )
+
+
+def _solve_few(
+    statement: PSVM, monitor: Monitor, selection: str, seed: int, cache_size: float, settings: PSVMSettings
+) -> tuple[RecoveredPoints, Status, dict[str, Any]]:
+    """Solve the linear formulation with p = 1 by a few rounds of pSMO, and where these do not end it by Newton's method."""
+    space, n, most = statement.space, statement.y.size, monitor.max_iter
+    everything = np.arange(n)
+    rows = GramRows(np.ascontiguousarray(space.block(everything, everything)))
+    monitor.max_iter = min(settings.few_rounds, most)
+    try:
+        steps = replace(settings, decomposition=settings.few_steps)
+        found, status, options = _solve_kernel(statement, rows, n, monitor, None, selection, seed, cache_size, steps)
+    finally:
+        monitor.max_iter = most
+    if status in ENDED or (status is Status.ITERATION_LIMIT and most <= settings.few_rounds):
+        return found, status, options
+    alpha, model = found.duals[-1]["alpha"], found.models[-1]
+    start = psvm_linear.LinearStart(np.array(model.coef), float(model.intercept), alpha)
+    return psvm_linear.solve_linear(statement, monitor, start=start)
 
 
 def _solve_kernel(
@@ -253,13 +289,14 @@ def _solve_kernel(
     settings: PSVMSettings,
 ) -> tuple[RecoveredPoints, Status, dict[str, Any]]:
     y, p, weight = statement.y, statement.p, statement.weight
-    b = 0.0
+    b, scores = 0.0, np.zeros(0)
 
     def bounds(alpha: Floats, f: Floats) -> tuple[float, float]:
-        nonlocal b
+        nonlocal b, scores
         norm = max(float((alpha * y) @ f), 0.0)
         # Any bias gives an upper bound; for p > 1 a nearly optimal one is found much faster than the exact one.
         b = best_bias(f, y, p=p, weight=weight) if p == 1 else near_best_bias(f, y, weight, p, b)
+        scores = f if p == 1 else scores
         with np.errstate(over="ignore"):
             upper = objective(norm, y * (f + b), C=statement.C, p=p, weight=weight)
         return dual_objective(alpha, norm, C=statement.C, p=p, weight=weight), upper
@@ -295,7 +332,9 @@ def _solve_kernel(
     found = RecoveredPoints([], [])
     for alpha in ascent.points():
         f = statement.space.product(alpha * y).scores
-        found.models.append(statement.space.model(alpha * y, statement.intercept(alpha, f, near=b)))
+        known = statement.bias == "exact" and np.array_equal(f, scores)
+        bias = b if known else statement.intercept(alpha, f, near=b)
+        found.models.append(statement.space.model(alpha * y, bias))
         found.duals.append({"alpha": alpha})
     return found, status, options
 

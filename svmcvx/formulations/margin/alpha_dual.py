@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias
+from typing import ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,6 +51,8 @@ def is_constant(model: BinaryModel) -> bool:
 @dataclass(frozen=True, eq=False)
 class AlphaDualStatement(BinaryStatement):
     """A statement whose dual point is ``alpha``, with α ≥ 0 and y'α = 0."""
+
+    repair_improves: ClassVar[bool] = False
 
     def alpha(self, dual: Dual) -> Floats:
         """Return the multipliers of the observations that are kept, whichever way they are indexed."""
@@ -108,7 +110,7 @@ class AlphaDualStatement(BinaryStatement):
         return max(outside, off) if math.isfinite(off) else math.inf
 
     def outside_box(self, alpha: Floats) -> float:
-        """Return the largest of −α and the excess of α over its upper bound; infinite for what is no number."""
+        """Return the largest of −α and the excess of α over what it is cut at; infinite for what is no number."""
         if not np.isfinite(alpha).all():
             return math.inf
-        return max(0.0, float(-alpha.min()), float((alpha - self.upper_bound()).max()))
+        return max(0.0, float(-alpha.min()), float((alpha - self.largest_multiplier()).max()))

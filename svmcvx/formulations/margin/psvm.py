@@ -189,6 +189,8 @@ class PSVM(AlphaDualStatement):
     @cached_property
     def cost_below(self) -> Floats:
         """The largest numbers that are at most C s_i, whose floating-point product may be above it."""
+        if (self.weight == 1.0).all():
+            return np.full(self.weight.size, self.C)
         return product_below(self.C, self.weight)
 
     def upper_bound(self) -> Floats | float:
@@ -235,6 +237,12 @@ class PSVM(AlphaDualStatement):
         y, weight = self.y, self.weight
         bias = self.constant_bias(float(weight[y > 0].sum()), float(weight[y < 0].sum()))
         return [self.constant(bias)], [{"alpha": np.zeros(y.size)}]
+
+    def surpasses_trivial(self, upper: float, lower: float) -> bool:
+        r"""Whether w = 0, which costs at least :math:`2C\min(\sum_{y_i>0}s_i, \sum_{y_i<0}s_i)`, and α = 0 are no better."""
+        positive = self.y > 0
+        smaller = min(float(self.weight[positive].sum()), float(self.weight[~positive].sum()))
+        return lower >= 0.0 and upper < 2.0 * self.C * smaller * (1.0 - 1e-9)
 
     def constant_bias(self, positive: float, negative: float) -> float:
         """Return the best bias of w = 0 for classes of these weights."""
