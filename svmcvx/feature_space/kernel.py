@@ -294,7 +294,7 @@ class KernelSpace(FeatureSpace):
         if not support.size:
             return Product(np.zeros(n), 0.0, np.zeros(n), 0.0)
         if self.kept is not None:
-            found = self._kept_product(support, v[support])
+            found = self.kept.product(v, lambda: self._kept_product(support, v[support]))
         else:
             whole = self._all_columns
             columns = self.columns(support) if whole is None else whole.some(support)

@@ -16,6 +16,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from svmcvx.data import Features
+from svmcvx.kernels.columns import KernelProduct
 from svmcvx.kernels.entry_error import EntryError
 from svmcvx.kernels.functions import Kernel
 from svmcvx.kernels.gram_factor import GramFactor, gram_factor
@@ -49,6 +50,7 @@ class KeptGram:
     matrix: Floats
     known_error: EntryError | None = None
     _factors: dict[tuple[bool, str], GramFactor] = field(default_factory=dict, repr=False)
+    _latest: tuple[Floats, KernelProduct] | None = field(default=None, repr=False)
 
     def holds(self, kernel: Kernel, X: Features) -> bool:
         """Tell whether this is the matrix of a kernel on these rows, in this order."""
@@ -58,6 +60,12 @@ class KeptGram:
     def error(self) -> EntryError:
         """Bound on the error of the entries."""
         return self.kernel.error_of(self.X, self.X, self.matrix) if self.known_error is None else self.known_error
+
+    def product(self, v: Floats, evaluate: Callable[[], KernelProduct]) -> KernelProduct:
+        """Return what evaluates to the product with `v`, which is kept for the next problem: that starts from these coefficients."""
+        if self._latest is None or not np.array_equal(self._latest[0], v):
+            self._latest = v.copy(), evaluate()
+        return KernelProduct(*(part.copy() for part in self._latest[1]))
 
     def factor(self, K: Floats, *, constant: bool, indefinite: str) -> GramFactor:
         """Return the factor of `K`, which is the matrix, or the matrix plus one; computed once."""

@@ -45,8 +45,9 @@ Floats: TypeAlias = NDArray[np.float64]
 # Seconds of an entry of exact scores, in those of an entry of a row that is computed where it is used: twice the precision,
 # bounds on errors, and a margin.
 EXACT = 3.0
-# Violations, in tolerances of the gap, above which the first bounds would only tell that there is more to do.
-FAR = 100.0
+# Violations above which the first bounds would only tell that there is more to do: in tolerances of the gap for p = 1; in roots of
+# the tolerance for p > 1, where the gap falls with the square of the violation.
+FAR, FAR_SMOOTH = 100.0, 3.0
 # Imbalance of the classes that counts as rounding, in machine epsilons of the sum of the multipliers.
 ROUNDINGS = 64.0
 
@@ -71,8 +72,8 @@ class DecompositionSettings:
         Shares of the violation of all observations down to which that inside the working set is brought: small where its rows
         are at hand, larger where each change costs a row.
     inner_whole : float
-        The same from α = 0 where the working set has all observations, times the root of the tolerance: a round then ends with bounds,
-        which cost more than its last steps. From another start that would be more than a loose tolerance needs.
+        The same where the working set has all observations, times the root of the tolerance: a round then ends with bounds, which cost
+        more than its last steps.
     final : float
         Violation, in tolerances of the gap, down to which every round but the first goes: small where steps cost next to nothing.
     fall, patience : float, int
@@ -156,6 +157,8 @@ class Decomposition:
         Of the first working set, and of the random rule.
     alpha : ndarray of shape (n,)
         Start; it is made feasible.
+    scores : ndarray of shape (n,), optional
+        Nearly :math:`Kv` of a feasible start; evaluated by default.
     rescale : callable, optional
         Returns the best multiple of a point, from multipliers, scores and labels.
     shortcut : Shortcut, optional
@@ -172,6 +175,7 @@ class Decomposition:
     selection: str
     seed: int
     alpha: Floats
+    scores: Floats | None = None
     rescale: Callable[[Floats, Floats, Floats], float] | None = None
     shortcut: Shortcut | None = None
     settings: DecompositionSettings = field(default_factory=DecompositionSettings)
@@ -184,6 +188,9 @@ class Decomposition:
         self._lowest, self._lowest_alpha = math.inf, self.alpha
         # Multipliers, and the exactly feasible ones nearby that their scores are of.
         self._exact: tuple[Floats, Floats] | None = None
+        if self.scores is not None:
+            self.f, self.updated = self.scores, True
+            return
         # Gaps of that point and of the last one, and whether both are needed.
         self._gaps, self._both = (math.inf, math.inf), True
         self.exact_scores()
@@ -249,7 +256,8 @@ class Decomposition:
         """Ascend until the monitor says stop, the dual is found unbounded, or the violation is down to rounding."""
         settings = self.settings
         trust, compared, idle = settings.trust, 0, 0
-        cold = not self.alpha.any()
+        cold, whole = not self.alpha.any(), self.size == self.y.size
+        far = FAR * monitor.tol if self.r == 0 else FAR_SMOOTH * math.sqrt(monitor.tol)
         best_gap, best_lower = math.inf, -math.inf
         last_violation, last_round = math.inf, 0
         # The gap that counts as a tenth less than an earlier one, and when it was reached.
@@ -262,17 +270,15 @@ class Decomposition:
             up, low = self._candidates(g)
             violation = float(up.max() - low.min())
             floor = settings.floor * EPS * max(1.0, float(np.abs(self.f).max()))
-            early = cold and self.size == self.y.size and self.rounds < 2 and violation > max(floor, FAR * monitor.tol)
-            if not (early and self.rounds < monitor.max_iter and not self._out_of_time(monitor)) and (
+            early = whole and self.rounds < (2 if cold else 1) and violation > max(floor, far)
+            if not (early and self._may_go_on(monitor)) and (
                 violation <= max(settings.fall * last_violation, floor)
                 or self.rounds - last_round >= settings.patience
-                or self.size == self.y.size
-                or self._allowance() <= 0
-                or self._out_of_time(monitor)
-                or self.rounds >= monitor.max_iter
+                or whole
+                or not self._may_go_on(monitor)
             ):
                 last_violation, last_round, compared = violation, self.rounds, compared + 1
-                if self.updated and self.size == self.y.size and violation <= monitor.tol:
+                if self.updated and whole and violation <= monitor.tol:
                     # The bounds of updated scores would lead here.
                     self.exact_scores()
                 found = self.bounds(self.alpha, self.f)
@@ -312,7 +318,7 @@ class Decomposition:
             inner = settings.inner
             if self.rows.tiled:
                 inner = settings.tiled_inner
-            elif cold and self.size == self.y.size:
+            elif whole:
                 inner = min(inner, settings.inner_whole * math.sqrt(monitor.tol))
             if self.rounds:
                 inner = min(inner, settings.final * monitor.tol / violation) if violation > 0 else inner
@@ -326,6 +332,10 @@ class Decomposition:
             if status is not None:
                 return status
         return Status.INACCURATE
+
+    def _may_go_on(self, monitor: Monitor) -> bool:
+        """Whether neither another method, nor the clock, nor the limit of rounds asks for bounds."""
+        return self._allowance() > 0 and not self._out_of_time(monitor) and self.rounds < monitor.max_iter
 
     def _out_of_time(self, monitor: Monitor) -> bool:
         """Whether there is only time left for the certificate."""

@@ -242,9 +242,9 @@ def psvm(
                 float32=float32_cache,
                 settings=settings.rows,
             )
-            guess = None if earlier is None or warm is None else _adapted(statement, warm, _ratio(statement, earlier))
+            adapted = None if earlier is None or warm is None else _adapted(statement, warm, _ratio(statement, earlier))
             candidates, status, options = _solve_kernel(
-                statement, rows, size, monitor, guess, selection, seed, cache_size, settings
+                statement, rows, size, monitor, adapted, selection, seed, cache_size, settings
             )
         return conclude(
             statement,
@@ -282,7 +282,7 @@ def _solve_kernel(
     rows: Rows,
     size: int,
     monitor: Monitor,
-    start: Floats | None,
+    start: tuple[Floats, Floats] | None,
     selection: str,
     seed: int,
     cache_size: float,
@@ -319,7 +319,8 @@ def _solve_kernel(
         size=size,
         selection=selection,
         seed=seed,
-        alpha=np.zeros(y.size) if start is None else start,
+        alpha=np.zeros(y.size) if start is None else start[0],
+        scores=None if start is None else start[1],
         shortcut=shortcut,
         settings=settings.decomposition,
     )
@@ -345,11 +346,12 @@ def _ratio(statement: PSVM, earlier: Solution) -> float:
     return statement.C / C if isinstance(C, float) and C > 0 else 1.0
 
 
-def _adapted(statement: PSVM, alpha: Floats, ratio: float) -> Floats:
-    """Return the multiple of earlier multipliers with the best dual objective; `ratio` is one of those tried."""
+def _adapted(statement: PSVM, alpha: Floats, ratio: float) -> tuple[Floats, Floats]:
+    """Return the multiple of earlier multipliers with the best dual objective, and nearly its scores; `ratio` is one of those tried."""
     alpha = exactly_feasible(statement, alpha)
     p, weight = statement.p, statement.weight
-    norm = statement.space.product(alpha * statement.y).squared_norm
+    point = statement.space.product(alpha * statement.y)
+    norm = point.squared_norm
     multiples = np.append(MULTIPLES, ratio)
     # The conjugate of the loss is the indicator of the box for p = 1, and homogeneous of degree p/(p - 1) for p > 1.
     with np.errstate(over="ignore", invalid="ignore"):
@@ -361,4 +363,4 @@ def _adapted(statement: PSVM, alpha: Floats, ratio: float) -> Floats:
             conjugates = np.where(multiples > 0, whole * multiples ** (p / (p - 1.0)), 0.0)
         values = multiples * float(alpha.sum()) - conjugates - 0.5 * multiples**2 * norm
     best = float(multiples[int(np.argmax(np.nan_to_num(values, nan=-np.inf)))])
-    return exactly_feasible(statement, best * alpha)
+    return exactly_feasible(statement, best * alpha), best * point.scores
