@@ -25,6 +25,7 @@ from svmcvx.fast.margin_distribution.odm import ODMSettings, odm
 from svmcvx.fast.margin_distribution.odml import odml
 from svmcvx.fast.multiclass.classical import multiclass
 from svmcvx.fast.multiclass.m3svm import m3svm
+from svmcvx.feature_space.kernel import FEW
 from svmcvx.system import clock
 
 __all__ = ["FirstCall", "compile_ahead"]
@@ -64,7 +65,7 @@ def _calls() -> dict[str, list[Call]]:
     products = ODMSettings(newton=LinearNewtonSettings(largest_system=1))
     linear: list[Call] = [
         *(
-            (f"psvm p={p:g}, linear, {name}", partial(psvm, rows, y, C=1.0, p=p))
+            (f"psvm p={p:g}, linear, {name}", partial(psvm, rows, y, C=1.0, p=p, method="newton"))
             for p in (1.0, 1.5, 2.0)
             for name, rows in forms
         ),
@@ -91,11 +92,15 @@ def _calls() -> dict[str, list[Call]]:
         ("zero_one, sweep", partial(zero_one, X[:12], y[:12], lam=1.0, method="sweep")),
         ("zero_one, sweep in parts", partial(zero_one, X[:12], y[:12], lam=1.0, method="sweep", settings=split)),
     ]
+    # So many that their kernel matrix is not kept.
+    many = rng.standard_normal((FEW + 1, 2))
+    signs = np.where(many[:, 0] > 0, 1, -1)
     single = PSVMSettings(rows=RowCacheSettings(double_precision=0))
     kernel: list[Call] = [
         ("hard_margin, kernel", partial(hard_margin, apart, y, kernel="rbf")),
         *((f"psvm p={p:g}, kernel", partial(psvm, X, y, C=1.0, p=p, kernel="rbf")) for p in (1.0, 1.5, 2.0)),
-        ("psvm, kernel, single precision", partial(psvm, X, y, C=1.0, p=1.0, kernel="rbf", settings=single)),
+        ("psvm, kernel, many", partial(psvm, many, signs, C=1.0, kernel="rbf", tol=0.1)),
+        ("psvm, kernel, single precision", partial(psvm, many, signs, C=1.0, kernel="rbf", tol=0.1, settings=single)),
         (
             "psvm, kernel, random pairs",
             partial(psvm, X, y, C=1.0, p=1.5, kernel="rbf", selection="random", max_iter=20),
