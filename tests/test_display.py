@@ -163,7 +163,7 @@ def test_a_summary_says_what_is_not_proved():
     local = sx.fast.l0(X, Y)
     assert "nothing bounds the optimum from below" in local.summary().replace("\n    ", " ")
     assert "no lower bound" in local.summary()
-    stopped = sx.fast.psvm(X, Y, callback=lambda progress: True, tol=1e-12)
+    stopped = sx.fast.psvm(X, Y, p=1.5, callback=lambda progress: True, tol=1e-12)
     assert "stopped before it was done (interrupted)" in stopped.summary().replace("\n    ", " ")
 
 

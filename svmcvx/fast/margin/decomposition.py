@@ -270,7 +270,7 @@ class Decomposition:
             up, low = self._candidates(g)
             violation = float(up.max() - low.min())
             floor = settings.floor * EPS * max(1.0, float(np.abs(self.f).max()))
-            early = whole and self.rounds < (2 if cold else 1) and violation > max(floor, far)
+            early = whole and self.rounds < (2 if cold else 1) and violation > max(floor, far if cold else 100.0 * far)
             if not (early and self._may_go_on(monitor)) and (
                 violation <= max(settings.fall * last_violation, floor)
                 or self.rounds - last_round >= settings.patience

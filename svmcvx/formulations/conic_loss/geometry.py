@@ -129,7 +129,8 @@ def _below(psi: float, lowest: float, gradient: float, mu: float) -> Minimum:
     """Subtract what the gradient allows from a value, and from what it is at least."""
     if not (math.isfinite(lowest) and math.isfinite(gradient)):
         return Minimum(-math.inf, -math.inf, math.inf)
-    excess = gradient**2 / (4.0 * mu) * (1.0 + 8 * U) + UNDERFLOW
+    # A power of a float would raise where it overflows.
+    excess = gradient * gradient / (4.0 * mu) * (1.0 + 8 * U) + UNDERFLOW
     return Minimum(psi - excess, down(lowest - excess), gradient)
 
 
