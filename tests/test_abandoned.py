@@ -17,9 +17,11 @@ from svmcvx.feature_space import feature_space
 from svmcvx.formulations.conic_loss import fixed_gamma
 from svmcvx.formulations.indicator import factor_error
 from svmcvx.formulations.margin_distribution import curvature
+from svmcvx.formulations.margin_distribution.odml import ODML
+from svmcvx.kernels.functions import symmetrised
 from svmcvx.system import abandoned, clock
-from svmcvx.system.abandoned import awaited, checkpoint, may_be_abandoned, to_the_end
-from svmcvx.system.deadline import Deadline, OutOfTime
+from svmcvx.system.abandoned import awaited, checkpoint, may_be_abandoned, to_the_end, unless_left_behind
+from svmcvx.system.deadline import Deadline, OutOfTime, allowed
 
 from .conftest import make_data
 from .test_deadline import Ticking
@@ -73,6 +75,26 @@ def test_work_is_done_to_its_end_where_nobody_expects_less():
         with to_the_end():
             checkpoint()
             assert awaited(np.sum, LARGE) == 0.0
+
+
+def test_work_in_steps_ends_once_nobody_waits_for_it():
+    deadline, ended = Deadline(), threading.Event()
+
+    def in_steps(array):
+        deadline.pressed.set()
+        try:
+            while True:
+                unless_left_behind()
+                threading.Event().wait(0.001)
+        finally:
+            ended.set()
+
+    with may_be_abandoned(deadline), pytest.raises(OutOfTime):
+        awaited(in_steps, LARGE)
+    assert ended.wait(600)
+    # Elsewhere nothing is left behind.
+    with may_be_abandoned(Deadline(end=-math.inf)):
+        unless_left_behind()
 
 
 def test_nothing_inside_abandoned_work_is_abandoned_by_itself():
@@ -147,6 +169,20 @@ def test_a_bound_does_not_wait_for_a_factor(monkeypatch, builder):
     assert reference.lower <= found.upper
 
 
+@pytest.mark.parametrize("settings", [{"lam1": 0.5, "lam2": 0.5}, {"lam1": 0.0, "lam2": 3.0}])
+def test_a_bound_without_the_matrix_is_the_weaker_one(monkeypatch, settings):
+    monkeypatch.setattr(abandoned, "SMALL", 0)
+    X, y = make_data(n=30, d=3)
+    space = feature_space(binary_data(X, y, None), "rbf", intercept="none")
+    statement = ODML(space, settings["lam1"], settings["lam2"], 1.0)
+    dual = {"alpha": np.zeros(30), "tau": np.zeros(30)}
+    with clock.replaced(Ticking(2)), allowed(60.0):
+        weak = statement.evaluate_dual(dual)
+    assert not space.factored
+    exact = statement.evaluate_dual(dual)
+    assert -math.inf < weak.below <= exact.below
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_the_quick_bound_on_a_factor_holds_exactly(seed):
     rng = np.random.default_rng(seed)
@@ -175,6 +211,13 @@ def test_distinct_rows_are_those_of_numpy(columns):
         np.testing.assert_array_equal(found, expected)
         np.testing.assert_array_equal(first, where)
         np.testing.assert_array_equal(copies, inverse.ravel())
+
+
+@pytest.mark.parametrize("n", [1, 255, 256, 257, 600])
+def test_a_matrix_is_replaced_by_the_mean_of_it_and_its_transpose(n):
+    matrix = np.random.default_rng(n).standard_normal((n, n))
+    expected = (matrix + matrix.T) / 2
+    np.testing.assert_array_equal(symmetrised(matrix), expected)
 
 
 def test_crossings_are_counted_up_to_a_number():

@@ -22,7 +22,7 @@ from svmcvx.kernels.gram_factor import GramFactor, gram_factor, require_symmetri
 from svmcvx.model import BinaryModel, KernelModel
 from svmcvx.rounding import UNDERFLOW, U, inner_error, nearest_sum, sum_above
 from svmcvx.system import memory
-from svmcvx.system.abandoned import awaited, may_be_abandoned
+from svmcvx.system.abandoned import awaited, checkpoint, may_be_abandoned
 from svmcvx.system.deadline import OutOfTime
 
 __all__ = ["BLOCK_ENTRIES", "KernelSpace"]
@@ -107,9 +107,14 @@ class KernelSpace(FeatureSpace):
         entries = np.asarray(self.columns(columns)(rows), dtype=np.float64)
         return entries + 1.0 if self.intercept == "penalised" else entries
 
+    @property
+    def _has_gram(self) -> bool:
+        """Whether the Gram matrix is kept, and known already where a diagonal can be had without it."""
+        return self.keep_gram and (self.factored or not is_definite(self.resolved))
+
     def diagonal(self) -> Floats:
         """Return k(x, x), a penalised intercept included."""
-        if self.keep_gram:
+        if self._has_gram:
             return np.array(np.diagonal(self.gram))
         entries = np.array(self.resolved.diagonal(self.data.X), dtype=np.float64)
         return entries + 1.0 if self.intercept == "penalised" else entries
@@ -117,7 +122,7 @@ class KernelSpace(FeatureSpace):
     def diagonal_above(self) -> Floats:
         """Return k(x, x) from above, a penalised intercept included."""
         diagonal = np.abs(self.diagonal())
-        if self.keep_gram:
+        if self._has_gram:
             error = self.gram_error
             bound = diagonal * (1.0 + error.rows + error.columns) + error.left * error.right + error.absolute
             if error.entries is not None:
@@ -170,7 +175,7 @@ class KernelSpace(FeatureSpace):
             matrix = np.asarray(self.resolved.block(self.data.X, self.data.X), dtype=np.float64)
             require_symmetric(matrix)
             return np.asarray((matrix + matrix.T) / 2)
-        return np.asarray(awaited(self.resolved, self.data.X), dtype=np.float64)
+        return np.asarray(awaited(self.resolved, self.data.X, entries=float(self.data.n) ** 2), dtype=np.float64)
 
     @cached_property
     def kept(self) -> KeptGram | None:
@@ -188,6 +193,8 @@ class KernelSpace(FeatureSpace):
     @cached_property
     def factorisation(self) -> GramFactor:
         """The factor of the Gram matrix with its rank and what was clipped."""
+        if self.data.n > FEW:
+            checkpoint()
         if self.kept is None:
             return gram_factor(self._given_gram, indefinite=self.indefinite)
         constant = self.intercept == "penalised"

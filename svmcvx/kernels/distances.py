@@ -9,6 +9,7 @@ import scipy.sparse as sp
 from numpy.typing import DTypeLike, NDArray
 
 from svmcvx.data import Features
+from svmcvx.system.abandoned import unless_left_behind
 
 __all__ = [
     "dense",
@@ -84,6 +85,7 @@ def distances(A: Features, B: Features) -> tuple[Matrix, Matrix, Matrix]:
     share, n = _cancellation(found.dtype), b.size
     rows = max(1, CACHED // max(n, 1))
     for start in range(0, a.size, rows):
+        unless_left_behind()
         # A part that stays in the processor's cache.
         part = found[start : start + rows]
         scale = a[start : start + rows, None] + b[None, :]

@@ -49,6 +49,7 @@ from svmcvx.kernels.entry_error import (
     shift_error,
 )
 from svmcvx.rounding import ELEMENTARY, UNDERFLOW, U, inner_error, row_norms_above
+from svmcvx.system.abandoned import unless_left_behind
 
 __all__ = [
     "RBF",
@@ -67,9 +68,26 @@ __all__ = [
     "squared_distances",
 ]
 
+# Rows and columns of a part of a matrix that is added to its transpose.
+SQUARE = 256
+
 Floats: TypeAlias = NDArray[np.float64]
 Matrix: TypeAlias = NDArray[Any]
 KernelLike: TypeAlias = "Kernel | str | Callable[[Any, Any], Any] | None"
+
+
+def symmetrised(matrix: Matrix) -> Matrix:
+    """Replace a square matrix by the mean of it and its transpose, in parts that stay in the processor's cache."""
+    n = matrix.shape[0]
+    for i in range(0, n, SQUARE):
+        unless_left_behind()
+        rows = slice(i, i + SQUARE)
+        for j in range(0, i + 1, SQUARE):
+            columns = slice(j, j + SQUARE)
+            mean = matrix[rows, columns] + matrix[columns, rows].T
+            mean *= 0.5
+            matrix[rows, columns], matrix[columns, rows] = mean, mean.T
+    return matrix
 
 
 def _variance(X: Features, weight: Floats | None) -> float:
@@ -126,9 +144,7 @@ class Kernel(ABC):
         A = A.astype(dtype, copy=False)
         B = A if symmetric else B.astype(dtype, copy=False)
         matrix = np.asarray(self.block(A, B), dtype=dtype)
-        if symmetric:
-            matrix = (matrix + matrix.T) / 2
-        return matrix
+        return symmetrised(matrix) if symmetric else matrix
 
     def resolve(self, X: Features, weight: Floats | None = None) -> Self:
         """Return this kernel with ``gamma`` as a number fitted to `X`.

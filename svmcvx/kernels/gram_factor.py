@@ -2,6 +2,7 @@ r"""The factor :math:`K = LL'` of a Gram matrix, with its rank and what was clip
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 
 from svmcvx.data import check_choice
 from svmcvx.errors import DataError
-from svmcvx.system.abandoned import awaited, cholesky
+from svmcvx.system.abandoned import awaited, checkpoint, cholesky
 
 __all__ = ["GramFactor", "gram_factor", "require_symmetric"]
 
@@ -86,9 +87,11 @@ def gram_factor(K: Floats, *, indefinite: str = "error") -> GramFactor:
     K = np.asarray(K, dtype=np.float64)
     if K.ndim != 2 or K.shape[0] != K.shape[1]:
         raise DataError(f"the Gram matrix must be square, got shape {K.shape}")
-    if not np.isfinite(K).all():
+    checkpoint()
+    largest = max(float(K.max(initial=0.0)), -float(K.min(initial=0.0)))
+    if not math.isfinite(largest) or math.isnan(float(K.min(initial=0.0))):
         raise DataError("the Gram matrix contains NaN or infinity; scale the data or use a smaller gamma or degree")
-    if (largest := float(np.abs(K).max(initial=0.0))) > LARGEST_ENTRY:
+    if largest > LARGEST_ENTRY:
         raise DataError(
             f"the Gram matrix has entries of {largest:.3g}, beyond {LARGEST_ENTRY:g}, where arithmetic overflows; scale the data or "
             "the kernel"

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from svmcvx.system.deadline import Deadline, OutOfTime, current
 
-__all__ = ["awaited", "checkpoint", "cholesky", "may_be_abandoned", "to_the_end", "triangle"]
+__all__ = ["awaited", "checkpoint", "cholesky", "may_be_abandoned", "to_the_end", "triangle", "unless_left_behind"]
 
 Floats: TypeAlias = NDArray[np.float64]
 T = TypeVar("T")
@@ -29,6 +29,7 @@ PATIENCE = 0.02
 SMALL = 1_000_000
 
 _deadline: ContextVar[Deadline | None] = ContextVar("svmcvx_abandoned_at", default=None)
+_inside: ContextVar[bool] = ContextVar("svmcvx_awaited", default=False)
 
 
 @contextmanager
@@ -64,6 +65,12 @@ def checkpoint() -> None:
         raise OutOfTime
 
 
+def unless_left_behind() -> None:
+    """Raise :class:`~svmcvx.system.deadline.OutOfTime` in the thread of work that :func:`awaited` no longer waits for."""
+    if _inside.get():
+        checkpoint()
+
+
 def cholesky(A: Floats) -> Floats:
     """Return the lower triangle of Cholesky's method by :func:`awaited`."""
     return np.asarray(awaited(np.linalg.cholesky, A))
@@ -74,7 +81,7 @@ def triangle(A: Floats) -> Floats:
     return np.asarray(awaited(lambda matrix: np.linalg.qr(matrix, mode="r"), A))
 
 
-def awaited(work: Callable[..., T], *arguments: Any) -> T:
+def awaited(work: Callable[..., T], *arguments: Any, entries: float | None = None) -> T:
     """Return what some work returns, or raise what it raises.
 
     Parameters
@@ -82,7 +89,9 @@ def awaited(work: Callable[..., T], *arguments: Any) -> T:
     work : callable
         It releases the interpreter lock, and changes nothing that others read.
     *arguments
-        Its arguments. With arrays of few entries it is called at once.
+        Its arguments.
+    entries : float, optional
+        Of the largest matrix involved; by default those of the arguments. Work on few is done at once.
 
     Raises
     ------
@@ -90,14 +99,22 @@ def awaited(work: Callable[..., T], *arguments: Any) -> T:
         Where the work may be abandoned, and the deadline passes before its end.
     """
     deadline = _deadline.get()
-    if deadline is None or sum(int(getattr(argument, "size", 0)) for argument in arguments) <= SMALL:
+    if deadline is None:
+        return work(*arguments)
+    if entries is None:
+        entries = sum(int(getattr(argument, "size", 0)) for argument in arguments)
+    if entries <= SMALL:
         return work(*arguments)
     checkpoint()
+    if _inside.get():
+        return work(*arguments)
     results: list[T] = []
     errors: list[BaseException] = []
-    finished = threading.Event()
-    with to_the_end():
-        context = copy_context()
+    finished, given_up = threading.Event(), threading.Event()
+    context = copy_context()
+    # Work in steps ends at its next checkpoint.
+    context.run(_deadline.set, Deadline(pressed=given_up))
+    context.run(_inside.set, True)
 
     def run() -> None:
         try:
@@ -110,6 +127,7 @@ def awaited(work: Callable[..., T], *arguments: Any) -> T:
     threading.Thread(target=run, name="svmcvx-awaited", daemon=True).start()
     while not finished.wait(PATIENCE):
         if deadline.passed():
+            given_up.set()
             raise OutOfTime
     if errors:
         raise errors[0]

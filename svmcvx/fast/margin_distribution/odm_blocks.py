@@ -92,6 +92,12 @@ class Coefficients:
     rank: int = 0
 
 
+# Products with K for which time is kept: that of the next step, those of the model and of the multipliers.
+PRODUCTS_LEFT = 3.0
+# Rows of K by which a product is estimated before there is one.
+PROBED = 64
+
+
 @dataclass
 class _Search:
     statement: ODM
@@ -100,6 +106,7 @@ class _Search:
     settings: BlocksSettings
     newton: LinearNewtonSettings
     factor: Floats = field(init=False)
+    slowest: float = 0.0
 
     def __post_init__(self) -> None:
         statement = self.statement
@@ -108,6 +115,11 @@ class _Search:
         memory.require(
             8.0 * 3.0 * n * rank, f"a partial factor of {n} × {rank} kernel columns", "use fewer observations"
         )
+        few = np.arange(min(n, PROBED))
+        began = self.monitor.seconds
+        statement.space.block(few, np.arange(n))
+        # The first products are made whatever the clock says.
+        self.monitor.reserve((PRODUCTS_LEFT + 2.0) * (self.monitor.seconds - began) * n / few.size)
         partial = partial_factor(statement.space)
         # No entry of K exceeds the largest of its diagonal.
         self.scale = partial.scale
@@ -119,9 +131,13 @@ class _Search:
         self.best.rank = len(partial.pivots)
 
     def product(self, v: Floats) -> Floats:
-        """Return Kv."""
+        """Return Kv; keep time for another product, and for those of the certificate."""
+        began = self.monitor.seconds
+        found = self.statement.space.product(v).scores
+        self.slowest = max(self.slowest, self.monitor.seconds - began)
+        self.monitor.reserve(PRODUCTS_LEFT * self.slowest)
         self.best.products += 1
-        return self.statement.space.product(v).scores
+        return found
 
     def start(self) -> Floats:
         """Return the multipliers of the machine on the rows of the partial factor."""

@@ -317,6 +317,8 @@ class ConicDual(BinaryStatement):
                 return known
         gamma = np.clip(np.nan_to_num(self.gamma_of(dual), posinf=0.0), 0.0, self.gamma_upper_bound())
         gamma = np.where(gamma < NEGLIGIBLE, 0.0, gamma)
+        if not gamma.any():
+            return {"gamma": gamma, "alpha": np.zeros_like(gamma)}
         lam, given = self.lam_of(dual), self.alpha_of(dual)
         # λ_max is at least each of the terms γ_i‖x_i‖².
         largest = float(gamma.max(initial=0.0))
@@ -371,7 +373,7 @@ class ConicDual(BinaryStatement):
         outside = max(0.0, float(-gamma.min()), float((gamma - self.gamma_upper_bound()).max()))
         if outside == 0 and alpha is not None:
             outside = float(np.abs(alpha[gamma == 0]).max(initial=0.0))
-        if outside > 0:
+        if outside > 0 or not gamma.any():
             return outside
         # Each of the terms γ_i‖x_i‖² is at most λ_max.
         with np.errstate(over="ignore"):
@@ -387,6 +389,8 @@ class ConicDual(BinaryStatement):
         """D at a feasible γ, with α from a minimiser of q where `dual` has none."""
         gamma, lam = self.gamma_of(dual), self.lam_of(dual)
         alpha = self.alpha_of(dual)
+        if self.dual_constant(lam) == 0 and not gamma.any() and (alpha is None or not alpha.any()):
+            return Evaluation(0.0, 0.0)
         if alpha is not None:
             return self._evaluated(gamma, alpha, lam)
         spectrum = self._spectrum_of(gamma)

@@ -52,6 +52,7 @@ exist; the identity (13) that it serves holds.
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from dataclasses import InitVar, dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
@@ -201,11 +202,8 @@ class _ODML(ODMStatement):
             return {"alpha": alpha, "tau": np.zeros(alpha.size)}
         tau = self.entry(dual, "tau") if "tau" in dual else np.zeros(alpha.size)
         if not self.space.blockwise:
-            try:
-                with may_be_abandoned():
-                    tau = self._best_tau(alpha)
-            except OutOfTime:
-                pass
+            with suppress(OutOfTime), may_be_abandoned():
+                tau = self._best_tau(alpha)
         return {"alpha": alpha, "tau": centred(tau, self.share)}
 
     def _rests(self, alpha: Floats) -> bool:
@@ -234,14 +232,22 @@ class _ODML(ODMStatement):
         alpha, tau = self._point(dual)
         if self._rests(alpha) and not tau.any():
             return Evaluation(0.0, 0.0)
-        point = self.space.product(self.expansion(alpha, tau))
+        gains = self.gains({"alpha": alpha, "tau": tau})
         delta = self.coefficient_error(alpha, tau)
+        try:
+            with may_be_abandoned():
+                point = self.space.product(self.expansion(alpha, tau))
+        except OutOfTime:
+            # The norm of a sum is at most the sum of the norms.
+            size = np.abs(self.expansion(alpha, tau)) + delta
+            longest = sum_above(size * self._sizes_above) * (1.0 + 8.0 * U)
+            return expanded(gains, longest * longest * (1.0 + 4.0 * U), UNDERFLOW)
         with np.errstate(over="ignore", invalid="ignore"):
             slope = np.abs(point.scores) + point.scores_rounding
             length = sum_above(delta * self._sizes_above)
             direct = 2.0 * sum_above(delta * slope) + length * length
             error = sum_above([point.squared_norm_rounding, direct * (1.0 + 16.0 * U), UNDERFLOW])
-        return expanded(self.gains({"alpha": alpha, "tau": tau}), point.squared_norm, error)
+        return expanded(gains, point.squared_norm, error)
 
     def gains(self, dual: Dual) -> Evaluation:
         """Σα less the conjugate of the variance, this at its upper end."""
