@@ -18,7 +18,7 @@ from svmcvx.formulations.conic_loss import fixed_gamma
 from svmcvx.formulations.indicator import factor_error
 from svmcvx.formulations.margin_distribution import curvature
 from svmcvx.formulations.margin_distribution.odml import ODML
-from svmcvx.kernels.functions import symmetrised
+from svmcvx.kernels.gram_factor import symmetrised
 from svmcvx.system import abandoned, clock
 from svmcvx.system.abandoned import awaited, checkpoint, may_be_abandoned, to_the_end, unless_left_behind
 from svmcvx.system.deadline import Deadline, OutOfTime, allowed

@@ -48,8 +48,8 @@ from svmcvx.kernels.entry_error import (
     exponential_error,
     shift_error,
 )
+from svmcvx.kernels.gram_factor import symmetrised
 from svmcvx.rounding import ELEMENTARY, UNDERFLOW, U, inner_error, row_norms_above
-from svmcvx.system.abandoned import unless_left_behind
 
 __all__ = [
     "RBF",
@@ -68,26 +68,9 @@ __all__ = [
     "squared_distances",
 ]
 
-# Rows and columns of a part of a matrix that is added to its transpose.
-SQUARE = 256
-
 Floats: TypeAlias = NDArray[np.float64]
 Matrix: TypeAlias = NDArray[Any]
 KernelLike: TypeAlias = "Kernel | str | Callable[[Any, Any], Any] | None"
-
-
-def symmetrised(matrix: Matrix) -> Matrix:
-    """Replace a square matrix by the mean of it and its transpose, in parts that stay in the processor's cache."""
-    n = matrix.shape[0]
-    for i in range(0, n, SQUARE):
-        unless_left_behind()
-        rows = slice(i, i + SQUARE)
-        for j in range(0, i + 1, SQUARE):
-            columns = slice(j, j + SQUARE)
-            mean = matrix[rows, columns] + matrix[columns, rows].T
-            mean *= 0.5
-            matrix[rows, columns], matrix[columns, rows] = mean, mean.T
-    return matrix
 
 
 def _variance(X: Features, weight: Floats | None) -> float:

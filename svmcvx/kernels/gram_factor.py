@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import scipy.linalg as sl
@@ -12,11 +12,14 @@ from numpy.typing import NDArray
 
 from svmcvx.data import check_choice
 from svmcvx.errors import DataError
-from svmcvx.system.abandoned import awaited, checkpoint, cholesky
+from svmcvx.system.abandoned import awaited, checkpoint, cholesky, unless_left_behind
 
-__all__ = ["GramFactor", "gram_factor", "require_symmetric"]
+__all__ = ["GramFactor", "gram_factor", "require_symmetric", "symmetrised"]
 
 Floats: TypeAlias = NDArray[np.float64]
+
+# Rows and columns of a part of a matrix that is added to its transpose.
+SQUARE = 256
 
 
 # Share of the lengths of two observations by which the kernel of the two may depend on their order.
@@ -155,3 +158,17 @@ def require_symmetric(K: Floats) -> None:
             f"the Gram matrix is not symmetric: k(x_{i}, x_{j}) = {K[i, j]:.6g} and k(x_{j}, x_{i}) = {K[j, i]:.6g}; pass k(x_i, x_j) "
             "for all pairs of training observations, by a symmetric function"
         )
+
+
+def symmetrised(matrix: NDArray[Any]) -> NDArray[Any]:
+    """Replace a square matrix by the mean of it and its transpose, in parts that stay in the processor's cache."""
+    n = matrix.shape[0]
+    for i in range(0, n, SQUARE):
+        unless_left_behind()
+        rows = slice(i, i + SQUARE)
+        for j in range(0, i + 1, SQUARE):
+            columns = slice(j, j + SQUARE)
+            mean = matrix[rows, columns] + matrix[columns, rows].T
+            mean *= 0.5
+            matrix[rows, columns], matrix[columns, rows] = mean, mean.T
+    return matrix
