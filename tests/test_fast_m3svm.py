@@ -423,3 +423,12 @@ def test_errors_say_what_was_wrong():
         m3svm(X, y, lam=1.0, p=2.0, max_iter=0)
     with pytest.raises(sx.DataError, match="tol must be a finite number"):
         m3svm(X, y, lam=1.0, p=2.0, tol=0.0)
+
+
+def test_the_record_names_both_methods_where_the_second_goes_on():
+    X, y = design("plain", 4)
+    early = M3SVMSettings(augmented=dataclasses.replace(M3SVMSettings().augmented, patience=-1))
+    found = m3svm(X, y, lam=0.1, p=4.0, method="augmented", settings=early)
+    assert found.certificate.is_certified(1e-6)
+    assert found.solver == "fast.m3svm/augmented+newton"
+    assert found.attempts[0].options["method"] == "augmented+newton"

@@ -171,6 +171,7 @@ def m3svm(
                 status, more = continuation.run()
                 steps += more
                 options = {"linear_systems": "direct" if continuation.direct else "conjugate gradients"}
+                chosen = "augmented+newton" if chosen == "augmented" else chosen
         return conclude(
             statement,
             RecoveredPoints([statement.model(*system.weights(bounds.U))], [bounds.dual]),
