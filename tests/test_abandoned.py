@@ -48,7 +48,21 @@ def test_work_is_left_behind_when_its_deadline_passes():
     with may_be_abandoned(deadline), pytest.raises(OutOfTime):
         awaited(stuck, LARGE)
     assert threading.active_count() == before + 1
+    # The next work waits for its end.
+    results = []
+
+    def another():
+        with may_be_abandoned():
+            results.append(awaited(np.sum, LARGE))
+
+    waiting = threading.Thread(target=another)
+    waiting.start()
+    waiting.join(0.2)
+    assert waiting.is_alive()
     stuck.let_go.set()
+    waiting.join(600)
+    assert results == [0.0]
+    assert threading.active_count() == before
 
 
 def test_work_that_ends_in_time_returns_or_raises_as_ever():

@@ -2,14 +2,15 @@
 
 Where the caller knows what to do without it (:func:`may_be_abandoned`), such work runs in a thread of its own, and the caller
 waits for it until the deadline or Ctrl-C. The thread then ends by itself, and what it finds is dropped: numpy's factorisations and
-products release the interpreter lock, while nothing can stop them. Elsewhere the work is done to its end.
+products release the interpreter lock, while nothing can stop them. Work that is left behind does not pile up: the next waits for its
+end first. Elsewhere the work is done to its end.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar, copy_context
 from typing import Any, TypeAlias, TypeVar
 
@@ -27,6 +28,9 @@ T = TypeVar("T")
 PATIENCE = 0.02
 # Entries of matrices up to which no work takes long enough to be worth a thread.
 SMALL = 1_000_000
+
+# Threads that nobody waits for.
+_left: list[threading.Thread] = []
 
 _deadline: ContextVar[Deadline | None] = ContextVar("svmcvx_abandoned_at", default=None)
 _inside: ContextVar[bool] = ContextVar("svmcvx_awaited", default=False)
@@ -108,6 +112,7 @@ def awaited(work: Callable[..., T], *arguments: Any, entries: float | None = Non
     checkpoint()
     if _inside.get():
         return work(*arguments)
+    _wait_for_others(deadline)
     results: list[T] = []
     errors: list[BaseException] = []
     finished, given_up = threading.Event(), threading.Event()
@@ -124,11 +129,25 @@ def awaited(work: Callable[..., T], *arguments: Any, entries: float | None = Non
         finally:
             finished.set()
 
-    threading.Thread(target=run, name="svmcvx-awaited", daemon=True).start()
+    thread = threading.Thread(target=run, name="svmcvx-awaited", daemon=True)
+    thread.start()
     while not finished.wait(PATIENCE):
         if deadline.passed():
             given_up.set()
+            _left.append(thread)
             raise OutOfTime
     if errors:
         raise errors[0]
     return results[0]
+
+
+def _wait_for_others(deadline: Deadline) -> None:
+    """Wait for work that has been left behind, which keeps its matrices and a core until it ends."""
+    while _left:
+        _left[0].join(PATIENCE)
+        if deadline.passed():
+            raise OutOfTime
+        # Another thread may have done so.
+        with suppress(IndexError):
+            if not _left[0].is_alive():
+                _left.pop(0)
