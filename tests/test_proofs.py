@@ -676,3 +676,17 @@ def test_models_that_do_not_fit_are_refused():
         verify(replace(proof, kernel={"name": "rbf", "gamma": "scale"}), X, y)
     hard, X, y = case("hard-linear")
     assert "below 1" in verify(replace(hard, model={**hard.model, "intercept": 1e3}), X, y).why
+
+
+def test_an_infinite_upper_end_claims_nothing_of_the_model():
+    # Margins of a kernel of degree 2 far from the origin have lost all digits: no point is known to be feasible.
+    rng = np.random.default_rng(0)
+    X = 1e6 + rng.standard_normal((5, 4))
+    problem = sx.odml_hard_margin(X, [1, 1, 0, 0, 0], lam1=0.3, lam2=1e-5, kernel=sx.Polynomial(2, 0.5, 0.0))
+    solution = sx.solve(problem)
+    proof = solution.proof()
+    found = sx.verify(proof, X, [1, 1, 0, 0, 0])
+    assert solution.certificate.upper == math.inf
+    assert found.holds, found.why
+    claimed = replace(proof, upper=1.0)
+    assert not sx.verify(claimed, X, [1, 1, 0, 0, 0]).holds

@@ -139,7 +139,8 @@ def verify(
 
 def _failures(proof: Proof, upper: End, lower: End | None) -> list[str]:
     """What is claimed and not confirmed, the cause first."""
-    found = [lower.why if lower is not None else "", upper.why]
+    # An infinite upper end claims nothing of the model, which may violate a constraint.
+    found = [lower.why if lower is not None else "", upper.why if proof.upper < math.inf else ""]
     if math.isnan(proof.upper) or (proof.lower is not None and math.isnan(proof.lower)):
         return [*found, "the proof claims an end that is not a number"]
     if not upper.why and not upper.high <= proof.upper:
