@@ -22,6 +22,7 @@ from svmcvx.feature_space import feature_space
 from svmcvx.formulations.indicator.zero_one import ZeroOne, zero_one_mio, zero_one_objective
 from svmcvx.solution import Status
 from svmcvx.synthetic import outlier_data
+from svmcvx.system import clock
 
 # A search proves that nothing is better by more than this share.
 RESOLUTION = 2e-9
@@ -434,3 +435,26 @@ def test_more_observations_start_from_the_low_rank_relaxation():
         assert found.certificate.lower >= root.lower - 1e-4 * root.upper
         assert found.certificate.lower <= found.certificate.upper
         assert found.certificate.upper >= root.lower
+
+
+@pytest.mark.parametrize("readings", [5, 20, 30, 60, 120])
+def test_what_the_tree_has_left_open_counts_after_a_sweep(readings):
+    # Rows far from the origin: leaves of the tree that can be neither attained nor excluded, and vertices that cannot be told apart.
+    X = 1e8 + np.array([[2, 1], [0, -1], [-1, -2], [-2, -2], [-2, 2], [1, 2], [0, 1], [2, 1]], dtype=float)
+    y = np.array([1, -1, -1, 1, -1, 1, -1, 1])
+    alone = zero_one(X, y, lam=1.0, method="branch").certificate
+
+    class Late:
+        """The tree's time passes after some readings of the clock."""
+
+        def __init__(self):
+            self.left = readings
+
+        def __call__(self):
+            self.left -= 1
+            return 0.0 if self.left > 0 else 0.5
+
+    with clock.replaced(Late()):
+        found = zero_one(X, y, lam=1.0, time_limit=60.0).certificate
+    assert found.lower <= alone.upper
+    assert alone.lower <= found.upper

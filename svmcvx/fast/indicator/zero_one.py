@@ -292,10 +292,12 @@ class _Run:
         if status is None and reachable:
             status = tree.run(share, seconds=patience)
             if status is None:
+                of_the_tree = search.unattained
                 status = self._sweep(share)
                 if status is Status.NUMERICAL:
-                    # Some vertices could not be told apart: what the sweep has proved is kept, the tree goes on.
-                    search.unattained, self.used, status = math.inf, "branch", None
+                    # Some vertices could not be told apart: what the sweep has proved is kept, the tree goes on, with what it has
+                    # itself left open.
+                    search.unattained, self.used, status = of_the_tree, "branch", None
         if status is None:
             status = tree.run(share)
         self.effort["nodes"] = tree.nodes
