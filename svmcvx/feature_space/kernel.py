@@ -18,7 +18,7 @@ from svmcvx.kernels import CallableKernel, Kernel, Precomputed
 from svmcvx.kernels.columns import TILE_ENTRIES, KernelColumns, KernelProduct, is_definite, is_positive, with_sizes
 from svmcvx.kernels.entry_error import EntryError
 from svmcvx.kernels.gram_cache import GramCache, KeptGram
-from svmcvx.kernels.gram_factor import GramFactor, gram_factor, require_symmetric
+from svmcvx.kernels.gram_factor import GramFactor, gram_factor, require_symmetric, symmetrised
 from svmcvx.model import BinaryModel, KernelModel
 from svmcvx.rounding import UNDERFLOW, U, inner_error, nearest_sum, sum_above
 from svmcvx.system import memory
@@ -31,9 +31,9 @@ Floats: TypeAlias = NDArray[np.float64]
 
 # A Gram matrix, its factor and their copies while a factor is computed.
 GRAM_BYTES = 8 * 4
-# Entries of one kernel block where no Gram matrix is kept: small enough to stay in a processor's cache.
 # Observations up to which a kernel matrix takes less time to keep than to evaluate again.
 FEW = 1000
+# Entries of one kernel block where no Gram matrix is kept: small enough to stay in a processor's cache.
 BLOCK_ENTRIES = TILE_ENTRIES
 
 
@@ -174,7 +174,7 @@ class KernelSpace(FeatureSpace):
             # A function of any kind is tested before the mean of the matrix and its transpose is taken.
             matrix = np.asarray(self.resolved.block(self.data.X, self.data.X), dtype=np.float64)
             require_symmetric(matrix)
-            return np.asarray((matrix + matrix.T) / 2)
+            return symmetrised(matrix)
         return np.asarray(awaited(self.resolved, self.data.X, entries=float(self.data.n) ** 2), dtype=np.float64)
 
     @cached_property

@@ -91,10 +91,10 @@ def gram_factor(K: Floats, *, indefinite: str = "error") -> GramFactor:
     if K.ndim != 2 or K.shape[0] != K.shape[1]:
         raise DataError(f"the Gram matrix must be square, got shape {K.shape}")
     checkpoint()
-    largest = max(float(K.max(initial=0.0)), -float(K.min(initial=0.0)))
-    if not math.isfinite(largest) or math.isnan(float(K.min(initial=0.0))):
+    low, high = float(K.min(initial=0.0)), float(K.max(initial=0.0))
+    if not math.isfinite(low + high):
         raise DataError("the Gram matrix contains NaN or infinity; scale the data or use a smaller gamma or degree")
-    if largest > LARGEST_ENTRY:
+    if (largest := max(high, -low)) > LARGEST_ENTRY:
         raise DataError(
             f"the Gram matrix has entries of {largest:.3g}, beyond {LARGEST_ENTRY:g}, where arithmetic overflows; scale the data or "
             "the kernel"
@@ -161,8 +161,8 @@ def require_symmetric(K: Floats) -> None:
 
 
 def symmetrised(matrix: NDArray[Any]) -> NDArray[Any]:
-    """Replace a square matrix by the mean of it and its transpose, in parts that stay in the processor's cache."""
-    n = matrix.shape[0]
+    """Return the mean of a square matrix and its transpose, in parts that stay in the processor's cache."""
+    n, found = matrix.shape[0], np.empty_like(matrix)
     for i in range(0, n, SQUARE):
         unless_left_behind()
         rows = slice(i, i + SQUARE)
@@ -170,5 +170,5 @@ def symmetrised(matrix: NDArray[Any]) -> NDArray[Any]:
             columns = slice(j, j + SQUARE)
             mean = matrix[rows, columns] + matrix[columns, rows].T
             mean *= 0.5
-            matrix[rows, columns], matrix[columns, rows] = mean, mean.T
-    return matrix
+            found[rows, columns], found[columns, rows] = mean, mean.T
+    return found

@@ -25,7 +25,7 @@ from svmcvx.errors import DataTypeError
 from svmcvx.fast.core.monitor import Callback, Monitor, conclude, earlier_solution, limited, monitored, unless_abandoned
 from svmcvx.fast.core.thread_pool import shares
 from svmcvx.fast.indicator.search.branch_and_bound import BranchAndBound, BranchSettings
-from svmcvx.fast.indicator.search.search_state import RampSearch
+from svmcvx.fast.indicator.search.search_state import RampSearch, factor_in_time
 from svmcvx.formulations.base import RecoveredPoints
 from svmcvx.formulations.indicator.l0 import L0, l0_statement
 from svmcvx.formulations.indicator.pool import incumbent_margins
@@ -149,12 +149,7 @@ class _Run:
 
     def all(self, counting: L0, earlier: Floats | None) -> tuple[RecoveredPoints, Status, dict[str, Any]]:
         """Search until the end or a limit, from constant scores and from the margins of an earlier solution."""
-        began, is_wide = self.monitor.seconds, counting.geometry.is_wide
-        if is_wide:
-            # Preparing the search and certifying its point take about this many times as long as the factor.
-            self.monitor.reserve(1.5 * (self.monitor.seconds - began))
-            if self.monitor.out_of_time():
-                raise OutOfTime
+        factor_in_time(counting, self.monitor)
         search = RampSearch(
             replace(
                 self.statement, pool=ramp_pool(counting, earlier, heuristics=False, deadline=self.monitor.deadline)

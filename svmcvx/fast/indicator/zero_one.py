@@ -39,7 +39,7 @@ from svmcvx.errors import DataError, DataTypeError
 from svmcvx.fast.core.monitor import Callback, Monitor, conclude, earlier_solution, limited, monitored, unless_abandoned
 from svmcvx.fast.core.thread_pool import Share, shares
 from svmcvx.fast.indicator.search.branch_and_bound import BranchAndBound, BranchSettings
-from svmcvx.fast.indicator.search.search_state import CEILINGS, CountingSearch
+from svmcvx.fast.indicator.search.search_state import CEILINGS, CountingSearch, factor_in_time
 from svmcvx.fast.indicator.search.starts import StartSettings, earlier_margins, quick_starts, simple_starts, starts
 from svmcvx.fast.indicator.search.sweep import SweepSettings, sweep
 from svmcvx.feature_space import feature_space, penalised_or_none
@@ -234,12 +234,7 @@ class _Run:
 
     def all(self, earlier: Floats | None, rng: np.random.Generator) -> tuple[RecoveredPoints, Status, dict[str, Any]]:
         """Prepare the search from the margins of an earlier solution, run it, and return the models of its best point."""
-        began, is_wide = self.monitor.seconds, self.statement.geometry.is_wide
-        if is_wide:
-            # Preparing the search and certifying its point take about this many times as long as the factor.
-            self.monitor.reserve(1.5 * (self.monitor.seconds - began))
-            if self.monitor.out_of_time():
-                raise OutOfTime
+        factor_in_time(self.statement, self.monitor)
         self.search = CountingSearch(replace(self.statement, pool=simple_starts(self.statement, earlier)), self.monitor)
         self.searched = True
         try:

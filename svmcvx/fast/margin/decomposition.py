@@ -186,8 +186,9 @@ class Decomposition:
         self.work = 0.0
         self._fresh = np.zeros(0, dtype=np.intp)
         self._lowest, self._lowest_alpha = math.inf, self.alpha
-        # Multipliers, and the exactly feasible ones nearby that their scores are of.
-        self._exact: tuple[Floats, Floats] | None = None
+        # The exactly feasible multipliers that the scores are of, and those nearby that the loop goes on from.
+        self._exact: Floats | None = None
+        self._exact_of: Floats | None = None
         if self.scores is not None:
             self.f, self.updated = self.scores, True
             return
@@ -217,8 +218,9 @@ class Decomposition:
         Where the certificate of a point is the larger part of the work only the better of the two is returned, unless the gap
         asked for is that of both together.
         """
-        known = self._exact is not None and self._exact[0] is self.alpha and not self.updated
-        last = self._exact[1] if self._exact is not None and known else exactly_feasible(self.statement, self.alpha)
+        last = self._exact
+        if last is None or self.updated or self._exact_of is not self.alpha:
+            last = exactly_feasible(self.statement, self.alpha)
         if np.array_equal(self.alpha, self._lowest_alpha):
             return [last]
         lowest = exactly_feasible(self.statement, self._lowest_alpha)
@@ -234,7 +236,7 @@ class Decomposition:
         These are the ones that are certified, and the space remembers their product. The loop goes on from multipliers that
         are feasible up to rounding: an exact balance takes some off their upper bounds.
         """
-        self.updated, self._exact = False, None
+        self.updated, self._exact, self._exact_of = False, None, None
         if not self.alpha.any():
             self.f = np.zeros(self.y.size)
             return
@@ -243,7 +245,7 @@ class Decomposition:
         inside = (self.alpha >= 0).all() and (self.alpha <= self.upper_bound).all()
         if not (inside and off <= ROUNDINGS * EPS * size):
             self.alpha = feasible
-        self._exact = self.alpha, feasible
+        self._exact, self._exact_of = feasible, self.alpha
         self.f = np.array(self.statement.space.product(feasible * self.y).scores)
 
     def derivative(self) -> Floats:

@@ -42,6 +42,11 @@ __all__ = ["BlocksSettings", "Coefficients", "minimise_by_blocks"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
+# Products with K for which time is kept: that of the next step, those of the model and of the multipliers.
+PRODUCTS_LEFT = 3.0
+# Rows of K by which a product is estimated before there is one.
+PROBED = 64
+
 
 @dataclass(frozen=True)
 class BlocksSettings:
@@ -90,12 +95,6 @@ class Coefficients:
     steps: int = 0
     products: int = 0
     rank: int = 0
-
-
-# Products with K for which time is kept: that of the next step, those of the model and of the multipliers.
-PRODUCTS_LEFT = 3.0
-# Rows of K by which a product is estimated before there is one.
-PROBED = 64
 
 
 @dataclass

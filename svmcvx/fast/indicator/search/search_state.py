@@ -23,8 +23,9 @@ from svmcvx.heuristics.signed_rows import Incumbent, violated
 from svmcvx.losses import ramp
 from svmcvx.rounding import down, norm_above, row_norms_above, sum_below, up
 from svmcvx.solution import Status
+from svmcvx.system.deadline import OutOfTime
 
-__all__ = ["CountingSearch", "RampSearch", "SearchState"]
+__all__ = ["CountingSearch", "RampSearch", "SearchState", "factor_in_time"]
 
 Floats: TypeAlias = NDArray[np.float64]
 Bools: TypeAlias = NDArray[np.bool_]
@@ -43,6 +44,8 @@ REPEATED = 1e-10
 WEIGHT_ROUNDING = 1e-12
 # Entries of the rows up to which a point of least norm takes no time to speak of.
 QUICK = 100_000
+# Preparing a search and certifying its point, in seconds of a factor with many columns.
+AFTER_FACTOR = 1.5
 # Sets that are decided exactly to find out whether there is a feasible point at all.
 DECIDED = 500
 
@@ -182,6 +185,15 @@ class SearchState(ABC):
         """The lower bound that the search has proved of the data themselves, in the statement's units."""
         proved = self.statement.bound_of_search(self.proved / self.unit)
         return SolverBound(proved, REPEATED * abs(proved))
+
+
+def factor_in_time(statement: IndicatorStatement, monitor: Monitor) -> None:
+    """Make the signed rows, and keep time for what follows them; raise OutOfTime where there is none."""
+    began = monitor.seconds
+    if statement.geometry.is_wide:
+        monitor.reserve(AFTER_FACTOR * (monitor.seconds - began))
+        if monitor.out_of_time():
+            raise OutOfTime
 
 
 def _distinct(rows: Floats) -> tuple[Floats, NDArray[np.intp], NDArray[np.intp]]:
