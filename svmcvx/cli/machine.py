@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,6 +13,33 @@ from svmcvx.cli import consoles, options
 from svmcvx.cli.application import app, ended
 from svmcvx.cli.consoles import Column, yes_no
 from svmcvx.cli.outputs import Outputs
+
+if TYPE_CHECKING:
+    from svmcvx.fast.compile_ahead import FirstCall
+
+# Of first calls: those of one share most of what is compiled. Those that take longest come first.
+GROUPS = ("branch", "active", "linear", "kernel", "sweep")
+
+
+def _first_calls(group: str) -> list[FirstCall]:
+    from svmcvx.fast.compile_ahead import first_calls
+
+    return first_calls(group)
+
+
+def _compile_ahead() -> Iterator[FirstCall]:
+    """Yield the first calls of all solvers, made in as many processes as there are cores."""
+    import joblib
+
+    workers = min(joblib.cpu_count(), len(GROUPS))
+    if workers > 1:
+        # The processes start before this one imports the solvers.
+        parallel = joblib.Parallel(n_jobs=workers, return_as="generator_unordered")
+        for found in parallel(joblib.delayed(_first_calls)(group) for group in GROUPS):
+            yield from found
+    # Of what two processes compiled at the same time one may have overwritten the other's entry.
+    for group in GROUPS:
+        yield from (call for call in _first_calls(group) if workers == 1 or call.functions)
 
 
 @app.command("compile")
@@ -30,8 +58,6 @@ def compile_(
     import pandas as pd
     from rich.progress import Progress, SpinnerColumn, TextColumn
 
-    from svmcvx.fast.compile_ahead import compile_ahead
-
     calls = []
     with Progress(
         SpinnerColumn(),
@@ -41,7 +67,7 @@ def compile_(
         disable=quiet or not consoles.errors.is_terminal,
     ) as progress:
         task = progress.add_task("compiling", total=None)
-        for call in compile_ahead():
+        for call in _compile_ahead():
             calls.append(call)
             progress.update(task, description=call.name)
     compiling, running = ([getattr(call, name) for call in calls] for name in ("compiling", "running"))

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
-import joblib
 import numpy as np
 import scipy.sparse as sp
 
@@ -28,7 +27,7 @@ from svmcvx.fast.multiclass.m3svm import m3svm
 from svmcvx.feature_space.kernel import FEW
 from svmcvx.system import clock
 
-__all__ = ["FirstCall", "compile_ahead"]
+__all__ = ["FirstCall", "first_calls"]
 
 Call: TypeAlias = tuple[str, Callable[[], Any]]
 
@@ -109,7 +108,11 @@ def _calls() -> dict[str, list[Call]]:
     return {"branch": branch, "active": active, "linear": linear, "kernel": kernel, "sweep": sweep}
 
 
-def _first_calls(group: str) -> list[FirstCall]:
+def first_calls(group: str) -> list[FirstCall]:
+    """Call the solvers of one group; what is not on disk yet is compiled.
+
+    The machine code is kept between sessions, by numba beside the package or in ``NUMBA_CACHE_DIR``.
+    """
     found = []
     for name, call in _calls()[group]:
         with recorded() as functions, warnings.catch_warnings():
@@ -118,24 +121,3 @@ def _first_calls(group: str) -> list[FirstCall]:
             call()
             found.append(FirstCall(name, clock.compile_seconds() - before, clock.now() - started, functions))
     return found
-
-
-def compile_ahead(processes: int | None = None) -> Iterator[FirstCall]:
-    """Call every specialised solver, and yield what each first call took.
-
-    The machine code is kept between sessions, by numba beside the package or in ``NUMBA_CACHE_DIR``.
-
-    Parameters
-    ----------
-    processes : int, optional
-        That compile side by side; as many as there are cores by default, and no more than that have something to do.
-    """
-    groups = list(_calls())
-    workers = min(processes or joblib.cpu_count(), len(groups))
-    if workers > 1:
-        parallel = joblib.Parallel(n_jobs=workers, return_as="generator_unordered")
-        for found in parallel(joblib.delayed(_first_calls)(group) for group in groups):
-            yield from found
-    # Of what two processes compiled at the same time one may have overwritten the other's entry.
-    for group in groups:
-        yield from (call for call in _first_calls(group) if workers == 1 or call.functions)

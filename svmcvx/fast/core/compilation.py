@@ -75,16 +75,37 @@ def recorded() -> Iterator[list[Compiled]]:
         _listener.records.remove(record)
 
 
-class _Inner:
-    """A compiled function without an entry point for Python, which runs its source instead."""
+def _with_room(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
+    return function(*arguments)
 
-    def __init__(self, dispatcher: Any) -> None:
+
+# CPython keeps frames in chunks of 16 KB, and gives a chunk back when its last frame returns. Where deep calls, such as a compiler's, go to
+# and fro across the end of one, each takes several times as long. A frame that asks for more gets a chunk that has room for all above it.
+_with_room.__code__ = _with_room.__code__.replace(co_stacksize=70_000)
+
+
+class _Function:
+    """A compiled function as Python sees it.
+
+    Parameters
+    ----------
+    dispatcher : numba dispatcher
+    inner : bool
+        Whether it has no entry point for Python, which runs its source instead.
+    """
+
+    def __init__(self, dispatcher: Any, inner: bool) -> None:
         self.dispatcher, self.py_func = dispatcher, dispatcher.py_func
         # By this numba knows a function when another one calls it.
         self._numba_type_ = dispatcher._numba_type_
+        self._first, self._call = True, self.py_func if inner else dispatcher
 
     def __call__(self, *arguments: Any) -> Any:
-        return self.py_func(*arguments)
+        if self._first:
+            found = _with_room(self._call, arguments)
+            self._first = False
+            return found
+        return self._call(*arguments)
 
 
 def compiled(*, inner: bool = False, **options: Any) -> Callable[[Callable[..., Any]], Any]:
@@ -102,6 +123,6 @@ def compiled(*, inner: bool = False, **options: Any) -> Callable[[Callable[..., 
     def decorate(function: Callable[..., Any]) -> Any:
         # No function is handed to another as a value, so that none needs an entry point for C.
         found = numba.njit(cache=True, no_cfunc_wrapper=True, no_cpython_wrapper=inner, **options)(function)
-        return _Inner(found) if inner and not numba.config.DISABLE_JIT else found
+        return found if numba.config.DISABLE_JIT or "inline" in options else _Function(found, inner)
 
     return decorate

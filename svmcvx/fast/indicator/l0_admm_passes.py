@@ -11,7 +11,7 @@ from svmcvx.fast.core.compilation import compiled
 __all__ = ["iterate"]
 
 
-@compiled()
+@compiled(inner=True)
 def _sum_of_rows(rows, coefficients, out):
     """Sum of rows; for sizes at which threads of a BLAS would wait for each other longer than they work."""
     for j in range(out.size):

@@ -52,7 +52,7 @@ BIAS_ACCURACY = 1e-10
 BIAS_STEPS = 100
 
 
-@compiled()
+@compiled(inner=True)
 def slack_of(alpha: float, c: float, r: float) -> float:
     r"""Return :math:`\xi = (\alpha/c)^r`, 0 for r = 0."""
     if r == 0.0 or alpha <= 0.0:
@@ -120,7 +120,7 @@ def curvature(alpha: float, xi: float, c: float, r: float) -> float:
     return r * xi / alpha
 
 
-@compiled()
+@compiled(inner=True)
 def pair_step(
     violation: float,
     eta: float,

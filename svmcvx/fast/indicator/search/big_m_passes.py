@@ -33,19 +33,17 @@ import numpy as np
 from svmcvx.fast.core.compilation import compiled
 from svmcvx.fast.indicator.search.relaxation_passes import ANY_ORDER, DROPPED, FREE, KEPT, UNIT, minimise, shortfalls
 
-__all__ = ["limits", "relax", "rounded_up"]
+__all__ = ["relax", "rounded_up"]
 
-# Widths of the rounded kinks as shares of M, the second where the bound comes as near to the incumbent as this share.
-WIDTHS, CLOSE = (1e-3, 1e-6), 5e-3
-# What may be missing to the minimum, as a share of what is missing to the incumbent.
-ENOUGH = 0.02
+# The kinks are rounded less where the bound comes as near to the incumbent as this share.
+CLOSE = 5e-3
 # M have this many units between one half and one, so that a second program with other rounding finds the same.
 DIGITS = 4096.0
 # Tightening goes on while one of the M falls below this share of itself.
 TIGHTER = 0.9
 
 
-@compiled(nogil=True)
+@compiled(inner=True, nogil=True, fastmath=ANY_ORDER)
 def limits(state, height, M, cut, share, cap, width):
     """Write the largest slopes, and the widths of the rounded kinks."""
     for i in range(M.size):
@@ -60,7 +58,7 @@ def limits(state, height, M, cut, share, cap, width):
             width[i] = share * max(cut, 1.0)
 
 
-@compiled(inner=True, nogil=True)
+@compiled(inner=True, nogil=True, fastmath=ANY_ORDER)
 def rounded_up(value):
     """Round up to a number of few digits."""
     if not value > 0.0 or math.isinf(value):
@@ -98,7 +96,7 @@ def _tighten(HT, length, state, M, cut, free, box, upper, below, error, longest,
     return again
 
 
-@compiled(inner=True, nogil=True)
+@compiled(inner=True, nogil=True, fastmath=ANY_ORDER)
 def _undecided(state, weight, M, cut, a):
     """The free observation whose relaxed indicator is the farthest from 0 and 1; of none such the nearest to its margin."""
     chosen, most, nearest = -1, 0.0, math.inf
@@ -114,8 +112,10 @@ def _undecided(state, weight, M, cut, a):
     return chosen
 
 
-@compiled(nogil=True)
-def relax(HT, length, weight, price, budget, cut, rho, free, rounds, upper, state, M, w, box, a, points, stop):
+@compiled(nogil=True, inline="always")
+def relax(
+    HT, length, weight, price, budget, cut, rho, free, widths, enough, rounds, upper, state, M, w, box, a, points, stop
+):  # fmt: skip
     """Bound a node: what keeps and drops as `state` says and is better than `upper`.
 
     Parameters
@@ -133,6 +133,10 @@ def relax(HT, length, weight, price, budget, cut, rho, free, rounds, upper, stat
         c, and the price of a squared violation.
     free : bool
         Whether there is a bias without a price.
+    widths : ndarray
+        Widths of the rounded kinks as shares of M.
+    enough : float
+        What may be missing to the minimum, as a share of what is missing to the incumbent.
     rounds : int
         Times that M is tightened, at most; with 0 the M of the first node hold for all.
     upper : float
@@ -164,9 +168,8 @@ def relax(HT, length, weight, price, budget, cut, rho, free, rounds, upper, stat
             height[i] = price * weight[i] * (1.0 - 4 * UNIT)
         given = 0.0 if math.isinf(budget) else price * budget * (1.0 + 4 * UNIT)
         goal = upper + given
-        below = error = longest = 0.0
-        final = 0.0
-        for share in WIDTHS:
+        below = error = longest = value = final = 0.0
+        for share in widths:
             final = share
             limits(state, height, M, cut, share, cap, width)
             below, error, longest, _delta = minimise(
@@ -181,7 +184,7 @@ def relax(HT, length, weight, price, budget, cut, rho, free, rounds, upper, stat
                 free,
                 box[0],
                 box[1],
-                ENOUGH,
+                enough,
                 goal,
                 w,
                 a,
@@ -189,14 +192,14 @@ def relax(HT, length, weight, price, budget, cut, rho, free, rounds, upper, stat
                 centre,
                 stop,
             )
+            value = below - given - 4 * UNIT * (abs(below) + given)
+            bound = max(bound, value)
             if below >= goal or goal - below > CLOSE * abs(goal) or stop[0]:
                 break
         for c in range(r):
             points[turn, c] = w[c]
         points[turn, r], points[turn, r + 1], points[turn, r + 2] = price, upper, final
         used = turn + 1
-        value = below - given - 4 * UNIT * (abs(below) + given)
-        bound = max(bound, value)
         if bound >= upper:
             return bound, -1, price, used
         again = False

@@ -21,9 +21,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svmcvx.fast.core.thread_pool import Share
-from svmcvx.fast.indicator.search.big_m_passes import limits, relax, rounded_up
-from svmcvx.fast.indicator.search.dive_passes import dive
-from svmcvx.fast.indicator.search.relaxation_passes import DROPPED, KEPT, UNIT, minimise
+from svmcvx.fast.indicator.search.big_m_passes import rounded_up
+from svmcvx.fast.indicator.search.dive_passes import best_multiple, dive
+from svmcvx.fast.indicator.search.relaxation_passes import DROPPED, KEPT
 from svmcvx.fast.indicator.search.search_state import SearchState
 from svmcvx.rounding import row_norms_above, up
 from svmcvx.solution import Status
@@ -34,8 +34,11 @@ __all__ = ["BranchAndBound", "BranchSettings", "TreeRecord"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
-# Widths of the rounded kinks with which a leaf is bounded as well as rounding allows.
-SETTLING = (1e-3, 1e-5, 1e-7, 1e-9, 1e-11, 1e-13)
+# Widths of the rounded kinks as shares of M, and those with which a leaf is bounded as well as rounding allows: so near to each other that
+# Newton's method needs few steps from one to the next.
+WIDTHS, SETTLING = np.array([1e-3, 1e-6]), 1e-3 * 0.25 ** np.arange(16)
+# What may be missing to the minimum of a relaxation, as a share of what is missing to the incumbent.
+ENOUGH = 0.02
 
 
 @dataclass(frozen=True)
@@ -221,38 +224,24 @@ class BranchAndBound:
         if search.free:
             reach = reach + np.abs(self.HT[-1]) * float(np.abs(box).max()) * (1.0 + 1e-14)
         reach = np.array([rounded_up(value) for value in reach])
-        price = search.loss_price
-        points = np.zeros((max(self.settings.rounds, 1), r + 3))
-        root: list[tuple[float, int, float, int]] = []
+        root = Node(0.0, -1, state, reach.astype(np.float32), w, box, search.loss_price, -1)
+        found: list[Dive] = []
 
         def work(first: int, stride: int) -> None:
             if first == 0:
-                root.append(self._relax(upper, state, reach, w, box, price, points))
+                found.append(self._dive(root, upper, 2))
 
         share(work)
-        bound, undecided, price, used = root[0]
         if self.record is not None:
-            self.record.first = used
-            self.record.points.append(points[:used].copy())
+            self.record.first = int(found[0].rounds[0])
+            self.record.points.append(found[0].points)
         self.nodes += 1
-        search.try_point(w)
-        if bound < upper:
-            self.queue.append(Node(max(bound, 0.0), 0, state, reach.astype(np.float32), w, box, price, undecided))
+        search.try_point(found[0].points[-1, : self.HT.shape[0]])
+        self.queue += [node._replace(number=0) for node in found[0].nodes]
         return search.report(self.left)
 
     def _rho(self, upper: float) -> float:
         return self.settings.penalty * max(upper, 1.0)
-
-    def _relax(
-        self, upper: float, state: NDArray[np.int8], reach: Floats, w: Floats, box: Floats, price: float, points: Floats
-    ) -> tuple[float, int, float, int]:
-        search = self.search
-        a = np.empty(state.size)
-        found: tuple[float, int, float, int] = relax(
-            self.HT, self.length, search.weight, price, search.k, search.cut, self._rho(upper), search.free,
-            self.settings.rounds, upper, state, reach, w, box, a, points, self.stop,
-        )  # fmt: skip
-        return found
 
     def _round(self, share: Share) -> Status | None:
         """Hand out the most promising nodes, and take in what comes back."""
@@ -276,7 +265,7 @@ class BranchAndBound:
 
         def work(first: int, stride: int) -> None:
             for task in range(first, len(chosen), stride):
-                found[task] = self._dive(chosen[task], upper)
+                found[task] = self._dive(chosen[task], upper, 2 * self.expansions)
 
         share(work)
         best = None
@@ -310,35 +299,28 @@ class BranchAndBound:
         search = self.search
         if not search.free:
             return node.bound
-        r, n = self.HT.shape
-        cap, width, a, slope, centre = np.empty(n), np.empty(n), np.empty(n), np.empty(n), np.empty(r)
-        height, reach = node.price * search.weight * (1.0 - 4 * UNIT), np.full(n, math.inf)
-        best, w = node.bound, node.w.copy()
-        for share in SETTLING:
-            limits(node.state, height, reach, search.cut, share, cap, width)
-            below, *_ = minimise(
-                self.HT, self.length, node.state, cap, height, width, search.cut, self._rho(upper), search.free,
-                node.box[0], node.box[1], 0.0, math.inf, w, a, slope, centre, self.stop,
-            )  # fmt: skip
-            best = max(best, below)
-        return best
+        settled = self._dive(node._replace(undecided=-1), upper, 2, settle=True).nodes
+        return settled[0].bound if settled else math.inf
 
-    def _dive(self, node: Node, upper: float) -> Dive:
+    def _dive(self, node: Node, upper: float, most: int, *, settle: bool = False) -> Dive:
+        """Search below a node until two more would be more than `most`, or bound a leaf as well as rounding allows."""
         search, (r, n) = self.search, self.HT.shape
-        room, most = self.expansions + 2, 2 * self.expansions
+        penalty, rounds, widths, enough = self._rho(upper), self.settings.rounds, WIDTHS, ENOUGH
+        if settle:
+            upper, rounds, widths, enough = math.inf, 0, SETTLING, 0.0
+        room = most // 2 + 1
         states, reaches = np.empty((room, n), dtype=np.int8), np.empty((room, n))
         starts, boxes = np.empty((room, r)), np.empty((room, 2))
         prices, bounds = np.empty(room), np.empty(room)
-        undecided, names = np.empty(room, dtype=np.int64), np.empty(room, dtype=np.int64)
+        undecided, names, slots = np.empty(room, dtype=np.int64), np.empty(room, dtype=np.int64), np.arange(room)
         states[0], reaches[0], starts[0], boxes[0] = node.state, node.reach, node.w, node.box
         prices[0], bounds[0], undecided[0], names[0] = node.price, node.bound, node.undecided, -1
-        parents, decisions = np.empty(most, dtype=np.int64), np.empty(most, dtype=np.int64)
-        used, point = np.empty(most, dtype=np.int64), np.zeros(r)
-        points = np.empty((most, max(self.settings.rounds, 1), r + 3))
-        left, made, value = dive(
-            self.HT, self.length, search.weight, search.loss_price, search.k, search.cut, self._rho(upper), search.free,
-            self.settings.rounds, upper, states, reaches, starts, boxes, prices, bounds, undecided, names,
-            self.expansions, parents, decisions, points, used, point, self.stop,
+        parents, decisions, used = (np.empty(most, dtype=np.int64) for _ in range(3))
+        points = np.empty((most, max(rounds, 1), r + 3))
+        left, made = dive(
+            self.HT, self.length, search.weight, search.k, search.cut, penalty, search.free, widths, enough, rounds, upper,
+            states, reaches, starts, boxes, prices, bounds, undecided, names, slots, parents, decisions, points, used,
+            self.stop,
         )  # fmt: skip
         nodes = [
             Node(
@@ -351,7 +333,11 @@ class BranchAndBound:
                 float(prices[k]),
                 int(undecided[k]),
             )
-            for k in range(left)
+            for k in slots[:left]
         ]
-        kept = np.arange(points.shape[1]) < used[:made, None]
-        return Dive(nodes, parents[:made], decisions[:made], used[:made], points[:made][kept], value, point)
+        used, point = used[:made], np.zeros(r)
+        value = best_multiple(
+            self.HT, search.weight, search.loss_price, search.k, search.cut, search.free, points, used, upper, point
+        )
+        kept = np.arange(points.shape[1]) < used[:, None]
+        return Dive(nodes, parents[:made], decisions[:made], used, points[:made][kept], value, point)

@@ -24,8 +24,8 @@ UNIT = 2.0**-53
 NEWTON_STEPS = 50
 # The minimisation ends when its error is this share of the value.
 ACCURATE = 1e-13
-# Share of the decrease promised by the slope that a step must reach, and halvings.
-ARMIJO, HALVINGS = 1e-4, 40
+# Share of the decrease promised by the slope that a step must reach, and the shortest step.
+ARMIJO, SHORTEST = 1e-4, 2.0**-39
 # Pivots up to this share of the diagonal entry leave their coordinate where it is.
 PIVOT = 1e-15
 
@@ -71,8 +71,12 @@ def shortfalls(HT, w, a):
 
 
 @compiled(inner=True, nogil=True, fastmath=ANY_ORDER)
-def _slopes(a, state, cap, width, cut, rho, slope, bend):
-    """Write slopes and curvatures of the rounded terms, and return their sum without the prices of dropped ones."""
+def _value(HT, state, cap, width, cut, rho, columns, w, a, slope, bend):
+    """Return the squared norm and the sum of the rounded terms at `w`, without the prices of dropped ones.
+
+    Writes its shortfalls, and the slopes and curvatures of the terms.
+    """
+    shortfalls(HT, w, a)
     value = 0.0
     for i in range(a.size):
         term = rise = turn = 0.0
@@ -91,22 +95,8 @@ def _slopes(a, state, cap, width, cut, rho, slope, bend):
             turn += 2.0 * rho
         slope[i], bend[i] = rise, turn
         value += term
-    return value
-
-
-@compiled(inner=True, nogil=True, fastmath=ANY_ORDER)
-def _sum_along(a, da, step, state, cap, width, cut, rho):
-    """Sum of the rounded terms at a + step · da."""
-    value = 0.0
-    for i in range(a.size):
-        at = a[i] + step * da[i]
-        term = 0.0
-        if state[i] != DROPPED and at > 0.0:
-            term = 0.5 * cap[i] * at * at / width[i] if at < width[i] else cap[i] * (at - 0.5 * width[i])
-        beyond = at - cut
-        if (state[i] == KEPT and beyond > 0.0) or (state[i] == DROPPED and beyond < 0.0):
-            term += rho * beyond * beyond
-        value += term
+    for c in range(columns):
+        value += w[c] * w[c]
     return value
 
 
@@ -159,7 +149,7 @@ def _dual(HT, length, state, cap, height, cut, slope, free, low, high, centre):
     return below, error, longest, delta
 
 
-@compiled(nogil=True, fastmath=ANY_ORDER)
+@compiled(inner=True, nogil=True, fastmath=ANY_ORDER)
 def minimise(
     HT, length, state, cap, height, width, cut, rho, free, low, high, enough, upper, w, a, slope, centre, stop
 ):  # fmt: skip
@@ -171,28 +161,20 @@ def minimise(
     """
     r, n = HT.shape
     columns = r - 1 if free else r
-    bend, da = np.empty(n), np.empty(n)
+    bend, base = np.empty(n), np.empty(r)
     hessian, gradient, step = np.empty((r, r)), np.empty(r), np.empty(r)
     prices = 0.0
     for i in range(n):
         if state[i] == DROPPED:
             prices += height[i]
-    shortfalls(HT, w, a)
+    value = _value(HT, state, cap, width, cut, rho, columns, w, a, slope, bend)
     below, error, longest, delta = -math.inf, 0.0, 0.0, 0.0
+    last = False
     for iteration in range(NEWTON_STEPS):
-        value = _slopes(a, state, cap, width, cut, rho, slope, bend)
-        norm = 0.0
-        for c in range(columns):
-            norm += w[c] * w[c]
-        value += norm
         below, error, longest, delta = _dual(HT, length, state, cap, height, cut, slope, free, low, high, centre)
         missing = value + prices - below
-        if (
-            below >= upper
-            or missing <= max(enough * (upper - below), ACCURATE * abs(value))
-            or iteration == NEWTON_STEPS - 1
-            or stop[0]
-        ):
+        last = last or below >= upper or missing <= enough * (upper - below) or missing <= ACCURATE * abs(value)
+        if last or iteration == NEWTON_STEPS - 1 or stop[0]:
             break
         # The slopes are within their limits, so that m is half of their sum.
         for c in range(r):
@@ -218,31 +200,20 @@ def minimise(
         _solve(hessian, gradient, step, stop)
         if stop[0]:
             break
-        decrease = square = inner = 0.0
+        decrease = 0.0
         for c in range(r):
-            step[c] = -step[c]
-            decrease += gradient[c] * step[c]
-            if c < columns:
-                square += step[c] * step[c]
-                inner += step[c] * w[c]
+            base[c] = w[c]
+            decrease -= gradient[c] * step[c]
         if not decrease < 0.0:
             break
-        for i in range(n):
-            da[i] = 0.0
-        for c in range(r):
-            for i in range(n):
-                da[i] -= HT[c, i] * step[c]
-        size, found = 1.0, False
-        for _ in range(HALVINGS):
-            there = norm + 2.0 * size * inner + size * size * square
-            there += _sum_along(a, da, size, state, cap, width, cut, rho)
-            if there <= value + ARMIJO * size * decrease:
-                found = True
+        size, before = 1.0, value
+        while True:
+            for c in range(r):
+                w[c] = base[c] - size * step[c]
+            value = _value(HT, state, cap, width, cut, rho, columns, w, a, slope, bend)
+            if size == 0.0 or value <= before + ARMIJO * size * decrease:
                 break
-            size *= 0.5
-        if not found:
-            break
-        for c in range(r):
-            w[c] += size * step[c]
-        shortfalls(HT, w, a)
+            size = 0.5 * size if size > SHORTEST and not stop[0] else 0.0
+        # What no step makes smaller is the minimum to rounding.
+        last = size == 0.0
     return below, error, longest, delta

@@ -76,7 +76,8 @@ class Envelope:
         if self.boxed:
             passes.project_box(raw, self.weight, found.full, found.state)
         else:
-            passes.project_top(raw, self.weight, self.k, found.full, found.state, found.mode)
+            order = np.argsort(-raw, axis=1) if self.k > 1 else np.empty((raw.shape[0], 0), dtype=np.intp)
+            passes.project_top(raw, order, self.weight, self.k, found.full, found.state, found.mode)
         return found
 
     def multipliers(self, response: Response) -> Floats:

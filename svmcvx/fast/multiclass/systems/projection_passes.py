@@ -37,11 +37,13 @@ def project_box(raw, s, a, state):
                 a[i, j], state[i, j] = value, FREE
 
 
-@compiled(nogil=True)
+@compiled(inner=True, nogil=True)
 def _capped_simplex(x, total, cap, a):
     """Project x onto 0 ≤ a ≤ cap, Σa = total, by Newton's method on the monotone piecewise linear function of the shift."""
     m = x.size
-    low, high = x.min() - cap, x.max()
+    low, high = np.inf, -np.inf
+    for j in range(m):
+        low, high = min(low, x[j] - cap), max(high, x[j])
     shift = high - total / m if m > 0 else 0.0
     shift = min(max(shift, low), high)
     for _ in range(100):
@@ -70,7 +72,7 @@ def _capped_simplex(x, total, cap, a):
         a[j] = min(max(x[j] - shift, 0.0), cap)
 
 
-@compiled(nogil=True)
+@compiled(inner=True, nogil=True)
 def _cone_threshold(x, order, k, u, free):
     """Return the shift and the largest value if the u largest entries are cut off and `free` entries follow them."""
     above, inside = 0.0, 0.0
@@ -85,7 +87,7 @@ def _cone_threshold(x, order, k, u, free):
     return (above - u * largest) / rest, largest
 
 
-@compiled(nogil=True)
+@compiled(inner=True, nogil=True)
 def _top_cone(x, order, k, a):
     """Project x onto 0 ≤ a ≤ Σa/k; return the largest value, infinite if nothing is cut off."""
     m = x.size
@@ -132,14 +134,18 @@ def _top_cone(x, order, k, a):
 
 
 @compiled(nogil=True)
-def project_top(raw, s, k, a, state, mode):
-    """Project each row onto the top-k set times its weight; write states of the entries and whether the sum is at its bound."""
+def project_top(raw, order, s, k, a, state, mode):
+    """Project each row onto the top-k set times its weight; write states of the entries and whether the sum is at its bound.
+
+    `order` sorts each row, the largest entry first; for k = 1 it is not looked at.
+    """
     n, m = raw.shape
     for i in range(n):
         x = raw[i]
-        order = np.argsort(-x) if k > 1 else np.zeros(m, dtype=np.int64)
-        largest = _top_cone(x, order, k, a[i])
-        total = a[i].sum()
+        largest = _top_cone(x, order[i], k, a[i])
+        total = 0.0
+        for j in range(m):
+            total += a[i, j]
         mode[i] = CONE
         if total > s[i]:
             mode[i] = SUM
@@ -183,7 +189,8 @@ def face_rows(state, mode, codes, k, boxed, owner, rows):
             root = 1.0 / np.sqrt(1.0 + beta * beta * cut * number)
             spread, level = (root - 1.0) / number, beta * root
         for v in range(vectors):
-            vector[:] = 0.0
+            for j in range(m):
+                vector[j] = 0.0
             if summed:
                 # The basis of Helmert of the vectors whose entries sum to zero.
                 size = 1.0 / np.sqrt((v + 1.0) * (v + 2.0))
@@ -201,13 +208,13 @@ def face_rows(state, mode, codes, k, boxed, owner, rows):
                             vector[j] += spread
                         elif state[i, j] == LARGEST:
                             vector[j] = level
-            own = 0.0
-            rows[count] = 0.0
+            own, size = 0.0, 0.0
             for j in range(c - 1):
                 own += vector[j]
+                size += abs(vector[j])
                 rows[count, j + (j >= codes[i])] = -vector[j]
             rows[count, codes[i]] = own
-            if np.abs(rows[count]).max() > 0.0:
+            if size > 0.0:
                 owner[count] = i
                 count += 1
     return count
