@@ -363,4 +363,4 @@ def _adapted(statement: PSVM, alpha: Floats, ratio: float) -> tuple[Floats, Floa
             conjugates = np.where(multiples > 0, whole * multiples ** (p / (p - 1.0)), 0.0)
         values = multiples * float(alpha.sum()) - conjugates - 0.5 * multiples**2 * norm
     best = float(multiples[int(np.argmax(np.nan_to_num(values, nan=-np.inf)))])
-    return exactly_feasible(statement, best * alpha), best * point.scores
+    return np.minimum(best * alpha, statement.upper_bound()), best * point.scores

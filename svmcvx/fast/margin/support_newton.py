@@ -60,13 +60,13 @@ class SupportNewtonSettings:
         Where no step has reduced the gap, the method is tried again once pair steps have cost so many times as much as then.
     factorisation, product, step : float
         Cost of a Newton step, counted in multiplications of pair steps: `factorisation` times the cube of the number of free
-        multipliers, `product` times n² (three products with the Gram matrix), and `step`. Factorisations run about 40 times
-        as fast as pair steps, products 20 times.
+        multipliers, `product` times n² (products with the Gram matrix, where many are free), and `step`. Factorisations run about 40
+        times as fast as pair steps, products 20 times.
     """
 
     steps: int = 15
     patience: int = 6
-    largest: int = 2000
+    largest: int = 5000
     expected: float = 1.5
     retry: float = 4.0
     factorisation: float = 1.0 / 120.0
@@ -149,7 +149,9 @@ class SupportNewton:
             with np.errstate(over="ignore"):
                 xi = (alpha[rows] / c[rows]) ** r if r > 0 else np.zeros(rows.size)
                 slope = r / c[rows] * (alpha[rows] / c[rows]) ** (r - 1.0) if r > 0 else xi
-            found = _newton_step(K, rows, slope, y[rows] * (1.0 - xi) - f[rows], float((alpha * y).sum()))
+            of_free = K.take(rows, axis=0)
+            residual = y[rows] * (1.0 - xi) - f[rows]
+            found = _newton_step(of_free.take(rows, axis=1), slope, residual, float((alpha * y).sum()))
             if found is None:
                 break
             change, b = found
@@ -158,8 +160,9 @@ class SupportNewton:
             clipped = (moved <= 0.0) | (moved >= upper_bound)
             moved = np.clip(moved, 0.0, upper_bound)
             # Margins of the solution of the equations, before clipping, decide which observations join F.
-            u = y * (f + K[rows].T @ change + b)
-            f = K @ (moved * y)
+            solved, clipped_too = np.stack([change, (moved[rows] - alpha[rows]) * y[rows]]) @ of_free
+            u = y * (f + solved + b)
+            f = f + clipped_too
             point = exactly_feasible(statement, moved)
             gap = self._gap(point, f)
             if gap < smallest:
@@ -181,13 +184,13 @@ class SupportNewton:
         return math.inf if found is None else relative_gap(*found)
 
 
-def _newton_step(
-    K: Floats, rows: NDArray[np.intp], slope: Floats, residual: Floats, imbalance: float
-) -> tuple[Floats, float] | None:
-    """Return the change of the v_i and the bias, from the residual of the equations and Σv; None if the system is singular."""
-    system = K.take(rows, axis=0).take(rows, axis=1)
+def _newton_step(system: Floats, slope: Floats, residual: Floats, imbalance: float) -> tuple[Floats, float] | None:
+    """Return the change of the v_i and the bias, from the residual of the equations and Σv; None if the system is singular.
+
+    `system` is the Gram matrix of the free observations, and is overwritten.
+    """
     diagonal = system.diagonal() + slope
-    ones = np.ones(rows.size)
+    ones = np.ones(residual.size)
     scale = float(diagonal.mean())
     for ridge in RIDGES:
         np.fill_diagonal(system, diagonal + ridge * scale)
