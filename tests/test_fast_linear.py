@@ -10,7 +10,9 @@ import svmcvx as sx
 from svmcvx.fast import odm, odml, psvm
 from svmcvx.fast.core.monitor import monitored
 from svmcvx.fast.linear import loss_passes as passes
+from svmcvx.fast.linear.margins import Margins
 from svmcvx.fast.linear.newton import LinearNewtonSettings, minimise
+from svmcvx.fast.linear.polish import Polish
 from svmcvx.fast.linear.problem import LinearProblem, kind_of_power, linear_model
 from svmcvx.fast.margin_distribution.dcd_svrg import InnerLoop
 from svmcvx.fast.margin_distribution.odm import ODMSettings
@@ -498,6 +500,85 @@ def test_a_problem_with_a_linear_term_and_no_bias_minimises_its_quadratic():
     with monitored(tol=1e-10, max_iter=20, verbose=False, callback=None) as monitor:
         point, _ = minimise(problem, monitor)
     assert np.allclose(point.w, linear_term, atol=1e-8)
+
+
+def near_the_optimum(problem):
+    """Margins whose band is that of the optimum, by the method without its last step."""
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        monitored(tol=1e-9, max_iter=500, verbose=False, callback=None) as monitor,
+    ):
+        patch.setattr(Polish, "applies", staticmethod(lambda terms, rows: False))
+        point, _ = minimise(problem, monitor)
+    rows = Margins(problem, point.alpha)
+    rows.place(point.w)
+    rows.respond(point.b, 1.0, 0.0)
+    return rows, point
+
+
+def hinge_bounds(problem, w, b, alpha):
+    """The primal value, and the dual value of multipliers that are balanced up to rounding."""
+    margins = problem.y * (problem.X @ w + b)
+    expansion = problem.X.T @ (alpha * problem.y)
+    primal = 0.5 * w @ w + problem.c @ np.maximum(1.0 - margins, 0.0)
+    return primal, alpha.sum() - 0.5 * expansion @ expansion
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("seed", range(5))
+def test_the_polish_is_the_optimum_to_rounding(seed, bias, sparse):
+    X, y = design("plain", seed, n=60, d=4)
+    rows = sp.csr_array(X) if sparse else X
+    problem = LinearProblem(rows, y.astype(float), np.full(60, 0.7), passes.HINGE, p=1.0, bias=bias)
+    margins, near = near_the_optimum(problem)
+    found = Polish(margins)(True)
+    assert found is not None
+    assert ((found.alpha >= 0) & (found.alpha <= problem.c)).all()
+    primal, dual = hinge_bounds(problem, found.w, found.b, found.alpha)
+    if bias:
+        assert abs(found.alpha @ problem.y) <= 1e-12 * found.alpha.sum()
+    assert primal - dual <= 1e-12 * primal
+    before = hinge_bounds(problem, near.w, near.b, near.alpha)
+    assert before[1] - 1e-9 * primal <= primal <= before[0] * (1 + 1e-14)
+
+
+@FEW
+@given(st.sampled_from(DESIGNS), st.integers(0, 999), st.booleans())
+def test_what_the_polish_returns_is_feasible_whatever_is_free(name, seed, bias):
+    X, y = design(name, seed)
+    rng = np.random.default_rng(seed)
+    n = y.size
+    problem = LinearProblem(X, y.astype(float), rng.uniform(0.1, 2.0, n), passes.HINGE, p=1.0, bias=bias)
+    margins = Margins(problem)
+    margins.alpha = problem.c * rng.choice([0.0, 0.5, 1.0], n)
+    margins.slope = np.where((margins.alpha > 0) & (margins.alpha < problem.c), 1.0, 0.0)
+    found = Polish(margins)(True)
+    if found is not None:
+        assert ((found.alpha >= 0) & (found.alpha <= problem.c)).all()
+        assert np.allclose(
+            found.w, X.T @ (found.alpha * y), rtol=1e-12, atol=1e-12 * np.abs(X).max() * found.alpha.sum()
+        )
+        assert found.response.total == found.alpha.sum()
+
+
+@pytest.mark.parametrize("kernel_expansion", [False, True])
+def test_only_linear_conditions_are_polished(kernel_expansion):
+    X, y = design("plain", 0)
+    kinds = {kind_of_power(1.0): not kernel_expansion, kind_of_power(1.5): False, kind_of_power(2.0): False}
+    for kind, wanted in kinds.items():
+        problem = LinearProblem(X, y.astype(float), np.ones(y.size), kind, kernel_expansion=kernel_expansion)
+        assert Polish.applies(problem, Margins(problem)) is wanted
+
+
+def test_the_hinge_ends_where_its_band_is_known(monkeypatch):
+    X, y = design("plain", 3, n=400, d=10)
+    short = psvm(X, y, C=1.0, tol=1e-9)
+    monkeypatch.setattr(Polish, "applies", staticmethod(lambda terms, rows: False))
+    whole = psvm(X, y, C=1.0, tol=1e-9)
+    agree(short, whole, "polish")
+    assert short.certificate.gap < 1e-11
+    assert short.attempts[0].options["steps"] < whole.attempts[0].options["steps"]
 
 
 def test_arguments_are_checked():

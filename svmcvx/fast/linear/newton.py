@@ -8,7 +8,8 @@ The problems and their bounds are those of :mod:`svmcvx.fast.linear.problem`, th
 **p < 2**: the augmented Lagrangian method for the dual [LiSunToh]. The smooth envelope around a centre a is minimised in (w, b)
 until the gradient's part of the gap is a tenth of the rest; then its multipliers become the centre and σ grows. The second
 derivatives weigh only the observations in a band of width 1/σ around the kink, in the end about as many as there are features,
-so late steps are cheap. The method converges to the minimum of the loss itself, not of a smoothed one.
+so late steps are cheap. The method converges to the minimum of the loss itself, not of a smoothed one. For p = 1 it ends as soon as the
+band is that of the optimum (:mod:`svmcvx.fast.linear.polish`).
 
 The bias is minimised out exactly after every step, which keeps :math:`y'\alpha = 0` to rounding.
 
@@ -24,9 +25,10 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from svmcvx.certificate import EPS
+from svmcvx.certificate import EPS, relative_gap
 from svmcvx.fast.core.monitor import Monitor
 from svmcvx.fast.linear.margins import Margins, flat_middle
+from svmcvx.fast.linear.polish import Polish
 from svmcvx.fast.linear.problem import LinearBounds, LinearNewtonSettings, LinearProblem, LinearTerms, Point, Response
 from svmcvx.fast.linear.steps import newton_step
 from svmcvx.solution import Status
@@ -113,6 +115,7 @@ def _descend(
     rows.place(w)
     steps, idle, smallest, improved = 0, 0, math.inf, 0
     first, promised = math.inf, math.inf
+    polish = Polish(rows) if Polish.applies(m, rows) else None
 
     def multipliers(w: Floats) -> tuple[Response, Floats, Floats]:
         """Set multipliers and slopes; return the sums over the observations, w(α) and the gradient."""
@@ -150,6 +153,12 @@ def _descend(
         exhausted = idle >= patience or steps - improved > settings.longest_idle
         if status is None and (exhausted or not math.isfinite(gap)):
             status = Status.INACCURATE
+        if status is None and polish is not None and (exact := polish(grow_sigma)) is not None:
+            judged = bounds.judge(exact.w, exact.b, exact.response, exact.w)
+            if judged.better_lower:
+                rows.kept = exact.alpha
+            if relative_gap(bounds.best.lower, bounds.best.upper) <= monitor.tol:
+                status = monitor.report(steps, judged.lower, judged.upper)
         if status is not None:
             return status
         if grow_sigma:

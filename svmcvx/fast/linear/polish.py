@@ -1,0 +1,115 @@
+r"""The exact optimum of a linear machine with p = 1, once it is known which multipliers lie inside their bounds.
+
+With multipliers of 0 and c held where they are, those of the others F solve the optimality conditions
+
+.. math:: X_Fw + b = y_F, \qquad w = X'(y\alpha), \qquad y'\alpha = 0,
+
+at most as many equations as there are features, and one. Late in the augmented Lagrangian method F no longer changes, while the
+multipliers converge by a constant factor: here they are the optimal ones to rounding. What comes out is judged by its bounds like any
+other point.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+import scipy.linalg as sl
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from svmcvx.fast.linear import loss_passes as passes
+from svmcvx.fast.linear.margins import Margins
+from svmcvx.fast.linear.problem import LinearTerms, Response
+
+__all__ = ["Polish", "Polished"]
+
+Floats: TypeAlias = NDArray[np.float64]
+
+# Free multipliers, at most: the system takes the cube of their number.
+MOST = 1000
+# Multipliers may leave their bounds by this share of them, as rounding makes them do.
+OUTSIDE = 1e-8
+
+
+class Polished(NamedTuple):
+    """A point (w, b), its multipliers with w = w(α), and sums over the observations."""
+
+    w: Floats
+    b: float
+    alpha: Floats
+    response: Response
+
+
+class Polish:
+    """Solutions of the optimality conditions on the way of Newton's method.
+
+    Parameters
+    ----------
+    rows : Margins
+        Of the method, whose multipliers are looked at.
+    """
+
+    def __init__(self, rows: Margins) -> None:
+        self.rows = rows
+        self.before = self.tried = np.zeros(0, dtype=np.intp)
+
+    @staticmethod
+    def applies(terms: LinearTerms, rows: Margins) -> bool:
+        """Whether the conditions are linear and the rows in memory."""
+        plain = terms.linear_term is None and not terms.variance and not terms.kernel_expansion
+        return rows.whole and terms.kind == passes.HINGE and plain
+
+    def __call__(self, end_of_round: bool) -> Polished | None:
+        """Return the solution for the multipliers that are free now, if they were before as well or a round has ended."""
+        free = np.flatnonzero(self.rows.slope)
+        before, self.before = self.before, free
+        if not 0 < free.size <= min(self.rows.problem.d + 1, MOST) or _equal(free, self.tried):
+            return None
+        if not end_of_round and not _equal(free, before):
+            return None
+        self.tried = free
+        return self._solved(free)
+
+    def _solved(self, free: NDArray[np.intp]) -> Polished | None:
+        m, c = self.rows.problem, self.rows.problem.c
+        v = np.where(self.rows.alpha >= c, c, 0.0)
+        v[free] = 0.0
+        v *= m.y
+        Z = m.X[free]
+        system = Z @ Z.T
+        found = _solution(
+            system.toarray() if sp.issparse(system) else system, m.y[free] - Z @ (m.X.T @ v), -float(v.sum()), m.bias
+        )
+        if found is None:
+            return None
+        inside, b = found[0] * m.y[free], found[1]
+        room = OUTSIDE * c[free]
+        if not ((inside >= -room) & (inside <= c[free] + room)).all():
+            return None
+        v[free] = np.clip(inside, 0.0, c[free]) * m.y[free]
+        alpha = v * m.y
+        size = np.abs(alpha)
+        w = np.asarray(m.X.T @ v)
+        loss, reach = self.rows.loss_of(w, b), float(size @ m.norms)
+        sums = Response(0.0, loss, float(alpha.sum()), float(v.sum()), float(size.sum()), reach, 0.0, 0.0, 0.0)
+        return Polished(w, b, alpha, sums)
+
+
+def _equal(some: NDArray[np.intp], others: NDArray[np.intp]) -> bool:
+    return some.size == others.size and bool((some == others).all())
+
+
+def _solution(system: Floats, residual: Floats, balance: float, bias: bool) -> tuple[Floats, float] | None:
+    """Solve K v + b = residual, Σv = balance, without the latter and b = 0 where there is no bias; None if that is singular."""
+    # A constant added to K changes b by its multiple of Σv alone, and makes the system one of as many features and a bias.
+    shift = float(system.diagonal().mean()) if bias else 0.0
+    factor, failed = sl.lapack.dpotrf(system + shift, lower=True, clean=False)
+    if failed:
+        return None
+    both, _ = sl.lapack.dpotrs(factor, np.stack([residual, np.ones(residual.size)], axis=1), lower=True)
+    mass = float(both[:, 1].sum())
+    if not np.isfinite(both).all() or mass <= 0.0:
+        return None
+    shifted = (float(both[:, 0].sum()) - balance) / mass if bias else 0.0
+    return both[:, 0] - shifted * both[:, 1], shifted + shift * balance if bias else 0.0
