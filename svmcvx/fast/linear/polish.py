@@ -1,10 +1,10 @@
 r"""The exact optimum of a linear machine with p = 1, once it is known which multipliers lie inside their bounds.
 
-With multipliers of 0 and c held where they are, those of the others F solve the optimality conditions
+With multipliers of 0 and c held where they are, the others F are corrected so that they solve the optimality conditions
 
 .. math:: X_Fw + b = y_F, \qquad w = X'(y\alpha), \qquad y'\alpha = 0,
 
-at most as many equations as there are features, and one. Late in the augmented Lagrangian method F no longer changes, while the
+as many equations as there are features and one more, unless rows are equal. Late in the augmented Lagrangian method F no longer changes, while the
 multipliers converge by a constant factor: here they are the optimal ones to rounding. What comes out is judged by its bounds like any
 other point.
 """
@@ -26,8 +26,11 @@ __all__ = ["Polish", "Polished"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
-# Free multipliers, at most: the system takes the cube of their number.
-MOST = 1000
+# Free multipliers, at most, and as a multiple of the number of equations: more than that many only where rows are equal. The system
+# takes the cube of their number.
+MOST, MULTIPLE = 1000, 4
+# Added to the system's diagonal as a share of it, and how often what that changes is taken back.
+RIDGE, REFINEMENTS = 1e-13, 3
 # Multipliers may leave their bounds by this share of them, as rounding makes them do.
 OUTSIDE = 1e-8
 
@@ -61,12 +64,13 @@ class Polish:
         return rows.whole and terms.kind == passes.HINGE and plain
 
     def __call__(self, end_of_round: bool) -> Polished | None:
-        """Return the solution for the multipliers that are free now, if they were before as well or a round has ended."""
+        """Return the solution for the multipliers that are free now, if they were before as well, or are few and a round has ended."""
         free = np.flatnonzero(self.rows.slope)
         before, self.before = self.before, free
-        if not 0 < free.size <= min(self.rows.problem.d + 1, MOST) or _equal(free, self.tried):
+        equations = self.rows.problem.d + 1
+        if not 0 < free.size <= min(MULTIPLE * equations, MOST) or _equal(free, self.tried):
             return None
-        if not end_of_round and not _equal(free, before):
+        if not (end_of_round and free.size <= equations) and not _equal(free, before):
             return None
         self.tried = free
         return self._solved(free)
@@ -74,16 +78,16 @@ class Polish:
     def _solved(self, free: NDArray[np.intp]) -> Polished | None:
         m, c = self.rows.problem, self.rows.problem.c
         v = np.where(self.rows.alpha >= c, c, 0.0)
-        v[free] = 0.0
+        v[free] = self.rows.alpha[free]
         v *= m.y
         Z = m.X[free]
         system = Z @ Z.T
-        found = _solution(
+        found = _correction(
             system.toarray() if sp.issparse(system) else system, m.y[free] - Z @ (m.X.T @ v), -float(v.sum()), m.bias
         )
         if found is None:
             return None
-        inside, b = found[0] * m.y[free], found[1]
+        inside, b = (v[free] + found[0]) * m.y[free], found[1]
         room = OUTSIDE * c[free]
         if not ((inside >= -room) & (inside <= c[free] + room)).all():
             return None
@@ -100,16 +104,23 @@ def _equal(some: NDArray[np.intp], others: NDArray[np.intp]) -> bool:
     return some.size == others.size and bool((some == others).all())
 
 
-def _solution(system: Floats, residual: Floats, balance: float, bias: bool) -> tuple[Floats, float] | None:
-    """Solve K v + b = residual, Σv = balance, without the latter and b = 0 where there is no bias; None if that is singular."""
+def _correction(system: Floats, residual: Floats, balance: float, bias: bool) -> tuple[Floats, float] | None:
+    """Solve K v + b = residual, Σv = balance, without the latter and b = 0 where there is no bias.
+
+    Where equal rows make K singular it is nearly the shortest solution. None if there is none.
+    """
     # A constant added to K changes b by its multiple of Σv alone, and makes the system one of as many features and a bias.
     shift = float(system.diagonal().mean()) if bias else 0.0
-    factor, failed = sl.lapack.dpotrf(system + shift, lower=True, clean=False)
+    scale, ones = system.diagonal().max(initial=0.0), np.ones(residual.size)
+    factor, failed = sl.lapack.dpotrf(system + shift + RIDGE * scale * np.eye(residual.size), lower=True, clean=False)
     if failed:
         return None
-    both, _ = sl.lapack.dpotrs(factor, np.stack([residual, np.ones(residual.size)], axis=1), lower=True)
-    mass = float(both[:, 1].sum())
-    if not np.isfinite(both).all() or mass <= 0.0:
-        return None
-    shifted = (float(both[:, 0].sum()) - balance) / mass if bias else 0.0
-    return both[:, 0] - shifted * both[:, 1], shifted + shift * balance if bias else 0.0
+    of_ones, _ = sl.lapack.dpotrs(factor, ones, lower=True)
+    v, b, mass = np.zeros(residual.size), 0.0, float(of_ones.sum())
+    for _ in range(REFINEMENTS):
+        left = balance - float(v.sum())
+        part, _ = sl.lapack.dpotrs(factor, residual - system @ v - b, lower=True)
+        shifted = (float(part.sum()) - left) / mass if bias else 0.0
+        v += part - shifted * of_ones
+        b += shifted + shift * left if bias else 0.0
+    return (v, b) if np.isfinite(v).all() else None
