@@ -13,6 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 import svmcvx as sx
 from svmcvx import fast
 from svmcvx.catalogue import CATALOGUE
+from svmcvx.fast.core.compilation import compiled
 from svmcvx.system import clock
 from svmcvx.system.deadline import Deadline, allowed, current, epoch_end, until
 from svmcvx.system.stop_flag import stop_flag
@@ -74,6 +75,33 @@ def test_numba_tells_the_clock():
     between = clock.compile_seconds()
     assert function(3, 4) == 7
     assert clock.compile_seconds() == between
+
+
+@pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="nothing is compiled")
+def test_the_clock_stands_still_while_machine_code_is_loaded_and_kept(monkeypatch):
+    hand = Hand()
+    dispatcher = type(numba.njit(lambda x: x))
+    prepare = dispatcher._compile_for_args
+
+    def slow(self, *arguments):
+        hand.at += 7.0
+        return prepare(self, *arguments)
+
+    monkeypatch.setattr(dispatcher, "_compile_for_args", slow)
+
+    @compiled()
+    def doubled(x):
+        return 2.0 * x
+
+    with clock.replaced(hand):
+        start, before = clock.now(), clock.compile_seconds()
+        assert [doubled(1.5), doubled(2.5)] == [3.0, 5.0]
+        assert clock.now() == start
+        assert clock.compile_seconds() - before == pytest.approx(7.0)
+        # Another type is prepared as well.
+        assert doubled(np.float32(0.5)) == 1.0
+        assert clock.now() == start
+        assert clock.compile_seconds() - before == pytest.approx(14.0)
 
 
 def test_a_deadline_ends_no_later_than_those_around_it():

@@ -1,7 +1,7 @@
-"""The package's one clock: seconds of work, without those in which code is being compiled.
+"""The package's one clock: seconds of work, without those in which code is being compiled, or loaded that was compiled before.
 
-Compiling happens on the first call of a function on a machine, and never again. It belongs to no time limit, and no choice
-that rests on how long something took may feel it: then a first call ends as every later one. The compiler tells of its work
+Compiling happens on the first call of a function on a machine, loading on the first of a process. They belong to no time limit, and no
+choice that rests on how long something took may feel them: then a first call ends as every later one. The compiler tells of its work
 by :func:`compiling_begins` and :func:`compiling_ends`; in between the clock stands still, in all threads.
 """
 
@@ -38,7 +38,7 @@ def now() -> float:
 
 
 def compile_seconds() -> float:
-    """Return all seconds spent compiling so far."""
+    """Return all seconds spent compiling and loading so far."""
     with _clock.lock:
         return _clock.compiled + (_clock.source() - _clock.since if _clock.depth else 0.0)
 

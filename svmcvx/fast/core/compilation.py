@@ -27,7 +27,7 @@ class Compiled(NamedTuple):
 
 
 class _StopsTheClock(event.Listener):
-    """Tells the package's clock when numba compiles; loading what was compiled before is work like any other."""
+    """Records what numba compiles, and stops the package's clock meanwhile."""
 
     def __init__(self) -> None:
         self.records: list[list[Compiled]] = []
@@ -84,28 +84,34 @@ def _with_room(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
 _with_room.__code__ = _with_room.__code__.replace(co_stacksize=70_000)
 
 
-class _Function:
-    """A compiled function as Python sees it.
+class _Inner:
+    """A compiled function without an entry point for Python, which runs its source instead."""
 
-    Parameters
-    ----------
-    dispatcher : numba dispatcher
-    inner : bool
-        Whether it has no entry point for Python, which runs its source instead.
-    """
-
-    def __init__(self, dispatcher: Any, inner: bool) -> None:
+    def __init__(self, dispatcher: Any) -> None:
         self.dispatcher, self.py_func = dispatcher, dispatcher.py_func
         # By this numba knows a function when another one calls it.
         self._numba_type_ = dispatcher._numba_type_
-        self._first, self._call = True, self.py_func if inner else dispatcher
 
     def __call__(self, *arguments: Any) -> Any:
-        if self._first:
-            found = _with_room(self._call, arguments)
-            self._first = False
-            return found
-        return self._call(*arguments)
+        return self.py_func(*arguments)
+
+
+def _prepared(dispatcher: Any) -> Any:
+    """Let the clock stand still while a call of Python's looks for machine code on disk, compiles, and keeps what it has compiled.
+
+    All of it happens on the first call of a process alone, as compiling does on the first call of a machine.
+    """
+    prepare = dispatcher._compile_for_args
+
+    def stopped(*arguments: Any) -> Any:
+        clock.compiling_begins()
+        try:
+            return _with_room(prepare, arguments)
+        finally:
+            clock.compiling_ends()
+
+    dispatcher._compile_for_args = stopped
+    return dispatcher
 
 
 def compiled(*, inner: bool = False, **options: Any) -> Callable[[Callable[..., Any]], Any]:
@@ -123,6 +129,8 @@ def compiled(*, inner: bool = False, **options: Any) -> Callable[[Callable[..., 
     def decorate(function: Callable[..., Any]) -> Any:
         # No function is handed to another as a value, so that none needs an entry point for C.
         found = numba.njit(cache=True, no_cfunc_wrapper=True, no_cpython_wrapper=inner, **options)(function)
-        return found if numba.config.DISABLE_JIT or "inline" in options else _Function(found, inner)
+        if numba.config.DISABLE_JIT or "inline" in options:
+            return found
+        return _Inner(found) if inner else _prepared(found)
 
     return decorate
