@@ -88,8 +88,8 @@ def test_a_pair_step_is_the_root_or_the_end(p, violation, eta, a, c, y):
     t = pair_step(violation, eta, a[0], c[0], y[0], a[1], c[1], y[1], r, limit)
     assert 0 <= t <= limit
     assert math.isfinite(t)
-    # A root may lie below the smallest positive number.
-    beyond = max(t * (1 + 1e-7), np.nextafter(0.0, 1.0))
+    # A root may lie below the smallest positive number, or below that times c, by which it is divided.
+    beyond = max(t * (1 + 1e-7), 2.0 * max(1.0, *c) * np.nextafter(0.0, 1.0))
     psi = [value(x, violation, eta, a, c, y, r) for x in (t * (1 - 1e-7), beyond)]
     scale = violation + eta * t + sum(slack_of(ak + t, ck, r) for ak, ck in zip(a, c, strict=True))
     assert psi[0] >= -1e-10 * scale

@@ -95,7 +95,7 @@ class ContinuationSettings:
     newton_share: float = 1e-3
     eigenvalue_share: float = 0.1
     row_share: float = 0.05
-    rounds: int = 100
+    rounds: int = 300
     largest_change: float = 2.0
     predicted_change: float = 0.3
     cheap_spectrum: int = 500
