@@ -45,6 +45,8 @@ def elastic_filter(geometry: Geometry, stop: Callable[[], bool] = never) -> Floa
     """
     n = geometry.y.size
     score, kept = np.full(n, np.inf), np.ones(n, dtype=bool)
+    if stop():
+        return score
     rows, norm = _scaled(geometry)
     u, _, w = _soft_margin(rows, norm, geometry.weight, HARD, None, stop)
     most = int(min(n - 1, max(WORK / (TRIED * 20.0 * n * rows.shape[1] ** 2), 1)))
@@ -73,6 +75,11 @@ def _scaled(geometry: Geometry) -> tuple[Floats, Floats]:
     return np.column_stack([rows, y]), np.append(norm, BIAS)
 
 
+def _second_moments(rows: Floats, chosen: NDArray[np.intp], price: Floats) -> Floats:
+    some = rows[chosen]
+    return np.asarray((some * price[:, None]).T @ some)
+
+
 def _soft_margin(
     rows: Floats, norm: Floats, weight: Floats, cost: float, start: Floats | None, stop: Callable[[], bool]
 ) -> tuple[Floats, float, Floats]:
@@ -91,7 +98,7 @@ def _soft_margin(
         gradient = norm * w - rows.T @ (price * (1.0 - u))
         lost = np.flatnonzero(price)
         try:
-            hessian = np.diag(norm) + awaited(np.matmul, (rows[lost] * price[lost, None]).T, rows[lost])
+            hessian = np.diag(norm) + awaited(_second_moments, rows, lost, price[lost])
             triangle = cholesky(hessian)
             step = -sl.cho_solve((triangle, True), gradient, check_finite=False)
         except np.linalg.LinAlgError:
