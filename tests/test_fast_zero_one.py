@@ -1,5 +1,6 @@
 """The exact 0-1 loss by exhaustion, against all subsets, against SCIP, and between the two methods."""
 
+import contextlib
 import itertools
 import math
 import pickle
@@ -14,6 +15,8 @@ import svmcvx as sx
 from svmcvx.certificate import SolverBound, check
 from svmcvx.data import binary_data
 from svmcvx.errors import DataError, NotCertified, SolverFailed
+from svmcvx.fast.indicator.ramp import ramp
+from svmcvx.fast.indicator.search import branch_and_bound
 from svmcvx.fast.indicator.search.branch_and_bound import BranchSettings
 from svmcvx.fast.indicator.search.starts import StartSettings
 from svmcvx.fast.indicator.search.sweep import SweepSettings
@@ -458,3 +461,20 @@ def test_what_the_tree_has_left_open_counts_after_a_sweep(readings):
         found = zero_one(X, y, lam=1.0, time_limit=60.0).certificate
     assert found.lower <= alone.upper
     assert alone.lower <= found.upper
+
+
+@pytest.mark.parametrize("call", ["ramp", "lam", "k"])
+def test_a_search_that_is_stopped_before_its_first_node_has_its_interval(call, monkeypatch):
+    @contextlib.contextmanager
+    def pressed(deadline):
+        yield np.ones(1, dtype=np.int64)
+
+    monkeypatch.setattr(branch_and_bound, "stop_flag", pressed)
+    X, y = outlier_data(30, 3, sigma=0.5, outliers="none", seed=0)
+    ticks = itertools.count()
+    with clock.replaced(lambda: 0.01 * next(ticks)):
+        if call == "ramp":
+            found = ramp(X, y, C=1.0, time_limit=20.0)
+        else:
+            found = zero_one(X, y, **{call: 1.0 if call == "lam" else 5}, method="branch", time_limit=20.0)
+    assert found.certificate.lower <= found.certificate.upper < math.inf

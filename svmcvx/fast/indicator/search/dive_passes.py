@@ -88,7 +88,9 @@ def dive(
     a = np.empty(n)
     # Leaves are moved below the open nodes.
     leaves = 0
-    while left > leaves and made + 2 <= parents.size and not stop[0]:
+    # What was not bounded is bounded whatever `stop` says, if only by zero steps: there is nothing else to tell of it.
+    first = undecided[slots[0]] < 0
+    while left > leaves and made + 2 <= parents.size and (not stop[0] or (first and made == 0)):
         # The children take the place of the node, and the one above.
         left -= 1
         node, above = slots[left], slots[left + 1]
