@@ -120,9 +120,7 @@ def first_calls(group: str) -> list[FirstCall]:
             # The clock stands still while machine code is loaded as well.
             started = clock.now() + clock.compile_seconds()
             call()
-            whole, compiling = (
-                clock.now() + clock.compile_seconds() - started,
-                sum(found.seconds for found in functions),
-            )
+            whole = clock.now() + clock.compile_seconds() - started
+            compiling = sum(function.seconds for function in functions)
             calls.append(FirstCall(name, compiling, whole - compiling, functions))
     return calls

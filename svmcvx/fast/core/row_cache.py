@@ -106,7 +106,8 @@ class GramRows:
 
     def add(self, f: Floats, chosen: Indices, change: Floats) -> None:
         """Add rows of the matrix."""
-        add_rows(f, self.store, chosen, change)
+        used = np.flatnonzero(change)
+        add_rows(f, self.store, chosen[used], change[used])
 
 
 class TiledRows:
@@ -327,21 +328,15 @@ def submatrix(rows: NDArray[Any], slots: Indices, columns: Indices) -> Floats:
 @compiled(fastmath=True)
 def add_rows(f: Floats, rows: NDArray[Any], slots: Indices, change: Floats) -> None:
     r"""Add :math:`\sum_a \mathrm{change}_a\, K_{a\cdot}` to f, four rows at a time and in float64."""
-    used, count = np.empty(change.size, dtype=np.int64), 0
-    for a in range(change.size):
-        if change[a] != 0.0:
-            used[count] = a
-            count += 1
     start = 0
-    while start + 4 <= count:
-        a, b, c, d = used[start], used[start + 1], used[start + 2], used[start + 3]
+    while start + 4 <= change.size:
+        a, b, c, d = start, start + 1, start + 2, start + 3
         ra, rb, rc, rd = rows[slots[a]], rows[slots[b]], rows[slots[c]], rows[slots[d]]
         wa, wb, wc, wd = change[a], change[b], change[c], change[d]
         for k in range(f.size):
             f[k] += wa * ra[k] + wb * rb[k] + wc * rc[k] + wd * rd[k]
         start += 4
-    for place in range(start, count):
-        a = used[place]
+    for a in range(start, change.size):
         ra, wa = rows[slots[a]], change[a]
         for k in range(f.size):
             f[k] += wa * ra[k]

@@ -68,9 +68,9 @@ class Polish:
         free = np.flatnonzero(self.rows.slope)
         before, self.before = self.before, free
         equations = self.rows.problem.d + 1
-        if not 0 < free.size <= min(MULTIPLE * equations, MOST) or _equal(free, self.tried):
+        if not 0 < free.size <= min(MULTIPLE * equations, MOST) or np.array_equal(free, self.tried):
             return None
-        if not (end_of_round and free.size <= equations) and not _equal(free, before):
+        if not (end_of_round and free.size <= equations) and not np.array_equal(free, before):
             return None
         self.tried = free
         return self._solved(free)
@@ -98,10 +98,6 @@ class Polish:
         loss, reach = self.rows.loss_of(w, b), float(size @ m.norms)
         sums = Response(0.0, loss, float(alpha.sum()), float(v.sum()), float(size.sum()), reach, 0.0, 0.0, 0.0)
         return Polished(w, b, alpha, sums)
-
-
-def _equal(some: NDArray[np.intp], others: NDArray[np.intp]) -> bool:
-    return some.size == others.size and bool((some == others).all())
 
 
 def _correction(system: Floats, residual: Floats, balance: float, bias: bool) -> tuple[Floats, float] | None:

@@ -44,7 +44,7 @@ TIGHTER = 0.9
 
 
 @compiled(inner=True, nogil=True, fastmath=ANY_ORDER)
-def limits(state, height, M, cut, share, cap, width):
+def _limits(state, height, M, cut, share, cap, width):
     """Write the largest slopes, and the widths of the rounded kinks."""
     for i in range(M.size):
         reach = max(M[i], cut)
@@ -171,7 +171,7 @@ def relax(
         below = error = longest = value = final = 0.0
         for share in widths:
             final = share
-            limits(state, height, M, cut, share, cap, width)
+            _limits(state, height, M, cut, share, cap, width)
             below, error, longest, _delta = minimise(
                 HT,
                 length,
