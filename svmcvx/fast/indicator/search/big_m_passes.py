@@ -28,8 +28,6 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
-
 from svmcvx.fast.core.compilation import compiled
 from svmcvx.fast.indicator.search.relaxation_passes import ANY_ORDER, DROPPED, FREE, KEPT, UNIT, minimise, shortfalls
 
@@ -44,18 +42,16 @@ TIGHTER = 0.9
 
 
 @compiled(inner=True, nogil=True, fastmath=ANY_ORDER)
-def _limits(state, height, M, cut, share, cap, width):
-    """Write the largest slopes, and the widths of the rounded kinks."""
+def _limits(state, weight, price, M, cut, height, cap, reach):
+    """Write the prices of the losses, the largest slopes, and the shortfalls to which a loss grows."""
     for i in range(M.size):
-        reach = max(M[i], cut)
-        if state[i] == FREE and math.isinf(reach):
-            cap[i], width[i] = 0.0, 1.0
-        elif state[i] == FREE:
-            cap[i] = height[i] / reach * (1.0 - 4 * UNIT)
-            width[i] = share * reach
-        else:
-            cap[i] = height[i] / cut * (1.0 - 4 * UNIT) if cut > 0.0 and state[i] == KEPT else 0.0
-            width[i] = share * max(cut, 1.0)
+        height[i] = price * weight[i] * (1.0 - 4 * UNIT)
+        cap[i], reach[i] = 0.0, max(cut, 1.0)
+        if state[i] == FREE and math.isfinite(M[i]):
+            reach[i] = max(M[i], cut)
+            cap[i] = height[i] / reach[i] * (1.0 - 4 * UNIT)
+        elif state[i] == KEPT and cut > 0.0:
+            cap[i] = height[i] / cut * (1.0 - 4 * UNIT)
 
 
 @compiled(inner=True, nogil=True, fastmath=ANY_ORDER)
@@ -114,7 +110,8 @@ def _undecided(state, weight, M, cut, a):
 
 @compiled(nogil=True, inline="always")
 def relax(
-    HT, length, weight, price, budget, cut, rho, free, widths, enough, rounds, upper, state, M, w, box, a, points, stop
+    HT, length, weight, price, budget, cut, rho, free, widths, enough, rounds, upper, state, M, w, box, points,
+    rows, columns, system, stop
 ):  # fmt: skip
     """Bound a node: what keeps and drops as `state` says and is better than `upper`.
 
@@ -142,10 +139,12 @@ def relax(
     upper : float
     state, M, w, box : ndarray
         Of shapes (n,), (n,), (r,), (2,): changed in place; `w` is a start and becomes the minimiser.
-    a : ndarray of shape (n,)
-        Output: shortfalls at the minimiser.
     points : ndarray of shape (rounds, r + 3)
         Output, one a round: minimiser, multiplier of the budget, `upper`, and the width of the rounded kinks.
+    rows, columns : tuple of ndarray
+        Scratch space: eight of shape (n,), five of shape (r,).
+    system : ndarray of shape (r + 1, r)
+        Scratch space.
     stop : ndarray of int, shape (1,)
         Not 0 once the bound should be returned as it is.
 
@@ -159,26 +158,24 @@ def relax(
         Rounds.
     """
     r, n = HT.shape
-    cap, width, height = np.empty(n), np.empty(n), np.empty(n)
-    slope, centre = np.empty(n), np.empty(r)
-    trial, shift, tilt, middle = np.empty(r), np.empty(n), np.empty(n), np.empty(r)
+    a, cap, reach, height, slope, bend, shift, tilt = rows
+    centre, trial, middle, base, step = columns
     bound, used = -math.inf, 0
     for turn in range(max(rounds, 1)):
-        for i in range(n):
-            height[i] = price * weight[i] * (1.0 - 4 * UNIT)
+        _limits(state, weight, price, M, cut, height, cap, reach)
         given = 0.0 if math.isinf(budget) else price * budget * (1.0 + 4 * UNIT)
         goal = upper + given
         below = error = longest = value = final = 0.0
         for share in widths:
             final = share
-            _limits(state, height, M, cut, share, cap, width)
             below, error, longest, _delta = minimise(
                 HT,
                 length,
                 state,
                 cap,
                 height,
-                width,
+                reach,
+                share,
                 cut,
                 rho,
                 free,
@@ -190,6 +187,10 @@ def relax(
                 a,
                 slope,
                 centre,
+                bend,
+                base,
+                step,
+                system,
                 stop,
             )
             value = below - given - 4 * UNIT * (abs(below) + given)
@@ -219,7 +220,8 @@ def relax(
                         state,
                         cap,
                         height,
-                        width,
+                        reach,
+                        final,
                         cut,
                         rho,
                         free,
@@ -231,6 +233,10 @@ def relax(
                         shift,
                         tilt,
                         middle,
+                        bend,
+                        base,
+                        step,
+                        system,
                         stop,
                     )
                     # Of all b on the far side of the trial the objective is at least D + |δ| |b − trial|; δ is known to rounding.

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from svmcvx.fast.core.thread_pool import Share
 from svmcvx.fast.indicator.search.big_m_passes import rounded_up
-from svmcvx.fast.indicator.search.dive_passes import best_multiple, dive
+from svmcvx.fast.indicator.search.dive_passes import dive
 from svmcvx.fast.indicator.search.relaxation_passes import DROPPED, KEPT
 from svmcvx.fast.indicator.search.search_state import SearchState
 from svmcvx.rounding import row_norms_above, up
@@ -39,6 +39,9 @@ Floats: TypeAlias = NDArray[np.float64]
 WIDTHS, SETTLING = np.array([1e-3, 1e-6]), 1e-3 * 0.25 ** np.arange(16)
 # What may be missing to the minimum of a relaxation, as a share of what is missing to the incumbent.
 ENOUGH = 0.02
+# The points of all nodes are tried as incumbents until there are so many times as many nodes as at the last success, or as this number;
+# those of one task in so many afterwards.
+SOON, FIRST, SELDOM = 4, 10_000, 4
 
 
 @dataclass(frozen=True)
@@ -145,15 +148,15 @@ class Node(NamedTuple):
 
 @dataclass
 class Dive:
-    """What a thread brings back: open nodes, the record of its part, and the best point seen."""
+    """What a thread brings back: open nodes, the record of its part, and the best point seen, if it is better than any before."""
 
     nodes: list[Node]
     parents: NDArray[np.int64]
     decisions: NDArray[np.int64]
     rounds: NDArray[np.int64]
     points: Floats
-    value: float
-    point: Floats
+    value: float = math.inf
+    point: Floats | None = None
 
 
 class BranchAndBound:
@@ -184,7 +187,7 @@ class BranchAndBound:
         self.expansions = int(min(settings.expansions, max(1, settings.round_seconds / (4 * work))))
         self.tasks = 2
         self.queue: list[Node] = []
-        self.nodes, self.seconds = 0, 0.0
+        self.nodes, self.improved, self.seconds = 0, 0, 0.0
         # Intervals of a free bias are not recorded.
         self.record: TreeRecord | None = None if search.free else TreeRecord()
         self._begun = False
@@ -262,10 +265,14 @@ class BranchAndBound:
             else:
                 chosen.append(node)
         found: list[Dive | None] = [None] * len(chosen)
+        every = 1 if self.nodes < SOON * max(self.improved, FIRST) else SELDOM
 
         def work(first: int, stride: int) -> None:
             for task in range(first, len(chosen), stride):
-                found[task] = self._dive(chosen[task], upper, 2 * self.expansions)
+                found[task] = dived = self._dive(chosen[task], upper, 2 * self.expansions)
+                if task % every == 0:
+                    last = np.cumsum(dived.rounds) - 1
+                    dived.value, dived.point = search.best_multiple(dived.points[last, : self.HT.shape[0]], upper)
 
         share(work)
         best = None
@@ -281,10 +288,11 @@ class BranchAndBound:
             for below in dived.nodes:
                 number = node.number if below.number < 0 else below.number + base
                 heapq.heappush(self.queue, below._replace(number=number))
-            if dived.value < upper and (best is None or dived.value < best.value):
+            if dived.point is not None and (best is None or dived.value < best.value):
                 best = dived
-        if best is not None:
+        if best is not None and best.point is not None:
             search.try_point(best.point)
+            self.improved = self.nodes
         if self.queue and self.queue[0].bound >= search.cutoff:
             self.queue.clear()
         taken = clock.now() - started
@@ -320,7 +328,7 @@ class BranchAndBound:
         left, made = dive(
             self.HT, self.length, search.weight, search.k, search.cut, penalty, search.free, widths, enough, rounds, upper,
             states, reaches, starts, boxes, prices, bounds, undecided, names, slots, parents, decisions, points, used,
-            self.stop,
+            tuple(np.empty((8, n))), tuple(np.empty((5, r))), np.empty((r + 1, r)), self.stop,
         )  # fmt: skip
         nodes = [
             Node(
@@ -335,9 +343,5 @@ class BranchAndBound:
             )
             for k in slots[:left]
         ]
-        used, point = used[:made], np.zeros(r)
-        value = best_multiple(
-            self.HT, search.weight, search.loss_price, search.k, search.cut, search.free, points, used, upper, point
-        )
-        kept = np.arange(points.shape[1]) < used[:, None]
-        return Dive(nodes, parents[:made], decisions[:made], used, points[:made][kept], value, point)
+        kept = np.arange(points.shape[1]) < used[:made, None]
+        return Dive(nodes, parents[:made], decisions[:made], used[:made], points[:made][kept])

@@ -2,55 +2,18 @@
 
 from __future__ import annotations
 
-import math
-
-import numpy as np
-
 from svmcvx.fast.core.compilation import compiled
 from svmcvx.fast.indicator.search.big_m_passes import relax
-from svmcvx.fast.indicator.search.relaxation_passes import ANY_ORDER, KEPT, shortfalls
+from svmcvx.fast.indicator.search.relaxation_passes import ANY_ORDER, KEPT
 
-__all__ = ["best_multiple", "dive"]
-
-# Margins at which a point of the relaxation is tried as the smallest that is kept.
-TRIED = (1.0, 0.95, 0.9, 0.8, 0.7, 0.5)
-
-
-@compiled(nogil=True, fastmath=ANY_ORDER)
-def best_multiple(HT, weight, price, budget, cut, free, points, used, best, found):
-    """Write the best multiple of points of relaxations to `found` if it beats `best`; return its value, or `best`.
-
-    The points are what :func:`dive` writes, `used` the rounds of each: the last one counts. `price` is λ.
-    """
-    r, n = HT.shape
-    a, norm, lost, w = np.empty(n), 0.0, 0.0, np.empty(r)
-    for node in range(used.size):
-        norm = 0.0
-        for c in range(r):
-            w[c] = points[node, used[node] - 1, c]
-            if c < r - free:
-                norm += w[c] * w[c]
-        shortfalls(HT, w, a)
-        for kept in TRIED:
-            lost = 0.0
-            for i in range(n):
-                short = 1.0 - (1.0 - a[i]) / kept
-                if cut > 0.0:
-                    lost += weight[i] * min(max(short, 0.0) / cut, 1.0)
-                elif short > 1e-9:
-                    lost += weight[i]
-            value = norm / (kept * kept) + (price * lost if math.isinf(budget) else 0.0)
-            if lost <= budget and value < best:
-                best = value
-                for c in range(r):
-                    found[c] = w[c] / kept
-    return best
+__all__ = ["dive"]
 
 
 @compiled(nogil=True, fastmath=ANY_ORDER)
 def dive(
     HT, length, weight, budget, cut, rho, free, widths, enough, rounds, upper, states, reaches, starts, boxes, prices,
-    bounds, undecided, names, slots, parents, decisions, points, used, stop,
+    bounds, undecided, names, slots, parents, decisions, points, used,
+    rows, columns, system, stop,
 ):  # fmt: skip
     """Search below a node, depth first, the more promising child first.
 
@@ -73,6 +36,8 @@ def dive(
         The search ends where there is no room for two more; the stack has room for `most` / 2 + 1.
     points : ndarray of shape (most, rounds, r + 3)
         Output: their minimisers, as for :func:`relax`.
+    rows, columns, system
+        Scratch space, as for :func:`relax`.
     stop : ndarray of int, shape (1,)
         Not 0 once the search should end.
 
@@ -85,7 +50,6 @@ def dive(
     """
     r, n = HT.shape
     left, made = 1, 0
-    a = np.empty(n)
     # Leaves are moved below the open nodes.
     leaves = 0
     # What was not bounded is bounded whatever `stop` says, if only by zero steps: there is nothing else to tell of it.
@@ -100,8 +64,7 @@ def dive(
             reaches[above, i] = reaches[node, i]
         for c in range(r):
             starts[above, c] = starts[node, c]
-        for end in range(2):
-            boxes[above, end] = boxes[node, end]
+        boxes[above, 0], boxes[above, 1] = boxes[node, 0], boxes[node, 1]
         base, children = left, 1 if on < 0 else 2
         for child in range(children):
             place = slots[base + child]
@@ -126,8 +89,10 @@ def dive(
                 reaches[place],
                 starts[place],
                 boxes[place],
-                a,
                 points[made],
+                rows,
+                columns,
+                system,
                 stop,
             )
             bounds[place] = max(bound, below)

@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
-
 from svmcvx.fast.core.compilation import compiled
 
 __all__ = ["ANY_ORDER", "DROPPED", "FREE", "KEPT", "UNIT", "minimise", "shortfalls"]
@@ -31,32 +29,32 @@ PIVOT = 1e-15
 
 
 @compiled(inner=True, nogil=True, fastmath=ANY_ORDER)
-def _solve(A, b, x, stop):
-    """Solve Ax = b by Cholesky's factorisation in place; coordinates without a pivot stay at 0. Useless once `stop` is set."""
-    r = b.size
+def _solve(A, x, stop):
+    """Solve Ax = b by Cholesky's factorisation in place, and return b'x.
+
+    Given are the lower half of A and, as a row below it, b. Coordinates without a pivot, or with an infinite one, stay at 0. Useless once
+    `stop` is set.
+    """
+    r, product = x.size, 0.0
     for j in range(r):
         if stop[0]:
-            return
-        pivot = A[j, j]
-        size = pivot
-        for k in range(j):
-            pivot -= A[j, k] * A[j, k]
-        A[j, j] = math.sqrt(pivot) if pivot > PIVOT * size else math.inf
-        for i in range(j + 1, r):
+            break
+        size = A[j, j]
+        for i in range(j, r + 1):
             rest = A[i, j]
             for k in range(j):
                 rest -= A[i, k] * A[j, k]
-            A[i, j] = rest / A[j, j]
-    for i in range(r):
-        rest = b[i]
-        for k in range(i):
-            rest -= A[i, k] * x[k]
-        x[i] = rest / A[i, i]
+            if i == j:
+                A[i, j] = math.sqrt(rest) if rest > PIVOT * size else math.inf
+            else:
+                A[i, j] = rest / A[j, j]
+        product += A[r, j] * A[r, j]
     for i in range(r - 1, -1, -1):
-        rest = x[i]
+        rest = A[r, i]
         for k in range(i + 1, r):
             rest -= A[k, i] * x[k]
         x[i] = rest / A[i, i]
+    return product
 
 
 @compiled(inner=True, nogil=True, fastmath=ANY_ORDER)
@@ -71,7 +69,7 @@ def shortfalls(HT, w, a):
 
 
 @compiled(inner=True, nogil=True, fastmath=ANY_ORDER)
-def _value(HT, state, cap, width, cut, rho, columns, w, a, slope, bend):
+def _value(HT, state, cap, reach, share, cut, rho, columns, w, a, slope, bend):
     """Return the squared norm and the sum of the rounded terms at `w`, without the prices of dropped ones.
 
     Writes its shortfalls, and the slopes and curvatures of the terms.
@@ -81,13 +79,14 @@ def _value(HT, state, cap, width, cut, rho, columns, w, a, slope, bend):
     for i in range(a.size):
         term = rise = turn = 0.0
         if state[i] != DROPPED and a[i] > 0.0:
-            if a[i] < width[i]:
-                turn = cap[i] / width[i]
+            width = share * reach[i]
+            if a[i] < width:
+                turn = cap[i] / width
                 rise = turn * a[i]
                 term = 0.5 * rise * a[i]
             else:
                 rise = cap[i]
-                term = rise * (a[i] - 0.5 * width[i])
+                term = rise * (a[i] - 0.5 * width)
         beyond = a[i] - cut
         if (state[i] == KEPT and beyond > 0.0) or (state[i] == DROPPED and beyond < 0.0):
             term += rho * beyond * beyond
@@ -127,22 +126,20 @@ def _dual(HT, length, state, cap, height, cut, slope, free, low, high, centre):
         mass += abs(beta) * length[i]
         slope[i] = beta
     squared = 0.0
-    for c in range(columns):
+    for c in range(r):
         along = 0.0
         for i in range(n):
             along += slope[i] * HT[c, i]
         centre[c] = 0.5 * along
-        squared += centre[c] * centre[c]
+        squared += centre[c] * centre[c] if c < columns else 0.0
     error = (n + 8) * UNIT * mass
     longest = math.sqrt(squared) * (1.0 + (r + 8) * UNIT) + error
     below = constant - (n + 8) * UNIT * size - longest * longest * (1.0 + 8 * UNIT)
     delta = 0.0
     if free:
-        total = 0.0
+        delta, centre[r - 1], total = 2.0 * centre[r - 1], 0.0, 0.0
         for i in range(n):
-            delta += slope[i] * HT[r - 1, i]
             total += abs(slope[i] * HT[r - 1, i])
-        centre[r - 1] = 0.0
         reach = max(abs(low), abs(high))
         below -= max(delta * low, delta * high) + (n + 8) * UNIT * total * reach
     below -= 8 * UNIT * (size + longest * longest)
@@ -151,69 +148,55 @@ def _dual(HT, length, state, cap, height, cut, slope, free, low, high, centre):
 
 @compiled(inner=True, nogil=True, fastmath=ANY_ORDER)
 def minimise(
-    HT, length, state, cap, height, width, cut, rho, free, low, high, enough, upper, w, a, slope, centre, stop
+    HT, length, state, cap, height, reach, share, cut, rho, free, low, high, enough, upper, w, a, slope, centre,
+    bend, base, step, system, stop
 ):  # fmt: skip
     """Newton's method from `w`, which becomes the minimiser, `a` its shortfalls and `slope` the slopes there.
 
     Returns what :func:`_dual` does at the last slopes. It ends early where D reaches `upper`, or what is missing to the minimum
     is the share `enough` of what is missing to `upper`, or once `stop` is set; `w` is where the slopes are of in any case. A bias
-    whose interval is a point stays there.
+    whose interval is a point stays there. From `bend` to `system` it is scratch space.
     """
     r, n = HT.shape
     columns = r - 1 if free else r
-    bend, base = np.empty(n), np.empty(r)
-    hessian, gradient, step = np.empty((r, r)), np.empty(r), np.empty(r)
     prices = 0.0
     for i in range(n):
         if state[i] == DROPPED:
             prices += height[i]
-    value = _value(HT, state, cap, width, cut, rho, columns, w, a, slope, bend)
-    below, error, longest, delta = -math.inf, 0.0, 0.0, 0.0
-    last = False
+    for c in range(r):
+        base[c], step[c] = w[c], 0.0
+    size, before, decrease = 0.0, math.inf, 0.0
     for iteration in range(NEWTON_STEPS):
+        while True:
+            for c in range(r):
+                w[c] = base[c] - size * step[c]
+            value = _value(HT, state, cap, reach, share, cut, rho, columns, w, a, slope, bend)
+            if size == 0.0 or value <= before - ARMIJO * size * decrease:
+                break
+            size = 0.5 * size if size > SHORTEST and not stop[0] else 0.0
         below, error, longest, delta = _dual(HT, length, state, cap, height, cut, slope, free, low, high, centre)
         missing = value + prices - below
-        last = last or below >= upper or missing <= enough * (upper - below) or missing <= ACCURATE * abs(value)
-        if last or iteration == NEWTON_STEPS - 1 or stop[0]:
+        if below >= upper or missing <= enough * (upper - below) or missing <= ACCURATE * abs(value):
+            break
+        # What no step makes smaller is the minimum to rounding.
+        if (iteration > 0 and size == 0.0) or iteration == NEWTON_STEPS - 1 or stop[0]:
             break
         # The slopes are within their limits, so that m is half of their sum.
         for c in range(r):
-            gradient[c] = 2.0 * (w[c] - centre[c]) if c < columns else -delta
-        for c in range(r):
+            base[c] = w[c]
+            system[r, c] = 2.0 * (w[c] - centre[c]) if c < columns else -delta
             if stop[0]:
                 break
             for e in range(c + 1):
                 along = 0.0
                 for i in range(n):
                     along += bend[i] * HT[c, i] * HT[e, i]
-                hessian[c, e] = along + (2.0 if c == e and c < columns else 0.0)
-        if free and high > low:
+                system[c, e] = along + (2.0 if c == e and c < columns else 0.0)
+        if free:
             # Where no rounded kink is near, the sum is linear in the bias: a step there is no longer than its interval.
-            hessian[r - 1, r - 1] += abs(gradient[r - 1]) / (high - low)
-        if free and low == high:
-            gradient[r - 1] = 0.0
-            for e in range(r - 1):
-                hessian[r - 1, e] = 0.0
-            hessian[r - 1, r - 1] = 1.0
-        if stop[0]:
-            break
-        _solve(hessian, gradient, step, stop)
-        if stop[0]:
-            break
-        decrease = 0.0
-        for c in range(r):
-            base[c] = w[c]
-            decrease -= gradient[c] * step[c]
-        if not decrease < 0.0:
-            break
+            system[r - 1, r - 1] += abs(system[r, r - 1]) / (high - low) if high > low else math.inf
         size, before = 1.0, value
-        while True:
-            for c in range(r):
-                w[c] = base[c] - size * step[c]
-            value = _value(HT, state, cap, width, cut, rho, columns, w, a, slope, bend)
-            if size == 0.0 or value <= before + ARMIJO * size * decrease:
-                break
-            size = 0.5 * size if size > SHORTEST and not stop[0] else 0.0
-        # What no step makes smaller is the minimum to rounding.
-        last = size == 0.0
+        decrease = _solve(system, step, stop)
+        if stop[0] or not decrease > 0.0:
+            break
     return below, error, longest, delta
