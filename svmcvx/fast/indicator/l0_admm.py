@@ -145,6 +145,7 @@ def admm(
     number, kept = np.array([0.0, math.inf, math.inf]), np.zeros(n, dtype=np.bool_)
     upper_bound = np.sqrt(2.0 * price / system.sigma)
     turned = np.ascontiguousarray(system.matrix.T)
+    z, inner = np.empty(n), np.empty(turned.shape[1])
     done = 0
     while done < max_iter:
         steps = min(CHUNK, max_iter - done)
@@ -164,6 +165,8 @@ def admm(
             u,
             lam,
             r,
+            z,
+            inner,
             number,
             kept,
         )

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
-
 from svmcvx.fast.core.compilation import compiled
 
 __all__ = ["iterate"]
@@ -23,10 +21,11 @@ def _sum_of_rows(rows, coefficients, out):
 
 
 @compiled()
-def iterate(thin, matrix, turned, y, upper_bound, sigma, iota, tol, price, steps, c, f, u, lam, r, number, kept):
-    """Run at most `steps` iterations; `number` holds b, the residual, and the lowest penalised objective so far."""
+def iterate(
+    thin, matrix, turned, y, upper_bound, sigma, iota, tol, price, steps, c, f, u, lam, r, z, inner, number, kept
+):
+    """Run at most `steps` iterations; `number` holds b, the residual, and the lowest penalised objective so far, `z` and `inner` nothing."""
     n = y.size
-    z, inner = np.empty(n), np.empty(turned.shape[1])
     b = number[0]
     done = 0
     for step in range(steps):
@@ -47,17 +46,7 @@ def iterate(thin, matrix, turned, y, upper_bound, sigma, iota, tol, price, steps
         for i in range(n):
             b += y[i] * (1.0 - u[i] - y[i] * f[i] - lam[i] / sigma)
         b /= n
-        expansion, size_c, balance, size_l, primal, proximal, size_u, norm, lost = (
-            0.0,
-            0.0,
-            0.0,
-            0.0,
-            0.0,
-            0.0,
-            0.0,
-            0.0,
-            0.0,
-        )
+        expansion = size_c = balance = size_l = primal = proximal = size_u = norm = lost = 0.0
         for i in range(n):
             off = u[i] - 1.0 + y[i] * (f[i] + b)
             lam[i] = lam[i] + iota * sigma * off if 0.0 < z[i] <= upper_bound[i] else 0.0
