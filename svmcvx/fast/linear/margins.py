@@ -157,10 +157,7 @@ class Margins:
 
     def loss_of(self, w: Floats, b: float) -> float:
         """Return the sum of the losses at another point."""
-        m = self.problem
-        scores, scratch = np.asarray(m.X @ w), np.empty((2, m.n))
-        found = passes.respond(m.kind, scores, m.y, b, self.centre, m.c, 1.0, *m.loss, m.norms, scratch[0], scratch[1])
-        return float(found[1])
+        return self.problem.loss_at(np.asarray(self.problem.X @ w), b, self.centre)
 
     def along(self, t: float, b: float, db: float, sigma: float) -> tuple[float, float]:
         """Return Σe and its derivative in t at scores f + t df and bias b + t db."""

@@ -93,11 +93,8 @@ class Polish:
             return None
         v[free] = np.clip(inside, 0.0, c[free]) * m.y[free]
         alpha = v * m.y
-        size = np.abs(alpha)
         w = np.asarray(m.X.T @ v)
-        loss, reach = self.rows.loss_of(w, b), float(size @ m.norms)
-        sums = Response(0.0, loss, float(alpha.sum()), float(v.sum()), float(size.sum()), reach, 0.0, 0.0, 0.0)
-        return Polished(w, b, alpha, sums)
+        return Polished(w, b, alpha, m.sums_of(alpha, self.rows.loss_of(w, b)))
 
 
 def _correction(system: Floats, residual: Floats, balance: float, bias: bool) -> tuple[Floats, float] | None:

@@ -247,6 +247,21 @@ class LinearProblem(LinearTerms):
         w = np.asarray(self.X.T @ (self.y * alpha))
         return w if self.linear_term is None else w + self.linear_term
 
+    def loss_at(self, f: Floats, b: float, centre: Floats) -> float:
+        """Return the sum of the losses at scores `f` and a bias."""
+        scratch = np.empty((2, self.n))
+        sums = passes.respond(
+            self.kind, f, self.y, b, centre, self.c, 1.0, *self.loss, self.norms, scratch[0], scratch[1]
+        )
+        return float(sums[1])
+
+    def sums_of(self, alpha: Floats, loss: float) -> Response:
+        """Return the sums that both objectives need, for multipliers and the losses of a point that does not follow from them."""
+        size = np.abs(alpha)
+        reach, conjugate = float(size @ self.norms), float(passes.conjugate(self.kind, alpha, self.c, *self.loss))
+        total, balance = float(alpha.sum()), float(self.y @ alpha)
+        return Response(0.0, loss, total, balance, float(size.sum()), reach, 0.0, conjugate, 0.0)
+
 
 class Response(NamedTuple):
     """Sums over the observations at a point.
@@ -389,7 +404,7 @@ class ArrayBounds(LinearBounds):
     def update(self, w: Floats, b: float, alpha: Floats, primal: Floats, response: Response) -> tuple[float, float]:
         """Return (lower, upper) at (w, b) with multipliers α and ``primal`` = w(α); keep the best of each."""
         problem = self.problem
-        loss = self._loss(np.asarray(problem.X @ primal), b, alpha) if problem.kernel_expansion else None
+        loss = problem.loss_at(np.asarray(problem.X @ primal), b, alpha) if problem.kernel_expansion else None
         judged = self.judge(w, b, response, primal, loss)
         if judged.better_upper and problem.kernel_expansion:
             self.best.expansion = alpha.copy()
@@ -400,19 +415,8 @@ class ArrayBounds(LinearBounds):
     def update_pair(self, w: Floats, alpha: Floats) -> tuple[float, float]:
         """Return (lower, upper) for a w and multipliers that do not follow from each other; keep the best of each."""
         problem = self.problem
-        loss = self._loss(np.asarray(problem.X @ w), 0.0, alpha)
-        size = np.abs(alpha)
-        conjugate = float(passes.conjugate(problem.kind, alpha, problem.c, *problem.loss))
-        response = Response(
-            0.0, loss, float(alpha.sum()), 0.0, float(size.sum()), float(size @ problem.norms), 0.0, conjugate, 0.0
-        )
+        response = problem.sums_of(alpha, problem.loss_at(np.asarray(problem.X @ w), 0.0, alpha))
         return self.update(w, 0.0, alpha, problem.primal_of(alpha), response)
-
-    def _loss(self, f: Floats, b: float, centre: Floats) -> float:
-        """Return the sum of the losses at scores `f`."""
-        m = self.problem
-        multipliers, slopes = np.empty_like(centre), np.empty_like(centre)
-        return float(passes.respond(m.kind, f, m.y, b, centre, m.c, 1.0, *m.loss, m.norms, multipliers, slopes)[1])
 
 
 def linear_model(
