@@ -80,7 +80,7 @@ class Attempt:
 
 @dataclass(frozen=True)
 class Timings:
-    """Seconds spent in building, compiling, solving and certifying."""
+    """Seconds spent in building, compiling (or loading what is compiled), solving and certifying."""
 
     build: float = 0.0
     compile: float = 0.0
