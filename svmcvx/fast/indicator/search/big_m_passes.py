@@ -209,7 +209,7 @@ def relax(
         if math.isfinite(upper) and rounds > 0:
             if free and turn == 0:
                 # Shrink the interval of the bias: the dual value at a fixed b is a bound, linear in b, for all b.
-                for side in range(2):
+                for side in range(box.size):
                     for c in range(r):
                         trial[c] = w[c]
                     at = 0.5 * (w[r - 1] + box[side])

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from svmcvx.fast.core.thread_pool import Share
 from svmcvx.fast.indicator.search.big_m_passes import rounded_up
-from svmcvx.fast.indicator.search.dive_passes import dive
+from svmcvx.fast.indicator.search.dive_passes import best_multiple, dive
 from svmcvx.fast.indicator.search.relaxation_passes import DROPPED, KEPT
 from svmcvx.fast.indicator.search.search_state import SearchState
 from svmcvx.rounding import row_norms_above, up
@@ -39,9 +39,10 @@ Floats: TypeAlias = NDArray[np.float64]
 WIDTHS, SETTLING = np.array([1e-3, 1e-6]), 1e-3 * 0.25 ** np.arange(16)
 # What may be missing to the minimum of a relaxation, as a share of what is missing to the incumbent.
 ENOUGH = 0.02
-# The points of all nodes are tried as incumbents until there are so many times as many nodes as at the last success, or as this number;
-# those of one task in so many afterwards.
-SOON, FIRST, SELDOM = 4, 10_000, 4
+# Margins of points of relaxations that their multiples raise to 1.
+RAISED = np.array([1.0, 0.95, 0.9, 0.8, 0.7, 0.5])
+# Where the 0-1 loss of a multiple of a point becomes 1, by which margins of 1 count as such in spite of rounding.
+SHORT = 1e-9
 
 
 @dataclass(frozen=True)
@@ -148,15 +149,15 @@ class Node(NamedTuple):
 
 @dataclass
 class Dive:
-    """What a thread brings back: open nodes, the record of its part, and the best point seen, if it is better than any before."""
+    """What a thread brings back: open nodes, the record of its part, and the best point seen."""
 
     nodes: list[Node]
     parents: NDArray[np.int64]
     decisions: NDArray[np.int64]
     rounds: NDArray[np.int64]
     points: Floats
-    value: float = math.inf
-    point: Floats | None = None
+    value: float
+    point: Floats
 
 
 class BranchAndBound:
@@ -187,7 +188,7 @@ class BranchAndBound:
         self.expansions = int(min(settings.expansions, max(1, settings.round_seconds / (4 * work))))
         self.tasks = 2
         self.queue: list[Node] = []
-        self.nodes, self.improved, self.seconds = 0, 0, 0.0
+        self.nodes, self.seconds = 0, 0.0
         # Intervals of a free bias are not recorded.
         self.record: TreeRecord | None = None if search.free else TreeRecord()
         self._begun = False
@@ -265,14 +266,10 @@ class BranchAndBound:
             else:
                 chosen.append(node)
         found: list[Dive | None] = [None] * len(chosen)
-        every = 1 if self.nodes < SOON * max(self.improved, FIRST) else SELDOM
 
         def work(first: int, stride: int) -> None:
             for task in range(first, len(chosen), stride):
-                found[task] = dived = self._dive(chosen[task], upper, 2 * self.expansions)
-                if task % every == 0:
-                    last = np.cumsum(dived.rounds) - 1
-                    dived.value, dived.point = search.best_multiple(dived.points[last, : self.HT.shape[0]], upper)
+                found[task] = self._dive(chosen[task], upper, 2 * self.expansions)
 
         share(work)
         best = None
@@ -288,11 +285,10 @@ class BranchAndBound:
             for below in dived.nodes:
                 number = node.number if below.number < 0 else below.number + base
                 heapq.heappush(self.queue, below._replace(number=number))
-            if dived.point is not None and (best is None or dived.value < best.value):
+            if dived.value < upper and (best is None or dived.value < best.value):
                 best = dived
-        if best is not None and best.point is not None:
+        if best is not None:
             search.try_point(best.point)
-            self.improved = self.nodes
         if self.queue and self.queue[0].bound >= search.cutoff:
             self.queue.clear()
         taken = clock.now() - started
@@ -325,10 +321,11 @@ class BranchAndBound:
         prices[0], bounds[0], undecided[0], names[0] = node.price, node.bound, node.undecided, -1
         parents, decisions, used = (np.empty(most, dtype=np.int64) for _ in range(3))
         points = np.empty((most, max(rounds, 1), r + 3))
+        rows, columns = tuple(np.empty((8, n))), tuple(np.empty((5, r)))
         left, made = dive(
             self.HT, self.length, search.weight, search.k, search.cut, penalty, search.free, widths, enough, rounds, upper,
             states, reaches, starts, boxes, prices, bounds, undecided, names, slots, parents, decisions, points, used,
-            tuple(np.empty((8, n))), tuple(np.empty((5, r))), np.empty((r + 1, r)), self.stop,
+            rows, columns, np.empty((r + 1, r)), self.stop,
         )  # fmt: skip
         nodes = [
             Node(
@@ -343,5 +340,9 @@ class BranchAndBound:
             )
             for k in slots[:left]
         ]
-        kept = np.arange(points.shape[1]) < used[:made, None]
-        return Dive(nodes, parents[:made], decisions[:made], used[:made], points[:made][kept])
+        used, point, cut = used[:made], np.zeros(r), max(search.cut, SHORT)
+        value = best_multiple(
+            self.HT, search.weight, search.lam, search.k, cut, search.free, RAISED, points, used, upper, point, rows[0]
+        )
+        kept = np.arange(points.shape[1]) < used[:, None]
+        return Dive(nodes, parents[:made], decisions[:made], used, points[:made][kept], value, point)

@@ -4,9 +4,33 @@ from __future__ import annotations
 
 from svmcvx.fast.core.compilation import compiled
 from svmcvx.fast.indicator.search.big_m_passes import relax
-from svmcvx.fast.indicator.search.relaxation_passes import ANY_ORDER, KEPT
+from svmcvx.fast.indicator.search.relaxation_passes import ANY_ORDER, KEPT, shortfalls
 
-__all__ = ["dive"]
+__all__ = ["best_multiple", "dive"]
+
+
+@compiled(nogil=True, fastmath=ANY_ORDER)
+def best_multiple(HT, weight, lam, k, cut, free, raised, points, used, best, found, a):
+    """Write the best multiple of the nodes' last points to `found` if it beats `best`; return its objective up to rounding, or `best`.
+
+    Multiples raise one of the margins `raised` to 1. `points` and `used` are what :func:`dive` writes, `a` is scratch space. The loss becomes 1 at a = `cut`, which is not 0.
+    """
+    r, n = HT.shape
+    for node in range(used.size):
+        w, squared = points[node, used[node] - 1], 0.0
+        for c in range(r - free):
+            squared += w[c] * w[c]
+        shortfalls(HT, w, a)
+        for margin in raised:
+            lost, slope = 0.0, 1.0 / (margin * cut)
+            for i in range(n):
+                lost += weight[i] * min(max(slope * (margin - 1.0 + a[i]), 0.0), 1.0)
+            value = squared / (margin * margin) + lam * lost
+            if lost <= k and value < best:
+                best = value
+                for c in range(r):
+                    found[c] = w[c] / margin
+    return best
 
 
 @compiled(nogil=True, fastmath=ANY_ORDER)

@@ -32,10 +32,6 @@ Bools: TypeAlias = NDArray[np.bool_]
 
 # Points that are better than the incumbent by a smaller share of its value are not looked for.
 IMPROVEMENT = 1e-9
-# Margins that a multiple of a point of the relaxation raises to 1.
-RAISED = np.array([1.0, 0.95, 0.9, 0.8, 0.7, 0.5])
-# Margins that are short by less count as 1 there.
-SHORT = 1e-9
 # Margins from which on observations are kept by a trial, besides those of the point itself.
 TRIED_MARGINS = (1.0 - 1e-9, 0.9)
 # The search has reached its end if no value that was not attained is below the incumbent's by more than this share.
@@ -144,26 +140,6 @@ class SearchState(ABC):
     @abstractmethod
     def try_point(self, w: Floats) -> None:
         """Offer points that are near a point of the relaxation, in the search's units."""
-
-    def best_multiple(self, W: Floats, best: float) -> tuple[float, Floats | None]:
-        """Return the smallest objective of multiples of the rows of W, in the search's units, and its point; None if no value is below `best`."""
-        w = W[:, : W.shape[1] - self.free]
-        squared, u = np.einsum("ij,ij->i", w, w), W @ self.rows.T
-        # Margins grow or fall with the factor, so that they are the largest at one of its ends.
-        worth = self._values(squared, np.maximum(u, u / RAISED[-1])) < best
-        if not worth.any():
-            return best, None
-        margin = RAISED[:, None]
-        values = self._values(squared[worth] / margin**2, u[worth] / margin[:, None])
-        multiple, row = np.unravel_index(values.argmin(), values.shape)
-        if not values[multiple, row] < best:
-            return best, None
-        return float(values[multiple, row]), W[worth][row] / RAISED[multiple]
-
-    def _values(self, squared: Floats, u: Floats) -> Floats:
-        """Objectives at squared norms and margins, up to rounding; infinite where too much is dropped."""
-        lost = (np.clip((1.0 - u) / self.cut, 0.0, 1.0) if self.cut > 0.0 else u < 1.0 - SHORT) @ self.weight
-        return np.where(lost <= self.k, squared + self.lam * lost, math.inf)
 
     @abstractmethod
     def close_leaf(self, kept: Bools, dropped: Bools, bound: float) -> tuple[NDArray[np.intp], Floats] | None:
