@@ -11,6 +11,8 @@ import svmcvx as sx
 from svmcvx.errors import DataError
 from svmcvx.fast.indicator.ramp import ramp
 from svmcvx.fast.indicator.search.branch_and_bound import BranchSettings
+from svmcvx.fast.indicator.search.relaxation_passes import FREE, KEPT, minimise
+from svmcvx.fast.indicator.search.relaxation_passes import _solve as solve_system
 from svmcvx.formulations.indicator.l0 import l0_statement
 from svmcvx.formulations.indicator.ramp import ramp_objective
 from svmcvx.heuristics.hinge_machine import ramp_descent
@@ -152,3 +154,59 @@ def test_the_classifier_takes_the_search():
     fitted = sx.RampSVMClassifier(C=0.5).fit(X, y)
     assert fitted.solution_.solver == "fast.ramp/branch"
     assert fitted.certificate_.gap <= 1e-6
+
+
+# --- minimising the relaxation -------------------------------------------------------------------------------------------
+
+
+class StopsAfter:
+    """A stop flag that is set once it has been read so many times."""
+
+    def __init__(self, reads):
+        self.left = reads
+
+    def __getitem__(self, _):
+        self.left -= 1
+        return int(self.left < 0)
+
+
+def minimised(stop, r=4, n=30, free=True):
+    rng = np.random.default_rng(7)
+    HT = rng.standard_normal((r, n)) / 4.0
+    length = np.linalg.norm(HT[: r - free], axis=0) * (1 + 1e-12)
+    state = rng.choice(np.array([FREE, KEPT], dtype=np.int8), n, p=[0.8, 0.2])
+    height, reach = np.full(n, 0.7), rng.uniform(1.0, 5.0, n)
+    cap = height / np.where(state == FREE, reach, 2.0)
+    w, (a, slope, bend), (centre, base, step) = np.zeros(r), np.zeros((3, n)), np.zeros((3, r))
+    limits = (-3.0, 3.0) if free else (0.0, 0.0)
+    scratch = bend, base, step, np.zeros((r + 1, r))
+    with np.errstate(all="raise"):
+        found = minimise(
+            HT, length, state, cap, height, reach, 1e-6, 2.0, 50.0, free, *limits, 0.0, 1e9, w, a, slope, centre, *scratch, stop
+        )  # fmt: skip
+    return found, w, scratch[3]
+
+
+@pytest.mark.parametrize("free", [False, True])
+def test_a_minimisation_that_is_stopped_anywhere_has_a_bound_that_is_no_better(free):
+    whole = StopsAfter(10**9)
+    best = minimised(whole, free=free)[0][0]
+    reads = 10**9 - whole.left
+    assert reads > 2 * 4
+    for after in range(reads + 1):
+        below, error, longest, _ = minimised(StopsAfter(after), free=free)[0]
+        assert below <= best + 1e-9 * abs(best)
+        assert np.isfinite([error, longest]).all()
+
+
+def test_the_newton_system_is_solved_without_the_coordinates_that_have_no_pivot():
+    rng = np.random.default_rng(0)
+    B = rng.standard_normal((6, 4))
+    B[:, 2] = 0.0
+    A, b = B.T @ B, rng.standard_normal(4)
+    system, x = np.vstack([A, b]), np.full(4, np.nan)
+    product = solve_system(system, x, StopsAfter(100))
+    kept = [0, 1, 3]
+    np.testing.assert_allclose(x[kept], np.linalg.solve(A[np.ix_(kept, kept)], b[kept]))
+    assert x[2] == 0.0
+    np.testing.assert_allclose(product, b @ x)

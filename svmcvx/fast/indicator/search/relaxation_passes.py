@@ -38,7 +38,7 @@ def _solve(A, x, stop):
     r, product = x.size, 0.0
     for j in range(r):
         if stop[0]:
-            break
+            return product
         size = A[j, j]
         for i in range(j, r + 1):
             rest = A[i, j]
