@@ -83,7 +83,8 @@ def interval(lower: float | None, upper: float, most: int = MOST_DIGITS) -> tupl
     """Return both ends with as many digits as show that they differ, and one more; but at most `most`."""
     if lower is None or not (math.isfinite(lower) and math.isfinite(upper)):
         return number(lower, LEAST_DIGITS), number(upper, LEAST_DIGITS)
-    digits = LEAST_DIGITS
+    # Zero has no sign in a text.
+    lower, upper, digits = lower + 0.0, upper + 0.0, LEAST_DIGITS
     while digits < most and lower != upper and f"{lower:.{digits - 1}g}" == f"{upper:.{digits - 1}g}":
         digits += 1
     return f"{lower:.{digits}g}", f"{upper:.{digits}g}"

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import svmcvx as sx
@@ -63,6 +63,7 @@ def several():
 # Numbers
 
 
+@example(-0.0, 0.0)
 @given(st.floats(allow_nan=False, allow_infinity=False), st.floats(min_value=0, max_value=1e300))
 def test_the_ends_of_an_interval_differ_as_texts_where_they_differ_as_numbers(lower, width):
     upper = lower + width
