@@ -75,7 +75,8 @@ def number(value: Any, digits: int = 6) -> str:
     if isinstance(value, (int, np.integer)):
         return str(int(value))
     if isinstance(value, (float, np.floating)):
-        return MISSING if math.isnan(value) else f"{float(value):.{digits}g}"
+        # Zero has no sign in a text.
+        return MISSING if math.isnan(value) else f"{float(value) + 0.0:.{digits}g}"
     return str(value)
 
 
@@ -83,11 +84,10 @@ def interval(lower: float | None, upper: float, most: int = MOST_DIGITS) -> tupl
     """Return both ends with as many digits as show that they differ, and one more; but at most `most`."""
     if lower is None or not (math.isfinite(lower) and math.isfinite(upper)):
         return number(lower, LEAST_DIGITS), number(upper, LEAST_DIGITS)
-    # Zero has no sign in a text.
-    lower, upper, digits = lower + 0.0, upper + 0.0, LEAST_DIGITS
+    digits = LEAST_DIGITS
     while digits < most and lower != upper and f"{lower:.{digits - 1}g}" == f"{upper:.{digits - 1}g}":
         digits += 1
-    return f"{lower:.{digits}g}", f"{upper:.{digits}g}"
+    return number(lower, digits), number(upper, digits)
 
 
 def counted(count: int, noun: str) -> str:

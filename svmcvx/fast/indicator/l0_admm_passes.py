@@ -24,7 +24,10 @@ def _sum_of_rows(rows, coefficients, out):
 def iterate(
     thin, matrix, turned, y, upper_bound, sigma, iota, tol, price, steps, c, f, u, lam, r, z, inner, number, kept
 ):
-    """Run at most `steps` iterations; `number` holds b, the residual, and the lowest penalised objective so far, `z` and `inner` nothing."""
+    """Run at most `steps` iterations; `number` holds b, the residual, and the lowest penalised objective so far.
+
+    `z` and `inner` are scratch space.
+    """
     n = y.size
     b = number[0]
     done = 0

@@ -13,7 +13,8 @@ __all__ = ["best_multiple", "dive"]
 def best_multiple(HT, weight, lam, k, cut, free, raised, points, used, best, found, a):
     """Write the best multiple of the nodes' last points to `found` if it beats `best`; return its objective up to rounding, or `best`.
 
-    Multiples raise one of the margins `raised` to 1. `points` and `used` are what :func:`dive` writes, `a` is scratch space. The loss becomes 1 at a = `cut`, which is not 0.
+    Multiples raise one of the margins `raised` to 1. The loss becomes 1 at a = `cut`, which is not 0. `points` and `used` are what
+    :func:`dive` writes, `a` is scratch space.
     """
     r, n = HT.shape
     for node in range(used.size):
