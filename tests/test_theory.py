@@ -420,6 +420,34 @@ def test_printed_theorem_2_can_lie_below_the_error():
     assert set(exact.wrong) <= set(bound.suspects)
 
 
+def test_printed_theorem_2_fails_for_a_distribution():
+    # Labels are coins that no classifier can predict, so the expected error is 1/2; the printed bound is 0 in every sample.
+    bounds = []
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        points = rng.standard_normal((10, 200))
+        points /= np.linalg.norm(points, axis=1)[:, None]
+        y = np.where(rng.random(10) < 0.5, 1, -1)
+        solution = sx.fast.odml(points, y, lam1=0.01, lam2=40.0, C=10.0)
+        assert (y * solution.model.decision_function(points)).min() > 1
+        bounds.append(theory.leave_one_out_bound(solution, points, y).printed)
+    assert max(bounds) == 0
+
+
+def test_printed_theorem_3_is_negative_in_expectation():
+    bounds = []
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        y = np.where(rng.random(400) < 0.5, 1, -1)
+        points = (y * np.where(rng.random(400) < 0.9, 3.0, 1.0))[:, None]
+        solution = sx.fast.odm(points, y, C1=7.0, C2=1000.0, D=0.2)
+        # The sign of x is the label, and the machine finds it: the error is 0.
+        assert solution.model.coef.item() > 0
+        bounds.append(theory.leave_one_out_bound(solution, points, y).printed)
+    mean, error = np.mean(bounds), np.std(bounds, ddof=1) / np.sqrt(len(bounds))
+    assert mean + 5 * error < 0
+
+
 def test_suspects_are_enough_for_the_exact_error():
     points, y, _ = small_data(3)
     kept = (y.size - 1) / y.size
