@@ -144,6 +144,26 @@ def test_tests_are_those_of_scipy(study):
         int(count.sum()) for count in (difference > 0, difference == 0, difference < 0)
     )
     assert study.friedman().blocks == 3
+    against = study.overall(control="ridge")
+    assert against[["first", "second"]].to_numpy().tolist() == [["hinge", "ridge"], ["squared", "ridge"]]
+    with pytest.raises(sx.DataError, match="control must be one of hinge, squared, ridge"):
+        study.overall(control="forest")
+
+
+def test_probabilities_of_a_bayesian_comparison(study):
+    found = study.bayes(rope=0.02)
+    assert found["dataset"].tolist() == [*np.repeat([*SETS], 3), *["(all)"] * 3]
+    whole = found[["p_first", "p_equal", "p_second"]].dropna()
+    assert len(whole) >= 3
+    np.testing.assert_allclose(whole.sum(axis=1), 1)
+    assert found.equals(study.bayes(rope=0.02))
+    with pytest.raises(sx.DataError, match="rope"):
+        study.bayes(rope=-1.0)
+
+
+def test_a_paragraph_of_methods(study):
+    assert "3 models were compared on 3 data sets" in study.methods()
+    assert "90 were solved to a certified duality gap" in study.methods()
     with pytest.raises(sx.DataError, match="metric must be one of accuracy, balanced_accuracy"):
         study.mean("f1")
 

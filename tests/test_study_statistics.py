@@ -9,11 +9,16 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy import stats
 
+from svmcvx.errors import DataError
 from svmcvx.experiments.studies.statistics import (
+    bayesian_signed_rank,
     corrected_t,
+    correlated_t,
     critical_difference,
+    effect,
     friedman,
     holm,
+    mcnemar,
     paired_t,
     ranks_by_block,
     wilcoxon,
@@ -39,21 +44,100 @@ def test_the_corrected_test_by_hand():
 def test_more_overlap_makes_the_test_more_careful(difference, low, high):
     low, high = sorted((low, high))
     p, q = corrected_t(difference, low), corrected_t(difference, high)
+    if math.isnan(p):
+        assert math.isnan(q)
+        assert effect(difference, low).reason
+        return
     assert 0 <= p <= q + 1e-12 <= 1 + 1e-9
     assert corrected_t(-difference, low) == p
 
 
-def test_equal_differences():
-    assert paired_t([0.0, 0.0, 0.0]) == corrected_t([0.0] * 3, 0.5) == wilcoxon([0.0] * 3) == 1.0
-    assert paired_t([0.1] * 3) == corrected_t([0.1] * 3, 0.5) == 0.0
-    assert all(map(math.isnan, (paired_t([0.1]), corrected_t([], 0.5), wilcoxon([]))))
+@pytest.mark.parametrize("difference", [[0.0, 0.0, 0.0], [0.1, 0.1, 0.1], [0.1], []])
+def test_without_a_variance_there_is_no_p_value_but_a_reason(difference):
+    values = (paired_t(difference), corrected_t(difference, 0.5), wilcoxon(difference))
+    assert all(map(math.isnan, (*values, *correlated_t(difference, 0.5, 0.01))))
+    size = effect(difference, 0.5)
+    assert size.reason
+    assert math.isnan(size.low)
+    assert math.isnan(size.detectable)
 
 
 def test_the_signed_rank_test_by_hand():
-    # All of five differences positive: two of 2⁵ signs are as extreme.
-    assert wilcoxon([0.1, 0.2, 0.3, 0.4, 0.5]) == pytest.approx(2 / 32)
-    assert wilcoxon([0.1, 0.2, 0.3, 0.4, 0.5, 0.0]) == pytest.approx(2 / 32, rel=0.5), "zeros are left out"
+    # All of six differences positive: two of 2⁶ signs are as extreme; five cannot be significant.
+    assert wilcoxon([0.1, 0.2, 0.3, 0.4, 0.5, 0.6]) == pytest.approx(2 / 64)
+    assert math.isnan(wilcoxon([0.1, 0.2, 0.3, 0.4, 0.5]))
     assert wilcoxon(A - B) == pytest.approx(stats.wilcoxon(A, B).pvalue)
+    # Demsar (2006) splits the ranks of zeros between the signs: 1 and 2 to each side, which shifts the other ranks by two.
+    # The negative difference then has rank 3 of 8: as extreme are sums of ranks of at most 3 out of 3 ... 8, two of 2⁶ a side.
+    assert wilcoxon([-0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.0, 0.0]) == pytest.approx(4 / 64)
+    assert wilcoxon([-0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.0, 0.0]) == pytest.approx(
+        wilcoxon([-0.1, 0.2, 0.3, 0.4, 0.5, 0.6])
+    )
+    assert wilcoxon([-0.3, 0.1, 0.2, 0.4, 0.5, 0.6, 0.0, 0.0]) != pytest.approx(
+        wilcoxon([-0.3, 0.1, 0.2, 0.4, 0.5, 0.6])
+    )
+
+
+def test_wilcoxon_on_the_example_of_demsar():
+    # Table 2 of [Demsar]: C4.5 and C4.5+m on fourteen data sets; the smaller sum of ranks is 12, below the critical 21 at 0.05.
+    plain = [0.763, 0.599, 0.954, 0.628, 0.882, 0.936, 0.661, 0.583, 0.775, 1.000, 0.940, 0.619, 0.972, 0.957]
+    tuned = [0.768, 0.591, 0.971, 0.661, 0.888, 0.931, 0.668, 0.583, 0.838, 1.000, 0.962, 0.666, 0.981, 0.978]
+    difference = np.round(np.array(tuned) - plain, 3)
+    assert stats.wilcoxon(difference, zero_method="zsplit").statistic == 12.0
+    assert wilcoxon(difference) < 0.05
+
+
+def test_mcnemar_by_hand():
+    # Eight observations on which one is right: seven against one have p = 2·(1 + 8)/2⁸.
+    y = np.ones(20)
+    first, second = y.copy(), y.copy()
+    first[0] = second[1:8] = -1
+    assert mcnemar(y, first, second) == pytest.approx(2 * 9 / 256)
+    assert mcnemar(y, second, first) == mcnemar(y, first, second)
+    # The counts of a published comparison: 221 against 158.
+    y = np.zeros(379)
+    assert mcnemar(y, np.r_[np.zeros(221), np.ones(158)], np.r_[np.ones(221), np.zeros(158)]) == pytest.approx(
+        2 * stats.binom.cdf(158, 379, 0.5)
+    )
+    assert math.isnan(mcnemar(y, y, y))
+    with pytest.raises(DataError, match="one length"):
+        mcnemar(y, y, y[:3])
+
+
+def test_effect_sizes_by_hand():
+    # Mean 0.02, standard deviation 0.01, m = 3, ratio 1/2: the standard error is 0.01·√(5/6).
+    size = effect([0.01, 0.02, 0.03], 0.5)
+    scale, quantile = 0.01 * math.sqrt(5 / 6), 4.302652729911275  # t at 0.975 and two degrees of freedom
+    assert (size.mean, size.median, size.win) == (pytest.approx(0.02), 0.02, 1.0)
+    assert (size.low, size.high) == (pytest.approx(0.02 - quantile * scale), pytest.approx(0.02 + quantile * scale))
+    assert size.detectable == pytest.approx((quantile + stats.t.ppf(0.8, 2)) * scale)
+    assert effect([0.1, -0.1, 0.0, 0.0], 0.0).win == 0.5
+
+
+@given(arrays(float, st.integers(3, 8), elements=st.floats(-1, 1, width=16)), st.floats(0, 2), st.floats(0, 0.2))
+def test_the_posterior_agrees_with_the_test(difference, ratio, rope):
+    found = correlated_t(difference, ratio, 0.0)
+    if math.isnan(found.first):
+        return
+    assert 2 * min(found.first, found.second) == pytest.approx(corrected_t(difference, ratio), abs=1e-12)
+    wider = correlated_t(difference, ratio, rope)
+    assert sum(wider) == pytest.approx(1.0)
+    assert wider.equal >= found.equal - 1e-12
+    swapped = correlated_t(-difference, ratio, rope)
+    assert (swapped.first, swapped.second) == (pytest.approx(wider.second), pytest.approx(wider.first))
+
+
+def test_the_bayesian_signed_rank_test():
+    # All differences far above the region: every draw votes for the first; within it: for equality.
+    assert bayesian_signed_rank(np.full(20, 0.5), 0.01).first > 0.999
+    assert bayesian_signed_rank(np.zeros(20), 0.01).equal == 1.0
+    one, other = bayesian_signed_rank(A - B, 0.01), bayesian_signed_rank(B - A, 0.01)
+    assert one == bayesian_signed_rank(A - B, 0.01)
+    assert one.first == pytest.approx(other.second, abs=0.03)
+    assert math.isnan(bayesian_signed_rank([0.1], 0.01).first)
+    # Two data sets without a region, by integration: with weights (w1, w2, w0) the votes compare w1² + 2w1w0 with the mirror image.
+    pair = bayesian_signed_rank([0.3, -0.3], 0.0)
+    assert pair.first == pytest.approx(pair.second, abs=0.03)
 
 
 def test_holm_by_hand():

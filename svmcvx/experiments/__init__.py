@@ -10,8 +10,9 @@ if TYPE_CHECKING:
     from svmcvx.experiments.selection import Selection, select
     from svmcvx.experiments.specifications import parse_models
     from svmcvx.experiments.studies import Split, Study, study
+    from svmcvx.experiments.studies.statistics import mcnemar
 
-__all__ = ["Selection", "Split", "Study", "compare", "parse_models", "select", "study"]
+__all__ = ["Selection", "Split", "Study", "compare", "mcnemar", "parse_models", "select", "study"]
 
 # Imported when they are first asked for: the command line reads the names of models without scikit-learn.
 _LAZY = {
@@ -19,6 +20,7 @@ _LAZY = {
     "Split": "studies",
     "Study": "studies",
     "compare": "comparison",
+    "mcnemar": "studies.statistics",
     "parse_models": "specifications",
     "select": "selection",
     "study": "studies",

@@ -35,8 +35,12 @@ def escaped(text: str) -> str:
 
 
 def latex_table(study: Study, metric: str, digits: int) -> str:
-    """Return mean and standard deviation by data set and model, with mean ranks; the best of a row is bold, as it is printed."""
+    """Return mean and standard deviation by data set and model, with mean ranks.
+
+    Bold are the best of a row as it is printed, and those that the corrected t-test at 0.05 does not tell from it.
+    """
     mean, sd, ranks = study.mean(metric), study.sd(metric), study.ranks(metric).mean(axis=0)
+    tied = _not_told_apart(study, metric)
     lines = [
         rf"\begin{{tabular}}{{l{'c' * len(study.models)}}}",
         r"\toprule",
@@ -45,17 +49,24 @@ def latex_table(study: Study, metric: str, digits: int) -> str:
     ]
     for dataset in mean.index:
         best = np.round(mean.loc[dataset].max(), digits)
+        leader = mean.loc[dataset].idxmax() if mean.loc[dataset].notna().any() else None
         cells = []
         for name in study.models:
             value, spread = mean.loc[dataset, name], sd.loc[dataset, name]
             text = "--" if np.isnan(value) else f"{value:.{digits}f}"
             text += "" if np.isnan(value) or np.isnan(spread) else rf" \pm {spread:.{digits}f}"
-            cells.append(
-                rf"$\mathbf{{{text}}}$" if np.round(value, digits) == best else f"${text}$".replace("$--$", "--")
-            )
+            bold = np.round(value, digits) == best or (dataset, frozenset((name, leader))) in tied
+            cells.append(rf"$\mathbf{{{text}}}$" if bold else f"${text}$".replace("$--$", "--"))
         lines.append(" & ".join([escaped(str(dataset)), *cells]) + r" \\")
     lines += [r"\midrule", " & ".join(["mean rank", *("--" if np.isnan(r) else f"{r:.2f}" for r in ranks)]) + r" \\"]
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", ""])
+
+
+def _not_told_apart(study: Study, metric: str) -> set[tuple[str, frozenset[str]]]:
+    """Return the pairs of models, with their data set, that the corrected test at 0.05 does not tell apart."""
+    paired = study.paired(metric)
+    rows = paired[paired["corrected_t"] >= 0.05]
+    return {(one, frozenset(pair)) for one, *pair in zip(rows["dataset"], rows["first"], rows["second"], strict=True)}
 
 
 # Means of whole numbers.

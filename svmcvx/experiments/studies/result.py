@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from itertools import combinations
 from pathlib import Path
@@ -25,6 +25,24 @@ from svmcvx.experiments.tables import CertifiedTable, table_html
 from svmcvx.system.files import written_whole
 
 __all__ = ["Study"]
+
+# Columns of `Study.paired`, but for the adjusted p-value.
+PAIRED = [
+    "dataset",
+    "first",
+    "second",
+    "splits",
+    "difference",
+    "low",
+    "high",
+    "median",
+    "win",
+    "detectable",
+    "t",
+    "corrected_t",
+    "wilcoxon",
+    "reason",
+]
 
 
 class Study:
@@ -213,52 +231,82 @@ class Study:
 
     # Tests
 
+    def _differences(self, metric: str) -> Iterator[tuple[str, str, str, Any, float]]:
+        """Yield data set, two models, the differences of their scores by split, and test rows for one training row."""
+        for dataset in self.datasets["dataset"]:
+            part = self.frame[self.frame["dataset"] == dataset]
+            scores = part.pivot_table(metric, ["repeat", "fold"], "model", dropna=False).reindex(
+                columns=list(self.models)
+            )
+            ratio = float((part["n_test"] / part["n_train"]).mean()) if len(part) else 0.0
+            for first, second in combinations(self.models, 2):
+                yield dataset, first, second, (scores[first] - scores[second]).dropna().to_numpy(), ratio
+
     def paired(self, metric: str | None = None) -> pd.DataFrame:
         """Compare every pair of models on every data set, over its splits.
 
         Returns
         -------
         DataFrame
-            ``dataset``, ``first``, ``second``, ``splits`` (that both have), ``difference`` (mean of first less second), and the two-sided
-            p-values ``t``, ``corrected_t`` (for overlapping training parts [Nadeau]) and ``wilcoxon``; not adjusted for their number.
+            ``dataset``, ``first``, ``second``, ``splits`` (that both have), ``difference`` (mean of first less second) with its 95 %
+            interval ``low``, ``high``, ``median``, ``win`` (share of splits on which the first is better, ties counted half),
+            ``detectable`` (smallest mean difference that the test finds with a probability of 0.8), and the two-sided
+            p-values ``t``, ``corrected_t`` (for overlapping training parts [Nadeau]) and ``wilcoxon``, not adjusted for their number;
+            ``corrected_holm``: those of the corrected test adjusted for the number of rows. A p-value that does not exist is NaN, and
+            ``reason`` says why.
         """
-        name = self._metric(metric)
         rows = []
-        for dataset in self.datasets["dataset"]:
-            part = self.frame[self.frame["dataset"] == dataset]
-            scores = part.pivot_table(name, ["repeat", "fold"], "model", dropna=False).reindex(
-                columns=list(self.models)
+        for dataset, first, second, difference, ratio in self._differences(self._metric(metric)):
+            size = statistics.effect(difference, ratio)
+            rows.append(
+                {
+                    "dataset": dataset,
+                    "first": first,
+                    "second": second,
+                    "splits": difference.size,
+                    "difference": size.mean,
+                    "low": size.low,
+                    "high": size.high,
+                    "median": size.median,
+                    "win": size.win,
+                    "detectable": size.detectable,
+                    "t": statistics.paired_t(difference),
+                    "corrected_t": statistics.corrected_t(difference, ratio),
+                    "wilcoxon": statistics.wilcoxon(difference),
+                    "reason": size.reason,
+                }
             )
-            ratio = float((part["n_test"] / part["n_train"]).mean()) if len(part) else 0.0
-            for first, second in combinations(self.models, 2):
-                difference = (scores[first] - scores[second]).dropna().to_numpy()
-                rows.append(
-                    {
-                        "dataset": dataset,
-                        "first": first,
-                        "second": second,
-                        "splits": difference.size,
-                        "difference": difference.mean() if difference.size else np.nan,
-                        "t": statistics.paired_t(difference),
-                        "corrected_t": statistics.corrected_t(difference, ratio),
-                        "wilcoxon": statistics.wilcoxon(difference),
-                    }
-                )
-        columns = ["dataset", "first", "second", "splits", "difference", "t", "corrected_t", "wilcoxon"]
-        return pd.DataFrame(rows, columns=columns)
+        table = pd.DataFrame(rows, columns=PAIRED)
+        table.insert(PAIRED.index("corrected_t") + 1, "corrected_holm", statistics.holm(table["corrected_t"]))
+        return table
 
-    def overall(self, metric: str | None = None) -> pd.DataFrame:
+    def overall(self, metric: str | None = None, control: str | None = None) -> pd.DataFrame:
         """Compare every pair of models over the data sets, by the signed-rank test on mean scores.
+
+        Parameters
+        ----------
+        metric : str, optional
+            The first metric by default.
+        control : str, optional
+            A model that the others are compared with; Holm's adjustment is then for these comparisons alone.
 
         Returns
         -------
         DataFrame
-            ``first``, ``second``, ``wins`` and ``losses`` of the first, ``ties``, ``wilcoxon``, and ``holm``: the p-value adjusted for the
-            number of pairs.
+            ``first``, ``second``, ``wins`` and ``losses`` of the first, ``ties``, ``median`` difference, ``wilcoxon``, and ``holm``: the
+            p-value adjusted for the number of pairs. NaN for fewer than six data sets.
+
+        Raises
+        ------
+        DataError
+            If there is no such metric or model.
         """
         mean = self.mean(metric)
+        if control is not None and control not in self.models:
+            raise DataError(f"control must be one of {', '.join(self.models)}, got {control!r}")
+        pairs = combinations(self.models, 2) if control is None else ((m, control) for m in self.models if m != control)
         rows = []
-        for first, second in combinations(self.models, 2):
+        for first, second in pairs:
             difference = (mean[first] - mean[second]).dropna().to_numpy()
             rows.append(
                 {
@@ -267,17 +315,64 @@ class Study:
                     "wins": int((difference > 0).sum()),
                     "losses": int((difference < 0).sum()),
                     "ties": int((difference == 0).sum()),
+                    "median": float(np.median(difference)) if difference.size else np.nan,
                     "wilcoxon": statistics.wilcoxon(difference),
                 }
             )
-        table = pd.DataFrame(rows, columns=["first", "second", "wins", "losses", "ties", "wilcoxon"])
+        table = pd.DataFrame(rows, columns=["first", "second", "wins", "losses", "ties", "median", "wilcoxon"])
         table["holm"] = statistics.holm(table["wilcoxon"])
         return table
+
+    def bayes(self, rope: float = 0.01, metric: str | None = None) -> pd.DataFrame:
+        """Return the probabilities that models differ by more than a region of practical equivalence [Benavoli].
+
+        Parameters
+        ----------
+        rope : float
+            Half the width of the region: differences up to this count as practical equality. 0.01 by default.
+        metric : str, optional
+            The first metric by default.
+
+        Returns
+        -------
+        DataFrame
+            ``dataset``, ``first``, ``second``, and the probabilities ``p_first``, ``p_equal``, ``p_second``: the correlated t-test on each
+            data set, and the signed-rank test over all of them in the rows ``"(all)"``.
+
+        Raises
+        ------
+        DataError
+            If `rope` is negative.
+        """
+        name = self._metric(metric)
+        check_number(rope, "rope", low=0)
+        rows: list[dict[str, Any]] = []
+        for dataset, first, second, difference, ratio in self._differences(name):
+            found = statistics.correlated_t(difference, ratio, rope)
+            rows.append(_posterior_row(dataset, first, second, found))
+        mean = self.mean(name)
+        for first, second in combinations(self.models, 2):
+            difference = (mean[first] - mean[second]).dropna().to_numpy()
+            rows.append(_posterior_row("(all)", first, second, statistics.bayesian_signed_rank(difference, rope)))
+        return pd.DataFrame(rows, columns=["dataset", "first", "second", "p_first", "p_equal", "p_second"])
 
     def friedman(self, metric: str | None = None, alpha: float = 0.05) -> Friedman | None:
         """Return Friedman's test over the data sets; None for fewer than three models or two data sets."""
         check_number(alpha, "alpha", low=0, high=1, open_low=True, open_high=True)
         return statistics.friedman(self.mean(metric), alpha)
+
+    def methods(self) -> str:
+        """Return a paragraph on data, protocol and tests for a publication, with citations in brackets."""
+        certified, solves = self.solves()
+        protocol = "; ".join(f"{name}: {value}" for name, value in self.protocol.items())
+        return (
+            f"{len(self.models)} models were compared on {len(self.datasets)} data sets ({protocol}). Of {solves} training problems "
+            f"{certified} were solved to a certified duality gap. On each data set, differences were tested by the corrected resampled "
+            "t-test, which allows for overlapping training parts [Nadeau], and over the data sets by Wilcoxon's signed-rank test with "
+            "Holm's adjustment, the ranks of zero differences split, and by Friedman's test with Nemenyi's critical difference [Demsar]. "
+            "Probabilities of practical equivalence are those of the Bayesian correlated t-test and signed-rank test [Benavoli]. "
+            f"Computed with svmcvx {self.versions['svmcvx']}."
+        )
 
     # Files
 
@@ -287,7 +382,10 @@ class Study:
             stream.write(self.frame.to_csv(index=False).encode())
 
     def to_latex(self, path: str | os.PathLike[str] | None = None, metric: str | None = None, digits: int = 3) -> str:
-        """Return the table of a metric for a document with the package booktabs, the best of each row bold; write it if asked to."""
+        """Return the table of a metric for a document with the package booktabs; write it if asked to.
+
+        Bold are the best of a row, and those that the corrected t-test at 0.05 does not tell from it.
+        """
         from svmcvx.experiments.studies.latex import latex_table
 
         text = latex_table(self, self._metric(metric), digits)
@@ -323,3 +421,8 @@ def _mean_sd(mean: float, sd: float, digits: int) -> str:
     if np.isnan(mean):
         return "—"
     return f"{mean:.{digits}f}" if np.isnan(sd) else f"{mean:.{digits}f} ± {sd:.{digits}f}"
+
+
+def _posterior_row(dataset: str, first: str, second: str, found: statistics.Posterior) -> dict[str, Any]:
+    probabilities = {"p_first": found.first, "p_equal": found.equal, "p_second": found.second}
+    return {"dataset": dataset, "first": first, "second": second, **probabilities}

@@ -9,12 +9,20 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
+from svmcvx.errors import DataError
+
 __all__ = [
+    "Effect",
     "Friedman",
+    "Posterior",
+    "bayesian_signed_rank",
     "corrected_t",
+    "correlated_t",
     "critical_difference",
+    "effect",
     "friedman",
     "holm",
+    "mcnemar",
     "paired_t",
     "ranks_by_block",
     "wilcoxon",
@@ -22,9 +30,16 @@ __all__ = [
 
 Floats: TypeAlias = NDArray[np.float64]
 
+# Fewer differences have no signed-rank test at the level 0.05: 2/2⁵ > 0.05.
+LEAST_RANKED = 6
+# Level and power of intervals and of the smallest detectable difference.
+LEVEL, POWER = 0.05, 0.8
+# Draws of the Bayesian signed-rank test; a probability has a standard error of at most 0.5 percent.
+DRAWS = 10_000
+
 
 def paired_t(difference: Any) -> float:
-    """Return the p-value of Student's paired t-test, two-sided; NaN for fewer than two differences.
+    """Return the p-value of Student's paired t-test, two-sided; NaN for fewer than two differences, or equal ones.
 
     Parameters
     ----------
@@ -35,10 +50,11 @@ def paired_t(difference: Any) -> float:
 
 
 def corrected_t(difference: Any, ratio: float) -> float:
-    r"""Return the p-value of the corrected resampled t-test [Nadeau], two-sided; NaN for fewer than two differences.
+    r"""Return the p-value of the corrected resampled t-test [Nadeau], two-sided; NaN for fewer than two differences, or equal ones.
 
     Training parts that overlap make the scores of repeated splits dependent, and the usual test finds differences that are not there.
     The variance of the mean is taken as :math:`(1/m + \text{ratio})\, s^2` in place of :math:`s^2/m`, with m − 1 degrees of freedom.
+    The test was studied for test parts smaller than the training parts; on halves (ratio 1) it is conservative for any m.
 
     Parameters
     ----------
@@ -50,24 +66,173 @@ def corrected_t(difference: Any, ratio: float) -> float:
 
 
 def _t(difference: Floats, ratio: float) -> float:
-    m = difference.size
-    if m < 2:
+    mean, scale = _mean_and_scale(difference, ratio)
+    if not scale > 0.0:
         return math.nan
-    mean, spread = float(difference.mean()), float(difference.std(ddof=1))
+    return float(2.0 * stats.t.sf(abs(mean) / scale, difference.size - 1))
+
+
+def _mean_and_scale(difference: Floats, ratio: float) -> tuple[float, float]:
+    """Return the mean and its standard error with the correction; NaN for fewer than two differences, 0 for equal ones."""
+    m = difference.size
+    if m == 0:
+        return math.nan, math.nan
+    mean = float(difference.mean())
+    if m < 2:
+        return mean, math.nan
+    spread = float(difference.std(ddof=1))
     # The rounding error of equal differences is not a variance.
     if spread <= 1e-14 * float(np.abs(difference).max()):
-        return 1.0 if mean == 0.0 else 0.0
-    return float(2.0 * stats.t.sf(abs(mean) / (spread * math.sqrt(1.0 / m + ratio)), m - 1))
+        return mean, 0.0
+    return mean, spread * math.sqrt(1.0 / m + ratio)
 
 
 def wilcoxon(difference: Any) -> float:
-    """Return the p-value of the signed-rank test, two-sided, zero differences left out; 1 if all are zero, NaN for none."""
+    """Return the p-value of the signed-rank test, two-sided; the ranks of zero differences are split between the signs [Demsar].
+
+    NaN for fewer than six differences, which cannot be significant at 0.05, and where all are zero.
+    """
     difference = np.asarray(difference, dtype=np.float64)
-    if difference.size == 0:
+    if difference.size < LEAST_RANKED or not difference.any():
         return math.nan
-    if not difference.any():
-        return 1.0
-    return float(stats.wilcoxon(difference, zero_method="wilcox").pvalue)
+    return float(stats.wilcoxon(difference, zero_method="zsplit").pvalue)
+
+
+def mcnemar(y: Any, first: Any, second: Any) -> float:
+    """Return the p-value of McNemar's exact test that two classifiers err equally often on one test part, two-sided.
+
+    It counts the observations on which exactly one of them is right; under the hypothesis each side is as probable.
+
+    Parameters
+    ----------
+    y, first, second : array-like of shape (m,)
+        Labels and the two predictions.
+
+    Returns
+    -------
+    float
+        NaN if the two are right on the same observations.
+
+    Raises
+    ------
+    DataError
+        If the three have not the same length.
+    """
+    y, first, second = (np.asarray(part).ravel() for part in (y, first, second))
+    if not y.size == first.size == second.size:
+        raise DataError(f"y and both predictions need one length, got {y.size}, {first.size} and {second.size}")
+    better, worse = int(((first == y) & (second != y)).sum()), int(((first != y) & (second == y)).sum())
+    if better + worse == 0:
+        return math.nan
+    return float(stats.binomtest(better, better + worse, 0.5).pvalue)
+
+
+class Effect(NamedTuple):
+    """How large a difference is, and how well it is known.
+
+    Attributes
+    ----------
+    mean, median : float
+        Of the differences.
+    low, high : float
+        Interval of the mean at 95 %, with the correction for overlapping training parts; NaN where there is no variance.
+    win : float
+        Share of positive differences, zeros counted half.
+    detectable : float
+        Smallest mean difference that the test at 0.05 finds with a probability of 0.8, given the variance that was seen.
+    reason : str
+        Why there is no p-value, or nothing.
+    """
+
+    mean: float
+    median: float
+    low: float
+    high: float
+    win: float
+    detectable: float
+    reason: str
+
+
+def effect(difference: Any, ratio: float) -> Effect:
+    """Return mean, interval and effect sizes of paired differences; see :func:`corrected_t` for `ratio`."""
+    difference = np.asarray(difference, dtype=np.float64)
+    m, nan = difference.size, math.nan
+    if m == 0:
+        return Effect(nan, nan, nan, nan, nan, nan, "no split on which both have a score")
+    mean, scale = _mean_and_scale(difference, ratio)
+    median = float(np.median(difference))
+    win = float((difference > 0).mean() + 0.5 * (difference == 0).mean())
+    if not scale > 0.0:
+        reason = "a single split" if m < 2 else "equal differences have no variance"
+        return Effect(mean, median, nan, nan, win, nan, reason)
+    quantile = float(stats.t.ppf(1.0 - LEVEL / 2, m - 1))
+    half, detectable = quantile * scale, (quantile + float(stats.t.ppf(POWER, m - 1))) * scale
+    return Effect(mean, median, mean - half, mean + half, win, detectable, "")
+
+
+class Posterior(NamedTuple):
+    """Probabilities that the first model is better, that both are practically equal, and that the second is better.
+
+    Attributes
+    ----------
+    first, equal, second : float
+        Their sum is 1; NaN where there is too little data.
+    """
+
+    first: float
+    equal: float
+    second: float
+
+
+def correlated_t(difference: Any, ratio: float, rope: float) -> Posterior:
+    r"""Return the posterior of the Bayesian correlated t-test [Benavoli] over the splits of one data set.
+
+    The mean difference has Student's distribution with m − 1 degrees of freedom around the sample mean, with the variance of
+    :func:`corrected_t`; at ``rope=0`` the smaller probability is half of its p-value.
+
+    Parameters
+    ----------
+    difference : array-like of shape (m,)
+    ratio : float
+        Observations in the test part for one in the training part.
+    rope : float
+        Half the width of the region of practical equivalence, in units of the score.
+    """
+    difference = np.asarray(difference, dtype=np.float64)
+    mean, scale = _mean_and_scale(difference, ratio)
+    if not scale > 0.0:
+        return Posterior(math.nan, math.nan, math.nan)
+    first = float(stats.t.sf((rope - mean) / scale, difference.size - 1))
+    second = float(stats.t.cdf((-rope - mean) / scale, difference.size - 1))
+    return Posterior(first, max(0.0, 1.0 - first - second), second)
+
+
+def bayesian_signed_rank(difference: Any, rope: float, seed: int = 0) -> Posterior:
+    r"""Return the posterior of the Bayesian signed-rank test [Benavoli] over data sets, by 10 000 draws.
+
+    Weights of the data sets are drawn from a Dirichlet distribution with a prior observation at zero of weight 1/2; a draw votes by
+    the weighted share of the pairwise means :math:`(d_i + d_j)/2` above, within and below the region of practical equivalence.
+
+    Parameters
+    ----------
+    difference : array-like of shape (data sets,)
+        Of mean scores.
+    rope : float
+        Half the width of the region of practical equivalence.
+    seed : int
+        Same seed, same numbers.
+    """
+    difference = np.asarray(difference, dtype=np.float64)
+    if difference.size < 2:
+        return Posterior(math.nan, math.nan, math.nan)
+    values = np.append(difference, 0.0)
+    walsh = 0.5 * (values[:, None] + values)
+    concentration = np.append(np.ones(difference.size), 0.5)
+    weights = np.random.default_rng(seed).dirichlet(concentration, DRAWS)
+    shares = [np.einsum("ti,ij,tj->t", weights, part.astype(float), weights) for part in (walsh > rope, walsh < -rope)]
+    votes = np.stack([shares[0], 1.0 - shares[0] - shares[1], shares[1]])
+    winners = np.isclose(votes, votes.max(axis=0), rtol=0.0, atol=1e-12)
+    return Posterior(*(float(x) for x in (winners / winners.sum(axis=0)).mean(axis=1)))
 
 
 def holm(p: Any) -> Floats:
