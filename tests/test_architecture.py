@@ -28,6 +28,7 @@ FLOORS = (
     ("estimators",),
     ("datasets",),
     ("experiments",),
+    ("papers",),
     ("cli",),
     ("__main__",),
 )
@@ -133,7 +134,7 @@ def test_no_room_is_crowded():
     }
     long = {str(path.relative_to(ROOT)): path.read_text().count("\n") for path in FILES}
     assert not crowded
-    assert not {name: lines for name, lines in long.items() if lines > 500}
+    assert not {name: lines for name, lines in long.items() if lines > 800}
 
 
 def run_python(code):

@@ -11,10 +11,10 @@ import svmcvx as sx
 from svmcvx import datasets
 from svmcvx.datasets import paper_tables
 from svmcvx.datasets.files import write_npz
-from svmcvx.experiments.reproduction import published, published_names, reproduce, reproducible
-from svmcvx.experiments.reproduction.figures import _FIGURES, check_figures, figure_names
-from svmcvx.experiments.reproduction.psvm import COSTS, EXPONENTS, AsReleased
-from svmcvx.experiments.reproduction.tables import accuracy_noise
+from svmcvx.papers import published, published_names, reproduce, reproducible, write_figures, write_report
+from svmcvx.papers.figures import _FIGURES, check_figures, figure_names
+from svmcvx.papers.psvm import COSTS, EXPONENTS, AsReleased
+from svmcvx.papers.result import accuracy_noise
 
 from .conftest import make_data
 
@@ -84,7 +84,7 @@ def folder(tmp_path, monkeypatch):
 
 
 def test_the_printed_accuracies_of_cancer_come_out_as_released(folder, monkeypatch):
-    monkeypatch.setattr("svmcvx.experiments.reproduction.psvm.QUICK_EXPONENTS", (1.50,))
+    monkeypatch.setattr("svmcvx.papers.psvm.QUICK_EXPONENTS", (1.50,))
     found = reproduce("psvm-table1", quick=True, data_dir=folder, store=folder / "s.sqlite")
     assert set(found.study.left_out) == {"Heart", "Ionosphere"}
     frame = found.frame.set_index(["dataset", "p"])
@@ -136,22 +136,22 @@ def test_a_table_that_is_not_known_is_refused():
 
 
 def test_figures_of_a_table(folder, monkeypatch):
-    room = "svmcvx.experiments.reproduction.psvm"
+    room = "svmcvx.papers.psvm"
     monkeypatch.setattr(f"{room}.QUICK_EXPONENTS", (1.0, 2.00))
     found = reproduce("psvm-table1", quick=True, data_dir=folder)
-    (file,) = found.figures(folder / "figures" / "new")
+    (file,) = write_figures(found, folder / "figures" / "new")
     assert file.name == "psvm-table1-exponents.svg"
     text = file.read_text()
     assert text.startswith("<svg")
     assert "Accuracy and share of support vectors" in text
-    assert found.figures(folder / "figures") != [file]
+    assert write_figures(found, folder / "figures") != [file]
     assert (folder / "figures" / file.name).read_text() == text, "the same table, the same picture"
-    found.report(folder / "table.html")
+    write_report(found, folder / "table.html")
     page = (folder / "table.html").read_text()
     assert "Accuracy and share of support vectors" in page
     assert found.notes[0] in page
     lacking = found.frame.assign(as_written=np.nan)
-    assert replace(found, frame=lacking).figures(folder) == []
+    assert write_figures(replace(found, frame=lacking), folder) == []
 
 
 def test_figures_that_cannot_be_drawn_are_refused_before_anything_is_computed(tmp_path, monkeypatch):
@@ -161,7 +161,7 @@ def test_figures_that_cannot_be_drawn_are_refused_before_anything_is_computed(tm
     (tmp_path / "file").touch()
     with pytest.raises(sx.DataError, match="cannot be made"):
         check_figures("psvm-table1", tmp_path / "file")
-    monkeypatch.setattr("svmcvx.experiments.reproduction.figures.find_spec", lambda name: None)
+    monkeypatch.setattr("svmcvx.papers.figures.find_spec", lambda name: None)
     with pytest.raises(sx.SolverUnavailable, match="svmcvx\\[plot\\]"):
         check_figures("psvm-table1", tmp_path)
 

@@ -16,10 +16,10 @@ from sklearn.preprocessing import MinMaxScaler, scale
 import svmcvx as sx
 from svmcvx import datasets
 from svmcvx.datasets.files import write_npz
-from svmcvx.experiments.reproduction import published, reproduce
-from svmcvx.experiments.reproduction.m3svm import AdamM3SVMClassifier, released_settings
-from svmcvx.experiments.reproduction.odm import SummedODMClassifier, SummedODMLClassifier, UnitMeanDistance
-from svmcvx.experiments.reproduction.tables import thinned
+from svmcvx.papers import published, reproduce, write_figures
+from svmcvx.papers.m3svm import AdamM3SVMClassifier, released_settings
+from svmcvx.papers.odm import SummedODMClassifier, SummedODMLClassifier, UnitMeanDistance
+from svmcvx.papers.result import every_kth
 
 from .conftest import make_data
 
@@ -45,9 +45,9 @@ def folder(tmp_path, monkeypatch):
 
 
 @given(st.integers(1, 40), st.integers(1, 50))
-def test_a_thinned_grid_keeps_its_middle(size, every):
+def test_every_kth_value_of_a_grid_keeps_its_middle(size, every):
     values = list(range(size))
-    left = thinned(values, every)
+    left = every_kth(values, every)
     assert (size - 1) // 2 in left
     assert left == sorted(set(left))
     assert left == values if every == 1 or size <= 3 else {b - a for a, b in itertools.pairwise(left)} <= {every}
@@ -124,7 +124,7 @@ def test_linear_machines_over_random_halves(folder):
     assert any(
         "odm against svm, better/tie/worse" in note and "on the same 3 sets 2/1/0" in note for note in found.notes
     )
-    (picture,) = found.figures(folder)
+    (picture,) = write_figures(found, folder)
     assert picture.name == "odm-table2-margins.svg"
     assert "as summed" in picture.read_text()
 
@@ -135,7 +135,7 @@ def test_machines_with_a_kernel_and_large_sets(folder):
     tuned = found.study.frame.set_index("model").loc["odm", "params"]
     assert tuned["gamma"] in (8.0, 0.5, 1 / 32)
     assert found.study.solves()[0] == found.study.solves()[1]
-    assert len(found.figures(folder)) == 1
+    assert len(write_figures(found, folder)) == 1
     with pytest.raises(sx.DataError, match=r"no data set can be used: ijcnn1"):
         reproduce("odm-table4", sets=["ijcnn1"], data_dir=folder)
 
@@ -159,7 +159,7 @@ def test_machines_for_several_classes(folder):
     assert line["as_written_noise"] == round(2 * np.sqrt(variance), 3)
     assert set(rows.loc["Glass"].drop("m3svm")["as_written_against_m3svm"]) <= {"better", "tie", "worse"}
     assert line["as_released_certified"] == "2/2"
-    pictures = found.figures(folder)
+    pictures = write_figures(found, folder)
     assert [one.name for one in pictures] == ["m3svm-table1-convergence.svg"]
 
 
@@ -189,7 +189,7 @@ def test_exponents(folder):
     assert found.frame["p"].tolist() == list(range(1, 9))
     assert found.frame["as_written"].between(0, 1).all()
     assert found.frame.loc[found.frame["p"] == 4, "as_written_against_p4"].isna().all()
-    (picture,) = found.figures(folder)
+    (picture,) = write_figures(found, folder)
     assert "exponent p" in picture.read_text()
 
 

@@ -6,8 +6,8 @@ from sklearn.svm import SVC, LinearSVC
 
 import svmcvx as sx
 from svmcvx.datasets.files import write_npz
-from svmcvx.experiments.reproduction import conic, l0, published, reproduce
 from svmcvx.experiments.store import Store
+from svmcvx.papers import conic, l0, published, reproduce, write_figures
 from svmcvx.synthetic import outlier_data, outlier_rule
 
 
@@ -103,7 +103,7 @@ def test_a_table_of_trials_goes_on_where_it_stopped(small, tmp_path, monkeypatch
     assert half["published"] == 3.9
     assert half["as_written"] != hinge["as_written"]
     assert frame.loc[(0.5, "clustered", "conic"), "as_written_note"] == "missing"
-    assert [file.name for file in found.figures(tmp_path)] == ["conic-table1-breakdowns.svg"]
+    assert [file.name for file in write_figures(found, tmp_path)] == ["conic-table1-breakdowns.svg"]
 
 
 def test_a_trial_that_fails_is_a_row_and_is_done_again(small, tmp_path, monkeypatch):
@@ -196,10 +196,10 @@ def test_a_table_of_shapes_and_its_figures(small, tmp_path, monkeypatch):
     assert (part["admm runs"] == 12).all()
     assert any("Of 24 runs of the ADMM" in note for note in found.notes)
     assert rows.loc[(0.01, "l0"), "as_written_converged"] == f"{part['l0 converged'].sum()}/2"
-    monkeypatch.setattr("svmcvx.experiments.reproduction.drawings.l0.shape", l0.shape)
-    monkeypatch.setattr("svmcvx.experiments.reproduction.drawings.l0.MOMENTS", 3)
+    monkeypatch.setattr("svmcvx.papers.drawings.l0.shape", l0.shape)
+    monkeypatch.setattr("svmcvx.papers.drawings.l0.MOMENTS", 3)
     monkeypatch.setattr("svmcvx.plot.regions.GRID", 20)
-    files = found.figures(tmp_path)
+    files = write_figures(found, tmp_path)
     assert [file.name for file in files] == ["l0-table52-boundaries.svg", "l0-table52-convergence.svg"]
     assert "Decision boundaries on Double Moons" in files[0].read_text()
 

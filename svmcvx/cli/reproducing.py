@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,12 +16,12 @@ from svmcvx.cli.outputs import Outputs, check_writable
 from svmcvx.errors import DataError
 
 if TYPE_CHECKING:
-    from svmcvx.experiments.reproduction import Reproduction
+    from svmcvx.papers import Reproduction
 
 
 def _tables(incomplete: str) -> list[str]:
     """Return the names of tables for the shell."""
-    from svmcvx.experiments.reproduction import reproducible
+    from svmcvx.papers import reproducible
 
     return [name for name in reproducible() if name.startswith(incomplete)]
 
@@ -65,8 +66,8 @@ def reproduce(
     """Compute a table of a paper again, beside the printed numbers: as its text says, and as the released code does."""
     outputs = Outputs(json, csv, latex, html, quiet)
     check_writable(resume)
-    from svmcvx.experiments.reproduction import reproduce as run_table
-    from svmcvx.experiments.reproduction import reproducible
+    from svmcvx.papers import reproduce as run_table
+    from svmcvx.papers import reproducible, write_figures, write_report
     from svmcvx.system import clock
 
     known = reproducible()
@@ -76,7 +77,7 @@ def reproduce(
     if table not in known:
         raise DataError(f"table must be one of {', '.join(known)}, got {table!r}")
     if figures is not None:
-        from svmcvx.experiments.reproduction.figures import check_figures
+        from svmcvx.papers.figures import check_figures
 
         check_figures(table, figures)
     began = clock.now()
@@ -108,8 +109,8 @@ def reproduce(
         "rows": found.frame.to_dict("records"),
         "study": found.study.contents(),
     }
-    outputs.write("reproduce", found.frame, content, title=found.title, html=found.report)
-    for path in [] if figures is None else found.figures(figures):
+    outputs.write("reproduce", found.frame, content, title=found.title, html=partial(write_report, found))
+    for path in [] if figures is None else write_figures(found, figures):
         outputs.wrote(path)
     if not found.complete:
         advice = (

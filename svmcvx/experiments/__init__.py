@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +29,9 @@ _LAZY = {
 
 
 def __getattr__(name: str) -> Any:
+    if name == "reproduction":
+        warnings.warn("svmcvx.experiments.reproduction is svmcvx.papers now", FutureWarning, stacklevel=2)
+        return import_module("svmcvx.papers")
     if name not in _LAZY:
         raise AttributeError(f"module 'svmcvx.experiments' has no attribute {name!r}")
     value = getattr(import_module(f"svmcvx.experiments.{_LAZY[name]}"), name)

@@ -9,13 +9,12 @@ import numpy as np
 import pandas as pd
 
 from svmcvx.errors import DataError, missing_extra
+from svmcvx.experiments.studies.tables import StudyTables
 from svmcvx.plot.style import class_colours, drawing_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-    from svmcvx.experiments.studies.result import Study
 
 __all__ = ["critical_difference_diagram", "nemenyi", "scores_by_set", "svg"]
 
@@ -44,12 +43,12 @@ def nemenyi(scores: pd.DataFrame) -> pd.DataFrame:
     return found
 
 
-def critical_difference_diagram(study: Study, metric: str | None = None, ax: Axes | None = None) -> Axes:
+def critical_difference_diagram(study: StudyTables, metric: str | None = None, ax: Axes | None = None) -> Axes:
     """Draw mean ranks over data sets; models that Nemenyi's test cannot tell apart are joined [Demsar].
 
     Parameters
     ----------
-    study : Study
+    study : StudyTables
     metric : str, optional
         The first metric by default.
     ax : Axes, optional
@@ -79,7 +78,7 @@ def critical_difference_diagram(study: Study, metric: str | None = None, ax: Axe
     return ax
 
 
-def scores_by_set(study: Study, metric: str | None = None) -> Figure:
+def scores_by_set(study: StudyTables, metric: str | None = None) -> Figure:
     """Draw the scores of all splits, one part a data set, a line with its points a model; a mark at the mean."""
     axes = drawing_axes(None)
     figure: Any = axes.figure

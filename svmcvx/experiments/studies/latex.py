@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from svmcvx.experiments.studies.tables import StudyTables
+
 if TYPE_CHECKING:
     import pandas as pd
-
-    from svmcvx.experiments.studies.result import Study
 
 __all__ = ["escaped", "latex_frame", "latex_table"]
 
@@ -34,7 +34,7 @@ def escaped(text: str) -> str:
     return "".join(SPECIAL.get(character, character) for character in text)
 
 
-def latex_table(study: Study, metric: str, digits: int) -> str:
+def latex_table(study: StudyTables, metric: str, digits: int) -> str:
     """Return mean and standard deviation by data set and model, with mean ranks.
 
     Bold are the best of a row as it is printed, and those that the corrected t-test at 0.05 does not tell from it.
@@ -62,7 +62,7 @@ def latex_table(study: Study, metric: str, digits: int) -> str:
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", ""])
 
 
-def _not_told_apart(study: Study, metric: str) -> set[tuple[str, frozenset[str]]]:
+def _not_told_apart(study: StudyTables, metric: str) -> set[tuple[str, frozenset[str]]]:
     """Return the pairs of models, with their data set, that the corrected test at 0.05 does not tell apart."""
     paired = study.paired(metric)
     rows = paired[paired["corrected_t"] >= 0.05]

@@ -7,17 +7,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from svmcvx.errors import missing_extra
 from svmcvx.experiments.studies.machine import machine, versions
+from svmcvx.experiments.studies.tables import StudyTables
 from svmcvx.system.files import written_whole
-
-if TYPE_CHECKING:
-    from svmcvx.experiments.studies.result import Study
 
 __all__ = ["check_report", "report"]
 
@@ -66,7 +64,7 @@ def check_report() -> None:
 
 def report(
     path: Path,
-    study: Study | None,
+    study: StudyTables | None,
     comparisons: Mapping[str, pd.DataFrame],
     title: str | None = None,
     figures: Sequence[tuple[str, str]] = (),
@@ -76,7 +74,7 @@ def report(
     Parameters
     ----------
     path : path
-    study : Study or None
+    study : StudyTables or None
     comparisons : mapping of str to DataFrame
         Tables of :func:`svmcvx.compare` by their titles, or others, whose ``attrs["note"]`` is printed above them.
     title : str, optional
@@ -127,7 +125,7 @@ def _p(value: float) -> Cell:
     return Cell("< 0.0001" if value < 1e-4 else f"{value:.4f}", value, "low" if value < 0.05 else "")
 
 
-def _summary(study: Study) -> str:
+def _summary(study: StudyTables) -> str:
     frame = study.frame
     certified, solves = study.solves()
     share = (
@@ -139,7 +137,7 @@ def _summary(study: Study) -> str:
     )
 
 
-def _warnings(study: Study) -> list[str]:
+def _warnings(study: StudyTables) -> list[str]:
     found = (
         []
         if study.complete
@@ -148,7 +146,7 @@ def _warnings(study: Study) -> list[str]:
     return [*found, *(f"{name} is left out: {why}" for name, why in study.left_out.items())]
 
 
-def _facts(study: Study | None) -> list[tuple[str, list[tuple[str, str]]]]:
+def _facts(study: StudyTables | None) -> list[tuple[str, list[tuple[str, str]]]]:
     """Return what a reader needs to repeat it."""
     groups = []
     if study is not None:
@@ -164,7 +162,7 @@ def _facts(study: Study | None) -> list[tuple[str, list[tuple[str, str]]]]:
     return [(name, facts) for name, facts in groups if facts]
 
 
-def _sections(study: Study) -> list[dict[str, Any]]:
+def _sections(study: StudyTables) -> list[dict[str, Any]]:
     sections: list[dict[str, Any]] = [
         {
             "title": "Scores",
@@ -193,7 +191,7 @@ def _sections(study: Study) -> list[dict[str, Any]]:
     return sections
 
 
-def _scores(study: Study, metric: str) -> Table:
+def _scores(study: StudyTables, metric: str) -> Table:
     mean, sd, ranks = study.mean(metric), study.sd(metric), study.ranks(metric)
     rows = []
     for dataset in mean.index:
@@ -212,14 +210,14 @@ def _scores(study: Study, metric: str) -> Table:
     return Table(metric, note, ["data set", *study.models], rows, [foot])
 
 
-def _score_figures(study: Study) -> list[tuple[str, str]]:
+def _score_figures(study: StudyTables) -> list[tuple[str, str]]:
     from svmcvx.experiments.studies.figures import scores_by_set, svg
 
     caption = f"{study.metrics[0]} of every split; a bar at the mean."
     return [(svg(scores_by_set(study), "scores of every split"), caption)]
 
 
-def _over_sets(study: Study) -> dict[str, Any]:
+def _over_sets(study: StudyTables) -> dict[str, Any]:
     from svmcvx.experiments.studies.figures import critical_difference_diagram, svg
 
     tables, figures = [], []
@@ -260,7 +258,7 @@ def _over_sets(study: Study) -> dict[str, Any]:
 ROPE = 0.01
 
 
-def _bayes(study: Study, metric: str) -> Table:
+def _bayes(study: StudyTables, metric: str) -> Table:
     rows = [
         [_text(r.dataset), _text(r.first), _text(r.second), *(_number(p) for p in (r.p_first, r.p_equal, r.p_second))]
         for r in _records(study.bayes(ROPE, metric))
@@ -273,7 +271,7 @@ def _bayes(study: Study, metric: str) -> Table:
     return Table(f"{metric}, Bayesian comparison", note, heads, rows)
 
 
-def _paired(study: Study, metric: str) -> Table:
+def _paired(study: StudyTables, metric: str) -> Table:
     rows = [
         [
             _text(r.dataset),
@@ -301,12 +299,12 @@ def _paired(study: Study, metric: str) -> Table:
     return Table(metric, note, [*heads, "corrected t", "Holm", "Wilcoxon", "reason"], rows)
 
 
-def _grid(study: Study, title: str, note: str, values: pd.DataFrame, form: str) -> Table:
+def _grid(study: StudyTables, title: str, note: str, values: pd.DataFrame, form: str) -> Table:
     rows = [[_text(name), *(_number(float(v), form) for v in values.loc[name])] for name in values.index]
     return Table(title, note, ["data set", *study.models], rows)
 
 
-def _sets(study: Study) -> Table:
+def _sets(study: StudyTables) -> Table:
     rows = [
         [
             _text(r.dataset),

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from svmcvx import fast
-from svmcvx.experiments.reproduction.l0 import CAP, SETTINGS, SIZES, TOLERANCE, kernel, shape, split, steps
-from svmcvx.experiments.reproduction.tables import Reproduction
+from svmcvx.papers.l0 import CAP, SETTINGS, SIZES, TOLERANCE, kernel, shape, split, steps
+from svmcvx.papers.result import Reproduction
 from svmcvx.plot.regions import decision_regions
 from svmcvx.plot.style import class_colours, drawing_panels
 

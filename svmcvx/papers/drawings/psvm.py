@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from svmcvx.experiments.reproduction.tables import Reproduction
+from svmcvx.papers.result import Reproduction
 from svmcvx.plot.style import class_colours, drawing_panels
 
 if TYPE_CHECKING:

@@ -15,10 +15,10 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.tree import DecisionTreeClassifier
 
 from svmcvx.estimators.margin import PSVMClassifier
-from svmcvx.experiments.reproduction.psvm import COSTS, QUICK_SETS, SEED, SETS, WithReleasedKernel
-from svmcvx.experiments.reproduction.published import published
-from svmcvx.experiments.reproduction.tables import Reproduction, Run, accuracy_noise
 from svmcvx.experiments.studies import Split, Study, study
+from svmcvx.papers.psvm import COSTS, QUICK_SETS, SEED, SETS, WithReleasedKernel
+from svmcvx.papers.published import published
+from svmcvx.papers.result import Reproduction, Run, accuracy_noise
 
 __all__ = ["table1"]
 

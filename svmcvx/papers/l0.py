@@ -19,13 +19,13 @@ from sklearn.model_selection import train_test_split
 from sklearn.preprocessing import scale
 
 from svmcvx import fast
-from svmcvx.experiments.reproduction.published import published
-from svmcvx.experiments.reproduction.tables import Reproduction, Run, accuracy_noise
-from svmcvx.experiments.reproduction.trials import Trials, accepted, binary_sets, trials
 from svmcvx.experiments.running import Row
 from svmcvx.fast.indicator.l0_admm import Iterate, PenalisedSystem, admm
 from svmcvx.formulations.indicator.l0 import l0_objective
 from svmcvx.kernels import RBF
+from svmcvx.papers.published import published
+from svmcvx.papers.result import Reproduction, Run, accuracy_noise
+from svmcvx.papers.trials import Trials, accepted, binary_sets, trials
 from svmcvx.solution import Solution
 from svmcvx.system import clock
 from svmcvx.system.deadline import OutOfTime, current

@@ -18,12 +18,12 @@ from numpy.typing import NDArray
 
 from svmcvx import fast
 from svmcvx.errors import DataError
-from svmcvx.experiments.reproduction.published import published
-from svmcvx.experiments.reproduction.tables import Reproduction, Run, mean_noise
-from svmcvx.experiments.reproduction.trials import Trials, accepted, binary_sets, trials
 from svmcvx.experiments.running import Row
 from svmcvx.formulations.conic_loss.relaxation import relaxation
 from svmcvx.formulations.conic_loss.sdp import conic_sdp
+from svmcvx.papers.published import published
+from svmcvx.papers.result import Reproduction, Run, mean_noise
+from svmcvx.papers.trials import Trials, accepted, binary_sets, trials
 from svmcvx.solution import Solution
 from svmcvx.solve import solve
 from svmcvx.synthetic import label_noise_data, outlier_data, outlier_rule

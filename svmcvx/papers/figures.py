@@ -15,16 +15,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from svmcvx.errors import DataError, missing_extra
 from svmcvx.experiments.studies.figures import svg
+from svmcvx.papers.result import Reproduction
 from svmcvx.system.files import written_whole
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from svmcvx.experiments.reproduction.tables import Reproduction
+__all__ = ["Drawn", "check_figures", "drawn", "figure_names", "write_figures", "write_report"]
 
-__all__ = ["Drawn", "check_figures", "drawn", "figure_names", "write_figures"]
-
-_ROOM = "svmcvx.experiments.reproduction.drawings"
+_ROOM = "svmcvx.papers.drawings"
 
 
 class _Figure(NamedTuple):
@@ -151,3 +150,17 @@ def write_figures(found: Reproduction, folder: str | os.PathLike[str]) -> list[P
             stream.write(one.svg.encode())
         files.append(path)
     return files
+
+
+def write_report(found: Reproduction, path: str | os.PathLike[str]) -> None:
+    """Write table, figures and study into one HTML file (extra ``study``).
+
+    Raises
+    ------
+    SolverUnavailable
+        Without the extra ``study``.
+    """
+    pictures = [(one.svg, one.caption) for one in drawn(found)]
+    noted = found.frame.copy()
+    noted.attrs["note"] = " ".join(found.notes)
+    found.study.report(path, {found.title: noted}, title=f"{found.title}, reproduced", figures=pictures)

@@ -8,9 +8,9 @@ import numpy as np
 from sklearn.preprocessing import scale
 
 from svmcvx.datasets import load
-from svmcvx.experiments.reproduction.m3svm import ADVISED, SEED, SETS, SPLIT, TOL, released_settings
-from svmcvx.experiments.reproduction.tables import Reproduction
 from svmcvx.fast.multiclass.m3svm import m3svm
+from svmcvx.papers.m3svm import ADVISED, SEED, SETS, SPLIT, TOL, released_settings
+from svmcvx.papers.result import Reproduction
 from svmcvx.plot import gap_trace
 from svmcvx.plot.style import NEGATIVE, drawing_panels
 

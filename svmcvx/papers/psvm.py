@@ -16,14 +16,14 @@ from svmcvx.errors import DataError
 from svmcvx.estimators.margin import PSVMClassifier
 from svmcvx.estimators.request import Request, TrainingData
 from svmcvx.estimators.routes import Route
-from svmcvx.experiments.reproduction.published import published
-from svmcvx.experiments.reproduction.tables import Reproduction, Run, compared
 from svmcvx.experiments.studies import Split, Study, study
 from svmcvx.fast.margin.hard_margin import hard_margin
 from svmcvx.feature_space import feature_space
 from svmcvx.formulations.margin.psvm import PSVM
 from svmcvx.kernels import RBF, Exponential
 from svmcvx.kernels.gram_cache import GramCache
+from svmcvx.papers.published import published
+from svmcvx.papers.result import Reproduction, Run, compared
 from svmcvx.solution import Solution
 
 __all__ = ["AsReleased", "WithReleasedKernel", "table1", "table3"]

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from svmcvx.experiments.reproduction.conic import HALF, METHODS
-from svmcvx.experiments.reproduction.tables import Reproduction
+from svmcvx.papers.conic import HALF, METHODS
+from svmcvx.papers.result import Reproduction
 from svmcvx.plot.style import class_colours, drawing_panels
 
 if TYPE_CHECKING:

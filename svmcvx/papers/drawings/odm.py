@@ -8,9 +8,9 @@ import numpy as np
 from sklearn.base import clone
 
 from svmcvx.datasets import Dataset, load
-from svmcvx.experiments.reproduction.odm import READINGS, SOURCES, SPLIT, given, models
-from svmcvx.experiments.reproduction.tables import Reproduction
 from svmcvx.experiments.studies.protocol import Protocol, piped
+from svmcvx.papers.odm import READINGS, SOURCES, SPLIT, given, models
+from svmcvx.papers.result import Reproduction
 from svmcvx.plot import margin_distribution
 from svmcvx.plot.style import drawing_panels
 

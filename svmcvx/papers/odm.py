@@ -23,12 +23,12 @@ from svmcvx.errors import SvmcvxError
 from svmcvx.estimators.margin import PSVMClassifier
 from svmcvx.estimators.margin_distribution import ODMClassifier, ODMLClassifier
 from svmcvx.estimators.request import Request, TrainingData
-from svmcvx.experiments.reproduction.published import published
-from svmcvx.experiments.reproduction.tables import Reproduction, Run, mean_noise, outcome, thinned
 from svmcvx.experiments.studies import Split, Study, study
 from svmcvx.experiments.studies.statistics import corrected_t, paired_t
 from svmcvx.experiments.studies.tasks import UNCERTIFIED
 from svmcvx.kernels.gram_cache import GramCache
+from svmcvx.papers.published import published
+from svmcvx.papers.result import Reproduction, Run, every_kth, mean_noise, outcome
 
 __all__ = [
     "SummedODMClassifier",
@@ -240,17 +240,17 @@ def models(*, kernel: bool, limit: float | None = None) -> dict[str, Any]:
 
 
 def _grids(every: int, *, kernel: bool) -> dict[str, dict[str, list[float]]]:
-    """Return the grids of the paper, thinned, by model."""
-    small, large = thinned(SMALL, every), thinned(LARGE, every)
+    """Return the grids of the paper, every_kth, by model."""
+    small, large = every_kth(SMALL, every), every_kth(LARGE, every)
     grids: dict[str, dict[str, list[float]]] = {
         "svm": {"C": COSTS},
         "odml": {"C": COSTS, "lam1": small, "lam2": small},
-        "odm": {"C1": large, "C2": large, "D": thinned(BANDS, every)},
+        "odm": {"C1": large, "C2": large, "D": every_kth(BANDS, every)},
     }
     if not kernel:
         return {f"{name}{reading}": grid for name, grid in grids.items() for reading in READINGS.values()}
     # exp(−‖x − x'‖² / (2 width²)); one width alone would be no choice.
-    gammas = [1.0 / (2.0 * width**2) for width in thinned(WIDTHS, min(every, 2))]
+    gammas = [1.0 / (2.0 * width**2) for width in every_kth(WIDTHS, min(every, 2))]
     return {
         name: {f"model__{key}": values for key, values in {**grid, "gamma": gammas}.items()}
         for name, grid in grids.items()

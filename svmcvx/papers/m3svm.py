@@ -17,11 +17,11 @@ from svmcvx.estimators.margin import PSVMClassifier
 from svmcvx.estimators.multiclass import M3SVMClassifier, MulticlassSVMClassifier
 from svmcvx.estimators.request import Request, TrainingData
 from svmcvx.estimators.routes import Route
-from svmcvx.experiments.reproduction.published import published
-from svmcvx.experiments.reproduction.tables import Reproduction, Run, accuracy_noise, mean_noise, outcome, thinned
 from svmcvx.experiments.studies import Split, Study, study
 from svmcvx.experiments.studies.statistics import corrected_t
 from svmcvx.fast.multiclass.m3svm import m3svm
+from svmcvx.papers.published import published
+from svmcvx.papers.result import Reproduction, Run, accuracy_noise, every_kth, mean_noise, outcome
 from svmcvx.solution import Solution
 
 __all__ = ["AdamM3SVMClassifier", "figure3", "released_settings", "table1"]
@@ -135,7 +135,7 @@ def table1(run: Run) -> Reproduction:
     printed: Any = published("m3svm_table1").set_index("dataset")
     rows = [_row(found, name, method, printed) for name in names for method in METHODS]
     frame = pd.DataFrame(rows)
-    grids = f"M3SVM: {len(thinned(LAMBDAS, every))} λ × {len(thinned(EXPONENTS, every))} p; others: {len(thinned(WEIGHTS, every))} λ or C"
+    grids = f"M3SVM: {len(every_kth(LAMBDAS, every))} λ × {len(every_kth(EXPONENTS, every))} p; others: {len(every_kth(WEIGHTS, every))} λ or C"
     notes = (
         f"As written: mean accuracy on the test parts of {repeats} splits 80/20 (the paper: {REPEATS} runs) and its standard deviation; "
         f"hyper-parameters by 5-fold cross-validation on the training part ({grids}; a single value is not tuned); hinge loss, certified to {TOL:g} "
@@ -155,7 +155,7 @@ def figure3(run: Run) -> Reproduction:
     """Compute what Figure 3 shows: accuracy against the exponent, with λ tuned for each."""
     repeats, every = run.repetitions(REPEATS, QUICK_REPEATS), _every(run)
     models = {f"p = {p:g}": clone(METHODS[OWN]).set_params(p=p) for p in EXPONENTS}
-    tune = {name: {"lam": thinned(LAMBDAS, every)} for name in models}
+    tune = {name: {"lam": every_kth(LAMBDAS, every)} for name in models}
     names, found = _all_sets(run, lambda name, data: _studied(name, data, models, tune, repeats, run))
     rows = []
     for name in names:
@@ -169,7 +169,7 @@ def figure3(run: Run) -> Reproduction:
             rows.append(row | {f"as_written{key}": value for key, value in values.items()})
     notes = (
         f"Mean accuracy on the test parts of {repeats} splits 80/20 and its standard deviation; λ for each p by 5-fold cross-validation on the "
-        f"training part ({len(thinned(LAMBDAS, every))} values); hinge loss, certified to {TOL:g}. The paper prints curves, no numbers.",
+        f"training part ({len(every_kth(LAMBDAS, every))} values); hinge loss, certified to {TOL:g}. The paper prints curves, no numbers.",
         f"Against p{ADVISED:g}: 'better' or 'worse' than at p = {ADVISED:g}, which the paper advises, at 95 % by the corrected resampled t-test.",
     )
     return Reproduction("m3svm-figure3", "M3SVM, Figure 3 (exponents)", pd.DataFrame(rows), SHOWN3, notes, found)
@@ -233,7 +233,7 @@ def _compared_on(name: str, data: Dataset, repeats: int, every: int, run: Run) -
     }
     tune = {}
     for method, model in METHODS.items():
-        grid = {key: thinned(values, every) for key, values in _grid(method).items()}
+        grid = {key: every_kth(values, every) for key, values in _grid(method).items()}
         models[method] = clone(model)
         if all(len(values) == 1 for values in grid.values()):
             models[method].set_params(**{key: value for key, (value,) in grid.items()})

@@ -1,0 +1,329 @@
+"""The rows of a study, and the tables and tests made of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from svmcvx.data import check_number
+from svmcvx.errors import DataError
+from svmcvx.experiments.running import FAILED, Row
+from svmcvx.experiments.studies import statistics
+from svmcvx.experiments.studies.machine import versions
+from svmcvx.experiments.studies.protocol import Protocol
+from svmcvx.experiments.studies.statistics import Friedman
+from svmcvx.experiments.studies.tasks import FIELDS, UNCERTIFIED
+from svmcvx.experiments.tables import CertifiedTable
+
+__all__ = ["StudyTables"]
+
+# Columns of `Study.paired`, but for the adjusted p-value.
+PAIRED = [
+    "dataset",
+    "first",
+    "second",
+    "splits",
+    "difference",
+    "low",
+    "high",
+    "median",
+    "win",
+    "detectable",
+    "t",
+    "corrected_t",
+    "wilcoxon",
+    "reason",
+]
+
+
+class StudyTables:
+    """Rows of a study with its tables and tests; :class:`svmcvx.experiments.Study` adds files and reports."""
+
+    def __init__(
+        self,
+        rows: Sequence[Row],
+        protocol: Protocol,
+        models: Mapping[str, str],
+        grids: Mapping[str, str],
+        datasets: Sequence[Mapping[str, Any]],
+        left_out: Mapping[str, str],
+        complete: bool,
+        reused: int = 0,
+    ) -> None:
+        self.metrics = protocol.metrics
+        self.protocol = protocol.described()
+        self.model_lines, self.grids = dict(models), dict(grids)
+        self.models = tuple(models)
+        self.datasets = pd.DataFrame(list(datasets))
+        self.left_out = dict(left_out)
+        self.complete, self.reused = complete, reused
+        self.versions = versions()
+        self.frame = self._framed(rows)
+
+    def _framed(self, rows: Sequence[Row]) -> pd.DataFrame:
+        place = FIELDS.index("scores")
+        columns = (*FIELDS[:place], *self.metrics, *FIELDS[place + 1 :])
+        flat = [{**row, **(row["scores"] or {})} for row in rows]
+        frame = CertifiedTable([{name: row.get(name) for name in columns} for row in flat], columns=list(columns))
+        numbers = [*self.metrics, "lower", "upper", "gap", "n_support", "tuning_seconds", "seconds"]
+        return frame.astype(dict.fromkeys(numbers, float))
+
+    def __repr__(self) -> str:
+        state = "" if self.complete else ", not complete"
+        return f"{type(self).__name__}({len(self.models)} models, {len(self.datasets)} data sets, {len(self.frame)} tasks{state})"
+
+    # Tables
+
+    def _metric(self, metric: str | None) -> str:
+        if metric is None:
+            return self.metrics[0]
+        if metric not in self.metrics:
+            raise DataError(f"metric must be one of {', '.join(self.metrics)}, got {metric!r}")
+        return metric
+
+    def _by_set(self, column: pd.Series) -> Any:
+        return column.groupby([self.frame["dataset"], self.frame["model"]], sort=False)
+
+    def _ordered(self, values: pd.Series) -> pd.DataFrame:
+        names = list(self.datasets["dataset"])
+        table = values.unstack("model").reindex(  # noqa: PD010 - nothing to aggregate
+            index=names, columns=list(self.models)
+        )
+        table.index.name, table.columns.name = "dataset", None
+        return table
+
+    def mean(self, metric: str | None = None) -> pd.DataFrame:
+        """Return mean scores, a row a data set and a column a model; NaN where a task failed or is missing."""
+        return self._ordered(self._by_set(self.frame[self._metric(metric)]).agg(lambda x: x.mean(skipna=False))).where(
+            self._whole()
+        )
+
+    def sd(self, metric: str | None = None) -> pd.DataFrame:
+        """Return the standard deviations of the scores over the splits, with one degree of freedom less than splits."""
+        column = self.frame[self._metric(metric)]
+        return self._ordered(self._by_set(column).agg(lambda x: x.std(ddof=1, skipna=False))).where(self._whole())
+
+    def _whole(self) -> pd.DataFrame:
+        """Return where all tasks are there: means of different splits cannot be compared."""
+        counts = self._ordered(self._by_set(self.frame["status"]).size()).fillna(0)
+        most = self.frame.groupby("dataset")[["repeat", "fold"]].apply(lambda part: len(part.drop_duplicates()))
+        return counts.ge(most.reindex(counts.index).fillna(1), axis=0)
+
+    def table(self, metric: str | None = None, digits: int = 3) -> pd.DataFrame:
+        """Return mean ± standard deviation as text, with a last row of mean ranks."""
+        mean, sd = self.mean(metric), self.sd(metric)
+        cells = {
+            name: [_mean_sd(m, s, digits) for m, s in zip(mean[name], sd[name], strict=True)] for name in self.models
+        }
+        table = pd.DataFrame(cells, index=mean.index)
+        table.loc["mean rank"] = ["—" if np.isnan(rank) else f"{rank:.2f}" for rank in self.ranks(metric).mean(axis=0)]
+        return table
+
+    def ranks(self, metric: str | None = None) -> pd.DataFrame:
+        """Return the rank of each model on each data set, 1 the best; of data sets on which all models have a score."""
+        mean = self.mean(metric).dropna()
+        return pd.DataFrame(statistics.ranks_by_block(mean), index=mean.index, columns=mean.columns)
+
+    def _certifying(self) -> pd.DataFrame:
+        """Return the rows of the models that give certificates, as far as any of them has been fitted."""
+        without = self.frame.loc[self.frame["status"] == UNCERTIFIED, "model"].unique()
+        return self.frame[~self.frame["model"].isin(without)]
+
+    def certified(self) -> pd.DataFrame:
+        """Return the share of certified solves, of the final fits and those of the tuning together, by data set and model.
+
+        A task that failed counts as one solve without a certificate; models that have none are NaN.
+        """
+        rows = self._certifying()
+        by_set = [rows["dataset"], rows["model"]]
+        solved = (rows["tuning_certified"] + rows["certified"].astype(int)).groupby(by_set).sum()
+        return self._ordered(solved / (rows["tuning_fits"] + 1).groupby(by_set).sum())
+
+    def contents(self) -> dict[str, Any]:
+        """Return everything as plain values, for JSON."""
+        return {
+            "complete": self.complete,
+            "data": self.datasets.to_dict("records"),
+            "protocol": self.protocol,
+            "models": self.model_lines,
+            "grids": self.grids,
+            "left_out": self.left_out,
+            "reused": self.reused,
+            "rows": self.frame.to_dict("records"),
+        }
+
+    def solves(self) -> tuple[int, int]:
+        """Return how many solves are certified, and how many there are, of the models that give certificates."""
+        rows = self._certifying()
+        return (
+            int((rows["tuning_certified"] + rows["certified"].astype(int)).sum()),
+            int((rows["tuning_fits"] + 1).sum()),
+        )
+
+    def seconds(self) -> pd.DataFrame:
+        """Return mean seconds of a task, with its tuning, by data set and model."""
+        return self._ordered(self._by_set(self.frame["seconds"]).mean())
+
+    def failures(self) -> pd.DataFrame:
+        """Return the rows of the tasks that failed."""
+        return self.frame.loc[self.frame["status"] == FAILED, ["dataset", "model", "repeat", "fold", "note"]]
+
+    # Tests
+
+    def _differences(self, metric: str) -> Iterator[tuple[str, str, str, Any, float]]:
+        """Yield data set, two models, the differences of their scores by split, and test rows for one training row."""
+        for dataset in self.datasets["dataset"]:
+            part = self.frame[self.frame["dataset"] == dataset]
+            scores = part.pivot_table(metric, ["repeat", "fold"], "model", dropna=False).reindex(
+                columns=list(self.models)
+            )
+            ratio = float((part["n_test"] / part["n_train"]).mean()) if len(part) else 0.0
+            for first, second in combinations(self.models, 2):
+                yield dataset, first, second, (scores[first] - scores[second]).dropna().to_numpy(), ratio
+
+    def paired(self, metric: str | None = None) -> pd.DataFrame:
+        """Compare every pair of models on every data set, over its splits.
+
+        Returns
+        -------
+        DataFrame
+            ``dataset``, ``first``, ``second``, ``splits`` (that both have), ``difference`` (mean of first less second) with its 95 %
+            interval ``low``, ``high``, ``median``, ``win`` (share of splits on which the first is better, ties counted half),
+            ``detectable`` (smallest mean difference that the test finds with a probability of 0.8), and the two-sided
+            p-values ``t``, ``corrected_t`` (for overlapping training parts [Nadeau]) and ``wilcoxon``, not adjusted for their number;
+            ``corrected_holm``: those of the corrected test adjusted for the number of rows. A p-value that does not exist is NaN, and
+            ``reason`` says why.
+        """
+        rows = []
+        for dataset, first, second, difference, ratio in self._differences(self._metric(metric)):
+            size = statistics.effect(difference, ratio)
+            rows.append(
+                {
+                    "dataset": dataset,
+                    "first": first,
+                    "second": second,
+                    "splits": difference.size,
+                    "difference": size.mean,
+                    "low": size.low,
+                    "high": size.high,
+                    "median": size.median,
+                    "win": size.win,
+                    "detectable": size.detectable,
+                    "t": statistics.paired_t(difference),
+                    "corrected_t": statistics.corrected_t(difference, ratio),
+                    "wilcoxon": statistics.wilcoxon(difference),
+                    "reason": size.reason,
+                }
+            )
+        table = pd.DataFrame(rows, columns=PAIRED)
+        table.insert(PAIRED.index("corrected_t") + 1, "corrected_holm", statistics.holm(table["corrected_t"]))
+        return table
+
+    def overall(self, metric: str | None = None, control: str | None = None) -> pd.DataFrame:
+        """Compare every pair of models over the data sets, by the signed-rank test on mean scores.
+
+        Parameters
+        ----------
+        metric : str, optional
+            The first metric by default.
+        control : str, optional
+            A model that the others are compared with; Holm's adjustment is then for these comparisons alone.
+
+        Returns
+        -------
+        DataFrame
+            ``first``, ``second``, ``wins`` and ``losses`` of the first, ``ties``, ``median`` difference, ``wilcoxon``, and ``holm``: the
+            p-value adjusted for the number of pairs. NaN for fewer than six data sets.
+
+        Raises
+        ------
+        DataError
+            If there is no such metric or model.
+        """
+        mean = self.mean(metric)
+        if control is not None and control not in self.models:
+            raise DataError(f"control must be one of {', '.join(self.models)}, got {control!r}")
+        pairs = combinations(self.models, 2) if control is None else ((m, control) for m in self.models if m != control)
+        rows = []
+        for first, second in pairs:
+            difference = (mean[first] - mean[second]).dropna().to_numpy()
+            rows.append(
+                {
+                    "first": first,
+                    "second": second,
+                    "wins": int((difference > 0).sum()),
+                    "losses": int((difference < 0).sum()),
+                    "ties": int((difference == 0).sum()),
+                    "median": float(np.median(difference)) if difference.size else np.nan,
+                    "wilcoxon": statistics.wilcoxon(difference),
+                }
+            )
+        table = pd.DataFrame(rows, columns=["first", "second", "wins", "losses", "ties", "median", "wilcoxon"])
+        table["holm"] = statistics.holm(table["wilcoxon"])
+        return table
+
+    def bayes(self, rope: float = 0.01, metric: str | None = None) -> pd.DataFrame:
+        """Return the probabilities that models differ by more than a region of practical equivalence [Benavoli].
+
+        Parameters
+        ----------
+        rope : float
+            Half the width of the region: differences up to this count as practical equality. 0.01 by default.
+        metric : str, optional
+            The first metric by default.
+
+        Returns
+        -------
+        DataFrame
+            ``dataset``, ``first``, ``second``, and the probabilities ``p_first``, ``p_equal``, ``p_second``: the correlated t-test on each
+            data set, and the signed-rank test over all of them in the rows ``"(all)"``.
+
+        Raises
+        ------
+        DataError
+            If `rope` is negative.
+        """
+        name = self._metric(metric)
+        check_number(rope, "rope", low=0)
+        rows: list[dict[str, Any]] = []
+        for dataset, first, second, difference, ratio in self._differences(name):
+            found = statistics.correlated_t(difference, ratio, rope)
+            rows.append(_posterior_row(dataset, first, second, found))
+        mean = self.mean(name)
+        for first, second in combinations(self.models, 2):
+            difference = (mean[first] - mean[second]).dropna().to_numpy()
+            rows.append(_posterior_row("(all)", first, second, statistics.bayesian_signed_rank(difference, rope)))
+        return pd.DataFrame(rows, columns=["dataset", "first", "second", "p_first", "p_equal", "p_second"])
+
+    def friedman(self, metric: str | None = None, alpha: float = 0.05) -> Friedman | None:
+        """Return Friedman's test over the data sets; None for fewer than three models or two data sets."""
+        check_number(alpha, "alpha", low=0, high=1, open_low=True, open_high=True)
+        return statistics.friedman(self.mean(metric), alpha)
+
+    def methods(self) -> str:
+        """Return a paragraph on data, protocol and tests for a publication, with citations in brackets."""
+        certified, solves = self.solves()
+        protocol = "; ".join(f"{name}: {value}" for name, value in self.protocol.items())
+        return (
+            f"{len(self.models)} models were compared on {len(self.datasets)} data sets ({protocol}). Of {solves} training problems "
+            f"{certified} were solved to a certified duality gap. On each data set, differences were tested by the corrected resampled "
+            "t-test, which allows for overlapping training parts [Nadeau], and over the data sets by Wilcoxon's signed-rank test with "
+            "Holm's adjustment, the ranks of zero differences split, and by Friedman's test with Nemenyi's critical difference [Demsar]. "
+            "Probabilities of practical equivalence are those of the Bayesian correlated t-test and signed-rank test [Benavoli]. "
+            f"Computed with svmcvx {self.versions['svmcvx']}."
+        )
+
+
+def _mean_sd(mean: float, sd: float, digits: int) -> str:
+    if np.isnan(mean):
+        return "—"
+    return f"{mean:.{digits}f}" if np.isnan(sd) else f"{mean:.{digits}f} ± {sd:.{digits}f}"
+
+
+def _posterior_row(dataset: str, first: str, second: str, found: statistics.Posterior) -> dict[str, Any]:
+    probabilities = {"p_first": found.first, "p_equal": found.equal, "p_second": found.second}
+    return {"dataset": dataset, "first": first, "second": second, **probabilities}

@@ -1,0 +1,159 @@
+"""A table of a paper with the printed and our numbers, and what its cells are made of."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from svmcvx.errors import DataError
+from svmcvx.experiments.studies import Study
+from svmcvx.papers.trials import Trials
+from svmcvx.system.files import written_whole
+
+__all__ = [
+    "Reproduction",
+    "Run",
+    "accuracy_noise",
+    "compared",
+    "every_kth",
+    "mean_noise",
+    "outcome",
+]
+
+# A grid of at most this many values is used whole.
+WHOLE_GRID = 3
+# Of the tests.
+LEVEL = 0.05
+
+
+@dataclass(frozen=True, eq=False)
+class Reproduction:
+    """A table of a paper with the printed and our numbers.
+
+    Attributes
+    ----------
+    name, title : str
+    frame : DataFrame
+        A row a number of the table. ``published``; ``as_written`` (the protocol of the paper's text) and ``as_released`` (that of the
+        code published with it), each with its difference from the printed number and whether that is within ``noise``.
+    shown : tuple of str
+        The columns that the command line prints.
+    notes : tuple of str
+        What the columns are, and how the protocols differ.
+    study : Study or Trials
+        All fits.
+    run : Run, optional
+        How it was computed, for what its figures compute besides.
+    """
+
+    name: str
+    title: str
+    frame: pd.DataFrame
+    shown: tuple[str, ...]
+    notes: tuple[str, ...]
+    study: Study | Trials
+    run: Run | None = None
+
+    @property
+    def complete(self) -> bool:
+        """Whether all fits are there."""
+        return self.study.complete
+
+    def to_csv(self, path: str | os.PathLike[str]) -> None:
+        """Write the table, whole or not at all."""
+        with written_whole(path) as stream:
+            stream.write(self.frame.to_csv(index=False).encode())
+
+
+class Run(NamedTuple):
+    """How a table is computed: in part or in full, with how many repetitions, and with which arguments of :func:`svmcvx.study`."""
+
+    quick: bool
+    options: Mapping[str, Any]
+    repeats: int | None = None
+    every: int | None = None
+    sets: tuple[str, ...] | None = None
+
+    def chosen(self, names: Iterable[str]) -> tuple[str, ...]:
+        """Return those of the data sets of a table that are asked for.
+
+        Raises
+        ------
+        DataError
+            If one that is asked for is not among them.
+        """
+        names = tuple(names)
+        if self.sets is None:
+            return names
+        strange = sorted(set(self.sets) - set(names))
+        if strange or not self.sets:
+            raise DataError(f"sets must be of {', '.join(names)}; got {', '.join(strange) or 'none'}")
+        return tuple(name for name in names if name in self.sets)
+
+    def repetitions(self, full: int, quick: int) -> int:
+        """Return the number of repetitions, of those of the paper and of the quick part."""
+        return self.repeats or (quick if self.quick else full)
+
+
+def every_kth(values: Sequence[Any], k: int) -> list[Any]:
+    """Return every k-th value of a grid, its middle among them; up to three values stay as they are."""
+    if k == 1 or len(values) <= WHOLE_GRID:
+        return list(values)
+    return list(values[(len(values) - 1) // 2 % k :: k])
+
+
+def compared(
+    what: str, published_pct: float, task: Mapping[str, Any] | None, why_not: str = "missing"
+) -> dict[str, float | bool | str]:
+    """Return the part of a row that says what a task of a study gives, beside the printed accuracy.
+
+    Parameters
+    ----------
+    what : str
+        ``"as_written"`` or ``"as_released"``; the names of the columns begin with it.
+    published_pct : float
+    task : mapping or None
+        A row of :attr:`Study.frame`; None if there is none.
+    why_not : str
+        What is said then.
+    """
+    if task is None or math.isnan(task["accuracy"]):
+        return {what: math.nan, f"{what}_note": why_not if task is None else task["note"]}
+    ours = 100.0 * task["accuracy"]
+    noise = accuracy_noise(published_pct, ours, task["n_test"])
+    return {
+        what: round(ours, 2),
+        f"{what}_difference": round(ours - published_pct, 2) + 0.0,
+        f"{what}_within_noise": bool(abs(ours - published_pct) <= noise),
+        f"{what}_noise": round(noise, 2),
+        f"{what}_certified": f"{task['tuning_certified'] + task['certified']}/{task['tuning_fits'] + 1}",
+        f"{what}_seconds": round(task["seconds"], 2),
+    }
+
+
+def accuracy_noise(first_pct: float, second_pct: float, n_test: int) -> float:
+    """Return two standard errors of accuracies on so many test observations, the larger of the two, in percentage points."""
+    shares = [min(max(accuracy / 100.0, 0.0), 1.0) for accuracy in (first_pct, second_pct)]
+    return 200.0 * math.sqrt(max(a * (1.0 - a) for a in shares) / n_test)
+
+
+def outcome(difference: NDArray[np.float64], p_value: float) -> str:
+    """Return whether scores with these differences are better or worse at 95 %, or a tie; nothing if there is no p-value."""
+    if math.isnan(p_value):
+        return ""
+    return "tie" if p_value >= LEVEL else "better" if difference.sum() > 0 else "worse"
+
+
+def mean_noise(first_sd: float, first_splits: int, second_sd: float, second_splits: int) -> float:
+    """Return two standard errors of the difference of two mean scores, each over independent random splits of the same data.
+
+    Given the data the splits of a mean are independent, although their training parts overlap.
+    """
+    return 2.0 * math.sqrt(first_sd**2 / first_splits + second_sd**2 / second_splits)

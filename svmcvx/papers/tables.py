@@ -1,0 +1,111 @@
+"""Which tables can be computed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from importlib import import_module
+from pathlib import Path
+from typing import NamedTuple
+
+from svmcvx.data import check_choice, check_whole
+from svmcvx.errors import DataError
+from svmcvx.papers.result import Reproduction, Run
+
+__all__ = ["reproduce", "reproducible"]
+
+
+class _Table(NamedTuple):
+    title: str
+    module: str
+    function: str
+    # Which of the arguments of `reproduce` that change its size it has a use for.
+    takes: tuple[str, ...] = ("repeats",)
+
+    def load(self) -> Callable[..., Reproduction]:
+        found: Callable[..., Reproduction] = getattr(import_module(self.module), self.function)
+        return found
+
+
+_ROOM = "svmcvx.papers"
+_TABLES: Mapping[str, _Table] = {
+    "psvm-table1": _Table("pSVM, Table 1", f"{_ROOM}.psvm", "table1", ("sets",)),
+    "psvm-table1-baselines": _Table(
+        "pSVM, Table 1, the other classifiers", f"{_ROOM}.psvm_baselines", "table1", ("repeats", "sets")
+    ),
+    "psvm-table3": _Table("pSVM, Table 3", f"{_ROOM}.psvm", "table3", ("sets",)),
+    "odm-table2": _Table("ODM, Table 2 (linear)", f"{_ROOM}.odm", "table2", ("repeats", "every", "sets")),
+    "odm-table3": _Table("ODM, Table 3 (Gaussian kernel)", f"{_ROOM}.odm", "table3", ("repeats", "every", "sets")),
+    "odm-table4": _Table("ODM, Table 4 (large sets)", f"{_ROOM}.odm", "table4", ("repeats", "every", "sets")),
+    "m3svm-table1": _Table("M3SVM, Table 1", f"{_ROOM}.m3svm", "table1", ("repeats", "every", "sets")),
+    "m3svm-figure3": _Table("M3SVM, Figure 3 (exponents)", f"{_ROOM}.m3svm", "figure3", ("repeats", "every", "sets")),
+    "conic-table1": _Table("Conic loss, Table 1", f"{_ROOM}.conic", "table1"),
+    "conic-table2": _Table("Conic loss, Table 2 (seconds)", f"{_ROOM}.conic", "table2"),
+    "conic-table3": _Table("Conic loss, Table 3", f"{_ROOM}.conic", "table3"),
+    "conic-table4": _Table("Conic loss, Table 4", f"{_ROOM}.conic", "table4"),
+    "l0-table51": _Table("l0-KSVM, Table 5.1 (Double Circles)", f"{_ROOM}.l0", "table51"),
+    "l0-table52": _Table("l0-KSVM, Table 5.2 (Double Moons)", f"{_ROOM}.l0", "table52"),
+    "l0-table53": _Table("l0-KSVM, Table 5.3", f"{_ROOM}.l0", "table53"),
+}
+
+
+def reproducible() -> dict[str, str]:
+    """Return the names of the tables that can be computed, with their titles."""
+    return {name: table.title for name, table in _TABLES.items()}
+
+
+def reproduce(
+    table: str,
+    *,
+    quick: bool = False,
+    repeats: int | None = None,
+    every: int | None = None,
+    sets: Sequence[str] | None = None,
+    data_dir: str | os.PathLike[str] | None = None,
+    store: str | os.PathLike[str] | None = None,
+    backend: str | None = None,
+    n_jobs: int | None = None,
+    progress: bool = False,
+    time_limit: float | None = None,
+) -> Reproduction:
+    """Compute a table of a paper again, by the protocol of its text and by that of the code published with it.
+
+    Parameters
+    ----------
+    table : str
+        One of :func:`reproducible`.
+    quick : bool
+        A part of the table that takes little time.
+    repeats : int, optional
+        Repetitions, where the numbers are means over some; those of the paper by default.
+    every : int, optional
+        Take every k-th value of each grid of hyper-parameters of more than three values, the middle one among them; all by default.
+        A model with one setting left is not tuned.
+    sets : sequence of str, optional
+        Data sets, by the names that the table prints; all by default.
+    data_dir, store, backend, n_jobs, progress, time_limit
+        As for :func:`svmcvx.study`.
+
+    Raises
+    ------
+    DataError
+        If there is no such table, it has no use for an argument, or none of its data sets is available.
+    """
+    check_choice(table, "table", tuple(_TABLES))
+    given = {"repeats": repeats, "every": every, "sets": sets}
+    for name, value in given.items():
+        if value is not None and name not in _TABLES[table].takes:
+            raise DataError(f"{table} has no use for {name}; leave it out")
+        if value is not None and name != "sets":
+            check_whole(value, name, 1)
+    options = {
+        "data_dir": data_dir,
+        "store": None if store is None else Path(store),
+        "backend": backend,
+        "n_jobs": n_jobs,
+        "progress": progress,
+        "time_limit": time_limit,
+    }
+    run = Run(quick, options, repeats, every, None if sets is None else tuple(sets))
+    return replace(_TABLES[table].load()(run), run=run)
