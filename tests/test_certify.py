@@ -1,5 +1,6 @@
 """Certificates of models that scikit-learn trained."""
 
+import copy
 import itertools
 import warnings
 
@@ -7,6 +8,7 @@ import cvxpy as cp
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from scipy.spatial.distance import cdist
 from sklearn.datasets import load_iris
 from sklearn.linear_model import LogisticRegression, Perceptron, SGDClassifier
 from sklearn.model_selection import GridSearchCV
@@ -143,6 +145,68 @@ def test_sparse_data(estimator):
     assert overlap(dense, sparse)
 
 
+def objective_at(fitted, data, labels, gamma, C):
+    """P of a two-class kernel machine, from distances of rows without their offset."""
+    distances = cdist(data, data, "sqeuclidean")
+    K = np.exp(-gamma * distances)
+    v = np.zeros(labels.size)
+    v[fitted.support_] = fitted.dual_coef_.toarray()[0] if sp.issparse(fitted.dual_coef_) else fitted.dual_coef_[0]
+    hinge = np.maximum(1 - labels * (K @ v + fitted.intercept_[0]), 0)
+    return 0.5 * v @ K @ v + C * hinge.sum()
+
+
+@pytest.mark.parametrize("offset", [1e4, 1e5, 1e6, 1e7])
+@pytest.mark.parametrize("kind", ["float64", "float32", "several classes", "nu"])
+def test_the_kernels_numbers_are_those_of_the_training_on_sparse_data_with_an_offset(offset, kind):
+    # scikit-learn's variance of sparse data loses its digits there, and with it gamma="scale".
+    rng = np.random.default_rng(int(offset) % 91)
+    data = rng.standard_normal((40, 3)) + offset
+    data = data.astype(np.float32).astype(np.float64) if kind == "float32" else data
+    labels = rng.integers(0, 3, 40) if kind == "several classes" else np.where(rng.random(40) < 0.5, 1, -1)
+    thin = sp.csr_array(data)
+    fitted = (NuSVC(nu=0.5, tol=1e-10) if kind == "nu" else SVC(C=2.0, tol=1e-10)).fit(thin, labels)
+    found = sx.certify(fitted, thin, labels)
+    # The number is the model's, whatever its settings and the container of the data are now.
+    again = sx.certify(clone_of(fitted, gamma=123.0), data, labels)
+    if kind == "several classes":
+        for pair, certificate in found.items():
+            rows = np.isin(labels, pair)
+            own = sx.fast.psvm(data[rows], labels[rows], C=2.0, p=1, kernel=sx.RBF(fitted._gamma), tol=1e-9)
+            assert overlap(certificate, own.certificate)
+            assert overlap(certificate, again[pair])
+        return
+    C = 2.0 if kind != "nu" else float(np.abs(fitted.dual_coef_.toarray()).max())
+    value = objective_at(fitted, data, labels, fitted._gamma, C)
+    own = sx.fast.psvm(data, labels, C=C, p=1, kernel=sx.RBF(fitted._gamma), tol=1e-9).certificate
+    for certificate in (found, again):
+        assert overlap(certificate, own)
+        assert certificate.lower <= value * (1 + 1e-12)
+        assert value <= certificate.upper * (1 + 1e-12)
+    if offset <= 1e5:
+        assert found.gap < 1e-5
+
+
+def clone_of(fitted, **changed):
+    return copy.deepcopy(fitted).set_params(**changed)
+
+
+def test_a_gamma_that_the_training_lost_is_refused():
+    thin = sp.csr_array(np.where(np.abs(X) > 0.8, X, 0.0))
+    fitted = SVC().fit(thin, Y)
+    fitted._gamma = -0.5
+    with pytest.raises(sx.DataError, match=r"trained with gamma = -0\.5, .*loses its digits"):
+        sx.certify(fitted, thin, Y)
+
+
+@pytest.mark.parametrize("estimator", [SVC(class_weight="balanced", tol=1e-8), SVC(class_weight={1: 3.0}, tol=1e-8)])
+def test_class_weights_are_those_of_the_training(estimator):
+    labels = np.where(np.arange(Y.size) % 4 == 0, Y, np.sign(X[:, 0])).astype(int)
+    fitted = estimator.fit(X, labels)
+    found = sx.certify(fitted, X, labels)
+    assert found.gap < 1e-5
+    assert sx.certify(clone_of(fitted, class_weight=None), X, labels) == found
+
+
 def test_degenerate_data():
     doubled, labels = np.repeat(X, 3, axis=0), np.repeat(Y, 3)
     constant = np.hstack([doubled, np.ones((labels.size, 1))])
@@ -259,9 +323,18 @@ def test_a_logistic_regression_with_absolute_norms(classes, intercept):
     data = rng.standard_normal((90, 4))
     labels = (np.argmax(data[:, :classes] + rng.standard_normal((90, classes)), axis=1)).astype(str)
     gaps = []
+    # l1_ratio alone says it all from scikit-learn 1.8 on.
+    penalty = {} if LogisticRegression().penalty == "deprecated" else {"penalty": "elasticnet"}
     for tol in (1e-1, 1e-3, 1e-8):
         model = LogisticRegression(
-            solver="saga", l1_ratio=1.0, C=0.7, tol=tol, max_iter=100_000, fit_intercept=intercept, random_state=0
+            solver="saga",
+            l1_ratio=1.0,
+            C=0.7,
+            tol=tol,
+            max_iter=100_000,
+            fit_intercept=intercept,
+            random_state=0,
+            **penalty,
         ).fit(data, labels)
         certificate = sx.certify(model, data, labels)
         gaps.append(certificate.gap)

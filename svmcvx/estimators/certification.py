@@ -61,6 +61,7 @@ DUAL_STEPS = 10_000
 # that is less), was probably trained with other labels.
 LOOSE = 0.01
 ABOVE_CHANCE = 0.05
+COMPUTED_GAMMA = " (scikit-learn's variance of sparse data loses its digits where the mean is large beside the spread)"
 
 
 def certify(estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> Certificate | dict[Any, Certificate]:
@@ -83,7 +84,8 @@ def certify(estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> Certif
     ----------
     estimator : SVC, NuSVC, LinearSVC or LogisticRegression
         Fitted. With any kernel of ``SVC`` that is positive semidefinite on the data, precomputed and callable ones
-        included; ``class_weight`` is taken into account.
+        included. Numbers that the fitted estimator holds count as it holds them: ``gamma="scale"`` and the class weights of
+        ``SVC`` and ``NuSVC`` are not computed again.
     X : array-like or sparse matrix of shape (n, d)
         The data that it was trained on: of a pipeline's last step, the transformed data.
     y : array-like of shape (n,)
@@ -195,9 +197,11 @@ def _refuse_others(estimator: Any) -> None:
 
 
 def _class_weights(estimator: Any, codes: NDArray[np.intp], classes: NDArray[Any], weight: Floats) -> Floats:
-    """Return the weight of each class, as the estimator has computed it."""
-    # "balanced" counts observations for SVC, and for the others their weights where scikit-learn can do so.
-    weighted = not isinstance(estimator, (SVC, NuSVC)) and "sample_weight" in signature(compute_class_weight).parameters
+    """Return the weight of each class: what the estimator was trained with, or computed as the estimator does."""
+    if isinstance(estimator, (SVC, NuSVC)):
+        return np.asarray(estimator.class_weight_, dtype=np.float64)
+    # "balanced" counts the weights of observations where this version of scikit-learn can do so.
+    weighted = "sample_weight" in signature(compute_class_weight).parameters
     keywords = {"sample_weight": weight} if weighted else {}
     return np.asarray(compute_class_weight(estimator.class_weight, classes=classes, y=classes[codes], **keywords))
 
@@ -222,12 +226,23 @@ def _same_rows(A: Any, B: Any) -> bool:
     return A.shape == B.shape and bool(np.array_equal(A, B))
 
 
-def _svc_kernel(svc: SVC | NuSVC, X: Features) -> Kernel | None:
-    """Return the kernel with its parameters as numbers; None for the linear one."""
+def _svc_kernel(svc: SVC | NuSVC) -> Kernel | None:
+    """Return the kernel with its parameters as numbers; None for the linear one.
+
+    ``gamma`` is the number that libsvm was given. To compute it again for ``gamma="scale"`` may give another one:
+    scikit-learn's variance of sparse data, :math:`E[x^2] - E[x]^2`, loses its digits where the mean is large.
+    """
     if svc.kernel == "linear":
         return None
-    kernel = as_kernel(svc.kernel, gamma=svc.gamma, degree=svc.degree, coef0=svc.coef0)
-    return None if kernel is None else kernel.resolve(X)
+    if callable(svc.kernel) or svc.kernel == "precomputed":
+        return as_kernel(svc.kernel)
+    gamma = float(svc._gamma)
+    if not gamma > 0:
+        raise DataError(
+            f"this {type(svc).__name__} was trained with gamma = {gamma:.6g}, and kernels here need a positive one"
+            f"{COMPUTED_GAMMA if isinstance(svc.gamma, str) else ''}; train it with a positive number as gamma"
+        )
+    return as_kernel(svc.kernel, gamma=gamma, degree=svc.degree, coef0=svc.coef0)
 
 
 def _pair_multipliers(svc: SVC | NuSVC, codes: NDArray[np.intp]) -> Iterator[Floats]:
@@ -252,7 +267,7 @@ def _certify_svc(
     if X.shape[0] != svc.shape_fit_[0]:
         raise DataError(f"X has {X.shape[0]} rows, but the estimator was trained on {svc.shape_fit_[0]}")
     support = _support_rows(svc, X, weight)
-    kernel = _svc_kernel(svc, X)
+    kernel = _svc_kernel(svc)
     pairwise = isinstance(kernel, Precomputed)
     sign = 1.0 if classes.size == 2 else -1.0
     certificates = {}
