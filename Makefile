@@ -2,13 +2,16 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# As the extra of this name has it.
+MOSEK := $(shell sed -n 's/^mosek = \["\(.*\)"\]$$/\1/p' pyproject.toml)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test docs lint dist clean
+.PHONY: help demo test mosek docs lint dist clean
 
 help:
 	@echo "make demo   install into $(VENV) and compare models on real data"
 	@echo "make test   install into $(VENV) and run the tests"
+	@echo "make mosek  run the tests of solvers with MOSEK beside $(VENV), up to its licence"
 	@echo "make docs   install into $(VENV) and build the site in docs/_build/html"
 	@echo "make lint   ruff and mypy"
 	@echo "make dist   build wheel and sdist in dist/ and try them in an empty environment"
@@ -47,6 +50,15 @@ demo: $(VENV)/.demo
 
 test: $(VENV)/.test
 	$(BIN)/python -m pytest -n logical --dist loadfile --cov --cov-report=term
+
+# MOSEK lies in a folder of its own: installed where it has no licence, it would end the plain solve() of every cvxpy problem.
+$(VENV)/.mosek: pyproject.toml | $(VENV)/.test
+	rm -rf $(VENV)/mosek
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --target $(VENV)/mosek '$(MOSEK)'
+	@touch $@
+
+mosek: $(VENV)/.mosek
+	PYTHONPATH=$(CURDIR)/$(VENV)/mosek $(BIN)/python -m pytest tests/test_licences.py tests/test_solve.py
 
 docs: $(VENV)/.docs
 	SVMCVX_SMALL=1 $(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet docs docs/_build/html

@@ -17,6 +17,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
+from svmcvx.containers import as_array
 from svmcvx.errors import DataError, DataTypeError
 from svmcvx.proofs.format import fingerprint
 
@@ -78,8 +79,8 @@ def check_features(X: Any, *, name: str = "X", accept_sparse: bool = True, n_fea
     DataError
         If `X` is not two-dimensional, empty, not numeric, complex, not finite, or has the wrong width.
     """
-    names = _column_names(X)
     checked: Features
+    names = None
     if sp.issparse(X):
         if not accept_sparse:
             raise DataError(f"{name} is sparse and this formulation needs a dense array; pass {name}.toarray()")
@@ -93,8 +94,9 @@ def check_features(X: Any, *, name: str = "X", accept_sparse: bool = True, n_fea
             checked.sum_duplicates()
         values = checked.data
     else:
-        checked = _dense(X, name, names)
-        values = checked
+        array = as_array(X, name)
+        names = _column_names(X)
+        checked = values = _dense(array, name, names)
     n, d = checked.shape
     if n == 0 or d == 0:
         what = "sample" if n == 0 else "feature"
@@ -114,11 +116,7 @@ def check_features(X: Any, *, name: str = "X", accept_sparse: bool = True, n_fea
     return checked
 
 
-def _dense(X: Any, name: str, names: list[str] | None) -> Floats:
-    try:
-        array = np.asarray(X)
-    except (ValueError, TypeError) as error:
-        raise DataError(f"{name} cannot be read as an array ({error}); pass rows of equal length") from None
+def _dense(array: NDArray[Any], name: str, names: list[str] | None) -> Floats:
     if array.ndim == 1:
         raise DataError(
             f"{name} must be two-dimensional, got a one-dimensional array of length {array.size}; "
@@ -223,7 +221,7 @@ def check_labels(y: Any, n: int, *, name: str = "y", binary: bool = False) -> tu
 
 def coded_labels(y: Any, n: int, name: str) -> tuple[NDArray[np.intp], NDArray[Any]]:
     """Return class indices and sorted classes of labels of any sortable type."""
-    labels = np.asarray(y)
+    labels = as_array(y, name)
     if labels.ndim == 2 and labels.shape[1] == 1:
         labels = labels[:, 0]
     if labels.ndim != 1:
@@ -263,10 +261,7 @@ def check_weights(sample_weight: Any, n: int, *, name: str = "sample_weight") ->
     """Return non-negative finite weights of length `n` (ones for None)."""
     if sample_weight is None:
         return np.ones(n)
-    try:
-        weights = np.asarray(sample_weight)
-    except (ValueError, TypeError) as error:
-        raise DataError(f"{name} cannot be read as numbers ({error}); pass one weight an observation") from None
+    weights = as_array(sample_weight, name)
     if weights.dtype.kind not in "biuf":
         raise DataTypeError(f"{name} must be numeric, got dtype {weights.dtype}")
     weights = weights.astype(np.float64)

@@ -14,7 +14,7 @@ ROOT = Path(svmcvx.__file__).parent
 # From the bottom up; a room imports only from floors below its own, or from its own room.
 FLOORS = (
     ("errors", "conjugate_gradients", "rounding", "display"),
-    ("catalogue", "proofs"),
+    ("catalogue", "containers", "proofs"),
     ("system", "data", "losses", "synthetic"),
     ("kernels", "row_blocks"),
     ("certificate",),
@@ -86,7 +86,7 @@ def test_solve_and_fast_do_not_know_each_other():
 FAMILIES = ("margin", "margin_distribution", "conic_loss", "indicator", "multiclass")
 # What the families of a floor share, and may be imported by all of them.
 SHARED = {
-    "formulations": {"base", "added_constraints", "blocks", "building"},
+    "formulations": {"base", "added_constraints", "blocks", "building", "plain_solve"},
     "fast": {"core", "linear"},
 }
 # The indicator family bounds its programs by the conic relaxation.

@@ -118,7 +118,7 @@ def doctor(
     from svmcvx.solve import available_solvers
 
     found = available_solvers()
-    simple = ("not needed", "valid", "not tested")
+    simple = ("not needed", "valid", "size-limited", "not tested")
     columns = [
         Column("solver", [info.name for info in found], text=True),
         Column("version", [info.version or "not installed" for info in found], rank=2),

@@ -16,8 +16,9 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from svmcvx.catalogue import find
 from svmcvx.certificate import Certificate
+from svmcvx.containers import as_array
 from svmcvx.data import CodedLabels, check_features, check_labels, check_weights
-from svmcvx.errors import DataError
+from svmcvx.errors import DataError, DataTypeError
 from svmcvx.estimators.request import Request, TrainingData, iterations
 from svmcvx.estimators.routes import Route, not_taken
 from svmcvx.formulations.base import FormulationProblem
@@ -208,7 +209,7 @@ class CertifiedClassifier(ClassifierMixin, BaseEstimator):
         if in_blocks(X):
             return self._score_blocks(X, y, sample_weight)
         predicted = np.asarray(self.predict(X))
-        labels = np.asarray(y)
+        labels = as_array(y, "y")
         labels = labels.ravel() if labels.shape == (predicted.size, 1) else labels
         if labels.shape != predicted.shape:
             raise DataError(
@@ -234,7 +235,7 @@ class CertifiedClassifier(ClassifierMixin, BaseEstimator):
     def _training_data(self, X: Any, y: Any, sample_weight: Any = None) -> TrainingData:
         """Validate training data, and remember their columns."""
         checked = check_features(X)
-        given = np.asarray(y)
+        given = as_array(y, "y")
         if given.ndim == 2 and given.shape[1] == 1:
             message = "A column-vector y was passed when a 1d array was expected; pass y.ravel()"
             warnings.warn(message, DataConversionWarning, stacklevel=3)
@@ -289,6 +290,8 @@ class CertifiedClassifier(ClassifierMixin, BaseEstimator):
             return
         try:
             validate_data(self, X, reset=reset, skip_check_array=True)
+        except TypeError as error:
+            raise DataTypeError(f"the columns of X: {error}") from None
         except ValueError as error:
             raise DataError(str(error)) from None
 

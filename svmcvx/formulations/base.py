@@ -17,6 +17,7 @@ from svmcvx.data import BinaryData, MulticlassData
 from svmcvx.display import ShortRepr, settings
 from svmcvx.errors import BuildError, DataError
 from svmcvx.feature_space import FeatureSpace
+from svmcvx.formulations.plain_solve import PlainProblem
 from svmcvx.kernels import Precomputed
 from svmcvx.model import Model
 from svmcvx.rounding import sum_above, sum_below
@@ -317,7 +318,7 @@ class _FixedConstraints(list[cp.Constraint]):
     __setitem__ = __delitem__ = __iadd__ = _refuse
 
 
-class FormulationProblem(cp.Problem):
+class FormulationProblem(PlainProblem):
     """A cvxpy problem that knows the formulation it states.
 
     It can be solved by plain ``.solve()`` like any other problem, and passed to :func:`svmcvx.solve`. Scalar

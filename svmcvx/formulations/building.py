@@ -7,9 +7,9 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar, cast
 
-import numpy as np
 import scipy.sparse as sp
 
+from svmcvx.containers import owned
 from svmcvx.data import CodedLabels, check_time_limit
 from svmcvx.formulations.base import FormulationProblem
 from svmcvx.system import clock, memory
@@ -39,11 +39,6 @@ def require_conic_memory(factor: Any, what: str) -> None:
     )
 
 
-def _owned(value: Any) -> Any:
-    """Return a copy of an array, a sparse matrix or a data frame; anything else as it is."""
-    return value.copy() if isinstance(value, np.ndarray) or sp.issparse(value) or hasattr(value, "to_numpy") else value
-
-
 def builder(build: Callable[Arguments, BuiltProblem]) -> Callable[Arguments, BuiltProblem]:
     """Give a builder copies of the arrays it is passed, and note what it takes, for ``Solution.timings.build``.
 
@@ -55,8 +50,8 @@ def builder(build: Callable[Arguments, BuiltProblem]) -> Callable[Arguments, Bui
         started = clock.now()
         if not any(isinstance(value, CodedLabels) for value in (*arguments, *keywords.values())):
             # Coded labels come from an estimator, whose problem does not outlive its fit.
-            arguments = tuple(_owned(value) for value in arguments)  # type: ignore[assignment]
-            keywords = {name: _owned(value) for name, value in keywords.items()}  # type: ignore[assignment]
+            arguments = tuple(owned(value) for value in arguments)  # type: ignore[assignment]
+            keywords = {name: owned(value) for name, value in keywords.items()}  # type: ignore[assignment]
         with allowed(check_time_limit(cast(float | None, keywords.get("time_limit")))), blas_held_to_one():
             problem = build(*arguments, **keywords)
         problem.build_seconds = clock.now() - started

@@ -418,8 +418,11 @@ class CallableKernel(Kernel):
 
     def block(self, A: Any, B: Any) -> Matrix:
         """Call the function and check the shape and the numbers it returns."""
+        # It may write to what it gets, as compiled functions demand; some ask whether A is B.
+        left = A.copy()
+        right = left if B is A else B.copy()
         try:
-            matrix = np.asarray(self.function(A, B))
+            matrix = np.asarray(self.function(left, right))
         except Exception as error:
             raise DataError(
                 f"the kernel function failed: {type(error).__name__}: {error}; it is called with two arrays"

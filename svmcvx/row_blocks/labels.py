@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from svmcvx.containers import as_array
 from svmcvx.data import check_labels, check_weights, coded_labels
 from svmcvx.errors import DataError
 from svmcvx.row_blocks.shards import Parts, Pieces, Shards
@@ -99,7 +100,7 @@ def label_counts(X: Any, y: Any) -> LabelCounts:
 
         found = list(dask.compute(*(dask.delayed(_counts)(part) for part in np.ravel(y.to_delayed()))))
     else:
-        given = np.asarray(y)
+        given = as_array(y, "y")
         check_labels(y, given.shape[0] if given.ndim else 0)
         found = [_counts(given)]
     labels = np.concatenate([part[0] for part in found if part[0].size] or [np.zeros(0)])
@@ -110,7 +111,7 @@ def label_counts(X: Any, y: Any) -> LabelCounts:
 
 
 def _counts(y: Any) -> tuple[NDArray[Any], NDArray[np.intp]]:
-    labels = np.asarray(y)
+    labels = as_array(y, "y")
     codes, classes = coded_labels(labels, labels.shape[0] if labels.ndim else 0, "y")
     return classes, np.bincount(codes, minlength=classes.size)
 

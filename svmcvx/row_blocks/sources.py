@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from svmcvx.containers import as_array
 from svmcvx.data import Features, check_features, check_whole
 from svmcvx.errors import DataError, DataTypeError, missing_extra
 
@@ -398,7 +399,11 @@ def piece_of(loaded: Any) -> Piece:
     else:
         X, y, weight = loaded, None, None
     X = X.to_numpy() if hasattr(X, "to_numpy") else X
-    return Piece(X, *(None if part is None else np.asarray(part) for part in (y, weight)))
+    return Piece(
+        X,
+        None if y is None else as_array(y, "y"),
+        None if weight is None else as_array(weight, "sample_weight"),
+    )
 
 
 def checked_piece(piece: Piece, number: int, columns: int | None) -> Piece:

@@ -143,8 +143,7 @@ class Chain:
         except (
             BaseException
         ) as error:  # solvers raise what they like, and panics are no Exception; the chain carries on
-            message = f"{type(error).__name__}: {' '.join(str(error).split())}"
-            self._note(Attempt(name, Status.ERROR, message, clock.now() - began, options=options))
+            self._note(Attempt(name, Status.ERROR, policy.failure(error), clock.now() - began, options=options))
             return []
         problem.last_solver = name
         if outcome.status in (Status.INFEASIBLE, Status.UNBOUNDED):

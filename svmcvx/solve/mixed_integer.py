@@ -45,6 +45,8 @@ DUAL_FEASIBILITY = 1e-7
 ALLOWANCE = DUAL_FEASIBILITY
 # SCIP's limit of time where there is none.
 NO_LIMIT = 1e20
+# Gurobi's status of a model that was not optimised.
+LOADED = 1
 # Entry of SCIP's data that holds the point to start from, complete and in the solver's own coordinates.
 START = "svmcvx_start"
 
@@ -204,7 +206,11 @@ def proved_bound(problem: cp.Problem, solver: str, raw: Any, offset: float) -> S
     elif solver == "HIGHS":
         bound = raw["info"].mip_dual_bound
     elif solver == "GUROBI":
-        bound = raw["model"].ObjBound
+        model = raw["model"]
+        if model.Status == LOADED:
+            # cvxpy drops the error that kept it from starting, such as that of a size-limited licence; here it is raised again.
+            model.optimize()
+        bound = model.ObjBound
     elif solver == "MOSEK":
         import mosek
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import importlib.util
+import re
 import time
 from dataclasses import dataclass
 from enum import StrEnum
@@ -29,9 +30,16 @@ __all__ = [
     "available_solvers",
     "candidates",
     "classify",
+    "failure",
 ]
 
 LICENCE_MEMORY = 300.0  # seconds for which the outcome of a licence probe is kept
+# Variables and constraints beyond all limits of the licences that come with commercial solvers: 2 000 of Gurobi's, 5 000 of Xpress's.
+BEYOND_LIMITS = 6000
+# What solvers say of a problem that is larger than such a licence allows.
+TOO_LARGE = re.compile(
+    r"size.limited|too many (rows|columns|variables|constraints)|(exceed|too large).*licen[cs]e", re.IGNORECASE
+)
 
 
 class ProblemClass(StrEnum):
@@ -152,10 +160,21 @@ def licence_problem(name: str) -> str | None:
     return _probe(name, int(time.monotonic() // LICENCE_MEMORY)) if SOLVERS[name].licence else None
 
 
+def size_limited(name: str) -> bool:
+    """Whether the solver's licence is for small problems only. The answer is kept for five minutes."""
+    return SOLVERS[name].licence and _probe(name, int(time.monotonic() // LICENCE_MEMORY), BEYOND_LIMITS) is not None
+
+
+def failure(error: BaseException) -> str:
+    """Return what is told of an error that a solver or its interface has raised."""
+    message = f"{type(error).__name__}: {' '.join(str(error).split())}"
+    return f"the problem exceeds the size-limited licence ({message})" if TOO_LARGE.search(str(error)) else message
+
+
 @lru_cache(maxsize=16)
-def _probe(name: str, period: int) -> str | None:
-    x = cp.Variable(2)
-    toy = cp.Problem(cp.Minimize(cp.sum_squares(x - np.array([1.0, 2.0]))), [cp.sum(x) == 1])
+def _probe(name: str, period: int, size: int = 2) -> str | None:
+    x = cp.Variable(size)
+    toy = cp.Problem(cp.Minimize(cp.sum_squares(x - np.arange(1.0, size + 1.0))), [cp.sum(x) == 1, x <= size])
     try:
         toy.solve(solver=name)
     except (KeyboardInterrupt, SystemExit):
@@ -176,7 +195,7 @@ class SolverInfo:
         Usable means installed and, where one is needed, licensed.
     version : str or None
     licence : str
-        ``"not needed"``, ``"valid"``, or why the licence test failed.
+        ``"not needed"``, ``"valid"``, ``"size-limited"`` (valid for small problems), or why the licence test failed.
     classes : tuple of str
         Classes of problems it is used for.
     accuracy : float
@@ -198,7 +217,7 @@ class SolverInfo:
 def available_solvers() -> tuple[SolverInfo, ...]:
     """Return the state of every solver that the policy knows, installed or not.
 
-    Licences are tested by solving a toy problem; nothing is raised.
+    Licences are tested by solving a toy problem, and a larger one; nothing is raised.
 
     Examples
     --------
@@ -210,7 +229,9 @@ def available_solvers() -> tuple[SolverInfo, ...]:
     for card in SOLVERS.values():
         present = installed(card)
         problem = licence_problem(card.name) if present else None
-        licence = "not needed" if not card.licence else "not tested" if not present else problem or "valid"
+        licence = "not needed" if not card.licence else problem or "valid" if present else "not tested"
+        if licence == "valid" and size_limited(card.name):
+            licence = "size-limited"
         try:
             version = importlib.metadata.version(card.distribution) if present else None
         except importlib.metadata.PackageNotFoundError:

@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from svmcvx.containers import as_array
 from svmcvx.data import check_features, check_weights
 from svmcvx.errors import DataError, DataTypeError
 from svmcvx.model import BinaryModel, Model, frozen
@@ -49,7 +50,7 @@ def _model_behind(model: Any) -> Any:
 def label_codes(model: Any, y: Any, n: int) -> NDArray[np.intp]:
     """Return the index of each label among the classes of a model; `y` need not hold all of them."""
     classes = np.asarray(model.classes if isinstance(model, Model) else getattr(model, "classes_", ()))
-    labels = np.asarray(y)
+    labels = as_array(y, "y")
     if labels.shape != (n,):
         raise DataError(f"y must hold one label an observation: expected shape ({n},), got {labels.shape}")
     if classes.size < 2:
