@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -311,20 +312,34 @@ def verify(
     outputs = Outputs(json, quiet=quiet)
     import pandas as pd
 
-    from svmcvx.datasets.content import label_text
-    from svmcvx.proofs import read_proof
+    from svmcvx.proofs import ProofFile
     from svmcvx.proofs import verify as verify_proof
 
-    loaded, claim = preparing.load(data, data_dir, target, drop), read_proof(proof)
-    if claim.classes.size == 2 < loaded.classes.size:
+    loaded = preparing.load(data, data_dir, target, drop)
+    with ProofFile(proof) as file:
+        classes = file.header.statement["classes"]
+    if len(classes) == 2 < loaded.classes.size:
         # One pair of the several classes beside which it was written.
-        loaded = loaded.pair(*label_text(claim.classes))
-    found = verify_proof(claim, loaded.X, loaded.y, precision=precision)
+        loaded = loaded.pair(*classes)
+    found = verify_proof(proof, loaded.X, loaded.y, precision=precision)
     lower = "no lower bound" if found.lower is None else f"lower {found.lower:.17g}"
-    verdict = "the proof holds" if found.holds else "the proof does not hold"
-    for line in (f"proved: {lower}, upper {found.upper:.17g}", f"{verdict}{': ' + found.why if found.why else ''}"):
+    upper = "no upper bound" if found.upper == math.inf else f"upper {found.upper:.17g}"
+    verdict = "the proof holds" if found else "the proof does not hold"
+    lines = (
+        "the file is about other data" if found.statement is None else f"the problem: {found.statement}",
+        f"proved: {lower}, {upper}",
+        f"{verdict}{': ' + found.why if found.why else ''}",
+    )
+    for line in lines:
         outputs.screen.print(line, markup=False, highlight=False, soft_wrap=True)
-    row = {"holds": found.holds, "lower": found.lower, "upper": found.upper, "why": found.why}
+    row = {
+        "statement": str(found.statement or ""),
+        "holds": found.holds,
+        "lower": found.lower,
+        "upper": found.upper,
+        "checked": " ".join(found.checked),
+        "why": found.why,
+    }
     content = {"complete": True, "data": described(loaded), "proof": str(proof), "precision": precision, "rows": [row]}
     outputs.write("verify", pd.DataFrame([row]), content, title="verify")
     return ended(complete=True, late=False, failed=not found.holds)

@@ -25,6 +25,7 @@ from svmcvx.formulations.base import FormulationProblem
 from svmcvx.kernels import Precomputed
 from svmcvx.kernels.gram_cache import GramCache
 from svmcvx.model import LinearModel, Model, OneVsModel
+from svmcvx.proofs import Statement
 from svmcvx.row_blocks import in_blocks, refuse_in_blocks
 from svmcvx.row_blocks.labels import Sides, label_counts
 from svmcvx.row_blocks.mapped import labelled_pieces
@@ -369,6 +370,17 @@ class CertifiedClassifier(ClassifierMixin, BaseEstimator):
         """The checked interval around the optimum; of several binary problems the one with the largest gap."""
         check_is_fitted(self, "solution_")
         return self.solution_.certificate
+
+    def proof_statement(self) -> Statement:
+        """Return the problem that was solved as a proof states it; :func:`svmcvx.verify` can be told to expect it.
+
+        Raises
+        ------
+        DataError
+            If several binary problems were solved, or there is no proof of the solution.
+        """
+        check_is_fitted(self, "solution_")
+        return self.solution_.proof_statement()
 
     @property
     def n_iter_(self) -> NDArray[np.intp]:

@@ -18,8 +18,9 @@ from svmcvx.display import ShortRepr, settings
 from svmcvx.errors import BuildError, DataError
 from svmcvx.feature_space import FeatureSpace
 from svmcvx.formulations.plain_solve import PlainProblem
-from svmcvx.kernels import Precomputed
+from svmcvx.kernels import Kernel, Precomputed
 from svmcvx.model import Model
+from svmcvx.proofs import Statement
 from svmcvx.rounding import sum_above, sum_below
 from svmcvx.solution import DataFacts, Evidence, Status
 
@@ -187,9 +188,27 @@ class Formulation(ShortRepr, ABC):
         """Return a dual point indexed like the data that were passed in."""
         return dual
 
-    def evidence(self, model: Any) -> Evidence | None:
-        """Return what a proof of `model` needs besides; None if the second checker does not know the formulation."""
+    @property
+    def kernel(self) -> Kernel | None:
+        """The kernel with its parameters as numbers; None for a linear formulation."""
         return None
+
+    def evidence(self, model: Any = None) -> Evidence | None:
+        """Return what a proof of `model`, or of any, needs besides; None if the second checker does not know the formulation."""
+        return None
+
+    def proof_statement(self) -> Statement:
+        """Return the problem as a proof states it.
+
+        Raises
+        ------
+        DataError
+            If the second checker does not know the formulation, or the kernel is given by a function.
+        """
+        evidence, facts = self.evidence(), self.data_facts
+        if evidence is None or facts is None:
+            raise DataError(f"there are no proofs of this problem of {self.name} that could be expected")
+        return evidence.statement(self.name, self.hyperparameters, self.kernel, facts)
 
     @property
     def data_facts(self) -> DataFacts | None:
@@ -262,6 +281,11 @@ class BinaryStatement(Formulation):
         return self.space.facts
 
     @property
+    def kernel(self) -> Kernel | None:
+        """That of the feature space."""
+        return self.space.kernel
+
+    @property
     def kernel_name(self) -> str:
         """The kernel with its parameters as numbers; ``"none"`` for the linear formulation."""
         return "none" if self.space.kernel is None else str(self.space.kernel)
@@ -276,15 +300,20 @@ class BinaryStatement(Formulation):
         """Sizes, classes and the short name of the data."""
         return DataFacts.of(self.space.data, precomputed=isinstance(self.space.kernel, Precomputed))
 
-    def evidence(self, model: Any) -> Evidence | None:
-        """Return intercept, weights and the name of the data, and what :meth:`proof_extra` adds."""
+    def evidence(self, model: Any = None) -> Evidence | None:
+        """Return intercept, weights and the name of the data, arrays that the problem is given, and those of the model."""
         data = self.space.data
         if not self.space.exact:
             return None
-        return Evidence(self.space.intercept, full_entry(self.weight, data), data.fingerprint, self.proof_extra(model))
+        weight = full_entry(self.weight, data)
+        return Evidence(self.space.intercept, weight, data.fingerprint, self.given(), self.spread(model))
 
-    def proof_extra(self, model: Any) -> Mapping[str, Floats]:
-        """Arrays that a proof needs besides; none by default."""
+    def given(self) -> Mapping[str, Floats]:
+        """Arrays that the problem is given beside its hyper-parameters; none by default."""
+        return {}
+
+    def spread(self, model: Any) -> Mapping[str, Floats]:
+        """What a proof needs of a model beside its coefficients; nothing by default."""
         return {}
 
     def entry(self, dual: Dual, name: str) -> Floats:
@@ -393,6 +422,20 @@ class FormulationProblem(PlainProblem):
         if values != known and statement is not None:
             statement = statement.at(**values)
             self._stated = values, statement
+        return statement
+
+    def proof_statement(self) -> Statement:
+        """Return the problem as a proof of it states it; :func:`svmcvx.verify` can be told to expect it.
+
+        Raises
+        ------
+        DataError
+            If there are no proofs of this formulation, or with its kernel.
+        BuildError
+            If the problem was changed after it was built.
+        """
+        self.require_as_built()
+        statement: Statement = self.formulation.proof_statement()
         return statement
 
     def recover(self) -> RecoveredPoints:

@@ -5,14 +5,16 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from importlib import import_module
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
 from svmcvx.errors import DataError, missing_extra
-from svmcvx.proofs.format import Proof, fingerprint, read_proof, shown
-from svmcvx.proofs.problem import Problem, Refused
+from svmcvx.proofs.format import Proof, ProofFile, shown
+from svmcvx.proofs.problem import Data, Problem, Refused
+from svmcvx.proofs.statement import Statement
+from svmcvx.proofs.tables import SEARCHED
 
 __all__ = ["Verified", "verify"]
 
@@ -23,17 +25,11 @@ MOST_ENTRIES: Final = 4_000_000
 MOST_KERNEL_ROWS: Final = 1500
 # Pairs of rows up to which balls settle what doubles do not.
 MOST_BALLS: Final = 40_000_000
-# Formulations of these kinds.
-COUNTING: Final = ("zero_one", "ramp", "l0")
-# What the record of a search is known by.
-SEARCH: Final = "tree_points"
-# Kinds whose lower bound may be one that a search states.
-SEARCHED: Final = {"mixed-integer": "the solver's", "enumeration": "the search's"}
 
 
 @dataclass(frozen=True)
 class Verified:
-    """What was proved.
+    """What was proved; true in a condition if the proof holds.
 
     Attributes
     ----------
@@ -42,21 +38,31 @@ class Verified:
     upper : float
         A number that the optimum is not above; infinite if the model proves nothing.
     holds : bool
-        Whether the proof is about these data, its dual point is feasible, and both ends that it claims are confirmed.
+        Whether the proof is about these data and what was expected, and each end that it claims was computed and is confirmed.
     why : str
-        What fails, in one line; for a proof that holds, what was not part of the check, or nothing.
+        What fails, in one line; for a proof that holds, what it does not claim, or nothing.
+    statement : Statement or None
+        The problem whose optimum this is, in words and in numbers; None if the file is about data of another shape.
+    checked : tuple of str
+        Those of the ends "lower" and "upper" that were computed from the data.
     """
 
     lower: float | None
     upper: float
     holds: bool
     why: str
+    statement: Statement | None = None
+    checked: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        return self.holds
 
     def _repr_html_(self) -> str:
-        ends = {"Lower bound": self.lower, "Upper bound": self.upper}
+        about = {} if self.statement is None else {"Problem": self.statement}
+        ends = {"Lower bound": self.lower, "Upper bound": self.upper, "Ends checked": ", ".join(self.checked) or "none"}
         claims = {"Claimed ends": "confirmed" if self.holds else "not confirmed"}
-        why = {"Not checked" if self.holds else "Fails": self.why} if self.why else {}
-        return shown("✓ Proof holds" if self.holds else "✗ Proof does not hold", {**ends, **claims, **why})
+        why = {"Not claimed" if self.holds else "Fails": self.why} if self.why else {}
+        return shown("✓ Proof holds" if self.holds else "✗ Proof does not hold", {**about, **ends, **claims, **why})
 
 
 class End(NamedTuple):
@@ -67,8 +73,21 @@ class End(NamedTuple):
     why: str
 
 
+class States(Protocol):
+    """What knows the problem that a proof of it is about: problems, solutions and fitted estimators."""
+
+    def proof_statement(self) -> Statement:
+        """Return it."""
+
+
 def verify(
-    proof: Proof | str | os.PathLike[str], X: Any, y: Any, *, precision: int = 128, method: str = "auto"
+    proof: Proof | str | os.PathLike[str],
+    X: Any,
+    y: Any,
+    *,
+    expect: Statement | States | None = None,
+    precision: int = 128,
+    method: str = "auto",
 ) -> Verified:
     """Check a proof from the raw data.
 
@@ -79,6 +98,9 @@ def verify(
         As they were passed to the solver; the Gram matrix for a precomputed kernel.
     y : array-like of shape (rows,)
         Labels.
+    expect : Statement, problem, solution or fitted estimator, optional
+        The problem that the proof should be about: a proof of another one (other hyper-parameters, kernel, weights, …) does not hold.
+        By default any problem that the file states, which ``statement`` of the result shows.
     precision : int
         Bits of the ball arithmetic.
     method : "auto", "balls" or "a-priori"
@@ -92,7 +114,7 @@ def verify(
     Raises
     ------
     DataError
-        If the file is corrupted, the data are no finite matrix with labels, or an argument is wrong.
+        If the file is no proof or is damaged, the data are no finite matrix with labels, or an argument is wrong.
     SolverUnavailable
         If python-flint is needed and not installed.
 
@@ -103,92 +125,116 @@ def verify(
     >>> proof = sx.fast.psvm(X, y, C=1.0, p=1.5).proof()
     >>> sx.verify(proof, X, y).holds
     True
+    >>> print(sx.verify(proof, X, y).statement)
+    psvm with C = 1.0, p = 1.5; no kernel; intercept free; 30 rows and 2 columns; classes -1, 1; all weights 1
     """
     if not isinstance(method, str) or method not in METHODS:
         raise DataError(f"method must be one of {', '.join(map(repr, METHODS))}, got {method!r}")
     if not isinstance(precision, int) or isinstance(precision, bool) or not 64 <= precision <= 100_000:
         raise DataError(f"precision must be a whole number of bits, at least 64, got {precision!r}")
-    if not isinstance(proof, Proof):
-        proof = read_proof(proof)
+    expected, data = _expected(expect), Data.of(X, y)
     try:
-        problem = Problem.of(proof, X, y)
-        _require_consistent(proof)
-        in_doubles = method == "a-priori" or (method == "auto" and _in_doubles(problem))
-        upper, lower = _in_double_precision(problem) if in_doubles else _in_balls(problem, precision)
-        lower = _with_the_search(problem, upper, lower)
-        near = _is_near(proof, upper, lower)
-        if in_doubles and near and method == "auto" and problem.n * problem.n <= MOST_BALLS:
-            in_doubles = False
-            upper, lower = _in_balls(problem, precision)
-            lower = _with_the_search(problem, upper, lower)
+        problem = _bound(proof, data)
     except Refused as refusal:
         return Verified(None, math.inf, False, str(refusal))
-    known = fingerprint(problem.X, problem.codes)
-    other = (
-        ""
-        if known == proof.fingerprint
-        else (f"the data are not those of the proof: fingerprint {known}, the proof is about {proof.fingerprint}")
-    )
-    reasons = [reason for reason in (other, *_failures(proof, upper, lower)) if reason]
-    why = reasons[0] if reasons else _unproved(proof, lower)
+    statement, claim = problem.proof.statement, problem.proof
+    known = problem.fingerprint
+    if known != statement.fingerprint:
+        other = f"the data are not those of the proof: fingerprint {known}, the proof is about {statement.fingerprint}"
+    else:
+        difference = "" if expected is None else statement.difference(expected)
+        other = f"the proof is about another problem: {difference}" if difference else ""
+    try:
+        in_doubles = method == "a-priori" or (method == "auto" and _in_doubles(problem))
+        upper, lower = _ends(problem, precision, in_doubles)
+        near = _is_near(claim, upper, lower)
+        if in_doubles and near and method == "auto" and problem.n * problem.n <= MOST_BALLS:
+            in_doubles = False
+            upper, lower = _ends(problem, precision, in_doubles)
+    except Refused as refusal:
+        return Verified(None, math.inf, False, other or str(refusal), statement)
+    if lower is not None and not lower.why and not upper.why and lower.low > upper.high:
+        crossed = f"the ends cross: the optimum is at least {lower.low!r} and at most {upper.high!r}, so that one of the checks is wrong"
+        return Verified(None, math.inf, False, crossed, statement)
+    reasons = [reason for reason in (other, *_failures(claim, upper, lower)) if reason]
+    why = reasons[0] if reasons else _unproved(claim)
     if reasons and in_doubles and near:
         why += "; doubles do not tell, take method='balls'"
     proved = None if lower is None or lower.low == -math.inf else lower.low
-    return Verified(proved, upper.high, not reasons, why)
+    checked = (*(["lower"] if proved is not None else []), *(["upper"] if upper.high < math.inf else []))
+    return Verified(proved, upper.high, not reasons, why, statement, checked)
 
 
-def _failures(proof: Proof, upper: End, lower: End | None) -> list[str]:
-    """What is claimed and not confirmed, the cause first."""
-    # An infinite upper end claims nothing of the model, which may violate a constraint.
-    found = [lower.why if lower is not None else "", upper.why if proof.upper < math.inf else ""]
-    if math.isnan(proof.upper) or (proof.lower is not None and math.isnan(proof.lower)):
-        return [*found, "the proof claims an end that is not a number"]
-    if not upper.why and not upper.high <= proof.upper:
-        found.append(
-            f"the model's objective is at most {upper.high!r} but at least {upper.low!r}, the proof claims {proof.upper!r}"
+def _expected(expect: Any) -> Statement | None:
+    if expect is None or isinstance(expect, Statement):
+        return expect
+    if isinstance(expect, (Proof, Verified)) and expect.statement is not None:
+        return expect.statement
+    state = None if isinstance(expect, type) else getattr(expect, "proof_statement", None)
+    found = state() if callable(state) else None
+    if not isinstance(found, Statement):
+        raise DataError(
+            f"expect must be a statement of a proof, a problem, a solution or a fitted estimator, got {type(expect).__name__}"
         )
-    if proof.lower is None:
-        return found
-    if lower is not None and not lower.why and not lower.low >= proof.lower and proof.kind not in SEARCHED:
-        found.append(
-            f"the dual objective is at least {lower.low!r} but at most {lower.high!r}, the proof claims {proof.lower!r}"
-        )
-    if SEARCH in proof.extra and lower is not None and not lower.why and not lower.low >= proof.lower:
-        found.append(f"the record of the search proves {lower.low!r}, the proof claims {proof.lower!r}")
-    if lower is None and proof.kind not in SEARCHED:
-        found.append(f"the proof claims the lower end {proof.lower!r} and has no dual point that would prove it")
-    if proof.lower > upper.high:
-        found.append(f"the lower end {proof.lower!r} that is claimed exceeds the objective {upper.high!r} of the model")
     return found
 
 
-def _unproved(proof: Proof, lower: End | None) -> str:
-    """What a proof that holds leaves to others."""
-    if proof.lower is None or (lower is not None and lower.low >= proof.lower):
-        return ""
-    return f"the lower end {proof.lower!r} is {SEARCHED[proof.kind]} statement and was not checked"
+def _bound(proof: Proof | str | os.PathLike[str], data: Data) -> Problem:
+    """A proof with the data that it is about; of a file, arrays are read only if their sizes are those of the data."""
+    if isinstance(proof, Proof):
+        # Whose dictionaries may have been changed since it was made.
+        proof = replace(proof, statement=replace(proof.statement))
+        return Problem(proof, data.X, data.codes(proof.statement.plain))
+    with ProofFile(proof) as file:
+        codes = data.codes(file.header.statement)
+        return Problem(file.read(), data.X, codes)
+
+
+def _failures(claim: Proof, upper: End, lower: End | None) -> list[str]:
+    """What is claimed and not confirmed, the cause first."""
+    found = [lower.why if lower is not None else "", upper.why if claim.upper is not None else ""]
+    if claim.upper is not None and not upper.why and not upper.high <= claim.upper:
+        found.append(
+            f"the model's objective is at most {upper.high!r} but at least {upper.low!r}, the proof claims {claim.upper!r}"
+        )
+    if claim.lower is None:
+        return found
+    if lower is None:
+        found.append(f"the proof claims the lower end {claim.lower!r} and has no dual point that would prove it")
+    elif not lower.why and not lower.low >= claim.lower:
+        what = "the record of the search proves" if claim.tree else "the dual objective is at least"
+        most = "" if claim.tree else f" but at most {lower.high!r}"
+        found.append(f"{what} {lower.low!r}{most}, the proof claims {claim.lower!r}")
+    return found
+
+
+def _unproved(claim: Proof) -> str:
+    """What a proof that holds does not claim."""
+    if claim.stated is not None:
+        return f"the lower end {claim.stated!r} that {SEARCHED[claim.kind]} states is not part of the proof"
+    if claim.lower is None or claim.upper is None:
+        return f"the proof claims no {'lower' if claim.lower is None else 'upper'} end"
+    return ""
 
 
 @lru_cache(maxsize=1)
-def _families() -> dict[str, tuple[tuple[str, ...], Callable[..., Any], Callable[..., Any] | None, tuple[str, ...]]]:
+def _families() -> dict[str, tuple[Callable[..., Any], Callable[..., Any] | None]]:
     known: dict[str, Any] = {}
     for family in FAMILIES:
         known |= import_module(f"svmcvx.proofs.{family}").FAMILY
     return known
 
 
-def _require_consistent(proof: Proof) -> None:
-    """Refuse a kind or an intercept that the formulation cannot have."""
-    if proof.kind in SEARCHED and proof.formulation not in COUNTING:
-        raise Refused(f"{proof.formulation} is convex: the kind of its proof cannot be {proof.kind!r}")
-    intercept = proof.hyperparameters.get("intercept")
-    if isinstance(intercept, bool) and intercept != (proof.intercept != "none"):
-        raise Refused(f"the proof is of a problem with intercept={intercept}, and says that it is {proof.intercept!r}")
+def _ends(problem: Problem, precision: int, in_doubles: bool) -> tuple[End, End | None]:
+    """The upper end, and the lower one of the dual point or of the tree, if the proof has one."""
+    upper, lower = _in_double_precision(problem) if in_doubles else _in_balls(problem, precision)
+    return upper, _with_the_search(problem, upper, lower)
 
 
 def _in_double_precision(problem: Problem) -> tuple[End, End | None]:
     large: Any = import_module("svmcvx.proofs.large")
-    return _both(large.upper, large.lower if problem.has_dual(*large.entries(problem)) else None, problem, tuple)
+    large.require_check(problem)
+    return _both(large.upper, large.lower if problem.proof.dual else None, large.Space(problem), tuple)
 
 
 def _in_balls(problem: Problem, precision: int) -> tuple[End, End | None]:
@@ -198,24 +244,16 @@ def _in_balls(problem: Problem, precision: int) -> tuple[End, End | None]:
         raise missing_extra("python-flint", "proofs") from None
     balls: Any = import_module("svmcvx.proofs.arithmetic.balls")
     space: Any = import_module("svmcvx.proofs.space")
-    known = _families()
-    name = problem.proof.formulation
-    if name not in known:
-        raise DataError(f"there is no check for the formulation {name!r}; those known are {', '.join(sorted(known))}")
-    intercepts, upper, lower, entries = known[name]
-    if problem.proof.intercept not in intercepts:
-        raise Refused(
-            f"{name} has an intercept that is {' or '.join(intercepts)}, the proof says {problem.proof.intercept}"
-        )
+    upper, lower = _families()[problem.formulation]
+    if not problem.proof.dual:
+        lower = None
     with flint.ctx.workprec(precision):
-        if lower is not None and not problem.has_dual(*entries):
-            lower = None
         return _both(upper, lower, space.Space(problem), lambda ball: (balls.below(ball), balls.above(ball)))
 
 
 def _with_the_search(problem: Problem, upper: End, lower: End | None) -> End | None:
     """The lower end with what the record of a search proves, if the proof has one."""
-    if SEARCH not in problem.proof.extra:
+    if not problem.proof.tree:
         return lower
     tree: Any = import_module("svmcvx.proofs.search_tree")
     try:
@@ -252,7 +290,10 @@ def _in_doubles(problem: Problem) -> bool:
     return bool(large and import_module("svmcvx.proofs.large").can_check(problem))
 
 
-def _is_near(proof: Proof, upper: End, lower: End | None) -> bool:
+def _is_near(claim: Proof, upper: End, lower: End | None) -> bool:
     """Whether an end that is claimed lies between the doubles around the end that was found."""
-    ends = [(upper, proof.upper), *([] if lower is None or proof.lower is None else [(lower, proof.lower)])]
-    return any(not end.why and end.low < claimed < end.high for end, claimed in ends)
+    ends = ((upper, claim.upper), (lower, claim.lower))
+    return any(
+        end is not None and claimed is not None and not end.why and end.low < claimed < end.high
+        for end, claimed in ends
+    )

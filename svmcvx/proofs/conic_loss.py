@@ -1,8 +1,8 @@
 r"""The conic relaxation of the 0-1 loss, and the conic loss of given γ; :math:`x_i` with the constant feature, if there is one.
 
 Upper end, at a normal w and a spread V: :math:`\|w\|^2 + \|V\|^2 + \lambda\sum s_iz_i` with
-:math:`z_i = (1-u_i)_+^2/(\|V'x_i\|^2 + (1-u_i)_+^2)`, or the first two terms if :math:`\sum s_iz_i \le \kappa\sum s`. V is in
-``extra``: as ``V``, one row a column of the data and the constant, or as ``V_coef``, one row an observation, for
+:math:`z_i = (1-u_i)_+^2/(\|V'x_i\|^2 + (1-u_i)_+^2)`, or the first two terms if :math:`\sum s_iz_i \le \kappa\sum s`. V is part
+of the model: as ``V``, one row a column of the data and the constant, or as ``V_coef``, one row an observation, for
 :math:`V = \sum_i\varphi(x_i)a_i'`. Without it z is the indicator of :math:`u_i < 1`.
 
 Lower end, for γ ≥ 0 with :math:`Q = I - \sum\gamma_ix_ix_i' \succ 0`, which is proved, any α that is 0 where γ is, and
@@ -24,7 +24,7 @@ from flint import arb, arb_mat
 
 from svmcvx.proofs.arithmetic.balls import Ball, Inverse, balls, combination, least, nonneg, product, total
 from svmcvx.proofs.problem import Problem, Refused
-from svmcvx.proofs.space import Space
+from svmcvx.proofs.space import Space, require_norm
 
 __all__ = ["FAMILY", "conic_bound", "multiplier", "scalings"]
 
@@ -46,24 +46,17 @@ def scalings(margins: Sequence[Ball]) -> list[tuple[Ball, list[bool]]]:
 
 def allowance(problem: Problem) -> Ball:
     """The weight that may have a margin below 1."""
-    return arb(problem.nonnegative("kappa") * float(problem.weight.sum()))
+    return arb(problem.number("kappa") * float(problem.weight.sum()))
 
 
 def _spread(space: Space) -> tuple[Ball, list[Ball]]:
     """‖V‖² and ‖V'x_i‖²."""
-    problem, extra = space.problem, space.problem.proof.extra
+    problem, model = space.problem, space.problem.proof.model
     square, deviations = arb(0), [arb(0)] * problem.n
-    name = next((name for name in ("V", "V_coef") if name in extra), None)
+    name = next((name for name in ("V", "V_coef") if name in model), None)
     if name is None:
         return square, deviations
-    V = np.asarray(extra[name], dtype=np.float64)
-    rows = problem.codes.size if name == "V_coef" else problem.X.shape[1] + problem.penalised
-    if V.ndim != 2 or V.shape[0] != rows or not np.isfinite(V).all():
-        raise Refused(
-            f"the spread {name!r} of the model must be finite numbers, {rows} rows of them, got the shape {V.shape}"
-        )
-    if name == "V" and space.kernel is not None:
-        raise Refused("the spread of a machine with a kernel is needed as 'V_coef', coefficients of the observations")
+    V = problem.model(name)
     for k in range(V.shape[1]):
         if name == "V_coef":
             used = np.flatnonzero(V[:, k])
@@ -76,10 +69,10 @@ def _spread(space: Space) -> tuple[Ball, list[Ball]]:
             norm = total(x * x for x in column) + constant * constant
         square += norm
         deviations = [d + score * score for d, score in zip(deviations, scores, strict=True)]
-    if name == "V_coef" and "ridge" in extra:
+    if name == "V_coef":
         # ε times the identity on the span of the rows, of at most as many dimensions as there are rows.
-        ridge = float(np.asarray(extra["ridge"], dtype=np.float64).ravel()[0])
-        if not 0.0 <= ridge < np.inf:
+        ridge = float(problem.model("ridge").item())
+        if ridge < 0:
             raise Refused(f"the ridge of the spread must not be negative, got {ridge:.9g}")
         one = arb(1 if problem.penalised else 0)
         square += arb(ridge) * problem.n
@@ -101,8 +94,8 @@ def _indicator(u: Ball, v: Ball) -> Ball:
 def _objective(space: Space, square: Ball, z: Sequence[Ball]) -> Ball:
     problem = space.problem
     loss = total(s * x for s, x in zip(balls(problem.weight), z, strict=True))
-    if "kappa" not in problem.proof.hyperparameters:
-        return square + arb(problem.positive("lam")) * loss
+    if not problem.has("kappa"):
+        return square + arb(problem.number("lam")) * loss
     if not loss <= allowance(problem):
         raise Refused(
             f"the weight inside the margin is {float(loss.upper()):.9g} at the model, above the {float(allowance(problem)):.9g} allowed"
@@ -128,16 +121,14 @@ def _upper(space: Space) -> Ball:
 
 def _lower(space: Space) -> Ball:
     problem = space.problem
-    if "kappa" not in problem.proof.hyperparameters:
-        return conic_bound(space, arb(problem.positive("lam")))
+    if not problem.has("kappa"):
+        return conic_bound(space, arb(problem.number("lam")))
     lam = multiplier(problem)
     return conic_bound(space, lam) - lam * allowance(problem)
 
 
 def multiplier(problem: Problem) -> Ball:
     """Return λ of the dual point of a cardinality form."""
-    if "lam" not in problem.proof.dual or problem.proof.dual["lam"].size != 1:
-        raise Refused("the dual point of the cardinality form needs one number 'lam'")
     lam = float(problem.proof.dual["lam"].item())
     if not 0 <= lam < float("inf"):
         raise Refused(f"the multiplier lam is {lam!r}, it must not be negative")
@@ -185,7 +176,6 @@ def _inverse_form(
         )
         identity = arb_mat(columns, columns, [int(i == j) for i in range(columns) for j in range(columns)])
         return Inverse(identity - left.transpose() * weighted, what).form(c)
-    space.require_definite()
     # Q⁻¹ = I + Φ'D(I − DKD)⁻¹DΦ with D = diag(√γ), and Q is positive definite where I − DKD is.
     size = used.size
     K = space.gram(rows, rows)
@@ -196,20 +186,19 @@ def _inverse_form(
     inner = arb_mat(size, size, [int(i == j) - x * roots[i] * roots[j] for x, (i, j) in entries])
     scores = (K * arb_mat(size, 1, v)).entries()
     norm = total(x * score for x, score in zip(v, scores, strict=True))
+    require_norm(norm)
     return norm + Inverse(inner, what).form([root * score for root, score in zip(roots, scores, strict=True)])
 
 
 def _fixed_losses(problem: Problem) -> list[float]:
-    gamma = problem.besides("gamma").tolist()
-    for row, g in zip(problem.index.tolist(), gamma, strict=True):
-        if g < 0:
-            raise Refused(f"the gamma of row {row} that the problem is given is {g!r}, below 0")
-    return [float(g) for g in gamma]
+    gamma = problem.proof.statement.gamma
+    assert gamma is not None  # noqa: S101 - the statement has been checked
+    return [float(g) for g in gamma[problem.index].tolist()]
 
 
 def _fixed_upper(space: Space) -> Ball:
     problem = space.problem
-    lam, value = arb(problem.positive("lam")), space.model.norm
+    lam, value = arb(problem.number("lam")), space.model.norm
     for gamma, s, u in zip(map(arb, _fixed_losses(problem)), balls(problem.weight), space.margins, strict=True):
         height, slack = lam * s, nonneg(1 - u)
         if gamma.is_zero() or slack.is_zero():
@@ -222,17 +211,15 @@ def _fixed_upper(space: Space) -> Ball:
 
 def _fixed_lower(space: Space) -> Ball:
     problem = space.problem
-    if not problem.has_dual("gamma"):
-        raise Refused("the dual point needs 'gamma'")
     for row, g, most in zip(
         problem.index.tolist(), problem.dual("gamma").tolist(), _fixed_losses(problem), strict=True
     ):
         if g > most:
             raise Refused(f"the gamma of row {row} is {g!r}, above its bound {most!r}")
-    return conic_bound(space, arb(problem.positive("lam")))
+    return conic_bound(space, arb(problem.number("lam")))
 
 
 FAMILY = {
-    "conic": (("penalised", "none"), _upper, _lower, ("gamma",)),
-    "conic_fixed_gamma": (("penalised", "none"), _fixed_upper, _fixed_lower, ("gamma",)),
+    "conic": (_upper, _lower),
+    "conic_fixed_gamma": (_fixed_upper, _fixed_lower),
 }

@@ -1,113 +1,129 @@
-"""The file of a proof, an ``.npz`` archive without pickle, and the name of the data that it is about.
+"""The file of a proof, a zip archive of a JSON header and numpy arrays, and the name of the data that it is about.
 
-The member ``header`` is a JSON text with everything that is not an array; its digest covers the arrays too. The digest
-and the fingerprint guard against accidents: no bound rests on them.
+``docs/proof_format.md`` is the normative description. Everything that the header says is held against the tables of the format, and
+every array against the header, before an array is read. The digest and the fingerprint guard against accidents: no bound rests on them.
 """
 
 from __future__ import annotations
 
 import hashlib
 import html
+import io
 import json
+import math
 import os
+import re
+import struct
 import uuid
 import zipfile
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import IO, Any, Final, NamedTuple, NoReturn, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from svmcvx.errors import DataError
+from svmcvx.proofs.statement import Statement, exactly
+from svmcvx.proofs.tables import FIELDS, check_arrays, checked_claim, checked_statement, dtype_of
 
-__all__ = ["Proof", "fingerprint", "read_proof", "shown", "write_proof"]
+__all__ = ["Header", "Proof", "ProofFile", "fingerprint", "read_proof", "shown", "write_proof"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
 FORMAT: Final = "svmcvx-proof"
-FORMAT_VERSION: Final = 1
-INTERCEPTS: Final = ("free", "penalised", "none")
-# Fields that the header holds, and mappings of arrays.
-PLAIN: Final = ("formulation", "hyperparameters", "kernel", "intercept", "lower", "upper", "kind", "fingerprint")
-MAPPINGS: Final = ("model", "dual", "extra")
+FORMAT_VERSION: Final = 2
+HEADER: Final = "header.json"
+DIGEST: Final = "digest.txt"
+CLAIM: Final = ("lower", "upper", "kind", "stated")
+MAPPINGS: Final = ("model", "dual", "tree")
+# Limits of the archive: members, bytes of the header, and of what may be deflated to less than a share of its size.
+MEMBERS: Final = 64
+SMALL: Final = 2**20
+SHRINKING: Final = 64
+# Bytes that are read or written at a time.
+CHUNK: Final = 2**20
+# The end of a zip archive without a comment, and the mark of one beyond four gigabytes.
+END: Final = struct.Struct("<4s4H2LH")
+ZIP64: Final = b"PK\x06\x07"
+MAGIC: Final = b"\x93NUMPY\x01\x00"
+ARRAY_HEADER: Final = re.compile(
+    rb"\{\s*'descr'\s*:\s*'([^']{1,8})'\s*,\s*'fortran_order'\s*:\s*False\s*,\s*'shape'\s*:\s*\(([0-9, ]{0,99})\)\s*,?\s*\}\s*"
+)
 # Rows that a fingerprint looks at.
 SAMPLE: Final = 32
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Proof:
-    """What is claimed, and the numbers from which it follows.
+    """What is claimed of a problem, and the numbers from which it follows.
 
     Attributes
     ----------
-    formulation : str
-        Name of the formulation, as in ``Solution.formulation``.
-    hyperparameters : dict
-        Plain numbers and strings.
-    kernel : dict or None
-        ``name`` and numeric parameters; None for the linear formulation.
-    intercept : "free", "penalised" or "none"
-        What the formulation does with the bias.
-    weight : ndarray of shape (rows,)
-        Weights of the observations; those of weight zero take no part.
-    classes : ndarray
-        The labels, sorted; the second of two is the positive class.
-    model : dict
-        ``coef`` and ``intercept``, or ``support``, ``dual_coef`` and ``intercept``.
+    statement : Statement
+        The problem.
+    model : dict of ndarray
+        ``coef`` and ``intercept``, or ``support``, ``dual_coef`` and ``intercept``; the spread of a conic model.
     dual : dict of ndarray
-        The point behind the lower bound, indexed like the data.
-    lower : float or None
-        The end that is claimed; None if no bound is.
-    upper : float
+        The point behind the lower bound, indexed like the data; may be empty.
+    lower, upper : float or None
+        The ends that are claimed; None where nothing is claimed.
     kind : str
         "convex", "mixed-integer", "enumeration" or "local".
-    fingerprint : str
-        See :func:`fingerprint`.
-    extra : dict of ndarray
-        What a family needs besides: see ``docs/proofs.md``.
+    stated : float or None
+        A lower end that a solver or a search states without a proof; no part of the claim.
+    tree : dict of ndarray
+        The record of a search; may be empty.
+
+    Raises
+    ------
+    DataError
+        If an array is not one of the formulation, or the claim is none; see ``docs/proof_format.md``.
     """
 
-    formulation: str
-    hyperparameters: Mapping[str, Any]
-    kernel: Mapping[str, Any] | None
-    intercept: str
-    weight: Floats
-    classes: NDArray[Any]
+    statement: Statement
     model: Mapping[str, Any]
-    dual: Mapping[str, Floats]
+    dual: Mapping[str, Any]
     lower: float | None
-    upper: float
-    kind: str
-    fingerprint: str
-    extra: Mapping[str, Floats] = field(default_factory=dict)
+    upper: float | None
+    kind: str = "convex"
+    stated: float | None = None
+    tree: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if self.intercept not in INTERCEPTS:
-            raise DataError(f"the intercept of a proof is one of {', '.join(INTERCEPTS)}, got {self.intercept!r}")
+        if not isinstance(self.statement, Statement):
+            raise DataError(f"the statement of a proof must be a Statement, got {type(self.statement).__name__}")
+        claim = [getattr(self, name) for name in CLAIM]
+        claim = [value.item() if isinstance(value, np.generic) else value for value in claim]
+        for name, value in checked_claim(self.statement.formulation, *claim).items():
+            object.__setattr__(self, name, value)
         for name in MAPPINGS:
-            arrays = {key: np.array(values) for key, values in getattr(self, name).items()}
-            for key, values in arrays.items():
-                if values.dtype.kind not in "biuf":
-                    raise DataError(f"the entry {key!r} of the {name} of a proof is not numeric")
+            arrays = {
+                key: exactly(f"{name}.{key}", v, dtype_of(f"{name}.{key}")) for key, v in getattr(self, name).items()
+            }
             object.__setattr__(self, name, arrays)
-        object.__setattr__(self, "weight", np.array(self.weight, dtype=np.float64))
-        object.__setattr__(self, "classes", np.array(self.classes))
+        shapes = {name: values.shape for name, values in self.arrays.items()}
+        check_arrays(self.statement.plain, self.kind, shapes)
+
+    @property
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """All arrays by their names in the file."""
+        families = {"statement": self.statement.arrays, **{name: getattr(self, name) for name in MAPPINGS}}
+        return {f"{family}.{key}": values for family, arrays in families.items() for key, values in arrays.items()}
 
     def __repr__(self) -> str:
-        lower = "none" if self.lower is None else f"{self.lower:.9g}"
+        ends = ["none" if end is None else f"{end:.9g}" for end in (self.lower, self.upper)]
         return (
-            f"Proof({self.formulation}: {self.kind}, lower {lower}, upper {self.upper:.9g}, {self.weight.size} observations, "
-            f"data {self.fingerprint})"
+            f"Proof({self.kind}, lower {ends[0]}, upper {ends[1]}; {self.statement}; data {self.statement.fingerprint})"
         )
 
     def _repr_html_(self) -> str:
         claims = {f"Claimed {name} bound": getattr(self, name) for name in ("lower", "upper")}
-        about = {"Formulation": self.formulation, **self.hyperparameters, "Observations": self.weight.size}
-        fields = {**about, "Data hash": self.fingerprint, "Kind": self.kind, **claims}
+        fields = {"Problem": self.statement, "Data hash": self.statement.fingerprint, "Kind": self.kind, **claims}
         return shown("Proof, to be checked by svmcvx.verify", fields)
 
 
@@ -130,23 +146,33 @@ def write_proof(path: str | os.PathLike[str], proof: Proof) -> None:
     Raises
     ------
     DataError
-        If the labels are neither numbers nor strings, or the file cannot be written.
+        If the labels take more than a megabyte, or the file cannot be written.
     """
-    arrays = {f"{name}.{key}": values for name in MAPPINGS for key, values in getattr(proof, name).items()}
-    arrays |= {"weight": proof.weight, "classes": _storable(proof.classes)}
-    plain = {name: _plain(getattr(proof, name)) for name in PLAIN}
-    try:
-        text = json.dumps(plain, sort_keys=True)
-    except (TypeError, ValueError):
-        raise DataError("the hyperparameters of a proof must be plain numbers and strings") from None
-    header = {"format": FORMAT, "version": FORMAT_VERSION, "proof": text, "digest": _digest(text, arrays)}
+    arrays = proof.arrays
+    plain = proof.statement.plain
+    plain["hyperparameters"] = {
+        name: "inf" if value == math.inf else value for name, value in plain["hyperparameters"].items()
+    }
+    header = {
+        "format": FORMAT,
+        "version": FORMAT_VERSION,
+        "statement": plain,
+        "claim": {name: getattr(proof, name) for name in CLAIM},
+        "arrays": {name: {"dtype": values.dtype.str, "shape": values.shape} for name, values in arrays.items()},
+    }
+    text = json.dumps(header, allow_nan=False).encode()
+    if len(text) > SMALL:
+        raise DataError("the labels take more than a megabyte; encode them as integers before training")
+    members = {HEADER: text} | {f"{name}.npy": _npy(values) for name, values in sorted(arrays.items())}
+    members[DIGEST] = _digest(members.values()).hexdigest().encode()
     target = Path(path)
     try:
         # Not by tempfile, whose files others may not read.
         temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
         try:
-            with temporary.open("xb") as stream:
-                np.savez(stream, header=np.array(json.dumps(header)), **arrays)
+            with temporary.open("xb") as stream, zipfile.ZipFile(stream, "w") as archive:
+                for name, content in members.items():
+                    archive.writestr(zipfile.ZipInfo(name), content, _compression(name, content))
             temporary.replace(target)
         except BaseException:
             temporary.unlink(missing_ok=True)
@@ -155,83 +181,240 @@ def write_proof(path: str | os.PathLike[str], proof: Proof) -> None:
         raise DataError(f"{path} cannot be written ({error.strerror}); name a file in an existing folder") from None
 
 
+def _npy(values: NDArray[Any]) -> bytes:
+    stream = io.BytesIO()
+    np.lib.format.write_array(stream, values, version=(1, 0), allow_pickle=False)
+    return stream.getvalue()
+
+
+def _compression(name: str, content: bytes) -> int:
+    """Deflate small members, and large ones of integers; doubles of solvers hardly shrink."""
+    if len(content) <= SMALL:
+        return zipfile.ZIP_DEFLATED if name.endswith(".npy") else zipfile.ZIP_STORED
+    if dtype_of(name.removesuffix(".npy")) == "<f8":
+        return zipfile.ZIP_STORED
+    shrunk = len(zlib.compress(content))
+    return zipfile.ZIP_DEFLATED if shrunk * SHRINKING >= len(content) else zipfile.ZIP_STORED
+
+
+def _digest(members: Iterable[bytes]) -> Any:
+    sha = hashlib.sha256()
+    for content in members:
+        sha.update(content)
+    return sha
+
+
+class Header(NamedTuple):
+    """What a file says before any array is read: the plain values of its statement and claim, and shapes of arrays."""
+
+    statement: dict[str, Any]
+    claim: dict[str, Any]
+    shapes: dict[str, tuple[int, ...]]
+
+
+class ProofFile:
+    """An open file of a proof, whose header has been held against the tables of the format.
+
+    Parameters
+    ----------
+    path : path-like
+
+    Attributes
+    ----------
+    header : Header
+
+    Raises
+    ------
+    DataError
+        If the file does not exist, is not a proof, has another version of the format, or is damaged.
+    """
+
+    header: Header
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = path
+        try:
+            self._stream = Path(path).open("rb")  # noqa: SIM115 - closed with this
+        except FileNotFoundError:
+            raise DataError(f"{path} does not exist; pass the file of a proof") from None
+        except (OSError, TypeError, ValueError) as error:
+            raise DataError(f"{path!r} cannot be read ({getattr(error, 'strerror', None) or error})") from None
+        try:
+            with _damage_of(path):
+                self._archive, self._members = _archive(path, self._stream)
+                text = self._archive.read(self._members[HEADER])
+                self.header = _header(
+                    path, json.loads(text.decode(), object_pairs_hook=_unique, parse_constant=_no_number)
+                )
+                self._sha = hashlib.sha256(text)
+                self._require_members()
+        except BaseException:
+            self._stream.close()
+            raise
+
+    def __enter__(self) -> ProofFile:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stream.close()
+
+    def _require_members(self) -> None:
+        """Refuse other members than those of the header, and sizes that are not those of the arrays."""
+        wanted = {f"{name}.npy": name for name in self.header.shapes}
+        if self._members.keys() != {HEADER, DIGEST, *wanted}:
+            strange = sorted(self._members.keys() ^ {HEADER, DIGEST, *wanted})[0]
+            raise DataError(f"{self.path} is damaged: its header and its member {strange!r} do not belong together")
+        if self._members[DIGEST].file_size != 64:
+            raise DataError(f"{self.path} is damaged: its digest is not one of 64 digits")
+        for member, name in wanted.items():
+            info, size = self._members[member], _bytes_of(name, self.header.shapes[name])
+            if not size < info.file_size <= size + SMALL:
+                raise DataError(f"{self.path} is damaged: the size of {name} is not that of its shape")
+            if info.file_size > SMALL and info.file_size > SHRINKING * info.compress_size:
+                raise DataError(f"{self.path} is refused: {name} is deflated to less than a {SHRINKING}th of its size")
+
+    def read(self) -> Proof:
+        """Return the proof, with all arrays."""
+        with _damage_of(self.path):
+            arrays = {name: self._array(name) for name in sorted(self.header.shapes)}
+            if self._archive.read(self._members[DIGEST]).decode() != self._sha.hexdigest():
+                raise DataError(f"{self.path} is corrupted: its contents do not match their digest")
+        found: dict[str, Any] = {name: {} for name in ("statement", *MAPPINGS)}
+        for name, values in arrays.items():
+            family, _, key = name.partition(".")
+            found[family][key] = values
+        statement = Statement(**self.header.statement, **found.pop("statement"))
+        return Proof(statement=statement, **found, **self.header.claim)
+
+    def _array(self, name: str) -> NDArray[Any]:
+        shape, dtype = self.header.shapes[name], dtype_of(name)
+        with self._archive.open(self._members[f"{name}.npy"]) as stream:
+            start = stream.read(len(MAGIC) + 2)
+            length = int.from_bytes(start[len(MAGIC) :], "little")
+            described = stream.read(length)
+            said = ARRAY_HEADER.fullmatch(described)
+            same = (
+                start[: len(MAGIC)] == MAGIC
+                and said is not None
+                and said[1].decode() == dtype
+                and tuple(int(size) for size in said[2].split(b",") if size.strip()) == shape
+            )
+            if not same or len(start) + length + _bytes_of(name, shape) != self._members[f"{name}.npy"].file_size:
+                raise DataError(f"{self.path} is damaged: {name} is not an array of dtype {dtype} and shape {shape}")
+            self._sha.update(start + described)
+            values = np.empty(shape, dtype=dtype)
+            buffer = values.reshape(-1).view(np.uint8)
+            for place in range(0, buffer.size, CHUNK):
+                part = stream.read(min(CHUNK, buffer.size - place))
+                self._sha.update(part)
+                buffer[place : place + len(part)] = np.frombuffer(part, dtype=np.uint8)
+        values.flags.writeable = False
+        return values
+
+
 def read_proof(path: str | os.PathLike[str]) -> Proof:
     """Return the proof that :func:`write_proof` wrote.
 
     Raises
     ------
     DataError
-        If the file does not exist, is not a proof, was written by a newer format, or is corrupted.
+        If the file does not exist, is not a proof, has another version of the format, or is damaged.
     """
+    with ProofFile(path) as file:
+        return file.read()
+
+
+@contextmanager
+def _damage_of(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Tell of whatever the readers of archives, texts and arrays stumble over as of a damaged file."""
     try:
-        with np.load(path, allow_pickle=False) as archive:
-            if "header" not in archive:
-                raise DataError(f"{path} is not the file of a proof: it has no header")
-            header = json.loads(str(archive["header"]))
-            arrays = {name: archive[name] for name in archive.files if name != "header"}
-    except FileNotFoundError:
-        raise DataError(f"{path} does not exist; pass the file of a proof") from None
+        yield
     except DataError:
         raise
-    except OSError as error:
-        raise DataError(f"{path} cannot be read ({error.strerror or error})") from None
-    except (
-        ValueError,
-        EOFError,
-        KeyError,
-        AttributeError,
-        TypeError,
-        NotImplementedError,
-        zipfile.BadZipFile,
-        zlib.error,
-    ):
+    except (OSError, EOFError, RuntimeError, ValueError, KeyError, OverflowError, MemoryError) as error:
+        reason = f" ({error.strerror})" if isinstance(error, OSError) and error.strerror else ""
+        raise DataError(f"{path} is not the file of a proof, or is corrupted{reason}") from None
+    except (zipfile.BadZipFile, zlib.error, struct.error):
         raise DataError(f"{path} is not the file of a proof, or is corrupted") from None
-    if not isinstance(header, dict) or header.get("format") != FORMAT:
+
+
+def _archive(path: str | os.PathLike[str], stream: IO[bytes]) -> tuple[zipfile.ZipFile, dict[str, zipfile.ZipInfo]]:
+    """Return an archive and its members by their names, once the directory is known to be small."""
+    size = stream.seek(0, os.SEEK_END)
+    stream.seek(max(0, size - END.size - 20))
+    tail = stream.read()
+    mark, *_, directory, _, comment = END.unpack(tail[-END.size :])
+    ordinary = mark == b"PK\x05\x06" and comment == 0 and directory <= SMALL
+    if not ordinary or (tail[: len(ZIP64)] == ZIP64 and size < 2**31 - SMALL):
+        raise DataError(f"{path} is not the file of a proof, or is corrupted")
+    archive = zipfile.ZipFile(stream)
+    members = archive.infolist()
+    names = {member.filename: member for member in members}
+    if HEADER not in names:
+        if "header.npy" in names:
+            raise DataError(
+                f"{path} has proof format 1, which is not read any more: it can be forged; solve again and save a new proof"
+            )
+        raise DataError(f"{path} is not the file of a proof: it has no header")
+    if len(names) < len(members) or len(members) > MEMBERS:
+        raise DataError(f"{path} is damaged: it has two members of one name, or more than {MEMBERS} members")
+    if any(member.flag_bits & 1 or member.compress_type not in (0, 8) for member in members):
+        raise DataError(f"{path} is damaged: a member is neither stored nor deflated")
+    if names[HEADER].file_size > SMALL:
+        raise DataError(f"{path} is damaged: its header has more than {SMALL} bytes")
+    return archive, names
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise DataError("the header of a proof says the same name twice")
+    return found
+
+
+def _no_number(text: str) -> NoReturn:
+    raise DataError(f"the header of a proof holds {text}, which is not a number of JSON")
+
+
+def _header(path: str | os.PathLike[str], content: Any) -> Header:
+    """Return what the header says, held against the tables of the format."""
+    if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise DataError(f"{path} is not the file of a proof: its header does not say so")
-    if header.get("version") != FORMAT_VERSION:
+    version = content.get("version")
+    if type(version) is not int or version != FORMAT_VERSION:
         raise DataError(
-            f"{path} has proof format {header.get('version')!r}, this svmcvx reads {FORMAT_VERSION}; upgrade svmcvx"
+            f"{path} has another proof format than {FORMAT_VERSION}, which this svmcvx reads; upgrade svmcvx"
         )
-    text = header.get("proof")
-    if not isinstance(text, str) or _digest(text, arrays) != header.get("digest"):
-        raise DataError(f"{path} is corrupted: its contents do not match their digest")
-    try:
-        plain = json.loads(text)
-        found: dict[str, Any] = {name: plain[name] for name in PLAIN} | {name: {} for name in MAPPINGS}
-        for name, values in arrays.items():
-            if "." in name:
-                family, key = name.split(".", 1)
-                found[family][key] = values
-        return Proof(**found, weight=arrays["weight"], classes=arrays["classes"])
-    except (KeyError, TypeError, ValueError) as error:
-        raise DataError(f"{path} does not hold what a proof needs ({error})") from None
+    _require_keys(content, "header", ("format", "version", "statement", "claim", "arrays"))
+    statement = dict(_require_keys(content["statement"], "statement", FIELDS))
+    given = statement["hyperparameters"]
+    if isinstance(given, dict):
+        statement["hyperparameters"] = {name: math.inf if value == "inf" else value for name, value in given.items()}
+    statement = checked_statement(statement)
+    claim = checked_claim(statement["formulation"], **_require_keys(content["claim"], "claim", CLAIM))
+    shapes = {}
+    if not isinstance(content["arrays"], dict):
+        raise DataError("the arrays of the header of a proof must be given by their names")
+    for name, described in content["arrays"].items():
+        _require_keys(described, f"array {name[:40]!r}", ("dtype", "shape"))
+        shape = described["shape"]
+        if not isinstance(shape, list) or not all(type(size) is int and 0 <= size < 2**48 for size in shape):
+            raise DataError(f"the shape of the array {name[:40]!r} of a proof must be sizes, got {str(shape)[:60]}")
+        if described["dtype"] != dtype_of(name):
+            raise DataError(f"the dtype of the array {name[:40]!r} of a proof must be {dtype_of(name)}")
+        shapes[name] = tuple(shape)
+    check_arrays(statement, claim["kind"], shapes)
+    return Header(statement, claim, shapes)
 
 
-def _plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {str(key): _plain(entry) for key, entry in value.items()}
-    return value.item() if isinstance(value, np.generic) else value
+def _require_keys(content: Any, what: str, names: tuple[str, ...]) -> dict[str, Any]:
+    if not isinstance(content, dict) or content.keys() != set(names):
+        raise DataError(f"the {what} of a proof must have the entries {', '.join(names)}, and no others")
+    return content
 
 
-def _storable(classes: NDArray[Any]) -> NDArray[Any]:
-    if classes.dtype.kind != "O":
-        return classes
-    labels = classes.tolist()
-    for kind in (str, bool, int, float):
-        if all(type(label) is kind for label in labels):
-            stored = np.array(labels)
-            if stored.dtype.kind in "biufU":
-                return stored
-    raise DataError("labels that are neither numbers nor strings cannot be stored; encode them before training")
-
-
-def _digest(text: str, arrays: Mapping[str, NDArray[Any]]) -> str:
-    sha = hashlib.sha256(text.encode())
-    for name in sorted(arrays):
-        array = np.ascontiguousarray(arrays[name])
-        sha.update(f"{name}:{array.dtype.str}:{array.shape}:".encode())
-        sha.update(array.tobytes())
-    return sha.hexdigest()
+def _bytes_of(name: str, shape: tuple[int, ...]) -> int:
+    return math.prod(shape) * int(dtype_of(name)[-1])
 
 
 def fingerprint(X: Any, y: Any, *, coded: bool = False) -> str:

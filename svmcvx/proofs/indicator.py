@@ -2,7 +2,7 @@ r"""Losses that count or drop observations: 0-1 loss, ramp loss, l0-norm hinge.
 
 Upper ends at the model: :math:`\|w\|^2 + \lambda\sum s_i1[u_i<1]`, or :math:`\|w\|^2` if :math:`\sum s_i1[u_i<1] \le k`;
 :math:`\tfrac12\|w\|^2 + C\sum s_i\min(2, (1-u_i)_+)`; :math:`\tfrac12\|w\|^2 + C\sum s_i1[u_i<1]`. A margin that is not certainly at
-least 1 is counted, unless it costs less to divide the model by the smallest margin that is to be kept. If ``extra`` has
+least 1 is counted, unless it costs less to divide the model by the smallest margin that is to be kept. If the statement has
 ``M``, the problem includes the constraints :math:`u_i \ge 1 - M_i`.
 
 Lower end: that of the conic relaxation, for the 0-1 loss with a dual point. The bound of a search is not checked.
@@ -29,9 +29,10 @@ def _counted(problem: Problem, kept: Sequence[bool]) -> Ball:
 
 def _within_M(space: Space, divisor: Ball) -> None:
     problem = space.problem
-    if "M" not in problem.proof.extra:
+    given = problem.proof.statement.M
+    if given is None:
         return
-    for row, u, M in zip(problem.index.tolist(), space.margins, balls(problem.besides("M")), strict=True):
+    for row, u, M in zip(problem.index.tolist(), space.margins, balls(given[problem.index]), strict=True):
         if not u / divisor >= 1 - M:
             raise Refused(f"the margin of row {row} is {float(u.mid()):.9g}, below the 1 − M of the problem")
 
@@ -55,9 +56,9 @@ def _zero_one_upper(space: Space) -> Ball:
 
     def price(norm: Ball, kept: Sequence[bool]) -> Ball:
         counted = arb(_counted(problem, kept))
-        if "k" not in problem.proof.hyperparameters:
-            return norm + arb(problem.positive("lam")) * counted
-        if not counted <= arb(problem.nonnegative("k")):
+        if not problem.has("k"):
+            return norm + arb(problem.number("lam")) * counted
+        if not counted <= arb(problem.number("k")):
             raise Refused(
                 f"the weight inside the margin is {float(counted.mid()):.9g} at the model, above k = {problem.number('k'):.9g}"
             )
@@ -68,20 +69,20 @@ def _zero_one_upper(space: Space) -> Ball:
 
 def _zero_one_lower(space: Space) -> Ball:
     problem = space.problem
-    if "k" not in problem.proof.hyperparameters:
-        return conic_bound(space, arb(problem.positive("lam")))
+    if not problem.has("k"):
+        return conic_bound(space, arb(problem.number("lam")))
     lam = multiplier(problem)
-    return conic_bound(space, lam) - lam * arb(problem.nonnegative("k"))
+    return conic_bound(space, lam) - lam * arb(problem.number("k"))
 
 
 def _l0_upper(space: Space) -> Ball:
-    C = arb(space.problem.positive("C"))
+    C = arb(space.problem.number("C"))
     return _best(space, lambda norm, kept: norm / 2 + C * arb(_counted(space.problem, kept)))
 
 
 def _ramp_upper(space: Space) -> Ball:
     _within_M(space, arb(1))
-    C, value = arb(space.problem.positive("C")), space.model.norm / 2
+    C, value = arb(space.problem.number("C")), space.model.norm / 2
     losses = (
         s * (2 - nonneg(2 - nonneg(1 - u))) for s, u in zip(balls(space.problem.weight), space.margins, strict=True)
     )
@@ -89,7 +90,7 @@ def _ramp_upper(space: Space) -> Ball:
 
 
 FAMILY = {
-    "zero_one": (("penalised", "none"), _zero_one_upper, _zero_one_lower, ("gamma",)),
-    "ramp": (("free",), _ramp_upper, None, ()),
-    "l0": (("free",), _l0_upper, None, ()),
+    "zero_one": (_zero_one_upper, _zero_one_lower),
+    "ramp": (_ramp_upper, None),
+    "l0": (_l0_upper, None),
 }

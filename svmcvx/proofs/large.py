@@ -8,8 +8,7 @@ operation is widened by a unit in the last place on either side.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -18,54 +17,46 @@ from numpy.typing import NDArray
 
 from svmcvx.errors import DataError
 from svmcvx.proofs.arithmetic.intervals import SLACK, TINY, Interval, U, products, rounded_sum
+from svmcvx.proofs.definiteness import dense, is_symmetric, precomputed_block, require_definite
 from svmcvx.proofs.problem import Problem, Refused
 
-__all__ = ["can_check", "entries", "lower", "upper"]
+__all__ = ["Space", "can_check", "lower", "require_check", "upper"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
-INTERCEPTS: Final = {"psvm": ("free",), "penalised psvm": ("penalised", "none"), "odm": ("none", "penalised")}
 ENTRIES: Final = {"psvm": "alpha", "penalised psvm": "alpha", "odm": "theta"}
 ROUNDING: Final = 2.0**-40
 # Numbers in one block of a kernel, and columns up to which distances come from differences.
 BLOCK: Final = 2_000_000
 FEW_COLUMNS: Final = 32
-# Rows up to which a kernel is tested for definiteness, and the eigenvalue, over that number, that counts as negative.
-TESTED: Final = 4000
-INDEFINITE: Final = 1e-10
 
 
-class _Space:
-    """Scores and norms of points of the feature space."""
+class Space:
+    """Scores and norms of points of the feature space.
+
+    Parameters
+    ----------
+    problem : Problem
+
+    Raises
+    ------
+    Refused
+        If the kernel is indefinite on the data.
+    """
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
         self.kept = problem.X[problem.index]
-        if problem.kernel is not None and problem.kernel["name"] == "precomputed":  # noqa: SIM102
-            if abs(problem.X - problem.X.T).max() > 0:
-                raise Refused("the precomputed kernel is not symmetric")
-
-    def require_definite(self) -> None:
-        """Refuse a kernel that is clearly indefinite on the data, as far as that can be told at this size."""
-        kernel, index = self.problem.kernel, self.problem.index
-        name = "linear" if kernel is None else kernel["name"]
-        tested = name in ("precomputed", "sigmoid") or (name == "polynomial" and kernel and kernel["coef0"] < 0)
-        if not tested or index.size > TESTED:
-            return
-        K = self._block(index, index)[0]
-        size = np.sqrt(np.maximum(np.diagonal(K), 0.0))
-        scaled = K / np.maximum(np.outer(size, size), 1e-300)
-        smallest = float(np.linalg.eigvalsh(scaled)[0]) if np.isfinite(scaled).all() else -math.inf
-        if not smallest >= -INDEFINITE * index.size or (np.diagonal(K) < 0).any():
-            raise Refused(
-                f"the kernel is indefinite on these data: scaled to a diagonal of ones it has the eigenvalue {smallest:.3g}"
-            )
+        self.symmetric = True
+        if problem.kernel is not None and problem.kernel["name"] == "precomputed":
+            self.symmetric = is_symmetric(problem)
+        require_definite(problem, self._block)
 
     def model(self) -> tuple[Interval, Interval]:
         """Scores with the bias, and the squared norm with that of a penalised bias."""
         problem = self.problem
         if problem.linear_model:
-            w = Interval.exactly(problem.coef)
+            w = Interval.exactly(problem.model("coef"))
             scores, norm = products(self.kept, 0.0, w), (w * w).sum()
         else:
             scores, norm = self.expansion(problem.support, Interval.exactly(problem.model("dual_coef")), constant=False)
@@ -86,6 +77,8 @@ class _Space:
             whole = self._kernel_scores(every, rows, v)
             scores = whole[np.searchsorted(every, problem.index)]
             norm = (v * whole[np.searchsorted(every, rows)]).sum()
+        if norm.high < 0:
+            raise Refused("the kernel is not positive semidefinite on these data: a squared norm is negative")
         norm = norm.nonneg()
         if constant:
             shift = v.sum()
@@ -102,10 +95,10 @@ class _Space:
 
     def _block(self, rows: NDArray[np.intp], columns: NDArray[np.intp]) -> tuple[Floats, Floats]:
         X, kernel = self.problem.X, self.problem.kernel
-        first, second = (np.asarray(part.toarray() if sp.issparse(part) else part) for part in (X[rows], X[columns]))
-        if kernel is None or kernel["name"] == "precomputed":
-            return first[:, columns], np.zeros((rows.size, columns.size))
-        return kernel_block(kernel, first, second)
+        assert kernel is not None  # noqa: S101 - only called with one
+        if kernel["name"] == "precomputed":
+            return precomputed_block(X, rows, columns, symmetric=self.symmetric)
+        return kernel_block(kernel, dense(X[rows]), dense(X[columns]))
 
 
 def _parts(size: int, width: int) -> Iterator[slice]:
@@ -113,7 +106,7 @@ def _parts(size: int, width: int) -> Iterator[slice]:
     return (slice(start, start + step) for start in range(0, size, step))
 
 
-def kernel_block(kernel: dict[str, Any], A: Floats, B: Floats) -> tuple[Floats, Floats]:
+def kernel_block(kernel: Mapping[str, Any], A: Floats, B: Floats) -> tuple[Floats, Floats]:
     """Return a block of a kernel and a bound on the error of its entries."""
     name, d = kernel["name"], A.shape[1]
     if name in ("rbf", "exponential", "laplacian"):
@@ -159,36 +152,25 @@ def _distances(A: Floats, B: Floats, absolute: bool) -> tuple[Floats, Floats]:
 
 def can_check(problem: Problem) -> bool:
     """Whether there is a check in doubles."""
-    return problem.proof.formulation in INTERCEPTS
+    return problem.formulation in ENTRIES
 
 
-def entries(problem: Problem) -> tuple[str, ...]:
-    """Return the entries of a dual point that the lower end needs."""
-    return (ENTRIES[_require(problem)],)
+def require_check(problem: Problem) -> None:
+    """Refuse a formulation without a check in doubles.
 
-
-def _require(problem: Problem) -> str:
-    name = problem.proof.formulation
-    if name not in INTERCEPTS:
+    Raises
+    ------
+    DataError
+        Which names those that there are.
+    """
+    if not can_check(problem):
         raise DataError(
-            f"there is no check of {name!r} in doubles, only of {', '.join(INTERCEPTS)}; use method='balls'"
+            f"there is no check of {problem.formulation!r} in doubles, only of {', '.join(ENTRIES)}; use method='balls'"
         )
-    if problem.proof.intercept not in INTERCEPTS[name]:
-        raise Refused(
-            f"{name} has an intercept that is {' or '.join(INTERCEPTS[name])}, the proof says {problem.proof.intercept}"
-        )
-    return name
 
 
 def _signed(values: Interval, signs: Floats) -> Interval:
     return values * Interval.exactly(signs)
-
-
-def _exponent(problem: Problem) -> float:
-    p = problem.number("p")
-    if not 1 <= p < math.inf:
-        raise Refused(f"p must be at least 1, it is {p!r}")
-    return p
 
 
 def _shares(problem: Problem) -> Interval:
@@ -196,32 +178,29 @@ def _shares(problem: Problem) -> Interval:
 
 
 def _band(problem: Problem) -> tuple[Interval, Interval, float]:
-    D = problem.nonnegative("D")
-    if D >= 1:
-        raise Refused(f"D must be below 1, it is {D!r}")
-    return Interval.exactly(problem.positive("C1")), Interval.exactly(problem.positive("C2")), D
+    return Interval.exactly(problem.number("C1")), Interval.exactly(problem.number("C2")), problem.number("D")
 
 
-def _guarded(evaluate: Callable[[Problem], Interval]) -> Callable[[Problem], tuple[float, float]]:
-    def ends(problem: Problem) -> tuple[float, float]:
+def _guarded(evaluate: Callable[[Space], Interval]) -> Callable[[Space], tuple[float, float]]:
+    def ends(space: Space) -> tuple[float, float]:
         with np.errstate(over="ignore", invalid="ignore", under="ignore", divide="ignore"):
-            return evaluate(problem).ends
+            return evaluate(space).ends
 
     return ends
 
 
 @_guarded
-def upper(problem: Problem) -> Interval:
+def upper(space: Space) -> Interval:
     """Return both ends of the objective at the model."""
-    name = _require(problem)
-    scores, norm = _Space(problem).model()
+    problem = space.problem
+    scores, norm = space.model()
     u, half, one = _signed(scores, problem.signs), Interval.exactly(0.5) * norm, Interval.exactly(1.0)
-    if name == "odm":
+    if problem.formulation == "odm":
         C1, C2, D = _band(problem)
         width = Interval.exactly(D)
         short, beyond = (one - width - u).nonneg(), (u - one - width).nonneg()
         return half + (_shares(problem) * (C1 * (short * short) + C2 * (beyond * beyond))).sum()
-    C, p = Interval.exactly(problem.positive("C")), _exponent(problem)
+    C, p = Interval.exactly(problem.number("C")), problem.number("p")
     losses = (one - u).nonneg()
     if p != 1:
         losses = losses * losses if p == 2 else losses.power(Interval.exactly(p))
@@ -229,19 +208,18 @@ def upper(problem: Problem) -> Interval:
 
 
 @_guarded
-def lower(problem: Problem) -> Interval:
+def lower(space: Space) -> Interval:
     """Return both ends of the dual objective at the dual point."""
-    name = _require(problem)
-    value = problem.dual(ENTRIES[name])
-    space, signs = _Space(problem), problem.signs
-    if name == "odm":
+    problem = space.problem
+    value, signs = problem.dual(ENTRIES[problem.formulation]), problem.signs
+    if problem.formulation == "odm":
         C1, C2, D = _band(problem)
         theta = Interval.exactly(value)
         four = Interval.exactly(4.0) * _shares(problem)
         price = Interval(*(np.where(value > 0, a, b) for a, b in ((C1.low, C2.low), (C1.high, C2.high))))
         terms = theta - Interval.exactly(D) * theta.size() - (theta * theta).over(four * price)
         return terms.sum() - Interval.exactly(0.5) * _norm(space, _signed(theta, signs))
-    C, p = problem.positive("C"), _exponent(problem)
+    C, p = problem.number("C"), problem.number("p")
     caps = Interval.exactly(C) * Interval.exactly(problem.weight)
     if (value < 0).any():
         row = int(np.flatnonzero(value < 0)[0])
@@ -255,7 +233,7 @@ def lower(problem: Problem) -> Interval:
                 f"the multiplier of row {problem.index[row]} is {float(value[row])!r}, above its bound {float(caps.high[row])!r}"
             )
         alpha = Interval(np.minimum(value, caps.low), np.minimum(value, caps.high))
-    if problem.proof.intercept == "free":
+    if problem.proof.statement.intercept == "free":
         alpha = _balanced(alpha, signs)
     total = alpha.sum()
     if p > 1:
@@ -267,8 +245,7 @@ def lower(problem: Problem) -> Interval:
     return total - Interval.exactly(0.5) * _norm(space, _signed(alpha, signs))
 
 
-def _norm(space: _Space, v: Interval) -> Interval:
-    space.require_definite()
+def _norm(space: Space, v: Interval) -> Interval:
     return space.expansion(space.problem.index, v, constant=space.problem.penalised)[1]
 
 

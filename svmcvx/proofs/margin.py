@@ -10,8 +10,6 @@ numbers: multipliers are cut to their bounds, and the class with the larger sum 
 
 from __future__ import annotations
 
-import math
-
 from flint import arb
 
 from svmcvx.proofs.arithmetic.balls import Ball, as_fraction, balls, fractions, least, nonneg, power, total
@@ -63,26 +61,19 @@ def _balanced(problem: Problem, alpha: list[Ball]) -> list[Ball]:
     return [a * factor if s == heavy else a for a, s in zip(alpha, signs, strict=True)]
 
 
-def _exponent(problem: Problem) -> float:
-    p = problem.number("p")
-    if not 1 <= p < math.inf:
-        raise Refused(f"p must be at least 1, it is {p!r}")
-    return p
-
-
 def _soft_upper(space: Space) -> Ball:
     problem = space.problem
-    C, p = arb(problem.positive("C")), arb(_exponent(problem))
+    C, p = arb(problem.number("C")), arb(problem.number("p"))
     losses = (s * power(nonneg(1 - u), p) for s, u in zip(balls(problem.weight), space.margins, strict=True))
     return space.model.norm / 2 + C * total(losses)
 
 
 def _soft_lower(space: Space) -> Ball:
     problem = space.problem
-    C, p = as_fraction(problem.positive("C")), _exponent(problem)
+    C, p = as_fraction(problem.number("C")), problem.number("p")
     caps = [C * s for s in fractions(problem.weight)]
     alpha = boxed(problem, "alpha", caps if p == 1 else None)
-    if problem.proof.intercept == "free":
+    if problem.proof.statement.intercept == "free":
         alpha = _balanced(problem, alpha)
     multipliers = [arb(a) for a in alpha]
     value = total(multipliers)
@@ -117,9 +108,8 @@ def _hard_lower(space: Space) -> Ball:
     return total(alpha) - space.dual_point(space.signed(alpha)).norm / 2
 
 
-# The intercept of each formulation, its upper end, its lower end and the entries of a dual point that this needs.
+# The upper and the lower end of each formulation.
 FAMILY = {
-    "psvm": (("free",), _soft_upper, _soft_lower, ("alpha",)),
-    "penalised psvm": (("penalised", "none"), _soft_upper, _soft_lower, ("alpha",)),
-    "hard_margin": (("free",), _hard_upper, _hard_lower, ("alpha",)),
+    **dict.fromkeys(("psvm", "penalised psvm"), (_soft_upper, _soft_lower)),
+    "hard_margin": (_hard_upper, _hard_lower),
 }

@@ -15,7 +15,7 @@ from flint import arb
 
 from svmcvx.proofs.arithmetic.balls import Ball, as_fraction, balls, fractions, nonneg, total
 from svmcvx.proofs.margin import boxed, shrink
-from svmcvx.proofs.problem import Problem, Refused
+from svmcvx.proofs.problem import Problem
 from svmcvx.proofs.space import Space
 
 __all__ = ["FAMILY"]
@@ -28,10 +28,7 @@ def _shares(problem: Problem) -> list[Ball]:
 
 
 def _band(problem: Problem) -> tuple[Ball, Ball, Ball]:
-    D = problem.nonnegative("D")
-    if D >= 1:
-        raise Refused(f"D must be below 1, it is {D!r}")
-    return arb(problem.positive("C1")), arb(problem.positive("C2")), arb(D)
+    return arb(problem.number("C1")), arb(problem.number("C2")), arb(problem.number("D"))
 
 
 def _odm_upper(space: Space) -> Ball:
@@ -53,7 +50,7 @@ def _odm_lower(space: Space) -> Ball:
 
 
 def _soft_upper(space: Space) -> Ball:
-    return _objective(space, arb(space.problem.positive("C")), arb(1))
+    return _objective(space, arb(space.problem.number("C")), arb(1))
 
 
 def _hard_upper(space: Space) -> Ball:
@@ -63,7 +60,7 @@ def _hard_upper(space: Space) -> Ball:
 def _objective(space: Space, C: Ball, divisor: Ball) -> Ball:
     """The objective at the model divided by a number."""
     problem = space.problem
-    lam1, lam2 = arb(problem.nonnegative("lam1")), arb(problem.nonnegative("lam2"))
+    lam1, lam2 = arb(problem.number("lam1")), arb(problem.number("lam2"))
     margins = [u / divisor for u in space.margins]
     shares = [arb(c) for c in _shares(problem)]
     mean = total(c * u for c, u in zip(shares, margins, strict=True))
@@ -74,7 +71,7 @@ def _objective(space: Space, C: Ball, divisor: Ball) -> Ball:
 
 
 def _soft_lower(space: Space) -> Ball:
-    C = as_fraction(space.problem.positive("C"))
+    C = as_fraction(space.problem.number("C"))
     return _bound(space, [C * c for c in _shares(space.problem)])
 
 
@@ -84,7 +81,7 @@ def _hard_lower(space: Space) -> Ball:
 
 def _bound(space: Space, highest: list[Ball] | None) -> Ball:
     problem = space.problem
-    lam1, lam2 = arb(problem.nonnegative("lam1")), arb(problem.nonnegative("lam2"))
+    lam1, lam2 = arb(problem.number("lam1")), arb(problem.number("lam2"))
     alpha = [arb(a) for a in boxed(problem, "alpha", highest)]
     exact = _shares(problem)
     shares = [arb(c) for c in exact]
@@ -101,7 +98,7 @@ def _bound(space: Space, highest: list[Ball] | None) -> Ball:
 
 
 FAMILY = {
-    "odm": (("none", "penalised"), _odm_upper, _odm_lower, ("theta",)),
-    "odml": (("none", "penalised"), _soft_upper, _soft_lower, ("alpha",)),
-    "odml_hard_margin": (("none", "penalised"), _hard_upper, _hard_lower, ("alpha",)),
+    "odm": (_odm_upper, _odm_lower),
+    "odml": (_soft_upper, _soft_lower),
+    "odml_hard_margin": (_hard_upper, _hard_lower),
 }

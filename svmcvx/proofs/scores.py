@@ -70,8 +70,8 @@ class ScoreLoss:
 
     def __init__(self, name: str, problem: Problem) -> None:
         self.name = name
-        self.delta = arb(problem.positive("delta")) if name == "smoothed" else arb(0)
-        self.k = int(problem.positive("k")) if name == "topk" else 1
+        self.delta = arb(problem.number("delta")) if name == "smoothed" else arb(0)
+        self.k = int(problem.number("k")) if name == "topk" else 1
 
     def value(self, f: Sequence[Ball]) -> Ball:
         """Return the loss of one observation."""
@@ -174,21 +174,15 @@ class Multipliers(NamedTuple):
 
 
 def _classes(problem: Problem) -> int:
-    c = int(problem.proof.classes.size)
-    if c < 2:
-        raise Refused("the formulation has at least two classes")
-    return c
+    return len(problem.proof.statement.classes)
 
 
 def weights(problem: Problem) -> tuple[Columns, list[Ball]]:
     """W, one list a class, and b."""
-    c, d = _classes(problem), problem.X.shape[1]
     W, b = problem.model("coef"), problem.model("intercept")
-    if W.shape != (d, c) or b.shape != (c,):
-        raise Refused(f"the model needs a matrix of {d} × {c} weights and {c} biases, got {W.shape} and {b.shape}")
-    if problem.proof.intercept == "none" and np.ptp(b) > 0:
+    if problem.proof.statement.intercept == "none" and np.ptp(b) > 0:
         raise Refused("the biases of the model differ, the formulation has none")
-    return [balls(W[:, k]) for k in range(c)], balls(b)
+    return [balls(w) for w in W.T], balls(b)
 
 
 def differences(space: Space) -> list[list[Ball]]:
@@ -209,8 +203,8 @@ def loss_at_model(space: Space, loss: ScoreLoss) -> Ball:
 def multipliers(space: Space, loss: ScoreLoss) -> Multipliers:
     """Return the multipliers of a proof inside the domain of the loss, balanced where the biases are free, or refuse them."""
     problem = space.problem
-    c, codes = _classes(problem), problem.codes[problem.index].tolist()
-    given = problem.dual("alpha", c)
+    codes = problem.codes[problem.index].tolist()
+    given = problem.dual("alpha")
     rows: list[list[Ball]] = []
     for i, (own, s) in enumerate(zip(codes, fractions(problem.weight), strict=True)):
         row = problem.index[i]
@@ -220,7 +214,7 @@ def multipliers(space: Space, loss: ScoreLoss) -> Multipliers:
         if isinstance(inside, str):
             raise Refused(f"a multiplier of row {row} {inside}")
         rows.append(inside)
-    if problem.proof.intercept == "free":
+    if problem.proof.statement.intercept == "free":
         rows = _balanced(problem, loss, rows, codes)
     return _gradient(space, [[arb(a) for a in row] for row in rows])
 
@@ -245,7 +239,7 @@ def _balanced(problem: Problem, loss: ScoreLoss, rows: list[list[Ball]], codes: 
     worst = max(range(c), key=lambda k: abs(excess[k]))
     if abs(excess[worst]) > ROUNDING * size:
         raise Refused(
-            f"the multipliers of class {problem.proof.classes[worst]} do not balance: B'1 = 0 is off by {float(arb(excess[worst]).mid()):.6g}"
+            f"the multipliers of class {problem.proof.statement.classes[worst]} do not balance: B'1 = 0 is off by {float(arb(excess[worst]).mid()):.6g}"
         )
     weights = fractions(problem.weight)
     u, highest = loss.uniform(c - 1), max(excess)

@@ -37,24 +37,11 @@ FREE, KEPT, DROPPED = 0, 1, 2
 SLACK: Final = 1.0 + 1e-13
 # M have this many units between one half and one, in the search too.
 DIGITS: Final = 4096.0
-ENTRIES: Final = (
-    "parents",
-    "decisions",
-    "rounds",
-    "points",
-    "leaves",
-    "leaf_rows",
-    "leaf_multipliers",
-    "rows",
-    "distinct",
-    "scale",
-    "penalty",
-)
 
 
 def has_tree(problem: Problem) -> bool:
     """Whether the proof has the record of a search."""
-    return "tree_points" in problem.proof.extra
+    return bool(problem.proof.tree)
 
 
 def tree_bound(problem: Problem) -> float:
@@ -79,22 +66,16 @@ class _Tree:
     """The record, and the rows that it is about."""
 
     def __init__(self, problem: Problem) -> None:
-        extra = problem.proof.extra
-        missing = [name for name in ENTRIES if f"tree_{name}" not in extra]
-        if missing:
-            raise Refused(f"the record of the search lacks its {missing[0]}")
-        if problem.kernel is not None or problem.proof.intercept not in ("penalised", "none"):
-            raise Refused("a search can be checked for linear machines with a penalised intercept or none")
-        self.extra: dict[str, Any] = {name: np.asarray(extra[f"tree_{name}"]) for name in ENTRIES}
+        self.extra: dict[str, Any] = dict(problem.proof.tree)
         for name, values in self.extra.items():
             if not np.isfinite(values).all():
                 raise Refused(f"the {name} of the search's record are not finite")
         self.H, self.length = self._rows(problem)
         self.weight = self._weights(problem)
-        cardinality = "k" in problem.proof.hyperparameters
+        cardinality = problem.has("k")
         scale = float(self.extra["scale"])
-        self.k = problem.nonnegative("k") if cardinality else math.inf
-        self.lam = 0.0 if cardinality else _down(problem.positive("lam") * scale**2)
+        self.k = problem.number("k") if cardinality else math.inf
+        self.lam = 0.0 if cardinality else _down(problem.number("lam") * scale**2)
         self.unit = scale**2
         self.penalty = float(self.extra["penalty"])
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
-import scipy.sparse as sp
 from flint import arb, arb_mat, ctx
 from numpy.typing import NDArray
 
@@ -25,19 +24,17 @@ from svmcvx.proofs.arithmetic.balls import (
     product,
     total,
 )
+from svmcvx.proofs.arithmetic.intervals import SLACK, TINY, U
+from svmcvx.proofs.definiteness import dense, is_symmetric, precomputed_block, require_definite
 from svmcvx.proofs.problem import Problem, Refused
 
-__all__ = ["Point", "Space", "kernel_matrix"]
+__all__ = ["Point", "Space", "kernel_matrix", "require_norm"]
 
 Floats: TypeAlias = NDArray[np.float64]
 Rows: TypeAlias = NDArray[np.intp]
 
 # Entries of a kernel that are kept for the next product.
 KEPT = 6_000_000
-
-# A kernel matrix with a diagonal of ones has no eigenvalue below minus this share of its size, and is symmetric to this.
-INDEFINITE = 1e-10
-ASYMMETRY = 1e-10
 
 
 class Point(NamedTuple):
@@ -58,38 +55,18 @@ class Space:
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
         self.kernel = problem.kernel
-        if self.kernel is not None:
-            self._require_symmetric()
-
-    def _require_symmetric(self) -> None:
+        self.symmetric = True
         if self.kernel is not None and self.kernel["name"] == "precomputed":
-            K = _dense(self.problem.X)
-            size = np.sqrt(np.abs(np.diagonal(K)))
-            bad = np.abs(K - K.T) > ASYMMETRY * np.outer(size, size)
-            if bad.any():
-                i, j = np.argwhere(bad)[0]
-                raise Refused(f"the precomputed kernel is not symmetric: see its entries ({i}, {j}) and ({j}, {i})")
+            self.symmetric = is_symmetric(problem)
+        require_definite(problem, self._floats)
 
-    def require_definite(self) -> None:
-        """Refuse a kernel that is clearly indefinite on the data; the theory speaks of none.
-
-        Kernels that are definite on any data are not tested. The matrix is scaled to a diagonal of ones, so that no entry
-        hides another.
-        """
-        name = "linear" if self.kernel is None else self.kernel["name"]
-        if name not in ("precomputed", "sigmoid") and not (
-            name == "polynomial" and self.kernel and self.kernel["coef0"] < 0
-        ):
-            return
-        index = self.problem.index
-        K = np.array([float(x) for x in self.gram(index, index).entries()]).reshape(index.size, index.size)
-        size = np.sqrt(np.maximum(np.diagonal(K), 0.0))
-        scaled = K / np.maximum(np.outer(size, size), 1e-300)
-        smallest = float(np.linalg.eigvalsh(scaled)[0]) if np.isfinite(scaled).all() else -math.inf
-        if smallest < -INDEFINITE * index.size or (np.diagonal(K) < 0).any():
-            raise Refused(
-                f"the kernel is indefinite on these data: scaled to a diagonal of ones it has the eigenvalue {smallest:.3g}"
-            )
+    def _floats(self, rows: Rows, columns: Rows) -> tuple[Floats, Floats]:
+        """Entries of a kernel as floats, and bounds on their errors."""
+        if self.kernel is not None and self.kernel["name"] == "precomputed":
+            return precomputed_block(self.problem.X, rows, columns, symmetric=self.symmetric)
+        found = [(float(x.mid()), float(x.rad())) for x in self.gram(rows, columns).entries()]
+        values, errors = np.array(found).reshape(rows.size, columns.size, 2).transpose(2, 0, 1)
+        return values, errors * SLACK + 2 * U * np.abs(values) + TINY
 
     @cached_property
     def kept(self) -> Any:
@@ -101,7 +78,7 @@ class Space:
         """Scores with the bias and squared norm of the model; the norm includes a penalised bias."""
         problem = self.problem
         if problem.linear_model:
-            w = balls(problem.coef)
+            w = balls(problem.model("coef"))
             point = Point(product(self.kept, w), norm_squared(w))
         else:
             point = self.expansion(problem.support, balls(problem.model("dual_coef")), constant=False)
@@ -120,7 +97,6 @@ class Space:
 
     def dual_point(self, v: Sequence[Ball]) -> Point:
         """Return the point Σ v_i φ(x_i) over the rows that take part, with the constant feature where it is penalised."""
-        self.require_definite()
         return self.expansion(self.problem.index, v, constant=self.problem.penalised)
 
     def expansion(self, rows: Rows, v: Sequence[Ball], *, constant: bool) -> Point:
@@ -135,8 +111,7 @@ class Space:
                 [scores[i] for i in self.problem.index.tolist()],
                 total(v[j] * scores[row] for j, row in zip(used, rows[used].tolist(), strict=True)),
             )
-            if point.norm < 0:
-                raise Refused("the kernel is not positive semidefinite on these data: a squared norm is negative")
+            require_norm(point.norm)
         if constant:
             shift = total(v)
             return Point([score + shift for score in point.scores], nonneg(point.norm + shift * shift))
@@ -172,9 +147,8 @@ class Space:
         for values in problem.proof.dual.values():
             if values.shape == used.shape:
                 used |= values != 0
-        spread = problem.proof.extra.get("V_coef")
-        if spread is not None and spread.ndim == 2 and spread.shape[0] == used.size:
-            used |= (spread != 0).any(axis=1)
+        if "V_coef" in problem.proof.model:
+            used |= (problem.proof.model["V_coef"] != 0).any(axis=1)
         return np.flatnonzero(used)
 
     @cached_property
@@ -188,17 +162,18 @@ class Space:
         """Return the matrix of the kernel between rows of the data, without a constant feature."""
         X = self.problem.X
         if self.kernel is not None and self.kernel["name"] == "precomputed":
-            first, second = X[rows][:, columns], X[columns][:, rows].T
-            one, two = (as_matrix(_dense(part)) for part in (first, second))
-            return (one + two) * arb(0.5)
-        return kernel_matrix(self.kernel, _dense(X[rows]), _dense(X[columns]))
+            first = as_matrix(dense(X[rows][:, columns]))
+            return first if self.symmetric else (first + as_matrix(dense(X[columns][:, rows].T))) * arb(0.5)
+        return kernel_matrix(self.kernel, dense(X[rows]), dense(X[columns]))
 
 
-def _dense(part: Any) -> Floats:
-    return np.asarray(part.toarray() if sp.issparse(part) else part)
+def require_norm(norm: Ball) -> None:
+    """Refuse a squared norm that is certainly negative."""
+    if norm < 0:
+        raise Refused("the kernel is not positive semidefinite on these data: a squared norm is negative")
 
 
-def kernel_matrix(kernel: dict[str, Any] | None, A: Floats, B: Floats) -> Matrix:
+def kernel_matrix(kernel: Mapping[str, Any] | None, A: Floats, B: Floats) -> Matrix:
     """Return the matrix of a kernel between the rows of two matrices of floats; inner products without a kernel."""
     name = "linear" if kernel is None else kernel["name"]
     if kernel is None:

@@ -7,26 +7,32 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from svmcvx.certificate import Certificate
+from svmcvx.certificate import SEARCHED, Certificate
 from svmcvx.data import BinaryData, MulticlassData
 from svmcvx.display import counted, listed, settings
 from svmcvx.errors import DataError
+from svmcvx.kernels import Kernel, Linear
 from svmcvx.model import Model, frozen
+from svmcvx.proofs.format import Proof, write_proof
+from svmcvx.proofs.statement import Statement
+from svmcvx.proofs.tables import dual_of
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from svmcvx.proofs.format import Proof
     from svmcvx.solution.summary import Summary
 
 __all__ = ["Attempt", "DataFacts", "Evidence", "Solution", "Status", "Timings"]
 
 Floats: TypeAlias = NDArray[np.float64]
+
+# Hyper-parameters that the optimum does not depend on, or that a statement has fields of its own for.
+OF_THE_SOLUTION: Final = ("kernel", "intercept", "form", "bias")
 
 
 class Status(StrEnum):
@@ -104,22 +110,47 @@ class Evidence:
         Weights of the observations, in the order of the data that were passed in.
     fingerprint : str
         A short name of these data.
-    extra : dict of ndarray
-        What a formulation needs besides, such as the γ of fixed conic losses.
+    given : dict of ndarray
+        Arrays that the problem is given besides, such as the γ of fixed conic losses.
+    spread : dict of ndarray
+        What a conic model has beside coefficients.
+    tree : dict of ndarray
+        The record of a search.
     """
 
     intercept: str
     weight: Floats
     fingerprint: str
-    extra: Mapping[str, Floats] = field(default_factory=dict)
+    given: Mapping[str, Floats] = field(default_factory=dict)
+    spread: Mapping[str, Floats] = field(default_factory=dict)
+    tree: Mapping[str, NDArray[Any]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "weight", frozen(self.weight))
-        object.__setattr__(self, "extra", {name: frozen(values) for name, values in self.extra.items()})
+        for name in ("given", "spread", "tree"):
+            object.__setattr__(self, name, {key: frozen(values) for key, values in getattr(self, name).items()})
 
     def __repr__(self) -> str:
-        more = f", {listed(self.extra)}" if self.extra else ""
+        more = "".join(f", {listed(arrays)}" for arrays in (self.given, self.spread, self.tree) if arrays)
         return f"Evidence({self.intercept} intercept, {counted(self.weight.size, 'observation')}, {self.fingerprint}{more})"
+
+    def statement(
+        self, formulation: str, hyperparameters: Mapping[str, Any], kernel: Kernel | None, facts: DataFacts
+    ) -> Statement:
+        """Return the problem as a proof states it."""
+        described = None if kernel is None or isinstance(kernel, Linear) else kernel.to_dict()
+        return Statement(
+            formulation=formulation,
+            hyperparameters={name: value for name, value in hyperparameters.items() if name not in OF_THE_SOLUTION},
+            kernel=described,
+            intercept=self.intercept,
+            rows=facts.n,
+            columns=facts.d,
+            classes=facts.classes,
+            fingerprint=self.fingerprint,
+            weight=None if (self.weight == 1.0).all() else self.weight,
+            **self.given,
+        )
 
 
 @dataclass(frozen=True)
@@ -253,8 +284,9 @@ class Solution:
     def save_proof(self, path: str | os.PathLike[str]) -> None:
         """Write what the interval follows from to a file, which :func:`svmcvx.verify` checks from the raw data.
 
-        The file holds the statement's name and numbers, the kernel with its γ, the weights, a short name of the data, the
-        model, the dual point and the ends that are claimed. There is no pickle in it.
+        The file holds the problem (its name and numbers, the kernel with its γ, the weights, a short name of the data), the
+        model, the dual point and the ends that are claimed. There is no pickle in it. A lower end that a solver or a search
+        states without a proof is written down beside the claim, which then is about the upper end alone.
 
         Parameters
         ----------
@@ -267,8 +299,6 @@ class Solution:
             If there is no proof to hand on (added constraints, a kernel given by a function, one that was clipped), or the
             file cannot be written.
         """
-        from svmcvx.proofs.format import write_proof
-
         write_proof(path, self.proof())
 
     def proof(self) -> Proof:
@@ -279,35 +309,46 @@ class Solution:
         DataError
             If there is no proof to hand on.
         """
-        from svmcvx.proofs.format import Proof
-
-        if self.evidence is None:
-            raise DataError(
-                f"there is no proof of this solution of {self.formulation} to hand on: it is one of several problems, of a "
-                "problem with added constraints, or of a formulation outside the package"
-            )
-        if "clipped_mass" in self.certificate.residuals:
+        evidence, certificate, statement = self.evidence, self.certificate, self.proof_statement()
+        if evidence is None or "clipped_mass" in certificate.residuals:
             raise DataError(
                 "the kernel was indefinite and has been clipped: the interval is about its positive part, which a proof "
                 "from the raw data cannot state; use a positive semidefinite kernel"
             )
         model: Any = self.model
         names = ("support", "dual_coef", "intercept") if hasattr(model, "kernel") else ("coef", "intercept")
+        dual = dual_of(statement.formulation, statement.hyperparameters, self.dual)
+        lower, by, residuals = certificate.lower, SEARCHED.get(certificate.kind), certificate.residuals
+        if lower == -math.inf:
+            lower = None
+        found = residuals[f"{by}_bound"] - residuals[f"{by}_allowance"] if f"{by}_bound" in residuals else math.nan
+        searched = lower == found and not evidence.tree
         return Proof(
-            formulation=self.formulation,
-            hyperparameters=self.hyperparameters,
-            kernel=model.kernel.to_dict() if hasattr(model, "kernel") else None,
-            intercept=self.evidence.intercept,
-            weight=self.evidence.weight,
-            classes=model.classes,
-            model={name: getattr(model, name) for name in names},
-            dual=self.dual,
-            lower=self.certificate.lower,
-            upper=self.certificate.upper,
-            kind=self.certificate.kind,
-            fingerprint=self.evidence.fingerprint,
-            extra=self.evidence.extra,
+            statement=statement,
+            model={name: getattr(model, name) for name in names} | dict(evidence.spread),
+            dual=dual,
+            lower=None if searched else lower,
+            upper=certificate.upper if certificate.upper < math.inf else None,
+            kind=certificate.kind,
+            stated=lower if searched else None,
+            tree=evidence.tree,
         )
+
+    def proof_statement(self) -> Statement:
+        """Return the problem that a proof of this solution is about; :func:`svmcvx.verify` can be told to expect it.
+
+        Raises
+        ------
+        DataError
+            If there is no proof to hand on.
+        """
+        if self.evidence is None or self.data is None:
+            raise DataError(
+                f"there is no proof of this solution of {self.formulation} to hand on: it is one of several problems, of a "
+                "problem with added constraints, or of a formulation outside the package"
+            )
+        kernel = getattr(self.model, "kernel", None)
+        return self.evidence.statement(self.formulation, self.hyperparameters, kernel, self.data)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the numbers as a flat dictionary of plain values."""

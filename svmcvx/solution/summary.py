@@ -29,8 +29,6 @@ __all__ = ["Summary", "summary_html"]
 
 # Binary problems of several that are listed, those with the largest gaps first.
 MOST_PARTS: Final = 12
-# Entry of the evidence that tells of a recorded search.
-SEARCH_RECORD: Final = "tree_points"
 ATTEMPTS: Final = ("solver", "status", "seconds", "gap", "iterations")
 PARTS: Final = ("classes", "lower", "upper", "gap", "status", "support")
 
@@ -245,7 +243,7 @@ def _notes(solution: Solution) -> list[str]:
             "The lower bound is the solver's statement less an allowance for its tolerances; it is not checked."
         )
     elif "search_bound" in residuals and certificate.lower <= residuals["search_bound"]:
-        recorded = solution.evidence is not None and SEARCH_RECORD in solution.evidence.extra
+        recorded = solution.evidence is not None and solution.evidence.tree
         proof = " save_proof() hands on a record of the search." if recorded else ""
         notes.append(f"The lower bound was proved by enumeration.{proof}")
     else:

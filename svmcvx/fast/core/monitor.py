@@ -309,7 +309,7 @@ def conclude(
     attempt = Attempt(solver, status, reason, solved, certificate.gap, *told)
     evidence = statement.evidence(checked.model)
     if proof and evidence is not None:
-        evidence = replace(evidence, extra={**evidence.extra, **proof})
+        evidence = replace(evidence, tree=proof)
     return Solution(
         model=checked.model,
         certificate=certificate,

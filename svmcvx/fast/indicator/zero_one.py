@@ -307,8 +307,8 @@ class _Run:
         found = self.tree.proof
         if found:
             found |= {
-                "tree_rows": full_entry(space.data.index[found["tree_rows"]], space.data, -1),
-                "tree_distinct": space.data.index[found["tree_distinct"]],
+                "rows": full_entry(space.data.index[found["rows"]], space.data, -1),
+                "distinct": space.data.index[found["distinct"]],
             }
         return found
 

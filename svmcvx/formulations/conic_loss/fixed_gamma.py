@@ -74,8 +74,8 @@ class ConicFixedGamma(ConicDual):
         """λ and the kernel; γ is left out, since it is an array."""
         return {"lam": self.lam, "kernel": self.kernel_name}
 
-    def proof_extra(self, model: Any) -> Mapping[str, Floats]:
-        """The given γ."""
+    def given(self) -> Mapping[str, Floats]:
+        """The γ."""
         return {"gamma": full_entry(self.gamma, self.space.data)}
 
     def gamma_of(self, dual: Dual) -> Floats:

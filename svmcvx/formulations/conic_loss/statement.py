@@ -262,9 +262,9 @@ class ConicLoss(ConicDual):
         lam = float(breaks[order[np.argmax(beyond)]]) if beyond.any() else 0.0
         return lam if math.isfinite(lam) else 0.0
 
-    def proof_extra(self, model: Any) -> Mapping[str, Floats]:
+    def spread(self, model: Any) -> Mapping[str, Floats]:
         """The covariance of the model: V in the columns of the data, or coefficients of the observations and a ridge."""
-        moment = moment_of(model)
+        moment = None if model is None else moment_of(model)
         if moment is None:
             return {}
         if moment.coefficients is None:
@@ -273,7 +273,7 @@ class ConicLoss(ConicDual):
         columns = [full_entry(column, data) for column in moment.coefficients.T]
         return {
             "V_coef": np.column_stack(columns) if columns else np.zeros((data.rows, 0)),
-            "ridge": np.array([moment.ridge]),
+            "ridge": np.array(moment.ridge),
         }
 
     def explain(self, status: str) -> str:

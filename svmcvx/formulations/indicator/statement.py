@@ -129,7 +129,7 @@ class IndicatorStatement(BinaryStatement):
         vars(found)["geometry"] = self.geometry
         return found
 
-    def proof_extra(self, model: Any) -> Mapping[str, Floats]:
+    def given(self) -> Mapping[str, Floats]:
         """Explicit values of M that belong to the statement."""
         if self.explicit is None or not self.unproved.any():
             return {}

@@ -58,7 +58,7 @@ class AbsoluteNormSVM(BinaryStatement):
         """C and the kernel."""
         return {"C": self.C, **super().hyperparameters}
 
-    def evidence(self, model: Any) -> Evidence | None:
+    def evidence(self, model: Any = None) -> Evidence | None:
         """None: the second checker does not know the formulation."""
         return None
 

@@ -66,7 +66,7 @@ class MulticlassStatement(Formulation):
         """Sizes, classes and the short name of the data."""
         return DataFacts.of(self.scores.data)
 
-    def evidence(self, model: MulticlassModel) -> Evidence | None:
+    def evidence(self, model: MulticlassModel | None = None) -> Evidence | None:
         """Return intercept, weights and the name of the data."""
         data = self.scores.data
         return Evidence(self.scores.intercept, full_entry(self.weight, data), data.fingerprint)

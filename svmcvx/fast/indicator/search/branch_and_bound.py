@@ -117,17 +117,17 @@ class TreeRecord:
         empty = np.zeros(0, dtype=np.int64)
         numbers = [np.full(rows.size, number) for number, rows, _ in self.leaves]
         return {
-            "tree_parents": np.concatenate([empty, *self.parents]),
-            "tree_decisions": np.concatenate([empty, *self.decisions]),
-            "tree_rounds": np.concatenate([np.array([self.first]), *self.rounds]),
-            "tree_points": np.concatenate(self.points),
-            "tree_leaves": np.concatenate([empty, *numbers]),
-            "tree_leaf_rows": np.concatenate([empty, *(rows for _, rows, _ in self.leaves)]),
-            "tree_leaf_multipliers": np.concatenate([np.zeros(0), *(alpha for *_, alpha in self.leaves)]),
-            "tree_rows": search.first[search.copies],
-            "tree_distinct": search.first,
-            "tree_scale": np.array(search.scale),
-            "tree_penalty": np.array(penalty),
+            "parents": np.concatenate([empty, *self.parents]),
+            "decisions": np.concatenate([empty, *self.decisions]),
+            "rounds": np.concatenate([np.array([self.first]), *self.rounds]),
+            "points": np.concatenate(self.points),
+            "leaves": np.concatenate([empty, *numbers]),
+            "leaf_rows": np.concatenate([empty, *(rows for _, rows, _ in self.leaves)]),
+            "leaf_multipliers": np.concatenate([np.zeros(0), *(alpha for *_, alpha in self.leaves)]),
+            "rows": search.first[search.copies],
+            "distinct": search.first,
+            "scale": np.array(search.scale),
+            "penalty": np.array(penalty),
         }
 
 
