@@ -249,27 +249,31 @@ def mutated(rng, proof, X, y):
         if np.array_equal(y, mutated.labels):
             return kind, None
     elif kind == "gamma":
-        if not proof.kernel or "gamma" not in proof.kernel:
+        kernel = proof.statement.kernel
+        if not kernel or "gamma" not in kernel:
             return kind, None
         factor = 1 + 10.0 ** rng.uniform(-2, 1)
-        return kind, (replace(proof, kernel={**proof.kernel, "gamma": proof.kernel["gamma"] * factor}), X, y)
+        other = replace(proof.statement, kernel={**kernel, "gamma": kernel["gamma"] * factor})
+        return kind, (replace(proof, statement=other), X, y)
     elif kind == "cost":
-        names = [name for name in ("C", "C1", "lam") if isinstance(proof.hyperparameters.get(name), float)]
+        numbers = proof.statement.hyperparameters
+        names = [name for name in ("C", "C1", "lam") if name in numbers]
         if not names:
             return kind, None
         factor = 1 + 10.0 ** rng.uniform(-2, 1)
-        changed = {**proof.hyperparameters, names[0]: proof.hyperparameters[names[0]] * factor}
-        return kind, (replace(proof, hyperparameters=changed), X, y)
+        other = replace(proof.statement, hyperparameters={**numbers, names[0]: numbers[names[0]] * factor})
+        return kind, (replace(proof, statement=other), X, y)
     elif kind == "weight":
-        weight = np.array(proof.weight)
+        weight = np.array(proof.statement.weighted)
         weight[rng.integers(weight.size)] *= 1 + 10.0 ** rng.uniform(-2, 1)
-        return kind, (replace(proof, weight=weight), X, y)
+        return kind, (replace(proof, statement=replace(proof.statement, weight=weight)), X, y)
     elif kind == "lower":
         if proof.lower is None:
             return kind, None
-        return kind, (replace(proof, lower=proof.lower + 1e-6 * max(abs(proof.upper), abs(proof.lower)) + 1e-300), X, y)
+        lower = proof.lower + 1e-6 * max(abs(proof.upper), abs(proof.lower)) + 1e-300
+        return kind, (replace(proof, lower=lower, upper=None), X, y)
     elif kind == "upper":
-        return kind, (replace(proof, upper=proof.upper - 1e-6 * abs(proof.upper) - 1e-300), X, y)
+        return kind, (replace(proof, lower=None, upper=proof.upper - 1e-6 * abs(proof.upper) - 1e-300), X, y)
     return kind, (proof, X, y)
 
 

@@ -18,14 +18,12 @@ from svmcvx.data import binary_data
 from svmcvx.feature_space import feature_space
 from svmcvx.formulations.conic_loss.recovery import moment_of
 from svmcvx.formulations.margin.liblinear import PenalisedPSVM
-from svmcvx.proofs import Proof, fingerprint, read_proof, verify, write_proof
+from svmcvx.proofs import Proof, Statement, fingerprint, read_proof, verify, write_proof
 
 from .conftest import make_data
 
 flint = pytest.importorskip("flint")
 
-# Certificates whose ends are estimates of rounding may be short by this share of the upper end; 0 once they are bounds.
-SLACK = 0.0
 # What the bounds on rounding may add to an interval, relatively, on data of usual size.
 WIDTH = 3e-9
 
@@ -52,32 +50,51 @@ def spread(solution, space):
         return {"V": moment.V}
     rows = np.zeros((space.data.rows, moment.V.shape[1]))
     rows[space.data.index] = np.linalg.lstsq(space.factor.T, moment.V, rcond=None)[0]
-    return {"V_coef": rows}
+    return {"V_coef": rows, "ridge": 0.0}
 
 
-def proof_of(solution, X, y, intercept, *, weight=None, extra=None, slack=0.0):
-    """The proof that a solution holds, its ends moved outwards by a share of the upper one."""
+NOT_STATED = ("kernel", "intercept", "form", "bias")
+
+
+def proof_of(solution, X, y, intercept, *, weight=None, gamma=None, spread=None):
+    """The proof that a solution holds, made without the package's own way."""
     model, certificate = solution.model, solution.certificate
     names = ("coef", "intercept") if hasattr(model, "coef") else ("support", "dual_coef", "intercept")
-    off = slack * abs(certificate.upper)
-    return Proof(
+    kernel = model.kernel.to_dict() if hasattr(model, "kernel") else None
+    statement = Statement(
         formulation=solution.formulation,
-        hyperparameters=solution.hyperparameters,
-        kernel=model.kernel.to_dict() if hasattr(model, "kernel") else None,
+        hyperparameters={k: v for k, v in solution.hyperparameters.items() if k not in NOT_STATED},
+        kernel=None if kernel == {"name": "linear"} else kernel,
         intercept=intercept,
-        weight=np.ones(len(y)) if weight is None else weight,
-        classes=model.classes,
-        model={name: getattr(model, name) for name in names},
-        dual=solution.dual,
-        lower=None if certificate.lower is None else certificate.lower - off,
-        upper=certificate.upper + off,
-        kind=certificate.kind,
+        rows=X.shape[0],
+        columns=X.shape[1],
+        classes=tuple(model.classes.tolist()),
         fingerprint=fingerprint(X, y),
-        extra=extra or {},
+        weight=weight,
+        gamma=gamma,
+    )
+    searched = certificate.kind in ("mixed-integer", "enumeration")
+    return Proof(
+        statement=statement,
+        model={name: getattr(model, name) for name in names} | (spread or {}),
+        dual={} if certificate.kind == "local" else solution.dual,
+        lower=None if searched else certificate.lower,
+        upper=certificate.upper,
+        kind=certificate.kind,
+        stated=certificate.lower if searched else None,
     )
 
 
-def solved(build, X, y, bias, /, *, weight=None, slack=SLACK, **arguments):
+def changed(proof, **fields):
+    """A proof with another statement."""
+    return replace(proof, statement=replace(proof.statement, **fields))
+
+
+def with_numbers(proof, **numbers):
+    return changed(proof, hyperparameters={**proof.statement.hyperparameters, **numbers})
+
+
+def solved(build, X, y, bias, /, *, weight=None, **arguments):
     if weight is not None:
         arguments["sample_weight"] = weight
     if build is sx.fast.conic:
@@ -89,14 +106,14 @@ def solved(build, X, y, bias, /, *, weight=None, slack=SLACK, **arguments):
         problem = build(X, y, **arguments)
         solution = sx.solve(problem)
         space = problem.formulation.space if build is sx.conic_sdp else None
-    extra = {} if space is None else spread(solution, space)
-    return proof_of(solution, X, y, bias, weight=weight, extra=extra, slack=slack), X, y
+    found = {} if space is None else spread(solution, space)
+    return proof_of(solution, X, y, bias, weight=weight, spread=found), X, y
 
 
 def fixed_gamma(kernel):
     gamma = sx.solve(sx.conic_sdp(X, Y, lam=0.5, kernel=kernel)).dual["gamma"]
     solution = sx.solve(sx.conic_fixed_gamma(X, Y, gamma=gamma, lam=0.5, kernel=kernel))
-    return proof_of(solution, X, Y, "penalised", extra={"gamma": gamma}, slack=SLACK), X, Y
+    return proof_of(solution, X, Y, "penalised", gamma=gamma), X, Y
 
 
 def penalised(intercept):
@@ -107,20 +124,13 @@ def penalised(intercept):
     model = statement.space.model(alpha * statement.y)
     certificate = statement.certify(model, {"alpha": alpha})
     proof = Proof(
-        formulation=statement.name,
-        hyperparameters=statement.hyperparameters,
-        kernel=None,
-        intercept=intercept,
-        weight=np.ones(Y.size),
-        classes=model.classes,
+        statement=statement.proof_statement(),
         model={"coef": model.coef, "intercept": model.intercept},
         dual={"alpha": alpha},
         lower=certificate.lower,
-        upper=certificate.upper + SLACK * certificate.upper,
-        kind=certificate.kind,
-        fingerprint=fingerprint(X, Y),
+        upper=certificate.upper,
     )
-    return replace(proof, lower=proof.lower - SLACK * certificate.upper), X, Y
+    return proof, X, Y
 
 
 ODM = {"C1": 20.0, "C2": 8.0, "D": 0.1}
@@ -218,28 +228,35 @@ def test_a_claim_that_goes_further_is_refused(name):
     proof, X, y = case(name)
     verified = verify(proof, X, y)
     step = 1e-12 * abs(proof.upper)
-    high = verify(replace(proof, lower=verified.lower + step), X, y)
+    high = verify(replace(proof, lower=verified.lower + step, upper=None), X, y)
     assert not high.holds
     assert "the dual objective is at least" in high.why
-    low = verify(replace(proof, upper=verified.upper - step), X, y)
+    low = verify(replace(proof, lower=None, upper=verified.upper - step), X, y)
     assert not low.holds
     assert "the model's objective is at most" in low.why
     assert (high.lower, high.upper) == (low.lower, low.upper) == (verified.lower, verified.upper)
 
 
 @pytest.mark.parametrize("name", COUNTING)
-def test_the_bound_of_a_search_is_a_statement(name):
+def test_the_bound_of_a_search_is_no_part_of_the_proof(name):
     proof, X, y = case(name)
     verified = verify(proof, X, y)
     assert verified.holds, verified.why
     assert verified.upper <= proof.upper
     if proof.kind == "enumeration":
-        assert verified.lower is None or verified.lower < proof.lower
-        assert "search's statement" in verified.why
+        assert verified.lower is None or verified.lower < proof.stated
+        assert f"the lower end {proof.stated!r} that a search states is not part of the proof" in verified.why
+        claimed = verify(replace(proof, lower=proof.stated, stated=None), X, y)
+        assert not claimed.holds
+        assert not claimed
+        assert claimed.checked == ("upper",)
+        assert "has no dual point that would prove it" in claimed.why
+    else:
+        assert "claims no lower end" in verified.why
     assert not verify(replace(proof, upper=proof.upper * (1 - 1e-7)), X, y).holds
 
 
-def test_a_mixed_integer_bound_is_the_solvers_statement():
+def test_the_bound_of_a_mixed_integer_solver_is_no_part_of_the_proof():
     pytest.importorskip("pyscipopt")
     few = slice(0, 18)
     for build, intercept, price in (
@@ -251,10 +268,9 @@ def test_a_mixed_integer_bound_is_the_solvers_statement():
         proof, data, y = solved(build, X[few], Y[few], intercept, **price)
         verified = verify(proof, data, y)
         assert verified.holds, verified.why
-        assert "the solver's statement" in verified.why
-        over = verify(replace(proof, lower=2.0 * abs(proof.upper) + 1.0), data, y)
-        assert not over.holds
-        assert "exceeds the objective" in over.why
+        assert verified.lower is None or verified.lower < proof.stated
+        assert "that a solver states is not part of the proof" in verified.why
+        assert not verify(replace(proof, lower=proof.stated), data, y).holds
 
 
 TAMPERED = (
@@ -307,24 +323,23 @@ def test_what_was_tampered_with_is_refused(name, where, position, factor):
     elif where == "label":
         y = np.array(y)
         row = position % y.size
-        y[row] = next(label for label in proof.classes if label != y[row])
+        y[row] = next(label for label in proof.statement.classes if label != y[row])
         named = "the data are not those of the proof: fingerprint"
-    elif where == "kernel" and proof.kernel is not None:
-        proof = replace(proof, kernel={**proof.kernel, "gamma": proof.kernel["gamma"] * factor})
-    elif where == "weight" and "odm" not in proof.formulation:
-        weight = proof.weight.copy()
-        weight[np.flatnonzero(weight)] *= factor
-        if "hard" in proof.formulation:
+    elif where == "kernel" and proof.statement.kernel is not None:
+        kernel = proof.statement.kernel
+        proof = changed(proof, kernel={**kernel, "gamma": kernel["gamma"] * factor})
+    elif where == "weight" and "odm" not in proof.statement.formulation:
+        if "hard" in proof.statement.formulation:
             return
-        proof = replace(proof, weight=weight)
+        proof = changed(proof, weight=proof.statement.weighted * factor)
     else:
-        present = [key for key in SCALARS if key in proof.hyperparameters]
+        present = [key for key in SCALARS if key in proof.statement.hyperparameters]
         if not present:
             return
         key = present[position % len(present)]
         if key == "eps":
             factor = 1e6
-        proof = replace(proof, hyperparameters={**proof.hyperparameters, key: proof.hyperparameters[key] * factor})
+        proof = with_numbers(proof, **{key: proof.statement.hyperparameters[key] * factor})
     verified = verify(proof, X, y)
     assert not verified.holds
     assert "\n" not in verified.why
@@ -337,9 +352,11 @@ def test_what_was_tampered_with_is_refused(name, where, position, factor):
 def test_a_wider_claim_holds_and_a_narrower_one_does_not(name, low, high):
     proof, X, y = case(name)
     plain = verify(proof, X, y)
+    if plain.lower - low > plain.upper + high:
+        return
     claimed = replace(proof, lower=plain.lower - low, upper=plain.upper + high)
     verified = verify(claimed, X, y)
-    assert verified.holds == (claimed.lower <= plain.lower and plain.upper <= claimed.upper)
+    assert verified.holds == bool(verified) == (claimed.lower <= plain.lower and plain.upper <= claimed.upper)
     assert (verified.lower, verified.upper) == (plain.lower, plain.upper)
 
 
@@ -369,35 +386,30 @@ def test_reasons_name_the_constraint_and_the_row():
 
 
 def test_a_kind_or_an_intercept_cannot_be_exchanged():
-    proof, X, y = case("psvm-1-None")
-    assert "is convex" in verify(replace(proof, kind="mixed-integer", lower=proof.upper), X, y).why
-    assert "intercept" in verify(replace(proof, intercept="none"), X, y).why
+    proof, _, _ = case("psvm-1-None")
+    with pytest.raises(sx.DataError, match="the kind of psvm of a proof must be one of convex"):
+        replace(proof, kind="mixed-integer", stated=proof.upper)
+    with pytest.raises(sx.DataError, match="the intercept of psvm of a proof must be one of free"):
+        changed(proof, intercept="none")
     odm, X, y = case("odm-rbf")
-    assert "intercept=True" in verify(replace(odm, intercept="none"), X, y).why
+    assert "the formulation has none" in verify(changed(odm, intercept="none"), X, y).why
 
 
 def test_indefinite_and_asymmetric_matrices_are_refused():
     K = np.array([[1.0, 3.0, 0.0], [3.0, 1.0, 0.0], [0.0, 0.0, 1e16]])
     proof = Proof(
-        formulation="odm",
-        hyperparameters=ODM,
-        kernel={"name": "precomputed"},
-        intercept="none",
-        weight=np.ones(3),
-        classes=np.array([0, 1]),
+        statement=Statement("odm", ODM, {"name": "precomputed"}, "none", 3, 3, (0, 1), fingerprint(K, [0, 1, 0])),
         model={"support": np.array([0]), "dual_coef": np.array([0.1]), "intercept": 0.0},
         dual={"theta": np.array([0.1, 0.1, 0.0])},
         lower=0.0,
         upper=100.0,
-        kind="convex",
-        fingerprint=fingerprint(K, [0, 1, 0]),
     )
     for method in ("balls", "a-priori"):
         assert "indefinite" in verify(proof, K, [0, 1, 0], method=method).why
         skew = K.copy()
         skew[0, 1] = 0.5
-        changed = replace(proof, fingerprint=fingerprint(skew, [0, 1, 0]))
-        assert "not symmetric" in verify(changed, skew, [0, 1, 0], method=method).why
+        skewed = changed(proof, fingerprint=fingerprint(skew, [0, 1, 0]))
+        assert "not symmetric" in verify(skewed, skew, [0, 1, 0], method=method).why
 
 
 DOUBLES = [name for name in CASES if name.startswith(("psvm", "odm-", "odm"))]
@@ -429,22 +441,16 @@ def test_doubles_enclose_balls_on_hostile_data(offset, scale, C, p, kernel, seed
     y = np.arange(12) % 2
     v = np.round(rng.uniform(0, 1, 6) * 2.0**20) * 2.0**-20 * C
     alpha = np.ravel(np.column_stack([v, v]))
-    numbers = {"gamma": 1.0 / scale**2, "degree": 3, "coef0": 1.0}
+    numbers = {"gamma": 1.0 / scale**2} | ({"degree": 3, "coef0": 1.0} if kernel == "polynomial" else {})
+    described = None if kernel is None else {"name": kernel, **numbers}
     proof = Proof(
-        formulation="psvm",
-        hyperparameters={"C": C, "p": p},
-        kernel=None if kernel is None else {"name": kernel, **numbers},
-        intercept="free",
-        weight=np.ones(12),
-        classes=np.array([0, 1]),
+        statement=Statement("psvm", {"C": C, "p": p}, described, "free", 12, 3, (0, 1), fingerprint(X, y)),
         model={"coef": rng.normal(size=3), "intercept": 0.3}
         if kernel is None
         else {"support": np.arange(12), "dual_coef": alpha * (2 * y - 1), "intercept": 0.3},
         dual={"alpha": alpha},
         lower=-1e300,
-        upper=math.inf,
-        kind="convex",
-        fingerprint=fingerprint(X, y),
+        upper=None,
     )
     doubles, balls, more = (
         verify(proof, X, y, method=method, precision=precision)
@@ -477,7 +483,7 @@ def test_a_file_holds_the_proof(tmp_path):
         path = tmp_path / f"{name}.npz"
         write_proof(path, proof)
         again = read_proof(path)
-        assert again.hyperparameters == proof.hyperparameters
+        assert again.statement == proof.statement
         assert verify(path, X, y) == verify(proof, X, y)
         assert verify(str(path), X, y).holds
     assert [file.suffix for file in tmp_path.iterdir()] == [".npz"] * 4
@@ -514,16 +520,12 @@ def test_files_that_are_no_proofs(tmp_path):
     (tmp_path / "text.npz").write_text("not an archive")
     with pytest.raises(sx.DataError, match="is not the file of a proof"):
         verify(tmp_path / "text.npz", X, y)
-    path = tmp_path / "proof.npz"
-    write_proof(path, proof)
-    with np.load(path) as archive:
-        arrays = dict(archive)
-    arrays["dual.alpha"] = arrays["dual.alpha"] * 2.0
-    np.savez(path, **arrays)
-    with pytest.raises(sx.DataError, match="corrupted"):
-        verify(path, X, y)
-    with pytest.raises(sx.DataError, match="neither numbers nor strings"):
-        write_proof(path, replace(proof, classes=np.array([(1, 2), None], dtype=object)))
+    with pytest.raises(sx.DataError, match="all strings, all booleans or all numbers"):
+        changed(proof, classes=((1, 2), None))
+    with pytest.raises(sx.DataError, match="more than a megabyte"):
+        write_proof(tmp_path / "proof.npz", changed(proof, classes=("a" * 2**20, "b")))
+    with pytest.raises(sx.DataError, match="cannot be read"):
+        read_proof(tmp_path)
 
 
 def test_bad_arguments(tmp_path):
@@ -537,7 +539,9 @@ def test_bad_arguments(tmp_path):
     with pytest.raises(sx.DataError, match="NaN"):
         verify(proof, np.where(X.max() == X, np.nan, X), y)
     with pytest.raises(sx.DataError, match="no check for the formulation"):
-        verify(replace(proof, formulation="guess"), X, y)
+        changed(proof, formulation="guess")
+    with pytest.raises(sx.DataError, match="one label a row"):
+        verify(proof, X, np.array([[1, 2]] * y.size + [[]], dtype=object)[:-1])
     assert "rows" in verify(proof, X[:-1], y[:-1]).why
     assert "is not among its labels" in verify(proof, X, np.where(np.arange(y.size) == 3, "x", y.astype(str))).why
 
@@ -599,7 +603,7 @@ def test_multipliers_are_put_into_the_domain_exactly(name, k, seed, off):
     from svmcvx.proofs.scores import ScoreLoss
 
     rng = np.random.default_rng(seed)
-    problem = type("Numbers", (), {"positive": staticmethod(lambda which: float(k))})()
+    problem = type("Numbers", (), {"number": staticmethod(lambda which: float(k))})()
     loss = ScoreLoss(name, problem)
     s = as_fraction(float(rng.uniform(0.1, 3.0)))
     others = int(rng.integers(max(1, k - 1), 6))
@@ -642,38 +646,42 @@ def test_functions_of_balls_that_touch_their_limits():
 
 def test_explicit_constraints_on_margins_belong_to_the_problem():
     proof, X, y = case("zero-one")
-    free = replace(proof, extra={"M": np.full(y.size, 1e6)})
+    free = changed(proof, M=np.full(y.size, 1e6))
     assert verify(free, X, y).upper == verify(proof, X, y).upper
-    tight = verify(replace(proof, extra={"M": np.zeros(y.size)}), X, y)
+    tight = verify(changed(proof, M=np.zeros(y.size)), X, y)
     assert not tight.holds
     assert "below the 1 − M" in tight.why
 
 
 def test_a_cardinality_that_is_exceeded_is_refused():
     proof, X, y = case("conic-kappa")
-    few = verify(replace(proof, hyperparameters={**proof.hyperparameters, "kappa": 0.01}), X, y)
+    few = verify(with_numbers(proof, kappa=0.01), X, y)
     assert not few.holds
     assert "the weight inside the margin" in few.why or "dual objective" in few.why
-    assert "'lam'" in verify(replace(proof, dual={k: v for k, v in proof.dual.items() if k != "lam"}), X, y).why
+    with pytest.raises(sx.DataError, match="the dual of a proof of conic has the arrays"):
+        replace(proof, dual={k: v for k, v in proof.dual.items() if k != "lam"})
     assert "must not be negative" in verify(replace(proof, dual={**proof.dual, "lam": np.array(-1.0)}), X, y).why
 
 
 def test_models_that_do_not_fit_are_refused():
     proof, X, y = case("psvm-1.5-RBF(gamma='scale')")
     size = proof.model["support"].size
-    for changed, why in (
+    for other, why in (
         ({"support": np.zeros(size, dtype=int)}, "twice"),
         ({"support": proof.model["support"] + 1000}, "rows of the data"),
+        ({"support": proof.model["support"] - 1000}, "rows of the data"),
         ({"dual_coef": np.full(size, np.nan)}, "not finite"),
     ):
-        assert why in verify(replace(proof, model={**proof.model, **changed}), X, y).why
+        assert why in verify(replace(proof, model={**proof.model, **other}), X, y).why
     linear, X, y = case("psvm-1-None")
-    assert "coefficients" in verify(replace(linear, model={**linear.model, "coef": np.ones(9)}), X, y).why
-    assert "needs a model with dual coefficients" in verify(replace(linear, kernel=proof.kernel), X, y).why
+    with pytest.raises(sx.DataError, match=r"model.coef of the proof has the shape \(9,\) where \(3\) is needed"):
+        replace(linear, model={**linear.model, "coef": np.ones(9)})
+    with pytest.raises(sx.DataError, match="the model of a proof of psvm has the arrays dual_coef, intercept, support"):
+        changed(linear, kernel=proof.statement.kernel)
     with pytest.raises(sx.DataError, match="the kernel 'mystery'"):
-        verify(replace(linear, kernel={"name": "mystery"}), X, y)
+        changed(linear, kernel={"name": "mystery"})
     with pytest.raises(sx.DataError, match="gamma of the kernel rbf"):
-        verify(replace(proof, kernel={"name": "rbf", "gamma": "scale"}), X, y)
+        changed(proof, kernel={"name": "rbf", "gamma": "scale"})
     hard, X, y = case("hard-linear")
     assert "below 1" in verify(replace(hard, model={**hard.model, "intercept": 1e3}), X, y).why
 

@@ -54,13 +54,13 @@ def test_duplicates_are_merged_only_where_they_are_equal(tmp_path):
     zero_one(X, y, lam=1.0, method="branch").save_proof(tmp_path / "proof.npz")
     assert sx.verify(tmp_path / "proof.npz", X, y).holds
     proof = read_proof(tmp_path / "proof.npz")
-    rows = proof.extra["tree_rows"].copy()
+    rows = proof.tree["rows"].copy()
     rows[25] = rows[0]
-    other = replace(proof, extra={**proof.extra, "tree_rows": rows})
+    other = replace(proof, tree={**proof.tree, "rows": rows})
     assert "takes different rows for the same" in sx.verify(other, X, y).why
 
 
-def test_without_a_record_the_bound_is_the_searchs_statement(tmp_path):
+def test_without_a_record_the_bound_of_the_search_is_no_part_of_the_proof(tmp_path):
     X, y = outlier_data(40, 2, sigma=0.5, seed=4)
     for solution in (
         zero_one(X, y, lam=1.0, method="sweep"),
@@ -70,51 +70,52 @@ def test_without_a_record_the_bound_is_the_searchs_statement(tmp_path):
         solution.save_proof(tmp_path / "proof.npz")
         found = sx.verify(tmp_path / "proof.npz", X, y)
         assert found.holds
-        assert "the search's statement and was not checked" in found.why
+        assert "that a search states is not part of the proof" in found.why
 
 
 def mutations(proof, rng):
     """Records of which one number or one node was changed, and what was done."""
-    extra = proof.extra
-    node = int(rng.integers(0, extra["tree_parents"].size))
+    tree = proof.tree
+    node = int(rng.integers(0, tree["parents"].size))
 
     def changed(name, change):
-        values = extra[name].astype(np.float64 if name == "tree_points" else extra[name].dtype).copy()
+        values = tree[name].astype(np.float64 if name == "points" else tree[name].dtype).copy()
         change(values)
-        return replace(proof, extra={**extra, name: values})
+        return replace(proof, tree={**tree, name: values})
 
-    r = extra["tree_points"].shape[1] - 3
-    row = int(rng.integers(0, extra["tree_points"].shape[0]))
-    yield "a decision", changed("tree_decisions", lambda v: v.__setitem__(node, -v[node]))
+    r = tree["points"].shape[1] - 3
+    row = int(rng.integers(0, tree["points"].shape[0]))
+    yield "a decision", changed("decisions", lambda v: v.__setitem__(node, -v[node]))
     yield (
         "another row",
-        changed("tree_decisions", lambda v: v.__setitem__(node, np.sign(v[node]) * (abs(v[node]) % 5 + 1))),
+        changed("decisions", lambda v: v.__setitem__(node, np.sign(v[node]) * (abs(v[node]) % 5 + 1))),
     )
-    yield "a parent", changed("tree_parents", lambda v: v.__setitem__(node, v[node] // 2))
-    yield "a minimiser", changed("tree_points", lambda v: v.__setitem__((row, int(rng.integers(0, r))), 3.0))
-    yield "a value", changed("tree_points", lambda v: v.__setitem__((row, r + 1), v[row, r + 1] / 2))
-    yield "all values", changed("tree_points", lambda v: v.__setitem__((slice(None), r + 1), v[:, r + 1] * 1.5))
-    yield "a width", changed("tree_points", lambda v: v.__setitem__((row, r + 2), 0.5))
-    if extra["tree_leaf_multipliers"].size:
-        leaf = int(rng.integers(0, extra["tree_leaf_multipliers"].size))
-        yield "a multiplier", changed("tree_leaf_multipliers", lambda v: v.__setitem__(leaf, 2 * v[leaf] + 1))
-        yield "a row of a leaf", changed("tree_leaf_rows", lambda v: v.__setitem__(leaf, (v[leaf] + 1) % 7))
+    yield "a parent", changed("parents", lambda v: v.__setitem__(node, v[node] // 2))
+    yield "a minimiser", changed("points", lambda v: v.__setitem__((row, int(rng.integers(0, r))), 3.0))
+    yield "a value", changed("points", lambda v: v.__setitem__((row, r + 1), v[row, r + 1] / 2))
+    yield "all values", changed("points", lambda v: v.__setitem__((slice(None), r + 1), v[:, r + 1] * 1.5))
+    yield "a width", changed("points", lambda v: v.__setitem__((row, r + 2), 0.5))
+    if tree["leaf_multipliers"].size:
+        leaf = int(rng.integers(0, tree["leaf_multipliers"].size))
+        yield "a multiplier", changed("leaf_multipliers", lambda v: v.__setitem__(leaf, 2 * v[leaf] + 1))
+        yield "a row of a leaf", changed("leaf_rows", lambda v: v.__setitem__(leaf, (v[leaf] + 1) % 7))
     less = replace(
         proof,
-        extra={
-            **extra,
-            "tree_parents": extra["tree_parents"][:-1],
-            "tree_decisions": extra["tree_decisions"][:-1],
-            "tree_rounds": extra["tree_rounds"][:-1],
-            "tree_points": extra["tree_points"][: -int(extra["tree_rounds"][-1])],
+        tree={
+            **tree,
+            "parents": tree["parents"][:-1],
+            "decisions": tree["decisions"][:-1],
+            "rounds": tree["rounds"][:-1],
+            "points": tree["points"][: -int(tree["rounds"][-1])],
         },
     )
     yield "a node less", less
-    yield "the end", replace(proof, lower=proof.lower * (1 + 1e-6))
-    name = "lam" if "lam" in proof.hyperparameters else "k"
+    yield "the end", replace(proof, lower=proof.lower * (1 + 1e-6), upper=None)
+    numbers = proof.statement.hyperparameters
+    name = "lam" if "lam" in numbers else "k"
     yield (
         "a hyper-parameter",
-        replace(proof, hyperparameters={**proof.hyperparameters, name: 0.9 * proof.hyperparameters[name]}),
+        replace(proof, statement=replace(proof.statement, hyperparameters={name: 0.9 * numbers[name]})),
     )
 
 
@@ -128,14 +129,14 @@ def test_a_record_that_was_tampered_with_proves_nothing_false(tmp_path):
             continue
         solution.save_proof(tmp_path / "proof.npz")
         proof = read_proof(tmp_path / "proof.npz")
-        if proof.extra.get("tree_parents", np.zeros(0)).size < 2:
+        if proof.tree.get("parents", np.zeros(0)).size < 2:
             continue
         rows = (np.column_stack([X, np.ones(len(X))]) if intercept else X) * y[:, None]
         s = np.ones(len(y)) if weight is None else weight
         for what, other in mutations(proof, rng):
             found = sx.verify(other, X, y)
             refused += not found.holds
-            asked = {name: other.hyperparameters[name] for name in hyper}
+            asked = {name: other.statement.hyperparameters[name] for name in hyper}
             best = exact_optimum(rows[s > 0], s[s > 0], **asked)
             if found.lower is not None and best is not None:
                 assert Fraction(found.lower) <= best, (seed, what)

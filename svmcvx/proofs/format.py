@@ -117,8 +117,10 @@ class Proof:
 
     def __repr__(self) -> str:
         ends = ["none" if end is None else f"{end:.9g}" for end in (self.lower, self.upper)]
+        about = self.statement
         return (
-            f"Proof({self.kind}, lower {ends[0]}, upper {ends[1]}; {self.statement}; data {self.statement.fingerprint})"
+            f"Proof({about.formulation}: {self.kind}, lower {ends[0]}, upper {ends[1]}, {about.rows} observations, "
+            f"data {about.fingerprint})"
         )
 
     def _repr_html_(self) -> str:
