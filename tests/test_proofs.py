@@ -568,7 +568,7 @@ def test_without_flint(monkeypatch):
 
 
 def test_the_second_checker_shares_nothing_with_the_package():
-    for path in (Path(sx.__file__).parent / "proofs").glob("*.py"):
+    for path in (Path(sx.__file__).parent / "proofs").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("svmcvx"):
                 assert node.module == "svmcvx.errors" or node.module.startswith("svmcvx.proofs")
@@ -600,7 +600,7 @@ def test_rounding_of_the_dual_point_is_put_right(name):
 )
 def test_multipliers_are_put_into_the_domain_exactly(name, k, seed, off):
     from svmcvx.proofs.arithmetic.balls import as_fraction, fractions
-    from svmcvx.proofs.scores import ScoreLoss
+    from svmcvx.proofs.families.scores import ScoreLoss
 
     rng = np.random.default_rng(seed)
     problem = type("Numbers", (), {"number": staticmethod(lambda which: float(k))})()

@@ -221,7 +221,7 @@ def _unproved(claim: Proof) -> str:
 def _families() -> dict[str, tuple[Callable[..., Any], Callable[..., Any] | None]]:
     known: dict[str, Any] = {}
     for family in FAMILIES:
-        known |= import_module(f"svmcvx.proofs.{family}").FAMILY
+        known |= import_module(f"svmcvx.proofs.families.{family}").FAMILY
     return known
 
 

@@ -20,9 +20,8 @@ import numpy as np
 from flint import arb
 
 from svmcvx.proofs.arithmetic.balls import Ball, balls, least, norm_squared, power, total
-from svmcvx.proofs.margin import ROUNDING, SHORTEST
-from svmcvx.proofs.problem import Problem, Refused
-from svmcvx.proofs.scores import (
+from svmcvx.proofs.families.margin import ROUNDING, SHORTEST
+from svmcvx.proofs.families.scores import (
     Columns,
     ScoreLoss,
     differences,
@@ -33,6 +32,7 @@ from svmcvx.proofs.scores import (
     pairs,
     weights,
 )
+from svmcvx.proofs.problem import Problem, Refused
 from svmcvx.proofs.space import Space
 
 __all__ = ["FAMILY"]

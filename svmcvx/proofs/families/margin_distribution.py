@@ -14,7 +14,7 @@ from __future__ import annotations
 from flint import arb
 
 from svmcvx.proofs.arithmetic.balls import Ball, as_fraction, balls, fractions, nonneg, total
-from svmcvx.proofs.margin import boxed, shrink
+from svmcvx.proofs.families.margin import boxed, shrink
 from svmcvx.proofs.problem import Problem
 from svmcvx.proofs.space import Space
 

@@ -39,7 +39,7 @@ from svmcvx.proofs.arithmetic.balls import (
     product,
     total,
 )
-from svmcvx.proofs.margin import ROUNDING
+from svmcvx.proofs.families.margin import ROUNDING
 from svmcvx.proofs.problem import Problem, Refused
 from svmcvx.proofs.space import Space
 
