@@ -35,7 +35,7 @@ PARTS = {
     "M of the root only": ZeroOneSettings(branch=BranchSettings(rounds=0)),
     "M tightened once": ZeroOneSettings(branch=BranchSettings(rounds=1)),
     "no dives": ZeroOneSettings(branch=BranchSettings(expansions=1)),
-    "no hand-over to the sweep": ZeroOneSettings(out_of_reach=0.0),
+    "no hand-over to the sweep": ZeroOneSettings(crossing=float("inf")),
 }
 PICTURED = [(200, 3, 0.5), (100, 8, 0.5), (500, 2, 1.0)]
 
@@ -114,7 +114,7 @@ def main() -> None:
     X, y = outlier_data(20, 3, sigma=0.5, seed=0)
     for method in ("sweep", "branch"):  # compile
         zero_one(X, y, lam=LAM, method=method)
-    zero_one(X, y, lam=LAM, settings=ZeroOneSettings(easy=1, patience=0.0, least_patience=0.0))
+    zero_one(X, y, lam=LAM, settings=ZeroOneSettings(easy=0.0))
     table(arguments)
     if not arguments.skip_scip:
         beside_scip(arguments)

@@ -384,7 +384,7 @@ CATALOGUE: Final[Mapping[str, Entry]] = {
                 path=("lam", "k"),
                 methods=(
                     "the exact 0-1 loss to proved optimality: branch and bound by big-M relaxations that shrink with the node, "
-                    "a sweep of all vertices for two or three columns"
+                    "a sweep of all vertices for few columns where the tree becomes too large"
                 ),
             ),
         ),

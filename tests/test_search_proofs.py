@@ -23,7 +23,7 @@ from .exact_zero_one import exact_optimum, hostile_instance, judge
         (60, 3, {"lam": 0.3, "intercept": False}),
         (40, 2, {"k": 8.0}),
         (50, 5, {"lam": 2.0, "sample_weight": np.linspace(0.0, 1.5, 50)}),
-        (60, 3, {"lam": 1.0, "settings": ZeroOneSettings(easy=1)}),
+        (60, 3, {"lam": 1.0, "settings": ZeroOneSettings(easy=1.0)}),
     ],
 )
 def test_the_lower_end_is_proved_from_the_file(n, p, arguments, tmp_path):

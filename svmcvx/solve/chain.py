@@ -31,10 +31,14 @@ REFINED: dict[str, dict[str, Any]] = {"CLARABEL": {"tol_feas": 1e-11, "tol_gap_a
 # The gap of a mixed-integer problem that its solver calls solved comes from the tolerances of linear programs and of
 # the search; less than this cannot be asked of it.
 MIXED_ACCEPTANCE = 1e-6
-# A fallback may take this many times as long as the attempts before it, and at least so many seconds: it is a
-# second opinion on a point that exists already.
-FALLBACK_FACTOR = 10.0
-FALLBACK_SECONDS = 10.0
+# Iterations and nodes of a second opinion on a point that exists already, unless the caller sets them. Interior-point methods have limits
+# of their own.
+SECOND_OPINION: dict[str, dict[str, Any]] = {
+    "SCS": {"max_iters": 20_000},
+    "GUROBI": {"NodeLimit": 20_000},
+    "SCIP": {"scip_params": {"limits/nodes": 20_000}},
+    "HIGHS": {"mip_max_nodes": 20_000},
+}
 # What is kept of the time that is left for the recovery and the certificate of a point: a share, and seconds at most.
 RESERVED_SHARE, MOST_RESERVED = 0.2, 1.0
 # What ends a solver before it has a point, through no fault of its own.
@@ -129,10 +133,9 @@ class Chain:
         limit = self.deadline.left
         if math.isfinite(limit):
             limit -= min(RESERVED_SHARE * limit, MOST_RESERVED)
-        if self.best is not None:
-            limit = min(limit, max(FALLBACK_SECONDS, FALLBACK_FACTOR * self.deadline.seconds))
         seconds = None if math.isinf(limit) else limit
-        options = translate(name, self.kind, tol=self.asked, time_limit=seconds, raw=own)
+        raw = own if self.best is None else {**SECOND_OPINION.get(name, {}), **(own or {})}
+        options = translate(name, self.kind, tol=self.asked, time_limit=seconds, raw=raw)
         warm = self.warm_start and card.warm_start and problem.last_solver == name
         try:
             outcome = backends.run(

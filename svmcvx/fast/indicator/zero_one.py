@@ -15,12 +15,14 @@ method       searches                                                           
 ``"sweep"``  all vertices (:mod:`svmcvx.fast.indicator.search.sweep_passes`)                    :math:`\sum_{m<r}\binom nm` lines
 ============ ================================================================================== ====================================
 
-**"auto"** takes branch and bound, and the sweep when that has taken half the time that the sweep would, unless the sweep is out of reach.
-What does not end soon gets better starting points and the conic relaxation on the way.
+**"auto"** takes branch and bound as long as its tree can become a proof. Once the tree is larger than what is recorded, and has cost as much
+work as the sweep would, the sweep takes over. What does not end soon gets better starting points and the conic relaxation on the way.
+Work is counted, in nodes and in crossings of lines, so that the method, the number of nodes and the proof follow from the data and the
+settings; only a limit, which cuts the search short, depends on the clock.
 
 **When to use what.** The cost of branch and bound grows with the number of observations that the optimum drops and with the number of
-columns; that of the sweep with the number of columns r only, and steeply: it serves three columns and much noise. Where neither ends, the
-interval is valid but wide. The alternative :func:`svmcvx.zero_one_mio` with SCIP was slower wherever both ended
+columns; that of the sweep with the number of columns r only, and steeply: it serves two or three columns, many observations and much noise.
+Where neither ends, the interval is valid but wide. The alternative :func:`svmcvx.zero_one_mio` with SCIP was slower wherever both ended
 (``benchmarks/zero_one.py``).
 """
 
@@ -56,6 +58,10 @@ __all__ = ["ZeroOneSettings", "zero_one"]
 Floats: TypeAlias = NDArray[np.float64]
 
 METHODS = ("auto", "sweep", "branch")
+# Crossings beyond which the sweep takes hours.
+OUT_OF_REACH = 1e12
+# Share of a time limit after which the conic relaxation has its turn at the latest.
+EASY_SHARE = 0.5
 
 
 @dataclass(frozen=True)
@@ -64,25 +70,17 @@ class ZeroOneSettings:
 
     Attributes
     ----------
-    easy, easy_seconds : int, float
-        Nodes of branch and bound, and seconds, before better starting points and the conic relaxation are looked for.
-    out_of_reach : float
-        Lines times observations beyond which the sweep takes hours.
-    crossing_seconds : float
-        Seconds that the sweep takes for one line and one observation, about.
-    patience, least_patience : float
-        Share of the sweep's time that branch and bound gets before it, and seconds that it gets at least.
+    easy : float
+        Work of branch and bound before better starting points and the conic relaxation are looked for.
+    crossing : float
+        What the sweep does for one line and one observation, in the same unit.
     start : StartSettings
     branch : BranchSettings
     sweep : SweepSettings
     """
 
-    easy: int = 250_000
-    easy_seconds: float = 1.5
-    out_of_reach: float = 1e12
-    crossing_seconds: float = 2.7e-8
-    patience: float = 0.5
-    least_patience: float = 0.1
+    easy: float = 4e9
+    crossing: float = 100.0
     start: StartSettings = field(default_factory=StartSettings)
     branch: BranchSettings = field(default_factory=BranchSettings)
     sweep: SweepSettings = field(default_factory=SweepSettings)
@@ -210,13 +208,13 @@ def zero_one(
         )
 
 
-def _crossings(n: int, r: int, most: float) -> float:
-    """Return how many crossings a sweep over n rows in r dimensions counts at most; infinite above `most`."""
+def _crossings(n: int, r: int) -> float:
+    """Return how many crossings a sweep over n rows in r dimensions counts at most; infinite where that takes hours."""
     sets = 0
     for size in range(r):
         # Whole numbers that may soon be too large for a double.
         sets += math.comb(n, size)
-        if n * sets > most:
+        if n * sets > OUT_OF_REACH:
             return math.inf
     return float(n * sets)
 
@@ -269,23 +267,17 @@ class _Run:
         if self.method == "sweep":
             status = search.report(search.proved)
             return self._sweep(share) if status is None else status
-        tree = self._plant()
-        settings = self.settings
-        n, r = search.statement.geometry.G.shape
-        work = _crossings(n, r, settings.out_of_reach)
-        reachable = self.method == "auto" and work <= settings.out_of_reach
-        patience = math.inf
-        if reachable:
-            patience = max(settings.patience * work * settings.crossing_seconds, settings.least_patience)
-        easy = min(settings.easy_seconds, settings.start.time_share * search.monitor.deadline.left / 2)
+        tree, settings = self._plant(), self.settings
         status = None
         if not sized:
-            status = tree.run(share, nodes=settings.easy, seconds=min(easy, patience))
-            if status is None and patience > easy:
+            early = search.monitor.deadline.share(EASY_SHARE)
+            status = tree.run(share, lambda: tree.work >= settings.easy or early.passed())
+            if status is None:
                 self._relax(rng)
                 status = search.report(tree.left)
-        if status is None and reachable:
-            status = tree.run(share, seconds=patience)
+        if status is None and self.method == "auto":
+            swept = settings.crossing * _crossings(*search.statement.geometry.G.shape)
+            status = tree.run(share, lambda: tree.record is None and tree.work >= swept)
             if status is None:
                 of_the_tree = search.unattained
                 status = self._sweep(share)

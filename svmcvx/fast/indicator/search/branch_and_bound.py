@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import heapq
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
@@ -27,7 +28,6 @@ from svmcvx.fast.indicator.search.relaxation_passes import DROPPED, KEPT
 from svmcvx.fast.indicator.search.search_state import SearchState
 from svmcvx.rounding import row_norms_above, up
 from svmcvx.solution import Status
-from svmcvx.system import clock
 from svmcvx.system.stop_flag import stop_flag
 
 __all__ = ["BranchAndBound", "BranchSettings", "TreeRecord"]
@@ -57,8 +57,10 @@ class BranchSettings:
         Price of a squared violation of what is decided, in units of the incumbent.
     expansions : int
         Nodes that a thread branches on before it gives back what is left.
-    round_seconds : float
-        Time that one round of all threads should take; limits are kept to this.
+    dive_work : float
+        Work (see :attr:`BranchAndBound.work`) of these at most, unless one node is more.
+    round_work : float
+        Work that one round of all threads should be, up to a factor of two.
     most_tasks : int
         Nodes handed out in one round, at most.
     memory : float
@@ -70,7 +72,8 @@ class BranchSettings:
     rounds: int = 2
     penalty: float = 100.0
     expansions: int = 64
-    round_seconds: float = 0.1
+    dive_work: float = 2.5e6
+    round_work: float = 2.5e8
     most_tasks: int = 64
     memory: float = 2.0**30
     record: float = 2.0**26
@@ -163,6 +166,10 @@ class Dive:
 class BranchAndBound:
     """A search that can be left and taken up again.
 
+    Which nodes are bounded, and in which order they are recorded, depends on the problem and the settings alone: neither on the clock nor
+    on the number of threads. The nodes of a round are chosen before it, each is searched below from the same incumbent, and what comes
+    back is taken in by the order in which they were chosen.
+
     Parameters
     ----------
     search : SearchState
@@ -172,9 +179,10 @@ class BranchAndBound:
     ----------
     nodes : int
         Bounded so far.
-    seconds : float
-        Spent so far.
+    node_work : float
+        What a node costs, about: nr(r + 20) for n rows and r columns. A few tenths of a nanosecond each.
     record : TreeRecord or None
+        None once it would be too large.
     """
 
     def __init__(self, search: SearchState, settings: BranchSettings) -> None:
@@ -183,12 +191,11 @@ class BranchAndBound:
         self.HT = np.ascontiguousarray(rows.T)
         self.length = row_norms_above(search.H)
         r, n = self.HT.shape
-        # Rounds take seconds where rows and columns are many: a thread then comes back after each node.
-        work = 2e-9 * n * r * (r + 20) * 10
-        self.expansions = int(min(settings.expansions, max(1, settings.round_seconds / (4 * work))))
+        self.node_work = float(n * r * (r + 20))
+        self.expansions = int(min(settings.expansions, max(1, settings.dive_work / (2 * self.node_work))))
         self.tasks = 2
         self.queue: list[Node] = []
-        self.nodes, self.seconds = 0, 0.0
+        self.nodes = 0
         # Intervals of a free bias are not recorded.
         self.record: TreeRecord | None = None if search.free else TreeRecord()
         self._begun = False
@@ -205,17 +212,18 @@ class BranchAndBound:
         """Lower bound on what has not been searched; infinite at the end."""
         return self.queue[0].bound if self.queue else math.inf
 
-    def run(self, share: Share, *, nodes: float = math.inf, seconds: float = math.inf) -> Status | None:
-        """Go on until the search ends; None if it has bounded so many nodes, or taken so many seconds, before that."""
-        started = clock.now()
-        try:
-            with stop_flag(self.search.monitor.deadline) as self.stop:
-                status = None if self._begun else self._begin(share)
-                while status is None and self.nodes < nodes and self.seconds + clock.now() - started < seconds:
-                    status = self._round(share)
-            return status
-        finally:
-            self.seconds += clock.now() - started
+    @property
+    def work(self) -> float:
+        """What the nodes so far have cost."""
+        return self.nodes * self.node_work
+
+    def run(self, share: Share, enough: Callable[[], bool] = lambda: False) -> Status | None:
+        """Go on until the search ends; None if `enough`, asked before each round, is true before that."""
+        with stop_flag(self.search.monitor.deadline) as self.stop:
+            status = None if self._begun else self._begin(share)
+            while status is None and not enough():
+                status = self._round(share)
+        return status
 
     def _begin(self, share: Share) -> Status | None:
         """Bound the root."""
@@ -249,7 +257,7 @@ class BranchAndBound:
 
     def _round(self, share: Share) -> Status | None:
         """Hand out the most promising nodes, and take in what comes back."""
-        search, started = self.search, clock.now()
+        search, before = self.search, self.nodes
         upper = search.cutoff
         chosen: list[Node] = []
         full = len(self.queue) * (5.0 * self.HT.shape[1] + 200.0) > self.settings.memory
@@ -267,8 +275,11 @@ class BranchAndBound:
                 chosen.append(node)
         found: list[Dive | None] = [None] * len(chosen)
 
+        # Whoever is ready takes the next.
+        tasks = iter(range(len(chosen)))
+
         def work(first: int, stride: int) -> None:
-            for task in range(first, len(chosen), stride):
+            for task in tasks:
                 found[task] = self._dive(chosen[task], upper, 2 * self.expansions)
 
         share(work)
@@ -291,10 +302,10 @@ class BranchAndBound:
             search.try_point(best.point)
         if self.queue and self.queue[0].bound >= search.cutoff:
             self.queue.clear()
-        taken = clock.now() - started
-        if taken < 0.5 * self.settings.round_seconds:
+        done = (self.nodes - before) * self.node_work
+        if done < 0.5 * self.settings.round_work:
             self.tasks = min(2 * self.tasks, self.settings.most_tasks)
-        elif taken > self.settings.round_seconds:
+        elif done > self.settings.round_work:
             self.tasks = max(self.tasks // 2, 1)
         return search.report(self.left)
 
