@@ -19,6 +19,7 @@ from svmcvx.certificate import Certificate
 from svmcvx.containers import as_array
 from svmcvx.data import CodedLabels, check_features, check_labels, check_weights
 from svmcvx.errors import DataError, DataTypeError
+from svmcvx.estimators.parameters import PARAMETERS, estimator
 from svmcvx.estimators.request import Request, TrainingData, iterations
 from svmcvx.estimators.routes import Route, not_taken
 from svmcvx.formulations.base import FormulationProblem
@@ -38,12 +39,7 @@ Floats: TypeAlias = NDArray[np.float64]
 Numbers = TypeVar("Numbers", bound=np.generic)
 
 # Parameters of estimators that are not arguments of a builder.
-SHARED: Final = frozenset(
-    [
-        *("class_weight", "solver", "tol", "time_limit", "max_iter", "cache_size", "verbose"),
-        *("gamma", "degree", "coef0", "multiclass", "decision_function_shape", "break_ties", "n_jobs"),
-    ]
-)
+SHARED: Final = {title.split(" : ")[0] for title in PARAMETERS} - {"kernel", "indefinite"}
 
 
 @cache
@@ -58,39 +54,14 @@ def read_only(values: NDArray[Numbers]) -> NDArray[Numbers]:
     return values
 
 
-class CertifiedClassifier(ClassifierMixin, BaseEstimator):
-    """What all estimators share: validation, the two routes to a solution, and the model found.
-
-    A subclass sets its hyper-parameters in ``__init__``, as scikit-learn asks. The parameters that all estimators share have
-    the class's values below where it does not list them.
-
-    Attributes
-    ----------
-    class_weight : None, "balanced" or dict
-        Weights of the classes, which multiply those of the losses; 1 each by default.
-    solver : str
-        ``"auto"`` by default; see :mod:`svmcvx.estimators.routes`.
-    tol : float
-        Certified relative gap that is asked for, 1e-6 by default.
-    time_limit : float or None
-        Seconds for the whole fit.
-    max_iter : int or None
-        Iterations of the solver, in its own unit; None for as many as it needs.
-    verbose : bool
-        Print the solver's progress.
-    """
+class _Fitted(ClassifierMixin, BaseEstimator):
+    """Attributes that a fit sets, and class attributes that are no parameters of every estimator."""
 
     # Name of the formulation in svmcvx.catalogue; None for one that is not there.
     _formulation: ClassVar[str | None] = None
 
-    class_weight: Mapping[Any, float] | str | None = None
-    solver: str = "auto"
-    tol: float = 1e-6
-    time_limit: float | None = None
-    max_iter: int | None = None
-    # Of the cache of kernel rows, for estimators that list it.
+    # Of the cache of kernel rows, for estimators that have it as a parameter.
     cache_size: float | None = None
-    verbose: bool = False
 
     solution_: Solution
     classes_: NDArray[Any]
@@ -102,6 +73,23 @@ class CertifiedClassifier(ClassifierMixin, BaseEstimator):
     _codes: NDArray[np.unsignedinteger[Any]] | None
     solver_route_: str
     solver_reason_: str
+
+
+@estimator
+class CertifiedClassifier(_Fitted):
+    """What all estimators share: validation, the two routes to a solution, and the model found.
+
+    A subclass states its hyper-parameters as attributes with defaults, below the decorator :func:`~svmcvx.estimators.parameters.estimator`;
+    or in its own ``__init__``, as scikit-learn asks. A shared parameter that such an ``__init__`` does not list has the value below.
+    :mod:`svmcvx.estimators.parameters` documents them.
+    """
+
+    class_weight: Mapping[Any, float] | str | None = None
+    solver: str = "auto"
+    tol: float = 1e-6
+    time_limit: float | None = None
+    max_iter: int | None = None
+    verbose: bool = False
 
     def _stated_as(self) -> str | None:
         """Return the name in :mod:`svmcvx.catalogue` of the formulation that the parameters ask for."""

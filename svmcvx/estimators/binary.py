@@ -25,6 +25,7 @@ from svmcvx.estimators.pairs import (
     solve_parts,
     solve_parts_in_blocks,
 )
+from svmcvx.estimators.parameters import estimator
 from svmcvx.estimators.request import Request, TrainingData
 from svmcvx.estimators.routes import Route
 from svmcvx.kernels import Kernel, Linear, Precomputed, as_kernel
@@ -39,36 +40,22 @@ __all__ = ["BinaryClassifier"]
 Floats: TypeAlias = NDArray[np.float64]
 
 
+@estimator
 class BinaryClassifier(CertifiedClassifier):
     """Base class of the estimators of binary formulations; several classes are taken apart into binary problems.
 
     An estimator of a formulation outside this package derives from it: ``__init__`` sets the hyper-parameters, and
     ``_builder`` returns the function that builds the problem from ``X``, ``y`` and them (and ``sample_weight``, if weights
-    are passed to ``fit``). Parameters that ``__init__`` does not list have the values below. ``docs/add_formulation.md`` shows
-    an example.
-
-    Attributes
-    ----------
-    kernel : None, str, Kernel or callable
-        None for the linear formulation. The builder gets it as a :class:`svmcvx.Kernel`, if ``__init__`` lists it.
-    gamma, degree, coef0
-        Of a kernel given by name.
-    multiclass : "ovo" or "ovr"
-        With more than two classes: one binary machine for each pair of classes, or for each class against the rest.
-    decision_function_shape : "ovr" or "ovo"
-        With more than two classes: whether :meth:`decision_function` returns a score of each class, or those of the pairs.
-    break_ties : bool
-        Whether ties of votes are decided by the summed scores, and not by the order of the classes alone.
-    n_jobs : int or None
-        Processes for these machines.
-    class_weight, solver, tol, time_limit, max_iter, verbose
-        As for all estimators.
+    are passed to ``fit``). A shared parameter that ``__init__`` does not list has the value below; the builder gets `kernel` as a
+    :class:`svmcvx.Kernel`, if ``__init__`` lists it. ``docs/add_formulation.md`` shows an example, and
+    :mod:`svmcvx.estimators.parameters` documents the parameters.
     """
 
     kernel: Kernel | str | Callable[[Any, Any], Any] | None = None
     gamma: float | str = "scale"
     degree: int = 3
     coef0: float = 0.0
+    indefinite: str = "error"
     multiclass: str = "ovo"
     decision_function_shape: str = "ovr"
     break_ties: bool = True

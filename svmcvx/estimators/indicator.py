@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 from svmcvx.data import check_number
 from svmcvx.estimators.binary import BinaryClassifier
-from svmcvx.kernels import Kernel
+from svmcvx.estimators.parameters import estimator
 
 __all__ = ["L0SVMClassifier", "RampSVMClassifier", "ZeroOneSVMClassifier"]
 
@@ -15,6 +14,7 @@ __all__ = ["L0SVMClassifier", "RampSVMClassifier", "ZeroOneSVMClassifier"]
 TIME_LIMIT = 10.0
 
 
+@estimator
 class ZeroOneSVMClassifier(BinaryClassifier):
     r"""SVM with the exact 0-1 loss: :math:`\|w\|^2 + \lambda\sum_i 1[u_i < 1]`, or at most `k` margins below 1.
 
@@ -35,17 +35,6 @@ class ZeroOneSVMClassifier(BinaryClassifier):
         As in :func:`svmcvx.zero_one_mio`.
     intercept : bool
         Append a constant feature, penalised with the rest; True by default.
-    kernel, gamma, degree, coef0, indefinite, class_weight, multiclass, decision_function_shape, break_ties, n_jobs, solver, \
-tol, max_iter, verbose
-        As for :class:`PSVMClassifier`.
-    time_limit : float or None
-        Seconds, 10 by default.
-
-    Attributes
-    ----------
-    classes_, solution_, certificate_, model_, coef_, intercept_, dual_coef_, support_, n_support_, support_vectors_, class_weight_, \
-shape_fit_, fit_status_, n_iter_, n_features_in_, feature_names_in_
-        As for :class:`PSVMClassifier`.
 
     Examples
     --------
@@ -57,97 +46,26 @@ shape_fit_, fit_status_, n_iter_, n_features_in_, feature_names_in_
 
     _formulation: ClassVar[str] = "zero_one"
 
-    def __init__(
-        self,
-        *,
-        lam: float = 1.0,
-        k: float | None = None,
-        form: str = "big-m",
-        M: Any = "auto",
-        intercept: bool = True,
-        kernel: Kernel | str | Callable[[Any, Any], Any] | None = None,
-        gamma: float | str = "scale",
-        degree: int = 3,
-        coef0: float = 0.0,
-        indefinite: str = "error",
-        class_weight: Mapping[Any, float] | str | None = None,
-        multiclass: str = "ovo",
-        decision_function_shape: str = "ovr",
-        break_ties: bool = True,
-        n_jobs: int | None = None,
-        solver: str = "auto",
-        tol: float = 1e-6,
-        time_limit: float | None = TIME_LIMIT,
-        max_iter: int | None = None,
-        verbose: bool = False,
-    ) -> None:
-        self.lam = lam
-        self.k = k
-        self.form = form
-        self.M = M
-        self.intercept = intercept
-        self.kernel = kernel
-        self.gamma = gamma
-        self.degree = degree
-        self.coef0 = coef0
-        self.indefinite = indefinite
-        self.class_weight = class_weight
-        self.multiclass = multiclass
-        self.decision_function_shape = decision_function_shape
-        self.break_ties = break_ties
-        self.n_jobs = n_jobs
-        self.solver = solver
-        self.tol = tol
-        self.time_limit = time_limit
-        self.max_iter = max_iter
-        self.verbose = verbose
+    lam: float = 1.0
+    k: float | None = None
+    form: str = "big-m"
+    M: Any = "auto"
+    intercept: bool = True
+    time_limit: float | None = TIME_LIMIT
 
     def _settings(self) -> dict[str, Any]:
         lam = check_number(self.lam, "lam", low=0, open_low=True)
         return super()._settings() | {"lam": lam if self.k is None else None}
 
 
+@estimator
 class _FreeIntercept(BinaryClassifier):
-    def __init__(
-        self,
-        *,
-        C: float = 1.0,
-        M: Any = "auto",
-        kernel: Kernel | str | Callable[[Any, Any], Any] | None = None,
-        gamma: float | str = "scale",
-        degree: int = 3,
-        coef0: float = 0.0,
-        indefinite: str = "error",
-        class_weight: Mapping[Any, float] | str | None = None,
-        multiclass: str = "ovo",
-        decision_function_shape: str = "ovr",
-        break_ties: bool = True,
-        n_jobs: int | None = None,
-        solver: str = "auto",
-        tol: float = 1e-6,
-        time_limit: float | None = TIME_LIMIT,
-        max_iter: int | None = None,
-        verbose: bool = False,
-    ) -> None:
-        self.C = C
-        self.M = M
-        self.kernel = kernel
-        self.gamma = gamma
-        self.degree = degree
-        self.coef0 = coef0
-        self.indefinite = indefinite
-        self.class_weight = class_weight
-        self.multiclass = multiclass
-        self.decision_function_shape = decision_function_shape
-        self.break_ties = break_ties
-        self.n_jobs = n_jobs
-        self.solver = solver
-        self.tol = tol
-        self.time_limit = time_limit
-        self.max_iter = max_iter
-        self.verbose = verbose
+    C: float = 1.0
+    M: Any = "auto"
+    time_limit: float | None = TIME_LIMIT
 
 
+@estimator
 class RampSVMClassifier(_FreeIntercept):
     r"""SVM with ramp loss: :math:`\tfrac12\|w\|^2 + C\sum_i \min(2, (1-u_i)_+)`, with a free intercept.
 
@@ -160,17 +78,6 @@ class RampSVMClassifier(_FreeIntercept):
         Weight of the losses, 1 by default.
     M : "auto", float or array-like
         As in :func:`svmcvx.zero_one_mio`.
-    kernel, gamma, degree, coef0, indefinite, class_weight, multiclass, decision_function_shape, break_ties, n_jobs, solver, \
-tol, max_iter, verbose
-        As for :class:`PSVMClassifier`.
-    time_limit : float or None
-        Seconds, 10 by default.
-
-    Attributes
-    ----------
-    classes_, solution_, certificate_, model_, coef_, intercept_, dual_coef_, support_, n_support_, support_vectors_, class_weight_, \
-shape_fit_, fit_status_, n_iter_, n_features_in_, feature_names_in_
-        As for :class:`PSVMClassifier`.
 
     Examples
     --------
@@ -183,6 +90,7 @@ shape_fit_, fit_status_, n_iter_, n_features_in_, feature_names_in_
     _formulation: ClassVar[str] = "ramp"
 
 
+@estimator
 class L0SVMClassifier(_FreeIntercept):
     r"""SVM with l0-norm hinge: :math:`\tfrac12\|w\|^2 + C\sum_i 1[u_i < 1]`, with a free intercept.
 
@@ -196,17 +104,6 @@ class L0SVMClassifier(_FreeIntercept):
         Price of a margin below 1, 1 by default.
     M : "auto", float or array-like
         As in :func:`svmcvx.zero_one_mio`.
-    kernel, gamma, degree, coef0, indefinite, class_weight, multiclass, decision_function_shape, break_ties, n_jobs, solver, \
-tol, max_iter, verbose
-        As for :class:`PSVMClassifier`.
-    time_limit : float or None
-        Seconds, 10 by default.
-
-    Attributes
-    ----------
-    classes_, solution_, certificate_, model_, coef_, intercept_, dual_coef_, support_, n_support_, support_vectors_, class_weight_, \
-shape_fit_, fit_status_, n_iter_, n_features_in_, feature_names_in_
-        As for :class:`PSVMClassifier`.
 
     Examples
     --------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, ClassVar, TypeAlias, cast
 
 import numpy as np
@@ -11,6 +10,7 @@ from sklearn.utils import Tags
 
 from svmcvx.data import check_choice, check_features, check_whole
 from svmcvx.estimators.base import CertifiedClassifier, read_only
+from svmcvx.estimators.parameters import estimator
 from svmcvx.formulations.multiclass.baselines import MACHINES
 from svmcvx.model import MulticlassModel
 
@@ -67,6 +67,7 @@ class MulticlassClassifier(CertifiedClassifier):
         return tags
 
 
+@estimator
 class M3SVMClassifier(MulticlassClassifier):
     r"""M3SVM: :math:`\sum_i\ell(f_i) + \lambda\sum_{k<l}\|w_k-w_l\|^p + \varepsilon(\|W\|^2+\|b\|^2)`.
 
@@ -84,40 +85,6 @@ class M3SVMClassifier(MulticlassClassifier):
         Euclidean norms (the default), or sums of absolute values.
     delta : float
         Smoothing of ``loss="smoothed"``, 1e-2 by default.
-    class_weight : None, "balanced" or dict
-        Weights of the classes, which multiply those of the losses, as in scikit-learn; 1 each by default.
-    solver : str
-        ``"auto"`` (the default) chooses by the size; see :mod:`svmcvx.estimators.routes` for the rule. ``"fast"`` is the
-        specialised one of :mod:`svmcvx.fast`; ``"clarabel"``, ``"scs"``, ``"mosek"``, … are those of :func:`svmcvx.solve`.
-    tol : float
-        Certified relative gap that is asked for, 1e-8 by default. A conic solver is asked for a hundredth of it.
-    time_limit : float, optional
-        Seconds.
-    max_iter : int, optional
-        Iterations of the solver, in its own unit; as many as it needs by default. A fit that they end warns, as at
-        `time_limit`, and gets no second opinion.
-    verbose : bool
-        Print the solver's progress.
-
-    Attributes
-    ----------
-    classes_ : ndarray of shape (c,)
-    solution_ : Solution
-        Model, certificate, attempts, timings.
-    certificate_ : Certificate
-        The checked interval around the optimum.
-    model_ : Model
-    coef_, intercept_, support_, n_support_ : ndarray
-        As in scikit-learn; read-only.
-    class_weight_, shape_fit_, fit_status_
-        As for :class:`PSVMClassifier`.
-    solver_route_, solver_reason_ : str
-        ``"general"`` or ``"fast"``, and why.
-    n_iter_ : ndarray of int, shape (1,)
-        Iterations of the solver, where it tells them.
-    n_features_in_ : int
-    feature_names_in_ : ndarray
-        If `X` had string column names.
 
     Examples
     --------
@@ -132,36 +99,16 @@ class M3SVMClassifier(MulticlassClassifier):
 
     _formulation: ClassVar[str] = "m3svm"
 
-    def __init__(
-        self,
-        *,
-        lam: float = 1e-3,
-        p: float = 4.0,
-        eps: float = 1e-6,
-        loss: str = "hinge",
-        norm: int = 2,
-        delta: float = 1e-2,
-        class_weight: Mapping[Any, float] | str | None = None,
-        solver: str = "auto",
-        tol: float = 1e-8,
-        time_limit: float | None = None,
-        max_iter: int | None = None,
-        verbose: bool = False,
-    ) -> None:
-        self.lam = lam
-        self.p = p
-        self.eps = eps
-        self.loss = loss
-        self.norm = norm
-        self.delta = delta
-        self.class_weight = class_weight
-        self.solver = solver
-        self.tol = tol
-        self.time_limit = time_limit
-        self.max_iter = max_iter
-        self.verbose = verbose
+    lam: float = 1e-3
+    p: float = 4.0
+    eps: float = 1e-6
+    loss: str = "hinge"
+    norm: int = 2
+    delta: float = 1e-2
+    tol: float = 1e-8
 
 
+@estimator
 class MulticlassSVMClassifier(MulticlassClassifier):
     r"""The classical multi-class machines: :math:`\sum_i\ell(f_i) + \lambda\,\Omega(W)`.
 
@@ -176,40 +123,6 @@ class MulticlassSVMClassifier(MulticlassClassifier):
         For ``"topk"``: how many of the largest violations are averaged, 2 by default.
     intercept : bool
         Free biases (the default), or none.
-    class_weight : None, "balanced" or dict
-        Weights of the classes, which multiply those of the losses, as in scikit-learn; 1 each by default.
-    solver : str
-        ``"auto"`` (the default) chooses by the size; see :mod:`svmcvx.estimators.routes` for the rule. ``"fast"`` is the
-        specialised one of :mod:`svmcvx.fast`; ``"clarabel"``, ``"scs"``, ``"mosek"``, … are those of :func:`svmcvx.solve`.
-    tol : float
-        Certified relative gap that is asked for, 1e-8 by default. A conic solver is asked for a hundredth of it.
-    time_limit : float, optional
-        Seconds.
-    max_iter : int, optional
-        Iterations of the solver, in its own unit; as many as it needs by default. A fit that they end warns, as at
-        `time_limit`, and gets no second opinion.
-    verbose : bool
-        Print the solver's progress.
-
-    Attributes
-    ----------
-    classes_ : ndarray of shape (c,)
-    solution_ : Solution
-        Model, certificate, attempts, timings.
-    certificate_ : Certificate
-        The checked interval around the optimum.
-    model_ : Model
-    coef_, intercept_, support_, n_support_ : ndarray
-        As in scikit-learn; read-only.
-    class_weight_, shape_fit_, fit_status_
-        As for :class:`PSVMClassifier`.
-    solver_route_, solver_reason_ : str
-        ``"general"`` or ``"fast"``, and why.
-    n_iter_ : ndarray of int, shape (1,)
-        Iterations of the solver, where it tells them.
-    n_features_in_ : int
-    feature_names_in_ : ndarray
-        If `X` had string column names.
 
     Examples
     --------
@@ -224,30 +137,11 @@ class MulticlassSVMClassifier(MulticlassClassifier):
 
     _formulation: ClassVar[str] = "multiclass"
 
-    def __init__(
-        self,
-        *,
-        loss: str = "weston_watkins",
-        lam: float = 1.0,
-        k: int = 2,
-        intercept: bool = True,
-        class_weight: Mapping[Any, float] | str | None = None,
-        solver: str = "auto",
-        tol: float = 1e-8,
-        time_limit: float | None = None,
-        max_iter: int | None = None,
-        verbose: bool = False,
-    ) -> None:
-        self.loss = loss
-        self.lam = lam
-        self.k = k
-        self.intercept = intercept
-        self.class_weight = class_weight
-        self.solver = solver
-        self.tol = tol
-        self.time_limit = time_limit
-        self.max_iter = max_iter
-        self.verbose = verbose
+    loss: str = "weston_watkins"
+    lam: float = 1.0
+    k: int = 2
+    intercept: bool = True
+    tol: float = 1e-8
 
     def _settings(self) -> dict[str, Any]:
         settings = {
