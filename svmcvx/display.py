@@ -21,15 +21,15 @@ __all__ = [
     "Fields",
     "ShortRepr",
     "aligned",
+    "check_mark",
     "columns",
-    "counted",
     "html_block",
     "html_fields",
     "html_table",
     "interval",
     "listed",
-    "marked",
     "number",
+    "quantity",
     "rounded",
     "settings",
     "wrapped",
@@ -90,7 +90,7 @@ def interval(lower: float | None, upper: float, most: int = MOST_DIGITS) -> tupl
     return number(lower, digits), number(upper, digits)
 
 
-def counted(count: int, noun: str) -> str:
+def quantity(count: int, noun: str) -> str:
     """Return a count with its noun, in the plural where it is not one."""
     if count == 1:
         return f"1 {noun}"
@@ -113,7 +113,7 @@ def rounded(text: str) -> str:
     return _LONG_NUMBER.sub(lambda found: f"{float(found[0]):.6g}", text)
 
 
-def marked(holds: Any) -> str:
+def check_mark(holds: Any) -> str:
     """Return the mark of what is certified, or is not."""
     return "✓" if holds else "✗"
 

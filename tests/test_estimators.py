@@ -19,7 +19,7 @@ import svmcvx as sx
 import svmcvx.data as data_room
 import svmcvx.estimators.base as base_room
 from svmcvx.catalogue import FastSolver, find
-from svmcvx.estimators.routes import choose, not_taken
+from svmcvx.estimators.routes import choose, unsupported_settings
 from svmcvx.solve import backends, options
 from svmcvx.system import clock
 
@@ -327,14 +327,18 @@ def test_routes_that_do_not_exist(arguments, error, message):
 
 def test_settings_that_a_fast_solver_does_not_take():
     solver = FastSolver("f", "module", settings=("C",), only={"M": "auto", "weights": None, "form": "big-m"})
-    assert not_taken(solver, {"C": 1.0, "M": "auto", "weights": None, "form": "big-m"}) == ()
-    assert not_taken(solver, {"C": 1.0, "M": np.ones(3), "weights": True, "form": "other"}) == ("M", "weights", "form")
+    assert unsupported_settings(solver, {"C": 1.0, "M": "auto", "weights": None, "form": "big-m"}) == ()
+    assert unsupported_settings(solver, {"C": 1.0, "M": np.ones(3), "weights": True, "form": "other"}) == (
+        "M",
+        "weights",
+        "form",
+    )
 
 
 @pytest.mark.parametrize("name", ["psvm", "odm", "odml"])
 def test_fast_solvers_take_all_settings_of_their_faces(name):
     face = next(estimator for estimator in ALL if estimator._formulation == name)
-    assert not_taken(find(name).fast, {**face._settings(), "sample_weight": True}) == ()
+    assert unsupported_settings(find(name).fast, {**face._settings(), "sample_weight": True}) == ()
 
 
 @pytest.mark.parametrize("kernel", [None, "rbf"])

@@ -19,7 +19,7 @@ import svmcvx
 from svmcvx.cli import completion, consoles
 from svmcvx.errors import SvmcvxError
 
-__all__ = ["ExitCode", "app", "ended", "run"]
+__all__ = ["ExitCode", "app", "exit_code", "run"]
 
 
 class ExitCode(IntEnum):
@@ -77,7 +77,7 @@ def run(arguments: Sequence[str]) -> int:
     return outcome if isinstance(outcome, int) else ExitCode.DONE
 
 
-def ended(*, complete: bool, late: bool, failed: bool) -> ExitCode:
+def exit_code(*, complete: bool, late: bool, failed: bool) -> ExitCode:
     """Return the exit code of a command that has come to its end.
 
     Parameters

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from svmcvx.cli import completion, consoles, options, preparing
-from svmcvx.cli.application import app, ended
+from svmcvx.cli.application import app, exit_code
 from svmcvx.cli.consoles import Column, number, yes_no
 from svmcvx.cli.outputs import Outputs, described
 from svmcvx.errors import DataError, missing_extra
@@ -113,7 +113,7 @@ def certify(
     }
     frame = pd.DataFrame([{**row, "classes": ", ".join(row["classes"])} for row in rows])
     outputs.write("certify", frame, content, title=title)
-    return ended(complete=True, late=False, failed=strict and not all(row["certified"] for row in rows))
+    return exit_code(complete=True, late=False, failed=strict and not all(row["certified"] for row in rows))
 
 
 def _check_file(path: Path, problem: str | None) -> None:
@@ -342,4 +342,4 @@ def verify(
     }
     content = {"complete": True, "data": described(loaded), "proof": str(proof), "precision": precision, "rows": [row]}
     outputs.write("verify", pd.DataFrame([row]), content, title="verify")
-    return ended(complete=True, late=False, failed=not found.holds)
+    return exit_code(complete=True, late=False, failed=not found.holds)

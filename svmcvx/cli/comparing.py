@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from svmcvx.cli import completion, consoles, options, preparing
-from svmcvx.cli.application import app, ended
+from svmcvx.cli.application import app, exit_code
 from svmcvx.cli.consoles import Column, number, yes_no
 from svmcvx.cli.outputs import Outputs, check_writable, described
 from svmcvx.errors import DataError
@@ -144,7 +144,7 @@ def compare(
     if interrupted:
         consoles.errors.print(f"svmcvx: interrupted after {len(rows)} of {len(parsed)} models", style="yellow")
     uncertified = strict and not all(row["certified"] for row in rows)
-    return ended(complete=complete, late=late, failed=bool(failed) or uncertified)
+    return exit_code(complete=complete, late=late, failed=bool(failed) or uncertified)
 
 
 def _latex(frame: pd.DataFrame) -> str:

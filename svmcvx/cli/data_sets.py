@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from svmcvx.cli import completion, consoles, options
-from svmcvx.cli.application import app, ended
+from svmcvx.cli.application import app, exit_code
 from svmcvx.cli.consoles import Column
 from svmcvx.cli.outputs import Outputs
 from svmcvx.datasets.names import BUILT_IN
@@ -48,7 +48,7 @@ def datasets(
     rows = [_row(record, data_dir) for record in records.values()]
     content = {"complete": True, "built_in": BUILT_IN, "rows": rows}
     outputs.write("datasets", pd.DataFrame(rows), content, title="Data sets of the papers")
-    return ended(complete=True, late=False, failed=False)
+    return exit_code(complete=True, late=False, failed=False)
 
 
 def _row(record: Record, data_dir: Path | None) -> dict[str, Any]:

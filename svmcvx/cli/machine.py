@@ -10,7 +10,7 @@ import typer
 
 import svmcvx
 from svmcvx.cli import consoles, options
-from svmcvx.cli.application import app, ended
+from svmcvx.cli.application import app, exit_code
 from svmcvx.cli.consoles import Column, yes_no
 from svmcvx.cli.outputs import Outputs
 
@@ -100,7 +100,7 @@ def compile_(
         "functions": [{"module": module, "name": name, "seconds": seconds} for module, name, seconds in found],
     }
     outputs.write("compile", pd.DataFrame(rows), content, title="Compiled ahead")
-    return ended(complete=True, late=False, failed=False)
+    return exit_code(complete=True, late=False, failed=False)
 
 
 @app.command()
@@ -147,4 +147,4 @@ def doctor(
         for info in found
     ]
     outputs.write("doctor", pd.DataFrame(rows), {"complete": True, "rows": rows}, title=title)
-    return ended(complete=True, late=False, failed=False)
+    return exit_code(complete=True, late=False, failed=False)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from svmcvx.cli import consoles, options, preparing
-from svmcvx.cli.application import app, ended
+from svmcvx.cli.application import app, exit_code
 from svmcvx.cli.consoles import Column
 from svmcvx.cli.outputs import Outputs, check_writable
 from svmcvx.errors import DataError
@@ -73,7 +73,7 @@ def reproduce(
     known = reproducible()
     if table is None:
         _list(outputs, known)
-        return ended(complete=True, late=False, failed=False)
+        return exit_code(complete=True, late=False, failed=False)
     if table not in known:
         raise DataError(f"table must be one of {', '.join(known)}, got {table!r}")
     if figures is not None:
@@ -118,7 +118,7 @@ def reproduce(
         )
         consoles.errors.print(f"svmcvx: the table is not complete; {advice}", style="yellow")
     failed = len(found.study.failures()) > 0 or bool(found.study.left_out)
-    return ended(complete=found.complete, late=late, failed=failed)
+    return exit_code(complete=found.complete, late=late, failed=failed)
 
 
 def _list(outputs: Outputs, known: dict[str, str]) -> None:

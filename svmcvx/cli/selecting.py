@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from svmcvx.cli import completion, consoles, options, preparing
-from svmcvx.cli.application import app, ended
+from svmcvx.cli.application import app, exit_code
 from svmcvx.cli.consoles import Column, number, yes_no
 from svmcvx.cli.outputs import Outputs, check_writable, described
 from svmcvx.errors import DataError
@@ -164,7 +164,7 @@ def select(
         consoles.errors.print(f"svmcvx: {why}: the table is not complete; {advice}", style="yellow", soft_wrap=True)
     failed = any(row["note"] for row in rows)
     uncertified = strict and not all(row["certified"] for row in rows)
-    return ended(complete=found.complete, late=late, failed=failed or uncertified)
+    return exit_code(complete=found.complete, late=late, failed=failed or uncertified)
 
 
 def parse_grid(grid: list[str]) -> dict[str, list[Any]]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from svmcvx.cli import consoles, options, preparing
-from svmcvx.cli.application import app, ended
+from svmcvx.cli.application import app, exit_code
 from svmcvx.cli.consoles import Column
 from svmcvx.cli.outputs import Outputs, check_writable
 
@@ -83,7 +83,7 @@ def study(
         consoles.errors.print("svmcvx: the study is not complete; the same command goes on with it", style="yellow")
     certified, solves = found.solves()
     failed = len(found.failures()) > 0 or bool(found.left_out) or (strict and certified < solves)
-    return ended(complete=found.complete, late=late, failed=failed)
+    return exit_code(complete=found.complete, late=late, failed=failed)
 
 
 def _print(outputs: Outputs, title: str, found: Study) -> None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["read_table"]
 
-# Bytes from which the separator is told.
+# Bytes from which the separator is guessed.
 SAMPLE = 65_536
 SEPARATORS = (",", ";", "\t", "|")
 # A column of text with at least so many values, nearly all of them different, names rows.
@@ -182,13 +182,13 @@ def _warn_of_row_names(features: pd.DataFrame, name: str) -> None:
     if found:
         several = len(found) > 1
         warnings.warn(
-            f"{name}: the column{'s' if several else ''} {_joined(found)} seem{'' if several else 's'} to number or name the rows; "
+            f"{name}: the column{'s' if several else ''} {_join_names(found)} seem{'' if several else 's'} to number or name the rows; "
             f"leave {'them' if several else 'it'} out by drop={found!r}",
             stacklevel=5,
         )
 
 
-def _joined(names: Iterable[str]) -> str:
+def _join_names(names: Iterable[str]) -> str:
     return ", ".join(map(repr, names))
 
 

@@ -21,7 +21,7 @@ from svmcvx.data import CodedLabels, check_features, check_labels, check_weights
 from svmcvx.errors import DataError, DataTypeError
 from svmcvx.estimators.parameters import PARAMETERS, estimator
 from svmcvx.estimators.request import Request, TrainingData, iterations
-from svmcvx.estimators.routes import Route, not_taken
+from svmcvx.estimators.routes import Route, unsupported_settings
 from svmcvx.formulations.base import FormulationProblem
 from svmcvx.kernels import Precomputed
 from svmcvx.kernels.gram_cache import GramCache
@@ -155,8 +155,8 @@ class CertifiedClassifier(_Fitted):
         settings = self._settings()
         refuse_in_blocks(kernel=settings.get("kernel") is not None)
         route = Route("fast", "rows in blocks")
-        request = self._asked(entry.name, settings, "fast")
-        if unknown := not_taken(entry.fast, settings):
+        request = self._make_request(entry.name, settings, "fast")
+        if unknown := unsupported_settings(entry.fast, settings):
             raise DataError(f"{unknown[0]} cannot be changed for rows in blocks; leave it out, or load the data")
         with allowed(self.time_limit):
             labels = label_counts(X, y)
@@ -294,9 +294,9 @@ class CertifiedClassifier(_Fitted):
             settings["kernel"] = (
                 resolved if cache is None or isinstance(resolved, Precomputed) else cache.kernel(resolved)
             )
-        return self._asked(self._stated_as() or type(self).__name__, settings, self.solver)
+        return self._make_request(self._stated_as() or type(self).__name__, settings, self.solver)
 
-    def _asked(self, formulation: str, settings: dict[str, Any], solver: str) -> Request:
+    def _make_request(self, formulation: str, settings: dict[str, Any], solver: str) -> Request:
         """Return the request for a formulation with the settings of its builder."""
         return Request(
             formulation=formulation,

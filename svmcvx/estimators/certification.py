@@ -127,7 +127,7 @@ def certify(estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> Certif
     if not hasattr(estimator, "classes_"):
         raise DataError(f"this {type(estimator).__name__} is not fitted; call its fit(X, y) first")
     check_is_fitted(estimator)
-    # An SVC with a kernel of its own does not tell its number of features.
+    # An SVC with a callable kernel does not store its number of features.
     features = check_features(X, n_features=getattr(estimator, "n_features_in_", None))
     codes, classes = check_labels(y, features.shape[0])
     if not np.array_equal(classes, estimator.classes_):

@@ -24,7 +24,7 @@ __all__ = ["Request", "TrainingData", "iterations"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
-# A limit in the past is one that leaves no time for anything but what is known without solving.
+# An expired limit: return the trivial bounds.
 LEAST_SECONDS = 1e-9
 
 

@@ -24,7 +24,7 @@ from svmcvx.catalogue import FastSolver, find
 from svmcvx.errors import BuildError, DataError, SolverUnavailable
 from svmcvx.solve.policy import MIXED, SOLVERS, installed
 
-__all__ = ["FAST", "GENERAL", "Route", "choose", "mixed_integer_solver", "not_taken"]
+__all__ = ["FAST", "GENERAL", "Route", "choose", "mixed_integer_solver", "unsupported_settings"]
 
 GENERAL, FAST = "general", "fast"
 
@@ -37,7 +37,7 @@ class Route(NamedTuple):
     second_opinion: bool = False
 
 
-def not_taken(solver: FastSolver, settings: Mapping[str, Any]) -> tuple[str, ...]:
+def unsupported_settings(solver: FastSolver, settings: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the settings that a specialised solver does not take, and whose values state another problem than it solves."""
 
     def the_same(name: str, value: Any) -> bool:
@@ -95,7 +95,7 @@ def choose(
         raise DataError(f"solver must be a name, got {solver!r}")
     entry = find(formulation)
     fast = None if entry is None else entry.fast
-    missing = () if fast is None else not_taken(fast, settings or {})
+    missing = () if fast is None else unsupported_settings(fast, settings or {})
     if solver == "fast":
         if fast is None:
             raise SolverUnavailable(f"there is no specialised solver for {formulation}; use solver='auto'")

@@ -23,7 +23,7 @@ from svmcvx.datasets.content import content_digest
 from svmcvx.errors import DataError, DataTypeError
 from svmcvx.experiments.fits import COLUMNS, Fit, Row, empty_row, fit_one
 from svmcvx.experiments.preparation import SCALES, scaler
-from svmcvx.experiments.progress import shown
+from svmcvx.experiments.progress import progress_bar
 from svmcvx.experiments.proofs import ProofFolder
 from svmcvx.experiments.store import Store, fingerprint
 from svmcvx.experiments.tables import CertifiedTable
@@ -324,7 +324,7 @@ def compare(
     )
     with (
         allowed(check_time_limit(time_limit)),
-        shown(progress, "models", len(comparison.named)) as advance,
+        progress_bar(progress, "models", len(comparison.named)) as advance,
     ):
         for row in comparison.run():
             advance()

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 from svmcvx.errors import missing_extra
 
-__all__ = ["shown"]
+__all__ = ["progress_bar"]
 
 
 def _silent() -> None:
@@ -16,7 +16,7 @@ def _silent() -> None:
 
 
 @contextmanager
-def shown(wanted: bool, what: str, total: int, done: int = 0) -> Iterator[Callable[[], None]]:
+def progress_bar(wanted: bool, what: str, total: int, done: int = 0) -> Iterator[Callable[[], None]]:
     """Show a bar with an estimate of the time left inside the block, on the standard error, if it is wanted; yield what advances it.
 
     Raises

@@ -12,7 +12,7 @@ from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 import joblib
 import numpy as np
 
-from svmcvx.experiments.progress import shown
+from svmcvx.experiments.progress import progress_bar
 from svmcvx.experiments.store import Store
 from svmcvx.experiments.workers import DIED, results, workers
 from svmcvx.system.deadline import Deadline
@@ -53,7 +53,7 @@ class Work(Protocol):
     def run(self, *data: Any) -> Row | None:
         """Return the row; None if the time ran out before it was done."""
 
-    def begun(self) -> Row:
+    def empty_row(self) -> Row:
         """Return the row before anything is known."""
 
 
@@ -121,10 +121,13 @@ class Running(Generic[T]):
         keys = {task.key for task in self.work}
         todo = list({task.key: task for task in self.work if task.key not in self.rows}.values())
         if self.store is not None:
-            # Within a repeat each process has an order of its own: several on one store then seldom meet at a task.
+            # Each process shuffles the tasks of a repeat differently: several on one store then seldom meet at a task.
             order = np.random.default_rng(os.getpid()).permutation(len(todo))
             todo = [todo[k] for k in sorted(order, key=lambda k: todo[k].repeat)]
-        with workers(backend, n_jobs) as parallel, shown(progress, "tasks", len(keys), len(self.rows)) as advance:
+        with (
+            workers(backend, n_jobs) as parallel,
+            progress_bar(progress, "tasks", len(keys), len(self.rows)) as advance,
+        ):
             try:
                 for task, row in self._results(todo, parallel):
                     if row is not None:
@@ -152,7 +155,7 @@ class Running(Generic[T]):
         for key, row in results({key: (_do, (task, *self.data(task))) for key, task in tasks.items()}, parallel):
             task = tasks[key]
             if row is DIED:
-                row = {**task.begun(), **failed("its process died, killed or out of memory"), "seconds": None}
+                row = {**task.empty_row(), **failed("its process died, killed or out of memory"), "seconds": None}
             yield task, row
 
 

@@ -26,7 +26,7 @@ from sklearn.utils.validation import indexable
 import svmcvx
 from svmcvx.data import check_number, check_time_limit, check_weights
 from svmcvx.errors import DataError
-from svmcvx.experiments.progress import shown
+from svmcvx.experiments.progress import progress_bar
 from svmcvx.experiments.search_paths import Finished, PathOnFold, Row, final_prefix, paths_of, with_settings
 from svmcvx.experiments.store import Store, fingerprint
 from svmcvx.experiments.tables import table_html
@@ -343,7 +343,7 @@ class _Search:
 
     def run(self, progress: bool) -> bool:
         """Do the work; return whether it was done to its end."""
-        with shown(progress, "fits", self.size, len(self.rows)) as advance:
+        with progress_bar(progress, "fits", self.size, len(self.rows)) as advance:
             try:
                 for piece, k, row in self._results([piece for piece in self.work if piece.path.settings]):
                     self.rows[piece.path.positions[k], piece.fold] = row

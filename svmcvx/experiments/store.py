@@ -62,7 +62,7 @@ def fingerprint(*parts: Any) -> str:
 class Store:
     """Rows on disk, found again by their key.
 
-    A store can be used by many processes and threads at a time, each of which opens one of its own.
+    A store can be used by many processes and threads at a time, each of which opens its own connection.
 
     Parameters
     ----------

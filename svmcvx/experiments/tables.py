@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
-from svmcvx.display import MISSING, html_block, html_fields, html_table, interval, marked, number, settings
+from svmcvx.display import MISSING, check_mark, html_block, html_fields, html_table, interval, number, settings
 
 __all__ = ["CertifiedTable", "table_html"]
 
@@ -22,7 +22,7 @@ COUNTS: Final = ("n_support",)
 SECONDS: Final = ("seconds", "tuning_seconds")
 # Shares are shown with so many decimals, other numbers with so many significant digits.
 DECIMALS, DIGITS = 4, 6
-# Digits of the ends of an interval, whose difference stands in a column of its own.
+# Digits of the ends of an interval, whose difference is a separate column.
 END_DIGITS: Final = 10
 
 
@@ -68,7 +68,7 @@ def _texts(table: pd.DataFrame, name: Any) -> list[str]:
             ends = zip(table[pair[0]], table[pair[1]], strict=True)
             return [_end(lower, upper, pair.index(name)) for lower, upper in ends]
     if name in MARKS:
-        return [marked(value) for value in values]
+        return [check_mark(value) for value in values]
     if name in GAPS:
         return [MISSING if _is_empty(value) or np.isinf(value) else f"{value:.1e}" for value in values]
     if name in SECONDS:

@@ -9,7 +9,7 @@ from typing import Any, Self, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from svmcvx.display import ShortRepr, counted, html_block, html_fields, listed
+from svmcvx.display import ShortRepr, html_block, html_fields, listed, quantity
 from svmcvx.model.storage import write_model_file
 
 __all__ = ["Model", "frozen"]
@@ -53,7 +53,7 @@ class Model(ShortRepr, ABC):
 
     def _described(self) -> dict[str, str]:
         """What is worth showing beside the classes, by its label."""
-        return {"Support": counted(self.n_support, "support vector")}
+        return {"Support": quantity(self.n_support, "support vector")}
 
     def _html_tables(self) -> list[str]:
         """Tables of a model's numbers; none by default."""

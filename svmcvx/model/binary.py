@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from svmcvx.data import BinaryData, Features, check_features
-from svmcvx.display import counted, html_block, html_table, number, rounded
+from svmcvx.display import html_block, html_table, number, quantity, rounded
 from svmcvx.errors import DataError
 from svmcvx.kernels import CallableKernel, Kernel, Precomputed, kernel_from_dict
 from svmcvx.kernels.columns import TILE_ENTRIES, KernelColumns
@@ -81,7 +81,7 @@ class LinearModel(BinaryModel):
 
     def _described(self) -> dict[str, str]:
         return {
-            "Input": counted(self.coef.size, "feature"),
+            "Input": quantity(self.coef.size, "feature"),
             "Bias": f"intercept {self.intercept:.6g}",
             **super()._described(),
         }
@@ -175,7 +175,7 @@ class KernelModel(BinaryModel):
         width = "Gram matrix of" if self.vectors is None else ""
         return {
             "Kernel": rounded(str(self.kernel)),
-            "Input": f"{width} {counted(self.n_features, 'observation' if width else 'feature')}".strip(),
+            "Input": f"{width} {quantity(self.n_features, 'observation' if width else 'feature')}".strip(),
             "Bias": f"intercept {self.intercept:.6g}",
             **super()._described(),
         }

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svmcvx.data import check_choice, check_features
-from svmcvx.display import counted, html_fields, html_table, listed, number
+from svmcvx.display import html_fields, html_table, listed, number, quantity
 from svmcvx.errors import DataError
 from svmcvx.model.base import Model, frozen
 from svmcvx.model.binary import BinaryModel, KernelModel, LinearModel
@@ -50,7 +50,7 @@ class MulticlassModel(Model):
             object.__setattr__(self, name, frozen(getattr(self, name)))
 
     def _described(self) -> dict[str, str]:
-        return {"Input": counted(self.coef.shape[0], "feature"), **super()._described()}
+        return {"Input": quantity(self.coef.shape[0], "feature"), **super()._described()}
 
     def _html_tables(self) -> list[str]:
         columns = range(min(len(self.classes), SHOWN))

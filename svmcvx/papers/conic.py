@@ -202,7 +202,7 @@ def _seed(n: int, p: int, repeat: int) -> int:
 
 
 def synthetic(*, n: int, p: int, sigma: float, outliers: str, tested: int, values: int, repeat: int) -> Row:
-    """Compute a repetition of a cell of Tables 1 and 2; `values` is part of the cell so that another number has rows of its own."""
+    """Compute a repetition of a cell of Tables 1 and 2; `values` is part of the cell so that each number has separate rows."""
     seed = _seed(n, p, repeat)
     kind = {"outliers": "clustered", "share": HALF_SHARE} if outliers == HALF else {"outliers": outliers}
     train, validation = (_Part(*outlier_data(n, p, sigma=sigma, seed=seed, sample=sample, **kind)) for sample in (0, 1))

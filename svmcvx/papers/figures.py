@@ -21,7 +21,7 @@ from svmcvx.system.files import written_whole
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["Drawn", "check_figures", "drawn", "figure_names", "write_figures", "write_report"]
+__all__ = ["Drawn", "check_figures", "draw_figures", "figure_names", "write_figures", "write_report"]
 
 _ROOM = "svmcvx.papers.drawings"
 
@@ -119,7 +119,7 @@ def _made(folder: Path) -> Path:
     return folder
 
 
-def drawn(found: Reproduction) -> Iterator[Drawn]:
+def draw_figures(found: Reproduction) -> Iterator[Drawn]:
     """Draw the figures of a table, one after the other; those for which it lacks the numbers are left out.
 
     Raises
@@ -144,7 +144,7 @@ def write_figures(found: Reproduction, folder: str | os.PathLike[str]) -> list[P
         Without the extra ``plot``.
     """
     target, files = _made(Path(folder)), []
-    for one in drawn(found):
+    for one in draw_figures(found):
         path = target / f"{found.name}-{one.name}.svg"
         with written_whole(path) as stream:
             stream.write(one.svg.encode())
@@ -160,7 +160,7 @@ def write_report(found: Reproduction, path: str | os.PathLike[str]) -> None:
     SolverUnavailable
         Without the extra ``study``.
     """
-    pictures = [(one.svg, one.caption) for one in drawn(found)]
+    pictures = [(one.svg, one.caption) for one in draw_figures(found)]
     noted = found.frame.copy()
     noted.attrs["note"] = " ".join(found.notes)
     found.study.report(path, {found.title: noted}, title=f"{found.title}, reproduced", figures=pictures)

@@ -129,7 +129,7 @@ class AdamM3SVMClassifier(M3SVMClassifier):
 
 
 def table1(run: Run) -> Reproduction:
-    """Compute Table 1: linear machines for several classes on the sets that can be had."""
+    """Compute Table 1: linear machines for several classes on the available sets."""
     repeats, every = run.repetitions(REPEATS, QUICK_REPEATS), _every(run)
     names, found = _all_sets(run, lambda name, data: _compared_on(name, data, repeats, every, run))
     printed: Any = published("m3svm_table1").set_index("dataset")
@@ -249,7 +249,7 @@ def _grid(method: str) -> dict[str, list[float]]:
 
 
 def _row(found: Study, dataset: str, method: str, printed: Any) -> dict[str, Any]:
-    """Return a number of the table with ours beside it."""
+    """Return a printed number and ours."""
     line = printed.loc[dataset.partition(",")[0]]
     mean, sd = float(line[f"{method}_mean"]), float(line[f"{method}_std"])
     row: dict[str, Any] = {"dataset": dataset, "method": method, "published": mean, "published_sd": sd}

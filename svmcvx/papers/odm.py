@@ -34,7 +34,7 @@ __all__ = [
     "SummedODMClassifier",
     "SummedODMLClassifier",
     "UnitMeanDistance",
-    "given",
+    "available_sets",
     "models",
     "table2",
     "table3",
@@ -119,7 +119,7 @@ class UnitMeanDistance(TransformerMixin, BaseEstimator):
     mean_distance_: float
 
     def fit(self, X: Features, y: Any = None) -> UnitMeanDistance:
-        """Take the mean over all pairs of rows; 1 if they are all the same."""
+        """Take the mean over all pairs of rows; 1 if all rows are equal."""
         self.mean_distance_ = float(pdist(X).mean()) or 1.0
         return self
 
@@ -176,7 +176,7 @@ def _computed(table: _Table, run: Run) -> Reproduction:
         machines[name].set_params(**{key: value for key, (value,) in grids[name].items()})
     # Several printed sets are the same observations.
     sources = {name: SOURCES.get(name, name) for name in names}
-    loaded, left_out = given(sources.values(), run)
+    loaded, left_out = available_sets(sources.values(), run)
     found = study(
         machines,
         loaded,
@@ -261,8 +261,8 @@ def _sizes(grid: Mapping[str, list[float]]) -> str:
     return " × ".join(f"{len(values)} {name.removeprefix('model__')}" for name, values in grid.items())
 
 
-def given(sources: Iterable[str], run: Run) -> tuple[dict[str, Any], dict[str, str]]:
-    """Return the data sets by their names, and why others cannot be had."""
+def available_sets(sources: Iterable[str], run: Run) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return the data sets by their names, and why others are not available."""
     found: dict[str, Any] = {source: source for source in sources}
     if VOTES not in found:
         return found, {}
@@ -278,7 +278,7 @@ def given(sources: Iterable[str], run: Run) -> tuple[dict[str, Any], dict[str, s
 def _row(
     found: Study, dataset: str, source: str, method: str, table: _Table, printed: Any, marks: Any
 ) -> dict[str, Any]:
-    """Return a number of a table with ours beside it."""
+    """Return a printed number and ours."""
     mean, sd = (float(printed.loc[dataset, f"{method}_{part}"]) for part in ("mean", "std"))
     row = {"dataset": dataset, "method": method, "published": mean, "published_sd": sd}
     row["published_against_svm"] = "" if method == "svm" else marks.loc[dataset, method]

@@ -62,7 +62,7 @@ class Trial:
     def __str__(self) -> str:
         return ", ".join(f"{name} {value}" for name, value in [*self.cell.items(), ("repeat", self.repeat)])
 
-    def begun(self) -> Row:
+    def empty_row(self) -> Row:
         """Return the row before anything is known."""
         return {**self.cell, "repeat": self.repeat, "status": None, "solves": 0, "certified": 0, "note": ""}
 
@@ -79,7 +79,7 @@ class Trial:
                 # Another process may have finished it meanwhile.
                 if (row := store.found((self.key,)).get(self.key)) is not None and row["status"] != FAILED:
                     return row
-        row, started = self.begun(), clock.now()
+        row, started = self.empty_row(), clock.now()
         with until(self.until) as deadline, warnings.catch_warnings():
             if deadline.passed():
                 return None
@@ -121,12 +121,12 @@ def binary_sets(
     data : dict
         Digest of the content, features, and labels −1 and +1 of the complete rows.
     left_out : dict
-        Why the others cannot be had.
+        Why the others are not available.
 
     Raises
     ------
     DataError
-        If none can be had.
+        If none is available.
     """
     data, left_out = {}, {}
     for name, source in names.items():

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from svmcvx.certificate import SEARCHED, Certificate
 from svmcvx.data import BinaryData, MulticlassData
-from svmcvx.display import counted, listed, settings
+from svmcvx.display import listed, quantity, settings
 from svmcvx.errors import DataError
 from svmcvx.kernels import Kernel, Linear
 from svmcvx.model import Model, frozen
@@ -132,7 +132,7 @@ class Evidence:
 
     def __repr__(self) -> str:
         more = "".join(f", {listed(arrays)}" for arrays in (self.given, self.spread, self.tree) if arrays)
-        return f"Evidence({self.intercept} intercept, {counted(self.weight.size, 'observation')}, {self.fingerprint}{more})"
+        return f"Evidence({self.intercept} intercept, {quantity(self.weight.size, 'observation')}, {self.fingerprint}{more})"
 
     def statement(
         self, formulation: str, hyperparameters: Mapping[str, Any], kernel: Kernel | None, facts: DataFacts
@@ -392,7 +392,7 @@ class Solution:
         tried = "" if len(self.attempts) < 2 or not others else f" after {listed(dict.fromkeys(others))}"
         return (
             f"Solution({self.formulation}({hyper}) by {self.solver}{tried}: {self.status}, "
-            f"{self.certificate!r}, {counted(self.model.n_support, 'support vector')}, {self.timings.total:.3g} s)"
+            f"{self.certificate!r}, {quantity(self.model.n_support, 'support vector')}, {self.timings.total:.3g} s)"
         )
 
     def _repr_html_(self) -> str:

@@ -13,13 +13,13 @@ from svmcvx.display import (
     WIDTH,
     aligned,
     columns,
-    counted,
     html_block,
     html_fields,
     html_table,
     interval,
     listed,
     number,
+    quantity,
     rounded,
     wrapped,
 )
@@ -212,7 +212,7 @@ def _parts(parts: Mapping[Any, Solution]) -> _Table:
         rows.append([name, lower, upper, f"{certificate.gap:.1e}", str(part.status), str(part.model.n_support)])
     left = ordered[MOST_PARTS:]
     more = f"{len(left)} more, each with a gap of at most {left[0][1].certificate.gap:.1e}" if left else ""
-    return _Table(counted(len(parts), "binary problem"), PARTS, rows, [""] * len(rows), more)
+    return _Table(quantity(len(parts), "binary problem"), PARTS, rows, [""] * len(rows), more)
 
 
 def _attempts(solution: Solution) -> _Table:

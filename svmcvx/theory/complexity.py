@@ -8,7 +8,7 @@ For :math:`\mathcal H = \{x \mapsto \langle w, \varphi(x)\rangle + b : \|w\| \le
 
 **Erratum.** Claim 1 of [Sun] states this with a bias b, and its proof keeps b fixed while the signs vary. With
 b in the class the supremum is infinite; with :math:`|b| \le B` it grows by :math:`B\,\mathbb E|\sum_i\sigma_i|/m \le
-B/\sqrt m`, which is here a term of its own.
+B/\sqrt m`, which is a separate term here.
 """
 
 from __future__ import annotations

@@ -328,7 +328,7 @@ def _comparisons(
 ) -> Iterable[dict[str, Any]]:
     if comparisons:
         note = "One split. The interval [dual_bound, primal] holds the optimum of the training problem."
-        # A table may bring a note of its own.
+        # A table may have its own note.
         notes = {
             name: frame.attrs.get("note", note if "dual_bound" in frame else "") for name, frame in comparisons.items()
         }

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from svmcvx.display import html_block, html_fields, marked
+from svmcvx.display import check_mark, html_block, html_fields
 from svmcvx.experiments.studies.latex import latex_table
 from svmcvx.experiments.studies.report import report
 from svmcvx.experiments.studies.tables import StudyTables
@@ -68,7 +68,7 @@ class Study(StudyTables):
         failed = len(self.failures())
         fields = [
             ("Scores", f"{self.metrics[0]}, mean ± standard deviation over the splits"),
-            ("Certified", f"{marked(certified == solves)} {certified} of {solves} solves"),
+            ("Certified", f"{check_mark(certified == solves)} {certified} of {solves} solves"),
             *([("Failed", f"{failed} tasks")] if failed else []),
             *([("Left out", f"{name}: {why}") for name, why in self.left_out.items()]),
         ]

@@ -116,7 +116,7 @@ class Task:
             late = deadline.passed() and row["status"] in (Status.TIME_LIMIT, FAILED)
         return None if late else plain(row)
 
-    def begun(self) -> Row:
+    def empty_row(self) -> Row:
         """Return the row before anything is known."""
         row: Row = dict.fromkeys(FIELDS)
         return row | {
@@ -136,7 +136,7 @@ class Task:
         }
 
     def _row(self, X: Any, y: NDArray[Any]) -> Row:
-        row, started = self.begun(), clock.now()
+        row, started = self.empty_row(), clock.now()
         try:
             row |= self._fitted(X[self.train], y[self.train], X[self.test], y[self.test])
         except Exception as error:  # whatever a model does wrong, the others go on

@@ -62,7 +62,7 @@ def convergence(found: Reproduction) -> Figure | None:
     ax = panels[0, 0]
     for noise, colour in zip(noises, class_colours(len(noises)), strict=True):
         part = split(*shape(_shape_name(found), SIZE, noise, 0), 0)
-        # The iteration has no memory beside its iterate, which is not kept: each moment is a run of its own.
+        # The iteration depends on its iterate alone, which is not stored: each point of the curve is a separate run.
         ends = [steps(part, SETTINGS, int(moment)) for moment in moments]
         ax.plot(
             [end.iterations for end in ends], [end.residual for end in ends], color=colour, label=f"r = {noise:.0%}"

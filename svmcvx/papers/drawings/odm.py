@@ -9,7 +9,7 @@ from sklearn.base import clone
 
 from svmcvx.datasets import Dataset, load
 from svmcvx.experiments.studies.protocol import Protocol, piped
-from svmcvx.papers.odm import READINGS, SOURCES, SPLIT, given, models
+from svmcvx.papers.odm import READINGS, SOURCES, SPLIT, available_sets, models
 from svmcvx.papers.result import Reproduction
 from svmcvx.plot import margin_distribution
 from svmcvx.plot.style import drawing_panels
@@ -35,7 +35,7 @@ def margins(found: Reproduction) -> Figure | None:
     figure, panels = drawing_panels(len(readings), len(sets), size=(3.6, 2.8), sharey=True)
     for name, column in zip(sets, panels.T, strict=True):
         source = SOURCES.get(name, name)
-        one = given([source], found.run)[0][source]
+        one = available_sets([source], found.run)[0][source]
         data = (one if isinstance(one, Dataset) else load(one, found.run.options["data_dir"])).without_missing()
         for (reading, suffix), ax in zip(readings.items(), column, strict=True):
             fitted, X, y = _fitted(found, source, data, suffix)
