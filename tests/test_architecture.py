@@ -13,8 +13,8 @@ ROOT = Path(svmcvx.__file__).parent
 
 # From the bottom up; a room imports only from floors below its own, or from its own room.
 FLOORS = (
-    ("errors", "conjugate_gradients", "rounding", "display"),
-    ("catalogue", "containers", "proofs"),
+    ("errors", "conjugate_gradients", "core", "display"),
+    ("catalogue", "containers", "proofs", "rounding"),
     ("system", "data", "losses", "synthetic"),
     ("kernels", "row_blocks"),
     ("certificate",),

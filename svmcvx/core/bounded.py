@@ -1,0 +1,643 @@
+r"""Numbers and arrays with a bound on their error, so that a formula is written once for both.
+
+.. code-block:: python
+
+    def objective(squared_norm, u, s, *, C, p):
+        return 0.5 * squared_norm + C * total(s * positive_part(1.0 - u) ** p)
+
+Given plain numbers and arrays it returns a number; given :class:`Bounded` ones it returns the same number and a bound on its
+distance to the exact value. Each operation adds its own rounding, and what underflow loses, to the errors of its operands.
+
+**Assumed.** IEEE binary64, round to nearest, no flush to zero; sums and products in any order, fused or not, but no
+Strassen-like products; ``sqrt`` correctly rounded; numpy's ``exp``, ``expm1``, ``log``, ``log1p``, ``tanh`` and ``power`` within
+:data:`ULPS` units in the last place (a test holds them against ball arithmetic).
+
+**Rules.**
+
+1. A plain number is exact: it is the number that it is. *Every number that is computed has to be bounded*: ``p / (p - 1.0)`` of
+   a plain p loses its rounding silently. Statements pass their hyper-parameters through :func:`exact`.
+2. An error of ∞ or NaN means that nothing is known; conditions are written so that NaN takes that branch.
+3. Errors are computed in floating point themselves. Each is a sum of at most eight products and quotients of numbers that are not
+   negative, and is multiplied by :data:`GROW`.
+4. Underflow: where a result is at least :data:`SMALL`, the part :math:`u|v|` of its error times ``GROW − 1`` is at least
+   :math:`2^{-1001}` and pays for what the products within the error lose, :math:`2^{-1075}` each. Below that :data:`LOST` is
+   added, unless the result is exactly zero because a factor is.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NoReturn, TypeAlias, TypeVar, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from svmcvx.core.exactly import nearest_sum
+
+__all__ = [
+    "ELEMENTARY",
+    "GROW",
+    "LOST",
+    "SMALL",
+    "ULPS",
+    "Bounded",
+    "U",
+    "by_rows",
+    "correctly_rounded",
+    "down",
+    "exact",
+    "exp",
+    "log",
+    "log1p",
+    "log1p_sum_exp",
+    "maximum",
+    "positive_part",
+    "remainder",
+    "row_sums",
+    "signed",
+    "sqrt",
+    "square",
+    "sum_above",
+    "sum_below",
+    "total",
+    "up",
+    "where",
+]
+
+Floats: TypeAlias = NDArray[np.float64]
+
+# Unit roundoff.
+U = 2.0**-53
+# Accuracy of numpy's elementary functions in units in the last place, and the relative error that this is.
+ULPS = 4.0
+ELEMENTARY = 2.0 * ULPS * U
+# Factor of each computed error, more than the rounding of its own computation.
+GROW = 1.0 + 32.0 * U
+# Results below SMALL may have lost something to underflow, less than LOST.
+SMALL = 2.0**-900
+LOST = 2.0**-1060
+# Length from which the sums of an array are not taken by math.fsum.
+LONG = 1024
+# Rows of a part of a long sum, which stay in a processor's cache; half the rows from which a sum is taken in parts.
+PART_ROWS = 32_768
+
+# Operations on NaN and infinities are part of the arithmetic; they warn nobody.
+_quietly = np.errstate(all="ignore")
+
+
+def up(x: float) -> float:
+    """Return the next number above."""
+    return math.nextafter(x, math.inf)
+
+
+def down(x: float) -> float:
+    """Return the next number below."""
+    return math.nextafter(x, -math.inf)
+
+
+def _is_exact(error: Any) -> bool:
+    """Whether an error is the number 0, not an array."""
+    return isinstance(error, float) and error == 0.0
+
+
+class Bounded:
+    """A number or an array whose distance to the exact value is at most an error, entry by entry.
+
+    Parameters
+    ----------
+    value : float or ndarray
+        A number becomes a numpy scalar.
+    error : float or ndarray
+        Not negative; a number holds for all entries, and 0.0 means that the value is exact.
+    """
+
+    __slots__ = ("error", "value")
+    # An array leaves operations with a bounded one to the methods below.
+    __array_ufunc__ = None
+    __hash__ = None  # type: ignore[assignment]
+
+    value: Any
+    error: Any
+
+    def __init__(self, value: Any, error: Any = 0.0) -> None:
+        self.value = value if isinstance(value, np.ndarray) else np.float64(value)
+        self.error = error
+
+    def __repr__(self) -> str:
+        return f"{self.value} ± {self.error}"
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether the value is known to be exact."""
+        return _is_exact(self.error)
+
+    @property
+    def upper(self) -> Any:
+        """Numbers that are at least the exact values; ∞ where nothing is known."""
+        return _outwards(self.value, self.error, np.inf)
+
+    @property
+    def lower(self) -> Any:
+        """Numbers that are at most the exact values; −∞ where nothing is known."""
+        return _outwards(self.value, self.error, -np.inf)
+
+    @property
+    def above(self) -> float:
+        """A number that is at least the exact one: what an upper bound is worth."""
+        return float(self.upper)
+
+    @property
+    def below(self) -> float:
+        """A number that is at most the exact one: what a lower bound is worth."""
+        return float(self.lower)
+
+    @property
+    def size(self) -> int:
+        """Number of entries."""
+        return int(np.size(self.value))
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of the array."""
+        return np.shape(self.value)
+
+    def __getitem__(self, index: Any) -> Bounded:
+        return Bounded(self.value[index], self.error if isinstance(self.error, float) else self.error[index])
+
+    # Sums: |fl(x) − x| ≤ u |fl(x)|. A sum below 2⁻¹⁰²¹ is exact, so underflow loses nothing.
+
+    def __add__(self, other: Any) -> Bounded:
+        if not isinstance(other, Bounded) and isinstance(other, (int, float)) and other == 0:
+            return self
+        return _sum(self, _parts(other), 1.0)
+
+    __radd__ = __add__
+
+    def __sub__(self, other: Any) -> Bounded:
+        return _sum(self, _parts(other), -1.0)
+
+    def __rsub__(self, other: Any) -> Bounded:
+        return _sum(Bounded(*_parts(other)), (self.value, self.error), -1.0)
+
+    def __neg__(self) -> Bounded:
+        return Bounded(-self.value, self.error)
+
+    def __abs__(self) -> Bounded:
+        return Bounded(abs(self.value), self.error)
+
+    @_quietly
+    def __mul__(self, other: Any) -> Bounded:
+        a, r = self.value, self.error
+        if isinstance(other, (int, float)) and _scales_exactly(other):
+            found = a if other == 1.0 else a * other
+            if other == 1.0 or np.isfinite(found).all():
+                return Bounded(found, r if _is_exact(r) else r * abs(other))
+        b, q = _parts(other)
+        # AB − ab = a(B − b) + (A − a)B.
+        value = a * b
+        size = abs(value)
+        error = size * U
+        if not _is_exact(q):
+            error = error + abs(a) * q
+        if not _is_exact(r):
+            error = error + r * (abs(b) if _is_exact(q) else abs(b) + q)
+        return Bounded(value, _with_lost(error * GROW, size, lambda: _vanishes(a, r) | _vanishes(b, q)))
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, other: Any) -> Bounded:
+        return _quotient(self.value, self.error, *_parts(other))
+
+    def __rtruediv__(self, other: Any) -> Bounded:
+        return _quotient(*_parts(other), self.value, self.error)
+
+    def __pow__(self, exponent: Any) -> Bounded:
+        r"""Return the power of numbers that are not negative, with an exponent that may have an error but is known to be at least 1.
+
+        With :math:`A \in a \pm r` and :math:`G \in g \pm e`, and t the share :math:`(g+e)\,r/a + e|\log a|`:
+        :math:`A^G \le a^g e^t` as :math:`\log(A/a) \le r/a`, and :math:`A^G \ge a^g(1 - t)` by Bernoulli's inequality. So the
+        error is at most :math:`a^g(e^t - 1)`, and :math:`e^t - 1 \le t + t^2` for t ≤ 1. Where the share is larger, or a = 0, both
+        numbers are at most the largest power of :math:`a + r`.
+        """
+        g, e = _parts(exponent)
+        if not g >= 1.0:
+            raise ValueError(f"a power of a bounded number needs an exponent of at least 1, got {exponent}")
+        if _is_exact(e) and g == 1.0:
+            return self
+        if _is_exact(e) and g == 2.0:
+            found: Bounded = square(self)
+            return found
+        return _power(self, float(g), float(e))
+
+    def _exact_value(self, other: Any) -> tuple[Any, Any]:
+        b, q = _parts(other)
+        if not (self.is_exact and _is_exact(q)):
+            raise TypeError(
+                "numbers with an error are not compared; compare .value, or .upper and .lower where it is a claim"
+            )
+        return self.value, b
+
+    def __eq__(self, other: object) -> Any:
+        a, b = self._exact_value(other)
+        return a == b
+
+    def __ne__(self, other: object) -> Any:
+        a, b = self._exact_value(other)
+        return a != b
+
+    def __lt__(self, other: Any) -> Any:
+        a, b = self._exact_value(other)
+        return a < b
+
+    def __le__(self, other: Any) -> Any:
+        a, b = self._exact_value(other)
+        return a <= b
+
+    def __gt__(self, other: Any) -> Any:
+        a, b = self._exact_value(other)
+        return a > b
+
+    def __ge__(self, other: Any) -> Any:
+        a, b = self._exact_value(other)
+        return a >= b
+
+    def __bool__(self) -> NoReturn:
+        raise TypeError("a bounded number is neither true nor false; ask its .value")
+
+    def __array__(self, *_: Any, **__: Any) -> NoReturn:
+        raise TypeError("a bounded number is no array; take its .value, or use the functions of svmcvx.core.bounded")
+
+
+R = TypeVar("R", Floats, Bounded)
+
+
+def exact(x: Any) -> Bounded:
+    """Return a plain number or array as one without an error; what is bounded already as it is."""
+    if isinstance(x, Bounded):
+        return x
+    return Bounded(np.asarray(x, dtype=np.float64) if np.ndim(x) else float(x))
+
+
+def correctly_rounded(x: float) -> Bounded:
+    """Return a number that was computed with a single rounding, such as by :func:`math.fsum`."""
+    return Bounded(x, abs(x) * U if math.isfinite(x) else math.inf)
+
+
+def _parts(x: Any) -> tuple[Any, Any]:
+    """Return value and error."""
+    if isinstance(x, Bounded):
+        return x.value, x.error
+    return (x if isinstance(x, np.ndarray) else np.float64(x)), 0.0
+
+
+@_quietly
+def _outwards(value: Any, error: Any, direction: float) -> Any:
+    """Return the ends of the intervals: the next numbers beyond value ± error, and the values themselves where they are exact."""
+    if _is_exact(error):
+        end = value
+    else:
+        moved = value + error if direction > 0 else value - error
+        end = np.where(error == 0.0, value, np.nextafter(moved, direction))
+    end = np.where(np.isnan(end), direction, end)
+    return end if end.ndim else float(end)
+
+
+@_quietly
+def _with_lost(error: Any, size: Any, vanishes: Callable[[], Any]) -> Any:
+    """Return the error with what underflow may have lost, except where `vanishes()` tells that the result is exactly 0."""
+    small = size < SMALL
+    if isinstance(size, np.ndarray):
+        return error + LOST * (small & ~vanishes()) if small.any() else error
+    return error + LOST if small and not vanishes() else error
+
+
+def _vanishes(a: Any, r: Any) -> Any:
+    """Where numbers are exactly 0."""
+    return (a == 0.0) if _is_exact(r) else (a == 0.0) & (r == 0.0)
+
+
+def _scales_exactly(factor: float) -> bool:
+    """Whether a factor is ±2^k with k ≥ 0."""
+    return abs(math.frexp(factor)[0]) == 0.5 and abs(factor) >= 1.0
+
+
+@_quietly
+def _sum(x: Bounded, other: tuple[Any, Any], sign: float) -> Bounded:
+    b, q = other
+    value = x.value + b if sign > 0 else x.value - b
+    error = abs(value) * U
+    for part in (x.error, q):
+        if not _is_exact(part):
+            error = error + part
+    return Bounded(value, error * GROW)
+
+
+@_quietly
+def _quotient(a: Any, r: Any, b: Any, q: Any) -> Bounded:
+    r"""Return A/B, whose distance to a/b is :math:`|(A - a) - (a/b)(B - b)| / |B|`.
+
+    Errors are divided first and multiplied then: what underflows in :math:`q/(|b|-q)` is not amplified. What underflowed in a/b
+    itself is, and counts with the error of B.
+    """
+    value = a / b
+    size = abs(value)
+    error = size * U
+    if _is_exact(q):
+        if not _is_exact(r):
+            error = error + r / abs(b)
+    else:
+        room = np.where(abs(b) > q, abs(b) - q, np.nan)[()]
+        error = error + _with_lost(size, size, lambda: a == 0.0) * (q / room)
+        if not _is_exact(r):
+            error = error + r / room
+    return Bounded(value, _with_lost(error * GROW, size, lambda: _vanishes(a, r)))
+
+
+@_quietly
+def _power(x: Bounded, g: float, e: float) -> Bounded:
+    a, r = x.value, x.error
+    value = np.power(a, g)
+    share: Any = 0.0
+    if not _is_exact(r):
+        share = (g + e) * (r / a)
+    if e:
+        share = share + e * (1.0 + ELEMENTARY) * abs(np.log(a))
+    share = share * GROW
+    nothing = np.asarray(_vanishes(a, r))
+    error = np.asarray(value * (share * (1.0 + share) + ELEMENTARY) * GROW + LOST * (value < SMALL))
+    # A base that is 0 or negative makes the share infinite or no number, or a negative one.
+    far = ~((share < 1.0) & (a > 0.0) | nothing)
+    if nothing.any():
+        error = np.where(nothing, 0.0, error)
+    if far.any():
+        base, spread = np.asarray(a)[far], np.broadcast_to(r, error.shape)[far]
+        high = np.where(base < 0.0, np.nan, (base + spread) * GROW)
+        largest = np.power(high, g) * (1.0 + ELEMENTARY)
+        if e:
+            largest = largest * np.exp(e * abs(np.log(high)) * GROW * GROW) * (1.0 + ELEMENTARY)
+        error[far] = (largest + np.asarray(value)[far] * ELEMENTARY) * GROW + LOST
+    return Bounded(value, error if error.ndim else error[()])
+
+
+def _expm1_above(t: Any) -> Any:
+    """Return e^t − 1 from above for t ≥ 0, but for two roundings: t + t² up to 1."""
+    return np.where(t <= 1.0, t * (1.0 + t), np.expm1(t) * (1.0 + ELEMENTARY))[()]
+
+
+@overload
+def positive_part(x: Bounded) -> Bounded: ...
+@overload
+def positive_part(x: Floats) -> Floats: ...
+def positive_part(x: Any) -> Any:
+    r"""Return :math:`\max(x, 0)`.
+
+    It does not expand distances, and where a + r ≤ 0 it is exactly 0: :math:`0 \le \max(A, 0) \le \max(a + r, 0)`.
+    """
+    if not isinstance(x, Bounded):
+        return np.maximum(x, 0.0)
+    if x.is_exact:
+        return Bounded(np.maximum(x.value, 0.0))
+    reach = np.maximum((x.value + x.error) * GROW, 0.0)
+    return Bounded(np.maximum(x.value, 0.0), np.minimum(x.error, reach))
+
+
+def maximum(x: Any, y: Any) -> Any:
+    """Return the larger of two; it does not expand the larger of two distances."""
+    if not (isinstance(x, Bounded) or isinstance(y, Bounded)):
+        return np.maximum(x, y)
+    (a, r), (b, q) = _parts(x), _parts(y)
+    return Bounded(np.maximum(a, b), r if _is_exact(q) else q if _is_exact(r) else np.maximum(r, q))
+
+
+@_quietly
+def square(x: Any) -> Any:
+    """Return x²: (a + t)² − a² = (2a + t)t."""
+    if not isinstance(x, Bounded):
+        return x * x
+    a, r = x.value, x.error
+    value = a * a
+    error = value * U
+    if not x.is_exact:
+        error = error + (2.0 * abs(a) + r) * r
+    return Bounded(value, _with_lost(error * GROW, value, lambda: _vanishes(a, r)))
+
+
+@_quietly
+def sqrt(x: Any) -> Any:
+    r"""Return the root of numbers that are known not to be negative.
+
+    :math:`|\sqrt A - \sqrt a| = |A - a| / (\sqrt A + \sqrt a)`, and at most :math:`\sqrt{|A - a|}`. A computed number below 0 stands
+    for 0.
+    """
+    if not isinstance(x, Bounded):
+        return np.sqrt(x)
+    value = np.sqrt(np.maximum(x.value, 0.0))
+    error = value * U
+    if not x.is_exact:
+        error = error + np.fmin(x.error / value, np.sqrt(x.error))
+    return Bounded(value, error * GROW)
+
+
+@_quietly
+def exp(x: Any) -> Any:
+    """Return e^x."""
+    if not isinstance(x, Bounded):
+        return np.exp(x)
+    value = np.exp(x.value)
+    growth = 0.0 if x.is_exact else _expm1_above(x.error)
+    error = (value * (growth + ELEMENTARY) + np.where(value < SMALL, LOST * (1.0 + growth), 0.0)) * GROW
+    return Bounded(value, error[()])
+
+
+def log(x: Any) -> Any:
+    """Return the logarithm of positive numbers; nothing is known where the error is as large as the number."""
+    return _logarithm(x, np.log, 0.0)
+
+
+def log1p(x: Any) -> Any:
+    """Return log(1 + x) of numbers above −1."""
+    return _logarithm(x, np.log1p, 1.0)
+
+
+@_quietly
+def _logarithm(x: Any, function: Any, shift: float) -> Any:
+    """Return log(shift + x): its slope is largest at the lower end."""
+    if not isinstance(x, Bounded):
+        return function(x)
+    a, r = x.value, x.error
+    value = function(a)
+    size = abs(value)
+    error = size * ELEMENTARY
+    if not x.is_exact:
+        # The lower end; that of 1 + x is rounded twice, by much beside its own size where x is near −1.
+        low = a - r if not shift else (a - r + shift) - 4.0 * U * (abs(a) + r + shift)
+        error = error + r / np.where(low > 0.0, low, np.nan)[()]
+    return Bounded(value, _with_lost(error * GROW, size, lambda: _vanishes(a + (shift - 1.0), r)))
+
+
+def where(mask: NDArray[np.bool_], x: Any, y: Any) -> Any:
+    """Return x where the mask is true, y elsewhere."""
+    if not (isinstance(x, Bounded) or isinstance(y, Bounded)):
+        return np.where(mask, x, y)
+    (a, r), (b, q) = _parts(x), _parts(y)
+    return Bounded(np.where(mask, a, b), 0.0 if _is_exact(r) and _is_exact(q) else np.where(mask, r, q))
+
+
+def signed(y: Floats, x: Any) -> Any:
+    """Return y x for signs y, which rounds nothing."""
+    return Bounded(y * x.value, x.error) if isinstance(x, Bounded) else y * x
+
+
+# Sums
+
+
+@overload
+def total(x: Bounded | Sequence[Bounded]) -> Bounded: ...
+@overload
+def total(x: Floats | Sequence[float]) -> float: ...
+def total(x: Any) -> Any:
+    """Return the sum of an array, or of a sequence of numbers.
+
+    Bounded numbers are added with a single rounding, but for what :func:`_compensated` says of long arrays.
+    """
+    if isinstance(x, (list, tuple)):
+        if not any(isinstance(part, Bounded) for part in x):
+            return math.fsum(x)
+        parts = [_parts(part) for part in x]
+        x = Bounded(np.array([value for value, _ in parts]), np.array([float(error) for _, error in parts]))
+    if not isinstance(x, Bounded):
+        found = np.sum(x)
+        return found if found.__class__ is not np.float64 else float(found)
+    value, slips = _compensated(x.value)
+    error = abs(value) * U + slips
+    if not x.is_exact:
+        n = x.size
+        errors = float(x.error) * n if isinstance(x.error, float) else float(x.error.sum())
+        error = error + errors * (1.0 + 1.01 * n * U)
+    # NaN, and what overflowed, is unknown.
+    return Bounded(value, error * GROW if math.isfinite(value) else math.inf)
+
+
+@_quietly
+def _compensated(values: Floats, beyond: float = math.inf) -> tuple[float, float]:
+    """Return the sum and a bound on its error beside a last rounding; `beyond` where partial sums overflow.
+
+    The halves of a long array are added with their rounding errors, which are known exactly [Knuth], until it is short: many
+    times faster than :func:`math.fsum`, and off by n u² log n at most.
+    """
+    if values.size < LONG:
+        return nearest_sum(values, beyond), 0.0
+    left, lost, size = np.ravel(values), 0.0, 0.0
+    while left.size >= LONG // 4:
+        half = left.size // 2
+        a, b, odd = left[:half], left[half : 2 * half], left[2 * half :]
+        added = a + b
+        back = added - a
+        errors = (a - (added - back)) + (b - back)
+        lost += float(errors.sum())
+        size += float(np.abs(errors).sum())
+        left = np.concatenate([added, odd]) if odd.size else added
+    if not (math.isfinite(size) and np.isfinite(left).all()):
+        return nearest_sum(values, beyond), 0.0
+    return nearest_sum([*left.tolist(), lost]), (values.size + 64) * U * size * (1.0 + 2.0**-20)
+
+
+def sum_above(values: Iterable[float] | Floats) -> float:
+    """Return a number that is at least the sum: infinite where partial sums overflow."""
+    value, error = _long_or_short(values, math.inf)
+    return up(up(value) + error) if error else up(value)
+
+
+def sum_below(values: Iterable[float] | Floats) -> float:
+    """Return a number that is at most the sum: −∞ where partial sums overflow."""
+    value, error = _long_or_short(values, -math.inf)
+    return down(down(value) - error) if error else down(value)
+
+
+def _long_or_short(values: Iterable[float] | Floats, beyond: float) -> tuple[float, float]:
+    if isinstance(values, np.ndarray):
+        return _compensated(values, beyond)
+    return nearest_sum(values, beyond), 0.0
+
+
+@_quietly
+def row_sums(x: Any) -> Any:
+    r"""Return the sums of the rows of a matrix of k columns, each off by at most :math:`k u \sum|a|` [JeannerodRump]."""
+    if not isinstance(x, Bounded):
+        return np.sum(x, axis=1)
+    k = x.shape[1]
+    error = abs(x.value).sum(axis=1) * (k * U)
+    if not x.is_exact:
+        error = error + (x.error * k if isinstance(x.error, float) else x.error.sum(axis=1))
+    # Sums of k numbers that are not negative.
+    return Bounded(x.value.sum(axis=1), error * (GROW + 2.0 * k * U))
+
+
+@_quietly
+def remainder(s: Floats, x: Any) -> Any:
+    r"""Return :math:`s_i - \sum_k x_{ik}` to full accuracy, however much of it cancels, for exact s.
+
+    The rounding error of each subtraction is known exactly [Knuth], and the sum of these errors is added.
+    """
+    if not isinstance(x, Bounded):
+        return s - np.sum(x, axis=1)
+    left, slips, size = np.array(s, dtype=np.float64), np.zeros(len(s)), np.zeros(len(s))
+    k = x.shape[1]
+    for column in x.value.T:
+        taken = left - column
+        back = taken - left
+        slip = (left - (taken - back)) + (-column - back)
+        left, slips, size = taken, slips + slip, size + abs(slip)
+    value = left + slips
+    error = abs(value) * U + size * ((k + 2) * U)
+    if not x.is_exact:
+        error = error + (x.error * k if isinstance(x.error, float) else x.error.sum(axis=1))
+    return Bounded(value, error * (GROW + 4.0 * k * U))
+
+
+@_quietly
+def log1p_sum_exp(x: Any) -> Any:
+    r"""Return :math:`\ell = \log(1 + \sum_k e^{x_{ik}})` of each row.
+
+    Its gradient lies in the simplex, so it moves by at most the largest error of a row; and by :math:`\ell(e^r - 1)` at most, as
+    :math:`\log(1 + ty) \le t\log(1 + y)` for t ≥ 1. Its own rounding is at most :math:`(24 + 2k)u\,\ell`: the largest of 0 and x is
+    taken out, which rounds the exponents x of the others, and :math:`|x|e^x \le 1/e`; ℓ ≥ log 2 where it is not 0.
+    """
+    a = x.value if isinstance(x, Bounded) else x
+    k = a.shape[1]
+    top = np.maximum(a.max(axis=1), 0.0)
+    terms = np.exp(a - top[:, None])
+    # The largest term itself is taken out, be it that of 0 or that of a column.
+    positive = top > 0.0
+    first = np.argmax(a, axis=1)
+    rows = np.flatnonzero(positive)
+    terms[rows, first[rows]] = np.exp(-top[rows])
+    value = top + np.log1p(terms.sum(axis=1))
+    if not isinstance(x, Bounded):
+        return value
+    error = value * ((24.0 + 2.0 * k) * U) + np.where(value < SMALL, LOST * k, 0.0)
+    if not x.is_exact:
+        reach = np.broadcast_to(x.error, a.shape).max(axis=1)
+        most = value * (1.0 + (24.0 + 2.0 * k) * U) + np.where(value < SMALL, LOST * k, 0.0)
+        error = error + np.minimum(reach, most * _expm1_above(reach))
+    return Bounded(value, error * GROW)
+
+
+def by_rows(term: Callable[..., Any], *arrays: Any) -> Any:
+    """Return a sum over rows, taken in parts where there are many rows: parts stay in a processor's cache.
+
+    Parameters
+    ----------
+    term : callable
+        Returns the sum over the rows that it is given.
+    *arrays : ndarray or Bounded of shape (n, ...), or float
+        Plain numbers are passed to each part as they are.
+    """
+    n = max(np.shape(_parts(array)[0])[0] if np.ndim(_parts(array)[0]) else 0 for array in arrays)
+    if n < 2 * PART_ROWS:
+        return term(*arrays)
+    parts = [slice(start, start + PART_ROWS) for start in range(0, n, PART_ROWS)]
+    return total(
+        [term(*(array if np.ndim(_parts(array)[0]) == 0 else array[part] for array in arrays)) for part in parts]
+    )

@@ -1,0 +1,233 @@
+"""What is computed without an error, or with a single rounding: sums, inner products, multipliers that balance two classes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = [
+    "LARGEST_BITS",
+    "SMALLEST",
+    "SUM_BITS",
+    "BalancePlan",
+    "ClassSums",
+    "balance_plan",
+    "balanced",
+    "class_sums",
+    "clipped",
+    "dot_exactly",
+    "grid_imbalance",
+    "grid_units",
+    "imbalance",
+    "nearest_sum",
+    "product_below",
+    "take_units",
+    "unit_sums",
+]
+
+Floats: TypeAlias = NDArray[np.float64]
+
+# The smallest positive number.
+SMALLEST = 2.0**-1074
+# Bits of a multiplier on the grid, beside those that the sum of all of them needs.
+SUM_BITS = 62
+LARGEST_BITS = 50
+
+
+def nearest_sum(values: Iterable[float] | Floats, beyond: float = math.nan) -> float:
+    """Return the sum, rounded once; `beyond` where partial sums of finite terms overflow, NaN where infinities cancel."""
+    listed = values.ravel().tolist() if isinstance(values, np.ndarray) else list(values)
+    try:
+        return math.fsum(listed)
+    except OverflowError:
+        return beyond
+    except ValueError:
+        return math.nan
+
+
+def dot_exactly(x: Floats, y: Floats, constant: float = 0.0) -> float:
+    """Return ``constant + x'y``, rounded once.
+
+    Products are split into two numbers each [Dekker]; where that would overflow they are taken as they are, and the result
+    is no number.
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        product = x * y
+        x_high, y_high = _upper_half(x), _upper_half(y)
+        x_low, y_low = x - x_high, y - y_high
+        rest = x_low * y_low - (((product - x_high * y_high) - x_low * y_high) - x_high * y_low)
+    if not (np.isfinite(product).all() and np.isfinite(rest).all()):
+        return math.nan
+    # Below this the low part of a product may itself be rounded off.
+    small = (np.abs(product) < 2.0**-960) & (product != 0.0)
+    if small.any() or ((product == 0.0) & (x != 0.0) & (y != 0.0)).any():
+        return math.nan
+    return nearest_sum([constant, *product.tolist(), *rest.tolist()])
+
+
+def _upper_half(x: Floats) -> Floats:
+    """The upper half of the digits of each number."""
+    wide = x * 134217729.0
+    return np.asarray(wide - (wide - x))
+
+
+def product_below(x: Floats | float, y: Floats | float) -> Floats:
+    """Return the largest numbers that are at most the products of non-negative numbers.
+
+    The error of a product of two fractions is exact [Dekker]; powers of two are taken out first, so that it neither over-
+    nor underflows.
+    """
+    (a, of_a), (b, of_b) = np.frexp(np.asarray(x, dtype=np.float64)), np.frexp(np.asarray(y, dtype=np.float64))
+    product = a * b
+    a_high, b_high = _upper_half(a), _upper_half(b)
+    a_low, b_low = a - a_high, b - b_high
+    rest = a_low * b_low - (((product - a_high * b_high) - a_low * b_high) - a_high * b_low)
+    product = np.where(rest < 0.0, np.nextafter(product, 0.0), product)
+    exponent = of_a + of_b
+    with np.errstate(over="ignore", under="ignore"):
+        value = np.minimum(np.ldexp(product, exponent), np.finfo(np.float64).max)
+        # Below the normal numbers ldexp itself rounds, to nearest. Twice a half exponent, for neither step may overflow.
+        small = exponent < -1000
+        back = np.ldexp(np.ldexp(value, 1000), np.where(small, -exponent - 1000, 0))
+    return np.asarray(np.where(small & (back > product), np.nextafter(value, 0.0), value))
+
+
+def _grid(largest: float, size: int) -> int:
+    """Return k of the grid 2^k on which so many numbers up to `largest` are added without rounding as integers."""
+    bits = min(LARGEST_BITS, SUM_BITS - max(1, int(size).bit_length()))
+    return max(math.frexp(largest)[1] - bits, -1074)
+
+
+def imbalance(alpha: Floats, y: Floats) -> float:
+    r"""Return :math:`y'\alpha` rounded once, 0 only if it is exactly 0; for labels ±1 and finite numbers.
+
+    Numbers on a grid are added as integers, many times faster than by :func:`math.fsum`.
+    """
+    largest = float(np.abs(alpha).max(initial=0.0))
+    if largest == 0.0:
+        return 0.0
+    if not math.isfinite(largest):
+        return math.nan
+    exponent = _grid(largest, alpha.size)
+    # What underflows is not on the grid either.
+    whole = grid_imbalance(alpha, y, exponent)
+    if whole is not None:
+        with np.errstate(over="ignore"):
+            return float(np.ldexp(float(whole), exponent))
+    return nearest_sum(y * alpha)
+
+
+def balanced(alpha: Floats, y: Floats, upper_bound: Floats | float) -> Floats:
+    r"""Return multipliers near `alpha` with :math:`0 \le \alpha \le` `upper_bound` and :math:`y'\alpha = 0`, both exactly.
+
+    The class of the larger sum is scaled down to the other's, all are put on a grid of powers of two, towards 0, and what is
+    left of the imbalance is taken from the larger class in whole steps of the grid. Multipliers that meet the conditions
+    are returned as they are.
+
+    Parameters
+    ----------
+    alpha : ndarray of shape (n,)
+        Approximate multipliers.
+    y : ndarray of shape (n,)
+        Labels ±1.
+    upper_bound : ndarray of shape (n,) or float
+        Not negative.
+    """
+    alpha = clipped(alpha, upper_bound)
+    if not alpha.any() or imbalance(alpha, y) == 0.0:
+        return alpha
+    plan = balance_plan([class_sums(alpha, y)])
+    if plan is None:
+        return np.zeros(alpha.size)
+    units = grid_units(alpha, y, plan)
+    left = unit_sums(units, y)
+    take_units(units, y, left[0] - left[1])
+    return np.ldexp(units.astype(np.float64), plan.exponent)
+
+
+def clipped(alpha: Floats, upper_bound: Floats | float) -> Floats:
+    """Return numbers between 0 and their upper bounds; what is no number becomes 0."""
+    if not np.isfinite(alpha).all():
+        alpha = np.nan_to_num(alpha, nan=0.0, posinf=np.finfo(np.float64).max)
+    return np.clip(alpha, 0.0, upper_bound)
+
+
+class ClassSums(NamedTuple):
+    """Sums and largest multipliers of the positive and the negative class, and the number of rows."""
+
+    positive: float
+    negative: float
+    largest_positive: float
+    largest_negative: float
+    size: int
+
+
+class BalancePlan(NamedTuple):
+    """How multipliers are balanced: which class is scaled down by what, and the grid 2^exponent."""
+
+    scale: float
+    positive_larger: bool
+    exponent: int
+
+
+def class_sums(alpha: Floats, y: Floats) -> ClassSums:
+    """Return the sums of some rows, from which :func:`balance_plan` starts."""
+    one, other = alpha[y > 0], alpha[y < 0]
+    return ClassSums(
+        float(one.sum()), float(other.sum()), float(one.max(initial=0.0)), float(other.max(initial=0.0)), alpha.size
+    )
+
+
+def balance_plan(blocks: Sequence[ClassSums]) -> BalancePlan | None:
+    """Return how the multipliers of all blocks are balanced; None where nothing but zeros is left."""
+    positive, negative = sum(block.positive for block in blocks), sum(block.negative for block in blocks)
+    larger = positive > negative
+    scale = min(positive, negative) / max(positive, negative) if positive != negative else 1.0
+    one = max(block.largest_positive for block in blocks)
+    other = max(block.largest_negative for block in blocks)
+    largest = max(one * scale, other) if larger else max(one, other * scale)
+    if largest == 0.0:
+        return None
+    return BalancePlan(scale, larger, _grid(largest, sum(block.size for block in blocks)))
+
+
+def grid_units(alpha: Floats, y: Floats, plan: BalancePlan) -> NDArray[np.int64]:
+    """Return multipliers, the larger class scaled down, as whole numbers of the grid."""
+    if plan.scale != 1.0:
+        alpha = np.where((y > 0) == plan.positive_larger, alpha * plan.scale, alpha)
+    return np.floor(np.ldexp(alpha, -plan.exponent)).astype(np.int64)
+
+
+def unit_sums(units: NDArray[np.int64], y: Floats) -> tuple[int, int]:
+    """Return the sums of the positive and of the negative class."""
+    return int(units[y > 0].sum()), int(units[y < 0].sum())
+
+
+def take_units(units: NDArray[np.int64], y: Floats, left: int) -> None:
+    """Take `left` whole steps of the grid from the positive class, −`left` from the negative one, in place.
+
+    The largest multipliers give first, as much as each has.
+    """
+    remaining = abs(left)
+    if not remaining:
+        return
+    larger = np.flatnonzero((y > 0) if left > 0 else (y < 0))
+    if units[first := larger[np.argmax(units[larger])]] >= remaining:
+        units[first] -= remaining
+        return
+    order = larger[np.argsort(-units[larger], kind="stable")]
+    taken = np.minimum(np.cumsum(units[order]), remaining)
+    units[order] -= np.diff(taken, prepend=0)
+
+
+def grid_imbalance(alpha: Floats, y: Floats, exponent: int) -> int | None:
+    r"""Return :math:`y'\alpha` in steps of the grid 2^exponent, exactly; None where a multiplier is not on it."""
+    units = np.ldexp(y * alpha, -exponent)
+    whole = units.astype(np.int64)
+    if not np.array_equal(whole, units) or np.count_nonzero(whole) != np.count_nonzero(alpha):
+        return None
+    return int(whole.sum())

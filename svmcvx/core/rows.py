@@ -1,0 +1,142 @@
+"""Products with the rows of data, and points that are known up to a Euclidean distance."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, TypeAlias
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from svmcvx.core.bounded import GROW, LOST, Bounded, U, exact, square, total
+from svmcvx.core.exactly import SMALLEST
+
+__all__ = ["UNDERFLOW", "Ball", "Rows", "inner_error", "norm_above", "row_norms_above"]
+
+Floats: TypeAlias = NDArray[np.float64]
+
+# More than any sum of products here loses to underflow.
+UNDERFLOW = 2.0**-1000
+# Rows that are summed by one product, so that the error grows with their number and with that of the parts.
+PART = 512
+
+
+def inner_error(terms: int, magnitude: Any) -> Any:
+    r"""Return a bound on the error of inner products of `terms` terms, whose :math:`|x|'|y|` was computed as `magnitude`."""
+    return (terms * U * (1.0 + 4.0 * terms * U + 8.0 * U)) * magnitude + UNDERFLOW
+
+
+def norm_above(x: Floats) -> float:
+    """Return a number that is at least the Euclidean norm."""
+    return float(np.sqrt(float(np.vdot(x, x)) * (1.0 + (x.size + 4) * U)) * (1.0 + 4 * U) + _lost(x.size))
+
+
+def row_norms_above(X: Any) -> Floats:
+    """Return numbers that are at least the Euclidean norms of the rows."""
+    squares = (
+        np.asarray(X.multiply(X).sum(axis=1)).ravel() if sp.issparse(X) else np.asarray(np.einsum("ij,ij->i", X, X))
+    )
+    d = int(X.shape[1])
+    return np.asarray(np.sqrt(squares * (1.0 + (d + 4) * U)) * (1.0 + 4 * U) + _lost(d), dtype=np.float64)
+
+
+def _lost(terms: int) -> float:
+    """What a norm loses if squares underflow."""
+    return math.sqrt(terms) * 2.0**-536
+
+
+class Ball:
+    """A point whose Euclidean distance to the exact one is at most a number.
+
+    Parameters
+    ----------
+    value : ndarray of shape (d,)
+    distance : float
+        Not negative; 0.0 means that the point is exact.
+    """
+
+    __slots__ = ("distance", "value")
+
+    def __init__(self, value: Floats, distance: float = 0.0) -> None:
+        self.value = value
+        self.distance = distance
+
+    def __repr__(self) -> str:
+        return f"{self.value} within {self.distance}"
+
+    def __add__(self, other: Ball) -> Ball:
+        value = self.value + other.value
+        if self._is_nothing() or other._is_nothing():
+            return Ball(value, self.distance + other.distance)
+        return Ball(value, (self.distance + other.distance + U * norm_above(value)) * GROW)
+
+    def _is_nothing(self) -> bool:
+        return self.distance == 0.0 and not self.value.any()
+
+    def squared_norm(self) -> Bounded:
+        r"""Return :math:`\|w\|^2`, which moves by at most :math:`(2\|w\| + \delta)\delta`."""
+        found: Bounded = total(square(exact(self.value)))
+        if self.distance == 0.0:
+            return found
+        moved = (2.0 * norm_above(self.value) + self.distance) * self.distance
+        return Bounded(found.value, (found.error + moved) * GROW + LOST)
+
+
+class Rows:
+    r"""The rows of data, and bounds on their norms, which bound the error of every product by Cauchy and Schwarz.
+
+    Parameters
+    ----------
+    X : ndarray or csr_array of shape (n, d)
+    norms : ndarray of shape (n,), optional
+        At least the norms of the rows.
+    shifted : bool
+        Whether the rows are the exact ones less a point that is the same for all, so that each coordinate was rounded once.
+    """
+
+    def __init__(self, X: Any, norms: Floats | None = None, *, shifted: bool = False) -> None:
+        self.X = X
+        self.norms = row_norms_above(X) if norms is None else norms
+        self.shifted = shifted
+
+    def __matmul__(self, w: Ball) -> Bounded:
+        r"""Return the inner products with a point, each off by at most :math:`\|x_i\|(d u\|w\| + u\|w\| + \delta)`.
+
+        The first term is the rounding of the product [JeannerodRump], the second that of shifted rows.
+        """
+        value = np.asarray(self.X @ w.value)
+        if w._is_nothing():
+            return Bounded(value)
+        d = int(self.X.shape[1])
+        length = norm_above(w.value)
+        reach = ((d + self.shifted) * U * length + w.distance) * (GROW + 4.0 * d * U)
+        return Bounded(value, self.norms * reach * GROW + (d + 4.0) * SMALLEST)
+
+    def combined(self, v: Floats | Bounded) -> Ball:
+        """Return the sum of the rows with coefficients v, ``X'v``.
+
+        Dense rows are summed in parts of :data:`PART`: the error grows with their length and their number instead of with n.
+        """
+        coefficients = exact(v)
+        chosen: Floats = coefficients.value
+        n = int(self.X.shape[0])
+        if coefficients.is_exact and not chosen.any():
+            return Ball(np.zeros(int(self.X.shape[1])))
+        reach = _weighed(np.abs(chosen), self.norms)
+        if sp.issparse(self.X) or n <= 2 * PART:
+            value, terms = np.asarray(self.X.T @ chosen), n
+        else:
+            whole = n - n % PART
+            parts = self.X[:whole].reshape(-1, PART, self.X.shape[1])
+            sums = np.einsum("kij,ki->kj", parts, chosen[:whole].reshape(-1, PART), optimize=True).sum(axis=0)
+            value, terms = np.asarray(sums + self.X[whole:].T @ chosen[whole:]), PART + n // PART + 2
+        error = float(inner_error(terms + self.shifted, reach))
+        if not coefficients.is_exact:
+            error += _weighed(np.broadcast_to(coefficients.error, chosen.shape), self.norms)
+        return Ball(value, error * GROW)
+
+
+def _weighed(sizes: Floats, norms: Floats) -> float:
+    """Return a number that is at least the sum of the products of numbers that are not negative."""
+    return float(total(exact(sizes) * exact(norms)).upper)

@@ -1,0 +1,326 @@
+"""Bounded arithmetic: every operation against exact arithmetic, and tests of these tests by mutants of the module."""
+
+import math
+import os
+import re
+import sys
+import types
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import svmcvx.core
+from svmcvx.core import bounded as b
+from svmcvx.core.bounded import Bounded, exact, total
+from svmcvx.core.rows import Ball, Rows
+
+from . import operations
+
+# Times that an operation is compared on some forty entries each.
+COUNT = 2000 if os.environ.get("SVMCVX_THOROUGH") else 25
+FOLDER = Path(svmcvx.core.__path__[0])
+MODULES = ("bounded", "rows")
+
+
+def loaded(changes=None, *, inaccurate=False):
+    """The modules as one namespace, with texts replaced, and with elementary functions as inaccurate as is assumed."""
+    found = {}
+    for name in MODULES:
+        text = (FOLDER / f"{name}.py").read_text()
+        for old, new in (changes or {}).get(name, []):
+            assert text.count(old) == 1, f"{name}.py holds {old!r} {text.count(old)} times"
+            text = text.replace(old, new)
+        text = text.replace("from svmcvx.core.bounded import", "from mutant_of_bounded import")
+        module = types.ModuleType(f"mutant_of_{name}")
+        sys.modules[module.__name__] = module
+        exec(compile(text, module.__name__, "exec"), module.__dict__)  # noqa: S102 - our own text
+        if inaccurate:
+            module.np = operations.Inaccurate()
+        found |= vars(module)
+    for name in MODULES:
+        del sys.modules[f"mutant_of_{name}"]
+    return types.SimpleNamespace(**found)
+
+
+REAL, INACCURATE = loaded(), loaded(inaccurate=True)
+
+
+@pytest.mark.parametrize("name", operations.OPERATIONS)
+def test_every_operation_bounds_its_error(name):
+    entries, unknown, missed = operations.run(REAL, name, COUNT)
+    assert not missed[:3]
+    assert unknown < 0.6 * entries
+
+
+ELEMENTARY = (
+    "power",
+    "conjugate power",
+    "uncertain power",
+    "exponential",
+    "logarithm",
+    "logarithm of 1 + x",
+    "log1p_sum_exp",
+)
+
+
+@pytest.mark.parametrize("name", ELEMENTARY)
+def test_elementary_functions_may_be_as_inaccurate_as_is_assumed(name):
+    assert not operations.run(INACCURATE, name, COUNT, seed=1)[2][:3]
+
+
+# Changes of the modules, and the operations whose comparison has to notice.
+MUTANTS = {
+    "sum without rounding": ("bounded", "    error = abs(value) * U\n    for part", "    error = abs(value) * 0.0\n    for part", ["add"]),
+    "sum without one error": ("bounded", "for part in (x.error, q):", "for part in (x.error,):", ["add"]),
+    "product without second order": ("bounded", "r * (abs(b) if _is_exact(q) else abs(b) + q)", "r * abs(b)", ["multiply"]),
+    "product without underflow": ("bounded", "return error + LOST * (small & ~vanishes()) if small.any() else error", "return error", ["multiply"]),
+    "product of numbers without underflow": ("bounded", "return error + LOST if small and not vanishes() else error", "return error", ["multiply numbers"]),
+    "zero though the other factor is uncertain": ("bounded", "(a == 0.0) & (r == 0.0)", "(a == 0.0)", ["multiply"]),
+    "no factor of the errors": ("bounded", "GROW = 1.0 + 32.0 * U", "GROW = 1.0", ["multiply"]),
+    "0.5 as an exact factor": ("bounded", "== 0.5 and abs(factor) >= 1.0", "== 0.5", ["scale"]),
+    "overflow of an exact factor": ("bounded", "if other == 1.0 or np.isfinite(found).all():", "if True:", ["overflow"]),
+    "quotient by the middle of the divisor": ("bounded", "abs(b) - q, np.nan)", "abs(b), np.nan)", ["divide"]),
+    "quotient by what may be 0": ("bounded", "np.where(abs(b) > q, abs(b) - q, np.nan)[()]", "abs(abs(b) - q)", ["divide"]),
+    "amplified underflow of a quotient": ("bounded", "_with_lost(size, size, lambda: a == 0.0) * (q / room)", "size * (q / room)", ["divide by an uncertain number"]),
+    "square without second order": ("bounded", "(2.0 * abs(a) + r) * r", "2.0 * abs(a) * r", ["square"]),
+    "positive part that reaches less": ("bounded", "np.maximum((x.value + x.error) * GROW, 0.0)", "np.maximum(x.value + x.error, 0.0)", ["positive part"]),
+    "positive part without reach": ("bounded", "np.minimum(x.error, reach)", "np.where(x.value < 0.0, 0.0, x.error)", ["positive part"]),
+    "maximum with the error of one": ("bounded", "else np.maximum(r, q))", "else r)", ["maximum"]),
+    "root at the middle": ("bounded", "np.fmin(x.error / value, np.sqrt(x.error))", "x.error / (2.0 * value)", ["root"]),
+    "power of first order": ("bounded", "share * (1.0 + share) + ELEMENTARY", "share + ELEMENTARY", ["power"]),
+    "power of an inaccurate function": ("bounded", "share * (1.0 + share) + ELEMENTARY", "share * (1.0 + share)", ["power"]),
+    "power without its exponent's error": ("bounded", "share = share + e * (1.0 + ELEMENTARY) * abs(np.log(a))", "pass", ["conjugate power"]),
+    "power without both errors together": ("bounded", "share = (g + e) * (r / a)", "share = g * (r / a)", ["uncertain power"]),
+    "power far from its middle": ("bounded", "(share < 1.0) & (a > 0.0)", "(share < 9.0) & (a > 0.0)", ["power"]),
+    "power without underflow": ("bounded", "+ LOST * (value < SMALL)", "", ["power"]),
+    "exponential of first order": ("bounded", "np.where(t <= 1.0, t * (1.0 + t),", "np.where(t <= 1.0, t,", ["exponential"]),
+    "exponential without underflow": ("bounded", "np.where(value < SMALL, LOST * (1.0 + growth), 0.0)) * GROW", "0.0) * GROW", ["exponential"]),
+    "logarithm's slope at the middle": ("bounded", "np.where(low > 0.0, low, np.nan)[()]", "np.where(low > 0.0, a + shift, np.nan)[()]", ["logarithm"]),
+    "logarithm of what may be 0": ("bounded", "np.where(low > 0.0, low, np.nan)[()]", "abs(low)", ["logarithm"]),
+    "logarithm near −1": ("bounded", "- 4.0 * U * (abs(a) + r + shift)", "", ["logarithm of 1 + x"]),
+    "sum of one error": ("bounded", "float(x.error) * n if", "float(x.error) if", ["total"]),
+    "long sum without its slips": ("bounded", "(values.size + 64) * U * size", "0.0 * size", ["total"]),
+    "row sums without rounding": ("bounded", "error = abs(x.value).sum(axis=1) * (k * U)", "error = abs(x.value).sum(axis=1) * 0.0", ["row sums"]),
+    "remainder without its slips": ("bounded", "size * ((k + 2) * U)", "0.0", ["remainder"]),
+    "softmax without underflow": ("bounded", "most = value * (1.0 + (24.0 + 2.0 * k) * U) + np.where(value < SMALL, LOST * k, 0.0)", "most = value", ["log1p_sum_exp"]),
+    "softmax without rounding": ("bounded", "error = value * ((24.0 + 2.0 * k) * U)", "error = value * 0.0", ["log1p_sum_exp"]),
+    "rows without rounding": ("rows", "((d + self.shifted) * U * length + w.distance)", "w.distance", ["rows times a point"]),
+    "rows without their shift": ("rows", "((d + self.shifted) * U * length", "(d * U * length", ["rows times a point along them"]),
+    "rows times an uncertain point": ("rows", "* length + w.distance)", "* length)", ["rows times a point"]),
+    "rows that underflow": ("rows", "+ (d + 4.0) * SMALLEST", "", ["rows times a point"]),
+    "combination without rounding": ("rows", "inner_error(terms + self.shifted, reach)", "inner_error(0, reach)", ["combinations of rows"]),
+    "combination without its shift": ("rows", "inner_error(terms + self.shifted, reach)", "inner_error(terms, reach)", ["combinations of rows"]),
+    "combination of exact coefficients": ("rows", "error += _weighed(np.broadcast_to", "_weighed(np.broadcast_to", ["combinations of rows"]),
+    "combination that underflows": ("rows", "UNDERFLOW = 2.0**-1000", "UNDERFLOW = 0.0", ["combinations of rows"]),
+    "square of a distance": ("rows", "(2.0 * norm_above(self.value) + self.distance)", "(2.0 * norm_above(self.value))", ["squared norm"]),
+    "square of a distance that underflows": ("rows", "* GROW + LOST)", "* GROW)", ["squared norm"]),
+    "sum of points without rounding": ("rows", "+ U * norm_above(value)", "", ["sum of points"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_mutants_are_noticed(name):
+    module, old, new, chosen = MUTANTS[name]
+    mutant = loaded({module: [(old, new)]}, inaccurate=True)
+    if chosen == ["overflow"]:
+        assert overflows_are_unknown(b)
+        assert not overflows_are_unknown(mutant)
+        return
+    for operation in chosen:
+        count = 0
+        while count < 40 and not operations.run(mutant, operation, 10, seed=count + 2)[2]:
+            count += 1
+        assert count < 40
+
+
+def overflows_are_unknown(module):
+    return (module.exact(1e308) * 4.0).lower == -math.inf and (module.exact(np.array([1e308])) * 4.0).lower[
+        0
+    ] == -math.inf
+
+
+# What plain numbers give
+
+
+FORMULAS = {
+    "hinge": lambda u: total(3.0 * b.positive_part(1.0 - u) ** 1.7),
+    "square": lambda u: b.square(u) - 2.0 * u,
+    "quotient": lambda u: (u + 3.0) / (b.square(u) + 0.1),
+    "roots": lambda u: b.sqrt(abs(u) + 1.0),
+    "exponential": lambda u: b.exp(-u) * 0.5,
+    "logarithm": lambda u: b.log(b.square(u) + 1.0) + b.log1p(b.positive_part(u)),
+    "maximum": lambda u: b.maximum(u, 1.0 - u),
+}
+
+
+@pytest.mark.parametrize("name", FORMULAS)
+def test_a_formula_gives_the_same_for_plain_and_for_bounded_arrays(name):
+    u = np.random.default_rng(0).standard_normal(100) * 2.0
+    plain, found = FORMULAS[name](u), FORMULAS[name](exact(u))
+    assert isinstance(plain, (float, np.ndarray))
+    np.testing.assert_allclose(found.value, plain, rtol=1e-15)
+    assert np.all(found.error <= 1e-14 * (1.0 + abs(found.value)))
+    assert np.all(found.lower <= plain)
+    assert np.all(plain <= found.upper)
+
+
+def test_matrices_are_summed_row_by_row():
+    x = np.random.default_rng(0).standard_normal((7, 3))
+    s = np.abs(x).sum(axis=1)
+    for function in (b.row_sums, b.log1p_sum_exp, lambda a: b.remainder(s, a)):
+        np.testing.assert_allclose(function(exact(x)).value, function(x), rtol=1e-13, atol=1e-15)
+
+
+def test_sums_in_parts_are_those_of_the_whole():
+    rng = np.random.default_rng(0)
+    u, s = rng.standard_normal(b.PART_ROWS * 3 + 5), rng.random(b.PART_ROWS * 3 + 5)
+    error = 1e-12 * np.abs(u)
+
+    def loss(u, s, p):
+        return total(s * b.positive_part(1.0 - u) ** p)
+
+    whole, parts = loss(Bounded(u, error), s, exact(1.5)), b.by_rows(loss, Bounded(u, error), s, exact(1.5))
+    assert abs(whole.value - parts.value) <= 1e-15 * whole.value
+    assert parts.error <= 1.2 * whole.error
+    assert b.by_rows(loss, u, s, 1.5) == pytest.approx(loss(u, s, 1.5), rel=1e-14)
+    assert b.by_rows(loss, u[:9], s[:9], 1.5) == loss(u[:9], s[:9], 1.5)
+
+
+# What is exact stays so
+
+
+def test_zeros_stay_exact():
+    zero, x = exact(np.zeros(4)), Bounded(np.ones(4), 1e-3)
+    for found in (
+        zero * x,
+        x * zero,
+        zero / x,
+        b.square(zero),
+        b.positive_part(zero - x),
+        b.positive_part(x - 2.0) ** 1.7,
+        zero**2.5,
+        b.sqrt(zero),
+        zero + zero,
+        b.log1p(zero),
+        b.where(np.array([True] * 4), zero, x),
+    ):
+        assert np.array_equal(found.value, np.zeros(4))
+        assert np.array_equal(np.broadcast_to(found.error, 4), np.zeros(4)), found
+        assert np.array_equal(found.upper, np.zeros(4))
+        assert np.array_equal(found.lower, np.zeros(4))
+    assert total(zero).is_exact
+    assert total(zero).upper == 0.0
+    assert (Rows(np.ones((3, 2))) @ Ball(np.zeros(2))).is_exact
+    assert Rows(np.ones((3, 2))).combined(np.zeros(3)).distance == 0.0
+    assert Ball(np.zeros(2)).squared_norm().upper == 0.0
+
+
+def test_signs_halves_and_choices_round_nothing():
+    x = Bounded(np.array([0.1, -0.2]), np.array([1e-3, 1e-4]))
+    y = np.array([-1.0, 1.0])
+    for found, value in ((b.signed(y, x), y * x.value), (-x, -x.value), (abs(x), abs(x.value)), (1.0 * x, x.value)):
+        assert np.array_equal(found.value, value)
+        assert np.array_equal(found.error, x.error)
+    assert np.array_equal((-4.0 * x).error, 4.0 * x.error)
+    assert b.signed(y, x.value).tolist() == [-0.1, -0.2]
+
+
+# What is unknown
+
+
+@pytest.mark.parametrize("error", [math.inf, math.nan])
+def test_what_is_unknown_reaches_from_end_to_end(error):
+    for x in (Bounded(1.0, error), Bounded(np.array([1.0, 2.0]), np.array([error, error])), Bounded(math.nan, 1.0)):
+        for found in (x, x + 1.0, 2.0 * x, x / 3.0, b.square(x), b.positive_part(x), b.exp(x), x**1.5, 1.0 / x):
+            assert (np.asarray(found.upper) == math.inf).all(), found
+            assert (np.asarray(found.lower) == -math.inf).all(), found
+        assert total(b.maximum(x, 0.0) * np.ones(2)).upper == math.inf
+
+
+def test_results_that_overflow_are_unknown():
+    assert overflows_are_unknown(b)
+    large = exact(np.array([1e200]))
+    for found in (
+        large * large,
+        b.square(large),
+        b.exp(large),
+        large**3.0,
+        large / 1e-200,
+        total(exact(np.full(9, 1e308))),
+    ):
+        assert np.all(found.upper == math.inf)
+        assert np.all(found.lower == -math.inf)
+
+
+def test_what_may_be_zero_divides_nothing():
+    found = 1.0 / Bounded(np.array([1.0, 1.0, 0.0]), np.array([1.0, 2.0, 0.0]))
+    assert np.isnan(found.error).all()
+    assert b.log(Bounded(1.0, 1.0)).upper == math.inf
+
+
+# What is refused
+
+
+def test_numbers_with_an_error_are_not_compared():
+    x = Bounded(np.ones(2), 1e-9)
+    for ask in (
+        lambda: x > 0,
+        lambda: x == 1.0,
+        lambda: x != 1.0,
+        lambda: x <= 2,
+        lambda: x < 3,
+        lambda: x >= x,
+        lambda: bool(x),
+    ):
+        with pytest.raises(TypeError):
+            ask()
+    assert exact(2.0) != 1.0
+    assert exact(2.0) >= 2.0
+    assert (exact(np.array([1.0, 3.0])) > 2.0).tolist() == [False, True]
+
+
+@pytest.mark.parametrize("function", [np.exp, np.asarray, np.abs, lambda x: np.maximum(x, 0.0), math.exp, hash])
+def test_numpy_takes_no_bounded_numbers(function):
+    with pytest.raises(TypeError):
+        function(Bounded(np.ones(2), 1e-9))
+
+
+def test_arrays_leave_their_operations_to_bounded_ones():
+    u = np.array([1.0, 2.0])
+    for found in (u + exact(u), u - exact(u), u * exact(u), u / exact(u), 1 - exact(u), np.float64(2.0) * exact(u)):
+        assert isinstance(found, Bounded)
+        assert found.shape == (2,)
+
+
+def test_an_exponent_below_1_is_refused():
+    with pytest.raises(ValueError, match="at least 1"):
+        exact(np.ones(2)) ** 0.5
+
+
+# Ends
+
+
+def test_ends_are_outside():
+    x = Bounded(np.array([1.0, -1.0]), np.array([2.0**-60, 0.0]))
+    assert x.upper.tolist() == [math.nextafter(1.0, 2.0), -1.0]
+    assert x.lower.tolist() == [math.nextafter(1.0, 0.0), -1.0]
+    assert isinstance(total(x).upper, float)
+    assert isinstance(total(x).above, float)
+    third = exact(1.0) / 3.0
+    assert Fraction(third.lower) < Fraction(1, 3) < Fraction(third.upper)
+    assert repr(exact(1.5)) == "1.5 ± 0.0"
+
+
+def test_entries_are_taken():
+    x = Bounded(np.arange(4.0), np.array([0.0, 1.0, 2.0, 3.0]))
+    assert (x[1].value, x[1].error) == (1.0, 1.0)
+    assert x[x.value > 1].error.tolist() == [2.0, 3.0]
+    assert exact(np.arange(4.0))[2:].is_exact
+    assert (x.size, x.shape) == (4, (4,))
+
+
+def test_the_second_checker_imports_no_bounded_arithmetic():
+    for path in (FOLDER.parent / "proofs").rglob("*.py"):
+        assert not re.search(r"svmcvx\.(core|rounding)", path.read_text()), path
