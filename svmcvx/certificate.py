@@ -11,7 +11,7 @@ exception that the certificate shows: a mixed-integer problem has no dual point,
 that a solver states to have proved (kind ``"mixed-integer"``, ``residuals["solver_bound"]``), or that our own search
 has proved by exhaustion (kind ``"enumeration"``, ``residuals["search_bound"]``).
 
-Both ends are moved outwards by bounds on the rounding errors of their own evaluation (:mod:`svmcvx.rounding`): they hold for
+Both ends are moved outwards by bounds on the rounding errors of their own evaluation (:mod:`svmcvx.core.bounded`): they hold for
 every input, under the assumptions that are stated there. The width that this adds is in ``residuals["rounding"]``.
 """
 
@@ -25,9 +25,9 @@ from typing import Any, Final, Generic, Literal, NamedTuple, Protocol, TypeVar, 
 import numpy as np
 from numpy.typing import NDArray
 
+from svmcvx.core.bounded import Bounded, up
 from svmcvx.display import html_block, html_fields, interval, number
 from svmcvx.errors import NotCertified
-from svmcvx.rounding import down, up
 from svmcvx.system.threads import blas_held_to_one
 
 __all__ = [
@@ -70,43 +70,42 @@ def relative_gap(lower: float | None, upper: float) -> float:
     return 0.0 if upper == lower else (upper - lower) / max(abs(upper), abs(lower))
 
 
-class Evaluation(NamedTuple):
-    """A number and a bound on the error it was computed with, on the side that counts."""
+class Evaluation(Bounded):
+    """An objective with a bound on its error, and its terms where a statement names them.
 
-    value: float
-    rounding: float
+    Parameters
+    ----------
+    value, error : float
+        See :class:`~svmcvx.core.bounded.Bounded`.
+    terms : dict of str to float, optional
+        Rounded to nearest: ``"regulariser"`` and ``"losses"``.
+    """
 
-    @property
-    def above(self) -> float:
-        """The number with its rounding added: what an upper bound is worth."""
-        return up(self.value + self.rounding) if self.rounding else self.value
+    __slots__ = ("terms",)
+
+    def __init__(self, value: float, error: float = 0.0, terms: Mapping[str, float] | None = None) -> None:
+        super().__init__(value, error)
+        self.terms = terms or {}
+
+    @classmethod
+    def of(cls, *, regulariser: Bounded, losses: Bounded) -> Evaluation:
+        """Return the sum of two terms, which remembers them."""
+        found = regulariser + losses
+        return cls(found.value, found.error, {"regulariser": float(regulariser.value), "losses": float(losses.value)})
 
     @classmethod
     def at_most(cls, value: float, high: float) -> Evaluation:
-        """Return a value whose exact counterpart is at most `high`."""
+        """Return a value whose exact counterpart is at most `high`; nothing is said of what it is at least."""
         return cls(value, up(max(high - value, 0.0)) if high != value else 0.0)
 
     @classmethod
     def at_least(cls, value: float, low: float) -> Evaluation:
-        """Return a value whose exact counterpart is at least `low`."""
+        """Return a value whose exact counterpart is at least `low`; nothing is said of what it is at most."""
         return cls(value, up(max(value - low, 0.0)) if low != value else 0.0)
 
-    @property
-    def below(self) -> float:
-        """The number with its rounding subtracted: what a lower bound is worth."""
-        return down(self.value - self.rounding) if self.rounding else self.value
-
-    def parted(self, regulariser: float, losses: float) -> PartedEvaluation:
+    def parted(self, regulariser: float, losses: float) -> Evaluation:
         """Return the same number with its two terms."""
-        found = PartedEvaluation(*self)
-        found.terms = {"regulariser": regulariser, "losses": losses}
-        return found
-
-
-class PartedEvaluation(Evaluation):
-    """An objective that knows its terms, rounded to nearest: ``"regulariser"`` and ``"losses"``."""
-
-    terms: Mapping[str, float]
+        return Evaluation(self.value, self.error, {"regulariser": regulariser, "losses": losses})
 
 
 class SolverBound(NamedTuple):
@@ -150,8 +149,8 @@ class Statement(Protocol[M_contra]):
     def facts(self) -> Mapping[str, float]:
         """Numbers that belong beside the certificate (clipped mass of the kernel, …)."""
 
-    def evaluate(self, model: M_contra) -> Evaluation:
-        """Objective at a model, a feasible point; ``inf`` if it is not feasible."""
+    def evaluate(self, model: M_contra) -> Bounded:
+        """Objective at a model, a feasible point; ``inf`` if it is not feasible. An :class:`Evaluation` knows its terms."""
 
     def repair(self, dual: Dual) -> Dual:
         """Nearest convenient exactly feasible dual point.
@@ -162,7 +161,7 @@ class Statement(Protocol[M_contra]):
     def dual_violation(self, dual: Dual) -> float:
         """Largest violation of a dual constraint beyond rounding; 0 for a feasible point."""
 
-    def evaluate_dual(self, dual: Dual) -> Evaluation:
+    def evaluate_dual(self, dual: Dual) -> Bounded:
         """Dual objective at a dual feasible point."""
 
 
@@ -187,7 +186,7 @@ class AboutOneModel(Generic[M]):
         """Numbers that belong beside a certificate."""
         return self._statement.facts
 
-    def evaluate(self, model: M) -> Evaluation:
+    def evaluate(self, model: M) -> Bounded:
         """Objective at a model."""
         return self._statement.evaluate(model)
 
@@ -199,7 +198,7 @@ class AboutOneModel(Generic[M]):
         """Largest violation of a dual constraint beyond rounding."""
         return self._statement.dual_violation(dual)
 
-    def evaluate_dual(self, dual: Dual) -> Evaluation:
+    def evaluate_dual(self, dual: Dual) -> Bounded:
         """Dual objective at a dual feasible point."""
         return self._statement.evaluate_dual(dual)
 
@@ -338,17 +337,17 @@ class Checked(Generic[M]):
     terms: Mapping[str, float] = field(default_factory=dict)
 
 
-def _evaluated(statement: Statement[M], models: Sequence[M]) -> list[tuple[M, Evaluation]]:
+def _evaluated(statement: Statement[M], models: Sequence[M]) -> list[tuple[M, Bounded]]:
     """Return the models that have an objective value, and that value."""
     found = [(model, statement.evaluate(model)) for model in models]
-    return [(model, upper) for model, upper in found if not math.isnan(upper.above)]
+    return [(model, upper) for model, upper in found if not math.isnan(upper.value)]
 
 
 def _bounds(
     statement: Statement[M], duals: Sequence[Dual], *, repair: bool
-) -> tuple[list[tuple[Dual, float, Evaluation]], float, Dual]:
+) -> tuple[list[tuple[Dual, float, Bounded]], float, Dual]:
     """Return the dual points that give a bound with their violations and bounds, the last violation, and a point without a bound."""
-    found: list[tuple[Dual, float, Evaluation]] = []
+    found: list[tuple[Dual, float, Bounded]] = []
     violation = math.nan
     kept: Dual = {}
     for dual in duals:
@@ -435,13 +434,13 @@ def check(
     width = max(width, 0.0) if math.isfinite(width) else 0.0
     slack = max(PREFERENCE_SHARE * width, PREFERENCE_RELATIVE * abs(best_high)) if math.isfinite(best_high) else 0.0
     model, upper = next(pair for pair in uppers if pair[1].above <= best_high + slack)
-    lower: Evaluation | None = None
+    lower: Bounded | None = None
     if lowers:
         kept, violation, lower = next(entry for entry in lowers if entry[2].below == best_low)
 
     high = upper.above
     low = None if lower is None else lower.below
-    rounding = upper.rounding + (0.0 if lower is None else lower.rounding)
+    rounding = float(upper.error) + (0.0 if lower is None else float(lower.error))
     if low is not None and low > high:
         raise NotCertified(
             f"the dual bound {low!r} exceeds the objective {high!r} by more than rounding; please report this as a defect"
@@ -459,5 +458,5 @@ def check(
             )
         low = stated if low is None else max(low, stated)
     certificate = Certificate(_mint=_MINT, kind=statement.kind, upper=high, lower=low, residuals=residuals)
-    terms = upper.terms if isinstance(upper, PartedEvaluation) else {}
+    terms = upper.terms if isinstance(upper, Evaluation) else {}
     return Checked(model=model, dual=kept, certificate=certificate, terms=terms)

@@ -71,8 +71,8 @@ def test_the_preferred_candidate_is_kept_while_it_costs_little():
             return Evaluation(1.0 + 0.5 * model**2, 0.0)
 
         def evaluate_dual(self, dual):
-            value, rounding = super().evaluate_dual(dual)
-            return Evaluation(1.0 + value, rounding)
+            found = super().evaluate_dual(dual)
+            return Evaluation(1.0 + found.value, found.error)
 
     assert check(Shifted(), [1e-9, 0.0], [multiplier(0.0)]).model == 1e-9
     assert check(Shifted(), [0.5, 0.0], [multiplier(0.0)]).model == 0.0

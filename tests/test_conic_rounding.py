@@ -301,7 +301,7 @@ def test_the_conic_loss_for_given_gamma_is_inside_its_interval(instance):
                 value += ball(lam) if beyond else xi * (2 * (ball(g) * ball(lam)).sqrt() - ball(g) * xi)
         evaluation = statement.evaluate(model)
         assert not value > ball(evaluation.above)
-        assert evaluation.value == pytest.approx(float(value), rel=1e-6) or evaluation.rounding > 0
+        assert evaluation.value == pytest.approx(float(value), rel=1e-6) or evaluation.error > 0
         assert not exact_dual(statement, dual) < ball(statement.evaluate_dual(dual).below)
         assert certificate.lower <= certificate.upper
         assert not value < ball(certificate.lower)

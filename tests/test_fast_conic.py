@@ -308,7 +308,7 @@ def test_any_multipliers_bound_without_a_warning(problem, alpha):
             dual = {"gamma": gamma * np.linspace(0, 1, 30), "lam": np.array(2.0)}
             dual |= {} if alpha is None else {"alpha": np.full(30, alpha)}
             bound = statement.evaluate_dual(statement.repair(dual))
-            assert -1e-12 <= bound.value <= optimum + bound.rounding
+            assert -1e-12 <= bound.value <= optimum + bound.error
 
 
 def test_nystrom_is_named_as_an_approximation():

@@ -98,7 +98,7 @@ def test_the_objective_is_the_stated_one_and_no_dual_exceeds_it(loss, norm, seed
         repaired = statement.repair(dual)
         assert statement.dual_violation(repaired) == 0
         bound = statement.evaluate_dual(repaired)
-        assert bound.value - bound.rounding <= value.value + value.rounding
+        assert bound.value - bound.error <= value.value + value.error
         assert not statement.certify(model, dual).is_certified(1e-6)
 
 

@@ -600,9 +600,9 @@ def test_intervals_on_standardised_data_are_not_wider_than_they_were(name, inter
     statement = getattr(sx, name)(X, y, lam=1.0, intercept=intercept).formulation
     solution = sx.solve(getattr(sx, name)(X, y, lam=1.0, intercept=intercept), solver="clarabel")
     value = statement.evaluate(solution.model)
-    assert value.rounding <= 1e-11 * value.value
+    assert value.error <= 1e-11 * value.value
     bound = statement.evaluate_dual(statement.repair(solution.dual))
-    assert bound.rounding <= 1e-10 * value.value
+    assert bound.error <= 1e-10 * value.value
 
 
 @pytest.mark.parametrize("p", [1.0, 1.5, 2.0, 4.0])
@@ -613,5 +613,5 @@ def test_intervals_of_m3svm_on_standardised_data_are_not_wider_than_they_were(lo
     statement = sx.m3svm(X, y, lam=0.1, p=p, loss=loss).formulation
     solution = fast_m3svm(X, y, lam=0.1, p=p, loss=loss)
     value, bound = statement.evaluate(solution.model), statement.evaluate_dual(statement.repair(solution.dual))
-    assert value.rounding <= 1e-11 * value.value
-    assert bound.rounding <= 1e-10 * value.value
+    assert value.error <= 1e-11 * value.value
+    assert bound.error <= 1e-10 * value.value

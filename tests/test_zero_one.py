@@ -333,7 +333,7 @@ def test_a_margin_short_by_rounding_is_kept_at_its_cost():
     def value(w):
         model = sx.LinearModel(np.array([w]), 0.0, np.array([-1, 1]), np.array([0, 1]))
         evaluation = statement.evaluate(model)
-        return evaluation.value, evaluation.rounding
+        return evaluation.value, evaluation.error
 
     assert value(1.0)[0] == 1.0
     almost, rounding = value(1.0 - 2e-16)

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svmcvx.certificate import Dual, Evaluation
+from svmcvx.core.bounded import Bounded
 from svmcvx.data import check_number
 from svmcvx.errors import BuildError, DataError, DataTypeError
 from svmcvx.formulations.base import Formulation, FormulationProblem, RecoveredPoints, usable
@@ -116,7 +117,7 @@ class ConstrainedStatement(Formulation):
             return math.inf
         return self.measured.violation
 
-    def evaluate(self, model: Any) -> Evaluation:
+    def evaluate(self, model: Any) -> Bounded:
         """The objective, or ``inf`` at a model that is not known to meet the added constraints.
 
         Where these bind variables that do not belong to the model, such as slacks, the objective of the problem at all
@@ -127,7 +128,7 @@ class ConstrainedStatement(Formulation):
         found = self.whole.evaluate(model)
         if self.measured is None or self.measured.objective <= found.above:
             return found
-        return Evaluation(self.measured.objective, found.rounding)
+        return Evaluation(self.measured.objective, found.error)
 
     def repair(self, dual: Dual) -> Dual:
         """As without the constraints."""
@@ -141,7 +142,7 @@ class ConstrainedStatement(Formulation):
         """As without the constraints."""
         return self.whole.dual_violation(dual)
 
-    def evaluate_dual(self, dual: Dual) -> Evaluation:
+    def evaluate_dual(self, dual: Dual) -> Bounded:
         """The dual objective without the constraints, a bound with them."""
         return self.whole.evaluate_dual(dual)
 

@@ -13,6 +13,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from svmcvx.certificate import AboutOneModel, Certificate, Dual, Evaluation, Kind, check
+from svmcvx.core.bounded import Bounded
 from svmcvx.data import BinaryData, MulticlassData
 from svmcvx.display import ShortRepr, settings
 from svmcvx.errors import BuildError, DataError
@@ -131,7 +132,7 @@ class Formulation(ShortRepr, ABC):
         """Numbers that belong beside a certificate."""
 
     @abstractmethod
-    def evaluate(self, model: Any) -> Evaluation:
+    def evaluate(self, model: Any) -> Bounded:
         """Objective at a model, with its rounding; ``inf`` where the model is infeasible."""
 
     @abstractmethod
@@ -143,7 +144,7 @@ class Formulation(ShortRepr, ABC):
         """Largest violation of a dual constraint beyond rounding."""
 
     @abstractmethod
-    def evaluate_dual(self, dual: Dual) -> Evaluation:
+    def evaluate_dual(self, dual: Dual) -> Bounded:
         """Dual objective at a feasible dual point, with its rounding."""
 
     def trivial(self) -> tuple[list[Any], list[Dual]]:
@@ -232,11 +233,11 @@ class Formulation(ShortRepr, ABC):
 
     def objective(self, model: Model) -> float:
         """Return the objective at `model`."""
-        return self.evaluate(model).value
+        return float(self.evaluate(model).value)
 
     def dual_objective(self, dual: Dual) -> float:
         """Return the dual objective at `dual`, without repair."""
-        return self.evaluate_dual(dual).value
+        return float(self.evaluate_dual(dual).value)
 
     def certify(self, model: Model, dual: Dual | None = None, *, repair: bool = True) -> Certificate:
         """Mint the certificate of any model with any dual point.
