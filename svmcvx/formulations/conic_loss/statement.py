@@ -138,8 +138,8 @@ class ConicLoss(ConicDual):
 
     @property
     def allowance(self) -> float:
-        """κ Σ s_i as it is evaluated, the weight that may have a margin below 1 in the cardinality form."""
-        return math.inf if self.kappa is None else self.kappa * float(self.weight.sum())
+        """κ Σ s_i, the weight that may have a margin below 1 in the cardinality form: the sum and the product are rounded once."""
+        return math.inf if self.kappa is None else self.kappa * self.space.data.total_weight
 
     def lam_of(self, dual: Dual) -> float:
         """λ, in the cardinality form the one of the dual point, clipped to be non-negative."""

@@ -12,11 +12,12 @@ Lower end, for γ ≥ 0 with :math:`Q = I - \sum\gamma_ix_ix_i' \succ 0`, which 
     h_i^*(\alpha) = \Big(\frac{\alpha_+^2}{4\gamma_i} - \lambda s_i\Big)_+ + \frac{\alpha_-^2}{4\gamma_i},
 
 less :math:`\lambda\kappa\sum s` in the cardinality form, where λ ≥ 0 belongs to the dual point. The number
-:math:`\kappa\sum s` is the product of doubles.
+:math:`\kappa\sum s` is a double: the sum is rounded once, then the product.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -28,6 +29,8 @@ from svmcvx.proofs.space import Space, require_norm
 
 __all__ = ["FAMILY", "conic_bound", "multiplier", "scalings"]
 
+# Rows of a matrix of balls, which takes some 700 bytes an entry.
+LARGEST = 2048
 # Margins that are short of 1 by up to this are brought to 1 by scaling the model, where that is cheaper.
 SHORTFALLS = (0.0, 1e-12, 1e-9, 1e-6, 1e-3)
 
@@ -46,7 +49,7 @@ def scalings(margins: Sequence[Ball]) -> list[tuple[Ball, list[bool]]]:
 
 def allowance(problem: Problem) -> Ball:
     """The weight that may have a margin below 1."""
-    return arb(problem.number("kappa") * float(problem.weight.sum()))
+    return arb(problem.number("kappa") * math.fsum(problem.weight.tolist()))
 
 
 def _spread(space: Space) -> tuple[Ball, list[Ball]]:
@@ -165,6 +168,10 @@ def _inverse_form(
     problem, what = space.problem, "I − Σ γ_i x_i x_i'"
     rows = problem.index[used]
     columns = problem.X.shape[1] + problem.penalised
+    if min(columns, used.size) > LARGEST or (space.kernel is not None and used.size > LARGEST):
+        raise Refused(
+            f"the check needs {what} as a matrix of balls, of at most {LARGEST} rows; it has {used.size} rows and {columns} columns"
+        )
     if space.kernel is None and columns <= used.size:
         X = problem.X[rows]
         c = combination(X, v) + ([total(v)] if problem.penalised else [])

@@ -14,6 +14,7 @@ and contain 0. M3SVM has flows S of divergence G − R between the classes; :mat
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Iterator
 from itertools import combinations
 
 import numpy as np
@@ -118,25 +119,24 @@ def _named_loss(problem: Problem) -> ScoreLoss:
     return ScoreLoss(problem.proof.statement.hyperparameters["loss"], problem)
 
 
-def _flows(space: Space, G: Columns) -> Columns:
-    """The flows of a proof, one list a pair; without them those of divergence G."""
-    problem = space.problem
-    c = len(G)
-    if "flow" not in problem.proof.dual:
-        return [[x / c for x in pair] for pair in pairs(G)]
-    S = problem.proof.dual["flow"]
-    if not np.isfinite(S).all():
+def _flows(space: Space, G: Columns) -> Iterator[tuple[int, int, list[Ball]]]:
+    """The two classes of each pair and the flow between them, by default those of divergence G; one at a time, as they may be many."""
+    problem, c = space.problem, len(G)
+    S = problem.proof.dual.get("flow")
+    if S is None:
+        given: Iterable[list[Ball]] = ([x / c for x in pair] for pair in pairs(G))
+    elif np.isfinite(S).all():
+        given = (balls(flow) for flow in S.T)
+    else:
         raise Refused("the flows of the dual point are not finite")
-    return [balls(S[:, m]) for m in range(S.shape[1])]
+    for (k, other), flow in zip(combinations(range(c), 2), given, strict=True):
+        yield k, other, flow
 
 
-def _rest(G: Columns, S: Columns) -> Columns:
-    """R = G − div S."""
-    R = [list(column) for column in G]
-    for (k, other), flow in zip(combinations(range(len(G)), 2), S, strict=True):
-        R[k] = [r - x for r, x in zip(R[k], flow, strict=True)]
-        R[other] = [r + x for r, x in zip(R[other], flow, strict=True)]
-    return R
+def _carry(R: Columns, k: int, other: int, flow: list[Ball]) -> None:
+    """Take a flow from what is left of the gradient."""
+    R[k] = [r - x for r, x in zip(R[k], flow, strict=True)]
+    R[other] = [r + x for r, x in zip(R[other], flow, strict=True)]
 
 
 def _conjugates(sizes: list[Ball], lam: Ball, p: float) -> Ball:
@@ -147,26 +147,26 @@ def _conjugates(sizes: list[Ball], lam: Ball, p: float) -> Ball:
 
 def _m3svm_lower(space: Space) -> Ball:
     problem = space.problem
-    lam, eps, p, norm = (
-        arb(problem.number("lam")),
-        arb(problem.number("eps")),
-        problem.number("p"),
-        problem.number("norm"),
-    )
+    lam, eps = arb(problem.number("lam")), arb(problem.number("eps"))
+    p, norm, classes = problem.number("p"), problem.number("norm"), problem.proof.statement.classes
     loss = _named_loss(problem)
     rows, G, g = multipliers(space, loss)
-    S = _flows(space, G)
     value = gain(space, loss, rows) - norm_squared(g) / (4 * eps)
-    if p == 1:
-        for m, (k, other) in enumerate(combinations(problem.proof.statement.classes, 2)):
-            size = _dual_length(S[m], norm)
-            if size > lam * (1 + arb(ROUNDING)) and "flow" in problem.proof.dual:
-                raise Refused(f"the flow between the classes {k} and {other} is {float(size.mid())!r} long, above lam")
-            factor = fitting_factor(lam, [size])
-            S[m] = [x * factor for x in S[m]]
-    else:
-        value -= _conjugates([_dual_length(v, norm) for v in S], lam, p)
-    return value - total(map(norm_squared, _rest(G, S))) / (4 * eps)
+    rest, sizes = [list(column) for column in G], []
+    for k, other, flow in _flows(space, G):
+        size = _dual_length(flow, norm)
+        if p > 1:
+            sizes.append(size)
+            _carry(rest, k, other, flow)
+            continue
+        if size > lam * (1 + arb(ROUNDING)) and "flow" in problem.proof.dual:
+            names = f"{classes[k]} and {classes[other]}"
+            raise Refused(f"the flow between the classes {names} is {float(size.mid())!r} long, above lam")
+        factor = fitting_factor(lam, [size])
+        _carry(rest, k, other, [x * factor for x in flow])
+    if p > 1:
+        value -= _conjugates(sizes, lam, p)
+    return value - total(map(norm_squared, rest)) / (4 * eps)
 
 
 def _hard_upper(space: Space) -> Ball:
@@ -183,11 +183,13 @@ def _hard_lower(space: Space) -> Ball:
     problem = space.problem
     p, norm = problem.number("p"), problem.number("norm")
     rows, G, _ = multipliers(space, ScoreLoss("margin", problem))
-    S = _flows(space, G)
+    rest = [list(column) for column in G]
+    for k, other, flow in _flows(space, G):
+        _carry(rest, k, other, flow)
     # The rest has columns that sum to 0: flows (R_k − R_l)/c carry it away.
-    spread = [[x / len(G) for x in pair] for pair in pairs(_rest(G, S))]
-    S = [[x + z for x, z in zip(flow, more, strict=True)] for flow, more in zip(S, spread, strict=True)]
-    sizes, value = [_dual_length(v, norm) for v in S], total(a for row in rows for a in row)
+    sizes, value = [], total(a for row in rows for a in row)
+    for (_, _, flow), more in zip(_flows(space, G), pairs(rest), strict=True):
+        sizes.append(_dual_length([x + z / len(G) for x, z in zip(flow, more, strict=True)], norm))
     if 1 < p < math.inf:
         return value - _conjugates(sizes, arb(1), p)
     gauge = sizes if p == 1 else [total(sizes)]

@@ -19,7 +19,7 @@ Here γ = 1 − f and h(a) = −a log a. Each A is convex, and contains 0 and (u
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import combinations
 from typing import NamedTuple
 
@@ -263,9 +263,9 @@ def gain(space: Space, loss: ScoreLoss, rows: list[list[Ball]]) -> Ball:
     return total(s * loss.gain([a / s for a in row]) for s, row in zip(weights, rows, strict=True))
 
 
-def pairs(columns: Columns) -> list[list[Ball]]:
+def pairs(columns: Columns) -> Iterator[list[Ball]]:
     """The differences of two columns, k < l."""
-    return [[x - z for x, z in zip(first, second, strict=True)] for first, second in combinations(columns, 2)]
+    return ([x - z for x, z in zip(first, second, strict=True)] for first, second in combinations(columns, 2))
 
 
 def fitting_factor(bound: Ball, sizes: Sequence[Ball]) -> Ball:
