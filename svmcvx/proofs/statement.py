@@ -208,7 +208,7 @@ def exactly(name: str, values: ArrayLike, dtype: str) -> NDArray[Any]:
         if given.dtype.str != dtype:
             same = (found == given) | (np.isnan(given) & np.isnan(found))
             if found.dtype.kind != given.dtype.kind:
-                same &= np.abs(found) <= 2.0**53
+                same &= (given >= -(2**53)) & (given <= 2**53)
             if not same.all():
                 raise DataError(f"the array {name} of a proof holds numbers that are not of the dtype {dtype}")
     found.flags.writeable = False
