@@ -3,6 +3,7 @@ import os
 import signal
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from subprocess import PIPE, Popen
 
@@ -11,10 +12,12 @@ import pandas as pd
 import pytest
 from rich.console import Console
 
+import svmcvx
 from svmcvx import cli
 from svmcvx.cli import consoles
 from svmcvx.experiments.specifications import MODELS
 from svmcvx.experiments.store import Store
+from svmcvx.proofs import write_proof
 
 
 @pytest.fixture
@@ -358,5 +361,24 @@ def test_the_proof_of_a_pair_is_checked_against_the_data_of_all_classes(run):
     assert run("compare", "iris", "--models", "psvm:p=2", "--proofs", "proofs", "--quiet")[0] == 0
     code, out, _ = run("verify", "proofs/psvm_p=2.setosa-virginica.npz", "proofs/training.npz")
     assert code == 0
-    assert "the proof holds" in out
+    first, second, third = out.splitlines()[:3]
+    assert first.startswith("the problem: psvm with C = 1.0, p = 2.0; no kernel; intercept free; ")
+    assert first.endswith("columns; classes 'setosa', 'virginica'; all weights 1")
+    assert second.startswith("proved: lower ")
+    assert third == "the proof holds"
     assert run("verify", "proofs/psvm_p=2.setosa-virginica.npz", "wine")[0] == 2
+
+
+def test_a_claim_that_was_not_checked_does_not_hold(run):
+    X, y = svmcvx.synthetic.outlier_data(20, 2, sigma=0.5, seed=4)
+    np.savez("data.npz", X=X, y=y)
+    solution = svmcvx.fast.zero_one(X, y, lam=1.0, method="sweep")
+    solution.save_proof("proof.npz")
+    code, out, _ = run("verify", "proof.npz", "data.npz")
+    assert code == 0
+    assert "that a search states is not part of the proof" in out
+    assert "upper" in out
+    write_proof("proof.npz", replace(solution.proof(), lower=solution.certificate.lower, stated=None))
+    code, out, _ = run("verify", "proof.npz", "data.npz")
+    assert code == 1
+    assert "the proof does not hold: " in out

@@ -59,7 +59,9 @@ def numbers(text):
 
 def arrays_of(table):
     found = {}
-    for name, values in re.findall(r"`([a-z]+\.[a-z]+)` = (\[[^]]*\]|[-−\d.]+)", table.split("| arrays |")[1].split("\n")[0]):
+    for name, values in re.findall(
+        r"`([a-z]+\.[a-z]+)` = (\[[^]]*\]|[-−\d.]+)", table.split("| arrays |")[1].split("\n")[0]
+    ):
         found[name] = np.array(numbers(values)) if "[" in values else np.array(numbers(values)[0])
     return found
 
@@ -191,10 +193,18 @@ BROKEN = {
     "kernel unknown": (K, {"name": "mystery"}, "the kernel 'mystery'"),
     "kernel a list": (K, {"name": []}, r"the kernel \[\]"),
     "kernel linear": (K, {"name": "linear"}, "null for the linear machine"),
-    "gamma negative": (K, {"name": "rbf", "gamma": -0.01}, "gamma of the kernel rbf of a proof must be a finite number above"),
+    "gamma negative": (
+        K,
+        {"name": "rbf", "gamma": -0.01},
+        "gamma of the kernel rbf of a proof must be a finite number above",
+    ),
     "gamma missing": (K, {"name": "laplacian"}, "the parameters of the kernel laplacian are gamma; the proof has none"),
     "gamma and more": (K, {"name": "rbf", "gamma": 1.0, "coef0": 1.0}, "the proof has coef0, gamma"),
-    "degree no integer": (K, {"name": "polynomial", "degree": 2.0, "gamma": 1.0, "coef0": 1.0}, "an integer at least 1"),
+    "degree no integer": (
+        K,
+        {"name": "polynomial", "degree": 2.0, "gamma": 1.0, "coef0": 1.0},
+        "an integer at least 1",
+    ),
     "degree zero": (K, {"name": "polynomial", "degree": 0, "gamma": 1.0, "coef0": 1.0}, "an integer at least 1"),
     "degree large": (K, {"name": "polynomial", "degree": 1001, "gamma": 1.0, "coef0": 1.0}, "at most 1000"),
     "not square": (K, {"name": "precomputed"}, "a precomputed kernel is a square matrix"),
@@ -202,7 +212,11 @@ BROKEN = {
     "rows zero": (("statement", "rows"), 0, "the number of rows"),
     "rows other": (("statement", "rows"), 4, r"statement.weight of the proof has the shape \(3,\) where \(4\)"),
     "rows no integer": (("statement", "rows"), 3.0, "the number of rows"),
-    "columns other": (("statement", "columns"), 2, r"model.coef of the proof has the shape \(1,\) where \(2\) is needed"),
+    "columns other": (
+        ("statement", "columns"),
+        2,
+        r"model.coef of the proof has the shape \(1,\) where \(2\) is needed",
+    ),
     "classes text": (("statement", "classes"), "ab", "must be a list of labels"),
     "classes of two kinds": (("statement", "classes"), ["a", 1], "all strings, all booleans or all numbers"),
     "classes nested": (("statement", "classes"), [["a"], ["b"]], "all strings, all booleans or all numbers"),
@@ -223,9 +237,21 @@ BROKEN = {
     "claim a list": (C, [], "must have the entries"),
     "arrays a list": (("arrays",), [], "must be given by their names"),
     "unknown array": (("arrays", "extra.junk"), {"dtype": "<f8", "shape": [3]}, "has no array 'extra.junk'"),
-    "array of the header": (("arrays", "hyperparameters.C"), {"dtype": "<f8", "shape": []}, "has no array 'hyperparameters.C'"),
-    "another's array": (("arrays", "dual.theta"), {"dtype": "<f8", "shape": [3]}, "the dual of a proof of psvm has the arrays"),
-    "gamma of another": (("arrays", "statement.gamma"), {"dtype": "<f8", "shape": [3]}, "the statement of a proof of psvm"),
+    "array of the header": (
+        ("arrays", "hyperparameters.C"),
+        {"dtype": "<f8", "shape": []},
+        "has no array 'hyperparameters.C'",
+    ),
+    "another's array": (
+        ("arrays", "dual.theta"),
+        {"dtype": "<f8", "shape": [3]},
+        "the dual of a proof of psvm has the arrays",
+    ),
+    "gamma of another": (
+        ("arrays", "statement.gamma"),
+        {"dtype": "<f8", "shape": [3]},
+        "the statement of a proof of psvm",
+    ),
     "a tree": (("arrays", "tree.rows"), {"dtype": "<f8", "shape": [3]}, "tree"),
     "dtype": (("arrays", "dual.alpha", "dtype"), "<f4", "the dtype of the array 'dual.alpha' of a proof must be <f8"),
     "complex": (("arrays", "statement.weight", "dtype"), "<c16", "must be <f8"),
@@ -236,7 +262,11 @@ BROKEN = {
     "shape true": (("arrays", "dual.alpha", "shape"), [True], "must be sizes"),
     "shape of two": (("arrays", "dual.alpha", "shape"), [3, 1], r"\(3, 1\) where \(3\)"),
     "array missing": (("arrays", "dual.alpha"), DELETED, "do not belong together"),
-    "model missing": (("arrays", "model.coef"), DELETED, "the model of a proof of psvm has the arrays coef, intercept or"),
+    "model missing": (
+        ("arrays", "model.coef"),
+        DELETED,
+        "the model of a proof of psvm has the arrays coef, intercept or",
+    ),
 }
 
 
@@ -332,7 +362,7 @@ def test_an_archive_that_breaks_a_rule_is_refused(tmp_path):
 
 def test_a_file_of_version_1_is_refused_in_a_sentence(tmp_path):
     np.savez(tmp_path / "old.npz", header=np.array("{}"), weight=np.ones(3))
-    with pytest.raises(sx.DataError, match="proof format 1, which is not read any more.*save a new proof"):
+    with pytest.raises(sx.DataError, match=r"proof format 1, which is not read any more.*save a new proof"):
         verify(tmp_path / "old.npz", X, Y)
 
 

@@ -17,6 +17,7 @@ import svmcvx as sx
 from svmcvx.data import binary_data
 from svmcvx.feature_space import feature_space
 from svmcvx.formulations.conic_loss.recovery import moment_of
+from svmcvx.formulations.margin.absolute_norm_problems import l1_svm
 from svmcvx.formulations.margin.liblinear import PenalisedPSVM
 from svmcvx.proofs import Proof, Statement, fingerprint, read_proof, verify, write_proof
 
@@ -698,3 +699,249 @@ def test_an_infinite_upper_end_claims_nothing_of_the_model():
     assert found.holds, found.why
     claimed = replace(proof, upper=1.0)
     assert not sx.verify(claimed, X, [1, 1, 0, 0, 0]).holds
+
+
+# What was proved, and what was expected
+
+
+def test_the_result_says_what_was_proved():
+    proof, X, y = case("psvm-weights")
+    verified = verify(proof, X, y)
+    statement = verified.statement
+    assert statement == proof.statement
+    assert statement.weights == (40, 0.0, 2.0)
+    assert str(statement) == (
+        f"psvm with C = 2.0, p = 1.0; kernel rbf (gamma = {statement.kernel['gamma']!r}); intercept free; "
+        "40 rows and 3 columns; classes -1, 1; weights: 40 of 40 differ from 1, between 0.0 and 2.0"
+    )
+    assert verified.checked == ("lower", "upper")
+    assert verified
+    assert not verify(proof, X + 1.0, y)
+    assert str(case("conic-fixed")[0].statement).endswith(
+        f"gamma given, between 0.0 and {case('conic-fixed')[0].statement.gamma.max()}"
+    )
+    assert "no kernel; intercept none" in str(case("odm")[0].statement)
+    assert "classes 'ash', 'birch', 'cedar'; weights: 44 of 45" in str(case("m3svm-fast")[0].statement)
+
+
+EXPECTED = {
+    "psvm": lambda **k: sx.psvm_dual(X, Y, **{"C": 2.0, "p": 1.5, "kernel": sx.RBF(0.4), **k}),
+    "odm": lambda **k: sx.odm_dual(X, Y, **{"C1": 2.0, "C2": 1.0, "D": 0.1, "intercept": True, **k}),
+    "m3svm": lambda **k: sx.m3svm(X3, NAMES, **{"lam": 0.1, "p": 2.0, **k}),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "other", "difference"),
+    [
+        ("psvm", {"C": 2.5}, "C is 2.0 where 2.5 is expected"),
+        ("psvm", {"kernel": sx.RBF(0.5)}, "gamma of the kernel is 0.4 where 0.5 is expected"),
+        ("psvm", {"kernel": sx.Laplacian(0.4)}, "name of the kernel is 'rbf' where 'laplacian' is expected"),
+        ("psvm", {"kernel": None}, "kernel is {'name': 'rbf', 'gamma': 0.4} where None is expected"),
+        (
+            "psvm",
+            {"sample_weight": WEIGHT},
+            "weight is another than the one that is expected, first in row 0: 1.0 for 0.2",
+        ),
+        ("odm", {"intercept": False}, "intercept is 'penalised' where 'none' is expected"),
+        ("m3svm", {"loss": "logistic"}, "loss is "),
+        ("m3svm", {"eps": 1e-3}, "eps is 1e-06 where 0.001 is expected"),
+    ],
+)
+def test_a_proof_of_another_problem_than_the_one_expected_is_refused(name, other, difference):
+    problem = EXPECTED[name]()
+    solution = sx.solve(problem)
+    proof, (data, y) = solution.proof(), (X3, NAMES) if name == "m3svm" else (X, Y)
+    for expect in (problem, solution, proof.statement, proof, verify(proof, data, y)):
+        assert verify(proof, data, y, expect=expect)
+    found = verify(proof, data, y, expect=EXPECTED[name](**other))
+    assert not found.holds
+    assert found.why.startswith(f"the proof is about another problem: {difference}")
+    # The interval is still that of the problem that the file names.
+    plain = verify(proof, data, y)
+    assert (found.lower, found.upper, found.statement) == (plain.lower, plain.upper, proof.statement)
+
+
+def test_what_can_be_expected():
+    proof, X, y = case("psvm-1-None")
+    fitted = sx.PSVMClassifier(C=2.0, p=1, tol=1e-6).fit(X, y)
+    assert verify(fitted.solution_.proof(), X, y, expect=fitted)
+    assert "C is 2.0" in verify(proof, X, y, expect=sx.PSVMClassifier(C=1.0, p=1).fit(X, y)).why
+    assert "formulation is 'psvm'" in verify(proof, X, y, expect=sx.odm_dual(X, y)).why
+    assert "fingerprint is" in verify(proof, X, y, expect=sx.psvm_dual(X + 1.0, y, C=2.0, p=1)).why
+    gamma = case("conic-fixed")[0]
+    other = changed(gamma, gamma=gamma.statement.gamma * 2.0).statement
+    assert "gamma is another than" in verify(gamma, X, y, expect=other).why
+    assert (
+        "M is another than"
+        in verify(case("zero-one")[0], X, y, expect=changed(case("zero-one")[0], M=np.ones(40)).statement).why
+    )
+    for wrong in ("psvm", sx.PSVMClassifier, {"C": 2.0}, sx.verify(proof, X[:-1], y[:-1])):
+        with pytest.raises(sx.DataError, match="expect must be"):
+            verify(proof, X, y, expect=wrong)
+    with pytest.raises(sx.DataError, match="one of several problems"):
+        verify(proof, X, y, expect=sx.PSVMClassifier().fit(X3, NAMES))
+    with pytest.raises(sx.DataError, match="no proofs of this problem"):
+        verify(proof, X, y, expect=l1_svm(X, y, C=1.0))
+
+
+def test_ends_that_cross_are_an_alarm(monkeypatch):
+    from svmcvx.proofs.families import margin
+
+    proof, X, y = case("psvm-1-None")
+    upper, lower = margin.FAMILY["psvm"]
+    monkeypatch.setitem(margin.FAMILY, "psvm", (upper, lambda space: lower(space) + 1.0))
+    from svmcvx.proofs import checker
+
+    checker._families.cache_clear()
+    found = verify(proof, X, y, method="balls")
+    checker._families.cache_clear()
+    assert "the ends cross" in found.why
+    assert (found.lower, found.upper, found.holds, found.checked) == (None, math.inf, False, ())
+
+
+def test_arrays_of_one_proof_do_not_fit_another():
+    tree = sx.fast.zero_one(X, Y, lam=2.0, method="branch").proof().tree
+    assert tree
+    for name in ("psvm-penalised", "odm", "conic", "l0"):
+        proof = case(name)[0]
+        with pytest.raises(sx.DataError, match=r"the tree of a proof of .* has the arrays none"):
+            replace(proof, tree=tree)
+    with pytest.raises(sx.DataError, match="the hyper-parameters of penalised psvm are C, p"):
+        with_numbers(case("psvm-penalised")[0], lam=1.3)
+    mixed = replace(case("zero-one")[0], kind="mixed-integer")
+    with pytest.raises(sx.DataError, match="the tree of a proof of zero_one"):
+        replace(mixed, tree=tree)
+
+
+# Kernels that may be indefinite
+
+
+def precomputed(K, y, *, alpha=None, support=(), v=(), weight=None, intercept="none", p=2.0):
+    """A proof about a precomputed kernel that claims little."""
+    n = len(K)
+    name = "psvm" if intercept == "free" else "penalised psvm"
+    described = {"name": "precomputed"}
+    statement = Statement(name, {"C": 1.0, "p": p}, described, intercept, n, n, (-1, 1), fingerprint(K, y), weight)
+    model = {"support": np.array(support, dtype=int), "dual_coef": np.array(v, dtype=float), "intercept": 0.0}
+    return Proof(statement, model, {} if alpha is None else {"alpha": alpha}, None if alpha is None else -1e300, 1e300)
+
+
+SIGNS = np.tile([-1, 1], 20)
+BOTH = pytest.mark.parametrize("method", ["balls", "a-priori"])
+
+
+@BOTH
+def test_rows_of_weight_zero_that_the_model_rests_on_are_tested(method):
+    # Of the last row all that matters is how it meets the others, and that its own size is next to nothing.
+    rng = np.random.default_rng(0)
+    K = np.zeros((21, 21))
+    F = rng.normal(size=(20, 2))
+    K[:20, :20], K[20, :20], K[:20, 20], K[20, 20] = F @ F.T, 1e-4 * SIGNS[:20], 1e-4 * SIGNS[:20], 1e-12
+    weight = np.append(np.ones(20), 0.0)
+    proof = precomputed(K, np.append(SIGNS[:20], 1), support=[20], v=[1e4], weight=weight)
+    assert "indefinite" in verify(proof, K, np.append(SIGNS[:20], 1), method=method).why
+    unused = precomputed(K, np.append(SIGNS[:20], 1), support=[3], v=[1.0], weight=weight)
+    assert verify(unused, K, np.append(SIGNS[:20], 1), method=method)
+
+
+@BOTH
+def test_an_upper_end_alone_is_tested_too(method):
+    K = np.eye(40)
+    K[0, 1] = K[1, 0] = 3.0
+    found = verify(precomputed(K, SIGNS, support=[2], v=[1.0]), K, SIGNS, method=method)
+    assert not found.holds
+    assert "indefinite" in found.why
+    negative = np.eye(40)
+    negative[3, 3] = -1e-12
+    assert "its diagonal entry of row 3" in verify(precomputed(negative, SIGNS), negative, SIGNS, method=method).why
+    zero = np.eye(40)
+    zero[3, 3], zero[3, 4], zero[4, 3] = 0.0, 1e-12, 1e-12
+    why = verify(precomputed(zero, SIGNS), zero, SIGNS, method=method).why
+    assert "not symmetric" in why or "a diagonal entry is 0" in why
+
+
+@BOTH
+@pytest.mark.parametrize("n", [40, 1100])
+def test_an_indefinite_block_is_found_at_any_place(method, n):
+    y = np.tile([-1, 1], n // 2)
+    for place in (0, n // 2, n - 2):
+        K = np.eye(n)
+        K[place, place + 1] = K[place + 1, place] = 3.0
+        assert "indefinite" in verify(precomputed(K, y), K, y, method=method).why
+    K[place, place + 1] = K[place + 1, place] = 1.0
+    assert verify(precomputed(K, y), K, y, method=method)
+    # Sparse storage is the same matrix.
+    assert verify(precomputed(K, y), sp.csr_array(K), y, method=method)
+
+
+@BOTH
+def test_the_limit_of_an_eigenvalue(method):
+    def refused(share):
+        K = np.eye(40)
+        K[0, 1] = K[1, 0] = 1.0 + share * 1e-10 * 40
+        found = verify(precomputed(K, SIGNS), K, SIGNS, method=method)
+        return not found.holds
+
+    assert [refused(share) for share in (0.0, 0.9, 0.999, 1.001, 2.0)] == [False, False, False, True, True]
+
+
+@BOTH
+def test_a_negative_norm_is_refused(method):
+    # What rounding may have done to the matrix is let through, but not a point of negative length.
+    K = np.eye(40)
+    K[0, 1] = K[1, 0] = 1.0 + 1e-9
+    model = precomputed(K, SIGNS, support=[0, 1], v=[1.0, -1.0])
+    assert "a squared norm is negative" in verify(model, K, SIGNS, method=method).why
+    alpha = np.zeros(40)
+    alpha[:2] = 1.0
+    assert "a squared norm is negative" in verify(precomputed(K, SIGNS, alpha=alpha), K, SIGNS, method=method).why
+
+
+@BOTH
+def test_rounding_of_a_matrix_that_is_not_quite_symmetric(method):
+    K = X @ X.T
+    skew = K * (1.0 + 1e-13 * RNG.uniform(-1, 1, K.shape))
+    y = np.where(Y.max() == Y, 1, -1)
+    proof = precomputed(skew, y, alpha=np.full(40, 1e-3), support=[0, 5], v=[0.1, -0.2])
+    found, other = verify(proof, skew, y, method=method), verify(proof, skew, y, method="balls")
+    assert found.holds, found.why
+    assert found.lower <= other.lower <= other.upper <= found.upper
+    assert found.upper - found.lower <= (other.upper - other.lower) * (1 + 1e-12)
+
+
+def test_other_kernels_that_may_be_indefinite():
+    for kernel, definite in (
+        ({"name": "sigmoid", "gamma": 0.01, "coef0": 0.0}, False),
+        ({"name": "polynomial", "degree": 2, "gamma": 1.0, "coef0": -1.0}, False),
+        ({"name": "polynomial", "degree": 1, "gamma": 1.0, "coef0": -1e-30}, True),
+    ):
+        rows = np.zeros((40, 3)) + X
+        statement = Statement("odm", ODM, kernel, "none", 40, 3, (-1, 1), fingerprint(rows, Y))
+        model = {"support": [0], "dual_coef": [0.0], "intercept": 0.0}
+        proof = Proof(statement, model, {"theta": np.zeros(40)}, 0.0, None)
+        found = [verify(proof, rows, Y, method=method) for method in ("balls", "a-priori")]
+        assert [one.lower is not None for one in found] == [definite] * 2
+        assert definite or all("indefinite" in one.why for one in found)
+
+
+def test_a_kernel_that_is_computed_is_tested_on_few_rows_only(monkeypatch):
+    from svmcvx.proofs import definiteness
+
+    monkeypatch.setattr(definiteness, "TESTED", 39)
+    statement = Statement(
+        "odm", ODM, {"name": "sigmoid", "gamma": 1.0, "coef0": 0.0}, "none", 40, 3, (-1, 1), fingerprint(X, Y)
+    )
+    model = {"support": [0], "dual_coef": [0.0], "intercept": 0.0}
+    proof = Proof(statement, model, {}, None, 1e6)
+    for method in ("balls", "a-priori"):
+        assert "tested on up to 39 rows; these are 40: precompute" in verify(proof, X, Y, method=method).why
+
+
+def test_a_matrix_of_balls_has_a_largest_size(monkeypatch):
+    from svmcvx.proofs.families import conic_loss
+
+    monkeypatch.setattr(conic_loss, "LARGEST", 3)
+    for name in ("conic", "conic-rbf"):
+        proof, data, y = case(name)
+        assert "of at most 3 rows" in verify(proof, data, y).why
