@@ -410,6 +410,8 @@ def test_a_proof_made_by_hand_keeps_the_rules_of_a_file():
         ({"dual": {"alpha": [[1.0], [0.0, 0.0]]}}, "dual.alpha of a proof is not numeric"),
         ({"dual": {"alpha": np.array([2**53 + 1, 0, 0])}}, "not of the dtype <f8"),
         ({"dual": {"alpha": np.array([0, 0, 0.0]) + np.longdouble(2) ** -60 + 1}}, "not of the dtype <f8"),
+        ({"dual": {"alpha": [0.0, 0.0, np.inf]}}, "dual.alpha of a proof is not finite: see its entry 2"),
+        ({"model": {"support": [np.inf], "dual_coef": [1.0], "intercept": 0}}, "not of the dtype <i8"),
         ({"dual": {"alpha": [0.0, 0.0]}}, r"has the shape \(2,\) where \(3\) is needed"),
         ({"dual": {"theta": [0.0, 0.0, 0.0]}}, "the dual of a proof of psvm has the arrays"),
         ({"model": {"support": [0.5], "dual_coef": [1.0], "intercept": 0}}, "not of the dtype <i8"),
@@ -425,8 +427,8 @@ def test_a_proof_made_by_hand_keeps_the_rules_of_a_file():
         with pytest.raises(sx.DataError, match=why):
             Proof(**arguments)
     for wrong, why in (
-        ({"weight": [1.0, -1.0, 1.0]}, "must be finite and not negative"),
-        ({"weight": [1.0, np.nan, 1.0]}, "must be finite and not negative"),
+        ({"weight": [1.0, -1.0, 1.0]}, "statement.weight of a proof must not be negative"),
+        ({"weight": [1.0, np.nan, 1.0]}, "statement.weight of a proof is not finite: see its entry 1"),
         ({"weight": [0.0, 0.0, 0.0]}, "some weight of a proof must be positive"),
         ({"weight": [1.0, 1.0]}, r"has the shape \(2,\) where \(3\) is needed"),
         ({"gamma": [1.0, 1.0, 1.0]}, "the statement of a proof of psvm has the arrays"),

@@ -381,7 +381,8 @@ def test_reasons_name_the_constraint_and_the_row():
         ).why
     )
     alpha[3] = np.nan
-    assert "row 3 is not finite" in verify(replace(proof, dual={"alpha": alpha}), X, y).why
+    with pytest.raises(sx.DataError, match=r"dual.alpha of a proof is not finite: see its entry 3"):
+        replace(proof, dual={"alpha": alpha})
     assert "no dual point" in verify(replace(proof, dual={}), X, y).why
     assert verify(replace(proof, dual={}, lower=None), X, y).holds
 
@@ -671,7 +672,6 @@ def test_models_that_do_not_fit_are_refused():
         ({"support": np.zeros(size, dtype=int)}, "twice"),
         ({"support": proof.model["support"] + 1000}, "rows of the data"),
         ({"support": proof.model["support"] - 1000}, "rows of the data"),
-        ({"dual_coef": np.full(size, np.nan)}, "not finite"),
     ):
         assert why in verify(replace(proof, model={**proof.model, **other}), X, y).why
     linear, X, y = case("psvm-1-None")
@@ -899,10 +899,30 @@ def test_a_negative_norm_is_refused(method):
 
 
 @BOTH
+def test_a_direction_that_only_rounding_made_negative_proves_nothing(method):
+    # A matrix of rank 4, whose other eigenvalues are those of rounding.
+    y = np.where(Y > 0, 1, -1)
+    proof = solved(sx.psvm_dual, GRAM, y, "free", C=1.3, p=2, kernel=sx.Precomputed())[0]
+    optimum = verify(proof, GRAM, y, method=method)
+    assert optimum.holds, optimum.why
+    values, vectors = np.linalg.eigh(GRAM)
+    v = np.zeros(40)
+    v[proof.model["support"]] = proof.model["dual_coef"]
+    found = []
+    for value, z in zip(values[:4], vectors.T, strict=False):
+        # A share of the squared norm is lost.
+        size = np.sqrt(0.3 * (v @ GRAM @ v) / -value)
+        model = {"support": np.arange(40), "dual_coef": v + size * z, "intercept": proof.model["intercept"]}
+        found.append(verify(replace(proof, model=model, dual={}, lower=None, upper=1e300), GRAM, y, method=method))
+        assert found[-1].upper >= optimum.lower
+    assert "rounding of the kernel decides" in found[0].why
+
+
+@BOTH
 def test_rounding_of_a_matrix_that_is_not_quite_symmetric(method):
     K = X @ X.T
     skew = K * (1.0 + 1e-13 * RNG.uniform(-1, 1, K.shape))
-    y = np.where(Y.max() == Y, 1, -1)
+    y = np.where(Y > 0, 1, -1)
     proof = precomputed(skew, y, alpha=np.full(40, 1e-3), support=[0, 5], v=[0.1, -0.2])
     found, other = verify(proof, skew, y, method=method), verify(proof, skew, y, method="balls")
     assert found.holds, found.why

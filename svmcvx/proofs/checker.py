@@ -266,14 +266,17 @@ def _with_the_search(problem: Problem, upper: End, lower: End | None) -> End | N
 
 
 def _both(
-    upper: Callable[..., Any], lower: Callable[..., Any] | None, argument: Any, enclose: Callable[[Any], Any]
+    upper: Callable[..., Any], lower: Callable[..., Any] | None, space: Any, enclose: Callable[[Any], Any]
 ) -> tuple[End, End | None]:
-    return _end(upper, argument, enclose), None if lower is None else _end(lower, argument, enclose)
+    return _end(upper, space, enclose), None if lower is None else _end(lower, space, enclose)
 
 
-def _end(evaluate: Callable[..., Any], argument: Any, enclose: Callable[[Any], Any]) -> End:
+def _end(evaluate: Callable[..., Any], space: Any, enclose: Callable[[Any], Any]) -> End:
+    definiteness: Any = import_module("svmcvx.proofs.definiteness")
+    space.influence = 0.0
     try:
-        low, high = enclose(evaluate(argument))
+        low, high = enclose(evaluate(space))
+        definiteness.require_small(space.influence, low, high)
         return End(low, high, "")
     except Refused as refusal:
         return End(-math.inf, math.inf, str(refusal))

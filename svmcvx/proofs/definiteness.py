@@ -4,22 +4,34 @@ The matrix is scaled to a diagonal of ones, so that no entry hides another. A Ch
 the identity that ends in doubles proves that no eigenvalue is below minus that multiple and what rounding may add: in any order
 of summation the factor's product differs from the matrix by at most :math:`(n + 1)\,2^{-53}` in each entry, relatively to
 the diagonal ([Rump], verification of positive definiteness, 2006).
+
+With the tolerance :math:`\tau` that this proves, :math:`K + \tau\,\mathrm{diag}(K)` is positive semidefinite, and the squared norm of
+coefficients v in it is larger by :math:`\tau\sum K_{ii}v_i^2`. A point for which that is not small beside the end that it proves is refused:
+it would prove what the rounding of the matrix says.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 import scipy.linalg
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from svmcvx.proofs.arithmetic.intervals import TINY, U
+from svmcvx.proofs.arithmetic.intervals import SLACK, TINY, U
 from svmcvx.proofs.problem import Problem, Refused
 
-__all__ = ["Block", "dense", "is_symmetric", "precomputed_block", "require_definite"]
+__all__ = [
+    "Block",
+    "Indefiniteness",
+    "dense",
+    "is_symmetric",
+    "precomputed_block",
+    "proved_definite",
+    "require_small",
+]
 
 Floats: TypeAlias = NDArray[np.float64]
 Rows: TypeAlias = NDArray[np.intp]
@@ -29,6 +41,8 @@ Block: TypeAlias = Callable[[Rows, Rows], tuple[Floats, Floats]]
 # Relatively to the diagonal: how far a precomputed matrix may be from symmetric, and its eigenvalues, over their number, below zero.
 ASYMMETRY: Final = 1e-10
 INDEFINITE: Final = 1e-10
+# What that may change, relatively to the end that a point proves.
+INFLUENCE: Final = 1e-6
 # Rows up to which a kernel is computed for this test, where the data are not its matrix; and of one block.
 TESTED: Final = 4000
 BLOCK: Final = 500
@@ -70,11 +84,34 @@ def is_tested(kernel: Mapping[str, Any] | None) -> bool:
     return name in ("precomputed", "sigmoid") or (name == "polynomial" and kernel is not None and kernel["coef0"] < 0)
 
 
-def require_definite(problem: Problem, block: Block) -> None:
-    """Refuse a kernel that is not positive semidefinite, to rounding, on the rows that the proof uses; the theory speaks of no other."""
+class Indefiniteness(NamedTuple):
+    """How far a kernel may be from positive semidefinite, relatively to its diagonal, and this diagonal, one entry a row of the data."""
+
+    tolerance: float
+    diagonal: Floats
+
+    def influence(self, rows: Rows, v: Floats) -> float:
+        """Return what the tolerance may change the squared norm of coefficients by, of which sizes are given."""
+        with np.errstate(over="ignore"):
+            return float(self.tolerance * (self.diagonal[rows] * v * v).sum()) * SLACK if self.tolerance else 0.0
+
+
+DEFINITE: Final = Indefiniteness(0.0, np.zeros(0))
+
+
+def require_small(influence: float, low: float, high: float) -> None:
+    """Refuse coefficients with which an end between two numbers rests on how a kernel that may be indefinite was rounded."""
+    if influence > INFLUENCE * max(abs(low), abs(high)):
+        raise Refused(
+            f"the coefficients are so large that the rounding of the kernel decides: it may change the squared norm by {influence:.3g}"
+        )
+
+
+def proved_definite(problem: Problem, block: Block) -> Indefiniteness:
+    """Return how far the kernel may be from semidefinite on the rows that the proof uses; refuse one that is clearly not."""
     kernel, used = problem.kernel, problem.used
     if kernel is None or not is_tested(kernel):
-        return
+        return DEFINITE
     n = used.size
     if n > TESTED and kernel["name"] != "precomputed":
         raise Refused(
@@ -96,15 +133,19 @@ def require_definite(problem: Problem, block: Block) -> None:
         A[part] = values / size[part, None] / size
         error = max(error, float((errors / size[part, None] / size).sum(axis=1).max()))
     allowed, rounding = INDEFINITE * n, n * (n + 8) * U
-    shift = allowed - error - rounding
-    if not (shift > 0 and np.isfinite(A).all()):
+    if not (error + rounding < allowed and np.isfinite(A).all()):
         raise Refused("the entries of the kernel are too inexact to tell whether it is indefinite; take method='balls'")
-    A.flat[:: n + 1] += shift
-    if not _has_factor(A):
-        raise Refused(
-            "the kernel is indefinite on these data: scaled to a diagonal of ones it is not proved to have no eigenvalue below "
-            f"{-allowed:.3g}"
-        )
+    for tolerance in (0.0, error + 2 * rounding, allowed):
+        shifted = A.copy()
+        shifted.flat[:: n + 1] += tolerance - error - rounding
+        if _has_factor(shifted):
+            full = np.zeros(problem.codes.size)
+            full[used] = diagonal
+            return Indefiniteness(min(tolerance, allowed), full)
+    raise Refused(
+        "the kernel is indefinite on these data: scaled to a diagonal of ones it is not proved to have no eigenvalue below "
+        f"{-allowed:.3g}"
+    )
 
 
 def _has_factor(A: Floats) -> bool:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from svmcvx.errors import DataError
 from svmcvx.proofs.arithmetic.intervals import SLACK, TINY, Interval, U, products, rounded_sum
-from svmcvx.proofs.definiteness import dense, is_symmetric, precomputed_block, require_definite
+from svmcvx.proofs.definiteness import dense, is_symmetric, precomputed_block, proved_definite
 from svmcvx.proofs.problem import Problem, Refused
 
 __all__ = ["Space", "can_check", "lower", "require_check", "upper"]
@@ -50,16 +50,18 @@ class Space:
         self.symmetric = True
         if problem.kernel is not None and problem.kernel["name"] == "precomputed":
             self.symmetric = is_symmetric(problem)
-        require_definite(problem, self._block)
+        self.indefinite, self.influence = proved_definite(problem, self._block), 0.0
 
     def model(self) -> tuple[Interval, Interval]:
         """Scores with the bias, and the squared norm with that of a penalised bias."""
         problem = self.problem
         if problem.linear_model:
-            w = Interval.exactly(problem.model("coef"))
+            w = Interval.exactly(problem.proof.model["coef"])
             scores, norm = products(self.kept, 0.0, w), (w * w).sum()
         else:
-            scores, norm = self.expansion(problem.support, Interval.exactly(problem.model("dual_coef")), constant=False)
+            scores, norm = self.expansion(
+                problem.support, Interval.exactly(problem.proof.model["dual_coef"]), constant=False
+            )
         bias = Interval.exactly(problem.bias)
         return scores + bias, norm + bias * bias if problem.penalised else norm
 
@@ -77,6 +79,7 @@ class Space:
             whole = self._kernel_scores(every, rows, v)
             scores = whole[np.searchsorted(every, problem.index)]
             norm = (v * whole[np.searchsorted(every, rows)]).sum()
+            self.influence += self.indefinite.influence(rows, np.maximum(np.abs(v.low), np.abs(v.high)))
         if norm.high < 0:
             raise Refused("the kernel is not positive semidefinite on these data: a squared norm is negative")
         norm = norm.nonneg()

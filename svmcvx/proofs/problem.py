@@ -182,18 +182,7 @@ class Problem:
 
     def dual(self, name: str) -> Floats:
         """Return an entry of the dual point for the rows that take part."""
-        values: Floats = self.proof.dual[name][self.index]
-        if not np.isfinite(values).all():
-            row = int(self.index[np.flatnonzero(~np.isfinite(values.reshape(self.n, -1)).all(axis=1))[0]])
-            raise Refused(f"the entry {name!r} of row {row} is not finite")
-        return values
-
-    def model(self, name: str) -> Floats:
-        """Return a finite array of the model."""
-        values: Floats = self.proof.model[name]
-        if not np.isfinite(values).all():
-            raise Refused(f"the entry {name!r} of the model is not finite")
-        return values
+        return np.asarray(self.proof.dual[name][self.index])
 
     @property
     def linear_model(self) -> bool:
@@ -213,7 +202,7 @@ class Problem:
     @property
     def bias(self) -> float:
         """The intercept of a model of two classes."""
-        bias = float(self.model("intercept").item())
+        bias = float(self.proof.model["intercept"])
         if self.proof.statement.intercept == "none" and bias != 0:
             raise Refused(f"the model has the intercept {bias!r}, the formulation has none")
         return bias

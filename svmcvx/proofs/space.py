@@ -15,6 +15,7 @@ from svmcvx.proofs.arithmetic.balls import (
     BLOCK,
     Ball,
     Matrix,
+    above,
     as_matrix,
     balls,
     combination,
@@ -25,7 +26,7 @@ from svmcvx.proofs.arithmetic.balls import (
     total,
 )
 from svmcvx.proofs.arithmetic.intervals import SLACK, TINY, U
-from svmcvx.proofs.definiteness import dense, is_symmetric, precomputed_block, require_definite
+from svmcvx.proofs.definiteness import dense, is_symmetric, precomputed_block, proved_definite
 from svmcvx.proofs.problem import Problem, Refused
 
 __all__ = ["Point", "Space", "kernel_matrix", "require_norm"]
@@ -58,7 +59,7 @@ class Space:
         self.symmetric = True
         if self.kernel is not None and self.kernel["name"] == "precomputed":
             self.symmetric = is_symmetric(problem)
-        require_definite(problem, self._floats)
+        self.indefinite, self.influence = proved_definite(problem, self._floats), 0.0
 
     def _floats(self, rows: Rows, columns: Rows) -> tuple[Floats, Floats]:
         """Entries of a kernel as floats, and bounds on their errors."""
@@ -78,10 +79,10 @@ class Space:
         """Scores with the bias and squared norm of the model; the norm includes a penalised bias."""
         problem = self.problem
         if problem.linear_model:
-            w = balls(problem.model("coef"))
+            w = balls(problem.proof.model["coef"])
             point = Point(product(self.kept, w), norm_squared(w))
         else:
-            point = self.expansion(problem.support, balls(problem.model("dual_coef")), constant=False)
+            point = self.expansion(problem.support, balls(problem.proof.model["dual_coef"]), constant=False)
         bias = arb(problem.bias)
         norm = point.norm + bias * bias if problem.penalised else point.norm
         return Point([score + bias for score in point.scores], norm)
@@ -112,10 +113,16 @@ class Space:
                 total(v[j] * scores[row] for j, row in zip(used, rows[used].tolist(), strict=True)),
             )
             require_norm(point.norm)
+            self.note(rows, v)
         if constant:
             shift = total(v)
             return Point([score + shift for score in point.scores], nonneg(point.norm + shift * shift))
         return Point(point.scores, nonneg(point.norm))
+
+    def note(self, rows: Rows, v: Sequence[Ball]) -> None:
+        """Add what the rounding of a kernel that may be indefinite may do to the norm of these coefficients."""
+        if self.indefinite.tolerance:
+            self.influence += self.indefinite.influence(rows, np.array([above(abs(x)) for x in v]))
 
     def _kernel_scores(self, columns: Rows, v: Sequence[Ball]) -> dict[int, Ball]:
         """Scores of the rows that take part and of the columns themselves."""

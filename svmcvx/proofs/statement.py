@@ -89,10 +89,8 @@ class Statement:
         }
         check_arrays(plain, None, {f"statement.{name}": values.shape for name, values in given.items()}, ("statement",))
         for name, values in given.items():
-            if not np.isfinite(values).all() or (name != "M" and (values < 0).any()):
-                raise DataError(
-                    f"statement.{name} of a proof must be finite{'' if name == 'M' else ' and not negative'}"
-                )
+            if name != "M" and (values < 0).any():
+                raise DataError(f"the array statement.{name} of a proof must not be negative")
             object.__setattr__(self, name, values)
         if self.weight is not None and not self.weight.any():
             raise DataError("some weight of a proof must be positive")
@@ -193,23 +191,25 @@ def exactly(name: str, values: ArrayLike, dtype: str) -> NDArray[Any]:
     Raises
     ------
     DataError
-        If they are no numbers, or some are not numbers of this dtype.
+        If they are no numbers, some are not finite, or not numbers of this dtype.
     """
     try:
         given = np.asarray(values)
     except (TypeError, ValueError):
         raise DataError(f"the array {name} of a proof is not numeric") from None
-    if given.dtype.str == dtype and given.flags.c_contiguous and not given.flags.writeable:
-        return given
     if given.dtype.kind not in "biuf":
         raise DataError(f"the array {name} of a proof is not numeric")
     with np.errstate(over="ignore", invalid="ignore"):
-        found = np.array(given, dtype=dtype, order="C")
+        found = np.array(given, dtype=dtype, order="C", copy=True if given.flags.writeable else None)
         if given.dtype.str != dtype:
-            same = (found == given) | (np.isnan(given) & np.isnan(found))
+            same = (found == given) | ~np.isfinite(given)
             if found.dtype.kind != given.dtype.kind:
                 same &= (given >= -(2**53)) & (given <= 2**53)
             if not same.all():
                 raise DataError(f"the array {name} of a proof holds numbers that are not of the dtype {dtype}")
+    if not np.isfinite(found).all():
+        raise DataError(
+            f"the array {name} of a proof is not finite: see its entry {int(np.argmin(np.isfinite(found)))}"
+        )
     found.flags.writeable = False
     return found

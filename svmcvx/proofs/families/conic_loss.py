@@ -59,7 +59,7 @@ def _spread(space: Space) -> tuple[Ball, list[Ball]]:
     name = next((name for name in ("V", "V_coef") if name in model), None)
     if name is None:
         return square, deviations
-    V = problem.model(name)
+    V = problem.proof.model[name]
     for k in range(V.shape[1]):
         if name == "V_coef":
             used = np.flatnonzero(V[:, k])
@@ -74,7 +74,7 @@ def _spread(space: Space) -> tuple[Ball, list[Ball]]:
         deviations = [d + score * score for d, score in zip(deviations, scores, strict=True)]
     if name == "V_coef":
         # ε times the identity on the span of the rows, of at most as many dimensions as there are rows.
-        ridge = float(problem.model("ridge").item())
+        ridge = float(problem.proof.model["ridge"].item())
         if ridge < 0:
             raise Refused(f"the ridge of the spread must not be negative, got {ridge:.9g}")
         one = arb(1 if problem.penalised else 0)
@@ -133,7 +133,7 @@ def _lower(space: Space) -> Ball:
 def multiplier(problem: Problem) -> Ball:
     """Return λ of the dual point of a cardinality form."""
     lam = float(problem.proof.dual["lam"].item())
-    if not 0 <= lam < float("inf"):
+    if lam < 0:
         raise Refused(f"the multiplier lam is {lam!r}, it must not be negative")
     return arb(lam)
 
@@ -194,6 +194,7 @@ def _inverse_form(
     scores = (K * arb_mat(size, 1, v)).entries()
     norm = total(x * score for x, score in zip(v, scores, strict=True))
     require_norm(norm)
+    space.note(rows, v)
     return norm + Inverse(inner, what).form([root * score for root, score in zip(roots, scores, strict=True)])
 
 

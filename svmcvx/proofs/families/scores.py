@@ -179,7 +179,7 @@ def _classes(problem: Problem) -> int:
 
 def weights(problem: Problem) -> tuple[Columns, list[Ball]]:
     """W, one list a class, and b."""
-    W, b = problem.model("coef"), problem.model("intercept")
+    W, b = problem.proof.model["coef"], problem.proof.model["intercept"]
     if problem.proof.statement.intercept == "none" and np.ptp(b) > 0:
         raise Refused("the biases of the model differ, the formulation has none")
     return [balls(w) for w in W.T], balls(b)
