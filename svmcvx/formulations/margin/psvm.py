@@ -49,6 +49,7 @@ from scipy.optimize import brentq
 from svmcvx.certificate import EPS, Dual, Evaluation
 from svmcvx.formulations.base import CLEARLY_ZERO, RecoveredPoints, expanded, penalised
 from svmcvx.formulations.margin.alpha_dual import AlphaDualStatement
+from svmcvx.formulations.margin.linear_dual import MarginLinearDual
 from svmcvx.formulations.margin.support_equations import solve_support_equations
 from svmcvx.losses import hinge_power, hinge_power_above, hinge_power_conjugate, hinge_power_conjugate_above
 from svmcvx.model import BinaryModel
@@ -231,6 +232,10 @@ class PSVM(AlphaDualStatement):
         conjugate = hinge_power_conjugate_above(alpha, self.cost_below, self.p)
         parts = [alpha, -conjugate] if conjugate.any() else [alpha]
         return Evaluation.at_least(value, sum_below(np.concatenate(parts)))
+
+    def linear_dual(self) -> MarginLinearDual:
+        """The dual side with a linear term beside."""
+        return MarginLinearDual(self)
 
     def trivial(self) -> tuple[list[Any], list[Dual]]:
         """The model w = 0 with its best bias, and α = 0."""

@@ -57,6 +57,7 @@ from svmcvx.certificate import Dual, Evaluation
 from svmcvx.data import binary_data, check_number
 from svmcvx.feature_space import FeatureSpace, feature_space, penalised_or_none
 from svmcvx.formulations.base import BinaryStatement, RecoveredPoints, expanded, penalised
+from svmcvx.formulations.linear_dual import LinearDual
 from svmcvx.kernels import KernelLike
 from svmcvx.model import BinaryModel, LinearModel
 from svmcvx.rounding import SMALLEST, UNDERFLOW, U, sum_above, sum_below
@@ -251,6 +252,10 @@ class ODM(ODMStatement):
             conjugate = conjugates_above(theta, products_below(np.where(theta > 0, self.C1, self.C2), self.share))
             terms = (theta - self.D * size) - conjugate
             return Evaluation.at_least(value, sum_below(terms - 8.0 * U * (size + conjugate)))
+
+    def linear_dual(self) -> LinearDual:
+        """Return the dual side with a linear term beside."""
+        return LinearDual(self)
 
     def trivial(self) -> tuple[list[BinaryModel], list[Dual]]:
         """Return w = 0 and θ = 0: P is at most :math:`C_1(1-D)^2`, and not negative."""

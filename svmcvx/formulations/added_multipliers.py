@@ -1,0 +1,189 @@
+"""Points and multipliers of problems with added constraints, from what a solver has left near them.
+
+Nothing here is trusted: models are measured, and multipliers repaired, before they count.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
+
+import cvxpy as cp
+import numpy as np
+import scipy.linalg as sl
+from numpy.typing import NDArray
+
+from svmcvx.certificate import Dual
+from svmcvx.formulations.added_rows import AddedRows, Group
+from svmcvx.formulations.linear_dual import Bounded, LinearDual
+
+__all__ = ["STEPS", "completed", "moved_inside"]
+
+Floats: TypeAlias = NDArray[np.float64]
+
+# Steps towards the added constraints, and how far inside of them a step aims, in violations.
+STEPS, INSIDE = 4, 3.0
+# Entries of a normed vector up to this share of the largest count as zero, or within this share of it as the largest, where its
+# subgradient is sought.
+NEARLY = 1e-4
+
+
+def moved_inside(
+    rows: AddedRows, at: Mapping[str, Bounded], excess: Sequence[Floats], moving: Sequence[str]
+) -> dict[str, Floats] | None:
+    """Return values of the variables near those given that meet the constraints better; None if these meet them all.
+
+    A solver's point violates constraints by its tolerance. Rows that are violated are moved to their other side by the smallest
+    step; a norm counts as its tangent.
+
+    Parameters
+    ----------
+    rows : AddedRows
+    at : mapping of str to Bounded
+    excess : list of ndarray
+        Violations of the groups.
+    moving : sequence of str
+        Variables that may be moved.
+    """
+    names = list(moving)
+    if not names:
+        return None
+    wanted, targets = [], []
+    stacked = {name: rows.matrices[name].toarray() for name in names if name in rows.matrices}
+    value, _ = rows.values(at)
+    for group, over in zip(rows.groups, excess, strict=True):
+        for row, target in _tangents(group, value[group.rows], over):
+            line = {name: row @ matrix[group.rows] for name, matrix in stacked.items()}
+            if group.kind == "ball":
+                line = {"w": 2.0 * at["w"].values} if "w" in at else {}
+            wanted.append(np.concatenate([line.get(name, np.zeros(at[name].values.size)) for name in names]))
+            targets.append(target)
+    if not wanted:
+        return None
+    try:
+        step, *_ = sl.lstsq(np.array(wanted), np.array(targets), lapack_driver="gelsy")
+    except (ValueError, sl.LinAlgError):
+        return None
+    found, first = {}, 0
+    for name in names:
+        size = at[name].values.size
+        found[name] = at[name].values + step[first : first + size]
+        first += size
+    return found
+
+
+def _tangents(group: Group, value: Floats, over: Floats) -> list[tuple[Floats, float]]:
+    """Rows of a group that are violated, as combinations of its rows, with what each is to change by."""
+    found: list[tuple[Floats, float]] = []
+    unit = np.eye(value.size)
+    for j in np.flatnonzero(over > 0.0):
+        far = float(over[j])
+        if group.kind == "equality":
+            found.append((unit[j], -float(value[j])))
+        elif group.kind in ("inequality", "ball"):
+            found.append((unit[j], -INSIDE * far))
+        elif group.kind == "entries":
+            found.append((math.copysign(1.0, value[group.limits + j]) * unit[group.limits + j] - unit[j], -INSIDE * far))
+        else:
+            vector = value[1:]
+            near = np.flatnonzero(_open(vector, group.order)) + 1 if group.kind == "norm" else np.zeros(0, dtype=np.intp)
+            if near.size and math.isinf(group.order):
+                found += [(math.copysign(1.0, value[k]) * unit[k] - unit[0], -INSIDE * far) for k in near]
+                continue
+            # Entries at the kink of an absolute value go there.
+            found += [(unit[k], -float(value[k])) for k in near]
+            slope = 2.0 * vector if group.kind == "square" else _subgradient(vector, group.order)
+            found.append((np.concatenate([[-1.0], slope]), -INSIDE * far))
+    return found
+
+
+def _subgradient(u: Floats, q: float) -> Floats:
+    """Return a subgradient of the q-norm."""
+    size = np.abs(u)
+    largest = float(size.max(initial=0.0))
+    if largest == 0.0:
+        return np.zeros(u.size)
+    if math.isinf(q):
+        near = size >= (1.0 - NEARLY) * largest
+        return np.sign(u) * near / near.sum()
+    if q == 1.0:
+        return np.sign(u) * (size > NEARLY * largest)
+    powers = (size / largest) ** (q - 1.0)
+    return np.asarray(np.sign(u) * powers / float(((size / largest) ** q).sum()) ** (1.0 - 1.0 / q))
+
+
+def _open(u: Floats, q: float) -> NDArray[np.bool_]:
+    """Entries of the q-norm's subgradient that u does not determine."""
+    size = np.abs(u)
+    largest = float(size.max(initial=0.0))
+    if largest == 0.0:
+        return np.ones(u.size, dtype=bool)
+    if math.isinf(q):
+        return size >= (1.0 - NEARLY) * largest
+    return size <= NEARLY * largest if q == 1.0 else np.zeros(u.size, dtype=bool)
+
+
+def completed(
+    rows: AddedRows,
+    constraints: Sequence[cp.Constraint],
+    at: Mapping[str, Bounded],
+    linear: LinearDual,
+    dual: Dual,
+) -> Floats | None:
+    """Return multipliers of the rows, from those of a solver and of the losses; None if the solver has left none.
+
+    A solver gives one number for a norm. Its subgradient follows from the vector, and where this leaves it open, as at zero entries
+    of a sum of absolute values, from the stationarity of w: :math:`(1 + 2\\kappa)w = X'v - c_w`.
+    """
+    m = np.zeros(rows.offset.size)
+    undetermined = np.zeros(rows.offset.size, dtype=bool)
+    value, _ = rows.values(at)
+    for group in rows.groups:
+        solved = _solved(constraints[group.constraint])
+        if solved is None or solved.size < group.scale.size:
+            return None
+        solved = solved[: group.scale.size] * group.scale
+        part, vector = m[group.rows], value[group.rows][group.limits :]
+        if not group.limits:
+            part[:] = solved
+        elif group.kind == "entries":
+            part[:] = np.concatenate([-solved, solved * np.sign(vector)])
+        elif group.kind == "square":
+            part[:] = np.concatenate([[-solved[0]], 2.0 * solved[0] * vector])
+        else:
+            part[:] = np.concatenate([[-solved[0]], solved[0] * _subgradient(vector, group.order)])
+            undetermined[group.rows][1:] = _open(vector, group.order) & (solved[0] > 0.0)
+    if "w" in rows.matrices and undetermined.any():
+        _determine(rows, m, undetermined, at["w"].values, linear.expansion(dual)[0])
+    return m
+
+
+def _solved(constraint: cp.Constraint) -> Floats | None:
+    """The multipliers that a solver has left for a constraint, those of its limit where it is a cone."""
+    found = constraint.dual_value
+    found = found[0] if isinstance(found, (list, tuple)) else found
+    if found is None or not np.isfinite(found).all():
+        return None
+    return np.ravel(np.asarray(found, dtype=np.float64), order="F")
+
+
+def _determine(rows: AddedRows, m: Floats, undetermined: NDArray[np.bool_], w: Floats, expansion: Floats) -> None:
+    """Set the undetermined multipliers to those with which w is stationary, inside their norms, in place."""
+    curvature = 1.0 + 2.0 * sum(float(m[group.rows][0]) for group in rows.groups if group.kind == "ball")
+    matrix = rows.matrices["w"]
+    m_fixed = np.where(undetermined, 0.0, m)
+    target = expansion - matrix.T @ m_fixed - curvature * w
+    part = matrix[np.flatnonzero(undetermined)].toarray()
+    try:
+        solved, *_ = sl.lstsq(part.T, target, lapack_driver="gelsy")
+    except (ValueError, sl.LinAlgError):
+        return
+    m[undetermined] = solved
+    for group in rows.groups:
+        if group.kind == "norm" and undetermined[group.rows].any():
+            part, kappa = m[group.rows], -m[group.rows][0]
+            if group.order == 1.0:
+                np.clip(part[1:], -kappa, kappa, out=part[1:])
+            elif (size := float(np.linalg.norm(part[1:], 1 if math.isinf(group.order) else 2))) > kappa:
+                part[1:] *= kappa / size

@@ -1,0 +1,119 @@
+r"""The dual side of the pSVM with a linear term in its objective.
+
+A term :math:`c_\xi'\xi` adds to the cost of the slacks :math:`\xi_i \ge (1-u_i)_+`: the conjugate of a loss is taken at
+:math:`(\alpha_i - c_{\xi i})_+`, and the box of p = 1 is :math:`\alpha_i \le C s_i + c_{\xi i}`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from svmcvx.certificate import Dual, Evaluation
+from svmcvx.formulations.base import penalised
+from svmcvx.formulations.linear_dual import Bounded, LinearDual, LinearTerm
+from svmcvx.losses import hinge_power_above, hinge_power_conjugate_above
+from svmcvx.model import BinaryModel
+from svmcvx.rounding import SMALLEST, U, balanced, dot_exactly, imbalance, sum_above, sum_below
+
+__all__ = ["MarginLinearDual"]
+
+Floats: TypeAlias = NDArray[np.float64]
+
+
+class MarginLinearDual(LinearDual):
+    """The dual side of a pSVM beside a linear term; a free intercept demands Σv = c_b exactly."""
+
+    @property
+    def free(self) -> bool:
+        """Whether there is a free intercept."""
+        return self.space.intercept == "free"
+
+    @property
+    def variables(self) -> frozenset[str]:
+        """The normal, a free intercept, and the slacks."""
+        found = super().variables
+        return found | {"xi"} | ({"b"} if self.free else set()) if found else found
+
+    def values(self, model: BinaryModel, variables: Mapping[str, Any]) -> dict[str, Bounded]:
+        """Return w, the intercept that belongs to the centred data, and slacks that are large enough."""
+        found = super().values(model, variables)
+        if found and self.free:
+            b = dot_exactly(self.space.centre, found["w"].values, model.intercept)
+            found["b"] = Bounded(np.array([b]), np.array([abs(b) * U if self.space.centre.any() else 0.0]))
+        if found and "xi" in variables:
+            slacks = self.slacks(model, variables["xi"])
+            found["xi"] = Bounded(slacks, np.zeros(slacks.size))
+        return found
+
+    def slacks(self, model: BinaryModel, xi: Floats) -> Floats:
+        """Return numbers that are at least ξ and every loss :math:`(1-u_i)_+`."""
+        u, error = self.statement.margins(model)
+        return np.maximum(np.asarray(xi, dtype=np.float64), hinge_power_above(u, error, 1.0))
+
+    def evaluate(self, model: BinaryModel, variables: Mapping[str, Any]) -> Evaluation:
+        """½‖w‖² + CΣsξ^p, with the losses of the model where no slacks are passed."""
+        if "xi" not in variables:
+            return super().evaluate(model, variables)
+        statement = self.statement
+        xi = self.slacks(model, variables["xi"])
+        # The loss of the margin 1 − ξ, which is known to an ulp of the larger number.
+        powers = hinge_power_above(1.0 - xi, 2.0 * U * np.maximum(xi, 1.0), statement.p)
+        terms = np.nextafter(statement.cost_below, math.inf) * powers * (1.0 + 4.0 * U) + SMALLEST
+        high = sum_above(np.where(powers == 0.0, 0.0, terms))
+        return penalised(Evaluation.at_most(high, high), *statement.penalty(model))
+
+    def start(self, variables: Mapping[str, Any], multipliers: Mapping[str, Any]) -> Dual:
+        """Return the multipliers of the margins."""
+        return {"alpha": np.asarray(multipliers["margin"], dtype=np.float64)}
+
+    def upper_bound(self, term: LinearTerm) -> Floats | float:
+        """Return what the multipliers are cut at; negative where no multiplier is feasible."""
+        largest = self.statement.largest_multiplier()
+        if term.xi is None or self.statement.p != 1:
+            return np.asarray(largest)
+        return np.nextafter(largest + term.xi, -math.inf)
+
+    def repair(self, dual: Dual, term: LinearTerm) -> tuple[Dual, Floats]:
+        """Clip α to its box, and balance it with the parts of c_b: these are observations of the other sign."""
+        upper_bound = np.broadcast_to(np.maximum(self.upper_bound(term), 0.0), self.statement.y.shape)
+        alpha = self.statement.alpha(dual)
+        if not self.free:
+            return {"alpha": np.clip(np.nan_to_num(alpha, nan=0.0), 0.0, upper_bound)}, term.on_b
+        parts = np.concatenate([alpha, np.abs(term.on_b)])
+        sides = np.concatenate([self.statement.y, np.where(term.on_b > 0, -1.0, 1.0)])
+        largest = np.full(term.on_b.size, np.max(self.statement.largest_multiplier()))
+        found = balanced(parts, sides, np.concatenate([upper_bound, np.maximum(largest, np.abs(term.on_b))]))
+        return {"alpha": found[: alpha.size]}, np.copysign(found[alpha.size :], term.on_b)
+
+    def violation(self, dual: Dual, term: LinearTerm) -> float:
+        """Largest of −α, the excess of α over its box, and |Σv − c_b|; 0 only if none of them is above 0."""
+        alpha = self.statement.alpha(dual)
+        upper_bound = np.asarray(self.upper_bound(term))
+        if not (np.isfinite(alpha).all() and np.isfinite(term.on_b).all()) or (upper_bound < 0.0).any():
+            return math.inf
+        outside = max(0.0, float(-alpha.min()), float((alpha - upper_bound).max()))
+        if not self.free:
+            return outside
+        parts = np.concatenate([alpha, np.abs(term.on_b)])
+        sides = np.concatenate([self.statement.y, np.where(term.on_b > 0, -1.0, 1.0)])
+        off = abs(imbalance(parts, sides))
+        return max(outside, off) if math.isfinite(off) else math.inf
+
+    def gains(self, dual: Dual, term: LinearTerm) -> Evaluation:
+        """Σα less the conjugates of the losses beside the term in ξ."""
+        statement = self.statement
+        if term.xi is None:
+            return super().gains(dual, term)
+        alpha = statement.alpha(dual)
+        if statement.p == 1:
+            # Zero inside the box.
+            return Evaluation.at_least(float(alpha.sum()), sum_below(alpha))
+        beyond = np.maximum(alpha - term.xi, 0.0) * (1.0 + 2.0 * U)
+        conjugate = hinge_power_conjugate_above(beyond, statement.cost_below, statement.p)
+        low = sum_below(np.concatenate([alpha, -conjugate]))
+        return Evaluation.at_least(float(alpha.sum() - conjugate.sum()), low)
