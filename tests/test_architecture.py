@@ -86,7 +86,16 @@ def test_solve_and_fast_do_not_know_each_other():
 FAMILIES = ("margin", "margin_distribution", "conic_loss", "indicator", "multiclass")
 # What the families of a floor share, and may be imported by all of them.
 SHARED = {
-    "formulations": {"base", "added_constraints", "blocks", "building", "plain_solve"},
+    "formulations": {
+        "added_constraints",
+        "added_multipliers",
+        "added_rows",
+        "base",
+        "blocks",
+        "building",
+        "linear_dual",
+        "plain_solve",
+    },
     "fast": {"core", "linear"},
 }
 # The indicator family bounds its programs by the conic relaxation.

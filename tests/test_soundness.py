@@ -140,7 +140,7 @@ OUT_OF_RANGE = {
     "one dimension": (lambda: sx.fast.psvm(sp.coo_array(np.arange(5.0)), Y, C=1.0, p=1), "two-dimensional"),
     "ragged weights": (
         lambda: sx.fast.psvm(X, Y, C=1.0, p=1, sample_weight=[[1], [1, 2]]),
-        "cannot be read as numbers",
+        "cannot be read as an array",
     ),
 }
 

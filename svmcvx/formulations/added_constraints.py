@@ -18,7 +18,8 @@ relaxed so far. A solver's point is moved to the inner side first, where a small
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Self, TypeAlias, cast
 
@@ -36,7 +37,7 @@ from svmcvx.formulations.base import Formulation, FormulationProblem, RecoveredP
 from svmcvx.formulations.linear_dual import HasLinearDual, LinearDual, LinearTerm
 from svmcvx.solution import DataFacts
 
-__all__ = ["ConstrainedProblem", "ConstrainedStatement", "constrained"]
+__all__ = ["ConstrainedProblem", "ConstrainedStatement", "constrained", "values_restored"]
 
 Floats: TypeAlias = NDArray[np.float64]
 Holds: TypeAlias = Callable[[Any], bool]
@@ -283,7 +284,8 @@ class ConstrainedProblem(FormulationProblem):
         best, excess = model, self._excess(rows, linear, model, slacks)
         for _ in range(STEPS if not left_out else 0):
             at = linear.values(best, slacks)
-            moved = moved_inside(rows, at, excess, [name for name in at if name not in slacks])
+            moving = [name for name in at if name not in slacks] if "w" in at else []
+            moved = moved_inside(rows, at, excess, moving)
             if moved is None:
                 break
             nearer = linear.model(moved, best)
@@ -329,6 +331,19 @@ class ConstrainedProblem(FormulationProblem):
     def bound_survives_constraints(self) -> bool:
         """As for the problem as built."""
         return self.built.bound_survives_constraints
+
+
+@contextmanager
+def values_restored(problem: ConstrainedProblem) -> Iterator[None]:
+    """Leave the variables and multipliers as they are, whatever is solved inside."""
+    constraints = problem.constraints
+    leaves = [*problem.variables(), *(leaf for constraint in constraints for leaf in constraint.dual_variables)]
+    kept = [(leaf, leaf.value) for leaf in leaves]
+    try:
+        yield
+    finally:
+        for leaf, value in kept:
+            leaf.save_value(value)
 
 
 def constrained(

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import cvxpy as cp
 import numpy as np
 import scipy.linalg as sl
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from svmcvx.certificate import Dual
@@ -84,10 +85,14 @@ def _tangents(group: Group, value: Floats, over: Floats) -> list[tuple[Floats, f
         elif group.kind in ("inequality", "ball"):
             found.append((unit[j], -INSIDE * far))
         elif group.kind == "entries":
-            found.append((math.copysign(1.0, value[group.limits + j]) * unit[group.limits + j] - unit[j], -INSIDE * far))
+            found.append(
+                (math.copysign(1.0, value[group.limits + j]) * unit[group.limits + j] - unit[j], -INSIDE * far)
+            )
         else:
             vector = value[1:]
-            near = np.flatnonzero(_open(vector, group.order)) + 1 if group.kind == "norm" else np.zeros(0, dtype=np.intp)
+            near = (
+                np.flatnonzero(_open(vector, group.order)) + 1 if group.kind == "norm" else np.zeros(0, dtype=np.intp)
+            )
             if near.size and math.isinf(group.order):
                 found += [(math.copysign(1.0, value[k]) * unit[k] - unit[0], -INSIDE * far) for k in near]
                 continue
@@ -106,9 +111,9 @@ def _subgradient(u: Floats, q: float) -> Floats:
         return np.zeros(u.size)
     if math.isinf(q):
         near = size >= (1.0 - NEARLY) * largest
-        return np.sign(u) * near / near.sum()
+        return np.asarray(np.sign(u) * near / near.sum())
     if q == 1.0:
-        return np.sign(u) * (size > NEARLY * largest)
+        return np.asarray(np.sign(u) * (size > NEARLY * largest))
     powers = (size / largest) ** (q - 1.0)
     return np.asarray(np.sign(u) * powers / float(((size / largest) ** q).sum()) ** (1.0 - 1.0 / q))
 
@@ -131,10 +136,10 @@ def completed(
     linear: LinearDual,
     dual: Dual,
 ) -> Floats | None:
-    """Return multipliers of the rows, from those of a solver and of the losses; None if the solver has left none.
+    r"""Return multipliers of the rows, from those of a solver and of the losses; None if the solver has left none.
 
     A solver gives one number for a norm. Its subgradient follows from the vector, and where this leaves it open, as at zero entries
-    of a sum of absolute values, from the stationarity of w: :math:`(1 + 2\\kappa)w = X'v - c_w`.
+    of a sum of absolute values, from the stationarity of w and b: :math:`(1 + 2\kappa)w = X'v - c_w` and :math:`\sum_i v_i = c_b`.
     """
     m = np.zeros(rows.offset.size)
     undetermined = np.zeros(rows.offset.size, dtype=bool)
@@ -155,7 +160,11 @@ def completed(
             part[:] = np.concatenate([[-solved[0]], solved[0] * _subgradient(vector, group.order)])
             undetermined[group.rows][1:] = _open(vector, group.order) & (solved[0] > 0.0)
     if "w" in rows.matrices and undetermined.any():
-        _determine(rows, m, undetermined, at["w"].values, linear.expansion(dual)[0])
+        curvature = 1.0 + 2.0 * sum(float(m[group.rows][0]) for group in rows.groups if group.kind == "ball")
+        slopes = {"w": linear.expansion(dual)[0] - curvature * at["w"].values}
+        if "b" in rows.matrices:
+            slopes["b"] = np.array([linear.statement.coefficients(dual).sum()])
+        _determine(rows, m, undetermined, slopes)
     return m
 
 
@@ -168,12 +177,10 @@ def _solved(constraint: cp.Constraint) -> Floats | None:
     return np.ravel(np.asarray(found, dtype=np.float64), order="F")
 
 
-def _determine(rows: AddedRows, m: Floats, undetermined: NDArray[np.bool_], w: Floats, expansion: Floats) -> None:
-    """Set the undetermined multipliers to those with which w is stationary, inside their norms, in place."""
-    curvature = 1.0 + 2.0 * sum(float(m[group.rows][0]) for group in rows.groups if group.kind == "ball")
-    matrix = rows.matrices["w"]
-    m_fixed = np.where(undetermined, 0.0, m)
-    target = expansion - matrix.T @ m_fixed - curvature * w
+def _determine(rows: AddedRows, m: Floats, undetermined: NDArray[np.bool_], slopes: Mapping[str, Floats]) -> None:
+    """Set the undetermined multipliers to those whose coefficients are the slopes, inside their norms, in place."""
+    matrix = sp.csr_array(sp.hstack([rows.matrices[name] for name in slopes]))
+    target = np.concatenate(list(slopes.values())) - matrix.T @ np.where(undetermined, 0.0, m)
     part = matrix[np.flatnonzero(undetermined)].toarray()
     try:
         solved, *_ = sl.lstsq(part.T, target, lapack_driver="gelsy")

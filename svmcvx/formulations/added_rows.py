@@ -240,8 +240,10 @@ class AddedRows:
         for name, matrix in self.matrices.items():
             entries = abs(matrix)
             count += np.diff(matrix.indptr)
-            plain &= (np.asarray(entries.sum(axis=1)).ravel() == np.diff(matrix.indptr)) & ~(entries @ at[name].errors > 0)
-        return plain & (count <= 1)
+            plain &= (np.asarray(entries.sum(axis=1)).ravel() == np.diff(matrix.indptr)) & ~(
+                entries @ at[name].errors > 0
+            )
+        return np.asarray(plain & (count <= 1))
 
     def excess(self, at: Mapping[str, Bounded], squared_norm: float) -> list[Floats]:
         """Return for each group numbers that are at least its violations."""
@@ -249,7 +251,10 @@ class AddedRows:
         found = []
         for group in self.groups:
             rows, off = value[group.rows], error[group.rows]
-            limit, vector = rows[: group.limits] - off[: group.limits], np.abs(rows[group.limits :]) + off[group.limits :]
+            limit, vector = (
+                rows[: group.limits] - off[: group.limits],
+                np.abs(rows[group.limits :]) + off[group.limits :],
+            )
             if group.kind == "equality":
                 over = np.abs(rows) + off
             elif group.kind == "inequality":
@@ -344,8 +349,8 @@ def _grouped(
     """Return kind, number of limits, coefficients, constants and scale of one constraint; None if its variables are not known."""
     if form.kind in ("norm", "square") and form.order == 2.0 and (radius := _radius(form.kind, parts)) is not None:
         # The multiplier of ‖w‖ ≤ r is 2r times that of ‖w‖² ≤ r².
-        scale = form.factor if form.kind == "square" else form.factor / (2.0 * math.sqrt(radius)) if radius else 0.0
-        return "ball", 0, {}, np.array([-radius * (1.0 + 4.0 * U)]), np.array([scale])
+        inside = form.factor if form.kind == "square" else form.factor / (2.0 * math.sqrt(radius)) if radius else 0.0
+        return "ball", 0, {}, np.array([-radius * (1.0 + 4.0 * U)]), np.array([inside])
     if not all(set(coefficients) <= known for coefficients, _ in parts):
         return None
     names = {name: matrix.shape[1] for coefficients, _ in parts for name, matrix in coefficients.items()}
@@ -356,10 +361,10 @@ def _grouped(
         )
         for name, width in names.items()
     }
-    limits = 0 if form.kind in ("equality", "inequality") else parts[0][1].size
-    scale = np.full(offset.size if not limits else limits, form.factor)
+    limits = 0 if form.kind in ("equality", "inequality") else int(parts[0][1].size)
+    scale: Floats = np.full(limits if limits else offset.size, form.factor)
     if "b" in coefficients:
-        size = np.abs(coefficients["b"].toarray()[:, 0])
+        size: Floats = np.abs(coefficients["b"].toarray()[:, 0])
         if limits:
             if size[:limits].any() or not np.isin(size, (0.0, 1.0)).all():
                 return None

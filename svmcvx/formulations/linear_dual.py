@@ -84,7 +84,7 @@ class LinearDual:
 
     def values(self, model: BinaryModel, variables: Mapping[str, Any]) -> dict[str, Bounded]:
         """Return the values of :attr:`variables` at a model, `variables` for what is no part of it."""
-        if not self.variables:
+        if "w" not in self.variables:
             return {}
         w = np.asarray(model.coef)  # type: ignore[attr-defined]
         w = np.append(w, model.intercept) if self.space.intercept == "penalised" else w

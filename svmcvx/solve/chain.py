@@ -5,12 +5,14 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from svmcvx.certificate import TRIVIAL, Checked, Dual, HasTrivial, SolverBound, check
 from svmcvx.errors import NotCertified, SolverFailed
+from svmcvx.formulations.added_constraints import ConstrainedProblem, values_restored
 from svmcvx.formulations.base import FormulationProblem, RecoveredPoints
 from svmcvx.solution import Attempt, Solution, Status, Timings
 from svmcvx.solve import backends, policy
@@ -45,6 +47,9 @@ RESERVED_SHARE, MOST_RESERVED = 0.2, 1.0
 LIMITS = (Status.TIME_LIMIT, Status.ITERATION_LIMIT)
 # Share of the time limit after which no other solver is tried.
 NEARLY_ALL = 0.75
+
+# Told of the attempt on a problem without the constraints that were added to it.
+WITHOUT_CONSTRAINTS = "the problem without its added constraints, whose lower bound holds with them"
 
 log = logging.getLogger(__name__)
 
@@ -89,6 +94,7 @@ class Chain:
         self.warm_start, self.start, self.raw_options = warm_start and not self.mixed, start, raw_options
         self.attempts: list[Attempt] = []
         self.best: tuple[Checked[Any], Attempt, Timings] | None = None
+        self.statement: Any = None
         self.trace: list[tuple[float, float, float]] = []
 
     def run(self, cards: tuple[policy.SolverCard, ...]) -> Solution:
@@ -121,7 +127,36 @@ class Chain:
             raise SolverFailed(
                 f"no solver produced a point: {told or 'the time limit left no time for any'}", self.attempts
             )
+        if isinstance(self.problem, ConstrainedProblem) and not self.best[0].certificate.gap <= self.acceptance:
+            self._bound_without_constraints(self.problem, cards)
         return self._solution(*self.best)
+
+    def _bound_without_constraints(self, problem: ConstrainedProblem, cards: tuple[policy.SolverCard, ...]) -> None:
+        """Raise the lower end to what the problem proves without its added constraints, where their multipliers prove less."""
+        if self.mixed or self.best is None or self.deadline.passed():
+            return
+        (checked, attempt, timings), statement, began = self.best, self.statement, clock.now()
+        kind = policy.classify(problem.built)
+        free = Chain(
+            problem.built,
+            kind,
+            self.acceptance,
+            self.deadline,
+            verbose=self.verbose,
+            warm_start=False,
+            start=None,
+            raw_options=self.raw_options,
+        )
+        with values_restored(problem):
+            try:
+                found = free.run(cards)
+            except SolverFailed:
+                return
+        narrowed = check(statement, [checked.model], [dual for dual in (checked.dual, found.dual) if dual])
+        seconds, gap = clock.now() - began, narrowed.certificate.gap
+        self._note(Attempt(found.solver, found.status, WITHOUT_CONSTRAINTS, seconds, gap))
+        if gap < checked.certificate.gap:
+            self.best = narrowed, attempt, replace(timings, solve=timings.solve + seconds)
 
     def _note(self, attempt: Attempt) -> None:
         self.attempts.append(attempt)
@@ -188,6 +223,7 @@ class Chain:
         self.trace.append((self.deadline.seconds, lower, certificate.upper))
         if self.best is None or certificate.gap < self.best[0].certificate.gap:
             self.best = checked, attempt, Timings(self.problem.build_seconds, compiling, solving, certifying)
+            self.statement = self.problem.formulation
 
     def _certify(self, points: RecoveredPoints, outcome: backends.Outcome) -> tuple[Checked[Any] | None, str]:
         """Certify the points recovered, with the bound that a solver states; return why not, or what is wrong with the bound."""

@@ -35,17 +35,17 @@ class MarginLinearDual(LinearDual):
 
     @property
     def variables(self) -> frozenset[str]:
-        """The normal, a free intercept, and the slacks."""
-        found = super().variables
-        return found | {"xi"} | ({"b"} if self.free else set()) if found else found
+        """A free intercept, the slacks, and the normal of a linear machine."""
+        return super().variables | {"xi"} | ({"b"} if self.free else set())
 
     def values(self, model: BinaryModel, variables: Mapping[str, Any]) -> dict[str, Bounded]:
         """Return w, the intercept that belongs to the centred data, and slacks that are large enough."""
         found = super().values(model, variables)
-        if found and self.free:
-            b = dot_exactly(self.space.centre, found["w"].values, model.intercept)
-            found["b"] = Bounded(np.array([b]), np.array([abs(b) * U if self.space.centre.any() else 0.0]))
-        if found and "xi" in variables:
+        if self.free:
+            shifted = self.space.is_linear and bool(self.space.centre.any())
+            b = dot_exactly(self.space.centre, model.coef, model.intercept) if shifted else model.intercept  # type: ignore[attr-defined]
+            found["b"] = Bounded(np.array([b]), np.array([abs(b) * U if shifted else 0.0]))
+        if "xi" in variables:
             slacks = self.slacks(model, variables["xi"])
             found["xi"] = Bounded(slacks, np.zeros(slacks.size))
         return found
@@ -76,7 +76,7 @@ class MarginLinearDual(LinearDual):
         largest = self.statement.largest_multiplier()
         if term.xi is None or self.statement.p != 1:
             return np.asarray(largest)
-        return np.nextafter(largest + term.xi, -math.inf)
+        return np.asarray(np.nextafter(largest + term.xi, -math.inf))
 
     def repair(self, dual: Dual, term: LinearTerm) -> tuple[Dual, Floats]:
         """Clip α to its box, and balance it with the parts of c_b: these are observations of the other sign."""
