@@ -85,7 +85,8 @@ def interval(lower: float | None, upper: float, most: int = MOST_DIGITS) -> tupl
     if lower is None or not (math.isfinite(lower) and math.isfinite(upper)):
         return number(lower, LEAST_DIGITS), number(upper, LEAST_DIGITS)
     digits = LEAST_DIGITS
-    while digits < most and lower != upper and f"{lower:.{digits - 1}g}" == f"{upper:.{digits - 1}g}":
+    # Numbers that differ by a rounding at one length may be the same text at the next.
+    while digits < most and lower != upper and any(f"{lower:.{k}g}" == f"{upper:.{k}g}" for k in (digits - 1, digits)):
         digits += 1
     return number(lower, digits), number(upper, digits)
 

@@ -64,6 +64,7 @@ def several():
 
 
 @example(-0.0, 0.0)
+@example(-1.050062511402655e16, 1.0)
 @given(st.floats(allow_nan=False, allow_infinity=False), st.floats(min_value=0, max_value=1e300))
 def test_the_ends_of_an_interval_differ_as_texts_where_they_differ_as_numbers(lower, width):
     upper = lower + width

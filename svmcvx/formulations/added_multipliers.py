@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import cvxpy as cp
 import numpy as np
@@ -47,60 +47,68 @@ def moved_inside(
     moving : sequence of str
         Variables that may be moved.
     """
-    names = list(moving)
-    if not names:
+    moved = {name: rows.matrices[name] for name in moving if name in rows.matrices}
+    if not moving:
         return None
     wanted, targets = [], []
-    stacked = {name: rows.matrices[name].toarray() for name in names if name in rows.matrices}
     value, _ = rows.values(at)
     for group, over in zip(rows.groups, excess, strict=True):
-        for row, target in _tangents(group, value[group.rows], over):
-            line = {name: row @ matrix[group.rows] for name, matrix in stacked.items()}
+        for tangent in _tangents(group, value[group.rows], over):
+            line = {name: np.zeros(at[name].values.size) for name in moving}
+            for name, matrix in moved.items():
+                line[name] = np.asarray(tangent.weights @ matrix[group.rows.start + tangent.rows])
             if group.kind == "ball":
-                line = {"w": 2.0 * at["w"].values} if "w" in at else {}
-            wanted.append(np.concatenate([line.get(name, np.zeros(at[name].values.size)) for name in names]))
-            targets.append(target)
+                line["w"] = 2.0 * at["w"].values
+            whole = np.concatenate(list(line.values()))
+            if whole.any():
+                wanted.append(whole)
+                targets.append(tangent.change)
     if not wanted:
         return None
     try:
         step, *_ = sl.lstsq(np.array(wanted), np.array(targets), lapack_driver="gelsy")
     except (ValueError, sl.LinAlgError):
         return None
-    found, first = {}, 0
-    for name in names:
-        size = at[name].values.size
-        found[name] = at[name].values + step[first : first + size]
-        first += size
-    return found
+    sizes = np.cumsum([at[name].values.size for name in moving])[:-1]
+    return {name: at[name].values + part for name, part in zip(moving, np.split(step, sizes), strict=True)}
 
 
-def _tangents(group: Group, value: Floats, over: Floats) -> list[tuple[Floats, float]]:
-    """Rows of a group that are violated, as combinations of its rows, with what each is to change by."""
-    found: list[tuple[Floats, float]] = []
-    unit = np.eye(value.size)
+class _Tangent(NamedTuple):
+    """A combination of rows of a group, and what it is to change by."""
+
+    rows: NDArray[np.intp]
+    weights: Floats
+    change: float
+
+
+def _tangents(group: Group, value: Floats, over: Floats) -> list[_Tangent]:
+    """Combinations of the rows of a group that are violated."""
+    found: list[_Tangent] = []
     for j in np.flatnonzero(over > 0.0):
-        far = float(over[j])
+        inside = -INSIDE * float(over[j])
         if group.kind == "equality":
-            found.append((unit[j], -float(value[j])))
+            found.append(_Tangent(np.array([j]), np.ones(1), -float(value[j])))
         elif group.kind in ("inequality", "ball"):
-            found.append((unit[j], -INSIDE * far))
+            found.append(_Tangent(np.array([j]), np.ones(1), inside))
         elif group.kind == "entries":
-            found.append(
-                (math.copysign(1.0, value[group.limits + j]) * unit[group.limits + j] - unit[j], -INSIDE * far)
-            )
+            k = group.limits + j
+            found.append(_Tangent(np.array([j, k]), np.array([-1.0, math.copysign(1.0, value[k])]), inside))
         else:
-            vector = value[1:]
-            near = (
-                np.flatnonzero(_open(vector, group.order)) + 1 if group.kind == "norm" else np.zeros(0, dtype=np.intp)
-            )
-            if near.size and math.isinf(group.order):
-                found += [(math.copysign(1.0, value[k]) * unit[k] - unit[0], -INSIDE * far) for k in near]
-                continue
-            # Entries at the kink of an absolute value go there.
-            found += [(unit[k], -float(value[k])) for k in near]
-            slope = 2.0 * vector if group.kind == "square" else _subgradient(vector, group.order)
-            found.append((np.concatenate([[-1.0], slope]), -INSIDE * far))
+            found += _tangents_of_norm(group, value, inside)
     return found
+
+
+def _tangents_of_norm(group: Group, value: Floats, inside: float) -> list[_Tangent]:
+    """The same for the norm of a vector, or its square."""
+    vector, every = value[1:], np.arange(value.size)
+    if group.kind == "square":
+        return [_Tangent(every, np.concatenate([[-1.0], 2.0 * vector]), inside)]
+    near = np.flatnonzero(_open(vector, group.order)) + 1
+    if math.isinf(group.order):
+        return [_Tangent(np.array([0, k]), np.array([-1.0, math.copysign(1.0, value[k])]), inside) for k in near]
+    # Entries at the kink of an absolute value go there.
+    kinks = [_Tangent(np.array([k]), np.ones(1), -float(value[k])) for k in near]
+    return [*kinks, _Tangent(every, np.concatenate([[-1.0], _subgradient(vector, group.order)]), inside)]
 
 
 def _subgradient(u: Floats, q: float) -> Floats:

@@ -66,27 +66,30 @@ def stated(constraint: cp.Constraint) -> Stated | None:
     if isinstance(constraint, (cp.constraints.Equality, cp.constraints.Zero)):
         return Stated("equality", (constraint.expr,)) if constraint.expr.is_affine() else None
     if isinstance(constraint, cp.constraints.NonNeg):
-        return Stated("inequality", (-constraint.expr,))
+        return Stated("inequality", (-constraint.expr,)) if constraint.expr.is_affine() else None
     if not isinstance(constraint, (cp.constraints.Inequality, cp.constraints.NonPos)):
         return None
     if constraint.expr.is_affine():
         return Stated("inequality", (constraint.expr,))
     curved = [term for term in _terms(constraint.expr) if not term.is_affine()]
-    if len(curved) != 1:
+    if len(curved) != 1 or curved[0].size != constraint.expr.size:
         return None
     atom, factor = _unscaled(curved[0])
     limit = sum((-term for term in _terms(constraint.expr) if term.is_affine()), cp.Constant(0.0)) / factor
-    if isinstance(atom, Sum) and isinstance(atom.args[0], cp.abs) and atom.size == 1:
+    limit = cp.vec(limit + np.zeros(atom.shape), order="F")
+    if isinstance(atom, cp.abs) and atom.args[0].is_affine():
+        return Stated("entries", (limit, cp.vec(atom.args[0], order="F")), factor=factor)
+    if atom.size != 1:
+        return None
+    if isinstance(atom, Sum) and isinstance(atom.args[0], cp.abs):
         return _normed(atom.args[0].args[0], limit, 1.0, factor)
-    if isinstance(atom, cp.abs):
-        limit = limit if limit.size == atom.size else cp.multiply(np.ones(atom.shape), limit)
-        return Stated("entries", (cp.vec(limit, order="F"), cp.vec(atom.args[0], order="F")), factor=factor)
     if isinstance(atom, (Pnorm, cp.norm1, cp.norm_inf)) and atom.axis is None:
         order = 1.0 if isinstance(atom, cp.norm1) else math.inf if isinstance(atom, cp.norm_inf) else float(atom.p)
         return _normed(atom.args[0], limit, order, factor)
-    if isinstance(atom, cp.quad_over_lin) and atom.size == 1 and atom.args[1].is_constant():
+    if isinstance(atom, cp.quad_over_lin) and atom.args[0].is_affine() and atom.args[1].is_constant():
         divisor = float(atom.args[1].value)
-        return Stated("square", (limit * divisor, cp.vec(atom.args[0], order="F")), factor=factor / divisor)
+        vector = cp.vec(atom.args[0], order="F")
+        return Stated("square", (limit * divisor, vector), factor=factor / divisor) if divisor > 0 else None
     return None
 
 

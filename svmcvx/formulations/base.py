@@ -517,7 +517,10 @@ class FormulationProblem(PlainProblem):
         """Return a problem with further constraints on the variables, which :func:`svmcvx.solve` takes.
 
         Its statement has the same objective on a smaller set. A dual bound of this problem is a bound there too, so that
-        ``lower`` stays a theorem (it need not be tight); a model counts for ``upper`` only if it meets the constraints.
+        ``lower`` is never worse than what this problem proves. In ``psvm_primal`` and ``odm_primal`` linear constraints and
+        bounds on norms have multipliers with a bound of their own, which is tight: for a linear machine constraints on
+        ``w``, ``b`` and ``xi``, with a kernel those on ``b``, ``xi`` and the norm of ``w``. A model counts for ``upper``
+        only if it meets the constraints.
 
         Parameters
         ----------
@@ -525,10 +528,11 @@ class FormulationProblem(PlainProblem):
             In the variables of this problem, by :attr:`var_dict`.
         holds : callable, optional
             Tells of a :class:`~svmcvx.Model` whether it meets the constraints, in numpy. Without it the model is the
-            value of the variables, and the constraints' own values decide.
+            value of the variables, moved by less than a solver's tolerance where it is on the wrong side of a constraint, and
+            the constraints' own values decide.
         tol : float
             Violation of a constraint that counts as none, without `holds`; 1e-6 by default. The largest stands in
-            ``certificate.residuals["added_violation"]``.
+            ``certificate.residuals["added_violation"]``; where it is not 0 the interval is that of the constraints relaxed so far.
 
         Raises
         ------

@@ -253,7 +253,9 @@ def _notes(solution: Solution) -> list[str]:
         )
     if "added_violation" in residuals and certificate.lower is not None:
         notes.append(
-            "Constraints were added: the lower bound is that of the problem without them, and need not be tight."
+            "Constraints were added, and both bounds count them."
+            if "added" in solution.dual
+            else "Constraints were added: the lower bound is that of the problem without them, and need not be tight."
         )
     if "clipped_mass" in residuals:
         notes.append("The kernel was indefinite: the interval is about its positive part.")
