@@ -194,7 +194,7 @@ class ConstrainedStatement(Formulation):
         outside = self.rows.outside(m)
         return outside if outside > 0.0 else self._linear.violation(_without_added(dual), self._term(m))
 
-    def evaluate_dual(self, dual: Dual) -> Evaluation:
+    def evaluate_dual(self, dual: Dual) -> Bounded:
         """The dual objective with the multipliers of the rows; that of the problem as built without them."""
         if ADDED not in dual or self.rows is None:
             return self.whole.evaluate_dual(_without_added(dual))
