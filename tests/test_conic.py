@@ -459,7 +459,7 @@ def test_an_active_added_constraint_is_met_by_the_model(primal):
     assert certificate.upper == pytest.approx(larger.value, rel=1e-5)
     assert certificate.upper > base.certificate.upper * (1 + 1e-4)
     assert certificate.lower <= base.certificate.upper
-    assert statement.objective(model) == pytest.approx(certificate.upper, rel=1e-9)
+    assert statement.objective(found.model) == pytest.approx(certificate.upper, rel=1e-9)
 
 
 def test_the_model_at_the_variables_is_exactly_theirs(primal):
