@@ -43,7 +43,7 @@ from svmcvx.rounding import (
     unit_sums,
 )
 from svmcvx.row_blocks.shards import Parts, Pieces, reads_rows
-from svmcvx.solution import DataFacts
+from svmcvx.solution import DataFacts, Evidence
 
 __all__ = ["InBlocks", "Make", "added_expansions", "in_states", "rowless"]
 
@@ -53,6 +53,8 @@ Floats: TypeAlias = NDArray[np.float64]
 Make: TypeAlias = Callable[..., Any]
 
 REPAIRED = "repaired"
+# Formulations whose proofs are checked block by block.
+PROVED = ("psvm", "penalised psvm", "odm")
 
 
 def in_states(entry: str, name: str | None) -> Dual:
@@ -178,8 +180,24 @@ class InBlocks(Formulation):
         return [self.space.model(np.zeros(self.space.d), bias, none)], [in_states(self.entry, None)]
 
     def export_dual(self, dual: Dual) -> Dual:
-        """Nothing: multipliers stay with the blocks."""
-        return {}
+        """Return a byte a row for multipliers with a bound, and those between: 0, 1 at the bound, 2 between; nothing of others.
+
+        Others follow from the model, and stay with the blocks.
+        """
+        name: Any = dual[self.entry]
+        if not self.bounded or self.hyperparameters.get("p") != 1:
+            return {}
+        found = [
+            part
+            for listed in self.space.shards.change(_coded, None, self.make, self.space.settings, name)
+            for part in listed
+        ]
+        code, between = (np.concatenate(parts) for parts in zip(*found, strict=True))
+        return cast(Dual, {"code": code, "between": between})
+
+    def evidence(self, model: Any = None) -> Evidence | None:
+        """Return the intercept: name and weights of the data are read with them when a proof is saved."""
+        return Evidence(self.space.intercept, None, "") if self.name in PROVED else None
 
     def _each(self, operation: Callable[..., Any], *arguments: Any) -> list[Any]:
         shards = self.space.shards
@@ -247,6 +265,21 @@ def _clip(
     clips = [clipped(alpha, s.largest_multiplier()) for s, alpha in zip(statements, parts[name], strict=True)]
     sums = [class_sums(alpha, rows.y) for alpha, rows in zip(clips, parts["rows"], strict=True)]
     return {REPAIRED: clips}, sums
+
+
+def _coded(
+    pieces: Pieces, parts: Parts, make: Make, settings: BlockSettings, name: str | None
+) -> tuple[Parts, list[tuple[NDArray[np.uint8], Floats]]]:
+    """Return the bytes of the multipliers of each block, rows of weight zero among them, and those between."""
+    found = []
+    multipliers = parts[name] if name is not None else [np.zeros(rows.y.size) for rows in parts["rows"]]
+    for statement, alpha, rows in zip(rowless(parts, make, settings), multipliers, parts["rows"], strict=True):
+        bound = statement.largest_multiplier()
+        inside = (alpha > 0) & (alpha < bound)
+        code = np.zeros(rows.rows, dtype=np.uint8)
+        code[slice(None) if rows.kept is None else rows.kept] = np.where(inside, 2, np.where(alpha > 0, 1, 0))
+        found.append((code, np.array(alpha[inside])))
+    return {}, found
 
 
 def _to_grid(pieces: Pieces, parts: Parts, plan: BalancePlan) -> tuple[Parts, tuple[int, int]]:

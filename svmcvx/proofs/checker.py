@@ -11,7 +11,8 @@ from importlib import import_module
 from typing import Any, Final, NamedTuple, Protocol
 
 from svmcvx.errors import DataError, missing_extra
-from svmcvx.proofs.format import Proof, ProofFile, shown
+from svmcvx.proofs.blocks import enclosures, is_in_blocks
+from svmcvx.proofs.format import Proof, ProofFile, read_proof, shown
 from svmcvx.proofs.problem import Data, Problem, Refused
 from svmcvx.proofs.statement import Statement
 from svmcvx.proofs.tables import SEARCHED
@@ -94,10 +95,11 @@ def verify(
     Parameters
     ----------
     proof : Proof or path
-    X : ndarray or sparse matrix of shape (rows, d)
-        As they were passed to the solver; the Gram matrix for a precomputed kernel.
+    X : ndarray, sparse matrix or rows in blocks, of shape (rows, d)
+        As they were passed to the solver; the Gram matrix for a precomputed kernel. A :class:`svmcvx.RowBlocks` is read once, block by
+        block: linear psvm and ODM.
     y : array-like of shape (rows,)
-        Labels.
+        Labels; ``blocks.y`` for rows in blocks.
     expect : Statement, problem, solution or fitted estimator, optional
         The problem that the proof should be about: a proof of another one (other hyper-parameters, kernel, weights, …) does not hold.
         By default any problem that the file states, which ``statement`` of the result shows.
@@ -132,18 +134,16 @@ def verify(
         raise DataError(f"method must be one of {', '.join(map(repr, METHODS))}, got {method!r}")
     if not isinstance(precision, int) or isinstance(precision, bool) or not 64 <= precision <= 100_000:
         raise DataError(f"precision must be a whole number of bits, at least 64, got {precision!r}")
-    expected, data = _expected(expect), Data.of(X, y)
+    expected = _expected(expect)
+    if is_in_blocks(X):
+        return _verified_in_blocks(proof, X, y, expected, method)
+    data = Data.of(X, y)
     try:
         problem = _bound(proof, data)
     except Refused as refusal:
         return Verified(None, math.inf, False, str(refusal))
     statement, claim = problem.proof.statement, problem.proof
-    known = problem.fingerprint
-    if known != statement.fingerprint:
-        other = f"the data are not those of the proof: fingerprint {known}, the proof is about {statement.fingerprint}"
-    else:
-        difference = "" if expected is None else statement.difference(expected)
-        other = f"the proof is about another problem: {difference}" if difference else ""
+    other = _other(statement, problem.fingerprint, expected)
     try:
         in_doubles = method == "a-priori" or (method == "auto" and _in_doubles(problem))
         upper, lower = _ends(problem, precision, in_doubles)
@@ -153,16 +153,46 @@ def verify(
             upper, lower = _ends(problem, precision, in_doubles)
     except Refused as refusal:
         return Verified(None, math.inf, False, other or str(refusal), statement)
+    reasons, found = _verdict(claim, upper, lower, other)
+    if reasons and in_doubles and near:
+        return replace(found, why=f"{found.why}; doubles do not tell, take method='balls'")
+    return found
+
+
+def _other(statement: Statement, fingerprint: str, expected: Statement | None) -> str:
+    """Why a proof is not about these data, or not about the problem that is expected; empty if it is."""
+    if fingerprint != statement.fingerprint:
+        return f"the data are not those of the proof: fingerprint {fingerprint}, the proof is about {statement.fingerprint}"
+    difference = "" if expected is None else statement.difference(expected)
+    return f"the proof is about another problem: {difference}" if difference else ""
+
+
+def _verified_in_blocks(
+    proof: Proof | str | os.PathLike[str], X: Any, y: Any, expected: Statement | None, method: str
+) -> Verified:
+    """Check a proof on rows in blocks, in one pass in doubles."""
+    if method == "balls":
+        raise DataError("rows in blocks are checked in doubles; leave out method='balls', or load the data")
+    claim = replace(proof, statement=replace(proof.statement)) if isinstance(proof, Proof) else read_proof(proof)
+    try:
+        found = enclosures(claim, X, y)
+    except Refused as refusal:
+        return Verified(None, math.inf, False, str(refusal), claim.statement)
+    lower = None if found.lower is None else End(*found.lower, "")
+    return _verdict(claim, End(*found.upper, ""), lower, _other(claim.statement, found.fingerprint, expected))[1]
+
+
+def _verdict(claim: Proof, upper: End, lower: End | None, other: str) -> tuple[list[str], Verified]:
+    """Hold the ends that were found against the claim; return why it fails, and the result."""
+    statement = claim.statement
     if lower is not None and not lower.why and not upper.why and lower.low > upper.high:
         crossed = f"the ends cross: the optimum is at least {lower.low!r} and at most {upper.high!r}, so that one of the checks is wrong"
-        return Verified(None, math.inf, False, crossed, statement)
+        return [crossed], Verified(None, math.inf, False, crossed, statement)
     reasons = [reason for reason in (other, *_failures(claim, upper, lower)) if reason]
     why = reasons[0] if reasons else _unproved(claim)
-    if reasons and in_doubles and near:
-        why += "; doubles do not tell, take method='balls'"
     proved = None if lower is None or lower.low == -math.inf else lower.low
     checked = (*(["lower"] if proved is not None else []), *(["upper"] if upper.high < math.inf else []))
-    return Verified(proved, upper.high, not reasons, why, statement, checked)
+    return reasons, Verified(proved, upper.high, not reasons, why, statement, checked)
 
 
 def _expected(expect: Any) -> Statement | None:
@@ -184,10 +214,10 @@ def _bound(proof: Proof | str | os.PathLike[str], data: Data) -> Problem:
     if isinstance(proof, Proof):
         # Whose dictionaries may have been changed since it was made.
         proof = replace(proof, statement=replace(proof.statement))
-        return Problem(proof, data.X, data.codes(proof.statement.plain))
+        return Problem(proof, data.X, data.codes(proof.statement.plain)).with_multipliers()
     with ProofFile(proof) as file:
         codes = data.codes(file.header.statement)
-        return Problem(file.read(), data.X, codes)
+        return Problem(file.read(), data.X, codes).with_multipliers()
 
 
 def _failures(claim: Proof, upper: End, lower: End | None) -> list[str]:

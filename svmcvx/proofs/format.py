@@ -435,8 +435,14 @@ def fingerprint(X: Any, y: Any, *, coded: bool = False) -> str:
     """
     rows = sp.csr_array(X, dtype=np.float64) if sp.issparse(X) else np.asarray(X, dtype=np.float64)
     n, d = rows.shape
+    crc = fingerprint_of(n, d, rows[:: max(1, n // SAMPLE)])
+    codes = np.asarray(y).ravel() if coded else np.unique(np.asarray(y).ravel(), return_inverse=True)[1]
+    return f"{crc:08x}-{zlib.crc32(codes.astype(np.int64).tobytes()):08x}"
+
+
+def fingerprint_of(n: int, d: int, part: Any) -> int:
+    """Return the checksum of a shape and of the rows that a fingerprint looks at."""
     crc = zlib.crc32(f"{n}x{d}".encode())
-    part: Any = rows[:: max(1, n // SAMPLE)]
     if sp.issparse(part):
         part = part.copy()
         part.sum_duplicates()
@@ -447,5 +453,4 @@ def fingerprint(X: Any, y: Any, *, coded: bool = False) -> str:
         counts, columns, values = filled.sum(axis=1), np.nonzero(filled)[1], part[filled]
     for piece in (counts.astype(np.int64), columns.astype(np.int64), values):
         crc = zlib.crc32(piece.tobytes(), crc)
-    codes = np.asarray(y).ravel() if coded else np.unique(np.asarray(y).ravel(), return_inverse=True)[1]
-    return f"{crc:08x}-{zlib.crc32(codes.astype(np.int64).tobytes()):08x}"
+    return crc

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
@@ -14,10 +14,15 @@ from numpy.typing import NDArray
 from svmcvx.errors import DataError
 from svmcvx.proofs.format import Proof, fingerprint
 
-__all__ = ["Data", "Problem", "Refused"]
+__all__ = ["AT_BOUND", "BETWEEN", "Data", "Problem", "Refused"]
 
 Floats: TypeAlias = NDArray[np.float64]
 Rows: TypeAlias = NDArray[np.intp]
+
+
+# The bytes of `dual.code`: at the bound, and the next number of `dual.between`.
+AT_BOUND: Final = 1
+BETWEEN: Final = 2
 
 
 class Refused(Exception):
@@ -198,6 +203,55 @@ class Problem:
         if np.unique(support).size < support.size:
             raise Refused("the support of the model names a row twice")
         return np.asarray(support, dtype=np.intp)
+
+    def with_multipliers(self) -> Problem:
+        """Return the problem with its multipliers written out, where the file codes them or leaves them to the model."""
+        dual = self.proof.dual
+        if "code" in dual:
+            values = {"alpha": self._decoded(dual["code"], dual["between"])}
+        elif not dual and self.proof.lower is not None and self.linear_model and self.kernel is None:
+            if self.formulation == "odm":
+                values = {"theta": self._of_the_model()}
+            elif self.formulation in ("psvm", "penalised psvm") and self.number("p") > 1:
+                values = {"alpha": self._of_the_model()}
+            else:
+                return self
+        else:
+            return self
+        return replace(self, proof=replace(self.proof, dual=values))
+
+    def _decoded(self, code: NDArray[np.uint8], between: Floats) -> Floats:
+        weight = self.proof.statement.weighted
+        if (code > BETWEEN).any() or int((code == BETWEEN).sum()) != between.size:
+            raise Refused(
+                f"dual.code holds bytes from 0 to {BETWEEN}, with an entry of dual.between for each {BETWEEN}"
+            )
+        if code[weight == 0].any():
+            raise Refused("a row of weight zero has a multiplier")
+        # At most C times the weight.
+        alpha = np.where(code == AT_BOUND, np.maximum(np.nextafter(self.number("C") * weight, -np.inf), 0.0), 0.0)
+        alpha[code == BETWEEN] = between
+        return alpha
+
+    def _of_the_model(self) -> Floats:
+        """Multipliers that the model gives; any are valid within their bounds, so that their rounding does not matter."""
+        rows, weight = self.X[self.index], self.weight
+        with np.errstate(over="ignore", invalid="ignore"):
+            u = self.signs * (rows @ self.model("coef") + self.bias)
+            if self.formulation == "odm":
+                C1, C2, D = (self.number(name) for name in ("C1", "C2", "D"))
+                shares = weight / weight.sum()
+                part = 2.0 * shares * (C1 * np.maximum(1.0 - D - u, 0.0) - C2 * np.maximum(u - 1.0 - D, 0.0))
+            else:
+                C, p = self.number("C"), self.number("p")
+                part = C * weight * p * np.maximum(1.0 - u, 0.0) ** (p - 1.0)
+                sums = {sign: float(part[self.signs == sign].sum()) for sign in (-1.0, 1.0)}
+                if self.proof.statement.intercept == "free" and min(sums.values()) > 0:
+                    least = min(sums.values())
+                    part *= np.where(self.signs > 0, least / sums[1.0], least / sums[-1.0])
+        values = np.zeros(self.codes.size)
+        values[self.index] = np.where(np.isfinite(part), part, 0.0)
+        return values
 
     @property
     def bias(self) -> float:

@@ -110,6 +110,8 @@ M3SVM: Final[Rules] = {"lam": POSITIVE, "p": EXPONENT, "eps": POSITIVE, "norm": 
 ALPHA: Final[Arrays] = {"alpha": N}
 GAMMA: Final[Arrays] = {"gamma": N}
 ALPHA_OF_CLASSES: Final[Arrays] = {"alpha": ("n", "c")}
+# Multipliers of p = 1, a byte a row: 0, at the bound, or the next of those between.
+CODED: Final[Arrays] = {"code": N, "between": ("between",)}
 FLOW: Final[Arrays] = {"flow": ("d", "p")}
 CONSTANT: Final = ("penalised", "none")
 
@@ -206,7 +208,7 @@ def dtype_of(name: str) -> str:
     family, _, entry = name.partition(".")
     if family == "tree" and entry in TREE:
         return TREE[entry][0]
-    return "<i8" if name == "model.support" else "<f8"
+    return {"model.support": "<i8", "dual.code": "|u1"}.get(name, "<f8")
 
 
 def checked_statement(fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -333,6 +335,8 @@ def _alternatives(statement: Mapping[str, Any], kind: str | None) -> dict[str, t
         "dual": ({}, *_with(form.dual, form.optional)) if form.dual else ({},),
         "tree": ({},),
     }
+    if linear and form.hyperparameters is COSTS and statement["hyperparameters"]["p"] == 1:
+        found["dual"] += (CODED,)
     if name == "zero_one" and kind == "enumeration" and linear:
         found["tree"] = ({}, {entry: shape for entry, (_, shape) in TREE.items()})
     return found

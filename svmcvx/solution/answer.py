@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
 
@@ -18,6 +18,7 @@ from svmcvx.display import listed, quantity, settings
 from svmcvx.errors import DataError
 from svmcvx.kernels import Kernel, Linear
 from svmcvx.model import Model, frozen
+from svmcvx.proofs.blocks import described, enclosures
 from svmcvx.proofs.format import Proof, write_proof
 from svmcvx.proofs.statement import Statement
 from svmcvx.proofs.tables import dual_of
@@ -99,6 +100,12 @@ class Timings:
         return self.build + self.compile + self.solve + self.certify
 
 
+# A relative difference of objectives that is no other problem.
+SAME: Final = 1e-9
+# Widths of an enclosure that a proof for rows in blocks leaves to other sums, of other blocks or on another machine.
+ROOM: Final = 4.0
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Evidence:
     """What a proof needs beside a model, a dual point and the hyper-parameters.
@@ -106,10 +113,10 @@ class Evidence:
     Attributes
     ----------
     intercept : "free", "penalised" or "none"
-    weight : ndarray of shape (rows,)
-        Weights of the observations, in the order of the data that were passed in.
+    weight : ndarray of shape (rows,) or None
+        Weights of the observations, in the order of the data that were passed in; None where these are rows in blocks.
     fingerprint : str
-        A short name of these data.
+        A short name of these data; empty for rows in blocks.
     given : dict of ndarray
         Arrays that the problem is given besides, such as the γ of fixed conic losses.
     spread : dict of ndarray
@@ -119,20 +126,22 @@ class Evidence:
     """
 
     intercept: str
-    weight: Floats
+    weight: Floats | None
     fingerprint: str
     given: Mapping[str, Floats] = field(default_factory=dict)
     spread: Mapping[str, Floats] = field(default_factory=dict)
     tree: Mapping[str, NDArray[Any]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "weight", frozen(self.weight))
+        if self.weight is not None:
+            object.__setattr__(self, "weight", frozen(self.weight))
         for name in ("given", "spread", "tree"):
             object.__setattr__(self, name, {key: frozen(values) for key, values in getattr(self, name).items()})
 
     def __repr__(self) -> str:
         more = "".join(f", {listed(arrays)}" for arrays in (self.given, self.spread, self.tree) if arrays)
-        return f"Evidence({self.intercept} intercept, {quantity(self.weight.size, 'observation')}, {self.fingerprint}{more})"
+        rows = "rows in blocks" if self.weight is None else quantity(self.weight.size, "observation")
+        return f"Evidence({self.intercept} intercept, {rows}, {self.fingerprint}{more})"
 
     def statement(
         self, formulation: str, hyperparameters: Mapping[str, Any], kernel: Kernel | None, facts: DataFacts
@@ -148,7 +157,7 @@ class Evidence:
             columns=facts.d,
             classes=facts.classes,
             fingerprint=self.fingerprint,
-            weight=None if (self.weight == 1.0).all() else self.weight,
+            weight=None if self.weight is None or (self.weight == 1.0).all() else self.weight,
             **self.given,
         )
 
@@ -281,7 +290,7 @@ class Solution:
         """Whether the solver whose point was kept used the earlier solution that was offered."""
         return any(attempt.warm_start_used for attempt in self.attempts if attempt.solver == self.solver)
 
-    def save_proof(self, path: str | os.PathLike[str]) -> None:
+    def save_proof(self, path: str | os.PathLike[str], X: Any = None, y: Any = None) -> None:
         """Write what the interval follows from to a file, which :func:`svmcvx.verify` checks from the raw data.
 
         The file holds the problem (its name and numbers, the kernel with its γ, the weights, a short name of the data), the
@@ -292,16 +301,18 @@ class Solution:
         ----------
         path : path-like
             By convention ``*.npz``; an existing file is replaced as a whole.
+        X, y : RowBlocks and labels, optional
+            Rows in blocks are read twice, for their short name and for what the file can claim: pass them, and ``blocks.y``.
 
         Raises
         ------
         DataError
-            If there is no proof to hand on (added constraints, a kernel given by a function, one that was clipped), or the
-            file cannot be written.
+            If there is no proof to hand on (added constraints, a kernel given by a function, one that was clipped; rows in blocks of
+            other formulations than linear psvm and ODM), or the file cannot be written.
         """
-        write_proof(path, self.proof())
+        write_proof(path, self.proof(X, y))
 
-    def proof(self) -> Proof:
+    def proof(self, X: Any = None, y: Any = None) -> Proof:
         """Return what :meth:`save_proof` writes.
 
         Raises
@@ -309,6 +320,8 @@ class Solution:
         DataError
             If there is no proof to hand on.
         """
+        if self.evidence is not None and self.evidence.weight is None:
+            return self._proof_of_blocks(X, y)
         evidence, certificate, statement = self.evidence, self.certificate, self.proof_statement()
         if evidence is None or "clipped_mass" in certificate.residuals:
             raise DataError(
@@ -347,8 +360,42 @@ class Solution:
                 f"there is no proof of this solution of {self.formulation} to hand on: it is one of several problems, of a "
                 "problem with added constraints, or of a formulation outside the package"
             )
+        if self.evidence.weight is None:
+            raise DataError(
+                "a solution for rows in blocks does not know its weights; pass expect=solution.proof(blocks, blocks.y)"
+            )
         kernel = getattr(self.model, "kernel", None)
         return self.evidence.statement(self.formulation, self.hyperparameters, kernel, self.data)
+
+    def _proof_of_blocks(self, X: Any, y: Any) -> Proof:
+        """Return a proof for rows in blocks, which claims what one pass over them confirms."""
+        if X is None or self.evidence is None or self.data is None:
+            raise DataError(
+                "rows in blocks are read again for a proof: pass them, as in solution.save_proof(path, blocks, blocks.y)"
+            )
+        facts = described(X, y, self.data.n, self.data.classes)
+        evidence = replace(self.evidence, weight=facts.weight, fingerprint=facts.fingerprint)
+        model: Any = self.model
+        certificate = self.certificate
+        proof = Proof(
+            statement=evidence.statement(self.formulation, self.hyperparameters, None, self.data),
+            model={name: getattr(model, name) for name in ("coef", "intercept")},
+            dual=self.dual,
+            lower=certificate.lower,
+            upper=certificate.upper,
+            kind=certificate.kind,
+        )
+        found = enclosures(proof, X, y)
+        if not found.upper[0] <= certificate.upper * (1 + SAME) <= found.upper[1] * (1 + SAME) ** 2:
+            raise DataError(
+                f"the model's objective on these data is {found.upper[1]!r}, the solution's is {certificate.upper!r}: data or weights are "
+                "not those that were solved for (those of class_weight are no part of the data)"
+            )
+        lower = None
+        if found.lower is not None and certificate.lower is not None:
+            lower = min(certificate.lower, found.lower[0] - ROOM * (found.lower[1] - found.lower[0]))
+        upper = found.upper[1] + ROOM * (found.upper[1] - found.upper[0])
+        return replace(proof, lower=lower, upper=max(certificate.upper, upper))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the numbers as a flat dictionary of plain values."""

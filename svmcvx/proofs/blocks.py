@@ -1,0 +1,366 @@
+r"""Rows in blocks: both ends of the interval as sums over the blocks, in one pass, in intervals of doubles.
+
+Linear psvm (any intercept) and ODM. Where the proof has no dual point, it is that of the model: for p > 1
+:math:`\alpha_i = C s_i p\,(1-u_i)_+^{p-1}`, and for ODM :math:`\theta_i = 2c_i(C_1(1-D-u_i)_+ - C_2(u_i-1-D)_+)`. Any multipliers
+within their bounds are valid, so that the rounding of these does not matter. Those of p = 1 are a byte a row. With a free intercept
+each class is scaled until y'α = 0; sums, conjugates and expansions are kept by class, which makes one pass enough.
+"""
+
+from __future__ import annotations
+
+import math
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple, TypeAlias
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from svmcvx.errors import DataError
+from svmcvx.proofs.arithmetic.intervals import Interval, products
+from svmcvx.proofs.format import SAMPLE, Proof, fingerprint_of
+from svmcvx.proofs.problem import AT_BOUND, BETWEEN, Refused
+
+__all__ = ["Described", "Enclosures", "described", "enclosures", "is_in_blocks"]
+
+Floats: TypeAlias = NDArray[np.float64]
+
+FORMULATIONS: Final = ("psvm", "penalised psvm", "odm")
+ONE: Final = Interval.exactly(1.0)
+
+
+class Block(NamedTuple):
+    """Rows, labels, and weights where they come with the rows."""
+
+    X: Any
+    labels: NDArray[Any]
+    weight: Floats | None
+
+
+def is_in_blocks(X: Any) -> bool:
+    """Whether data are a sequence of functions that load blocks of rows."""
+    return hasattr(X, "loaders")
+
+
+def _blocks(X: Any, y: Any) -> Iterator[Block]:
+    """Load one block after the other.
+
+    Raises
+    ------
+    DataError
+        If a block is no matrix of finite numbers with a label a row.
+    """
+    given = None if y is None or hasattr(y, "blocks") else np.asarray(y).ravel()
+    start = 0
+    for number, load in enumerate(X.loaders):
+        piece = load()
+        piece = piece if isinstance(piece, tuple) else (piece,)
+        rows: Any = piece[0]
+        try:
+            rows = sp.csr_array(rows, dtype=np.float64) if sp.issparse(rows) else np.asarray(rows).astype(np.float64)
+        except (TypeError, ValueError):
+            raise DataError(f"block {number} must be a real matrix, one observation a row") from None
+        if rows.ndim != 2 or not np.isfinite(rows.data if sp.issparse(rows) else rows).all():
+            raise DataError(f"block {number} is no matrix of finite numbers")
+        m = rows.shape[0]
+        labels = given[start : start + m] if given is not None else piece[1] if len(piece) > 1 else None
+        if labels is None or np.asarray(labels).ravel().size != m:
+            raise DataError(f"block {number} has {m} rows but not as many labels; pass y, one label a row")
+        weight = None if len(piece) < 3 or piece[2] is None else np.asarray(piece[2], dtype=np.float64)
+        yield Block(rows, np.asarray(labels).ravel(), weight)
+        start += m
+
+
+@dataclass
+class _Fingerprint:
+    """The short name of data whose blocks come one after the other."""
+
+    rows: int
+
+    def __post_init__(self) -> None:
+        self.step, self.seen, self.labels = max(1, self.rows // SAMPLE), 0, 0
+        self.sample: list[Any] = []
+
+    def add(self, X: Any, codes: NDArray[np.intp]) -> None:
+        chosen = np.arange(-self.seen % self.step, X.shape[0], self.step)
+        self.sample += [sp.csr_array(X[chosen])] if chosen.size else []
+        self.labels = zlib.crc32(codes.astype(np.int64).tobytes(), self.labels)
+        self.seen += X.shape[0]
+
+    def name(self, columns: int) -> str:
+        part = sp.csr_array(sp.vstack(self.sample)) if self.sample else sp.csr_array((0, columns))
+        return f"{fingerprint_of(self.rows, columns, part):08x}-{self.labels:08x}"
+
+
+class Described(NamedTuple):
+    """What a statement says of data in blocks: their name, and the weights that come with the rows, if not each is 1."""
+
+    fingerprint: str
+    weight: Floats | None
+
+
+def described(X: Any, y: Any, rows: int, classes: tuple[Any, ...]) -> Described:
+    """Return name and weights of data in blocks, from one pass over them.
+
+    Raises
+    ------
+    DataError
+        If they are not as many rows as were solved for, or have other labels.
+    """
+    name, weights, columns = _Fingerprint(rows), [], 0
+    try:
+        for block in _blocks(X, y):
+            columns = block.X.shape[1]
+            name.add(block.X, _codes(block.labels, classes, name.seen))
+            weights.append(np.ones(block.X.shape[0]) if block.weight is None else block.weight)
+    except Refused as refusal:
+        raise DataError(str(refusal)) from None
+    if name.seen != rows:
+        raise DataError(f"X has {name.seen} rows, the solution is of {rows}; pass the data that were solved for")
+    whole = np.concatenate(weights)
+    return Described(name.name(columns), None if (whole == 1.0).all() else whole)
+
+
+def _codes(labels: NDArray[Any], classes: tuple[Any, ...], start: int) -> NDArray[np.intp]:
+    known = {label: code for code, label in enumerate(classes)}
+    codes = np.array([known.get(label, -1) for label in labels.tolist()], dtype=np.intp)
+    if (codes < 0).any():
+        row = int(np.flatnonzero(codes < 0)[0])
+        raise Refused(
+            f"the data are not those of the proof: the label of row {start + row}, {labels[row]}, is not among its labels"
+        )
+    return codes
+
+
+class Enclosures(NamedTuple):
+    """Objective at the model, dual objective where the proof has a dual point or needs none, and the name of the data."""
+
+    upper: tuple[float, float]
+    lower: tuple[float, float] | None
+    fingerprint: str
+
+
+class _Multipliers:
+    """The dual point, block by block: of the file, or that of the model."""
+
+    def __init__(self, proof: Proof) -> None:
+        self.dual, self.statement, self.between = proof.dual, proof.statement, 0
+        self.C, self.p = (proof.statement.hyperparameters.get(name, math.nan) for name in ("C", "p"))
+        derived = proof.statement.formulation == "odm" or self.p > 1
+        self.exist = bool(self.dual) or (derived and proof.lower is not None)
+
+    def alpha(self, start: int, kept: NDArray[np.bool_], u: Floats, caps: Interval, weight: Floats) -> Interval:
+        """The multipliers of psvm for the rows of a block that take part."""
+        if not self.dual:
+            value = self.C * weight * self.p * np.maximum(1.0 - u, 0.0) ** (self.p - 1.0)
+            return Interval.exactly(np.where(np.isfinite(value), value, 0.0))
+        if "code" in self.dual:
+            code = self.dual["code"][start : start + kept.size]
+            listed = int((code == BETWEEN).sum())
+            if (code > BETWEEN).any():
+                raise Refused(f"a byte of dual.code is above {BETWEEN}")
+            values = np.zeros(kept.size)
+            part = self.dual["between"][self.between : self.between + listed]
+            if part.size < listed:
+                raise Refused("dual.between has fewer entries than dual.code names")
+            values[code == BETWEEN], self.between = part, self.between + listed
+            if code[~kept].any():
+                raise Refused("a row of weight zero has a multiplier")
+            value, code = values[kept], code[kept]
+            value = np.where(code == AT_BOUND, caps.low, value)
+        else:
+            value = np.asarray(self.dual["alpha"][start : start + kept.size][kept])
+        if not (value >= 0).all():
+            row = int(np.flatnonzero(~(value >= 0))[0])
+            raise Refused(
+                f"a multiplier is {float(value[row])!r}, below 0 or no number, in the block that begins at row {start}"
+            )
+        if self.p == 1:
+            if (value > caps.high * (1 + 2.0**-40)).any():
+                raise Refused(f"a multiplier is above its bound in the block that begins at row {start}")
+            return Interval(np.minimum(value, caps.low), np.minimum(value, caps.high))
+        return Interval.exactly(value)
+
+    def require_end(self) -> None:
+        if "between" in self.dual and self.between != self.dual["between"].size:
+            raise Refused("dual.between has more entries than dual.code names")
+
+
+def enclosures(proof: Proof, X: Any, y: Any) -> Enclosures:
+    """Return what follows from a proof and data in blocks.
+
+    Raises
+    ------
+    Refused
+        If the data are not those of the proof, or a multiplier is outside its bounds.
+    DataError
+        If there is no check of the formulation in blocks, or a block cannot be used.
+    """
+    statement = proof.statement
+    if statement.formulation not in FORMULATIONS or statement.kernel is not None or "coef" not in proof.model:
+        raise DataError(
+            f"rows in blocks are checked for linear {', '.join(FORMULATIONS)}; load the data to check {statement.formulation}"
+        )
+    with np.errstate(over="ignore", invalid="ignore", under="ignore", divide="ignore"):
+        return _enclosures(proof, X, y)
+
+
+def _enclosures(proof: Proof, X: Any, y: Any) -> Enclosures:
+    statement, model = proof.statement, proof.model
+    w, b = Interval.exactly(model["coef"]), float(model["intercept"])
+    if not np.isfinite(w.low).all() or not math.isfinite(b):
+        raise Refused("the model is not finite")
+    if statement.intercept == "none" and b != 0:
+        raise Refused(f"the model has the intercept {b!r}, the formulation has none")
+    multipliers, name = _Multipliers(proof), _Fingerprint(statement.rows)
+    odm = statement.formulation == "odm"
+    ends = _ODM(statement) if odm else _PSVM(statement)
+    present = np.zeros(len(statement.classes), dtype=bool)
+    for block in _blocks(X, y):
+        start, (m, d) = name.seen, block.X.shape
+        if d != statement.columns or start + m > statement.rows:
+            raise Refused(
+                f"the data are not those of the proof: they have {start + m} rows or more and {d} columns, the proof is about "
+                f"{statement.rows} and {statement.columns}"
+            )
+        codes = _codes(block.labels, statement.classes, start)
+        name.add(block.X, codes)
+        present[codes] = True
+        weight = np.ones(m) if statement.weight is None else statement.weight[start : start + m]
+        kept = weight > 0
+        rows, weight, signs = block.X[kept], weight[kept], np.where(codes[kept] == 1, 1.0, -1.0)
+        u = (products(rows, 0.0, w) + Interval.exactly(b)) * Interval.exactly(signs)
+        ends.add(multipliers, start, kept, rows, signs, u, weight)
+    multipliers.require_end()
+    if name.seen != statement.rows or not present.all():
+        raise Refused(
+            f"the data are not those of the proof: they have {name.seen} rows, the proof is about {statement.rows} with labels "
+            f"{', '.join(map(str, statement.classes))}"
+        )
+    half = Interval.exactly(0.5)
+    norm = (w * w).sum()
+    if statement.intercept == "penalised":
+        norm = norm + Interval.exactly(b) * Interval.exactly(b)
+    upper = (half * norm + ends.losses).ends
+    lower = ends.dual_value(statement.intercept).ends if multipliers.exist else None
+    return Enclosures(upper, lower, name.name(statement.columns))
+
+
+def _expansion(rows: Any, v: Interval) -> Interval:
+    return products(sp.csr_array(rows.T) if sp.issparse(rows) else rows.T, 0.0, v)
+
+
+class _PSVM:
+    """Sums of psvm by class: multipliers, conjugates, expansions; and the losses of all rows."""
+
+    def __init__(self, statement: Any) -> None:
+        self.C, self.p = statement.hyperparameters["C"], statement.hyperparameters["p"]
+        zero = Interval.exactly(0.0)
+        self.losses, columns = zero, Interval.exactly(np.zeros(statement.columns))
+        self.sums, self.conjugates, self.expansions = [zero, zero], [zero, zero], [columns, columns]
+
+    def add(
+        self,
+        multipliers: _Multipliers,
+        start: int,
+        kept: NDArray[np.bool_],
+        rows: Any,
+        signs: Floats,
+        u: Interval,
+        weight: Floats,
+    ) -> None:
+        C, p, s = Interval.exactly(self.C), Interval.exactly(self.p), Interval.exactly(weight)
+        losses = (ONE - u).nonneg()
+        losses = losses if self.p == 1 else losses * losses if self.p == 2 else losses.power(p)
+        self.losses = self.losses + C * (s * losses).sum()
+        if not multipliers.exist:
+            return
+        caps = C * s
+        alpha = multipliers.alpha(start, kept, 0.5 * (u.low + u.high), caps, weight)
+        for k, sign in enumerate((-1.0, 1.0)):
+            of_class = signs == sign
+            part = alpha[of_class]
+            self.sums[k] = self.sums[k] + part.sum()
+            self.expansions[k] = self.expansions[k] + _expansion(rows[of_class], part)
+            if self.p > 1:
+                cap = caps[of_class]
+                used = part.high > 0
+                ratio = part[used].over(cap[used] * p)
+                self.conjugates[k] = self.conjugates[k] + (cap[used] * ratio.power(p.over(p - ONE))).sum()
+
+    def dual_value(self, intercept: str) -> Interval:
+        """D at the multipliers, scaled by class where they have to be balanced."""
+        factors = [ONE, ONE]
+        if intercept == "free":
+            least = min(float(part.low) for part in self.sums)
+            if not least > 0:
+                return Interval.exactly(0.0)
+            factors = [Interval.exactly(least).over(part) for part in self.sums]
+            factors = [Interval(part.low, np.minimum(part.high, 1.0)) for part in factors]
+        negative, positive = (factor * part for factor, part in zip(factors, self.sums, strict=True))
+        v = factors[1] * self.expansions[1] - factors[0] * self.expansions[0]
+        value, norm = negative + positive, (v * v).sum().nonneg()
+        if intercept == "penalised":
+            shift = positive - negative
+            norm = norm + (shift * shift).nonneg()
+        if self.p > 1:
+            p = Interval.exactly(self.p)
+            gamma = p.over(p - ONE)
+            for factor, part in zip(factors, self.conjugates, strict=True):
+                value = value - (p - ONE) * (factor.power(gamma) * part)
+        return value - Interval.exactly(0.5) * norm
+
+
+class _ODM:
+    """Sums of ODM over the rows."""
+
+    def __init__(self, statement: Any) -> None:
+        self.C1, self.C2, self.D = (statement.hyperparameters[name] for name in ("C1", "C2", "D"))
+        weights = Interval.exactly(float(statement.rows))
+        self.total = weights if statement.weight is None else Interval.exactly(statement.weight).sum()
+        zero = Interval.exactly(0.0)
+        self.losses = self.gains = self.shift = zero
+        self.expansion = Interval.exactly(np.zeros(statement.columns))
+
+    def add(
+        self,
+        multipliers: _Multipliers,
+        start: int,
+        kept: NDArray[np.bool_],
+        rows: Any,
+        signs: Floats,
+        u: Interval,
+        weight: Floats,
+    ) -> None:
+        C1, C2, D = (Interval.exactly(value) for value in (self.C1, self.C2, self.D))
+        shares = Interval.exactly(weight).over(self.total)
+        short, beyond = (ONE - D - u).nonneg(), (u - ONE - D).nonneg()
+        self.losses = self.losses + (shares * (C1 * (short * short) + C2 * (beyond * beyond))).sum()
+        if not multipliers.exist:
+            return
+        if multipliers.dual:
+            value = np.asarray(multipliers.dual["theta"][start : start + kept.size][kept])
+        else:
+            middle = 0.5 * (u.low + u.high)
+            value = (
+                2.0
+                * shares.low
+                * (self.C1 * np.maximum(1.0 - self.D - middle, 0.0) - self.C2 * np.maximum(middle - 1.0 - self.D, 0.0))
+            )
+        if not np.isfinite(value).all():
+            raise Refused(f"a multiplier is not finite in the block that begins at row {start}")
+        theta = Interval.exactly(value)
+        price = Interval(*(np.where(value > 0, a, b) for a, b in ((C1.low, C2.low), (C1.high, C2.high))))
+        terms = theta - D * theta.size() - (theta * theta).over(Interval.exactly(4.0) * shares * price)
+        signed = theta * Interval.exactly(signs)
+        self.gains, self.shift = self.gains + terms.sum(), self.shift + signed.sum()
+        self.expansion = self.expansion + _expansion(rows, signed)
+
+    def dual_value(self, intercept: str) -> Interval:
+        """D at the multipliers."""
+        norm = (self.expansion * self.expansion).sum().nonneg()
+        if intercept == "penalised":
+            norm = norm + (self.shift * self.shift).nonneg()
+        return self.gains - Interval.exactly(0.5) * norm

@@ -1,0 +1,183 @@
+"""Proofs for rows in blocks: the same ends as for the data in memory, and no other problem is proved."""
+
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import svmcvx as sx
+from svmcvx.proofs import Proof, read_proof
+from svmcvx.row_blocks import sources
+
+RNG = np.random.default_rng(5)
+X = RNG.standard_normal((600, 4)) + 3.0
+Y = np.where(X[:, 0] - X[:, 1] + 0.7 * RNG.standard_normal(600) > 0, "yes", "no")
+WEIGHT = RNG.choice([0.0, 0.3, 1.0, 2.5], 600)
+PROBLEMS = {
+    "hinge": (sx.fast.psvm, {"C": 0.05, "p": 1.0}),
+    "power": (sx.fast.psvm, {"C": 0.05, "p": 1.5}),
+    "squared": (sx.fast.psvm, {"C": 0.05, "p": 2.0, "intercept": "penalised"}),
+    "no intercept": (sx.fast.psvm, {"C": 0.05, "p": 1.0, "intercept": "none"}),
+    "odm": (sx.fast.odm, {"C1": 3.0, "C2": 0.5, "D": 0.2}),
+    "odm with a constant": (sx.fast.odm, {"C1": 3.0, "C2": 0.5, "D": 0.2, "intercept": True}),
+}
+
+
+def blocks_of(rows, labels, weight=None, cuts=(0, 70, 70, 400, 600), sparse=False):
+    def loader(start, stop):
+        part = sp.csr_array(rows[start:stop]) if sparse else rows[start:stop]
+        return lambda: (part, labels[start:stop]) if weight is None else (part, labels[start:stop], weight[start:stop])
+
+    return sx.RowBlocks([loader(*ends) for ends in pairwise(cuts)], labelled=True)
+
+
+@pytest.fixture(autouse=True)
+def stay_in_blocks(monkeypatch):
+    """Few rows are solved in blocks too."""
+    if hasattr(sources, "SMALL_ENTRIES"):
+        monkeypatch.setattr(sources, "SMALL_ENTRIES", 0)
+
+
+def solved(name, weight=None, sparse=False):
+    solver, settings = PROBLEMS[name]
+    blocks = blocks_of(X, Y, weight, sparse=sparse)
+    return solver(blocks, blocks.y, tol=1e-9, **settings), blocks
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_a_proof_holds_in_blocks_and_in_memory(name, weighted, tmp_path):
+    solution, blocks = solved(name, WEIGHT if weighted else None)
+    if solution.evidence.weight is not None:
+        pytest.skip("solved in memory")
+    solution.save_proof(tmp_path / "proof.npz", blocks, blocks.y)
+    proof = read_proof(tmp_path / "proof.npz")
+    for data in ((blocks, blocks.y), (X, Y)):
+        found = sx.verify(tmp_path / "proof.npz", *data)
+        assert found, found.why
+        assert found.checked == ("lower", "upper")
+        assert found.upper - found.lower <= 1e-6 * found.upper
+        assert found.statement.fingerprint == sx.proofs.fingerprint(X, Y)
+    assert sx.verify(proof, X, Y, method="balls").holds
+    other_cuts = blocks_of(X, Y, WEIGHT if weighted else None, cuts=(0, 1, 333, 600), sparse=True)
+    assert sx.verify(proof, other_cuts, Y).holds
+    exact = PROBLEMS[name][0](X, Y, tol=1e-11, sample_weight=WEIGHT if weighted else None, **PROBLEMS[name][1])
+    assert found.lower <= exact.certificate.upper
+    assert exact.certificate.lower <= found.upper
+
+
+def test_the_file_is_small(tmp_path):
+    for name, most in (("power", 2000), ("odm", 2000), ("hinge", 2600)):
+        solution, blocks = solved(name)
+        solution.save_proof(tmp_path / "proof.npz", blocks, blocks.y)
+        assert (tmp_path / "proof.npz").stat().st_size < most
+
+
+@pytest.mark.parametrize("name", ["hinge", "power", "odm"])
+def test_other_data_are_refused(name):
+    solution, blocks = solved(name)
+    proof = solution.proof(blocks, blocks.y)
+    order = np.arange(600)
+    order[[3, 500]] = order[[500, 3]]
+    flipped = Y.copy()
+    flipped[17] = "no" if Y[17] == "yes" else "yes"
+    moved = X.copy()
+    moved[300] += 5.0
+    spoilt = X.copy()
+    spoilt[450, 2] = np.nan
+    assert not sx.verify(proof, blocks_of(X, flipped), flipped)
+    assert not sx.verify(proof, blocks_of(X[:599], Y[:599], cuts=(0, 599)), Y[:599])
+    assert not sx.verify(proof, blocks_of(X[:, :3], Y), Y)
+    assert "label" in sx.verify(proof, blocks_of(X, Y), np.where(Y == "yes", "yes", "maybe")).why
+    with pytest.raises(sx.DataError, match="block 3"):
+        sx.verify(proof, blocks_of(spoilt, Y), Y)
+    for rows, labels in ((X[order], Y[order]), (moved, Y)):
+        # What is proved is about the rows that are there, whether the claim holds or not.
+        found = sx.verify(proof, blocks_of(rows, labels), labels)
+        solver, settings = PROBLEMS[name]
+        exact = solver(rows, labels, tol=1e-10, **settings).certificate
+        assert found.lower is None or found.lower <= exact.upper
+        assert exact.lower <= found.upper
+
+
+def changed(proof, **arrays):
+    return replace(proof, dual={**proof.dual, **arrays})
+
+
+def test_bytes_and_multipliers_out_of_bounds_are_refused():
+    solution, blocks = solved("hinge")
+    proof = solution.proof(blocks, blocks.y)
+    code, between = proof.dual["code"].copy(), proof.dual["between"].copy()
+    free = int(np.flatnonzero(code == 2)[0])
+    code[free] = 3
+    for why, forged in {
+        "above 2|from 0 to 2": changed(proof, code=code),
+        "below 0": changed(proof, between=np.where(np.arange(between.size) == 0, -1e-3, between)),
+        "above its bound": changed(proof, between=np.where(np.arange(between.size) == 0, 1.0, between)),
+        "fewer entries|an entry of dual.between": changed(proof, between=between[1:]),
+        "more entries|an entry of dual.between ": changed(proof, between=np.append(between, 0.0)),
+    }.items():
+        for data in ((blocks, blocks.y), (X, Y)):
+            found = sx.verify(forged, *data)
+            assert not found
+            assert any(part in found.why for part in why.split("|")), found.why
+    raised = changed(proof, code=np.where(proof.dual["code"] == 0, 1, proof.dual["code"]).astype(np.uint8))
+    assert not sx.verify(raised, blocks, blocks.y), "a feasible point that proves less"
+
+
+def test_a_row_of_weight_zero_has_no_multiplier():
+    solution, blocks = solved("hinge", WEIGHT)
+    proof = solution.proof(blocks, blocks.y)
+    code = proof.dual["code"].copy()
+    code[np.flatnonzero(WEIGHT == 0)[0]] = 1
+    for data in ((blocks, blocks.y), (X, Y)):
+        assert "weight zero" in sx.verify(changed(proof, code=code), *data).why
+
+
+def test_a_claim_beyond_what_the_blocks_prove_does_not_hold():
+    for name in ("hinge", "power", "odm"):
+        solution, blocks = solved(name)
+        proof = solution.proof(blocks, blocks.y)
+        high = replace(proof, lower=proof.upper)
+        low = replace(proof, lower=proof.lower * 0.9, upper=proof.lower)
+        assert "claims" in sx.verify(high, blocks, blocks.y).why
+        assert "claims" in sx.verify(low, blocks, blocks.y).why
+        assert sx.verify(proof, blocks, blocks.y, expect=proof).holds
+
+
+def test_what_has_no_proof_in_blocks_says_so():
+    blocks = blocks_of(X, Y)
+    solution = sx.fast.odml(blocks, blocks.y)
+    if solution.evidence is None:
+        with pytest.raises(sx.DataError, match="no proof"):
+            solution.save_proof("proof.npz", blocks, blocks.y)
+    memory = sx.fast.odml(X, Y).proof()
+    with pytest.raises(sx.DataError, match="checked for linear psvm"):
+        sx.verify(memory, blocks, blocks.y)
+    hinge, _ = solved("hinge")
+    with pytest.raises(sx.DataError, match="pass them"):
+        hinge.proof()
+    with pytest.raises(sx.DataError, match="balls"):
+        sx.verify(hinge.proof(blocks, blocks.y), blocks, blocks.y, method="balls")
+    other, short = blocks_of(2.0 * X, Y), blocks_of(X[:599], Y[:599], cuts=(0, 599))
+    with pytest.raises(sx.DataError, match="not those that were solved for"):
+        hinge.proof(other, other.y)
+    with pytest.raises(sx.DataError, match="has 599 rows"):
+        hinge.proof(short, short.y)
+
+
+def test_an_interval_in_blocks_holds_whatever_the_model_is():
+    rng = np.random.default_rng(0)
+    for name in PROBLEMS:
+        solver, settings = PROBLEMS[name]
+        solution, blocks = solved(name)
+        exact = solver(X, Y, tol=1e-10, **settings).certificate
+        proof = solution.proof(blocks, blocks.y)
+        for scale in (0.0, 1e-6, 1e-2, 1.0, 30.0):
+            coef = proof.model["coef"] * (1 + scale * rng.standard_normal(4))
+            shaken: Proof = replace(proof, model={**proof.model, "coef": coef})
+            found = sx.verify(shaken, blocks, blocks.y)
+            assert found.lower is None or found.lower <= exact.upper
+            assert exact.lower <= found.upper
