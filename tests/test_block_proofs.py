@@ -8,8 +8,8 @@ import pytest
 import scipy.sparse as sp
 
 import svmcvx as sx
+from svmcvx.feature_space import blocks as block_space
 from svmcvx.proofs import Proof, read_proof
-from svmcvx.row_blocks import sources
 
 RNG = np.random.default_rng(5)
 X = RNG.standard_normal((600, 4)) + 3.0
@@ -36,8 +36,8 @@ def blocks_of(rows, labels, weight=None, cuts=(0, 70, 70, 400, 600), sparse=Fals
 @pytest.fixture(autouse=True)
 def stay_in_blocks(monkeypatch):
     """Few rows are solved in blocks too."""
-    if hasattr(sources, "SMALL_ENTRIES"):
-        monkeypatch.setattr(sources, "SMALL_ENTRIES", 0)
+    if hasattr(block_space, "SMALL_ENTRIES"):
+        monkeypatch.setattr(block_space, "SMALL_ENTRIES", 0)
 
 
 def solved(name, weight=None, sparse=False):

@@ -237,7 +237,7 @@ class Problem:
         """Multipliers that the model gives; any are valid within their bounds, so that their rounding does not matter."""
         rows, weight = self.X[self.index], self.weight
         with np.errstate(over="ignore", invalid="ignore"):
-            u = self.signs * (rows @ self.model("coef") + self.bias)
+            u = self.signs * (rows @ self.proof.model["coef"] + self.bias)
             if self.formulation == "odm":
                 C1, C2, D = (self.number(name) for name in ("C1", "C2", "D"))
                 shares = weight / weight.sum()

@@ -75,10 +75,10 @@ def earlier_margins(warm_start: Solution, statement: ZeroOne) -> Floats:
     model, data = warm_start.model, statement.space.data
     if not isinstance(model, BinaryModel):
         raise DataTypeError(f"warm_start must be a Solution with a model of two classes, got {type(model).__name__}")
-    if warm_start.evidence is not None and warm_start.evidence.weight.size != data.rows:
+    weight = None if warm_start.evidence is None else warm_start.evidence.weight
+    if weight is not None and weight.size != data.rows:
         raise DataError(
-            f"warm_start must be a Solution of the same data: it is of {warm_start.evidence.weight.size} observations, these are "
-            f"{data.rows}"
+            f"warm_start must be a Solution of the same data: it is of {weight.size} observations, these are {data.rows}"
         )
     for name, values in warm_start.dual.items():
         if np.ndim(values) > 0 and len(values) != data.rows:
