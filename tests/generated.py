@@ -18,6 +18,8 @@ import numpy as np
 import svmcvx
 from svmcvx.catalogue import CATALOGUE
 
+from .proof_schema import header_schema
+
 ROOT = Path(__file__).parents[1]
 SNAPSHOT = Path(__file__).parent / "public_names.json"
 PUBLIC = tuple(
@@ -199,6 +201,7 @@ WRITTEN = {
     "svmcvx/__init__.py": package_init,
     "svmcvx/estimators/__init__.py": names_of_estimators,
     "svmcvx/fast/__init__.py": names_of_fast,
+    "docs/proof_header.schema.json": header_schema,
     **{file: lambda text, tables=tables: with_tables(text, tables) for file, tables in TABLES.items()},
 }
 

@@ -17,6 +17,7 @@ import svmcvx as sx
 from svmcvx.proofs import Proof, ProofFile, Statement, fingerprint, read_proof, verify, write_proof
 from svmcvx.proofs.tables import FORMULATIONS, KERNELS
 
+SCHEMA = (Path(__file__).parent.parent / "docs" / "proof_header.schema.json").read_text()
 PAGE = (Path(__file__).parent.parent / "docs" / "proof_format.md").read_text()
 EXAMPLES = [
     (part.split("```json\n")[1].split("\n```")[0], part.split("```json\n")[1].split("\n```")[1])
@@ -268,6 +269,21 @@ BROKEN = {
         "the model of a proof of psvm has the arrays coef, intercept or",
     ),
 }
+
+
+def test_the_schema_takes_what_the_reader_takes():
+    schema = pytest.importorskip("jsonschema").Draft202012Validator(json.loads(SCHEMA))
+    for header, _ in EXAMPLES:
+        schema.validate(json.loads(header))
+    # Sizes, the order of classes and ends, and what doubles hold are not for a schema.
+    others = {
+        *("C not exact", "not square", "lower above upper", "classes not sorted", "class of 65 bits", "claims nothing"),
+        *("C of 400 digits", "lower large", "rows no integer", "degree no integer"),
+    }
+    for name, (path, value, _) in BROKEN.items():
+        sizes = path[0] == "arrays" or path[-1] in ("rows", "columns") or name == "model of a kernel"
+        if name not in others and not sizes:
+            assert not schema.is_valid(at(HEADER, path, value)), name
 
 
 @pytest.mark.parametrize("name", BROKEN)

@@ -1,0 +1,119 @@
+"""The header of a proof as JSON Schema, made of the tables that the reader holds a header against."""
+
+import json
+import math
+
+from svmcvx.proofs.tables import FORMULATIONS, KERNELS, KINDS, SEARCHED, TREE, Choice
+
+NULL = {"type": "null"}
+
+
+def values(rule):
+    """The values of a hyper-parameter or a kernel's parameter."""
+    if isinstance(rule, Choice):
+        return {"enum": list(rule.names)}
+    found = {"type": "integer" if rule.whole else "number"}
+    if rule.low > -math.inf:
+        found["exclusiveMinimum" if rule.open_low else "minimum"] = rule.low
+    if rule.high < math.inf:
+        found["exclusiveMaximum" if rule.open_high else "maximum"] = rule.high
+    return {"anyOf": [found, {"const": "inf"}]} if rule.unbounded else found
+
+
+def record(properties):
+    """An object with these properties and no others."""
+    return {
+        "type": "object",
+        "required": list(properties),
+        "properties": properties,
+        "additionalProperties": False,
+    }
+
+
+def kernel():
+    return [
+        record({"name": {"const": name}, **{k: values(v) for k, v in rules.items()}}) for name, rules in KERNELS.items()
+    ]
+
+
+def described(dtype):
+    sizes = {"type": "array", "items": {"type": "integer", "minimum": 0}}
+    return record({"dtype": {"const": dtype}, "shape": sizes})
+
+
+def forms():
+    """What a header of each formulation may say beyond what all have."""
+    for name, known in FORMULATIONS.items():
+        for form in known.forms:
+            rules = {key: values(rule) for key, rule in form.hyperparameters.items()}
+            statement = {
+                "formulation": {"const": name},
+                "hyperparameters": record(rules),
+                "intercept": {"enum": list(known.intercepts)},
+                "classes": {} if known.several else {"maxItems": 2},
+                "kernel": NULL if known.several else {},
+            }
+            claim = {"kind": {"enum": list(KINDS) if known.counting else ["convex"]}}
+            if not known.counting:
+                claim["stated"] = NULL
+            yield {"properties": {"statement": {"properties": statement}, "claim": {"properties": claim}}}
+
+
+def header_schema(_=""):
+    number = {"anyOf": [{"type": "number"}, NULL]}
+    statement = {
+        "formulation": {"enum": list(FORMULATIONS)},
+        "hyperparameters": {"type": "object"},
+        "kernel": {"oneOf": [NULL, *kernel()]},
+        "intercept": {"enum": ["free", "penalised", "none"]},
+        "rows": {"type": "integer", "minimum": 1},
+        "columns": {"type": "integer", "minimum": 1},
+        "classes": {
+            "type": "array",
+            "minItems": 2,
+            "uniqueItems": True,
+            "anyOf": [{"items": {"type": kind}} for kind in ("string", "boolean", "number")],
+        },
+        "fingerprint": {"type": "string", "pattern": "^[0-9a-f]{8}-[0-9a-f]{8}$"},
+    }
+    claim = {
+        "lower": number,
+        "upper": number,
+        "kind": {"enum": ["convex", *SEARCHED, "local"]},
+        "stated": number,
+    }
+    arrays = {
+        "type": "object",
+        "properties": {
+            "model.support": described("<i8"),
+            **{f"tree.{name}": described(dtype) for name, (dtype, _) in TREE.items()},
+        },
+        "patternProperties": {"^(statement|dual)\\.|^model\\.(?!support$)": described("<f8")},
+        "additionalProperties": False,
+    }
+    schema = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "header.json of a proof, version 2",
+        **record(
+            {
+                "format": {"const": "svmcvx-proof"},
+                "version": {"const": 2},
+                "statement": record(statement),
+                "claim": record(claim),
+                "arrays": arrays,
+            }
+        ),
+        "oneOf": list(forms()),
+    }
+    return f"{lines(schema, 3)}\n"
+
+
+def lines(value, depth, indent=""):
+    """JSON with a line for each entry of its first levels."""
+    if depth == 0 or not isinstance(value, (dict, list)):
+        return json.dumps(value)
+    more = indent + " "
+    if isinstance(value, list):
+        return "[\n" + ",\n".join(more + lines(entry, depth - 1, more) for entry in value) + f"\n{indent}]"
+    entries = (f"{more}{json.dumps(key)}: {lines(entry, depth - 1, more)}" for key, entry in value.items())
+    return "{\n" + ",\n".join(entries) + f"\n{indent}}}"
