@@ -466,8 +466,8 @@ def test_the_size_of_what_is_free_has_limits():
     conic = Statement("conic", {"lam": 1.0}, None, "none", 2, 1, (0, 1), fingerprint(rows, [0, 1]))
     model = {"coef": [0.0], "intercept": 0.0}
     for spread, why in (
-        ({"V": np.zeros((1, 2))}, "at most 1 columns"),
-        ({"V_coef": np.zeros((2, 3)), "ridge": 0.0}, "too many columns: 3 on 2 rows"),
+        ({"V": np.zeros((1, 3))}, "too many columns: 3"),
+        ({"V_coef": np.zeros((2, 3)), "ridge": 0.0}, "too many columns: 3"),
         ({"V_coef": np.zeros((2, 1))}, "the model of a proof of conic has the arrays"),
         ({"V": np.zeros((1, 1)), "V_coef": np.zeros((2, 1)), "ridge": 0.0}, "the model of a proof of conic"),
     ):

@@ -31,7 +31,7 @@ Arrays: TypeAlias = dict[str, Shape]
 
 # Integers beyond are not all doubles.
 LARGEST: Final = 2**53
-# Entries of `model.V_coef` that there may be on any data.
+# Entries of the spread of a model that there may be on any data.
 FREE_ENTRIES: Final = 2**24
 # Bytes of the tree of a search.
 TREE_BYTES: Final = 2**28
@@ -401,10 +401,9 @@ def check_arrays(
     if sizes.get("s", 0) > n:
         raise DataError(f"the model of a proof names {sizes['s']} rows, the data have {n}")
     spread = sizes.get("q", 0)
-    if "model.V" in arrays and spread > sizes["r"]:
-        raise DataError(f"model.V has at most {sizes['r']} columns, the proof has {spread}")
-    if "model.V_coef" in arrays and (spread > n or n * spread > max(FREE_ENTRIES, 4 * n * d)):
-        raise DataError(f"model.V_coef has too many columns: {spread} on {n} rows")
+    entries = spread * (n if "model.V_coef" in arrays else sizes["r"])
+    if spread > max(n, sizes["r"]) or entries > max(FREE_ENTRIES, 4 * n * d):
+        raise DataError(f"the spread of the model of a proof has too many columns: {spread}")
     held = sum(math.prod(shape) * int(dtype_of(name)[-1]) for name, shape in arrays.items() if name.startswith("tree."))
     if held > TREE_BYTES:
         raise DataError(f"the tree of a proof has at most {TREE_BYTES} bytes, this one {held}")
