@@ -3,7 +3,7 @@
 import json
 import math
 
-from svmcvx.proofs.tables import FORMULATIONS, KERNELS, KINDS, SEARCHED, TREE, Choice
+from svmcvx.proofs.tables import FORMULATIONS, KERNELS, KINDS, SEARCHED, TREE, Choice, dtype_of
 
 NULL = {"type": "null"}
 
@@ -85,10 +85,10 @@ def header_schema(_=""):
     arrays = {
         "type": "object",
         "properties": {
-            "model.support": described("<i8"),
-            **{f"tree.{name}": described(dtype) for name, (dtype, _) in TREE.items()},
+            name: described(dtype_of(name))
+            for name in ("model.support", "dual.code", *(f"tree.{name}" for name in TREE))
         },
-        "patternProperties": {"^(statement|dual)\\.|^model\\.(?!support$)": described("<f8")},
+        "patternProperties": {"^statement\\.|^dual\\.(?!code$)|^model\\.(?!support$)": described("<f8")},
         "additionalProperties": False,
     }
     schema = {
