@@ -152,7 +152,7 @@ print(f"{size / 1024:.0f} kB; holds: {verified.holds}; [{verified.lower:.9f}, {v
 # depth.
 
 # %%
-parents = proof.extra["tree_parents"]
+parents = proof.tree["parents"]
 depth = np.zeros(len(parents) + 1, dtype=int)
 for node, parent in enumerate(parents, start=1):
     depth[node] = depth[parent] + 1
@@ -173,7 +173,7 @@ forged = {
     "a worse model": replace(proof, model={**proof.model, "coef": 0.9 * np.asarray(proof.model["coef"])}),
     "half a tree": replace(
         proof,
-        extra={**proof.extra, "tree_parents": parents[:half], "tree_decisions": proof.extra["tree_decisions"][:half]},
+        tree={**proof.tree, "parents": parents[:half], "decisions": proof.tree["decisions"][:half]},
     ),
 }
 for what, file in forged.items():
