@@ -297,7 +297,7 @@ class ConstrainedProblem(FormulationProblem):
 
     @staticmethod
     def _excess(rows: AddedRows, linear: LinearDual, model: Any, slacks: Mapping[str, Floats]) -> list[Floats]:
-        return rows.excess(linear.values(model, slacks), linear.squared_norm_above(model))
+        return rows.excess(linear.values(model, slacks), linear.squared_norm(model))
 
     def recover(self) -> RecoveredPoints:
         """The dual points of the problem as built, with the multipliers of the added constraints too; its models with `holds`, otherwise that of the variables."""

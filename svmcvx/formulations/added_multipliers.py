@@ -16,8 +16,9 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from svmcvx.certificate import Dual
+from svmcvx.core.bounded import Bounded
 from svmcvx.formulations.added_rows import AddedRows, Group
-from svmcvx.formulations.linear_dual import Bounded, LinearDual
+from svmcvx.formulations.linear_dual import LinearDual
 
 __all__ = ["STEPS", "completed", "moved_inside"]
 
@@ -51,14 +52,14 @@ def moved_inside(
     if not moving:
         return None
     wanted, targets = [], []
-    value, _ = rows.values(at)
+    value = rows.values(at).value
     for group, over in zip(rows.groups, excess, strict=True):
         for tangent in _tangents(group, value[group.rows], over):
-            line = {name: np.zeros(at[name].values.size) for name in moving}
+            line = {name: np.zeros(at[name].size) for name in moving}
             for name, matrix in moved.items():
                 line[name] = np.asarray(tangent.weights @ matrix[group.rows.start + tangent.rows])
             if group.kind == "ball":
-                line["w"] = 2.0 * at["w"].values
+                line["w"] = 2.0 * at["w"].value
             whole = np.concatenate(list(line.values()))
             if whole.any():
                 wanted.append(whole)
@@ -69,8 +70,8 @@ def moved_inside(
         step, *_ = sl.lstsq(np.array(wanted), np.array(targets), lapack_driver="gelsy")
     except (ValueError, sl.LinAlgError):
         return None
-    sizes = np.cumsum([at[name].values.size for name in moving])[:-1]
-    return {name: at[name].values + part for name, part in zip(moving, np.split(step, sizes), strict=True)}
+    sizes = np.cumsum([at[name].size for name in moving])[:-1]
+    return {name: at[name].value + part for name, part in zip(moving, np.split(step, sizes), strict=True)}
 
 
 class _Tangent(NamedTuple):
@@ -151,7 +152,7 @@ def completed(
     """
     m = np.zeros(rows.offset.size)
     undetermined = np.zeros(rows.offset.size, dtype=bool)
-    value, _ = rows.values(at)
+    value = rows.values(at).value
     for group in rows.groups:
         solved = _solved(constraints[group.constraint])
         if solved is None or solved.size < group.scale.size:
@@ -169,7 +170,7 @@ def completed(
             undetermined[group.rows][1:] = _open(vector, group.order) & (solved[0] > 0.0)
     if "w" in rows.matrices and undetermined.any():
         curvature = 1.0 + 2.0 * sum(float(m[group.rows][0]) for group in rows.groups if group.kind == "ball")
-        slopes = {"w": linear.expansion(dual)[0] - curvature * at["w"].values}
+        slopes = {"w": linear.expansion(dual).value - curvature * at["w"].value}
         if "b" in rows.matrices:
             slopes["b"] = np.array([linear.statement.coefficients(dual).sum()])
         _determine(rows, m, undetermined, slopes)

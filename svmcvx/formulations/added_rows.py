@@ -33,8 +33,9 @@ from cvxpy.atoms.affine.sum import Sum
 from cvxpy.atoms.pnorm import Pnorm
 from numpy.typing import NDArray
 
-from svmcvx.formulations.linear_dual import Bounded, LinearTerm
-from svmcvx.rounding import ELEMENTARY, UNDERFLOW, U, inner_error, norm_above, sum_above, sum_below
+from svmcvx.core.bounded import GROW, Bounded, U, exact, exp, log, square, total
+from svmcvx.core.rows import Ball, inner_error, norm_above
+from svmcvx.formulations.linear_dual import LinearTerm
 
 __all__ = ["AddedRows", "Group", "Stated", "dual_norm_above", "read", "stated"]
 
@@ -195,25 +196,18 @@ class AddedRows:
 
     def term(self, m: Floats, relaxation: float) -> LinearTerm:
         """Return what multipliers in their cones add to the objective, less a relaxation of the constraints."""
-        size = np.abs(m)
-        parts: dict[str, tuple[Floats, Floats]] = {}
-        for name, matrix in self.matrices.items():
-            if name != "b":
-                magnitude = np.asarray(abs(matrix).T @ size)
-                error = np.asarray(inner_error(self.offset.size + 2, magnitude)) + COEFFICIENT * 1.01 * magnitude
-                parts[name] = np.asarray(matrix.T @ m), error
-        constants = self.offset * m
+        parts = {name: _product(matrix.T, exact(m)) for name, matrix in self.matrices.items() if name != "b"}
         conjugates = [_square_conjugate(m[group.rows]) for group in self.groups if group.kind == "square"]
-        lost = 1.01 * (COEFFICIENT + 2.0 * U) * sum_above(np.abs(constants)) + UNDERFLOW * self.offset.size
-        b = self.on_b()
-        normal, slacks = parts.get("w"), parts.get("xi")
+        constant = _known(exact(self.offset) * exact(m), np.abs(self.offset * m))
+        b, normal = self.on_b(), parts.get("w")
         return LinearTerm(
-            w=None if normal is None else normal[0],
-            w_error=0.0 if normal is None else norm_above(normal[1]),
+            w=None if normal is None else Ball(normal.value, norm_above(normal.error)),
             on_b=(m * b)[b != 0.0],
-            xi=None if slacks is None else (slacks[0] - slacks[1]) - 4.0 * U * np.abs(slacks[0]),
-            curvature=sum(float(m[group.rows][0]) for group in self.groups if group.kind == "ball") * (1.0 - 64 * U),
-            constant=sum_below([*constants, *(-value for value in conjugates), -lost, -relaxation]),
+            xi=parts.get("xi"),
+            curvature=total(
+                [exact(float(m[group.rows][0])) for group in self.groups if group.kind == "ball"] or [exact(0.0)]
+            ),
+            constant=total([total(constant), *(-value for value in conjugates), exact(-relaxation)]),
         )
 
     def with_parts(self, m: Floats, on_b: Floats) -> Floats:
@@ -224,64 +218,67 @@ class AddedRows:
         return self.repaired(changed)
 
     def values(self, at: Mapping[str, Bounded]) -> Bounded:
-        """Return the rows at values of the variables, and bounds on their errors."""
-        total, magnitude, errors = self.offset.copy(), np.abs(self.offset), np.zeros(self.offset.size)
-        terms = 2
+        """Return the rows at values of the variables."""
+        found = _known(exact(self.offset), np.abs(self.offset))
         for name, matrix in self.matrices.items():
-            value, error = at[name]
-            total += matrix @ value
-            magnitude = magnitude + abs(matrix) @ np.abs(value)
-            errors = errors + abs(matrix) @ error
-            terms += int(matrix.shape[1])
-        rounding = np.asarray(inner_error(terms, magnitude)) * (magnitude != 0.0) + COEFFICIENT * 1.01 * magnitude
-        exact = self._exact_rows(at)
-        return Bounded(total, np.where(exact, 0.0, (rounding + errors) * 1.01))
+            found = found + _product(matrix, at[name])
+        return Bounded(found.value, np.where(self._plain(at), 0.0, found.error))
 
-    def _exact_rows(self, at: Mapping[str, Bounded]) -> NDArray[np.bool_]:
+    def _plain(self, at: Mapping[str, Bounded]) -> NDArray[np.bool_]:
         """Rows ±z_j of one exact variable without offset, which are evaluated without any error."""
         count, plain = np.zeros(self.offset.size), self.offset == 0.0
         for name, matrix in self.matrices.items():
             entries = abs(matrix)
-            count += np.diff(matrix.indptr)
-            plain &= (np.asarray(entries.sum(axis=1)).ravel() == np.diff(matrix.indptr)) & ~(
-                entries @ at[name].errors > 0
-            )
+            number = np.diff(matrix.indptr)
+            count += number
+            errors = entries @ np.broadcast_to(at[name].error, at[name].shape)
+            plain &= (np.asarray(entries.sum(axis=1)).ravel() == number) & (errors == 0.0)
         return np.asarray(plain & (count <= 1))
 
-    def excess(self, at: Mapping[str, Bounded], squared_norm: float) -> list[Floats]:
+    def excess(self, at: Mapping[str, Bounded], squared_norm: Bounded) -> list[Floats]:
         """Return for each group numbers that are at least its violations."""
-        value, error = self.values(at)
+        values = self.values(at)
         found = []
         for group in self.groups:
-            rows, off = value[group.rows], error[group.rows]
-            limit, vector = (
-                rows[: group.limits] - off[: group.limits],
-                np.abs(rows[group.limits :]) + off[group.limits :],
-            )
+            rows = values[group.rows]
+            limit, vector = rows[: group.limits], np.asarray(abs(rows[group.limits :]).upper)
             if group.kind == "equality":
-                over = np.abs(rows) + off
+                over = abs(rows)
             elif group.kind == "inequality":
-                over = rows + off
+                over = rows
             elif group.kind == "ball":
-                over = np.array([squared_norm + rows[0]])
+                over = rows + squared_norm
             elif group.kind == "entries":
-                over = vector - limit
+                over = exact(vector) - limit
             elif group.kind == "norm":
-                over = norms_above(vector, group.order) - limit
+                over = exact(np.array([norms_above(vector, group.order)])) - limit
             else:
-                over = norm_above(vector) ** 2 * (1.0 + 4.0 * U) - limit
-            found.append(np.where(np.isnan(over), np.inf, np.maximum(over, 0.0) * (1.0 + 8.0 * U)))
+                over = square(exact(np.array([norm_above(vector)]))) - limit
+            found.append(np.maximum(over.upper, 0.0))
         return found
 
     def relaxation(self, m: Floats, excess: Sequence[Floats]) -> float:
         """Return at least what the sum loses where the constraints are relaxed so far."""
-        lost = [0.0]
+        lost = [exact(0.0)]
         for group, over in zip(self.groups, excess, strict=True):
             part = np.abs(m[group.rows])
             part = part if group.kind in ("equality", "inequality", "ball") else part[: group.limits]
-            with np.errstate(invalid="ignore"):
-                lost.append(sum_above(np.where(part == 0.0, 0.0, part * over)) * (1.0 + 4.0 * U))
-        return sum_above(lost)
+            used = part > 0.0
+            lost.append(total(exact(part[used]) * exact(over[used])))
+        return total(lost).above
+
+
+def _known(x: Bounded, size: Floats) -> Bounded:
+    """Numbers of this size made from coefficients that are known to :data:`COEFFICIENT`."""
+    return x + Bounded(np.zeros(size.size), COEFFICIENT * size)
+
+
+def _product(matrix: Any, x: Bounded) -> Bounded:
+    """The product of a sparse matrix of coefficients with a vector."""
+    magnitude = np.asarray(abs(matrix) @ np.abs(x.value))
+    rounding = np.where(magnitude > 0.0, inner_error(int(matrix.shape[1]), magnitude), 0.0)
+    spread = np.asarray(abs(matrix) @ np.broadcast_to(x.error, x.shape))
+    return _known(Bounded(np.asarray(matrix @ x.value), (rounding + spread) * GROW), magnitude)
 
 
 def read(constraints: Sequence[cp.Constraint], names: Mapping[int, str], known: frozenset[str]) -> AddedRows:
@@ -393,12 +390,10 @@ def _radius(kind: str, parts: list[tuple[dict[str, Any], Floats]]) -> float | No
     return float(constant[0] if kind == "square" else constant[0] * constant[0])
 
 
-def _square_conjugate(part: Floats) -> float:
+def _square_conjugate(part: Floats) -> Bounded:
     r"""Return at least :math:`\|\zeta\|^2/4\kappa`."""
-    kappa, length = -float(part[0]), norm_above(part[1:])
-    if kappa == 0.0:
-        return 0.0
-    return length * (length / (4.0 * kappa)) * (1.0 + 8.0 * U) + UNDERFLOW
+    kappa = -float(part[0])
+    return exact(0.0) if kappa == 0.0 else square(exact(norm_above(part[1:]))) / (4.0 * kappa)
 
 
 def norms_above(x: Floats, q: float) -> float:
@@ -408,13 +403,11 @@ def norms_above(x: Floats, q: float) -> float:
     if largest == 0.0 or not math.isfinite(largest) or math.isinf(q):
         return largest
     if q == 1.0:
-        return sum_above(size)
+        return total(exact(size)).above
     if q == 2.0:
         return norm_above(size)
-    power = sum_above((size / largest) ** q)
-    # The shares have a rounding of u each, which counts q times, and their powers one of numpy's.
-    logarithm = math.log(power * (1.0 + (q * 2.0 * U + 2.0 * ELEMENTARY + 4.0 * U) * 1.01)) / q
-    return largest * math.exp(logarithm) * (1.0 + (logarithm + 2.0) * 4.0 * ELEMENTARY)
+    power: Any = total((exact(size) / largest) ** q)
+    return float((largest * exp(log(power) / q)).above)
 
 
 def dual_norm_above(x: Floats, q: float) -> float:

@@ -13,27 +13,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from svmcvx.certificate import Dual, Evaluation
+from svmcvx.core.bounded import Bounded, exact
+from svmcvx.core.rows import Ball
 from svmcvx.feature_space import FeatureSpace, LinearSpace
-from svmcvx.feature_space.linear import square_error
 from svmcvx.model import BinaryModel
-from svmcvx.rounding import UNDERFLOW, U, norm_above, sum_below
 
-__all__ = ["Bounded", "HasLinearDual", "LinearDual", "LinearTerm"]
+__all__ = ["HasLinearDual", "LinearDual", "LinearTerm"]
 
 Floats: TypeAlias = NDArray[np.float64]
-
-
-class Bounded(NamedTuple):
-    """Numbers and bounds on their errors."""
-
-    values: Floats
-    errors: Floats
 
 
 @dataclass(frozen=True)
@@ -42,26 +35,23 @@ class LinearTerm:
 
     Attributes
     ----------
-    w : ndarray of shape (d,) or None
+    w : Ball or None
         c_w; None for zero.
-    w_error : float
-        Bound on the norm of its error.
     on_b : ndarray
         Numbers whose sum is exactly c_b, each the part of one multiplier.
-    xi : ndarray of shape (n,) or None
-        At most c_ξ; None for zero.
-    curvature : float
+    xi : Bounded of shape (n,) or None
+        c_ξ; None for zero.
+    curvature : Bounded
         κ, at least 0.
-    constant : float
-        At most k.
+    constant : Bounded
+        k.
     """
 
-    w: Floats | None
-    w_error: float
+    w: Ball | None
     on_b: Floats
-    xi: Floats | None
-    curvature: float
-    constant: float
+    xi: Bounded | None
+    curvature: Bounded
+    constant: Bounded
 
 
 class LinearDual:
@@ -88,17 +78,16 @@ class LinearDual:
             return {}
         w = np.asarray(model.coef)  # type: ignore[attr-defined]
         w = np.append(w, model.intercept) if self.space.intercept == "penalised" else w
-        return {"w": Bounded(w, np.zeros(w.size))}
+        return {"w": exact(w)}
 
     def model(self, values: Mapping[str, Floats], like: BinaryModel) -> BinaryModel:
         """Return the model of other values of the variables, on the same observations."""
         support = np.isin(self.space.data.index, like.support)
         return self.space.model_from_factor(values["w"], float(values.get("b", np.zeros(1))[0]), support)
 
-    def squared_norm_above(self, model: BinaryModel) -> float:
-        """Return a number that is at least ‖w‖²."""
-        value, rounding = self.space.squared_norm(model)
-        return (value + rounding) * (1.0 + 4.0 * U)
+    def squared_norm(self, model: BinaryModel) -> Bounded:
+        """Return ‖w‖²."""
+        return Bounded(*self.space.squared_norm(model))
 
     def evaluate(self, model: BinaryModel, variables: Mapping[str, Any]) -> Evaluation:
         """Objective at a model, with values for variables that are no part of it."""
@@ -110,10 +99,9 @@ class LinearDual:
         w = np.asarray(variables["w"], dtype=np.float64)
         return {"theta": self.statement.multipliers(self.statement.margins_at(w))}
 
-    def expansion(self, dual: Dual) -> tuple[Floats, float]:
-        """Return X'v and a bound on the norm of its error."""
-        found: tuple[Floats, float] = self.space.expansion(self.statement.coefficients(dual))  # type: ignore[attr-defined]
-        return found
+    def expansion(self, dual: Dual) -> Ball:
+        """Return X'v."""
+        return Ball(*self.space.expansion(self.statement.coefficients(dual)))  # type: ignore[attr-defined]
 
     def repair(self, dual: Dual, term: LinearTerm) -> tuple[Dual, Floats]:
         """Return feasible multipliers of the losses, and the parts of c_b that go with them."""
@@ -129,21 +117,14 @@ class LinearDual:
         found: Evaluation = self.statement.gains(dual)
         return found
 
-    def bound(self, dual: Dual, term: LinearTerm) -> Evaluation:
+    def bound(self, dual: Dual, term: LinearTerm) -> Bounded:
         """The dual objective with the term, a lower bound at feasible multipliers."""
-        gains = self.gains(dual, term)
         if term.w is None:
             point = self.space.product(self.statement.coefficients(dual))
-            square, error = point.squared_norm, point.squared_norm_rounding
+            norm = Bounded(point.squared_norm, point.squared_norm_rounding)
         else:
-            w, w_error = self.expansion(dual)
-            rest = w - term.w
-            square = float(rest @ rest)
-            error = square_error(rest, (w_error + term.w_error + U * norm_above(rest)) * (1.0 + 4.0 * U))
-        scale = 1.0 + 2.0 * term.curvature
-        above = (square + error) / scale * (1.0 + 8.0 * U) + UNDERFLOW
-        value = gains.value - 0.5 * square / scale + term.constant
-        return Evaluation.at_least(value, sum_below([gains.below, -0.5 * above, term.constant]))
+            norm = (self.expansion(dual) + Ball(-term.w.value, term.w.distance)).squared_norm()
+        return self.gains(dual, term) - 0.5 * (norm / (1.0 + 2.0 * term.curvature)) + term.constant
 
 
 @runtime_checkable

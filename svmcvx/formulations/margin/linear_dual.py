@@ -14,8 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svmcvx.certificate import Dual, Evaluation
+from svmcvx.core.bounded import Bounded, correctly_rounded, exact
 from svmcvx.formulations.base import penalised
-from svmcvx.formulations.linear_dual import Bounded, LinearDual, LinearTerm
+from svmcvx.formulations.linear_dual import LinearDual, LinearTerm
 from svmcvx.losses import hinge_power_above, hinge_power_conjugate_above
 from svmcvx.model import BinaryModel
 from svmcvx.rounding import SMALLEST, U, balanced, dot_exactly, imbalance, sum_above, sum_below
@@ -42,12 +43,12 @@ class MarginLinearDual(LinearDual):
         """Return w, the intercept that belongs to the centred data, and slacks that are large enough."""
         found = super().values(model, variables)
         if self.free:
-            shifted = self.space.is_linear and bool(self.space.centre.any())
-            b = dot_exactly(self.space.centre, model.coef, model.intercept) if shifted else model.intercept  # type: ignore[attr-defined]
-            found["b"] = Bounded(np.array([b]), np.array([abs(b) * U if shifted else 0.0]))
+            b = exact(model.intercept)
+            if self.space.is_linear and self.space.centre.any():
+                b = correctly_rounded(dot_exactly(self.space.centre, model.coef, model.intercept))  # type: ignore[attr-defined]
+            found["b"] = Bounded(np.array([b.value]), np.array([b.error]))
         if "xi" in variables:
-            slacks = self.slacks(model, variables["xi"])
-            found["xi"] = Bounded(slacks, np.zeros(slacks.size))
+            found["xi"] = exact(self.slacks(model, variables["xi"]))
         return found
 
     def slacks(self, model: BinaryModel, xi: Floats) -> Floats:
@@ -76,7 +77,7 @@ class MarginLinearDual(LinearDual):
         largest = self.statement.largest_multiplier()
         if term.xi is None or self.statement.p != 1:
             return np.asarray(largest)
-        return np.asarray(np.nextafter(largest + term.xi, -math.inf))
+        return np.asarray((exact(largest) + term.xi).lower)
 
     def repair(self, dual: Dual, term: LinearTerm) -> tuple[Dual, Floats]:
         """Clip α to its box, and balance it with the parts of c_b: these are observations of the other sign."""
@@ -113,7 +114,7 @@ class MarginLinearDual(LinearDual):
         if statement.p == 1:
             # Zero inside the box.
             return Evaluation.at_least(float(alpha.sum()), sum_below(alpha))
-        beyond = np.maximum(alpha - term.xi, 0.0) * (1.0 + 2.0 * U)
+        beyond = np.maximum((exact(alpha) - term.xi).upper, 0.0)
         conjugate = hinge_power_conjugate_above(beyond, statement.cost_below, statement.p)
         low = sum_below(np.concatenate([alpha, -conjugate]))
         return Evaluation.at_least(float(alpha.sum() - conjugate.sum()), low)
