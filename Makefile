@@ -2,16 +2,19 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+LOWEST := $(VENV)-lowest
+TESTS ?= tests
 # As the extra of this name has it.
 MOSEK := $(shell sed -n 's/^mosek = \["\(.*\)"\]$$/\1/p' pyproject.toml)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test mosek docs lint dist clean
+.PHONY: help demo test mosek lowest docs lint dist clean
 
 help:
 	@echo "make demo   install into $(VENV) and compare models on real data"
 	@echo "make test   install into $(VENV) and run the tests"
 	@echo "make mosek  run the tests of solvers with MOSEK beside $(VENV), up to its licence"
+	@echo "make lowest run the tests with the lowest versions that pyproject.toml allows, in $(LOWEST); TESTS=tests/test_psvm.py for some"
 	@echo "make docs   install into $(VENV) and build the site in docs/_build/html"
 	@echo "make lint   ruff and mypy"
 	@echo "make dist   build wheel and sdist in dist/ and try them in an empty environment"
@@ -60,6 +63,19 @@ $(VENV)/.mosek: pyproject.toml | $(VENV)/.test
 mosek: $(VENV)/.mosek
 	PYTHONPATH=$(CURDIR)/$(VENV)/mosek $(BIN)/python -m pytest tests/test_licences.py tests/test_solve.py
 
+# The lower bounds of pyproject.toml: each package at the lowest version that it allows, in an environment of its own.
+$(LOWEST)/.installed: pyproject.toml
+	rm -rf $(LOWEST)
+	$(PYTHON) -m venv $(LOWEST)
+	$(LOWEST)/bin/python -m pip install --quiet --disable-pip-version-check uv
+	$(LOWEST)/bin/uv pip compile --quiet --resolution lowest-direct --extra test --extra mosek --output-file $(LOWEST)/requirements.txt pyproject.toml
+	$(LOWEST)/bin/uv pip install --quiet --python $(LOWEST)/bin/python --requirements $(LOWEST)/requirements.txt
+	$(LOWEST)/bin/uv pip install --quiet --python $(LOWEST)/bin/python --no-deps --editable .
+	@touch $@
+
+lowest: $(LOWEST)/.installed
+	$(LOWEST)/bin/python -m pytest -n logical --dist loadfile $(TESTS)
+
 docs: $(VENV)/.docs
 	SVMCVX_SMALL=1 $(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet docs docs/_build/html
 	@echo "open docs/_build/html/index.html"
@@ -75,4 +91,4 @@ lint: $(VENV)/.lint
 	$(BIN)/mypy
 
 clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage demo dist docs/_api docs/_build docs/_notebooks docs/_root
+	rm -rf $(VENV) $(LOWEST) .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage demo dist docs/_api docs/_build docs/_notebooks docs/_root
