@@ -94,6 +94,7 @@ SHARED = {
         "blocks",
         "building",
         "linear_dual",
+        "optimal_intercepts",
         "plain_solve",
     },
     "fast": {"core", "linear"},

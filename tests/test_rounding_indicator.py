@@ -359,6 +359,9 @@ class Known:
     def evidence(self, model):
         return None
 
+    def optimal_intercepts(self, model):
+        return None
+
 
 def test_a_preferred_model_may_not_widen_the_final_interval():
     dual = {"alpha": np.zeros(1)}

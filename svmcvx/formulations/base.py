@@ -23,7 +23,7 @@ from svmcvx.kernels import Kernel, Precomputed
 from svmcvx.model import Model
 from svmcvx.proofs import Statement
 from svmcvx.rounding import sum_above, sum_below
-from svmcvx.solution import DataFacts, Evidence, Status
+from svmcvx.solution import DataFacts, Evidence, OptimalIntercepts, Status
 
 if TYPE_CHECKING:
     from svmcvx.formulations.added_constraints import ConstrainedProblem
@@ -152,10 +152,7 @@ class Formulation(ShortRepr, ABC):
         return [], []
 
     def at(self, **values: float) -> Self:
-        """Return the same statement at other values of scalar hyper-parameters.
-
-        The default replaces the fields of a dataclass.
-        """
+        """Return the same statement at other values of scalar hyper-parameters; the default replaces fields of a dataclass."""
         if not is_dataclass(self):
             raise TypeError(f"{type(self).__name__} is no dataclass: it has to say by at() what its parameters change")
         return replace(self, **values)
@@ -210,6 +207,10 @@ class Formulation(ShortRepr, ABC):
         if evidence is None or facts is None:
             raise DataError(f"there are no proofs of this problem of {self.name} that could be expected")
         return evidence.statement(self.name, self.hyperparameters, self.kernel, facts)
+
+    def optimal_intercepts(self, model: Any) -> OptimalIntercepts | None:
+        """Return the intercepts that are optimal with the weights of `model`; None where no intercept is free."""
+        return None
 
     @property
     def data_facts(self) -> DataFacts | None:

@@ -43,7 +43,7 @@ from svmcvx.rounding import (
     unit_sums,
 )
 from svmcvx.row_blocks.shards import Parts, Pieces, reads_rows
-from svmcvx.solution import DataFacts, Evidence
+from svmcvx.solution import DataFacts, Evidence, OptimalIntercepts
 
 __all__ = ["InBlocks", "Make", "added_expansions", "in_states", "rowless"]
 
@@ -178,6 +178,15 @@ class InBlocks(Formulation):
         bias = self.whole.constant_bias(*self.space.weights[::-1]) if self.space.intercept == "free" else 0.0
         none = np.zeros(0, dtype=np.intp)
         return [self.space.model(np.zeros(self.space.d), bias, none)], [in_states(self.entry, None)]
+
+    def best_bias(self, w: Floats, b: float) -> float:
+        """Return the bias that is best with `w`, both in the columns of the space; `b`, which a solver has found, by default."""
+        return b
+
+    def optimal_intercepts(self, model: LinearModel) -> OptimalIntercepts | None:
+        """As the statement says of its models."""
+        found: OptimalIntercepts | None = self.whole.optimal_intercepts(model)
+        return found
 
     def export_dual(self, dual: Dual) -> Dual:
         """Return a byte a row for multipliers with a bound, and those between: 0, 1 at the bound, 2 between; nothing of others.

@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from svmcvx.solution.summary import Summary
 
-__all__ = ["Attempt", "DataFacts", "Evidence", "Solution", "Status", "Timings"]
+__all__ = ["Attempt", "DataFacts", "Evidence", "OptimalIntercepts", "Solution", "Status", "Timings"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -222,6 +222,28 @@ class DataFacts:
         return f"{self.n} × {self.d}" + (f", {self.fingerprint}" if self.fingerprint else "")
 
 
+class OptimalIntercepts(NamedTuple):
+    """The free intercepts that are optimal together with the weights of a model.
+
+    Two classes have one interval. Several classes have one interval each, for intercepts of sum zero: a common shift of all
+    changes no prediction.
+
+    Attributes
+    ----------
+    lower, upper : float, or ndarray of shape (c,)
+        The ends of the interval; equal where one intercept alone is optimal, infinite where there is no end. The intercept
+        of the model is the middle, and the end where there is only one.
+    """
+
+    lower: float | Floats
+    upper: float | Floats
+
+    @property
+    def unique(self) -> bool:
+        """Whether one intercept alone is optimal."""
+        return bool(np.all(self.lower == self.upper))
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Solution:
     """The answer to a problem, whichever solver it came from. Immutable and picklable.
@@ -259,6 +281,9 @@ class Solution:
         ``"regulariser"`` and ``"losses"``, whose sum is the objective at the model; empty where they are not known.
     parts : dict of Solution
         Of several binary problems, by their labels; empty for one problem.
+    optimal_intercepts : OptimalIntercepts or None
+        The intercepts that are optimal with the weights of the model, of which the model has the middle; None where no
+        intercept is free (penalised or absent), for several problems, and for problems with added constraints.
     """
 
     model: Model
@@ -276,6 +301,7 @@ class Solution:
     data: DataFacts | None = None
     terms: Mapping[str, float] = field(default_factory=dict)
     parts: Mapping[Any, Solution] = field(default_factory=dict)
+    optimal_intercepts: OptimalIntercepts | None = None
 
     def __post_init__(self) -> None:
         for name in ("dual", "details"):

@@ -286,4 +286,5 @@ class Chain:
             evidence=statement.evidence(checked.model),
             data=statement.data_facts,
             terms=checked.terms,
+            optimal_intercepts=statement.optimal_intercepts(checked.model),
         )

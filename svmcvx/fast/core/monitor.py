@@ -324,4 +324,5 @@ def conclude(
         evidence=evidence,
         data=statement.data_facts,
         terms=checked.terms,
+        optimal_intercepts=statement.optimal_intercepts(checked.model),
     )

@@ -42,6 +42,8 @@ TAU = "tau"
 OF_ROWS = frozenset(
     ("place", "project", "respond", "mean_gradient", "normal_matrix", "diagonal", "curvature_product", "loss_of")
 )
+# Ends after which no further pass is made for the bias.
+STOPPED = (Status.TIME_LIMIT, Status.INTERRUPTED)
 # Accuracy to which the sample is solved, relative to its own objective, and Newton steps for it at most.
 SAMPLE_TOL, SAMPLE_STEPS = 1e-4, 200
 # The whole is at least so many times the sample.
@@ -212,9 +214,10 @@ def solve_in_blocks(
     with monitored(tol=tol, max_iter=max_iter, verbose=verbose, callback=callback) as monitor:
         point, support, status = minimise_in_blocks(space, loss, monitor, start=start, settings=settings)
         options: dict[str, Any] = {"method": "newton", "steps": point.steps, "blocks": sum(space.shards.blocks)}
+        b = point.b if status in STOPPED else statement.best_bias(point.w, point.b)
         return conclude(
             statement,
-            RecoveredPoints([space.model(point.w, point.b, support)], [in_states(statement.entry, MULTIPLIERS)]),
+            RecoveredPoints([space.model(point.w, b, support)], [in_states(statement.entry, MULTIPLIERS)]),
             monitor,
             status,
             solver=solver,

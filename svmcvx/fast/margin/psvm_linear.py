@@ -23,9 +23,9 @@ from svmcvx.feature_space import FeatureSpace
 from svmcvx.feature_space.blocks import block_space
 from svmcvx.feature_space.linear import DENSE
 from svmcvx.formulations.base import RecoveredPoints
-from svmcvx.formulations.blocks import InBlocks
 from svmcvx.formulations.margin.liblinear import kind_of_psvm
 from svmcvx.formulations.margin.psvm import PSVM, best_bias
+from svmcvx.formulations.margin.psvm_blocks import PSVMInBlocks
 from svmcvx.model import LinearModel
 from svmcvx.solution import Solution, Status
 
@@ -85,7 +85,9 @@ def solve_linear(
         point, status = minimise(problem, monitor, w=start.w, b=b, alpha=None if problem.smooth else start.alpha)
     models: list[Any] = []
     if statement.bias == "exact":
-        models.append(linear_model(space, point.w, point.b, point.alpha > 0, centre))
+        # For p = 1 the method's bias is that of an envelope, whose interval of best ones is another.
+        b = statement.exact_intercept(np.asarray(X @ point.w)) if p == 1 else point.b
+        models.append(linear_model(space, point.w, b, point.alpha > 0, centre))
     if statement.bias != "exact" or (status is not Status.OPTIMAL and not problem.smooth):
         # For a smooth loss the bias is already the best one for its w, up to rounding; for p < 2 only nearly.
         b = statement.intercept(point.alpha, np.asarray(X @ point.w))
@@ -112,7 +114,7 @@ def solve_blocks(
 ) -> Solution:
     """Solve the linear pSVM on rows in blocks; see :func:`svmcvx.fast.psvm` for the arguments."""
     free = intercept == "free"
-    statement = InBlocks(
+    statement = PSVMInBlocks(
         partial(kind_of_psvm(intercept), C=C, p=p),
         block_space(X, y, sample_weight, intercept=intercept),
         "alpha",

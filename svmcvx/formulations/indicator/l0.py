@@ -37,12 +37,13 @@ from svmcvx.formulations.building import builder
 from svmcvx.formulations.indicator.big_m import check_total_price, explicit_M, free_intercept
 from svmcvx.formulations.indicator.pool import counting_pool, incumbent_margins
 from svmcvx.formulations.indicator.problems import CountingProblem
-from svmcvx.formulations.indicator.statement import CountingStatement
+from svmcvx.formulations.indicator.statement import CountingStatement, scores_are_constant
 from svmcvx.heuristics.big_m_reach import WIDENING, reach
 from svmcvx.kernels import KernelLike
 from svmcvx.losses import zero_one
 from svmcvx.model import BinaryModel, Model
 from svmcvx.rounding import sum_above
+from svmcvx.solution import OptimalIntercepts
 
 __all__ = ["L0", "l0_mio", "l0_objective", "l0_statement"]
 
@@ -91,6 +92,15 @@ class L0(CountingStatement):
             lowest=self.slack_allowed,
             all_dropped=2.0,
         )
+
+    def optimal_intercepts(self, model: BinaryModel) -> OptimalIntercepts | None:
+        """One alone, which observations of both classes on the margin fix; of w = 0 a half-line. None for a local minimum."""
+        b = model.intercept
+        if self.kind == "local":
+            return None
+        if not scores_are_constant(model):
+            return OptimalIntercepts(b, b)
+        return OptimalIntercepts(1.0, math.inf) if b > 0 else OptimalIntercepts(-math.inf, -1.0)
 
     def dual_violation(self, dual: Dual) -> float:
         """0 for finite multipliers of a local certificate: their worth is in the residuals; and without multipliers."""

@@ -30,13 +30,15 @@ from svmcvx.formulations.indicator.l0 import L0, l0_statement
 from svmcvx.formulations.indicator.pool import counting_pool, incumbent_margins
 from svmcvx.formulations.indicator.problems import DroppingProblem
 from svmcvx.formulations.indicator.statement import IndicatorStatement, Measured, product_above
+from svmcvx.formulations.optimal_intercepts import hinge_intercepts
 from svmcvx.heuristics.big_m_reach import WIDENING, reach
 from svmcvx.heuristics.hinge_machine import ramp_descent
-from svmcvx.heuristics.signed_rows import Incumbent
+from svmcvx.heuristics.signed_rows import ON_MARGIN, Incumbent
 from svmcvx.kernels import KernelLike
 from svmcvx.losses import ramp
-from svmcvx.model import Model
+from svmcvx.model import BinaryModel, Model
 from svmcvx.rounding import sum_above
+from svmcvx.solution import OptimalIntercepts
 from svmcvx.system.abandoned import may_be_abandoned
 from svmcvx.system.deadline import Deadline, current
 
@@ -73,6 +75,38 @@ class Ramp(IndicatorStatement):
         high = sum_above([0.5 * norm_high, product_above(self.C, self.weight, losses)])
         found = Evaluation.at_most(ramp_objective(norm, u, C=self.C, weight=self.weight), high)
         return found.parted(0.5 * norm, ramp_objective(0.0, u, C=self.C, weight=self.weight))
+
+    def optimal_intercepts(self, model: BinaryModel) -> OptimalIntercepts:
+        """Those of the hinge machine of the observations that are not dropped; without an end where these are of one class."""
+        lower, upper = self._optimal_moves(self.measured(model).u)
+        return OptimalIntercepts(model.intercept + lower, model.intercept + upper)
+
+    def _optimal_moves(self, u: Floats) -> tuple[float, float]:
+        """Return the ends of the interval of moves of b, from these margins, to what is optimal with the same w.
+
+        An observation with u ≤ −1 is dropped. Where (w, b) is optimal the others have at least the margin −1 on all of the
+        interval: below it the ramp loss would be less than the hinge loss.
+        """
+        f, kept = self.y * u, u > -1.0 + ON_MARGIN
+        signs = np.unique(self.y[kept])
+        if signs.size == 2:
+            return hinge_intercepts(f[kept], self.y[kept], self.weight[kept])
+        if not signs.size:
+            return 0.0, 0.0
+        end = float((signs[0] - f).max() if signs[0] > 0 else (signs[0] - f).min())
+        return (end, math.inf) if signs[0] > 0 else (-math.inf, end)
+
+    def model_in_the_middle(self, w: Floats, b: float) -> BinaryModel:
+        """Return the model of w with the middle of the optimal intercepts, or their only end; of (w, b) under explicit M."""
+        if not self.unproved.any():
+            lower, upper = self._optimal_moves(self.geometry.incumbent(w, b, ramp).u)
+            b += (lower + upper) / 2 if math.isfinite(lower + upper) else lower if math.isfinite(lower) else upper
+        return self.model_at(w, b)
+
+    def incumbent_models(self) -> list[BinaryModel]:
+        """Return the model of the incumbent, if there is one."""
+        point = self.incumbent
+        return [] if point is None else [self.model_in_the_middle(point.w, point.b)]
 
     def bound_of_search(self, value: float) -> float:
         """As the module on the error of the factor derives it."""
@@ -133,7 +167,9 @@ class RampProblem(DroppingProblem):
         points = []
         if w is not None:
             points = [ramp_descent(statement.geometry, statement.C, ~kept, current().passed), (w, b)]
-        models = [statement.model_at(*point) for point in points] + statement.restricted_models(kept, statement.C)
+        models = [statement.model_in_the_middle(*point) for point in points] + statement.restricted_models(
+            kept, statement.C
+        )
         return RecoveredPoints([*models, *statement.incumbent_models()], [])
 
     def start(self) -> Mapping[str, Any] | None:

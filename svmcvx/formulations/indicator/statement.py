@@ -241,8 +241,7 @@ class IndicatorStatement(BinaryStatement):
 
     def measured(self, model: BinaryModel) -> Measured:
         """Return the margins of a model on the data as they were passed, and its norm, with what rounding leaves open."""
-        coefficients = model.coef if isinstance(model, LinearModel) else getattr(model, "dual_coef", np.ones(1))
-        if not coefficients.any():
+        if scores_are_constant(model):
             # A constant score has no rounding.
             u = self.y * model.intercept
             squared = float(model.intercept) ** 2 if self.space.intercept == "penalised" else 0.0
@@ -426,6 +425,12 @@ class CountingStatement(IndicatorStatement):
             return Evaluation(best, 0.0)
         found = Evaluation.at_most(self.objective_value(norm, missed), best)
         return found.parted(self.objective_value(norm, 0.0), self.objective_value(0.0, missed))
+
+
+def scores_are_constant(model: BinaryModel) -> bool:
+    """Whether w = 0, in so many coefficients."""
+    coefficients = model.coef if isinstance(model, LinearModel) else getattr(model, "dual_coef", np.ones(1))
+    return not coefficients.any()
 
 
 def divided(model: BinaryModel, divisor: float) -> BinaryModel:

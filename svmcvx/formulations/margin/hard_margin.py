@@ -39,6 +39,7 @@ from svmcvx.formulations.margin.support_equations import solve_support_equations
 from svmcvx.kernels import KernelLike
 from svmcvx.model import BinaryModel, KernelModel, LinearModel
 from svmcvx.rounding import U, down, sum_below
+from svmcvx.solution import OptimalIntercepts
 
 __all__ = ["ATTEMPTS", "HardMargin", "HardMarginProblem", "hard_margin_dual", "separated"]
 
@@ -96,6 +97,10 @@ class HardMargin(AlphaDualStatement):
                 "use the soft margin (a finite C of the pSVM) or a richer kernel"
             )
         return super().explain(status)
+
+    def optimal_intercepts(self, model: BinaryModel) -> OptimalIntercepts:
+        """One intercept alone: both classes have observations on the margin."""
+        return OptimalIntercepts(model.intercept, model.intercept)
 
     def recover(self, alpha: Floats) -> RecoveredPoints:
         """Return models scaled to margin 1 (none if the classes are not separated) and multipliers at their best scale.

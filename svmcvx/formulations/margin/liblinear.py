@@ -28,6 +28,7 @@ from svmcvx.data import check_choice
 from svmcvx.errors import DataError
 from svmcvx.formulations.margin.alpha_dual import LARGEST
 from svmcvx.formulations.margin.psvm import PSVM
+from svmcvx.model import BinaryModel
 
 __all__ = ["INTERCEPTS", "PenalisedPSVM", "check_intercept", "kind_of_psvm"]
 
@@ -74,6 +75,9 @@ class PenalisedPSVM(PSVM):
     def exact_intercept(self, f: Floats, near: float | None = None) -> float:
         """Zero: an intercept is part of the scores, or there is none."""
         return 0.0
+
+    def optimal_intercepts(self, model: BinaryModel) -> None:
+        """None: no intercept is free."""
 
     def repair(self, dual: Dual) -> Dual:
         """Clip α to its domain."""

@@ -51,9 +51,11 @@ from svmcvx.formulations.base import CLEARLY_ZERO, RecoveredPoints, expanded, pe
 from svmcvx.formulations.margin.alpha_dual import AlphaDualStatement
 from svmcvx.formulations.margin.linear_dual import MarginLinearDual
 from svmcvx.formulations.margin.support_equations import solve_support_equations
+from svmcvx.formulations.optimal_intercepts import hinge_intercepts
 from svmcvx.losses import hinge_power, hinge_power_above, hinge_power_conjugate, hinge_power_conjugate_above
 from svmcvx.model import BinaryModel
 from svmcvx.rounding import SMALLEST, U, product_below, sum_above, sum_below
+from svmcvx.solution import OptimalIntercepts
 
 __all__ = [
     "BIAS_RULES",
@@ -84,8 +86,8 @@ def dual_objective(alpha: Floats, squared_norm: float, *, C: float, p: float, we
 def best_bias(f: Floats, y: Floats, *, p: float, weight: Floats | None = None, near: float | None = None) -> float:
     r"""Return the bias that minimises the loss :math:`\varphi(b) = \sum_i s_i(1 - y_i(f_i + b))_+^p`.
 
-    It is the exact bias of the optimal `w`, and gives the smallest gap for any other. Where the minimiser is an
-    interval, its midpoint is returned. [Sun] averages :math:`y_k - f_k` over the support vectors, which leaves out the
+    It is the exact bias of the optimal `w`, and gives the smallest gap for any other. Where the minimisers are an
+    interval, its middle is returned (:mod:`svmcvx.formulations.optimal_intercepts`). [Sun] averages :math:`y_k - f_k` over the support vectors, which leaves out the
     slack :math:`y_k\xi_k` and is right for p = 2 only.
 
     Parameters
@@ -107,11 +109,8 @@ def best_bias(f: Floats, y: Floats, *, p: float, weight: Floats | None = None, n
     if last <= first:  # no observation has a loss in between
         return (first + last) / 2
     if p == 1:
-        order = np.argsort(breaks)
-        # The slope of φ above each break: passing an observation's break adds its weight.
-        slopes = np.cumsum(s[order]) - float(s[~negative].sum())
-        left, right = order[int(np.argmax(slopes >= 0))], order[int(np.argmax(slopes > 0))]
-        return float((breaks[left] + breaks[right]) / 2)
+        ends = hinge_intercepts(f, y, s)
+        return (ends[0] + ends[1]) / 2
     if p == 2:
         # φ' is linear between two neighbouring breaks. At b a negative observation has a loss if its break is below b, a
         # positive one if its break is above.
@@ -257,6 +256,19 @@ class PSVM(AlphaDualStatement):
     def exact_intercept(self, f: Floats, near: float | None = None) -> float:
         """Return the bias that is best for scores without it; `near` is a guess."""
         return best_bias(f, self.y, p=self.p, weight=self.weight, near=near)
+
+    def optimal_intercepts(self, model: BinaryModel) -> OptimalIntercepts | None:
+        """For p = 1 the interval that its scores give; a single intercept for p > 1, where the optimum is unique."""
+        if self.bias != "exact":
+            return None
+        b = model.intercept
+        if self.p > 1:
+            return OptimalIntercepts(b, b)
+        f, error = self.margins(model)
+        lower, upper = hinge_intercepts(self.y * f, self.y, self.weight)
+        # Breaks at the present intercept are known up to the rounding of the scores.
+        lower, upper = (0.0 if abs(move) <= 2.0 * float(error.max()) else move for move in (lower, upper))
+        return OptimalIntercepts(b + lower, b + upper)
 
     def intercept(self, alpha: Floats, f: Floats, near: float | None = None) -> float:
         r"""Return the bias by the rule :attr:`bias`, from multipliers and scores without bias; `near` is a guess.

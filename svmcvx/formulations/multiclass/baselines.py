@@ -51,23 +51,29 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
+from scipy.special import logsumexp
 
 from svmcvx.certificate import Dual, Evaluation
 from svmcvx.data import check_choice, check_number, multiclass_data
 from svmcvx.errors import DataError
-from svmcvx.formulations.base import RecoveredPoints
+from svmcvx.formulations.base import CLEARLY_ZERO, RecoveredPoints
 from svmcvx.formulations.multiclass.losses import HingeSum, ScoreLoss
 from svmcvx.formulations.multiclass.newton import Penalty, minimise
 from svmcvx.formulations.multiclass.regularisers import AbsoluteSum, PairwiseNorms, Regulariser, SquaredNorms
 from svmcvx.formulations.multiclass.score_space import ScoreSpace
 from svmcvx.formulations.multiclass.simplex_losses import LargestHinge, Softmax, TopHinge
 from svmcvx.formulations.multiclass.statement import MulticlassStatement
+from svmcvx.formulations.optimal_intercepts import equal_share, intercept_ranges
 from svmcvx.model import MulticlassModel
 from svmcvx.rounding import UNDERFLOW, U, norm_above, sum_above, sum_below
+from svmcvx.solution import OptimalIntercepts
+from svmcvx.system.deadline import current
 
 __all__ = ["MACHINES", "ClassicalStatement", "Machine", "bound_classical"]
 
@@ -75,6 +81,8 @@ Floats: TypeAlias = NDArray[np.float64]
 
 # Weights of a sparse model up to this share of the largest are tried as zeros.
 NEGLIGIBLE = 1e-6
+# Observations times the square of the number of weights up to which the optimum with their signs is solved for.
+SPARSE_WORK = 1e9
 # Shares by which multipliers are shrunk beyond their bound until rounding does not matter.
 SHRINKS = (0.0, 1e-15, 1e-14, 1e-13, 1e-12, 1e-10, 1e-8, 1e-6)
 
@@ -213,16 +221,99 @@ class ClassicalStatement(MulticlassStatement):
         return None if point is None else (point[:d], point[d] if free else b)
 
     def models(self, W: Floats, b: Floats) -> list[MulticlassModel]:
-        """Return models of weights and biases; for the sum of absolute values a sparser one first."""
-        weights = []
+        """Return models of weights and biases; for the sum of absolute values sparser ones first."""
+        b = b - b.mean()
         if self.regulariser.curvature(self.scores.data.c) is None:
-            weights.append(np.where(np.abs(W) > NEGLIGIBLE * np.abs(W).max(initial=0.0), W, 0.0))
-            weights.append(W)
+            sparse = np.where(np.abs(W) > NEGLIGIBLE * np.abs(W).max(initial=0.0), W, 0.0)
+            polished = self._sparse(W, b)
+            points = [(sparse, b), (W, b)] if polished is None else [polished, (sparse, b), (W, b)]
         else:
             # A common shift of the columns changes no difference; with columns that sum to zero the norms are smallest.
-            weights.append(W - W.mean(axis=1, keepdims=True))
-        b = b - b.mean()
-        return [self.model(each, b) for each in weights]
+            points = [(W - W.mean(axis=1, keepdims=True), b)]
+        return [self.model(each, self._middle(each, intercepts)) for each, intercepts in points]
+
+    def _sparse(self, W: Floats, b: Floats) -> tuple[Floats, Floats] | None:
+        """Return the optimum near a point where weights whose entry of G is clearly below λ are zero and the others have their signs.
+
+        None where it has other signs, and for a problem too large.
+        """
+        scores, (n, c) = self.scores, (self.scores.data.n, self.scores.data.c)
+        alpha = self.projected(self.weight[:, None] * self.loss.multipliers(self.differences(W, b)))
+        W = np.where(np.abs(scores.gradient(alpha).W) < (1.0 - CLEARLY_ZERO) * self.lam, 0.0, W)
+        features = np.flatnonzero(W.any(axis=1))
+        d = features.size
+        if n * (d * c) ** 2 > SPARSE_WORK or current().passed():
+            return None
+        X = scores.X.tocsc()[:, features].toarray() if sp.issparse(scores.X) else scores.X[:, features]
+        free = scores.intercept == "free"
+        biases, signs = np.ones((int(free), c)), np.sign(W[features])
+
+        def penalty(point: Floats) -> Penalty:
+            hessian = np.zeros(point.shape * 2)
+            # As for squares: of biases up to a common shift those with sum 0.
+            hessian[d:, :, d:, :] = 1.0
+            total = float(point[d:].sum())
+            value = self.lam * float((signs * point[:d]).sum()) + 0.5 * total**2
+            return Penalty(value, np.vstack([self.lam * signs, total * biases]), hessian)
+
+        start = np.vstack([W[features], b]) if free else W[features]
+        X = np.hstack([X, np.ones((n, 1))]) if free else X
+        point = minimise(scores, self.loss, X, start, penalty, np.vstack([signs, biases]) != 0)
+        if point is None or (np.sign(point[:d]) != signs).any():
+            return None
+        W[features] = point[:d]
+        return W, point[d] - point[d].mean() if free else b
+
+    def _tied(self, W: Floats, b: Floats) -> Floats:
+        """Return optimal biases with those of classes with the same weights exactly as the weights of the observations have them.
+
+        At the optimum of the softmax their probabilities are in proportion to these at every observation: they are equal where
+        these are, and no rounding decides which of them is predicted.
+        """
+        b = b.copy()
+        _, groups = np.unique(W, axis=1, return_inverse=True)
+        for group in range(groups.max() + 1):
+            members = np.flatnonzero(groups.ravel() == group)
+            shares = np.log(self.class_weights[members] / self.class_weights[members[0]])
+            shares[np.abs(shares) <= equal_share(self.scores.data.n)] = 0.0
+            if members.size > 1:
+                b[members] = shares + (logsumexp(b[members]) - logsumexp(shares))
+        return b
+
+    @cached_property
+    def _ranges(self) -> list[tuple[Floats, OptimalIntercepts]]:
+        """Weights in terms of the features, and the intercepts of centred data that are optimal with them."""
+        return []
+
+    def _middle(self, W: Floats, b: Floats) -> Floats:
+        """Return the middle of the intercepts that are optimal with W, where they need not be unique; `b` is near one of them."""
+        domain = self.loss.linear_pieces
+        if self.scores.intercept != "free":
+            return b
+        if domain is None:
+            return self._tied(W, b) if self.loss.smooth else b
+        data = self.scores.data
+        found = intercept_ranges(
+            1.0 - self.differences(W, np.zeros(data.c)), data.codes, self.scores.others, self.weight, domain, b
+        )
+        if found is None:
+            return b
+        self._ranges.append((W, OptimalIntercepts(*found)))
+        return (found[0] + found[1]) / 2
+
+    def optimal_intercepts(self, model: MulticlassModel) -> OptimalIntercepts | None:
+        """The range of each intercept for hinges; a single one for softmax, which is strictly convex in the differences."""
+        if self.scores.intercept != "free":
+            return None
+        if self.loss.smooth:
+            return OptimalIntercepts(model.intercept, model.intercept)
+        shift = self.scores.centre @ model.coef
+        if not any(np.array_equal(W, model.coef) for W, _ in self._ranges):
+            self._middle(model.coef, model.intercept + shift)
+        for W, (lower, upper) in self._ranges:
+            if np.array_equal(W, model.coef):
+                return OptimalIntercepts(lower - shift, upper - shift)
+        return None
 
     def recover_from(self, variables: Mapping[str, Any], multipliers: Mapping[str, Any]) -> RecoveredPoints:
         """The models of (W, b), polished and as solved, and the multipliers."""

@@ -36,6 +36,7 @@ from numpy.typing import NDArray
 from scipy.special import entr, expit
 
 from svmcvx.formulations.multiclass.exact_multipliers import Units, reduced_to_balance, row_sums
+from svmcvx.formulations.optimal_intercepts import SumOfBounded
 from svmcvx.losses import hinge_power_above, slack
 from svmcvx.rounding import ELEMENTARY, UNDERFLOW, U
 
@@ -139,6 +140,11 @@ class ScoreLoss(ABC):
         return np.full(f.shape[0], True) if self.smooth else np.asarray((f <= 1.0 + ON_MARGIN).any(axis=1))
 
     @property
+    def linear_pieces(self) -> SumOfBounded | None:
+        """The domain, for a piecewise linear loss whose domain is of that kind."""
+        return None
+
+    @property
     def parameters(self) -> dict[str, float]:
         """Numbers that define the loss."""
         return {}
@@ -218,6 +224,11 @@ class HingeSum(_SeparateLoss):
     def above(self, f: Floats, error: Floats) -> Floats:
         """Σ (1 − f + e)₊."""
         return np.asarray(row_sums(hinge_power_above(f, error, 1.0)) * (1.0 + 2.0 * f.shape[1] * U))
+
+    @property
+    def linear_pieces(self) -> SumOfBounded:
+        """The box."""
+        return SumOfBounded(1.0)
 
     def multipliers(self, f: Floats) -> Floats:
         """1 below the margin, else 0."""

@@ -22,9 +22,11 @@ from svmcvx.formulations.multiclass.pairwise import (
     pairwise,
     power_above,
 )
+from svmcvx.formulations.optimal_intercepts import SumOfBounded, tight_ranges
 from svmcvx.losses import hinge_power_conjugate, hinge_power_conjugate_above
 from svmcvx.model import MulticlassModel
 from svmcvx.rounding import ELEMENTARY, U, norm_above, sum_above, sum_below
+from svmcvx.solution import OptimalIntercepts
 
 __all__ = ["HardMarginM3SVM"]
 
@@ -185,6 +187,18 @@ class HardMarginM3SVM(PairwiseStatement):
                 smallest *= least
         return self.scores.model(W / smallest, b / smallest, support)
 
+    def _ranges(self, W: Floats) -> tuple[Floats, Floats]:
+        """Return the least and the largest value of each bias of sum 0 with which the weights have the margin."""
+        data = self.scores.data
+        gamma = 1.0 - self.differences(W, np.zeros(data.c))
+        return tight_ranges(gamma, np.zeros_like(gamma), data.codes, self.scores.others, SumOfBounded(math.inf))
+
+    def optimal_intercepts(self, model: MulticlassModel) -> OptimalIntercepts:
+        """The intercepts with which its weights have the margin."""
+        shift = self.scores.centre @ model.coef
+        lower, upper = self._ranges(model.coef)
+        return OptimalIntercepts(lower - shift, upper - shift)
+
     def explain(self, status: str) -> str:
         """Infeasible means that the classes are not separable."""
         if status in ("infeasible", "unbounded"):
@@ -200,10 +214,13 @@ class HardMarginM3SVM(PairwiseStatement):
         if weights is None:
             return RecoveredPoints([], [])
         W, b = (each - each.mean(axis=-1, keepdims=True) for each in weights)
-        f = self.differences(W, b)
-        smallest = float(f.min())
         models: list[MulticlassModel] = []
+        smallest = float(self.differences(W, b).min())
         if smallest > 0:
+            W, b = W / smallest, b / smallest
+            b = np.mean(self._ranges(W), axis=0)
+            f = self.differences(W, b)
+            smallest = float(f.min())
             support = np.asarray((f <= smallest * (1.0 + NEAR_MARGIN)).any(axis=1))
             models.append(self.scaled_to_margin(W, b, smallest, support))
         solved = multipliers["pairs"]

@@ -37,14 +37,20 @@ class Penalty(NamedTuple):
 
 
 def minimise(
-    scores: ScoreSpace, loss: ScoreLoss, X: Floats, start: Floats, penalty: Callable[[Floats], Penalty]
+    scores: ScoreSpace,
+    loss: ScoreLoss,
+    X: Floats,
+    start: Floats,
+    penalty: Callable[[Floats], Penalty],
+    free: NDArray[np.bool_] | None = None,
 ) -> Floats | None:
     """Return the point of shape (r, c) near `start` that minimises the loss of the scores ``X @ point`` plus a penalty.
 
-    None for a loss that is not smooth, and for a problem too large.
+    Only the entries that are `free` change, all by default. None for a loss that is not smooth, and for a problem too large.
     """
     if not loss.smooth or start.size > LARGEST_SYSTEM:
         return None
+    unknowns = np.arange(start.size) if free is None else np.flatnonzero(free)
     weight = scores.data.weight
     point, terms = start, penalty(start)
     value = float(weight @ loss.value(scores.differences(X @ point))) + terms.value
@@ -55,9 +61,11 @@ def minimise(
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("error", sl.LinAlgWarning)
-                step = -sl.solve(hessian, gradient.ravel(), assume_a="sym").reshape(point.shape)
+                part = sl.solve(hessian[np.ix_(unknowns, unknowns)], gradient.ravel()[unknowns], assume_a="sym")
         except (sl.LinAlgError, sl.LinAlgWarning, ValueError):
             break
+        step = np.zeros(point.shape)
+        step.flat[unknowns] = -part
         decrease = -float((gradient * step).sum())
         if not decrease > 0:
             break

@@ -32,6 +32,7 @@ from svmcvx.formulations.multiclass.losses import (
     lowered,
     total_below,
 )
+from svmcvx.formulations.optimal_intercepts import SumOfBounded
 from svmcvx.losses import hinge_power_above, slack
 from svmcvx.rounding import ELEMENTARY, UNDERFLOW, U
 
@@ -147,6 +148,11 @@ class LargestHinge(_SimplexLoss):
         """The largest (1 − f + e)₊."""
         return row_maxima(hinge_power_above(f, error, 1.0))
 
+    @property
+    def linear_pieces(self) -> SumOfBounded:
+        """The simplex."""
+        return SumOfBounded(1.0, 1.0)
+
     def multipliers(self, f: Floats) -> Floats:
         """1 for the nearest class if it is inside the margin, else 0."""
         a = np.zeros_like(f)
@@ -202,6 +208,11 @@ class TopHinge(_SimplexLoss):
         largest = np.take_along_axis(gamma, top, axis=1)
         lost = (self.k + 4.0) * 2.0 * U * np.abs(largest).sum(axis=1)
         return np.asarray(np.maximum((largest.sum(axis=1) + lost) / self.k, 0.0) * (1.0 + 4.0 * U))
+
+    @property
+    def linear_pieces(self) -> SumOfBounded | None:
+        """For k = 1 and 2, where (k − 1) a ≤ Σa holds by itself."""
+        return SumOfBounded(self.cap, 1.0) if self.k <= 2 else None
 
     def multipliers(self, f: Floats) -> Floats:
         """1/k for the classes among the k largest if their mean is positive, else 0."""

@@ -1,0 +1,265 @@
+r"""The intercepts that are optimal for given scores, where the losses are piecewise linear in them.
+
+**Two classes.** The loss :math:`\varphi(b) = \sum_i s_i(1 - y_i(f_i + b))_+` has its breaks at :math:`y_i - f_i` and the slope
+
+.. math:: \varphi'(b) = \sum_{y_i = -1,\; y_i - f_i < b} s_i \;-\; \sum_{y_i = 1,\; y_i - f_i > b} s_i.
+
+Where both sums are equal all intercepts between two neighbouring breaks are optimal. Weights are rounded, those of
+``class_weight="balanced"`` and 1/n among them, and so are their sums: both count as equal if they differ by at most the share τ of
+:func:`equal_share`. They are compared with each other, not their difference with zero, so that neither the unit of the
+weights nor the order of the observations decides. The loss at the middle of such an interval is at most 1 + 2τ times the least one,
+since both sums have half of the interval as their slack there.
+
+**Several classes.** The losses are :math:`\sum_i s_i \max_{a \in A} \sum_k a_k\gamma_{ik}`, with :math:`\gamma_{ik} = 1 - f_{ik}` the slack
+towards the class k and :math:`A = \{0 \le a_k \le t, \sum_k a_k \le T\}`: t = 1 without a bound on the sum for the sum of hinges,
+t = T = 1 for the largest hinge, t = 1/2 and T = 1 for the mean of the two largest. The minimisation over b alone is a linear program. With
+any of its optimal multipliers :math:`s_ia_i` the set of all optimal b is that of the b at which all these are optimal: γ is not below 0
+where :math:`a_{ik} > 0`, not above 0 where :math:`a_{ik}` has room to grow, and where a share of :math:`a_{ij}` could go to
+:math:`a_{il}`, :math:`\gamma_{ij} \ge \gamma_{il}`. All of these are bounds on differences of two intercepts,
+
+.. math:: \{b : b_k - b_l \le d_{kl} \text{ for all } k, l\},
+
+made tight by shortest paths. Among the b of sum 0 the k-th intercept ranges from :math:`-\tfrac1c\sum_ld_{lk}` to
+:math:`\tfrac1c\sum_ld_{kl}`; both ends are attained. The middles of these intervals are optimal together: :math:`2c(b_k - b_m)` is the sum
+over l of :math:`(d_{kl} - d_{ml}) + (d_{lm} - d_{lk})`, where neither bracket is above :math:`d_{km}`. For two classes it is the middle
+above. It changes with the order of the classes as the classes do, and neither with the unit of the weights nor with the order of the
+observations.
+
+The linear program has the observations alone that are near a change of their multipliers, with a bound on the step of b; where
+the bound is met, it is stated again around the new b.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from scipy.optimize import linprog
+
+from svmcvx.rounding import U
+from svmcvx.system.deadline import current
+
+__all__ = ["SumOfBounded", "equal_share", "hinge_intercepts", "intercept_ranges", "tight_ranges"]
+
+Floats: TypeAlias = NDArray[np.float64]
+
+# Weights are equal that differ by this share: more than a few roundings, and far less than a tolerance.
+EQUAL = 2.0**-40
+# Observations of the first linear program; each further one has twice as many.
+WINDOW = 400
+# Multipliers this near to a bound, relative to t, are at it; also the accuracy asked of the linear program.
+AT_BOUND = 1e-9
+LP_ACCURACY = 1e-10
+
+
+def equal_share(n: int) -> float:
+    """Return the share by which two sums of at most `n` weights may differ and count as equal."""
+    return EQUAL + 2.0 * n * U
+
+
+def hinge_intercepts(f: Floats, y: Floats, weight: Floats) -> tuple[float, float]:
+    r"""Return the ends of the interval of all b that minimise :math:`\sum_i s_i(1 - y_i(f_i + b))_+`.
+
+    Parameters
+    ----------
+    f : ndarray of shape (n,)
+        Scores without intercept.
+    y : ndarray of shape (n,)
+        Labels ±1, both present.
+    weight : ndarray of shape (n,)
+        Positive weights.
+    """
+    breaks = y - f
+    order = np.argsort(breaks)
+    s, negative = weight[order], y[order] < 0
+    # Just above each break: the weights of the negative observations with a loss, and of the positive ones.
+    rising = np.cumsum(np.where(negative, s, 0.0))
+    falling = np.append(np.cumsum(np.where(negative, 0.0, s)[:0:-1])[::-1], 0.0)
+    share = equal_share(f.size)
+    lower = order[np.argmax(rising >= falling * (1.0 - share))]
+    upper = order[np.argmax(rising > falling * (1.0 + share))]
+    return float(breaks[lower]), float(breaks[upper])
+
+
+class SumOfBounded(NamedTuple):
+    """The set A of multipliers of an observation: each at most `largest`, their sum at most `total`."""
+
+    largest: float
+    total: float = math.inf
+
+    @property
+    def coupled(self) -> bool:
+        """Whether the sum has a bound."""
+        return math.isfinite(self.total)
+
+    def best(self, gamma: Floats) -> Floats:
+        """Return the multipliers of the largest positive slacks."""
+        chosen = gamma > 0
+        if self.coupled:
+            top = np.argsort(-gamma, axis=1, kind="stable")[:, : round(self.total / self.largest)]
+            among = np.zeros(gamma.shape, dtype=bool)
+            np.put_along_axis(among, top, True, axis=1)
+            chosen &= among
+        return np.where(chosen, self.largest, 0.0)
+
+    def distance(self, gamma: Floats) -> Floats:
+        """Return how far the slacks of each row, or differences of two, are from where the best multipliers change."""
+        if not self.coupled:
+            return np.asarray(np.abs(gamma).min(axis=1))
+        count = round(self.total / self.largest)
+        ordered = -np.sort(-gamma, axis=1)
+        found = np.abs(ordered[:, :count]).min(axis=1)
+        if gamma.shape[1] > count:
+            last, following = ordered[:, count - 1], ordered[:, count]
+            found = np.where(last > 0, np.minimum(found, last - following), found)
+        return np.asarray(found)
+
+
+def intercept_ranges(
+    gamma: Floats, codes: NDArray[np.intp], others: NDArray[np.intp], weight: Floats, domain: SumOfBounded, b: Floats
+) -> tuple[Floats, Floats] | None:
+    """Return the least and the largest value of each intercept of sum 0; None without an answer of the linear program in time.
+
+    Parameters
+    ----------
+    gamma : ndarray of shape (n, c − 1)
+        Slacks without intercepts, towards the other classes.
+    codes : ndarray of shape (n,)
+    others : ndarray of shape (n, c − 1)
+        The classes that the slacks are towards.
+    weight : ndarray of shape (n,)
+        Positive weights.
+    domain : SumOfBounded
+    b : ndarray of shape (c,)
+        Intercepts that are nearly optimal.
+    """
+    if not np.isfinite(gamma).all():
+        return None
+    start, scaled = b, weight / weight.max()
+
+    def slacks(b: Floats) -> Floats:
+        return np.asarray(gamma - (b[codes][:, None] - b[others]))
+
+    def loss(b: Floats) -> float:
+        here = slacks(b)
+        return float(scaled @ (domain.best(here) * np.where(here > 0, here, 0.0)).sum(axis=1))
+
+    size = WINDOW
+    step: Floats | None = np.zeros(b.size)
+    while step is not None:
+        b = b + step
+        here = slacks(b)
+        a = domain.best(here)
+        distance = domain.distance(here)
+        reach = _reach(distance, size)
+        window = np.flatnonzero(distance <= 2.0 * reach)
+        found = None
+        if not current().passed():
+            found = _solve_window(here, a, codes, others, scaled, domain, window, reach)
+        if found is None:
+            return None
+        a[window], step = found
+        size *= 2
+    lower, upper = tight_ranges(gamma, a, codes, others, domain)
+    return (lower, upper) if loss((lower + upper) / 2) <= loss(start) * (1.0 + EQUAL) else None
+
+
+def _reach(distance: Floats, size: int) -> float:
+    """Return the largest step of an intercept within which about so many observations change, infinite for all of them."""
+    if distance.size <= size:
+        return math.inf
+    reach = float(np.partition(distance, size)[size])
+    if reach == 0.0:
+        reach = float(distance[distance > 0].min(initial=math.inf))
+    return 0.5 * reach
+
+
+def _solve_window(
+    gamma: Floats,
+    a: Floats,
+    codes: NDArray[np.intp],
+    others: NDArray[np.intp],
+    weight: Floats,
+    domain: SumOfBounded,
+    window: NDArray[np.intp],
+    reach: float,
+) -> tuple[Floats, Floats | None] | None:
+    """Return the multipliers of some observations with those of the others held, and the step of b where that is as long as allowed."""
+    m, width = window.size, gamma.shape[1]
+    c = width + 1
+    s = weight[window]
+    columns = np.arange(m * width)
+    # Rows of the balance: what each class receives from its own observations, less what it takes from others.
+    balance = sp.csr_array(
+        (
+            np.r_[np.repeat(s, width), -np.repeat(s, width)],
+            (np.r_[np.repeat(codes[window], width), others[window].ravel()], np.r_[columns, columns]),
+        ),
+        shape=(c, m * width),
+    )
+    held = weight[:, None] * a
+    held[window] = 0.0
+    own = np.bincount(codes, weights=held.sum(axis=1), minlength=c)
+    target = np.bincount(others.ravel(), weights=held.ravel(), minlength=c) - own
+    costs, bounds = -(s[:, None] * gamma[window]).ravel(), np.array([[0.0, domain.largest]] * (m * width))
+    bounded = math.isfinite(reach)
+    if bounded:
+        balance = sp.csr_array(sp.hstack([balance, sp.eye_array(c), -sp.eye_array(c)]))
+        costs = np.r_[costs, np.full(2 * c, reach)]
+        bounds = np.vstack([bounds, np.array([[0.0, math.inf]] * (2 * c))])
+    sums = None
+    if domain.coupled:
+        ones = np.ones(m * width)
+        sums = sp.csr_array((ones, (np.repeat(np.arange(m), width), columns)), shape=(m, costs.size))
+    solved = linprog(
+        costs,
+        A_ub=sums,
+        b_ub=None if sums is None else np.full(m, domain.total),
+        A_eq=balance,
+        b_eq=target,
+        bounds=bounds,
+        method="highs-ds",
+        options={"primal_feasibility_tolerance": LP_ACCURACY, "dual_feasibility_tolerance": LP_ACCURACY},
+    )
+    if solved.status != 0:
+        return None
+    found = solved.x[: m * width].reshape(m, width)
+    step = None
+    if bounded and float(solved.x[m * width :].max()) > AT_BOUND:
+        step = -np.asarray(solved.eqlin.marginals)
+    return found, step
+
+
+def tight_ranges(
+    gamma: Floats, a: Floats, codes: NDArray[np.intp], others: NDArray[np.intp], domain: SumOfBounded
+) -> tuple[Floats, Floats]:
+    """Return the least and the largest value of each intercept of sum 0 at which the multipliers `a` are optimal."""
+    n, c = gamma.shape[0], gamma.shape[1] + 1
+    near = AT_BOUND * domain.largest if math.isfinite(domain.largest) else 0.0
+    rows = np.arange(n)
+    # Of all classes, the own one with slack 0 and with what is left of the sum.
+    slack = np.zeros((n, c))
+    gives, takes = np.ones((n, c), dtype=bool), np.ones((n, c), dtype=bool)
+    np.put_along_axis(slack, others, gamma, axis=1)
+    np.put_along_axis(gives, others, a > near, axis=1)
+    np.put_along_axis(takes, others, a < domain.largest - near, axis=1)
+    if domain.coupled:
+        gives[rows, codes] = a.sum(axis=1) < domain.total - near
+    d = np.zeros((c, c))
+    for k in range(c):
+        for j in range(c):
+            if j != k:
+                exchange = gives[:, j] & takes[:, k]
+                if not domain.coupled:
+                    exchange &= (codes == j) | (codes == k)
+                d[k, j] = (slack[:, j] - slack[:, k])[exchange].min(initial=math.inf)
+    for k in range(c):
+        d = np.minimum(d, d[:, k, None] + d[k])
+    lower, upper = -d.mean(axis=0), d.mean(axis=1)
+    # Where rounding takes the ends of a single intercept past each other, their middle is it.
+    middle = (lower + upper) / 2
+    crossed = lower > upper
+    return np.where(crossed, middle, lower), np.where(crossed, middle, upper)
