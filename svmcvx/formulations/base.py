@@ -152,7 +152,10 @@ class Formulation(ShortRepr, ABC):
         return [], []
 
     def at(self, **values: float) -> Self:
-        """Return the same statement at other values of scalar hyper-parameters; the default replaces fields of a dataclass."""
+        """Return the same statement at other values of scalar hyper-parameters.
+
+        The default replaces the fields of a dataclass.
+        """
         if not is_dataclass(self):
             raise TypeError(f"{type(self).__name__} is no dataclass: it has to say by at() what its parameters change")
         return replace(self, **values)

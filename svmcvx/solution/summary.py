@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from itertools import combinations
 from typing import Any, Final, NamedTuple, Self
 
+import numpy as np
+
 from svmcvx.certificate import Certificate
 from svmcvx.display import (
     MISSING,
@@ -29,6 +31,8 @@ __all__ = ["Summary", "summary_html"]
 
 # Binary problems of several that are listed, those with the largest gaps first.
 MOST_PARTS: Final = 12
+# Length of an interval of intercepts, in units of the margin, that no tolerance explains.
+LONG_INTERVAL: Final = 1e-3
 ATTEMPTS: Final = ("solver", "status", "seconds", "gap", "iterations")
 PARTS: Final = ("classes", "lower", "upper", "gap", "status", "support")
 
@@ -228,6 +232,24 @@ def _attempts(solution: Solution) -> _Table:
     return _Table("Tried", ATTEMPTS, rows, remarks, f"{left} more" if left else "")
 
 
+def _note_on_intercepts(solution: Solution) -> list[str]:
+    """Say that other intercepts are optimal too, where more than a tolerance is between them."""
+    found = solution.optimal_intercepts
+    if found is None:
+        return []
+    lower, upper = np.atleast_1d(found.lower), np.atleast_1d(found.upper)
+    longest = int(np.argmax(upper - lower))
+    if not upper[longest] - lower[longest] > LONG_INTERVAL:
+        return []
+    what = f"from {number(float(lower[longest]), 4)} to {number(float(upper[longest]), 4)}"
+    if lower.size > 1:
+        label = solution.model.classes.tolist()[longest]
+        return [
+            f"Other intercepts are optimal too, that of {label} {what}. The model has the middles of such intervals."
+        ]
+    return [f"All intercepts {what} are optimal with these weights. The model has the middle, or the only end."]
+
+
 def _notes(solution: Solution) -> list[str]:
     """Say what the interval rests on, and what it does not say."""
     certificate, residuals = solution.certificate, solution.certificate.residuals
@@ -257,6 +279,7 @@ def _notes(solution: Solution) -> list[str]:
             if "added" in solution.dual
             else "Constraints were added: the lower bound is that of the problem without them, and need not be tight."
         )
+    notes += _note_on_intercepts(solution)
     if "clipped_mass" in residuals:
         notes.append("The kernel was indefinite: the interval is about its positive part.")
     if solution.status not in (Status.OPTIMAL, Status.INACCURATE):
