@@ -164,7 +164,9 @@ def intercept_ranges(
         a[window], step = found
         size *= 2
     lower, upper = tight_ranges(gamma, a, codes, others, domain)
-    return (lower, upper) if loss((lower + upper) / 2) <= loss(start) * (1.0 + EQUAL) else None
+    # Among weights of more decades than the program's accuracy it overlooks the small ones.
+    better = np.isfinite([lower, upper]).all() and loss((lower + upper) / 2) <= loss(start) * (1.0 + LP_ACCURACY)
+    return (lower, upper) if better else None
 
 
 def _reach(distance: Floats, size: int) -> float:
@@ -260,6 +262,6 @@ def tight_ranges(
         d = np.minimum(d, d[:, k, None] + d[k])
     lower, upper = -d.mean(axis=0), d.mean(axis=1)
     # Where rounding takes the ends of a single intercept past each other, their middle is it.
-    middle = (lower + upper) / 2
     crossed = lower > upper
-    return np.where(crossed, middle, lower), np.where(crossed, middle, upper)
+    lower[crossed] = upper[crossed] = (lower[crossed] + upper[crossed]) / 2
+    return lower, upper

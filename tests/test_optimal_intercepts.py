@@ -1,0 +1,391 @@
+"""Ties: where the optimal intercept is an interval, every route returns its middle."""
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.optimize import linprog
+from sklearn.datasets import load_iris
+
+import svmcvx as sx
+from svmcvx.formulations import optimal_intercepts as module
+from svmcvx.formulations.margin.psvm import best_bias
+from svmcvx.formulations.multiclass.losses import HingeSum
+from svmcvx.formulations.multiclass.simplex_losses import LargestHinge, TopHinge
+from svmcvx.formulations.optimal_intercepts import hinge_intercepts, intercept_ranges
+
+IRIS = load_iris(return_X_y=True)
+
+
+# Two classes
+
+
+def exact_intercepts(f, y, weight):
+    """The ends of the interval of minimisers, in rational numbers."""
+    breaks = sorted(
+        (Fraction(float(label)) - Fraction(float(score)), s) for score, label, s in zip(f, y, weight, strict=True)
+    )
+    slope, lower = -sum(s for label, s in zip(y, weight, strict=True) if label > 0), None
+    for place, s in breaks:
+        slope += s
+        if lower is None and slope >= 0:
+            lower = place
+        if slope > 0:
+            return float(lower), float(place)
+    raise AssertionError
+
+
+POINTS = st.lists(st.tuples(st.integers(-12, 12), st.booleans(), st.integers(1, 4)), min_size=2, max_size=14)
+UNITS = st.sampled_from(
+    [Fraction(1), Fraction(1, 3), Fraction(1, 10), Fraction(7, 10), Fraction(1, 150), Fraction(10**9)]
+)
+
+
+def drawn(points, unit):
+    f = np.array([value / 4 for value, _, _ in points])
+    y = np.array([1.0 if positive else -1.0 for _, positive, _ in points])
+    y[:2] = 1.0, -1.0
+    return f, y, [unit * whole for _, _, whole in points]
+
+
+@given(POINTS, UNITS, st.randoms())
+def test_the_interval_is_that_of_exact_arithmetic(points, unit, random):
+    f, y, exact = drawn(points, unit)
+    weight = np.array([float(s) for s in exact])
+    expected = exact_intercepts(f, y, exact)
+    assert hinge_intercepts(f, y, weight) == expected
+    order = np.array(random.sample(range(f.size), f.size))
+    assert hinge_intercepts(f[order], y[order], weight[order]) == expected
+    assert hinge_intercepts(f[order], y[order], weight[order] / weight.sum()) == expected
+    # The other names of the classes, and the middle.
+    assert hinge_intercepts(-f, -y, weight) == (-expected[1], -expected[0])
+    assert best_bias(f, y, p=1.0, weight=weight) == sum(expected) / 2
+
+
+@given(POINTS, UNITS)
+def test_the_loss_at_the_middle_is_that_at_the_ends(points, unit):
+    f, y, exact = drawn(points, unit)
+    lower, upper = hinge_intercepts(f, y, np.array([float(s) for s in exact]))
+
+    def loss(b):
+        return sum(
+            s * max(1 - Fraction(float(v)) * (Fraction(float(u)) + Fraction(b)), 0)
+            for s, v, u in zip(exact, y, f, strict=True)
+        )
+
+    assert loss(lower) == loss(upper) == loss((lower + upper) / 2)
+    assert loss(lower) <= min(loss(lower - 1), loss(upper + 1))
+
+
+def test_balanced_classes_of_many_observations_are_equal():
+    rng = np.random.default_rng(0)
+    for n, k in ((100_000, 33_333), (7, 3)):
+        y = np.where(np.arange(n) < k, 1.0, -1.0)
+        weight = np.where(y > 0, n / (2 * k), n / (2 * (n - k)))
+        f = 1e-3 * rng.standard_normal(n)
+        assert hinge_intercepts(f, y, weight) == (float((-1 - f)[y < 0].max()), float((1 - f)[y > 0].min()))
+        # A share that is no rounding counts.
+        weight[0] *= 1.0 + 1e-3
+        lower, upper = hinge_intercepts(f, y, weight)
+        assert lower == upper == float((1 - f)[y > 0].min())
+
+
+def gaussians(seed, equal):
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(4, 41))
+    k = n if equal else int(rng.integers(1, n))
+    y = np.r_[np.ones(k), -np.ones(n if equal else n - k)]
+    X = rng.standard_normal((y.size, 2))
+    X[:, 0] += 1.5 * y
+    return rng, X, y
+
+
+def in_blocks(X, y, weight, order):
+    parts = np.array_split(order, 3)
+    return sx.RowBlocks([lambda part=part: (X[part], y[part], weight[part]) for part in parts], labelled=True)
+
+
+@pytest.mark.parametrize("kind", ["balanced", "third", "tenth", "nth", "permuted"])
+@pytest.mark.parametrize("seed", range(3))
+def test_all_routes_return_the_same_middle(kind, seed):
+    rng, X, y = gaussians(seed, kind != "balanced")
+    n, half = y.size, y.size // 2
+    weight = {
+        "balanced": np.where(y > 0, n / (2 * (y > 0).sum()), n / (2 * (y < 0).sum())),
+        "third": np.full(n, 1 / 3),
+        "tenth": np.full(n, 0.1),
+        "nth": np.full(n, 1 / n),
+        "permuted": np.r_[s := rng.random(half) + 0.05, rng.permutation(s)] if kind == "permuted" else None,
+    }[kind]
+    C, order = 1e-4 / float(weight.mean()), rng.permutation(n)
+    rows = in_blocks(X, y, weight, order)
+    found = {
+        "auto": sx.fast.psvm(X, y, C=C, sample_weight=weight),
+        "newton": sx.fast.psvm(X, y, C=C, sample_weight=weight, method="newton"),
+        "kernel": sx.fast.psvm(X, y, C=C, sample_weight=weight, kernel="linear"),
+        "unit": sx.fast.psvm(X, y, C=7 * C, sample_weight=weight / 7),
+        "order": sx.fast.psvm(X[order], y[order], C=C, sample_weight=weight[order]),
+        "blocks": sx.fast.psvm(rows, rows.y, C=C),
+        "dual": sx.solve(sx.psvm_dual(X, y, C=C, p=1.0, sample_weight=weight)),
+        "primal": sx.solve(sx.psvm_primal(X, y, C=C, p=1.0, kernel="linear", sample_weight=weight)),
+    }
+    if kind == "balanced":
+        estimator = sx.PSVMClassifier(C=1e-4, class_weight="balanced").fit(X, y)
+        found["estimator"] = estimator.solution_
+    # All multipliers are at their bounds: w is known without a solver.
+    f = X @ (C * (weight * y) @ X)
+    lower, upper = float((-1 - f)[y < 0].max()), float((1 - f)[y > 0].min())
+    assert lower < upper
+    for name, solution in found.items():
+        close = {"abs": 1e-6 if name in ("dual", "primal") else 1e-9}
+        assert solution.certificate.is_certified(1e-6), name
+        assert solution.optimal_intercepts.lower == pytest.approx(lower, **close), name
+        assert solution.optimal_intercepts.upper == pytest.approx(upper, **close), name
+        assert solution.model.intercept == pytest.approx((lower + upper) / 2, **close), name
+        assert not solution.optimal_intercepts.unique
+        assert np.array_equal(solution.model.predict(X), np.where(f + (lower + upper) / 2 > 0, 1, -1)), name
+
+
+@pytest.mark.parametrize("weight", [1.0, 1 / 3, 1 / 100])
+def test_units_of_the_weights_do_not_change_predictions_with_a_kernel(weight):
+    X, y = IRIS[0][:100], IRIS[1][:100]
+    whole = sx.fast.psvm(X, y, C=1e-4, kernel="rbf")
+    found = sx.fast.psvm(X, y, C=1e-4 / weight, sample_weight=np.full(100, weight), kernel="rbf")
+    assert found.model.intercept == pytest.approx(whole.model.intercept, abs=1e-9)
+    assert np.array_equal(found.model.predict(X), whole.model.predict(X))
+    assert (whole.model.predict(X) == y).mean() == 1.0
+
+
+def test_data_far_from_the_origin_have_the_same_interval():
+    _, X, y = gaussians(0, True)
+    near, far = (sx.fast.psvm(X + shift, y, C=1e-4) for shift in (0.0, 2.0**20))
+    move = 2.0**20 * float(near.model.coef.sum())
+    for name in ("lower", "upper"):
+        expected = getattr(near.optimal_intercepts, name) - move
+        assert getattr(far.optimal_intercepts, name) == pytest.approx(expected, abs=1e-6)
+
+
+def test_a_separated_hinge_without_losses_is_in_the_middle_too():
+    # A large C with a long tolerance: any b between the classes.
+    assert hinge_intercepts(np.array([-5.0, -3.0, 3.0, 7.0]), np.array([-1.0, -1, 1, 1]), np.ones(4)) == (-2.0, 2.0)
+
+
+def test_a_run_in_blocks_that_was_stopped_has_no_interval():
+    _, X, y = gaussians(1, True)
+    rows = in_blocks(X, y, np.ones(y.size), np.arange(y.size))
+    stopped = sx.fast.psvm(rows, rows.y, C=1.0, callback=lambda progress: True)
+    assert stopped.optimal_intercepts is None
+    smooth = sx.fast.psvm(rows, rows.y, C=1.0, p=2.0)
+    assert smooth.optimal_intercepts == (smooth.model.intercept,) * 2
+
+
+# Several classes
+
+
+def lp_ranges(gamma, codes, others, weight, loss):
+    """The ranges of intercepts of sum zero by linear programs over intercepts and slacks, one for each end."""
+    (n, m), c = gamma.shape, gamma.shape[1] + 1
+    pieces = [[(i, [j]) for j in range(m)] for i in range(n)]
+    share = 1.0
+    if isinstance(loss, TopHinge) and loss.k == 2:
+        share = 0.5
+        pieces = [part + [(i, [j, k]) for j in range(m) for k in range(j)] for i, part in enumerate(pieces)]
+    separate = isinstance(loss, HingeSum)
+    flat = [piece for part in pieces for piece in part]
+    A, right = np.zeros((len(flat), c + (n * m if separate else n))), np.zeros(len(flat))
+    for row, (i, chosen) in enumerate(flat):
+        for j in chosen:
+            A[row, codes[i]] -= share
+            A[row, others[i, j]] += share
+            right[row] -= share * gamma[i, j]
+        A[row, c + (row if separate else i)] = -1.0
+    cost = np.r_[np.zeros(c), np.repeat(weight, m) if separate else weight]
+    sums = np.r_[np.ones(c), np.zeros(cost.size - c)][None]
+    bounds = [(None, None)] * c + [(0, None)] * (cost.size - c)
+    tight = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
+    best = linprog(cost, A, right, sums, [0], bounds, options=tight).fun
+    A, right = np.vstack([A, cost]), np.r_[right, best + 1e-9 * max(1.0, best)]
+    ends = [
+        [sign * linprog(sign * np.eye(cost.size)[k], A, right, sums, [0], bounds, options=tight).fun for k in range(c)]
+        for sign in (1, -1)
+    ]
+    return best, np.array(ends)
+
+
+def classes(seed):
+    rng = np.random.default_rng(seed)
+    c = int(rng.integers(2, 5))
+    codes = np.arange(int(rng.integers(c, 13))) % c
+    S = rng.standard_normal((codes.size, c)) * 10.0 ** rng.uniform(-3, 1)
+    S = np.round(4 * S) / 4 if rng.random() < 0.3 else S
+    weight = (
+        (codes.size / (c * np.bincount(codes)))[codes] if rng.random() < 0.5 else rng.integers(1, 4, codes.size) / 3
+    )
+    return rng, S, codes, weight
+
+
+def slacks(S, codes):
+    others = np.arange(S.shape[1] - 1) + (np.arange(S.shape[1] - 1) >= codes[:, None])
+    own = S[np.arange(codes.size), codes]
+    return 1.0 - (own[:, None] - np.take_along_axis(S, others, axis=1)), others
+
+
+HINGES = [HingeSum(), LargestHinge(), TopHinge(1), TopHinge(2)]
+
+
+@pytest.mark.parametrize("loss", HINGES, ids=repr)
+@pytest.mark.parametrize("seed", range(6))
+def test_ranges_are_those_of_linear_programs(loss, seed, monkeypatch):
+    rng, S, codes, weight = classes(seed)
+    gamma, others = slacks(S, codes)
+    start = rng.standard_normal(S.shape[1])
+    found = intercept_ranges(gamma, codes, others, weight, loss.linear_pieces, start)
+    best, expected = lp_ranges(gamma, codes, others, weight, loss)
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+    b = np.mean(found, axis=0)
+    assert abs(b.sum()) <= 1e-12
+    differences = 1.0 - (gamma - (b[codes][:, None] - b[others]))
+    assert float(weight @ loss.value(differences)) <= best * (1 + 1e-8) + 1e-8
+    # Few observations at a time, from far away.
+    monkeypatch.setattr(module, "WINDOW", 2)
+    again = intercept_ranges(gamma, codes, others, weight, loss.linear_pieces, 3 * start)
+    np.testing.assert_allclose(again, found, atol=1e-9)
+
+
+@given(st.integers(0, 10**6), st.sampled_from(HINGES), st.sampled_from([1 / 3, 1 / 150, 1e9]))
+def test_ranges_change_with_the_names_of_classes_alone(seed, loss, unit):
+    rng, S, codes, weight = classes(seed)
+    c = S.shape[1]
+
+    def middle(S, codes, weight):
+        gamma, others = slacks(S, codes)
+        return np.mean(intercept_ranges(gamma, codes, others, weight, loss.linear_pieces, np.zeros(c)), axis=0)
+
+    found = middle(S, codes, weight)
+    order, names = rng.permutation(codes.size), rng.permutation(c)
+    np.testing.assert_allclose(middle(S[order], codes[order], unit * weight[order]), found, atol=1e-9)
+    renamed = np.empty_like(S)
+    renamed[:, names] = S
+    np.testing.assert_allclose(middle(renamed, names[codes], weight)[names], found, atol=1e-9)
+    # Scores that are shifted by class move the intercepts back.
+    shift = rng.standard_normal(c)
+    moved = middle(S + shift, codes, weight) + shift
+    np.testing.assert_allclose(moved - moved.mean(), found, atol=1e-9)
+
+
+@pytest.mark.parametrize("loss", ["weston_watkins", "crammer_singer", "topk"])
+def test_two_classes_have_the_middle_of_the_binary_machine(loss):
+    _, X, y = gaussians(2, False)
+    weight = np.where(y > 0, y.size / (2 * (y > 0).sum()), y.size / (2 * (y < 0).sum()))
+    C, factor = 1e-4, 0.5 if loss == "topk" else 1.0
+    binary = sx.fast.psvm(X, y, C=C, sample_weight=weight)
+    found = sx.fast.multiclass(X, y, lam=factor / C, loss=loss, sample_weight=weight, tol=1e-11)
+    assert found.model.intercept == pytest.approx(np.array([-0.5, 0.5]) * binary.model.intercept, abs=1e-7)
+    assert found.optimal_intercepts.upper[1] == pytest.approx(0.5 * binary.optimal_intercepts.upper, abs=1e-7)
+
+
+@pytest.mark.parametrize("loss", ["weston_watkins", "msvm", "crammer_singer", "topk"])
+@pytest.mark.parametrize("lam", [1e3, 1e5])
+def test_neither_unit_nor_order_nor_solver_changes_the_answer(loss, lam):
+    X, y = IRIS
+    order = np.random.default_rng(0).permutation(y.size)
+    whole = sx.fast.multiclass(X, y, loss=loss, lam=lam, tol=1e-9)
+    units = [
+        sx.fast.multiclass(X, y, loss=loss, lam=lam * unit, sample_weight=np.full(y.size, unit), tol=1e-9)
+        for unit in (1 / 3, 1 / 150)
+    ]
+    others = [*units, sx.fast.multiclass(X[order], y[order], loss=loss, lam=lam, tol=1e-9)]
+    if lam == 1e3:
+        others.append(sx.solve(sx.multiclass(X, y, loss=loss, lam=lam)))
+    lower, upper = whole.optimal_intercepts
+    assert whole.model.intercept == pytest.approx((lower + upper) / 2, abs=1e-12)
+    if loss != "crammer_singer":
+        assert (upper - lower > 0.1).all()
+    for other in others:
+        assert other.model.intercept == pytest.approx(whole.model.intercept, abs=2e-3)
+        assert np.array_equal(other.model.predict(X), whole.model.predict(X))
+
+
+def test_a_sparse_softmax_does_not_depend_on_the_order_of_the_rows():
+    X, y = IRIS
+    order = np.random.default_rng(0).permutation(y.size)
+    for lam in (1e3, 100.0, 10.0):
+        first = sx.fast.multiclass(X, y, loss="sparse_softmax", lam=lam)
+        second = sx.fast.multiclass(X[order], y[order], loss="sparse_softmax", lam=lam)
+        built = sx.solve(sx.sparse_multinomial_lr(X, y, lam=lam))
+        for other in (second, built):
+            assert np.array_equal(first.model.coef == 0, other.model.coef == 0)
+            assert np.array_equal(first.model.predict(X), other.model.predict(X))
+        assert first.certificate.is_certified(1e-6)
+    # Two classes without weights have the same score everywhere.
+    tied = sx.fast.multiclass(X, y, loss="sparse_softmax", lam=100.0)
+    assert tied.model.intercept[1] == tied.model.intercept[2]
+    weighted = sx.fast.multiclass(X, y, loss="sparse_softmax", lam=100.0, sample_weight=np.where(y == 2, 1.5, 1.0))
+    assert np.ptp(weighted.model.coef[:, 1:]) > 0 or weighted.model.intercept[2] > weighted.model.intercept[1]
+
+
+def test_weights_that_overflow_leave_the_intercept_of_the_solver():
+    gamma = np.array([[np.inf], [0.0]])
+    found = intercept_ranges(
+        gamma, np.array([0, 1]), np.array([[1], [0]]), np.ones(2), HingeSum().linear_pieces, np.zeros(2)
+    )
+    assert found is None
+
+
+# What other formulations say
+
+
+def test_what_the_other_formulations_say():
+    _, X, y = gaussians(3, True)
+    hard = X + 4 * y[:, None]
+
+    def one(solution):
+        assert solution.optimal_intercepts.unique
+        np.testing.assert_array_equal(solution.optimal_intercepts.lower, solution.model.intercept)
+
+    one(sx.fast.hard_margin(hard, y))
+    one(sx.fast.psvm(X, y, p=1.5, C=1e-4))
+    one(sx.fast.multiclass(X, y, loss="softmax"))
+    for without in (
+        sx.fast.psvm(X, y, intercept="penalised"),
+        sx.fast.psvm(X, y, bias="paper"),
+        sx.fast.odm(X, y),
+        sx.fast.multiclass(X, y, intercept=False),
+        sx.fast.l0(X, y, C=1.0),
+    ):
+        assert without.optimal_intercepts is None
+    separable = sx.solve(sx.m3svm_hard_margin(hard, y, p=2))
+    lower, upper = separable.optimal_intercepts
+    assert separable.model.intercept == pytest.approx((lower + upper) / 2, abs=1e-9)
+    problem = sx.psvm_primal(X, y, C=1e-4, p=1.0)
+    assert sx.solve(problem.with_constraints([problem.var_dict["b"] >= 0.5])).optimal_intercepts is None
+
+
+def test_the_ramp_has_the_middle_among_what_is_not_dropped():
+    _, X, y = gaussians(4, True)
+    X, y = X[::2][:16], y[::2][:16]
+    weight = np.where(y > 0, 16 / (2 * (y > 0).sum()), 16 / (2 * (y < 0).sum()))
+    found = [sx.fast.ramp(X, y, C=unit * 1e-3, sample_weight=weight / unit) for unit in (1.0, 3.0)]
+    lower, upper = found[0].optimal_intercepts
+    assert upper - lower > 0.5
+    for solution in found:
+        assert solution.model.intercept == pytest.approx((lower + upper) / 2, abs=1e-9)
+    statement = sx.ramp_mio(X, y, C=1e-3, sample_weight=weight).formulation
+    for b in (lower, upper):
+        moved = sx.LinearModel(
+            coef=found[0].model.coef, intercept=b, classes=found[0].model.classes, support=found[0].model.support
+        )
+        assert statement.objective(moved) == pytest.approx(found[0].certificate.upper, rel=1e-9)
+
+
+def test_the_summary_names_the_interval():
+    X, y = IRIS
+    two = sx.fast.psvm(X[:100], y[:100], C=1e-4)
+    lower, upper = two.optimal_intercepts
+    assert f"All intercepts from {lower:.4g} to {upper:.4g} are optimal" in " ".join(two.summary().split())
+    three = sx.fast.multiclass(X, y, lam=1e5).summary()
+    assert "Other intercepts are optimal too" in " ".join(three.split())
+    assert "optimal too" not in sx.fast.multiclass(X, y, lam=1e-2).summary()
+    assert "are optimal with these" not in sx.fast.psvm(X[:100], y[:100], C=1.0).summary()
