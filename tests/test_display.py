@@ -347,7 +347,7 @@ def skeleton(text):
 def test_the_page_prints_what_it_says(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     blocks = re.findall(r"```python\n(.*?)```(?:\s*```text\n(.*?)```)?", PAGE.read_text(), flags=re.DOTALL)
-    assert len(blocks) == 4
+    assert len(blocks) == 5
     namespace = {}
     for place, (code, expected) in enumerate(blocks):
         printed = io.StringIO()

@@ -25,7 +25,7 @@ over l of :math:`(d_{kl} - d_{ml}) + (d_{lm} - d_{lk})`, where neither bracket i
 above. It changes with the order of the classes as the classes do, and neither with the unit of the weights nor with the order of the
 observations.
 
-The linear program has the observations alone that are near a change of their multipliers, with a bound on the step of b; where
+Where the best multipliers at a given b are balanced, with sums compared as above, they are optimal. Otherwise the linear program has the observations alone that are near a change of their multipliers, with a bound on the step of b; where
 the bound is met, it is stated again around the new b.
 """
 
@@ -153,6 +153,9 @@ def intercept_ranges(
         b = b + step
         here = slacks(b)
         a = domain.best(here)
+        received, taken = _flows(scaled[:, None] * a, codes, others)
+        if (np.abs(received - taken) <= equal_share(codes.size) * received).all():
+            break
         distance = domain.distance(here)
         reach = _reach(distance, size)
         window = np.flatnonzero(distance <= 2.0 * reach)
@@ -167,6 +170,13 @@ def intercept_ranges(
     # Among weights of more decades than the program's accuracy it overlooks the small ones.
     better = np.isfinite([lower, upper]).all() and loss((lower + upper) / 2) <= loss(start) * (1.0 + LP_ACCURACY)
     return (lower, upper) if better else None
+
+
+def _flows(alpha: Floats, codes: NDArray[np.intp], others: NDArray[np.intp]) -> tuple[Floats, Floats]:
+    """Return what each class receives from its own observations and what others take from it: equal at an optimum."""
+    c = alpha.shape[1] + 1
+    received = np.bincount(codes, weights=alpha.sum(axis=1), minlength=c)
+    return received, np.bincount(others.ravel(), weights=alpha.ravel(), minlength=c)
 
 
 def _reach(distance: Floats, size: int) -> float:
@@ -194,7 +204,7 @@ def _solve_window(
     c = width + 1
     s = weight[window]
     columns = np.arange(m * width)
-    # Rows of the balance: what each class receives from its own observations, less what it takes from others.
+    # Rows of the balance: what each class receives, less what is taken from it.
     balance = sp.csr_array(
         (
             np.r_[np.repeat(s, width), -np.repeat(s, width)],
@@ -204,8 +214,7 @@ def _solve_window(
     )
     held = weight[:, None] * a
     held[window] = 0.0
-    own = np.bincount(codes, weights=held.sum(axis=1), minlength=c)
-    target = np.bincount(others.ravel(), weights=held.ravel(), minlength=c) - own
+    received, taken = _flows(held, codes, others)
     costs, bounds = -(s[:, None] * gamma[window]).ravel(), np.array([[0.0, domain.largest]] * (m * width))
     bounded = math.isfinite(reach)
     if bounded:
@@ -221,7 +230,7 @@ def _solve_window(
         A_ub=sums,
         b_ub=None if sums is None else np.full(m, domain.total),
         A_eq=balance,
-        b_eq=target,
+        b_eq=taken - received,
         bounds=bounds,
         method="highs-ds",
         options={"primal_feasibility_tolerance": LP_ACCURACY, "dual_feasibility_tolerance": LP_ACCURACY},
