@@ -176,7 +176,8 @@ def _flows(alpha: Floats, codes: NDArray[np.intp], others: NDArray[np.intp]) -> 
     """Return what each class receives from its own observations and what others take from it: equal at an optimum."""
     c = alpha.shape[1] + 1
     received = np.bincount(codes, weights=alpha.sum(axis=1), minlength=c)
-    return received, np.bincount(others.ravel(), weights=alpha.ravel(), minlength=c)
+    taken = np.bincount(others.ravel(), weights=alpha.ravel(), minlength=c)
+    return np.asarray(received, dtype=np.float64), np.asarray(taken, dtype=np.float64)
 
 
 def _reach(distance: Floats, size: int) -> float:
