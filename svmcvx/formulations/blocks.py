@@ -193,9 +193,9 @@ class InBlocks(Formulation):
 
         Others follow from the model, and stay with the blocks.
         """
-        name: Any = dual[self.entry]
         if not self.bounded or self.hyperparameters.get("p") != 1:
             return {}
+        name: Any = dual[self.entry]
         found = [
             part
             for listed in self.space.shards.change(_coded, None, self.make, self.space.settings, name)
