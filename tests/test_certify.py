@@ -3,6 +3,7 @@
 import copy
 import itertools
 import warnings
+from fractions import Fraction
 
 import cvxpy as cp
 import numpy as np
@@ -184,6 +185,30 @@ def test_the_kernels_numbers_are_those_of_the_training_on_sparse_data_with_an_of
         assert value <= certificate.upper * (1 + 1e-12)
     if offset <= 1e5:
         assert found.gap < 1e-5
+
+
+@pytest.mark.parametrize("offset", [1e4, 1e7])
+@pytest.mark.parametrize("scaling", [0.1, 1.0, 30.0])
+def test_linear_machines_on_sparse_data_with_an_offset(offset, scaling):
+    # All their numbers are settings; the interval holds the exact objective of the model.
+    rng = np.random.default_rng(3)
+    data, labels = rng.standard_normal((20, 2)) + offset, np.where(rng.random(20) < 0.5, 1, -1)
+    thin = sp.csr_array(data)
+    fitted = LinearSVC(loss="hinge", intercept_scaling=scaling, C=0.3, max_iter=2000, random_state=0)
+    with warnings.catch_warnings():
+        # It has not converged, and predicts no better than chance.
+        warnings.simplefilter("ignore")
+        fitted.fit(thin, labels)
+        found, dense = sx.certify(fitted, thin, labels), sx.certify(fitted, data, labels)
+    w = [Fraction(float(v)) for v in fitted.coef_[0]]
+    # The intercept is its coefficient times the scaling, and the coefficient what is known of it.
+    w.append(Fraction(float(fitted.intercept_[0] / scaling)))
+    rows = [[*map(Fraction, map(float, row)), Fraction(scaling)] for row in data]
+    margins = [int(y) * sum(a * v for a, v in zip(row, w, strict=True)) for row, y in zip(rows, labels, strict=True)]
+    value = sum(v * v for v in w) / 2 + Fraction(0.3) * sum(max(1 - u, 0) for u in margins)
+    for certificate in (found, dense):
+        assert Fraction(certificate.lower) <= value <= Fraction(certificate.upper)
+    assert overlap(found, dense)
 
 
 def clone_of(fitted, **changed):
