@@ -6,7 +6,7 @@ kind       constraint                                     multipliers m of its r
 equality   :math:`Az + a = 0`                             any
 inequality :math:`Az + a \le 0`                           :math:`m \ge 0`
 norm       :math:`\|Uz + u\|_q \le t(z)`                  :math:`m = (-\kappa, \zeta)` with :math:`\|\zeta\|_{q^*} \le \kappa`
-entries    :math:`|Uz + u| \le t(z)`, entry by entry         each entry as a norm of one number
+entries    :math:`|Uz + u| \le t(z)`, entry by entry      each entry as a norm of one number
 square     :math:`\|Uz + u\|^2 \le t(z)`                  :math:`m = (-\kappa, \zeta)` with κ > 0, or zero
 ball       :math:`\|w\|^2 \le R`                          :math:`m = \kappa \ge 0`
 ========== ============================================== ==============================================================
