@@ -146,6 +146,17 @@ def test_the_bound_without_the_constraints_is_there_where_their_multipliers_are_
     assert all(constraint.dual_value is not None for constraint in constrained.constraints)
 
 
+def test_the_bound_without_the_constraints_is_there_where_no_model_meets_them():
+    # A solver takes what is infeasible by less than its tolerance for feasible.
+    problem = sx.psvm_primal(X, Y)
+    w = problem.var_dict["w"]
+    free = sx.solve(problem).certificate
+    for off, met in ((3e-6, False), (1e-8, True)):
+        solution = sx.solve(problem.with_constraints([w[0] >= 0.1, w[0] <= 0.1 - off]), solver="scs", tol=1e-4)
+        assert math.isfinite(solution.certificate.upper) == met
+        assert solution.certificate.lower >= free.lower * (1 - 1e-4)
+
+
 def test_a_function_for_the_constraints_leaves_the_bound_without_them():
     problem = sx.psvm_primal(X, Y)
     free = sx.solve(problem).certificate

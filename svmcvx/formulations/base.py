@@ -521,7 +521,7 @@ class FormulationProblem(PlainProblem):
         """Return a problem with further constraints on the variables, which :func:`svmcvx.solve` takes.
 
         Its statement has the same objective on a smaller set. A dual bound of this problem is a bound there too, so that
-        ``lower`` is never worse than what this problem proves. In ``psvm_primal`` and ``odm_primal`` linear constraints and
+        ``lower`` is never worse, but for the `tol` of the solve, than what this problem proves. In ``psvm_primal`` and ``odm_primal`` linear constraints and
         bounds on norms have multipliers with a bound of their own, which is tight: for a linear machine constraints on
         ``w``, ``b`` and ``xi``, with a kernel those on ``b``, ``xi`` and the norm of ``w``. A model counts for ``upper``
         only if it meets the constraints.

@@ -153,10 +153,9 @@ class Chain:
             except SolverFailed:
                 return
         narrowed = check(statement, [checked.model], [dual for dual in (checked.dual, found.dual) if dual])
-        seconds, gap = clock.now() - began, narrowed.certificate.gap
-        self._note(Attempt(found.solver, found.status, WITHOUT_CONSTRAINTS, seconds, gap))
-        if gap < checked.certificate.gap:
-            self.best = narrowed, attempt, replace(timings, solve=timings.solve + seconds)
+        seconds = clock.now() - began
+        self._note(Attempt(found.solver, found.status, WITHOUT_CONSTRAINTS, seconds, narrowed.certificate.gap))
+        self.best = narrowed, attempt, replace(timings, solve=timings.solve + seconds)
 
     def _note(self, attempt: Attempt) -> None:
         self.attempts.append(attempt)
