@@ -3,6 +3,7 @@
 import dataclasses
 import hashlib
 import itertools
+from functools import partial
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from svmcvx.catalogue import CATALOGUE
 from svmcvx.fast.core import row_cache, thread_pool
 from svmcvx.fast.indicator.search.branch_and_bound import BranchSettings
 from svmcvx.fast.indicator.zero_one import ZeroOneSettings, zero_one
+from svmcvx.row_blocks import shards
 from svmcvx.synthetic import outlier_data
 from svmcvx.system import clock
 
@@ -161,3 +163,16 @@ def test_select_and_compare_take_no_choice_from_the_clock():
             compared = sx.compare([sx.PSVMClassifier(p=1.5), sx.ODMClassifier()], X, y)
             tables.append([table.drop(columns="seconds").to_csv() for table in (selected, compared)])
     assert tables[0] == tables[1] == tables[2]
+
+
+def test_rows_in_blocks_are_summed_in_the_same_parts_by_any_number_of_threads(monkeypatch):
+    X, y = make_data(n=400, d=3)
+    found = []
+    for threads in (1, 3, 30):
+        monkeypatch.setattr(shards, "threads_allowed", lambda threads=threads: threads)
+        blocks = sx.RowBlocks(
+            [partial(lambda a: (X[a : a + 8], y[a : a + 8]), a) for a in range(0, 400, 8)], labelled=True
+        )
+        solution = sx.fast.psvm(blocks, blocks.y, p=1.5)
+        found.append((numbers_of(solution.model), repr(solution.certificate), digest(solution.trace[:, 1:])))
+    assert found[0] == found[1] == found[2]

@@ -26,8 +26,8 @@ __all__ = ["CachedKernel", "GramCache", "KeptGram"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
-# Default share of the free memory.
-SHARE = 0.25
+# Default share of the free memory, and the bytes that are enough: what is kept then does not depend on what else the machine does.
+SHARE, ENOUGH = 0.25, 2.0**32
 
 
 @dataclass
@@ -104,7 +104,7 @@ class GramCache:
     Parameters
     ----------
     share : float
-        Share of the memory that is free now which kept matrices, and their factors, may take together.
+        Share of the memory that is free now which kept matrices, and their factors, may take together; 4 GiB at most.
 
     Examples
     --------
@@ -119,7 +119,7 @@ class GramCache:
     """
 
     def __init__(self, share: float = SHARE) -> None:
-        self._budget = share * memory.available()
+        self._budget = min(share * memory.available(), ENOUGH)
         self._grams: list[KeptGram] = []
         self._crosses: list[_KeptCross] = []
 

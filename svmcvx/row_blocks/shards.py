@@ -27,8 +27,9 @@ __all__ = ["Parts", "Pieces", "Shards", "State", "reads_rows"]
 
 log = logging.getLogger(__name__)
 
-# Shards a thread: more of them even out the load, fewer cost less bookkeeping.
-SHARDS_A_THREAD = 4
+# Shards of a source, however many threads there are: sums over shards then have the same rounding on any machine. More of them even out
+# the load, fewer cost less bookkeeping. Of a cluster with many threads each gets so many.
+SHARDS, SHARDS_A_THREAD = 32, 4
 # Seconds between two looks at the deadline while a cluster works.
 LOOK = 0.1
 
@@ -185,8 +186,8 @@ class Shards:
             sources: list[tuple[Any, ...]] = list(zip(source.X, y, weight, strict=True))
             blocks = [1] * len(sources)
         else:
-            threads = sum(client.nthreads().values()) if client is not None else threads_allowed()
-            number = min(len(source), SHARDS_A_THREAD * max(threads, 1))
+            threads = 0 if client is None else sum(client.nthreads().values())
+            number = min(len(source), max(SHARDS, SHARDS_A_THREAD * threads))
             ends = [round(len(source) * k / number) for k in range(number + 1)]
             sources = [(_Source(tuple(source[a:b])),) for a, b in pairwise(ends)]
             blocks = [b - a for a, b in pairwise(ends)]
