@@ -860,8 +860,20 @@ def test_few_observations_are_solved_by_pairs_and_many_steps_handed_to_newton(C)
 def test_the_limit_of_rounds_holds_for_pairs_and_newton_together():
     X, y = _noisy(120, 3)
     hasty = PSVMSettings(few_steps=DecompositionSettings(steps=1, final=1e-3))
-    found = psvm(X, y, C=100.0, max_iter=1, tol=1e-12, settings=hasty)
+    found = psvm(X, y, C=10.0, max_iter=1, tol=1e-12, settings=hasty)
+    assert found.solver == "fast.psvm/smo"
     assert found.status == "iteration_limit"
+
+
+def test_few_observations_begin_with_the_method_that_has_less_work():
+    X, y = _noisy(120, 3)
+    assert psvm(X, y, C=1.0).solver == "fast.psvm/smo"
+    # Neither the unit of the data nor an offset changes the choice.
+    for C, method in ((1.0, "smo"), (1e3, "newton")):
+        for unit, offset in ((1.0, 0.0), (1e-3, 0.0), (1e3, 1e4)):
+            assert psvm(unit * X + offset, y, C=C / unit**2).solver == f"fast.psvm/{method}"
+    # Pair steps are not begun where they would not end: one round of Newton's method is one iteration.
+    assert psvm(X, y, C=1e3).attempts[0].options.keys() == psvm(X, y, C=1e3, method="newton").attempts[0].options.keys()
 
 
 @pytest.mark.parametrize("p", [1.0, 1.3, 2.0, 4.0])

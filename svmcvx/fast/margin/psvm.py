@@ -38,6 +38,9 @@ Floats: TypeAlias = NDArray[np.float64]
 KERNEL_METHODS = ("auto", "smo")
 # Multiples of earlier multipliers that are tried as a start.
 MULTIPLES = np.concatenate([[1.0, 0.0], np.geomspace(1e-6, 1e6, 49)])
+# C times the mean squared norm of the rows, a measure of the condition, times n² up to which few observations are solved by pSMO sooner than by
+# Newton's method; measured.
+EASY_PAIRS = 3e6
 # How a solver may end for good.
 ENDED = (Status.OPTIMAL, Status.TIME_LIMIT, Status.INTERRUPTED)
 # Relative rounding by which a multiple may take a multiplier above its upper bound; it is clipped there.
@@ -59,7 +62,7 @@ class PSVMSettings:
     support_newton : SupportNewtonSettings
         Of the shortcut from an earlier solution.
     few : int
-        Observations up to which ``method="auto"`` begins with pSMO for the linear formulation with p = 1.
+        Observations up to which ``method="auto"`` may begin with pSMO for the linear formulation with p = 1.
     few_rounds : int
         Rounds after which it goes on by Newton's method.
     few_steps : DecompositionSettings
@@ -152,7 +155,8 @@ def psvm(
         are tested, which needs the Gram matrix.
     method : str
         With a kernel ``"auto"`` or ``"smo"``, which are the same; without one ``"auto"`` or ``"newton"``, see
-        :mod:`svmcvx.fast.margin.psvm_linear`: for p = 1 and few observations ``"auto"`` begins with pSMO.
+        :mod:`svmcvx.fast.margin.psvm_linear`: for p = 1, few observations and C that is small for their number and norms ``"auto"``
+        begins with pSMO.
     seed : int
         With a kernel: of the first working set and the random rule. Same seed, same result.
     settings : PSVMSettings, optional
@@ -228,7 +232,7 @@ def psvm(
         if intercept != "free":
             guess = None if earlier is None or warm is None else warm * _ratio(statement, earlier)
             candidates, status, options = solve_unbiased(statement, monitor, start=guess, cache_size=cache_size)
-        elif linear and method == "auto" and p == 1 and earlier is None and data.n <= settings.few:
+        elif linear and method == "auto" and p == 1 and earlier is None and _pairs_first(statement, settings):
             candidates, status, options = _solve_few(statement, monitor, selection, seed, cache_size, settings)
         elif linear:
             start = None if earlier is None or warm is None else psvm_linear.start_from(statement, earlier, warm)
@@ -255,6 +259,15 @@ def psvm(
             warm_start_used=earlier is not None,
             options=options,
         )
+
+
+def _pairs_first(statement: PSVM, settings: PSVMSettings) -> bool:
+    """Whether the linear formulation with p = 1 begins by pSMO."""
+    n = statement.y.size
+    if n > settings.few:
+        return False
+    squares = float(statement.space.diagonal().sum())
+    return statement.C * squares * n <= EASY_PAIRS
 
 
 def _solve_few(
