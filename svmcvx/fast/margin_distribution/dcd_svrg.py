@@ -27,6 +27,8 @@ METHODS = ("auto", "newton", "dcd", "svrg")
 SHORT_EPOCHS = 4
 # Rounds after which w = w(θ), which is updated along the way, is computed afresh.
 REFRESH = 10
+# Rounds without a smaller gap after which it ends.
+PATIENCE = 1000
 # The step of SVRG is this over the largest curvature of a single observation.
 STEP = 0.2
 # For the hinge, whose gradients do not converge to zero, the step falls as 1/(1 + k/DECAY).
@@ -34,11 +36,11 @@ DECAY = 5.0
 
 
 def ascend(
-    problem: LinearProblem, monitor: Monitor, theta: Floats, rng: np.random.Generator, *, patience: int = 1000
+    problem: LinearProblem, monitor: Monitor, theta: Floats, rng: np.random.Generator, *, most: float = math.inf
 ) -> tuple[Point, Status]:
     """Run dual coordinate ascent [HsiehChang] from `theta`.
 
-    An iteration of the monitor is a round of one full and some short epochs. After `patience` rounds without a smaller gap the
+    An iteration of the monitor is a round of one full and some short epochs. After `most` rounds, or many without a smaller gap, the
     status is ``INACCURATE``.
     """
     m = problem
@@ -63,7 +65,7 @@ def ascend(
         status = monitor.report(rounds, lower, upper)
         stalled = 0 if monitor.gap < 0.999 * smallest else stalled + 1
         smallest = min(smallest, monitor.gap)
-        if status is None and (stalled > patience or not math.isfinite(upper - lower)):
+        if status is None and (rounds >= most or stalled > PATIENCE or not math.isfinite(upper - lower)):
             status = Status.INACCURATE
         if status is not None:
             bounds.best.steps = rounds

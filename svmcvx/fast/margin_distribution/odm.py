@@ -43,6 +43,8 @@ class ODMSettings:
     largest_condition : float
         Largest ``2 max(C1, C2) max k(x, x)``, a measure of the condition, with which ``method="auto"`` chooses coordinate
         ascent for kernels.
+    rounds : int
+        Rounds of coordinate ascent after which ``method="auto"`` goes on with Newton's method: about as much work as that takes in all.
     largest_gram : int
         Largest number of observations of which ``method="auto"`` keeps a Gram matrix and its factor.
     newton : LinearNewtonSettings
@@ -52,6 +54,7 @@ class ODMSettings:
     """
 
     largest_condition: float = 1e5
+    rounds: int = 20
     largest_gram: int = 5000
     newton: LinearNewtonSettings = field(default_factory=LinearNewtonSettings)
     blocks: BlocksSettings = field(default_factory=BlocksSettings)
@@ -110,8 +113,8 @@ def odm(
         the Gram matrix; or Newton's method on products with a kernel matrix that is never stored
         (:mod:`svmcvx.fast.margin_distribution.odm_blocks`), for kernels that are positive semidefinite on any data. ``"auto"`` is Newton's
         method for linear machines, whose primal is piecewise quadratic with few pieces on the way; for such kernels on more
-        than 5000 observations ``"blocks"``; for other kernels coordinate ascent while ``2 max(C1, C2) max k(x, x)``, a
-        measure of its condition, is at most 1e5, else Newton's method.
+        than 5000 observations ``"blocks"``; for other kernels 20 rounds of coordinate ascent if ``2 max(C1, C2) max k(x, x)``, a
+        measure of the condition, is at most 1e5, and Newton's method, from where these have led, if they are not enough.
     seed : int
         Of the random orders; the same seed gives the same numbers.
     settings : ODMSettings, optional
@@ -219,7 +222,10 @@ def _solve_whole(
     elif chosen == "dcd":
         if theta is None:
             theta = np.zeros(statement.y.size) if w is None else _multipliers_at(statement, problem, w)
-        point, status = ascend(problem, monitor, theta, rng)
+        point, status = ascend(problem, monitor, theta, rng, most=settings.rounds if method == "auto" else math.inf)
+        if status is Status.INACCURATE and method == "auto":
+            chosen = "dcd+newton"
+            point, status = minimise(problem, monitor, w=point.w, settings=settings.newton)
     else:
         point, status = svrg(problem, monitor, np.zeros(problem.X.shape[1]) if w is None else w, rng)
     return _candidates(statement, point), status, {"method": chosen, "iterations": point.steps}

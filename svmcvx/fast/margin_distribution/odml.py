@@ -59,8 +59,8 @@ class ODMLSettings:
     largest_condition : float
         Largest C times the largest squared norm of a whitened row, a measure of the condition, with which ``method="auto"``
         chooses coordinate ascent.
-    patience : int
-        Rounds of coordinate ascent without a smaller gap after which ``method="auto"`` goes on with Newton's method.
+    rounds : int
+        Rounds of coordinate ascent after which ``method="auto"`` goes on with Newton's method: about as much work as that takes in all.
     largest_gram : int
         Largest number of observations of which ``method="auto"`` keeps a Gram matrix and its factor.
     newton : LinearNewtonSettings
@@ -70,7 +70,7 @@ class ODMLSettings:
     """
 
     largest_condition: float = 1e5
-    patience: int = 10
+    rounds: int = 20
     largest_gram: int = 10_000
     newton: LinearNewtonSettings = field(default_factory=LinearNewtonSettings)
     low_rank: LowRankSettings = field(default_factory=LowRankSettings)
@@ -115,10 +115,9 @@ def odml(
         As for :func:`svmcvx.fast.odm`.
     method : "auto", "newton", "dcd", "svrg", "unwhitened" or "low-rank"
         The augmented Lagrangian with Newton's method inside, coordinate ascent on the dual, or SVRG with two independent
-        observations a step [ZhangZhou, Algorithm 2]. ``"auto"`` is coordinate ascent while C times the largest squared norm of a
-        whitened row, a measure of the condition, is at most 1e5 and the gap keeps falling, else (then from its multipliers)
-        Newton's method; for linear machines in many dimensions ``"unwhitened"``, Newton's method without the whitened rows; for
-        kernels that are positive semidefinite on any data and more than 10 000 observations ``"low-rank"``
+        observations a step [ZhangZhou, Algorithm 2]. ``"auto"`` is 20 rounds of coordinate ascent if C times the largest squared norm of a
+        whitened row, a measure of the condition, is at most 1e5, and Newton's method, from their multipliers, if they are not
+        enough; for linear machines in many dimensions ``"unwhitened"``, Newton's method without the whitened rows; for kernels that are positive semidefinite on any data and more than 10 000 observations ``"low-rank"``
         (:mod:`svmcvx.fast.margin_distribution.odml_low_rank`), which keeps no Gram matrix and, where a factor of rank 2400 is not
         enough, ends with the gap that it has reached. With the hinge the gradients of SVRG do not converge to zero: its gap falls
         like one over the number of outer steps, not geometrically as for ODM.
@@ -244,8 +243,8 @@ def _solve_whitened(
         point, status = minimise(problem, monitor, alpha=alpha, settings=settings.newton)
     elif chosen == "dcd":
         start = np.zeros(statement.y.size) if alpha is None else alpha
-        patience = settings.patience if method == "auto" else 1000
-        point, status = ascend(problem, monitor, start, rng, patience=patience)
+        most = settings.rounds if method == "auto" else math.inf
+        point, status = ascend(problem, monitor, start, rng, most=most)
         if status is Status.INACCURATE and method == "auto":
             earlier, chosen = point, "dcd+newton"
             point, status = minimise(problem, monitor, alpha=earlier.alpha, settings=settings.newton)
