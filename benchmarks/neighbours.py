@@ -103,7 +103,9 @@ def calls(data_dir):
 def identity(solution):
     """A digest of all that is not a time."""
     found = hashlib.sha256(repr((solution.solver, solution.certificate)).encode())
-    found.update(repr([(attempt.solver, attempt.options, attempt.iterations) for attempt in solution.attempts]).encode())
+    found.update(
+        repr([(attempt.solver, attempt.options, attempt.iterations) for attempt in solution.attempts]).encode()
+    )
     with tempfile.TemporaryDirectory() as folder:
         solution.save_proof(Path(folder) / "proof.npz")
         found.update((Path(folder) / "proof.npz").read_bytes())

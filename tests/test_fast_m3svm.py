@@ -11,6 +11,8 @@ import pytest
 import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn.datasets import load_digits
+from sklearn.preprocessing import scale
 
 import svmcvx as sx
 from svmcvx.data import multiclass_data
@@ -432,3 +434,19 @@ def test_the_record_names_both_methods_where_the_second_goes_on():
     assert found.certificate.is_certified(1e-6)
     assert found.solver == "fast.m3svm/augmented+newton"
     assert found.attempts[0].options["method"] == "augmented+newton"
+
+
+def test_the_augmented_lagrangian_is_tried_where_factoring_is_the_work_and_left_where_its_own_systems_are_no_smaller():
+    X, y = load_digits(return_X_y=True)
+    X = scale(X)[:200]
+    apart = m3svm(X, y[:200], lam=0.1, p=4.0)
+    assert apart.solver == "fast.m3svm/augmented"
+    # Labels without a rule: most multipliers lie between their bounds.
+    rng = np.random.default_rng(0)
+    noise, labels = rng.standard_normal((500, 60)), rng.integers(0, 10, 500)
+    mixed = m3svm(noise, labels, lam=0.1, p=4.0)
+    assert mixed.solver == "fast.m3svm/augmented+newton"
+    # Forming the Newton matrix is most of the work of few columns and many rows.
+    assert m3svm(noise[:, :5], labels, lam=0.1, p=4.0).solver == "fast.m3svm/newton"
+    for found in (apart, mixed):
+        assert found.certificate.is_certified(1e-6)

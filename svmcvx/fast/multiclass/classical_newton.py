@@ -44,6 +44,8 @@ REFRESH = 20
 # Smoothing ν of the absolute values, at least.
 LEAST_NU = 1e-12
 TINY = float(np.finfo(np.float64).tiny)
+# Steps in which the multipliers settle.
+SETTLED = 5
 
 
 @dataclass(frozen=True)
@@ -137,6 +139,8 @@ class AugmentedNewton:
         Multipliers to start with, inside their domain.
     settings : ClassicalNewtonSettings, optional
         The defaults if None.
+    cheap : float
+        Multiplications that the direct system of a step may take once the multipliers have settled; else the method ends.
     """
 
     def __init__(
@@ -149,8 +153,11 @@ class AugmentedNewton:
         alpha: Floats | None = None,
         *,
         settings: ClassicalNewtonSettings | None = None,
+        cheap: float = math.inf,
     ) -> None:
         self.system, self.bounds, self.monitor = system, bounds, monitor
+        # Multiplications of the last step's direct system, and those that it may take.
+        self.work, self.cheap = 0.0, cheap
         self.settings = settings or ClassicalNewtonSettings()
         self.loss, self.penalty = bounds.statement.loss, penalty
         self.U, self.S = U, np.asarray(system.Z @ U)
@@ -201,7 +208,10 @@ class AugmentedNewton:
             elif promised <= NEGLIGIBLE * self.terms:
                 idle += 1
             smallest, lowest = min(smallest, self.monitor.gap), min(lowest, self.bounds.upper)
-            if status is None and (idle > self.settings.patience or steps - improved > self.settings.longest_idle):
+            costly = steps >= SETTLED and self.work > self.cheap
+            if status is None and (
+                costly or idle > self.settings.patience or steps - improved > self.settings.longest_idle
+            ):
                 status = Status.INACCURATE
             if status is not None:
                 if status is not Status.OPTIMAL:
@@ -328,15 +338,18 @@ class AugmentedNewton:
             inverse = penalty.inverse(self.U) if isinstance(penalty, SmoothPenalty) else None
             few = m <= settings.largest_direct and by_faces <= min(work, settings.direct_work)
             if inverse is not None and few:
+                self.work = by_faces
                 step = observation_step(system, gradient, curvature, inverse, damping)
                 if step is not None:
                     self.kinds.add("by observations")
                     return step
         if isinstance(penalty, SmoothPenalty) and system.unknowns <= settings.largest_direct and work <= limit:
             self.kinds.add("by classes")
+            self.work = work
             squares = penalty.curvature(self.U, gradient, damping)
             return system.direct_step(gradient, curvature, squares, complete=True)
         self.kinds.add("conjugate gradients")
+        self.work = 0.0
         return system.iterative_step(
             gradient,
             curvature,

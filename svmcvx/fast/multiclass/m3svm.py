@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -29,6 +30,9 @@ Floats: TypeAlias = NDArray[np.float64]
 
 METHODS = ("auto", "newton", "augmented", "adam")
 STEPS = 500
+# Multiplications of a Newton step from which on the augmented Lagrangian method is tried first, and the share of them that its steps may
+# take to be worth while: it needs more of them, which are cheap where few multipliers lie between their bounds.
+WORTH_WHILE, CHEAP = 5e7, 0.4
 
 
 @dataclass(frozen=True)
@@ -102,8 +106,9 @@ def m3svm(
     method : "auto", "newton", "augmented" or "adam"
         ``"newton"`` is Newton's method with decreasing smoothing. ``"augmented"`` is the augmented Lagrangian method of
         :mod:`svmcvx.fast.multiclass.classical_newton` for the hinge with p ≥ 2, whose steps need a system with a row for each
-        multiplier strictly between its bounds; where it comes to a stop too early Newton's method goes on. ``"auto"`` takes it
-        where the Newton matrix would have too many rows. ``"adam"`` is that of [NieHaoWang], in full batches; for the
+        multiplier strictly between its bounds; where it comes to a stop too early Newton's method goes on. ``"auto"`` tries it
+        first where factoring the Newton matrix is most of much work, and stays with it if its own systems are small after a few steps, or if
+        the Newton matrix would have too many rows. ``"adam"`` is that of [NieHaoWang], in full batches; for the
         hinge its gradients are those of the smoothed loss with `delta`, while the bounds are those of the hinge.
     learning_rate : float
         Of Adam, positive; 0.01 by default.
@@ -156,12 +161,14 @@ def m3svm(
             smooth = isinstance(statement.loss, HingeSum) and p >= 2
             if method == "augmented" and not smooth:
                 raise DataError('method="augmented" needs loss="hinge" and p of at least 2; use method="auto"')
-            large = smooth and system.unknowns > settings.newton.largest_direct
+            cheap = math.inf if method == "augmented" else 0.0
+            if method == "auto" and smooth:
+                cheap = _cheap_steps(system, settings)
             chosen, status, steps, options = "newton", Status.INACCURATE, 0, {}
-            if method == "augmented" or (method == "auto" and large):
+            if cheap > 0:
                 chosen = "augmented"
                 augmented = AugmentedNewton(
-                    system, PairPowers(system), bounds, monitor, start, alpha, settings=settings.augmented
+                    system, PairPowers(system), bounds, monitor, start, alpha, settings=settings.augmented, cheap=cheap
                 )
                 status, steps = augmented.run()
                 options = {"linear_systems": ", ".join(sorted(augmented.kinds)) or "none"}
@@ -181,3 +188,13 @@ def m3svm(
             warm_start_used=U is not None,
             options={"method": chosen, "iterations": steps, **options},
         )
+
+
+def _cheap_steps(system: M3SVMSystem, settings: M3SVMSettings) -> float:
+    """Return the multiplications that steps of the augmented Lagrangian method may take where it is tried first; 0 where it is not."""
+    if system.unknowns > settings.newton.largest_direct:
+        return math.inf
+    r, c = system.shape
+    forming, factoring = system.scores.data.n * (c - 1.0) * r**2, system.unknowns**3 / 3.0
+    step = forming + factoring
+    return CHEAP * step if factoring >= forming and step >= WORTH_WHILE else 0.0
