@@ -129,7 +129,7 @@ def _codes(labels: NDArray[Any], classes: tuple[Any, ...], start: int) -> NDArra
     if (codes < 0).any():
         row = int(np.flatnonzero(codes < 0)[0])
         raise Refused(
-            f"the data are not those of the proof: the label of row {start + row}, {labels[row]}, is not among its labels"
+            f"the data are not those of the proof: the label of row {start + row}, {labels.tolist()[row]!r}, is not among its labels"
         )
     return codes
 
@@ -210,8 +210,6 @@ def enclosures(proof: Proof, X: Any, y: Any) -> Enclosures:
 def _enclosures(proof: Proof, X: Any, y: Any) -> Enclosures:
     statement, model = proof.statement, proof.model
     w, b = Interval.exactly(model["coef"]), float(model["intercept"])
-    if not np.isfinite(w.low).all() or not math.isfinite(b):
-        raise Refused("the model is not finite")
     if statement.intercept == "none" and b != 0:
         raise Refused(f"the model has the intercept {b!r}, the formulation has none")
     multipliers, name = _Multipliers(proof), _Fingerprint(statement.rows)
@@ -237,7 +235,7 @@ def _enclosures(proof: Proof, X: Any, y: Any) -> Enclosures:
     if name.seen != statement.rows or not present.all():
         raise Refused(
             f"the data are not those of the proof: they have {name.seen} rows, the proof is about {statement.rows} with labels "
-            f"{', '.join(map(str, statement.classes))}"
+            f"{', '.join(map(repr, statement.classes))}"
         )
     half = Interval.exactly(0.5)
     norm = (w * w).sum()

@@ -98,12 +98,12 @@ class Data:
         if (codes < 0).any():
             row = int(np.flatnonzero(codes < 0)[0])
             raise Refused(
-                f"the data are not those of the proof: the label of row {row}, {self.labels[row]}, is not among its labels"
+                f"the data are not those of the proof: the label of row {row}, {self.labels[row]!r}, is not among its labels"
             )
         missing = set(range(len(known))) - set(np.unique(codes).tolist())
         if missing:
             label = statement["classes"][min(missing)]
-            raise Refused(f"the data are not those of the proof: no row has its label {label}")
+            raise Refused(f"the data are not those of the proof: no row has its label {label!r}")
         return codes
 
 

@@ -426,7 +426,8 @@ def _mapping(value: Any, what: str) -> Mapping[str, Any]:
 
 
 def _listed(names: Any) -> str:
-    return ", ".join(sorted(map(str, names)))[:200] or "none"
+    # A name of a file may hold anything, also what moves the cursor.
+    return ", ".join(sorted(name if name.isprintable() else repr(name) for name in names))[:200] or "none"
 
 
 def _short(value: Any) -> str:
