@@ -25,12 +25,11 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 import svmcvx as sx
-from svmcvx.certificate import Evaluation
+from svmcvx.core.bounded import exact, positive_part, signed, square, total
 from svmcvx.data import binary_data
 from svmcvx.feature_space import feature_space
 from svmcvx.formulations.base import RecoveredPoints
 from svmcvx.formulations.building import builder
-from svmcvx.rounding import U, sum_above, sum_below
 
 SMALL = "SVMCVX_SMALL" in os.environ  # the tests run this page with less data
 
@@ -48,12 +47,14 @@ SMALL = "SVMCVX_SMALL" in os.environ  # the tests run this page with less data
 # - \frac{\delta}{2C}\sum_i\frac{\alpha_i^2}{s_i}
 # - \tfrac12 v'Kv, \qquad v_i = \alpha_i y_i .$$
 #
+# As one formula for plain numbers and for those with an error bound, $L(r) = (r_+^2 - (r-\delta)_+^2)/2\delta$.
+#
 # A picture first, since a conjugate is where mistakes are made: the loss must be the upper envelope of its lines.
 
 
 # %%
 def huber(r, delta):
-    return np.where(r <= delta, np.maximum(r, 0) ** 2 / (2 * delta), r - delta / 2)
+    return (square(positive_part(r)) - square(positive_part(r - delta))) / (2 * delta)
 
 
 r, delta = np.linspace(-1, 2, 300), 0.8
@@ -72,9 +73,9 @@ assert np.abs(fine.max(axis=0) - huber(r, delta)).max() < 1e-6
 # %% [markdown]
 # ## The statement
 #
-# The statement is what the checker works with: the objective of any model, the dual objective of any point, each with
-# a bound on its own rounding, and a *repair* that makes any point exactly feasible (here: clipping to the box). No
-# solver appears in it.
+# The statement is what the checker works with: the objective of any model, the dual objective of any point, and a
+# *repair* that makes any point exactly feasible (here: clipping to the box). No solver appears in it. Scores and norms
+# come with bounds on their rounding, and the operations of `svmcvx.core.bounded` carry these through each formula.
 
 
 # %%
@@ -88,30 +89,24 @@ class HuberHinge(sx.BinaryStatement):
     def hyperparameters(self):
         return {**super().hyperparameters, "C": self.C, "delta": self.delta}
 
+    @property
+    def price(self):
+        return exact(self.C) * self.weight
+
     def evaluate(self, model):
-        scores, error = self.space.scores(model)
-        norm, norm_error = self.space.squared_norm(model)
-        price = self.C * self.weight
-        loss = huber(1 - self.y * scores, self.delta)
-        worst = (
-            price * (loss * (1 + 16 * U) + error + 8 * U * (1 + np.abs(scores))) * (1 + 8 * U)
-        )  # slopes are at most 1
-        high = sum_above([0.5 * (norm + norm_error) * (1 + 4 * U), *worst])
-        return Evaluation.at_most(0.5 * norm + price @ loss, high)
+        u = signed(self.y, self.space.scores(model))
+        return 0.5 * self.space.squared_norm(model) + total(self.price * huber(1 - u, self.delta))
 
     def repair(self, dual):
-        return {"alpha": np.clip(self.entry(dual, "alpha"), 0, self.C * self.weight * (1 - 4 * U))}
+        return {"alpha": np.clip(self.entry(dual, "alpha"), 0, self.price.lower)}
 
     def dual_violation(self, dual):
         return float(np.abs(self.entry(dual, "alpha") - self.repair(dual)["alpha"]).max())
 
     def evaluate_dual(self, dual):
         alpha = self.entry(dual, "alpha")
-        point = self.space.product(alpha * self.y)
-        cost = self.delta * alpha**2 / (2 * self.C * self.weight)
-        norm, error = point.squared_norm, point.squared_norm_rounding
-        low = sum_below([*alpha, *(-cost * (1 + 16 * U)), -0.5 * (norm + error) * (1 + 4 * U)])
-        return Evaluation.at_least(alpha.sum() - cost.sum() - 0.5 * norm, low)
+        cost = self.delta * square(exact(alpha)) / (2 * self.price)
+        return total(alpha - cost) - 0.5 * self.space.product(alpha * self.y).squared_norm
 
     def model_of(self, variables):
         return None if variables["w"] is None else self.space.model_from_factor(variables["w"])
@@ -194,8 +189,7 @@ _ = ax.legend()
 class Forgetful(HuberHinge):
     def evaluate_dual(self, dual):
         alpha = self.entry(dual, "alpha")
-        value = float(alpha.sum() - 0.5 * self.space.product(alpha * self.y).squared_norm)
-        return Evaluation.at_least(value, value)
+        return total(exact(alpha)) - 0.5 * self.space.product(alpha * self.y).squared_norm
 
 
 try:

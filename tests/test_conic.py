@@ -466,7 +466,7 @@ def test_the_model_at_the_variables_is_exactly_theirs(primal):
     assert primal.model_at_variables() is None
     primal.solve(solver="CLARABEL")
     model, space = primal.model_at_variables(), primal.formulation.space
-    scores, _ = model.scores(space.data.X)
+    scores = model.scores(space.data.X).value
     np.testing.assert_allclose(scores, space.factor @ primal.w.value, rtol=1e-9, atol=1e-9)
     moment = moment_of(model)
     if moment is not None:

@@ -325,7 +325,7 @@ def test_nystrom_is_named_as_an_approximation():
         # A point in the span of the landmarks is a point of the whole space.
         assert solution.certificate.upper >= exact.certificate.lower
         assert solution.model.support.size <= rank
-        f, _ = solution.model.scores(X)
+        f = solution.model.scores(X).value
         assert np.allclose(f, solution.model.decision_function(X))
     assert 1 > errors[0] > errors[1] > errors[2] >= 0
     assert solution.certificate.upper == pytest.approx(exact.certificate.upper, rel=1e-3)

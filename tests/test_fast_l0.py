@@ -139,7 +139,7 @@ def test_every_answer_is_stationary_and_no_worse_than_the_admm(problem):
     # The objective is that of the model, written from the statement.
     data = binary_data(problem["X"], problem["y"], problem["sample_weight"])
     u = data.y * solution.model.decision_function(problem["X"])
-    norm, _ = solution.model.squared_norm(data)
+    norm = float(solution.model.squared_norm(data).value)
     u = np.where(np.abs(u - 1) <= 1e-7, 1.0, u)
     assert l0_objective(norm, u, C=problem["C"], weight=data.weight) == pytest.approx(certificate.upper, rel=1e-6)
 

@@ -158,8 +158,7 @@ def test_models_cannot_be_changed_and_do_not_share_arrays():
 def test_scores_and_norms_are_within_their_own_rounding(name):
     model = MODELS[name]
     data = binary_data(X, Y)
-    scores, rounding = model.scores(X)
-    norm, norm_rounding = model.squared_norm(data)
+    scores, norm = model.scores(X), model.squared_norm(data)
     if isinstance(model, LinearModel):
         exact = X.astype(np.longdouble) @ model.coef.astype(np.longdouble) + model.intercept
         exact_norm = np.sum(model.coef.astype(np.longdouble) ** 2)
@@ -167,9 +166,9 @@ def test_scores_and_norms_are_within_their_own_rounding(name):
         K = model.kernel(X, model.vectors).astype(np.longdouble)
         exact = K @ model.dual_coef.astype(np.longdouble) + model.intercept
         exact_norm = model.dual_coef @ model.kernel(model.vectors).astype(np.longdouble) @ model.dual_coef
-    assert (np.abs(scores - exact) <= rounding).all()
-    assert abs(norm - exact_norm) <= norm_rounding
-    assert rounding.max() < 2e-12  # a bound for every input, not an estimate
+    assert (np.abs(scores.value - exact) <= scores.error).all()
+    assert abs(norm.value - exact_norm) <= norm.error
+    assert scores.error.max() < 2e-12  # a bound for every input, not an estimate
 
 
 def test_wrong_width_is_an_error():

@@ -563,15 +563,15 @@ def test_intervals_on_hostile_data_hold(drawn):
     points = [size * rng.random(n), size * rng.standard_normal(n), np.full(n, 10.0 ** rng.uniform(-12, 12))]
     models = [space.model(point * statement.y) for point in points]
     # Margins that are all but 1.
-    unit = space.product(points[0] * statement.y)
-    lowest = float((statement.y * unit.scores).min())
+    unit = space.product(points[0] * statement.y).scores.value
+    lowest = float((statement.y * unit).min())
     if lowest > 0:
         models.append(space.model(points[0] * statement.y / lowest))
     duals = [dual_of(statement, point, rng) for point in points]
     try:
         if not (space.blockwise and not isinstance(statement, ODM)):
             if isinstance(statement, ODM):
-                found = statement.recover(statement.multipliers(statement.y * unit.scores))
+                found = statement.recover(statement.multipliers(statement.y * unit))
             else:
                 found = statement.recover(np.minimum(np.abs(points[1]), statement.upper_bound()))
             models, duals = models + found.models, duals + found.duals

@@ -603,11 +603,11 @@ def test_an_inactive_added_constraint_changes_nothing(kernel, p):
 def test_an_active_added_constraint_is_met_and_certified(kernel, p):
     plain = sx.solve(sx.psvm_dual(X, Y, C=1.0, p=p, kernel=kernel))
     problem = sx.psvm_primal(X, Y, C=1.0, p=p, kernel=kernel)
-    largest = problem.formulation.space.squared_norm(plain.model)[0] / 2
+    largest = float(problem.formulation.space.squared_norm(plain.model).value) / 2
     w = problem.var_dict["w"]
     found = sx.solve(problem.with_constraints([cp.sum_squares(w) <= largest]), tol=1e-6)
-    norm, _ = problem.formulation.space.squared_norm(found.model)
-    assert norm <= largest * (1 + 1e-5) + 1e-6
+    norm = problem.formulation.space.squared_norm(found.model)
+    assert norm.value <= largest * (1 + 1e-5) + 1e-6
     assert found.certificate.upper > plain.certificate.upper
     assert found.certificate.is_certified(1e-6)
     assert found.certificate.residuals["added_violation"] <= 1e-6

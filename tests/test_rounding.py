@@ -154,9 +154,9 @@ def test_many_small_terms_behind_a_large_one_are_allowed_for():
     row[0] = 1.0
     model = LinearModel(coef=row, intercept=0.0, classes=np.array([-1, 1]), support=np.array([0]))
     for X in (row[None, :], sp.csr_array(row[None, :])):
-        score, error = model.scores(X)
+        score = model.scores(X)
         exact = sum(Fraction(a) ** 2 for a in row.tolist())
-        assert abs(Fraction(float(score[0])) - exact) <= Fraction(float(error[0]))
+        assert abs(Fraction(float(score.value[0])) - exact) <= Fraction(float(score.error[0]))
 
 
 @given(vectors)
@@ -300,9 +300,9 @@ def test_scores_and_norms_of_products_are_within_their_bounds(seed, intercept, k
         K = [[exact_kernel(kernel, a, b) + one for b in A] for a in A]
         scores = [sum((k * ball(c) for k, c in zip(row, v, strict=True)), flint.arb(0)) for row in K]
         norm = sum((ball(c) * s for c, s in zip(v, scores, strict=True)), flint.arb(0))
-        for exact, score, error in zip(scores, point.scores, point.scores_rounding, strict=True):
+        for exact, score, error in zip(scores, point.scores.value, point.scores.error, strict=True):
             assert not abs(exact - ball(score)) > ball(error)
-        assert not abs(norm - ball(point.squared_norm)) > ball(point.squared_norm_rounding)
+        assert not abs(norm - ball(point.squared_norm.value)) > ball(point.squared_norm.error)
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -338,11 +338,18 @@ def test_linear_products_and_scores_are_within_their_bounds(seed, sparse):
         sum((Fraction(a) * Fraction(b) for a, b in zip(column, v.tolist(), strict=True)), Fraction(0))
         for column in A.T.tolist()
     ]
+    for row, score, error in zip(A.tolist(), point.scores.value.tolist(), point.scores.error.tolist(), strict=True):
+        # Less the same number for all rows: the score of what was subtracted from them.
+        exact = sum(
+            ((Fraction(a) - Fraction(c)) * b for a, c, b in zip(row, space.centre.tolist(), w, strict=True)),
+            Fraction(0),
+        )
+        assert abs(exact - Fraction(score)) <= Fraction(error)
     norm = sum(x * x for x in w)
-    assert abs(norm - Fraction(point.squared_norm)) <= Fraction(point.squared_norm_rounding)
+    assert abs(norm - Fraction(float(point.squared_norm.value))) <= Fraction(float(point.squared_norm.error))
     model = LinearModel(coef=np.array([float(x) for x in w]), intercept=float(rng.normal()), classes=y[:2], support=[0])
-    scores, errors = space.scores(model)
-    for row, score, error in zip(A.tolist(), scores.tolist(), errors.tolist(), strict=True):
+    scores = space.scores(model)
+    for row, score, error in zip(A.tolist(), scores.value.tolist(), scores.error.tolist(), strict=True):
         exact = sum(Fraction(a) * Fraction(b) for a, b in zip(row, model.coef.tolist(), strict=True)) + Fraction(
             model.intercept
         )
@@ -354,8 +361,8 @@ def test_a_model_of_a_kernel_is_scored_within_its_bounds():
     A, B, gamma = hostile_rows(rng, 6, 3)
     for kernel in kernels_for(gamma):
         model = KernelModel(kernel, B, rng.standard_normal(6), 0.3, np.array([0, 1]), np.arange(6), 3)
-        scores, errors = model.scores(A)
-        for a, score, error in zip(A, scores, errors, strict=True):
+        scores = model.scores(A)
+        for a, score, error in zip(A, scores.value, scores.error, strict=True):
             exact = sum(
                 (exact_kernel(kernel, a, b) * ball(c) for b, c in zip(B, model.dual_coef, strict=True)), ball(0.3)
             )

@@ -24,6 +24,9 @@ Strassen-like products; ``sqrt`` correctly rounded; numpy's ``exp``, ``expm1``, 
    added, unless the result is exactly zero because a factor is.
 """
 
+# What plain numbers give is plain, what bounded ones give is bounded: the types of the functions say so, their bodies cannot.
+# mypy: disable-error-code="no-any-return"
+
 from __future__ import annotations
 
 import math
@@ -168,8 +171,6 @@ class Bounded:
     # Sums: |fl(x) − x| ≤ u |fl(x)|. A sum below 2⁻¹⁰²¹ is exact, so underflow loses nothing.
 
     def __add__(self, other: Any) -> Bounded:
-        if not isinstance(other, Bounded) and isinstance(other, (int, float)) and other == 0:
-            return self
         return _sum(self, _parts(other), 1.0)
 
     __radd__ = __add__
@@ -269,7 +270,8 @@ class Bounded:
         raise TypeError("a bounded number is no array; take its .value, or use the functions of svmcvx.core.bounded")
 
 
-R = TypeVar("R", Floats, Bounded)
+# A plain number, a plain array, or a bounded number or array: what comes in goes out.
+R = TypeVar("R", float, Floats, Bounded)
 
 
 def exact(x: Any) -> Bounded:
@@ -325,6 +327,10 @@ def _scales_exactly(factor: float) -> bool:
 @_quietly
 def _sum(x: Bounded, other: tuple[Any, Any], sign: float) -> Bounded:
     b, q = other
+    if isinstance(b, float) and b == 0.0 and _is_exact(q):
+        return x
+    if isinstance(x.value, float) and x.value == 0.0 and x.is_exact:
+        return Bounded(b if sign > 0 else -b, q)
     value = x.value + b if sign > 0 else x.value - b
     error = abs(value) * U
     for part in (x.error, q):
@@ -385,11 +391,7 @@ def _expm1_above(t: Any) -> Any:
     return np.where(t <= 1.0, t * (1.0 + t), np.expm1(t) * (1.0 + ELEMENTARY))[()]
 
 
-@overload
-def positive_part(x: Bounded) -> Bounded: ...
-@overload
-def positive_part(x: Floats) -> Floats: ...
-def positive_part(x: Any) -> Any:
+def positive_part(x: R) -> R:
     r"""Return :math:`\max(x, 0)`.
 
     It does not expand distances, and where a + r ≤ 0 it is exactly 0: :math:`0 \le \max(A, 0) \le \max(a + r, 0)`.
@@ -411,7 +413,7 @@ def maximum(x: Any, y: Any) -> Any:
 
 
 @_quietly
-def square(x: Any) -> Any:
+def square(x: R) -> R:
     """Return x²: (a + t)² − a² = (2a + t)t."""
     if not isinstance(x, Bounded):
         return x * x
@@ -424,7 +426,7 @@ def square(x: Any) -> Any:
 
 
 @_quietly
-def sqrt(x: Any) -> Any:
+def sqrt(x: R) -> R:
     r"""Return the root of numbers that are known not to be negative.
 
     :math:`|\sqrt A - \sqrt a| = |A - a| / (\sqrt A + \sqrt a)`, and at most :math:`\sqrt{|A - a|}`. A computed number below 0 stands
@@ -440,7 +442,7 @@ def sqrt(x: Any) -> Any:
 
 
 @_quietly
-def exp(x: Any) -> Any:
+def exp(x: R) -> R:
     """Return e^x."""
     if not isinstance(x, Bounded):
         return np.exp(x)
@@ -450,12 +452,12 @@ def exp(x: Any) -> Any:
     return Bounded(value, error[()])
 
 
-def log(x: Any) -> Any:
+def log(x: R) -> R:
     """Return the logarithm of positive numbers; nothing is known where the error is as large as the number."""
     return _logarithm(x, np.log, 0.0)
 
 
-def log1p(x: Any) -> Any:
+def log1p(x: R) -> R:
     """Return log(1 + x) of numbers above −1."""
     return _logarithm(x, np.log1p, 1.0)
 
@@ -484,9 +486,10 @@ def where(mask: NDArray[np.bool_], x: Any, y: Any) -> Any:
     return Bounded(np.where(mask, a, b), 0.0 if _is_exact(r) and _is_exact(q) else np.where(mask, r, q))
 
 
-def signed(y: Floats, x: Any) -> Any:
+def signed(y: Floats, x: R) -> R:
     """Return y x for signs y, which rounds nothing."""
-    return Bounded(y * x.value, x.error) if isinstance(x, Bounded) else y * x
+    found: Any = Bounded(y * x.value, x.error) if isinstance(x, Bounded) else y * x
+    return found
 
 
 # Sums

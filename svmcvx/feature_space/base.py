@@ -8,10 +8,10 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from svmcvx.core.bounded import Bounded, exact, square
 from svmcvx.data import BinaryData, Features
 from svmcvx.kernels import Kernel
 from svmcvx.model import BinaryModel
-from svmcvx.rounding import UNDERFLOW, U
 
 __all__ = ["FeatureSpace", "Product", "RowBlock"]
 
@@ -19,12 +19,10 @@ Floats: TypeAlias = NDArray[np.float64]
 
 
 class Product(NamedTuple):
-    """Scores `Kv`, the squared norm `v'Kv`, and bounds on the rounding errors of both."""
+    """Scores `Kv` and the squared norm `v'Kv`, with bounds on the rounding errors of both."""
 
-    scores: Floats
-    squared_norm: float
-    scores_rounding: Floats
-    squared_norm_rounding: float
+    scores: Bounded
+    squared_norm: Bounded
 
 
 class RowBlock(Protocol):
@@ -78,21 +76,13 @@ class FeatureSpace(ABC):
         `support` tells which observations a linear model rests on; all by default.
         """
 
-    def squared_norm(self, model: BinaryModel) -> tuple[float, float]:
-        r"""Return what the formulation penalises of a model, :math:`\|w\|^2`, and a bound on its rounding error.
+    def squared_norm(self, model: BinaryModel) -> Bounded:
+        r"""Return what the formulation penalises of a model: :math:`\|w\|^2`, and the square of a penalised intercept."""
+        found = model.squared_norm(self.data)
+        return found + square(exact(model.intercept)) if self.intercept == "penalised" else found
 
-        It includes the square of a penalised intercept.
-        """
-        value, rounding = model.squared_norm(self.data)
-        if self.intercept == "penalised":
-            # A product overflows to infinity, where a power raises.
-            square = model.intercept * model.intercept
-            value += square
-            rounding = (rounding + 2.0 * U * square + 2.0 * U * value) * (1.0 + 4 * U) + UNDERFLOW
-        return value, rounding
-
-    def scores(self, model: BinaryModel) -> tuple[Floats, Floats]:
-        """Return the scores of a model on the training data and bounds on their rounding errors."""
+    def scores(self, model: BinaryModel) -> Bounded:
+        """Return the scores of a model on the training data, with bounds on their rounding errors."""
         return model.scores(self.data.X)
 
     @property

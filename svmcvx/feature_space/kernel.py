@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeAlias
@@ -11,6 +10,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import DTypeLike, NDArray
 
+from svmcvx.core.bounded import Bounded, U, exact, positive_part, total
+from svmcvx.core.rows import UNDERFLOW, inner_error
 from svmcvx.data import BinaryData, Features
 from svmcvx.errors import DataError
 from svmcvx.feature_space.base import FeatureSpace, Product, RowBlock
@@ -20,7 +21,6 @@ from svmcvx.kernels.entry_error import EntryError
 from svmcvx.kernels.gram_cache import GramCache, KeptGram
 from svmcvx.kernels.gram_factor import GramFactor, gram_factor, require_symmetric, symmetrised
 from svmcvx.model import BinaryModel, KernelModel
-from svmcvx.rounding import UNDERFLOW, U, inner_error, nearest_sum, sum_above
 from svmcvx.system import memory
 from svmcvx.system.abandoned import awaited, checkpoint, may_be_abandoned
 from svmcvx.system.deadline import OutOfTime
@@ -269,12 +269,9 @@ class KernelSpace(FeatureSpace):
 
     def _product(self, v: Floats, scores: Floats, magnitude: Floats, entries: Floats, terms: int) -> Product:
         """Bound the errors: `magnitude` is |K||v|, `entries` what the errors of K make of v, `terms` those of a sum."""
-        rounding = inner_error(terms + 2, magnitude) + entries
-        size, products = np.abs(v), v * scores
-        norm = nearest_sum(products)
-        norm = math.inf if math.isnan(norm) else norm
-        error = sum_above(size * rounding) * (1.0 + 8 * U) + 2 * U * sum_above(np.abs(products)) + 2 * U * abs(norm)
-        return Product(scores, max(norm, 0.0), rounding, error + UNDERFLOW)
+        f = Bounded(scores, inner_error(terms + 2, magnitude) + entries)
+        support = np.flatnonzero(v)
+        return Product(f, positive_part(total(exact(v[support]) * f[support])))
 
     @cached_property
     def _latest(self) -> dict[str, Any]:
@@ -299,7 +296,7 @@ class KernelSpace(FeatureSpace):
         n = self.data.n
         support = np.flatnonzero(v)
         if not support.size:
-            return Product(np.zeros(n), 0.0, np.zeros(n), 0.0)
+            return Product(exact(np.zeros(n)), exact(0.0))
         if self.kept is not None:
             found = self.kept.product(v, lambda: self._kept_product(support, v[support]))
         else:
@@ -367,22 +364,15 @@ class KernelSpace(FeatureSpace):
         v[places] = model.dual_coef
         return v
 
-    def scores(self, model: BinaryModel) -> tuple[Floats, Floats]:
+    def scores(self, model: BinaryModel) -> Bounded:
         """Return the scores of a model on the training data; by :meth:`product` where it expands over them."""
         v = self._expansion_of(model)
-        if v is None:
-            return super().scores(model)
-        point = self.product(v)
-        scores = point.scores + model.intercept
-        return scores, (point.scores_rounding + 2.0 * U * np.abs(scores)) * (1.0 + 4 * U)
+        return super().scores(model) if v is None else self.product(v).scores + model.intercept
 
-    def squared_norm(self, model: BinaryModel) -> tuple[float, float]:
-        """Return what the formulation penalises of a model and an estimate of its rounding error."""
+    def squared_norm(self, model: BinaryModel) -> Bounded:
+        """Return what the formulation penalises of a model; by :meth:`product` where it expands over the training data."""
         v = self._expansion_of(model)
-        if v is None:
-            return super().squared_norm(model)
-        point = self.product(v)
-        return point.squared_norm, point.squared_norm_rounding
+        return super().squared_norm(model) if v is None else self.product(v).squared_norm
 
     def _coefficients(self, v: Floats) -> Floats:
         """Coefficients that give with the kernel itself the scores that `v` gives with its positive part."""

@@ -12,15 +12,17 @@ import scipy.linalg as sl
 import scipy.sparse as sp
 from numpy.typing import DTypeLike, NDArray
 
+from svmcvx.core.bounded import Bounded, correctly_rounded, exact, square
+from svmcvx.core.exactly import dot_exactly
+from svmcvx.core.rows import Ball, Rows
 from svmcvx.data import BinaryData, Features
 from svmcvx.feature_space.base import FeatureSpace, Product, RowBlock
 from svmcvx.kernels import Kernel, row_norms
 from svmcvx.model import BinaryModel, LinearModel
-from svmcvx.rounding import U, dot_exactly, inner_error, norm_above, row_norms_above, sum_above, weighted_rows
 from svmcvx.system import memory
 from svmcvx.system.abandoned import triangle as triangle_of
 
-__all__ = ["DENSE", "LinearSpace", "square_error", "with_constant"]
+__all__ = ["DENSE", "LinearSpace", "with_constant"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -40,13 +42,6 @@ def with_constant(X: Features) -> Features:
 DENSE = 0.3
 # Columns that are kept as they are whatever the number of rows.
 FEW_COLUMNS = 10
-
-
-def square_error(w: Floats, w_error: float) -> float:
-    r"""Return a bound on the error of :math:`\|w\|^2` for a w whose own error has at most the norm `w_error`."""
-    square = float(w @ w)
-    error = (2.0 * norm_above(w) * w_error + w_error * w_error + inner_error(w.size + 2, square)) * (1.0 + 8 * U)
-    return float(error)
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,9 +81,9 @@ class LinearSpace(FeatureSpace):
         return self.data.X - self.centre if self.centre.any() else self.data.X
 
     @cached_property
-    def _row_norms(self) -> Floats:
-        """At least the norms of the rows of :attr:`X`."""
-        return row_norms_above(self.X) if self.given_norms is None else self.given_norms
+    def rows(self) -> Rows:
+        """The rows of :attr:`X` with their norms; each coordinate of centred ones has a rounding of its own."""
+        return Rows(self.X, self.given_norms, shifted=bool(self.centre.any()))
 
     @property
     def factor_is_data(self) -> bool:
@@ -152,7 +147,7 @@ class LinearSpace(FeatureSpace):
 
     def diagonal_above(self) -> Floats:
         """Return the squared norms of the observations from above."""
-        return self._row_norms**2 * (1.0 + 8.0 * U)
+        return np.asarray(square(exact(self.rows.norms)).upper)
 
     def row_block(self, dtype: DTypeLike) -> RowBlock:
         """Return a function that multiplies rows with all observations."""
@@ -173,24 +168,15 @@ class LinearSpace(FeatureSpace):
         With a free intercept both are those of the data as they were passed less their mean: if the sum of `v` is exactly 0,
         as that of balanced multipliers is, w does not depend on what is subtracted.
         """
-        d = int(self.X.shape[1])
-        w, w_error = self.expansion(v)
-        size = norm_above(w)
-        scores = np.asarray(self.X @ w)
-        # Cauchy-Schwarz in place of |X||w|: no copy of the data.
-        rounding = (self._row_norms * w_error + inner_error(d + 1, self._row_norms * size)) * (1.0 + 8 * U)
-        return Product(scores, float(w @ w), rounding, square_error(w, w_error))
+        w = self.expansion(v)
+        return Product(self.rows @ w, w.squared_norm())
 
-    def expansion(self, v: Floats) -> tuple[Floats, float]:
-        """Return ``w = X'v`` and a bound on the norm of its error; see :meth:`product` for what is subtracted."""
-        w, w_error = weighted_rows(self.X, v, self._row_norms)
-        if self.centre.any():
-            # Each coordinate of a shifted row has a rounding of its own.
-            w_error += 1.01 * U * sum_above(np.abs(v) * self._row_norms)
-        return w, w_error
+    def expansion(self, v: Floats | Bounded) -> Ball:
+        """Return ``w = X'v``; see :meth:`product` for what is subtracted."""
+        return self.rows.combined(v)
 
-    def scores(self, model: BinaryModel) -> tuple[Floats, Floats]:
-        """Return the scores of a model on the training data and bounds on their errors.
+    def scores(self, model: BinaryModel) -> Bounded:
+        """Return the scores of a model on the training data, with bounds on their errors.
 
         Of dense data the scores are evaluated from shifted rows, with the intercept moved exactly: they keep the digits that a
         large offset of the data would cost.
@@ -200,10 +186,7 @@ class LinearSpace(FeatureSpace):
         bias = dot_exactly(self.centre, model.coef, model.intercept)
         if not math.isfinite(bias):
             return super().scores(model)
-        scores = np.asarray(self.X @ model.coef) + bias
-        size = norm_above(model.coef)
-        rounding = inner_error(int(self.X.shape[1]) + 3, self._row_norms * size)
-        return scores, (rounding + 2.0 * U * (np.abs(scores) + abs(bias))) * (1.0 + 8 * U)
+        return self.rows @ Ball(model.coef) + correctly_rounded(bias)
 
     def model(self, v: Floats, bias: float = 0.0) -> LinearModel:
         """Return ``w = X'v`` with the intercept moved to the data as they were passed."""

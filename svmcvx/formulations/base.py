@@ -12,7 +12,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from svmcvx.certificate import AboutOneModel, Certificate, Dual, Evaluation, Kind, check
+from svmcvx.certificate import AboutOneModel, Certificate, Dual, Kind, check
 from svmcvx.core.bounded import Bounded
 from svmcvx.data import BinaryData, MulticlassData
 from svmcvx.display import ShortRepr, settings
@@ -22,7 +22,6 @@ from svmcvx.formulations.plain_solve import PlainProblem
 from svmcvx.kernels import Kernel, Precomputed
 from svmcvx.model import Model
 from svmcvx.proofs import Statement
-from svmcvx.rounding import sum_above, sum_below
 from svmcvx.solution import DataFacts, Evidence, OptimalIntercepts, Status
 
 if TYPE_CHECKING:
@@ -34,8 +33,6 @@ __all__ = [
     "Formulation",
     "FormulationProblem",
     "RecoveredPoints",
-    "expanded",
-    "penalised",
     "usable",
 ]
 
@@ -44,20 +41,6 @@ Floats: TypeAlias = NDArray[np.float64]
 # Complementarity makes one of two factors zero, such as a multiplier and the slack of its constraint. In the point of an
 # interior-point solver both are positive: the one below this share of the other is taken for zero.
 CLEARLY_ZERO = 1e-3
-
-
-def penalised(losses: Evaluation, norm: float, norm_error: float) -> Evaluation:
-    r"""Return :math:`\tfrac12\|w\|^2` and losses together, both at their upper ends."""
-    if not norm and not norm_error:
-        return losses.parted(0.0, losses.value)
-    value = 0.5 * norm + losses.value
-    found = Evaluation.at_most(value, sum_above([losses.above, 0.5 * norm, 0.5 * norm_error]))
-    return found.parted(0.5 * norm, losses.value)
-
-
-def expanded(gains: Evaluation, norm: float, norm_error: float) -> Evaluation:
-    r"""Return gains less :math:`\tfrac12\|w\|^2`, these at their lower and that at its upper end."""
-    return Evaluation.at_least(gains.value - 0.5 * norm, sum_below([gains.below, -0.5 * norm, -0.5 * norm_error]))
 
 
 def usable(values: Any) -> bool:

@@ -11,7 +11,9 @@ states in which they are.
 
 from __future__ import annotations
 
+import functools
 import math
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias, cast
@@ -20,28 +22,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svmcvx.certificate import Dual, Evaluation, Kind
-from svmcvx.data import BinaryData
-from svmcvx.feature_space import LinearSpace
-from svmcvx.feature_space.blocks import BlockSettings, BlockSpace, spaces
-from svmcvx.feature_space.linear import square_error
-from svmcvx.formulations.base import Formulation, expanded, penalised
-from svmcvx.model import LinearModel
-from svmcvx.rounding import (
+from svmcvx.core.bounded import Bounded, U, exact, total
+from svmcvx.core.exactly import (
     BalancePlan,
     ClassSums,
-    U,
     balance_plan,
     class_sums,
     clipped,
     grid_imbalance,
     grid_units,
-    inner_error,
-    norm_above,
-    sum_above,
-    sum_below,
     take_units,
     unit_sums,
 )
+from svmcvx.core.rows import Ball
+from svmcvx.data import BinaryData
+from svmcvx.feature_space import LinearSpace
+from svmcvx.feature_space.blocks import BlockSettings, BlockSpace, spaces
+from svmcvx.formulations.base import Formulation
+from svmcvx.model import LinearModel
 from svmcvx.row_blocks.shards import Parts, Pieces, reads_rows
 from svmcvx.solution import DataFacts, Evidence, OptimalIntercepts
 
@@ -114,10 +112,10 @@ class InBlocks(Formulation):
     def evaluate(self, model: LinearModel) -> Evaluation:
         """P at a model: the losses of all blocks and the penalty."""
         if not model.coef.any():
-            return penalised(self._constant_losses(model), *self.whole.penalty(model))
-        found = self._each(_losses, model.without_support())
-        losses = Evaluation.at_most(sum(value for value, _ in found), sum_above([above for _, above in found]))
-        return penalised(losses, *self.whole.penalty(model))
+            losses = self._constant_losses(model)
+        else:
+            losses = total(self._each(_losses, model.without_support()))
+        return Evaluation.of(regulariser=0.5 * self.whole.penalty(model), losses=losses)
 
     def _constant_losses(self, model: LinearModel) -> Evaluation:
         """Losses of w = 0: those of one row of each class with the weight of all."""
@@ -166,11 +164,11 @@ class InBlocks(Formulation):
         off = sum(part[1] for part in found)
         return max(float(outside), math.ldexp(abs(off), exponent or 0) if off else 0.0)
 
-    def evaluate_dual(self, dual: Dual) -> Evaluation:
+    def evaluate_dual(self, dual: Dual) -> Bounded:
         """D at a feasible point: the gains of all blocks less the norm of their expansions together."""
         name: Any = dual[self.entry]
         if name is None:
-            return Evaluation(0.0, 0.0)
+            return exact(0.0)
         return added_expansions(self._each(_gains, self.entry, name))
 
     def trivial(self) -> tuple[list[Any], list[Dual]]:
@@ -214,44 +212,27 @@ class InBlocks(Formulation):
         return [part for listed in found for part in listed]
 
 
-def added_expansions(found: Sequence[tuple[float, float, Floats, float]]) -> Evaluation:
-    """Return the dual value of blocks: their gains, and the lower ends of these, less the norm of their expansions together.
-
-    Parameters
-    ----------
-    found : sequence of tuple
-        Value and lower end of the gains, expansion, and a bound on the norm of its error.
-    """
-    gains = Evaluation.at_least(sum(part[0] for part in found), sum_below([part[1] for part in found]))
-    w, error = found[0][2].copy(), found[0][3]
-    sizes = norm_above(w)
-    for _, _, part, part_error in found[1:]:
-        w += part
-        error += part_error
-        sizes += norm_above(part)
-    error = (error + float(inner_error(len(found), sizes))) * (1.0 + 4.0 * len(found) * U)
-    return expanded(gains, float(w @ w), square_error(w, error))
+def added_expansions(found: Sequence[tuple[Bounded, Ball]]) -> Bounded:
+    """Return the dual value of blocks, from the gains and the expansion of each: the gains less the norm of all expansions together."""
+    w = functools.reduce(operator.add, [expansion for _, expansion in found])
+    return total([gains for gains, _ in found]) - 0.5 * w.squared_norm()
 
 
 @reads_rows
-def _losses(
-    pieces: Pieces, parts: Parts, make: Make, settings: BlockSettings, model: LinearModel
-) -> list[tuple[float, float]]:
-    found = [make(space=space).losses(model) for space in spaces(pieces, parts, settings) if space.data.n]
-    return [(part.value, part.above) for part in found]
+def _losses(pieces: Pieces, parts: Parts, make: Make, settings: BlockSettings, model: LinearModel) -> list[Bounded]:
+    return [make(space=space).losses(model) for space in spaces(pieces, parts, settings) if space.data.n]
 
 
 @reads_rows
 def _gains(
     pieces: Pieces, parts: Parts, make: Make, settings: BlockSettings, entry: str, name: str
-) -> list[tuple[float, float, Floats, float]]:
+) -> list[tuple[Bounded, Ball]]:
     found = []
     for space, alpha in zip(spaces(pieces, parts, settings), parts[name], strict=True):
         if not space.data.n:
             continue
         statement, dual = make(space=space), {entry: alpha}
-        gains = statement.gains(dual)
-        found.append((gains.value, gains.below, *space.expansion(statement.coefficients(dual))))
+        found.append((statement.gains(dual), space.expansion(statement.coefficients(dual))))
     return found
 
 

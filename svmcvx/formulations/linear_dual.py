@@ -87,7 +87,7 @@ class LinearDual:
 
     def squared_norm(self, model: BinaryModel) -> Bounded:
         """Return ‖w‖²."""
-        return Bounded(*self.space.squared_norm(model))
+        return self.space.squared_norm(model)
 
     def evaluate(self, model: BinaryModel, variables: Mapping[str, Any]) -> Evaluation:
         """Objective at a model, with values for variables that are no part of it."""
@@ -101,7 +101,8 @@ class LinearDual:
 
     def expansion(self, dual: Dual) -> Ball:
         """Return X'v."""
-        return Ball(*self.space.expansion(self.statement.coefficients(dual)))  # type: ignore[attr-defined]
+        found: Ball = self.space.expansion(self.statement.coefficients(dual))  # type: ignore[attr-defined]
+        return found
 
     def repair(self, dual: Dual, term: LinearTerm) -> tuple[Dual, Floats]:
         """Return feasible multipliers of the losses, and the parts of c_b that go with them."""
@@ -120,10 +121,9 @@ class LinearDual:
     def bound(self, dual: Dual, term: LinearTerm) -> Bounded:
         """The dual objective with the term, a lower bound at feasible multipliers."""
         if term.w is None:
-            point = self.space.product(self.statement.coefficients(dual))
-            norm = Bounded(point.squared_norm, point.squared_norm_rounding)
+            norm = self.space.product(self.statement.coefficients(dual)).squared_norm
         else:
-            norm = (self.expansion(dual) + Ball(-term.w.value, term.w.distance)).squared_norm()
+            norm = (self.expansion(dual) - term.w).squared_norm()
         return self.gains(dual, term) - 0.5 * (norm / (1.0 + 2.0 * term.curvature)) + term.constant
 
 

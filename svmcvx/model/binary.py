@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from abc import abstractmethod
 from dataclasses import dataclass, replace
 from typing import Any, Self, TypeAlias
@@ -11,13 +10,14 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from svmcvx.core.bounded import Bounded, exact, positive_part, square, total
+from svmcvx.core.rows import UNDERFLOW, Ball, Rows, inner_error
 from svmcvx.data import BinaryData, Features, check_features
 from svmcvx.display import html_block, html_table, number, quantity, rounded
 from svmcvx.errors import DataError
 from svmcvx.kernels import CallableKernel, Kernel, Precomputed, kernel_from_dict
 from svmcvx.kernels.columns import TILE_ENTRIES, KernelColumns
 from svmcvx.model.base import Model, frozen
-from svmcvx.rounding import UNDERFLOW, U, inner_error, nearest_sum, norm_above, row_norms_above, sum_above
 
 __all__ = ["BinaryModel", "KernelModel", "LinearModel"]
 
@@ -40,8 +40,8 @@ class BinaryModel(Model):
         return labels
 
     @abstractmethod
-    def squared_norm(self, data: BinaryData) -> tuple[float, float]:
-        r"""Return :math:`\|w\|^2` in feature space and a bound on its rounding error.
+    def squared_norm(self, data: BinaryData) -> Bounded:
+        r"""Return :math:`\|w\|^2` in feature space.
 
         Parameters
         ----------
@@ -50,8 +50,8 @@ class BinaryModel(Model):
         """
 
     @abstractmethod
-    def scores(self, X: Features) -> tuple[Floats, Floats]:
-        """Return the scores of validated rows and bounds on their rounding errors."""
+    def scores(self, X: Features) -> Bounded:
+        """Return the scores of validated rows with bounds on their rounding errors."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,10 +96,9 @@ class LinearModel(BinaryModel):
         """Return the model without the rows it rests on, of which there may be millions."""
         return replace(self, support=np.zeros(0, dtype=np.intp))
 
-    def squared_norm(self, data: BinaryData) -> tuple[float, float]:
-        r"""Return :math:`\|w\|^2` and a bound on its rounding error."""
-        value = float(self.coef @ self.coef)
-        return value, float(inner_error(self.coef.size + 1, value)) if self.coef.any() else 0.0
+    def squared_norm(self, data: BinaryData) -> Bounded:
+        r"""Return :math:`\|w\|^2`."""
+        return total(square(exact(self.coef)))
 
     def decision_function(self, X: Any) -> Floats:
         """Return ``X w + b``.
@@ -115,13 +114,11 @@ class LinearModel(BinaryModel):
         X = check_features(X, n_features=self.coef.size)
         return np.asarray(X @ self.coef) + self.intercept
 
-    def scores(self, X: Features) -> tuple[Floats, Floats]:
-        """Return the scores and bounds on their rounding errors."""
-        scores = self.decision_function(X)
+    def scores(self, X: Features) -> Bounded:
+        """Return the scores with bounds on their rounding errors, which are 0 where w = 0."""
         if not self.coef.any():
-            return scores, np.zeros(scores.size)
-        rounding = inner_error(self.coef.size, row_norms_above(X) * norm_above(self.coef)) + 2.0 * U * np.abs(scores)
-        return scores, rounding * (1.0 + 8 * U)
+            return exact(np.full(X.shape[0], self.intercept))
+        return Rows(X) @ Ball(self.coef) + self.intercept
 
     def _state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         return {"intercept": self.intercept}, {"coef": self.coef}
@@ -180,17 +177,10 @@ class KernelModel(BinaryModel):
             **super()._described(),
         }
 
-    def squared_norm(self, data: BinaryData) -> tuple[float, float]:
-        r"""Return :math:`\|w\|^2 = v'Kv` and a bound on its rounding error."""
-        if self.vectors is None:
-            sums, errors = self._combine(data.X[np.searchsorted(data.index, self.support)])
-        else:
-            sums, errors = self._combine(self.vectors)
-        products = self.dual_coef * sums
-        value = nearest_sum(products)
-        value = math.inf if math.isnan(value) else value
-        error = sum_above(np.abs(self.dual_coef) * errors) + 2.0 * U * (sum_above(np.abs(products)) + abs(value))
-        return max(value, 0.0), error * (1.0 + 8 * U) + UNDERFLOW
+    def squared_norm(self, data: BinaryData) -> Bounded:
+        r"""Return :math:`\|w\|^2 = v'Kv`."""
+        rows = data.X[np.searchsorted(data.index, self.support)] if self.vectors is None else self.vectors
+        return positive_part(total(exact(self.dual_coef) * self._combine(rows)))
 
     def decision_function(self, X: Any) -> Floats:
         """Return the scores.
@@ -206,25 +196,23 @@ class KernelModel(BinaryModel):
         ndarray of shape (m,)
         """
         X = check_features(X, n_features=self.n_features)
-        return self._combine(X, errors=False)[0] + self.intercept
+        return np.asarray(self._combine(X, errors=False).value + self.intercept)
 
-    def scores(self, X: Features) -> tuple[Floats, Floats]:
-        """Return the scores and bounds on their rounding errors."""
-        sums, errors = self._combine(X)
-        scores = sums + self.intercept
-        return scores, (errors + 2.0 * U * np.abs(scores)) * (1.0 + 4 * U)
+    def scores(self, X: Features) -> Bounded:
+        """Return the scores with bounds on their rounding errors."""
+        return self._combine(X) + self.intercept
 
-    def _combine(self, X: Features, *, errors: bool = True) -> tuple[Floats, Floats]:
-        """Return K v and, if asked for, bounds on its errors, with K between `X` and the support vectors, block by block."""
+    def _combine(self, X: Features, *, errors: bool = True) -> Bounded:
+        """Return K v, if asked for with bounds on its errors, with K between `X` and the support vectors, block by block."""
         v = self.dual_coef
         if self.vectors is not None and not isinstance(self.kernel, CallableKernel):
             columns = KernelColumns(self.kernel, X, self.vectors, tile_entries=TILE_ENTRIES)
             if not errors:
                 sums = np.zeros(X.shape[0])
                 columns.add_product(sums, v)
-                return sums, np.zeros(0)
+                return exact(sums)
             found = columns.product(v)
-            return found.scores, inner_error(v.size + 2, found.magnitude) + found.entries
+            return Bounded(found.scores, inner_error(v.size + 2, found.magnitude) + found.entries)
         size = np.abs(v)
         sums, bounds = np.zeros(X.shape[0]), np.zeros(X.shape[0])
         rows = max(1, BLOCK_ENTRIES // max(1, v.size))
@@ -236,7 +224,7 @@ class KernelModel(BinaryModel):
             if errors:
                 magnitude = np.asarray(abs(block) @ size)
                 bounds[part] = inner_error(v.size + 2, magnitude) + UNDERFLOW
-        return sums, bounds
+        return Bounded(sums, bounds)
 
     def _state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         scalars = {

@@ -184,7 +184,7 @@ def generalisation_bound(
         raise DataError(f"r={r:g} does not hold the data, whose largest norm is {largest:g}; pass at least that")
     if r == 0:
         raise DataError("X is zero in every observation, so that its ball has no radius; pass r")
-    squared_norm = found.squared_norm(data)[0]
+    squared_norm = float(found.squared_norm(data).value)
     if bias == "counted" and found.intercept != 0:
         squared_norm += (found.intercept / r) ** 2
         r *= math.sqrt(2.0)
@@ -192,7 +192,7 @@ def generalisation_bound(
     rho = widest if rho is None else check_number(rho, "rho", low=0, open_low=True)
     if rho > widest * (1.0 + COPIED):
         raise DataError(f"rho={rho:g} is larger than min(1/‖w‖, r) = {widest:g}; pass at most that")
-    u = signs * found.scores(data.X)[0]
+    u = signs * found.scores(data.X).value
     with np.errstate(over="ignore"):
         values = hinge_power(u, p) if loss == "hinge" else margin_loss(u, p=p)
     m = data.n

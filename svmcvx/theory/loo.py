@@ -46,6 +46,7 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from svmcvx.certificate import Dual
+from svmcvx.core.bounded import signed
 from svmcvx.data import BinaryData, check_features, check_labels
 from svmcvx.errors import DataError, DataTypeError
 from svmcvx.formulations.margin_distribution.odm import ODM, bound_odm, margin_space
@@ -223,8 +224,7 @@ def _odm(solution: Solution, X: Any, y: Any, sample_weight: Any) -> ODMLeaveOneO
     v = theta * statement.y
     slack = _gap(statement, v, {"theta": theta})
     squares = space.diagonal()
-    point = space.product(v)
-    u = statement.y * point.scores - point.scores_rounding
+    u = signed(statement.y, space.product(v).scores).lower
     smallest = _smallest_margins(u, squares, -theta * squares, theta**2 * squares, slack)
     short, long = theta > 0, theta < 0
     weighed = np.abs(theta) * (squares + 1.0 / (2.0 * np.where(short, statement.C1, statement.C2) * statement.share))

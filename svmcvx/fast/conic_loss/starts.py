@@ -73,7 +73,7 @@ def start_from(statement: ConicLoss, warm: Solution) -> Start:
             raise DataError("warm_start must be a Solution whose model has finite coefficients")
         if w.size != r:
             # The factor is not the data themselves: the coordinates with the same scores.
-            w, *_ = sl.lstsq(statement.factor, model.scores(space.data.X)[0])
+            w, *_ = sl.lstsq(statement.factor, model.scores(space.data.X).value)
         U = w[:, None]
     known = warm.dual.get("lam", warm.hyperparameters.get("lam"))
     lam = math.nan if known is None else float(known)

@@ -235,7 +235,7 @@ def _earlier(warm_start: Any, statement: L0) -> Floats | None:
         )
     for name in warm_start.dual.keys() & {"mu", "alpha"}:
         statement.entry(warm_start.dual, name)
-    margins = statement.y * warm_start.model.scores(statement.space.data.X)[0]
+    margins = statement.y * warm_start.model.scores(statement.space.data.X).value
     if not np.isfinite(margins).all():
         raise DataError("warm_start must be a Solution whose model has finite scores on these data")
     return np.asarray(margins)
@@ -331,14 +331,16 @@ class _Run:
             )
             # Of the model itself, which a factor of K only approximates.
             point = statement.space.product(iterate.c)
-            u = statement.y * (point.scores + iterate.b)
+            u = statement.y * (point.scores.value + iterate.b)
             # Scaled until the margins that are 1 up to the tolerance are so.
             scale = float(np.minimum(u[u >= 1.0 - self.settings.admm_tol], 1.0).min(initial=1.0))
             self.record["sigma"].append(sigma)
             self.record["admm_iterations"].append(iterate.iterations)
             self.record["admm_residual"].append(iterate.residual)
             self.record["admm_objective"].append(
-                l0_objective(point.squared_norm / scale**2, u / scale, C=statement.C, weight=statement.weight)
+                l0_objective(
+                    float(point.squared_norm.value) / scale**2, u / scale, C=statement.C, weight=statement.weight
+                )
             )
             yield sigma, iterate
 

@@ -246,7 +246,7 @@ class Decomposition:
         if not (inside and off <= ROUNDINGS * EPS * size):
             self.alpha = feasible
         self._exact, self._exact_of = feasible, self.alpha
-        self.f = np.array(self.statement.space.product(feasible * self.y).scores)
+        self.f = np.array(self.statement.space.product(feasible * self.y).scores.value)
 
     def derivative(self) -> Floats:
         """Return g, the derivative of the dual along the v_i."""
@@ -382,7 +382,7 @@ class Decomposition:
         """Replace the point by the best of other multipliers if its gap is smaller; return the bounds of what is kept."""
         for other in others:
             alpha = exactly_feasible(self.statement, other)
-            f = self.statement.space.product(alpha * self.y).scores
+            f = self.statement.space.product(alpha * self.y).scores.value
             bounds = self.bounds(alpha, f)
             if bounds is None:
                 continue

@@ -324,18 +324,19 @@ def _by_active_set(
             alpha = np.zeros(n)
             alpha[work.members] = ray(work.state, everything, last)
         found = space.product(alpha * y)
+        f = found.scores.value
         options |= {"rounds": rounds, "working_set": work.n}
         if code == FULL:
             return None, [alpha], options
-        known = None if code in (INSEPARABLE, OVER) else bounds(alpha, found.scores)
+        known = None if code in (INSEPARABLE, OVER) else bounds(alpha, f)
         if known is None:
             # The multipliers give equal points of the two convex hulls, up to rounding.
-            distance = 2 * math.sqrt(found.squared_norm) / float(alpha.sum())
+            distance = 2 * math.sqrt(found.squared_norm.value) / float(alpha.sum())
             return Status.UNBOUNDED, [], options | {"hull_distance": distance}
         if known[1] <= lowest:
             lowest, best = known[1], alpha
         status = monitor.report(rounds, *known)
-        u = y * (found.scores + float(work.state.number[0]))
+        u = y * (f + float(work.state.number[0]))
         u[work.members] = math.inf
         violated = np.flatnonzero(u < 1.0)
         if status is None and not violated.size and code != MORE:
@@ -362,7 +363,7 @@ def _first_members(statement: HardMargin, warm: Floats | None, first: int) -> ND
     if n <= 2 * first:
         return np.arange(n)
     direction = y / np.where(y > 0, (y > 0).sum(), (y < 0).sum()) if warm is None else warm * y
-    u = y * statement.space.product(direction).scores
+    u = y * statement.space.product(direction).scores.value
     chosen = [
         side[np.argpartition(u[side], min(first // 2, side.size) - 1)[: first // 2]]
         for side in (np.flatnonzero(y > 0), np.flatnonzero(y < 0))

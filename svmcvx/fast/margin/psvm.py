@@ -345,7 +345,7 @@ def _solve_kernel(
         options["low_rank"] = low_rank.rank
     found = RecoveredPoints([], [])
     for alpha in ascent.points():
-        f = statement.space.product(alpha * y).scores
+        f = statement.space.product(alpha * y).scores.value
         known = statement.bias == "exact" and np.array_equal(f, scores)
         bias = b if known else statement.intercept(alpha, f, near=b)
         found.models.append(statement.space.model(alpha * y, bias))
@@ -364,7 +364,7 @@ def _adapted(statement: PSVM, alpha: Floats, ratio: float) -> tuple[Floats, Floa
     alpha = exactly_feasible(statement, alpha)
     p, weight = statement.p, statement.weight
     point = statement.space.product(alpha * statement.y)
-    norm = point.squared_norm
+    norm = float(point.squared_norm.value)
     multiples = np.append(MULTIPLES, ratio)
     # The conjugate of the loss is the indicator of the box for p = 1, and homogeneous of degree p/(p - 1) for p > 1.
     with np.errstate(over="ignore", invalid="ignore"):
@@ -376,4 +376,4 @@ def _adapted(statement: PSVM, alpha: Floats, ratio: float) -> tuple[Floats, Floa
             conjugates = np.where(multiples > 0, whole * multiples ** (p / (p - 1.0)), 0.0)
         values = multiples * float(alpha.sum()) - conjugates - 0.5 * multiples**2 * norm
     best = float(multiples[int(np.argmax(np.nan_to_num(values, nan=-np.inf)))])
-    return np.minimum(best * alpha, statement.upper_bound()), best * point.scores
+    return np.minimum(best * alpha, statement.upper_bound()), best * point.scores.value

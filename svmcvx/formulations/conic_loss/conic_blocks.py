@@ -103,7 +103,7 @@ class ConicInBlocks(InBlocks):
         """P at a model and its covariance, every term at its worst end."""
         nothing, moment = self.space.nothing(), moment_of(model)
         norm, trace = penalty_above(nothing, model), 0.0
-        value = nothing.squared_norm(model)[0]
+        value = float(nothing.squared_norm(model).value)
         if moment is not None and moment.V.size:
             value += float(np.sum(moment.V**2))
             trace = sum_above(np.einsum("ij,ij->j", moment.V, moment.V) * (1.0 + (moment.V.shape[0] + 4) * U))
@@ -275,11 +275,11 @@ def _missed(
 
 def _worst_scores(space: LinearSpace, model: LinearModel, V: Floats) -> tuple[Floats, Floats]:
     """Return margins and variances that those of the rows are at least."""
-    f, error = space.scores(model)
+    f = space.scores(model)
     variance = np.zeros(space.data.n)
     if V.shape[1]:
         variance, _ = RowGeometry(space.X).spread(SecondMoment(w=V[:, 0], V=V, z=np.zeros(0)))
-    return space.data.y * f - error, variance
+    return space.data.y * f.value - f.error, variance
 
 
 @reads_rows

@@ -92,8 +92,8 @@ class ConicFixedGamma(ConicDual):
 
     def evaluate(self, model: BinaryModel) -> Evaluation:
         """The objective q at a model, every loss at the worst end of its margin."""
-        f, error = self.space.scores(model)
-        losses = _conic_loss_above(self.y * f - error, self.gamma, self.lam)
+        f = self.space.scores(model)
+        losses = _conic_loss_above(self.y * f.value - f.error, self.gamma, self.lam)
         norm = penalty_above(self.space, model)
         value = norm + float(losses.sum())
         found = Evaluation.at_most(value, sum_above([norm, *losses.tolist()]) if value else 0.0)

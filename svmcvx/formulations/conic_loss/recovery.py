@@ -205,8 +205,7 @@ def penalty_above(space: FeatureSpace, model: BinaryModel) -> float:
     coefficients = model.coef if isinstance(model, LinearModel) else getattr(model, "dual_coef", None)
     if model.intercept == 0 and coefficients is not None and not np.any(coefficients):
         return 0.0
-    value, error = space.squared_norm(model)
-    return value + error + 4 * U * (value + error)
+    return space.squared_norm(model).above
 
 
 def coordinates_of(F: Floats, w: Floats) -> tuple[Floats, Floats, float]:
@@ -289,8 +288,8 @@ def rounded_point(space: FeatureSpace, w: Floats) -> tuple[Floats, BinaryModel]:
     kept = y * np.asarray(space.factor @ w) >= 1.0
     for _ in range(2):
         model = space.model_from_factor(w, support=kept)
-        f, f_rounding = model.scores(space.data.X)
-        reached = (y * f - 2.0 * f_rounding)[kept]
+        f = model.scores(space.data.X)
+        reached = (y * f.value - 2.0 * f.error)[kept]
         if reached.size and reached.min() > 0:
             w = w * max(1.0, (1.0 + EPS) / float(reached.min()))
     return w, space.model_from_factor(w, support=kept)
@@ -303,8 +302,8 @@ class _CardinalityRow:
         self.space, self.w, self.V, self.allowance = space, w, V, allowance
         self.geometry, self.weight = geometry_of(space), space.data.weight
         self.norms, self.V_norm = self.geometry.norms**2, float(np.sum(V**2))
-        f, error = space.scores(space.model_from_factor(w))
-        u = space.data.y * f - error
+        scores = space.scores(space.model_from_factor(w))
+        u = space.data.y * scores.value - scores.error
         if space.blockwise:
             f, error, _ = coordinates_of(space.factor, w)
             u = np.minimum(u, space.data.y * f - error)

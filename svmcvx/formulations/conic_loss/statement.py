@@ -159,8 +159,9 @@ class ConicLoss(ConicDual):
     def _evaluate(self, model: BinaryModel, moment: SecondMoment | None) -> Evaluation:
         """P at a model and a covariance, every term at its worst end; ``inf`` where Σ s z may exceed κ Σ s."""
         data = self.space.data
-        f, error = self.space.scores(model)
-        u = self.y * f - error
+        scores = self.space.scores(model)
+        f = scores.value
+        u = self.y * f - scores.error
         norm = penalty_above(self.space, model)
         if moment is not None and self.space.blockwise:
             # The problem of the approximation, whose rows are those of the factor, too.
@@ -181,7 +182,7 @@ class ConicLoss(ConicDual):
                 )
             variance, trace = self.geometry.spread(moment)
         z = worst_indicator(u, variance)
-        value = self.space.squared_norm(model)[0] + (0.0 if moment is None else float(np.sum(moment.V**2)))
+        value = float(self.space.squared_norm(model).value) + (0.0 if moment is None else float(np.sum(moment.V**2)))
         if self.kappa is not None:
             return (
                 Evaluation.at_most(value, sum_above([norm, trace])).parted(value, 0.0)

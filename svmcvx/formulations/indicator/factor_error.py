@@ -62,7 +62,7 @@ class FactorError:
         n, zeros = space.data.n, np.zeros(space.data.n)
         if not space.is_linear:
             # The bound on the error of K1 contains the row sums of that of K.
-            entries = space.product(np.ones(n)).scores_rounding
+            entries = np.asarray(space.product(np.ones(n)).scores.error)
             L = np.asarray(space.factor)
             try:
                 with may_be_abandoned():

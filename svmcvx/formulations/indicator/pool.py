@@ -245,4 +245,4 @@ def incumbent_margins(incumbent: Any, statement: CountingStatement) -> Floats | 
     model = getattr(incumbent, "model", incumbent)
     if not isinstance(model, BinaryModel):
         raise DataTypeError(f"incumbent must be a model of two classes or a Solution, got {type(incumbent).__name__}")
-    return np.asarray(statement.y * model.scores(statement.space.data.X)[0])
+    return np.asarray(statement.y * model.scores(statement.space.data.X).value)

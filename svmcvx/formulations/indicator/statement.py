@@ -246,10 +246,9 @@ class IndicatorStatement(BinaryStatement):
             u = self.y * model.intercept
             squared = float(model.intercept) ** 2 if self.space.intercept == "penalised" else 0.0
             return Measured(u, u, squared, up(squared) if squared else 0.0)
-        f, error = self.space.scores(model)
-        norm, norm_error = self.space.squared_norm(model)
-        u = self.y * f
-        return Measured(u, lower_end(u, error), norm, up(norm + norm_error))
+        f, norm = self.space.scores(model), self.space.squared_norm(model)
+        u = self.y * f.value
+        return Measured(u, lower_end(u, f.error), float(norm.value), norm.above)
 
     def evaluate(self, model: BinaryModel) -> Evaluation:
         """The objective at a model, each loss at the worst end of what rounding leaves open.
@@ -284,7 +283,7 @@ class IndicatorStatement(BinaryStatement):
         if not self.unproved.any():
             return {}
         assert self.explicit is not None  # noqa: S101
-        u = self.y * model.scores(self.space.data.X)[0]
+        u = self.y * model.scores(self.space.data.X).value
         binding = self.unproved & (u < 1.0 - self.slack_allowed) & (u <= 1.0 - self.explicit * (1.0 - BINDING))
         return {"binding_M": float(binding.sum())}
 
@@ -338,7 +337,7 @@ class IndicatorStatement(BinaryStatement):
 
     def _scaled(self, v: Floats, b: float, kept: Bools) -> BinaryModel:
         """The model with coefficients `v`, scaled until the smallest kept margin is 1 to rounding."""
-        f = self.space.product(v).scores
+        f = self.space.product(v).scores.value
         y = self.y
         free = self.space.intercept == "free"
         if not v.any():

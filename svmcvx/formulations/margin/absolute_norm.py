@@ -65,7 +65,8 @@ class AbsoluteNormSVM(BinaryStatement):
     def evaluate(self, model: BinaryModel) -> Evaluation:
         """The objective, each loss at the worst end of its margin."""
         assert isinstance(model, LinearModel)  # noqa: S101 - the formulation has no kernel
-        f, error = self.space.scores(model)
+        scores = self.space.scores(model)
+        f, error = scores.value, scores.error
         short = np.maximum(1.0 - self.y * f, 0.0)
         worst = np.maximum(1.0 - self.y * f + error, 0.0) * (1.0 + 4 * U)
         sizes = np.abs(np.append(model.coef, model.intercept))
@@ -86,7 +87,7 @@ class AbsoluteNormSVM(BinaryStatement):
 
     def multipliers(self, model: LinearModel) -> Floats:
         """Return the slopes of the losses at a model."""
-        f, _ = self.space.scores(model)
+        f = self.space.scores(model).value
         return np.asarray(2.0 * self.C * self.weight * np.maximum(1.0 - self.y * f, 0.0))
 
     def polished(self, w: Floats) -> Floats | None:

@@ -4,41 +4,23 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple, TypeAlias
+from typing import ClassVar, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from svmcvx.certificate import Dual
+from svmcvx.core.bounded import Bounded, exact, signed, square
+from svmcvx.core.exactly import balanced, imbalance
 from svmcvx.formulations.base import BinaryStatement
 from svmcvx.model import BinaryModel, KernelModel, LinearModel
-from svmcvx.rounding import UNDERFLOW, U, balanced, imbalance
 
-__all__ = ["AlphaDualStatement", "Scored", "is_constant"]
+__all__ = ["AlphaDualStatement", "is_constant"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
 # Multipliers above this are cut, so that their sums and squares stay numbers.
 LARGEST = 2.0**400
-
-
-class Scored(NamedTuple):
-    """A model on the training data.
-
-    Attributes
-    ----------
-    u : ndarray of shape (n,)
-        Signed margins.
-    error : ndarray of shape (n,)
-        Bounds on their rounding errors.
-    norm, norm_error : float
-        What the formulation penalises, and a bound on its rounding error.
-    """
-
-    u: Floats
-    error: Floats
-    norm: float
-    norm_error: float
 
 
 def is_constant(model: BinaryModel) -> bool:
@@ -71,23 +53,17 @@ class AlphaDualStatement(BinaryStatement):
         """Return what multipliers are cut at: their upper bounds, and a number whose sums and squares still are numbers."""
         return np.minimum(self.upper_bound(), LARGEST)
 
-    def scored(self, model: BinaryModel) -> Scored:
-        """Evaluate a model on the training data."""
-        return Scored(*self.margins(model), *self.penalty(model))
-
-    def margins(self, model: BinaryModel) -> tuple[Floats, Floats]:
-        """Return the signed margins of a model and bounds on their errors."""
+    def margins(self, model: BinaryModel) -> Bounded:
+        """Return the signed margins of a model."""
         if is_constant(model):
             # Nothing is rounded, and no kernel is evaluated.
-            return self.y * model.intercept, np.zeros(self.y.size)
-        f, error = self.space.scores(model)
-        return self.y * f, error
+            return exact(self.y * model.intercept)
+        return signed(self.y, self.space.scores(model))
 
-    def penalty(self, model: BinaryModel) -> tuple[float, float]:
-        """Return what the formulation penalises of a model, and a bound on its error."""
+    def penalty(self, model: BinaryModel) -> Bounded:
+        """Return what the formulation penalises of a model."""
         if is_constant(model):
-            norm = model.intercept * model.intercept if self.space.intercept == "penalised" else 0.0
-            return norm, 2.0 * U * norm + UNDERFLOW * bool(norm)
+            return square(exact(model.intercept)) if self.space.intercept == "penalised" else exact(0.0)
         return self.space.squared_norm(model)
 
     def constant(self, bias: float) -> BinaryModel:

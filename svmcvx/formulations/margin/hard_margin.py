@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svmcvx.certificate import Dual, Evaluation
+from svmcvx.core.bounded import Bounded, exact, total
 from svmcvx.data import binary_data
 from svmcvx.feature_space import feature_space
 from svmcvx.formulations.base import (
@@ -38,7 +39,7 @@ from svmcvx.formulations.margin.alpha_dual import AlphaDualStatement
 from svmcvx.formulations.margin.support_equations import solve_support_equations
 from svmcvx.kernels import KernelLike
 from svmcvx.model import BinaryModel, KernelModel, LinearModel
-from svmcvx.rounding import U, down, sum_below
+from svmcvx.rounding import U, down
 from svmcvx.solution import OptimalIntercepts
 
 __all__ = ["ATTEMPTS", "HardMargin", "HardMarginProblem", "hard_margin_dual", "separated"]
@@ -64,26 +65,26 @@ class HardMargin(AlphaDualStatement):
 
     def lowest_margin(self, model: BinaryModel) -> tuple[float, bool]:
         """Return a number that every margin is at least, and whether one is below 1 by more than rounding."""
-        u, error = self.margins(model)
+        margins = self.margins(model)
+        u, error = margins.value, margins.error
         return down(float((u - error).min(initial=math.inf))), bool((u < 1.0 - 2.0 * error).any())
 
     def value_at(self, model: BinaryModel, lowest: float, violated: bool) -> Evaluation:
         """Return the objective of a model whose margins are at least `lowest`."""
         if violated or not lowest > 0.0:
             return Evaluation(math.inf, 0.0)
-        norm, norm_error = self.penalty(model)
+        penalty = self.penalty(model)
+        norm, norm_error = float(penalty.value), float(penalty.error)
         shrunk = min(lowest, 1.0)
         above = (0.5 * norm + 0.5 * norm_error) * (1.0 + 4.0 * U) / shrunk / shrunk * (1.0 + 8.0 * U)
         return Evaluation.at_most(0.5 * norm, above).parted(0.5 * norm, 0.0)
 
-    def evaluate_dual(self, dual: Dual) -> Evaluation:
-        """Σα − ½ v'Kv at a feasible α; the norm at its upper end."""
+    def evaluate_dual(self, dual: Dual) -> Bounded:
+        """Σα − ½ v'Kv at a feasible α."""
         alpha = self.alpha(dual)
         if not alpha.any():
-            return Evaluation(0.0, 0.0)
-        point = self.space.product(alpha * self.y)
-        norm = [-0.5 * point.squared_norm, -0.5 * point.squared_norm_rounding]
-        return Evaluation.at_least(float(alpha.sum()) + norm[0], sum_below(np.append(alpha, norm)))
+            return exact(0.0)
+        return total(exact(alpha)) - 0.5 * self.space.product(alpha * self.y).squared_norm
 
     def trivial(self) -> tuple[list[Any], list[Dual]]:
         """No model, and α = 0."""
@@ -119,7 +120,7 @@ class HardMargin(AlphaDualStatement):
         models: list[BinaryModel] = []
         duals: list[Dual] = []
         for point in points:
-            norm = self.space.product(point * self.y).squared_norm
+            norm = float(self.space.product(point * self.y).squared_norm.value)
             # (Σα)²/(2 v'Kv) is the dual value at the best multiple of α.
             best = point * (float(point.sum()) / norm) if norm > 0 else point
             duals.append(self.repair({"alpha": best}))
@@ -137,12 +138,11 @@ class HardMargin(AlphaDualStatement):
         """
         best = None
         for _ in range(ATTEMPTS):
-            f, error = self.space.scores(model)
-            u = self.y * f
-            if best is not None and (u - error).min() >= 1.0:
+            u = self.margins(model)
+            if best is not None and u.lower.min() >= 1.0:
                 break
             # A little more than the bound, so that the scores of the next model, which are rounded anew, are within it.
-            low = u - 1.1 * error
+            low = u.value - 1.1 * u.error
             centre = self.space.centre if self.space.is_linear else None
             found = separated(model, float(low[self.y > 0].min()), float(low[self.y < 0].min()), centre)
             if found is None:
@@ -153,7 +153,7 @@ class HardMargin(AlphaDualStatement):
     def _polish(self, alpha: Floats) -> Floats | None:
         """Solve u = 1 on the observations whose multiplier is clearly positive."""
         free = alpha > CLEARLY_ZERO**2 * float(alpha.max(initial=0.0))
-        f = self.space.product(alpha * self.y).scores
+        f = self.space.product(alpha * self.y).scores.value
         b = -(float(f[self.y > 0].min()) + float(f[self.y < 0].max())) / 2
         upper_bound = np.full(alpha.size, np.inf)
         polished = solve_support_equations(

@@ -15,6 +15,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from svmcvx.certificate import Dual, Evaluation
+from svmcvx.core.bounded import Bounded
 from svmcvx.data import Features
 from svmcvx.feature_space.blocks import BlockSettings, spaces
 from svmcvx.formulations.blocks import InBlocks, Make
@@ -91,7 +92,7 @@ class HardMarginInBlocks(InBlocks):
         """That of the multipliers of the working set; the others are 0."""
         return self._multipliers().dual_violation(dual)
 
-    def evaluate_dual(self, dual: Dual) -> Evaluation:
+    def evaluate_dual(self, dual: Dual) -> Bounded:
         """The dual objective of the working set, with zero multipliers of all other rows."""
         return self._multipliers().evaluate_dual(dual)
 
@@ -138,9 +139,9 @@ def _violated(
         if not space.data.n:
             continue
         y = space.data.y
-        u, error = make(space=space).margins(model)
+        margins = make(space=space).margins(model)
         # A little more than the bound, since the scores of the next model are rounded anew.
-        low = u - 1.1 * error
+        u, low = margins.value, margins.value - 1.1 * margins.error
         positive = min(positive, float(low[y > 0].min(initial=math.inf)))
         negative = min(negative, float(low[y < 0].min(initial=math.inf)))
         below = np.flatnonzero(u < 1.0)

@@ -47,7 +47,8 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 
 from svmcvx.certificate import EPS, Dual, Evaluation
-from svmcvx.formulations.base import CLEARLY_ZERO, RecoveredPoints, expanded, penalised
+from svmcvx.core.bounded import Bounded, exact
+from svmcvx.formulations.base import CLEARLY_ZERO, RecoveredPoints
 from svmcvx.formulations.margin.alpha_dual import AlphaDualStatement
 from svmcvx.formulations.margin.linear_dual import MarginLinearDual
 from svmcvx.formulations.margin.support_equations import solve_support_equations
@@ -199,11 +200,12 @@ class PSVM(AlphaDualStatement):
 
     def evaluate(self, model: BinaryModel) -> Evaluation:
         """P at a model, from its scores on the raw data."""
-        return penalised(self.losses(model), *self.penalty(model))
+        return Evaluation.of(regulariser=0.5 * self.penalty(model), losses=self.losses(model))
 
     def losses(self, model: BinaryModel) -> Evaluation:
         """C Σ s (1 − u)₊^p, every loss at the worst end of its margin."""
-        u, error = self.margins(model)
+        margins = self.margins(model)
+        u, error = margins.value, np.broadcast_to(margins.error, margins.shape)
         with np.errstate(over="ignore", invalid="ignore"):
             value = objective(0.0, u, C=self.C, p=self.p, weight=self.weight)
             losses = hinge_power_above(u, error, self.p)
@@ -211,13 +213,11 @@ class PSVM(AlphaDualStatement):
             terms = np.where(losses == 0.0, 0.0, terms)
         return Evaluation.at_most(value, sum_above(terms))
 
-    def evaluate_dual(self, dual: Dual) -> Evaluation:
+    def evaluate_dual(self, dual: Dual) -> Bounded:
         """D at a feasible α; the norm at its upper end."""
-        alpha = self.alpha(dual)
-        if not alpha.any():
-            return Evaluation(0.0, 0.0)
-        point = self.space.product(self.coefficients(dual))
-        return expanded(self.gains(dual), point.squared_norm, point.squared_norm_rounding)
+        if not self.alpha(dual).any():
+            return exact(0.0)
+        return self.gains(dual) - 0.5 * self.space.product(self.coefficients(dual)).squared_norm
 
     def coefficients(self, dual: Dual) -> Floats:
         """Return v of w = Σ v φ(x)."""
@@ -292,14 +292,14 @@ class PSVM(AlphaDualStatement):
         :mod:`svmcvx.formulations.margin.support_equations`.
         """
         kept = self.alpha(self.repair({"alpha": alpha}))
-        f = self.space.product(kept * self.y).scores
+        f = self.space.product(kept * self.y).scores.value
         b = self.exact_intercept(f)
         points = [self._polish(kept, b, f), kept]
         candidates = RecoveredPoints([], [])
         for point in points:
             if point is not None:
                 v = point * self.y
-                candidates.models.append(self.space.model(v, self.intercept(point, self.space.product(v).scores)))
+                candidates.models.append(self.space.model(v, self.intercept(point, self.space.product(v).scores.value)))
                 candidates.duals.append({"alpha": point})
         return candidates
 

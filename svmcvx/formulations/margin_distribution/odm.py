@@ -54,9 +54,10 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from svmcvx.certificate import Dual, Evaluation
+from svmcvx.core.bounded import Bounded, exact
 from svmcvx.data import binary_data, check_number
 from svmcvx.feature_space import FeatureSpace, feature_space, penalised_or_none
-from svmcvx.formulations.base import BinaryStatement, RecoveredPoints, expanded, penalised
+from svmcvx.formulations.base import BinaryStatement, RecoveredPoints
 from svmcvx.formulations.linear_dual import LinearDual
 from svmcvx.kernels import KernelLike
 from svmcvx.model import BinaryModel, LinearModel
@@ -150,16 +151,13 @@ class ODMStatement(BinaryStatement):
         size = loss if less is None else loss + np.abs(less)
         return sum_above(terms + ((16.0 * U) * c + 4.0 * SMALLEST) * size + UNDERFLOW)
 
-    def scores_of(self, model: BinaryModel) -> tuple[Floats, Floats]:
-        """Return the scores of a model with their bounds; those of w = 0 are known, and take no pass over the data."""
-        if _is_nothing(model):
-            zero = np.zeros(self.y.size)
-            return zero, zero
-        return self.space.scores(model)
+    def scores_of(self, model: BinaryModel) -> Bounded:
+        """Return the scores of a model; those of w = 0 are known, and take no pass over the data."""
+        return exact(np.zeros(self.y.size)) if _is_nothing(model) else self.space.scores(model)
 
-    def penalty(self, model: BinaryModel) -> tuple[float, float]:
-        """Return the squared norm of a model and a bound on its error."""
-        return (0.0, 0.0) if _is_nothing(model) else self.space.squared_norm(model)
+    def penalty(self, model: BinaryModel) -> Bounded:
+        """Return the squared norm of a model."""
+        return exact(0.0) if _is_nothing(model) else self.space.squared_norm(model)
 
     @property
     def hyperparameters(self) -> dict[str, Any]:
@@ -193,12 +191,12 @@ class ODM(ODMStatement):
 
     def evaluate(self, model: BinaryModel) -> Evaluation:
         """P at a model, from its scores on the raw data."""
-        return penalised(self.losses(model), *self.penalty(model))
+        return Evaluation.of(regulariser=0.5 * self.penalty(model), losses=self.losses(model))
 
     def losses(self, model: BinaryModel) -> Evaluation:
         """The averaged losses, each at the end of its margin that costs more."""
-        f, off = self.scores_of(model)
-        u = self.y * f
+        scores = self.scores_of(model)
+        u, off = self.y * scores.value, scores.error
         with np.errstate(over="ignore", invalid="ignore"):
             value = objective(0.0, u, C1=self.C1, C2=self.C2, D=self.D, share=self.share)
             short, long = (1.0 - self.D) - u, u - (1.0 + self.D)
@@ -226,13 +224,11 @@ class ODM(ODMStatement):
         """0 for every θ that is made of numbers."""
         return 0.0 if np.isfinite(self.entry(dual, "theta")).all() else math.inf
 
-    def evaluate_dual(self, dual: Dual) -> Evaluation:
+    def evaluate_dual(self, dual: Dual) -> Bounded:
         """G at any θ."""
-        theta = self.entry(dual, "theta")
-        if not theta.any():
-            return Evaluation(0.0, 0.0)
-        point = self.space.product(self.coefficients(dual))
-        return expanded(self.gains(dual), point.squared_norm, point.squared_norm_rounding)
+        if not self.entry(dual, "theta").any():
+            return exact(0.0)
+        return self.gains(dual) - 0.5 * self.space.product(self.coefficients(dual)).squared_norm
 
     def coefficients(self, dual: Dual) -> Floats:
         """Return v of w = Σ v φ(x)."""
@@ -273,7 +269,7 @@ class ODM(ODMStatement):
         w : ndarray of shape (r,), optional
             The normal in the columns of the factor, where a solver has found it.
         """
-        u = self.y * self.space.product(theta * self.y).scores if w is None else self.margins_at(w)
+        u = self.y * self.space.product(theta * self.y).scores.value if w is None else self.margins_at(w)
         points = [theta]
         polished = self._polish(u)
         if polished is not None:

@@ -63,8 +63,9 @@ import scipy.linalg as sl
 from numpy.typing import NDArray
 
 from svmcvx.certificate import Dual, Evaluation
+from svmcvx.core.bounded import Bounded, exact, signed
 from svmcvx.data import check_number
-from svmcvx.formulations.base import CLEARLY_ZERO, RecoveredPoints, expanded, penalised
+from svmcvx.formulations.base import CLEARLY_ZERO, RecoveredPoints
 from svmcvx.formulations.margin_distribution.centring import centred, exact_sum
 from svmcvx.formulations.margin_distribution.curvature import Curvature
 from svmcvx.formulations.margin_distribution.odm import ODMStatement, conjugates_above, products_below, solve_positive
@@ -223,7 +224,7 @@ class _ODML(ODMStatement):
         uncentred = abs(exact_sum(tau)) if self.lam1 > 0 else float(np.abs(tau).max())
         return max(0.0, float(-alpha.min()), float((alpha - self.upper_bound()).max()), uncentred)
 
-    def evaluate_dual(self, dual: Dual) -> Evaluation:
+    def evaluate_dual(self, dual: Dual) -> Bounded:
         r"""G at a feasible point; without an entry ``"tau"`` at the best τ.
 
         The coefficients :math:`\alpha_i + \lambda_2 c_i - \tau_i` are rounded, by :math:`\delta_i` at most. With f the scores at
@@ -231,7 +232,7 @@ class _ODML(ODMStatement):
         """
         alpha, tau = self._point(dual)
         if self._rests(alpha) and not tau.any():
-            return Evaluation(0.0, 0.0)
+            return exact(0.0)
         gains = self.gains({"alpha": alpha, "tau": tau})
         delta = self.coefficient_error(alpha, tau)
         try:
@@ -241,13 +242,13 @@ class _ODML(ODMStatement):
             # The norm of a sum is at most the sum of the norms.
             size = np.abs(self.expansion(alpha, tau)) + delta
             longest = sum_above(size * self._sizes_above) * (1.0 + 8.0 * U)
-            return expanded(gains, longest * longest * (1.0 + 4.0 * U), UNDERFLOW)
+            return gains - 0.5 * Bounded(longest * longest * (1.0 + 4.0 * U), UNDERFLOW)
         with np.errstate(over="ignore", invalid="ignore"):
-            slope = np.abs(point.scores) + point.scores_rounding
+            slope = np.abs(point.scores.value) + point.scores.error
             length = sum_above(delta * self._sizes_above)
             direct = 2.0 * sum_above(delta * slope) + length * length
-            error = sum_above([point.squared_norm_rounding, direct * (1.0 + 16.0 * U), UNDERFLOW])
-        return expanded(gains, point.squared_norm, error)
+            error = sum_above([float(point.squared_norm.error), direct * (1.0 + 16.0 * U), UNDERFLOW])
+        return gains - 0.5 * Bounded(point.squared_norm.value, error)
 
     def gains(self, dual: Dual) -> Evaluation:
         """Σα less the conjugate of the variance, this at its upper end."""
@@ -278,9 +279,10 @@ class _ODML(ODMStatement):
 
     def _value(self, model: BinaryModel, C: float) -> tuple[Evaluation, Floats, Floats]:
         """P with the hinge weighted by C, the margins and their rounding."""
-        f, off = self.scores_of(model)
-        u = self.y * f
-        return penalised(self._averaged(u, off, C, float(self.share @ u)), *self.penalty(model)), u, off
+        scores = self.scores_of(model)
+        u, off = self.y * scores.value, np.broadcast_to(scores.error, scores.shape)
+        losses = self._averaged(u, off, C, float(self.share @ u))
+        return Evaluation.of(regulariser=0.5 * self.penalty(model), losses=losses), u, off
 
     def _averaged(self, u: Floats, off: Floats, C: float, mean: float) -> Evaluation:
         """Variance, mean and hinge at margins; the variance is taken around any number, and is least around their mean."""
@@ -404,8 +406,8 @@ class ODML(_ODML):
 
     def losses_around(self, model: BinaryModel, mean: float) -> Evaluation:
         """All of P but the norm, with the variance around a number: at least its part for these rows."""
-        f, off = self.scores_of(model)
-        return self._averaged(self.y * f, off, self.C, mean)
+        f = self.scores_of(model)
+        return self._averaged(self.y * f.value, np.broadcast_to(f.error, f.shape), self.C, mean)
 
     def recover(self, alpha: Floats, w: Floats | None = None) -> RecoveredPoints:
         """Return the models of (approximate) multipliers, polished and as they are, and of `w`, and the multipliers.
@@ -481,8 +483,7 @@ class ODMLHardMargin(_ODML):
         models: list[BinaryModel] = []
         for point in points:
             v = self.minimiser(point)[0]
-            product = self.space.product(v)
-            smallest = float((self.y * product.scores - product.scores_rounding).min())
+            smallest = float(signed(self.y, self.space.product(v).scores).lower.min())
             if smallest > 0:
                 models.append(self.space.model(v / min(1.0, smallest)))
         if w is not None:

@@ -16,8 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svmcvx.certificate import Dual, Evaluation
+from svmcvx.core.bounded import Bounded, exact, total
+from svmcvx.core.rows import Ball
 from svmcvx.feature_space.blocks import BlockSettings, BlockSpace, spaces
-from svmcvx.formulations.base import penalised
 from svmcvx.formulations.blocks import InBlocks, Make, added_expansions, rowless
 from svmcvx.formulations.margin_distribution.centring import (
     CentringPlan,
@@ -28,7 +29,6 @@ from svmcvx.formulations.margin_distribution.centring import (
     without_rest,
 )
 from svmcvx.model import LinearModel
-from svmcvx.rounding import U, sum_above
 from svmcvx.row_blocks.shards import Parts, Pieces, reads_rows
 
 __all__ = ["TAU", "ODMLInBlocks", "mean_gradient"]
@@ -60,8 +60,7 @@ class ODMLInBlocks(InBlocks):
             return Evaluation(self.whole.C, 0.0)
         w = np.append(model.coef, model.intercept) if self.space.intercept == "penalised" else model.coef
         found = self._each(_losses_around, model.without_support(), float(self.mean @ w))
-        losses = Evaluation.at_most(sum(value for value, _ in found), sum_above([above for _, above in found]))
-        return penalised(losses, *self.whole.penalty(model))
+        return Evaluation.of(regulariser=0.5 * self.whole.penalty(model), losses=total(found))
 
     def repair(self, dual: Dual) -> Dual:
         """Clip α to its box and centre τ exactly."""
@@ -99,11 +98,11 @@ class ODMLInBlocks(InBlocks):
             return max(float(outside), math.ldexp(abs(off), exponent) if off else 0.0)
         return max(float(outside), abs(math.fsum(part[2] for part in found)))
 
-    def evaluate_dual(self, dual: Dual) -> Evaluation:
+    def evaluate_dual(self, dual: Dual) -> Bounded:
         """G at a feasible point."""
         name: Any = dual[self.entry]
         if name is None:
-            return Evaluation(0.0, 0.0)
+            return exact(0.0)
         return added_expansions(self._each(_gains_with_tau, name))
 
     def trivial(self) -> tuple[list[Any], list[Dual]]:
@@ -129,26 +128,22 @@ def _mean(pieces: Pieces, parts: Parts, settings: BlockSettings) -> Floats:
 @reads_rows
 def _losses_around(
     pieces: Pieces, parts: Parts, make: Make, settings: BlockSettings, model: LinearModel, mean: float
-) -> list[tuple[float, float]]:
-    found = [make(space=space).losses_around(model, mean) for space in spaces(pieces, parts, settings) if space.data.n]
-    return [(part.value, part.above) for part in found]
+) -> list[Bounded]:
+    return [make(space=space).losses_around(model, mean) for space in spaces(pieces, parts, settings) if space.data.n]
 
 
 @reads_rows
 def _gains_with_tau(
     pieces: Pieces, parts: Parts, make: Make, settings: BlockSettings, name: str
-) -> list[tuple[float, float, Floats, float]]:
+) -> list[tuple[Bounded, Ball]]:
     found = []
     for space, alpha, tau in zip(spaces(pieces, parts, settings), parts[name], parts[CENTRED], strict=True):
         if not space.data.n:
             continue
         statement = make(space=space)
         dual = {"alpha": alpha, "tau": tau}
-        gains = statement.gains(dual)
-        w, error = space.expansion(statement.coefficients(dual))
-        # What the rounding of the coefficients moves w by.
-        moved = sum_above(statement.coefficient_error(alpha, tau) * np.sqrt(space.diagonal_above()) * (1.0 + 8.0 * U))
-        found.append((gains.value, gains.below, w, (error + moved) * (1.0 + 4.0 * U)))
+        v = Bounded(statement.coefficients(dual), statement.coefficient_error(alpha, tau))
+        found.append((statement.gains(dual), space.expansion(v)))
     return found
 
 

@@ -86,7 +86,7 @@ def earlier_margins(warm_start: Solution, statement: ZeroOne) -> Floats:
                 f"warm_start must be a Solution of the same data: its {name} has {len(values)} entries, these are {data.rows} "
                 "observations"
             )
-    return np.asarray(statement.y * model.scores(data.X)[0])
+    return np.asarray(statement.y * model.scores(data.X).value)
 
 
 def simple_starts(statement: ZeroOne, earlier: Floats | None) -> tuple[Incumbent, ...]:
