@@ -1,12 +1,16 @@
-"""Losses of the signed margin ``u = y f(x)``, elementwise."""
+"""Losses of the signed margin ``u = y f(x)``, elementwise.
+
+Those that are annotated with ``Any`` take plain numbers and arrays, and bounded ones (:mod:`svmcvx.core.bounded`).
+"""
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from svmcvx.core.bounded import positive_part
 from svmcvx.rounding import ELEMENTARY, UNDERFLOW, U
 
 __all__ = [
@@ -34,21 +38,21 @@ Floats: TypeAlias = NDArray[np.float64]
 PSI_ERROR = 2.0
 
 
-def slack(u: Floats) -> Floats:
+def slack(u: Any) -> Any:
     r"""Return :math:`\xi = (1-u)_+`."""
-    return np.maximum(1.0 - u, 0.0)
+    return positive_part(1.0 - u)
 
 
-def hinge_power(u: Floats, p: float) -> Floats:
+def hinge_power(u: Any, p: Any) -> Any:
     r"""Return the p-norm hinge loss :math:`(1-u)_+^p`, p ≥ 1."""
     return slack(u) ** p
 
 
-def hinge_power_conjugate(alpha: Floats, c: Floats | float, p: float) -> Floats:
+def hinge_power_conjugate(alpha: Any, c: Any, p: Any) -> Any:
     r"""Return :math:`\sup_{\xi\ge0}\,\alpha\xi - c\,\xi^p` for :math:`\alpha\ge0`, :math:`c>0`.
 
     For p > 1 it is :math:`c(p-1)(\alpha/(cp))^{\gamma}` with :math:`\gamma = p/(p-1)`, in the form that neither under-
-    nor overflows as p → 1; for p = 1 the indicator of :math:`\alpha \le c` (0 or infinity).
+    nor overflows as p → 1; for p = 1 the indicator of :math:`\alpha \le c` (0 or infinity), of plain numbers only.
     """
     if p == 1:
         return np.where(alpha <= c, 0.0, np.inf)
@@ -88,7 +92,7 @@ def hinge_power_conjugate_above(alpha: Floats, c: Floats | float, p: float) -> F
 
 def ramp(u: Floats) -> Floats:
     r"""Return the ramp loss :math:`\min(2, (1-u)_+)`: 1 at u = 0, constant 2 below u = −1."""
-    return np.minimum(2.0, slack(u))
+    return np.asarray(np.minimum(2.0, slack(u)))
 
 
 def psi(u: Floats) -> Floats:

@@ -606,8 +606,8 @@ def test_an_active_added_constraint_is_met_and_certified(kernel, p):
     largest = float(problem.formulation.space.squared_norm(plain.model).value) / 2
     w = problem.var_dict["w"]
     found = sx.solve(problem.with_constraints([cp.sum_squares(w) <= largest]), tol=1e-6)
-    norm = problem.formulation.space.squared_norm(found.model)
-    assert norm.value <= largest * (1 + 1e-5) + 1e-6
+    norm = float(problem.formulation.space.squared_norm(found.model).value)
+    assert norm <= largest * (1 + 1e-5) + 1e-6
     assert found.certificate.upper > plain.certificate.upper
     assert found.certificate.is_certified(1e-6)
     assert found.certificate.residuals["added_violation"] <= 1e-6

@@ -146,6 +146,15 @@ class Bounded:
         return _outwards(self.value, self.error, -np.inf)
 
     @property
+    @_quietly
+    def least(self) -> float:
+        """A number that all entries are at least; ∞ if there is none."""
+        low = float(np.min(self.value - self.error, initial=math.inf))
+        if math.isnan(low):
+            return -math.inf
+        return low if self.is_exact else down(low)
+
+    @property
     def above(self) -> float:
         """A number that is at least the exact one: what an upper bound is worth."""
         return float(self.upper)
@@ -219,7 +228,8 @@ class Bounded:
         With :math:`A \in a \pm r` and :math:`G \in g \pm e`, and t the share :math:`(g+e)\,r/a + e|\log a|`:
         :math:`A^G \le a^g e^t` as :math:`\log(A/a) \le r/a`, and :math:`A^G \ge a^g(1 - t)` by Bernoulli's inequality. So the
         error is at most :math:`a^g(e^t - 1)`, and :math:`e^t - 1 \le t + t^2` for t ≤ 1. Where the share is larger, or a = 0, both
-        numbers are at most the largest power of :math:`a + r`.
+        numbers are at most the largest power of :math:`a + r`, and of an exact exponent they differ by at most
+        :math:`(a+r)^g - a^g`: by convexity, and since :math:`(2a)^g \ge 2a^g`.
         """
         g, e = _parts(exponent)
         if not g >= 1.0:
@@ -377,12 +387,13 @@ def _power(x: Bounded, g: float, e: float) -> Bounded:
     if nothing.any():
         error = np.where(nothing, 0.0, error)
     if far.any():
-        base, spread = np.asarray(a)[far], np.broadcast_to(r, error.shape)[far]
-        high = np.where(base < 0.0, np.nan, (base + spread) * GROW)
+        base, radius = np.asarray(a)[far], np.broadcast_to(r, error.shape)[far]
+        high = np.where(base < 0.0, np.nan, (base + radius) * GROW)
         largest = np.power(high, g) * (1.0 + ELEMENTARY)
-        if e:
-            largest = largest * np.exp(e * abs(np.log(high)) * GROW * GROW) * (1.0 + ELEMENTARY)
-        error[far] = (largest + np.asarray(value)[far] * ELEMENTARY) * GROW + LOST
+        middle = np.asarray(value)[far]
+        spread = np.exp(e * abs(np.log(high)) * GROW * GROW) * (1.0 + ELEMENTARY)
+        largest = largest * spread if e else largest - middle
+        error[far] = (largest + 2.0 * ELEMENTARY * middle) * GROW + LOST
     return Bounded(value, error if error.ndim else error[()])
 
 

@@ -71,6 +71,9 @@ class Ball:
             return Ball(value, self.distance + other.distance)
         return Ball(value, (self.distance + other.distance + U * norm_above(value)) * GROW)
 
+    def __sub__(self, other: Ball) -> Ball:
+        return self + Ball(-other.value, other.distance)
+
     def _is_nothing(self) -> bool:
         return self.distance == 0.0 and not self.value.any()
 

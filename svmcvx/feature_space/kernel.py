@@ -236,6 +236,8 @@ class KernelSpace(FeatureSpace):
 
     def product(self, v: Floats) -> Product:
         """Evaluate ``Kv`` and ``v'Kv``."""
+        if not v.any():
+            return Product(exact(np.zeros(v.size)), exact(0.0))
         if not self.keep_gram:
             # A checker asks for the same point several times: as a model, as its norm and as a dual point.
             if not np.array_equal(self._latest.get("v", ()), v):
@@ -295,8 +297,6 @@ class KernelSpace(FeatureSpace):
         """Evaluate a point from the columns of its support, block by block."""
         n = self.data.n
         support = np.flatnonzero(v)
-        if not support.size:
-            return Product(exact(np.zeros(n)), exact(0.0))
         if self.kept is not None:
             found = self.kept.product(v, lambda: self._kept_product(support, v[support]))
         else:

@@ -264,6 +264,11 @@ class BinaryStatement(Formulation):
         return self.space.data.weight
 
     @property
+    def loss_weight(self) -> Floats | float:
+        """Weights of the losses; the number 1 where all are 1, which rounds nothing."""
+        return 1.0 if (self.weight == 1.0).all() else self.weight
+
+    @property
     def facts(self) -> Mapping[str, float]:
         """Facts of the kernel."""
         return self.space.facts

@@ -117,14 +117,13 @@ class InBlocks(Formulation):
             losses = total(self._each(_losses, model.without_support()))
         return Evaluation.of(regulariser=0.5 * self.whole.penalty(model), losses=losses)
 
-    def _constant_losses(self, model: LinearModel) -> Evaluation:
-        """Losses of w = 0: those of one row of each class with the weight of all."""
+    def _constant_losses(self, model: LinearModel) -> Bounded:
+        """Losses of w = 0: those of one row of each class with the weight of all, a sum of sums that is rounded three times."""
         space = self.space
         X, y, weight = np.zeros((2, space.centre.size)), np.array([-1.0, 1.0]), np.array(space.weights)
         data = BinaryData(X, y, weight, np.arange(2), space.classes, 2, whole_weight=space.total_weight)
-        found = self.make(space=LinearSpace(data, space.intercept, space.centre)).losses(model)
-        # Each weight is a sum with a relative error of that many u.
-        return Evaluation.at_most(found.value, found.above * (1.0 + 2.0 * (self.space.n + 2) * U))
+        losses: Bounded = self.make(space=LinearSpace(data, space.intercept, space.centre)).losses(model)
+        return losses * Bounded(1.0, 4.0 * U)
 
     def repair(self, dual: Dual) -> Dual:
         """Return the multipliers as they are, or clipped to their domain and, if they have to be, balanced exactly over all blocks."""

@@ -18,7 +18,7 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from svmcvx.certificate import Dual, Evaluation
+from svmcvx.certificate import Dual
 from svmcvx.core.bounded import Bounded, exact
 from svmcvx.core.rows import Ball
 from svmcvx.feature_space import FeatureSpace, LinearSpace
@@ -89,9 +89,9 @@ class LinearDual:
         """Return ‖w‖²."""
         return self.space.squared_norm(model)
 
-    def evaluate(self, model: BinaryModel, variables: Mapping[str, Any]) -> Evaluation:
+    def evaluate(self, model: BinaryModel, variables: Mapping[str, Any]) -> Bounded:
         """Objective at a model, with values for variables that are no part of it."""
-        found: Evaluation = self.statement.evaluate(model)
+        found: Bounded = self.statement.evaluate(model)
         return found
 
     def start(self, variables: Mapping[str, Any], multipliers: Mapping[str, Any]) -> Dual:
@@ -113,9 +113,9 @@ class LinearDual:
         found: float = self.statement.dual_violation(dual)
         return found
 
-    def gains(self, dual: Dual, term: LinearTerm) -> Evaluation:
+    def gains(self, dual: Dual, term: LinearTerm) -> Bounded:
         """The part of the dual objective without w."""
-        found: Evaluation = self.statement.gains(dual)
+        found: Bounded = self.statement.gains(dual)
         return found
 
     def bound(self, dual: Dual, term: LinearTerm) -> Bounded:

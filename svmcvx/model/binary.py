@@ -116,6 +116,8 @@ class LinearModel(BinaryModel):
 
     def scores(self, X: Features) -> Bounded:
         """Return the scores with bounds on their rounding errors, which are 0 where w = 0."""
+        if X.shape[1] != self.coef.size:
+            X = check_features(X, n_features=self.coef.size)
         if not self.coef.any():
             return exact(np.full(X.shape[0], self.intercept))
         return Rows(X) @ Ball(self.coef) + self.intercept

@@ -74,7 +74,7 @@ def margin_loss(u: ArrayLike, *, p: float, rho: float = 1.0) -> Floats:
     except (TypeError, ValueError):
         raise DataTypeError(f"u must be numbers, the margins, got {u!r}") from None
     # Beyond an error the power is not needed, and could overflow.
-    return hinge_power(np.maximum(margins / rho, 0.0), p)
+    return np.asarray(hinge_power(np.maximum(margins / rho, 0.0), p))
 
 
 @dataclass(frozen=True)

@@ -31,9 +31,11 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from svmcvx.certificate import Dual, Evaluation
+from svmcvx.core.bounded import Bounded, exact, signed, square, total
+from svmcvx.core.rows import inner_error
 from svmcvx.formulations.base import CLEARLY_ZERO, BinaryStatement, RecoveredPoints
+from svmcvx.losses import hinge_power
 from svmcvx.model import BinaryModel, LinearModel
-from svmcvx.rounding import U, inner_error, nearest_sum, sum_above, sum_below, up
 from svmcvx.solution import Evidence
 
 __all__ = ["AbsoluteNormSVM"]
@@ -63,16 +65,11 @@ class AbsoluteNormSVM(BinaryStatement):
         return None
 
     def evaluate(self, model: BinaryModel) -> Evaluation:
-        """The objective, each loss at the worst end of its margin."""
+        """The objective."""
         assert isinstance(model, LinearModel)  # noqa: S101 - the formulation has no kernel
-        scores = self.space.scores(model)
-        f, error = scores.value, scores.error
-        short = np.maximum(1.0 - self.y * f, 0.0)
-        worst = np.maximum(1.0 - self.y * f + error, 0.0) * (1.0 + 4 * U)
-        sizes = np.abs(np.append(model.coef, model.intercept))
-        norm, losses = nearest_sum(sizes), self.C * nearest_sum(self.weight * short**2)
-        high = sum_above([sum_above(sizes), up(self.C * sum_above(self.weight * worst**2 * (1.0 + 4 * U)))])
-        return Evaluation.at_most(norm + losses, high).parted(norm, losses)
+        u = signed(self.y, self.space.scores(model))
+        losses = exact(self.C) * total(self.loss_weight * hinge_power(u, exact(2.0)))
+        return Evaluation.of(regulariser=total(exact(np.abs(np.append(model.coef, model.intercept)))), losses=losses)
 
     def trivial(self) -> tuple[list[BinaryModel], list[Dual]]:
         """W = 0, and zero multipliers."""
@@ -129,8 +126,7 @@ class AbsoluteNormSVM(BinaryStatement):
         """A number that is at least the largest side of the constraints."""
         X, terms = self.space.X, alpha.size
         sides = np.abs(np.asarray(X.T @ (self.y * alpha)))
-        error = inner_error(terms, np.asarray(abs(X).T @ alpha))
-        return float(np.max((sides + error) * (1.0 + 2 * U), initial=0.0))
+        return float(np.max(Bounded(sides, inner_error(terms, np.asarray(abs(X).T @ alpha))).upper, initial=0.0))
 
     def repair(self, dual: Dual) -> Dual:
         """Make multipliers non-negative, and scale them to the best multiple that is feasible."""
@@ -143,7 +139,7 @@ class AbsoluteNormSVM(BinaryStatement):
         for _ in range(DIVISIONS):
             if (largest := self._largest(alpha)) <= 1.0:
                 return {"alpha": alpha}
-            alpha = alpha / largest * (1.0 - 4 * U)
+            alpha = np.maximum((exact(alpha) / largest).lower, 0.0)
         return {"alpha": np.zeros(alpha.size)}
 
     def dual_violation(self, dual: Dual) -> float:
@@ -153,10 +149,7 @@ class AbsoluteNormSVM(BinaryStatement):
             return math.inf
         return max(float(-alpha.min(initial=0.0)), self._largest(np.maximum(alpha, 0.0)) - 1.0, 0.0)
 
-    def evaluate_dual(self, dual: Dual) -> Evaluation:
+    def evaluate_dual(self, dual: Dual) -> Bounded:
         """The dual objective."""
-        alpha = self.entry(dual, "alpha")
-        if not alpha.any():
-            return Evaluation(0.0, 0.0)
-        squares = up(sum_above(alpha**2 / self.weight * (1.0 + 4 * U)) / (4.0 * self.C))
-        return Evaluation.at_least(nearest_sum(alpha) - squares, sum_below([sum_below(alpha), -squares]))
+        alpha = exact(self.entry(dual, "alpha"))
+        return total(alpha) - total(square(alpha) / self.loss_weight) / (4.0 * exact(self.C))

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svmcvx.certificate import Dual, Evaluation
-from svmcvx.core.bounded import Bounded, exact, total
+from svmcvx.core.bounded import Bounded, U, exact, square, total
 from svmcvx.data import binary_data
 from svmcvx.feature_space import feature_space
 from svmcvx.formulations.base import (
@@ -39,7 +39,6 @@ from svmcvx.formulations.margin.alpha_dual import AlphaDualStatement
 from svmcvx.formulations.margin.support_equations import solve_support_equations
 from svmcvx.kernels import KernelLike
 from svmcvx.model import BinaryModel, KernelModel, LinearModel
-from svmcvx.rounding import U, down
 from svmcvx.solution import OptimalIntercepts
 
 __all__ = ["ATTEMPTS", "HardMargin", "HardMarginProblem", "hard_margin_dual", "separated"]
@@ -65,25 +64,19 @@ class HardMargin(AlphaDualStatement):
 
     def lowest_margin(self, model: BinaryModel) -> tuple[float, bool]:
         """Return a number that every margin is at least, and whether one is below 1 by more than rounding."""
-        margins = self.margins(model)
-        u, error = margins.value, margins.error
-        return down(float((u - error).min(initial=math.inf))), bool((u < 1.0 - 2.0 * error).any())
+        u = self.margins(model)
+        return u.least, bool((u.value < 1.0 - 2.0 * u.error).any())
 
     def value_at(self, model: BinaryModel, lowest: float, violated: bool) -> Evaluation:
         """Return the objective of a model whose margins are at least `lowest`."""
         if violated or not lowest > 0.0:
             return Evaluation(math.inf, 0.0)
-        penalty = self.penalty(model)
-        norm, norm_error = float(penalty.value), float(penalty.error)
-        shrunk = min(lowest, 1.0)
-        above = (0.5 * norm + 0.5 * norm_error) * (1.0 + 4.0 * U) / shrunk / shrunk * (1.0 + 8.0 * U)
-        return Evaluation.at_most(0.5 * norm, above).parted(0.5 * norm, 0.0)
+        half = 0.5 * self.penalty(model)
+        return Evaluation.of(regulariser=half / square(exact(lowest)) if lowest < 1.0 else half, losses=exact(0.0))
 
     def evaluate_dual(self, dual: Dual) -> Bounded:
         """Σα − ½ v'Kv at a feasible α."""
         alpha = self.alpha(dual)
-        if not alpha.any():
-            return exact(0.0)
         return total(exact(alpha)) - 0.5 * self.space.product(alpha * self.y).squared_norm
 
     def trivial(self) -> tuple[list[Any], list[Dual]]:
@@ -139,7 +132,7 @@ class HardMargin(AlphaDualStatement):
         best = None
         for _ in range(ATTEMPTS):
             u = self.margins(model)
-            if best is not None and u.lower.min() >= 1.0:
+            if best is not None and u.least >= 1.0:
                 break
             # A little more than the bound, so that the scores of the next model, which are rounded anew, are within it.
             low = u.value - 1.1 * u.error

@@ -14,12 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svmcvx.certificate import Dual, Evaluation
-from svmcvx.core.bounded import Bounded, correctly_rounded, exact
-from svmcvx.formulations.base import penalised
+from svmcvx.core.bounded import Bounded, correctly_rounded, exact, positive_part, total
+from svmcvx.core.exactly import balanced, dot_exactly, imbalance
 from svmcvx.formulations.linear_dual import LinearDual, LinearTerm
-from svmcvx.losses import hinge_power_above, hinge_power_conjugate_above
+from svmcvx.losses import hinge_power_conjugate, slack
 from svmcvx.model import BinaryModel
-from svmcvx.rounding import SMALLEST, U, balanced, dot_exactly, imbalance, sum_above, sum_below
 
 __all__ = ["MarginLinearDual"]
 
@@ -53,20 +52,17 @@ class MarginLinearDual(LinearDual):
 
     def slacks(self, model: BinaryModel, xi: Floats) -> Floats:
         """Return numbers that are at least ξ and every loss :math:`(1-u_i)_+`."""
-        u, error = self.statement.margins(model)
-        return np.maximum(np.asarray(xi, dtype=np.float64), hinge_power_above(u, error, 1.0))
+        found: Floats = np.maximum(np.asarray(xi, dtype=np.float64), slack(self.statement.margins(model)).upper)
+        return found
 
-    def evaluate(self, model: BinaryModel, variables: Mapping[str, Any]) -> Evaluation:
+    def evaluate(self, model: BinaryModel, variables: Mapping[str, Any]) -> Bounded:
         """½‖w‖² + CΣsξ^p, with the losses of the model where no slacks are passed."""
         if "xi" not in variables:
             return super().evaluate(model, variables)
         statement = self.statement
-        xi = self.slacks(model, variables["xi"])
-        # The loss of the margin 1 − ξ, which is known to an ulp of the larger number.
-        powers = hinge_power_above(1.0 - xi, 2.0 * U * np.maximum(xi, 1.0), statement.p)
-        terms = np.nextafter(statement.cost_below, math.inf) * powers * (1.0 + 4.0 * U) + SMALLEST
-        high = sum_above(np.where(powers == 0.0, 0.0, terms))
-        return penalised(Evaluation.at_most(high, high), *statement.penalty(model))
+        powers = exact(self.slacks(model, variables["xi"])) ** exact(statement.p)
+        losses = exact(statement.C) * total(statement.loss_weight * powers)
+        return Evaluation.of(regulariser=0.5 * statement.penalty(model), losses=losses)
 
     def start(self, variables: Mapping[str, Any], multipliers: Mapping[str, Any]) -> Dual:
         """Return the multipliers of the margins."""
@@ -105,16 +101,15 @@ class MarginLinearDual(LinearDual):
         off = abs(imbalance(parts, sides))
         return max(outside, off) if math.isfinite(off) else math.inf
 
-    def gains(self, dual: Dual, term: LinearTerm) -> Evaluation:
+    def gains(self, dual: Dual, term: LinearTerm) -> Bounded:
         """Σα less the conjugates of the losses beside the term in ξ."""
         statement = self.statement
         if term.xi is None:
             return super().gains(dual, term)
-        alpha = statement.alpha(dual)
+        alpha = exact(statement.alpha(dual))
         if statement.p == 1:
-            # Zero inside the box.
-            return Evaluation.at_least(float(alpha.sum()), sum_below(alpha))
-        beyond = np.maximum((exact(alpha) - term.xi).upper, 0.0)
-        conjugate = hinge_power_conjugate_above(beyond, statement.cost_below, statement.p)
-        low = sum_below(np.concatenate([alpha, -conjugate]))
-        return Evaluation.at_least(float(alpha.sum() - conjugate.sum()), low)
+            # The conjugates are zero inside the box.
+            return total(alpha)
+        beyond, cost = positive_part(alpha - term.xi), exact(statement.C) * statement.loss_weight
+        found: Bounded = total(alpha - hinge_power_conjugate(beyond, cost, exact(statement.p)))
+        return found

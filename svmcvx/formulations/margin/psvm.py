@@ -47,15 +47,15 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 
 from svmcvx.certificate import EPS, Dual, Evaluation
-from svmcvx.core.bounded import Bounded, exact
+from svmcvx.core.bounded import Bounded, by_rows, exact, total
+from svmcvx.core.exactly import product_below
 from svmcvx.formulations.base import CLEARLY_ZERO, RecoveredPoints
 from svmcvx.formulations.margin.alpha_dual import AlphaDualStatement
 from svmcvx.formulations.margin.linear_dual import MarginLinearDual
 from svmcvx.formulations.margin.support_equations import solve_support_equations
 from svmcvx.formulations.optimal_intercepts import hinge_intercepts
-from svmcvx.losses import hinge_power, hinge_power_above, hinge_power_conjugate, hinge_power_conjugate_above
+from svmcvx.losses import hinge_power, hinge_power_conjugate
 from svmcvx.model import BinaryModel
-from svmcvx.rounding import SMALLEST, U, product_below, sum_above, sum_below
 from svmcvx.solution import OptimalIntercepts
 
 __all__ = [
@@ -74,14 +74,15 @@ BIAS_RULES = ("exact", "paper", "released")
 PAPER_SUPPORT = 1e-5
 
 
-def objective(squared_norm: float, u: Floats, *, C: float, p: float, weight: Floats | float = 1.0) -> float:
-    r"""Return :math:`P = \tfrac12\|w\|^2 + C\sum_i s_i(1-u_i)_+^p`."""
-    return 0.5 * squared_norm + C * float(np.sum(weight * hinge_power(u, p)))
+def objective(squared_norm: Any, u: Any, *, C: Any, p: Any, weight: Any = 1.0) -> Any:
+    r"""Return :math:`P = \tfrac12\|w\|^2 + C\sum_i s_i(1-u_i)_+^p`, of plain or of bounded numbers."""
+    return 0.5 * squared_norm + C * total(weight * hinge_power(u, p))
 
 
-def dual_objective(alpha: Floats, squared_norm: float, *, C: float, p: float, weight: Floats | float = 1.0) -> float:
-    r"""Return :math:`D(\alpha)`, with :math:`v'Kv` passed as `squared_norm`; −inf outside the box for p = 1."""
-    return float(alpha.sum()) - float(hinge_power_conjugate(alpha, C * weight, p).sum()) - 0.5 * squared_norm
+def dual_objective(alpha: Any, squared_norm: Any, *, C: Any, p: Any, weight: Any = 1.0) -> Any:
+    r"""Return :math:`D(\alpha)`, with :math:`v'Kv` passed as `squared_norm`; for p = 1 of an α within its box."""
+    gains = alpha if p == 1 else alpha - hinge_power_conjugate(alpha, C * weight, p)
+    return total(gains) - 0.5 * squared_norm
 
 
 def best_bias(f: Floats, y: Floats, *, p: float, weight: Floats | None = None, near: float | None = None) -> float:
@@ -202,35 +203,33 @@ class PSVM(AlphaDualStatement):
         """P at a model, from its scores on the raw data."""
         return Evaluation.of(regulariser=0.5 * self.penalty(model), losses=self.losses(model))
 
-    def losses(self, model: BinaryModel) -> Evaluation:
-        """C Σ s (1 − u)₊^p, every loss at the worst end of its margin."""
-        margins = self.margins(model)
-        u, error = margins.value, np.broadcast_to(margins.error, margins.shape)
-        with np.errstate(over="ignore", invalid="ignore"):
-            value = objective(0.0, u, C=self.C, p=self.p, weight=self.weight)
-            losses = hinge_power_above(u, error, self.p)
-            terms = np.nextafter(self.cost_below, math.inf) * losses * (1.0 + 4.0 * U) + SMALLEST
-            terms = np.where(losses == 0.0, 0.0, terms)
-        return Evaluation.at_most(value, sum_above(terms))
+    @property
+    def _parameters(self) -> dict[str, Bounded]:
+        return {"C": exact(self.C), "p": exact(self.p)}
+
+    def losses(self, model: BinaryModel) -> Bounded:
+        """C Σ s (1 − u)₊^p."""
+        found: Bounded = by_rows(
+            lambda u, s: objective(0.0, u, weight=s, **self._parameters), self.margins(model), self.loss_weight
+        )
+        return found
 
     def evaluate_dual(self, dual: Dual) -> Bounded:
-        """D at a feasible α; the norm at its upper end."""
-        if not self.alpha(dual).any():
-            return exact(0.0)
+        """D at a feasible α."""
         return self.gains(dual) - 0.5 * self.space.product(self.coefficients(dual)).squared_norm
 
     def coefficients(self, dual: Dual) -> Floats:
         """Return v of w = Σ v φ(x)."""
         return self.alpha(dual) * self.y
 
-    def gains(self, dual: Dual) -> Evaluation:
-        """Σα less the conjugates of the losses, these at their upper ends."""
-        alpha = self.alpha(dual)
-        value = dual_objective(alpha, 0.0, C=self.C, p=self.p, weight=self.weight)
-        # The conjugate falls as the cost rises.
-        conjugate = hinge_power_conjugate_above(alpha, self.cost_below, self.p)
-        parts = [alpha, -conjugate] if conjugate.any() else [alpha]
-        return Evaluation.at_least(value, sum_below(np.concatenate(parts)))
+    def gains(self, dual: Dual) -> Bounded:
+        """Σα less the conjugates of the losses; multipliers of zero have none."""
+        alpha, s = self.alpha(dual), self.loss_weight
+        support = np.flatnonzero(alpha)
+        if support.size < alpha.size:
+            alpha, s = alpha[support], s if isinstance(s, float) else s[support]
+        found: Bounded = by_rows(lambda a, s: dual_objective(a, 0.0, weight=s, **self._parameters), exact(alpha), s)
+        return found
 
     def linear_dual(self) -> MarginLinearDual:
         """The dual side with a linear term beside."""
