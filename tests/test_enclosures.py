@@ -1,5 +1,6 @@
 """What every statement says of a number and its error, term by term, against ball arithmetic from the data as they were passed."""
 
+import itertools
 import math
 import operator
 import os
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 
 import svmcvx as sx
-from svmcvx.core.bounded import exact
+from svmcvx.core.bounded import Bounded, exact
 from svmcvx.data import binary_data
 from svmcvx.feature_space import feature_space
 from svmcvx.formulations.margin import psvm
@@ -17,9 +18,12 @@ from svmcvx.formulations.margin.absolute_norm import AbsoluteNormSVM
 from svmcvx.formulations.margin.hard_margin import HardMargin
 from svmcvx.formulations.margin.liblinear import PenalisedPSVM
 from svmcvx.formulations.margin.psvm import PSVM
+from svmcvx.formulations.margin_distribution import odm, odml
+from svmcvx.formulations.margin_distribution.odm import ODM
+from svmcvx.formulations.margin_distribution.odml import ODML, ODMLHardMargin
 from svmcvx.model import LinearModel
 
-from .test_margin_rounding import exact_point, power, quadratic
+from .test_margin_rounding import exact_kernel, exact_point, power
 
 PROBLEMS = 500 if os.environ.get("SVMCVX_THOROUGH") else 25
 
@@ -160,8 +164,21 @@ class ExactMargins:
         return balls([Ball(label * f) for label, f in zip(self.y, scores, strict=True)]), Ball(norm)
 
     def squared_norm(self, v):
-        extra = sum((flint.arb(float(x)) for x in v), flint.arb(0)) ** 2 if self.penalised else 0
-        return Ball(quadratic(self.space.kernel, self.X, v) + extra)
+        return self.squared_norm_of_balls(balls(v))
+
+    def squared_norm_of_balls(self, v):
+        x = [each.x for each in v]
+        extra = sum(x, flint.arb(0)) ** 2 if self.penalised else 0
+        if self.space.kernel is None:
+            columns = [
+                sum((Ball(a).x * c for a, c in zip(column, x, strict=True)), flint.arb(0)) for column in self.X.T
+            ]
+            return Ball(sum((w * w for w in columns), flint.arb(0)) + extra)
+        pairs = itertools.product(range(len(x)), repeat=2)
+        return Ball(
+            sum((x[i] * x[j] * exact_kernel(self.space.kernel, self.X[i], self.X[j]) for i, j in pairs), flint.arb(0))
+            + extra
+        )
 
 
 def statement_of(name, rng):
@@ -236,6 +253,63 @@ def test_hard_margins(seed):
     encloses(statement.evaluate_dual(dual), sum(balls(alpha)) - norm / 2)
 
 
+def exact_shares(statement):
+    whole = sum(balls(statement.weight))
+    return balls([s / whole for s in balls(statement.weight)])
+
+
+@pytest.mark.parametrize("seed", range(PROBLEMS))
+def test_margin_distributions(seed):
+    rng = np.random.default_rng(seed)
+    X, y, kernel, weight = hostile(rng)
+    space = feature_space(binary_data(X, y, weight), kernel, intercept=str(rng.choice(["penalised", "none"])))
+    statement = ODM(space=space, C1=size(rng), C2=size(rng), D=float(rng.choice([0.0, 0.1, rng.random()])))
+    truth, c = ExactMargins(space), exact_shares(statement)
+    encloses(Bounded(np.broadcast_to(statement.bounded_share.value, y.size), statement.bounded_share.error), c)
+    numbers = {name: Ball(getattr(statement, name)) for name in ("C1", "C2", "D")} | {"share": c}
+    for model in [*some_models(rng, space), *statement.trivial()[0]]:
+        u, norm = truth.margins(model)
+        encloses(statement.margins_of(model), u)
+        encloses(statement.losses(model), odm.objective(0.0, u, **numbers))
+        encloses(statement.evaluate(model), odm.objective(norm, u, **numbers))
+    for scale in (1e-3, 10.0):
+        theta = scale * rng.standard_normal(y.size) * (rng.random(y.size) < 0.8)
+        norm = truth.squared_norm(theta * space.data.y)
+        encloses(statement.gains({"theta": theta}), odm.dual_objective(balls(theta), 0.0, **numbers))
+        encloses(statement.evaluate_dual({"theta": theta}), odm.dual_objective(balls(theta), norm, **numbers))
+
+
+@pytest.mark.parametrize("hard", [False, True])
+@pytest.mark.parametrize("seed", range(PROBLEMS))
+def test_means_and_variances_of_margins(seed, hard):
+    rng = np.random.default_rng(seed)
+    X, y, kernel, weight = hostile(rng)
+    space = feature_space(binary_data(X, y, weight), kernel, intercept=str(rng.choice(["penalised", "none"])))
+    lam1, lam2 = size(rng) * rng.integers(0, 2), size(rng) * rng.integers(0, 2)
+    statement = ODMLHardMargin(space, lam1, lam2) if hard else ODML(space, lam1, lam2, C=size(rng))
+    truth, c, C = ExactMargins(space), exact_shares(statement), 0.0 if hard else statement.C
+    numbers = {"lam1": Ball(lam1), "lam2": Ball(lam2), "C": Ball(C), "share": c}
+    for model in some_models(rng, space):
+        u, norm = truth.margins(model)
+        m = float(rng.standard_normal())
+        found = statement.losses_around(statement.margins_of(model), C, m)
+        encloses(found, odml.objective(0.0, u, around=Ball(m), **numbers))
+        mean = float(statement.share @ statement.margins_of(model).value)
+        wanted = odml.objective(norm, u, around=Ball(mean), **numbers)
+        encloses(statement.value_at(statement.margins_of(model), statement.penalty(model), C), wanted)
+        # Around any number the variance is at least itself.
+        assert not odml.objective(norm, u, **numbers).x > wanted.x
+    for scale in (1e-3, 1e3):
+        dual = statement.repair({"alpha": scale * rng.random(y.size)})
+        alpha, tau = balls(dual["alpha"]), balls(dual["tau"])
+        v = truth.y * (alpha + Ball(lam2) * c - tau)
+        encloses(statement.coefficients(dual), v)
+        norm = truth.squared_norm_of_balls(v)
+        encloses(space.squared_norm_of(statement.coefficients(dual)), norm)
+        encloses(statement.gains(dual), odml.dual_objective(alpha, tau, 0.0, lam1=Ball(lam1), share=c))
+        encloses(statement.evaluate_dual(dual), odml.dual_objective(alpha, tau, norm, lam1=Ball(lam1), share=c))
+
+
 # Formulas, apart from statements: a plain number between bounded ones would lose its rounding
 
 
@@ -261,3 +335,28 @@ def test_formulas_of_the_margin_family(seed):
             assert formula(*args, weight=weight, **{k: v.value for k, v in ours.items()}) == pytest.approx(
                 found.value, rel=1e-12
             )
+
+
+@pytest.mark.parametrize("seed", range(PROBLEMS))
+def test_formulas_of_the_margin_distribution_family(seed):
+    rng = np.random.default_rng(seed)
+    u, theta, alpha, c = 2.0 * rng.standard_normal(9), rng.standard_normal(9), rng.random(9), rng.dirichlet(np.ones(9))
+    norm = float(rng.random())
+    band, band_balls = parameters(rng, "C1", "C2")
+    D = float(rng.random())
+    band, band_balls = band | {"D": exact(D)}, band_balls | {"D": Ball(D)}
+    blend, blend_balls = parameters(rng, "lam1", "lam2", "C")
+    for formula, arguments, ours, theirs in (
+        (odm.objective, (norm, u), band, band_balls),
+        (odm.dual_objective, (theta, norm), band, band_balls),
+        (odml.objective, (norm, u), blend, blend_balls),
+        (odml.objective, (norm, u), blend | {"around": 0.3}, blend_balls | {"around": Ball(0.3)}),
+        (odml.dual_objective, (alpha, theta, norm), {"lam1": blend["lam1"]}, {"lam1": blend_balls["lam1"]}),
+    ):
+        for share, same in ((c, balls(c)), (0.125, 0.125)):
+            wanted = formula(*(balls(a) if np.ndim(a) else Ball(a) for a in arguments), share=same, **theirs)
+            found = formula(*(exact(a) for a in arguments), share=share, **ours)
+            encloses(found, wanted)
+            plain = {k: v.value if isinstance(v, Bounded) else v for k, v in ours.items()}
+            assert formula(*arguments, share=share, **plain) == pytest.approx(found.value, rel=1e-12)
+            assert found.error <= 1e-13 * (1.0 + abs(found.value))

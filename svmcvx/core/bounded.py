@@ -46,6 +46,7 @@ __all__ = [
     "ULPS",
     "Bounded",
     "U",
+    "between",
     "by_rows",
     "correctly_rounded",
     "down",
@@ -65,6 +66,7 @@ __all__ = [
     "sum_below",
     "total",
     "up",
+    "weighted_total",
     "where",
 ]
 
@@ -79,7 +81,7 @@ ELEMENTARY = 2.0 * ULPS * U
 GROW = 1.0 + 32.0 * U
 # Results below SMALL may have lost something to underflow, less than LOST.
 SMALL = 2.0**-900
-LOST = 2.0**-1060
+LOST = 2.0**-1070
 # Length from which the sums of an array are not taken by math.fsum.
 LONG = 1024
 # Rows of a part of a long sum, which stay in a processor's cache; half the rows from which a sum is taken in parts.
@@ -164,6 +166,10 @@ class Bounded:
         """A number that is at most the exact one: what a lower bound is worth."""
         return float(self.lower)
 
+    def widened(self, by: Bounded | float) -> Bounded:
+        """Return the same value with an error that is larger by a number, or by the upper end of one."""
+        return Bounded(self.value, (self.error + (by.upper if isinstance(by, Bounded) else by)) * GROW)
+
     @property
     def size(self) -> int:
         """Number of entries."""
@@ -209,10 +215,11 @@ class Bounded:
         size = abs(value)
         error = size * U
         if not _is_exact(q):
-            error = error + abs(a) * q
+            error += abs(a) * q
         if not _is_exact(r):
-            error = error + r * (abs(b) if _is_exact(q) else abs(b) + q)
-        return Bounded(value, _with_lost(error * GROW, size, lambda: _vanishes(a, r) | _vanishes(b, q)))
+            error += r * (abs(b) if _is_exact(q) else abs(b) + q)
+        error *= GROW
+        return Bounded(value, _with_lost(error, size, lambda: _vanishes(a, r) | _vanishes(b, q)))
 
     __rmul__ = __mul__
 
@@ -342,11 +349,13 @@ def _sum(x: Bounded, other: tuple[Any, Any], sign: float) -> Bounded:
     if isinstance(x.value, float) and x.value == 0.0 and x.is_exact:
         return Bounded(b if sign > 0 else -b, q)
     value = x.value + b if sign > 0 else x.value - b
-    error = abs(value) * U
+    error = abs(value)
+    error *= U
     for part in (x.error, q):
         if not _is_exact(part):
-            error = error + part
-    return Bounded(value, error * GROW)
+            error += part
+    error *= GROW
+    return Bounded(value, error)
 
 
 @_quietly
@@ -361,13 +370,15 @@ def _quotient(a: Any, r: Any, b: Any, q: Any) -> Bounded:
     error = size * U
     if _is_exact(q):
         if not _is_exact(r):
-            error = error + r / abs(b)
+            error += r / abs(b)
     else:
-        room = np.where(abs(b) > q, abs(b) - q, np.nan)[()]
-        error = error + _with_lost(size, size, lambda: a == 0.0) * (q / room)
+        room = abs(b) - q
+        room = np.where(room > 0.0, room, np.nan)[()]
+        error += _with_lost(size, size, lambda: a == 0.0) * (q / room)
         if not _is_exact(r):
-            error = error + r / room
-    return Bounded(value, _with_lost(error * GROW, size, lambda: _vanishes(a, r)))
+            error += r / room
+    error *= GROW
+    return Bounded(value, _with_lost(error, size, lambda: _vanishes(a, r)))
 
 
 @_quietly
@@ -402,6 +413,7 @@ def _expm1_above(t: Any) -> Any:
     return np.where(t <= 1.0, t * (1.0 + t), np.expm1(t) * (1.0 + ELEMENTARY))[()]
 
 
+@_quietly
 def positive_part(x: R) -> R:
     r"""Return :math:`\max(x, 0)`.
 
@@ -411,8 +423,15 @@ def positive_part(x: R) -> R:
         return np.maximum(x, 0.0)
     if x.is_exact:
         return Bounded(np.maximum(x.value, 0.0))
-    reach = np.maximum((x.value + x.error) * GROW, 0.0)
-    return Bounded(np.maximum(x.value, 0.0), np.minimum(x.error, reach))
+    reach = x.value + x.error
+    reach *= GROW
+    return Bounded(np.maximum(x.value, 0.0), np.minimum(x.error, np.maximum(reach, 0.0)))
+
+
+def between(low: float, high: float) -> Bounded:
+    """Return a number that is known to lie between two."""
+    value = 0.5 * low + 0.5 * high
+    return Bounded(value, max(high - value, value - low) * GROW)
 
 
 def maximum(x: Any, y: Any) -> Any:
@@ -432,8 +451,12 @@ def square(x: R) -> R:
     value = a * a
     error = value * U
     if not x.is_exact:
-        error = error + (2.0 * abs(a) + r) * r
-    return Bounded(value, _with_lost(error * GROW, value, lambda: _vanishes(a, r)))
+        moved = 2.0 * abs(a)
+        moved += r
+        moved *= r
+        error += moved
+    error *= GROW
+    return Bounded(value, _with_lost(error, value, lambda: _vanishes(a, r)))
 
 
 @_quietly
@@ -636,6 +659,12 @@ def log1p_sum_exp(x: Any) -> Any:
         most = value * (1.0 + (24.0 + 2.0 * k) * U) + np.where(value < SMALL, LOST * k, 0.0)
         error = error + np.minimum(reach, most * _expm1_above(reach))
     return Bounded(value, error * GROW)
+
+
+def weighted_total(weight: Any, x: Any) -> Any:
+    """Return the sum of products; weights that are all the same, a number, are taken out of it."""
+    same = weight.shape == () if isinstance(weight, Bounded) else np.ndim(weight) == 0
+    return weight * total(x) if same else total(weight * x)
 
 
 def by_rows(term: Callable[..., Any], *arrays: Any) -> Any:

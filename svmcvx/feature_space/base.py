@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from functools import cached_property
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from svmcvx.core.bounded import Bounded, exact, square
+from svmcvx.core.bounded import Bounded, exact, sqrt, square, total
 from svmcvx.data import BinaryData, Features
 from svmcvx.kernels import Kernel
 from svmcvx.model import BinaryModel
@@ -64,6 +65,22 @@ class FeatureSpace(ABC):
     @abstractmethod
     def product(self, v: Floats) -> Product:
         """Evaluate the point with coefficients `v`."""
+
+    def squared_norm_of(self, v: Bounded) -> Bounded:
+        r"""Return the squared norm of a point whose coefficients are known up to errors δ.
+
+        With f the scores of the known coefficients it moves by at most :math:`2\sum_i\delta_i|f_i| + (\sum_i\delta_i\sqrt{K_{ii}})^2`.
+        """
+        f, found = self.product(v.value)
+        if v.is_exact:
+            return found
+        off = exact(np.broadcast_to(v.error, v.shape))
+        return found.widened(2.0 * total(off * abs(f)) + square(total(off * self.lengths)))
+
+    @cached_property
+    def lengths(self) -> Bounded:
+        """At least the norms of the observations in feature space."""
+        return sqrt(exact(self.diagonal_above()))
 
     @abstractmethod
     def model(self, v: Floats, bias: float = 0.0) -> BinaryModel:

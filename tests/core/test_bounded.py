@@ -72,7 +72,7 @@ def test_elementary_functions_may_be_as_inaccurate_as_is_assumed(name):
 
 # Changes of the modules, and the operations whose comparison has to notice.
 MUTANTS = {
-    "sum without rounding": ("bounded", "    error = abs(value) * U\n    for part", "    error = abs(value) * 0.0\n    for part", ["add"]),
+    "sum without rounding": ("bounded", "    error *= U\n    for part", "    error *= 0.0\n    for part", ["add"]),
     "sum without one error": ("bounded", "for part in (x.error, q):", "for part in (x.error,):", ["add"]),
     "product without second order": ("bounded", "r * (abs(b) if _is_exact(q) else abs(b) + q)", "r * abs(b)", ["multiply"]),
     "product without underflow": ("bounded", "return error + LOST * (small & ~vanishes()) if small.any() else error", "return error", ["multiply"]),
@@ -81,12 +81,12 @@ MUTANTS = {
     "no factor of the errors": ("bounded", "GROW = 1.0 + 32.0 * U", "GROW = 1.0", ["multiply"]),
     "0.5 as an exact factor": ("bounded", "== 0.5 and abs(factor) >= 1.0", "== 0.5", ["scale"]),
     "overflow of an exact factor": ("bounded", "if other == 1.0 or np.isfinite(found).all():", "if True:", ["overflow"]),
-    "quotient by the middle of the divisor": ("bounded", "abs(b) - q, np.nan)", "abs(b), np.nan)", ["divide"]),
-    "quotient by what may be 0": ("bounded", "np.where(abs(b) > q, abs(b) - q, np.nan)[()]", "abs(abs(b) - q)", ["divide"]),
+    "quotient by the middle of the divisor": ("bounded", "room = abs(b) - q", "room = abs(b)", ["divide"]),
+    "quotient by what may be 0": ("bounded", "np.where(room > 0.0, room, np.nan)[()]", "abs(room)", ["divide"]),
     "amplified underflow of a quotient": ("bounded", "_with_lost(size, size, lambda: a == 0.0) * (q / room)", "size * (q / room)", ["divide by an uncertain number"]),
-    "square without second order": ("bounded", "(2.0 * abs(a) + r) * r", "2.0 * abs(a) * r", ["square"]),
-    "positive part that reaches less": ("bounded", "np.maximum((x.value + x.error) * GROW, 0.0)", "np.maximum(x.value + x.error, 0.0)", ["positive part"]),
-    "positive part without reach": ("bounded", "np.minimum(x.error, reach)", "np.where(x.value < 0.0, 0.0, x.error)", ["positive part"]),
+    "square without second order": ("bounded", "        moved += r\n", "", ["square"]),
+    "positive part that reaches less": ("bounded", "    reach *= GROW\n", "", ["positive part"]),
+    "positive part without reach": ("bounded", "np.minimum(x.error, np.maximum(reach, 0.0))", "np.where(x.value < 0.0, 0.0, x.error)", ["positive part"]),
     "maximum with the error of one": ("bounded", "else np.maximum(r, q))", "else r)", ["maximum"]),
     "root at the middle": ("bounded", "np.fmin(x.error / value, np.sqrt(x.error))", "x.error / (2.0 * value)", ["root"]),
     "power of first order": ("bounded", "share * (1.0 + share) + ELEMENTARY", "share + ELEMENTARY", ["power"]),
@@ -318,6 +318,30 @@ def test_the_least_of_all_entries():
     assert exact(np.array([3.0, 1.0])).least == 1.0
     assert exact(np.zeros(0)).least == math.inf
     assert Bounded(np.array([3.0, 1.0]), np.array([math.nan, 0.0])).least == -math.inf
+
+
+@pytest.mark.parametrize(
+    ("low", "high"), [(0.0, 1.0), (-1e-300, 5e-324), (0.1, 0.3), (1.0, math.nextafter(1.0, 2.0)), (2.0, 2.0)]
+)
+def test_a_number_between_two(low, high):
+    found = b.between(low, high)
+    assert Fraction(found.lower) <= Fraction(low) <= Fraction(high) <= Fraction(found.upper)
+    for end in (low, high):
+        assert abs(Fraction(end) - Fraction(float(found.value))) <= Fraction(float(found.error))
+
+
+def test_equal_weights_are_taken_out_of_a_sum():
+    x = Bounded(np.array([0.1, 0.2, 0.7]), 1e-9)
+    one, each = b.weighted_total(exact(1.0) / 3.0, x), b.weighted_total(np.full(3, 1.0 / 3.0), x)
+    assert abs(one.value - each.value) <= 1e-16
+    assert b.weighted_total(0.5, x.value) == 0.5 * total(x.value)
+    assert b.weighted_total(np.array([0.0, 0.0, 2.0]), x.value) == 1.4
+
+
+def test_an_error_is_widened():
+    x = Bounded(np.array([1.0, 2.0]), np.array([0.0, 1e-3])).widened(exact(0.5))
+    assert (x.error >= [0.5, 0.501]).all()
+    assert (x.error <= np.array([0.5, 0.501]) * (1 + 1e-14)).all()
 
 
 def test_entries_are_taken():

@@ -149,14 +149,14 @@ class _Search:
         """Return P at a point, with an estimate of its rounding."""
         s = self.statement
         u, norm = s.y * f, float(v @ f)
-        value = objective(max(norm, 0.0), u, C1=s.C1, C2=s.C2, D=s.D, share=s.share)
+        value: float = objective(max(norm, 0.0), u, C1=s.C1, C2=s.C2, D=s.D, share=s.share)
         return value + self._rounding(v, s.multipliers(u), abs(value))
 
     def bound(self, theta: Floats, scores: Floats) -> float:
         """Return G at a point with scores K(yθ), likewise."""
         s = self.statement
         norm = max(float((s.y * theta) @ scores), 0.0)
-        value = dual_objective(theta, norm, C1=s.C1, C2=s.C2, D=s.D, share=s.share)
+        value: float = dual_objective(theta, norm, C1=s.C1, C2=s.C2, D=s.D, share=s.share)
         size = float(np.abs(theta).sum())
         return value - self._rounding(theta, theta, 4.0 * size + abs(value))
 

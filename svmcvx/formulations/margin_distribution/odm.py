@@ -54,14 +54,24 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from svmcvx.certificate import Dual, Evaluation
-from svmcvx.core.bounded import Bounded, exact
+from svmcvx.core.bounded import (
+    Bounded,
+    U,
+    by_rows,
+    exact,
+    positive_part,
+    signed,
+    square,
+    total,
+    weighted_total,
+    where,
+)
 from svmcvx.data import binary_data, check_number
 from svmcvx.feature_space import FeatureSpace, feature_space, penalised_or_none
 from svmcvx.formulations.base import BinaryStatement, RecoveredPoints
 from svmcvx.formulations.linear_dual import LinearDual
 from svmcvx.kernels import KernelLike
 from svmcvx.model import BinaryModel, LinearModel
-from svmcvx.rounding import SMALLEST, UNDERFLOW, U, sum_above, sum_below
 from svmcvx.system.deadline import current
 
 __all__ = [
@@ -69,12 +79,10 @@ __all__ = [
     "ODMStatement",
     "bound_odm",
     "check_band",
-    "conjugates_above",
     "dual_objective",
     "margin_space",
     "multipliers",
     "objective",
-    "products_below",
     "solve_positive",
 ]
 
@@ -85,33 +93,32 @@ ROUNDS = 40
 LARGEST_SYSTEM = 4000
 
 
-def objective(
-    squared_norm: float, u: Floats, *, C1: float, C2: float, D: float, share: Floats | float | None = None
-) -> float:
-    r"""Return :math:`P = \tfrac12\|w\|^2 + \sum_i c_i (C_1 (1-D-u_i)_+^2 + C_2 (u_i-1-D)_+^2)`; :math:`c_i = 1/n` by default."""
+def objective(squared_norm: Any, u: Any, *, C1: Any, C2: Any, D: Any, share: Any = None) -> Any:
+    r"""Return :math:`P = \tfrac12\|w\|^2 + \sum_i c_i (C_1 (1-D-u_i)_+^2 + C_2 (u_i-1-D)_+^2)`; :math:`c_i = 1/n` by default.
+
+    Of plain or of bounded numbers, like :func:`dual_objective`.
+    """
     short, long = _deviations(u, D)
-    return 0.5 * squared_norm + float(np.sum(_share(share, u) * (C1 * short**2 + C2 * long**2)))
+    return 0.5 * squared_norm + weighted_total(_share(share, u), C1 * square(short) + C2 * square(long))
 
 
-def dual_objective(
-    theta: Floats, squared_norm: float, *, C1: float, C2: float, D: float, share: Floats | float | None = None
-) -> float:
+def dual_objective(theta: Any, squared_norm: Any, *, C1: Any, C2: Any, D: Any, share: Any = None) -> Any:
     r"""Return :math:`G(\theta)`, with :math:`v'Kv` passed as `squared_norm`."""
-    conjugate = np.sum(theta**2 / (4.0 * np.where(theta > 0, C1, C2) * _share(share, theta)))
-    return float(theta.sum()) - D * float(np.abs(theta).sum()) - float(conjugate) - 0.5 * squared_norm
+    conjugate = theta * (theta / (4.0 * where(theta > 0, C1, C2) * _share(share, theta)))
+    return total(theta - D * abs(theta) - conjugate) - 0.5 * squared_norm
 
 
 def multipliers(u: Floats, *, C1: float, C2: float, D: float, share: Floats | float | None = None) -> Floats:
     r"""Return :math:`\theta_i = 2 C_1 c_i (1-D-u_i)_+ - 2 C_2 c_i (u_i-1-D)_+`, minus the derivative of the losses."""
     short, long = _deviations(u, D)
-    return 2.0 * _share(share, u) * (C1 * short - C2 * long)
+    return np.asarray(2.0 * _share(share, u) * (C1 * short - C2 * long))
 
 
-def _deviations(u: Floats, D: float) -> tuple[Floats, Floats]:
-    return np.maximum(1.0 - D - u, 0.0), np.maximum(u - 1.0 - D, 0.0)
+def _deviations(u: Any, D: Any) -> tuple[Any, Any]:
+    return positive_part(1.0 - D - u), positive_part(u - (1.0 + D))
 
 
-def _share(share: Floats | float | None, like: Floats) -> Floats | float:
+def _share(share: Any, like: Any) -> Any:
     return 1.0 / like.size if share is None else share
 
 
@@ -133,27 +140,22 @@ class ODMStatement(BinaryStatement):
 
     @cached_property
     def share(self) -> Floats:
-        """Shares of the weights, of sum 1, each to a relative 2u and one smallest number."""
+        """Shares of the weights, of sum 1, rounded."""
         return self.weight / self.space.data.total_weight
 
-    def averaged_above(self, loss: Floats, *, less: Floats | None = None) -> float:
-        r"""Return a number that is at least :math:`\sum_i c_i (l_i - g_i)` with the exact shares c.
+    @cached_property
+    def bounded_share(self) -> Bounded:
+        """The shares with their errors; a number where all are equal. The sum of the weights of all blocks is rounded three times."""
+        data = self.space.data
+        if data.whole_weight is not None:
+            return exact(self.weight) / Bounded(data.whole_weight, 4.0 * U * data.whole_weight)
+        if (self.weight == self.weight[0]).all():
+            return exact(1.0) / float(data.n)
+        return exact(self.weight) / total(exact(self.weight))
 
-        Parameters
-        ----------
-        loss : ndarray of shape (n,)
-            l, at least 0, with a relative error of 6u.
-        less : ndarray of shape (n,), optional
-            g, with a relative error of u; 0 by default.
-        """
-        c = self.share
-        terms = c * loss if less is None else c * (loss - less)
-        size = loss if less is None else loss + np.abs(less)
-        return sum_above(terms + ((16.0 * U) * c + 4.0 * SMALLEST) * size + UNDERFLOW)
-
-    def scores_of(self, model: BinaryModel) -> Bounded:
-        """Return the scores of a model; those of w = 0 are known, and take no pass over the data."""
-        return exact(np.zeros(self.y.size)) if _is_nothing(model) else self.space.scores(model)
+    def margins_of(self, model: BinaryModel) -> Bounded:
+        """Return the margins of a model; those of w = 0 are known, and take no pass over the data."""
+        return exact(np.zeros(self.y.size)) if _is_nothing(model) else signed(self.y, self.space.scores(model))
 
     def penalty(self, model: BinaryModel) -> Bounded:
         """Return the squared norm of a model."""
@@ -193,20 +195,16 @@ class ODM(ODMStatement):
         """P at a model, from its scores on the raw data."""
         return Evaluation.of(regulariser=0.5 * self.penalty(model), losses=self.losses(model))
 
-    def losses(self, model: BinaryModel) -> Evaluation:
-        """The averaged losses, each at the end of its margin that costs more."""
-        scores = self.scores_of(model)
-        u, off = self.y * scores.value, scores.error
-        with np.errstate(over="ignore", invalid="ignore"):
-            value = objective(0.0, u, C1=self.C1, C2=self.C2, D=self.D, share=self.share)
-            short, long = (1.0 - self.D) - u, u - (1.0 + self.D)
-            # The band's ends round by 2u together, each difference by u.
-            band = 2.0 * U if self.D > 0 else 0.0
-            short, long = (
-                np.maximum(room + (off + band + 2.0 * U * np.abs(room)) * (1.0 + 4.0 * U), 0.0)
-                for room in (short, long)
-            )
-            return Evaluation.at_most(value, self.averaged_above((self.C1 * short) * short + (self.C2 * long) * long))
+    @property
+    def _parameters(self) -> dict[str, Bounded]:
+        return {"C1": exact(self.C1), "C2": exact(self.C2), "D": exact(self.D)}
+
+    def losses(self, model: BinaryModel) -> Bounded:
+        """The averaged losses."""
+        found: Bounded = by_rows(
+            lambda u, c: objective(0.0, u, share=c, **self._parameters), self.margins_of(model), self.bounded_share
+        )
+        return found
 
     def margins_at(self, w: Floats) -> Floats:
         """Return the margins of a normal in the columns of the factor."""
@@ -226,8 +224,6 @@ class ODM(ODMStatement):
 
     def evaluate_dual(self, dual: Dual) -> Bounded:
         """G at any θ."""
-        if not self.entry(dual, "theta").any():
-            return exact(0.0)
         return self.gains(dual) - 0.5 * self.space.product(self.coefficients(dual)).squared_norm
 
     def coefficients(self, dual: Dual) -> Floats:
@@ -239,15 +235,14 @@ class ODM(ODMStatement):
         """Return θ."""
         return dual.get("theta")
 
-    def gains(self, dual: Dual) -> Evaluation:
-        """Σθ − DΣ|θ| less the conjugates of the losses, these at their upper ends."""
-        theta = self.entry(dual, "theta")
-        size = np.abs(theta)
-        with np.errstate(over="ignore", invalid="ignore"):
-            value = dual_objective(theta, 0.0, C1=self.C1, C2=self.C2, D=self.D, share=self.share)
-            conjugate = conjugates_above(theta, products_below(np.where(theta > 0, self.C1, self.C2), self.share))
-            terms = (theta - self.D * size) - conjugate
-            return Evaluation.at_least(value, sum_below(terms - 8.0 * U * (size + conjugate)))
+    def gains(self, dual: Dual) -> Bounded:
+        """Σθ − DΣ|θ| less the conjugates of the losses; multipliers of zero have none."""
+        theta, c = self.entry(dual, "theta"), self.bounded_share
+        support = np.flatnonzero(theta)
+        if support.size < theta.size:
+            theta, c = theta[support], c if c.shape == () else c[support]
+        found: Bounded = by_rows(lambda t, c: dual_objective(t, 0.0, share=c, **self._parameters), exact(theta), c)
+        return found
 
     def linear_dual(self) -> LinearDual:
         """Return the dual side with a linear term beside."""
@@ -319,18 +314,6 @@ class ODM(ODMStatement):
             if np.array_equal(short, u < 1.0 - self.D) and np.array_equal(long, u > 1.0 + self.D):
                 break
         return theta, w
-
-
-def products_below(C: Floats | float, share: Floats) -> Floats:
-    """Return numbers that are at most C c for the exact shares c."""
-    return np.maximum(C * share * (1.0 - 6.0 * U) - (1.0 + C) * (4.0 * SMALLEST), 0.0)
-
-
-def conjugates_above(theta: Floats, c: Floats) -> Floats:
-    r"""Return numbers that are at least :math:`\theta_i^2 / 4c_i`; infinite where that cannot be told."""
-    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-        found = (0.25 * theta / c) * theta * (1.0 + 8.0 * U) + UNDERFLOW
-    return np.where(theta == 0.0, 0.0, np.where(np.isnan(found), np.inf, found))
 
 
 def solve_positive(system: Floats, right: Floats) -> Floats:

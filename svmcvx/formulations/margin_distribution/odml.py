@@ -63,15 +63,14 @@ import scipy.linalg as sl
 from numpy.typing import NDArray
 
 from svmcvx.certificate import Dual, Evaluation
-from svmcvx.core.bounded import Bounded, exact, signed
+from svmcvx.core.bounded import Bounded, between, by_rows, down, exact, signed, square, total, weighted_total
 from svmcvx.data import check_number
 from svmcvx.formulations.base import CLEARLY_ZERO, RecoveredPoints
 from svmcvx.formulations.margin_distribution.centring import centred, exact_sum
 from svmcvx.formulations.margin_distribution.curvature import Curvature
-from svmcvx.formulations.margin_distribution.odm import ODMStatement, conjugates_above, products_below, solve_positive
+from svmcvx.formulations.margin_distribution.odm import ODMStatement, solve_positive
 from svmcvx.losses import slack, variance_multipliers
 from svmcvx.model import BinaryModel
-from svmcvx.rounding import SMALLEST, UNDERFLOW, U, down, sum_above, sum_below, up
 from svmcvx.system.abandoned import may_be_abandoned
 from svmcvx.system.deadline import OutOfTime, current
 
@@ -93,32 +92,23 @@ RELEASED = 5
 
 
 def objective(
-    squared_norm: float,
-    u: Floats,
-    *,
-    lam1: float,
-    lam2: float,
-    C: float,
-    share: Floats | None = None,
-    around: float | None = None,
-) -> float:
+    squared_norm: Any, u: Any, *, lam1: Any, lam2: Any, C: Any, share: Any = None, around: float | None = None
+) -> Any:
     r"""Return :math:`P = \tfrac12\|w\|^2 + \lambda_1 \mathrm{var}(u) - \lambda_2 \bar u + C\sum_i c_i(1-u_i)_+`; :math:`c_i = 1/n` by default.
 
-    The variance is taken `around` the mean by default.
+    Of plain or of bounded numbers, like :func:`dual_objective`. The variance is taken `around` a number, the mean by default; it is
+    least there.
     """
-    c = np.full(u.size, 1.0 / u.size) if share is None else share
-    mean = float(c @ u)
-    spread = float(c @ (u - (mean if around is None else around)) ** 2)
-    return 0.5 * squared_norm + lam1 * spread - lam2 * mean + C * float(c @ slack(u))
+    c = 1.0 / u.size if share is None else share
+    m = weighted_total(c, u) if around is None else around
+    return 0.5 * squared_norm + weighted_total(c, lam1 * square(u - m) - lam2 * u + C * slack(u))
 
 
-def dual_objective(
-    alpha: Floats, tau: Floats, squared_norm: float, *, lam1: float, share: Floats | None = None
-) -> float:
+def dual_objective(alpha: Any, tau: Any, squared_norm: Any, *, lam1: Any, share: Any = None) -> Any:
     r"""Return :math:`G(\alpha, \tau)`, with :math:`v'Kv` passed as `squared_norm`; τ is ignored for :math:`\lambda_1 = 0`."""
-    c = np.full(alpha.size, 1.0 / alpha.size) if share is None else share
-    conjugate = float(np.sum(tau / c * (tau / (4.0 * lam1)))) if lam1 > 0 else 0.0
-    return float(alpha.sum()) - 0.5 * squared_norm - conjugate
+    c = 1.0 / alpha.size if share is None else share
+    gains = alpha - tau * (tau / (4.0 * lam1 * c)) if lam1 > 0 else alpha
+    return total(gains) - 0.5 * squared_norm
 
 
 @dataclass(frozen=True, eq=False)
@@ -225,75 +215,45 @@ class _ODML(ODMStatement):
         return max(0.0, float(-alpha.min()), float((alpha - self.upper_bound()).max()), uncentred)
 
     def evaluate_dual(self, dual: Dual) -> Bounded:
-        r"""G at a feasible point; without an entry ``"tau"`` at the best τ.
-
-        The coefficients :math:`\alpha_i + \lambda_2 c_i - \tau_i` are rounded, by :math:`\delta_i` at most. With f the scores at
-        the rounded ones, v'Kv is larger by at most :math:`2\sum_i\delta_i|f_i| + (\sum_i\delta_i\sqrt{K_{ii}})^2`.
-        """
+        """G at a feasible point; without an entry ``"tau"`` at the best τ."""
         alpha, tau = self._point(dual)
-        if self._rests(alpha) and not tau.any():
-            return exact(0.0)
-        gains = self.gains({"alpha": alpha, "tau": tau})
-        delta = self.coefficient_error(alpha, tau)
+        v = self.coefficients({"alpha": alpha, "tau": tau})
         try:
             with may_be_abandoned():
-                point = self.space.product(self.expansion(alpha, tau))
+                squared_norm = self.space.squared_norm_of(v)
         except OutOfTime:
-            # The norm of a sum is at most the sum of the norms.
-            size = np.abs(self.expansion(alpha, tau)) + delta
-            longest = sum_above(size * self._sizes_above) * (1.0 + 8.0 * U)
-            return gains - 0.5 * Bounded(longest * longest * (1.0 + 4.0 * U), UNDERFLOW)
-        with np.errstate(over="ignore", invalid="ignore"):
-            slope = np.abs(point.scores.value) + point.scores.error
-            length = sum_above(delta * self._sizes_above)
-            direct = 2.0 * sum_above(delta * slope) + length * length
-            error = sum_above([float(point.squared_norm.error), direct * (1.0 + 16.0 * U), UNDERFLOW])
-        return gains - 0.5 * Bounded(point.squared_norm.value, error)
+            # The norm of a sum is between 0 and the sum of the norms.
+            squared_norm = between(0.0, square(total(abs(v) * self.space.lengths)).above)
+        return self.gains({"alpha": alpha, "tau": tau}) - 0.5 * squared_norm
 
-    def gains(self, dual: Dual) -> Evaluation:
-        """Σα less the conjugate of the variance, this at its upper end."""
+    def gains(self, dual: Dual) -> Bounded:
+        """Σα less the conjugate of the variance."""
+        alpha, tau = (exact(values) for values in self._point(dual))
+        found: Bounded = by_rows(
+            lambda a, t, c: dual_objective(a, t, 0.0, lam1=exact(self.lam1), share=c), alpha, tau, self.bounded_share
+        )
+        return found
+
+    def coefficients(self, dual: Dual) -> Bounded:
+        """Return v of w = Σ v φ(x): multipliers alone are exact, shares and sums are not."""
         alpha, tau = self._point(dual)
-        with np.errstate(over="ignore", invalid="ignore"):
-            value = dual_objective(alpha, tau, 0.0, lam1=self.lam1, share=self.share)
-            variance = (
-                sum_above(conjugates_above(tau, products_below(self.lam1, self.share))) * (1.0 + 4.0 * U)
-                if self.lam1 > 0 and tau.any()
-                else 0.0
-            )
-            return Evaluation.at_least(value, sum_below([sum_below(alpha), -variance]))
+        q = exact(alpha)
+        if self.lam2 > 0:
+            q = q + exact(self.lam2) * self.bounded_share
+        return signed(self.y, q - tau if tau.any() else q)
 
-    def coefficients(self, dual: Dual) -> Floats:
-        """Return v of w = Σ v φ(x)."""
-        return self.expansion(*self._point(dual))
+    def losses_around(self, u: Bounded, C: float, mean: float) -> Bounded:
+        """Return all of P but the norm at margins, with the hinge weighted by C; at least that where the variance is not around its mean."""
+        parameters = {"lam1": exact(self.lam1), "lam2": exact(self.lam2), "C": exact(C)}
+        found: Bounded = by_rows(
+            lambda u, c: objective(0.0, u, share=c, around=mean, **parameters), u, self.bounded_share
+        )
+        return found
 
-    def coefficient_error(self, alpha: Floats, tau: Floats) -> Floats:
-        """Return bounds on the errors of :meth:`expansion`: both sums, and a product with a share; 0 where only α is there."""
-        if self.lam2 == 0 and not tau.any():
-            return np.zeros(alpha.size)
-        return 6.0 * U * (alpha + self.lam2 * self.share + np.abs(tau)) + (4.0 + self.lam2) * SMALLEST
-
-    @cached_property
-    def _sizes_above(self) -> Floats:
-        """At least the norms of the observations in feature space."""
-        return np.asarray(np.sqrt(self.space.diagonal_above()) * (1.0 + 4.0 * U))
-
-    def _value(self, model: BinaryModel, C: float) -> tuple[Evaluation, Floats, Floats]:
-        """P with the hinge weighted by C, the margins and their rounding."""
-        scores = self.scores_of(model)
-        u, off = self.y * scores.value, np.broadcast_to(scores.error, scores.shape)
-        losses = self._averaged(u, off, C, float(self.share @ u))
-        return Evaluation.of(regulariser=0.5 * self.penalty(model), losses=losses), u, off
-
-    def _averaged(self, u: Floats, off: Floats, C: float, mean: float) -> Evaluation:
-        """Variance, mean and hinge at margins; the variance is taken around any number, and is least around their mean."""
-        c = self.share
-        with np.errstate(over="ignore", invalid="ignore"):
-            value = objective(0.0, u, lam1=self.lam1, lam2=self.lam2, C=C, share=c, around=mean)
-            spread = (np.abs(u - mean) + off) * (1.0 + 4.0 * U)
-            room = 1.0 - u
-            short = np.maximum(room + (off + U * np.abs(room)) * (1.0 + 4.0 * U), 0.0)
-            loss = (self.lam1 * spread) * spread + C * short + self.lam2 * off
-            return Evaluation.at_most(value, self.averaged_above(loss, less=self.lam2 * u))
+    def value_at(self, u: Bounded, squared_norm: Bounded, C: float) -> Evaluation:
+        """Return P at margins and a squared norm, with the hinge weighted by C."""
+        losses = self.losses_around(u, C, float(self.share @ u.value))
+        return Evaluation.of(regulariser=0.5 * squared_norm, losses=losses)
 
     def trivial(self) -> tuple[list[BinaryModel], list[Dual]]:
         """Return zero multipliers where they cost no more than a look: without the mean, or with a factor of R."""
@@ -391,10 +351,11 @@ class ODML(_ODML):
     def _upper_bound(self) -> Floats:
         s = self.weight
         if self.space.data.whole_weight is None and (s == s[0]).all():
-            exact = Fraction(self.C) / s.size
-            nearest = float(exact)
-            return np.full(s.size, nearest if Fraction(nearest) <= exact else down(nearest))
-        return products_below(self.C, self.share)
+            box = Fraction(self.C) / s.size
+            nearest = float(box)
+            return np.full(s.size, nearest if Fraction(nearest) <= box else down(nearest))
+        found: Floats = np.maximum((exact(self.C) * self.bounded_share).lower, 0.0)
+        return found
 
     def trivial(self) -> tuple[list[BinaryModel], list[Dual]]:
         """Return w = 0, where P is C, and zero multipliers."""
@@ -402,12 +363,7 @@ class ODML(_ODML):
 
     def evaluate(self, model: BinaryModel) -> Evaluation:
         """P at a model, from its scores on the raw data."""
-        return self._value(model, self.C)[0]
-
-    def losses_around(self, model: BinaryModel, mean: float) -> Evaluation:
-        """All of P but the norm, with the variance around a number: at least its part for these rows."""
-        f = self.scores_of(model)
-        return self._averaged(self.y * f.value, np.broadcast_to(f.error, f.shape), self.C, mean)
+        return self.value_at(self.margins_of(model), self.penalty(model), self.C)
 
     def recover(self, alpha: Floats, w: Floats | None = None) -> RecoveredPoints:
         """Return the models of (approximate) multipliers, polished and as they are, and of `w`, and the multipliers.
@@ -443,21 +399,14 @@ class ODMLHardMargin(_ODML):
     name: ClassVar[str] = "odml_hard_margin"
 
     def evaluate(self, model: BinaryModel) -> Evaluation:
-        r"""P, or ``inf`` if an observation has a margin below 1 by more than rounding.
-
-        The bound is that of the model times :math:`t \ge 1`, so that every margin is 1 or more at its lower end: P changes by at
-        most :math:`(t^2 - 1)(\tfrac12\|w\|^2 + \lambda_1\mathrm{var})`, as the mean is positive.
-        """
-        found, u, off = self._value(model, 0.0)
-        lowest = float((u - off * (1.0 + 4.0 * U) - 2.0 * U * np.abs(u)).min())
-        if not ((u >= 1.0 - 2.0 * off).all() and lowest > 0.0):
+        """P of the model divided by its smallest margin where that is below 1; ``inf`` if it is so by more than rounding."""
+        u, squared_norm = self.margins_of(model), self.penalty(model)
+        if not ((u.value >= 1.0 - 2.0 * u.error).all() and u.least > 0.0):
             return Evaluation(math.inf, 0.0)
-        if lowest >= 1.0 or not math.isfinite(found.above):
-            return found
-        growth = up(up(1.0 - lowest) * up(1.0 + lowest)) / lowest / lowest * (1.0 + 8.0 * U)
-        # What grows is P without the gain of the mean, which is at most the largest margin.
-        rest = sum_above([found.above, self.lam2 * float((u + off).max()) * (1.0 + 8.0 * U)])
-        return Evaluation.at_most(found.value, sum_above([found.above, growth * max(rest, 0.0) * (1.0 + 4.0 * U)]))
+        if u.least < 1.0:
+            smallest = between(u.least, 1.0)
+            u, squared_norm = u / smallest, squared_norm / square(smallest)
+        return self.value_at(u, squared_norm, 0.0)
 
     def explain(self, status: str) -> str:
         """An infeasible primal means that no hyperplane through the origin separates the classes."""
@@ -483,7 +432,7 @@ class ODMLHardMargin(_ODML):
         models: list[BinaryModel] = []
         for point in points:
             v = self.minimiser(point)[0]
-            smallest = float(signed(self.y, self.space.product(v).scores).lower.min())
+            smallest = signed(self.y, self.space.product(v).scores).least
             if smallest > 0:
                 models.append(self.space.model(v / min(1.0, smallest)))
         if w is not None:

@@ -129,7 +129,8 @@ def _mean(pieces: Pieces, parts: Parts, settings: BlockSettings) -> Floats:
 def _losses_around(
     pieces: Pieces, parts: Parts, make: Make, settings: BlockSettings, model: LinearModel, mean: float
 ) -> list[Bounded]:
-    return [make(space=space).losses_around(model, mean) for space in spaces(pieces, parts, settings) if space.data.n]
+    statements = [make(space=space) for space in spaces(pieces, parts, settings) if space.data.n]
+    return [each.losses_around(each.margins_of(model), each.C, mean) for each in statements]
 
 
 @reads_rows
@@ -142,8 +143,7 @@ def _gains_with_tau(
             continue
         statement = make(space=space)
         dual = {"alpha": alpha, "tau": tau}
-        v = Bounded(statement.coefficients(dual), statement.coefficient_error(alpha, tau))
-        found.append((statement.gains(dual), space.expansion(v)))
+        found.append((statement.gains(dual), space.expansion(statement.coefficients(dual))))
     return found
 
 
