@@ -263,10 +263,10 @@ class PSVM(AlphaDualStatement):
         b = model.intercept
         if self.p > 1:
             return OptimalIntercepts(b, b)
-        f, error = self.margins(model)
-        lower, upper = hinge_intercepts(self.y * f, self.y, self.weight)
+        u = self.margins(model)
+        lower, upper = hinge_intercepts(self.y * u.value, self.y, self.weight)
         # Breaks at the present intercept are known up to the rounding of the scores.
-        lower, upper = (0.0 if abs(move) <= 2.0 * float(error.max()) else move for move in (lower, upper))
+        lower, upper = (0.0 if abs(move) <= 2.0 * float(np.max(u.error)) else move for move in (lower, upper))
         return OptimalIntercepts(b + lower, b + upper)
 
     def intercept(self, alpha: Floats, f: Floats, near: float | None = None) -> float:
