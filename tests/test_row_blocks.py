@@ -18,8 +18,8 @@ from sklearn.datasets import dump_svmlight_file
 import svmcvx as sx
 from svmcvx.fast import conic, hard_margin, odm, odml, psvm
 from svmcvx.fast.margin.hard_margin import ActiveSetSettings, HardMarginSettings
-from svmcvx.feature_space import blocks as block_room
-from svmcvx.feature_space.blocks import block_space
+from svmcvx.feature_space import first_pass as block_room
+from svmcvx.feature_space.first_pass import block_space
 from svmcvx.formulations.blocks import InBlocks, in_states
 from svmcvx.formulations.margin.psvm import PSVM
 from svmcvx.formulations.margin_distribution.odml import ODML
@@ -594,6 +594,23 @@ def test_a_cluster_gives_the_same_answer_even_when_a_worker_is_killed(solver, cl
     assert killed
     assert found.certificate.upper == pytest.approx(quiet.certificate.upper, rel=1e-9)
     assert found.certificate.lower == pytest.approx(quiet.certificate.lower, rel=1e-9)
+    cluster.wait_for_workers(2)
+
+
+def test_a_source_that_changes_while_a_worker_is_lost_is_noticed(cluster, tmp_path):
+    X, y = data()
+    blocks, labels = sources("npy", X, y, tmp_path)
+    killed = []
+
+    def replace_and_kill(progress):
+        if not killed:
+            np.save(tmp_path / "X.npy", X[::-1])
+            killed.append(next(iter(cluster.run(os.getpid).values())))
+            os.kill(killed[0], signal.SIGKILL)
+
+    with pytest.raises(sx.DataError, match=r"block \d.*must not change"):
+        psvm(blocks, labels, C=0.1, p=2.0, tol=1e-7, callback=replace_and_kill)
+    assert killed
     cluster.wait_for_workers(2)
 
 

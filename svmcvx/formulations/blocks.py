@@ -207,7 +207,7 @@ class InBlocks(Formulation):
 
     def _each(self, operation: Callable[..., Any], *arguments: Any) -> list[Any]:
         shards = self.space.shards
-        found = shards.read(operation, None, self.make, self.space.settings, *arguments)
+        found = shards.read(operation, None, self.make, self.space.compared, *arguments)
         return [part for listed in found for part in listed]
 
 
@@ -237,7 +237,7 @@ def _gains(
 
 def rowless(parts: Parts, make: Make, settings: BlockSettings) -> list[Any]:
     """Return the statements of the blocks without their rows."""
-    intercept, centre, _, classes, total = settings
+    intercept, centre, _, classes, total, _ = settings
     found = []
     for rows in parts["rows"]:
         m = rows.y.size

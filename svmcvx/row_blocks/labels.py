@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from svmcvx.containers import as_array
 from svmcvx.data import check_labels, check_weights, coded_labels
 from svmcvx.errors import DataError
-from svmcvx.row_blocks.shards import Parts, Pieces, Shards
+from svmcvx.row_blocks.shards import Parts, Pieces, Shards, reads_rows
 from svmcvx.row_blocks.sources import BlockLabels, RowBlocks, is_dask, piece_of
 
 __all__ = ["LabelCounts", "Sides", "label_counts"]
@@ -116,6 +116,7 @@ def _counts(y: Any) -> tuple[NDArray[Any], NDArray[np.intp]]:
     return classes, np.bincount(codes, minlength=classes.size)
 
 
+@reads_rows
 def _counted(pieces: Pieces, parts: Parts) -> list[tuple[NDArray[Any], NDArray[np.intp]]]:
     """Count the labels of the blocks; a loader may have a method that loads nothing else."""
     found = []

@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from svmcvx.errors import SolverFailed, SvmcvxError, missing_extra
-from svmcvx.row_blocks.sources import DaskRows, Piece, Rows, piece_of
+from svmcvx.row_blocks.sources import DaskRows, Piece, Rows, named_block, piece_of
 from svmcvx.system.cluster import default_client
 from svmcvx.system.deadline import Deadline, OutOfTime
 from svmcvx.system.threads import blas_held_to_one, threads_allowed
@@ -71,19 +71,24 @@ class Pieces:
     loaders : tuple of callable
     stop : callable or None
         Asked before each block.
+    first : int
+        Number of the first of them in the source, for messages.
     """
 
     loaders: tuple[Rows, ...]
     stop: Callable[[], bool] | None = None
+    first: int = 0
 
     def __len__(self) -> int:
         return len(self.loaders)
 
     def __iter__(self) -> Iterator[Piece]:
-        for load in self.loaders:
+        for k, load in enumerate(self.loaders):
             if self.stop is not None and self.stop():
                 raise OutOfTime
-            yield piece_of(load())
+            with named_block(self.first + k):
+                piece = piece_of(load())
+            yield piece
 
 
 @dataclass(frozen=True)
@@ -126,21 +131,25 @@ class _Source:
         self.loaders = loaders
 
 
-def _changed(call: _Call, state: State, source: Any, *beside: Any) -> State:
+# Of operations that read no rows.
+NO_ROWS = (_Source(()),)
+
+
+def _changed(call: _Call, state: State, first: int, source: Any, *beside: Any) -> State:
     with blas_held_to_one():
-        parts, value = call.operation(_pieces(call, source, beside), state.parts, *call.arguments)
+        parts, value = call.operation(_pieces(call, first, source, beside), state.parts, *call.arguments)
     return State({**state.parts, **parts}, value)
 
 
-def _read(call: _Call, state: State, source: Any, *beside: Any) -> Any:
+def _read(call: _Call, state: State, first: int, source: Any, *beside: Any) -> Any:
     with blas_held_to_one():
-        return call.operation(_pieces(call, source, beside), state.parts, *call.arguments)
+        return call.operation(_pieces(call, first, source, beside), state.parts, *call.arguments)
 
 
-def _pieces(call: _Call, source: Any, beside: tuple[Any, ...]) -> Pieces:
+def _pieces(call: _Call, first: int, source: Any, beside: tuple[Any, ...]) -> Pieces:
     if isinstance(source, _Source):
-        return Pieces(source.loaders, call.stop)
-    return Pieces((_Given((source, *beside)),), call.stop)
+        return Pieces(source.loaders, call.stop, first)
+    return Pieces((_Given((source, *beside)),), call.stop, first)
 
 
 def _value(state: State) -> Any:
@@ -246,8 +255,8 @@ class Shards:
         # An object for all tasks travels once to each worker.
         sent = {id(call): delayed(call, traverse=False) for call in calls}
         return [
-            task(sent[id(call)], state, *source)
-            for call, source, state in zip(calls, self.sources, self.states, strict=True)
+            task(sent[id(call)], state, first, *_needed(call, source))
+            for call, source, state, first in zip(calls, self.sources, self.states, self.offsets, strict=True)
         ]
 
     def _local(self, run: Callable[..., Any], calls: list[_Call]) -> list[Any]:
@@ -260,15 +269,16 @@ class Shards:
 
         graph: dict[Any, Any] = {}
         keys = []
-        for k, (call, source, state) in enumerate(zip(calls, self.sources, self.states, strict=True)):
+        together = zip(calls, self.sources, self.states, self.offsets, strict=True)
+        for k, (call, source, state, first) in enumerate(together):
             parts = []
-            for part in source:
+            for part in _needed(call, source):
                 if hasattr(part, "__dask_graph__"):
                     graph.update(part.__dask_graph__())
                     part = part.key
                 parts.append(part)
             keys.append(("svmcvx-shard", k))
-            graph[keys[-1]] = (run, call, state, *parts)
+            graph[keys[-1]] = (run, call, state, first, *parts)
         return list(get(cull(graph, keys)[0], keys, num_workers=threads_allowed()))
 
     def _gathered(self, tasks: list[Any]) -> list[Any]:
@@ -308,6 +318,11 @@ class Shards:
         for address in sorted(self.workers - present):
             log.warning("the worker %s was lost; what it held is computed again from the blocks", address)
         self.workers = present
+
+
+def _needed(call: _Call, source: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return the source of a shard where the operation reads rows: partitions are not computed for the others."""
+    return source if getattr(call.operation, "reads_rows", False) else NO_ROWS
 
 
 def _given(

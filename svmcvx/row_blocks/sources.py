@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -14,7 +15,8 @@ from numpy.typing import NDArray
 
 from svmcvx.containers import as_array
 from svmcvx.data import Features, check_features, check_whole
-from svmcvx.errors import DataError, DataTypeError, missing_extra
+from svmcvx.digests import digest
+from svmcvx.errors import DataError, missing_extra
 
 __all__ = ["BlockLabels", "DaskRows", "Piece", "RowBlocks", "Rows", "in_blocks", "is_dask", "refuse_in_blocks"]
 
@@ -39,6 +41,19 @@ class Piece(NamedTuple):
     X: Features
     y: NDArray[Any] | None = None
     weight: NDArray[Any] | None = None
+
+
+class PieceDigests(NamedTuple):
+    """Numbers by which the parts of a block are recognised when it is read again; 0 for a part that does not come with it."""
+
+    rows: int
+    labels: int
+    weights: int
+
+    @classmethod
+    def of(cls, piece: Piece) -> PieceDigests:
+        """Return those of a block as it was loaded."""
+        return cls(*(0 if part is None else digest(part) for part in piece))
 
 
 # Loads one block; it is sent to other processes, and may be called any number of times.
@@ -399,6 +414,8 @@ def piece_of(loaded: Any) -> Piece:
     else:
         X, y, weight = loaded, None, None
     X = X.to_numpy() if hasattr(X, "to_numpy") else X
+    if getattr(X, "ndim", None) != 2:
+        raise DataError(f"a loader must return rows as an array of shape (m, d), got {type(X).__name__}")
     return Piece(
         X,
         None if y is None else as_array(y, "y"),
@@ -408,16 +425,21 @@ def piece_of(loaded: Any) -> Piece:
 
 def checked_piece(piece: Piece, number: int, columns: int | None) -> Piece:
     """Validate the rows of a block; messages name the block."""
-    try:
+    with named_block(number):
         checked = check_features(piece.X, n_features=columns)
-    except DataTypeError as error:
-        raise DataTypeError(f"block {number}: {error}") from None
-    except DataError as error:
-        raise DataError(f"block {number}: {error}") from None
-    for values, name in ((piece.y, "labels"), (piece.weight, "weights")):
-        if values is not None and values.shape != (checked.shape[0],):
-            raise DataError(f"block {number}: {checked.shape[0]} rows, but {name} of shape {values.shape}")
+        for values, name in ((piece.y, "labels"), (piece.weight, "weights")):
+            if values is not None and values.shape != (checked.shape[0],):
+                raise DataError(f"{checked.shape[0]} rows, but {name} of shape {values.shape}")
     return Piece(checked, piece.y, piece.weight)
+
+
+@contextmanager
+def named_block(number: int) -> Iterator[None]:
+    """Let a :class:`~svmcvx.errors.DataError` begin with the number of a block."""
+    try:
+        yield
+    except DataError as error:
+        raise type(error)(f"block {number}: {error}") from None
 
 
 def files(paths: Paths | None, name: str) -> list[str]:

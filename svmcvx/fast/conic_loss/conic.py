@@ -42,7 +42,8 @@ from svmcvx.fast.core.monitor import (
     unless_abandoned,
 )
 from svmcvx.feature_space import FeatureSpace, KernelSpace, penalised_or_none
-from svmcvx.feature_space.blocks import BlockSpace, block_space
+from svmcvx.feature_space.blocks import BlockSpace
+from svmcvx.feature_space.first_pass import block_space
 from svmcvx.formulations.base import RecoveredPoints
 from svmcvx.formulations.conic_loss.conic_blocks import ConicInBlocks
 from svmcvx.formulations.conic_loss.primal import relaxed_indicator
@@ -224,7 +225,10 @@ def conic(
         )
         rows = block_space(X, y, sample_weight, intercept=penalised_or_none(intercept), seed=seed, covariance=True)
         memory.require(8.0 * SQUARES * float(rows.d) ** 2, f"the matrices of {rows.d} × {rows.d}", "select features")
-        with monitored(tol=tol, max_iter=max_iter, verbose=verbose, callback=callback) as monitor:
+        with (
+            monitored(tol=tol, max_iter=max_iter, verbose=verbose, callback=callback) as monitor,
+            rows.watched(),
+        ):
             return _solve_blocks(lam, kappa, rows, monitor, rng, settings)
     data, space = conic_space(X, y, kernel, intercept, sample_weight, indefinite)
     if nystrom is not None:

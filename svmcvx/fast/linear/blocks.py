@@ -211,8 +211,11 @@ def solve_in_blocks(
     """Solve and certify a statement in blocks; `loss` is that of the statement, and the other arguments those of all solvers."""
     space = statement.space
     start = None if warm_start is None else _earlier_point(space, warm_start.model)
-    with monitored(tol=tol, max_iter=max_iter, verbose=verbose, callback=callback) as monitor:
+    with monitored(tol=tol, max_iter=max_iter, verbose=verbose, callback=callback) as monitor, space.watched():
         point, support, status = minimise_in_blocks(space, loss, monitor, start=start, settings=settings)
+        if status is Status.INACCURATE:
+            # Nothing of it may be left for the certificate to notice: w = 0 is evaluated without the rows.
+            space.require_same()
         options: dict[str, Any] = {"method": "newton", "steps": point.steps, "blocks": sum(space.shards.blocks)}
         b = point.b if status in STOPPED else statement.best_bias(point.w, point.b)
         return conclude(

@@ -38,7 +38,7 @@ from svmcvx.fast.core.row_cache import RowCacheSettings, kernel_rows
 from svmcvx.fast.margin.decomposition import Decomposition, DecompositionSettings
 from svmcvx.fast.margin.feasible import SELECTIONS, BoundsOf, earlier_multipliers
 from svmcvx.feature_space import LinearSpace, feature_space
-from svmcvx.feature_space.blocks import block_space
+from svmcvx.feature_space.first_pass import block_space
 from svmcvx.feature_space.linear import DENSE
 from svmcvx.formulations.base import RecoveredPoints
 from svmcvx.formulations.margin.hard_margin import HardMargin, separated
@@ -171,7 +171,10 @@ def hard_margin(
         in_all = HardMarginInBlocks(
             HardMargin, block_space(X, y, sample_weight, intercept="free"), "alpha", balanced=True
         )
-        with monitored(tol=tol, max_iter=max_iter, verbose=verbose, callback=callback) as monitor:
+        with (
+            monitored(tol=tol, max_iter=max_iter, verbose=verbose, callback=callback) as monitor,
+            in_all.space.watched(),
+        ):
             return _solve_blocks(in_all, monitor, settings.active_set)
     data = binary_data(X, y, sample_weight)
     if kernel is None and sp.issparse(data.X) and data.X.nnz >= DENSE * data.X.shape[0] * data.X.shape[1]:

@@ -21,7 +21,7 @@ from svmcvx.fast.linear.problem import LinearProblem, Point, earlier_coefficient
 from svmcvx.fast.margin_distribution.dcd_svrg import METHODS, ascend, svrg
 from svmcvx.fast.margin_distribution.odm_blocks import BlocksSettings, minimise_by_blocks
 from svmcvx.feature_space import penalised_or_none
-from svmcvx.feature_space.blocks import block_space
+from svmcvx.feature_space.first_pass import block_space
 from svmcvx.formulations.base import RecoveredPoints
 from svmcvx.formulations.blocks import InBlocks
 from svmcvx.formulations.margin_distribution.odm import ODM, bound_odm, check_band

@@ -35,7 +35,7 @@ from svmcvx.fast.linear.problem import ArrayBounds, LinearProblem, Point, earlie
 from svmcvx.fast.margin_distribution.dcd_svrg import DECAY, METHODS, STEP, InnerLoop, ascend
 from svmcvx.fast.margin_distribution.odml_low_rank import LowRankSettings, solve_by_ranks
 from svmcvx.feature_space import penalised_or_none
-from svmcvx.feature_space.blocks import block_space
+from svmcvx.feature_space.first_pass import block_space
 from svmcvx.formulations.base import RecoveredPoints
 from svmcvx.formulations.margin_distribution.odm import margin_space
 from svmcvx.formulations.margin_distribution.odml import ODML, check_penalties

@@ -160,7 +160,7 @@ class ConicInBlocks(InBlocks):
         point, ridge, lam = np.asarray(dual["U"]), float(dual["ridge"]), self.lam_of(dual)
         if self._known is not None and self._known[1:3] == (ridge, lam) and np.array_equal(self._known[0], point):
             return self._known[3]
-        found = self.space.shards.change(_multipliers, None, self.space.settings, point, ridge, lam)
+        found = self.space.shards.change(_multipliers, None, self.space.compared, point, ridge, lam)
         M, error = _added_matrices([part[0] for part in found], [part[1] for part in found])
         values, vectors, top = bounded_spectrum(M, error)
         alpha, gamma, along, back = (sum(part[k] for part in found) for k in (2, 3, 4, 5))

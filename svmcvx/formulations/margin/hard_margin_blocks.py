@@ -108,7 +108,7 @@ class HardMarginInBlocks(InBlocks):
 def look_at_margins(statement: InBlocks, model: LinearModel, most: int) -> Violated:
     """Return the smallest margins of all blocks, and the rows of at most `most` of them that are below 1."""
     shards = statement.space.shards
-    found: list[Violated] = shards.read(_violated, None, statement.make, statement.space.settings, model, most)
+    found: list[Violated] = shards.read(_violated, None, statement.make, statement.space.compared, model, most)
     X = [part.X for part in found if part.y.size]
     y, u = (np.concatenate([getattr(part, name) for part in found]) for name in ("y", "u"))
     rows = _stacked(X) if X else np.zeros((0, statement.space.centre.size))
