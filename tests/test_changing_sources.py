@@ -1,6 +1,9 @@
 """Sources of rows that change while they are read, and arrays that change while they are solved."""
 
+from functools import partial
+
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse as sp
 from hypothesis import given, settings
@@ -8,6 +11,8 @@ from hypothesis import strategies as st
 
 import svmcvx as sx
 from svmcvx.digests import digest
+from svmcvx.fast.core import ownership
+from svmcvx.fast.margin.hard_margin import ActiveSetSettings, HardMarginSettings
 from tests import changing_sources
 
 pytest.importorskip("dask.array")
@@ -78,3 +83,95 @@ def test_a_digest_is_that_of_the_numbers_in_their_order(rows, columns, kind, see
     assert digest(X.reshape(-1)) != digest(X)
     labels = np.array(["a", "b", "c"], dtype=object)
     assert digest(labels) == digest(labels.copy()) != digest(labels[::-1])
+
+
+ARRAYS = {
+    "psvm": partial(sx.fast.psvm, C=1.0, p=1.5),
+    "psvm, none": partial(sx.fast.psvm, C=1.0, p=2.0, intercept="none"),
+    "psvm, kernel": partial(sx.fast.psvm, C=1.0, p=1.0, kernel="rbf"),
+    # So small a first working set that rows have to join it.
+    "hard_margin": partial(sx.fast.hard_margin, settings=HardMarginSettings(active_set=ActiveSetSettings(2, 1))),
+    "hard_margin, kernel": partial(sx.fast.hard_margin, kernel="rbf"),
+    "odm": sx.fast.odm,
+    "odm, kernel": partial(sx.fast.odm, kernel="rbf", method="blocks"),
+    "odml": partial(sx.fast.odml, method="unwhitened"),
+    "odml, dcd": partial(sx.fast.odml, method="dcd"),
+    "conic": partial(sx.fast.conic, lam=0.3),
+    "conic, kernel": partial(sx.fast.conic, lam=0.3, kernel="rbf"),
+    "m3svm": partial(sx.fast.m3svm, lam=0.1),
+    "multiclass": partial(sx.fast.multiclass, lam=0.1, intercept=False),
+    "ramp": partial(sx.fast.ramp, C=1.0),
+    "l0": partial(sx.fast.l0, C=1.0),
+    "zero_one": partial(sx.fast.zero_one, lam=1.0),
+}
+
+
+def arrays(name, form):
+    """Data that a solver works on as they are, and what spoils them."""
+    rng = np.random.default_rng(2)
+    X = rng.standard_normal((60, 3))
+    y = (X[:, 0] > 0).astype(int)
+    if name.startswith("hard"):
+        X[:, 0] += y - 0.5
+    else:
+        y[::5] = 1 - y[::5]
+    weight = rng.uniform(0.5, 2.0, 60)
+    given = {"array": X, "sparse": sp.csr_array(X), "frame": pd.DataFrame(X, columns=list("abc"), copy=False)}[form]
+
+    def spoil():
+        if form == "sparse":
+            given.data *= -3.0
+        elif form == "frame":
+            given.iloc[:, :] = given.to_numpy()[::-1]
+        else:
+            given[:] = given[::-1].copy()
+        y[:] = 1 - y
+        weight[:] = 7.0
+
+    return given, y, weight, spoil
+
+
+@pytest.mark.parametrize("form", ["array", "sparse", "frame"])
+@pytest.mark.parametrize("name", list(ARRAYS))
+def test_no_solver_reads_an_array_that_its_caller_changes(name, form, monkeypatch):
+    weighted = name.split(",")[0] not in ("hard_margin",)
+    arguments = {"tol": 1e-17, "max_iter": 30}
+
+    def solved(callback):
+        X, y, weight, spoil = arrays(name, form)
+        called = []
+
+        def spoiling(progress):
+            if not called:
+                called.append(progress)
+                spoil()
+
+        found = ARRAYS[name](
+            X,
+            y,
+            callback=spoiling if callback else None,
+            **({"sample_weight": weight} if weighted else {}),
+            **arguments,
+        )
+        assert called or not callback
+        return found.certificate
+
+    assert solved(True) == solved(False)
+    monkeypatch.setattr(ownership, "SMALL_ENTRIES", 10)
+    with pytest.raises(sx.DataError, match="X was changed while it was solved"):
+        solved(True)
+    solved(False)
+
+
+def test_a_path_and_an_estimator_own_their_data(monkeypatch):
+    X, y, _, spoil = arrays("psvm", "array")
+    expected = [solution.certificate for solution in sx.fast.path("psvm", X.copy(), y.copy(), C=[0.1, 1.0, 10.0])]
+    found = sx.fast.path("psvm", X, y.copy(), C=[0.1, 1.0, 10.0], callback=lambda solution: spoil())
+    assert [solution.certificate for solution in found] == expected
+    monkeypatch.setattr(ownership, "SMALL_ENTRIES", 10)
+    with pytest.raises(sx.DataError, match="X was changed"):
+        sx.fast.path("psvm", X, y.copy(), C=[0.1, 1.0], callback=lambda solution: spoil())
+    # Validated features come with their labels, as one object.
+    sx.PSVMClassifier(solver="fast").fit(X, y)
+    monkeypatch.undo()
+    sx.PSVMClassifier(solver="fast").fit(X, y)

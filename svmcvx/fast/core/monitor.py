@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from svmcvx.certificate import HasTrivial, SolverBound, check, relative_gap
 from svmcvx.data import check_number, check_time_limit, check_whole
 from svmcvx.errors import DataError, DataTypeError, NotCertified, SolverFailed
+from svmcvx.fast.core.ownership import owned
 from svmcvx.formulations.base import Formulation, RecoveredPoints
 from svmcvx.solution import Attempt, Solution, Status, Timings
 from svmcvx.system import clock
@@ -70,17 +71,21 @@ Callback: TypeAlias = Callable[[Progress], bool | None]
 
 
 def limited(solver: Callable[Arguments, Solution]) -> Callable[Arguments, Solution]:
-    """Let the clock of a specialised solver begin with its call, and hold BLAS to one thread.
+    """Let the clock of a specialised solver begin with its call, hold BLAS to one thread, and let the call own its data.
 
     Its ``time_limit`` counts preparation and certificate too.
     """
 
     @wraps(solver)
-    def run(*arguments: Arguments.args, **keywords: Arguments.kwargs) -> Solution:
-        with allowed(check_time_limit(cast(float | None, keywords.get("time_limit")))), blas_held_to_one():
-            return solver(*arguments, **keywords)
+    def run(X: Any, y: Any, **keywords: Any) -> Solution:
+        with (
+            allowed(check_time_limit(cast(float | None, keywords.get("time_limit")))),
+            blas_held_to_one(),
+            owned(X, y) as (own, labels),
+        ):
+            return cast(Callable[..., Solution], solver)(own, labels, **keywords)
 
-    return run
+    return cast(Callable[Arguments, Solution], run)
 
 
 @dataclass

@@ -1,0 +1,75 @@
+"""The data of a call belong to it: what becomes of the caller's array meanwhile changes no answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from svmcvx.data import CodedLabels
+from svmcvx.digests import digest
+from svmcvx.errors import DataError
+from svmcvx.row_blocks import in_blocks
+from svmcvx.system.memory import SMALL_ENTRIES
+
+__all__ = ["owned"]
+
+
+@contextmanager
+def owned(X: Any, y: Any) -> Iterator[tuple[Any, Any]]:
+    """Yield data that nothing else changes: a copy of small ones; others as they are, to be compared with themselves at the end.
+
+    Labels and weights are encoded before anything is solved, which copies them.
+
+    Parameters
+    ----------
+    X : array-like, sparse matrix or rows in blocks
+    y : array-like
+
+    Raises
+    ------
+    DataError
+        If `X` has changed meanwhile.
+    """
+    if not _read_in_place(X):
+        yield X, y
+        return
+    size = X.nnz if sp.issparse(X) else X.size
+    if size <= SMALL_ENTRIES:
+        own = X.copy()
+        yield own, replace(y, features=own) if isinstance(y, CodedLabels) and y.features is X else y
+        return
+    before = digest(_numbers(X))
+    try:
+        yield X, y
+    except (ArithmeticError, IndexError, ValueError):
+        _require_same(X, before)
+        raise
+    _require_same(X, before)
+
+
+def _read_in_place(X: Any) -> bool:
+    """Whether validation may leave the numbers where they are; it copies those of any other kind."""
+    if in_blocks(X):
+        return False
+    if sp.issparse(X):
+        return bool(X.format == "csr" and X.dtype == np.float64)
+    if isinstance(X, np.ndarray):
+        return bool(X.dtype == np.float64 and X.flags.c_contiguous)
+    # A frame; those of other libraries than pandas cannot be changed.
+    return hasattr(X, "to_numpy") and hasattr(X, "copy")
+
+
+def _numbers(X: Any) -> Any:
+    return X.to_numpy() if hasattr(X, "to_numpy") else X
+
+
+def _require_same(X: Any, before: int) -> None:
+    if digest(_numbers(X)) != before:
+        raise DataError(
+            "X was changed while it was solved, by a callback or another thread: there is no answer for it; pass a copy"
+        )
