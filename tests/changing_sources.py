@@ -15,11 +15,13 @@ import tempfile
 import warnings
 from functools import partial
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import scipy.sparse as sp
 
 import svmcvx as sx
+from svmcvx.feature_space import blocks
 
 SOLVERS = {
     "psvm p=1": partial(sx.fast.psvm, C=0.3, p=1.0),
@@ -82,9 +84,10 @@ class Replaced(Changing):
         self.load, self.write = load, write
 
     def __call__(self):
-        found = super().__call__()
-        self.write(found)
-        return self.load()
+        self.write(super().__call__())
+        # Rows appended to a file belong to no block.
+        self.given[-1] = tuple(self.load())
+        return self.given[-1]
 
 
 def changed(kind, seed, parts, due):
@@ -199,7 +202,9 @@ def check(seed):
         solver, kind, form, (source, y, beside), loaders, place = case(seed, folder)
         label = f"{solver}, {kind}, {form}, {place}"
         solve = SOLVERS[solver]
-        with warnings.catch_warnings(), np.errstate(all="ignore"):
+        # So few rows are loaded, unless that is left out: one case in four leaves it in.
+        small = mock.patch.object(blocks, "SMALL_ENTRIES", blocks.SMALL_ENTRIES if seed % 4 == 3 else 0)
+        with warnings.catch_warnings(), np.errstate(all="ignore"), small:
             warnings.simplefilter("ignore")
             try:
                 found = solve(source, y, **beside, tol=1e-7, time_limit=60.0)
@@ -210,9 +215,7 @@ def check(seed):
                 found = error
             # What the first pass has read of each block: the first one was looked at before.
             each = [load if isinstance(load, list) else [load] * 3 for load in loaders]
-            # Rows appended to a file belong to no block.
-            appended = kind == "growth" and form == "npy"
-            if not appended and any(part.late(j) for load in each for j, part in enumerate(load)):
+            if any(part.late(j) for load in each for j, part in enumerate(load)):
                 return label, "UNNOTICED", str(found)
             parts = [
                 np.concatenate([load[j].given[min(int(k == 0), load[j].loads - 1)][j] for k, load in enumerate(each)])

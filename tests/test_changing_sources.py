@@ -14,8 +14,52 @@ from svmcvx.digests import digest
 from svmcvx.fast.core import ownership
 from svmcvx.fast.margin.hard_margin import ActiveSetSettings, HardMarginSettings
 from tests import changing_sources
+from tests.test_row_blocks import Loaded, however_few  # noqa: F401 - a fixture
 
 pytest.importorskip("dask.array")
+
+
+def test_few_rows_in_blocks_are_loaded_and_solved_in_memory(monkeypatch):
+    rng = np.random.default_rng(3)
+    X = rng.standard_normal((50, 3))
+    X[np.abs(X) < 0.4] = 0.0
+    weight = rng.choice([0.0, 0.5, 1.0], 50)
+    calls = []
+
+    class Counted(Loaded):
+        def __call__(self):
+            calls.append(self)
+            return super().__call__()
+
+    for name, solve in changing_sources.SOLVERS.items():
+        y = np.where((X[:, 0] > 0) & ((np.arange(50) % 9 > 0) | (name == "hard_margin")), "yes", "no")
+        memory = solve(X, y, sample_weight=weight, tol=1e-7)
+        for form in (np.asarray, np.float32, sp.csr_array):
+            parts = [Counted(form(X[a:b]), y[a:b], weight[a:b]) for a, b in ((0, 0), (0, 20), (20, 50))]
+            blocks = sx.RowBlocks(parts, labelled=True)
+            monkeypatch.setattr("svmcvx.feature_space.blocks.SMALL_ENTRIES", 150)
+            calls.clear()
+            loaded = solve(blocks, blocks.y, tol=1e-7)
+            # Each block was looked at, scanned and loaded.
+            assert len(calls) <= 3 * len(parts)
+            monkeypatch.setattr("svmcvx.feature_space.blocks.SMALL_ENTRIES", 30)
+            by_block = solve(blocks, blocks.y, tol=1e-7)
+            if form is np.asarray:
+                assert loaded.certificate == memory.certificate
+                assert np.array_equal(loaded.model.coef, memory.model.coef)
+                assert np.array_equal(loaded.model.support, memory.model.support)
+                assert "row_blocks" not in loaded.certificate.residuals
+            # float32 numbers are other numbers.
+            if form is not np.float32:
+                assert loaded.certificate.upper == pytest.approx(memory.certificate.upper, rel=1e-6)
+            assert by_block.certificate.upper == pytest.approx(loaded.certificate.upper, rel=1e-6)
+            assert by_block.certificate.residuals["row_blocks"] == 3.0
+            if name.split()[0] in ("psvm", "odm", "odml"):
+                # A solution by blocks has no multipliers.
+                for earlier in (loaded, by_block, memory):
+                    monkeypatch.setattr("svmcvx.feature_space.blocks.SMALL_ENTRIES", 150)
+                    again = solve(blocks, blocks.y, tol=1e-7, warm_start=earlier)
+                    assert again.certificate.is_certified(1e-7)
 
 
 @pytest.mark.parametrize("first", range(0, 80, 8))

@@ -31,6 +31,14 @@ da = pytest.importorskip("dask.array")
 dd = pytest.importorskip("dask.dataframe")
 
 
+@pytest.fixture(autouse=True, scope="module")
+def however_few():
+    """Solve rows in blocks block by block however few they are; few rows are loaded otherwise."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("svmcvx.feature_space.blocks.SMALL_ENTRIES", 0)
+        yield
+
+
 def data(seed=0, n=300, d=4, offset=0.0):
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(n, d)) * np.geomspace(1, 30, d) + offset

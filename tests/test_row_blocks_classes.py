@@ -10,7 +10,7 @@ import svmcvx as sx
 from svmcvx.row_blocks import RowBlocks
 from svmcvx.row_blocks.labels import Sides, label_counts
 from svmcvx.row_blocks.shards import Shards
-from tests.test_row_blocks import Loaded, meet, sources, split
+from tests.test_row_blocks import Loaded, however_few, meet, sources, split  # noqa: F401 - a fixture
 
 da = pytest.importorskip("dask.array")
 

@@ -17,6 +17,7 @@ from svmcvx.feature_space.linear import LinearSpace
 from svmcvx.model import LinearModel
 from svmcvx.row_blocks.shards import Parts, Pieces, Shards, reads_rows
 from svmcvx.row_blocks.sources import Piece, PieceDigests, checked_piece
+from svmcvx.system.memory import SMALL_ENTRIES
 
 __all__ = ["SAME", "BlockRows", "BlockSettings", "BlockSpace", "Sample", "spaces"]
 
@@ -107,6 +108,16 @@ class Sample(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
+class SampleSpace(LinearSpace):
+    """The space of a sample, in the coordinates of all rows even where it has fewer rows than columns."""
+
+    @property
+    def factor_is_data(self) -> bool:
+        """True."""
+        return True
+
+
+@dataclass(frozen=True, eq=False)
 class BlockSpace:
     """Rows in blocks, seen by a linear machine.
 
@@ -179,6 +190,21 @@ class BlockSpace:
         self.shards.deadline = None
         self.shards.read(_visit, None, self.compared)
 
+    @property
+    def small(self) -> bool:
+        """Whether the rows are so few that they are loaded and solved in memory."""
+        return max(self.entries, 1.0) * self.rows <= SMALL_ENTRIES
+
+    def loaded(self) -> tuple[Features, NDArray[Any], Floats]:
+        """Return the rows of all blocks with their labels and weights, as data in memory."""
+        pieces = [piece for listed in self.shards.read(_pieces, None, self.compared) for piece in listed]
+        parts = [piece.X for piece in pieces]
+        if all(map(sp.issparse, parts)):
+            X: Features = sp.csr_array(sp.vstack(parts))
+        else:
+            X = np.vstack([part.toarray() if sp.issparse(part) else part for part in parts])
+        return X, *(np.concatenate([piece[k] for piece in pieces]) for k in (1, 2))
+
     def nothing(self) -> LinearSpace:
         """Return the space of no rows, for what concerns models alone."""
         data = BinaryData(
@@ -196,7 +222,7 @@ class BlockSpace:
         """Return the space of the sample."""
         X, y, weight = self.sample
         data = BinaryData(X, y, weight, np.arange(y.size), self.classes, y.size, whole_weight=self.total_weight)
-        return LinearSpace(data, self.intercept, self.centre)
+        return SampleSpace(data, self.intercept, self.centre)
 
     def model(self, w: Floats, bias: float, support: NDArray[np.intp]) -> LinearModel:
         """Return the model of w in the columns of the formulation; `support` are rows of the source."""
@@ -227,6 +253,20 @@ def spaces(pieces: Pieces, parts: Parts, settings: BlockSettings) -> Iterator[Li
         m = rows.y.size
         data = BinaryData(X, rows.y, rows.weight, np.arange(m), classes, m, whole_weight=total)
         yield LinearSpace(data, intercept, centre, rows.norms)
+
+
+@reads_rows
+def _pieces(pieces: Pieces, parts: Parts, settings: BlockSettings) -> list[Piece]:
+    """Return the blocks of a shard; rows that were left out have the weight 0."""
+    found = []
+    for piece, rows in zip(pieces, parts["rows"], strict=True):
+        rows.require_same(piece, settings.centre.size)
+        kept = slice(None) if rows.kept is None else rows.kept
+        positive, weight = np.zeros(rows.rows, dtype=np.intp), np.zeros(rows.rows)
+        positive[kept], weight[kept] = rows.y > 0, rows.weight
+        if rows.rows:
+            found.append(Piece(piece.X, settings.classes[positive], weight))
+    return found
 
 
 @reads_rows

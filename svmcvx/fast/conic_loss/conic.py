@@ -224,12 +224,16 @@ def conic(
             method=method == "conjugate",
         )
         rows = block_space(X, y, sample_weight, intercept=penalised_or_none(intercept), seed=seed, covariance=True)
-        memory.require(8.0 * SQUARES * float(rows.d) ** 2, f"the matrices of {rows.d} × {rows.d}", "select features")
-        with (
-            monitored(tol=tol, max_iter=max_iter, verbose=verbose, callback=callback) as monitor,
-            rows.watched(),
-        ):
-            return _solve_blocks(lam, kappa, rows, monitor, rng, settings)
+        if not rows.small:
+            memory.require(
+                8.0 * SQUARES * float(rows.d) ** 2, f"the matrices of {rows.d} × {rows.d}", "select features"
+            )
+            with (
+                monitored(tol=tol, max_iter=max_iter, verbose=verbose, callback=callback) as monitor,
+                rows.watched(),
+            ):
+                return _solve_blocks(lam, kappa, rows, monitor, rng, settings)
+        X, y, sample_weight = rows.loaded()
     data, space = conic_space(X, y, kernel, intercept, sample_weight, indefinite)
     if nystrom is not None:
         space = nystrom_space(data, kernel, rank=nystrom, intercept="penalised" if intercept else "none")

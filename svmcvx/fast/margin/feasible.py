@@ -20,15 +20,20 @@ BoundsOf: TypeAlias = Callable[[Floats, Floats], tuple[float, float] | None]
 SELECTIONS = ("second-order", "random")
 
 
-def earlier_multipliers(warm_start: Any, statement: AlphaDualStatement) -> Floats | None:
+def earlier_multipliers(warm_start: Any, statement: AlphaDualStatement, *, required: bool = True) -> Floats | None:
     """Return the multipliers of an earlier solution on the same data, None if there is no earlier solution.
+
+    Unless they are `required`, None also for a solution without multipliers, or of another number of observations.
 
     Raises
     ------
     DataError
         If `warm_start` is no Solution, has no multipliers ``alpha``, or has those of other data.
     """
-    earlier = earlier_solution(warm_start, statement)
+    earlier = earlier_solution(warm_start, statement if required else None)
+    rows = statement.space.data.rows
+    if earlier is not None and not required and np.shape(earlier.dual.get("alpha", 0.0)) != (rows,):
+        return None
     return None if earlier is None else np.array(statement.alpha(earlier.dual))
 
 

@@ -168,14 +168,15 @@ def hard_margin(
     settings = HardMarginSettings() if settings is None else settings
     if in_blocks(X):
         refuse_in_blocks(kernel=kernel is not None, method=method == "smo", warm_start=warm_start is not None)
-        in_all = HardMarginInBlocks(
-            HardMargin, block_space(X, y, sample_weight, intercept="free"), "alpha", balanced=True
-        )
-        with (
-            monitored(tol=tol, max_iter=max_iter, verbose=verbose, callback=callback) as monitor,
-            in_all.space.watched(),
-        ):
-            return _solve_blocks(in_all, monitor, settings.active_set)
+        blocks = block_space(X, y, sample_weight, intercept="free")
+        if not blocks.small:
+            in_all = HardMarginInBlocks(HardMargin, blocks, "alpha", balanced=True)
+            with (
+                monitored(tol=tol, max_iter=max_iter, verbose=verbose, callback=callback) as monitor,
+                blocks.watched(),
+            ):
+                return _solve_blocks(in_all, monitor, settings.active_set)
+        X, y, sample_weight = blocks.loaded()
     data = binary_data(X, y, sample_weight)
     if kernel is None and sp.issparse(data.X) and data.X.nnz >= DENSE * data.X.shape[0] * data.X.shape[1]:
         # Dense data are centred: a small margin far from the origin would be lost otherwise.

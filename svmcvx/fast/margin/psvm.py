@@ -22,6 +22,7 @@ from svmcvx.fast.margin.psvm_unbiased import FACTORED, solve_unbiased
 from svmcvx.fast.margin.smo_passes import near_best_bias
 from svmcvx.fast.margin.support_newton import SupportNewton, SupportNewtonSettings
 from svmcvx.feature_space import feature_space
+from svmcvx.feature_space.first_pass import block_space
 from svmcvx.formulations.base import RecoveredPoints
 from svmcvx.formulations.margin.liblinear import check_intercept, kind_of_psvm
 from svmcvx.formulations.margin.psvm import BIAS_RULES, PSVM, best_bias, dual_objective, objective
@@ -197,22 +198,22 @@ def psvm(
     check_whole(seed, "seed", 0)
     cache_size = check_number(cache_size, "cache_size", low=0, open_low=True)
     settings = DEFAULTS if settings is None else settings
-    if in_blocks(X):
+    if from_blocks := in_blocks(X):
         refuse_in_blocks(kernel=kernel is not None, bias=bias != "exact")
         check_choice(method, "method", psvm_linear.METHODS)
-        return psvm_linear.solve_blocks(
-            X,
-            y,
-            sample_weight,
-            C=C,
-            p=p,
-            intercept=intercept,
-            warm_start=earlier_solution(warm_start),
-            tol=tol,
-            max_iter=max_iter,
-            verbose=verbose,
-            callback=callback,
-        )
+        blocks = block_space(X, y, sample_weight, intercept=intercept)
+        if not blocks.small:
+            return psvm_linear.solve_blocks(
+                blocks,
+                C=C,
+                p=p,
+                warm_start=earlier_solution(warm_start),
+                tol=tol,
+                max_iter=max_iter,
+                verbose=verbose,
+                callback=callback,
+            )
+        X, y, sample_weight = blocks.loaded()
     data = binary_data(X, y, sample_weight)
     check_costs(C, data.weight)
     space = feature_space(
@@ -226,7 +227,8 @@ def psvm(
     linear = space.is_linear
     check_choice(method, "method", psvm_linear.METHODS if linear else KERNEL_METHODS)
     statement = kind_of_psvm(intercept)(space=space, C=C, p=p, bias=bias)
-    warm = earlier_multipliers(warm_start, statement)
+    # Rows from blocks are started by models of other rows as well.
+    warm = earlier_multipliers(warm_start, statement, required=not from_blocks)
     earlier = earlier_solution(warm_start)
     with monitored(tol=tol, max_iter=max_iter, verbose=verbose, callback=callback) as monitor:
         if intercept != "free":
@@ -235,7 +237,7 @@ def psvm(
         elif linear and method == "auto" and p == 1 and earlier is None and _pairs_first(statement, settings):
             candidates, status, options = _solve_few(statement, monitor, selection, seed, cache_size, settings)
         elif linear:
-            start = None if earlier is None or warm is None else psvm_linear.start_from(statement, earlier, warm)
+            start = None if earlier is None else psvm_linear.start_from(statement, earlier, warm)
             candidates, status, options = psvm_linear.solve_linear(statement, monitor, start=start)
         else:
             rows, size = kernel_rows(

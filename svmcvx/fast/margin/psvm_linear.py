@@ -20,7 +20,7 @@ from svmcvx.fast.linear.blocks import BlockLoss, solve_in_blocks
 from svmcvx.fast.linear.newton import minimise
 from svmcvx.fast.linear.problem import LinearProblem, kind_of_power, linear_model
 from svmcvx.feature_space import FeatureSpace
-from svmcvx.feature_space.first_pass import block_space
+from svmcvx.feature_space.blocks import BlockSpace
 from svmcvx.feature_space.linear import DENSE
 from svmcvx.formulations.base import RecoveredPoints
 from svmcvx.formulations.margin.liblinear import kind_of_psvm
@@ -44,13 +44,13 @@ class LinearStart(NamedTuple):
     w : ndarray of shape (d,)
     bias : float
         Of data that are not centred.
-    alpha : ndarray of shape (n,)
+    alpha : ndarray of shape (n,) or None
         Multipliers.
     """
 
     w: Floats
     bias: float
-    alpha: Floats
+    alpha: Floats | None
 
 
 def solve_linear(
@@ -99,13 +99,10 @@ def solve_linear(
 
 
 def solve_blocks(
-    X: Any,
-    y: Any,
-    sample_weight: Any,
+    space: BlockSpace,
     *,
     C: float,
     p: float,
-    intercept: str,
     warm_start: Solution | None,
     tol: float,
     max_iter: int,
@@ -113,14 +110,9 @@ def solve_blocks(
     callback: Callback | None,
 ) -> Solution:
     """Solve the linear pSVM on rows in blocks; see :func:`svmcvx.fast.psvm` for the arguments."""
-    free = intercept == "free"
-    statement = PSVMInBlocks(
-        partial(kind_of_psvm(intercept), C=C, p=p),
-        block_space(X, y, sample_weight, intercept=intercept),
-        "alpha",
-        balanced=free,
-        bounded=True,
-    )
+    free = space.intercept == "free"
+    make = partial(kind_of_psvm(space.intercept), C=C, p=p)
+    statement = PSVMInBlocks(make, space, "alpha", balanced=free, bounded=True)
     return solve_in_blocks(
         statement,
         BlockLoss(kind_of_power(p), C, {"p": p, "bias": free}),
@@ -145,31 +137,33 @@ def _features(space: FeatureSpace) -> tuple[Features, Floats]:
     return dense, centre
 
 
-def start_from(statement: PSVM, earlier: Solution, multipliers: Floats) -> LinearStart:
+def start_from(statement: PSVM, earlier: Solution, multipliers: Floats | None) -> LinearStart:
     """Return the start that an earlier solution gives.
 
     Parameters
     ----------
     statement : PSVM
     earlier : Solution
-        Of the same data. If its model is not linear, w and the bias follow from the multipliers.
-    multipliers : ndarray of shape (n,)
-        Its multipliers of the observations that are kept.
+        If its model is not linear, w and the bias follow from the multipliers.
+    multipliers : ndarray of shape (n,) or None
+        Its multipliers of the observations that are kept, where it is one of the same data.
 
     Raises
     ------
     DataError
-        If its model has another number of features.
+        If its model has another number of features, or there is neither a linear model nor multipliers.
     """
     X = statement.space.X
     if isinstance(earlier.model, LinearModel):
         w, bias = np.array(earlier.model.coef), float(earlier.model.intercept)
         if w.shape != (X.shape[1],):
             raise DataError(f"warm_start is a solution of data with {w.size} features, these have {X.shape[1]}")
+    elif multipliers is None:
+        raise DataError("warm_start must be a Solution with a linear model, or with multipliers of the same data")
     else:
         w = np.asarray(X.T @ (multipliers * statement.y))
         bias = best_bias(np.asarray(X @ w), statement.y, p=statement.p, weight=statement.weight)
         bias -= float(statement.space.centre @ w)
     C = earlier.hyperparameters.get("C", statement.C)
     ratio = statement.C / C if isinstance(C, (int, float)) and C > 0 else 1.0
-    return LinearStart(w, bias, multipliers * ratio)
+    return LinearStart(w, bias, None if multipliers is None else multipliers * ratio)

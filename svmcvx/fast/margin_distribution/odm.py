@@ -149,17 +149,19 @@ def odm(
         refuse_in_blocks(kernel=kernel is not None, method=method not in ("auto", "newton"))
         C1, C2, D = check_band(C1, C2, D)
         rows = block_space(X, y, sample_weight, intercept=penalised_or_none(intercept))
-        return solve_in_blocks(
-            InBlocks(partial(ODM, C1=C1, C2=C2, D=D), rows, "theta", balanced=False),
-            BlockLoss(passes.BAND, 1.0 / rows.total_weight, {"C1": C1, "C2": C2, "D": D}),
-            solver="fast.odm/newton",
-            warm_start=earlier_solution(warm_start),
-            tol=tol,
-            max_iter=max_iter,
-            verbose=verbose,
-            callback=callback,
-            settings=settings.newton,
-        )
+        if not rows.small:
+            return solve_in_blocks(
+                InBlocks(partial(ODM, C1=C1, C2=C2, D=D), rows, "theta", balanced=False),
+                BlockLoss(passes.BAND, 1.0 / rows.total_weight, {"C1": C1, "C2": C2, "D": D}),
+                solver="fast.odm/newton",
+                warm_start=earlier_solution(warm_start),
+                tol=tol,
+                max_iter=max_iter,
+                verbose=verbose,
+                callback=callback,
+                settings=settings.newton,
+            )
+        X, y, sample_weight = rows.loaded()
     largest = {"auto": settings.largest_gram, "blocks": 0}.get(method, math.inf)
     statement = bound_odm(X, y, C1, C2, D, kernel, intercept, sample_weight, indefinite, largest)
     space = statement.space

@@ -152,22 +152,24 @@ def odml(
     settings = ODMLSettings() if settings is None else settings
     lam1, lam2 = check_penalties(lam1, lam2)
     C = check_number(C, "C", low=1e-300, why="a smaller weight of the losses underflows")
-    if in_blocks(X):
+    if from_blocks := in_blocks(X):
         refuse_in_blocks(kernel=kernel is not None, method=method not in ("auto", "unwhitened"))
         rows = block_space(X, y, sample_weight, intercept=penalised_or_none(intercept))
-        mean = mean_gradient(rows)
-        terms = {"p": 1.0, "linear_term": lam2 * mean, "variance": lam1}
-        return solve_in_blocks(
-            ODMLInBlocks(partial(ODML, lam1=lam1, lam2=lam2, C=C), rows, "alpha", balanced=False, mean=mean),
-            BlockLoss(passes.HINGE, C / rows.total_weight, terms, rows.total_weight),
-            solver="fast.odml/unwhitened",
-            warm_start=earlier_solution(warm_start),
-            tol=tol,
-            max_iter=max_iter,
-            verbose=verbose,
-            callback=callback,
-            settings=settings.newton,
-        )
+        if not rows.small:
+            mean = mean_gradient(rows)
+            terms = {"p": 1.0, "linear_term": lam2 * mean, "variance": lam1}
+            return solve_in_blocks(
+                ODMLInBlocks(partial(ODML, lam1=lam1, lam2=lam2, C=C), rows, "alpha", balanced=False, mean=mean),
+                BlockLoss(passes.HINGE, C / rows.total_weight, terms, rows.total_weight),
+                solver="fast.odml/unwhitened",
+                warm_start=earlier_solution(warm_start),
+                tol=tol,
+                max_iter=max_iter,
+                verbose=verbose,
+                callback=callback,
+                settings=settings.newton,
+            )
+        X, y, sample_weight = rows.loaded()
     space = margin_space(
         X,
         y,
@@ -186,7 +188,8 @@ def odml(
             f'method="low-rank" needs a kernel that is positive semidefinite on any data, got {space.kernel or "kernel=None"}; '
             'use method="auto"'
         )
-    alpha = _start(statement, earlier_solution(warm_start, statement))
+    # Rows from blocks are started by models of other rows as well.
+    alpha = _start(statement, earlier_solution(warm_start, None if from_blocks else statement))
     with monitored(tol=tol, max_iter=max_iter, verbose=verbose, callback=callback) as monitor:
         if space.is_linear and (method == "unwhitened" or (method == "auto" and statement.curvature.by_products)):
             point, status = _unwhitened(statement, monitor, alpha, settings.newton)
