@@ -1,8 +1,12 @@
+import itertools
+import warnings
+
 import numpy as np
 import pytest
 
 import svmcvx as sx
 from svmcvx.fast.warm_path import PATHS
+from tests import warm_paths
 
 from .conftest import make_data
 
@@ -90,3 +94,40 @@ def test_a_path_can_be_ended_and_keeps_what_it_has():
 def test_bad_paths(formulation, keywords, message):
     with pytest.raises(sx.DataError, match=message):
         sx.fast.path(formulation, X, Y, **keywords)
+
+
+@pytest.mark.parametrize("seed", [117, 121, 177, 181, 217, 231, 257])
+def test_no_step_of_a_path_is_worse_than_from_nothing(seed):
+    """Of the campaign ``python -m tests.warm_paths``: paths with such a step, where a start was the only one."""
+    steps, found = warm_paths.worse(seed)
+    assert steps
+    assert not found
+
+
+def test_a_start_that_leads_nowhere_is_followed_by_none():
+    # From p = 1.001 the method stalls at p = 1.
+    name, varied, _, X, y, arguments = warm_paths.case(117)
+    seen = []
+    values = arguments.pop(varied)
+    earlier = None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for value in values:
+            seen.clear()
+            found = sx.fast.psvm(
+                X, y, **{varied: value}, **arguments, warm_start=earlier, callback=lambda p: seen.append(p) and None
+            )
+            earlier = found
+            if len(found.attempts) == 2:
+                break
+    assert name == "psvm"
+    warm, cold = found.attempts
+    assert (warm.warm_start_used, cold.warm_start_used) == (True, False)
+    assert warm.gap > 1e-6 >= found.certificate.gap
+    assert found.warm_start_used
+    # Progress goes on: iterations and both bounds.
+    for one, other in itertools.pairwise(seen):
+        assert other.iteration >= one.iteration
+        assert other.lower >= one.lower
+        assert other.upper <= one.upper
+    assert (np.diff(found.trace[:-1, 0]) >= 0).all()

@@ -11,7 +11,7 @@ Source: [CepedaGomezHan], Theorem 2, Appendices A and C, in the low-rank form of
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -34,11 +34,13 @@ from svmcvx.fast.conic_loss.starts import begin, start_from
 from svmcvx.fast.core.monitor import (
     MOST_RESERVED,
     Callback,
+    Found,
     Monitor,
     conclude,
     earlier_solution,
     limited,
     monitored,
+    solved_from,
     unless_abandoned,
 )
 from svmcvx.feature_space import FeatureSpace, KernelSpace, penalised_or_none
@@ -211,7 +213,7 @@ def conic(
     check_choice(method, "method", SYSTEMS)
     if not isinstance(rounding, (bool, np.bool_)):
         raise DataError(f"rounding must be True or False, got {rounding!r}")
-    rng = check_seed(seed)
+    check_seed(seed)
     if settings is not None and not isinstance(settings, ConicSettings):
         raise DataTypeError(f"settings must be a ConicSettings or None, got {type(settings).__name__}")
     settings = settings or ConicSettings()
@@ -232,7 +234,7 @@ def conic(
                 monitored(tol=tol, max_iter=max_iter, verbose=verbose, callback=callback) as monitor,
                 rows.watched(),
             ):
-                return _solve_blocks(lam, kappa, rows, monitor, rng, settings)
+                return _solve_blocks(lam, kappa, rows, monitor, check_seed(seed), settings)
         X, y, sample_weight = rows.loaded()
     data, space = conic_space(X, y, kernel, intercept, sample_weight, indefinite)
     if nystrom is not None:
@@ -241,22 +243,19 @@ def conic(
     statement = ConicLoss(space=space, lam=lam, kappa=kappa, improve_alpha=False)
     warm_start = earlier_solution(warm_start, statement)
     with monitored(tol=tol, max_iter=max_iter, verbose=verbose, callback=callback) as monitor:
-        recovered, status, options = unless_abandoned(
-            monitor, _solve, statement, monitor, warm_start, rng, method, settings, bool(rounding)
-        )
-        solution = conclude(
+
+        def solve(start: Solution | None) -> Found:
+            rng = check_seed(seed)
+            return unless_abandoned(monitor, _solve, statement, monitor, start, rng, method, settings, bool(rounding))
+
+        return solved_from(
             statement,
-            recovered,
             monitor,
-            status,
-            solver="fast.conic/newton",
-            warm_start_used=options.pop("warm", False),
-            options=options,
+            solve,
+            warm_start,
+            solver=lambda options: "fast.conic/newton",
+            used=not is_hard_margin(statement),
         )
-    if solution.status is Status.OPTIMAL and not solution.certificate.is_certified(tol):
-        # What the factor of a nearly singular K promised does not hold for K.
-        solution = replace(solution, status=Status.INACCURATE)
-    return solution
 
 
 def _solve(
@@ -268,7 +267,7 @@ def _solve(
     settings: ConicSettings,
     rounding: bool,
 ) -> tuple[RecoveredPoints, Status, dict[str, Any]]:
-    """Solve on rows in memory; the options tell whether the start was used, as ``"warm"``."""
+    """Solve on rows in memory."""
     space, began = statement.space, monitor.seconds
     r = int(space.factor.shape[1])
     factored = monitor.seconds - began
@@ -290,7 +289,7 @@ def _solve(
         # No single step of the proof can be interrupted: the bound is what is known without one.
         recovered = recovered._replace(duals=[])
     options = {"method": method, "iterations": search.problem.steps, "columns": search.problem.U.shape[1] - 1}
-    return recovered, status, options | {"warm": warm}
+    return recovered, status, options
 
 
 def _solve_blocks(

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import wraps
-from typing import Any, NamedTuple, ParamSpec, TypeAlias, cast
+from typing import Any, NamedTuple, ParamSpec, TypeAlias, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,13 +34,20 @@ __all__ = [
     "earlier_solution",
     "limited",
     "monitored",
+    "solved_from",
     "unless_abandoned",
 ]
 
 # Share of the time left that is kept for the certificate, at most.
 MOST_RESERVED = 0.6
 
+# How a method ends that has reached less than was asked for, though nobody has stopped it.
+FELL_SHORT = (Status.INACCURATE, Status.ITERATION_LIMIT, Status.NUMERICAL)
+
 Arguments = ParamSpec("Arguments")
+StartPoint = TypeVar("StartPoint")
+# Candidates, why the method stopped, and options for the record.
+Found: TypeAlias = tuple[RecoveredPoints, Status, dict[str, Any]]
 log = logging.getLogger(__name__)
 
 
@@ -122,6 +129,9 @@ class Monitor:
         self.lower, self.upper = -math.inf, math.inf
         # The best of those that are valid up to rounding in double precision.
         self.valid = -math.inf, math.inf
+        # The best bounds, and the iterations, of an earlier start.
+        self._before = -math.inf, math.inf
+        self._done = 0
         self.iteration = 0
         self.rows: list[tuple[float, float, float]] = []
 
@@ -144,6 +154,12 @@ class Monitor:
         """How a method ends whose deadline has passed."""
         return Status.INTERRUPTED if self.deadline.pressed.is_set() else Status.TIME_LIMIT
 
+    def begin_again(self) -> None:
+        """Forget the bounds of the start so far for what decides how a method goes on; progress goes on from them."""
+        self._before = max(self._before[0], self.lower), min(self._before[1], self.upper)
+        self._done += self.iteration
+        self.lower, self.upper = self.valid = -math.inf, math.inf
+
     def reserve(self, seconds: float) -> None:
         """Keep so many seconds of a time limit for the certificate, beside those that are kept anyway."""
         self.deadline = replace(self.deadline, end=self._end - seconds)
@@ -162,20 +178,21 @@ class Monitor:
             self.valid = max(self.valid[0], lower), min(self.valid[1], upper)
         self.lower, self.upper = max(self.lower, lower), min(self.upper, upper)
         seconds = self.seconds
-        known = [bound if math.isfinite(bound) else math.nan for bound in (self.lower, self.upper)]
+        lower, upper = max(self.lower, self._before[0]), min(self.upper, self._before[1])
+        known = [bound if math.isfinite(bound) else math.nan for bound in (lower, upper)]
         self.rows.append((seconds, known[0], known[1]))
-        progress = Progress(iteration, seconds, self.lower, self.upper, self.gap)
+        progress = Progress(self._done + iteration, seconds, lower, upper, relative_gap(lower, upper))
         log.debug(
             "iteration %d, %.2f s: lower %.9g, upper %.9g, gap %.2e",
-            iteration,
+            progress.iteration,
             seconds,
-            self.lower,
-            self.upper,
+            lower,
+            upper,
             progress.gap,
         )
         if self.verbose:
             print(  # noqa: T201 - what verbose asks for
-                f"{iteration:8d} {seconds:9.2f} s  lower {self.lower:.9g}  upper {self.upper:.9g}  gap {progress.gap:.2e}"
+                f"{progress.iteration:8d} {seconds:9.2f} s  lower {lower:.9g}  upper {upper:.9g}  gap {progress.gap:.2e}"
             )
         if relative_gap(*self.valid) <= self.tol:
             return Status.OPTIMAL
@@ -209,10 +226,10 @@ def monitored(*, tol: float, max_iter: int, verbose: bool, callback: Callback | 
 
 def unless_abandoned(
     monitor: Monitor,
-    solve: Callable[Arguments, tuple[RecoveredPoints, Status, dict[str, Any]]],
+    solve: Callable[Arguments, Found],
     *arguments: Arguments.args,
     **keywords: Arguments.kwargs,
-) -> tuple[RecoveredPoints, Status, dict[str, Any]]:
+) -> Found:
     """Return what a method ends with; no points where the deadline passes in work that nothing interrupts.
 
     What is certified then is what is trivially known.
@@ -331,3 +348,57 @@ def conclude(
         terms=checked.terms,
         optimal_intercepts=statement.optimal_intercepts(checked.model),
     )
+
+
+def solved_from(
+    statement: Formulation,
+    monitor: Monitor,
+    solve: Callable[[StartPoint | None], Found],
+    start: StartPoint | None,
+    *,
+    solver: Callable[[dict[str, Any]], str],
+    used: bool = True,
+) -> Solution:
+    """Solve from a start and certify; where the certified gap then exceeds the tolerance, once more without the start.
+
+    The second run is the one that there would have been without a start, and the candidates of both are certified: no start leads
+    to a wider interval than none.
+
+    Parameters
+    ----------
+    statement : Formulation
+    monitor : Monitor
+    solve : callable
+        ``solve(start)`` runs a method until the monitor says stop.
+    start : object or None
+        None for no start.
+    solver : callable
+        The name of the solver, from the options that `solve` returns.
+    used : bool
+        Whether the method uses a start that it is given.
+    """
+
+    def certified(points: RecoveredPoints, *, warm: bool) -> Solution:
+        name = solver(options)
+        return conclude(statement, points, monitor, status, solver=name, warm_start_used=warm, options=options)
+
+    deadline = monitor.deadline
+    points, status, options = solve(start)
+    if start is None:
+        return certified(points, warm=False)
+    try:
+        first = certified(points, warm=used)
+        if first.status not in FELL_SHORT or monitor.out_of_time():
+            return first
+        attempts = first.attempts
+    except SolverFailed as error:
+        if status not in FELL_SHORT or monitor.out_of_time():
+            raise
+        attempts = error.attempts
+    log.info("%s from the earlier solution: once more without it", status)
+    monitor.begin_again()
+    monitor.deadline = deadline
+    (models, duals), status, options = solve(None)
+    others = [dual for dual in points.duals if all(dual is not known for known in duals)]
+    second = certified(RecoveredPoints([*models, *points.models], [*duals, *others]), warm=False)
+    return replace(second, attempts=(*attempts, *second.attempts))

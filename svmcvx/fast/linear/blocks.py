@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svmcvx.errors import DataError
-from svmcvx.fast.core.monitor import Callback, Monitor, conclude, monitored
+from svmcvx.fast.core.monitor import Callback, Found, Monitor, monitored, solved_from
 from svmcvx.fast.linear.margins import Margins, NormalMatrix, Observed
 from svmcvx.fast.linear.newton import minimise
 from svmcvx.fast.linear.problem import LinearNewtonSettings, LinearProblem, LinearTerms, Point
@@ -211,22 +211,20 @@ def solve_in_blocks(
     """Solve and certify a statement in blocks; `loss` is that of the statement, and the other arguments those of all solvers."""
     space = statement.space
     start = None if warm_start is None else _earlier_point(space, warm_start.model)
+    # The states hold the multipliers of the last run.
+    dual = in_states(statement.entry, MULTIPLIERS)
     with monitored(tol=tol, max_iter=max_iter, verbose=verbose, callback=callback) as monitor, space.watched():
-        point, support, status = minimise_in_blocks(space, loss, monitor, start=start, settings=settings)
-        if status is Status.INACCURATE:
-            # Nothing of it may be left for the certificate to notice: w = 0 is evaluated without the rows.
-            space.require_same()
-        options: dict[str, Any] = {"method": "newton", "steps": point.steps, "blocks": sum(space.shards.blocks)}
-        b = point.b if status in STOPPED else statement.best_bias(point.w, point.b)
-        return conclude(
-            statement,
-            RecoveredPoints([space.model(point.w, b, support)], [in_states(statement.entry, MULTIPLIERS)]),
-            monitor,
-            status,
-            solver=solver,
-            warm_start_used=start is not None,
-            options=options,
-        )
+
+        def solve(start: tuple[Floats, float] | None) -> Found:
+            point, support, status = minimise_in_blocks(space, loss, monitor, start=start, settings=settings)
+            if status is Status.INACCURATE:
+                # Nothing of it may be left for the certificate to notice: w = 0 is evaluated without the rows.
+                space.require_same()
+            options = {"method": "newton", "steps": point.steps, "blocks": sum(space.shards.blocks)}
+            b = point.b if status in STOPPED else statement.best_bias(point.w, point.b)
+            return RecoveredPoints([space.model(point.w, b, support)], [dual]), status, options
+
+        return solved_from(statement, monitor, solve, start, solver=lambda options: solver)
 
 
 def minimise_in_blocks(

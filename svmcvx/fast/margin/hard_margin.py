@@ -33,7 +33,7 @@ from svmcvx.errors import DataError
 from svmcvx.fast.core.active_set import LARGEST_SUPPORT, ray, solve
 from svmcvx.fast.core.active_set_passes import FULL, INSEPARABLE, MORE, OVER, TOUCHING
 from svmcvx.fast.core.growing_working_set import GrowingWorkingSet
-from svmcvx.fast.core.monitor import Callback, Monitor, conclude, limited, monitored
+from svmcvx.fast.core.monitor import Callback, Found, Monitor, conclude, limited, monitored, solved_from
 from svmcvx.fast.core.row_cache import RowCacheSettings, kernel_rows
 from svmcvx.fast.margin.decomposition import Decomposition, DecompositionSettings
 from svmcvx.fast.margin.feasible import SELECTIONS, BoundsOf, earlier_multipliers
@@ -194,58 +194,56 @@ def hard_margin(
     statement = HardMargin(space=space)
     warm = earlier_multipliers(warm_start, statement)
     with monitored(tol=tol, max_iter=max_iter, verbose=verbose, callback=callback) as monitor:
-        used, start = "smo", warm
-        if space.is_linear and (method == "active-set" or (method == "auto" and space.X.shape[1] <= data.n)):
-            used = "active-set"
-            status, points, options = _by_active_set(statement, monitor, warm, settings.active_set)
-            if status is None:
-                if method == "active-set":
-                    status = Status.NUMERICAL
-                else:
-                    used, start = "smo", points[-1]
-        if used == "smo":
-            rows, size = kernel_rows(
-                space,
-                working_set=settings.decomposition.working_set_size(data.n),
-                tiled_working_set=settings.decomposition.tiled_working_set_size(data.n),
-                cache_size=cache_size,
-                float32=float32_cache,
-                settings=settings.rows,
+
+        def solve(start: Floats | None) -> Found:
+            used = "smo"
+            if space.is_linear and (method == "active-set" or (method == "auto" and space.X.shape[1] <= data.n)):
+                used = "active-set"
+                status, points, options = _by_active_set(statement, monitor, start, settings.active_set)
+                if status is None:
+                    if method == "active-set":
+                        status = Status.NUMERICAL
+                    else:
+                        used, start = "smo", points[-1]
+            if used == "smo":
+                rows, size = kernel_rows(
+                    space,
+                    working_set=settings.decomposition.working_set_size(data.n),
+                    tiled_working_set=settings.decomposition.tiled_working_set_size(data.n),
+                    cache_size=cache_size,
+                    float32=float32_cache,
+                    settings=settings.rows,
+                )
+                ascent = Decomposition(
+                    statement=statement,
+                    rows=rows,
+                    bounds=_bounds(statement),
+                    c=np.ones(data.n),
+                    r=0.0,
+                    upper_bound=np.full(data.n, math.inf),
+                    size=size,
+                    selection=selection,
+                    seed=seed,
+                    alpha=np.zeros(data.n) if start is None else start,
+                    rescale=_best_multiple,
+                    settings=settings.decomposition,
+                )
+                status, points = ascent.run(monitor), ascent.points()
+                options = ascent.options
+            recover = (
+                statement.recover
+                if used == "smo" and data.n <= settings.decomposition.crossover_size
+                else statement.separator
             )
-            ascent = Decomposition(
-                statement=statement,
-                rows=rows,
-                bounds=_bounds(statement),
-                c=np.ones(data.n),
-                r=0.0,
-                upper_bound=np.full(data.n, math.inf),
-                size=size,
-                selection=selection,
-                seed=seed,
-                alpha=np.zeros(data.n) if start is None else start,
-                rescale=_best_multiple,
-                settings=settings.decomposition,
+            found = [recover(alpha) for alpha in points]
+            candidates = RecoveredPoints(
+                [m for each in found for m in each.models], [d for each in found for d in each.duals]
             )
-            status, points = ascent.run(monitor), ascent.points()
-            options = ascent.options
-        recover = (
-            statement.recover
-            if used == "smo" and data.n <= settings.decomposition.crossover_size
-            else statement.separator
-        )
-        found = [recover(alpha) for alpha in points]
-        candidates = RecoveredPoints(
-            [m for each in found for m in each.models], [d for each in found for d in each.duals]
-        )
-        assert status is not None  # noqa: S101 - one of the two methods has run to its end
-        return conclude(
-            statement,
-            candidates,
-            monitor,
-            status,
-            solver=f"fast.hard_margin/{used}",
-            warm_start_used=warm is not None,
-            options=options,
+            assert status is not None  # noqa: S101 - one of the two methods has run to its end
+            return candidates, status, {"method": used, **options}
+
+        return solved_from(
+            statement, monitor, solve, warm, solver=lambda options: f"fast.hard_margin/{options['method']}"
         )
 
 

@@ -12,7 +12,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svmcvx.data import binary_data, check_choice, check_costs, check_number, check_whole
-from svmcvx.fast.core.monitor import Callback, Monitor, conclude, earlier_solution, limited, monitored
+from svmcvx.fast.core.monitor import (
+    Callback,
+    Found,
+    Monitor,
+    earlier_solution,
+    limited,
+    monitored,
+    solved_from,
+)
 from svmcvx.fast.core.row_cache import GramRows, RowCacheSettings, Rows, kernel_rows
 from svmcvx.fast.margin import psvm_linear
 from svmcvx.fast.margin.decomposition import Decomposition, DecompositionSettings, Shortcut
@@ -231,15 +239,14 @@ def psvm(
     warm = earlier_multipliers(warm_start, statement, required=not from_blocks)
     earlier = earlier_solution(warm_start)
     with monitored(tol=tol, max_iter=max_iter, verbose=verbose, callback=callback) as monitor:
-        if intercept != "free":
-            guess = None if earlier is None or warm is None else warm * _ratio(statement, earlier)
-            candidates, status, options = solve_unbiased(statement, monitor, start=guess, cache_size=cache_size)
-        elif linear and method == "auto" and p == 1 and earlier is None and _pairs_first(statement, settings):
-            candidates, status, options = _solve_few(statement, monitor, selection, seed, cache_size, settings)
-        elif linear:
-            start = None if earlier is None else psvm_linear.start_from(statement, earlier, warm)
-            candidates, status, options = psvm_linear.solve_linear(statement, monitor, start=start)
-        else:
+
+        def solve(start: Any) -> Found:
+            if intercept != "free":
+                return solve_unbiased(statement, monitor, start=start, cache_size=cache_size)
+            if linear and method == "auto" and p == 1 and start is None and _pairs_first(statement, settings):
+                return _solve_few(statement, monitor, selection, seed, cache_size, settings)
+            if linear:
+                return psvm_linear.solve_linear(statement, monitor, start=start)
             rows, size = kernel_rows(
                 space,
                 working_set=settings.decomposition.working_set_size(data.n),
@@ -248,18 +255,11 @@ def psvm(
                 float32=float32_cache,
                 settings=settings.rows,
             )
-            adapted = None if earlier is None or warm is None else _adapted(statement, warm, _ratio(statement, earlier))
-            candidates, status, options = _solve_kernel(
-                statement, rows, size, monitor, adapted, selection, seed, cache_size, settings
-            )
-        return conclude(
-            statement,
-            candidates,
-            monitor,
-            status,
-            solver=f"fast.psvm/{options.get('method', 'smo')}",
-            warm_start_used=earlier is not None,
-            options=options,
+            return _solve_kernel(statement, rows, size, monitor, start, selection, seed, cache_size, settings)
+
+        start = None if earlier is None else _start_from(statement, earlier, warm)
+        return solved_from(
+            statement, monitor, solve, start, solver=lambda options: f"fast.psvm/{options.get('method', 'smo')}"
         )
 
 
@@ -270,6 +270,17 @@ def _pairs_first(statement: PSVM, settings: PSVMSettings) -> bool:
         return False
     squares = float(statement.space.diagonal().sum())
     return statement.C * squares * n <= EASY_PAIRS
+
+
+def _start_from(statement: PSVM, earlier: Solution, alpha: Floats | None) -> Any:
+    """Return what the method for a statement starts from: a linear point, multipliers, or these and their scores."""
+    free = statement.space.intercept == "free"
+    if free and statement.space.is_linear:
+        return psvm_linear.start_from(statement, earlier, alpha)
+    if alpha is None:
+        return None
+    ratio = _ratio(statement, earlier)
+    return _adapted(statement, alpha, ratio) if free else alpha * ratio
 
 
 def _solve_few(

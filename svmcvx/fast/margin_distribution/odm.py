@@ -13,7 +13,16 @@ from numpy.typing import NDArray
 from svmcvx.certificate import Dual
 from svmcvx.data import check_choice, check_seed
 from svmcvx.errors import DataError
-from svmcvx.fast.core.monitor import Callback, Monitor, conclude, earlier_solution, limited, monitored, unless_abandoned
+from svmcvx.fast.core.monitor import (
+    Callback,
+    Found,
+    Monitor,
+    earlier_solution,
+    limited,
+    monitored,
+    solved_from,
+    unless_abandoned,
+)
 from svmcvx.fast.linear import loss_passes as passes
 from svmcvx.fast.linear.blocks import BlockLoss, solve_in_blocks
 from svmcvx.fast.linear.newton import LinearNewtonSettings, minimise
@@ -143,7 +152,7 @@ def odm(
     True
     """
     check_choice(method, "method", (*METHODS, "blocks"))
-    rng = check_seed(seed)
+    check_seed(seed)
     settings = ODMSettings() if settings is None else settings
     if in_blocks(X):
         refuse_in_blocks(kernel=kernel is not None, method=method not in ("auto", "newton"))
@@ -175,33 +184,24 @@ def odm(
     w, theta = _start(statement, earlier_solution(warm_start, None if space.is_linear else statement))
     warm = w is not None or theta is not None
     with monitored(tol=tol, max_iter=max_iter, verbose=verbose, callback=callback) as monitor:
-        if by_blocks:
-            found, status = minimise_by_blocks(statement, monitor, theta, settings.blocks, settings.newton)
-            return conclude(
-                statement,
-                RecoveredPoints([space.model(found.v)], [{"theta": found.theta}]),
-                monitor,
-                status,
-                solver="fast.odm/blocks",
-                warm_start_used=warm,
-                options={
-                    "method": "blocks",
-                    "iterations": found.steps,
-                    "products": found.products,
-                    "rank": found.rank,
-                },
+
+        def solve(start: tuple[Floats | None, Floats | None] | None) -> Found:
+            w, theta = start or (None, None)
+            if by_blocks:
+                found, status = minimise_by_blocks(statement, monitor, theta, settings.blocks, settings.newton)
+                points = RecoveredPoints([space.model(found.v)], [{"theta": found.theta}])
+                told = {"iterations": found.steps, "products": found.products, "rank": found.rank}
+                return points, status, {"method": "blocks", **told}
+            return unless_abandoned(
+                monitor, _solve_whole, statement, monitor, w, theta, method, check_seed(seed), settings
             )
-        candidates, status, options = unless_abandoned(
-            monitor, _solve_whole, statement, monitor, w, theta, method, rng, settings
-        )
-        return conclude(
+
+        return solved_from(
             statement,
-            candidates,
             monitor,
-            status,
-            solver=f"fast.odm/{options.get('method', method)}",
-            warm_start_used=warm,
-            options=options,
+            solve,
+            (w, theta) if warm else None,
+            solver=lambda options: f"fast.odm/{options.get('method', method)}",
         )
 
 

@@ -27,7 +27,16 @@ from numpy.typing import NDArray
 from svmcvx.certificate import Dual
 from svmcvx.data import check_choice, check_number, check_seed
 from svmcvx.errors import DataError
-from svmcvx.fast.core.monitor import Callback, Monitor, conclude, earlier_solution, limited, monitored, unless_abandoned
+from svmcvx.fast.core.monitor import (
+    Callback,
+    Found,
+    Monitor,
+    earlier_solution,
+    limited,
+    monitored,
+    solved_from,
+    unless_abandoned,
+)
 from svmcvx.fast.linear import loss_passes as passes
 from svmcvx.fast.linear.blocks import BlockLoss, solve_in_blocks
 from svmcvx.fast.linear.newton import LinearNewtonSettings, minimise
@@ -148,7 +157,7 @@ def odml(
     True
     """
     check_choice(method, "method", (*METHODS, "unwhitened", "low-rank"))
-    rng = check_seed(seed)
+    check_seed(seed)
     settings = ODMLSettings() if settings is None else settings
     lam1, lam2 = check_penalties(lam1, lam2)
     C = check_number(C, "C", low=1e-300, why="a smaller weight of the losses underflows")
@@ -191,41 +200,22 @@ def odml(
     # Rows from blocks are started by models of other rows as well.
     alpha = _start(statement, earlier_solution(warm_start, None if from_blocks else statement))
     with monitored(tol=tol, max_iter=max_iter, verbose=verbose, callback=callback) as monitor:
-        if space.is_linear and (method == "unwhitened" or (method == "auto" and statement.curvature.by_products)):
-            point, status = _unwhitened(statement, monitor, alpha, settings.newton)
-            return conclude(
-                statement,
-                RecoveredPoints(
-                    [linear_model(space, point.w, 0.0, np.ones(space.data.n, dtype=bool))], [{"alpha": point.alpha}]
-                ),
-                monitor,
-                status,
-                solver="fast.odml/unwhitened",
-                warm_start_used=alpha is not None,
-                options={"method": "unwhitened", "iterations": point.steps},
-            )
-        if without_gram:
-            found, status = solve_by_ranks(statement, monitor, alpha, settings.low_rank, settings.newton)
-            return conclude(
-                statement,
-                found.candidates,
-                monitor,
-                status,
-                solver="fast.odml/low-rank",
-                warm_start_used=alpha is not None,
-                options={"method": "low-rank", "rank": found.rank, "complete": found.exhausted},
-            )
-        candidates, status, options = unless_abandoned(
-            monitor, _solve_whitened, statement, monitor, alpha, method, rng, settings
-        )
-        return conclude(
-            statement,
-            candidates,
-            monitor,
-            status,
-            solver=f"fast.odml/{options.get('method', method)}",
-            warm_start_used=alpha is not None,
-            options=options,
+
+        def solve(alpha: Floats | None) -> Found:
+            if space.is_linear and (method == "unwhitened" or (method == "auto" and statement.curvature.by_products)):
+                point, status = _unwhitened(statement, monitor, alpha, settings.newton)
+                model = linear_model(space, point.w, 0.0, np.ones(space.data.n, dtype=bool))
+                told = {"method": "unwhitened", "iterations": point.steps}
+                return RecoveredPoints([model], [{"alpha": point.alpha}]), status, told
+            if without_gram:
+                found, status = solve_by_ranks(statement, monitor, alpha, settings.low_rank, settings.newton)
+                told = {"method": "low-rank", "rank": found.rank, "complete": found.exhausted}
+                return found.candidates, status, told
+            rng = check_seed(seed)
+            return unless_abandoned(monitor, _solve_whitened, statement, monitor, alpha, method, rng, settings)
+
+        return solved_from(
+            statement, monitor, solve, alpha, solver=lambda options: f"fast.odml/{options.get('method', method)}"
         )
 
 

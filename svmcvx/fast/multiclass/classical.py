@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from svmcvx.fast.core.monitor import Callback, conclude, limited, monitored
+from svmcvx.fast.core.monitor import Callback, Found, limited, monitored, solved_from
 from svmcvx.fast.multiclass.classical_newton import AugmentedNewton, ClassicalNewtonSettings
-from svmcvx.fast.multiclass.points import ScoreBounds, start_from
+from svmcvx.fast.multiclass.points import ScoreBounds, Start, start_from
 from svmcvx.fast.multiclass.systems.classical_systems import ClassicalSystem
 from svmcvx.fast.multiclass.systems.score_systems import ScoreSystemSettings
 from svmcvx.formulations.base import RecoveredPoints
@@ -109,17 +109,14 @@ def multiclass(
     settings = settings or MulticlassSettings()
     with monitored(tol=tol, max_iter=max_iter, verbose=verbose, callback=callback) as monitor:
         system = ClassicalSystem(statement, settings.systems)
-        U, alpha = start_from(system, statement, warm_start)
-        bounds = ScoreBounds(system, statement)
-        start = np.zeros(system.shape) if U is None else system.normalised(U)
-        method = AugmentedNewton(system, system.penalty, bounds, monitor, start, alpha, settings=settings.newton)
-        status, steps = method.run()
-        return conclude(
-            statement,
-            RecoveredPoints(statement.models(*system.weights(bounds.U)), [bounds.dual]),
-            monitor,
-            status,
-            solver="fast.multiclass/newton",
-            warm_start_used=U is not None,
-            options={"iterations": steps, "linear_systems": ", ".join(sorted(method.kinds)) or "none"},
-        )
+        start = start_from(system, statement, warm_start)
+
+        def solve(start: Start | None) -> Found:
+            bounds = ScoreBounds(system, statement)
+            U, alpha = (np.zeros(system.shape), None) if start is None else (system.normalised(start.U), start.alpha)
+            method = AugmentedNewton(system, system.penalty, bounds, monitor, U, alpha, settings=settings.newton)
+            status, steps = method.run()
+            options = {"iterations": steps, "linear_systems": ", ".join(sorted(method.kinds)) or "none"}
+            return RecoveredPoints(statement.models(*system.weights(bounds.U)), [bounds.dual]), status, options
+
+        return solved_from(statement, monitor, solve, start, solver=lambda options: "fast.multiclass/newton")

@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 
 from svmcvx.data import check_choice, check_number
 from svmcvx.errors import DataError
-from svmcvx.fast.core.monitor import Callback, conclude, limited, monitored
+from svmcvx.fast.core.monitor import Callback, Found, limited, monitored, solved_from
 from svmcvx.fast.multiclass.classical_newton import AugmentedNewton, ClassicalNewtonSettings
 from svmcvx.fast.multiclass.m3svm_adam import EPOCHS, adam
 from svmcvx.fast.multiclass.m3svm_newton import Continuation, M3SVMBounds, M3SVMNewtonSettings
-from svmcvx.fast.multiclass.points import start_from
+from svmcvx.fast.multiclass.points import Start, start_from
 from svmcvx.fast.multiclass.systems.m3svm_systems import M3SVMSystem
 from svmcvx.fast.multiclass.systems.pair_powers import PairPowers
 from svmcvx.fast.multiclass.systems.score_systems import ScoreSystemSettings
@@ -148,46 +148,43 @@ def m3svm(
     settings = settings or M3SVMSettings()
     if max_iter is None:
         max_iter = EPOCHS if method == "adam" else STEPS
+    smooth = isinstance(statement.loss, HingeSum) and p >= 2
+    if method == "augmented" and not smooth:
+        raise DataError('method="augmented" needs loss="hinge" and p of at least 2; use method="auto"')
     with monitored(tol=tol, max_iter=max_iter, verbose=verbose, callback=callback) as monitor:
         system = M3SVMSystem(statement, settings.systems)
-        U, alpha = start_from(system, statement, warm_start)
-        bounds = M3SVMBounds(system)
-        start = np.zeros(system.shape) if U is None else U
-        if method == "adam":
-            chosen = "adam"
-            status, steps = adam(system, bounds, monitor, start, learning_rate=learning_rate, delta=delta)
-            options: dict[str, Any] = {"learning_rate": learning_rate}
-        else:
-            smooth = isinstance(statement.loss, HingeSum) and p >= 2
-            if method == "augmented" and not smooth:
-                raise DataError('method="augmented" needs loss="hinge" and p of at least 2; use method="auto"')
-            cheap = math.inf if method == "augmented" else 0.0
-            if method == "auto" and smooth:
-                cheap = _cheap_steps(system, settings)
-            chosen, status, steps, options = "newton", Status.INACCURATE, 0, {}
-            if cheap > 0:
-                chosen = "augmented"
-                augmented = AugmentedNewton(
-                    system, PairPowers(system), bounds, monitor, start, alpha, settings=settings.augmented, cheap=cheap
-                )
-                status, steps = augmented.run()
-                options = {"linear_systems": ", ".join(sorted(augmented.kinds)) or "none"}
-                start, alpha = bounds.U, augmented.alpha
-            if status is Status.INACCURATE:
-                continuation = Continuation(system, bounds, monitor, start, alpha, settings=settings.newton)
-                status, more = continuation.run()
-                steps += more
-                options = {"linear_systems": "direct" if continuation.direct else "conjugate gradients"}
-                chosen = "augmented+newton" if chosen == "augmented" else chosen
-        return conclude(
-            statement,
-            RecoveredPoints([statement.model(*system.weights(bounds.U))], [bounds.dual]),
-            monitor,
-            status,
-            solver=f"fast.m3svm/{chosen}",
-            warm_start_used=U is not None,
-            options={"method": chosen, "iterations": steps, **options},
-        )
+        cheap = math.inf if method == "augmented" else 0.0
+        if method == "auto" and smooth:
+            cheap = _cheap_steps(system, settings)
+        start = start_from(system, statement, warm_start)
+
+        def solve(start: Start | None) -> Found:
+            bounds = M3SVMBounds(system)
+            U, alpha = (np.zeros(system.shape), None) if start is None else start
+            if method == "adam":
+                chosen = "adam"
+                status, steps = adam(system, bounds, monitor, U, learning_rate=learning_rate, delta=delta)
+                options: dict[str, Any] = {"learning_rate": learning_rate}
+            else:
+                chosen, status, steps, options = "newton", Status.INACCURATE, 0, {}
+                if cheap > 0:
+                    chosen = "augmented"
+                    augmented = AugmentedNewton(
+                        system, PairPowers(system), bounds, monitor, U, alpha, settings=settings.augmented, cheap=cheap
+                    )
+                    status, steps = augmented.run()
+                    options = {"linear_systems": ", ".join(sorted(augmented.kinds)) or "none"}
+                    U, alpha = bounds.U, augmented.alpha
+                if status is Status.INACCURATE:
+                    continuation = Continuation(system, bounds, monitor, U, alpha, settings=settings.newton)
+                    status, more = continuation.run()
+                    steps += more
+                    options = {"linear_systems": "direct" if continuation.direct else "conjugate gradients"}
+                    chosen = "augmented+newton" if chosen == "augmented" else chosen
+            points = RecoveredPoints([statement.model(*system.weights(bounds.U))], [bounds.dual])
+            return points, status, {"method": chosen, "iterations": steps, **options}
+
+        return solved_from(statement, monitor, solve, start, solver=lambda options: f"fast.m3svm/{options['method']}")
 
 
 def _cheap_steps(system: M3SVMSystem, settings: M3SVMSettings) -> float:

@@ -71,17 +71,17 @@ class ScoreBounds:
 
 
 class Start(NamedTuple):
-    """A point U and multipliers inside their domain, both of an earlier solution; None without one."""
+    """A point U and multipliers inside their domain, both of an earlier solution."""
 
-    U: Floats | None
-    alpha: Floats | None
+    U: Floats
+    alpha: Floats
 
 
-def start_from(system: ScoreSystem, statement: MulticlassStatement, warm: Any) -> Start:
-    """Return the start that an earlier solution gives; raise a DataError if it does not fit the data."""
+def start_from(system: ScoreSystem, statement: MulticlassStatement, warm: Any) -> Start | None:
+    """Return the start that an earlier solution gives, None without one; raise a DataError if it does not fit the data."""
     warm = earlier_solution(warm, statement)
     if warm is None:
-        return Start(None, None)
+        return None
     data, model = system.scores.data, warm.model
     if not isinstance(model, MulticlassModel) or not np.array_equal(model.classes, data.classes):
         raise DataError("warm_start must be a Solution of the same data, got one of other classes")
