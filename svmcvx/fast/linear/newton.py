@@ -113,7 +113,7 @@ def _descend(
     q = np.zeros(m.d) if m.linear_term is None else m.linear_term
     penalty = sigma
     rows.place(w)
-    steps, idle, smallest, improved = 0, 0, math.inf, 0
+    steps, idle, smallest, improved, proved = 0, 0, math.inf, 0, 0.0
     first, promised = math.inf, math.inf
     polish = Polish(rows) if Polish.applies(m, rows) else None
 
@@ -145,8 +145,11 @@ def _descend(
         if not m.smooth:
             left = sums.loss + sums.conjugate - sums.product
             grow_sigma = part <= settings.gradient_share * left or negligible
-        if monitor.gap < 0.999 * smallest:
+        # Where the lower bound is small beside the upper one their relative gap does not show that it grows.
+        grown = bounds.best.lower > 2.0 * proved
+        if monitor.gap < 0.999 * smallest or grown:
             smallest, idle, improved = monitor.gap, 0, steps
+            proved = max(bounds.best.lower, proved)
         elif negligible or grow_sigma:
             idle += 1
         patience = settings.patience if m.smooth else settings.patience_rounds
