@@ -30,7 +30,7 @@ SMALL = "SVMCVX_SMALL" in os.environ  # the tests run this page with fewer rows
 
 store = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
 folder = Path(store.name)
-ROWS, COLUMNS = (40_000, 10) if SMALL else (500_000, 120)
+ROWS, COLUMNS = (75_000, 30) if SMALL else (500_000, 120)
 
 # %% [markdown]
 # ## Rows in a file

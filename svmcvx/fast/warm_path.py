@@ -9,7 +9,7 @@ from typing import Any
 from svmcvx.catalogue import CATALOGUE
 from svmcvx.data import check_number, check_time_limit
 from svmcvx.errors import DataError
-from svmcvx.fast.core.ownership import owned
+from svmcvx.fast.core.ownership import owned_data
 from svmcvx.solution import Solution, Status
 from svmcvx.system.deadline import allowed
 
@@ -84,7 +84,7 @@ def path(
         raise DataError(f"{name} is an empty sequence; pass at least one value")
     solutions: list[Solution] = []
     warm = keywords.pop("warm_start", None)
-    with allowed(check_time_limit(time_limit)) as deadline, owned(X, y) as (own, labels):
+    with allowed(check_time_limit(time_limit)) as deadline, owned_data(X, y) as (own, labels):
         for value in values:
             if solutions and deadline.passed():
                 break

@@ -41,6 +41,8 @@ class BlockRows:
         At least the norms of the rows as the formulation sees them.
     kept : ndarray of int, or None
         Rows of the block with a positive weight; None for all.
+    left_out : ndarray
+        Labels of the others.
     rows : int
         Number of rows of the block.
     labels : ndarray
@@ -55,6 +57,7 @@ class BlockRows:
     weight: Floats
     norms: Floats
     kept: NDArray[np.intp] | None
+    left_out: NDArray[Any]
     rows: int
     labels: NDArray[Any]
     number: int
@@ -257,13 +260,15 @@ def spaces(pieces: Pieces, parts: Parts, settings: BlockSettings) -> Iterator[Li
 
 @reads_rows
 def _pieces(pieces: Pieces, parts: Parts, settings: BlockSettings) -> list[Piece]:
-    """Return the blocks of a shard; rows that were left out have the weight 0."""
+    """Return the blocks of a shard; rows that were left out have the weight 0, and one of the two labels."""
     found = []
     for piece, rows in zip(pieces, parts["rows"], strict=True):
         rows.require_same(piece, settings.centre.size)
-        kept = slice(None) if rows.kept is None else rows.kept
+        kept = np.zeros(rows.rows, dtype=bool)
+        kept[slice(None) if rows.kept is None else rows.kept] = True
         positive, weight = np.zeros(rows.rows, dtype=np.intp), np.zeros(rows.rows)
         positive[kept], weight[kept] = rows.y > 0, rows.weight
+        positive[~kept] = rows.left_out == settings.classes[1]
         if rows.rows:
             found.append(Piece(piece.X, settings.classes[positive], weight))
     return found

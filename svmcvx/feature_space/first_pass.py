@@ -200,7 +200,9 @@ def _scan(
         piece, digests = _with_arrays(raw, parts, k), PieceDigests.of(raw)
         known.append(digests)
         if piece.X.shape[0] == 0:
-            kept.append(BlockRows(np.zeros(0), np.zeros(0), np.zeros(0), None, 0, np.zeros(0), number + k, digests))
+            kept.append(
+                BlockRows(np.zeros(0), np.zeros(0), np.zeros(0), None, np.zeros(0), 0, np.zeros(0), number + k, digests)
+            )
             counted.append(0)
             weighed.append(np.zeros(0))
             continue
@@ -214,11 +216,14 @@ def _scan(
         weight = check_weights(piece.weight, m, name=f"sample_weight in block {number + k}")
         chosen = None if (weight > 0).all() else np.flatnonzero(weight > 0)
         X = piece.X.toarray() if dense and sp.issparse(piece.X) else piece.X
+        left_out = labels[codes[weight == 0]]
         if chosen is not None:
             X, codes, weight = X[chosen], codes[chosen], weight[chosen]
         data = BinaryData(X, codes.astype(np.float64), weight, np.arange(codes.size), labels, codes.size)
         norms = row_norms_above(LinearSpace(data, intercept, centre).X)
-        kept.append(BlockRows(codes.astype(np.float64), weight, norms, chosen, m, labels, number + k, digests))
+        kept.append(
+            BlockRows(codes.astype(np.float64), weight, norms, chosen, left_out, m, labels, number + k, digests)
+        )
         counted.append(m)
         weighed.append(np.asarray(np.bincount(codes, weights=weight, minlength=labels.size), dtype=np.float64))
         entries += X.nnz if sp.issparse(X) else X.size

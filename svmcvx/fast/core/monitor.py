@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from svmcvx.certificate import HasTrivial, SolverBound, check, relative_gap
 from svmcvx.data import check_number, check_time_limit, check_whole
 from svmcvx.errors import DataError, DataTypeError, NotCertified, SolverFailed
-from svmcvx.fast.core.ownership import owned
+from svmcvx.fast.core.ownership import owned_data
 from svmcvx.formulations.base import Formulation, RecoveredPoints
 from svmcvx.solution import Attempt, Solution, Status, Timings
 from svmcvx.system import clock
@@ -88,7 +88,7 @@ def limited(solver: Callable[Arguments, Solution]) -> Callable[Arguments, Soluti
         with (
             allowed(check_time_limit(cast(float | None, keywords.get("time_limit")))),
             blas_held_to_one(),
-            owned(X, y) as (own, labels),
+            owned_data(X, y) as (own, labels),
         ):
             return cast(Callable[..., Solution], solver)(own, labels, **keywords)
 

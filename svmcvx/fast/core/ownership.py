@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -10,17 +11,18 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from svmcvx.containers import as_array, owned
 from svmcvx.data import CodedLabels
 from svmcvx.digests import digest
 from svmcvx.errors import DataError
 from svmcvx.row_blocks import in_blocks
 from svmcvx.system.memory import SMALL_ENTRIES
 
-__all__ = ["owned"]
+__all__ = ["owned_data"]
 
 
 @contextmanager
-def owned(X: Any, y: Any) -> Iterator[tuple[Any, Any]]:
+def owned_data(X: Any, y: Any) -> Iterator[tuple[Any, Any]]:
     """Yield data that nothing else changes: a copy of small ones; others as they are, to be compared with themselves at the end.
 
     Labels and weights are encoded before anything is solved, which copies them.
@@ -38,12 +40,12 @@ def owned(X: Any, y: Any) -> Iterator[tuple[Any, Any]]:
     if not _read_in_place(X):
         yield X, y
         return
-    size = X.nnz if sp.issparse(X) else X.size
+    size = X.nnz if sp.issparse(X) else math.prod(np.shape(X))
     if size <= SMALL_ENTRIES:
-        own = X.copy()
+        own = owned(X)
         yield own, replace(y, features=own) if isinstance(y, CodedLabels) and y.features is X else y
         return
-    before = digest(_numbers(X))
+    before = _digest(X)
     try:
         yield X, y
     except (ArithmeticError, IndexError, ValueError):
@@ -60,16 +62,15 @@ def _read_in_place(X: Any) -> bool:
         return bool(X.format == "csr" and X.dtype == np.float64)
     if isinstance(X, np.ndarray):
         return bool(X.dtype == np.float64 and X.flags.c_contiguous)
-    # A frame; those of other libraries than pandas cannot be changed.
-    return hasattr(X, "to_numpy") and hasattr(X, "copy")
+    return hasattr(X, "to_numpy") or hasattr(X, "__array__")
 
 
-def _numbers(X: Any) -> Any:
-    return X.to_numpy() if hasattr(X, "to_numpy") else X
+def _digest(X: Any) -> int:
+    return digest(X if sp.issparse(X) else as_array(X, "X"))
 
 
 def _require_same(X: Any, before: int) -> None:
-    if digest(_numbers(X)) != before:
+    if _digest(X) != before:
         raise DataError(
             "X was changed while it was solved, by a callback or another thread: there is no answer for it; pass a copy"
         )
