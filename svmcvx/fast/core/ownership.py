@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -40,12 +39,13 @@ def owned_data(X: Any, y: Any) -> Iterator[tuple[Any, Any]]:
     if not _read_in_place(X):
         yield X, y
         return
-    size = X.nnz if sp.issparse(X) else math.prod(np.shape(X))
-    if size <= SMALL_ENTRIES:
+    numbers = _numbers(X)
+    if (numbers.nnz if sp.issparse(numbers) else numbers.size) <= SMALL_ENTRIES:
         own = owned(X)
+        own = numbers.copy() if own is X else own
         yield own, replace(y, features=own) if isinstance(y, CodedLabels) and y.features is X else y
         return
-    before = _digest(X)
+    before = digest(numbers)
     try:
         yield X, y
     except (ArithmeticError, IndexError, ValueError):
@@ -65,12 +65,12 @@ def _read_in_place(X: Any) -> bool:
     return hasattr(X, "to_numpy") or hasattr(X, "__array__")
 
 
-def _digest(X: Any) -> int:
-    return digest(X if sp.issparse(X) else as_array(X, "X"))
+def _numbers(X: Any) -> Any:
+    return X if sp.issparse(X) else as_array(X, "X")
 
 
 def _require_same(X: Any, before: int) -> None:
-    if _digest(X) != before:
+    if digest(_numbers(X)) != before:
         raise DataError(
             "X was changed while it was solved, by a callback or another thread: there is no answer for it; pass a copy"
         )

@@ -65,7 +65,7 @@ class PSVMInBlocks(InBlocks):
     def _hinge_intercepts(self, w: Floats) -> tuple[float, float]:
         """Return the ends of the interval, for rows with the centre subtracted."""
         shards, share = self.space.shards, equal_share(self.space.n)
-        ranges = shards.change(_set_breaks, None, self.space.settings, w)
+        ranges = shards.change(_set_breaks, None, self.space.compared, w)
         first, last = min(low for low, _ in ranges), max(high for _, high in ranges)
         rounding = 2.0 * EPS * max(1.0, abs(first), abs(last))
         # The conditions hold at the second number of each pair, and not at the first.
