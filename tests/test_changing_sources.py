@@ -14,6 +14,7 @@ from svmcvx.digests import digest
 from svmcvx.fast.core import ownership
 from svmcvx.fast.margin.hard_margin import ActiveSetSettings, HardMarginSettings
 from tests import changing_sources
+from tests.changing_sources import Changing
 from tests.test_row_blocks import Loaded, however_few  # noqa: F401 - a fixture
 
 pytest.importorskip("dask.array")
@@ -105,6 +106,22 @@ def test_what_has_changed_and_where_is_said(name, kind, words):
     blocks = sx.RowBlocks(loaders, labelled=True)
     with pytest.raises(sx.DataError, match=words):
         changing_sources.SOLVERS[name](blocks, blocks.y)
+
+
+@pytest.mark.parametrize("small", [0, 2**21])
+def test_machines_of_several_classes_are_about_the_same_rows(small, monkeypatch):
+    monkeypatch.setattr("svmcvx.feature_space.blocks.SMALL_ENTRIES", small)
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((60, 2)), rng.integers(0, 3, 60)
+    for scheme in ("ovo", "ovr"):
+        machine = sx.PSVMClassifier(C=0.1, p=2.0, multiclass=scheme)
+        counted = Changing((X[30:], y[30:]), None, 10**9, "stays")
+        machine.fit(blocks := sx.RowBlocks([Loaded(X[:30], y[:30]), counted], labelled=True), blocks.y)
+        for first in range(3, counted.loads + 1, 5 if small == 0 else 1):
+            load = Changing((X[30:], y[30:]), lambda parts, due: (parts[0][::-1], parts[1]), first, "stays")
+            blocks = sx.RowBlocks([Loaded(X[:30], y[:30]), load], labelled=True)
+            with pytest.raises(sx.DataError, match=r"block 1.*must not change"):
+                machine.fit(blocks, blocks.y)
 
 
 @given(st.integers(1, 6), st.integers(1, 4), st.sampled_from("dfgil?O"), st.integers(0, 99))

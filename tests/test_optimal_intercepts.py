@@ -102,6 +102,14 @@ def gaussians(seed, equal):
     return rng, X, y
 
 
+@pytest.fixture(autouse=True, scope="module")
+def however_few():
+    """Solve rows in blocks block by block however few they are."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("svmcvx.feature_space.blocks.SMALL_ENTRIES", 0)
+        yield
+
+
 def in_blocks(X, y, weight, order):
     parts = np.array_split(order, 3)
     return sx.RowBlocks([lambda part=part: (X[part], y[part], weight[part]) for part in parts], labelled=True)

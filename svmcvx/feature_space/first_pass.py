@@ -79,8 +79,10 @@ def block_space(
     numbers = [(offset,) for offset in shards.offsets]
     sampling = quota, SAMPLE_ENTRIES / count, seed
     # Labels in the states are not needed again here.
-    seen = None if sides is None else replace(sides, given=None)
+    seen = None if sides is None else replace(sides, given=None, digests=[])
     found: list[_Scanned] = shards.change(_scan, numbers, intercept, centre, dense, sampling, seen)
+    if sides is not None:
+        sides.require_same([digests for scanned in found for digests in scanned.digests])
     labels = [part for scanned in found for part in scanned.labels]
     rows = [number for scanned in found for number in scanned.rows]
     if not sum(part.size for part in labels):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -12,7 +13,7 @@ from svmcvx.containers import as_array
 from svmcvx.data import check_labels, check_weights, coded_labels
 from svmcvx.errors import DataError
 from svmcvx.row_blocks.shards import Parts, Pieces, Shards, reads_rows
-from svmcvx.row_blocks.sources import BlockLabels, RowBlocks, is_dask, piece_of
+from svmcvx.row_blocks.sources import BlockLabels, PieceDigests, RowBlocks, is_dask, piece_of
 
 __all__ = ["LabelCounts", "Sides", "label_counts"]
 
@@ -42,6 +43,8 @@ class Sides:
         Positions of the negative and the positive class; rows of others have the weight 0. None for all classes.
     against_rest : int or None
         Position of the class that is 1 where all others are 0.
+    digests : list of PieceDigests
+        Of all blocks, once the first of several machines has read them; the machines share the list.
     """
 
     given: Any
@@ -49,6 +52,15 @@ class Sides:
     factors: Floats | None = None
     pair: tuple[int, int] | None = None
     against_rest: int | None = None
+    digests: list[PieceDigests] = field(default_factory=list)
+
+    def require_same(self, digests: Sequence[PieceDigests]) -> None:
+        """Raise a :class:`~svmcvx.errors.DataError` unless the blocks are those of an earlier machine."""
+        if not self.digests:
+            self.digests.extend(digests)
+        for number, (before, now) in enumerate(zip(self.digests, digests, strict=True)):
+            if before != now:
+                raise DataError(f"block {number} has changed since an earlier pair or class; a source must not change")
 
     def seen(self, y: NDArray[Any], weight: Any) -> tuple[NDArray[Any], Floats]:
         """Return the labels of the sides and the weights of some rows.
