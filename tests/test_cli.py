@@ -148,7 +148,7 @@ def test_missing_values(run, tmp_path):
         ),
         (
             ("compare", "moons", "--models", "psvm", "odm"),
-            "extra argument(s) (odm); the values of one option are separated by commas",
+            "(odm); the values of one option are separated by commas",
         ),
         (("study", "nothing.toml"), "the file nothing.toml does not exist"),
         (("compare", "nothing.csv"), "the file nothing.csv does not exist"),

@@ -166,7 +166,7 @@ def _check_plot(path: Path) -> None:
 
 
 def _run(comparison: Comparison, *, quiet: bool) -> None:
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import BarColumn, MofNCompleteColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
 
     columns = (
         SpinnerColumn(),
@@ -176,9 +176,7 @@ def _run(comparison: Comparison, *, quiet: bool) -> None:
         TimeElapsedColumn(),
     )
     names = [name for name, _ in comparison.named]
-    with Progress(
-        *columns, console=consoles.errors, transient=True, disable=quiet or not consoles.errors.is_terminal
-    ) as progress:
+    with consoles.progress(*columns, quiet=quiet) as progress:
         task = progress.add_task(names[0], total=len(names))
         for done, _ in enumerate(comparison.run(), start=1):
             progress.update(task, completed=done, description=names[min(done, len(names) - 1)])

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich import box
 from rich.cells import cell_len
@@ -14,7 +15,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-__all__ = ["Column", "errors", "note", "number", "output", "show", "silent", "yes_no"]
+if TYPE_CHECKING:
+    from rich.progress import Progress, ProgressColumn
+
+__all__ = ["Column", "errors", "note", "number", "output", "progress", "show", "silent", "yes_no"]
 
 # Output that goes to a file has a fixed width.
 output = Console(width=None if sys.stdout.isatty() else 120)
@@ -41,6 +45,18 @@ def yes_no(value: bool) -> str:
 def note(console: Console, text: str) -> None:
     """Print a line beside a table."""
     console.print(text, style="dim", markup=False, highlight=False, soft_wrap=not console.is_terminal)
+
+
+@contextmanager
+def progress(*columns: ProgressColumn, quiet: bool) -> Iterator[Progress]:
+    """Show the progress of a command on a terminal, and nothing elsewhere."""
+    from rich.progress import Progress
+
+    shown = errors.is_terminal and not quiet
+    found = Progress(*columns, console=errors, transient=True, disable=not shown)
+    # What is not shown is not started either: rich before version 15 ends it with an empty line.
+    with found if shown else nullcontext():
+        yield found
 
 
 @dataclass(frozen=True)

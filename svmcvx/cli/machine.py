@@ -56,16 +56,10 @@ def compile_(
     """Compile the specialised solvers ahead, so that no first call has to; later sessions on this machine load the result."""
     outputs = Outputs(json, csv, latex, html, quiet)
     import pandas as pd
-    from rich.progress import Progress, SpinnerColumn, TextColumn
+    from rich.progress import SpinnerColumn, TextColumn
 
     calls = []
-    with Progress(
-        SpinnerColumn(),
-        TextColumn("{task.description}"),
-        console=consoles.errors,
-        transient=True,
-        disable=quiet or not consoles.errors.is_terminal,
-    ) as progress:
+    with consoles.progress(SpinnerColumn(), TextColumn("{task.description}"), quiet=quiet) as progress:
         task = progress.add_task("compiling", total=None)
         for call in _compile_ahead():
             calls.append(call)
