@@ -102,6 +102,8 @@ class Timings:
 
 # A relative difference of objectives that is no other problem.
 SAME: Final = 1e-9
+# Share by which the claims of a proof are wider than the certificate: a checker in doubles that sums in other ways has another rounding.
+REPEATED: Final = 2.0**-46
 # Widths of an enclosure that a proof for rows in blocks leaves to other sums, of other blocks or on another machine.
 ROOM: Final = 4.0
 
@@ -366,8 +368,8 @@ class Solution:
             statement=statement,
             model={name: getattr(model, name) for name in names} | dict(evidence.spread),
             dual=dual,
-            lower=None if searched else lower,
-            upper=certificate.upper if certificate.upper < math.inf else None,
+            lower=None if searched or lower is None else lower - REPEATED * abs(lower),
+            upper=certificate.upper + REPEATED * abs(certificate.upper) if certificate.upper < math.inf else None,
             kind=certificate.kind,
             stated=lower if searched else None,
             tree=evidence.tree,
