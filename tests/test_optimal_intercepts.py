@@ -243,7 +243,7 @@ def slacks(S, codes):
 HINGES = [HingeSum(), LargestHinge(), TopHinge(1), TopHinge(2)]
 
 
-@pytest.mark.parametrize("loss", HINGES, ids=repr)
+@pytest.mark.parametrize("loss", HINGES, ids=["sum", "largest", "top 1", "top 2"])
 @pytest.mark.parametrize("seed", range(6))
 def test_ranges_are_those_of_linear_programs(loss, seed, monkeypatch):
     rng, S, codes, weight = classes(seed)
