@@ -32,6 +32,8 @@ __all__ = ["has_tree", "tree_bound"]
 Floats: TypeAlias = NDArray[np.float64]
 States: TypeAlias = NDArray[np.int8]
 
+# Scales and penalties beyond are no search's; prices below underflow.
+LARGEST, SMALLEST = 2.0**200, 2.0**-700
 FREE, KEPT, DROPPED = 0, 1, 2
 # Bounds are themselves computed in doubles: enlarged by this factor. M that are larger than those of the search prove less.
 SLACK: Final = 1.0 + 1e-13
@@ -78,17 +80,26 @@ class _Tree:
         self.lam = 0.0 if cardinality else _down(problem.number("lam") * scale**2)
         self.unit = scale**2
         self.penalty = float(self.extra["penalty"])
+        if not 0 < self.penalty <= LARGEST:
+            raise Refused(f"the penalty of the search's record must be positive and at most {LARGEST:g}")
+        if not cardinality and self.lam * float(self.weight.min()) < SMALLEST:
+            raise Refused("the prices of the search's record are too small for the arithmetic of this check")
 
     def _rows(self, problem: Problem) -> tuple[Floats, Floats]:
         """Distinct signed rows, divided by a power of two, and bounds on their lengths."""
         scale = float(self.extra["scale"])
-        if not (scale > 0 and math.frexp(scale)[0] == 0.5):
-            raise Refused("the scale of the search's record is not a power of two")
+        if not (1 / LARGEST <= scale <= LARGEST and math.frexp(scale)[0] == 0.5):
+            raise Refused(
+                f"the scale of the search's record is no power of two between {1 / LARGEST:g} and {LARGEST:g}"
+            )
         kept = problem.X[problem.index]
         rows = np.asarray(kept.toarray() if sp.issparse(kept) else kept, dtype=np.float64)
         if problem.penalised:
             rows = np.column_stack([rows, np.ones(len(rows))])
-        rows = rows * problem.signs[:, None] / scale
+        signed = rows * problem.signs[:, None]
+        rows = signed / scale
+        if (rows * scale != signed).any():
+            raise Refused("rows divided by the scale of the search's record are not exact")
         distinct = self.extra["distinct"].astype(np.int64).ravel()
         position = np.full(problem.codes.size, -1)
         position[problem.index] = np.arange(problem.n)
@@ -217,15 +228,29 @@ class _Tree:
             raise Refused(
                 f"the multipliers of leaf {number} of the search's record are not those of rows that it keeps"
             )
+        largest = float(alpha.max(initial=0.0))
+        if largest == 0.0:
+            return prices
+        # A power of two, so that neither squares underflow nor do they overflow.
+        alpha = np.ldexp(alpha, -math.frexp(largest)[1])
         along = np.array([math.fsum(column) for column in (self.H[rows] * alpha[:, None]).T.tolist()])
         blur = 4 * U * float(alpha @ self.length[rows]) * SLACK
         size = math.sqrt(math.fsum((along**2).tolist())) * (1 + 16 * U) + blur
-        if size <= 0:
-            return math.inf
+        if not 0 < size < math.inf:
+            return math.inf if _vanishes(self.H[rows], alpha) else prices
         norm = (math.fsum(alpha.tolist()) / size) ** 2 * (1 - 16 * U)
         if rows.size <= self.H.shape[1] + 1:
             norm = max(norm, _least_norm(self.H[rows]))
         return norm * (1 - 4 * U) + prices
+
+
+def _vanishes(rows: Floats, alpha: Floats) -> bool:
+    """Whether Σ αᵢgᵢ = 0 exactly, for α ≥ 0 of which some is positive: then no point has all u ≥ 1."""
+    exact = [Fraction(a) for a in alpha.tolist()]
+    return sum(exact) > 0 and all(
+        sum((a * Fraction(x) for a, x in zip(exact, column, strict=True)), Fraction(0)) == 0
+        for column in rows.T.tolist()
+    )
 
 
 def _least_norm(rows: Floats) -> float:
