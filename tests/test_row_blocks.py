@@ -644,3 +644,28 @@ def test_a_cluster_predicts_where_the_blocks_are(cluster, tmp_path):
         for source in (blocks, da.from_array(X, chunks=(100, 2))):
             assert np.asarray(fitted.decision_function(source)) == pytest.approx(scores)
             assert np.array_equal(np.asarray(fitted.predict(source)), predicted)
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("asked", [{"lam": 0.3}, {"lam": 100.0}, {"kappa": 0.3}])
+def test_the_conic_relaxation_in_blocks_takes_more_columns_than_rows(asked, sparse):
+    rng = np.random.default_rng(3)
+    X, y = rng.normal(size=(9, 30)), np.arange(9) % 2
+    rows = sp.csr_array(X * (rng.random(X.shape) < 0.5)) if sparse else X
+    whole, found = conic(rows, y, **asked), conic(split(rows, y, [2, 5]), y, **asked)
+    meet(found, whole)
+    assert found.certificate.is_certified(1e-6)
+    assert found.certificate.residuals["row_blocks"] == 3.0
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_lower_bound_that_still_doubles_is_no_stall(seed):
+    # Costs times squared norms of 1e22: the penalty of the augmented Lagrangian method has far to grow.
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-5.8e6, 5.8e6, (400, 1))
+    y, weight = (X[:, 0] + 3e6 * rng.normal(size=400) > 0).astype(int), rng.uniform(0.0, 1e3, 400)
+    whole = psvm(X, y, C=2e5, p=1.0, sample_weight=weight, method="newton")
+    found = psvm(split(X, y, [90, 91, 300], weight), y, C=2e5, p=1.0)
+    meet(found, whole)
+    # Sums of terms of 1e15 that leave 1e-7 have these digits.
+    assert max(whole.certificate.gap, found.certificate.gap) <= 1e-3
