@@ -36,7 +36,7 @@ from typing import Any, NoReturn, TypeAlias, TypeVar, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from svmcvx.core.exactly import nearest_sum
+from svmcvx.core.exactly import SMALLEST, nearest_sum
 
 __all__ = [
     "ELEMENTARY",
@@ -52,16 +52,18 @@ __all__ = [
     "down",
     "exact",
     "exp",
+    "expm1_above",
+    "hypot",
     "log",
     "log1p",
-    "log1p_sum_exp",
     "maximum",
+    "parts_of",
     "positive_part",
-    "remainder",
-    "row_sums",
+    "quietly",
     "signed",
     "sqrt",
     "square",
+    "stacked",
     "sum_above",
     "sum_below",
     "total",
@@ -88,7 +90,7 @@ LONG = 1024
 PART_ROWS = 32_768
 
 # Operations on NaN and infinities are part of the arithmetic; they warn nobody.
-_quietly = np.errstate(all="ignore")
+quietly = np.errstate(all="ignore")
 
 
 def up(x: float) -> float:
@@ -148,7 +150,7 @@ class Bounded:
         return _outwards(self.value, self.error, -np.inf)
 
     @property
-    @_quietly
+    @quietly
     def least(self) -> float:
         """A number that all entries are at least; ∞ if there is none."""
         low = float(np.min(self.value - self.error, initial=math.inf))
@@ -180,21 +182,26 @@ class Bounded:
         """Shape of the array."""
         return np.shape(self.value)
 
+    @property
+    def T(self) -> Bounded:
+        """The transpose of a matrix."""
+        return Bounded(self.value.T, self.error if isinstance(self.error, float) else self.error.T)
+
     def __getitem__(self, index: Any) -> Bounded:
         return Bounded(self.value[index], self.error if isinstance(self.error, float) else self.error[index])
 
     # Sums: |fl(x) − x| ≤ u |fl(x)|. A sum below 2⁻¹⁰²¹ is exact, so underflow loses nothing.
 
     def __add__(self, other: Any) -> Bounded:
-        return _sum(self, _parts(other), 1.0)
+        return _sum(self, parts_of(other), 1.0)
 
     __radd__ = __add__
 
     def __sub__(self, other: Any) -> Bounded:
-        return _sum(self, _parts(other), -1.0)
+        return _sum(self, parts_of(other), -1.0)
 
     def __rsub__(self, other: Any) -> Bounded:
-        return _sum(Bounded(*_parts(other)), (self.value, self.error), -1.0)
+        return _sum(Bounded(*parts_of(other)), (self.value, self.error), -1.0)
 
     def __neg__(self) -> Bounded:
         return Bounded(-self.value, self.error)
@@ -202,14 +209,14 @@ class Bounded:
     def __abs__(self) -> Bounded:
         return Bounded(abs(self.value), self.error)
 
-    @_quietly
+    @quietly
     def __mul__(self, other: Any) -> Bounded:
         a, r = self.value, self.error
         if isinstance(other, (int, float)) and _scales_exactly(other):
             found = a if other == 1.0 else a * other
             if other == 1.0 or np.isfinite(found).all():
                 return Bounded(found, r if _is_exact(r) else r * abs(other))
-        b, q = _parts(other)
+        b, q = parts_of(other)
         # AB − ab = a(B − b) + (A − a)B.
         value = a * b
         size = abs(value)
@@ -224,10 +231,22 @@ class Bounded:
     __rmul__ = __mul__
 
     def __truediv__(self, other: Any) -> Bounded:
-        return _quotient(self.value, self.error, *_parts(other))
+        return _quotient(self.value, self.error, *parts_of(other))
 
     def __rtruediv__(self, other: Any) -> Bounded:
-        return _quotient(*_parts(other), self.value, self.error)
+        return _quotient(*parts_of(other), self.value, self.error)
+
+    @quietly
+    def __matmul__(self, B: Floats) -> Bounded:
+        r"""Return the product with an exact matrix: sums of k terms are off by at most :math:`k u |a|'|b|` [JeannerodRump]."""
+        if self.is_exact and not self.value.any():
+            return Bounded(self.value @ B)
+        sizes = np.abs(B)
+        k = int(np.count_nonzero(B, axis=0).max(initial=0))
+        error = (np.abs(self.value) @ sizes) * (k * U)
+        if not self.is_exact:
+            error = error + np.broadcast_to(self.error, self.shape) @ sizes
+        return Bounded(self.value @ B, error * (GROW + 2.0 * B.shape[0] * U) + (k + 4.0) * SMALLEST)
 
     def __pow__(self, exponent: Any) -> Bounded:
         r"""Return the power of numbers that are not negative, with an exponent that may have an error but is known to be at least 1.
@@ -238,7 +257,7 @@ class Bounded:
         numbers are at most the largest power of :math:`a + r`, and of an exact exponent they differ by at most
         :math:`(a+r)^g - a^g`: by convexity, and since :math:`(2a)^g \ge 2a^g`.
         """
-        g, e = _parts(exponent)
+        g, e = parts_of(exponent)
         if not g >= 1.0:
             raise ValueError(f"a power of a bounded number needs an exponent of at least 1, got {exponent}")
         if _is_exact(e) and g == 1.0:
@@ -249,7 +268,7 @@ class Bounded:
         return _power(self, float(g), float(e))
 
     def _exact_value(self, other: Any) -> tuple[Any, Any]:
-        b, q = _parts(other)
+        b, q = parts_of(other)
         if not (self.is_exact and _is_exact(q)):
             raise TypeError(
                 "numbers with an error are not compared; compare .value, or .upper and .lower where it is a claim"
@@ -291,6 +310,12 @@ class Bounded:
 R = TypeVar("R", float, Floats, Bounded)
 
 
+def stacked(numbers: Iterable[Any]) -> Bounded:
+    """Return numbers as one array."""
+    parts = [parts_of(x) for x in numbers]
+    return Bounded(np.array([value for value, _ in parts]), np.array([float(error) for _, error in parts]))
+
+
 def exact(x: Any) -> Bounded:
     """Return a plain number or array as one without an error; what is bounded already as it is."""
     if isinstance(x, Bounded):
@@ -303,14 +328,14 @@ def correctly_rounded(x: float) -> Bounded:
     return Bounded(x, abs(x) * U if math.isfinite(x) else math.inf)
 
 
-def _parts(x: Any) -> tuple[Any, Any]:
+def parts_of(x: Any) -> tuple[Any, Any]:
     """Return value and error."""
     if isinstance(x, Bounded):
         return x.value, x.error
     return (x if isinstance(x, np.ndarray) else np.float64(x)), 0.0
 
 
-@_quietly
+@quietly
 def _outwards(value: Any, error: Any, direction: float) -> Any:
     """Return the ends of the intervals: the next numbers beyond value ± error, and the values themselves where they are exact."""
     if _is_exact(error):
@@ -322,7 +347,7 @@ def _outwards(value: Any, error: Any, direction: float) -> Any:
     return end if end.ndim else float(end)
 
 
-@_quietly
+@quietly
 def _with_lost(error: Any, size: Any, vanishes: Callable[[], Any]) -> Any:
     """Return the error with what underflow may have lost, except where `vanishes()` tells that the result is exactly 0."""
     small = size < SMALL
@@ -341,7 +366,7 @@ def _scales_exactly(factor: float) -> bool:
     return abs(math.frexp(factor)[0]) == 0.5 and abs(factor) >= 1.0
 
 
-@_quietly
+@quietly
 def _sum(x: Bounded, other: tuple[Any, Any], sign: float) -> Bounded:
     b, q = other
     if isinstance(b, float) and b == 0.0 and _is_exact(q):
@@ -358,7 +383,7 @@ def _sum(x: Bounded, other: tuple[Any, Any], sign: float) -> Bounded:
     return Bounded(value, error)
 
 
-@_quietly
+@quietly
 def _quotient(a: Any, r: Any, b: Any, q: Any) -> Bounded:
     r"""Return A/B, whose distance to a/b is :math:`|(A - a) - (a/b)(B - b)| / |B|`.
 
@@ -381,7 +406,7 @@ def _quotient(a: Any, r: Any, b: Any, q: Any) -> Bounded:
     return Bounded(value, _with_lost(error, size, lambda: _vanishes(a, r)))
 
 
-@_quietly
+@quietly
 def _power(x: Bounded, g: float, e: float) -> Bounded:
     a, r = x.value, x.error
     value = np.power(a, g)
@@ -408,12 +433,12 @@ def _power(x: Bounded, g: float, e: float) -> Bounded:
     return Bounded(value, error if error.ndim else error[()])
 
 
-def _expm1_above(t: Any) -> Any:
+def expm1_above(t: Any) -> Any:
     """Return e^t − 1 from above for t ≥ 0, but for two roundings: t + t² up to 1."""
     return np.where(t <= 1.0, t * (1.0 + t), np.expm1(t) * (1.0 + ELEMENTARY))[()]
 
 
-@_quietly
+@quietly
 def positive_part(x: R) -> R:
     r"""Return :math:`\max(x, 0)`.
 
@@ -438,11 +463,11 @@ def maximum(x: Any, y: Any) -> Any:
     """Return the larger of two; it does not expand the larger of two distances."""
     if not (isinstance(x, Bounded) or isinstance(y, Bounded)):
         return np.maximum(x, y)
-    (a, r), (b, q) = _parts(x), _parts(y)
+    (a, r), (b, q) = parts_of(x), parts_of(y)
     return Bounded(np.maximum(a, b), r if _is_exact(q) else q if _is_exact(r) else np.maximum(r, q))
 
 
-@_quietly
+@quietly
 def square(x: R) -> R:
     """Return x²: (a + t)² − a² = (2a + t)t."""
     if not isinstance(x, Bounded):
@@ -459,29 +484,37 @@ def square(x: R) -> R:
     return Bounded(value, _with_lost(error, value, lambda: _vanishes(a, r)))
 
 
-@_quietly
+@quietly
 def sqrt(x: R) -> R:
     r"""Return the root of numbers that are known not to be negative.
 
-    :math:`|\sqrt A - \sqrt a| = |A - a| / (\sqrt A + \sqrt a)`, and at most :math:`\sqrt{|A - a|}`. A computed number below 0 stands
-    for 0.
+    :math:`|\sqrt A - \sqrt a| = |A - a| / (\sqrt A + \sqrt a)`, where A is at least a − r, and at most :math:`\sqrt{|A - a|}`. A
+    computed number below 0 stands for 0.
     """
     if not isinstance(x, Bounded):
         return np.sqrt(x)
     value = np.sqrt(np.maximum(x.value, 0.0))
     error = value * U
     if not x.is_exact:
-        error = error + np.fmin(x.error / value, np.sqrt(x.error))
+        low = np.sqrt(np.maximum(x.value - x.error, 0.0))
+        error = error + np.fmin(x.error / (value + low), np.sqrt(x.error))
     return Bounded(value, error * GROW)
 
 
-@_quietly
+def hypot(x: Any, y: Any) -> Any:
+    """Return √(x² + y²)."""
+    if not (isinstance(x, Bounded) or isinstance(y, Bounded)):
+        return np.hypot(x, y)
+    return sqrt(square(exact(x)) + square(exact(y)))
+
+
+@quietly
 def exp(x: R) -> R:
     """Return e^x."""
     if not isinstance(x, Bounded):
         return np.exp(x)
     value = np.exp(x.value)
-    growth = 0.0 if x.is_exact else _expm1_above(x.error)
+    growth = 0.0 if x.is_exact else expm1_above(x.error)
     error = (value * (growth + ELEMENTARY) + np.where(value < SMALL, LOST * (1.0 + growth), 0.0)) * GROW
     return Bounded(value, error[()])
 
@@ -496,7 +529,7 @@ def log1p(x: R) -> R:
     return _logarithm(x, np.log1p, 1.0)
 
 
-@_quietly
+@quietly
 def _logarithm(x: Any, function: Any, shift: float) -> Any:
     """Return log(shift + x): its slope is largest at the lower end."""
     if not isinstance(x, Bounded):
@@ -516,7 +549,7 @@ def where(mask: NDArray[np.bool_], x: Any, y: Any) -> Any:
     """Return x where the mask is true, y elsewhere."""
     if not (isinstance(x, Bounded) or isinstance(y, Bounded)):
         return np.where(mask, x, y)
-    (a, r), (b, q) = _parts(x), _parts(y)
+    (a, r), (b, q) = parts_of(x), parts_of(y)
     return Bounded(np.where(mask, a, b), 0.0 if _is_exact(r) and _is_exact(q) else np.where(mask, r, q))
 
 
@@ -541,8 +574,7 @@ def total(x: Any) -> Any:
     if isinstance(x, (list, tuple)):
         if not any(isinstance(part, Bounded) for part in x):
             return math.fsum(x)
-        parts = [_parts(part) for part in x]
-        x = Bounded(np.array([value for value, _ in parts]), np.array([float(error) for _, error in parts]))
+        x = stacked(x)
     if not isinstance(x, Bounded):
         found = np.sum(x)
         return found if found.__class__ is not np.float64 else float(found)
@@ -556,7 +588,7 @@ def total(x: Any) -> Any:
     return Bounded(value, error * GROW if math.isfinite(value) else math.inf)
 
 
-@_quietly
+@quietly
 def _compensated(values: Floats, beyond: float = math.inf) -> tuple[float, float]:
     """Return the sum and a bound on its error beside a last rounding; `beyond` where partial sums overflow.
 
@@ -598,69 +630,6 @@ def _long_or_short(values: Iterable[float] | Floats, beyond: float) -> tuple[flo
     return nearest_sum(values, beyond), 0.0
 
 
-@_quietly
-def row_sums(x: Any) -> Any:
-    r"""Return the sums of the rows of a matrix of k columns, each off by at most :math:`k u \sum|a|` [JeannerodRump]."""
-    if not isinstance(x, Bounded):
-        return np.sum(x, axis=1)
-    k = x.shape[1]
-    error = abs(x.value).sum(axis=1) * (k * U)
-    if not x.is_exact:
-        error = error + (x.error * k if isinstance(x.error, float) else x.error.sum(axis=1))
-    # Sums of k numbers that are not negative.
-    return Bounded(x.value.sum(axis=1), error * (GROW + 2.0 * k * U))
-
-
-@_quietly
-def remainder(s: Floats, x: Any) -> Any:
-    r"""Return :math:`s_i - \sum_k x_{ik}` to full accuracy, however much of it cancels, for exact s.
-
-    The rounding error of each subtraction is known exactly [Knuth], and the sum of these errors is added.
-    """
-    if not isinstance(x, Bounded):
-        return s - np.sum(x, axis=1)
-    left, slips, size = np.array(s, dtype=np.float64), np.zeros(len(s)), np.zeros(len(s))
-    k = x.shape[1]
-    for column in x.value.T:
-        taken = left - column
-        back = taken - left
-        slip = (left - (taken - back)) + (-column - back)
-        left, slips, size = taken, slips + slip, size + abs(slip)
-    value = left + slips
-    error = abs(value) * U + size * ((k + 2) * U)
-    if not x.is_exact:
-        error = error + (x.error * k if isinstance(x.error, float) else x.error.sum(axis=1))
-    return Bounded(value, error * (GROW + 4.0 * k * U))
-
-
-@_quietly
-def log1p_sum_exp(x: Any) -> Any:
-    r"""Return :math:`\ell = \log(1 + \sum_k e^{x_{ik}})` of each row.
-
-    Its gradient lies in the simplex, so it moves by at most the largest error of a row; and by :math:`\ell(e^r - 1)` at most, as
-    :math:`\log(1 + ty) \le t\log(1 + y)` for t ≥ 1. Its own rounding is at most :math:`(24 + 2k)u\,\ell`: the largest of 0 and x is
-    taken out, which rounds the exponents x of the others, and :math:`|x|e^x \le 1/e`; ℓ ≥ log 2 where it is not 0.
-    """
-    a = x.value if isinstance(x, Bounded) else x
-    k = a.shape[1]
-    top = np.maximum(a.max(axis=1), 0.0)
-    terms = np.exp(a - top[:, None])
-    # The largest term itself is taken out, be it that of 0 or that of a column.
-    positive = top > 0.0
-    first = np.argmax(a, axis=1)
-    rows = np.flatnonzero(positive)
-    terms[rows, first[rows]] = np.exp(-top[rows])
-    value = top + np.log1p(terms.sum(axis=1))
-    if not isinstance(x, Bounded):
-        return value
-    error = value * ((24.0 + 2.0 * k) * U) + np.where(value < SMALL, LOST * k, 0.0)
-    if not x.is_exact:
-        reach = np.broadcast_to(x.error, a.shape).max(axis=1)
-        most = value * (1.0 + (24.0 + 2.0 * k) * U) + np.where(value < SMALL, LOST * k, 0.0)
-        error = error + np.minimum(reach, most * _expm1_above(reach))
-    return Bounded(value, error * GROW)
-
-
 def weighted_total(weight: Any, x: Any) -> Any:
     """Return the sum of products; weights that are all the same, a number, are taken out of it."""
     same = weight.shape == () if isinstance(weight, Bounded) else np.ndim(weight) == 0
@@ -677,10 +646,10 @@ def by_rows(term: Callable[..., Any], *arrays: Any) -> Any:
     *arrays : ndarray or Bounded of shape (n, ...), or float
         Plain numbers are passed to each part as they are.
     """
-    n = max(np.shape(_parts(array)[0])[0] if np.ndim(_parts(array)[0]) else 0 for array in arrays)
+    n = max(np.shape(parts_of(array)[0])[0] if np.ndim(parts_of(array)[0]) else 0 for array in arrays)
     if n < 2 * PART_ROWS:
         return term(*arrays)
     parts = [slice(start, start + PART_ROWS) for start in range(0, n, PART_ROWS)]
     return total(
-        [term(*(array if np.ndim(_parts(array)[0]) == 0 else array[part] for array in arrays)) for part in parts]
+        [term(*(array if np.ndim(parts_of(array)[0]) == 0 else array[part] for array in arrays)) for part in parts]
     )

@@ -47,11 +47,11 @@ def _lost(terms: int) -> float:
 
 
 class Ball:
-    """A point whose Euclidean distance to the exact one is at most a number.
+    """A point, or a matrix, whose Euclidean distance to the exact one is at most a number.
 
     Parameters
     ----------
-    value : ndarray of shape (d,)
+    value : ndarray of shape (d,) or (d, k)
     distance : float
         Not negative; 0.0 means that the point is exact.
     """
@@ -64,6 +64,16 @@ class Ball:
 
     def __repr__(self) -> str:
         return f"{self.value} within {self.distance}"
+
+    @classmethod
+    def around(cls, x: Bounded) -> Ball:
+        """Return the point of numbers with an error each."""
+        return cls(x.value, norm_above(np.broadcast_to(x.error, x.shape)) if np.any(x.error) else 0.0)
+
+    @property
+    def largest(self) -> Bounded:
+        """The largest absolute value of a coordinate."""
+        return Bounded(float(np.abs(self.value).max(initial=0.0)), self.distance)
 
     def __add__(self, other: Ball) -> Ball:
         value = self.value + other.value
@@ -106,40 +116,40 @@ class Rows:
     def __matmul__(self, w: Ball) -> Bounded:
         r"""Return the inner products with a point, each off by at most :math:`\|x_i\|(d u\|w\| + u\|w\| + \delta)`.
 
-        The first term is the rounding of the product [JeannerodRump], the second that of shifted rows.
+        The first term is the rounding of the product [JeannerodRump], the second that of shifted rows. Columns of a matrix are such
+        points.
         """
         value = np.asarray(self.X @ w.value)
         if w._is_nothing():
             return Bounded(value)
         d = int(self.X.shape[1])
-        length = norm_above(w.value)
+        length = norm_above(w.value) if w.value.ndim == 1 else row_norms_above(w.value.T)
         reach = ((d + self.shifted) * U * length + w.distance) * (GROW + 4.0 * d * U)
-        return Bounded(value, self.norms * reach * GROW + (d + 4.0) * SMALLEST)
+        return Bounded(value, np.multiply.outer(self.norms, reach) * GROW + (d + 4.0) * SMALLEST)
 
     def combined(self, v: Floats | Bounded) -> Ball:
-        """Return the sum of the rows with coefficients v, ``X'v``.
+        """Return the sum of the rows with coefficients v, ``X'v``; the columns of a matrix are such coefficients.
 
         Dense rows are summed in parts of :data:`PART`: the error grows with their length and their number instead of with n.
         """
         coefficients = exact(v)
         chosen: Floats = coefficients.value
-        n = int(self.X.shape[0])
-        if coefficients.is_exact and not chosen.any():
-            return Ball(np.zeros(int(self.X.shape[1])))
-        reach = _weighed(np.abs(chosen), self.norms)
+        n, d = (int(size) for size in self.X.shape)
+        if not chosen.any() and not np.any(coefficients.error):
+            return Ball(np.zeros((d, *chosen.shape[1:])))
         if sp.issparse(self.X) or n <= 2 * PART:
             value, terms = np.asarray(self.X.T @ chosen), n
         else:
             whole = n - n % PART
-            parts = self.X[:whole].reshape(-1, PART, self.X.shape[1])
-            sums = np.einsum("kij,ki->kj", parts, chosen[:whole].reshape(-1, PART), optimize=True).sum(axis=0)
-            value, terms = np.asarray(sums + self.X[whole:].T @ chosen[whole:]), PART + n // PART + 2
-        error = float(inner_error(terms + self.shifted, reach))
+            parts = self.X[:whole].reshape(-1, PART, d).transpose(0, 2, 1)
+            sums = (parts @ chosen[:whole].reshape(len(parts), PART, -1)).sum(axis=0)
+            value, terms = sums.reshape(d, *chosen.shape[1:]) + self.X[whole:].T @ chosen[whole:], PART + n // PART + 2
+        error = inner_error(terms + self.shifted, _weighed(np.abs(chosen), self.norms))
         if not coefficients.is_exact:
             error += _weighed(np.broadcast_to(coefficients.error, chosen.shape), self.norms)
-        return Ball(value, error * GROW)
+        return Ball(value, (norm_above(error) if chosen.ndim > 1 else float(error)) * GROW)
 
 
-def _weighed(sizes: Floats, norms: Floats) -> float:
-    """Return a number that is at least the sum of the products of numbers that are not negative."""
-    return float(total(exact(sizes) * exact(norms)).upper)
+def _weighed(sizes: Floats, norms: Floats) -> Any:
+    """Return numbers that are at least the sums, one a column, of the products of numbers that are not negative."""
+    return (norms @ sizes) * (1.0 + 2.0 * (norms.size + 4) * U) + UNDERFLOW

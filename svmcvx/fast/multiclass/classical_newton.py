@@ -292,7 +292,7 @@ class AugmentedNewton:
             candidates.append(self.envelope.centre[:, : self.system.shape[1] - 1])
         for alpha in candidates:
             if alpha is not None and self.envelope is not None and isinstance(self.penalty, SquaredWeights):
-                squares = float((self.system.scores.gradient(alpha).W ** 2).sum())
+                squares = float((self.system.scores.gradient(alpha).W.value ** 2).sum())
                 alpha = alpha * min(1.0, self.penalty.rho * float(alpha.sum()) / max(squares, TINY))
             self._offer_dual(alpha)
 

@@ -201,10 +201,8 @@ class Continuation:
         """Duality gap due to multipliers of the smoothed loss: the conjugate value of that loss less that of the loss itself."""
         if self.delta == self.least_delta:
             return 0.0
-        a = self._loss.multipliers(f)
-        return float(
-            self.system.weight[:, 0] @ (self._loss.conjugate_value(a) - self.statement.loss.conjugate_value(a))
-        )
+        a, s = self._loss.multipliers(f), np.ones(len(f))
+        return float(self.system.weight[:, 0] @ (self._loss.conjugate(a, s) - self.statement.loss.conjugate(a, s)))
 
     def _derivatives(self, f: Floats) -> tuple[Floats, Curvature]:
         """Return the multipliers of f, and the second derivatives with the independent multipliers."""

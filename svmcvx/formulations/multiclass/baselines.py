@@ -60,6 +60,7 @@ from numpy.typing import NDArray
 from scipy.special import logsumexp
 
 from svmcvx.certificate import Dual, Evaluation
+from svmcvx.core.bounded import Bounded, exact
 from svmcvx.data import check_choice, check_number, multiclass_data
 from svmcvx.errors import DataError
 from svmcvx.formulations.base import CLEARLY_ZERO, RecoveredPoints
@@ -71,7 +72,6 @@ from svmcvx.formulations.multiclass.simplex_losses import LargestHinge, Softmax,
 from svmcvx.formulations.multiclass.statement import MulticlassStatement
 from svmcvx.formulations.optimal_intercepts import equal_share, intercept_ranges
 from svmcvx.model import MulticlassModel
-from svmcvx.rounding import UNDERFLOW, U, norm_above, sum_above, sum_below
 from svmcvx.solution import OptimalIntercepts
 from svmcvx.system.deadline import current
 
@@ -134,12 +134,8 @@ class ClassicalStatement(MulticlassStatement):
         """P at a model; ``inf`` if it has an intercept that the formulation has not."""
         if self.scores.intercept == "none" and np.ptp(model.intercept) > 0:
             return Evaluation(np.inf, 0.0)
-        loss = self.evaluate_loss(model)
-        with np.errstate(over="ignore"):
-            penalty = self.lam * self.regulariser.value(model.coef)
-            high = self.lam * self.regulariser.above(model.coef) * (1.0 + 4.0 * U) + UNDERFLOW
-        found = Evaluation.at_most(loss.value + penalty, sum_above([loss.bound, high]))
-        return found.parted(penalty, loss.value)
+        penalty = exact(self.lam) * self.regulariser.value(exact(model.coef))
+        return Evaluation.of(regulariser=penalty, losses=self.losses(model))
 
     @property
     def _entries_bounded(self) -> bool:
@@ -148,8 +144,7 @@ class ClassicalStatement(MulticlassStatement):
 
     def _largest_entry(self, alpha: Floats) -> float:
         """A number that is at least the largest entry of G."""
-        gradient = self.scores.gradient(alpha)
-        return (float(np.abs(gradient.W).max()) + gradient.W_rounding) * (1.0 + 4.0 * U)
+        return self.scores.gradient(alpha).W.largest.above
 
     def repair(self, dual: Dual) -> Dual:
         """Project α into the domain of the loss, balance it, and scale it down to entries of G of at most λ where that is a constraint."""
@@ -177,22 +172,13 @@ class ClassicalStatement(MulticlassStatement):
         over = self._largest_entry(alpha) - self.lam if self._entries_bounded else 0.0
         return max(0.0, unbalanced, over)
 
-    def evaluate_dual(self, dual: Dual) -> Evaluation:
+    def evaluate_dual(self, dual: Dual) -> Bounded:
         """D at a feasible α."""
         alpha = self.multipliers(dual)
-        if not alpha.any():
-            return Evaluation(0.0, 0.0)
-        losses = self.evaluate_conjugate(alpha)
         curvature = self.regulariser.curvature(self.scores.data.c)
         if curvature is None:
-            return Evaluation.at_least(losses.value, losses.bound)
-        gradient = self.scores.gradient(alpha)
-        scale = 4.0 * self.lam * curvature
-        above = (norm_above(gradient.W) + gradient.W_rounding) * (1.0 + 4.0 * U)
-        with np.errstate(over="ignore"):
-            high = above * above / scale * (1.0 + 8.0 * U) + UNDERFLOW / min(scale, 1.0)
-            value = losses.value - float((gradient.W**2).sum()) / scale
-        return Evaluation.at_least(value, sum_below([losses.bound, -high]))
+            return self.gains(alpha)
+        return self.gains(alpha) - self.scores.gradient(alpha).W.squared_norm() / (exact(4.0 * curvature) * self.lam)
 
     def trivial(self) -> tuple[list[MulticlassModel], list[Dual]]:
         """W = 0 with the best of a few biases, and zero multipliers: P is not negative."""
@@ -239,7 +225,7 @@ class ClassicalStatement(MulticlassStatement):
         """
         scores, (n, c) = self.scores, (self.scores.data.n, self.scores.data.c)
         alpha = self.projected(self.weight[:, None] * self.loss.multipliers(self.differences(W, b)))
-        W = np.where(np.abs(scores.gradient(alpha).W) < (1.0 - CLEARLY_ZERO) * self.lam, 0.0, W)
+        W = np.where(np.abs(scores.gradient(alpha).W.value) < (1.0 - CLEARLY_ZERO) * self.lam, 0.0, W)
         features = np.flatnonzero(W.any(axis=1))
         d = features.size
         if n * (d * c) ** 2 > SPARSE_WORK or current().passed():

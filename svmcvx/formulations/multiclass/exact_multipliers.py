@@ -8,7 +8,6 @@ a surplus to classes with a deficit, so that flows can be balanced by reductions
 
 from __future__ import annotations
 
-import functools
 import itertools
 import math
 from collections.abc import Callable
@@ -17,7 +16,9 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from svmcvx.rounding import LARGEST_BITS, SUM_BITS, UNDERFLOW, U
+from svmcvx.core.bounded import Bounded, exact, maximum, stacked, total
+from svmcvx.core.exactly import LARGEST_BITS, SUM_BITS, nearest_sum
+from svmcvx.core.row_wise import row_maxima, row_sums
 
 __all__ = [
     "Units",
@@ -30,27 +31,12 @@ __all__ = [
     "is_balanced",
     "reduced_to_balance",
     "reduced_to_sums",
-    "row_maxima",
-    "row_sums",
     "violation_of_top",
 ]
 
 Floats: TypeAlias = NDArray[np.float64]
 Units: TypeAlias = NDArray[np.int64]
 Room: TypeAlias = Callable[[Units], Units]
-
-# Columns up to which they are taken one by one.
-FEW = 12
-
-
-def row_sums(a: Floats) -> Floats:
-    """Return the sum of each row, in one product: reductions along short rows are slow."""
-    return np.asarray(a @ np.ones(a.shape[1]))
-
-
-def row_maxima(a: Floats) -> Floats:
-    """Return the largest entry of each row."""
-    return functools.reduce(np.maximum, a.T) if 0 < a.shape[1] <= FEW else np.asarray(a.max(axis=1))
 
 
 def _row_exponents(a: Floats) -> NDArray[np.intp]:
@@ -67,9 +53,9 @@ def _on_grid(a: Floats, exponents: NDArray[np.intp]) -> NDArray[np.bool_]:
 
 def excess_of_sums(a: Floats, bound: Floats) -> Floats:
     """Return by how much the sum of each row exceeds its bound: positive if and only if it does, and else 0."""
-    total = row_sums(a)
-    excess = total - bound
-    unsure = np.flatnonzero(np.abs(excess) <= 4.0 * a.shape[1] * U * np.maximum(total, bound))
+    found = row_sums(exact(a)) - bound
+    excess = found.value
+    unsure = np.flatnonzero(np.abs(excess) <= found.error)
     if unsure.size:
         rows = a[unsure]
         for i in unsure[~_on_grid(rows, _row_exponents(rows))]:
@@ -99,13 +85,14 @@ def reduced_to_sums(a: Floats, bound: Floats) -> Floats:
 
 def violation_of_top(a: Floats, bound: Floats, k: int) -> Floats:
     """Return the larger violation of ``k a ≤ bound`` and ``(k − 1) a ≤ sum``, row by row: positive if and only if there is one."""
-    largest, total = row_maxima(a), row_sums(a)
-    found = np.maximum(k * largest - bound, (k - 1) * largest - total)
-    unsure = np.flatnonzero(np.abs(found) <= 4.0 * (a.shape[1] + k) * U * (total + bound))
+    largest = row_maxima(exact(a))
+    violation = maximum(float(k) * largest - bound, float(k - 1) * largest - row_sums(exact(a)))
+    found = violation.value
+    unsure = np.flatnonzero(np.abs(found) <= violation.error)
     if unsure.size:
         rows = a[unsure]
         for i in unsure[~_on_grid(rows, _row_exponents(rows))]:
-            top = float(largest[i])
+            top = float(largest.value[i])
             others = [-each for each in a[i].tolist()]
             found[i] = max(math.fsum([top] * k + [-float(bound[i])]), math.fsum([top] * (k - 1) + others))
     return np.asarray(np.maximum(found, 0.0))
@@ -155,37 +142,36 @@ def class_flows(units: Units, codes: NDArray[np.intp], c: int) -> Units:
     return table
 
 
-def imbalance(alpha: Floats, codes: NDArray[np.intp], c: int) -> tuple[Floats, float]:
-    """Return B'1 of non-negative multipliers, and a bound on the error of each entry beyond a relative 2u.
+def _columns(alpha: Floats, codes: NDArray[np.intp], c: int) -> list[Floats]:
+    """Return what leaves each class, and less what enters it."""
+    columns: list[list[Floats]] = [[] for _ in range(c)]
+    for k in range(c):
+        own = alpha[codes == k]
+        columns[k].append(own.ravel())
+        for column, other in zip(own.T, np.flatnonzero(np.arange(c) != k), strict=True):
+            columns[other].append(-column)
+    return [np.concatenate(parts) for parts in columns]
 
-    Whole units of a grid are added exactly; the error is that of the fractions of units.
-    """
+
+def imbalance(alpha: Floats, codes: NDArray[np.intp], c: int) -> Bounded:
+    """Return B'1 of non-negative multipliers; whole units of a grid are added exactly."""
     units, exponent = common_units(alpha)
     whole = np.floor(units)
     table = class_flows(whole.astype(np.int64), codes, c)
-    balance = (table.sum(axis=1) - table.sum(axis=0)).astype(np.float64)
-    if np.array_equal(whole, units):
-        return np.ldexp(balance, exponent), 0.0
-    rest = np.zeros((c, c))
-    for k in range(c):
-        rest[k, np.arange(c) != k] = (units[codes == k] - whole[codes == k]).sum(axis=0)
-    left = rest.sum(axis=1) - rest.sum(axis=0)
-    error = 4.0 * (alpha.size + 2 * c) * U * float(rest.sum()) + 2.0**-1000
-    return np.ldexp(balance + left, exponent), math.ldexp(error, exponent) + UNDERFLOW
+    left = table.sum(axis=1) - table.sum(axis=0)
+    # Halves of 64 bits are numbers without rounding.
+    found: Bounded = exact((left >> 32).astype(np.float64)) * 2.0**32 + (left & 0xFFFFFFFF).astype(np.float64)
+    if not np.array_equal(whole, units):
+        found = found + stacked(total(exact(column)) for column in _columns(units - whole, codes, c))
+    return found * 2.0**exponent
 
 
 def is_balanced(alpha: Floats, codes: NDArray[np.intp], c: int) -> bool:
     """Whether B'1 is exactly 0."""
-    balance, error = imbalance(alpha, codes, c)
-    if error == 0 or (np.abs(balance) > 2.0 * error).any():
-        return not balance.any()
-    columns: list[list[float]] = [[] for _ in range(c)]
-    for k in range(c):
-        own = alpha[codes == k]
-        columns[k].extend(own.ravel().tolist())
-        for j, other in enumerate(np.flatnonzero(np.arange(c) != k)):
-            columns[other].extend((-own[:, j]).tolist())
-    return all(math.fsum(column) == 0.0 for column in columns)
+    found = imbalance(alpha, codes, c)
+    if (np.abs(found.value) > found.error).any():
+        return False
+    return not np.any(found.error) or all(nearest_sum(column) == 0.0 for column in _columns(alpha, codes, c))
 
 
 def reduced_to_balance(units: Units, codes: NDArray[np.intp], c: int, room: Room | None = None) -> Units | None:

@@ -28,17 +28,18 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple, TypeAlias
+from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 import cvxpy as cp
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import entr, expit
+from scipy.special import expit
 
-from svmcvx.formulations.multiclass.exact_multipliers import Units, reduced_to_balance, row_sums
+from svmcvx.core.bounded import hypot, parts_of, sqrt, where
+from svmcvx.core.row_wise import entropy, log1p_exp, row_sums
+from svmcvx.formulations.multiclass.exact_multipliers import Units, reduced_to_balance
 from svmcvx.formulations.optimal_intercepts import SumOfBounded
-from svmcvx.losses import hinge_power_above, slack
-from svmcvx.rounding import ELEMENTARY, UNDERFLOW, U
+from svmcvx.losses import slack
 
 __all__ = [
     "LONGEST_MOVE",
@@ -51,10 +52,6 @@ __all__ = [
     "box_violation",
     "diagonal_matrices",
     "difference_variable",
-    "entropy_below",
-    "entropy_of_rest",
-    "lowered",
-    "total_below",
 ]
 
 Floats: TypeAlias = NDArray[np.float64]
@@ -80,12 +77,8 @@ class ScoreLoss(ABC):
     smooth: ClassVar[bool] = False
 
     @abstractmethod
-    def value(self, f: Floats) -> Floats:
-        """Return the loss of each row."""
-
-    @abstractmethod
-    def above(self, f: Floats, error: Floats) -> Floats:
-        """Return numbers that are at least the loss of each row for all differences within `error` of the computed `f`."""
+    def value(self, f: Any) -> Any:
+        """Return the loss of each row, of plain or of bounded differences."""
 
     @abstractmethod
     def multipliers(self, f: Floats) -> Floats:
@@ -95,13 +88,9 @@ class ScoreLoss(ABC):
         """Return the matrices of second derivatives, shape (n, c − 1, c − 1); None if the loss is not smooth."""
         return None
 
-    def conjugate_value(self, a: Floats) -> Floats:
-        """Return g of each row, for multipliers inside the domain; Σa by default."""
-        return row_sums(a)
-
-    def conjugate_below(self, alpha: Floats, s: Floats) -> Floats:
-        r"""Return numbers that are at most :math:`s_i\,g(\alpha_i/s_i)`, for multipliers inside the domain."""
-        return total_below(alpha)
+    def conjugate(self, alpha: Any, s: Any) -> Any:
+        r"""Return :math:`s_i\,g(\alpha_i/s_i)` of plain or bounded multipliers inside s times the domain; Σα by default."""
+        return row_sums(alpha)
 
     @abstractmethod
     def project(self, a: Floats, s: Floats | None = None) -> Floats:
@@ -161,36 +150,6 @@ def box_violation(a: Floats, s: Floats | None) -> float:
     return max(0.0, float(-a.min()), float((a - (1.0 if s is None else s[:, None])).max()))
 
 
-def total_below(alpha: Floats) -> Floats:
-    """Return numbers that are at most the sum of each row of non-negative numbers."""
-    return np.asarray(row_sums(alpha) * (1.0 - (alpha.shape[1] + 2) * U))
-
-
-def entropy_below(x: Floats, rest: Floats, s: Floats) -> Floats:
-    r"""Return numbers that are at most :math:`-x\log(x/s)`, where x + rest = s, for an x and a rest known to a relative 2u.
-
-    Up to half of s by the logarithm itself, beyond by :math:`\log(1 - rest/s)`: both are accurate relative to their value.
-    """
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore", under="ignore"):
-        ratio = x / s
-        value = x * np.where(x <= rest, -np.log(ratio), -np.log1p(-np.minimum(rest / s, 1.0)))
-        # Where something may have underflowed nothing is claimed: an entropy is not negative.
-        sure = (x > UNDERFLOW) & (ratio > UNDERFLOW) & (rest > UNDERFLOW * s) & (value > UNDERFLOW)
-    return np.where(sure, value * (1.0 - 3.0 * ELEMENTARY - 8.0 * U), 0.0)
-
-
-def entropy_of_rest(t: Floats) -> Floats:
-    """h(1 − t), to full relative accuracy for small t."""
-    rest = np.maximum(1.0 - t, 0.0)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where(rest > 0, -rest * np.log1p(-np.minimum(t, 1.0)), 0.0)
-
-
-def lowered(f: Floats, error: Floats) -> Floats:
-    """Return numbers that are at most f less its error."""
-    return np.asarray(f - error - 2.0 * U * (np.abs(f) + error))
-
-
 def diagonal_matrices(h: Floats) -> Floats:
     """Return a diagonal matrix for each row."""
     return np.asarray(h[:, :, None] * np.eye(h.shape[1]))
@@ -217,13 +176,9 @@ class HingeSum(_SeparateLoss):
 
     name = "hinge"
 
-    def value(self, f: Floats) -> Floats:
+    def value(self, f: Any) -> Any:
         """Σ (1 − f)₊."""
         return row_sums(slack(f))
-
-    def above(self, f: Floats, error: Floats) -> Floats:
-        """Σ (1 − f + e)₊."""
-        return np.asarray(row_sums(hinge_power_above(f, error, 1.0)) * (1.0 + 2.0 * f.shape[1] * U))
 
     @property
     def linear_pieces(self) -> SumOfBounded:
@@ -256,24 +211,12 @@ class SmoothedHingeSum(_SeparateLoss):
     name: ClassVar[str] = "smoothed"
     smooth: ClassVar[bool] = True
 
-    def value(self, f: Floats) -> Floats:
-        """Σ (γ + √(γ² + δ²))/2."""
+    def value(self, f: Any) -> Any:
+        """Σ (γ + √(γ² + δ²))/2; for γ < 0, where that cancels, as δ²/(√(γ² + δ²) − γ)/2."""
         gamma = 1.0 - f
-        root = np.hypot(gamma, self.delta)
-        # For γ < 0 the sum γ + √(γ²+δ²) cancels; δ²/(√(γ²+δ²) − γ) is the same number without cancellation.
-        return np.asarray(np.where(gamma >= 0, gamma + root, self.delta**2 / (root + np.abs(gamma))).sum(axis=1) / 2)
-
-    def above(self, f: Floats, error: Floats) -> Floats:
-        """The loss at γ + e, its root from the larger of the two numbers."""
-        room = 1.0 - f
-        gamma = room + error + 4.0 * U * (np.abs(room) + error)
-        size = np.abs(gamma)
-        larger = np.maximum(size, self.delta)
-        with np.errstate(under="ignore", invalid="ignore"):
-            root = larger * np.sqrt(1.0 + (np.minimum(size, self.delta) / larger) ** 2)
-            terms = np.where(gamma >= 0, gamma + root, self.delta * (self.delta / (root + size)))
-        share = 1.0 + (2.0 * f.shape[1] + 24.0) * U
-        return np.asarray(row_sums(terms) / 2 * share + f.shape[1] * UNDERFLOW)
+        root = hypot(gamma, self.delta)
+        tail = self.delta * (self.delta / (root + abs(gamma)))
+        return 0.5 * row_sums(where(parts_of(gamma)[0] >= 0, gamma + root, tail))
 
     def multipliers(self, f: Floats) -> Floats:
         """(1 + γ/√(γ² + δ²))/2."""
@@ -287,17 +230,9 @@ class SmoothedHingeSum(_SeparateLoss):
         root = np.hypot(1.0 - f, self.delta)
         return diagonal_matrices((self.delta / root) ** 2 / (2.0 * root))
 
-    def conjugate_value(self, a: Floats) -> Floats:
-        """Σ a + δ√(a(1 − a))."""
-        return np.asarray((a + self.delta * np.sqrt(np.maximum(a * (1.0 - a), 0.0))).sum(axis=1))
-
-    def conjugate_below(self, alpha: Floats, s: Floats) -> Floats:
+    def conjugate(self, alpha: Any, s: Any) -> Any:
         """Σ α + δ√(α(s − α))."""
-        roots = np.sqrt(alpha) * np.sqrt(np.maximum(s[:, None] - alpha, 0.0))
-        with np.errstate(under="ignore"):
-            terms = row_sums(self.delta * roots) * (1.0 - (alpha.shape[1] + 12.0) * U)
-        # What a product with δ may lose to underflow.
-        return np.asarray(np.maximum(total_below(alpha) + terms - 4.0 * U * terms - alpha.shape[1] * UNDERFLOW, 0.0))
+        return row_sums(alpha + self.delta * (sqrt(alpha) * sqrt(s[:, None] - alpha)))
 
     def cvxpy_statement(self, f: cp.Expression, weight: Floats) -> StatedLoss:
         """With second-order cones; δ is the cvxpy parameter ``delta``."""
@@ -320,17 +255,9 @@ class LogisticSum(_SeparateLoss):
     name = "logistic"
     smooth = True
 
-    def value(self, f: Floats) -> Floats:
+    def value(self, f: Any) -> Any:
         """Σ log(1 + e^{−f})."""
-        return np.asarray(np.logaddexp(0.0, -f).sum(axis=1))
-
-    def above(self, f: Floats, error: Floats) -> Floats:
-        """The loss at f − e."""
-        low = lowered(f, error)
-        with np.errstate(under="ignore"):
-            terms = np.maximum(-low, 0.0) + np.log1p(np.exp(-np.abs(low)))
-        share = 1.0 + 3.0 * ELEMENTARY + (2.0 * f.shape[1] + 8.0) * U
-        return np.asarray(row_sums(terms) * share + f.shape[1] * UNDERFLOW)
+        return row_sums(log1p_exp(-f))
 
     def multipliers(self, f: Floats) -> Floats:
         """1/(1 + e^f)."""
@@ -340,15 +267,11 @@ class LogisticSum(_SeparateLoss):
         """a(1 − a) on the diagonal."""
         return diagonal_matrices(np.asarray(expit(f) * expit(-f)))
 
-    def conjugate_value(self, a: Floats) -> Floats:
-        """The binary entropies."""
-        return np.asarray((entr(a) + entropy_of_rest(a)).sum(axis=1))
-
-    def conjugate_below(self, alpha: Floats, s: Floats) -> Floats:
+    def conjugate(self, alpha: Any, s: Any) -> Any:
         """The binary entropies."""
         s = s[:, None]
-        rest = np.maximum(s - alpha, 0.0)
-        return total_below(entropy_below(alpha, rest, s) + entropy_below(rest, alpha, s))
+        rest = s - alpha
+        return row_sums(entropy(alpha, rest, s) + entropy(rest, alpha, s))
 
     def cvxpy_statement(self, f: cp.Expression, weight: Floats) -> StatedLoss:
         """With exponential cones."""
@@ -361,13 +284,9 @@ class Margin(ScoreLoss):
 
     name = "margin"
 
-    def value(self, f: Floats) -> Floats:
-        """0, or infinity if a difference is below 1."""
+    def value(self, f: Any) -> Any:
+        """0, or infinity if a difference is below 1; of plain differences only."""
         return np.where((f >= 1.0).all(axis=1), 0.0, np.inf)
-
-    def above(self, f: Floats, error: Floats) -> Floats:
-        """0, or infinity if a difference may be below 1."""
-        return np.where((lowered(f, error) >= 1.0).all(axis=1), 0.0, np.inf)
 
     def multipliers(self, f: Floats) -> Floats:
         """0, a subgradient where the margin holds."""

@@ -60,6 +60,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svmcvx.certificate import Dual, Evaluation
+from svmcvx.core.bounded import Bounded, exact, square, total
 from svmcvx.data import check_choice, check_number, multiclass_data
 from svmcvx.errors import DataError
 from svmcvx.formulations.base import RecoveredPoints, usable
@@ -68,35 +69,33 @@ from svmcvx.formulations.multiclass.newton import Penalty, minimise
 from svmcvx.formulations.multiclass.pairwise import (
     PairwiseStatement,
     dual_lengths,
-    dual_lengths_above,
     lengths,
-    lengths_above,
     pairwise,
-    power_above,
 )
 from svmcvx.formulations.multiclass.score_space import ScoreSpace
 from svmcvx.formulations.multiclass.simplex_losses import Softmax
-from svmcvx.losses import hinge_power_conjugate, hinge_power_conjugate_above
+from svmcvx.losses import hinge_power_conjugate
 from svmcvx.model import MulticlassModel
-from svmcvx.rounding import UNDERFLOW, U, norm_above, sum_above, sum_below
 
 __all__ = ["LOSSES", "M3SVM", "bound_m3svm", "check_exponent", "check_norm", "dual_objective_value", "objective_value"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
+# Share of their largest norm to which flows are shortened, so that rounding leaves them no longer.
+SHRUNK = 1.0 - 2.0**-50
+
 LOSSES: dict[str, type[ScoreLoss]] = {loss.name: loss for loss in (HingeSum, SmoothedHingeSum, LogisticSum, Softmax)}
 
 
-def objective_value(loss: float, lengths: Floats, squared_norm: float, *, lam: float, p: float, eps: float) -> float:
-    r"""Return P from the sum of losses, the norms :math:`\|w_k-w_l\|` and :math:`\|W\|_F^2+\|b\|^2`."""
-    return loss + lam * float((lengths**p).sum()) + eps * squared_norm
+def objective_value(loss: Any, lengths: Any, squared_norm: Any, *, lam: Any, p: Any, eps: Any) -> Any:
+    r"""Return P from the sum of losses, the norms :math:`\|w_k-w_l\|` and :math:`\|W\|_F^2+\|b\|^2`, of plain or of bounded numbers."""
+    return loss + lam * total(lengths**p) + eps * squared_norm
 
 
-def dual_objective_value(
-    losses: float, lengths: Floats, squared_norm: float, *, lam: float, p: float, eps: float
-) -> float:
-    r"""Return D from the losses' part :math:`\sum s\,g`, the norms :math:`\|S_{kl}\|_*` and :math:`\|R\|_F^2+\|g_b\|^2`; −inf for p = 1 where a flow is longer than λ."""
-    return losses - float(hinge_power_conjugate(lengths, lam, p).sum()) - squared_norm / (4.0 * eps)
+def dual_objective_value(losses: Any, lengths: Any, squared_norm: Any, *, lam: Any, p: Any, eps: Any) -> Any:
+    r"""Return D from the losses' part :math:`\sum s\,g`, the norms :math:`\|S_{kl}\|_*` and :math:`\|R\|_F^2+\|g_b\|^2`; for p = 1 of flows no longer than λ."""
+    flows = 0.0 if p == 1 else total(hinge_power_conjugate(lengths, lam, p))
+    return losses - flows - squared_norm / (4.0 * eps)
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,18 +141,14 @@ class M3SVM(PairwiseStatement):
 
     def evaluate(self, model: MulticlassModel) -> Evaluation:
         """P at a model, from its scores on the raw data."""
-        loss = self.evaluate_loss(model)
-        W, b = model.coef, model.intercept
-        with np.errstate(over="ignore"):
-            size = lengths(W @ self.P, self.norm)
-            squares = float((W**2).sum() + (b**2).sum())
-            value = objective_value(loss.value, size, squares, lam=self.lam, p=self.p, eps=self.eps)
-            powers = power_above(lengths_above(pairwise(W), self.norm), self.p) * (1.0 + 2.0 * U)
-            weight_norm, bias_norm = norm_above(W), norm_above(b)
-            ridge = self.eps * np.array([weight_norm * weight_norm, bias_norm * bias_norm]) * (1.0 + 8.0 * U)
-            high = sum_above([loss.bound, *(self.lam * powers + UNDERFLOW).tolist(), *(ridge + UNDERFLOW).tolist()])
-            regulariser = objective_value(0.0, size, squares, lam=self.lam, p=self.p, eps=self.eps)
-        return Evaluation.at_most(value, high).parted(regulariser, loss.value)
+        W, b = exact(model.coef), exact(model.intercept)
+        squares = total(square(W)) + total(square(b))
+        penalty = objective_value(0.0, lengths(pairwise(W), self.norm), squares, **self._parameters)
+        return Evaluation.of(regulariser=penalty, losses=self.losses(model))
+
+    @property
+    def _parameters(self) -> dict[str, Bounded]:
+        return {"lam": exact(self.lam), "p": exact(self.p), "eps": exact(self.eps)}
 
     def repair(self, dual: Dual) -> Dual:
         """Project α into the domain of the loss, add flows with the divergence of the change, and project them for p = 1.
@@ -164,7 +159,7 @@ class M3SVM(PairwiseStatement):
         alpha = self.projected(given)
         S = self.flow(dual)
         if S is None:
-            S = self.least_flow(self.scores.gradient(alpha).W)
+            S = self.least_flow(self.scores.gradient(alpha).W.value)
         elif not np.array_equal(alpha, given):
             change = self.scores.X.T @ self.scores.coefficients(alpha - given)
             S = S + self.least_flow(np.nan_to_num(np.asarray(change)))
@@ -177,11 +172,11 @@ class M3SVM(PairwiseStatement):
         """Return the nearest flows whose dual norm is at most λ for certain."""
         if self.norm == 1:
             return np.clip(S, -self.lam, self.lam)
-        size = dual_lengths_above(S, self.norm)
+        size = dual_lengths(exact(S), self.norm).upper
         short = size <= self.lam
-        shrunk = S * np.where(short, 1.0, self.lam / np.where(short, 1.0, size) * (1.0 - 8.0 * U))
+        shrunk = S * np.where(short, 1.0, self.lam / np.where(short, 1.0, size) * SHRUNK)
         # Where norms over- or underflow.
-        return np.where(dual_lengths_above(shrunk, self.norm) <= self.lam, shrunk, 0.0)
+        return np.where(dual_lengths(exact(shrunk), self.norm).upper <= self.lam, shrunk, 0.0)
 
     def dual_violation(self, dual: Dual) -> float:
         """Largest violation of the domain of the loss and, for p = 1, of the bound λ of the flows; 0 only if there is none."""
@@ -191,31 +186,17 @@ class M3SVM(PairwiseStatement):
             return math.inf
         if self.p > 1 or "flow" not in dual:
             return outside
-        return max(outside, float(dual_lengths_above(S, self.norm).max()) - self.lam)
+        return max(outside, float(dual_lengths(exact(S), self.norm).upper.max()) - self.lam)
 
-    def evaluate_dual(self, dual: Dual) -> Evaluation:
+    def evaluate_dual(self, dual: Dual) -> Bounded:
         """D at a feasible (α, S)."""
         alpha, S = self.multipliers(dual), self.required_flow(dual)
-        if not (alpha.any() or S.any()):
-            return Evaluation(0.0, 0.0)
-        losses = self.evaluate_conjugate(alpha)
         gradient = self.scores.gradient(alpha)
-        R, R_above = self.residual(gradient, S)
-        with np.errstate(over="ignore"):
-            squares = float((R**2).sum() + gradient.b @ gradient.b)
-            size = np.minimum(dual_lengths(S, self.norm), self.lam) if self.p == 1 else dual_lengths(S, self.norm)
-            value = dual_objective_value(losses.value, size, squares, lam=self.lam, p=self.p, eps=self.eps)
-            b_above = (norm_above(gradient.b) + gradient.b_rounding) * (1.0 + 4.0 * U)
-            high = np.array([R_above, b_above])
-            ridge = high * high / (4.0 * self.eps) * (1.0 + 8.0 * U) + UNDERFLOW / min(self.eps, 1.0)
-            # For p = 1 the flows are as short as they must be, and cost nothing.
-            powers = (
-                np.zeros(0)
-                if self.p == 1
-                else hinge_power_conjugate_above(dual_lengths_above(S, self.norm), self.lam, self.p)
-            )
-        low = sum_below([losses.bound, *(-ridge).tolist(), *(-powers).tolist()])
-        return Evaluation.at_least(value, low)
+        squares = self.residual(gradient, S).squared_norm() + gradient.b.squared_norm()
+        found: Bounded = dual_objective_value(
+            self.gains(alpha), dual_lengths(exact(S), self.norm), squares, **self._parameters
+        )
+        return found
 
     def trivial(self) -> tuple[list[MulticlassModel], list[Dual]]:
         """W = 0 with the best of a few biases, and zero multipliers: P is not negative."""
@@ -241,7 +222,7 @@ class M3SVM(PairwiseStatement):
         flow : ndarray of shape (d, c(c − 1)/2), optional
         """
         alpha = self.scores.moved_to_balance(self.projected(alpha), self.loss, 2.0 * self.eps * b)
-        wanted = self.scores.gradient(alpha).W - 2.0 * self.eps * W
+        wanted = self.scores.gradient(alpha).W.value - 2.0 * self.eps * W
         points: list[Dual] = []
         for S in (self.power_flow(W, self.lam, self.p), flow):
             if S is None:

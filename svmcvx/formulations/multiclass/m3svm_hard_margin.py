@@ -11,21 +11,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svmcvx.certificate import Dual, Evaluation
+from svmcvx.core.bounded import Bounded, exact, exp, log, sqrt, total
+from svmcvx.core.row_wise import row_maxima
 from svmcvx.formulations.base import RecoveredPoints, usable
-from svmcvx.formulations.multiclass.losses import lowered
 from svmcvx.formulations.multiclass.pairwise import (
     PairwiseStatement,
     dual_lengths,
-    dual_lengths_above,
     lengths,
-    lengths_above,
     pairwise,
-    power_above,
 )
 from svmcvx.formulations.optimal_intercepts import SumOfBounded, tight_ranges
-from svmcvx.losses import hinge_power_conjugate, hinge_power_conjugate_above
+from svmcvx.losses import hinge_power_conjugate
 from svmcvx.model import MulticlassModel
-from svmcvx.rounding import ELEMENTARY, U, norm_above, sum_above, sum_below
 from svmcvx.solution import OptimalIntercepts
 
 __all__ = ["HardMarginM3SVM"]
@@ -34,6 +31,8 @@ Floats: TypeAlias = NDArray[np.float64]
 
 # Differences up to this share above the smallest count as support of a hard-margin model.
 NEAR_MARGIN = 1e-6
+# Bounds on the rounding of div S = G that a repaired flow keeps to.
+ROUNDINGS = 8.0
 # Shares by which a point is shrunk or stretched until rounding does not matter.
 SHRINKS = (0.0, 1e-15, 1e-14, 1e-13, 1e-12, 1e-10, 1e-8, 1e-6)
 
@@ -64,20 +63,17 @@ class HardMarginM3SVM(PairwiseStatement):
 
         Where a difference may be below 1 by rounding the upper end is that of the multiple of the model that has the margin.
         """
-        f, error = self.scores.model_differences(model)
-        if not (f >= 1.0 - 2.0 * error).all():
+        f = self.scores.model_differences(model)
+        smallest = min(1.0, f.least)
+        if not ((f.upper >= 1.0).all() and smallest > 0):
             return Evaluation(math.inf, 0.0)
-        smallest = min(1.0, float(lowered(f, error).min()))
-        if not smallest > 0:
-            return Evaluation(math.inf, 0.0)
-        size = lengths(model.coef @ self.P, self.norm)
-        with np.errstate(over="ignore"):
-            value = float(size.max()) if math.isinf(self.p) else float((size**self.p).sum())
-            above = lengths_above(pairwise(model.coef), self.norm)
-            if smallest < 1.0:
-                above = above / smallest * (1.0 + 4.0 * U)
-            high = float(above.max()) if math.isinf(self.p) else sum_above(power_above(above, self.p))
-        return Evaluation.at_most(value, high).parted(value, 0.0)
+        size = lengths(pairwise(exact(model.coef)), self.norm)
+        return Evaluation.of(regulariser=self._total(size if smallest == 1.0 else size / smallest), losses=exact(0.0))
+
+    def _total(self, size: Bounded) -> Bounded:
+        """Return the sum of the powers of norms; for p = ∞ the largest of them."""
+        found: Bounded = row_maxima(size[None, :])[0] if math.isinf(self.p) else total(size**self.p)
+        return found
 
     def repair(self, dual: Dual) -> Dual:
         """Clip and balance α, give the flows the divergence G, and take the best multiple of both."""
@@ -85,23 +81,23 @@ class HardMarginM3SVM(PairwiseStatement):
         if self.flow(dual) is not None and self.dual_violation(dual) == 0:
             return {"alpha": self.scores.expand(given), "flow": self.required_flow(dual)}
         alpha = self.scores.balanced(self.projected(given), self.loss)
-        G = self.scores.gradient(alpha).W
+        G = self.scores.gradient(alpha).W.value
         S = self.flow(dual)
         S = self.least_flow(G) if S is None else np.nan_to_num(S, nan=0.0)
         S = S + self.least_flow(G - S @ self.P.T)
-        total, cost = float(alpha.sum()), self._cost(S)
+        cost = float(self._cost(exact(S)).value)
         if self._bounded:
             factor = 1.0 / cost if cost > 0 else 1.0
         else:
             # With q = p/(p − 1), θ Σα − θ^q cost is largest at θ = (Σα/(q cost))^(p − 1).
-            factor = (total * (self.p - 1.0) / (self.p * cost)) ** (self.p - 1.0) if cost > 0 else 1.0
+            factor = (float(alpha.sum()) * (self.p - 1.0) / (self.p * cost)) ** (self.p - 1.0) if cost > 0 else 1.0
         if not 0 < factor < math.inf:
             return self.zero_dual()
         # Multiples are rounded, and balanced once more; then the flows are those of what has become of α.
         for shrink in SHRINKS:
             scaled = self.scores.balanced(alpha * (factor * (1.0 - shrink)), self.loss)
             flow = S * (factor * (1.0 - shrink))
-            flow = flow + self.least_flow(self.scores.gradient(scaled).W - flow @ self.P.T)
+            flow = flow + self.least_flow(self.scores.gradient(scaled).W.value - flow @ self.P.T)
             point: Dual = {"alpha": self.scores.expand(scaled), "flow": flow}
             if self.dual_violation(point) == 0:
                 return point
@@ -112,19 +108,14 @@ class HardMarginM3SVM(PairwiseStatement):
         """Whether the flows have a bound instead of a cost."""
         return self.p == 1 or math.isinf(self.p)
 
-    def _cost(self, S: Floats) -> float:
-        """The conjugate of the regulariser; for p = 1 and ∞ the dual norm, at most 1 on its domain."""
+    def _cost(self, S: Bounded) -> Bounded:
+        """Return the conjugate of the regulariser; for p = 1 and ∞ the dual norm, at most 1 on its domain."""
         size = dual_lengths(S, self.norm)
-        if math.isinf(self.p):
-            return float(size.sum())
-        return float(size.max()) if self.p == 1 else float(hinge_power_conjugate(size, 1.0, self.p).sum())
-
-    def _cost_above(self, S: Floats) -> float:
-        """A number that is at least :meth:`_cost`."""
-        size = dual_lengths_above(S, self.norm)
         if self.p == 1:
-            return float(size.max())
-        return sum_above(size if math.isinf(self.p) else hinge_power_conjugate_above(size, 1.0, self.p))
+            size = row_maxima(size[None, :])
+        elif not math.isinf(self.p):
+            size = hinge_power_conjugate(size, 1.0, exact(self.p))
+        return total(size)
 
     def dual_violation(self, dual: Dual) -> float:
         """Largest violation of α ≥ 0, the balance, div S = G and, for p = 1 and ∞, the bound of S.
@@ -139,15 +130,14 @@ class HardMarginM3SVM(PairwiseStatement):
         if S is None or outside > 0:
             return outside
         unbalanced = self.scores.imbalance(alpha)
-        gradient = self.scores.gradient(alpha)
-        R, above = self.residual(gradient, S)
-        rounding = 8.0 * self.P.shape[0] * U * (norm_above(gradient.W) + norm_above(S)) + gradient.W_rounding
-        apart = float(np.abs(R).max()) - rounding
-        over = self._cost_above(S) - 1.0 if self._bounded else 0.0
+        R = self.residual(self.scores.gradient(alpha), S)
+        # A flow that was corrected once more has the rounding of that as well.
+        apart = float(np.abs(R.value).max()) - ROUNDINGS * R.distance
+        over = self._cost(exact(S)).above - 1.0 if self._bounded else 0.0
         found = max(0.0, unbalanced, apart, over)
-        return found if math.isfinite(above) else math.inf
+        return found if math.isfinite(R.distance) else math.inf
 
-    def evaluate_dual(self, dual: Dual) -> Evaluation:
+    def evaluate_dual(self, dual: Dual) -> Bounded:
         """Σα less the conjugate at a feasible (α, S), and less what a residual R of div S = G can cost.
 
         For an optimal W whose columns sum to zero <R, W> is at most ‖R‖‖W‖, and ‖W‖² is the mean over the classes of the squared
@@ -155,20 +145,13 @@ class HardMarginM3SVM(PairwiseStatement):
         that the biases cost nothing.
         """
         alpha, S = self.multipliers(dual), self.required_flow(dual)
-        if not (alpha.any() or S.any()):
-            return Evaluation(0.0, 0.0)
-        losses = self.evaluate_conjugate(alpha)
-        gradient = self.scores.gradient(alpha)
-        _, R_above = self.residual(gradient, S)
-        value = losses.value - (0.0 if self._bounded else self._cost(S))
-        bound = sum_below([losses.bound, 0.0 if self._bounded else -self._cost_above(S)])
-        if bound <= 0 or math.isnan(bound):
-            return Evaluation.at_least(value, bound)
+        found = self.gains(alpha) if self._bounded else self.gains(alpha) - self._cost(exact(S))
+        if not found.below > 0:
+            return found
         # For p = ∞ too the value bounds the longest difference, by itself.
-        longest = bound if math.isinf(self.p) or self.p == 1 else bound ** (1.0 / self.p)
-        longest *= 1.0 + 2.0 * ELEMENTARY + 4.0 * U * (1.0 + abs(math.log(bound)))
-        kappa = R_above * math.sqrt(self.P.shape[1] / self.P.shape[0]) * (1.0 + 8.0 * U)
-        return Evaluation.at_least(value, sum_below([bound, -kappa * longest * (1.0 + 4.0 * U)]))
+        longest = found if self._bounded else exp(log(found) / self.p)
+        share = sqrt(exact(float(self.P.shape[1])) / float(self.P.shape[0]))
+        return found - share * sqrt(self.residual(self.scores.gradient(alpha), S).squared_norm()) * longest
 
     def trivial(self) -> tuple[list[MulticlassModel], list[Dual]]:
         """Zero multipliers alone: no model is known to have the margin."""
@@ -179,8 +162,7 @@ class HardMarginM3SVM(PairwiseStatement):
         for shrink in SHRINKS:
             divisor = smallest * (1.0 - shrink)
             model = self.scores.model(W / divisor, b / divisor, support)
-            f, error = self.scores.model_differences(model)
-            least = float(lowered(f, error).min())
+            least = self.scores.model_differences(model).least
             if least >= 1.0:
                 return model
             if shrink == 0.0 and least > 0.5:

@@ -8,29 +8,29 @@ P has one column a pair k < l in lexicographic order; the columns of WP are :mat
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from svmcvx.certificate import Dual
+from svmcvx.core.bounded import Bounded, exact, sqrt, square
+from svmcvx.core.row_wise import row_maxima, row_sums
+from svmcvx.core.rows import Ball
 from svmcvx.errors import DataError
 from svmcvx.formulations.multiclass.score_space import Gradient
 from svmcvx.formulations.multiclass.statement import MulticlassStatement
-from svmcvx.rounding import ELEMENTARY, UNDERFLOW, U, norm_above, row_norms_above
 
 __all__ = [
     "PairwiseStatement",
     "dual_lengths",
-    "dual_lengths_above",
     "lengths",
-    "lengths_above",
     "pair_differences",
     "pairwise",
-    "power_above",
 ]
 
 Floats: TypeAlias = NDArray[np.float64]
+R = TypeVar("R", Floats, Bounded)
 
 
 def pair_differences(c: int) -> Floats:
@@ -42,40 +42,23 @@ def pair_differences(c: int) -> Floats:
     return P
 
 
-def pairwise(W: Floats) -> Floats:
-    """Return the differences w_k − w_l, k < l, each rounded once."""
+def pairwise(W: R) -> R:
+    """Return the differences w_k − w_l, k < l."""
     first, second = np.triu_indices(W.shape[1], 1)
-    return np.asarray(W[:, first] - W[:, second])
+    found: R = W[:, first] - W[:, second]
+    return found
 
 
-def power_above(sizes: Floats, p: float) -> Floats:
-    """Return numbers that are at least the powers of non-negative numbers."""
-    if p == 1:
-        return sizes
-    with np.errstate(over="ignore", under="ignore"):
-        return np.asarray((sizes * sizes if p == 2 else sizes**p) * (1.0 + ELEMENTARY + 4.0 * U) + UNDERFLOW)
+def lengths(V: R, norm: int) -> R:
+    """Return the norm of each column: Euclidean, or the sum of absolute values for ``norm=1``."""
+    found: R = sqrt(row_sums(square(V.T))) if norm == 2 else row_sums(abs(V.T))
+    return found
 
 
-def lengths_above(V: Floats, norm: int) -> Floats:
-    """Return numbers that are at least the norms of the columns, entries known to a relative 2u."""
-    if norm == 1:
-        return np.asarray(np.abs(V).sum(axis=0) * (1.0 + (V.shape[0] + 6) * U))
-    return np.asarray(row_norms_above(V.T) * (1.0 + 4.0 * U))
-
-
-def dual_lengths_above(S: Floats, norm: int) -> Floats:
-    """Return numbers that are at least the dual norms of the columns; for ``norm=1`` the norms themselves."""
-    return row_norms_above(S.T) if norm == 2 else dual_lengths(S, norm)
-
-
-def lengths(V: Floats, norm: int) -> Floats:
-    """Return the norm of each column."""
-    return np.asarray(np.linalg.norm(V, ord=norm, axis=0))
-
-
-def dual_lengths(S: Floats, norm: int) -> Floats:
+def dual_lengths(S: R, norm: int) -> R:
     """Return the dual norm of each column: Euclidean, or the largest absolute value for ``norm=1``."""
-    return np.asarray(np.linalg.norm(S, ord=2 if norm == 2 else np.inf, axis=0))
+    found: R = lengths(S, norm) if norm == 2 else row_maxima(abs(S.T))
+    return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,13 +107,9 @@ class PairwiseStatement(MulticlassStatement):
             raise DataError(f"the dual point of {self.name} needs the entry 'flow'; repair() makes one from alpha")
         return S
 
-    def residual(self, gradient: Gradient, S: Floats) -> tuple[Floats, float]:
-        """Return R = G − div S, and a number that is at least its Frobenius norm."""
-        R = gradient.W - S @ self.P.T
-        c = self.P.shape[0]
-        # A difference of S over a class is a sum of c − 1 terms.
-        lost = (c + 1) * U * norm_above(np.abs(S) @ np.abs(self.P.T)) + 2.0 * U * norm_above(R)
-        return R, (norm_above(R) + gradient.W_rounding + lost) * (1.0 + 8.0 * U)
+    def residual(self, gradient: Gradient, S: Floats) -> Ball:
+        """Return R = G − div S."""
+        return gradient.W - Ball.around(exact(S) @ self.P.T)
 
     def least_flow(self, divergence: Floats) -> Floats:
         """Return the flows of least squares with the divergence D, of shape (d, c) with columns that sum to zero."""

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import ClassVar, TypeAlias
+from typing import Any, ClassVar
 
 import cvxpy as cp
-import numpy as np
-from numpy.typing import NDArray
 
-from svmcvx.formulations.multiclass.pairwise import pair_differences
-from svmcvx.rounding import U, norm_above, sum_above
+from svmcvx.core.bounded import square, total
+from svmcvx.formulations.multiclass.pairwise import pair_differences, pairwise
 
 __all__ = ["AbsoluteSum", "PairwiseNorms", "Regulariser", "SquaredNorms"]
-
-Floats: TypeAlias = NDArray[np.float64]
 
 
 class Regulariser(ABC):
@@ -29,12 +25,8 @@ class Regulariser(ABC):
     rotations: ClassVar[bool] = True
 
     @abstractmethod
-    def value(self, W: Floats) -> float:
-        """Return Ω(W) for λ = 1."""
-
-    @abstractmethod
-    def above(self, W: Floats) -> float:
-        """Return a number that is at least Ω(W) for λ = 1."""
+    def value(self, W: Any) -> Any:
+        """Return Ω(W) for λ = 1, of plain or of bounded weights."""
 
     @abstractmethod
     def cvxpy_statement(self, W: cp.Variable, n_classes: int) -> cp.Expression:
@@ -48,13 +40,9 @@ class Regulariser(ABC):
 class SquaredNorms(Regulariser):
     r""":math:`\sum_k\|w_k\|^2`."""
 
-    def value(self, W: Floats) -> float:
+    def value(self, W: Any) -> Any:
         """Σ‖w_k‖²."""
-        return float((W**2).sum())
-
-    def above(self, W: Floats) -> float:
-        """Σ‖w_k‖²."""
-        return norm_above(W) ** 2 * (1.0 + 4.0 * U)
+        return total(square(W))
 
     def cvxpy_statement(self, W: cp.Variable, n_classes: int) -> cp.Expression:
         """Σ‖w_k‖²."""
@@ -68,16 +56,9 @@ class SquaredNorms(Regulariser):
 class PairwiseNorms(Regulariser):
     r""":math:`\tfrac12\sum_{k<l}\|w_k-w_l\|^2 + \tfrac12\sum_k\|w_k\|^2`."""
 
-    def value(self, W: Floats) -> float:
+    def value(self, W: Any) -> Any:
         """½Σ‖w_k − w_l‖² + ½Σ‖w_k‖²."""
-        first, second = np.triu_indices(W.shape[1], 1)
-        return 0.5 * float(((W[:, first] - W[:, second]) ** 2).sum()) + 0.5 * float((W**2).sum())
-
-    def above(self, W: Floats) -> float:
-        """½Σ‖w_k − w_l‖² + ½Σ‖w_k‖²."""
-        first, second = np.triu_indices(W.shape[1], 1)
-        differences = norm_above(W[:, first] - W[:, second]) * (1.0 + 2.0 * U)
-        return 0.5 * (differences**2 + norm_above(W) ** 2) * (1.0 + 8.0 * U)
+        return 0.5 * total(square(pairwise(W))) + 0.5 * total(square(W))
 
     def cvxpy_statement(self, W: cp.Variable, n_classes: int) -> cp.Expression:
         """½Σ‖w_k − w_l‖² + ½Σ‖w_k‖²."""
@@ -93,13 +74,9 @@ class AbsoluteSum(Regulariser):
 
     rotations = False
 
-    def value(self, W: Floats) -> float:
+    def value(self, W: Any) -> Any:
         """Σ|W|."""
-        return float(np.abs(W).sum())
-
-    def above(self, W: Floats) -> float:
-        """Σ|W|."""
-        return sum_above(np.abs(W).ravel())
+        return total(abs(W))
 
     def cvxpy_statement(self, W: cp.Variable, n_classes: int) -> cp.Expression:
         """Σ|W|."""

@@ -19,7 +19,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import cvxpy as cp
 import numpy as np
@@ -27,17 +27,21 @@ import scipy.linalg as sl
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from svmcvx.core.bounded import Bounded, correctly_rounded, exact, stacked
+from svmcvx.core.exactly import SMALLEST, dot_exactly
+from svmcvx.core.row_wise import row_sums
+from svmcvx.core.rows import Ball, Rows
 from svmcvx.data import Features, MulticlassData
 from svmcvx.errors import DataError
-from svmcvx.formulations.multiclass.exact_multipliers import common_units, imbalance, is_balanced, row_sums
+from svmcvx.formulations.multiclass.exact_multipliers import common_units, imbalance, is_balanced
 from svmcvx.formulations.multiclass.losses import LONGEST_MOVE, ScoreLoss
 from svmcvx.model import MulticlassModel
-from svmcvx.rounding import PART, SMALLEST, UNDERFLOW, U, dot_exactly, inner_error, norm_above, row_norms_above
 from svmcvx.system import memory
 
 __all__ = ["Gradient", "ScoreSpace"]
 
 Floats: TypeAlias = NDArray[np.float64]
+R = TypeVar("R", Floats, Bounded)
 
 # Moves of the multipliers, at most, that restore the balance of the intercepts.
 BALANCING_PASSES = 30
@@ -50,12 +54,10 @@ MIXED = (0.0, 1e-12, 1e-9, 1e-6, 1e-3, 1.0)
 
 
 class Gradient(NamedTuple):
-    """G = X'B and g_b = B'1, with bounds on the errors of their norms."""
+    """G = X'B and g_b = B'1."""
 
-    W: Floats
-    b: Floats
-    W_rounding: float
-    b_rounding: float
+    W: Ball
+    b: Ball
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,19 +127,18 @@ class ScoreSpace:
         return np.asarray(columns + (columns >= self.data.codes[:, None]))
 
     @cached_property
-    def _shifted(self) -> tuple[Features, Floats, Floats]:
-        """The rows that products are evaluated from, at least their norms, and what was subtracted from them."""
-        norms = row_norms_above(self.X)
+    def _shifted(self) -> tuple[Rows, Floats]:
+        """The rows that products are evaluated from, and what was subtracted from them."""
+        rows = Rows(self.X, shifted=bool(self.centre.any()))
         if self.centre.any() or sp.issparse(self.X):
-            return self.X, norms, self.centre
+            return rows, self.centre
         mean = np.asarray(self.X.mean(axis=0))
-        if not (np.isfinite(mean).all() and float(norms.sum()) < math.inf):
-            return self.X, norms, self.centre
+        if not (np.isfinite(mean).all() and float(rows.norms.sum()) < math.inf):
+            return rows, self.centre
         # Squares of the distances from the mean are those from the origin less that of the mean.
-        if float(np.linalg.norm(mean)) ** 2 < (1.0 - OFFSET**2) * float(norms @ norms) / norms.size:
-            return self.X, norms, self.centre
-        shifted = self.X - mean
-        return shifted, row_norms_above(shifted), mean
+        if float(np.linalg.norm(mean)) ** 2 < (1.0 - OFFSET**2) * float(rows.norms @ rows.norms) / rows.norms.size:
+            return rows, self.centre
+        return Rows(self.X - mean, shifted=True), mean
 
     @cached_property
     def _latest(self) -> dict[str, Any]:
@@ -149,32 +150,27 @@ class ScoreSpace:
         X = self.X.toarray() if sp.issparse(self.X) else self.X
         return X if self.intercept == "none" else np.hstack([X, np.ones((X.shape[0], 1))])
 
-    def differences(self, S: Floats) -> Floats:
+    def differences(self, S: R) -> R:
         """Return the differences f of scores of shape (n, c)."""
-        own = S[np.arange(self.data.n), self.data.codes]
-        return np.asarray(own[:, None] - np.take_along_axis(S, self.others, axis=1))
+        rows = np.arange(self.data.n)
+        found: R = S[rows, self.data.codes][:, None] - S[rows[:, None], self.others]
+        return found
 
-    def model_differences(self, model: MulticlassModel) -> tuple[Floats, Floats]:
-        """Return the differences of a model on the data as they were passed, and bounds on their errors.
+    def model_differences(self, model: MulticlassModel) -> Bounded:
+        """Return the differences of a model on the data as they were passed.
 
         Data with a large offset are shifted, and the biases with them, exactly: they keep the digits that the offset would cost.
         """
-        W, b = model.coef, model.intercept
-        if not W.any():
-            f = self.differences(np.broadcast_to(b, (self.data.n, self.data.c)))
-            return f, 2.0 * U * np.abs(f)
-        X, norms, shift = self._shifted
+        rows, shift = self._shifted
+        b = exact(model.intercept)
         if shift.any():
-            b = np.array([dot_exactly(shift, w, float(bias)) for w, bias in zip(W.T, b, strict=True)])
-            if not np.isfinite(b).all():
-                X, norms, b = self.data.X, row_norms_above(self.data.X), model.intercept
-        f = self.differences(np.asarray(X @ W) + b)
-        size, bias = np.array([norm_above(w) for w in W.T]), np.abs(b)
-        own = np.arange(self.data.c)[:, None]
-        others = np.arange(self.data.c - 1) + (np.arange(self.data.c - 1) >= own)
-        reach = inner_error(W.shape[0] + 8, norms)[:, None] * (size[own] + size[others])[self.data.codes]
-        error = reach + (6.0 * U * (bias[own] + bias[others]))[self.data.codes] + 2.0 * U * np.abs(f)
-        return f, error * (1.0 + 16.0 * U) + UNDERFLOW
+            b = stacked(
+                correctly_rounded(dot_exactly(shift, w, float(bias)))
+                for w, bias in zip(model.coef.T, model.intercept, strict=True)
+            )
+            if not np.isfinite(b.value).all():
+                rows, b = Rows(self.data.X), exact(model.intercept)
+        return self.differences(rows @ Ball(model.coef) + b)
 
     @cached_property
     def difference_matrix(self) -> sp.csr_array:
@@ -208,10 +204,16 @@ class ScoreSpace:
 
     def coefficients(self, alpha: Floats) -> Floats:
         """Return B, the coefficients of the scores in Σ αf."""
-        B = np.zeros((self.data.n, self.data.c))
-        np.put_along_axis(B, self.others, -alpha, axis=1)
-        B[np.arange(self.data.n), self.data.codes] = row_sums(alpha)
-        return B
+        return np.asarray(self._bounded_coefficients(alpha).value)
+
+    def _bounded_coefficients(self, alpha: Floats) -> Bounded:
+        """B, of which the sums for the own classes are rounded."""
+        own = row_sums(exact(alpha))
+        found = Bounded(np.zeros((self.data.n, self.data.c)), np.zeros((self.data.n, self.data.c)))
+        np.put_along_axis(found.value, self.others, -alpha, axis=1)
+        rows = np.arange(self.data.n)
+        found.value[rows, self.data.codes], found.error[rows, self.data.codes] = own.value, own.error
+        return found
 
     def balance(self, alpha: Floats) -> Floats:
         """Return g_b = B'1."""
@@ -221,7 +223,7 @@ class ScoreSpace:
         """Return the largest entry of g_b = B'1 in absolute value: 0 if and only if it is."""
         if is_balanced(alpha, self.data.codes, self.data.c):
             return 0.0
-        return max(float(np.abs(imbalance(alpha, self.data.codes, self.data.c)[0]).max()), SMALLEST)
+        return max(float(np.abs(imbalance(alpha, self.data.codes, self.data.c).value).max()), SMALLEST)
 
     def gradient(self, alpha: Floats) -> Gradient:
         """Return G and g_b, of non-negative multipliers, for the data as they were passed.
@@ -234,25 +236,12 @@ class ScoreSpace:
         return gradient
 
     def _gradient(self, alpha: Floats) -> Gradient:
-        X, norms, shift = self._shifted
-        B, (n, d) = self.coefficients(alpha), X.shape
-        b, b_error = imbalance(alpha, self.data.codes, self.data.c)
-        b_error = (b_error * self.data.c + 2.0 * U * norm_above(b)) * (1.0 + 8.0 * U)
-        if sp.issparse(X) or n <= 2 * PART:
-            terms, W = n, np.asarray(X.T @ B)
-        else:
-            # In parts, so that the error grows with their length and their number instead of with n.
-            whole = n - n % PART
-            parts = X[:whole].reshape(-1, PART, d).transpose(0, 2, 1) @ B[:whole].reshape(-1, PART, B.shape[1])
-            terms, W = PART + n // PART + 2, parts.sum(axis=0) + X[whole:].T @ B[whole:]
-        reach = (norms @ np.abs(B)) * (1.0 + (2 * n + 8) * U)
-        # The rounding of a shifted coordinate and of the coefficient of the own class are errors of the operands.
-        W_error = norm_above(inner_error(terms + self.data.c + 2, reach))
-        if shift.any() and b.any():
-            W = W + np.outer(shift, b)
-            size = norm_above(shift)
-            W_error += size * (b_error + 2.0 * U * norm_above(b)) + 2.0 * U * norm_above(W)
-        return Gradient(W, b, W_error * (1.0 + 8.0 * U), b_error)
+        rows, shift = self._shifted
+        b = imbalance(alpha, self.data.codes, self.data.c)
+        W = rows.combined(self._bounded_coefficients(alpha))
+        if shift.any() and (b.value.any() or np.any(b.error)):
+            W = W + Ball.around(exact(shift[:, None]) * b[None, :])
+        return Gradient(W, Ball.around(b))
 
     def moved_to_balance(self, alpha: Floats, loss: ScoreLoss, target: Floats) -> Floats:
         """Return multipliers inside their domain with B'1 equal to `target`, or as near to it as this method gets.

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import cvxpy as cp
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import entr, logsumexp
 
+from svmcvx.core.bounded import maximum, positive_part
+from svmcvx.core.row_wise import entropy, largest_sums, log1p_sum_exp, remainder, row_maxima, row_sums
 from svmcvx.formulations.multiclass.exact_multipliers import (
     Units,
     cut_to_top,
@@ -17,8 +18,6 @@ from svmcvx.formulations.multiclass.exact_multipliers import (
     excess_of_sums,
     reduced_to_balance,
     reduced_to_sums,
-    row_maxima,
-    row_sums,
     violation_of_top,
 )
 from svmcvx.formulations.multiclass.losses import (
@@ -27,14 +26,9 @@ from svmcvx.formulations.multiclass.losses import (
     box_violation,
     diagonal_matrices,
     difference_variable,
-    entropy_below,
-    entropy_of_rest,
-    lowered,
-    total_below,
 )
 from svmcvx.formulations.optimal_intercepts import SumOfBounded
-from svmcvx.losses import hinge_power_above, slack
-from svmcvx.rounding import ELEMENTARY, UNDERFLOW, U
+from svmcvx.losses import slack
 
 __all__ = ["LargestHinge", "Softmax", "TopHinge"]
 
@@ -76,20 +70,9 @@ class Softmax(_SimplexLoss):
     name = "softmax"
     smooth = True
 
-    def value(self, f: Floats) -> Floats:
+    def value(self, f: Any) -> Any:
         """log(1 + Σ e^{−f})."""
-        return np.asarray(np.logaddexp(0.0, logsumexp(-f, axis=1)))
-
-    def above(self, f: Floats, error: Floats) -> Floats:
-        """The loss at f − e, the largest exponent taken out; where that is not 0, the value is at least log 2."""
-        low = lowered(f, error)
-        largest = np.maximum(row_maxima(-low), 0.0)
-        with np.errstate(under="ignore", invalid="ignore"):
-            total = row_sums(np.exp(-low - largest[:, None]))
-            # One of the terms is exactly 1 and is left to log1p.
-            rest = np.where(largest > 0, np.exp(-largest) + (total - 1.0), total)
-        share = 1.0 + 3.0 * ELEMENTARY + (6.0 * f.shape[1] + 16.0) * U
-        return np.asarray((largest + np.log1p(rest)) * share + f.shape[1] * UNDERFLOW)
+        return log1p_sum_exp(-f)
 
     def multipliers(self, f: Floats) -> Floats:
         """The probabilities of the other classes."""
@@ -100,33 +83,10 @@ class Softmax(_SimplexLoss):
         a = self.multipliers(f)
         return diagonal_matrices(a) - a[:, :, None] * a[:, None, :]
 
-    def conjugate_value(self, a: Floats) -> Floats:
-        """The entropy, that of the own class included."""
-        return row_sums(entr(a)) + entropy_of_rest(row_sums(a))
-
-    def conjugate_below(self, alpha: Floats, s: Floats) -> Floats:
-        """The entropies, that of the own class at the worse end of what s − Σα may be."""
-        total = row_sums(alpha)
-        terms = entropy_below(alpha, np.maximum(s[:, None] - alpha, 0.0), s[:, None])
-        # s − Σα in twice the precision, as two numbers of which the second is small.
-        rest, small = s, np.zeros_like(s)
-        for column in alpha.T:
-            following = rest - column
-            back = following - rest
-            small = small + ((rest - (following - back)) - (column + back))
-            rest = following
-        rest = rest + small
-        error = (alpha.shape[1] + 2.0) ** 2 * 4.0 * U * U * s + UNDERFLOW
-        low, high = np.maximum(rest - error, 0.0), np.minimum(rest + error, s)
-        # −t log(t/s) is concave: on an interval it is least at an end. Near t = s the sum of α is what is accurate.
-        near = total <= 0.5 * s
-        own = np.where(
-            near,
-            entropy_below(s - total, total * (1.0 - (alpha.shape[1] + 2.0) * U), s)
-            * (1.0 - (3.0 * alpha.shape[1] + 8.0) * U),
-            np.minimum(entropy_below(low, s - low, s), entropy_below(high, s - high, s)),
-        )
-        return np.asarray((total_below(terms) + own) * (1.0 - 2.0 * U))
+    def conjugate(self, alpha: Any, s: Any) -> Any:
+        """The entropies, that of the own class included."""
+        others = entropy(alpha, s[:, None] - alpha, s[:, None])
+        return row_sums(others) + entropy(remainder(s, alpha), row_sums(alpha), s)
 
     def cvxpy_statement(self, f: cp.Expression, weight: Floats) -> StatedLoss:
         """With exponential cones."""
@@ -140,13 +100,9 @@ class LargestHinge(_SimplexLoss):
 
     name = "crammer_singer"
 
-    def value(self, f: Floats) -> Floats:
+    def value(self, f: Any) -> Any:
         """The largest (1 − f)₊."""
         return row_maxima(slack(f))
-
-    def above(self, f: Floats, error: Floats) -> Floats:
-        """The largest (1 − f + e)₊."""
-        return row_maxima(hinge_power_above(f, error, 1.0))
 
     @property
     def linear_pieces(self) -> SumOfBounded:
@@ -192,22 +148,11 @@ class TopHinge(_SimplexLoss):
         """The largest multiplier."""
         return 1.0 / self.k
 
-    def _top(self, f: Floats) -> tuple[Floats, NDArray[np.intp]]:
-        gamma = np.hstack([1.0 - f, np.zeros((f.shape[0], 1))])
-        return gamma, np.argsort(-gamma, axis=1, kind="stable")[:, : self.k]
-
-    def value(self, f: Floats) -> Floats:
-        """The mean of the k largest, or 0."""
-        gamma, top = self._top(f)
-        return np.asarray(np.maximum(np.take_along_axis(gamma, top, axis=1).sum(axis=1) / self.k, 0.0))
-
-    def above(self, f: Floats, error: Floats) -> Floats:
-        """The loss at f − e."""
-        low = lowered(f, error)
-        gamma, top = self._top(low)
-        largest = np.take_along_axis(gamma, top, axis=1)
-        lost = (self.k + 4.0) * 2.0 * U * np.abs(largest).sum(axis=1)
-        return np.asarray(np.maximum((largest.sum(axis=1) + lost) / self.k, 0.0) * (1.0 + 4.0 * U))
+    def value(self, f: Any) -> Any:
+        """The mean of the k largest with or without the 0, if that is positive."""
+        gamma = 1.0 - f
+        top = positive_part(largest_sums(gamma, self.k))
+        return (top if self.k == 1 else maximum(top, positive_part(largest_sums(gamma, self.k - 1)))) / self.k
 
     @property
     def linear_pieces(self) -> SumOfBounded | None:
@@ -216,7 +161,8 @@ class TopHinge(_SimplexLoss):
 
     def multipliers(self, f: Floats) -> Floats:
         """1/k for the classes among the k largest if their mean is positive, else 0."""
-        gamma, top = self._top(f)
+        gamma = np.hstack([1.0 - f, np.zeros((f.shape[0], 1))])
+        top = np.argsort(-gamma, axis=1, kind="stable")[:, : self.k]
         a = np.zeros_like(gamma)
         np.put_along_axis(a, top, np.where(self.value(f) > 0, 1.0 / self.k, 0.0)[:, None], axis=1)
         return np.ascontiguousarray(a[:, :-1])

@@ -2,38 +2,30 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from svmcvx.certificate import Dual
+from svmcvx.core.bounded import Bounded, by_rows, exact, total
 from svmcvx.errors import DataError
 from svmcvx.formulations.base import Formulation, FormulationProblem, full_entry, usable
 from svmcvx.formulations.multiclass.losses import ScoreLoss
 from svmcvx.formulations.multiclass.score_space import ScoreSpace
 from svmcvx.model import MulticlassModel
-from svmcvx.rounding import U, sum_above, sum_below
 from svmcvx.solution import DataFacts, Evidence
 from svmcvx.system import memory
 
-__all__ = ["Ends", "MulticlassProblem", "MulticlassStatement", "require_problem_memory"]
+__all__ = ["MulticlassProblem", "MulticlassStatement", "require_problem_memory"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
 # Bytes that compiling and solving need for each non-zero of the differences as functions of (W, b).
 CONIC_BYTES = 140.0
-
-
-class Ends(NamedTuple):
-    """A computed number and a bound on the exact one, on the side that counts."""
-
-    value: float
-    bound: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,16 +63,12 @@ class MulticlassStatement(Formulation):
         data = self.scores.data
         return Evidence(self.scores.intercept, full_entry(self.weight, data), data.fingerprint)
 
-    def evaluate_loss(self, model: MulticlassModel) -> Ends:
-        """The weighted sum of losses at a model, from its scores on the raw data, and what it is at most."""
-        with np.errstate(over="ignore", invalid="ignore"):
-            f, error = self.scores.model_differences(model)
-        with np.errstate(over="ignore", invalid="ignore"):
-            value = float(self.weight @ self.loss.value(f))
-            bound = sum_above(self.weight * self.loss.above(f, error) * (1.0 + 4.0 * U))
-        finite = np.isfinite(model.coef).all() and np.isfinite(model.intercept).all()
-        # Scores that overflow say nothing of the objective but that it is a number.
-        return Ends(value, bound) if math.isfinite(bound) or not finite else Ends(math.inf, math.inf)
+    def losses(self, model: MulticlassModel) -> Bounded:
+        """Return the weighted sum of losses at a model, from its scores on the raw data."""
+        found: Bounded = by_rows(
+            lambda f, s: total(s * self.loss.value(f)), self.scores.model_differences(model), self.weight
+        )
+        return found
 
     def multipliers(self, dual: Dual) -> Floats:
         """Return α of a dual point, shape (n, c − 1)."""
@@ -100,10 +88,10 @@ class MulticlassStatement(Formulation):
             return np.inf
         return self.loss.domain_violation(alpha, self.weight)
 
-    def evaluate_conjugate(self, alpha: Floats) -> Ends:
-        r"""What the losses contribute to the dual objective, :math:`\sum_i s_i g(\alpha_i/s_i)`, and what it is at least."""
-        below = self.loss.conjugate_below(alpha, self.weight)
-        return Ends(float(below.sum()), sum_below(below))
+    def gains(self, alpha: Floats) -> Bounded:
+        r"""Return what the losses contribute to the dual objective, :math:`\sum_i s_i g(\alpha_i/s_i)`."""
+        found: Bounded = by_rows(lambda a, s: total(self.loss.conjugate(a, s)), exact(alpha), self.weight)
+        return found
 
     @cached_property
     def class_weights(self) -> Floats:

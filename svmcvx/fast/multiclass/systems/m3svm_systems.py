@@ -126,7 +126,7 @@ class M3SVMSystem(ScoreSystem):
         squares = float((U[:-1] ** 2).sum() + (b**2).sum())
         lam, p, eps = self.statement.lam, self.statement.p, self.statement.eps
         with np.errstate(over="ignore"):
-            return objective_value(loss, lengths(U[:-1] @ self.P, 2), squares, lam=lam, p=p, eps=eps)
+            return float(objective_value(loss, lengths(U[:-1] @ self.P, 2), squares, lam=lam, p=p, eps=eps))
 
     def full_flow(self, flow: Floats) -> Floats:
         """Return flows in terms of the features."""
