@@ -190,10 +190,10 @@ def _npy(values: NDArray[Any]) -> bytes:
 
 
 def _compression(name: str, content: bytes) -> int:
-    """Deflate small members, and large ones of integers; doubles of solvers hardly shrink."""
+    """Deflate small members, and large ones of integers and of trees; other doubles of solvers hardly shrink."""
     if len(content) <= SMALL:
         return zipfile.ZIP_DEFLATED if name.endswith(".npy") else zipfile.ZIP_STORED
-    if dtype_of(name.removesuffix(".npy")) == "<f8":
+    if dtype_of(name.removesuffix(".npy")) == "<f8" and not name.startswith("tree."):
         return zipfile.ZIP_STORED
     shrunk = len(zlib.compress(content))
     return zipfile.ZIP_DEFLATED if shrunk * SHRINKING >= len(content) else zipfile.ZIP_STORED

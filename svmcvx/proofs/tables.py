@@ -171,19 +171,17 @@ KERNELS: Final[Mapping[str, Rules]] = {
     "precomputed": {},
 }
 
-# The tree of a search: dtype and shape of its arrays.
+# The tree of a search: dtype and shape of its arrays, and of the prices of a budget.
 TREE: Final[Mapping[str, tuple[str, Shape]]] = {
-    "parents": ("<i8", ("tree branches",)),
-    "decisions": ("<i8", ("tree branches",)),
-    "rounds": ("<i8", ("tree nodes",)),
-    "points": ("<f8", ("tree points", "tree entries")),
-    "leaves": ("<i8", ("tree leaves",)),
-    "leaf_rows": ("<i8", ("tree leaves",)),
-    "leaf_multipliers": ("<f8", ("tree leaves",)),
-    "rows": ("<i8", N),
-    "distinct": ("<i8", ("tree rows",)),
-    "scale": ("<f8", ()),
-    "penalty": ("<f8", ()),
+    "branch": ("<i4", ("tree nodes",)),
+    "bounds": ("<i4", ("tree nodes",)),
+    "upper": ("<f8", ("tree bounds",)),
+    "flip_count": ("<i4", ("tree bounds",)),
+    "flip_row": ("<i4", ("tree flips",)),
+    "beta_count": ("<i4", ("tree bounds",)),
+    "beta_row": ("<i4", ("tree multipliers",)),
+    "beta": ("<f8", ("tree multipliers",)),
+    "price": ("<f8", ("tree bounds",)),
 }
 
 FAMILIES: Final = ("statement", "model", "dual", "tree")
@@ -338,7 +336,8 @@ def _alternatives(statement: Mapping[str, Any], kind: str | None) -> dict[str, t
     if linear and form.hyperparameters is COSTS and statement["hyperparameters"]["p"] == 1:
         found["dual"] += (CODED,)
     if name == "zero_one" and kind == "enumeration" and linear:
-        found["tree"] = ({}, {entry: shape for entry, (_, shape) in TREE.items()})
+        without = () if "k" in statement["hyperparameters"] else ("price",)
+        found["tree"] = ({}, {entry: shape for entry, (_, shape) in TREE.items() if entry not in without})
     return found
 
 

@@ -29,7 +29,16 @@ from __future__ import annotations
 import math
 
 from svmcvx.fast.core.compilation import compiled
-from svmcvx.fast.indicator.search.relaxation_passes import ANY_ORDER, DROPPED, FREE, KEPT, UNIT, minimise, shortfalls
+from svmcvx.fast.indicator.search.relaxation_passes import (
+    ANY_ORDER,
+    DROPPED,
+    FREE,
+    KEPT,
+    UNIT,
+    dual_value,
+    minimise,
+    shortfalls,
+)
 
 __all__ = ["relax", "rounded_up"]
 
@@ -37,8 +46,12 @@ __all__ = ["relax", "rounded_up"]
 CLOSE = 5e-3
 # M have this many units between one half and one, so that a second program with other rounding finds the same.
 DIGITS = 4096.0
+# Multipliers are recorded with as many units.
+RECORDED = 65536.0
 # Tightening goes on while one of the M falls below this share of itself.
 TIGHTER = 0.9
+# A ball that is recorded is enlarged by this share, so that a checker with other rounding finds no larger M.
+WIDER = 2.0**-32
 
 
 @compiled(inner=True, nogil=True, fastmath=ANY_ORDER)
@@ -65,15 +78,16 @@ def rounded_up(value):
 
 @compiled(inner=True, nogil=True, fastmath=ANY_ORDER)
 def _tighten(HT, length, state, M, cut, free, box, upper, below, error, longest, centre, a):
-    """Lower M and settle observations by the ball; tell whether another round is worth while."""
+    """Lower M and settle observations by the ball; tell whether another round is worth while, and whether anything has changed."""
     r, n = HT.shape
     radius = math.sqrt(max(upper - below, 0.0)) * (1.0 + 8 * UNIT) + error + (r + 8) * UNIT * (longest + 1.0)
+    wider = 0.0 if free else WIDER
     shortfalls(HT, centre, a)
-    again = False
+    again = changed = False
     for i in range(n):
         if state[i] != FREE:
             continue
-        reach = length[i] * radius * (1.0 + 16 * UNIT)
+        reach = length[i] * radius * (1.0 + 16 * UNIT + wider) + wider * (1.0 + abs(a[i]))
         most, least = a[i] + reach + 8 * UNIT * (1.0 + abs(a[i])), a[i] - reach - 8 * UNIT * (1.0 + abs(a[i]))
         if free:
             one, other = HT[r - 1, i] * box[0], HT[r - 1, i] * box[1]
@@ -81,15 +95,43 @@ def _tighten(HT, length, state, M, cut, free, box, upper, below, error, longest,
             least -= max(one, other) + 8 * UNIT * (abs(one) + abs(other))
         if most <= cut:
             state[i] = KEPT
+            changed = True
         elif least > cut:
             state[i] = DROPPED
-            again = True
+            again = changed = True
         else:
             most = rounded_up(most)
             if most < M[i]:
                 again = again or most < TIGHTER * M[i]
+                changed = True
                 M[i] = most
-    return again
+    return again, changed
+
+
+@compiled(inner=True, nogil=True, fastmath=ANY_ORDER)
+def _few_digits(state, cap, slope, rounded):
+    """Round slopes that are not at their limits to few digits, towards 0."""
+    for i in range(slope.size):
+        rounded[i] = slope[i]
+        if slope[i] != 0.0 and math.isfinite(slope[i]) and (state[i] != FREE or slope[i] < cap[i]):
+            mantissa, exponent = math.frexp(abs(slope[i]))
+            rounded[i] = math.copysign(math.ldexp(math.floor(mantissa * RECORDED) / RECORDED, exponent), slope[i])
+
+
+@compiled(inner=True, nogil=True, fastmath=ANY_ORDER)
+def _record(state, cap, slope, marks, rows, numbers, end):
+    """Write which slopes are at their limits as bits, and the others that are not 0 from place `end` on; return the place behind."""
+    for byte in range(marks.size):
+        marks[byte] = 0
+    for i in range(slope.size):
+        if slope[i] == 0.0:
+            continue
+        if state[i] == FREE and slope[i] >= cap[i]:
+            marks[i >> 3] |= 0x80 >> (i & 7)
+        else:
+            rows[end], numbers[end] = i, slope[i]
+            end += 1
+    return end
 
 
 @compiled(inner=True, nogil=True, fastmath=ANY_ORDER)
@@ -110,8 +152,8 @@ def _undecided(state, weight, M, cut, a):
 
 @compiled(nogil=True, inline="always")
 def relax(
-    HT, length, weight, price, budget, cut, rho, free, widths, enough, rounds, upper, state, M, w, box, points,
-    rows, columns, system, stop
+    HT, length, weight, price, budget, cut, rho, free, widths, enough, rounds, upper, state, M, w, box,
+    facts, marks, number_rows, numbers, behind, end, rows, columns, system, stop
 ):  # fmt: skip
     """Bound a node: what keeps and drops as `state` says and is better than `upper`.
 
@@ -139,8 +181,15 @@ def relax(
     upper : float
     state, M, w, box : ndarray
         Of shapes (n,), (n,), (r,), (2,): changed in place; `w` is a start and becomes the minimiser.
-    points : ndarray of shape (rounds, r + 3)
-        Output, one a round: minimiser, multiplier of the budget, `upper`, and the width of the rounded kinks.
+    facts : ndarray of shape (rounds, 3)
+        Output, one a round: the multiplier of the budget, the bound, and whether M or a state has changed (0 or 1).
+    marks : ndarray of uint8, shape (rounds, ceil(n / 8))
+        Output: bits of the slopes that are at their limits. Nothing is recorded with a free bias.
+    number_rows, numbers : ndarray
+        Output from place `end` on: rows and values of the other slopes that are not 0.
+    behind : ndarray of int, shape (rounds,)
+        Output: the place behind the last of each round.
+    end : int
     rows, columns : tuple of ndarray
         Scratch space: eight of shape (n,), five of shape (r,).
     system : ndarray of shape (r + 1, r)
@@ -194,12 +243,28 @@ def relax(
                 stop,
             )
             value = below - given - 4 * UNIT * (abs(below) + given)
-            bound = max(bound, value)
+            if free:
+                bound = max(bound, value)
             if below >= goal or goal - below > CLOSE * abs(goal) or stop[0]:
                 break
-        for c in range(r):
-            points[turn, c] = w[c]
-        points[turn, r], points[turn, r + 1], points[turn, r + 2] = price, upper, final
+        if not free:
+            # The bound is that of the slopes which are recorded.
+            _few_digits(state, cap, slope, tilt)
+            rounded, error, longest, _delta = dual_value(
+                HT, length, state, cap, height, cut, tilt, free, box[0], box[1], centre
+            )
+            if below >= goal > rounded:
+                _, error, longest, _delta = dual_value(
+                    HT, length, state, cap, height, cut, slope, free, box[0], box[1], centre
+                )
+            else:
+                below = rounded
+                for i in range(n):
+                    slope[i] = tilt[i]
+            value = below - given - 4 * UNIT * (abs(below) + given)
+            bound = max(bound, value)
+            end = _record(state, cap, slope, marks[turn], number_rows, numbers, end)
+        facts[turn, 0], facts[turn, 1], facts[turn, 2], behind[turn] = price, value, 0.0, end
         used = turn + 1
         if bound >= upper:
             return bound, -1, price, used
@@ -247,7 +312,8 @@ def relax(
                     unsure = 2 * (n + 8) * UNIT * total * abs(box[side] - at)
                     if there - unsure >= upper and outwards >= 0.0:
                         box[side] = at
-            again = _tighten(HT, length, state, M, cut, free, box, upper, value, error, longest, centre, shift)
+            again, changed = _tighten(HT, length, state, M, cut, free, box, upper, value, error, longest, centre, shift)
+            facts[turn, 2] = 1.0 if changed else 0.0
         if not math.isinf(budget):
             # The budget should be spent by the relaxation: its multiplier rises where it asks for more.
             asked = spent = 0.0

@@ -6,8 +6,8 @@ while, depth first; what it leaves goes back into one queue. The bounds hold for
 
 **Cardinality.** The budget of dropped weight has a multiplier, which each node adjusts so that its relaxation spends the budget.
 
-**Record.** What was decided, and the minimiser of each relaxation, are enough to compute all bounds again:
-:class:`TreeRecord`.
+**Record.** What was decided, and the multipliers of each bound, are enough to prove the bounds again:
+:class:`~svmcvx.fast.indicator.search.tree_record.TreeRecord`.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import NamedTuple, TypeAlias
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,11 +26,12 @@ from svmcvx.fast.indicator.search.big_m_passes import rounded_up
 from svmcvx.fast.indicator.search.dive_passes import best_multiple, dive
 from svmcvx.fast.indicator.search.relaxation_passes import DROPPED, KEPT
 from svmcvx.fast.indicator.search.search_state import SearchState
+from svmcvx.fast.indicator.search.tree_record import BoundedNodes, TreeRecord
 from svmcvx.rounding import row_norms_above, up
 from svmcvx.solution import Status
 from svmcvx.system.stop_flag import stop_flag
 
-__all__ = ["BranchAndBound", "BranchSettings", "TreeRecord"]
+__all__ = ["BranchAndBound", "BranchSettings"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -76,62 +77,7 @@ class BranchSettings:
     round_work: float = 2.5e8
     most_tasks: int = 64
     memory: float = 2.0**30
-    record: float = 2.0**26
-
-
-@dataclass
-class TreeRecord:
-    """What branch and bound decided, and where it bounded.
-
-    Attributes
-    ----------
-    parents, decisions, rounds : list of ndarray of int
-        For each node after the first: the number of its parent; i + 1 if row i is kept there, −i − 1 if it is dropped; how often its M
-        were tightened.
-    points : list of ndarray of shape (…, r + 3)
-        Minimisers, multipliers of the budget, values of the incumbent and widths of kinks, as many a node as its rounds, the first node
-        included.
-    first : int
-        Rounds of the first node.
-    leaves : list of tuple
-        For some leaves the number, rows that are kept, and multipliers that bound the leaf better than its relaxation.
-    """
-
-    parents: list[NDArray[np.int64]] = field(default_factory=list)
-    decisions: list[NDArray[np.int64]] = field(default_factory=list)
-    rounds: list[NDArray[np.int64]] = field(default_factory=list)
-    points: list[Floats] = field(default_factory=list)
-    first: int = 0
-    leaves: list[tuple[int, NDArray[np.intp], Floats]] = field(default_factory=list)
-    bytes: float = 0.0
-
-    def add(
-        self, parents: NDArray[np.int64], decisions: NDArray[np.int64], rounds: NDArray[np.int64], points: Floats
-    ) -> None:
-        """Append nodes."""
-        self.parents.append(parents)
-        self.decisions.append(decisions)
-        self.rounds.append(rounds)
-        self.points.append(points)
-        self.bytes += parents.nbytes + decisions.nbytes + rounds.nbytes + points.nbytes
-
-    def arrays(self, search: SearchState, penalty: float) -> dict[str, Floats]:
-        """Return what a proof needs, by name; see ``docs/proofs.md``."""
-        empty = np.zeros(0, dtype=np.int64)
-        numbers = [np.full(rows.size, number) for number, rows, _ in self.leaves]
-        return {
-            "parents": np.concatenate([empty, *self.parents]),
-            "decisions": np.concatenate([empty, *self.decisions]),
-            "rounds": np.concatenate([np.array([self.first]), *self.rounds]),
-            "points": np.concatenate(self.points),
-            "leaves": np.concatenate([empty, *numbers]),
-            "leaf_rows": np.concatenate([empty, *(rows for _, rows, _ in self.leaves)]),
-            "leaf_multipliers": np.concatenate([np.zeros(0), *(alpha for *_, alpha in self.leaves)]),
-            "rows": search.first[search.copies],
-            "distinct": search.first,
-            "scale": np.array(search.scale),
-            "penalty": np.array(penalty),
-        }
+    record: float = 2.0**27
 
 
 class Node(NamedTuple):
@@ -152,15 +98,13 @@ class Node(NamedTuple):
 
 @dataclass
 class Dive:
-    """What a thread brings back: open nodes, the record of its part, and the best point seen."""
+    """What a thread brings back: open nodes, those that it bounded, the best point seen and its value, and the last minimiser."""
 
     nodes: list[Node]
-    parents: NDArray[np.int64]
-    decisions: NDArray[np.int64]
-    rounds: NDArray[np.int64]
-    points: Floats
+    bounded: BoundedNodes
     value: float
     point: Floats
+    last: Floats
 
 
 class BranchAndBound:
@@ -201,11 +145,9 @@ class BranchAndBound:
         self._begun = False
 
     @property
-    def proof(self) -> dict[str, Floats]:
-        """Arrays from which the lower bound can be computed again; none where the record was given up."""
-        if self.record is None or not self.record.points:
-            return {}
-        return self.record.arrays(self.search, self.settings.penalty)
+    def proof(self) -> dict[str, NDArray[Any]]:
+        """Arrays that prove the lower bound; none where the record was given up."""
+        return {} if self.record is None else self.record.arrays(self.search)
 
     @property
     def left(self) -> float:
@@ -245,10 +187,9 @@ class BranchAndBound:
 
         share(work)
         if self.record is not None:
-            self.record.first = int(found[0].rounds[0])
-            self.record.points.append(found[0].points)
+            self.record.add(found[0].bounded, upper)
         self.nodes += 1
-        search.try_point(found[0].points[-1, : self.HT.shape[0]])
+        search.try_point(found[0].last)
         self.queue += [node._replace(number=0) for node in found[0].nodes]
         return search.report(self.left)
 
@@ -267,9 +208,9 @@ class BranchAndBound:
             if node.bound >= upper:
                 continue
             if node.undecided < 0:
-                multipliers = search.close_leaf(node.state == KEPT, node.state == DROPPED, self._settled(node, upper))
-                if self.record is not None and multipliers is not None:
-                    self.record.leaves.append((node.number, *multipliers))
+                leaf = search.close_leaf(node.state == KEPT, node.state == DROPPED, self._settled(node, upper))
+                if self.record is not None and leaf is not None:
+                    self.record.leaves[node.number] = leaf
                 upper = search.cutoff
             else:
                 chosen.append(node)
@@ -287,10 +228,11 @@ class BranchAndBound:
         for node, dived in zip(chosen, found, strict=True):
             assert dived is not None  # noqa: S101 - each task was done
             base = self.nodes
-            self.nodes += len(dived.parents)
+            bounded = dived.bounded
+            self.nodes += len(bounded.parents)
             if self.record is not None:
-                parents = np.where(dived.parents < 0, node.number, dived.parents + base)
-                self.record.add(parents, dived.decisions, dived.rounds, dived.points)
+                parents = np.where(bounded.parents < 0, node.number, bounded.parents + base)
+                self.record.add(bounded._replace(parents=parents), upper)
                 if self.record.bytes > self.settings.record:
                     self.record = None
             for below in dived.nodes:
@@ -331,12 +273,15 @@ class BranchAndBound:
         states[0], reaches[0], starts[0], boxes[0] = node.state, node.reach, node.w, node.box
         prices[0], bounds[0], undecided[0], names[0] = node.price, node.bound, node.undecided, -1
         parents, decisions, used = (np.empty(most, dtype=np.int64) for _ in range(3))
-        points = np.empty((most, max(rounds, 1), r + 3))
+        points, turns = np.empty((most, r)), max(rounds, 1)
+        facts, marks = np.empty((most, turns, 3)), np.empty((most, turns, -(-n // 8)), dtype=np.uint8)
+        number_rows, numbers = np.empty(most * turns * n, dtype=np.int32), np.empty(most * turns * n)
+        behind = np.empty((most, turns), dtype=np.int64)
         rows, columns = tuple(np.empty((8, n))), tuple(np.empty((5, r)))
         left, made = dive(
             self.HT, self.length, search.weight, search.k, search.cut, penalty, search.free, widths, enough, rounds, upper,
             states, reaches, starts, boxes, prices, bounds, undecided, names, slots, parents, decisions, points, used,
-            rows, columns, np.empty((r + 1, r)), self.stop,
+            facts, marks, number_rows, numbers, behind, rows, columns, np.empty((r + 1, r)), self.stop,
         )  # fmt: skip
         nodes = [
             Node(
@@ -351,9 +296,21 @@ class BranchAndBound:
             )
             for k in slots[:left]
         ]
-        used, point, cut = used[:made], np.zeros(r), max(search.cut, SHORT)
+        points, point, cut = points[:made], np.zeros(r), max(search.cut, SHORT)
         value = best_multiple(
-            self.HT, search.weight, search.lam, search.k, cut, search.free, RAISED, points, used, upper, point, rows[0]
+            self.HT, search.weight, search.lam, search.k, cut, search.free, RAISED, points, upper, point, rows[0]
         )
-        kept = np.arange(points.shape[1]) < used[:, None]
-        return Dive(nodes, parents[:made], decisions[:made], used, points[:made][kept], value, point)
+        kept = np.arange(turns) < used[:made, None]
+        ends = behind[:made][kept]
+        end = ends[-1] if made else 0
+        bounded = BoundedNodes(
+            parents[:made],
+            decisions[:made],
+            used[:made],
+            facts[:made][kept],
+            marks[:made][kept],
+            np.diff(ends, prepend=0),
+            number_rows[:end].copy(),
+            numbers[:end].copy(),
+        )
+        return Dive(nodes, bounded, value, point, points[-1].copy() if made else point)

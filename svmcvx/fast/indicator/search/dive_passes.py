@@ -10,15 +10,15 @@ __all__ = ["best_multiple", "dive"]
 
 
 @compiled(nogil=True, fastmath=ANY_ORDER)
-def best_multiple(HT, weight, lam, k, cut, free, raised, points, used, best, found, a):
-    """Write the best multiple of the nodes' last points to `found` if it beats `best`; return its objective up to rounding, or `best`.
+def best_multiple(HT, weight, lam, k, cut, free, raised, points, best, found, a):
+    """Write the best multiple of the nodes' points to `found` if it beats `best`; return its objective up to rounding, or `best`.
 
-    Multiples raise one of the margins `raised` to 1. The loss becomes 1 at a = `cut`, which is not 0. `points` and `used` are what
+    Multiples raise one of the margins `raised` to 1. The loss becomes 1 at a = `cut`, which is not 0. `points` are what
     :func:`dive` writes, `a` is scratch space.
     """
     r, n = HT.shape
-    for node in range(used.size):
-        w, squared = points[node, used[node] - 1], 0.0
+    for w in points:
+        squared = 0.0
         for c in range(r - free):
             squared += w[c] * w[c]
         shortfalls(HT, w, a)
@@ -37,7 +37,7 @@ def best_multiple(HT, weight, lam, k, cut, free, raised, points, used, best, fou
 @compiled(nogil=True, fastmath=ANY_ORDER)
 def dive(
     HT, length, weight, budget, cut, rho, free, widths, enough, rounds, upper, states, reaches, starts, boxes, prices,
-    bounds, undecided, names, slots, parents, decisions, points, used,
+    bounds, undecided, names, slots, parents, decisions, points, used, facts, marks, number_rows, numbers, behind,
     rows, columns, system, stop,
 ):  # fmt: skip
     """Search below a node, depth first, the more promising child first.
@@ -59,8 +59,10 @@ def dive(
     parents, decisions, used : ndarray of int, shape (most,)
         Output: for each node that was bounded the number of its parent, what was decided (i + 1 kept, −i − 1 dropped) and its rounds.
         The search ends where there is no room for two more; the stack has room for `most` / 2 + 1.
-    points : ndarray of shape (most, rounds, r + 3)
-        Output: their minimisers, as for :func:`relax`.
+    points : ndarray of shape (most, r)
+        Output: their minimisers.
+    facts, marks, number_rows, numbers, behind
+        Output, as for :func:`relax`, of all nodes: those of a round are in `facts` and `marks` of shapes (most, rounds, …).
     rows, columns, system
         Scratch space, as for :func:`relax`.
     stop : ndarray of int, shape (1,)
@@ -76,7 +78,7 @@ def dive(
     r, n = HT.shape
     left, made = 1, 0
     # Leaves are moved below the open nodes.
-    leaves = 0
+    leaves = end = 0
     # What was not bounded is bounded whatever `stop` says, if only by zero steps: there is nothing else to tell of it.
     first = undecided[slots[0]] < 0
     while left > leaves and made + 2 <= parents.size and (not stop[0] or (first and made == 0)):
@@ -114,13 +116,21 @@ def dive(
                 reaches[place],
                 starts[place],
                 boxes[place],
-                points[made],
+                facts[made],
+                marks[made],
+                number_rows,
+                numbers,
+                behind[made],
+                end,
                 rows,
                 columns,
                 system,
                 stop,
             )
             bounds[place] = max(bound, below)
+            end = behind[made, used[made] - 1]
+            for c in range(r):
+                points[made, c] = starts[place, c]
             made += 1
         # The more promising one comes last.
         if children == 2 and not bounds[node] > bounds[above]:

@@ -12,7 +12,7 @@ import math
 
 from svmcvx.fast.core.compilation import compiled
 
-__all__ = ["ANY_ORDER", "DROPPED", "FREE", "KEPT", "UNIT", "minimise", "shortfalls"]
+__all__ = ["ANY_ORDER", "DROPPED", "FREE", "KEPT", "UNIT", "dual_value", "minimise", "shortfalls"]
 
 FREE, KEPT, DROPPED = 0, 1, 2
 
@@ -100,7 +100,7 @@ def _value(HT, state, cap, reach, share, cut, rho, columns, w, a, slope, bend):
 
 
 @compiled(inner=True, nogil=True, fastmath=ANY_ORDER)
-def _dual(HT, length, state, cap, height, cut, slope, free, low, high, centre):
+def dual_value(HT, length, state, cap, height, cut, slope, free, low, high, centre):
     r"""Evaluate the dual value at slopes, rounded downwards; `centre` becomes m.
 
     Returns D (−∞ if it has no finite value), the largest error of m, its largest length, and δ.
@@ -153,7 +153,7 @@ def minimise(
 ):  # fmt: skip
     """Newton's method from `w`, which becomes the minimiser, `a` its shortfalls and `slope` the slopes there.
 
-    Returns what :func:`_dual` does at the last slopes. It ends early where D reaches `upper`, or what is missing to the minimum
+    Returns what :func:`dual_value` does at the last slopes. It ends early where D reaches `upper`, or what is missing to the minimum
     is the share `enough` of what is missing to `upper`, or once `stop` is set; `w` is where the slopes are of in any case. A bias
     whose interval is a point stays there. From `bend` to `system` it is scratch space.
     """
@@ -174,7 +174,7 @@ def minimise(
             if size == 0.0 or value <= before - ARMIJO * size * decrease:
                 break
             size = 0.5 * size if size > SHORTEST and not stop[0] else 0.0
-        below, error, longest, delta = _dual(HT, length, state, cap, height, cut, slope, free, low, high, centre)
+        below, error, longest, delta = dual_value(HT, length, state, cap, height, cut, slope, free, low, high, centre)
         missing = value + prices - below
         if below >= upper or missing <= enough * (upper - below) or missing <= ACCURATE * abs(value):
             break

@@ -12,9 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svmcvx.certificate import SolverBound
+from svmcvx.core.exactly import balanced
 from svmcvx.fast.core.monitor import Monitor
+from svmcvx.fast.indicator.search.tree_record import Leaf, infeasible_leaf, least_norm_leaf
+from svmcvx.formulations.indicator.l0 import L0
 from svmcvx.formulations.indicator.ramp import Ramp
-from svmcvx.formulations.indicator.statement import IndicatorStatement
+from svmcvx.formulations.indicator.statement import CountingStatement, IndicatorStatement
 from svmcvx.formulations.indicator.zero_one import ZeroOne
 from svmcvx.heuristics.exact_least_norm import ExactPoint, exact_least_norm
 from svmcvx.heuristics.hinge_machine import ramp_descent
@@ -25,7 +28,7 @@ from svmcvx.rounding import down, norm_above, row_norms_above, sum_below, up
 from svmcvx.solution import Status
 from svmcvx.system.deadline import OutOfTime
 
-__all__ = ["CountingSearch", "RampSearch", "SearchState", "factor_in_time"]
+__all__ = ["CountingSearch", "L0Search", "RampSearch", "SearchState", "ZeroOneSearch", "factor_in_time"]
 
 Floats: TypeAlias = NDArray[np.float64]
 Bools: TypeAlias = NDArray[np.bool_]
@@ -142,10 +145,10 @@ class SearchState(ABC):
         """Offer points that are near a point of the relaxation, in the search's units."""
 
     @abstractmethod
-    def close_leaf(self, kept: Bools, dropped: Bools, bound: float) -> tuple[NDArray[np.intp], Floats] | None:
+    def close_leaf(self, kept: Bools, dropped: Bools, bound: float) -> Leaf | None:
         """Offer the best point that keeps and drops these rows, whose value is at least `bound`.
 
-        Returns rows and multipliers that bound the leaf better, if there are any.
+        Returns multipliers that bound the leaf better, if there are any.
         """
 
     def offer(self, point: Incumbent) -> float:
@@ -209,10 +212,93 @@ def _distinct(rows: Floats) -> tuple[Floats, NDArray[np.intp], NDArray[np.intp]]
 
 
 class CountingSearch(SearchState):
+    """Losses that are counted, with the intercept among the features or free."""
+
+    statement: CountingStatement
+    cut: ClassVar[float] = 0.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.labels = self.statement.geometry.y[self.first] if self.free else None
+
+    def try_point(self, w: Floats) -> None:
+        """Offer the points of least norm that keep what this one keeps, or nearly keeps."""
+        u = self.rows @ w
+        for margin in TRIED_MARGINS:
+            self.try_set(u >= margin)
+
+    def try_set(self, kept: Bools) -> None:
+        """Offer the point of least norm that keeps a set of the distinct rows, once."""
+        key = np.packbits(kept).tobytes()
+        if key in self._tried or not self._worth(kept):
+            return
+        if self.H.size > QUICK and self.monitor.out_of_time():
+            return
+        self._tried.add(key)
+        self._refit(kept)
+
+    def _worth(self, kept: Bools) -> bool:
+        # A margin of 1 on a row of length at most 1 takes a norm of 1, unless the intercept is free.
+        dropped = float(self.weight[~kept].sum())
+        return dropped <= self.k and (0.0 if self.free else 1.0) + self.lam * dropped < self.cutoff
+
+    def attain(self, w: Floats, value: float) -> None:
+        """Find out whether a point that counts as `value` if margins are satisfied up to rounding is attained."""
+        u = self.H @ w
+        for tie in (1e-6, 1e-9, 1e-12, 0.0):
+            self.try_set(u >= 1.0 - tie)
+        if value < self.cutoff:
+            self.lose(value)
+
+    def _refit(self, kept: Bools) -> Floats | None:
+        """Offer the point of least norm that keeps a set; return its multipliers on the set."""
+        labels = None if self.labels is None else self.labels[kept]
+        found = least_norm(self.H[kept], labels)
+        if found is None:
+            return None
+        self.offer(self.statement.geometry.incumbent(found.w / self.scale, found.b, violated))
+        return found.alpha if labels is None else balanced(found.alpha, labels, math.inf)
+
+    def close_leaf(self, kept: Bools, dropped: Bools, bound: float) -> Leaf | None:
+        r"""Offer the point of least norm that keeps a set, and exclude better ones that drop the others.
+
+        Multipliers, with y'α = 0 for a free intercept, prove :math:`\|w\|^2 \ge (\sum\alpha)^2/\|H'\alpha\|^2`. Where floating point does not find the point or prove it
+        best, rational arithmetic does.
+        """
+        price = down(self.lam * sum_below(self.weight[dropped])) if dropped.any() and self.lam > 0 else 0.0
+        rows, alpha = np.flatnonzero(kept), self._refit(kept)
+        leaf = None
+        if alpha is not None:
+            leaf = Leaf(rows[alpha > 0], 2.0 * alpha[alpha > 0])
+            bound = max(bound, _norm_below(self.H[rows], alpha) + price)
+        if bound < self.cutoff:
+            labels = None if self.labels is None else self.labels[rows]
+            exact = exact_least_norm(self.H[rows], labels, stop=self.monitor.out_of_time)
+            if exact is not None:
+                if exact.feasible:
+                    self._offer_exact(kept, exact)
+                of_the_leaf = least_norm_leaf if exact.feasible else infeasible_leaf
+                leaf = of_the_leaf(rows[exact.rows].tolist(), exact.alpha)
+                bound = max(bound, down(down(float(exact.norm)) + price)) if exact.feasible else math.inf
+        if bound < self.cutoff:
+            self.lose(bound)
+        return leaf
+
+    def _offer_exact(self, kept: Bools, exact: ExactPoint) -> None:
+        rows = self.H[kept][exact.rows]
+        w = np.array(
+            [
+                float(sum((a * Fraction(value) for a, value in zip(exact.alpha, column, strict=True)), Fraction(0)))
+                for column in rows.T.tolist()
+            ]
+        )
+        self.offer(self.statement.geometry.incumbent(w / self.scale, float(exact.b), violated))
+
+
+class ZeroOneSearch(CountingSearch):
     """The 0-1 loss."""
 
     statement: ZeroOne
-    cut: ClassVar[float] = 0.0
     half: ClassVar[float] = 1.0
 
     def _prices(self) -> tuple[float, float]:
@@ -229,75 +315,6 @@ class CountingSearch(SearchState):
             return
         value = self.best_value if math.isfinite(self.best_value) else self.weight.size
         self.loss_price = value / max(self.k, 1.0) if relaxed is None else max(relaxed, 0.0) * self.unit
-
-    def try_point(self, w: Floats) -> None:
-        """Offer the points of least norm that keep what this one keeps, or nearly keeps."""
-        u = self.H @ w
-        for margin in TRIED_MARGINS:
-            self.try_set(u >= margin)
-
-    def try_set(self, kept: Bools) -> None:
-        """Offer the point of least norm that keeps a set of the distinct rows, once."""
-        key = np.packbits(kept).tobytes()
-        if key in self._tried or not self._worth(kept):
-            return
-        if self.H.size > QUICK and self.monitor.out_of_time():
-            return
-        self._tried.add(key)
-        self._refit(kept)
-
-    def _worth(self, kept: Bools) -> bool:
-        # A margin of 1 on a row of length at most 1 takes a norm of 1.
-        dropped = float(self.weight[~kept].sum())
-        return dropped <= self.k and 1.0 + self.lam * dropped < self.cutoff
-
-    def attain(self, w: Floats, value: float) -> None:
-        """Find out whether a point that counts as `value` if margins are satisfied up to rounding is attained."""
-        u = self.H @ w
-        for tie in (1e-6, 1e-9, 1e-12, 0.0):
-            self.try_set(u >= 1.0 - tie)
-        if value < self.cutoff:
-            self.lose(value)
-
-    def _refit(self, kept: Bools) -> Floats | None:
-        """Offer the point of least norm that keeps a set; return its multipliers on the set."""
-        found = least_norm(self.H[kept], None)
-        if found is None:
-            return None
-        self.offer(self.statement.geometry.incumbent(found.w / self.scale, 0.0, violated))
-        return found.alpha
-
-    def close_leaf(self, kept: Bools, dropped: Bools, bound: float) -> tuple[NDArray[np.intp], Floats] | None:
-        r"""Offer the point of least norm that keeps a set, and exclude better ones that drop the others.
-
-        Multipliers prove :math:`\|w\|^2 \ge (\sum\alpha)^2/\|H'\alpha\|^2`. Where floating point does not find the point or prove it
-        best, rational arithmetic does.
-        """
-        price = down(self.lam * sum_below(self.weight[dropped])) if dropped.any() and self.lam > 0 else 0.0
-        rows, alpha = np.flatnonzero(kept), self._refit(kept)
-        if alpha is not None:
-            bound = max(bound, _norm_below(self.H[rows], alpha) + price)
-        if bound < self.cutoff:
-            exact = exact_least_norm(self.H[rows], stop=self.monitor.out_of_time)
-            if exact is not None:
-                alpha = np.zeros(rows.size)
-                alpha[exact.rows] = [float(value) for value in exact.alpha]
-                if exact.feasible:
-                    self._offer_exact(kept, exact)
-                bound = max(bound, down(down(float(exact.norm)) + price)) if exact.feasible else math.inf
-        if bound < self.cutoff:
-            self.lose(bound)
-        return None if alpha is None else (rows[alpha > 0], alpha[alpha > 0])
-
-    def _offer_exact(self, kept: Bools, exact: ExactPoint) -> None:
-        rows = self.H[kept][exact.rows]
-        w = np.array(
-            [
-                float(sum((a * Fraction(value) for a, value in zip(exact.alpha, column, strict=True)), Fraction(0)))
-                for column in rows.T.tolist()
-            ]
-        )
-        self.offer(self.statement.geometry.incumbent(w / self.scale, 0.0, violated))
 
     def decide_feasibility(self) -> bool | None:
         """Decide in rational arithmetic whether dropping k makes the rows separable; offer a point if there is one.
@@ -325,6 +342,28 @@ class CountingSearch(SearchState):
                     stack.append((more, fixed.copy()))
                 fixed[i] = True
         return None
+
+
+class L0Search(CountingSearch):
+    """The l0-norm hinge, with a free intercept."""
+
+    statement: L0
+    half: ClassVar[float] = 0.5
+
+    def _prices(self) -> tuple[float, float]:
+        return self.statement.C * self.unit, math.inf
+
+    @property
+    def bias_interval(self) -> tuple[float, float]:
+        r"""Values of the free bias, times the scale, of points that are better than the incumbent; empty if there are none.
+
+        A point without a margin of at least 1 in one of the classes is no better than a constant score. With one in each,
+        :math:`|b| \le \max\|g_i\|\|w\| - 1`.
+        """
+        size = up(math.sqrt(up(self.best_value)))
+        longest = float(row_norms_above(self.H).max(initial=0.0))
+        reach = up(up(self.scale * up(size * longest)) * (1.0 + 1e-14) - self.scale)
+        return -reach, reach
 
 
 class RampSearch(SearchState):

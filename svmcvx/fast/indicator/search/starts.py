@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from svmcvx.errors import DataError, DataTypeError, SolverFailed
 from svmcvx.fast.conic_loss.conic import minimised_relaxation
 from svmcvx.fast.core.monitor import Monitor
-from svmcvx.fast.indicator.search.search_state import CountingSearch
+from svmcvx.fast.indicator.search.search_state import CountingSearch, ZeroOneSearch
 from svmcvx.formulations.conic_loss.primal import relaxed_indicator
 from svmcvx.formulations.conic_loss.statement import ConicLoss
 from svmcvx.formulations.indicator.pool import RELAXATION_ROWS, RelaxedPoint, counting_pool
@@ -130,7 +130,7 @@ def quick_starts(search: CountingSearch) -> None:
 
 
 def starts(
-    search: CountingSearch, rng: np.random.Generator, settings: StartSettings
+    search: ZeroOneSearch, rng: np.random.Generator, settings: StartSettings
 ) -> tuple[tuple[Incumbent, ...], RelaxedPoint | None]:
     """Return good feasible points, and the point of the conic relaxation if it could be solved.
 

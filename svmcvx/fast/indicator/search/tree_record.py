@@ -1,0 +1,218 @@
+"""What branch and bound decided, and the multipliers of its bounds: enough to prove the bounds again."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["BoundedNodes", "Leaf", "TreeRecord", "infeasible_leaf", "least_norm_leaf"]
+
+Floats: TypeAlias = NDArray[np.float64]
+Integers: TypeAlias = NDArray[np.int64]
+
+# Bits of multipliers that are compared at once.
+CHUNK = 2**24
+# Doubles of which one multiplier is the sum at most, and the largest size of their exponents.
+TERMS, EXPONENT = 64, 900
+
+
+class BoundedNodes(NamedTuple):
+    """Nodes that were bounded one after the other, some several times.
+
+    Attributes
+    ----------
+    parents, decisions, rounds : ndarray of int, shape (nodes,)
+        Numbers of the parents; i + 1 if row i is kept, −i − 1 if it is dropped; how often each was bounded.
+    facts : ndarray of shape (bounds, 3)
+        The multiplier of the budget, the bound, and whether it changed M or a state (0 or 1).
+    marks : ndarray of uint8, shape (bounds, ceil(n / 8))
+        Bits of the multipliers at their limits.
+    counts : ndarray of int, shape (bounds,)
+        How many other multipliers are not 0.
+    rows, numbers : ndarray
+        Rows and values of these multipliers.
+    """
+
+    parents: Integers
+    decisions: Integers
+    rounds: Integers
+    facts: Floats
+    marks: NDArray[np.uint8]
+    counts: Integers
+    rows: Integers
+    numbers: Floats
+
+
+class Leaf(NamedTuple):
+    """Multipliers of rows that a leaf keeps; those of the same row are added."""
+
+    rows: Integers
+    numbers: Floats
+
+
+def least_norm_leaf(rows: Sequence[int], alpha: Sequence[Fraction]) -> Leaf | None:
+    """Return the multipliers β = 2α of a point of least norm, each to twice the digits of a double."""
+    return _sums([(row, 2 * value) for row, value in zip(rows, alpha, strict=True)], 2, exact=False)
+
+
+def infeasible_leaf(rows: Sequence[int], alpha: Sequence[Fraction]) -> Leaf | None:
+    """Return a multiple of a combination of rows that vanishes, exactly; None where doubles do not hold it."""
+    multiple = Fraction(math.lcm(*(value.denominator for value in alpha)))
+    longest = max(int(abs(value * multiple)).bit_length() for value in alpha)
+    multiple *= Fraction(2) ** (EXPONENT // 2 - longest)
+    return _sums([(row, multiple * value) for row, value in zip(rows, alpha, strict=True)], TERMS, exact=True)
+
+
+def _sums(values: Sequence[tuple[int, Fraction]], terms: int, *, exact: bool) -> Leaf | None:
+    """Return doubles whose sums are these values, those of the same row one after the other."""
+    found: list[tuple[int, float]] = []
+    for row, value in values:
+        rest = value
+        for _ in range(terms):
+            if rest:
+                size = rest.numerator.bit_length() - rest.denominator.bit_length()
+                if abs(size) > EXPONENT:
+                    return None
+                found.append((row, float(rest)))
+                rest -= Fraction(found[-1][1])
+        if rest and exact:
+            return None
+    return Leaf(np.array([row for row, _ in found], dtype=np.int64), np.array([term for _, term in found]))
+
+
+@dataclass
+class TreeRecord:
+    """Nodes in the order in which they were bounded, the first node first; some leaves have multipliers of their own."""
+
+    parts: list[BoundedNodes] = field(default_factory=list)
+    uppers: list[float] = field(default_factory=list)
+    leaves: dict[int, Leaf] = field(default_factory=dict)
+    bytes: float = 0.0
+
+    def add(self, nodes: BoundedNodes, upper: float) -> None:
+        """Append nodes that were bounded while the value of the incumbent was `upper`."""
+        self.parts.append(nodes)
+        self.uppers.append(upper)
+        self.bytes += sum(values.nbytes for values in nodes)
+
+    def arrays(self, search: Any) -> dict[str, NDArray[Any]]:
+        """Return the arrays ``tree.*`` of a proof, see ``docs/proof_format.md``; none where the units of the data do not hold them."""
+        unit = search.scale**2
+        if not self.parts or (search.H * search.scale != search.statement.geometry.G[search.first]).any():
+            return {}
+        nodes = BoundedNodes(*(np.concatenate(values) for values in zip(*self.parts, strict=True)))
+        upper = np.repeat(self.uppers, [len(part.facts) for part in self.parts])
+        # Multipliers of leaves are bounds behind all others.
+        last = np.cumsum(nodes.rounds) - 1
+        own = {leaf: len(upper) + k for k, leaf in enumerate(self.leaves)}
+        upper = np.concatenate([upper, upper[last[list(own)]]])
+        counts = np.concatenate([nodes.counts, [leaf.rows.size for leaf in self.leaves.values()]]).astype(np.int64)
+        rows = np.concatenate([nodes.rows, *(leaf.rows for leaf in self.leaves.values())])
+        numbers = np.concatenate([nodes.numbers, *(leaf.numbers for leaf in self.leaves.values())])
+        price = np.concatenate([nodes.facts[:, 0], np.zeros(len(own))])
+
+        order, bounds, kept, before = _preorder(nodes, last, own, search.cutoff)
+        # Rows of a proof are in the order of the data.
+        data_order = np.argsort(search.first)
+        rank = np.empty_like(data_order)
+        rank[data_order] = np.arange(rank.size)
+        branch = np.full(nodes.parents.size, -1, dtype=np.int64)
+        branch[nodes.parents[1:]] = rank[np.abs(nodes.decisions[1:]) - 1]
+        flip_count, flip_row = _flips(nodes.marks, kept, before, data_order)
+        number = np.repeat(np.arange(kept.size), counts[kept])
+        place = np.arange(number.size) + np.repeat(
+            (np.cumsum(counts) - counts)[kept] - np.cumsum(counts[kept]) + counts[kept], counts[kept]
+        )
+        place = place[np.lexsort((rank[rows[place]], number))]
+        found = {
+            "branch": branch[order],
+            "bounds": bounds,
+            "upper": upper[kept] / unit,
+            "flip_count": flip_count,
+            "flip_row": flip_row,
+            "beta_count": counts[kept],
+            "beta_row": rank[rows[place]],
+            "beta": numbers[place] / unit,
+        }
+        if not math.isinf(search.k):
+            found["price"] = price[kept] / unit
+        fits = all(np.isfinite(values).all() for values in found.values())
+        whole = {name: values.astype(np.int32) for name, values in found.items() if values.dtype == np.int64}
+        return found | whole if fits else {}
+
+
+def _preorder(
+    nodes: BoundedNodes, last: Integers, own: dict[int, int], cutoff: float
+) -> tuple[Integers, Integers, Integers, Integers]:
+    """Return the nodes with each before its children, that which keeps its row first, and what a proof needs of their bounds.
+
+    Needed are the first, those that changed something, the last of each leaf, and the last of each node above a leaf whose bound is below `cutoff`.
+
+    Returns
+    -------
+    order, bounds : ndarray of shape (nodes,)
+        The nodes, and how many bounds of each are needed.
+    kept, before : ndarray
+        Numbers of these bounds, and of the one before each on the way from the first node; −1 for none.
+    """
+    count = nodes.parents.size
+    children = np.full((2, count), -1)
+    child = np.arange(1, count)
+    children[np.where(nodes.decisions[1:] > 0, 0, 1), nodes.parents[1:]] = child
+    leaf = children[0] < 0
+    needed = nodes.facts[:, 2] > 0
+    # The first gives the M to begin with.
+    needed[0] = needed[last[leaf]] = True
+    above = np.zeros(count, dtype=bool)
+    for node in np.flatnonzero(leaf & (nodes.facts[last, 1] < cutoff)).tolist():
+        up = -1 if node in own else int(nodes.parents[node])
+        while up >= 0 and not above[up]:
+            above[up] = True
+            up = int(nodes.parents[up])
+    needed[last[above]] = True
+    order: list[int] = []
+    bounds: list[int] = []
+    kept: list[int] = []
+    before: list[int] = []
+    first = (last - nodes.rounds + 1).tolist()
+    stack = [(0, -1)]
+    while stack:
+        node, previous = stack.pop()
+        made = len(kept)
+        for number in range(first[node], int(last[node]) + 1):
+            if needed[number]:
+                kept.append(number)
+                before.append(previous)
+                previous = number
+        if node in own:
+            kept.append(own[node])
+            before.append(-1)
+        order.append(node)
+        bounds.append(len(kept) - made)
+        if not leaf[node]:
+            stack += [(int(children[1, node]), previous), (int(children[0, node]), previous)]
+    return np.array(order), np.array(bounds), np.array(kept), np.array(before)
+
+
+def _flips(
+    marks: NDArray[np.uint8], kept: Integers, before: Integers, data_order: Integers
+) -> tuple[Integers, Integers]:
+    """Return how many marks of each bound differ from those of the bound before, and their rows in increasing order."""
+    counts, rows = np.zeros(kept.size, dtype=np.int64), [np.zeros(0, dtype=np.int64)]
+    step = max(1, CHUNK // data_order.size)
+    for start in range(0, kept.size, step):
+        now, then = kept[start : start + step], before[start : start + step]
+        # Bounds of leaves have no marks of their own.
+        recorded = now < len(marks)
+        bits = np.where(recorded[:, None], marks[np.where(recorded, now, 0)], 0)
+        bits ^= np.where((then >= 0)[:, None], marks[np.maximum(then, 0)], 0)
+        flips = np.unpackbits(bits, axis=1)[:, data_order].view(np.bool_)
+        counts[start : start + step] = np.count_nonzero(flips, axis=1)
+        rows.append(np.flatnonzero(flips) % data_order.size)
+    return counts, np.concatenate(rows)
