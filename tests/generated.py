@@ -17,8 +17,7 @@ import numpy as np
 
 import svmcvx
 from svmcvx.catalogue import CATALOGUE
-
-from .proof_schema import header_schema
+from tests.proofs.proof_schema import header_schema
 
 ROOT = Path(__file__).parents[1]
 SNAPSHOT = Path(__file__).parent / "public_names.json"
@@ -72,26 +71,23 @@ def fast_table():
 
 
 def capability_table():
-    """What data each formulation takes, its paper, and the sizes at which the route changes."""
+    """What data each formulation takes, its paper, and up to which size there is a second opinion."""
     rows = []
     for entry in CATALOGUE.values():
         takes, fast = entry.takes, entry.fast if entry.estimator else None
         marks = [
             "yes" if having else "" for having in (takes.kernel, takes.weights, takes.several_classes, takes.sparse)
         ]
-        sizes = [
-            "" if fast is None else " / ".join(map(str, (limits.linear, limits.kernel)[: 1 + takes.kernel]))
-            for limits in ((fast.general_up_to, fast.second_opinion_up_to) if fast else (None, None))
-        ]
-        rows.append((code(entry.name), *marks, *sizes, f"[{entry.source}]"))
+        limits = None if fast is None else fast.second_opinion_up_to
+        sizes = "" if limits is None else " / ".join(map(str, (limits.linear, limits.kernel)[: 1 + takes.kernel]))
+        rows.append((code(entry.name), *marks, sizes, f"[{entry.source}]"))
     heads = (
         "formulation",
         "kernels",
         "weights",
         "several classes",
         "sparse",
-        "general first up to n (linear / kernel)",
-        "second opinion up to n",
+        "second opinion up to n (linear / kernel)",
         "source",
     )
     return table(heads, rows)

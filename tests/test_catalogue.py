@@ -12,9 +12,8 @@ from svmcvx.catalogue import CATALOGUE, FAMILIES, find
 from svmcvx.experiments.search_paths import PATH_PARAMETERS
 from svmcvx.experiments.specifications import MODELS, parse_models
 from svmcvx.fast.warm_path import PATHS
-
-from .conftest import make_data
-from .generated import ROOT, WRITTEN
+from tests.conftest import make_data
+from tests.generated import ROOT, WRITTEN
 
 X, Y = make_data(n=12, d=2, overlap=0.3)
 X = X + 1.5 * Y[:, None]
@@ -69,10 +68,11 @@ def test_what_is_not_in_the_catalogue():
 def test_settings_are_those_that_builder_and_specialised_solver_share(entry):
     builder, solver = parameters(entry.builder().load()), parameters(entry.fast.load())
     own = [name for name in builder if name not in ("X", "y", "time_limit")]
-    assert set(entry.fast.settings) == {name for name in own if name in solver}
+    assert set(entry.fast.settings) == {name for name in own if name in solver} | set(entry.fast.own)
+    assert set(entry.fast.own) <= solver.keys() - builder.keys()
     assert dict(entry.fast.only) == {name: builder[name].default for name in own if name not in solver}
     assert set(entry.fast.path) <= set(entry.fast.settings)
-    for name in entry.fast.settings:
+    for name in set(entry.fast.settings) - set(entry.fast.own):
         both = builder[name].default, solver[name].default
         assert both[0] == both[1] or (both[0] is both[1])
 
@@ -80,7 +80,8 @@ def test_settings_are_those_that_builder_and_specialised_solver_share(entry):
 @pytest.mark.parametrize("entry", FACES, ids=name_of)
 def test_estimators_have_the_settings_of_their_builders(entry):
     face = entry.estimator.load()()
-    assert set(face._settings()) <= set(parameters(face._builder()))
+    own = () if entry.fast is None else entry.fast.own
+    assert set(face._settings()) <= {*parameters(face._builder()), *own}
     assert face._builder() is entry.builder().load()
     named, estimator = parse_models(entry.estimator.example)[0]
     assert named.startswith(entry.estimator.command)

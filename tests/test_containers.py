@@ -10,8 +10,7 @@ from sklearn.metrics.pairwise import chi2_kernel
 
 import svmcvx as sx
 from svmcvx.containers import owned
-
-from .conftest import make_data
+from tests.conftest import make_data
 
 X, Y = make_data(n=24)
 HOLES = np.ma.masked_greater(X, np.sort(X.ravel())[-3])

@@ -17,8 +17,7 @@ from markdown_it import MarkdownIt
 
 import svmcvx as sx
 from svmcvx.catalogue import CATALOGUE
-
-from .generated import PUBLIC
+from tests.generated import PUBLIC
 
 ROOT = Path(__file__).parent.parent
 WRITTEN_AT_BUILD = ("_api", "_build", "_notebooks", "_root")
@@ -45,7 +44,7 @@ def name(path):
 # A Python block with the text that it prints below it; blocks of a page share their names.
 EXAMPLE = re.compile(r"```python\n(.*?)```(?:\s*```text\n(.*?)```)?", flags=re.DOTALL)
 SHOWN = [path for path in PAGES if any(expected for _, expected in EXAMPLE.findall(path.read_text()))]
-SHOWN.remove(ROOT / "docs" / "add_formulation.md")  # tests/test_extension.py runs it
+SHOWN.remove(ROOT / "docs" / "add_formulation.md")  # tests/formulations/test_extension.py runs it
 
 
 FRACTION = re.compile(r"(-?\d+\.\d+(?:e[+-]?\d+)?)")

@@ -3,7 +3,7 @@
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from . import fuzz
+from tests import fuzz
 
 
 @settings(max_examples=1000)

@@ -6,8 +6,7 @@ Where a change is meant: ``python -m tests.generated`` writes ``tests/public_nam
 import json
 
 import svmcvx as sx
-
-from .generated import SNAPSHOT, public_names, snapshot
+from tests.generated import SNAPSHOT, public_names, snapshot
 
 
 def test_public_names_and_signatures_are_as_written_down():

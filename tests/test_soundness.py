@@ -11,9 +11,8 @@ from sklearn.datasets import load_breast_cancer
 
 import svmcvx as sx
 from svmcvx.__main__ import main
-
-from .conftest import make_data
-from .hostile import check
+from tests.conftest import make_data
+from tests.hostile import check
 
 X, Y = make_data(seed=3, n=40, d=3)
 

@@ -396,6 +396,73 @@ def log1p_sum_exp(module, rng):
     return report
 
 
+def log1p_exp(module, rng):
+    a = numbers(rng, ENTRIES, low=-3, high=2.9) if rng.random() < 0.6 else rng.uniform(-760, 0, ENTRIES)
+    x = module.Bounded(a, np.minimum(np.broadcast_to(errors(rng, a), a.shape), 300.0))
+    return elementwise(lambda m, x: m.log1p_exp(x), lambda a: (1 + arb(a).exp()).log(), lambda r, m: (x,))(module, rng)
+
+
+def largest_sums(module, rng):
+    """Maxima and sums of the largest entries, at the ends of all intervals and where entries lie at different ends."""
+    report = Report()
+    x = matrix(rng, module, low=-100, high=100)
+    k = int(rng.integers(1, 5))
+    found = module.largest_sums(x, k)
+    for i, (a, r) in enumerate(rows_of(x)):
+        points = [[z + corner * e for z, e in zip(a, r, strict=True)] for corner in CORNERS]
+        points.append([z + int(rng.choice(CORNERS)) * e for z, e in zip(a, r, strict=True)])
+        report.add([sum(sorted(point)[::-1][:k]) for point in points], *entry(found, i))
+    return report
+
+
+def entropy(module, rng):
+    """−x log(x/s) of numbers near 0, near s and between, with a rest that is known to an error of its own, or exactly."""
+    report = Report()
+    s = 10.0 ** rng.uniform(-6, 6, ENTRIES)
+    near = 10.0 ** (rng.uniform(-18, -0.2, ENTRIES) if rng.random() < 0.7 else rng.uniform(-330, -250, ENTRIES))
+    share = rng.choice([0.0, 0.5, 1.0, 1.0 - 2.0**-53, 2.0**-1074], ENTRIES)
+    kind = rng.integers(0, 4, ENTRIES)
+    a = s * np.select([kind == 0, kind == 1, kind == 2], [share, near, 1.0 - near], rng.random(ENTRIES))
+    relative = np.select(
+        [kind == 0, kind == 1], [0.0, 10.0 ** rng.uniform(-18, 1, ENTRIES)], 10.0 ** rng.uniform(-18, -8, ENTRIES)
+    )
+    r = 0.0 if rng.random() < 0.4 else a * relative if rng.random() < 0.5 else s * 10.0 ** rng.uniform(-40, 1, ENTRIES)
+    x = module.Bounded(a, r)
+    b = np.array([float(max(Fraction(whole) - Fraction(one), 0)) for whole, one in zip(s, a, strict=True)])
+    # At least the distance from b to s − x for every x; or x is known by its rest alone.
+    t = np.broadcast_to(r, a.shape) * (1.0 + 2.0**-40) + 2.0**-53 * b
+    if kind[0] == 3:
+        b = np.where(kind == 2, near * s, b)
+        t = np.where(kind == 2, b * 10.0 ** rng.uniform(-18, -1), t)
+    found = module.entropy(x, module.Bounded(b, t), s)
+    for i in range(ENTRIES):
+        low, high = fraction(a[i]) - Fraction(entry(x, i)[1]), fraction(a[i]) + Fraction(entry(x, i)[1])
+        whole = Fraction(float(s[i]))
+        low = max(low, Fraction(0), whole - fraction(b[i]) - fraction(t[i]))
+        high = min(high, whole, whole - fraction(b[i]) + fraction(t[i]))
+        if low > high:
+            continue
+        points = [low, (low + high) / 2, high]
+        exact = [flint.arb(0) if z in (0, whole) else -arb(z) * (arb(z) / arb(whole)).log() for z in points]
+        report.add(exact, *entry(found, i))
+    return report
+
+
+def with_a_matrix(module, rng):
+    """The product with an exact matrix, of signs or of any numbers."""
+    report = Report()
+    x = matrix(rng, module, low=-100, high=100)
+    k = x.shape[1]
+    B = rng.choice([-1.0, 0.0, 1.0], (k, 3)) if rng.random() < 0.5 else numbers(rng, (k, 3), low=-100, high=100)
+    found = x @ B
+    for i, (a, r) in enumerate(rows_of(x)):
+        for j in range(3):
+            column = vector(B[:, j])
+            reach = sum((abs(z) * e for z, e in zip(column, r, strict=True)), Fraction(0))
+            report.add([dot(a, column) + corner * reach for corner in CORNERS], *entry(found, (i, j)))
+    return report
+
+
 # Rows
 
 
@@ -505,6 +572,57 @@ def combinations(module, rng):
     return report
 
 
+def products_with_matrices(module, rng):
+    """Rows @ Ball of a matrix: each column is such a point, with the distance of all."""
+    report = Report()
+    X = data(rng)
+    w = ball(module, rng, X.shape[1] * 2)
+    w = module.Ball(w.value.reshape(-1, 2), w.distance)
+    found = module.Rows(X) @ w
+    for k in range(2):
+        points = on_the_sphere(rng, vector(w.value[:, k]), w.distance)
+        for i, row in enumerate(map(vector, X)):
+            report.add([dot(row, point) for point in points], *entry(found, (i, k)))
+    return report
+
+
+def combinations_of_columns(module, rng):
+    """X'V of a matrix V, whose distance to the exact matrix is compared."""
+    report = Report()
+    X = data(rng, parts=rng.random() < 0.1)
+    V = numbers(rng, (X.shape[0], 2), low=-50, high=50)
+    off = 0.0 if rng.random() < 0.3 else errors(rng, V)
+    found = module.Rows(X).combined(module.Bounded(V, off))
+    report.entries += 1
+    if not (np.isfinite(found.value).all() and math.isfinite(found.distance)):
+        report.unknown += 1
+        return report
+    ends = np.broadcast_to(off, V.shape)
+    for corner in CORNERS:
+        distance = Fraction(0)
+        for k in range(2):
+            chosen = [
+                Fraction(float(a)) + corner * Fraction(float(e)) for a, e in zip(V[:, k], ends[:, k], strict=True)
+            ]
+            for j, column in enumerate(X.T):
+                distance += (dot(vector(column), chosen) - fraction(found.value[j, k])) ** 2
+        if distance > Fraction(found.distance) ** 2:
+            report.missed.append((float(distance) ** 0.5, found.distance))
+    return report
+
+
+def around_numbers(module, rng):
+    report = Report()
+    (x,) = one(rng, module)
+    found = module.Ball.around(x)
+    report.entries += 1
+    if math.isfinite(found.distance):
+        squares = sum((fraction(e) ** 2 for e in np.broadcast_to(x.error, x.shape)), Fraction(0))
+        if squares > Fraction(found.distance) ** 2:
+            report.missed.append((found.distance,))
+    return report
+
+
 def squared_norms(module, rng):
     report = Report()
     w = ball(module, rng, int(rng.integers(1, 5)))
@@ -570,9 +688,16 @@ OPERATIONS = {
     "row sums": row_sums,
     "remainder": remainder,
     "log1p_sum_exp": log1p_sum_exp,
+    "log1p_exp": log1p_exp,
+    "largest sums": largest_sums,
+    "entropy": entropy,
+    "product with a matrix": with_a_matrix,
     "rows times a point": products,
     "rows times a point along them": aligned_products,
     "combinations of rows": combinations,
+    "rows times a matrix": products_with_matrices,
+    "combinations of rows by columns": combinations_of_columns,
+    "point around numbers": around_numbers,
     "squared norm": squared_norms,
     "sum of points": sums_of_balls,
 }

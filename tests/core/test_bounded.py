@@ -13,6 +13,7 @@ import pytest
 
 import svmcvx.core
 from svmcvx.core import bounded as b
+from svmcvx.core import row_wise
 from svmcvx.core.bounded import Bounded, exact, total
 from svmcvx.core.rows import Ball, Rows
 
@@ -21,7 +22,7 @@ from . import operations
 # Times that an operation is compared on some forty entries each.
 COUNT = 2000 if os.environ.get("SVMCVX_THOROUGH") else 25
 FOLDER = Path(svmcvx.core.__path__[0])
-MODULES = ("bounded", "rows")
+MODULES = ("bounded", "row_wise", "rows")
 
 
 def loaded(changes=None, *, inaccurate=False):
@@ -61,7 +62,9 @@ ELEMENTARY = (
     "exponential",
     "logarithm",
     "logarithm of 1 + x",
+    "log1p_exp",
     "log1p_sum_exp",
+    "entropy",
 )
 
 
@@ -88,7 +91,7 @@ MUTANTS = {
     "positive part that reaches less": ("bounded", "    reach *= GROW\n", "", ["positive part"]),
     "positive part without reach": ("bounded", "np.minimum(x.error, np.maximum(reach, 0.0))", "np.where(x.value < 0.0, 0.0, x.error)", ["positive part"]),
     "maximum with the error of one": ("bounded", "else np.maximum(r, q))", "else r)", ["maximum"]),
-    "root at the middle": ("bounded", "np.fmin(x.error / value, np.sqrt(x.error))", "x.error / (2.0 * value)", ["root"]),
+    "root at the middle": ("bounded", "np.fmin(x.error / (value + low), np.sqrt(x.error))", "x.error / (2.0 * value)", ["root"]),
     "power of first order": ("bounded", "share * (1.0 + share) + ELEMENTARY", "share + ELEMENTARY", ["power"]),
     "power of an inaccurate function": ("bounded", "share * (1.0 + share) + ELEMENTARY", "share * (1.0 + share)", ["power"]),
     "power without its exponent's error": ("bounded", "share = share + e * (1.0 + ELEMENTARY) * abs(np.log(a))", "pass", ["conjugate power"]),
@@ -102,16 +105,31 @@ MUTANTS = {
     "logarithm near −1": ("bounded", "- 4.0 * U * (abs(a) + r + shift)", "", ["logarithm of 1 + x"]),
     "sum of one error": ("bounded", "float(x.error) * n if", "float(x.error) if", ["total"]),
     "long sum without its slips": ("bounded", "(values.size + 64) * U * size", "0.0 * size", ["total"]),
-    "row sums without rounding": ("bounded", "error = abs(x.value).sum(axis=1) * (k * U)", "error = abs(x.value).sum(axis=1) * 0.0", ["row sums"]),
-    "remainder without its slips": ("bounded", "size * ((k + 2) * U)", "0.0", ["remainder"]),
-    "softmax without underflow": ("bounded", "most = value * (1.0 + (24.0 + 2.0 * k) * U) + np.where(value < SMALL, LOST * k, 0.0)", "most = value", ["log1p_sum_exp"]),
-    "softmax without rounding": ("bounded", "error = value * ((24.0 + 2.0 * k) * U)", "error = value * 0.0", ["log1p_sum_exp"]),
+    "row sums without rounding": ("row_wise", "(abs(x.value) @ ones) * (k * U)", "(abs(x.value) @ ones) * 0.0", ["row sums"]),
+    "remainder without its slips": ("row_wise", "size * ((k + 2) * U)", "0.0", ["remainder"]),
+    "softmax without underflow": ("row_wise", "+ np.where(value < SMALL, LOST * k, 0.0)", "", ["log1p_sum_exp"]),
+    "softmax without rounding": ("row_wise", "value * ((24.0 + 2.0 * k) * U)", "value * 0.0", ["log1p_sum_exp"]),
+    "softmax of first order": ("row_wise", "probability * expm1_above(reach)", "probability * reach", ["log1p_exp"]),
+    "softmax with another probability": ("row_wise", "probability = -np.expm1(-(value + error) * GROW)", "probability = 0.5 * -np.expm1(-(value + error) * GROW)", ["log1p_exp"]),
+    "largest entry with its error": ("row_wise", "else row_maxima(x.error))", "else x.error[np.arange(len(x.value)), x.value.argmax(axis=1)])", ["largest sums"]),
+    "largest sums without rounding": ("row_wise", "(found.error + moved", "(moved", ["largest sums"]),
+    "largest sums with the error of one": ("row_wise", "else largest_sums(x.error, k)", "else row_maxima(x.error)", ["largest sums"]),
+    "entropy without rounding": ("row_wise", "(value * (ELEMENTARY + 8.0 * U) + moved)", "moved", ["entropy"]),
+    "entropy without the error of x": ("row_wise", "moved = r * logarithm + ", "moved = ", ["entropy"]),
+    "entropy without the error of the rest": ("row_wise", "np.where(large, (a + r) * (t / (s - b - t)), 0.0)", "0.0 * b", ["entropy"]),
+    "entropy that does not increase": ("row_wise", "0.38 * s", "0.3 * s", ["entropy"]),
+    "entropy that underflows": ("row_wise", "(value < SMALL) & ~nothing, LOST, 0.0", "nothing, 0.0, 0.0", ["entropy"]),
+    "matrix without rounding": ("bounded", "@ sizes) * (k * U)", "@ sizes) * 0.0", ["product with a matrix"]),
+    "matrix without errors": ("bounded", "error = error + np.broadcast_to(self.error, self.shape) @ sizes", "pass", ["product with a matrix"]),
+    "column with the length of another": ("rows", "else row_norms_above(w.value.T)", "else row_norms_above(w.value.T)[::-1]", ["rows times a matrix"]),
+    "combinations of columns with the error of one": ("rows", "norm_above(error) if chosen.ndim > 1", "float(error.min()) if chosen.ndim > 1", ["combinations of rows by columns"]),
+    "point around its first number": ("rows", "norm_above(np.broadcast_to(x.error, x.shape)) if", "float(np.max(x.error)) if", ["point around numbers"]),
     "rows without rounding": ("rows", "((d + self.shifted) * U * length + w.distance)", "w.distance", ["rows times a point"]),
     "rows without their shift": ("rows", "((d + self.shifted) * U * length", "(d * U * length", ["rows times a point along them"]),
     "rows times an uncertain point": ("rows", "* length + w.distance)", "* length)", ["rows times a point"]),
     "rows that underflow": ("rows", "+ (d + 4.0) * SMALLEST", "", ["rows times a point"]),
-    "combination without rounding": ("rows", "inner_error(terms + self.shifted, reach)", "inner_error(0, reach)", ["combinations of rows"]),
-    "combination without its shift": ("rows", "inner_error(terms + self.shifted, reach)", "inner_error(terms, reach)", ["combinations of rows"]),
+    "combination without rounding": ("rows", "inner_error(terms + self.shifted, _w", "inner_error(0, _w", ["combinations of rows"]),
+    "combination without its shift": ("rows", "inner_error(terms + self.shifted, _w", "inner_error(terms, _w", ["combinations of rows"]),
     "combination of exact coefficients": ("rows", "error += _weighed(np.broadcast_to", "_weighed(np.broadcast_to", ["combinations of rows"]),
     "combination that underflows": ("rows", "UNDERFLOW = 2.0**-1000", "UNDERFLOW = 0.0", ["combinations of rows"]),
     "square of a distance": ("rows", "(2.0 * norm_above(self.value) + self.distance)", "(2.0 * norm_above(self.value))", ["squared norm"]),
@@ -169,7 +187,14 @@ def test_a_formula_gives_the_same_for_plain_and_for_bounded_arrays(name):
 def test_matrices_are_summed_row_by_row():
     x = np.random.default_rng(0).standard_normal((7, 3))
     s = np.abs(x).sum(axis=1)
-    for function in (b.row_sums, b.log1p_sum_exp, lambda a: b.remainder(s, a)):
+    for function in (
+        row_wise.row_sums,
+        row_wise.log1p_sum_exp,
+        lambda a: row_wise.remainder(s, a),
+        lambda a: row_wise.largest_sums(a, 2),
+        lambda a: row_wise.log1p_exp(a),
+        lambda a: a @ x.T[:, :3],
+    ):
         np.testing.assert_allclose(function(exact(x)).value, function(x), rtol=1e-13, atol=1e-15)
 
 

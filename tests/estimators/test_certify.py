@@ -1,0 +1,432 @@
+"""Certificates of models that scikit-learn trained."""
+
+import copy
+import itertools
+import warnings
+from fractions import Fraction
+
+import cvxpy as cp
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from scipy.spatial.distance import cdist
+from sklearn.datasets import load_iris
+from sklearn.linear_model import LogisticRegression, Perceptron, SGDClassifier
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVC, LinearSVC, NuSVC
+
+import svmcvx as sx
+from tests.conftest import make_data
+
+X, Y = make_data(n=80, d=4, seed=3)
+IRIS, CODES = load_iris(return_X_y=True)
+FLOWERS = np.array(["setosa", "versicolor", "virginica"])[CODES]
+WEIGHT = np.linspace(0.2, 2.0, Y.size)
+
+KERNELS = ["linear", "rbf", "poly", lambda A, B: (1 + A @ B.T) ** 2]
+
+
+def shrink(gaps, below):
+    return all(later <= earlier + 1e-9 for earlier, later in itertools.pairwise(gaps)) and gaps[-1] < below
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("C", [0.01, 1.0, 30.0])
+def test_gaps_shrink_as_tol_does(kernel, C):
+    gaps = [sx.certify(SVC(kernel=kernel, C=C, tol=tol).fit(X, Y), X, Y).gap for tol in (1.0, 1e-2, 1e-4, 1e-6)]
+    assert shrink(gaps, below=3e-5)
+    # With a small C libsvm's first answer may be exact.
+    assert C < 1 or gaps[0] > 100 * gaps[-1]
+
+
+@pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
+@pytest.mark.parametrize("C", [0.01, 1.0, 30.0])
+@pytest.mark.parametrize("intercept", [{}, {"fit_intercept": False}, {"intercept_scaling": 3.0}])
+def test_gaps_of_linear_svc_shrink_as_tol_does(loss, C, intercept):
+    gaps = []
+    for tol in (1.0, 1e-2, 1e-4, 1e-8):
+        fitted = LinearSVC(loss=loss, C=C, tol=tol, dual=True, max_iter=10**7, random_state=0, **intercept).fit(X, Y)
+        gaps.append(sx.certify(fitted, X, Y).gap)
+    assert shrink(gaps, below=1e-7)
+    assert C < 1 or gaps[0] > 100 * gaps[-1]
+
+
+def overlap(first, second):
+    return max(first.lower, second.lower) <= min(first.upper, second.upper)
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_the_interval_is_that_of_the_same_problem_here(kernel):
+    ours = sx.PSVMClassifier(C=2.0, kernel=kernel, gamma=0.3).fit(X, Y, sample_weight=WEIGHT).certificate_
+    fitted = SVC(kernel=kernel, C=2.0, gamma=0.3, tol=1e-8).fit(X, Y, sample_weight=WEIGHT)
+    theirs = sx.certify(fitted, X, Y, WEIGHT)
+    assert theirs.kind == "convex"
+    assert theirs.gap < 1e-5
+    assert overlap(ours, theirs)
+
+
+def test_the_objective_is_that_of_the_model():
+    fitted = SVC(kernel="rbf", C=3.0, tol=0.1).fit(X, Y)
+    K = sx.RBF(1 / (4 * X.var()))(X[fitted.support_])
+    v = fitted.dual_coef_[0]
+    hinge = np.maximum(1 - Y * fitted.decision_function(X), 0)
+    certificate = sx.certify(fitted, X, Y)
+    assert certificate.upper == pytest.approx(0.5 * v @ K @ v + 3.0 * hinge.sum(), rel=1e-9)
+    # Its own multipliers give the bound.
+    assert certificate.lower <= np.abs(v).sum() - 0.5 * v @ K @ v + 1e-9
+
+
+@pytest.mark.parametrize(("loss", "p"), [("hinge", 1), ("squared_hinge", 2)])
+def test_the_objective_of_linear_svc_counts_its_intercept(loss, p):
+    fitted = LinearSVC(loss=loss, C=0.7, intercept_scaling=2.0, random_state=0).fit(X, Y)
+    hinge = np.maximum(1 - Y * fitted.decision_function(X), 0)
+    squares = fitted.coef_[0] @ fitted.coef_[0] + (fitted.intercept_[0] / 2.0) ** 2
+    assert sx.certify(fitted, X, Y).upper == pytest.approx(0.5 * squares + 0.7 * np.sum(hinge**p), rel=1e-9)
+
+
+def test_a_penalised_intercept_is_a_constant_feature():
+    """Squared hinge, constant feature: the same problem as in cvxpy."""
+    w = cp.Variable(5)
+    extended = np.hstack([X, np.ones((Y.size, 1))])
+    loss = cp.sum_squares(cp.pos(1 - cp.multiply(Y, extended @ w)))
+    optimum = cp.Problem(cp.Minimize(0.5 * cp.sum_squares(w) + loss)).solve(solver="CLARABEL")
+    certificate = sx.certify(LinearSVC(tol=1e-10, max_iter=10**6, random_state=0).fit(X, Y), X, Y)
+    assert certificate.lower - 1e-6 * optimum <= optimum <= certificate.upper + 1e-6 * optimum
+
+
+@pytest.mark.parametrize("class_weight", [None, "balanced", {-1: 3.0}])
+@pytest.mark.parametrize("sample_weight", [None, WEIGHT, np.arange(Y.size) % 3])
+def test_weights_of_classes_and_observations(class_weight, sample_weight):
+    for fitted in (
+        SVC(class_weight=class_weight, tol=1e-8),
+        SVC(class_weight=class_weight, kernel="linear", tol=1e-8),
+        LinearSVC(class_weight=class_weight, tol=1e-10, max_iter=10**6),
+    ):
+        keep = slice(10, None, None)
+        weight = None if sample_weight is None else sample_weight[keep]
+        fitted.fit(X[keep], Y[keep], sample_weight=weight)
+        assert sx.certify(fitted, X[keep], Y[keep], weight).gap < 1e-5
+
+
+@pytest.mark.parametrize("kernel", [*KERNELS, "precomputed"])
+def test_several_classes_of_svc(kernel):
+    data = sx.RBF(0.3)(IRIS) if kernel == "precomputed" else IRIS
+    fitted = SVC(kernel=kernel, tol=1e-8, class_weight="balanced").fit(data, FLOWERS)
+    certificates = sx.certify(fitted, data, FLOWERS)
+    assert list(certificates) == [("setosa", "versicolor"), ("setosa", "virginica"), ("versicolor", "virginica")]
+    assert all(certificate.gap < 1e-3 for certificate in certificates.values())
+    ours = sx.PSVMClassifier(kernel=kernel, class_weight="balanced").fit(data, FLOWERS)
+    for key, certificate in certificates.items():
+        assert overlap(certificate, ours.certificates_[key])
+
+
+@pytest.mark.parametrize("class_weight", [None, "balanced", {"setosa": 2.0, "virginica": 0.3}])
+@pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
+def test_several_classes_of_linear_svc(class_weight, loss):
+    data = StandardScaler().fit_transform(IRIS)
+    fitted = LinearSVC(class_weight=class_weight, loss=loss, tol=1e-9, max_iter=10**6, random_state=0).fit(
+        data, FLOWERS
+    )
+    certificates = sx.certify(fitted, data, FLOWERS)
+    assert list(certificates) == ["setosa", "versicolor", "virginica"]
+    assert all(certificate.gap < 1e-6 for certificate in certificates.values())
+
+
+@pytest.mark.parametrize(
+    "estimator", [SVC(tol=1e-8), SVC(kernel="linear", tol=1e-8), LinearSVC(tol=1e-9, max_iter=10**6)]
+)
+def test_sparse_data(estimator):
+    thin = np.where(np.abs(X) > 0.8, X, 0.0)
+    dense = sx.certify(estimator.fit(thin, Y), thin, Y)
+    sparse = sx.certify(estimator.fit(sp.csr_matrix(thin), Y), sp.csr_matrix(thin), Y)
+    assert sparse.gap < 1e-5
+    assert overlap(dense, sparse)
+
+
+def objective_at(fitted, data, labels, gamma, C):
+    """P of a two-class kernel machine, from distances of rows without their offset."""
+    distances = cdist(data, data, "sqeuclidean")
+    K = np.exp(-gamma * distances)
+    v = np.zeros(labels.size)
+    v[fitted.support_] = fitted.dual_coef_.toarray()[0] if sp.issparse(fitted.dual_coef_) else fitted.dual_coef_[0]
+    hinge = np.maximum(1 - labels * (K @ v + fitted.intercept_[0]), 0)
+    return 0.5 * v @ K @ v + C * hinge.sum()
+
+
+@pytest.mark.parametrize("offset", [1e4, 1e5, 1e6, 1e7])
+@pytest.mark.parametrize("kind", ["float64", "float32", "several classes", "nu"])
+def test_the_kernels_numbers_are_those_of_the_training_on_sparse_data_with_an_offset(offset, kind):
+    # scikit-learn's variance of sparse data loses its digits there, and with it gamma="scale".
+    rng = np.random.default_rng(int(offset) % 91)
+    data = rng.standard_normal((40, 3)) + offset
+    data = data.astype(np.float32).astype(np.float64) if kind == "float32" else data
+    labels = rng.integers(0, 3, 40) if kind == "several classes" else np.where(rng.random(40) < 0.5, 1, -1)
+    thin = sp.csr_array(data)
+    fitted = (NuSVC(nu=0.5, tol=1e-10) if kind == "nu" else SVC(C=2.0, tol=1e-10)).fit(thin, labels)
+    found = sx.certify(fitted, thin, labels)
+    # The number is the model's, whatever its settings and the container of the data are now.
+    again = sx.certify(clone_of(fitted, gamma=123.0), data, labels)
+    if kind == "several classes":
+        for pair, certificate in found.items():
+            rows = np.isin(labels, pair)
+            own = sx.fast.psvm(data[rows], labels[rows], C=2.0, p=1, kernel=sx.RBF(fitted._gamma), tol=1e-9)
+            assert overlap(certificate, own.certificate)
+            assert overlap(certificate, again[pair])
+        return
+    C = 2.0 if kind != "nu" else float(np.abs(fitted.dual_coef_.toarray()).max())
+    value = objective_at(fitted, data, labels, fitted._gamma, C)
+    own = sx.fast.psvm(data, labels, C=C, p=1, kernel=sx.RBF(fitted._gamma), tol=1e-9).certificate
+    for certificate in (found, again):
+        assert overlap(certificate, own)
+        assert certificate.lower <= value * (1 + 1e-12)
+        assert value <= certificate.upper * (1 + 1e-12)
+    if offset <= 1e5:
+        assert found.gap < 1e-5
+
+
+@pytest.mark.parametrize("offset", [1e4, 1e7])
+@pytest.mark.parametrize("scaling", [0.1, 1.0, 30.0])
+def test_linear_machines_on_sparse_data_with_an_offset(offset, scaling):
+    # All their numbers are settings; the interval holds the exact objective of the model.
+    rng = np.random.default_rng(3)
+    data, labels = rng.standard_normal((20, 2)) + offset, np.where(rng.random(20) < 0.5, 1, -1)
+    thin = sp.csr_array(data)
+    fitted = LinearSVC(loss="hinge", intercept_scaling=scaling, C=0.3, max_iter=2000, random_state=0)
+    with warnings.catch_warnings():
+        # It has not converged, and predicts no better than chance.
+        warnings.simplefilter("ignore")
+        fitted.fit(thin, labels)
+        found, dense = sx.certify(fitted, thin, labels), sx.certify(fitted, data, labels)
+    w = [Fraction(float(v)) for v in fitted.coef_[0]]
+    # The intercept is its coefficient times the scaling, and the coefficient what is known of it.
+    w.append(Fraction(float(fitted.intercept_[0] / scaling)))
+    rows = [[*map(Fraction, map(float, row)), Fraction(scaling)] for row in data]
+    margins = [int(y) * sum(a * v for a, v in zip(row, w, strict=True)) for row, y in zip(rows, labels, strict=True)]
+    value = sum(v * v for v in w) / 2 + Fraction(0.3) * sum(max(1 - u, 0) for u in margins)
+    for certificate in (found, dense):
+        assert Fraction(certificate.lower) <= value <= Fraction(certificate.upper)
+    assert overlap(found, dense)
+
+
+def clone_of(fitted, **changed):
+    return copy.deepcopy(fitted).set_params(**changed)
+
+
+def test_a_gamma_that_the_training_lost_is_refused():
+    thin = sp.csr_array(np.where(np.abs(X) > 0.8, X, 0.0))
+    fitted = SVC().fit(thin, Y)
+    fitted._gamma = -0.5
+    with pytest.raises(sx.DataError, match=r"trained with gamma = -0\.5, .*loses its digits"):
+        sx.certify(fitted, thin, Y)
+
+
+@pytest.mark.parametrize("estimator", [SVC(class_weight="balanced", tol=1e-8), SVC(class_weight={1: 3.0}, tol=1e-8)])
+def test_class_weights_are_those_of_the_training(estimator):
+    labels = np.where(np.arange(Y.size) % 4 == 0, Y, np.sign(X[:, 0])).astype(int)
+    fitted = estimator.fit(X, labels)
+    found = sx.certify(fitted, X, labels)
+    assert found.gap < 1e-5
+    assert sx.certify(clone_of(fitted, class_weight=None), X, labels) == found
+
+
+def test_degenerate_data():
+    doubled, labels = np.repeat(X, 3, axis=0), np.repeat(Y, 3)
+    constant = np.hstack([doubled, np.ones((labels.size, 1))])
+    apart, sides = np.array([[0.0], [1.0], [5.0], [6.0]]), [0, 0, 1, 1]
+    for data, target in ((constant, labels), (apart, sides), (apart[:3], sides[:3])):
+        for estimator in (SVC(tol=1e-8), SVC(kernel="linear", tol=1e-8), LinearSVC(tol=1e-10, max_iter=10**6)):
+            assert sx.certify(estimator.fit(data, target), data, target).gap < 1e-4
+
+
+def test_a_kernel_that_is_indefinite_has_no_certificate():
+    fitted = SVC(kernel="sigmoid", gamma=1.0, coef0=1.0).fit(X, Y)
+    with pytest.raises(sx.DataError, match="not convex"):
+        sx.certify(fitted, X, Y)
+    tame = SVC(kernel="sigmoid", gamma=1e-3, coef0=0.0, tol=1e-8)
+    K = np.tanh(1e-3 * X @ X.T)
+    assert np.linalg.eigvalsh(K).min() < -1e-10
+    with pytest.raises(sx.DataError, match="indefinite"):
+        sx.certify(tame.fit(X, Y), X, Y)
+
+
+@pytest.mark.parametrize("estimator", [SVC(tol=1e-6), SVC(kernel="linear"), SVC(kernel=lambda A, B: A @ B.T)])
+def test_other_data_are_noticed(estimator):
+    fitted = estimator.fit(X, Y, sample_weight=WEIGHT)
+    with pytest.raises(sx.DataError, match="multipliers do not belong"):
+        sx.certify(fitted, X, -Y, WEIGHT)
+    with pytest.raises(sx.DataError, match="multipliers do not belong"):
+        sx.certify(fitted, X, Y, WEIGHT / 10)
+    with pytest.raises(sx.DataError, match="X has 79 rows"):
+        sx.certify(fitted, X[1:], Y[1:], WEIGHT[1:])
+    if not callable(estimator.kernel):
+        with pytest.raises(sx.DataError, match="does not hold the support vectors"):
+            sx.certify(fitted, 2 * X, Y, WEIGHT)
+        with pytest.raises(sx.DataError, match="features"):
+            sx.certify(fitted, X[:, 1:], Y, WEIGHT)
+    with pytest.raises(sx.DataError, match="y has the classes"):
+        sx.certify(fitted, X, np.where(Y > 0, "a", "b"), WEIGHT)
+
+
+def test_what_cannot_be_certified_says_why():
+    pipeline = make_pipeline(StandardScaler(), SVC(tol=1e-6)).fit(X, Y)
+    with pytest.raises(sx.DataError, match="transformed data; pass that step"):
+        sx.certify(pipeline, X, Y)
+    assert sx.certify(pipeline[-1], pipeline[:-1].transform(X), Y).gap < 1e-4
+    with pytest.raises(sx.DataError, match="transformed data"):
+        sx.certify(pipeline[-1], X, Y)
+    search = GridSearchCV(SVC(tol=1e-6), {"C": [0.1, 1.0]}, cv=2).fit(X, Y)
+    with pytest.raises(sx.DataError, match="best_estimator_"):
+        sx.certify(search, X, Y)
+    assert sx.certify(search.best_estimator_, X, Y).gap < 1e-4
+    for estimator, message in (
+        (SGDClassifier(), "SGDClassifier stops by its own rule"),
+        (sx.PSVMClassifier(), "certificate_"),
+        (NuSVC(class_weight="balanced"), "this NuSVC has a class_weight"),
+        (Perceptron(), "got Perceptron"),
+        (LinearSVC(multi_class="crammer_singer"), "multi_class='ovr'"),
+    ):
+        with pytest.raises(sx.DataError, match=message):
+            sx.certify(estimator.fit(X, Y), X, Y)
+    with pytest.raises(sx.DataError, match="not fitted"):
+        sx.certify(SVC(), X, Y)
+    with pytest.raises(sx.DataError, match="must be a fitted"):
+        sx.certify("svc", X, Y)
+
+
+@pytest.mark.parametrize("class_weight", [None, "balanced"])
+@pytest.mark.parametrize("fit_intercept", [True, False])
+@pytest.mark.parametrize("several", [False, True])
+def test_logistic_regression(class_weight, fit_intercept, several):
+    data, labels = (StandardScaler().fit_transform(IRIS), FLOWERS) if several else (X, Y)
+    weight = np.linspace(0.2, 2.0, labels.size) * (np.arange(labels.size) % 5 > 0)
+    gaps = []
+    for tol in (1e-1, 1e-3, 1e-9):
+        fitted = LogisticRegression(
+            C=3.0, solver="newton-cg", tol=tol, max_iter=1000, class_weight=class_weight, fit_intercept=fit_intercept
+        ).fit(data, labels, sample_weight=weight)
+        gaps.append(sx.certify(fitted, data, labels, weight).gap)
+    assert shrink(gaps, below=1e-9)
+    assert gaps[0] > 100 * gaps[-1]
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_the_objective_of_logistic_regression_is_scikit_learns(several):
+    data, labels = (IRIS, FLOWERS) if several else (X, Y)
+    fitted = LogisticRegression(C=3.0, max_iter=5000).fit(data, labels)
+    own = np.searchsorted(fitted.classes_, labels)
+    loss = -fitted.predict_log_proba(data)[np.arange(labels.size), own].sum()
+    certificate = sx.certify(fitted, data, labels)
+    assert certificate.upper == pytest.approx(0.5 * np.sum(fitted.coef_**2) + 3.0 * loss, rel=1e-9)
+    # The statement of the builder is 1/C times this, at λ = 1/C for two classes and 1/(2C) for more.
+    lam = 1 / 6 if several else 1 / 3
+    ours = sx.solve(sx.multinomial_lr(data, labels, lam=lam)).certificate
+    assert certificate.lower / 3.0 <= ours.upper * (1 + 1e-9)
+    assert ours.lower <= certificate.upper / 3.0 * (1 + 1e-9)
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        LogisticRegression(solver="liblinear"),
+        LogisticRegression(C=np.inf),
+        LogisticRegression(solver="saga", l1_ratio=0.5, max_iter=10_000),
+    ],
+    ids=["penalised intercept", "no penalty", "elastic net"],
+)
+def test_logistic_regressions_of_another_kind(estimator):
+    with pytest.raises(sx.DataError, match="this LogisticRegression has solver="):
+        sx.certify(estimator.fit(X, Y), X, Y)
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+@pytest.mark.parametrize("intercept", [True, False])
+def test_a_logistic_regression_with_absolute_norms(classes, intercept):
+    rng = np.random.default_rng(5)
+    data = rng.standard_normal((90, 4))
+    labels = (np.argmax(data[:, :classes] + rng.standard_normal((90, classes)), axis=1)).astype(str)
+    gaps = []
+    # l1_ratio alone says it all from scikit-learn 1.8 on.
+    penalty = {} if LogisticRegression().penalty == "deprecated" else {"penalty": "elasticnet"}
+    for tol in (1e-1, 1e-3, 1e-8):
+        model = LogisticRegression(
+            solver="saga",
+            l1_ratio=1.0,
+            C=0.7,
+            tol=tol,
+            max_iter=100_000,
+            fit_intercept=intercept,
+            random_state=0,
+            **penalty,
+        ).fit(data, labels)
+        certificate = sx.certify(model, data, labels)
+        gaps.append(certificate.gap)
+    assert gaps[-1] < 1e-6
+    assert gaps[-1] <= gaps[0]
+    # scikit-learn's problem is svmcvx.sparse_multinomial_lr times C, with λ = 1/C.
+    own = sx.solve(sx.sparse_multinomial_lr(data, labels, lam=1 / 0.7, intercept=intercept)).certificate
+    assert certificate.lower <= 0.7 * own.upper * (1 + 1e-12)
+    assert 0.7 * own.lower * (1 - 1e-12) <= certificate.upper
+
+
+def test_a_logistic_regression_without_a_penalty_has_no_bound():
+    with pytest.raises(sx.DataError, match="without a penalty"):
+        sx.certify(LogisticRegression(C=np.inf).fit(X, Y), X, Y)
+
+
+def absolute_norm_optimum(X, y, C, weight, scaling=1.0):
+    """The optimum of LIBLINEAR's l1-regularised squared hinge, by cvxpy."""
+    rows = np.column_stack([X, np.full(len(X), scaling)]) if scaling else X
+    w = cp.Variable(rows.shape[1])
+    short = cp.pos(1 - cp.multiply(y, rows @ w))
+    problem = cp.Problem(cp.Minimize(cp.norm1(w) + C * cp.sum(cp.multiply(weight, cp.square(short)))))
+    return problem.solve(solver=cp.CLARABEL)
+
+
+@pytest.mark.parametrize("scaling", [1.0, 10.0, 0.0])
+@pytest.mark.parametrize("C", [1e-3, 0.1, 10.0])
+def test_an_absolute_norm_linear_svc(C, scaling):
+    X, y = make_data(n=80, d=6, seed=3)
+    weight = np.linspace(0.2, 2.0, 80)
+    arguments = {"intercept_scaling": scaling} if scaling else {"fit_intercept": False}
+    value = absolute_norm_optimum(X, y, C, weight, scaling)
+    gaps = []
+    for tol in (1e-1, 1e-3, 1e-6):
+        fitted = LinearSVC(penalty="l1", C=C, tol=tol, max_iter=100_000, **arguments).fit(X, y, sample_weight=weight)
+        found = sx.certify(fitted, X, y, weight)
+        assert found.kind == "convex"
+        assert found.lower <= value * (1 + 1e-6)
+        assert found.upper >= value * (1 - 1e-6)
+        gaps.append(found.gap)
+    assert gaps[-1] <= 1e-4
+    assert gaps[-1] <= gaps[0]
+
+
+def test_an_absolute_norm_linear_svc_of_several_classes_and_sparse_data():
+    X, _ = make_data(n=60, d=5, seed=4)
+    labels = np.arange(60) % 3
+    fitted = LinearSVC(penalty="l1", tol=1e-8, max_iter=100_000).fit(X, labels)
+    found = sx.certify(fitted, X, labels)
+    assert list(found) == [0, 1, 2]
+    for k, certificate in found.items():
+        value = absolute_norm_optimum(X, np.where(labels == k, 1.0, -1.0), 1.0, np.ones(60))
+        assert certificate.lower <= value * (1 + 1e-6)
+        assert certificate.upper >= value * (1 - 1e-6)
+        assert certificate.gap <= 1e-4
+    sparse = sx.certify(fitted, sp.csr_array(X), labels)
+    assert [sparse[k].upper for k in found] == pytest.approx([found[k].upper for k in found], rel=1e-9)
+
+
+@pytest.mark.parametrize("shift", [3.0, 1e3])
+def test_the_upper_end_is_the_objective_at_the_model_also_where_no_model_at_all_is_better(shift):
+    fitted = SVC(kernel="linear").fit(X, Y)
+    fitted.intercept_ = fitted.intercept_ + shift
+    signs = np.where(fitted.classes_[1] == Y, 1.0, -1.0)
+    losses = np.maximum(1.0 - signs * (X @ fitted.coef_[0] + fitted.intercept_[0]), 0.0)
+    objective = 0.5 * float(np.sum(fitted.coef_**2)) + float(losses.sum())
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # the model is as bad as chance
+        found = sx.certify(fitted, X, Y)
+    assert found.upper == pytest.approx(objective, rel=1e-9)
+    assert found.lower > 0

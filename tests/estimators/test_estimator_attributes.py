@@ -1,0 +1,360 @@
+"""Parameters and attributes of the estimators beside those of scikit-learn's SVC."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVC, LinearSVC
+
+import svmcvx as sx
+from svmcvx.formulations.margin.absolute_norm_problems import l1_svm
+from tests.conftest import make_data
+
+X, Y = make_data(n=40)
+RNG = np.random.default_rng(4)
+CODES = np.repeat([0, 1, 2], 12)[RNG.permutation(36)]
+X3 = RNG.standard_normal((36, 3)) + 1.5 * np.eye(3)[CODES]
+Y3 = np.array(["b", "c", "a"])[CODES]
+ATTRIBUTES = (
+    *("classes_", "support_", "support_vectors_", "n_support_", "dual_coef_", "coef_", "intercept_"),
+    *("class_weight_", "shape_fit_", "fit_status_"),
+)
+CLASSES = (
+    *(sx.PSVMClassifier, sx.ODMClassifier, sx.ODMLClassifier, sx.ConicSVMClassifier, sx.ZeroOneSVMClassifier),
+    *(sx.RampSVMClassifier, sx.L0SVMClassifier, sx.M3SVMClassifier, sx.MulticlassSVMClassifier),
+)
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("weight", [None, "balanced", {-1: 2.0, 1: 0.5}])
+@pytest.mark.parametrize("kernel", ["linear", "rbf"])
+def test_attributes_of_two_classes_are_those_of_svc(kernel, weight, sparse):
+    data = sp.csr_array(X) if sparse else X
+    theirs = SVC(kernel=kernel, class_weight=weight, tol=1e-9).fit(sp.csr_matrix(X) if sparse else X, Y)
+    ours = sx.PSVMClassifier(kernel=kernel, class_weight=weight, tol=1e-10).fit(data, Y)
+    assert hasattr(ours, "coef_") is (kernel == "linear")
+    for name in ATTRIBUTES:
+        if name == "coef_" and kernel == "rbf":
+            continue
+        mine, other = getattr(ours, name), getattr(theirs, name)
+        mine, other = (v.toarray() if sp.issparse(v) else np.asarray(v) for v in (mine, other))
+        assert mine.shape == other.shape
+        if name == "classes_" or mine.dtype.kind == "i":
+            assert np.array_equal(mine, other)
+        else:
+            assert np.allclose(mine, other, atol=1e-4)
+    assert ours.n_iter_.shape == theirs.n_iter_.shape
+
+
+@pytest.mark.parametrize("kernel", ["linear", "rbf"])
+def test_several_classes_differ_from_svc_as_the_documentation_says(kernel):
+    theirs = SVC(kernel=kernel, tol=1e-9, decision_function_shape="ovo").fit(X3, Y3)
+    ours = sx.PSVMClassifier(kernel=kernel, tol=1e-10, decision_function_shape="ovo").fit(X3, Y3)
+    for name in ("support_", "support_vectors_", "n_support_", "class_weight_", "shape_fit_"):
+        assert np.array_equal(getattr(ours, name), getattr(theirs, name))
+    # The later class of a pair is the positive one; for SVC it is the earlier one, but for two classes.
+    assert np.allclose(ours.intercept_, -theirs.intercept_, atol=1e-4)
+    assert np.allclose(ours.decision_function(X3), -theirs.decision_function(X3), atol=1e-4)
+    if kernel == "linear":
+        assert np.allclose(ours.coef_, -theirs.coef_, atol=1e-4)
+    # One row a pair; SVC has one row for each of the other classes.
+    assert (ours.dual_coef_.shape[0], theirs.dual_coef_.shape[0]) == (3, 2)
+    first = np.cumsum([0, *ours.n_support_])
+    for row, (k, other) in enumerate([(0, 1), (0, 2), (1, 2)]):
+        early, late = slice(first[k], first[k + 1]), slice(first[other], first[other + 1])
+        assert np.allclose(ours.dual_coef_[row, early], -theirs.dual_coef_[other - 1, early], atol=1e-4)
+        assert np.allclose(ours.dual_coef_[row, late], -theirs.dual_coef_[k, late], atol=1e-4)
+    assert ours.n_iter_.shape == theirs.n_iter_.shape == (3,)
+
+
+@pytest.mark.parametrize("scheme", ["ovo", "ovr"])
+@pytest.mark.parametrize(
+    "face", [sx.PSVMClassifier(p=2.0), sx.PSVMClassifier(C=3.0), sx.ODMClassifier(intercept=True)], ids=repr
+)
+def test_multipliers_of_a_linear_machine_expand_its_normal(face, scheme):
+    fitted = face.set_params(multiclass=scheme, tol=1e-10).fit(X3, Y3)
+    assert fitted.dual_coef_.shape == (3, fitted.support_.size)
+    assert np.allclose(fitted.dual_coef_ @ X3[fitted.support_], fitted.coef_, atol=1e-4)
+    with pytest.raises(AttributeError, match=r"take X\[support_\]"):
+        _ = fitted.support_vectors_
+
+
+def test_attributes_that_do_not_exist_say_why():
+    with pytest.raises(AttributeError, match="dual_coef_ exists for kernel machines, and for pSVM"):
+        _ = sx.ConicSVMClassifier().fit(X, Y).dual_coef_
+    with pytest.raises(AttributeError, match="kernel=None and kernel='linear' only"):
+        _ = sx.PSVMClassifier(kernel="rbf").fit(X, Y).coef_
+    precomputed = sx.PSVMClassifier(kernel="precomputed").fit(X @ X.T, Y)
+    assert precomputed.support_vectors_.shape == (0, 0)
+
+
+@pytest.mark.parametrize("face", [sx.PSVMClassifier(kernel="linear"), sx.PSVMClassifier(), sx.M3SVMClassifier()])
+def test_attributes_cannot_be_written_to(face):
+    fitted = face.fit(X, Y)
+    for name in ("coef_", "intercept_", "support_", "n_support_", "n_iter_"):
+        with pytest.raises(ValueError, match="read-only"):
+            getattr(fitted, name)[..., 0] = 0
+        with pytest.raises(AttributeError):
+            setattr(fitted, name, 0)
+
+
+@settings(max_examples=10)
+@given(st.integers(0, 1000), st.booleans())
+def test_ties_of_votes_are_broken_by_scores_or_by_order(seed, break_ties):
+    rng = np.random.default_rng(seed)
+    data, labels = rng.standard_normal((18, 2)), np.arange(18) % 3
+    ours = sx.PSVMClassifier(kernel="rbf", gamma=1.0, break_ties=break_ties, tol=1e-9).fit(data, labels)
+    theirs = SVC(gamma=1.0, break_ties=break_ties, tol=1e-9).fit(data, labels)
+    new = rng.standard_normal((50, 2))
+    shaped = SVC(gamma=1.0, tol=1e-9, decision_function_shape="ovo").fit(data, labels)
+    clear = np.abs(shaped.decision_function(new)).min(axis=1) > 1e-3
+    assert np.array_equal(ours.predict(new)[clear], theirs.predict(new)[clear])
+    ours.set_params(decision_function_shape="ovo")
+    assert ours.decision_function(new).shape == (50, 3)
+    assert np.array_equal(ours.predict(new)[clear], theirs.predict(new)[clear])
+
+
+@pytest.mark.parametrize("solver", ["auto", "clarabel"])
+@pytest.mark.parametrize(
+    "face", [sx.PSVMClassifier(p=1.5, C=1e3, kernel="rbf"), sx.ODMLClassifier(), sx.M3SVMClassifier()]
+)
+def test_a_limit_on_iterations_warns_and_leaves_the_interval(monkeypatch, face, solver):
+    monkeypatch.setattr("svmcvx.formulations.margin.psvm.solve_support_equations", lambda *args, **keywords: None)
+    data, labels = make_data(n=80, d=4, seed=3)
+    face.set_params(max_iter=1, solver=solver, tol=1e-9)
+    with pytest.warns(ConvergenceWarning, match=r"certified relative gap .* lies in \["):
+        fitted = face.fit(data, labels)
+    assert fitted.fit_status_ == 1
+    assert fitted.certificate_.lower <= fitted.certificate_.upper
+    assert len(fitted.solution_.attempts) >= 1
+    whole = face.set_params(max_iter=None).fit(data, labels)
+    assert whole.fit_status_ == 0
+    assert fitted.certificate_.lower <= whole.certificate_.upper
+    assert whole.certificate_.lower <= fitted.certificate_.upper
+
+
+def test_limits_that_cannot_be_used():
+    for parameters, message in (
+        ({"max_iter": 0}, "max_iter must be a whole number"),
+        ({"max_iter": 3, "solver": "scip"}, "max_iter does not limit scip"),
+        ({"cache_size": 0}, "cache_size must be"),
+        ({"decision_function_shape": "ovx"}, "decision_function_shape must be one of"),
+        ({"decision_function_shape": "ovo", "multiclass": "ovr"}, "needs a machine for each pair"),
+        ({"break_ties": 1}, "break_ties must be True or False"),
+        ({"fit_intercept": 1}, "fit_intercept must be True, False or 'penalised'"),
+        ({"fit_intercept": False, "bias": "paper"}, "rule for a free intercept"),
+        ({"fit_intercept": False, "C": np.inf}, "C=inf is the hard margin"),
+        ({"p": 0.5, "C": np.inf}, "not convex"),
+    ):
+        with pytest.raises(sx.DataError, match=message):
+            sx.PSVMClassifier(**parameters).fit(X, Y)
+
+
+@pytest.mark.parametrize("face", CLASSES)
+def test_bad_parameters_are_refused_whether_they_are_used_or_not(face):
+    for name in face().get_params():
+        if name == "verbose":
+            continue
+        estimator = face(**{name: "x" if name == "coef0" else -7.5})
+        with pytest.raises(sx.SvmcvxError, match=name):
+            estimator.fit(X[:20], Y[:20])
+    with pytest.raises(sx.DataError, match="class_weight must be None, 'balanced' or a dict"):
+        face(class_weight=[1.0, 2.0]).fit(X, Y)
+
+
+def test_parameters_of_a_kernel_in_grids():
+    face = sx.PSVMClassifier(kernel=sx.RBF(0.4))
+    kernel = face.kernel
+    assert face.set_params(kernel__gamma=0.2).kernel == sx.RBF(0.2)
+    assert kernel == sx.RBF(0.4)
+    assert face.set_params(kernel=sx.kernels.Polynomial(2), kernel__coef0=1.0).kernel == sx.kernels.Polynomial(
+        2, coef0=1.0
+    )
+    grid = {"kernel__gamma": [0.05, 1.0], "C": [1.0, np.inf]}
+    searched = GridSearchCV(sx.PSVMClassifier(kernel=sx.RBF()), grid, cv=2).fit(X, Y)
+    by_name = GridSearchCV(sx.PSVMClassifier(kernel="rbf"), {"gamma": [0.05, 1.0], "C": [1.0, np.inf]}, cv=2).fit(X, Y)
+    assert sorted(searched.cv_results_["mean_test_score"]) == sorted(by_name.cv_results_["mean_test_score"])
+    assert searched.best_estimator_.kernel.gamma == searched.best_params_["kernel__gamma"]
+    found = sx.select(sx.PSVMClassifier(kernel=sx.RBF()), {"kernel__gamma": [0.05, 1.0]}, X, Y, cv=2)
+    assert sorted(found["param_kernel__gamma"]) == [0.05, 1.0]
+    pipeline = make_pipeline(StandardScaler(), sx.PSVMClassifier(kernel=sx.RBF()))
+    assert pipeline.set_params(psvmclassifier__kernel__gamma=3.0)[-1].kernel == sx.RBF(3.0)
+    with pytest.raises(sx.DataError, match="kernel__gamma needs a kernel object"):
+        sx.PSVMClassifier(kernel="rbf").set_params(kernel__gamma=1.0)
+    with pytest.raises(sx.DataError, match="no parameter 'degree'; it has gamma"):
+        sx.PSVMClassifier(kernel=sx.RBF()).set_params(kernel__degree=1)
+    with pytest.raises(sx.DataError, match="gamma must be"):
+        sx.PSVMClassifier(kernel=sx.RBF()).set_params(kernel__gamma=-1.0)
+
+
+@pytest.mark.parametrize("gone", [["b"], ["b", "c"]])
+@pytest.mark.parametrize(
+    "face",
+    [
+        sx.PSVMClassifier(kernel="rbf", gamma=0.5, class_weight={"a": 2.0}),
+        sx.PSVMClassifier(multiclass="ovr"),
+        sx.M3SVMClassifier(tol=1e-6),
+    ],
+    ids=repr,
+)
+def test_a_class_without_weight_is_left_out(face, gone):
+    labels = Y3.copy()
+    labels[:6] = "d"
+    weight = np.where(np.isin(labels, gone), 0.0, 1.0 + np.arange(36) % 2)
+    with pytest.warns(UserWarning, match="which is left out; it is never predicted"):
+        fitted = clone(face).fit(X3, labels, sample_weight=weight)
+    kept = weight > 0
+    alone = clone(face).fit(X3[kept], labels[kept], sample_weight=weight[kept])
+    assert fitted.classes_.tolist() == alone.classes_.tolist() == sorted({"a", "b", "c", "d"} - set(gone))
+    assert fitted.class_weight_.tolist() == alone.class_weight_.tolist()
+    assert fitted.n_support_.tolist() == alone.n_support_.tolist()
+    assert kept[fitted.support_].all()
+    assert fitted.certificate_.upper == pytest.approx(alone.certificate_.upper, rel=1e-5)
+    assert np.allclose(fitted.decision_function(X3), alone.decision_function(X3), atol=1e-3)
+
+
+@pytest.mark.parametrize("intercept", ["penalised", "none"])
+@pytest.mark.parametrize("p", [1.0, 1.5, 2.0, 3.0])
+@pytest.mark.parametrize("kernel", [None, "rbf"])
+def test_intercepts_that_are_not_free_on_every_route(kernel, p, intercept):
+    weight = 1.0 + np.arange(Y.size) % 3
+    arguments = {"C": 2.0, "p": p, "kernel": kernel, "intercept": intercept, "sample_weight": weight}
+    fast = sx.fast.psvm(X, Y, tol=1e-8, **arguments)
+    dual, primal = (sx.solve(build(X, Y, **arguments)) for build in (sx.psvm_dual, sx.psvm_primal))
+    for solution in (fast, dual, primal):
+        assert solution.formulation == "penalised psvm"
+        assert solution.certificate.is_certified(1e-8)
+        assert solution.certificate.lower <= fast.certificate.upper
+        assert fast.certificate.lower <= solution.certificate.upper
+        if intercept == "none":
+            assert solution.model.intercept == 0.0
+    free = sx.fast.psvm(X, Y, C=2.0, p=p, kernel=kernel, sample_weight=weight, tol=1e-8)
+    # A free intercept leaves the smaller objective.
+    assert free.certificate.lower <= fast.certificate.upper
+    again = sx.fast.psvm(X, Y, tol=1e-8, **arguments | {"C": 2.2}, warm_start=fast)
+    assert again.warm_start_used
+    assert again.certificate.is_certified(1e-8)
+
+
+@pytest.mark.parametrize("room", [500.0, 1e-3])
+def test_a_factor_that_grows_gives_the_same_interval_and_a_wide_one_without_room(monkeypatch, room):
+    arguments = {"C": 2.0, "p": 2.0, "kernel": sx.RBF(0.5), "intercept": "penalised"}
+    whole = sx.fast.psvm(X, Y, **arguments)
+    monkeypatch.setattr("svmcvx.fast.margin.psvm.FACTORED", 0)
+    monkeypatch.setattr("svmcvx.fast.margin.psvm_unbiased.POLISHED", 0)
+    grown = sx.fast.psvm(X, Y, cache_size=room, **arguments)
+    assert grown.certificate.lower <= whole.certificate.upper
+    assert whole.certificate.lower <= grown.certificate.upper
+    assert grown.certificate.is_certified(1e-6) is (room > 1.0)
+    assert grown.attempts[0].options["rank"] == (40 if room > 1.0 else 3)
+
+
+@pytest.mark.parametrize(("p", "loss"), [(1.0, "hinge"), (2.0, "squared_hinge")])
+@pytest.mark.parametrize("fit_intercept", [False, "penalised"])
+def test_a_penalised_intercept_is_that_of_linear_svc(p, loss, fit_intercept):
+    ours = sx.PSVMClassifier(C=0.5, p=p, fit_intercept=fit_intercept, tol=1e-10).fit(X, Y)
+    theirs = LinearSVC(C=0.5, loss=loss, fit_intercept=bool(fit_intercept), tol=1e-10, max_iter=10**6, dual=True).fit(
+        X, Y
+    )
+    assert np.allclose(ours.coef_, theirs.coef_, atol=1e-4)
+    assert np.allclose(ours.intercept_, theirs.intercept_, atol=1e-4)
+    certified = sx.certify(theirs, X, Y)
+    assert certified.lower <= ours.certificate_.upper
+    assert ours.certificate_.lower <= certified.upper
+
+
+@pytest.mark.parametrize("fit_intercept", [False, "penalised"])
+@pytest.mark.parametrize("C", [1e-3, 0.1, 3.0])
+def test_absolute_coefficients_are_those_of_linear_svc(C, fit_intercept):
+    data = np.hstack([X, np.random.default_rng(1).standard_normal((40, 5))])
+    theirs = LinearSVC(C=C, penalty="l1", dual=False, fit_intercept=bool(fit_intercept), tol=1e-9, max_iter=10**6)
+    theirs.fit(data, Y)
+    for rows in (data, sp.csr_array(data)):
+        ours = sx.PSVMClassifier(C=C, p=2, penalty="l1", fit_intercept=fit_intercept).fit(rows, Y)
+        assert ours.certificate_.is_certified(1e-6)
+        certified = sx.certify(theirs, rows, Y)
+        assert certified.lower <= ours.certificate_.upper
+        assert ours.certificate_.lower <= certified.upper
+        assert np.allclose(ours.coef_, theirs.coef_, atol=1e-5)
+        assert np.array_equal(ours.coef_ == 0, theirs.coef_ == 0)
+
+
+def test_absolute_coefficients_with_weights_limits_and_bad_arguments():
+    face = sx.PSVMClassifier(p=2, penalty="l1", fit_intercept="penalised")
+    weight = np.arange(Y.size) % 3
+    weighted = face.fit(X, Y, sample_weight=weight).certificate_
+    copied = clone(face).fit(np.repeat(X, weight, axis=0), np.repeat(Y, weight)).certificate_
+    assert weighted.upper == pytest.approx(copied.upper, rel=1e-9)
+    problem = l1_svm(X, Y, C=1.0)
+    assert problem.model_at_variables() is None
+    problem.solve(solver="CLARABEL")
+    assert problem.formulation.objective(problem.model_at_variables()) == pytest.approx(problem.value, rel=1e-6)
+    assert sx.solve(problem).certificate.upper == pytest.approx(clone(face).fit(X, Y).certificate_.upper, rel=1e-6)
+    with pytest.warns(ConvergenceWarning):
+        assert clone(face).set_params(time_limit=1e-6).fit(X, Y).certificate_.lower == 0.0
+    for parameters in ({"p": 1.5}, {"kernel": "rbf"}, {"fit_intercept": True}):
+        with pytest.raises(sx.DataError, match="penalty='l1' is stated for p=2"):
+            clone(face).set_params(**parameters).fit(X, Y)
+    with pytest.raises(sx.DataError, match="C must be"):
+        clone(face).set_params(C=np.inf).fit(X, Y)
+    with pytest.raises(sx.DataError, match="penalty must be one of"):
+        clone(face).set_params(penalty="l3").fit(X, Y)
+    with pytest.raises(sx.DataError, match="no proof"):
+        face.solution_.proof()
+
+
+def test_infinite_costs_are_the_hard_margin():
+    data = X + 3.0 * Y[:, None]
+    fitted = sx.PSVMClassifier(C=np.inf).fit(data, Y)
+    direct = sx.fast.hard_margin(data, Y)
+    assert fitted.solution_.formulation == "hard_margin"
+    assert fitted.certificate_.upper == direct.certificate.upper
+    assert fitted.fit_status_ == 0
+    assert np.allclose(fitted.dual_coef_ @ data[fitted.support_], fitted.coef_, atol=1e-6)
+    general = sx.PSVMClassifier(C=np.inf, kernel="rbf", gamma=1.0, solver="clarabel").fit(X, Y)
+    by_pairs = sx.PSVMClassifier(C=np.inf, kernel="rbf", gamma=1.0).fit(X, Y)
+    assert general.certificate_.lower <= by_pairs.certificate_.upper
+    assert by_pairs.certificate_.lower <= general.certificate_.upper
+    assert sx.PSVMClassifier(C=np.inf, kernel="rbf", gamma=9.0).fit(X3, Y3).score(X3, Y3) == 1.0
+    with pytest.raises(sx.SolverFailed, match="not separable"):
+        sx.PSVMClassifier(C=np.inf).fit(np.r_[data, data[:1]], np.r_[Y, -Y[0]])
+
+
+@pytest.mark.parametrize(
+    "build", [sx.fast.hard_margin, lambda *args, **rest: sx.solve(sx.hard_margin_dual(*args, **rest))]
+)
+def test_a_hard_margin_knows_weights_of_zero_only(build):
+    data = X + 3.0 * Y[:, None]
+    weight = np.arange(Y.size) % 4 * 1.0
+    weighted = build(data, Y, sample_weight=weight)
+    apart = build(data[weight > 0], Y[weight > 0])
+    assert weighted.certificate.upper == pytest.approx(apart.certificate.upper, rel=1e-9)
+    assert (weight[weighted.model.support] > 0).all()
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {"fit_intercept": False},
+        {"fit_intercept": "penalised", "p": 1.5},
+        {"fit_intercept": False, "p": 2.0},
+        {"C": np.inf},
+    ],
+)
+def test_rows_in_blocks_take_them_too(parameters):
+    data = X + 3.0 * Y[:, None] if "C" in parameters else X
+    blocks = sx.RowBlocks([lambda k=k: (data[k : k + 10], Y[k : k + 10]) for k in range(0, 40, 10)], labelled=True)
+    fitted = sx.PSVMClassifier(**parameters).fit(data, Y)
+    in_blocks = sx.PSVMClassifier(**parameters).fit(data, Y).fit(blocks, blocks.y)
+    assert in_blocks.certificate_.is_certified(1e-6)
+    assert in_blocks.certificate_.lower <= fitted.certificate_.upper
+    assert fitted.certificate_.lower <= in_blocks.certificate_.upper
+    assert (in_blocks.fit_status_, in_blocks.class_weight_.tolist(), in_blocks.n_iter_.shape) == (0, [1.0, 1.0], (1,))
+    for name in ("n_support_", "dual_coef_", "support_vectors_", "shape_fit_"):
+        assert not hasattr(in_blocks, name)

@@ -1,0 +1,434 @@
+import math
+import threading
+import warnings
+
+import joblib
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVC
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import svmcvx as sx
+import svmcvx.data as data_room
+import svmcvx.estimators.base as base_room
+from svmcvx.catalogue import FastSolver, find
+from svmcvx.estimators.routes import choose, unsupported_settings
+from svmcvx.solve import backends, options
+from svmcvx.system import clock
+from tests.conftest import make_data
+
+X, Y = make_data(n=40)
+
+NO_INTERCEPT = {
+    "check_class_weight_classifiers": "a machine without intercept, as in the paper, parts any cloud around the origin"
+}
+
+FACES = [
+    sx.PSVMClassifier(),
+    sx.PSVMClassifier(p=2.0, kernel="rbf", tol=1e-13),
+    sx.PSVMClassifier(p=1.5, solver="fast"),
+    # That weights are copies is checked to 1e-7 of the scores.
+    sx.PSVMClassifier(kernel="rbf", multiclass="ovr", solver="fast", tol=1e-10),
+    sx.ODMClassifier(),
+    sx.ODMClassifier(intercept=True, solver="fast"),
+    sx.ODMLClassifier(tol=1e-10),
+    sx.ConicSVMClassifier(),
+    # M3SVMClassifier and the hinge of MulticlassSVMClassifier are checked in their rooms' tests.
+    sx.MulticlassSVMClassifier(loss="softmax"),
+    sx.ConicSVMClassifier(solver="fast", tol=1e-10),
+    sx.M3SVMClassifier(p=2.0, eps=1e-2, solver="fast", tol=1e-12),
+    # A clock of steps stops them early: what is checked is the face, not the optimum.
+    sx.L0SVMClassifier(solver="fast", time_limit=0.5),
+    sx.ZeroOneSVMClassifier(time_limit=0.5),
+    sx.RampSVMClassifier(C=0.1, time_limit=0.1),
+    sx.L0SVMClassifier(time_limit=0.5),
+]
+
+
+# Their many small programs take half a minute for one more container of sparse data, which all faces read in one place.
+SLOW = (
+    sx.ODMClassifier,
+    sx.ODMLClassifier,
+    sx.ConicSVMClassifier,
+    sx.ZeroOneSVMClassifier,
+    sx.RampSVMClassifier,
+    sx.L0SVMClassifier,
+)
+
+
+def expected_failures(estimator):
+    return NO_INTERCEPT if getattr(estimator, "intercept", True) is False else {}
+
+
+class Steps:
+    """A source of seconds that goes on by a millisecond each time the main thread reads it, on any machine."""
+
+    def __init__(self):
+        self.at = 0.0
+
+    def __call__(self):
+        if threading.current_thread() is threading.main_thread():
+            self.at += 1e-3
+        return self.at
+
+
+@pytest.fixture
+def same_on_any_machine(monkeypatch):
+    """Time limits that count steps, SCIP's too."""
+    real = backends.run
+
+    def run(problem, name, settings, **keywords):
+        if name == "SCIP":
+            settings = {**settings, "scip_params": {**settings["scip_params"], "limits/nodes": 5, "limits/time": 1e20}}
+            keywords["until"] = math.inf
+        return real(problem, name, settings, **keywords)
+
+    monkeypatch.setattr(backends, "run", run)
+    with clock.replaced(Steps()):
+        yield
+
+
+@pytest.mark.usefixtures("same_on_any_machine")
+@parametrize_with_checks(FACES, expected_failed_checks=expected_failures)
+def test_scikit_learns_own_checks(estimator, check):
+    if isinstance(estimator, SLOW) and check.func.__name__ == "check_estimator_sparse_matrix":
+        pytest.skip("check_estimator_sparse_array is the same with another container")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        check(estimator)
+
+
+@pytest.mark.parametrize(
+    "kernel", [None, "rbf", "poly", "laplacian", "exponential", "linear", sx.RBF(0.3), lambda a, b: a @ b.T]
+)
+def test_the_face_is_the_builder_and_solve(kernel):
+    classifier = sx.PSVMClassifier(C=2.0, p=1.5, kernel=kernel, tol=1e-12).fit(X, Y)
+    direct = sx.solve(sx.psvm_dual(X, Y, C=2.0, p=1.5, kernel=kernel))
+    assert classifier.certificate_.is_certified(1e-6)
+    assert classifier.certificate_ == classifier.solution_.certificate
+    assert np.allclose(classifier.decision_function(X), direct.model.decision_function(X))
+    assert np.array_equal(classifier.predict(X), direct.model.predict(X))
+
+
+def test_p_one_is_close_to_svc():
+    ours = sx.PSVMClassifier(C=1.0, kernel="rbf", gamma="scale").fit(X, Y)
+    theirs = SVC(C=1.0, gamma="scale", tol=1e-8).fit(X, Y)
+    assert np.allclose(ours.decision_function(X), theirs.decision_function(X), atol=1e-4)
+    assert set(ours.support_) == set(theirs.support_)
+    assert ours.dual_coef_.shape == (1, ours.support_.size)
+
+
+def test_attributes_exist_where_they_mean_something():
+    linear, kernel = sx.PSVMClassifier().fit(X, Y), sx.PSVMClassifier(kernel="rbf").fit(X, Y)
+    assert linear.coef_.shape == (1, 3)
+    assert np.allclose(X @ linear.coef_[0] + linear.intercept_, linear.decision_function(X))
+    assert linear.dual_coef_.shape == (1, linear.support_.size)
+    assert not hasattr(kernel, "coef_")
+    assert kernel.intercept_.shape == (1,)
+
+
+@pytest.mark.parametrize("attribute", ["certificate_", "model_", "support_", "coef_"])
+def test_nothing_is_known_before_fit(attribute):
+    with pytest.raises(NotFittedError):
+        getattr(sx.PSVMClassifier(), attribute)
+
+
+def test_labels_weights_frames_and_sparse_data():
+    names = np.where(Y > 0, "yes", "no")
+    frame = pd.DataFrame(X, columns=["a", "b", "c"])
+    weight = 1 + np.arange(Y.size) % 2
+    classifier = sx.PSVMClassifier(p=2.0).fit(frame, names, sample_weight=weight)
+    assert classifier.classes_.tolist() == ["no", "yes"]
+    assert classifier.feature_names_in_.tolist() == ["a", "b", "c"]
+    repeated = sx.PSVMClassifier(p=2.0).fit(np.repeat(X, weight, axis=0), np.repeat(names, weight))
+    assert np.allclose(classifier.decision_function(frame), repeated.decision_function(X), atol=1e-5)
+    sparse = sx.PSVMClassifier(p=2.0).fit(sp.csr_matrix(X), names, sample_weight=weight)
+    assert np.allclose(sparse.decision_function(sp.csr_matrix(X)), classifier.decision_function(frame), atol=1e-5)
+
+
+def test_precomputed_kernels_are_sliced_in_cross_validation():
+    K = sx.RBF(0.5)(X)
+    search = GridSearchCV(sx.PSVMClassifier(kernel="precomputed"), {"C": [0.1, 1.0]}, cv=3).fit(K, Y)
+    direct = GridSearchCV(sx.PSVMClassifier(kernel=sx.RBF(0.5)), {"C": [0.1, 1.0]}, cv=3).fit(X, Y)
+    assert np.allclose(search.cv_results_["mean_test_score"], direct.cv_results_["mean_test_score"])
+
+
+def test_pipelines_and_searches_over_all_parameters():
+    pipeline = make_pipeline(StandardScaler(), sx.PSVMClassifier(kernel="rbf"))
+    grid = {"psvmclassifier__p": [1.0, 2.0], "psvmclassifier__gamma": ["scale", 0.1]}
+    search = GridSearchCV(pipeline, grid, cv=3).fit(X, Y)
+    assert search.best_estimator_[-1].certificate_.is_certified(1e-6)
+    assert clone(search.best_estimator_[-1]).get_params()["p"] == search.best_params_["psvmclassifier__p"]
+
+
+def test_an_answer_that_is_not_certified_warns_with_the_numbers(monkeypatch):
+    monkeypatch.setattr("svmcvx.formulations.margin.psvm.solve_support_equations", lambda *args, **keywords: None)
+    monkeypatch.setitem(options.FIXED, "CLARABEL", {"max_iter": 4})
+    data, labels = make_data(n=100, d=5)
+    with pytest.warns(ConvergenceWarning, match=r"certified relative gap .* lies in \["):
+        classifier = sx.PSVMClassifier(p=1.5, kernel="rbf", solver="clarabel").fit(data, labels)
+    assert classifier.certificate_.lower <= classifier.certificate_.upper
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"C": -1}, "C must be"),
+        ({"p": 0.5}, "not convex"),
+        ({"kernel": "gauss"}, "kernel must be one of"),
+        ({"gamma": "big", "kernel": "rbf"}, "gamma must be one of"),
+        ({"tol": 0}, "tol must be"),
+        ({"bias": "mean"}, "bias must be one of"),
+        ({"kernel": "sigmoid", "gamma": 1.0, "coef0": 1.0}, "indefinite"),
+    ],
+)
+def test_bad_parameters_are_refused_when_fitting(parameters, message):
+    with pytest.raises(sx.DataError, match=message):
+        sx.PSVMClassifier(**parameters).fit(X, Y)
+
+
+ALL = [
+    sx.PSVMClassifier(kernel="rbf"),
+    sx.ODMClassifier(),
+    sx.ODMLClassifier(tol=1e-10),
+    sx.ConicSVMClassifier(),
+    sx.M3SVMClassifier(),
+    sx.MulticlassSVMClassifier(),
+    sx.ZeroOneSVMClassifier(),
+    sx.RampSVMClassifier(),
+    sx.L0SVMClassifier(),
+]
+
+
+@pytest.mark.parametrize("estimator", ALL, ids=lambda estimator: type(estimator).__name__)
+def test_stored_and_restored_estimators_and_models_predict_the_same(estimator, tmp_path):
+    data, labels = make_data(n=16)
+    fitted = clone(estimator).fit(data, labels)
+    joblib.dump(fitted, tmp_path / "estimator.joblib")
+    restored = joblib.load(tmp_path / "estimator.joblib")
+    assert np.array_equal(restored.decision_function(data), fitted.decision_function(data))
+    assert repr(restored.certificate_) == repr(fitted.certificate_)
+    assert restored.solution_.to_dict() == fitted.solution_.to_dict()
+    fitted.model_.save(tmp_path / "model.npz")
+    loaded = sx.load_model(tmp_path / "model.npz")
+    assert np.array_equal(loaded.predict(data), fitted.predict(data))
+
+
+@pytest.mark.parametrize("estimator", ALL, ids=lambda estimator: type(estimator).__name__)
+def test_weights_of_classes_multiply_those_of_observations(estimator):
+    data, labels = make_data(n=14, seed=1)
+    weight = np.linspace(0.5, 2.0, labels.size)
+    by_class = clone(estimator).set_params(class_weight={-1: 2.0, 1: 0.25}).fit(data, labels, sample_weight=weight)
+    by_hand = clone(estimator).fit(data, labels, sample_weight=weight * np.where(labels < 0, 2.0, 0.25))
+    assert by_class.solution_.hyperparameters == pytest.approx(by_hand.solution_.hyperparameters) or (
+        by_class.solution_.hyperparameters["kernel"] != by_hand.solution_.hyperparameters["kernel"]
+    )
+    if "rbf" in repr(estimator):
+        by_hand = clone(estimator).set_params(gamma=by_class.model_.kernel.gamma)
+        by_hand.fit(data, labels, sample_weight=weight * np.where(labels < 0, 2.0, 0.25))
+    assert by_class.certificate_.upper == pytest.approx(by_hand.certificate_.upper, rel=1e-5)
+
+
+def test_class_weights_that_cannot_be_used():
+    with pytest.raises(sx.DataError, match="class_weight cannot be used"):
+        sx.PSVMClassifier(class_weight="even").fit(X, Y)
+    with pytest.raises(sx.DataError, match="class_weight must be finite and non-negative"):
+        sx.PSVMClassifier(class_weight={1: -1.0}).fit(X, Y)
+
+
+def test_balanced_weights_are_those_of_svc():
+    data, labels = make_data(n=60, seed=2)
+    keep = np.r_[np.flatnonzero(labels > 0)[:8], np.flatnonzero(labels < 0)]
+    weight = np.linspace(0.5, 2.0, keep.size)
+    ours = sx.PSVMClassifier(class_weight="balanced", kernel="rbf", gamma=0.3)
+    theirs = SVC(class_weight="balanced", gamma=0.3, tol=1e-9)
+    for fitted in (ours, theirs):
+        fitted.fit(data[keep], labels[keep], sample_weight=weight)
+    assert np.allclose(ours.decision_function(data), theirs.decision_function(data), atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "route", "reason"),
+    [
+        ({"solver": "auto", "formulation": "psvm", "n": 200, "kernel": False}, "fast", "the quicker one at any size"),
+        ({"solver": "auto", "formulation": "psvm", "n": 201, "kernel": True}, "fast", "the quicker one at any size"),
+        ({"solver": "auto", "formulation": "l0", "n": 50, "kernel": True}, "fast", "the quicker one at any size"),
+        ({"solver": "auto", "formulation": "conic", "n": 51, "kernel": False}, "fast", "the quicker one"),
+        ({"solver": "fast", "formulation": "psvm", "n": 5, "kernel": False}, "fast", "was asked for"),
+        ({"solver": "CLARABEL", "formulation": "psvm", "n": 5000, "kernel": False}, "general", "'CLARABEL' was asked for"),
+        ({"solver": "auto", "formulation": "mine", "n": 5000, "kernel": False}, "general", "no specialised solver for mine"),
+        ({"solver": "auto", "formulation": "multiclass", "n": 5000, "kernel": False}, "fast", "the quicker one at any size"),
+        ({"solver": "auto", "formulation": "m3svm", "n": 5000, "kernel": False, "settings": {"lam": 1.0, "norm": 1}}, "general", "fast.m3svm takes no norm"),
+        ({"solver": "auto", "formulation": "l0", "n": 5, "kernel": False, "mixed_integer": False}, "fast", "no mixed-integer solver is installed"),
+        ({"solver": "auto", "formulation": "psvm", "n": 5, "kernel": False, "mixed_integer": False}, "fast", "the quicker one"),
+    ],
+)  # fmt: skip
+def test_the_rule_that_chooses_the_route(arguments, route, reason):
+    chosen = choose(**arguments)
+    assert chosen.name == route
+    assert reason in chosen.reason
+
+
+@pytest.mark.parametrize(("n", "second"), [(200, True), (201, False)])
+def test_few_observations_get_a_second_opinion(n, second):
+    assert choose("auto", "psvm", n, kernel=False).second_opinion is second
+    assert choose("auto", "l0", n, kernel=False).second_opinion is False
+    assert choose("fast", "psvm", n, kernel=False).second_opinion is False
+
+
+def test_a_second_opinion_is_kept_where_it_is_the_better_one(monkeypatch):
+    from svmcvx.fast.margin import psvm as room
+
+    real = room.psvm
+
+    def wide(*arguments, **keywords):
+        pairs = room.DecompositionSettings(working_set=2, whole=0)
+        settings = room.PSVMSettings(decomposition=pairs)
+        return real(*arguments, **keywords | {"max_iter": 1, "tol": 1e-14, "settings": settings})
+
+    monkeypatch.setattr(room, "psvm", wide)
+    fitted = sx.PSVMClassifier(p=1.5, kernel="rbf").fit(X, Y)
+    assert fitted.certificate_.is_certified(1e-6)
+    assert fitted.solution_.solver == "CLARABEL"
+    assert fitted.solution_.attempts[0].solver.startswith("fast.psvm")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"solver": 3, "n": 5}, sx.DataError, "solver must be a name"),
+        ({"solver": "gurob", "n": 5}, sx.SolverUnavailable, "'auto', 'fast' or one of .*'clarabel'"),
+        ({"solver": "fast", "n": 5, "formulation": "mine"}, sx.SolverUnavailable, "no specialised solver for mine"),
+        (
+            {
+                "solver": "fast",
+                "n": 5,
+                "formulation": "zero_one",
+                "settings": {"lam": 1.0, "M": 3.0, "form": "perspective"},
+            },
+            sx.BuildError,
+            "takes no M, form",
+        ),
+    ],
+)
+def test_routes_that_do_not_exist(arguments, error, message):
+    with pytest.raises(error, match=message):
+        choose(**{"formulation": "psvm", "kernel": False, **arguments})
+
+
+def test_settings_that_a_fast_solver_does_not_take():
+    solver = FastSolver("f", "module", settings=("C",), only={"M": "auto", "weights": None, "form": "big-m"})
+    assert unsupported_settings(solver, {"C": 1.0, "M": "auto", "weights": None, "form": "big-m"}) == ()
+    assert unsupported_settings(solver, {"C": 1.0, "M": np.ones(3), "weights": True, "form": "other"}) == (
+        "M",
+        "weights",
+        "form",
+    )
+
+
+@pytest.mark.parametrize("name", ["psvm", "odm", "odml"])
+def test_fast_solvers_take_all_settings_of_their_faces(name):
+    face = next(estimator for estimator in ALL if estimator._formulation == name)
+    assert unsupported_settings(find(name).fast, {**face._settings(), "sample_weight": True}) == ()
+
+
+@pytest.mark.parametrize("kernel", [None, "rbf"])
+@pytest.mark.parametrize(
+    "face", [sx.PSVMClassifier(), sx.PSVMClassifier(p=1.5), sx.ODMClassifier(), sx.ODMLClassifier()], ids=repr
+)
+def test_both_routes_end_in_overlapping_intervals(face, kernel):
+    data, labels = make_data(n=230, d=4, seed=4)
+    face = clone(face).set_params(kernel=kernel)
+    auto = clone(face).fit(data, labels)
+    assert auto.solver_route_ == "fast"
+    assert "quicker" in auto.solver_reason_
+    assert auto.solution_.solver.startswith("fast.")
+    conic = clone(face).set_params(solver="clarabel").fit(data, labels)
+    assert (conic.solver_route_, conic.solution_.solver) == ("general", "CLARABEL")
+    for fitted in (auto, conic):
+        assert fitted.certificate_.is_certified(1e-6)
+        assert fitted.n_iter_ >= 1
+    assert max(auto.certificate_.lower, conic.certificate_.lower) <= min(
+        auto.certificate_.upper, conic.certificate_.upper
+    )
+
+
+def test_the_gap_asked_for_is_that_of_the_certificate():
+    data, labels = make_data(n=300, d=4, seed=4)
+    for tol in (1e-2, 1e-8):
+        fitted = sx.PSVMClassifier(p=1.5, kernel="rbf", tol=tol).fit(data, labels)
+        assert fitted.certificate_.gap <= tol
+    assert sx.PSVMClassifier(p=1.5, kernel="rbf", tol=0.1).fit(data, labels).certificate_.gap > 1e-8
+
+
+def test_an_earlier_solution_is_a_start():
+    data, labels = make_data(n=300, d=4, seed=4)
+    first = sx.PSVMClassifier(p=1.5, kernel="rbf").fit(data, labels)
+    again = sx.PSVMClassifier(p=1.5, kernel="rbf", C=1.01)
+    again._fit(again._training_data(data, labels), first.solution_)
+    assert again.solution_.warm_start_used
+    assert not first.solution_.warm_start_used
+
+
+@pytest.mark.parametrize("solver", ["fast", "clarabel"])
+def test_a_fit_validates_its_data_once(monkeypatch, solver):
+    calls = []
+    for module, name in ((data_room, "check_features"), (data_room, "coded_labels"), (base_room, "check_features")):
+        original = getattr(module, name)
+        monkeypatch.setattr(
+            module, name, lambda *a, original=original, name=name, **k: calls.append(name) or original(*a, **k)
+        )
+    sx.PSVMClassifier(p=2.0, solver=solver).fit(X, Y)
+    assert sorted(calls) == ["check_features", "coded_labels"]
+
+
+def test_a_fast_answer_that_was_cut_short_warns_with_the_numbers():
+    data, labels = make_data(n=400, d=5)
+    with pytest.warns(ConvergenceWarning, match=r"exceeds 1e-09: the optimum lies in \["):
+        sx.PSVMClassifier(C=1e4, kernel="rbf", solver="fast", tol=1e-9, time_limit=1e-4).fit(data, labels)
+
+
+def test_a_solver_for_which_there_is_none():
+    class OfOnesOwn(sx.PSVMClassifier):
+        _formulation = "mine"
+
+        def _builder(self):
+            return sx.psvm_dual
+
+    with pytest.raises(sx.SolverUnavailable, match="no specialised solver for mine"):
+        OfOnesOwn(solver="fast").fit(X, Y)
+
+
+def test_other_columns_and_class_weights_of_zero():
+    table = pd.DataFrame(X, columns=["a", "b", "c"])
+    for fitted in (sx.PSVMClassifier().fit(table, Y), sx.M3SVMClassifier().fit(table, Y)):
+        with pytest.raises(sx.DataError, match="feature names should match"):
+            fitted.predict(table.rename(columns={"a": "z"}))
+        with pytest.raises(sx.DataError, match="2 features, but"):
+            fitted.predict(X[:, :2])
+    with pytest.raises(sx.DataError, match="class_weight must be positive, got 0 for -1"):
+        sx.PSVMClassifier(class_weight={-1: 0}).fit(X, Y)
+
+
+@pytest.mark.parametrize("solver", ["fast", "clarabel"])
+@pytest.mark.parametrize("estimator", [sx.ConicSVMClassifier(), sx.M3SVMClassifier(tol=1e-6)], ids=repr)
+def test_both_routes_of_the_other_convex_machines(estimator, solver):
+    data, labels = make_data(n=60, d=3, seed=5)
+    weight = np.linspace(0.5, 2.0, labels.size)
+    auto = clone(estimator).fit(data, labels, sample_weight=weight)
+    forced = clone(estimator).set_params(solver=solver).fit(data, labels, sample_weight=weight)
+    assert (forced.solver_route_, forced.solver_reason_) == (
+        "fast" if solver == "fast" else "general",
+        f"solver='{solver}' was asked for",
+    )
+    for fitted in (auto, forced):
+        assert fitted.certificate_.is_certified(1e-6)
+    assert forced.certificate_.lower <= auto.certificate_.upper
+    assert auto.certificate_.lower <= forced.certificate_.upper

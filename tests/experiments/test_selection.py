@@ -1,0 +1,642 @@
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from importlib.util import find_spec
+
+import joblib
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+from sklearn.base import clone
+from sklearn.decomposition import PCA
+from sklearn.metrics import balanced_accuracy_score, make_scorer
+from sklearn.model_selection import GridSearchCV, KFold, StratifiedKFold, cross_validate
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import MinMaxScaler, StandardScaler
+from sklearn.svm import SVC
+
+import svmcvx as sx
+from svmcvx.experiments import Selection
+from svmcvx.experiments.search_paths import PATH_PARAMETERS, paths_of
+from svmcvx.experiments.store import Store
+from svmcvx.kernels.gram_cache import GramCache
+from tests.conftest import make_data
+
+X, Y = make_data(n=90)
+VALUES = [0.01, 0.1, 1.0, 10.0]
+FAST = {"solver": "fast", "tol": 1e-7}
+COLUMNS = ["mean_test_score", "std_test_score", "rank_test_score", "split0_test_score", "split2_test_score"]
+BOUNDS = ["split0_lower", "split0_upper", "split2_lower", "split2_upper"]
+
+
+def assert_same_answers(table, other, tol=1e-6):
+    """Same scores; intervals that meet."""
+    for column in COLUMNS:
+        assert table[column].tolist() == pytest.approx(other[column].tolist(), nan_ok=True), column
+    for k in (0, 2):
+        lower = np.maximum(table[f"split{k}_lower"], other[f"split{k}_lower"])
+        upper = np.minimum(table[f"split{k}_upper"], other[f"split{k}_upper"])
+        assert (lower <= upper + tol * np.abs(upper)).all()
+
+
+@pytest.mark.parametrize("p", [1.0, 1.5, 2.0])
+@pytest.mark.parametrize("kernel", [None, "rbf", "poly"])
+def test_the_result_is_that_of_grid_search(kernel, p):
+    model = sx.PSVMClassifier(p=p, kernel=kernel, coef0=1.0, **FAST)
+    table = sx.select(model, {"C": VALUES}, X, Y, cv=3)
+    search = GridSearchCV(model, {"C": VALUES}, cv=3).fit(X, Y)
+    for column in COLUMNS:
+        assert table[column].tolist() == pytest.approx(search.cv_results_[column].tolist()), column
+    assert table.best_params_ == search.best_params_
+    assert table.best_index_ == search.best_index_
+    assert table.best_score_ == pytest.approx(search.best_score_)
+    assert table["certified"].all()
+    assert table["worst_gap"].max() <= 1e-7
+    assert table.best_estimator_.predict(X).tolist() == search.predict(X).tolist()
+
+
+@pytest.mark.parametrize(
+    ("model", "grid"),
+    [
+        (sx.ODMClassifier(**FAST), {"C1": VALUES}),
+        (sx.ODMLClassifier(kernel="rbf", **FAST), {"lam1": [0.01, 0.1, 1.0]}),
+        (sx.PSVMClassifier(tol=1e-7, solver="clarabel"), {"C": [0.1, 1.0]}),
+        (sx.ConicSVMClassifier(solver="clarabel"), {"lam": [0.1, 1.0]}),
+    ],
+    ids=["odm", "odml", "conic route", "conic"],
+)
+def test_other_estimators_too(model, grid):
+    table = sx.select(model, grid, X, Y, cv=3, tol=1e-5)
+    search = GridSearchCV(model, grid, cv=3).fit(X, Y)
+    assert table["mean_test_score"].tolist() == pytest.approx(search.cv_results_["mean_test_score"].tolist())
+    assert table["certified"].all()
+
+
+def test_intervals_hold_the_optimum_of_each_fold():
+    table = sx.select(sx.PSVMClassifier(p=1.5, kernel="rbf", **FAST), {"C": VALUES}, X, Y, cv=3)
+    for k, (train, _) in enumerate(StratifiedKFold(3).split(X, Y)):
+        for i, C in enumerate(VALUES):
+            optimum = sx.solve(sx.psvm_dual(X[train], Y[train], C=C, p=1.5, kernel="rbf")).certificate
+            assert table[f"split{k}_lower"][i] <= optimum.upper
+            assert table[f"split{k}_upper"][i] >= optimum.lower
+
+
+def test_all_but_the_first_of_a_path_start_warm():
+    table = sx.select(sx.PSVMClassifier(p=2.0, **FAST), {"C": VALUES[::-1]}, X, Y, cv=3, refit=False)
+    assert table["param_C"].tolist() == VALUES[::-1]
+    assert table["warm_starts"].tolist() == [3, 3, 3, 0]
+    assert table.best_estimator_ is None
+    assert (table["seconds"] > 0).all()
+
+
+def test_columns_are_pinned():
+    table = sx.select(sx.PSVMClassifier(**FAST), {"C": [0.1, 1.0], "p": [1.0]}, X, Y, cv=2)
+    assert isinstance(table, pd.DataFrame)
+    assert isinstance(table, Selection)
+    assert list(table.columns) == [
+        "param_C",
+        "param_p",
+        "params",
+        "split0_test_score",
+        "split1_test_score",
+        "mean_test_score",
+        "std_test_score",
+        "rank_test_score",
+        "split0_lower",
+        "split0_upper",
+        "split1_lower",
+        "split1_upper",
+        "worst_gap",
+        "certified",
+        "n_support",
+        "solver",
+        "status",
+        "warm_starts",
+        "seconds",
+        "note",
+    ]
+    assert table["params"].tolist() == [{"C": 0.1, "p": 1.0}, {"C": 1.0, "p": 1.0}]
+    assert table.complete
+    assert (table["status"] == "optimal").all()
+    assert table["solver"].str.startswith("fast.psvm/").all()
+
+
+def test_parts_are_plain_frames_and_the_whole_is_picklable():
+    table = sx.select(sx.PSVMClassifier(**FAST), {"C": [0.1, 1.0]}, X, Y, cv=2)
+    assert type(table[["param_C", "certified"]]) is pd.DataFrame
+    again = pickle.loads(pickle.dumps(table))  # noqa: S301
+    assert again.best_params_ == table.best_params_
+    assert again.best_estimator_.predict(X).tolist() == table.best_estimator_.predict(X).tolist()
+
+
+# Paths
+
+
+def test_settings_are_ordered_into_paths():
+    candidates = [{"C": C, "p": p} for C in (10.0, 0.1, 1.0) for p in (1.0, 2.0)]
+    paths = paths_of(sx.PSVMClassifier(), candidates)
+    assert [path.parameter for path in paths] == ["C", "C"]
+    assert [[s["C"] for s in path.settings] for path in paths] == [[0.1, 1.0, 10.0]] * 2
+    assert [path.positions for path in paths] == [(2, 4, 0), (3, 5, 1)]
+    longer = [{"C": C, "p": p} for C in (0.1, 1.0) for p in (1.0, 1.5, 2.0)]
+    assert {path.parameter for path in paths_of(sx.PSVMClassifier(), longer)} == {"p"}
+    square = [{"C": C, "p": p} for C in (0.1, 1.0) for p in (1.0, 1.5)]
+    assert {path.parameter for path in paths_of(sx.PSVMClassifier(), square)} == {"C"}
+    assert PATH_PARAMETERS.index("C") < PATH_PARAMETERS.index("p")
+
+
+def test_only_numbers_of_the_final_estimator_make_a_path():
+    pipeline = make_pipeline(PCA(), sx.PSVMClassifier())
+    assert [p.parameter for p in paths_of(pipeline, [{"pca__n_components": 1}, {"pca__n_components": 2}])] == [None] * 2
+    (path,) = paths_of(pipeline, [{"psvmclassifier__C": 2.0}, {"psvmclassifier__C": 1.0}])
+    assert path.parameter == "psvmclassifier__C"
+    assert path.positions == (1, 0)
+    assert [p.parameter for p in paths_of(sx.PSVMClassifier(), [{"C": 1.0}, {"C": "big"}])] == [None] * 2
+
+
+def test_a_list_of_grids_is_searched_like_grid_search():
+    grid = [{"C": [0.1, 1.0], "kernel": ["rbf"], "gamma": [0.1, 1.0]}, {"C": [1.0], "p": [2.0]}]
+    model = sx.PSVMClassifier(**FAST)
+    table = sx.select(model, grid, X, Y, cv=3)
+    search = GridSearchCV(model, grid, cv=3).fit(X, Y)
+    assert table["params"].tolist() == search.cv_results_["params"]
+    assert table["mean_test_score"].tolist() == pytest.approx(search.cv_results_["mean_test_score"].tolist())
+    assert pd.isna(table["param_p"][0])
+
+
+class CountingScaler(StandardScaler):
+    fits = 0
+
+    def fit(self, X, y=None, sample_weight=None):
+        type(self).fits += 1
+        return super().fit(X, y, sample_weight)
+
+
+def test_transformers_are_fitted_once_for_each_path_and_fold():
+    CountingScaler.fits = 0
+    model = make_pipeline(CountingScaler(), sx.PSVMClassifier(**FAST))
+    grid = {"psvmclassifier__C": VALUES}
+    table = sx.select(model, grid, 10 * X + 3, Y, cv=3, refit=False)
+    assert CountingScaler.fits == 3
+    search = GridSearchCV(model, grid, cv=3).fit(10 * X + 3, Y)
+    assert table["mean_test_score"].tolist() == pytest.approx(search.cv_results_["mean_test_score"].tolist())
+
+
+def test_settings_of_transformers_and_whole_steps_are_searched():
+    model = Pipeline([("scale", StandardScaler()), ("pca", PCA()), ("svm", sx.PSVMClassifier(**FAST))])
+    grid = {
+        "scale": [StandardScaler(), MinMaxScaler(), "passthrough"],
+        "pca__n_components": [1, 2],
+        "svm__C": [0.1, 1.0],
+    }
+    table = sx.select(model, grid, X, Y, cv=3)
+    search = GridSearchCV(model, grid, cv=3).fit(X, Y)
+    assert table["mean_test_score"].tolist() == pytest.approx(search.cv_results_["mean_test_score"].tolist())
+    assert table["warm_starts"].sum() == len(table) // 2 * 3
+    swapped = {"svm": [sx.PSVMClassifier(p=2.0, **FAST), SVC()], "svm__C": [0.1, 1.0]}
+    table = sx.select(model, swapped, X, Y, cv=3, refit=False)
+    search = GridSearchCV(model, swapped, cv=3).fit(X, Y)
+    assert table["mean_test_score"].tolist() == pytest.approx(search.cv_results_["mean_test_score"].tolist())
+
+
+def test_estimators_of_others_have_no_certificate():
+    table = sx.select(SVC(), {"C": VALUES}, X, Y, cv=3)
+    search = GridSearchCV(SVC(), {"C": VALUES}, cv=3).fit(X, Y)
+    assert table["mean_test_score"].tolist() == pytest.approx(search.cv_results_["mean_test_score"].tolist())
+    assert not table["certified"].any()
+    assert table["worst_gap"].isna().all()
+    assert table["warm_starts"].tolist() == [0] * 4
+
+
+# Data and arguments
+
+
+def seeing_the_pipeline(model, X, y):
+    assert isinstance(model, Pipeline)
+    return balanced_accuracy_score(y, model.predict(X))
+
+
+@pytest.mark.parametrize(
+    "scoring", ["balanced_accuracy", "roc_auc", make_scorer(balanced_accuracy_score), seeing_the_pipeline]
+)
+def test_scores_of_all_kinds(scoring):
+    model = make_pipeline(StandardScaler(), sx.PSVMClassifier(p=2.0, **FAST))
+    grid = {"psvmclassifier__C": VALUES}
+    table = sx.select(model, grid, X, Y, cv=3, scoring=scoring)
+    search = GridSearchCV(model, grid, cv=3, scoring=scoring).fit(X, Y)
+    assert table["mean_test_score"].tolist() == pytest.approx(search.cv_results_["mean_test_score"].tolist())
+
+
+def test_data_of_all_kinds():
+    names = np.where(np.asarray(Y) == np.unique(Y)[0], "no", "yes")
+    frame = pd.DataFrame(X, columns=[f"x{j}" for j in range(X.shape[1])])
+    model = sx.PSVMClassifier(p=2.0, **FAST)
+    expected = sx.select(model, {"C": VALUES}, X, Y, cv=3)
+    for data, labels in [
+        (frame, pd.Series(names)),
+        (X.tolist(), names.tolist()),
+        (sp.csr_matrix(X), names),
+        (sp.coo_array(X), names),
+    ]:
+        table = sx.select(model, {"C": VALUES}, data, labels, cv=3)
+        assert_same_answers(table, expected)
+    assert list(sx.select(model, {"C": VALUES}, frame, names, cv=3).best_estimator_.feature_names_in_) == list(frame)
+
+
+def test_precomputed_kernels_are_cut_on_both_sides():
+    K = sx.RBF(0.5)(X)
+    table = sx.select(sx.PSVMClassifier(kernel="precomputed", **FAST), {"C": VALUES}, K, Y, cv=3)
+    expected = sx.select(sx.PSVMClassifier(kernel="rbf", gamma=0.5, **FAST), {"C": VALUES}, X, Y, cv=3)
+    assert_same_answers(table, expected)
+
+
+def test_sample_weights_reach_the_final_estimator():
+    weight = np.random.default_rng(0).integers(0, 4, Y.size).astype(float)
+    model = make_pipeline(StandardScaler(), sx.PSVMClassifier(p=2.0, **FAST))
+    grid = {"psvmclassifier__C": VALUES}
+    table = sx.select(model, grid, X, Y, cv=3, sample_weight=weight)
+    search = GridSearchCV(model, grid, cv=3).fit(X, Y, psvmclassifier__sample_weight=weight)
+    assert table["mean_test_score"].tolist() == pytest.approx(search.cv_results_["mean_test_score"].tolist())
+    difference = table.best_estimator_.decision_function(X) - search.decision_function(X)
+    assert np.abs(difference).max() < 1e-3
+    plain = sx.select(model, grid, X, Y, cv=3)
+    assert plain["split0_upper"].tolist() != pytest.approx(table["split0_upper"].tolist())
+
+
+def test_several_classes():
+    rng = np.random.default_rng(1)
+    labels = np.repeat(["a", "b", "c"], 30)
+    points = rng.normal(size=(90, 2)) + 2.0 * np.array([[0, 0], [1, 1], [0, 2]])[np.repeat([0, 1, 2], 30)]
+    model = sx.PSVMClassifier(p=2.0, kernel="rbf", **FAST)
+    table = sx.select(model, {"C": VALUES}, points, labels, cv=3)
+    search = GridSearchCV(model, {"C": VALUES}, cv=3).fit(points, labels)
+    assert table["mean_test_score"].tolist() == pytest.approx(search.cv_results_["mean_test_score"].tolist())
+    assert table["worst_gap"].max() <= 1e-7
+
+
+def test_folds_are_those_asked_for():
+    model, grid = sx.PSVMClassifier(**FAST), {"C": [0.1, 1.0]}
+    shuffled = sx.select(model, grid, X, Y, cv=3, seed=7)
+    splitter = sx.select(model, grid, X, Y, cv=StratifiedKFold(3, shuffle=True, random_state=7))
+    assert_same_answers(shuffled, splitter)
+    pairs = list(KFold(4).split(X))
+    table = sx.select(model, grid, X, Y, cv=pairs)
+    assert {"split3_test_score", "split3_lower"} <= set(table)
+    groups = np.arange(Y.size) % 5
+    from sklearn.model_selection import GroupKFold
+
+    table = sx.select(model, grid, X, Y, cv=GroupKFold(3), groups=groups)
+    search = GridSearchCV(model, grid, cv=GroupKFold(3)).fit(X, Y, groups=groups)
+    assert table["mean_test_score"].tolist() == pytest.approx(search.cv_results_["mean_test_score"].tolist())
+
+
+def test_a_setting_that_fails_has_the_reason_and_no_score():
+    table = sx.select(sx.PSVMClassifier(**FAST), {"C": [-1.0, 1.0]}, X, Y, cv=3)
+    assert pd.isna(table["mean_test_score"][0])
+    assert "C must be" in table["note"][0]
+    assert table["rank_test_score"].tolist() == [2, 1]
+    assert table.best_params_ == {"C": 1.0}
+    assert table["certified"].tolist() == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("keywords", "message"),
+    [
+        ({"estimator": sx.PSVMClassifier}, "estimator must be an estimator"),
+        ({"grid": {"Q": [1.0]}}, "grid cannot be used: Invalid parameter 'Q'"),
+        ({"grid": {"C": 1.0}}, "grid cannot be used"),
+        ({"grid": {}, "estimator": "psvm"}, "estimator must be an estimator"),
+        ({"grid": []}, "grid is empty"),
+        ({"grid": {"C": [-1.0]}}, "every setting of the grid fails in some fold: C must be"),
+        ({"cv": 1}, "cv cannot be used"),
+        ({"cv": 1000}, "cv cannot be used"),
+        ({"scoring": "nonsense"}, "scoring cannot be used"),
+        ({"scoring": ["accuracy", "f1"]}, "scoring must be one score"),
+        ({"tol": 0}, "tol must be"),
+        ({"sample_weight": [1.0]}, "sample_weight must hold one weight"),
+        ({"y": Y[:-1]}, "X and y cannot be used"),
+    ],
+)
+def test_unusable_arguments_are_named(keywords, message):
+    arguments = {"estimator": sx.PSVMClassifier(**FAST), "grid": {"C": [1.0]}, "X": X, "y": Y, "cv": 3, **keywords}
+    with pytest.raises(sx.DataError, match=message):
+        sx.select(**arguments)
+
+
+# Stopping and going on
+
+
+def kept(file):
+    return len(Store(file))
+
+
+def test_a_store_spares_finished_fits(tmp_path, monkeypatch):
+    model, grid = sx.PSVMClassifier(p=2.0, **FAST), {"C": VALUES}
+    first = sx.select(model, grid, X, Y, cv=3, store=tmp_path / "new" / "fits")
+    assert kept(tmp_path / "new" / "fits") == 12
+    monkeypatch.setattr(sx.PSVMClassifier, "_fit", lambda *_: pytest.fail("fitted again"))
+    again = sx.select(model, grid, X, Y, cv=3, store=tmp_path / "new" / "fits", refit=False)
+    pd.testing.assert_frame_equal(pd.DataFrame(again), pd.DataFrame(first))
+
+
+def test_a_store_is_for_the_same_work_only(tmp_path):
+    def count(model=sx.PSVMClassifier(p=2.0, **FAST), values=(0.1, 1.0), data=X, labels=Y, cv=2, **more):  # noqa: B008
+        sx.select(model, {"C": list(values)}, data, labels, cv=cv, store=tmp_path / "s.sqlite", refit=False, **more)
+        return kept(tmp_path / "s.sqlite")
+
+    assert count() == 4
+    assert count() == 4
+    assert count(values=(0.1, 1.0, 10.0)) == 6  # only what is new
+    assert count(model=sx.PSVMClassifier(p=1.5, **FAST)) == 10
+    assert count(data=2 * X) == 14
+    assert count(labels=np.where(np.arange(Y.size) < 2, Y[::-1], Y)) in (14, 18)
+    before = kept(tmp_path / "s.sqlite")
+    assert count(cv=StratifiedKFold(2, shuffle=True, random_state=0)) == before + 4
+    assert count(scoring="balanced_accuracy") == before + 8
+    assert count(sample_weight=np.arange(1.0, Y.size + 1)) == before + 12
+
+
+def test_a_store_that_cannot_be_used_is_refused(tmp_path):
+    (tmp_path / "file").write_text("")
+    for path, message in (
+        (tmp_path, "store must be a file"),
+        (tmp_path / "file" / "rows.sqlite", "store cannot be used"),
+    ):
+        with pytest.raises(sx.DataError, match=message):
+            sx.select(sx.PSVMClassifier(), {"C": [1.0]}, X, Y, store=path)
+    (tmp_path / "other.jsonl").write_text("{}\n" * 100)
+    with pytest.raises(sx.DataError, match="was not written by svmcvx"):
+        sx.select(sx.PSVMClassifier(), {"C": [1.0]}, X, Y, store=tmp_path / "other.jsonl")
+    with pytest.raises(sx.DataError, match="store cannot tell these parameters again"):
+        sx.select(sx.PSVMClassifier(kernel=lambda A, B: A @ B.T), {"C": [1.0]}, X, Y, store=tmp_path / "fresh")
+
+
+KILLED = """
+    import sys, time, numpy as np, svmcvx as sx
+    X, y = np.load(sys.argv[1]), np.load(sys.argv[2])
+    class Slow(sx.PSVMClassifier):
+        def _fit(self, *arguments):
+            time.sleep(0.05)
+            return super()._fit(*arguments)
+    Slow.__name__ = Slow.__qualname__ = "PSVMClassifier"
+    Slow.__module__ = "svmcvx.estimators.margin"
+    import svmcvx.estimators.margin as room
+    room.PSVMClassifier = Slow
+    sx.select(Slow(p=2.0, solver="fast", tol=1e-7), {"C": list(np.logspace(-2, 2, 40))}, X, y, cv=3, store=sys.argv[3])
+"""
+
+
+def test_a_run_killed_in_the_middle_goes_on_where_it_stopped(tmp_path):
+    np.save(tmp_path / "X.npy", X)
+    np.save(tmp_path / "y.npy", Y)
+    file = tmp_path / "fits.sqlite"
+    arguments = [str(tmp_path / "X.npy"), str(tmp_path / "y.npy"), str(file)]
+    process = subprocess.Popen([sys.executable, "-c", textwrap.dedent(KILLED), *arguments])
+    # Long: only so that a defect does not wait for ever.
+    deadline = time.monotonic() + 600
+    while time.monotonic() < deadline and process.poll() is None and (not file.exists() or kept(file) < 50):
+        time.sleep(0.02)
+    os.kill(process.pid, signal.SIGKILL)
+    assert process.wait() == -signal.SIGKILL
+    before = dict(Store(file).items())
+    assert 50 <= len(before) < 120
+    model, grid = sx.PSVMClassifier(p=2.0, **FAST), {"C": list(np.logspace(-2, 2, 40))}
+    resumed = sx.select(model, grid, X, Y, cv=3, store=file)
+    rows = dict(Store(file).items("select"))
+    assert len(rows) == 120
+    # Nothing of what was finished has been computed again.
+    assert {key: rows[key] for key in before} == before
+    assert_same_answers(resumed, sx.select(model, grid, X, Y, cv=3))
+
+
+def interrupting(monkeypatch, after):
+    original, calls = sx.PSVMClassifier._fit, []
+
+    def fit(self, *arguments):
+        calls.append(None)
+        if len(calls) > after:
+            raise KeyboardInterrupt
+        return original(self, *arguments)
+
+    monkeypatch.setattr(sx.PSVMClassifier, "_fit", fit)
+
+
+def test_ctrl_c_gives_what_is_finished(monkeypatch, tmp_path):
+    model, grid = sx.PSVMClassifier(p=2.0, **FAST), {"C": VALUES}
+    whole = sx.select(model, grid, X, Y, cv=3)
+    with monkeypatch.context() as patched:
+        interrupting(patched, 6)
+        with pytest.warns(UserWarning, match="interrupted after 6 of 12 fits"):
+            part = sx.select(model, grid, X, Y, cv=3, store=tmp_path / "s.sqlite")
+    assert not part.complete
+    assert part.best_estimator_ is None
+    assert part["split0_test_score"].tolist() == whole["split0_test_score"].tolist()
+    assert part["split1_test_score"].isna().tolist() == [False, False, True, True]
+    assert part["mean_test_score"].isna().all()
+    assert not part["certified"].any()
+    assert kept(tmp_path / "s.sqlite") == 6
+    assert_same_answers(sx.select(model, grid, X, Y, cv=3, store=tmp_path / "s.sqlite"), whole)
+
+
+def test_ctrl_c_keeps_what_other_threads_have_finished(monkeypatch, tmp_path):
+    model, grid = sx.PSVMClassifier(p=2.0, **FAST), {"C": VALUES}
+    with monkeypatch.context() as patched, joblib.parallel_config(backend="threading"):
+        interrupting(patched, 5)
+        with pytest.warns(UserWarning, match="interrupted after"):
+            part = sx.select(model, grid, X, Y, cv=3, n_jobs=2, store=tmp_path / "s.sqlite")
+    assert not part.complete
+    assert 1 <= part.filter(like="test_score").filter(like="split").notna().to_numpy().sum() <= 5
+    # Threads cannot be ended; what they still write does no harm.
+    assert_same_answers(
+        sx.select(model, grid, X, Y, cv=3, store=tmp_path / "s.sqlite"), sx.select(model, grid, X, Y, cv=3)
+    )
+
+
+def test_a_fit_that_ctrl_c_ended_early_is_not_a_finished_one(monkeypatch):
+    original = sx.PSVMClassifier._fit
+
+    def fit(self, data, warm=None, cache=None):
+        if self.C == 1.0:
+            signal.raise_signal(signal.SIGINT)
+        return original(self, data, warm)
+
+    monkeypatch.setattr(sx.PSVMClassifier, "_fit", fit)
+    with pytest.warns(UserWarning, match=r"interrupted after 2 of 12 fits.*pass a file as store"):
+        table = sx.select(sx.PSVMClassifier(**FAST), {"C": VALUES}, X, Y, cv=3)
+    assert table["split0_test_score"].isna().tolist() == [False, False, True, True]
+
+
+def test_progress_is_shown(capsys):
+    sx.select(sx.PSVMClassifier(**FAST), {"C": [0.1, 1.0]}, X, Y, cv=2, progress=True)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setitem(sys.modules, "rich.progress", None)
+        with pytest.raises(sx.SolverUnavailable, match=r"rich is not installed; run: pip install 'svmcvx\[cli\]'"):
+            sx.select(sx.PSVMClassifier(**FAST), {"C": [0.1]}, X, Y, cv=2, progress=True)
+    assert "Traceback" not in capsys.readouterr().err
+
+
+# Backends
+
+
+MODEL, GRID = sx.PSVMClassifier(p=1.5, kernel="rbf", **FAST), {"C": [0.1, 1.0, 10.0], "gamma": [0.1, 1.0]}
+
+
+@pytest.fixture(scope="module")
+def alone():
+    return sx.select(MODEL, GRID, X, Y, cv=3)
+
+
+@pytest.mark.parametrize("backend", ["threading", "loky", "multiprocessing"])
+def test_the_result_does_not_depend_on_the_backend(backend, alone, tmp_path):
+    with joblib.parallel_config(backend=backend):
+        table = sx.select(MODEL, GRID, X, Y, cv=3, n_jobs=2, store=tmp_path / "s.sqlite")
+    for column in COLUMNS + BOUNDS + ["worst_gap", "n_support", "warm_starts"]:
+        assert table[column].tolist() == alone[column].tolist(), column
+    assert kept(tmp_path / "s.sqlite") == 18
+
+
+@pytest.mark.skipif(find_spec("distributed") is None, reason="needs the extra dask: pip install 'svmcvx[dask]'")
+def test_a_dask_cluster_gives_the_same_result(alone, tmp_path):
+    from distributed import Client, LocalCluster
+
+    cluster = LocalCluster(
+        n_workers=2, threads_per_worker=1, dashboard_address=None, local_directory=str(tmp_path / "dask")
+    )
+    with cluster, Client(cluster), joblib.parallel_config(backend="dask"):
+        table = sx.select(MODEL, GRID, X, Y, cv=3, store=tmp_path / "fits")
+    for column in COLUMNS + BOUNDS + ["worst_gap", "n_support", "warm_starts"]:
+        assert table[column].tolist() == alone[column].tolist(), column
+    assert kept(tmp_path / "fits") == 18
+
+
+# Gram matrices
+
+
+def test_gram_matrices_are_evaluated_once(monkeypatch):
+    original, calls = sx.RBF.block, []
+    monkeypatch.setattr(sx.RBF, "block", lambda self, A, B: calls.append((A.shape, B.shape)) or original(self, A, B))
+    sx.select(sx.PSVMClassifier(kernel="rbf", **FAST), {"C": VALUES, "p": [1.0, 2.0]}, X, Y, cv=3, refit=False)
+    square = [shapes for shapes in calls if shapes == ((60, X.shape[1]), (60, X.shape[1]))]
+    assert len(square) == 3
+
+
+@pytest.mark.parametrize("kernel", ["rbf", "poly", "laplacian", "exponential", "sigmoid", "linear"])
+@pytest.mark.parametrize("formulation", ["psvm", "odm", "odml"])
+def test_kept_gram_matrices_change_no_answer(kernel, formulation):
+    chosen = sx.kernels.as_kernel(kernel, gamma=0.1, coef0=0.5)
+    keywords = {"psvm": {"C": 1.0, "p": 1.5}, "odm": {"C1": 1.0, "C2": 0.5, "D": 0.1}}
+    settings = keywords.get(formulation, {"C": 1.0, "lam1": 0.1, "lam2": 0.1})
+    solver = getattr(sx.fast, formulation)
+
+    def solve(kernel):
+        return solver(X, Y, kernel=kernel, indefinite="clip", tol=1e-8, **settings).certificate
+
+    alone = solve(chosen)
+    cached = GramCache().kernel(chosen)
+    first, second = solve(cached), solve(cached)
+    assert first.upper == second.upper
+    for certificate in (first, second):
+        assert certificate.is_certified(1e-7)
+        assert max(certificate.lower, alone.lower) <= min(certificate.upper, alone.upper)
+
+
+def test_a_kept_matrix_is_of_its_rows_and_kernel_only():
+    kernel = sx.RBF(0.5)
+    made = []
+
+    def ask(k, data):
+        entry = cache.gram(k, data, lambda: made.append(None) or k(data))
+        assert np.array_equal(entry.matrix, k(data))
+
+    cache = GramCache()
+    for data in (X, X.copy(), X[::-1].copy(), X[:-1], sp.csr_array(X), sp.csr_array(X)):
+        ask(kernel, data)
+    assert len(made) == 4
+    ask(sx.RBF(0.25), X)
+    assert len(made) == 5
+
+
+def test_a_cache_owns_its_data():
+    kernel, data = sx.RBF(0.5), X.copy()
+    cached = GramCache().kernel(kernel)
+    sx.fast.psvm(data, Y, C=1.0, p=1.5, kernel=cached)
+    data *= 3.0
+    after = sx.fast.psvm(data, Y, C=1.0, p=1.5, kernel=cached).certificate
+    truth = sx.fast.psvm(data, Y, C=1.0, p=1.5, kernel=kernel).certificate
+    assert max(after.lower, truth.lower) <= min(after.upper, truth.upper)
+
+
+def test_a_cached_kernel_is_pickled_without_its_cache():
+    kernel = sx.RBF(0.5)
+    cached = GramCache().kernel(kernel)
+    assert pickle.loads(pickle.dumps(cached)) == kernel  # noqa: S301 - our own
+    assert str(cached) == str(kernel)
+    assert cached.to_dict() == kernel.to_dict()
+
+
+def test_a_matrix_without_room_is_not_kept(monkeypatch):
+    room = 40.0 * X.shape[0] ** 2
+    monkeypatch.setattr("svmcvx.system.memory.available", lambda: room)
+    assert GramCache(share=0.1).gram(sx.RBF(0.5), X, lambda: pytest.fail("no room")) is None
+    cache = GramCache(share=0.5)
+    first = cache.gram(sx.RBF(0.5), X, lambda: sx.RBF(0.5)(X))
+    assert cache.gram(sx.RBF(0.5), X, lambda: pytest.fail("kept")) is first
+    second = cache.gram(sx.RBF(1.0), X, lambda: sx.RBF(1.0)(X))
+    assert second is not None
+    # The older one has made room.
+    assert cache.gram(sx.RBF(0.5), X, lambda: sx.RBF(0.5)(X)) is not first
+
+
+# Inside scikit-learn
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        sx.PSVMClassifier(p=1.5, kernel="rbf"),
+        sx.ODMClassifier(),
+        sx.ODMLClassifier(),
+        sx.ConicSVMClassifier(),
+        sx.M3SVMClassifier(),
+        sx.MulticlassSVMClassifier(),
+    ],
+    ids=lambda model: type(model).__name__,
+)
+def test_estimators_work_inside_scikit_learn(model):
+    pipeline = make_pipeline(StandardScaler(), clone(model))
+    scores = cross_validate(pipeline, X, Y, cv=3, return_estimator=True)
+    assert (scores["test_score"] > 0.5).all()
+    assert all(fitted[-1].certificate_.lower is not None for fitted in scores["estimator"])
+    name = pipeline.steps[-1][0]
+    search = GridSearchCV(pipeline, {f"{name}__tol": [1e-4, 1e-6]}, cv=2).fit(X, Y)
+    assert search.best_estimator_[-1].tol in (1e-4, 1e-6)
+    assert clone(search.best_estimator_)[-1].get_params() == search.best_estimator_[-1].get_params()
+
+
+def test_a_cross_matrix_is_evaluated_once_and_only_where_there_is_room():
+    kernel, A, B = sx.RBF(0.5), X[:20], X[20:60]
+    cache = GramCache()
+    found = cache.cross(kernel, A, B)
+    assert cache.cross(kernel, A.copy(), B.copy()) is found
+    assert cache.cross(sx.RBF(0.7), A, B) is not found
+    assert np.array_equal(found, kernel(A, B))
+    assert GramCache(share=0.0).cross(kernel, A, B) is None
+
+
+def test_scores_from_a_cross_matrix_are_those_of_the_model():
+    model = make_pipeline(StandardScaler(), sx.PSVMClassifier(p=2.0, kernel="rbf", **FAST))
+    name = "psvmclassifier__C"
+    table = sx.select(model, {name: VALUES}, X, Y, cv=3, refit=False)
+    plain = sx.select(model, {name: VALUES}, X, Y, cv=3, refit=False, scoring="accuracy")
+    assert np.array_equal(table["mean_test_score"], plain["mean_test_score"])
+
+
+def test_every_kind_of_wrong_setting_is_found_before_the_first_fit():
+    grid = [{"C": [0.1, 1.0]}, {"C": [0.1, 1.0], "nonsense": [1.0, 2.0]}]
+    with pytest.raises(sx.DataError, match="grid cannot be used"):
+        sx.select(sx.PSVMClassifier(**FAST), grid, X, Y, cv=3)

@@ -1,0 +1,727 @@
+"""Studies: tasks, resuming, failures, tables, files."""
+
+import json
+import multiprocessing
+import os
+import re
+import subprocess
+import sys
+import textwrap
+from html.parser import HTMLParser
+from importlib.util import find_spec
+from xml.etree import ElementTree
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+from scipy import stats
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.linear_model import RidgeClassifier
+from sklearn.model_selection import KFold, StratifiedKFold, train_test_split
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVC
+
+import svmcvx as sx
+from svmcvx.datasets import Dataset
+from svmcvx.experiments import Split
+from svmcvx.experiments.store import Store
+from svmcvx.experiments.studies.files import read_study
+from svmcvx.experiments.studies.latex import escaped, latex_frame
+from svmcvx.system import clock
+from tests.conftest import make_data
+from tests.system.test_deadline import Ticking
+
+FAST = {"solver": "fast"}
+MODELS = {"hinge": sx.PSVMClassifier(**FAST), "squared": sx.PSVMClassifier(p=2.0, **FAST), "ridge": RidgeClassifier()}
+SETS = {name: make_data(seed=k, n=50, overlap=1.5) for k, name in enumerate(("one", "two", "three"))}
+TUNE = {"C": [0.1, 1.0]}
+TIMES = ["seconds", "tuning_seconds"]
+
+
+class Broken(ClassifierMixin, BaseEstimator):
+    """Fails, or ends its process, on data with as many columns."""
+
+    def __init__(self, columns=3, deadly=False):
+        self.columns = columns
+        self.deadly = deadly
+
+    def fit(self, X, y):
+        if X.shape[1] == self.columns:
+            if self.deadly:
+                os._exit(1)
+            raise RuntimeError("this model\nfails")
+        self.classes_, counts = np.unique(y, return_counts=True)
+        self.most_ = self.classes_[counts.argmax()]
+        return self
+
+    def predict(self, X):
+        return np.full(X.shape[0], self.most_)
+
+
+def same(found, other):
+    pd.testing.assert_frame_equal(found.frame.drop(columns=TIMES), other.frame.drop(columns=TIMES))
+
+
+@pytest.fixture(scope="module")
+def study():
+    return sx.study(MODELS, SETS, repeats=3, tune=TUNE, cv=2, metrics=("accuracy", "balanced_accuracy"))
+
+
+# What a task does
+
+
+def test_a_row_is_what_the_steps_by_hand_give(study):
+    X, y = SETS["two"]
+    for repeat in range(3):
+        train, test = train_test_split(np.arange(50), test_size=0.3, random_state=repeat, stratify=y)
+        scaler = StandardScaler().fit(X[train])
+        table = sx.select(
+            make_pipeline(StandardScaler(), sx.PSVMClassifier(p=2.0, **FAST)),
+            {"psvmclassifier__C": [0.1, 1.0]},
+            X[train],
+            y[train],
+            cv=StratifiedKFold(2, shuffle=True, random_state=repeat),
+        )
+        chosen = table.best_params_["psvmclassifier__C"]
+        alone = sx.PSVMClassifier(p=2.0, C=chosen, **FAST).fit(scaler.transform(X[train]), y[train])
+        frame = study.frame
+        (row,) = frame[
+            (frame["dataset"] == "two") & (frame["model"] == "squared") & (frame["repeat"] == repeat)
+        ].to_dict("records")
+        assert row["params"] == {"C": chosen}
+        assert row["accuracy"] == alone.score(scaler.transform(X[test]), y[test])
+        assert (row["n_train"], row["n_test"], row["tuning_fits"], row["tuning_certified"]) == (35, 15, 4, 4)
+        assert row["certified"]
+        assert row["lower"] <= alone.certificate_.upper
+        assert alone.certificate_.lower <= row["upper"]
+
+
+def test_rows_are_in_order_and_complete(study):
+    assert study.complete
+    assert study.models == ("hinge", "squared", "ridge")
+    keys = study.frame[["repeat", "dataset", "model"]].to_records(index=False).tolist()
+    assert keys == [(r, d, m) for r in range(3) for d in SETS for m in MODELS]
+    ridge = study.frame[study.frame["model"] == "ridge"]
+    assert (ridge["tuning_fits"] == 0).all(), "it has no C"
+    assert not ridge["certified"].any()
+
+
+def test_tables_are_what_pandas_makes_of_the_rows(study):
+    grouped = study.frame.groupby(["dataset", "model"])["accuracy"]
+    for dataset in SETS:
+        for model in MODELS:
+            assert study.mean().loc[dataset, model] == pytest.approx(grouped.mean()[dataset, model])
+            assert study.sd().loc[dataset, model] == pytest.approx(grouped.std()[dataset, model])
+    np.testing.assert_array_equal(study.ranks(), stats.rankdata(-study.mean(), axis=1))
+    assert study.table().index.tolist() == [*SETS, "mean rank"]
+    assert re.fullmatch(r"0\.\d{3} ± 0\.\d{3}", study.table().loc["one", "hinge"])
+    assert (study.certified()[["hinge", "squared"]] == 1).all(axis=None)
+    assert study.certified()["ridge"].isna().all(), "it gives no certificates"
+    assert study.solves() == (90, 90)
+    assert (study.seconds() > 0).all(axis=None)
+
+
+def test_tests_are_those_of_scipy(study):
+    paired = study.paired("balanced_accuracy")
+    assert len(paired) == 9
+    for row in paired.to_dict("records"):
+        part = study.frame[study.frame["dataset"] == row["dataset"]].set_index(["model", "repeat"])
+        first, second = (part.loc[row[k], "balanced_accuracy"].to_numpy() for k in ("first", "second"))
+        assert row["difference"] == pytest.approx((first - second).mean())
+        if np.ptp(first - second) > 0:
+            assert row["t"] == pytest.approx(stats.ttest_rel(first, second).pvalue)
+            t = (first - second).mean() / ((first - second).std(ddof=1) * np.sqrt(1 / 3 + 15 / 35))
+            assert row["corrected_t"] == pytest.approx(2 * stats.t.sf(abs(t), 2))
+    overall = study.overall()
+    means = study.mean()
+    difference = (means["hinge"] - means["squared"]).to_numpy()
+    (first,) = overall[(overall["first"] == "hinge") & (overall["second"] == "squared")].to_dict("records")
+    assert (first["wins"], first["ties"], first["losses"]) == tuple(
+        int(count.sum()) for count in (difference > 0, difference == 0, difference < 0)
+    )
+    assert study.friedman().blocks == 3
+    against = study.overall(control="ridge")
+    assert against[["first", "second"]].to_numpy().tolist() == [["hinge", "ridge"], ["squared", "ridge"]]
+    with pytest.raises(sx.DataError, match="control must be one of hinge, squared, ridge"):
+        study.overall(control="forest")
+
+
+def test_probabilities_of_a_bayesian_comparison(study):
+    found = study.bayes(rope=0.02)
+    assert found["dataset"].tolist() == [*np.repeat([*SETS], 3), *["(all)"] * 3]
+    whole = found[["p_first", "p_equal", "p_second"]].dropna()
+    assert len(whole) >= 3
+    np.testing.assert_allclose(whole.sum(axis=1), 1)
+    assert found.equals(study.bayes(rope=0.02))
+    with pytest.raises(sx.DataError, match="rope"):
+        study.bayes(rope=-1.0)
+
+
+def test_a_paragraph_of_methods(study):
+    assert "3 models were compared on 3 data sets" in study.methods()
+    assert "90 were solved to a certified duality gap" in study.methods()
+    with pytest.raises(sx.DataError, match="metric must be one of accuracy, balanced_accuracy"):
+        study.mean("f1")
+
+
+# Protocols
+
+
+def one(model, data, **keywords):
+    return sx.study({"model": model}, {"set": data}, repeats=1, **keywords).frame.iloc[0]
+
+
+def test_folds_of_a_cross_validation():
+    X, y = SETS["one"]
+    found = sx.study({"knn": KNeighborsClassifier(3)}, {"one": (X, y)}, repeats=2, split=5, scale="none", seed=7)
+    expected = [
+        KNeighborsClassifier(3).fit(X[train], y[train]).score(X[test], y[test])
+        for repeat in range(2)
+        for train, test in StratifiedKFold(5, shuffle=True, random_state=7 + repeat).split(X, y)
+    ]
+    assert found.frame["accuracy"].tolist() == expected
+    assert found.frame["fold"].tolist() == [*range(5)] * 2
+
+
+def test_scaling_by_all_observations_and_folds_that_are_not_stratified():
+    """The protocol of a paper that scales before it splits."""
+    X, y = SETS["one"]
+    scaled = StandardScaler().fit_transform(X)
+    train, test = train_test_split(np.arange(50), test_size=0.3, random_state=42)
+    split = Split(0.3, stratify=False)
+    folds = KFold(5, shuffle=True, random_state=42)
+    row = one(SVC(), (X, y), split=split, scale_by="all", seed=42, cv=folds, tune={"C": [0.1, 1.0, 10.0]})
+    table = sx.select(SVC(), {"C": [0.1, 1.0, 10.0]}, scaled[train], y[train], cv=folds)
+    assert row["params"] == table.best_params_
+    assert row["accuracy"] == table.best_estimator_.score(scaled[test], y[test])
+
+
+def test_missing_values():
+    X, y = SETS["one"]
+    holes = X.copy()
+    holes[::7, 1] = np.nan
+    with pytest.raises(sx.DataError, match="8 values are missing; pass missing='drop'"):
+        one(RidgeClassifier(), (holes, y))
+    assert one(RidgeClassifier(), (holes, y), missing="drop")["n_train"] == 29
+    row = one(RidgeClassifier(), (holes, y), missing="median", scale="none")
+    train, test = train_test_split(np.arange(50), test_size=0.3, random_state=0, stratify=y)
+    filled = np.where(np.isnan(holes), np.nanmedian(holes[train], axis=0), holes)
+    assert row["accuracy"] == RidgeClassifier().fit(filled[train], y[train]).score(filled[test], y[test])
+
+
+def test_medians_and_scales_of_all_observations():
+    X, y = SETS["one"]
+    holes = X.copy()
+    holes[::7, 1] = np.nan
+    row = one(RidgeClassifier(), (holes, y), missing="median", scale_by="all")
+    train, test = train_test_split(np.arange(50), test_size=0.3, random_state=0, stratify=y)
+    filled = StandardScaler().fit_transform(np.where(np.isnan(holes), np.nanmedian(holes, axis=0), holes))
+    assert row["accuracy"] == RidgeClassifier().fit(filled[train], y[train]).score(filled[test], y[test])
+
+
+def test_sparse_data_and_labels_of_any_kind():
+    X, y = SETS["one"]
+    sparse = sp.csr_array(np.where(X > 0.3, X, 0.0))
+    names = np.where(y > 0, "yes", "no")
+    for scale in ("standard", "minmax"):
+        found = sx.study({"hinge": MODELS["hinge"]}, [Dataset("s", sparse, names)], repeats=1, scale=scale)
+        assert found.frame["certified"].all()
+        assert np.isfinite(found.mean().loc["s", "hinge"])
+
+
+def test_pipelines_keep_their_own_parameters():
+    model = make_pipeline(StandardScaler(), sx.PSVMClassifier(**FAST))
+    row = one(model, SETS["one"], tune={"model": {"psvmclassifier__C": [0.1, 1.0]}}, cv=2)
+    assert set(row["params"]) == {"psvmclassifier__C"}
+    assert row["certified"]
+
+
+@pytest.mark.parametrize(
+    ("keywords", "message"),
+    [
+        ({"models": []}, "models is empty"),
+        ({"datasets": []}, "datasets is empty"),
+        ({"datasets": 3}, "datasets must be a sequence"),
+        ({"datasets": [3]}, "datasets must hold names"),
+        (
+            {"datasets": ["nothing-of-this-name"]},
+            "no data set can be used: nothing-of-this-name: no data set is called",
+        ),
+        ({"datasets": ["iris", "iris"]}, "names 'iris' twice"),
+        ({"repeats": 0}, "repeats must be"),
+        ({"split": 1.5}, "test_size must be"),
+        ({"split": "half"}, "split must be"),
+        ({"split": {"test": 0.3, "folds": 3}}, "split names folds, test"),
+        ({"split": 26}, "a class has 25 observations for 26 folds"),
+        ({"tune": {"Q": [1.0]}}, "tune has 'Q', which no model has"),
+        ({"tune": {"nobody": {"C": [1.0]}}}, "tune names 'nobody'; the models are hinge"),
+        ({"tune": [1.0]}, "tune must be a mapping"),
+        ({"metrics": "speed"}, "metrics must hold names of scores"),
+        ({"metrics": ()}, "metrics is empty"),
+        ({"scale": "log"}, "scale must be one of"),
+        ({"scale_by": "test"}, "scale_by must be one of"),
+        ({"missing": "zero"}, "missing must be one of"),
+        ({"tol": 0}, "tol must be"),
+        ({"seed": -1}, "seed must be"),
+        ({"backend": "ray"}, "backend must be"),
+        ({"n_jobs": 0}, "n_jobs must not be 0"),
+        ({"time_limit": -1}, "time_limit must be"),
+    ],
+)
+def test_unusable_arguments_are_named(keywords, message):
+    with pytest.raises(sx.DataError, match=message):
+        sx.study(**{"models": MODELS, "datasets": {"one": SETS["one"]}, "repeats": 1, **keywords})
+
+
+# Failures
+
+
+def test_what_fails_is_a_row_and_the_others_go_on():
+    sets = {"three": SETS["one"], "two": (SETS["one"][0][:, :2], SETS["one"][1])}
+    models = {"broken": Broken(), "wrong": sx.PSVMClassifier(C=-1.0), "good": MODELS["hinge"]}
+    found = sx.study(models, sets, repeats=2)
+    assert found.complete
+    failures = found.failures()
+    assert len(failures) == 6
+    assert set(failures.loc[failures["model"] == "broken", "note"]) == {"RuntimeError: this model fails"}
+    assert "C must be" in failures.loc[failures["model"] == "wrong", "note"].iloc[0]
+    assert found.mean()["broken"].isna().tolist() == [True, False]
+    assert found.mean()["good"].notna().all()
+    assert found.table().loc["three", "broken"] == "—"
+    assert len(found.ranks()) == 0, "no data set has scores of all"
+
+
+def test_a_data_set_that_cannot_be_had_is_left_out_with_its_reason(monkeypatch, tmp_path):
+    monkeypatch.setenv("SVMCVX_CACHE", str(tmp_path))
+    monkeypatch.delenv("SVMCVX_DATA", raising=False)
+    lonely = (np.arange(6.0)[:, None], [0, 0, 0, 0, 0, 1])
+    found = sx.study({"ridge": RidgeClassifier()}, {"one": SETS["one"], "hhar": "hhar", "lonely": lonely}, repeats=1)
+    assert set(found.left_out) == {"hhar", "lonely"}
+    assert "cannot be had" in found.left_out["hhar"]
+    assert "split cannot be made" in found.left_out["lonely"]
+    assert found.datasets["dataset"].tolist() == ["one"]
+
+
+def test_a_process_that_dies_fails_its_task_only(tmp_path):
+    sets = {"three": SETS["one"], "two": (SETS["one"][0][:, :2], SETS["one"][1])}
+    models = {"deadly": Broken(deadly=True), "ridge": RidgeClassifier()}
+    found = sx.study(models, sets, repeats=1, n_jobs=2, store=tmp_path / "s.sqlite")
+    assert found.complete
+    assert found.failures()[["dataset", "model"]].to_numpy().tolist() == [["three", "deadly"]]
+    assert "its process died" in found.failures()["note"].iloc[0]
+    alone = sx.study({"ridge": RidgeClassifier()}, sets, repeats=1)
+    assert found.mean()["ridge"].tolist() == alone.mean()["ridge"].tolist()
+
+
+# Going on
+
+
+def test_a_store_spares_what_is_finished(tmp_path, study, monkeypatch):
+    file = tmp_path / "s.sqlite"
+    keywords = {"tune": TUNE, "cv": 2, "metrics": ("accuracy", "balanced_accuracy"), "store": file}
+    two = {name: SETS[name] for name in ("one", "two")}
+    sx.study(MODELS, two, repeats=2, **keywords)
+    assert len(Store(file)) == 12
+    found = sx.study(MODELS, SETS, repeats=3, **keywords)
+    assert len(Store(file)) == 27
+    same(found, study)
+    monkeypatch.setattr("svmcvx.experiments.studies.tasks.select", lambda *_: pytest.fail("computed again"))
+    # Under other names it is the same work.
+    renamed = sx.study({"a": MODELS["hinge"], "b": MODELS["squared"]}, {"x": SETS["two"]}, repeats=3, **keywords)
+    assert renamed.mean().loc["x"].tolist() == study.mean().loc["two", ["hinge", "squared"]].tolist()
+    assert len(Store(file)) == 27
+
+
+def test_another_protocol_is_other_work(tmp_path):
+    file = tmp_path / "s.sqlite"
+    X, y = SETS["one"]
+
+    def count(data=(X, y), **keywords):
+        sx.study({"ridge": RidgeClassifier()}, {"one": data}, repeats=1, store=file, **keywords)
+        return len(Store(file))
+
+    counts = [
+        count(),
+        count(seed=1),
+        count(split=0.5),
+        count(scale="none"),
+        count(scale_by="all"),
+        count(metrics="f1"),
+        count((X + 1.0, y)),
+        count((X, -y)),
+        count(tune={"alpha": [1.0]}),
+    ]
+    assert counts == list(range(1, len(counts) + 1))
+    assert count() == len(counts)
+
+
+def test_failed_tasks_are_done_again_when_asked_for(tmp_path, monkeypatch):
+    file = tmp_path / "s.sqlite"
+    models = {"broken": Broken()}
+    assert len(sx.study(models, {"one": SETS["one"]}, repeats=1, store=file).failures()) == 1
+    genuine = Broken.fit
+    monkeypatch.setattr(Broken, "fit", lambda self, X, y: genuine(self.set_params(columns=0), X, y))
+    assert len(sx.study(models, {"one": SETS["one"]}, repeats=1, store=file).failures()) == 1
+    again = sx.study(models, {"one": SETS["one"]}, repeats=1, store=file, retry_failed=True)
+    assert not len(again.failures())
+    assert not len(sx.study(models, {"one": SETS["one"]}, repeats=1, store=file).failures())
+
+
+def test_ctrl_c_gives_what_is_finished(tmp_path, monkeypatch, study):
+    fit, calls = RidgeClassifier.fit, []
+
+    def interrupting(self, X, y):
+        calls.append(None)
+        if len(calls) == 4:
+            raise KeyboardInterrupt
+        return fit(self, X, y)
+
+    keywords = {"tune": TUNE, "cv": 2, "metrics": ("accuracy", "balanced_accuracy"), "store": tmp_path / "s.sqlite"}
+    with monkeypatch.context() as patched:
+        patched.setattr(RidgeClassifier, "fit", interrupting)
+        with pytest.warns(UserWarning, match=r"interrupted after \d+ of 27 tasks"):
+            part = sx.study(MODELS, SETS, repeats=3, **keywords)
+    assert not part.complete
+    assert len(part.frame) == len(Store(tmp_path / "s.sqlite")) < 27
+    # A mean is shown where all repeats that the data set has seen are there.
+    mean, seen = part.mean(), part.frame.groupby("dataset")["repeat"].nunique()
+    for name in MODELS:
+        counts = part.frame[part.frame["model"] == name]["dataset"].value_counts()
+        for one in mean.index:
+            assert np.isnan(mean.loc[one, name]) == (counts.get(one, 0) < seen.get(one, 1))
+    same(sx.study(MODELS, SETS, repeats=3, **keywords), study)
+
+
+def test_ctrl_c_in_the_tuning_is_no_failure(monkeypatch):
+    original, calls = sx.PSVMClassifier._fit, []
+
+    def fit(self, *arguments):
+        calls.append(None)
+        if len(calls) > 7:
+            raise KeyboardInterrupt
+        return original(self, *arguments)
+
+    monkeypatch.setattr(sx.PSVMClassifier, "_fit", fit)
+    with pytest.warns(UserWarning, match="interrupted after 1 of 6 tasks: .*pass a file as store"):
+        part = sx.study({"hinge": MODELS["hinge"]}, {"one": SETS["one"]}, repeats=6, tune=TUNE, cv=2)
+    assert not len(part.failures())
+
+
+def test_a_time_limit_drops_what_it_cuts_short(tmp_path):
+    keywords = {"repeats": 3, "tune": TUNE, "cv": 2, "store": tmp_path / "s.sqlite"}
+    models = {"hinge": MODELS["hinge"]}
+    with clock.replaced(Ticking(300)), pytest.warns(UserWarning, match="the time limit passed after"):
+        part = sx.study(models, SETS, time_limit=60.0, **keywords)
+    assert not part.complete
+    assert len(part.frame) < 9
+    assert not len(part.failures())
+    same(sx.study(models, SETS, **keywords), sx.study(models, SETS, repeats=3, tune=TUNE, cv=2))
+
+
+# Forked from a process that has imported everything and done the work once: what was killed begins anew within milliseconds.
+KILLED = """
+    import multiprocessing, random, sys, time
+    import svmcvx as sx
+    from svmcvx.experiments.store import Store
+    from tests.experiments.test_studies import MODELS, SETS, TIMES, TUNE
+
+    def table(file):
+        found = sx.study(MODELS, SETS, repeats=3, tune=TUNE, cv=2, store=file)
+        return found.frame.drop(columns=TIMES).to_json()
+
+    def work(file, told):
+        told.send(table(file))
+
+    def start(file):
+        fork = multiprocessing.get_context("fork")
+        hears, tells = fork.Pipe(duplex=False)
+        process = fork.Process(target=work, args=(file, tells))
+        process.start()
+        tells.close()
+        return process, hears
+
+    def result(process, hears):
+        answer = hears.recv()
+        process.join()
+        return answer
+
+    folder, rng = sys.argv[1], random.Random(int(sys.argv[2]))
+    undisturbed = table(f"{folder}/undisturbed.sqlite")
+    store, kills = Store(f"{folder}/killed.sqlite"), []
+    while len(kills) < 4:
+        process, hears = start(f"{folder}/killed.sqlite")
+        goal = len(store) + rng.randrange(0, 6)
+        while process.is_alive() and len(store) < goal:
+            time.sleep(0.0005)
+        time.sleep(rng.random() * 0.02)
+        process.kill()
+        process.join()
+        kills.append((len(store), process.exitcode))
+    store.close()
+    killed = result(*start(f"{folder}/killed.sqlite"))
+    both = [start(f"{folder}/both.sqlite") for _ in range(2)]
+    both = [result(*one) for one in both]
+    rows = [len(Store(f"{folder}/{name}.sqlite")) for name in ("undisturbed", "killed", "both")]
+    print(undisturbed == killed, [undisturbed == one for one in both], rows, kills, sep=chr(10))
+"""
+
+
+@pytest.mark.skipif("fork" not in multiprocessing.get_all_start_methods(), reason="needs fork")
+def test_killed_runs_and_two_at_a_time_end_with_the_undisturbed_table(tmp_path):
+    command = [
+        sys.executable,
+        "-c",
+        textwrap.dedent(KILLED),
+        str(tmp_path),
+        str(np.random.default_rng().integers(2**31)),
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
+    assert done.returncode == 0, done.stderr
+    killed, both, rows, kills = done.stdout.splitlines()
+    assert killed == "True", kills
+    assert json.loads(both.lower()) == [True, True]
+    assert json.loads(rows) == [27, 27, 27]
+    assert "-9" in kills, "no run was killed before its end"
+
+
+# Backends
+
+
+def test_threads_give_the_same(study):
+    keywords = {"repeats": 3, "tune": TUNE, "cv": 2, "metrics": ("accuracy", "balanced_accuracy")}
+    same(sx.study(MODELS, SETS, backend="threading", n_jobs=2, **keywords), study)
+
+
+@pytest.mark.skipif(find_spec("distributed") is None, reason="needs the extra dask: pip install 'svmcvx[dask]'")
+def test_a_dask_scheduler_by_its_address(tmp_path, monkeypatch):
+    from distributed import LocalCluster
+
+    models = {"hinge": MODELS["hinge"], "ridge": RidgeClassifier()}
+    # A worker in this process, which need not import everything.
+    with LocalCluster(
+        n_workers=1,
+        processes=False,
+        protocol="tcp",
+        dashboard_address=None,
+        local_directory=str(tmp_path / "dask"),
+    ) as cluster:
+        address = cluster.scheduler_address
+        found = sx.study(models, SETS, repeats=2, backend=address, store=tmp_path / "s.sqlite")
+    same(found, sx.study(models, SETS, repeats=2))
+    assert len(Store(tmp_path / "s.sqlite")) == 12
+    monkeypatch.setattr("svmcvx.experiments.workers.PATIENCE", 0.2)
+    with pytest.raises(sx.DataError, match=r"no Dask scheduler answers at tcp://127\.0\.0\.1:9"):
+        sx.study(models, SETS, repeats=1, backend="tcp://127.0.0.1:9")
+
+
+def test_the_bar_is_shown(capsys):
+    sx.study({"ridge": RidgeClassifier()}, {"one": SETS["one"]}, repeats=2, progress=True)
+    assert "Traceback" not in capsys.readouterr().err
+
+
+# Proofs
+
+
+@pytest.mark.skipif(find_spec("flint") is None, reason="needs the extra proofs: pip install 'svmcvx[proofs]'")
+def test_every_final_fit_leaves_a_proof(tmp_path):
+    sets = {"one": (SETS["one"][0], np.where(SETS["one"][1] > 0, "yes", "no"))}
+    models = {"hinge": MODELS["hinge"], "ridge": RidgeClassifier()}
+    keywords = {"repeats": 2, "store": tmp_path / "s.sqlite"}
+    sx.study(models, sets, **keywords)
+    found = sx.study(models, sets, proofs=tmp_path / "proofs", **keywords)
+    assert found.frame["proof"].notna().tolist() == [True, False] * 2
+    for folder in found.frame["proof"].dropna():
+        data = sx.datasets.load(tmp_path / "proofs" / folder / "training.npz")
+        assert sx.verify(tmp_path / "proofs" / folder / "hinge.npz", data.X, data.y).holds
+
+
+# Files
+
+
+def test_means_of_counts_have_one_decimal_in_latex():
+    text = latex_frame(pd.DataFrame({"n_support": [49 / 3, 28.0]}))
+    assert "$16.3$" in text
+    assert "$28$" in text
+
+
+def test_csv_and_latex(study, tmp_path):
+    study.to_csv(tmp_path / "rows.csv")
+    read = pd.read_csv(tmp_path / "rows.csv")
+    assert read["accuracy"].tolist() == study.frame["accuracy"].tolist()
+    text = study.to_latex(tmp_path / "table.tex")
+    assert (tmp_path / "table.tex").read_text() == text
+    assert text.startswith("\\begin{tabular}{lccc}\n\\toprule\naccuracy & hinge & squared & ridge \\\\\n")
+    mean = study.mean().loc["one"]
+    (line,) = [line for line in text.splitlines() if line.startswith("one")]
+    cells = [cell.strip(" \\") for cell in line.split("&")[1:]]
+    for cell, value in zip(cells, mean, strict=True):
+        assert f"{value:.3f} \\pm" in cell
+        assert ("mathbf" in cell) == (round(value, 3) == round(mean.max(), 3))
+    assert escaped("a_b & 50% {x}\\") == r"a\_b \& 50\% \{x\}\textbackslash{}"
+
+
+class Page(HTMLParser):
+    """Tables of a page, and what it refers to."""
+
+    def __init__(self):
+        super().__init__()
+        self.tables, self.links, self.cell = [], [], None
+
+    def handle_starttag(self, tag, attributes):
+        named = dict(attributes)
+        self.links += [named[key] for key in ("src", "href", "xlink:href") if key in named]
+        if tag == "table":
+            self.tables.append([])
+        elif tag == "tr":
+            self.tables[-1].append([])
+        elif tag in ("td", "th"):
+            self.cell = ""
+
+    def handle_endtag(self, tag):
+        if tag in ("td", "th"):
+            self.tables[-1][-1].append(self.cell.strip())
+            self.cell = None
+
+    def handle_data(self, data):
+        if self.cell is not None:
+            self.cell += data
+
+
+def test_the_report_holds_everything_and_needs_nothing(study, tmp_path):
+    comparison = sx.compare({"<b>hinge</b>": MODELS["hinge"]}, *SETS["one"])
+    study.report(tmp_path / "report.html", {"one & only": comparison}, title="A <study>")
+    text = (tmp_path / "report.html").read_text()
+    page = Page()
+    page.feed(text)
+    assert all(link.startswith("#") for link in page.links), "it refers to itself only"
+    assert "@import" not in text
+    assert "<title>A &lt;study&gt;</title>" in text
+    assert "<b>hinge" not in text, "names are no markup"
+    scores = page.tables[0]
+    assert scores[0] == ["data set", "hinge", "squared", "ridge"]
+    assert [row[0] for row in scores[1:]] == [*SETS, "mean rank"]
+    assert scores[1][1] == study.table().loc["one", "hinge"]
+    (compared,) = [table for table in page.tables if "dual_bound" in table[0]]
+    assert compared[1][0] == "<b>hinge</b>"
+    assert len(page.tables[-2][1:]) == len(study.frame)
+    for expected in (
+        study.datasets["content"][0],
+        study.versions["numpy"],
+        "StratifiedKFold" if "StratifiedKFold" in text else "cv",
+        "PSVMClassifier(p=2.0, solver=&#39;fast&#39;)",
+        "critical difference of mean ranks",
+        "one &amp; only",
+    ):
+        assert expected in text
+    pictures = re.findall(r"<svg.*?</svg>", text, flags=re.DOTALL)
+    assert len(pictures) == 3
+    for picture in pictures:
+        ElementTree.fromstring(picture)  # noqa: S314 - our own
+        assert "aria-label" in picture
+    study.report(tmp_path / "again.html", {"one & only": comparison}, title="A <study>")
+    assert (tmp_path / "again.html").read_text() == text, "the same study is the same page"
+
+
+def test_a_report_of_few_and_of_failures(tmp_path):
+    sets = {"one": SETS["one"]}
+    sx.study({"ridge": RidgeClassifier()}, sets, repeats=1).report(tmp_path / "one.html")
+    found = sx.study({"broken": Broken(), "hinge": MODELS["hinge"]}, {**sets, "no": "no-such-set"}, repeats=1)
+    found.report(tmp_path / "broken.html")
+    text = (tmp_path / "broken.html").read_text()
+    assert "RuntimeError: this model fails" in text
+    assert "no is left out: no data set is called" in text
+
+
+# TOML
+
+FILE = """
+title = "Two machines"
+repeats = 2
+seed = 3
+split = 0.4
+cv = { folds = 2, stratify = false, seed = 42 }
+metrics = ["accuracy", "f1_macro"]
+store = "kept.sqlite"
+datasets = ["iris:versicolor-virginica", { name = "mine", file = "mine.csv", target = "label", split = { folds = 2 } }]
+
+[models]
+hinge = { model = "psvm", p = 1.0, tune = { C = { low = 0.1, high = 10.0, number = 3 } } }
+"the other" = { model = "sklearn.svm.SVC", C = 2.0 }
+ridge = "sklearn.linear_model.RidgeClassifier"
+"""
+
+
+@pytest.fixture
+def file(tmp_path):
+    X, y = SETS["one"]
+    pd.DataFrame(X, columns=list("abc")).assign(label=y).to_csv(tmp_path / "mine.csv", index=False)
+    (tmp_path / "study.toml").write_text(FILE)
+    return tmp_path / "study.toml"
+
+
+def test_a_study_written_down(file):
+    title, arguments = read_study(file)
+    assert title == "Two machines"
+    assert arguments["store"] == file.parent / "kept.sqlite"
+    assert arguments["tune"] == {"hinge": {"C": pytest.approx([0.1, 1.0, 10.0])}}
+    assert repr(arguments["cv"]) == repr(KFold(2, shuffle=True, random_state=42))
+    found = sx.study(**arguments)
+    assert found.frame["dataset"].value_counts().to_dict() == {"iris:versicolor-virginica": 6, "mine": 12}
+    assert found.metrics == ("accuracy", "f1_macro")
+    assert found.datasets["split"].tolist() == ["test share 0.4, stratified", "2 folds, stratified"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("repeats = 2", "repeats = 'two'", "repeats must be a int"),
+        ("repeats = 2", "repeats = true", "repeats must be a int"),
+        ("repeats = 2", "repeat = 2", "has 'repeat'; known are .*repeats"),
+        ("repeats = 2", "repeats = ", "cannot be read as TOML"),
+        ("split = 0.4", "split = 'half'", "split must be"),
+        ("folds = 2, stratify = false", "parts = 2", "cv must be a number, or a table"),
+        ("folds = 2, stratify = false", "folds = 1", "cv cannot be used"),
+        ('["accuracy", "f1_macro"]', "[1]", "metrics must be a list of strings"),
+        ('"psvm"', '"svm"', "model 'svm' is not known; use psvm"),
+        ('"sklearn.svm.SVC"', '"os.system"', "model 'os.system' is not known"),
+        ('"sklearn.svm.SVC"', '"sklearn.svm.Nothing"', "is not known"),
+        ('"sklearn.svm.SVC"', '"sklearn.datasets.load_iris"', "is not known"),
+        ("C = 2.0", "Q = 2.0", "the model the other cannot be made"),
+        ("{ low = 0.1, high = 10.0, number = 3 }", "{ low = 0.1 }", "must have low, high and number"),
+        ("{ low = 0.1, high = 10.0, number = 3 }", "0.1", "C must be a list of values"),
+        ("{ C = {", "{ Q = {", "hinge has no parameter Q"),
+        ("number = 3", "number = 3, spacing = 'cubic'", "spacing must be one of"),
+        ('target = "label"', 'column = "label"', "a data set is a name or a table"),
+        ('"iris:versicolor-virginica"', '"mine"', "names the data set 'mine' twice"),
+        ("[models]", "[tune]\nC = [1.0]\n[models]", "has both a grid for all models"),
+    ],
+)
+def test_a_file_that_cannot_be_used(file, old, new, message):
+    assert old in FILE
+    file.write_text(FILE.replace(old, new))
+    with pytest.raises(sx.DataError, match=message):
+        read_study(file)
+
+
+def test_a_file_without_models_or_sets(file):
+    for name in ("models", "datasets"):
+        file.write_text(
+            re.sub(rf"(?ms)^(\[models\].*|{name} = .*?)$", "", FILE)
+            if name == "datasets"
+            else FILE.split("[models]")[0]
+        )
+        with pytest.raises(sx.DataError, match=r"has no (models|datasets); a study needs some"):
+            read_study(file)
+    with pytest.raises(sx.DataError, match=r"absent\.toml does not exist"):
+        read_study(file.parent / "absent.toml")
+
+
+def test_a_column_is_left_out_of_a_study(file):
+    file.write_text(FILE.replace('target = "label"', 'target = "label", drop = ["a"]'))
+    assert read_study(file)[1]["datasets"]["mine"].feature_names == ("b", "c")
+    file.write_text(FILE.replace('target = "label"', 'target = "label", drop = 3'))
+    with pytest.raises(sx.DataError, match="drop of the data set 'mine' must be a list of strings"):
+        read_study(file)

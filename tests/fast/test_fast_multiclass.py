@@ -1,0 +1,363 @@
+"""The fast classical multi-class machines against the conic route, scikit-learn, and each other."""
+
+import os
+import signal
+import warnings
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.linear_model import LogisticRegression
+from sklearn.svm import LinearSVC
+
+import svmcvx as sx
+from svmcvx.fast.multiclass.classical import MulticlassSettings, multiclass
+from svmcvx.fast.multiclass.classical_newton import ClassicalNewtonSettings
+from svmcvx.fast.multiclass.systems.classical_systems import ClassicalSystem
+from svmcvx.fast.multiclass.systems.envelopes import Envelope, FaceCurvature
+from svmcvx.fast.multiclass.systems.observation_steps import observation_step
+from svmcvx.fast.multiclass.systems.score_systems import ScoreSystemSettings
+from svmcvx.formulations.multiclass.baselines import MACHINES, bound_classical
+from svmcvx.formulations.multiclass.losses import HingeSum
+from svmcvx.formulations.multiclass.score_space import ScoreSpace
+from svmcvx.formulations.multiclass.simplex_losses import LargestHinge, TopHinge
+from tests.fast.test_fast_m3svm import DESIGNS, agree, design
+
+LOSSES = tuple(MACHINES)
+HINGES = ("weston_watkins", "crammer_singer", "msvm", "topk")
+
+
+def steps(solution):
+    return solution.attempts[0].options["iterations"]
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    name=st.sampled_from(DESIGNS),
+    loss=st.sampled_from(LOSSES),
+    k=st.integers(1, 4),
+    lam=st.sampled_from((1e-5, 1e-2, 1.0, 1e3)),
+    intercept=st.booleans(),
+    sparse=st.booleans(),
+    seed=st.integers(0, 10**6),
+)
+def test_every_setting_is_certified_and_agrees_with_the_conic_route(name, loss, k, lam, intercept, sparse, seed):
+    X, y = design(name, seed)
+    k = min(k, np.unique(y).size)
+    data = sp.csr_array(X) if sparse else X
+    fast = multiclass(data, y, lam=lam, loss=loss, k=k, intercept=intercept)
+    assert fast.status == "optimal"
+    assert fast.certificate.gap <= 1e-6
+    try:
+        conic = sx.solve(sx.multiclass(X, y, lam=lam, loss=loss, k=k, intercept=intercept))
+    except sx.SolverFailed:
+        return
+    agree(fast, conic, (name, loss, k, lam, intercept, seed))
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+@pytest.mark.parametrize("loss", LOSSES)
+def test_the_answer_is_the_builders_on_fixed_data(loss, intercept):
+    X, y = design("plain", 1, n=60)
+    arguments = {"lam": 0.05, "loss": loss, "k": 3, "intercept": intercept}
+    fast, conic = multiclass(X, y, tol=1e-8, **arguments), sx.solve(sx.multiclass(X, y, **arguments))
+    gaps = sum(s.certificate.upper - s.certificate.lower for s in (fast, conic))
+    assert conic.certificate.gap <= 1e-6
+    assert fast.certificate.gap <= 1e-8
+    assert abs(fast.certificate.upper - conic.certificate.upper) <= gaps
+    assert fast.formulation == conic.formulation == MACHINES[loss].builder
+    assert fast.hyperparameters == conic.hyperparameters
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_the_common_builder_is_that_of_each_machine(loss):
+    X, y = design("plain", 2)
+    common = sx.multiclass(X, y, lam=0.2, loss=loss)
+    own = getattr(sx, MACHINES[loss].builder)(X, y, lam=0.2)
+    assert common.formulation.name == own.formulation.name
+    assert common.formulation.hyperparameters == own.formulation.hyperparameters
+
+
+@pytest.mark.parametrize("C", [0.1, 10.0])
+def test_softmax_is_logistic_regression_of_scikit_learn(C):
+    X, y = design("plain", 3, n=80)
+    ours = multiclass(X, y, lam=1 / (2 * C), loss="softmax", tol=1e-10)
+    theirs = LogisticRegression(C=C, tol=1e-12, max_iter=10_000).fit(X, y)
+    np.testing.assert_allclose(ours.model.coef.T, theirs.coef_, rtol=1e-3, atol=1e-4)
+    np.testing.assert_allclose(ours.model.intercept, theirs.intercept_, rtol=1e-3, atol=1e-3)
+
+
+def test_crammer_singer_without_intercept_is_linear_svc_of_scikit_learn():
+    X, y = design("plain", 4, n=80)
+    C = 0.5
+    ours = multiclass(X, y, lam=1 / (2 * C), loss="crammer_singer", intercept=False, tol=1e-10)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        theirs = LinearSVC(multi_class="crammer_singer", fit_intercept=False, C=C, tol=1e-8, max_iter=100_000)
+        theirs.fit(X, y)
+    S = X @ theirs.coef_.T
+    violation = 1.0 + S - S[np.arange(y.size), y][:, None]
+    violation[np.arange(y.size), y] = 0.0
+    value = violation.max(axis=1).sum() + (theirs.coef_**2).sum() / (2 * C)
+    assert ours.certificate.lower <= value * (1 + 1e-9)
+    assert value == pytest.approx(ours.certificate.upper, rel=1e-6)
+
+
+@pytest.mark.parametrize("loss", ["weston_watkins", "crammer_singer"])
+def test_two_classes_are_the_psvm(loss):
+    X, y = design("two classes", 5, n=60)
+    lam = 0.3
+    ours = multiclass(X, y, lam=lam, loss=loss, tol=1e-8)
+    other = sx.fast.psvm(X, y, C=1 / lam, p=1.0, tol=1e-8)
+    assert ours.certificate.upper == pytest.approx(lam * other.certificate.upper, rel=1e-7)
+
+
+def test_relatives_of_one_another():
+    X, y = design("plain", 6, n=50)
+    c = 4
+    agree(multiclass(X, y, lam=0.2, loss="msvm"), multiclass(X, y, lam=0.2 * (c + 1) / 2))
+    agree(multiclass(X, y, lam=0.2, loss="topk", k=1), multiclass(X, y, lam=0.2, loss="crammer_singer"))
+    near = sx.fast.m3svm(X, y, lam=0.2 / c, p=2.0, eps=1e-10)
+    assert near.certificate.upper == pytest.approx(multiclass(X, y, lam=0.2).certificate.upper, rel=1e-5)
+
+
+PRODUCTS = ClassicalNewtonSettings(largest_direct=0)
+
+
+@pytest.mark.parametrize("block", [0, 1500])
+@pytest.mark.parametrize("loss", LOSSES)
+def test_conjugate_gradients_end_at_the_same_optimum(loss, block):
+    X, y = design("wide", 7)
+    direct = multiclass(X, y, lam=0.1, loss=loss)
+    products = MulticlassSettings(PRODUCTS, ScoreSystemSettings(largest_block=block))
+    solution = multiclass(X, y, lam=0.1, loss=loss, settings=products)
+    assert solution.attempts[0].options["linear_systems"] == "conjugate gradients"
+    assert solution.certificate.gap <= 1e-6
+    agree(solution, direct)
+    kinds = direct.attempts[0].options["linear_systems"]
+    assert ("by observations" in kinds) == (loss in HINGES)
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+@pytest.mark.parametrize("loss", HINGES)
+def test_the_three_newton_steps_are_the_same(loss, intercept):
+    X, y = design("plain", 8, n=40)
+    system = ClassicalSystem(bound_classical(X, y, lam=0.3, loss=loss, k=2, intercept=intercept, sample_weight=None))
+    rng = np.random.default_rng(0)
+    U = rng.standard_normal(system.shape)
+    U -= U.mean(axis=1, keepdims=True)
+    envelope = Envelope(system.scores, system.statement.loss)
+    envelope.start(system.statement.projected(rng.random((40, 3))))
+    envelope.sigma = 0.4
+
+    def gradient_at(U):
+        response = envelope.respond(system.scores.differences(system.Z @ U))
+        return system.gradient(envelope.multipliers(response), system.penalty.gradient(U)), response
+
+    gradient, response = gradient_at(U)
+    curvature = FaceCurvature(system.scores, envelope.sigma, envelope.faces(response))
+    damping = 1e-3
+    squares = system.penalty.curvature(U, gradient, damping)
+    by_classes = system.direct_step(gradient, curvature, squares, complete=True)
+    by_products = system.iterative_step(gradient, curvature, squares, forcing=1e-12, limit=500)
+    by_observations = observation_step(system, gradient, curvature, system.penalty.inverse(U), damping)
+    np.testing.assert_allclose(by_classes, by_products, rtol=1e-6, atol=1e-8)
+    np.testing.assert_allclose(by_classes, by_observations, rtol=1e-6, atol=1e-8)
+    # To first order the step takes the gradient away.
+    t = 1e-7
+    change = (gradient_at(U + t * by_classes)[0] - gradient) / t
+    expected = -gradient
+    expected[system.columns :] -= damping * by_classes[system.columns :]
+    np.testing.assert_allclose(change, expected, rtol=1e-4, atol=1e-4 * np.abs(gradient).max())
+
+
+@settings(max_examples=40, deadline=None)
+@given(c=st.integers(2, 6), k=st.integers(0, 6), seed=st.integers(0, 10**6))
+def test_projections_are_nearest_points_and_their_faces_derivatives(c, k, seed):
+    rng = np.random.default_rng(seed)
+    n = 12
+    y = np.arange(n) % c
+    data = sx.data.multiclass_data(rng.standard_normal((n, 2)), y, rng.uniform(0.5, 2.0, n))
+    scores = ScoreSpace(data, "free")
+    loss = HingeSum() if k == 0 else LargestHinge() if k == 1 else TopHinge(min(k, c))
+    envelope = Envelope(scores, loss)
+    envelope.start(loss.project(rng.random((n, c - 1)), data.weight))
+    envelope.sigma = float(rng.choice([0.1, 1.0, 10.0]))
+    f = rng.standard_normal((n, c - 1)) + rng.choice([-1.0, 1.0])
+    response = envelope.respond(f)
+    a = envelope.multipliers(response)
+    assert loss.domain_violation(a, data.weight) <= 1e-12
+    # Nearest: no other point of the domain lies on the far side. The entry of the own class counts where there is one.
+    raw = envelope.centre.copy()
+    raw[:, : c - 1] += envelope.sigma * (1.0 - f)
+    for _ in range(20):
+        other = Envelope(scores, loss)
+        other.start(loss.project(rng.random((n, c - 1)) * rng.choice([0.1, 1.0, 3.0]), data.weight))
+        toward = ((raw - response.full) * (other.centre - response.full)).sum(axis=1)
+        assert toward.max() <= 1e-9 * (1.0 + np.abs(raw).max() ** 2)
+    df = rng.standard_normal(f.shape)
+    t = 1e-8
+    change = (a - envelope.multipliers(envelope.respond(f + t * df))) / t
+    image = FaceCurvature(scores, envelope.sigma, envelope.faces(response)).apply(df)
+    # A kink between the two points is rare: at most one row may have one.
+    assert np.sort(np.abs(change - image).max(axis=1))[-2] <= 1e-5 * envelope.sigma + 1e-6
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_wide_sparse_data_are_not_made_dense(loss, monkeypatch):
+    X, y = design("wide", 9)
+    X[np.abs(X) < 1.5] = 0.0
+    dense = multiclass(X, y, lam=0.1, loss=loss)
+    monkeypatch.setattr(sp.csr_array, "toarray", lambda *_, **__: pytest.fail("made dense"))
+    products = MulticlassSettings(PRODUCTS, ScoreSystemSettings(largest_block=0))
+    agree(dense, multiclass(sp.csr_array(X), y, lam=0.1, loss=loss, settings=products))
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_weights_count_like_copies_and_zero_leaves_out(loss):
+    X, y = design("plain", 10)
+    weight = np.random.default_rng(0).integers(0, 4, size=y.size)
+    weight[:4] = 1
+    rows = np.repeat(np.arange(y.size), weight)
+    weighted = multiclass(X, y, lam=0.1, loss=loss, sample_weight=weight)
+    agree(weighted, multiclass(X[rows], y[rows], lam=0.1, loss=loss))
+    assert weighted.dual["alpha"].shape == (y.size, 4)
+    assert not weighted.dual["alpha"][weight == 0].any()
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_permutations_and_units(loss):
+    X, y = design("plain", 11)
+    solution = multiclass(X, y, lam=0.1, loss=loss)
+    order = np.random.default_rng(0).permutation(y.size)
+    names = np.array(["d", "b", "a", "c"])
+    permuted = multiclass(X[order], names[y[order]], lam=0.1, loss=loss)
+    agree(solution, permuted)
+    # Weights in other units: λ with the power of the regulariser.
+    power = 1 if loss == "sparse_softmax" else 2
+    agree(solution, multiclass(1e3 * X, y, lam=0.1 * 1e3**power, loss=loss))
+    # All losses times ten, and λ too.
+    tenfold = multiclass(X, y, lam=1.0, loss=loss, sample_weight=np.full(y.size, 10.0)).certificate
+    assert tenfold.upper == pytest.approx(10 * solution.certificate.upper, rel=3e-6)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_a_shift_of_the_data_changes_nothing_with_an_intercept(loss):
+    X, y = design("plain", 12)
+    agree(multiclass(X, y, lam=0.1, loss=loss), multiclass(X + 1e4, y, lam=0.1, loss=loss))
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_a_warm_start_takes_fewer_steps_and_ends_at_the_same_optimum(loss):
+    X, y = design("plain", 13, n=200, d=5)
+    first = multiclass(X, y, lam=0.1, loss=loss)
+    again = multiclass(X, y, lam=0.1, loss=loss, warm_start=first)
+    assert steps(again) <= 1
+    cold = multiclass(X, y, lam=0.12, loss=loss)
+    warm = multiclass(X, y, lam=0.12, loss=loss, warm_start=first)
+    agree(cold, warm)
+    assert warm.warm_start_used
+    assert not cold.warm_start_used
+    assert steps(warm) <= steps(cold)
+
+
+def test_a_warm_start_may_come_from_other_losses_and_solvers():
+    X, y = design("offset", 14)
+    starts = [sx.fast.m3svm(X, y, lam=1.0, p=1.0), sx.solve(sx.multinomial_lr(X, y, lam=1.0))]
+    for loss in LOSSES:
+        for first in starts:
+            warm = multiclass(X, y, lam=0.1, loss=loss, k=3, warm_start=first)
+            assert warm.certificate.gap <= 1e-6
+            agree(warm, multiclass(X, y, lam=0.1, loss=loss, k=3))
+
+
+def test_a_warm_start_of_something_else_is_refused():
+    X, y = design("plain", 15)
+    good = multiclass(X, y, lam=1.0)
+    with pytest.raises(sx.DataError, match="warm_start must be a Solution of the same data, got str"):
+        multiclass(X, y, lam=1.0, warm_start="good")
+    with pytest.raises(sx.DataError, match="same data, got one of other classes"):
+        multiclass(X, y % 3, lam=1.0, warm_start=good)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_limits_give_the_best_point_with_a_valid_interval(loss):
+    X, y = design("plain", 16, n=80)
+    optimum = multiclass(X, y, lam=0.01, loss=loss, tol=1e-9)
+    few = multiclass(X, y, lam=0.01, loss=loss, max_iter=3)
+    assert few.status == "iteration_limit"
+    stopped = multiclass(X, y, lam=0.01, loss=loss, callback=lambda progress: progress.iteration >= 2)
+    assert stopped.status == "interrupted"
+    late = multiclass(X, y, lam=0.01, loss=loss, time_limit=1e-9)
+    assert late.status == "time_limit"
+    for solution in (few, stopped, late):
+        agree(optimum, solution)
+        assert 1e-6 < solution.certificate.gap <= 1.0
+
+
+def test_ctrl_c_gives_the_best_point():
+    X, y = design("plain", 17, n=80)
+    seen = []
+
+    def press(progress):
+        seen.append(progress.iteration)
+        if progress.iteration == 2:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    solution = multiclass(X, y, lam=0.01, callback=press)
+    assert solution.status == "interrupted"
+    assert len(seen) <= 5
+
+
+def test_same_arguments_same_numbers_and_a_monotone_trace():
+    X, y = design("plain", 18, n=80)
+    one, other = (multiclass(X, y, lam=0.01, loss="topk") for _ in range(2))
+    np.testing.assert_array_equal(one.model.coef, other.model.coef)
+    assert one.certificate == other.certificate
+    _, lower, upper = one.trace[:-1].T
+    assert (np.diff(lower) >= 0).all()
+    assert (np.diff(upper) <= 0).all()
+    assert lower[0] == 0.0
+
+
+def test_the_sparse_machine_has_exact_zeros_and_loses_all_weights_for_large_lam():
+    X, y = design("plain", 19, n=60, d=8)
+    some = multiclass(X, y, lam=3.0, loss="sparse_softmax")
+    zeros = (some.model.coef == 0.0).mean()
+    assert 0.0 < zeros < 1.0
+    # Beyond the largest derivative at W = 0 with the best biases no weight is worth its price.
+    none = multiclass(X, y, lam=1e3, loss="sparse_softmax")
+    assert np.abs(none.model.coef).max() <= 1e-6
+    counts = np.bincount(y)
+    assert none.certificate.upper == pytest.approx(-(counts * np.log(counts / y.size)).sum(), rel=1e-6)
+
+
+def test_the_estimator_takes_this_route():
+    X, y = design("plain", 20)
+    for loss in LOSSES:
+        fitted = sx.MulticlassSVMClassifier(loss=loss, k=3, lam=0.2).fit(X, y)
+        assert fitted.solver_route_ == "fast"
+        assert fitted.solution_.solver == "fast.multiclass/newton"
+        general = sx.MulticlassSVMClassifier(loss=loss, k=3, lam=0.2, solver="clarabel").fit(X, y)
+        assert general.solver_route_ == "general"
+        agree(fitted.solution_, general.solution_)
+
+
+def test_errors_say_what_was_wrong():
+    X, y = design("plain", 21)
+    with pytest.raises(sx.DataError, match=r"loss must be one of 'weston_watkins', .*, got 'hinge'"):
+        multiclass(X, y, lam=1.0, loss="hinge")
+    with pytest.raises(sx.DataError, match="lam must be a finite number"):
+        multiclass(X, y, lam=0.0)
+    with pytest.raises(sx.DataError, match="k must be at most the number of classes, 4, got 5"):
+        multiclass(X, y, lam=1.0, loss="topk", k=5)
+    with pytest.raises(sx.DataError, match="k must be a whole number from 1"):
+        multiclass(X, y, lam=1.0, k=1.5)
+    with pytest.raises(sx.DataError, match="intercept must be True or False"):
+        multiclass(X, y, lam=1.0, intercept="free")
+    with pytest.raises(sx.DataError, match="y holds one class only"):
+        multiclass(X, np.zeros(y.size), lam=1.0)
+    with pytest.raises(sx.DataError, match="max_iter must be a whole number of at least 1"):
+        multiclass(X, y, lam=1.0, max_iter=0)

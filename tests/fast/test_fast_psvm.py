@@ -1,0 +1,890 @@
+"""The specialised solvers of the kernel pSVM and hard margin: the conic route's interval, reached another way."""
+
+import math
+import os
+import signal
+import threading
+import tracemalloc
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import brentq
+from sklearn.svm import SVC
+
+import svmcvx as sx
+import svmcvx.feature_space.kernel as kernel_space
+from svmcvx.data import binary_data
+from svmcvx.fast.core.monitor import Monitor
+from svmcvx.fast.core.pivoted_cholesky import partial_factor
+from svmcvx.fast.core.row_cache import (
+    UNKEPT_USES,
+    CachedRows,
+    GramRows,
+    RowCacheSettings,
+    TiledRows,
+    kernel_rows,
+)
+from svmcvx.fast.margin.decomposition import DecompositionSettings
+from svmcvx.fast.margin.low_rank_newton import LowRankNewton, LowRankSettings
+from svmcvx.fast.margin.psvm import PSVMSettings, psvm
+from svmcvx.fast.margin.smo_passes import near_best_bias, pair_step, slack_of
+from svmcvx.fast.margin.support_newton import SupportNewton, SupportNewtonSettings
+from svmcvx.feature_space import KernelSpace, feature_space
+from svmcvx.formulations.margin.liblinear import kind_of_psvm
+from svmcvx.formulations.margin.psvm import PSVM, best_bias
+from svmcvx.kernels.columns import KernelColumns
+from svmcvx.kernels.gram_cache import GramCache
+from svmcvx.system import memory
+from svmcvx.system.deadline import Deadline
+from tests.conftest import make_data
+
+EXPONENTS = (1.0, 1.02, 1.25, 1.5, 2.0, 3.0, 7.0)
+KERNELS = {
+    "rbf": sx.RBF(),
+    "narrow": sx.RBF(8.0),
+    "laplacian": sx.Laplacian(),
+    "polynomial": sx.Polynomial(2, 1.0, 1.0),
+    "linear": sx.Linear(),
+}
+
+
+def meet(a, b):
+    """Two certified intervals around the same optimum have a point in common."""
+    return max(a.lower, b.lower) <= min(a.upper, b.upper)
+
+
+def many(n=1500, seed=3, d=4):
+    return make_data(seed, n=n, d=d)
+
+
+# One pair
+
+
+def value(t, violation, eta, a, c, y, r):
+    """ψ(t), written from the statement."""
+    before = [slack_of(a[k], c[k], r) for k in (0, 1)]
+    after = [slack_of(max(a[k] + s * y[k] * t, 0.0), c[k], r) for k, s in ((0, 1), (1, -1))]
+    return violation - eta * t - y[0] * (after[0] - before[0]) + y[1] * (after[1] - before[1])
+
+
+@settings(max_examples=200)
+@given(
+    p=st.sampled_from((1.001, 1.05, 1.25, 1.4, 1.5, 2.0, 2.5, 3.0, 7.0, 40.0)),
+    violation=st.floats(1e-9, 1e3),
+    eta=st.sampled_from((1e-100, 1e-8, 1e-2, 1.0, 1e4)),
+    # Below the normal numbers no step is fine enough to be told from its neighbours.
+    a=st.tuples(*2 * [st.just(0.0) | st.floats(1e-290, 2)]),
+    c=st.tuples(st.floats(1e-3, 1e3), st.floats(1e-3, 1e3)),
+    y=st.tuples(st.sampled_from((-1.0, 1.0)), st.sampled_from((-1.0, 1.0))),
+)
+def test_a_pair_step_is_the_root_or_the_end(p, violation, eta, a, c, y):
+    r = 1.0 / (p - 1.0)
+    a = tuple(x * ck for x, ck in zip(a, c, strict=True))  # slacks of order 1, up to 2^r
+    limit = min(a[0] if y[0] < 0 else math.inf, a[1] if y[1] > 0 else math.inf)
+    t = pair_step(violation, eta, a[0], c[0], y[0], a[1], c[1], y[1], r, limit)
+    assert 0 <= t <= limit
+    assert math.isfinite(t)
+    # A root may lie below the smallest positive number, or below that times c, by which it is divided.
+    beyond = max(t * (1 + 1e-7), 2.0 * max(1.0, *c) * np.nextafter(0.0, 1.0))
+    psi = [value(x, violation, eta, a, c, y, r) for x in (t * (1 - 1e-7), beyond)]
+    scale = violation + eta * t + sum(slack_of(ak + t, ck, r) for ak, ck in zip(a, c, strict=True))
+    assert psi[0] >= -1e-10 * scale
+    if t < limit:
+        assert psi[1] <= 1e-10 * scale
+
+
+def test_closed_forms_agree_with_the_paper_root():
+    for p in (1.5, 2.0):
+        r, g = 1.0 / (p - 1.0), p / (p - 1.0)
+        theta = (p - 1.0) * p ** (-g)  # C = 1
+        ai, aj, eta, violation = 0.7, 0.9, 0.3, 0.4
+
+        # g(x) of [Sun] for y_i = y_j = 1, with x = α_j − t.
+        def paper(x, g=g, theta=theta, ai=ai, aj=aj, eta=eta, violation=violation):
+            gap = violation + g * theta * ai ** (g - 1) - g * theta * aj ** (g - 1)  # E_j − E_i
+            return eta * (aj - x) - gap - g * theta * x ** (g - 1) + g * theta * (ai + aj - x) ** (g - 1)
+
+        x = brentq(paper, 0.0, ai + aj, xtol=1e-15)
+        assert aj - pair_step(violation, eta, ai, p, 1.0, aj, p, 1.0, r, aj) == pytest.approx(x, abs=1e-12)
+
+
+# The whole, against the conic route
+
+
+@st.composite
+def problems(draw):
+    n, d = draw(st.integers(2, 24)), draw(st.integers(1, 4))
+    rng = np.random.default_rng(draw(st.integers(0, 2**31)))
+    X = rng.standard_normal((n, d))
+    design = draw(st.sampled_from(("plain", "duplicates", "constant", "equal", "one-point class", "offset", "scaled")))
+    y = np.where(rng.random(n) < 0.5, -1, 1)
+    y[:2] = -1, 1
+    if design == "duplicates":
+        X = np.round(X)
+    elif design == "constant":
+        X[:, 0] = 3.0
+    elif design == "equal":
+        X[:] = X[0]
+    elif design == "one-point class":
+        y[1:] = 1
+    elif design == "scaled":
+        X *= 10.0 ** rng.uniform(-3, 1)
+    kernels = ("rbf", "narrow", "laplacian") if design in ("offset", "scaled") else tuple(KERNELS)
+    if design == "offset":
+        X += 1e6
+    weight = draw(st.sampled_from((None, "weights")))
+    return {
+        "X": X,
+        "y": y,
+        "C": 10.0 ** draw(st.floats(-4, 4)),
+        "p": draw(st.sampled_from(EXPONENTS)),
+        "kernel": KERNELS[draw(st.sampled_from(kernels))],
+        "sample_weight": None if weight is None else rng.choice([0.0, 0.5, 1.0, 3.0], n) + (np.arange(n) < 2),
+    }
+
+
+@settings(max_examples=300)
+@given(problems())
+def test_agrees_with_the_conic_route(problem):
+    fast = sx.fast.psvm(**problem, time_limit=20)
+    assert fast.status in ("optimal", "inaccurate")
+    assert fast.certificate.is_certified(1e-5)
+    assert meet(fast.certificate, sx.solve(sx.psvm_dual(**problem)).certificate)
+
+
+def test_the_model_of_the_lowest_objective_is_kept():
+    # The first point, w = 0, has the optimal objective; the last has the best bound and a worse model.
+    X = np.array([[0.126, -0.132], [0.640, 0.105], [-0.536, 0.362], [1.304, 0.947], [-0.704, -1.265]])
+    solution = sx.fast.psvm(X, [-1, 1, 1, 1, 1], C=1.0, p=1.0, kernel="linear")
+    assert solution.certificate.is_certified(1.1e-6)
+    assert solution.certificate.upper == pytest.approx(2.0, abs=1e-12)
+
+
+@pytest.mark.parametrize("p", EXPONENTS)
+@pytest.mark.parametrize("kernel", ["rbf", "narrow", "polynomial"])
+def test_working_sets_reach_the_gap_of_all_pairs(p, kernel):
+    X, y = make_data(5, n=120, d=3)
+    whole = sx.fast.psvm(X, y, C=2.0, p=p, kernel=KERNELS[kernel], tol=1e-7)
+    settings = PSVMSettings(decomposition=DecompositionSettings(whole=10, working_set=16))
+    parts = sx.fast.psvm(X, y, C=2.0, p=p, kernel=KERNELS[kernel], tol=1e-7, settings=settings)
+    for solution in (whole, parts):
+        assert solution.status == "optimal"
+        assert solution.certificate.is_certified(2e-7)
+    assert meet(whole.certificate, parts.certificate)
+    assert dict(parts.attempts[0].options)["working_set"] == 16
+
+
+@pytest.mark.parametrize("p", [1.0, 1.3, 1.5, 2.0, 3.0])
+def test_single_precision_rows_cost_no_accuracy(p):
+    X, y = many()
+    settings = PSVMSettings(rows=RowCacheSettings(double_precision=10))
+    solution = sx.fast.psvm(X, y, C=10.0, p=p, kernel="rbf", tol=1e-8, settings=settings)
+    assert dict(solution.attempts[0].options)["storage"] == "float32"
+    # The bounds from rows in single precision are estimates: the certificate decides what the status is.
+    assert solution.status == ("optimal" if solution.certificate.is_certified(1e-8) else "inaccurate")
+    assert solution.certificate.is_certified(2e-8)
+
+
+def test_objective_is_that_of_libsvm():
+    X, y = many()
+    peer = SVC(C=3.0, gamma=0.2, tol=1e-6).fit(X, y)
+    statement = PSVM(space=feature_space(binary_data(X, y), sx.RBF(0.2), intercept="free"), C=3.0, p=1.0)
+    v = np.zeros(len(y))
+    v[peer.support_] = peer.dual_coef_[0]
+    theirs = statement.objective(statement.space.model(v, float(peer.intercept_[0])))
+    ours = sx.fast.psvm(X, y, C=3.0, p=1.0, kernel=sx.RBF(0.2), tol=1e-8)
+    assert ours.certificate.upper == pytest.approx(theirs, rel=1e-6)
+    assert ours.certificate.upper <= theirs + 1e-6
+
+
+# What a user can ask for
+
+
+@pytest.mark.parametrize("p", [1.0, 1.5, 2.0, 2.7])
+def test_the_random_rule_reaches_the_same_interval(p):
+    X, y = make_data(2, n=60)
+    random = sx.fast.psvm(X, y, C=1.0, p=p, kernel="rbf", selection="random", tol=1e-6, time_limit=20)
+    assert random.certificate.is_certified(2e-6)
+    assert meet(random.certificate, sx.fast.psvm(X, y, C=1.0, p=p, kernel="rbf").certificate)
+
+
+def test_the_random_rule_takes_more_steps():
+    X, y = make_data(2, n=200)
+    steps = {
+        rule: sx.fast.psvm(X, y, C=1.0, p=1.5, kernel="rbf", selection=rule, tol=1e-3).attempts[0].options["pair_steps"]
+        for rule in ("second-order", "random")
+    }
+    assert steps["random"] > 2 * steps["second-order"]
+
+
+@pytest.mark.parametrize("selection", ["second-order", "random"])
+def test_same_seed_same_result(selection):
+    X, y = many()
+    runs = [
+        sx.fast.psvm(X, y, C=1.0, p=1.5, kernel="rbf", tol=1e-2, selection=selection, seed=seed) for seed in (1, 1, 2)
+    ]
+    assert np.array_equal(runs[0].dual["alpha"], runs[1].dual["alpha"])
+    assert not np.array_equal(runs[0].dual["alpha"], runs[2].dual["alpha"])
+
+
+@pytest.mark.parametrize("p", [1.0, 1.5, 3.0])
+def test_weights_are_copies(p):
+    X, y = make_data(4, n=40)
+    weight = np.random.default_rng(0).integers(0, 4, 40)
+    weight[:2] = 1
+    keywords = {"C": 2.0, "p": p, "kernel": sx.RBF(0.3)}
+    weighted = sx.fast.psvm(X, y, sample_weight=weight, **keywords)
+    copies = sx.fast.psvm(np.repeat(X, weight, axis=0), np.repeat(y, weight), **keywords)
+    assert meet(weighted.certificate, copies.certificate)
+    assert (weighted.dual["alpha"][weight == 0] == 0).all()
+
+
+def test_warm_starts_across_C_and_p():
+    X, y = many(600)
+    cold = {
+        (C, p): sx.fast.psvm(X, y, C=C, p=p, kernel="rbf", tol=1e-5)
+        for C, p in ((1.0, 1.0), (2.0, 1.0), (0.01, 1.0), (1.0, 1.5), (100.0, 3.0))
+    }
+    start = cold[1.0, 1.0]
+    for (C, p), expected in cold.items():
+        warm = sx.fast.psvm(X, y, C=C, p=p, kernel="rbf", tol=1e-5, warm_start=start)
+        assert warm.warm_start_used
+        assert warm.certificate.is_certified(2e-5)
+        assert meet(warm.certificate, expected.certificate)
+    again = sx.fast.psvm(X, y, C=1.0, p=1.0, kernel="rbf", tol=1e-5, warm_start=start)
+    assert again.attempts[0].options["pair_steps"] == 0
+    near = sx.fast.psvm(X, y, C=1.05, p=1.0, kernel="rbf", tol=1e-3, warm_start=start)
+    far = sx.fast.psvm(X, y, C=1.05, p=1.0, kernel="rbf", tol=1e-3)
+    assert near.attempts[0].options["pair_steps"] < far.attempts[0].options["pair_steps"]
+
+
+def test_a_start_from_the_conic_route_and_a_useless_one():
+    X, y = make_data(2, n=60)
+    conic = sx.solve(sx.psvm_dual(X, y, C=1.0, p=2.0, kernel=sx.RBF(0.5)))
+    warm = sx.fast.psvm(X, y, C=1.0, p=2.0, kernel=sx.RBF(0.5), warm_start=conic)
+    assert warm.attempts[0].options["pair_steps"] == 0
+    with pytest.raises(sx.DataError, match="one multiplier an observation"):
+        sx.fast.psvm(X[:50], y[:50], C=1.0, p=2.0, kernel="rbf", warm_start=conic)
+    with pytest.raises(sx.DataError, match="must be a Solution"):
+        sx.fast.psvm(X, y, C=1.0, p=2.0, kernel="rbf", warm_start=conic.model)
+    with pytest.raises(sx.DataError, match="needs the entry 'alpha'"):
+        sx.fast.psvm(X, y, C=1.0, p=2.0, kernel="rbf", warm_start=replace(conic, dual={}))
+
+
+@pytest.mark.parametrize("p", [1.0, 1.5, 2.0])
+def test_linear_and_kernel_solutions_start_each_other(p):
+    X, y = make_data(2, n=60)
+    linear, kernel = (sx.fast.psvm(X, y, C=1.0, p=p, kernel=k, tol=1e-8) for k in (None, sx.Linear()))
+    to_kernel = sx.fast.psvm(X, y, C=1.0, p=p, kernel=sx.Linear(), warm_start=linear)
+    to_linear = sx.fast.psvm(X, y, C=1.0, p=p, warm_start=kernel)
+    for warm in (to_kernel, to_linear):
+        assert warm.warm_start_used
+        assert warm.certificate.is_certified(2e-6)
+        assert meet(warm.certificate, linear.certificate)
+
+
+def test_a_linear_start_of_other_data_is_refused():
+    X, y = make_data(2, n=60)
+    first = sx.fast.psvm(X, y, C=1.0, p=2.0)
+    with pytest.raises(sx.DataError, match="one multiplier an observation"):
+        sx.fast.psvm(X[:50], y[:50], C=1.0, p=2.0, warm_start=first)
+    with pytest.raises(sx.DataError, match="3 features, these have 2"):
+        sx.fast.psvm(X[:, :2], y, C=1.0, p=2.0, warm_start=first)
+    with pytest.raises(sx.DataError, match="needs the entry 'alpha'"):
+        sx.fast.psvm(X, y, C=1.0, p=2.0, warm_start=replace(first, dual={}))
+
+
+def hard_problem():
+    X, y = many(2500)
+    return {"X": X, "y": y, "C": 1e4, "p": 1.0, "kernel": sx.RBF(0.5), "tol": 1e-9}
+
+
+@pytest.mark.parametrize("how", ["callback", "time", "iterations", "interrupt"])
+def test_stopped_early_it_returns_its_interval(how):
+    problem, expected = hard_problem(), "interrupted"
+    seen = []
+    if how == "callback":
+        problem["callback"] = lambda progress: seen.append(progress) or len(seen) == 3
+    elif how == "time":
+        problem["time_limit"], expected = 0.3, "time_limit"
+    elif how == "iterations":
+        problem["max_iter"], expected = 4, "iteration_limit"
+    else:
+        timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
+        timer.start()
+    solution = sx.fast.psvm(**problem)
+    assert solution.status == expected
+    certificate = solution.certificate
+    assert math.isfinite(certificate.upper)
+    assert certificate.lower is not None
+    assert certificate.lower > 0
+    assert certificate.gap > 1e-9
+    assert solution.timings.solve < 10
+    trace = solution.trace
+    assert (np.diff(trace[:, 0]) >= 0).all()
+    assert (np.diff(trace[:-1, 1]) >= 0).all()
+    assert (np.diff(trace[:-1, 2]) <= 0).all()
+    if how == "callback":
+        assert len(seen) == 3
+        assert seen[-1].lower == pytest.approx(certificate.lower, rel=1e-5)
+
+
+def test_verbose_prints_the_bounds(capsys):
+    sx.fast.psvm(*make_data(), C=1.0, p=1.5, kernel="rbf", verbose=True)
+    assert "gap" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("argument", "text"),
+    [
+        ({"C": 0.0}, "C"),
+        ({"p": 0.5}, "p < 1 is not convex"),
+        ({"selection": "best"}, "selection"),
+        ({"bias": "none"}, "bias"),
+        ({"tol": 0.0}, "tol"),
+        ({"cache_size": 0.0}, "cache_size"),
+        ({"max_iter": 0}, "max_iter"),
+        ({"method": "newton"}, "method must be one of 'auto', 'smo'"),
+        ({"method": "smo", "kernel": None}, "method must be one of 'auto', 'newton'"),
+    ],
+)
+def test_arguments_are_checked(argument, text):
+    with pytest.raises(sx.DataError, match=text):
+        sx.fast.psvm(*make_data(), **({"C": 1.0, "p": 1.5, "kernel": "rbf"} | argument))
+
+
+def test_indefinite_kernels_are_refused_or_clipped():
+    X, y = make_data()
+    kernel = sx.Sigmoid(1.0, -1.0)
+    with pytest.raises(sx.DataError, match="indefinite"):
+        sx.fast.psvm(X, y, C=1.0, p=1.5, kernel=kernel)
+    clipped = sx.fast.psvm(X, y, C=1.0, p=1.5, kernel=kernel, indefinite="clip")
+    assert clipped.certificate.is_certified(2e-6)
+    assert clipped.certificate.residuals["clipped_mass"] > 0
+    conic = sx.solve(sx.psvm_dual(X, y, C=1.0, p=1.5, kernel=kernel, indefinite="clip"))
+    assert meet(clipped.certificate, conic.certificate)
+
+
+def test_precomputed_is_the_kernel():
+    X, y = make_data()
+    K = sx.RBF(0.5)(X)
+    given_matrix = sx.fast.psvm(K, y, C=1.0, p=1.5, kernel="precomputed")
+    assert meet(given_matrix.certificate, sx.fast.psvm(X, y, C=1.0, p=1.5, kernel=sx.RBF(0.5)).certificate)
+
+
+# Memory
+
+
+def stored(all_kept, some_kept, double_precision=0, working_set=64):
+    """Settings that keep all rows that are used, those that are used often, or none, whatever the size."""
+    return PSVMSettings(
+        rows=RowCacheSettings(all_kept=all_kept, some_kept=some_kept, double_precision=double_precision),
+        decomposition=DecompositionSettings(working_set=working_set, tiled_least=working_set, tiled_most=working_set),
+    )
+
+
+@pytest.mark.parametrize(("name", "p"), [("rbf", 1.0), ("rbf", 1.5), ("laplacian", 2.0), ("polynomial", 1.0)])
+def test_rows_that_are_not_kept_give_the_same_interval(name, p):
+    X, y = many(1100)
+    keywords = {"C": 1.0, "p": p, "kernel": KERNELS[name], "tol": 1e-4}
+    expected = sx.fast.psvm(X, y, **keywords).certificate
+    for rows in (stored(0.0, 0.0), stored(math.inf, 0.0), stored(math.inf, math.inf)):
+        found = sx.fast.psvm(X, y, cache_size=1.0, settings=rows, **keywords)
+        assert found.certificate.is_certified(1e-4)
+        assert meet(found.certificate, expected)
+        assert found.attempts[0].options["storage"] == "float32"
+        assert (found.attempts[0].options["cache_mb"] == 0) == (rows.rows.some_kept == math.inf)
+
+
+def test_rows_that_are_not_kept_lead_to_a_small_gap():
+    X, y = many(1100)
+    keywords = {"C": 10.0, "p": 1.0, "kernel": "rbf", "tol": 1e-9}
+    found = sx.fast.psvm(X, y, settings=stored(math.inf, math.inf), **keywords)
+    assert found.certificate.is_certified(1e-9)
+    assert meet(found.certificate, sx.fast.psvm(X, y, **keywords).certificate)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("intercept", ["free", "penalised"])
+def test_rows_are_the_same_however_they_are_stored(dtype, intercept):
+    X, y = many(300)
+    space = feature_space(binary_data(X, y), sx.RBF(0.3), intercept=intercept, keep_gram=False)
+    K = sx.RBF(0.3)(X) + (intercept == "penalised")
+    tiled = TiledRows(space.columns(dtype=dtype), float(intercept == "penalised"))
+    ways = (GramRows(K), tiled, CachedRows(space.row_block(dtype), 300, 40, dtype))
+    both = CachedRows(space.row_block(dtype), 300, 40, dtype, computed=tiled)
+    rng = np.random.default_rng(0)
+    accuracy = 100.0 * np.finfo(dtype).eps
+    for _ in range(2 * UNKEPT_USES):
+        chosen = np.sort(rng.choice(60, 30, replace=False))
+        change = rng.standard_normal(30) * (rng.random(30) < 0.7)
+        expected = K[chosen].T @ change
+        for rows in (*ways, both):
+            Q, f = rows.square(chosen), np.ones(300)
+            rows.add(f, chosen, change)
+            assert np.array_equal(Q, Q.T)
+            assert np.allclose(Q, K[np.ix_(chosen, chosen)], atol=accuracy)
+            assert np.allclose(f, 1.0 + expected, atol=30 * accuracy)
+    assert 0 < (both._slot >= 0).sum() < 60
+
+
+def test_time_is_left_for_the_certificate(monkeypatch):
+    X, y = many()
+    original = TiledRows.add
+
+    def slowly(self, *arguments):
+        original(self, *arguments)
+        self.seconds = 1.0
+
+    products = []
+    evaluate = KernelSpace._blockwise
+    monkeypatch.setattr(TiledRows, "add", slowly)
+    monkeypatch.setattr(KernelSpace, "_blockwise", lambda self, v: products.append(v.any()) or evaluate(self, v))
+    found = sx.fast.psvm(
+        X, y, C=1.0, p=1.0, kernel="rbf", tol=1e-6, settings=stored(math.inf, math.inf), time_limit=1e5
+    )
+    # Each of the 1500 rows would take 4500 seconds: that is known after the first round.
+    assert found.status is sx.Status.TIME_LIMIT
+    assert sum(products) == 1
+    assert 0 < found.certificate.lower < found.certificate.upper < math.inf
+    better = sx.fast.psvm(X, y, C=1.0, p=1.0, kernel="rbf", tol=1e-6, settings=stored(math.inf, math.inf))
+    assert better.status is sx.Status.OPTIMAL
+    assert meet(found.certificate, better.certificate)
+
+
+@pytest.mark.parametrize("status", ["callback", "limit"])
+def test_a_stop_without_kept_rows_has_an_interval(status):
+    X, y = many()
+    keywords = {"C": 1.0, "p": 1.5, "kernel": "rbf", "tol": 1e-6, "settings": stored(math.inf, math.inf)}
+    stop = {"callback": lambda progress: progress.gap < 0.5} if status == "callback" else {"max_iter": 7}
+    found = sx.fast.psvm(X, y, **keywords, **stop)
+    assert found.status is (sx.Status.INTERRUPTED if status == "callback" else sx.Status.ITERATION_LIMIT)
+    assert meet(found.certificate, sx.fast.psvm(X, y, **keywords).certificate)
+
+
+def test_memory_does_not_grow_with_the_square_of_n():
+    X, y = make_data(5, n=6000, d=5)
+    tracemalloc.start()
+    found = sx.fast.psvm(
+        X, y, C=1.0, p=1.0, kernel="rbf", tol=1e-2, settings=stored(math.inf, math.inf, working_set=512)
+    )
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert found.certificate.is_certified(1e-2)
+    # The Gram matrix would take 144 MB in single precision, the support vectors' rows a part of it.
+    assert peak < 30e6
+
+
+def test_no_gram_matrix_is_kept(monkeypatch):
+    X, y = many()
+    largest = []
+    original = KernelColumns.__call__
+    monkeypatch.setattr(
+        KernelColumns, "__call__", lambda self, *rows: largest.append(block := original(self, *rows)) or block
+    )
+    settings = PSVMSettings(rows=RowCacheSettings(block_entries=2**15))
+    monkeypatch.setattr(memory, "available", lambda: 2**22)  # 4 MiB: the Gram matrix would take 18
+    sx.fast.psvm(X, y, C=1.0, p=1.0, kernel="rbf", tol=1e-2, cache_size=2, settings=settings)
+    assert max(block.nbytes for block in largest) < 2**19
+    with pytest.raises(sx.BuildError, match="smaller cache_size"):
+        sx.fast.psvm(X, y, C=1.0, p=1.0, kernel="rbf", tol=1e-2, settings=settings)
+
+
+def test_the_cache_drops_the_oldest_rows():
+    computed = []
+
+    def block(rows, out=None):
+        computed.extend(rows)
+        found = np.add.outer(100.0 * rows, np.arange(10))
+        if out is not None:
+            out[...] = found
+        return found
+
+    cache = CachedRows(block, 10, 4, np.float64)
+    for wanted in ([0, 1], [2, 3], [0, 1], [4, 5], [0, 1, 4, 5], [2]):
+        rows = np.array(wanted)
+        assert np.array_equal(cache.store[cache.fetch(rows)], np.add.outer(100.0 * rows, np.arange(10)))
+    assert computed == [0, 1, 2, 3, 4, 5, 2]
+
+
+def test_a_hundred_thousand_observations_get_a_bounded_cache():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((100_000, 2))
+    y = np.where(X[:, 0] + 0.1 * rng.standard_normal(100_000) > 0, 1, -1)
+    space = feature_space(binary_data(X, y), sx.RBF(), intercept="free", keep_gram=False)
+    wanted = {"working_set": 512, "tiled_working_set": 2048, "float32": True}
+    rows, size = kernel_rows(space, cache_size=100, **wanted)
+    assert (rows.nbytes, size) == (0, 2048)
+    everything = RowCacheSettings(all_kept=0.0)
+    rows, size = kernel_rows(space, cache_size=100, settings=everything, **wanted)
+    assert rows.nbytes <= 100 * 2**20
+    assert size == rows.store.shape[0] == 262
+    with pytest.raises(sx.DataError, match="no room for two rows"):
+        kernel_rows(space, cache_size=0.1, settings=everything, **wanted)
+    solution = sx.fast.psvm(X, y, C=1.0, p=2.0, kernel="rbf", cache_size=50, max_iter=1, tol=1e-1)
+    assert math.isfinite(solution.certificate.gap)
+
+
+@pytest.mark.parametrize("kernel", [sx.RBF(0.7), sx.Laplacian(0.3), sx.Polynomial(3, 0.5, 1.0)])
+@pytest.mark.parametrize("intercept", ["free", "penalised"])
+def test_products_by_blocks_are_those_of_the_gram_matrix(kernel, intercept):
+    X, y = make_data()
+    X[3], X[5] = X[2], X[2] + 1e-9
+    v = np.where(np.arange(40) % 3, 0.0, np.arange(40) - 20.0)
+    kept, blocks = (
+        feature_space(binary_data(X, y), kernel, intercept=intercept, keep_gram=keep, block_entries=64)
+        for keep in (True, False)
+    )
+    (ours, norm), (expected, expected_norm) = blocks.product(v), kept.product(v)
+    assert np.allclose(ours.value, expected.value, rtol=1e-11, atol=1e-11)
+    assert norm.value == pytest.approx(expected_norm.value, rel=1e-11)
+    # Both bounds hold. Blocks sum over the support only, and |K| + 1 is there what is |K + 1| where the Gram matrix is kept.
+    ratio = ours.error / expected.error
+    assert (np.abs(ours.value - expected.value) <= ours.error + expected.error).all()
+    assert ratio.min() > 0.1
+    assert ratio.max() < 1.5
+    model = blocks.model(v, 0.3)
+    for _ in range(2):  # before and after another point has been evaluated
+        assert np.allclose(blocks.scores(model).value, model.scores(X).value, rtol=1e-11, atol=1e-12)
+        assert blocks.squared_norm(model).value == pytest.approx(kept.squared_norm(model).value, rel=1e-11)
+        blocks.product(v + 1.0)
+    assert blocks.facts == {}
+
+
+# Hard margin
+
+
+def separable(seed, n=40, d=3, gap=0.3):
+    X, _ = make_data(seed, n=n, d=d)
+    y = np.where(X[:, 0] > X[:, 1], 1, -1)
+    X[:, 0] += gap * y
+    return X, y
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("kernel", [None, sx.RBF(2.0), sx.Polynomial(2, 1.0, 1.0)])
+def test_hard_margin_agrees_with_the_conic_route(seed, kernel):
+    X, y = separable(seed)
+    fast = sx.fast.hard_margin(X, y, kernel=kernel)
+    assert fast.status == "optimal"
+    assert fast.certificate.is_certified(2e-6)
+    assert meet(fast.certificate, sx.solve(sx.hard_margin_dual(X, y, kernel=kernel)).certificate)
+    warm = sx.fast.hard_margin(X, y, kernel=kernel, warm_start=fast)
+    assert warm.warm_start_used
+    assert meet(fast.certificate, warm.certificate)
+
+
+def test_hard_margin_is_the_soft_one_at_large_C():
+    X, y = separable(1)
+    soft = sx.fast.psvm(X, y, C=1e6, p=1.0, kernel=sx.RBF(1.0))
+    assert meet(soft.certificate, sx.fast.hard_margin(X, y, kernel=sx.RBF(1.0)).certificate)
+
+
+def test_hard_margin_of_more_observations_than_are_polished():
+    X, y = separable(0, n=1500)
+    solution = sx.fast.hard_margin(X, y, kernel=sx.RBF(1.0), tol=1e-4)
+    assert solution.certificate.is_certified(1.1e-4)
+
+
+@pytest.mark.parametrize("design", ["overlap", "duplicates", "equal", "large"])
+def test_inseparable_data_are_reported(design):
+    X, y = make_data(1, n=1500 if design == "large" else 200)
+    if design == "duplicates":
+        X, y = separable(0)
+        X, y = np.vstack([X, X[:1]]), np.append(y, -y[0])
+    elif design == "equal":
+        X[:] = 1.0
+    with pytest.raises(sx.SolverFailed, match="not separable"):
+        sx.fast.hard_margin(X, y, kernel="rbf" if design == "duplicates" else None, time_limit=30)
+
+
+def test_the_module_is_imported_when_asked_for():
+    assert "fast" in sx.__all__
+    assert sx.fast.psvm.__module__ == "svmcvx.fast.margin.psvm"
+
+
+# Newton's method on a factor of low rank
+
+
+def curved(n, seed=0, d=2):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, d))
+    return X, np.where(np.sin(2 * X[:, 0]) + X[:, -1] ** 2 - 0.8 + 0.3 * rng.standard_normal(n) > 0, 1, -1)
+
+
+@pytest.mark.parametrize("kernel", [sx.RBF(0.3), sx.Polynomial(2, 1.0, 1.0), sx.Linear()], ids=str)
+def test_a_partial_factor_grown_in_turns_is_a_factor(kernel):
+    X, y = curved(150)
+    space = feature_space(binary_data(X, y), kernel, intercept="free", keep_gram=False)
+    factor = partial_factor(space)
+    factor.grow(4, lambda: False)
+    assert len(factor.rows) <= 4
+    factor.grow(150, lambda: False)
+    L, K = np.array(factor.rows), kernel(X)
+    assert factor.done
+    assert factor.predicted_rank == len(L) < 150
+    assert np.abs(L.T @ L - K).max() <= 1e-12 * K.max()
+    assert factor.residual.max() <= 1e-13 * K.max()
+
+
+def test_a_partial_factor_predicts_that_it_will_be_large_and_can_be_stopped():
+    X, y = curved(300, d=8)
+    space = feature_space(binary_data(X, y), sx.RBF(1.0), intercept="free", keep_gram=False)
+    factor = partial_factor(space)
+    factor.grow(20, lambda: False)
+    assert factor.predicted_rank > 300
+    factor.grow(300, lambda: True)
+    assert len(factor.rows) == 20
+    assert not factor.done
+
+
+@pytest.mark.parametrize("p", EXPONENTS)
+@pytest.mark.parametrize("kernel", ["wide", "polynomial", "callable"])
+def test_newton_on_the_factor_agrees_with_pair_steps_alone(p, kernel):
+    X, y = curved(80, seed=5)
+    kernel = (lambda A, B: (1.0 + A @ B.T) ** 2) if kernel == "callable" else {**KERNELS, "wide": sx.RBF(0.02)}[kernel]
+    alone = sx.fast.psvm(X, y, C=30.0, p=p, kernel=kernel, selection="random", tol=1e-4, max_iter=3000)
+    settings = PSVMSettings(
+        low_rank=LowRankSettings(probe=6, work_of_column=0.0, worth=0.0), decomposition=DecompositionSettings(steps=1)
+    )
+    found = sx.fast.psvm(X, y, C=30.0, p=p, kernel=kernel, tol=1e-7, settings=settings)
+    assert found.status == "optimal"
+    assert found.attempts[0].options["low_rank"] <= 80
+    assert found.certificate.is_certified(2e-7)
+    assert meet(found.certificate, alone.certificate)
+
+
+@pytest.mark.parametrize("p", [1.0, 1.5, 2.0, 7.0])
+@pytest.mark.parametrize("C", [1e3, 1e5])
+def test_huge_weights_on_few_features_end_soon(p, C):
+    X, y = curved(300)
+    found = sx.fast.psvm(X, y, C=C, p=p, kernel="rbf", tol=1e-4, time_limit=20)
+    assert found.status == "optimal"
+    assert found.certificate.is_certified(2e-4)
+
+
+def test_the_factor_is_given_up_for_a_kernel_of_full_rank():
+    settings = PSVMSettings(
+        low_rank=LowRankSettings(probe=10, work_of_column=0.0, worth=0.0), decomposition=DecompositionSettings(steps=1)
+    )
+    X, y = curved(200, d=8)
+    found = sx.fast.psvm(X, y, C=1.0, p=1.5, kernel=sx.RBF(20.0), tol=1e-7, settings=settings)
+    assert found.status == "optimal"
+    assert "low_rank" not in found.attempts[0].options
+
+
+def test_the_time_limit_holds_while_the_factor_grows():
+    X, y = curved(300)
+    statement = PSVM(space=feature_space(binary_data(X, y), sx.RBF(), intercept="free", keep_gram=False), C=1e5, p=2.0)
+    start = np.zeros(300)
+    shortcut = LowRankNewton(statement, 500.0)
+    assert not shortcut.due(0.0, start)
+    assert shortcut.due(1e12, start)
+    late = Monitor(1e-6, 10, deadline=Deadline(end=0.0))
+    assert shortcut.solve(start, late) == []
+    assert not shortcut.due(1e15, start)
+
+
+@pytest.mark.filterwarnings("error")
+def test_polishing_for_p_near_one_warns_of_nothing():
+    for seed in range(6):
+        X, y = make_data(seed, n=30, d=2)
+        sx.fast.psvm(X, y, C=1e4, p=1.02, kernel="rbf", tol=1e-8, time_limit=10)
+
+
+# Newton steps from an earlier solution
+
+AT_ONCE = PSVMSettings(support_newton=SupportNewtonSettings(expected=0.0))
+
+
+def _noisy(n, seed, *, kind="plain"):
+    random = np.random.default_rng(seed)
+    X = random.normal(size=(n, 3))
+    y = np.where(X[:, 0] + 0.8 * random.normal(size=n) > 0, 1, -1)
+    y[:2] = 1, -1
+    if kind == "duplicates":
+        X[n // 2 :], y[n // 2 :] = X[: n - n // 2], y[: n - n // 2]
+    if kind == "contradicting":
+        X[n // 2 :], y[n // 2 :] = X[: n - n // 2], -y[: n - n // 2]
+    if kind == "constant":
+        X[:] = 1.0
+    if kind == "one point":
+        X[y > 0] = X[0]
+    if kind == "offset":
+        X += 1e6
+    return X, y
+
+
+@pytest.mark.parametrize("kind", ["plain", "duplicates", "contradicting", "constant", "one point", "offset"])
+@pytest.mark.parametrize("p", [1.0, 1.3, 1.5, 2.0, 2.5])
+def test_paths_with_newton_steps_wherever_they_apply_agree_with_cold_fits(kind, p):
+    X, y = _noisy(50, 5, kind=kind)
+    weight = np.random.default_rng(1).uniform(0.2, 3.0, size=y.size)
+    for values in (np.logspace(-2, 4, 6), np.logspace(4, -2, 6)):
+        earlier, warm, kernel = None, [], GramCache().kernel(sx.RBF())
+        for C in values:
+            earlier = psvm(X, y, C=C, p=p, kernel=kernel, sample_weight=weight, warm_start=earlier, settings=AT_ONCE)
+            warm.append(earlier)
+        for C, found in zip(values, warm, strict=True):
+            cold = psvm(X, y, C=C, p=p, kernel="rbf", sample_weight=weight)
+            scale = max(1.0, cold.certificate.upper)
+            assert abs(found.certificate.upper - cold.certificate.upper) <= scale * (
+                found.certificate.gap + cold.certificate.gap + 1e-12
+            )
+            # The certificate allows for rounding, beyond the gap at which a solver stops.
+            assert found.certificate.gap <= max(2e-6, 2.0 * cold.certificate.gap)
+
+
+@pytest.mark.parametrize("p", [1.0, 1.5, 2.0])
+def test_newton_steps_reach_the_optimum_from_a_neighbour(p, monkeypatch):
+    X, y = _noisy(300, 2)
+    kernel = GramCache().kernel(sx.RBF())
+    first = psvm(X, y, C=300.0, p=p, kernel=kernel)
+    second = psvm(X, y, C=400.0, p=p, kernel=kernel, warm_start=first, settings=AT_ONCE)
+    random = psvm(X, y, C=400.0, p=p, kernel=kernel, warm_start=first, settings=AT_ONCE, selection="random", tol=1e-2)
+    options = second.attempts[-1].options
+    assert options["newton_steps"] <= 15
+    assert options["pair_steps"] == 0
+    assert second.certificate.gap <= 1e-6
+    few = psvm(X, y, C=400.0, p=p, kernel="rbf", warm_start=first, settings=AT_ONCE)
+    assert few.attempts[-1].options["newton_steps"] <= 15
+    # Without a matrix that is kept, as with more observations.
+    monkeypatch.setattr(kernel_space, "FEW", 0)
+    without = psvm(X, y, C=400.0, p=p, kernel="rbf", warm_start=first, settings=AT_ONCE)
+    assert "newton_steps" not in without.attempts[-1].options
+    assert "newton_steps" not in random.attempts[-1].options
+
+
+@pytest.mark.parametrize("p", [1.0, 1.5, 2.0])
+def test_newton_steps_replace_pair_steps_that_take_long(p):
+    X, y = _noisy(300, 2)
+    kernel = GramCache().kernel(sx.RBF())
+    first = psvm(X, y, C=300.0, p=p, kernel=kernel)
+    second = psvm(X, y, C=400.0, p=p, kernel=kernel, warm_start=first)
+    never = PSVMSettings(support_newton=SupportNewtonSettings(expected=math.inf))
+    alone = psvm(X, y, C=400.0, p=p, kernel=kernel, warm_start=first, settings=never)
+    assert second.attempts[-1].options["newton_steps"] <= 15
+    assert 0 < second.attempts[-1].options["pair_steps"] < alone.attempts[-1].options["pair_steps"]
+    assert "newton_steps" not in alone.attempts[-1].options
+    assert meet(second.certificate, alone.certificate)
+
+
+def test_newton_steps_replace_pair_steps_on_working_sets():
+    X, y = _noisy(1100, 2)
+    kernel = GramCache().kernel(sx.RBF())
+    first = psvm(X, y, C=300.0, p=1.5, kernel=kernel)
+    second = psvm(X, y, C=400.0, p=1.5, kernel=kernel, warm_start=first)
+    options = second.attempts[-1].options
+    assert options["working_set"] < 1100
+    assert 0 < options["newton_steps"] <= 15
+    assert options["pair_steps"] > 0
+    assert second.certificate.is_certified(2e-6)
+    assert meet(second.certificate, psvm(X, y, C=400.0, p=1.5, kernel="rbf").certificate)
+
+
+def test_newton_steps_are_due_after_much_work_and_again_after_much_more():
+    X, y = _noisy(500, 1)
+    statement = PSVM(space=feature_space(binary_data(X, y), sx.RBF(), intercept="free"), C=1.0, p=1.0)
+    settings = SupportNewtonSettings()
+    few, many = np.where(np.arange(500) < 50, 0.5, 0.0), np.full(500, 0.5)
+    cost = {
+        free: settings.expected * (settings.factorisation * free**3 + settings.product * 500**2 + settings.step)
+        for free in (50, 500)
+    }
+
+    def fresh():
+        return SupportNewton(statement, statement.space.gram, lambda alpha, f: None, settings)
+
+    newton = fresh()
+    assert not newton.due(0.0, few)
+    assert not newton.due(0.99 * cost[50], few)
+    assert not newton.due(1.01 * cost[50], many)
+    assert newton.due(1.01 * cost[50], few)
+    assert fresh().due(1.01 * cost[500], many)
+    # Multipliers at their upper bound are not free.
+    assert fresh().due(1.01 * cost[50], np.where(np.arange(500) < 50, 0.5, 1.0))
+    late = Monitor(1e-6, 10, deadline=Deadline(end=0.0))
+    assert newton.solve(few, late) == []
+    assert newton.useful_steps == 0
+    assert not newton.due(2.0 * cost[50], few)
+    assert newton.due(5.0 * cost[50], few)
+    assert SupportNewton.applies(2.0, 1000, settings)
+    assert not SupportNewton.applies(2.1, 1000, settings)
+    assert not SupportNewton.applies(1.0, 10_000, settings)
+
+
+@pytest.mark.parametrize("p", [1.1, 1.5, 2.0, 3.0])
+def test_near_best_bias_is_nearly_the_best(p):
+    random = np.random.default_rng(3)
+    for trial in range(200):
+        n = int(random.integers(2, 30))
+        y = np.where(random.random(n) < random.choice([0.1, 0.5]), 1.0, -1.0)
+        y[:2] = 1.0, -1.0
+        f = random.normal(size=n) * 10.0 ** random.uniform(-3, 3)
+        f = np.round(f) if trial % 3 == 0 else f
+        weight = random.uniform(0.1, 5.0, size=n)
+
+        def loss(b, f=f, y=y, weight=weight):
+            return float(weight @ np.maximum(1.0 - y * (f + b), 0.0) ** p)
+
+        exact = best_bias(f, y, p=p, weight=weight)
+        assert loss(near_best_bias(f, y, weight, p, 0.0)) <= loss(exact) * (1 + 1e-7) + 1e-12
+        assert loss(exact) <= min(loss(exact + step) for step in (-1e-3, 1e-3)) * (1 + 1e-12)
+        guessed = best_bias(f, y, p=p, weight=weight, near=exact + 1e-3)
+        assert guessed == pytest.approx(exact, rel=1e-12, abs=1e-12)
+
+
+@pytest.mark.parametrize("C", [1e-3, 1.0, 1e3])
+def test_few_observations_are_solved_by_pairs_and_many_steps_handed_to_newton(C):
+    X, y = _noisy(120, 3)
+    few = psvm(X, y, C=C)
+    newton = psvm(X, y, C=C, method="newton")
+    assert newton.solver == "fast.psvm/newton"
+    assert few.certificate.is_certified(1e-6)
+    assert few.certificate.lower <= newton.certificate.upper
+    assert newton.certificate.lower <= few.certificate.upper
+    hasty = PSVMSettings(few_steps=DecompositionSettings(steps=1, final=1e-3), few_rounds=1)
+    handed = psvm(X, y, C=C, settings=hasty)
+    assert handed.certificate.is_certified(1e-6)
+    assert few.solver == "fast.psvm/smo" or C > 1
+    assert handed.solver == "fast.psvm/newton"
+    # An offset changes the kernel matrix, not the problem.
+    moved = psvm(X + 1e4, y, C=C)
+    assert moved.certificate.upper == pytest.approx(few.certificate.upper, rel=1e-5)
+
+
+def test_the_limit_of_rounds_holds_for_pairs_and_newton_together():
+    X, y = _noisy(120, 3)
+    hasty = PSVMSettings(few_steps=DecompositionSettings(steps=1, final=1e-3))
+    found = psvm(X, y, C=10.0, max_iter=1, tol=1e-12, settings=hasty)
+    assert found.solver == "fast.psvm/smo"
+    assert found.status == "iteration_limit"
+
+
+def test_few_observations_begin_with_the_method_that_has_less_work():
+    X, y = _noisy(120, 3)
+    assert psvm(X, y, C=1.0).solver == "fast.psvm/smo"
+    # Neither the unit of the data nor an offset changes the choice.
+    for C, method in ((1.0, "smo"), (1e3, "newton")):
+        for unit, offset in ((1.0, 0.0), (1e-3, 0.0), (1e3, 1e4)):
+            assert psvm(unit * X + offset, y, C=C / unit**2).solver == f"fast.psvm/{method}"
+    # Pair steps are not begun where they would not end: one round of Newton's method is one iteration.
+    assert psvm(X, y, C=1e3).attempts[0].options.keys() == psvm(X, y, C=1e3, method="newton").attempts[0].options.keys()
+
+
+@pytest.mark.parametrize("p", [1.0, 1.3, 2.0, 4.0])
+@pytest.mark.parametrize("intercept", ["free", "penalised", "none"])
+def test_what_surpasses_the_trivial_points_is_better_than_they_are(p, intercept):
+    X, y = _noisy(30, 2)
+    weight = np.linspace(0.5, 2.0, 30)
+    for C in (1e-6, 1e-3, 1.0):
+        data = binary_data(X, y, weight)
+        statement = kind_of_psvm(intercept)(space=feature_space(data, None, intercept=intercept), C=C, p=p)
+        models, duals = statement.trivial()
+        trivial = min(statement.evaluate(model).above for model in models)
+        assert not statement.surpasses_trivial(trivial, 0.0)
+        assert max(statement.evaluate_dual(dual).below for dual in duals) <= 0.0
+        assert not statement.surpasses_trivial(0.5 * trivial, -1.0)

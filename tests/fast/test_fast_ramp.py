@@ -1,0 +1,211 @@
+"""The ramp loss by branch and bound, against all subsets, against SCIP, and on degenerate data."""
+
+import itertools
+import math
+
+import cvxpy as cp
+import numpy as np
+import pytest
+
+import svmcvx as sx
+from svmcvx.errors import DataError
+from svmcvx.fast.indicator.ramp import ramp
+from svmcvx.fast.indicator.search.branch_and_bound import BranchSettings
+from svmcvx.fast.indicator.search.relaxation_passes import FREE, KEPT, minimise
+from svmcvx.fast.indicator.search.relaxation_passes import _solve as solve_system
+from svmcvx.formulations.indicator.l0 import l0_statement
+from svmcvx.formulations.indicator.ramp import ramp_objective
+from svmcvx.heuristics.hinge_machine import ramp_descent
+from svmcvx.solution import Status
+from svmcvx.synthetic import outlier_data
+from tests.exact_zero_one import hostile_instance
+
+
+def over_all_subsets(X, y, C, weight):
+    """The smallest value of hinge machines of all subsets, with 2C for each observation given up; written without the package."""
+    n = len(y)
+    w, b, s = cp.Variable(X.shape[1]), cp.Variable(), cp.Parameter(n, nonneg=True)
+    problem = cp.Problem(
+        cp.Minimize(0.5 * cp.sum_squares(w) + s @ cp.pos(1 - cp.multiply(y, X @ w + b))), [b <= 1e4, b >= -1e4]
+    )
+    best = math.inf
+    for bits in itertools.product((0.0, 1.0), repeat=n):
+        kept = np.array(bits)
+        price = 2 * C * float(weight @ (1 - kept))
+        if price < best:
+            s.value = C * weight * kept
+            best = min(best, problem.solve(solver=cp.CLARABEL) + price)
+    return best
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_optimum_is_that_over_all_subsets(seed):
+    rng = np.random.default_rng(seed)
+    n, C = 7, float(10 ** rng.uniform(-1.5, 1.5))
+    X = rng.standard_normal((n, 2)) if seed % 2 else rng.integers(-2, 3, (n, 2)).astype(float)
+    y = np.where(rng.random(n) < 0.5, 1, -1)
+    y[:2] = 1, -1
+    weight = rng.choice([0.5, 1.0, 2.0], n)
+    solution = ramp(X, y, C=C, sample_weight=weight)
+    assert solution.certificate.kind == "enumeration"
+    assert solution.certificate.upper == pytest.approx(over_all_subsets(X, y, C, weight), rel=1e-6)
+    assert solution.certificate.gap <= 1e-6
+
+
+@pytest.mark.parametrize(("n", "p", "C", "kernel"), [(20, 2, 0.5, None), (25, 3, 1.0, None), (16, 2, 2.0, sx.RBF(0.5))])
+def test_the_optimum_is_that_of_the_mixed_integer_program(n, p, C, kernel):
+    pytest.importorskip("pyscipopt")
+    X, y = outlier_data(n, p, sigma=0.5, seed=1)
+    search = ramp(X, y, C=C, kernel=kernel).certificate
+    program = sx.solve(sx.ramp_mio(X, y, C=C, kernel=kernel), solver="scip", time_limit=60).certificate
+    assert search.gap <= 1e-6
+    assert max(search.lower, program.lower) <= min(search.upper, program.upper)
+
+
+def test_the_model_attains_the_objective_and_the_trace_is_monotone():
+    X, y = outlier_data(60, 3, sigma=0.5, seed=2)
+    solution = ramp(X, y, C=1.0)
+    u = np.where(y == solution.model.classes[1], 1, -1) * solution.model.decision_function(X)
+    assert ramp_objective(float(solution.model.coef @ solution.model.coef), u, C=1.0) == pytest.approx(
+        solution.certificate.upper, rel=1e-9
+    )
+    assert (np.diff(solution.trace[:, 1]) >= -1e-9 * solution.certificate.upper).all()
+    assert (np.diff(solution.trace[:, 2]) <= 1e-9 * solution.certificate.upper).all()
+
+
+def test_labels_order_copies_and_offsets_change_nothing():
+    X, y = outlier_data(30, 2, sigma=0.5, seed=3)
+    value = ramp(X, y, C=1.0).certificate.upper
+    order = np.random.default_rng(0).permutation(30)
+    twice = np.repeat(np.arange(30), 2)
+    for other in (
+        ramp(X, -y, C=1.0),
+        ramp(X[order], y[order], C=1.0),
+        ramp(X[twice], y[twice], C=0.5),
+        ramp(X, y, C=0.5, sample_weight=np.full(30, 2.0)),
+        ramp(X + 100.0, y, C=1.0),
+    ):
+        assert other.certificate.upper == pytest.approx(value, rel=1e-6)
+
+
+@pytest.mark.parametrize("C", [1e-8, 1.0, 1e6])
+@pytest.mark.parametrize(
+    ("X", "y"),
+    [
+        ([[0.0], [0.0]], [0, 1]),
+        ([[1.0, 0.0], [1.0, 0.0], [1.0, 0.0], [-1.0, 0.0]], [1, 1, 1, 0]),
+        ([[1e-8], [-1e-8], [3e-8]], [1, 0, 1]),
+        ([[1e6], [1e6 + 1], [1e6 + 2], [1e6 + 3]], [1, 0, 1, 1]),
+    ],
+)
+def test_degenerate_data_give_honest_intervals(X, y, C):
+    found = ramp(X, y, C=C).certificate
+    best = along_a_grid(np.array(X)[:, 0], np.where(np.array(y) == 1, 1.0, -1.0), C)
+    assert found.lower <= best
+    assert found.upper <= best * (1 + 1e-3)
+    assert found.gap <= 1e-5
+
+
+def along_a_grid(x, y, C):
+    """The best of many slopes in one column, each with the best of the biases at which a loss has a kink."""
+    best = math.inf
+    for w in [0.0, *(sign * 10**power for sign in (-1, 1) for power in np.linspace(-12, 10, 22001))]:
+        biases = np.add.outer(np.array([-1.0, 1.0]), -w * x).ravel()
+        losses = np.clip(1.0 - y * (w * x + biases[:, None]), 0.0, 2.0).sum(axis=1)
+        best = min(best, 0.5 * w * w + C * float(losses.min()))
+    return best
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_no_bound_exceeds_the_objective_of_any_point(seed):
+    # The hinge machines of all subsets are points too, and one of them is optimal.
+    X, y, weight, _, _ = hostile_instance(seed)
+    C = float(10 ** np.random.default_rng(seed).uniform(-5, 5))
+    solution = ramp(X, y, C=C, sample_weight=weight)
+    geometry, best = l0_statement(X, y, C=C, sample_weight=weight).geometry, math.inf
+    for bits in itertools.islice(itertools.product((False, True), repeat=geometry.y.size), 256):
+        w, b = ramp_descent(geometry, C, np.array(bits))
+        u = geometry.G @ w + geometry.y * b
+        best = min(best, ramp_objective(float(w @ w), u, C=C, weight=geometry.weight))
+    assert solution.certificate.lower <= best * (1 + 1e-9)
+
+
+def test_limits_warm_starts_and_settings():
+    X, y = outlier_data(100, 5, sigma=1.0, seed=4)
+    stopped = ramp(X, y, C=0.3, max_iter=2)
+    assert stopped.status == Status.ITERATION_LIMIT
+    assert 0 < stopped.certificate.lower < stopped.certificate.upper
+    again = ramp(X, y, C=0.3, max_iter=1, warm_start=stopped)
+    assert again.certificate.upper <= stopped.certificate.upper * (1 + 1e-9)
+    assert ramp(X, y, C=0.3, time_limit=1e-3).status == Status.TIME_LIMIT
+    small = slice(0, 40)
+    one = ramp(X[small], y[small], C=0.3).certificate
+    other = ramp(X[small], y[small], C=0.3, settings=BranchSettings(expansions=1, rounds=1)).certificate
+    assert one.upper == pytest.approx(other.upper, rel=1e-6)
+    with pytest.raises(DataError, match="settings must be a BranchSettings or None"):
+        ramp(X, y, C=1.0, settings={})
+    with pytest.raises(DataError, match="C must be"):
+        ramp(X, y, C=-1.0)
+
+
+def test_the_classifier_takes_the_search():
+    X, y = outlier_data(80, 2, sigma=0.5, seed=5)
+    fitted = sx.RampSVMClassifier(C=0.5).fit(X, y)
+    assert fitted.solution_.solver == "fast.ramp/branch"
+    assert fitted.certificate_.gap <= 1e-6
+
+
+# --- minimising the relaxation -------------------------------------------------------------------------------------------
+
+
+class StopsAfter:
+    """A stop flag that is set once it has been read so many times."""
+
+    def __init__(self, reads):
+        self.left = reads
+
+    def __getitem__(self, _):
+        self.left -= 1
+        return int(self.left < 0)
+
+
+def minimised(stop, r=4, n=30, free=True):
+    rng = np.random.default_rng(7)
+    HT = rng.standard_normal((r, n)) / 4.0
+    length = np.linalg.norm(HT[: r - free], axis=0) * (1 + 1e-12)
+    state = rng.choice(np.array([FREE, KEPT], dtype=np.int8), n, p=[0.8, 0.2])
+    height, reach = np.full(n, 0.7), rng.uniform(1.0, 5.0, n)
+    cap = height / np.where(state == FREE, reach, 2.0)
+    w, (a, slope, bend), (centre, base, step) = np.zeros(r), np.zeros((3, n)), np.zeros((3, r))
+    limits = (-3.0, 3.0) if free else (0.0, 0.0)
+    scratch = bend, base, step, np.zeros((r + 1, r))
+    with np.errstate(all="raise"):
+        found = minimise(
+            HT, length, state, cap, height, reach, 1e-6, 2.0, 50.0, free, *limits, 0.0, 1e9, w, a, slope, centre, *scratch, stop
+        )  # fmt: skip
+    return found, w, scratch[3]
+
+
+@pytest.mark.parametrize("free", [False, True])
+def test_a_minimisation_that_is_stopped_anywhere_has_a_bound_that_is_no_better(free):
+    whole = StopsAfter(10**9)
+    best = minimised(whole, free=free)[0][0]
+    reads = 10**9 - whole.left
+    assert reads > 2 * 4
+    for after in range(reads + 1):
+        below, error, longest, _ = minimised(StopsAfter(after), free=free)[0]
+        assert below <= best + 1e-9 * abs(best)
+        assert np.isfinite([error, longest]).all()
+
+
+def test_the_newton_system_is_solved_without_the_coordinates_that_have_no_pivot():
+    rng = np.random.default_rng(0)
+    B = rng.standard_normal((6, 4))
+    B[:, 2] = 0.0
+    A, b = B.T @ B, rng.standard_normal(4)
+    system, x = np.vstack([A, b]), np.full(4, np.nan)
+    product = solve_system(system, x, StopsAfter(100))
+    kept = [0, 1, 3]
+    np.testing.assert_allclose(x[kept], np.linalg.solve(A[np.ix_(kept, kept)], b[kept]))
+    assert x[2] == 0.0
+    np.testing.assert_allclose(product, b @ x)

@@ -1,0 +1,177 @@
+"""The same call gives the same answer, nodes and proof, whatever the clock says and however many threads there are."""
+
+import dataclasses
+import hashlib
+import itertools
+from functools import partial
+
+import numpy as np
+import pytest
+
+import svmcvx as sx
+from svmcvx.catalogue import CATALOGUE
+from svmcvx.fast.core import row_cache, thread_pool
+from svmcvx.fast.indicator.search.branch_and_bound import BranchSettings
+from svmcvx.fast.indicator.zero_one import ZeroOneSettings, zero_one
+from svmcvx.row_blocks import shards
+from svmcvx.synthetic import outlier_data
+from svmcvx.system import clock
+from tests.conftest import make_data
+from tests.system.test_deadline import FAST, problem_of
+
+
+class Jumping:
+    """A source of seconds that goes on by times from nanoseconds to days."""
+
+    def __init__(self, seed):
+        self.rng, self.at = np.random.default_rng(seed), 0.0
+
+    def __call__(self):
+        self.at += 10.0 ** self.rng.uniform(-9, 5)
+        return self.at
+
+
+def steady(step):
+    """A source of seconds that goes on by as much at each reading."""
+    return (step * reading for reading in itertools.count()).__next__
+
+
+# A machine without end, one so busy that an hour passes between two readings, and one that stalls now and then.
+CLOCKS = {"standing": lambda: steady(0.0), "an hour": lambda: steady(3600.0), "jumping": lambda: Jumping(0)}
+
+
+def digest(*parts):
+    """A digest of arrays, and of texts of all else."""
+    found = hashlib.sha256()
+    for part in parts:
+        found.update(np.ascontiguousarray(part).tobytes() if isinstance(part, np.ndarray) else repr(part).encode())
+    return found.hexdigest()
+
+
+def numbers_of(value):
+    """All numbers of a model or of a part of one, with names."""
+    if dataclasses.is_dataclass(value):
+        return [(field.name, numbers_of(getattr(value, field.name))) for field in dataclasses.fields(value)]
+    if isinstance(value, (tuple, list)):
+        return [numbers_of(part) for part in value]
+    return digest(value)
+
+
+def answer(solution, folder):
+    """All that a solution holds but its seconds, and the bytes of its proof."""
+    proof = None
+    if solution.evidence is not None:
+        path = folder / "proof.npz"
+        solution.save_proof(path)
+        proof = hashlib.sha256(path.read_bytes()).hexdigest()
+    return {
+        "solver": solution.solver,
+        "attempts": [dataclasses.replace(attempt, **dict.fromkeys(("seconds",), 0.0)) for attempt in solution.attempts],
+        "status": str(solution.status),
+        "certificate": repr(solution.certificate),
+        "model": numbers_of(solution.model),
+        "dual": {name: digest(np.asarray(values)) for name, values in solution.dual.items()},
+        "trace": digest(solution.trace[:, 1:]),
+        "proof": proof,
+    }
+
+
+def same_under_all_clocks(call, folder):
+    """Run a call under every clock and compare; return the answer of the first."""
+    found = {}
+    for name, source in CLOCKS.items():
+        with clock.replaced(source()):
+            found[name] = answer(call(), folder)
+    first = found["standing"]
+    for name, other in found.items():
+        assert other == first, name
+    return first
+
+
+@pytest.mark.parametrize(
+    ("entry", "kernel"),
+    [
+        pytest.param(entry, kernel, id=f"{entry.name}-{kernel}")
+        for entry in FAST
+        for kernel in ((None, sx.RBF(0.5)) if entry.takes.kernel else (None,))
+    ],
+)
+def test_a_specialised_solver_takes_no_choice_from_the_clock(entry, kernel, tmp_path):
+    solver, keywords = entry.fast.load(), problem_of(entry, kernel)
+    same_under_all_clocks(lambda: solver(**keywords), tmp_path)
+
+
+@pytest.mark.parametrize(
+    "entry", [entry for entry in CATALOGUE.values() if entry.estimator is not None], ids=lambda entry: entry.name
+)
+def test_an_estimator_takes_no_choice_from_the_clock(entry, tmp_path):
+    X, y = make_data(n=40, d=3)
+    labels = np.arange(40) % 3 if entry.takes.several_classes else y
+    face = entry.estimator.load()()
+    same_under_all_clocks(lambda: face.set_params(time_limit=None).fit(X, labels).solution_, tmp_path)
+
+
+def test_the_search_takes_no_choice_from_the_clock_or_the_number_of_threads(tmp_path, monkeypatch):
+    """Long enough for several rounds of dives, better starting points, and for the hand-over to the sweep."""
+    X, y = outlier_data(60, 2, sigma=1.0, outliers="spread", seed=1)
+    long = {"branch": BranchSettings(expansions=4, round_work=1e5), "easy": 1e6}
+    unrecorded = dataclasses.replace(long["branch"], record=1e4)
+    for method, settings in (("branch", long), ("sweep", {**long, "branch": unrecorded, "crossing": 1.0})):
+        found = []
+        for threads in (1, 3):
+            monkeypatch.setattr(thread_pool, "threads_allowed", lambda threads=threads: threads)
+            found.append(
+                same_under_all_clocks(
+                    lambda settings=settings: zero_one(X, y, lam=1.0, settings=ZeroOneSettings(**settings)), tmp_path
+                )
+            )
+        assert found[0] == found[1]
+        assert found[0]["solver"] == f"fast.zero_one/{method}"
+        assert found[0]["attempts"][0].options["nodes"] > 200
+
+
+def test_rows_of_a_kernel_do_not_depend_on_the_number_of_threads(tmp_path, monkeypatch):
+    X, y = make_data(n=1200, d=3)
+    found = []
+    for threads in (1, 3):
+        monkeypatch.setattr(row_cache, "threads_allowed", lambda threads=threads: threads)
+        found.append(answer(sx.fast.psvm(X, y, p=1.5, kernel=sx.RBF(0.5), tol=1e-3), tmp_path))
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("build", ["psvm_dual", "odm_primal", "zero_one_mio"])
+def test_a_builder_and_its_solvers_take_no_choice_from_the_clock(build, tmp_path, monkeypatch):
+    # Points that do not suffice make the second opinion's turn come.
+    monkeypatch.setattr("svmcvx.formulations.margin.psvm.solve_support_equations", lambda *given, **named: None)
+    X, y = make_data(n=16, d=2)
+    builders = {builder.name: builder for entry in CATALOGUE.values() for builder in entry.builders}
+    short = {"clarabel": {"max_iter": 4}} if build == "psvm_dual" else None
+    found = same_under_all_clocks(
+        lambda: sx.solve(builders[build].load()(X, y, **builders[build].example), solver_options=short), tmp_path
+    )
+    tried = [attempt for attempt in found["attempts"] if attempt.status != "licence"]
+    assert [attempt.solver for attempt in tried][1:] == (["SCS"] if short else [])
+
+
+def test_select_and_compare_take_no_choice_from_the_clock():
+    X, y = make_data(n=60, d=3)
+    tables = []
+    for source in CLOCKS.values():
+        with clock.replaced(source()):
+            selected = sx.select(sx.PSVMClassifier(kernel="rbf"), {"C": [0.1, 1.0, 10.0]}, X, y, cv=3)
+            compared = sx.compare([sx.PSVMClassifier(p=1.5), sx.ODMClassifier()], X, y)
+            tables.append([table.drop(columns="seconds").to_csv() for table in (selected, compared)])
+    assert tables[0] == tables[1] == tables[2]
+
+
+def test_rows_in_blocks_are_summed_in_the_same_parts_by_any_number_of_threads(monkeypatch):
+    X, y = make_data(n=400, d=3)
+    found = []
+    for threads in (1, 3, 30):
+        monkeypatch.setattr(shards, "threads_allowed", lambda threads=threads: threads)
+        blocks = sx.RowBlocks(
+            [partial(lambda a: (X[a : a + 8], y[a : a + 8]), a) for a in range(0, 400, 8)], labelled=True
+        )
+        solution = sx.fast.psvm(blocks, blocks.y, p=1.5)
+        found.append((numbers_of(solution.model), repr(solution.certificate), digest(solution.trace[:, 1:])))
+    assert found[0] == found[1] == found[2]

@@ -1,0 +1,394 @@
+"""Problems with added constraints: their multipliers bound, exactly, and the interval is no worse than without them."""
+
+import math
+from fractions import Fraction
+
+import cvxpy as cp
+import flint
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from flint import arb
+from hypothesis import given
+from hypothesis import strategies as st
+
+import svmcvx as sx
+from svmcvx.formulations.added_rows import dual_norm_above, norms_above
+from tests.conftest import make_data
+
+X, Y = make_data(seed=8, n=30, d=3)
+A = np.array([[1.0, 2.0, -1.0], [0.3, -0.7, 0.1]])
+
+ON_W = {
+    "w >= 0": lambda w: [w >= 0],
+    "sum(w) == 0": lambda w: [cp.sum(w) == 0],
+    "1-norm": lambda w: [cp.norm(w, 1) <= 0.5],
+    "box": lambda w: [w <= 0.3, w >= -0.3],
+    "2-norm": lambda w: [cp.norm(w) <= 0.5],
+    "infinity-norm": lambda w: [cp.norm(w, "inf") <= 0.3],
+    "3-norm": lambda w: [cp.pnorm(w, 3) <= 0.4],
+    "sum of squares": lambda w: [cp.sum_squares(w) <= 0.25],
+    "absolute values": lambda w: [cp.abs(w) <= 0.3],
+    "cone": lambda w: [cp.SOC(cp.Constant(0.4), w[:2])],
+}
+SHIFTED = {
+    "rows": lambda w: [A[:, : w.size] @ w <= -0.1, w[0] == w[1]],
+    "scaled 1-norm of a shift": lambda w: [2 * cp.norm1(w - 0.1) + w[1] / 3 <= 1.0],
+    "squares of a part": lambda w: [cp.sum_squares(w[:2] - 0.1) / 2 <= 0.05],
+    "a limit in w": lambda w: [cp.norm(w) <= cp.sum(w) + 1.0],
+    "sum of absolute values": lambda w: [cp.sum(cp.abs(w[1:])) <= 0.2],
+    "2-norm of a shift": lambda w: [cp.norm(w - np.array([0.3, 0.0, 0.1])) <= 0.2],
+}
+WITH_B = {
+    "b": lambda w, b, xi: [b == 0.1],
+    "b with coefficients": lambda w, b, xi: [b + 0.3 * w[0] <= -0.1, 0.7 * b >= -0.5],
+    "norm with b": lambda w, b, xi: [cp.norm(cp.hstack([w, b])) <= 0.5],
+    "1-norm with b": lambda w, b, xi: [cp.norm1(cp.hstack([w, b])) <= 0.5, cp.abs(b) <= 0.05],
+    "slacks": lambda w, b, xi: [xi <= 1.2],
+    "sum of slacks": lambda w, b, xi: [cp.sum(xi[:5]) <= 1.0, w[0] >= -0.2],
+    "all three": lambda w, b, xi: [3 * b - w[1] == cp.sum(xi[:3]) * 0.1],
+}
+
+
+def optimum(problem):
+    """What a solver says of the same problem, not ours."""
+    return cp.Problem(problem.objective, list(problem.constraints)).solve(solver="CLARABEL")
+
+
+def close(problem, gap=1e-6):
+    """Solve a problem with added constraints, and hold its interval against a solver's optimum."""
+    solution = sx.solve(problem, tol=1e-7)
+    certificate, value = solution.certificate, optimum(problem)
+    assert certificate.gap < gap
+    assert certificate.lower <= value * (1 + 1e-6)
+    assert certificate.upper == pytest.approx(value, rel=1e-5)
+    assert certificate.residuals["added_violation"] <= 1e-7
+    return solution
+
+
+@pytest.mark.parametrize("p", [1.0, 1.5])
+@pytest.mark.parametrize("name", ON_W)
+def test_the_interval_closes_on_real_data(name, p, cancer):
+    data, labels = cancer
+    problem = sx.psvm_primal(data[:60, :4], labels[:60], C=1.0, p=p)
+    free = sx.solve(problem).certificate
+    solution = close(problem.with_constraints(ON_W[name](problem.var_dict["w"])))
+    assert solution.certificate.lower >= free.lower * (1 - 1e-9)
+
+
+@pytest.mark.parametrize("intercept", ["free", "penalised", "none"])
+@pytest.mark.parametrize("name", SHIFTED)
+def test_the_interval_closes_with_rows_and_shifted_norms(name, intercept):
+    problem = sx.psvm_primal(X, Y, C=0.7, p=1.0, intercept=intercept)
+    close(problem.with_constraints(SHIFTED[name](problem.var_dict["w"][:3])))
+
+
+@pytest.mark.parametrize("p", [1.0, 1.5, 2.0])
+@pytest.mark.parametrize("name", WITH_B)
+def test_the_interval_closes_with_the_intercept_and_slacks(name, p):
+    # With an offset, so that the intercept of centred data is another number.
+    problem = sx.psvm_primal(X + 5.0, Y, C=0.7, p=p, sample_weight=np.linspace(0.5, 2.0, 30))
+    close(problem.with_constraints(WITH_B[name](*(problem.var_dict[name] for name in ("w", "b", "xi")))))
+
+
+@pytest.mark.parametrize("name", ["w >= 0", "1-norm", "2-norm"])
+@pytest.mark.parametrize("intercept", [True, False])
+def test_the_interval_of_the_optimal_margin_machine_closes(name, intercept):
+    problem = sx.odm_primal(X, Y, C1=2.0, intercept=intercept)
+    close(problem.with_constraints(ON_W[name](problem.var_dict["w"])))
+
+
+@pytest.mark.parametrize("build", [sx.psvm_primal, sx.odm_primal])
+def test_with_a_kernel_bounds_on_the_norm_and_on_slacks_have_multipliers(build):
+    problem = build(X, Y, kernel=sx.RBF(0.3))
+    w = problem.var_dict["w"]
+    for added in ([cp.norm(w) <= 0.3], [cp.sum_squares(w) <= 0.2]):
+        close(problem.with_constraints(added))
+    if build is sx.psvm_primal:
+        close(problem.with_constraints([problem.var_dict["xi"] <= 1.0, problem.var_dict["b"] <= -0.1]))
+
+
+def test_sparse_data_and_more_columns_than_rows():
+    thin = sp.csr_array(np.where(np.abs(X) > 0.5, X, 0.0))
+    problem = sx.psvm_primal(thin, Y, C=1.0, p=1.0)
+    close(problem.with_constraints([problem.var_dict["w"] >= 0]))
+    wide = np.random.default_rng(0).standard_normal((12, 40))
+    problem = sx.psvm_primal(wide, np.arange(12) % 2, C=1.0, p=1.0)
+    close(problem.with_constraints([cp.norm(problem.var_dict["w"]) <= 0.1]))
+
+
+# Never worse than without the constraints
+
+
+WITHOUT_MULTIPLIERS = {
+    "kernel": lambda: (problem := sx.psvm_primal(X, Y, kernel=sx.RBF(0.3)), [problem.var_dict["w"][0] >= 0.3]),
+    "exponential": lambda: (problem := sx.psvm_primal(X, Y), [cp.exp(problem.var_dict["w"][0]) <= 0.9]),
+    "odml": lambda: (problem := sx.odml_primal(X, Y), [problem.var_dict["w"] <= 0.1]),
+    "several classes": lambda: (problem := sx.weston_watkins(X, Y, lam=0.1), [problem.var_dict["W"] <= 0.1]),
+    "conic": lambda: (problem := sx.conic_sdp(X[:16], Y[:16], lam=0.7), [problem.w[0] <= 0.1]),
+    "other variables": lambda: (problem := sx.odm_primal(X, Y), [problem.var_dict["u"][0] >= 1.5]),
+}
+
+
+@pytest.mark.parametrize("name", WITHOUT_MULTIPLIERS)
+def test_the_bound_without_the_constraints_is_there_where_their_multipliers_are_not(name):
+    problem, added = WITHOUT_MULTIPLIERS[name]()
+    free = sx.solve(problem, solver="clarabel").certificate
+    constrained = problem.with_constraints(added)
+    solution = sx.solve(constrained, solver="clarabel")
+    certificate = solution.certificate
+    assert free.lower * (1 - 1e-7) <= certificate.lower <= certificate.upper
+    assert certificate.upper > free.upper * (1 + 1e-6)
+    assert solution.attempts[-1].reason.startswith("the problem without its added constraints")
+    # The variables are those of the constrained problem, and its multipliers too.
+    assert all(np.max(constraint.violation()) <= 1e-6 for constraint in added)
+    assert all(constraint.dual_value is not None for constraint in constrained.constraints)
+
+
+def test_the_bound_without_the_constraints_is_there_where_no_model_meets_them():
+    # A solver takes what is infeasible by less than its tolerance for feasible.
+    problem = sx.psvm_primal(X, Y)
+    w = problem.var_dict["w"]
+    free = sx.solve(problem).certificate
+    for off, met in ((3e-6, False), (1e-8, True)):
+        solution = sx.solve(problem.with_constraints([w[0] >= 0.1, w[0] <= 0.1 - off]), solver="scs", tol=1e-4)
+        assert math.isfinite(solution.certificate.upper) == met
+        assert solution.certificate.lower >= free.lower * (1 - 1e-4)
+
+
+def test_a_function_for_the_constraints_leaves_the_bound_without_them():
+    problem = sx.psvm_primal(X, Y)
+    free = sx.solve(problem).certificate
+    w = problem.var_dict["w"]
+    found = sx.solve(problem.with_constraints([w >= 0.4], holds=lambda model: bool((model.coef >= 0.4 - 1e-6).all())))
+    assert free.lower * (1 - 1e-9) <= found.certificate.lower <= free.upper
+    assert "added" not in found.dual
+
+
+# The bound itself, by exact arithmetic
+
+
+def exactly(values):
+    return [Fraction(float(value)) for value in np.ravel(values)]
+
+
+def exact_bound(problem, statement, dual, C, p):
+    """The dual objective with the multipliers of the rows, in fractions; it checks that they are feasible."""
+    rows, m = statement.rows, exactly(dual["added"])
+    centre = exactly(statement.whole.space.centre)
+    labels = exactly(statement.whole.y)
+    alpha = exactly(dual["alpha"])
+    data = [[a - c for a, c in zip(exactly(row), centre, strict=True)] for row in statement.whole.space.data.X]
+    assert min(alpha) >= 0
+    total = sum(exactly(rows.offset)[j] * m[j] for j in range(len(m)))
+    slopes = {name: matrix.toarray() for name, matrix in rows.matrices.items()}
+    on = {
+        name: [
+            sum(Fraction(float(matrix[j, k])) * m[j] for j in np.flatnonzero(matrix[:, k]))
+            for k in range(matrix.shape[1])
+        ]
+        for name, matrix in slopes.items()
+    }
+    assert sum(a * y for a, y in zip(alpha, labels, strict=True)) == (on["b"][0] if "b" in on else 0)
+    curvature = Fraction(0)
+    for group in rows.groups:
+        part = m[group.rows]
+        if group.kind in ("inequality", "ball"):
+            assert min(part) >= 0
+            curvature += part[0] if group.kind == "ball" else 0
+        elif group.kind == "entries":
+            half = len(part) // 2
+            assert all(-limit >= abs(value) for limit, value in zip(part[:half], part[half:], strict=True))
+        elif group.kind == "norm":
+            sizes = [abs(value) for value in part[1:]]
+            assert -part[0] >= (max(sizes) if group.order == 1 else sum(sizes) if math.isinf(group.order) else 0)
+            if group.order == 2:
+                assert part[0] ** 2 >= sum(value**2 for value in sizes)
+        elif group.kind == "square" and part[0]:
+            total -= sum(value**2 for value in part[1:]) / (-4 * part[0])
+    for i, a in enumerate(alpha):
+        cost = Fraction(C)
+        beyond = a - (on["xi"][i] if "xi" in on else 0)
+        if p == 1:
+            assert beyond <= cost
+        elif beyond > 0:
+            total -= beyond**2 / (4 * cost)
+        total += a
+    normal = [
+        sum(a * y * row[k] for a, y, row in zip(alpha, labels, data, strict=True)) - (on["w"][k] if "w" in on else 0)
+        for k in range(len(centre))
+    ]
+    return total - sum(value**2 for value in normal) / (2 * (1 + 2 * curvature))
+
+
+RANDOM = [
+    lambda w, b, xi: [A @ w + b <= 0.3, w[0] - b == 0.1, 0.7 * b >= -2.0],
+    lambda w, b, xi: [cp.norm(w, 1) <= 0.7, cp.norm(w - 0.1, "inf") <= 0.9, w >= -1.0],
+    lambda w, b, xi: [cp.norm(w) <= 0.7, cp.sum_squares(w[:2] - b) <= 0.9, cp.abs(w) <= 1.0],
+    lambda w, b, xi: [cp.norm(cp.hstack([w, b])) <= cp.sum(w) + 2.0, cp.sum(w) == 0.1],
+    lambda w, b, xi: [xi <= 3.0, cp.sum(xi) + w[0] <= 20.0, b <= 0.4],
+]
+
+
+@given(
+    added=st.sampled_from(RANDOM),
+    p=st.sampled_from([1.0, 2.0]),
+    seed=st.integers(0, 2**32 - 1),
+    size=st.sampled_from([1e-6, 1.0, 1e3, 1e12]),
+    offset=st.sampled_from([0.0, 5.0, 1e6]),
+)
+def test_whatever_the_multipliers_the_bound_is_below_the_exact_one(added, p, seed, size, offset):
+    rng = np.random.default_rng(seed)
+    data = rng.standard_normal((8, 3)) + offset
+    labels = np.where(np.arange(8) % 2, 1, -1)
+    problem = sx.psvm_primal(data, labels, C=0.7, p=p)
+    variables = [problem.var_dict[name] for name in ("w", "b", "xi")]
+    constrained = problem.with_constraints(added(*variables))
+    statement = constrained.formulation
+    scale = np.where(rng.random(statement.rows.offset.size) < 0.3, 0.0, size)
+    dual = {
+        "alpha": rng.standard_normal(8) * rng.choice([0.1, 1.0, size]),
+        "added": rng.standard_normal(scale.size) * scale,
+    }
+    repaired = statement.repair(dual)
+    violation = statement.dual_violation(repaired)
+    bound = statement.evaluate_dual(repaired).below
+    if violation > 0:
+        # Only the slacks' costs cannot be repaired; then there is no bound.
+        assert "xi" in statement.rows.matrices
+        assert statement.certify(sx.solve(problem).model, dual).lower in (None, 0.0)
+        return
+    assert Fraction(bound) <= exact_bound(problem, statement, repaired, 0.7, p)
+    # What is feasible stays as it is, up to the rounding of a norm.
+    again = statement.repair(repaired)
+    assert statement.dual_violation(again) == 0
+
+
+@given(added=st.sampled_from(RANDOM), p=st.sampled_from([1.0, 1.5, 2.0]), seed=st.integers(0, 2**32 - 1))
+def test_no_multipliers_pass_the_optimum(added, p, seed):
+    rng = np.random.default_rng(seed)
+    data, labels = rng.standard_normal((8, 3)), np.where(np.arange(8) % 2, 1, -1)
+    problem = sx.psvm_primal(data, labels, C=0.7, p=p)
+    constrained = problem.with_constraints(added(*(problem.var_dict[name] for name in ("w", "b", "xi"))))
+    solution = sx.solve(constrained, tol=1e-7)
+    statement = constrained.formulation
+    upper = solution.certificate.upper
+    assert math.isfinite(upper)
+    if "added" not in solution.dual:
+        return
+    for size in (1e-8, 1e-3, 1.0):
+        dual = {name: values * (1 + size * rng.standard_normal(values.shape)) for name, values in solution.dual.items()}
+        repaired = statement.repair(dual)
+        if statement.dual_violation(repaired) == 0:
+            assert statement.evaluate_dual(repaired).below <= upper
+
+
+def exact_violations(model, constraint_rows, centre):
+    """The rows at a linear model in fractions."""
+    w, b = exactly(model.coef), Fraction(model.intercept)
+    b += sum(c * v for c, v in zip(exactly(centre), w, strict=True))
+    values = exactly(constraint_rows.offset)
+    for name, matrix in constraint_rows.matrices.items():
+        at = w if name == "w" else [b]
+        for j, k in zip(*np.nonzero(matrix.toarray()), strict=True):
+            values[j] += Fraction(float(matrix.toarray()[j, k])) * at[k]
+    return values
+
+
+@pytest.mark.parametrize("offset", [0.0, 1e3])
+def test_the_model_violates_the_constraints_by_no_more_than_is_said(offset):
+    data = X + offset
+    for p in (1.0, 1.5):
+        problem = sx.psvm_primal(data, Y, C=0.7, p=p)
+        w, b = problem.var_dict["w"], problem.var_dict["b"]
+        constrained = problem.with_constraints([A @ w + b <= -0.3, w[0] - 0.7 * b == 0.1, cp.norm(w, 1) <= 0.4])
+        solution = sx.solve(constrained, tol=1e-7)
+        statement = constrained.formulation
+        rows = exact_violations(solution.model, statement.rows, problem.formulation.space.centre)
+        said = Fraction(solution.certificate.residuals["added_violation"])
+        assert said <= 1e-9
+        for group in statement.rows.groups:
+            part = rows[group.rows]
+            over = (
+                max(map(abs, part))
+                if group.kind == "equality"
+                else max(part)
+                if group.kind == "inequality"
+                else sum(map(abs, part[1:])) - part[0]
+            )
+            assert over <= said
+
+
+def test_a_model_on_the_wrong_side_is_moved():
+    problem = sx.psvm_primal(X, Y, C=1.0, p=1.0)
+    w = problem.var_dict["w"]
+    constrained = problem.with_constraints([w <= 0.2, cp.norm(w) <= 0.3])
+    sx.solve(constrained)
+    kept = w.value.copy()
+    for off in (1e-9, 1e-7, 0.5):
+        w.value = kept + off
+        measured = constrained.formulation.measured
+        assert measured.violation == 0.0
+        assert measured.model.coef.max() <= 0.2
+        assert np.abs(measured.model.coef - kept).max() <= 10 * off
+    w.value = None
+    assert constrained.formulation.measured is None
+
+
+def test_limits_may_be_parameters():
+    problem = sx.psvm_primal(X, Y, C=1.0, p=1.0)
+    limit = cp.Parameter(nonneg=True, value=0.5)
+    constrained = problem.with_constraints([cp.norm(problem.var_dict["w"], 1) <= limit])
+    first = close(constrained).certificate
+    limit.value = 0.1
+    second = close(constrained).certificate
+    assert second.lower > first.upper
+
+
+def test_the_dual_point_certifies_again():
+    problem = sx.psvm_primal(X, Y, C=1.0, p=1.5, sample_weight=np.arange(30) % 3)
+    constrained = problem.with_constraints([problem.var_dict["w"] >= 0.1, problem.var_dict["b"] <= 0.0])
+    solution = sx.solve(constrained)
+    assert solution.dual["alpha"].shape == (30,)
+    again = constrained.formulation.certify(solution.model, solution.dual)
+    assert again.gap == pytest.approx(solution.certificate.gap, rel=0.5, abs=1e-10)
+    # Without the multipliers of the rows it is the bound of the problem as built.
+    assert constrained.formulation.certify(solution.model, {"alpha": solution.dual["alpha"]}).lower < again.lower
+
+
+def test_degenerate_constraints():
+    problem = sx.psvm_primal(X, Y, C=1.0, p=1.0)
+    w, b = problem.var_dict["w"], problem.var_dict["b"]
+    free = sx.solve(problem).certificate
+    for added in ([0 * w[0] <= 1], [cp.norm(0 * w) <= 1], [cp.Constant(1) <= 2, w <= 1e3], [1e-9 * b <= 1.0]):
+        assert sx.solve(problem.with_constraints(added)).certificate.upper == pytest.approx(free.upper, rel=1e-7)
+    for added in ([w[0] >= 1, w[0] >= 1, w[0] == 1], [1e6 * w >= 1e5], [1e-8 * w[0] >= 1e-8], [b >= 100.0]):
+        close(problem.with_constraints(added))
+    for added in ([w[0] >= 1, w[0] <= -1], [cp.norm(w) <= -1]):
+        with pytest.raises(sx.SolverFailed, match="no point meets the"):
+            sx.solve(problem.with_constraints(added))
+    # Without an inner point there may be no multipliers; the interval holds.
+    for added in ([cp.norm(w) <= 0], [cp.norm1(w) <= 0], [w >= 0, cp.sum(w) <= 0]):
+        found = sx.solve(problem.with_constraints(added)).certificate
+        assert free.lower * (1 - 1e-9) <= found.lower <= found.upper
+        assert found.upper == pytest.approx(2 * 15.0, rel=1e-6)
+
+
+@given(x=st.lists(st.floats(-1e100, 1e100, allow_subnormal=False), min_size=1, max_size=6), q=st.floats(1.0, 50.0))
+def test_norms_are_bounded_from_above(x, q):
+    numbers = [abs(arb(value)) for value in x]
+    order = arb(q)
+
+    def norm(power):
+        largest = max(numbers, key=float)
+        if power is None or largest == 0:
+            return largest
+        return largest * sum(((v / largest) ** power for v in numbers if v != 0), arb(0)) ** (1 / power)
+
+    with flint.ctx.workprec(200):
+        exact = norm(order)
+        dual = norm(None if q == 1 else order / (order - 1))
+        for above, number in ((norms_above(np.array(x), q), exact), (dual_norm_above(np.array(x), q), dual)):
+            assert arb(above) >= number.mid() - number.rad()
+        assert arb(norms_above(np.array(x), q)) <= exact * (1 + arb(10) ** -12)
+    assert dual_norm_above(np.array(x), math.inf) >= math.fsum(map(abs, x))

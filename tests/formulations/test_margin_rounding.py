@@ -1,0 +1,424 @@
+"""The intervals of the soft and the hard margin hold for every input: against rational numbers and ball arithmetic."""
+
+import itertools
+import math
+import os
+import warnings
+from fractions import Fraction
+
+import flint
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.linear_model import LogisticRegression
+from sklearn.svm import SVC, LinearSVC, NuSVC
+
+import svmcvx as sx
+from svmcvx.data import binary_data
+from svmcvx.feature_space import LinearSpace, feature_space
+from svmcvx.formulations.margin.hard_margin import HardMargin
+from svmcvx.formulations.margin.liblinear import PenalisedPSVM
+from svmcvx.formulations.margin.psvm import PSVM
+from svmcvx.rounding import imbalance, product_below
+from tests.conftest import make_data
+
+BITS = 200
+EXAMPLES = 2000 if os.environ.get("SVMCVX_THOROUGH") else 20
+OFFSET = np.array([10002, 9998.3, 10001.73, 9997.11, 10001.55, 9997.01])[:, None]
+SIGNS = np.array([1, -1] * 3)
+
+
+@pytest.fixture(autouse=True)
+def precise():
+    before = flint.ctx.prec
+    flint.ctx.prec = BITS
+    yield
+    flint.ctx.prec = before
+
+
+def ball(x):
+    return flint.arb(float(x))
+
+
+def total(terms):
+    return sum(terms, flint.arb(0))
+
+
+def exact_kernel(kernel, a, b):
+    dot = total(ball(x) * ball(z) for x, z in zip(a, b, strict=True))
+    match None if kernel is None else kernel.name:
+        case "rbf":
+            squares = total((ball(x) - ball(z)) ** 2 for x, z in zip(a, b, strict=True))
+            return (-ball(kernel.gamma) * squares).exp()
+        case "polynomial":
+            return (ball(kernel.gamma) * dot + ball(kernel.coef0)) ** int(kernel.degree)
+    return dot
+
+
+def quadratic(kernel, rows, v):
+    """v'Kv; in the features where the kernel is linear, as 200 bits would not do for large offsets."""
+    if kernel is None:
+        return total(total(ball(c) * ball(x) for c, x in zip(v, column, strict=True)) ** 2 for column in rows.T)
+    used = np.flatnonzero(v)
+    off = total(
+        2 * ball(v[i]) * ball(v[j]) * exact_kernel(kernel, rows[i], rows[j]) for i, j in itertools.combinations(used, 2)
+    )
+    return off + total(ball(v[i]) ** 2 * exact_kernel(kernel, rows[i], rows[i]) for i in used)
+
+
+def exact_point(model, X):
+    """Scores and ½‖w‖² of a model."""
+    b = ball(model.intercept)
+    if isinstance(model, sx.LinearModel):
+        scores = [total(ball(x) * ball(c) for x, c in zip(row, model.coef, strict=True)) + b for row in X]
+        return scores, total(ball(c) ** 2 for c in model.coef) / 2
+    scores = [
+        total(ball(c) * exact_kernel(model.kernel, row, z) for c, z in zip(model.dual_coef, model.vectors, strict=True))
+        + b
+        for row in X
+    ]
+    return scores, quadratic(model.kernel, model.vectors, model.dual_coef) / 2
+
+
+def power(x, p):
+    return flint.arb(0) if not x > 0 else x if p == 1 else x ** ball(p)
+
+
+def exact_primal(X, y, model, *, C, p, weight=None):
+    scores, half = exact_point(model, X)
+    s = np.ones(len(y)) if weight is None else weight
+    return half + total(
+        ball(C) * ball(w) * power(1 - int(label) * f, p) for f, label, w in zip(scores, y, s, strict=True)
+    )
+
+
+def exact_hard(X, y, model):
+    """½‖w‖² of the model scaled until every margin is at least 1."""
+    scores, half = exact_point(model, X)
+    smallest = flint.arb(1)
+    for f, label in zip(scores, y, strict=True):
+        smallest = smallest.min(int(label) * f)
+    return half / smallest**2 if smallest > 0 else flint.arb("inf")
+
+
+def exact_dual(X, y, alpha, *, C, p, kernel=None, weight=None, hard=False):
+    s = np.ones(len(y)) if weight is None else weight
+    value = total(ball(a) for a in alpha) - quadratic(kernel, X, alpha * y) / 2
+    if hard:
+        return value
+    if p == 1:
+        assert all(Fraction(a) <= Fraction(C) * Fraction(w) for a, w in zip(alpha.tolist(), s.tolist(), strict=True))
+        return value
+    gamma = ball(p) / (ball(p) - 1)
+    return value - total(
+        ball(C) * ball(w) * (ball(p) - 1) * (ball(a) / (ball(C) * ball(w) * ball(p))) ** gamma
+        for a, w in zip(alpha, s, strict=True)
+        if a > 0
+    )
+
+
+def balance(alpha, y):
+    return sum(Fraction(a) * int(label) for a, label in zip(alpha.tolist(), y, strict=True))
+
+
+def no_misses(X, y, solutions, *, kernel=None, hard=False, C=1.0, p=1.0, weight=None):
+    """Every interval holds for its own points, and every lower end for the models of all."""
+    values = []
+    for solution in solutions:
+        certificate, alpha = solution.certificate, solution.dual["alpha"]
+        value = (
+            exact_hard(X, y, solution.model) if hard else exact_primal(X, y, solution.model, C=C, p=p, weight=weight)
+        )
+        assert not value > ball(certificate.upper)
+        assert (alpha >= 0).all()
+        assert balance(alpha, y) == 0
+        bound = exact_dual(X, y, alpha, C=C, p=p, kernel=kernel, weight=weight, hard=hard)
+        assert not bound < ball(certificate.lower)
+        assert 0 <= certificate.lower <= certificate.upper
+        values.append(value)
+    for value, solution in itertools.product(values, solutions):
+        assert not value < ball(solution.certificate.lower)
+
+
+def solve_both(X, y, **keywords):
+    return [
+        sx.solve(sx.psvm_dual(X, y, **keywords), time_limit=5.0),
+        sx.fast.psvm(X, y, **keywords, time_limit=2.0, max_iter=5000),
+    ]
+
+
+# Margins at the kink
+
+
+@pytest.mark.parametrize("C", [1e3, 1e6, 1e9, 1e12])
+@pytest.mark.parametrize("offset", [0.0, 1e4, 1e8, 1e12])
+def test_margins_that_are_rounded_to_1_may_cost(C, offset):
+    X = OFFSET + offset
+    no_misses(X, SIGNS, solve_both(X, SIGNS, C=C, p=1.0), C=C, p=1.0)
+
+
+def test_a_model_whose_margins_were_computed_as_1_is_charged_for_what_they_may_be():
+    # The exact margin is 1 − 2⁻⁵⁴, which is computed as 1.
+    X = np.array([[1.0, 2.0**-54], [-1.0, 0.0]])
+    statement = PSVM(space=feature_space(binary_data(X, np.array([1, -1])), None, intercept="free"), C=1e12, p=1.0)
+    model = sx.LinearModel(np.array([1.0, -1.0]), 0.0, np.array([-1, 1]), np.arange(2))
+    assert not exact_primal(X, [1, -1], model, C=1e12, p=1.0) > ball(statement.certify(model).upper)
+
+
+# Kernels of far clusters
+
+
+@pytest.mark.parametrize("h", [1.6e3, 1.0, 1e-3, 1e-8])
+@pytest.mark.parametrize("p", [1.0, 1.5])
+def test_far_clusters(h, p):
+    rng = np.random.default_rng(0)
+    y = np.array([1, -1] * 5)
+    X = (rng.standard_normal((10, 2)) * h) + np.repeat([[-1e6], [1e6]], 5, axis=0)
+    kernel = sx.RBF(1 / h**2)
+    no_misses(X, y, solve_both(X, y, C=1.0, p=p, kernel=kernel), C=1.0, p=p, kernel=kernel)
+
+
+def test_a_singular_kernel_with_an_outlier():
+    X = np.array([[(1 if i % 2 == 0 else -1) * (2 + 0.1 * (i // 2)), 0.0] for i in range(12)] + [[0, 1e3]] * 2)
+    y = np.r_[np.tile([1, -1], 6), 1, 1]
+    kernel = sx.Polynomial(degree=3, gamma=1.0)
+    no_misses(X, y, solve_both(X, y, C=1.0, p=1.0, kernel=kernel), C=1.0, p=1.0, kernel=kernel)
+
+
+# Hard margin
+
+
+@pytest.mark.parametrize("offset", [0.0, 1e6, 1e9, 1e12])
+@pytest.mark.parametrize("kernel", [None, sx.RBF(0.5)])
+def test_hard_margins_count_the_rounding_of_their_scores(offset, kernel):
+    data, y = make_data(n=14, d=2, seed=5)
+    X = data + 3.0 * y[:, None] + offset
+    solutions = [sx.solve(sx.hard_margin_dual(X, y, kernel=kernel)), sx.fast.hard_margin(X, y, kernel=kernel)]
+    no_misses(X, y, solutions, kernel=kernel, hard=True)
+    # The intercept is a number of 53 bits: its rounding is the floor of the gap.
+    floor = 1e-9 + (100 * 2.0**-53 * offset if kernel is None else 0.0)
+    assert all(solution.certificate.gap <= floor for solution in solutions)
+
+
+def test_a_model_without_a_margin_is_no_bound():
+    X = OFFSET + 1e12
+    statement = HardMargin(space=feature_space(binary_data(X, SIGNS), None, intercept="free"))
+    for coef in (0.0, 1e-20):
+        model = sx.LinearModel(np.array([coef]), -coef * 1e12, np.array([-1, 1]), np.arange(6))
+        assert statement.evaluate(model).above == math.inf
+
+
+# What is known without a solver
+
+
+@pytest.mark.parametrize("p", [1.0, 1.5, 2.0, 3.0])
+@pytest.mark.parametrize("factor", [1e-150, 1e12, 1e100])
+def test_an_interval_is_never_worse_than_doing_nothing(p, factor):
+    X, y = make_data(n=60, d=3, seed=1)
+    zero = sx.LinearModel(np.zeros(3), 0.0, np.array([-1, 1]), np.arange(3))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        solution = sx.fast.psvm(X * factor, y, C=1.0, p=p, time_limit=5.0)
+    assert 0 <= solution.certificate.lower <= solution.certificate.upper
+    assert ball(solution.certificate.upper) <= exact_primal(X, y, zero, C=1.0, p=p) * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("kernel", [None, sx.RBF(0.5)])
+@pytest.mark.parametrize("p", [1.0, 1.2, 2.0, 5.0])
+def test_the_trivial_model_has_the_best_bias(kernel, p):
+    X, y = make_data(n=30, d=2, seed=2)
+    weight = np.linspace(0.1, 3.0, 30)
+    statement = PSVM(space=feature_space(binary_data(X, y, weight), kernel, intercept="free"), C=0.7, p=p)
+    (model,), (dual,) = statement.trivial()
+    value = statement.evaluate(model)
+    assert statement.evaluate_dual(dual) == 0.0
+    assert not exact_primal(X, y, model, C=0.7, p=p, weight=weight) > ball(value.above)
+    for bias in np.linspace(-1, 1, 41):
+        other = sx.LinearModel(np.zeros(2), bias, model.classes, np.arange(2))
+        assert not exact_primal(X, y, other, C=0.7, p=p, weight=weight) < ball(value.above) * (1 - 1e-12)
+
+
+# Multipliers
+
+
+@given(
+    st.lists(st.floats(0, 1e300), min_size=1, max_size=5),
+    st.floats(1e-310, 1e300),
+)
+def test_products_from_below_are_the_nearest(values, factor):
+    for x, found in zip(values, product_below(np.array(values), factor).tolist(), strict=True):
+        exact = Fraction(x) * Fraction(factor)
+        assert Fraction(found) <= exact
+        above = math.nextafter(found, math.inf)
+        assert math.isinf(above) or Fraction(above) > exact
+
+
+@given(st.lists(st.tuples(st.floats(-1e300, 1e300), st.booleans()), min_size=1, max_size=30))
+def test_the_imbalance_is_rounded_once(pairs):
+    alpha = np.array([a for a, _ in pairs])
+    y = np.where([b for _, b in pairs], 1.0, -1.0)
+    found, exact = imbalance(alpha, y), balance(alpha, y)
+    assert (found == 0) == (exact == 0)
+    assert math.isclose(found, float(exact), rel_tol=1e-15)
+
+
+@given(
+    st.lists(st.tuples(st.floats(0, 1e6), st.booleans(), st.floats(1e-6, 1e6)), min_size=2, max_size=25),
+    st.floats(1e-12, 1e12),
+)
+def test_repaired_multipliers_are_exactly_feasible_and_stay_as_they_are(rows, C):
+    alpha, signs, weight = (np.array(column) for column in zip(*rows, strict=True))
+    y = np.where(signs, 1, -1)
+    y[:2] = 1, -1
+    data = binary_data(np.arange(y.size, dtype=float)[:, None], y, weight)
+    statement = PSVM(space=LinearSpace(data, "free"), C=C, p=1.0)
+    repaired = statement.repair({"alpha": alpha})
+    found = repaired["alpha"]
+    assert balance(found, y) == 0
+    assert all(
+        0 <= Fraction(a) <= Fraction(C) * Fraction(s) for a, s in zip(found.tolist(), weight.tolist(), strict=True)
+    )
+    assert statement.dual_violation(repaired) == 0
+    assert np.array_equal(statement.repair(repaired)["alpha"], found)
+    # Exactly: one unit in the last place is too much.
+    i = int(np.argmax(found))
+    if found[i] > 0:
+        off = found.copy()
+        off[i] = math.nextafter(off[i], 0.0)
+        assert statement.dual_violation({"alpha": off}) > 0
+
+
+@pytest.mark.parametrize("values", [[np.nan, 1.0], [np.inf, 1.0], [1e308, 1.0], [-1.0, -1.0]])
+def test_hopeless_multipliers_are_repaired_to_feasible_ones(values):
+    data = binary_data(np.array([[0.0], [1.0]]), np.array([1, -1]))
+    for statement in (
+        PSVM(space=LinearSpace(data, "free"), C=1.7e308, p=1.0),
+        PSVM(space=LinearSpace(data, "free"), C=1.0, p=2.0),
+        PenalisedPSVM(space=LinearSpace(data, "none"), C=1.7e308, p=1.0),
+        HardMargin(space=LinearSpace(data, "free")),
+    ):
+        assert statement.dual_violation(statement.repair({"alpha": np.array(values)})) == 0
+
+
+# Hostile instances
+
+
+@st.composite
+def hostile(draw):
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    n, d = draw(st.integers(4, 10)), draw(st.integers(1, 3))
+    scale = 10.0 ** draw(st.floats(-6, 6))
+    X = rng.standard_normal((n, d)) * scale
+    y = np.where(rng.random(n) < 0.5, 1, -1)
+    y[:2] = 1, -1
+    match draw(st.sampled_from(["plain", "offset", "clusters", "twice", "outlier", "grid"])):
+        case "offset":
+            X += 10.0 ** draw(st.floats(0, 12)) * scale
+        case "clusters":
+            X += rng.choice([-1.0, 1.0], (n, 1)) * 10.0 ** draw(st.floats(0, 8)) * scale
+        case "twice":
+            X[n // 2 :] = X[: n - n // 2]
+        case "outlier":
+            X[-2:] = 0.0
+            X[-2:, -1] = 1e3 * scale
+        case "grid":
+            X = (np.round(2 * X / scale) / 2 + y[:, None]) * scale
+    kernel = draw(
+        st.sampled_from(
+            [None, None, sx.RBF(10.0 ** draw(st.floats(-3, 3)) / scale**2), sx.Polynomial(3, 1 / scale**2, 1.0)]
+        )
+    )
+    C = draw(st.one_of(st.sampled_from([1.0, 0.1, 1e6]), st.floats(-12, 12).map(lambda x: 10.0**x)))
+    p = draw(st.sampled_from([1.0, 1.0, 1.001, 1.5, 2.0, 3.0]))
+    weight = 10.0 ** rng.uniform(-6, 6, n) if draw(st.integers(0, 2)) == 0 else None
+    return X, y, kernel, C, p, weight
+
+
+@settings(max_examples=EXAMPLES, deadline=None)
+@given(hostile(), st.integers(0, 4))
+def test_no_interval_misses(problem, hard):
+    X, y, kernel, C, p, weight = problem
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            if hard == 0:
+                solutions = [sx.fast.hard_margin(X, y, kernel=kernel, time_limit=2.0)]
+            else:
+                solutions = solve_both(X, y, C=C, p=p, kernel=kernel, sample_weight=weight)
+    except (sx.SolverFailed, sx.DataError) as error:
+        # No separating model, or a kernel matrix out of range; never bounds that contradict each other.
+        if "defect" in str(error):
+            raise
+        return
+    no_misses(X, y, solutions, kernel=kernel, hard=hard == 0, C=C, p=p, weight=weight)
+
+
+# Width
+
+
+@pytest.mark.parametrize("kernel", [None, sx.RBF(0.1)])
+@pytest.mark.parametrize("p", [1.0, 1.5, 2.0])
+def test_rounding_is_a_small_part_on_standardised_data(kernel, p):
+    X, y = make_data(n=400, d=10, seed=7)
+    certificate = sx.fast.psvm(X, y, C=1.0, p=p, kernel=kernel).certificate
+    assert certificate.residuals["rounding"] < 1e-9 * certificate.upper
+
+
+def test_a_gap_that_rounding_leaves_is_no_optimum():
+    X, y = make_data(n=60, d=3, seed=1)
+    solution = sx.fast.psvm(X + 1e11, y, C=1.0, p=1.0)
+    assert (solution.status == "optimal") == (solution.certificate.gap <= 2e-6)
+    assert solution.certificate.gap > 1e-6
+
+
+# Models of scikit-learn
+
+
+@pytest.mark.filterwarnings("ignore:the gap is", "ignore:Solver terminated early")
+@pytest.mark.parametrize("offset", [0.0, 1e4, 1e8])
+@pytest.mark.parametrize("C", [0.1, 1e3])
+def test_a_linear_svc_is_certified_as_it_holds_its_coefficients(offset, C):
+    X, y = make_data(n=24, d=2, seed=4)
+    X = X + offset
+    fitted = SVC(kernel="linear", C=C, max_iter=100_000).fit(X, y)
+    certificate = sx.certify(fitted, X, y)
+    model = sx.LinearModel(fitted.coef_[0], fitted.intercept_[0], np.array([-1, 1]), np.arange(2))
+    value = exact_primal(X, y, model, C=C, p=1.0)
+    assert not value < ball(certificate.lower)
+    # Unless w = 0 is better, the upper end is that of these very coefficients.
+    if float(value.mid()) < C * y.size:
+        assert not value > ball(certificate.upper)
+        assert ball(certificate.upper) <= value * (1 + 1e-6)
+
+
+@pytest.mark.parametrize("kernel", ["linear", "rbf"])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_a_nu_svc_is_an_svc_at_another_C(kernel, weighted):
+    X, y = make_data(n=80, d=4, seed=3)
+    weight = np.linspace(0.5, 1.5, y.size) if weighted else None
+    fitted = NuSVC(nu=0.6, kernel=kernel, gamma=0.3, tol=1e-9).fit(X, y, sample_weight=weight)
+    C = float((np.abs(fitted.dual_coef_[0]) / (1.0 if weight is None else weight[fitted.support_])).max())
+    certificate = sx.certify(fitted, X, y, weight)
+    ours = sx.PSVMClassifier(C=C, kernel=kernel, gamma=0.3).fit(X, y, sample_weight=weight).certificate_
+    assert certificate.gap < 1e-5
+    assert max(certificate.lower, ours.lower) <= min(certificate.upper, ours.upper)
+
+
+@pytest.mark.parametrize("estimator", [LinearSVC(C=10.0), LogisticRegression(C=10.0)])
+@pytest.mark.parametrize("classes", [2, 3])
+def test_permuted_labels_are_told_from_a_loose_fit(estimator, classes):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((300, 4))
+    y = np.argmax(X[:, :classes] + 0.3 * rng.standard_normal((300, classes)), axis=1)
+    fitted = estimator.fit(X, y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        sx.certify(fitted, X, y)
+        loose = type(estimator)(C=10.0, max_iter=2)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            loose.fit(X, y)
+        sx.certify(loose, X, y)
+    with pytest.warns(UserWarning, match=r"of these labels right, where chance gives"):
+        sx.certify(fitted, X, rng.permutation(y))

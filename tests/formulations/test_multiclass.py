@@ -1,0 +1,522 @@
+"""The classical multi-class machines: statements, duals, certificates, identities, and scikit-learn's answers."""
+
+import warnings
+
+import cvxpy as cp
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.datasets import load_iris, load_wine
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LogisticRegression
+from sklearn.preprocessing import scale
+from sklearn.svm import LinearSVC
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import svmcvx as sx
+from svmcvx.data import multiclass_data
+from svmcvx.formulations.multiclass.losses import HingeSum, LogisticSum, Margin, SmoothedHingeSum
+from svmcvx.formulations.multiclass.score_space import ScoreSpace
+from svmcvx.formulations.multiclass.simplex_losses import LargestHinge, Softmax, TopHinge
+
+BUILDERS = {
+    "weston_watkins": sx.weston_watkins,
+    "crammer_singer": sx.crammer_singer,
+    "msvm": sx.msvm,
+    "topk_svm": sx.topk_svm,
+    "multinomial_lr": sx.multinomial_lr,
+    "sparse_multinomial_lr": sx.sparse_multinomial_lr,
+}
+builders = pytest.mark.parametrize("build", BUILDERS.values(), ids=BUILDERS)
+LOSSES = [
+    HingeSum(),
+    SmoothedHingeSum(0.3),
+    LogisticSum(),
+    Softmax(),
+    LargestHinge(),
+    TopHinge(1),
+    TopHinge(2),
+    TopHinge(3),
+    TopHinge(4),
+]
+losses = pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: f"{loss.name}{loss.parameters or ''}")
+
+
+def clouds(seed=0, n=30, d=3, c=4, apart=1.0):
+    rng = np.random.default_rng(seed)
+    y = np.arange(n) % c
+    return rng.standard_normal((n, d)) + apart * rng.standard_normal((c, d))[y], y
+
+
+def solved(problem, **options):
+    return sx.solve(problem, solver="clarabel", **options)
+
+
+def model_of(statement, W, b):
+    return statement.scores.model(W, b, np.full(W.shape[0], True)[:0])
+
+
+def loop_objective(name, X, y, W, b, lam, k=2, weight=None):
+    """The table of objectives in the module, written observation by observation."""
+    total = 0.0
+    classes = list(np.unique(y))
+    for i, x in enumerate(X):
+        s = [float(W[:, j] @ x + b[j]) for j in range(len(classes))]
+        own = classes.index(y[i])
+        margins = [1 - s[own] + s[j] for j in range(len(classes)) if j != own]
+        if name in ("weston_watkins", "msvm"):
+            loss = sum(max(0.0, m) for m in margins)
+        elif name == "crammer_singer":
+            loss = max(0.0, *margins)
+        elif name == "topk_svm":
+            loss = max(0.0, sum(sorted([*margins, 0.0])[-k:]) / k)
+        else:
+            loss = -np.log(np.exp(s[own]) / sum(np.exp(s)))
+        total += loss if weight is None else weight[i] * loss
+    if name == "sparse_multinomial_lr":
+        return total + lam * sum(abs(w) for w in W.ravel())
+    squares = sum(float(w @ w) for w in W.T)
+    if name != "msvm":
+        return total + lam * squares
+    pairs = sum(float((W[:, p] - W[:, q]) @ (W[:, p] - W[:, q])) for p in range(W.shape[1]) for q in range(p))
+    return total + lam * (pairs + squares) / 2
+
+
+@losses
+@given(seed=st.integers(0, 10**6))
+def test_a_conjugate_is_that_of_its_loss(loss, seed):
+    rng = np.random.default_rng(seed)
+    f, other = rng.normal(0.5, 2.0, (2, 6, 3))
+    a = loss.multipliers(f)
+    assert loss.domain_violation(a) == 0
+    np.testing.assert_allclose(loss.value(f), loss.conjugate(a, np.ones(len(a))) - (a * f).sum(axis=1), atol=1e-12)
+    inside = loss.project(rng.normal(0.3, 0.5, (6, 3)))
+    assert loss.domain_violation(inside) == 0
+    np.testing.assert_allclose(loss.project(inside), inside, rtol=1e-14)
+    assert (
+        loss.value(other) >= loss.conjugate(inside, np.ones(len(inside))) - (inside * other).sum(axis=1) - 1e-12
+    ).all()
+
+
+@pytest.mark.parametrize("loss", [loss for loss in LOSSES if loss.smooth], ids=lambda loss: loss.name)
+def test_derivatives_of_the_smooth_losses(loss):
+    f = np.random.default_rng(0).normal(0.5, 1.5, (5, 3))
+    h = 1e-6
+    for k in range(3):
+        step = h * np.eye(3)[k]
+        slope = (loss.value(f + step) - loss.value(f - step)) / (2 * h)
+        np.testing.assert_allclose(-loss.multipliers(f)[:, k], slope, atol=1e-8)
+        bend = -(loss.multipliers(f + step) - loss.multipliers(f - step)) / (2 * h)
+        np.testing.assert_allclose(loss.curvature(f)[:, :, k], bend, atol=1e-7)
+
+
+@losses
+@given(seed=st.integers(0, 10**6))
+def test_moves_of_multipliers_stay_in_the_domain_and_go_where_they_should(loss, seed):
+    rng = np.random.default_rng(seed)
+    a, z = loss.project(rng.uniform(-0.2, 0.6, (5, 3))), rng.uniform(-0.5, 0.5, (5, 3))
+    move = loss.feasible_move(a, z)
+    assert (move * z).sum() >= -1e-15
+    assert not move[a == 0].any()
+    np.testing.assert_allclose(loss.feasible_move(a, 2 * z), 2 * move)
+    if not isinstance(loss, TopHinge):
+        assert loss.domain_violation(a + move) <= 1e-15
+
+
+def test_the_top_hinge_projects_onto_its_domain_as_a_linear_program_says():
+    rng = np.random.default_rng(0)
+    for k in (2, 3, 4):
+        f = rng.normal(0.5, 2.0, (8, 3))
+        a = cp.Variable((8, 3))
+        total = cp.sum(a, axis=1, keepdims=True) @ np.ones((1, 3))
+        domain = [a >= 0, a <= 1 / k, cp.sum(a, axis=1) <= 1, (k - 1) * a <= total]
+        best = cp.Problem(cp.Maximize(cp.sum(a) - cp.sum(cp.multiply(a, f))), domain).solve(solver="CLARABEL")
+        assert TopHinge(k).value(f).sum() == pytest.approx(best, rel=1e-6)
+
+
+@pytest.mark.parametrize("loss", [*LOSSES, Margin()], ids=lambda loss: f"{loss.name}{loss.parameters or ''}")
+@given(seed=st.integers(0, 10**6))
+def test_balance_is_restored_from_anywhere(loss, seed):
+    rng = np.random.default_rng(seed)
+    X, y = clouds(seed, n=14)
+    weight = rng.uniform(0.1, 3.0, 14)
+    scores = ScoreSpace(multiclass_data(X, y, weight), "free")
+    # Multipliers at their bounds for the most part: a single class may hold them all.
+    a = loss.project(rng.choice([0.0, 0.0, 1.0, 0.4], (14, 3)) * (rng.random((14, 1)) < 0.5))
+    alpha = scores.balanced(weight[:, None] * a, loss)
+    assert loss.domain_violation(alpha, weight) == 0
+    assert np.abs(scores.balance(alpha)).max() <= 1e-13 * (1 + alpha.sum())
+    assert scores.imbalance(alpha) == 0
+
+
+def test_balancing_changes_little_where_little_is_missing():
+    X, y = clouds(1, n=60)
+    scores = ScoreSpace(multiclass_data(X, y), "free")
+    rng = np.random.default_rng(1)
+    exact = scores.balanced(rng.choice([0.0, 0.3, 1.0], (60, 3)), HingeSum())
+    off = np.clip(exact + 1e-8 * rng.standard_normal(exact.shape), 0, 1)
+    assert np.abs(scores.balanced(off, HingeSum()) - exact).max() < 1e-6
+
+
+@builders
+@settings(max_examples=10)
+@given(seed=st.integers(0, 10**6), intercept=st.booleans())
+def test_the_objective_is_the_stated_one_and_no_dual_exceeds_it(build, seed, intercept):
+    rng = np.random.default_rng(seed)
+    X, y = clouds(seed, n=12)
+    weight = rng.uniform(0.2, 2.0, 12)
+    lam = float(10 ** rng.uniform(-2, 1))
+    statement = build(X, y, lam=lam, intercept=intercept, sample_weight=weight).formulation
+    W, b = rng.standard_normal((3, 4)), rng.standard_normal(4) * intercept
+    model = model_of(statement, W, b)
+    value = statement.evaluate(model)
+    np.testing.assert_allclose(
+        value.value, loop_objective(build.__name__, X, y, W, model.intercept, lam, weight=weight), rtol=1e-12
+    )
+    for alpha in (rng.normal(0.3, 0.5, (12, 4)), np.zeros((12, 4)), 1e6 * rng.random((12, 4))):
+        repaired = statement.repair({"alpha": alpha})
+        assert statement.dual_violation(repaired) == 0
+        bound = statement.evaluate_dual(repaired)
+        assert bound.value - bound.error <= value.value + value.error
+        assert not statement.certify(model, {"alpha": alpha}).is_certified(1e-6)
+
+
+@builders
+@pytest.mark.parametrize("intercept", [True, False])
+@pytest.mark.parametrize("lam", [1e-2, 1.0, 1e4])
+def test_real_data_are_certified(build, intercept, lam):
+    for load in (load_iris, load_wine):
+        X, y = load(return_X_y=True)
+        solution = solved(build(scale(X), y, lam=lam, intercept=intercept))
+        assert solution.certificate.kind == "convex"
+        assert solution.certificate.is_certified(1e-6), solution
+
+
+@builders
+def test_what_cvxpy_states_is_the_numpy_objective(build):
+    X, y = clouds(3)
+    problem = build(X, y, lam=0.3, sample_weight=np.linspace(0.5, 2, 30))
+    solution = solved(problem)
+    assert problem.value == pytest.approx(solution.certificate.upper, rel=1e-6)
+    problem.lam.value = 3.0
+    changed = solved(problem)
+    fresh = solved(build(X, y, lam=3.0, sample_weight=np.linspace(0.5, 2, 30)))
+    assert changed.certificate.upper == pytest.approx(fresh.certificate.upper, rel=1e-6)
+    assert changed.hyperparameters["lam"] == 3.0
+    # The dual kept is one for the data that were passed in.
+    certificate = problem.formulation.certify(changed.model, changed.dual)
+    assert certificate.gap == pytest.approx(changed.certificate.gap, abs=1e-9)
+
+
+@builders
+@pytest.mark.parametrize("intercept", [True, False])
+def test_added_constraints_keep_the_bound_and_are_met(build, intercept):
+    X, y = clouds(14)
+    problem = build(X, y, lam=0.3, intercept=intercept)
+    plain = solved(problem)
+    W = problem.var_dict["W"]
+    idle = solved(problem.with_constraints([cp.abs(W) <= 100.0]))
+    width = plain.certificate.upper - plain.certificate.lower
+    assert idle.certificate.lower <= plain.certificate.upper
+    assert plain.certificate.lower <= idle.certificate.upper
+    assert idle.certificate.is_certified(1e-6)
+    assert idle.certificate.upper - plain.certificate.upper <= width + 1e-6 * plain.certificate.upper
+    assert idle.certificate.residuals["added_violation"] == 0
+    largest = 0.5 * np.abs(plain.model.coef).max()
+    active = solved(problem.with_constraints([cp.abs(W) <= largest]))
+    assert active.certificate.residuals["added_violation"] <= 1e-6
+    assert np.abs(active.model.coef).max() <= largest + 1e-6
+    assert active.certificate.lower <= active.certificate.upper
+    assert active.certificate.upper > plain.certificate.upper
+    # What the solver says of the smaller set lies between the two ends.
+    value = cp.Problem(problem.objective, [*problem.constraints, cp.abs(W) <= largest]).solve(solver="CLARABEL")
+    assert active.certificate.lower <= value * (1 + 1e-6)
+    assert active.certificate.upper == pytest.approx(value, rel=1e-5)
+
+
+@builders
+def test_the_model_at_the_variables_is_what_they_are(build):
+    X, y = clouds(15)
+    problem = build(X, y, lam=0.3)
+    assert problem.model_at_variables() is None
+    rng = np.random.default_rng(0)
+    W, b = rng.standard_normal((3, 4)), rng.standard_normal(4)
+    problem.var_dict["W"].value, problem.var_dict["b"].value = W, b
+    model = problem.model_at_variables()
+    np.testing.assert_array_equal(model.coef, W)
+    np.testing.assert_allclose(model.intercept, b - X.mean(axis=0) @ W, rtol=1e-12)
+    sparse = build(sp.csr_array(X), y, lam=0.3)
+    sparse.var_dict["W"].value, sparse.var_dict["b"].value = W, b
+    np.testing.assert_array_equal(sparse.model_at_variables().intercept, b)
+
+
+@builders
+def test_constraints_that_are_smuggled_in_are_refused(build):
+    X, y = clouds(16)
+    problem = build(X, y, lam=0.3)
+    problem._constraints = [*problem._constraints, problem.var_dict["W"] >= 0]
+    with pytest.raises(sx.BuildError, match="with_constraints"):
+        solved(problem)
+
+
+def test_names_are_fixed_and_parameters_do_not_recompile():
+    X, y = clouds()
+    common = {"W", "b"}
+    expected = {
+        "weston_watkins": (common | {"xi"}, {"margin", "slack", "gauge"}),
+        "crammer_singer": (common | {"xi"}, {"margin", "slack", "gauge"}),
+        "msvm": (common | {"xi"}, {"margin", "slack", "gauge"}),
+        "topk_svm": (
+            common | {"xi", "threshold", "above", "own_above"},
+            {"margin", "own", "above", "own_above", "largest", "slack", "gauge"},
+        ),
+        "multinomial_lr": (common | {"f"}, {"margin", "gauge"}),
+        "sparse_multinomial_lr": (common | {"f"}, {"margin", "gauge"}),
+    }
+    for name, build in BUILDERS.items():
+        problem = build(X, y, lam=1.0)
+        assert (set(problem.var_dict), set(problem.constraint_dict)) == expected[name]
+        assert set(problem.param_dict) == {"lam"}
+        assert problem.is_dpp()
+        assert problem.build_seconds > 0
+        assert "b" not in build(X, y, lam=1.0, intercept=False).var_dict
+
+
+def test_multipliers_of_the_margin_are_the_dual_point():
+    X, y = clouds(2)
+    problem = sx.weston_watkins(X, y, lam=0.5)
+    solution = solved(problem)
+    alpha = problem.formulation.scores.expand(problem.constraint_dict["margin"].dual_value)
+    np.testing.assert_allclose(solution.dual["alpha"], alpha, atol=1e-5)
+    assert not solution.dual["alpha"][np.arange(30), y].any()
+
+
+def test_crammer_singer_is_that_of_scikit_learn():
+    X, y = load_iris(return_X_y=True)
+    X = scale(X)
+    for C in (0.1, 1.0):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            reference = LinearSVC(
+                C=C, multi_class="crammer_singer", fit_intercept=False, tol=1e-9, max_iter=100_000
+            ).fit(X, y)
+        solution = solved(sx.crammer_singer(X, y, lam=1 / (2 * C), intercept=False))
+        theirs = loop_objective("crammer_singer", X, y, reference.coef_.T, np.zeros(3), 1 / (2 * C))
+        assert solution.certificate.lower <= theirs
+        assert theirs == pytest.approx(solution.certificate.upper, rel=1e-5)
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+def test_multinomial_lr_is_that_of_scikit_learn(intercept):
+    X, y = load_wine(return_X_y=True)
+    X = scale(X)
+    for C in (0.1, 10.0):
+        reference = LogisticRegression(C=C, fit_intercept=intercept, tol=1e-10, max_iter=10_000).fit(X, y)
+        solution = solved(sx.multinomial_lr(X, y, lam=1 / (2 * C), intercept=intercept))
+        theirs = loop_objective("multinomial_lr", X, y, reference.coef_.T, reference.intercept_, 1 / (2 * C))
+        assert solution.certificate.lower <= theirs
+        assert theirs == pytest.approx(solution.certificate.upper, rel=1e-8)
+        np.testing.assert_allclose(solution.model.coef, reference.coef_.T, atol=1e-4)
+
+
+def test_sparse_multinomial_lr_is_that_of_scikit_learn_and_sparse():
+    X, y = load_wine(return_X_y=True)
+    X = scale(X)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        # l1_ratio alone says it all from scikit-learn 1.8 on.
+        penalty = {} if LogisticRegression().penalty == "deprecated" else {"penalty": "elasticnet"}
+        reference = LogisticRegression(C=0.2, l1_ratio=1.0, solver="saga", tol=1e-8, max_iter=20_000, **penalty).fit(
+            X, y
+        )
+    solution = solved(sx.sparse_multinomial_lr(X, y, lam=5.0))
+    theirs = loop_objective("sparse_multinomial_lr", X, y, reference.coef_.T, reference.intercept_, 5.0)
+    assert solution.certificate.lower <= theirs
+    assert theirs == pytest.approx(solution.certificate.upper, rel=1e-6)
+    np.testing.assert_array_equal(solution.model.coef == 0, np.abs(reference.coef_.T) < 1e-6)
+    assert (solution.model.coef == 0).any()
+
+
+@pytest.mark.parametrize("build", [sx.weston_watkins, sx.crammer_singer])
+def test_two_classes_are_the_psvm(build):
+    X, y = clouds(4, c=2)
+    lam = 0.4
+    multi = solved(build(X, y, lam=lam)).certificate
+    binary = solved(sx.psvm_dual(X, y, C=1 / lam, p=1)).certificate
+    assert multi.upper == pytest.approx(lam * binary.upper, rel=1e-6)
+
+
+def test_msvm_is_weston_watkins_at_another_weight():
+    X, y = clouds(5)
+    first = solved(sx.msvm(X, y, lam=0.7)).certificate
+    second = solved(sx.weston_watkins(X, y, lam=0.7 * 5 / 2)).certificate
+    assert first.upper == pytest.approx(second.upper, rel=1e-7)
+
+
+def test_top_one_is_crammer_singer_and_the_top_decreases():
+    X, y = clouds(6)
+    uppers = [solved(sx.topk_svm(X, y, lam=0.5, k=k)).certificate.upper for k in (1, 2, 3, 4)]
+    assert uppers[0] == pytest.approx(solved(sx.crammer_singer(X, y, lam=0.5)).certificate.upper, rel=1e-7)
+    assert (np.diff(uppers) < 0).all()
+
+
+@builders
+def test_weights_of_an_optimum_sum_to_zero(build):
+    X, y = clouds(7)
+    model = solved(build(X, y, lam=0.5)).model
+    if build is not sx.sparse_multinomial_lr:
+        np.testing.assert_allclose(model.coef.sum(axis=1), 0, atol=1e-12)
+    assert model.intercept.shape == (4,)
+
+
+@builders
+@settings(max_examples=3)
+@given(seed=st.integers(0, 1000))
+def test_invariances(build, seed):
+    rng = np.random.default_rng(seed)
+    X, y = clouds(seed, n=20)
+    value = solved(build(X, y, lam=0.5)).certificate.upper
+    names = np.array(["delta", "alpha", "charlie", "bravo"])[y]
+    assert solved(build(X, names, lam=0.5)).certificate.upper == pytest.approx(value, rel=1e-6)
+    order = rng.permutation(20)
+    assert solved(build(X[order], y[order], lam=0.5)).certificate.upper == pytest.approx(value, rel=1e-6)
+    shifted = solved(build(X + 1e5, y, lam=0.5)).certificate
+    assert shifted.upper == pytest.approx(value, rel=1e-6)
+    assert shifted.is_certified(1e-6)
+    copies = rng.integers(1, 3, 20)
+    repeated = solved(build(np.repeat(X, copies, axis=0), np.repeat(y, copies), lam=0.5)).certificate.upper
+    weighted = solved(build(X, y, lam=0.5, sample_weight=copies)).certificate.upper
+    assert repeated == pytest.approx(weighted, rel=1e-6)
+    sparse = solved(build(sp.csr_array(X), y, lam=0.5)).certificate
+    assert sparse.upper == pytest.approx(value, rel=1e-6)
+    assert sparse.is_certified(1e-6)
+
+
+def test_observations_of_weight_zero_take_no_part():
+    X, y = clouds(8)
+    weight = np.where(np.arange(30) < 6, 0.0, 1.0)
+    whole = solved(sx.topk_svm(X, y, lam=0.5, sample_weight=weight))
+    part = solved(sx.topk_svm(X[6:], y[6:], lam=0.5))
+    assert whole.certificate.upper == pytest.approx(part.certificate.upper, rel=1e-7)
+    assert whole.dual["alpha"].shape == (30, 4)
+    assert not whole.dual["alpha"][:6].any()
+    assert whole.model.support.min() >= 6
+
+
+@builders
+def test_degenerate_data_are_certified(build):
+    X, y = clouds(9, n=16)
+    one_point = np.where(np.arange(16) == 0, 3, y % 3)
+    cases = {
+        "one-point class": (X, one_point),
+        "constant and zero columns": (np.hstack([X, np.full((16, 1), 7.0), np.zeros((16, 1))]), y),
+        "all rows equal": (np.ones((16, 2)), y),
+        "contradicting duplicates": (np.repeat(X[:4], 4, axis=0), y),
+        "wide": (np.random.default_rng(0).standard_normal((8, 30)), np.arange(8) % 3),
+        "two observations": (np.array([[0.0], [1.0]]), np.array([0, 1])),
+        "large numbers": (X * 1e4, y),
+    }
+    for name, (data, labels) in cases.items():
+        certificate = solved(build(data, labels, lam=0.5)).certificate
+        assert certificate.is_certified(1e-5), (name, certificate)
+
+
+@builders
+@pytest.mark.parametrize("lam", [1e-6, 1e8])
+def test_extreme_weights_end_in_an_honest_interval(build, lam):
+    X, y = clouds(10)
+    solution = solved(build(X, y, lam=lam))
+    certificate = solution.certificate
+    assert certificate.lower <= certificate.upper
+    if lam > 1:
+        assert certificate.is_certified(1e-6)
+        # Nothing is left but the biases.
+        assert np.abs(solution.model.coef).max() < 1e-4
+
+
+def test_wide_data_are_reduced_without_changing_the_problem():
+    rng = np.random.default_rng(11)
+    X, y = rng.standard_normal((9, 40)), np.arange(9) % 3
+    problem = sx.weston_watkins(X, y, lam=0.5)
+    assert problem.var_dict["W"].shape == (9, 3)
+    assert sx.sparse_multinomial_lr(X, y, lam=0.5).var_dict["W"].shape == (40, 3)
+    solution = solved(problem)
+    assert solution.model.coef.shape == (40, 3)
+    padded = solved(sx.weston_watkins(np.vstack([X, np.tile(X[:3], (12, 1))]), np.r_[y, np.tile(y[:3], 12)], lam=0.5))
+    weights = np.where(np.arange(9) < 3, 13.0, 1.0)
+    again = solved(sx.weston_watkins(X, y, lam=0.5, sample_weight=weights))
+    assert padded.certificate.upper == pytest.approx(again.certificate.upper, rel=1e-6)
+
+
+def test_a_model_with_an_intercept_is_infeasible_without_one():
+    X, y = clouds()
+    statement = sx.weston_watkins(X, y, lam=1.0, intercept=False).formulation
+    assert statement.evaluate(model_of(statement, np.zeros((3, 4)), np.arange(4.0))).value == np.inf
+    assert statement.evaluate(model_of(statement, np.zeros((3, 4)), np.ones(4))).value == 90.0
+
+
+def test_without_repair_an_infeasible_dual_gives_no_bound():
+    X, y = clouds()
+    problem = sx.weston_watkins(X, y, lam=1.0)
+    solution = solved(problem)
+    statement = problem.formulation
+    assert statement.certify(solution.model, solution.dual, repair=False).is_certified(1e-6)
+    for wrong in (solution.dual["alpha"] + 0.1, -solution.dual["alpha"], np.full((30, 4), np.nan)):
+        # No bound but that of zero multipliers, which need no solver.
+        assert statement.certify(solution.model, {"alpha": wrong}, repair=False).lower == 0
+
+
+def test_errors_say_what_was_wrong():
+    X, y = clouds()
+    with pytest.raises(sx.DataError, match=r"lam must be a finite number in \(0, inf\), got 0"):
+        sx.weston_watkins(X, y, lam=0)
+    with pytest.raises(sx.DataError, match="k must be at most the number of classes, 4, got 5"):
+        sx.topk_svm(X, y, lam=1.0, k=5)
+    with pytest.raises(sx.DataError, match="k must be a whole number from 1 to the number of classes, got True"):
+        sx.topk_svm(X, y, lam=1.0, k=True)
+    with pytest.raises(sx.DataError, match="intercept must be True or False, got 'free'"):
+        sx.crammer_singer(X, y, lam=1.0, intercept="free")
+    with pytest.raises(sx.DataError, match="y holds one class only"):
+        sx.msvm(X, np.zeros(30))
+    statement = sx.msvm(X, y).formulation
+    with pytest.raises(sx.DataError, match=r"alpha of msvm must have one multiplier .* expected shape \(30, 4\)"):
+        statement.repair({"alpha": np.zeros(30)})
+    with pytest.raises(sx.DataError, match="the dual point of msvm needs the entry 'alpha', got beta"):
+        statement.repair({"beta": np.zeros(30)})
+
+
+# One check compares scores to 1e-7, which takes more than the default tolerance.
+@parametrize_with_checks([sx.MulticlassSVMClassifier(tol=1e-10)])
+def test_scikit_learns_own_checks(estimator, check):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        check(estimator)
+
+
+def test_the_face_is_the_builder_and_solve():
+    X, y = clouds(12)
+    names = np.array(["a", "b", "c", "d"])[y]
+    for loss, build in zip(
+        ("weston_watkins", "crammer_singer", "msvm", "topk", "softmax", "sparse_softmax"),
+        BUILDERS.values(),
+        strict=True,
+    ):
+        face = sx.MulticlassSVMClassifier(loss=loss, lam=0.5, solver="clarabel").fit(X, names)
+        assert face.certificate_ == solved(build(X, names, lam=0.5), tol=face.tol).certificate
+        assert face.decision_function(X).shape == (30, 4)
+        np.testing.assert_array_equal(face.predict(X), face.classes_[face.decision_function(X).argmax(axis=1)])
+        np.testing.assert_allclose(X @ face.coef_.T + face.intercept_, face.decision_function(X))
+    with pytest.raises(sx.DataError, match=r"loss must be one of 'weston_watkins', .*, got 'hinge'"):
+        sx.MulticlassSVMClassifier(loss="hinge").fit(X, y)
+
+
+def test_two_classes_have_one_score_as_in_scikit_learn():
+    X, y = clouds(13, c=2)
+    face = sx.MulticlassSVMClassifier(solver="clarabel").fit(X, y)
+    score = face.decision_function(X)
+    assert score.shape == (30,)
+    assert face.coef_.shape == (1, 3)
+    np.testing.assert_allclose(X @ face.coef_[0] + face.intercept_[0], score)
+    np.testing.assert_array_equal(face.predict(X), (score > 0).astype(int))

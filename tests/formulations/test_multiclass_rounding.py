@@ -1,0 +1,621 @@
+"""Intervals of the multi-class machines are theorems: held against ball arithmetic and rational numbers on hostile data."""
+
+import math
+import os
+from fractions import Fraction
+
+import flint
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import svmcvx as sx
+from svmcvx.core.bounded import Bounded
+from svmcvx.core.bounded import exact as bounded
+from svmcvx.data import multiclass_data
+from svmcvx.fast.multiclass.m3svm import m3svm as fast_m3svm
+from svmcvx.formulations.multiclass.exact_multipliers import (
+    cut_to_top,
+    excess_of_sums,
+    is_balanced,
+    reduced_to_sums,
+    violation_of_top,
+)
+from svmcvx.formulations.multiclass.losses import HingeSum, LogisticSum, Margin, SmoothedHingeSum
+from svmcvx.formulations.multiclass.score_space import ScoreSpace
+from svmcvx.formulations.multiclass.simplex_losses import LargestHinge, Softmax, TopHinge
+from tests.formulations.test_enclosures import encloses
+
+BITS = 220
+EXAMPLES = int(os.environ.get("SVMCVX_EXAMPLES", "25"))
+LOSSES = [
+    HingeSum(),
+    SmoothedHingeSum(1e-2),
+    SmoothedHingeSum(1e-9),
+    LogisticSum(),
+    Softmax(),
+    LargestHinge(),
+    TopHinge(1),
+    TopHinge(2),
+    TopHinge(3),
+    TopHinge(4),
+]
+CLASSICAL = {
+    "weston_watkins": {},
+    "crammer_singer": {},
+    "msvm": {},
+    "topk_svm": {},
+    "multinomial_lr": {},
+    "sparse_multinomial_lr": {},
+}
+
+
+@pytest.fixture(autouse=True)
+def precise():
+    before = flint.ctx.prec
+    flint.ctx.prec = BITS
+    yield
+    flint.ctx.prec = before
+
+
+def ball(x):
+    return flint.arb(float(x))
+
+
+def dense(X):
+    return X.toarray() if sp.issparse(X) else X
+
+
+# The statements in ball arithmetic, written from their definitions
+
+
+def exact_loss(loss, f):
+    name, one = loss.name, flint.arb(1)
+    gamma = [one - v for v in f]
+    if name == "hinge":
+        return sum((g.max(0) for g in gamma), flint.arb(0))
+    if name == "smoothed":
+        delta = ball(loss.delta)
+        # For γ < 0 in the form without cancellation.
+        return sum(
+            (
+                (g + (g * g + delta * delta).sqrt()) / 2
+                if not g < 0
+                else delta * delta / ((g * g + delta * delta).sqrt() - g) / 2
+                for g in gamma
+            ),
+            flint.arb(0),
+        )
+    if name == "logistic":
+        return sum(((-v).exp().log1p() for v in f), flint.arb(0))
+    if name == "softmax":
+        least = min(0.0, *(float(v.mid()) for v in f))
+        shift = flint.arb(least)
+        if least == 0.0:
+            return sum(((-v).exp() for v in f), flint.arb(0)).log1p()
+        return -shift + (shift.exp() + sum(((shift - v).exp() for v in f), flint.arb(0))).log()
+    largest = gamma[0]
+    for g in gamma[1:]:
+        largest = largest.max(g)
+    if name == "crammer_singer":
+        return largest.max(0)
+    ordered = sorted([*gamma, flint.arb(0)], key=lambda g: g.mid(), reverse=True)
+    return (sum(ordered[: loss.k], flint.arb(0)) / loss.k).max(0)
+
+
+def exact_differences(X, codes, W, b):
+    rows = []
+    for x, own in zip(dense(X), codes, strict=True):
+        scores = [
+            sum((ball(v) * ball(w) for v, w in zip(x, column, strict=True)), ball(bias))
+            for column, bias in zip(W.T, b, strict=True)
+        ]
+        rows.append([scores[own] - score for k, score in enumerate(scores) if k != own])
+    return rows
+
+
+def exact_losses(statement, model):
+    data = statement.scores.data
+    rows = exact_differences(data.X, data.codes, model.coef, model.intercept)
+    return sum((ball(s) * exact_loss(statement.loss, f) for s, f in zip(data.weight, rows, strict=True)), flint.arb(0))
+
+
+def pairs(c):
+    return [(k, j) for k in range(c) for j in range(k + 1, c)]
+
+
+def exact_norm(v, norm):
+    return sum((x * x for x in v), flint.arb(0)).sqrt() if norm == 2 else sum((abs(x) for x in v), flint.arb(0))
+
+
+def exact_power(x, p):
+    return flint.arb(0) if x == 0 else x ** ball(p)
+
+
+def exact_squares(A):
+    return sum((ball(x) ** 2 for x in np.ravel(A)), flint.arb(0))
+
+
+def exact_lengths(W, norm):
+    return [
+        exact_norm([ball(a) - ball(b) for a, b in zip(W[:, k], W[:, j], strict=True)], norm)
+        for k, j in pairs(W.shape[1])
+    ]
+
+
+def exact_objective(statement, model):
+    W, b, name = model.coef, model.intercept, statement.name
+    if name == "m3svm_hard_margin":
+        lengths = exact_lengths(W, statement.norm)
+        if math.isinf(statement.p):
+            return max(lengths, key=lambda x: x.mid())
+        return sum((exact_power(x, statement.p) for x in lengths), flint.arb(0))
+    total, lam = exact_losses(statement, model), ball(statement.lam)
+    if name == "m3svm":
+        powers = sum((exact_power(x, statement.p) for x in exact_lengths(W, statement.norm)), flint.arb(0))
+        return total + lam * powers + ball(statement.eps) * (exact_squares(W) + exact_squares(b))
+    if name == "sparse_multinomial_lr":
+        return total + lam * sum((abs(ball(w)) for w in W.ravel()), flint.arb(0))
+    if name == "msvm":
+        squares = sum((x * x for x in exact_lengths(W, 2)), flint.arb(0)) + exact_squares(W)
+        return total + lam * squares / 2
+    return total + lam * exact_squares(W)
+
+
+def entropy(a):
+    return flint.arb(0) if a == 0 else -a * a.log()
+
+
+def exact_conjugate(loss, alpha, s):
+    a = [flint.arb(flint.fmpq(*Fraction(x).as_integer_ratio()) / flint.fmpq(*s.as_integer_ratio())) for x in alpha]
+    rest = flint.fmpq(*(1 - sum(alpha) / s).as_integer_ratio())
+    each_rest = [flint.arb(flint.fmpq(*(1 - x / s).as_integer_ratio())) for x in alpha]
+    weight = flint.arb(flint.fmpq(*s.as_integer_ratio()))
+    if loss.name == "smoothed":
+        value = sum((x + ball(loss.delta) * (x * r).sqrt() for x, r in zip(a, each_rest, strict=True)), flint.arb(0))
+    elif loss.name == "logistic":
+        value = sum((entropy(x) + entropy(r) for x, r in zip(a, each_rest, strict=True)), flint.arb(0))
+    elif loss.name == "softmax":
+        value = sum((entropy(x) for x in a), entropy(flint.arb(rest)))
+    else:
+        value = sum(a, flint.arb(0))
+    return weight * value
+
+
+def exact_rows(statement, dual):
+    data = statement.scores.data
+    full = np.asarray(dual["alpha"])
+    return [[Fraction(float(full[i, k])) for k in range(data.c) if k != own] for i, own in enumerate(data.codes)]
+
+
+def exact_balance(statement, rows):
+    data = statement.scores.data
+    g = [Fraction(0)] * data.c
+    for row, own in zip(rows, data.codes, strict=True):
+        for value, k in zip(row, [k for k in range(data.c) if k != own], strict=True):
+            g[own] += value
+            g[k] -= value
+    return g
+
+
+def assert_feasible(statement, dual):
+    """Every constraint of the dual problem in rational numbers, but div S = G of the hard margin."""
+    data, loss = statement.scores.data, statement.loss
+    rows = exact_rows(statement, dual)
+    for row, s in zip(rows, map(Fraction, data.weight.tolist()), strict=True):
+        assert min(row) >= 0
+        if isinstance(loss, Margin):
+            continue
+        if isinstance(loss, (HingeSum, SmoothedHingeSum, LogisticSum)):
+            assert max(row) <= s
+            continue
+        assert sum(row) <= s
+        if isinstance(loss, TopHinge):
+            assert loss.k * max(row) <= s
+            assert (loss.k - 1) * max(row) <= sum(row)
+    if statement.scores.intercept == "free":
+        assert not any(exact_balance(statement, rows))
+    if statement.name == "m3svm" and statement.p == 1:
+        S = np.asarray(dual["flow"])
+        for m in range(S.shape[1]):
+            size = exact_squares(S[:, m]).sqrt() if statement.norm == 2 else ball(np.abs(S[:, m]).max(initial=0.0))
+            assert not size > ball(statement.lam)
+    if statement.name == "sparse_multinomial_lr":
+        for row in exact_gradient(statement, rows):
+            assert not any(abs(x) > ball(statement.lam) for x in row)
+
+
+def exact_gradient(statement, rows):
+    data = statement.scores.data
+    X = dense(data.X)
+    G = [[Fraction(0)] * data.c for _ in range(X.shape[1])]
+    for x, row, own in zip(X.tolist(), rows, data.codes, strict=True):
+        for value, k in zip(row, [k for k in range(data.c) if k != own], strict=True):
+            if value:
+                for j, entry in enumerate(x):
+                    part = value * Fraction(entry)
+                    G[j][own] += part
+                    G[j][k] -= part
+    return [[flint.arb(flint.fmpq(*x.as_integer_ratio())) for x in row] for row in G]
+
+
+def exact_gains(statement, dual):
+    rows = zip(exact_rows(statement, dual), map(Fraction, statement.weight.tolist()), strict=True)
+    return sum((exact_conjugate(statement.loss, row, s) for row, s in rows), flint.arb(0))
+
+
+def exact_dual_objective(statement, dual):
+    data, name = statement.scores.data, statement.name
+    rows, total = exact_rows(statement, dual), exact_gains(statement, dual)
+    if name == "sparse_multinomial_lr":
+        return total
+    G = exact_gradient(statement, rows)
+    if name == "m3svm":
+        S, c, p = np.asarray(dual["flow"]), data.c, statement.p
+        for m, (k, j) in enumerate(pairs(c)):
+            for i in range(S.shape[0]):
+                G[i][k] -= ball(S[i, m])
+                G[i][j] += ball(S[i, m])
+            size = exact_squares(S[:, m]).sqrt() if statement.norm == 2 else ball(np.abs(S[:, m]).max(initial=0.0))
+            if p > 1 and size != 0:
+                lam, q = ball(statement.lam), ball(p)
+                total -= (q - 1) * lam * (size / (lam * q)) ** (q / (q - 1))
+        squares = sum((x * x for row in G for x in row), flint.arb(0))
+        g = exact_balance(statement, rows)
+        squares += sum((flint.arb(flint.fmpq(*x.as_integer_ratio())) ** 2 for x in g), flint.arb(0))
+        return total - squares / (4 * ball(statement.eps))
+    squares = sum((x * x for row in G for x in row), flint.arb(0))
+    kappa = flint.arb(data.c + 1) / 2 if name == "msvm" else flint.arb(1)
+    return total - squares / (4 * ball(statement.lam) * kappa)
+
+
+# Hostile data, models and dual points
+
+
+def hostile_data(rng, n, d, c):
+    y = rng.permutation(np.arange(n) % c)
+    X = rng.standard_normal((n, d)) + rng.standard_normal((c, d))[y]
+    kind = rng.integers(0, 8)
+    if kind == 0:
+        X += 10.0 ** rng.uniform(0, 12)
+    elif kind == 1:
+        X += 10.0 ** rng.uniform(0, 12, d) * rng.choice([-1.0, 1.0], (n, 1))
+    elif kind == 2:
+        X = np.round(X)
+    elif kind == 3:
+        X *= 10.0 ** rng.uniform(-12, 12)
+    elif kind == 4:
+        X[n // 2 :] = X[: n - n // 2]
+    elif kind == 5:
+        X[0] *= 1e9
+    elif kind == 6:
+        X = np.round(4 * X) / 4 + 2.0 ** rng.integers(0, 40)
+    data = sp.csr_array(np.where(np.abs(X) < 0.3, 0.0, X)) if rng.random() < 0.2 else X
+    weight = rng.choice([np.ones(n), 10.0 ** rng.uniform(-12, 12, n), rng.uniform(0.1, 3.0, n)])
+    return data, y, weight
+
+
+def hostile_models(rng, statement):
+    """Random models of all sizes, some with a difference of 1 up to rounding, and multiples of the gradient of the dual."""
+    scores = statement.scores
+    data = scores.data
+    d, c = data.X.shape[1], data.c
+    size = max(float(np.abs(dense(data.X)).max()), 1e-300)
+    for _ in range(2):
+        W = rng.standard_normal((d, c)) * 10.0 ** rng.uniform(-3, 3) / size
+        b = rng.standard_normal(c) * 10.0 ** rng.uniform(-3, 3)
+        if scores.intercept == "none":
+            b[:] = 0.0
+        model = sx.MulticlassModel(coef=W, intercept=b, classes=data.classes, support=np.arange(1))
+        yield model
+        f = scores.model_differences(model).value
+        chosen = float(f.ravel()[rng.integers(f.size)])
+        if chosen > 0:
+            yield sx.MulticlassModel(coef=W / chosen, intercept=b / chosen, classes=data.classes, support=np.arange(1))
+    yield from statement.trivial()[0]
+
+
+def hostile_duals(rng, statement):
+    data = statement.scores.data
+    n, c, s = data.n, data.c, data.weight[:, None]
+    yield {"alpha": s * rng.random((n, c))}
+    yield {"alpha": s * rng.choice([0.0, 1.0, 1.0 / 3.0, 0.5, 1e-17, 1e-9], (n, c))}
+    yield {"alpha": s * 10.0 ** rng.uniform(-18, 1, (n, c))}
+    yield {"alpha": s * rng.normal(0.3, 0.5, (n, c)) * 10.0 ** rng.uniform(-12, 0)}
+    model = next(iter(hostile_models(rng, statement)))
+    f = statement.scores.model_differences(model).value
+    yield {"alpha": statement.scores.expand(s * statement.loss.multipliers(f))}
+
+
+def assert_theorems(statement, rng):
+    uppers = []
+    for model in hostile_models(rng, statement):
+        found = statement.evaluate(model)
+        exact = exact_objective(statement, model)
+        assert not math.isnan(found.above)
+        encloses(found, exact)
+        encloses(statement.losses(model), exact_losses(statement, model))
+        uppers.append(exact)
+    for dual in hostile_duals(rng, statement):
+        if statement.name == "m3svm" and rng.random() < 0.5:
+            lam, d = statement.lam, statement.scores.data.X.shape[1]
+            dual["flow"] = lam * rng.standard_normal((d, statement.P.shape[1])) * 10.0 ** rng.uniform(-6, 1)
+        point = statement.repair(dual)
+        assert statement.dual_violation(point) == 0
+        assert_feasible(statement, point)
+        again = statement.repair(point)
+        for name in point:
+            np.testing.assert_array_equal(again[name], point[name])
+        found = statement.evaluate_dual(point)
+        encloses(found, exact_dual_objective(statement, point))
+        encloses(statement.gains(statement.multipliers(point)), exact_gains(statement, point))
+        assert not any(upper < ball(found.below) for upper in uppers)
+
+
+seeds = st.integers(0, 2**32 - 1)
+
+
+def number(rng, wide):
+    return float(10.0 ** rng.uniform(-12, 12)) if wide else float(10.0 ** rng.uniform(-3, 2))
+
+
+@settings(max_examples=EXAMPLES, deadline=None)
+@given(seed=seeds)
+def test_both_ends_of_m3svm_are_theorems(seed):
+    rng = np.random.default_rng(seed)
+    X, y, weight = hostile_data(rng, int(rng.integers(4, 11)), int(rng.integers(1, 4)), int(rng.integers(2, 5)))
+    wide = rng.random() < 0.5
+    statement = sx.m3svm(
+        X, y, lam=number(rng, wide), p=float(rng.choice([1.0, 1.001, 1.3, 2.0, 3.0, 4.5, 40.0])), eps=number(rng, wide),
+        loss=str(rng.choice(["hinge", "smoothed", "logistic", "softmax"])), norm=int(rng.choice([1, 2])),
+        delta=float(10.0 ** rng.uniform(-9, 3)), sample_weight=weight,
+    ).formulation  # fmt: skip
+    assert_theorems(statement, rng)
+
+
+@settings(max_examples=EXAMPLES, deadline=None)
+@given(seed=seeds, name=st.sampled_from(list(CLASSICAL)), intercept=st.booleans())
+def test_both_ends_of_the_classical_machines_are_theorems(seed, name, intercept):
+    rng = np.random.default_rng(seed)
+    c = int(rng.integers(2, 6))
+    X, y, weight = hostile_data(rng, int(rng.integers(c + 1, 12)), int(rng.integers(1, 4)), c)
+    options = {"k": int(rng.integers(1, c + 1))} if name == "topk_svm" else {}
+    statement = getattr(sx, name)(
+        X, y, lam=number(rng, rng.random() < 0.5), intercept=intercept, sample_weight=weight, **options
+    ).formulation
+    assert_theorems(statement, rng)
+
+
+@settings(max_examples=EXAMPLES, deadline=None)
+@given(seed=seeds, p=st.sampled_from([1.0, 1.5, 2.0, 8.0, math.inf]), norm=st.sampled_from([1, 2]))
+def test_both_ends_of_the_hard_margin_are_theorems(seed, p, norm):
+    rng = np.random.default_rng(seed)
+    n, c = 9, 3
+    y = np.arange(n) % c
+    X = rng.standard_normal((n, 3)) + 12.0 * np.eye(3)[y]
+    X = X * 10.0 ** rng.uniform(-3, 3) + rng.choice([0.0, 1.0]) * 10.0 ** rng.uniform(0, 12)
+    problem = sx.m3svm_hard_margin(X, y, p=p, norm=norm)
+    statement = problem.formulation
+    W = np.linalg.lstsq(statement.scores.X, np.eye(c)[y] - 1.0 / c, rcond=None)[0]
+    b = np.zeros(c)
+    f = statement.differences(W, b)
+    uppers = []
+    if f.min() > 0:
+        for model in (
+            statement.scores.model(W / f.min(), b, np.arange(n) < 1),
+            statement.scaled_to_margin(W, b, float(f.min()), np.arange(n) < 1),
+        ):
+            found = statement.evaluate(model)
+            rows = exact_differences(X, y, model.coef, model.intercept)
+            least = min((v for row in rows for v in row), key=lambda v: v.mid())
+            exact = exact_objective(statement, model)
+            # The objective of the multiple that has every margin for certain.
+            known = statement.scores.model_differences(model).least
+            assert least >= known
+            if known > 0:
+                encloses(found, exact / ball(min(known, 1.0)) ** (1 if math.isinf(p) else ball(p)))
+            if math.isfinite(found.above):
+                uppers.append(exact)
+    for alpha in (rng.random((n, c)), 10.0 ** rng.uniform(-12, 3, (n, c)), np.zeros((n, c))):
+        point = statement.repair({"alpha": alpha})
+        assert statement.dual_violation(point) == 0
+        assert_feasible(statement, point)
+        again = statement.repair(point)
+        np.testing.assert_array_equal(again["alpha"], point["alpha"])
+        np.testing.assert_array_equal(again["flow"], point["flow"])
+        found = statement.evaluate_dual(point)
+        assert not any(upper < ball(found.below) for upper in uppers)
+
+
+# Losses and conjugates by themselves
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: f"{loss.name}{loss.parameters or ''}")
+@settings(max_examples=EXAMPLES, deadline=None)
+@given(seed=seeds)
+def test_losses_and_conjugates_are_within_their_errors(loss, seed):
+    rng = np.random.default_rng(seed)
+    f = np.concatenate([
+        rng.normal(0.5, 2.0, (6, 3)), rng.choice([0.0, 1.0, np.nextafter(1.0, 0), 700.0, -700.0, 40.0], (6, 3)),
+        10.0 ** rng.uniform(-12, 2, (6, 3)) * rng.choice([-1, 1], (6, 3)),
+    ])  # fmt: skip
+    error = rng.choice([0.0, 1e-17, 1e-9, 1e-3], f.shape)
+    found = loss.value(Bounded(f, error))
+    for sign in (-1.0, 1.0):
+        for row, e, value, reach in zip(f, error, found.value, found.error, strict=True):
+            exact = exact_loss(loss, [ball(v) + sign * ball(w) for v, w in zip(row, e, strict=True)])
+            assert not abs(exact - ball(value)) > ball(reach)
+    np.testing.assert_allclose(found.value, loss.value(f), rtol=1e-14, atol=1e-300)
+    s = 10.0 ** rng.uniform(-6, 6, 12)
+    a = np.where(rng.random((12, 3)) < 0.5, rng.random((12, 3)), 10.0 ** rng.uniform(-20, 0, (12, 3)))
+    alpha = loss.project(s[:, None] * a, s)
+    alpha[:3] = loss.project(s[:3, None] * rng.choice([1.0, 1.0 - 2.0**-53, 2.0**-40, 1.0 / 3.0], (3, 3)), s[:3])
+    gains = loss.conjugate(bounded(alpha), s)
+    for row, weight, value, reach in zip(alpha.tolist(), s.tolist(), gains.value, gains.error, strict=True):
+        exact = exact_conjugate(loss, [Fraction(x) for x in row], Fraction(weight))
+        assert not abs(exact - ball(value)) > ball(reach)
+        # Not far from it either.
+        assert reach <= 1e-14 * max(float(exact.mid()), 1e-290)
+    np.testing.assert_allclose(loss.conjugate(alpha, s), gains.value, rtol=1e-12)
+
+
+# Exact multipliers
+
+
+@settings(max_examples=4 * EXAMPLES, deadline=None)
+@given(seed=seeds, k=st.integers(1, 5))
+def test_rows_are_reduced_to_what_rational_numbers_allow(seed, k):
+    rng = np.random.default_rng(seed)
+    bound = 10.0 ** rng.uniform(-12, 12, 20)
+    a = rng.choice([1.0, 0.5, 1.0 / 3.0, 0.25, 0.2, 1e-17, 0.0, 1.1, 1.0 - 2.0**-53], (20, 4)) * bound[:, None]
+    reduced = reduced_to_sums(a, bound)
+    cut = cut_to_top(reduced, bound, k)
+    for given_, row, top, limit in zip(a.tolist(), reduced.tolist(), cut.tolist(), bound.tolist(), strict=True):
+        exact, limit = list(map(Fraction, row)), Fraction(limit)
+        assert sum(exact) <= limit
+        if sum(map(Fraction, given_)) <= limit:
+            assert row == given_
+        tops = list(map(Fraction, top))
+        assert k * max(tops) <= limit
+        assert (k - 1) * max(tops) <= sum(tops)
+        assert all(x <= y for x, y in zip(tops, exact, strict=True))
+        if k * max(exact) <= limit and (k - 1) * max(exact) <= sum(exact):
+            assert top == row
+    excess = excess_of_sums(a, bound)
+    violated = violation_of_top(reduced, bound, k)
+    for row, limit, over in zip(a.tolist(), bound.tolist(), excess, strict=True):
+        assert (over > 0) == (sum(map(Fraction, row)) > Fraction(limit))
+    for row, limit, over in zip(reduced.tolist(), bound.tolist(), violated, strict=True):
+        exact = list(map(Fraction, row))
+        wrong = k * max(exact) > Fraction(limit) or (k - 1) * max(exact) > sum(exact)
+        assert (over > 0) == wrong
+
+
+@pytest.mark.parametrize("loss", [*LOSSES, Margin()], ids=lambda loss: f"{loss.name}{loss.parameters or ''}")
+@settings(max_examples=EXAMPLES, deadline=None)
+@given(seed=seeds)
+def test_balance_is_exact(loss, seed):
+    rng = np.random.default_rng(seed)
+    c = int(rng.integers(max(2, getattr(loss, "k", 2)), 7))
+    n = int(rng.integers(c, 25))
+    y = rng.permutation(np.arange(n) % c)
+    weight = rng.choice([np.ones(n), 10.0 ** rng.uniform(-9, 9, n)])
+    scores = ScoreSpace(multiclass_data(rng.standard_normal((n, 2)), y, weight), "free")
+    a = rng.choice([0.0, 0.0, 1.0, 0.4, 1.0 / 3.0, 1e-12], (n, c - 1)) * rng.choice([0.0, 1.0], (n, 1))
+    alpha = scores.balanced(weight[:, None] * a, loss)
+    assert loss.domain_violation(alpha, weight) == 0
+    codes = scores.data.codes
+    g = [Fraction(0)] * c
+    for row, own in zip(alpha.tolist(), codes.tolist(), strict=True):
+        for value, k in zip(row, [k for k in range(c) if k != own], strict=True):
+            g[own] += Fraction(value)
+            g[k] -= Fraction(value)
+    assert not any(g)
+    assert is_balanced(alpha, codes, c)
+    assert scores.imbalance(alpha) == 0
+    np.testing.assert_array_equal(scores.balanced(alpha, loss), alpha)
+    if alpha.any():
+        i, j = np.argwhere(alpha)[0]
+        alpha[i, j] = np.nextafter(alpha[i, j], 0)
+        assert scores.imbalance(alpha) > 0
+
+
+# Where it broke
+
+
+@settings(max_examples=2 * EXAMPLES, deadline=None)
+@given(seed=seeds, name=st.sampled_from(["m3svm", "weston_watkins", "crammer_singer", "topk_svm"]))
+def test_differences_that_round_to_one_count_with_what_they_may_cost(seed, name):
+    """All losses are 0 but for those at the kink, whose weights are huge."""
+    rng = np.random.default_rng(seed)
+    y = np.arange(9) % 3
+    X = rng.standard_normal((9, 4)) + 12.0 * np.eye(3, 4)[y] + rng.choice([0.0, 1.0]) * 10.0 ** rng.uniform(0, 8)
+    options = {"p": 2.0, "eps": 1e-14} if name == "m3svm" else {"k": 1} if name == "topk_svm" else {}
+    statement = getattr(sx, name)(X, y, lam=1e-14, sample_weight=np.full(9, 1e12), **options).formulation
+    centre = X.mean(axis=0)
+    W = np.linalg.lstsq(X - centre, np.eye(3)[y] - 1.0 / 3.0, rcond=None)[0]
+    for _ in range(3):
+        model = sx.MulticlassModel(coef=W, intercept=-centre @ W, classes=np.arange(3), support=np.arange(1))
+        found = statement.evaluate(model)
+        assert not exact_objective(statement, model) > ball(found.above)
+        W = W / float(statement.scores.model_differences(model).value.min())
+
+
+@pytest.mark.parametrize("loss", ["hinge", "smoothed", "logistic", "softmax"])
+@pytest.mark.parametrize("p", [1.0, 2.0, 4.0])
+def test_margins_at_the_kink_on_data_with_an_offset(loss, p):
+    rng = np.random.default_rng(0)
+    for offset in (1e4, 1e8, 1e12):
+        X, y = rng.standard_normal((9, 1)) + offset, np.arange(9) % 3
+        problem = sx.m3svm(X, y, lam=1e-6, p=p, loss=loss)
+        solution = fast_m3svm(X, y, lam=1e-6, p=p, loss=loss)
+        certificate = solution.certificate
+        exact = exact_objective(problem.formulation, solution.model)
+        assert not exact > ball(certificate.upper)
+        point = problem.formulation.repair(solution.dual)
+        assert not exact_dual_objective(problem.formulation, point) < ball(certificate.lower)
+
+
+@pytest.mark.parametrize("scale", [1e-12, 1e-6, 1e6, 1e12])
+@pytest.mark.parametrize("name", list(CLASSICAL))
+def test_no_interval_is_worse_than_doing_nothing(name, scale):
+    rng = np.random.default_rng(1)
+    X, y = rng.standard_normal((30, 3)) * scale, np.arange(30) % 3
+    for lam in (1e-6, 1.0, 1e6):
+        solution = sx.solve(getattr(sx, name)(X, y, lam=lam), solver="clarabel")
+        assert solution.certificate.upper <= 30 * 2 * (1 + 1e-8)
+        assert solution.certificate.lower >= 0
+
+
+@pytest.mark.parametrize("scale", [1e-12, 1e-6, 1e6, 1e12])
+@pytest.mark.parametrize("p", [1.0, 2.0, 4.0])
+def test_no_interval_of_m3svm_is_worse_than_doing_nothing(p, scale):
+    rng = np.random.default_rng(1)
+    X, y = rng.standard_normal((30, 3)) * scale, np.arange(30) % 3
+    for loss in ("hinge", "softmax"):
+        for solution in (
+            sx.solve(sx.m3svm(X, y, lam=1e-3, p=p, loss=loss), solver="clarabel"),
+            fast_m3svm(X, y, lam=1e-3, p=p, loss=loss),
+        ):
+            assert solution.certificate.upper <= 30 * 2 * (1 + 1e-8)
+            assert solution.certificate.lower >= 0
+
+
+def test_the_best_constant_biases_are_found():
+    rng = np.random.default_rng(2)
+    y = np.repeat([0, 1, 2], [60, 30, 10])
+    X = rng.standard_normal((100, 2))
+    statement = sx.multinomial_lr(X, y, lam=1.0).formulation
+    (model,), (zero,) = statement.trivial()
+    share = np.array([0.6, 0.3, 0.1])
+    assert statement.evaluate(model).above == pytest.approx(-100 * float(share @ np.log(share)), rel=1e-12)
+    assert statement.evaluate_dual(zero).below == 0.0
+    statement = sx.crammer_singer(X, np.repeat([0, 1, 2], [90, 5, 5]), lam=1.0).formulation
+    assert statement.evaluate(statement.trivial()[0][0]).above == pytest.approx(20.0, rel=1e-12)
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+@pytest.mark.parametrize("name", list(CLASSICAL))
+def test_intervals_on_standardised_data_are_not_wider_than_they_were(name, intercept):
+    rng = np.random.default_rng(3)
+    X, y = rng.standard_normal((200, 5)), np.arange(200) % 4
+    statement = getattr(sx, name)(X, y, lam=1.0, intercept=intercept).formulation
+    solution = sx.solve(getattr(sx, name)(X, y, lam=1.0, intercept=intercept), solver="clarabel")
+    value = statement.evaluate(solution.model)
+    assert value.error <= 1e-11 * value.value
+    bound = statement.evaluate_dual(statement.repair(solution.dual))
+    assert bound.error <= 1e-10 * value.value
+
+
+@pytest.mark.parametrize("p", [1.0, 1.5, 2.0, 4.0])
+@pytest.mark.parametrize("loss", ["hinge", "smoothed", "logistic", "softmax"])
+def test_intervals_of_m3svm_on_standardised_data_are_not_wider_than_they_were(loss, p):
+    rng = np.random.default_rng(3)
+    X, y = rng.standard_normal((200, 5)), np.arange(200) % 4
+    statement = sx.m3svm(X, y, lam=0.1, p=p, loss=loss).formulation
+    solution = fast_m3svm(X, y, lam=0.1, p=p, loss=loss)
+    value, bound = statement.evaluate(solution.model), statement.evaluate_dual(statement.repair(solution.dual))
+    assert value.error <= 1e-11 * value.value
+    assert bound.error <= 1e-10 * value.value

@@ -1,0 +1,194 @@
+"""ODM and ODML with added constraints, and the rules that must not depend on what was computed before."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import svmcvx as sx
+from svmcvx.data import binary_data
+from svmcvx.feature_space import LinearSpace
+from svmcvx.formulations.margin_distribution.curvature import Curvature
+from svmcvx.formulations.margin_distribution.odm import ODM
+from svmcvx.formulations.margin_distribution.odml import ODML, ODMLHardMargin
+from tests.conftest import make_data
+
+X, Y = make_data(n=36)
+RBF = sx.RBF(0.4)
+BAND = {"C1": 2.0, "C2": 0.5, "D": 0.2}
+BLEND = {"lam1": 0.8, "lam2": 0.3, "C": 4.0}
+PRIMALS = [(sx.odm_primal, BAND), (sx.odml_primal, BLEND)]
+every_primal = pytest.mark.parametrize(("build", "settings"), PRIMALS, ids=["odm", "odml"])
+kernels = pytest.mark.parametrize("kernel", [None, RBF], ids=["linear", "rbf"])
+
+
+def separable():
+    rng = np.random.default_rng(0)
+    y = np.resize([-1.0, 1.0], 20)
+    return rng.standard_normal((20, 3)) * 0.4 + 1.2 * y[:, None], y
+
+
+@kernels
+@every_primal
+def test_the_model_at_the_variables_is_w_itself(build, settings, kernel):
+    problem = build(X, Y, kernel=kernel, intercept=True, **settings)
+    assert problem.model_at_variables() is None
+    w = np.random.default_rng(3).standard_normal(problem.var_dict["w"].size)
+    problem.var_dict["w"].value = w
+    model = problem.model_at_variables()
+    scores = problem.formulation.space.factor @ w
+    np.testing.assert_allclose(model.decision_function(X), scores, atol=1e-8 * np.abs(scores).max())
+    if kernel is None:
+        np.testing.assert_array_equal(np.append(model.coef, model.intercept), w)
+
+
+@kernels
+@every_primal
+def test_an_inactive_constraint_changes_nothing(build, settings, kernel):
+    plain = sx.solve(build(X, Y, kernel=kernel, **settings), solver="clarabel").certificate
+    problem = build(X, Y, kernel=kernel, **settings)
+    solution = sx.solve(problem.with_constraints([problem.var_dict["w"] <= 100.0]), solver="clarabel", tol=1e-6)
+    certificate = solution.certificate
+    assert certificate.upper == pytest.approx(plain.upper, abs=1e-6 * max(1.0, abs(plain.upper)))
+    assert certificate.lower <= plain.upper
+    assert certificate.residuals["added_violation"] <= 1e-6
+    assert solution.hyperparameters["added_constraints"] == 1
+
+
+@kernels
+@every_primal
+def test_an_active_constraint_is_met_and_the_bound_no_worse_than_without(build, settings, kernel):
+    problem = build(X, Y, kernel=kernel, **settings)
+    plain = sx.solve(problem, solver="clarabel")
+    w = problem.var_dict["w"]
+    limit = 0.5 * float(np.abs(w.value).max())
+    constrained = problem.with_constraints([w <= limit, w >= -limit])
+    solution = sx.solve(constrained, solver="clarabel")
+    certificate = solution.certificate
+    assert certificate.residuals["added_violation"] <= 1e-6
+    assert plain.certificate.lower * (1 - 1e-9) <= certificate.lower <= certificate.upper
+    assert plain.certificate.upper < certificate.upper
+    assert certificate.is_certified(1e-6) == (build is sx.odm_primal and kernel is None)
+    assert certificate.upper == pytest.approx(constrained.objective.value, rel=1e-6)
+    assert np.abs(w.value).max() == pytest.approx(limit, abs=1e-6)
+    if kernel is None:
+        assert np.abs(solution.model.coef).max() <= limit + 1e-6
+
+
+@pytest.mark.parametrize(
+    ("build", "settings"),
+    [*PRIMALS, (sx.odml_hard_margin, {"lam1": 0.1, "lam2": 0.1})],
+    ids=["odm", "odml", "odml_hard_margin"],
+)
+def test_a_smuggled_constraint_is_refused(build, settings):
+    problem = build(*separable(), **settings)
+    problem._constraints.append(problem.var_dict["w"] >= 0)
+    with pytest.raises(sx.BuildError, match="with_constraints"):
+        sx.solve(problem, solver="clarabel")
+
+
+@pytest.mark.parametrize(("build", "settings"), [(sx.odm_dual, BAND), (sx.odml_dual, BLEND)], ids=["odm", "odml"])
+def test_duals_take_no_constraints(build, settings):
+    problem = build(X, Y, **settings)
+    variable = next(iter(problem.var_dict.values()))
+    with pytest.raises(sx.BuildError, match="problem in multipliers"):
+        problem.with_constraints([variable >= 0])
+    with pytest.raises(sx.BuildError, match="problem in multipliers"):
+        problem.model_at_variables()
+
+
+def test_the_hard_margin_needs_to_be_told_what_a_model_must_meet():
+    A, y = separable()
+    plain = sx.solve(sx.odml_hard_margin(A, y, lam1=0.1, lam2=0.1), solver="clarabel")
+    problem = sx.odml_hard_margin(A, y, lam1=0.1, lam2=0.1)
+    w = problem.var_dict["w"]
+    with pytest.raises(sx.BuildError, match="pass holds="):
+        problem.with_constraints([w <= 1.0])
+    inactive = problem.with_constraints([w <= 100.0], holds=lambda model: model.coef.max() <= 100.0)
+    same = sx.solve(inactive, solver="clarabel").certificate
+    assert same.lower <= plain.certificate.upper
+    assert same.upper == pytest.approx(plain.certificate.upper, rel=1e-6)
+    limit = 0.9 * float(plain.model.coef.max())
+    active = problem.with_constraints([w <= limit], holds=lambda model: model.coef.max() <= limit + 1e-6)
+    solution = sx.solve(active, solver="clarabel")
+    assert solution.model.coef.max() <= limit + 1e-6
+    assert solution.certificate.lower <= plain.certificate.upper < solution.certificate.upper
+    assert (y * solution.model.decision_function(A)).min() >= 1 - 1e-12
+
+
+@every_primal
+def test_an_added_constraint_follows_the_parameters(build, settings):
+    problem = build(X, Y, **settings)
+    constrained = problem.with_constraints([problem.var_dict["w"] <= 0.1])
+    sx.solve(constrained, solver="clarabel")
+    name = "C1" if build is sx.odm_primal else "C"
+    problem.param_dict[name].value = 0.3
+    solution = sx.solve(constrained, solver="clarabel")
+    assert solution.hyperparameters[name] == 0.3
+    other = build(X, Y, **{**settings, name: 0.3})
+    again = sx.solve(other.with_constraints([other.var_dict["w"] <= 0.1]), solver="clarabel")
+    assert solution.certificate.upper == pytest.approx(again.certificate.upper, rel=1e-6)
+
+
+# No rule depends on what was computed before
+
+
+def wide(seed=7):
+    rng = np.random.default_rng(seed)
+    A = sp.csr_array(sp.random_array((40, 60), density=0.2, rng=rng))
+    return A, np.where(A @ rng.normal(size=60) > 0, 1, -1)
+
+
+def test_repair_of_a_dual_point_does_not_depend_on_history():
+    A, y = wide()
+    data = binary_data(A, y)
+    alpha = np.random.default_rng(1).uniform(0, 4.0 / 40, 40)
+    fresh, used = (ODML(LinearSpace(data, "none"), **BLEND) for _ in range(2))
+    assert used.curvature.triangle.shape == (40, 40)
+    assert fresh.curvature.by_products
+    assert used.curvature.by_products
+    one, other = fresh.repair({"alpha": alpha}), used.repair({"alpha": alpha})
+    np.testing.assert_array_equal(one["tau"], other["tau"])
+    # Conjugate gradients are as good as the factor, to their residual.
+    exact = used.variance_multipliers(used.margins(alpha))
+    np.testing.assert_allclose(one["tau"], exact, atol=1e-8 * np.abs(exact).max())
+
+
+def test_the_curvature_by_products_solves_the_same_system():
+    A, y = wide()
+    data = binary_data(sp.csr_array(A[:, :20]), y)
+    space = LinearSpace(data, "none")
+    curvature = Curvature(space, np.full(40, 1 / 40), 3.0)
+    v = np.random.default_rng(2).standard_normal(40)
+    np.testing.assert_allclose(curvature.solve_by_products(v), curvature.solve(space.X.T @ v), rtol=1e-7, atol=1e-10)
+
+
+def test_statements_at_other_values_share_the_factor_while_it_holds():
+    space = LinearSpace(binary_data(X, Y), "none")
+    for statement in (ODML(space, **BLEND), ODMLHardMargin(space, 0.8, 0.3)):
+        assert statement.at(lam2=5.0).curvature is statement.curvature
+        assert statement.at(lam2=5.0).lam2 == 5.0
+        changed = statement.at(lam1=2.0)
+        assert changed.curvature is not statement.curvature
+        assert changed.curvature.lam1 == 2.0
+    assert ODM(space, **BAND).at(D=0.5).hyperparameters["D"] == 0.5
+
+
+@pytest.mark.parametrize("solver", ["odm", "odml"])
+@pytest.mark.parametrize("kernel", [None, sx.RBF(0.5)])
+def test_coordinate_ascent_has_a_number_of_rounds_and_newton_goes_on_from_there(solver, kernel):
+    X, y = make_data(n=60, d=3)
+    hyper = {"C1": 2e4, "C2": 2e4, "D": 0.1} if solver == "odm" else {"C": 2e3}
+    solve = getattr(sx.fast, solver)
+    found = {method: solve(X, y, kernel=kernel, method=method, **hyper) for method in ("auto", "newton", "dcd")}
+    alone, auto = found["dcd"], found["auto"]
+    assert alone.attempts[0].iterations > 20
+    if solver == "odm" and kernel is None:
+        assert auto.solver == "fast.odm/newton"
+    else:
+        assert auto.solver == f"fast.{solver}/dcd+newton"
+        # Steps from the multipliers of coordinate ascent are fewer.
+        assert auto.attempts[0].options["iterations"] < found["newton"].attempts[0].options["iterations"]
+    for solution in found.values():
+        assert solution.certificate.is_certified(1e-6)
+        assert solution.certificate.lower <= auto.certificate.upper
+        assert auto.certificate.lower <= solution.certificate.upper

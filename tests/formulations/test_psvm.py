@@ -1,0 +1,645 @@
+import math
+
+import cvxpy as cp
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.optimize import minimize_scalar
+from sklearn.datasets import make_moons
+from sklearn.svm import SVC
+
+import svmcvx as sx
+from svmcvx.data import binary_data
+from svmcvx.feature_space import feature_space
+from svmcvx.formulations.margin.psvm import PSVM, best_bias, dual_objective, objective
+from svmcvx.losses import hinge_power, hinge_power_conjugate
+from tests.conftest import make_data
+
+EXPONENTS = (1.0, 1.1, 1.25, 1.37, 1.5, 2.0, 3.0, 7.0)
+X, Y = make_data(n=36)
+
+
+def statement(X, y, C, p, kernel=None, weight=None):
+    return PSVM(space=feature_space(binary_data(X, y, weight), kernel, intercept="free"), C=C, p=p)
+
+
+def certified(X, y, C, p, tol=1e-6, build=sx.psvm_dual, **keywords):
+    certificate = sx.solve(build(X, y, C=C, p=p, **keywords)).certificate
+    assert certificate.is_certified(tol), certificate
+    return certificate
+
+
+def overlap(a, b):
+    """Two certified intervals around the same optimum have a point in common."""
+    return max(a.lower, b.lower) <= min(a.upper, b.upper)
+
+
+# The statement, written twice
+
+
+# All but 1.37 are ratios of small integers, which the rational cones state exactly.
+@pytest.mark.parametrize(
+    ("p", "exponent"), [(p, "power") for p in EXPONENTS] + [(p, "rational") for p in EXPONENTS if p != 1.37]
+)
+def test_builders_state_the_numpy_objective(p, exponent):
+    rng = np.random.default_rng(1)
+    weight = rng.uniform(0.5, 2.0, Y.size)
+    primal = sx.psvm_primal(X, Y, C=3.0, p=p, sample_weight=weight, exponent=exponent)
+    w, b = rng.standard_normal(3), 0.3
+    u = Y * ((X - X.mean(axis=0)) @ w + b)
+    xi = np.maximum(1 - u, 0)
+    values = {"w": w, "b": b, "xi": xi, "t": xi**p}
+    for name, variable in primal.var_dict.items():
+        variable.value = values[name]
+    expected = 0.5 * w @ w + 3.0 * sum(s * max(1 - ui, 0) ** p for s, ui in zip(weight, u, strict=True))
+    assert primal.objective.value == pytest.approx(expected, rel=1e-12)
+    assert objective(w @ w, u, C=3.0, p=p, weight=weight) == pytest.approx(expected, rel=1e-12)
+    assert all(np.max(constraint.violation()) < 1e-9 for constraint in primal.constraints)
+
+
+@pytest.mark.parametrize("p", EXPONENTS)
+@pytest.mark.parametrize("kernel", [None, sx.RBF(0.5)])
+def test_builders_state_the_numpy_dual(p, kernel):
+    rng = np.random.default_rng(2)
+    weight = rng.uniform(0.5, 2.0, Y.size)
+    dual = sx.psvm_dual(X, Y, C=3.0, p=p, kernel=kernel, sample_weight=weight)
+    beta = rng.uniform(0.0, 1.0, Y.size)
+    values = {"beta": beta, "t": beta ** (p / (p - 1)) if p > 1 else None}
+    for name, variable in dual.var_dict.items():
+        variable.value = values[name]
+    alpha = 3.0 * p * weight * beta
+    assert np.allclose(dual.alpha.value, alpha)
+    centred = X - X.mean(axis=0)
+    K = centred @ centred.T if kernel is None else kernel(X)
+    conjugate = (
+        0.0
+        if p == 1
+        else sum(3.0 * s * (p - 1) * (a / (3.0 * s * p)) ** (p / (p - 1)) for a, s in zip(alpha, weight, strict=True))
+    )
+    expected = alpha.sum() - conjugate - 0.5 * (alpha * Y) @ K @ (alpha * Y)
+    assert dual.objective.value == pytest.approx(expected, rel=1e-9)
+    assert dual_objective(alpha, (alpha * Y) @ K @ (alpha * Y), C=3.0, p=p, weight=weight) == pytest.approx(
+        expected, rel=1e-9
+    )
+
+
+@pytest.mark.parametrize("p", [1.0, 1.3, 2.0, 4.0])
+def test_the_conjugate_is_the_supremum(p):
+    for alpha in (0.0, 0.2, 0.9):
+        found = minimize_scalar(
+            lambda xi, a=alpha: 0.7 * xi**p - a * xi, bounds=(0, 50), method="bounded", options={"xatol": 1e-10}
+        )
+        expected = -found.fun if p > 1 or alpha <= 0.7 else math.inf
+        assert float(hinge_power_conjugate(np.array(alpha), 0.7, p)) == pytest.approx(expected, abs=1e-7)
+
+
+def test_the_conjugate_survives_the_limit_of_p_to_one():
+    values = hinge_power_conjugate(np.array([0.0, 0.5, 0.999, 1.0]), 1.0, 1 + 1e-9)
+    assert np.isfinite(values).all()
+    assert values[2] < 1e-8
+    assert hinge_power(np.array([2.0, 0.0, -1.0]), 3.0).tolist() == [0.0, 1.0, 8.0]
+
+
+# Solved, against independent statements
+
+
+def plain_primal(X, y, C, p, weight=None):
+    """The primal as a reader of the paper would write it."""
+    n, d = X.shape
+    s = np.ones(n) if weight is None else weight
+    w, b = cp.Variable(d), cp.Variable()
+    loss = sum(s[i] * cp.power(cp.pos(1 - y[i] * (X[i] @ w + b)), p) for i in range(n))
+    problem = cp.Problem(cp.Minimize(cp.sum_squares(w) / 2 + C * loss))
+    problem.solve(solver=cp.CLARABEL)
+    return problem.value
+
+
+@pytest.mark.parametrize("p", [1.0, 1.25, 1.5, 2.0, 3.0])
+@pytest.mark.parametrize("build", [sx.psvm_primal, sx.psvm_dual])
+def test_against_a_plain_statement(p, build):
+    certificate = certified(X, Y, 0.7, p, build=build)
+    reference = plain_primal(X, Y, 0.7, p)
+    assert certificate.lower - 1e-5 * reference <= reference <= certificate.upper + 1e-5 * reference
+
+
+@pytest.mark.parametrize("kernel", [None, sx.RBF("scale"), sx.Polynomial(2, "scale", 1.0)])
+@pytest.mark.parametrize("C", [0.01, 1.0, 100.0])
+def test_p_one_is_the_svc_of_scikit_learn(kernel, C):
+    name = {None: "linear"}.get(kernel, "precomputed")
+    solution = sx.solve(sx.psvm_dual(X, Y, C=C, p=1.0, kernel=kernel))
+    gram = X if kernel is None else kernel.resolve(X)(X)
+    svc = SVC(kernel=name, C=C, tol=1e-8).fit(gram, Y)
+    dual = np.zeros(Y.size)
+    dual[svc.support_] = svc.dual_coef_[0]
+    K = X @ X.T if kernel is None else gram
+    theirs = objective(float(dual @ K @ dual), Y * svc.decision_function(gram), C=C, p=1.0)
+    certificate = solution.certificate
+    assert certificate.upper <= theirs + (certificate.upper - certificate.lower)
+    assert theirs == pytest.approx(certificate.upper, rel=1e-4)
+    ours = statement(X, Y, C, 1.0, kernel)
+    assert ours.certify(solution.model, {"alpha": np.abs(dual)}).is_certified(1e-4)
+
+
+def test_p_two_is_a_ridge_on_the_gram_matrix():
+    # The squared hinge: its dual is a quadratic program with K + I/(2C) and no upper bound on α.
+    C, kernel = 2.0, sx.RBF(0.5)
+    alpha = cp.Variable(Y.size)
+    L = np.linalg.cholesky(kernel(X) + np.eye(Y.size) / (2 * C))
+    reference = cp.Problem(
+        cp.Maximize(cp.sum(alpha) - cp.sum_squares(L.T @ cp.multiply(Y, alpha)) / 2), [alpha >= 0, Y @ alpha == 0]
+    ).solve(solver=cp.CLARABEL)
+    certificate = certified(X, Y, C, 2.0, kernel=kernel)
+    assert reference == pytest.approx(certificate.upper, rel=1e-7)
+
+
+@pytest.mark.parametrize("p", EXPONENTS)
+@pytest.mark.parametrize("kernel", [None, sx.RBF("scale")])
+def test_primal_and_dual_builders_agree(p, kernel):
+    dual = certified(X, Y, 1.0, p, kernel=kernel)
+    primal = certified(X, Y, 1.0, p, kernel=kernel, build=sx.psvm_primal)
+    assert overlap(primal, dual)
+
+
+@pytest.mark.parametrize("p", [1.0, 1.5, 3.0])
+def test_the_linear_kernel_gives_the_linear_machine(p):
+    assert overlap(certified(X, Y, 1.0, p), certified(X, Y, 1.0, p, kernel=sx.Linear()))
+    assert overlap(certified(X, Y, 1.0, p), certified(X @ X.T, Y, 1.0, p, kernel="precomputed"))
+    assert overlap(certified(X, Y, 1.0, p), certified(sp.csr_array(X), Y, 1.0, p))
+
+
+def test_more_columns_than_rows():
+    wide, y = make_data(seed=3, n=12, d=40)
+    assert overlap(certified(wide, y, 0.1, 1.5), certified(wide, y, 0.1, 1.5, kernel=sx.Linear()))
+    assert overlap(certified(wide, y, 0.1, 1.5), certified(wide, y, 0.1, 1.5, build=sx.psvm_primal))
+
+
+@pytest.mark.parametrize("p", [1.0, 1.5, 2.0, 3.0])
+@pytest.mark.parametrize("C", [1e-3, 1.0, 1e3])
+def test_real_data_over_the_range_of_C(cancer, p, C):
+    certified(*cancer, C, p)
+
+
+def test_scs_gets_there_as_well():
+    problem = sx.psvm_dual(X, Y, C=1.0, p=1.5, kernel=sx.RBF())
+    solution = sx.solve(problem, solver="scs", tol=1e-6)
+    assert solution.solver == "SCS"
+    assert overlap(solution.certificate, certified(X, Y, 1.0, 1.5, kernel=sx.RBF()))
+    assert solution.certificate.is_certified(1e-4)
+
+
+# Certificates
+
+
+@given(st.integers(0, 2**32 - 1), st.sampled_from(EXPONENTS), st.sampled_from([0.01, 1.0, 50.0]), st.booleans())
+def test_any_model_and_any_multipliers_enclose_the_optimum(seed, p, C, use_kernel):
+    kernel = sx.RBF(0.5) if use_kernel else None
+    rng = np.random.default_rng(seed)
+    exact = sx.solve(sx.psvm_dual(X, Y, C=C, p=p, kernel=kernel))
+    guess = rng.standard_normal(Y.size) * C * 10.0 ** rng.integers(-3, 2)
+    ours = statement(X, Y, C, p, kernel)
+    model = ours.space.model(guess, float(rng.standard_normal()))
+    certificate = ours.certify(model, {"alpha": guess})
+    assert certificate.lower <= exact.certificate.upper
+    assert certificate.upper >= exact.certificate.lower
+    assert not certificate.is_certified(1e-9)
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda alpha: np.where(np.arange(alpha.size) == 3, -0.5, alpha),  # a negative multiplier
+        lambda alpha: np.where(Y > 0, 1.3 * alpha, alpha),  # the balance is broken
+        lambda alpha: 3.0 * alpha,  # above the box
+        lambda alpha: np.full(alpha.size, np.nan),
+    ],
+)
+def test_wrong_multipliers_are_never_certified(spoil):
+    solution = sx.solve(sx.psvm_dual(X, Y, C=1.0, p=1.0))
+    ours = statement(X, Y, 1.0, 1.0)
+    wrong = {"alpha": spoil(solution.dual["alpha"])}
+    assert ours.certify(solution.model, solution.dual).is_certified(1e-9)
+    assert not ours.certify(solution.model, wrong).is_certified(1e-4)
+    # Unrepaired they prove nothing: what is left is the bound of zero multipliers.
+    strict = ours.certify(solution.model, wrong, repair=False)
+    assert ours.dual_violation(wrong) > 0
+    assert strict.lower == 0
+
+
+def test_the_classical_counter_example_in_one_dimension():
+    # Points at ±1 separated with margin 1 by w = 1: claim w = 1 for overlapping labels with negative multipliers.
+    x, y = np.array([[-1.0], [1.0], [0.5], [-0.5]]), np.array([-1, 1, -1, 1])
+    ours = statement(x, y, 1.0, 1.0)
+    model = sx.LinearModel(np.array([1.0]), 0.0, np.array([-1, 1]), np.arange(4))
+    # These numbers are stationary (Σ αᵢyᵢxᵢ = 1) and balanced; two of them have the wrong sign.
+    alpha = np.array([0.25, 0.25, -0.5, -0.5])
+    assert float((alpha * y) @ x[:, 0]) == 1.0
+    assert float(alpha @ y) == 0.0
+    assert not ours.certify(model, {"alpha": alpha}).is_certified(1e-2)
+    assert ours.dual_violation({"alpha": alpha}) > 0
+    assert ours.certify(model, {"alpha": alpha}, repair=False).lower == 0
+
+
+def test_the_repair_is_exact():
+    ours = statement(X, Y, 1.0, 1.0)
+    rng = np.random.default_rng(0)
+    for scale in (1e-6, 1.0, 1e6):
+        repaired = ours.repair({"alpha": scale * rng.standard_normal(Y.size)})
+        assert ours.dual_violation(repaired) == 0
+        assert (repaired["alpha"] >= 0).all()
+        assert (repaired["alpha"] <= 1.0).all()
+    assert (ours.repair({"alpha": -np.ones(Y.size)})["alpha"] == 0).all()
+
+
+def test_dual_points_must_have_the_right_shape():
+    ours = statement(X, Y, 1.0, 2.0)
+    with pytest.raises(sx.DataError, match="needs the entry 'alpha'"):
+        ours.repair({"beta": np.ones(3)})
+    with pytest.raises(sx.DataError, match=r"expected shape \(36,\)"):
+        ours.repair({"alpha": np.ones(3)})
+
+
+def test_the_interval_is_that_of_the_model_returned(cancer):
+    data, labels = cancer
+    solution = sx.solve(sx.psvm_dual(data, labels, C=1.0, p=1.5))
+    u = np.where(labels == 1, 1, -1) * solution.model.decision_function(data)
+    value = 0.5 * np.sum(solution.model.coef**2) + np.sum(np.maximum(1 - u, 0) ** 1.5)
+    assert solution.certificate.upper == pytest.approx(value, rel=1e-12)
+    assert solution.certificate.upper >= value
+
+
+# Bias
+
+
+@given(
+    st.lists(st.tuples(st.integers(-20, 20), st.booleans()), min_size=2, max_size=12),
+    st.sampled_from([1.0, 1.01, 1.5, 2.0, 4.0, 40.0]),
+    st.booleans(),
+)
+def test_the_best_bias_is_a_minimiser(points, p, weighted):
+    f = np.array([value / 4 for value, _ in points])
+    y = np.array([1.0 if positive else -1.0 for _, positive in points])
+    y[0], y[1] = 1.0, -1.0
+    s = np.linspace(0.5, 2.0, f.size) if weighted else np.ones(f.size)
+    b = best_bias(f, y, p=p, weight=s)
+
+    def loss(at):
+        return float(np.sum(s * np.maximum(1 - y * (f + at), 0) ** p))
+
+    trial = np.concatenate([np.linspace(-12, 12, 481), b + np.array([-1e-3, 1e-3, -1e-6, 1e-6])])
+    assert loss(b) <= min(loss(at) for at in trial) * (1 + 1e-9) + 1e-12
+
+
+def test_the_best_bias_of_separated_scores_is_in_the_middle():
+    f, y = np.array([-5.0, -3.0, 3.0, 7.0]), np.array([-1.0, -1.0, 1.0, 1.0])
+    for p in (1.0, 1.5, 2.0):
+        assert best_bias(f, y, p=p) == pytest.approx(0.0)
+
+
+def test_the_papers_bias_is_right_for_p_two_only():
+    moons = make_moons(80, noise=0.3, random_state=0)
+    for p in (1.25, 1.5, 2.0, 3.0):
+        exact = certified(*moons, 1.0, p, kernel=sx.RBF(1.0))
+        paper = sx.solve(sx.psvm_dual(*moons, C=1.0, p=p, kernel=sx.RBF(1.0), bias="paper")).certificate
+        released = sx.solve(sx.psvm_dual(*moons, C=1.0, p=p, kernel=sx.RBF(1.0), bias="released")).certificate
+        assert released.gap > 1e-7
+        assert released.lower <= exact.upper
+        if p == 2.0:
+            assert paper.gap < 1e-6
+        else:
+            assert paper.gap > 1e-4
+            assert paper.lower <= exact.upper
+
+
+def test_bias_rules_by_their_definition():
+    solution = sx.solve(sx.psvm_dual(X, Y, C=1.0, p=1.5, kernel=sx.RBF(0.5), bias="paper"))
+    exact = sx.solve(sx.psvm_dual(X, Y, C=1.0, p=1.5, kernel=sx.RBF(0.5)))
+    alpha = exact.dual["alpha"]
+    f = sx.RBF(0.5)(X) @ (alpha * Y)
+    support = alpha > 1e-5
+    assert solution.model.intercept == pytest.approx(np.mean((Y - f)[support]), abs=1e-6)
+    released = sx.solve(sx.psvm_dual(X, Y, C=1.0, p=1.5, kernel=sx.RBF(0.5), bias="released"))
+    assert released.model.intercept == pytest.approx(np.mean((Y - np.sign(f))[support]), abs=1e-6)
+    assert "bias" in released.hyperparameters
+
+
+# The problems themselves
+
+
+@pytest.mark.parametrize(
+    ("build", "p", "variables", "constraints", "cone"),
+    [
+        (sx.psvm_primal, 1.0, {"w", "b", "xi"}, {"margin", "slack"}, "linear"),
+        (sx.psvm_primal, 2.0, {"w", "b", "xi"}, {"margin", "slack"}, "quadratic"),
+        (sx.psvm_primal, 1.5, {"w", "b", "xi", "t"}, {"margin", "slack", "power"}, "power cone"),
+        (sx.psvm_dual, 1.0, {"beta"}, {"nonnegative", "balance", "box"}, "linear"),
+        (sx.psvm_dual, 2.0, {"beta"}, {"nonnegative", "balance"}, "quadratic"),
+        (sx.psvm_dual, 1.5, {"beta", "t"}, {"nonnegative", "balance", "power"}, "power cone"),
+    ],
+)
+@pytest.mark.parametrize("kernel", [None, sx.RBF(0.5)])
+def test_names_are_fixed(build, p, variables, constraints, cone, kernel):
+    problem = build(X, Y, C=1.0, p=p, kernel=kernel)
+    assert isinstance(problem, cp.Problem)
+    assert set(problem.var_dict) == variables
+    assert set(problem.constraint_dict) == constraints
+    assert "C" in problem.param_dict
+    assert problem.cone == cone
+    assert problem.is_dpp()
+    for variable in problem.variables():
+        assert not any(variable.attributes.values()), "multipliers of attributes cannot be read"
+
+
+def test_names_of_the_hard_margin():
+    problem = sx.hard_margin_dual(X, Y, kernel=sx.RBF(0.5))
+    assert set(problem.var_dict) == {"alpha"}
+    assert set(problem.constraint_dict) == {"nonnegative", "balance"}
+
+
+@pytest.mark.parametrize("build", [sx.psvm_primal, sx.psvm_dual])
+@pytest.mark.parametrize("kernel", [None, sx.RBF(0.5)])
+@pytest.mark.parametrize("p", [1.0, 1.5, 2.0])
+def test_a_path_over_C_does_not_compile_again(build, kernel, p, monkeypatch):
+    problem = build(X, Y, C=1.0, p=p, kernel=kernel)
+    sx.solve(problem, solver="clarabel")
+
+    def refuse(*args, **kwargs):
+        raise AssertionError("compiled again")
+
+    monkeypatch.setattr(cp.Problem, "_construct_chain", refuse)
+    monkeypatch.setattr("cvxpy.reductions.solvers.solving_chain.SolvingChain.apply", refuse)
+    path = {}
+    for C in (0.01, 20.0):
+        problem.C.value = C
+        path[C] = sx.solve(problem, solver="clarabel")
+        assert path[C].hyperparameters["C"] == C
+    monkeypatch.undo()
+    for C, solution in path.items():
+        assert overlap(solution.certificate, certified(X, Y, C, p, build=build, kernel=kernel))
+
+
+def test_problems_are_ordinary_cvxpy_problems():
+    problem = sx.psvm_primal(X, Y, C=1.0, p=1.0)
+    value = problem.solve(solver=cp.CLARABEL)
+    assert value == pytest.approx(certified(X, Y, 1.0, 1.0).upper, rel=1e-6)
+    w = problem.var_dict["w"]
+    tighter = cp.Problem(problem.objective, [*problem.constraints, w >= 0.1])
+    assert tighter.solve(solver=cp.CLARABEL) >= value - 1e-6
+    assert (w.value >= 0.1 - 1e-6).all()
+
+
+def test_multipliers_by_label_are_the_dual_point():
+    problem = sx.psvm_primal(X, Y, C=1.0, p=1.5)
+    problem.solve(solver=cp.CLARABEL)
+    solution = sx.solve(sx.psvm_dual(X, Y, C=1.0, p=1.5))
+    assert np.allclose(problem.constraint_dict["margin"].dual_value, solution.dual["alpha"], atol=1e-4)
+
+
+def test_a_rational_exponent_is_another_problem():
+    # Its certificate is that of the exact exponent, whatever the cones state.
+    p = 1 + 1 / math.pi
+    exact = certified(X, Y, 1.0, p)
+    for build in (sx.psvm_primal, sx.psvm_dual):
+        problem = build(X, Y, C=1.0, p=p, exponent="rational")
+        assert "rational" in problem.cone
+        approximate = sx.solve(problem).certificate
+        assert overlap(approximate, exact)
+        assert approximate.is_certified(1e-4)
+
+
+@pytest.mark.parametrize(
+    ("keywords", "message"),
+    [
+        ({"C": 0.0}, "C must be"),
+        ({"C": -1.0}, "C must be"),
+        ({"C": "1"}, "C must be a number"),
+        ({"C": np.inf}, "C must be"),
+        ({"p": 0.5}, "p < 1 is not convex"),
+        ({"p": np.nan}, "p must be"),
+        ({"bias": "best"}, "bias must be one of"),
+        ({"exponent": "float"}, "exponent must be one of"),
+        ({"indefinite": "ignore"}, "indefinite must be one of"),
+        ({"kernel": "gauss"}, "kernel must be one of"),
+        ({"kernel": "precomputed"}, "square matrix"),
+        ({"sample_weight": [1.0]}, "one weight an observation"),
+    ],
+)
+@pytest.mark.parametrize("build", [sx.psvm_primal, sx.psvm_dual])
+def test_bad_arguments_are_named(build, keywords, message):
+    with pytest.raises(sx.DataError, match=message):
+        build(X, Y, **{"C": 1.0, "p": 1.5, **({"kernel": sx.RBF(1.0)} if "indefinite" in keywords else {}), **keywords})
+
+
+def test_too_large_a_problem_is_refused_with_a_number(monkeypatch):
+    monkeypatch.setattr("svmcvx.system.memory.available", lambda: 1000)
+    monkeypatch.setattr("svmcvx.system.memory.SMALL", 0.0)
+    with pytest.raises(sx.BuildError, match=r"kernel matrix .* needs about .* GiB .* use fewer observations"):
+        sx.psvm_dual(X, Y, C=1.0, p=1.5, kernel=sx.RBF())
+    with pytest.raises(sx.BuildError, match="GiB"):
+        sx.psvm_primal(X, Y, C=1.0, p=1.5)
+
+
+def test_an_indefinite_kernel_is_an_error_unless_clipped():
+    kernel = sx.Sigmoid(1.0, 1.0)
+    with pytest.raises(sx.DataError, match="indefinite"):
+        sx.psvm_dual(X, Y, C=1.0, p=1.5, kernel=kernel)
+    solution = sx.solve(sx.psvm_dual(X, Y, C=1.0, p=1.5, kernel=kernel, indefinite="clip"))
+    assert solution.certificate.residuals["clipped_mass"] > 1e-3
+    assert solution.certificate.is_certified(1e-6)
+    # The model evaluates the kernel itself, and scores the training data as the clipped matrix does.
+    values, vectors = np.linalg.eigh(kernel(X))
+    clipped = (vectors * np.maximum(values, 0)) @ vectors.T
+    same = sx.solve(sx.psvm_dual((clipped + clipped.T) / 2, Y, C=1.0, p=1.5, kernel="precomputed"))
+    assert overlap(solution.certificate, same.certificate)
+    assert np.allclose(solution.model.decision_function(X), same.model.decision_function(clipped), atol=1e-5)
+
+
+# Invariances
+
+
+@pytest.mark.parametrize("p", [1.0, 1.25, 2.0, 3.0])
+@pytest.mark.parametrize("kernel", [None, sx.RBF(0.5)])
+def test_invariances(p, kernel):
+    base = certified(X, Y, 2.0, p, kernel=kernel)
+    order = np.random.default_rng(0).permutation(Y.size)
+    assert overlap(base, certified(X[order], Y[order], 2.0, p, kernel=kernel))
+    assert overlap(base, certified(X, -Y, 2.0, p, kernel=kernel))
+    assert overlap(base, certified(X + 100.0, Y, 2.0, p, kernel=kernel))
+    assert overlap(base, certified(X, np.where(Y > 0, "b", "a"), 2.0, p, kernel=kernel))
+    copies = 1 + np.arange(Y.size) % 3
+    repeated = certified(np.repeat(X, copies, axis=0), np.repeat(Y, copies), 2.0, p, kernel=kernel)
+    assert overlap(repeated, certified(X, Y, 2.0, p, kernel=kernel, sample_weight=copies))
+    kept = copies < 3
+    without = certified(X[kept], Y[kept], 2.0, p, kernel=kernel)
+    assert overlap(without, certified(X, Y, 2.0, p, kernel=kernel, sample_weight=kept.astype(float)))
+    assert overlap(base, certified(X, Y, 1.0, p, kernel=kernel, sample_weight=np.full(Y.size, 2.0)))
+
+
+def test_scaling_the_data_scales_C():
+    # With X → aX and w → w/a the objective is that of C a², divided by a².
+    a = 5.0
+    small, large = certified(X, Y, 2.0 * a**2, 1.5), certified(a * X, Y, 2.0, 1.5)
+    assert large.lower <= small.upper / a**2 * (1 + 1e-12)
+    assert small.lower / a**2 <= large.upper * (1 + 1e-12)
+
+
+def test_multipliers_are_indexed_like_the_data():
+    weight = np.ones(Y.size)
+    weight[[4, 7]] = 0.0
+    solution = sx.solve(sx.psvm_dual(X, Y, C=1.0, p=1.5, kernel=sx.RBF(), sample_weight=weight))
+    assert solution.dual["alpha"].shape == Y.shape
+    assert (solution.dual["alpha"][[4, 7]] == 0).all()
+    assert not {4, 7} & set(solution.model.support.tolist())
+    assert np.array_equal(solution.model.vectors, X[solution.model.support])
+    precomputed = sx.solve(
+        sx.psvm_dual(sx.RBF("scale").resolve(X)(X), Y, C=1.0, p=1.5, kernel="precomputed", sample_weight=weight)
+    )
+    assert precomputed.model.n_features == Y.size
+
+
+# Degenerate data
+
+
+def degenerate_cases():
+    rng = np.random.default_rng(5)
+    base = rng.standard_normal((20, 2))
+    labels = np.where(np.arange(20) % 2, 1, -1)
+    yield "duplicate rows", np.repeat(base[:5], 4, axis=0), labels
+    yield "all rows equal", np.ones((20, 2)), labels
+    yield "all zero", np.zeros((20, 2)), labels
+    yield "constant column", np.column_stack([base, np.full(20, 3.0)]), labels
+    yield "one-point class", base, np.where(np.arange(20) == 0, 1, -1)
+    yield "two points", base[:2], labels[:2]
+    yield "huge offset", base + 1e7, labels
+    yield "huge scale", base * 1e4, labels
+    yield "tiny scale", base * 1e-5, labels
+    yield "separable", base + 5.0 * labels[:, None], labels
+    yield "more columns than rows", rng.standard_normal((6, 30)), labels[:6]
+    yield "one informative column", labels[:, None].astype(float), labels
+
+
+CASES = {name: (data, labels) for name, data, labels in degenerate_cases()}
+
+
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("kernel", [None, sx.RBF("scale"), sx.Exponential(1e-9)])
+@pytest.mark.parametrize("p", [1.0, 1.5, 2.0])
+def test_degenerate_data_end_in_a_certificate(name, kernel, p):
+    data, labels = CASES[name]
+    certified(data, labels, 1.0, p, tol=1e-5, kernel=kernel)
+
+
+@pytest.mark.parametrize("C", [1e-8, 1e8])
+@pytest.mark.parametrize("p", [1.0, 1.5, 2.0, 3.0])
+def test_tiny_and_huge_C(C, p):
+    solution = sx.solve(sx.psvm_dual(X, Y, C=C, p=p, kernel=sx.RBF(0.5)))
+    assert solution.certificate.lower <= solution.certificate.upper
+    assert solution.certificate.gap < 1e-4, solution.certificate
+
+
+@pytest.mark.parametrize("p", [1.0001, 1.01, 20.0])
+def test_exponents_at_the_ends(p):
+    solution = sx.solve(sx.psvm_dual(X, Y, C=1.0, p=p, kernel=sx.RBF(0.5)))
+    assert solution.certificate.gap < 1e-3, solution.certificate
+
+
+def test_small_exponents_tend_to_the_hinge():
+    hinge = certified(X, Y, 1.0, 1.0)
+    near = sx.solve(sx.psvm_dual(X, Y, C=1.0, p=1.001)).certificate
+    assert near.upper == pytest.approx(hinge.upper, rel=1e-2)
+
+
+# Hard margin
+
+
+@pytest.mark.parametrize("kernel", [None, sx.RBF(0.5)])
+def test_the_hard_margin_is_the_limit_of_large_C(kernel):
+    data = X + 3.0 * Y[:, None] if kernel is None else X
+    hard = sx.solve(sx.hard_margin_dual(data, Y, kernel=kernel))
+    assert hard.certificate.is_certified(1e-8)
+    soft = certified(data, Y, 1e5, 1.0, kernel=kernel)
+    assert soft.upper == pytest.approx(hard.certificate.upper, rel=1e-6)
+    margins = Y * hard.model.decision_function(data)
+    assert margins.min() == pytest.approx(1.0, abs=1e-9)
+
+
+def test_inseparable_data_have_no_hard_margin():
+    with pytest.raises(sx.SolverFailed, match="not separable") as caught:
+        sx.solve(sx.hard_margin_dual(X, Y))
+    assert caught.value.attempts[-1].status in ("unbounded", "infeasible")
+
+
+def test_a_hard_margin_that_fails_is_not_certified():
+    data = X + 3.0 * Y[:, None]
+    solution = sx.solve(sx.hard_margin_dual(data, Y))
+    problem = sx.hard_margin_dual(data, Y)
+    shrunk = sx.LinearModel(
+        0.9 * solution.model.coef, 0.9 * solution.model.intercept, solution.model.classes, np.arange(2)
+    )
+    certificate = problem.formulation.certify(shrunk, solution.dual)
+    assert certificate.upper == math.inf
+    assert not certificate.is_certified(1.0)
+
+
+# Added constraints
+
+
+@pytest.mark.parametrize("kernel", [None, sx.RBF(0.5)], ids=["linear", "rbf"])
+@pytest.mark.parametrize("p", [1.0, 1.5, 2.0])
+def test_an_inactive_added_constraint_changes_nothing(kernel, p):
+    problem = sx.psvm_primal(X, Y, C=1.0, p=p, kernel=kernel)
+    plain = sx.solve(sx.psvm_dual(X, Y, C=1.0, p=p, kernel=kernel)).certificate
+    w = problem.var_dict["w"]
+    found = sx.solve(problem.with_constraints([cp.sum_squares(w) <= 1e6]), tol=1e-6)
+    assert overlap(found.certificate, plain)
+    assert found.certificate.is_certified(1e-6)
+    assert found.certificate.residuals["added_violation"] <= 1e-6
+
+
+@pytest.mark.parametrize("kernel", [None, sx.RBF(0.5)], ids=["linear", "rbf"])
+@pytest.mark.parametrize("p", [1.0, 1.5, 2.0])
+def test_an_active_added_constraint_is_met_and_certified(kernel, p):
+    plain = sx.solve(sx.psvm_dual(X, Y, C=1.0, p=p, kernel=kernel))
+    problem = sx.psvm_primal(X, Y, C=1.0, p=p, kernel=kernel)
+    largest = float(problem.formulation.space.squared_norm(plain.model).value) / 2
+    w = problem.var_dict["w"]
+    found = sx.solve(problem.with_constraints([cp.sum_squares(w) <= largest]), tol=1e-6)
+    norm = float(problem.formulation.space.squared_norm(found.model).value)
+    assert norm <= largest * (1 + 1e-5) + 1e-6
+    assert found.certificate.upper > plain.certificate.upper
+    assert found.certificate.is_certified(1e-6)
+    assert found.certificate.residuals["added_violation"] <= 1e-6
+    u = Y * found.model.decision_function(X)
+    assert found.certificate.upper == pytest.approx(objective(norm, u, C=1.0, p=p), rel=1e-8)
+    # The model is the value of the variables, its intercept included.
+    f = np.asarray(problem.formulation.space.factor @ w.value) + problem.var_dict["b"].value
+    assert np.allclose(found.model.decision_function(X), f, atol=1e-9)
+
+
+def test_an_added_constraint_given_by_a_function_of_the_model():
+    problem = sx.psvm_primal(X, Y, C=1.0, p=2.0)
+    w = problem.var_dict["w"]
+    found = sx.solve(problem.with_constraints([w >= 0.1], holds=lambda model: bool((model.coef >= 0.1 - 1e-6).all())))
+    assert (found.model.coef >= 0.1 - 1e-6).all()
+    assert found.certificate.residuals["added_violation"] == 0.0
+
+
+@pytest.mark.parametrize(
+    "build", [lambda: sx.psvm_primal(X, Y, C=1.0, p=1.5), lambda: sx.psvm_dual(X, Y, C=1.0, p=1.5)]
+)
+def test_a_constraint_put_in_by_force_is_noticed(build):
+    problem = build()
+    problem._constraints.append(problem.variables()[0] >= -1.0)
+    with pytest.raises(sx.BuildError, match="were changed after it was built"):
+        sx.solve(problem)
+
+
+def test_problems_in_multipliers_take_no_constraints():
+    for problem in (sx.psvm_dual(X, Y, C=1.0, p=1.5), sx.hard_margin_dual(X, Y)):
+        with pytest.raises(sx.BuildError, match="problem in multipliers"):
+            problem.with_constraints([problem.variables()[0] <= 1.0])
+
+
+def test_a_primal_problem_without_values_has_no_model():
+    assert sx.psvm_primal(X, Y, C=1.0, p=1.5).model_at_variables() is None

@@ -1,0 +1,172 @@
+"""Tables of the papers: printed numbers, protocols, differences."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from sklearn.model_selection import StratifiedKFold, train_test_split
+from sklearn.preprocessing import scale
+
+import svmcvx as sx
+from svmcvx import datasets
+from svmcvx.datasets import paper_tables
+from svmcvx.datasets.files import write_npz
+from svmcvx.papers import published, published_names, reproduce, reproducible, write_figures, write_report
+from svmcvx.papers.figures import _FIGURES, check_figures, figure_names
+from svmcvx.papers.psvm import COSTS, EXPONENTS, AsReleased
+from svmcvx.papers.result import accuracy_noise
+from tests.conftest import make_data
+
+
+def test_printed_tables_are_there():
+    names = published_names()
+    assert len(names) == 16
+    for name in names:
+        assert len(published(name)), name
+    table = published("psvm_table1")
+    assert len(table) == 45
+    assert set(table["p"]) == set(EXPONENTS)
+    printed = table[(table["dataset"] == "Ionosphere") & (table["p"] == 1.5)].iloc[0]
+    assert (printed["acc_pct"], printed["C_best"], printed["nsv_pct"]) == (97.17, 0.1, 94.3)
+    with pytest.raises(sx.DataError, match="name must be one of"):
+        published("no_table")
+    assert {name.split("-")[0] for name in reproducible()} <= {table.split()[0] for table in paper_tables()}
+
+
+def test_the_released_machine_by_hand():
+    X, y = make_data(n=40, overlap=1.5)
+    for p in (1.0, 1.5, 3.0):
+        machine = AsReleased(p=p, C=2.0, solver="fast").fit(X, y)
+        # exp(−‖x − x'‖ / √(2σ²)), 2σ² = d Var[X].
+        K = np.exp(-np.sqrt(((X[:, None] - X[None]) ** 2).sum(axis=2) / (X.shape[1] * X.var())))
+        # The machine of that kernel, from the general solver.
+        built = (
+            sx.hard_margin_dual(K, y, kernel="precomputed")
+            if p == 1
+            else sx.psvm_dual(K, y, C=2.0, p=p, kernel="precomputed")
+        )
+        solution = sx.solve(built)
+        assert machine.certificate_.is_certified(1e-6)
+        assert machine.certificate_.upper == pytest.approx(solution.certificate.upper, rel=1e-5)
+        v = np.zeros(40)
+        v[solution.model.support] = solution.model.dual_coef
+        support = np.abs(v) > 1e-5
+        bias = np.mean(y[support] - np.sign(K[support] @ v))
+        np.testing.assert_allclose(machine.decision_function(X), K @ v + bias, atol=2e-3)
+        assert machine.predict(X).tolist() == np.where(machine.decision_function(X) > 0, 1, -1).tolist()
+
+
+def test_the_released_machine_is_tuned_like_any_other():
+    X, y = make_data(n=60, overlap=1.5)
+    table = sx.select(AsReleased(p=1.5, solver="fast"), {"C": COSTS}, X, y, cv=3)
+    assert table["certified"].all()
+    alone = [
+        np.mean([AsReleased(p=1.5, C=C, solver="fast").fit(X[a], y[a]).score(X[b], y[b]) for a, b in folds(X, y)])
+        for C in COSTS
+    ]
+    assert table["mean_test_score"].tolist() == pytest.approx(alone)
+
+
+def folds(X, y):
+    return StratifiedKFold(3).split(X, y)
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """The one set of the quick table that scikit-learn brings along; the others cannot be had."""
+    data = datasets.load("breast_cancer")
+    write_npz(tmp_path / "wdbc.npz", data.X, np.where(data.y == "malignant", "M", "B"))
+    monkeypatch.setenv("SVMCVX_CACHE", str(tmp_path / "cache"))
+    monkeypatch.delenv(datasets.ENVIRONMENT_VARIABLE, raising=False)
+    monkeypatch.setattr("svmcvx.datasets.downloads.find_spec", lambda name: None)
+    return tmp_path
+
+
+def test_the_printed_accuracies_of_cancer_come_out_as_released(folder, monkeypatch):
+    monkeypatch.setattr("svmcvx.papers.psvm.QUICK_EXPONENTS", (1.50,))
+    found = reproduce("psvm-table1", quick=True, data_dir=folder, store=folder / "s.sqlite")
+    assert set(found.study.left_out) == {"Heart", "Ionosphere"}
+    frame = found.frame.set_index(["dataset", "p"])
+    cancer = frame.loc["Cancer"]
+    assert cancer["as_released"].tolist() == [97.66] == cancer["published"].tolist()
+    assert cancer["as_released_C"].tolist() == [5.0] == cancer["published_C"].tolist()
+    assert (cancer["as_released_difference"] == 0).all()
+    assert cancer["as_written_within_noise"].all()
+    assert cancer["as_released_certified"].tolist() == ["26/26"]
+    assert frame.loc["Heart", "as_released"].isna().all()
+    assert "not on this machine" in frame.loc[("Heart", 1.5), "as_released_note"]
+    found.to_csv(folder / "table.csv")
+    assert (folder / "table.csv").read_text().count("\n") == 4
+    # The paper scales all rows before it splits.
+    X = scale(datasets.load("breast_cancer").X)
+    row = found.study.frame.iloc[0]
+    assert (row["n_train"], row["n_test"], X.shape[0]) == (398, 171, 569)
+
+
+def test_multi_class_machines_at_the_printed_costs(folder):
+    with pytest.raises(sx.DataError, match=r"no data set of the table can be had: .*glass"):
+        reproduce("psvm-table3", quick=True, data_dir=folder)
+    X, _ = make_data(n=90, overlap=1.5)
+    labels = np.repeat([1, 2, 3], 30)
+    np.savez(folder / "glass.npz", X=X + 2.0 * labels[:, None], y=labels)
+    with pytest.warns(UserWarning, match="is not the set glass of the papers"):
+        found = reproduce("psvm-table3", quick=True, data_dir=folder)
+    rows = found.frame.set_index(["dataset", "p"])
+    assert rows.loc[("Glass", 2.0), ["C", "published"]].tolist() == [4.5, 76.7]
+    assert rows.loc[("Glass", 1.5), "as_written_certified"] == "1/1"
+    train, test = train_test_split(np.arange(90), test_size=0.2, random_state=42)
+    data = datasets.Dataset("glass", X + 2.0 * labels[:, None], labels)
+    alone = sx.PSVMClassifier(p=1.5, C=1.0).fit(data.X[train], data.y[train])
+    assert rows.loc[("Glass", 1.5), "as_written"] == round(100 * alone.score(data.X[test], data.y[test]), 2)
+    assert rows.loc["Vehicle", "as_written"].isna().all()
+    assert "not on this machine" in rows.loc[("Vehicle", 2.0), "as_written_note"]
+    assert set(found.study.left_out) == {"Vehicle", "Dermatology"}
+
+
+def test_noise_is_two_standard_errors():
+    assert accuracy_noise(90.0, 95.0, 100) == pytest.approx(200 * np.sqrt(0.09 / 100))
+    assert accuracy_noise(100.0, 80.0, 50) == pytest.approx(200 * np.sqrt(0.16 / 50)), "the larger of the two"
+    assert accuracy_noise(100.0, 100.0, 50) == 0.0
+
+
+def test_a_table_that_is_not_known_is_refused():
+    with pytest.raises(sx.DataError, match=r"table must be one of 'psvm-table1', .*'odm-table2'"):
+        reproduce("psvm-table9")
+
+
+def test_figures_of_a_table(folder, monkeypatch):
+    room = "svmcvx.papers.psvm"
+    monkeypatch.setattr(f"{room}.QUICK_EXPONENTS", (1.0, 2.00))
+    found = reproduce("psvm-table1", quick=True, data_dir=folder)
+    (file,) = write_figures(found, folder / "figures" / "new")
+    assert file.name == "psvm-table1-exponents.svg"
+    text = file.read_text()
+    assert text.startswith("<svg")
+    assert "Accuracy and share of support vectors" in text
+    assert write_figures(found, folder / "figures") != [file]
+    assert (folder / "figures" / file.name).read_text() == text, "the same table, the same picture"
+    write_report(found, folder / "table.html")
+    page = (folder / "table.html").read_text()
+    assert "Accuracy and share of support vectors" in page
+    assert found.notes[0] in page
+    lacking = found.frame.assign(as_written=np.nan)
+    assert write_figures(replace(found, frame=lacking), folder) == []
+
+
+def test_figures_that_cannot_be_drawn_are_refused_before_anything_is_computed(tmp_path, monkeypatch):
+    check_figures("psvm-table1", tmp_path)
+    with pytest.raises(sx.DataError, match="no figure goes with psvm-table3"):
+        check_figures("psvm-table3", tmp_path)
+    (tmp_path / "file").touch()
+    with pytest.raises(sx.DataError, match="cannot be made"):
+        check_figures("psvm-table1", tmp_path / "file")
+    monkeypatch.setattr("svmcvx.papers.figures.find_spec", lambda name: None)
+    with pytest.raises(sx.SolverUnavailable, match="svmcvx\\[plot\\]"):
+        check_figures("psvm-table1", tmp_path)
+
+
+def test_every_registered_figure_has_its_function():
+    for table in reproducible():
+        for name in figure_names(table):
+            assert callable(_FIGURES[table][name].load())
+    assert set(_FIGURES) <= set(reproducible())

@@ -1,0 +1,298 @@
+"""Honest proofs of every formulation, mutated at random and by plan: no interval that is returned may exclude the optimum.
+
+``python -m tests.proofs.mutate_proofs --count 1000 --first 0`` changes arrays, claims, headers and bytes of honest files at random;
+``--planned`` takes what a forger would try first: parts of other honest files, other signs, members and keys twice, files cut short.
+The optimum of each problem is known from an honest proof. An interval is judged whether or not the claim holds, an error that is no
+``SvmcvxError`` is one too many, and ``--reference`` compares the verdicts with those of the reference verifier where it knows the problem.
+"""
+
+import argparse
+import collections
+import json
+import resource
+import sys
+import tempfile
+from copy import deepcopy
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+import svmcvx as sx
+from tests.proofs import reference_verifier
+from tests.proofs.forgeries.archive import HEADER, File, npy, packed, unpacked
+from tests.proofs.test_proofs import CASES, case
+
+METHODS = ("auto", "balls", "a-priori")
+NUMBERS = (0.0, -1.0, 1.0, 1e308, -1e308, 1e-320, 5e-324, 1e-170, 1e17, -0.0, np.nan, np.inf, 2.0**-40, 2.0**53)
+CHANGES, SHARES = ("array", "claim", "shape", "header", "bytes"), (0.78, 0.1, 0.04, 0.04, 0.04)
+INTEGERS = (0, -1, 1, 2**31 - 1, -(2**31), 2**62, 7)
+X, Y = sx.synthetic.outlier_data(24, 2, sigma=0.5, outliers="spread", seed=0)
+WEIGHT = np.linspace(0.0, 2.0, Y.size)
+SEARCHES = {
+    f"zero_one {arguments}": arguments
+    for arguments in (
+        {"lam": 1.0},
+        {"lam": 0.3},
+        {"lam": 0.3, "intercept": False},
+        {"k": 4.0},
+        {"lam": 1.0, "sample_weight": WEIGHT},
+        {"k": 3.5, "sample_weight": WEIGHT},
+    )
+}
+NAMES = (*CASES, *SEARCHES)
+
+
+class Honest(NamedTuple):
+    """The file of an honest proof and the interval that it proves."""
+
+    file: File
+    lower: float
+    upper: float
+
+
+class Outcome(NamedTuple):
+    """How the check of a mutated file ended."""
+
+    number: int
+    what: str
+    ended: str
+    detail: str
+
+
+@cache
+def honest(name):
+    if name in CASES:
+        proof, X_, y = case(name)
+    else:
+        X_, y = X, Y
+        proof = sx.fast.zero_one(X, Y, method="branch", **SEARCHES[name]).proof()
+    verified = sx.verify(proof, X_, y)
+    assert verified.holds, (name, verified.why)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "proof.npz"
+        sx.proofs.write_proof(path, proof)
+        header, arrays = unpacked(path)
+    return Honest(File(header, arrays, X_, y), verified.lower, verified.upper)
+
+
+def problem_of(file):
+    """What the optimum of a file's problem depends on."""
+    arrays = {name: values.tolist() for name, values in file.arrays.items() if name.startswith("statement.")}
+    return json.dumps([file.statement, arrays], sort_keys=True)
+
+
+@cache
+def known():
+    """The intervals of the honest files by their problems."""
+    return {problem_of(honest(name).file): honest(name)[1:] for name in NAMES}
+
+
+# Random mutations.
+
+
+def change_entry(values, rng):
+    """Change entries of an array in place, and tell how."""
+    if not values.size:
+        return "nothing"
+    flat, place = values.reshape(-1), int(rng.integers(values.size))
+    integers = values.dtype.kind in "iu"
+    how = str(rng.choice(["factor", "number", "sign", "copy", "step", "all", "noise", "zero", "swap"]))
+    with np.errstate(all="ignore"):
+        if how == "number":
+            number = rng.choice(INTEGERS) if integers else rng.choice(NUMBERS)
+            flat[place] = np.asarray(number).astype(values.dtype)
+        elif how == "copy":
+            flat[place] = flat[int(rng.integers(values.size))]
+        elif how == "swap":
+            other = int(rng.integers(values.size))
+            flat[[place, other]] = flat[[other, place]]
+        elif how == "zero":
+            flat[rng.uniform(size=values.size) < rng.uniform()] = 0
+        elif integers:
+            flat[place] += rng.integers(-3, 4).astype(values.dtype)
+        elif how == "factor":
+            flat[place] *= 10.0 ** rng.uniform(-3, 3)
+        elif how == "sign":
+            flat[rng.uniform(size=values.size) < rng.uniform()] *= -1.0
+        elif how == "step":
+            flat[place] = np.nextafter(flat[place], rng.choice([-np.inf, np.inf]))
+        elif how == "all":
+            flat *= rng.choice([0.5, 0.99, 1.0 + 2.0**-45, 1.01, 2.0, -1.0, 1e3])
+        else:
+            flat += rng.normal(size=values.size) * 10.0 ** rng.uniform(-14, 1)
+    return how
+
+
+def mutated(number):
+    """A file and its contents after one to three random changes, and what was done."""
+    rng = np.random.default_rng([1, number])
+    name = str(rng.choice(NAMES))
+    file, told = deepcopy(honest(name).file), [name]
+    for _ in range(int(rng.integers(1, 4))):
+        points = [key for key in file.arrays if not key.startswith("statement.")]
+        what = str(rng.choice(CHANGES, p=SHARES))
+        if what == "array":
+            key = str(rng.choice(points))
+            told.append(f"{key}: {change_entry(file.arrays[key], rng)}")
+        elif what == "claim":
+            end = str(rng.choice(["lower", "upper", "stated", "kind"]))
+            kinds = ("convex", "local", "enumeration", "mixed-integer")
+            ends = (None, 0.0, -1e300, 1e300, file.claim["lower"], file.claim["upper"])
+            file.claim[end] = str(rng.choice(kinds)) if end == "kind" else ends[int(rng.integers(len(ends)))]
+            told.append(f"claim of {end}")
+        elif what == "shape":
+            key = str(rng.choice(points))
+            values = file.arrays[key]
+            if values.ndim:
+                cut = int(rng.integers(0, len(values) + 1))
+                file.arrays[key] = values[:cut] if rng.uniform() < 0.5 else np.concatenate([values, values[:cut]])
+            told.append(f"{key}: shape")
+        elif what == "header":
+            text = bytearray(file.text().encode())
+            text[int(rng.integers(len(text)))] = int(rng.integers(32, 127))
+            told.append("a letter of the header")
+            return file, file.content(text.decode(errors="replace")), told
+        else:
+            content = bytearray(file.content())
+            for _ in range(int(rng.integers(1, 5))):
+                content[int(rng.integers(len(content)))] = int(rng.integers(256))
+            told.append("bytes")
+            return file, bytes(content), told
+    return file, file.content(), told
+
+
+# Mutations by plan.
+
+
+def planned(number):
+    """A file and its contents after a change that a forger would try, and what was done."""
+    rng = np.random.default_rng([2, number])
+    first, second = (str(name) for name in rng.choice(NAMES, 2))
+    file, other = deepcopy(honest(first).file), deepcopy(honest(second).file)
+    how = number % 10
+    told = [first]
+    if how < 5:
+        told.append(f"from {second}:")
+        if how == 0:
+            families = [str(family) for family in rng.choice(["model", "dual", "tree"], 2)]
+            taken = {key: values for key, values in other.arrays.items() if key.partition(".")[0] in families}
+            kept = {key: values for key, values in file.arrays.items() if key.partition(".")[0] not in families}
+            file.arrays = kept | taken
+            told += families
+        elif how == 1:
+            key = str(rng.choice(list(other.arrays)))
+            file.arrays[key] = other.arrays[key]
+            told.append(key)
+        elif how == 2:
+            key = str(rng.choice(list(file.statement)))
+            file.statement[key] = other.statement[key]
+            told.append(f"its {key}")
+        elif how == 3:
+            file.header["claim"] = other.claim
+            told.append("its claim")
+        else:
+            file.header["statement"] = other.statement | {"fingerprint": file.statement["fingerprint"]}
+            file.arrays = file.arrays | {k: v for k, v in other.arrays.items() if k.startswith("tree.")}
+            told.append("its statement and its tree")
+    elif how < 7:
+        key = str(rng.choice([key for key in file.arrays if not key.startswith("statement.")]))
+        values = file.arrays[key]
+        if how == 5:
+            values *= np.asarray(-1, dtype=values.dtype) if values.dtype.kind != "u" else np.asarray(1, values.dtype)
+            told.append(f"{key}: all signs")
+        elif values.size:
+            place = int(rng.integers(values.size))
+            values.reshape(-1)[place] *= np.asarray(-1).astype(values.dtype)
+            told.append(f"{key}: a sign")
+    elif how == 7:
+        members = file.members()
+        place = int(rng.integers(len(members)))
+        twin = (members[place][0], npy(np.zeros(3)) if members[place][0] != HEADER else b"{}")
+        return file, packed([*members, twin] if rng.uniform() < 0.5 else [twin, *members]), [first, "a member twice"]
+    elif how == 8:
+        text = file.text()
+        keys = ("statement", "claim", "lower", "upper", "formulation", "hyperparameters", "kernel", "intercept")
+        key = str(rng.choice(keys))
+        return file, file.content(text.replace(f'"{key}"', f'"{key}": null, "{key}"', 1)), [first, f"{key} twice"]
+    else:
+        content = file.content()
+        return file, content[: int(rng.integers(len(content)))], [first, "cut short"]
+    return file, file.content(), told
+
+
+# The judge.
+
+
+def judged(number, make, path, *, reference=False):
+    """Check a mutated file and judge what comes of it."""
+    file, content, told = make(number)
+    path.write_bytes(content)
+    method, what = METHODS[number % len(METHODS)], ", ".join(told)
+    try:
+        found = sx.verify(path, file.X, file.y, method=method)
+    except sx.SvmcvxError:
+        # There is no check of every formulation in doubles.
+        return compared(number, what, "no proof", False, file, path, reference and method != "a-priori")
+    except Exception as error:
+        return Outcome(number, what, "RAW ERROR", f"{method}: {type(error).__name__}: {error}")
+    ended = "holds" if found.holds else "refused"
+    if found.statement is not None:
+        arrays = {f"statement.{key}": values.tolist() for key, values in found.statement.arrays.items()}
+        # The interval is that of the data, whatever fingerprint the file has.
+        data = {"fingerprint": sx.proofs.fingerprint(file.X, file.y), "classes": list(found.statement.classes)}
+        plain = found.statement.plain | data
+        plain["hyperparameters"] = {k: "inf" if v == np.inf else v for k, v in plain["hyperparameters"].items()}
+        truth = known().get(json.dumps([plain, arrays], sort_keys=True))
+        if truth is None:
+            ended += ", another problem"
+        elif (found.lower is not None and found.lower > truth[1]) or found.upper < truth[0]:
+            return Outcome(
+                number, what, "WRONG", f"{method}: {found}, the optimum is between {truth[0]} and {truth[1]}"
+            )
+    return compared(number, what, ended, found.holds, file, path, reference and method != "a-priori")
+
+
+def compared(number, what, ended, holds, file, path, reference):
+    """The outcome, unless the reference verifier gives another verdict on a problem that it knows."""
+    if reference:
+        data = path.with_suffix(".data.npz")
+        np.savez(data, X=file.X.toarray() if hasattr(file.X, "toarray") else file.X, y=file.y)
+        why = reference_verifier.verify(path, data)[2]
+        if (why == "") != holds and "not known here" not in why:
+            return Outcome(number, what, "VERDICTS DIFFER", f"{ended} here, there: {why or 'holds'}")
+        if "not known here" not in why:
+            ended += ", reference agrees"
+    return Outcome(number, what, ended, "")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--count", type=int, default=1000)
+    parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--planned", action="store_true", help="changes by plan in place of random ones")
+    parser.add_argument("--reference", action="store_true", help="compare with the reference verifier")
+    options = parser.parse_args()
+    known()
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    counts, bad = collections.Counter(), []
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "proof.npz"
+        for number in range(options.first, options.first + options.count):
+            make = planned if options.planned else mutated
+            outcome = judged(number, make, path, reference=options.reference)
+            counts[outcome.ended] += 1
+            if outcome.ended.isupper():
+                bad.append(outcome)
+                print(f"{outcome.number:7d} {outcome.ended}: {outcome.what}\n        {outcome.detail}", flush=True)
+    after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    print(", ".join(f"{ended}: {count}" for ended, count in counts.most_common()))
+    print(
+        f"{len(NAMES)} honest proofs; {len(bad)} bad; peak of memory {after / 1024:.0f} MB, of this {(after - before) / 1024:.0f} MB for {options.count} files"
+    )
+    return int(bool(bad))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

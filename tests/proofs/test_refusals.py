@@ -1,0 +1,178 @@
+"""Refusals of the second checker that no file provokes: of arguments, data, and objects made by hand."""
+
+import re
+import sys
+from dataclasses import replace
+from unittest.mock import patch
+
+import numpy as np
+import pytest
+
+import svmcvx as sx
+from svmcvx.proofs import Proof, checker, fingerprint, read_proof, verify, write_proof
+from svmcvx.proofs.blocks import described
+from svmcvx.proofs.families import margin
+from svmcvx.proofs.families.conic_loss import LARGEST
+from tests.proofs.forgeries.corpus import blocks_of
+from tests.proofs.forgeries.honest import SOLUTIONS, X, Y
+
+pytest.importorskip("flint")
+
+
+def proof(name="psvm"):
+    return SOLUTIONS[name][0]().proof()
+
+
+def statement(**changes):
+    return replace(proof().statement, **changes)
+
+
+def of_kernel(rows, kernel, v):
+    """A proof of a machine with a kernel, without multipliers."""
+    n = len(rows)
+    y = np.arange(n) % 2
+    about = sx.proofs.Statement(
+        formulation="penalised psvm",
+        hyperparameters={"C": 1.0, "p": 1.0},
+        kernel=kernel,
+        intercept="none",
+        rows=n,
+        columns=rows.shape[1],
+        classes=(0, 1),
+        fingerprint=fingerprint(rows, y),
+    )
+    model = {"support": np.arange(n), "dual_coef": v, "intercept": 0.0}
+    return Proof(statement=about, model=model, dual={}, lower=None, upper=100.0), rows, y
+
+
+def inexact():
+    """A polynomial whose entries have lost all digits to cancellation."""
+    kernel = {"name": "polynomial", "degree": 1, "gamma": 1.0, "coef0": -(1e16 - 1e9)}
+    return verify(*of_kernel(np.array([[1e8], [1e8 + 1.0]]), kernel, np.zeros(2)), method="a-priori")
+
+
+def long_labels(folder):
+    names = np.array(["a" * 2**20, "b" * 2**20])
+    about = statement(classes=tuple(names.tolist()))
+    write_proof(folder / "proof.npz", replace(proof(), statement=about))
+
+
+def without_flint(_):
+    hidden = {name: sys.modules.pop(name) for name in list(sys.modules) if name.partition(".")[0] == "flint"}
+    try:
+        sys.modules["flint"] = None
+        return verify(proof(), X, Y)
+    finally:
+        del sys.modules["flint"]
+        sys.modules.update(hidden)
+
+
+def in_doubles(name):
+    solve, rows, labels = SOLUTIONS[name]
+    return verify(solve().proof(), rows, labels, method="a-priori")
+
+
+def changed(**model):
+    return replace(proof(), model=proof().model | model)
+
+
+def in_blocks(*blocks, labels=Y):
+    """A check of rows that come in these blocks."""
+    return verify(proof(), sx.RowBlocks([lambda block=block: block for block in blocks], labelled=False), labels)
+
+
+def overflowing():
+    """The multipliers that a model gives for a price near the largest double."""
+    other = proof("odm")
+    about = replace(other.statement, hyperparameters={"C1": 1e308, "C2": 1.0, "D": 0.0})
+    model = other.model | {"coef": np.full(2, -1e3)}
+    return verify(replace(other, statement=about, model=model, dual={}), blocks_of(X, Y), Y)
+
+
+def many_rows():
+    """A conic machine with a kernel on more rows than a matrix of balls may have."""
+    n = LARGEST + 1
+    rows, labels = np.arange(n)[:, None] / n, np.arange(n) % 2
+    about = sx.proofs.Statement(
+        formulation="conic",
+        hyperparameters={"lam": 1.0},
+        kernel={"name": "rbf", "gamma": 1.0},
+        intercept="none",
+        rows=n,
+        columns=1,
+        classes=(0, 1),
+        fingerprint=fingerprint(rows, labels),
+    )
+    model = {"support": np.zeros(0, dtype=np.int64), "dual_coef": np.zeros(0), "intercept": 0.0}
+    return verify(Proof(statement=about, model=model, dual={"gamma": np.ones(n)}, lower=0.0, upper=None), rows, labels)
+
+
+def ends_that_cross():
+    """A check whose lower end is wrong: neither end is believed."""
+    upper, lower = margin.FAMILY["psvm"]
+    with patch.dict(checker._families(), {"psvm": (upper, lambda space: lower(space) + 1.0)}):
+        found = verify(proof(), X, Y, method="balls")
+    assert (found.lower, found.upper, found.checked) == (None, np.inf, ())
+    return found
+
+
+def unhashable():
+    labels = np.empty(Y.size, dtype=object)
+    labels[:] = [[label] for label in Y]
+    return labels
+
+
+# What has to be said, and what makes the checker say it; the argument is an empty folder.
+PROVOKED = {
+    "method must be one of": lambda _: verify(proof(), X, Y, method="quick"),
+    "precision must be a whole number of bits": lambda _: verify(proof(), X, Y, precision=10),
+    "expect must be a statement of a proof": lambda _: verify(proof(), X, Y, expect=3.0),
+    "is about another problem: C is 1.3 where 2.0": lambda _: verify(
+        proof(), X, Y, expect=statement(hyperparameters={"C": 2.0, "p": 1.0})
+    ),
+    "formulation is 'psvm' where 'penalised psvm' is expected": lambda _: verify(
+        proof(), X, Y, expect=statement(formulation="penalised psvm", intercept="none")
+    ),
+    "weight is another than the one that is expected, first in row 0: 1.0 for 2.0": lambda _: verify(
+        proof(), X, Y, expect=statement(weight=np.full(Y.size, 2.0))
+    ),
+    "the ends cross": lambda _: ends_that_cross(),
+    "rows in blocks are checked in doubles": lambda _: verify(proof(), blocks_of(X, Y), Y, method="balls"),
+    "block 1 must be a real matrix": lambda _: in_blocks(X[:10], np.full((14, 2), "one")),
+    "block 1 is no matrix of finite numbers": lambda _: in_blocks(X[:10], np.full((14, 2), np.nan)),
+    "block 1 has 14 rows but not as many labels": lambda _: in_blocks(X[:10], X[10:], labels=Y[:-1]),
+    "they have 24 rows or more and 3 columns": lambda _: in_blocks(np.ones((24, 3))),
+    "X has 23 rows, the solution is of 24": lambda _: described(blocks_of(X[1:], Y[1:]), None, 24, (-1, 1)),
+    "the label of row 0, -1, is not among": lambda _: described(blocks_of(X, Y), None, 24, (0, 1)),
+    "a multiplier is not finite in the block": lambda _: overflowing(),
+    "as a matrix of balls, of at most": lambda _: many_rows(),
+    "python-flint": without_flint,
+    "no check of 'hard_margin' in doubles": lambda _: in_doubles("hard margin"),
+    "does not exist; pass the file of a proof": lambda folder: read_proof(folder / "missing.npz"),
+    "cannot be read": lambda folder: read_proof(folder),
+    "cannot be written": lambda folder: write_proof(folder, proof()),
+    "the labels take more than a megabyte": long_labels,
+    "the statement of a proof must be a Statement, got dict": lambda _: replace(proof(), statement={}),
+    "X must be a real matrix, one observation a row$": lambda _: verify(proof(), X[0], Y),
+    "y has 23 labels but X has 24 rows": lambda _: verify(proof(), X, Y[:-1]),
+    "X contains NaN or infinity": lambda _: verify(proof(), np.where(X.max() == X, np.nan, X), Y),
+    "y must hold one label a row": lambda _: verify(proof(), X, unhashable()),
+    "the entries of the kernel are too inexact": lambda _: inexact(),
+    "the array model.coef of a proof is not numeric$": lambda _: changed(coef=[[1.0], [1.0, 2.0]]),
+    "array model.coef of a proof is not numeric": lambda _: changed(coef=np.array(["1", "2"])),
+    "holds numbers that are not of the dtype <f8": lambda _: changed(coef=np.array([2**60 + 1, 1])),
+}
+
+
+def refused(action):
+    """The reason that is given, raised or told."""
+    try:
+        found = action()
+    except (sx.DataError, sx.SolverUnavailable) as error:
+        return str(error)
+    return "" if found is None or found.holds else found.why
+
+
+@pytest.mark.parametrize("reason", PROVOKED)
+def test_a_refusal_names_its_reason(reason, tmp_path):
+    assert re.search(reason, refused(lambda: PROVOKED[reason](tmp_path)))

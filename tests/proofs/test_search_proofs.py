@@ -1,0 +1,318 @@
+"""Proofs of searches for the 0-1 loss: trees of multipliers, evaluated again, and trees that were made by hand or changed."""
+
+import json
+import math
+import re
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+import svmcvx as sx
+from svmcvx.errors import DataError, SolverFailed
+from svmcvx.fast.indicator.search.branch_and_bound import BranchSettings
+from svmcvx.fast.indicator.search.tree_record import infeasible_leaf, least_norm_leaf
+from svmcvx.fast.indicator.zero_one import ZeroOneSettings, zero_one
+from svmcvx.proofs import Proof, fingerprint, search_tree
+from svmcvx.synthetic import outlier_data
+from tests.exact_zero_one import exact_optimum, hostile_instance, judge
+from tests.proofs import reference_verifier
+from tests.proofs.test_proof_format import PAGE, arrays_of, numbers, row_of
+
+HEADER, TABLE = PAGE.split("## Trees")[1].split("```json\n")[1].split("\n```")
+
+
+def solved(n, p, seed, **arguments):
+    X, y = outlier_data(n, p, sigma=0.5, outliers="spread", seed=seed)
+    return X, y, zero_one(X, y, method="branch", **arguments)
+
+
+@pytest.mark.parametrize(
+    ("n", "p", "arguments"),
+    [
+        (30, 2, {"lam": 1.0}),
+        (60, 3, {"lam": 0.3, "intercept": False}),
+        (40, 2, {"k": 8.0}),
+        (50, 5, {"lam": 2.0, "sample_weight": np.linspace(0.0, 1.5, 50)}),
+        (60, 3, {"lam": 1.0, "settings": ZeroOneSettings(easy=1.0)}),
+    ],
+)
+def test_the_lower_end_is_proved_from_the_file(n, p, arguments, tmp_path):
+    X, y, solution = solved(n, p, 1, **arguments)
+    solution.save_proof(tmp_path / "proof.npz")
+    found = sx.verify(tmp_path / "proof.npz", X, y)
+    assert found.holds
+    assert found.why == ""
+    assert found.lower >= solution.certificate.lower
+    assert found.upper <= solution.certificate.upper
+
+
+def test_a_search_that_was_stopped_proves_what_it_has_proved(tmp_path):
+    X, y = outlier_data(100, 5, sigma=1.0, outliers="spread", seed=2)
+    solution = zero_one(X, y, lam=1.0, method="branch", max_iter=6)
+    assert solution.certificate.gap > 1e-3
+    solution.save_proof(tmp_path / "proof.npz")
+    assert (tmp_path / "proof.npz").stat().st_size <= 60 * solution.proof().tree["branch"].size
+    found = sx.verify(tmp_path / "proof.npz", X, y)
+    assert found.holds
+    assert found.lower >= solution.certificate.lower
+
+
+def test_rows_that_are_equal_are_one_in_the_order_of_the_data():
+    X, y = outlier_data(30, 2, sigma=0.5, seed=3)
+    X[10:20] = X[:10]
+    y[10:20] = y[:10]
+    order = np.random.default_rng(0).permutation(30)
+    X, y = X[order], y[order]
+    weight = np.where(np.arange(30) % 7 == 0, 0.0, 1.0)
+    assert sx.verify(zero_one(X, y, lam=1.0, method="branch", sample_weight=weight).proof(), X, y).holds
+
+
+def test_without_a_tree_the_bound_of_the_search_is_no_part_of_the_proof(tmp_path):
+    X, y = outlier_data(40, 2, sigma=0.5, seed=4)
+    for solution in (
+        zero_one(X, y, lam=1.0, method="sweep"),
+        zero_one(X, y, lam=1.0, method="branch", settings=ZeroOneSettings(branch=BranchSettings(record=10.0))),
+        zero_one(X, y, lam=1.0, method="branch", kernel=sx.RBF(0.5)),
+    ):
+        solution.save_proof(tmp_path / "proof.npz")
+        found = sx.verify(tmp_path / "proof.npz", X, y)
+        assert found.holds
+        assert "that a search states is not part of the proof" in found.why
+
+
+# The example of the page.
+
+EXAMPLE = np.array([[1.0], [2.0], [1.0]]), [1, 1, 0]
+INTEGERS = ("branch", "bounds", "flip_count", "flip_row", "beta_count", "beta_row")
+
+
+def example():
+    """The proof of the page's example, and its data."""
+    statement, claim = (json.loads(HEADER)[name] for name in ("statement", "claim"))
+    arrays = arrays_of(TABLE)
+    tree = {name[5:]: values for name, values in arrays.items() if name.startswith("tree.")}
+    tree |= {name: tree[name].astype(np.int32) for name in INTEGERS}
+    model = {name: arrays[f"model.{name}"] for name in ("coef", "intercept")}
+    return Proof(statement=sx.proofs.Statement(**statement), model=model, dual={}, tree=tree, **claim)
+
+
+def test_the_example_of_the_page_is_a_proof(tmp_path):
+    X, y = EXAMPLE
+    proof = example()
+    assert proof.statement.fingerprint == fingerprint(X, y)
+    sx.proofs.write_proof(tmp_path / "proof.npz", proof)
+    with np.load(tmp_path / "proof.npz") as found:
+        assert bytes(found["digest.txt"]).decode() == re.search(r"\| digest \| ([0-9a-f]{64})", TABLE)[1]
+    found = sx.verify(tmp_path / "proof.npz", X, y)
+    assert found.holds
+    assert found.lower == pytest.approx(2.0, rel=1e-13)
+    np.savez(tmp_path / "data.npz", X=X, y=y)
+    assert reference_verifier.verify(tmp_path / "proof.npz", tmp_path / "data.npz") == (2, 2, "")
+
+
+def test_the_numbers_of_the_example_are_those_of_its_steps():
+    def up(x):
+        mantissa, exponent = math.frexp(x)
+        return math.ldexp(math.ceil(mantissa * 4096) / 4096, exponent)
+
+    def step(beta, prices=0.0):
+        m = 0.5 * (beta[0] + 2 * beta[1] - beta[2])
+        D = sum(beta) + prices - m * m
+        rho = math.sqrt(max(2.0 - D, 0.0))
+        return m, D, rho, [1 - m, 1 - 2 * m, 1 + m]
+
+    M = [up(1 + size * math.sqrt(2)) for size in (1, 2, 1)]
+    first = [1 / M[0], 0.0, 1 / M[2]]
+    m, D, rho, a = step(first)
+    then = [up(x + size * rho) for x, size in zip(a, (1, 2, 1), strict=True)]
+    told = {"node 0": [*M, *first, m, D, rho, *then]}
+    beta = [2.0, 0.0, 1 / then[2]]
+    m, D, rho, a = step(beta)
+    assert a[2] - rho > 0
+    told["node 1, keeps row 0"] = [*beta, m, D, rho, *a, up(a[1] + 2 * rho), 1.0, *step([1.0, 0.0, 0.0], 1.0)[:3]]
+    beta = [0.0, 0.5, 1 / then[2]]
+    m, D, rho, a = step(beta, 1.0)
+    assert a[2] - rho > 0
+    told["node 3, keeps row 1"] = [*beta, m, D, rho, a[2], *step([0.0, 0.5, 0.0], 2.0)[:2]]
+    for name, values in told.items():
+        shown = numbers(row_of(TABLE, name))
+        assert [x for x in values if min(abs(x - y) for y in shown) > 5.1e-7] == [], name
+
+
+# Trees that are wrong. The names say what is changed; each is refused, or proves no more than is true.
+
+WRONG = {
+    "a node less": ({"branch": [0, -1, 1, -1], "bounds": [1, 2, 0, 2]}, "ends before its last leaf"),
+    "a node more": ({"branch": [0, -1, 1, -1, -1, -1], "bounds": [1, 2, 0, 2, 0, 0]}, "behind its last leaf"),
+    "no node": ({"branch": [], "bounds": []}, "the counts of the tree's bounds"),
+    "no bound of the first node": ({"bounds": [0, 3, 0, 2, 0]}, "the first node of the tree has no bound"),
+    "a negative count of bounds": ({"bounds": [-1, 4, 0, 2, 0]}, "the counts of the tree's bounds"),
+    "bounds that are too few": ({"bounds": [1, 1, 0, 2, 0]}, "the counts of the tree's bounds"),
+    "a row that there is not": ({"branch": [3, -1, 1, -1, -1]}, "branches on no row"),
+    "a negative value": ({"upper": [2, 2, 2, 2, -2]}, "must not be negative"),
+    "a mark of no row": ({"flip_row": [0, 3]}, "marks name rows"),
+    "a mark twice": ({"flip_row": [0, 0]}, "not in increasing order"),
+    "marks that are too few": ({"flip_count": [1, 0, 0, 0, 0]}, "the counts of the tree's marks"),
+    "a negative count of marks": ({"flip_count": [3, -1, 0, 0, 0]}, "the counts of the tree's marks"),
+    "a multiplier of no row": ({"beta_row": [0, 0, -1, 1]}, "multipliers name rows"),
+    "multipliers that are too many": ({"beta_count": [0, 1, 1, 1, 2]}, "the counts of the tree's multipliers"),
+    "no multiplier in a leaf": ({"beta_count": [0, 2, 0, 1, 1]}, "the record of the search proves"),
+    "zero multipliers": ({"beta": [0, 0, 0, 0]}, "proves 0.828"),
+    "negative multipliers": ({"beta": [-2, -1, -0.5, -0.5]}, "proves"),
+    "multipliers that underflow": ({"beta": [1e-320, 1e-320, 1e-320, 1e-320]}, "proves"),
+    "multipliers that overflow": ({"beta": [1e308, 1e308, 1e308, 1e308]}, "proves"),
+    "a value near zero": ({"upper": [1e-320, 2, 2, 2, 2]}, "proves"),
+    "children that are exchanged": ({"branch": [1, -1, 0, -1, -1]}, "proves"),
+}
+
+
+def changed_tree(proof, **arrays):
+    arrays = {name: np.array(values, dtype=np.int32 if name in INTEGERS else float) for name, values in arrays.items()}
+    return replace(proof, tree=proof.tree | arrays)
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_tree_that_breaks_a_rule_is_refused(name):
+    arrays, reason = WRONG[name]
+    X, y = EXAMPLE
+    found = sx.verify(changed_tree(example(), **arrays), X, y)
+    assert not found.holds
+    assert reason in found.why
+    assert found.lower is None or found.lower <= 2.0
+
+
+@pytest.mark.parametrize("upper", [1e200, 1e308])
+def test_a_value_that_is_too_large_proves_no_more(upper):
+    X, y = EXAMPLE
+    found = sx.verify(changed_tree(example(), upper=[upper] * 5), X, y)
+    assert not found.holds
+    assert found.lower <= 2.0
+
+
+@pytest.mark.parametrize(("t", "proved"), [(0.0, 1e30), (2.0**-40, 2.0**82)])
+def test_a_leaf_has_no_point_only_where_a_combination_vanishes_exactly(t, proved):
+    # Where t > 0, the point (1, 2/t) has both margins, and the least norm is proved in exact numbers.
+    X, y = np.array([[1.0, 0.0], [1.0, -t]]), np.array([1, 0])
+    statement = replace(
+        example().statement, rows=2, columns=2, hyperparameters={"lam": 1e30}, fingerprint=fingerprint(X, y)
+    )
+    proof = replace(
+        example(), statement=statement, model={"coef": np.zeros(2), "intercept": 0.0}, lower=1.0, upper=None
+    )
+    # The first node and its child keep a row each; their siblings pay a price.
+    tree = {"branch": [0, 1, -1, -1, -1], "bounds": [1, 0, 1, 0, 0], "upper": [1e30, 1e30]}
+    tree |= {"flip_count": [0, 0], "flip_row": [], "beta_count": [0, 2], "beta_row": [0, 1], "beta": [1.0, 1.0]}
+    found = sx.verify(changed_tree(proof, **tree), X, y)
+    assert found.holds
+    assert found.lower == pytest.approx(proved, rel=1e-12)
+
+
+def test_exponents_of_the_data_have_limits():
+    X, y = EXAMPLE
+    proof = example()
+    for scale in (2.0**500, 2.0**-500):
+        data = X * scale
+        other = replace(proof, statement=replace(proof.statement, fingerprint=fingerprint(data, np.array(y))))
+        found = sx.verify(other, data, y)
+        assert not found.holds
+        assert "too large or too small" in found.why
+
+
+def test_a_path_that_is_too_deep_is_refused(monkeypatch):
+    X, y = EXAMPLE
+    # Three rows, so that the check would need at least thirty bytes a node.
+    monkeypatch.setattr(search_tree, "STACK", -30 * 64)
+    assert "too deep" in sx.verify(example(), X, y).why
+
+
+def test_prices_of_a_budget_are_not_negative():
+    X, y, solution = solved(40, 2, 1, k=8.0)
+    proof = solution.proof()
+    found = sx.verify(changed_tree(proof, price=-proof.tree["price"] - 1.0), X, y)
+    assert "must not be negative" in found.why
+
+
+def test_leaves_are_written_in_exact_doubles():
+    third = Fraction(1, 3)
+    leaf = least_norm_leaf([4, 7], [third, Fraction(2)])
+    assert leaf.rows.tolist() == [4, 4, 7]
+    assert abs(Fraction(leaf.numbers[0]) + Fraction(leaf.numbers[1]) - 2 * third) < Fraction(1, 2**104)
+    combination = [third, Fraction(10**40, 7), Fraction(1)]
+    leaf = infeasible_leaf([0, 1, 2], combination)
+    sums = [sum(map(Fraction, leaf.numbers[leaf.rows == row].tolist())) for row in range(3)]
+    assert sums[0] / combination[0] == sums[1] / combination[1] == sums[2] / combination[2] > 0
+    # One number would need more exponents than doubles have.
+    assert infeasible_leaf([0, 1], [Fraction(1, 2**1900), Fraction(1)]) is None
+
+
+# Trees of hostile instances, honest and changed.
+
+
+def changes(proof, rng):
+    """Trees of which some numbers were changed, and what was done."""
+    tree = proof.tree
+
+    def one(name, change):
+        values = tree[name].copy()
+        place = int(rng.integers(values.size))
+        values[place] = change(values[place])
+        return replace(proof, tree={**tree, name: values})
+
+    rows = 1 + int(max(tree["branch"].max(), tree["flip_row"].max(initial=0)))
+    yield "another row", one("branch", lambda v: (v + 1) % rows if v >= 0 else v)
+    yield "a leaf less", one("branch", lambda v: -1)
+    yield "a value", one("upper", lambda v: 0.5 * v)
+    yield "values", replace(proof, tree={**tree, "upper": 1.5 * tree["upper"]})
+    if tree["flip_row"].size:
+        yield "a mark", one("flip_row", lambda v: (v + 1) % rows)
+    if tree["beta"].size:
+        for factor in (-1.0, 0.0, 0.5, 3.0, 1e100):
+            yield f"a multiplier times {factor}", one("beta", lambda v, factor=factor: factor * v)
+        yield "multipliers", replace(proof, tree={**tree, "beta": rng.permutation(tree["beta"])})
+        yield "a row of a multiplier", one("beta_row", lambda v: (v + 1) % rows)
+    if "price" in tree:
+        yield "a price", one("price", lambda v: 2.0 * v + 1.0)
+    yield "the end", replace(proof, lower=proof.lower * (1 + 1e-6), upper=None)
+    numbers = proof.statement.hyperparameters
+    name = "lam" if "lam" in numbers else "k"
+    yield (
+        "a hyper-parameter",
+        replace(proof, statement=replace(proof.statement, hyperparameters={name: 0.9 * numbers[name]})),
+    )
+
+
+@pytest.mark.parametrize("first", range(0, 96, 24))
+def test_trees_of_hostile_instances_prove_nothing_false(first):
+    refused = made = 0
+    for seed in range(first, first + 24):
+        X, y, weight, hyper, intercept = hostile_instance(seed)
+        try:
+            solution = zero_one(X, y, sample_weight=weight, intercept=intercept, method="branch", **hyper)
+        except (SolverFailed, DataError):
+            continue
+        proof = solution.proof()
+        assert sx.verify(proof, X, y).holds, seed
+        if proof.tree["branch"].size < 2:
+            continue
+        rows = (np.column_stack([X, np.ones(len(X))]) if intercept else X) * y[:, None]
+        s = np.ones(len(y)) if weight is None else weight
+        for what, other in changes(proof, np.random.default_rng(seed)):
+            found = sx.verify(other, X, y)
+            made, refused = made + 1, refused + (not found.holds)
+            asked = {name: other.statement.hyperparameters[name] for name in hyper}
+            best = exact_optimum(rows[s > 0], s[s > 0], **asked)
+            if found.lower is not None and best is not None:
+                assert Fraction(found.lower) <= best, (seed, what)
+            assert not (found.holds and what == "the end"), seed
+        assert not sx.verify(proof, X + 0.5, y).holds
+    assert refused >= made / 8
+
+
+@pytest.mark.parametrize("first", range(0, 320, 40))
+@pytest.mark.parametrize("method", ["auto", "sweep"])
+def test_hostile_instances_against_all_vertices_in_fractions(first, method):
+    ends = [judge(seed, method) for seed in range(first, first + 40)]
+    assert not [end for end in ends if end.startswith("WRONG")]
+    assert sum(end in ("certified", "infeasible") for end in ends) >= 30

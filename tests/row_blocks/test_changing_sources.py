@@ -1,0 +1,240 @@
+"""Sources of rows that change while they are read, and arrays that change while they are solved."""
+
+from functools import partial
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import svmcvx as sx
+from svmcvx.digests import digest
+from svmcvx.fast.core import ownership
+from svmcvx.fast.margin.hard_margin import ActiveSetSettings, HardMarginSettings
+from tests import changing_sources
+from tests.changing_sources import Changing
+from tests.row_blocks.test_row_blocks import Loaded, however_few  # noqa: F401 - a fixture
+
+pytest.importorskip("dask.array")
+
+
+def test_few_rows_in_blocks_are_loaded_and_solved_in_memory(monkeypatch):
+    rng = np.random.default_rng(3)
+    X = rng.standard_normal((50, 3))
+    X[np.abs(X) < 0.4] = 0.0
+    weight = rng.choice([0.0, 0.5, 1.0], 50)
+    calls = []
+
+    class Counted(Loaded):
+        def __call__(self):
+            calls.append(self)
+            return super().__call__()
+
+    for name, solve in changing_sources.SOLVERS.items():
+        y = np.where((X[:, 0] > 0) & ((np.arange(50) % 9 > 0) | (name == "hard_margin")), "yes", "no")
+        memory = solve(X, y, sample_weight=weight, tol=1e-7)
+        for form in (np.asarray, np.float32, sp.csr_array):
+            parts = [Counted(form(X[a:b]), y[a:b], weight[a:b]) for a, b in ((0, 0), (0, 20), (20, 50))]
+            blocks = sx.RowBlocks(parts, labelled=True)
+            monkeypatch.setattr("svmcvx.feature_space.blocks.SMALL_ENTRIES", 150)
+            calls.clear()
+            loaded = solve(blocks, blocks.y, tol=1e-7)
+            # Each block was looked at, scanned and loaded.
+            assert len(calls) <= 3 * len(parts)
+            monkeypatch.setattr("svmcvx.feature_space.blocks.SMALL_ENTRIES", 30)
+            by_block = solve(blocks, blocks.y, tol=1e-7)
+            if form is np.asarray:
+                assert loaded.certificate == memory.certificate
+                assert np.array_equal(loaded.model.coef, memory.model.coef)
+                assert np.array_equal(loaded.model.support, memory.model.support)
+                assert "row_blocks" not in loaded.certificate.residuals
+                # The short name of the data covers the labels of rows of weight zero.
+                assert sx.verify(loaded.proof(), X, y)
+            # float32 numbers are other numbers.
+            if form is not np.float32:
+                assert loaded.certificate.upper == pytest.approx(memory.certificate.upper, rel=1e-6)
+            assert by_block.certificate.upper == pytest.approx(loaded.certificate.upper, rel=1e-6)
+            assert by_block.certificate.residuals["row_blocks"] == 3.0
+            if name.split()[0] in ("psvm", "odm", "odml"):
+                # A solution by blocks has no multipliers.
+                for earlier in (loaded, by_block, memory):
+                    monkeypatch.setattr("svmcvx.feature_space.blocks.SMALL_ENTRIES", 150)
+                    again = solve(blocks, blocks.y, tol=1e-7, warm_start=earlier)
+                    assert again.certificate.is_certified(1e-7)
+
+
+@pytest.mark.parametrize("first", range(0, 80, 8))
+def test_every_answer_is_about_the_rows_of_the_first_pass(first):
+    """Of the campaign ``python -m tests.changing_sources``."""
+    for seed in range(first, first + 8):
+        label, outcome, why = changing_sources.check(seed)
+        assert not why, (seed, label, outcome, why)
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        ("two rows swapped", r"block 1: its rows are not those of the first pass; a source must not change"),
+        ("one label", r"block 1: its labels are not those of the first pass"),
+        ("weights", r"block 1: its weights are not those of the first pass"),
+        ("NaN", r"block 1: X contains NaN in column \d; .* not so at the first pass"),
+        ("shrinkage", r"block 1 had the shape \(15, 2\) and has \(14, 2\) now|block 1: its rows"),
+        ("columns", r"block 1 had the shape \(15, 2\) and has \(15, 3\) now|block 1: X has 3 features"),
+    ],
+)
+@pytest.mark.parametrize("name", list(changing_sources.SOLVERS))
+def test_what_has_changed_and_where_is_said(name, kind, words):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((30, 2))
+    y = (X[:, 0] > 0).astype(int)
+    X[:, 0] += y - 0.5
+    if name != "hard_margin":
+        y[::7] = 1 - y[::7]
+    weight = rng.uniform(0.5, 2.0, 30)
+    loaders = [
+        changing_sources.Changing(
+            (X[a:b], y[a:b], weight[a:b]),
+            lambda parts, due: changing_sources.changed(kind, 0, parts, due),
+            # After the first pass, and in any pass after the second one.
+            first,
+            "stays",
+        )
+        for a, b, first in ((0, 15, 10**9), (15, 30, 2))
+    ]
+    blocks = sx.RowBlocks(loaders, labelled=True)
+    with pytest.raises(sx.DataError, match=words):
+        changing_sources.SOLVERS[name](blocks, blocks.y)
+
+
+@pytest.mark.parametrize("small", [0, 2**21])
+def test_machines_of_several_classes_are_about_the_same_rows(small, monkeypatch):
+    monkeypatch.setattr("svmcvx.feature_space.blocks.SMALL_ENTRIES", small)
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((60, 2)), rng.integers(0, 3, 60)
+    for scheme in ("ovo", "ovr"):
+        machine = sx.PSVMClassifier(C=0.1, p=2.0, multiclass=scheme)
+        counted = Changing((X[30:], y[30:]), None, 10**9, "stays")
+        machine.fit(blocks := sx.RowBlocks([Loaded(X[:30], y[:30]), counted], labelled=True), blocks.y)
+        for first in range(3, counted.loads + 1, 5 if small == 0 else 1):
+            load = Changing((X[30:], y[30:]), lambda parts, due: (parts[0][::-1], parts[1]), first, "stays")
+            blocks = sx.RowBlocks([Loaded(X[:30], y[:30]), load], labelled=True)
+            with pytest.raises(sx.DataError, match=r"block 1.*must not change"):
+                machine.fit(blocks, blocks.y)
+
+
+@given(st.integers(1, 6), st.integers(1, 4), st.sampled_from("dfgil?O"), st.integers(0, 99))
+@settings(max_examples=60, deadline=None)
+def test_a_digest_is_that_of_the_numbers_in_their_order(rows, columns, kind, seed):
+    rng = np.random.default_rng(seed)
+    X = rng.integers(0, 2**20, (rows, columns)).astype(kind)
+    wide = np.zeros((rows, 2 * columns), dtype=X.dtype)
+    wide[:, ::2] = X
+    same = (X.copy(), np.asfortranarray(X), wide[:, ::2])
+    assert {digest(other) for other in same} == {digest(X)}
+    k, j = rng.integers(rows), rng.integers(columns)
+    other = X.copy()
+    other[k, j] = not other[k, j] if kind == "?" else other[k, j] + 1
+    assert digest(other) != digest(X)
+    if kind != "O":
+        assert digest(sp.csr_array(other.astype(float))) != digest(sp.csr_array(X.astype(float)))
+    if rows > 1 and not np.array_equal(X[0], X[1]):
+        swapped = X.copy()
+        swapped[[0, 1]] = swapped[[1, 0]]
+        assert digest(swapped) != digest(X)
+    assert digest(X.reshape(-1)) != digest(X)
+    labels = np.array(["a", "b", "c"], dtype=object)
+    assert digest(labels) == digest(labels.copy()) != digest(labels[::-1])
+
+
+ARRAYS = {
+    "psvm": partial(sx.fast.psvm, C=1.0, p=1.5),
+    "psvm, none": partial(sx.fast.psvm, C=1.0, p=2.0, intercept="none"),
+    "psvm, kernel": partial(sx.fast.psvm, C=1.0, p=1.0, kernel="rbf"),
+    # So small a first working set that rows have to join it.
+    "hard_margin": partial(sx.fast.hard_margin, settings=HardMarginSettings(active_set=ActiveSetSettings(2, 1))),
+    "hard_margin, kernel": partial(sx.fast.hard_margin, kernel="rbf"),
+    "odm": sx.fast.odm,
+    "odm, kernel": partial(sx.fast.odm, kernel="rbf", method="blocks"),
+    "odml": partial(sx.fast.odml, method="unwhitened"),
+    "odml, dcd": partial(sx.fast.odml, method="dcd"),
+    "conic": partial(sx.fast.conic, lam=0.3),
+    "conic, kernel": partial(sx.fast.conic, lam=0.3, kernel="rbf"),
+    "m3svm": partial(sx.fast.m3svm, lam=0.1),
+    "multiclass": partial(sx.fast.multiclass, lam=0.1, intercept=False),
+    "ramp": partial(sx.fast.ramp, C=1.0),
+    "l0": partial(sx.fast.l0, C=1.0),
+    "zero_one": partial(sx.fast.zero_one, lam=1.0),
+}
+
+
+def arrays(name, form):
+    """Data that a solver works on as they are, and what spoils them."""
+    rng = np.random.default_rng(2)
+    X = rng.standard_normal((60, 3))
+    y = (X[:, 0] > 0).astype(int)
+    if name.startswith("hard"):
+        X[:, 0] += y - 0.5
+    else:
+        y[::5] = 1 - y[::5]
+    weight = rng.uniform(0.5, 2.0, 60)
+    given = {"array": X, "sparse": sp.csr_array(X), "frame": pd.DataFrame(X, columns=list("abc"), copy=False)}[form]
+
+    def spoil():
+        if form == "sparse":
+            given.data *= -3.0
+        elif form == "frame":
+            given.iloc[:, :] = given.to_numpy()[::-1]
+        else:
+            given[:] = given[::-1].copy()
+        y[:] = 1 - y
+        weight[:] = 7.0
+
+    return given, y, weight, spoil
+
+
+@pytest.mark.parametrize("form", ["array", "sparse", "frame"])
+@pytest.mark.parametrize("name", list(ARRAYS))
+def test_no_solver_reads_an_array_that_its_caller_changes(name, form, monkeypatch):
+    weighted = name.split(",")[0] not in ("hard_margin",)
+    arguments = {"tol": 1e-17, "max_iter": 30}
+
+    def solved(callback):
+        X, y, weight, spoil = arrays(name, form)
+        called = []
+
+        def spoiling(progress):
+            if not called:
+                called.append(progress)
+                spoil()
+
+        found = ARRAYS[name](
+            X,
+            y,
+            callback=spoiling if callback else None,
+            **({"sample_weight": weight} if weighted else {}),
+            **arguments,
+        )
+        assert called or not callback
+        return found.certificate
+
+    assert solved(True) == solved(False)
+    monkeypatch.setattr(ownership, "SMALL_ENTRIES", 10)
+    with pytest.raises(sx.DataError, match="X was changed while it was solved"):
+        solved(True)
+    solved(False)
+
+
+def test_a_path_and_an_estimator_own_their_data(monkeypatch):
+    X, y, _, spoil = arrays("psvm", "array")
+    expected = [solution.certificate for solution in sx.fast.path("psvm", X.copy(), y.copy(), C=[0.1, 1.0, 10.0])]
+    found = sx.fast.path("psvm", X, y.copy(), C=[0.1, 1.0, 10.0], callback=lambda solution: spoil())
+    assert [solution.certificate for solution in found] == expected
+    monkeypatch.setattr(ownership, "SMALL_ENTRIES", 10)
+    with pytest.raises(sx.DataError, match="X was changed"):
+        sx.fast.path("psvm", X, y.copy(), C=[0.1, 1.0], callback=lambda solution: spoil())
+    # Validated features come with their labels, as one object.
+    sx.PSVMClassifier(solver="fast").fit(X, y)
+    monkeypatch.undo()
+    sx.PSVMClassifier(solver="fast").fit(X, y)

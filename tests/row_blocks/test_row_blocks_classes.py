@@ -1,0 +1,102 @@
+"""Rows in blocks: weights of classes, several classes, prediction where the blocks are."""
+
+import pickle
+from functools import partial
+
+import numpy as np
+import pytest
+
+import svmcvx as sx
+from svmcvx.row_blocks import RowBlocks
+from svmcvx.row_blocks.labels import Sides, label_counts
+from svmcvx.row_blocks.shards import Shards
+from tests.row_blocks.test_row_blocks import Loaded, however_few, meet, sources, split  # noqa: F401 - a fixture
+
+da = pytest.importorskip("dask.array")
+
+
+def three(n=240, seed=0):
+    rng = np.random.default_rng(seed)
+    y = rng.choice(["ash", "oak", "yew"], size=n, p=[0.6, 0.3, 0.1])
+    centre = {"ash": (0, 0), "oak": (2, 0), "yew": (0, 2)}
+    return rng.normal(size=(n, 2)) + np.array([centre[label] for label in y]), y
+
+
+@pytest.mark.parametrize(("scheme", "weights"), [("ovo", "balanced"), ("ovr", {"oak": 3.0, "yew": 0.25})])
+def test_several_classes_in_blocks_agree_with_the_data_in_memory(scheme, weights):
+    X, y = three()
+    rng = np.random.default_rng(1)
+    own = rng.integers(0, 3, y.size).astype(float)
+    for estimator in (
+        sx.PSVMClassifier(C=0.5, p=2.0, multiclass=scheme, class_weight=weights, solver="fast"),
+        sx.ConicSVMClassifier(lam=0.1, multiclass=scheme, class_weight=weights, solver="fast"),
+    ):
+        whole = estimator.fit(X, y, sample_weight=own)
+        known, scores = whole.solutions_, whole.decision_function(X)
+        found = estimator.fit(split(X, y, [30, 100, 101], own), None)
+        assert list(found.solutions_) == list(known)
+        for key, solution in found.solutions_.items():
+            meet(solution, known[key])
+            assert solution.certificate.is_certified(1e-6)
+        assert list(found.classes_) == ["ash", "oak", "yew"]
+        assert found.n_features_in_ == 2
+        for blocks in (split(X, y, [60]), da.from_array(X, chunks=(70, 1))):
+            assert np.asarray(found.decision_function(blocks)) == pytest.approx(found.model_.decision_function(X))
+            assert np.array_equal(np.asarray(found.predict(blocks)), found.model_.predict(X))
+        assert np.asarray(found.decision_function(X)) == pytest.approx(scores, abs=1e-2)
+
+
+@pytest.mark.parametrize("kind", ["npy", "parquet", "dask", "frame", "loaders"])
+def test_weights_of_classes_multiply_those_of_rows(kind, tmp_path):
+    X, y = three()
+    y = np.where(y == "yew", "oak", y)
+    _, counts = np.unique(y, return_counts=True)
+    blocks, labels = sources(kind, X, y, tmp_path)
+    for weights, factors in (("balanced", y.size / (2.0 * counts)), ({"oak": 4.0}, np.array([1.0, 4.0]))):
+        estimator = sx.PSVMClassifier(C=0.5, p=2.0, class_weight=weights, tol=1e-8)
+        found = estimator.fit(blocks, labels).solution_
+        meet(found, sx.fast.psvm(X, y, C=0.5, p=2.0, sample_weight=factors[(y == "oak").astype(int)], tol=1e-8))
+    assert label_counts(blocks, labels).counts.tolist() == counts.tolist()
+    for bad in ({"oak": 0.0}, {"oak": -1.0}, {"oak": np.nan}, "unbalanced", {"elm": 2.0}):
+        with pytest.raises(sx.DataError, match="class_weight"):
+            sx.PSVMClassifier(class_weight=bad).fit(blocks, labels)
+
+
+def test_labels_that_cannot_be_counted():
+    X, y = three(20)
+    for labels, message in (
+        (np.full(20, "oak"), "one class only"),
+        (np.array([*y[:-1], None], dtype=object), "missing"),
+        (np.linspace(0, 1, 20), "continuous"),
+    ):
+        for given in (labels, None):
+            blocks = split(X, labels, [7]) if given is None else RowBlocks([Loaded(X)], labelled=False, lengths=[20])
+            with pytest.raises(sx.DataError, match=message):
+                sx.PSVMClassifier().fit(blocks, given)
+    with pytest.raises(sx.DataError, match="y is None"):
+        sx.PSVMClassifier().fit(RowBlocks([Loaded(X)], labelled=False, lengths=[20]), None)
+    with pytest.raises(sx.DataError, match="must not change"):
+        Sides(None, np.array(["ash", "oak"])).seen(np.array(["ash", "yew"]), None)
+
+
+def test_what_travels_does_not_grow_with_the_rows(monkeypatch):
+    sizes, calls = [], Shards._calls
+
+    def recorded(self, operation, each, shared):
+        sizes.append(len(pickle.dumps(shared)))
+        return calls(self, operation, each, shared)
+
+    monkeypatch.setattr(Shards, "_calls", recorded)
+    averaged, largest = partial(sx.fast.odml, lam1=0.1, lam2=0.1, C=1.0), []
+    for n in (300, 3000):
+        X, y = three(n)
+        y = np.where(y == "yew", "oak", y)
+        blocks = split(X, y, [n // 3, n // 2])
+        sizes.clear()
+        for solve in (partial(sx.fast.psvm, C=1.0, p=2.0), averaged, partial(sx.fast.conic, lam=0.1)):
+            found = solve(blocks, y)
+        classifier = sx.PSVMClassifier(p=2.0, class_weight="balanced").fit(blocks, y)
+        classifier.predict(blocks)
+        assert found.certificate.is_certified(1e-6)
+        largest.append(max(sizes))
+    assert largest[1] <= 1.2 * largest[0]

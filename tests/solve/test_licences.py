@@ -1,0 +1,190 @@
+"""Solvers that are installed and not licensed, or for small problems only: by stand-ins, and with MOSEK itself where it is installed."""
+
+import copy
+import warnings
+
+import cvxpy as cp
+import numpy as np
+import pytest
+from cvxpy.reductions.solvers import defines
+from cvxpy.reductions.solvers.conic_solvers.clarabel_conif import CLARABEL
+
+import svmcvx as sx
+from svmcvx.solve import mixed_integer, policy
+from tests.conftest import make_data
+
+X, Y = make_data(n=30)
+
+
+class LicenceError(Exception):
+    """As of a commercial solver: a class of its own package, below Exception."""
+
+
+LicenceError.__module__ = "mosek"
+
+
+class Unlicensed(CLARABEL):
+    """Takes every problem, and raises when it is called."""
+
+    MIP_CAPABLE = True
+    MI_SUPPORTED_CONSTRAINTS = CLARABEL.SUPPORTED_CONSTRAINTS
+    error: Exception = LicenceError("License cannot be located")
+    calls = 0
+
+    def name(self):
+        return "MOSEK"
+
+    def solve_via_data(self, *args, **keywords):
+        type(self).calls += 1
+        raise self.error
+
+
+@pytest.fixture
+def unlicensed(monkeypatch):
+    monkeypatch.setitem(defines.SOLVER_MAP_CONIC, "MOSEK", Unlicensed())
+    monkeypatch.setattr(Unlicensed, "calls", 0)
+
+
+def builds():
+    return {
+        "QP": sx.psvm_primal(X, Y, C=1.0, p=1.0),
+        "power cone": sx.psvm_dual(X, Y, C=1.0, p=1.5, kernel=sx.RBF(0.5)),
+        "SDP": sx.conic_sdp(X[:12], Y[:12], lam=1.0),
+        "MIQP": sx.zero_one_mio(X[:12], Y[:12], lam=0.1),
+        "more constraints": (primal := sx.odm_primal(X, Y)).with_constraints([primal.var_dict["w"] >= 0]),
+    }
+
+
+@pytest.mark.parametrize("kind", list(builds()))
+def test_a_plain_solve_passes_over_an_unlicensed_solver(kind, unlicensed):
+    x = cp.Variable()
+    with pytest.raises(LicenceError):
+        cp.Problem(cp.Minimize(x), [x >= 0]).solve()
+    problem = builds()[kind]
+    value = problem.solve()
+    assert Unlicensed.calls == 2
+    solved = sx.solve(problem, solver="scip" if kind == "MIQP" else "clarabel").certificate
+    assert value == pytest.approx(solved.upper, rel=1e-4)
+    # It is not asked a second time, and what was compiled is used again.
+    assert problem.solve() == pytest.approx(value, rel=1e-6)
+    assert Unlicensed.calls == 2
+
+
+def test_a_solver_that_is_named_is_not_passed_over(unlicensed):
+    problem = sx.psvm_primal(X, Y)
+    with pytest.raises(LicenceError):
+        problem.solve(solver="MOSEK")
+    assert problem.solve(solver="CLARABEL") > 0
+    assert not problem._passed_over
+    # What is wrong with the call is wrong for the next solver too.
+    with pytest.raises(TypeError, match="no_such_option"):
+        problem.solve(no_such_option=1)
+
+
+def test_an_error_of_the_problem_itself_is_no_licence(unlicensed):
+    problem = sx.psvm_primal(X, Y)
+    problem.solve()
+    problem._passed_over = False
+    problem.C.value = None
+    with pytest.raises(cp.error.ParameterError):
+        problem.solve()
+
+
+def test_a_copy_is_compiled_on_its_own():
+    problem = sx.psvm_primal(X, Y, C=1.0, p=2.0)
+    w = problem.var_dict["w"]
+    for built in (problem, problem.with_constraints([w <= 0.1])):
+        solved = sx.solve(built, solver="clarabel")
+        twin = copy.copy(built)
+        assert type(twin) is type(built)
+        assert twin.value is None
+        assert twin.var_dict["w"] is w
+        again = sx.solve(twin, solver="clarabel")
+        assert again.certificate.upper == pytest.approx(solved.certificate.upper, rel=1e-9)
+    # Parameters are the same objects, as in a copy of any cvxpy problem.
+    twin = copy.copy(problem)
+    problem.C.value = 3.0
+    assert twin.formulation.C == 3.0
+
+
+# Licences for small problems
+
+
+SAYINGS = [
+    "Model too large for size-limited license; visit https://gurobi.com/unrestricted for more information",
+    "?120 Error: Problem has too many rows and columns. The maximum is 5000",
+    "The size of the model exceeds the limit of the license",
+]
+
+
+@pytest.mark.parametrize("said", SAYINGS)
+def test_a_licence_for_small_problems_is_told(said, monkeypatch):
+    genuine = cp.Problem.solve
+
+    def solve(problem, *args, **keywords):
+        if keywords.get("solver") != "GUROBI":
+            return genuine(problem, *args, **keywords)
+        if problem.size_metrics.num_scalar_variables > 2000:
+            raise RuntimeError(said)
+        keywords["solver"] = "CLARABEL"
+        return genuine(problem, *args, **keywords)
+
+    policy._probe.cache_clear()
+    monkeypatch.setattr(cp.Problem, "solve", solve)
+    monkeypatch.setattr(policy, "installed", lambda card: card.name == "GUROBI")
+    info = next(info for info in sx.available_solvers() if info.name == "GUROBI")
+    policy._probe.cache_clear()
+    assert (info.usable, info.licence) == (True, "size-limited")
+    assert policy.failure(RuntimeError(said)).startswith("the problem exceeds the size-limited licence")
+    assert policy.failure(RuntimeError("no\n start")) == "RuntimeError: no start"
+
+
+def test_an_error_that_kept_a_solver_from_starting_is_found_again():
+    class Model:
+        Status = mixed_integer.LOADED
+
+        def optimize(self):
+            raise RuntimeError(SAYINGS[0])
+
+    problem = sx.zero_one_mio(X[:12], Y[:12], lam=0.1)
+    with pytest.raises(RuntimeError, match="size-limited"):
+        mixed_integer.proved_bound(problem, "GUROBI", {"model": Model()}, 0.0)
+
+
+def test_a_problem_beyond_the_licence_goes_to_the_next_solver(monkeypatch):
+    from svmcvx.solve import backends
+
+    genuine = backends.run
+
+    def run(problem, solver, opts, **keywords):
+        if solver == "GUROBI":
+            raise RuntimeError(SAYINGS[0])
+        return genuine(problem, solver, opts, **keywords)
+
+    monkeypatch.setattr(backends, "run", run)
+    monkeypatch.setattr(policy, "installed", lambda card: card.name in ("GUROBI", "SCIP"))
+    monkeypatch.setattr(policy, "licence_problem", lambda name: None)
+    problem = sx.zero_one_mio(X[:12], Y[:12], lam=0.1)
+    solution = sx.solve(problem)
+    assert [attempt.solver for attempt in solution.attempts] == ["GUROBI", "SCIP"]
+    assert solution.attempts[0].reason.startswith("the problem exceeds the size-limited licence")
+    with pytest.raises(sx.SolverFailed, match="the problem exceeds the size-limited licence"):
+        sx.solve(problem, solver="gurobi")
+
+
+# MOSEK itself, up to its licence
+
+
+def test_mosek_without_a_licence_is_passed_over_by_a_plain_solve():
+    mosek = pytest.importorskip("mosek")
+    unlicensed = policy.licence_problem("MOSEK") is not None
+    problem = sx.psvm_primal(X, Y, C=1.0, p=1.0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # of MOSEK, on the format of arrays
+        value = problem.solve()
+        assert problem._passed_over == unlicensed
+        assert value == pytest.approx(sx.solve(problem, solver="clarabel").certificate.upper, rel=1e-5)
+        if unlicensed:
+            x = cp.Variable(2)
+            with pytest.raises(mosek.Error, match=r"(?i)license"):
+                cp.Problem(cp.Minimize(cp.sum_squares(x - np.ones(2)))).solve()

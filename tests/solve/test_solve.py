@@ -1,0 +1,483 @@
+"""The solve layer: policy, options, fallback, limits, interruption."""
+
+import os
+import pickle
+import signal
+import sys
+import textwrap
+import threading
+import time
+from subprocess import PIPE, Popen
+
+import clarabel
+import cvxpy as cp
+import numpy as np
+import pytest
+
+import svmcvx as sx
+from svmcvx.solve import backends, options, policy
+from svmcvx.solve.policy import ProblemClass
+from tests.conftest import make_data
+
+X, Y = make_data(n=30)
+X_APART = np.random.default_rng(0).uniform(-1, 1, (5, 2))
+
+
+def small(p=1.5, **keywords):
+    return sx.psvm_dual(X, Y, C=1.0, p=p, kernel=sx.RBF(0.5), **keywords)
+
+
+def large(n=700):
+    data, labels = make_data(seed=1, n=n, d=5)
+    return sx.psvm_dual(data, labels, C=1.0, p=1.3, kernel=sx.RBF(0.5))
+
+
+# Classes and order
+
+
+def problem_classes():
+    x, z, W = cp.Variable(2), cp.Variable(2, boolean=True), cp.Variable((2, 2), symmetric=True)
+    linear, quadratic = cp.sum(x), cp.sum_squares(x)
+    yield ProblemClass.LP, cp.Problem(cp.Minimize(linear), [x >= 0])
+    yield ProblemClass.QP, cp.Problem(cp.Minimize(quadratic), [x >= 0])
+    yield ProblemClass.SOCP, cp.Problem(cp.Minimize(linear), [cp.norm(x) <= 1])
+    yield ProblemClass.SOCP, cp.Problem(cp.Minimize(cp.sum(cp.power(x, 3))), [x >= 0])
+    yield ProblemClass.SDP, cp.Problem(cp.Minimize(cp.trace(W)), [W >> np.eye(2)])
+    yield ProblemClass.SDP, cp.Problem(cp.Minimize(cp.trace(cp.Variable((2, 2), PSD=True))))
+    yield ProblemClass.MILP, cp.Problem(cp.Minimize(linear), [x >= z])
+    yield ProblemClass.MIQP, cp.Problem(cp.Minimize(quadratic), [x >= z])
+    yield ProblemClass.MISOCP, cp.Problem(cp.Minimize(linear), [cp.norm(x) <= cp.sum(z)])
+
+
+@pytest.mark.parametrize(("kind", "problem"), list(problem_classes()))
+def test_problems_are_classified_by_what_they_are(kind, problem):
+    assert policy.classify(problem) is kind
+
+
+def test_what_no_solver_takes_is_refused():
+    x, W = cp.Variable(boolean=True), cp.Variable((2, 2), PSD=True)
+    with pytest.raises(sx.BuildError, match="mixed-integer semidefinite"):
+        policy.classify(cp.Problem(cp.Minimize(x + cp.trace(W))))
+    with pytest.raises(sx.BuildError, match="DCP"):
+        policy.classify(cp.Problem(cp.Minimize(cp.sqrt(cp.Variable()))))
+
+
+@pytest.mark.parametrize(("p", "kind"), [(1.0, ProblemClass.QP), (2.0, ProblemClass.QP), (1.5, ProblemClass.SOCP)])
+def test_pSVM_problems_have_the_class_expected(p, kind):
+    assert policy.classify(small(p)) is kind
+
+
+def test_the_order_puts_mosek_first_and_knows_every_solver():
+    for kind, names in policy.ORDER.items():
+        assert names[0] == "MOSEK"
+        assert all(kind in policy.SOLVERS[name].classes for name in names)
+    for card in policy.SOLVERS.values():
+        assert any(card.name in names for names in policy.ORDER.values())
+
+
+def test_available_solvers_tell_installed_from_licensed():
+    found = {info.name: info for info in sx.available_solvers()}
+    assert found["CLARABEL"].usable
+    assert found["CLARABEL"].licence == "not needed"
+    assert found["SCS"].usable
+    assert set(found) == set(policy.SOLVERS)
+    for info in found.values():
+        assert info.usable <= info.installed
+        assert info.install
+
+
+# Licences
+
+
+def test_an_unlicensed_mosek_is_passed_over_and_recorded(monkeypatch):
+    monkeypatch.setattr(policy, "licence_problem", lambda name: "no licence file" if name == "MOSEK" else None)
+    monkeypatch.setattr(policy, "installed", lambda card: True)
+    solution = sx.solve(small())
+    assert solution.solver == "CLARABEL"
+    first, second = solution.attempts
+    assert (first.solver, first.status, first.reason) == ("MOSEK", "licence", "not licensed")
+    assert (second.solver, second.reason) == ("CLARABEL", "")
+    assert "after MOSEK" in repr(solution)
+
+
+def test_the_installed_mosek_is_probed_not_trusted():
+    # ``make mosek`` installs it; with or without a licence the solve ends well.
+    pytest.importorskip("mosek")
+    assert policy.installed(policy.SOLVERS["MOSEK"])
+    reason = policy.licence_problem("MOSEK")
+    solution = sx.solve(small())
+    assert solution.certificate.is_certified(1e-6)
+    if reason is None:
+        assert solution.solver == "MOSEK"
+    else:
+        assert solution.attempts[0].solver == "MOSEK"
+        assert solution.attempts[0].reason == "not licensed"
+        with pytest.raises(sx.SolverFailed, match="not licensed") as failure:
+            sx.solve(small(), solver="mosek")
+        assert reason in str(failure.value)
+
+
+def test_mosek_is_called_once_it_is_licensed(monkeypatch):
+    # Up to the licence: the probe is answered for it, and the call reaches MOSEK itself.
+    pytest.importorskip("mosek")
+    monkeypatch.setattr(policy, "licence_problem", lambda name: None)
+    solution = sx.solve(small())
+    first = solution.attempts[0]
+    assert first.solver == "MOSEK"
+    assert first.options["mosek_params"]["MSK_DPAR_INTPNT_CO_TOL_REL_GAP"] == 1e-8
+    if solution.solver != "MOSEK":
+        assert first.status == "error"
+        assert "icense" in first.reason
+        assert solution.solver == "CLARABEL"
+
+
+def test_a_probe_reports_any_exception(monkeypatch):
+    def fail(*args, **kwargs):
+        raise RuntimeError("broken\n installation")
+
+    policy._probe.cache_clear()
+    monkeypatch.setattr(cp.Problem, "solve", fail)
+    assert policy.licence_problem("MOSEK") == "broken installation"
+    assert policy.licence_problem("CLARABEL") is None
+    policy._probe.cache_clear()
+
+
+# Options
+
+
+@pytest.mark.parametrize(
+    ("solver", "kind", "expected"),
+    [
+        (
+            "CLARABEL",
+            ProblemClass.QP,
+            {
+                "tol_gap_abs": 1e-7,
+                "tol_gap_rel": 1e-7,
+                "tol_feas": 1e-7,
+                "time_limit": 5.0,
+                "min_switch_step_length": 1e-6,
+                "min_terminate_step_length": 1e-8,
+            },
+        ),
+        ("SCS", ProblemClass.SDP, {"eps_abs": 1e-7, "eps_rel": 1e-7, "time_limit_secs": 5.0}),
+        (
+            "MOSEK",
+            ProblemClass.SOCP,
+            {
+                "accept_unknown": True,
+                "mosek_params": {
+                    "MSK_DPAR_INTPNT_CO_TOL_REL_GAP": 1e-7,
+                    "MSK_DPAR_INTPNT_CO_TOL_PFEAS": 1e-7,
+                    "MSK_DPAR_INTPNT_CO_TOL_DFEAS": 1e-7,
+                    "MSK_DPAR_OPTIMIZER_MAX_TIME": 5.0,
+                },
+            },
+        ),
+    ],
+)
+def test_tolerance_and_time_limit_in_each_solvers_words(solver, kind, expected):
+    assert options.translate(solver, kind, tol=1e-7, time_limit=5.0) == expected
+
+
+def test_the_words_are_those_of_the_solvers():
+    settings = clarabel.DefaultSettings()
+    for name in options.translate("CLARABEL", ProblemClass.QP, tol=1e-7, time_limit=5.0):
+        assert hasattr(settings, name)
+    for name in options.translate("SCS", ProblemClass.QP, tol=1e-7, time_limit=5.0):
+        assert name in options.SCS_SETTINGS
+
+
+def test_raw_options_win():
+    merged = options.translate(
+        "CLARABEL", ProblemClass.QP, tol=1e-7, time_limit=None, raw={"tol_feas": 1e-3, "max_iter": 7}
+    )
+    assert (merged["tol_feas"], merged["tol_gap_rel"], merged["max_iter"]) == (1e-3, 1e-7, 7)
+    flat = options.translate(
+        "MOSEK", ProblemClass.QP, tol=1e-7, time_limit=None, raw={"MSK_DPAR_INTPNT_CO_TOL_PFEAS": 1e-3}
+    )
+    nested = options.translate(
+        "MOSEK",
+        ProblemClass.QP,
+        tol=1e-7,
+        time_limit=None,
+        raw={"mosek_params": {"MSK_DPAR_INTPNT_CO_TOL_PFEAS": 1e-3}},
+    )
+    assert flat == nested
+    assert flat["mosek_params"]["MSK_DPAR_INTPNT_CO_TOL_PFEAS"] == 1e-3
+
+
+@pytest.fixture
+def unpolished(monkeypatch):
+    """Take a solver's point as it is: solving the support equations would rescue even a poor one."""
+    monkeypatch.setattr("svmcvx.formulations.margin.psvm.solve_support_equations", lambda *args, **keywords: None)
+
+
+def test_raw_options_reach_the_solver_and_are_recorded(unpolished):
+    solution = sx.solve(small(), solver="clarabel", solver_options={"max_iter": 3})
+    assert solution.status == "iteration_limit"
+    assert solution.attempts[0].options["max_iter"] == 3
+    again = sx.solve(small(), solver_options={"clarabel": {"max_iter": 3}, "scs": {"max_iters": 50}})
+    assert [attempt.status for attempt in again.attempts if attempt.solver != "MOSEK"] == [
+        "iteration_limit",
+        "iteration_limit",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("keywords", "error", "message"),
+    [
+        ({"solver": "clarabel", "solver_options": {"eps": 1}}, sx.DataError, "CLARABEL has no option 'eps'"),
+        ({"solver": "scs", "solver_options": {"tol": 1}}, sx.DataError, "SCS has no option 'tol'"),
+        ({"solver_options": {"max_iter": 3}}, sx.DataError, "Name the solver"),
+        ({"solver_options": 3}, sx.DataError, "must be a mapping"),
+        ({"solver": "ecos"}, sx.SolverUnavailable, "'clarabel'"),
+        ({"solver": 3}, sx.DataError, "solver must be a name"),
+        ({"solver": "scip"}, sx.SolverUnavailable, "not used for"),
+        ({"tol": 0.0}, sx.DataError, "tol must be"),
+        ({"tol": 2.0}, sx.DataError, "tol must be"),
+        ({"time_limit": 0}, sx.DataError, "time_limit must be"),
+        ({"warm_start": "yes"}, sx.DataError, "warm_start must be"),
+    ],
+)
+def test_bad_arguments(keywords, error, message):
+    with pytest.raises(error, match=message):
+        sx.solve(small(), **keywords)
+
+
+def test_only_our_own_problems_are_solved():
+    x = cp.Variable()
+    with pytest.raises(sx.BuildError, match="its own solve"):
+        sx.solve(cp.Problem(cp.Minimize(x), [x >= 0]))
+
+
+def test_a_solver_that_is_not_installed_says_how_to_get_it(monkeypatch):
+    monkeypatch.setattr(policy, "installed", lambda card: False)
+    with pytest.raises(sx.SolverUnavailable, match="pip install scs"):
+        sx.solve(small(), solver="scs")
+    with pytest.raises(sx.SolverUnavailable, match=r"no solver for SOCP/power is installed.*svmcvx\[mosek\]"):
+        sx.solve(small())
+
+
+# Fallback
+
+
+def fail_for(monkeypatch, *names, error=None):
+    genuine = backends.run
+
+    def run(problem, solver, opts, **keywords):
+        if solver in names:
+            raise error or RuntimeError(f"{solver} is out of order")
+        return genuine(problem, solver, opts, **keywords)
+
+    monkeypatch.setattr(backends, "run", run)
+    monkeypatch.setattr(policy, "licence_problem", lambda name: "none here" if policy.SOLVERS[name].licence else None)
+
+
+def test_a_solver_that_raises_is_recorded_and_the_next_is_tried(monkeypatch):
+    fail_for(monkeypatch, "CLARABEL")
+    solution = sx.solve(small(), tol=1e-6)
+    assert solution.solver == "SCS"
+    reasons = {attempt.solver: attempt.reason for attempt in solution.attempts}
+    assert reasons["CLARABEL"] == "RuntimeError: CLARABEL is out of order"
+    assert solution.certificate.is_certified(1e-4)
+
+
+def test_if_all_fail_the_chain_is_attached(monkeypatch):
+    fail_for(monkeypatch, "CLARABEL", "SCS")
+    with pytest.raises(sx.SolverFailed, match=r"CLARABEL is out of order.*SCS is out of order") as caught:
+        sx.solve(small())
+    assert [attempt.solver for attempt in caught.value.attempts][-2:] == ["CLARABEL", "SCS"]
+    twin = pickle.loads(pickle.dumps(caught.value))  # noqa: S301
+    assert twin.attempts == caught.value.attempts
+
+
+def test_running_out_of_memory_is_a_failure_like_others(monkeypatch):
+    fail_for(monkeypatch, "CLARABEL", error=MemoryError("too large"))
+    solution = sx.solve(small(), tol=1e-6)
+    assert "MemoryError" in next(attempt.reason for attempt in solution.attempts if attempt.solver == "CLARABEL")
+
+
+def test_a_poor_point_is_judged_by_its_gap_and_the_best_is_kept(unpolished):
+    solution = sx.solve(large(200), solver_options={"clarabel": {"max_iter": 4}, "scs": {"max_iters": 20}})
+    tried = [attempt for attempt in solution.attempts if attempt.status != "licence"]
+    assert [attempt.solver for attempt in tried] == ["CLARABEL", "SCS"]
+    assert all("certified gap" in attempt.reason for attempt in tried)
+    assert solution.certificate.gap == min(attempt.gap for attempt in tried)
+    assert solution.certificate.lower <= solution.certificate.upper
+
+
+# Limits and interruption
+
+
+def compile_now(problem):
+    """Compile beforehand, so that a limit falls into the solve."""
+    sx.solve(problem, solver="clarabel", solver_options={"max_iter": 1})
+
+
+def test_a_time_limit_gives_the_best_point_with_its_interval():
+    problem = large()
+    compile_now(problem)
+    solution = sx.solve(problem, time_limit=0.3, solver="clarabel")
+    exact = sx.solve(problem, solver="clarabel")
+    assert solution.status == "time_limit"
+    assert solution.certificate.lower <= exact.certificate.upper
+    assert solution.certificate.upper >= exact.certificate.lower
+
+
+def test_a_time_limit_that_leaves_no_time_gives_what_is_known_without_a_solver():
+    problem = small()
+    solution = sx.solve(problem, time_limit=1e-9)
+    assert solution.status == "time_limit"
+    assert "left no time" in solution.attempts[-1].reason
+    # w = 0 costs C at most for each observation, and no objective is below 0.
+    assert 0 <= solution.certificate.lower <= sx.solve(problem).certificate.upper <= solution.certificate.upper
+    assert solution.certificate.upper <= problem.formulation.C * len(problem.formulation.y) * (1 + 1e-12)
+
+
+def test_a_time_limit_that_leaves_no_time_says_so_where_nothing_is_known():
+    X, y = np.vstack([X_APART - 3, X_APART + 3]), np.repeat([0, 1], len(X_APART))
+    with pytest.raises(sx.SolverFailed, match=r"time limit left no time"):
+        sx.solve(sx.hard_margin_dual(X, y), time_limit=1e-9)
+
+
+def test_a_panic_of_a_solver_is_a_recorded_attempt(monkeypatch):
+    class Panic(BaseException):
+        """What a solver in another language raises where it has a defect."""
+
+    real, called = backends.run, []
+
+    def run(problem, name, *arguments, **options):
+        called.append(name)
+        if len(called) == 1:
+            raise Panic("attempt to subtract with overflow")
+        return real(problem, name, *arguments, **options)
+
+    monkeypatch.setattr(backends, "run", run)
+    solution = sx.solve(small())
+    failed = next(attempt for attempt in solution.attempts if attempt.status != "licence")
+    assert failed.status == "error"
+    assert "subtract with overflow" in failed.reason
+    assert len(called) > 1
+    assert solution.certificate.lower <= solution.certificate.upper
+
+
+def test_an_interrupt_stops_at_once_and_leaves_nothing_broken():
+    problem = large()
+    compile_now(problem)
+    before = signal.getsignal(signal.SIGINT)
+    timer = threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT))
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        sx.solve(problem, solver="clarabel")
+    assert signal.getsignal(signal.SIGINT) is before
+    assert sx.solve(problem, solver="clarabel").certificate.is_certified(1e-6)
+
+
+def test_solving_outside_the_main_thread():
+    found = []
+    thread = threading.Thread(target=lambda: found.append(sx.solve(small())))
+    thread.start()
+    thread.join()
+    assert found[0].certificate.is_certified(1e-6)
+
+
+def test_a_killed_process_was_solving(tmp_path):
+    code = """
+        import svmcvx as sx, numpy as np
+        rng = np.random.default_rng(0)
+        X = rng.standard_normal((900, 5))
+        problem = sx.psvm_dual(X, np.arange(900) % 2, C=1.0, p=1.3, kernel=sx.RBF(0.5))
+        print("ready", flush=True)
+        try:
+            sx.solve(problem, solver="clarabel")
+        except KeyboardInterrupt:
+            print("interrupted", flush=True)
+    """
+    process = Popen([sys.executable, "-c", textwrap.dedent(code)], stdout=PIPE, text=True)
+    assert process.stdout.readline() == "ready\n"
+    time.sleep(1.5)
+    process.send_signal(signal.SIGINT)
+    assert process.communicate(timeout=60)[0].strip() == "interrupted"
+
+
+# What a solution is
+
+
+def test_no_later_solve_changes_a_solution():
+    problem = small()
+    first = sx.solve(problem)
+    kept = pickle.dumps(first)
+    problem.C.value = 50.0
+    sx.solve(problem)
+    problem.var_dict["beta"].value = np.zeros(Y.size)
+    assert pickle.dumps(first) == kept
+    with pytest.raises(ValueError, match="read-only"):
+        first.dual["alpha"][0] = 1.0
+    with pytest.raises(AttributeError):
+        first.status = "other"
+
+
+def test_solutions_are_picklable_and_print_well():
+    solution = sx.solve(small())
+    twin = pickle.loads(pickle.dumps(solution))  # noqa: S301
+    assert np.array_equal(twin.model.decision_function(X), solution.model.decision_function(X))
+    assert twin.certificate == solution.certificate
+    assert "psvm(C=1, p=1.5" in repr(solution)
+    assert "gap" in repr(solution)
+    assert "<table" in solution._repr_html_()
+    frame = solution.to_frame()
+    assert frame.loc[0, "upper"] == solution.certificate.upper
+    assert frame.loc[0, "C"] == 1.0
+
+
+def test_timings_and_trace():
+    solution = sx.solve(small())
+    timings = solution.timings
+    assert min(timings.build, timings.compile, timings.solve, timings.certify) > 0
+    assert timings.total == pytest.approx(timings.build + timings.compile + timings.solve + timings.certify)
+    seconds, lower, upper = solution.trace[-1]
+    assert seconds > 0
+    assert (lower, upper) == (solution.certificate.lower, solution.certificate.upper)
+
+
+def test_warm_starts_are_used_where_they_can_be_and_said_to_be():
+    problem = small()
+    first = sx.solve(problem, solver="scs", tol=1e-6)
+    assert not first.warm_start_used
+    problem.C.value = 1.01
+    second = sx.solve(problem, solver="scs", tol=1e-6, warm_start=first)
+    assert second.warm_start_used
+    assert second.certificate.is_certified(1e-4)
+    assert not sx.solve(problem, solver="clarabel", warm_start=first).warm_start_used
+    assert not sx.solve(small(), solver="scs", tol=1e-6, warm_start=first).warm_start_used
+
+
+def test_verbose_prints_the_solvers_log(capfd):
+    sx.solve(small(), solver="clarabel", verbose=True)
+    assert "Clarabel" in capfd.readouterr().out
+    sx.solve(small(), solver="clarabel")
+    assert capfd.readouterr().out == ""
+
+
+def test_a_solver_that_is_optimal_in_its_own_opinion_only_is_asked_once_more():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((30, 3)) * 1e4
+    y = np.arange(30) % 2
+    solution = sx.solve(sx.psvm_dual(X, y, C=1e-8, p=1.0), solver="clarabel")
+    first = solution.attempts[0]
+    assert len(solution.attempts) <= 2
+    if not first.gap <= 1e-8:
+        assert solution.attempts[1].solver == "CLARABEL"
+        assert solution.attempts[1].options["tol_feas"] == 1e-11
+        assert solution.certificate.gap <= first.gap
+
+
+def test_a_missing_licence_is_not_named_first(monkeypatch):
+    def failing(*arguments, **options):
+        raise RuntimeError("out of order")
+
+    monkeypatch.setattr(backends, "run", failing)
+    with pytest.raises(sx.SolverFailed) as caught:
+        sx.solve(small())
+    assert str(caught.value).startswith("no solver produced a point: CLARABEL: RuntimeError: out of order")

@@ -1,0 +1,271 @@
+"""Work that nothing interrupts is left behind at a deadline, and what is known without it is certified."""
+
+import contextlib
+import math
+import threading
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+import svmcvx as sx
+from svmcvx import fast
+from svmcvx.data import binary_data
+from svmcvx.fast.indicator.search.search_state import _distinct
+from svmcvx.fast.indicator.zero_one import _crossings
+from svmcvx.feature_space import feature_space
+from svmcvx.formulations.conic_loss import fixed_gamma
+from svmcvx.formulations.indicator import factor_error
+from svmcvx.formulations.margin_distribution import curvature
+from svmcvx.formulations.margin_distribution.odml import ODML
+from svmcvx.kernels.gram_factor import symmetrised
+from svmcvx.system import abandoned, clock
+from svmcvx.system.abandoned import awaited, checkpoint, may_be_abandoned, to_the_end, unless_left_behind
+from svmcvx.system.deadline import Deadline, OutOfTime, allowed
+from tests.conftest import make_data
+from tests.system.test_deadline import Ticking
+
+LARGE = np.zeros(abandoned.SMALL + 1)
+
+
+class Stuck:
+    """Work that ends only when it is let go; it tells the deadline that Ctrl-C was pressed."""
+
+    def __init__(self, deadline):
+        self.deadline, self.let_go = deadline, threading.Event()
+
+    def __call__(self, array):
+        self.deadline.pressed.set()
+        self.let_go.wait()
+        return array
+
+
+def test_work_is_left_behind_when_its_deadline_passes():
+    deadline = Deadline()
+    stuck = Stuck(deadline)
+    before = threading.active_count()
+    with may_be_abandoned(deadline), pytest.raises(OutOfTime):
+        awaited(stuck, LARGE)
+    assert threading.active_count() == before + 1
+    # The next work waits for its end.
+    results = []
+
+    def another():
+        with may_be_abandoned():
+            results.append(awaited(np.sum, LARGE))
+
+    waiting = threading.Thread(target=another)
+    waiting.start()
+    waiting.join(0.2)
+    assert waiting.is_alive()
+    stuck.let_go.set()
+    waiting.join(600)
+    assert results == [0.0]
+    assert threading.active_count() == before
+
+
+def test_work_that_ends_in_time_returns_or_raises_as_ever():
+    with may_be_abandoned():
+        assert awaited(np.sum, LARGE + 1.0) == LARGE.size
+        with pytest.raises(np.linalg.LinAlgError):
+            awaited(np.linalg.cholesky, -np.eye(600))
+        # Floating-point settings of the caller hold in the thread too.
+        with np.errstate(divide="raise"), pytest.raises(FloatingPointError):
+            awaited(lambda array: 1.0 / array, LARGE)
+
+
+def test_work_is_done_to_its_end_where_nobody_expects_less():
+    passed = Deadline(end=-math.inf)
+    assert awaited(np.sum, LARGE) == 0.0
+    checkpoint()
+    with may_be_abandoned(passed):
+        with pytest.raises(OutOfTime):
+            checkpoint()
+        with pytest.raises(OutOfTime):
+            awaited(np.sum, LARGE)
+        # A few entries are no work.
+        assert awaited(np.sum, np.ones(3)) == 3.0
+        with to_the_end():
+            checkpoint()
+            assert awaited(np.sum, LARGE) == 0.0
+
+
+def test_work_in_steps_ends_once_nobody_waits_for_it():
+    deadline, ended = Deadline(), threading.Event()
+
+    def in_steps(array):
+        deadline.pressed.set()
+        try:
+            while True:
+                unless_left_behind()
+                threading.Event().wait(0.001)
+        finally:
+            ended.set()
+
+    with may_be_abandoned(deadline), pytest.raises(OutOfTime):
+        awaited(in_steps, LARGE)
+    assert ended.wait(600)
+    # Elsewhere nothing is left behind.
+    with may_be_abandoned(Deadline(end=-math.inf)):
+        unless_left_behind()
+
+
+def test_nothing_inside_abandoned_work_is_abandoned_by_itself():
+    def both(array):
+        checkpoint()
+        return awaited(np.sum, array), threading.current_thread().name
+
+    with may_be_abandoned():
+        total, name = awaited(both, LARGE)
+    assert total == 0.0
+    assert name == "svmcvx-awaited"
+
+
+SOLVERS = {
+    "conic, lam": (fast.conic, {"lam": 1.0}),
+    "conic, kappa": (fast.conic, {"kappa": 0.2}),
+    "odm": (fast.odm, {"C1": 1.0, "C2": 1.0, "D": 0.1}),
+    "odml": (fast.odml, {"C": 1.0, "lam1": 0.5, "lam2": 0.5}),
+    "odml without variance": (fast.odml, {"C": 1.0, "lam1": 0.0, "lam2": 0.0}),
+    "zero_one, lam": (fast.zero_one, {"lam": 1.0}),
+    "ramp": (fast.ramp, {"C": 1.0}),
+}
+
+
+@pytest.mark.parametrize("readings", [3, 5, 8, 12, 20, 40, 100])
+@pytest.mark.parametrize("name", SOLVERS)
+def test_without_a_factor_what_is_trivially_known_is_certified(monkeypatch, name, readings):
+    monkeypatch.setattr(abandoned, "SMALL", 0)
+    X, y = make_data(n=40, d=3)
+    solver, settings = SOLVERS[name]
+    reference = solver(X, y, kernel="rbf", **settings).certificate
+    found = None
+    # A covariance with enough variance is known only in the columns of a factor.
+    failing = contextlib.suppress(sx.SolverFailed) if "kappa" in settings else contextlib.nullcontext()
+    with clock.replaced(Ticking(readings)), failing:
+        found = solver(X, y, kernel="rbf", time_limit=60.0, **settings)
+    if found is None:
+        return
+    certificate = found.certificate
+    assert found.status == "time_limit" or certificate.is_certified(1e-5)
+    assert certificate.lower is not None
+    assert certificate.lower <= reference.upper * (1 + 1e-9)
+    assert reference.lower * (1 - 1e-9) <= certificate.upper < math.inf
+    # The answer is a model like any other.
+    assert found.model.predict(X).shape == y.shape
+
+
+def test_a_share_without_a_factor_has_the_point_without_coefficients(monkeypatch):
+    monkeypatch.setattr(abandoned, "SMALL", 0)
+    X, y = make_data(n=40, d=3)
+    with clock.replaced(Ticking(3)):
+        found = fast.conic(X, y, kappa=0.2, kernel="rbf", time_limit=60.0)
+    # w = 0 and VV' a multiple of the identity: its trace is the upper end, which the second checker computes too.
+    exact = fast.conic(X, y, kappa=0.2, kernel="rbf").certificate
+    assert found.status == "time_limit"
+    assert found.certificate.lower <= exact.upper
+    assert exact.lower <= found.certificate.upper < math.inf
+    assert sx.verify(found.proof(), X, y).holds
+
+
+def test_a_cardinality_without_a_factor_has_no_point(monkeypatch):
+    monkeypatch.setattr(abandoned, "SMALL", 0)
+    X, y = make_data(n=40, d=3)
+    with clock.replaced(Ticking(3)), pytest.raises(sx.SolverFailed, match="no point"):
+        fast.zero_one(X, y, k=2, kernel="rbf", time_limit=60.0)
+
+
+@pytest.mark.parametrize("builder", ["odml_primal", "odml_dual"])
+def test_a_bound_does_not_wait_for_a_factor(monkeypatch, builder):
+    monkeypatch.setattr(abandoned, "SMALL", 0)
+    X, y = make_data(n=30, d=3)
+    settings = {"C": 1.0, "lam1": 0.5, "lam2": 0.5, "kernel": "rbf"}
+    problem = getattr(sx, builder)(X, y, **settings)
+    with clock.replaced(Ticking(2)):
+        found = sx.solve(problem, time_limit=60.0).certificate
+    reference = fast.odml(X, y, **settings).certificate
+    assert found.lower <= reference.upper
+    assert reference.lower <= found.upper
+
+
+@pytest.mark.parametrize("settings", [{"lam1": 0.5, "lam2": 0.5}, {"lam1": 0.0, "lam2": 3.0}])
+def test_a_bound_without_the_matrix_is_the_weaker_one(monkeypatch, settings):
+    monkeypatch.setattr(abandoned, "SMALL", 0)
+    X, y = make_data(n=30, d=3)
+    space = feature_space(binary_data(X, y, None), "rbf", intercept="none")
+    statement = ODML(space, settings["lam1"], settings["lam2"], 1.0)
+    dual = {"alpha": np.zeros(30), "tau": np.zeros(30)}
+    with clock.replaced(Ticking(2)), allowed(60.0):
+        weak = statement.evaluate_dual(dual)
+    assert not space.factored
+    exact = statement.evaluate_dual(dual)
+    assert -math.inf < weak.below <= exact.below
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_quick_bound_on_a_factor_holds_exactly(seed):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((12, 3)) * 10.0 ** rng.integers(-3, 4)
+    y = np.where(np.arange(12) % 2, 1, -1)
+    space = feature_space(binary_data(X, y, None), "rbf", intercept="penalised")
+    L, K = np.asarray(space.factor), space.gram
+    assert space.factorisation.method == "cholesky"
+    zeros = np.zeros(12)
+    quick, slow = factor_error._missing_at_most(L, zeros), factor_error._missing(K, L, zeros)
+    assert (quick >= slow * (1 - 1e-6)).all()
+    rows = [[Fraction(value) for value in row] for row in L.tolist()]
+    for i in range(12):
+        exact = Fraction(K[i, i]) - sum(value * value for value in rows[i])
+        assert exact <= Fraction(quick[i])
+
+
+@pytest.mark.parametrize("columns", [0, 1, 3])
+def test_distinct_rows_are_those_of_numpy(columns):
+    rng = np.random.default_rng(columns)
+    for rows in (rng.standard_normal((50, columns)), rng.integers(0, 3, (50, columns)).astype(float)):
+        if not columns:
+            rows = rows[:1]
+        found, first, copies = _distinct(rows)
+        expected, where, inverse = np.unique(rows, axis=0, return_index=True, return_inverse=True)
+        np.testing.assert_array_equal(found, expected)
+        np.testing.assert_array_equal(first, where)
+        np.testing.assert_array_equal(copies, inverse.ravel())
+
+
+@pytest.mark.parametrize("n", [1, 255, 256, 257, 600])
+def test_a_matrix_is_replaced_by_the_mean_of_it_and_its_transpose(n):
+    matrix = np.random.default_rng(n).standard_normal((n, n))
+    expected = (matrix + matrix.T) / 2
+    np.testing.assert_array_equal(symmetrised(matrix), expected)
+
+
+def test_crossings_are_counted_up_to_a_number():
+    assert _crossings(10, 3) == 10 * (1 + 10 + 45)
+    assert _crossings(3000, 3000) == math.inf
+
+
+def test_both_ways_to_the_triangle_agree(monkeypatch):
+    X, y = make_data(n=30, d=3)
+    space = feature_space(binary_data(X, y, None), "rbf", intercept="none")
+    share = np.full(30, 1 / 30)
+    found = []
+    for largest in (0.0, math.inf):
+        monkeypatch.setattr(curvature, "WELL_CONDITIONED", largest)
+        T = curvature.Curvature(space, share, 2.0).triangle
+        found.append(T @ T.T)
+        assert np.array_equal(T, np.tril(T))
+    np.testing.assert_allclose(found[0], found[1], atol=1e-13)
+
+
+@pytest.mark.parametrize("many", [0, 500])
+def test_gamma_is_tested_by_either_method(monkeypatch, many):
+    monkeypatch.setattr(fixed_gamma, "MANY_COLUMNS", many)
+    X, y = make_data(n=30, d=3)
+    problem = sx.conic_fixed_gamma(X, y, gamma=1e-3, lam=1.0)
+    assert sx.solve(problem).certificate.is_certified(1e-6)
+    with pytest.raises(sx.DataError, match="non-convex"):
+        sx.conic_fixed_gamma(X, y, gamma=10.0, lam=1.0)
+    # At the largest multiple the curvature is singular.
+    Z = np.column_stack([X, np.ones(30)])
+    edge = 1.0 / np.linalg.eigvalsh(Z.T @ Z)[-1]
+    assert sx.solve(sx.conic_fixed_gamma(X, y, gamma=edge, lam=1.0)).certificate.is_certified(1e-6)

@@ -1,0 +1,327 @@
+"""One clock and one deadline: what a limit gives does not depend on how fast the machine is."""
+
+import contextlib
+import itertools
+import math
+import threading
+
+import numba
+import numpy as np
+import pytest
+from sklearn.exceptions import ConvergenceWarning
+
+import svmcvx as sx
+from svmcvx import fast
+from svmcvx.catalogue import CATALOGUE
+from svmcvx.fast.core.compilation import compiled
+from svmcvx.system import clock
+from svmcvx.system.deadline import Deadline, allowed, current, epoch_end, until
+from svmcvx.system.stop_flag import stop_flag
+from tests.conftest import make_data
+
+HOUR = 3600.0
+
+
+class Ticking:
+    """A source of seconds that stands still for some readings, and then is an hour on."""
+
+    def __init__(self, readings):
+        self.left, self.asked = readings, 0
+
+    def __call__(self):
+        self.asked += 1
+        return 0.0 if self.asked <= self.left else HOUR
+
+
+class Hand:
+    """A source of seconds that is set by hand."""
+
+    def __init__(self):
+        self.at = 100.0
+
+    def __call__(self):
+        return self.at
+
+
+def test_the_clock_stands_still_while_code_is_compiled():
+    hand = Hand()
+    with clock.replaced(hand):
+        start, before = clock.now(), clock.compile_seconds()
+        hand.at += 1.0
+        clock.compiling_begins()
+        hand.at += 20.0
+        clock.compiling_begins()
+        hand.at += 5.0
+        assert clock.now() - start == pytest.approx(1.0)
+        clock.compiling_ends()
+        hand.at += 5.0
+        assert clock.now() - start == pytest.approx(1.0)
+        clock.compiling_ends()
+        hand.at += 2.0
+        assert clock.now() - start == pytest.approx(3.0)
+        assert clock.compile_seconds() - before == pytest.approx(30.0)
+
+
+def test_numba_tells_the_clock():
+    def add(a, b):
+        return a + b
+
+    before = clock.compile_seconds()
+    # Without a cache, so that it is compiled here.
+    function = numba.njit(add)
+    assert function(1, 2) == 3
+    assert clock.compile_seconds() > before
+    between = clock.compile_seconds()
+    assert function(3, 4) == 7
+    assert clock.compile_seconds() == between
+
+
+@pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="nothing is compiled")
+def test_the_clock_stands_still_while_machine_code_is_loaded_and_kept(monkeypatch):
+    hand = Hand()
+    dispatcher = type(numba.njit(lambda x: x))
+    prepare = dispatcher._compile_for_args
+
+    def slow(self, *arguments):
+        hand.at += 7.0
+        return prepare(self, *arguments)
+
+    monkeypatch.setattr(dispatcher, "_compile_for_args", slow)
+
+    @compiled()
+    def doubled(x):
+        return 2.0 * x
+
+    with clock.replaced(hand):
+        start, before = clock.now(), clock.compile_seconds()
+        assert [doubled(1.5), doubled(2.5)] == [3.0, 5.0]
+        assert clock.now() == start
+        assert clock.compile_seconds() - before == pytest.approx(7.0)
+        # Another type is prepared as well.
+        assert doubled(np.float32(0.5)) == 1.0
+        assert clock.now() == start
+        assert clock.compile_seconds() - before == pytest.approx(14.0)
+
+
+def test_a_deadline_ends_no_later_than_those_around_it():
+    hand = Hand()
+    with clock.replaced(hand):
+        assert current().left == math.inf
+        with allowed(10.0) as outer:
+            hand.at += 4.0
+            assert outer.left == pytest.approx(6.0)
+            with allowed(100.0) as inner:
+                assert current() is inner
+                assert inner.left == pytest.approx(6.0)
+                assert inner.seconds == 0.0
+                half = inner.share(0.5)
+                hand.at += 3.0
+                assert half.passed()
+                assert not inner.passed()
+                outer.pressed.set()
+                assert inner.passed()
+            assert current() is outer
+        assert current().left == math.inf
+
+
+def test_a_deadline_can_be_sent_to_another_process():
+    with allowed(HOUR) as deadline:
+        sent = epoch_end(deadline)
+    with until(sent) as received:
+        assert 0.9 * HOUR < received.left <= HOUR
+    with until(epoch_end(Deadline())) as received:
+        assert received.left == math.inf
+
+
+def test_a_flag_is_set_for_compiled_code():
+    with stop_flag(Deadline()) as flag:
+        assert flag[0] == 0
+    deadline = Deadline(end=-math.inf)
+    with stop_flag(deadline) as flag:
+        threading.Event().wait(0.3)
+        for _ in range(1000):
+            if flag[0]:
+                break
+            threading.Event().wait(0.01)
+        assert flag[0] == 1
+
+
+FAST = [entry for entry in CATALOGUE.values() if entry.fast is not None]
+
+
+def problem_of(entry, kernel):
+    X, y = make_data(n=40, d=3)
+    if entry.name == "hard_margin":
+        X = X + 6.0 * np.where(y == y.max(), 1.0, -1.0)[:, None]
+    return {"X": X, "y": y, **entry.builder().example, **({} if kernel is None else {"kernel": kernel})}
+
+
+@pytest.mark.parametrize("readings", [1, 3, 10, 30, 100])
+@pytest.mark.parametrize(
+    ("entry", "kernel"),
+    [
+        pytest.param(entry, kernel, id=f"{entry.name}-{kernel}")
+        for entry in FAST
+        for kernel in ((None, sx.RBF(0.5)) if entry.takes.kernel else (None,))
+    ],
+)
+def test_whenever_the_time_is_up_the_interval_holds(entry, kernel, readings):
+    name = entry.fast.name
+    solver, keywords = entry.fast.load(), problem_of(entry, kernel)
+    reference = solver(**keywords).certificate
+    ticking = Ticking(readings)
+    with clock.replaced(ticking):
+        # A machine with hard margins is known to exist only once one is found.
+        failing = contextlib.suppress(sx.SolverFailed) if name == "hard_margin" else contextlib.nullcontext()
+        found = None
+        with failing:
+            found = solver(**keywords, time_limit=60.0)
+    if found is None:
+        return
+    certificate = found.certificate
+    assert certificate.upper >= (reference.lower if reference.lower is not None else 0.0) * (1 - 1e-9)
+    if certificate.lower is not None:
+        assert certificate.lower <= reference.upper * (1 + 1e-9)
+    if ticking.asked > readings and name != "l0":
+        assert found.status == "time_limit" or certificate.is_certified(1e-5)
+
+
+@pytest.mark.parametrize("readings", [1, 5, 20])
+@pytest.mark.parametrize("name", ["zero_one_mio", "ramp_mio", "l0_mio"])
+def test_builders_keep_a_limit_and_their_M_stays_valid(name, readings):
+    X, y = make_data(n=24, d=2)
+    build = getattr(sx, name)
+    keywords = {"lam": 1.0} if name == "zero_one_mio" else {"C": 1.0}
+    reference = sx.solve(build(X, y, **keywords), time_limit=60).certificate
+    with clock.replaced(Ticking(readings)):
+        problem = build(X, y, **keywords, time_limit=60.0)
+    assert np.all(problem.M >= 0)
+    found = sx.solve(problem, time_limit=60).certificate
+    assert found.upper == pytest.approx(reference.upper, rel=1e-5)
+
+
+def test_an_estimator_shares_its_limit_among_its_machines():
+    X, y = make_data(n=60, d=3)
+    labels = np.arange(60) % 3
+    seen = []
+    with clock.replaced(Ticking(2)), pytest.warns(ConvergenceWarning):
+        classifier = sx.PSVMClassifier(p=1.5, kernel="rbf", solver="fast", time_limit=60.0, tol=1e-12).fit(X, labels)
+    for solution in classifier.solutions_.values():
+        seen.append(str(solution.status))
+        assert math.isfinite(solution.certificate.upper)
+    assert "time_limit" in seen
+    assert y.size == 60
+
+
+def test_select_ends_at_its_limit_with_what_is_finished():
+    X, y = make_data(n=60, d=3)
+    grid = {"C": [0.1, 1.0, 10.0]}
+    counting = Ticking(math.inf)
+    with clock.replaced(counting):
+        whole = sx.select(sx.PSVMClassifier(), grid, X, y, cv=3, time_limit=60.0)
+    assert whole.complete
+    for readings in (1, counting.asked // 3, counting.asked // 2):
+        with clock.replaced(Ticking(readings)), contextlib.ExitStack() as stack:
+            warned = stack.enter_context(pytest.warns(UserWarning, match="time limit passed"))
+            table = sx.select(sx.PSVMClassifier(), grid, X, y, cv=3, time_limit=60.0)
+        assert warned
+        assert not table.complete
+        assert table.best_estimator_ is None
+        for column in (f"split{k}_{end}" for k, end in itertools.product(range(3), ("lower", "upper"))):
+            there = table[column].notna()
+            np.testing.assert_allclose(table[column][there], whole[column][there], rtol=1e-6)
+
+
+def test_select_goes_on_from_its_store_after_a_limit(tmp_path):
+    X, y = make_data(n=60, d=3)
+    grid = {"C": [0.1, 1.0, 10.0]}
+    with clock.replaced(Ticking(100)), pytest.warns(UserWarning, match="time limit passed"):
+        sx.select(sx.PSVMClassifier(), grid, X, y, cv=3, time_limit=60.0, store=tmp_path / "s.sqlite")
+    table = sx.select(sx.PSVMClassifier(), grid, X, y, cv=3, store=tmp_path / "s.sqlite")
+    whole = sx.select(sx.PSVMClassifier(), grid, X, y, cv=3)
+    assert table.complete
+    np.testing.assert_allclose(table["mean_test_score"], whole["mean_test_score"])
+
+
+def test_compare_tells_which_models_had_no_time(tmp_path):
+    X, y = make_data(n=60, d=3)
+    models = {"one": sx.PSVMClassifier(), "two": sx.ODMClassifier(), "three": sx.PSVMClassifier(p=2.0)}
+    store = tmp_path / "rows.sqlite"
+    with clock.replaced(Ticking(1)):
+        table = sx.compare(models, X, y, time_limit=60.0, store=store)
+    assert list(table["model"]) == list(models)
+    assert set(table["status"]) == {"time_limit"}
+    assert not table["certified"].any()
+    # Nothing that the limit has cut short is kept.
+    again = sx.compare(models, X, y, store=store)
+    assert again["certified"].all()
+
+
+def test_a_limit_is_a_positive_number():
+    X, y = make_data(n=20)
+    for wrong in (0, -1.0, math.nan, "soon"):
+        with pytest.raises(sx.DataError, match="time_limit"):
+            fast.psvm(X, y, C=1.0, p=2.0, time_limit=wrong)
+        with pytest.raises(sx.DataError, match="time_limit"):
+            sx.select(sx.PSVMClassifier(), {"C": [1.0]}, X, y, time_limit=wrong)
+        with pytest.raises(sx.DataError, match="time_limit"):
+            sx.compare([sx.PSVMClassifier()], X, y, time_limit=wrong)
+        with pytest.raises(sx.DataError, match="time_limit"):
+            sx.ramp_mio(X, y, C=1.0, time_limit=wrong)
+        with pytest.raises(sx.DataError, match="time_limit"):
+            sx.PSVMClassifier(time_limit=wrong).fit(X, y)
+
+
+def test_what_goes_on_is_logged(caplog):
+    X, y = make_data(n=30)
+    with caplog.at_level("INFO", logger="svmcvx"):
+        sx.compare({"mine": sx.PSVMClassifier(solver="clarabel")}, X, y)
+    told = " ".join(caplog.messages)
+    assert "psvm_dual: built in" in told
+    assert "CLARABEL: optimal" in told
+    assert "mine: optimal" in told
+    caplog.clear()
+    with caplog.at_level("DEBUG", logger="svmcvx"):
+        fast.psvm(X, y, C=1.0, p=2.0)
+    assert any("gap" in message for message in caplog.messages)
+
+
+def test_verbose_and_progress_show_something(capsys):
+    X, y = make_data(n=30)
+    sx.PSVMClassifier(p=2.0, verbose=True).fit(X, y)
+    assert "gap" in capsys.readouterr().out
+    sx.PSVMClassifier(p=2.0).fit(X, y)
+    assert capsys.readouterr().out == ""
+    table = sx.compare([sx.PSVMClassifier(), sx.PSVMClassifier(p=2.0)], X, y, progress=True)
+    assert len(table) == 2
+
+
+def test_many_machines_that_take_long_are_announced():
+    class Slow:
+        """Each reading takes a tenth of a second."""
+
+        at = 0.0
+
+        def __call__(self):
+            self.at += 0.1
+            return self.at
+
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((60, 2)), np.arange(60) % 20
+    with clock.replaced(Slow()), pytest.warns(UserWarning, match=r"20 classes make 190 binary problems.*about \d+ s"):
+        sx.PSVMClassifier(p=2.0).fit(X, y)
+
+
+@pytest.mark.parametrize("p", [1.0, 1.5])
+def test_a_stall_ends_by_itself(p):
+    X, y = make_data(n=60, d=3)
+    weight = 0.5 ** (np.arange(60) / 2.0)
+    for rows, keywords in (
+        (1e8 * X, {"kernel": "linear"}),
+        (X + 1e8, {"kernel": "linear"}),
+        (X, {"kernel": "rbf", "sample_weight": weight}),
+        (X, {"kernel": "rbf", "C": 1e10}),
+    ):
+        found = fast.psvm(rows, y, **{"C": 1.0, "p": p, **keywords})
+        assert found.status in ("optimal", "inaccurate", "numerical")
+        assert 0 <= found.certificate.lower <= found.certificate.upper
