@@ -14,7 +14,7 @@ help:
 	@echo "make demo   install into $(VENV) and compare models on real data"
 	@echo "make test   install into $(VENV) and run the tests"
 	@echo "make mosek  run the tests of solvers with MOSEK beside $(VENV), up to its licence"
-	@echo "make lowest run the tests with the lowest versions that pyproject.toml allows, in $(LOWEST); TESTS=tests/test_psvm.py for some"
+	@echo "make lowest run the tests with the lowest versions that pyproject.toml allows, in $(LOWEST); TESTS=tests/formulations/test_psvm.py for some"
 	@echo "make docs   install into $(VENV) and build the site in docs/_build/html"
 	@echo "make lint   ruff and mypy"
 	@echo "make dist   build wheel and sdist in dist/ and try them in an empty environment"
@@ -61,7 +61,7 @@ $(VENV)/.mosek: pyproject.toml | $(VENV)/.test
 	@touch $@
 
 mosek: $(VENV)/.mosek
-	PYTHONPATH=$(CURDIR)/$(VENV)/mosek $(BIN)/python -m pytest tests/test_licences.py tests/test_solve.py
+	PYTHONPATH=$(CURDIR)/$(VENV)/mosek $(BIN)/python -m pytest tests/solve/test_licences.py tests/solve/test_solve.py
 
 # The lower bounds of pyproject.toml: each package at the lowest version that it allows, in an environment of its own.
 $(LOWEST)/.installed: pyproject.toml

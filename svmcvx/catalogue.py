@@ -135,13 +135,13 @@ class FastSolver:
     module : str
         Where it is defined.
     settings : tuple of str
-        Arguments of the builder, beside the data, that the solver takes too.
+        Arguments beside the data that the solver takes.
     only : mapping
         Arguments of the builder that it does not take, with the value at which it solves the same problem.
     path : tuple of str
         Hyper-parameters that may vary along ``fast.path``; none if it has no paths.
-    general_up_to : SizeLimits
-        Sizes up to which the general route comes first; 0 where it never does.
+    own : tuple of str
+        Those of these arguments that only the solver takes, not the builder.
     second_opinion_up_to : SizeLimits
         Sizes up to which the general route is tried too where this solver does not certify what was asked for.
     methods : str
@@ -153,7 +153,7 @@ class FastSolver:
     settings: tuple[str, ...]
     only: Mapping[str, Any] = field(default_factory=dict)
     path: tuple[str, ...] = ()
-    general_up_to: SizeLimits = ALWAYS_FAST
+    own: tuple[str, ...] = ()
     second_opinion_up_to: SizeLimits = ALWAYS_FAST
     methods: str = ""
 
@@ -230,8 +230,7 @@ _CLASSICAL = ("weston_watkins", "crammer_singer", "msvm", "topk_svm", "multinomi
 
 # Specialised solvers of convex machines are the quicker ones at any size. The sizes for a second opinion are measured: a Clarabel
 # solve of a machine with a kernel takes 0.1 s at 200 observations and ten times as long at twice as many; a semidefinite one
-# with a kernel takes a second at 50. The l0 machine as a mixed-integer program, which proves the optimum, may take hours
-# beyond 50.
+# with a kernel takes a second at 50.
 CATALOGUE: Final[Mapping[str, Entry]] = {
     entry.name: entry
     for entry in (
@@ -428,13 +427,13 @@ CATALOGUE: Final[Mapping[str, Entry]] = {
             fast=FastSolver(
                 "l0",
                 f"{_FAST}.indicator.l0",
-                settings=("C", "kernel", "sample_weight", "indefinite"),
+                settings=("C", "kernel", "sample_weight", "method", "indefinite"),
+                own=("method",),
                 only={"M": "auto", "incumbent": None},
                 path=("C",),
-                general_up_to=SizeLimits(50, 50),
                 methods=(
-                    "the ADMM of [LinYaoLiu], an exact polish, and local search: stationary to rounding; a local method, "
-                    "without a lower bound"
+                    "the ADMM of [LinYaoLiu], an exact polish, and local search: stationary to rounding; then branch and bound, to the "
+                    "global minimum of some hundred observations"
                 ),
             ),
         ),

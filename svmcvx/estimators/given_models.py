@@ -46,7 +46,7 @@ def certify_model(estimator: CertifiedClassifier, model: Model, X: Any, y: Any) 
         raise DataError(f"{name} states a problem that is not convex; models of convex problems can be certified")
     data = fitted._training_data(X, y)
     request = fitted._request(data, None)
-    statement = request.builder(data.X, data.labels, **request.settings).formulation
+    statement = request.problem(data.X, data.labels).formulation
     if model.classes.tolist() != data.labels.classes.tolist():
         raise DataError(
             f"the model has the classes {model.classes.tolist()}, the data {data.labels.classes.tolist()}; they must agree"

@@ -94,14 +94,16 @@ class RampSVMClassifier(_FreeIntercept):
 class L0SVMClassifier(_FreeIntercept):
     r"""SVM with l0-norm hinge: :math:`\tfrac12\|w\|^2 + C\sum_i 1[u_i < 1]`, with a free intercept.
 
-    Up to 50 observations it is a mixed-integer program, if there is a solver for it (``pip install 'svmcvx[mip]'``), and the
-    optimum is proved; beyond, the local search of ``fast.l0``, whose certificate is ``"local"``: an objective, residuals
-    of stationarity, and no lower bound.
+    The optimum is proved by the search of ``fast.l0`` among up to 60 observations, and up to 500 entries of a linear machine; beyond, its
+    local method ends with a certificate that is ``"local"``: an objective, residuals of stationarity, and no lower bound. With the
+    setting `M` or ``solver="scip"`` it is a mixed-integer program, which needs a solver for it (``pip install 'svmcvx[mip]'``).
 
     Parameters
     ----------
     C : float
         Price of a margin below 1, 1 by default.
+    method : "auto", "search" or "local"
+        Of ``fast.l0``: whether the optimum is to be proved, or by the size as above.
     M : "auto", float or array-like
         As in :func:`svmcvx.zero_one_mio`.
 
@@ -109,8 +111,10 @@ class L0SVMClassifier(_FreeIntercept):
     --------
     >>> import svmcvx as sx
     >>> X, y = sx.synthetic.outlier_data(30, 2, sigma=0.3, outliers="none", seed=0)
-    >>> sx.L0SVMClassifier(C=1.0, solver="fast").fit(X, y).certificate_.kind
-    'local'
+    >>> sx.L0SVMClassifier(C=1.0).fit(X, y).certificate_.is_certified(1e-6)
+    True
     """
 
     _formulation: ClassVar[str] = "l0"
+
+    method: str = "auto"

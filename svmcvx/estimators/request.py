@@ -89,7 +89,7 @@ class Request:
     builder : callable
         Makes the problem from data and settings.
     settings : mapping
-        Arguments of the builder, which the specialised solver shares.
+        Arguments of the builder and of the specialised solver, which share most of them.
     solver : str
     tol : float
         Certified relative gap that is asked for.
@@ -156,7 +156,7 @@ class Request:
                     return found
                 return self._second_opinion(found, X, y, weights)
         with allowed(self.time_limit):
-            problem = self.builder(X, y, **self.settings, **weights)
+            problem = self.problem(X, y, **weights)
             return solve(
                 problem,
                 solver=self.solver,
@@ -166,10 +166,18 @@ class Request:
                 solver_options=None if self.max_iter is None else iteration_limit(self.solver, self.max_iter),
             )
 
+    def problem(self, X: Any, y: Any, **weights: Any) -> FormulationProblem:
+        """Build the problem on data."""
+        entry = find(self.formulation)
+        own = () if entry is None or entry.fast is None else entry.fast.own
+        return self.builder(
+            X, y, **{name: value for name, value in self.settings.items() if name not in own}, **weights
+        )
+
     def _second_opinion(self, found: Solution, X: Any, y: Any, weights: Mapping[str, Any]) -> Solution:
         """Solve by the general route what the specialised solver has not certified; return the narrower interval."""
         try:
-            problem = self.builder(X, y, **self.settings, **weights)
+            problem = self.problem(X, y, **weights)
             other = solve(problem, solver="auto", tol=self.tol, verbose=bool(self.verbose))
         except (SolverFailed, BuildError) as error:
             attempts = error.attempts if isinstance(error, SolverFailed) else ()

@@ -6,9 +6,7 @@ time alone. What the solvers take stands in :mod:`svmcvx.catalogue`. The rule of
 
 1. No specialised solver for the formulation, or none that takes all the settings that were changed: general.
 2. A mixed-integer program, and no mixed-integer solver is installed: fast.
-3. At most as many observations as the catalogue's ``general_up_to`` says: general. That is so for the l0 machine alone, whose
-   optimum the other route does not prove.
-4. Else fast. Where it does not certify the gap that was asked for, and there are at most as many observations as
+3. Else fast. Where it does not certify the gap that was asked for, and there are at most as many observations as
    ``second_opinion_up_to`` says, the general route is tried as well, and the narrower interval kept.
 
 With several classes the size is that of the largest binary problem. A formulation outside the catalogue has the general
@@ -113,13 +111,10 @@ def choose(
         return Route(GENERAL, f"fast.{fast.name} takes no {', '.join(missing)}")
     if entry.mixed_integer and not mixed_integer:
         return Route(FAST, "no mixed-integer solver is installed")
-    limit = fast.general_up_to.kernel if kernel else fast.general_up_to.linear
-    form = "with a kernel" if kernel else "of a linear machine"
-    if n <= limit:
-        return Route(GENERAL, f"{n} observations {form}, at most {limit}")
     few = fast.second_opinion_up_to.kernel if kernel else fast.second_opinion_up_to.linear
-    reason = (
-        f"{n} observations {form}, more than {limit}" if limit else f"fast.{fast.name} is the quicker one at any size"
-    )
     # A bias that is not the best one cannot be certified by any solver.
-    return Route(FAST, reason, n <= few and (settings or {}).get("bias", "exact") == "exact")
+    return Route(
+        FAST,
+        f"fast.{fast.name} is the quicker one at any size",
+        n <= few and (settings or {}).get("bias", "exact") == "exact",
+    )

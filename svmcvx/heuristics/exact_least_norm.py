@@ -3,6 +3,9 @@ r"""The point of least norm with margins of at least 1, in rational arithmetic.
 Rows of floating-point numbers are rational numbers. The method is that of Goldfarb and Idnani: from w = 0 the most violated row is added
 to a set of tight, linearly independent rows, whose multipliers stay non-negative; a row that depends on the tight ones and that no
 multiplier can make room for proves that the rows cannot all be satisfied.
+
+With a free intercept the sum of a row of each class has a margin of at least 2, whatever the intercept is; conversely, where all such sums
+do, there is an intercept. The sums that are needed are added one after the other.
 """
 
 from __future__ import annotations
@@ -34,46 +37,90 @@ class ExactPoint(NamedTuple):
     alpha : list of Fraction
     norm : Fraction
         ‖w‖², 0 where it is not feasible.
+    b : Fraction
+        The intercept, 0 without one.
     """
 
     feasible: bool
     rows: list[int]
     alpha: list[Fraction]
     norm: Fraction
+    b: Fraction = Fraction(0)
 
 
-def exact_least_norm(G: Floats, *, rounds: int = 1000, stop: Callable[[], bool] = never) -> ExactPoint | None:
-    r"""Return the point of least norm with :math:`g_i'w \ge 1`, or a proof that there is none; None if it took too long.
+def exact_least_norm(
+    G: Floats, y: Floats | None = None, *, rounds: int = 1000, stop: Callable[[], bool] = never
+) -> ExactPoint | None:
+    r"""Return the point of least norm with :math:`g_i'w + y_ib \ge 1`, or a proof that there is none; None if it took too long.
 
     Parameters
     ----------
     G : ndarray of shape (m, r)
+    y : ndarray of shape (m,), optional
+        Labels ±1 for a free intercept; None for b = 0.
     rounds : int
         Rows added or taken out, at most.
     stop : callable
         Asked in each round.
     """
-    m, r = G.shape
-    if m == 0:
+    if len(G) == 0:
         return ExactPoint(True, [], [], Fraction(0))
+    if y is not None and (y == y[0]).all():
+        return ExactPoint(True, [], [], Fraction(0), Fraction(float(y[0])))
     # All numbers in units of the last binary digit of any of them.
     exponents = np.frexp(G[G != 0.0])[1]
     digits = max(53 - int(exponents.min()), 0) if exponents.size else 0
     one = 1 << digits
     H: list[list[int]] = []
-    squares: list[int] = []
     for row in G:
         if stop():
             return None
         H.append([_in_units(value, one) for value in row.tolist()])
-        squares.append(_inner(H[-1], H[-1]) or 1)
+    if y is None:
+        return _least_norm(H, one, one, rounds, stop)
+    return _with_intercept(H, y, one, rounds, stop)
+
+
+def _with_intercept(
+    H: list[list[int]], y: Floats, one: int, rounds: int, stop: Callable[[], bool]
+) -> ExactPoint | None:
+    """Add the sum of a row of each class that is violated most, until there is an intercept for all rows."""
+    positive, negative = np.flatnonzero(y > 0).tolist(), np.flatnonzero(y < 0).tolist()
+    pairs = [(positive[0], negative[0])]
+    for _ in range(rounds):
+        sums = [[a + b for a, b in zip(H[i], H[j], strict=True)] for i, j in pairs]
+        found = _least_norm(sums, 2 * one, one, rounds, stop)
+        if found is None:
+            return None
+        alpha: dict[int, Fraction] = {}
+        for pair, value in zip(found.rows, found.alpha, strict=True):
+            for row in pairs[pair]:
+                alpha[row] = alpha.get(row, Fraction(0)) + value
+        point = found._replace(rows=list(alpha), alpha=list(alpha.values()))
+        if not found.feasible:
+            return point
+        w = [sum((a * H[i][c] for i, a in alpha.items()), Fraction(0)) / one for c in range(len(H[0]))]
+        u = [Fraction(_inner(row, w)) for row in H]
+        low, high = min(positive, key=lambda i: u[i]), min(negative, key=lambda i: u[i])
+        if u[low] + u[high] >= 2 * one:
+            return point._replace(b=(u[high] - u[low]) / (2 * one))
+        if stop():
+            return None
+        pairs.append((low, high))
+    return None
+
+
+def _least_norm(H: list[list[int]], right: int, one: int, rounds: int, stop: Callable[[], bool]) -> ExactPoint | None:
+    """Return the point of least norm with Hw ≥ right; its multipliers are those of the rows H / one."""
+    m, r = len(H), len(H[0])
+    squares = [_inner(row, row) or 1 for row in H]
     rows: list[int] = []
     alpha: list[Fraction] = []
     w = [Fraction(0)] * r
     pool: list[int] = []
 
     def violation(i: int) -> Fraction:
-        return Fraction(one - _inner(H[i], w)) / squares[i]
+        return Fraction(right - _inner(H[i], w)) / squares[i]
 
     def most_violated(among: list[int]) -> int:
         """The most violated of some rows, −1 if none is."""
@@ -110,7 +157,7 @@ def exact_least_norm(G: Floats, *, rounds: int = 1000, stop: Callable[[], bool] 
                     return ExactPoint(False, [*rows, worst], [*(-value for value in solved), Fraction(1)], Fraction(0))
                 step = longest[0]
             else:
-                step = (one - _inner(H[worst], w)) / growth
+                step = (right - _inner(H[worst], w)) / growth
                 if longest[0] is not None and longest[0] < step:
                     step = longest[0]
                 else:

@@ -15,6 +15,9 @@ The best polished objective is kept. It is never above that of the models the AD
 **Large data.** With more than a few thousand observations the ADMM works on a factor of K of given rank (Cholesky with
 pivots, that is, the Nyström factor on the pivots), and the machines on a working set that grows until no observation outside
 violates its margin. The factor is used for proposals only: model, objective and residuals are those of K itself.
+
+**Global minimum.** With ``method="search"`` the set found so is where a branch and bound starts (:mod:`svmcvx.fast.indicator.l0_search`),
+which proves the optimum: the certificate is of kind "enumeration".
 """
 
 from __future__ import annotations
@@ -28,11 +31,13 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from svmcvx.data import check_number, check_seed, check_whole
+from svmcvx.data import check_choice, check_number, check_seed, check_whole
 from svmcvx.errors import DataError, DataTypeError
 from svmcvx.fast.core.monitor import Callback, Monitor, conclude, earlier_solution, limited, monitored
 from svmcvx.fast.indicator.l0_admm import Iterate, PenalisedSystem, admm, low_rank
 from svmcvx.fast.indicator.l0_polish import LocalMinimum, PolishSettings, SetPolisher
+from svmcvx.fast.indicator.l0_search import GlobalSearch
+from svmcvx.fast.indicator.search.branch_and_bound import BranchSettings
 from svmcvx.feature_space import FeatureSpace
 from svmcvx.formulations.indicator.l0 import L0, l0_objective, l0_statement
 from svmcvx.kernels import KernelLike
@@ -44,6 +49,13 @@ __all__ = ["L0Settings", "l0"]
 Floats: TypeAlias = NDArray[np.float64]
 Bools: TypeAlias = NDArray[np.bool_]
 
+METHODS = ("local", "search", "auto")
+# Observations up to which "auto" searches, and their product with the columns of a linear machine up to which it does.
+SEARCHED, SEARCHED_ENTRIES = 60, 500
+# Restarts of the local method, and its share of a limit, where a search follows.
+FEW_RESTARTS, LOCAL_SHARE = 2, 0.2
+# Rounds of a search, at most.
+SEARCH_ROUNDS = 10**9
 LARGEST_IOTA = (1 + math.sqrt(5)) / 2
 # A penalty of the ADMM, at least.
 SMALLEST_PENALTY = 1e-200
@@ -69,6 +81,8 @@ class L0Settings:
     every_set : int
         Up to this many observations each of the :math:`2^n` sets is a start, so that the answer is the global minimum.
     polish : PolishSettings
+    branch : BranchSettings
+        Of the search.
     """
 
     admm_tol: float = 1e-3
@@ -78,6 +92,7 @@ class L0Settings:
     thin: float = 0.4
     every_set: int = 8
     polish: PolishSettings = field(default_factory=PolishSettings)
+    branch: BranchSettings = field(default_factory=BranchSettings)
 
 
 @limited
@@ -98,11 +113,12 @@ def l0(
     verbose: bool = False,
     callback: Callback | None = None,
     warm_start: Solution | None = None,
+    method: str = "local",
     indefinite: str = "error",
     seed: int = 0,
     settings: L0Settings | None = None,
 ) -> Solution:
-    r"""Find a local minimum of the SVM with l0-norm hinge, polished to proximal stationarity.
+    r"""Find a minimum of the SVM with l0-norm hinge: a local one, polished to proximal stationarity, or the global one.
 
     .. math:: \min_{w, b}\; \tfrac12\|w\|^2 + C\sum_i s_i\,1[u_i < 1], \qquad u_i = y_i(\langle w, \varphi(x_i)\rangle + b)
 
@@ -129,13 +145,13 @@ def l0(
     n_restarts : int
         Observations that are forced to the other side at random after the local search; 20 by default.
     tol : float
-        Residual of proximal stationarity, as the checker computes it (``residuals["stationarity"]``), up to which the answer
-        counts as certified locally; there is no gap. The answer is polished to rounding whatever this is; a larger residual
-        is told by the status "inaccurate".
+        Of a search the certified relative gap at which to stop. Of a local minimum the residual of proximal stationarity, as the checker
+        computes it (``residuals["stationarity"]``), up to which the answer counts as certified locally; there is no gap. The answer is
+        polished to rounding whatever this is; the status of one with a larger residual is "inaccurate".
     time_limit : float, optional
         Seconds; the best point until then is returned, as on Ctrl-C.
     max_iter : int
-        Iterations of the ADMM for each σ, 300 by default. The 2 000 of [LinYaoLiu] seldom propose
+        Iterations of the ADMM for each σ, 300 by default; a search has no such limit. The 2 000 of [LinYaoLiu] seldom propose
         anything better, since the ADMM cycles.
     verbose : bool
         Print the objective as it falls.
@@ -144,6 +160,9 @@ def l0(
     warm_start : Solution, optional
         An earlier solution on the same data, of any formulation with two classes; proposes sets like an iterate. One that
         does not fit the data is refused.
+    method : "local", "search" or "auto"
+        "local", the default, ends at a local minimum. "search" goes on with branch and bound until the optimum is proved, or a limit.
+        "auto" searches among up to 60 observations, and up to 500 entries of a linear machine: that takes seconds.
     indefinite : "error" or "clip"
         What to do with a kernel that is indefinite on the data.
     seed : int
@@ -154,7 +173,7 @@ def l0(
     Returns
     -------
     Solution
-        The certificate is of kind "local": no lower bound, but ``residuals["stationarity"]`` and its parts. The attempt's
+        After a search the certificate is of kind "enumeration", with a lower bound. Else it is of kind "local": no lower bound, but ``residuals["stationarity"]`` and its parts. The attempt's
         ``options`` hold, one entry a σ: ``sigma``, ``admm_iterations``, ``admm_residual``, and ``admm_objective``, that of the
         unpolished model, scaled until margins above 1 − ``settings.admm_tol`` are at least 1; and the ``origin`` of the answer. The status is
         "optimal" when all runs and restarts were made.
@@ -168,7 +187,7 @@ def l0(
 
     Notes
     -----
-    Source: [LinYaoLiu], Algorithm 4.1; polish and local search are added here.
+    Source: [LinYaoLiu], Algorithm 4.1; polish, local search and branch and bound are added here.
 
     Examples
     --------
@@ -177,7 +196,11 @@ def l0(
     >>> certificate = sx.fast.l0(X, y, C=1.0).certificate
     >>> certificate.kind, certificate.lower  # a local minimum, without a lower bound
     ('local', None)
+    >>> certificate = sx.fast.l0(X, y, C=1.0, method="search").certificate
+    >>> certificate.kind, certificate.is_certified(1e-6)
+    ('enumeration', True)
     """
+    check_choice(method, "method", METHODS)
     if settings is not None and not isinstance(settings, L0Settings):
         raise DataTypeError(f"settings must be an L0Settings or None, got {type(settings).__name__}")
     settings = settings or L0Settings()
@@ -190,13 +213,33 @@ def l0(
     rank = None if rank is None else check_whole(rank, "rank", 1)
     rng = check_seed(seed)
     earlier = _earlier(warm_start, statement)
-    # Its iterations count runs and restarts.
+    searched = method == "search" or (method == "auto" and _promises_an_end(statement))
+    # Iterations of the local method count runs and restarts.
     with monitored(tol=tol, max_iter=max_iter, verbose=verbose, callback=callback) as monitor:
         iterations, monitor.max_iter = monitor.max_iter, len(sigmas) + n_restarts + 2
-        price = statement.C * statement.weight
-        polisher = SetPolisher(statement.space, price, monitor, settings.whole, settings.polish)
-        run = _Run(statement, monitor, polisher, settings)
-        status = run.all(sigmas, earlier, iota, iterations, rank, n_restarts, rng)
+
+        def local(monitor: Monitor, n_restarts: int) -> tuple[_Run, Status]:
+            price = statement.C * statement.weight
+            polisher = SetPolisher(statement.space, price, monitor, settings.whole, settings.polish)
+            run = _Run(statement, monitor, polisher, settings)
+            return run, run.all(sigmas, earlier, iota, iterations, rank, n_restarts, rng)
+
+        if searched:
+            monitor.max_iter = SEARCH_ROUNDS
+            part = Monitor(tol, SEARCH_ROUNDS, deadline=monitor.deadline.share(LOCAL_SHARE))
+            search = GlobalSearch(statement, monitor, settings.branch)
+            found, status, options = search.run(lambda: local(part, min(n_restarts, FEW_RESTARTS))[0].best.kept)
+            return conclude(
+                search.statement,
+                found,
+                monitor,
+                status,
+                solver="fast.l0/search",
+                warm_start_used=warm_start is not None,
+                options=options,
+                search_bound=search.bound,
+            )
+        run, status = local(monitor, n_restarts)
         best = run.best
         solution = conclude(
             statement,
@@ -210,6 +253,12 @@ def l0(
     if solution.status is Status.OPTIMAL and not solution.certificate.residuals["stationarity"] <= tol:
         return replace(solution, status=Status.INACCURATE)
     return solution
+
+
+def _promises_an_end(statement: L0) -> bool:
+    """Whether a search takes seconds."""
+    n, space = statement.y.size, statement.space
+    return n <= SEARCHED or (space.is_linear and n * space.X.shape[1] <= SEARCHED_ENTRIES)
 
 
 def _penalties(sigma: float | Sequence[float] | None, C: float, thresholds: tuple[float, ...]) -> list[float]:

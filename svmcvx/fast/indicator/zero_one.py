@@ -41,11 +41,11 @@ from svmcvx.errors import DataError, DataTypeError
 from svmcvx.fast.core.monitor import Callback, Monitor, conclude, earlier_solution, limited, monitored, unless_abandoned
 from svmcvx.fast.core.thread_pool import Share, shares
 from svmcvx.fast.indicator.search.branch_and_bound import BranchAndBound, BranchSettings
-from svmcvx.fast.indicator.search.search_state import CEILINGS, CountingSearch, factor_in_time
+from svmcvx.fast.indicator.search.search_state import CEILINGS, ZeroOneSearch, factor_in_time
 from svmcvx.fast.indicator.search.starts import StartSettings, earlier_margins, quick_starts, simple_starts, starts
 from svmcvx.fast.indicator.search.sweep import SweepSettings, sweep
 from svmcvx.feature_space import feature_space, penalised_or_none
-from svmcvx.formulations.base import RecoveredPoints, full_entry
+from svmcvx.formulations.base import RecoveredPoints
 from svmcvx.formulations.indicator.big_m import check_total_price
 from svmcvx.formulations.indicator.zero_one import ZeroOne
 from svmcvx.kernels import KernelLike
@@ -233,7 +233,7 @@ class _Run:
     def all(self, earlier: Floats | None, rng: np.random.Generator) -> tuple[RecoveredPoints, Status, dict[str, Any]]:
         """Prepare the search from the margins of an earlier solution, run it, and return the models of its best point."""
         factor_in_time(self.statement, self.monitor)
-        self.search = CountingSearch(replace(self.statement, pool=simple_starts(self.statement, earlier)), self.monitor)
+        self.search = ZeroOneSearch(replace(self.statement, pool=simple_starts(self.statement, earlier)), self.monitor)
         self.searched = True
         try:
             with may_be_abandoned(self.monitor.deadline), shares() as share:
@@ -291,18 +291,12 @@ class _Run:
         return status if status is not None else Status.NUMERICAL
 
     @property
-    def proof(self) -> dict[str, Floats]:
-        """What a proof of the tree needs, in the order of the data that were passed; nothing after a sweep, or with a factor."""
+    def proof(self) -> dict[str, NDArray[Any]]:
+        """Arrays that prove the bounds of the tree; nothing after a sweep, or with a factor."""
         space = self.statement.space
         if self.used != "branch" or self.tree is None or not space.factor_is_data or space.centre.any():
             return {}
-        found = self.tree.proof
-        if found:
-            found |= {
-                "rows": full_entry(space.data.index[found["rows"]], space.data, -1),
-                "distinct": space.data.index[found["distinct"]],
-            }
-        return found
+        return self.tree.proof
 
     def _plant(self) -> BranchAndBound:
         """Begin a tree; the last one is what a proof is made of."""
