@@ -152,10 +152,12 @@ print(f"{size / 1024:.0f} kB; holds: {verified.holds}; [{verified.lower:.9f}, {v
 # depth.
 
 # %%
-parents = proof.tree["parents"]
-depth = np.zeros(len(parents) + 1, dtype=int)
-for node, parent in enumerate(parents, start=1):
-    depth[node] = depth[parent] + 1
+branch = proof.tree["branch"]  # each node before its children: the observation decided there, or -1 for a leaf
+depth, waiting = [], [0]
+for row in branch:
+    depth.append(waiting.pop())
+    if row >= 0:
+        waiting += 2 * [depth[-1] + 1]
 figure, ax = plt.subplots(figsize=(7, 3.2), layout="constrained")
 ax.bar(*np.unique(depth, return_counts=True), color="#4c72b0")
 _ = ax.set(
@@ -167,13 +169,13 @@ _ = ax.set(
 # out the second half of the tree, and see what it says.
 
 # %%
-half = len(parents) // 2
+half = len(branch) // 2
 forged = {
     "a better bound": replace(proof, lower=proof.upper * 1.01, upper=proof.upper * 1.02),
     "a worse model": replace(proof, model={**proof.model, "coef": 0.9 * np.asarray(proof.model["coef"])}),
     "half a tree": replace(
         proof,
-        tree={**proof.tree, "parents": parents[:half], "decisions": proof.tree["decisions"][:half]},
+        tree={**proof.tree, "branch": branch[:half], "bounds": proof.tree["bounds"][:half]},
     ),
 }
 for what, file in forged.items():
