@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 import svmcvx as sx
 from svmcvx.errors import DataError, SolverFailed
-from svmcvx.fast.conic_loss.conic import ConicSettings, SampleSettings, conic
+from svmcvx.fast.conic_loss.conic import ConicSettings, conic
 from svmcvx.fast.conic_loss.loss_passes import loss_derivatives, total_loss
-from svmcvx.fast.conic_loss.low_rank_newton import LowRankNewtonSettings, LowRankRelaxation, Tilt
+from svmcvx.fast.conic_loss.low_rank_newton import LowRankRelaxation, Tilt
 from svmcvx.fast.conic_loss.nystrom import landmarks
 from svmcvx.formulations.conic_loss.primal import (
     low_rank_gradient,
@@ -228,7 +228,7 @@ def test_systems_factored_and_by_conjugate_gradients_agree(method):
 
 
 def test_a_sample_comes_before_many_observations():
-    small = ConicSettings(sample=SampleSettings(many=300, size=150, per_column=20))
+    small = ConicSettings(sample_above=300, sample_size=150, sample_per_column=20)
     X, y = outliers(800, 3)
     for problem in ({"lam": 1.0}, {"kappa": 0.15}):
         one, again = (conic(X, y, seed=3, settings=small, **problem) for _ in range(2))
@@ -242,7 +242,7 @@ def test_a_sample_comes_before_many_observations():
 def test_large_spectra_come_from_an_iterative_eigensolver_but_the_bound_does_not():
     X, y = outliers(120, 8)
     reference = conic(X, y, lam=1.0)
-    iterative = ConicSettings(newton=LowRankNewtonSettings(dense_spectrum=2))
+    iterative = ConicSettings(dense_spectrum=2)
     solution = conic(X, y, lam=1.0, settings=iterative)
     assert solution.certificate.gap <= 1e-6
     meet(solution, reference)

@@ -16,9 +16,7 @@ from svmcvx.fast.linear.polish import Polish
 from svmcvx.fast.linear.problem import LinearProblem, kind_of_power, linear_model
 from svmcvx.fast.margin_distribution.dcd_svrg import InnerLoop
 from svmcvx.fast.margin_distribution.odm import ODMSettings
-from svmcvx.fast.margin_distribution.odm_blocks import BlocksSettings
 from svmcvx.fast.margin_distribution.odml import ODMLSettings
-from svmcvx.fast.margin_distribution.odml_low_rank import LowRankSettings
 from svmcvx.feature_space import LinearSpace
 from svmcvx.formulations.margin_distribution.curvature import Curvature
 
@@ -155,7 +153,7 @@ def test_kernel_machines_without_a_gram_matrix_agree_with_those_that_keep_it(nam
 
 @pytest.mark.parametrize("C", [1.0, 300.0])
 def test_a_factor_that_leaves_much_out_costs_products_not_truth(C):
-    settings = ODMSettings(blocks=BlocksSettings(largest_rank=10))
+    settings = ODMSettings(largest_rank=10)
     X, y = design("plain", 2, n=300, d=5)
     machine = {"C1": C, "C2": C, "D": 0.1, "kernel": sx.RBF(1.0), "method": "blocks", "settings": settings}
     fast = odm(X, y, tol=1e-9, **machine)
@@ -164,7 +162,7 @@ def test_a_factor_that_leaves_much_out_costs_products_not_truth(C):
     agree(fast, odm(X, y, C1=C, C2=C, D=0.1, kernel=sx.RBF(1.0), method="newton", tol=1e-9), C)
     again = odm(X, y, tol=1e-8, warm_start=fast, **machine)
     assert again.attempts[0].options["iterations"] < fast.attempts[0].options["iterations"]
-    settings = ODMLSettings(low_rank=LowRankSettings(largest_rank=10))
+    settings = ODMLSettings(largest_rank=10)
     short = odml(X, y, lam1=1.0, lam2=1.0, C=C, kernel=sx.RBF(1.0), method="low-rank", settings=settings)
     assert short.status == "inaccurate"
     assert short.certificate.gap > 1e-6

@@ -17,7 +17,7 @@ from sklearn.preprocessing import scale
 import svmcvx as sx
 from svmcvx.data import multiclass_data
 from svmcvx.fast.multiclass.m3svm import M3SVMSettings, m3svm
-from svmcvx.fast.multiclass.m3svm_newton import Continuation, M3SVMBounds, M3SVMNewtonSettings
+from svmcvx.fast.multiclass.m3svm_newton import Continuation, M3SVMBounds
 from svmcvx.fast.multiclass.systems.envelopes import Envelope, FaceCurvature
 from svmcvx.fast.multiclass.systems.m3svm_systems import M3SVMSystem, PairNorms
 from svmcvx.fast.multiclass.systems.observation_steps import observation_step
@@ -127,7 +127,7 @@ def test_dense_and_sparse_data_give_the_same_machine(p, loss):
 
 def conjugate_gradients(**systems):
     """Settings with which no Newton matrix is factorised."""
-    return M3SVMSettings(M3SVMNewtonSettings(largest_direct=0), ScoreSystemSettings(**systems))
+    return M3SVMSettings(largest_direct=0, systems=ScoreSystemSettings(**systems))
 
 
 def test_wide_sparse_data_are_not_made_dense(monkeypatch):
@@ -233,7 +233,7 @@ def test_steps_by_classes_products_and_observations_are_the_same(p, sparse):
 
 def test_auto_takes_the_augmented_method_where_the_newton_matrix_is_large():
     X, y = design("plain", 4, n=60)
-    few = M3SVMSettings(newton=M3SVMNewtonSettings(largest_direct=5))
+    few = M3SVMSettings(largest_direct=5)
     for p, loss, expected in ((4.0, "hinge", "augmented"), (1.5, "hinge", "newton"), (4.0, "logistic", "newton")):
         solution = m3svm(X, y, lam=0.1, p=p, loss=loss, settings=few)
         assert solution.attempts[0].solver == f"fast.m3svm/{expected}"

@@ -31,7 +31,7 @@ from svmcvx.fast.margin.decomposition import DecompositionSettings
 from svmcvx.fast.margin.low_rank_newton import LowRankNewton, LowRankSettings
 from svmcvx.fast.margin.psvm import PSVMSettings, psvm
 from svmcvx.fast.margin.smo_passes import near_best_bias, pair_step, slack_of
-from svmcvx.fast.margin.support_newton import SupportNewton, SupportNewtonSettings
+from svmcvx.fast.margin.support_newton import FACTORISATION_WORK, PRODUCT_WORK, STEP_WORK, SupportNewton
 from svmcvx.feature_space import KernelSpace, feature_space
 from svmcvx.formulations.margin.liblinear import kind_of_psvm
 from svmcvx.formulations.margin.psvm import PSVM, best_bias
@@ -697,7 +697,7 @@ def test_polishing_for_p_near_one_warns_of_nothing():
 
 # Newton steps from an earlier solution
 
-AT_ONCE = PSVMSettings(support_newton=SupportNewtonSettings(expected=0.0))
+AT_ONCE = PSVMSettings(expected_newton_steps=0.0)
 
 
 def _noisy(n, seed, *, kind="plain"):
@@ -764,7 +764,7 @@ def test_newton_steps_replace_pair_steps_that_take_long(p):
     kernel = GramCache().kernel(sx.RBF())
     first = psvm(X, y, C=300.0, p=p, kernel=kernel)
     second = psvm(X, y, C=400.0, p=p, kernel=kernel, warm_start=first)
-    never = PSVMSettings(support_newton=SupportNewtonSettings(expected=math.inf))
+    never = PSVMSettings(expected_newton_steps=math.inf)
     alone = psvm(X, y, C=400.0, p=p, kernel=kernel, warm_start=first, settings=never)
     assert second.attempts[-1].options["newton_steps"] <= 15
     assert 0 < second.attempts[-1].options["pair_steps"] < alone.attempts[-1].options["pair_steps"]
@@ -788,15 +788,12 @@ def test_newton_steps_replace_pair_steps_on_working_sets():
 def test_newton_steps_are_due_after_much_work_and_again_after_much_more():
     X, y = _noisy(500, 1)
     statement = PSVM(space=feature_space(binary_data(X, y), sx.RBF(), intercept="free"), C=1.0, p=1.0)
-    settings = SupportNewtonSettings()
+    expected = PSVMSettings().expected_newton_steps
     few, many = np.where(np.arange(500) < 50, 0.5, 0.0), np.full(500, 0.5)
-    cost = {
-        free: settings.expected * (settings.factorisation * free**3 + settings.product * 500**2 + settings.step)
-        for free in (50, 500)
-    }
+    cost = {free: expected * (FACTORISATION_WORK * free**3 + PRODUCT_WORK * 500**2 + STEP_WORK) for free in (50, 500)}
 
     def fresh():
-        return SupportNewton(statement, statement.space.gram, lambda alpha, f: None, settings)
+        return SupportNewton(statement, statement.space.gram, lambda alpha, f: None, expected)
 
     newton = fresh()
     assert not newton.due(0.0, few)
@@ -811,9 +808,9 @@ def test_newton_steps_are_due_after_much_work_and_again_after_much_more():
     assert newton.useful_steps == 0
     assert not newton.due(2.0 * cost[50], few)
     assert newton.due(5.0 * cost[50], few)
-    assert SupportNewton.applies(2.0, 1000, settings)
-    assert not SupportNewton.applies(2.1, 1000, settings)
-    assert not SupportNewton.applies(1.0, 10_000, settings)
+    assert SupportNewton.applies(2.0, 1000)
+    assert not SupportNewton.applies(2.1, 1000)
+    assert not SupportNewton.applies(1.0, 10_000)
 
 
 @pytest.mark.parametrize("p", [1.1, 1.5, 2.0, 3.0])
@@ -846,7 +843,7 @@ def test_few_observations_are_solved_by_pairs_and_many_steps_handed_to_newton(C)
     assert few.certificate.is_certified(1e-6)
     assert few.certificate.lower <= newton.certificate.upper
     assert newton.certificate.lower <= few.certificate.upper
-    hasty = PSVMSettings(few_steps=DecompositionSettings(steps=1, final=1e-3), few_rounds=1)
+    hasty = PSVMSettings(smo=DecompositionSettings(steps=1, final=1e-3), smo_max_rounds=1)
     handed = psvm(X, y, C=C, settings=hasty)
     assert handed.certificate.is_certified(1e-6)
     assert few.solver == "fast.psvm/smo" or C > 1
@@ -858,7 +855,7 @@ def test_few_observations_are_solved_by_pairs_and_many_steps_handed_to_newton(C)
 
 def test_the_limit_of_rounds_holds_for_pairs_and_newton_together():
     X, y = _noisy(120, 3)
-    hasty = PSVMSettings(few_steps=DecompositionSettings(steps=1, final=1e-3))
+    hasty = PSVMSettings(smo=DecompositionSettings(steps=1, final=1e-3))
     found = psvm(X, y, C=10.0, max_iter=1, tol=1e-12, settings=hasty)
     assert found.solver == "fast.psvm/smo"
     assert found.status == "iteration_limit"

@@ -11,7 +11,7 @@ Source: [CepedaGomezHan], Theorem 2, Appendices A and C, in the low-rank form of
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -24,11 +24,11 @@ from svmcvx.fast.conic_loss.conic_blocks import BlockContinuation, BlockRelaxati
 from svmcvx.fast.conic_loss.continuation import (
     LIFT,
     NEARLY_ONE,
+    WARM_GOAL,
     Continuation,
-    ContinuationSettings,
     is_hard_margin,
 )
-from svmcvx.fast.conic_loss.low_rank_newton import SYSTEMS, LowRankNewtonSettings, LowRankRelaxation
+from svmcvx.fast.conic_loss.low_rank_newton import DENSE_SPECTRUM, SYSTEMS, LowRankRelaxation
 from svmcvx.fast.conic_loss.nystrom import nystrom_space
 from svmcvx.fast.conic_loss.starts import begin, start_from
 from svmcvx.fast.core.monitor import (
@@ -59,7 +59,7 @@ from svmcvx.solution import Solution, Status
 from svmcvx.system import memory
 from svmcvx.system.deadline import OutOfTime
 
-__all__ = ["ConicSettings", "SampleSettings", "conic", "minimised_relaxation"]
+__all__ = ["ConicSettings", "conic", "minimised_relaxation"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -76,38 +76,23 @@ RECOVERY = 1.5
 
 
 @dataclass(frozen=True)
-class SampleSettings:
-    """When, and with how many observations, a sample is solved first.
-
-    Attributes
-    ----------
-    many : int
-        A sample precedes more than this many observations (and more than two samples).
-    size : int
-        Observations in the sample.
-    per_column : int
-        At least so many for each column.
-    """
-
-    many: int = 20_000
-    size: int = 5_000
-    per_column: int = 20
-
-
-@dataclass(frozen=True)
 class ConicSettings:
-    """Numbers that steer :func:`conic`; the defaults suit all data that were tried.
+    """Parameters of the algorithm of :func:`conic`.
 
     Attributes
     ----------
-    sample : SampleSettings
-    continuation : ContinuationSettings
-    newton : LowRankNewtonSettings
+    sample_above : int
+        A sample is solved first if there are more observations than this (and than two samples).
+    sample_size, sample_per_column : int
+        Observations in the sample, and the least number of them for each column.
+    dense_spectrum : int
+        Columns up to which the leading eigenvalues come from a dense eigensolver; beyond, an iterative one.
     """
 
-    sample: SampleSettings = field(default_factory=SampleSettings)
-    continuation: ContinuationSettings = field(default_factory=ContinuationSettings)
-    newton: LowRankNewtonSettings = field(default_factory=LowRankNewtonSettings)
+    sample_above: int = 20_000
+    sample_size: int = 5_000
+    sample_per_column: int = 20
+    dense_spectrum: int = DENSE_SPECTRUM
 
 
 @limited
@@ -178,7 +163,7 @@ def conic(
     seed : int
         Of the sample that precedes more than 20 000 observations; the same seed gives the same numbers.
     settings : ConicSettings, optional
-        Numbers that steer the method; None for the defaults.
+        Parameters of the method; None for the defaults.
 
     Returns
     -------
@@ -281,7 +266,7 @@ def _solve(
         "select features, or pass nystrom with a kernel",
     )
     start = None if warm_start is None else start_from(statement, warm_start)
-    search = begin(statement, monitor, start, method, settings.newton, settings.continuation)
+    search = begin(statement, monitor, start, method, settings.dense_spectrum)
     warm = start is not None and not search.hard_margin
     status = _run(search, rng, method, settings, warm=warm)
     recovered = _recovered(statement, search, rounding, late=limit.left < RIDGE * factored)
@@ -308,13 +293,12 @@ def _solve_blocks(
         raise DataError(
             f"kappa = {kappa:g} leaves no margin below 1 to be chosen, which rows in blocks do not take; raise kappa, or load the data"
         )
-    inner = monitor.within(max(settings.continuation.warm_goal, monitor.tol), monitor.max_iter)
+    inner = monitor.within(max(WARM_GOAL, monitor.tol), monitor.max_iter)
     sampled = minimised_relaxation(part, inner, rng, settings)
     search = BlockContinuation(
         statement,
-        BlockRelaxation(space, sampled.problem, settings.newton),
+        BlockRelaxation(space, sampled.problem),
         monitor=monitor,
-        settings=settings.continuation,
     )
     # Stages that the deadline cuts short still have the point of the sample.
     space.shards.deadline = monitor.deadline
@@ -322,7 +306,7 @@ def _solve_blocks(
         status = search.rounds(sampled)
         if status is None:
             search.move_to_best()
-            status = search.run(settings.continuation.warm_goal * search.size())
+            status = search.run(WARM_GOAL * search.size())
         points = search.points()
     except OutOfTime:
         status = Status.INTERRUPTED if monitor.deadline.pressed.is_set() else Status.TIME_LIMIT
@@ -354,12 +338,11 @@ def _proof_seconds(space: FeatureSpace, factored: float) -> float:
 def _run(search: Continuation, rng: np.random.Generator, method: str, settings: ConicSettings, *, warm: bool) -> Status:
     """Run a continuation to its end, from the solution for a sample if there are many observations and no warm start."""
     n, r = search.problem.L.shape
-    sample = settings.sample
-    if not warm and n > max(sample.many, 2 * sample.per_column * r) and not search.hard_margin:
+    if not warm and n > max(settings.sample_above, 2 * settings.sample_per_column * r) and not search.hard_margin:
         _move_to_sample_solution(search, rng, method, settings)
     goal = search.first_goal()
     if search.problem.U.any() and not search.hard_margin:
-        goal = min(goal, settings.continuation.warm_goal * search.size())
+        goal = min(goal, WARM_GOAL * search.size())
     status = search.run(goal)
     search.move_to_best()
     return status
@@ -376,7 +359,7 @@ def minimised_relaxation(
         If no covariance satisfies the cardinality row, since too many observations are zero.
     """
     settings = settings or ConicSettings()
-    search = begin(statement, monitor, None, "auto", settings.newton, settings.continuation)
+    search = begin(statement, monitor, None, "auto", settings.dense_spectrum)
     _run(search, rng, "auto", settings, warm=False)
     return search
 
@@ -387,13 +370,19 @@ def _move_to_sample_solution(
     """Move the search to the solution for a sample of the observations."""
     problem = search.problem
     n, r = problem.L.shape
-    size = max(settings.sample.size, settings.sample.per_column * r)
+    size = max(settings.sample_size, settings.sample_per_column * r)
     rows = np.sort(rng.choice(n, size=size, replace=False))
     weight = problem.weight[rows] * (float(problem.weight.sum()) / float(problem.weight[rows].sum()))
     sample = LowRankRelaxation(
-        problem.L[rows], problem.y[rows], weight, lam=problem.lam, U=problem.U, system=method, settings=settings.newton
+        problem.L[rows],
+        problem.y[rows],
+        weight,
+        lam=problem.lam,
+        U=problem.U,
+        system=method,
+        dense_spectrum=settings.dense_spectrum,
     )
-    part = Continuation(search.statement, sample, monitor=search.monitor, settings=settings.continuation)
+    part = Continuation(search.statement, sample, monitor=search.monitor)
     part.prepare(part.first_goal())
     problem.U, problem.lam = sample.U, sample.lam
 

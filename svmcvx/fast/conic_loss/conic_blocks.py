@@ -21,9 +21,10 @@ from numpy.typing import NDArray
 
 from svmcvx.certificate import Dual, relative_gap
 from svmcvx.fast.conic_loss import loss_passes as passes
-from svmcvx.fast.conic_loss.continuation import Continuation, ContinuationSettings
+from svmcvx.fast.conic_loss.continuation import FINAL_SHARE, GOAL_FALL, WARM_GOAL, Continuation
 from svmcvx.fast.conic_loss.low_rank_newton import (
-    LowRankNewtonSettings,
+    ADDED_COLUMNS,
+    FIRST_DAMPING,
     LowRankRelaxation,
     Tilt,
     derivatives_along,
@@ -57,14 +58,13 @@ class BlockRelaxation(LowRankRelaxation):
     space : BlockSpace
     start : LowRankRelaxation
         At the point, with the λ and ridge, to start from: that of a sample of the rows.
-    settings : LowRankNewtonSettings
     """
 
-    def __init__(self, space: BlockSpace, start: LowRankRelaxation, settings: LowRankNewtonSettings) -> None:
-        self.space, self.settings = space, settings
+    def __init__(self, space: BlockSpace, start: LowRankRelaxation) -> None:
+        self.space = space
         self.largest_system = math.inf
         self.U, self.lam, self.ridge = start.U, start.lam, start.ridge
-        self.steps, self.damping = 0, settings.first_damping
+        self.steps, self.damping = 0, FIRST_DAMPING
 
     @property
     def rank(self) -> int:
@@ -110,7 +110,7 @@ class BlockRelaxation(LowRankRelaxation):
         """Return the largest eigenvalues of Σ γ x x' in ascending order, and their vectors."""
         M = self._sum(_curvature, self.U, self.lam, self.ridge)
         r = self.rank
-        return sl.eigh(M, subset_by_index=[r - min(self.settings.added_columns, r), r - 1], check_finite=False)  # type: ignore[no-any-return]
+        return sl.eigh(M, subset_by_index=[r - min(ADDED_COLUMNS, r), r - 1], check_finite=False)  # type: ignore[no-any-return]
 
     def _sums_along(self, q: Floats) -> Callable[[float], tuple[float, float]]:
         """Return the function of τ, each value of which takes a pass."""
@@ -120,10 +120,8 @@ class BlockRelaxation(LowRankRelaxation):
 class BlockContinuation(Continuation):
     """Stages on all blocks, from the solution for a sample."""
 
-    def __init__(
-        self, statement: ConicInBlocks, problem: BlockRelaxation, *, monitor: Monitor, settings: ContinuationSettings
-    ) -> None:
-        self.statement, self.problem, self.monitor, self.settings = statement, problem, monitor, settings  # type: ignore[assignment]
+    def __init__(self, statement: ConicInBlocks, problem: BlockRelaxation, *, monitor: Monitor) -> None:
+        self.statement, self.problem, self.monitor = statement, problem, monitor  # type: ignore[assignment]
         self.allowance, self.fixed_lam, self.hard_margin = statement.allowance, statement.kappa is None, False
         self.best_dual, self.best_point, self.ends = {}, None, []
 
@@ -163,8 +161,8 @@ class BlockContinuation(Continuation):
         sampled : Continuation
             The continuation for the sample, at its solution.
         """
-        problem, sample, settings = self.problem, sampled.problem, self.settings
-        gaps, goal = [math.inf] * PATIENCE, settings.warm_goal * sampled.size()
+        problem, sample = self.problem, sampled.problem
+        gaps, goal = [math.inf] * PATIENCE, WARM_GOAL * sampled.size()
         while True:
             problem.U, problem.ridge, problem.lam = sample.U, sample.ridge, sample.lam
             sums, missed, lower, upper = self._estimated()
@@ -179,7 +177,7 @@ class BlockContinuation(Continuation):
                 return None
             sampled.allowance = self.allowance + sample.indicator_sum() - missed
             gaps.append(gap)
-            goal = max(settings.goal_fall * goal, settings.final_share * self.monitor.tol * abs(upper))
+            goal = max(GOAL_FALL * goal, FINAL_SHARE * self.monitor.tol * abs(upper))
             sampled.stage(goal)
             problem.steps += 1
 

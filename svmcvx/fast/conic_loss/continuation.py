@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple, TypeAlias
 
@@ -30,7 +29,6 @@ __all__ = [
     "LIFT",
     "NEARLY_ONE",
     "Continuation",
-    "ContinuationSettings",
     "is_hard_margin",
     "leading_directions",
 ]
@@ -54,52 +52,31 @@ NEARLY_ONE, LIFT, COMPLETIONS = 0.99, 1e-13, 5
 LARGEST_LAM = 1e100
 # Steps of the bisection that makes a point satisfy the cardinality row, and its largest factor.
 BISECTIONS, LARGEST_FACTOR = 60, 1e200
-
-
-@dataclass(frozen=True)
-class ContinuationSettings:
-    """Numbers that steer the stages; a *goal* is the absolute gap that a stage aims at.
-
-    Attributes
-    ----------
-    first_ridge : float
-        The first ridge adds this to the squared slacks, on average.
-    ridge_share : float
-        Share of the goal that the ridge may cost.
-    goal_fall : float
-        Factor of the goal from stage to stage.
-    final_share : float
-        The goal of the last stage, in units of the tolerance.
-    lowest_goal : float
-        Relative goal at which the stages end if the tolerance has not been reached.
-    warm_goal : float
-        Relative goal with which a warm start begins and a sample of the observations ends.
-    newton_share, eigenvalue_share, row_share : float
-        Shares of the goal for Newton's method, for eigenvalues above 1, and for the cardinality row.
-    rounds : int
-        Rounds of descent, new columns and new λ in one stage.
-    largest_change, predicted_change : float
-        Largest change of log λ in one step, and the largest for which the change of the point is predicted.
-    cheap_spectrum : int
-        Columns up to which every stage computes a lower bound.
-    early : float
-        With more columns, only stages whose goal is within this factor of the last one compute it.
-    """
-
-    first_ridge: float = 0.3
-    ridge_share: float = 0.4
-    goal_fall: float = 0.01
-    final_share: float = 0.5
-    lowest_goal: float = 1e-13
-    warm_goal: float = 1e-3
-    newton_share: float = 1e-3
-    eigenvalue_share: float = 0.1
-    row_share: float = 0.05
-    rounds: int = 300
-    largest_change: float = 2.0
-    predicted_change: float = 0.3
-    cheap_spectrum: int = 500
-    early: float = 30.0
+# The first ridge adds this to the squared slacks, on average.
+FIRST_RIDGE = 0.3
+# Share of the goal that the ridge may cost.
+RIDGE_SHARE = 0.4
+# Factor of the goal from stage to stage.
+GOAL_FALL = 0.01
+# The goal of the last stage, in units of the tolerance.
+FINAL_SHARE = 0.5
+# Relative goal at which the stages end if the tolerance has not been reached.
+LOWEST_GOAL = 1e-13
+# Relative goal with which a warm start begins and a sample of the observations ends.
+WARM_GOAL = 1e-3
+# Shares of the goal for Newton's method, for eigenvalues above 1, and for the cardinality row.
+NEWTON_SHARE = 1e-3
+EIGENVALUE_SHARE = 0.1
+ROW_SHARE = 0.05
+# Rounds of descent, new columns and new λ in one stage.
+ROUNDS = 300
+# Largest change of log λ in one step, and the largest for which the change of the point is predicted.
+LARGEST_CHANGE = 2.0
+PREDICTED_CHANGE = 0.3
+# Columns up to which every stage computes a lower bound.
+CHEAP_SPECTRUM = 500
+# With more columns, only stages whose goal is within this factor of the last one compute it.
+EARLY_FACTOR = 30.0
 
 
 def is_hard_margin(statement: ConicLoss) -> bool:
@@ -124,7 +101,6 @@ class Continuation:
     problem : LowRankRelaxation
         At the point to start from; its rows are those of the statement, or a sample of them.
     monitor : Monitor
-    settings : ContinuationSettings
 
     Attributes
     ----------
@@ -140,10 +116,8 @@ class Continuation:
         Two minima for one λ with Σ s z on either side of the allowance, if Σ s z is discontinuous there.
     """
 
-    def __init__(
-        self, statement: ConicLoss, problem: LowRankRelaxation, *, monitor: Monitor, settings: ContinuationSettings
-    ) -> None:
-        self.statement, self.problem, self.monitor, self.settings = statement, problem, monitor, settings
+    def __init__(self, statement: ConicLoss, problem: LowRankRelaxation, *, monitor: Monitor) -> None:
+        self.statement, self.problem, self.monitor = statement, problem, monitor
         self.allowance = statement.allowance
         self.fixed_lam = statement.kappa is None
         self.hard_margin = is_hard_margin(statement)
@@ -161,48 +135,47 @@ class Continuation:
         """Absolute gap of the first stage, whose ridge is large enough for smooth losses."""
         problem = self.problem
         mean = float(np.mean(problem.squared_norms)) or 1.0
-        goal = self.settings.first_ridge * problem.rank / (mean * self.settings.ridge_share)
+        goal = FIRST_RIDGE * problem.rank / (mean * RIDGE_SHARE)
         return min(goal, problem.lam * float(problem.weight.sum())) if self.fixed_lam else goal
 
     def run(self, goal: float) -> Status:
         """Run stages until the certified gap is at most the tolerance, a limit is reached, or the goal is at its lowest."""
-        settings = self.settings
         while True:
             self.stage(goal)
-            last = settings.final_share * self.monitor.tol * self.size()
-            lower, upper = self.bounds(early=goal > settings.early * last)
+            last = FINAL_SHARE * self.monitor.tol * self.size()
+            lower, upper = self.bounds(early=goal > EARLY_FACTOR * last)
             status = self.monitor.report(self.problem.steps, lower, upper)
             if status is not None:
                 return status
-            goal = max(settings.goal_fall * goal, last) if goal > last else settings.goal_fall * goal
-            if not goal > settings.lowest_goal * self.size():
+            goal = max(GOAL_FALL * goal, last) if goal > last else GOAL_FALL * goal
+            if not goal > LOWEST_GOAL * self.size():
                 return Status.INACCURATE
 
     def prepare(self, goal: float) -> None:
         """Run stages without bounds down to the moderate goal of a warm start, as for a sample of the observations."""
         while not self._stopped():
             self.stage(goal)
-            end = self.settings.warm_goal * self.size()
+            end = WARM_GOAL * self.size()
             if goal <= end:
                 return
-            goal = max(self.settings.goal_fall * goal, end)
+            goal = max(GOAL_FALL * goal, end)
 
     def _stopped(self) -> bool:
         return self.monitor.out_of_time() or self.problem.steps >= self.monitor.max_iter
 
     def stage(self, goal: float) -> None:
         """Solve the problem with the ridge that belongs to an absolute gap of `goal`."""
-        problem, settings, self.ends = self.problem, self.settings, []
-        problem.ridge = settings.ridge_share * goal / problem.rank
+        problem, self.ends = self.problem, []
+        problem.ridge = RIDGE_SHARE * goal / problem.rank
         low, high = 0.0, math.inf
         sides: dict[bool, Minimum] = {}
         error = math.inf
-        for _ in range(settings.rounds):
+        for _ in range(ROUNDS):
             problem.trim()
-            descent = problem.descend(settings.newton_share * goal, self.monitor.max_iter, self.monitor.out_of_time)
+            descent = problem.descend(NEWTON_SHARE * goal, self.monitor.max_iter, self.monitor.out_of_time)
             if self._stopped():
                 return
-            beyond = settings.eigenvalue_share * goal / max(self.size(), 0.5 * problem.alpha_sum())
+            beyond = EIGENVALUE_SHARE * goal / max(self.size(), 0.5 * problem.alpha_sum())
             if self.hard_margin:
                 top = float(problem.leading()[0][-1])
                 if top <= 1.0 and self._lowest() > KEPT_MARGIN:
@@ -217,12 +190,12 @@ class Continuation:
             if self.fixed_lam:
                 return
             here = Minimum(problem.U, problem.indicator_sum())
-            if problem.lam * abs(here.indicator_sum - self.allowance) <= settings.row_share * goal:
+            if problem.lam * abs(here.indicator_sum - self.allowance) <= ROW_SHARE * goal:
                 return
             over = here.indicator_sum > self.allowance
             rival = sides.pop(not over, None)
             behind = math.inf if rival is None else problem.value(rival.U) - problem.value(here.U)
-            if rival is not None and behind < -settings.row_share * goal:
+            if rival is not None and behind < -ROW_SHARE * goal:
                 # Descent has not ended at the minimum for this λ; the other end of the bracket may be wrong too.
                 problem.U = rival.U
                 low, high = (low, math.inf) if not over else (0.0, high)
@@ -231,7 +204,7 @@ class Continuation:
             low, high = (problem.lam, high) if over else (low, problem.lam)
             if rival is not None:
                 share = (self.allowance - here.indicator_sum) / (rival.indicator_sum - here.indicator_sum)
-                if share * behind <= settings.row_share * goal or high <= low * (1.0 + CLOSED):
+                if share * behind <= ROW_SHARE * goal or high <= low * (1.0 + CLOSED):
                     # Both are minima for this λ, at which Σ s z is discontinuous.
                     self.ends = [here.U, rival.U]
                     problem.U = _between(here.U, rival.U, share)
@@ -249,12 +222,12 @@ class Continuation:
         With a rival on the other side λ is set to the value at which the two points have the same objective. `solve` is
         that of the last Newton system, for the sensitivity to λ.
         """
-        problem, settings, missed = self.problem, self.settings, here.indicator_sum
+        problem, missed = self.problem, here.indicator_sum
         over = missed > self.allowance
         change, rate = problem.sensitivity(solve)
         wanted = math.log(self.allowance / missed) if missed > 0 else -math.inf
         step = wanted * missed / rate if rate < 0 and missed > 0 else math.inf
-        limit = settings.largest_change if over else -settings.largest_change
+        limit = LARGEST_CHANGE if over else -LARGEST_CHANGE
         step = limit if not 0 < step / limit < 1 else step
         new = problem.lam * math.exp(step)
         if rival is not None:
@@ -262,7 +235,7 @@ class Continuation:
         if not low < new < high:
             new = math.sqrt(low * high) if low > 0 and high < math.inf else problem.lam * math.exp(limit)
         step = math.log(new / problem.lam)
-        if abs(step) <= settings.predicted_change and np.isfinite(change).all():
+        if abs(step) <= PREDICTED_CHANGE and np.isfinite(change).all():
             predicted = problem.U + step * change
             before = problem.U
             problem.lam = new
@@ -368,7 +341,7 @@ class Continuation:
             if attained < upper:
                 upper, point = attained, (tight, 0.0)
         sources: list[Callable[[], tuple[Floats, Floats] | None]] = []
-        if not early or self.problem.rank <= self.settings.cheap_spectrum:
+        if not early or self.problem.rank <= CHEAP_SPECTRUM:
             sources = [self.problem.multipliers, self._refined, *(partial(self._at, U) for U in self.ends)]
             sources += [] if tight is None else [partial(self._refined_at, tight)]
         for source in sources:

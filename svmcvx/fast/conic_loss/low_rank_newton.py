@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, NamedTuple, TypeAlias
 
@@ -33,7 +32,6 @@ from svmcvx.kernels import row_norms
 __all__ = [
     "SYSTEMS",
     "Descent",
-    "LowRankNewtonSettings",
     "LowRankRelaxation",
     "SecondDerivatives",
     "Tilt",
@@ -49,48 +47,28 @@ SENSITIVITY_ACCURACY = 1e-6
 Solve: TypeAlias = Callable[[Floats], Floats | None]
 # Entries of a block of products of scores and rows, which stays in the cache of a core.
 TILE = 2**18
-
-
-@dataclass(frozen=True)
-class LowRankNewtonSettings:
-    """Numbers that steer Newton's method for a fixed ridge and λ.
-
-    Attributes
-    ----------
-    direct_unknowns : int
-        Unknowns up to which Newton's systems are formed and factored; beyond, conjugate gradients.
-    dense_spectrum : int
-        Columns up to which the leading eigenvalues come from a dense eigensolver; beyond, an iterative one.
-    first_damping, least_damping : float
-        Regularisation of Newton's systems, in units of a majoriser of the Hessian: the initial and the least value.
-    damping_raises : int
-        Trial steps in one iteration.
-    trusted_damping : float
-        Regularisation up to which the predicted decrease estimates the distance to the minimum.
-    conjugate_products : int
-        Products in one Newton step by conjugate gradients.
-    conjugate_accuracy : float
-        Their relative accuracy, or less where the gradient is small.
-    added_columns : int
-        Columns of V that are added at once.
-    length_steps, length_accuracy : int, float
-        Newton's steps for the length of a new column, and their accuracy.
-    dropped_share : float
-        Columns of V whose squared norm is below this share of the ridge are dropped.
-    """
-
-    direct_unknowns: int = 1500
-    dense_spectrum: int = 300
-    first_damping: float = 1e-3
-    least_damping: float = 1e-13
-    damping_raises: int = 60
-    trusted_damping: float = 1e-2
-    conjugate_products: int = 250
-    conjugate_accuracy: float = 1e-2
-    added_columns: int = 2
-    length_steps: int = 30
-    length_accuracy: float = 1e-3
-    dropped_share: float = 1e-2
+# Unknowns up to which Newton's systems are formed and factored; beyond, conjugate gradients.
+DIRECT_UNKNOWNS = 1500
+# Regularisation of Newton's systems, in units of a majoriser of the Hessian: the initial and the least value.
+FIRST_DAMPING = 1e-3
+LEAST_DAMPING = 1e-13
+# Trial steps in one iteration.
+DAMPING_RAISES = 60
+# Regularisation up to which the predicted decrease estimates the distance to the minimum.
+TRUSTED_DAMPING = 1e-2
+# Products in one Newton step by conjugate gradients.
+CONJUGATE_PRODUCTS = 250
+# Their relative accuracy, or less where the gradient is small.
+CONJUGATE_ACCURACY = 1e-2
+# Columns of V that are added at once.
+ADDED_COLUMNS = 2
+# Newton's steps for the length of a new column, and their accuracy.
+LENGTH_STEPS = 30
+LENGTH_ACCURACY = 1e-3
+# Columns of V whose squared norm is below this share of the ridge are dropped.
+DROPPED_SHARE = 1e-2
+# Columns up to which the leading eigenvalues come from a dense eigensolver; beyond, an iterative one.
+DENSE_SPECTRUM = 300
 
 
 class Descent(NamedTuple):
@@ -159,7 +137,8 @@ class LowRankRelaxation:
         Where to start: w and the columns of V.
     system : "auto", "direct" or "conjugate"
         How Newton's systems are solved.
-    settings : LowRankNewtonSettings, optional
+    dense_spectrum : int
+        Columns up to which the leading eigenvalues come from a dense eigensolver; beyond, an iterative one.
 
     Attributes
     ----------
@@ -184,14 +163,14 @@ class LowRankRelaxation:
         lam: float,
         U: Floats,
         system: str = "auto",
-        settings: LowRankNewtonSettings | None = None,
+        dense_spectrum: int = DENSE_SPECTRUM,
     ) -> None:
         self.L, self.y, self.weight = L, y, weight
-        self.settings = settings or LowRankNewtonSettings()
-        self.largest_system = {"auto": self.settings.direct_unknowns, "direct": math.inf, "conjugate": 0}[system]
+        self.dense_spectrum = dense_spectrum
+        self.largest_system = {"auto": DIRECT_UNKNOWNS, "direct": math.inf, "conjugate": 0}[system]
         self.squared_norms = row_norms(L) ** 2
         self.U, self.lam, self.ridge = U, lam, 0.0
-        self.steps, self.damping = 0, self.settings.first_damping
+        self.steps, self.damping = 0, FIRST_DAMPING
 
     @property
     def rank(self) -> int:
@@ -284,7 +263,6 @@ class LowRankRelaxation:
 
         At most `steps` in all since the start. The last step is taken too if it does not increase F.
         """
-        settings = self.settings
         direct, solve = self.U.size <= self.largest_system, None
         majoriser = self._majoriser()
         value, gradient, bend = self.derivatives()
@@ -292,18 +270,18 @@ class LowRankRelaxation:
             self.steps += 1
             H = self._hessian(bend) if direct else None
             accepted = None
-            for _ in range(settings.damping_raises):
+            for _ in range(DAMPING_RAISES):
                 found = (
                     self._direct_step(H, gradient, majoriser)
                     if H is not None
                     else self._conjugate_step(bend, gradient, majoriser)
                 )
                 if found is None:
-                    self.damping = max(4.0 * self.damping, settings.least_damping)
+                    self.damping = max(4.0 * self.damping, LEAST_DAMPING)
                     continue
                 step, predicted, solve = found
                 new = self.value(self.U + step)
-                near = goal if self.damping <= settings.trusted_damping else settings.trusted_damping * goal
+                near = goal if self.damping <= TRUSTED_DAMPING else TRUSTED_DAMPING * goal
                 if predicted <= max(near, EPS * abs(value)):
                     if new <= value + EPS * abs(value):
                         self.U = self.U + step
@@ -315,7 +293,7 @@ class LowRankRelaxation:
                     self.damping *= 0.2
                 elif not ratio >= 0.2:
                     self.damping *= 4.0
-                self.damping = max(self.damping, settings.least_damping)
+                self.damping = max(self.damping, LEAST_DAMPING)
                 if ratio > 1e-3:
                     accepted = step
                     break
@@ -358,12 +336,12 @@ class LowRankRelaxation:
                 right,
                 lambda residual: residual / diagonal,
                 accuracy=accuracy,
-                limit=self.settings.conjugate_products,
+                limit=CONJUGATE_PRODUCTS,
             )
             return None if not found.definite and found.products == 1 else found.x
 
         size = math.sqrt(float(np.sum(gradient**2 / diagonal)))
-        step = solve(-gradient, min(self.settings.conjugate_accuracy, size))
+        step = solve(-gradient, min(CONJUGATE_ACCURACY, size))
         if step is None:
             return None
         predicted = -float(np.sum(gradient * step)) - 0.5 * float(np.sum(step * apply(step)))
@@ -379,8 +357,8 @@ class LowRankRelaxation:
         """Return the largest eigenvalues of Σ γ_i x_i x_i' − C in ascending order, and their vectors."""
         gamma, _ = self.multipliers()
         r = self.rank
-        wanted = min(self.settings.added_columns, r)
-        if r <= self.settings.dense_spectrum:
+        wanted = min(ADDED_COLUMNS, r)
+        if r <= self.dense_spectrum:
             return self._dense_leading(gamma, wanted)
         operator = LinearOperator(
             (r, r),
@@ -424,10 +402,10 @@ class LowRankRelaxation:
         """Minimise F over τ ≥ 0 for the covariance VV' + τqq'. F is convex in τ; Newton's iterates increase monotonically."""
         sums = self._sums_along(q)
         tau, price = 0.0, float(q @ self._penalised(q))
-        for _ in range(self.settings.length_steps):
+        for _ in range(LENGTH_STEPS):
             fall, bend = sums(tau)
             pull = fall - price
-            if tau > 0 and not pull > self.settings.length_accuracy:
+            if tau > 0 and not pull > LENGTH_ACCURACY:
                 break
             tau += max(pull, 0.0) / (2.0 * bend + np.finfo(float).tiny)
         return tau if math.isfinite(tau) else 0.0
@@ -443,7 +421,7 @@ class LowRankRelaxation:
         if V.shape[1] == 0:
             return
         basis, sizes, _ = sl.svd(V, full_matrices=False, check_finite=False)
-        kept = sizes**2 > self.settings.dropped_share * self.ridge
+        kept = sizes**2 > DROPPED_SHARE * self.ridge
         if not kept.all():
             self.U = np.column_stack([self.U[:, 0], basis[:, kept] * sizes[kept]])
 

@@ -11,8 +11,8 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from svmcvx.errors import DataError, SolverFailed
-from svmcvx.fast.conic_loss.continuation import Continuation, ContinuationSettings, is_hard_margin, leading_directions
-from svmcvx.fast.conic_loss.low_rank_newton import LowRankNewtonSettings, LowRankRelaxation
+from svmcvx.fast.conic_loss.continuation import Continuation, is_hard_margin, leading_directions
+from svmcvx.fast.conic_loss.low_rank_newton import LowRankRelaxation
 from svmcvx.fast.core.monitor import Monitor
 from svmcvx.formulations.conic_loss.recovery import moment_of
 from svmcvx.formulations.conic_loss.statement import ConicLoss, hard_margin_point
@@ -101,8 +101,7 @@ def begin(
     monitor: Monitor,
     start: Start | None,
     method: str,
-    newton: LowRankNewtonSettings,
-    continuation: ContinuationSettings,
+    dense_spectrum: int,
 ) -> Continuation:
     """Return the continuation at the hard margin where there is nothing else, at `start`, or at w = 0."""
     data, L = statement.space.data, statement.factor
@@ -119,5 +118,5 @@ def begin(
         if hard_margin:
             # Any single margin below 1 has to cost more than the whole squared norm of the hard margin.
             lam = max(lam, FIRST_LAM * float(np.sum(U**2)) / float(data.weight.min()))
-    problem = LowRankRelaxation(L, data.y, data.weight, lam=lam, U=U, system=method, settings=newton)
-    return Continuation(statement, problem, monitor=monitor, settings=continuation)
+    problem = LowRankRelaxation(L, data.y, data.weight, lam=lam, U=U, system=method, dense_spectrum=dense_spectrum)
+    return Continuation(statement, problem, monitor=monitor)

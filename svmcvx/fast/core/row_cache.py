@@ -34,11 +34,13 @@ FEWEST_TIMED = 10_000_000
 SQUARE = 128
 # Rows that are computed at a time, at least: preparing a block has a cost of its own.
 FEWEST_ROWS = 64
+# Number of observations up to which one thread computes kernel rows: starting others costs more.
+SINGLE_THREAD = 1000
 
 
 @dataclass(frozen=True)
 class RowCacheSettings:
-    """Numbers that steer the cache of kernel rows.
+    """Parameters of the cache of kernel rows.
 
     Parameters
     ----------
@@ -47,15 +49,12 @@ class RowCacheSettings:
         lets the gap go down to rounding.
     block_entries : int
         Entries of one block of rows that is computed at a time; it should fit into the processor's cache.
-    single_thread : int
-        Number of observations up to which one thread computes them.
     all_kept, some_kept : float
         Shares of all rows for which the cache must have room to keep all that are used, and those that are used often.
     """
 
     double_precision: int = 4000
     block_entries: int = BLOCK_ENTRIES
-    single_thread: int = 1000
     all_kept: float = 0.25
     some_kept: float = 0.05
 
@@ -304,7 +303,7 @@ def kernel_rows(
         )
     memory.require(capacity * row, f"a cache of {capacity} kernel rows", "pass a smaller cache_size")
     if workers is None:
-        workers = threads_allowed() if n > settings.single_thread else 1
+        workers = threads_allowed() if n > SINGLE_THREAD else 1
     rows = CachedRows(space.row_block(dtype), n, capacity, dtype, workers, settings.block_entries, tiled)
     return rows, min(working_set, capacity)
 

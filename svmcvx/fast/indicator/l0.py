@@ -59,38 +59,34 @@ SEARCH_ROUNDS = 10**9
 LARGEST_IOTA = (1 + math.sqrt(5)) / 2
 # A penalty of the ADMM, at least.
 SMALLEST_PENALTY = 1e-200
+# The default penalties are σ = 2C/t² for these t: slacks in (0, t] are set to zero in the first iteration if t ≥ 1.
+THRESHOLDS = (1.2, 4.0)
+# Columns of the factor of K with which the ADMM works on more observations than ``L0Settings.whole``.
+ADMM_RANK = 300
+# A factor takes the place of the Gram matrix if it has at most this share of n columns.
+LARGEST_RANK_SHARE = 0.4
+# Up to this many observations each of the :math:`2^n` sets is a start, so that the answer is the global minimum.
+EVERY_SET = 8
 
 
 @dataclass(frozen=True)
 class L0Settings:
-    """Numbers that steer :func:`l0`.
+    """Parameters of the algorithms of :func:`l0`.
 
     Attributes
     ----------
     admm_tol : float
         Residual of proximal stationarity at which a run of the ADMM stops, as in [LinYaoLiu]; margins of its points that are
         below 1 by no more count as 1.
-    thresholds : tuple of float
-        The default penalties are σ = 2C/t² for these t: slacks in (0, t] are set to zero in the first iteration if t ≥ 1.
     whole : int
         Up to this many observations there is a Gram matrix, and all are in the working set.
-    rank : int
-        Columns of the factor of K for more observations.
-    thin : float
-        A factor takes the place of the Gram matrix if it has at most this share of n columns.
-    every_set : int
-        Up to this many observations each of the :math:`2^n` sets is a start, so that the answer is the global minimum.
     polish : PolishSettings
     branch : BranchSettings
         Of the search.
     """
 
     admm_tol: float = 1e-3
-    thresholds: tuple[float, ...] = (1.2, 4.0)
     whole: int = 3000
-    rank: int = 300
-    thin: float = 0.4
-    every_set: int = 8
     polish: PolishSettings = field(default_factory=PolishSettings)
     branch: BranchSettings = field(default_factory=BranchSettings)
 
@@ -168,7 +164,7 @@ def l0(
     seed : int
         Same seed, same result.
     settings : L0Settings, optional
-        Numbers that steer the method; None for the defaults.
+        Parameters of the method; None for the defaults.
 
     Returns
     -------
@@ -207,7 +203,7 @@ def l0(
     statement = l0_statement(
         X, y, C=C, kernel=kernel, sample_weight=sample_weight, indefinite=indefinite, keep_gram=False
     )
-    sigmas = _penalties(sigma, statement.C, settings.thresholds)
+    sigmas = _penalties(sigma, statement.C, THRESHOLDS)
     iota = check_number(iota, "iota", low=0, high=LARGEST_IOTA, open_low=True, open_high=True)
     n_restarts = check_whole(n_restarts, "n_restarts", 0)
     rank = None if rank is None else check_whole(rank, "rank", 1)
@@ -343,7 +339,7 @@ class _Run:
             for kept in (earlier >= 1.0 - self.settings.admm_tol, earlier >= 0.0):
                 self.offer(self.polisher.improve(kept, earlier), "warm start")
         n = everything.size
-        if n <= self.settings.every_set:
+        if n <= EVERY_SET:
             for kept in ((np.arange(2**n)[:, None] >> np.arange(n)) & 1).astype(bool):
                 self.offer(self.polisher.improve(kept, None), "every set")
         if self.ended():
@@ -400,7 +396,7 @@ def _matrices(
     """Return the Gram matrix or a factor of it for the ADMM, the other being None."""
     n = space.data.n
     large = n > settings.whole or rank is not None
-    if space.is_linear and space.X.shape[1] <= (settings.thin * n if rank is None else rank):
+    if space.is_linear and space.X.shape[1] <= (LARGEST_RANK_SHARE * n if rank is None else rank):
         return None, np.ascontiguousarray(space.X.toarray() if sp.issparse(space.X) else space.X)
     if large:
         everything = np.arange(n)
@@ -408,7 +404,7 @@ def _matrices(
         def column(j: int) -> Floats:
             return space.block(everything, np.array([j]))[:, 0]
 
-        return None, low_rank(space.diagonal(), column, min(n, settings.rank if rank is None else rank), math.inf)
+        return None, low_rank(space.diagonal(), column, min(n, ADMM_RANK if rank is None else rank), math.inf)
     K = polisher.gram
-    F = low_rank(np.diagonal(K).copy(), lambda j: np.asarray(K[j]), int(settings.thin * n))
+    F = low_rank(np.diagonal(K).copy(), lambda j: np.asarray(K[j]), int(LARGEST_RANK_SHARE * n))
     return (K, None) if F is None else (None, F)

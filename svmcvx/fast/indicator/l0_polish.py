@@ -22,33 +22,30 @@ Bools: TypeAlias = NDArray[np.bool_]
 
 # Margins below 1 by less than this, relative to the largest score, are satisfied outside the working set.
 SATISFIED = 1e-11
+# Observations taken in, and trials of the local search, between two looks at the clock.
+ACTIVE_SET_STEPS = 100
+TRIALS = 100
+# Size at which a working set stops growing.
+LARGEST = 4000
+# Rounds in which a working set grows, at most.
+ROUNDS = 60
 
 
 @dataclass(frozen=True)
 class PolishSettings:
-    """Numbers that steer the polishing of sets.
+    """Parameters of the polishing of sets.
 
     Attributes
     ----------
-    steps, trials : int
-        Observations taken in, and trials of the local search, between two looks at the clock.
     nearest, dropped : int
         Large data: satisfied observations of each class and dropped ones in the first working set.
     joining : int
         Observations that join it in a round.
-    largest : int
-        Size at which it stops growing.
-    rounds : int
-        Rounds in which it grows, at most.
     """
 
-    steps: int = 100
-    trials: int = 100
     nearest: int = 300
     dropped: int = 1000
     joining: int = 300
-    largest: int = 4000
-    rounds: int = 60
 
 
 class LocalMinimum(NamedTuple):
@@ -124,7 +121,7 @@ class SetPolisher:
             self._seen.add(key)
         kept, y = np.array(kept), self.space.data.y
         work = self._work(kept, margins)
-        for left in range(self.settings.rounds, 0, -1):
+        for left in range(ROUNDS, 0, -1):
             members, state = work.members, work.state
             inside, price = kept[members], self.price[members]
             if not self._solve(state, inside, price):
@@ -141,7 +138,7 @@ class SetPolisher:
             short = u < 1.0 - SATISFIED * max(1.0, float(np.abs(u).max()))
             kept |= outside & ~short
             wanted = np.flatnonzero(outside & kept & short)
-            if wanted.size and left > 1 and work.n < self.settings.largest and not self.monitor.out_of_time():
+            if wanted.size and left > 1 and work.n < LARGEST and not self.monitor.out_of_time():
                 joining = min(self.settings.joining, wanted.size)
                 work.grow(wanted[np.argpartition(u[wanted], joining - 1)[:joining]])
                 continue
@@ -176,7 +173,7 @@ class SetPolisher:
         """Polish a set, without what keeps it from being separable or at all competitive; tell whether time allowed it."""
         code = MORE
         while code == MORE:
-            code = solve_or_evict(state, kept, price, self._trivial_value, self.settings.steps)
+            code = solve_or_evict(state, kept, price, self._trivial_value, ACTIVE_SET_STEPS)
             if code == MORE and self.monitor.out_of_time():
                 return False
         return bool(code == SOLVED)
@@ -186,8 +183,8 @@ class SetPolisher:
             self._spare = spare_of(state), spare_of(state)
         if picks is not None:
             objective = value(state) + float(price[~kept].sum())
-            explore(state, *self._spare, kept, price, objective, picks, 10 * self.settings.trials)
+            explore(state, *self._spare, kept, price, objective, picks, 10 * TRIALS)
             return
-        everything, trials = np.ones(price.size, dtype=np.bool_), self.settings.trials
-        while trials >= self.settings.trials and not self.monitor.out_of_time():
-            _, trials = descend(state, self._spare[0], kept, price, everything, self.settings.trials)
+        everything, trials = np.ones(price.size, dtype=np.bool_), TRIALS
+        while trials >= TRIALS and not self.monitor.out_of_time():
+            _, trials = descend(state, self._spare[0], kept, price, everything, TRIALS)

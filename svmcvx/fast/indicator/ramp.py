@@ -91,7 +91,7 @@ def ramp(
     seed : int
         Accepted like that of the other solvers; the search draws nothing.
     settings : BranchSettings, optional
-        Numbers that steer the method; None for the defaults.
+        Parameters of the method; None for the defaults.
 
     Returns
     -------

@@ -66,7 +66,7 @@ EASY_SHARE = 0.5
 
 @dataclass(frozen=True)
 class ZeroOneSettings:
-    """Numbers that steer :func:`zero_one`.
+    """Parameters of the algorithms of :func:`zero_one`.
 
     Attributes
     ----------
@@ -148,7 +148,7 @@ def zero_one(
     seed : int
         Of the sample that precedes the conic relaxation of more than 20 000 observations; the searches draw nothing.
     settings : ZeroOneSettings, optional
-        Numbers that steer the method; None for the defaults.
+        Parameters of the method; None for the defaults.
 
     Returns
     -------

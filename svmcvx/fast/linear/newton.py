@@ -29,7 +29,25 @@ from svmcvx.certificate import EPS, relative_gap
 from svmcvx.fast.core.monitor import Monitor
 from svmcvx.fast.linear.margins import Margins, flat_middle
 from svmcvx.fast.linear.polish import Polish
-from svmcvx.fast.linear.problem import LinearBounds, LinearNewtonSettings, LinearProblem, LinearTerms, Point, Response
+from svmcvx.fast.linear.problem import (
+    FIRST_SIGMA,
+    GRADIENT_SHARE,
+    LARGEST_SIGMA,
+    LARGEST_STIFFNESS,
+    LINE_STEPS,
+    LONGEST_IDLE,
+    PATIENCE,
+    PATIENCE_ROUNDS,
+    REFRESH,
+    SIGMA_GROWTH,
+    WARM_SIGMA,
+    LinearBounds,
+    LinearNewtonSettings,
+    LinearProblem,
+    LinearTerms,
+    Point,
+    Response,
+)
 from svmcvx.fast.linear.steps import newton_step
 from svmcvx.solution import Status
 from svmcvx.system.deadline import OutOfTime
@@ -67,7 +85,7 @@ def minimise(
     sigma : float, optional
         First penalty of the augmented Lagrangian; by default one of the settings.
     settings : LinearNewtonSettings, optional
-        Numbers that steer the method; None for the defaults.
+        Parameters of the method; None for the defaults.
     margins : Margins, optional
         The rows, where they lie in blocks; by default those of a :class:`LinearProblem`.
 
@@ -144,7 +162,7 @@ def _descend(
         grow_sigma = False
         if not m.smooth:
             left = sums.loss + sums.conjugate - sums.product
-            grow_sigma = part <= settings.gradient_share * left or negligible
+            grow_sigma = part <= GRADIENT_SHARE * left or negligible
         # Where the lower bound is small beside the upper one their relative gap does not show that it grows.
         grown = bounds.best.lower > 2.0 * proved
         if monitor.gap < 0.999 * smallest or grown:
@@ -152,8 +170,8 @@ def _descend(
             proved = max(bounds.best.lower, proved)
         elif negligible or grow_sigma:
             idle += 1
-        patience = settings.patience if m.smooth else settings.patience_rounds
-        exhausted = idle >= patience or steps - improved > settings.longest_idle
+        patience = PATIENCE if m.smooth else PATIENCE_ROUNDS
+        exhausted = idle >= patience or steps - improved > LONGEST_IDLE
         if status is None and (exhausted or not math.isfinite(gap)):
             status = Status.INACCURATE
         if status is None and polish is not None and (exact := polish(grow_sigma)) is not None:
@@ -166,7 +184,7 @@ def _descend(
             return status
         if grow_sigma:
             rows.recentre()
-            penalty = min(penalty * settings.sigma_growth, settings.largest_sigma)
+            penalty = min(penalty * SIGMA_GROWTH, LARGEST_SIGMA)
             sums, primal, gradient = multipliers(w)
             first = math.inf
         norm = math.sqrt(float(gradient @ gradient))
@@ -185,11 +203,11 @@ def _descend(
         promised = -float(gradient @ dw) + (sums.balance * db if m.bias else 0.0)
         t = 1.0
         if promised > 0:
-            t = _step_length(m, rows, w - q, b, penalty, dw, db, sums.smooth, -promised, settings.line_steps)
+            t = _step_length(m, rows, w - q, b, penalty, dw, db, sums.smooth, -promised, LINE_STEPS)
         w = w + t * dw
         b += t * db
         steps += 1
-        if steps % settings.refresh == 0:
+        if steps % REFRESH == 0:
             rows.place(w)
         else:
             rows.advance(t)
@@ -199,10 +217,8 @@ def _first_sigma(m: LinearTerms, settings: LinearNewtonSettings, *, warm: bool) 
     if m.smooth:
         return 1.0
     if warm:
-        return settings.warm_sigma
-    return (
-        min(settings.first_sigma, settings.largest_stiffness / m.stiffness) if m.stiffness > 0 else settings.first_sigma
-    )
+        return WARM_SIGMA
+    return min(FIRST_SIGMA, LARGEST_STIFFNESS / m.stiffness) if m.stiffness > 0 else FIRST_SIGMA
 
 
 def _best_bias(rows: Margins, b: float, sigma: float) -> float:

@@ -52,59 +52,50 @@ __all__ = [
 ]
 
 Floats: TypeAlias = NDArray[np.float64]
+# Multiplications for each entry of rows in blocks up to which a system is formed: a product of conjugate gradients reads all
+# blocks again.
+DIRECT_PER_ENTRY = 1000.0
+# Products of conjugate gradients in one step, at most.
+CONJUGATE_STEPS = 500
+# Trials of one line search, at most.
+LINE_STEPS = 40
+# First penalty σ of the augmented Lagrangian, without and with multipliers to start from.
+FIRST_SIGMA = 1.0
+WARM_SIGMA = 100.0
+# The first σ without multipliers is reduced until σ times the weight times the squared norm of an observation is at most this:
+# with a larger value the first subproblem is ill-conditioned.
+LARGEST_STIFFNESS = 1e4
+# Factor by which σ grows, and its largest value.
+SIGMA_GROWTH = 6.0
+LARGEST_SIGMA = 1e12
+# The gradient's part of the gap, relative to the rest, at which σ grows.
+GRADIENT_SHARE = 0.1
+# Steps (smooth losses) and rounds of the augmented Lagrangian (p < 2) that promise less than rounding and do not reduce the
+# gap, after which the method ends.
+PATIENCE = 5
+PATIENCE_ROUNDS = 15
+# Steps of any kind without a smaller gap after which it ends.
+LONGEST_IDLE = 200
+# Steps after which the scores are computed afresh.
+REFRESH = 20
 
 
 @dataclass(frozen=True)
 class LinearNewtonSettings:
-    """Numbers that steer :func:`svmcvx.fast.linear.newton.minimise`.
+    """Parameters of the algorithms of :func:`svmcvx.fast.linear.newton.minimise`.
 
     Parameters
     ----------
     direct_work, direct_work_stiff : float
         Multiplications up to which a Newton system is formed and factored, for smooth losses and for those with p < 2, whose
         systems become ill-conditioned.
-    direct_per_entry : float
-        The same for rows in blocks, for each of their entries: a product of conjugate gradients reads all blocks again.
     largest_system : int
         Unknowns of a system that is factored, at most.
-    conjugate_steps : int
-        Products of conjugate gradients in one step, at most.
-    line_steps : int
-        Trials of one line search, at most.
-    first_sigma, warm_sigma : float
-        First penalty σ of the augmented Lagrangian, without and with multipliers to start from.
-    largest_stiffness : float
-        The first σ without multipliers is reduced until σ times the weight times the squared norm of an observation is at most
-        this: with a larger value the first subproblem is ill-conditioned.
-    sigma_growth, largest_sigma : float
-        Factor by which σ grows, and its largest value.
-    gradient_share : float
-        The gradient's part of the gap, relative to the rest, at which σ grows.
-    patience, patience_rounds : int
-        Steps (smooth losses) and rounds of the augmented Lagrangian (p < 2) that promise less than rounding and do not reduce the
-        gap, after which the method ends.
-    longest_idle : int
-        Steps of any kind without a smaller gap after which it ends.
-    refresh : int
-        Steps after which the scores are computed afresh.
     """
 
     direct_work: float = 4e9
     direct_work_stiff: float = 4e10
-    direct_per_entry: float = 1000.0
     largest_system: int = 4000
-    conjugate_steps: int = 500
-    line_steps: int = 40
-    first_sigma: float = 1.0
-    warm_sigma: float = 100.0
-    largest_stiffness: float = 1e4
-    sigma_growth: float = 6.0
-    largest_sigma: float = 1e12
-    gradient_share: float = 0.1
-    patience: int = 5
-    patience_rounds: int = 15
-    longest_idle: int = 200
-    refresh: int = 20
 
 
 def estimated_rounding(terms: int) -> float:

@@ -18,7 +18,7 @@ from scipy.linalg.lapack import dposv
 
 from svmcvx.conjugate_gradients import conjugate_gradients
 from svmcvx.fast.linear.margins import Margins
-from svmcvx.fast.linear.problem import LinearNewtonSettings, LinearTerms
+from svmcvx.fast.linear.problem import CONJUGATE_STEPS, DIRECT_PER_ENTRY, LinearNewtonSettings, LinearTerms
 
 __all__ = ["newton_step"]
 
@@ -63,7 +63,7 @@ def newton_step(
     work = curved * problem.entries * min(problem.entries, small) + small**3 / 3.0
     limit = settings.direct_work if problem.smooth else settings.direct_work_stiff
     if not margins.whole:
-        limit = max(limit, settings.direct_per_entry * problem.n * problem.entries)
+        limit = max(limit, DIRECT_PER_ENTRY * problem.n * problem.entries)
     if small <= settings.largest_system and work <= limit:
         solver = _System(problem, margins) if d <= curved or not margins.whole else _DualSystem(problem, margins)
         try:
@@ -163,7 +163,7 @@ def _iterated_step(
 
     right = np.append(-gradient, -bias_gradient)
     step = conjugate_gradients(
-        product, right, lambda r: r / diagonal, accuracy=accuracy, limit=settings.conjugate_steps, stop=stop
+        product, right, lambda r: r / diagonal, accuracy=accuracy, limit=CONJUGATE_STEPS, stop=stop
     ).x
     if not step.any():
         return -gradient, 0.0

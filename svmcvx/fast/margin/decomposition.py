@@ -50,68 +50,58 @@ EXACT = 3.0
 FAR, FAR_SMOOTH = 100.0, 3.0
 # Imbalance of the classes that counts as rounding, in machine epsilons of the sum of the multipliers.
 ROUNDINGS = 64.0
+# Share of all observations in a working set where rows are computed where they are used.
+TILED_SHARE = 0.02
+# Shares of the violation of all observations down to which that inside the working set is brought: small where its rows are at
+# hand, larger where each change costs a row.
+INNER_SHARE = 0.1
+TILED_INNER_SHARE = 0.3
+# The same where the working set has all observations, times the root of the tolerance: a round then ends with bounds, which
+# cost more than its last steps.
+INNER_SHARE_WHOLE = 0.5
+# The bounds are compared when the violation has fallen to this share, or after PATIENCE rounds.
+FALL = 0.6
+PATIENCE = 12
+# Share of the tolerance at which bounds from updated scores lead to an exact evaluation. It starts at TRUST and is halved
+# each time, down to LEAST_TRUST.
+TRUST = 0.9
+LEAST_TRUST = 0.1
+# A violation below so many roundings of the scores counts as zero.
+FLOOR_ROUNDINGS = 16.0
+# Comparisons of the bounds without progress after which the solver gives up.
+STALLED_COMPARISONS = 40
+# Comparisons in which the gap has to fall by a tenth; otherwise the solver hands over, or gives up.
+HOPELESS_COMPARISONS = 300
+# Numbers of comparisons at which small problems try to end by solving the support equations.
+CROSSOVERS = frozenset((10, 30, 100, 300, 1000))
+# Number of observations up to which problems are small in this sense.
+CROSSOVER_SIZE = 1000
 
 
 @dataclass(frozen=True)
 class DecompositionSettings:
-    """Numbers that steer the decomposition.
+    """Parameters of the decomposition.
 
     Parameters
     ----------
     working_set : int
         Observations in a working set where all kernel rows that are used are kept (:mod:`svmcvx.fast.core.row_cache`).
-    tiled_share : float
-        Share of all observations in a working set where rows are computed where they are used.
     tiled_least, tiled_most : int
         Bounds on their number.
     whole : int
         Number of observations up to which all of them are in the working set.
     steps : int
         Pair steps in one round, for each observation of the working set.
-    inner, tiled_inner : float
-        Shares of the violation of all observations down to which that inside the working set is brought: small where its rows
-        are at hand, larger where each change costs a row.
-    inner_whole : float
-        The same where the working set has all observations, times the root of the tolerance: a round then ends with bounds, which cost
-        more than its last steps.
     final : float
         Violation, in tolerances of the gap, down to which every round but the first goes: small where steps cost next to nothing.
-    fall, patience : float, int
-        The bounds are compared when the violation has fallen to this share, or after so many rounds.
-    trust, least_trust : float
-        Share of the tolerance at which bounds from updated scores lead to an exact evaluation. It starts at `trust` and is
-        halved each time, down to `least_trust`.
-    floor : float
-        A violation below so many roundings of the scores counts as zero.
-    stalled : int
-        Comparisons of the bounds without progress after which the solver gives up.
-    hopeless : int
-        Comparisons in which the gap has to fall by a tenth; otherwise the solver hands over, or gives up.
-    crossovers : frozenset of int
-        Numbers of comparisons at which small problems try to end by solving the support equations.
-    crossover_size : int
-        Number of observations up to which problems are small in this sense.
     """
 
     working_set: int = 512
-    tiled_share: float = 0.02
     tiled_least: int = 1024
     tiled_most: int = 4096
     whole: int = 1000
     steps: int = 40
-    inner: float = 0.1
-    tiled_inner: float = 0.3
-    inner_whole: float = 0.5
     final: float = math.inf
-    fall: float = 0.6
-    patience: int = 12
-    trust: float = 0.9
-    least_trust: float = 0.1
-    floor: float = 16.0
-    stalled: int = 40
-    hopeless: int = 300
-    crossovers: frozenset[int] = frozenset((10, 30, 100, 300, 1000))
-    crossover_size: int = 1000
 
     def working_set_size(self, n: int) -> int:
         """Return how many of n observations a round takes."""
@@ -119,7 +109,7 @@ class DecompositionSettings:
 
     def tiled_working_set_size(self, n: int) -> int:
         """Return how many a round takes where rows are computed where they are used."""
-        return n if n <= self.whole else min(n, max(self.tiled_least, min(int(self.tiled_share * n), self.tiled_most)))
+        return n if n <= self.whole else min(n, max(self.tiled_least, min(int(TILED_SHARE * n), self.tiled_most)))
 
 
 class Shortcut(Protocol):
@@ -257,7 +247,7 @@ class Decomposition:
     def run(self, monitor: Monitor) -> Status:
         """Ascend until the monitor says stop, the dual is found unbounded, or the violation is down to rounding."""
         settings = self.settings
-        trust, compared, idle = settings.trust, 0, 0
+        trust, compared, idle = TRUST, 0, 0
         cold, whole = not self.alpha.any(), self.size == self.y.size
         far = FAR * monitor.tol if self.r == 0 else FAR_SMOOTH * math.sqrt(monitor.tol)
         best_gap, best_lower = math.inf, -math.inf
@@ -271,11 +261,11 @@ class Decomposition:
             g = self.derivative()
             up, low = self._candidates(g)
             violation = float(up.max() - low.min())
-            floor = settings.floor * EPS * max(1.0, float(np.abs(self.f).max()))
+            floor = FLOOR_ROUNDINGS * EPS * max(1.0, float(np.abs(self.f).max()))
             early = whole and self.rounds < (2 if cold else 1) and violation > max(floor, far if cold else 100.0 * far)
             if not (early and self._may_go_on(monitor)) and (
-                violation <= max(settings.fall * last_violation, floor)
-                or self.rounds - last_round >= settings.patience
+                violation <= max(FALL * last_violation, floor)
+                or self.rounds - last_round >= PATIENCE
                 or whole
                 or not self._may_go_on(monitor)
             ):
@@ -284,15 +274,15 @@ class Decomposition:
                     # The bounds of updated scores would lead here.
                     self.exact_scores()
                 found = self.bounds(self.alpha, self.f)
-                hopeless = compared - reached > settings.hopeless
-                exhausted = violation <= floor or idle > settings.stalled or hopeless
+                hopeless = compared - reached > HOPELESS_COMPARISONS
+                exhausted = violation <= floor or idle > STALLED_COMPARISONS or hopeless
                 ends = found is None or exhausted or relative_gap(*found) <= trust * monitor.tol
                 if self.updated and (ends or self._closes(found, monitor)):
                     # Scores that were updated in the precision of the rows prove nothing. Exact scores may also leave more to gain.
                     self.exact_scores()
                     found = self.bounds(self.alpha, self.f)
-                    trust, exhausted, idle = max(0.5 * trust, settings.least_trust), hopeless, 0
-                elif found is not None and compared in settings.crossovers and self.y.size <= settings.crossover_size:
+                    trust, exhausted, idle = max(0.5 * trust, LEAST_TRUST), hopeless, 0
+                elif found is not None and compared in CROSSOVERS and self.y.size <= CROSSOVER_SIZE:
                     found = self._crossover(found)
                 if found is not None and self.shortcut is not None and self.shortcut.due(self.work, self.alpha):
                     found = self._better(found, self.shortcut.solve(self.alpha, monitor))
@@ -317,11 +307,11 @@ class Decomposition:
                 if not self.updated:
                     g = self.derivative()
                     up, low = self._candidates(g)
-            inner = settings.inner
+            inner = INNER_SHARE
             if self.rows.tiled:
-                inner = settings.tiled_inner
+                inner = TILED_INNER_SHARE
             elif whole:
-                inner = min(inner, settings.inner_whole * math.sqrt(monitor.tol))
+                inner = min(inner, INNER_SHARE_WHOLE * math.sqrt(monitor.tol))
             if self.rounds:
                 inner = min(inner, settings.final * monitor.tol / violation) if violation > 0 else inner
             self._round(g, up, low, max(inner * violation, 0.25 * floor))

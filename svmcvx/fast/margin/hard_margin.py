@@ -35,7 +35,7 @@ from svmcvx.fast.core.active_set_passes import FULL, INSEPARABLE, MORE, OVER, TO
 from svmcvx.fast.core.growing_working_set import GrowingWorkingSet
 from svmcvx.fast.core.monitor import Callback, Found, Monitor, conclude, limited, monitored, solved_from
 from svmcvx.fast.core.row_cache import RowCacheSettings, kernel_rows
-from svmcvx.fast.margin.decomposition import Decomposition, DecompositionSettings
+from svmcvx.fast.margin.decomposition import CROSSOVER_SIZE, Decomposition, DecompositionSettings
 from svmcvx.fast.margin.feasible import SELECTIONS, BoundsOf, earlier_multipliers
 from svmcvx.feature_space import LinearSpace, feature_space
 from svmcvx.feature_space.first_pass import block_space
@@ -56,11 +56,13 @@ Floats: TypeAlias = NDArray[np.float64]
 METHODS = ("auto", "active-set", "smo")
 # Share of the tolerance to which a working set of rows in blocks is solved.
 INNER_SHARE = 0.1
+# Observations that become tight between two checks of the clock.
+ACTIVE_SET_STEPS = 100
 
 
 @dataclass(frozen=True)
 class ActiveSetSettings:
-    """Numbers that steer the active-set method on a growing working set.
+    """Parameters of the active-set method on a growing working set.
 
     Parameters
     ----------
@@ -70,8 +72,6 @@ class ActiveSetSettings:
         Observations that join in a round, at most.
     largest : int
         Size of the working set from which observations far from the margin leave it.
-    steps : int
-        Observations that become tight between two checks of the clock.
     largest_support : int
         Tight observations, at most; pSMO takes over where there are more.
     """
@@ -79,13 +79,12 @@ class ActiveSetSettings:
     first: int = 400
     joining: int = 200
     largest: int = 3000
-    steps: int = 100
     largest_support: int = LARGEST_SUPPORT
 
 
 @dataclass(frozen=True)
 class HardMarginSettings:
-    """Numbers that steer :func:`hard_margin`.
+    """Parameters of the algorithms of :func:`hard_margin`.
 
     Parameters
     ----------
@@ -140,7 +139,7 @@ def hard_margin(
         observations; with more, nearly all observations are tight, and pSMO is faster. With ``"auto"`` pSMO also takes over
         where more than 2 500 observations are tight.
     settings : HardMarginSettings, optional
-        Numbers that steer the method; None for the defaults.
+        Parameters of the method; None for the defaults.
 
     Returns
     -------
@@ -230,11 +229,7 @@ def hard_margin(
                 )
                 status, points = ascent.run(monitor), ascent.points()
                 options = ascent.options
-            recover = (
-                statement.recover
-                if used == "smo" and data.n <= settings.decomposition.crossover_size
-                else statement.separator
-            )
+            recover = statement.recover if used == "smo" and data.n <= CROSSOVER_SIZE else statement.separator
             found = [recover(alpha) for alpha in points]
             candidates = RecoveredPoints(
                 [m for each in found for m in each.models], [d for each in found for d in each.duals]
@@ -318,7 +313,7 @@ def _by_active_set(
     while True:
         code, everything = MORE, np.ones(work.n, dtype=np.bool_)
         while code == MORE:
-            code, last = solve(work.state, everything, math.inf, settings.steps)
+            code, last = solve(work.state, everything, math.inf, ACTIVE_SET_STEPS)
             if code == MORE and monitor.out_of_time():
                 break
         alpha = work.coefficients() * y

@@ -31,11 +31,17 @@ __all__ = ["LowRankNewton", "LowRankSettings"]
 Floats: TypeAlias = NDArray[np.float64]
 
 MEGABYTE = 2.0**20
+# Rank up to which the factor is used.
+LARGEST_RANK = 1500
+# Share of the tolerance to which Newton's method is run; the error of the factor needs the rest.
+GAP_SHARE = 0.3
+# Newton steps, at most.
+NEWTON_STEPS = 300
 
 
 @dataclass(frozen=True)
 class LowRankSettings:
-    """Numbers that steer Newton's method on a factor of low rank.
+    """Parameters of Newton's method on a factor of low rank.
 
     Parameters
     ----------
@@ -45,20 +51,11 @@ class LowRankSettings:
         Multiplications of pair steps that a column of the factor costs at least.
     worth : float
         Multiplications of pair steps in the time of one multiplication of Newton's method.
-    largest_rank : int
-        Rank up to which the factor is used.
-    share : float
-        Share of the tolerance to which Newton's method is run; the error of the factor needs the rest.
-    steps : int
-        Newton steps, at most.
     """
 
     probe: int = 48
     work_of_column: float = 2e5
     worth: float = 0.2
-    largest_rank: int = 1500
-    share: float = 0.3
-    steps: int = 300
 
 
 @dataclass
@@ -88,7 +85,7 @@ class LowRankNewton:
         room = self.cache_size * MEGABYTE / (8.0 * n)
         # A factor with room for little more than the probe is not worth it.
         room = room if room >= 2 * self.settings.probe else 0.0
-        self.largest = int(min(self.settings.largest_rank, n if n <= 1000 else n // 2, room))
+        self.largest = int(min(LARGEST_RANK, n if n <= 1000 else n // 2, room))
         self.threshold = self.settings.probe**2 * float(n)
         self.rank = 0
         self.factor: PartialFactor | None = None
@@ -135,6 +132,6 @@ class LowRankNewton:
         c, kind = statement.C * statement.space.data.weight, kind_of_power(p)
         problem = LinearProblem(L, statement.y, c, kind, p=p, bias=True, kernel_expansion=True)
         # A smooth loss starts at w = 0: for p > 2, Newton's method takes many steps from large slacks.
-        inner = monitor.within(self.settings.share * monitor.tol, self.settings.steps)
+        inner = monitor.within(GAP_SHARE * monitor.tol, NEWTON_STEPS)
         point, _ = minimise(problem, inner, alpha=None if problem.smooth else alpha)
         return [point.alpha, point.expansion]

@@ -28,7 +28,7 @@ from svmcvx.fast.margin.feasible import SELECTIONS, earlier_multipliers, exactly
 from svmcvx.fast.margin.low_rank_newton import LowRankNewton, LowRankSettings
 from svmcvx.fast.margin.psvm_unbiased import FACTORED, solve_unbiased
 from svmcvx.fast.margin.smo_passes import near_best_bias
-from svmcvx.fast.margin.support_newton import SupportNewton, SupportNewtonSettings
+from svmcvx.fast.margin.support_newton import SupportNewton
 from svmcvx.feature_space import feature_space
 from svmcvx.feature_space.first_pass import block_space
 from svmcvx.formulations.base import RecoveredPoints
@@ -54,11 +54,13 @@ EASY_PAIRS = 3e6
 ENDED = (Status.OPTIMAL, Status.TIME_LIMIT, Status.INTERRUPTED)
 # Relative rounding by which a multiple may take a multiplier above its upper bound; it is clipped there.
 ABOVE_BOUND = 1e-12
+# Observations up to which ``method="auto"`` may begin with pSMO for the linear formulation with p = 1.
+SMO_MAX_SAMPLES = 250
 
 
 @dataclass(frozen=True)
 class PSVMSettings:
-    """Numbers that steer :func:`psvm`; all but the last three concern kernels.
+    """Parameters of the algorithms of :func:`psvm`; all but the last two concern kernels.
 
     Parameters
     ----------
@@ -68,23 +70,20 @@ class PSVMSettings:
         Of pSMO.
     low_rank : LowRankSettings
         Of the shortcut by a factor of low rank.
-    support_newton : SupportNewtonSettings
-        Of the shortcut from an earlier solution.
-    few : int
-        Observations up to which ``method="auto"`` may begin with pSMO for the linear formulation with p = 1.
-    few_rounds : int
-        Rounds after which it goes on by Newton's method.
-    few_steps : DecompositionSettings
+    expected_newton_steps : float
+        From an earlier solution Newton's method on the support vectors is tried when pair steps have cost as much as this number of its steps.
+    smo_max_rounds : int
+        Rounds of pSMO after which the linear formulation goes on by Newton's method.
+    smo : DecompositionSettings
         Of these rounds.
     """
 
     rows: RowCacheSettings = field(default_factory=RowCacheSettings)
     decomposition: DecompositionSettings = field(default_factory=DecompositionSettings)
     low_rank: LowRankSettings = field(default_factory=LowRankSettings)
-    support_newton: SupportNewtonSettings = field(default_factory=SupportNewtonSettings)
-    few: int = 250
-    few_rounds: int = 3
-    few_steps: DecompositionSettings = field(default_factory=lambda: DecompositionSettings(steps=10, final=1e-3))
+    expected_newton_steps: float = 1.5
+    smo_max_rounds: int = 3
+    smo: DecompositionSettings = field(default_factory=lambda: DecompositionSettings(steps=10, final=1e-3))
 
 
 DEFAULTS = PSVMSettings()
@@ -169,7 +168,7 @@ def psvm(
     seed : int
         With a kernel: of the first working set and the random rule. Same seed, same result.
     settings : PSVMSettings, optional
-        Numbers that steer the method; None for the defaults.
+        Parameters of the method; None for the defaults.
 
     Returns
     -------
@@ -243,7 +242,7 @@ def psvm(
         def solve(start: Any) -> Found:
             if intercept != "free":
                 return solve_unbiased(statement, monitor, start=start, cache_size=cache_size)
-            if linear and method == "auto" and p == 1 and start is None and _pairs_first(statement, settings):
+            if linear and method == "auto" and p == 1 and start is None and _pairs_first(statement):
                 return _solve_few(statement, monitor, selection, seed, cache_size, settings)
             if linear:
                 return psvm_linear.solve_linear(statement, monitor, start=start)
@@ -263,10 +262,10 @@ def psvm(
         )
 
 
-def _pairs_first(statement: PSVM, settings: PSVMSettings) -> bool:
+def _pairs_first(statement: PSVM) -> bool:
     """Whether the linear formulation with p = 1 begins by pSMO."""
     n = statement.y.size
-    if n > settings.few:
+    if n > SMO_MAX_SAMPLES:
         return False
     squares = float(statement.space.diagonal().sum())
     return statement.C * squares * n <= EASY_PAIRS
@@ -290,13 +289,13 @@ def _solve_few(
     space, n, most = statement.space, statement.y.size, monitor.max_iter
     everything = np.arange(n)
     rows = GramRows(np.ascontiguousarray(space.block(everything, everything)))
-    monitor.max_iter = min(settings.few_rounds, most)
+    monitor.max_iter = min(settings.smo_max_rounds, most)
     try:
-        steps = replace(settings, decomposition=settings.few_steps)
+        steps = replace(settings, decomposition=settings.smo)
         found, status, options = _solve_kernel(statement, rows, n, monitor, None, selection, seed, cache_size, steps)
     finally:
         monitor.max_iter = most
-    if status in ENDED or (status is Status.ITERATION_LIMIT and most <= settings.few_rounds):
+    if status in ENDED or (status is Status.ITERATION_LIMIT and most <= settings.smo_max_rounds):
         return found, status, options
     alpha, model = found.duals[-1]["alpha"], found.models[-1]
     start = psvm_linear.LinearStart(np.array(model.coef), float(model.intercept), alpha)
@@ -329,8 +328,8 @@ def _solve_kernel(
 
     low_rank = LowRankNewton(statement, cache_size, settings.low_rank)
     support_newton = None
-    if start is not None and isinstance(rows, GramRows) and SupportNewton.applies(p, y.size, settings.support_newton):
-        support_newton = SupportNewton(statement, rows.store, bounds, settings.support_newton)
+    if start is not None and isinstance(rows, GramRows) and SupportNewton.applies(p, y.size):
+        support_newton = SupportNewton(statement, rows.store, bounds, settings.expected_newton_steps)
     shortcut: Shortcut | None = None
     if selection == "second-order":
         # The random rule is [Sun]'s algorithm, without shortcuts.

@@ -31,7 +31,7 @@ from svmcvx.fast.core.monitor import Monitor
 from svmcvx.fast.margin.feasible import BoundsOf, exactly_feasible
 from svmcvx.formulations.margin.psvm import PSVM
 
-__all__ = ["SupportNewton", "SupportNewtonSettings"]
+__all__ = ["SupportNewton"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -40,38 +40,20 @@ Floats: TypeAlias = NDArray[np.float64]
 RIDGES = (1e-13, 1e-10, 1e-7)
 # A multiplier this close to its upper bound, relative to the bound, counts as being at it.
 AT_BOUND = 1e-6
-
-
-@dataclass(frozen=True)
-class SupportNewtonSettings:
-    """Numbers that steer Newton's method on the support vectors.
-
-    Parameters
-    ----------
-    steps : int
-        At most.
-    patience : int
-        Steps in a row that do not halve the gap, after which the method is given up.
-    largest : int
-        Number of observations up to which it is used.
-    expected : float
-        Newton steps whose cost pair steps have to reach first.
-    retry : float
-        Where no step has reduced the gap, the method is tried again once pair steps have cost so many times as much as then.
-    factorisation, product, step : float
-        Cost of a Newton step, counted in multiplications of pair steps: `factorisation` times the cube of the number of free
-        multipliers, `product` times n² (products with the Gram matrix, where many are free), and `step`. Factorisations run about 40
-        times as fast as pair steps, products 20 times.
-    """
-
-    steps: int = 15
-    patience: int = 6
-    largest: int = 5000
-    expected: float = 1.5
-    retry: float = 4.0
-    factorisation: float = 1.0 / 120.0
-    product: float = 3.0 / 20.0
-    step: float = 7e4
+# Newton steps, at most.
+NEWTON_STEPS = 15
+# Steps in a row that do not halve the gap, after which the method is given up.
+PATIENCE = 6
+# Number of observations up to which the method is used: beyond, a system costs too much.
+LARGEST_SAMPLE = 5000
+# Where no step has reduced the gap, the method is tried again once pair steps have cost so many times as much as then.
+RETRY_FACTOR = 4.0
+# Cost of a Newton step, counted in multiplications of pair steps: FACTORISATION_WORK times the cube of the number of
+# free multipliers, PRODUCT_WORK times n² (products with the Gram matrix, where many are free), and STEP_WORK. Factorisations run about 40
+# times as fast as pair steps, products 20 times.
+FACTORISATION_WORK = 1.0 / 120.0
+PRODUCT_WORK = 3.0 / 20.0
+STEP_WORK = 7e4
 
 
 @dataclass
@@ -85,7 +67,8 @@ class SupportNewton:
         Gram matrix.
     bounds : callable
         Lower and upper bound from multipliers and their scores.
-    settings : SupportNewtonSettings
+    expected_steps : float
+        Newton steps whose cost pair steps have to reach first.
 
     Attributes
     ----------
@@ -96,7 +79,7 @@ class SupportNewton:
     statement: PSVM
     K: Floats
     bounds: BoundsOf
-    settings: SupportNewtonSettings
+    expected_steps: float
 
     def __post_init__(self) -> None:
         self.useful_steps = 0
@@ -106,15 +89,15 @@ class SupportNewton:
         self.upper_bound = np.broadcast_to(np.asarray(self.statement.upper_bound(), dtype=np.float64), shape)
 
     @staticmethod
-    def applies(p: float, n: int, settings: SupportNewtonSettings) -> bool:
+    def applies(p: float, n: int) -> bool:
         """Whether the method is of use for an exponent and a number of observations whose Gram matrix is in memory."""
-        return p <= 2 and n <= settings.largest
+        return p <= 2 and n <= LARGEST_SAMPLE
 
     def due(self, work: float, alpha: Floats) -> bool:
         """Whether pair steps that have cost `work` multiplications and led to `alpha` should be replaced by Newton steps."""
         if self.allowance(work, alpha) > 0:
             return False
-        self.next_work = self.settings.retry * max(work, self._cost_of_step(alpha))
+        self.next_work = RETRY_FACTOR * max(work, self._cost_of_step(alpha))
         return True
 
     def last_resort(self, alpha: Floats, monitor: Monitor) -> list[Floats]:
@@ -123,16 +106,16 @@ class SupportNewton:
 
     def allowance(self, work: float, alpha: Floats) -> float:
         """Return the multiplications of pair steps after which Newton steps from `alpha` would be due."""
-        return max(self.next_work, self.settings.expected * self._cost_of_step(alpha)) - work
+        return max(self.next_work, self.expected_steps * self._cost_of_step(alpha)) - work
 
     def _cost_of_step(self, alpha: Floats) -> float:
         """Return the cost of a Newton step, in multiplications of pair steps."""
         free = int(((alpha > 0) & (alpha < self.upper_bound * (1.0 - AT_BOUND))).sum())
-        return self.settings.factorisation * free**3 + self.settings.product * alpha.size**2 + self.settings.step
+        return FACTORISATION_WORK * free**3 + PRODUCT_WORK * alpha.size**2 + STEP_WORK
 
     def solve(self, alpha: Floats, monitor: Monitor) -> list[Floats]:
         """Return the multipliers of the smallest gap on the way from feasible ones; none if no step reduces it."""
-        statement, K, upper_bound, settings = self.statement, self.K, self.upper_bound, self.settings
+        statement, K, upper_bound = self.statement, self.K, self.upper_bound
         y, p = statement.y, statement.p
         c = statement.C * p * statement.weight
         r = 0.0 if p == 1 else 1.0 / (p - 1.0)
@@ -141,7 +124,7 @@ class SupportNewton:
         f = K @ (alpha * y)
         best, smallest = alpha, self._gap(alpha, f)
         useful, idle = 0, 0
-        for step in range(1, settings.steps + 1):
+        for step in range(1, NEWTON_STEPS + 1):
             rows = np.flatnonzero(free)
             if rows.size < 2 or monitor.out_of_time():
                 break
@@ -170,7 +153,7 @@ class SupportNewton:
                 best, smallest, useful = point, gap, step
             else:
                 idle += 1
-            if smallest <= monitor.tol or idle >= settings.patience or not math.isfinite(b):
+            if smallest <= monitor.tol or idle >= PATIENCE or not math.isfinite(b):
                 break
             alpha = moved
             free = (free & ~clipped) | ((alpha <= 0.0) & (u < 1.0)) | ((alpha >= upper_bound) & (u > 1.0))

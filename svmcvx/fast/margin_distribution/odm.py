@@ -28,7 +28,7 @@ from svmcvx.fast.linear.blocks import BlockLoss, solve_in_blocks
 from svmcvx.fast.linear.newton import LinearNewtonSettings, minimise
 from svmcvx.fast.linear.problem import LinearProblem, Point, earlier_coefficients, linear_model
 from svmcvx.fast.margin_distribution.dcd_svrg import METHODS, ascend, svrg
-from svmcvx.fast.margin_distribution.odm_blocks import BlocksSettings, minimise_by_blocks
+from svmcvx.fast.margin_distribution.odm_blocks import LARGEST_RANK, minimise_by_blocks
 from svmcvx.feature_space import penalised_or_none
 from svmcvx.feature_space.first_pass import block_space
 from svmcvx.formulations.base import RecoveredPoints
@@ -41,32 +41,31 @@ from svmcvx.solution import Solution, Status
 __all__ = ["ODMSettings", "odm"]
 
 Floats: TypeAlias = NDArray[np.float64]
+# Largest ``2 max(C1, C2) max k(x, x)``, a measure of the condition, with which ``method="auto"`` chooses coordinate ascent for
+# kernels.
+LARGEST_CONDITION = 1e5
+# Rounds of coordinate ascent after which ``method="auto"`` goes on with Newton's method: about as much work as that takes in
+# all.
+ROUNDS = 20
 
 
 @dataclass(frozen=True)
 class ODMSettings:
-    """Numbers that steer :func:`odm`.
+    """Parameters of the algorithms of :func:`odm`.
 
     Parameters
     ----------
-    largest_condition : float
-        Largest ``2 max(C1, C2) max k(x, x)``, a measure of the condition, with which ``method="auto"`` chooses coordinate
-        ascent for kernels.
-    rounds : int
-        Rounds of coordinate ascent after which ``method="auto"`` goes on with Newton's method: about as much work as that takes in all.
     largest_gram : int
         Largest number of observations of which ``method="auto"`` keeps a Gram matrix and its factor.
     newton : LinearNewtonSettings
         For Newton's method.
-    blocks : BlocksSettings
-        For ``method="blocks"``.
+    largest_rank : int
+        Rank of the partial factor with which ``method="blocks"`` begins.
     """
 
-    largest_condition: float = 1e5
-    rounds: int = 20
     largest_gram: int = 5000
     newton: LinearNewtonSettings = field(default_factory=LinearNewtonSettings)
-    blocks: BlocksSettings = field(default_factory=BlocksSettings)
+    largest_rank: int = LARGEST_RANK
 
 
 @limited
@@ -127,7 +126,7 @@ def odm(
     seed : int
         Of the random orders; the same seed gives the same numbers.
     settings : ODMSettings, optional
-        Numbers that steer the method; None for the defaults.
+        Parameters of the method; None for the defaults.
 
     Returns
     -------
@@ -188,7 +187,7 @@ def odm(
         def solve(start: tuple[Floats | None, Floats | None] | None) -> Found:
             w, theta = start or (None, None)
             if by_blocks:
-                found, status = minimise_by_blocks(statement, monitor, theta, settings.blocks, settings.newton)
+                found, status = minimise_by_blocks(statement, monitor, theta, settings.largest_rank, settings.newton)
                 points = RecoveredPoints([space.model(found.v)], [{"theta": found.theta}])
                 told = {"iterations": found.steps, "products": found.products, "rank": found.rank}
                 return points, status, {"method": "blocks", **told}
@@ -224,7 +223,7 @@ def _solve_whole(
     elif chosen == "dcd":
         if theta is None:
             theta = np.zeros(statement.y.size) if w is None else _multipliers_at(statement, problem, w)
-        point, status = ascend(problem, monitor, theta, rng, most=settings.rounds if method == "auto" else math.inf)
+        point, status = ascend(problem, monitor, theta, rng, most=ROUNDS if method == "auto" else math.inf)
         if status is Status.INACCURATE and method == "auto":
             chosen = "dcd+newton"
             point, status = minimise(problem, monitor, w=point.w, settings=settings.newton)
@@ -236,7 +235,7 @@ def _solve_whole(
 def _choose(problem: LinearProblem, settings: ODMSettings) -> str:
     """Return the method that ``method="auto"`` stands for."""
     condition = 2.0 * max(problem.C1, problem.C2) * float(problem.norms.max()) ** 2
-    return "dcd" if problem.kernel_expansion and condition <= settings.largest_condition else "newton"
+    return "dcd" if problem.kernel_expansion and condition <= LARGEST_CONDITION else "newton"
 
 
 def _linear_problem(statement: ODM) -> LinearProblem:

@@ -38,7 +38,7 @@ from svmcvx.formulations.margin_distribution.odm import ODM, dual_objective, obj
 from svmcvx.solution import Status
 from svmcvx.system import memory
 
-__all__ = ["BlocksSettings", "Coefficients", "minimise_by_blocks"]
+__all__ = ["LARGEST_RANK", "Coefficients", "minimise_by_blocks"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -46,42 +46,24 @@ Floats: TypeAlias = NDArray[np.float64]
 PRODUCTS_LEFT = 3.0
 # Rows of K by which a product is estimated before there is one.
 PROBED = 64
-
-
-@dataclass(frozen=True)
-class BlocksSettings:
-    """Numbers that steer :func:`minimise_by_blocks`.
-
-    Parameters
-    ----------
-    largest_rank : int
-        Rank at which the partial factor ends.
-    left_out : float
-        It ends earlier where what it leaves out, times the largest second derivatives of the losses, is at most this: it is
-        then small against the identity in the second derivative of P.
-    start_share, start_steps : float, int
-        Newton's method on the partial factor: its tolerance relative to that of the whole, and its steps at most.
-    accuracy : float
-        Relative residual of conjugate gradients in one step.
-    products : int
-        Products of conjugate gradients in one step, at most.
-    line_steps : int
-        Trials of one line search, at most.
-    refresh : int
-        Steps after which the scores are computed afresh.
-    patience : int
-        Steps without a smaller gap after which the method ends, because rounding keeps the gap where it is.
-    """
-
-    largest_rank: int = 600
-    left_out: float = 0.05
-    start_share: float = 0.3
-    start_steps: int = 200
-    accuracy: float = 0.05
-    products: int = 30
-    line_steps: int = 40
-    refresh: int = 10
-    patience: int = 4
+# The partial factor ends earlier where what it leaves out, times the largest second derivatives of the losses, is at most this: it is then
+# small against the identity in the second derivative of P.
+GAP_OF_LEFT_OUT = 0.05
+# Newton's method on the partial factor: its tolerance relative to that of the whole, and its steps at most.
+START_SHARE = 0.3
+START_STEPS = 200
+# Relative residual of conjugate gradients in one step.
+CONJUGATE_ACCURACY = 0.05
+# Products of conjugate gradients in one step, at most.
+CONJUGATE_PRODUCTS = 30
+# Trials of one line search, at most.
+LINE_STEPS = 40
+# Steps after which the scores are computed afresh.
+REFRESH = 10
+# Steps without a smaller gap after which the method ends, because rounding keeps the gap where it is.
+PATIENCE = 4
+# Rank at which the partial factor ends.
+LARGEST_RANK = 600
 
 
 @dataclass
@@ -102,7 +84,7 @@ class _Search:
     statement: ODM
     monitor: Monitor
     best: Coefficients
-    settings: BlocksSettings
+    largest_rank: int
     newton: LinearNewtonSettings
     factor: Floats = field(init=False)
     slowest: float = 0.0
@@ -110,7 +92,7 @@ class _Search:
     def __post_init__(self) -> None:
         statement = self.statement
         n = statement.y.size
-        rank = min(self.settings.largest_rank, n)
+        rank = min(self.largest_rank, n)
         memory.require(
             8.0 * 3.0 * n * rank, f"a partial factor of {n} × {rank} kernel columns", "use fewer observations"
         )
@@ -123,9 +105,7 @@ class _Search:
         # No entry of K exceeds the largest of its diagonal.
         self.scale = partial.scale
         steepest = 2.0 * max(statement.C1, statement.C2) * statement.share
-        partial.grow(
-            rank, lambda: self.monitor.out_of_time() or float(steepest @ partial.residual) <= self.settings.left_out
-        )
+        partial.grow(rank, lambda: self.monitor.out_of_time() or float(steepest @ partial.residual) <= GAP_OF_LEFT_OUT)
         self.factor = partial.factor
         self.best.rank = len(partial.pivots)
 
@@ -140,9 +120,9 @@ class _Search:
 
     def start(self) -> Floats:
         """Return the multipliers of the machine on the rows of the partial factor."""
-        s, settings = self.statement, self.settings
+        s = self.statement
         problem = LinearProblem(self.factor, s.y, s.share, passes.BAND, C1=s.C1, C2=s.C2, D=s.D, kernel_expansion=True)
-        part = self.monitor.within(settings.start_share * self.monitor.tol, settings.start_steps)
+        part = self.monitor.within(START_SHARE * self.monitor.tol, START_STEPS)
         return minimise(problem, part, settings=self.newton)[0].expansion
 
     def value(self, v: Floats, f: Floats) -> float:
@@ -212,8 +192,8 @@ class _Search:
             product,
             -q[rows],
             precondition,
-            accuracy=self.settings.accuracy,
-            limit=self.settings.products,
+            accuracy=CONJUGATE_ACCURACY,
+            limit=CONJUGATE_PRODUCTS,
             stop=self.monitor.out_of_time,
             follow=follow,
         ).x
@@ -229,7 +209,7 @@ class _Search:
 
         start = derivative(0.0)
         low, high, t = 0.0, math.inf, 1.0
-        for _ in range(self.settings.line_steps):
+        for _ in range(LINE_STEPS):
             here = derivative(t)
             if abs(here) <= 0.5 * abs(start):
                 break
@@ -245,7 +225,7 @@ def minimise_by_blocks(
     statement: ODM,
     monitor: Monitor,
     theta: Floats | None,
-    settings: BlocksSettings,
+    largest_rank: int,
     newton: LinearNewtonSettings,
 ) -> tuple[Coefficients, Status]:
     """Run Newton's method until the monitor says stop.
@@ -257,7 +237,8 @@ def minimise_by_blocks(
     monitor : Monitor
     theta : ndarray of shape (n,), optional
         Multipliers to start from; those of the partial factor by default.
-    settings : BlocksSettings
+    largest_rank : int
+        Rank at which the partial factor ends.
     newton : LinearNewtonSettings
         For the machine on the partial factor.
 
@@ -270,7 +251,7 @@ def minimise_by_blocks(
     """
     y = statement.y
     best = Coefficients(np.zeros(y.size), np.zeros(y.size))
-    search = _Search(statement, monitor, best, settings, newton)
+    search = _Search(statement, monitor, best, largest_rank, newton)
     v = y * (search.start() if theta is None else theta)
     f = search.product(v)
     smallest, idle = math.inf, 0
@@ -283,7 +264,7 @@ def minimise_by_blocks(
         status = monitor.report(best.steps, lower, upper)
         idle = 0 if monitor.gap < 0.99 * smallest else idle + 1
         smallest = min(smallest, monitor.gap)
-        if status is None and (idle >= settings.patience or not math.isfinite(upper - lower)):
+        if status is None and (idle >= PATIENCE or not math.isfinite(upper - lower)):
             status = Status.INACCURATE
         if status is not None:
             return best, status
@@ -291,4 +272,4 @@ def minimise_by_blocks(
         t = search.length(v, dv, f, df)
         v = v + t * dv
         best.steps += 1
-        f = search.product(v) if best.steps % settings.refresh == 0 else f + t * df
+        f = search.product(v) if best.steps % REFRESH == 0 else f + t * df

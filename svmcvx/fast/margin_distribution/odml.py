@@ -42,7 +42,7 @@ from svmcvx.fast.linear.blocks import BlockLoss, solve_in_blocks
 from svmcvx.fast.linear.newton import LinearNewtonSettings, minimise
 from svmcvx.fast.linear.problem import ArrayBounds, LinearProblem, Point, earlier_coefficients, linear_model
 from svmcvx.fast.margin_distribution.dcd_svrg import DECAY, METHODS, STEP, InnerLoop, ascend
-from svmcvx.fast.margin_distribution.odml_low_rank import LowRankSettings, solve_by_ranks
+from svmcvx.fast.margin_distribution.odml_low_rank import LARGEST_RANK, solve_by_ranks
 from svmcvx.feature_space import penalised_or_none
 from svmcvx.feature_space.first_pass import block_space
 from svmcvx.formulations.base import RecoveredPoints
@@ -57,32 +57,31 @@ from svmcvx.system import memory
 __all__ = ["ODMLSettings", "odml"]
 
 Floats: TypeAlias = NDArray[np.float64]
+# Largest C times the largest squared norm of a whitened row, a measure of the condition, with which ``method="auto"`` chooses
+# coordinate ascent.
+LARGEST_CONDITION = 1e5
+# Rounds of coordinate ascent after which ``method="auto"`` goes on with Newton's method: about as much work as that takes in
+# all.
+ROUNDS = 20
 
 
 @dataclass(frozen=True)
 class ODMLSettings:
-    """Numbers that steer :func:`odml`.
+    """Parameters of the algorithms of :func:`odml`.
 
     Parameters
     ----------
-    largest_condition : float
-        Largest C times the largest squared norm of a whitened row, a measure of the condition, with which ``method="auto"``
-        chooses coordinate ascent.
-    rounds : int
-        Rounds of coordinate ascent after which ``method="auto"`` goes on with Newton's method: about as much work as that takes in all.
     largest_gram : int
         Largest number of observations of which ``method="auto"`` keeps a Gram matrix and its factor.
     newton : LinearNewtonSettings
         For Newton's method.
-    low_rank : LowRankSettings
-        For ``method="low-rank"``.
+    largest_rank : int
+        Rank of the last partial factor of ``method="low-rank"``.
     """
 
-    largest_condition: float = 1e5
-    rounds: int = 20
     largest_gram: int = 10_000
     newton: LinearNewtonSettings = field(default_factory=LinearNewtonSettings)
-    low_rank: LowRankSettings = field(default_factory=LowRankSettings)
+    largest_rank: int = LARGEST_RANK
 
 
 @limited
@@ -131,7 +130,7 @@ def odml(
         enough, ends with the gap that it has reached. With the hinge the gradients of SVRG do not converge to zero: its gap falls
         like one over the number of outer steps, not geometrically as for ODM.
     settings : ODMLSettings, optional
-        Numbers that steer the method; None for the defaults.
+        Parameters of the method; None for the defaults.
 
     Returns
     -------
@@ -208,7 +207,7 @@ def odml(
                 told = {"method": "unwhitened", "iterations": point.steps}
                 return RecoveredPoints([model], [{"alpha": point.alpha}]), status, told
             if without_gram:
-                found, status = solve_by_ranks(statement, monitor, alpha, settings.low_rank, settings.newton)
+                found, status = solve_by_ranks(statement, monitor, alpha, settings.largest_rank, settings.newton)
                 told = {"method": "low-rank", "rank": found.rank, "complete": found.exhausted}
                 return found.candidates, status, told
             rng = check_seed(seed)
@@ -230,13 +229,13 @@ def _solve_whitened(
     """Solve the SVM on the whitened rows by the method asked for, or by the one that suits them."""
     problem = _whitened_problem(statement)
     condition = statement.C * float(problem.norms.max()) ** 2
-    chosen = ("dcd" if condition <= settings.largest_condition else "newton") if method == "auto" else method
+    chosen = ("dcd" if condition <= LARGEST_CONDITION else "newton") if method == "auto" else method
     earlier: Point | None = None
     if chosen == "newton":
         point, status = minimise(problem, monitor, alpha=alpha, settings=settings.newton)
     elif chosen == "dcd":
         start = np.zeros(statement.y.size) if alpha is None else alpha
-        most = settings.rounds if method == "auto" else math.inf
+        most = ROUNDS if method == "auto" else math.inf
         point, status = ascend(problem, monitor, start, rng, most=most)
         if status is Status.INACCURATE and method == "auto":
             earlier, chosen = point, "dcd+newton"

@@ -28,27 +28,15 @@ from svmcvx.losses import variance_multipliers
 from svmcvx.solution import Status
 from svmcvx.system import memory
 
-__all__ = ["LowRankPoints", "LowRankSettings", "solve_by_ranks"]
+__all__ = ["LARGEST_RANK", "LowRankPoints", "solve_by_ranks"]
 
 Floats: TypeAlias = NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class LowRankSettings:
-    """Numbers that steer :func:`solve_by_ranks`.
-
-    Parameters
-    ----------
-    first_rank, largest_rank : int
-        Rank of the first partial factor, and of the last.
-    share, steps : float, int
-        Newton's method on a factor: its tolerance relative to that of the whole, and its steps at most.
-    """
-
-    first_rank: int = 300
-    largest_rank: int = 2400
-    share: float = 0.3
-    steps: int = 300
+# Rank of the first partial factor, and of the last.
+FIRST_RANK = 300
+LARGEST_RANK = 2400
+# Newton's method on a factor: its tolerance relative to that of the whole, and its steps at most.
+GAP_SHARE = 0.3
+NEWTON_STEPS = 300
 
 
 @dataclass
@@ -73,7 +61,7 @@ def solve_by_ranks(
     statement: ODML,
     monitor: Monitor,
     alpha: Floats | None,
-    settings: LowRankSettings,
+    largest_rank: int,
     newton: LinearNewtonSettings,
 ) -> tuple[LowRankPoints, Status]:
     """Solve the machine on partial factors of growing rank until the monitor says stop.
@@ -85,7 +73,8 @@ def solve_by_ranks(
     monitor : Monitor
     alpha : ndarray of shape (n,), optional
         Multipliers to start from.
-    settings : LowRankSettings
+    largest_rank : int
+        Rank of the last partial factor.
     newton : LinearNewtonSettings
         For the machines on the factors.
 
@@ -93,16 +82,16 @@ def solve_by_ranks(
     -------
     LowRankPoints
     Status
-        ``INACCURATE`` if the factor is complete or has reached its largest rank (that of the settings, or what fits into memory).
+        ``INACCURATE`` if the factor is complete or has reached its largest rank (`largest_rank`, or what fits into memory).
     """
     s, y, c, space = statement, statement.y, statement.share, statement.space
     n = y.size
-    largest = int(min(settings.largest_rank, n, memory.available() / (8.0 * 4.0 * n)))
+    largest = int(min(largest_rank, n, memory.available() / (8.0 * 4.0 * n)))
     memory.require(
-        8.0 * 4.0 * n * min(n, settings.first_rank), f"a partial factor of {n} kernel columns", "use fewer observations"
+        8.0 * 4.0 * n * min(n, FIRST_RANK), f"a partial factor of {n} kernel columns", "use fewer observations"
     )
     partial = partial_factor(space)
-    found, v, rank = LowRankPoints(), np.zeros(n), min(settings.first_rank, largest)
+    found, v, rank = LowRankPoints(), np.zeros(n), min(FIRST_RANK, largest)
     best: tuple[float, float] = (-math.inf, math.inf)
     steps = 0
     while True:
@@ -110,7 +99,7 @@ def solve_by_ranks(
         F = partial.factor
         q = s.lam2 * (F.T @ (y * c))
         problem = LinearProblem(F, y, s.C * c, passes.HINGE, p=1.0, linear_term=q, variance=s.lam1, share=c)
-        inner = monitor.within(settings.share * monitor.tol, settings.steps)
+        inner = monitor.within(GAP_SHARE * monitor.tol, NEWTON_STEPS)
         point, _ = minimise(problem, inner, w=None if alpha is None else F.T @ v, alpha=alpha, settings=newton)
         alpha = point.alpha
         tau = variance_multipliers(y * (F @ point.w), s.lam1, c)

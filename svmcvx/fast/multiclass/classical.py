@@ -21,7 +21,7 @@ __all__ = ["MulticlassSettings", "multiclass"]
 
 @dataclass(frozen=True)
 class MulticlassSettings:
-    """Numbers that steer :func:`multiclass`.
+    """Parameters of the algorithms of :func:`multiclass`.
 
     Attributes
     ----------
@@ -78,7 +78,7 @@ def multiclass(
     warm_start : Solution, optional
         An earlier solution of the same data with multipliers ``alpha``, for any hyper-parameters and loss.
     settings : MulticlassSettings, optional
-        Numbers that steer the method; None for the defaults.
+        Parameters of the method; None for the defaults.
 
     Returns
     -------

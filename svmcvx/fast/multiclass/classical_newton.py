@@ -18,14 +18,14 @@ problems.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from svmcvx.fast.core.monitor import Monitor
-from svmcvx.fast.multiclass.line_search import LineSearchSettings, line_search
+from svmcvx.fast.multiclass.line_search import line_search
 from svmcvx.fast.multiclass.points import ScoreBounds
 from svmcvx.fast.multiclass.systems.envelopes import Envelope, FaceCurvature, Response
 from svmcvx.fast.multiclass.systems.observation_steps import observation_step
@@ -46,43 +46,47 @@ LEAST_NU = 1e-12
 TINY = float(np.finfo(np.float64).tiny)
 # Steps in which the multipliers settle.
 SETTLED = 5
+# Factor by which σ grows; that after a subproblem that took one step; and its largest value in these units.
+SIGMA_GROWTH = 2.0
+FAST_GROWTH = 10.0
+LARGEST_SIGMA = 1e20
+# The gradient's part of the gap, relative to the rest, at which the multipliers become the centre.
+GRADIENT_SHARE = 0.1
+# ν is multiplied by the factor after a step whose predicted decrease is at most this share of the error by smoothing.
+FAST_FACTOR = 0.1
+FAST_SHARE = 0.1
+# Likewise, for a larger share.
+SLOW_FACTOR = 0.2
+SLOW_SHARE = 1.0
+# Share of the tolerance that smoothing may contribute in the end.
+FINAL_SHARE = 0.1
+# No step takes a multiplier of a weight nearer to a bound than this share of its distance before.
+BOUNDARY_SHARE = 0.1
+# Second derivative of the biases that is added, relative to their gradient.
+DAMPING = 1e-2
+# Dual points are computed when the estimated gap has fallen by the factor ``dual_progress``, or is at most ``dual_close`` times
+# the tolerance.
+DUAL_PROGRESS = 0.1
+DUAL_CLOSE = 3.0
+# Steps of any kind without a smaller gap or objective after which it ends.
+LONGEST_IDLE = 300
+# Floating-point operations of a factorisation above which conjugate gradients are used, for hinges and for softmax, whose
+# systems are better conditioned.
+DIRECT_WORK = 3e10
+SMOOTH_DIRECT_WORK = 1e9
 
 
 @dataclass(frozen=True)
 class ClassicalNewtonSettings:
-    """Numbers that steer Newton's method.
+    """Parameters of Newton's method that differ between the classical machines and M3SVM, and those of the tests.
 
     Attributes
     ----------
     first_stiffness, warm_stiffness : float
         First penalty σ of the hinges times the mean squared norm of an observation over ρ, without and with multipliers to
         start from.
-    sigma_growth, fast_growth, largest_sigma : float
-        Factor by which σ grows; that after a subproblem that took one step; and its largest value in these units.
-    gradient_share : float
-        The gradient's part of the gap, relative to the rest, at which the multipliers become the centre.
-    fast_factor, fast_share : float
-        ν is multiplied by the factor after a step whose predicted decrease is at most this share of the error by smoothing.
-    slow_factor, slow_share : float
-        Likewise, for a larger share.
-    final_share : float
-        Share of the tolerance that smoothing may contribute in the end.
-    boundary_share : float
-        No step takes a multiplier of a weight nearer to a bound than this share of its distance before.
-    damping : float
-        Second derivative of the biases that is added, relative to their gradient.
-    line_search : LineSearchSettings
-        Of the line search.
-    dual_progress, dual_close : float
-        Dual points are computed when the estimated gap has fallen by the factor ``dual_progress``, or is at most
-        ``dual_close`` times the tolerance.
     patience : int
         Steps that promise less than rounding and do not reduce the gap, after which the method ends.
-    longest_idle : int
-        Steps of any kind without a smaller gap or objective after which it ends.
-    direct_work, smooth_direct_work : float
-        Floating-point operations of a factorisation above which conjugate gradients are used, for hinges and for softmax,
-        whose systems are better conditioned.
     largest_direct : int
         Rows of a system above which they are.
     forcing : float
@@ -93,24 +97,7 @@ class ClassicalNewtonSettings:
 
     first_stiffness: float = 10.0
     warm_stiffness: float = 1e3
-    sigma_growth: float = 2.0
-    fast_growth: float = 10.0
-    largest_sigma: float = 1e20
-    gradient_share: float = 0.1
-    fast_factor: float = 0.1
-    fast_share: float = 0.1
-    slow_factor: float = 0.2
-    slow_share: float = 1.0
-    final_share: float = 0.1
-    boundary_share: float = 0.1
-    damping: float = 1e-2
-    line_search: LineSearchSettings = field(default_factory=LineSearchSettings)
-    dual_progress: float = 0.1
-    dual_close: float = 3.0
     patience: int = 25
-    longest_idle: int = 300
-    direct_work: float = 3e10
-    smooth_direct_work: float = 1e9
     largest_direct: int = 6000
     forcing: float = 0.03
     cg_limit: int = 400
@@ -209,9 +196,7 @@ class AugmentedNewton:
                 idle += 1
             smallest, lowest = min(smallest, self.monitor.gap), min(lowest, self.bounds.upper)
             costly = steps >= SETTLED and self.work > self.cheap
-            if status is None and (
-                costly or idle > self.settings.patience or steps - improved > self.settings.longest_idle
-            ):
+            if status is None and (costly or idle > self.settings.patience or steps - improved > LONGEST_IDLE):
                 status = Status.INACCURATE
             if status is not None:
                 if status is not Status.OPTIMAL:
@@ -241,7 +226,7 @@ class AugmentedNewton:
         promised : float
             By how much the last step was predicted to reduce what is minimised.
         """
-        system, settings, envelope, penalty = self.system, self.settings, self.envelope, self.penalty
+        system, envelope, penalty = self.system, self.envelope, self.penalty
         f = system.scores.differences(self.S)
         upper = self._objective(f)
         losses = upper - penalty.value(self.U)
@@ -255,15 +240,15 @@ class AugmentedNewton:
             # Of the envelope, which is far below the loss while σ is small.
             self.terms = float(self.alpha.sum()) + penalty.value(self.U)
         self._offer_if_close(part + left)
-        if envelope is not None and response is not None and part <= settings.gradient_share * left:
+        if envelope is not None and response is not None and part <= GRADIENT_SHARE * left:
             envelope.centre = response.full
-            growth = settings.sigma_growth if self.inner_steps > 1 else settings.fast_growth
-            envelope.sigma = min(envelope.sigma * growth, settings.largest_sigma * self.unit)
+            growth = SIGMA_GROWTH if self.inner_steps > 1 else FAST_GROWTH
+            envelope.sigma = min(envelope.sigma * growth, LARGEST_SIGMA * self.unit)
             self.inner_steps = 0
-        elif isinstance(penalty, AbsoluteWeights) and promised <= settings.slow_share * left:
-            if left > settings.final_share * self.monitor.tol * self._size:
-                fast = promised <= settings.fast_share * left
-                penalty.nu = max(penalty.nu * (settings.fast_factor if fast else settings.slow_factor), LEAST_NU)
+        elif isinstance(penalty, AbsoluteWeights) and promised <= SLOW_SHARE * left:
+            if left > FINAL_SHARE * self.monitor.tol * self._size:
+                fast = promised <= FAST_SHARE * left
+                penalty.nu = max(penalty.nu * (FAST_FACTOR if fast else SLOW_FACTOR), LEAST_NU)
         else:
             return _Point(f, gradient, response)
         self.alpha, response = self._multipliers(f)
@@ -276,8 +261,8 @@ class AugmentedNewton:
 
     def _offer_if_close(self, estimate: float) -> None:
         """Compute a dual point if the estimated gap has become small enough."""
-        close = estimate <= self.settings.dual_close * self.monitor.tol * self._size
-        if close or estimate <= self.settings.dual_progress * min(self.error_at_duals, self._size):
+        close = estimate <= DUAL_CLOSE * self.monitor.tol * self._size
+        if close or estimate <= DUAL_PROGRESS * min(self.error_at_duals, self._size):
             self.error_at_duals = estimate
             self._offer_dual(self.alpha)
 
@@ -309,10 +294,9 @@ class AugmentedNewton:
         length = line_search(
             lambda length: own(length) - float((self._multipliers(f + length * df)[0] * df).sum()),
             predicted,
-            self.settings.line_search,
         )
         if isinstance(self.penalty, AbsoluteWeights):
-            self.penalty.move(self.U, D, length, self.settings.boundary_share)
+            self.penalty.move(self.U, D, length, BOUNDARY_SHARE)
         self.U = self.U + length * D
         self.S = self.S + length * dS
         return length * predicted
@@ -322,10 +306,10 @@ class AugmentedNewton:
         system, settings, penalty = self.system, self.settings, self.penalty
         f, gradient, response = point
         r, c = system.shape
-        damping = settings.damping * float(np.abs(gradient[system.columns :]).max(initial=0.0))
+        damping = DAMPING * float(np.abs(gradient[system.columns :]).max(initial=0.0))
         curvature: FaceCurvature | JointCurvature
         work = system.unknowns**3 / 3.0
-        limit = settings.smooth_direct_work if self.envelope is None else settings.direct_work
+        limit = SMOOTH_DIRECT_WORK if self.envelope is None else DIRECT_WORK
         if response is None or self.envelope is None:
             curvature = JointCurvature(system.scores, self.loss.multipliers(f))
             work += system.scores.data.n * c**2 / 2.0 * r**2
@@ -336,7 +320,7 @@ class AugmentedNewton:
             work += m * r**2
             by_faces = m**3 / 3.0 + 4.0 * m**2 + np.unique(faces.owner).size ** 2 * r
             inverse = penalty.inverse(self.U) if isinstance(penalty, SmoothPenalty) else None
-            few = m <= settings.largest_direct and by_faces <= min(work, settings.direct_work)
+            few = m <= settings.largest_direct and by_faces <= min(work, DIRECT_WORK)
             if inverse is not None and few:
                 self.work = by_faces
                 step = observation_step(system, gradient, curvature, inverse, damping)

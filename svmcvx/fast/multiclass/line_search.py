@@ -4,37 +4,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 
-__all__ = ["LineSearchSettings", "line_search"]
+__all__ = ["line_search"]
 
-
-@dataclass(frozen=True)
-class LineSearchSettings:
-    """Numbers that steer :func:`line_search`.
-
-    Attributes
-    ----------
-    slope_share : float
-        It ends where the slope has fallen to this share.
-    evaluations : int
-        Evaluations of the slope, at most.
-    longest_step : float
-        Step length at which it ends while the slope is still negative.
-    """
-
-    slope_share: float = 0.2
-    evaluations: int = 20
-    longest_step: float = 4.0
+# It ends where the slope has fallen to this share.
+SLOPE_SHARE = 0.2
+# Evaluations of the slope, at most.
+EVALUATIONS = 20
+# Step length at which it ends while the slope is still negative.
+LONGEST_STEP = 4.0
 
 
-def line_search(slope: Callable[[float], float], predicted: float, settings: LineSearchSettings) -> float:
+def line_search(slope: Callable[[float], float], predicted: float) -> float:
     """Return a step length near which the slope of a convex function, −`predicted` at 0, vanishes."""
     low, low_slope, high, high_slope = 0.0, -predicted, math.inf, math.inf
     length = 1.0
-    for _ in range(settings.evaluations):
+    for _ in range(EVALUATIONS):
         now = slope(length)
-        if abs(now) <= settings.slope_share * predicted or (now < 0 and length >= settings.longest_step):
+        if abs(now) <= SLOPE_SHARE * predicted or (now < 0 and length >= LONGEST_STEP):
             return length
         if now < 0:
             low, low_slope = length, now

@@ -14,7 +14,7 @@ from svmcvx.errors import DataError
 from svmcvx.fast.core.monitor import Callback, Found, limited, monitored, solved_from
 from svmcvx.fast.multiclass.classical_newton import AugmentedNewton, ClassicalNewtonSettings
 from svmcvx.fast.multiclass.m3svm_adam import EPOCHS, adam
-from svmcvx.fast.multiclass.m3svm_newton import Continuation, M3SVMBounds, M3SVMNewtonSettings
+from svmcvx.fast.multiclass.m3svm_newton import LARGEST_DIRECT, Continuation, M3SVMBounds
 from svmcvx.fast.multiclass.points import Start, start_from
 from svmcvx.fast.multiclass.systems.m3svm_systems import M3SVMSystem
 from svmcvx.fast.multiclass.systems.pair_powers import PairPowers
@@ -37,19 +37,19 @@ WORTH_WHILE, CHEAP = 5e7, 0.4
 
 @dataclass(frozen=True)
 class M3SVMSettings:
-    """Numbers that steer :func:`m3svm`.
+    """Parameters of the algorithms of :func:`m3svm`.
 
     Attributes
     ----------
-    newton : M3SVMNewtonSettings
-        Of Newton's method with decreasing smoothing.
+    largest_direct : int
+        Unknowns up to which a Newton matrix may be factored.
     augmented : ClassicalNewtonSettings
         Of the augmented Lagrangian method.
     systems : ScoreSystemSettings
         Of its linear systems.
     """
 
-    newton: M3SVMNewtonSettings = field(default_factory=M3SVMNewtonSettings)
+    largest_direct: int = LARGEST_DIRECT
     augmented: ClassicalNewtonSettings = field(
         default_factory=lambda: ClassicalNewtonSettings(
             first_stiffness=1.0, warm_stiffness=1.0, forcing=0.2, cg_limit=60
@@ -113,7 +113,7 @@ def m3svm(
     learning_rate : float
         Of Adam, positive; 0.01 by default.
     settings : M3SVMSettings, optional
-        Numbers that steer the method; None for the defaults.
+        Parameters of the method; None for the defaults.
 
     Returns
     -------
@@ -176,7 +176,9 @@ def m3svm(
                     options = {"linear_systems": ", ".join(sorted(augmented.kinds)) or "none"}
                     U, alpha = bounds.U, augmented.alpha
                 if status is Status.INACCURATE:
-                    continuation = Continuation(system, bounds, monitor, U, alpha, settings=settings.newton)
+                    continuation = Continuation(
+                        system, bounds, monitor, U, alpha, largest_direct=settings.largest_direct
+                    )
                     status, more = continuation.run()
                     steps += more
                     options = {"linear_systems": "direct" if continuation.direct else "conjugate gradients"}
@@ -189,7 +191,7 @@ def m3svm(
 
 def _cheap_steps(system: M3SVMSystem, settings: M3SVMSettings) -> float:
     """Return the multiplications that steps of the augmented Lagrangian method may take where it is tried first; 0 where it is not."""
-    if system.unknowns > settings.newton.largest_direct:
+    if system.unknowns > settings.largest_direct:
         return math.inf
     r, c = system.shape
     forming, factoring = system.scores.data.n * (c - 1.0) * r**2, system.unknowns**3 / 3.0

@@ -16,14 +16,13 @@ Source: [ChanGolubMulet]; [AndersenChristiansenConnOverton].
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
 from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from svmcvx.fast.core.monitor import Monitor
-from svmcvx.fast.multiclass.line_search import LineSearchSettings, line_search
+from svmcvx.fast.multiclass.line_search import line_search
 from svmcvx.fast.multiclass.points import ScoreBounds
 from svmcvx.fast.multiclass.systems.m3svm_systems import M3SVMSystem, PairNorms
 from svmcvx.fast.multiclass.systems.score_systems import Curvature, JointCurvature, SeparateCurvature
@@ -32,7 +31,7 @@ from svmcvx.formulations.multiclass.m3svm import M3SVM
 from svmcvx.losses import hinge_power_conjugate
 from svmcvx.solution import Status
 
-__all__ = ["Continuation", "M3SVMBounds", "M3SVMNewtonSettings"]
+__all__ = ["LARGEST_DIRECT", "Continuation", "M3SVMBounds"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -40,56 +39,32 @@ Floats: TypeAlias = NDArray[np.float64]
 LEAST_NU = 1e-12
 # Relative accuracy of conjugate gradients while the estimated error exceeds the share FAR of the objective, and below it.
 FORCING_FAR, FORCING_NEAR, FAR = 0.1, 0.03, 1e-2
-
-
-@dataclass(frozen=True)
-class M3SVMNewtonSettings:
-    """Numbers that steer Newton's method.
-
-    Attributes
-    ----------
-    largest_delta : float
-        Smoothing δ of the hinge at the start, at most; the margin is 1.
-    fast_factor, fast_share : float
-        δ is multiplied by the factor after a step whose predicted decrease is at most this share of the error by smoothing.
-    slow_factor, slow_share : float
-        Likewise, for a larger share.
-    final_share : float
-        Share of the tolerance that smoothing may contribute in the end.
-    line_search : LineSearchSettings
-        Of the line search.
-    boundary_share : float
-        No step takes a multiplier nearer to a bound than this share of its distance before.
-    short_step : float
-        After a step shorter than this the Newton matrix has all observations.
-    dual_progress, dual_close : float
-        Dual points are computed when the estimated error has fallen by the factor ``dual_progress``, or is at most
-        ``dual_close`` times the tolerance.
-    patience : int
-        Steps without progress after which the method ends.
-    direct_work : float
-        Floating-point operations of a factorisation above which smooth losses use conjugate gradients.
-    largest_direct : int
-        Rows of the Newton matrix above which every loss does.
-    cg_limit : int
-        Products in a run of conjugate gradients, at most.
-    """
-
-    largest_delta: float = 1.0
-    fast_factor: float = 0.1
-    fast_share: float = 0.1
-    slow_factor: float = 0.2
-    slow_share: float = 1.0
-    final_share: float = 0.1
-    line_search: LineSearchSettings = field(default_factory=LineSearchSettings)
-    boundary_share: float = 0.1
-    short_step: float = 0.1
-    dual_progress: float = 0.1
-    dual_close: float = 10.0
-    patience: int = 25
-    direct_work: float = 1e9
-    largest_direct: int = 6000
-    cg_limit: int = 400
+# Smoothing δ of the hinge at the start, at most; the margin is 1.
+LARGEST_DELTA = 1.0
+# δ is multiplied by the factor after a step whose predicted decrease is at most this share of the error by smoothing.
+FAST_FACTOR = 0.1
+FAST_SHARE = 0.1
+# Likewise, for a larger share.
+SLOW_FACTOR = 0.2
+SLOW_SHARE = 1.0
+# Share of the tolerance that smoothing may contribute in the end.
+FINAL_SHARE = 0.1
+# No step takes a multiplier nearer to a bound than this share of its distance before.
+BOUNDARY_SHARE = 0.1
+# After a step shorter than this the Newton matrix has all observations.
+SHORT_STEP = 0.1
+# Dual points are computed when the estimated error has fallen by this factor, or is at most DUAL_CLOSE
+# times the tolerance.
+DUAL_PROGRESS = 0.1
+DUAL_CLOSE = 10.0
+# Steps without progress after which the method ends.
+PATIENCE = 25
+# Floating-point operations of a factorisation above which smooth losses use conjugate gradients.
+DIRECT_WORK = 1e9
+# Products in a run of conjugate gradients, at most.
+CG_LIMIT = 400
+# Unknowns above which every loss does.
+LARGEST_DIRECT = 6000
 
 
 class M3SVMBounds(ScoreBounds):
@@ -132,8 +107,8 @@ class Continuation:
         Start.
     alpha : ndarray of shape (n, c − 1), optional
         Multipliers to start with.
-    settings : M3SVMNewtonSettings, optional
-        The defaults if None.
+    largest_direct : int
+        Unknowns up to which the Newton matrix may be factored.
     """
 
     def __init__(
@@ -144,10 +119,9 @@ class Continuation:
         U: Floats,
         alpha: Floats | None = None,
         *,
-        settings: M3SVMNewtonSettings | None = None,
+        largest_direct: int = LARGEST_DIRECT,
     ) -> None:
         self.system, self.bounds, self.monitor = system, bounds, monitor
-        self.settings = settings or M3SVMNewtonSettings()
         self.statement: M3SVM = system.statement
         self.U, self.alpha = U, alpha
         self.scores = np.asarray(system.Z @ U)
@@ -163,9 +137,7 @@ class Continuation:
         self._first_smoothing(f, upper)
         n, c = f.shape[0], system.shape[1]
         work = n * (c - 1.0) * system.shape[0] ** 2 * (1.0 if self._separate else c / 2) + system.unknowns**3 / 3
-        self.direct = system.unknowns <= self.settings.largest_direct and (
-            not self.statement.loss.smooth or work <= self.settings.direct_work
-        )
+        self.direct = system.unknowns <= largest_direct and (not self.statement.loss.smooth or work <= DIRECT_WORK)
 
     @property
     def _separate(self) -> bool:
@@ -183,7 +155,7 @@ class Continuation:
         loss = self.statement.loss
         self.delta = self.least_delta = loss.delta if isinstance(loss, SmoothedHingeSum) else 0.0
         if isinstance(loss, (HingeSum, SmoothedHingeSum)):
-            for delta in self.settings.largest_delta * 0.5 ** np.arange(40):
+            for delta in LARGEST_DELTA * 0.5 ** np.arange(40):
                 self.delta = max(delta, self.least_delta)
                 if self._loss_smoothing_error(f) <= width:
                     break
@@ -233,7 +205,7 @@ class Continuation:
             progress = self.estimated_error < 0.9 * smallest or self.bounds.upper < lowest - slight
             stalled = 0 if progress else stalled + 1
             smallest, lowest = min(smallest, self.estimated_error), min(lowest, self.bounds.upper)
-            if status is None and stalled > self.settings.patience:
+            if status is None and stalled > PATIENCE:
                 status = Status.INACCURATE
         if status is not Status.OPTIMAL:
             self._update_duals(self.alpha)
@@ -257,21 +229,21 @@ class Continuation:
         if self.direct:
             D = system.direct_step(gradient, curvature, norms, complete=self.complete)
         else:
-            D = system.iterative_step(gradient, curvature, norms, forcing=self._forcing, limit=self.settings.cg_limit)
+            D = system.iterative_step(gradient, curvature, norms, forcing=self._forcing, limit=CG_LIMIT)
         predicted = -float((gradient * D).sum())
         if not 0 < predicted < math.inf:
             D, predicted = np.zeros_like(D), 0.0
         dS = np.asarray(system.Z @ D)
         df = self._differences(dS)
         length = self._search(f, df, D, predicted) if predicted > 0 else 1.0
-        self.complete = length < self.settings.short_step
+        self.complete = length < SHORT_STEP
         # The linearised equations give the multipliers and flows after a full step.
         full = exact - curvature.apply(df)
         own = exact if self.alpha is None else self.alpha
         part = min(length, 1.0)
         s = system.weight
         # At a bound the second derivative of the smoothed loss is too small for later steps to move the multiplier.
-        share = self.settings.boundary_share
+        share = BOUNDARY_SHARE
         self.alpha = np.clip(own + part * (full - own), share * own, s - share * (s - own))
         if statement.p < 2:
             start = norms.flow if self.flow is None else self.flow
@@ -296,21 +268,21 @@ class Continuation:
         loss_error = self._loss_smoothing_error(f)
         norm_error = self._norm_smoothing_error(norms) if self.nu > 0 else 0.0
         allowed = monitor.tol * self._size(upper)
-        settings, smoothing_error = self.settings, loss_error + norm_error
+        smoothing_error = loss_error + norm_error
         self.estimated_error = predicted + loss_error + norm_error
-        close = self.estimated_error <= settings.dual_close * allowed
-        if close or self.estimated_error <= settings.dual_progress * min(self.error_at_duals, abs(upper)):
+        close = self.estimated_error <= DUAL_CLOSE * allowed
+        if close or self.estimated_error <= DUAL_PROGRESS * min(self.error_at_duals, abs(upper)):
             self.error_at_duals = self.estimated_error
             if isinstance(self._loss, SmoothedHingeSum):
                 self._update_duals(self.alpha, full if part < 1 else None)
             else:
                 self._update_duals(system.weight * self._loss.multipliers(f))
-        if predicted <= settings.slow_share * smoothing_error:
-            fast = predicted <= settings.fast_share * smoothing_error
-            factor = settings.fast_factor if fast else settings.slow_factor
-            if loss_error > settings.final_share * allowed:
+        if predicted <= SLOW_SHARE * smoothing_error:
+            fast = predicted <= FAST_SHARE * smoothing_error
+            factor = FAST_FACTOR if fast else SLOW_FACTOR
+            if loss_error > FINAL_SHARE * allowed:
                 self.delta = max(factor * self.delta, self.least_delta)
-            if norm_error > settings.final_share * allowed:
+            if norm_error > FINAL_SHARE * allowed:
                 self.nu *= factor
 
     def _norm_smoothing_error(self, norms: PairNorms) -> float:
@@ -323,11 +295,11 @@ class Continuation:
 
     def _search(self, f: Floats, df: Floats, D: Floats, predicted: float) -> float:
         """Return a step length near which the slope of the smoothed objective vanishes."""
-        system, loss, settings = self.system, self._loss, self.settings
+        system, loss = self.system, self._loss
 
         def slope(length: float) -> float:
             norms = PairNorms(system, self.U + length * D, self.nu, None)
             multipliers = system.weight * loss.multipliers(f + length * df)
             return float((norms.gradient * D).sum() - (multipliers * df).sum())
 
-        return line_search(slope, predicted, settings.line_search)
+        return line_search(slope, predicted)

@@ -42,32 +42,29 @@ Floats: TypeAlias = NDArray[np.float64]
 Rows: TypeAlias = NDArray[np.intp]
 
 TINY = float(np.finfo(np.float64).tiny)
+# Relative ridge with which a matrix that is singular to rounding is factorised; a thousandfold at each failure.
+RIDGE = 1e-13
+# Entries of all blocks together up to which it has them.
+LARGEST_BLOCKS = 5e7
+# Observations a column from which a block is estimated, beside those of more than average weight.
+SAMPLE = 4
 
 
 @dataclass(frozen=True)
 class ScoreSystemSettings:
-    """Numbers that steer how the Newton systems are formed and solved.
+    """Parameters of the Newton systems: how they are formed and solved.
 
     Attributes
     ----------
-    ridge : float
-        Relative ridge with which a matrix that is singular to rounding is factorised; a thousandfold at each failure.
     negligible : float
         Observations are left out of an edge if together they add at most this share of its regulariser and, to the biases,
         of what the other edges add.
     largest_block : int
         Columns up to which the preconditioner has a block for each class, and not a diagonal.
-    largest_blocks : float
-        Entries of all blocks together up to which it has them.
-    sample : int
-        Observations a column from which a block is estimated, beside those of more than average weight.
     """
 
-    ridge: float = 1e-13
     negligible: float = 1e-2
     largest_block: int = 1500
-    largest_blocks: float = 5e7
-    sample: int = 4
 
 
 class Penalty(Protocol):
@@ -274,7 +271,7 @@ class ScoreSystem:
                 blocks[k, :, j, :] = -edge
         for k in range(c - 1):
             blocks[k, :, k, :] = vertices[k]
-        factor = _cholesky(matrix, self.settings.ridge)
+        factor = _cholesky(matrix, RIDGE)
         step = np.zeros((r, c))
         if factor is None:
             return step
@@ -318,7 +315,7 @@ class ScoreSystem:
         """Return the observations of more than average weight and a sample of the others, reweighted to the same total."""
         heavy = weight > weight.mean()
         rest = np.flatnonzero(~heavy)
-        sample = rest[:: max(1, weight.size // (self.settings.sample * self.shape[0]))]
+        sample = rest[:: max(1, weight.size // (SAMPLE * self.shape[0]))]
         scale = float(weight[rest].sum()) / max(float(weight[sample].sum()), TINY)
         return np.append(np.flatnonzero(heavy), sample), np.append(weight[heavy], scale * weight[sample])
 
@@ -329,7 +326,7 @@ class ScoreSystem:
 
     def _preconditioner(self, curvature: Curvature, penalty: Penalty) -> Callable[[Floats], Floats]:
         r, c = self.shape
-        if r > self.settings.largest_block or c * r**2 > self.settings.largest_blocks:
+        if r > self.settings.largest_block or c * r**2 > LARGEST_BLOCKS:
             squared = self.Z.power(2) if sp.issparse(self.Z) else self.Z**2
             diagonal = np.empty((r, c))
             for k in range(c):
@@ -340,7 +337,7 @@ class ScoreSystem:
             blocks[k] = self._gram(*self._sampled(curvature.vertex(k))) + penalty.block(k)
         factors = []
         for block in blocks:
-            factor = _cholesky(np.asfortranarray(block), self.settings.ridge)
+            factor = _cholesky(np.asfortranarray(block), RIDGE)
             if factor is None:
                 return self.normalised
             factors.append(factor)
