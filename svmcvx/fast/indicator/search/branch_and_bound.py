@@ -24,8 +24,9 @@ from numpy.typing import NDArray
 from svmcvx.fast.core.thread_pool import Share
 from svmcvx.fast.indicator.search.big_m_passes import rounded_up
 from svmcvx.fast.indicator.search.dive_passes import best_multiple, dive
+from svmcvx.fast.indicator.search.exchange import Exchange
 from svmcvx.fast.indicator.search.relaxation_passes import DROPPED, KEPT
-from svmcvx.fast.indicator.search.search_state import SearchState
+from svmcvx.fast.indicator.search.search_state import CountingSearch, SearchState
 from svmcvx.fast.indicator.search.tree_record import BoundedNodes, TreeRecord
 from svmcvx.rounding import row_norms_above, up
 from svmcvx.solution import Status
@@ -142,6 +143,7 @@ class BranchAndBound:
         self.nodes = 0
         # Intervals of a free bias are not recorded.
         self.record: TreeRecord | None = None if search.free else TreeRecord()
+        self.exchange = Exchange(search) if isinstance(search, CountingSearch) else None
         self._begun = False
 
     @property
@@ -242,6 +244,8 @@ class BranchAndBound:
                 best = dived
         if best is not None:
             search.try_point(best.point)
+        if self.exchange is not None:
+            self.exchange.keep_up(self.work, self.stop)
         if self.queue and self.queue[0].bound >= search.cutoff:
             self.queue.clear()
         done = (self.nodes - before) * self.node_work

@@ -1,0 +1,295 @@
+r"""Local search over the sets of rows that a point keeps, compiled.
+
+The point of least norm that keeps a set T, :math:`\min \|w\|^2` s.t. :math:`h_i'w \ge 1` for i in T, is found by a dual active-set method
+([LawsonHanson], chapter 23) that begins at the active rows of the point before. The sum of the multipliers is a lower bound on the
+norm, so that a trial ends as soon as it shows that the set is no improvement.
+"""
+
+from __future__ import annotations
+
+import math
+
+from svmcvx.fast.core.compilation import compiled
+
+__all__ = ["descend"]
+
+# A row in the span of the active rows has less than this share of its squared length outside of it.
+DEPENDENT = 1e-10
+# Margins this little below 1 are satisfied.
+SATISFIED = 1.0 - 1e-9
+# An improvement is one by more than this share of the value.
+BETTER = 1.0 - 1e-9
+# Steps of a least norm, in units of the number of columns.
+STEPS = 10
+
+
+@compiled(nogil=True)
+def _append(H, i, members, count, L, alpha):
+    """Make row i active with a multiplier of 0; return False, with the coefficients of the others in L[count], if it is in their span."""
+    r = H.shape[1]
+    row = L[count]
+    whole = 0.0
+    for c in range(r):
+        whole += H[i, c] * H[i, c]
+    rest = whole
+    for a in range(count):
+        other = members[a]
+        value = 0.0
+        for c in range(r):
+            value += H[i, c] * H[other, c]
+        for b in range(a):
+            value -= row[b] * L[a, b]
+        row[a] = value / L[a, a]
+        rest -= row[a] * row[a]
+    if rest <= DEPENDENT * whole or count == r:
+        for a in range(count - 1, -1, -1):
+            for b in range(a + 1, count):
+                row[a] -= L[b, a] * row[b]
+            row[a] /= L[a, a]
+        return False
+    row[count] = rest**0.5
+    members[count], alpha[count] = i, 0.0
+    return True
+
+
+@compiled(nogil=True)
+def _remove(H, at, members, count, L, alpha):
+    """Make the active row at a place inactive; return how many are left."""
+    left = at
+    for a in range(at + 1, count):
+        i, value = members[a], alpha[a]
+        if _append(H, i, members, left, L, alpha):
+            alpha[left] = value
+            left += 1
+    return left
+
+
+@compiled(nogil=True)
+def _least_norm(H, kept, members, count, L, alpha, z, w, u, limit):
+    """Go to the point of least norm that keeps a set, or until its squared norm is seen to be `limit` at least.
+
+    Returns a lower bound on the squared norm, which is attained if it is below `limit`, the number of active rows, and how many
+    products with all rows were made.
+    """
+    n, r = H.shape
+    for step in range(STEPS * (r + 1)):
+        # The multipliers of the active rows, all of whose margins are 1; on the way there those that become 0 leave.
+        while True:
+            for a in range(count):
+                value = 1.0
+                for b in range(a):
+                    value -= L[a, b] * z[b]
+                z[a] = value / L[a, a]
+            for a in range(count - 1, -1, -1):
+                for b in range(a + 1, count):
+                    z[a] -= L[b, a] * z[b]
+                z[a] /= L[a, a]
+            first, length = -1, 1.0
+            for a in range(count):
+                if z[a] <= 0.0:
+                    share = alpha[a] / (alpha[a] - z[a]) if alpha[a] > 0.0 else 0.0
+                    if first < 0 or share < length:
+                        first, length = a, share
+            for a in range(count):
+                alpha[a] += length * (z[a] - alpha[a])
+            if first < 0:
+                break
+            count = _remove(H, first, members, count, L, alpha)
+        norm = 0.0
+        w[:] = 0.0
+        for a in range(count):
+            norm += alpha[a]
+            for c in range(r):
+                w[c] += alpha[a] * H[members[a], c]
+        if norm >= limit:
+            return norm, count, step
+        worst = -1
+        for i in range(n):
+            value = 0.0
+            for c in range(r):
+                value += H[i, c] * w[c]
+            u[i] = value
+            if kept[i] and (worst < 0 or value < u[worst]):
+                worst = i
+        if worst < 0 or u[worst] >= SATISFIED:
+            return norm, count, step + 1
+        while not _append(H, worst, members, count, L, alpha):
+            # The point stays where it is while the multiplier of this row grows, until one of the others becomes 0.
+            first, length = -1, 0.0
+            for a in range(count):
+                if L[count, a] > 1e-12:
+                    share = alpha[a] / L[count, a]
+                    if first < 0 or share < length:
+                        first, length = a, share
+            if first < 0:
+                return math.inf, count, step + 1
+            for a in range(count):
+                alpha[a] -= length * L[count, a]
+            count = _remove(H, first, members, count, L, alpha)
+        count += 1
+    return math.inf, count, STEPS * (r + 1)
+
+
+@compiled(nogil=True)
+def _copy(source, count, target):
+    """Copy an active set."""
+    for a in range(count):
+        target[0][a], target[2][a] = source[0][a], source[2][a]
+        for b in range(a + 1):
+            target[1][a, b] = source[1][a, b]
+
+
+@compiled(nogil=True)
+def _cost(weight, lam, budget, u):
+    """The price of the rows that a point does not keep; infinite beyond the budget."""
+    dropped = 0.0
+    for i in range(u.size):
+        if u[i] < SATISFIED:
+            dropped += weight[i]
+    return lam * dropped if dropped <= budget else math.inf
+
+
+@compiled(nogil=True)
+def _move(H, weight, lam, budget, kept, dropped, on, start, count, state, scratch, w, u, limit):
+    """Move row `on` to the other side, from an active set; return the value and the number of active rows, and the work.
+
+    `state` receives the active set, w and u the point; `kept` is as before in the end. A value of `limit` or more is infinite.
+    """
+    members, L, alpha = state
+    _copy(start, count, state)
+    kept[on] = not kept[on]
+    dropped += -weight[on] if kept[on] else weight[on]
+    for a in range(count):
+        if members[a] == on:
+            count = _remove(H, a, members, count, L, alpha)
+            break
+    norm, made = math.inf, 0
+    if dropped <= budget:
+        norm, count, made = _least_norm(H, kept, members, count, L, alpha, scratch, w, u, limit - lam * dropped)
+    kept[on] = not kept[on]
+    value = norm + _cost(weight, lam, budget, u) if norm < limit - lam * dropped else math.inf
+    return value, count, made
+
+
+@compiled(nogil=True)
+def _settle(weight, kept, u, near):
+    """Keep what a point keeps, and write the dropped rows with the largest margins to `near`, the largest first.
+
+    Returns their number and the weight that is dropped.
+    """
+    found, dropped = 0, 0.0
+    for i in range(u.size):
+        kept[i] = u[i] >= SATISFIED
+        if kept[i]:
+            continue
+        dropped += weight[i]
+        at = found
+        while at > 0 and u[near[at - 1]] < u[i]:
+            at -= 1
+        if at < near.size:
+            for later in range(min(found, near.size - 1), at, -1):
+                near[later] = near[later - 1]
+            near[at] = i
+            found = min(found + 1, near.size)
+    return found, dropped
+
+
+@compiled(nogil=True)
+def descend(H, weight, lam, budget, kept, most, near, here, there, beyond, scratch, w, u, found, stop):
+    """Improve a set by single moves and by exchanges of a dropped row for a kept one until none is better.
+
+    Parameters
+    ----------
+    H : ndarray of shape (n, r)
+    weight : ndarray of shape (n,)
+    lam, budget : float
+        Price of a dropped weight of 1, and how much may be dropped.
+    kept : ndarray of bool, shape (n,)
+        The set, which is changed.
+    most : int
+        Products with all rows after which to end.
+    near, here, there, beyond, scratch, w, u, found : ndarray
+        Scratch space; `here`, `there` and `beyond` are active sets.
+    stop : ndarray of bool
+
+    Returns
+    -------
+    float, int
+        The value of the set, and the products that were made.
+    """
+    n = weight.size
+    dropped = 0.0
+    for i in range(n):
+        if not kept[i]:
+            dropped += weight[i]
+    norm, count, made = _least_norm(H, kept, here[0], 0, here[1], here[2], scratch, w, u, math.inf)
+    if not norm < math.inf:
+        return math.inf, made
+    value = norm + _cost(weight, lam, budget, u)
+    if not value < math.inf:
+        return math.inf, made
+    candidates, dropped = _settle(weight, kept, u, near)
+    improved = True
+    while improved and made < most and not stop[0]:
+        improved = False
+        # Drop an active row, the one with the largest multiplier first; then take in a row, and drop an active one for it.
+        for turn in range(candidates + 1):
+            joined = near[turn - 1] if turn > 0 else -1
+            number, start = count, here
+            before, lost = value, dropped
+            if joined >= 0:
+                now, number, work = _move(
+                    H, weight, lam, math.inf, kept, dropped, joined, here, count, there, scratch, w, u, 2.0 * value
+                )
+                made += work
+                if not now < math.inf:
+                    continue
+                start, lost = there, dropped - weight[joined]
+                kept[joined] = True
+                now = now if lost <= budget else math.inf
+                if now < before * BETTER:
+                    _copy(there, number, here)
+                    count, value, improved = number, now, True
+            if not improved:
+                for a in range(number):
+                    found[a] = start[2][a]
+                for _ in range(number):
+                    at = 0
+                    for a in range(1, number):
+                        if found[a] > found[at]:
+                            at = a
+                    found[at] = -1.0
+                    leaving = start[0][at]
+                    if leaving == joined:
+                        continue
+                    now, after, work = _move(
+                        H,
+                        weight,
+                        lam,
+                        budget,
+                        kept,
+                        lost,
+                        leaving,
+                        start,
+                        number,
+                        beyond,
+                        scratch,
+                        w,
+                        u,
+                        before * BETTER,
+                    )
+                    made += work
+                    if now < before * BETTER:
+                        _copy(beyond, after, here)
+                        count, value, improved = after, now, True
+                        break
+                    if made >= most or stop[0]:
+                        break
+            if improved:
+                candidates, dropped = _settle(weight, kept, u, near)
+                break
+            if joined >= 0:
+                kept[joined] = False
+            if made >= most or stop[0]:
+                break
+    return value, made
