@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from svmcvx.estimators.certification import certify
     from svmcvx.experiments import compare, select, study
     from svmcvx.formulations.base import BinaryStatement, Formulation, FormulationProblem
+    from svmcvx.guarantees import Guarantee, Interval, guarantee
     from svmcvx.kernels import RBF, Exponential, Kernel, Laplacian, Linear, Polynomial, Precomputed, Sigmoid
     from svmcvx.model import KernelModel, LinearModel, Model, MulticlassModel, OneVsModel, load_model
     from svmcvx.proofs import Verified, verify
@@ -75,6 +76,8 @@ __all__ = [
     "Exponential",
     "Formulation",
     "FormulationProblem",
+    "Guarantee",
+    "Interval",
     "Kernel",
     "KernelModel",
     "L0SVMClassifier",
@@ -112,6 +115,7 @@ __all__ = [
     "datasets",
     "estimators",
     "fast",
+    "guarantee",
     "hard_margin_dual",
     "l0_mio",
     "load_model",
@@ -148,6 +152,7 @@ _MODULES: dict[str, tuple[str, ...]] = {
     "svmcvx.estimators": ("certify",),
     "svmcvx.experiments": ("compare", "select", "study"),
     "svmcvx.formulations.base": ("BinaryStatement", "Formulation", "FormulationProblem"),
+    "svmcvx.guarantees": ("Guarantee", "Interval", "guarantee"),
     "svmcvx.kernels": ("RBF", "Exponential", "Kernel", "Laplacian", "Linear", "Polynomial", "Precomputed", "Sigmoid"),
     "svmcvx.model": ("KernelModel", "LinearModel", "Model", "MulticlassModel", "OneVsModel", "load_model"),
     "svmcvx.proofs": ("Verified", "verify"),
@@ -171,6 +176,7 @@ _ROOMS = frozenset(
         "fast",
         "feature_space",
         "formulations",
+        "guarantees",
         "kernels",
         "losses",
         "model",

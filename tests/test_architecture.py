@@ -25,6 +25,7 @@ FLOORS = (
     ("theory",),
     ("plot", "torch"),
     ("solve", "fast"),
+    ("guarantees",),
     ("estimators",),
     ("datasets",),
     ("experiments",),

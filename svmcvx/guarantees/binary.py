@@ -1,0 +1,261 @@
+"""Guarantees of machines of two classes: the statement bound to the data again, and the theorem for it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from svmcvx.certificate import Dual
+from svmcvx.core.bounded import exact, sqrt, where
+from svmcvx.data import Features, binary_data, check_features
+from svmcvx.errors import DataError, NotCertified
+from svmcvx.feature_space import FeatureSpace, KernelSpace, LinearSpace, feature_space
+from svmcvx.formulations.base import BinaryStatement
+from svmcvx.formulations.margin.hard_margin import HardMargin
+from svmcvx.formulations.margin.liblinear import PenalisedPSVM
+from svmcvx.formulations.margin.psvm import PSVM
+from svmcvx.formulations.margin_distribution.odm import ODM
+from svmcvx.formulations.margin_distribution.odml import ODML
+from svmcvx.guarantees.answers import CertifiedScores, Guarantee
+from svmcvx.guarantees.multipliers import Curved, Gains, Multipliers, PowerGains, Straight, room_above
+from svmcvx.guarantees.perturbed import BLOCK, Theorem
+from svmcvx.guarantees.points import KernelPoints, LinearPoints, Points
+from svmcvx.kernels.columns import is_definite
+from svmcvx.model import BinaryModel
+from svmcvx.solution import OptimalIntercepts, Solution
+
+__all__ = ["BinaryGuarantee", "binary_guarantee"]
+
+Floats: TypeAlias = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class BinaryGuarantee(Guarantee):
+    """What is known of every optimal machine of two classes; see :func:`svmcvx.guarantee`.
+
+    Attributes
+    ----------
+    classes : ndarray of shape (2,)
+    lower, upper : float
+        Ends of the interval of the optimum on these data, computed again.
+    optimal_intercepts : OptimalIntercepts or None
+    """
+
+    classes: NDArray[Any]
+    theorem: Theorem
+    lower: float
+    upper: float
+    space: FeatureSpace
+    model: BinaryModel
+    optimal_intercepts: OptimalIntercepts | None
+
+    def __repr__(self) -> str:
+        return f"BinaryGuarantee(optimum in [{self.lower:.9g}, {self.upper:.9g}], radius {self.radius:.2g})"
+
+    @property
+    def radius(self) -> float:
+        r"""At least the distance of the optimal w from the mean m of model and dual point."""
+        return math.sqrt(self.theorem.squared_radius) * (1.0 + 2.0**-50)
+
+    def scores(self, T: Any) -> CertifiedScores:
+        """Return the intervals of the score f*(x) of some rows.
+
+        Parameters
+        ----------
+        T : array-like or sparse matrix of shape (m, d)
+
+        Returns
+        -------
+        CertifiedScores
+            With the class ``classes[1]`` where the score is positive, and ``classes[0]`` where it is not.
+        """
+        rows = self._checked(T)
+        m = rows.shape[0]
+        lower, upper = np.empty(m), np.empty(m)
+        width = max(1, BLOCK // max(self.space.data.n, rows.shape[1]))
+        for start in range(0, m, width):
+            part = slice(start, start + width)
+            tested = self.theorem.points.tested(rows[part])
+            lower[part], upper[part] = self.theorem.bounds(tested, rows[part].shape[0])
+        if (lower > upper).any():
+            raise NotCertified(
+                "the ends of an interval of a score contradict each other; please report this as a defect"
+            )
+        possible = np.column_stack([~(lower > 0.0), upper > 0.0])
+        return CertifiedScores(lower, upper, possible, self.classes, possible.all(axis=1) & self._disputed(rows))
+
+    def _checked(self, T: Any) -> Features:
+        X = self.space.data.X
+        rows = check_features(T, name="T", n_features=int(X.shape[1]))
+        if sp.issparse(X) and not sp.issparse(rows):
+            return sp.csr_array(rows)
+        return rows.toarray() if sp.issparse(rows) and not sp.issparse(X) else rows
+
+    def _disputed(self, rows: Features) -> NDArray[np.bool_]:
+        """Rows of which optimal intercepts make different predictions, as far as floating point tells."""
+        b = self.optimal_intercepts
+        if b is None or b.unique:
+            return np.zeros(rows.shape[0], dtype=bool)
+        f = self.model.scores(rows).value - self.model.intercept
+        return np.asarray((f + b.lower <= 0.0) & (f + b.upper > 0.0))
+
+
+def binary_guarantee(solution: Solution, X: Any, y: Any) -> BinaryGuarantee:
+    """Return the guarantee of a solution of two classes; see :func:`svmcvx.guarantee`."""
+    bound = _STATEMENTS.get(solution.formulation)
+    if bound is None:
+        raise DataError(f"there are no guarantees of {solution.formulation}{_WHY.get(solution.formulation, '')}")
+    evidence = solution.evidence
+    if evidence is None or solution.data is None:
+        raise DataError(
+            f"there are no guarantees of this solution of {solution.formulation}: it is that of a problem with added constraints, or of a "
+            "formulation outside the package"
+        )
+    if evidence.weight is None:
+        raise DataError("there are no guarantees for rows in blocks; load the data, or use a sample of them")
+    if "clipped_mass" in solution.certificate.residuals:
+        raise DataError("the kernel was indefinite and has been clipped: no new row has a place in that feature space")
+    features = check_features(X)
+    if features.shape[0] != evidence.weight.size:
+        raise DataError(
+            f"X has {features.shape[0]} rows, and the solution is one for {evidence.weight.size}: pass the data that it was solved for"
+        )
+    data = binary_data(features, y, evidence.weight)
+    if evidence.fingerprint and data.fingerprint != evidence.fingerprint:
+        raise DataError(
+            f"X and y are not the data of the solution (they are {data.fingerprint}, and it is about {evidence.fingerprint}): pass those that "
+            "it was solved for, in the same order"
+        )
+    kernel = getattr(solution.model, "kernel", None)
+    if kernel is not None and not is_definite(kernel):
+        raise DataError(
+            f"there are no guarantees for the kernel {kernel}: it has to be known to be positive semidefinite on new rows too, with a bound on "
+            "its rounding; use RBF, Exponential, Laplacian, Polynomial with coef0 >= 0, or Linear"
+        )
+    space = feature_space(data, kernel, intercept=evidence.intercept, keep_gram=False)
+    found: BinaryGuarantee = bound(solution, space)
+    return found
+
+
+def _lifted_dual(solution: Solution, statement: BinaryStatement) -> Dual:
+    """Return the dual point of a solution, exactly feasible."""
+    dual = solution.dual
+    if not dual:
+        raise NotCertified(
+            f"the solution of {solution.formulation} has no dual point, and so no lower bound: there is nothing to guarantee from"
+        )
+    return dual if statement.dual_violation(dual) == 0 else statement.repair(dual)
+
+
+def _guarantee(
+    solution: Solution, statement: BinaryStatement, dual: Dual, multipliers: Multipliers, v: Any, moved: float = 0.0
+) -> BinaryGuarantee:
+    """Return the guarantee, from the ends of the interval on these data at the solution's own points."""
+    model: Any = solution.model
+    space = statement.space
+    upper, lower = statement.evaluate(model).above, statement.evaluate_dual(dual).below
+    stripped = replace(model, intercept=0.0) if space.intercept == "free" else model
+    points: Points
+    if isinstance(space, LinearSpace):
+        points = LinearPoints(space, stripped, v, moved)
+    elif isinstance(space, KernelSpace):
+        points = KernelPoints(space, stripped, v, moved)
+    else:
+        raise TypeError(f"no guarantees in a {type(space).__name__}")
+    gap = (exact(upper) - exact(lower)).above
+    return BinaryGuarantee(
+        classes=space.data.classes,
+        theorem=Theorem(points, multipliers, gap),
+        lower=lower,
+        upper=upper,
+        space=space,
+        model=model,
+        optimal_intercepts=solution.optimal_intercepts,
+    )
+
+
+def _psvm(solution: Solution, space: FeatureSpace) -> BinaryGuarantee:
+    kind = PSVM if space.intercept == "free" else PenalisedPSVM
+    statement = kind(space=space, C=solution.hyperparameters["C"], p=solution.hyperparameters["p"])
+    dual = _lifted_dual(solution, statement)
+    alpha = statement.alpha(dual)
+    cost = exact(statement.C) * exact(statement.weight)
+    gains: Gains
+    if statement.p == 1:
+        gains = Straight(alpha.size)
+    elif statement.p == 2:
+        # The conjugate is α²/(4Cs).
+        gains = Curved(1.0 - exact(alpha) / (2.0 * cost), 1.0 / (2.0 * cost))
+    else:
+        gains = PowerGains(alpha, cost, statement.p)
+    above = room_above(alpha, statement.upper_bound())
+    multipliers = Multipliers(alpha, statement.y, above, space.intercept == "free", gains)
+    return _guarantee(solution, statement, dual, multipliers, alpha * statement.y)
+
+
+def _hard_margin(solution: Solution, space: FeatureSpace) -> BinaryGuarantee:
+    statement = HardMargin(space=space)
+    dual = _lifted_dual(solution, statement)
+    alpha = statement.alpha(dual)
+    multipliers = Multipliers(alpha, statement.y, np.full(alpha.size, np.inf), True, Straight(alpha.size))
+    # The objective is that of the model divided by its smallest margin, if that is below 1.
+    moved = 0.0
+    model: Any = solution.model
+    lowest, violated = statement.lowest_margin(model)
+    if lowest < 1.0 and lowest > 0.0 and not violated:
+        stretch = 1.0 / exact(lowest) - 1.0
+        moved = (sqrt(statement.penalty(model)) * stretch).above
+    return _guarantee(solution, statement, dual, multipliers, alpha * statement.y, moved)
+
+
+def _odm(solution: Solution, space: FeatureSpace) -> BinaryGuarantee:
+    settings = solution.hyperparameters
+    statement = ODM(space=space, C1=settings["C1"], C2=settings["C2"], D=settings["D"])
+    dual = _lifted_dual(solution, statement)
+    theta, y = statement.entry(dual, "theta"), statement.y
+    # In the sizes of the multipliers, whose signs are kept: gains (±1 − D)a − a²/(4Cc).
+    side = np.where(theta < 0.0, -1.0, 1.0)
+    cost = where(theta < 0.0, exact(np.full(y.size, statement.C2)), exact(np.full(y.size, statement.C1)))
+    cost = cost * statement.bounded_share
+    slopes = exact(side) - exact(statement.D) - exact(np.abs(theta)) / (2.0 * cost)
+    multipliers = Multipliers(
+        np.abs(theta), y * side, np.full(y.size, np.inf), False, Curved(slopes, 1.0 / (2.0 * cost))
+    )
+    return _guarantee(solution, statement, dual, multipliers, theta * y)
+
+
+def _odml(solution: Solution, space: FeatureSpace) -> BinaryGuarantee:
+    settings = solution.hyperparameters
+    statement = ODML(space=space, lam1=settings["lam1"], lam2=settings["lam2"], C=settings["C"])
+    dual = _lifted_dual(solution, statement)
+    alpha = statement.entry(dual, "alpha")
+    above = room_above(alpha, statement.upper_bound())
+    multipliers = Multipliers(alpha, statement.y, above, False, Straight(alpha.size))
+    return _guarantee(solution, statement, dual, multipliers, statement.coefficients(dual))
+
+
+_STATEMENTS: Mapping[str, Any] = {
+    "psvm": _psvm,
+    "penalised psvm": _psvm,
+    "hard_margin": _hard_margin,
+    "odm": _odm,
+    "odml": _odml,
+}
+_SEARCHED = ": it is not convex, and a small gap says nothing of the distance between two machines"
+_WHY: Mapping[str, str] = {
+    **dict.fromkeys(("zero_one", "ramp", "l0"), _SEARCHED),
+    **dict.fromkeys(
+        ("conic", "conic_fixed_gamma"),
+        ": its objective has no modulus of convexity that a gap could be held against, so that intervals do not shrink with it",
+    ),
+    **dict.fromkeys(
+        ("l1_squared_hinge", "sparse_multinomial_lr"),
+        ": the sum of absolute values has no modulus of convexity that a gap could be held against",
+    ),
+}

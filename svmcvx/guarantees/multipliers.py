@@ -1,0 +1,222 @@
+r"""Multipliers of a machine, and what changing them costs its dual objective.
+
+A machine's dual objective is :math:`\sum_i g_i(a_i) - \tfrac12\|\sum_i\sigma_i a_i\varphi(x_i)\|^2` with concave gains g and signs
+σ; the multipliers have room, upwards and downwards, and Σσa = 0 where an intercept is free (:class:`Multipliers`). The theorem
+of :mod:`svmcvx.guarantees.perturbed` changes them by ±ηd and needs, from above,
+
+.. math:: g_i(a_i) + g_i'(a_i)\,\delta_i - g_i(a_i + \delta_i) \ge 0.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from svmcvx.core.bounded import Bounded, U, exact, exp, log, positive_part, quietly, square
+from svmcvx.core.rows import UNDERFLOW
+
+__all__ = ["Curved", "Gains", "Multipliers", "PowerGains", "Straight"]
+
+Floats: TypeAlias = NDArray[np.float64]
+Rows: TypeAlias = NDArray[np.intp]
+
+
+class Gains(ABC):
+    """The gains of the multipliers of a machine."""
+
+    @property
+    @abstractmethod
+    def slopes(self) -> Bounded:
+        """Their derivatives at the multipliers, shape (n,)."""
+
+    @property
+    @abstractmethod
+    def curvatures(self) -> Floats:
+        """About minus their second derivatives, shape (n,); no claim rests on them."""
+
+    @abstractmethod
+    def shortfall(self, rows: Rows, d: Floats, step: Floats) -> Floats:
+        """Return numbers that are at least what the gains fall short of their tangents by, divided by the step; not negative.
+
+        Parameters
+        ----------
+        rows : ndarray of shape (r,)
+        d : ndarray of shape (r, m)
+            Signed directions of these multipliers, one a column.
+        step : ndarray of shape (m,)
+            Positive lengths η: multipliers become a + ηd.
+
+        Returns
+        -------
+        ndarray of shape (m,)
+        """
+
+
+def column_sums_above(values: Floats) -> Floats:
+    """Return numbers that are at least the sums of columns of numbers that are not negative."""
+    return np.asarray(values.sum(axis=0) * (1.0 + 2.0 * (values.shape[0] + 4) * U) + UNDERFLOW)
+
+
+@dataclass(frozen=True)
+class Straight(Gains):
+    """Gains that are a themselves: losses without curvature in their conjugates, such as the hinge."""
+
+    n: int
+
+    @property
+    def slopes(self) -> Bounded:
+        """1."""
+        return exact(np.ones(self.n))
+
+    @property
+    def curvatures(self) -> Floats:
+        """0."""
+        return np.zeros(self.n)
+
+    def shortfall(self, rows: Rows, d: Floats, step: Floats) -> Floats:
+        """0."""
+        return np.zeros(d.shape[1])
+
+
+@dataclass(frozen=True)
+class Curved(Gains):
+    """Gains that are quadratic, with constant second derivatives: squared losses.
+
+    Parameters
+    ----------
+    given : Bounded of shape (n,)
+        The derivatives.
+    curvature : Bounded of shape (n,)
+        Minus the second derivatives, not negative.
+    """
+
+    given: Bounded
+    curvature: Bounded
+
+    @property
+    def slopes(self) -> Bounded:
+        """As given."""
+        return self.given
+
+    @property
+    def curvatures(self) -> Floats:
+        """As given."""
+        found: Floats = self.curvature.value
+        return found
+
+    def shortfall(self, rows: Rows, d: Floats, step: Floats) -> Floats:
+        """½ηΣrd²."""
+        squares = np.asarray(square(exact(d)).upper)
+        terms = (exact(squares) * self.curvature[rows][:, None]).upper
+        return np.asarray((exact(column_sums_above(np.maximum(terms, 0.0))) * exact(step) * 0.5).upper)
+
+
+@dataclass(frozen=True)
+class PowerGains(Gains):
+    r"""Gains of the hinge to a power p > 1: :math:`a` less its conjugate, whose derivative is the slack :math:`(a/Cs p)^{1/(p-1)}`.
+
+    Parameters
+    ----------
+    alpha : ndarray of shape (n,)
+    cost : Bounded of shape (n,)
+        The products C s.
+    p : float
+    """
+
+    alpha: Floats
+    cost: Bounded
+    p: float
+
+    @property
+    def slopes(self) -> Bounded:
+        """1 − ξ."""
+        low, high = self._slacks(exact(self.alpha), np.arange(self.alpha.size))
+        middle = 0.5 * low + 0.5 * high
+        error = np.maximum(high - middle, middle - low) * (1.0 + 4.0 * U)
+        return 1.0 - Bounded(middle, error)
+
+    @property
+    @quietly
+    def curvatures(self) -> Floats:
+        """ξ/((p − 1)a); at 0 that of the slack 1."""
+        xi = 1.0 - self.slopes.value
+        a = np.where(self.alpha > 0.0, self.alpha, self.p * self.cost.value)
+        return np.asarray(np.where(self.alpha > 0.0, xi, 1.0) / ((self.p - 1.0) * a))
+
+    def _slacks(self, a: Bounded, rows: Rows) -> tuple[Floats, Floats]:
+        """Return lower and upper ends of the slacks of multipliers, which are not negative, by monotony."""
+        ends = (np.maximum(a.lower, 0.0), np.maximum(a.upper, 0.0))
+        cost = self.cost[rows]
+        cost = cost if a.value.ndim == 1 else cost[:, None]
+        low, high = (self._slack(end, cost) for end in ends)
+        lower = np.where(ends[0] > 0.0, np.maximum(low.lower, 0.0), 0.0)
+        return lower, np.where(ends[1] > 0.0, high.upper, 0.0)
+
+    @quietly
+    def _slack(self, a: Floats, cost: Bounded) -> Bounded:
+        p = exact(self.p)
+        found: Bounded = exp(log(exact(a) / (cost * p)) / (p - 1.0))
+        return found
+
+    @quietly
+    def shortfall(self, rows: Rows, d: Floats, step: Floats) -> Floats:
+        r"""Σ|d| times a bound on the mean change of the slack along the step.
+
+        The slack is convex in the multiplier for p ≤ 2 and concave for p ≥ 2: the mean of a convex function is at most that of
+        its ends and at least its value in the middle, and the other way round.
+        """
+        alpha = self.alpha[rows]
+        low, high = self._slacks(exact(alpha), rows)
+        change = exact(d) * exact(step)[None, :]
+        ends = (d > 0.0) == (self.p <= 2.0)
+        share = np.where(ends, 1.0, 0.5)
+        moved = positive_part(exact(alpha)[:, None] + change * exact(share))
+        least, largest = self._slacks(moved, rows)
+        grown = np.where(d > 0.0, largest - low[:, None], high[:, None] - least)
+        # One rounding of a difference; half of it where it is between the ends of the step.
+        grown = np.maximum(grown, 0.0) * (1.0 + 4.0 * U) * np.where(ends, 0.5, 1.0)
+        terms = np.where(d == 0.0, 0.0, np.abs(d) * grown * (1.0 + 4.0 * U) + UNDERFLOW)
+        return column_sums_above(terms)
+
+
+@dataclass(frozen=True)
+class Multipliers:
+    """A feasible dual point.
+
+    Parameters
+    ----------
+    values : ndarray of shape (n,)
+        Not negative.
+    signs : ndarray of shape (n,)
+        ±1: the multipliers' part of w is Σσaφ(x).
+    above : ndarray of shape (n,)
+        How much each may grow: numbers that are at most the exact ones, infinite without a bound.
+    balanced : bool
+        Whether Σσa has to stay what it is.
+    gains : Gains
+    """
+
+    values: Floats
+    signs: Floats
+    above: Floats
+    balanced: bool
+    gains: Gains
+
+    def room(self, rows: Rows, d: Floats) -> Floats:
+        """Return the rooms of some multipliers in the directions of `d`; infinite where it is 0."""
+        up, down = self.above[rows], self.values[rows]
+        shape = (slice(None),) + (None,) * (d.ndim - 1)
+        return np.where(d > 0.0, up[shape], np.where(d < 0.0, down[shape], np.inf))
+
+
+def room_above(values: Floats, bound: Any) -> Floats:
+    """Return numbers that are at most bound − value, not negative; the bound is plain."""
+    if np.ndim(bound) == 0 and np.isinf(bound):
+        return np.full(values.size, np.inf)
+    bound = np.broadcast_to(np.asarray(bound, dtype=np.float64), values.shape)
+    found = (exact(np.where(np.isinf(bound), 0.0, bound)) - exact(values)).lower
+    return np.where(np.isinf(bound), np.inf, np.maximum(found, 0.0))

@@ -1,0 +1,384 @@
+r"""Rows in feature space as the guarantees need them: scores of a centre m, and distances from affine combinations of training rows.
+
+With :math:`m = \tfrac12(\hat w + w_\alpha)`, the mean of a model and of what a dual point expands to, everything rests on
+
+.. math:: \langle m, \varphi(x)\rangle \quad\text{and}\quad \|\varphi(x) - \textstyle\sum_i c_i\varphi(x_i)\|^2,
+
+each with bounds on its rounding. Where an intercept is free Σc = 1, so that the rows may be shifted by any point, the same for all.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TypeAlias
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from svmcvx.core.bounded import Bounded, U, exact, positive_part, quietly, sqrt, square, total
+from svmcvx.core.rows import UNDERFLOW, Ball, Rows, inner_error, row_norms_above
+from svmcvx.data import Features
+from svmcvx.feature_space import KernelSpace, LinearSpace, with_constant
+from svmcvx.formulations.margin.alpha_dual import is_constant
+from svmcvx.kernels import Kernel, Linear, Polynomial
+from svmcvx.model import KernelModel, LinearModel
+
+__all__ = ["KernelPoints", "LinearPoints", "Points", "Tested"]
+
+Floats: TypeAlias = NDArray[np.float64]
+Chosen: TypeAlias = NDArray[np.intp]
+
+
+class Tested(ABC):
+    """Some rows, prepared."""
+
+    @property
+    @abstractmethod
+    def scores(self) -> Bounded:
+        """<m, φ(x)>, shape (m,)."""
+
+    @abstractmethod
+    def products(self, rows: Chosen) -> Floats:
+        """Return about the inner products with training rows, shape (m, r); no claim rests on them."""
+
+    @abstractmethod
+    def squared_lengths(self) -> Floats:
+        """Return about ‖φ(x)‖², shape (m,); no claim rests on it."""
+
+    @abstractmethod
+    def squared_distances(self, rows: Chosen, c: Floats) -> Floats:
+        """Return numbers that are at least ‖φ(x) − Σcφ(x_i)‖²; `c` has shape (r, m), one column a row here."""
+
+
+class Points(ABC):
+    """Training rows with a centre."""
+
+    @property
+    @abstractmethod
+    def separation(self) -> Bounded:
+        """‖ŵ − w_α‖²."""
+
+    @abstractmethod
+    def tested(self, T: Features) -> Tested:
+        """Prepare validated rows."""
+
+    @abstractmethod
+    def training_scores(self, rows: Chosen) -> Bounded:
+        """Return the scores of the centre on training rows."""
+
+    @abstractmethod
+    def gram(self, rows: Chosen) -> Floats:
+        """Return about the inner products of training rows; no claim rests on them."""
+
+    @abstractmethod
+    def squared_lengths(self) -> Floats:
+        """Return about the squared norms of the training rows; no claim rests on them."""
+
+
+def _halved(x: Bounded) -> Bounded:
+    return x * 0.5
+
+
+@dataclass(frozen=True, eq=False)
+class LinearPoints(Points):
+    """The rows themselves.
+
+    Parameters
+    ----------
+    space : LinearSpace
+    model : LinearModel
+        ŵ, without its intercept where that is free.
+    v : ndarray of shape (n,), or Bounded
+        Coefficients of w_α.
+    moved : float
+        How far ŵ may be from the coefficients of the model.
+    """
+
+    space: LinearSpace
+    model: LinearModel
+    v: Floats | Bounded
+    moved: float = 0.0
+
+    @cached_property
+    def _both(self) -> tuple[Ball, Ball]:
+        w = self.model.coef
+        if self.space.intercept == "penalised":
+            w = np.append(w, self.model.intercept)
+        return Ball(w, self.moved), self.space.expansion(self.v)
+
+    @cached_property
+    def centre(self) -> Ball:
+        """The mean of both."""
+        one, other = self._both
+        found = one + other
+        # Halving is exact but for underflow.
+        return Ball(0.5 * found.value, 0.5 * found.distance + UNDERFLOW)
+
+    @cached_property
+    def separation(self) -> Bounded:
+        """‖ŵ − w_α‖²."""
+        one, other = self._both
+        return (one - other).squared_norm()
+
+    def tested(self, T: Features) -> LinearTested:
+        """Shift the rows like those of the training data; sparse ones are kept sparse with sparse training data only."""
+        X = self.space.data.X
+        if sp.issparse(T) and not sp.issparse(X):
+            T = T.toarray()
+        elif sp.issparse(X) and not sp.issparse(T):
+            T = sp.csr_array(T)
+        shifted = bool(self.space.centre.any())
+        if shifted:
+            T = T - self.space.centre
+        elif self.space.intercept == "penalised":
+            T = with_constant(T)
+        return LinearTested(self, Rows(T, shifted=shifted))
+
+    def training_scores(self, rows: Chosen) -> Bounded:
+        """Scores of the shifted rows."""
+        return self._rows(rows) @ self.centre
+
+    def _rows(self, rows: Chosen) -> Rows:
+        own = self.space.rows
+        return Rows(self.space.X[rows], own.norms[rows], shifted=own.shifted)
+
+    def gram(self, rows: Chosen) -> Floats:
+        """Inner products of the shifted rows."""
+        return self.space.block(rows, rows)
+
+    def squared_lengths(self) -> Floats:
+        """Squared norms of the shifted rows."""
+        return self.space.diagonal()
+
+
+@dataclass(frozen=True, eq=False)
+class LinearTested(Tested):
+    """Shifted rows."""
+
+    points: LinearPoints
+    rows: Rows
+
+    @cached_property
+    def scores(self) -> Bounded:
+        """Scores of the shifted rows."""
+        return self.rows @ self.points.centre
+
+    def products(self, rows: Chosen) -> Floats:
+        """Inner products of the shifted rows."""
+        found = self.rows.X @ self.points.space.X[rows].T
+        return np.asarray(found.toarray() if sp.issparse(found) else found)
+
+    def squared_lengths(self) -> Floats:
+        """Squared norms of the shifted rows."""
+        return np.asarray(self.rows.norms**2)
+
+    @quietly
+    def squared_distances(self, rows: Chosen, c: Floats) -> Floats:
+        """Norms of the differences, which are computed as vectors: a small one keeps its digits."""
+        X, T = self.points.space.X[rows], self.rows.X
+        combined = c.T @ X if not sp.issparse(X) else (X.T @ c).T
+        difference = np.asarray((T.toarray() if sp.issparse(T) else T) - combined)
+        # A coordinate of a sum of r products, of rows of which each coordinate was rounded once, less another such coordinate.
+        sizes = (np.abs(c).T @ self.points.space.rows.norms[rows]) * (1.0 + 4.0 * (rows.size + 4) * U)
+        off = inner_error(rows.size + 2, sizes) + (3.0 * U) * (self.rows.norms + sizes)
+        off = off + UNDERFLOW * np.sqrt(difference.shape[1]) * (rows.size + 1.0)
+        length = (exact(row_norms_above(difference)) + exact(off * (1.0 + 16.0 * U))).upper
+        return np.asarray(square(exact(np.nan_to_num(length, nan=np.inf))).upper)
+
+
+@dataclass(frozen=True, eq=False)
+class KernelPoints(Points):
+    """Rows through a kernel.
+
+    Parameters
+    ----------
+    space : KernelSpace
+        Without a Gram matrix.
+    model : KernelModel
+        ŵ, without its intercept where that is free.
+    v : ndarray of shape (n,), or Bounded
+        Coefficients of w_α.
+    moved : float
+        How far ŵ may be from the expansion of the model.
+    """
+
+    space: KernelSpace
+    model: KernelModel
+    v: Floats | Bounded
+    moved: float = 0.0
+
+    @property
+    def kernel(self) -> Kernel:
+        """With its parameters as numbers."""
+        return self.space.resolved
+
+    @property
+    def _constant(self) -> bool:
+        return self.space.intercept == "penalised"
+
+    @cached_property
+    def _expanded(self) -> KernelModel:
+        """The model of the known coefficients of w_α."""
+        return self.space.model(exact(self.v).value)
+
+    @cached_property
+    def distance(self) -> float:
+        """How far the mean may be from that of the two models, beside their rounding: half of what each may be moved."""
+        off = 0.5 * self.moved
+        v = exact(self.v)
+        if not v.is_exact:
+            errors = exact(np.broadcast_to(v.error, v.shape))
+            off = (exact(off) + total(errors * self.space.lengths) * 0.5).above
+        if self._constant:
+            # The intercept of a model is the sum of its coefficients, rounded.
+            off = (exact(off) + exact(self._sum_off)).above
+        return off
+
+    @cached_property
+    def _sum_off(self) -> float:
+        return float(abs(exact(self._expanded.intercept) - total(exact(exact(self.v).value))).upper)
+
+    def _mean(self, X: Features) -> Bounded:
+        """Scores of the mean of the two models."""
+        one = _constant_or_scores(self.model, X)
+        if self._same:
+            return one
+        return _halved(one + _constant_or_scores(self._expanded, X))
+
+    @cached_property
+    def _same(self) -> bool:
+        """Whether both models are the same expansion."""
+        one, other = self.model, self._expanded
+        same = np.array_equal(one.support, other.support) and np.array_equal(one.dual_coef, other.dual_coef)
+        return same and one.intercept == other.intercept and self._expands
+
+    @cached_property
+    def _expands(self) -> bool:
+        """Whether the support vectors of the model are rows of the data."""
+        data, vectors = self.space.data, self.model.vectors
+        places = np.searchsorted(data.index, self.model.support)
+        if vectors is None or (places >= data.n).any() or not np.array_equal(data.index[places], self.model.support):
+            return False
+        rows = data.X[places]
+        if rows.shape != vectors.shape or sp.issparse(rows) != sp.issparse(vectors):
+            return False
+        return bool((rows != vectors).nnz == 0 if sp.issparse(rows) else np.array_equal(rows, vectors))
+
+    @cached_property
+    def separation(self) -> Bounded:
+        """‖ŵ − w_α‖²; between 0 and infinity for a model that does not expand over the data."""
+        if self._same and exact(self.v).is_exact:
+            found, apart = exact(0.0), exact(0.0)
+        elif not self._expands:
+            return Bounded(0.0, np.inf)
+        else:
+            full = np.zeros(self.space.data.n)
+            full[np.searchsorted(self.space.data.index, self.model.support)] = self.model.dual_coef
+            difference = exact(full) - exact(self.v)
+            free = replace(self.space, intercept="free") if self._constant else self.space
+            found = positive_part(free.squared_norm_of(difference))
+            apart = exact(self.model.intercept) - total(exact(self.v)) if self._constant else exact(0.0)
+        found = found + square(apart)
+        if self.moved:
+            off = exact(self.moved)
+            found = found.widened((2.0 * off * sqrt(found) + square(off)).above)
+        return found
+
+    def tested(self, T: Features) -> KernelTested:
+        """As they are."""
+        return KernelTested(self, T)
+
+    def scores(self, X: Features) -> Bounded:
+        """Scores of the centre."""
+        found = self._mean(X)
+        if self.distance:
+            found = Bounded(found.value, (exact(found.error) + exact(self.distance) * self.lengths(X)).upper)
+        return found
+
+    def training_scores(self, rows: Chosen) -> Bounded:
+        """Scores of the centre."""
+        return self.scores(self.space.data.X[rows])
+
+    def lengths(self, X: Features) -> Bounded:
+        """Numbers that are at least ‖φ(x)‖, a constant feature included."""
+        squares = exact(self.diagonal_above(X))
+        return exact(sqrt(squares + 1.0 if self._constant else squares).upper)
+
+    def diagonal_above(self, X: Features) -> Floats:
+        """Numbers that are at least k(x, x): a power of a sum of terms that are not negative, or 1."""
+        diagonal = np.abs(np.asarray(self.kernel.diagonal(X), dtype=np.float64))
+        if not isinstance(self.kernel, (Linear, Polynomial)):
+            return diagonal
+        degree = int(self.kernel.degree) if isinstance(self.kernel, Polynomial) else 1
+        share = float(np.expm1(1.02 * degree * (int(X.shape[1]) + 10) * U)) + 16.0 * U
+        return np.asarray(diagonal * (1.0 + share) + UNDERFLOW)
+
+    def gram(self, rows: Chosen) -> Floats:
+        """The kernel matrix."""
+        return self.space.block(rows, rows)
+
+    def squared_lengths(self) -> Floats:
+        """k(x, x)."""
+        return self.space.diagonal()
+
+
+def _constant_or_scores(model: KernelModel, X: Features) -> Bounded:
+    """Scores of a model; those of w = 0 without a kernel."""
+    return exact(np.full(X.shape[0], model.intercept)) if is_constant(model) else model.scores(X)
+
+
+@dataclass(frozen=True, eq=False)
+class KernelTested(Tested):
+    """Rows, and their kernel with training rows."""
+
+    points: KernelPoints
+    X: Features
+
+    @cached_property
+    def scores(self) -> Bounded:
+        """Scores of the centre."""
+        return self.points.scores(self.X)
+
+    def products(self, rows: Chosen) -> Floats:
+        """The kernel."""
+        found: Floats = np.asarray(self.points.kernel(self.X, self.points.space.data.X[rows]))
+        return np.asarray(found + 1.0) if self.points._constant else found
+
+    def squared_lengths(self) -> Floats:
+        """k(x, x)."""
+        found = np.asarray(self.points.kernel.diagonal(self.X), dtype=np.float64)
+        return np.asarray(found + 1.0) if self.points._constant else found
+
+    @quietly
+    def squared_distances(self, rows: Chosen, c: Floats) -> Floats:
+        """k(x, x) − 2c'k + c'Kc with the errors of the entries and of the sums."""
+        points, C = self.points, c.T
+        sizes, r = np.abs(C), int(rows.size)
+        own = exact(points.diagonal_above(self.X))
+        if not r:
+            found = own
+        else:
+            X = points.space.data.X[rows]
+            k, k_error = points.kernel.bounded_block(self.X, X)
+            K, K_error = points.kernel.bounded_block(X, X)
+            cross_error = inner_error(r, _sums(sizes * np.abs(k))) + _sums(sizes * k_error.matrix(k))
+            cross = Bounded(np.einsum("ij,ij->i", C, k), cross_error * (1.0 + 8.0 * U))
+            inside = (np.abs(K) @ sizes.T).T
+            square_error = inner_error(2 * r + 4, _sums(sizes * inside))
+            square_error = square_error + _sums(sizes * (K_error.matrix(K) @ sizes.T).T)
+            squares = Bounded(np.einsum("ij,ij->i", C @ K, C), square_error * (1.0 + 8.0 * U))
+            found = own - 2.0 * cross + squares
+        if points._constant:
+            ones = exact(np.ones(C.shape[0]))
+            summed = Bounded(C.sum(axis=1), inner_error(r + 2, _sums(sizes))) if r else exact(np.zeros(C.shape[0]))
+            found = found + square(ones - summed)
+        above: Floats = np.maximum(np.asarray(found.upper), 0.0)
+        return above
+
+
+def _sums(values: Floats) -> Floats:
+    """Return numbers that are at least the sums of rows of products of up to three numbers that are not negative."""
+    return np.asarray(values.sum(axis=1) * (1.0 + 4.0 * (2 * values.shape[1] + 8) * U) + UNDERFLOW)

@@ -1,0 +1,367 @@
+"""What every optimal machine predicts: intervals against exact optima, and what is refused."""
+
+from dataclasses import replace
+from fractions import Fraction
+from itertools import pairwise, product
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import svmcvx as sx
+from svmcvx.core.bounded import exact
+from svmcvx.guarantees.answers import CertifiedScores, Guarantee
+from svmcvx.guarantees.multipliers import Curved, PowerGains, room_above
+from svmcvx.guarantees.perturbed import on_grid
+from svmcvx.guarantees.points import KernelPoints, LinearPoints
+from svmcvx.guarantees.several import beaten
+
+HOSTILE = range(40)
+
+
+def problem(seed=0, n=60, d=3, m=40):
+    rng = np.random.default_rng(seed)
+    X, T = rng.standard_normal((n, d)), rng.standard_normal((m, d))
+    y, labels = (np.where(Z[:, 0] + 0.6 * rng.standard_normal(len(Z)) > 0, "b", "a") for Z in (X, T))
+    return X, y, T, labels
+
+
+# Against exact optima
+
+
+@pytest.mark.parametrize("seed", HOSTILE)
+def test_intervals_contain_every_optimal_score(seed):
+    pytest.importorskip("flint")
+    from tests.predictions import check
+
+    _, outcome, intervals, misses, why = check(seed)
+    assert outcome in ("held", "refused"), why
+    assert misses == 0
+    assert outcome == "refused" or intervals
+
+
+def test_the_oracle_finds_intervals_of_half_the_radius_wrong():
+    pytest.importorskip("flint")
+    from tests.predictions import check
+
+    assert any(check(seed, shrink=0.5)[1] == "MISS" for seed in HOSTILE)
+
+
+@pytest.mark.parametrize("kernel", [None, sx.RBF(0.5)], ids=str)
+@pytest.mark.parametrize("p", [1.0, 1.5, 2.0, 3.0])
+def test_intervals_shrink_with_the_gap_and_lie_in_each_other(kernel, p):
+    X, y, T, _ = problem()
+    found = [
+        sx.guarantee(sx.fast.psvm(X, y, C=1.0, p=p, kernel=kernel, tol=tol), X, y).scores(T)
+        for tol in (1e-2, 1e-5, 1e-9)
+    ]
+    for wide, narrow in pairwise(found):
+        assert (wide.lower <= narrow.upper).all()
+        assert (narrow.lower <= wide.upper).all()
+    widths = [np.median(scores.upper - scores.lower) for scores in found]
+    assert widths[2] < 1e-3 * max(widths[0], 1e-6) or widths[2] < 1e-5
+    assert found[2].decided.all()
+
+
+def test_sparse_rows_and_dense_ones_have_intervals_of_the_same_optimum():
+    X, y, T, labels = problem()
+    X, T = X * (np.abs(X) > 0.8), T * (np.abs(T) > 0.8)
+    dense = sx.guarantee(sx.fast.psvm(X, y, C=1.0, p=2.0), X, y)
+    solution = sx.fast.psvm(sp.csr_array(X), y, C=1.0, p=2.0)
+    sparse = sx.guarantee(solution, sp.csr_array(X), y)
+    for rows in (T, sp.csr_array(T)):
+        one, other = dense.scores(rows), sparse.scores(rows)
+        assert (np.maximum(one.lower, other.lower) <= np.minimum(one.upper, other.upper)).all()
+    assert sparse.accuracy(T, labels) == dense.accuracy(T, labels)
+
+
+# A free intercept that is not unique
+
+
+def test_undecided_by_the_formulation():
+    # C so small that w is the same for all intercepts between two breaks: both observations are at their bound.
+    X, y = np.array([[-1.0], [1.0]]), [0, 1]
+    solution = sx.fast.psvm(X, y, C=0.125, p=1.0)
+    assert not solution.optimal_intercepts.unique
+    scores = sx.guarantee(solution, X, y).scores([[0.0], [100.0], [-100.0]])
+    assert scores.labels.tolist() == [None, 1, 0]
+    assert scores.by_formulation.tolist() == [True, False, False]
+    assert not scores.by_gap.any()
+    assert "1 of them by the formulation" in repr(scores)
+    b = solution.optimal_intercepts
+    assert scores.lower[0] <= b.lower
+    assert b.upper <= scores.upper[0]
+
+
+# Parts of the theorem
+
+
+@given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=40), st.integers(0, 39))
+@settings(max_examples=200, deadline=None)
+def test_coefficients_on_the_grid_have_the_sum_one_exactly(values, taker):
+    c = np.array(values)[:, None]
+    c = c + (1.0 - c.sum()) / len(values)
+    found = on_grid(c, taker % len(values))[:, 0]
+    if np.isfinite(found).all():
+        assert sum(map(Fraction, found.tolist())) == 1
+        assert np.abs(found - c[:, 0]).max() <= 1e-9 * max(1.0, np.abs(c).max())
+    else:
+        assert np.abs(c).max() >= 2.0**40
+
+
+def test_coefficients_that_no_grid_holds_are_refused():
+    c = np.array([[1e30, np.nan, np.inf, 0.5], [1.0 - 1e30, 1.0, 1.0, 0.5]])
+    assert np.isfinite(on_grid(c, 0)).all(axis=0).tolist() == [False, False, False, True]
+
+
+@pytest.mark.parametrize("p", [1.02, 1.3, 1.5, 2.5, 3.0, 6.0])
+def test_what_gains_fall_short_of_their_tangents_by_is_bounded(p):
+    flint = pytest.importorskip("flint")
+    rng = np.random.default_rng(int(100 * p))
+    alpha = np.append(10.0 ** rng.uniform(-6, 2, 7), 0.0)
+    cost = 10.0 ** rng.uniform(-2, 2, 8)
+    gains = PowerGains(alpha, exact(cost), p)
+    slopes = gains.slopes
+    flint.ctx.prec = 400
+    power = flint.arb(p)
+
+    def slack(a, c):
+        return flint.arb(0) if a == 0 else (a / (c * power)) ** (1 / (power - 1))
+
+    def gain(a, c):
+        return a - a * slack(a, c) * (power - 1) / power
+
+    for i in range(8):
+        a, c = flint.arb(alpha[i]), flint.arb(cost[i])
+        exactly = 1 - slack(a, c)
+        assert flint.arb(float(slopes[i].lower)) <= exactly <= flint.arb(float(slopes[i].upper))
+        for share in (-1.0, -0.5, -1e-4, 1e-4, 0.5, 3.0):
+            step = 0.5
+            d = share * (alpha[i] or (1.0 if share > 0 else 0.0)) / step
+            found = gains.shortfall(np.array([i]), np.array([[d]]), np.array([step]))[0]
+            delta = flint.arb(d) * flint.arb(step)
+            true = (gain(a, c) + exactly * delta - gain(a + delta, c)) / flint.arb(step)
+            assert flint.arb(found) >= true.lower()
+            if abs(share) < 0.1 and alpha[i]:
+                assert found <= 1.1 * float(true) + 1e-12 * abs(d) * (1.0 + float(slack(a, c))) + 1e-290
+
+
+def test_the_shortfall_of_quadratic_gains_is_exact_up_to_rounding():
+    gains = Curved(exact(np.array([0.5, 0.25])), exact(np.array([3.0, 1.0])))
+    found = gains.shortfall(np.array([0, 1]), np.array([[1.0], [-2.0]]), np.array([0.5]))[0]
+    assert Fraction(found) >= Fraction(1, 2) * Fraction(1, 2) * (3 + 4)
+    assert found == pytest.approx(1.75, rel=1e-12)
+
+
+def test_room_is_at_most_what_is_left():
+    values, bound = np.array([0.1, 0.3, 0.0, 0.7]), np.array([0.3, 0.3, 1e-300, np.inf])
+    room = room_above(values, bound)
+    for left, value, end in zip(room[:3].tolist(), values.tolist(), bound.tolist(), strict=False):
+        assert 0 <= Fraction(left) <= Fraction(end) - Fraction(value)
+    assert room[3] == np.inf
+    assert np.isinf(room_above(values, np.inf)).all()
+
+
+@pytest.mark.parametrize("offset", [0.0, 1e6])
+@pytest.mark.parametrize("kernel", [None, sx.Linear(), sx.Polynomial(2, 0.5, 1.0)], ids=str)
+def test_squared_distances_are_bounded_from_above(kernel, offset):
+    X, y, T, _ = problem(n=12, m=5)
+    X, T = np.round(8 * X) / 8 + offset, np.round(8 * T) / 8 + offset
+    solution = sx.fast.psvm(X, y, C=1.0, p=2.0, kernel=kernel)
+    points = sx.guarantee(solution, X, y).theorem.points
+    assert isinstance(points, LinearPoints if kernel is None else KernelPoints)
+    rows = np.arange(12)
+    c = on_grid(np.random.default_rng(0).dirichlet(np.ones(12), 5).T, 0)
+    found = points.tested(T).squared_distances(rows, c)
+
+    def k(a, b):
+        inner = sum(Fraction(x) * Fraction(z) for x, z in zip(a.tolist(), b.tolist(), strict=True))
+        return (Fraction(1, 2) * inner + 1) ** 2 if isinstance(kernel, sx.Polynomial) else inner
+
+    for t, bound, weights in zip(T, found, c.T, strict=True):
+        w = [Fraction(x) for x in weights.tolist()]
+        true = k(t, t) - 2 * sum(a * k(t, x) for a, x in zip(w, X, strict=True))
+        true += sum(a * b * k(x, z) for (a, x), (b, z) in product(zip(w, X, strict=True), repeat=2))
+        assert Fraction(bound) >= true
+        if kernel is None:
+            assert bound == pytest.approx(float(true), rel=1e-6)
+
+
+# Accuracies and the like
+
+
+class Given(Guarantee):
+    """A guarantee that returns given intervals."""
+
+    radius = 0.0
+
+    def __init__(self, scores):
+        self.classes, self._scores = scores.classes, scores
+
+    def scores(self, T):
+        return self._scores
+
+
+def binary(lower, upper):
+    lower, upper = np.asarray(lower, dtype=float), np.asarray(upper, dtype=float)
+    possible = np.column_stack([~(lower > 0.0), upper > 0.0])
+    return Given(CertifiedScores(lower, upper, possible, np.array([0, 1]), np.zeros(lower.size, dtype=bool)))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_accuracies_are_those_of_the_worst_and_the_best_scores(seed):
+    from sklearn.metrics import balanced_accuracy_score, roc_auc_score
+
+    rng = np.random.default_rng(seed)
+    middle, half = rng.integers(-2, 3, 6), rng.choice([0.0, 0.0, 1.0], 6)
+    y = np.array([0, 1, 0, 1, 1, int(rng.integers(2))])
+    machine = binary(middle - half, middle + half)
+    ends = [sorted({m - h, m + h}) for m, h in zip(middle, half, strict=True)]
+    choices = [np.array(f) for f in product(*ends)]
+    accuracies = [float(np.mean((f > 0) == y)) for f in choices]
+    balanced = [balanced_accuracy_score(y, (f > 0).astype(int)) for f in choices]
+    areas = [roc_auc_score(y, f) for f in choices]
+    T = np.zeros((6, 1))
+    assert machine.accuracy(T, y) == pytest.approx((min(accuracies), max(accuracies)))
+    assert machine.error(T, y) == pytest.approx((1 - max(accuracies), 1 - min(accuracies)))
+    assert machine.balanced_accuracy(T, y) == pytest.approx((min(balanced), max(balanced)))
+    found = machine.auc(T, y)
+    assert found.lower <= min(areas) + 1e-15
+    assert found.upper >= max(areas) - 1e-15
+    if not half.any():
+        assert found == pytest.approx((areas[0], areas[0]))
+    # No score of a choice has to be the same for two pairs: the ends are reached pair by pair.
+    pairs = list(product(np.flatnonzero(y == 1), np.flatnonzero(y == 0)))
+    worst = np.mean([0.5 * ((a := (middle - half)[i]) > (b := (middle + half)[j])) + 0.5 * (a >= b) for i, j in pairs])
+    assert found.lower == pytest.approx(worst)
+
+
+def test_the_difference_of_two_machines():
+    y, T = [1, 1, 0, 0], np.zeros((4, 1))
+    better, worse = binary([1, 1, -2, -1], [2, 2, -1, 1]), binary([-2, 1, -2, 1], [-1, 2, -1, 2])
+    assert better.compare(worse, T, y) == (0.25, 0.5)
+    assert worse.compare(better, T, y) == (-0.5, -0.25)
+
+
+def test_an_interval_prints_one_number_where_both_ends_meet():
+    found = sx.Interval(0.5, 0.5)
+    assert (str(found), found.is_number, found.width, 0.5 in found) == ("0.5", True, 0.0, True)
+    wide = sx.Interval(0.25, 0.5)
+    assert (str(wide), wide.is_number, 0.3 in wide, 0.6 in wide) == ("[0.25, 0.5]", False, True, False)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_classes_that_are_beaten_are_those_that_no_choice_puts_first(seed):
+    rng = np.random.default_rng(seed)
+    c = 3
+    low = rng.integers(0, 3, (50, c)).astype(float)
+    high = low + rng.choice([0.0, 0.0, 1.0], low.shape)
+    second_low = rng.integers(0, 2, low.shape).astype(float)
+    second_high = second_low + rng.choice([0.0, 1.0], low.shape)
+    found = beaten([(low, high), (second_low, second_high)])
+    for row in range(50):
+        first = set()
+        for a in product(*(sorted({low[row, k], high[row, k]}) for k in range(c))):
+            for b in product(*(sorted({second_low[row, k], second_high[row, k]}) for k in range(c))):
+                first.add(max(range(c), key=lambda k, a=a, b=b: (a[k], b[k], -k)))
+        assert not any(found[row, k] for k in first)
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        sx.PSVMClassifier(p=1.5),
+        sx.PSVMClassifier(kernel="rbf", multiclass="ovr"),
+        sx.PSVMClassifier(kernel="rbf", break_ties=False),
+        sx.ODMClassifier(),
+        sx.ODMLClassifier(kernel="rbf"),
+    ],
+    ids=repr,
+)
+def test_several_classes_by_binary_machines(estimator):
+    rng = np.random.default_rng(1)
+    y = np.arange(60) % 3
+    X = rng.standard_normal((60, 2)) + 1.5 * np.stack([y == 1, y == 2], axis=1)
+    T = rng.standard_normal((40, 2)) + 0.7
+    fine = estimator.fit(X, y)
+    labels = sx.guarantee(fine, X, y).predict(T)
+    decided = labels != None  # noqa: E711 - element by element
+    assert decided.mean() > 0.9
+    assert (labels[decided] == fine.predict(T)[decided]).all()
+    loose = sx.guarantee(type(estimator)(**estimator.get_params() | {"tol": 0.1}).fit(X, y), X, y)
+    others = loose.predict(T)
+    both = decided & (others != None)  # noqa: E711
+    assert (labels[both] == others[both]).all()
+    assert loose.accuracy(X, y).lower <= fine.score(X, y) <= loose.accuracy(X, y).upper
+
+
+# Refusals
+
+
+def test_other_data_than_the_solutions():
+    X, y, T, _ = problem()
+    solution = sx.fast.psvm(X, y, C=1.0, p=2.0)
+    with pytest.raises(sx.DataError, match="not the data of the solution"):
+        sx.guarantee(solution, X[::-1], y)
+    with pytest.raises(sx.DataError, match="60"):
+        sx.guarantee(solution, X[:-1], y[:-1])
+    with pytest.raises(sx.DataError, match="not the data of the solution"):
+        sx.guarantee(solution, X, y[::-1])
+    with pytest.raises(sx.DataError, match="3 features"):
+        sx.guarantee(solution, X, y).scores(T[:, :2])
+    # Data that a short name does not tell apart: the interval of the optimum is computed from those that are passed.
+    blind = replace(solution, evidence=replace(solution.evidence, fingerprint=""))
+    moved = sx.guarantee(blind, X + 0.5, y)
+    optimum = sx.fast.psvm(X + 0.5, y, C=1.0, p=2.0, tol=1e-10)
+    assert moved.lower <= optimum.certificate.upper
+    f = optimum.model.decision_function(T)
+    scores = moved.scores(T)
+    assert ((scores.lower <= f + 1e-6) & (f - 1e-6 <= scores.upper)).all()
+
+
+def test_labels_that_the_machine_does_not_know():
+    X, y, T, labels = problem()
+    found = sx.guarantee(sx.fast.psvm(X, y, C=1.0, p=2.0), X, y)
+    with pytest.raises(sx.DataError, match="'c'"):
+        found.accuracy(T, np.where(labels == "a", "c", labels))
+    with pytest.raises(sx.DataError, match="one label for each of the 40 rows"):
+        found.error(T, labels[:-1])
+    with pytest.raises(sx.DataError, match="one class only"):
+        found.auc(T, np.full(40, "a"))
+
+
+def test_what_cannot_be_guaranteed_is_refused_with_the_reason():
+    X, y, _, _ = problem()
+    K = X @ X.T
+    cases = [
+        (sx.fast.psvm(K, y, kernel="precomputed"), K, "positive semidefinite on new rows"),
+        (sx.fast.psvm(X, y, kernel=lambda A, B: A @ B.T), X, "positive semidefinite on new rows"),
+        (sx.fast.conic(X, y, lam=0.1), X, "no modulus"),
+        (sx.fast.zero_one(X[:12], y[:12], lam=0.1), X[:12], "convex"),
+    ]
+    for solution, data, reason in cases:
+        with pytest.raises(sx.DataError, match=reason):
+            sx.guarantee(solution, data, y[: len(data)])
+    with pytest.raises(sx.DataError, match="takes a Solution"):
+        sx.guarantee("solution", X, y)
+    added = sx.psvm_primal(X, y, C=1.0, p=2.0)
+    constrained = sx.solve(added.with_constraints([added.var_dict["w"] >= 0]))
+    with pytest.raises(sx.DataError, match="added constraints"):
+        sx.guarantee(constrained, X, y)
+    bare = replace(sx.fast.psvm(X, y, p=2.0), dual={})
+    with pytest.raises(sx.NotCertified, match="no dual point"):
+        sx.guarantee(bare, X, y)
+    blocks = sx.RowBlocks([lambda: (X[:30], y[:30]), lambda: (X[30:], y[30:])], labelled=True)
+    with pytest.raises(sx.DataError, match="rows in blocks"):
+        sx.guarantee(sx.fast.psvm(blocks, blocks.y, p=2.0), X, y)
+
+
+def test_a_solution_far_from_the_optimum_has_wide_intervals():
+    X, y, T, labels = problem()
+    solution = sx.fast.psvm(X, y, C=1.0, p=1.0)
+    nothing = replace(solution, dual={"alpha": np.zeros(60)})
+    found = sx.guarantee(nothing, X, y)
+    assert found.accuracy(T, labels).width > 0.5
+    assert found.radius > sx.guarantee(solution, X, y).radius
