@@ -353,9 +353,10 @@ def test_what_cannot_be_guaranteed_is_refused_with_the_reason():
     bare = replace(sx.fast.psvm(X, y, p=2.0), dual={})
     with pytest.raises(sx.NotCertified, match="no dual point"):
         sx.guarantee(bare, X, y)
-    blocks = sx.RowBlocks([lambda: (X[:30], y[:30]), lambda: (X[30:], y[30:])], labelled=True)
+    solution = sx.fast.psvm(X, y, p=2.0)
+    blocks = replace(solution, evidence=replace(solution.evidence, weight=None))
     with pytest.raises(sx.DataError, match="rows in blocks"):
-        sx.guarantee(sx.fast.psvm(blocks, blocks.y, p=2.0), X, y)
+        sx.guarantee(blocks, X, y)
 
 
 def test_a_solution_far_from_the_optimum_has_wide_intervals():
