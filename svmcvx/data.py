@@ -18,6 +18,7 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from svmcvx.containers import as_array
+from svmcvx.core.bounded import Bounded, correctly_rounded, roundings
 from svmcvx.errors import DataError, DataTypeError
 from svmcvx.proofs.format import fingerprint
 
@@ -379,6 +380,12 @@ class BinaryData:
     def total_weight(self) -> float:
         """Sum of the weights, to a relative 2u."""
         return math.fsum(self.weight.tolist()) if self.whole_weight is None else self.whole_weight
+
+    @property
+    def bounded_weight(self) -> Bounded:
+        """Sum of the weights with its rounding: a single one, or those of the sums of blocks and of their sum."""
+        found = self.total_weight
+        return correctly_rounded(found) if self.whole_weight is None else Bounded(found, roundings(4) * found)
 
 
 def binary_data(X: ArrayLike | Any, y: Any, sample_weight: Any = None, *, accept_sparse: bool = True) -> BinaryData:

@@ -10,17 +10,14 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from svmcvx.core.bounded import positive_part
-from svmcvx.rounding import ELEMENTARY, UNDERFLOW, U
+from svmcvx.core.bounded import Bounded, minimum, positive_part, sqrt, where
 
 __all__ = [
     "PSI_ERROR",
     "conic_loss",
     "conic_loss_derivative",
     "hinge_power",
-    "hinge_power_above",
     "hinge_power_conjugate",
-    "hinge_power_conjugate_above",
     "logistic",
     "normalised_sigmoid",
     "psi",
@@ -58,36 +55,6 @@ def hinge_power_conjugate(alpha: Any, c: Any, p: Any) -> Any:
         return np.where(alpha <= c, 0.0, np.inf)
     with np.errstate(over="ignore"):
         return c * (p - 1.0) * (alpha / (c * p)) ** (p / (p - 1.0))
-
-
-def hinge_power_above(u: Floats, error: Floats, p: float) -> Floats:
-    r"""Return numbers that are at least :math:`(1-u)_+^p` for every margin within `error` of the computed u.
-
-    A margin that was computed as 1 may be below it: the loss is taken at the worst end.
-    """
-    room = 1.0 - u
-    xi = np.maximum(room + error + 4.0 * U * (np.abs(room) + error), 0.0) * (1.0 + 4.0 * U)
-    with np.errstate(over="ignore"):
-        if p == 1:
-            return np.asarray(xi)
-        power = xi * xi if p == 2 else xi**p
-        return np.asarray(power * (1.0 + ELEMENTARY + 4.0 * U) + UNDERFLOW)
-
-
-def hinge_power_conjugate_above(alpha: Floats, c: Floats | float, p: float) -> Floats:
-    r"""Return numbers that are at least :func:`hinge_power_conjugate`, for a `c` known to a relative 4u; p > 1, or α ≤ c.
-
-    The exponent :math:`\gamma = p/(p-1)` has a rounding of its own, which counts with :math:`\gamma|\log(\alpha/cp)|`.
-    """
-    if p == 1:
-        return np.where(alpha <= c, 0.0, np.inf)
-    gamma = p / (p - 1.0)
-    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-        ratio = alpha / (c * p)
-        value = hinge_power_conjugate(alpha, c, p)
-        spread = gamma * (10.0 + 3.0 * np.abs(np.log(np.where(ratio > 0, ratio, 1.0)))) * U
-        share = np.expm1(1.02 * spread) + ELEMENTARY + 8.0 * U
-        return np.where(alpha > 0, value * (1.0 + share) + UNDERFLOW * (1.0 + c * (p - 1.0)), 0.0)
 
 
 def ramp(u: Floats) -> Floats:
@@ -169,7 +136,7 @@ def logistic(u: Floats) -> Floats:
     return np.asarray(np.logaddexp(0.0, -u))
 
 
-def conic_loss(u: Floats, gamma: Floats | float, lam: Floats | float) -> Floats:
+def conic_loss(u: Any, gamma: Any, lam: Any) -> Any:
     r"""Return the conic loss, the best convexifiable minorant of :math:`\lambda 1[u<1]`.
 
     .. math::
@@ -191,8 +158,11 @@ def conic_loss(u: Floats, gamma: Floats | float, lam: Floats | float) -> Floats:
     -----
     Source: [CepedaGomezHan], Proposition 1; its proof drops the factor γ of the square in the second case.
     """
-    xi = slack(u)
-    return np.where(_beyond_knee(xi, gamma, lam), lam, xi * (2.0 * np.sqrt(gamma * lam) - gamma * xi))
+    height = sqrt(lam)
+    slope = sqrt(gamma) * slack(u)
+    # λ − (√λ − √γξ)², without its cancellation.
+    below = minimum(slope, height)
+    return where(_certainly(slope, height), lam, below * (2.0 * height - below))
 
 
 def conic_loss_derivative(u: Floats, gamma: Floats | float, lam: Floats | float) -> Floats:
@@ -203,6 +173,13 @@ def conic_loss_derivative(u: Floats, gamma: Floats | float, lam: Floats | float)
     xi = slack(u)
     flat = (xi == 0) | _beyond_knee(xi, gamma, lam)
     return np.where(flat, 0.0, 2.0 * gamma * xi - 2.0 * np.sqrt(gamma * lam))
+
+
+def _certainly(slope: Any, height: Any) -> NDArray[np.bool_]:
+    """Whether a slope has certainly reached its height."""
+    if isinstance(slope, Bounded):
+        return np.asarray(slope.lower >= height.upper)
+    return np.asarray(slope >= height)
 
 
 def _beyond_knee(xi: Floats, gamma: Floats | float, lam: Floats | float) -> NDArray[np.bool_]:

@@ -57,9 +57,11 @@ __all__ = [
     "log",
     "log1p",
     "maximum",
+    "minimum",
     "parts_of",
     "positive_part",
     "quietly",
+    "roundings",
     "signed",
     "sqrt",
     "square",
@@ -91,6 +93,11 @@ PART_ROWS = 32_768
 
 # Operations on NaN and infinities are part of the arithmetic; they warn nobody.
 quietly = np.errstate(all="ignore")
+
+
+def roundings(k: float) -> float:
+    r"""Return k u: what so many roundings are at most, relative to the sum of the sizes of what is added [JeannerodRump]."""
+    return k * U
 
 
 def up(x: float) -> float:
@@ -453,18 +460,30 @@ def positive_part(x: R) -> R:
     return Bounded(np.maximum(x.value, 0.0), np.minimum(x.error, np.maximum(reach, 0.0)))
 
 
+def minimum(x: Any, y: Any) -> Any:
+    """Return the smaller of two."""
+    return -maximum(-x, -y)
+
+
 def between(low: float, high: float) -> Bounded:
     """Return a number that is known to lie between two."""
     value = 0.5 * low + 0.5 * high
     return Bounded(value, max(high - value, value - low) * GROW)
 
 
+@quietly
 def maximum(x: Any, y: Any) -> Any:
-    """Return the larger of two; it does not expand the larger of two distances."""
+    """Return the larger of two; it does not expand the larger of two distances, nor that of the one that is certainly the larger.
+
+    Rounding is monotone, so that of two computed ends the larger is that of the larger.
+    """
     if not (isinstance(x, Bounded) or isinstance(y, Bounded)):
         return np.maximum(x, y)
     (a, r), (b, q) = parts_of(x), parts_of(y)
-    return Bounded(np.maximum(a, b), r if _is_exact(q) else q if _is_exact(r) else np.maximum(r, q))
+    if _is_exact(r) and _is_exact(q):
+        return Bounded(np.maximum(a, b))
+    error = np.where(a - r > b + q, r, np.where(b - q > a + r, q, np.maximum(r, q)))
+    return Bounded(np.maximum(a, b), error[()])
 
 
 @quietly

@@ -7,18 +7,45 @@ If the Cholesky factorisation of a symmetric A runs to its end in floating point
 from __future__ import annotations
 
 import math
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import scipy.linalg as sl
 from numpy.typing import NDArray
 
-from svmcvx.core.bounded import U, down, up
+from svmcvx.core.bounded import Bounded, exact, roundings, total
 from svmcvx.core.exactly import SMALLEST
+from svmcvx.core.rows import sums_above
 
-__all__ = ["largest_eigenvalue_above", "smallest_eigenvalue_below"]
+__all__ = ["LARGEST_GROWTH", "Spectrum", "largest_eigenvalue_above", "smallest_eigenvalue_below", "spectrum_above"]
 
 Floats: TypeAlias = NDArray[np.float64]
+
+# The largest (n + 4)u of which a bound on the backward error of a factorisation is used.
+LARGEST_GROWTH = 0.01
+
+
+class Spectrum(NamedTuple):
+    """Approximate eigenvalues and vectors of a symmetric matrix, and a number that is proved to be at least the largest one."""
+
+    values: Floats
+    vectors: Floats
+    top: float
+
+
+def spectrum_above(A: Floats, error: float) -> Spectrum:
+    """Return the spectrum of a symmetric matrix that is known up to an error of this norm."""
+    n = A.shape[0]
+    if not np.isfinite(A).all():
+        return Spectrum(np.full(n, math.inf), np.eye(n), math.inf)
+    values, vectors = sl.eigh(A, check_finite=False)
+    return Spectrum(values, vectors, (exact(largest_eigenvalue_above(A, float(values[-1]))) + error).upper)
+
+
+def backward_error(n: int) -> Bounded:
+    r"""Return :math:`\gamma_n = nu/(1 - nu)` of computations that round n times [Rump]."""
+    growth = exact(roundings(n))
+    return growth / (1.0 - growth)
 
 
 def smallest_eigenvalue_below(A: Floats, guess: float) -> float:
@@ -41,9 +68,8 @@ def smallest_eigenvalue_below(A: Floats, guess: float) -> float:
     size = float(diagonal.max(initial=0.0)) + abs(guess)
     if not math.isfinite(size):
         return -math.inf
-    growth = (n + 3) * U
-    backward = growth / (1.0 - 3.0 * growth)
-    step = max(4.0 * backward * (float(diagonal.sum()) + n * abs(guess)), 2.0**-1000)
+    backward = backward_error(3 * (n + 3)) / 3.0
+    step = max(4.0 * backward.upper * (float(diagonal.sum()) + n * abs(guess)), 2.0**-1000)
     for _ in range(8):
         shift = guess - step
         shifted = A.copy()
@@ -53,10 +79,11 @@ def smallest_eigenvalue_below(A: Floats, guess: float) -> float:
         except (sl.LinAlgError, ValueError):
             step *= 8.0
             continue
-        trace = float((diagonal + abs(shift)).sum()) * (1.0 + 2 * n * U)
         # The backward error of the factorisation, and the rounding of the shifted diagonal.
-        error = backward * trace * (1.0 + 4 * U) + 2 * U * (size + abs(shift)) + n * SMALLEST
-        return down(shift - error * (1.0 + 4 * U))
+        error = (
+            backward * total(exact(diagonal) + abs(shift)) + roundings(2) * (exact(size) + abs(shift)) + n * SMALLEST
+        )
+        return float((shift - error).lower)
     return -math.inf
 
 
@@ -73,11 +100,10 @@ def largest_eigenvalue_above(A: Floats, guess: float) -> float:
     size = float(diagonal.max()) + abs(guess)
     if not math.isfinite(size):
         return math.inf
-    growth = (n + 4) * U
-    if growth > 0.01:
+    if roundings(n + 4) > LARGEST_GROWTH:
         return math.inf
-    growth = growth / (1.0 - growth)
-    step = 4.0 * growth * size + n * SMALLEST
+    growth = backward_error(n + 4)
+    step = 4.0 * growth.upper * size + n * SMALLEST
     for _ in range(6):
         shift = guess + step
         shifted = -A
@@ -87,7 +113,7 @@ def largest_eigenvalue_above(A: Floats, guess: float) -> float:
         except (sl.LinAlgError, ValueError):
             step *= 16.0
             continue
-        row_sum = float((R @ R.sum(axis=0)).max()) * (1.0 + 4 * n * U)
-        error = growth * row_sum * (1.0 + 8 * U) + 2 * U * (size + abs(shift)) + n * SMALLEST
-        return up(shift + error * (1.0 + 4 * U)) if math.isfinite(error) else math.inf
+        largest = float(sums_above(R @ sums_above(R.sum(axis=0), n), n).max())
+        error = growth * largest + roundings(2) * (exact(size) + abs(shift)) + n * SMALLEST
+        return float((shift + error).upper)
     return math.inf

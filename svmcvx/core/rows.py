@@ -9,15 +9,17 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from svmcvx.core.bounded import GROW, LOST, Bounded, U, exact, square, total
+from svmcvx.core.bounded import GROW, LOST, Bounded, U, exact, sqrt, square, total
 from svmcvx.core.exactly import SMALLEST
 
-__all__ = ["UNDERFLOW", "Ball", "Rows", "inner_error", "norm_above", "row_norms_above"]
+__all__ = ["UNDERFLOW", "Ball", "Rows", "inner_error", "norm_above", "row_norms_above", "sums_above"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
 # More than any sum of products here loses to underflow.
 UNDERFLOW = 2.0**-1000
+# Entries of a block of which absolute values are taken.
+BLOCK_ENTRIES = 2**18
 # Rows that are summed by one product, so that the error grows with their number and with that of the parts.
 PART = 512
 
@@ -25,6 +27,11 @@ PART = 512
 def inner_error(terms: int, magnitude: Any) -> Any:
     r"""Return a bound on the error of inner products of `terms` terms, whose :math:`|x|'|y|` was computed as `magnitude`."""
     return (terms * U * (1.0 + 4.0 * terms * U + 8.0 * U)) * magnitude + UNDERFLOW
+
+
+def sums_above(sums: Any, terms: int) -> Any:
+    """Return numbers that are at least sums of so many products, none of them negative, from what was computed."""
+    return sums * (1.0 + 2.0 * (terms + 4) * U) + UNDERFLOW
 
 
 def norm_above(x: Floats) -> float:
@@ -87,6 +94,15 @@ class Ball:
     def _is_nothing(self) -> bool:
         return self.distance == 0.0 and not self.value.any()
 
+    def widened(self, by: float) -> Ball:
+        """Return the same point with a distance that is larger by a number."""
+        return Ball(self.value, (self.distance + by) * GROW)
+
+    def norm(self) -> Bounded:
+        r"""Return :math:`\|w\|`, which moves by at most the distance."""
+        found: Bounded = sqrt(total(square(exact(self.value))))
+        return found if self.distance == 0.0 else found.widened(self.distance)
+
     def squared_norm(self) -> Bounded:
         r"""Return :math:`\|w\|^2`, which moves by at most :math:`(2\|w\| + \delta)\delta`."""
         found: Bounded = total(square(exact(self.value)))
@@ -127,6 +143,43 @@ class Rows:
         reach = ((d + self.shifted) * U * length + w.distance) * (GROW + 4.0 * d * U)
         return Bounded(value, np.multiply.outer(self.norms, reach) * GROW + (d + 4.0) * SMALLEST)
 
+    def product(self, w: Floats) -> Bounded:
+        r"""Return the inner products with an exact point, each off by at most :math:`d u |x|'|w|` [JeannerodRump].
+
+        Where the columns of data have different units this is much less than the norms tell, at the cost of a second product.
+        """
+        value, size = np.asarray(self.X @ w), np.abs(w)
+        if not size.any():
+            return Bounded(value)
+        n, d = (int(length) for length in self.X.shape)
+        if sp.issparse(self.X):
+            magnitude = np.asarray(abs(self.X) @ size)
+        else:
+            magnitude = np.empty_like(value)
+            step = max(1, BLOCK_ENTRIES // max(1, d))
+            for start in range(0, n, step):
+                magnitude[start : start + step] = np.abs(self.X[start : start + step]) @ size
+        relative = (d + self.shifted) * U * (GROW + 4.0 * d * U)
+        return Bounded(value, relative * magnitude + (d + 4.0) * SMALLEST)
+
+    def gram(self, c: Floats) -> Ball:
+        r"""Return the symmetric matrix :math:`\sum_i c_i x_i x_i'`, for c ≥ 0.
+
+        Of a matrix of errors that are at most :math:`t \sum_i c_i |x_i||x_i|'` the norm is at most :math:`t \sum_i c_i\|x_i\|^2`.
+        """
+        d = int(self.X.shape[1])
+        if sp.issparse(self.X):
+            M = np.asarray((self.X.T @ (sp.diags_array(c) @ self.X)).toarray())
+            terms = int(np.bincount(self.X.indices, minlength=1).max(initial=0)) if self.X.nnz else 0
+        else:
+            M = np.zeros((d, d))
+            for start in range(0, c.size, PART):
+                part = self.X[start : start + PART]
+                M += part.T @ (c[start : start + PART, None] * part)
+            terms = min(PART, c.size) + c.size // PART + 1
+        trace = total(square(sqrt(exact(c)) * self.norms)).upper
+        return Ball((M + M.T) / 2.0, float(inner_error(terms + 4 + 2 * self.shifted, trace)) + d * UNDERFLOW)
+
     def combined(self, v: Floats | Bounded) -> Ball:
         """Return the sum of the rows with coefficients v, ``X'v``; the columns of a matrix are such coefficients.
 
@@ -152,4 +205,4 @@ class Rows:
 
 def _weighed(sizes: Floats, norms: Floats) -> Any:
     """Return numbers that are at least the sums, one a column, of the products of numbers that are not negative."""
-    return (norms @ sizes) * (1.0 + 2.0 * (norms.size + 4) * U) + UNDERFLOW
+    return sums_above(norms @ sizes, norms.size)

@@ -10,14 +10,14 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import DTypeLike, NDArray
 
-from svmcvx.core.bounded import Bounded, U, exact, positive_part, total
-from svmcvx.core.rows import UNDERFLOW, inner_error
+from svmcvx.core.bounded import Bounded, exact, positive_part, total
+from svmcvx.core.rows import inner_error, sums_above
 from svmcvx.data import BinaryData, Features
 from svmcvx.errors import DataError
 from svmcvx.feature_space.base import FeatureSpace, Product, RowBlock
 from svmcvx.kernels import CallableKernel, Kernel, Precomputed
 from svmcvx.kernels.columns import TILE_ENTRIES, KernelColumns, KernelProduct, is_definite, is_positive, with_sizes
-from svmcvx.kernels.entry_error import EntryError
+from svmcvx.kernels.entry_error import EntryError, power_above
 from svmcvx.kernels.gram_cache import GramCache, KeptGram
 from svmcvx.kernels.gram_factor import GramFactor, gram_factor, require_symmetric, symmetrised
 from svmcvx.model import BinaryModel, KernelModel
@@ -123,15 +123,9 @@ class KernelSpace(FeatureSpace):
         """Return k(x, x) from above, a penalised intercept included."""
         diagonal = np.abs(self.diagonal())
         if self._has_gram:
-            error = self.gram_error
-            bound = diagonal * (1.0 + error.rows + error.columns) + error.left * error.right + error.absolute
-            if error.entries is not None:
-                bound = bound + np.diagonal(error.entries)
-        else:
-            # A power of a sum of positive terms, or 1.
-            degree, d = int(getattr(self.resolved, "degree", 1)), int(self.data.X.shape[1])
-            bound = diagonal * (1.0 + float(np.expm1(1.02 * degree * (d + 10) * U)))
-        return np.asarray(bound * (1.0 + 16 * U) + UNDERFLOW)
+            return np.asarray(Bounded(diagonal, self.gram_error.of_diagonal(diagonal)).upper)
+        # A power of a sum of positive terms, or 1.
+        return power_above(diagonal, int(getattr(self.resolved, "degree", 1)), int(self.data.X.shape[1]))
 
     def row_block(self, dtype: DTypeLike) -> RowBlock:
         """Return a function that takes rows of the Gram matrix, or evaluates them, a penalised intercept included."""
@@ -263,10 +257,9 @@ class KernelSpace(FeatureSpace):
         else:
             error = self.resolved.error_of(self.data.X, self.data.X, self._given_gram)
         # The mean of a matrix and its transpose, and the one that an intercept adds.
-        error = error._replace(rows=error.rows + 4.0 * U)
+        error = error.rounded(4.0)
         if self.factorisation.projector is not None:
-            size = float(np.abs(self._given_gram).sum(axis=1).max())
-            error = error._replace(absolute=error.absolute + 40.0 * n * U * size)
+            error = error.of_positive_part(float(np.abs(self._given_gram).sum(axis=1).max()))
         return error
 
     def _product(self, v: Floats, scores: Floats, magnitude: Floats, entries: Floats, terms: int) -> Product:
@@ -311,7 +304,7 @@ class KernelSpace(FeatureSpace):
             raise DataError("the Gram matrix contains NaN or infinity; scale the data or use a smaller gamma or degree")
         # The sum of v for an intercept is one of n terms, the others are of the support.
         terms = support.size if self.intercept != "penalised" else n + support.size
-        return self._product(v, scores, magnitude * (1.0 + 2 * terms * U), found.entries, terms)
+        return self._product(v, scores, sums_above(magnitude, terms), found.entries, terms)
 
     def _kept_product(self, support: NDArray[np.intp], chosen: Floats) -> KernelProduct:
         """Return the product from a matrix that is kept beyond this space, block by block.
@@ -319,16 +312,16 @@ class KernelSpace(FeatureSpace):
         The matrix is that of a symmetric function: its rows, which lie together in memory, stand for its columns.
         """
         assert self.kept is not None  # noqa: S101 - asked before
-        n, whole = self.data.n, self.kept.error
+        n, whole = self.data.n, self.kept.error.rounded(2.0)
         found = KernelProduct(np.zeros(n), np.zeros(n), np.zeros(n))
-        three = with_sizes(chosen, whole.rows[support] + 2.0 * U).T
+        three = with_sizes(chosen, whole.rows[support]).T
         width = max(1, self.block_entries // max(1, support.size))
         for start in range(0, n if support.size else 0, width):
             part = slice(start, start + width)
             block = self.kept.matrix[support, part]
             error = EntryError(
                 whole.columns[part],
-                whole.rows[support] + 2.0 * U,
+                whole.rows[support],
                 whole.right[part],
                 whole.left[support],
                 whole.absolute,

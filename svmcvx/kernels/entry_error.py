@@ -9,9 +9,18 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from svmcvx.rounding import ELEMENTARY, UNDERFLOW, U, row_norms_above
+from svmcvx.core.bounded import ELEMENTARY, U
+from svmcvx.core.rows import UNDERFLOW, row_norms_above
 
-__all__ = ["NOTICEABLE", "EntryError", "affine_factors", "distance_kernel_floor", "exponential_error", "shift_error"]
+__all__ = [
+    "NOTICEABLE",
+    "EntryError",
+    "affine_factors",
+    "distance_kernel_floor",
+    "exponential_error",
+    "power_above",
+    "shift_error",
+]
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -67,15 +76,37 @@ class EntryError(NamedTuple):
         weighted : ndarray of shape (m,)
             At least :math:`|\hat K|(c \circ |v|)`.
         v : ndarray of shape (n,)
+            Or a matrix: each column is such a v.
         """
         size = np.abs(v)
-        bound = (
-            self.rows * magnitude + weighted + self.left * float(self.right @ size) + self.absolute * float(size.sum())
-        )
+        bound = (self.rows * magnitude.T).T + weighted
+        bound = bound + np.multiply.outer(self.left, self.right @ size) + self.absolute * size.sum(axis=0)
         if self.entries is not None:
             bound = bound + self.entries @ size
         # Sums of positive numbers, enlarged by more than their rounding.
-        return np.asarray(bound * (1.0 + (v.size + 8) * 2.0 * U) + UNDERFLOW)
+        return np.asarray(bound * (1.0 + (v.shape[0] + 8) * 2.0 * U) + UNDERFLOW)
+
+    def rounded(self, times: float) -> EntryError:
+        """Return that of entries that were rounded so many times more."""
+        return self._replace(rows=self.rows + times * U)
+
+    def of_positive_part(self, size: float) -> EntryError:
+        """Return that of the positive part of a matrix whose rows have sums of at most `size`, from its eigenvalues and vectors."""
+        return self._replace(absolute=self.absolute + 40.0 * self.rows.size * U * size)
+
+    def block(self, rows: Any, columns: Any) -> EntryError:
+        """Return that of some rows and columns."""
+        entries = None if self.entries is None else self.entries[rows][:, columns]
+        return EntryError(
+            self.rows[rows], self.columns[columns], self.left[rows], self.right[columns], self.absolute, entries
+        )
+
+    def of_diagonal(self, diagonal: Floats) -> Floats:
+        """Return the bounds on the errors of the diagonal of a square matrix."""
+        bound = np.abs(diagonal) * (self.rows + self.columns) + self.left * self.right + self.absolute
+        if self.entries is not None:
+            bound = bound + np.diagonal(self.entries)
+        return np.asarray(bound * (1.0 + 16 * U) + UNDERFLOW)
 
     def matrix(self, values: Floats) -> Floats:
         """Return the bounds entry by entry."""
@@ -98,6 +129,11 @@ def shift_error(a: Floats, gamma: float, d: int) -> Floats:
     if d <= MANY:
         share = np.where(exponent > FAR, 0.0, share)
     return np.asarray(share + FLAT)
+
+
+def power_above(values: Floats, degree: int, d: int) -> Floats:
+    """Return numbers that are at least powers of sums of d products that are not negative, and of a constant."""
+    return np.asarray(values * (1.0 + float(np.expm1(1.02 * degree * (d + 10) * U))) * (1.0 + 16 * U) + UNDERFLOW)
 
 
 def distance_kernel_floor(d: int) -> float:

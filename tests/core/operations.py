@@ -538,6 +538,61 @@ def aligned_products(module, rng):
     return report
 
 
+def products_entry_by_entry(module, rng):
+    """Rows.product of an exact point, or of two, dense and sparse, shifted or not."""
+    report = Report()
+    raw = data(rng)
+    shifted = bool(rng.random() < 0.4)
+    centre = raw.mean(axis=0) if shifted else np.zeros(raw.shape[1])
+    X = raw - centre
+    rows = module.Rows(sp.csr_array(X) if not shifted and rng.random() < 0.5 else X, shifted=shifted)
+    w = numbers(rng, (X.shape[1], 2) if rng.random() < 0.5 else X.shape[1], low=-50, high=50)
+    found = rows.product(w)
+    for i in range(X.shape[0]):
+        exact_row = [a - b for a, b in zip(vector(raw[i]), vector(centre), strict=True)]
+        for index in [(i,)] if w.ndim == 1 else [(i, 0), (i, 1)]:
+            report.add([dot(exact_row, vector(w if w.ndim == 1 else w[:, index[1]]))], *entry(found, index))
+    return report
+
+
+def grams(module, rng):
+    """Rows.gram, whose distance to the exact matrix is compared."""
+    report = Report()
+    X = data(rng, parts=rng.random() < 0.1)
+    c = numbers(rng, X.shape[0], low=-50, high=50, positive=True)
+    found = module.Rows(sp.csr_array(X) if rng.random() < 0.5 else X).gram(c)
+    report.entries += 1
+    if not (np.isfinite(found.value).all() and math.isfinite(found.distance)):
+        report.unknown += 1
+        return report
+    weights, columns = vector(c), [vector(column) for column in X.T]
+    distance = Fraction(0)
+    for i, x in enumerate(columns):
+        for j, z in enumerate(columns):
+            exact = sum((a * b * s for a, b, s in zip(x, z, weights, strict=True)), Fraction(0))
+            distance += (exact - fraction(found.value[i, j])) ** 2
+    if distance > Fraction(found.distance) ** 2:
+        report.missed.append((float(distance) ** 0.5, found.distance))
+    return report
+
+
+def norms_of_balls(module, rng):
+    """The norms of points of a ball: their squares are within those of the ends."""
+    report = Report()
+    w = ball(module, rng, int(rng.integers(1, 5)))
+    found = w.norm()
+    report.entries += 1
+    if not known(float(found.value), float(found.error)):
+        report.unknown += 1
+        return report
+    low, high = (Fraction(float(found.value)) + sign * Fraction(float(found.error)) for sign in (-1, 1))
+    for point in on_the_sphere(rng, vector(w.value), w.distance):
+        square = dot(point, point)
+        if square > high**2 or (low > 0 and square < low**2):
+            report.missed.append((float(square) ** 0.5, found))
+    return report
+
+
 def combinations(module, rng):
     """X'v, whose distance to the exact point is compared."""
     report = Report()
@@ -676,6 +731,7 @@ OPERATIONS = {
     "absolute": elementwise(lambda m, x: abs(-x), abs, one),
     "positive part": elementwise(lambda m, x: m.positive_part(x), lambda a: max(a, Fraction(0)), one),
     "maximum": elementwise(lambda m, x, y: m.maximum(x, y), max, pair),
+    "minimum": elementwise(lambda m, x, y: m.minimum(x, y), min, pair),
     "root": elementwise(lambda m, x: m.sqrt(x), lambda a: arb(a).sqrt(), positive, least=0),
     "power": power(exact_exponent),
     "conjugate power": power(conjugate_exponent),
@@ -698,6 +754,9 @@ OPERATIONS = {
     "rows times a matrix": products_with_matrices,
     "combinations of rows by columns": combinations_of_columns,
     "point around numbers": around_numbers,
+    "rows times an exact point": products_entry_by_entry,
+    "matrix of rows": grams,
+    "norm": norms_of_balls,
     "squared norm": squared_norms,
     "sum of points": sums_of_balls,
 }

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from svmcvx.certificate import Certificate, Evaluation, check
+from svmcvx.core.rows import inner_error
 from svmcvx.errors import NotCertified
-from svmcvx.rounding import inner_error
 
 
 class SmallestSquare:

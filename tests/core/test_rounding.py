@@ -12,11 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import svmcvx as sx
-from svmcvx import rounding as r
+from svmcvx.core import bounded
+from svmcvx.core.bounded import ULPS, Bounded, sum_above, sum_below
+from svmcvx.core.definite import largest_eigenvalue_above, smallest_eigenvalue_below, spectrum_above
+from svmcvx.core.exactly import balanced, dot_exactly
+from svmcvx.core.rows import Rows, inner_error, norm_above, row_norms_above
 from svmcvx.data import binary_data
 from svmcvx.feature_space import feature_space
+from svmcvx.kernels.bounded_gram import BoundedGram
 from svmcvx.kernels.columns import KernelColumns
-from svmcvx.losses import hinge_power_above, hinge_power_conjugate_above
+from svmcvx.losses import hinge_power, hinge_power_conjugate
 from svmcvx.model import KernelModel, LinearModel
 
 BITS = 200
@@ -67,7 +72,7 @@ def test_numpys_functions_are_as_accurate_as_is_assumed(function, exact, low, hi
     worst = max(
         float(abs(exact(ball(a)) - ball(v)).upper() / np.spacing(abs(v))) for a, v in zip(x, values, strict=True)
     )
-    assert worst <= r.ULPS
+    assert worst <= ULPS
 
 
 def test_powers_are_as_accurate_as_is_assumed():
@@ -82,7 +87,7 @@ def test_powers_are_as_accurate_as_is_assumed():
         for a, q, v in zip(x, p, values, strict=True)
         if 1e-290 < v < 1e290
     )
-    assert worst <= r.ULPS
+    assert worst <= ULPS
 
 
 # Sums and inner products
@@ -91,7 +96,7 @@ def test_powers_are_as_accurate_as_is_assumed():
 @given(vectors)
 def test_sums_are_enclosed(x):
     exact = sum(map(Fraction, x.tolist()))
-    assert Fraction(r.sum_below(x)) <= exact <= Fraction(r.sum_above(x))
+    assert Fraction(sum_below(x)) <= exact <= Fraction(sum_above(x))
 
 
 @pytest.mark.parametrize("n", [1023, 1024, 1025, 4097, 20_001])
@@ -103,22 +108,22 @@ def test_long_sums_are_enclosed(n, spread):
     x[1::2] = -x[: x.size // 2 * 2 : 2] * (1.0 + 1e-13 * rng.standard_normal(n // 2))
     rng.shuffle(x)
     exact = sum(map(Fraction, x.tolist()))
-    low, high = r.sum_below(x), r.sum_above(x)
+    low, high = sum_below(x), sum_above(x)
     assert Fraction(low) <= exact <= Fraction(high)
     assert high - low <= 1e-15 * abs(float(exact)) + 1e-24 * float(np.abs(x).sum())
 
 
 def test_long_sums_of_what_overflows_are_infinite_or_no_numbers():
     x = np.full(5000, 1e308)
-    assert r.sum_above(x) == math.inf
-    assert Fraction(r.sum_below(np.r_[x, -x])) <= 0
-    assert math.isnan(r.sum_above(np.r_[np.full(5000, math.inf), -math.inf]))
+    assert sum_above(x) == math.inf
+    assert Fraction(sum_below(np.r_[x, -x])) <= 0
+    assert math.isnan(sum_above(np.r_[np.full(5000, math.inf), -math.inf]))
 
 
 @given(st.lists(st.tuples(finite, finite), min_size=1, max_size=10), finite)
 def test_the_exact_inner_product_is_rounded_once(pairs, constant):
     x, y = (np.array(side) for side in zip(*pairs, strict=True))
-    found = r.dot_exactly(x, y, constant)
+    found = dot_exactly(x, y, constant)
     if math.isnan(found):
         return
     exact = Fraction(constant) + sum(Fraction(a) * Fraction(b) for a, b in pairs)
@@ -129,7 +134,7 @@ def test_the_exact_inner_product_of_usual_numbers_is_a_number():
     rng = np.random.default_rng(0)
     x, y = rng.standard_normal((2, 1000)) * 1e6
     exact = sum(Fraction(a) * Fraction(b) for a, b in zip(x.tolist(), y.tolist(), strict=True))
-    assert r.dot_exactly(x, y) == float(exact)
+    assert dot_exactly(x, y) == float(exact)
 
 
 @pytest.mark.parametrize("n", [1, 7, 1500, 3000])
@@ -139,12 +144,12 @@ def test_weighted_rows_are_within_their_bound(n, sparse):
     X = rng.standard_normal((n, 3)) * 10.0 ** rng.uniform(-6, 6, (n, 1))
     v = rng.standard_normal(n) * 10.0 ** rng.uniform(-6, 6, n)
     data = sp.csr_array(X) if sparse else X
-    w, error = r.weighted_rows(data, v, r.row_norms_above(data))
+    found = Rows(data).combined(v)
     exact = [
         sum(Fraction(a) * Fraction(b) for a, b in zip(X[:, j].tolist(), v.tolist(), strict=True)) for j in range(3)
     ]
-    distance = sum((Fraction(a) - b) ** 2 for a, b in zip(w.tolist(), exact, strict=True))
-    assert distance <= Fraction(error) ** 2
+    distance = sum((Fraction(a) - b) ** 2 for a, b in zip(found.value.tolist(), exact, strict=True))
+    assert distance <= Fraction(found.distance) ** 2
     # One row of one leading number and many small ones, which an estimate by the square root of n lets through.
 
 
@@ -162,8 +167,8 @@ def test_many_small_terms_behind_a_large_one_are_allowed_for():
 @given(vectors)
 def test_norms_are_below_their_bound(x):
     exact = sum(Fraction(a) ** 2 for a in x.tolist())
-    assert exact <= Fraction(r.norm_above(x)) ** 2
-    assert exact <= Fraction(float(r.row_norms_above(x[None, :])[0])) ** 2
+    assert exact <= Fraction(norm_above(x)) ** 2
+    assert exact <= Fraction(float(row_norms_above(x[None, :])[0])) ** 2
 
 
 # Balanced multipliers
@@ -177,11 +182,11 @@ def test_norms_are_below_their_bound(x):
 def test_balanced_multipliers_meet_their_conditions_exactly(values, signs, bound):
     alpha = np.array(values)
     y = np.where(signs[: alpha.size], 1.0, -1.0)
-    found = r.balanced(alpha, y, bound)
+    found = balanced(alpha, y, bound)
     assert sum(Fraction(a) * int(s) for a, s in zip(found.tolist(), y, strict=True)) == 0
     assert (found >= 0).all()
     assert (found <= bound).all()
-    assert np.array_equal(r.balanced(found, y, bound), found)
+    assert np.array_equal(balanced(found, y, bound), found)
 
 
 def test_balancing_moves_nearly_balanced_multipliers_by_little():
@@ -189,7 +194,7 @@ def test_balancing_moves_nearly_balanced_multipliers_by_little():
     y = np.where(np.arange(1000) % 2 == 0, 1.0, -1.0)
     alpha = rng.random(1000)
     alpha[y < 0] *= alpha[y > 0].sum() / alpha[y < 0].sum()
-    found = r.balanced(alpha, y, math.inf)
+    found = balanced(alpha, y, math.inf)
     assert np.abs(found - alpha).max() < 1e-11
 
 
@@ -208,7 +213,7 @@ def test_eigenvalues_are_enclosed(n, kind):
         A -= np.eye(n) * np.trace(A) / n
     A = np.tril(A) + np.tril(A, -1).T
     values = np.linalg.eigvalsh(A)
-    low, high = r.smallest_eigenvalue_below(A, values[0]), r.largest_eigenvalue_above(A, values[-1])
+    low, high = smallest_eigenvalue_below(A, values[0]), largest_eigenvalue_above(A, values[-1])
     exact = flint.arb_mat([[ball(x) for x in row] for row in A])
     size = float(np.abs(A).sum()) or 1.0
     # Definite after the shift, and not by much more: both by exact leading minors.
@@ -224,9 +229,17 @@ def test_eigenvalues_are_enclosed(n, kind):
 
 
 def test_nothing_is_proved_of_what_is_no_matrix_of_numbers():
-    assert r.smallest_eigenvalue_below(np.array([[np.nan]]), 0.0) == -math.inf
+    assert smallest_eigenvalue_below(np.array([[np.nan]]), 0.0) == -math.inf
     # A guess that is far too high is no proof.
-    assert r.smallest_eigenvalue_below(np.diag([0.0, 5.0]), 4.0) <= 0.0
+    assert smallest_eigenvalue_below(np.diag([0.0, 5.0]), 4.0) <= 0.0
+
+
+def test_a_spectrum_counts_the_error_of_its_matrix():
+    A = np.diag([1.0, 3.0])
+    found = spectrum_above(A, 0.25)
+    assert found.values.tolist() == [1.0, 3.0]
+    assert 3.25 <= found.top <= 3.25 + 1e-12
+    assert spectrum_above(np.full((2, 2), np.nan), 0.0).top == math.inf
 
 
 # Kernels
@@ -316,7 +329,7 @@ def test_products_with_other_rows_are_within_their_bounds(seed, tile_entries):
     for kernel in (sx.RBF(gamma), sx.Laplacian(root), sx.Exponential(root), sx.Polynomial(3, gamma, 1.0)):
         for rows in (A, sp.csr_array(A)):
             found = KernelColumns(kernel, rows, B, tile_entries=tile_entries).product(v)
-            bounds = r.inner_error(9, found.magnitude) + found.entries
+            bounds = inner_error(9, found.magnitude) + found.entries
             for a, score, bound, magnitude in zip(A, found.scores, bounds, found.magnitude, strict=True):
                 terms = [exact_kernel(kernel, a, b) * ball(c) for b, c in zip(B, v, strict=True)]
                 assert not abs(sum(terms, flint.arb(0)) - ball(score)) > ball(bound)
@@ -331,7 +344,7 @@ def test_linear_products_and_scores_are_within_their_bounds(seed, sparse):
     X = sp.csr_array(A) if sparse else A
     y = np.where(np.arange(9) % 2 == 0, 1, -1)
     space = feature_space(binary_data(X, y), None, intercept="free")
-    alpha = r.balanced(rng.random(9), y.astype(float), math.inf)
+    alpha = balanced(rng.random(9), y.astype(float), math.inf)
     v = alpha * y
     point = space.product(v)
     w = [
@@ -369,31 +382,76 @@ def test_a_model_of_a_kernel_is_scored_within_its_bounds():
             assert not abs(exact - ball(score)) > ball(error), kernel
 
 
+@pytest.mark.parametrize(
+    "kernel", [sx.RBF(0.3), sx.Polynomial(3, 0.5, -1.0), sx.Linear()], ids=["rbf", "cubic", "linear"]
+)
+@pytest.mark.parametrize("n", [7, 300])
+def test_a_bounded_matrix_bounds_products_diagonal_and_eigenvalues(kernel, n):
+    rng = np.random.default_rng(n)
+    X = np.round(rng.standard_normal((n, 2)) * 8) / 8 + 100.0
+    K = kernel.block(X, X)
+    gram = BoundedGram((K + K.T) / 2, kernel.error_of(X, X, K).rounded(2.0))
+    B = rng.standard_normal((n, 2)) * 10.0 ** rng.uniform(-3, 3, (n, 1))
+    rows = rng.choice(n, 4, replace=False)
+    both, one = gram.product(B), gram.product(B[:, 0])
+    np.testing.assert_allclose(both.value[:, 0], one.value, rtol=1e-9)
+    for i in rows:
+        entries = [exact_kernel(kernel, X[i], z) for z in X]
+        for k in range(2):
+            score = sum((a * ball(b) for a, b in zip(entries, B[:, k], strict=True)), flint.arb(0))
+            assert not abs(score - ball(both.value[i, k])) > ball(both.error[i, k])
+        assert not abs(entries[i] - ball(gram.diagonal.value[i])) > ball(gram.diagonal.error[i])
+    part = gram.block(rows)
+    c = rng.exponential(size=4)
+    M, error = part.scaled(c)
+    exact_rows = [
+        [(ball(a) * ball(b)).sqrt() * exact_kernel(kernel, X[i], X[j]) for j, b in zip(rows, c, strict=True)]
+        for i, a in zip(rows, c, strict=True)
+    ]
+    # The Frobenius norm of a matrix is at least its norm, and this matrix of errors is nearly as large as its bound allows nowhere.
+    x = rng.standard_normal(4)
+    for _ in range(20):
+        moved = [
+            sum((e - ball(m)) * ball(t) for e, m, t in zip(line, own, x, strict=True))
+            for line, own in zip(exact_rows, M, strict=True)
+        ]
+        assert not sum(t * t for t in moved) > (ball(error) ** 2) * sum(ball(t) ** 2 for t in x)
+        x = np.array([float(t) for t in moved])
+        if not x.any():
+            break
+        x = x / np.abs(x).max()
+    assert error <= 1e-9 * float(np.abs(M).sum())
+
+
 # Losses
 
 
 @given(st.floats(-1e3, 1e3), st.floats(0, 1e-3), st.floats(1.0, 9.0))
-def test_losses_are_below_their_bounds_at_any_margin_within_the_error(u, error, p):
-    above = float(hinge_power_above(np.array([u]), np.array([error]), p)[0])
+def test_losses_are_within_their_bounds_at_any_margin_within_the_error(u, error, p):
+    found = hinge_power(Bounded(np.array([u]), np.array([error])), bounded.exact(p))
     for exact_u in (ball(u) - ball(error), ball(u), ball(u) + ball(error)):
         xi = 1 - exact_u
         loss = flint.arb(0) if xi < 0 else xi.max(flint.arb(0)) ** ball(p) if xi > 0 else flint.arb(0)
-        assert not loss > ball(above)
+        assert not loss > ball(found.upper[0])
+        assert not loss < ball(found.lower[0])
 
 
 def test_a_margin_that_was_rounded_to_1_may_cost():
-    assert hinge_power_above(np.array([1.0]), np.array([1e-10]), 1.0)[0] >= 1e-10
+    def above(u):
+        return float(hinge_power(Bounded(np.array([u]), np.array([1e-10])), bounded.exact(1.0)).upper[0])
+
+    assert above(1.0) >= 1e-10
     u = 1.0 + 1e-11
-    assert Fraction(float(hinge_power_above(np.array([u]), np.array([1e-10]), 1.0)[0])) >= 1 - Fraction(u) + Fraction(
-        1e-10
-    )
+    assert Fraction(above(u)) >= 1 - Fraction(u) + Fraction(1e-10)
 
 
 @given(st.floats(1e-9, 1e9), st.floats(1e-9, 1e9), st.floats(1.0001, 9.0))
 def test_conjugates_are_below_their_bounds(alpha, c, p):
-    above = float(hinge_power_conjugate_above(np.array([alpha]), np.array([c]), p)[0])
+    above = float(
+        hinge_power_conjugate(bounded.exact(np.array([alpha])), bounded.exact(np.array([c])), bounded.exact(p)).upper[0]
+    )
     if not math.isfinite(above):
         return
     gamma = ball(p) / (ball(p) - 1)
-    exact = ball(c) * (ball(p) - 1) * (ball(alpha) / (ball(c) * ball(p))) ** gamma
-    assert not exact > ball(above)
+    value = ball(c) * (ball(p) - 1) * (ball(alpha) / (ball(c) * ball(p))) ** gamma
+    assert not value > ball(above)

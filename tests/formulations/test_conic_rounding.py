@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import svmcvx as sx
 from svmcvx.certificate import check
+from svmcvx.core.definite import largest_eigenvalue_above
 from svmcvx.data import binary_data
 from svmcvx.errors import DataError, SolverFailed
 from svmcvx.fast.conic_loss.conic import conic
@@ -20,7 +21,6 @@ from svmcvx.formulations.conic_loss.primal import relaxed_indicator, worst_indic
 from svmcvx.formulations.conic_loss.recovery import moment_of
 from svmcvx.formulations.conic_loss.statement import ConicLoss
 from svmcvx.losses import conic_loss
-from svmcvx.rounding import largest_eigenvalue_above
 
 BITS = 1500
 EXAMPLES = int(os.environ.get("SVMCVX_EXAMPLES", "20"))

@@ -15,12 +15,12 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.svm import SVC, LinearSVC, NuSVC
 
 import svmcvx as sx
+from svmcvx.core.exactly import imbalance, product_below
 from svmcvx.data import binary_data
 from svmcvx.feature_space import LinearSpace, feature_space
 from svmcvx.formulations.margin.hard_margin import HardMargin
 from svmcvx.formulations.margin.liblinear import PenalisedPSVM
 from svmcvx.formulations.margin.psvm import PSVM
-from svmcvx.rounding import imbalance, product_below
 from tests.conftest import make_data
 
 BITS = 200

@@ -367,7 +367,7 @@ class Continuation:
         norm = float(np.sum(problem.U[:, 0] ** 2))
         spread = float(np.sum(problem.U[:, 1:] ** 2)) + problem.ridge * problem.rank
         if self.fixed_lam:
-            return objective(norm, spread, u, v, lam=problem.lam, weight=problem.weight)
+            return float(objective(norm, spread, u, v, lam=problem.lam, weight=problem.weight))
         if self.hard_margin:
             lowest = self._lowest()
             return norm / lowest**2 if lowest > KEPT_MARGIN else math.inf

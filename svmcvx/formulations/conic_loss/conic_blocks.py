@@ -6,32 +6,34 @@ which γ is scaled until :math:`\lambda_{\max}(\sum_i\gamma_i x_i x_i') < 1` is 
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Mapping, Sequence
+import operator
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from svmcvx.certificate import Dual, Evaluation
+from svmcvx.certificate import EPS, Dual, Evaluation
+from svmcvx.core.bounded import Bounded, exact, signed, square, stacked, total
+from svmcvx.core.definite import spectrum_above
+from svmcvx.core.rows import Ball, Rows
 from svmcvx.feature_space import LinearSpace
 from svmcvx.feature_space.blocks import BlockSettings, spaces
 from svmcvx.formulations.blocks import InBlocks, Make
-from svmcvx.formulations.conic_loss.dual import INTERIORS, NEGLIGIBLE
+from svmcvx.formulations.conic_loss.dual import INTERIORS, NEGLIGIBLE, NOTHING, top_of
 from svmcvx.formulations.conic_loss.geometry import (
     Multipliers,
     RowGeometry,
-    RowSums,
-    bounded_spectrum,
+    RowTerms,
     minimum_from,
-    row_sums,
-    weighted_gram_above,
+    row_terms,
 )
-from svmcvx.formulations.conic_loss.primal import relaxed_indicator, stationary_multipliers, worst_indicator
-from svmcvx.formulations.conic_loss.recovery import RelaxedLinearModel, SecondMoment, moment_of, penalty_above
+from svmcvx.formulations.conic_loss.primal import lost, stationary_multipliers, worst_indicator
+from svmcvx.formulations.conic_loss.recovery import RelaxedLinearModel, SecondMoment, moment_of, penalty
 from svmcvx.model import LinearModel
-from svmcvx.rounding import U, down, inner_error, norm_above, sum_above, sum_below
 from svmcvx.row_blocks.shards import Parts, Pieces, reads_rows
 
 __all__ = ["ConicInBlocks", "MultiplierSums"]
@@ -41,6 +43,8 @@ Floats: TypeAlias = NDArray[np.float64]
 # Excesses over 1 of the factors of a covariance that are tried to satisfy the cardinality row: their range, their number in a pass, and
 # passes; what is left of the row for rounding.
 LEAST_EXCESS, LARGEST_EXCESS, EXCESSES, REFINEMENTS, ROOM = 1e-12, 1e6, 33, 3, 1e-13
+# The share of a bound below which what the gradient takes from it is not made smaller.
+SMALL_SHARE = 1e-9
 # Parts of the states.
 GAMMA, ALPHA = "gamma", "alpha"
 
@@ -102,31 +106,25 @@ class ConicInBlocks(InBlocks):
     def evaluate(self, model: LinearModel) -> Evaluation:
         """P at a model and its covariance, every term at its worst end."""
         nothing, moment = self.space.nothing(), moment_of(model)
-        norm, trace = penalty_above(nothing, model), 0.0
-        value = float(nothing.squared_norm(model).value)
-        if moment is not None and moment.V.size:
-            value += float(np.sum(moment.V**2))
-            trace = sum_above(np.einsum("ij,ij->j", moment.V, moment.V) * (1.0 + (moment.V.shape[0] + 4) * U))
-        if not model.coef.any() and model.intercept == 0.0 and not trace:
+        V = np.zeros((self.space.d, 0)) if moment is None else moment.V
+        regulariser = penalty(nothing, model) + total(square(exact(V)))
+        if not model.coef.any() and model.intercept == 0.0 and not V.any():
             if self.lam is None:
                 return Evaluation(math.inf, 0.0)
-            total = self.space.total_weight
-            return Evaluation.at_most(self.lam * total, self.lam * total * (1.0 + 8.0 * U)).parted(
-                0.0, self.lam * total
-            )
-        V = np.zeros((self.space.d, 0)) if moment is None else moment.V
+            losses = exact(self.lam) * nothing.data.bounded_weight
+            return Evaluation.of(regulariser=regulariser, losses=losses)
         if self.lam is None:
             holds = self._missed(model, V, np.ones(1))[0] <= self.allowance
-            return Evaluation.at_most(value, sum_above([norm, trace])) if holds else Evaluation(math.inf, 0.0)
+            return Evaluation.of(regulariser=regulariser, losses=exact(0.0)) if holds else Evaluation(math.inf, 0.0)
         found = self._each(_losses, model.without_support(), V, self.lam)
-        high = sum_above([norm, trace, *(above for _, above in found)])
-        lost = sum(part for part, _ in found)
-        return Evaluation.at_most(value + lost, high).parted(value, lost)
+        high = regulariser + total(stacked([above for _, above in found]))
+        value, missed = float(regulariser.value), math.fsum(part for part, _ in found)
+        return Evaluation.at_most(value + missed, high.above).parted(value, missed)
 
     def _missed(self, model: LinearModel, V: Floats, factors: Floats) -> Floats:
         """Return numbers that are at least Σ s z for the covariance VV' times each factor."""
         found = self._each(_missed, model.without_support(), V, factors)
-        return np.array([sum_above([part[k] for part in found]) for k in range(factors.size)])
+        return np.array([total(exact(np.array([part[k] for part in found]))).above for k in range(factors.size)])
 
     def enlarged(self, w: Floats, V: Floats) -> Floats | None:
         """Return V times nearly the smallest factor, by at least 1, for which Σ s z ≤ κ Σ s certainly; None if none was found."""
@@ -161,16 +159,16 @@ class ConicInBlocks(InBlocks):
         if self._known is not None and self._known[1:3] == (ridge, lam) and np.array_equal(self._known[0], point):
             return self._known[3]
         found = self.space.shards.change(_multipliers, None, self.space.compared, point, ridge, lam)
-        M, error = _added_matrices([part[0] for part in found], [part[1] for part in found])
-        values, vectors, top = bounded_spectrum(M, error)
-        alpha, gamma, along, back = (sum(part[k] for part in found) for k in (2, 3, 4, 5))
-        sums = MultiplierSums(M, values, vectors, top, alpha, gamma, np.asarray(along), np.asarray(back))
+        M = functools.reduce(operator.add, (part[0] for part in found))
+        values, vectors, top = spectrum_above(M.value, M.distance)
+        alpha, gamma, along, back = (sum(part[k] for part in found) for k in (1, 2, 3, 4))
+        sums = MultiplierSums(M.value, values, vectors, top, alpha, gamma, np.asarray(along), np.asarray(back))
         self._known = point, ridge, lam, sums
         return sums
 
     def _top(self, sums: MultiplierSums, scale: float) -> float:
         """A number that is proved to be at least the largest eigenvalue for the scaled γ, whose rounding is included."""
-        return scale * sums.top * (1.0 + 16 * U)
+        return top_of(sums.top, scale)
 
     def repair(self, dual: Dual) -> Dual:
         """Scale γ so that it is proved to be feasible, α with the root of the same factor."""
@@ -186,16 +184,18 @@ class ConicInBlocks(InBlocks):
                 continue
             c = math.sqrt(scale) * sums.along - 2.0 * scale * sums.back
             projected = sums.vectors.T @ c
-            lowest = max(1.0 - self._top(sums, scale), U)
+            lowest = max(1.0 - self._top(sums, scale), EPS)
             least = -0.25 * float(projected @ (projected / np.maximum(1.0 - scale * sums.values, lowest)))
-            value = math.sqrt(scale) * sums.alpha - scale * sums.gamma + least + self._constant(dual)
+            value = math.sqrt(scale) * sums.alpha - scale * sums.gamma + least + float(self._constant(dual).value)
             if value > best_value:
                 best, best_value = scale, value
         return best, best_value
 
-    def _constant(self, dual: Dual) -> float:
+    def _constant(self, dual: Dual) -> Bounded:
         """−λκΣs in the cardinality form."""
-        return 0.0 if self.kappa is None else -self.lam_of(dual) * self.allowance
+        if self.kappa is None:
+            return exact(0.0)
+        return -exact(self.lam_of(dual)) * (self.kappa * self.space.nothing().data.bounded_weight)
 
     def dual_violation(self, dual: Dual) -> float:
         """Return what is missing of a proof that γ is feasible; 0 only if it is proved."""
@@ -203,34 +203,32 @@ class ConicInBlocks(InBlocks):
         if scale == 0.0:
             return 0.0
         top = self._top(self.sums(dual), scale)
-        return 0.0 if top < 1.0 else max(top - 1.0, U)
+        return 0.0 if top < 1.0 else max(top - 1.0, EPS)
 
-    def evaluate_dual(self, dual: Dual) -> Evaluation:
+    def evaluate_dual(self, dual: Dual) -> Bounded:
         """D at a feasible point, from the rows themselves."""
         scale = float(dual["scale"])
         if scale == 0.0:
-            return Evaluation(0.0, 0.0)
+            return exact(0.0)
         sums = self.sums(dual)
-        mu = down(1.0 - self._top(sums, scale))
+        mu = (1.0 - exact(self._top(sums, scale))).lower
         if not mu > 0:
-            return Evaluation(-math.inf, 0.0)
+            return NOTHING
 
         def inverse(c: Floats) -> Floats:
-            values = np.maximum(1.0 - scale * sums.values, max(1.0 - self._top(sums, scale), U))
+            values = np.maximum(1.0 - scale * sums.values, max(1.0 - self._top(sums, scale), EPS))
             return np.asarray(sums.vectors @ ((sums.vectors.T @ c) / values))
 
         w = 0.5 * inverse(math.sqrt(scale) * sums.along - 2.0 * scale * sums.back)
-        best = Evaluation(-math.inf, 0.0)
+        best = NOTHING
         for _ in range(2):
-            found = self._each(_row_sums, w, scale, self.lam_of(dual))
-            least, gradient = minimum_from(w, [part[2] for part in found], mu)
-            gains, below = sum(part[0] for part in found), sum_below([part[1] for part in found])
-            constant = self._constant(dual)
-            lowest = sum_below([below, least.below, constant * (1.0 + 4.0 * U)])
-            bound = Evaluation.at_least(gains + least.value + constant, lowest)
+            found = self._each(_row_terms, w, scale, self.lam_of(dual))
+            least, gradient = minimum_from(w, [terms for _, terms in found], mu)
+            bound = total([gains for gains, _ in found]) + least.bound + self._constant(dual)
             if bound.below > best.below:
                 best = bound
-            if not math.isfinite(bound.below) or least.gradient**2 / (4.0 * mu) <= 1e-9 * abs(bound.value):
+            size = least.gradient.above
+            if not math.isfinite(bound.below) or size * size / (4.0 * mu) <= SMALL_SHARE * abs(float(bound.value)):
                 break
             w = w - 0.5 * inverse(gradient)
         return best
@@ -243,17 +241,16 @@ class ConicInBlocks(InBlocks):
 @reads_rows
 def _losses(
     pieces: Pieces, parts: Parts, make: Make, settings: BlockSettings, model: LinearModel, V: Floats, lam: float
-) -> list[tuple[float, float]]:
-    """Return λ Σ s z of each block, and a number that is at least that."""
+) -> list[tuple[float, Bounded]]:
+    """Return λ Σ s z of each block, and the same with each margin and variance at its worst end."""
     found = []
     for space in spaces(pieces, parts, settings):
         if not space.data.n:
             continue
         u, variance = _worst_scores(space, model, V)
         weight = space.data.weight
-        z = worst_indicator(u, variance)
-        missed = sum_above(weight * z * (1.0 + 4 * U)) if z.any() else 0.0
-        found.append((lam * float(weight @ relaxed_indicator(u, variance)), lam * missed * (1.0 + 4 * U)))
+        above = lost(exact(u), exact(variance), lam=exact(lam), weight=weight)
+        found.append((float(lost(u, variance, lam=lam, weight=weight)), above))
     return found
 
 
@@ -267,29 +264,28 @@ def _missed(
         if not space.data.n:
             continue
         u, variance = _worst_scores(space, model, V)
-        weight = space.data.weight
-        each = [worst_indicator(u, variance * factor * (1.0 - 2.0 * U)) for factor in factors.tolist()]
-        found.append([sum_above(weight * z * (1.0 + 4 * U)) if z.any() else 0.0 for z in each])
+        weight = exact(space.data.weight)
+        each = [worst_indicator(u, (exact(variance) * factor).lower) for factor in factors.tolist()]
+        found.append([total(weight * z).above for z in each])
     return found
 
 
 def _worst_scores(space: LinearSpace, model: LinearModel, V: Floats) -> tuple[Floats, Floats]:
     """Return margins and variances that those of the rows are at least."""
-    f = space.scores(model)
-    variance = np.zeros(space.data.n)
+    low, variance = signed(space.data.y, space.scores(model)).lower, np.zeros(space.data.n)
     if V.shape[1]:
         variance, _ = RowGeometry(space.X).spread(SecondMoment(w=V[:, 0], V=V, z=np.zeros(0)))
-    return space.data.y * f.value - f.error, variance
+    return low, variance
 
 
 @reads_rows
 def _multipliers(
     pieces: Pieces, parts: Parts, settings: BlockSettings, point: Floats, ridge: float, lam: float
-) -> tuple[Parts, tuple[Floats, float, float, float, Floats, Floats]]:
-    """Set γ and α of a stationary point; return Σ γ x x' of a shard with its error, and the sums of the multipliers."""
+) -> tuple[Parts, tuple[Ball, float, float, Floats, Floats]]:
+    """Set γ and α of a stationary point; return Σ γ x x' of a shard, and the sums of the multipliers."""
     gammas, alphas = [], []
     d = point.shape[0]
-    M, error, sum_alpha, sum_gamma, along, back = np.zeros((d, d)), 0.0, 0.0, 0.0, np.zeros(d), np.zeros(d)
+    M, sum_alpha, sum_gamma, along, back = Ball(np.zeros((d, d))), 0.0, 0.0, np.zeros(d), np.zeros(d)
     for space, rows in zip(spaces(pieces, parts, settings), parts["rows"], strict=True):
         X, y = space.X, rows.y
         S = np.asarray(X @ point)
@@ -301,30 +297,19 @@ def _multipliers(
         alphas.append(alpha)
         chosen = np.flatnonzero(gamma > 0)
         part = X if chosen.size == y.size else X[chosen]
-        own, lost = weighted_gram_above(part, gamma[chosen], rows.norms[chosen])
-        M, error = _added_matrices([M, own], [error, lost])
-        signed = y[chosen]
+        M = M + Rows(part, rows.norms[chosen]).gram(gamma[chosen])
+        labels = y[chosen]
         sum_alpha, sum_gamma = sum_alpha + float(alpha.sum()), sum_gamma + float(gamma.sum())
-        along += part.T @ (signed * alpha[chosen])
-        back += part.T @ (signed * gamma[chosen])
-    return {GAMMA: gammas, ALPHA: alphas}, (M, error, sum_alpha, sum_gamma, along, back)
-
-
-def _added_matrices(matrices: Sequence[Floats], errors: Sequence[float]) -> tuple[Floats, float]:
-    """Return the sum of matrices and a bound on the norm of its error, from bounds on the norms of theirs."""
-    M = matrices[0].copy()
-    for part in matrices[1:]:
-        M += part
-    # Adding rounds each entry; the Frobenius norm bounds the other one.
-    added = inner_error(len(matrices), sum(norm_above(part.ravel()) for part in matrices))
-    return M, (sum(errors) + float(added)) * (1.0 + 8.0 * len(matrices) * U)
+        along += part.T @ (labels * alpha[chosen])
+        back += part.T @ (labels * gamma[chosen])
+    return {GAMMA: gammas, ALPHA: alphas}, (M, sum_alpha, sum_gamma, along, back)
 
 
 @reads_rows
-def _row_sums(
+def _row_terms(
     pieces: Pieces, parts: Parts, make: Make, settings: BlockSettings, w: Floats, scale: float, lam: float
-) -> list[tuple[float, float, RowSums]]:
-    """Return, for each block, Σ (α − γ − h*) and a number that it is at least, and the sums for the bound of ψ."""
+) -> list[tuple[Bounded, RowTerms]]:
+    """Return, for each block, Σ (α − γ − h*), and the sums for the bound of ψ."""
     found = []
     for space, rows, gamma, alpha in zip(
         spaces(pieces, parts, settings), parts["rows"], parts[GAMMA], parts[ALPHA], strict=True
@@ -335,6 +320,5 @@ def _row_sums(
         chosen = np.flatnonzero(gamma > 0)
         X = space.X if chosen.size == gamma.size else space.X[chosen]
         m = Multipliers(gamma[chosen], alpha[chosen], rows.y[chosen], scale)
-        gains = statement.gains_of(gamma, alpha, lam)
-        found.append((gains.value, gains.below, row_sums(X, rows.norms[chosen], w, m.a, m)))
+        found.append((statement.gains_of(gamma, alpha, lam), row_terms(Rows(X, rows.norms[chosen]), w, m)))
     return found

@@ -23,12 +23,13 @@ import scipy.linalg as sl
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from svmcvx.certificate import EPS, Dual, Evaluation
+from svmcvx.certificate import EPS, Dual
+from svmcvx.core.bounded import Bounded, exact, parts_of, positive_part, quietly, roundings, total, where
+from svmcvx.core.rows import inner_error
 from svmcvx.formulations.base import BinaryStatement
 from svmcvx.formulations.conic_loss.geometry import Curvature, Geometry, Multipliers, geometry_of
 from svmcvx.formulations.conic_loss.primal import weighted_gram
 from svmcvx.kernels import row_norms
-from svmcvx.rounding import UNDERFLOW, U, down, inner_error, sum_below
 from svmcvx.system.deadline import current
 
 __all__ = ["ConicDual", "dual_objective", "same_point"]
@@ -43,23 +44,32 @@ SMOOTHINGS = (1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-7)
 NEWTON_STEPS = 30
 # Spectra and repaired points that are kept, since the checker asks for the same ones several times.
 KEPT = 4
+# Times that scaled γ may have been rounded: each repair of a scaled point takes two.
+SCALED = 16
+# What multipliers are multiplied by where h* is to be 0 in spite of its rounding.
+CAPPED = 1.0 - 2.0**-48
 # γ below this is taken to be 0, so that no scaled one is subnormal.
 NEGLIGIBLE = 1e-290
 
 
-def _conjugate(alpha: Floats, gamma: Floats, height: Floats | float) -> Floats:
-    """h*(α) = (α₊²/(4γ) − λs)₊ + α₋²/(4γ); for γ = 0 the indicator of α = 0."""
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        quarter = np.where(alpha == 0, 0.0, alpha**2 / (4.0 * gamma))
-    return np.where(alpha > 0, np.maximum(quarter - height, 0.0), quarter)
+@quietly
+def conjugate(alpha: Any, gamma: Any, height: Any) -> Any:
+    r"""Return :math:`h^*(\alpha) = (\alpha_+^2/(4\gamma) - \lambda s)_+ + \alpha_-^2/(4\gamma)`; for γ = 0 the indicator of α = 0.
+
+    Of plain arrays, or of bounded ones without an error.
+    """
+    sign = parts_of(alpha)[0]
+    quarter = where(sign == 0.0, np.zeros(sign.shape), alpha / (4.0 * gamma) * alpha)
+    return where(sign > 0.0, positive_part(quarter - height), quarter)
 
 
-def _conjugate_above(alpha: Floats, gamma: Floats, lam: float, weight: Floats) -> Floats:
-    """Return numbers that are at least h*(α)."""
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        quarter = np.where(alpha == 0, 0.0, np.abs(alpha) / gamma * (0.25 * np.abs(alpha)) * (1.0 + 8 * U) + UNDERFLOW)
-        height = np.maximum(lam * weight * (1.0 - 4 * U) - UNDERFLOW, 0.0)
-        return np.where(alpha > 0, np.maximum(quarter - height, 0.0) * (1.0 + 4 * U), quarter)
+def gains(gamma: Any, alpha: Any, *, lam: Any, weight: Any = 1.0) -> Any:
+    r"""Return :math:`\sum_i (\alpha_i - \gamma_i - h_i^*(\alpha_i))`."""
+    return total(alpha) - total(gamma) - total(conjugate(alpha, gamma, lam * weight))
+
+
+# Of multipliers that are not proved to be feasible.
+NOTHING = Bounded(-math.inf, 0.0)
 
 
 class _Spectrum(NamedTuple):
@@ -72,7 +82,12 @@ class _Spectrum(NamedTuple):
     @property
     def top(self) -> float:
         """Proved to be at least λ_max(Σ γ_i x_i x_i'); the rounding of the scaled γ included."""
-        return self.scale * self.curvature.top * (1.0 + 16 * U)
+        return top_of(self.curvature.top, self.scale)
+
+
+def top_of(top: float, scale: float) -> float:
+    """Return a number that is at least an eigenvalue for scaled γ, which are products that were rounded a few times."""
+    return float((exact(scale) * top * Bounded(1.0, roundings(SCALED))).upper)
 
 
 def dual_objective(
@@ -87,8 +102,7 @@ def dual_objective(
     c = L.T @ (y * (alpha - 2.0 * gamma))
     if (gamma < 0).any():
         return -math.inf
-    conjugate = float(np.sum(_conjugate(alpha, gamma, lam * weight)))
-    return float(np.sum(alpha - gamma)) - conjugate - 0.25 * float(c @ sl.cho_solve(factor, c))
+    return float(gains(gamma, alpha, lam=lam, weight=weight)) - 0.25 * float(c @ sl.cho_solve(factor, c))
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,9 +137,9 @@ class ConicDual(BinaryStatement):
     def lam_of(self, dual: Dual) -> float:
         """The weight of the losses that belongs to a dual point."""
 
-    def dual_constant(self, lam: float) -> float:
+    def dual_constant(self, lam: float) -> Bounded:
         """The terms of the dual objective beside D, which do not depend on γ and α."""
-        return 0.0
+        return exact(0.0)
 
     def _alpha_candidates(self, alpha: Floats, gamma: Floats, lam: float) -> list[Floats]:
         """α itself, and capped where even the upper end of h* is 0; both with α = 0 where γ = 0, as h* is infinite elsewhere.
@@ -137,14 +151,13 @@ class ConicDual(BinaryStatement):
     def capped(self, alpha: Floats, gamma: Floats, lam: float) -> Floats:
         """Return α where γ > 0, and so small that even the upper end of h* is 0; 0 elsewhere."""
         with np.errstate(over="ignore"):
-            cap = 2.0 * np.sqrt(lam) * np.sqrt(self.weight) * np.sqrt(gamma) * (1.0 - 32 * U)
+            cap = 2.0 * np.sqrt(lam) * np.sqrt(self.weight) * np.sqrt(gamma) * CAPPED
         return np.asarray(np.minimum(np.where(gamma > 0, alpha, 0.0), cap))
 
-    def gains_of(self, gamma: Floats, alpha: Floats, lam: float) -> Evaluation:
-        """Σ (α − γ − h*), the conjugates at their upper ends."""
-        above = _conjugate_above(alpha, gamma, lam, self.weight)
-        value = float(np.sum(alpha - gamma)) - float(_conjugate(alpha, gamma, lam * self.weight).sum())
-        return Evaluation.at_least(value, sum_below(np.concatenate([alpha, -gamma, -above])))
+    def gains_of(self, gamma: Floats, alpha: Floats, lam: float) -> Bounded:
+        """Σ (α − γ − h*)."""
+        found: Bounded = gains(exact(gamma), exact(alpha), lam=exact(lam), weight=self.loss_weight)
+        return found
 
     @cached_property
     def geometry(self) -> Geometry:
@@ -202,35 +215,24 @@ class ConicDual(BinaryStatement):
         lowest = 1.0 - scale * base.top
         if not lowest > 0 or (alpha[gamma == 0] != 0).any():
             return -math.inf
-        conjugate = float(np.sum(_conjugate_above(alpha, gamma, lam, self.weight)))
         least = self.geometry.guess(base.curvature, self._multipliers(gamma, alpha, base.curvature, scale * base.scale))
-        value = float(np.sum(alpha - gamma)) - conjugate + least + self.dual_constant(lam)
+        value = self.gains_of(gamma, alpha, lam).below + least + self.dual_constant(lam).below
         value -= gradient**2 / (4.0 * lowest)
         return value if math.isfinite(value) else -math.inf
 
     # Multipliers so large that they overflow give the bound −∞.
     @np.errstate(over="ignore", invalid="ignore")
-    def _bound(self, gamma: Floats, alpha: Floats, lam: float, spectrum: _Spectrum) -> tuple[Evaluation, float]:
-        """D at feasible multipliers as a bound, and the norm of the gradient that it allows for."""
-        nothing = Evaluation(-math.inf, 0.0), math.inf
-        mu = down(1.0 - spectrum.top)
+    def _bound(self, gamma: Floats, alpha: Floats, lam: float, spectrum: _Spectrum) -> tuple[Bounded, float]:
+        """D at feasible multipliers, less what the norm of the gradient may cost, and at most that norm."""
+        mu = (1.0 - exact(spectrum.top)).lower
+        found, gradient = self.gains_of(gamma, alpha, lam) + self.dual_constant(lam), 0.0
         if not mu > 0 or (gamma < 0).any() or (alpha[gamma == 0] != 0).any():
-            return nothing
-        least, below, gradient = 0.0, 0.0, 0.0
+            return NOTHING, math.inf
         if spectrum.curvature.rows.size:
             m = self._multipliers(gamma, alpha, spectrum.curvature, spectrum.scale)
-            least, below, gradient = self.geometry.minimum(spectrum.curvature, m, mu)
-        conjugate = _conjugate_above(alpha, gamma, lam, self.weight)
-        constant = self.dual_constant(lam)
-        # The right side of a cardinality row is κΣs as it was evaluated; what comes of k/Σs may differ by its rounding.
-        lowered = constant - 8.0 * U * abs(constant)
-        terms = [*alpha.tolist(), *(-gamma).tolist(), *(-conjugate).tolist(), below, lowered]
-        if not np.isfinite(terms).all():
-            return nothing
-        value = (
-            float(np.sum(alpha - gamma)) - float(_conjugate(alpha, gamma, lam * self.weight).sum()) + least + constant
-        )
-        return Evaluation.at_least(value, sum_below(terms) if any(terms) else 0.0), gradient
+            least = self.geometry.minimum(spectrum.curvature, m, mu)
+            found, gradient = found + least.bound, least.gradient.above
+        return (found, gradient) if math.isfinite(found.below) else (NOTHING, math.inf)
 
     def minimiser(self, dual: Dual) -> Floats:
         """Return the minimiser w of the Lagrangian of a feasible dual point, in the columns of ``space.factor``."""
@@ -330,9 +332,9 @@ class ConicDual(BinaryStatement):
         base = self._spectrum_of(gamma)
         top = base.top
         scales = sorted({min(1.0, 1.0 / (top * (1.0 + interior))) if top > 0 else 1.0 for interior in INTERIORS})
-        scales = [scale for scale in scales if scale * top * (1.0 + 16 * U) < 1.0]
+        scales = [scale for scale in scales if top_of(top, scale) < 1.0]
         best = {"gamma": np.zeros_like(gamma), "alpha": np.zeros_like(gamma)}
-        best_value, best_scale, gradient = 0.0 if self.dual_constant(lam) == 0 else -math.inf, None, None
+        best_value, best_scale, gradient = 0.0 if self.dual_constant(lam).value == 0 else -math.inf, None, None
 
         def scaled(scale: float) -> _Spectrum:
             return _Spectrum(gamma * scale if scale != 1.0 else gamma, base.curvature, base.scale * scale)
@@ -359,7 +361,7 @@ class ConicDual(BinaryStatement):
         if best_scale is not None:
             self._keep(scaled(best_scale))
             # What was estimated is not yet proved.
-            if not self._evaluated(best["gamma"], best["alpha"], lam).below > self.dual_constant(lam):
+            if not self._evaluated(best["gamma"], best["alpha"], lam).below > self.dual_constant(lam).below:
                 best = {"gamma": np.zeros_like(gamma), "alpha": np.zeros_like(gamma)}
         self._repaired.insert(0, best)
         del self._repaired[KEPT:]
@@ -383,21 +385,21 @@ class ConicDual(BinaryStatement):
         found = self._spectrum_of(gamma)
         if found.top < 1.0:
             return 0.0
-        return max(float(found.curvature.values[-1]) * found.scale - 1.0, U)
+        return max(float(found.curvature.values[-1]) * found.scale - 1.0, EPS)
 
-    def evaluate_dual(self, dual: Dual) -> Evaluation:
+    def evaluate_dual(self, dual: Dual) -> Bounded:
         """D at a feasible γ, with α from a minimiser of q where `dual` has none."""
         gamma, lam = self.gamma_of(dual), self.lam_of(dual)
         alpha = self.alpha_of(dual)
-        if self.dual_constant(lam) == 0 and not gamma.any() and (alpha is None or not alpha.any()):
-            return Evaluation(0.0, 0.0)
+        if self.dual_constant(lam).value == 0 and not gamma.any() and (alpha is None or not alpha.any()):
+            return exact(0.0)
         if alpha is not None:
             return self._evaluated(gamma, alpha, lam)
         spectrum = self._spectrum_of(gamma)
         bounds = [self._bound(gamma, alpha, lam, spectrum)[0] for alpha in self._alphas_by_newton(gamma, lam)]
         return max(bounds, key=lambda bound: bound.below)
 
-    def _evaluated(self, gamma: Floats, alpha: Floats, lam: float) -> Evaluation:
+    def _evaluated(self, gamma: Floats, alpha: Floats, lam: float) -> Bounded:
         """D at multipliers; the last ones are kept, since a repair asks for it before the checker does."""
         for known, its_alpha, its_lam, bound in self._bounds:
             if its_lam == lam and np.array_equal(known, gamma) and np.array_equal(its_alpha, alpha):
@@ -408,7 +410,7 @@ class ConicDual(BinaryStatement):
         return bound
 
     @cached_property
-    def _bounds(self) -> list[tuple[Floats, Floats, float, Evaluation]]:
+    def _bounds(self) -> list[tuple[Floats, Floats, float, Bounded]]:
         """The multipliers that were evaluated last."""
         return []
 

@@ -25,20 +25,20 @@ from numpy.typing import NDArray
 from scipy.sparse.linalg import LinearOperator, eigsh
 
 from svmcvx.certificate import Dual, Evaluation
+from svmcvx.core.bounded import exact, signed, total
 from svmcvx.data import check_number
 from svmcvx.errors import DataError, DataTypeError
 from svmcvx.formulations.base import FormulationProblem, RecoveredPoints, full_entry, usable
 from svmcvx.formulations.building import builder
 from svmcvx.formulations.conic_loss.dual import ConicDual
 from svmcvx.formulations.conic_loss.primal import weighted_gram
-from svmcvx.formulations.conic_loss.recovery import penalty_above
+from svmcvx.formulations.conic_loss.recovery import penalty
 from svmcvx.formulations.conic_loss.sdp import scaled_factor, square_over
 from svmcvx.formulations.conic_loss.statement import conic_space
 from svmcvx.heuristics.rounding import ON_MARGIN
 from svmcvx.kernels import KernelLike
-from svmcvx.losses import slack
+from svmcvx.losses import conic_loss
 from svmcvx.model import BinaryModel
-from svmcvx.rounding import U, sum_above
 
 __all__ = ["ConicFixedGamma", "ConicFixedGammaProblem", "conic_fixed_gamma"]
 
@@ -92,12 +92,11 @@ class ConicFixedGamma(ConicDual):
 
     def evaluate(self, model: BinaryModel) -> Evaluation:
         """The objective q at a model, every loss at the worst end of its margin."""
-        f = self.space.scores(model)
-        losses = _conic_loss_above(self.y * f.value - f.error, self.gamma, self.lam)
-        norm = penalty_above(self.space, model)
-        value = norm + float(losses.sum())
-        found = Evaluation.at_most(value, sum_above([norm, *losses.tolist()]) if value else 0.0)
-        return found.parted(norm, float(losses.sum()))
+        low = signed(self.y, self.space.scores(model)).lower
+        return Evaluation.of(
+            regulariser=penalty(self.space, model),
+            losses=total(conic_loss(exact(low), exact(self.gamma), exact(self.lam))),
+        )
 
     def trivial(self) -> tuple[list[BinaryModel], list[Dual]]:
         """Return w = 0; γ = α = 0, whose bound is 0."""
@@ -128,20 +127,6 @@ class ConicFixedGamma(ConicDual):
         """Return the model of `w`, given in the columns of ``space.factor``."""
         u = self.y * np.asarray(self.factor @ w)
         return self.space.model_from_factor(w, support=u <= 1.0 + ON_MARGIN)
-
-
-def _conic_loss_above(u: Floats, gamma: Floats, lam: float) -> Floats:
-    r"""Return numbers that are at least :math:`L(u;\gamma)` for every margin from `u` on: L decreases.
-
-    :math:`L = \lambda - (\sqrt\lambda - \sqrt\gamma\,\xi)^2` up to its knee.
-    """
-    xi = slack(u)
-    xi = xi + 4 * U * (xi + np.abs(u)) * (xi > 0) + 4 * U * (u == 1.0)
-    root, height = np.sqrt(gamma), math.sqrt(lam)
-    with np.errstate(over="ignore", invalid="ignore"):
-        slope = root * xi
-        below = slope * (2.0 * height - slope) + 32 * U * slope * height
-    return np.where(slope >= height, lam, np.minimum(below, lam))
 
 
 class ConicFixedGammaProblem(FormulationProblem):

@@ -16,10 +16,11 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 from svmcvx.certificate import EPS
+from svmcvx.core.bounded import exact, parts_of, quietly, sqrt, square, total, where
 from svmcvx.losses import slack
-from svmcvx.rounding import UNDERFLOW, U
 
 __all__ = [
+    "lost",
     "low_rank_gradient",
     "objective",
     "polish",
@@ -45,11 +46,16 @@ POLISHED_RANK = 1e-7
 BLOCK_ENTRIES = 2**20
 
 
-def relaxed_indicator(u: Floats, v: Floats) -> Floats:
-    r"""Return :math:`z = (1-u)_+^2/(v + (1-u)_+^2)`, and 0 where u ≥ 1."""
+@quietly
+def relaxed_indicator(u: Any, v: Any) -> Any:
+    r"""Return :math:`z = (1-u)_+^2/(v + (1-u)_+^2)`, and 0 where u ≥ 1, of plain arrays, or of bounded ones without an error.
+
+    As :math:`1/(1 + v/(1-u)^2)` it neither over- nor underflows.
+    """
     m = slack(u)
-    total = v + m**2
-    return np.where(m > 0, m**2 / np.where(total > 0, total, 1.0), 0.0)
+    missed, spread = parts_of(m)[0] > 0.0, parts_of(v)[0] > 0.0
+    inside = 1.0 / (1.0 + square(sqrt(v) / m))
+    return where(missed & spread, inside, np.where(missed, 1.0, 0.0))
 
 
 def worst_indicator(u: Floats, v: Floats) -> Floats:
@@ -58,23 +64,20 @@ def worst_indicator(u: Floats, v: Floats) -> Floats:
     The indicator is discontinuous where slack and variance both vanish, so that its error is not bounded by a multiple of the
     errors of its arguments: these are to be lowered by theirs.
     """
-    room = 1.0 - u
-    m = np.maximum(room + 2.0 * U * (np.abs(room) + np.abs(u)), 0.0)
-    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        # 1/(1 + v/m²), which neither over- nor underflows.
-        ratio = np.sqrt(v) / m * (1.0 - 4.0 * U)
-        z = 1.0 / (1.0 + np.maximum(ratio * ratio * (1.0 - 4.0 * U) - UNDERFLOW, 0.0)) * (1.0 + 4.0 * U) + UNDERFLOW
-    return np.where(m > 0, np.minimum(np.nan_to_num(z, nan=1.0), 1.0), 0.0)
+    return np.asarray(np.minimum(relaxed_indicator(exact(u), exact(v)).upper, 1.0))
 
 
-def objective(
-    squared_norm: float, spread: float, u: Floats, v: Floats, *, lam: float, weight: Floats | float = 1.0
-) -> float:
+def objective(squared_norm: Any, spread: Any, u: Any, v: Any, *, lam: Any, weight: Any = 1.0) -> Any:
     r"""Return :math:`P = \|w\|^2 + \|V\|_F^2 + \lambda\sum_i s_i z_i`, with the two squared norms passed.
 
     With `spread` and `v` zero it is the 0-1 objective :math:`\|w\|^2 + \lambda\sum_i s_i 1[u_i < 1]`.
     """
-    return squared_norm + spread + lam * float(np.sum(weight * relaxed_indicator(u, v)))
+    return squared_norm + spread + lost(u, v, lam=lam, weight=weight)
+
+
+def lost(u: Any, v: Any, *, lam: Any, weight: Any = 1.0) -> Any:
+    r"""Return :math:`\lambda\sum_i s_i z_i`."""
+    return lam * total(weight * relaxed_indicator(u, v))
 
 
 def stationary_multipliers(u: Floats, v: Floats, height: Floats) -> tuple[Floats, Floats]:
@@ -103,15 +106,15 @@ def weighted_gram(L: Any, weights: Floats, *, block_entries: int = BLOCK_ENTRIES
     n, r = L.shape
     if sp.issparse(L):
         return np.asarray((L.T @ (sp.diags_array(weights) @ L)).toarray())
-    total = np.zeros((r, r))
+    found = np.zeros((r, r))
     rows = max(1, block_entries // max(1, r))
     for start in range(0, n, rows):
         block, c = L[start : start + rows], weights[start : start + rows]
         counted = np.flatnonzero(c)
         if 2 * counted.size < c.size:
             block, c = block[counted], c[counted]
-        total += block.T @ (c[:, None] * block)
-    return total
+        found += block.T @ (c[:, None] * block)
+    return found
 
 
 def low_rank_gradient(w: Floats, V: Floats, A: Any, height: Floats) -> tuple[float, Floats, Floats, Floats, Floats]:
@@ -194,10 +197,10 @@ def polish_to_cardinality(
     for _ in range(SECANT_STEPS):
         w, V = polish(w, V, A, lam * weight)
         u, v = np.asarray(A @ w), np.sum(np.asarray(A @ V) ** 2, axis=1)
-        total = float(weight @ relaxed_indicator(u, v))
-        if not allowance > 0 or not total > 0:
+        missed = float(weight @ relaxed_indicator(u, v))
+        if not allowance > 0 or not missed > 0:
             break
-        error = math.log(total / allowance)
+        error = math.log(missed / allowance)
         if abs(error) < best_error:
             best, best_error = (lam, w, V), abs(error)
         if abs(error) <= ROW_ACCURACY or V.shape[1] == 0:

@@ -2,6 +2,7 @@ r"""Models of the conic relaxation with their second moment, and their recovery 
 
 from __future__ import annotations
 
+import functools
 import math
 import os
 from collections.abc import Callable, Sequence
@@ -14,9 +15,12 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from svmcvx.certificate import EPS, Dual
+from svmcvx.core.bounded import Bounded, exact, signed, square, total
+from svmcvx.core.exactly import nearest_sum
+from svmcvx.core.rows import Rows
 from svmcvx.feature_space import FeatureSpace, KernelSpace
 from svmcvx.formulations.base import RecoveredPoints
-from svmcvx.formulations.conic_loss.geometry import geometry_of, scores_with_error
+from svmcvx.formulations.conic_loss.geometry import geometry_of
 from svmcvx.formulations.conic_loss.primal import (
     low_rank_gradient,
     polish,
@@ -27,7 +31,6 @@ from svmcvx.formulations.conic_loss.primal import (
 from svmcvx.heuristics.rounding import ON_MARGIN, round_relaxation
 from svmcvx.kernels import row_norms
 from svmcvx.model import BinaryModel, KernelModel, LinearModel, frozen
-from svmcvx.rounding import U, inner_error
 from svmcvx.system.deadline import current
 
 __all__ = [
@@ -39,7 +42,7 @@ __all__ = [
     "covariance_multiple",
     "enlarged_covariances",
     "moment_of",
-    "penalty_above",
+    "penalty",
     "recover",
     "relaxed_model",
     "rounded_point",
@@ -54,6 +57,9 @@ COVARIANCE_RANK = 1e-14
 SAME_EIGENVALUE = 1e-14
 # Relative distances from the cardinality row that are tried in turn.
 SAFE = (0.0, 1e-13, 1e-11, 1e-9, 1e-7)
+# What a variance is multiplied by while a covariance is enlarged, so that the variances of the enlarged one, which are rounded anew, are
+# larger.
+LOWERED = 1.0 - 2.0**-47
 # Range and steps of the bisection for the enlargement of a covariance.
 LARGEST_ENLARGEMENT, ENLARGEMENT_STEPS = 1e12, 80
 
@@ -200,25 +206,24 @@ def _in_feature_space(space: FeatureSpace, V: Floats) -> tuple[Floats | None, fl
     return np.asarray(B), ridge
 
 
-def penalty_above(space: FeatureSpace, model: BinaryModel) -> float:
-    """Return a number that is at least what is penalised of a model, exactly 0 where all coefficients are."""
+def penalty(space: FeatureSpace, model: BinaryModel) -> Bounded:
+    """Return what is penalised of a model, exactly 0 where all coefficients are."""
     coefficients = model.coef if isinstance(model, LinearModel) else getattr(model, "dual_coef", None)
     if model.intercept == 0 and coefficients is not None and not np.any(coefficients):
-        return 0.0
-    return space.squared_norm(model).above
+        return exact(0.0)
+    return space.squared_norm(model)
 
 
-def coordinates_of(F: Floats, w: Floats) -> tuple[Floats, Floats, float]:
-    """Return the scores Fw, bounds on their errors, and a number that is at least ‖w‖²."""
-    f, error = scores_with_error(F, w)
-    square = float(w @ w)
-    return f, error, square + float(inner_error(w.size + 2, square)) if w.any() else 0.0
+def coordinates_of(F: Any, w: Floats) -> tuple[Bounded, Bounded]:
+    """Return the scores Fw and ‖w‖²."""
+    return Rows(F).product(w), total(square(exact(w)))
 
 
 def within(weight: Floats, z: Floats, allowance: float) -> bool:
     """Whether Σ s z ≤ allowance, exactly so for whole z, certainly so for others."""
-    terms = np.where((z == 0) | (z == 1), weight * z, weight * z * (1.0 + 4 * U))
-    return math.fsum([*terms.tolist(), -allowance]) <= 0
+    terms = np.where((z == 0.0) | (z == 1.0), weight * z, (exact(weight) * z).upper)
+    # The sign of a sum that is rounded once is exact.
+    return nearest_sum([*terms.tolist(), -allowance], math.inf) <= 0.0
 
 
 def covariance_factor(w: Floats, W: Floats) -> Floats:
@@ -252,13 +257,13 @@ def recover(
         In the cardinality form the multiplier of that row.
     """
     y, weight, L = space.data.y, space.data.weight, space.factor
-    signed = sp.csr_array(sp.diags_array(y) @ L) if sp.issparse(L) else y[:, None] * L
+    rows = sp.csr_array(sp.diags_array(y) @ L) if sp.issparse(L) else y[:, None] * L
     height = lam if lam is not None else multiplier
     points = [(w, V)]
     if lam is not None:
-        points.insert(0, polish(w, V, signed, lam * weight))
+        points.insert(0, polish(w, V, rows, lam * weight))
     elif height is not None and height > 0:
-        height, *polished = polish_to_cardinality(w, V, signed, weight, lam=height, allowance=allowance)
+        height, *polished = polish_to_cardinality(w, V, rows, weight, lam=height, allowance=allowance)
         points.insert(0, (polished[0], polished[1]))
     w, V = points[0]
     u, v = y * np.asarray(L @ w), np.sum(np.asarray(L @ V) ** 2, axis=1)
@@ -276,7 +281,7 @@ def recover(
     found: list[Dual] = []
     if height is not None:
         for w, V in points:
-            *_, gamma, alpha = low_rank_gradient(w, V, signed, height * weight)
+            *_, gamma, alpha = low_rank_gradient(w, V, rows, height * weight)
             point: dict[str, Floats] = {"gamma": gamma, "alpha": alpha}
             found.append(point if lam is not None else {**point, "lam": np.array(height)})
     return RecoveredPoints(models, [*found[:1], *duals, *found[1:]])
@@ -302,12 +307,10 @@ class _CardinalityRow:
         self.space, self.w, self.V, self.allowance = space, w, V, allowance
         self.geometry, self.weight = geometry_of(space), space.data.weight
         self.norms, self.V_norm = self.geometry.norms**2, float(np.sum(V**2))
-        scores = space.scores(space.model_from_factor(w))
-        u = space.data.y * scores.value - scores.error
+        scores = [space.scores(space.model_from_factor(w))]
         if space.blockwise:
-            f, error, _ = coordinates_of(space.factor, w)
-            u = np.minimum(u, space.data.y * f - error)
-        self.u = u
+            scores.append(coordinates_of(space.factor, w)[0])
+        self.u = functools.reduce(np.minimum, [signed(space.data.y, f).lower for f in scores])
         self.v = self.variances(V)
 
     def variances(self, V: Floats) -> Floats:
@@ -318,8 +321,8 @@ class _CardinalityRow:
 
     def excess(self, v: Floats, share: float) -> float:
         """Return the excess for variances `v`, with the right side lowered by a share."""
-        z = worst_indicator(self.u, v * (1.0 - 64 * U))
-        return math.fsum([*(self.weight * z * (1.0 + 8 * U)).tolist(), -self.allowance * (1.0 - share)])
+        z = worst_indicator(self.u, v * LOWERED)
+        return math.fsum([*(exact(self.weight) * z).upper.tolist(), -self.allowance * (1.0 - share)])
 
     def holds(self, V: Floats) -> bool:
         """Whether a covariance satisfies the row."""

@@ -79,18 +79,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svmcvx.certificate import Dual, Evaluation
+from svmcvx.core.bounded import Bounded, exact, maximum, signed
 from svmcvx.data import BinaryData, binary_data, check_number
 from svmcvx.errors import DataError
 from svmcvx.feature_space import FeatureSpace, feature_space, penalised_or_none
 from svmcvx.formulations.base import RecoveredPoints, full_entry
 from svmcvx.formulations.conic_loss.dual import ConicDual, same_point
 from svmcvx.formulations.conic_loss.geometry import RowGeometry
-from svmcvx.formulations.conic_loss.primal import relaxed_indicator, worst_indicator
+from svmcvx.formulations.conic_loss.primal import lost, objective, worst_indicator
 from svmcvx.formulations.conic_loss.recovery import (
     SecondMoment,
     coordinates_of,
     moment_of,
-    penalty_above,
+    penalty,
     recover,
     relaxed_model,
     within,
@@ -98,7 +99,6 @@ from svmcvx.formulations.conic_loss.recovery import (
 from svmcvx.heuristics.rounding import least_norm_point
 from svmcvx.kernels import KernelLike
 from svmcvx.model import BinaryModel
-from svmcvx.rounding import U, sum_above
 
 __all__ = ["ConicLoss", "check_lam_or_kappa", "conic_space", "hard_margin_point"]
 
@@ -152,49 +152,49 @@ class ConicLoss(ConicDual):
         lam = float(np.asarray(dual["lam"]).item())
         return max(lam, 0.0) if math.isfinite(lam) else 0.0
 
-    def dual_constant(self, lam: float) -> float:
+    def dual_constant(self, lam: float) -> Bounded:
         """−λκΣs in the cardinality form."""
-        return 0.0 if self.kappa is None else -lam * self.allowance
+        if self.kappa is None:
+            return exact(0.0)
+        # Of κΣs itself, which may differ from the allowance by two roundings: κ may come of a right side k/Σs.
+        return -exact(lam) * (self.kappa * self.space.data.bounded_weight)
 
     def _evaluate(self, model: BinaryModel, moment: SecondMoment | None) -> Evaluation:
         """P at a model and a covariance, every term at its worst end; ``inf`` where Σ s z may exceed κ Σ s."""
-        data = self.space.data
-        scores = self.space.scores(model)
-        f = scores.value
-        u = self.y * f - scores.error
-        norm = penalty_above(self.space, model)
+        u, norm = signed(self.y, self.space.scores(model)), penalty(self.space, model)
+        low, value = u.lower, u.value
         if moment is not None and self.space.blockwise:
             # The problem of the approximation, whose rows are those of the factor, too.
-            f, error, other = coordinates_of(self.factor, moment.w)
-            u, norm = np.minimum(u, self.y * f - error), max(norm, other)
-        variance, trace = np.zeros(data.n), 0.0
+            f, square = coordinates_of(self.factor, moment.w)
+            f = signed(self.y, f)
+            low, value, norm = np.minimum(low, f.lower), f.value, maximum(norm, square)
+        variance, trace = np.zeros(low.size), exact(0.0)
         if moment is not None and moment.V.shape[1] > 0:
-            r, B = self.factor.shape[1], moment.coefficients
-            if moment.V.shape[0] != r:
-                raise DataError(
-                    f"the second moment of the model has {moment.V.shape[0]} rows, these data need {r}; "
-                    "certify a model with the data that it was trained on"
-                )
-            rows = isinstance(self.geometry, RowGeometry)
-            if rows != (B is None) or (B is not None and B.shape[0] != data.n):
-                raise DataError(
-                    "the second moment of the model is that of other data; certify a model with the data that it was trained on"
-                )
+            self._check_moment(moment)
             variance, trace = self.geometry.spread(moment)
-        z = worst_indicator(u, variance)
-        value = float(self.space.squared_norm(model).value) + (0.0 if moment is None else float(np.sum(moment.V**2)))
         if self.kappa is not None:
-            return (
-                Evaluation.at_most(value, sum_above([norm, trace])).parted(value, 0.0)
-                if within(self.weight, z, self.allowance)
-                else Evaluation(math.inf, 0.0)
-            )
+            if not within(self.weight, worst_indicator(low, variance), self.allowance):
+                return Evaluation(math.inf, 0.0)
+            return Evaluation.of(regulariser=norm + trace, losses=exact(0.0))
         assert self.lam is not None  # noqa: S101 - exactly one is given
-        missed = sum_above(self.weight * z * (1.0 + 4 * U)) if z.any() else 0.0
-        losses = self.lam * missed
-        lost = self.lam * float(self.weight @ relaxed_indicator(self.y * f, variance))
-        high = sum_above([norm, trace, losses * (1.0 + 4 * U)]) if norm or trace or losses else 0.0
-        return Evaluation.at_most(value + lost, high).parted(value, lost)
+        high = objective(norm, trace, exact(low), exact(variance), lam=exact(self.lam), weight=self.loss_weight)
+        missed = lost(value, variance, lam=self.lam, weight=self.weight)
+        regulariser = float((norm + trace).value)
+        return Evaluation.at_most(regulariser + missed, high.above).parted(regulariser, missed)
+
+    def _check_moment(self, moment: SecondMoment) -> None:
+        """Raise a :class:`DataError` unless a second moment is one of these data."""
+        r, B = self.factor.shape[1], moment.coefficients
+        if moment.V.shape[0] != r:
+            raise DataError(
+                f"the second moment of the model has {moment.V.shape[0]} rows, these data need {r}; "
+                "certify a model with the data that it was trained on"
+            )
+        rows = isinstance(self.geometry, RowGeometry)
+        if rows != (B is None) or (B is not None and B.shape[0] != self.y.size):
+            raise DataError(
+                "the second moment of the model is that of other data; certify a model with the data that it was trained on"
+            )
 
     def evaluate(self, model: BinaryModel) -> Evaluation:
         """P at a model and its second moment; ``inf`` where the cardinality row is violated."""

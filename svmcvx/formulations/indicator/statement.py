@@ -56,6 +56,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svmcvx.certificate import Dual, Evaluation, Kind
+from svmcvx.core.bounded import Bounded, exact
 from svmcvx.formulations.base import BinaryStatement, full_entry
 from svmcvx.formulations.indicator.factor_error import FactorError
 from svmcvx.heuristics.hinge_machine import restricted_point
@@ -295,9 +296,9 @@ class IndicatorStatement(BinaryStatement):
         """No dual point bounds the problem, except the one without multipliers."""
         return math.inf if dual else 0.0
 
-    def evaluate_dual(self, dual: Dual) -> Evaluation:
+    def evaluate_dual(self, dual: Dual) -> Bounded:
         """No bound; 0 without multipliers."""
-        return Evaluation(-math.inf if dual else 0.0, 0.0)
+        return exact(-math.inf if dual else 0.0)
 
     def explain(self, status: str) -> str:
         """Infeasible: too small an M, or too small a k."""

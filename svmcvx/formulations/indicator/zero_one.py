@@ -48,7 +48,8 @@ import cvxpy as cp
 import numpy as np
 from numpy.typing import NDArray
 
-from svmcvx.certificate import Dual, Evaluation
+from svmcvx.certificate import Dual
+from svmcvx.core.bounded import Bounded
 from svmcvx.data import binary_data, check_choice, check_number
 from svmcvx.errors import DataError
 from svmcvx.feature_space import feature_space, penalised_or_none
@@ -132,7 +133,7 @@ class ZeroOne(CountingStatement):
         """As for the conic relaxation."""
         return self.relaxed.dual_violation(dual) if dual else 0.0
 
-    def evaluate_dual(self, dual: Dual) -> Evaluation:
+    def evaluate_dual(self, dual: Dual) -> Bounded:
         """The dual objective of the conic relaxation; 0 without multipliers."""
         return self.relaxed.evaluate_dual(dual) if dual else super().evaluate_dual(dual)
 

@@ -56,7 +56,6 @@ from numpy.typing import NDArray
 from svmcvx.certificate import Dual, Evaluation
 from svmcvx.core.bounded import (
     Bounded,
-    U,
     by_rows,
     exact,
     positive_part,
@@ -145,13 +144,11 @@ class ODMStatement(BinaryStatement):
 
     @cached_property
     def bounded_share(self) -> Bounded:
-        """The shares with their errors; a number where all are equal. The sum of the weights of all blocks is rounded three times."""
+        """The shares with their errors; a number where all are equal."""
         data = self.space.data
-        if data.whole_weight is not None:
-            return exact(self.weight) / Bounded(data.whole_weight, 4.0 * U * data.whole_weight)
-        if (self.weight == self.weight[0]).all():
+        if data.whole_weight is None and (self.weight == self.weight[0]).all():
             return exact(1.0) / float(data.n)
-        return exact(self.weight) / total(exact(self.weight))
+        return exact(self.weight) / data.bounded_weight
 
     def margins_of(self, model: BinaryModel) -> Bounded:
         """Return the margins of a model; those of w = 0 are known, and take no pass over the data."""
