@@ -163,7 +163,7 @@ def _guarantee(
     stripped = replace(model, intercept=0.0) if space.intercept == "free" else model
     points: Points
     if isinstance(space, LinearSpace):
-        points = LinearPoints(space, stripped, v, moved)
+        points = LinearPoints.of_space(space, stripped, v, moved)
     elif isinstance(space, KernelSpace):
         points = KernelPoints(space, stripped, v, moved)
     else:

@@ -7,6 +7,7 @@ from typing import Any
 from svmcvx.errors import DataError
 from svmcvx.guarantees.answers import Guarantee
 from svmcvx.guarantees.binary import binary_guarantee
+from svmcvx.guarantees.joint import JOINT, joint_guarantee
 from svmcvx.guarantees.several import one_vs_guarantee
 from svmcvx.solution import Solution
 
@@ -27,7 +28,8 @@ def guarantee(solution_or_estimator: Any, X: Any, y: Any) -> Guarantee:
     ----------
     solution_or_estimator : Solution or fitted estimator
         Of pSVM (any p, with a free intercept, a penalised one or none), hard margin, ODM or ODML, linear or with a kernel that is known to be
-        positive semidefinite; two classes, or several by binary machines (one against one, one against the rest).
+        positive semidefinite; two classes, or several by binary machines (one against one, one against the rest);
+        or of Weston-Watkins, Crammer-Singer, M-SVM, top-k, multinomial logistic regression, M3SVM with p > 1.
     X, y : array-like
         The data that it was solved for, in the same order; weights are those of the solution.
 
@@ -66,4 +68,4 @@ def guarantee(solution_or_estimator: Any, X: Any, y: Any) -> Guarantee:
         )
     if solution.parts:
         return one_vs_guarantee(solution, X, y, by_sums=bool(getattr(solution_or_estimator, "break_ties", True)))
-    return binary_guarantee(solution, X, y)
+    return (joint_guarantee if solution.formulation in JOINT else binary_guarantee)(solution, X, y)

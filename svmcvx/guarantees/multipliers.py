@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from svmcvx.core.bounded import Bounded, U, exact, exp, log, positive_part, quietly, square
 from svmcvx.core.rows import UNDERFLOW
 
-__all__ = ["Curved", "Gains", "Multipliers", "PowerGains", "Straight"]
+__all__ = ["Curved", "EntropyGains", "Gains", "Multipliers", "PowerGains", "Straight", "room_above"]
 
 Floats: TypeAlias = NDArray[np.float64]
 Rows: TypeAlias = NDArray[np.intp]
@@ -184,6 +184,50 @@ class PowerGains(Gains):
 
 
 @dataclass(frozen=True)
+class EntropyGains(Gains):
+    r"""Gains that are entropies of a multiplier and of what is left of its weight: softmax and logistic losses.
+
+    With r what is left, :math:`g' = \log(r/a)`. As :math:`\log(1+t) \le t - t^2/2 + t^3/3` for t > −1, what each entropy falls short of its tangent
+    by is at most :math:`a\,t^2(\tfrac12 - t/6 + t^2/3)` at the relative change t = δ/a, and with −δ/r for what is left.
+
+    Parameters
+    ----------
+    alpha : ndarray of shape (n,)
+        A multiplier of 0 says nothing.
+    left : Bounded of shape (n,)
+    """
+
+    alpha: Floats
+    left: Bounded
+
+    @property
+    @quietly
+    def slopes(self) -> Bounded:
+        """log(r/a); nothing is known where one of them may be 0."""
+        found: Bounded = log(self.left / exact(self.alpha))
+        return found
+
+    @property
+    @quietly
+    def curvatures(self) -> Floats:
+        """1/a + 1/r, infinite where nothing is known."""
+        found = 1.0 / self.alpha + 1.0 / self.left.value
+        known = np.isfinite(self.slopes.error) & (self.alpha > 0.0) & (self.left.lower > 0.0)
+        return np.asarray(np.where(known, found, np.inf))
+
+    @quietly
+    def shortfall(self, rows: Rows, d: Floats, step: Floats) -> Floats:
+        """The bounds of both entropies."""
+        change = exact(d) * exact(step)[None, :]
+        found = np.zeros(d.shape)
+        for size, moved in ((exact(self.alpha[rows]), change), (self.left[rows], -change)):
+            t = moved / size[:, None]
+            terms = abs(exact(d)) * abs(t) * (0.5 - t / 6.0 + square(t) / 3.0)
+            found = found + np.maximum(np.asarray(terms.upper), 0.0)
+        return column_sums_above(np.where(d == 0.0, 0.0, found * (1.0 + 4.0 * U) + UNDERFLOW))
+
+
+@dataclass(frozen=True)
 class Multipliers:
     """A feasible dual point.
 
@@ -198,6 +242,8 @@ class Multipliers:
     balanced : bool
         Whether Σσa has to stay what it is.
     gains : Gains
+    below : ndarray of shape (n,), optional
+        How much each may fall, in the same way; down to 0 by default.
     """
 
     values: Floats
@@ -205,10 +251,16 @@ class Multipliers:
     above: Floats
     balanced: bool
     gains: Gains
+    below: Floats | None = None
+
+    @property
+    def down(self) -> Floats:
+        """How much each may fall."""
+        return self.values if self.below is None else self.below
 
     def room(self, rows: Rows, d: Floats) -> Floats:
         """Return the rooms of some multipliers in the directions of `d`; infinite where it is 0."""
-        up, down = self.above[rows], self.values[rows]
+        up, down = self.above[rows], self.down[rows]
         shape = (slice(None),) + (None,) * (d.ndim - 1)
         return np.where(d > 0.0, up[shape], np.where(d < 0.0, down[shape], np.inf))
 

@@ -127,8 +127,7 @@ class Theorem:
     @cached_property
     def squared_radius(self) -> float:
         """At least ρ²."""
-        nearer = max(self.points.separation.below, 0.0)
-        return max((exact(self.gap) - 0.25 * exact(nearer)).above, LEAST_SQUARE)
+        return max((exact(self.gap) - 0.25 * exact(self.points.separation_below())).above, LEAST_SQUARE)
 
     @cached_property
     def _targets(self) -> Bounded:
@@ -142,7 +141,7 @@ class Theorem:
     def _system(self) -> tuple[Chosen, Floats, Floats] | None:
         """The vectors with room on both sides, what is added to the diagonal of their matrix, and its triangle."""
         dual = self.multipliers
-        room = np.minimum(dual.values, dual.above)
+        room = np.minimum(dual.down, dual.above)
         curvature = dual.gains.curvatures
         usable = np.flatnonzero((room > 0.0) & np.isfinite(curvature))
         added = 2.0 * curvature[usable] + self.squared_radius / room[usable] ** 2
@@ -187,7 +186,7 @@ class Theorem:
             return np.asarray(np.nan_to_num(c, nan=0.0, posinf=0.0, neginf=0.0))
         ones = sl.cho_solve((triangle, True), np.ones(rows.size), check_finite=False)
         c = c + np.outer(ones, (1.0 - c.sum(axis=0)) / ones.sum())
-        room = np.minimum(self.multipliers.values[rows], self.multipliers.above[rows])
+        room = np.minimum(self.multipliers.down[rows], self.multipliers.above[rows])
         return on_grid(c, int(np.argmax(room)))
 
     def _tighten(
@@ -215,13 +214,17 @@ class Theorem:
         d = dual.signs[rows][:, None] * c
         radius = self.squared_radius
         curvature = (dual.gains.curvatures[rows][:, None] * d * d).sum(axis=0) if rows.size else 0.0
-        wanted = math.sqrt(radius) / np.sqrt(0.25 * squares + 0.5 * np.nan_to_num(curvature, nan=0.0, posinf=0.0))
+        bend = self.points.bend(squares, np.zeros(squares.shape)) + 0.5 * np.nan_to_num(curvature, nan=0.0, posinf=0.0)
+        wanted = math.sqrt(radius) / np.sqrt(bend)
         room = (dual.room(rows, d) / np.abs(d)).min(axis=0, initial=np.inf) * SHRINK
+        room = np.minimum(room, self.points.longest_step(squares))
         step = np.minimum(np.where(np.isnan(wanted), np.inf, wanted), room)
         # Where nothing limits the step, its quotient is as good as nothing.
         step = np.clip(np.where(np.isnan(step), 0.0, step), 0.0, 1.0 / LEAST_STEP)
         taken = np.where(step >= LEAST_STEP, step, 1.0)
-        width = exact(np.full(taken.shape, radius)) / exact(taken) + exact(taken) * exact(squares) * 0.25
+        width = exact(np.full(taken.shape, radius)) / exact(taken) + exact(taken) * exact(
+            self.points.bend(squares, taken)
+        )
         width = width + exact(dual.gains.shortfall(rows, d, taken))
         return np.asarray(np.where(step >= LEAST_STEP, np.maximum(width.upper, 0.0), np.inf))
 
@@ -238,7 +241,8 @@ class Theorem:
         lengths = self.points.squared_lengths()[rows]
         curvature = dual.gains.curvatures[rows]
         squares = T.squared_lengths()[open_, None] - 2.0 * T.products(rows)[open_] + lengths
-        bend = 0.25 * np.maximum(squares, 0.0) + 0.5 * curvature
+        squares = np.maximum(squares, 0.0)
+        bend = self.points.bend(squares, np.zeros(squares.shape)) + 0.5 * curvature
         step = np.minimum(math.sqrt(self.squared_radius) / np.sqrt(bend), rooms[rows])
         width = self.squared_radius / step + step * bend
         best = np.argmax(np.nan_to_num(side * targets - width, nan=-np.inf), axis=1)

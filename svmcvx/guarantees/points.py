@@ -10,7 +10,7 @@ each with bounds on its rounding. Where an intercept is free Σc = 1, so that th
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TypeAlias
 
@@ -26,7 +26,7 @@ from svmcvx.formulations.margin.alpha_dual import is_constant
 from svmcvx.kernels import Kernel, Linear, Polynomial
 from svmcvx.model import KernelModel, LinearModel
 
-__all__ = ["KernelPoints", "LinearPoints", "Points", "Tested"]
+__all__ = ["KernelPoints", "LinearPoints", "Points", "Tested", "halved"]
 
 Floats: TypeAlias = NDArray[np.float64]
 Chosen: TypeAlias = NDArray[np.intp]
@@ -56,10 +56,9 @@ class Tested(ABC):
 class Points(ABC):
     """Training rows with a centre."""
 
-    @property
     @abstractmethod
-    def separation(self) -> Bounded:
-        """‖ŵ − w_α‖²."""
+    def separation_below(self) -> float:
+        """At most ‖ŵ − w_α‖², not negative."""
 
     @abstractmethod
     def tested(self, T: Features) -> Tested:
@@ -77,6 +76,14 @@ class Points(ABC):
     def squared_lengths(self) -> Floats:
         """Return about the squared norms of the training rows; no claim rests on them."""
 
+    def bend(self, squares: Floats, step: Floats) -> Floats:
+        """Return numbers that are at least what the regulariser adds to the bracket, divided by the step: a quarter of ‖h‖²."""
+        return 0.25 * squares
+
+    def longest_step(self, squares: Floats) -> Floats:
+        """Return up to which step :meth:`bend` says something."""
+        return np.full(squares.shape, np.inf)
+
 
 def _halved(x: Bounded) -> Bounded:
     return x * 0.5
@@ -88,70 +95,86 @@ class LinearPoints(Points):
 
     Parameters
     ----------
-    space : LinearSpace
-    model : LinearModel
-        ŵ, without its intercept where that is free.
-    v : ndarray of shape (n,), or Bounded
-        Coefficients of w_α.
-    moved : float
-        How far ŵ may be from the coefficients of the model.
+    rows : Rows
+        Training rows, shifted.
+    shift : ndarray of shape (d,)
+        What was subtracted from them.
+    constant : bool
+        Whether a constant feature is appended to new rows.
+    centre : Ball
+        m.
+    separation : Bounded
+        ‖ŵ − w_α‖².
+    scale : Bounded
+        What squares of lengths are multiplied by; 1 unless the regulariser has another modulus.
     """
 
-    space: LinearSpace
-    model: LinearModel
-    v: Floats | Bounded
-    moved: float = 0.0
+    rows: Rows
+    shift: Floats
+    constant: bool
+    centre: Ball
+    separation: Bounded
+    scale: Bounded = field(default_factory=lambda: exact(1.0))
 
-    @cached_property
-    def _both(self) -> tuple[Ball, Ball]:
-        w = self.model.coef
-        if self.space.intercept == "penalised":
-            w = np.append(w, self.model.intercept)
-        return Ball(w, self.moved), self.space.expansion(self.v)
+    @classmethod
+    def of_space(cls, space: LinearSpace, model: LinearModel, v: Floats | Bounded, moved: float = 0.0) -> LinearPoints:
+        """Return those of a machine of two classes.
 
-    @cached_property
-    def centre(self) -> Ball:
-        """The mean of both."""
-        one, other = self._both
-        found = one + other
-        # Halving is exact but for underflow.
-        return Ball(0.5 * found.value, 0.5 * found.distance + UNDERFLOW)
+        Parameters
+        ----------
+        space : LinearSpace
+        model : LinearModel
+            ŵ, without its intercept where that is free.
+        v : ndarray of shape (n,), or Bounded
+            Coefficients of w_α.
+        moved : float
+            How far ŵ may be from the coefficients of the model.
+        """
+        constant = space.intercept == "penalised"
+        w = np.append(model.coef, model.intercept) if constant else model.coef
+        one, other = Ball(w, moved), space.expansion(v)
+        return cls(space.rows, space.centre, constant, halved(one + other), (one - other).squared_norm())
 
-    @cached_property
-    def separation(self) -> Bounded:
-        """‖ŵ − w_α‖²."""
-        one, other = self._both
-        return (one - other).squared_norm()
+    def separation_below(self) -> float:
+        """The lower end of :attr:`separation`."""
+        return max(self.separation.below, 0.0)
 
     def tested(self, T: Features) -> LinearTested:
         """Shift the rows like those of the training data; sparse ones are kept sparse with sparse training data only."""
-        X = self.space.data.X
-        if sp.issparse(T) and not sp.issparse(X):
+        if sp.issparse(T) and not sp.issparse(self.rows.X):
             T = T.toarray()
-        elif sp.issparse(X) and not sp.issparse(T):
+        elif sp.issparse(self.rows.X) and not sp.issparse(T):
             T = sp.csr_array(T)
-        shifted = bool(self.space.centre.any())
+        shifted = bool(self.shift.any())
         if shifted:
-            T = T - self.space.centre
-        elif self.space.intercept == "penalised":
+            T = T - self.shift
+        elif self.constant:
             T = with_constant(T)
         return LinearTested(self, Rows(T, shifted=shifted))
 
     def training_scores(self, rows: Chosen) -> Bounded:
         """Scores of the shifted rows."""
-        return self._rows(rows) @ self.centre
+        return self.some(rows) @ self.centre
 
-    def _rows(self, rows: Chosen) -> Rows:
-        own = self.space.rows
-        return Rows(self.space.X[rows], own.norms[rows], shifted=own.shifted)
+    def some(self, rows: Chosen) -> Rows:
+        """Return some of the training rows."""
+        own = self.rows
+        return Rows(own.X[rows], own.norms[rows], shifted=own.shifted)
 
     def gram(self, rows: Chosen) -> Floats:
         """Inner products of the shifted rows."""
-        return self.space.block(rows, rows)
+        X = self.rows.X[rows]
+        found = X @ X.T
+        return np.asarray(self.scale.value * np.asarray(found.toarray() if sp.issparse(found) else found))
 
     def squared_lengths(self) -> Floats:
         """Squared norms of the shifted rows."""
-        return self.space.diagonal()
+        return np.asarray(self.rows.norms**2 * self.scale.value)
+
+
+def halved(w: Ball) -> Ball:
+    """Return half of a point, which is exact but for underflow."""
+    return Ball(0.5 * w.value, 0.5 * w.distance + UNDERFLOW)
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,25 +191,27 @@ class LinearTested(Tested):
 
     def products(self, rows: Chosen) -> Floats:
         """Inner products of the shifted rows."""
-        found = self.rows.X @ self.points.space.X[rows].T
-        return np.asarray(found.toarray() if sp.issparse(found) else found)
+        found = self.rows.X @ self.points.rows.X[rows].T
+        return np.asarray(self.points.scale.value * np.asarray(found.toarray() if sp.issparse(found) else found))
 
     def squared_lengths(self) -> Floats:
         """Squared norms of the shifted rows."""
-        return np.asarray(self.rows.norms**2)
+        return np.asarray(self.rows.norms**2 * self.points.scale.value)
 
     @quietly
     def squared_distances(self, rows: Chosen, c: Floats) -> Floats:
         """Norms of the differences, which are computed as vectors: a small one keeps its digits."""
-        X, T = self.points.space.X[rows], self.rows.X
+        training = self.points.some(rows)
+        X, T = training.X, self.rows.X
         combined = c.T @ X if not sp.issparse(X) else (X.T @ c).T
         difference = np.asarray((T.toarray() if sp.issparse(T) else T) - combined)
         # A coordinate of a sum of r products, of rows of which each coordinate was rounded once, less another such coordinate.
-        sizes = (np.abs(c).T @ self.points.space.rows.norms[rows]) * (1.0 + 4.0 * (rows.size + 4) * U)
+        sizes = (np.abs(c).T @ training.norms) * (1.0 + 4.0 * (rows.size + 4) * U)
         off = inner_error(rows.size + 2, sizes) + (3.0 * U) * (self.rows.norms + sizes)
         off = off + UNDERFLOW * np.sqrt(difference.shape[1]) * (rows.size + 1.0)
         length = (exact(row_norms_above(difference)) + exact(off * (1.0 + 16.0 * U))).upper
-        return np.asarray(square(exact(np.nan_to_num(length, nan=np.inf))).upper)
+        found = square(exact(np.nan_to_num(length, nan=np.inf)))
+        return np.asarray((found * self.points.scale).upper)
 
 
 @dataclass(frozen=True, eq=False)
@@ -286,6 +311,10 @@ class KernelPoints(Points):
             off = exact(self.moved)
             found = found.widened((2.0 * off * sqrt(found) + square(off)).above)
         return found
+
+    def separation_below(self) -> float:
+        """The lower end of :attr:`separation`."""
+        return max(self.separation.below, 0.0)
 
     def tested(self, T: Features) -> KernelTested:
         """As they are."""

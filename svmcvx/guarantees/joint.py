@@ -1,0 +1,398 @@
+r"""Guarantees of machines of several classes with one linear score each: intervals of the differences of two scores.
+
+**Squared norms.** Let P be the objective of a machine with the regulariser :math:`\lambda\kappa\|W\|^2` on weights whose columns sum to zero, and
+:math:`\mu = 2\lambda\kappa`. The score difference of two classes, :math:`f = \langle W, x(e_k-e_l)'\rangle + b_k - b_l`, is that of a machine of
+two classes: the multipliers of the observations of class k towards l, and of those of class l towards k, are changed by ±ηd, so that
+with Σc = 1 the balance of the intercepts changes by exactly :math:`\eta(e_k - e_l)`. The theorem of :mod:`svmcvx.guarantees.perturbed` holds
+with the same proof, with
+
+.. math:: \rho^2 = U - L - \tfrac\mu4\|\hat W - W_\alpha\|^2, \qquad W_\alpha = G/\mu, \qquad \tfrac2\mu\|h\|^2 \text{ in the place of } \|h\|^2,
+
+the 2 being :math:`\|e_k-e_l\|^2`. A model is taken with the mean of its columns subtracted, which no difference tells and which does not raise P.
+
+**M3SVM** has :math:`\lambda\sum\|w_k-w_l\|^p`, without a modulus that holds everywhere, and penalises b by ε alone. But a dual point has flows S: with
+:math:`S_{kl} - \eta h` beside the changed multipliers neither :math:`R = G - \operatorname{div}S` nor the part of b changes, and
+
+.. math:: \eta f^*(x) \ge L - U + \textstyle\sum_i(g_i(a_i + \delta_i) - g_i(a_i)) + c(S_{kl}) - c(S_{kl} - \eta h), \qquad
+    c(S) = (p-1)\lambda\Big(\frac{\|S\|}{\lambda p}\Big)^{p/(p-1)},
+
+whatever ε is. It is the theorem with :math:`m = \nabla c(S_{kl})`, :math:`\rho^2 = U - L` and, in the place of ‖h‖²/4, half of ‖h‖² times the largest
+second derivative of c between the two flows, :math:`\max(1, \tfrac1{p-1})\,\|\nabla c(S)\|/\|S\|`, which is monotone in ‖S‖. For p > 2, where it is not bounded at 0, η is
+limited to ‖ηh‖ ≤ ½‖S‖.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any, TypeAlias
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from svmcvx.core.bounded import Bounded, U, exact, exp, log, quietly, sqrt
+from svmcvx.core.row_wise import remainder, row_sums
+from svmcvx.core.rows import UNDERFLOW, Ball, Rows, norm_above
+from svmcvx.data import check_features
+from svmcvx.errors import DataError, NotCertified
+from svmcvx.formulations.multiclass.baselines import MACHINES, ClassicalStatement, bound_classical
+from svmcvx.formulations.multiclass.losses import HingeSum, LogisticSum
+from svmcvx.formulations.multiclass.m3svm import M3SVM, bound_m3svm
+from svmcvx.formulations.multiclass.pairwise import lengths
+from svmcvx.formulations.multiclass.simplex_losses import LargestHinge, Softmax, TopHinge
+from svmcvx.formulations.multiclass.statement import MulticlassStatement
+from svmcvx.guarantees.answers import CertifiedScores, Guarantee
+from svmcvx.guarantees.multipliers import EntropyGains, Gains, Multipliers, Straight
+from svmcvx.guarantees.perturbed import BLOCK, Theorem
+from svmcvx.guarantees.points import LinearPoints, halved
+from svmcvx.model import MulticlassModel
+from svmcvx.solution import OptimalIntercepts, Solution
+
+__all__ = ["JOINT", "JointGuarantee", "joint_guarantee"]
+
+Floats: TypeAlias = NDArray[np.float64]
+Chosen: TypeAlias = NDArray[np.intp]
+
+# The losses of the classical machines by the names of their builders.
+CLASSICAL: Mapping[str, str] = {
+    machine.builder: loss for loss, machine in MACHINES.items() if machine.builder != "sparse_multinomial_lr"
+}
+JOINT = (*CLASSICAL, "m3svm")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class JointGuarantee(Guarantee):
+    """What is known of every optimal machine with one score a class; see :func:`svmcvx.guarantee`.
+
+    Attributes
+    ----------
+    classes : ndarray of shape (c,)
+    lower, upper : float
+        Ends of the interval of the optimum on these data, computed again.
+    theorems : tuple of Theorem
+        One a pair of classes k < l, in lexicographic order, for the score of k less that of l.
+    """
+
+    classes: NDArray[Any]
+    lower: float
+    upper: float
+    theorems: tuple[Theorem, ...]
+    model: MulticlassModel
+    optimal_intercepts: OptimalIntercepts | None
+
+    def __repr__(self) -> str:
+        return f"JointGuarantee(optimum in [{self.lower:.9g}, {self.upper:.9g}], {self.classes.size} classes)"
+
+    @property
+    def radius(self) -> float:
+        r"""At least the distance of the optimal W from the mean of model and dual point, times the root of half its modulus; √(U − L) for M3SVM."""
+        return math.sqrt(max(theorem.squared_radius for theorem in self.theorems)) * (1.0 + 2.0**-50)
+
+    def scores(self, T: Any) -> CertifiedScores:
+        """Return the intervals of the differences of the scores of two classes, the later one's less the earlier one's.
+
+        Parameters
+        ----------
+        T : array-like or sparse matrix of shape (m, d)
+
+        Returns
+        -------
+        CertifiedScores
+            With one column a pair of classes k < l, in lexicographic order, in ``lower`` and ``upper``.
+        """
+        rows = check_features(T, name="T", n_features=int(self.model.coef.shape[0]))
+        m, c = rows.shape[0], self.classes.size
+        lower, upper = np.empty((m, len(self.theorems))), np.empty((m, len(self.theorems)))
+        for pair, theorem in enumerate(self.theorems):
+            width = max(1, BLOCK // max(theorem.multipliers.values.size, rows.shape[1]))
+            for start in range(0, m, width):
+                part = rows[start : start + width]
+                found = theorem.bounds(theorem.points.tested(part), part.shape[0])
+                lower[start : start + width, pair], upper[start : start + width, pair] = -found.upper, -found.lower
+        lower, upper = _closed(lower, upper, c)
+        if (lower > upper).any():
+            raise NotCertified(
+                "the ends of an interval of a score contradict each other; please report this as a defect"
+            )
+        possible = np.ones((m, c), dtype=bool)
+        for pair, (k, other) in enumerate(combinations(range(c), 2)):
+            # Of equal scores the first is predicted.
+            possible[:, k] &= ~(lower[:, pair] > 0.0)
+            possible[:, other] &= ~(upper[:, pair] <= 0.0)
+        open_ = possible.sum(axis=1) > 1
+        return CertifiedScores(lower, upper, possible, self.classes, open_ & self._disputed(rows))
+
+    def _disputed(self, rows: Any) -> NDArray[np.bool_]:
+        """Rows of which optimal intercepts make different predictions, as far as floating point tells: none where these are unique."""
+        b = self.optimal_intercepts
+        if b is None or b.unique:
+            return np.zeros(rows.shape[0], dtype=bool)
+        f = np.asarray(rows @ self.model.coef)
+        # A class that the least of its intercepts leaves behind another one's largest is not among those that are disputed.
+        low, high = f + b.lower, f + b.upper
+        first = np.partition(low, -1, axis=1)[:, -1]
+        return np.asarray((high >= first[:, None]).sum(axis=1) > 1)
+
+
+@quietly
+def _closed(lower: Floats, upper: Floats, c: int) -> tuple[Floats, Floats]:
+    """Return the intervals with what follows for a difference from the intervals of two others, by way of a third class.
+
+    Where no multiplier of two classes towards each other has room, as may be with the loss of [CrammerSinger], this is all there is.
+    """
+    first, second = np.triu_indices(c, 1)
+    above = np.zeros((lower.shape[0], c, c))
+    above[:, second, first], above[:, first, second] = upper, -lower
+    for k in range(c):
+        through = np.nextafter(above[:, :, k, None] + above[:, None, k, :], np.inf)
+        above = np.where(through < above, through, above)
+    return -above[:, first, second], above[:, second, first]
+
+
+def joint_guarantee(solution: Solution, X: Any, y: Any) -> JointGuarantee:
+    """Return the guarantee of a solution of several classes in one problem; see :func:`svmcvx.guarantee`."""
+    evidence, settings = solution.evidence, dict(solution.hyperparameters)
+    if evidence is None or evidence.weight is None:
+        raise DataError(
+            f"there are no guarantees of this solution of {solution.formulation}: it is that of a problem with added constraints"
+        )
+    features = check_features(X)
+    if features.shape[0] != evidence.weight.size:
+        raise DataError(
+            f"X has {features.shape[0]} rows, and the solution is one for {evidence.weight.size}: pass the data that it was solved for"
+        )
+    statement: ClassicalStatement | M3SVM
+    if solution.formulation == "m3svm":
+        _refuse_m3svm(settings)
+        numbers = {name: settings[name] for name in ("lam", "p", "eps", "loss", "norm")}
+        statement = bound_m3svm(features, y, delta=1.0, sample_weight=evidence.weight, **numbers)
+    else:
+        loss = CLASSICAL[solution.formulation]
+        statement = bound_classical(
+            features,
+            y,
+            lam=settings["lam"],
+            loss=loss,
+            k=int(settings.get("k", 1)),
+            intercept=settings["intercept"],
+            sample_weight=evidence.weight,
+        )
+    if evidence.fingerprint and statement.scores.data.fingerprint != evidence.fingerprint:
+        raise DataError(
+            "X and y are not the data of the solution: pass those that it was solved for, in the same order"
+        )
+    if not solution.dual:
+        raise NotCertified(
+            f"the solution of {solution.formulation} has no dual point, and so no lower bound: there is nothing to guarantee from"
+        )
+    model: Any = solution.model
+    dual = solution.dual if statement.dual_violation(solution.dual) == 0 else statement.repair(solution.dual)
+    upper, lower = statement.evaluate(model).above, statement.evaluate_dual(dual).below
+    gap = (exact(upper) - exact(lower)).above
+    alpha = statement.multipliers(dual)
+    if isinstance(statement, M3SVM):
+        points = _flow_points(statement, statement.required_flow(dual))
+    else:
+        points = _ridge_points(statement, model, alpha)
+    sides = _Sides(statement, alpha)
+    theorems = tuple(
+        Theorem(points(k, other, sides.rows(k, other)), sides.multipliers(k, other), gap)
+        for k, other in combinations(range(statement.scores.data.c), 2)
+    )
+    return JointGuarantee(
+        classes=statement.scores.data.classes,
+        lower=lower,
+        upper=upper,
+        theorems=theorems,
+        model=model,
+        optimal_intercepts=solution.optimal_intercepts,
+    )
+
+
+def _refuse_m3svm(settings: Mapping[str, Any]) -> None:
+    if settings["norm"] != 2 or settings["p"] == 1:
+        raise DataError(
+            "there are no guarantees of m3svm with p = 1 or norm = 1: the pairwise norms have no curvature then, and eps alone says too little; "
+            "use norm=2 and p > 1"
+        )
+    if settings["loss"] == "smoothed":
+        raise DataError(
+            "there are no guarantees of m3svm with the smoothed hinge; use loss='hinge', 'logistic' or 'softmax'"
+        )
+
+
+class _Sides:
+    """The multipliers of two classes towards each other, with their rooms and gains.
+
+    Parameters
+    ----------
+    statement : MulticlassStatement
+    alpha : ndarray of shape (n, c − 1)
+    """
+
+    def __init__(self, statement: MulticlassStatement, alpha: Floats) -> None:
+        self.statement, scores = statement, statement.scores
+        self.codes, self.loss = scores.data.codes, statement.loss
+        self.balanced = scores.intercept != "none"
+        s = statement.weight
+        above, below = _rooms(statement.loss, alpha, s)
+        self.alpha, self.above, self.below = scores.expand(alpha), scores.expand(above), scores.expand(below)
+        self.left: Bounded | None = None
+        if isinstance(statement.loss, Softmax):
+            left = remainder(s, exact(alpha))
+            self.left = Bounded(
+                np.broadcast_to(left.value[:, None], self.alpha.shape),
+                np.broadcast_to(left.error[:, None], self.alpha.shape),
+            )
+        elif isinstance(statement.loss, LogisticSum):
+            self.left = exact(s)[:, None] - exact(self.alpha)
+
+    def rows(self, k: int, other: int) -> Chosen:
+        """Return the observations of both classes."""
+        return np.flatnonzero((self.codes == k) | (self.codes == other))
+
+    def multipliers(self, k: int, other: int) -> Multipliers:
+        """Return the multipliers of these observations towards the other one of the two classes."""
+        rows = self.rows(k, other)
+        towards = np.where(self.codes[rows] == k, other, k)
+        values = self.alpha[rows, towards]
+        gains: Gains = Straight(rows.size) if self.left is None else EntropyGains(values, self.left[rows, towards])
+        signs = np.where(self.codes[rows] == k, 1.0, -1.0)
+        return Multipliers(values, signs, self.above[rows, towards], self.balanced, gains, self.below[rows, towards])
+
+
+@quietly
+def _rooms(loss: Any, alpha: Floats, s: Floats) -> tuple[Floats, Floats]:
+    """Return how much each multiplier alone may grow and fall inside s times the domain of the loss: numbers that are at most that."""
+    a, weight = exact(alpha), exact(s)[:, None]
+    if isinstance(loss, (HingeSum, LogisticSum)):
+        return np.maximum((weight - a).lower, 0.0), alpha
+    left = np.maximum(remainder(s, a).lower, 0.0)[:, None]
+    if not isinstance(loss, TopHinge) or loss.k == 1:
+        if not isinstance(loss, (LargestHinge, Softmax, TopHinge)):
+            raise DataError(f"there are no guarantees with the loss {loss.name}")
+        return np.broadcast_to(left, alpha.shape), alpha
+    # 0 ≤ a ≤ s/k, Σa ≤ s and (k − 1)a ≤ Σa for each of the classes.
+    k = float(loss.k)
+    above = np.minimum((weight / k - a).lower, left)
+    spare = row_sums(a)[:, None] - (k - 1.0) * a
+    if loss.k > 2:
+        above = np.minimum(above, (spare / (k - 2.0)).lower)
+    below = alpha.copy()
+    for column in range(alpha.shape[1]):
+        others = np.delete(spare.lower, column, axis=1)
+        below[:, column] = np.minimum(below[:, column], others.min(axis=1, initial=np.inf))
+    return np.maximum(above, 0.0), np.maximum(below, 0.0)
+
+
+def _shifted(statement: MulticlassStatement) -> tuple[Rows, Floats]:
+    """Return the rows, shifted, and what was subtracted from them."""
+    scores = statement.scores
+    X, shift = scores.data.X, scores.centre
+    if scores.intercept == "penalised" and not sp.issparse(X):
+        # With Σc = 1 no shift of the rows changes anything.
+        shift = np.asarray(X.mean(axis=0))
+    shifted = bool(shift.any())
+    rows = Rows(X - shift if shifted else X, shifted=shifted)
+    return rows, shift
+
+
+def _ridge_points(statement: ClassicalStatement, model: MulticlassModel, alpha: Floats) -> Any:
+    """Return a function that makes the points of a pair of classes, for a regulariser λκ‖W‖²."""
+    c = statement.scores.data.c
+    curvature = statement.regulariser.curvature(c)
+    assert curvature is not None  # noqa: S101 - the sparse machine is refused
+    mu = exact(2.0 * curvature) * exact(statement.lam)
+    gradient = statement.scores.gradient(alpha).W
+    expanded = _divided(gradient, mu)
+    W = model.coef
+    centred = Ball(W - W.mean(axis=1, keepdims=True), norm_above(W) * (2.0 * (c + 4) * U) + UNDERFLOW)
+    separation = mu * (centred - expanded).squared_norm()
+    rows, shift = _shifted(statement)
+
+    def points(k: int, other: int, chosen: Chosen) -> LinearPoints:
+        own = Ball(W[:, k]) - Ball(W[:, other])
+        dual = Ball(expanded.value[:, k], expanded.distance) - Ball(expanded.value[:, other], expanded.distance)
+        some = Rows(rows.X[chosen], rows.norms[chosen], shifted=rows.shifted)
+        return LinearPoints(some, shift, False, halved(own + dual), separation, 2.0 / mu)
+
+    return points
+
+
+def _divided(w: Ball, by: Bounded) -> Ball:
+    """Return a point divided by a positive number."""
+    value = w.value / by.value
+    least = exact(by.lower)
+    size = exact(norm_above(value))
+    off = exact(w.distance) / least + size * (exact(float(by.error)) / least) + size * (2.0 * U)
+    return Ball(value, off.above + UNDERFLOW)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class FlowPoints(LinearPoints):
+    """Rows with the conjugate of λ‖w‖^p at a flow.
+
+    Parameters
+    ----------
+    lam, p : float
+    length : Bounded
+        ‖S‖.
+    """
+
+    lam: float
+    p: float
+    length: Bounded
+
+    @quietly
+    def bend(self, squares: Floats, step: Floats) -> Floats:
+        """Half of ‖h‖² times the largest second derivative up to the step."""
+        moved = exact(step) * sqrt(exact(squares))
+        far = self.length + moved if self.p <= 2.0 else self.length - moved
+        far = exact(far.upper if self.p <= 2.0 else far.lower)
+        # The rounding of p − 1 and of its inverse counts with the last factor.
+        second = _gradient_factor(far, self.lam, self.p) * max(1.0, 1.0 / (self.p - 1.0)) * (1.0 + 4.0 * U)
+        found = (0.5 * exact(squares) * second).upper
+        nothing = (squares == 0.0) | (far.value <= 0.0 if self.p < 2.0 else False)
+        return np.asarray(np.where(nothing, 0.0, found))
+
+    @quietly
+    def longest_step(self, squares: Floats) -> Floats:
+        """‖ηh‖ ≤ ½‖S‖ for p > 2."""
+        if self.p <= 2.0:
+            return super().longest_step(squares)
+        found = (0.5 * exact(max(self.length.below, 0.0)) / sqrt(exact(squares))).lower
+        return np.asarray(np.where(squares == 0.0, np.inf, np.maximum(found, 0.0)))
+
+
+@quietly
+def _gradient_factor(r: Bounded, lam: float, p: float) -> Any:
+    """Return ‖∇c‖/‖S‖ at flows of a length: what a flow is multiplied by."""
+    if p == 2.0:
+        return 1.0 / (2.0 * exact(lam))
+    return exp(log(r / (exact(lam) * exact(p))) / (exact(p) - 1.0)) / r
+
+
+def _flow_points(statement: M3SVM, S: Floats) -> Any:
+    """Return a function that makes the points of a pair of classes, for M3SVM."""
+    rows, shift = _shifted(statement)
+    every = lengths(exact(S), 2)
+    column = {pair: j for j, pair in enumerate(combinations(range(statement.scores.data.c), 2))}
+
+    def points(k: int, other: int, chosen: Chosen) -> LinearPoints:
+        j = column[k, other]
+        length = every[j]
+        centre = Ball(np.zeros(S.shape[0]))
+        if S[:, j].any():
+            factor = _gradient_factor(length, statement.lam, statement.p)
+            value = factor.value * S[:, j]
+            off = exact(float(factor.error)) * exact(norm_above(S[:, j])) + exact(norm_above(value)) * (2.0 * U)
+            centre = Ball(value, off.above + UNDERFLOW)
+        some = Rows(rows.X[chosen], rows.norms[chosen], shifted=rows.shifted)
+        return FlowPoints(
+            some, shift, False, centre, exact(0.0), exact(1.0), lam=statement.lam, p=statement.p, length=length
+        )
+
+    return points
