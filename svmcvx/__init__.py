@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from svmcvx import torch as torch  # not in __all__: it needs an extra that `import *` may lack
     from svmcvx.certificate import Certificate
     from svmcvx.estimators.certification import certify
-    from svmcvx.experiments import compare, select, study
+    from svmcvx.experiments import certified_path, compare, select, study
     from svmcvx.formulations.base import BinaryStatement, Formulation, FormulationProblem
     from svmcvx.guarantees import Guarantee, Interval, guarantee
     from svmcvx.kernels import RBF, Exponential, Kernel, Laplacian, Linear, Polynomial, Precomputed, Sigmoid
@@ -107,6 +107,7 @@ __all__ = [
     "Verified",
     "ZeroOneSVMClassifier",
     "available_solvers",
+    "certified_path",
     "certify",
     "compare",
     "conic_fixed_gamma",
@@ -150,7 +151,7 @@ __all__ = [
 _MODULES: dict[str, tuple[str, ...]] = {
     "svmcvx.certificate": ("Certificate",),
     "svmcvx.estimators": ("certify",),
-    "svmcvx.experiments": ("compare", "select", "study"),
+    "svmcvx.experiments": ("certified_path", "compare", "select", "study"),
     "svmcvx.formulations.base": ("BinaryStatement", "Formulation", "FormulationProblem"),
     "svmcvx.guarantees": ("Guarantee", "Interval", "guarantee"),
     "svmcvx.kernels": ("RBF", "Exponential", "Kernel", "Laplacian", "Linear", "Polynomial", "Precomputed", "Sigmoid"),

@@ -7,16 +7,30 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from svmcvx.experiments.certified_paths import CertifiedPath, certified_path
     from svmcvx.experiments.comparison import compare
     from svmcvx.experiments.selection import Selection, select
     from svmcvx.experiments.specifications import parse_models
     from svmcvx.experiments.studies import Split, Study, study
     from svmcvx.experiments.studies.statistics import mcnemar
 
-__all__ = ["Selection", "Split", "Study", "compare", "mcnemar", "parse_models", "select", "study"]
+__all__ = [
+    "CertifiedPath",
+    "Selection",
+    "Split",
+    "Study",
+    "certified_path",
+    "compare",
+    "mcnemar",
+    "parse_models",
+    "select",
+    "study",
+]
 
 # Imported when they are first asked for: the command line reads the names of models without scikit-learn.
 _LAZY = {
+    "CertifiedPath": "certified_paths",
+    "certified_path": "certified_paths",
     "Selection": "selection",
     "Split": "studies",
     "Study": "studies",

@@ -31,7 +31,7 @@ from svmcvx.solution import Solution
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["against_exponent", "gap_trace", "losses"]
+__all__ = ["against_exponent", "certified_path", "gap_trace", "losses"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -39,6 +39,8 @@ POINTS = 1201
 # Ratio of the last to the first time from which on the axis of time is logarithmic.
 LONG_TRACE = 8.0
 SHOWN = ("gap", "interval")
+# Values at which a band over a parameter is drawn.
+SHOWN_VALUES = 400
 # Columns that hold accuracies, exponents and numbers of support vectors in the tables of this package.
 ACCURACY = ("mean_test_score", "test_accuracy", "train_accuracy")
 EXPONENT = ("p", "param_p")
@@ -198,6 +200,42 @@ def _best_so_far(solution: Solution) -> tuple[Floats, Floats, Floats]:
             np.array([solution.certificate.upper]),
         )
     return seconds, np.fmax.accumulate(lower), np.fmin.accumulate(upper)
+
+
+def certified_path(path: Any, *, ax: Axes | None = None, title: str | None = None) -> Axes:
+    """Draw the interval of the optimum over the range of a certified path, with a dot at each solution.
+
+    The vertical axis is the optimum divided by the value of the parameter, so that a range of some decades can be read: the
+    loss per unit of the parameter and the share of the regulariser.
+
+    Parameters
+    ----------
+    path : CertifiedPath
+        See :func:`svmcvx.certified_path`.
+    ax : Axes, optional
+        A new figure by default.
+    title : str, optional
+
+    Returns
+    -------
+    Axes
+
+    Raises
+    ------
+    DataError
+        If the path has no two solutions with an interval.
+    """
+    values = path.values
+    places = np.clip(np.geomspace(values[0], values[-1], SHOWN_VALUES), values[0], values[-1])
+    lower, upper = path.bounds(places)
+    ax = drawing_axes(ax)
+    (colour,) = class_colours(1)
+    ax.fill_between(places, lower / places, upper / places, color=colour, alpha=0.35, linewidth=0)
+    ends = np.array([solution.certificate.upper for solution in path])
+    ax.plot(values, ends / values, color=colour, linestyle="none", marker="o", markersize=4)
+    name = path.parameters[0]
+    ax.set(xscale="log", yscale="log", xlabel=" = ".join(path.parameters), ylabel=f"optimum / {name}")
+    return entitle(ax, title)
 
 
 def against_exponent(
