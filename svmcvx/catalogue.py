@@ -328,10 +328,7 @@ CATALOGUE: Final[Mapping[str, Entry]] = {
                 only={"form": "signed"},
                 path=("C1", "C2", "D"),
                 second_opinion_up_to=SizeLimits(200, 200),
-                methods=(
-                    "Newton, dual coordinate descent, SVRG (dense, and sparse with lazy updates); kernels by coordinate "
-                    "descent or Newton"
-                ),
+                methods=("Newton, dual coordinate descent (dense and sparse); kernels by coordinate descent or Newton"),
             ),
         ),
         Entry(
@@ -460,8 +457,8 @@ CATALOGUE: Final[Mapping[str, Entry]] = {
                 only={"norm": 2},
                 path=("lam", "p", "eps"),
                 methods=(
-                    "hinge, smoothed, logistic and softmax losses, every p ≥ 1: Newton on ever less smoothing; the Adam of "
-                    "[NieHaoWang] for comparison"
+                    "hinge, smoothed, logistic and softmax losses, every p ≥ 1: Newton on ever less smoothing, and "
+                    "an augmented Lagrangian method"
                 ),
             ),
         ),

@@ -1,4 +1,4 @@
-"""Exceptions of svmcvx, one class a remedy.
+"""Exceptions of svmcvx, one class a remedy, and warnings of what goes in the next release.
 
 Every exception raised on purpose derives from :class:`SvmcvxError`; its class tells what helps:
 
@@ -15,8 +15,14 @@ NotCertified       there is an answer, but no proof of the accuracy asked for
 
 from __future__ import annotations
 
+import sys
+import warnings
 from collections.abc import Sequence
+from importlib import import_module
 from typing import Any
+
+# The folder stands above the solvers, which therefore name it by a text.
+FOLDER = "svmcvx.papers.exhibits"
 
 
 class SvmcvxError(Exception):
@@ -71,3 +77,25 @@ def missing_extra(module: str, extra: str) -> SolverUnavailable:
         The extra of svmcvx that installs it.
     """
     return SolverUnavailable(f"{module} is not installed; run: pip install 'svmcvx[{extra}]'")
+
+
+def exhibit(name: str, old: str) -> Any:
+    """Return an object of :mod:`svmcvx.papers.exhibits`, and warn that its old name goes.
+
+    Parameters
+    ----------
+    name : str
+        The name in the folder.
+    old : str
+        How the caller has asked for it.
+    """
+    warn_deprecated(old, f"use {FOLDER}.{name}")
+    return getattr(import_module(FOLDER), name)
+
+
+def warn_deprecated(old: str, instead: str) -> None:
+    """Warn that an argument or name goes in the next release, at the line outside the package that uses it."""
+    frame, level = sys._getframe(), 1
+    while frame.f_back is not None and str(frame.f_globals.get("__name__")).partition(".")[0] == "svmcvx":
+        frame, level = frame.f_back, level + 1
+    warnings.warn(f"{old} is deprecated and goes in the next release; {instead}", FutureWarning, stacklevel=level)

@@ -16,7 +16,6 @@ from svmcvx.formulations.base import FormulationProblem
 from svmcvx.formulations.margin.absolute_norm import AbsoluteNormSVM
 from svmcvx.formulations.margin.absolute_norm_problems import l1_svm
 from svmcvx.formulations.margin.liblinear import check_intercept
-from svmcvx.formulations.margin.psvm import BIAS_RULES
 
 __all__ = ["PSVMClassifier"]
 
@@ -39,7 +38,7 @@ class PSVMClassifier(BinaryClassifier):
         ``"l1"`` has :math:`\|w\|_1` in place of :math:`\tfrac12\|w\|^2`, as in ``LinearSVC(penalty="l1")``: for p = 2, ``kernel=None`` and an
         intercept that is penalised or none, by the general route.
     bias : "exact", "paper" or "released"
-        Rule for the intercept; ``"paper"`` and ``"released"`` reproduce the numbers of [Sun].
+        Deprecated: other rules than the optimal one are those of :func:`svmcvx.papers.exhibits.with_bias`.
 
     Examples
     --------
@@ -74,24 +73,24 @@ class PSVMClassifier(BinaryClassifier):
 
     def _settings(self) -> dict[str, Any]:
         settings = super()._settings()
-        intercept, penalty = settings.pop("fit_intercept"), settings.pop("penalty")
+        intercept, penalty, bias = (settings.pop(name) for name in ("fit_intercept", "penalty", "bias"))
         check_choice(penalty, "penalty", ("l2", "l1"))
         if isinstance(intercept, (bool, np.bool_)):
             intercept = "free" if intercept else "none"
         elif intercept != "penalised":
             raise DataError(f"fit_intercept must be True, False or 'penalised', got {intercept!r}")
-        check_intercept(intercept, check_choice(self.bias, "bias", BIAS_RULES))
+        check_intercept(intercept, bias)
         if penalty == "l1":
-            if self.p != 2 or settings["kernel"] is not None or intercept == "free" or self.bias != "exact":
+            if self.p != 2 or settings["kernel"] is not None or intercept == "free" or bias != "exact":
                 raise DataError(
                     "penalty='l1' is stated for p=2, kernel=None and fit_intercept='penalised' or False, as in "
                     "LinearSVC(penalty='l1'); set these, or leave penalty at 'l2'"
                 )
             return {"C": self.C, "intercept": intercept}
         if not self._hard():
-            return settings | {"intercept": intercept}
+            return settings | {"intercept": intercept} | ({} if bias == "exact" else {"bias": bias})
         check_number(self.p, "p", low=1, why="p < 1 is not convex")
-        if intercept != "free" or self.bias != "exact":
+        if intercept != "free" or bias != "exact":
             raise DataError(
                 "C=inf is the hard margin, which is stated with a free intercept and its exact rule; leave out fit_intercept and "
                 "bias, or pass a finite C"

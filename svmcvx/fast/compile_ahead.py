@@ -74,7 +74,7 @@ def _calls() -> dict[str, list[Call]]:
         ),
         *(
             (f"odm, {method}, {name}", partial(odm, rows, y, C1=1.0, C2=1.0, D=0.1, method=method, max_iter=20))
-            for method in ("newton", "dcd", "svrg")
+            for method in ("newton", "dcd")
             for name, rows in forms
         ),
         ("odm, kernel", partial(odm, X, y, C1=1.0, C2=1.0, D=0.1, kernel="rbf")),
@@ -100,10 +100,6 @@ def _calls() -> dict[str, list[Call]]:
         *((f"psvm p={p:g}, kernel", partial(psvm, X, y, C=1.0, p=p, kernel="rbf")) for p in (1.0, 1.5, 2.0)),
         ("psvm, kernel, many", partial(psvm, many, signs, C=1.0, kernel="rbf", tol=0.1)),
         ("psvm, kernel, single precision", partial(psvm, many, signs, C=1.0, kernel="rbf", tol=0.1, settings=single)),
-        (
-            "psvm, kernel, random pairs",
-            partial(psvm, X, y, C=1.0, p=1.5, kernel="rbf", selection="random", max_iter=20),
-        ),
     ]
     return {"branch": branch, "active": active, "linear": linear, "kernel": kernel, "sweep": sweep}
 

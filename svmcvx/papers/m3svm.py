@@ -19,7 +19,7 @@ from svmcvx.estimators.request import Request, TrainingData
 from svmcvx.estimators.routes import Route
 from svmcvx.experiments.studies import Split, Study, study
 from svmcvx.experiments.studies.statistics import corrected_t
-from svmcvx.fast.multiclass.m3svm import m3svm
+from svmcvx.papers.exhibits.adam import m3svm_by_adam
 from svmcvx.papers.published import published
 from svmcvx.papers.result import Reproduction, Run, accuracy_noise, every_kth, mean_noise, outcome
 from svmcvx.solution import Solution
@@ -116,11 +116,10 @@ class AdamM3SVMClassifier(M3SVMClassifier):
 
     def _solve(self, request: Request, data: TrainingData, warm_start: Solution | None) -> tuple[Solution, Route]:
         X, y, _ = data
-        found = m3svm(
+        found = m3svm_by_adam(
             X,
             y,
             **request.settings,
-            method="adam",
             learning_rate=self.learning_rate,
             tol=request.tol,
             time_limit=request.time_limit,

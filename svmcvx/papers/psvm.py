@@ -18,10 +18,9 @@ from svmcvx.estimators.request import Request, TrainingData
 from svmcvx.estimators.routes import Route
 from svmcvx.experiments.studies import Split, Study, study
 from svmcvx.fast.margin.hard_margin import hard_margin
-from svmcvx.feature_space import feature_space
-from svmcvx.formulations.margin.psvm import PSVM
 from svmcvx.kernels import RBF, Exponential
 from svmcvx.kernels.gram_cache import GramCache
+from svmcvx.papers.exhibits.biases import bias_by_rule
 from svmcvx.papers.published import published
 from svmcvx.papers.result import Reproduction, Run, compared
 from svmcvx.solution import Solution
@@ -115,9 +114,8 @@ class AsReleased(WithReleasedKernel):
         alpha = np.zeros(len(data.labels))
         alpha[model.support] = np.abs(model.dual_coef)
         scores = model.decision_function(data.X) - model.intercept
-        # The rule asks for multipliers and scores only.
-        rule = PSVM(feature_space(binary_data(data.X, data.labels), None, intercept="free"), self.C, self.p, "released")
-        self.released_shift_ = rule.intercept(alpha, scores) - model.intercept
+        signs = binary_data(data.X, data.labels).y
+        self.released_shift_ = bias_by_rule("released", signs, alpha, scores) - model.intercept
         return self
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:

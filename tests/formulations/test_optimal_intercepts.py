@@ -15,6 +15,7 @@ from svmcvx.formulations.margin.psvm import best_bias
 from svmcvx.formulations.multiclass.losses import HingeSum
 from svmcvx.formulations.multiclass.simplex_losses import LargestHinge, TopHinge
 from svmcvx.formulations.optimal_intercepts import hinge_intercepts, intercept_ranges
+from svmcvx.papers.exhibits import with_bias
 
 IRIS = load_iris(return_X_y=True)
 
@@ -358,7 +359,7 @@ def test_what_the_other_formulations_say():
     one(sx.fast.multiclass(X, y, loss="softmax"))
     for without in (
         sx.fast.psvm(X, y, intercept="penalised"),
-        sx.fast.psvm(X, y, bias="paper"),
+        with_bias(sx.fast.psvm(X, y), X, y, "paper"),
         sx.fast.odm(X, y),
         sx.fast.multiclass(X, y, intercept=False),
         sx.fast.l0(X, y, C=1.0),

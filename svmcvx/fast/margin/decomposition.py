@@ -22,18 +22,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Protocol, TypeAlias
+from typing import Any, ClassVar, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from svmcvx.certificate import EPS, relative_gap
+from svmcvx.data import check_choice
+from svmcvx.errors import exhibit, warn_deprecated
 from svmcvx.fast.core.monitor import Monitor
 from svmcvx.fast.core.row_cache import CachedRows, GramRows, Rows
 from svmcvx.fast.margin.feasible import BoundsOf, exactly_feasible
-from svmcvx.fast.margin.smo_passes import ascend, ascend_at_random
+from svmcvx.fast.margin.smo_passes import ascend
 from svmcvx.formulations.margin.hard_margin import HardMargin
 from svmcvx.formulations.margin.psvm import PSVM
 from svmcvx.solution import Status
@@ -92,6 +94,8 @@ class DecompositionSettings:
         Number of observations up to which all of them are in the working set.
     steps : int
         Pair steps in one round, for each observation of the working set.
+    ascent : type, optional
+        A subclass of :class:`Decomposition` with another rule for working sets and pairs.
     final : float
         Violation, in tolerances of the gap, down to which every round but the first goes: small where steps cost next to nothing.
     """
@@ -102,6 +106,7 @@ class DecompositionSettings:
     whole: int = 1000
     steps: int = 40
     final: float = math.inf
+    ascent: type[Decomposition] | None = None
 
     def working_set_size(self, n: int) -> int:
         """Return how many of n observations a round takes."""
@@ -110,6 +115,17 @@ class DecompositionSettings:
     def tiled_working_set_size(self, n: int) -> int:
         """Return how many a round takes where rows are computed where they are used."""
         return n if n <= self.whole else min(n, max(self.tiled_least, min(int(TILED_SHARE * n), self.tiled_most)))
+
+
+def with_selection(settings: DecompositionSettings, selection: str | None) -> DecompositionSettings:
+    """Return the settings with the rule that a deprecated argument names."""
+    if selection is None:
+        return settings
+    check_choice(selection, "selection", ("second-order", "random"))
+    if selection == "random":
+        return replace(settings, ascent=exhibit("RandomPairs", "selection='random'"))
+    warn_deprecated("selection", "leave it out: second-order selection is the rule")
+    return settings
 
 
 class Shortcut(Protocol):
@@ -142,9 +158,8 @@ class Decomposition:
         See :mod:`svmcvx.fast.margin.smo_passes`.
     size : int
         Observations in the working set.
-    selection : "second-order" or "random"
     seed : int
-        Of the first working set, and of the random rule.
+        Of the first working set.
     alpha : ndarray of shape (n,)
         Start; it is made feasible.
     scores : ndarray of shape (n,), optional
@@ -162,13 +177,15 @@ class Decomposition:
     r: float
     upper_bound: Floats
     size: int
-    selection: str
     seed: int
     alpha: Floats
     scores: Floats | None = None
     rescale: Callable[[Floats, Floats, Floats], float] | None = None
     shortcut: Shortcut | None = None
     settings: DecompositionSettings = field(default_factory=DecompositionSettings)
+    # The rule by which pairs are chosen, and whether a shortcut may replace them.
+    selection: ClassVar[str] = "second-order"
+    takes_shortcuts: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         self.y = self.statement.y
@@ -387,8 +404,6 @@ class Decomposition:
         n = self.y.size
         if self.size >= n:
             return np.arange(n)
-        if self.selection == "random":
-            return np.sort(self.random.choice(n, self.size, replace=False)).astype(np.intp)
         kept = self._fresh if self._fresh.size <= self.size // 2 else self._fresh[: self.size // 2]
         many = max(1, (self.size - kept.size) // 2)
         up, low = up.copy(), low.copy()
@@ -417,14 +432,16 @@ class Decomposition:
         c, upper_bound = self.c[chosen], self.upper_bound[chosen]
         steps = self.settings.steps * chosen.size
         steps = int(min(steps, 1.0 + max(self._allowance(), 0.0) / chosen.size))
-        if self.selection == "random":
-            seed = int(self.random.integers(2**31))
-            taken = ascend_at_random(Q, g[chosen], alpha, y, c, upper_bound, self.r, tol, steps, seed)
-        else:
-            taken = ascend(Q, g[chosen], alpha, y, c, upper_bound, self.r, tol, steps)
+        taken = self._ascend(Q, g[chosen], alpha, y, c, upper_bound, tol, steps)
         self.rows.add(self.f, chosen, y * (alpha - self.alpha[chosen]))
         self.alpha[chosen] = alpha
         self.updated = True
         self.rounds += 1
         self.pair_steps += taken
         self.work += float(taken) * chosen.size
+
+    def _ascend(
+        self, Q: Floats, g: Floats, alpha: Floats, y: Floats, c: Floats, upper_bound: Floats, tol: float, steps: int
+    ) -> int:
+        """Ascend inside a working set, update `g` and `alpha`, and return the steps taken."""
+        return int(ascend(Q, g, alpha, y, c, upper_bound, self.r, tol, steps))

@@ -11,13 +11,11 @@ from numpy.typing import NDArray
 from svmcvx.fast.core.monitor import earlier_solution
 from svmcvx.formulations.margin.alpha_dual import AlphaDualStatement
 
-__all__ = ["SELECTIONS", "BoundsOf", "earlier_multipliers", "exactly_feasible"]
+__all__ = ["BoundsOf", "earlier_multipliers", "exactly_feasible"]
 
 Floats: TypeAlias = NDArray[np.float64]
 # Lower and upper bound of the optimum from multipliers and their scores; None if the dual is unbounded.
 BoundsOf: TypeAlias = Callable[[Floats, Floats], tuple[float, float] | None]
-
-SELECTIONS = ("second-order", "random")
 
 
 def earlier_multipliers(warm_start: Any, statement: AlphaDualStatement, *, required: bool = True) -> Floats | None:

@@ -35,8 +35,8 @@ from svmcvx.fast.core.active_set_passes import FULL, INSEPARABLE, MORE, OVER, TO
 from svmcvx.fast.core.growing_working_set import GrowingWorkingSet
 from svmcvx.fast.core.monitor import Callback, Found, Monitor, conclude, limited, monitored, solved_from
 from svmcvx.fast.core.row_cache import RowCacheSettings, kernel_rows
-from svmcvx.fast.margin.decomposition import CROSSOVER_SIZE, Decomposition, DecompositionSettings
-from svmcvx.fast.margin.feasible import SELECTIONS, BoundsOf, earlier_multipliers
+from svmcvx.fast.margin.decomposition import CROSSOVER_SIZE, Decomposition, DecompositionSettings, with_selection
+from svmcvx.fast.margin.feasible import BoundsOf, earlier_multipliers
 from svmcvx.feature_space import LinearSpace, feature_space
 from svmcvx.feature_space.first_pass import block_space
 from svmcvx.feature_space.linear import DENSE
@@ -114,7 +114,7 @@ def hard_margin(
     verbose: bool = False,
     callback: Callback | None = None,
     warm_start: Solution | None = None,
-    selection: str = "second-order",
+    selection: str | None = None,
     cache_size: float = 500.0,
     float32_cache: bool = True,
     indefinite: str = "error",
@@ -130,8 +130,10 @@ def hard_margin(
     ----------
     X, y, kernel, tol, time_limit, max_iter, verbose, callback, warm_start, indefinite
         As for :func:`svmcvx.fast.psvm`, rows in blocks included; `tol` is the certified relative gap.
-    selection, cache_size, float32_cache, seed
+    cache_size, float32_cache, seed
         As there; they concern pSMO, with or without a kernel.
+    selection : "second-order" or "random", optional
+        Deprecated, as there.
     sample_weight : array-like of shape (n,), optional
         Observations of weight zero are left out; any other weight is the same as 1.
     method : "auto", "active-set" or "smo"
@@ -160,11 +162,11 @@ def hard_margin(
     >>> round(float(solution.model.coef[0]), 6)  # from 1 to 3, a margin of 1
     1.0
     """
-    check_choice(selection, "selection", SELECTIONS)
     check_choice(method, "method", METHODS)
     check_whole(seed, "seed", 0)
     cache_size = check_number(cache_size, "cache_size", low=0, open_low=True)
     settings = HardMarginSettings() if settings is None else settings
+    steps = with_selection(settings.decomposition, selection)
     if in_blocks(X):
         refuse_in_blocks(kernel=kernel is not None, method=method == "smo", warm_start=warm_start is not None)
         blocks = block_space(X, y, sample_weight, intercept="free")
@@ -207,13 +209,13 @@ def hard_margin(
             if used == "smo":
                 rows, size = kernel_rows(
                     space,
-                    working_set=settings.decomposition.working_set_size(data.n),
-                    tiled_working_set=settings.decomposition.tiled_working_set_size(data.n),
+                    working_set=steps.working_set_size(data.n),
+                    tiled_working_set=steps.tiled_working_set_size(data.n),
                     cache_size=cache_size,
                     float32=float32_cache,
                     settings=settings.rows,
                 )
-                ascent = Decomposition(
+                ascent = (steps.ascent or Decomposition)(
                     statement=statement,
                     rows=rows,
                     bounds=_bounds(statement),
@@ -221,11 +223,10 @@ def hard_margin(
                     r=0.0,
                     upper_bound=np.full(data.n, math.inf),
                     size=size,
-                    selection=selection,
                     seed=seed,
                     alpha=np.zeros(data.n) if start is None else start,
                     rescale=_best_multiple,
-                    settings=settings.decomposition,
+                    settings=steps,
                 )
                 status, points = ascent.run(monitor), ascent.points()
                 options = ascent.options

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svmcvx.data import binary_data, check_choice, check_costs, check_number, check_whole
+from svmcvx.errors import exhibit
 from svmcvx.fast.core.monitor import (
     Callback,
     Found,
@@ -23,8 +24,8 @@ from svmcvx.fast.core.monitor import (
 )
 from svmcvx.fast.core.row_cache import GramRows, RowCacheSettings, Rows, kernel_rows
 from svmcvx.fast.margin import psvm_linear
-from svmcvx.fast.margin.decomposition import Decomposition, DecompositionSettings, Shortcut
-from svmcvx.fast.margin.feasible import SELECTIONS, earlier_multipliers, exactly_feasible
+from svmcvx.fast.margin.decomposition import Decomposition, DecompositionSettings, Shortcut, with_selection
+from svmcvx.fast.margin.feasible import earlier_multipliers, exactly_feasible
 from svmcvx.fast.margin.low_rank_newton import LowRankNewton, LowRankSettings
 from svmcvx.fast.margin.psvm_unbiased import FACTORED, solve_unbiased
 from svmcvx.fast.margin.smo_passes import near_best_bias
@@ -33,7 +34,7 @@ from svmcvx.feature_space import feature_space
 from svmcvx.feature_space.first_pass import block_space
 from svmcvx.formulations.base import RecoveredPoints
 from svmcvx.formulations.margin.liblinear import check_intercept, kind_of_psvm
-from svmcvx.formulations.margin.psvm import BIAS_RULES, PSVM, best_bias, dual_objective, objective
+from svmcvx.formulations.margin.psvm import PSVM, best_bias, dual_objective, objective
 from svmcvx.kernels import KernelLike
 from svmcvx.losses import hinge_power_conjugate
 from svmcvx.row_blocks import in_blocks, refuse_in_blocks
@@ -104,7 +105,7 @@ def psvm(
     verbose: bool = False,
     callback: Callback | None = None,
     warm_start: Solution | None = None,
-    selection: str = "second-order",
+    selection: str | None = None,
     cache_size: float = 500.0,
     float32_cache: bool = True,
     bias: str = "exact",
@@ -144,8 +145,8 @@ def psvm(
         Called with a :class:`~svmcvx.fast.core.monitor.Progress`; returning True stops.
     warm_start : Solution, optional
         An earlier solution on the same data, for any C, p or kernel.
-    selection : "second-order" or "random"
-        With a kernel: the rule for pairs of multipliers; ``"random"`` is that of [Sun]. Without a kernel there are no pairs.
+    selection : "second-order" or "random", optional
+        Deprecated: ``"random"`` is :class:`svmcvx.papers.exhibits.RandomPairs`.
     cache_size : float
         With a kernel: megabytes of kernel rows that are kept, 500 by default; no other memory grows with n². Where a quarter
         of the rows has no room, only those that are used often are kept, and below a twentieth none
@@ -166,7 +167,7 @@ def psvm(
         :mod:`svmcvx.fast.margin.psvm_linear`: for p = 1, few observations and C that is small for their number and norms ``"auto"``
         begins with pSMO.
     seed : int
-        With a kernel: of the first working set and the random rule. Same seed, same result.
+        With a kernel: of the first working set. Same seed, same result.
     settings : PSVMSettings, optional
         Parameters of the method; None for the defaults.
 
@@ -199,12 +200,11 @@ def psvm(
     """
     C = check_number(C, "C", low=0, open_low=True)
     p = check_number(p, "p", low=1, why="p < 1 is not convex")
-    check_choice(bias, "bias", BIAS_RULES)
     intercept = check_intercept(intercept, bias)
-    check_choice(selection, "selection", SELECTIONS)
     check_whole(seed, "seed", 0)
     cache_size = check_number(cache_size, "cache_size", low=0, open_low=True)
     settings = DEFAULTS if settings is None else settings
+    settings = replace(settings, decomposition=with_selection(settings.decomposition, selection))
     if from_blocks := in_blocks(X):
         refuse_in_blocks(kernel=kernel is not None, bias=bias != "exact")
         check_choice(method, "method", psvm_linear.METHODS)
@@ -233,7 +233,7 @@ def psvm(
     )
     linear = space.is_linear
     check_choice(method, "method", psvm_linear.METHODS if linear else KERNEL_METHODS)
-    statement = kind_of_psvm(intercept)(space=space, C=C, p=p, bias=bias)
+    statement = kind_of_psvm(intercept)(space=space, C=C, p=p)
     # Rows from blocks are started by models of other rows as well.
     warm = earlier_multipliers(warm_start, statement, required=not from_blocks)
     earlier = earlier_solution(warm_start)
@@ -243,7 +243,7 @@ def psvm(
             if intercept != "free":
                 return solve_unbiased(statement, monitor, start=start, cache_size=cache_size)
             if linear and method == "auto" and p == 1 and start is None and _pairs_first(statement):
-                return _solve_few(statement, monitor, selection, seed, cache_size, settings)
+                return _solve_few(statement, monitor, seed, cache_size, settings)
             if linear:
                 return psvm_linear.solve_linear(statement, monitor, start=start)
             rows, size = kernel_rows(
@@ -254,12 +254,16 @@ def psvm(
                 float32=float32_cache,
                 settings=settings.rows,
             )
-            return _solve_kernel(statement, rows, size, monitor, start, selection, seed, cache_size, settings)
+            return _solve_kernel(statement, rows, size, monitor, start, seed, cache_size, settings)
 
         start = None if earlier is None else _start_from(statement, earlier, warm)
-        return solved_from(
+        found = solved_from(
             statement, monitor, solve, start, solver=lambda options: f"fast.psvm/{options.get('method', 'smo')}"
         )
+    if bias == "exact":
+        return found
+    changed: Solution = exhibit("with_bias", f"bias={bias!r}")(found, X, y, bias, sample_weight=sample_weight)
+    return changed
 
 
 def _pairs_first(statement: PSVM) -> bool:
@@ -283,7 +287,7 @@ def _start_from(statement: PSVM, earlier: Solution, alpha: Floats | None) -> Any
 
 
 def _solve_few(
-    statement: PSVM, monitor: Monitor, selection: str, seed: int, cache_size: float, settings: PSVMSettings
+    statement: PSVM, monitor: Monitor, seed: int, cache_size: float, settings: PSVMSettings
 ) -> tuple[RecoveredPoints, Status, dict[str, Any]]:
     """Solve the linear formulation with p = 1 by a few rounds of pSMO, and where these do not end it by Newton's method."""
     space, n, most = statement.space, statement.y.size, monitor.max_iter
@@ -292,7 +296,7 @@ def _solve_few(
     monitor.max_iter = min(settings.smo_max_rounds, most)
     try:
         steps = replace(settings, decomposition=settings.smo)
-        found, status, options = _solve_kernel(statement, rows, n, monitor, None, selection, seed, cache_size, steps)
+        found, status, options = _solve_kernel(statement, rows, n, monitor, None, seed, cache_size, steps)
     finally:
         monitor.max_iter = most
     if status in ENDED or (status is Status.ITERATION_LIMIT and most <= settings.smo_max_rounds):
@@ -308,7 +312,6 @@ def _solve_kernel(
     size: int,
     monitor: Monitor,
     start: tuple[Floats, Floats] | None,
-    selection: str,
     seed: int,
     cache_size: float,
     settings: PSVMSettings,
@@ -331,10 +334,10 @@ def _solve_kernel(
     if start is not None and isinstance(rows, GramRows) and SupportNewton.applies(p, y.size):
         support_newton = SupportNewton(statement, rows.store, bounds, settings.expected_newton_steps)
     shortcut: Shortcut | None = None
-    if selection == "second-order":
-        # The random rule is [Sun]'s algorithm, without shortcuts.
+    kind = settings.decomposition.ascent or Decomposition
+    if kind.takes_shortcuts:
         shortcut = low_rank if support_newton is None else support_newton
-    ascent = Decomposition(
+    ascent = kind(
         statement=statement,
         rows=rows,
         bounds=bounds,
@@ -342,7 +345,6 @@ def _solve_kernel(
         r=0.0 if p == 1 else 1.0 / (p - 1.0),
         upper_bound=np.array(np.broadcast_to(statement.upper_bound(), y.shape), dtype=np.float64),
         size=size,
-        selection=selection,
         seed=seed,
         alpha=np.zeros(y.size) if start is None else start[0],
         scores=None if start is None else start[1],
@@ -358,8 +360,7 @@ def _solve_kernel(
     found = RecoveredPoints([], [])
     for alpha in ascent.points():
         f = statement.space.product(alpha * y).scores.value
-        known = statement.bias == "exact" and np.array_equal(f, scores)
-        bias = b if known else statement.intercept(alpha, f, near=b)
+        bias = b if np.array_equal(f, scores) else statement.exact_intercept(f, near=b)
         found.models.append(statement.space.model(alpha * y, bias))
         found.duals.append({"alpha": alpha})
     return found, status, options

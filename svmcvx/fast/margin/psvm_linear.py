@@ -83,14 +83,12 @@ def solve_linear(
     else:
         b = start.bias + float(centre @ start.w)
         point, status = minimise(problem, monitor, w=start.w, b=b, alpha=None if problem.smooth else start.alpha)
-    models: list[Any] = []
-    if statement.bias == "exact":
-        # For p = 1 the method's bias is that of an envelope, whose interval of best ones is another.
-        b = statement.exact_intercept(np.asarray(X @ point.w)) if p == 1 else point.b
-        models.append(linear_model(space, point.w, b, point.alpha > 0, centre))
-    if statement.bias != "exact" or (status is not Status.OPTIMAL and not problem.smooth):
+    # For p = 1 the method's bias is that of an envelope, whose interval of best ones is another.
+    b = statement.exact_intercept(np.asarray(X @ point.w)) if p == 1 else point.b
+    models: list[Any] = [linear_model(space, point.w, b, point.alpha > 0, centre)]
+    if p > 1 and status is not Status.OPTIMAL and not problem.smooth:
         # For a smooth loss the bias is already the best one for its w, up to rounding; for p < 2 only nearly.
-        b = statement.intercept(point.alpha, np.asarray(X @ point.w))
+        b = statement.exact_intercept(np.asarray(X @ point.w))
         models.append(linear_model(space, point.w, b, point.alpha > 0, centre))
     options: dict[str, Any] = {"method": "newton", "steps": point.steps}
     if not problem.smooth:

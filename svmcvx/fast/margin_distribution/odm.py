@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from svmcvx.certificate import Dual
 from svmcvx.data import check_choice, check_seed
-from svmcvx.errors import DataError
+from svmcvx.errors import DataError, exhibit
 from svmcvx.fast.core.monitor import (
     Callback,
     Found,
@@ -27,7 +27,7 @@ from svmcvx.fast.linear import loss_passes as passes
 from svmcvx.fast.linear.blocks import BlockLoss, solve_in_blocks
 from svmcvx.fast.linear.newton import LinearNewtonSettings, minimise
 from svmcvx.fast.linear.problem import LinearProblem, Point, earlier_coefficients, linear_model
-from svmcvx.fast.margin_distribution.dcd_svrg import METHODS, ascend, svrg
+from svmcvx.fast.margin_distribution.coordinate_ascent import METHODS, ascend
 from svmcvx.fast.margin_distribution.odm_blocks import LARGEST_RANK, minimise_by_blocks
 from svmcvx.feature_space import penalised_or_none
 from svmcvx.feature_space.first_pass import block_space
@@ -38,7 +38,7 @@ from svmcvx.kernels import KernelLike
 from svmcvx.row_blocks import in_blocks, refuse_in_blocks
 from svmcvx.solution import Solution, Status
 
-__all__ = ["ODMSettings", "odm"]
+__all__ = ["ODMSettings", "linear_problem", "odm", "points_of", "start_from"]
 
 Floats: TypeAlias = NDArray[np.float64]
 # Largest ``2 max(C1, C2) max k(x, x)``, a measure of the condition, with which ``method="auto"`` chooses coordinate ascent for
@@ -108,7 +108,7 @@ def odm(
         Seconds; the best point so far is returned with its interval, as after Ctrl-C.
     max_iter : int
         Newton steps; rounds of coordinate ascent (one epoch over all observations and a few over those that
-        move); outer steps of SVRG.
+        move).
     verbose : bool
         Print a line an iteration.
     callback : callable, optional
@@ -116,9 +116,8 @@ def odm(
     warm_start : Solution, optional
         An earlier solution of the same data, for any hyper-parameters; for a linear machine also one of other rows with the
         same features.
-    method : "auto", "newton", "dcd", "svrg" or "blocks"
-        Newton's method on the primal, coordinate ascent on the signed dual, or Algorithm 2 of [ZhangZhou], all on a factor of
-        the Gram matrix; or Newton's method on products with a kernel matrix that is never stored
+    method : "auto", "newton", "dcd" or "blocks"
+        Newton's method on the primal, or coordinate ascent on the signed dual, both on a factor of the Gram matrix; or Newton's method on products with a kernel matrix that is never stored
         (:mod:`svmcvx.fast.margin_distribution.odm_blocks`), for kernels that are positive semidefinite on any data. ``"auto"`` is Newton's
         method for linear machines, whose primal is piecewise quadratic with few pieces on the way; for such kernels on more
         than 5000 observations ``"blocks"``; for other kernels 20 rounds of coordinate ascent if ``2 max(C1, C2) max k(x, x)``, a
@@ -141,7 +140,7 @@ def odm(
 
     Notes
     -----
-    Source: [ZhangZhou], eqs. (7), (19), Algorithms 1 and 2. Every θ is dual feasible, and the margins of any w give one.
+    Source: [ZhangZhou], eqs. (7), (19), Algorithm 1. Every θ is dual feasible, and the margins of any w give one.
 
     Examples
     --------
@@ -150,8 +149,28 @@ def odm(
     >>> sx.fast.odm(X, y, C1=1.0, C2=1.0, D=0.1).certificate.is_certified(1e-6)
     True
     """
-    check_choice(method, "method", (*METHODS, "blocks"))
     check_seed(seed)
+    if method == "svrg":
+        moved: Solution = exhibit("odm_by_svrg", 'method="svrg"')(
+            X,
+            y,
+            C1=C1,
+            C2=C2,
+            D=D,
+            kernel=kernel,
+            intercept=intercept,
+            sample_weight=sample_weight,
+            tol=tol,
+            time_limit=time_limit,
+            max_iter=max_iter,
+            verbose=verbose,
+            callback=callback,
+            warm_start=warm_start,
+            seed=seed,
+            indefinite=indefinite,
+        )
+        return moved
+    check_choice(method, "method", (*METHODS, "blocks"))
     settings = ODMSettings() if settings is None else settings
     if in_blocks(X):
         refuse_in_blocks(kernel=kernel is not None, method=method not in ("auto", "newton"))
@@ -180,7 +199,7 @@ def odm(
             'use method="auto"'
         )
     # A linear machine takes one of other rows.
-    w, theta = _start(statement, earlier_solution(warm_start, None if space.is_linear else statement))
+    w, theta = start_from(statement, earlier_solution(warm_start, None if space.is_linear else statement))
     warm = w is not None or theta is not None
     with monitored(tol=tol, max_iter=max_iter, verbose=verbose, callback=callback) as monitor:
 
@@ -214,22 +233,20 @@ def _solve_whole(
     settings: ODMSettings,
 ) -> tuple[RecoveredPoints, Status, dict[str, Any]]:
     """Solve on the data, or on the factor of a kernel matrix, by the method asked for or by the one that suits them."""
-    problem = _linear_problem(statement)
+    problem = linear_problem(statement)
     chosen = _choose(problem, settings) if method == "auto" else method
     if w is None and theta is not None:
         w = problem.primal_of(theta)
     if chosen == "newton":
         point, status = minimise(problem, monitor, w=w, settings=settings.newton)
-    elif chosen == "dcd":
+    else:
         if theta is None:
             theta = np.zeros(statement.y.size) if w is None else _multipliers_at(statement, problem, w)
         point, status = ascend(problem, monitor, theta, rng, most=ROUNDS if method == "auto" else math.inf)
         if status is Status.INACCURATE and method == "auto":
             chosen = "dcd+newton"
             point, status = minimise(problem, monitor, w=point.w, settings=settings.newton)
-    else:
-        point, status = svrg(problem, monitor, np.zeros(problem.X.shape[1]) if w is None else w, rng)
-    return _candidates(statement, point), status, {"method": chosen, "iterations": point.steps}
+    return points_of(statement, point), status, {"method": chosen, "iterations": point.steps}
 
 
 def _choose(problem: LinearProblem, settings: ODMSettings) -> str:
@@ -238,7 +255,7 @@ def _choose(problem: LinearProblem, settings: ODMSettings) -> str:
     return "dcd" if problem.kernel_expansion and condition <= LARGEST_CONDITION else "newton"
 
 
-def _linear_problem(statement: ODM) -> LinearProblem:
+def linear_problem(statement: ODM) -> LinearProblem:
     """Return the problem on the data, or on the rows of the factor of a kernel."""
     space = statement.space
     return LinearProblem(
@@ -253,7 +270,7 @@ def _linear_problem(statement: ODM) -> LinearProblem:
     )
 
 
-def _start(statement: ODM, warm: Solution | None) -> tuple[Floats | None, Floats | None]:
+def start_from(statement: ODM, warm: Solution | None) -> tuple[Floats | None, Floats | None]:
     """Return (w, θ) of an earlier solution: linear coefficients and multipliers, as far as it has them.
 
     Raises
@@ -280,7 +297,8 @@ def _multipliers_at(statement: ODM, problem: LinearProblem, w: Floats) -> Floats
     return statement.multipliers(statement.y * np.asarray(problem.X @ w))
 
 
-def _candidates(statement: ODM, point: Point) -> RecoveredPoints:
+def points_of(statement: ODM, point: Point) -> RecoveredPoints:
+    """Return the model and the multipliers of a point."""
     duals: list[Dual] = [{"theta": point.alpha}]
     if statement.space.is_linear:
         return RecoveredPoints([linear_model(statement.space, point.w, 0.0, point.alpha != 0)], duals)

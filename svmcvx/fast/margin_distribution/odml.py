@@ -5,8 +5,7 @@ With the factor :math:`TT' = R` of the curvature of mean and variance, :math:`\t
 
 .. math:: \min_{\tilde w}\; \tfrac12\|\tilde w\|^2 - \lambda_2 (N'c)'\tilde w + C\sum_i c_i (1 - N_i\tilde w)_+ .
 
-Newton's method and coordinate ascent run on the rows of N. They are dense, also for sparse data: the matrix R is. SVRG
-runs on the data themselves, but factors R for its bounds.
+Newton's method and coordinate ascent run on the rows of N. They are dense, also for sparse data: the matrix R is.
 
 In many dimensions (more than 2500 features and observations, or sparse data with more features than observations or with 1e8
 entries if they were dense) neither R nor N is formed: Newton's method runs on the data themselves, with the variance as a term of
@@ -26,7 +25,7 @@ from numpy.typing import NDArray
 
 from svmcvx.certificate import Dual
 from svmcvx.data import check_choice, check_number, check_seed
-from svmcvx.errors import DataError
+from svmcvx.errors import DataError, exhibit
 from svmcvx.fast.core.monitor import (
     Callback,
     Found,
@@ -40,8 +39,8 @@ from svmcvx.fast.core.monitor import (
 from svmcvx.fast.linear import loss_passes as passes
 from svmcvx.fast.linear.blocks import BlockLoss, solve_in_blocks
 from svmcvx.fast.linear.newton import LinearNewtonSettings, minimise
-from svmcvx.fast.linear.problem import ArrayBounds, LinearProblem, Point, earlier_coefficients, linear_model
-from svmcvx.fast.margin_distribution.dcd_svrg import DECAY, METHODS, STEP, InnerLoop, ascend
+from svmcvx.fast.linear.problem import LinearProblem, Point, earlier_coefficients, linear_model
+from svmcvx.fast.margin_distribution.coordinate_ascent import METHODS, ascend
 from svmcvx.fast.margin_distribution.odml_low_rank import LARGEST_RANK, solve_by_ranks
 from svmcvx.feature_space import penalised_or_none
 from svmcvx.feature_space.first_pass import block_space
@@ -49,12 +48,12 @@ from svmcvx.formulations.base import RecoveredPoints
 from svmcvx.formulations.margin_distribution.odm import margin_space
 from svmcvx.formulations.margin_distribution.odml import ODML, check_penalties
 from svmcvx.formulations.margin_distribution.odml_blocks import ODMLInBlocks, mean_gradient
-from svmcvx.kernels import KernelLike, row_norms
+from svmcvx.kernels import KernelLike
 from svmcvx.row_blocks import in_blocks, refuse_in_blocks
 from svmcvx.solution import Solution, Status
 from svmcvx.system import memory
 
-__all__ = ["ODMLSettings", "odml"]
+__all__ = ["ODMLSettings", "has_coordinates", "odml", "points_of", "start_from", "whitened_problem"]
 
 Floats: TypeAlias = NDArray[np.float64]
 # Largest C times the largest squared norm of a whitened row, a measure of the condition, with which ``method="auto"`` chooses
@@ -121,14 +120,12 @@ def odml(
         As for :func:`svmcvx.odml_primal`.
     tol, time_limit, max_iter, verbose, callback, warm_start, seed
         As for :func:`svmcvx.fast.odm`.
-    method : "auto", "newton", "dcd", "svrg", "unwhitened" or "low-rank"
-        The augmented Lagrangian with Newton's method inside, coordinate ascent on the dual, or SVRG with two independent
-        observations a step [ZhangZhou, Algorithm 2]. ``"auto"`` is 20 rounds of coordinate ascent if C times the largest squared norm of a
+    method : "auto", "newton", "dcd", "unwhitened" or "low-rank"
+        The augmented Lagrangian with Newton's method inside, or coordinate ascent on the dual. ``"auto"`` is 20 rounds of coordinate ascent if C times the largest squared norm of a
         whitened row, a measure of the condition, is at most 1e5, and Newton's method, from their multipliers, if they are not
         enough; for linear machines in many dimensions ``"unwhitened"``, Newton's method without the whitened rows; for kernels that are positive semidefinite on any data and more than 10 000 observations ``"low-rank"``
         (:mod:`svmcvx.fast.margin_distribution.odml_low_rank`), which keeps no Gram matrix and, where a factor of rank 2400 is not
-        enough, ends with the gap that it has reached. With the hinge the gradients of SVRG do not converge to zero: its gap falls
-        like one over the number of outer steps, not geometrically as for ODM.
+        enough, ends with the gap that it has reached.
     settings : ODMLSettings, optional
         Parameters of the method; None for the defaults.
 
@@ -146,7 +143,7 @@ def odml(
 
     Notes
     -----
-    Source: [ZhangZhou], eqs. (5), (12)-(14), Algorithms 1 and 2.
+    Source: [ZhangZhou], eqs. (5), (12)-(14), Algorithm 1.
 
     Examples
     --------
@@ -155,8 +152,28 @@ def odml(
     >>> sx.fast.odml(X, y, C=1.0, lam1=0.1, lam2=0.1).certificate.is_certified(1e-6)
     True
     """
-    check_choice(method, "method", (*METHODS, "unwhitened", "low-rank"))
     check_seed(seed)
+    if method == "svrg":
+        moved: Solution = exhibit("odml_by_svrg", 'method="svrg"')(
+            X,
+            y,
+            lam1=lam1,
+            lam2=lam2,
+            C=C,
+            kernel=kernel,
+            intercept=intercept,
+            sample_weight=sample_weight,
+            tol=tol,
+            time_limit=time_limit,
+            max_iter=max_iter,
+            verbose=verbose,
+            callback=callback,
+            warm_start=warm_start,
+            seed=seed,
+            indefinite=indefinite,
+        )
+        return moved
+    check_choice(method, "method", (*METHODS, "unwhitened", "low-rank"))
     settings = ODMLSettings() if settings is None else settings
     lam1, lam2 = check_penalties(lam1, lam2)
     C = check_number(C, "C", low=1e-300, why="a smaller weight of the losses underflows")
@@ -197,7 +214,7 @@ def odml(
             'use method="auto"'
         )
     # Rows from blocks are started by models of other rows as well.
-    alpha = _start(statement, earlier_solution(warm_start, None if from_blocks else statement))
+    alpha = start_from(statement, earlier_solution(warm_start, None if from_blocks else statement))
     with monitored(tol=tol, max_iter=max_iter, verbose=verbose, callback=callback) as monitor:
 
         def solve(alpha: Floats | None) -> Found:
@@ -227,29 +244,27 @@ def _solve_whitened(
     settings: ODMLSettings,
 ) -> tuple[RecoveredPoints, Status, dict[str, Any]]:
     """Solve the SVM on the whitened rows by the method asked for, or by the one that suits them."""
-    problem = _whitened_problem(statement)
+    problem = whitened_problem(statement)
     condition = statement.C * float(problem.norms.max()) ** 2
     chosen = ("dcd" if condition <= LARGEST_CONDITION else "newton") if method == "auto" else method
     earlier: Point | None = None
     if chosen == "newton":
         point, status = minimise(problem, monitor, alpha=alpha, settings=settings.newton)
-    elif chosen == "dcd":
+    else:
         start = np.zeros(statement.y.size) if alpha is None else alpha
         most = ROUNDS if method == "auto" else math.inf
         point, status = ascend(problem, monitor, start, rng, most=most)
         if status is Status.INACCURATE and method == "auto":
             earlier, chosen = point, "dcd+newton"
             point, status = minimise(problem, monitor, alpha=earlier.alpha, settings=settings.newton)
-    else:
-        point, status = _svrg(statement, problem, monitor, alpha, rng)
-    candidates = _candidates(statement, problem, point)
+    candidates = points_of(statement, problem, point)
     if earlier is not None:
-        more = _candidates(statement, problem, earlier)
+        more = points_of(statement, problem, earlier)
         candidates = RecoveredPoints(candidates.models + more.models, candidates.duals + more.duals)
     return candidates, status, {"method": chosen, "iterations": point.steps}
 
 
-def _whitened_problem(statement: ODML) -> LinearProblem:
+def whitened_problem(statement: ODML) -> LinearProblem:
     """Return the SVM with a linear term on the whitened rows."""
     space, c = statement.space, statement.share
     n, r = space.factor.shape
@@ -264,7 +279,7 @@ def _whitened_problem(statement: ODML) -> LinearProblem:
         passes.HINGE,
         p=1.0,
         linear_term=statement.lam2 * (rows.T @ c),
-        kernel_expansion=not _has_coordinates(statement),
+        kernel_expansion=not has_coordinates(statement),
     )
 
 
@@ -287,13 +302,13 @@ def _unwhitened(
     return minimise(problem, monitor, w=w, alpha=alpha, settings=newton)
 
 
-def _has_coordinates(statement: ODML) -> bool:
+def has_coordinates(statement: ODML) -> bool:
     """Tell whether the columns of the factor are those of the data."""
     space = statement.space
     return space.is_linear and space.X.shape[1] <= space.X.shape[0]
 
 
-def _start(statement: ODML, warm: Solution | None) -> Floats | None:
+def start_from(statement: ODML, warm: Solution | None) -> Floats | None:
     """Return multipliers from an earlier solution: its own, scaled to the present C, or those of its linear coefficients.
 
     Raises
@@ -321,7 +336,8 @@ def _start(statement: ODML, warm: Solution | None) -> Floats | None:
     return None
 
 
-def _candidates(statement: ODML, problem: LinearProblem, point: Point) -> RecoveredPoints:
+def points_of(statement: ODML, problem: LinearProblem, point: Point) -> RecoveredPoints:
+    """Return the model and the multipliers of a point."""
     space = statement.space
     duals: list[Dual] = [{"alpha": point.alpha}]
     if not problem.kernel_expansion:
@@ -329,42 +345,3 @@ def _candidates(statement: ODML, problem: LinearProblem, point: Point) -> Recove
         return RecoveredPoints([linear_model(space, w, 0.0, np.ones(statement.y.size, dtype=bool))], duals)
     v, _ = statement.minimiser(np.clip(point.expansion, 0.0, statement.upper_bound()))
     return RecoveredPoints([space.model(v)], duals)
-
-
-def _svrg(
-    statement: ODML, problem: LinearProblem, monitor: Monitor, alpha: Floats | None, rng: np.random.Generator
-) -> tuple[Point, Status]:
-    r"""Run SVRG [ZhangZhou, Algorithm 2]; an iteration of the monitor is an outer step of n inner ones.
-
-    The dual point is :math:`\alpha_i = C c_i \cdot` (share of the draws of i in which its margin was below 1), averaged over the
-    second half of the steps so far; the primal point is w, or the minimiser :math:`w(\alpha)`, whichever is better.
-    """
-    space, c, y, n = statement.space, statement.share, statement.y, statement.y.size
-    triangle = statement.curvature.triangle
-    L = space.X if _has_coordinates(statement) else space.factor
-    steep = float(row_norms(L).max()) ** 2
-    eta = STEP / (1.0 + (4.0 * statement.lam1 + statement.C) * steep)
-    loop = InnerLoop(L, y, lam1=statement.lam1, C=statement.C)
-    alpha = np.zeros(n) if alpha is None else alpha
-    w = statement.normal(alpha)
-    bounds = ArrayBounds(problem, problem.primal_of(alpha), alpha)
-    steps, epoch = 0, 1
-    while True:
-        lower, upper = bounds.update_pair(triangle.T @ w, alpha)
-        again = bounds.update_pair(problem.primal_of(alpha), alpha)
-        status = monitor.report(steps, max(lower, again[0]), min(upper, again[1]))
-        if status is not None:
-            bounds.best.steps = steps
-            return bounds.best, status
-        f = np.asarray(L @ w)
-        u = y * f
-        force = statement.C * c * (u < 1.0) + statement.lam2 * c - 2.0 * statement.lam1 * c * (u - float(c @ u))
-        picks, others = rng.choice(n, size=n, p=c), rng.choice(n, size=n, p=c)
-        # The full gradient is w − L'(y force), so that s = w̃ − μ is its second term.
-        loop.run(w, np.asarray(L.T @ (y * force)), f, picks, others, eta / (1.0 + steps / DECAY))
-        steps += 1
-        share = loop.hits / np.maximum(loop.visits, 1)
-        alpha = statement.C * c * np.where(loop.visits > 0, share, u < 1.0)
-        if steps >= 2 * epoch:
-            epoch = steps
-            loop.forget()

@@ -9,11 +9,10 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from svmcvx.data import check_choice, check_number
-from svmcvx.errors import DataError
+from svmcvx.data import check_choice
+from svmcvx.errors import DataError, exhibit, warn_deprecated
 from svmcvx.fast.core.monitor import Callback, Found, limited, monitored, solved_from
 from svmcvx.fast.multiclass.classical_newton import AugmentedNewton, ClassicalNewtonSettings
-from svmcvx.fast.multiclass.m3svm_adam import EPOCHS, adam
 from svmcvx.fast.multiclass.m3svm_newton import LARGEST_DIRECT, Continuation, M3SVMBounds
 from svmcvx.fast.multiclass.points import Start, start_from
 from svmcvx.fast.multiclass.systems.m3svm_systems import M3SVMSystem
@@ -28,7 +27,7 @@ __all__ = ["METHODS", "M3SVMSettings", "m3svm"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
-METHODS = ("auto", "newton", "augmented", "adam")
+METHODS = ("auto", "newton", "augmented")
 STEPS = 500
 # Multiplications of a Newton step from which on the augmented Lagrangian method is tried first, and the share of them that its steps may
 # take to be worth while: it needs more of them, which are cheap where few multipliers lie between their bounds.
@@ -76,7 +75,7 @@ def m3svm(
     callback: Callback | None = None,
     warm_start: Solution | None = None,
     method: str = "auto",
-    learning_rate: float = 1e-2,
+    learning_rate: float | None = None,
     settings: M3SVMSettings | None = None,
 ) -> Solution:
     r"""Solve M3SVM to a certified relative gap.
@@ -96,22 +95,21 @@ def m3svm(
     time_limit : float, optional
         Seconds; the best point so far is returned with its interval, as after Ctrl-C.
     max_iter : int, optional
-        Newton steps, 500 by default; epochs of Adam, 500 by default as in [NieHaoWang].
+        Newton steps, 500 by default.
     verbose : bool
         Print a line an iteration.
     callback : callable, optional
         Called with a :class:`~svmcvx.fast.core.monitor.Progress` every iteration; returning True stops.
     warm_start : Solution, optional
         An earlier solution of the same data with multipliers ``alpha``, for any hyper-parameters and loss.
-    method : "auto", "newton", "augmented" or "adam"
+    method : "auto", "newton" or "augmented"
         ``"newton"`` is Newton's method with decreasing smoothing. ``"augmented"`` is the augmented Lagrangian method of
         :mod:`svmcvx.fast.multiclass.classical_newton` for the hinge with p ≥ 2, whose steps need a system with a row for each
         multiplier strictly between its bounds; where it comes to a stop too early Newton's method goes on. ``"auto"`` tries it
         first where factoring the Newton matrix is most of much work, and stays with it if its own systems are small after a few steps, or if
-        the Newton matrix would have too many rows. ``"adam"`` is that of [NieHaoWang], in full batches; for the
-        hinge its gradients are those of the smoothed loss with `delta`, while the bounds are those of the hinge.
-    learning_rate : float
-        Of Adam, positive; 0.01 by default.
+        the Newton matrix would have too many rows.
+    learning_rate : float, optional
+        Deprecated, as ``method="adam"``: :func:`svmcvx.papers.exhibits.m3svm_by_adam`.
     settings : M3SVMSettings, optional
         Parameters of the method; None for the defaults.
 
@@ -142,12 +140,31 @@ def m3svm(
     >>> sx.fast.m3svm(X, y, lam=0.1, p=4.0).certificate.is_certified(1e-6)
     True
     """
+    if method == "adam":
+        moved: Solution = exhibit("m3svm_by_adam", 'method="adam"')(
+            X,
+            y,
+            lam=lam,
+            p=p,
+            eps=eps,
+            loss=loss,
+            delta=delta,
+            sample_weight=sample_weight,
+            tol=tol,
+            time_limit=time_limit,
+            max_iter=max_iter,
+            verbose=verbose,
+            callback=callback,
+            warm_start=warm_start,
+            learning_rate=1e-2 if learning_rate is None else learning_rate,
+        )
+        return moved
     check_choice(method, "method", METHODS)
-    learning_rate = check_number(learning_rate, "learning_rate", low=0, open_low=True)
+    if learning_rate is not None:
+        warn_deprecated("learning_rate", "leave it out: Newton's method has none")
     statement = bound_m3svm(X, y, lam=lam, p=p, eps=eps, loss=loss, norm=2, delta=delta, sample_weight=sample_weight)
     settings = settings or M3SVMSettings()
-    if max_iter is None:
-        max_iter = EPOCHS if method == "adam" else STEPS
+    max_iter = STEPS if max_iter is None else max_iter
     smooth = isinstance(statement.loss, HingeSum) and p >= 2
     if method == "augmented" and not smooth:
         raise DataError('method="augmented" needs loss="hinge" and p of at least 2; use method="auto"')
@@ -161,28 +178,21 @@ def m3svm(
         def solve(start: Start | None) -> Found:
             bounds = M3SVMBounds(system)
             U, alpha = (np.zeros(system.shape), None) if start is None else start
-            if method == "adam":
-                chosen = "adam"
-                status, steps = adam(system, bounds, monitor, U, learning_rate=learning_rate, delta=delta)
-                options: dict[str, Any] = {"learning_rate": learning_rate}
-            else:
-                chosen, status, steps, options = "newton", Status.INACCURATE, 0, {}
-                if cheap > 0:
-                    chosen = "augmented"
-                    augmented = AugmentedNewton(
-                        system, PairPowers(system), bounds, monitor, U, alpha, settings=settings.augmented, cheap=cheap
-                    )
-                    status, steps = augmented.run()
-                    options = {"linear_systems": ", ".join(sorted(augmented.kinds)) or "none"}
-                    U, alpha = bounds.U, augmented.alpha
-                if status is Status.INACCURATE:
-                    continuation = Continuation(
-                        system, bounds, monitor, U, alpha, largest_direct=settings.largest_direct
-                    )
-                    status, more = continuation.run()
-                    steps += more
-                    options = {"linear_systems": "direct" if continuation.direct else "conjugate gradients"}
-                    chosen = "augmented+newton" if chosen == "augmented" else chosen
+            chosen, status, steps, options = "newton", Status.INACCURATE, 0, {}
+            if cheap > 0:
+                chosen = "augmented"
+                augmented = AugmentedNewton(
+                    system, PairPowers(system), bounds, monitor, U, alpha, settings=settings.augmented, cheap=cheap
+                )
+                status, steps = augmented.run()
+                options = {"linear_systems": ", ".join(sorted(augmented.kinds)) or "none"}
+                U, alpha = bounds.U, augmented.alpha
+            if status is Status.INACCURATE:
+                continuation = Continuation(system, bounds, monitor, U, alpha, largest_direct=settings.largest_direct)
+                status, more = continuation.run()
+                steps += more
+                options = {"linear_systems": "direct" if continuation.direct else "conjugate gradients"}
+                chosen = "augmented+newton" if chosen == "augmented" else chosen
             points = RecoveredPoints([statement.model(*system.weights(bounds.U))], [bounds.dual])
             return points, status, {"method": chosen, "iterations": steps, **options}
 

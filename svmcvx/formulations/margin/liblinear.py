@@ -37,8 +37,8 @@ Floats: TypeAlias = NDArray[np.float64]
 INTERCEPTS = ("free", "penalised", "none")
 
 
-def check_intercept(intercept: Any, bias: str) -> str:
-    """Return what a pSVM does with its intercept.
+def check_intercept(intercept: Any, bias: str = "exact") -> str:
+    """Return what a pSVM does with its intercept; `bias` is deprecated.
 
     Raises
     ------
@@ -46,6 +46,7 @@ def check_intercept(intercept: Any, bias: str) -> str:
         If `intercept` is not "free", "penalised" or "none", or not free and `bias` a rule for a free one.
     """
     check_choice(intercept, "intercept", INTERCEPTS)
+    check_choice(bias, "bias", ("exact", "paper", "released"))
     if intercept != "free" and bias != "exact":
         raise DataError(f"bias={bias!r} is a rule for a free intercept; use bias='exact' with intercept={intercept!r}")
     return str(intercept)

@@ -59,7 +59,6 @@ from svmcvx.model import BinaryModel
 from svmcvx.solution import OptimalIntercepts
 
 __all__ = [
-    "BIAS_RULES",
     "PSVM",
     "best_bias",
     "dual_objective",
@@ -67,11 +66,6 @@ __all__ = [
 ]
 
 Floats: TypeAlias = NDArray[np.float64]
-
-BIAS_RULES = ("exact", "paper", "released")
-
-# [Sun] counts as support vectors the observations with a multiplier above this number.
-PAPER_SUPPORT = 1e-5
 
 
 def objective(squared_norm: Any, u: Any, *, C: Any, p: Any, weight: Any = 1.0) -> Any:
@@ -173,20 +167,16 @@ class PSVM(AlphaDualStatement):
         Weight of the losses, positive.
     p : float
         Exponent of the hinge, at least 1.
-    bias : "exact", "paper" or "released"
-        The rule for the intercept of recovered models.
     """
 
     name: ClassVar[str] = "psvm"
     C: float
     p: float
-    bias: str = "exact"
 
     @property
     def hyperparameters(self) -> dict[str, Any]:
-        """C, p, the kernel, and the bias rule where it is not the exact one."""
-        rule = {} if self.bias == "exact" else {"bias": self.bias}
-        return {"C": self.C, "p": self.p, **super().hyperparameters, **rule}
+        """C, p and the kernel."""
+        return {"C": self.C, "p": self.p, **super().hyperparameters}
 
     @cached_property
     def cost_below(self) -> Floats:
@@ -258,8 +248,6 @@ class PSVM(AlphaDualStatement):
 
     def optimal_intercepts(self, model: BinaryModel) -> OptimalIntercepts | None:
         """For p = 1 the interval that its scores give; a single intercept for p > 1, where the optimum is unique."""
-        if self.bias != "exact":
-            return None
         b = model.intercept
         if self.p > 1:
             return OptimalIntercepts(b, b)
@@ -268,20 +256,6 @@ class PSVM(AlphaDualStatement):
         # Breaks at the present intercept are known up to the rounding of the scores.
         lower, upper = (0.0 if abs(move) <= 2.0 * float(np.max(u.error)) else move for move in (lower, upper))
         return OptimalIntercepts(b + lower, b + upper)
-
-    def intercept(self, alpha: Floats, f: Floats, near: float | None = None) -> float:
-        r"""Return the bias by the rule :attr:`bias`, from multipliers and scores without bias; `near` is a guess.
-
-        ``"paper"`` is the mean over support vectors of :math:`y_k - f_k`, the rule of [Sun]; ``"released"`` is that of
-        :math:`y_k - \mathrm{sign} f_k`, which the code published with [Sun] computes.
-        """
-        if self.bias == "exact":
-            return self.exact_intercept(f, near)
-        support = alpha > PAPER_SUPPORT
-        if not support.any():
-            return 0.0
-        scores = f if self.bias == "paper" else np.sign(f)
-        return float(np.mean(self.y[support] - scores[support]))
 
     def recover(self, alpha: Floats) -> RecoveredPoints:
         """Return the models of approximate multipliers, and the multipliers repaired.
@@ -298,7 +272,7 @@ class PSVM(AlphaDualStatement):
         for point in points:
             if point is not None:
                 v = point * self.y
-                candidates.models.append(self.space.model(v, self.intercept(point, self.space.product(v).scores.value)))
+                candidates.models.append(self.space.model(v, self.exact_intercept(self.space.product(v).scores.value)))
                 candidates.duals.append({"alpha": point})
         return candidates
 

@@ -2,7 +2,7 @@ r"""The cvxpy problems of the pSVM; the statement is :mod:`svmcvx.formulations.m
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import cvxpy as cp
 import numpy as np
@@ -10,18 +10,19 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from svmcvx.data import binary_data, check_choice, check_costs, check_number
-from svmcvx.errors import BuildError
+from svmcvx.errors import BuildError, exhibit
 from svmcvx.feature_space import FeatureSpace, feature_space
 from svmcvx.formulations.base import FormulationProblem, RecoveredPoints, usable
 from svmcvx.formulations.building import builder, require_conic_memory
 from svmcvx.formulations.margin.liblinear import check_intercept, kind_of_psvm
-from svmcvx.formulations.margin.psvm import BIAS_RULES, PSVM
+from svmcvx.formulations.margin.psvm import PSVM
 from svmcvx.kernels import KernelLike
 from svmcvx.model import BinaryModel
 
 __all__ = ["PSVMDual", "PSVMPrimal", "psvm_dual", "psvm_primal"]
 
 Floats: TypeAlias = NDArray[np.float64]
+Problem = TypeVar("Problem", bound=FormulationProblem)
 
 EXPONENTS = ("power", "rational")
 # Observations with a margin up to this far above 1 count as support of a model given by (w, b) alone.
@@ -64,7 +65,7 @@ class PSVMPrimal(FormulationProblem):
         w = self.var_dict["w"].value
         if usable(w):
             f = np.asarray(statement.space.factor @ w)
-            points.models.append(_model_of(statement, np.asarray(w), f, statement.intercept(alpha, f)))
+            points.models.append(_model_of(statement, np.asarray(w), f, statement.exact_intercept(f)))
         return points
 
     def model_at_variables(self) -> BinaryModel | None:
@@ -119,13 +120,20 @@ def _statement(
 ) -> PSVM:
     C = check_number(C, "C", low=0, open_low=True)
     p = check_number(p, "p", low=1, why="p < 1 is not convex")
-    check_choice(bias, "bias", BIAS_RULES)
     check_choice(exponent, "exponent", EXPONENTS)
     intercept = check_intercept(intercept, bias)
     data = binary_data(X, y, sample_weight)
     check_costs(C, data.weight)
     space = feature_space(data, kernel, intercept=intercept, indefinite=indefinite)
-    return kind_of_psvm(intercept)(space=space, C=C, p=p, bias=bias)
+    return kind_of_psvm(intercept)(space=space, C=C, p=p)
+
+
+def _by_rule(problem: Problem, bias: str) -> Problem:
+    """Return the problem, whose models have the intercept of a deprecated rule if `bias` names one."""
+    if bias == "exact":
+        return problem
+    changed: Problem = exhibit("problem_with_bias", f"bias={bias!r}")(problem, bias)
+    return changed
 
 
 @builder
@@ -167,8 +175,7 @@ def psvm_primal(
         State :math:`\xi^p` for p other than 1 and 2 by the exact power cone, or by second-order cones with
         the nearest rational exponent, which is another problem and shows up as a gap.
     bias : "exact", "paper" or "released"
-        Rule for the intercept of the model recovered. ``"exact"`` minimises the objective; ``"paper"`` and
-        ``"released"`` reproduce [Sun] and the code published with it.
+        Deprecated: other rules than the optimal one are those of :func:`svmcvx.papers.exhibits.with_bias`.
     intercept : "free", "penalised" or "none"
         A free intercept; that of a constant feature, which is penalised like the others, as in LIBLINEAR; or none. The statement of
         the last two is :mod:`svmcvx.formulations.margin.liblinear`, and there is no variable ``b``.
@@ -225,7 +232,7 @@ def psvm_primal(
     value = 0.5 * cp.sum_squares(w) + C_parameter * loss
     problem = PSVMPrimal(cp.Minimize(value), constraints, statement, [C_parameter])
     problem.cone = cone
-    return problem
+    return _by_rule(problem, bias)
 
 
 @builder
@@ -309,7 +316,7 @@ def psvm_dual(
         constraints += power
     problem = PSVMDual(cp.Maximize(value), constraints, statement, [C_parameter])
     problem.cone, problem.alpha = cone, cp.multiply(p * s, beta) * C_parameter
-    return problem
+    return _by_rule(problem, bias)
 
 
 def _half_squared_norm(space: FeatureSpace, signed: cp.Expression, C: cp.Parameter, p: float) -> cp.Expression:

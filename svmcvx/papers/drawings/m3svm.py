@@ -9,6 +9,7 @@ from sklearn.preprocessing import scale
 
 from svmcvx.datasets import load
 from svmcvx.fast.multiclass.m3svm import m3svm
+from svmcvx.papers.exhibits.adam import m3svm_by_adam
 from svmcvx.papers.m3svm import ADVISED, SEED, SETS, SPLIT, TOL, released_settings
 from svmcvx.papers.result import Reproduction
 from svmcvx.plot import gap_trace
@@ -42,7 +43,7 @@ def convergence(found: Reproduction) -> Figure | None:
         settings = released_settings(name, data)
         solutions = {
             "Newton": m3svm(X, y, **settings, tol=TOL),
-            "Adam, 500 epochs": m3svm(X, y, **settings, tol=TOL, method="adam", learning_rate=SETS[name].rate),
+            "Adam, 500 epochs": m3svm_by_adam(X, y, **settings, tol=TOL, learning_rate=SETS[name].rate),
         }
         gap_trace(solutions, ax=ax, title=name)
     return figure

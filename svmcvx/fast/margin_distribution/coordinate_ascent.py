@@ -1,0 +1,78 @@
+"""Coordinate ascent on the duals of ODM and ODML."""
+
+from __future__ import annotations
+
+import math
+from typing import TypeAlias
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from svmcvx.fast.core.monitor import Monitor
+from svmcvx.fast.linear import loss_passes as passes
+from svmcvx.fast.linear.problem import ArrayBounds, LinearProblem, Point
+from svmcvx.fast.margin_distribution import coordinate_ascent_passes as compiled
+from svmcvx.solution import Status
+
+__all__ = ["METHODS", "ascend"]
+
+Floats: TypeAlias = NDArray[np.float64]
+
+METHODS = ("auto", "newton", "dcd")
+
+# Epochs over the active observations after each one over all.
+SHORT_EPOCHS = 4
+# Rounds after which w = w(θ), which is updated along the way, is computed afresh.
+REFRESH = 10
+# Rounds without a smaller gap after which it ends.
+PATIENCE = 1000
+
+
+def ascend(
+    problem: LinearProblem, monitor: Monitor, theta: Floats, rng: np.random.Generator, *, most: float = math.inf
+) -> tuple[Point, Status]:
+    """Run dual coordinate ascent [HsiehChang] from `theta`.
+
+    An iteration of the monitor is a round of one full and some short epochs. After `most` rounds, or many without a smaller gap, the
+    status is ``INACCURATE``.
+    """
+    m = problem
+    n = theta.size
+    if m.kind == passes.BAND:
+        low, high = np.full(n, -np.inf), np.full(n, np.inf)
+        a, b = 1.0 / (2.0 * m.C1 * m.c), 1.0 / (2.0 * m.C2 * m.c)
+    else:
+        low, high = np.zeros(n), m.c
+        a = b = np.zeros(n)
+    theta = np.clip(theta, low, high)
+    diagonal = m.norms**2
+    active = np.ones(n, dtype=np.bool_)
+    w = m.primal_of(theta)
+    bounds = ArrayBounds(m, w, theta)
+    rounds, margin = 0, math.inf
+    stalled, smallest = 0, math.inf
+    while True:
+        if rounds % REFRESH == 0:
+            w = m.primal_of(theta)
+        lower, upper = bounds.update_pair(w, theta)
+        status = monitor.report(rounds, lower, upper)
+        stalled = 0 if monitor.gap < 0.999 * smallest else stalled + 1
+        smallest = min(smallest, monitor.gap)
+        if status is None and (rounds >= most or stalled > PATIENCE or not math.isfinite(upper - lower)):
+            status = Status.INACCURATE
+        if status is not None:
+            bounds.best.steps = rounds
+            return bounds.best, status
+        largest = 0.0
+        for epoch in range(1 + SHORT_EPOCHS):
+            order = rng.permutation(n if epoch == 0 else np.flatnonzero(active))
+            arguments = (m.y, diagonal, theta, w, m.D, a, b, low, high, order, active, margin)
+            if sp.issparse(m.X):
+                largest = compiled.ascend_sparse(m.X.data, m.X.indices, m.X.indptr, *arguments)
+            else:
+                largest = compiled.ascend_dense(m.X, *arguments)
+            if largest == 0.0 or monitor.out_of_time():
+                break
+        margin = largest
+        rounds += 1

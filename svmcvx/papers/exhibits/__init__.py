@@ -1,0 +1,16 @@
+"""Methods of the papers that never win: they show what was published, and stand here to be compared with."""
+
+from svmcvx.papers.exhibits.adam import m3svm_by_adam
+from svmcvx.papers.exhibits.biases import bias_by_rule, problem_with_bias, with_bias
+from svmcvx.papers.exhibits.random_pairs import RandomPairs
+from svmcvx.papers.exhibits.svrg import odm_by_svrg, odml_by_svrg
+
+__all__ = [
+    "RandomPairs",
+    "bias_by_rule",
+    "m3svm_by_adam",
+    "odm_by_svrg",
+    "odml_by_svrg",
+    "problem_with_bias",
+    "with_bias",
+]
