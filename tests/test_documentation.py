@@ -211,3 +211,63 @@ def test_the_citation_file_is_whole_and_of_this_version():
     assert citation["version"] == sx.__version__
     latest = re.search(r"^## \[([\d.]+)\] - ([\d-]+)$", (ROOT / "CHANGELOG.md").read_text(), flags=re.MULTILINE)
     assert latest.groups() == (sx.__version__, str(citation["date-released"]))
+
+
+# Claims and the tests that hold them
+
+HOLDER = re.compile(r"`(test_\w+\.py)::(\w+)`")
+CLAIMING = [ROOT / "README.md", ROOT / "docs" / "certificates.md", ROOT / "docs" / "limits.md"]
+
+
+def holders_missing(text):
+    """The tests that a text names as holding a claim, and that do not exist."""
+    files = {}
+    for path in ROOT.glob("tests/**/test_*.py"):
+        files[path.name] = files.get(path.name, "") + path.read_text()
+    return [
+        f"{file}::{test}"
+        for file, test in HOLDER.findall(text)
+        if not re.search(rf"^def test_{test}\(", files.get(file, ""), flags=re.MULTILINE)
+    ]
+
+
+def rows_held_by_nothing(text):
+    """Rows of tables with a last column "held by" that name no test in it."""
+    table, bare = False, []
+    for line in text.splitlines():
+        if not line.startswith("|"):
+            table = False
+        elif line.endswith("| held by |"):
+            table = True
+        elif table and not set(line) <= set("|- ") and not HOLDER.search(line.rsplit("|", 2)[1]):
+            bare.append(line)
+    return bare
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_the_tests_that_hold_the_claims_of_a_page_exist(page):
+    text = page.read_text()
+    assert not holders_missing(text)
+    assert not rows_held_by_nothing(text)
+
+
+@pytest.mark.parametrize("page", CLAIMING, ids=name)
+def test_pages_of_claims_name_what_holds_them(page):
+    text = page.read_text()
+    assert len(HOLDER.findall(text)) >= 5
+    steps = re.findall(r"^\d\. .*?(?=^\d\. |^$)", text, flags=re.MULTILINE | re.DOTALL)
+    assert all(HOLDER.search(step) for step in steps)
+    if page.name == "certificates.md":
+        assert len(steps) == 7
+        tables = re.findall(r"^\|(.*)\|\n\|[-| ]+\|$", text, flags=re.MULTILINE)
+        assert all(head.endswith(" held by ") for head in tables)
+
+
+def test_a_claim_that_nothing_holds_is_found():
+    assert holders_missing("`test_documentation.py::there_are_examples`") == []
+    assert holders_missing("`test_documentation.py::nothing` `test_nowhere.py::there_are_examples`") == [
+        "test_documentation.py::nothing",
+        "test_nowhere.py::there_are_examples",
+    ]
+    table = "| claim | held by |\n| --- | --- |\n| one | `test_a.py::b` |\n| `test_a.py::b` | nobody |\n"
+    assert rows_held_by_nothing(table) == ["| `test_a.py::b` | nobody |"]
