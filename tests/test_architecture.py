@@ -13,7 +13,7 @@ ROOT = Path(svmcvx.__file__).parent
 
 # From the bottom up; a room imports only from floors below its own, or from its own room.
 FLOORS = (
-    ("errors", "conjugate_gradients", "core", "digests", "display"),
+    ("errors", "core", "digests", "display", "numerical"),
     ("catalogue", "containers", "proofs", "rounding"),
     ("system", "data", "losses", "synthetic"),
     ("kernels", "row_blocks"),

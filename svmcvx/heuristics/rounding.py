@@ -3,8 +3,8 @@ r"""Rounding of the conic relaxation: a good solution of the 0-1 problem from a 
 .. math:: \min_w\; \|w\|^2 + \lambda \sum_i s_i\, 1[u_i < 1], \qquad\text{or}\qquad
     \min_w\; \|w\|^2 \;\text{ s.t. }\; \sum_i s_i\, 1[u_i < 1] \le k.
 
-For a given set of observations that are kept (margin at least 1) the best point is the one of least norm, found by
-least-distance programming ([LawsonHanson], chapter 23). The heuristics differ in the sets that they try.
+For a given set of observations that are kept (margin at least 1) the best point is the one of least norm
+(:mod:`svmcvx.heuristics.least_norm`). The heuristics differ in the sets that they try.
 
 Source of the problem and of its relaxation: [CepedaGomezHan].
 """
@@ -18,18 +18,18 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
-import scipy.linalg as sl
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from scipy.optimize import nnls
 
 from svmcvx.certificate import EPS
 from svmcvx.errors import DataError
 from svmcvx.feature_space import FeatureSpace
+from svmcvx.heuristics.least_norm import least_norm
 from svmcvx.heuristics.signed_rows import never
+from svmcvx.heuristics.soft_margin import squared_hinge
 from svmcvx.kernels import row_norms
 
-__all__ = ["ON_MARGIN", "least_norm_point", "round_relaxation"]
+__all__ = ["ON_MARGIN", "round_relaxation"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -40,8 +40,6 @@ EXCHANGES = 100
 # Steps in which the observations with the lowest margins are dropped, and the weight of the squared hinge that ranks them.
 PEELINGS = 100
 PEELING_WEIGHT = 100.0
-# Newton's steps for the squared hinge at most; it is piecewise quadratic, so that Newton's method ends after finitely many.
-NEWTON_STEPS = 30
 # Distance above 1 up to which a margin counts as equal to 1.
 ON_MARGIN = 1e-7
 
@@ -112,21 +110,21 @@ class _RoundingSearch:
 
     def refit(self, kept: NDArray[np.intp]) -> bool:
         """Offer the least-norm point with margins of at least 1 on the observations kept; False if there is none."""
-        w = None if self.stop() else least_norm_point(self.A[kept])
-        if w is None:
+        found = None if self.stop() else least_norm(self.A[kept], None)
+        if found is None:
             return False
-        self.offer(_scaled_up(self.A, w / min(1.0, float((self.A[kept] @ w).min(initial=1.0)))))
+        self.offer(_scaled_up(self.A, found.w))
         return True
 
     def peel(self) -> None:
         """Drop the lowest margins of an SVM with squared hinge, a few at a time, and offer the points on the way."""
         kept = np.arange(self.A.shape[0])
         chunk = max(1, kept.size // PEELINGS)
-        w = np.zeros(self.A.shape[1])
+        price, w = np.ones(self.A.shape[1]), np.zeros(self.A.shape[1])
         while kept.size > chunk and not self.stop():
-            w = _squared_hinge(self.A[kept], self.s[kept], w)
+            s = self.s[kept]
+            u, _, w = squared_hinge(self.A[kept], price, s / s.max(), PEELING_WEIGHT, w, self.stop)
             self.stretch(w)
-            u = self.A[kept] @ w
             order = np.argsort(u, kind="stable")
             left = np.sort(kept[order[chunk:]])
             over = self.lam is None and float(self.s.sum() - self.s[left].sum()) > self.k
@@ -153,22 +151,6 @@ class _RoundingSearch:
                 break
 
 
-def _squared_hinge(A: Floats, s: Floats, w: Floats) -> Floats:
-    """Minimise ‖w‖² + C Σ s (1 − Aw)₊² for a large C, by Newton's method from `w`, with s scaled to a maximum of 1."""
-    identity, s = np.eye(A.shape[1]), s / s.max()
-    for _ in range(NEWTON_STEPS):
-        inside = A @ w < 1.0
-        weighted = PEELING_WEIGHT * s[inside, None] * A[inside]
-        try:
-            new = sl.solve(identity + A[inside].T @ weighted, weighted.sum(axis=0), assume_a="pos")
-        except sl.LinAlgError:
-            break
-        if np.array_equal(A @ new < 1.0, inside):
-            return np.asarray(new)
-        w = new
-    return w
-
-
 def _sum_error(terms: int) -> float:
     """What the relative error of a sum of products usually is; the checker's bounds are larger, and proved."""
     return EPS * (4.0 + math.sqrt(terms))
@@ -178,28 +160,6 @@ def _scaled_up(A: Floats, w: Floats) -> Floats:
     """Scale a point up so that margins of 1 exceed 1 by more than the rounding error of the products ``A @ w``."""
     size = max(1.0, float(np.linalg.norm(w)))
     return w * (1.0 + 4.0 * _sum_error(w.size) * float(row_norms(A).max()) * size)
-
-
-def least_norm_point(A: Floats) -> Floats | None:
-    """Return the point of least norm with ``A w >= 1``, by least-distance programming; None if there is none.
-
-    With the residual ρ of the non-negative least squares problem ``min |[A'; 1'] v - e|``, e the last unit vector, it is
-    ``-ρ[:-1] / ρ[-1]`` ([LawsonHanson], chapter 23).
-    """
-    if A.shape[0] == 0:
-        return np.zeros(A.shape[1])
-    stacked = np.vstack([A.T, np.ones(A.shape[0])])
-    target = np.zeros(stacked.shape[0])
-    target[-1] = 1.0
-    try:
-        v, _ = nnls(stacked, target)
-    except RuntimeError:  # too many iterations
-        return None
-    residual = stacked @ v - target
-    if not residual[-1] < -(EPS**0.75):
-        return None
-    w = -residual[:-1] / residual[-1]
-    return w if float((A @ w).min()) > 0.5 else None
 
 
 def round_relaxation(

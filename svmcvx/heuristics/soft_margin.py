@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TypeAlias
 
 import numpy as np
@@ -10,10 +11,11 @@ import scipy.linalg as sl
 from numpy.typing import NDArray
 
 from svmcvx.heuristics.signed_rows import Geometry, never
+from svmcvx.numerical.line_search import line_search
 from svmcvx.system.abandoned import awaited, cholesky
 from svmcvx.system.deadline import OutOfTime
 
-__all__ = ["elastic_filter", "soft_margin_scores"]
+__all__ = ["elastic_filter", "soft_margin_scores", "squared_hinge"]
 
 Floats: TypeAlias = NDArray[np.float64]
 Bools: TypeAlias = NDArray[np.bool_]
@@ -22,13 +24,15 @@ Bools: TypeAlias = NDArray[np.bool_]
 # units of their size.
 HARD, SEPARATED, TRIED, WORK = 1e6, 1e-3, 5, 3e9
 NEWTON_STEPS = 50
+# A step that promises less than this share of the objective is lost in its rounding.
+NEGLIGIBLE = 1e-14
 # Price of the squared bias where it is free: the system has to be definite.
 BIAS = 1e-8
 
 
 def soft_margin_scores(geometry: Geometry, cost: float, stop: Callable[[], bool] = never) -> Floats:
     r"""Return the margins u of :math:`\min \|w\|^2 + \mathrm{cost} \sum s_i (1-u_i)_+^2`, rows divided by their largest entry."""
-    return _soft_margin(*_scaled(geometry), geometry.weight, cost, None, stop)[0]
+    return squared_hinge(*_scaled(geometry), geometry.weight, cost, None, stop)[0]
 
 
 def elastic_filter(geometry: Geometry, stop: Callable[[], bool] = never) -> Floats:
@@ -48,7 +52,7 @@ def elastic_filter(geometry: Geometry, stop: Callable[[], bool] = never) -> Floa
     if stop():
         return score
     rows, norm = _scaled(geometry)
-    u, _, w = _soft_margin(rows, norm, geometry.weight, HARD, None, stop)
+    u, _, w = squared_hinge(rows, norm, geometry.weight, HARD, None, stop)
     most = int(min(n - 1, max(WORK / (TRIED * 20.0 * n * rows.shape[1] ** 2), 1)))
     for rank in range(most):
         slack = np.where(kept, 1.0 - u, -np.inf)
@@ -59,7 +63,7 @@ def elastic_filter(geometry: Geometry, stop: Callable[[], bool] = never) -> Floa
         for i in candidates:
             weight = np.where(kept, geometry.weight, 0.0)
             weight[i] = 0.0
-            trials.append((*_soft_margin(rows, norm, weight, HARD, w, stop), i))
+            trials.append((*squared_hinge(rows, norm, weight, HARD, w, stop), i))
         u, _, w, chosen = min(trials, key=lambda trial: trial[1])
         score[chosen], kept[chosen] = rank, False
     return score
@@ -80,17 +84,42 @@ def _second_moments(rows: Floats, chosen: NDArray[np.intp], price: Floats) -> Fl
     return np.asarray((some * price[:, None]).T @ some)
 
 
-def _soft_margin(
+def _derivative(along: tuple[float, float], price: Floats, u: Floats, change: Floats, t: float) -> float:
+    """Half the derivative along a step: `along` are the terms of the squared norm, u + t `change` the margins."""
+    slack = np.maximum(1.0 - (u + t * change), 0.0)
+    return along[0] + t * along[1] - float((price * slack) @ change)
+
+
+def squared_hinge(
     rows: Floats, norm: Floats, weight: Floats, cost: float, start: Floats | None, stop: Callable[[], bool]
 ) -> tuple[Floats, float, Floats]:
-    """Return margins, weighted sum of squared slacks and w of the squared-hinge machine, by Newton's method."""
+    r"""Minimise :math:`\sum_j n_j w_j^2 + c\sum_i s_i (1-u_i)_+^2` with u = Gw by Newton's method.
+
+    The function is piecewise quadratic: a full step after which the same rows have a loss ends at the minimum.
+
+    Parameters
+    ----------
+    rows : ndarray of shape (n, r)
+        G.
+    norm : ndarray of shape (r,)
+        Prices :math:`n_j` of the squared coordinates.
+    weight : ndarray of shape (n,)
+        Weights :math:`s_i`.
+    cost : float
+    start : ndarray of shape (r,) or None
+        Where to begin; 0 if None.
+    stop : callable
+        Asked before each step.
+
+    Returns
+    -------
+    u : ndarray of shape (n,)
+    loss : float
+        :math:`\sum_i s_i (1-u_i)_+^2`.
+    w : ndarray of shape (r,)
+    """
     w = np.zeros(norm.size) if start is None else start
-
-    def value_at(u: Floats, w: Floats) -> float:
-        return float(norm @ w**2 + cost * (weight @ np.maximum(1.0 - u, 0.0) ** 2))
-
     u = rows @ w
-    value = value_at(u, w)
     for _ in range(NEWTON_STEPS):
         if stop():
             break
@@ -105,15 +134,13 @@ def _soft_margin(
             step = sl.lstsq(hessian, -gradient, lapack_driver="gelsy", check_finite=False)[0]
         except OutOfTime:
             break
-        size, before = 1.0, value
-        while size > 1e-6:
-            new = w + size * step
-            there = rows @ new
-            value = value_at(there, new)
-            if value < before:
-                break
-            size /= 2
-        if not value < before * (1.0 - 1e-12):
+        before = float(gradient @ step)
+        if not before < -NEGLIGIBLE * (float(norm @ w**2) + float(price @ (1.0 - u) ** 2)):
             break
-        w, u = new, there
+        change = rows @ step
+        along = float((norm * w) @ step), float((norm * step) @ step)
+        length = line_search(partial(_derivative, along, cost * weight, u, change), before)
+        w, u = w + length * step, u + length * change
+        if length == 1.0 and np.array_equal(u < 1.0, price > 0):
+            break
     return u, float(weight @ np.maximum(1.0 - u, 0.0) ** 2), w

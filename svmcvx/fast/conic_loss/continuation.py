@@ -22,7 +22,7 @@ from svmcvx.fast.conic_loss.low_rank_newton import LowRankRelaxation, Solve
 from svmcvx.fast.core.monitor import Monitor
 from svmcvx.formulations.conic_loss.primal import objective, relaxed_indicator
 from svmcvx.formulations.conic_loss.statement import ConicLoss
-from svmcvx.heuristics.rounding import least_norm_point
+from svmcvx.heuristics.least_norm import least_norm
 from svmcvx.solution import Status
 
 __all__ = [
@@ -311,10 +311,10 @@ class Continuation:
             if rows.size > MOST_NEAR * REFINED:
                 return None
             scale = math.sqrt(float(np.mean(problem.squared_norms[rows]))) if rows.size else 1.0
-            w = least_norm_point(self._signed(rows) / scale)
-            if w is None:
+            found = least_norm(self._signed(rows) / scale, None)
+            if found is None:
                 return None
-            w = w / scale
+            w = found.w / scale
             u = problem.y * np.asarray(problem.L @ w)
             missing = np.setdiff1d(np.flatnonzero(kept & (u < 1.0 - NEAR)), rows)
             if missing.size == 0:

@@ -16,7 +16,7 @@ from svmcvx.fast.conic_loss.low_rank_newton import LowRankRelaxation
 from svmcvx.fast.core.monitor import Monitor
 from svmcvx.formulations.conic_loss.recovery import moment_of
 from svmcvx.formulations.conic_loss.statement import ConicLoss, hard_margin_point
-from svmcvx.heuristics.rounding import least_norm_point
+from svmcvx.heuristics.least_norm import least_norm
 from svmcvx.model import LinearModel
 from svmcvx.solution import Attempt, Solution, Status
 
@@ -89,11 +89,11 @@ def _hard_margin(statement: ConicLoss) -> Floats:
     A = (L.toarray() if sp.issparse(L) else L) * (y / scale)[:, None]
     if statement.kappa == 0:
         return hard_margin_point(A if rows.all() else np.vstack([A, np.zeros((1, A.shape[1]))])) / scale
-    w = least_norm_point(A) if float(statement.weight[~rows].sum()) <= FULL * statement.allowance else None
-    if w is None:
+    found = least_norm(A, None) if float(statement.weight[~rows].sum()) <= FULL * statement.allowance else None
+    if found is None:
         reason = statement.explain("infeasible")
         raise SolverFailed(f"fast.conic: {reason}", [Attempt("fast.conic/newton", Status.INFEASIBLE, reason)])
-    return w / scale
+    return found.w / scale
 
 
 def begin(

@@ -16,9 +16,9 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.linalg.lapack import dposv
 
-from svmcvx.conjugate_gradients import conjugate_gradients
 from svmcvx.fast.linear.margins import Margins
 from svmcvx.fast.linear.problem import CONJUGATE_STEPS, DIRECT_PER_ENTRY, LinearNewtonSettings, LinearTerms
+from svmcvx.numerical.conjugate_gradients import conjugate_gradients
 
 __all__ = ["newton_step"]
 

@@ -28,13 +28,13 @@ import scipy.linalg as sl
 from numpy.typing import NDArray
 
 from svmcvx.certificate import relative_gap
-from svmcvx.conjugate_gradients import conjugate_gradients
 from svmcvx.fast.core.monitor import Monitor
 from svmcvx.fast.core.pivoted_cholesky import partial_factor
 from svmcvx.fast.linear import loss_passes as passes
 from svmcvx.fast.linear.newton import LinearNewtonSettings, minimise
 from svmcvx.fast.linear.problem import LinearProblem, estimated_rounding
 from svmcvx.formulations.margin_distribution.odm import ODM, dual_objective, objective
+from svmcvx.numerical.conjugate_gradients import conjugate_gradients
 from svmcvx.solution import Status
 from svmcvx.system import memory
 

@@ -25,12 +25,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svmcvx.fast.core.monitor import Monitor
-from svmcvx.fast.multiclass.line_search import line_search
 from svmcvx.fast.multiclass.points import ScoreBounds
 from svmcvx.fast.multiclass.systems.envelopes import Envelope, FaceCurvature, Response
 from svmcvx.fast.multiclass.systems.observation_steps import observation_step
 from svmcvx.fast.multiclass.systems.penalties import AbsoluteWeights, SmoothPenalty, SquaredWeights, WeightPenalty
 from svmcvx.fast.multiclass.systems.score_systems import JointCurvature, ScoreSystem
+from svmcvx.numerical.line_search import line_search
 from svmcvx.solution import Status
 
 __all__ = ["AugmentedNewton", "ClassicalNewtonSettings"]
@@ -293,7 +293,7 @@ class AugmentedNewton:
         own = self.penalty.slope(self.U, D)
         length = line_search(
             lambda length: own(length) - float((self._multipliers(f + length * df)[0] * df).sum()),
-            predicted,
+            -predicted,
         )
         if isinstance(self.penalty, AbsoluteWeights):
             self.penalty.move(self.U, D, length, BOUNDARY_SHARE)

@@ -22,13 +22,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svmcvx.fast.core.monitor import Monitor
-from svmcvx.fast.multiclass.line_search import line_search
 from svmcvx.fast.multiclass.points import ScoreBounds
 from svmcvx.fast.multiclass.systems.m3svm_systems import M3SVMSystem, PairNorms
 from svmcvx.fast.multiclass.systems.score_systems import Curvature, JointCurvature, SeparateCurvature
 from svmcvx.formulations.multiclass.losses import HingeSum, LogisticSum, ScoreLoss, SmoothedHingeSum
 from svmcvx.formulations.multiclass.m3svm import M3SVM
 from svmcvx.losses import hinge_power_conjugate
+from svmcvx.numerical.line_search import line_search
 from svmcvx.solution import Status
 
 __all__ = ["LARGEST_DIRECT", "Continuation", "M3SVMBounds"]
@@ -302,4 +302,4 @@ class Continuation:
             multipliers = system.weight * loss.multipliers(f + length * df)
             return float((norms.gradient * D).sum() - (multipliers * df).sum())
 
-        return line_search(slope, predicted)
+        return line_search(slope, -predicted)

@@ -96,7 +96,7 @@ from svmcvx.formulations.conic_loss.recovery import (
     relaxed_model,
     within,
 )
-from svmcvx.heuristics.rounding import least_norm_point
+from svmcvx.heuristics.least_norm import least_norm
 from svmcvx.kernels import KernelLike
 from svmcvx.model import BinaryModel
 
@@ -335,10 +335,10 @@ def check_lam_or_kappa(lam: Any, kappa: Any, caller: str) -> tuple[float | None,
 
 def hard_margin_point(A: Floats) -> Floats:
     """Return the point of least norm with margins of at least 1 on all signed rows, or raise a :class:`DataError`."""
-    w = least_norm_point(A)
-    if w is None:
+    found = least_norm(A, None)
+    if found is None:
         raise DataError(
             "kappa = 0 allows no margin below 1, and the two classes are not separable in this feature space; "
             "pass a positive kappa, or a richer kernel"
         )
-    return w
+    return found.w

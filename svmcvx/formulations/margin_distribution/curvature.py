@@ -11,9 +11,9 @@ import scipy.linalg as sl
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from svmcvx.conjugate_gradients import conjugate_gradients
 from svmcvx.feature_space import FeatureSpace
 from svmcvx.losses import variance_multipliers
+from svmcvx.numerical.conjugate_gradients import conjugate_gradients
 from svmcvx.system import memory
 from svmcvx.system.abandoned import awaited, checkpoint, cholesky, triangle
 

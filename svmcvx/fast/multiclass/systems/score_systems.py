@@ -23,9 +23,9 @@ import scipy.linalg as sl
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from svmcvx.conjugate_gradients import conjugate_gradients
 from svmcvx.data import Features
 from svmcvx.formulations.multiclass.score_space import ScoreSpace
+from svmcvx.numerical.conjugate_gradients import conjugate_gradients
 
 __all__ = [
     "Curvature",

@@ -1,0 +1,1 @@
+"""Routines of numerical optimisation that every floor may use."""

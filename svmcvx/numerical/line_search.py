@@ -1,0 +1,66 @@
+"""The one line search: a step length at which the derivative of a convex function along a line nearly vanishes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+__all__ = ["line_search"]
+
+# Evaluations of the derivative, at most.
+EVALUATIONS = 40
+# A trial is at least this share of the bracket away from its ends.
+INSIDE = 0.1
+
+
+def line_search(
+    derivative: Callable[[float], float],
+    start: float,
+    *,
+    falling: float = 0.2,
+    rising: float = 0.2,
+    longest: float = 4.0,
+) -> float:
+    r"""Return a step length t near which the derivative of a convex function :math:`\phi` along a line vanishes.
+
+    Parameters
+    ----------
+    derivative : callable
+        :math:`\phi'(t)`; what is not finite counts as positive.
+    start : float
+        :math:`\phi'(0)`, negative.
+    falling, rising : float
+        Shares of :math:`|\phi'(0)|` up to which a negative and a positive derivative end the search.
+    longest : float
+        Step length from which on a negative derivative ends it; 1 for steps that are not to be extended.
+
+    Returns
+    -------
+    float
+        Where it ends without such a t, one at which the function still falls: 0 if none is known.
+
+    Notes
+    -----
+    t = 1 is tried first, then twice as much until the minimum is passed. In the bracket it is regula falsi in the Illinois variant,
+    which halves the derivative at the end that is kept, as derivatives may jump.
+
+    Source: [DowellJarratt].
+    """
+    low, low_slope, high, high_slope = 0.0, start, math.inf, math.inf
+    length = 1.0
+    for _ in range(EVALUATIONS):
+        slope = derivative(length)
+        if falling * start <= slope <= -rising * start or (slope < 0 and math.isinf(high) and length >= longest):
+            return length
+        if slope < 0:
+            low, low_slope = length, slope
+            high_slope /= 2.0
+        else:
+            high, high_slope = length, slope if math.isfinite(slope) else math.inf
+            low_slope /= 2.0
+        if math.isinf(high):
+            length = 2.0 * length
+        else:
+            share = low_slope / (low_slope - high_slope) if math.isfinite(high_slope) else 0.0
+            length = low + (high - low) * min(1.0 - INSIDE, max(INSIDE, share))
+    return low
