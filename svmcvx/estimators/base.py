@@ -17,12 +17,13 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from svmcvx.catalogue import find
 from svmcvx.certificate import Certificate
 from svmcvx.containers import as_array
-from svmcvx.data import CodedLabels, check_features, check_labels, check_weights
+from svmcvx.data import CodedLabels, check_choice, check_features, check_labels, check_weights
 from svmcvx.errors import DataError, DataTypeError
 from svmcvx.estimators.parameters import PARAMETERS, estimator
 from svmcvx.estimators.request import Request, TrainingData, iterations
 from svmcvx.estimators.routes import Route, unsupported_settings
 from svmcvx.formulations.base import FormulationProblem
+from svmcvx.guarantees import Guarantee, Interval, guarantee
 from svmcvx.kernels import Precomputed
 from svmcvx.kernels.gram_cache import GramCache
 from svmcvx.model import LinearModel, Model, OneVsModel
@@ -37,6 +38,9 @@ __all__ = ["CertifiedClassifier", "read_only"]
 
 Floats: TypeAlias = NDArray[np.float64]
 Numbers = TypeVar("Numbers", bound=np.generic)
+
+# What an interval may be of.
+METRICS: Final = ("accuracy", "balanced_accuracy", "error", "auc")
 
 # Parameters of estimators that are not arguments of a builder.
 SHARED: Final = {title.split(" : ")[0] for title in PARAMETERS} - {"kernel", "indefinite"}
@@ -73,6 +77,7 @@ class _Fitted(ClassifierMixin, BaseEstimator):
     _codes: NDArray[np.unsignedinteger[Any]] | None
     solver_route_: str
     solver_reason_: str
+    guarantee_: Guarantee
 
 
 @estimator
@@ -208,6 +213,86 @@ class CertifiedClassifier(_Fitted):
         if weight is not None and not weight.any():
             raise DataError("sample_weight must not be zero everywhere")
         return float(np.average(predicted == labels, weights=weight))
+
+    def guarantee(self, X: Any, y: Any) -> Guarantee:
+        """Return what is proved of every optimal machine, and keep it as ``guarantee_`` for the next two methods.
+
+        Estimators do not keep the data that they were fitted to, and the proof needs them.
+
+        Parameters
+        ----------
+        X : array-like, DataFrame or sparse matrix of shape (n, d)
+            The training data; weights are those of the fit.
+        y : array-like of shape (n,)
+            Their labels.
+
+        Returns
+        -------
+        Guarantee
+            See :func:`svmcvx.guarantee`, which says of which machines there are guarantees.
+
+        Raises
+        ------
+        svmcvx.DataError
+            If these are not the training data, or nothing can be proved of this machine; the message says why.
+        """
+        check_is_fitted(self, "solution_")
+        self._check_columns(X, reset=False)
+        self.guarantee_ = guarantee(self, X, y)
+        self._guaranteed = self.solution_
+        return self.guarantee_
+
+    def _current_guarantee(self) -> Guarantee:
+        check_is_fitted(self, "solution_")
+        if getattr(self, "_guaranteed", None) is not self.solution_:
+            raise DataError(
+                f"this {type(self).__name__} does not keep its training data: call guarantee(X, y) with them after the fit"
+            )
+        return self.guarantee_
+
+    def predict_guaranteed(self, T: Any) -> NDArray[Any]:
+        """Return the label of each row that *every* optimal machine predicts, None where that is undecided.
+
+        Parameters
+        ----------
+        T : array-like or sparse matrix of shape (m, d)
+
+        Returns
+        -------
+        ndarray of objects, shape (m,)
+
+        Raises
+        ------
+        svmcvx.DataError
+            Before :meth:`guarantee` was called with the training data.
+        """
+        found = self._current_guarantee()
+        checked = check_features(T)
+        self._check_columns(T, reset=False)
+        return found.predict(checked)
+
+    def score_interval(self, T: Any, y: Any, metric: str = "accuracy") -> Interval:
+        """Return an interval of what the optimal machine scores on data: one number where nothing that matters is undecided.
+
+        Parameters
+        ----------
+        T : array-like or sparse matrix of shape (m, d)
+        y : array-like of shape (m,)
+            Labels of the same type as those of ``fit``.
+        metric : "accuracy", "balanced_accuracy", "error" or "auc"
+
+        Returns
+        -------
+        Interval
+
+        Raises
+        ------
+        svmcvx.DataError
+            Before :meth:`guarantee` was called with the training data, or if an argument cannot be used.
+        """
+        check_choice(metric, "metric", METRICS)
+        found: Interval = getattr(self._current_guarantee(), metric)(T, y)
+        return found
 
     def _score_blocks(self, X: Any, y: Any, sample_weight: Any) -> float:
         hit = total = 0.0

@@ -1,5 +1,6 @@
 """What every optimal machine predicts: intervals against exact optima, and what is refused."""
 
+import pickle
 from dataclasses import replace
 from fractions import Fraction
 from itertools import pairwise, product
@@ -366,3 +367,49 @@ def test_a_solution_far_from_the_optimum_has_wide_intervals():
     found = sx.guarantee(nothing, X, y)
     assert found.accuracy(T, labels).width > 0.5
     assert found.radius > sx.guarantee(solution, X, y).radius
+
+
+# Estimators
+
+
+def test_an_estimator_keeps_a_guarantee_until_it_is_fitted_again():
+    X, y, T, labels = problem()
+    classifier = sx.PSVMClassifier(p=2.0, kernel="rbf").fit(X, y)
+    with pytest.raises(sx.DataError, match=r"call guarantee\(X, y\)"):
+        classifier.predict_guaranteed(T)
+    found = classifier.guarantee(X, y)
+    assert classifier.predict_guaranteed(T).tolist() == found.predict(T).tolist()
+    assert classifier.score_interval(T, labels) == found.accuracy(T, labels)
+    assert classifier.score_interval(T, labels, "auc") == found.auc(T, labels)
+    assert classifier.score(T, labels) in classifier.score_interval(T, labels)
+    copy = pickle.loads(pickle.dumps(classifier))  # noqa: S301
+    assert copy.score_interval(T, labels) == found.accuracy(T, labels)
+    with pytest.raises(sx.DataError, match="metric must be one of"):
+        classifier.score_interval(T, labels, "f1")
+    with pytest.raises(sx.DataError, match="not the data of the solution"):
+        classifier.guarantee(X[::-1], y)
+    classifier.fit(X, y)
+    with pytest.raises(sx.DataError, match="call guarantee"):
+        classifier.score_interval(T, labels)
+
+
+def test_weights_of_observations_and_classes_are_those_of_the_fit():
+    X, y, T, _ = problem()
+    weight = np.random.default_rng(0).choice([0.0, 0.5, 2.0], y.size)
+    for kernel in (None, "rbf"):
+        loose = sx.PSVMClassifier(p=1.5, kernel=kernel, class_weight="balanced", tol=0.1).fit(X, y, weight)
+        tight = sx.PSVMClassifier(p=1.5, kernel=kernel, class_weight="balanced", tol=1e-10).fit(X, y, weight)
+        one, other = (classifier.guarantee(X, y).scores(T) for classifier in (loose, tight))
+        assert (np.maximum(one.lower, other.lower) <= np.minimum(one.upper, other.upper)).all()
+        assert other.decided.all()
+
+
+def test_frames_have_their_columns_checked():
+    pd = pytest.importorskip("pandas")
+    X, y, T, _ = problem()
+    frame = pd.DataFrame(X, columns=["a", "b", "c"])
+    classifier = sx.PSVMClassifier(p=2.0).fit(frame, y)
+    assert classifier.guarantee(frame, y).decided(T).all()
+    assert classifier.predict_guaranteed(pd.DataFrame(T, columns=["a", "b", "c"])).size == 40
+    with pytest.raises(sx.DataError, match="feature names"):
+        classifier.guarantee(frame[["b", "a", "c"]], y)
