@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from svmcvx.certificate import Certificate
     from svmcvx.estimators.certification import certify
     from svmcvx.experiments import certified_path, compare, select, study
-    from svmcvx.formulations.base import BinaryStatement, Formulation, FormulationProblem
+    from svmcvx.formulations.base import BinaryStatement, Formulation
+    from svmcvx.formulations.problem import FormulationProblem
     from svmcvx.guarantees import Guarantee, Interval, guarantee
     from svmcvx.kernels import RBF, Exponential, Kernel, Laplacian, Linear, Polynomial, Precomputed, Sigmoid
     from svmcvx.model import KernelModel, LinearModel, Model, MulticlassModel, OneVsModel, load_model
@@ -152,7 +153,8 @@ _MODULES: dict[str, tuple[str, ...]] = {
     "svmcvx.certificate": ("Certificate",),
     "svmcvx.estimators": ("certify",),
     "svmcvx.experiments": ("certified_path", "compare", "select", "study"),
-    "svmcvx.formulations.base": ("BinaryStatement", "Formulation", "FormulationProblem"),
+    "svmcvx.formulations.base": ("BinaryStatement", "Formulation"),
+    "svmcvx.formulations.problem": ("FormulationProblem",),
     "svmcvx.guarantees": ("Guarantee", "Interval", "guarantee"),
     "svmcvx.kernels": ("RBF", "Exponential", "Kernel", "Laplacian", "Linear", "Polynomial", "Precomputed", "Sigmoid"),
     "svmcvx.model": ("KernelModel", "LinearModel", "Model", "MulticlassModel", "OneVsModel", "load_model"),

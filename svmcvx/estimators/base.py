@@ -22,7 +22,7 @@ from svmcvx.errors import DataError, DataTypeError
 from svmcvx.estimators.parameters import PARAMETERS, estimator
 from svmcvx.estimators.request import Request, TrainingData, iterations
 from svmcvx.estimators.routes import Route, unsupported_settings
-from svmcvx.formulations.base import FormulationProblem
+from svmcvx.formulations.problem import FormulationProblem
 from svmcvx.guarantees import Guarantee, Interval, guarantee
 from svmcvx.kernels import Precomputed
 from svmcvx.kernels.gram_cache import GramCache

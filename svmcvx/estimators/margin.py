@@ -12,10 +12,10 @@ from svmcvx.data import check_choice, check_number
 from svmcvx.errors import DataError
 from svmcvx.estimators.binary import BinaryClassifier
 from svmcvx.estimators.parameters import estimator
-from svmcvx.formulations.base import FormulationProblem
 from svmcvx.formulations.margin.absolute_norm import AbsoluteNormSVM
 from svmcvx.formulations.margin.absolute_norm_problems import l1_svm
 from svmcvx.formulations.margin.liblinear import check_intercept
+from svmcvx.formulations.problem import FormulationProblem
 
 __all__ = ["PSVMClassifier"]
 

@@ -14,7 +14,7 @@ from svmcvx.catalogue import find
 from svmcvx.data import CodedLabels, Features, check_number, check_time_limit, check_whole
 from svmcvx.errors import BuildError, SolverFailed
 from svmcvx.estimators.routes import FAST, Route, choose, mixed_integer_solver
-from svmcvx.formulations.base import FormulationProblem
+from svmcvx.formulations.problem import FormulationProblem
 from svmcvx.solution import Solution
 from svmcvx.solve import solve
 from svmcvx.solve.options import iteration_limit

@@ -15,8 +15,9 @@ from svmcvx.data import BinaryData, Features
 from svmcvx.errors import DataError, SvmcvxError
 from svmcvx.feature_space.linear import LinearSpace
 from svmcvx.model import LinearModel
+from svmcvx.row_blocks.piece import Piece, PieceDigests
 from svmcvx.row_blocks.shards import Parts, Pieces, Shards, reads_rows
-from svmcvx.row_blocks.sources import Piece, PieceDigests, checked_piece
+from svmcvx.row_blocks.sources import checked_piece
 from svmcvx.system.memory import SMALL_ENTRIES
 
 __all__ = ["SAME", "BlockRows", "BlockSettings", "BlockSpace", "Sample", "spaces"]

@@ -18,16 +18,9 @@ from svmcvx.feature_space.blocks import SAME, BlockRows, BlockSpace, Sample
 from svmcvx.feature_space.linear import DENSE, LinearSpace
 from svmcvx.rounding import row_norms_above
 from svmcvx.row_blocks.labels import Sides
+from svmcvx.row_blocks.piece import Piece, PieceDigests
 from svmcvx.row_blocks.shards import Parts, Pieces, Shards, reads_rows
-from svmcvx.row_blocks.sources import (
-    BlockLabels,
-    DaskRows,
-    Piece,
-    PieceDigests,
-    RowBlocks,
-    checked_piece,
-    dask_rows,
-)
+from svmcvx.row_blocks.sources import BlockLabels, DaskRows, RowBlocks, checked_piece, dask_rows
 
 __all__ = ["block_space"]
 

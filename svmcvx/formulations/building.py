@@ -11,7 +11,7 @@ import scipy.sparse as sp
 
 from svmcvx.containers import owned
 from svmcvx.data import CodedLabels, check_time_limit
-from svmcvx.formulations.base import FormulationProblem
+from svmcvx.formulations.problem import FormulationProblem
 from svmcvx.system import clock, memory
 from svmcvx.system.deadline import allowed
 from svmcvx.system.threads import blas_held_to_one

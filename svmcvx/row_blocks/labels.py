@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from svmcvx.containers import as_array
 from svmcvx.data import check_labels, check_weights, coded_labels
 from svmcvx.errors import DataError
+from svmcvx.row_blocks.piece import PieceDigests
 from svmcvx.row_blocks.shards import Parts, Pieces, Shards, reads_rows
-from svmcvx.row_blocks.sources import BlockLabels, PieceDigests, RowBlocks, is_dask, piece_of
+from svmcvx.row_blocks.sources import BlockLabels, RowBlocks, is_dask, piece_of
 
 __all__ = ["LabelCounts", "Sides", "label_counts"]
 

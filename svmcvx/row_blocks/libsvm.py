@@ -16,7 +16,7 @@ import scipy.sparse as sp
 from sklearn.datasets import load_svmlight_file
 
 from svmcvx.errors import DataError
-from svmcvx.row_blocks.sources import Piece
+from svmcvx.row_blocks.piece import Piece
 from svmcvx.system.files import written_whole
 
 __all__ = ["libsvm_loaders"]

@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svmcvx.errors import DataError
+from svmcvx.row_blocks.piece import Piece
 from svmcvx.row_blocks.shards import Parts, Pieces, Shards, reads_rows
-from svmcvx.row_blocks.sources import BlockLabels, Piece, RowBlocks, piece_of
+from svmcvx.row_blocks.sources import BlockLabels, RowBlocks, piece_of
 
 __all__ = ["labelled_pieces", "mapped_rows"]
 

@@ -18,7 +18,8 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from svmcvx.errors import SolverFailed, SvmcvxError, missing_extra
-from svmcvx.row_blocks.sources import DaskRows, Piece, Rows, named_block, piece_of
+from svmcvx.row_blocks.piece import Piece
+from svmcvx.row_blocks.sources import DaskRows, Rows, named_block, piece_of
 from svmcvx.system.cluster import default_client
 from svmcvx.system.deadline import Deadline, OutOfTime
 from svmcvx.system.threads import blas_held_to_one, threads_allowed

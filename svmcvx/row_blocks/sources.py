@@ -8,15 +8,15 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from svmcvx.containers import as_array
-from svmcvx.data import Features, check_features, check_whole
-from svmcvx.digests import digest
+from svmcvx.data import check_features, check_whole
 from svmcvx.errors import DataError, missing_extra
+from svmcvx.row_blocks.piece import Piece
 
 __all__ = ["BlockLabels", "DaskRows", "Piece", "RowBlocks", "Rows", "in_blocks", "is_dask", "refuse_in_blocks"]
 
@@ -24,36 +24,6 @@ Paths: TypeAlias = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
 # Entries of a block of a file: 16 MiB in float64, so that a few of them stay in the cache of a processor.
 BLOCK_ENTRIES: Final = 2**21
-
-
-class Piece(NamedTuple):
-    """The rows of one block.
-
-    Attributes
-    ----------
-    X : ndarray or csr_array of shape (m, d)
-        In the type of its source; float32 numbers stay what they are until they are used.
-    y : ndarray of shape (m,) or None
-        Labels, where the source has them.
-    weight : ndarray of shape (m,) or None
-    """
-
-    X: Features
-    y: NDArray[Any] | None = None
-    weight: NDArray[Any] | None = None
-
-
-class PieceDigests(NamedTuple):
-    """Numbers by which the parts of a block are recognised when it is read again; 0 for a part that does not come with it."""
-
-    rows: int
-    labels: int
-    weights: int
-
-    @classmethod
-    def of(cls, piece: Piece) -> PieceDigests:
-        """Return those of a block as it was loaded."""
-        return cls(*(0 if part is None else digest(part) for part in piece))
 
 
 # Loads one block; it is sent to other processes, and may be called any number of times.

@@ -6,99 +6,28 @@ import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from svmcvx.certificate import SEARCHED, Certificate
-from svmcvx.data import BinaryData, MulticlassData
 from svmcvx.display import listed, quantity, settings
 from svmcvx.errors import DataError
-from svmcvx.kernels import Kernel, Linear
 from svmcvx.model import Model, frozen
 from svmcvx.proofs.blocks import described, enclosures
 from svmcvx.proofs.format import Proof, write_proof
 from svmcvx.proofs.statement import Statement
 from svmcvx.proofs.tables import dual_of
+from svmcvx.solution.record import Attempt, DataFacts, Evidence, OptimalIntercepts, Status, Timings
+from svmcvx.solution.summary import Summary, summary_html
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from svmcvx.solution.summary import Summary
-
 __all__ = ["Attempt", "DataFacts", "Evidence", "OptimalIntercepts", "Solution", "Status", "Timings"]
 
 Floats: TypeAlias = NDArray[np.float64]
-
-# Hyper-parameters that the optimum does not depend on, or that a statement has fields of its own for.
-OF_THE_SOLUTION: Final = ("kernel", "intercept", "form", "bias")
-
-
-class Status(StrEnum):
-    """Why a solver stopped, in its own opinion; the certificate is the other, independent fact."""
-
-    OPTIMAL = "optimal"
-    INACCURATE = "inaccurate"
-    TIME_LIMIT = "time_limit"
-    ITERATION_LIMIT = "iteration_limit"
-    NUMERICAL = "numerical"
-    INTERRUPTED = "interrupted"
-    INFEASIBLE = "infeasible"
-    UNBOUNDED = "unbounded"
-    LICENCE = "licence"
-    UNAVAILABLE = "unavailable"
-    ERROR = "error"
-
-
-@dataclass(frozen=True)
-class Attempt:
-    """One solver tried on one problem.
-
-    Attributes
-    ----------
-    solver : str
-        Name of the solver, such as ``"CLARABEL"``.
-    status : Status
-    reason : str
-        Why the attempt was not enough; empty for the one that was accepted.
-    seconds : float
-        Wall clock of the attempt, compilation included.
-    gap : float
-        Certified relative gap of its point (``inf`` without a point).
-    options : dict
-        The options that the solver was given, in its own spelling.
-    warm_start_used : bool
-        Whether the solver could use the earlier solution that was offered.
-    iterations : int or None
-        In the solver's own unit (a mixed-integer solver's are nodes); None if it does not tell.
-    """
-
-    solver: str
-    status: Status
-    reason: str = ""
-    seconds: float = 0.0
-    gap: float = math.inf
-    options: Mapping[str, Any] = field(default_factory=dict)
-    warm_start_used: bool = False
-    iterations: int | None = None
-
-
-@dataclass(frozen=True)
-class Timings:
-    """Seconds spent in building, compiling (or loading what is compiled), solving and certifying."""
-
-    build: float = 0.0
-    compile: float = 0.0
-    solve: float = 0.0
-    certify: float = 0.0
-
-    @property
-    def total(self) -> float:
-        """Sum of the four."""
-        return self.build + self.compile + self.solve + self.certify
-
 
 # A relative difference of objectives that is no other problem.
 SAME: Final = 1e-9
@@ -106,144 +35,6 @@ SAME: Final = 1e-9
 REPEATED: Final = 2.0**-46
 # Widths of an enclosure that a proof for rows in blocks leaves to other sums, of other blocks or on another machine.
 ROOM: Final = 4.0
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class Evidence:
-    """What a proof needs beside a model, a dual point and the hyper-parameters.
-
-    Attributes
-    ----------
-    intercept : "free", "penalised" or "none"
-    weight : ndarray of shape (rows,) or None
-        Weights of the observations, in the order of the data that were passed in; None where these are rows in blocks.
-    fingerprint : str
-        A short name of these data; empty for rows in blocks.
-    given : dict of ndarray
-        Arrays that the problem is given besides, such as the γ of fixed conic losses.
-    spread : dict of ndarray
-        What a conic model has beside coefficients.
-    tree : dict of ndarray
-        The record of a search.
-    """
-
-    intercept: str
-    weight: Floats | None
-    fingerprint: str
-    given: Mapping[str, Floats] = field(default_factory=dict)
-    spread: Mapping[str, Floats] = field(default_factory=dict)
-    tree: Mapping[str, NDArray[Any]] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        if self.weight is not None:
-            object.__setattr__(self, "weight", frozen(self.weight))
-        for name in ("given", "spread", "tree"):
-            object.__setattr__(self, name, {key: frozen(values) for key, values in getattr(self, name).items()})
-
-    def __repr__(self) -> str:
-        more = "".join(f", {listed(arrays)}" for arrays in (self.given, self.spread, self.tree) if arrays)
-        rows = "rows in blocks" if self.weight is None else quantity(self.weight.size, "observation")
-        return f"Evidence({self.intercept} intercept, {rows}, {self.fingerprint}{more})"
-
-    def statement(
-        self, formulation: str, hyperparameters: Mapping[str, Any], kernel: Kernel | None, facts: DataFacts
-    ) -> Statement:
-        """Return the problem as a proof states it."""
-        described = None if kernel is None or isinstance(kernel, Linear) else kernel.to_dict()
-        return Statement(
-            formulation=formulation,
-            hyperparameters={name: value for name, value in hyperparameters.items() if name not in OF_THE_SOLUTION},
-            kernel=described,
-            intercept=self.intercept,
-            rows=facts.n,
-            columns=facts.d,
-            classes=facts.classes,
-            fingerprint=self.fingerprint,
-            weight=None if self.weight is None or (self.weight == 1.0).all() else self.weight,
-            **self.given,
-        )
-
-
-@dataclass(frozen=True)
-class DataFacts:
-    """What is remembered of the data that a problem was solved for.
-
-    Attributes
-    ----------
-    n, d : int
-        Observations that were passed in, those of weight zero included, and features.
-    classes : tuple
-        Labels, sorted.
-    counts : tuple of int or None
-        Observations of positive weight in each class; None where they were not counted (rows in blocks).
-    weighted : bool
-        Whether observations have weights other than 1.
-    fingerprint : str
-        A short name of features and labels; empty where there is none (rows in blocks).
-    precomputed : bool
-        Whether the features are a Gram matrix, so that another kernel on the same observations looks like other data.
-    """
-
-    n: int
-    d: int
-    classes: tuple[Any, ...]
-    counts: tuple[int, ...] | None = None
-    weighted: bool = False
-    fingerprint: str = ""
-    precomputed: bool = False
-
-    @classmethod
-    def of(cls, data: BinaryData | MulticlassData, *, precomputed: bool = False) -> Self:
-        """Return the facts of validated data."""
-        codes = data.codes if isinstance(data, MulticlassData) else (data.y > 0).astype(np.intp)
-        return cls(
-            n=data.rows,
-            d=int(data.X.shape[1]),
-            classes=tuple(data.classes.tolist()),
-            counts=tuple(np.bincount(codes, minlength=len(data.classes)).tolist()),
-            weighted=data.n < data.rows or bool((data.weight != 1.0).any()),
-            fingerprint=data.fingerprint,
-            precomputed=precomputed,
-        )
-
-    @property
-    def size(self) -> tuple[int, int]:
-        """Observations and features."""
-        return self.n, self.d
-
-    def differ_from(self, other: DataFacts) -> bool:
-        """Whether these are other data of the same sizes and classes; the labels alone decide for Gram matrices."""
-        alike = self.size == other.size and self.classes == other.classes
-        if not (alike and self.fingerprint and other.fingerprint):
-            return False
-        if self.precomputed and other.precomputed:
-            return self.fingerprint.rpartition("-")[2] != other.fingerprint.rpartition("-")[2]
-        return self.fingerprint != other.fingerprint
-
-    def __str__(self) -> str:
-        return f"{self.n} × {self.d}" + (f", {self.fingerprint}" if self.fingerprint else "")
-
-
-class OptimalIntercepts(NamedTuple):
-    """The free intercepts that are optimal together with the weights of a model.
-
-    Two classes have one interval. Several classes have one interval each, for intercepts of sum zero: a common shift of all
-    changes no prediction.
-
-    Attributes
-    ----------
-    lower, upper : float, or ndarray of shape (c,)
-        The ends of the interval; equal where one intercept alone is optimal, infinite where there is no end. The intercept
-        of the model is the middle, and the end where there is only one.
-    """
-
-    lower: float | Floats
-    upper: float | Floats
-
-    @property
-    def unique(self) -> bool:
-        """Whether one intercept alone is optimal."""
-        return bool(np.all(self.lower == self.upper))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -457,8 +248,6 @@ class Solution:
         Summary
             A ``str``; ``print(solution.summary())`` shows it.
         """
-        from svmcvx.solution.summary import Summary
-
         return Summary.of(self)
 
     def __repr__(self) -> str:
@@ -471,6 +260,4 @@ class Solution:
         )
 
     def _repr_html_(self) -> str:
-        from svmcvx.solution.summary import summary_html
-
         return summary_html(self)

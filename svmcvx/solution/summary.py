@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from itertools import combinations
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, Final, NamedTuple, Protocol, Self
 
 import numpy as np
 
@@ -25,7 +25,7 @@ from svmcvx.display import (
     rounded,
     wrapped,
 )
-from svmcvx.solution.answer import DataFacts, Solution, Status
+from svmcvx.solution.record import Attempt, DataFacts, OptimalIntercepts, Status, Timings
 
 __all__ = ["Summary", "summary_html"]
 
@@ -37,6 +37,55 @@ ATTEMPTS: Final = ("solver", "status", "seconds", "gap", "iterations")
 PARTS: Final = ("classes", "lower", "upper", "gap", "status", "support")
 
 
+class _Summarised(Protocol):
+    """What a summary reads of a solution, which stands above it."""
+
+    @property
+    def model(self) -> Any: ...
+
+    @property
+    def certificate(self) -> Certificate: ...
+
+    @property
+    def status(self) -> Status: ...
+
+    @property
+    def solver(self) -> str: ...
+
+    @property
+    def attempts(self) -> tuple[Attempt, ...]: ...
+
+    @property
+    def timings(self) -> Timings: ...
+
+    @property
+    def dual(self) -> Mapping[str, Any]: ...
+
+    @property
+    def formulation(self) -> str: ...
+
+    @property
+    def hyperparameters(self) -> Mapping[str, Any]: ...
+
+    @property
+    def evidence(self) -> Any: ...
+
+    @property
+    def data(self) -> DataFacts | None: ...
+
+    @property
+    def terms(self) -> Mapping[str, float]: ...
+
+    @property
+    def parts(self) -> Mapping[Any, Any]: ...
+
+    @property
+    def optimal_intercepts(self) -> OptimalIntercepts | None: ...
+
+    @property
+    def warm_start_used(self) -> bool: ...
+
+
 class Summary(str):
     """Text of fixed width that shows itself as it is, and as HTML in a notebook."""
 
@@ -44,7 +93,7 @@ class Summary(str):
     _markup: str
 
     @classmethod
-    def of(cls, solution: Solution) -> Self:
+    def of(cls, solution: _Summarised) -> Self:
         """Return the summary of a solution."""
         found = cls(summary_text(solution))
         found._markup = summary_html(solution)
@@ -66,7 +115,7 @@ class _Table(NamedTuple):
     more: str
 
 
-def summary_text(solution: Solution) -> str:
+def summary_text(solution: _Summarised) -> str:
     """Return the lines of the summary."""
     title = f"{solution.formulation}: {_verdict(solution.certificate)}"
     lines = [f"{title:^{WIDTH}}".rstrip(), "=" * WIDTH]
@@ -88,7 +137,7 @@ def summary_text(solution: Solution) -> str:
     return "\n".join(lines)
 
 
-def summary_html(solution: Solution) -> str:
+def summary_html(solution: _Summarised) -> str:
     """Return the summary as HTML."""
     side = '<div style="display:inline-block;vertical-align:top;margin-right:2em;">{}</div>'
     parts = [
@@ -121,13 +170,13 @@ def _verdict(certificate: Certificate) -> str:
     return f"optimum known to a relative {certificate.gap:.2g}"
 
 
-def _formulation(solution: Solution) -> list[tuple[str, str]]:
+def _formulation(solution: _Summarised) -> list[tuple[str, str]]:
     return [("Formulation", solution.formulation)] + [
         (name, rounded(number(value))) for name, value in solution.hyperparameters.items()
     ]
 
 
-def _data(solution: Solution) -> list[tuple[str, str]]:
+def _data(solution: _Summarised) -> list[tuple[str, str]]:
     facts = _facts(solution)
     if facts is None:
         return [("Classes", listed(solution.model.classes.tolist()))]
@@ -143,7 +192,7 @@ def _data(solution: Solution) -> list[tuple[str, str]]:
     return [*found, ("Data hash", facts.fingerprint)] if facts.fingerprint else found
 
 
-def _facts(solution: Solution) -> DataFacts | None:
+def _facts(solution: _Summarised) -> DataFacts | None:
     """Return the facts of the data; of all pairs together where each pair of classes has its own."""
     if solution.data is not None or not solution.parts:
         return solution.data
@@ -163,7 +212,7 @@ def _facts(solution: Solution) -> DataFacts | None:
     return DataFacts(sum(known), width, tuple(labels), tuple(known), weighted, precomputed=each[0].precomputed)
 
 
-def _answer(solution: Solution) -> list[tuple[str, str]]:
+def _answer(solution: _Summarised) -> list[tuple[str, str]]:
     clocks, facts = solution.timings, _facts(solution)
     share = f" ({solution.model.n_support / facts.n:.0%})" if facts is not None and facts.n else ""
     found = [
@@ -181,7 +230,7 @@ def _answer(solution: Solution) -> list[tuple[str, str]]:
     return found
 
 
-def _interval(solution: Solution) -> list[tuple[str, str]]:
+def _interval(solution: _Summarised) -> list[tuple[str, str]]:
     certificate = solution.certificate
     lower, upper = interval(certificate.lower, certificate.upper)
     whose = ", largest gap" if solution.parts else ""
@@ -197,7 +246,7 @@ def _residuals(certificate: Certificate) -> list[tuple[str, str]]:
     return [(name.replace("_", " ").capitalize(), number(value, 3)) for name, value in certificate.residuals.items()]
 
 
-def _tables(solution: Solution) -> list[_Table]:
+def _tables(solution: _Summarised) -> list[_Table]:
     found = []
     if solution.parts:
         found.append(_parts(solution.parts))
@@ -206,7 +255,7 @@ def _tables(solution: Solution) -> list[_Table]:
     return found
 
 
-def _parts(parts: Mapping[Any, Solution]) -> _Table:
+def _parts(parts: Mapping[Any, _Summarised]) -> _Table:
     ordered = sorted(parts.items(), key=lambda item: -item[1].certificate.gap)
     rows = []
     for key, part in ordered[:MOST_PARTS]:
@@ -219,7 +268,7 @@ def _parts(parts: Mapping[Any, Solution]) -> _Table:
     return _Table(quantity(len(parts), "binary problem"), PARTS, rows, [""] * len(rows), more)
 
 
-def _attempts(solution: Solution) -> _Table:
+def _attempts(solution: _Summarised) -> _Table:
     attempts = solution.attempts[: 2 * MOST_PARTS]
     rows, remarks = [], []
     for attempt in attempts:
@@ -232,7 +281,7 @@ def _attempts(solution: Solution) -> _Table:
     return _Table("Tried", ATTEMPTS, rows, remarks, f"{left} more" if left else "")
 
 
-def _note_on_intercepts(solution: Solution) -> list[str]:
+def _note_on_intercepts(solution: _Summarised) -> list[str]:
     """Say that other intercepts are optimal too, where more than a tolerance is between them."""
     found = solution.optimal_intercepts
     if found is None:
@@ -250,7 +299,7 @@ def _note_on_intercepts(solution: Solution) -> list[str]:
     return [f"All intercepts {what} are optimal with these weights. The model has the middle, or the only end."]
 
 
-def _notes(solution: Solution) -> list[str]:
+def _notes(solution: _Summarised) -> list[str]:
     """Say what the interval rests on, and what it does not say."""
     certificate, residuals = solution.certificate, solution.certificate.residuals
     notes = []

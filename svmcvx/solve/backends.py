@@ -21,7 +21,7 @@ from cvxpy.reductions.solvers.conic_solvers.clarabel_conif import CLARABEL, dims
 from cvxpy.reductions.solvers.conic_solvers.conic_solver import ConicSolver
 
 from svmcvx.certificate import SolverBound
-from svmcvx.formulations.base import FormulationProblem
+from svmcvx.formulations.problem import FormulationProblem
 from svmcvx.solution import Status
 from svmcvx.solve import mixed_integer
 from svmcvx.solve.options import shortened

@@ -7,7 +7,7 @@ from typing import Any
 
 from svmcvx.data import check_number, check_time_limit
 from svmcvx.errors import BuildError, DataError, DataTypeError
-from svmcvx.formulations.base import FormulationProblem
+from svmcvx.formulations.problem import FormulationProblem
 from svmcvx.solution import DataFacts, Solution
 from svmcvx.solve import policy
 from svmcvx.solve.chain import Chain

@@ -14,7 +14,8 @@ import pytest
 import svmcvx as sx
 from svmcvx.certificate import Evaluation, SolverBound, check
 from svmcvx.errors import NotCertified, SolverFailed, SolverUnavailable
-from svmcvx.formulations.base import Formulation, FormulationProblem, RecoveredPoints
+from svmcvx.formulations.base import Formulation, RecoveredPoints
+from svmcvx.formulations.problem import FormulationProblem
 from svmcvx.solution import Status
 from svmcvx.solve import backends, mixed_integer, policy
 

@@ -16,10 +16,11 @@ from numpy.typing import NDArray
 from svmcvx.certificate import Dual
 from svmcvx.data import check_choice
 from svmcvx.feature_space import FeatureSpace
-from svmcvx.formulations.base import FormulationProblem, RecoveredPoints, usable
+from svmcvx.formulations.base import RecoveredPoints, usable
 from svmcvx.formulations.building import builder
 from svmcvx.formulations.conic_loss.recovery import covariance_factor, covariance_multiple
 from svmcvx.formulations.conic_loss.statement import ConicLoss, check_lam_or_kappa, conic_space, hard_margin_point
+from svmcvx.formulations.problem import FormulationProblem
 from svmcvx.kernels import KernelLike, row_norms
 from svmcvx.model import BinaryModel
 from svmcvx.system import memory

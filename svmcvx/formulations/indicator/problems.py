@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svmcvx.certificate import Dual
-from svmcvx.formulations.base import FormulationProblem, RecoveredPoints, usable
+from svmcvx.formulations.base import RecoveredPoints, usable
 from svmcvx.formulations.indicator.statement import LARGEST_SHORTFALL, SCALINGS
+from svmcvx.formulations.problem import FormulationProblem
 from svmcvx.heuristics.signed_rows import Incumbent
 from svmcvx.model import BinaryModel
 

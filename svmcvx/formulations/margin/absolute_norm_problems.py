@@ -9,9 +9,10 @@ import numpy as np
 
 from svmcvx.data import binary_data, check_choice, check_costs, check_number
 from svmcvx.feature_space import feature_space
-from svmcvx.formulations.base import FormulationProblem, RecoveredPoints, usable
+from svmcvx.formulations.base import RecoveredPoints, usable
 from svmcvx.formulations.building import builder, require_conic_memory
 from svmcvx.formulations.margin.absolute_norm import AbsoluteNormSVM
+from svmcvx.formulations.problem import FormulationProblem
 from svmcvx.model import LinearModel
 
 __all__ = ["L1Problem", "l1_svm"]

@@ -28,15 +28,11 @@ from svmcvx.certificate import Dual, Evaluation
 from svmcvx.core.bounded import Bounded, U, exact, square, total
 from svmcvx.data import binary_data
 from svmcvx.feature_space import feature_space
-from svmcvx.formulations.base import (
-    CLEARLY_ZERO,
-    FormulationProblem,
-    RecoveredPoints,
-    usable,
-)
+from svmcvx.formulations.base import CLEARLY_ZERO, RecoveredPoints, usable
 from svmcvx.formulations.building import builder, require_conic_memory
 from svmcvx.formulations.margin.alpha_dual import AlphaDualStatement
 from svmcvx.formulations.margin.support_equations import solve_support_equations
+from svmcvx.formulations.problem import FormulationProblem
 from svmcvx.kernels import KernelLike
 from svmcvx.model import BinaryModel, KernelModel, LinearModel
 from svmcvx.solution import OptimalIntercepts

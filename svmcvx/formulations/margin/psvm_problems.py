@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 from svmcvx.data import binary_data, check_choice, check_costs, check_number
 from svmcvx.errors import BuildError, exhibit
 from svmcvx.feature_space import FeatureSpace, feature_space
-from svmcvx.formulations.base import FormulationProblem, RecoveredPoints, usable
+from svmcvx.formulations.base import RecoveredPoints, usable
 from svmcvx.formulations.building import builder, require_conic_memory
 from svmcvx.formulations.margin.liblinear import check_intercept, kind_of_psvm
 from svmcvx.formulations.margin.psvm import PSVM
+from svmcvx.formulations.problem import FormulationProblem
 from svmcvx.kernels import KernelLike
 from svmcvx.model import BinaryModel
 

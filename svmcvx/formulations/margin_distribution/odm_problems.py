@@ -10,9 +10,10 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from svmcvx.data import check_choice
-from svmcvx.formulations.base import FormulationProblem, RecoveredPoints, usable
+from svmcvx.formulations.base import RecoveredPoints, usable
 from svmcvx.formulations.building import builder, require_conic_memory
 from svmcvx.formulations.margin_distribution.odm import ODM, bound_odm
+from svmcvx.formulations.problem import FormulationProblem
 from svmcvx.kernels import KernelLike
 from svmcvx.model import BinaryModel
 

@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 
 from svmcvx.data import check_number
 from svmcvx.errors import BuildError
-from svmcvx.formulations.base import FormulationProblem, RecoveredPoints, usable
+from svmcvx.formulations.base import RecoveredPoints, usable
 from svmcvx.formulations.building import builder, require_conic_memory
 from svmcvx.formulations.margin_distribution.odm import margin_space
 from svmcvx.formulations.margin_distribution.odml import ODML, ODMLHardMargin, check_penalties
+from svmcvx.formulations.problem import FormulationProblem
 from svmcvx.kernels import KernelLike
 from svmcvx.model import BinaryModel
 

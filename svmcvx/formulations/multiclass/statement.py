@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 from svmcvx.certificate import Dual
 from svmcvx.core.bounded import Bounded, by_rows, exact, total
 from svmcvx.errors import DataError
-from svmcvx.formulations.base import Formulation, FormulationProblem, full_entry, usable
+from svmcvx.formulations.base import Formulation, full_entry, usable
 from svmcvx.formulations.multiclass.losses import ScoreLoss
 from svmcvx.formulations.multiclass.score_space import ScoreSpace
+from svmcvx.formulations.problem import FormulationProblem
 from svmcvx.model import MulticlassModel
 from svmcvx.solution import DataFacts, Evidence
 from svmcvx.system import memory

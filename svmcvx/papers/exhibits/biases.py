@@ -16,8 +16,9 @@ from svmcvx.certificate import check
 from svmcvx.data import binary_data, check_choice
 from svmcvx.errors import DataError
 from svmcvx.feature_space import feature_space
-from svmcvx.formulations.base import FormulationProblem, RecoveredPoints
+from svmcvx.formulations.base import RecoveredPoints
 from svmcvx.formulations.margin.psvm import PSVM
+from svmcvx.formulations.problem import FormulationProblem
 from svmcvx.solution import Solution
 
 __all__ = ["RULES", "bias_by_rule", "problem_with_bias", "with_bias"]
