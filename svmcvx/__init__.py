@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from svmcvx import torch as torch  # not in __all__: it needs an extra that `import *` may lack
     from svmcvx.certificate import Certificate
     from svmcvx.estimators.certification import certify
-    from svmcvx.experiments import certified_path, compare, select, study
+    from svmcvx.experiments import certified_path, certified_select, compare, select, study
     from svmcvx.formulations.base import BinaryStatement, Formulation
     from svmcvx.formulations.problem import FormulationProblem
     from svmcvx.guarantees import Guarantee, Interval, guarantee
@@ -109,6 +109,7 @@ __all__ = [
     "ZeroOneSVMClassifier",
     "available_solvers",
     "certified_path",
+    "certified_select",
     "certify",
     "compare",
     "conic_fixed_gamma",
@@ -152,7 +153,7 @@ __all__ = [
 _MODULES: dict[str, tuple[str, ...]] = {
     "svmcvx.certificate": ("Certificate",),
     "svmcvx.estimators": ("certify",),
-    "svmcvx.experiments": ("certified_path", "compare", "select", "study"),
+    "svmcvx.experiments": ("certified_path", "certified_select", "compare", "select", "study"),
     "svmcvx.formulations.base": ("BinaryStatement", "Formulation"),
     "svmcvx.formulations.problem": ("FormulationProblem",),
     "svmcvx.guarantees": ("Guarantee", "Interval", "guarantee"),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from svmcvx.experiments.certified_paths import CertifiedPath, certified_path
+    from svmcvx.experiments.certified_selection import CertifiedSelection, certified_select
     from svmcvx.experiments.comparison import compare
     from svmcvx.experiments.selection import Selection, select
     from svmcvx.experiments.specifications import parse_models
@@ -16,10 +17,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CertifiedPath",
+    "CertifiedSelection",
     "Selection",
     "Split",
     "Study",
     "certified_path",
+    "certified_select",
     "compare",
     "mcnemar",
     "parse_models",
@@ -30,7 +33,9 @@ __all__ = [
 # Imported when they are first asked for: the command line reads the names of models without scikit-learn.
 _LAZY = {
     "CertifiedPath": "certified_paths",
+    "CertifiedSelection": "certified_selection",
     "certified_path": "certified_paths",
+    "certified_select": "certified_selection",
     "Selection": "selection",
     "Split": "studies",
     "Study": "studies",

@@ -196,16 +196,19 @@ class Theorem:
         usable = np.isfinite(c).all(axis=0) if c.size else np.ones(c.shape[1], dtype=bool)
         c = np.where(usable, c, 0.0)
         squares = T.squared_distances(rows, c)
-        base = T.scores
-        if rows.size:
-            base = base + self._targets[rows] @ c
+        bases = self._bases(T, rows, c)
         for side in sides:
-            half = np.where(usable, self._half_width(rows, side * c, squares), np.inf)
-            end = base - exact(half) if side > 0.0 else base + exact(half)
+            half = exact(np.where(usable, self._half_width(rows, side * c, squares), np.inf))
             if side > 0.0:
-                np.maximum(found.lower, np.where(usable, end.lower, -np.inf), out=found.lower)
+                end = np.min([(base - half).lower for base in bases], axis=0)
+                np.maximum(found.lower, np.where(usable, end, -np.inf), out=found.lower)
             else:
-                np.minimum(found.upper, np.where(usable, end.upper, np.inf), out=found.upper)
+                end = np.max([(base + half).upper for base in bases], axis=0)
+                np.minimum(found.upper, np.where(usable, end, np.inf), out=found.upper)
+
+    def _bases(self, T: Tested, rows: Chosen, c: Floats) -> list[Bounded]:
+        """Return the two terms of the theorem before the bracket: the ends of a segment, or one number, for each row."""
+        return [T.scores + self._targets[rows] @ c if rows.size else T.scores]
 
     @quietly
     def _half_width(self, rows: Chosen, c: Floats, squares: Floats) -> Floats:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TypeAlias
+from typing import Self, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
@@ -59,6 +59,10 @@ class Points(ABC):
     @abstractmethod
     def separation_below(self) -> float:
         """At most ‖ŵ − w_α‖², not negative."""
+
+    def distance_below(self, other: Self) -> float:
+        """At most the squared distance of the centres of two machines on the same data, not negative."""
+        return 0.0
 
     @abstractmethod
     def tested(self, T: Features) -> Tested:
@@ -138,6 +142,10 @@ class LinearPoints(Points):
     def separation_below(self) -> float:
         """The lower end of :attr:`separation`."""
         return max(self.separation.below, 0.0)
+
+    def distance_below(self, other: Self) -> float:
+        """The lower end of the squared norm of the difference."""
+        return max(((self.centre - other.centre).squared_norm() * self.scale).below, 0.0)
 
     def tested(self, T: Features) -> LinearTested:
         """Shift the rows like those of the training data; sparse ones are kept sparse with sparse training data only."""
@@ -315,6 +323,20 @@ class KernelPoints(Points):
     def separation_below(self) -> float:
         """The lower end of :attr:`separation`."""
         return max(self.separation.below, 0.0)
+
+    def distance_below(self, other: Self) -> float:
+        """The lower end of the squared norm of the difference, where both expand over the data."""
+        if not (self._expands and other._expands) or self._constant or self.moved or other.moved:
+            return 0.0
+        difference = _halved(self._coefficients - other._coefficients)
+        return max(self.space.squared_norm_of(difference).below, 0.0)
+
+    @property
+    def _coefficients(self) -> Bounded:
+        """Twice those of the centre."""
+        full = np.zeros(self.space.data.n)
+        full[np.searchsorted(self.space.data.index, self.model.support)] = self.model.dual_coef
+        return exact(full) + exact(self.v)
 
     def tested(self, T: Features) -> KernelTested:
         """As they are."""

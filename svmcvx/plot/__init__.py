@@ -1,12 +1,13 @@
 """Pictures of models (extra ``plot``); each function takes and returns a matplotlib ``Axes``."""
 
-from svmcvx.plot.curves import against_exponent, certified_path, gap_trace, losses
+from svmcvx.plot.curves import against_exponent, certified_path, certified_selection, gap_trace, losses
 from svmcvx.plot.margins import margin_distribution, pairwise_margins
 from svmcvx.plot.regions import decision_regions
 
 __all__ = [
     "against_exponent",
     "certified_path",
+    "certified_selection",
     "decision_regions",
     "gap_trace",
     "losses",

@@ -31,7 +31,7 @@ from svmcvx.solution import Solution
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["against_exponent", "certified_path", "gap_trace", "losses"]
+__all__ = ["against_exponent", "certified_path", "certified_selection", "gap_trace", "losses"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -235,6 +235,36 @@ def certified_path(path: Any, *, ax: Axes | None = None, title: str | None = Non
     ax.plot(values, ends / values, color=colour, linestyle="none", marker="o", markersize=4)
     name = path.parameters[0]
     ax.set(xscale="log", yscale="log", xlabel=" = ".join(path.parameters), ylabel=f"optimum / {name}")
+    return entitle(ax, title)
+
+
+def certified_selection(found: Any, *, ax: Axes | None = None, title: str | None = None) -> Axes:
+    """Draw the band of errors of cross-validation that is proved over a range of C, and the values that were solved.
+
+    Parameters
+    ----------
+    found : CertifiedSelection
+        See :func:`svmcvx.certified_select`.
+    ax : Axes, optional
+        A new figure by default.
+    title : str, optional
+
+    Returns
+    -------
+    Axes
+    """
+    pieces, values = found.pieces, found.values
+    ends = np.append(pieces["low"].to_numpy(), pieces["high"].iloc[-1])
+    least, most = (np.append(pieces[name].to_numpy(), pieces[name].iloc[-1]) for name in ("least", "most"))
+    ax = drawing_axes(ax)
+    colour, other = class_colours(2)
+    ax.fill_between(ends, least, most, step="post", color=colour, alpha=0.35, linewidth=0, label="every C")
+    ax.step(ends, least, where="post", color=colour, linewidth=0.8)
+    ax.step(ends, most, where="post", color=colour, linewidth=0.8)
+    ax.plot(values["C"], values["most"], color=other, linestyle="none", marker=".", markersize=4, label="solved")
+    ax.axhline(found.least, color=ink(), linewidth=0.8, linestyle=":", label="no C has fewer")
+    ax.set(xscale="log", xlabel="C", ylabel=f"errors of {found.observations}")
+    legend_below(ax)
     return entitle(ax, title)
 
 
