@@ -7,9 +7,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from svmcvx.experiments.certified_paths import CertifiedPath, certified_path
-    from svmcvx.experiments.certified_selection import CertifiedSelection, certified_select
     from svmcvx.experiments.comparison import compare
+    from svmcvx.experiments.ranges.paths import CertifiedPath, certified_path
+    from svmcvx.experiments.ranges.selection import CertifiedSelection, certified_select
     from svmcvx.experiments.selection import Selection, select
     from svmcvx.experiments.specifications import parse_models
     from svmcvx.experiments.studies import Split, Study, study
@@ -32,10 +32,10 @@ __all__ = [
 
 # Imported when they are first asked for: the command line reads the names of models without scikit-learn.
 _LAZY = {
-    "CertifiedPath": "certified_paths",
-    "CertifiedSelection": "certified_selection",
-    "certified_path": "certified_paths",
-    "certified_select": "certified_selection",
+    "CertifiedPath": "ranges.paths",
+    "CertifiedSelection": "ranges.selection",
+    "certified_path": "ranges.paths",
+    "certified_select": "ranges.selection",
     "Selection": "selection",
     "Split": "studies",
     "Study": "studies",

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import svmcvx as sx
-from svmcvx.experiments.certified_paths import AFFINE, _Piece
+from svmcvx.experiments.ranges.paths import AFFINE, _Piece
 
 X, Y = sx.synthetic.outlier_data(24, 2, sigma=0.7, outliers="spread", seed=3)
 MACHINES = {
