@@ -6,7 +6,7 @@ import pickle
 import numpy as np
 import pytest
 
-from svmcvx.certificate import Certificate, Evaluation, check
+from svmcvx.certificate import Certificate, Evaluation, SolverBound, check
 from svmcvx.core.rows import inner_error
 from svmcvx.errors import NotCertified
 
@@ -176,3 +176,94 @@ def test_candidates_are_ranked_by_what_they_are_worth_after_rounding():
 
     certificate = check(Noisy(), [0.0], [multiplier(0.0), multiplier(0.1)]).certificate
     assert certificate.lower == pytest.approx(-0.105)
+
+
+def test_what_a_repair_returns_is_tested_like_any_other_point():
+    class Moved(SmallestSquare):
+        """Its repair returns another point, which is infeasible too, and whose dual objective is above the optimum."""
+
+        def repair(self, dual):
+            return {"z": dual["z"] * 0.5}
+
+    for value in (-1.0, -0.5):
+        assert check(Moved(), [1.0], [multiplier(value)]).certificate.lower is None
+
+
+def test_a_feasible_point_is_repaired_only_where_that_may_improve_it():
+    class Improving(SmallestSquare):
+        def repair(self, dual):
+            return multiplier(0.0)
+
+    class Settled(Improving):
+        repair_improves = False
+
+    assert check(Improving(), [0.0], [multiplier(0.5)]).certificate.lower == 0.0
+    assert check(Improving(), [0.0], [multiplier(0.5)], repair=False).certificate.lower == -0.625
+    assert check(Settled(), [0.0], [multiplier(0.5)]).certificate.lower == -0.625
+    assert check(Settled(), [0.0], [multiplier(-0.5)]).certificate.lower == 0.0
+
+
+def test_the_upper_end_is_that_of_the_model_returned():
+    class Flat(SmallestSquare):
+        """The objective is the model itself; the dual bound is 0."""
+
+        def evaluate(self, model):
+            return Evaluation(model, 0.125).parted(0.75 * model, 0.25 * model)
+
+        def evaluate_dual(self, dual):
+            return Evaluation(0.0, 0.0)
+
+    # The first one is kept, as it costs little of the interval: its own value is certified, and its own terms and rounding stand.
+    for models in ([1.05, 1.0], [1.0, 1.05]):
+        checked = check(Flat(), models, [multiplier(0.0)])
+        assert checked.model == models[0]
+        assert models[0] + 0.125 <= checked.certificate.upper <= math.nextafter(models[0] + 0.125, math.inf)
+        assert checked.terms["losses"] == 0.25 * models[0]
+        assert checked.certificate.residuals["rounding"] == 0.125
+    # The dual point returned is the one that gives the lower end, and its violation is stated.
+    checked = check(SmallestSquare(), [0.0], [multiplier(2.0), multiplier(-0.25), multiplier(3.0)])
+    assert checked.dual["z"][0] == 0.0
+    assert checked.certificate.residuals["dual_violation"] == 0.25
+
+
+def test_the_bound_of_a_solver_counts_for_searched_problems_only():
+    class Searched(SmallestSquare):
+        kind = "mixed-integer"
+
+    with pytest.raises(NotCertified, match="proves nothing"):
+        check(SmallestSquare(), [1.0], [], solver_bound=SolverBound(0.25, 0.0))
+    found = check(Searched(), [1.0], [], solver_bound=SolverBound(0.25, 0.125)).certificate
+    assert (found.lower, found.residuals["solver_bound"], found.residuals["solver_allowance"]) == (0.125, 0.25, 0.125)
+    # A dual point that proves more counts, whatever the solver states, and one without a number states nothing.
+    assert check(Searched(), [1.0], [multiplier(0.0)], solver_bound=SolverBound(-1.0, 0.0)).certificate.lower == 0.0
+    assert check(Searched(), [1.0], [], solver_bound=SolverBound(math.nan, 0.0)).certificate.lower is None
+    with pytest.raises(NotCertified, match="it is wrong"):
+        check(Searched(), [1.0], [], solver_bound=SolverBound(0.75, 0.125))
+
+
+def test_known_points_are_tried_unless_they_are_surpassed():
+    class Known(SmallestSquare):
+        def trivial(self):
+            return [0.0], [multiplier(0.0)]
+
+    class Surpassed(Known):
+        def surpasses_trivial(self, upper, lower):
+            return upper < 1.0 and lower > -1.0
+
+    assert check(Known(), [1.0], [multiplier(0.5)]).certificate.gap == 0.0
+    assert check(Surpassed(), [1.0], [multiplier(0.5)]).certificate.upper == 0.5
+    assert check(Surpassed(), [1.0], [multiplier(0.5)]).certificate.lower == -0.625
+    # Too little is known: no bound, or none below the number.
+    assert check(Surpassed(), [1.0], []).certificate.gap == 0.0
+    assert check(Surpassed(), [2.0], [multiplier(0.5)]).certificate.gap == 0.0
+
+
+def test_a_point_whose_bound_is_no_number_gives_none():
+    class Endless(SmallestSquare):
+        def evaluate_dual(self, dual):
+            return Evaluation(-math.inf if dual["z"][0] else math.nan, 0.0)
+
+    for value in (0.0, 1.0):
+        found = check(Endless(), [1.0], [multiplier(value)])
+        assert found.certificate.lower is None
+        assert not found.dual

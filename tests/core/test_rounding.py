@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 import svmcvx as sx
 from svmcvx.core import bounded
-from svmcvx.core.bounded import ULPS, Bounded, sum_above, sum_below
+from svmcvx.core.bounded import ULPS, Bounded, U, sum_above, sum_below
 from svmcvx.core.definite import largest_eigenvalue_above, smallest_eigenvalue_below, spectrum_above
-from svmcvx.core.exactly import balanced, dot_exactly
+from svmcvx.core.exactly import balanced, dot_exactly, imbalance, product_below
 from svmcvx.core.rows import Rows, inner_error, norm_above, row_norms_above
 from svmcvx.data import binary_data
 from svmcvx.feature_space import feature_space
@@ -23,25 +23,14 @@ from svmcvx.kernels.bounded_gram import BoundedGram
 from svmcvx.kernels.columns import KernelColumns
 from svmcvx.losses import hinge_power, hinge_power_conjugate
 from svmcvx.model import KernelModel, LinearModel
+from tests.balls import ball, exact_kernel, precision
 
-BITS = 200
+precise = precision(200)
 # A million arguments of each function with SVMCVX_THOROUGH=1.
 ARGUMENTS = 1_000_000 if os.environ.get("SVMCVX_THOROUGH") else 10_000
 
 finite = st.floats(-1e100, 1e100, allow_nan=False, allow_infinity=False)
 vectors = st.lists(finite, min_size=1, max_size=12).map(np.array)
-
-
-def ball(x):
-    return flint.arb(float(x))
-
-
-@pytest.fixture(autouse=True)
-def precise():
-    before = flint.ctx.prec
-    flint.ctx.prec = BITS
-    yield
-    flint.ctx.prec = before
 
 
 # Elementary functions
@@ -228,6 +217,47 @@ def test_eigenvalues_are_enclosed(n, kind):
     assert high - values[-1] <= 1e-11 * size
 
 
+def negative_direction(A):
+    """Whether an exact symmetric matrix has a negative eigenvalue, by its pivots as rational numbers."""
+    rows = [list(row) for row in A]
+    n = len(rows)
+    left = list(range(n))
+    while left:
+        if any(rows[i][i] < 0 for i in left):
+            return True
+        pivot = next((i for i in left if rows[i][i] > 0), None)
+        if pivot is None:
+            # A zero diagonal: definite only if all of it is zero.
+            return any(rows[i][j] for i in left for j in left)
+        left.remove(pivot)
+        for i in left:
+            share = rows[i][pivot] / rows[pivot][pivot]
+            for j in left:
+                rows[i][j] -= share * rows[pivot][j]
+    return False
+
+
+@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("steps", [0.0, 0.9, 1.0, 1.1, 1.6, -1.0])
+def test_bad_guesses_of_eigenvalues_cost_accuracy_and_not_truth(seed, steps):
+    """Guesses that are off by about the step that is tried: a factorisation may run to its end by rounding alone."""
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(2, 7))
+    F = rng.standard_normal((n, max(1, n // 2))) * 10.0 ** rng.uniform(-2, 2, (n, 1))
+    A = F @ F.T
+    A = np.tril(A) + np.tril(A, -1).T
+    values = np.linalg.eigvalsh(A)
+    exact = [[Fraction(x) for x in row] for row in A.tolist()]
+    below = 4.0 * (n + 3) * U * float(np.trace(A) + n * abs(values[0]))
+    above = 4.0 * (n + 4) * U * float(A.diagonal().max() + values[-1])
+    low = smallest_eigenvalue_below(A, values[0] + steps * below)
+    high = largest_eigenvalue_above(A, values[-1] - steps * above)
+    shifted = [[x - (Fraction(low) if i == j else 0) for j, x in enumerate(row)] for i, row in enumerate(exact)]
+    assert not negative_direction(shifted)
+    shifted = [[(Fraction(high) if i == j else 0) - x for j, x in enumerate(row)] for i, row in enumerate(exact)]
+    assert not negative_direction(shifted)
+
+
 def test_nothing_is_proved_of_what_is_no_matrix_of_numbers():
     assert smallest_eigenvalue_below(np.array([[np.nan]]), 0.0) == -math.inf
     # A guess that is far too high is no proof.
@@ -243,24 +273,6 @@ def test_a_spectrum_counts_the_error_of_its_matrix():
 
 
 # Kernels
-
-
-def exact_kernel(kernel, a, b):
-    differences = [ball(x) - ball(z) for x, z in zip(a, b, strict=True)]
-    dot = sum((ball(x) * ball(z) for x, z in zip(a, b, strict=True)), flint.arb(0))
-    gamma = ball(getattr(kernel, "gamma", 1.0))
-    match kernel.name:
-        case "rbf":
-            return (-gamma * sum((x * x for x in differences), flint.arb(0))).exp()
-        case "exponential":
-            return (-gamma * sum((x * x for x in differences), flint.arb(0)).sqrt()).exp()
-        case "laplacian":
-            return (-gamma * sum((abs(x) for x in differences), flint.arb(0))).exp()
-        case "polynomial":
-            return (gamma * dot + ball(kernel.coef0)) ** int(kernel.degree)
-        case "sigmoid":
-            return (gamma * dot + ball(kernel.coef0)).tanh()
-    return dot
 
 
 def kernels_for(gamma):
@@ -455,3 +467,58 @@ def test_conjugates_are_below_their_bounds(alpha, c, p):
     gamma = ball(p) / (ball(p) - 1)
     value = ball(c) * (ball(p) - 1) * (ball(alpha) / (ball(c) * ball(p))) ** gamma
     assert not value > ball(above)
+
+
+# Formulas of bounds: what no input attains one by one
+
+
+@given(st.integers(1, 10**6), st.floats(0, 1e300))
+def test_the_bound_of_inner_products_is_that_of_the_theorem(terms, magnitude):
+    """For sums whose magnitude is itself rounded: n u M / (1 − n u)², and what underflows."""
+    share = Fraction(terms) * Fraction(U)
+    assert Fraction(float(inner_error(terms, magnitude))) >= share / (1 - share) * Fraction(magnitude) * (
+        1 + Fraction(U)
+    )
+    assert inner_error(terms, 0.0) >= terms * 2.0**-1074
+
+
+@pytest.mark.parametrize("size", [1.0, 3.0, 1e-162, 1e150])
+@pytest.mark.parametrize("d", [1, 3, 1000, 200_000])
+def test_norms_are_below_their_bounds(size, d):
+    """Long rows, whose squares are summed with rounding, and numbers whose squares underflow."""
+    rng = np.random.default_rng(d)
+    drawn = [] if d > 1000 else [rng.standard_normal(d) * size, rng.uniform(0.9, 1.1, d) * size]
+    for x in (np.full(d, 0.1 * size), *drawn):
+        squares = Fraction(x[0]) ** 2 * d if d > 1000 else sum(Fraction(value) ** 2 for value in x.tolist())
+        for found in (
+            norm_above(x),
+            float(row_norms_above(x[None])[0]),
+            float(row_norms_above(sp.csr_array(x[None]))[0]),
+        ):
+            assert Fraction(found) ** 2 >= squares
+            assert Fraction(found) ** 2 <= squares * (1 + Fraction(1, 10**9)) + Fraction(d, 10**320)
+
+
+@given(st.lists(st.integers(1, 2**40), min_size=1, max_size=6), st.integers(1, 2**53), st.integers(-1074, -1000))
+def test_products_that_underflow_are_rounded_down(values, factor, exponent):
+    factor = math.ldexp(factor, exponent)
+    scale = 2.0**-40
+    for x, found in zip(values, product_below(np.array(values) * scale, factor).tolist(), strict=True):
+        exact = Fraction(x) * Fraction(scale) * Fraction(factor)
+        assert Fraction(found) <= exact < Fraction(math.nextafter(found, math.inf))
+
+
+def test_the_imbalance_of_negative_numbers_is_seen():
+    assert imbalance(np.array([-1.0, -3.0]), np.array([1.0, -1.0])) == 2.0
+    assert imbalance(np.array([-3.0, -3.0]), np.array([1.0, -1.0])) == 0.0
+
+
+def test_exponents_of_many_columns_have_larger_errors():
+    """Distances of rows of 20 000 columns, which are summed in doubles."""
+    rng = np.random.default_rng(0)
+    A, B = rng.uniform(0, 1, (3, 20_000)), rng.uniform(0, 1, (3, 20_000))
+    for kernel in (sx.RBF(1e-2), sx.Laplacian(1e-2), sx.Exponential(1.0)):
+        values, error = kernel.bounded_block(A, B)
+        bound = error.matrix(values)
+        for i, j in np.ndindex(3, 3):
+            assert not abs(exact_kernel(kernel, A[i], B[j]) - ball(values[i, j])) > ball(bound[i, j])

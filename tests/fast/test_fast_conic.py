@@ -23,6 +23,7 @@ from svmcvx.formulations.conic_loss.primal import (
     weighted_gram,
 )
 from svmcvx.formulations.conic_loss.relaxation import relaxation
+from tests.intervals import overlap
 
 DESIGNS = (
     "plain",
@@ -87,14 +88,6 @@ def outliers(n=60, p=3, seed=0, sigma=0.5):
     return sx.synthetic.outlier_data(n, p, sigma=sigma, outliers="clustered", seed=seed)
 
 
-def meet(one, other, reference=None):
-    """Two certified intervals for the same optimum have to meet."""
-    a, b = one.certificate, other.certificate
-    assert a.lower <= b.upper, (reference, a, b)
-    assert b.lower <= a.upper, (reference, a, b)
-    assert abs(a.upper - b.upper) <= (a.upper - a.lower) + (b.upper - b.lower), reference
-
-
 @given(st.sampled_from(DESIGNS), st.sampled_from(PROBLEMS), st.booleans(), st.integers(0, 99))
 @settings(max_examples=60, deadline=None)
 def test_every_design_is_certified(name, problem, sparse, seed):
@@ -115,7 +108,7 @@ def test_the_semidefinite_program_has_the_same_optimum(name, problem, seed):
     X, y = design(name, seed, n=14)
     fast = conic(X, y, **problem)
     assert fast.certificate.gap <= 1e-6
-    meet(fast, sx.solve(sx.conic_sdp(X, y, **problem)), (name, problem, seed))
+    overlap(fast, sx.solve(sx.conic_sdp(X, y, **problem)), (name, problem, seed))
 
 
 @pytest.mark.parametrize("problem", [{"lam": 2.0}, {"kappa": 0.1}])
@@ -124,7 +117,7 @@ def test_kernels_agree_with_the_semidefinite_program(problem):
     kernel = sx.RBF(0.7)
     fast = conic(X, y, kernel=kernel, **problem)
     assert fast.certificate.gap <= 1e-6
-    meet(fast, sx.solve(sx.conic_sdp(X, y, kernel=kernel, **problem)))
+    overlap(fast, sx.solve(sx.conic_sdp(X, y, kernel=kernel, **problem)))
 
 
 @pytest.mark.parametrize("problem", [{"lam": 1.0}, {"kappa": 0.2}])
@@ -133,7 +126,7 @@ def test_the_linear_kernel_is_the_linear_formulation(problem, intercept):
     X, y = outliers(80, 4)
     linear = conic(X, y, intercept=intercept, tol=1e-8, **problem)
     kernel = conic(X, y, intercept=intercept, kernel="linear", tol=1e-8, **problem)
-    meet(linear, kernel)
+    overlap(linear, kernel)
     assert np.allclose(linear.model.decision_function(X), kernel.model.decision_function(X), atol=1e-4)
 
 
@@ -142,10 +135,10 @@ def test_invariances(problem):
     X, y = outliers(60, 3)
     solution = conic(X, y, **problem)
     order = np.random.default_rng(1).permutation(60)
-    meet(solution, conic(X[order], y[order], **problem))
-    meet(solution, conic(X, -y, **problem))
-    meet(solution, conic(X[:, ::-1], y, **problem))
-    meet(solution, conic(sp.csr_array(X), y, **problem))
+    overlap(solution, conic(X[order], y[order], **problem))
+    overlap(solution, conic(X, -y, **problem))
+    overlap(solution, conic(X[:, ::-1], y, **problem))
+    overlap(solution, conic(sp.csr_array(X), y, **problem))
 
 
 def test_weights_count_like_repeated_rows():
@@ -154,7 +147,7 @@ def test_weights_count_like_repeated_rows():
     rows = np.repeat(np.arange(40), weight)
     for problem in ({"lam": 1.0}, {"kappa": 0.2}):
         weighted = conic(X, y, sample_weight=weight.astype(float), **problem)
-        meet(weighted, conic(X[rows], y[rows], **problem))
+        overlap(weighted, conic(X[rows], y[rows], **problem))
         assert (weighted.dual["gamma"][weight == 0] == 0).all()
 
 
@@ -187,7 +180,7 @@ def test_kappa_zero_is_the_hard_margin():
         margins = y * solution.model.decision_function(X)
         assert margins.min() == pytest.approx(1.0, abs=1e-6)
         assert margins.min() >= 1.0 - 1e-12
-    meet(conic(X, y, kappa=0), sx.solve(sx.conic_sdp(X, y, kappa=0)))
+    overlap(conic(X, y, kappa=0), sx.solve(sx.conic_sdp(X, y, kappa=0)))
     with pytest.raises(DataError, match="kappa = 0 allows no margin below 1"):
         conic(*outliers(60, 2), kappa=0)
 
@@ -211,7 +204,7 @@ def test_a_tight_relaxation_has_no_covariance():
 def test_rounding_solves_the_zero_one_problem_too():
     X, y = outliers(40, 2)
     plain, rounded = conic(X, y, lam=1.0), conic(X, y, lam=1.0, rounding=True)
-    meet(plain, rounded)
+    overlap(plain, rounded)
     assert rounded.certificate.residuals["zero_one_upper"] <= plain.certificate.residuals["zero_one_upper"]
     assert rounded.certificate.residuals["zero_one_lower"] <= rounded.certificate.residuals["zero_one_upper"]
     reference = sx.solve(sx.conic_sdp(X, y, lam=1.0)).certificate.residuals["zero_one_upper"]
@@ -224,7 +217,7 @@ def test_systems_factored_and_by_conjugate_gradients_agree(method):
     for problem in ({"lam": 1.0}, {"kappa": 0.15}):
         one = conic(X, y, method=method, **problem)
         assert one.certificate.gap <= 1e-6
-        meet(one, conic(X, y, **problem))
+        overlap(one, conic(X, y, **problem))
 
 
 def test_a_sample_comes_before_many_observations():
@@ -236,7 +229,7 @@ def test_a_sample_comes_before_many_observations():
         assert one.certificate == again.certificate
         whole = conic(X, y, **problem)
         assert one.attempts[0].options["iterations"] != whole.attempts[0].options["iterations"]
-        meet(one, whole)
+        overlap(one, whole)
 
 
 def test_large_spectra_come_from_an_iterative_eigensolver_but_the_bound_does_not():
@@ -245,7 +238,7 @@ def test_large_spectra_come_from_an_iterative_eigensolver_but_the_bound_does_not
     iterative = ConicSettings(dense_spectrum=2)
     solution = conic(X, y, lam=1.0, settings=iterative)
     assert solution.certificate.gap <= 1e-6
-    meet(solution, reference)
+    overlap(solution, reference)
 
 
 @pytest.mark.parametrize(
@@ -262,7 +255,7 @@ def test_sums_of_indicators_that_jump_at_one_lambda(number, kappa):
     fast = conic(X, y, kappa=kappa, kernel=kernel, intercept=False)
     assert fast.status == "optimal"
     assert fast.certificate.gap <= 1e-6
-    meet(fast, sx.solve(sx.conic_sdp(X, y, kappa=kappa, kernel=kernel, intercept=False)))
+    overlap(fast, sx.solve(sx.conic_sdp(X, y, kappa=kappa, kernel=kernel, intercept=False)))
 
 
 @pytest.mark.parametrize("seed", [6, 39, 149, 197])
@@ -280,16 +273,16 @@ def test_sparse_data_with_more_columns_than_rows():
     for problem in ({"lam": 1.0}, {"lam": 0.01}, {"kappa": 0.1}):
         sparse, dense = conic(X, y, **problem), conic(X.toarray(), y, **problem)
         assert sparse.certificate.gap <= 1e-6
-        meet(sparse, dense)
+        overlap(sparse, dense)
 
 
 def test_rows_of_zeros_may_use_up_what_the_row_allows():
     X, y = design("separable", 0, n=20)
     X = X * np.where(np.arange(20) < 4, 0.0, 1.0)[:, None]
     rest = conic(X[4:], y[4:], kappa=0, intercept=False)
-    meet(conic(X, y, kappa=0.2, intercept=False), rest)
+    overlap(conic(X, y, kappa=0.2, intercept=False), rest)
     weight = np.where(np.arange(20) < 4, 2.0, 1.0)
-    meet(conic(X, y, kappa=8 / 24, intercept=False, sample_weight=weight), rest)
+    overlap(conic(X, y, kappa=8 / 24, intercept=False, sample_weight=weight), rest)
     X[4], X[5] = X[6], -X[6]
     y[4:7] = 1
     with pytest.raises(SolverFailed, match=r"no hyperplane keeps all but a share of 0.2"):
@@ -361,7 +354,7 @@ def test_warm_starts():
         again = conic(X, y, lam=1.0, warm_start=earlier)
         assert again.warm_start_used
         assert again.certificate.gap <= 1e-6
-        meet(again, cold)
+        overlap(again, cold)
     assert not cold.warm_start_used
 
 
@@ -538,7 +531,7 @@ def test_a_linear_model_of_wide_data_is_a_start_too():
     start = sx.fast.psvm(X, y, C=1.0, p=2)
     warm = conic(X, y, lam=1.0, warm_start=start)
     assert warm.warm_start_used
-    meet(warm, conic(X, y, lam=1.0))
+    overlap(warm, conic(X, y, lam=1.0))
 
 
 def test_one_class_is_an_error():

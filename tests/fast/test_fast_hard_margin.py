@@ -14,6 +14,7 @@ from svmcvx.fast.core.active_set import drop, new_state, ray, solve, value
 from svmcvx.fast.core.active_set_passes import INSEPARABLE, MORE, OVER, SOLVED
 from svmcvx.fast.margin.hard_margin import ActiveSetSettings, HardMarginSettings
 from svmcvx.heuristics.least_norm import least_norm
+from tests.intervals import overlap
 
 
 def separable(n, d, gap=0.1, seed=0):
@@ -24,10 +25,6 @@ def separable(n, d, gap=0.1, seed=0):
     y[:2] = -1, 1
     X[:2] = np.outer(np.sign(y[:2] - 0.2) * 2, w)
     return X + gap * y[:, None] * w, y
-
-
-def meet(a, b):
-    return max(a.lower, b.lower) <= min(a.upper, b.upper)
 
 
 def machine_of(X, y):
@@ -130,7 +127,7 @@ def test_agrees_with_the_conic_route(seed, form):
     assert solution.solver == "fast.hard_margin/active-set"
     assert solution.status == "optimal"
     assert solution.certificate.is_certified(1e-6)
-    assert meet(solution.certificate, sx.solve(sx.hard_margin_dual(X, y)).certificate)
+    overlap(solution.certificate, sx.solve(sx.hard_margin_dual(X, y)).certificate)
 
 
 @pytest.mark.parametrize(("n", "d"), [(3000, 6), (4000, 60)])
@@ -139,7 +136,7 @@ def test_working_sets_end_where_psmo_does(n, d):
     active = sx.fast.hard_margin(X, y, tol=1e-8)
     assert active.attempts[0].options["working_set"] < n / 2
     assert active.certificate.is_certified(1e-8)
-    assert meet(active.certificate, sx.fast.hard_margin(X, y, method="smo", tol=1e-4).certificate)
+    overlap(active.certificate, sx.fast.hard_margin(X, y, method="smo", tol=1e-4).certificate)
     # No margin is violated, and the model is the expansion of the multipliers.
     u = y * active.model.decision_function(X)
     assert u.min() == pytest.approx(1, abs=1e-9)
@@ -151,7 +148,7 @@ def test_idle_observations_leave_a_large_working_set():
     reference = sx.fast.hard_margin(X, y)
     solution = sx.fast.hard_margin(X, y, settings=HardMarginSettings(active_set=ActiveSetSettings(largest=900)))
     assert solution.attempts[0].options["working_set"] <= 1200
-    assert meet(solution.certificate, reference.certificate)
+    overlap(solution.certificate, reference.certificate)
 
 
 def test_no_gram_matrix_of_the_data():
@@ -165,12 +162,12 @@ def test_more_features_than_observations_and_too_many_tight_ones():
     X, y = separable(40, 60)
     wide = sx.fast.hard_margin(X, y)
     assert wide.solver == "fast.hard_margin/smo"
-    assert meet(wide.certificate, sx.fast.hard_margin(X, y, method="active-set").certificate)
+    overlap(wide.certificate, sx.fast.hard_margin(X, y, method="active-set").certificate)
     X, y = separable(60, 20)
     reference = sx.fast.hard_margin(X, y)
     gone_on = sx.fast.hard_margin(X, y, settings=HardMarginSettings(active_set=ActiveSetSettings(largest_support=5)))
     assert gone_on.solver == "fast.hard_margin/smo"
-    assert meet(gone_on.certificate, reference.certificate)
+    overlap(gone_on.certificate, reference.certificate)
 
 
 @pytest.mark.parametrize("design", ["overlap", "duplicate", "equal", "many"])
@@ -198,7 +195,7 @@ def test_a_warm_start_begins_with_its_support():
     again = sx.fast.hard_margin(X, y, warm_start=first)
     assert again.warm_start_used
     assert again.attempts[0].options["rounds"] == 0
-    assert meet(first.certificate, again.certificate)
+    overlap(first.certificate, again.certificate)
 
 
 def test_a_warm_start_of_other_data_is_refused():

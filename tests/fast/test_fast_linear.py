@@ -18,6 +18,7 @@ from svmcvx.fast.margin_distribution.odm import ODMSettings
 from svmcvx.fast.margin_distribution.odml import ODMLSettings
 from svmcvx.feature_space import LinearSpace
 from svmcvx.formulations.margin_distribution.curvature import Curvature
+from tests.intervals import overlap
 
 EXPONENTS = (1.0, 1.1, 1.25, 1.5, 2.0, 3.0, 7.0)
 METHODS = ("newton", "dcd")
@@ -60,14 +61,6 @@ def design(name, seed, n=24, d=3):
     return X, y
 
 
-def agree(one, other, reference):
-    """Two certified intervals for the same optimum have to meet."""
-    gaps = (one.certificate.upper - one.certificate.lower) + (other.certificate.upper - other.certificate.lower)
-    assert abs(one.certificate.upper - other.certificate.upper) <= gaps, reference
-    assert one.certificate.lower <= other.certificate.upper
-    assert other.certificate.lower <= one.certificate.upper
-
-
 @given(
     st.sampled_from(EXPONENTS),
     st.sampled_from(DESIGNS),
@@ -82,7 +75,7 @@ def test_linear_psvm_agrees_with_the_conic_route(p, name, sparse, C, seed):
     assert fast.status == "optimal"
     assert fast.certificate.gap <= 1e-6
     conic = sx.solve(sx.psvm_dual(X, y, C=C, p=p))
-    agree(fast, conic, (p, name, sparse, C, seed))
+    overlap(fast, conic, (p, name, sparse, C, seed))
 
 
 @given(
@@ -110,7 +103,7 @@ def test_odm_agrees_with_the_conic_route(method, name, sparse, weights, intercep
     )
     assert fast.certificate.gap <= 1e-6
     conic = sx.solve(sx.odm_primal(X, y, C1=C1, C2=C2, D=D, intercept=intercept))
-    agree(fast, conic, (method, name, sparse, weights, intercept, seed))
+    overlap(fast, conic, (method, name, sparse, weights, intercept, seed))
 
 
 @given(
@@ -126,7 +119,7 @@ def test_odml_agrees_with_the_conic_route(method, name, sparse, weights, seed):
     lam1, lam2, C = weights
     fast = odml(sp.csr_array(X) if sparse else X, y, lam1=lam1, lam2=lam2, C=C, method=method, tol=1e-6)
     assert fast.certificate.gap <= 1e-6
-    agree(fast, sx.solve(sx.odml_primal(X, y, lam1=lam1, lam2=lam2, C=C)), (method, name, sparse, weights, seed))
+    overlap(fast, sx.solve(sx.odml_primal(X, y, lam1=lam1, lam2=lam2, C=C)), (method, name, sparse, weights, seed))
 
 
 @given(
@@ -143,10 +136,10 @@ def test_kernel_machines_without_a_gram_matrix_agree_with_those_that_keep_it(nam
     settings = {"kernel": kernel, "intercept": intercept, "sample_weight": weight}
     fast = odm(X, y, C1=C, C2=C / 2, D=0.2, method="blocks", **settings)
     assert fast.certificate.gap <= 1e-6
-    agree(fast, odm(X, y, C1=C, C2=C / 2, D=0.2, **settings), (name, kernel, intercept, C, seed))
+    overlap(fast, odm(X, y, C1=C, C2=C / 2, D=0.2, **settings), (name, kernel, intercept, C, seed))
     fast = odml(X, y, lam1=1.0, lam2=0.5, C=C, method="low-rank", **settings)
     assert fast.certificate.gap <= 1e-5
-    agree(fast, odml(X, y, lam1=1.0, lam2=0.5, C=C, **settings), (name, kernel, intercept, C, seed))
+    overlap(fast, odml(X, y, lam1=1.0, lam2=0.5, C=C, **settings), (name, kernel, intercept, C, seed))
 
 
 @pytest.mark.parametrize("C", [1.0, 300.0])
@@ -157,14 +150,14 @@ def test_a_factor_that_leaves_much_out_costs_products_not_truth(C):
     fast = odm(X, y, tol=1e-9, **machine)
     assert fast.certificate.gap <= 1e-9
     assert fast.attempts[0].options["rank"] == 10
-    agree(fast, odm(X, y, C1=C, C2=C, D=0.1, kernel=sx.RBF(1.0), method="newton", tol=1e-9), C)
+    overlap(fast, odm(X, y, C1=C, C2=C, D=0.1, kernel=sx.RBF(1.0), method="newton", tol=1e-9), C)
     again = odm(X, y, tol=1e-8, warm_start=fast, **machine)
     assert again.attempts[0].options["iterations"] < fast.attempts[0].options["iterations"]
     settings = ODMLSettings(largest_rank=10)
     short = odml(X, y, lam1=1.0, lam2=1.0, C=C, kernel=sx.RBF(1.0), method="low-rank", settings=settings)
     assert short.status == "inaccurate"
     assert short.certificate.gap > 1e-6
-    agree(short, odml(X, y, lam1=1.0, lam2=1.0, C=C, kernel=sx.RBF(1.0)), C)
+    overlap(short, odml(X, y, lam1=1.0, lam2=1.0, C=C, kernel=sx.RBF(1.0)), C)
 
 
 def test_kernel_rooms_keep_no_gram_matrix_of_many_observations():
@@ -199,7 +192,7 @@ def test_odml_of_many_features_forms_nothing_of_their_square(lam1, C, monkeypatc
             fast = odml(X, y, lam1=lam1, lam2=0.5, C=C, max_iter=500, settings=settings)
         assert fast.solver == "fast.odml/unwhitened"
         assert fast.certificate.gap <= 1e-6
-        agree(fast, one, (lam1, C, work))
+        overlap(fast, one, (lam1, C, work))
     again = odml(X, y, lam1=lam1, lam2=0.5, C=C, warm_start=one, settings=settings)
     assert len(again.trace) <= len(fast.trace)
 
@@ -221,10 +214,10 @@ def test_the_variance_of_the_margins_is_a_term_of_its_own():
 def test_kernel_machines_agree_with_the_conic_route(kernel, method):
     X, y = design("plain", 5, n=40)
     fast = odm(X, y, C1=20.0, C2=5.0, D=0.2, kernel=kernel, method=method, max_iter=4000)
-    agree(fast, sx.solve(sx.odm_dual(X, y, C1=20.0, C2=5.0, D=0.2, kernel=kernel)), method)
+    overlap(fast, sx.solve(sx.odm_dual(X, y, C1=20.0, C2=5.0, D=0.2, kernel=kernel)), method)
     assert fast.certificate.gap <= 1e-6
     fast = odml(X, y, lam1=2.0, lam2=1.0, C=5.0, kernel=kernel, method=method, max_iter=300)
-    agree(fast, sx.solve(sx.odml_primal(X, y, lam1=2.0, lam2=1.0, C=5.0, kernel=kernel)), method)
+    overlap(fast, sx.solve(sx.odml_primal(X, y, lam1=2.0, lam2=1.0, C=5.0, kernel=kernel)), method)
     assert fast.certificate.gap <= 1e-6
 
 
@@ -268,7 +261,7 @@ def test_weights_count_like_copies_and_zero_leaves_out(p):
         lambda X, y, **more: odml(X, y, lam1=1.0, lam2=0.5, C=3.0, tol=1e-8, **more),
     ):
         weighted = solve(X, y, sample_weight=weight)
-        agree(weighted, solve(X[rows], y[rows]), p)
+        overlap(weighted, solve(X[rows], y[rows]), p)
         for entry in weighted.dual.values():
             assert entry.shape == y.shape
             assert not entry[weight == 0].any()
@@ -281,7 +274,7 @@ def test_labels_may_be_swapped():
         lambda y: odm(X, y, C1=3.0, C2=2.0, D=0.1),
         lambda y: odml(X, y, lam1=1.0, lam2=0.5, C=3.0),
     ):
-        agree(solve(y), solve(-y), "")
+        overlap(solve(y), solve(-y), "")
 
 
 @pytest.mark.parametrize("p", [1.0, 1.5, 3.0])
@@ -290,7 +283,7 @@ def test_a_warm_start_takes_fewer_steps_and_ends_at_the_same_optimum(p):
     first = psvm(X, y, C=1.0, p=p, tol=1e-7)
     cold = psvm(X, y, C=1.3, p=p, tol=1e-7)
     warm = psvm(X, y, C=1.3, p=p, tol=1e-7, warm_start=first)
-    agree(cold, warm, p)
+    overlap(cold, warm, p)
     assert warm.warm_start_used
     assert not cold.warm_start_used
     assert warm.trace.shape[0] <= cold.trace.shape[0]
@@ -307,7 +300,7 @@ def test_warm_starts_of_the_odm_family(method):
         again = solve(**values[0], warm_start=first)
         assert again.trace.shape[0] <= first.trace.shape[0]
         cold, warm = solve(**values[1]), solve(**values[1], warm_start=first)
-        agree(cold, warm, method)
+        overlap(cold, warm, method)
         assert warm.warm_start_used
 
 
@@ -342,10 +335,10 @@ def test_linear_coefficients_start_a_machine_on_other_rows():
         for method in METHODS:
             warm = odm(X, y, **band, intercept=intercept, method=method, warm_start=earlier, tol=1e-5)
             assert warm.warm_start_used
-            agree(warm, odm(X, y, **band, intercept=intercept), method)
+            overlap(warm, odm(X, y, **band, intercept=intercept), method)
         warm = odml(X, y, **blend, intercept=intercept, warm_start=earlier)
         assert warm.warm_start_used
-        agree(warm, odml(X, y, **blend, intercept=intercept), intercept)
+        overlap(warm, odml(X, y, **blend, intercept=intercept), intercept)
 
 
 def test_the_same_seed_gives_the_same_numbers():
@@ -552,7 +545,7 @@ def test_the_hinge_ends_where_its_band_is_known(monkeypatch):
     short = psvm(X, y, C=1.0, tol=1e-9)
     monkeypatch.setattr(Polish, "applies", staticmethod(lambda terms, rows: False))
     whole = psvm(X, y, C=1.0, tol=1e-9)
-    agree(short, whole, "polish")
+    overlap(short, whole, "polish")
     assert short.certificate.gap < 1e-11
     assert short.attempts[0].options["steps"] < whole.attempts[0].options["steps"]
 

@@ -25,6 +25,7 @@ from svmcvx.fast.multiclass.systems.pair_powers import PairPowers
 from svmcvx.fast.multiclass.systems.score_systems import JointCurvature, ScoreSystemSettings, SeparateCurvature
 from svmcvx.formulations.multiclass.m3svm import LOSSES, M3SVM, bound_m3svm
 from svmcvx.formulations.multiclass.score_space import ScoreSpace
+from tests.intervals import overlap
 
 EXPONENTS = (1.0, 1.01, 1.3, 2.0, 3.0, 4.0, 8.0)
 DESIGNS = (
@@ -69,12 +70,6 @@ def design(name, seed, n=24, d=3, c=4):
     return X, y
 
 
-def agree(one, other, reference=""):
-    """Two certified intervals for the same optimum have to meet."""
-    assert one.certificate.lower <= other.certificate.upper, reference
-    assert other.certificate.lower <= one.certificate.upper, reference
-
-
 @settings(max_examples=150, deadline=None)
 @given(
     name=st.sampled_from(DESIGNS),
@@ -93,7 +88,7 @@ def test_every_setting_is_certified_and_agrees_with_the_conic_route(name, p, los
         conic = sx.solve(sx.m3svm(X, y, lam=lam, p=p, loss=loss, eps=eps))
     except sx.SolverFailed:
         return
-    agree(fast, conic, (name, p, loss, lam, eps, seed))
+    overlap(fast, conic, (name, p, loss, lam, eps, seed))
 
 
 @pytest.mark.parametrize("loss", LOSSES)
@@ -122,7 +117,7 @@ def test_p_2_is_weston_watkins_for_small_eps():
 def test_dense_and_sparse_data_give_the_same_machine(p, loss):
     X, y = design("plain", 3, n=50)
     X[np.abs(X) < 0.7] = 0.0
-    agree(m3svm(X, y, lam=0.1, p=p, loss=loss), m3svm(sp.csr_array(X), y, lam=0.1, p=p, loss=loss))
+    overlap(m3svm(X, y, lam=0.1, p=p, loss=loss), m3svm(sp.csr_array(X), y, lam=0.1, p=p, loss=loss))
 
 
 def conjugate_gradients(**systems):
@@ -135,7 +130,7 @@ def test_wide_sparse_data_are_not_made_dense(monkeypatch):
     X[np.abs(X) < 0.7] = 0.0
     dense = m3svm(X, y, lam=0.1, p=3.0)
     monkeypatch.setattr(sp.csr_array, "toarray", lambda *_, **__: pytest.fail("made dense"))
-    agree(
+    overlap(
         dense, m3svm(sp.csr_array(X), y, lam=0.1, p=3.0, method="newton", settings=conjugate_gradients(largest_block=0))
     )
 
@@ -150,7 +145,7 @@ def test_conjugate_gradients_end_at_the_same_optimum(p, loss, block):
     iterative = m3svm(X, y, lam=0.1, p=p, loss=loss, method="newton", settings=settings)
     assert iterative.attempts[0].options["linear_systems"] == "conjugate gradients"
     assert iterative.certificate.gap <= 1e-6
-    agree(direct, iterative)
+    overlap(direct, iterative)
 
 
 @pytest.mark.parametrize("loss", ["logistic", "softmax"])
@@ -194,7 +189,7 @@ def test_the_augmented_method_is_certified_and_agrees_with_newtons(name, p, lam,
     augmented, newton = (m3svm(X, y, lam=lam, p=p, eps=eps, method=method) for method in ("augmented", "newton"))
     assert augmented.status == "optimal"
     assert augmented.certificate.gap <= 1e-6
-    agree(augmented, newton, (name, p, lam, eps, seed))
+    overlap(augmented, newton, (name, p, lam, eps, seed))
 
 
 @pytest.mark.parametrize("p", [2.0, 3.0, 6.0])
@@ -238,7 +233,7 @@ def test_auto_takes_the_augmented_method_where_the_newton_matrix_is_large():
         solution = m3svm(X, y, lam=0.1, p=p, loss=loss, settings=few)
         assert solution.attempts[0].solver == f"fast.m3svm/{expected}"
         assert solution.certificate.gap <= 1e-6
-        agree(solution, m3svm(X, y, lam=0.1, p=p, loss=loss))
+        overlap(solution, m3svm(X, y, lam=0.1, p=p, loss=loss))
 
 
 @pytest.mark.parametrize("arguments", [{"p": 1.5}, {"p": 4.0, "loss": "softmax"}])
@@ -255,7 +250,7 @@ def test_weights_count_like_copies_and_zero_leaves_out(p):
     rows = np.repeat(np.arange(y.size), weight)
     for loss in ("hinge", "softmax"):
         weighted = m3svm(X, y, lam=0.1, p=p, loss=loss, sample_weight=weight)
-        agree(weighted, m3svm(X[rows], y[rows], lam=0.1, p=p, loss=loss))
+        overlap(weighted, m3svm(X[rows], y[rows], lam=0.1, p=p, loss=loss))
         assert weighted.dual["alpha"].shape == (y.size, 4)
         assert not weighted.dual["alpha"][weight == 0].any()
 
@@ -266,7 +261,7 @@ def test_classes_and_observations_may_be_permuted():
     order = np.random.default_rng(0).permutation(y.size)
     names = np.array(["d", "b", "a", "c"])
     permuted = m3svm(X[order], names[y[order]], lam=0.1, p=4.0, tol=1e-8)
-    agree(solution, permuted)
+    overlap(solution, permuted)
     assert (names[solution.model.predict(X)] == permuted.model.predict(X)).all()
 
 
@@ -279,7 +274,7 @@ def test_a_warm_start_takes_fewer_steps_and_ends_at_the_same_optimum(p, loss):
     assert again.attempts[0].options["iterations"] <= 2
     cold = m3svm(X, y, lam=0.12, p=p, loss=loss)
     warm = m3svm(X, y, lam=0.12, p=p, loss=loss, warm_start=first)
-    agree(cold, warm)
+    overlap(cold, warm)
     assert warm.warm_start_used
     assert not cold.warm_start_used
     assert warm.attempts[0].options["iterations"] <= cold.attempts[0].options["iterations"]
@@ -290,7 +285,7 @@ def test_a_warm_start_may_come_from_other_losses_norms_and_solvers():
     for first in (m3svm(X, y, lam=1.0, p=1.0, loss="softmax"), sx.solve(sx.crammer_singer(X, y, lam=1.0))):
         warm = m3svm(X, y, lam=0.1, p=3.0, warm_start=first)
         assert warm.certificate.gap <= 1e-6
-        agree(warm, m3svm(X, y, lam=0.1, p=3.0))
+        overlap(warm, m3svm(X, y, lam=0.1, p=3.0))
 
 
 def test_a_warm_start_of_something_else_is_refused():
@@ -341,7 +336,7 @@ def test_limits_give_the_best_point_with_a_valid_interval(method):
     late = m3svm(X, y, lam=0.01, p=4.0, method=method, time_limit=1e-9)
     assert late.status == "time_limit"
     for solution in (few, stopped, late):
-        agree(optimum, solution)
+        overlap(optimum, solution)
         assert 1e-6 < solution.certificate.gap <= 1.0
 
 
@@ -378,7 +373,7 @@ def test_no_observation_left_out_changes_where_the_steps_lead():
     X, y = design("separable", 19, n=200)
     usual = m3svm(X, y, lam=1e-3, p=4.0)
     complete = M3SVMSettings(systems=ScoreSystemSettings(negligible=0.0))
-    agree(usual, m3svm(X, y, lam=1e-3, p=4.0, settings=complete))
+    overlap(usual, m3svm(X, y, lam=1e-3, p=4.0, settings=complete))
 
 
 def test_a_step_is_one_of_descent_whatever_the_multipliers_are():

@@ -23,7 +23,8 @@ from svmcvx.formulations.multiclass.baselines import MACHINES, bound_classical
 from svmcvx.formulations.multiclass.losses import HingeSum
 from svmcvx.formulations.multiclass.score_space import ScoreSpace
 from svmcvx.formulations.multiclass.simplex_losses import LargestHinge, TopHinge
-from tests.fast.test_fast_m3svm import DESIGNS, agree, design
+from tests.fast.test_fast_m3svm import DESIGNS, design
+from tests.intervals import overlap
 
 LOSSES = tuple(MACHINES)
 HINGES = ("weston_watkins", "crammer_singer", "msvm", "topk")
@@ -54,7 +55,7 @@ def test_every_setting_is_certified_and_agrees_with_the_conic_route(name, loss, 
         conic = sx.solve(sx.multiclass(X, y, lam=lam, loss=loss, k=k, intercept=intercept))
     except sx.SolverFailed:
         return
-    agree(fast, conic, (name, loss, k, lam, intercept, seed))
+    overlap(fast, conic, (name, loss, k, lam, intercept, seed))
 
 
 @pytest.mark.parametrize("intercept", [True, False])
@@ -117,8 +118,8 @@ def test_two_classes_are_the_psvm(loss):
 def test_relatives_of_one_another():
     X, y = design("plain", 6, n=50)
     c = 4
-    agree(multiclass(X, y, lam=0.2, loss="msvm"), multiclass(X, y, lam=0.2 * (c + 1) / 2))
-    agree(multiclass(X, y, lam=0.2, loss="topk", k=1), multiclass(X, y, lam=0.2, loss="crammer_singer"))
+    overlap(multiclass(X, y, lam=0.2, loss="msvm"), multiclass(X, y, lam=0.2 * (c + 1) / 2))
+    overlap(multiclass(X, y, lam=0.2, loss="topk", k=1), multiclass(X, y, lam=0.2, loss="crammer_singer"))
     near = sx.fast.m3svm(X, y, lam=0.2 / c, p=2.0, eps=1e-10)
     assert near.certificate.upper == pytest.approx(multiclass(X, y, lam=0.2).certificate.upper, rel=1e-5)
 
@@ -135,7 +136,7 @@ def test_conjugate_gradients_end_at_the_same_optimum(loss, block):
     solution = multiclass(X, y, lam=0.1, loss=loss, settings=products)
     assert solution.attempts[0].options["linear_systems"] == "conjugate gradients"
     assert solution.certificate.gap <= 1e-6
-    agree(solution, direct)
+    overlap(solution, direct)
     kinds = direct.attempts[0].options["linear_systems"]
     assert ("by observations" in kinds) == (loss in HINGES)
 
@@ -212,7 +213,7 @@ def test_wide_sparse_data_are_not_made_dense(loss, monkeypatch):
     dense = multiclass(X, y, lam=0.1, loss=loss)
     monkeypatch.setattr(sp.csr_array, "toarray", lambda *_, **__: pytest.fail("made dense"))
     products = MulticlassSettings(PRODUCTS, ScoreSystemSettings(largest_block=0))
-    agree(dense, multiclass(sp.csr_array(X), y, lam=0.1, loss=loss, settings=products))
+    overlap(dense, multiclass(sp.csr_array(X), y, lam=0.1, loss=loss, settings=products))
 
 
 @pytest.mark.parametrize("loss", LOSSES)
@@ -222,7 +223,7 @@ def test_weights_count_like_copies_and_zero_leaves_out(loss):
     weight[:4] = 1
     rows = np.repeat(np.arange(y.size), weight)
     weighted = multiclass(X, y, lam=0.1, loss=loss, sample_weight=weight)
-    agree(weighted, multiclass(X[rows], y[rows], lam=0.1, loss=loss))
+    overlap(weighted, multiclass(X[rows], y[rows], lam=0.1, loss=loss))
     assert weighted.dual["alpha"].shape == (y.size, 4)
     assert not weighted.dual["alpha"][weight == 0].any()
 
@@ -234,10 +235,10 @@ def test_permutations_and_units(loss):
     order = np.random.default_rng(0).permutation(y.size)
     names = np.array(["d", "b", "a", "c"])
     permuted = multiclass(X[order], names[y[order]], lam=0.1, loss=loss)
-    agree(solution, permuted)
+    overlap(solution, permuted)
     # Weights in other units: λ with the power of the regulariser.
     power = 1 if loss == "sparse_softmax" else 2
-    agree(solution, multiclass(1e3 * X, y, lam=0.1 * 1e3**power, loss=loss))
+    overlap(solution, multiclass(1e3 * X, y, lam=0.1 * 1e3**power, loss=loss))
     # All losses times ten, and λ too.
     tenfold = multiclass(X, y, lam=1.0, loss=loss, sample_weight=np.full(y.size, 10.0)).certificate
     assert tenfold.upper == pytest.approx(10 * solution.certificate.upper, rel=3e-6)
@@ -246,7 +247,7 @@ def test_permutations_and_units(loss):
 @pytest.mark.parametrize("loss", LOSSES)
 def test_a_shift_of_the_data_changes_nothing_with_an_intercept(loss):
     X, y = design("plain", 12)
-    agree(multiclass(X, y, lam=0.1, loss=loss), multiclass(X + 1e4, y, lam=0.1, loss=loss))
+    overlap(multiclass(X, y, lam=0.1, loss=loss), multiclass(X + 1e4, y, lam=0.1, loss=loss))
 
 
 @pytest.mark.parametrize("loss", LOSSES)
@@ -257,7 +258,7 @@ def test_a_warm_start_takes_fewer_steps_and_ends_at_the_same_optimum(loss):
     assert steps(again) <= 1
     cold = multiclass(X, y, lam=0.12, loss=loss)
     warm = multiclass(X, y, lam=0.12, loss=loss, warm_start=first)
-    agree(cold, warm)
+    overlap(cold, warm)
     assert warm.warm_start_used
     assert not cold.warm_start_used
     assert steps(warm) <= steps(cold)
@@ -270,7 +271,7 @@ def test_a_warm_start_may_come_from_other_losses_and_solvers():
         for first in starts:
             warm = multiclass(X, y, lam=0.1, loss=loss, k=3, warm_start=first)
             assert warm.certificate.gap <= 1e-6
-            agree(warm, multiclass(X, y, lam=0.1, loss=loss, k=3))
+            overlap(warm, multiclass(X, y, lam=0.1, loss=loss, k=3))
 
 
 def test_a_warm_start_of_something_else_is_refused():
@@ -293,7 +294,7 @@ def test_limits_give_the_best_point_with_a_valid_interval(loss):
     late = multiclass(X, y, lam=0.01, loss=loss, time_limit=1e-9)
     assert late.status == "time_limit"
     for solution in (few, stopped, late):
-        agree(optimum, solution)
+        overlap(optimum, solution)
         assert 1e-6 < solution.certificate.gap <= 1.0
 
 
@@ -342,7 +343,7 @@ def test_the_estimator_takes_this_route():
         assert fitted.solution_.solver == "fast.multiclass/newton"
         general = sx.MulticlassSVMClassifier(loss=loss, k=3, lam=0.2, solver="clarabel").fit(X, y)
         assert general.solver_route_ == "general"
-        agree(fitted.solution_, general.solution_)
+        overlap(fitted.solution_, general.solution_)
 
 
 def test_errors_say_what_was_wrong():

@@ -41,6 +41,7 @@ from svmcvx.papers.exhibits import RandomPairs
 from svmcvx.system import memory
 from svmcvx.system.deadline import Deadline
 from tests.conftest import make_data
+from tests.intervals import overlap
 
 # The rule of [Sun] takes no shortcut.
 PAIRS_ALONE = PSVMSettings(decomposition=DecompositionSettings(ascent=RandomPairs))
@@ -52,11 +53,6 @@ KERNELS = {
     "polynomial": sx.Polynomial(2, 1.0, 1.0),
     "linear": sx.Linear(),
 }
-
-
-def meet(a, b):
-    """Two certified intervals around the same optimum have a point in common."""
-    return max(a.lower, b.lower) <= min(a.upper, b.upper)
 
 
 def many(n=1500, seed=3, d=4):
@@ -155,7 +151,7 @@ def test_agrees_with_the_conic_route(problem):
     fast = sx.fast.psvm(**problem, time_limit=20)
     assert fast.status in ("optimal", "inaccurate")
     assert fast.certificate.is_certified(1e-5)
-    assert meet(fast.certificate, sx.solve(sx.psvm_dual(**problem)).certificate)
+    overlap(fast.certificate, sx.solve(sx.psvm_dual(**problem)).certificate)
 
 
 def test_the_model_of_the_lowest_objective_is_kept():
@@ -176,7 +172,7 @@ def test_working_sets_reach_the_gap_of_all_pairs(p, kernel):
     for solution in (whole, parts):
         assert solution.status == "optimal"
         assert solution.certificate.is_certified(2e-7)
-    assert meet(whole.certificate, parts.certificate)
+    overlap(whole.certificate, parts.certificate)
     assert dict(parts.attempts[0].options)["working_set"] == 16
 
 
@@ -221,7 +217,7 @@ def test_weights_are_copies(p):
     keywords = {"C": 2.0, "p": p, "kernel": sx.RBF(0.3)}
     weighted = sx.fast.psvm(X, y, sample_weight=weight, **keywords)
     copies = sx.fast.psvm(np.repeat(X, weight, axis=0), np.repeat(y, weight), **keywords)
-    assert meet(weighted.certificate, copies.certificate)
+    overlap(weighted.certificate, copies.certificate)
     assert (weighted.dual["alpha"][weight == 0] == 0).all()
 
 
@@ -236,7 +232,7 @@ def test_warm_starts_across_C_and_p():
         warm = sx.fast.psvm(X, y, C=C, p=p, kernel="rbf", tol=1e-5, warm_start=start)
         assert warm.warm_start_used
         assert warm.certificate.is_certified(2e-5)
-        assert meet(warm.certificate, expected.certificate)
+        overlap(warm.certificate, expected.certificate)
     again = sx.fast.psvm(X, y, C=1.0, p=1.0, kernel="rbf", tol=1e-5, warm_start=start)
     assert again.attempts[0].options["pair_steps"] == 0
     near = sx.fast.psvm(X, y, C=1.05, p=1.0, kernel="rbf", tol=1e-3, warm_start=start)
@@ -266,7 +262,7 @@ def test_linear_and_kernel_solutions_start_each_other(p):
     for warm in (to_kernel, to_linear):
         assert warm.warm_start_used
         assert warm.certificate.is_certified(2e-6)
-        assert meet(warm.certificate, linear.certificate)
+        overlap(warm.certificate, linear.certificate)
 
 
 def test_a_linear_start_of_other_data_is_refused():
@@ -348,14 +344,14 @@ def test_indefinite_kernels_are_refused_or_clipped():
     assert clipped.certificate.is_certified(2e-6)
     assert clipped.certificate.residuals["clipped_mass"] > 0
     conic = sx.solve(sx.psvm_dual(X, y, C=1.0, p=1.5, kernel=kernel, indefinite="clip"))
-    assert meet(clipped.certificate, conic.certificate)
+    overlap(clipped.certificate, conic.certificate)
 
 
 def test_precomputed_is_the_kernel():
     X, y = make_data()
     K = sx.RBF(0.5)(X)
     given_matrix = sx.fast.psvm(K, y, C=1.0, p=1.5, kernel="precomputed")
-    assert meet(given_matrix.certificate, sx.fast.psvm(X, y, C=1.0, p=1.5, kernel=sx.RBF(0.5)).certificate)
+    overlap(given_matrix.certificate, sx.fast.psvm(X, y, C=1.0, p=1.5, kernel=sx.RBF(0.5)).certificate)
 
 
 # Memory
@@ -377,7 +373,7 @@ def test_rows_that_are_not_kept_give_the_same_interval(name, p):
     for rows in (stored(0.0, 0.0), stored(math.inf, 0.0), stored(math.inf, math.inf)):
         found = sx.fast.psvm(X, y, cache_size=1.0, settings=rows, **keywords)
         assert found.certificate.is_certified(1e-4)
-        assert meet(found.certificate, expected)
+        overlap(found.certificate, expected)
         assert found.attempts[0].options["storage"] == "float32"
         assert (found.attempts[0].options["cache_mb"] == 0) == (rows.rows.some_kept == math.inf)
 
@@ -387,7 +383,7 @@ def test_rows_that_are_not_kept_lead_to_a_small_gap():
     keywords = {"C": 10.0, "p": 1.0, "kernel": "rbf", "tol": 1e-9}
     found = sx.fast.psvm(X, y, settings=stored(math.inf, math.inf), **keywords)
     assert found.certificate.is_certified(1e-9)
-    assert meet(found.certificate, sx.fast.psvm(X, y, **keywords).certificate)
+    overlap(found.certificate, sx.fast.psvm(X, y, **keywords).certificate)
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
@@ -435,7 +431,7 @@ def test_time_is_left_for_the_certificate(monkeypatch):
     assert 0 < found.certificate.lower < found.certificate.upper < math.inf
     better = sx.fast.psvm(X, y, C=1.0, p=1.0, kernel="rbf", tol=1e-6, settings=stored(math.inf, math.inf))
     assert better.status is sx.Status.OPTIMAL
-    assert meet(found.certificate, better.certificate)
+    overlap(found.certificate, better.certificate)
 
 
 @pytest.mark.parametrize("status", ["callback", "limit"])
@@ -445,7 +441,7 @@ def test_a_stop_without_kept_rows_has_an_interval(status):
     stop = {"callback": lambda progress: progress.gap < 0.5} if status == "callback" else {"max_iter": 7}
     found = sx.fast.psvm(X, y, **keywords, **stop)
     assert found.status is (sx.Status.INTERRUPTED if status == "callback" else sx.Status.ITERATION_LIMIT)
-    assert meet(found.certificate, sx.fast.psvm(X, y, **keywords).certificate)
+    overlap(found.certificate, sx.fast.psvm(X, y, **keywords).certificate)
 
 
 def test_memory_does_not_grow_with_the_square_of_n():
@@ -554,16 +550,16 @@ def test_hard_margin_agrees_with_the_conic_route(seed, kernel):
     fast = sx.fast.hard_margin(X, y, kernel=kernel)
     assert fast.status == "optimal"
     assert fast.certificate.is_certified(2e-6)
-    assert meet(fast.certificate, sx.solve(sx.hard_margin_dual(X, y, kernel=kernel)).certificate)
+    overlap(fast.certificate, sx.solve(sx.hard_margin_dual(X, y, kernel=kernel)).certificate)
     warm = sx.fast.hard_margin(X, y, kernel=kernel, warm_start=fast)
     assert warm.warm_start_used
-    assert meet(fast.certificate, warm.certificate)
+    overlap(fast.certificate, warm.certificate)
 
 
 def test_hard_margin_is_the_soft_one_at_large_C():
     X, y = separable(1)
     soft = sx.fast.psvm(X, y, C=1e6, p=1.0, kernel=sx.RBF(1.0))
-    assert meet(soft.certificate, sx.fast.hard_margin(X, y, kernel=sx.RBF(1.0)).certificate)
+    overlap(soft.certificate, sx.fast.hard_margin(X, y, kernel=sx.RBF(1.0)).certificate)
 
 
 def test_hard_margin_of_more_observations_than_are_polished():
@@ -637,7 +633,7 @@ def test_newton_on_the_factor_agrees_with_pair_steps_alone(p, kernel):
     assert found.status == "optimal"
     assert found.attempts[0].options["low_rank"] <= 80
     assert found.certificate.is_certified(2e-7)
-    assert meet(found.certificate, alone.certificate)
+    overlap(found.certificate, alone.certificate)
 
 
 @pytest.mark.parametrize("p", [1.0, 1.5, 2.0, 7.0])
@@ -750,7 +746,7 @@ def test_newton_steps_replace_pair_steps_that_take_long(p):
     assert second.attempts[-1].options["newton_steps"] <= 15
     assert 0 < second.attempts[-1].options["pair_steps"] < alone.attempts[-1].options["pair_steps"]
     assert "newton_steps" not in alone.attempts[-1].options
-    assert meet(second.certificate, alone.certificate)
+    overlap(second.certificate, alone.certificate)
 
 
 def test_newton_steps_replace_pair_steps_on_working_sets():
@@ -763,7 +759,7 @@ def test_newton_steps_replace_pair_steps_on_working_sets():
     assert 0 < options["newton_steps"] <= 15
     assert options["pair_steps"] > 0
     assert second.certificate.is_certified(2e-6)
-    assert meet(second.certificate, psvm(X, y, C=400.0, p=1.5, kernel="rbf").certificate)
+    overlap(second.certificate, psvm(X, y, C=400.0, p=1.5, kernel="rbf").certificate)
 
 
 def test_newton_steps_are_due_after_much_work_and_again_after_much_more():

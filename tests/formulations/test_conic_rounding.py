@@ -21,34 +21,10 @@ from svmcvx.formulations.conic_loss.primal import relaxed_indicator, worst_indic
 from svmcvx.formulations.conic_loss.recovery import moment_of
 from svmcvx.formulations.conic_loss.statement import ConicLoss
 from svmcvx.losses import conic_loss
+from tests.balls import ball, exact_kernel, inner, precision
 
-BITS = 1500
+precise = precision(1500)
 EXAMPLES = int(os.environ.get("SVMCVX_EXAMPLES", "20"))
-
-
-@pytest.fixture(autouse=True)
-def precise():
-    before = flint.ctx.prec
-    flint.ctx.prec = BITS
-    yield
-    flint.ctx.prec = before
-
-
-def ball(x):
-    return flint.arb(float(x))
-
-
-def inner(a, b):
-    return sum((ball(s) * ball(t) for s, t in zip(a, b, strict=True)), ball(0))
-
-
-def exact_kernel(kernel, a, b):
-    if kernel is None or isinstance(kernel, sx.Linear):
-        return inner(a, b)
-    if isinstance(kernel, sx.Polynomial):
-        return (ball(kernel.gamma) * inner(a, b) + ball(kernel.coef0)) ** kernel.degree
-    assert isinstance(kernel, sx.RBF)
-    return (-ball(kernel.gamma) * sum(((ball(s) - ball(t)) ** 2 for s, t in zip(a, b, strict=True)), ball(0))).exp()
 
 
 def exact_gram(space):

@@ -1,8 +1,6 @@
 """What every statement says of a number and its error, term by term, against ball arithmetic from the data as they were passed."""
 
 import itertools
-import math
-import operator
 import os
 
 import flint
@@ -22,83 +20,10 @@ from svmcvx.formulations.margin_distribution import odm, odml
 from svmcvx.formulations.margin_distribution.odm import ODM
 from svmcvx.formulations.margin_distribution.odml import ODML, ODMLHardMargin
 from svmcvx.model import LinearModel
-from tests.formulations.test_margin_rounding import exact_kernel, exact_point, power
+from tests.balls import Ball, balls, encloses, exact_kernel, exact_point, power, precision
 
+precise = precision(700)
 PROBLEMS = 500 if os.environ.get("SVMCVX_THOROUGH") else 25
-
-
-@pytest.fixture(autouse=True)
-def precise():
-    before = flint.ctx.prec
-    flint.ctx.prec = 700
-    yield
-    flint.ctx.prec = before
-
-
-class Ball:
-    """A number in ball arithmetic as formulas use it: 0 to a power is 0, and comparisons are those of the middles."""
-
-    def __init__(self, x):
-        self.x = x.x if isinstance(x, Ball) else x if isinstance(x, flint.arb) else flint.arb(float(x))
-
-    def __pow__(self, exponent):
-        return Ball(flint.arb(0)) if self.x == 0 else Ball(self.x ** Ball(exponent).x)
-
-    def __rpow__(self, base):
-        return Ball(base) ** self
-
-    def __abs__(self):
-        return Ball(abs(self.x))
-
-    def __neg__(self):
-        return Ball(-self.x)
-
-    def __ge__(self, other):
-        return self.x.mid() >= Ball(other).x.mid()
-
-    def __gt__(self, other):
-        return self.x.mid() > Ball(other).x.mid()
-
-    def __lt__(self, other):
-        return self.x.mid() < Ball(other).x.mid()
-
-    def __eq__(self, other):
-        return self.x == Ball(other).x
-
-    __hash__ = None
-
-
-def operation(function, *, swapped):
-    def apply(self, other):
-        if isinstance(other, np.ndarray):
-            return NotImplemented
-        pair = (Ball(other).x, self.x) if swapped else (self.x, Ball(other).x)
-        return Ball(function(*pair))
-
-    return apply
-
-
-for function in (operator.add, operator.sub, operator.mul, operator.truediv):
-    for swapped in (False, True):
-        setattr(Ball, f"__{'r' * swapped}{function.__name__}__", operation(function, swapped=swapped))
-
-
-def balls(values):
-    """An object array, on which numpy's functions call the operations of balls."""
-    return np.array([Ball(x) for x in np.ravel(values)], dtype=object).reshape(np.shape(values))
-
-
-def encloses(found, wanted):
-    """Hold a bounded number, or an array of them, against exact values, as they are and not their ends."""
-    for value, error, x in zip(
-        np.ravel(found.value),
-        np.ravel(np.broadcast_to(found.error, np.shape(found.value))),
-        np.ravel(wanted),
-        strict=True,
-    ):
-        if math.isfinite(value) and math.isfinite(error):
-            x = Ball(x).x
-            assert not abs(x - flint.arb(float(value))) > flint.arb(float(error)), (x, value, error)
 
 
 def size(rng):

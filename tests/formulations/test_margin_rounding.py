@@ -21,68 +21,13 @@ from svmcvx.feature_space import LinearSpace, feature_space
 from svmcvx.formulations.margin.hard_margin import HardMargin
 from svmcvx.formulations.margin.liblinear import PenalisedPSVM
 from svmcvx.formulations.margin.psvm import PSVM
+from tests.balls import ball, exact_point, power, precision, quadratic, total
 from tests.conftest import make_data
 
-BITS = 200
+precise = precision(200)
 EXAMPLES = 2000 if os.environ.get("SVMCVX_THOROUGH") else 20
 OFFSET = np.array([10002, 9998.3, 10001.73, 9997.11, 10001.55, 9997.01])[:, None]
 SIGNS = np.array([1, -1] * 3)
-
-
-@pytest.fixture(autouse=True)
-def precise():
-    before = flint.ctx.prec
-    flint.ctx.prec = BITS
-    yield
-    flint.ctx.prec = before
-
-
-def ball(x):
-    return flint.arb(float(x))
-
-
-def total(terms):
-    return sum(terms, flint.arb(0))
-
-
-def exact_kernel(kernel, a, b):
-    dot = total(ball(x) * ball(z) for x, z in zip(a, b, strict=True))
-    match None if kernel is None else kernel.name:
-        case "rbf":
-            squares = total((ball(x) - ball(z)) ** 2 for x, z in zip(a, b, strict=True))
-            return (-ball(kernel.gamma) * squares).exp()
-        case "polynomial":
-            return (ball(kernel.gamma) * dot + ball(kernel.coef0)) ** int(kernel.degree)
-    return dot
-
-
-def quadratic(kernel, rows, v):
-    """v'Kv; in the features where the kernel is linear, as 200 bits would not do for large offsets."""
-    if kernel is None:
-        return total(total(ball(c) * ball(x) for c, x in zip(v, column, strict=True)) ** 2 for column in rows.T)
-    used = np.flatnonzero(v)
-    off = total(
-        2 * ball(v[i]) * ball(v[j]) * exact_kernel(kernel, rows[i], rows[j]) for i, j in itertools.combinations(used, 2)
-    )
-    return off + total(ball(v[i]) ** 2 * exact_kernel(kernel, rows[i], rows[i]) for i in used)
-
-
-def exact_point(model, X):
-    """Scores and ½‖w‖² of a model."""
-    b = ball(model.intercept)
-    if isinstance(model, sx.LinearModel):
-        scores = [total(ball(x) * ball(c) for x, c in zip(row, model.coef, strict=True)) + b for row in X]
-        return scores, total(ball(c) ** 2 for c in model.coef) / 2
-    scores = [
-        total(ball(c) * exact_kernel(model.kernel, row, z) for c, z in zip(model.dual_coef, model.vectors, strict=True))
-        + b
-        for row in X
-    ]
-    return scores, quadratic(model.kernel, model.vectors, model.dual_coef) / 2
-
-
-def power(x, p):
-    return flint.arb(0) if not x > 0 else x if p == 1 else x ** ball(p)
 
 
 def exact_primal(X, y, model, *, C, p, weight=None):

@@ -26,9 +26,9 @@ from svmcvx.formulations.multiclass.exact_multipliers import (
 from svmcvx.formulations.multiclass.losses import HingeSum, LogisticSum, Margin, SmoothedHingeSum
 from svmcvx.formulations.multiclass.score_space import ScoreSpace
 from svmcvx.formulations.multiclass.simplex_losses import LargestHinge, Softmax, TopHinge
-from tests.formulations.test_enclosures import encloses
+from tests.balls import ball, dense, encloses, precision
 
-BITS = 220
+precise = precision(220)
 EXAMPLES = int(os.environ.get("SVMCVX_EXAMPLES", "25"))
 LOSSES = [
     HingeSum(),
@@ -50,22 +50,6 @@ CLASSICAL = {
     "multinomial_lr": {},
     "sparse_multinomial_lr": {},
 }
-
-
-@pytest.fixture(autouse=True)
-def precise():
-    before = flint.ctx.prec
-    flint.ctx.prec = BITS
-    yield
-    flint.ctx.prec = before
-
-
-def ball(x):
-    return flint.arb(float(x))
-
-
-def dense(X):
-    return X.toarray() if sp.issparse(X) else X
 
 
 # The statements in ball arithmetic, written from their definitions

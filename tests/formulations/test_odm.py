@@ -22,6 +22,7 @@ from svmcvx.formulations.margin_distribution.curvature import Curvature
 from svmcvx.formulations.margin_distribution.odm import ODM
 from svmcvx.formulations.margin_distribution.odml import ODML, ODMLHardMargin
 from tests.conftest import make_data
+from tests.intervals import overlap
 
 X, Y = make_data(n=36)
 RBF = sx.RBF(0.4)
@@ -50,11 +51,6 @@ def certified(build, X, y, tol=1e-9, **keywords):
     certificate = sx.solve(build(X, y, **keywords), solver="clarabel", tol=tol).certificate
     assert certificate.is_certified(tol), certificate
     return certificate
-
-
-def agree(a, b, slack=0.0):
-    """Two certified intervals around the same optimum have a point in common."""
-    assert max(a.lower, b.lower) <= min(a.upper, b.upper) + slack * max(1.0, abs(a.upper)), (a, b)
 
 
 def gram(X, kernel):
@@ -272,28 +268,28 @@ def test_a_large_weight_of_the_variance_makes_it_small():
 def test_signed_and_paper_dual_and_primal_agree(kernel, intercept, band):
     certificates = [certified(build, X, Y, kernel=kernel, intercept=intercept, **band) for build in ODMS]
     for other in certificates[1:]:
-        agree(certificates[0], other)
+        overlap(certificates[0], other)
 
 
 @pytest.mark.parametrize("kernel", [None, RBF, sx.Polynomial(2, 0.5, 1.0)])
 @pytest.mark.parametrize("intercept", [False, True])
 @pytest.mark.parametrize("blend", [BLEND, {"lam1": 1e3, "lam2": 0.0, "C": 1e-2}, {"lam1": 0.0, "lam2": 9.0, "C": 1e2}])
 def test_odml_primal_and_dual_agree(kernel, intercept, blend):
-    agree(*(certified(build, X, Y, kernel=kernel, intercept=intercept, **blend) for build in ODMLS))
+    overlap(*(certified(build, X, Y, kernel=kernel, intercept=intercept, **blend) for build in ODMLS))
 
 
 @every_builder
 def test_a_linear_kernel_is_the_linear_formulation(build, settings):
     for intercept in (False, True):
         linear = certified(build, X, Y, intercept=intercept, **settings)
-        agree(linear, certified(build, X, Y, kernel=sx.Linear(), intercept=intercept, **settings))
-        agree(linear, certified(build, X @ X.T, Y, kernel=sx.Precomputed(), intercept=intercept, **settings))
+        overlap(linear, certified(build, X, Y, kernel=sx.Linear(), intercept=intercept, **settings))
+        overlap(linear, certified(build, X @ X.T, Y, kernel=sx.Precomputed(), intercept=intercept, **settings))
 
 
 @every_builder
 def test_an_intercept_is_a_constant_feature(build, settings):
     appended = np.hstack([X, np.ones((Y.size, 1))])
-    agree(certified(build, X, Y, intercept=True, **settings), certified(build, appended, Y, **settings))
+    overlap(certified(build, X, Y, intercept=True, **settings), certified(build, appended, Y, **settings))
     model = sx.solve(build(X, Y, intercept=True, **settings), solver="clarabel").model
     assert model.intercept != 0
     assert sx.solve(build(X, Y, **settings), solver="clarabel").model.intercept == 0
@@ -303,14 +299,14 @@ def test_an_intercept_is_a_constant_feature(build, settings):
 def test_more_columns_than_rows(build, settings):
     wide = np.random.default_rng(4).standard_normal((12, 40))
     y = np.resize([-1, 1], 12)
-    agree(certified(build, wide, y, **settings), certified(build, wide, y, kernel=sx.Linear(), **settings))
-    agree(certified(build, wide, y, **settings), certified(build, sp.csr_array(wide), y, **settings))
+    overlap(certified(build, wide, y, **settings), certified(build, wide, y, kernel=sx.Linear(), **settings))
+    overlap(certified(build, wide, y, **settings), certified(build, sp.csr_array(wide), y, **settings))
 
 
 @every_builder
 def test_sparse_data(build, settings):
     thinned = np.where(np.abs(X) > 0.5, X, 0.0)
-    agree(certified(build, thinned, Y, **settings), certified(build, sp.csr_array(thinned), Y, **settings))
+    overlap(certified(build, thinned, Y, **settings), certified(build, sp.csr_array(thinned), Y, **settings))
 
 
 # Invariances
@@ -321,11 +317,11 @@ def test_sparse_data(build, settings):
 def test_invariances(build, settings, kernel):
     reference = certified(build, X, Y, kernel=kernel, **settings)
     order = np.random.default_rng(7).permutation(Y.size)
-    agree(reference, certified(build, X[order], Y[order], kernel=kernel, **settings))
-    agree(reference, certified(build, X, -Y, kernel=kernel, **settings))
-    agree(reference, certified(build, X, np.where(Y > 0, "yes", "no"), kernel=kernel, **settings))
-    agree(reference, certified(build, X, Y, kernel=kernel, sample_weight=np.full(Y.size, 7.3), **settings))
-    agree(reference, certified(build, np.tile(X, (2, 1)), np.tile(Y, 2), kernel=kernel, **settings))
+    overlap(reference, certified(build, X[order], Y[order], kernel=kernel, **settings))
+    overlap(reference, certified(build, X, -Y, kernel=kernel, **settings))
+    overlap(reference, certified(build, X, np.where(Y > 0, "yes", "no"), kernel=kernel, **settings))
+    overlap(reference, certified(build, X, Y, kernel=kernel, sample_weight=np.full(Y.size, 7.3), **settings))
+    overlap(reference, certified(build, np.tile(X, (2, 1)), np.tile(Y, 2), kernel=kernel, **settings))
 
 
 @every_builder
@@ -333,7 +329,7 @@ def test_weights_are_copies_and_zero_leaves_out(build, settings):
     counts = np.random.default_rng(8).integers(0, 4, Y.size)
     rows = np.repeat(np.arange(Y.size), counts)
     weighted = sx.solve(build(X, Y, sample_weight=counts, **settings), solver="clarabel")
-    agree(weighted.certificate, certified(build, X[rows], Y[rows], **settings))
+    overlap(weighted.certificate, certified(build, X[rows], Y[rows], **settings))
     for values in weighted.dual.values():
         assert values.shape == Y.shape
         assert not values[counts == 0].any()
@@ -499,7 +495,7 @@ def test_hard_margin_is_the_limit_of_the_soft_margin(kernel, lam1, lam2):
     A, y = separable()
     hard = certified(sx.odml_hard_margin, A, y, lam1=lam1, lam2=lam2, kernel=kernel)
     soft = certified(sx.odml_dual, A, y, lam1=lam1, lam2=lam2, C=1e5, kernel=kernel)
-    agree(hard, soft, slack=1e-9)
+    overlap(hard, soft)
     bounded = certified(sx.odml_dual, A, y, lam1=lam1, lam2=lam2, C=1e-3, kernel=kernel)
     assert bounded.lower <= hard.upper
 
@@ -552,7 +548,7 @@ def test_a_path_over_the_parameters_of_odm():
                 problem.param_dict[name].value = value
             solution = sx.solve(problem, solver="clarabel")
             assert {name: solution.hyperparameters[name] for name in band} == band
-            agree(solution.certificate, certified(build, X, Y, kernel=RBF, **band))
+            overlap(solution.certificate, certified(build, X, Y, kernel=RBF, **band))
 
 
 @pytest.mark.parametrize("kernel", [None, RBF])
@@ -563,7 +559,7 @@ def test_a_path_over_the_parameters_of_odml(kernel):
         for blend in ({"lam2": 3.0, "C": 4.0}, {"lam2": 3.0, "C": 0.2}, {"lam2": 0.0, "C": 60.0}):
             for name, value in blend.items():
                 problem.param_dict[name].value = value
-            agree(
+            overlap(
                 sx.solve(problem, solver="clarabel").certificate,
                 certified(build, X, Y, kernel=kernel, lam1=0.8, **blend),
             )
@@ -579,7 +575,7 @@ def test_the_weight_of_the_variance_is_a_parameter_of_the_primal(build, keywords
         problem.lam1.value = lam1
         solution = sx.solve(problem, solver="clarabel")
         assert solution.hyperparameters["lam1"] == lam1
-        agree(solution.certificate, certified(build, A, y, lam1=lam1, lam2=0.2, **keywords))
+        overlap(solution.certificate, certified(build, A, y, lam1=lam1, lam2=0.2, **keywords))
 
 
 @pytest.mark.parametrize("kernel", [None, RBF])
@@ -772,9 +768,9 @@ def test_scikit_learn_contract(estimator, check):
 
 def test_estimators_pass_their_settings_on():
     classifier = sx.ODMClassifier(C1=3.0, C2=0.7, D=0.3, solver="clarabel").fit(X, Y, sample_weight=WEIGHT)
-    agree(classifier.certificate_, certified(sx.odm_primal, X, Y, C1=3.0, C2=0.7, D=0.3, sample_weight=WEIGHT))
+    overlap(classifier.certificate_, certified(sx.odm_primal, X, Y, C1=3.0, C2=0.7, D=0.3, sample_weight=WEIGHT))
     classifier = sx.ODMLClassifier(lam1=0.9, lam2=0.4, C=7.0, solver="clarabel").fit(X, Y, sample_weight=WEIGHT)
-    agree(classifier.certificate_, certified(sx.odml_primal, X, Y, lam1=0.9, lam2=0.4, C=7.0, sample_weight=WEIGHT))
+    overlap(classifier.certificate_, certified(sx.odml_primal, X, Y, lam1=0.9, lam2=0.4, C=7.0, sample_weight=WEIGHT))
 
 
 def test_models_are_known_by_name():

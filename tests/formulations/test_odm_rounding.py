@@ -18,23 +18,11 @@ from svmcvx.formulations.margin_distribution.odm import ODM
 from svmcvx.formulations.margin_distribution.odml import ODML, ODMLHardMargin, centred
 from svmcvx.kernels.entry_error import CLOSEST, FAR
 from svmcvx.model import KernelModel, LinearModel
-from tests.core.test_rounding import ball, exact_kernel
+from tests.balls import ZERO, ball, dense, exact_kernel, least, positive, precision, total
 
-ZERO = flint.arb(0)
+precise = precision(500)
 BAND = {"C1": 2.0, "C2": 0.5, "D": 0.2}
 BLEND = {"lam1": 0.8, "lam2": 0.3, "C": 4.0}
-
-
-@pytest.fixture(autouse=True, scope="module")
-def precise():
-    before = flint.ctx.prec
-    flint.ctx.prec = 500
-    yield
-    flint.ctx.prec = before
-
-
-def total(values):
-    return sum(values, ZERO)
 
 
 class Exact:
@@ -44,7 +32,7 @@ class Exact:
         self.statement = statement
         space = statement.space
         X = space.data.X
-        self.X = X.toarray() if sp.issparse(X) else X
+        self.X = dense(X)
         self.y = [int(v) for v in space.data.y]
         s = [ball(v) for v in space.data.weight]
         self.c = [v / total(s) for v in s]
@@ -70,7 +58,7 @@ class Exact:
             norm = total(v * v for v in w)
         else:
             v = [ball(c) for c in model.dual_coef]
-            Z = model.vectors.toarray() if sp.issparse(model.vectors) else model.vectors
+            Z = dense(model.vectors)
             f = [total(self.entry(row, z) * c for z, c in zip(Z, v, strict=True)) + b for row in self.X]
             norm = total(
                 c * total(self.entry(z, t) * e for t, e in zip(Z, v, strict=True)) for z, c in zip(Z, v, strict=True)
@@ -97,9 +85,7 @@ class Exact:
     def scaled(self, model):
         """Hard margin: P of the model times the least number that makes it feasible; None if there is none."""
         u, norm = self.point(model)
-        lowest = u[0]
-        for m in u[1:]:
-            lowest = lowest.min(m)
+        lowest = least(u)
         if not lowest > 0:
             return None
         t = (1 / lowest).max(flint.arb(1))
@@ -135,10 +121,6 @@ class Exact:
             a * total(k * b for k, b in zip(row, v, strict=True)) for a, row in zip(v, self.gram, strict=True)
         )
         return linear - quadratic / 2
-
-
-def positive(x):
-    return x.max(ZERO)
 
 
 def proved(statement, models, duals, rng=None):

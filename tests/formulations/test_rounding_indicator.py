@@ -6,6 +6,7 @@ import os
 from fractions import Fraction
 from types import MappingProxyType
 
+import flint
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -16,6 +17,7 @@ from svmcvx.certificate import Evaluation, SolverBound, check
 from svmcvx.data import binary_data
 from svmcvx.fast import zero_one
 from svmcvx.fast.core.monitor import Monitor, conclude
+from svmcvx.fast.indicator.search.search_state import L0Search, RampSearch, ZeroOneSearch
 from svmcvx.feature_space import feature_space
 from svmcvx.formulations.base import RecoveredPoints
 from svmcvx.formulations.indicator.factor_error import FactorError
@@ -25,7 +27,9 @@ from svmcvx.formulations.indicator.statement import LARGEST_SHORTFALL
 from svmcvx.formulations.indicator.zero_one import ZeroOne
 from svmcvx.model import KernelModel, LinearModel
 from svmcvx.solution import Status
+from tests.balls import precision
 
+precise = precision(300)
 EXAMPLES = int(os.environ.get("SVMCVX_EXAMPLES", "25"))
 
 
@@ -308,6 +312,80 @@ def test_the_missing_part_bounds_the_difference_of_the_matrices():
     missing = FactorError.of(space).missing
     for i in range(len(x)):
         assert K[i][i] - sum(v * v for v in L[i]) <= F(missing[i])
+
+
+def test_the_rounding_of_the_factor_itself_is_missing_too():
+    """Orthogonal rows: K and LL' are diagonal, and exactly known. Where L² was rounded up, directions have to be added to K."""
+    rng, attained = np.random.default_rng(0), 0
+    for _ in range(20):
+        a = rng.integers(1, 50, (6, 2)).astype(float)
+        X = np.zeros((6, 12))
+        for i, pair in enumerate(a):
+            X[i, 2 * i : 2 * i + 2] = pair
+        space = feature_space(binary_data(X, np.resize([1, -1], 6), None), sx.Polynomial(3, 1.0), intercept="none")
+        L = np.asarray(space.factor)
+        left = [F(row @ row) ** 3 - sum(v * v for v in F(line)) for row, line in zip(X, L, strict=True)]
+        added = max(0, -min(left))
+        attained += added > 0
+        for missing, own in zip(FactorError.of(space).missing, left, strict=True):
+            assert F(missing) >= max(own, 0) + added
+    assert attained > 5
+
+
+@settings(max_examples=4 * EXAMPLES)
+@given(
+    st.floats(-12, 12), st.lists(st.tuples(st.floats(-20, 3), st.floats(-20, 3), st.floats(-3, 3)), min_size=1, max_size=5),
+    st.sampled_from([0.5, 1.0]), st.booleans(), st.booleans(),
+)  # fmt: skip
+def test_what_the_factor_leaves_out_lowers_a_bound_as_derived(value, rows, half, drops, shifts):
+    """The formulas of the module: V/(1 + eV/h) and V/(1 + q√(V/h))² where losses are counted, and those of the ramp loss."""
+    V = 10.0**value
+    e, q, price = (10.0 ** np.array(column) for column in zip(*rows, strict=True))
+    e, q = e * drops, q * shifts
+    error = FactorError(missing=e, shift=q)
+    V_, h = flint.arb(V), flint.arb(half)
+    exact = V_ / (1 + flint.arb(e.max()) * V_ / h)
+    exact = exact / (1 + flint.arb(q.max()) * (exact / h).sqrt()) ** 2
+    found = error.counting(V, half)
+    assert not flint.arb(found) > exact
+    assert found >= float(exact.mid()) * (1 - 1e-13)
+    lost = sum((flint.arb(p) * flint.arb(x).sqrt() for p, x in zip(price, e, strict=True)), flint.arb(0))
+    exact = V_ - lost * lost / 2
+    found = error.ramp(V, price)
+    if exact > 0:
+        # The V' with V' + A √V' = V, as a fraction without a difference.
+        A = flint.arb(2).sqrt() * sum(
+            (flint.arb(p) * flint.arb(x) for p, x in zip(price, q, strict=True)), flint.arb(0)
+        )
+        least = exact
+        exact = (2 * exact / (A + (A * A + 4 * exact).sqrt())) ** 2
+        assert not flint.arb(found) > exact
+        assert found >= float(exact.mid()) * (1 - 1e-13 * V / float(least.mid()))
+    else:
+        assert found == 0.0
+    infinite = FactorError(missing=np.full(2, math.inf), shift=np.zeros(2))
+    assert infinite.counting(V, half) == infinite.ramp(V, np.ones(2)) == 0.0
+
+
+@pytest.mark.parametrize("search", [ZeroOneSearch, L0Search, RampSearch])
+def test_a_search_states_what_it_has_proved_of_the_data_and_not_of_the_factor(search):
+    """Rows of all lengths: the search's own units are not those of the statement."""
+    for degree, ratio in ((3, 0.1), (3, 1e3), (5, 1e3)):
+        x, y, kernel = outlier(degree, ratio)
+        data = binary_data(x, y, None)
+        penalised, free = (feature_space(data, kernel, intercept=kind) for kind in ("penalised", "free"))
+        statement = {
+            ZeroOneSearch: ZeroOne(space=penalised, lam=1.0, kind="enumeration"),
+            L0Search: L0(space=free, C=0.5, kind="enumeration"),
+            RampSearch: Ramp(space=free, C=0.5, kind="enumeration"),
+        }[search]
+        # As if there were no better points: a value of 3, in the search's units.
+        running = search(statement, Monitor(1e-6, 10))
+        running.report(3.0 * running.unit)
+        lowered = statement.bound_of_search(3.0)
+        assert running.bound.value == lowered
+        assert running.bound.allowance >= 2.0**-52 * lowered
+        assert lowered < 3.0
 
 
 @pytest.mark.parametrize(

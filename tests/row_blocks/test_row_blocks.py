@@ -26,6 +26,7 @@ from svmcvx.formulations.margin_distribution.odml import ODML
 from svmcvx.formulations.margin_distribution.odml_blocks import ODMLInBlocks, mean_gradient
 from svmcvx.row_blocks import RowBlocks
 from svmcvx.row_blocks.sources import piece_of
+from tests.intervals import overlap
 
 da = pytest.importorskip("dask.array")
 dd = pytest.importorskip("dask.dataframe")
@@ -65,13 +66,6 @@ def split(X, y, ends, weight=None):
     return RowBlocks(pieces, labelled=True, lengths=np.diff(edges).tolist())
 
 
-def meet(one, other):
-    """Two certified intervals around the same optimum have a point in common."""
-    a, b = one.certificate, other.certificate
-    assert a.lower <= b.upper, (a, b)
-    assert b.lower <= a.upper, (a, b)
-
-
 def sources(kind, X, y, folder):
     if kind == "npy":
         np.save(folder / "X.npy", X)
@@ -105,11 +99,11 @@ def test_every_source_gives_the_answer_of_the_data_in_memory(kind, tmp_path):
     whole = psvm(X, y, C=0.5, p=2.0, tol=1e-9)
     found = psvm(blocks, labels, C=0.5, p=2.0, tol=1e-9)
     assert found.certificate.is_certified(1e-9)
-    meet(found, whole)
+    overlap(found, whole)
     assert found.certificate.upper == pytest.approx(whole.certificate.upper, rel=1e-8)
     assert found.certificate.residuals["row_blocks"] >= 1
     found = odm(blocks, labels, C1=5.0, C2=2.0, D=0.1, intercept=True, tol=1e-9)
-    meet(found, odm(X, y, C1=5.0, C2=2.0, D=0.1, intercept=True, tol=1e-9))
+    overlap(found, odm(X, y, C1=5.0, C2=2.0, D=0.1, intercept=True, tol=1e-9))
     assert found.certificate.is_certified(1e-9)
 
 
@@ -127,7 +121,7 @@ def test_blocks_agree_with_the_data_in_memory(p, C, offset, form, ends, seed):
     X = X.astype(np.float32) if form == "float32" else sp.csr_array(X) if form == "sparse" else X
     whole = psvm(X, y, C=C, p=p, tol=1e-6)
     found = psvm(split(X, y, ends), y, C=C, p=p, tol=1e-6)
-    meet(found, whole)
+    overlap(found, whole)
     if whole.status == "optimal":
         assert found.certificate.gap <= max(1e-5, 3.0 * whole.certificate.gap)
 
@@ -141,11 +135,11 @@ def test_weights_are_copies(counts, p, seed):
     copies = np.repeat(np.arange(40), weight.astype(int))
     whole = psvm(X[copies], y[copies], C=0.3, p=p, tol=1e-8)
     found = psvm(split(X, y, [13, 20], weight), y, C=0.3, p=p, tol=1e-8)
-    meet(found, whole)
+    overlap(found, whole)
     beside = psvm(split(X, y, [13, 20]), y, C=0.3, p=p, sample_weight=weight, tol=1e-8)
-    meet(beside, whole)
+    overlap(beside, whole)
     averaged = odm(split(X, y, [5]), y, C1=3.0, C2=1.0, D=0.2, sample_weight=weight, tol=1e-9)
-    meet(averaged, odm(X[copies], y[copies], C1=3.0, C2=1.0, D=0.2, tol=1e-9))
+    overlap(averaged, odm(X[copies], y[copies], C1=3.0, C2=1.0, D=0.2, tol=1e-9))
 
 
 @given(
@@ -194,7 +188,7 @@ def test_odml_in_blocks_agrees_with_the_data_in_memory(weights, intercept, weigh
     s = np.random.default_rng(seed).uniform(0.1, 3.0, 60) if weighted else None
     arguments = {"lam1": lam1, "lam2": lam2, "C": C, "intercept": intercept, "sample_weight": s, "tol": 1e-6}
     whole, found = odml(X, y, **arguments), odml(split(X, y, ends), y, **arguments)
-    meet(found, whole)
+    overlap(found, whole)
     assert found.certificate.gap <= 1e-5
 
 
@@ -248,7 +242,7 @@ def test_hard_margins_in_blocks_agree_with_the_data_in_memory(offset, room, spar
         patch.setattr(block_room, "SAMPLE_PER_COLUMN", 1)
         found = hard_margin(split(X, y, ends), y, tol=1e-6, settings=few)
     whole = hard_margin(X, y, tol=1e-6)
-    meet(found, whole)
+    overlap(found, whole)
     assert found.certificate.gap <= max(1e-5, 3.0 * whole.certificate.gap)
     assert (np.where(y == "yes", 1, -1) * found.model.decision_function(X) > 0).all()
 
@@ -292,7 +286,7 @@ def test_the_conic_relaxation_in_blocks_agrees_with_the_data_in_memory(lam, inte
         patch.setattr(block_room, "SAMPLE_ROWS", sampled)
         patch.setattr(block_room, "SAMPLE_PER_COLUMN", 1)
         found = conic(split(rows, y, ends), y, **arguments)
-    meet(found, whole)
+    overlap(found, whole)
     if whole.status == "optimal":
         assert found.certificate.gap <= 1e-4
 
@@ -313,7 +307,7 @@ def test_the_cardinality_form_in_blocks_agrees_with_the_data_in_memory(kappa, fo
         patch.setattr(block_room, "SAMPLE_ROWS", sampled)
         patch.setattr(block_room, "SAMPLE_PER_COLUMN", 1)
         found = conic(split(X, y, ends), y, **arguments)
-    meet(found, whole)
+    overlap(found, whole)
     # The row holds, in fractions; its right side is a product that is rounded.
     moment, rows = found.model.moment, X.toarray() if sp.issparse(X) else X
     lifted = np.hstack([rows, np.ones((60, 1))])
@@ -342,7 +336,7 @@ def test_limits_of_the_conic_relaxation_in_blocks():
     for arguments in ({"time_limit": 1e-9}, {"max_iter": 1}, {"callback": lambda progress: True}):
         found = conic(split(X, y, [100, 300]), y, lam=0.1, tol=1e-9, **arguments)
         assert found.status != "optimal"
-        meet(found, whole)
+        overlap(found, whole)
     with pytest.raises(sx.DataError, match="raise kappa"):
         conic(split(X, y, [100]), y, kappa=0.0)
     for arguments in ({"kernel": "rbf"}, {"rounding": True}, {"nystrom": 5}):
@@ -354,7 +348,7 @@ def test_labels_and_weights_that_stand_alone_may_be_any_kind():
     X, y = data()
     blocks = RowBlocks([Loaded(X[:100]), Loaded(X[100:])], labelled=False, lengths=[100, 200])
     found = psvm(blocks, y, C=1.0, p=2.0)
-    meet(found, psvm(X, y, C=1.0, p=2.0))
+    overlap(found, psvm(X, y, C=1.0, p=2.0))
     with pytest.raises(sx.DataError, match="has no labels"):
         blocks.y  # noqa: B018
     with pytest.raises(sx.DataError, match="300 rows"):
@@ -489,14 +483,14 @@ def test_a_limit_a_callback_and_many_limits_give_honest_intervals():
 
     found = psvm(blocks, y, C=1.0, p=1.0, tol=1e-12, callback=stop)
     assert found.status == "interrupted"
-    meet(found, whole)
+    overlap(found, whole)
     for iterations in (1, 2, 5):
         found = psvm(blocks, y, C=1.0, p=1.0, tol=1e-12, max_iter=iterations)
         assert found.status == "iteration_limit"
-        meet(found, whole)
+        overlap(found, whole)
     found = psvm(blocks, y, C=1.0, p=1.0, time_limit=1e-9)
     assert found.status == "time_limit"
-    meet(found, whole)
+    overlap(found, whole)
 
 
 def test_support_and_warm_start():
@@ -507,9 +501,9 @@ def test_support_and_warm_start():
     assert found.dual == {}
     warm = psvm(blocks, y, C=0.11, p=2.0, warm_start=found)
     assert warm.attempts[-1].warm_start_used
-    meet(warm, psvm(X, y, C=0.11, p=2.0))
+    overlap(warm, psvm(X, y, C=0.11, p=2.0))
     # A solution of data in memory starts one of blocks as well, and the other way round.
-    meet(psvm(blocks, y, C=0.11, p=2.0, warm_start=whole), warm)
+    overlap(psvm(blocks, y, C=0.11, p=2.0, warm_start=whole), warm)
     with pytest.raises(sx.DataError, match="linear model of 4 features"):
         psvm(blocks, y, C=1.0, p=2.0, warm_start=psvm(X[:, :2], y, C=1.0, p=2.0))
 
@@ -590,7 +584,7 @@ def test_a_cluster_gives_the_same_answer_even_when_a_worker_is_killed(solver, cl
     X, y = data()
     blocks, labels = sources("npy", X, y, tmp_path)
     quiet = solver(blocks, labels)
-    meet(quiet, solver(X, y))
+    overlap(quiet, solver(X, y))
     killed = []
 
     def kill(progress):
@@ -653,7 +647,7 @@ def test_the_conic_relaxation_in_blocks_takes_more_columns_than_rows(asked, spar
     X, y = rng.normal(size=(9, 30)), np.arange(9) % 2
     rows = sp.csr_array(X * (rng.random(X.shape) < 0.5)) if sparse else X
     whole, found = conic(rows, y, **asked), conic(split(rows, y, [2, 5]), y, **asked)
-    meet(found, whole)
+    overlap(found, whole)
     assert found.certificate.is_certified(1e-6)
     assert found.certificate.residuals["row_blocks"] == 3.0
 
@@ -665,6 +659,6 @@ def test_a_lower_bound_that_still_doubles_is_no_stall():
     y, weight = (X[:, 0] + 3e6 * rng.normal(size=400) > 0).astype(int), rng.uniform(0.0, 1e3, 400)
     whole = psvm(X, y, C=2e5, p=1.0, sample_weight=weight, method="newton")
     found = psvm(split(X, y, [90, 91, 300], weight), y, C=2e5, p=1.0)
-    meet(found, whole)
+    overlap(found, whole)
     # Sums of terms of 1e15 that leave 1e-7 have these digits.
     assert max(whole.certificate.gap, found.certificate.gap) <= 1e-3

@@ -10,7 +10,8 @@ import svmcvx as sx
 from svmcvx.row_blocks import RowBlocks
 from svmcvx.row_blocks.labels import Sides, label_counts
 from svmcvx.row_blocks.shards import Shards
-from tests.row_blocks.test_row_blocks import Loaded, however_few, meet, sources, split  # noqa: F401 - a fixture
+from tests.intervals import overlap
+from tests.row_blocks.test_row_blocks import Loaded, however_few, sources, split  # noqa: F401 - a fixture
 
 da = pytest.importorskip("dask.array")
 
@@ -36,7 +37,7 @@ def test_several_classes_in_blocks_agree_with_the_data_in_memory(scheme, weights
         found = estimator.fit(split(X, y, [30, 100, 101], own), None)
         assert list(found.solutions_) == list(known)
         for key, solution in found.solutions_.items():
-            meet(solution, known[key])
+            overlap(solution, known[key])
             assert solution.certificate.is_certified(1e-6)
         assert list(found.classes_) == ["ash", "oak", "yew"]
         assert found.n_features_in_ == 2
@@ -55,7 +56,7 @@ def test_weights_of_classes_multiply_those_of_rows(kind, tmp_path):
     for weights, factors in (("balanced", y.size / (2.0 * counts)), ({"oak": 4.0}, np.array([1.0, 4.0]))):
         estimator = sx.PSVMClassifier(C=0.5, p=2.0, class_weight=weights, tol=1e-8)
         found = estimator.fit(blocks, labels).solution_
-        meet(found, sx.fast.psvm(X, y, C=0.5, p=2.0, sample_weight=factors[(y == "oak").astype(int)], tol=1e-8))
+        overlap(found, sx.fast.psvm(X, y, C=0.5, p=2.0, sample_weight=factors[(y == "oak").astype(int)], tol=1e-8))
     assert label_counts(blocks, labels).counts.tolist() == counts.tolist()
     for bad in ({"oak": 0.0}, {"oak": -1.0}, {"oak": np.nan}, "unbalanced", {"elm": 2.0}):
         with pytest.raises(sx.DataError, match="class_weight"):
