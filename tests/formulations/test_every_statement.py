@@ -1,0 +1,671 @@
+"""The common promise of all statements: above ≥ exact ≥ below at any model and any dual point, and no infeasible point is feasible.
+
+Each class of statement has one maker of hostile cases with its exact objective and dual objective, written in balls or fractions apart from
+the package; a class without one fails a test. Sharper tests of single families stand in the files beside this one.
+"""
+
+import importlib
+import inspect
+import itertools
+import math
+import pkgutil
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+import svmcvx as sx
+import svmcvx.formulations
+from svmcvx.data import binary_data
+from svmcvx.feature_space import feature_space
+from svmcvx.feature_space.first_pass import block_space
+from svmcvx.formulations.base import Formulation
+from svmcvx.formulations.blocks import InBlocks
+from svmcvx.formulations.conic_loss.conic_blocks import ConicInBlocks
+from svmcvx.formulations.conic_loss.fixed_gamma import ConicFixedGamma
+from svmcvx.formulations.conic_loss.statement import ConicLoss
+from svmcvx.formulations.indicator.l0 import L0
+from svmcvx.formulations.indicator.ramp import Ramp
+from svmcvx.formulations.indicator.zero_one import ZeroOne
+from svmcvx.formulations.margin.absolute_norm import AbsoluteNormSVM
+from svmcvx.formulations.margin.hard_margin import HardMargin
+from svmcvx.formulations.margin.hard_margin_blocks import HardMarginInBlocks
+from svmcvx.formulations.margin.liblinear import PenalisedPSVM
+from svmcvx.formulations.margin.psvm import PSVM
+from svmcvx.formulations.margin.psvm_blocks import PSVMInBlocks
+from svmcvx.formulations.margin_distribution.odm import ODM
+from svmcvx.formulations.margin_distribution.odml import ODML, ODMLHardMargin
+from svmcvx.formulations.margin_distribution.odml_blocks import TAU, ODMLInBlocks, mean_gradient
+from svmcvx.formulations.multiclass.baselines import ClassicalStatement
+from svmcvx.formulations.multiclass.m3svm import M3SVM
+from svmcvx.formulations.multiclass.m3svm_hard_margin import HardMarginM3SVM
+from svmcvx.model import LinearModel
+from tests.balls import ZERO, ball, least, power, precision, total
+from tests.formulations import test_conic_rounding as conic
+from tests.formulations import test_multiclass_rounding as several
+from tests.formulations import test_odm_rounding as band
+from tests.formulations import test_rounding_indicator as indicator
+from tests.formulations.test_enclosures import ExactMargins, hostile, size, some_models
+from tests.row_blocks.test_row_blocks import split
+
+precise = precision(1500)
+SEEDS = range(8)
+
+
+class Case(NamedTuple):
+    """A statement with points, and what is exactly true of them.
+
+    Attributes
+    ----------
+    upper : callable
+        The exact objective of a model; None where it is infeasible.
+    lower : callable
+        The exact dual objective of a repaired point, which it holds to be feasible.
+    wrong : list
+        Points that violate a constraint.
+    holds : callable, optional
+        Instead of `upper`: whether the upper end at a model is attained.
+    one_sided : bool
+        Whether an objective is bounded from above only.
+    """
+
+    statement: Any
+    models: list
+    duals: list
+    upper: Callable | None
+    lower: Callable
+    wrong: list
+    holds: Callable | None = None
+    one_sided: bool = False
+
+
+def changed(values, k, value):
+    found = np.array(values, dtype=float)
+    found[k] = value
+    return found
+
+
+# Soft and hard margins
+
+
+def alpha_points(rng, n, top):
+    return [{"alpha": scale * top * rng.random(n) * (rng.random(n) < 0.8)} for scale in (1e-3, 1.0, 10.0)]
+
+
+def feasible_alpha(alpha, y, *, free, C=None, weight=None):
+    fractions = [several.Fraction(a) for a in alpha.tolist()]
+    assert min(fractions) >= 0
+    if free:
+        assert sum(a * int(label) for a, label in zip(fractions, y, strict=True)) == 0
+    if C is not None:
+        cost = several.Fraction(C)
+        assert all(a <= cost * several.Fraction(s) for a, s in zip(fractions, weight.tolist(), strict=True))
+
+
+def wrong_alpha(y, *, free, most=math.inf):
+    zero = np.zeros(y.size)
+    i, j = int(np.flatnonzero(y > 0)[0]), int(np.flatnonzero(y < 0)[0])
+    top = np.broadcast_to(most, y.size)
+    small = min(1e-3, float(top.min()))
+    balanced = changed(changed(zero, i, small), j, small)
+    points = [changed(balanced, i, math.nan), -balanced]
+    if free:
+        points += [changed(balanced, i, math.nextafter(small, 0.0)), changed(zero, i, small)]
+    if np.isfinite(top).all():
+        # Balanced, and above the bound of one of the two.
+        above = 1.01 * min(top[i], top[j])
+        points.append(changed(changed(zero, i, above), j, above))
+    return [{"alpha": alpha} for alpha in points]
+
+
+def psvm_truth(statement, X, y, weight, C, p):
+    truth, s = ExactMargins(statement.space), np.ones(y.size) if weight is None else weight
+
+    def upper(model):
+        u, norm = truth.margins(model)
+        return norm.x / 2 + total(ball(C) * ball(w) * power(1 - m.x, p) for w, m in zip(s, u, strict=True))
+
+    def lower(point):
+        alpha = np.asarray(point["alpha"])
+        feasible_alpha(
+            alpha, y, free=statement.space.intercept == "free", C=C if p == 1 else None, weight=s if p == 1 else None
+        )
+        value = total(map(ball, alpha)) - truth.squared_norm(alpha * y).x / 2
+        if p > 1:
+            q = ball(p)
+            costs = [ball(C) * ball(w) for w in s]
+            value -= total(
+                cost * (q - 1) * (ball(a) / (cost * q)) ** (q / (q - 1)) for a, cost in zip(alpha, costs, strict=True) if a > 0
+            )  # fmt: skip
+        return value
+
+    return upper, lower
+
+
+def soft(rng, cls=PSVM):
+    X, y, kernel, weight = hostile(rng)
+    intercept = "free" if cls is PSVM else str(rng.choice(["penalised", "none"]))
+    C, p = size(rng), float(rng.choice([1.0, 1.0, 1.001, 1.5, 2.0, 7.3]))
+    statement = cls(space=feature_space(binary_data(X, y, weight), kernel, intercept=intercept), C=C, p=p)
+    upper, lower = psvm_truth(statement, X, y, weight, C, p)
+    most = C * statement.weight if p == 1 else math.inf
+    wrong = wrong_alpha(y, free=cls is PSVM, most=most)
+    models = list(some_models(rng, statement.space))
+    return Case(statement, models, alpha_points(rng, y.size, C * statement.weight), upper, lower, wrong)
+
+
+def hard_upper(truth):
+    """Of the multiple that has every margin, or of the model itself where all margins are 1 or more; None if one is not positive."""
+
+    def upper(model):
+        u, norm = truth.margins(model)
+        lowest = least(m.x for m in u).min(ball(1.0))
+        return norm.x / 2 / lowest**2 if lowest > 0 else None
+
+    return upper
+
+
+def separable(rng, n=8):
+    y = np.resize([1, -1], n)
+    X = rng.standard_normal((n, 2)) + 5.0 * y[:, None]
+    return X * 10.0 ** rng.uniform(-3, 3) + rng.choice([0.0, 1.0]) * 10.0 ** rng.uniform(0, 8), y
+
+
+def hard(rng):
+    X, y = separable(rng)
+    statement = HardMargin(space=feature_space(binary_data(X, y), None, intercept="free"))
+    truth = ExactMargins(statement.space)
+
+    def at(point):
+        alpha = np.asarray(point["alpha"])
+        feasible_alpha(alpha, y, free=True)
+        return total(map(ball, alpha)) - truth.squared_norm(alpha * y).x / 2
+
+    models = [*some_models(rng, statement.space), sx.fast.hard_margin(X, y, time_limit=5.0).model]
+    return Case(statement, models, alpha_points(rng, y.size, size(rng)), hard_upper(truth), at, wrong_alpha(y, free=True), one_sided=True)  # fmt: skip
+
+
+def absolute(rng):
+    X, y, _, weight = hostile(rng, kernels=False)
+    statement = AbsoluteNormSVM(
+        space=feature_space(binary_data(X, y, weight), None, intercept=str(rng.choice(["penalised", "none"]))), C=size(rng)
+    )  # fmt: skip
+    truth, s = ExactMargins(statement.space), np.ones(y.size) if weight is None else weight
+    penalised, C = statement.space.intercept == "penalised", ball(statement.C)
+
+    def upper(model):
+        u, _ = truth.margins(model)
+        sizes = total(abs(ball(c)) for c in [*model.coef, *([model.intercept] if penalised else [])])
+        return sizes + total(C * ball(w) * power(1 - m.x, 2.0) for w, m in zip(s, u, strict=True))
+
+    def lower(point):
+        alpha = np.asarray(point["alpha"])
+        feasible_alpha(alpha, y, free=False)
+        rows = np.column_stack([X, np.ones(y.size)]) if penalised else X
+        for column in rows.T:
+            size_ = sum((several.Fraction(float(x)) * several.Fraction(a) * int(label) for x, a, label in zip(column, alpha.tolist(), y, strict=True)), several.Fraction(0))  # fmt: skip
+            assert abs(size_) <= 1
+        return total(ball(a) - ball(a) ** 2 / (4 * C * ball(w)) for a, w in zip(alpha, s, strict=True))
+
+    wrong = [{"alpha": np.full(y.size, math.nan)}, {"alpha": changed(np.zeros(y.size), 0, -1e-300)}]
+    far = int(np.argmax(np.abs(X).max(axis=1)))
+    wrong.append({"alpha": changed(np.zeros(y.size), far, 1.001 / np.abs(X[far]).max())})
+    return Case(statement, list(some_models(rng, statement.space)), alpha_points(rng, y.size, size(rng)), upper, lower, wrong)  # fmt: skip
+
+
+# Margin distributions
+
+
+def odm_point(rng, n, scale):
+    return {"theta": scale * rng.standard_normal(n) * (rng.random(n) < 0.8)}
+
+
+def odm(rng):
+    X, y, kernel, weight = hostile(rng)
+    space = feature_space(binary_data(X, y, weight), kernel, intercept=str(rng.choice(["penalised", "none"])))
+    statement = ODM(space, size(rng), size(rng), float(rng.choice([0.0, 0.1, rng.random()])))
+    exact = band.Exact(statement)
+    wrong = [{"theta": changed(np.zeros(y.size), 1, value)} for value in (math.nan, math.inf)]
+    duals = [odm_point(rng, y.size, scale) for scale in (1e-3, 10.0)]
+    return Case(statement, list(some_models(rng, space)), duals, exact.primal, exact.dual, wrong)
+
+
+def odml_points(rng, n):
+    return [{"alpha": scale * rng.random(n), "tau": scale * rng.standard_normal(n)} for scale in (1e-3, 1.0, 1e3)]
+
+
+def wrong_odml(n, most, lam1):
+    zero = np.zeros(n)
+    points = [
+        (changed(zero, 0, -1e-300), zero),
+        (changed(zero, 0, math.nan), zero),
+        (zero, changed(zero, 0, 1e-300)),
+        (zero, changed(changed(zero, 0, 1.0), 1, -1.0 + 2.0**-53)),
+    ]
+    if math.isfinite(most):
+        points.append((changed(zero, 0, most * (1 + 1e-12)), zero))
+    if lam1 == 0:
+        points.append((zero, changed(changed(zero, 0, 1e-3), 1, -1e-3)))
+    return [{"alpha": alpha, "tau": tau} for alpha, tau in points]
+
+
+def odml(rng):
+    X, y, kernel, weight = hostile(rng)
+    space = feature_space(binary_data(X, y, weight), kernel, intercept=str(rng.choice(["penalised", "none"])))
+    lam1, lam2 = size(rng) * rng.integers(0, 2), size(rng) * rng.integers(0, 2)
+    statement = ODML(space, lam1, lam2, C=size(rng))
+    exact = band.Exact(statement)
+    most = statement.C * float(space.data.weight[0] / space.data.weight.sum())
+    # The variance is that around the mean as it was computed: an upper end.
+    return Case(statement, list(some_models(rng, space)), odml_points(rng, y.size), exact.primal, exact.dual, wrong_odml(y.size, most, lam1), one_sided=True)  # fmt: skip
+
+
+def odml_hard(rng):
+    X, y = separable(rng)
+    space = feature_space(binary_data(X, y), None, intercept=str(rng.choice(["penalised", "none"])))
+    lam1, lam2 = size(rng) * rng.integers(0, 2), size(rng) * rng.integers(0, 2)
+    statement = ODMLHardMargin(space, lam1, lam2)
+    exact = band.Exact(statement)
+    w = np.linalg.lstsq(X, y, rcond=None)[0]
+    lowest = float((y * (X @ w)).min())
+    models = list(some_models(rng, space))
+    if lowest > 0:
+        # Margins of 1 as far as can be seen; 0.9, which is infeasible; and those of one row only.
+        models += [
+            LinearModel(w / m, 0.0, space.data.classes, np.arange(2)) for m in (lowest, lowest / 0.9, lowest / 3.0)
+        ]
+    return Case(statement, models, odml_points(rng, y.size), exact.scaled, exact.dual, wrong_odml(y.size, math.inf, lam1), one_sided=True)  # fmt: skip
+
+
+# The conic loss
+
+
+def conic_points(rng, statement):
+    n, norms = statement.y.size, np.maximum(statement.geometry.norms, 1e-150)
+    for scale in (0.1, 10.0):
+        gamma = scale * rng.exponential(size=n) / norms**2 / n * (rng.random(n) < 0.8)
+        yield {
+            "gamma": gamma,
+            "alpha": 2.0 * gamma + np.sqrt(gamma) * rng.standard_normal(n),
+            "lam": np.array(size(rng)),
+        }
+
+
+def wrong_conic(statement, most=None):
+    n, norms = statement.y.size, statement.geometry.norms
+    zero, far = np.zeros(n), int(np.argmax(statement.geometry.norms))
+    lam = {"lam": np.array(1.0)}
+    few = changed(zero, far, 0.1 / norms[far] ** 2)
+    points = [
+        (changed(few, far - 1, -1e-300), zero),
+        (changed(few, far, math.nan), zero),
+        (few, changed(zero, far - 1, 1e-3)),
+        (few, changed(zero, far, math.inf)),
+        (changed(zero, far, 1.001 / norms[far] ** 2), zero),
+        (changed(zero, far, 1e6 / norms[far] ** 2), zero),
+    ]
+    if most is not None:
+        points.append((changed(zero, far, most[far] * (1 + 1e-12)), zero))
+    return [{"gamma": gamma, "alpha": alpha, **lam} for gamma, alpha in points]
+
+
+def conic_models(rng, statement):
+    r = statement.factor.shape[1]
+    reach = max(float(statement.geometry.norms.max()), 1e-150)
+    for scale in (0.0, 1e-3, 1.0):
+        w = scale * rng.standard_normal(r) / reach
+        yield statement.model(w, scale * rng.standard_normal((r, 1 if scale else 0)) / reach)
+
+
+def conic_data(rng):
+    X, y, kernel, weight = hostile(rng)
+    return binary_data(X, y, weight), kernel, str(rng.choice(["penalised", "none"]))
+
+
+def relaxed(rng):
+    data, kernel, intercept = conic_data(rng)
+    given = {"lam": size(rng)} if rng.random() < 0.6 else {"kappa": float(rng.choice([0.1, 0.3, 0.5]))}
+    statement = ConicLoss(space=feature_space(data, kernel, intercept=intercept), **given)
+
+    def upper(model):
+        value, missed = conic.exact_objective(statement, model)
+        return None if statement.kappa is not None and missed > ball(statement.allowance) else value
+
+    duals = list(conic_points(rng, statement))
+    return Case(statement, list(conic_models(rng, statement)), duals, upper, partial(conic.exact_dual, statement), wrong_conic(statement), one_sided=True)  # fmt: skip
+
+
+def fixed(rng):
+    data, kernel, intercept = conic_data(rng)
+    space = feature_space(binary_data(data.X, data.y), kernel, intercept=intercept)
+    norms = ConicLoss(space=space, lam=1.0).geometry.norms
+    gamma = rng.exponential(size=data.n) / np.maximum(norms, 1e-150) ** 2 / (2.0 * data.n)
+    statement = ConicFixedGamma(space=space, gamma=gamma, lam=size(rng))
+    lam = ball(statement.lam)
+
+    def upper(model):
+        u, value = conic.exact_margins_and_norm(space, model)
+        for margin, g in zip(u, map(ball, gamma), strict=True):
+            xi = 1 - margin
+            if xi > 0:
+                value += lam if xi * xi * g > lam else xi * (2 * (g * lam).sqrt() - g * xi)
+        return value
+
+    reach = max(float(norms.max()), 1e-150)
+    models = [
+        statement.model(scale * rng.standard_normal(statement.factor.shape[1]) / reach) for scale in (0.0, 1e-3, 1.0)
+    ]
+    duals = [{"gamma": point["gamma"], "alpha": point["alpha"]} for point in conic_points(rng, statement)]
+    return Case(statement, models, duals, upper, partial(conic.exact_dual, statement), wrong_conic(statement, gamma), one_sided=True)  # fmt: skip
+
+
+# Counted losses and the ramp loss
+
+
+def indicators(rng, cls):
+    X, y, _, weight = hostile(rng, kernels=False)
+    kernel = [None, sx.Polynomial(2, 1.0, 1.0)][int(rng.integers(0, 2))]
+    made = indicator.statements(X, y, size(rng), weight, kernel)
+    statement = [each for each in made if isinstance(each, cls)][int(rng.integers(0, 2)) if cls is ZeroOne else 0]
+    models = list(indicator.candidates(statement, rng))
+    zero = np.zeros(y.size)
+    conic_like = isinstance(statement, ZeroOne)
+    duals, wrong = [{}], [{"alpha": zero}]
+    if conic_like:
+        duals += conic_points(rng, statement.relaxed)
+        wrong = wrong_conic(statement.relaxed)
+
+    def lower(point):
+        return conic.exact_dual(statement.relaxed, point) if point else ZERO
+
+    def holds(model, above):
+        return indicator.attained(statement, model, above)
+
+    return Case(statement, models, duals, None, lower, wrong, holds=holds, one_sided=True)
+
+
+# Several classes
+
+
+def class_case(rng, statement, wrong):
+    models = list(several.hostile_models(rng, statement))
+    duals = list(several.hostile_duals(rng, statement))
+
+    def lower(point):
+        several.assert_feasible(statement, point)
+        return several.exact_dual_objective(statement, point)
+
+    return Case(statement, models, duals, partial(several.exact_objective, statement), lower, wrong)
+
+
+def wrong_classes(statement, rng):
+    """Of a feasible point: a negative multiplier, one that is no number, one above its bound, and sums that do not balance."""
+    data = statement.scores.data
+    point = statement.repair({"alpha": 0.1 * data.weight[:, None] * rng.random((data.n, data.c))})
+    i, own = 0, int(data.codes[0])
+    k = next(k for k in range(data.c) if k != own)
+    values = [-1e-300, math.nan, 1.01 * float(data.weight[0])]
+    if statement.scores.intercept == "free" and point["alpha"][i, k] > 0:
+        values.append(math.nextafter(point["alpha"][i, k], 0.0))
+    return [{**point, "alpha": changed(point["alpha"], (i, k), value)} for value in values]
+
+
+def classical(rng):
+    c = int(rng.integers(2, 5))
+    X, y, weight = several.hostile_data(rng, int(rng.integers(c + 1, 9)), int(rng.integers(1, 4)), c)
+    name = str(rng.choice(list(several.CLASSICAL)))
+    options = {"k": int(rng.integers(1, c + 1))} if name == "topk_svm" else {}
+    statement = getattr(sx, name)(X, y, lam=several.number(rng, False), intercept=bool(rng.random() < 0.7), sample_weight=weight, **options).formulation  # fmt: skip
+    return class_case(rng, statement, wrong_classes(statement, rng))
+
+
+def pairwise(rng):
+    X, y, weight = several.hostile_data(rng, int(rng.integers(4, 9)), int(rng.integers(1, 4)), int(rng.integers(2, 5)))
+    p = float(rng.choice([1.0, 1.0, 1.3, 2.0, 4.5]))
+    statement = sx.m3svm(
+        X, y, lam=several.number(rng, False), p=p, eps=several.number(rng, False), sample_weight=weight,
+        loss=str(rng.choice(["hinge", "smoothed", "logistic", "softmax"])), norm=int(rng.choice([1, 2])),
+    ).formulation  # fmt: skip
+    wrong = wrong_classes(statement, rng)
+    if p == 1:
+        point = statement.repair({"alpha": np.zeros((statement.scores.data.n, statement.scores.data.c))})
+        wrong.append({**point, "flow": changed(point["flow"], (0, 0), 1.001 * statement.lam)})
+    return class_case(rng, statement, wrong)
+
+
+def pairwise_hard(rng):
+    n, c = 8, 3
+    y = np.arange(n) % c
+    X = (rng.standard_normal((n, 3)) + 12.0 * np.eye(3)[y]) * 10.0 ** rng.uniform(-3, 3)
+    statement = sx.m3svm_hard_margin(X, y, p=float(rng.choice([1.0, 1.5, 2.0])), norm=int(rng.choice([1, 2]))).formulation  # fmt: skip
+    W = np.linalg.lstsq(statement.scores.X, np.eye(c)[y] - 1.0 / c, rcond=None)[0]
+    lowest = float(statement.differences(W, np.zeros(c)).min())
+    models = [statement.scores.model(W * factor, np.zeros(c), np.arange(n) < 1) for factor in (1.0, 2.0 / max(lowest, 1e-9), 0.5 / max(lowest, 1e-9))]  # fmt: skip
+
+    def upper(model):
+        rows = several.exact_differences(X, y, model.coef, model.intercept)
+        lowest = least(itertools.chain(*rows)).min(ball(1.0))
+        return several.exact_objective(statement, model) / lowest ** ball(statement.p) if lowest > 0 else None
+
+    def lower(point):
+        several.assert_feasible(statement, point)
+        # Weak duality is held against all models; the value by itself in the family's own file.
+        return
+
+    point = statement.repair({"alpha": rng.random((n, c))})
+    k = 1 if y[0] == 0 else 0
+    wrong = [{**point, "alpha": changed(point["alpha"], (0, k), value)} for value in (-1e-3, math.nan)]
+    wrong.append({**point, "alpha": 1.5 * point["alpha"]})
+    duals = [{"alpha": rng.random((n, c))}, {"alpha": 10.0 ** rng.uniform(-12, 3, (n, c))}]
+    return Case(statement, models, duals, upper, lower, wrong, one_sided=True)
+
+
+# Rows in blocks
+
+
+def put(pieces, parts, arrays):
+    """Put the multipliers of a shard's rows into its state, cut at the blocks."""
+    ends = np.cumsum([rows.y.size for rows in parts["rows"]])[:-1]
+    return {name: np.split(values, ends) for name, values in arrays.items()}, None
+
+
+def rows_of(pieces, parts):
+    return sum(rows.y.size for rows in parts["rows"])
+
+
+def taken(pieces, parts, name):
+    return np.concatenate(parts[name])
+
+
+def rows_in_blocks(rng, intercept):
+    X, y, _, weight = hostile(rng, kernels=False)
+    ends = sorted(rng.choice(np.arange(1, y.size), size=2, replace=False).tolist())
+    blocks = split(X, y, ends, np.ones(y.size) if weight is None else weight)
+    space = block_space(blocks, None, None, intercept=intercept)
+    return X, y, weight, space, binary_data(X, y, weight)
+
+
+def in_blocks(rng, cls):
+    if cls is HardMarginInBlocks:
+        return hard_in_blocks(rng)
+    if cls is ConicInBlocks:
+        return conic_in_blocks(rng)
+    free = cls is PSVMInBlocks and rng.random() < 0.6
+    intercept = "free" if free else str(rng.choice(["penalised", "none"]))
+    X, y, weight, space, data = rows_in_blocks(rng, intercept)
+    n = y.size
+    whole_space = feature_space(data, None, intercept=intercept)
+    if cls is PSVMInBlocks:
+        C, p = size(rng), float(rng.choice([1.0, 1.0, 1.5, 2.0]))
+        make = partial(PSVM if free else PenalisedPSVM, C=C, p=p)
+        statement = cls(make, space, "alpha", balanced=free, bounded=True)
+        upper, lower_of = psvm_truth(make(space=whole_space), X, y, weight, C, p)
+        points = [point["alpha"] for point in alpha_points(rng, n, C * whole_space.data.weight)]
+        small = min(1e-3, C * float(whole_space.data.weight.min()))
+        bad = [changed(np.zeros(n), 0, value) for value in (-small, math.nan, *([small] if free else []))]
+        parts = ("alpha",)
+    elif cls is ODMLInBlocks:
+        make = partial(ODML, lam1=size(rng), lam2=size(rng) * rng.integers(0, 2), C=size(rng))
+        statement = cls(make, space, "alpha", balanced=False, mean=mean_gradient(space))
+        exact = band.Exact(make(space=whole_space))
+        upper, lower_of = exact.primal, exact.dual
+        points = [rng.random(n), 1e3 * rng.random(n)]
+        bad = [changed(np.zeros(n), 0, -1e-3)]
+        parts = ("alpha", TAU)
+    else:
+        make = partial(ODM, C1=size(rng), C2=size(rng), D=0.1)
+        statement = InBlocks(make, space, "theta", balanced=False)
+        exact = band.Exact(make(space=whole_space))
+        upper, lower_of = exact.primal, exact.dual
+        points = [odm_point(rng, n, scale)["theta"] for scale in (1e-3, 10.0)]
+        bad = [changed(np.zeros(n), 0, math.nan)]
+        parts = ("theta",)
+    entry = parts[0]
+
+    def stored(values):
+        """A dual point whose multipliers lie in the states."""
+        arrays = {"given": values, **({TAU: rng.standard_normal(n)} if TAU in parts else {})}
+        ends = np.cumsum(space.shards.read(rows_of))[:-1]
+        cut = [
+            dict(zip(arrays, pieces, strict=True))
+            for pieces in zip(*(np.split(a, ends) for a in arrays.values()), strict=True)
+        ]
+        space.shards.change(put, [(own,) for own in cut])
+        return {entry: "given"}
+
+    def lower(point):
+        if point[entry] is None:
+            return ZERO
+        names = {entry: point[entry], **({"tau": point[TAU]} if TAU in parts else {})}
+        return lower_of({name: np.concatenate(space.shards.read(taken, None, part)) for name, part in names.items()})
+
+    models = [model.without_support() for model in some_models(rng, whole_space)]
+    duals = [partial(stored, values) for values in points]
+    # The mean is that of the blocks as it was computed.
+    return Case(statement, models, duals, upper, lower, [partial(stored, values) for values in bad], one_sided=cls is ODMLInBlocks)  # fmt: skip
+
+
+def hard_in_blocks(rng):
+    X, y = separable(rng)
+    space = block_space(split(X, y, [3, 5]), None, None, intercept="free")
+    working = HardMargin(space=feature_space(binary_data(X[:6], y[:6]), None, intercept="free"))
+    statement = HardMarginInBlocks(HardMargin, space, "alpha", balanced=True, working=working)
+    whole, part = (ExactMargins(feature_space(binary_data(X[:k], y[:k]), None, intercept="free")) for k in (8, 6))
+
+    def lower(point):
+        feasible_alpha(point["alpha"], y[:6], free=True)
+        return total(map(ball, point["alpha"])) - part.squared_norm(point["alpha"] * y[:6]).x / 2
+
+    models = [*some_models(rng, whole.space), sx.fast.hard_margin(X, y, time_limit=5.0).model]
+    return Case(statement, models, alpha_points(rng, 6, size(rng)), hard_upper(whole), lower, wrong_alpha(y[:6], free=True), one_sided=True)  # fmt: skip
+
+
+def conic_in_blocks(rng):
+    intercept = str(rng.choice(["penalised", "none"]))
+    _, _, _, space, data = rows_in_blocks(rng, intercept)
+    given = {"lam": size(rng)} if rng.random() < 0.6 else {"kappa": 0.3}
+    statement = ConicInBlocks(partial(ConicLoss, **given), space, "gamma", balanced=False, **given)
+    whole = ConicLoss(space=feature_space(data, None, intercept=intercept), **given)
+    reach = max(float(whole.geometry.norms.max()), 1e-150)
+    d = space.d
+
+    def upper(model):
+        value, missed = conic.exact_objective(whole, model)
+        return None if whole.kappa is not None and missed > ball(statement.allowance) else value
+
+    def lower(point):
+        scale = float(point["scale"])
+        if scale == 0.0:
+            return ZERO
+        gamma, alpha = (np.concatenate(space.shards.read(taken, None, name)) for name in ("gamma", "alpha"))
+        alpha = whole.capped(alpha * math.sqrt(scale), gamma * scale, statement.lam_of(point))
+        return conic.exact_dual(whole, {"gamma": gamma * scale, "alpha": alpha, "lam": point.get("lam", 0.0)})
+
+    models = [statement.model(scale * rng.standard_normal(d) / reach, scale * rng.standard_normal((d, 1)) / reach) for scale in (1e-3, 1.0)]  # fmt: skip
+    lam = {} if "lam" in given else {"lam": np.array(size(rng))}
+    duals = [{"U": rng.standard_normal((d, 2)) * scale / reach, "ridge": np.array(1e-3 / reach**2), **lam} for scale in (0.3, 3.0)]  # fmt: skip
+    far = {**duals[0], "scale": np.array(1e12 * (1.0 + 1.0 / max(statement.sums(duals[0]).top, 1e-300)))}
+    return Case(statement, models, duals, upper, lower, [far], one_sided=True)
+
+
+MAKERS = {
+    PSVM: soft,
+    PenalisedPSVM: partial(soft, cls=PenalisedPSVM),
+    HardMargin: hard,
+    AbsoluteNormSVM: absolute,
+    ODM: odm,
+    ODML: odml,
+    ODMLHardMargin: odml_hard,
+    ConicLoss: relaxed,
+    ConicFixedGamma: fixed,
+    **{cls: partial(indicators, cls=cls) for cls in (ZeroOne, L0, Ramp)},
+    ClassicalStatement: classical,
+    M3SVM: pairwise,
+    HardMarginM3SVM: pairwise_hard,
+    **{
+        cls: partial(in_blocks, cls=cls)
+        for cls in (InBlocks, PSVMInBlocks, HardMarginInBlocks, ODMLInBlocks, ConicInBlocks)
+    },
+}
+# Wraps any of the others.
+ELSEWHERE = {"ConstrainedStatement": "test_added_constraints"}
+
+every_statement = pytest.mark.parametrize("cls", list(MAKERS), ids=lambda cls: cls.__name__)
+every_seed = pytest.mark.parametrize("seed", SEEDS)
+
+
+def statements():
+    for found in pkgutil.walk_packages(svmcvx.formulations.__path__, "svmcvx.formulations."):
+        module = importlib.import_module(found.name)
+        for _, cls in inspect.getmembers(module, inspect.isclass):
+            if issubclass(cls, Formulation) and cls.__module__ == found.name and not inspect.isabstract(cls):
+                yield cls
+
+
+def test_no_statement_is_left_out():
+    assert {cls.__name__ for cls in statements()} == {cls.__name__ for cls in MAKERS} | set(ELSEWHERE)
+
+
+@every_seed
+@every_statement
+def test_above_exact_below(cls, seed):
+    case = MAKERS[cls](np.random.default_rng(seed))
+    statement = case.statement
+    known_models, known_duals = statement.trivial()
+    uppers = []
+    for model in [*case.models, *known_models]:
+        found = statement.evaluate(model)
+        if math.isnan(found.above):
+            continue
+        if case.holds is not None:
+            assert found.above == math.inf or case.holds(model, found.above)
+            continue
+        exact = case.upper(model)
+        if exact is None:
+            # A row may be met to a rounding that is below what decides it exactly, never by more.
+            assert found.above == math.inf
+            continue
+        assert not exact > ball(found.above), (exact, found)
+        if not case.one_sided:
+            assert not exact < ball(found.below), (exact, found)
+        if math.isfinite(found.above):
+            # Its terms make up the value.
+            assert math.isclose(sum(found.terms.values()), found.value, rel_tol=1e-9, abs_tol=2 * found.error + 1e-300)
+            uppers.append(exact)
+    for dual in [*case.duals, *known_duals]:
+        point = statement.repair(dual() if callable(dual) else dual)
+        assert statement.dual_violation(point) == 0
+        found, exact = statement.evaluate_dual(point), case.lower(point)
+        assert exact is None or not exact < ball(found.below), (exact, found)
+        for upper in uppers:
+            assert not upper < ball(found.below)
+
+
+@every_seed
+@every_statement
+def test_infeasible_points_have_a_violation(cls, seed):
+    case = MAKERS[cls](np.random.default_rng(seed))
+    for wrong in case.wrong:
+        assert case.statement.dual_violation(wrong() if callable(wrong) else wrong) > 0, wrong
