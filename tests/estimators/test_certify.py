@@ -116,7 +116,7 @@ def test_several_classes_of_svc(kernel):
     assert all(certificate.gap < 1e-3 for certificate in certificates.values())
     ours = sx.PSVMClassifier(kernel=kernel, class_weight="balanced").fit(data, FLOWERS)
     for key, certificate in certificates.items():
-        overlap(certificate, ours.certificates_[key])
+        overlap(certificate, ours.certificates_[key], gap=1e-4)
 
 
 @pytest.mark.parametrize("class_weight", [None, "balanced", {"setosa": 2.0, "virginica": 0.3}])
@@ -161,6 +161,7 @@ def test_the_kernels_numbers_are_those_of_the_training_on_sparse_data_with_an_of
     data = data.astype(np.float32).astype(np.float64) if kind == "float32" else data
     labels = rng.integers(0, 3, 40) if kind == "several classes" else np.where(rng.random(40) < 0.5, 1, -1)
     thin = sp.csr_array(data)
+    # Farther out their distances are known to fewer digits, and the intervals are wider.
     fitted = (NuSVC(nu=0.5, tol=1e-10) if kind == "nu" else SVC(C=2.0, tol=1e-10)).fit(thin, labels)
     found = sx.certify(fitted, thin, labels)
     # The number is the model's, whatever its settings and the container of the data are now.
@@ -169,14 +170,14 @@ def test_the_kernels_numbers_are_those_of_the_training_on_sparse_data_with_an_of
         for pair, certificate in found.items():
             rows = np.isin(labels, pair)
             own = sx.fast.psvm(data[rows], labels[rows], C=2.0, p=1, kernel=sx.RBF(fitted._gamma), tol=1e-9)
-            overlap(certificate, own.certificate)
-            overlap(certificate, again[pair])
+            overlap(certificate, own.certificate, gap=0.1)
+            overlap(certificate, again[pair], gap=0.1)
         return
     C = 2.0 if kind != "nu" else float(np.abs(fitted.dual_coef_.toarray()).max())
     value = objective_at(fitted, data, labels, fitted._gamma, C)
     own = sx.fast.psvm(data, labels, C=C, p=1, kernel=sx.RBF(fitted._gamma), tol=1e-9).certificate
     for certificate in (found, again):
-        overlap(certificate, own)
+        overlap(certificate, own, gap=0.1)
         assert certificate.lower <= value * (1 + 1e-12)
         assert value <= certificate.upper * (1 + 1e-12)
     if offset <= 1e5:
@@ -204,7 +205,7 @@ def test_linear_machines_on_sparse_data_with_an_offset(offset, scaling):
     value = sum(v * v for v in w) / 2 + Fraction(0.3) * sum(max(1 - u, 0) for u in margins)
     for certificate in (found, dense):
         assert Fraction(certificate.lower) <= value <= Fraction(certificate.upper)
-    overlap(found, dense)
+    overlap(found, dense, gap=0.1)
 
 
 def clone_of(fitted, **changed):

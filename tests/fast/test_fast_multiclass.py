@@ -55,7 +55,7 @@ def test_every_setting_is_certified_and_agrees_with_the_conic_route(name, loss, 
         conic = sx.solve(sx.multiclass(X, y, lam=lam, loss=loss, k=k, intercept=intercept))
     except sx.SolverFailed:
         return
-    overlap(fast, conic, (name, loss, k, lam, intercept, seed))
+    overlap(fast, conic, (name, loss, k, lam, intercept, seed), gap=1e-3)
 
 
 @pytest.mark.parametrize("intercept", [True, False])
@@ -294,7 +294,7 @@ def test_limits_give_the_best_point_with_a_valid_interval(loss):
     late = multiclass(X, y, lam=0.01, loss=loss, time_limit=1e-9)
     assert late.status == "time_limit"
     for solution in (few, stopped, late):
-        overlap(optimum, solution)
+        overlap(optimum, solution, gap=1.0)
         assert 1e-6 < solution.certificate.gap <= 1.0
 
 

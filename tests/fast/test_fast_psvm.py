@@ -232,7 +232,7 @@ def test_warm_starts_across_C_and_p():
         warm = sx.fast.psvm(X, y, C=C, p=p, kernel="rbf", tol=1e-5, warm_start=start)
         assert warm.warm_start_used
         assert warm.certificate.is_certified(2e-5)
-        overlap(warm.certificate, expected.certificate)
+        overlap(warm.certificate, expected.certificate, gap=1e-5)
     again = sx.fast.psvm(X, y, C=1.0, p=1.0, kernel="rbf", tol=1e-5, warm_start=start)
     assert again.attempts[0].options["pair_steps"] == 0
     near = sx.fast.psvm(X, y, C=1.05, p=1.0, kernel="rbf", tol=1e-3, warm_start=start)
@@ -373,7 +373,7 @@ def test_rows_that_are_not_kept_give_the_same_interval(name, p):
     for rows in (stored(0.0, 0.0), stored(math.inf, 0.0), stored(math.inf, math.inf)):
         found = sx.fast.psvm(X, y, cache_size=1.0, settings=rows, **keywords)
         assert found.certificate.is_certified(1e-4)
-        overlap(found.certificate, expected)
+        overlap(found.certificate, expected, gap=1e-4)
         assert found.attempts[0].options["storage"] == "float32"
         assert (found.attempts[0].options["cache_mb"] == 0) == (rows.rows.some_kept == math.inf)
 
@@ -431,7 +431,7 @@ def test_time_is_left_for_the_certificate(monkeypatch):
     assert 0 < found.certificate.lower < found.certificate.upper < math.inf
     better = sx.fast.psvm(X, y, C=1.0, p=1.0, kernel="rbf", tol=1e-6, settings=stored(math.inf, math.inf))
     assert better.status is sx.Status.OPTIMAL
-    overlap(found.certificate, better.certificate)
+    overlap(found.certificate, better.certificate, gap=1.0)
 
 
 @pytest.mark.parametrize("status", ["callback", "limit"])
@@ -441,7 +441,7 @@ def test_a_stop_without_kept_rows_has_an_interval(status):
     stop = {"callback": lambda progress: progress.gap < 0.5} if status == "callback" else {"max_iter": 7}
     found = sx.fast.psvm(X, y, **keywords, **stop)
     assert found.status is (sx.Status.INTERRUPTED if status == "callback" else sx.Status.ITERATION_LIMIT)
-    overlap(found.certificate, sx.fast.psvm(X, y, **keywords).certificate)
+    overlap(found.certificate, sx.fast.psvm(X, y, **keywords).certificate, gap=1.0)
 
 
 def test_memory_does_not_grow_with_the_square_of_n():
@@ -633,7 +633,7 @@ def test_newton_on_the_factor_agrees_with_pair_steps_alone(p, kernel):
     assert found.status == "optimal"
     assert found.attempts[0].options["low_rank"] <= 80
     assert found.certificate.is_certified(2e-7)
-    overlap(found.certificate, alone.certificate)
+    overlap(found.certificate, alone.certificate, gap=1e-4)
 
 
 @pytest.mark.parametrize("p", [1.0, 1.5, 2.0, 7.0])
