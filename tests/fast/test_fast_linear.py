@@ -157,7 +157,7 @@ def test_a_factor_that_leaves_much_out_costs_products_not_truth(C):
     short = odml(X, y, lam1=1.0, lam2=1.0, C=C, kernel=sx.RBF(1.0), method="low-rank", settings=settings)
     assert short.status == "inaccurate"
     assert short.certificate.gap > 1e-6
-    overlap(short, odml(X, y, lam1=1.0, lam2=1.0, C=C, kernel=sx.RBF(1.0)), C, gap=1.0)
+    overlap(short, odml(X, y, lam1=1.0, lam2=1.0, C=C, kernel=sx.RBF(1.0)), C, gap=2.0)
 
 
 def test_kernel_rooms_keep_no_gram_matrix_of_many_observations():
