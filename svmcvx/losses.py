@@ -57,9 +57,9 @@ def hinge_power_conjugate(alpha: Any, c: Any, p: Any) -> Any:
         return c * (p - 1.0) * (alpha / (c * p)) ** (p / (p - 1.0))
 
 
-def ramp(u: Floats) -> Floats:
+def ramp(u: Any) -> Any:
     r"""Return the ramp loss :math:`\min(2, (1-u)_+)`: 1 at u = 0, constant 2 below u = −1."""
-    return np.asarray(np.minimum(2.0, slack(u)))
+    return minimum(2.0, slack(u))
 
 
 def psi(u: Floats) -> Floats:

@@ -462,6 +462,8 @@ def positive_part(x: R) -> R:
 
 def minimum(x: Any, y: Any) -> Any:
     """Return the smaller of two."""
+    if not (isinstance(x, Bounded) or isinstance(y, Bounded)):
+        return np.minimum(x, y)
     return -maximum(-x, -y)
 
 

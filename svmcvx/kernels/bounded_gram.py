@@ -47,6 +47,12 @@ class BoundedGram:
         found = np.array(np.diagonal(self.K))
         return Bounded(found, self.error.of_diagonal(found))
 
+    @property
+    def row_errors(self) -> Floats:
+        """Bounds on the sums of the errors of each row."""
+        ones = np.ones(self.K.shape[0])
+        return self.error.of_products(*self._magnitudes(ones), ones)
+
     def block(self, rows: NDArray[np.intp]) -> BoundedGram:
         """Return that of some of the feature vectors."""
         if rows.size == self.K.shape[0]:

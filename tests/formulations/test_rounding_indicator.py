@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 import svmcvx as sx
 from svmcvx.certificate import Evaluation, SolverBound, check
+from svmcvx.core.bounded import exact
 from svmcvx.data import binary_data
 from svmcvx.fast import zero_one
 from svmcvx.fast.core.monitor import Monitor, conclude
@@ -301,7 +302,7 @@ def test_usual_data_lose_next_to_nothing_to_the_factor(kernel, intercept):
     space = feature_space(binary_data(X, np.where(rng.random(40) < 0.5, 1, -1), None), kernel, intercept=intercept)
     error = FactorError.of(space)
     assert error.counting(10.0, 1.0) >= 10.0 * (1 - 1e-9)
-    assert error.ramp(10.0, np.ones(40)) >= 10.0 * (1 - 1e-8)
+    assert error.ramp(10.0, exact(np.ones(40))) >= 10.0 * (1 - 1e-8)
 
 
 def test_the_missing_part_bounds_the_difference_of_the_matrices():
@@ -310,8 +311,20 @@ def test_the_missing_part_bounds_the_difference_of_the_matrices():
     K = [[(sum(a * b for a, b in zip(F(p), F(q), strict=True))) ** 3 for q in x] for p in x]
     L = [[F(v) for v in row] for row in np.asarray(space.factor)]
     missing = FactorError.of(space).missing
-    for i in range(len(x)):
-        assert K[i][i] - sum(v * v for v in L[i]) <= F(missing[i])
+    rest = [
+        [K[i][j] - sum(v * t for v, t in zip(L[i], L[j], strict=True)) for j in range(len(x))] for i in range(len(x))
+    ]
+    # K + τI − LL' has to be semidefinite with the τ that the diagonal leaves room for.
+    tau = min(F(m) - rest[i][i] for i, m in enumerate(missing))
+    assert tau >= 0
+    for k, row in enumerate(rest):
+        row[k] += tau
+    for k in range(len(x)):
+        assert rest[k][k] >= 0
+        for i in range(k + 1, len(x)):
+            share = rest[i][k] / rest[k][k] if rest[k][k] else F(0)
+            for j in range(k, len(x)):
+                rest[i][j] -= share * rest[k][j]
 
 
 def test_the_rounding_of_the_factor_itself_is_missing_too():

@@ -28,8 +28,12 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from svmcvx.core.bounded import Bounded, exact, positive_part, roundings, sqrt, square, total
+from svmcvx.core.definite import LARGEST_GROWTH, backward_error, smallest_eigenvalue_below
+from svmcvx.core.exactly import SMALLEST
+from svmcvx.core.rows import inner_error, row_norms_above, sums_above
 from svmcvx.feature_space import FeatureSpace, KernelSpace
-from svmcvx.rounding import SMALLEST, U, inner_error, row_norms_above, smallest_eigenvalue_below, sum_above
+from svmcvx.kernels.bounded_gram import BoundedGram
 from svmcvx.system.abandoned import awaited, may_be_abandoned
 from svmcvx.system.deadline import OutOfTime
 
@@ -61,78 +65,96 @@ class FactorError:
         """Return that of a feature space."""
         n, zeros = space.data.n, np.zeros(space.data.n)
         if not space.is_linear:
-            # The bound on the error of K1 contains the row sums of that of K.
-            entries = np.asarray(space.product(np.ones(n)).scores.error)
-            L = np.asarray(space.factor)
+            entries = _row_errors(space)
+            L, diagonal = np.asarray(space.factor), space.diagonal_above()
             try:
                 with may_be_abandoned():
-                    return cls(_missing(space.block(np.arange(n), np.arange(n)), L, entries), zeros)
+                    return cls(_missing(space.block(np.arange(n), np.arange(n)), L, entries, diagonal), zeros)
             except OutOfTime:
                 triangular = isinstance(space, KernelSpace) and space.factorisation.method == "cholesky"
-                return cls(_missing_at_most(L, entries) if triangular else np.full(n, math.inf), zeros)
-        shift = U * row_norms_above(space.X) * (1.0 + 8 * U) if space.centre.any() else zeros
+                return cls(_missing_at_most(L, entries, diagonal) if triangular else np.full(n, math.inf), zeros)
+        shift = roundings(1) * row_norms_above(space.X) if space.centre.any() else zeros
         if space.factor_is_data:
             return cls(zeros, shift)
-        X = space.X
+        X, norms = space.X, exact(row_norms_above(space.X))
         product = X @ X.T
-        norms = row_norms_above(X)
-        entries = inner_error(X.shape[1], norms * sum_above(norms)) * (1.0 + 8 * U)
+        # Each entry is an inner product, and the mean of two.
+        entries = inner_error(X.shape[1] + 4, (norms * total(norms)).upper)
         dense = product.toarray() if sp.issparse(product) else product
-        return cls(_missing((dense + dense.T) / 2, np.asarray(space.factor), entries * (1.0 + 4 * U)), shift)
+        return cls(_missing((dense + dense.T) / 2, np.asarray(space.factor), entries, space.diagonal_above()), shift)
 
     def counting(self, value: float, half: float) -> float:
         """Return the lower bound with counted losses and the price `half` of a squared norm."""
         if not 0.0 < value < math.inf:
             return value
         missing, shift = float(self.missing.max(initial=0.0)), float(self.shift.max(initial=0.0))
+        bound = exact(value)
         if missing > 0.0:
-            value = value / (1.0 + missing * value / half) * (1.0 - 16 * U) if math.isfinite(missing) else 0.0
+            bound = bound / (1.0 + missing * bound / half) if math.isfinite(missing) else exact(0.0)
         if shift > 0.0:
-            value = value / (1.0 + shift * math.sqrt(value / half)) ** 2 * (1.0 - 16 * U)
-        return value
+            bound = bound / square(1.0 + shift * sqrt(bound / half))
+        return max(bound.below, 0.0)
 
-    def ramp(self, value: float, price: Floats) -> float:
-        """Return the lower bound with ramp losses of these prices."""
+    def ramp(self, value: float, price: Bounded) -> float:
+        """Return the lower bound with ramp losses of these prices, or of one price for all."""
         if not 0.0 < value < math.inf:
             return value
-        lost = sum_above(price * np.sqrt(self.missing)) * (1.0 + 8 * U) if self.missing.any() else 0.0
-        value -= 0.5 * lost * lost * (1.0 + 8 * U)
-        if not value > 0.0:
+        bound = exact(value)
+        if self.missing.any():
+            bound = exact((bound - 0.5 * square(total(price * sqrt(exact(self.missing))))).below)
+        if not bound.value > 0.0:
             return 0.0
-        if lost > 0.0:
-            value *= 1.0 - 4 * U
         if self.shift.any():
-            A = math.sqrt(2.0) * sum_above(price * self.shift) * (1.0 + 8 * U)
-            value = (2.0 * value / (A + math.sqrt(A * A + 4.0 * value))) ** 2 * (1.0 - 32 * U)
-        return value
+            A = sqrt(exact(2.0)) * total(price * self.shift)
+            bound = square(2.0 * bound / (A + sqrt(square(A) + 4.0 * bound)))
+        return max(bound.below, 0.0)
 
 
-def _missing(K: Floats, L: Floats, entries: Floats) -> Floats:
-    r"""Return bounds on :math:`E'_{ii}`, given bounds on the row sums of the errors of a symmetric K."""
+def _row_errors(space: FeatureSpace) -> Floats:
+    """Return bounds on the row sums of the errors of a Gram matrix."""
+    if isinstance(space, KernelSpace) and space.keep_gram:
+        return BoundedGram(space.gram, space.gram_error).row_errors
+    # The bound on the error of K1 contains them.
+    return np.asarray(space.product(np.ones(space.data.n)).scores.error)
+
+
+def _missing(K: Floats, L: Floats, entries: Floats, diagonal: Floats) -> Floats:
+    r"""Return bounds on :math:`E'_{ii}`, given bounds on the row sums of the errors of a symmetric K, and on its exact diagonal."""
     E = K - awaited(np.matmul, L, L.T)
     E = (E + E.T) / 2
     if not np.isfinite(E).all():
         return np.full(K.shape[0], math.inf)
-    size = np.abs(L)
-    error = inner_error(L.shape[1] + 1, size @ size.sum(axis=0)) * (1.0 + 8 * U)
-    error = error + 4 * U * (np.abs(K).sum(axis=1) + np.abs(E).sum(axis=1)) * (1.0 + 2 * K.shape[0] * U)
-    below = -float(np.abs(E).sum(axis=1).max()) * (1.0 + 2 * K.shape[0] * U)
+    # The product, the difference and the mean of two round.
+    rounded = inner_error(L.shape[1] + 1, _row_sums_of_product(np.abs(L)))
+    whole, sizes = (sums_above(np.abs(A).sum(axis=1), A.shape[0]) for A in (K, E))
+    errors = (roundings(4) * (exact(whole) + sizes) + rounded + entries).upper
+    below = -float(sizes.max())
     if 0 < K.shape[0] <= EIGENVALUE_ROWS and below < 0.0:
         below = max(below, smallest_eigenvalue_below(E, float(awaited(np.linalg.eigvalsh, E)[0])))
-    tau = max(-below, 0.0) + float((error + entries).max()) * (1.0 + 8 * U)
-    return np.asarray((np.maximum(np.diagonal(E), 0.0) + tau) * (1.0 + 8 * U))
+    return _diagonal_of_rest(L, diagonal, max(-below, 0.0) + exact(float(errors.max())))
 
 
-def _missing_at_most(L: Floats, entries: Floats) -> Floats:
-    r"""Return larger bounds on :math:`E'_{ii}` than :func:`_missing` does, in much less time, for a factor by Cholesky's method.
+def _diagonal_of_rest(L: Floats, diagonal: Floats, tau: Bounded) -> Floats:
+    """Return numbers that are at least the diagonal of K + τI − LL'."""
+    lengths = np.asarray(np.einsum("ij,ij->i", L, L))
+    rest = exact(diagonal) - Bounded(lengths, inner_error(L.shape[1], lengths))
+    return np.asarray((positive_part(rest) + tau).upper)
+
+
+def _row_sums_of_product(size: Floats) -> Floats:
+    """Return numbers that are at least the row sums of ``size size'`` of a matrix without negative entries."""
+    n, r = size.shape
+    return np.asarray(sums_above(size @ sums_above(size.sum(axis=0), n), r))
+
+
+def _missing_at_most(L: Floats, entries: Floats, diagonal: Floats) -> Floats:
+    r"""Return bounds on :math:`E'_{ii}` in much less time than :func:`_missing`, for a factor by Cholesky's method.
 
     :math:`|K - LL'| \le \gamma_{n+1}|L||L|'` for the matrix that was factored (Higham, Accuracy and Stability of Numerical
-    Algorithms, theorem 10.3), whose rows sum to a bound on its norm and on its diagonal.
+    Algorithms, theorem 10.3), whose rows sum to a bound on its norm.
     """
-    n, size = L.shape[0], np.abs(L)
-    growth = (n + 4) * U
-    if growth > 0.01:
+    n = L.shape[0]
+    if roundings(n + 4) > LARGEST_GROWTH:
         return np.full(n, math.inf)
-    sums = growth / (1.0 - growth) * (size @ size.sum(axis=0)) * (1.0 + 8 * n * U) + n * SMALLEST
-    tau = float((sums + entries).max()) * (1.0 + 8 * U)
-    return np.asarray((sums + tau) * (1.0 + 8 * U))
+    errors = (backward_error(n + 4) * _row_sums_of_product(np.abs(L)) + entries + n * SMALLEST).upper
+    return _diagonal_of_rest(L, diagonal, exact(float(errors.max())))

@@ -30,6 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svmcvx.certificate import Dual
+from svmcvx.core.bounded import total
 from svmcvx.data import binary_data, check_number
 from svmcvx.feature_space import feature_space
 from svmcvx.formulations.base import RecoveredPoints
@@ -42,7 +43,6 @@ from svmcvx.heuristics.big_m_reach import WIDENING, reach
 from svmcvx.kernels import KernelLike
 from svmcvx.losses import zero_one
 from svmcvx.model import BinaryModel, Model
-from svmcvx.rounding import sum_above
 from svmcvx.solution import OptimalIntercepts
 
 __all__ = ["L0", "l0_mio", "l0_objective", "l0_statement"]
@@ -55,7 +55,12 @@ CLEARLY_OFF = 1e-8
 
 def l0_objective(squared_norm: float, u: Floats, *, C: float, weight: Floats | float = 1.0) -> float:
     r"""Return :math:`\tfrac12\|w\|^2 + C\sum_i s_i 1[u_i < 1]`."""
-    return 0.5 * squared_norm + C * float(np.sum(weight * zero_one(u)))
+    return float(weighted_objective(squared_norm, total(weight * zero_one(u)), C=C))
+
+
+def weighted_objective(squared_norm: Any, loss: Any, *, C: Any) -> Any:
+    r"""Return :math:`\tfrac12\|w\|^2 + C\,\ell` of a weighted loss, of plain or of bounded numbers."""
+    return 0.5 * squared_norm + C * loss
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,12 +83,9 @@ class L0(CountingStatement):
         """C and the kernel."""
         return {"C": self.C, **super().hyperparameters}
 
-    def objective_value(self, norm: float, loss: float) -> float:
+    def objective_value(self, norm: Any, loss: Any) -> Any:
         """½‖w‖² + C·loss."""
-        return 0.5 * norm + self.C * loss
-
-    def _above(self, norm: float, dropped: NDArray[np.bool_]) -> float:
-        return sum_above([0.5 * norm, self.price_above(self.C, dropped)])
+        return weighted_objective(norm, loss, C=self.C)
 
     def _reach(self, value: float) -> Floats:
         return reach(

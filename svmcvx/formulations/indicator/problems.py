@@ -112,7 +112,7 @@ class CountingProblem(DroppingProblem):
         statement = self.formulation
         model: BinaryModel = statement.model_at(w, b)
         for attempt in range(SCALINGS):
-            lowest = float(statement.measured(model).low[kept].min(initial=1.0))
+            lowest = float(statement.measured(model).u.lower[kept].min(initial=1.0))
             if not 1.0 - LARGEST_SHORTFALL < lowest < 1.0:
                 break
             divisor = lowest - 4.0**attempt * statement.scaling_error(model)

@@ -23,13 +23,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svmcvx.certificate import Evaluation
+from svmcvx.core.bounded import exact, total
 from svmcvx.formulations.base import RecoveredPoints
 from svmcvx.formulations.building import builder
 from svmcvx.formulations.indicator.big_m import explicit_M, free_intercept
-from svmcvx.formulations.indicator.l0 import L0, l0_statement
+from svmcvx.formulations.indicator.l0 import L0, l0_statement, weighted_objective
 from svmcvx.formulations.indicator.pool import counting_pool, incumbent_margins
 from svmcvx.formulations.indicator.problems import DroppingProblem
-from svmcvx.formulations.indicator.statement import IndicatorStatement, Measured, product_above
+from svmcvx.formulations.indicator.statement import IndicatorStatement, Measured
 from svmcvx.formulations.optimal_intercepts import hinge_intercepts
 from svmcvx.heuristics.big_m_reach import WIDENING, reach
 from svmcvx.heuristics.hinge_machine import ramp_descent
@@ -37,7 +38,6 @@ from svmcvx.heuristics.signed_rows import ON_MARGIN, Incumbent
 from svmcvx.kernels import KernelLike
 from svmcvx.losses import ramp
 from svmcvx.model import BinaryModel, Model
-from svmcvx.rounding import sum_above
 from svmcvx.solution import OptimalIntercepts
 from svmcvx.system.abandoned import may_be_abandoned
 from svmcvx.system.deadline import Deadline, current
@@ -47,9 +47,9 @@ __all__ = ["Ramp", "RampProblem", "ramp_mio", "ramp_objective", "ramp_pool"]
 Floats: TypeAlias = NDArray[np.float64]
 
 
-def ramp_objective(squared_norm: float, u: Floats, *, C: float, weight: Floats | float = 1.0) -> float:
+def ramp_objective(squared_norm: Any, u: Any, *, C: Any, weight: Any = 1.0) -> Any:
     r"""Return :math:`\tfrac12\|w\|^2 + C\sum_i s_i \min(2, (1-u_i)_+)`."""
-    return 0.5 * squared_norm + C * float(np.sum(weight * ramp(u)))
+    return weighted_objective(squared_norm, total(weight * ramp(u)), C=C)
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,20 +65,20 @@ class Ramp(IndicatorStatement):
         """C and the kernel."""
         return {"C": self.C, **super().hyperparameters}
 
-    def objective_value(self, norm: float, loss: float) -> float:
+    def objective_value(self, norm: Any, loss: Any) -> Any:
         """½‖w‖² + C·loss."""
-        return 0.5 * norm + self.C * loss
+        return weighted_objective(norm, loss, C=self.C)
 
     def _value_above(self, measured: Measured, tie: float) -> Evaluation:
-        u, low, norm, norm_high = measured
-        losses = np.minimum(2.0, np.where(low < 1.0, np.nextafter(1.0 - low, math.inf), 0.0))
-        high = sum_above([0.5 * norm_high, product_above(self.C, self.weight, losses)])
-        found = Evaluation.at_most(ramp_objective(norm, u, C=self.C, weight=self.weight), high)
-        return found.parted(0.5 * norm, ramp_objective(0.0, u, C=self.C, weight=self.weight))
+        u, norm = measured
+        high = ramp_objective(norm, exact(u.lower), C=self.C, weight=self.loss_weight)
+        regulariser = 0.5 * float(norm.value)
+        losses = float(ramp_objective(0.0, u.value, C=self.C, weight=self.weight))
+        return Evaluation.at_most(regulariser + losses, high.above).parted(regulariser, losses)
 
     def optimal_intercepts(self, model: BinaryModel) -> OptimalIntercepts:
         """Those of the hinge machine of the observations that are not dropped; without an end where these are of one class."""
-        lower, upper = self._optimal_moves(self.measured(model).u)
+        lower, upper = self._optimal_moves(self.measured(model).u.value)
         return OptimalIntercepts(model.intercept + lower, model.intercept + upper)
 
     def _optimal_moves(self, u: Floats) -> tuple[float, float]:
@@ -110,7 +110,7 @@ class Ramp(IndicatorStatement):
 
     def bound_of_search(self, value: float) -> float:
         """As the module on the error of the factor derives it."""
-        return self.factor_error.ramp(value, self.C * self.weight)
+        return self.factor_error.ramp(value, exact(self.C) * self.loss_weight)
 
     def _reach(self, value: float) -> Floats:
         return reach(

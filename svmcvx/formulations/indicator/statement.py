@@ -56,16 +56,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svmcvx.certificate import Dual, Evaluation, Kind
-from svmcvx.core.bounded import Bounded, exact
+from svmcvx.core.bounded import Bounded, exact, roundings, signed, square, total
+from svmcvx.core.rows import inner_error, norm_above, row_norms_above
 from svmcvx.formulations.base import BinaryStatement, full_entry
 from svmcvx.formulations.indicator.factor_error import FactorError
 from svmcvx.heuristics.hinge_machine import restricted_point
 from svmcvx.heuristics.signed_rows import ON_MARGIN, Geometry, Incumbent
 from svmcvx.losses import zero_one
 from svmcvx.model import BinaryModel, KernelModel, LinearModel
-from svmcvx.rounding import U, inner_error, norm_above, row_norms_above, sum_above, up
 
-__all__ = ["LARGEST_SHORTFALL", "SCALINGS", "CountingStatement", "IndicatorStatement", "Measured", "product_above"]
+__all__ = ["LARGEST_SHORTFALL", "SCALINGS", "CountingStatement", "IndicatorStatement", "Measured"]
 
 Floats: TypeAlias = NDArray[np.float64]
 Bools: TypeAlias = NDArray[np.bool_]
@@ -79,24 +79,10 @@ SCALINGS = 3
 
 
 class Measured(NamedTuple):
-    """A model on the data: margins as computed, their lower ends, and the squared norm with its upper end."""
+    """A model on the data: its margins and its squared norm."""
 
-    u: Floats
-    low: Floats
-    norm: float
-    norm_above: float
-
-
-def product_above(factor: float, weight: Floats, loss: Floats) -> float:
-    """Return a number that is at least ``factor * Σ weight * loss``, none of them negative."""
-    terms = weight * loss
-    terms = np.where((loss > 0) & (terms < math.inf), np.nextafter(terms, math.inf), terms)
-    return up(factor * sum_above(terms)) if terms.any() else 0.0
-
-
-def lower_end(u: Floats, error: Floats) -> Floats:
-    """Return numbers that are at most u − error."""
-    return np.where(error > 0, np.nextafter(u - error, -math.inf), u)
+    u: Bounded
+    norm: Bounded
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,12 +133,12 @@ class IndicatorStatement(BinaryStatement):
         return Geometry.of(self.space)
 
     @abstractmethod
-    def objective_value(self, norm: float, loss: float) -> float:
-        """Objective of a point with a squared norm and a loss (in weight); ``inf`` where it is infeasible."""
+    def objective_value(self, norm: Any, loss: Any) -> Any:
+        """Objective of a point with a squared norm and a loss (in weight), plain or bounded; ``inf`` where it is infeasible."""
 
     def loss_bound(self, loss: float) -> float:
         """Lower bound on the objective of points with at least this loss."""
-        return self.objective_value(0.0, loss)
+        return float(self.objective_value(0.0, loss))
 
     @abstractmethod
     def _reach(self, value: float) -> Floats:
@@ -174,10 +160,11 @@ class IndicatorStatement(BinaryStatement):
 
     def value_of(self, point: Incumbent) -> float:
         """Return a number that is at least the objective of a point, or of its multiple that keeps what it keeps to rounding."""
-        size = norm_above(point.w) if point.w.any() else 0.0
-        lengths = self._factor_lengths * size + abs(point.b)
-        error = inner_error(self.geometry.G.shape[1] + 2, lengths) if size > 0 else np.zeros(self.y.size)
-        measured = Measured(point.u, lower_end(point.u, error), point.norm, size * size * (1.0 + 4 * U))
+        error: Floats | float = 0.0
+        if point.w.any():
+            lengths = self._factor_lengths * norm_above(point.w) + abs(point.b)
+            error = inner_error(self.geometry.G.shape[1] + 2, lengths)
+        measured = Measured(Bounded(point.u, error), total(square(exact(point.w))))
         return self._value_above(measured, 2 * ON_MARGIN).above
 
     @cached_property
@@ -237,19 +224,16 @@ class IndicatorStatement(BinaryStatement):
         if not self.unproved.any():
             return False
         assert self.explicit is not None  # noqa: S101 - only explicit values are unproved
-        low = 1.0 - self.explicit - 2 * rounding - 10 * U * (1.0 + self.explicit)
+        low = 1.0 - self.explicit - 2 * rounding - roundings(10) * (1.0 + self.explicit)
         return bool((u < np.minimum(low, 1.0 - self.slack_allowed))[self.unproved].any())
 
     def measured(self, model: BinaryModel) -> Measured:
         """Return the margins of a model on the data as they were passed, and its norm, with what rounding leaves open."""
         if scores_are_constant(model):
             # A constant score has no rounding.
-            u = self.y * model.intercept
-            squared = float(model.intercept) ** 2 if self.space.intercept == "penalised" else 0.0
-            return Measured(u, u, squared, up(squared) if squared else 0.0)
-        f, norm = self.space.scores(model), self.space.squared_norm(model)
-        u = self.y * f.value
-        return Measured(u, lower_end(u, f.error), float(norm.value), norm.above)
+            b = exact(model.intercept)
+            return Measured(signed(self.y, b), square(b) if self.space.intercept == "penalised" else exact(0.0))
+        return Measured(signed(self.y, self.space.scores(model)), self.space.squared_norm(model))
 
     def evaluate(self, model: BinaryModel) -> Evaluation:
         """The objective at a model, each loss at the worst end of what rounding leaves open.
@@ -258,9 +242,9 @@ class IndicatorStatement(BinaryStatement):
         it by rounding, and by at most :data:`LARGEST_SHORTFALL`.
         """
         found = self.measured(model)
-        if not np.isfinite(found.low).all():
+        if not np.isfinite(found.u.lower).all():
             return Evaluation(math.nan, 0.0)
-        if self._below_explicit_M(found.u, found.u - found.low):
+        if self._below_explicit_M(found.u.value, np.broadcast_to(found.u.error, found.u.shape)):
             return Evaluation(math.inf, 0.0)
         return self._value_above(found, 0.0)
 
@@ -355,7 +339,7 @@ class IndicatorStatement(BinaryStatement):
     def _kept_by(self, model: BinaryModel, kept: Bools) -> BinaryModel:
         """Return the model scaled until the lower ends of its kept margins are 1, where that is a small step."""
         for attempt in range(SCALINGS):
-            lowest = float(self.measured(model).low[kept].min(initial=1.0))
+            lowest = float(self.measured(model).u.lower[kept].min(initial=1.0))
             # An error as large as that would grow with the model.
             if not 1.0 - LARGEST_SHORTFALL < lowest < 1.0:
                 break
@@ -367,7 +351,7 @@ class IndicatorStatement(BinaryStatement):
         size = 1.0 + abs(model.intercept)
         if isinstance(model, LinearModel):
             size += self._longest * float(np.linalg.norm(model.coef))
-        return min(U * size, LARGEST_SHORTFALL)
+        return min(roundings(1) * size, LARGEST_SHORTFALL)
 
     @cached_property
     def _longest(self) -> float:
@@ -380,51 +364,55 @@ class CountingStatement(IndicatorStatement):
 
     half: ClassVar[float]
 
-    @abstractmethod
-    def _above(self, norm: float, dropped: Bools) -> float:
-        """A number that is at least the objective of a point with at most this squared norm that keeps all but these."""
+    def allows(self, dropped: Bools) -> bool:
+        """Whether these observations may be dropped."""
+        return True
+
+    def _above(self, norm: Bounded, dropped: Bools) -> float:
+        """A number that is at least the objective of a point with this squared norm that keeps all but these."""
+        if not self.allows(dropped):
+            return math.inf
+        return float(self.objective_value(norm, self.dropped_weight(dropped)).upper)
 
     @cached_property
     def _weights_are_one(self) -> bool:
         return bool((self.weight == 1.0).all())
 
-    def dropped_weight(self, dropped: Bools) -> float:
-        """Return the weight of these observations, rounded once."""
+    def dropped_weight(self, dropped: Bools) -> Bounded:
+        """Return the weight of these observations."""
         if self._weights_are_one:
-            return float(np.count_nonzero(dropped))
-        return math.fsum(self.weight[dropped].tolist())
-
-    def price_above(self, price: float, dropped: Bools) -> float:
-        """Return a number that is at least the weight of these observations times a price."""
-        return up(price * up(self.dropped_weight(dropped))) if dropped.any() else 0.0
+            return exact(float(np.count_nonzero(dropped)))
+        found: Bounded = total(exact(self.weight[dropped]))
+        return found
 
     def bound_of_search(self, value: float) -> float:
         """As the module on the error of the factor derives it."""
         return self.factor_error.counting(value, self.half)
 
     def _value_above(self, measured: Measured, tie: float) -> Evaluation:
-        u, low, norm, norm_high = measured
+        (u, norm), low = measured, measured.u.lower
         # Short of 1 by rounding: each such lower end is a number that the model may be divided by.
-        open_ = (low < 1.0) & (low > 1.0 - LARGEST_SHORTFALL) & (u + (u - low) >= (1.0 - tie) * (1.0 - 4 * U))
+        open_ = (low < 1.0) & (low > 1.0 - LARGEST_SHORTFALL) & (u.upper >= (1.0 - tie) * (1.0 - roundings(4)))
         kept = low >= 1.0
-        best, chosen = self._above(norm_high, ~kept), kept
+        best, chosen = self._above(norm, ~kept), kept
         if open_.any():
             divisors = np.unique(low[open_])
             # From the largest divisor on more is kept, at a larger norm: the best few are evaluated in full.
             weights = np.bincount(np.searchsorted(divisors, low[open_]), weights=self.weight[open_])
-            left = self.dropped_weight(~kept) - np.cumsum(weights[::-1])[::-1]
-            values = [self.objective_value(norm / m**2, float(w)) for m, w in zip(divisors, left, strict=True)]
+            left = float(self.dropped_weight(~kept).value) - np.cumsum(weights[::-1])[::-1]
+            size = float(norm.value)
+            values = [self.objective_value(size / m**2, float(w)) for m, w in zip(divisors, left, strict=True)]
             for place in {0, int(np.argmin(values))}:
                 divisor = float(divisors[place])
                 within = low >= divisor
-                value = self._above(up(norm_high / (divisor * divisor) * (1.0 + 4 * U)), ~within)
+                value = self._above(norm / square(exact(divisor)), ~within)
                 if value < best:
                     best, chosen = value, within
-        missed = self.dropped_weight(~chosen)
         if best == math.inf:
             return Evaluation(best, 0.0)
-        found = Evaluation.at_most(self.objective_value(norm, missed), best)
-        return found.parted(self.objective_value(norm, 0.0), self.objective_value(0.0, missed))
+        size, missed = float(norm.value), float(self.dropped_weight(~chosen).value)
+        found = Evaluation.at_most(self.objective_value(size, missed), best)
+        return found.parted(self.objective_value(size, 0.0), self.objective_value(0.0, missed))
 
 
 def scores_are_constant(model: BinaryModel) -> bool:

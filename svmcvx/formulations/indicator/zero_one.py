@@ -49,7 +49,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svmcvx.certificate import Dual
-from svmcvx.core.bounded import Bounded
+from svmcvx.core.bounded import Bounded, exact, total
 from svmcvx.data import binary_data, check_choice, check_number
 from svmcvx.errors import DataError
 from svmcvx.feature_space import feature_space, penalised_or_none
@@ -64,7 +64,6 @@ from svmcvx.heuristics.big_m_reach import WIDENING, reach
 from svmcvx.kernels import KernelLike
 from svmcvx.losses import zero_one
 from svmcvx.model import Model
-from svmcvx.rounding import sum_above, sum_below, up
 
 __all__ = ["ZeroOne", "zero_one_mio", "zero_one_objective"]
 
@@ -76,7 +75,12 @@ FORMS = ("big-m", "perspective")
 
 def zero_one_objective(squared_norm: float, u: Floats, *, lam: float, weight: Floats | float = 1.0) -> float:
     r"""Return :math:`\|w\|^2 + \lambda\sum_i s_i 1[u_i < 1]`."""
-    return squared_norm + lam * float(np.sum(weight * zero_one(u)))
+    return float(counted_objective(squared_norm, total(weight * zero_one(u)), lam=lam))
+
+
+def counted_objective(squared_norm: Any, missed: Any, *, lam: Any) -> Any:
+    r"""Return :math:`\|w\|^2 + \lambda W` of the dropped weight W, of plain or of bounded numbers."""
+    return squared_norm + lam * missed
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,19 +99,22 @@ class ZeroOne(CountingStatement):
         own = {"lam": self.lam} if self.lam is not None else {"k": self.k}
         return {**own, **super().hyperparameters, "form": self.form}
 
-    def objective_value(self, norm: float, loss: float) -> float:
+    def objective_value(self, norm: Any, loss: Any) -> Any:
         """‖w‖² + λ·loss, or ‖w‖² while the loss is at most k."""
         if self.lam is not None:
-            return norm + self.lam * loss
+            return counted_objective(norm, loss, lam=self.lam)
         assert self.k is not None  # noqa: S101 - exactly one is given
         return norm if loss <= self.k else math.inf
 
-    def _above(self, norm: float, dropped: Bools) -> float:
-        if self.lam is not None:
-            return sum_above([norm, self.price_above(self.lam, dropped)])
-        assert self.k is not None  # noqa: S101
+    def allows(self, dropped: Bools) -> bool:
+        """Whether the weight of these observations is at most k, exactly."""
         # The sign of a correctly rounded sum is exact.
-        return norm if math.fsum([*self.weight[dropped].tolist(), -self.k]) <= 0.0 else math.inf
+        return self.k is None or math.fsum([*self.weight[dropped].tolist(), -self.k]) <= 0.0
+
+    def _above(self, norm: Bounded, dropped: Bools) -> float:
+        if self.k is None:
+            return super()._above(norm, dropped)
+        return float(norm.upper) if self.allows(dropped) else math.inf
 
     def _reach(self, value: float) -> Floats:
         def norm_left(weight: Floats) -> Floats:
@@ -122,7 +129,7 @@ class ZeroOne(CountingStatement):
     def relaxed(self) -> ConicLoss:
         """The conic relaxation, whose dual bounds this problem too."""
         # Rounded so that κ Σ s is at least k.
-        kappa = None if self.k is None else up(up(self.k / sum_below(self.weight)))
+        kappa = None if self.k is None else float((exact(self.k) / total(exact(self.weight))).upper)
         return ConicLoss(space=self.space, lam=self.lam, kappa=kappa)
 
     def repair(self, dual: Dual) -> Dual:
