@@ -53,6 +53,7 @@ __all__ = [
     "exact",
     "exp",
     "expm1_above",
+    "growth",
     "hypot",
     "log",
     "log1p",
@@ -98,6 +99,11 @@ quietly = np.errstate(all="ignore")
 def roundings(k: float) -> float:
     r"""Return k u: what so many roundings are at most, relative to the sum of the sizes of what is added [JeannerodRump]."""
     return k * U
+
+
+def growth(k: float) -> float:
+    """Return what errors that are sums of k terms are multiplied by, more than the rounding of their own computation."""
+    return GROW + 4.0 * k * U
 
 
 def up(x: float) -> float:
@@ -253,7 +259,7 @@ class Bounded:
         error = (np.abs(self.value) @ sizes) * (k * U)
         if not self.is_exact:
             error = error + np.broadcast_to(self.error, self.shape) @ sizes
-        return Bounded(self.value @ B, error * (GROW + 2.0 * B.shape[0] * U) + (k + 4.0) * SMALLEST)
+        return Bounded(self.value @ B, error * growth(B.shape[0]) + (k + 4.0) * SMALLEST)
 
     def __pow__(self, exponent: Any) -> Bounded:
         r"""Return the power of numbers that are not negative, with an exponent that may have an error but is known to be at least 1.

@@ -11,7 +11,18 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from svmcvx.core.bounded import ELEMENTARY, GROW, LOST, SMALL, Bounded, U, expm1_above, parts_of, quietly
+from svmcvx.core.bounded import (
+    ELEMENTARY,
+    GROW,
+    LOST,
+    SMALL,
+    Bounded,
+    expm1_above,
+    growth,
+    parts_of,
+    quietly,
+    roundings,
+)
 
 __all__ = ["entropy", "largest_sums", "log1p_exp", "log1p_sum_exp", "remainder", "row_maxima", "row_sums"]
 
@@ -31,11 +42,11 @@ def row_sums(x: Any) -> Any:
     if not isinstance(x, Bounded):
         return np.asarray(x @ ones)
     k = x.shape[1]
-    error = (abs(x.value) @ ones) * (k * U)
+    error = (abs(x.value) @ ones) * roundings(k)
     if not x.is_exact:
         error = error + (x.error * k if isinstance(x.error, float) else x.error @ ones)
     # Sums of k numbers that are not negative.
-    return Bounded(x.value @ ones, error * (GROW + 2.0 * k * U))
+    return Bounded(x.value @ ones, error * growth(k))
 
 
 def row_maxima(x: Any) -> Any:
@@ -55,7 +66,7 @@ def largest_sums(x: Any, k: int) -> Any:
         return row_sums(np.partition(x, x.shape[1] - k, axis=1)[:, x.shape[1] - k :])
     found = row_sums(Bounded(np.partition(x.value, x.shape[1] - k, axis=1)[:, x.shape[1] - k :]))
     moved = x.error * k if isinstance(x.error, float) else largest_sums(x.error, k)
-    return Bounded(found.value, (found.error + moved * (1.0 + 2.0 * k * U)) * GROW)
+    return Bounded(found.value, (found.error + moved) * growth(k))
 
 
 @quietly
@@ -74,10 +85,10 @@ def remainder(s: Floats, x: Any) -> Any:
         slip = (left - (taken - back)) + (-column - back)
         left, slips, size = taken, slips + slip, size + abs(slip)
     value = left + slips
-    error = abs(value) * U + size * ((k + 2) * U)
+    error = abs(value) * roundings(1) + size * roundings(k + 2)
     if not x.is_exact:
         error = error + (x.error * k if isinstance(x.error, float) else x.error.sum(axis=1))
-    return Bounded(value, error * (GROW + 4.0 * k * U))
+    return Bounded(value, error * growth(k))
 
 
 @quietly
@@ -111,7 +122,7 @@ def log1p_sum_exp(x: Any) -> Any:
 
 def _softened(value: Floats, reach: Any, k: int) -> Bounded:
     """Return a soft maximum of k numbers and 0 with its error, whose arguments have errors up to `reach`."""
-    error = value * ((24.0 + 2.0 * k) * U) + np.where(value < SMALL, LOST * k, 0.0)
+    error = value * roundings(24 + 2 * k) + np.where(value < SMALL, LOST * k, 0.0)
     if not (isinstance(reach, float) and reach == 0.0):
         probability = -np.expm1(-(value + error) * GROW) * (1.0 + ELEMENTARY)
         error = error + np.minimum(reach, probability * expm1_above(reach))
@@ -137,7 +148,7 @@ def entropy(x: Any, rest: Any, s: Any) -> Any:
     if not (isinstance(x, Bounded) or isinstance(rest, Bounded)):
         return value
     moved = r * logarithm + np.where(large, (a + r) * (t / (s - b - t)), 0.0)
-    error = (value * (ELEMENTARY + 8.0 * U) + moved) * GROW
+    error = (value * (ELEMENTARY + roundings(8)) + moved) * GROW
     sure = ((share > LEAST_SHARE) | (large & (b == 0.0))) & (~large | ((share <= 0.6) & (t <= 0.1 * s)))
     if not (sure & (value >= SMALL) & (error <= value)).all():
         # What is known of h by itself.

@@ -9,7 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from svmcvx.core.bounded import GROW, LOST, Bounded, U, exact, sqrt, square, total
+from svmcvx.core.bounded import GROW, LOST, Bounded, exact, growth, roundings, sqrt, square, total
 from svmcvx.core.exactly import SMALLEST
 
 __all__ = ["UNDERFLOW", "Ball", "Rows", "inner_error", "norm_above", "row_norms_above", "sums_above"]
@@ -26,17 +26,17 @@ PART = 512
 
 def inner_error(terms: int, magnitude: Any) -> Any:
     r"""Return a bound on the error of inner products of `terms` terms, whose :math:`|x|'|y|` was computed as `magnitude`."""
-    return (terms * U * (1.0 + 4.0 * terms * U + 8.0 * U)) * magnitude + UNDERFLOW
+    return roundings(terms) * growth(terms) * magnitude + UNDERFLOW
 
 
 def sums_above(sums: Any, terms: int) -> Any:
     """Return numbers that are at least sums of so many products, none of them negative, from what was computed."""
-    return sums * (1.0 + 2.0 * (terms + 4) * U) + UNDERFLOW
+    return sums * growth(terms) + UNDERFLOW
 
 
 def norm_above(x: Floats) -> float:
     """Return a number that is at least the Euclidean norm."""
-    return float(np.sqrt(float(np.vdot(x, x)) * (1.0 + (x.size + 4) * U)) * (1.0 + 4 * U) + _lost(x.size))
+    return float(np.sqrt(float(np.vdot(x, x)) * (1.0 + roundings(x.size + 4))) * (1.0 + roundings(4)) + _lost(x.size))
 
 
 def row_norms_above(X: Any) -> Floats:
@@ -45,7 +45,7 @@ def row_norms_above(X: Any) -> Floats:
         np.asarray(X.multiply(X).sum(axis=1)).ravel() if sp.issparse(X) else np.asarray(np.einsum("ij,ij->i", X, X))
     )
     d = int(X.shape[1])
-    return np.asarray(np.sqrt(squares * (1.0 + (d + 4) * U)) * (1.0 + 4 * U) + _lost(d), dtype=np.float64)
+    return np.asarray(np.sqrt(squares * (1.0 + roundings(d + 4))) * (1.0 + roundings(4)) + _lost(d), dtype=np.float64)
 
 
 def _lost(terms: int) -> float:
@@ -86,7 +86,7 @@ class Ball:
         value = self.value + other.value
         if self._is_nothing() or other._is_nothing():
             return Ball(value, self.distance + other.distance)
-        return Ball(value, (self.distance + other.distance + U * norm_above(value)) * GROW)
+        return Ball(value, (self.distance + other.distance + roundings(1) * norm_above(value)) * GROW)
 
     def __sub__(self, other: Ball) -> Ball:
         return self + Ball(-other.value, other.distance)
@@ -140,7 +140,7 @@ class Rows:
             return Bounded(value)
         d = int(self.X.shape[1])
         length = norm_above(w.value) if w.value.ndim == 1 else row_norms_above(w.value.T)
-        reach = ((d + self.shifted) * U * length + w.distance) * (GROW + 4.0 * d * U)
+        reach = (roundings(d + self.shifted) * length + w.distance) * growth(d)
         return Bounded(value, np.multiply.outer(self.norms, reach) * GROW + (d + 4.0) * SMALLEST)
 
     def product(self, w: Floats) -> Bounded:
@@ -159,7 +159,7 @@ class Rows:
             step = max(1, BLOCK_ENTRIES // max(1, d))
             for start in range(0, n, step):
                 magnitude[start : start + step] = np.abs(self.X[start : start + step]) @ size
-        relative = (d + self.shifted) * U * (GROW + 4.0 * d * U)
+        relative = roundings(d + self.shifted) * growth(d)
         return Bounded(value, relative * magnitude + (d + 4.0) * SMALLEST)
 
     def gram(self, c: Floats) -> Ball:

@@ -12,9 +12,9 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.pipeline import Pipeline
 
+from svmcvx.core.bounded import sum_above, sum_below
 from svmcvx.errors import SvmcvxError
 from svmcvx.estimators.pairs import CompositeSolution
-from svmcvx.rounding import sum_above, sum_below
 from svmcvx.solution import Attempt, Solution, Status
 from svmcvx.system import clock
 from svmcvx.system.deadline import until

@@ -12,11 +12,11 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from svmcvx.core.rows import row_norms_above
 from svmcvx.data import BinaryData, Features, check_labels, check_weights, coded_labels
 from svmcvx.errors import DataError
 from svmcvx.feature_space.blocks import SAME, BlockRows, BlockSpace, Sample
 from svmcvx.feature_space.linear import DENSE, LinearSpace
-from svmcvx.rounding import row_norms_above
 from svmcvx.row_blocks.labels import Sides
 from svmcvx.row_blocks.piece import Piece, PieceDigests
 from svmcvx.row_blocks.shards import Parts, Pieces, Shards, reads_rows

@@ -34,7 +34,7 @@ from cvxpy.atoms.affine.sum import Sum
 from cvxpy.atoms.pnorm import Pnorm
 from numpy.typing import NDArray
 
-from svmcvx.core.bounded import GROW, Bounded, U, exact, exp, log, square, total
+from svmcvx.core.bounded import GROW, Bounded, exact, exp, log, roundings, square, total
 from svmcvx.core.rows import Ball, inner_error, norm_above
 from svmcvx.formulations.linear_dual import LinearTerm
 
@@ -45,7 +45,7 @@ Floats: TypeAlias = NDArray[np.float64]
 # Multipliers are cut here, so that their products still are numbers.
 LARGEST = 2.0**200
 # Relative error of a coefficient as cvxpy compiles it.
-COEFFICIENT = 8.0 * U
+COEFFICIENT = roundings(8)
 
 
 class Stated(NamedTuple):
@@ -351,7 +351,7 @@ def _grouped(
     if form.kind in ("norm", "square") and form.order == 2.0 and (radius := _radius(form.kind, parts)) is not None:
         # The multiplier of ‖w‖ ≤ r is 2r times that of ‖w‖² ≤ r².
         inside = form.factor if form.kind == "square" else form.factor / (2.0 * math.sqrt(radius)) if radius else 0.0
-        return "ball", 0, {}, np.array([-radius * (1.0 + 4.0 * U)]), np.array([inside])
+        return "ball", 0, {}, np.array([-(exact(radius) * Bounded(1.0, roundings(4))).upper]), np.array([inside])
     if not all(set(coefficients) <= known for coefficients, _ in parts):
         return None
     names = {name: matrix.shape[1] for coefficients, _ in parts for name, matrix in coefficients.items()}
@@ -419,5 +419,5 @@ def dual_norm_above(x: Floats, q: float) -> float:
         return norms_above(x, 1.0)
     if q == 2.0:
         return norms_above(x, 2.0)
-    # A smaller exponent has a larger norm, so that its rounding is on the safe side.
-    return norms_above(x, q / (q - 1.0) * (1.0 - 4.0 * U))
+    # A smaller exponent has a larger norm.
+    return norms_above(x, (exact(q) / (exact(q) - 1.0)).below)

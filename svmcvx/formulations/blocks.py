@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svmcvx.certificate import Dual, Evaluation, Kind
-from svmcvx.core.bounded import Bounded, U, exact, total
+from svmcvx.core.bounded import Bounded, exact, roundings, total
 from svmcvx.core.exactly import (
     BalancePlan,
     ClassSums,
@@ -123,7 +123,7 @@ class InBlocks(Formulation):
         X, y, weight = np.zeros((2, space.centre.size)), np.array([-1.0, 1.0]), np.array(space.weights)
         data = BinaryData(X, y, weight, np.arange(2), space.classes, 2, whole_weight=space.total_weight)
         losses: Bounded = self.make(space=LinearSpace(data, space.intercept, space.centre)).losses(model)
-        return losses * Bounded(1.0, 4.0 * U)
+        return losses * Bounded(1.0, roundings(4))
 
     def repair(self, dual: Dual) -> Dual:
         """Return the multipliers as they are, or clipped to their domain and, if they have to be, balanced exactly over all blocks."""

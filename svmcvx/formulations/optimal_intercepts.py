@@ -39,7 +39,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.optimize import linprog
 
-from svmcvx.rounding import U
+from svmcvx.core.bounded import roundings
 from svmcvx.system.deadline import current
 
 __all__ = ["SumOfBounded", "equal_share", "hinge_intercepts", "intercept_ranges", "tight_ranges"]
@@ -57,7 +57,7 @@ LP_ACCURACY = 1e-10
 
 def equal_share(n: int) -> float:
     """Return the share by which two sums of at most `n` weights may differ and count as equal."""
-    return EQUAL + 2.0 * n * U
+    return EQUAL + roundings(2 * n)
 
 
 def hinge_intercepts(f: Floats, y: Floats, weight: Floats) -> tuple[float, float]:

@@ -8,9 +8,9 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from svmcvx.core.rows import row_norms_above
 from svmcvx.heuristics.signed_rows import Geometry
-from svmcvx.kernels.distances import distances, from_differences
-from svmcvx.rounding import U, row_norms_above
+from svmcvx.kernels.distances import distances_above
 from svmcvx.system.deadline import current
 
 __all__ = ["WIDENING", "reach"]
@@ -61,7 +61,7 @@ def reach(geometry: Geometry, norm_left: Callable[[Floats], Floats], *, lowest: 
                 depth = (lowest if geometry.free else 1.0) + np.sqrt(np.maximum(left, 0.0)) * far
                 M[part] = np.where(left >= 0, np.maximum(depth, all_dropped), 0.0)
                 continue
-            apart = _distances_above(geometry.G[part], geometry.G[members])
+            apart = distances_above(geometry.G[part], geometry.G[members])
             # An observation comes first among those at its own place.
             apart[np.arange(part.size), start + np.arange(part.size)] = -1.0
             order = np.argsort(apart, axis=1, kind="stable")
@@ -74,11 +74,3 @@ def reach(geometry: Geometry, norm_left: Callable[[Floats], Floats], *, lowest: 
                 depth = np.where(left[:-1] >= 0, depth, 0.0)
                 M[m] = max(float(depth.max(initial=0.0)), all_dropped if left[-1] >= 0 else 0.0)
     return np.where(M > 0, M * (1 + WIDENING) + WIDENING, 0.0)
-
-
-def _distances_above(A: Floats, B: Floats) -> Floats:
-    """Return upper bounds on the distances of rows; 0 for equal ones."""
-    squares, a, b = distances(A, B)
-    error = 4.0 * (A.shape[1] + 8) * U * (a[:, None] + b[None, :])
-    error[from_differences(squares, a, b)] = 0.0
-    return np.asarray(np.sqrt(np.maximum(squares + error, 0.0)) * (1.0 + (A.shape[1] + 8) * U))

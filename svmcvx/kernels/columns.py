@@ -11,12 +11,12 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import DTypeLike, NDArray
 
+from svmcvx.core.bounded import U
 from svmcvx.data import Features
 from svmcvx.kernels.cluster_product import on_cluster
 from svmcvx.kernels.distances import row_norms_squared
 from svmcvx.kernels.entry_error import NOTICEABLE, EntryError, exponential_error, shift_error
 from svmcvx.kernels.functions import RBF, Exponential, Kernel, Laplacian, Linear, Polynomial
-from svmcvx.rounding import U
 from svmcvx.system.cluster import default_client
 from svmcvx.system.threads import each_part
 

@@ -8,12 +8,14 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import DTypeLike, NDArray
 
+from svmcvx.core.bounded import roundings
 from svmcvx.data import Features
 from svmcvx.system.abandoned import unless_left_behind
 
 __all__ = [
     "dense",
     "distances",
+    "distances_above",
     "from_differences",
     "inner",
     "row_norms",
@@ -117,3 +119,13 @@ def row_norms_squared(A: Features) -> Matrix:
     if sp.issparse(A):
         return np.asarray(A.multiply(A).sum(axis=1)).ravel()
     return np.asarray(np.einsum("ij,ij->i", A, A))
+
+
+def distances_above(A: Any, B: Any) -> NDArray[np.float64]:
+    """Return upper bounds on the distances of rows; 0 for equal ones."""
+    squares, a, b = distances(A, B)
+    error = roundings(4 * (A.shape[1] + 8)) * (a[:, None] + b[None, :])
+    error[from_differences(squares, a, b)] = 0.0
+    # A difference that was squared and added has a relative error.
+    share = 1.0 + roundings(A.shape[1] + 8)
+    return np.asarray(np.sqrt(np.maximum(squares + error, 0.0)) * share)

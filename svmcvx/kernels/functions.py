@@ -28,6 +28,8 @@ import scipy.sparse as sp
 from numpy.typing import DTypeLike, NDArray
 from scipy.spatial.distance import cdist
 
+from svmcvx.core.bounded import ELEMENTARY, U
+from svmcvx.core.rows import UNDERFLOW, inner_error, row_norms_above
 from svmcvx.data import Features, check_choice, check_number, check_whole
 from svmcvx.errors import DataError
 from svmcvx.kernels.distances import (
@@ -49,7 +51,6 @@ from svmcvx.kernels.entry_error import (
     shift_error,
 )
 from svmcvx.kernels.gram_factor import symmetrised
-from svmcvx.rounding import ELEMENTARY, UNDERFLOW, U, inner_error, row_norms_above
 
 __all__ = [
     "RBF",

@@ -80,7 +80,7 @@ class BlockRelaxation(LowRankRelaxation):
     def value(self, U: Floats, ridge: float | None = None) -> float:
         """Return F at a point."""
         ridge = self.ridge if ridge is None else ridge
-        return float(np.sum(U**2)) + float(self._sum(_loss, U, self.lam, ridge))
+        return float(np.vdot(U, U)) + float(self._sum(_loss, U, self.lam, ridge))
 
     def indicator_sum(self) -> float:
         """Return Σ s z at the point, the ridge included."""
@@ -89,7 +89,7 @@ class BlockRelaxation(LowRankRelaxation):
     def derivatives(self) -> tuple[float, Floats, Floats]:
         """Return F, its gradient and the matrix of second derivatives of the losses."""
         loss, gradient, H = self._sum(_derivatives, self.U, self.lam, self.ridge)
-        return float(np.sum(self.U**2)) + float(loss), 2.0 * self.U + np.asarray(gradient), H
+        return float(np.vdot(self.U, self.U)) + float(loss), 2.0 * self.U + np.asarray(gradient), H
 
     def _hessian(self, bend: Floats) -> Floats:  # type: ignore[override]
         """The matrix of second derivatives, from that of the losses."""
@@ -192,7 +192,7 @@ class BlockContinuation(Continuation):
         # λ Σ s z is half of Σ α (1 − u).
         losses = 0.5 * (sums.alpha - float(sums.along @ problem.U[:, 0]))
         missed = losses / problem.lam
-        spread = float(np.sum(problem.U**2)) + problem.ridge * problem.rank
+        spread = float(np.vdot(problem.U, problem.U)) + problem.ridge * problem.rank
         upper = spread + (losses if self.fixed_lam else problem.lam * max(missed - self.allowance, 0.0))
         return sums, missed, lower, upper
 

@@ -17,9 +17,10 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.optimize import nnls
 
-from svmcvx.certificate import EPS, Dual, relative_gap
+from svmcvx.certificate import Dual, relative_gap
 from svmcvx.fast.conic_loss.low_rank_newton import LowRankRelaxation, Solve
 from svmcvx.fast.core.monitor import Monitor
+from svmcvx.fast.linear.problem import estimated_rounding
 from svmcvx.formulations.conic_loss.primal import objective, relaxed_indicator
 from svmcvx.formulations.conic_loss.statement import ConicLoss
 from svmcvx.heuristics.least_norm import least_norm
@@ -82,7 +83,7 @@ EARLY_FACTOR = 30.0
 def is_hard_margin(statement: ConicLoss) -> bool:
     """Whether the cardinality row reduces the problem to the hard margin: κ = 0, or rows of zeros use up its right side."""
     lost = float(statement.weight[statement.squared_row_norms == 0].sum())
-    return lost >= statement.allowance * (1.0 - EPS * (4.0 + math.sqrt(statement.weight.size)))
+    return bool(lost >= statement.allowance * (1.0 - estimated_rounding(statement.weight.size)))
 
 
 class Minimum(NamedTuple):
@@ -128,7 +129,7 @@ class Continuation:
     def size(self) -> float:
         """The objective at the present point, 1 where it is 0; relative goals are multiples of it."""
         problem = self.problem
-        spread = float(np.sum(problem.U**2))
+        spread = float(np.vdot(problem.U, problem.U))
         return (spread + problem.lam * problem.indicator_sum() if self.fixed_lam else spread) or 1.0
 
     def first_goal(self) -> float:

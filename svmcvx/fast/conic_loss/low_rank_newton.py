@@ -23,7 +23,6 @@ from numpy.typing import NDArray
 from scipy.linalg.blas import dsyrk
 from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 
-from svmcvx.certificate import EPS
 from svmcvx.fast.conic_loss import loss_passes as passes
 from svmcvx.formulations.conic_loss.primal import stationary_multipliers, weighted_gram
 from svmcvx.kernels import row_norms
@@ -202,7 +201,7 @@ class LowRankRelaxation:
 
     def penalty(self, U: Floats) -> float:
         """The part of F that is not a loss."""
-        penalty = float(np.sum(U * self._penalised(U)))
+        penalty = float(np.vdot(U, self._penalised(U)))
         return penalty if self.tilt is None else penalty + float(self.tilt.vector @ U[:, 0])
 
     def _penalised(self, D: Floats) -> Floats:
@@ -282,8 +281,9 @@ class LowRankRelaxation:
                 step, predicted, solve = found
                 new = self.value(self.U + step)
                 near = goal if self.damping <= TRUSTED_DAMPING else TRUSTED_DAMPING * goal
-                if predicted <= max(near, EPS * abs(value)):
-                    if new <= value + EPS * abs(value):
+                rounding = 2.0 * math.ulp(value)
+                if predicted <= max(near, rounding):
+                    if new <= value + rounding:
                         self.U = self.U + step
                     return Descent(True, solve)
                 ratio = (value - new) / predicted

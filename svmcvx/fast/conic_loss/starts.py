@@ -117,6 +117,6 @@ def begin(
         lam = FIRST_LAM / (mean * max(statement.allowance, FEWEST * total))
         if hard_margin:
             # Any single margin below 1 has to cost more than the whole squared norm of the hard margin.
-            lam = max(lam, FIRST_LAM * float(np.sum(U**2)) / float(data.weight.min()))
+            lam = max(lam, FIRST_LAM * float(np.vdot(U, U)) / float(data.weight.min()))
     problem = LowRankRelaxation(L, data.y, data.weight, lam=lam, U=U, system=method, dense_spectrum=dense_spectrum)
     return Continuation(statement, problem, monitor=monitor)

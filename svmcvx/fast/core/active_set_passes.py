@@ -35,9 +35,8 @@ SOLVED, INSEPARABLE, OVER, FULL, MORE, EMPTY = 0, 1, 2, 3, 4, 5
 DEPENDENT = 1e-13
 # Squared distance of the hulls, relative to the largest diagonal entry of the Gram matrix, below which they intersect.
 TOUCHING = 1e-13
-# A margin counts as violated if it is short by more than the sum of this and so many roundings of its terms.
-VIOLATED, ROUNDINGS = 1e-12, 16.0
-EPS = float(np.finfo(np.float64).eps)
+# A margin counts as violated if it is short by more than the sum of this and such a share of its terms.
+VIOLATED, ROUNDING = 1e-12, 2.0**-48
 
 
 @compiled()
@@ -150,7 +149,7 @@ def settle(s, buffers, kept, limit, most, polished):
         for k in range(tight[0]):
             size += abs(v[S[k]])
         # The observation of T outside S with the smallest margin, if that is below 1 by more than rounding.
-        lowest = 1.0 - (VIOLATED + ROUNDINGS * EPS * (size * largest + abs(s.number[0])))
+        lowest = 1.0 - (VIOLATED + ROUNDING * (size * largest + abs(s.number[0])))
         q: Any = np.int64(-1)
         for i in range(u.size):
             if kept[i] and not inside[i] and u[i] < lowest:

@@ -25,7 +25,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from svmcvx.certificate import EPS, relative_gap
+from svmcvx.certificate import relative_gap
 from svmcvx.fast.core.monitor import Monitor
 from svmcvx.fast.linear.margins import Margins, flat_middle
 from svmcvx.fast.linear.polish import Polish
@@ -276,7 +276,7 @@ def _step_length(
         value, slope = rows.along(t, b, db, sigma)
         here = linear + t * square + slope
         change = value - smooth + t * linear + 0.5 * t * t * square
-        if not (math.isfinite(here) and here <= -0.25 * start and (here <= 0 or change <= 4 * EPS * abs(smooth))):
+        if not (math.isfinite(here) and here <= -0.25 * start and (here <= 0 or change <= 8.0 * math.ulp(smooth))):
             high, at_high = t, here
         elif here < 0.5 * start and math.isfinite(high):
             low, at_low = t, here

@@ -29,7 +29,7 @@ from typing import Any, ClassVar, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from svmcvx.certificate import EPS, relative_gap
+from svmcvx.certificate import relative_gap
 from svmcvx.data import check_choice
 from svmcvx.errors import exhibit, warn_deprecated
 from svmcvx.fast.core.monitor import Monitor
@@ -250,7 +250,7 @@ class Decomposition:
         feasible = exactly_feasible(self.statement, self.alpha)
         off, size = abs(float(self.alpha @ self.y)), float(np.abs(self.alpha).sum())
         inside = (self.alpha >= 0).all() and (self.alpha <= self.upper_bound).all()
-        if not (inside and off <= ROUNDINGS * EPS * size):
+        if not (inside and off <= 2.0 * ROUNDINGS * math.ulp(size)):
             self.alpha = feasible
         self._exact, self._exact_of = feasible, self.alpha
         self.f = np.array(self.statement.space.product(feasible * self.y).scores.value)
@@ -278,7 +278,7 @@ class Decomposition:
             g = self.derivative()
             up, low = self._candidates(g)
             violation = float(up.max() - low.min())
-            floor = FLOOR_ROUNDINGS * EPS * max(1.0, float(np.abs(self.f).max()))
+            floor = 2.0 * FLOOR_ROUNDINGS * math.ulp(max(1.0, float(np.abs(self.f).max())))
             early = whole and self.rounds < (2 if cold else 1) and violation > max(floor, far if cold else 100.0 * far)
             if not (early and self._may_go_on(monitor)) and (
                 violation <= max(FALL * last_violation, floor)

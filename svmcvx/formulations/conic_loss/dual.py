@@ -289,7 +289,7 @@ class ConicDual(BinaryStatement):
                 except (sl.LinAlgError, ValueError):
                     break
                 decrease, length = float(gradient @ step), 1.0
-                if not decrease < -EPS * max(1.0, abs(value)):
+                if not decrease < -2.0 * math.ulp(max(1.0, abs(value))):
                     break
                 while length > EPS and not smoothed(w + length * step, width)[0] <= value + 0.25 * length * decrease:
                     length *= 0.5

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svmcvx.certificate import Dual, Evaluation
-from svmcvx.core.bounded import Bounded, U, exact, square, total
+from svmcvx.core.bounded import Bounded, exact, roundings, square, total
 from svmcvx.data import binary_data
 from svmcvx.feature_space import feature_space
 from svmcvx.formulations.base import CLEARLY_ZERO, RecoveredPoints, usable
@@ -169,7 +169,7 @@ def separated(model: BinaryModel, positive: float, negative: float, centre: Floa
     size = abs(model.intercept)
     if isinstance(model, LinearModel) and centre is not None:
         size += float(np.abs(centre) @ np.abs(model.coef))
-    room = 2.0 * U * size
+    room = roundings(2) * size
     if room < margin / 2:
         margin -= room
     intercept = (model.intercept - (positive - negative) / 2) / margin

@@ -46,7 +46,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import brentq
 
-from svmcvx.certificate import EPS, Dual, Evaluation
+from svmcvx.certificate import Dual, Evaluation
 from svmcvx.core.bounded import Bounded, by_rows, exact, total
 from svmcvx.core.exactly import product_below
 from svmcvx.formulations.base import CLEARLY_ZERO, RecoveredPoints
@@ -66,6 +66,9 @@ __all__ = [
 ]
 
 Floats: TypeAlias = NDArray[np.float64]
+
+# The least relative accuracy that scipy's method of Brent takes.
+LEAST_RTOL = float(4.0 * np.finfo(np.float64).eps)
 
 
 def objective(squared_norm: Any, u: Any, *, C: Any, p: Any, weight: Any = 1.0) -> Any:
@@ -141,7 +144,7 @@ def best_bias(f: Floats, y: Floats, *, p: float, weight: Floats | None = None, n
     low, high = float(grid[piece - 1]), float(grid[piece])
     if not slope(low) < 0 < slope(high):
         return high
-    return float(brentq(slope, low, high, xtol=4 * EPS * max(abs(low), abs(high), EPS), rtol=4 * EPS, maxiter=500))
+    return float(brentq(slope, low, high, xtol=4.0 * math.ulp(max(abs(low), abs(high))), rtol=LEAST_RTOL, maxiter=500))
 
 
 def _first(holds: Callable[[int], bool], size: int) -> int:

@@ -14,7 +14,6 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from svmcvx.certificate import EPS
 from svmcvx.feature_space.blocks import BlockSettings, spaces
 from svmcvx.formulations.blocks import InBlocks
 from svmcvx.formulations.optimal_intercepts import equal_share
@@ -67,7 +66,7 @@ class PSVMInBlocks(InBlocks):
         shards, share = self.space.shards, equal_share(self.space.n)
         ranges = shards.change(_set_breaks, None, self.space.compared, w)
         first, last = min(low for low, _ in ranges), max(high for _, high in ranges)
-        rounding = 2.0 * EPS * max(1.0, abs(first), abs(last))
+        rounding = 4.0 * math.ulp(max(1.0, abs(first), abs(last)))
         # The conditions hold at the second number of each pair, and not at the first.
         ends = [(first - rounding, last)] * 2
         while max(high - low for low, high in ends) > rounding:

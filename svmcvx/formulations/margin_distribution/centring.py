@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from svmcvx.rounding import LARGEST_BITS, SUM_BITS
+from svmcvx.core.exactly import LARGEST_BITS, SUM_BITS
 
 __all__ = ["CentringPlan", "TauSums", "centred", "centring_plan", "exact_sum", "tau_sums", "tau_units", "without_rest"]
 

@@ -6,6 +6,7 @@ bound from a solver's point is less accurate than the objective there. A few New
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
@@ -14,7 +15,6 @@ import numpy as np
 import scipy.linalg as sl
 from numpy.typing import NDArray
 
-from svmcvx.certificate import EPS
 from svmcvx.formulations.multiclass.losses import ScoreLoss
 from svmcvx.formulations.multiclass.score_space import ScoreSpace
 
@@ -80,7 +80,7 @@ def minimise(
         else:
             break
         point, terms, value = trial, trial_terms, trial_value
-        if decrease <= EPS * value:
+        if decrease <= 2.0 * math.ulp(value):
             break
     return point
 

@@ -21,6 +21,8 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from svmcvx.core.bounded import up
+from svmcvx.core.rows import row_norms_above
 from svmcvx.fast.core.thread_pool import Share
 from svmcvx.fast.indicator.search.big_m_passes import rounded_up
 from svmcvx.fast.indicator.search.dive_passes import best_multiple, dive
@@ -28,7 +30,6 @@ from svmcvx.fast.indicator.search.exchange import Exchange
 from svmcvx.fast.indicator.search.relaxation_passes import DROPPED, KEPT
 from svmcvx.fast.indicator.search.search_state import CountingSearch, SearchState
 from svmcvx.fast.indicator.search.tree_record import BoundedNodes, TreeRecord
-from svmcvx.rounding import row_norms_above, up
 from svmcvx.solution import Status
 from svmcvx.system.stop_flag import stop_flag
 

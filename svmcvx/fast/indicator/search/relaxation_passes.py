@@ -3,7 +3,7 @@ r"""The dual value of the big-M relaxation at a node, and its minimisation, comp
 What is minimised is stated in :mod:`svmcvx.fast.indicator.search.big_m_passes`: a squared norm and a sum of hinges, with a price of squares for
 what violates a decision. Newton's method works on the sum with its kinks rounded from below. Slopes are numbers within their limits,
 whatever the minimisation did: the dual value is evaluated at them with a bound on the rounding errors of its sums in any order
-(:mod:`svmcvx.rounding`).
+(:mod:`svmcvx.core.bounded`).
 """
 
 from __future__ import annotations

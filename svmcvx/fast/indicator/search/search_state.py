@@ -12,7 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svmcvx.certificate import SolverBound
+from svmcvx.core.bounded import down, sum_below, up
 from svmcvx.core.exactly import balanced
+from svmcvx.core.rows import norm_above, row_norms_above
 from svmcvx.fast.core.monitor import Monitor
 from svmcvx.fast.indicator.search.tree_record import Leaf, infeasible_leaf, least_norm_leaf
 from svmcvx.formulations.indicator.l0 import L0
@@ -24,7 +26,6 @@ from svmcvx.heuristics.hinge_machine import ramp_descent
 from svmcvx.heuristics.least_norm import least_norm
 from svmcvx.heuristics.signed_rows import Incumbent, violated
 from svmcvx.losses import ramp
-from svmcvx.rounding import down, norm_above, row_norms_above, sum_below, up
 from svmcvx.solution import Status
 from svmcvx.system.deadline import OutOfTime
 
