@@ -30,7 +30,7 @@ from svmcvx.kernels.columns import is_definite
 from svmcvx.model import BinaryModel
 from svmcvx.solution import OptimalIntercepts, Solution
 
-__all__ = ["BinaryGuarantee", "binary_guarantee"]
+__all__ = ["BinaryGuarantee", "binary_guarantee", "require_classes"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -132,6 +132,7 @@ def binary_guarantee(solution: Solution, X: Any, y: Any) -> BinaryGuarantee:
             f"X and y are not the data of the solution (they are {data.fingerprint}, and it is about {evidence.fingerprint}): pass those that "
             "it was solved for, in the same order"
         )
+    require_classes(solution, data.classes)
     kernel = getattr(solution.model, "kernel", None)
     if kernel is not None and not is_definite(kernel):
         raise DataError(
@@ -143,7 +144,15 @@ def binary_guarantee(solution: Solution, X: Any, y: Any) -> BinaryGuarantee:
     return found
 
 
-def _lifted_dual(solution: Solution, statement: BinaryStatement) -> Dual:
+def require_classes(solution: Solution, classes: NDArray[Any]) -> None:
+    """Raise a :class:`~svmcvx.errors.DataError` unless labels have the names that the model predicts."""
+    if classes.tolist() != solution.model.classes.tolist():
+        raise DataError(
+            f"y holds the labels {classes.tolist()}, and the solution is about {solution.model.classes.tolist()}: pass those that it was solved for"
+        )
+
+
+def _feasible_dual(solution: Solution, statement: BinaryStatement) -> Dual:
     """Return the dual point of a solution, exactly feasible."""
     dual = solution.dual
     if not dual:
@@ -183,7 +192,7 @@ def _guarantee(
 def _psvm(solution: Solution, space: FeatureSpace) -> BinaryGuarantee:
     kind = PSVM if space.intercept == "free" else PenalisedPSVM
     statement = kind(space=space, C=solution.hyperparameters["C"], p=solution.hyperparameters["p"])
-    dual = _lifted_dual(solution, statement)
+    dual = _feasible_dual(solution, statement)
     alpha = statement.alpha(dual)
     cost = exact(statement.C) * exact(statement.weight)
     gains: Gains
@@ -201,7 +210,7 @@ def _psvm(solution: Solution, space: FeatureSpace) -> BinaryGuarantee:
 
 def _hard_margin(solution: Solution, space: FeatureSpace) -> BinaryGuarantee:
     statement = HardMargin(space=space)
-    dual = _lifted_dual(solution, statement)
+    dual = _feasible_dual(solution, statement)
     alpha = statement.alpha(dual)
     multipliers = Multipliers(alpha, statement.y, np.full(alpha.size, np.inf), True, Straight(alpha.size))
     # The objective is that of the model divided by its smallest margin, if that is below 1.
@@ -217,7 +226,7 @@ def _hard_margin(solution: Solution, space: FeatureSpace) -> BinaryGuarantee:
 def _odm(solution: Solution, space: FeatureSpace) -> BinaryGuarantee:
     settings = solution.hyperparameters
     statement = ODM(space=space, C1=settings["C1"], C2=settings["C2"], D=settings["D"])
-    dual = _lifted_dual(solution, statement)
+    dual = _feasible_dual(solution, statement)
     theta, y = statement.entry(dual, "theta"), statement.y
     # In the sizes of the multipliers, whose signs are kept: gains (±1 − D)a − a²/(4Cc).
     side = np.where(theta < 0.0, -1.0, 1.0)
@@ -233,7 +242,7 @@ def _odm(solution: Solution, space: FeatureSpace) -> BinaryGuarantee:
 def _odml(solution: Solution, space: FeatureSpace) -> BinaryGuarantee:
     settings = solution.hyperparameters
     statement = ODML(space=space, lam1=settings["lam1"], lam2=settings["lam2"], C=settings["C"])
-    dual = _lifted_dual(solution, statement)
+    dual = _feasible_dual(solution, statement)
     alpha = statement.entry(dual, "alpha")
     above = room_above(alpha, statement.upper_bound())
     multipliers = Multipliers(alpha, statement.y, above, False, Straight(alpha.size))

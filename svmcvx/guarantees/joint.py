@@ -45,6 +45,7 @@ from svmcvx.formulations.multiclass.pairwise import lengths
 from svmcvx.formulations.multiclass.simplex_losses import LargestHinge, Softmax, TopHinge
 from svmcvx.formulations.multiclass.statement import MulticlassStatement
 from svmcvx.guarantees.answers import CertifiedScores, Guarantee
+from svmcvx.guarantees.binary import require_classes
 from svmcvx.guarantees.multipliers import EntropyGains, Gains, Multipliers, Straight
 from svmcvx.guarantees.perturbed import BLOCK, Theorem
 from svmcvx.guarantees.points import LinearPoints, halved
@@ -184,6 +185,7 @@ def joint_guarantee(solution: Solution, X: Any, y: Any) -> JointGuarantee:
         raise DataError(
             "X and y are not the data of the solution: pass those that it was solved for, in the same order"
         )
+    require_classes(solution, statement.scores.data.classes)
     if not solution.dual:
         raise NotCertified(
             f"the solution of {solution.formulation} has no dual point, and so no lower bound: there is nothing to guarantee from"

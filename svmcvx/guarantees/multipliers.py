@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -131,7 +132,7 @@ class PowerGains(Gains):
     cost: Bounded
     p: float
 
-    @property
+    @cached_property
     def slopes(self) -> Bounded:
         """1 − ξ."""
         low, high = self._slacks(exact(self.alpha), np.arange(self.alpha.size))
@@ -139,7 +140,7 @@ class PowerGains(Gains):
         error = np.maximum(high - middle, middle - low) * (1.0 + 4.0 * U)
         return 1.0 - Bounded(middle, error)
 
-    @property
+    @cached_property
     @quietly
     def curvatures(self) -> Floats:
         """ξ/((p − 1)a); at 0 that of the slack 1."""
@@ -200,14 +201,14 @@ class EntropyGains(Gains):
     alpha: Floats
     left: Bounded
 
-    @property
+    @cached_property
     @quietly
     def slopes(self) -> Bounded:
         """log(r/a); nothing is known where one of them may be 0."""
         found: Bounded = log(self.left / exact(self.alpha))
         return found
 
-    @property
+    @cached_property
     @quietly
     def curvatures(self) -> Floats:
         """1/a + 1/r, infinite where nothing is known."""

@@ -78,6 +78,41 @@ def test_sparse_rows_and_dense_ones_have_intervals_of_the_same_optimum():
     assert sparse.accuracy(T, labels) == dense.accuracy(T, labels)
 
 
+@pytest.mark.parametrize("intercept", [True, False])
+@pytest.mark.parametrize("kernel", [None, sx.RBF(0.5), sx.Linear()], ids=str)
+@pytest.mark.parametrize(
+    ("name", "parameters"),
+    [
+        ("odm", {"C1": 5.0, "C2": 1.0, "D": 0.1}),
+        ("odml", {"C": 3.0, "lam1": 0.5, "lam2": 0.25}),
+        ("odml", {"C": 3.0, "lam1": 0.0, "lam2": 2.0}),
+        ("odml", {"C": 30.0, "lam1": 20.0, "lam2": 0.0}),
+    ],
+)
+def test_margin_distribution_machines(name, parameters, kernel, intercept):
+    X, y, T, _ = problem()
+    weight = np.random.default_rng(0).choice([0.0, 0.5, 1.0, 3.0], y.size)
+
+    def solved(tol):
+        found = getattr(sx.fast, name)(
+            X, y, tol=tol, kernel=kernel, intercept=intercept, sample_weight=weight, **parameters
+        )
+        return found, sx.guarantee(found, X, y).scores(T)
+
+    fine, tight = solved(1e-11)
+    f = fine.model.decision_function(T)
+    # P is strongly convex: ½‖w − w*‖² ≤ U − L.
+    reach = np.sqrt(2.0 * (fine.certificate.upper - fine.certificate.lower))
+    lengths = np.ones(40) if isinstance(kernel, sx.RBF) else np.linalg.norm(T, axis=1)
+    reach = reach * np.sqrt(lengths**2 + intercept) * 1.001 + 1e-12
+    for scores in (tight, *(solved(tol)[1] for tol in (0.3, 1e-2, 1e-4))):
+        assert (scores.lower <= f + reach).all()
+        assert (f - reach <= scores.upper).all()
+        assert (scores.lower <= tight.upper).all()
+        assert (tight.lower <= scores.upper).all()
+    assert tight.decided.mean() > 0.95
+
+
 # A free intercept that is not unique
 
 
@@ -358,6 +393,24 @@ def test_what_cannot_be_guaranteed_is_refused_with_the_reason():
     blocks = replace(solution, evidence=replace(solution.evidence, weight=None))
     with pytest.raises(sx.DataError, match="rows in blocks"):
         sx.guarantee(blocks, X, y)
+
+
+def test_labels_of_other_names():
+    X, y, _, _ = problem()
+    with pytest.raises(sx.DataError, match="'a', 'b'"):
+        sx.guarantee(sx.fast.psvm(X, y, p=2.0), X, np.where(y == "a", "c", "d"))
+
+
+def test_a_model_that_violates_a_hard_margin_says_nothing():
+    X, y, T, _ = problem()
+    X = X + 3.0 * (y == "b")[:, None]
+    solution = sx.fast.hard_margin(X, y)
+    shrunk = replace(solution, model=replace(solution.model, coef=0.5 * solution.model.coef))
+    assert sx.guarantee(solution, X, y).decided(T).any()
+    found = sx.guarantee(shrunk, X, y)
+    assert found.upper == np.inf
+    assert not found.decided(T).any()
+    assert (found.scores(T).lower == -np.inf).all()
 
 
 def test_a_solution_far_from_the_optimum_has_wide_intervals():
