@@ -70,6 +70,24 @@ def test_intervals_of_all_gaps_have_a_number_in_common(name, settings):
         assert np.median(tight.upper - tight.lower) < 1e-2
 
 
+@pytest.mark.parametrize("seed", range(15))
+def test_intervals_of_smooth_machines_contain_the_optimal_differences(seed):
+    pytest.importorskip("flint")
+    from tests.joint_predictions import check
+
+    _, outcome, intervals, misses, why = check(seed)
+    assert outcome == "held", why
+    assert misses == 0
+    assert intervals
+
+
+def test_the_oracle_of_smooth_machines_finds_intervals_of_half_the_radius_wrong():
+    pytest.importorskip("flint")
+    from tests.joint_predictions import check
+
+    assert any(check(seed, shrink=0.5)[1] == "MISS" for seed in range(15))
+
+
 @pytest.mark.parametrize(("loss", "k"), CLASSICAL)
 def test_a_shorter_radius_would_be_wrong(loss, k):
     """The same test notices intervals that are too short, for a model at the end of what its gap allows."""
