@@ -130,7 +130,10 @@ def optimum(machine, model):
         if not norm.is_finite():
             return None
         if norm.upper() < ENOUGH:
-            least = np.linalg.eigvalsh(np.array([[float(x) for x in row] for row in hessian]))[0]
+            bends = np.array([[float(x) for x in row] for row in hessian])
+            if not np.isfinite(bends).all():
+                return None
+            least = np.linalg.eigvalsh(bends)[0]
             reach = norm.upper() / arb(0.5 * float(least)) if least > 0 else None
             return None if reach is None or not reach < arb("1e-30") else (z, reach.upper())
         try:

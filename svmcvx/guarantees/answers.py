@@ -243,6 +243,8 @@ class Guarantee(ShortRepr, ABC):
         Interval
             Both ends have the same sign where one machine is proved to be the better one on these rows.
         """
+        if not isinstance(other, Guarantee):
+            raise DataError(f"compare takes a Guarantee, got {type(other).__name__}")
         low, high, _ = self._right(T, y)
         other_low, other_high, _ = other._right(T, y)
         return Interval.of(_mean(low) - _mean(other_high), _mean(high) - _mean(other_low))

@@ -42,27 +42,23 @@ certain. All else is computed with bounds on its rounding (:mod:`svmcvx.core.bou
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
-import scipy.linalg as sl
 from numpy.typing import NDArray
 
 from svmcvx.core.bounded import Bounded, exact, quietly, signed
 from svmcvx.guarantees.multipliers import Multipliers
-from svmcvx.guarantees.points import Points, Tested
+from svmcvx.guarantees.points import Points, Solver, Tested
 
 __all__ = ["ScoreBounds", "Theorem", "on_grid"]
 
 Floats: TypeAlias = NDArray[np.float64]
 Chosen: TypeAlias = NDArray[np.intp]
 
-# Vectors of the linear system, at most.
-LARGEST_SYSTEM = 1000
-# Added to the diagonal of the system, relative to its mean, until it can be factored.
-RIDGES = (1e-14, 1e-11, 1e-8, 1e-4)
 # Bits of a coefficient, and of the sums of all: whole numbers of as many bits are doubles, and their sums 64-bit integers.
 COEFFICIENT_BITS, SUM_BITS = 50, 62
 # Less than the rounding of a quotient takes from it.
@@ -138,54 +134,60 @@ class Theorem:
 
     @cached_property
     @quietly
-    def _system(self) -> tuple[Chosen, Floats, Floats] | None:
-        """The vectors with room on both sides, what is added to the diagonal of their matrix, and its triangle."""
+    def _systems(self) -> list[tuple[Chosen, Solver]]:
+        """Vectors with room on both sides, with what solves their system: a few for all rows, more for those that these leave open."""
         dual = self.multipliers
         room = np.minimum(dual.down, dual.above)
         curvature = dual.gains.curvatures
         usable = np.flatnonzero((room > 0.0) & np.isfinite(curvature))
         added = 2.0 * curvature[usable] + self.squared_radius / room[usable] ** 2
-        order = np.argsort(added, kind="stable")[:LARGEST_SYSTEM]
-        rows, added = usable[np.sort(order)], added[np.sort(order)]
-        lengths = self.points.squared_lengths()[rows]
-        scale = float(lengths.max(initial=0.0))
-        keep = np.isfinite(added)
-        rows, added = rows[keep], added[keep]
-        if not rows.size:
-            return None
-        K = self.points.gram(rows)
-        for ridge in RIDGES:
-            diagonal = added + ridge * (scale or 1.0)
-            try:
-                triangle = sl.cholesky(K + np.diag(diagonal), lower=True, check_finite=True)
-            except (sl.LinAlgError, ValueError):
-                continue
-            return rows, diagonal, triangle
-        return None
+        usable, added = usable[np.isfinite(added)], added[np.isfinite(added)]
+        best = np.argsort(added, kind="stable")
+        found = []
+        for most in dict.fromkeys(min(most, usable.size) for most in self.points.row_limits):
+            order = np.sort(best[:most])
+            solver = self.points.solver(usable[order], added[order]) if most else None
+            if solver is not None:
+                found.append((usable[order], solver))
+        return found
 
     def bounds(self, T: Tested, m: int) -> ScoreBounds:
         """Return the intervals of the scores of prepared rows, of which there are m."""
         found = ScoreBounds(np.full(m, -np.inf), np.full(m, np.inf))
         if not self.multipliers.balanced:
             self._tighten(found, T, np.zeros(0, dtype=np.intp), np.zeros((0, m)))
-        if self._system is not None:
-            rows, _, _ = self._system
-            self._tighten(found, T, rows, self._kriging(T, rows))
+        for number, (rows, solver) in enumerate(self._systems):
+            self._with_open(found, T, number == 0, partial(self._by_system, rows, solver))
         if self.multipliers.balanced:
             for side in (1.0, -1.0):
-                self._single(found, T, side)
+                self._with_open(found, T, False, partial(self._single, side))
         return found
 
+    def _with_open(
+        self, found: ScoreBounds, T: Tested, every: bool, tighten: Callable[[ScoreBounds, Tested], None]
+    ) -> None:
+        """Tighten the intervals of all rows, or of those whose sign is open."""
+        if every:
+            return tighten(found, T)
+        rows = np.flatnonzero(~((found.lower > 0.0) | (found.upper <= 0.0)))
+        if rows.size:
+            part = ScoreBounds(found.lower[rows], found.upper[rows])
+            tighten(part, T.some(rows))
+            found.lower[rows], found.upper[rows] = part
+        return None
+
+    def _by_system(self, rows: Chosen, solver: Solver, found: ScoreBounds, T: Tested) -> None:
+        """Take in what the coefficients of a system say."""
+        self._tighten(found, T, rows, self._kriging(T, rows, solver))
+
     @quietly
-    def _kriging(self, T: Tested, rows: Chosen) -> Floats:
+    def _kriging(self, T: Tested, rows: Chosen, solver: Solver) -> Floats:
         """Return the coefficients that the system has for each row, of sum exactly 1 where they have to be."""
-        assert self._system is not None  # noqa: S101 - asked before
-        triangle = self._system[2]
-        c: Floats = np.asarray(sl.cho_solve((triangle, True), T.products(rows).T, check_finite=False))
+        c = solver(T.products(rows).T)
         if not self.multipliers.balanced:
             return np.asarray(np.nan_to_num(c, nan=0.0, posinf=0.0, neginf=0.0))
-        ones = sl.cho_solve((triangle, True), np.ones(rows.size), check_finite=False)
-        c = c + np.outer(ones, (1.0 - c.sum(axis=0)) / ones.sum())
+        ones = solver(np.ones((rows.size, 1)))
+        c = c + ones * ((1.0 - c.sum(axis=0)) / ones.sum())
         room = np.minimum(self.multipliers.down[rows], self.multipliers.above[rows])
         return on_grid(c, int(np.argmax(room)))
 
@@ -232,25 +234,21 @@ class Theorem:
         return np.asarray(np.where(step >= LEAST_STEP, np.maximum(width.upper, 0.0), np.inf))
 
     @quietly
-    def _single(self, found: ScoreBounds, T: Tested, side: float) -> None:
-        """Take in what single vectors say, with c = 1, where the interval leaves the sign open: the best of all for each row."""
+    def _single(self, side: float, found: ScoreBounds, T: Tested) -> None:
+        """Take in what single vectors say, with c = 1: the best of all for each row."""
         dual = self.multipliers
-        open_ = np.flatnonzero(~((found.lower > 0.0) | (found.upper <= 0.0)))
         rooms = dual.room(np.arange(dual.values.size), side * dual.signs)
         rows = np.flatnonzero((rooms > 0.0) & np.isfinite(dual.gains.curvatures))
-        if not (open_.size and rows.size):
+        if not rows.size:
             return
         targets = self._targets.value[rows]
         lengths = self.points.squared_lengths()[rows]
         curvature = dual.gains.curvatures[rows]
-        squares = T.squared_lengths()[open_, None] - 2.0 * T.products(rows)[open_] + lengths
-        squares = np.maximum(squares, 0.0)
+        squares = np.maximum(T.squared_lengths()[:, None] - 2.0 * T.products(rows) + lengths, 0.0)
         bend = self.points.bend(squares, np.zeros(squares.shape)) + 0.5 * curvature
         step = np.minimum(math.sqrt(self.squared_radius) / np.sqrt(bend), rooms[rows])
         width = self.squared_radius / step + step * bend
         best = np.argmax(np.nan_to_num(side * targets - width, nan=-np.inf), axis=1)
         chosen, place = np.unique(best, return_inverse=True)
-        c = np.zeros((chosen.size, found.lower.size))
-        c[:, open_] = np.arange(chosen.size)[:, None] == place.ravel()
-        c[0, np.delete(np.arange(found.lower.size), open_)] = 1.0
+        c = (np.arange(chosen.size)[:, None] == place.ravel()).astype(np.float64)
         self._tighten(found, T, rows[chosen], c, (side,))

@@ -12,9 +12,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Self, TypeAlias
+from typing import NamedTuple, Protocol, Self, TypeAlias
 
 import numpy as np
+import scipy.linalg as sl
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
@@ -26,14 +27,55 @@ from svmcvx.formulations.margin.alpha_dual import is_constant
 from svmcvx.kernels import Kernel, Linear, Polynomial
 from svmcvx.model import KernelModel, LinearModel
 
-__all__ = ["KernelPoints", "LinearPoints", "Points", "Tested", "halved"]
+__all__ = ["KernelPoints", "LinearPoints", "Points", "Solver", "Tested", "halved"]
 
 Floats: TypeAlias = NDArray[np.float64]
 Chosen: TypeAlias = NDArray[np.intp]
 
+# Vectors of a linear system, at most; with few columns, and how many these are.
+LARGEST_SYSTEM = 1000
+MOST_ROWS, FEW_COLUMNS = 50_000, 200
+# Added to the diagonal of a system, relative to its largest entry, until it can be factored.
+RIDGES = (1e-14, 1e-11, 1e-8, 1e-4)
+
+
+class Solver(Protocol):
+    """Solves a system."""
+
+    def __call__(self, right: Floats) -> Floats:
+        """Return the solutions for right sides of shape (r, m)."""
+
+
+class FactoredSystem(NamedTuple):
+    """A system by its Cholesky factor."""
+
+    triangle: Floats
+
+    def __call__(self, right: Floats) -> Floats:
+        """Return the solutions."""
+        return np.asarray(sl.cho_solve((self.triangle, True), right, check_finite=False))
+
+
+class WideSystem(NamedTuple):
+    r"""The system of D + XX' by the identity of Woodbury, :math:`D^{-1} - D^{-1}X(I + X'D^{-1}X)^{-1}X'D^{-1}`, and the factor of its inner matrix."""
+
+    X: Floats
+    D: Floats
+    triangle: Floats
+
+    def __call__(self, right: Floats) -> Floats:
+        """Return the solutions."""
+        part = right / self.D
+        inner = sl.cho_solve((self.triangle, True), self.X.T @ part, check_finite=False)
+        return np.asarray(part - (self.X @ inner) / self.D)
+
 
 class Tested(ABC):
     """Some rows, prepared."""
+
+    @abstractmethod
+    def some(self, chosen: Chosen) -> Tested:
+        """Return some of them."""
 
     @property
     @abstractmethod
@@ -79,6 +121,23 @@ class Points(ABC):
     @abstractmethod
     def squared_lengths(self) -> Floats:
         """Return about the squared norms of the training rows; no claim rests on them."""
+
+    @property
+    def row_limits(self) -> tuple[int, ...]:
+        """Vectors of a linear system, at most: of the first, and of those that follow for rows that it leaves open."""
+        return (LARGEST_SYSTEM,)
+
+    def solver(self, rows: Chosen, added: Floats) -> Solver | None:
+        """Return what solves systems with the inner products of some training rows plus a diagonal; None where that is singular."""
+        K = self.gram(rows)
+        scale = float(np.abs(K.diagonal()).max(initial=0.0)) or 1.0
+        for ridge in RIDGES:
+            try:
+                triangle = sl.cholesky(K + np.diag(added + ridge * scale), lower=True)
+            except (sl.LinAlgError, ValueError):
+                continue
+            return FactoredSystem(triangle)
+        return None
 
     def bend(self, squares: Floats, step: Floats) -> Floats:
         """Return numbers that are at least what the regulariser adds to the bracket, divided by the step: a quarter of ‖h‖²."""
@@ -179,6 +238,26 @@ class LinearPoints(Points):
         """Squared norms of the shifted rows."""
         return np.asarray(self.rows.norms**2 * self.scale.value)
 
+    @property
+    def row_limits(self) -> tuple[int, ...]:
+        """More where there are few columns: the system is then solved in these."""
+        return (LARGEST_SYSTEM,) if self.rows.X.shape[1] > FEW_COLUMNS else (LARGEST_SYSTEM, MOST_ROWS)
+
+    def solver(self, rows: Chosen, added: Floats) -> Solver | None:
+        """Of many rows in as many unknowns as there are columns."""
+        if rows.size <= LARGEST_SYSTEM:
+            return super().solver(rows, added)
+        X = self.rows.X[rows]
+        X = (X.toarray() if sp.issparse(X) else X) * np.sqrt(self.scale.value)
+        D = (added + RIDGES[0] * (float(self.squared_lengths()[rows].max()) or 1.0))[:, None]
+        inner = np.eye(X.shape[1]) + X.T @ (X / D)
+        try:
+            triangle = sl.cholesky(inner, lower=True)
+        except (sl.LinAlgError, ValueError):
+            return None
+
+        return WideSystem(X, D, triangle)
+
 
 def halved(w: Ball) -> Ball:
     """Return half of a point, which is exact but for underflow."""
@@ -191,6 +270,10 @@ class LinearTested(Tested):
 
     points: LinearPoints
     rows: Rows
+
+    def some(self, chosen: Chosen) -> LinearTested:
+        """Their shifted rows."""
+        return LinearTested(self.points, Rows(self.rows.X[chosen], self.rows.norms[chosen], shifted=self.rows.shifted))
 
     @cached_property
     def scores(self) -> Bounded:
@@ -387,6 +470,10 @@ class KernelTested(Tested):
 
     points: KernelPoints
     X: Features
+
+    def some(self, chosen: Chosen) -> KernelTested:
+        """Their rows."""
+        return KernelTested(self.points, self.X[chosen])
 
     @cached_property
     def scores(self) -> Bounded:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 import svmcvx as sx
 from svmcvx.core.bounded import exact
+from svmcvx.guarantees import points as points_module
 from svmcvx.guarantees.answers import CertifiedScores, Guarantee
 from svmcvx.guarantees.multipliers import Curved, PowerGains, room_above
 from svmcvx.guarantees.perturbed import on_grid
@@ -48,6 +49,28 @@ def test_the_oracle_finds_intervals_of_half_the_radius_wrong():
     from tests.predictions import check
 
     assert any(check(seed, shrink=0.5)[1] == "MISS" for seed in HOSTILE)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_intervals_hold_with_few_vectors_in_the_first_system(seed, monkeypatch):
+    pytest.importorskip("flint")
+    from tests.predictions import check
+
+    monkeypatch.setattr(points_module, "LARGEST_SYSTEM", 3)
+    assert check(seed)[1] in ("held", "refused")
+
+
+def test_a_wide_system_is_the_same_system(monkeypatch):
+    X, y, _, _ = problem()
+    points = sx.guarantee(sx.fast.psvm(X, y, p=2.0), X, y).theorem.points
+    rows, added = np.arange(60), np.linspace(0.5, 2.0, 60)
+    right = np.random.default_rng(0).standard_normal((60, 4))
+    whole = points.solver(rows, added)
+    monkeypatch.setattr(points_module, "LARGEST_SYSTEM", 10)
+    wide = points.solver(rows, added)
+    assert type(wide) is not type(whole)
+    assert np.allclose(wide(right), whole(right), rtol=1e-9)
+    assert np.allclose(points.gram(rows) @ wide(right) + added[:, None] * wide(right), right)
 
 
 @pytest.mark.parametrize("kernel", [None, sx.RBF(0.5)], ids=str)
@@ -393,6 +416,42 @@ def test_what_cannot_be_guaranteed_is_refused_with_the_reason():
     blocks = replace(solution, evidence=replace(solution.evidence, weight=None))
     with pytest.raises(sx.DataError, match="rows in blocks"):
         sx.guarantee(blocks, X, y)
+
+
+HOSTILE_ARRAYS = [
+    None,
+    "rows",
+    3.0,
+    np.zeros((0, 3)),
+    np.full((60, 3), np.nan),
+    np.zeros(3),
+    np.array([["a"] * 3] * 60),
+    [[1.0], [1.0, 2.0]],
+]
+
+
+@pytest.mark.parametrize(
+    "hostile",
+    HOSTILE_ARRAYS,
+    ids=lambda value: str(np.shape(value) if value is not None and not isinstance(value, list) else value),
+)
+def test_hostile_arguments_are_refused_in_a_sentence(hostile):
+    X, y, T, labels = problem()
+    binary = sx.fast.psvm(X, y, p=2.0)
+    several = sx.fast.multiclass(X, np.arange(60) % 3, loss="softmax", lam=1.0)
+    for solution, of in ((binary, y), (several, np.arange(60) % 3)):
+        for call in (
+            lambda solution=solution, of=of: sx.guarantee(solution, hostile, of),
+            lambda solution=solution: sx.guarantee(solution, X, hostile),
+            lambda solution=solution, of=of: sx.guarantee(solution, X, of).scores(hostile),
+            lambda solution=solution, of=of: sx.guarantee(solution, X, of).accuracy(T, hostile),
+        ):
+            with pytest.raises(sx.SvmcvxError):
+                call()
+    with pytest.raises(sx.DataError):
+        sx.guarantee(hostile, X, y)
+    with pytest.raises(sx.DataError, match="compare takes a Guarantee"):
+        sx.guarantee(binary, X, y).compare(hostile, T, labels)
 
 
 def test_labels_of_other_names():

@@ -140,7 +140,7 @@ def m3svm(
     >>> sx.fast.m3svm(X, y, lam=0.1, p=4.0).certificate.is_certified(1e-6)
     True
     """
-    if method == "adam":
+    if isinstance(method, str) and method == "adam":
         moved: Solution = exhibit("m3svm_by_adam", 'method="adam"')(
             X,
             y,
