@@ -133,6 +133,10 @@ class _Pair(Tested):
 
     both: tuple[Tested, Tested]
 
+    def some(self, chosen: Chosen) -> _Pair:
+        """Some of the rows, at both ends."""
+        return _Pair((self.both[0].some(chosen), self.both[1].some(chosen)))
+
     @property
     def scores(self) -> Bounded:
         """At the first end."""
