@@ -7,20 +7,17 @@ from collections.abc import Callable
 
 __all__ = ["line_search"]
 
+# The search ends where the derivative is at most this share of that at the start.
+SHARE = 0.2
+# Step length from which on a negative derivative ends it.
+LONGEST = 4.0
 # Evaluations of the derivative, at most.
 EVALUATIONS = 40
 # A trial is at least this share of the bracket away from its ends.
-INSIDE = 0.1
+INSIDE = 0.05
 
 
-def line_search(
-    derivative: Callable[[float], float],
-    start: float,
-    *,
-    falling: float = 0.2,
-    rising: float = 0.2,
-    longest: float = 4.0,
-) -> float:
+def line_search(derivative: Callable[[float], float], start: float) -> float:
     r"""Return a step length t near which the derivative of a convex function :math:`\phi` along a line vanishes.
 
     Parameters
@@ -29,10 +26,6 @@ def line_search(
         :math:`\phi'(t)`; what is not finite counts as positive.
     start : float
         :math:`\phi'(0)`, negative.
-    falling, rising : float
-        Shares of :math:`|\phi'(0)|` up to which a negative and a positive derivative end the search.
-    longest : float
-        Step length from which on a negative derivative ends it; 1 for steps that are not to be extended.
 
     Returns
     -------
@@ -50,7 +43,7 @@ def line_search(
     length = 1.0
     for _ in range(EVALUATIONS):
         slope = derivative(length)
-        if falling * start <= slope <= -rising * start or (slope < 0 and math.isinf(high) and length >= longest):
+        if abs(slope) <= -SHARE * start or (slope < 0 and math.isinf(high) and length >= LONGEST):
             return length
         if slope < 0:
             low, low_slope = length, slope

@@ -152,10 +152,9 @@ class BlockMargins(Margins):
         found: Observed = self._sum("respond", b, sigma, mean, keep=True)
         return found
 
-    def along(self, t: float, b: float, db: float, sigma: float) -> tuple[float, float]:
-        """Return Σe and its derivative along the step."""
-        found: tuple[float, float] = self._sum("along", t, b, db, sigma)
-        return found
+    def along(self, t: float, b: float, db: float, sigma: float) -> float:
+        """Return the derivative of Σe along the step."""
+        return float(self._sum("along", t, b, db, sigma))
 
     def variance_along(self, mean: float) -> tuple[float, float]:
         """Return τ'f and τ'df."""

@@ -139,16 +139,12 @@ def _respond_clipped(f, y, b, a, c, t, limit, norms, alpha, slope):
 
 @compiled(nogil=True, fastmath=ANY_ORDER)
 def _along_clipped(f, df, step, y, b, db, a, c, t, limit):
-    value = derivative = 0.0
+    derivative = 0.0
     for i in range(f.size):
         move = y[i] * (df[i] + db)
         z = 1.0 - y[i] * (f[i] + b) - step * move
-        gain = c[i] * t
-        multiplier = _clip(a[i] + gain * z, c[i] * limit)
-        moved = multiplier - a[i]
-        value += multiplier * z - 0.5 * moved * moved / gain
-        derivative -= multiplier * move
-    return value, derivative
+        derivative -= _clip(a[i] + c[i] * t * z, c[i] * limit) * move
+    return derivative
 
 
 @compiled(nogil=True, fastmath=ANY_ORDER)
@@ -207,18 +203,16 @@ def conjugate(kind, alpha, c, p, C1, C2, D):
 
 @compiled(nogil=True)
 def along(kind, f, df, t, y, b, db, a, c, sigma, p, C1, C2, D):
-    """Return Σe and its derivative in t at scores ``f + t df`` and bias ``b + t db``."""
+    """Return the derivative of Σe in t at scores ``f + t df`` and bias ``b + t db``."""
     if _clipped(kind, p):
         gain, limit = _ramp(kind, sigma)
         return _along_clipped(f, df, t, y, b, db, a, c, gain, limit)
-    value = derivative = 0.0
+    derivative = 0.0
     for i in range(f.size):
         move = y[i] * (df[i] + db)
         z = 1.0 - y[i] * (f[i] + b) - t * move
-        alpha, _, smooth, _ = _one(kind, z, a[i], c[i], sigma, p, C1, C2, D)
-        value += smooth
-        derivative -= alpha * move
-    return value, derivative
+        derivative -= _one(kind, z, a[i], c[i], sigma, p, C1, C2, D)[0] * move
+    return derivative
 
 
 @compiled(nogil=True)

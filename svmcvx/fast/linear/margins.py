@@ -159,11 +159,10 @@ class Margins:
         """Return the sum of the losses at another point."""
         return self.problem.loss_at(np.asarray(self.problem.X @ w), b, self.centre)
 
-    def along(self, t: float, b: float, db: float, sigma: float) -> tuple[float, float]:
-        """Return Σe and its derivative in t at scores f + t df and bias b + t db."""
+    def along(self, t: float, b: float, db: float, sigma: float) -> float:
+        """Return the derivative of Σe in t at scores f + t df and bias b + t db."""
         m = self.problem
-        value, slope = passes.along(m.kind, self.f, self.df, t, m.y, b, db, self.centre, m.c, sigma, *m.loss)
-        return float(value), float(slope)
+        return float(passes.along(m.kind, self.f, self.df, t, m.y, b, db, self.centre, m.c, sigma, *m.loss))
 
     def variance_along(self, mean: float) -> tuple[float, float]:
         """Return τ'f and τ'df for the multipliers τ of the step's variance, whose mean margin is `mean`."""

@@ -34,7 +34,6 @@ from svmcvx.fast.linear.problem import (
     GRADIENT_SHARE,
     LARGEST_SIGMA,
     LARGEST_STIFFNESS,
-    LINE_STEPS,
     LONGEST_IDLE,
     PATIENCE,
     PATIENCE_ROUNDS,
@@ -49,6 +48,7 @@ from svmcvx.fast.linear.problem import (
     Response,
 )
 from svmcvx.fast.linear.steps import newton_step
+from svmcvx.numerical.line_search import line_search
 from svmcvx.solution import Status
 from svmcvx.system.deadline import OutOfTime
 
@@ -203,7 +203,7 @@ def _descend(
         promised = -float(gradient @ dw) + (sums.balance * db if m.bias else 0.0)
         t = 1.0
         if promised > 0:
-            t = _step_length(m, rows, w - q, b, penalty, dw, db, sums.smooth, -promised, LINE_STEPS)
+            t = _step_length(m, rows, w - q, b, penalty, dw, db, -promised)
         w = w + t * dw
         b += t * db
         steps += 1
@@ -249,40 +249,18 @@ def _best_bias(rows: Margins, b: float, sigma: float) -> float:
 
 
 def _step_length(
-    m: LinearTerms,
-    rows: Margins,
-    w: Floats,
-    b: float,
-    sigma: float,
-    dw: Floats,
-    db: float,
-    smooth: float,
-    start: float,
-    trials: int,
+    m: LinearTerms, rows: Margins, w: Floats, b: float, sigma: float, dw: Floats, db: float, start: float
 ) -> float:
-    """Length of a step along (dw, db): 1 if that decreases the function enough, else near the minimum on the line.
+    """Length of a step along (dw, db), near the minimum on the line.
 
-    `w` is the point less the linear term, `smooth` the sum of the smooth losses and `start` the derivative along the line, both at
-    its start.
+    `w` is the point less the linear term, and `start` the derivative along the line at it.
     """
     linear, square = float(w @ dw), float(dw @ dw)
     if m.variance > 0:
         across, along = rows.variance_along(rows.mean("df"))
         linear, square = linear + across, square + along
-    low, high, t = 0.0, math.inf, 1.0
-    # Derivatives at both ends of the bracket.
-    at_low, at_high = start, 0.0
-    for trial in range(trials):
-        value, slope = rows.along(t, b, db, sigma)
-        here = linear + t * square + slope
-        change = value - smooth + t * linear + 0.5 * t * t * square
-        if not (math.isfinite(here) and here <= -0.25 * start and (here <= 0 or change <= 8.0 * math.ulp(smooth))):
-            high, at_high = t, here
-        elif here < 0.5 * start and math.isfinite(high):
-            low, at_low = t, here
-        else:
-            break
-        # Secant steps alone can stall where the derivative rises steeply, so they take turns with bisection.
-        share = at_low / (at_low - at_high) if trial % 2 == 0 and math.isfinite(at_high) else 0.5
-        t = low + min(max(share, 0.05), 0.95) * (high - low)
-    return t
+
+    def derivative(t: float) -> float:
+        return linear + t * square + rows.along(t, b, db, sigma)
+
+    return line_search(derivative, start)

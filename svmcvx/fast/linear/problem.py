@@ -57,8 +57,6 @@ Floats: TypeAlias = NDArray[np.float64]
 DIRECT_PER_ENTRY = 1000.0
 # Products of conjugate gradients in one step, at most.
 CONJUGATE_STEPS = 500
-# Trials of one line search, at most.
-LINE_STEPS = 40
 # First penalty σ of the augmented Lagrangian, without and with multipliers to start from.
 FIRST_SIGMA = 1.0
 WARM_SIGMA = 100.0

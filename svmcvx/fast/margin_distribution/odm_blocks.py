@@ -35,6 +35,7 @@ from svmcvx.fast.linear.newton import LinearNewtonSettings, minimise
 from svmcvx.fast.linear.problem import LinearProblem, estimated_rounding
 from svmcvx.formulations.margin_distribution.odm import ODM, dual_objective, objective
 from svmcvx.numerical.conjugate_gradients import conjugate_gradients
+from svmcvx.numerical.line_search import line_search
 from svmcvx.solution import Status
 from svmcvx.system import memory
 
@@ -56,8 +57,6 @@ START_STEPS = 200
 CONJUGATE_ACCURACY = 0.05
 # Products of conjugate gradients in one step, at most.
 CONJUGATE_PRODUCTS = 30
-# Trials of one line search, at most.
-LINE_STEPS = 40
 # Steps after which the scores are computed afresh.
 REFRESH = 10
 # Steps without a smaller gap after which the method ends, because rounding keeps the gap where it is.
@@ -200,25 +199,14 @@ class _Search:
         return -g - nu, -q - scores
 
     def length(self, v: Floats, dv: Floats, f: Floats, df: Floats) -> float:
-        """Return a step length at which the derivative of P has at most half of its size at 0."""
+        """Return a step length near which the derivative of P vanishes."""
         s = self.statement
         linear, square = float(v @ df), float(dv @ df)
 
         def derivative(t: float) -> float:
             return linear + t * square - float(s.multipliers(s.y * (f + t * df)) @ (s.y * df))
 
-        start = derivative(0.0)
-        low, high, t = 0.0, math.inf, 1.0
-        for _ in range(LINE_STEPS):
-            here = derivative(t)
-            if abs(here) <= 0.5 * abs(start):
-                break
-            if here > 0:
-                high = t
-            else:
-                low = t
-            t = 0.5 * (low + high) if math.isfinite(high) else 2.0 * t
-        return t
+        return line_search(derivative, derivative(0.0))
 
 
 def minimise_by_blocks(

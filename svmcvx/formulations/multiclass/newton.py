@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 
 from svmcvx.formulations.multiclass.losses import ScoreLoss
 from svmcvx.formulations.multiclass.score_space import ScoreSpace
+from svmcvx.numerical.line_search import line_search
 
 __all__ = ["Penalty", "minimise"]
 
@@ -25,7 +27,6 @@ Floats: TypeAlias = NDArray[np.float64]
 # Unknowns up to which the method is tried.
 LARGEST_SYSTEM = 600
 STEPS = 30
-SHORTEST_STEP = 1e-10
 
 
 class Penalty(NamedTuple):
@@ -51,12 +52,16 @@ def minimise(
     if not loss.smooth or start.size > LARGEST_SYSTEM:
         return None
     unknowns = np.arange(start.size) if free is None else np.flatnonzero(free)
-    weight = scores.data.weight
-    point, terms = start, penalty(start)
-    value = float(weight @ loss.value(scores.differences(X @ point))) + terms.value
+    weight = scores.data.weight[:, None]
+
+    def derivative(point: Floats, step: Floats, f: Floats, df: Floats, t: float) -> float:
+        lost = float((weight * loss.multipliers(f + t * df) * df).sum())
+        return float((penalty(point + t * step).gradient * step).sum()) - lost
+
+    point = start
     for _ in range(STEPS):
-        f = scores.differences(X @ point)
-        gradient = terms.gradient - X.T @ scores.coefficients(weight[:, None] * loss.multipliers(f))
+        f, terms = scores.differences(X @ point), penalty(point)
+        gradient = terms.gradient - X.T @ scores.coefficients(weight * loss.multipliers(f))
         hessian = (terms.hessian + _loss_hessian(scores, loss, X, f)).reshape(point.size, point.size)
         try:
             with warnings.catch_warnings():
@@ -69,18 +74,9 @@ def minimise(
         decrease = -float((gradient * step).sum())
         if not decrease > 0:
             break
-        length = 1.0
-        while length > SHORTEST_STEP:
-            trial = point + length * step
-            trial_terms = penalty(trial)
-            trial_value = float(weight @ loss.value(scores.differences(X @ trial))) + trial_terms.value
-            if trial_value <= value:
-                break
-            length /= 2
-        else:
-            break
-        point, terms, value = trial, trial_terms, trial_value
-        if decrease <= 2.0 * math.ulp(value):
+        df = scores.differences(X @ step)
+        point = point + step * line_search(partial(derivative, point, step, f, df), -decrease)
+        if decrease <= 2.0 * math.ulp(float(weight[:, 0] @ loss.value(f)) + terms.value):
             break
     return point
 
