@@ -26,6 +26,7 @@ from svmcvx.formulations.indicator.zero_one import ZeroOne, zero_one_mio, zero_o
 from svmcvx.solution import Status
 from svmcvx.synthetic import outlier_data
 from svmcvx.system import clock
+from tests.exact_zero_one import exact_optimum
 
 # A search proves that nothing is better by more than this share.
 RESOLUTION = 2e-9
@@ -469,3 +470,19 @@ def test_a_search_that_is_stopped_before_its_first_node_has_its_interval(call, m
         else:
             found = zero_one(X, y, **{call: 1.0 if call == "lam" else 5}, method="branch", time_limit=20.0)
     assert found.certificate.lower <= found.certificate.upper < math.inf
+
+
+@pytest.mark.parametrize("most", [1, 2, 1_000_000])
+@pytest.mark.parametrize("scale", [2.0**-20, 1e-3, 1.0, 1e6])
+def test_the_bound_of_the_relaxation_is_one_in_the_units_of_the_data(scale, most):
+    """Rows of any length, and a search that looks for the relaxation at once and may stop at it."""
+    for seed in range(4):
+        X, y = outlier_data(9, 2, sigma=0.5, outliers="spread", seed=seed)
+        X = X * scale
+        lam = 0.3 / scale**2
+        found = zero_one(
+            X, y, lam=lam, intercept=False, max_iter=most, method="branch", settings=ZeroOneSettings(easy=0.0)
+        ).certificate
+        best = exact_optimum(X * y[:, None], np.ones(y.size), lam=lam)
+        assert 0.0 < found.lower <= best
+        assert found.upper >= best
