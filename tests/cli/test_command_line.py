@@ -403,6 +403,19 @@ def test_coefficients_that_do_not_fit_are_refused(run):
     ):
         code, _, err = run("certify", arguments[0], "breast_cancer", *arguments[1:])
         assert (code, message in err) == (2, True), err
+    # One intercept of several that is no number.
+    np.savez("several.npz", w=np.ones((3, 4)), b=np.array([0.0, np.nan, 0.0]))
+    code, _, err = run("certify", "several.npz", "iris", "--as", "multiclass")
+    assert (code, "not finite" in err) == (2, True), err
+
+
+def test_only_support_vectors_that_are_missing_are_laid_to_the_scale(run):
+    skops = pytest.importorskip("skops.io")
+    for fitted, advised in ((SVC().fit(X, Y), True), (SVC().fit(X[:, :5], Y), False)):
+        skops.dump(fitted, "m.skops")
+        code, _, err = run("certify", "m.skops", "breast_cancer", "--scale", "standard")
+        assert code == 2
+        assert ("say how by --scale" in err) == advised, err
 
 
 # Completion

@@ -1,8 +1,11 @@
 import math
+import warnings
 
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.base import clone
+from sklearn.datasets import load_iris
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
@@ -32,6 +35,18 @@ def test_compare_tabulates_certificates():
     again = sx.compare(MODELS, X, Y, seed=3)
     assert again["primal"].tolist() == table["primal"].tolist()
     assert again["test_accuracy"].tolist() == table["test_accuracy"].tolist()
+
+
+def test_machines_of_several_pairs_are_certified_if_all_of_them_are():
+    X, y = load_iris(return_X_y=True)
+    model = sx.PSVMClassifier(p=1.0, kernel="rbf", tol=1e-2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        gaps = sorted(certificate.gap for certificate in clone(model).fit(X, y).certificates_.values())
+        assert gaps[0] < gaps[-1]
+        for tol, all_of_them in ((gaps[0], False), (gaps[-1], True)):
+            (found,) = sx.compare([model], X, y, test_size=0.0, tol=tol)["certified"]
+            assert found == all_of_them
 
 
 def test_models_are_named_by_what_they_are():

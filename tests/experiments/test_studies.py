@@ -360,8 +360,10 @@ def test_another_protocol_is_other_work(tmp_path):
 
 def test_failed_tasks_are_done_again_when_asked_for(tmp_path, monkeypatch):
     file = tmp_path / "s.sqlite"
-    models = {"broken": Broken()}
+    models = {"broken": Broken(), "hinge": MODELS["hinge"]}
     assert len(sx.study(models, {"one": SETS["one"]}, repeats=1, store=file).failures()) == 1
+    # What is finished is not done again.
+    monkeypatch.setattr(type(MODELS["hinge"]), "fit", lambda *_: pytest.fail("computed again"))
     genuine = Broken.fit
     monkeypatch.setattr(Broken, "fit", lambda self, X, y: genuine(self.set_params(columns=0), X, y))
     assert len(sx.study(models, {"one": SETS["one"]}, repeats=1, store=file).failures()) == 1

@@ -512,7 +512,8 @@ def in_blocks(rng, cls):
         exact = band.Exact(make(space=whole_space))
         upper, lower_of = exact.primal, exact.dual
         points = [rng.random(n), 1e3 * rng.random(n)]
-        bad = [changed(np.zeros(n), 0, -1e-3)]
+        # The multipliers of the variance, drawn at random, do not balance: neither do those of α = 0.
+        bad = [changed(np.zeros(n), 0, -1e-3), np.zeros(n)]
         parts = ("alpha", TAU)
     else:
         make = partial(ODM, C1=size(rng), C2=size(rng), D=0.1)

@@ -98,7 +98,7 @@ def test_svrg_encloses_the_optimum_of_odm(sparse, weights, intercept, seed):
     X = sp.csr_array(X) if sparse else X
     found = odm_by_svrg(X, y, C1=C1, C2=C2, D=D, intercept=intercept, max_iter=300)
     exact = sx.fast.odm(X, y, C1=C1, C2=C2, D=D, intercept=intercept)
-    overlap(found, exact, gap=1e-3)
+    overlap(found, exact, gap=1e-2)
     assert found.solver == "papers.odm/svrg"
 
 
