@@ -124,14 +124,18 @@ def sites(path: Path) -> list[tuple[int, int, str, ast.AST]]:
 
 
 def covering(data: CoverageData, path: Path, line: int) -> list[str]:
-    """Return tests that execute a line: a case of each function first, then a second one of each, and so on."""
+    """Return tests that execute a line: those of the folder that mirrors its own, then a case of each other function, then a second one."""
     name = next((file for file in data.measured_files() if file.endswith(str(path))), None)
     contexts = [] if name is None else data.contexts_by_lineno(name).get(line, [])
+    tests = sorted({context.split("|")[0] for context in contexts if "::" in context})
+    own = f"tests/{path.parts[1]}/"
     cases: dict[str, list[str]] = {}
-    for test in sorted({context.split("|")[0] for context in contexts if "::" in context}):
+    for test in tests:
         cases.setdefault(test.split("[")[0], []).append(test)
-    rounds = itertools.zip_longest(*cases.values())
-    return [test for found in rounds for test in found if test is not None][:MOST_TESTS]
+    mirrored = [case for test, listed in cases.items() if test.startswith(own) for case in listed]
+    rounds = itertools.zip_longest(*(listed for test, listed in cases.items() if not test.startswith(own)))
+    others = [test for found in rounds for test in found if test is not None]
+    return [*mirrored, *others][: max(MOST_TESTS, len(mirrored))]
 
 
 def preloaded() -> None:

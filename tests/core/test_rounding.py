@@ -187,6 +187,18 @@ def test_balancing_moves_nearly_balanced_multipliers_by_little():
     assert np.abs(found - alpha).max() < 1e-11
 
 
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+@pytest.mark.parametrize("factor", [0.99, 1.01])
+def test_one_multiplier_balances_thousands(sign, factor):
+    """The grid is that of the largest multiplier, in whichever class it is."""
+    n = 20_000
+    alpha, y = np.r_[factor, np.full(n, 1.0 / n)], sign * np.r_[1.0, np.full(n, -1.0)]
+    found = balanced(alpha, y, math.inf)
+    assert sum(Fraction(a) * int(label) for a, label in zip(found.tolist(), y.tolist(), strict=True)) == 0
+    assert (found >= 0).all()
+    np.testing.assert_allclose(found, np.r_[1.0, np.full(n, 1.0 / n)] * min(factor, 1.0), rtol=1e-9)
+
+
 # Eigenvalues
 
 

@@ -358,18 +358,24 @@ def test_another_protocol_is_other_work(tmp_path):
     assert count() == len(counts)
 
 
+def genuine_failure(*_, **__):
+    raise RuntimeError("computed again")
+
+
 def test_failed_tasks_are_done_again_when_asked_for(tmp_path, monkeypatch):
     file = tmp_path / "s.sqlite"
     models = {"broken": Broken(), "hinge": MODELS["hinge"]}
     assert len(sx.study(models, {"one": SETS["one"]}, repeats=1, store=file).failures()) == 1
     # What is finished is not done again.
-    monkeypatch.setattr(type(MODELS["hinge"]), "fit", lambda *_: pytest.fail("computed again"))
+    monkeypatch.setattr(sx.PSVMClassifier, "fit", genuine_failure)
     genuine = Broken.fit
     monkeypatch.setattr(Broken, "fit", lambda self, X, y: genuine(self.set_params(columns=0), X, y))
     assert len(sx.study(models, {"one": SETS["one"]}, repeats=1, store=file).failures()) == 1
     again = sx.study(models, {"one": SETS["one"]}, repeats=1, store=file, retry_failed=True)
     assert not len(again.failures())
-    assert not len(sx.study(models, {"one": SETS["one"]}, repeats=1, store=file).failures())
+    last = sx.study(models, {"one": SETS["one"]}, repeats=1, store=file)
+    assert not len(last.failures())
+    assert len(again.frame) == len(last.frame) == 2
 
 
 def test_ctrl_c_gives_what_is_finished(tmp_path, monkeypatch, study):
