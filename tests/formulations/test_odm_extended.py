@@ -173,6 +173,20 @@ def test_statements_at_other_values_share_the_factor_while_it_holds():
     assert ODM(space, **BAND).at(D=0.5).hyperparameters["D"] == 0.5
 
 
+@pytest.mark.parametrize(("C", "ends_early"), [(1.0, False), (1e4, True)])
+def test_coordinate_ascent_is_left_as_soon_as_its_rate_is_too_slow(C, ends_early):
+    X, y = make_data(n=200, d=3)
+    rounds = []
+    solution = sx.fast.odml(
+        X, y, C=C, kernel=sx.RBF(0.5), callback=lambda progress: rounds.append(progress.iteration) and False
+    )
+    assert solution.certificate.is_certified(1e-6)
+    # Newton's method counts from 0 again.
+    ascent = rounds.index(0, 1) - 1 if 0 in rounds[1:] else rounds[-1]
+    assert (solution.solver == "fast.odml/dcd+newton") == ends_early
+    assert ascent < 20
+
+
 @pytest.mark.parametrize("solver", ["odm", "odml"])
 @pytest.mark.parametrize("kernel", [None, sx.RBF(0.5)])
 def test_coordinate_ascent_has_a_number_of_rounds_and_newton_goes_on_from_there(solver, kernel):

@@ -27,6 +27,8 @@ SHORT_EPOCHS = 4
 REFRESH = 10
 # Rounds without a smaller gap after which it ends.
 PATIENCE = 1000
+# Rounds over which the rate is taken at which the gap falls, and how many times more rounds than are left may be predicted from it.
+RATED, GENEROUS = 3, 3.0
 
 
 def ascend(
@@ -34,8 +36,8 @@ def ascend(
 ) -> tuple[Point, Status]:
     """Run dual coordinate ascent [HsiehChang] from `theta`.
 
-    An iteration of the monitor is a round of one full and some short epochs. After `most` rounds, or many without a smaller gap, the
-    status is ``INACCURATE``.
+    An iteration of the monitor is a round of one full and some short epochs. After `most` rounds, as soon as these are far too few at the rate
+    at which the gap falls, or after many without a smaller gap, the status is ``INACCURATE``.
     """
     m = problem
     n = theta.size
@@ -52,6 +54,7 @@ def ascend(
     bounds = ArrayBounds(m, w, theta)
     rounds, margin = 0, math.inf
     stalled, smallest = 0, math.inf
+    gaps: list[float] = []
     while True:
         if rounds % REFRESH == 0:
             w = m.primal_of(theta)
@@ -59,7 +62,9 @@ def ascend(
         status = monitor.report(rounds, lower, upper)
         stalled = 0 if monitor.gap < 0.999 * smallest else stalled + 1
         smallest = min(smallest, monitor.gap)
-        if status is None and (rounds >= most or stalled > PATIENCE or not math.isfinite(upper - lower)):
+        gaps.append(smallest)
+        hopeless = rounds + _rounds_left(gaps, monitor.tol) > GENEROUS * most
+        if status is None and (rounds >= most or hopeless or stalled > PATIENCE or not math.isfinite(upper - lower)):
             status = Status.INACCURATE
         if status is not None:
             bounds.best.steps = rounds
@@ -76,3 +81,11 @@ def ascend(
                 break
         margin = largest
         rounds += 1
+
+
+def _rounds_left(gaps: list[float], tol: float) -> float:
+    """Return the rounds until the gap is `tol` if it falls on as in the last rounds; 0 where there are too few to tell."""
+    if len(gaps) <= RATED or not math.isfinite(gaps[-1 - RATED]):
+        return 0.0
+    fallen = math.log(gaps[-1 - RATED] / gaps[-1]) if gaps[-1] > 0 else math.inf
+    return RATED * math.log(max(gaps[-1] / tol, 1.0)) / fallen if fallen > 0 else math.inf

@@ -120,8 +120,9 @@ def odm(
         Newton's method on the primal, or coordinate ascent on the signed dual, both on a factor of the Gram matrix; or Newton's method on products with a kernel matrix that is never stored
         (:mod:`svmcvx.fast.margin_distribution.odm_blocks`), for kernels that are positive semidefinite on any data. ``"auto"`` is Newton's
         method for linear machines, whose primal is piecewise quadratic with few pieces on the way; for such kernels on more
-        than 5000 observations ``"blocks"``; for other kernels 20 rounds of coordinate ascent if ``2 max(C1, C2) max k(x, x)``, a
-        measure of the condition, is at most 1e5, and Newton's method, from where these have led, if they are not enough.
+        than 5000 observations ``"blocks"``; for other kernels up to 20 rounds of coordinate ascent if ``2 max(C1, C2) max k(x, x)``, a
+        measure of the condition, is at most 1e5, and Newton's method, from where these have led, if they are not enough or will not be at
+        the rate at which their gap falls.
     seed : int
         Of the random orders; the same seed gives the same numbers.
     settings : ODMSettings, optional

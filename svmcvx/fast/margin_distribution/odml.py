@@ -62,6 +62,8 @@ LARGEST_CONDITION = 1e5
 # Rounds of coordinate ascent after which ``method="auto"`` goes on with Newton's method: about as much work as that takes in
 # all.
 ROUNDS = 20
+# First penalty σ of Newton's method after them: their multipliers are nearer than zeros (σ = 1), and not as near as an earlier solution's (100).
+HANDOVER_SIGMA = 3.0
 
 
 @dataclass(frozen=True)
@@ -121,9 +123,9 @@ def odml(
     tol, time_limit, max_iter, verbose, callback, warm_start, seed
         As for :func:`svmcvx.fast.odm`.
     method : "auto", "newton", "dcd", "unwhitened" or "low-rank"
-        The augmented Lagrangian with Newton's method inside, or coordinate ascent on the dual. ``"auto"`` is 20 rounds of coordinate ascent if C times the largest squared norm of a
+        The augmented Lagrangian with Newton's method inside, or coordinate ascent on the dual. ``"auto"`` is up to 20 rounds of coordinate ascent if C times the largest squared norm of a
         whitened row, a measure of the condition, is at most 1e5, and Newton's method, from their multipliers, if they are not
-        enough; for linear machines in many dimensions ``"unwhitened"``, Newton's method without the whitened rows; for kernels that are positive semidefinite on any data and more than 10 000 observations ``"low-rank"``
+        enough or will not be at the rate at which their gap falls; for linear machines in many dimensions ``"unwhitened"``, Newton's method without the whitened rows; for kernels that are positive semidefinite on any data and more than 10 000 observations ``"low-rank"``
         (:mod:`svmcvx.fast.margin_distribution.odml_low_rank`), which keeps no Gram matrix and, where a factor of rank 2400 is not
         enough, ends with the gap that it has reached.
     settings : ODMLSettings, optional
@@ -256,7 +258,9 @@ def _solve_whitened(
         point, status = ascend(problem, monitor, start, rng, most=most)
         if status is Status.INACCURATE and method == "auto":
             earlier, chosen = point, "dcd+newton"
-            point, status = minimise(problem, monitor, alpha=earlier.alpha, settings=settings.newton)
+            point, status = minimise(
+                problem, monitor, alpha=earlier.alpha, sigma=HANDOVER_SIGMA, settings=settings.newton
+            )
     candidates = points_of(statement, problem, point)
     if earlier is not None:
         more = points_of(statement, problem, earlier)
