@@ -98,6 +98,13 @@ class Ball:
         """Return the same point with a distance that is larger by a number."""
         return Ball(self.value, (self.distance + by) * GROW)
 
+    def scaled(self, factor: Bounded) -> Ball:
+        """Return the point times a number."""
+        length, distance = exact(norm_above(self.value)), exact(self.distance)
+        off = abs(factor.value) * distance + factor.error * (length + distance)
+        value = self.value * factor.value
+        return Ball(value, (roundings(1) * norm_above(value) + off).above + UNDERFLOW)
+
     def norm(self) -> Bounded:
         r"""Return :math:`\|w\|`, which moves by at most the distance."""
         found: Bounded = sqrt(total(square(exact(self.value))))

@@ -33,9 +33,9 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from svmcvx.core.bounded import Bounded, U, exact, exp, log, quietly, sqrt
+from svmcvx.core.bounded import Bounded, exact, exp, log, maximum, quietly, sqrt
 from svmcvx.core.row_wise import remainder, row_sums
-from svmcvx.core.rows import UNDERFLOW, Ball, Rows, norm_above
+from svmcvx.core.rows import Ball, Rows
 from svmcvx.data import check_features
 from svmcvx.errors import DataError, NotCertified
 from svmcvx.formulations.multiclass.baselines import MACHINES, ClassicalStatement, bound_classical
@@ -309,9 +309,9 @@ def _ridge_points(statement: ClassicalStatement, model: MulticlassModel, alpha: 
     assert curvature is not None  # noqa: S101 - the sparse machine is refused
     mu = exact(2.0 * curvature) * exact(statement.lam)
     gradient = statement.scores.gradient(alpha).W
-    expanded = _divided(gradient, mu)
+    expanded = gradient.scaled(1.0 / mu)
     W = model.coef
-    centred = Ball(W - W.mean(axis=1, keepdims=True), norm_above(W) * (2.0 * (c + 4) * U) + UNDERFLOW)
+    centred = Ball.around(exact(W) - (row_sums(exact(W)) / float(c))[:, None])
     separation = mu * (centred - expanded).squared_norm()
     rows, shift = _shifted(statement)
 
@@ -322,15 +322,6 @@ def _ridge_points(statement: ClassicalStatement, model: MulticlassModel, alpha: 
         return LinearPoints(some, shift, False, halved(own + dual), separation, 2.0 / mu)
 
     return points
-
-
-def _divided(w: Ball, by: Bounded) -> Ball:
-    """Return a point divided by a positive number."""
-    value = w.value / by.value
-    least = exact(by.lower)
-    size = exact(norm_above(value))
-    off = exact(w.distance) / least + size * (exact(float(by.error)) / least) + size * (2.0 * U)
-    return Ball(value, off.above + UNDERFLOW)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -354,8 +345,7 @@ class FlowPoints(LinearPoints):
         moved = exact(step) * sqrt(exact(squares))
         far = self.length + moved if self.p <= 2.0 else self.length - moved
         far = exact(far.upper if self.p <= 2.0 else far.lower)
-        # The rounding of p − 1 and of its inverse counts with the last factor.
-        second = _gradient_factor(far, self.lam, self.p) * max(1.0, 1.0 / (self.p - 1.0)) * (1.0 + 4.0 * U)
+        second = _gradient_factor(far, self.lam, self.p) * maximum(1.0, 1.0 / (exact(self.p) - 1.0))
         found = (0.5 * exact(squares) * second).upper
         nothing = (squares == 0.0) | (far.value <= 0.0 if self.p < 2.0 else False)
         return np.asarray(np.where(nothing, 0.0, found))
@@ -389,9 +379,7 @@ def _flow_points(statement: M3SVM, S: Floats) -> Any:
         centre = Ball(np.zeros(S.shape[0]))
         if S[:, j].any():
             factor = _gradient_factor(length, statement.lam, statement.p)
-            value = factor.value * S[:, j]
-            off = exact(float(factor.error)) * exact(norm_above(S[:, j])) + exact(norm_above(value)) * (2.0 * U)
-            centre = Ball(value, off.above + UNDERFLOW)
+            centre = Ball(S[:, j]).scaled(factor)
         some = Rows(rows.X[chosen], rows.norms[chosen], shifted=rows.shifted)
         return FlowPoints(
             some, shift, False, centre, exact(0.0), exact(1.0), lam=statement.lam, p=statement.p, length=length

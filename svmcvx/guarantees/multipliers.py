@@ -17,8 +17,8 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from svmcvx.core.bounded import Bounded, U, exact, exp, log, positive_part, quietly, square
-from svmcvx.core.rows import UNDERFLOW
+from svmcvx.core.bounded import Bounded, exact, exp, log, maximum, positive_part, quietly, square, where
+from svmcvx.core.rows import sums_above
 
 __all__ = ["Curved", "EntropyGains", "Gains", "Multipliers", "PowerGains", "Straight", "room_above"]
 
@@ -59,7 +59,7 @@ class Gains(ABC):
 
 def column_sums_above(values: Floats) -> Floats:
     """Return numbers that are at least the sums of columns of numbers that are not negative."""
-    return np.asarray(values.sum(axis=0) * (1.0 + 2.0 * (values.shape[0] + 4) * U) + UNDERFLOW)
+    return np.asarray(sums_above(values.sum(axis=0), values.shape[0]))
 
 
 @dataclass(frozen=True)
@@ -137,8 +137,7 @@ class PowerGains(Gains):
         """1 − ξ."""
         low, high = self._slacks(exact(self.alpha), np.arange(self.alpha.size))
         middle = 0.5 * low + 0.5 * high
-        error = np.maximum(high - middle, middle - low) * (1.0 + 4.0 * U)
-        return 1.0 - Bounded(middle, error)
+        return 1.0 - Bounded(middle, maximum(exact(high) - middle, exact(middle) - low).upper)
 
     @cached_property
     @quietly
@@ -177,11 +176,10 @@ class PowerGains(Gains):
         share = np.where(ends, 1.0, 0.5)
         moved = positive_part(exact(alpha)[:, None] + change * exact(share))
         least, largest = self._slacks(moved, rows)
-        grown = np.where(d > 0.0, largest - low[:, None], high[:, None] - least)
-        # One rounding of a difference; half of it where it is between the ends of the step.
-        grown = np.maximum(grown, 0.0) * (1.0 + 4.0 * U) * np.where(ends, 0.5, 1.0)
-        terms = np.where(d == 0.0, 0.0, np.abs(d) * grown * (1.0 + 4.0 * U) + UNDERFLOW)
-        return column_sums_above(terms)
+        grown = where(d > 0.0, exact(largest) - low[:, None], exact(high[:, None]) - least)
+        # Half of it where it is between the ends of the step.
+        terms = positive_part(grown) * np.where(ends, 0.5, 1.0) * np.abs(d)
+        return column_sums_above(np.where(d == 0.0, 0.0, terms.upper))
 
 
 @dataclass(frozen=True)
@@ -220,12 +218,12 @@ class EntropyGains(Gains):
     def shortfall(self, rows: Rows, d: Floats, step: Floats) -> Floats:
         """The bounds of both entropies."""
         change = exact(d) * exact(step)[None, :]
-        found = np.zeros(d.shape)
+        found = exact(np.zeros(d.shape))
         for size, moved in ((exact(self.alpha[rows]), change), (self.left[rows], -change)):
             t = moved / size[:, None]
             terms = abs(exact(d)) * abs(t) * (0.5 - t / 6.0 + square(t) / 3.0)
-            found = found + np.maximum(np.asarray(terms.upper), 0.0)
-        return column_sums_above(np.where(d == 0.0, 0.0, found * (1.0 + 4.0 * U) + UNDERFLOW))
+            found = found + exact(np.maximum(terms.upper, 0.0))
+        return column_sums_above(np.where(d == 0.0, 0.0, found.upper))
 
 
 @dataclass(frozen=True)

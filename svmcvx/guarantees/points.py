@@ -19,12 +19,13 @@ import scipy.linalg as sl
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from svmcvx.core.bounded import Bounded, U, exact, positive_part, quietly, sqrt, square, total
-from svmcvx.core.rows import UNDERFLOW, Ball, Rows, inner_error, row_norms_above
+from svmcvx.core.bounded import Bounded, exact, positive_part, quietly, roundings, sqrt, square, total
+from svmcvx.core.rows import UNDERFLOW, Ball, Rows, inner_error, row_norms_above, sums_above
 from svmcvx.data import Features
 from svmcvx.feature_space import KernelSpace, LinearSpace, with_constant
 from svmcvx.formulations.margin.alpha_dual import is_constant
 from svmcvx.kernels import Kernel, Linear, Polynomial
+from svmcvx.kernels.entry_error import power_above
 from svmcvx.model import KernelModel, LinearModel
 
 __all__ = ["KernelPoints", "LinearPoints", "Points", "Solver", "Tested", "halved"]
@@ -297,10 +298,10 @@ class LinearTested(Tested):
         combined = c.T @ X if not sp.issparse(X) else (X.T @ c).T
         difference = np.asarray((T.toarray() if sp.issparse(T) else T) - combined)
         # A coordinate of a sum of r products, of rows of which each coordinate was rounded once, less another such coordinate.
-        sizes = (np.abs(c).T @ training.norms) * (1.0 + 4.0 * (rows.size + 4) * U)
-        off = inner_error(rows.size + 2, sizes) + (3.0 * U) * (self.rows.norms + sizes)
+        sizes = exact(sums_above(np.abs(c).T @ training.norms, rows.size))
+        off = inner_error(rows.size + 2, sizes.value) + roundings(3) * (self.rows.norms + sizes)
         off = off + UNDERFLOW * np.sqrt(difference.shape[1]) * (rows.size + 1.0)
-        length = (exact(row_norms_above(difference)) + exact(off * (1.0 + 16.0 * U))).upper
+        length = (row_norms_above(difference) + off).upper
         found = square(exact(np.nan_to_num(length, nan=np.inf)))
         return np.asarray((found * self.points.scale).upper)
 
@@ -447,8 +448,7 @@ class KernelPoints(Points):
         if not isinstance(self.kernel, (Linear, Polynomial)):
             return diagonal
         degree = int(self.kernel.degree) if isinstance(self.kernel, Polynomial) else 1
-        share = float(np.expm1(1.02 * degree * (int(X.shape[1]) + 10) * U)) + 16.0 * U
-        return np.asarray(diagonal * (1.0 + share) + UNDERFLOW)
+        return power_above(diagonal, degree, int(X.shape[1]))
 
     def gram(self, rows: Chosen) -> Floats:
         """The kernel matrix."""
@@ -502,12 +502,12 @@ class KernelTested(Tested):
             X = points.space.data.X[rows]
             k, k_error = points.kernel.bounded_block(self.X, X)
             K, K_error = points.kernel.bounded_block(X, X)
-            cross_error = inner_error(r, _sums(sizes * np.abs(k))) + _sums(sizes * k_error.matrix(k))
-            cross = Bounded(np.einsum("ij,ij->i", C, k), cross_error * (1.0 + 8.0 * U))
+            cross_error = exact(inner_error(r, _sums(sizes * np.abs(k)))) + _sums(sizes * k_error.matrix(k))
+            cross = Bounded(np.einsum("ij,ij->i", C, k), cross_error.upper)
             inside = (np.abs(K) @ sizes.T).T
-            square_error = inner_error(2 * r + 4, _sums(sizes * inside))
+            square_error = exact(inner_error(2 * r + 4, _sums(sizes * inside)))
             square_error = square_error + _sums(sizes * (K_error.matrix(K) @ sizes.T).T)
-            squares = Bounded(np.einsum("ij,ij->i", C @ K, C), square_error * (1.0 + 8.0 * U))
+            squares = Bounded(np.einsum("ij,ij->i", C @ K, C), square_error.upper)
             found = own - 2.0 * cross + squares
         if points._constant:
             ones = exact(np.ones(C.shape[0]))
@@ -519,4 +519,4 @@ class KernelTested(Tested):
 
 def _sums(values: Floats) -> Floats:
     """Return numbers that are at least the sums of rows of products of up to three numbers that are not negative."""
-    return np.asarray(values.sum(axis=1) * (1.0 + 4.0 * (2 * values.shape[1] + 8) * U) + UNDERFLOW)
+    return np.asarray(sums_above(values.sum(axis=1), 2 * values.shape[1] + 8))

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from svmcvx.core.bounded import U
+from svmcvx.core.bounded import roundings
 from svmcvx.data import CodedLabels, check_features, check_labels
 from svmcvx.errors import DataError
 from svmcvx.guarantees.answers import CertifiedScores, Guarantee
@@ -105,7 +105,7 @@ class OneVsGuarantee(Guarantee):
             size[:, other] += largest
             size[:, k] += largest
         # Sums of c − 1 numbers in any order.
-        off = size * (2.0 * c * U)
+        off = size * roundings(2 * c)
         with np.errstate(invalid="ignore"):
             low, high = low - off, high + off
         return np.nan_to_num(low, nan=-np.inf, posinf=np.inf, neginf=-np.inf), np.nan_to_num(

@@ -687,6 +687,23 @@ def squared_norms(module, rng):
     return report
 
 
+def multiples_of_balls(module, rng):
+    report = Report()
+    x, factor = (
+        ball(module, rng, int(rng.integers(1, 5))),
+        module.Bounded(float(rng.standard_normal()), float(rng.choice([0.0, 1e-12, 0.3]))),
+    )
+    found = x.scaled(factor)
+    report.entries += 1
+    for corner in CORNERS:
+        times = fraction(factor.value) + corner * fraction(factor.error)
+        for point in on_the_sphere(rng, vector(x.value), x.distance):
+            distance = sum((times * a - b) ** 2 for a, b in zip(point, vector(found.value), strict=True))
+            if distance > fraction(found.distance) ** 2:
+                report.missed.append((float(distance) ** 0.5, found.distance))
+    return report
+
+
 def sums_of_balls(module, rng):
     report = Report()
     d = int(rng.integers(1, 5))
@@ -758,6 +775,7 @@ OPERATIONS = {
     "matrix of rows": grams,
     "norm": norms_of_balls,
     "squared norm": squared_norms,
+    "multiple of a point": multiples_of_balls,
     "sum of points": sums_of_balls,
 }
 

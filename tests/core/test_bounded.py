@@ -140,6 +140,9 @@ MUTANTS = {
     "norm without the distance": ("rows", "found.widened(self.distance)", "found", ["norm"]),
     "square of a distance": ("rows", "(2.0 * norm_above(self.value) + self.distance)", "(2.0 * norm_above(self.value))", ["squared norm"]),
     "square of a distance that underflows": ("rows", "* GROW + LOST)", "* GROW)", ["squared norm"]),
+    "multiple of a point without rounding": ("rows", "roundings(1) * norm_above(value) + off", "off", ["multiple of a point"]),
+    "multiple of a point without its distance": ("rows", "abs(factor.value) * distance +", "", ["multiple of a point"]),
+    "multiple of a point by an exact number": ("rows", "factor.error * (length + distance)", "0.0 * length", ["multiple of a point"]),
     "sum of points without rounding": ("rows", "+ roundings(1) * norm_above(value)", "", ["sum of points"]),
 }  # fmt: skip
 
