@@ -473,10 +473,11 @@ def minimum(x: Any, y: Any) -> Any:
     return -maximum(-x, -y)
 
 
-def between(low: float, high: float) -> Bounded:
-    """Return a number that is known to lie between two."""
+@quietly
+def between(low: Any, high: Any) -> Bounded:
+    """Return numbers that are known to lie between two, which are plain; nothing is known where these are infinite."""
     value = 0.5 * low + 0.5 * high
-    return Bounded(value, max(high - value, value - low) * GROW)
+    return Bounded(value, np.maximum(high - value, value - low) * GROW)
 
 
 @quietly

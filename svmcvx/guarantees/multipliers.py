@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from svmcvx.core.bounded import Bounded, exact, exp, log, maximum, positive_part, quietly, square, where
+from svmcvx.core.bounded import Bounded, between, exact, exp, log, positive_part, quietly, square, where
 from svmcvx.core.rows import sums_above
 
 __all__ = ["Curved", "EntropyGains", "Gains", "Multipliers", "PowerGains", "Straight", "room_above"]
@@ -136,8 +136,7 @@ class PowerGains(Gains):
     def slopes(self) -> Bounded:
         """1 − ξ."""
         low, high = self._slacks(exact(self.alpha), np.arange(self.alpha.size))
-        middle = 0.5 * low + 0.5 * high
-        return 1.0 - Bounded(middle, maximum(exact(high) - middle, exact(middle) - low).upper)
+        return 1.0 - between(low, high)
 
     @cached_property
     @quietly

@@ -27,7 +27,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from svmcvx.core.bounded import Bounded, U, exact
+from svmcvx.core.bounded import Bounded, between, exact
 from svmcvx.errors import DataError
 from svmcvx.formulations.margin.psvm import PSVM
 from svmcvx.guarantees.binary import BinaryGuarantee, binary_guarantee
@@ -171,7 +171,7 @@ def over_range(one: Node, other: Node) -> NDArray[np.bool_]:
         low = np.minimum(*(np.asarray(slope.lower) for slope in slopes))
         high = np.maximum(*(np.asarray(slope.upper) for slope in slopes))
         assert isinstance(first.gains, Curved)  # noqa: S101 - the gains of p = 2
-        gains = Curved(_hull(low, high), first.gains.curvature)
+        gains = Curved(between(low, high), first.gains.curvature)
     multipliers = Multipliers(
         np.minimum(first.values, last.values), first.signs, np.minimum(first.above, last.above), first.balanced, gains
     )
@@ -182,9 +182,3 @@ def over_range(one: Node, other: Node) -> NDArray[np.bool_]:
         bounds: ScoreBounds = theorem.bounds(pair, pair.scores.value.size)
         found.append(np.column_stack([~(bounds.lower > 0.0), bounds.upper > 0.0]))
     return np.concatenate(found)
-
-
-def _hull(low: Floats, high: Floats) -> Bounded:
-    """Numbers between two ends."""
-    middle = 0.5 * low + 0.5 * high
-    return Bounded(middle, np.maximum(high - middle, middle - low) * (1.0 + 4.0 * U))

@@ -364,6 +364,13 @@ def test_a_number_between_two(low, high):
         assert abs(Fraction(end) - Fraction(float(found.value))) <= Fraction(float(found.error))
 
 
+def test_entries_between_two_each():
+    found = b.between(np.array([0.1, 1.0, -1.0]), np.array([0.3, 1.0, math.inf]))
+    assert (found.lower <= [0.1, 1.0, -1.0]).all()
+    assert (found.upper >= [0.3, 1.0, math.inf]).all()
+    assert found.upper[0] <= 0.3 + 1e-15
+
+
 def test_equal_weights_are_taken_out_of_a_sum():
     x = Bounded(np.array([0.1, 0.2, 0.7]), 1e-9)
     one, each = b.weighted_total(exact(1.0) / 3.0, x), b.weighted_total(np.full(3, 1.0 / 3.0), x)
