@@ -28,14 +28,14 @@ from numpy.typing import NDArray
 from svmcvx.core.bounded import Bounded, up
 from svmcvx.display import html_block, html_fields, interval, number
 from svmcvx.errors import NotCertified
-from svmcvx.system.threads import blas_held_to_one
+from svmcvx.system.threads import single_blas_thread
 
 __all__ = [
-    "AboutOneModel",
     "Certificate",
     "Checked",
     "Dual",
     "Evaluation",
+    "SinglePointStatement",
     "SolverBound",
     "Statement",
     "check",
@@ -131,7 +131,7 @@ class HasResiduals(Protocol):
 class HasTrivial(Protocol):
     """A statement that knows points without a solver, such as w = 0: an interval is never worse than theirs.
 
-    A method ``surpasses_trivial(upper, lower)`` may tell, without evaluating them, that they would not make an interval shorter.
+    A method ``dominates_trivial_bounds(upper, lower)`` may tell, without evaluating them, that they would not make an interval shorter.
     """
 
     def trivial(self) -> tuple[Sequence[Any], Sequence[Dual]]:
@@ -165,7 +165,7 @@ class Statement(Protocol[M_contra]):
         """Dual objective at a dual feasible point."""
 
 
-class AboutOneModel(Generic[M]):
+class SinglePointStatement(Generic[M]):
     """A statement without models of its own, so that the upper bound is the objective of the one that is passed, however bad.
 
     Parameters
@@ -367,7 +367,7 @@ def _bounds(
     return found, violation, kept
 
 
-@blas_held_to_one()
+@single_blas_thread()
 def check(
     statement: Statement[M],
     models: Sequence[M],
@@ -414,7 +414,7 @@ def check(
     if statement.kind in TRIVIAL and models and hasattr(statement, "trivial"):
         high = min((upper.above for _, upper in uppers), default=math.inf)
         known = max((bound.below for _, _, bound in lowers), default=-math.inf)
-        surpassed = getattr(statement, "surpasses_trivial", None)
+        surpassed = getattr(statement, "dominates_trivial_bounds", None)
         if surpassed is None or not surpassed(high, known):
             known_models, known_duals = statement.trivial()
             uppers += _evaluated(statement, known_models)

@@ -82,7 +82,7 @@ def compare(
     from svmcvx.data import check_time_limit
     from svmcvx.experiments.comparison import Comparison
     from svmcvx.experiments.specifications import parse_models
-    from svmcvx.system.deadline import allowed
+    from svmcvx.system.deadline import time_limited
 
     parsed = parse_models(models, **settings)
     comparison = Comparison(
@@ -100,7 +100,7 @@ def compare(
         n_jobs=n_jobs,
     )
     interrupted = False
-    with allowed(check_time_limit(time_limit)) as deadline:
+    with time_limited(check_time_limit(time_limit)) as deadline:
         try:
             _run(comparison, quiet=quiet)
         except KeyboardInterrupt:

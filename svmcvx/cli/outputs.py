@@ -142,12 +142,12 @@ class Outputs:
             self.wrote(self.html)
 
     def _text(self, path: Path, text: str) -> None:
-        from svmcvx.system.files import written_whole
+        from svmcvx.system.files import atomic_write
 
         if path == STANDARD_OUTPUT:
             sys.stdout.write(text)
             return
-        with written_whole(path) as stream:
+        with atomic_write(path) as stream:
             stream.write(text.encode())
         self.wrote(path)
 

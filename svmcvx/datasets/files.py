@@ -19,7 +19,7 @@ from svmcvx.datasets.content import Dataset
 from svmcvx.datasets.packed import opened, unpacked
 from svmcvx.datasets.tables import read_table
 from svmcvx.errors import DataError
-from svmcvx.system.files import written_whole
+from svmcvx.system.files import atomic_write
 
 __all__ = ["LIBSVM_SUFFIXES", "read_file", "read_libsvm", "read_npz", "write_npz"]
 
@@ -79,7 +79,7 @@ def write_npz(path: str | os.PathLike[str], X: Any, y: NDArray[Any]) -> None:
         }
     else:
         arrays["X"] = np.asarray(X, dtype=np.float64)
-    with written_whole(path) as stream:
+    with atomic_write(path) as stream:
         np.savez(stream, **arrays)
 
 

@@ -32,7 +32,7 @@ from svmcvx.row_blocks import in_blocks, refuse_in_blocks
 from svmcvx.row_blocks.labels import Sides, label_counts
 from svmcvx.row_blocks.mapped import labelled_pieces
 from svmcvx.solution import Solution, Status
-from svmcvx.system.deadline import allowed
+from svmcvx.system.deadline import time_limited
 
 __all__ = ["CertifiedClassifier", "read_only"]
 
@@ -163,7 +163,7 @@ class CertifiedClassifier(_Fitted):
         request = self._make_request(entry.name, settings, "fast")
         if unknown := unsupported_settings(entry.fast, settings):
             raise DataError(f"{unknown[0]} cannot be changed for rows in blocks; leave it out, or load the data")
-        with allowed(self.time_limit):
+        with time_limited(self.time_limit):
             labels = label_counts(X, y)
             sides = Sides(y, labels.classes, self._weights_of_classes(labels.classes, labels.counts))
             self.solution_ = self._solve_blocks(request, route, X, sides, sample_weight)

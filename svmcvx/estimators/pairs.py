@@ -21,7 +21,7 @@ from svmcvx.kernels import Precomputed
 from svmcvx.model import BinaryModel, KernelModel, OneVsModel
 from svmcvx.row_blocks.labels import Sides
 from svmcvx.solution import Solution, Status, Timings
-from svmcvx.system.deadline import allowed
+from svmcvx.system.deadline import time_limited
 
 __all__ = ["SCHEMES", "CompositeSolution", "Part", "check_n_jobs", "parts", "solve_parts", "solve_parts_in_blocks"]
 
@@ -191,7 +191,7 @@ def solve_parts(
 
     jobs = min(int(effective_n_jobs(n_jobs)), len(problems))
     found: list[Solution] = []
-    with allowed(request.time_limit) as deadline:
+    with time_limited(request.time_limit) as deadline:
         for done, part in enumerate(problems[:TIMED] if jobs > 1 else problems):
             # The part of what is left that falls to one of the machines which are not yet solved.
             limited = request.limited_to(deadline.left * jobs / (len(problems) - done))
@@ -234,7 +234,7 @@ def solve_parts_in_blocks(
     else:
         problems = [(name, replace(sides, against_rest=k)) for k, name in enumerate(names)]
     found: dict[Any, Solution] = {}
-    with allowed(request.time_limit) as deadline:
+    with time_limited(request.time_limit) as deadline:
         for done, (key, part) in enumerate(problems):
             limited = request.limited_to(deadline.left / (len(problems) - done))
             found[key] = limited.run(route, cast(TrainingData, (X, part, sample_weight)), None)

@@ -18,7 +18,7 @@ from svmcvx.formulations.problem import FormulationProblem
 from svmcvx.solution import Solution
 from svmcvx.solve import solve
 from svmcvx.solve.options import iteration_limit
-from svmcvx.system.deadline import allowed
+from svmcvx.system.deadline import time_limited
 
 __all__ = ["Request", "TrainingData", "iterations"]
 
@@ -149,13 +149,13 @@ class Request:
             limits = {"max_iter": self.max_iter, "cache_size": self.cache_size}
             given = {name: value for name, value in limits.items() if value is not None}
             shared = {"tol": self.tol, "time_limit": self.time_limit, "verbose": bool(self.verbose), **given}
-            with allowed(self.time_limit) as deadline:
+            with time_limited(self.time_limit) as deadline:
                 found: Solution = fast.load()(X, y, warm_start=warm_start, **shared, **settings, **weights)
                 enough = found.certificate.is_certified(self.tol) or self.max_iter is not None
                 if not route.second_opinion or enough or deadline.passed():
                     return found
                 return self._second_opinion(found, X, y, weights)
-        with allowed(self.time_limit):
+        with time_limited(self.time_limit):
             problem = self.problem(X, y, **weights)
             return solve(
                 problem,

@@ -29,7 +29,7 @@ from svmcvx.experiments.store import Store, fingerprint
 from svmcvx.experiments.tables import CertifiedTable
 from svmcvx.experiments.workers import DIED, Call, results, workers
 from svmcvx.solution import Status
-from svmcvx.system.deadline import allowed, current, epoch_end
+from svmcvx.system.deadline import current, epoch_end, time_limited
 from svmcvx.system.interrupt import deferred_interrupt
 
 __all__ = ["COLUMNS", "Comparison", "Models", "compare", "named_models"]
@@ -323,7 +323,7 @@ def compare(
         n_jobs=n_jobs,
     )
     with (
-        allowed(check_time_limit(time_limit)),
+        time_limited(check_time_limit(time_limit)),
         progress_bar(progress, "models", len(comparison.named)) as advance,
     ):
         for row in comparison.run():

@@ -32,7 +32,7 @@ from svmcvx.experiments.store import Store, fingerprint
 from svmcvx.experiments.tables import table_html
 from svmcvx.experiments.workers import is_dask, workers
 from svmcvx.kernels.gram_cache import GramCache
-from svmcvx.system.deadline import allowed, epoch_end
+from svmcvx.system.deadline import epoch_end, time_limited
 
 __all__ = ["Selection", "select"]
 
@@ -215,7 +215,7 @@ def select(
     candidates = _candidates(estimator, grid)
     folds = _folds(estimator, X, y, groups, cv, seed)
     scorer = _scorer(estimator, scoring)
-    with allowed(check_time_limit(time_limit)) as deadline:
+    with time_limited(check_time_limit(time_limit)) as deadline:
         end = epoch_end(deadline)
         work = [
             PathOnFold(clone(estimator), path, fold, train, test, scorer, whole=callable(scoring), until=end)

@@ -11,7 +11,7 @@ from svmcvx.data import check_number, check_time_limit
 from svmcvx.errors import DataError
 from svmcvx.fast.core.ownership import owned_data
 from svmcvx.solution import Solution, Status
-from svmcvx.system.deadline import allowed
+from svmcvx.system.deadline import time_limited
 
 __all__ = ["PATHS", "path"]
 
@@ -84,7 +84,7 @@ def path(
         raise DataError(f"{name} is an empty sequence; pass at least one value")
     solutions: list[Solution] = []
     warm = keywords.pop("warm_start", None)
-    with allowed(check_time_limit(time_limit)) as deadline, owned_data(X, y) as (own, labels):
+    with time_limited(check_time_limit(time_limit)) as deadline, owned_data(X, y) as (own, labels):
         for value in values:
             if solutions and deadline.passed():
                 break

@@ -22,7 +22,7 @@ from svmcvx.kernels.gram_cache import GramCache, KeptGram
 from svmcvx.kernels.gram_factor import GramFactor, gram_factor, require_symmetric, symmetrised
 from svmcvx.model import BinaryModel, KernelModel
 from svmcvx.system import memory
-from svmcvx.system.abandoned import awaited, checkpoint, may_be_abandoned
+from svmcvx.system.cancellation import checkpoint, interruptible, run_with_deadline
 from svmcvx.system.deadline import OutOfTime
 
 __all__ = ["BLOCK_ENTRIES", "KernelSpace"]
@@ -169,7 +169,9 @@ class KernelSpace(FeatureSpace):
             matrix = np.asarray(self.resolved.block(self.data.X, self.data.X), dtype=np.float64)
             require_symmetric(matrix)
             return symmetrised(matrix)
-        return np.asarray(awaited(self.resolved, self.data.X, entries=float(self.data.n) ** 2), dtype=np.float64)
+        return np.asarray(
+            run_with_deadline(self.resolved, self.data.X, entries=float(self.data.n) ** 2), dtype=np.float64
+        )
 
     @cached_property
     def kept(self) -> KeptGram | None:
@@ -220,7 +222,7 @@ class KernelSpace(FeatureSpace):
         if not self.keep_gram:
             return {}
         try:
-            with may_be_abandoned():
+            with interruptible():
                 found = self.factorisation
         except OutOfTime:
             return {}

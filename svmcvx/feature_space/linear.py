@@ -20,7 +20,7 @@ from svmcvx.feature_space.base import FeatureSpace, Product, RowBlock
 from svmcvx.kernels import Kernel, row_norms
 from svmcvx.model import BinaryModel, LinearModel
 from svmcvx.system import memory
-from svmcvx.system.abandoned import triangle as triangle_of
+from svmcvx.system.cancellation import triangle as triangle_of
 
 __all__ = ["DENSE", "LinearSpace", "with_constant"]
 

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, NamedTuple, Self, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from svmcvx.certificate import AboutOneModel, Certificate, Dual, Kind, check
+from svmcvx.certificate import Certificate, Dual, Kind, SinglePointStatement, check
 from svmcvx.core.bounded import Bounded
 from svmcvx.data import BinaryData, MulticlassData
 from svmcvx.display import ShortRepr, settings
@@ -231,7 +231,7 @@ class Formulation(ShortRepr, ABC):
         repair : bool
             Make the dual point exactly feasible first; otherwise an infeasible one gives no bound.
         """
-        return check(AboutOneModel(self), [model], [] if dual is None else [dual], repair=repair).certificate
+        return check(SinglePointStatement(self), [model], [] if dual is None else [dual], repair=repair).certificate
 
 
 @dataclass(frozen=True, eq=False)

@@ -43,7 +43,7 @@ from svmcvx.model import LinearModel
 from svmcvx.row_blocks.shards import Parts, Pieces, reads_rows
 from svmcvx.solution import DataFacts, Evidence, OptimalIntercepts
 
-__all__ = ["InBlocks", "Make", "added_expansions", "in_states", "rowless"]
+__all__ = ["InBlocks", "Make", "added_expansions", "in_states", "without_features"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -235,7 +235,7 @@ def _gains(
     return found
 
 
-def rowless(parts: Parts, make: Make, settings: BlockSettings) -> list[Any]:
+def without_features(parts: Parts, make: Make, settings: BlockSettings) -> list[Any]:
     """Return the statements of the blocks without their rows."""
     intercept, centre, _, classes, total, _ = settings
     found = []
@@ -250,7 +250,7 @@ def rowless(parts: Parts, make: Make, settings: BlockSettings) -> list[Any]:
 def _clip(
     pieces: Pieces, parts: Parts, make: Make, settings: BlockSettings, name: str
 ) -> tuple[Parts, list[ClassSums]]:
-    statements = rowless(parts, make, settings)
+    statements = without_features(parts, make, settings)
     clips = [clipped(alpha, s.largest_multiplier()) for s, alpha in zip(statements, parts[name], strict=True)]
     sums = [class_sums(alpha, rows.y) for alpha, rows in zip(clips, parts["rows"], strict=True)]
     return {REPAIRED: clips}, sums
@@ -262,7 +262,7 @@ def _coded(
     """Return the bytes of the multipliers of each block, rows of weight zero among them, and those between."""
     found = []
     multipliers = parts[name] if name is not None else [np.zeros(rows.y.size) for rows in parts["rows"]]
-    for statement, alpha, rows in zip(rowless(parts, make, settings), multipliers, parts["rows"], strict=True):
+    for statement, alpha, rows in zip(without_features(parts, make, settings), multipliers, parts["rows"], strict=True):
         bound = statement.largest_multiplier()
         inside = (alpha > 0) & (alpha < bound)
         code = np.zeros(rows.rows, dtype=np.uint8)
@@ -305,7 +305,7 @@ def _violation(
 ) -> list[tuple[float, int | None, float]]:
     """Return, for each block, the largest violation of a bound, y'α in steps of the grid where it is one, and rounded."""
     found: list[tuple[float, int | None, float]] = []
-    for statement, alpha, rows in zip(rowless(parts, make, settings), parts[name], parts["rows"], strict=True):
+    for statement, alpha, rows in zip(without_features(parts, make, settings), parts[name], parts["rows"], strict=True):
         if not alpha.size:
             continue
         if not bounded:

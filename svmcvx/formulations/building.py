@@ -13,8 +13,8 @@ from svmcvx.containers import owned
 from svmcvx.data import CodedLabels, check_time_limit
 from svmcvx.formulations.problem import FormulationProblem
 from svmcvx.system import clock, memory
-from svmcvx.system.deadline import allowed
-from svmcvx.system.threads import blas_held_to_one
+from svmcvx.system.deadline import time_limited
+from svmcvx.system.threads import single_blas_thread
 
 __all__ = ["builder", "require_conic_memory"]
 
@@ -52,7 +52,7 @@ def builder(build: Callable[Arguments, BuiltProblem]) -> Callable[Arguments, Bui
             # Coded labels come from an estimator, whose problem does not outlive its fit.
             arguments = tuple(owned(value) for value in arguments)  # type: ignore[assignment]
             keywords = {name: owned(value) for name, value in keywords.items()}  # type: ignore[assignment]
-        with allowed(check_time_limit(cast(float | None, keywords.get("time_limit")))), blas_held_to_one():
+        with time_limited(check_time_limit(cast(float | None, keywords.get("time_limit")))), single_blas_thread():
             problem = build(*arguments, **keywords)
         problem.build_seconds = clock.now() - started
         log.info("%s: built in %.2f s", build.__name__, problem.build_seconds)

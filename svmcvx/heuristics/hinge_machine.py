@@ -20,7 +20,7 @@ import scipy.linalg as sl
 from numpy.typing import NDArray
 
 from svmcvx.heuristics.signed_rows import Geometry, never
-from svmcvx.system.abandoned import awaited, cholesky
+from svmcvx.system.cancellation import cholesky, run_with_deadline
 from svmcvx.system.deadline import OutOfTime
 
 __all__ = ["hinge_machine", "ramp_descent", "restricted_point"]
@@ -98,7 +98,7 @@ def hinge_machine(
         weighted = H / theta[:, None]
         system = np.empty((r + 1, r + 1))
         try:
-            system[:r, :r] = awaited(np.matmul, H.T, weighted)
+            system[:r, :r] = run_with_deadline(np.matmul, H.T, weighted)
         except OutOfTime:
             break
         system[np.diag_indices(r)] += 1.0

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from svmcvx.heuristics.signed_rows import Geometry, never
 from svmcvx.numerical.line_search import line_search
-from svmcvx.system.abandoned import awaited, cholesky
+from svmcvx.system.cancellation import cholesky, run_with_deadline
 from svmcvx.system.deadline import OutOfTime
 
 __all__ = ["elastic_filter", "soft_margin_scores", "squared_hinge"]
@@ -127,7 +127,7 @@ def squared_hinge(
         gradient = norm * w - rows.T @ (price * (1.0 - u))
         lost = np.flatnonzero(price)
         try:
-            hessian = np.diag(norm) + awaited(_second_moments, rows, lost, price[lost])
+            hessian = np.diag(norm) + run_with_deadline(_second_moments, rows, lost, price[lost])
             triangle = cholesky(hessian)
             step = -sl.cho_solve((triangle, True), gradient, check_finite=False)
         except np.linalg.LinAlgError:

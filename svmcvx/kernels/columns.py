@@ -18,7 +18,7 @@ from svmcvx.kernels.distances import row_norms_squared
 from svmcvx.kernels.entry_error import NOTICEABLE, EntryError, exponential_error, shift_error
 from svmcvx.kernels.functions import RBF, Exponential, Kernel, Laplacian, Linear, Polynomial
 from svmcvx.system.cluster import default_client
-from svmcvx.system.threads import each_part
+from svmcvx.system.threads import for_each_part
 
 __all__ = ["TILE_ENTRIES", "KernelColumns", "KernelProduct", "is_definite", "is_positive", "with_sizes"]
 
@@ -202,7 +202,7 @@ class KernelColumns:
             for piece, chosen in pieces:
                 scores[rows] += piece._tile(rows, part, buffer)[0] @ chosen
 
-        each_part(work, parts, threads=self.shape[0] * self.shape[1] >= SHARED)
+        for_each_part(work, parts, threads=self.shape[0] * self.shape[1] >= SHARED)
 
     def _tile(self, rows: slice, part: NDArray[Any], buffer: NDArray[Any]) -> tuple[NDArray[Any], float]:
         """Return the block of some rows, and the exponent from which the pairs of an RBF kernel come from differences."""
@@ -257,7 +257,7 @@ class KernelColumns:
                 error = whole._replace(rows=whole.rows[rows], left=whole.left[rows])
                 found.entries[rows] = error.of_products(sums[:, 1], sums[:, 2], v)
 
-        each_part(work, parts, threads=m * self.shape[1] >= SHARED)
+        for_each_part(work, parts, threads=m * self.shape[1] >= SHARED)
         return found
 
     def _part(self, rows: slice) -> tuple[Any, ...]:

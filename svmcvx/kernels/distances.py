@@ -10,7 +10,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from svmcvx.core.bounded import roundings
 from svmcvx.data import Features
-from svmcvx.system.abandoned import unless_left_behind
+from svmcvx.system.cancellation import check_cancelled
 
 __all__ = [
     "dense",
@@ -87,7 +87,7 @@ def distances(A: Features, B: Features) -> tuple[Matrix, Matrix, Matrix]:
     share, n = _cancellation(found.dtype), b.size
     rows = max(1, CACHED // max(n, 1))
     for start in range(0, a.size, rows):
-        unless_left_behind()
+        check_cancelled()
         # A part that stays in the processor's cache.
         part = found[start : start + rows]
         scale = a[start : start + rows, None] + b[None, :]

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from svmcvx.data import check_choice
 from svmcvx.errors import DataError
-from svmcvx.system.abandoned import awaited, checkpoint, cholesky, unless_left_behind
+from svmcvx.system.cancellation import check_cancelled, checkpoint, cholesky, run_with_deadline
 
 __all__ = ["GramFactor", "gram_factor", "require_symmetric", "symmetrised"]
 
@@ -109,7 +109,7 @@ def gram_factor(K: Floats, *, indefinite: str = "error") -> GramFactor:
     # the others.
     length = np.sqrt(np.maximum(np.diagonal(K), 0.0))
     unit = np.where(length > 0, length, 1.0)
-    values, vectors = awaited(np.linalg.eigh, K / unit[:, None] / unit[None, :])
+    values, vectors = run_with_deadline(np.linalg.eigh, K / unit[:, None] / unit[None, :])
     rounding = 10 * n * np.finfo(np.float64).eps * float(np.abs(values).max(initial=0.0))
     kept = values > rounding
     if not (values < -rounding).any():
@@ -124,7 +124,7 @@ def gram_factor(K: Floats, *, indefinite: str = "error") -> GramFactor:
             f"diagonal scaled to 1 the smallest {values[0]:.3g} against the largest {values[-1]:.3g}; use a positive semidefinite "
             "kernel, or pass indefinite='clip' to replace the Gram matrix by its positive part (recorded in the certificate)"
         )
-    values, vectors = awaited(np.linalg.eigh, K)
+    values, vectors = run_with_deadline(np.linalg.eigh, K)
     kept = values > 10 * n * np.finfo(np.float64).eps * float(np.abs(values).max(initial=0.0))
     rank = int(kept.sum())
     basis = vectors[:, kept]
@@ -164,7 +164,7 @@ def symmetrised(matrix: NDArray[Any]) -> NDArray[Any]:
     """Return the mean of a square matrix and its transpose, in parts that stay in the processor's cache."""
     n, found = matrix.shape[0], np.empty_like(matrix)
     for i in range(0, n, SQUARE):
-        unless_left_behind()
+        check_cancelled()
         rows = slice(i, i + SQUARE)
         for j in range(0, i + 1, SQUARE):
             columns = slice(j, j + SQUARE)

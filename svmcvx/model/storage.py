@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svmcvx.errors import DataError
-from svmcvx.system.files import written_whole
+from svmcvx.system.files import atomic_write
 
 __all__ = ["read_model_file", "write_model_file"]
 
@@ -55,7 +55,7 @@ def write_model_file(
         "digest": _digest(arrays, scalars),
     }
     try:
-        with written_whole(path) as stream:
+        with atomic_write(path) as stream:
             np.savez(stream, header=np.array(json.dumps(header)), **arrays)  # type: ignore[arg-type]
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError, PermissionError) as error:
         raise DataError(f"{path} cannot be written ({error.strerror}); name a file in an existing folder") from None

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from svmcvx.errors import DataError, missing_extra
 from svmcvx.experiments.studies.figures import svg
 from svmcvx.papers.result import Reproduction
-from svmcvx.system.files import written_whole
+from svmcvx.system.files import atomic_write
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -146,7 +146,7 @@ def write_figures(found: Reproduction, folder: str | os.PathLike[str]) -> list[P
     target, files = _made(Path(folder)), []
     for one in draw_figures(found):
         path = target / f"{found.name}-{one.name}.svg"
-        with written_whole(path) as stream:
+        with atomic_write(path) as stream:
             stream.write(one.svg.encode())
         files.append(path)
     return files

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from svmcvx.errors import DataError
 from svmcvx.experiments.studies import Study
 from svmcvx.papers.trials import Trials
-from svmcvx.system.files import written_whole
+from svmcvx.system.files import atomic_write
 
 __all__ = [
     "Reproduction",
@@ -68,7 +68,7 @@ class Reproduction:
 
     def to_csv(self, path: str | os.PathLike[str]) -> None:
         """Write the table, whole or not at all."""
-        with written_whole(path) as stream:
+        with atomic_write(path) as stream:
             stream.write(self.frame.to_csv(index=False).encode())
 
 

@@ -27,7 +27,7 @@ from svmcvx.experiments.store import Store, fingerprint, plain
 from svmcvx.experiments.workers import is_dask
 from svmcvx.solution import Solution, Status
 from svmcvx.system import clock
-from svmcvx.system.deadline import OutOfTime, allowed, epoch_end, until
+from svmcvx.system.deadline import OutOfTime, epoch_end, time_limited, until
 
 __all__ = ["Trials", "accepted", "binary_sets", "trials"]
 
@@ -226,7 +226,7 @@ def trials(
     """
     sets = {} if data is None else data
     limit = check_time_limit(options["time_limit"])
-    with allowed(limit) as deadline:
+    with time_limited(limit) as deadline:
         work = [
             Trial(
                 compute,

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from svmcvx.errors import DataError
 from svmcvx.proofs.arithmetic.intervals import Interval, products
 from svmcvx.proofs.format import SAMPLE, Proof, fingerprint_of
-from svmcvx.proofs.problem import AT_BOUND, BETWEEN, Refused
+from svmcvx.proofs.problem import AT_BOUND, BETWEEN, ProofRejected
 
 __all__ = ["Described", "Enclosures", "described", "enclosures", "is_in_blocks"]
 
@@ -115,7 +115,7 @@ def described(X: Any, y: Any, rows: int, classes: tuple[Any, ...]) -> Described:
             columns = block.X.shape[1]
             name.add(block.X, _codes(block.labels, classes, name.seen))
             weights.append(np.ones(block.X.shape[0]) if block.weight is None else block.weight)
-    except Refused as refusal:
+    except ProofRejected as refusal:
         raise DataError(str(refusal)) from None
     if name.seen != rows:
         raise DataError(f"X has {name.seen} rows, the solution is of {rows}; pass the data that were solved for")
@@ -128,7 +128,7 @@ def _codes(labels: NDArray[Any], classes: tuple[Any, ...], start: int) -> NDArra
     codes = np.array([known.get(label, -1) for label in labels.tolist()], dtype=np.intp)
     if (codes < 0).any():
         row = int(np.flatnonzero(codes < 0)[0])
-        raise Refused(
+        raise ProofRejected(
             f"the data are not those of the proof: the label of row {start + row}, {labels.tolist()[row]!r}, is not among its labels"
         )
     return codes
@@ -160,32 +160,32 @@ class _Multipliers:
             code = self.dual["code"][start : start + kept.size]
             listed = int((code == BETWEEN).sum())
             if (code > BETWEEN).any():
-                raise Refused(f"a byte of dual.code is above {BETWEEN}")
+                raise ProofRejected(f"a byte of dual.code is above {BETWEEN}")
             values = np.zeros(kept.size)
             part = self.dual["between"][self.between : self.between + listed]
             if part.size < listed:
-                raise Refused("dual.between has fewer entries than dual.code names")
+                raise ProofRejected("dual.between has fewer entries than dual.code names")
             values[code == BETWEEN], self.between = part, self.between + listed
             if code[~kept].any():
-                raise Refused("a row of weight zero has a multiplier")
+                raise ProofRejected("a row of weight zero has a multiplier")
             value, code = values[kept], code[kept]
             value = np.where(code == AT_BOUND, caps.low, value)
         else:
             value = np.asarray(self.dual["alpha"][start : start + kept.size][kept])
         if not (value >= 0).all():
             row = int(np.flatnonzero(~(value >= 0))[0])
-            raise Refused(
+            raise ProofRejected(
                 f"a multiplier is {float(value[row])!r}, below 0 or no number, in the block that begins at row {start}"
             )
         if self.p == 1:
             if (value > caps.high * (1 + 2.0**-40)).any():
-                raise Refused(f"a multiplier is above its bound in the block that begins at row {start}")
+                raise ProofRejected(f"a multiplier is above its bound in the block that begins at row {start}")
             return Interval(np.minimum(value, caps.low), np.minimum(value, caps.high))
         return Interval.exactly(value)
 
     def require_end(self) -> None:
         if "between" in self.dual and self.between != self.dual["between"].size:
-            raise Refused("dual.between has more entries than dual.code names")
+            raise ProofRejected("dual.between has more entries than dual.code names")
 
 
 def enclosures(proof: Proof, X: Any, y: Any) -> Enclosures:
@@ -193,7 +193,7 @@ def enclosures(proof: Proof, X: Any, y: Any) -> Enclosures:
 
     Raises
     ------
-    Refused
+    ProofRejected
         If the data are not those of the proof, or a multiplier is outside its bounds.
     DataError
         If there is no check of the formulation in blocks, or a block cannot be used.
@@ -211,7 +211,7 @@ def _enclosures(proof: Proof, X: Any, y: Any) -> Enclosures:
     statement, model = proof.statement, proof.model
     w, b = Interval.exactly(model["coef"]), float(model["intercept"])
     if statement.intercept == "none" and b != 0:
-        raise Refused(f"the model has the intercept {b!r}, the formulation has none")
+        raise ProofRejected(f"the model has the intercept {b!r}, the formulation has none")
     multipliers, name = _Multipliers(proof), _Fingerprint(statement.rows)
     odm = statement.formulation == "odm"
     ends = _ODM(statement) if odm else _PSVM(statement)
@@ -219,7 +219,7 @@ def _enclosures(proof: Proof, X: Any, y: Any) -> Enclosures:
     for block in _blocks(X, y):
         start, (m, d) = name.seen, block.X.shape
         if d != statement.columns or start + m > statement.rows:
-            raise Refused(
+            raise ProofRejected(
                 f"the data are not those of the proof: they have {start + m} rows or more and {d} columns, the proof is about "
                 f"{statement.rows} and {statement.columns}"
             )
@@ -233,7 +233,7 @@ def _enclosures(proof: Proof, X: Any, y: Any) -> Enclosures:
         ends.add(multipliers, start, kept, rows, signs, u, weight)
     multipliers.require_end()
     if name.seen != statement.rows or not present.all():
-        raise Refused(
+        raise ProofRejected(
             f"the data are not those of the proof: they have {name.seen} rows, the proof is about {statement.rows} with labels "
             f"{', '.join(map(repr, statement.classes))}"
         )
@@ -348,7 +348,7 @@ class _ODM:
                 * (self.C1 * np.maximum(1.0 - self.D - middle, 0.0) - self.C2 * np.maximum(middle - 1.0 - self.D, 0.0))
             )
         if not np.isfinite(value).all():
-            raise Refused(f"a multiplier is not finite in the block that begins at row {start}")
+            raise ProofRejected(f"a multiplier is not finite in the block that begins at row {start}")
         theta = Interval.exactly(value)
         price = Interval(*(np.where(value > 0, a, b) for a, b in ((C1.low, C2.low), (C1.high, C2.high))))
         terms = theta - D * theta.size() - (theta * theta).over(Interval.exactly(4.0) * shares * price)

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple, Protocol
 from svmcvx.errors import DataError, missing_extra
 from svmcvx.proofs.blocks import enclosures, is_in_blocks
 from svmcvx.proofs.format import Proof, ProofFile, read_proof, shown
-from svmcvx.proofs.problem import Data, Problem, Refused
+from svmcvx.proofs.problem import Data, Problem, ProofRejected
 from svmcvx.proofs.statement import Statement
 from svmcvx.proofs.tables import SEARCHED
 
@@ -140,7 +140,7 @@ def verify(
     data = Data.of(X, y)
     try:
         problem = _bound(proof, data)
-    except Refused as refusal:
+    except ProofRejected as refusal:
         return Verified(None, math.inf, False, str(refusal))
     statement, claim = problem.proof.statement, problem.proof
     other = _other(statement, problem.fingerprint, expected)
@@ -151,7 +151,7 @@ def verify(
         if in_doubles and near and method == "auto" and problem.n * problem.n <= MOST_BALLS:
             in_doubles = False
             upper, lower = _ends(problem, precision, in_doubles)
-    except Refused as refusal:
+    except ProofRejected as refusal:
         return Verified(None, math.inf, False, other or str(refusal), statement)
     reasons, found = _verdict(claim, upper, lower, other)
     if reasons and in_doubles and near:
@@ -176,7 +176,7 @@ def _verified_in_blocks(
     claim = replace(proof, statement=replace(proof.statement)) if isinstance(proof, Proof) else read_proof(proof)
     try:
         found = enclosures(claim, X, y)
-    except Refused as refusal:
+    except ProofRejected as refusal:
         return Verified(None, math.inf, False, str(refusal), claim.statement)
     lower = None if found.lower is None else End(*found.lower, "")
     return _verdict(claim, End(*found.upper, ""), lower, _other(claim.statement, found.fingerprint, expected))[1]
@@ -288,7 +288,7 @@ def _with_the_search(problem: Problem, upper: End, lower: End | None) -> End | N
     tree: Any = import_module("svmcvx.proofs.search_tree")
     try:
         found = float(tree.tree_bound(problem))
-    except Refused as refusal:
+    except ProofRejected as refusal:
         return End(-math.inf, math.inf, str(refusal))
     if lower is not None and not lower.why:
         found = max(found, lower.low)
@@ -308,7 +308,7 @@ def _end(evaluate: Callable[..., Any], space: Any, enclose: Callable[[Any], Any]
         low, high = enclose(evaluate(space))
         definiteness.require_small(space.influence, low, high)
         return End(low, high, "")
-    except Refused as refusal:
+    except ProofRejected as refusal:
         return End(-math.inf, math.inf, str(refusal))
 
 

@@ -21,7 +21,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from svmcvx.proofs.arithmetic.intervals import SLACK, TINY, U
-from svmcvx.proofs.problem import Problem, Refused
+from svmcvx.proofs.problem import Problem, ProofRejected
 
 __all__ = [
     "Block",
@@ -65,7 +65,7 @@ def is_symmetric(problem: Problem) -> bool:
         if bad.any():
             i, j = np.argwhere(bad)[0]
             i, j = used[part][i], used[j]
-            raise Refused(f"the precomputed kernel is not symmetric: see its entries ({i}, {j}) and ({j}, {i})")
+            raise ProofRejected(f"the precomputed kernel is not symmetric: see its entries ({i}, {j}) and ({j}, {i})")
     return exact
 
 
@@ -102,7 +102,7 @@ DEFINITE: Final = Indefiniteness(0.0, np.zeros(0))
 def require_small(influence: float, low: float, high: float) -> None:
     """Refuse coefficients with which an end between two numbers rests on how a kernel that may be indefinite was rounded."""
     if influence > INFLUENCE * max(abs(low), abs(high)):
-        raise Refused(
+        raise ProofRejected(
             f"the coefficients are so large that the rounding of the kernel decides: it may change the squared norm by {influence:.3g}"
         )
 
@@ -114,12 +114,12 @@ def proved_definite(problem: Problem, block: Block) -> Indefiniteness:
         return DEFINITE
     n = used.size
     if n > TESTED and kernel["name"] != "precomputed":
-        raise Refused(
+        raise ProofRejected(
             f"the kernel {kernel['name']} may be indefinite, which is tested on up to {TESTED} rows; these are {n}: precompute its matrix"
         )
     diagonal = np.concatenate([np.diagonal(block(used[part], used[part])[0]) for part in _parts(n)])
     if (diagonal < 0).any():
-        raise Refused(
+        raise ProofRejected(
             f"the kernel is indefinite on these data: its diagonal entry of row {used[np.argmin(diagonal)]} is negative"
         )
     size = np.where(diagonal > 0, np.sqrt(diagonal), 1.0)
@@ -127,14 +127,16 @@ def proved_definite(problem: Problem, block: Block) -> Indefiniteness:
     for part in _parts(n):
         values, errors = block(used[part], used)
         if values[(diagonal == 0)[part]].any() or values[:, diagonal == 0].any():
-            raise Refused(
+            raise ProofRejected(
                 "the kernel is indefinite on these data: a diagonal entry is 0 where others of its row are not"
             )
         A[part] = values / size[part, None] / size
         error = max(error, float((errors / size[part, None] / size).sum(axis=1).max()))
     allowed, rounding = INDEFINITE * n, n * (n + 8) * U
     if not (error + rounding < allowed and np.isfinite(A).all()):
-        raise Refused("the entries of the kernel are too inexact to tell whether it is indefinite; take method='balls'")
+        raise ProofRejected(
+            "the entries of the kernel are too inexact to tell whether it is indefinite; take method='balls'"
+        )
     for tolerance in (0.0, error + 2 * rounding, allowed):
         shifted = A.copy()
         shifted.flat[:: n + 1] += tolerance - error - rounding
@@ -142,7 +144,7 @@ def proved_definite(problem: Problem, block: Block) -> Indefiniteness:
             full = np.zeros(problem.codes.size)
             full[used] = diagonal
             return Indefiniteness(min(tolerance, allowed), full)
-    raise Refused(
+    raise ProofRejected(
         "the kernel is indefinite on these data: scaled to a diagonal of ones it is not proved to have no eigenvalue below "
         f"{-allowed:.3g}"
     )

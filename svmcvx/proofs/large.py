@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from svmcvx.errors import DataError
 from svmcvx.proofs.arithmetic.intervals import SLACK, TINY, Interval, U, products, rounded_sum
 from svmcvx.proofs.definiteness import dense, is_symmetric, precomputed_block, proved_definite
-from svmcvx.proofs.problem import Problem, Refused
+from svmcvx.proofs.problem import Problem, ProofRejected
 
 __all__ = ["Space", "can_check", "lower", "require_check", "upper"]
 
@@ -40,7 +40,7 @@ class Space:
 
     Raises
     ------
-    Refused
+    ProofRejected
         If the kernel is indefinite on the data.
     """
 
@@ -81,7 +81,7 @@ class Space:
             norm = (v * whole[np.searchsorted(every, rows)]).sum()
             self.influence += self.indefinite.influence(rows, np.maximum(np.abs(v.low), np.abs(v.high)))
         if norm.high < 0:
-            raise Refused("the kernel is not positive semidefinite on these data: a squared norm is negative")
+            raise ProofRejected("the kernel is not positive semidefinite on these data: a squared norm is negative")
         norm = norm.nonneg()
         if constant:
             shift = v.sum()
@@ -226,13 +226,13 @@ def lower(space: Space) -> Interval:
     caps = Interval.exactly(C) * Interval.exactly(problem.weight)
     if (value < 0).any():
         row = int(np.flatnonzero(value < 0)[0])
-        raise Refused(f"the multiplier of row {problem.index[row]} is {value[row]!r}, below 0")
+        raise ProofRejected(f"the multiplier of row {problem.index[row]} is {value[row]!r}, below 0")
     alpha = Interval.exactly(value)
     if p == 1:
         over = value > caps.high * (1 + ROUNDING)
         if over.any():
             row = int(np.flatnonzero(over)[0])
-            raise Refused(
+            raise ProofRejected(
                 f"the multiplier of row {problem.index[row]} is {float(value[row])!r}, above its bound {float(caps.high[row])!r}"
             )
         alpha = Interval(np.minimum(value, caps.low), np.minimum(value, caps.high))
@@ -260,7 +260,7 @@ def _balanced(alpha: Interval, signs: Floats) -> Interval:
     positive, negative = alpha[signs > 0].sum(), alpha[signs < 0].sum()
     smaller, larger = sorted((positive, negative), key=lambda sums: float(sums.high))
     if float(larger.low - smaller.high) > ROUNDING * float(larger.high):
-        raise Refused(
+        raise ProofRejected(
             f"the multipliers do not satisfy y'α = 0: they sum to {float(positive.high)!r} in the positive class and to "
             f"{float(negative.high)!r} in the negative one"
         )

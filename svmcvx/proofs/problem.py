@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from svmcvx.errors import DataError
 from svmcvx.proofs.format import Proof, fingerprint
 
-__all__ = ["AT_BOUND", "BETWEEN", "Data", "Problem", "Refused"]
+__all__ = ["AT_BOUND", "BETWEEN", "Data", "Problem", "ProofRejected"]
 
 Floats: TypeAlias = NDArray[np.float64]
 Rows: TypeAlias = NDArray[np.intp]
@@ -25,7 +25,7 @@ AT_BOUND: Final = 1
 BETWEEN: Final = 2
 
 
-class Refused(Exception):
+class ProofRejected(Exception):
     """A point of the proof does not prove anything; the message says what fails."""
 
 
@@ -80,14 +80,14 @@ class Data:
 
         Raises
         ------
-        Refused
+        ProofRejected
             If the statement is about data of another shape, or with other labels.
         """
         for what, held, said in zip(
             ("rows", "columns"), self.X.shape, (statement["rows"], statement["columns"]), strict=True
         ):
             if held != said:
-                raise Refused(
+                raise ProofRejected(
                     f"the data are not those of the proof: they have {held} {what}, the proof is about {said}"
                 )
         known = {label: code for code, label in enumerate(statement["classes"])}
@@ -97,13 +97,13 @@ class Data:
             raise DataError("y must hold one label a row, a number or a string") from None
         if (codes < 0).any():
             row = int(np.flatnonzero(codes < 0)[0])
-            raise Refused(
+            raise ProofRejected(
                 f"the data are not those of the proof: the label of row {row}, {self.labels[row]!r}, is not among its labels"
             )
         missing = set(range(len(known))) - set(np.unique(codes).tolist())
         if missing:
             label = statement["classes"][min(missing)]
-            raise Refused(f"the data are not those of the proof: no row has its label {label!r}")
+            raise ProofRejected(f"the data are not those of the proof: no row has its label {label!r}")
         return codes
 
 
@@ -199,9 +199,9 @@ class Problem:
         """The rows of the data that a model with dual coefficients rests on."""
         support, rows = self.proof.model["support"], self.codes.size
         if support.size and not (support.min() >= 0 and support.max() < rows):
-            raise Refused(f"the support of the model must be rows of the data, from 0 to {rows - 1}")
+            raise ProofRejected(f"the support of the model must be rows of the data, from 0 to {rows - 1}")
         if np.unique(support).size < support.size:
-            raise Refused("the support of the model names a row twice")
+            raise ProofRejected("the support of the model names a row twice")
         return np.asarray(support, dtype=np.intp)
 
     def with_multipliers(self) -> Problem:
@@ -223,11 +223,11 @@ class Problem:
     def _decoded(self, code: NDArray[np.uint8], between: Floats) -> Floats:
         weight = self.proof.statement.weighted
         if (code > BETWEEN).any() or int((code == BETWEEN).sum()) != between.size:
-            raise Refused(
+            raise ProofRejected(
                 f"dual.code holds bytes from 0 to {BETWEEN}, with an entry of dual.between for each {BETWEEN}"
             )
         if code[weight == 0].any():
-            raise Refused("a row of weight zero has a multiplier")
+            raise ProofRejected("a row of weight zero has a multiplier")
         # At most C times the weight.
         alpha = np.where(code == AT_BOUND, np.maximum(np.nextafter(self.number("C") * weight, -np.inf), 0.0), 0.0)
         alpha[code == BETWEEN] = between
@@ -258,5 +258,5 @@ class Problem:
         """The intercept of a model of two classes."""
         bias = float(self.proof.model["intercept"])
         if self.proof.statement.intercept == "none" and bias != 0:
-            raise Refused(f"the model has the intercept {bias!r}, the formulation has none")
+            raise ProofRejected(f"the model has the intercept {bias!r}, the formulation has none")
         return bias

@@ -26,7 +26,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from svmcvx.proofs.arithmetic.intervals import U
-from svmcvx.proofs.problem import Problem, Refused
+from svmcvx.proofs.problem import Problem, ProofRejected
 
 __all__ = ["has_tree", "tree_bound"]
 
@@ -58,7 +58,7 @@ def tree_bound(problem: Problem) -> float:
 
     Raises
     ------
-    Refused
+    ProofRejected
         If the arrays are not those of a tree on these data.
     """
     with np.errstate(all="ignore"):
@@ -104,13 +104,13 @@ class _Tree:
         prices = tree["price"].tolist() if "price" in tree else [self.lam] * len(self.upper)
         self.price = [_down(value * self.unit) for value in prices]
         if min(self.upper, default=0.0) < 0 or min(prices, default=0.0) < 0:
-            raise Refused("values and prices of the tree must not be negative")
+            raise ProofRejected("values and prices of the tree must not be negative")
         self.bounds = _ends(bounds, len(self.upper), "bounds")
         self.flips, self.flipped = _rows(tree["flip_row"], tree["flip_count"], len(self.H), "marks")
         ends = np.zeros(self.flipped.size + 1, dtype=np.bool_)
         ends[self.flips] = True
         if not (ends[1:-1] | (np.diff(self.flipped) > 0)).all():
-            raise Refused("the tree's marks of a bound are not in increasing order")
+            raise ProofRejected("the tree's marks of a bound are not in increasing order")
         self.numbers, self.rows = _rows(tree["beta_row"], tree["beta_count"], len(self.H), "multipliers")
         self.beta = tree["beta"] * self.unit
 
@@ -129,7 +129,7 @@ class _Tree:
         deepest = STACK // (10 * len(self.H)) + 64
         for number, row in enumerate(self.branch):
             if not stack:
-                raise Refused("the tree has nodes behind its last leaf")
+                raise ProofRejected("the tree has nodes behind its last leaf")
             node, decided, decision, depth = stack.pop()
             if decision == KEPT:
                 # The sibling, which begins with the same state, is the next on the stack.
@@ -143,16 +143,16 @@ class _Tree:
                 least = min(least, self._leaf(node, steps))
                 continue
             if row >= len(self.H) or depth >= deepest:
-                raise Refused(f"node {number} of the tree branches on no row, or is too deep for this check")
+                raise ProofRejected(f"node {number} of the tree branches on no row, or is too deep for this check")
             stack += [(node, row, DROPPED, depth + 1), (node, row, KEPT, depth + 1)]
         if stack:
-            raise Refused("the tree ends before its last leaf")
+            raise ProofRejected("the tree ends before its last leaf")
         # No objective is negative.
         return max(_down(least / self.unit), 0.0) if math.isfinite(least) else -math.inf
 
     def _root(self) -> _Node:
         if not self.branch or not self.bounds[1]:
-            raise Refused("the first node of the tree has no bound")
+            raise ProofRejected("the first node of the tree has no bound")
         size = _up(math.sqrt(self.upper[0]))
         M = _few_digits((1.0 + self.length * size) * (1 + 4 * U))
         m = len(self.H)
@@ -260,7 +260,7 @@ def _distinct_rows(problem: Problem) -> tuple[Floats, Floats, float]:
     exponents = np.frexp(distinct[distinct != 0])[1]
     largest, smallest = (int(exponents.max()), int(exponents.min())) if exponents.size else (0, 0)
     if max(largest, -smallest) > LARGEST:
-        raise Refused("the rows of the data are too large or too small for the check of a tree")
+        raise ProofRejected("the rows of the data are too large or too small for the check of a tree")
     scale = math.ldexp(1.0, largest + math.ceil(math.log2(distinct.shape[1]) / 2))
     count = np.bincount(copies)
     weight = np.bincount(copies, weights=problem.weight) * (1 - (2 + count) * U)
@@ -271,14 +271,14 @@ def _ends(counts: Integers, size: int, what: str) -> list[int]:
     """Where the entries of each begin and end."""
     ends: Integers = np.concatenate([[0], np.cumsum(counts)])
     if (counts < 0).any() or ends[-1] != size:
-        raise Refused(f"the counts of the tree's {what} do not fit their number")
+        raise ProofRejected(f"the counts of the tree's {what} do not fit their number")
     return [int(end) for end in ends]
 
 
 def _rows(values: NDArray[np.int32], counts: NDArray[np.int32], rows: int, what: str) -> tuple[list[int], Integers]:
     """Where the rows of each bound begin and end, and the rows."""
     if values.size and not (values.min() >= 0 and values.max() < rows):
-        raise Refused(f"the tree's {what} name rows that the data do not have")
+        raise ProofRejected(f"the tree's {what} name rows that the data do not have")
     return _ends(counts.astype(np.int64), values.size, what), values.astype(np.int64)
 
 

@@ -27,7 +27,7 @@ from svmcvx.proofs.arithmetic.balls import (
 )
 from svmcvx.proofs.arithmetic.intervals import SLACK, TINY, U
 from svmcvx.proofs.definiteness import dense, is_symmetric, precomputed_block, proved_definite
-from svmcvx.proofs.problem import Problem, Refused
+from svmcvx.proofs.problem import Problem, ProofRejected
 
 __all__ = ["Point", "Space", "kernel_matrix", "require_norm"]
 
@@ -177,7 +177,7 @@ class Space:
 def require_norm(norm: Ball) -> None:
     """Refuse a squared norm that is certainly negative."""
     if norm < 0:
-        raise Refused("the kernel is not positive semidefinite on these data: a squared norm is negative")
+        raise ProofRejected("the kernel is not positive semidefinite on these data: a squared norm is negative")
 
 
 def kernel_matrix(kernel: Mapping[str, Any] | None, A: Floats, B: Floats) -> Matrix:

@@ -17,7 +17,7 @@ from sklearn.datasets import load_svmlight_file
 
 from svmcvx.errors import DataError
 from svmcvx.row_blocks.piece import Piece
-from svmcvx.system.files import written_whole
+from svmcvx.system.files import atomic_write
 
 __all__ = ["libsvm_loaders"]
 
@@ -114,6 +114,6 @@ class _TextRows:
 
     def _keep(self, X: Any, y: Any) -> None:
         """Write the binary form whole; without room for it the text is parsed again next time."""
-        with suppress(OSError), written_whole(self.binary) as stream:
+        with suppress(OSError), atomic_write(self.binary) as stream:
             for array in (X.data, X.indices, X.indptr, y):
                 np.save(stream, array, allow_pickle=False)

@@ -22,7 +22,7 @@ from svmcvx.row_blocks.piece import Piece
 from svmcvx.row_blocks.sources import DaskRows, Rows, named_block, piece_of
 from svmcvx.system.cluster import default_client
 from svmcvx.system.deadline import Deadline, OutOfTime
-from svmcvx.system.threads import blas_held_to_one, threads_allowed
+from svmcvx.system.threads import available_threads, single_blas_thread
 
 __all__ = ["Parts", "Pieces", "Shards", "State", "reads_rows"]
 
@@ -137,13 +137,13 @@ NO_ROWS = (_Source(()),)
 
 
 def _changed(call: _Call, state: State, first: int, source: Any, *beside: Any) -> State:
-    with blas_held_to_one():
+    with single_blas_thread():
         parts, value = call.operation(_pieces(call, first, source, beside), state.parts, *call.arguments)
     return State({**state.parts, **parts}, value)
 
 
 def _read(call: _Call, state: State, first: int, source: Any, *beside: Any) -> Any:
-    with blas_held_to_one():
+    with single_blas_thread():
         return call.operation(_pieces(call, first, source, beside), state.parts, *call.arguments)
 
 
@@ -280,7 +280,7 @@ class Shards:
                 parts.append(part)
             keys.append(("svmcvx-shard", k))
             graph[keys[-1]] = (run, call, state, first, *parts)
-        return list(get(cull(graph, keys)[0], keys, num_workers=threads_allowed()))
+        return list(get(cull(graph, keys)[0], keys, num_workers=available_threads()))
 
     def _gathered(self, tasks: list[Any]) -> list[Any]:
         """Wait for results of the cluster, with an eye on the deadline."""

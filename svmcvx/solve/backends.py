@@ -96,7 +96,7 @@ class _InterruptibleClarabel(CLARABEL):
 # What cvxpy takes for a coefficient of a compiled problem, about.
 COMPILE_SECONDS = 4e-7
 # Solvers whose cvxpy interface is replaced by one that keeps more.
-_OWN: dict[str, Any] = {"CLARABEL": _InterruptibleClarabel(), "SCIP": mixed_integer.CandidSCIP()}
+_OWN: dict[str, Any] = {"CLARABEL": _InterruptibleClarabel(), "SCIP": mixed_integer.SCIPWithBound()}
 
 _CLARABEL_STATUS = {
     "Solved": Status.OPTIMAL,
@@ -185,7 +185,7 @@ def run(
                 return Outcome(Status.TIME_LIMIT, message, False, 0.0, 0.0)
         data, chain, inverse = problem.get_problem_data(_OWN.get(solver, solver), enforce_dpp=True, solver_opts=options)
         if start is not None:
-            warm_start = mixed_integer.offer(problem, solver, data, start)
+            warm_start = mixed_integer.set_start(problem, solver, data, start)
         compiling = float(problem.compilation_time or 0.0)
         started = clock.now()
         if started >= until:

@@ -30,9 +30,9 @@ __all__ = [
     "ALLOWANCE",
     "DUAL_FEASIBILITY",
     "FEASIBILITY",
-    "CandidSCIP",
-    "offer",
+    "SCIPWithBound",
     "proved_bound",
+    "set_start",
     "start_used",
     "starting_point",
 ]
@@ -59,7 +59,7 @@ _STATUS = {
 }
 
 
-class CandidSCIP(SCIP):
+class SCIPWithBound(SCIP):
     """SCIP that tells the bound it has proved, starts from a known point, and stops on Ctrl-C."""
 
     def name(self) -> str:
@@ -164,7 +164,7 @@ def starting_point(problem: cp.Problem, data: Mapping[str, Any], values: Mapping
     return None if np.isnan(x).any() else x
 
 
-def offer(problem: cp.Problem, solver: str, data: dict[str, Any], values: Mapping[str, Any]) -> bool:
+def set_start(problem: cp.Problem, solver: str, data: dict[str, Any], values: Mapping[str, Any]) -> bool:
     """Hand values of the problem's variables to a solver that can start from them; tell whether that was done."""
     if solver not in ("SCIP", "HIGHS"):
         return False

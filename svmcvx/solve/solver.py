@@ -11,8 +11,8 @@ from svmcvx.formulations.problem import FormulationProblem
 from svmcvx.solution import DataFacts, Solution
 from svmcvx.solve import policy
 from svmcvx.solve.chain import Chain
-from svmcvx.system.deadline import allowed
-from svmcvx.system.threads import blas_held_to_one
+from svmcvx.system.deadline import time_limited
+from svmcvx.system.threads import single_blas_thread
 
 __all__ = ["solve"]
 
@@ -107,7 +107,7 @@ def solve(
             f"warm_start must be a Solution of this problem, got one of other data ({earlier}; these are {these}); "
             "leave it out"
         )
-    with allowed(time_limit) as deadline, blas_held_to_one():
+    with time_limited(time_limit) as deadline, single_blas_thread():
         start = problem.start() if kind in policy.MIXED and warm_start is not False else None
         chain = Chain(
             problem,

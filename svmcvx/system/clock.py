@@ -1,8 +1,8 @@
-"""The package's one clock: seconds of work, without those in which code is being compiled, or loaded that was compiled before.
+"""A timer that excludes the time of just-in-time compilation and of loading compiled code.
 
-Compiling happens on the first call of a function on a machine, loading on the first of a process. They belong to no time limit, and no
-choice that rests on how long something took may feel them: then a first call ends as every later one. The compiler tells of its work
-by :func:`compiling_begins` and :func:`compiling_ends`; in between the clock stands still, in all threads.
+Compilation happens at the first call of a function on a machine, loading at the first of a process. Neither counts towards a time limit,
+so that a first call ends as every later one. The compiler reports its work by :func:`compiling_begins` and
+:func:`compiling_ends`; in between the timer stands still, in all threads.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-__all__ = ["compile_seconds", "compiling_begins", "compiling_ends", "now", "replaced"]
+__all__ = ["compile_seconds", "compiling_begins", "compiling_ends", "now", "substituted"]
 
 
 @dataclass
 class _Clock:
-    """Where the time comes from, and how much of it was spent compiling."""
+    """The source of seconds, and the seconds spent compiling."""
 
     source: Callable[[], float] = time.perf_counter
     compiled: float = 0.0
@@ -38,13 +38,13 @@ def now() -> float:
 
 
 def compile_seconds() -> float:
-    """Return all seconds spent compiling and loading so far."""
+    """Return the seconds spent compiling and loading so far."""
     with _clock.lock:
         return _clock.compiled + (_clock.source() - _clock.since if _clock.depth else 0.0)
 
 
 def compiling_begins() -> None:
-    """Stop the clock; calls may be nested."""
+    """Stop the timer; calls may be nested."""
     with _clock.lock:
         if not _clock.depth:
             _clock.since = _clock.source()
@@ -52,7 +52,7 @@ def compiling_begins() -> None:
 
 
 def compiling_ends() -> None:
-    """Let the clock go on."""
+    """Restart the timer."""
     with _clock.lock:
         _clock.depth -= 1
         if not _clock.depth:
@@ -60,8 +60,8 @@ def compiling_ends() -> None:
 
 
 @contextmanager
-def replaced(source: Callable[[], float]) -> Iterator[None]:
-    """Read another source of seconds inside the block; for tests, which then decide how long a thing takes."""
+def substituted(source: Callable[[], float]) -> Iterator[None]:
+    """Use another source of seconds inside the block, for tests."""
     previous, _clock.source = _clock.source, source
     try:
         yield

@@ -12,31 +12,31 @@ from dataclasses import dataclass, field, replace
 
 from svmcvx.system import clock
 
-__all__ = ["Deadline", "OutOfTime", "allowed", "current", "epoch_end", "until"]
+__all__ = ["Deadline", "OutOfTime", "current", "epoch_end", "time_limited", "until"]
 
 
 class OutOfTime(Exception):
-    """A deadline has ended work in its middle, whose results are lost."""
+    """A deadline has passed before the work was complete; its results are lost."""
 
 
 @dataclass(frozen=True)
 class Deadline:
-    """When a call has to be back.
+    """The end of a call's time limit.
 
     Attributes
     ----------
     end : float
         Moment of :func:`svmcvx.system.clock.now`; infinite without a limit.
     started : float
-    pressed : threading.Event
-        Set by Ctrl-C where that is only noted (:mod:`svmcvx.system.interrupt`).
+    interrupt_requested : threading.Event
+        Set by Ctrl-C while it is deferred (:mod:`svmcvx.system.interrupt`).
     compiled_before : float
         What :func:`svmcvx.system.clock.compile_seconds` was when the call began.
     """
 
     end: float = math.inf
     started: float = field(default_factory=clock.now)
-    pressed: threading.Event = field(default_factory=threading.Event)
+    interrupt_requested: threading.Event = field(default_factory=threading.Event)
     compiled_before: float = field(default_factory=clock.compile_seconds)
 
     @property
@@ -51,35 +51,35 @@ class Deadline:
 
     @property
     def left(self) -> float:
-        """Seconds left, at least 0; infinite without a limit."""
+        """Remaining seconds, at least 0; infinite without a limit."""
         return math.inf if self.end == math.inf else max(self.end - clock.now(), 0.0)
 
     def passed(self) -> bool:
-        """Whether the time has run out or Ctrl-C was pressed; cheap enough to ask often."""
-        return self.pressed.is_set() or (self.end < math.inf and clock.now() >= self.end)
+        """Whether the time limit has passed or Ctrl-C was pressed; cheap enough for inner loops."""
+        return self.interrupt_requested.is_set() or (self.end < math.inf and clock.now() >= self.end)
 
     def earlier(self, seconds: float) -> Deadline:
-        """Return a deadline that ends so many seconds before this one, and began with it."""
+        """Return a deadline with the same start that ends this many seconds earlier."""
         return replace(self, end=self.end - seconds)
 
     def share(self, share: float) -> Deadline:
-        """Return the deadline of a part of the work that may take this share of what is left."""
+        """Return the deadline of a part of the work that may take this share of the remaining time."""
         started = clock.now()
         end = math.inf if self.end == math.inf else started + share * max(self.end - started, 0.0)
-        return Deadline(end, started, self.pressed)
+        return Deadline(end, started, self.interrupt_requested)
 
 
 _innermost: ContextVar[Deadline | None] = ContextVar("svmcvx_deadline", default=None)
 
 
 def epoch_end(deadline: Deadline) -> float:
-    """Return the end of a deadline in seconds of the calendar's clock, which other processes and machines share."""
+    """Return the end of a deadline in seconds since the epoch, which other processes and machines share."""
     return time.time() + deadline.left
 
 
 def until(epoch: float) -> AbstractContextManager[Deadline]:
-    """Give the block the time until a moment of the calendar's clock, for work that another process has sent."""
-    return allowed(None if math.isinf(epoch) else epoch - time.time())
+    """Limit the block to a moment in seconds since the epoch, for work that another process has sent."""
+    return time_limited(None if math.isinf(epoch) else epoch - time.time())
 
 
 def current() -> Deadline:
@@ -88,17 +88,19 @@ def current() -> Deadline:
 
 
 @contextmanager
-def allowed(seconds: float | None) -> Iterator[Deadline]:
-    """Give the block so many seconds, and no more than what the calls around it have left.
+def time_limited(seconds: float | None) -> Iterator[Deadline]:
+    """Limit the time of a block; limits of enclosing calls hold as well.
 
     Parameters
     ----------
     seconds : float or None
-        None: only what the calls around it have left.
+        None for the limits of enclosing calls alone.
     """
     outer, started = _innermost.get(), clock.now()
     end = math.inf if seconds is None else started + seconds
-    deadline = Deadline(end, started) if outer is None else Deadline(min(end, outer.end), started, outer.pressed)
+    deadline = (
+        Deadline(end, started) if outer is None else Deadline(min(end, outer.end), started, outer.interrupt_requested)
+    )
     token = _innermost.set(deadline)
     try:
         yield deadline

@@ -1,4 +1,4 @@
-"""Writing files whole or not at all."""
+"""Atomic writing of files."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-__all__ = ["written_whole"]
+__all__ = ["atomic_write"]
 
 
 @contextmanager
-def written_whole(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
-    """Give a stream that takes the place of `path` when the block ends well, and leaves nothing when it does not."""
+def atomic_write(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
+    """Yield a stream to a temporary file that replaces `path` if the block succeeds and is removed otherwise."""
     target = Path(path)
     # Not by tempfile, whose files others may not read.
     temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex}")

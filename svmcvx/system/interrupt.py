@@ -1,4 +1,4 @@
-"""Ctrl-C around code that cannot be interrupted: note it, and let the code ask."""
+"""Deferred Ctrl-C, for code that cannot be interrupted and polls an event instead."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ __all__ = ["deferred_interrupt"]
 
 
 @contextmanager
-def deferred_interrupt(pressed: threading.Event | None = None) -> Iterator[threading.Event]:
-    """Note Ctrl-C in an event instead of raising, for as long as the block lasts.
+def deferred_interrupt(requested: threading.Event | None = None) -> Iterator[threading.Event]:
+    """Set an event on Ctrl-C instead of raising, inside the block.
 
-    An exception cannot cross compiled code; it asks for the event at its next iteration instead. Outside the main
+    An exception cannot cross compiled code, which polls the event once an iteration instead. Outside the main
     thread, where Python delivers no signals, the event is never set.
 
     Parameters
     ----------
-    pressed : threading.Event, optional
+    requested : threading.Event, optional
         The event; a new one by default.
     """
-    pressed = threading.Event() if pressed is None else pressed
+    requested = threading.Event() if requested is None else requested
     if threading.current_thread() is not threading.main_thread():
-        yield pressed
+        yield requested
         return
-    previous = signal.signal(signal.SIGINT, lambda *_: pressed.set())
+    previous = signal.signal(signal.SIGINT, lambda *_: requested.set())
     try:
-        yield pressed
+        yield requested
     finally:
         signal.signal(signal.SIGINT, previous)

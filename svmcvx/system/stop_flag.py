@@ -13,7 +13,7 @@ from svmcvx.system.deadline import Deadline
 
 __all__ = ["stop_flag"]
 
-# Seconds between two looks at the clock.
+# Seconds between two polls of the clock.
 INTERVAL = 0.05
 
 
@@ -21,8 +21,8 @@ INTERVAL = 0.05
 def stop_flag(deadline: Deadline) -> Iterator[NDArray[np.int64]]:
     """Yield an array of one number that is 0, and 1 once the deadline has passed or Ctrl-C was pressed.
 
-    A thread of its own sets it, so that the compiled code must have released the interpreter's lock; for Ctrl-C it must not
-    run in the main thread either, where Python handles signals.
+    A watcher thread sets it, so the compiled code has to release the interpreter lock; Ctrl-C reaches it only if the compiled code
+    does not run in the main thread, where Python handles signals.
     """
     flag, done = np.zeros(1, dtype=np.int64), threading.Event()
 

@@ -247,7 +247,7 @@ def test_known_points_are_tried_unless_they_are_surpassed():
             return [0.0], [multiplier(0.0)]
 
     class Surpassed(Known):
-        def surpasses_trivial(self, upper, lower):
+        def dominates_trivial_bounds(self, upper, lower):
             return upper < 1.0 and lower > -1.0
 
     assert check(Known(), [1.0], [multiplier(0.5)]).certificate.gap == 0.0

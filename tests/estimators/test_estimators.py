@@ -91,7 +91,7 @@ def same_on_any_machine(monkeypatch):
         return real(problem, name, settings, **keywords)
 
     monkeypatch.setattr(backends, "run", run)
-    with clock.replaced(Steps()):
+    with clock.substituted(Steps()):
         yield
 
 

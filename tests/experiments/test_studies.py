@@ -421,7 +421,7 @@ def test_ctrl_c_in_the_tuning_is_no_failure(monkeypatch):
 def test_a_time_limit_drops_what_it_cuts_short(tmp_path):
     keywords = {"repeats": 3, "tune": TUNE, "cv": 2, "store": tmp_path / "s.sqlite"}
     models = {"hinge": MODELS["hinge"]}
-    with clock.replaced(Ticking(300)), pytest.warns(UserWarning, match="the time limit passed after"):
+    with clock.substituted(Ticking(300)), pytest.warns(UserWarning, match="the time limit passed after"):
         part = sx.study(models, SETS, time_limit=60.0, **keywords)
     assert not part.complete
     assert len(part.frame) < 9

@@ -225,13 +225,13 @@ def test_local_search_only_improves_and_ends_at_a_machine(seed):
     assert l0_search.solve_or_evict(state, kept, price, price.sum(), 10**6) == active_set_passes.SOLVED
     assert active_set.value(state) <= price.sum()
     before = active_set.value(state) + price[~kept].sum()
-    room = l0_search.spare_of(state)
+    room = l0_search.allocate_like(state)
     after, trials = l0_search.descend(state, room, kept, price, np.ones(50, dtype=bool), 10**6)
     assert after <= before
     assert after == pytest.approx(active_set.value(state) + price[~kept].sum())
     assert trials >= 0
     again = l0_search.explore(
-        state, room, l0_search.spare_of(state), kept, price, after, np.random.default_rng(seed).random(5), 1000
+        state, room, l0_search.allocate_like(state), kept, price, after, np.random.default_rng(seed).random(5), 1000
     )
     assert again <= after
     # The state is the hard-margin machine of what is kept.

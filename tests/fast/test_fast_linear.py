@@ -480,8 +480,8 @@ def near_the_optimum(problem):
         patch.setattr(Polish, "applies", staticmethod(lambda terms, rows: False))
         point, _ = minimise(problem, monitor)
     rows = Margins(problem, point.alpha)
-    rows.place(point.w)
-    rows.respond(point.b, 1.0, 0.0)
+    rows.set_point(point.w)
+    rows.prox_step(point.b, 1.0, 0.0)
     return rows, point
 
 

@@ -464,7 +464,7 @@ def test_a_search_that_is_stopped_before_its_first_node_has_its_interval(call, m
     monkeypatch.setattr(branch_and_bound, "stop_flag", pressed)
     X, y = outlier_data(30, 3, sigma=0.5, outliers="none", seed=0)
     ticks = itertools.count()
-    with clock.replaced(lambda: 0.01 * next(ticks)):
+    with clock.substituted(lambda: 0.01 * next(ticks)):
         if call == "ramp":
             found = ramp(X, y, C=1.0, time_limit=20.0)
         else:

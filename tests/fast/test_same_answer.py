@@ -80,7 +80,7 @@ def same_under_all_clocks(call, folder):
     """Run a call under every clock and compare; return the answer of the first."""
     found = {}
     for name, source in CLOCKS.items():
-        with clock.replaced(source()):
+        with clock.substituted(source()):
             found[name] = answer(call(), folder)
     first = found["standing"]
     for name, other in found.items():
@@ -119,7 +119,7 @@ def test_the_search_takes_no_choice_from_the_clock_or_the_number_of_threads(tmp_
     for method, settings in (("branch", long), ("sweep", {**long, "branch": unrecorded, "crossing": 1.0})):
         found = []
         for threads in (1, 3):
-            monkeypatch.setattr(thread_pool, "threads_allowed", lambda threads=threads: threads)
+            monkeypatch.setattr(thread_pool, "available_threads", lambda threads=threads: threads)
             found.append(
                 same_under_all_clocks(
                     lambda settings=settings: zero_one(X, y, lam=1.0, settings=ZeroOneSettings(**settings)), tmp_path
@@ -134,7 +134,7 @@ def test_rows_of_a_kernel_do_not_depend_on_the_number_of_threads(tmp_path, monke
     X, y = make_data(n=1200, d=3)
     found = []
     for threads in (1, 3):
-        monkeypatch.setattr(row_cache, "threads_allowed", lambda threads=threads: threads)
+        monkeypatch.setattr(row_cache, "available_threads", lambda threads=threads: threads)
         found.append(answer(sx.fast.psvm(X, y, p=1.5, kernel=sx.RBF(0.5), tol=1e-3), tmp_path))
     assert found[0] == found[1]
 
@@ -157,7 +157,7 @@ def test_select_and_compare_take_no_choice_from_the_clock():
     X, y = make_data(n=60, d=3)
     tables = []
     for source in CLOCKS.values():
-        with clock.replaced(source()):
+        with clock.substituted(source()):
             selected = sx.select(sx.PSVMClassifier(kernel="rbf"), {"C": [0.1, 1.0, 10.0]}, X, y, cv=3)
             compared = sx.compare([sx.PSVMClassifier(p=1.5), sx.ODMClassifier()], X, y)
             tables.append([table.drop(columns="seconds").to_csv() for table in (selected, compared)])
@@ -168,7 +168,7 @@ def test_rows_in_blocks_are_summed_in_the_same_parts_by_any_number_of_threads(mo
     X, y = make_data(n=400, d=3)
     found = []
     for threads in (1, 3, 30):
-        monkeypatch.setattr(shards, "threads_allowed", lambda threads=threads: threads)
+        monkeypatch.setattr(shards, "available_threads", lambda threads=threads: threads)
         blocks = sx.RowBlocks(
             [partial(lambda a: (X[a : a + 8], y[a : a + 8]), a) for a in range(0, 400, 8)], labelled=True
         )

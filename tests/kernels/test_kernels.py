@@ -217,7 +217,7 @@ def test_several_threads_give_the_same_product(kernel, monkeypatch):
     assert np.allclose(alone.scores, kernel(A, B) @ v, rtol=1e-12, atol=1e-12)
     assert np.allclose(scores, alone.scores, rtol=1e-12, atol=1e-12)
     monkeypatch.setattr("svmcvx.kernels.columns.SHARED", 1)
-    monkeypatch.setattr("svmcvx.system.threads.threads_allowed", lambda: 3)
+    monkeypatch.setattr("svmcvx.system.threads.available_threads", lambda: 3)
     again = np.zeros(90)
     columns.add_product(again, v)
     assert np.array_equal(again, scores)
@@ -237,10 +237,10 @@ def test_close_pairs_in_single_precision_come_from_differences():
 
 
 def test_a_part_runs_in_the_context_of_its_caller(monkeypatch):
-    monkeypatch.setattr("svmcvx.system.threads.threads_allowed", lambda: 2)
+    monkeypatch.setattr("svmcvx.system.threads.available_threads", lambda: 2)
     done = []
     with np.errstate(over="raise"):
-        threads.each_part(lambda part: done.append((part, np.geterr()["over"])), range(20))
+        threads.for_each_part(lambda part: done.append((part, np.geterr()["over"])), range(20))
     assert sorted(done) == [(part, "raise") for part in range(20)]
 
     def failing(part):
@@ -248,4 +248,4 @@ def test_a_part_runs_in_the_context_of_its_caller(monkeypatch):
             raise ValueError("part 3")
 
     with pytest.raises(ValueError, match="part 3"):
-        threads.each_part(failing, range(20))
+        threads.for_each_part(failing, range(20))

@@ -143,7 +143,7 @@ def test_a_start_is_completed_where_compilation_added_variables():
     assert solution.certificate.upper == pytest.approx(best + 3, abs=1e-12)
     assert solution.certificate.gap <= 1e-6
     problem = closest()
-    data, _, _ = problem.get_problem_data(mixed_integer.CandidSCIP())
+    data, _, _ = problem.get_problem_data(mixed_integer.SCIPWithBound())
     start = mixed_integer.starting_point(problem, data, {"x": np.array([0.0, 1, 0, 0])})
     assert float(data["c"] @ start) == pytest.approx(np.sum((np.array([0.0, 1, 0, 0]) - TARGET) ** 2), abs=1e-12)
     assert mixed_integer.starting_point(problem, data, {}) is None

@@ -15,7 +15,7 @@ from svmcvx import fast
 from svmcvx.catalogue import CATALOGUE
 from svmcvx.fast.core.compilation import compiled
 from svmcvx.system import clock
-from svmcvx.system.deadline import Deadline, allowed, current, epoch_end, until
+from svmcvx.system.deadline import Deadline, current, epoch_end, time_limited, until
 from svmcvx.system.stop_flag import stop_flag
 from tests.conftest import make_data
 
@@ -45,7 +45,7 @@ class Hand:
 
 def test_the_clock_stands_still_while_code_is_compiled():
     hand = Hand()
-    with clock.replaced(hand):
+    with clock.substituted(hand):
         start, before = clock.now(), clock.compile_seconds()
         hand.at += 1.0
         clock.compiling_begins()
@@ -92,7 +92,7 @@ def test_the_clock_stands_still_while_machine_code_is_loaded_and_kept(monkeypatc
     def doubled(x):
         return 2.0 * x
 
-    with clock.replaced(hand):
+    with clock.substituted(hand):
         start, before = clock.now(), clock.compile_seconds()
         assert [doubled(1.5), doubled(2.5)] == [3.0, 5.0]
         assert clock.now() == start
@@ -105,12 +105,12 @@ def test_the_clock_stands_still_while_machine_code_is_loaded_and_kept(monkeypatc
 
 def test_a_deadline_ends_no_later_than_those_around_it():
     hand = Hand()
-    with clock.replaced(hand):
+    with clock.substituted(hand):
         assert current().left == math.inf
-        with allowed(10.0) as outer:
+        with time_limited(10.0) as outer:
             hand.at += 4.0
             assert outer.left == pytest.approx(6.0)
-            with allowed(100.0) as inner:
+            with time_limited(100.0) as inner:
                 assert current() is inner
                 assert inner.left == pytest.approx(6.0)
                 assert inner.seconds == 0.0
@@ -118,14 +118,14 @@ def test_a_deadline_ends_no_later_than_those_around_it():
                 hand.at += 3.0
                 assert half.passed()
                 assert not inner.passed()
-                outer.pressed.set()
+                outer.interrupt_requested.set()
                 assert inner.passed()
             assert current() is outer
         assert current().left == math.inf
 
 
 def test_a_deadline_can_be_sent_to_another_process():
-    with allowed(HOUR) as deadline:
+    with time_limited(HOUR) as deadline:
         sent = epoch_end(deadline)
     with until(sent) as received:
         assert 0.9 * HOUR < received.left <= HOUR
@@ -170,7 +170,7 @@ def test_whenever_the_time_is_up_the_interval_holds(entry, kernel, readings):
     solver, keywords = entry.fast.load(), problem_of(entry, kernel)
     reference = solver(**keywords).certificate
     ticking = Ticking(readings)
-    with clock.replaced(ticking):
+    with clock.substituted(ticking):
         # A machine with hard margins is known to exist only once one is found.
         failing = contextlib.suppress(sx.SolverFailed) if name == "hard_margin" else contextlib.nullcontext()
         found = None
@@ -193,7 +193,7 @@ def test_builders_keep_a_limit_and_their_M_stays_valid(name, readings):
     build = getattr(sx, name)
     keywords = {"lam": 1.0} if name == "zero_one_mio" else {"C": 1.0}
     reference = sx.solve(build(X, y, **keywords), time_limit=60).certificate
-    with clock.replaced(Ticking(readings)):
+    with clock.substituted(Ticking(readings)):
         problem = build(X, y, **keywords, time_limit=60.0)
     assert np.all(problem.M >= 0)
     found = sx.solve(problem, time_limit=60).certificate
@@ -204,7 +204,7 @@ def test_an_estimator_shares_its_limit_among_its_machines():
     X, y = make_data(n=60, d=3)
     labels = np.arange(60) % 3
     seen = []
-    with clock.replaced(Ticking(2)), pytest.warns(ConvergenceWarning):
+    with clock.substituted(Ticking(2)), pytest.warns(ConvergenceWarning):
         classifier = sx.PSVMClassifier(p=1.5, kernel="rbf", solver="fast", time_limit=60.0, tol=1e-12).fit(X, labels)
     for solution in classifier.solutions_.values():
         seen.append(str(solution.status))
@@ -217,11 +217,11 @@ def test_select_ends_at_its_limit_with_what_is_finished():
     X, y = make_data(n=60, d=3)
     grid = {"C": [0.1, 1.0, 10.0]}
     counting = Ticking(math.inf)
-    with clock.replaced(counting):
+    with clock.substituted(counting):
         whole = sx.select(sx.PSVMClassifier(), grid, X, y, cv=3, time_limit=60.0)
     assert whole.complete
     for readings in (1, counting.asked // 3, counting.asked // 2):
-        with clock.replaced(Ticking(readings)), contextlib.ExitStack() as stack:
+        with clock.substituted(Ticking(readings)), contextlib.ExitStack() as stack:
             warned = stack.enter_context(pytest.warns(UserWarning, match="time limit passed"))
             table = sx.select(sx.PSVMClassifier(), grid, X, y, cv=3, time_limit=60.0)
         assert warned
@@ -235,7 +235,7 @@ def test_select_ends_at_its_limit_with_what_is_finished():
 def test_select_goes_on_from_its_store_after_a_limit(tmp_path):
     X, y = make_data(n=60, d=3)
     grid = {"C": [0.1, 1.0, 10.0]}
-    with clock.replaced(Ticking(100)), pytest.warns(UserWarning, match="time limit passed"):
+    with clock.substituted(Ticking(100)), pytest.warns(UserWarning, match="time limit passed"):
         sx.select(sx.PSVMClassifier(), grid, X, y, cv=3, time_limit=60.0, store=tmp_path / "s.sqlite")
     table = sx.select(sx.PSVMClassifier(), grid, X, y, cv=3, store=tmp_path / "s.sqlite")
     whole = sx.select(sx.PSVMClassifier(), grid, X, y, cv=3)
@@ -247,7 +247,7 @@ def test_compare_tells_which_models_had_no_time(tmp_path):
     X, y = make_data(n=60, d=3)
     models = {"one": sx.PSVMClassifier(), "two": sx.ODMClassifier(), "three": sx.PSVMClassifier(p=2.0)}
     store = tmp_path / "rows.sqlite"
-    with clock.replaced(Ticking(1)):
+    with clock.substituted(Ticking(1)):
         table = sx.compare(models, X, y, time_limit=60.0, store=store)
     assert list(table["model"]) == list(models)
     assert set(table["status"]) == {"time_limit"}
@@ -308,7 +308,10 @@ def test_many_machines_that_take_long_are_announced():
 
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((60, 2)), np.arange(60) % 20
-    with clock.replaced(Slow()), pytest.warns(UserWarning, match=r"20 classes make 190 binary problems.*about \d+ s"):
+    with (
+        clock.substituted(Slow()),
+        pytest.warns(UserWarning, match=r"20 classes make 190 binary problems.*about \d+ s"),
+    ):
         sx.PSVMClassifier(p=2.0).fit(X, y)
 
 

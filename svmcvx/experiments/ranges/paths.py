@@ -41,7 +41,7 @@ from svmcvx.estimators.base import CertifiedClassifier
 from svmcvx.estimators.pairs import CompositeSolution
 from svmcvx.model import Model
 from svmcvx.solution import Solution, Status
-from svmcvx.system.deadline import allowed
+from svmcvx.system.deadline import time_limited
 
 __all__ = ["AtValue", "CertifiedPath", "certified_path"]
 
@@ -326,7 +326,7 @@ def certified_path(
         raise DataError(f"estimator must be one of this package's classifiers, got {type(estimator).__name__}")
     low, high, ratios = _range(estimator, ranges)
     names = tuple(ranges)
-    with allowed(check_time_limit(time_limit)) as deadline:
+    with time_limited(check_time_limit(time_limit)) as deadline:
         search = _Search(estimator, X, y, sample_weight, names, ratios, eps)
         pieces: list[tuple[float, float, _Piece]] = []
         closed: list[_Piece] = []

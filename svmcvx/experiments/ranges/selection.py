@@ -30,7 +30,7 @@ from svmcvx.errors import DataError
 from svmcvx.estimators.margin import PSVMClassifier
 from svmcvx.guarantees.ranges import Node, over_range
 from svmcvx.solution import Status
-from svmcvx.system.deadline import allowed
+from svmcvx.system.deadline import time_limited
 
 __all__ = ["CertifiedSelection", "certified_select"]
 
@@ -168,7 +168,7 @@ def certified_select(
     check_number(tol, "tol", low=0, high=1, open_low=True, open_high=True)
     features, labels = check_features(X), as_array(y, "y").ravel()
     folds = [(np.asarray(a), np.asarray(b)) for a, b in check_cv(cv, labels, classifier=True).split(features, labels)]
-    with allowed(check_time_limit(time_limit)) as deadline:
+    with time_limited(check_time_limit(time_limit)) as deadline:
         search = _Search(clone(estimator).set_params(tol=tol), features, labels, folds)
         search.solve(low)
         search.solve(high)

@@ -25,7 +25,7 @@ from svmcvx.experiments.studies.protocol import Protocol, Split, as_split, grids
 from svmcvx.experiments.studies.result import Study
 from svmcvx.experiments.studies.tasks import Task
 from svmcvx.experiments.workers import is_dask
-from svmcvx.system.deadline import allowed, epoch_end
+from svmcvx.system.deadline import epoch_end, time_limited
 
 __all__ = ["study"]
 
@@ -156,7 +156,7 @@ def study(
     strange = sorted(set(splits) - {one.name for one in sets} - set(left_out) - {"default"})
     if strange:
         raise DataError(f"split names {', '.join(strange)}, which are not among the data sets")
-    with allowed(limit) as deadline:
+    with time_limited(limit) as deadline:
         work = [
             # Workers on other machines have no such store.
             replace(task, store=None if is_dask(backend) else files[0], proofs=files[1], until=epoch_end(deadline))

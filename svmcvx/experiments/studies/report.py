@@ -15,7 +15,7 @@ import pandas as pd
 from svmcvx.errors import missing_extra
 from svmcvx.experiments.studies.machine import machine, versions
 from svmcvx.experiments.studies.tables import StudyTables
-from svmcvx.system.files import written_whole
+from svmcvx.system.files import atomic_write
 
 __all__ = ["check_report", "report"]
 
@@ -103,7 +103,7 @@ def report(
         sections=[*([] if study is None else _sections(study)), *_comparisons(comparisons, figures)],
         facts=_facts(study),
     )
-    with written_whole(path) as stream:
+    with atomic_write(path) as stream:
         stream.write(page.encode())
 
 

@@ -14,7 +14,7 @@ from svmcvx.experiments.studies.latex import latex_table
 from svmcvx.experiments.studies.report import report
 from svmcvx.experiments.studies.tables import StudyTables
 from svmcvx.experiments.tables import table_html
-from svmcvx.system.files import written_whole
+from svmcvx.system.files import atomic_write
 
 __all__ = ["Study"]
 
@@ -76,7 +76,7 @@ class Study(StudyTables):
 
     def to_csv(self, path: str | os.PathLike[str]) -> None:
         """Write all rows, whole or not at all."""
-        with written_whole(path) as stream:
+        with atomic_write(path) as stream:
             stream.write(self.frame.to_csv(index=False).encode())
 
     def to_latex(self, path: str | os.PathLike[str] | None = None, metric: str | None = None, digits: int = 3) -> str:
@@ -86,7 +86,7 @@ class Study(StudyTables):
         """
         text = latex_table(self, self._metric(metric), digits)
         if path is not None:
-            with written_whole(path) as stream:
+            with atomic_write(path) as stream:
                 stream.write(text.encode())
         return text
 

@@ -40,8 +40,8 @@ from svmcvx.fast.core.monitor import (
     earlier_solution,
     limited,
     monitored,
+    solve_interruptible,
     solved_from,
-    unless_abandoned,
 )
 from svmcvx.feature_space import FeatureSpace, KernelSpace, penalised_or_none
 from svmcvx.feature_space.blocks import BlockSpace
@@ -231,7 +231,9 @@ def conic(
 
         def solve(start: Solution | None) -> Found:
             rng = check_seed(seed)
-            return unless_abandoned(monitor, _solve, statement, monitor, start, rng, method, settings, bool(rounding))
+            return solve_interruptible(
+                monitor, _solve, statement, monitor, start, rng, method, settings, bool(rounding)
+            )
 
         return solved_from(
             statement,
@@ -309,7 +311,7 @@ def _solve_blocks(
             status = search.run(WARM_GOAL * search.size())
         points = search.points()
     except OutOfTime:
-        status = Status.INTERRUPTED if monitor.deadline.pressed.is_set() else Status.TIME_LIMIT
+        status = Status.INTERRUPTED if monitor.deadline.interrupt_requested.is_set() else Status.TIME_LIMIT
         space.shards.deadline = None
         points = search.points(late=True)
     finally:

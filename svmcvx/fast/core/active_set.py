@@ -29,17 +29,17 @@ import numpy as np
 import scipy.linalg as sl
 from numpy.typing import NDArray
 
-from svmcvx.fast.core.active_set_passes import DEPENDENT, EMPTY, INSEPARABLE, SOLVED, settle, shift
+from svmcvx.fast.core.active_set_passes import DEPENDENT, EMPTY, INSEPARABLE, SOLVED, solve_active, step_multiplier
 
 __all__ = [
     "LARGEST_SUPPORT",
     "State",
-    "clear",
+    "add_constraint",
     "drop",
     "extended",
     "new_state",
-    "raised",
     "ray",
+    "reset",
     "solve",
     "value",
 ]
@@ -103,7 +103,7 @@ def value(s: State) -> float:
     return 0.5 * float(np.abs(s.v[s.S[: s.tight[0]]]).sum())
 
 
-def clear(s: State) -> None:
+def reset(s: State) -> None:
     """Set all multipliers to 0 and S to the empty set."""
     s.v[:] = s.u[:] = 0.0
     s.inside[:] = False
@@ -149,10 +149,10 @@ def solve(s: State, kept: Bools, limit: float, most: int) -> tuple[int, int]:
             code, q = _first_pair(s, kept)
             if code != EMPTY:
                 return code, q
-        code, q, steps = settle(s, buffers, kept, limit, most, polished)
+        code, q, steps = solve_active(s, buffers, kept, limit, most, polished)
         if code != EMPTY:
             return code, q
-        clear(s)
+        reset(s)
         most, polished = most - steps, True
 
 
@@ -163,7 +163,7 @@ def _first_pair(s: State, kept: Bools) -> tuple[int, int]:
     Returns ``EMPTY`` if S was empty and is no longer, ``SOLVED`` if T has one class only, and otherwise ``INSEPARABLE`` with one of
     two equal observations of different classes.
     """
-    clear(s)
+    reset(s)
     y, K, T = s.y, s.K, np.flatnonzero(kept)
     diagonal = K.diagonal()
     first = int(T[0]) if T.size else -1
@@ -197,14 +197,14 @@ def _first_pair(s: State, kept: Bools) -> tuple[int, int]:
 
 def drop(s: State, q: int) -> None:
     """Lower the multiplier of q to 0 and take it out of S: the state becomes the machine of some of the others in S."""
-    shift(s, q, -1.0, _workspace(s))
+    step_multiplier(s, q, -1.0, _workspace(s))
     if s.tight[0] < 2:
-        clear(s)
+        reset(s)
 
 
-def raised(s: State, q: int) -> bool:
+def add_constraint(s: State, q: int) -> bool:
     """Raise the multiplier of a violated q until it is tight; tell whether that is possible, and leave q out if not."""
-    if shift(s, q, 1.0, _workspace(s)) == SOLVED:
+    if step_multiplier(s, q, 1.0, _workspace(s)) == SOLVED:
         return True
     drop(s, q)
     return False

@@ -24,8 +24,8 @@ __all__ = [
     "OVER",
     "SOLVED",
     "TOUCHING",
-    "settle",
-    "shift",
+    "solve_active",
+    "step_multiplier",
 ]
 
 # Why the method stopped: the machine of T is found; the classes are not separable; the dual value exceeds the limit; too many
@@ -40,7 +40,7 @@ VIOLATED, ROUNDING = 1e-12, 2.0**-48
 
 
 @compiled()
-def shift(s, q, way, buffers):
+def step_multiplier(s, q, way, buffers):
     """Raise the multiplier of a violated q until q is tight and joins S, or lower it to 0, out of S.
 
     Members of S whose multipliers fall to 0 on the way leave. What is left after lowering has to be cleared if it is fewer than two.
@@ -126,7 +126,7 @@ def shift(s, q, way, buffers):
 
 
 @compiled()
-def settle(s, buffers, kept, limit, most, polished):
+def solve_active(s, buffers, kept, limit, most, polished):
     """Add observations of T to a set that is not empty until none is violated; see :func:`svmcvx.fast.core.active_set.solve`.
 
     Parameters
@@ -173,6 +173,6 @@ def settle(s, buffers, kept, limit, most, polished):
         steps += 1
         if steps > most:
             return MORE, -1, steps
-        code = shift(s, q, 1.0, buffers)
+        code = step_multiplier(s, q, 1.0, buffers)
         if code != SOLVED:
             return code, q, steps

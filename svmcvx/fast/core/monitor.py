@@ -20,10 +20,10 @@ from svmcvx.fast.core.ownership import owned_data
 from svmcvx.formulations.base import Formulation, RecoveredPoints
 from svmcvx.solution import Attempt, Solution, Status, Timings
 from svmcvx.system import clock
-from svmcvx.system.abandoned import may_be_abandoned
-from svmcvx.system.deadline import Deadline, OutOfTime, allowed, current
+from svmcvx.system.cancellation import interruptible
+from svmcvx.system.deadline import Deadline, OutOfTime, current, time_limited
 from svmcvx.system.interrupt import deferred_interrupt
-from svmcvx.system.threads import blas_held_to_one
+from svmcvx.system.threads import single_blas_thread
 
 __all__ = [
     "MOST_RESERVED",
@@ -34,8 +34,8 @@ __all__ = [
     "earlier_solution",
     "limited",
     "monitored",
+    "solve_interruptible",
     "solved_from",
-    "unless_abandoned",
 ]
 
 # Share of the time left that is kept for the certificate, at most.
@@ -52,7 +52,7 @@ log = logging.getLogger(__name__)
 
 
 class Progress(NamedTuple):
-    """What a callback is told.
+    """Passed to a callback.
 
     Attributes
     ----------
@@ -78,16 +78,16 @@ Callback: TypeAlias = Callable[[Progress], bool | None]
 
 
 def limited(solver: Callable[Arguments, Solution]) -> Callable[Arguments, Solution]:
-    """Let the clock of a specialised solver begin with its call, hold BLAS to one thread, and let the call own its data.
+    """Start the time limit of a specialised solver with its call, limit BLAS to one thread, and copy small data.
 
-    Its ``time_limit`` counts preparation and certificate too.
+    The ``time_limit`` includes preparation and certificate.
     """
 
     @wraps(solver)
     def run(X: Any, y: Any, **keywords: Any) -> Solution:
         with (
-            allowed(check_time_limit(cast(float | None, keywords.get("time_limit")))),
-            blas_held_to_one(),
+            time_limited(check_time_limit(cast(float | None, keywords.get("time_limit")))),
+            single_blas_thread(),
             owned_data(X, y) as (own, labels),
         ):
             return cast(Callable[..., Solution], solver)(own, labels, **keywords)
@@ -97,7 +97,7 @@ def limited(solver: Callable[Arguments, Solution]) -> Callable[Arguments, Soluti
 
 @dataclass
 class Monitor:
-    """Decides when a solver stops, and remembers how its bounds went.
+    """Stopping rules of a solver, and the record of its bounds.
 
     Parameters
     ----------
@@ -146,32 +146,32 @@ class Monitor:
         return relative_gap(self.lower, self.upper)
 
     def out_of_time(self) -> bool:
-        """Whether the time limit has passed or Ctrl-C was pressed; cheap enough to ask often."""
+        """Whether the time limit has passed or Ctrl-C was pressed; cheap enough for inner loops."""
         return self.deadline.passed()
 
     @property
     def late(self) -> Status:
-        """How a method ends whose deadline has passed."""
-        return Status.INTERRUPTED if self.deadline.pressed.is_set() else Status.TIME_LIMIT
+        """The status of a method whose deadline has passed."""
+        return Status.INTERRUPTED if self.deadline.interrupt_requested.is_set() else Status.TIME_LIMIT
 
     def begin_again(self) -> None:
-        """Forget the bounds of the start so far for what decides how a method goes on; progress goes on from them."""
+        """Reset the bounds that stopping rules use, for a method that starts again; reported progress continues from them."""
         self._before = max(self._before[0], self.lower), min(self._before[1], self.upper)
         self._done += self.iteration
         self.lower, self.upper = self.valid = -math.inf, math.inf
 
     def reserve(self, seconds: float) -> None:
-        """Keep so many seconds of a time limit for the certificate, beside those that are kept anyway."""
+        """Reserve this many more seconds of a time limit for the certificate."""
         self.deadline = replace(self.deadline, end=self._end - seconds)
 
     def within(self, tol: float, max_iter: int) -> Monitor:
-        """Return a monitor of a part of the work, whose bounds say nothing of the whole: only the deadline is shared."""
+        """Return a monitor for a subproblem with bounds of its own; the deadline is shared."""
         return Monitor(tol, max_iter, deadline=self.deadline)
 
     def report(self, iteration: int, lower: float, upper: float, *, estimated: bool = False) -> Status | None:
-        """Take in bounds that hold at this iteration; return why to stop, or None to go on.
+        """Record the bounds of an iteration; return the reason to stop, or None.
 
-        Estimated ones, of scores in single precision, are shown only: they end nothing.
+        Estimated bounds, from scores in single precision, are displayed but stop nothing.
         """
         self.iteration = iteration
         if not estimated:
@@ -205,7 +205,7 @@ class Monitor:
 
 @contextmanager
 def monitored(*, tol: float, max_iter: int, verbose: bool, callback: Callback | None) -> Iterator[Monitor]:
-    """Check the arguments that all solvers share and give them a :class:`Monitor`; Ctrl-C is noted inside the block.
+    """Check the arguments that all solvers share and give them a :class:`Monitor`; Ctrl-C is deferred inside the block.
 
     Raises
     ------
@@ -220,22 +220,22 @@ def monitored(*, tol: float, max_iter: int, verbose: bool, callback: Callback | 
     # Like the preparation the certificate makes passes over the data, or the kernel matrix, and about twice as many.
     reserved = min(2.0 * deadline.seconds, MOST_RESERVED * deadline.left) if math.isfinite(deadline.end) else 0.0
     monitor = Monitor(tol, max_iter, bool(verbose), callback, deadline.earlier(reserved))
-    with deferred_interrupt(monitor.deadline.pressed):
+    with deferred_interrupt(monitor.deadline.interrupt_requested):
         yield monitor
 
 
-def unless_abandoned(
+def solve_interruptible(
     monitor: Monitor,
     solve: Callable[Arguments, Found],
     *arguments: Arguments.args,
     **keywords: Arguments.kwargs,
 ) -> Found:
-    """Return what a method ends with; no points where the deadline passes in work that nothing interrupts.
+    """Run a method; return no points if the deadline passes inside a non-cancellable call.
 
-    What is certified then is what is trivially known.
+    The certificate is then that of the trivial points.
     """
     try:
-        with may_be_abandoned():
+        with interruptible():
             return solve(*arguments, **keywords)
     except OutOfTime:
         return RecoveredPoints([], []), monitor.late, {}
@@ -282,13 +282,13 @@ def conclude(
     search_bound: SolverBound | None = None,
     proof: Mapping[str, NDArray[np.float64]] | None = None,
 ) -> Solution:
-    """Certify what a solver ended with and pack it into a :class:`~svmcvx.Solution`.
+    """Certify the points of a solver and return a :class:`~svmcvx.Solution`.
 
     Parameters
     ----------
     statement : Formulation
     candidates : RecoveredPoints
-        Models and dual points, the preferred first. Without any, what is trivially known is certified.
+        Models and dual points, the preferred first. Without any, the trivial points are certified.
     monitor : Monitor
     status : Status
         Why the solver stopped.
@@ -310,8 +310,8 @@ def conclude(
     built, certify_started = monitor.build_seconds, clock.now()
     solved = monitor.seconds - built
     reason = "" if status is Status.OPTIMAL else f"stopped by {status}"
-    told = options or {}, warm_start_used, monitor.iteration
-    attempt = Attempt(solver, status, reason, solved, math.inf, *told)
+    details = options or {}, warm_start_used, monitor.iteration
+    attempt = Attempt(solver, status, reason, solved, math.inf, *details)
     models = candidates.models
     if not models and status in (Status.TIME_LIMIT, Status.INTERRUPTED):
         models = _trivially_feasible(statement)
@@ -328,7 +328,7 @@ def conclude(
         reason = f"the certified gap {certificate.gap:.2g} exceeds {monitor.tol:.2g}"
     lower = math.nan if certificate.lower is None else certificate.lower
     trace = [*monitor.rows, (monitor.seconds, lower, certificate.upper)]
-    attempt = Attempt(solver, status, reason, solved, certificate.gap, *told)
+    attempt = Attempt(solver, status, reason, solved, certificate.gap, *details)
     evidence = statement.evidence(checked.model)
     if proof and evidence is not None:
         evidence = replace(evidence, tree=proof)

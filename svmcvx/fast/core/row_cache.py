@@ -18,7 +18,7 @@ from svmcvx.fast.core.compilation import compiled
 from svmcvx.feature_space import BLOCK_ENTRIES, FeatureSpace, KernelSpace, RowBlock
 from svmcvx.kernels.columns import KernelColumns
 from svmcvx.system import clock, memory
-from svmcvx.system.threads import threads_allowed
+from svmcvx.system.threads import available_threads
 
 __all__ = ["CachedRows", "GramRows", "RowCacheSettings", "Rows", "TiledRows", "kernel_rows"]
 
@@ -303,7 +303,7 @@ def kernel_rows(
         )
     memory.require(capacity * row, f"a cache of {capacity} kernel rows", "pass a smaller cache_size")
     if workers is None:
-        workers = threads_allowed() if n > SINGLE_THREAD else 1
+        workers = available_threads() if n > SINGLE_THREAD else 1
     rows = CachedRows(space.row_block(dtype), n, capacity, dtype, workers, settings.block_entries, tiled)
     return rows, min(working_set, capacity)
 

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TypeAlias
 
-from svmcvx.system.threads import threads_allowed
+from svmcvx.system.threads import available_threads
 
 __all__ = ["Share", "shares"]
 
@@ -24,7 +24,7 @@ def shares() -> Iterator[Share]:
 
     The main thread waits, where Python handles signals.
     """
-    workers = threads_allowed()
+    workers = available_threads()
     with ThreadPoolExecutor(workers) as pool:
 
         def run(call: Callable[[int, int], None]) -> None:

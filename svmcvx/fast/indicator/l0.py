@@ -308,7 +308,7 @@ class _Run:
             "origin": "constant",
         }
 
-    def offer(self, found: LocalMinimum | None, origin: str) -> None:
+    def update_incumbent(self, found: LocalMinimum | None, origin: str) -> None:
         if found is not None and found.value < self.best.value:
             self.best = found
             self.record["origin"] = origin
@@ -334,24 +334,24 @@ class _Run:
         """Run the ADMM for each σ, polish and improve what it proposes, then restart from the best."""
         everything = np.ones(self.statement.y.size, dtype=bool)
         if self.polisher.small:
-            self.offer(self.polisher.improve(everything, None), "all")
+            self.update_incumbent(self.polisher.improve(everything, None), "all")
         if earlier is not None:
             for kept in (earlier >= 1.0 - self.settings.admm_tol, earlier >= 0.0):
-                self.offer(self.polisher.improve(kept, earlier), "warm start")
+                self.update_incumbent(self.polisher.improve(kept, earlier), "warm start")
         n = everything.size
         if n <= EVERY_SET:
             for kept in ((np.arange(2**n)[:, None] >> np.arange(n)) & 1).astype(bool):
-                self.offer(self.polisher.improve(kept, None), "every set")
+                self.update_incumbent(self.polisher.improve(kept, None), "every set")
         if self.ended():
             return self.status or Status.OPTIMAL
         for sigma, iterate in self._iterates(sigmas, iota, iterations, rank):
             u = self.statement.y * (iterate.scores + iterate.b)
             for kept in (iterate.u <= 0, iterate.kept, u >= 0):
-                self.offer(self.polisher.improve(kept, u), f"sigma={sigma:g}")
+                self.update_incumbent(self.polisher.improve(kept, u), f"sigma={sigma:g}")
             if self.ended():
                 return self.status or Status.OPTIMAL
         for number in range(n_restarts):
-            self.offer(self.polisher.restart(self.best, rng.random(1)), f"restart {number + 1}")
+            self.update_incumbent(self.polisher.restart(self.best, rng.random(1)), f"restart {number + 1}")
             if self.ended():
                 return self.status or Status.OPTIMAL
         return Status.OPTIMAL

@@ -21,10 +21,10 @@ import numpy as np
 import scipy.linalg as sl
 from numpy.typing import NDArray
 
-from svmcvx.fast.core.active_set import State, clear, drop, raised, ray, solve, value
+from svmcvx.fast.core.active_set import State, add_constraint, drop, ray, reset, solve, value
 from svmcvx.fast.core.active_set_passes import DEPENDENT, FULL, INSEPARABLE, MORE, OVER, SOLVED
 
-__all__ = ["descend", "explore", "solve_or_evict", "spare_of"]
+__all__ = ["allocate_like", "descend", "explore", "solve_or_evict"]
 
 Floats: TypeAlias = NDArray[np.float64]
 Bools: TypeAlias = NDArray[np.bool_]
@@ -37,7 +37,7 @@ BETTER = 1e-10
 SATISFIED = 1e-11
 
 
-def spare_of(s: State) -> State:
+def allocate_like(s: State) -> State:
     """Return room for a copy of a state."""
     return State(
         s.K,
@@ -147,7 +147,7 @@ def _force(s: State, kept: Bools, q: int) -> bool:
     kept[q] = not kept[q]
     if not kept[q]:
         _leave(s, q)
-    elif s.tight[0] > 0 and s.u[q] < 1.0 and not raised(s, q):
+    elif s.tight[0] > 0 and s.u[q] < 1.0 and not add_constraint(s, q):
         kept[q] = False
         return False
     return solve(s, kept, math.inf, 50 * s.y.size)[0] == SOLVED
@@ -190,7 +190,7 @@ def descend(s: State, spare: State, kept: Bools, price: Floats, allowed: Bools, 
                     best, improved = now, True
                     break
             if code in (INSEPARABLE, FULL):
-                clear(s)
+                reset(s)
             _copy_state(spare, s)
             kept[:] = before
     return best, trials

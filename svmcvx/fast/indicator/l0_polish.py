@@ -8,11 +8,11 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from svmcvx.fast.core.active_set import State, clear, value
+from svmcvx.fast.core.active_set import State, reset, value
 from svmcvx.fast.core.active_set_passes import MORE, SOLVED
 from svmcvx.fast.core.growing_working_set import GrowingWorkingSet
 from svmcvx.fast.core.monitor import Monitor
-from svmcvx.fast.indicator.l0_exchange import descend, explore, solve_or_evict, spare_of
+from svmcvx.fast.indicator.l0_exchange import allocate_like, descend, explore, solve_or_evict
 from svmcvx.feature_space import FeatureSpace
 
 __all__ = ["LocalMinimum", "PolishSettings", "SetPolisher"]
@@ -155,7 +155,7 @@ class SetPolisher:
     def _work(self, kept: Bools, margins: Floats | None) -> GrowingWorkingSet:
         """All observations, or those nearest to being on the margin."""
         if self.small:
-            clear(self._whole.state)
+            reset(self._whole.state)
             return self._whole
         distance = np.zeros(self.n) if margins is None else np.abs(margins - 1.0)
         sides = [
@@ -180,7 +180,7 @@ class SetPolisher:
 
     def _search(self, state: State, kept: Bools, price: Floats, picks: Floats | None) -> None:
         if self._spare is None or self._spare[0].y.size != state.y.size:
-            self._spare = spare_of(state), spare_of(state)
+            self._spare = allocate_like(state), allocate_like(state)
         if picks is not None:
             objective = value(state) + float(price[~kept].sum())
             explore(state, *self._spare, kept, price, objective, picks, 10 * TRIALS)

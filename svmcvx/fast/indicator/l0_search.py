@@ -20,7 +20,7 @@ from svmcvx.formulations.base import RecoveredPoints
 from svmcvx.formulations.indicator.l0 import L0
 from svmcvx.losses import zero_one
 from svmcvx.solution import Status
-from svmcvx.system.abandoned import to_the_end
+from svmcvx.system.cancellation import uninterruptible
 from svmcvx.system.deadline import OutOfTime
 
 __all__ = ["GlobalSearch"]
@@ -66,7 +66,7 @@ class GlobalSearch:
         best = search.best
         assert best is not None  # noqa: S101 - constant scores are feasible
         self.statement = replace(self.statement, pool=(best,))
-        with to_the_end():
+        with uninterruptible():
             self.bound = search.bound
             models = self.statement.recovered_models(~best.dropped, best.w, best.b)
         return RecoveredPoints(models, []), status, options

@@ -22,7 +22,15 @@ from numpy.typing import NDArray
 from svmcvx.certificate import SolverBound
 from svmcvx.data import check_seed
 from svmcvx.errors import DataTypeError
-from svmcvx.fast.core.monitor import Callback, Monitor, conclude, earlier_solution, limited, monitored, unless_abandoned
+from svmcvx.fast.core.monitor import (
+    Callback,
+    Monitor,
+    conclude,
+    earlier_solution,
+    limited,
+    monitored,
+    solve_interruptible,
+)
 from svmcvx.fast.core.thread_pool import shares
 from svmcvx.fast.indicator.search.branch_and_bound import BranchAndBound, BranchSettings
 from svmcvx.fast.indicator.search.search_state import RampSearch, factor_in_time
@@ -32,7 +40,7 @@ from svmcvx.formulations.indicator.pool import incumbent_margins
 from svmcvx.formulations.indicator.ramp import Ramp, ramp_pool
 from svmcvx.kernels import KernelLike
 from svmcvx.solution import Solution, Status
-from svmcvx.system.abandoned import to_the_end
+from svmcvx.system.cancellation import uninterruptible
 from svmcvx.system.deadline import OutOfTime
 
 __all__ = ["ramp"]
@@ -127,7 +135,7 @@ def ramp(
     earlier = incumbent_margins(warm_start, counting)
     with monitored(tol=tol, max_iter=max_iter, verbose=verbose, callback=callback) as monitor:
         run = _Run(statement, monitor, settings or BranchSettings())
-        found, status, options = unless_abandoned(monitor, run.all, counting, earlier)
+        found, status, options = solve_interruptible(monitor, run.all, counting, earlier)
         return conclude(
             run.statement,
             found,
@@ -165,6 +173,6 @@ class _Run:
         best = search.best
         assert best is not None  # noqa: S101 - constant scores are feasible
         self.statement = replace(self.statement, pool=(best,))
-        with to_the_end():
+        with uninterruptible():
             self.bound, models = search.bound, self.statement.incumbent_models()
         return RecoveredPoints(models, []), status, {"method": "branch", "nodes": tree.nodes}

@@ -38,7 +38,15 @@ from numpy.typing import NDArray
 from svmcvx.certificate import Dual, SolverBound
 from svmcvx.data import binary_data, check_choice, check_number, check_seed
 from svmcvx.errors import DataError, DataTypeError
-from svmcvx.fast.core.monitor import Callback, Monitor, conclude, earlier_solution, limited, monitored, unless_abandoned
+from svmcvx.fast.core.monitor import (
+    Callback,
+    Monitor,
+    conclude,
+    earlier_solution,
+    limited,
+    monitored,
+    solve_interruptible,
+)
 from svmcvx.fast.core.thread_pool import Share, shares
 from svmcvx.fast.indicator.search.branch_and_bound import BranchAndBound, BranchSettings
 from svmcvx.fast.indicator.search.search_state import CEILINGS, ZeroOneSearch, factor_in_time
@@ -50,7 +58,7 @@ from svmcvx.formulations.indicator.big_m import check_total_price
 from svmcvx.formulations.indicator.zero_one import ZeroOne
 from svmcvx.kernels import KernelLike
 from svmcvx.solution import Solution, Status
-from svmcvx.system.abandoned import may_be_abandoned, to_the_end
+from svmcvx.system.cancellation import interruptible, uninterruptible
 from svmcvx.system.deadline import OutOfTime
 
 __all__ = ["ZeroOneSettings", "zero_one"]
@@ -194,7 +202,7 @@ def zero_one(
     earlier = None if warm_start is None else earlier_margins(warm_start, statement)
     with monitored(tol=tol, max_iter=max_iter, verbose=verbose, callback=callback) as monitor:
         run = _Run(statement, monitor, method, settings)
-        found, status, options = unless_abandoned(monitor, run.all, earlier, rng)
+        found, status, options = solve_interruptible(monitor, run.all, earlier, rng)
         return conclude(
             run.statement,
             found,
@@ -236,13 +244,13 @@ class _Run:
         self.search = ZeroOneSearch(replace(self.statement, pool=simple_starts(self.statement, earlier)), self.monitor)
         self.searched = True
         try:
-            with may_be_abandoned(self.monitor.deadline), shares() as share:
+            with interruptible(self.monitor.deadline), shares() as share:
                 status = self._until_the_end(share, rng)
         except OutOfTime:
             status = self.monitor.late
         best = self.search.best
         self.statement = replace(self.statement, pool=() if best is None else (best,))
-        with to_the_end():
+        with uninterruptible():
             models = [] if best is None else self.statement.recovered_models(~best.dropped, best.w, 0.0)
         return RecoveredPoints(models, self.duals), status, {"method": self.used, **self.effort}
 

@@ -109,7 +109,7 @@ class BlockMargins(Margins):
         self.pending = []
         return _added(found, extreme=name == "flat_ends")
 
-    def place(self, w: Floats) -> None:
+    def set_point(self, w: Floats) -> None:
         """Set the scores to those of w."""
         if not self.begun:
             self.space.shards.change(_begin, None, self.space.settings, self.loss, w)
@@ -121,11 +121,11 @@ class BlockMargins(Margins):
         """Set the change of the scores along a step."""
         self._sum("project", dw, keep=True)
 
-    def advance(self, t: float) -> None:
+    def take_step(self, t: float) -> None:
         """Move the scores along the step, with the next pass."""
         self.pending.append(("advance", (t,)))
 
-    def recentre(self) -> None:
+    def update_prox_center(self) -> None:
         """Make the multipliers the centre, with the next pass."""
         self.pending.append(("recentre", ()))
 
@@ -147,7 +147,7 @@ class BlockMargins(Margins):
         found: tuple[float, float] = self._sum("flat_ends", b, sigma)
         return found
 
-    def respond(self, b: float, sigma: float, mean: float) -> Observed:
+    def prox_step(self, b: float, sigma: float, mean: float) -> Observed:
         """Set multipliers and slopes; return the sums over the rows."""
         found: Observed = self._sum("respond", b, sigma, mean, keep=True)
         return found
@@ -302,7 +302,7 @@ def _begin(pieces: Pieces, parts: Parts, settings: BlockSettings, loss: BlockLos
     found = []
     for space, rows in zip(spaces(pieces, parts, settings), parts["rows"], strict=True):
         margins = Margins(loss.of(space.X, rows.y, rows.weight, rows.norms))
-        margins.place(w)
+        margins.set_point(w)
         margins.problem = margins.problem.with_rows(None)
         found.append(margins)
     return {MARGINS: found}, None

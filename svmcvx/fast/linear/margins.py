@@ -93,7 +93,7 @@ class Margins:
         """Return X'(ya) of the centre a."""
         return np.asarray(self.problem.X.T @ (self.problem.y * self.centre))
 
-    def place(self, w: Floats) -> None:
+    def set_point(self, w: Floats) -> None:
         """Set the scores to those of w."""
         self.f = np.asarray(self.problem.X @ w)
 
@@ -101,11 +101,11 @@ class Margins:
         """Set the change of the scores along a step."""
         self.df = np.asarray(self.problem.X @ dw)
 
-    def advance(self, t: float) -> None:
+    def take_step(self, t: float) -> None:
         """Move the scores along the step."""
         self.f = self.f + t * self.df
 
-    def recentre(self) -> None:
+    def update_prox_center(self) -> None:
         """Make the multipliers the centre."""
         self.centre = self.alpha.copy()
 
@@ -141,7 +141,7 @@ class Margins:
         left, right = passes.flat_ends(m.kind, self.f, m.y, b, self.centre, m.c, sigma)
         return float(left), float(right)
 
-    def respond(self, b: float, sigma: float, mean: float) -> Observed:
+    def prox_step(self, b: float, sigma: float, mean: float) -> Observed:
         """Set multipliers and slopes; return the sums over the rows. `mean` is that of the margins, for their variance."""
         m = self.problem
         sums = passes.respond(m.kind, self.f, m.y, b, self.centre, m.c, sigma, *m.loss, m.norms, self.alpha, self.slope)

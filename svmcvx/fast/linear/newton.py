@@ -112,7 +112,7 @@ def minimise(
     try:
         status = _descend(m, monitor, rows, bounds, w, b, sigma, settings)
     except OutOfTime:
-        status = Status.INTERRUPTED if monitor.deadline.pressed.is_set() else Status.TIME_LIMIT
+        status = Status.INTERRUPTED if monitor.deadline.interrupt_requested.is_set() else Status.TIME_LIMIT
     bounds.best.alpha, bounds.best.expansion = rows.kept, rows.expansion
     return bounds.best, status
 
@@ -130,7 +130,7 @@ def _descend(
     """Take steps from (w, b) until there is a reason to stop; what is best goes to `bounds`."""
     q = np.zeros(m.d) if m.linear_term is None else m.linear_term
     penalty = sigma
-    rows.place(w)
+    rows.set_point(w)
     steps, idle, smallest, improved, proved = 0, 0, math.inf, 0, 0.0
     first, promised = math.inf, math.inf
     polish = Polish(rows) if Polish.applies(m, rows) else None
@@ -140,13 +140,13 @@ def _descend(
         nonlocal b
         if m.bias:
             b = _best_bias(rows, b, penalty)
-        sums, expansion = rows.respond(b, penalty, rows.mean("f") if m.variance > 0 else 0.0)
+        sums, expansion = rows.prox_step(b, penalty, rows.mean("f") if m.variance > 0 else 0.0)
         primal = expansion if m.linear_term is None else expansion + q
         return sums, primal, w - primal
 
     while True:
         sums, primal, gradient = multipliers(w)
-        judged = bounds.judge(w, b, sums, primal, rows.loss_of(primal, b) if m.kernel_expansion else None)
+        judged = bounds.update_bounds(w, b, sums, primal, rows.loss_of(primal, b) if m.kernel_expansion else None)
         if judged.better_lower:
             rows.keep()
         if judged.better_upper and m.kernel_expansion:
@@ -175,7 +175,7 @@ def _descend(
         if status is None and (exhausted or not math.isfinite(gap)):
             status = Status.INACCURATE
         if status is None and polish is not None and (exact := polish(grow_sigma)) is not None:
-            judged = bounds.judge(exact.w, exact.b, exact.response, exact.w)
+            judged = bounds.update_bounds(exact.w, exact.b, exact.response, exact.w)
             if judged.better_lower:
                 rows.kept = exact.alpha
             if relative_gap(bounds.best.lower, bounds.best.upper) <= monitor.tol:
@@ -183,7 +183,7 @@ def _descend(
         if status is not None:
             return status
         if grow_sigma:
-            rows.recentre()
+            rows.update_prox_center()
             penalty = min(penalty * SIGMA_GROWTH, LARGEST_SIGMA)
             sums, primal, gradient = multipliers(w)
             first = math.inf
@@ -208,9 +208,9 @@ def _descend(
         b += t * db
         steps += 1
         if steps % REFRESH == 0:
-            rows.place(w)
+            rows.set_point(w)
         else:
-            rows.advance(t)
+            rows.take_step(t)
 
 
 def _first_sigma(m: LinearTerms, settings: LinearNewtonSettings, *, warm: bool) -> float:

@@ -38,12 +38,12 @@ from svmcvx.model import LinearModel
 
 __all__ = [
     "ArrayBounds",
-    "Judged",
     "LinearBounds",
     "LinearNewtonSettings",
     "LinearProblem",
     "LinearTerms",
     "Point",
+    "PointBounds",
     "Response",
     "earlier_coefficients",
     "estimated_rounding",
@@ -282,7 +282,7 @@ class Response(NamedTuple):
     variance: float
 
 
-class Judged(NamedTuple):
+class PointBounds(NamedTuple):
     """Bounds at a point, and which of them is the best so far."""
 
     lower: float
@@ -337,9 +337,9 @@ class LinearBounds:
         self.best = Point(w.copy(), 0.0, alpha, alpha)
         self.problem = problem
 
-    def judge(
+    def update_bounds(
         self, w: Floats, b: float, response: Response, primal: Floats, expanded_loss: float | None = None
-    ) -> Judged:
+    ) -> PointBounds:
         """Return the bounds at (w, b) with the multipliers of a response and ``primal`` = w(α), and whether they are the best.
 
         Parameters
@@ -377,7 +377,7 @@ class LinearBounds:
             unbalanced = abs(response.balance) * (1.0 + abs(b) + problem.largest_norm * math.sqrt(dual_norm))
         upper, lower = upper + rounding, lower - rounding - unbalanced
         best = self.best
-        judged = Judged(lower, upper, lower >= best.lower, upper <= best.upper)
+        judged = PointBounds(lower, upper, lower >= best.lower, upper <= best.upper)
         if judged.better_upper:
             best.w, best.b, best.upper = w.copy(), b, upper
         if judged.better_lower:
@@ -394,7 +394,7 @@ class ArrayBounds(LinearBounds):
         """Return (lower, upper) at (w, b) with multipliers α and ``primal`` = w(α); keep the best of each."""
         problem = self.problem
         loss = problem.loss_at(np.asarray(problem.X @ primal), b, alpha) if problem.kernel_expansion else None
-        judged = self.judge(w, b, response, primal, loss)
+        judged = self.update_bounds(w, b, response, primal, loss)
         if judged.better_upper and problem.kernel_expansion:
             self.best.expansion = alpha.copy()
         if judged.better_lower:

@@ -284,7 +284,7 @@ def _solve_blocks(statement: HardMarginInBlocks, monitor: Monitor, settings: Act
             X = sp.csr_array(sp.vstack([X, seen.X])) if sp.issparse(X) else np.vstack([X, seen.X])
             y = np.append(y, seen.y)
     except OutOfTime:
-        status = Status.INTERRUPTED if monitor.deadline.pressed.is_set() else Status.TIME_LIMIT
+        status = Status.INTERRUPTED if monitor.deadline.interrupt_requested.is_set() else Status.TIME_LIMIT
     finally:
         space.shards.deadline = None
     if statement.working is None:

@@ -20,8 +20,8 @@ from svmcvx.fast.core.monitor import (
     earlier_solution,
     limited,
     monitored,
+    solve_interruptible,
     solved_from,
-    unless_abandoned,
 )
 from svmcvx.fast.linear import loss_passes as passes
 from svmcvx.fast.linear.blocks import BlockLoss, solve_in_blocks
@@ -209,9 +209,9 @@ def odm(
             if by_blocks:
                 found, status = minimise_by_blocks(statement, monitor, theta, settings.largest_rank, settings.newton)
                 points = RecoveredPoints([space.model(found.v)], [{"theta": found.theta}])
-                told = {"iterations": found.steps, "products": found.products, "rank": found.rank}
-                return points, status, {"method": "blocks", **told}
-            return unless_abandoned(
+                info = {"iterations": found.steps, "products": found.products, "rank": found.rank}
+                return points, status, {"method": "blocks", **info}
+            return solve_interruptible(
                 monitor, _solve_whole, statement, monitor, w, theta, method, check_seed(seed), settings
             )
 

@@ -33,8 +33,8 @@ from svmcvx.fast.core.monitor import (
     earlier_solution,
     limited,
     monitored,
+    solve_interruptible,
     solved_from,
-    unless_abandoned,
 )
 from svmcvx.fast.linear import loss_passes as passes
 from svmcvx.fast.linear.blocks import BlockLoss, solve_in_blocks
@@ -223,14 +223,14 @@ def odml(
             if space.is_linear and (method == "unwhitened" or (method == "auto" and statement.curvature.by_products)):
                 point, status = _unwhitened(statement, monitor, alpha, settings.newton)
                 model = linear_model(space, point.w, 0.0, np.ones(space.data.n, dtype=bool))
-                told = {"method": "unwhitened", "iterations": point.steps}
-                return RecoveredPoints([model], [{"alpha": point.alpha}]), status, told
+                info = {"method": "unwhitened", "iterations": point.steps}
+                return RecoveredPoints([model], [{"alpha": point.alpha}]), status, info
             if without_gram:
                 found, status = solve_by_ranks(statement, monitor, alpha, settings.largest_rank, settings.newton)
-                told = {"method": "low-rank", "rank": found.rank, "complete": found.exhausted}
-                return found.candidates, status, told
+                info = {"method": "low-rank", "rank": found.rank, "complete": found.exhausted}
+                return found.candidates, status, info
             rng = check_seed(seed)
-            return unless_abandoned(monitor, _solve_whitened, statement, monitor, alpha, method, rng, settings)
+            return solve_interruptible(monitor, _solve_whitened, statement, monitor, alpha, method, rng, settings)
 
         return solved_from(
             statement, monitor, solve, alpha, solver=lambda options: f"fast.odml/{options.get('method', method)}"

@@ -34,7 +34,7 @@ from svmcvx.core.exactly import SMALLEST
 from svmcvx.core.rows import inner_error, row_norms_above, sums_above
 from svmcvx.feature_space import FeatureSpace, KernelSpace
 from svmcvx.kernels.bounded_gram import BoundedGram
-from svmcvx.system.abandoned import awaited, may_be_abandoned
+from svmcvx.system.cancellation import interruptible, run_with_deadline
 from svmcvx.system.deadline import OutOfTime
 
 __all__ = ["FactorError"]
@@ -68,7 +68,7 @@ class FactorError:
             entries = _row_errors(space)
             L, diagonal = np.asarray(space.factor), space.diagonal_above()
             try:
-                with may_be_abandoned():
+                with interruptible():
                     return cls(_missing(space.block(np.arange(n), np.arange(n)), L, entries, diagonal), zeros)
             except OutOfTime:
                 triangular = isinstance(space, KernelSpace) and space.factorisation.method == "cholesky"
@@ -120,7 +120,7 @@ def _row_errors(space: FeatureSpace) -> Floats:
 
 def _missing(K: Floats, L: Floats, entries: Floats, diagonal: Floats) -> Floats:
     r"""Return bounds on :math:`E'_{ii}`, given bounds on the row sums of the errors of a symmetric K, and on its exact diagonal."""
-    E = K - awaited(np.matmul, L, L.T)
+    E = K - run_with_deadline(np.matmul, L, L.T)
     E = (E + E.T) / 2
     if not np.isfinite(E).all():
         return np.full(K.shape[0], math.inf)
@@ -130,7 +130,7 @@ def _missing(K: Floats, L: Floats, entries: Floats, diagonal: Floats) -> Floats:
     errors = (roundings(4) * (exact(whole) + sizes) + rounded + entries).upper
     below = -float(sizes.max())
     if 0 < K.shape[0] <= EIGENVALUE_ROWS and below < 0.0:
-        below = max(below, smallest_eigenvalue_below(E, float(awaited(np.linalg.eigvalsh, E)[0])))
+        below = max(below, smallest_eigenvalue_below(E, float(run_with_deadline(np.linalg.eigvalsh, E)[0])))
     return _diagonal_of_rest(L, diagonal, max(-below, 0.0) + exact(float(errors.max())))
 
 

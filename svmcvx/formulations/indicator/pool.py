@@ -25,7 +25,7 @@ from svmcvx.heuristics.signed_rows import ON_MARGIN, Geometry, Incumbent, never
 from svmcvx.heuristics.soft_margin import elastic_filter, soft_margin_scores
 from svmcvx.losses import zero_one
 from svmcvx.model import BinaryModel
-from svmcvx.system.abandoned import may_be_abandoned
+from svmcvx.system.cancellation import interruptible
 from svmcvx.system.deadline import current
 
 __all__ = ["RELAXATION_ROWS", "RelaxedPoint", "counting_pool", "incumbent_margins", "relaxed_point"]
@@ -198,7 +198,7 @@ def counting_pool(
         # For a score only: the free bias as the coefficient of a large constant feature.
         size = max(1.0, float(np.sqrt(np.mean(geometry.G**2))))
         relaxed = replace(geometry, G=np.hstack([geometry.G, CONSTANT * size * geometry.y[:, None]]), free=False)
-    with may_be_abandoned(deadline):
+    with interruptible(deadline):
         relaxation, best = _searched(statement, relaxed, earlier, lam=lam, k=k, stop=stop)
     zeros = np.zeros(geometry.G.shape[1])
     biases = (0.0, 1.0, -1.0) if geometry.free else (0.0,)

@@ -39,7 +39,7 @@ from svmcvx.kernels import KernelLike
 from svmcvx.losses import ramp
 from svmcvx.model import BinaryModel, Model
 from svmcvx.solution import OptimalIntercepts
-from svmcvx.system.abandoned import may_be_abandoned
+from svmcvx.system.cancellation import interruptible
 from svmcvx.system.deadline import Deadline, current
 
 __all__ = ["Ramp", "RampProblem", "ramp_mio", "ramp_objective", "ramp_pool"]
@@ -146,7 +146,7 @@ def ramp_pool(
         points += [(point.w, point.b) for point in starts]
         sets.append(starts[0].u < -1.0)
     deadline = deadline or current()
-    with may_be_abandoned(deadline):
+    with interruptible(deadline):
         points += [ramp_descent(geometry, counting.C, dropped, deadline.passed) for dropped in sets]
     return tuple(geometry.incumbent(w, b, ramp) for w, b in points)
 

@@ -234,7 +234,7 @@ class PSVM(AlphaDualStatement):
         bias = self.constant_bias(float(weight[y > 0].sum()), float(weight[y < 0].sum()))
         return [self.constant(bias)], [{"alpha": np.zeros(y.size)}]
 
-    def surpasses_trivial(self, upper: float, lower: float) -> bool:
+    def dominates_trivial_bounds(self, upper: float, lower: float) -> bool:
         r"""Whether w = 0, which costs at least :math:`2C\min(\sum_{y_i>0}s_i, \sum_{y_i<0}s_i)`, and α = 0 are no better."""
         positive = self.y > 0
         smaller = min(float(self.weight[positive].sum()), float(self.weight[~positive].sum()))

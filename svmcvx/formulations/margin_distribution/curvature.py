@@ -15,7 +15,7 @@ from svmcvx.feature_space import FeatureSpace
 from svmcvx.losses import variance_multipliers
 from svmcvx.numerical.conjugate_gradients import conjugate_gradients
 from svmcvx.system import memory
-from svmcvx.system.abandoned import awaited, checkpoint, cholesky, triangle
+from svmcvx.system.cancellation import checkpoint, cholesky, run_with_deadline, triangle
 
 __all__ = ["Curvature"]
 
@@ -70,7 +70,7 @@ class Curvature:
         margins = self.space.data.y[:, None] * L
         centred = np.sqrt(2.0 * self.lam1 * self.share)[:, None] * (margins - self.share @ margins)
         if float(np.vdot(centred, centred)) <= WELL_CONDITIONED:
-            R = awaited(np.matmul, centred.T, centred)
+            R = run_with_deadline(np.matmul, centred.T, centred)
             R[np.diag_indices(r)] += 1.0
             return cholesky(R)
         # R is the Gram matrix of the identity stacked on the centred margins, so T is the triangle of their QR factor.

@@ -71,7 +71,7 @@ from svmcvx.formulations.margin_distribution.curvature import Curvature
 from svmcvx.formulations.margin_distribution.odm import ODMStatement, solve_positive
 from svmcvx.losses import slack, variance_multipliers
 from svmcvx.model import BinaryModel
-from svmcvx.system.abandoned import may_be_abandoned
+from svmcvx.system.cancellation import interruptible
 from svmcvx.system.deadline import OutOfTime, current
 
 __all__ = ["ODML", "ODMLHardMargin", "check_penalties", "dual_objective", "objective"]
@@ -193,7 +193,7 @@ class _ODML(ODMStatement):
             return {"alpha": alpha, "tau": np.zeros(alpha.size)}
         tau = self.entry(dual, "tau") if "tau" in dual else np.zeros(alpha.size)
         if not self.space.blockwise:
-            with suppress(OutOfTime), may_be_abandoned():
+            with suppress(OutOfTime), interruptible():
                 tau = self._best_tau(alpha)
         return {"alpha": alpha, "tau": centred(tau, self.share)}
 
@@ -219,7 +219,7 @@ class _ODML(ODMStatement):
         alpha, tau = self._point(dual)
         v = self.coefficients({"alpha": alpha, "tau": tau})
         try:
-            with may_be_abandoned():
+            with interruptible():
                 squared_norm = self.space.squared_norm_of(v)
         except OutOfTime:
             # The norm of a sum is between 0 and the sum of the norms.

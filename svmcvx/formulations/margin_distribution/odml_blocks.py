@@ -19,7 +19,7 @@ from svmcvx.certificate import Dual, Evaluation
 from svmcvx.core.bounded import Bounded, exact, total
 from svmcvx.core.rows import Ball
 from svmcvx.feature_space.blocks import BlockSettings, BlockSpace, spaces
-from svmcvx.formulations.blocks import InBlocks, Make, added_expansions, rowless
+from svmcvx.formulations.blocks import InBlocks, Make, added_expansions, without_features
 from svmcvx.formulations.margin_distribution.centring import (
     CentringPlan,
     TauSums,
@@ -150,7 +150,7 @@ def _gains_with_tau(
 def _clipped(
     pieces: Pieces, parts: Parts, make: Make, settings: BlockSettings, name: str
 ) -> tuple[Parts, list[TauSums]]:
-    boxes = [statement.upper_bound() for statement in rowless(parts, make, settings)]
+    boxes = [statement.upper_bound() for statement in without_features(parts, make, settings)]
     alphas = [np.clip(np.nan_to_num(alpha), 0.0, top) for alpha, top in zip(parts[name], boxes, strict=True)]
     finite = [np.nan_to_num(tau, posinf=0.0, neginf=0.0) for tau in parts[TAU]]
     return {CLIPPED: alphas, CENTRED: finite}, [tau_sums(tau) for tau in finite]
@@ -163,7 +163,7 @@ def _nothing(pieces: Pieces, parts: Parts) -> tuple[Parts, None]:
 def _gridded(
     pieces: Pieces, parts: Parts, make: Make, settings: BlockSettings, plan: CentringPlan
 ) -> tuple[Parts, tuple[int, int]]:
-    statements = rowless(parts, make, settings)
+    statements = without_features(parts, make, settings)
     units = [tau_units(tau, s.share, plan) for tau, s in zip(parts[CENTRED], statements, strict=True)]
     return {CENTRED: units}, (sum(int(part.sum()) for part in units), sum(part.size for part in units))
 
@@ -172,7 +172,7 @@ def _subtracted(
     pieces: Pieces, parts: Parts, rest: int, make: Make, settings: BlockSettings, each: int, plan: CentringPlan
 ) -> tuple[Parts, None]:
     found = []
-    for units, statement in zip(parts[CENTRED], rowless(parts, make, settings), strict=True):
+    for units, statement in zip(parts[CENTRED], without_features(parts, make, settings), strict=True):
         here = min(rest, units.size)
         rest -= here
         found.append(np.ldexp(without_rest(units, statement.share, each, here).astype(np.float64), plan.exponent))
@@ -184,7 +184,9 @@ def _outside(
 ) -> list[tuple[float, int, float]]:
     """Return, for each block, the largest violation of the box, and Στ in steps of the grid and rounded."""
     found: list[tuple[float, int, float]] = []
-    for statement, alpha, tau in zip(rowless(parts, make, settings), parts[name], parts[tau_name], strict=True):
+    for statement, alpha, tau in zip(
+        without_features(parts, make, settings), parts[name], parts[tau_name], strict=True
+    ):
         if not alpha.size:
             continue
         if not (np.isfinite(alpha).all() and np.isfinite(tau).all()):

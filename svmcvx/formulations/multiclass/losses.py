@@ -96,7 +96,7 @@ class ScoreLoss(ABC):
     def project(self, a: Floats, s: Floats | None = None) -> Floats:
         """Return multipliers exactly inside s times the domain (s = 1 if None); those that are so already as they are."""
 
-    def nearly(self, a: Floats) -> Floats:
+    def project_approx(self, a: Floats) -> Floats:
         """Return multipliers inside the domain up to rounding, cheaply."""
         return self.project(a)
 

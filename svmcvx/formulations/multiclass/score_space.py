@@ -267,7 +267,7 @@ class ScoreSpace:
             z = self._potential_differences(np.asarray(potential, dtype=np.float64))
             longest = float(np.abs(z).max())
             moved = a + loss.feasible_move(a, z * min(1.0, LONGEST_MOVE / longest) if longest > 0 else z)
-            moved = loss.nearly(moved)
+            moved = loss.project_approx(moved)
             if np.abs(target - self.balance(s * moved)).max() >= np.abs(missing).max():
                 break
             a = moved

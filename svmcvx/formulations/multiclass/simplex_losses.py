@@ -44,7 +44,7 @@ class _SimplexLoss(ScoreLoss):
         s = np.ones(a.shape[0]) if s is None else s
         return reduced_to_sums(np.clip(a, 0.0, s[:, None]), s)
 
-    def nearly(self, a: Floats) -> Floats:
+    def project_approx(self, a: Floats) -> Floats:
         a = np.clip(a, 0.0, self.cap)
         return np.asarray(a / np.maximum(row_sums(a), 1.0)[:, None])
 
@@ -172,9 +172,9 @@ class TopHinge(_SimplexLoss):
         s = np.ones(a.shape[0]) if s is None else s
         return cut_to_top(super().project(np.minimum(a, s[:, None] * self.cap), s), s, self.k)
 
-    def nearly(self, a: Floats) -> Floats:
+    def project_approx(self, a: Floats) -> Floats:
         """Clip, scale to the simplex, then cut off."""
-        return self.project(a) if self.k > 2 else super().nearly(a)
+        return self.project(a) if self.k > 2 else super().project_approx(a)
 
     def domain_violation(self, a: Floats, s: Floats | None = None) -> float:
         """Violation of the simplex, of 1/k, and of (k − 1) a ≤ Σa."""

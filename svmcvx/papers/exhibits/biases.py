@@ -64,7 +64,7 @@ def bias_by_rule(rule: Literal["paper", "released"] | str, y: Floats, alpha: Flo
 class _AsGiven(PSVM):
     """The pSVM, where the machine of a rule is shown even if w = 0 has a smaller objective."""
 
-    def surpasses_trivial(self, upper: float, lower: float) -> bool:
+    def dominates_trivial_bounds(self, upper: float, lower: float) -> bool:
         return True
 
 

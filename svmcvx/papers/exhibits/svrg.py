@@ -21,8 +21,8 @@ from svmcvx.fast.core.monitor import (
     earlier_solution,
     limited,
     monitored,
+    solve_interruptible,
     solved_from,
-    unless_abandoned,
 )
 from svmcvx.fast.linear.margins import Margins
 from svmcvx.fast.linear.problem import ArrayBounds, LinearProblem, Point
@@ -104,7 +104,7 @@ def odm_by_svrg(
             return odm.points_of(statement, point), status, {"method": "svrg", "iterations": point.steps}
 
         def solve(start: Floats | None) -> Found:
-            return unless_abandoned(monitor, run, start)
+            return solve_interruptible(monitor, run, start)
 
         return solved_from(statement, monitor, solve, w, solver=lambda options: "papers.odm/svrg")
 
@@ -178,7 +178,7 @@ def odml_by_svrg(
             return points, status, {"method": "svrg", "iterations": point.steps}
 
         def solve(alpha: Floats | None) -> Found:
-            return unless_abandoned(monitor, run, alpha)
+            return solve_interruptible(monitor, run, alpha)
 
         return solved_from(statement, monitor, solve, alpha, solver=lambda options: "papers.odml/svrg")
 
@@ -197,8 +197,8 @@ def _descend_odm(problem: LinearProblem, monitor: Monitor, w: Floats, rng: np.ra
     rows = Margins(m)
     steps = 0
     while True:
-        rows.place(w)
-        sums, expansion = rows.respond(0.0, 1.0, 0.0)
+        rows.set_point(w)
+        sums, expansion = rows.prox_step(0.0, 1.0, 0.0)
         primal = expansion if m.linear_term is None else expansion + m.linear_term
         lower, upper = bounds.update(w, 0.0, rows.alpha, primal, sums)
         status = monitor.report(steps, lower, upper)

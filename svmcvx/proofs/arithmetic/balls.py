@@ -15,7 +15,7 @@ import scipy.sparse as sp
 from flint import arb, arb_mat, fmpq
 from numpy.typing import NDArray
 
-from svmcvx.proofs.problem import Refused
+from svmcvx.proofs.problem import ProofRejected
 
 __all__ = [
     "Ball",
@@ -172,7 +172,7 @@ class Inverse:
         n = A.nrows()
         middle = np.array([float(x) for x in A.mid().entries()]).reshape(n, n)
         if not np.isfinite(middle).all():
-            raise Refused(f"{what} is out of the range of doubles")
+            raise ProofRejected(f"{what} is out of the range of doubles")
         values, vectors = np.linalg.eigh(middle)
         smallest = float(np.abs(values).max()) * 1e-18
         G = as_matrix(vectors.T / np.sqrt(np.maximum(values, smallest))[:, None])
@@ -180,7 +180,7 @@ class Inverse:
         self.error = -least([-total(abs(x) for x in row).upper() for row in rows])
         self.A, self.G = A, G
         if not self.error < 1:
-            raise Refused(
+            raise ProofRejected(
                 f"{what} is not proved to be positive definite; its smallest eigenvalue is about {values[0]:.3g}"
             )
 

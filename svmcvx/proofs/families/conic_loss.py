@@ -24,7 +24,7 @@ import numpy as np
 from flint import arb, arb_mat
 
 from svmcvx.proofs.arithmetic.balls import Ball, Inverse, balls, combination, least, nonneg, product, total
-from svmcvx.proofs.problem import Problem, Refused
+from svmcvx.proofs.problem import Problem, ProofRejected
 from svmcvx.proofs.space import Space, require_norm
 
 __all__ = ["FAMILY", "conic_bound", "multiplier", "scalings"]
@@ -76,7 +76,7 @@ def _spread(space: Space) -> tuple[Ball, list[Ball]]:
         # ε times the identity on the span of the rows, of at most as many dimensions as there are rows.
         ridge = float(problem.proof.model["ridge"].item())
         if ridge < 0:
-            raise Refused(f"the ridge of the spread must not be negative, got {ridge:.9g}")
+            raise ProofRejected(f"the ridge of the spread must not be negative, got {ridge:.9g}")
         one = arb(1 if problem.penalised else 0)
         square += arb(ridge) * problem.n
         lengths = [space.gram(np.array([row]), np.array([row]))[0, 0] + one for row in problem.index.tolist()]
@@ -100,7 +100,7 @@ def _objective(space: Space, square: Ball, z: Sequence[Ball]) -> Ball:
     if not problem.has("kappa"):
         return square + arb(problem.number("lam")) * loss
     if not loss <= allowance(problem):
-        raise Refused(
+        raise ProofRejected(
             f"the weight inside the margin is {float(loss.upper()):.9g} at the model, above the {float(allowance(problem)):.9g} allowed"
         )
     return square
@@ -111,11 +111,11 @@ def _upper(space: Space) -> Ball:
     square += space.model.norm
     if any(v > 0 for v in deviations):
         return _objective(space, square, [_indicator(u, v) for u, v in zip(space.margins, deviations, strict=True)])
-    found, refusal = [], Refused("the model proves nothing")
+    found, refusal = [], ProofRejected("the model proves nothing")
     for divisor, kept in scalings(space.margins):
         try:
             found.append(_objective(space, square / divisor**2, [arb(int(not keep)) for keep in kept]))
-        except Refused as reason:
+        except ProofRejected as reason:
             refusal = reason
     if not found:
         raise refusal
@@ -134,7 +134,7 @@ def multiplier(problem: Problem) -> Ball:
     """Return λ of the dual point of a cardinality form."""
     lam = float(problem.proof.dual["lam"].item())
     if lam < 0:
-        raise Refused(f"the multiplier lam is {lam!r}, it must not be negative")
+        raise ProofRejected(f"the multiplier lam is {lam!r}, it must not be negative")
     return arb(lam)
 
 
@@ -145,9 +145,9 @@ def conic_bound(space: Space, lam: Ball) -> Ball:
     slopes = problem.dual("alpha") if problem.has_dual("alpha") else np.zeros(problem.n)
     for row, g, a in zip(problem.index.tolist(), given.tolist(), slopes.tolist(), strict=True):
         if g < 0:
-            raise Refused(f"the gamma of row {row} is {g!r}, below 0")
+            raise ProofRejected(f"the gamma of row {row} is {g!r}, below 0")
         if g == 0 and a != 0:
-            raise Refused(f"the alpha of row {row} is {a!r} where its gamma is 0")
+            raise ProofRejected(f"the alpha of row {row} is {a!r} where its gamma is 0")
     used = np.flatnonzero(given)
     if not used.size:
         return arb(0)
@@ -169,7 +169,7 @@ def _inverse_form(
     rows = problem.index[used]
     columns = problem.X.shape[1] + problem.penalised
     if min(columns, used.size) > LARGEST or (space.kernel is not None and used.size > LARGEST):
-        raise Refused(
+        raise ProofRejected(
             f"the check needs {what} as a matrix of balls, of at most {LARGEST} rows; it has {used.size} rows and {columns} columns"
         )
     if space.kernel is None and columns <= used.size:
@@ -223,7 +223,7 @@ def _fixed_lower(space: Space) -> Ball:
         problem.index.tolist(), problem.dual("gamma").tolist(), _fixed_losses(problem), strict=True
     ):
         if g > most:
-            raise Refused(f"the gamma of row {row} is {g!r}, above its bound {most!r}")
+            raise ProofRejected(f"the gamma of row {row} is {g!r}, above its bound {most!r}")
     return conic_bound(space, arb(problem.number("lam")))
 
 

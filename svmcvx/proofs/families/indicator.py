@@ -16,7 +16,7 @@ from flint import arb
 
 from svmcvx.proofs.arithmetic.balls import Ball, as_fraction, balls, fractions, nonneg, total
 from svmcvx.proofs.families.conic_loss import conic_bound, multiplier, scalings
-from svmcvx.proofs.problem import Problem, Refused
+from svmcvx.proofs.problem import Problem, ProofRejected
 from svmcvx.proofs.space import Space
 
 __all__ = ["FAMILY"]
@@ -34,17 +34,17 @@ def _within_M(space: Space, divisor: Ball) -> None:
         return
     for row, u, M in zip(problem.index.tolist(), space.margins, balls(given[problem.index]), strict=True):
         if not u / divisor >= 1 - M:
-            raise Refused(f"the margin of row {row} is {float(u.mid()):.9g}, below the 1 − M of the problem")
+            raise ProofRejected(f"the margin of row {row} is {float(u.mid()):.9g}, below the 1 − M of the problem")
 
 
 def _best(space: Space, price: Callable[[Ball, Sequence[bool]], Ball]) -> Ball:
     """The best of the model as it is and divided by margins just below 1; `price` takes ‖w‖² and what is kept."""
-    found, refusal = [], Refused("the model proves nothing")
+    found, refusal = [], ProofRejected("the model proves nothing")
     for divisor, kept in scalings(space.margins):
         try:
             _within_M(space, divisor)
             found.append(price(space.model.norm / divisor**2, kept))
-        except Refused as reason:
+        except ProofRejected as reason:
             refusal = reason
     if not found:
         raise refusal
@@ -59,7 +59,7 @@ def _zero_one_upper(space: Space) -> Ball:
         if not problem.has("k"):
             return norm + arb(problem.number("lam")) * counted
         if not counted <= arb(problem.number("k")):
-            raise Refused(
+            raise ProofRejected(
                 f"the weight inside the margin is {float(counted.mid()):.9g} at the model, above k = {problem.number('k'):.9g}"
             )
         return norm

@@ -13,7 +13,7 @@ from __future__ import annotations
 from flint import arb
 
 from svmcvx.proofs.arithmetic.balls import Ball, as_fraction, balls, fractions, least, nonneg, power, total
-from svmcvx.proofs.problem import Problem, Refused
+from svmcvx.proofs.problem import Problem, ProofRejected
 from svmcvx.proofs.space import Space
 
 __all__ = ["FAMILY", "SHORTEST", "boxed", "shrink"]
@@ -29,10 +29,10 @@ def boxed(problem: Problem, name: str, highest: list[Ball] | None) -> list[Ball]
     alpha = fractions(problem.dual(name))
     for i, a in enumerate(alpha):
         if a < 0:
-            raise Refused(f"the multiplier of row {problem.index[i]} is {_show(a)}, below 0")
+            raise ProofRejected(f"the multiplier of row {problem.index[i]} is {_show(a)}, below 0")
         if highest is not None and a > highest[i]:
             if a > highest[i] * (1 + ROUNDING):
-                raise Refused(
+                raise ProofRejected(
                     f"the multiplier of row {problem.index[i]} is {_show(a)}, above its bound {_show(highest[i])}"
                 )
             alpha[i] = highest[i]
@@ -53,7 +53,7 @@ def _balanced(problem: Problem, alpha: list[Ball]) -> list[Ball]:
         return alpha
     smaller, larger = sorted(sums.values())
     if larger - smaller > ROUNDING * larger:
-        raise Refused(
+        raise ProofRejected(
             f"the multipliers do not satisfy y'α = 0: they sum to {_show(sums[1])} in the positive class and to "
             f"{_show(sums[-1])} in the negative one"
         )
@@ -94,7 +94,9 @@ def shrink(space: Space) -> Ball:
     smallest = least([*margins, arb(1)])
     if not smallest >= SHORTEST:
         worst = min(range(len(margins)), key=lambda i: margins[i].lower())
-        raise Refused(f"the margin of row {space.problem.index[worst]} is {float(margins[worst].mid()):.6g}, below 1")
+        raise ProofRejected(
+            f"the margin of row {space.problem.index[worst]} is {float(margins[worst].mid()):.6g}, below 1"
+        )
     return smallest
 
 

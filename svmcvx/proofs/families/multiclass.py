@@ -32,7 +32,7 @@ from svmcvx.proofs.families.scores import (
     pairs,
     weights,
 )
-from svmcvx.proofs.problem import Problem, Refused
+from svmcvx.proofs.problem import Problem, ProofRejected
 from svmcvx.proofs.space import Space
 
 __all__ = ["FAMILY"]
@@ -75,7 +75,7 @@ def _classical_lower(space: Space) -> Ball:
             ((k, j) for k in range(len(G)) for j in range(len(G[0]))), key=lambda at: float(abs(G[at[0]][at[1]]).mid())
         )
         if abs(G[k][j]) > lam * (1 + arb(ROUNDING)):
-            raise Refused(
+            raise ProofRejected(
                 f"the gradient of feature {j} and class {problem.proof.statement.classes[k]} is {float(G[k][j].mid())!r}, above lam in size"
             )
         return gain(space, loss, _scaled(rows, lam, [abs(x) for column in G for x in column]))
@@ -158,7 +158,7 @@ def _m3svm_lower(space: Space) -> Ball:
             continue
         if size > lam * (1 + arb(ROUNDING)) and "flow" in problem.proof.dual:
             names = f"{classes[k]} and {classes[other]}"
-            raise Refused(f"the flow between the classes {names} is {float(size.mid())!r} long, above lam")
+            raise ProofRejected(f"the flow between the classes {names} is {float(size.mid())!r} long, above lam")
         factor = fitting_factor(lam, [size])
         _carry(rest, k, other, [x * factor for x in flow])
     if p > 1:
@@ -171,7 +171,7 @@ def _hard_upper(space: Space) -> Ball:
     p, norm = problem.number("p"), problem.number("norm")
     smallest = least([arb(1), *(x for f in differences(space) for x in f)])
     if not smallest >= SHORTEST:
-        raise Refused(f"a difference of scores is {float(smallest.mid()):.6g} at the model, below 1")
+        raise ProofRejected(f"a difference of scores is {float(smallest.mid()):.6g} at the model, below 1")
     lengths = [_length([x / smallest for x in v], norm) for v in pairs(weights(problem)[0])]
     return -least([-x for x in lengths]) if math.isinf(p) else total(power(x, arb(p)) for x in lengths)
 
@@ -191,7 +191,7 @@ def _hard_lower(space: Space) -> Ball:
         return value - _conjugates(sizes, arb(1), p)
     gauge = sizes if p == 1 else [total(sizes)]
     if any(x > 1 + arb(ROUNDING) for x in gauge):
-        raise Refused(f"the flows are {float(least([-x for x in gauge]).mid()) * -1.0!r} long, above 1")
+        raise ProofRejected(f"the flows are {float(least([-x for x in gauge]).mid()) * -1.0!r} long, above 1")
     return value * fitting_factor(arb(1), gauge)
 
 

@@ -40,7 +40,7 @@ from svmcvx.proofs.arithmetic.balls import (
     total,
 )
 from svmcvx.proofs.families.margin import ROUNDING
-from svmcvx.proofs.problem import Problem, Refused
+from svmcvx.proofs.problem import Problem, ProofRejected
 from svmcvx.proofs.space import Space
 
 __all__ = [
@@ -181,7 +181,7 @@ def weights(problem: Problem) -> tuple[Columns, list[Ball]]:
     """W, one list a class, and b."""
     W, b = problem.proof.model["coef"], problem.proof.model["intercept"]
     if problem.proof.statement.intercept == "none" and np.ptp(b) > 0:
-        raise Refused("the biases of the model differ, the formulation has none")
+        raise ProofRejected("the biases of the model differ, the formulation has none")
     return [balls(w) for w in W.T], balls(b)
 
 
@@ -209,10 +209,10 @@ def multipliers(space: Space, loss: ScoreLoss) -> Multipliers:
     for i, (own, s) in enumerate(zip(codes, fractions(problem.weight), strict=True)):
         row = problem.index[i]
         if given[i, own] != 0:
-            raise Refused(f"the multiplier of row {row} and its own class is {float(given[i, own])!r}, not 0")
+            raise ProofRejected(f"the multiplier of row {row} and its own class is {float(given[i, own])!r}, not 0")
         inside = loss.inside(fractions(np.delete(given[i], own)), s)
         if isinstance(inside, str):
-            raise Refused(f"a multiplier of row {row} {inside}")
+            raise ProofRejected(f"a multiplier of row {row} {inside}")
         rows.append(inside)
     if problem.proof.statement.intercept == "free":
         rows = _balanced(problem, loss, rows, codes)
@@ -238,14 +238,14 @@ def _balanced(problem: Problem, loss: ScoreLoss, rows: list[list[Ball]], codes: 
     size = sum((sum(row, zero) for row in rows), zero)
     worst = max(range(c), key=lambda k: abs(excess[k]))
     if abs(excess[worst]) > ROUNDING * size:
-        raise Refused(
+        raise ProofRejected(
             f"the multipliers of class {problem.proof.statement.classes[worst]} do not balance: B'1 = 0 is off by {float(arb(excess[worst]).mid()):.6g}"
         )
     weights = fractions(problem.weight)
     u, highest = loss.uniform(c - 1), max(excess)
     whole = [sum((s for s, own in zip(weights, codes, strict=True) if own == k), zero) for k in range(c)]
     if any(w == 0 for w in whole):
-        raise Refused("a class has no observation of positive weight, so that its bias is not bounded")
+        raise ProofRejected("a class has no observation of positive weight, so that its bias is not bounded")
     wanted = [(highest - e) / c / (w * u) for e, w in zip(excess, whole, strict=True)]
     share = 1 if loss.name == "margin" else 1 / (1 + max(wanted))
     return [[(a + s * u * wanted[own]) * share for a in row] for row, own, s in zip(rows, codes, weights, strict=True)]

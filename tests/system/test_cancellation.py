@@ -19,13 +19,13 @@ from svmcvx.formulations.indicator import factor_error
 from svmcvx.formulations.margin_distribution import curvature
 from svmcvx.formulations.margin_distribution.odml import ODML
 from svmcvx.kernels.gram_factor import symmetrised
-from svmcvx.system import abandoned, clock
-from svmcvx.system.abandoned import awaited, checkpoint, may_be_abandoned, to_the_end, unless_left_behind
-from svmcvx.system.deadline import Deadline, OutOfTime, allowed
+from svmcvx.system import cancellation, clock
+from svmcvx.system.cancellation import check_cancelled, checkpoint, interruptible, run_with_deadline, uninterruptible
+from svmcvx.system.deadline import Deadline, OutOfTime, time_limited
 from tests.conftest import make_data
 from tests.system.test_deadline import Ticking
 
-LARGE = np.zeros(abandoned.SMALL + 1)
+LARGE = np.zeros(cancellation.SMALL + 1)
 
 
 class Stuck:
@@ -35,7 +35,7 @@ class Stuck:
         self.deadline, self.let_go = deadline, threading.Event()
 
     def __call__(self, array):
-        self.deadline.pressed.set()
+        self.deadline.interrupt_requested.set()
         self.let_go.wait()
         return array
 
@@ -44,15 +44,15 @@ def test_work_is_left_behind_when_its_deadline_passes():
     deadline = Deadline()
     stuck = Stuck(deadline)
     before = threading.active_count()
-    with may_be_abandoned(deadline), pytest.raises(OutOfTime):
-        awaited(stuck, LARGE)
+    with interruptible(deadline), pytest.raises(OutOfTime):
+        run_with_deadline(stuck, LARGE)
     assert threading.active_count() == before + 1
     # The next work waits for its end.
     results = []
 
     def another():
-        with may_be_abandoned():
-            results.append(awaited(np.sum, LARGE))
+        with interruptible():
+            results.append(run_with_deadline(np.sum, LARGE))
 
     waiting = threading.Thread(target=another)
     waiting.start()
@@ -65,60 +65,60 @@ def test_work_is_left_behind_when_its_deadline_passes():
 
 
 def test_work_that_ends_in_time_returns_or_raises_as_ever():
-    with may_be_abandoned():
-        assert awaited(np.sum, LARGE + 1.0) == LARGE.size
+    with interruptible():
+        assert run_with_deadline(np.sum, LARGE + 1.0) == LARGE.size
         with pytest.raises(np.linalg.LinAlgError):
-            awaited(np.linalg.cholesky, -np.eye(600))
+            run_with_deadline(np.linalg.cholesky, -np.eye(600))
         # Floating-point settings of the caller hold in the thread too.
         with np.errstate(divide="raise"), pytest.raises(FloatingPointError):
-            awaited(lambda array: 1.0 / array, LARGE)
+            run_with_deadline(lambda array: 1.0 / array, LARGE)
 
 
 def test_work_is_done_to_its_end_where_nobody_expects_less():
     passed = Deadline(end=-math.inf)
-    assert awaited(np.sum, LARGE) == 0.0
+    assert run_with_deadline(np.sum, LARGE) == 0.0
     checkpoint()
-    with may_be_abandoned(passed):
+    with interruptible(passed):
         with pytest.raises(OutOfTime):
             checkpoint()
         with pytest.raises(OutOfTime):
-            awaited(np.sum, LARGE)
+            run_with_deadline(np.sum, LARGE)
         # A few entries are no work.
-        assert awaited(np.sum, np.ones(3)) == 3.0
-        with to_the_end():
+        assert run_with_deadline(np.sum, np.ones(3)) == 3.0
+        with uninterruptible():
             checkpoint()
-            assert awaited(np.sum, LARGE) == 0.0
+            assert run_with_deadline(np.sum, LARGE) == 0.0
 
 
 def test_work_in_steps_ends_once_nobody_waits_for_it():
     deadline, ended = Deadline(), threading.Event()
 
     def in_steps(array):
-        deadline.pressed.set()
+        deadline.interrupt_requested.set()
         try:
             while True:
-                unless_left_behind()
+                check_cancelled()
                 threading.Event().wait(0.001)
         finally:
             ended.set()
 
-    with may_be_abandoned(deadline), pytest.raises(OutOfTime):
-        awaited(in_steps, LARGE)
+    with interruptible(deadline), pytest.raises(OutOfTime):
+        run_with_deadline(in_steps, LARGE)
     assert ended.wait(600)
     # Elsewhere nothing is left behind.
-    with may_be_abandoned(Deadline(end=-math.inf)):
-        unless_left_behind()
+    with interruptible(Deadline(end=-math.inf)):
+        check_cancelled()
 
 
 def test_nothing_inside_abandoned_work_is_abandoned_by_itself():
     def both(array):
         checkpoint()
-        return awaited(np.sum, array), threading.current_thread().name
+        return run_with_deadline(np.sum, array), threading.current_thread().name
 
-    with may_be_abandoned():
-        total, name = awaited(both, LARGE)
+    with interruptible():
+        total, name = run_with_deadline(both, LARGE)
     assert total == 0.0
-    assert name == "svmcvx-awaited"
+    assert name == "svmcvx-worker"
 
 
 SOLVERS = {
@@ -135,14 +135,14 @@ SOLVERS = {
 @pytest.mark.parametrize("readings", [3, 5, 8, 12, 20, 40, 100])
 @pytest.mark.parametrize("name", SOLVERS)
 def test_without_a_factor_what_is_trivially_known_is_certified(monkeypatch, name, readings):
-    monkeypatch.setattr(abandoned, "SMALL", 0)
+    monkeypatch.setattr(cancellation, "SMALL", 0)
     X, y = make_data(n=40, d=3)
     solver, settings = SOLVERS[name]
     reference = solver(X, y, kernel="rbf", **settings).certificate
     found = None
     # A covariance with enough variance is known only in the columns of a factor.
     failing = contextlib.suppress(sx.SolverFailed) if "kappa" in settings else contextlib.nullcontext()
-    with clock.replaced(Ticking(readings)), failing:
+    with clock.substituted(Ticking(readings)), failing:
         found = solver(X, y, kernel="rbf", time_limit=60.0, **settings)
     if found is None:
         return
@@ -156,9 +156,9 @@ def test_without_a_factor_what_is_trivially_known_is_certified(monkeypatch, name
 
 
 def test_a_share_without_a_factor_has_the_point_without_coefficients(monkeypatch):
-    monkeypatch.setattr(abandoned, "SMALL", 0)
+    monkeypatch.setattr(cancellation, "SMALL", 0)
     X, y = make_data(n=40, d=3)
-    with clock.replaced(Ticking(3)):
+    with clock.substituted(Ticking(3)):
         found = fast.conic(X, y, kappa=0.2, kernel="rbf", time_limit=60.0)
     # w = 0 and VV' a multiple of the identity: its trace is the upper end, which the second checker computes too.
     exact = fast.conic(X, y, kappa=0.2, kernel="rbf").certificate
@@ -169,19 +169,19 @@ def test_a_share_without_a_factor_has_the_point_without_coefficients(monkeypatch
 
 
 def test_a_cardinality_without_a_factor_has_no_point(monkeypatch):
-    monkeypatch.setattr(abandoned, "SMALL", 0)
+    monkeypatch.setattr(cancellation, "SMALL", 0)
     X, y = make_data(n=40, d=3)
-    with clock.replaced(Ticking(3)), pytest.raises(sx.SolverFailed, match="no point"):
+    with clock.substituted(Ticking(3)), pytest.raises(sx.SolverFailed, match="no point"):
         fast.zero_one(X, y, k=2, kernel="rbf", time_limit=60.0)
 
 
 @pytest.mark.parametrize("builder", ["odml_primal", "odml_dual"])
 def test_a_bound_does_not_wait_for_a_factor(monkeypatch, builder):
-    monkeypatch.setattr(abandoned, "SMALL", 0)
+    monkeypatch.setattr(cancellation, "SMALL", 0)
     X, y = make_data(n=30, d=3)
     settings = {"C": 1.0, "lam1": 0.5, "lam2": 0.5, "kernel": "rbf"}
     problem = getattr(sx, builder)(X, y, **settings)
-    with clock.replaced(Ticking(2)):
+    with clock.substituted(Ticking(2)):
         found = sx.solve(problem, time_limit=60.0).certificate
     reference = fast.odml(X, y, **settings).certificate
     assert found.lower <= reference.upper
@@ -190,12 +190,12 @@ def test_a_bound_does_not_wait_for_a_factor(monkeypatch, builder):
 
 @pytest.mark.parametrize("settings", [{"lam1": 0.5, "lam2": 0.5}, {"lam1": 0.0, "lam2": 3.0}])
 def test_a_bound_without_the_matrix_is_the_weaker_one(monkeypatch, settings):
-    monkeypatch.setattr(abandoned, "SMALL", 0)
+    monkeypatch.setattr(cancellation, "SMALL", 0)
     X, y = make_data(n=30, d=3)
     space = feature_space(binary_data(X, y, None), "rbf", intercept="none")
     statement = ODML(space, settings["lam1"], settings["lam2"], 1.0)
     dual = {"alpha": np.zeros(30), "tau": np.zeros(30)}
-    with clock.replaced(Ticking(2)), allowed(60.0):
+    with clock.substituted(Ticking(2)), time_limited(60.0):
         weak = statement.evaluate_dual(dual)
     assert not space.factored
     exact = statement.evaluate_dual(dual)
