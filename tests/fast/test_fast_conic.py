@@ -15,7 +15,7 @@ from svmcvx.errors import DataError, SolverFailed
 from svmcvx.fast.conic_loss.conic import ConicSettings, conic
 from svmcvx.fast.conic_loss.loss_passes import loss_derivatives, total_loss
 from svmcvx.fast.conic_loss.low_rank_newton import LowRankRelaxation, Tilt
-from svmcvx.fast.conic_loss.nystrom import landmarks
+from svmcvx.fast.core.pivoted_cholesky import PartialFactor, on_pivots
 from svmcvx.formulations.conic_loss.primal import (
     low_rank_gradient,
     relaxed_indicator,
@@ -329,15 +329,27 @@ def test_landmarks_are_a_nystrom_factor():
     rng = np.random.default_rng(0)
     X = np.vstack([rng.normal(size=(30, 2)), np.ones((5, 2))])
     K = sx.RBF(0.5)(X)
-    found = landmarks(np.diag(K), lambda j: K[:, j], 12)
-    c = found.chosen
+
+    def factored(K, rank):
+        found = PartialFactor(lambda j: K[:, j], np.diag(K), negligible=1e-8)
+        found.grow(rank)
+        return found
+
+    found = factored(K, 12)
+    c, F = found.pivots, found.factor
     nystrom = K[:, c] @ np.linalg.solve(K[np.ix_(c, c)], K[c])
-    assert np.allclose(found.F @ found.F.T, nystrom, atol=1e-8)
+    assert np.allclose(F @ F.T, nystrom, atol=1e-8)
     assert found.missing == pytest.approx(np.trace(K - nystrom) / np.trace(K))
-    assert np.allclose(found.F[c], np.tril(found.F[c]))
+    assert np.allclose(F[c], np.tril(F[c]))
+    w = rng.normal(size=12)
+    v = on_pivots(F, c, w)
+    assert set(np.flatnonzero(v)) <= set(c)
+    assert np.allclose(K @ v, F @ w)
     # Five copies of a point are one landmark.
-    assert landmarks(np.diag(K), lambda j: K[:, j], 35).F.shape[1] <= 31
-    assert landmarks(np.zeros(3), lambda j: np.zeros(3), 2).F.shape == (3, 1)
+    assert factored(K, 35).factor.shape[1] <= 31
+    nothing = factored(np.zeros((3, 3)), 2)
+    assert nothing.factor.shape == (3, 1)
+    assert not on_pivots(nothing.factor, nothing.pivots, np.zeros(1)).any()
 
 
 def test_warm_starts():

@@ -5,25 +5,23 @@ The landmarks are the pivots of an incomplete Cholesky factorisation of K with d
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
-import scipy.linalg as sl
 from numpy.typing import NDArray
 
 from svmcvx.data import BinaryData
 from svmcvx.errors import DataError
-from svmcvx.fast.core.pivoted_cholesky import PartialFactor
+from svmcvx.fast.core.pivoted_cholesky import on_pivots, partial_factor
 from svmcvx.feature_space import KernelSpace
 from svmcvx.kernels import KernelLike, as_kernel
 from svmcvx.kernels.columns import is_definite
 from svmcvx.model import KernelModel
 from svmcvx.system import memory
 
-__all__ = ["Landmarks", "NystromSpace", "landmarks", "nystrom_space"]
+__all__ = ["Landmarks", "NystromSpace", "nystrom_space"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -47,22 +45,6 @@ class Landmarks(NamedTuple):
     chosen: NDArray[np.intp]
     F: Floats
     missing: float
-
-
-def landmarks(diagonal: Floats, column: Callable[[int], Floats], rank: int) -> Landmarks:
-    """Choose `rank` observations by Cholesky's method with diagonal pivoting: each has the largest residual so far.
-
-    Parameters
-    ----------
-    diagonal : ndarray of shape (n,)
-        Of K.
-    column : callable
-        Returns a column of K.
-    rank : int
-    """
-    partial = PartialFactor(column, diagonal, negligible=EXHAUSTED)
-    partial.grow(rank)
-    return Landmarks(np.array(partial.pivots or [0], dtype=np.intp), partial.factor, partial.missing)
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,12 +72,9 @@ class NystromSpace(KernelSpace):
         """The landmarks and their factor."""
         n = self.data.n
         memory.require(16.0 * n * self.rank, f"the Nyström factor of {n} × {self.rank}", "use a smaller nystrom")
-        shift = 1.0 if self.intercept == "penalised" else 0.0
-
-        def column(j: int) -> Floats:
-            return np.asarray(self.resolved(self.data.X, self.data.X[j : j + 1])).ravel() + shift
-
-        return landmarks(self.resolved.diagonal(self.data.X) + shift, column, self.rank)
+        partial = partial_factor(self, EXHAUSTED)
+        partial.grow(self.rank)
+        return Landmarks(np.array(partial.pivots, dtype=np.intp), partial.factor, partial.missing)
 
     @property
     def factor(self) -> Floats:
@@ -109,12 +88,7 @@ class NystromSpace(KernelSpace):
 
     def model_from_factor(self, w: Floats, bias: float = 0.0, support: NDArray[np.bool_] | None = None) -> KernelModel:
         """Return the expansion over the landmarks."""
-        chosen = self.landmarks.chosen
-        v = np.zeros(self.data.n)
-        triangle = self.landmarks.F[chosen]
-        if triangle[0, 0] > 0:
-            v[chosen] = sl.solve_triangular(triangle, w, lower=True, trans="T", check_finite=False)
-        return self.model(v, bias)
+        return self.model(on_pivots(self.landmarks.F, self.landmarks.chosen, w), bias)
 
 
 def nystrom_space(data: BinaryData, kernel: KernelLike, *, rank: int, intercept: str) -> NystromSpace:

@@ -7,16 +7,17 @@ semidefinite, so that its diagonal, the only part of it that is kept, bounds it.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
 import numpy as np
+import scipy.linalg as sl
 from numpy.typing import NDArray
 
 from svmcvx.feature_space import FeatureSpace
 
-__all__ = ["ROUNDING", "PartialFactor", "partial_factor"]
+__all__ = ["ROUNDING", "PartialFactor", "columns_in", "on_pivots", "partial_factor"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -101,7 +102,20 @@ class PartialFactor:
         return len(self.rows) * math.log(self.negligible) / math.log(left) if left < 1.0 else math.inf
 
 
-def partial_factor(space: FeatureSpace) -> PartialFactor:
+def partial_factor(space: FeatureSpace, negligible: float = ROUNDING) -> PartialFactor:
     """Return an empty factor of the Gram matrix of a space, a penalised intercept included; the matrix need not be stored."""
     rows = space.row_block(np.float64)
-    return PartialFactor(lambda i: np.asarray(rows(np.array([i]))[0], dtype=np.float64), space.diagonal())
+    return PartialFactor(lambda i: np.asarray(rows(np.array([i]))[0], dtype=np.float64), space.diagonal(), negligible)
+
+
+def columns_in(megabytes: float, n: int) -> float:
+    """Return how many columns of n observations there is room for."""
+    return megabytes * 2.0**20 / (8.0 * n)
+
+
+def on_pivots(F: Floats, pivots: Sequence[int] | NDArray[np.intp], w: Floats) -> Floats:
+    """Return coefficients v, zero but for the pivots, whose expansion has the scores Fw: ``K[:, pivots]`` is ``F F[pivots]'``."""
+    v = np.zeros(F.shape[0])
+    if len(pivots):
+        v[pivots] = sl.solve_triangular(F[pivots], w, lower=True, trans=1, check_finite=False)
+    return v

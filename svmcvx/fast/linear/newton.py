@@ -52,7 +52,7 @@ from svmcvx.numerical.line_search import line_search
 from svmcvx.solution import Status
 from svmcvx.system.deadline import OutOfTime
 
-__all__ = ["LinearNewtonSettings", "minimise"]
+__all__ = ["LinearNewtonSettings", "minimise", "on_factor"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -61,6 +61,13 @@ BIAS_STEPS = 100
 BALANCED = 1e-13
 # A step that promises less than this share of the terms summed up is lost in their rounding.
 NEGLIGIBLE = 1e-15
+# On a factor of a kernel matrix: the tolerance relative to that of the whole, and steps at most.
+FACTOR_SHARE, FACTOR_STEPS = 0.3, 300
+
+
+def on_factor(monitor: Monitor) -> Monitor:
+    """Return the monitor for a machine on a partial factor of a kernel matrix, whose error takes the rest of the tolerance."""
+    return monitor.within(FACTOR_SHARE * monitor.tol, FACTOR_STEPS)
 
 
 def minimise(

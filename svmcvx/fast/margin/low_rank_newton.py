@@ -21,8 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svmcvx.fast.core.monitor import Monitor
-from svmcvx.fast.core.pivoted_cholesky import PartialFactor, partial_factor
-from svmcvx.fast.linear.newton import minimise
+from svmcvx.fast.core.pivoted_cholesky import PartialFactor, columns_in, partial_factor
+from svmcvx.fast.linear.newton import minimise, on_factor
 from svmcvx.fast.linear.problem import LinearProblem, kind_of_power
 from svmcvx.formulations.margin.psvm import PSVM
 
@@ -30,13 +30,8 @@ __all__ = ["LowRankNewton", "LowRankSettings"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
-MEGABYTE = 2.0**20
 # Rank up to which the factor is used.
 LARGEST_RANK = 1500
-# Share of the tolerance to which Newton's method is run; the error of the factor needs the rest.
-GAP_SHARE = 0.3
-# Newton steps, at most.
-NEWTON_STEPS = 300
 
 
 @dataclass(frozen=True)
@@ -82,7 +77,7 @@ class LowRankNewton:
 
     def __post_init__(self) -> None:
         n = self.statement.y.size
-        room = self.cache_size * MEGABYTE / (8.0 * n)
+        room = columns_in(self.cache_size, n)
         # A factor with room for little more than the probe is not worth it.
         room = room if room >= 2 * self.settings.probe else 0.0
         self.largest = int(min(LARGEST_RANK, n if n <= 1000 else n // 2, room))
@@ -132,6 +127,5 @@ class LowRankNewton:
         c, kind = statement.C * statement.space.data.weight, kind_of_power(p)
         problem = LinearProblem(L, statement.y, c, kind, p=p, bias=True, kernel_expansion=True)
         # A smooth loss starts at w = 0: for p > 2, Newton's method takes many steps from large slacks.
-        inner = monitor.within(GAP_SHARE * monitor.tol, NEWTON_STEPS)
-        point, _ = minimise(problem, inner, alpha=None if problem.smooth else alpha)
+        point, _ = minimise(problem, on_factor(monitor), alpha=None if problem.smooth else alpha)
         return [point.alpha, point.expansion]

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from svmcvx.data import Features
 from svmcvx.fast.core.monitor import Monitor
-from svmcvx.fast.core.pivoted_cholesky import partial_factor
+from svmcvx.fast.core.pivoted_cholesky import columns_in, partial_factor
 from svmcvx.fast.linear.newton import minimise
 from svmcvx.fast.linear.problem import LinearProblem, kind_of_power, linear_model
 from svmcvx.feature_space import FeatureSpace
@@ -26,7 +26,6 @@ __all__ = ["FACTORED", "solve_unbiased"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
-MEGABYTE = 2.0**20
 # Observations up to which the Gram matrix is kept and factored at once, in a fraction of a second that no clock interrupts.
 FACTORED = 2000
 # Observations up to which the equations of the support vectors are solved where rounding keeps Newton's method from the gap.
@@ -84,5 +83,5 @@ def _factor(space: FeatureSpace, cache_size: float, monitor: Monitor) -> Feature
     if not space.blockwise:
         return space.factor
     growing = partial_factor(space)
-    growing.grow(max(1, int(cache_size * MEGABYTE / (8.0 * space.data.n))), monitor.out_of_time)
+    growing.grow(max(1, int(columns_in(cache_size, space.data.n))), monitor.out_of_time)
     return growing.factor

@@ -31,7 +31,7 @@ from svmcvx.certificate import relative_gap
 from svmcvx.fast.core.monitor import Monitor
 from svmcvx.fast.core.pivoted_cholesky import partial_factor
 from svmcvx.fast.linear import loss_passes as passes
-from svmcvx.fast.linear.newton import LinearNewtonSettings, minimise
+from svmcvx.fast.linear.newton import LinearNewtonSettings, minimise, on_factor
 from svmcvx.fast.linear.problem import LinearProblem, estimated_rounding
 from svmcvx.formulations.margin_distribution.odm import ODM, dual_objective, objective
 from svmcvx.numerical.conjugate_gradients import conjugate_gradients
@@ -50,9 +50,6 @@ PROBED = 64
 # The partial factor ends earlier where what it leaves out, times the largest second derivatives of the losses, is at most this: it is then
 # small against the identity in the second derivative of P.
 GAP_OF_LEFT_OUT = 0.05
-# Newton's method on the partial factor: its tolerance relative to that of the whole, and its steps at most.
-START_SHARE = 0.3
-START_STEPS = 200
 # Relative residual of conjugate gradients in one step.
 CONJUGATE_ACCURACY = 0.05
 # Products of conjugate gradients in one step, at most.
@@ -121,8 +118,7 @@ class _Search:
         """Return the multipliers of the machine on the rows of the partial factor."""
         s = self.statement
         problem = LinearProblem(self.factor, s.y, s.share, passes.BAND, C1=s.C1, C2=s.C2, D=s.D, kernel_expansion=True)
-        part = self.monitor.within(START_SHARE * self.monitor.tol, START_STEPS)
-        return minimise(problem, part, settings=self.newton)[0].expansion
+        return minimise(problem, on_factor(self.monitor), settings=self.newton)[0].expansion
 
     def value(self, v: Floats, f: Floats) -> float:
         """Return P at a point, with an estimate of its rounding."""

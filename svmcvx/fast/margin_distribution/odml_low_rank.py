@@ -13,14 +13,13 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 import numpy as np
-import scipy.linalg as sl
 from numpy.typing import NDArray
 
 from svmcvx.certificate import Dual
 from svmcvx.fast.core.monitor import Monitor
-from svmcvx.fast.core.pivoted_cholesky import partial_factor
+from svmcvx.fast.core.pivoted_cholesky import on_pivots, partial_factor
 from svmcvx.fast.linear import loss_passes as passes
-from svmcvx.fast.linear.newton import LinearNewtonSettings, minimise
+from svmcvx.fast.linear.newton import LinearNewtonSettings, minimise, on_factor
 from svmcvx.fast.linear.problem import LinearProblem
 from svmcvx.formulations.base import RecoveredPoints
 from svmcvx.formulations.margin_distribution.odml import ODML
@@ -34,9 +33,6 @@ Floats: TypeAlias = NDArray[np.float64]
 # Rank of the first partial factor, and of the last.
 FIRST_RANK = 300
 LARGEST_RANK = 2400
-# Newton's method on a factor: its tolerance relative to that of the whole, and its steps at most.
-GAP_SHARE = 0.3
-NEWTON_STEPS = 300
 
 
 @dataclass
@@ -99,7 +95,7 @@ def solve_by_ranks(
         F = partial.factor
         q = s.lam2 * (F.T @ (y * c))
         problem = LinearProblem(F, y, s.C * c, passes.HINGE, p=1.0, linear_term=q, variance=s.lam1, share=c)
-        inner = monitor.within(GAP_SHARE * monitor.tol, NEWTON_STEPS)
+        inner = on_factor(monitor)
         point, _ = minimise(problem, inner, w=None if alpha is None else F.T @ v, alpha=alpha, settings=newton)
         alpha = point.alpha
         tau = variance_multipliers(y * (F @ point.w), s.lam1, c)
@@ -108,10 +104,7 @@ def solve_by_ranks(
         model = space.model(v)
         upper, lower = s.evaluate(model), s.evaluate_dual(dual)
         if partial.pivots and inner.upper < upper.above:
-            # F w are also the scores of the kernel expansion on the pivots, since K[:, pivots] = F F[pivots]'.
-            on_pivots = np.zeros(n)
-            on_pivots[partial.pivots] = sl.solve_triangular(F[partial.pivots], point.w, lower=True, trans=1)
-            spanned = space.model(on_pivots)
+            spanned = space.model(on_pivots(F, partial.pivots, point.w))
             value = s.evaluate(spanned)
             if value.above < upper.above:
                 model, upper = spanned, value
