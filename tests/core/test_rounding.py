@@ -8,7 +8,7 @@ import flint
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import svmcvx as sx
@@ -498,7 +498,7 @@ def test_the_bound_of_inner_products_is_that_of_the_theorem(terms, magnitude):
 
 @pytest.mark.parametrize("size", [1.0, 3.0, 1e-162, 1e150])
 @pytest.mark.parametrize("d", [1, 3, 1000, 200_000])
-def test_norms_are_below_their_bounds(size, d):
+def test_norms_of_long_rows_and_of_tiny_numbers_are_below_their_bounds(size, d):
     """Long rows, whose squares are summed with rounding, and numbers whose squares underflow."""
     rng = np.random.default_rng(d)
     drawn = [] if d > 1000 else [rng.standard_normal(d) * size, rng.uniform(0.9, 1.1, d) * size]
@@ -513,18 +513,28 @@ def test_norms_are_below_their_bounds(size, d):
             assert Fraction(found) ** 2 <= squares * (1 + Fraction(1, 10**9)) + Fraction(d, 10**320)
 
 
-@given(st.lists(st.integers(1, 2**40), min_size=1, max_size=6), st.integers(1, 2**53), st.integers(-1074, -1000))
-def test_products_that_underflow_are_rounded_down(values, factor, exponent):
-    factor = math.ldexp(factor, exponent)
-    scale = 2.0**-40
-    for x, found in zip(values, product_below(np.array(values) * scale, factor).tolist(), strict=True):
-        exact = Fraction(x) * Fraction(scale) * Fraction(factor)
-        assert Fraction(found) <= exact < Fraction(math.nextafter(found, math.inf))
+@given(
+    st.lists(st.floats(0, 1e300) | st.integers(1, 2**40).map(lambda k: k * 2.0**-40), min_size=1, max_size=6),
+    st.floats(1e-310, 1e300) | st.builds(math.ldexp, st.integers(1, 2**53), st.integers(-1074, -1000)),
+)
+def test_products_from_below_are_the_nearest(values, factor):
+    """Those that underflow too."""
+    for x, found in zip(values, product_below(np.array(values), factor).tolist(), strict=True):
+        above = math.nextafter(found, math.inf)
+        assert Fraction(found) <= Fraction(x) * Fraction(factor)
+        assert math.isinf(above) or Fraction(above) > Fraction(x) * Fraction(factor)
 
 
-def test_the_imbalance_of_negative_numbers_is_seen():
-    assert imbalance(np.array([-1.0, -3.0]), np.array([1.0, -1.0])) == 2.0
-    assert imbalance(np.array([-3.0, -3.0]), np.array([1.0, -1.0])) == 0.0
+@given(st.lists(st.tuples(st.floats(-1e300, 1e300), st.booleans()), min_size=1, max_size=30))
+@example([(-1.0, True), (-3.0, False)])
+@example([(-3.0, True), (-3.0, False)])
+def test_the_imbalance_is_rounded_once(pairs):
+    alpha = np.array([a for a, _ in pairs])
+    y = np.where([b for _, b in pairs], 1.0, -1.0)
+    found = imbalance(alpha, y)
+    exact = sum(Fraction(a) * int(label) for a, label in zip(alpha.tolist(), y.tolist(), strict=True))
+    assert (found == 0) == (exact == 0)
+    assert math.isclose(found, float(exact), rel_tol=1e-15)
 
 
 def test_exponents_of_many_columns_have_larger_errors():

@@ -15,7 +15,6 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.svm import SVC, LinearSVC, NuSVC
 
 import svmcvx as sx
-from svmcvx.core.exactly import imbalance, product_below
 from svmcvx.data import binary_data
 from svmcvx.feature_space import LinearSpace, feature_space
 from svmcvx.formulations.margin.hard_margin import HardMargin
@@ -185,27 +184,6 @@ def test_the_trivial_model_has_the_best_bias(kernel, p):
 
 
 # Multipliers
-
-
-@given(
-    st.lists(st.floats(0, 1e300), min_size=1, max_size=5),
-    st.floats(1e-310, 1e300),
-)
-def test_products_from_below_are_the_nearest(values, factor):
-    for x, found in zip(values, product_below(np.array(values), factor).tolist(), strict=True):
-        exact = Fraction(x) * Fraction(factor)
-        assert Fraction(found) <= exact
-        above = math.nextafter(found, math.inf)
-        assert math.isinf(above) or Fraction(above) > exact
-
-
-@given(st.lists(st.tuples(st.floats(-1e300, 1e300), st.booleans()), min_size=1, max_size=30))
-def test_the_imbalance_is_rounded_once(pairs):
-    alpha = np.array([a for a, _ in pairs])
-    y = np.where([b for _, b in pairs], 1.0, -1.0)
-    found, exact = imbalance(alpha, y), balance(alpha, y)
-    assert (found == 0) == (exact == 0)
-    assert math.isclose(found, float(exact), rel_tol=1e-15)
 
 
 @given(
