@@ -126,7 +126,11 @@ def sites(path: Path) -> list[tuple[int, int, str, ast.AST]]:
 def covering(data: CoverageData, path: Path, line: int) -> list[str]:
     """Return tests that execute a line: those of the folder that mirrors its own, then a case of each other function, then a second one."""
     name = next((file for file in data.measured_files() if file.endswith(str(path))), None)
-    contexts = [] if name is None else data.contexts_by_lineno(name).get(line, [])
+    lines = {} if name is None else data.contexts_by_lineno(name)
+    contexts = lines.get(line, [])
+    if not any("::" in context for context in contexts) and contexts:
+        # Executed when the module is imported, as a constant is: any test of the module may notice.
+        contexts = [context for found in lines.values() for context in found]
     tests = sorted({context.split("|")[0] for context in contexts if "::" in context})
     own = f"tests/{path.parts[1]}/"
     cases: dict[str, list[str]] = {}

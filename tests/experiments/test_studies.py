@@ -258,6 +258,7 @@ def test_pipelines_keep_their_own_parameters():
         ({"split": 26}, "a class has 25 observations for 26 folds"),
         ({"tune": {"Q": [1.0]}}, "tune has 'Q', which no model has"),
         ({"tune": {"nobody": {"C": [1.0]}}}, "tune names 'nobody'; the models are hinge"),
+        ({"tune": {"nobody": [{"C": [1.0]}, 2.0]}}, "tune has 'nobody', which no model has"),
         ({"tune": [1.0]}, "tune must be a mapping"),
         ({"metrics": "speed"}, "metrics must hold names of scores"),
         ({"metrics": ()}, "metrics is empty"),

@@ -506,6 +506,16 @@ def test_balance_is_exact(loss, seed):
         assert scores.imbalance(alpha) > 0
 
 
+def test_a_balance_that_rounding_hides_is_decided_exactly():
+    """Columns of numbers of all sizes whose sums are exactly 0, or off by the smallest of them."""
+    codes = np.repeat([0, 1], 4)
+    own = np.array([1e40, 1.0, 1.0 / 3.0, 1e-40])
+    alpha = np.r_[own, own[::-1]][:, None]
+    assert is_balanced(alpha, codes, 2)
+    alpha[4] = np.nextafter(1e-40, 1.0)
+    assert not is_balanced(alpha, codes, 2)
+
+
 # Where it broke
 
 
