@@ -30,7 +30,18 @@ from svmcvx.solution import Solution
 from svmcvx.system import clock
 from svmcvx.system.deadline import OutOfTime, current
 
-__all__ = ["MACHINES", "SETTINGS", "Settings", "kernel", "shape", "split", "steps", "table51", "table52", "table53"]
+__all__ = [
+    "MACHINES",
+    "SETTINGS",
+    "Hyperparameters",
+    "kernel",
+    "shape",
+    "split",
+    "steps",
+    "table51",
+    "table52",
+    "table53",
+]
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -72,7 +83,7 @@ SHOWN = (
 )
 
 
-class Settings(NamedTuple):
+class Hyperparameters(NamedTuple):
     """The hyper-parameters of all machines.
 
     Attributes
@@ -92,7 +103,7 @@ class Settings(NamedTuple):
 
 # The paper's text, as we have it, has lost its own. C and γ are those at which the hinge has, on the sets of Table 5.3, about the training
 # accuracies and numbers of support vectors that are printed; σ and ι those of a few with which the ADMM comes nearest to its tolerance.
-SETTINGS = Settings(C=3.0, sigma=5.97, iota=1.0)
+SETTINGS = Hyperparameters(C=3.0, sigma=5.97, iota=1.0)
 # Others that are tried on Double Circles and Double Moons of so many points: penalties in units of C (from 2 on the ADMM stays at zero), and
 # dual steps.
 TRIED, TRIED_UP_TO = tuple(product((0.1, 0.5, 1.39, 1.99), (0.3, 1.0, 1.6))), 500
@@ -129,7 +140,7 @@ def split(X: Floats, y: Floats, seed: int) -> Split:
     return Split(X[train], y[train], X[test], y[test])
 
 
-def steps(part: Split, settings: Settings, cap: int) -> Iterate:
+def steps(part: Split, settings: Hyperparameters, cap: int) -> Iterate:
     """Return where the paper's ADMM is after at most so many iterations."""
     K = kernel(part.X).block(part.X, part.X)
     return admm(
@@ -143,7 +154,7 @@ def steps(part: Split, settings: Settings, cap: int) -> Iterate:
     )
 
 
-def _as_written(part: Split, settings: Settings) -> Row:
+def _as_written(part: Split, settings: Hyperparameters) -> Row:
     """Return what the last iterate of the ADMM is worth, as a classifier and as a point of the problem."""
     found = steps(part, settings, CAP)
     if current().passed():
@@ -174,18 +185,18 @@ def _scored(part: Split, solution: Solution) -> Row:
     }
 
 
-def _polished(part: Split, settings: Settings) -> Row:
+def _polished(part: Split, settings: Hyperparameters) -> Row:
     solution = fast.l0(part.X, part.y, C=settings.C, kernel=kernel(part.X))
     residual = float(solution.certificate.residuals["stationarity"])
     return _scored(part, solution) | {"residual": residual, "certified": residual <= 1e-6}
 
 
-def _hinge(part: Split, settings: Settings, p: float) -> Row:
+def _hinge(part: Split, settings: Hyperparameters, p: float) -> Row:
     solution = fast.psvm(part.X, part.y, C=settings.C, p=p, kernel=kernel(part.X))
     return _scored(part, solution) | {"certified": solution.certificate.is_certified(1e-6)}
 
 
-COMPUTED: Mapping[str, Callable[[Split, Settings], Row]] = {
+COMPUTED: Mapping[str, Callable[[Split, Hyperparameters], Row]] = {
     "l0": _as_written,
     "l0 polished": _polished,
     "l1": lambda part, settings: _hinge(part, settings, 1.0),
@@ -193,7 +204,7 @@ COMPUTED: Mapping[str, Callable[[Split, Settings], Row]] = {
 }
 
 
-def machines(part: Split, settings: Settings) -> Row:
+def machines(part: Split, settings: Hyperparameters) -> Row:
     """Return the row of a split: the numbers of all machines, by their names."""
     row: Row = {"solves": 0, "certified": 0, "n_test": part.y_test.size}
     for name, compute in COMPUTED.items():
@@ -207,20 +218,20 @@ def machines(part: Split, settings: Settings) -> Row:
     return row
 
 
-def synthetic(*, shape_name: str, m: int, label_noise: float, settings: Settings, repeat: int) -> Row:
+def synthetic(*, shape_name: str, m: int, label_noise: float, settings: Hyperparameters, repeat: int) -> Row:
     """Compute a repetition of a cell of Tables 5.1 and 5.2."""
-    given = Settings(*settings)
+    given = Hyperparameters(*settings)
     part = split(*shape(shape_name, m, label_noise, repeat), repeat)
     row = machines(part, given)
     if m <= TRIED_UP_TO:
-        tried = [_as_written(part, Settings(given.C, factor * given.C, iota)) for factor, iota in TRIED]
+        tried = [_as_written(part, Hyperparameters(given.C, factor * given.C, iota)) for factor, iota in TRIED]
         row |= {"admm runs": len(tried), "admm converged": sum(one["converged"] for one in tried)}
     return row
 
 
-def real(X: Floats, y: Floats, *, dataset: str, settings: Settings, repeat: int) -> Row:
+def real(X: Floats, y: Floats, *, dataset: str, settings: Hyperparameters, repeat: int) -> Row:
     """Compute a repetition of a cell of Table 5.3."""
-    return machines(split(scale(X), y, repeat), Settings(*settings))
+    return machines(split(scale(X), y, repeat), Hyperparameters(*settings))
 
 
 def _entry(rows: pd.DataFrame, line: Mapping[str, Any], machine: str, left_out: str) -> dict[str, Any]:
@@ -271,7 +282,7 @@ def _lines(
     return [{**cell, **_entry(rows, by_method.loc[name.split()[0]], name, left_out)} for name in MACHINES]
 
 
-def _notes(run: Run, settings: Settings) -> tuple[str, ...]:
+def _notes(run: Run, settings: Hyperparameters) -> tuple[str, ...]:
     return (
         "Test accuracy in per cent, mean over splits of 60 and 40 per cent (the paper: one); noise: two standard errors of an accuracy on so many test "
         "observations, the larger one of the two numbers.",

@@ -18,7 +18,6 @@ from svmcvx.errors import DataError, NotCertified, SolverFailed
 from svmcvx.fast.indicator.ramp import ramp
 from svmcvx.fast.indicator.search import branch_and_bound
 from svmcvx.fast.indicator.search.branch_and_bound import BranchSettings
-from svmcvx.fast.indicator.search.starts import StartSettings
 from svmcvx.fast.indicator.search.sweep import SweepSettings
 from svmcvx.fast.indicator.zero_one import ZeroOneSettings, zero_one
 from svmcvx.feature_space import feature_space
@@ -358,7 +357,7 @@ def test_settings_steer_the_search_and_change_no_optimum():
         X, y, lam=1.0, method="branch", settings=ZeroOneSettings(branch=BranchSettings(expansions=1, rounds=1))
     )
     split = zero_one(X, y, lam=1.0, method="sweep", settings=ZeroOneSettings(sweep=SweepSettings(work=1.0, fewest=20)))
-    relaxed = zero_one(X, y, lam=1.0, method="branch", settings=ZeroOneSettings(easy=1.0, start=StartSettings(small=0)))
+    relaxed = zero_one(X, y, lam=1.0, method="branch", settings=ZeroOneSettings(easy=1.0, relaxation_rows=(0)))
     # As if the open nodes filled the memory: the most recent ones go first, and there is no record.
     deep = zero_one(X, y, lam=1.0, method="branch", settings=ZeroOneSettings(branch=BranchSettings(memory=1.0)))
     for found in (narrow, split, relaxed, deep):

@@ -50,11 +50,12 @@ from svmcvx.fast.core.monitor import (
 from svmcvx.fast.core.thread_pool import Share, shares
 from svmcvx.fast.indicator.search.branch_and_bound import BranchAndBound, BranchSettings
 from svmcvx.fast.indicator.search.search_state import CEILINGS, ZeroOneSearch, factor_in_time
-from svmcvx.fast.indicator.search.starts import StartSettings, earlier_margins, quick_starts, simple_starts, starts
+from svmcvx.fast.indicator.search.starts import earlier_margins, quick_starts, simple_starts, starts
 from svmcvx.fast.indicator.search.sweep import SweepSettings, sweep
 from svmcvx.feature_space import feature_space, penalised_or_none
 from svmcvx.formulations.base import RecoveredPoints
 from svmcvx.formulations.indicator.big_m import check_total_price
+from svmcvx.formulations.indicator.pool import RELAXATION_ROWS
 from svmcvx.formulations.indicator.zero_one import ZeroOne
 from svmcvx.kernels import KernelLike
 from svmcvx.solution import Solution, Status
@@ -82,14 +83,15 @@ class ZeroOneSettings:
         Work of branch and bound before better starting points and the conic relaxation are looked for.
     crossing : float
         What the sweep does for one line and one observation, in the same unit.
-    start : StartSettings
+    relaxation_rows : int
+        Observations up to which all heuristics of the builders run, with their own minimisation of the relaxation.
     branch : BranchSettings
     sweep : SweepSettings
     """
 
     easy: float = 4e9
     crossing: float = 100.0
-    start: StartSettings = field(default_factory=StartSettings)
+    relaxation_rows: int = RELAXATION_ROWS
     branch: BranchSettings = field(default_factory=BranchSettings)
     sweep: SweepSettings = field(default_factory=SweepSettings)
 
@@ -321,7 +323,7 @@ class _Run:
     def _relax(self, rng: np.random.Generator) -> None:
         """Look for better points by the conic relaxation and a local search; keep its dual point."""
         search = self.search
-        pool, relaxation = starts(search, rng, self.settings.start)
+        pool, relaxation = starts(search, rng, self.settings.relaxation_rows)
         for point in pool:
             search.offer(point)
         if relaxation is not None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
@@ -15,7 +14,7 @@ from svmcvx.fast.core.monitor import Monitor
 from svmcvx.fast.indicator.search.search_state import CountingSearch, ZeroOneSearch
 from svmcvx.formulations.conic_loss.primal import relaxed_indicator
 from svmcvx.formulations.conic_loss.statement import ConicLoss
-from svmcvx.formulations.indicator.pool import RELAXATION_ROWS, RelaxedPoint, counting_pool
+from svmcvx.formulations.indicator.pool import RelaxedPoint, counting_pool
 from svmcvx.formulations.indicator.zero_one import ZeroOne
 from svmcvx.heuristics.local_search import local_search
 from svmcvx.heuristics.rounding import round_relaxation
@@ -25,7 +24,7 @@ from svmcvx.losses import zero_one
 from svmcvx.model import BinaryModel
 from svmcvx.solution import Solution
 
-__all__ = ["StartSettings", "earlier_margins", "quick_starts", "simple_starts", "starts"]
+__all__ = ["earlier_margins", "quick_starts", "simple_starts", "starts"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -33,35 +32,17 @@ Floats: TypeAlias = NDArray[np.float64]
 COSTS, PRICES = (0.1, 1.0, 10.0, 1e3), (0.1, 0.3, 1.0, 3.0, 10.0)
 # The cardinality form of the relaxation is stated for shares up to this one.
 LARGEST_SHARE = 0.5
-
-
-@dataclass(frozen=True)
-class StartSettings:
-    """Numbers that steer the search for starting points.
-
-    Attributes
-    ----------
-    small : int
-        Observations up to which all heuristics of the builders run, with their own minimisation of the relaxation.
-    most_rows, most_columns : int
-        Observations and columns up to which the relaxation of more is solved.
-    tol : float
-        Relative gap to which it is solved.
-    time_share : float
-        Share of the time limit that it may take, and the heuristics after it.
-    max_iter : int
-        Newton steps of its solver.
-    rounded_rows : int
-        Observations up to which its solution is rounded.
-    """
-
-    small: int = RELAXATION_ROWS
-    most_rows: int = 100_000
-    most_columns: int = 1000
-    tol: float = 1e-5
-    time_share: float = 0.3
-    max_iter: int = 5000
-    rounded_rows: int = 5000
+# Observations and columns up to which the relaxation of larger problems is solved.
+MOST_ROWS = 100_000
+MOST_COLUMNS = 1000
+# Relative gap to which the relaxation is solved.
+RELAXATION_TOL = 1e-5
+# Share of the time limit that the relaxation may take, and the heuristics after it.
+TIME_SHARE = 0.3
+# Newton steps of its solver, at most.
+RELAXATION_STEPS = 5000
+# Observations up to which its solution is rounded.
+ROUNDED_ROWS = 5000
 
 
 def earlier_margins(warm_start: Solution, statement: ZeroOne) -> Floats:
@@ -130,7 +111,7 @@ def quick_starts(search: CountingSearch) -> None:
 
 
 def starts(
-    search: ZeroOneSearch, rng: np.random.Generator, settings: StartSettings
+    search: ZeroOneSearch, rng: np.random.Generator, relaxation_rows: int
 ) -> tuple[tuple[Incumbent, ...], RelaxedPoint | None]:
     """Return good feasible points, and the point of the conic relaxation if it could be solved.
 
@@ -140,22 +121,23 @@ def starts(
         Its clock and its interruption hold.
     rng : Generator
         Draws the sample that precedes the relaxation of many observations.
-    settings : StartSettings
+    relaxation_rows : int
+        Observations up to which all heuristics of the builders run, with their own minimisation of the relaxation.
     """
     statement, monitor = search.statement, search.monitor
     geometry = statement.geometry
     n, r = geometry.G.shape
-    stop = monitor.deadline.share(settings.time_share).passed
-    if n <= settings.small:
+    stop = monitor.deadline.share(TIME_SHARE).passed
+    if n <= relaxation_rows:
         return counting_pool(statement, None, lam=statement.lam, k=statement.k, stop=stop)
-    solvable = n <= settings.most_rows and r <= settings.most_columns
-    relaxation = _relaxation(statement, monitor, rng, settings) if solvable else None
+    solvable = n <= MOST_ROWS and r <= MOST_COLUMNS
+    relaxation = _relaxation(statement, monitor, rng) if solvable else None
     pool = () if search.best is None else (search.best,)
     scores = [soft_margin_scores(geometry, 1.0, stop)]
     points = [(point.w, 0.0) for point in pool]
     if relaxation is not None:
         scores += [-relaxation.z, geometry.G @ relaxation.w]
-        if n <= settings.rounded_rows and not stop():
+        if n <= ROUNDED_ROWS and not stop():
             w, _ = round_relaxation(
                 statement.space, relaxation.w, relaxation.z, lam=statement.lam, k=statement.k, stop=stop
             )
@@ -171,16 +153,14 @@ def starts(
     return ((best,) if best is not None else ()) + pool, relaxation
 
 
-def _relaxation(
-    statement: ZeroOne, monitor: Monitor, rng: np.random.Generator, settings: StartSettings
-) -> RelaxedPoint | None:
+def _relaxation(statement: ZeroOne, monitor: Monitor, rng: np.random.Generator) -> RelaxedPoint | None:
     """Solve the conic relaxation on the space of the statement, as accurately as the limits allow."""
     total = float(statement.weight.sum())
     if statement.k is not None and not 0.0 < statement.k <= LARGEST_SHARE * total:
         return None
     kappa = None if statement.k is None else statement.k / total
     relaxed = ConicLoss(space=statement.space, lam=statement.lam, kappa=kappa, improve_alpha=False)
-    part = Monitor(settings.tol, settings.max_iter, deadline=monitor.deadline.share(settings.time_share))
+    part = Monitor(RELAXATION_TOL, RELAXATION_STEPS, deadline=monitor.deadline.share(TIME_SHARE))
     try:
         search = minimised_relaxation(relaxed, part, rng)
     except SolverFailed:

@@ -19,6 +19,10 @@ __all__ = ["SweepSettings", "sweep"]
 
 Floats: TypeAlias = NDArray[np.float64]
 Indices: TypeAlias = NDArray[np.int64]
+# Prefixes searched in one round.
+WIDTH = 16
+# Subspaces visited below a prefix, at most, times rows and squared columns, whatever the settings say.
+MOST = 2e8
 
 
 @dataclass(frozen=True)
@@ -27,20 +31,14 @@ class SweepSettings:
 
     Attributes
     ----------
-    width : int
-        Prefixes searched in one round.
     work : float
         Subspaces below a prefix, times observations, that are visited before it is split instead.
     fewest : int
         Subspaces that are visited at least.
-    most : float
-        Their number at most, times rows and squared columns, whatever the others say.
     """
 
-    width: int = 16
     work: float = 2e6
     fewest: int = 200
-    most: float = 2e8
 
 
 def room(n: int, r: int) -> tuple[NDArray[Any], ...]:
@@ -87,13 +85,13 @@ def sweep(search: CountingSearch, share: Share, settings: SweepSettings) -> tupl
     weight = search.weight[np.argsort(-lengths, kind="stable")] * (1.0 - 4 * len(H) * UNIT)
     n, r = H.shape
     # To go down to a subspace takes as long as rows times squared columns.
-    most = settings.most / (n * r**2)
+    most = MOST / (n * r**2)
     budget = max(1, int(min(max(settings.fewest, settings.work / n), most)))
     queue: list[tuple[float, tuple[int, ...]]] = [(0.0, ())]
     subspaces = 0
     status = search.report(0.0)
     while status is None:
-        tasks = [heapq.heappop(queue) for _ in range(min(settings.width, len(queue)))]
+        tasks = [heapq.heappop(queue) for _ in range(min(WIDTH, len(queue)))]
         prefixes = np.full((len(tasks), r), -1, dtype=np.int64)
         sizes = np.array([len(prefix) for _, prefix in tasks], dtype=np.int64)
         for row, (_, prefix) in zip(prefixes, tasks, strict=True):
