@@ -40,7 +40,7 @@ MULTIPLIERS = "multipliers"
 TAU = "tau"
 # Operations that read the rows themselves.
 OF_ROWS = frozenset(
-    ("place", "project", "respond", "mean_gradient", "normal_matrix", "diagonal", "curvature_product", "loss_of")
+    ("set_point", "project", "prox_step", "mean_gradient", "normal_matrix", "diagonal", "curvature_product", "loss_of")
 )
 # Ends after which no further pass is made for the bias.
 STOPPED = (Status.TIME_LIMIT, Status.INTERRUPTED)
@@ -115,7 +115,7 @@ class BlockMargins(Margins):
             self.space.shards.change(_begin, None, self.space.settings, self.loss, w)
             self.begun = True
         else:
-            self._sum("place", w, keep=True)
+            self._sum("set_point", w, keep=True)
 
     def project(self, dw: Floats) -> None:
         """Set the change of the scores along a step."""
@@ -123,11 +123,11 @@ class BlockMargins(Margins):
 
     def take_step(self, t: float) -> None:
         """Move the scores along the step, with the next pass."""
-        self.pending.append(("advance", (t,)))
+        self.pending.append(("take_step", (t,)))
 
     def update_prox_center(self) -> None:
         """Make the multipliers the centre, with the next pass."""
-        self.pending.append(("recentre", ()))
+        self.pending.append(("update_prox_center", ()))
 
     def keep(self) -> None:
         """Keep the multipliers, with the next pass."""
@@ -149,7 +149,7 @@ class BlockMargins(Margins):
 
     def prox_step(self, b: float, sigma: float, mean: float) -> Observed:
         """Set multipliers and slopes; return the sums over the rows."""
-        found: Observed = self._sum("respond", b, sigma, mean, keep=True)
+        found: Observed = self._sum("prox_step", b, sigma, mean, keep=True)
         return found
 
     def along(self, t: float, b: float, db: float, sigma: float) -> float:
@@ -321,7 +321,7 @@ def _on_rows(
     """Call a method that reads the rows, block by block."""
     found, values = [], []
     for space, before in zip(spaces(pieces, parts, settings), parts[MARGINS], strict=True):
-        margins = _changed(before, pending, fresh=name == "respond")
+        margins = _changed(before, pending, fresh=name == "prox_step")
         margins.problem = margins.problem.with_rows(space.X)
         values.append(getattr(margins, name)(*arguments))
         margins.problem = margins.problem.with_rows(None)
