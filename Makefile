@@ -8,11 +8,12 @@ TESTS ?= tests
 MOSEK := $(shell sed -n 's/^mosek = \["\(.*\)"\]$$/\1/p' pyproject.toml)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test mosek lowest docs lint dist clean
+.PHONY: help demo test coverage mosek lowest docs lint dist clean
 
 help:
 	@echo "make demo   install into $(VENV) and compare models on real data"
 	@echo "make test   install into $(VENV) and run the tests"
+	@echo "make coverage  the same, and the lines that no test runs"
 	@echo "make mosek  run the tests of solvers with MOSEK beside $(VENV), up to its licence"
 	@echo "make lowest run the tests with the lowest versions that pyproject.toml allows, in $(LOWEST); TESTS=tests/formulations/test_psvm.py for some"
 	@echo "make docs   install into $(VENV) and build the site in docs/_build/html"
@@ -52,6 +53,10 @@ demo: $(VENV)/.demo
 	$(BIN)/svmcvx compare moons --models psvm:p=1,psvm:p=1.5,psvm:p=3 --kernel rbf --plot demo/moons.png
 
 test: $(VENV)/.test
+	$(BIN)/python -m pytest -n logical --dist loadfile
+
+# Which lines no test runs; tracing takes about half as long again.
+coverage: $(VENV)/.test
 	$(BIN)/python -m pytest -n logical --dist loadfile --cov --cov-report=term
 
 # MOSEK lies in a folder of its own: installed where it has no licence, it would end the plain solve() of every cvxpy problem.
