@@ -55,7 +55,7 @@ demo: $(VENV)/.demo
 test: $(VENV)/.test
 	$(BIN)/python -m pytest -n logical --dist loadfile
 
-# Which lines no test runs; tracing takes about half as long again.
+# Lists the lines that no test runs. The tests take about half as long again while they are traced.
 coverage: $(VENV)/.test
 	$(BIN)/python -m pytest -n logical --dist loadfile --cov --cov-report=term
 

@@ -205,8 +205,7 @@ def _best_so_far(solution: Solution) -> tuple[Floats, Floats, Floats]:
 def certified_path(path: Any, *, ax: Axes | None = None, title: str | None = None) -> Axes:
     """Draw the interval of the optimum over the range of a certified path, with a dot at each solution.
 
-    The vertical axis is the optimum divided by the value of the parameter, so that a range of some decades can be read: the
-    loss per unit of the parameter and the share of the regulariser.
+    The vertical axis shows the optimum divided by the parameter, so that several decades can be read in one picture.
 
     Parameters
     ----------

@@ -57,7 +57,7 @@ AFFINE: Final = {
     "ramp": ("C",),
     "l0": ("C",),
 }
-# To which share of the gap asked for each problem is solved.
+# Each problem is solved to this share of the gap that is asked for.
 SHARE: Final = 0.05
 # Neighbouring values are not brought nearer to each other than this.
 NEAREST: Final = 1.0 + 1e-6

@@ -18,7 +18,7 @@ Bools: TypeAlias = NDArray[np.bool_]
 
 # Work of the tree from which on points are looked for: smaller trees end before that pays.
 BEGIN = 2e7
-# What a product with all rows costs, in units of the tree's work for each of their entries.
+# The cost of a product with all rows, for each entry of the rows and in the unit of the tree's work.
 COST = 2.0
 # How far a point is moved, as shares of its length, and the margins from which on rows are kept there.
 MOVES, MARGINS = np.array([0.1, 0.3, 1.0]), np.array([0.01, 0.3, 0.7])
@@ -76,12 +76,15 @@ class Exchange:
         self._length = np.sqrt(np.einsum("ij,ij->j", self.rows, self.rows))
 
     def _kept(self) -> Bools:
-        """What the incumbent keeps."""
+        """Return the rows that the incumbent keeps."""
         assert self.search.best is not None  # noqa: S101 - asked for in keep_up
         return ~self.search.best.dropped[self.search.first]
 
     def _moved(self) -> Bools:
-        """What a point near the incumbent keeps, a share of its margins being enough; all but the budget where there is one."""
+        """Return the rows with a margin above a threshold at a random point near the incumbent.
+
+        With a budget, these are all rows but those of the smallest margins that the budget covers.
+        """
         search, best, rng = self.search, self.search.best, self._rng
         assert best is not None  # noqa: S101 - asked for in keep_up
         w = best.w * search.scale
