@@ -103,7 +103,7 @@ class Evaluation(Bounded):
         """Return a value whose exact counterpart is at least `low`; nothing is said of what it is at most."""
         return cls(value, up(max(value - low, 0.0)) if low != value else 0.0)
 
-    def parted(self, regulariser: float, losses: float) -> Evaluation:
+    def with_terms(self, regulariser: float, losses: float) -> Evaluation:
         """Return the same number with its two terms."""
         return Evaluation(self.value, self.error, {"regulariser": regulariser, "losses": losses})
 
@@ -166,7 +166,7 @@ class Statement(Protocol[M_contra]):
 
 
 class SinglePointStatement(Generic[M]):
-    """A statement without models of its own, so that the upper bound is the objective of the one that is passed, however bad.
+    """A statement that proposes no models: the upper bound is the objective of the model that is passed, however bad.
 
     Parameters
     ----------

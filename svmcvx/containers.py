@@ -14,7 +14,7 @@ __all__ = ["as_array", "owned"]
 
 
 def as_array(value: Any, name: str) -> NDArray[Any]:
-    """Return a dense container as an array, of its own type.
+    """Return a dense container as an array; the data type does not change.
 
     Parameters
     ----------

@@ -17,9 +17,12 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 # The folder stands above the solvers, which therefore name it by a text.
 FOLDER = "svmcvx.papers.exhibits"
@@ -91,6 +94,23 @@ def exhibit(name: str, old: str) -> Any:
     """
     warn_deprecated(old, f"use {FOLDER}.{name}")
     return getattr(import_module(FOLDER), name)
+
+
+def renamed(function: Callable[P, T], old: str, new: str) -> staticmethod[P, T]:
+    """Return a static method that calls a function by its old name and warns.
+
+    Parameters
+    ----------
+    function : callable
+    old, new : str
+        Names for the message.
+    """
+
+    def forward(*args: P.args, **kwargs: P.kwargs) -> T:
+        warn_deprecated(old, f"use {new}")
+        return function(*args, **kwargs)
+
+    return staticmethod(forward)
 
 
 def warn_deprecated(old: str, instead: str) -> None:

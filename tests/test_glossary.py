@@ -50,7 +50,6 @@ ADJECTIVES = {"penalised"}
 PUBLIC_ALREADY = {"ceiling"}
 # Modules that are still to be renamed.
 IN_USE = {
-    "certificate.py": {"parted"},
     "fast/indicator/search/search_state.py": {"attain", "lose", "offer"},
     "formulations/conic_loss/dual.py": {"offer"},
     "heuristics/local_search.py": {"offer"},

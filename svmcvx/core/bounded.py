@@ -82,7 +82,7 @@ U = 2.0**-53
 # Accuracy of numpy's elementary functions in units in the last place, and the relative error that this is.
 ULPS = 4.0
 ELEMENTARY = 2.0 * ULPS * U
-# Factor of each computed error, more than the rounding of its own computation.
+# Factor of each computed error; it covers the rounding of the error computation itself.
 GROW = 1.0 + 32.0 * U
 # Results below SMALL may have lost something to underflow, less than LOST.
 SMALL = 2.0**-900
@@ -239,7 +239,7 @@ class Bounded:
         if not _is_exact(r):
             error += r * (abs(b) if _is_exact(q) else abs(b) + q)
         error *= GROW
-        return Bounded(value, _with_lost(error, size, lambda: _vanishes(a, r) | _vanishes(b, q)))
+        return Bounded(value, _with_underflow(error, size, lambda: _vanishes(a, r) | _vanishes(b, q)))
 
     __rmul__ = __mul__
 
@@ -361,8 +361,8 @@ def _outwards(value: Any, error: Any, direction: float) -> Any:
 
 
 @quietly
-def _with_lost(error: Any, size: Any, vanishes: Callable[[], Any]) -> Any:
-    """Return the error with what underflow may have lost, except where `vanishes()` tells that the result is exactly 0."""
+def _with_underflow(error: Any, size: Any, vanishes: Callable[[], Any]) -> Any:
+    """Add the error of underflow, except where `vanishes()` says that the result is exactly 0."""
     small = size < SMALL
     if isinstance(size, np.ndarray):
         return error + LOST * (small & ~vanishes()) if small.any() else error
@@ -412,11 +412,11 @@ def _quotient(a: Any, r: Any, b: Any, q: Any) -> Bounded:
     else:
         room = abs(b) - q
         room = np.where(room > 0.0, room, np.nan)[()]
-        error += _with_lost(size, size, lambda: a == 0.0) * (q / room)
+        error += _with_underflow(size, size, lambda: a == 0.0) * (q / room)
         if not _is_exact(r):
             error += r / room
     error *= GROW
-    return Bounded(value, _with_lost(error, size, lambda: _vanishes(a, r)))
+    return Bounded(value, _with_underflow(error, size, lambda: _vanishes(a, r)))
 
 
 @quietly
@@ -509,7 +509,7 @@ def square(x: R) -> R:
         moved *= r
         error += moved
     error *= GROW
-    return Bounded(value, _with_lost(error, value, lambda: _vanishes(a, r)))
+    return Bounded(value, _with_underflow(error, value, lambda: _vanishes(a, r)))
 
 
 @quietly
@@ -570,7 +570,7 @@ def _logarithm(x: Any, function: Any, shift: float) -> Any:
         # The lower end; that of 1 + x is rounded twice, by much beside its own size where x is near −1.
         low = a - r if not shift else (a - r + shift) - 4.0 * U * (abs(a) + r + shift)
         error = error + r / np.where(low > 0.0, low, np.nan)[()]
-    return Bounded(value, _with_lost(error * GROW, size, lambda: _vanishes(a + (shift - 1.0), r)))
+    return Bounded(value, _with_underflow(error * GROW, size, lambda: _vanishes(a + (shift - 1.0), r)))
 
 
 def where(mask: NDArray[np.bool_], x: Any, y: Any) -> Any:
@@ -659,7 +659,7 @@ def _long_or_short(values: Iterable[float] | Floats, beyond: float) -> tuple[flo
 
 
 def weighted_total(weight: Any, x: Any) -> Any:
-    """Return the sum of products; weights that are all the same, a number, are taken out of it."""
+    """Return the sum of products; a scalar weight multiplies the sum once."""
     same = weight.shape == () if isinstance(weight, Bounded) else np.ndim(weight) == 0
     return weight * total(x) if same else total(weight * x)
 

@@ -36,7 +36,9 @@ def sums_above(sums: Any, terms: int) -> Any:
 
 def norm_above(x: Floats) -> float:
     """Return a number that is at least the Euclidean norm."""
-    return float(np.sqrt(float(np.vdot(x, x)) * (1.0 + roundings(x.size + 4))) * (1.0 + roundings(4)) + _lost(x.size))
+    return float(
+        np.sqrt(float(np.vdot(x, x)) * (1.0 + roundings(x.size + 4))) * (1.0 + roundings(4)) + _norm_underflow(x.size)
+    )
 
 
 def row_norms_above(X: Any) -> Floats:
@@ -45,11 +47,13 @@ def row_norms_above(X: Any) -> Floats:
         np.asarray(X.multiply(X).sum(axis=1)).ravel() if sp.issparse(X) else np.asarray(np.einsum("ij,ij->i", X, X))
     )
     d = int(X.shape[1])
-    return np.asarray(np.sqrt(squares * (1.0 + roundings(d + 4))) * (1.0 + roundings(4)) + _lost(d), dtype=np.float64)
+    return np.asarray(
+        np.sqrt(squares * (1.0 + roundings(d + 4))) * (1.0 + roundings(4)) + _norm_underflow(d), dtype=np.float64
+    )
 
 
-def _lost(terms: int) -> float:
-    """What a norm loses if squares underflow."""
+def _norm_underflow(terms: int) -> float:
+    """Bound on what a norm loses when squares underflow."""
     return math.sqrt(terms) * 2.0**-536
 
 

@@ -194,13 +194,13 @@ def solve_parts(
     with time_limited(request.time_limit) as deadline:
         for done, part in enumerate(problems[:TIMED] if jobs > 1 else problems):
             # The part of what is left that falls to one of the machines which are not yet solved.
-            limited = request.limited_to(deadline.left * jobs / (len(problems) - done))
+            limited = request.limited_to(deadline.remaining * jobs / (len(problems) - done))
             found.append(limited.run(route, restricted(part), earlier[part.key]))
             if done + 1 == TIMED:
                 _warn_of_many(found, len(problems), classes=labels.classes.size, scheme=scheme, jobs=jobs)
         if jobs > 1:
             rest = problems[TIMED:]
-            limited = request.limited_to(deadline.left * jobs / max(len(rest), 1))
+            limited = request.limited_to(deadline.remaining * jobs / max(len(rest), 1))
             found += Parallel(n_jobs=n_jobs)(
                 delayed(limited.run)(route, restricted(part), earlier[part.key]) for part in rest
             )
@@ -236,7 +236,7 @@ def solve_parts_in_blocks(
     found: dict[Any, Solution] = {}
     with time_limited(request.time_limit) as deadline:
         for done, (key, part) in enumerate(problems):
-            limited = request.limited_to(deadline.left / (len(problems) - done))
+            limited = request.limited_to(deadline.remaining / (len(problems) - done))
             found[key] = limited.run(route, cast(TrainingData, (X, part, sample_weight)), None)
             if done + 1 == TIMED < len(problems):
                 _warn_of_many(list(found.values()), len(problems), classes=count, scheme=scheme, jobs=1)

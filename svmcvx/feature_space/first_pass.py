@@ -104,7 +104,7 @@ def block_space(
         largest,
         max(scanned.stiffest for scanned in found),
         sum(scanned.entries for scanned in found) / n,
-        _joined([part for scanned in found for part in scanned.sample], classes),
+        _concatenated_sample([part for scanned in found for part in scanned.sample], classes),
     )
 
 
@@ -231,7 +231,7 @@ def _scan(
 
 
 def _with_arrays(piece: Piece, parts: Parts, k: int) -> Piece:
-    """Return a block with the labels and weights that came beside it."""
+    """Return a block with the labels and weights that were passed separately."""
     y = parts["y"][k] if "y" in parts else piece.y
     return Piece(piece.X, y, parts["sample_weight"][k] if "sample_weight" in parts else piece.weight)
 
@@ -281,7 +281,7 @@ def _encode(
     )
 
 
-def _joined(parts: list[tuple[Features, NDArray[Any], Floats]], classes: NDArray[Any]) -> Sample:
+def _concatenated_sample(parts: list[tuple[Features, NDArray[Any], Floats]], classes: NDArray[Any]) -> Sample:
     X = [part[0] for part in parts]
     stacked = sp.csr_array(sp.vstack(X)) if sp.issparse(X[0]) else np.vstack(X)
     labels = np.concatenate([part[1] for part in parts])

@@ -18,7 +18,7 @@ from svmcvx.feature_space.base import FeatureSpace, Product, RowBlock
 from svmcvx.kernels import CallableKernel, Kernel, Precomputed
 from svmcvx.kernels.columns import TILE_ENTRIES, KernelColumns, KernelProduct, is_definite, is_positive, with_sizes
 from svmcvx.kernels.entry_error import EntryError, power_above
-from svmcvx.kernels.gram_cache import GramCache, KeptGram
+from svmcvx.kernels.gram_cache import CachedGram, GramCache
 from svmcvx.kernels.gram_factor import GramFactor, gram_factor, require_symmetric, symmetrised
 from svmcvx.model import BinaryModel, KernelModel
 from svmcvx.system import memory
@@ -98,7 +98,7 @@ class KernelSpace(FeatureSpace):
         """The Gram matrix of this space or, without what an intercept adds, of its cache; None where there is none."""
         if self.keep_gram:
             return self.gram
-        return None if self.kept is None else self.kept.matrix
+        return None if self.cached_gram is None else self.cached_gram.matrix
 
     def block(self, rows: NDArray[np.intp], columns: NDArray[np.intp]) -> Floats:
         """Return entries of the Gram matrix, a penalised intercept included."""
@@ -109,7 +109,7 @@ class KernelSpace(FeatureSpace):
 
     @property
     def _has_gram(self) -> bool:
-        """Whether the Gram matrix is kept, and known already where a diagonal can be had without it."""
+        """Whether the Gram matrix is stored; a definite kernel has a diagonal without it, so its matrix must be evaluated already."""
         return self.keep_gram and (self.factored or not is_definite(self.resolved))
 
     def diagonal(self) -> Floats:
@@ -157,10 +157,10 @@ class KernelSpace(FeatureSpace):
             columns = self.data.X[:, self.data.index]
             K = columns.toarray() if sp.issparse(columns) else np.array(columns)
         else:
-            K = self._evaluated() if self.kept is None else self.kept.matrix
+            K = self._evaluated() if self.cached_gram is None else self.cached_gram.matrix
         if self.intercept == "penalised":
             # In place, unless the matrix is others' too.
-            K = np.add(K, 1.0, out=K if self.kept is None else None)
+            K = np.add(K, 1.0, out=K if self.cached_gram is None else None)
         return K
 
     def _evaluated(self) -> Floats:
@@ -174,8 +174,8 @@ class KernelSpace(FeatureSpace):
         )
 
     @cached_property
-    def kept(self) -> KeptGram | None:
-        """The matrix of the kernel itself that the cache keeps; without a cache that of few observations, kept here."""
+    def cached_gram(self) -> CachedGram | None:
+        """The Gram matrix without the constant of the intercept, from the cache; without a cache it is stored here if there are few observations."""
         if isinstance(self.resolved, Precomputed):
             return None
         if self.cache is not None:
@@ -184,17 +184,17 @@ class KernelSpace(FeatureSpace):
             return None
         # Of a few observations; its entries are those of a symmetric matrix up to their errors.
         matrix, error = self.columns().matrix()
-        return KeptGram(self.resolved, self.data.X, matrix, error)
+        return CachedGram(self.resolved, self.data.X, matrix, error)
 
     @cached_property
     def factorisation(self) -> GramFactor:
         """The factor of the Gram matrix with its rank and what was clipped."""
         if self.data.n > FEW:
             checkpoint()
-        if self.kept is None:
+        if self.cached_gram is None:
             return gram_factor(self._given_gram, indefinite=self.indefinite)
         constant = self.intercept == "penalised"
-        return self.kept.factor(self._given_gram, constant=constant, indefinite=self.indefinite)
+        return self.cached_gram.factor(self._given_gram, constant=constant, indefinite=self.indefinite)
 
     @property
     def factored(self) -> bool:
@@ -254,8 +254,8 @@ class KernelSpace(FeatureSpace):
         n = self.data.n
         if isinstance(self.resolved, Precomputed):
             error = EntryError.none(n, n)
-        elif self.kept is not None:
-            error = self.kept.error
+        elif self.cached_gram is not None:
+            error = self.cached_gram.error
         else:
             error = self.resolved.error_of(self.data.X, self.data.X, self._given_gram)
         # The mean of a matrix and its transpose, and the one that an intercept adds.
@@ -292,8 +292,8 @@ class KernelSpace(FeatureSpace):
         """Evaluate a point from the columns of its support, block by block."""
         n = self.data.n
         support = np.flatnonzero(v)
-        if self.kept is not None:
-            found = self.kept.product(v, lambda: self._kept_product(support, v[support]))
+        if self.cached_gram is not None:
+            found = self.cached_gram.product(v, lambda: self._cached_product(support, v[support]))
         else:
             whole = self._all_columns
             columns = self.columns(support) if whole is None else whole.some(support)
@@ -308,19 +308,19 @@ class KernelSpace(FeatureSpace):
         terms = support.size if self.intercept != "penalised" else n + support.size
         return self._product(v, scores, sums_above(magnitude, terms), found.entries, terms)
 
-    def _kept_product(self, support: NDArray[np.intp], chosen: Floats) -> KernelProduct:
+    def _cached_product(self, support: NDArray[np.intp], chosen: Floats) -> KernelProduct:
         """Return the product from a matrix that is kept beyond this space, block by block.
 
         The matrix is that of a symmetric function: its rows, which lie together in memory, stand for its columns.
         """
-        assert self.kept is not None  # noqa: S101 - asked before
-        n, whole = self.data.n, self.kept.error.rounded(2.0)
+        assert self.cached_gram is not None  # noqa: S101 - asked before
+        n, whole = self.data.n, self.cached_gram.error.rounded(2.0)
         found = KernelProduct(np.zeros(n), np.zeros(n), np.zeros(n))
         three = with_sizes(chosen, whole.rows[support]).T
         width = max(1, self.block_entries // max(1, support.size))
         for start in range(0, n if support.size else 0, width):
             part = slice(start, start + width)
-            block = self.kept.matrix[support, part]
+            block = self.cached_gram.matrix[support, part]
             error = EntryError(
                 whole.columns[part],
                 whole.rows[support],

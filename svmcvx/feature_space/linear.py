@@ -82,7 +82,7 @@ class LinearSpace(FeatureSpace):
 
     @cached_property
     def rows(self) -> Rows:
-        """The rows of :attr:`X` with their norms; each coordinate of centred ones has a rounding of its own."""
+        """The rows of :attr:`X` with their norms; centred rows have a rounding error in each coordinate."""
         return Rows(self.X, self.given_norms, shifted=bool(self.centre.any()))
 
     @property

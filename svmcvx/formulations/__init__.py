@@ -1,1 +1,1 @@
-"""The formulations: statement, builders, recovery and certificate of each in a room of its own."""
+"""Formulations, one subpackage a family: statements, builders, recovery of points, certificates."""

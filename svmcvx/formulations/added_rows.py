@@ -199,7 +199,7 @@ class AddedRows:
         """Return what multipliers in their cones add to the objective, less a relaxation of the constraints."""
         parts = {name: _product(matrix.T, exact(m)) for name, matrix in self.matrices.items() if name != "b"}
         conjugates = [_square_conjugate(m[group.rows]) for group in self.groups if group.kind == "square"]
-        constant = _known(exact(self.offset) * exact(m), np.abs(self.offset * m))
+        constant = _with_coefficient_error(exact(self.offset) * exact(m), np.abs(self.offset * m))
         b, normal = self.on_b(), parts.get("w")
         return LinearTerm(
             w=None if normal is None else Ball(normal.value, norm_above(normal.error)),
@@ -220,7 +220,7 @@ class AddedRows:
 
     def values(self, at: Mapping[str, Bounded]) -> Bounded:
         """Return the rows at values of the variables."""
-        found = _known(exact(self.offset), np.abs(self.offset))
+        found = _with_coefficient_error(exact(self.offset), np.abs(self.offset))
         for name, matrix in self.matrices.items():
             found = found + _product(matrix, at[name])
         return Bounded(found.value, np.where(self._plain(at), 0.0, found.error))
@@ -269,8 +269,8 @@ class AddedRows:
         return total(lost).above
 
 
-def _known(x: Bounded, size: Floats) -> Bounded:
-    """Numbers of this size made from coefficients that are known to :data:`COEFFICIENT`."""
+def _with_coefficient_error(x: Bounded, size: Floats) -> Bounded:
+    """Add the error of numbers of this size whose coefficients have relative error :data:`COEFFICIENT`."""
     return x + Bounded(np.zeros(size.size), COEFFICIENT * size)
 
 
@@ -279,7 +279,7 @@ def _product(matrix: Any, x: Bounded) -> Bounded:
     magnitude = np.asarray(abs(matrix) @ np.abs(x.value))
     rounding = np.where(magnitude > 0.0, inner_error(int(matrix.shape[1]), magnitude), 0.0)
     spread = np.asarray(abs(matrix) @ np.broadcast_to(x.error, x.shape))
-    return _known(Bounded(np.asarray(matrix @ x.value), (rounding + spread) * GROW), magnitude)
+    return _with_coefficient_error(Bounded(np.asarray(matrix @ x.value), (rounding + spread) * GROW), magnitude)
 
 
 def read(constraints: Sequence[cp.Constraint], names: Mapping[int, str], known: frozenset[str]) -> AddedRows:

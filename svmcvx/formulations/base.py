@@ -141,9 +141,9 @@ class Formulation(ShortRepr, ABC):
         return self
 
     def recover_from(self, variables: Mapping[str, Any], multipliers: Mapping[str, Any]) -> RecoveredPoints:
-        """Return models and dual points from what a solver has left.
+        """Return models and dual points computed from the values of the solved variables.
 
-        :meth:`FormulationProblem.recover` calls it, unless a problem recovers its points in a way of its own.
+        :meth:`FormulationProblem.recover` calls it, unless the problem overrides that method.
 
         Parameters
         ----------
@@ -157,7 +157,7 @@ class Formulation(ShortRepr, ABC):
     def model_of(self, variables: Mapping[str, Any]) -> Model | None:
         """Return the model of the values of a primal problem's variables, exactly as they are; None where they have none.
 
-        :meth:`FormulationProblem.model_at_variables` calls it, unless a problem has a way of its own.
+        :meth:`FormulationProblem.model_at_variables` calls it, unless the problem overrides that method.
         """
         raise BuildError(f"the statement {self.name} does not say by model_of() which model the variables are")
 
@@ -292,10 +292,10 @@ class BinaryStatement(Formulation):
         if not self.space.exact:
             return None
         weight = full_entry(self.weight, data)
-        return Evidence(self.space.intercept, weight, data.fingerprint, self.given(), self.spread(model))
+        return Evidence(self.space.intercept, weight, data.fingerprint, self.extra_arrays(), self.spread(model))
 
-    def given(self) -> Mapping[str, Floats]:
-        """Arrays that the problem is given beside its hyper-parameters; none by default."""
+    def extra_arrays(self) -> Mapping[str, Floats]:
+        """Arrays of the problem that are no hyper-parameters, by name; none by default."""
         return {}
 
     def spread(self, model: Any) -> Mapping[str, Floats]:

@@ -203,7 +203,7 @@ class FormulationProblem(PlainProblem):
     def bound_survives_constraints(self) -> bool:
         """Whether a solver's bound on this problem with more constraints bounds its statement with them.
 
-        It does not where the problem has been narrowed around an optimum of its own.
+        It does not if the problem has been restricted to a neighbourhood of its optimum.
         """
         return True
 

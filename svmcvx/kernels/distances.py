@@ -26,7 +26,7 @@ __all__ = [
 
 Matrix: TypeAlias = NDArray[Any]
 
-# Entries of a part of a matrix that fits into the processor's cache with another one beside it.
+# Entries of a part of a matrix, two of which fit into the processor's cache.
 CACHED = 32_768
 
 

@@ -32,7 +32,7 @@ FAR = 38.0 / CLOSEST
 MANY = 10_000
 # Share of a row in the relative error of an exponential whose exponent is exact.
 FLAT = 5.0 * U + ELEMENTARY
-# Shares of a row above which the pairs that come from differences are told apart, and entries up to which.
+# Errors of single entries are computed if the largest share of a row exceeds NOTICEABLE and there are at most SMALL entries.
 NOTICEABLE = 1e-10
 SMALL = 4_000_000
 

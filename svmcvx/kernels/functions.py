@@ -106,7 +106,7 @@ class Kernel(ABC):
     def error_of(self, A: Any, B: Any, values: Matrix) -> EntryError:
         """Return a bound on the error of the entries of :meth:`block`, its double-precision `values`.
 
-        A kernel without a bound of its own is meant to be what it returns.
+        A kernel that does not override this method is taken to be exact.
         """
         return EntryError.none(*values.shape)
 

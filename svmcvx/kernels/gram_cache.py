@@ -22,7 +22,7 @@ from svmcvx.kernels.functions import Kernel
 from svmcvx.kernels.gram_factor import GramFactor, gram_factor
 from svmcvx.system import memory
 
-__all__ = ["CachedKernel", "GramCache", "KeptGram"]
+__all__ = ["CachedGram", "CachedKernel", "GramCache"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -31,7 +31,7 @@ SHARE, ENOUGH = 0.25, 2.0**32
 
 
 @dataclass
-class KeptGram:
+class CachedGram:
     """A Gram matrix and what has been computed from it.
 
     Attributes
@@ -120,7 +120,7 @@ class GramCache:
 
     def __init__(self, share: float = SHARE) -> None:
         self._budget = min(share * memory.available(), ENOUGH)
-        self._grams: list[KeptGram] = []
+        self._grams: list[CachedGram] = []
         self._crosses: list[_KeptCross] = []
 
     def _room(self) -> float:
@@ -131,7 +131,7 @@ class GramCache:
         """Return a kernel with the same values whose Gram matrices on training data are kept here."""
         return CachedKernel(kernel, self)
 
-    def gram(self, kernel: Kernel, X: Features, evaluate: Callable[[], Floats]) -> KeptGram | None:
+    def gram(self, kernel: Kernel, X: Features, evaluate: Callable[[], Floats]) -> CachedGram | None:
         """Return the kept matrix of a kernel on these rows, after evaluating it if it is new.
 
         Parameters
@@ -144,7 +144,7 @@ class GramCache:
 
         Returns
         -------
-        KeptGram or None
+        CachedGram or None
             None if there is no room for the matrix and a factor.
         """
         for entry in self._grams:
@@ -156,7 +156,7 @@ class GramCache:
             (self._crosses or self._grams).pop(0)
         if needed > self._room():
             return None
-        self._grams.append(KeptGram(kernel, X.copy(), np.asarray(evaluate(), dtype=np.float64)))
+        self._grams.append(CachedGram(kernel, X.copy(), np.asarray(evaluate(), dtype=np.float64)))
         return self._grams[-1]
 
     def cross(self, kernel: Kernel, A: Features, B: Features) -> Floats | None:

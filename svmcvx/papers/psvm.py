@@ -223,7 +223,7 @@ def table3(run: Run) -> Reproduction:
             left_out[name] = str(error)
     if not parts:
         raise DataError("no data set of the table can be had: " + "; ".join(left_out.values()))
-    found = Study.joined(parts)
+    found = Study.concat(parts)
     found.left_out |= left_out
     rows = []
     for name, (_, costs) in MULTICLASS.items():

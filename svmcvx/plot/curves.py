@@ -293,7 +293,7 @@ def against_exponent(
         A column, or another hyper-parameter of a search such as ``"C"``: a line for each of its values. By default there is one
         line. Of several results with the same p that of the highest accuracy counts, of equal ones the first.
     ax : Axes, optional
-        The axis of the accuracy, a new figure by default; the number of support vectors has an axis of its own on the
+        The axis of the accuracy, a new figure by default; the number of support vectors has a second axis on the
         right.
     title : str, optional
 

@@ -1,4 +1,4 @@
-"""The second checker: an interval from the raw data and the points of a proof, by a program of its own."""
+"""The second checker: a separate program that computes an interval from the raw data and the points of a proof."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from svmcvx.errors import DataError, missing_extra
 from svmcvx.proofs.blocks import enclosures, is_in_blocks
-from svmcvx.proofs.format import Proof, ProofFile, read_proof, shown
+from svmcvx.proofs.format import Proof, ProofFile, html_table, read_proof
 from svmcvx.proofs.problem import Data, Problem, ProofRejected
 from svmcvx.proofs.statement import Statement
 from svmcvx.proofs.tables import SEARCHED
@@ -63,7 +63,9 @@ class Verified:
         ends = {"Lower bound": self.lower, "Upper bound": self.upper, "Ends checked": ", ".join(self.checked) or "none"}
         claims = {"Claimed ends": "confirmed" if self.holds else "not confirmed"}
         why = {"Not claimed" if self.holds else "Fails": self.why} if self.why else {}
-        return shown("✓ Proof holds" if self.holds else "✗ Proof does not hold", {**about, **ends, **claims, **why})
+        return html_table(
+            "✓ Proof holds" if self.holds else "✗ Proof does not hold", {**about, **ends, **claims, **why}
+        )
 
 
 class End(NamedTuple):

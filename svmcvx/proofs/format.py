@@ -31,7 +31,7 @@ from svmcvx.errors import DataError
 from svmcvx.proofs.statement import Statement, exactly
 from svmcvx.proofs.tables import FIELDS, check_arrays, checked_claim, checked_statement, dtype_of
 
-__all__ = ["Header", "Proof", "ProofFile", "fingerprint", "read_proof", "shown", "write_proof"]
+__all__ = ["Header", "Proof", "ProofFile", "fingerprint", "html_table", "read_proof", "write_proof"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -126,10 +126,10 @@ class Proof:
     def _repr_html_(self) -> str:
         claims = {f"Claimed {name} bound": getattr(self, name) for name in ("lower", "upper")}
         fields = {"Problem": self.statement, "Data hash": self.statement.fingerprint, "Kind": self.kind, **claims}
-        return shown("Proof, to be checked by svmcvx.verify", fields)
+        return html_table("Proof, to be checked by svmcvx.verify", fields)
 
 
-def shown(title: str, fields: Mapping[str, Any]) -> str:
+def html_table(title: str, fields: Mapping[str, Any]) -> str:
     """Return values by their names as a table of HTML, in the colours of the page."""
     cell = "text-align:left;background:none;color:inherit;padding:0.2em 0.7em;"
     label = "font-weight:normal;opacity:0.75;white-space:nowrap;"

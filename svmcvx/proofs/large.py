@@ -46,7 +46,7 @@ class Space:
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
-        self.kept = problem.X[problem.index]
+        self.rows = problem.X[problem.index]
         self.symmetric = True
         if problem.kernel is not None and problem.kernel["name"] == "precomputed":
             self.symmetric = is_symmetric(problem)
@@ -57,7 +57,7 @@ class Space:
         problem = self.problem
         if problem.linear_model:
             w = Interval.exactly(problem.proof.model["coef"])
-            scores, norm = products(self.kept, 0.0, w), (w * w).sum()
+            scores, norm = products(self.rows, 0.0, w), (w * w).sum()
         else:
             scores, norm = self.expansion(
                 problem.support, Interval.exactly(problem.proof.model["dual_coef"]), constant=False
@@ -73,7 +73,7 @@ class Space:
         if problem.kernel is None:
             part = problem.X[rows]
             w = products(sp.csr_array(part.T) if sp.issparse(part) else part.T, 0.0, v)
-            scores, norm = products(self.kept, 0.0, w), (w * w).sum()
+            scores, norm = products(self.rows, 0.0, w), (w * w).sum()
         else:
             every = np.union1d(problem.index, rows)
             whole = self._kernel_scores(every, rows, v)

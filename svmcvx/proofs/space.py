@@ -34,7 +34,7 @@ __all__ = ["Point", "Space", "kernel_matrix", "require_norm"]
 Floats: TypeAlias = NDArray[np.float64]
 Rows: TypeAlias = NDArray[np.intp]
 
-# Entries of a kernel that are kept for the next product.
+# Entries of a kernel that are stored for the next product.
 KEPT = 6_000_000
 
 
@@ -70,7 +70,7 @@ class Space:
         return values, errors * SLACK + 2 * U * np.abs(values) + TINY
 
     @cached_property
-    def kept(self) -> Any:
+    def rows(self) -> Any:
         """The rows that take part."""
         return self.problem.X[self.problem.index]
 
@@ -80,7 +80,7 @@ class Space:
         problem = self.problem
         if problem.linear_model:
             w = balls(problem.proof.model["coef"])
-            point = Point(product(self.kept, w), norm_squared(w))
+            point = Point(product(self.rows, w), norm_squared(w))
         else:
             point = self.expansion(problem.support, balls(problem.proof.model["dual_coef"]), constant=False)
         bias = arb(problem.bias)
@@ -104,7 +104,7 @@ class Space:
         """Return the point with coefficients `v` on rows of the data."""
         if self.kernel is None:
             w = combination(self.problem.X[rows], v)
-            point = Point(product(self.kept, w), norm_squared(w))
+            point = Point(product(self.rows, w), norm_squared(w))
         else:
             used = [j for j, x in enumerate(v) if not x.is_zero()]
             scores = self._kernel_scores(rows[used], [v[j] for j in used])

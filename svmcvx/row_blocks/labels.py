@@ -107,7 +107,7 @@ def label_counts(X: Any, y: Any) -> LabelCounts:
         source = X if y is None else y.blocks
         if not source.labelled:
             raise DataError("a classifier requires y to be passed, but the target y is None; pass one label a row")
-        found = [part for listed in Shards.of(source.loaders).read(_counted) for part in listed]
+        found = [part for listed in Shards.of(source.loaders).read(_label_counts) for part in listed]
     elif is_dask(y):
         import dask
 
@@ -130,8 +130,8 @@ def _counts(y: Any) -> tuple[NDArray[Any], NDArray[np.intp]]:
 
 
 @reads_rows
-def _counted(pieces: Pieces, parts: Parts) -> list[tuple[NDArray[Any], NDArray[np.intp]]]:
-    """Count the labels of the blocks; a loader may have a method that loads nothing else."""
+def _label_counts(pieces: Pieces, parts: Parts) -> list[tuple[NDArray[Any], NDArray[np.intp]]]:
+    """Count the labels of each block; uses `labels` of a loader that has it, so that the rows are not loaded."""
     found = []
     for number, load in enumerate(pieces.loaders):
         y = load.labels() if hasattr(load, "labels") else piece_of(load()).y

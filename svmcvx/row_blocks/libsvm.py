@@ -35,7 +35,7 @@ def libsvm_loaders(
     loaders: list[Callable[[], Any]] = []
     for path in paths:
         stat = os.stat(path)
-        # A file that is written again gets binary blocks of its own.
+        # A file that has changed gets new binary blocks.
         stem = f"{Path(path).name}-{stat.st_size:x}-{stat.st_mtime_ns:x}-{block_bytes:x}-{n_features:x}-{zero_based:d}"
         loaders.extend(
             _TextRows(path, first, last, n_features, zero_based, str(folder / f"{stem}-{first:x}.bin"))
@@ -69,7 +69,7 @@ class _TextRows:
     def __call__(self) -> Piece:
         """Load the binary form, or parse the text and write it; on another machine of a cluster it is parsed again."""
         try:
-            return self._kept()
+            return self._read_binary()
         except (OSError, ValueError, EOFError):
             # Not there yet, cut off by a full disk, or not ours: the text tells.
             pass
@@ -77,7 +77,7 @@ class _TextRows:
         self._keep(X, y)
         return Piece(X, y)
 
-    def _kept(self) -> Piece:
+    def _read_binary(self) -> Piece:
         """Read the binary form: four arrays one after another."""
         with open(self.binary, "rb") as stream:
             data, indices, indptr, y = (np.load(stream, allow_pickle=False) for _ in range(4))

@@ -41,7 +41,7 @@ def mapped_rows(model: Any, method: str, X: Any, dtype: Any, *, columns: int | N
     if isinstance(X, RowBlocks):
         shards = Shards.of(X.loaders)
         if shards.client is None:
-            # One block after another: a model has threads of its own.
+            # One block after another, since a model uses several threads itself.
             listed = [_mapped(Pieces((load,)), {}, model, method) for load in X.loaders]
         else:
             listed = shards.read(_mapped, None, model, method)

@@ -42,7 +42,7 @@ class State:
     ----------
     parts : dict of str to list
     value : object
-        What the last operation gave beside it.
+        The value that the last operation returned.
     """
 
     __slots__ = ("parts", "value")
@@ -211,7 +211,7 @@ class Shards:
 
     def give(self, name: str, parts: Sequence[Sequence[Any]]) -> None:
         """Put arrays of this process, one a block, into the states of the shards."""
-        self.change(_given, [(name, list(listed)) for listed in parts])
+        self.change(_set_part, [(name, list(listed)) for listed in parts])
 
     def change(self, operation: Operation, each: Sequence[tuple[Any, ...]] | None = None, *shared: Any) -> list[Any]:
         """Replace parts of every state by what an operation returns, ``(parts, value)``; return the values.
@@ -326,7 +326,7 @@ def _needed(call: _Call, source: tuple[Any, ...]) -> tuple[Any, ...]:
     return source if getattr(call.operation, "reads_rows", False) else NO_ROWS
 
 
-def _given(
+def _set_part(
     pieces: Pieces, parts: dict[str, list[Any]], name: str, listed: list[Any]
 ) -> tuple[dict[str, list[Any]], None]:
     return {name: listed}, None

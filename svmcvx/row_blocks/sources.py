@@ -207,7 +207,7 @@ class RowBlocks:
     ) -> RowBlocks:
         """Read sparse rows from files in LIBSVM's text format (``label column:value …``).
 
-        The text is parsed once: every block is then kept in binary form in a folder of its own.
+        The text is parsed once; every block is then stored in binary form in the folder `cache`.
 
         Parameters
         ----------
@@ -219,7 +219,7 @@ class RowBlocks:
         block_bytes : int
             Bytes of text of a block.
         cache : path, optional
-            Folder for the binary form, which is kept; by default a temporary one that is removed with the source.
+            Folder for the binary form, which stays there; by default a temporary one that is removed with the source.
 
         Raises
         ------

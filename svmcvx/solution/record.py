@@ -21,7 +21,7 @@ __all__ = ["OF_THE_SOLUTION", "Attempt", "DataFacts", "Evidence", "OptimalInterc
 
 Floats: TypeAlias = NDArray[np.float64]
 
-# Hyper-parameters that the optimum does not depend on, or that a statement has fields of its own for.
+# Hyper-parameters on which the optimum does not depend, or for which a statement has separate fields.
 OF_THE_SOLUTION: Final = ("kernel", "intercept", "form", "bias")
 
 

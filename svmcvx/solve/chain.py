@@ -41,9 +41,9 @@ SECOND_OPINION: dict[str, dict[str, Any]] = {
     "SCIP": {"scip_params": {"limits/nodes": 20_000}},
     "HIGHS": {"mip_max_nodes": 20_000},
 }
-# What is kept of the time that is left for the recovery and the certificate of a point: a share, and seconds at most.
+# Share of the remaining time that is reserved for the recovery and the certificate of a point, and its maximum in seconds.
 RESERVED_SHARE, MOST_RESERVED = 0.2, 1.0
-# What ends a solver before it has a point, through no fault of its own.
+# Statuses of a solver that a limit ended before it had a point.
 LIMITS = (Status.TIME_LIMIT, Status.ITERATION_LIMIT)
 # Share of the time limit after which no other solver is tried.
 NEARLY_ALL = 0.75
@@ -164,7 +164,7 @@ class Chain:
     def _attempt(self, card: policy.SolverCard, own: Mapping[str, Any] | None) -> list[Planned] | None:
         """Run one solver and certify its point; return what to try before the others, or None to try nothing more."""
         problem, name, began = self.problem, card.name, clock.now()
-        limit = self.deadline.left
+        limit = self.deadline.remaining
         if math.isfinite(limit):
             limit -= min(RESERVED_SHARE * limit, MOST_RESERVED)
         seconds = None if math.isinf(limit) else limit
@@ -245,7 +245,7 @@ class Chain:
             return None, str(error)
 
     def _known_points(self, limit: Status) -> None:
-        """Certify what is known without any solver, where a limit left it no time for a point."""
+        """Certify the trivial bounds if a limit ended every solver before it had a point."""
         statement, began = self.problem.formulation, clock.now()
         models: Sequence[Any]
         duals: Sequence[Dual]

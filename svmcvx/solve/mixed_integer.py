@@ -63,7 +63,7 @@ class SCIPWithBound(SCIP):
     """SCIP that tells the bound it has proved, starts from a known point, and stops on Ctrl-C."""
 
     def name(self) -> str:
-        """A name of its own."""
+        """Return the name of this interface, which differs from cvxpy's."""
         return "SVMCVX_SCIP"
 
     def solve_via_data(
@@ -117,7 +117,7 @@ class SCIPWithBound(SCIP):
 def _add_start(model: Any, variables: list[Any], A: Any, b: Floats, dims: dict[str, Any], start: Floats) -> bool:
     """Give SCIP a starting point; tell whether it found the point feasible and took it."""
     rows = sum(dims[key] for key in (cps.EQ_DIM, cps.LEQ_DIM))
-    # cvxpy gives each row of a second-order cone a variable of its own, in order.
+    # cvxpy adds one variable for each row of a second-order cone, in order.
     values = np.concatenate([start, (b - A.tocsr() @ start)[rows:]])
     solution = model.createSol()
     for variable, value in zip(variables, values, strict=True):

@@ -166,7 +166,7 @@ def size_limited(name: str) -> bool:
 
 
 def failure(error: BaseException) -> str:
-    """Return what is told of an error that a solver or its interface has raised."""
+    """Return the message for an error that a solver or its interface has raised."""
     message = f"{type(error).__name__}: {' '.join(str(error).split())}"
     return f"the problem exceeds the size-limited licence ({message})" if TOO_LARGE.search(str(error)) else message
 

@@ -50,7 +50,7 @@ class Deadline:
         return clock.compile_seconds() - self.compiled_before
 
     @property
-    def left(self) -> float:
+    def remaining(self) -> float:
         """Remaining seconds, at least 0; infinite without a limit."""
         return math.inf if self.end == math.inf else max(self.end - clock.now(), 0.0)
 
@@ -74,7 +74,7 @@ _innermost: ContextVar[Deadline | None] = ContextVar("svmcvx_deadline", default=
 
 def epoch_end(deadline: Deadline) -> float:
     """Return the end of a deadline in seconds since the epoch, which other processes and machines share."""
-    return time.time() + deadline.left
+    return time.time() + deadline.remaining
 
 
 def until(epoch: float) -> AbstractContextManager[Deadline]:

@@ -1,7 +1,7 @@
 """What the papers prove about their machines, as numbers for a model and its data.
 
 Every bound comes term by term. Where a printed formula does not hold as it stands, the module says so, ``total`` is a
-corrected one, and the printed number stands beside it.
+corrected one, and the printed number is a separate field.
 """
 
 from svmcvx.theory.complexity import (

@@ -87,7 +87,7 @@ MUTANTS = {
     "overflow of an exact factor": ("bounded", "if other == 1.0 or np.isfinite(found).all():", "if True:", ["overflow"]),
     "quotient by the middle of the divisor": ("bounded", "room = abs(b) - q", "room = abs(b)", ["divide"]),
     "quotient by what may be 0": ("bounded", "np.where(room > 0.0, room, np.nan)[()]", "abs(room)", ["divide"]),
-    "amplified underflow of a quotient": ("bounded", "_with_lost(size, size, lambda: a == 0.0) * (q / room)", "size * (q / room)", ["divide by an uncertain number"]),
+    "amplified underflow of a quotient": ("bounded", "_with_underflow(size, size, lambda: a == 0.0) * (q / room)", "size * (q / room)", ["divide by an uncertain number"]),
     "square without second order": ("bounded", "        moved += r\n", "", ["square"]),
     "positive part that reaches less": ("bounded", "    reach *= GROW\n", "", ["positive part"]),
     "positive part without reach": ("bounded", "np.minimum(x.error, np.maximum(reach, 0.0))", "np.where(x.value < 0.0, 0.0, x.error)", ["positive part"]),

@@ -106,13 +106,13 @@ def test_the_clock_stands_still_while_machine_code_is_loaded_and_kept(monkeypatc
 def test_a_deadline_ends_no_later_than_those_around_it():
     hand = Hand()
     with clock.substituted(hand):
-        assert current().left == math.inf
+        assert current().remaining == math.inf
         with time_limited(10.0) as outer:
             hand.at += 4.0
-            assert outer.left == pytest.approx(6.0)
+            assert outer.remaining == pytest.approx(6.0)
             with time_limited(100.0) as inner:
                 assert current() is inner
-                assert inner.left == pytest.approx(6.0)
+                assert inner.remaining == pytest.approx(6.0)
                 assert inner.seconds == 0.0
                 half = inner.share(0.5)
                 hand.at += 3.0
@@ -121,16 +121,16 @@ def test_a_deadline_ends_no_later_than_those_around_it():
                 outer.interrupt_requested.set()
                 assert inner.passed()
             assert current() is outer
-        assert current().left == math.inf
+        assert current().remaining == math.inf
 
 
 def test_a_deadline_can_be_sent_to_another_process():
     with time_limited(HOUR) as deadline:
         sent = epoch_end(deadline)
     with until(sent) as received:
-        assert 0.9 * HOUR < received.left <= HOUR
+        assert 0.9 * HOUR < received.remaining <= HOUR
     with until(epoch_end(Deadline())) as received:
-        assert received.left == math.inf
+        assert received.remaining == math.inf
 
 
 def test_a_flag_is_set_for_compiled_code():

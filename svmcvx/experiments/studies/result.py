@@ -10,6 +10,7 @@ from pathlib import Path
 import pandas as pd
 
 from svmcvx.display import check_mark, html_block, html_fields
+from svmcvx.errors import renamed
 from svmcvx.experiments.studies.latex import latex_table
 from svmcvx.experiments.studies.report import report
 from svmcvx.experiments.studies.tables import StudyTables
@@ -46,8 +47,8 @@ class Study(StudyTables):
     """
 
     @staticmethod
-    def joined(studies: Sequence[Study]) -> Study:
-        """Return the studies of different data sets by one protocol as one; their models have the same names."""
+    def concat(studies: Sequence[Study]) -> Study:
+        """Return one study of all data sets from studies with the same protocol and the same names of models."""
         first = studies[0]
         found = copy(first)
         found.models = tuple(dict.fromkeys(name for one in studies for name in one.models))
@@ -62,6 +63,8 @@ class Study(StudyTables):
         found.reused = sum(one.reused for one in studies)
         found.frame = pd.concat([one.frame for one in studies], ignore_index=True)
         return found
+
+    joined = renamed(concat, "Study.joined", "Study.concat")
 
     def _repr_html_(self) -> str:
         certified, solves = self.solves()

@@ -259,9 +259,11 @@ def _solve(
     r = int(space.factor.shape[1])
     factored = monitor.seconds - began
     proof, limit = _proof_seconds(space, factored), monitor.deadline
-    if limit.left < math.inf:
-        affordable = proof <= MOST_RESERVED * limit.left
-        monitor.deadline = limit.earlier(proof if affordable else min(RECOVERY * factored, MOST_RESERVED * limit.left))
+    if limit.remaining < math.inf:
+        affordable = proof <= MOST_RESERVED * limit.remaining
+        monitor.deadline = limit.earlier(
+            proof if affordable else min(RECOVERY * factored, MOST_RESERVED * limit.remaining)
+        )
     memory.require(
         8.0 * SQUARES * float(r) ** 2,
         f"the matrices of {r} × {r}",
@@ -271,9 +273,9 @@ def _solve(
     search = begin(statement, monitor, start, method, settings.dense_spectrum)
     warm = start is not None and not search.hard_margin
     status = _run(search, rng, method, settings, warm=warm)
-    recovered = _recovered(statement, search, rounding, late=limit.left < RIDGE * factored)
-    if limit.left < proof * float(np.mean(search.best_dual["gamma"] > 0)) ** 3:
-        # No single step of the proof can be interrupted: the bound is what is known without one.
+    recovered = _recovered(statement, search, rounding, late=limit.remaining < RIDGE * factored)
+    if limit.remaining < proof * float(np.mean(search.best_dual["gamma"] > 0)) ** 3:
+        # No step of the proof can be interrupted: keep the bound that needs no dual point.
         recovered = recovered._replace(duals=[])
     options = {"method": method, "iterations": search.problem.steps, "columns": search.problem.U.shape[1] - 1}
     return recovered, status, options

@@ -167,7 +167,7 @@ class BlockContinuation(Continuation):
             problem.U, problem.ridge, problem.lam = sample.U, sample.ridge, sample.lam
             sums, missed, lower, upper = self._estimated()
             gap = relative_gap(lower, upper)
-            # With a cardinality row the upper end takes passes of its own.
+            # With a cardinality row the upper end needs separate passes.
             known = upper if self.fixed_lam else self._upper() if gap <= self.monitor.tol else math.inf
             self._keep(self._dual(), lower, known)
             status = self.monitor.report(problem.steps, lower, known)

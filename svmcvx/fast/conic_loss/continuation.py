@@ -373,17 +373,17 @@ class Continuation:
             lowest = self._lowest()
             return norm / lowest**2 if lowest > KEPT_MARGIN else math.inf
 
-        def kept(factor: float) -> bool:
+        def within_allowance(factor: float) -> bool:
             return float(problem.weight @ relaxed_indicator(u, factor * v)) <= self.allowance
 
         low, high = 1.0, 1.0
-        while not kept(high):
+        while not within_allowance(high):
             low, high = high, 4.0 * high * high
             if high > LARGEST_FACTOR:
                 return math.inf
         for _ in range(BISECTIONS if high > 1.0 else 0):
             middle = math.sqrt(low * high)
-            low, high = (low, middle) if kept(middle) else (middle, high)
+            low, high = (low, middle) if within_allowance(middle) else (middle, high)
         return norm + high * spread
 
 

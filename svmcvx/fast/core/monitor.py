@@ -165,7 +165,7 @@ class Monitor:
         self.deadline = replace(self.deadline, end=self._end - seconds)
 
     def within(self, tol: float, max_iter: int) -> Monitor:
-        """Return a monitor for a subproblem with bounds of its own; the deadline is shared."""
+        """Return a monitor with separate bounds for a subproblem; the deadline is shared."""
         return Monitor(tol, max_iter, deadline=self.deadline)
 
     def report(self, iteration: int, lower: float, upper: float, *, estimated: bool = False) -> Status | None:
@@ -218,7 +218,7 @@ def monitored(*, tol: float, max_iter: int, verbose: bool, callback: Callback | 
         raise DataError(f"callback must be a function of a Progress, got {callback!r}")
     deadline = current()
     # Like the preparation the certificate makes passes over the data, or the kernel matrix, and about twice as many.
-    reserved = min(2.0 * deadline.seconds, MOST_RESERVED * deadline.left) if math.isfinite(deadline.end) else 0.0
+    reserved = min(2.0 * deadline.seconds, MOST_RESERVED * deadline.remaining) if math.isfinite(deadline.end) else 0.0
     monitor = Monitor(tol, max_iter, bool(verbose), callback, deadline.earlier(reserved))
     with deferred_interrupt(monitor.deadline.interrupt_requested):
         yield monitor

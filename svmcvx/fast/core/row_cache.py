@@ -32,7 +32,7 @@ UNKEPT_USES = 4
 FEWEST_TIMED = 10_000_000
 # Rows and columns of a tile of a symmetric matrix, of which one triangle is computed.
 SQUARE = 128
-# Rows that are computed at a time, at least: preparing a block has a cost of its own.
+# Least number of rows that are computed together: preparing a block has a fixed cost.
 FEWEST_ROWS = 64
 # Number of observations up to which one thread computes kernel rows: starting others costs more.
 SINGLE_THREAD = 1000

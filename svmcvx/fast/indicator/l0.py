@@ -313,8 +313,8 @@ class _Run:
             self.best = found
             self.record["origin"] = origin
 
-    def ended(self) -> bool:
-        """Report the best objective; tell whether the monitor says stop."""
+    def should_stop(self) -> bool:
+        """Report the best objective; return whether the monitor asks to stop."""
         self.steps += 1
         status = self.monitor.report(self.steps, -math.inf, self.best.value)
         if status not in (None, Status.ITERATION_LIMIT):
@@ -342,17 +342,17 @@ class _Run:
         if n <= EVERY_SET:
             for kept in ((np.arange(2**n)[:, None] >> np.arange(n)) & 1).astype(bool):
                 self.update_incumbent(self.polisher.improve(kept, None), "every set")
-        if self.ended():
+        if self.should_stop():
             return self.status or Status.OPTIMAL
         for sigma, iterate in self._iterates(sigmas, iota, iterations, rank):
             u = self.statement.y * (iterate.scores + iterate.b)
             for kept in (iterate.u <= 0, iterate.kept, u >= 0):
                 self.update_incumbent(self.polisher.improve(kept, u), f"sigma={sigma:g}")
-            if self.ended():
+            if self.should_stop():
                 return self.status or Status.OPTIMAL
         for number in range(n_restarts):
             self.update_incumbent(self.polisher.restart(self.best, rng.random(1)), f"restart {number + 1}")
-            if self.ended():
+            if self.should_stop():
                 return self.status or Status.OPTIMAL
         return Status.OPTIMAL
 

@@ -64,8 +64,8 @@ def _absorb(s: State, kept: Bools) -> None:
     kept |= s.u >= 1.0 - SATISFIED
 
 
-def _lost(kept: Bools, price: Floats) -> float:
-    """Prices of the observations that are not kept."""
+def _dropped_price(kept: Bools, price: Floats) -> float:
+    """Total price of the dropped observations."""
     return float(price[~kept].sum())
 
 
@@ -165,7 +165,7 @@ def descend(s: State, spare: State, kept: Bools, price: Floats, allowed: Bools, 
     """
     n = s.y.size
     _absorb(s, kept)
-    best = value(s) + _lost(kept, price)
+    best = value(s) + _dropped_price(kept, price)
     trials, improved = 0, True
     while improved and trials < most:
         gain = _estimates(s, kept, price, allowed)
@@ -182,10 +182,10 @@ def descend(s: State, spare: State, kept: Bools, price: Floats, allowed: Bools, 
             kept[q] = not kept[q]
             if not kept[q]:
                 _leave(s, q)
-            code, _ = solve(s, kept, best * (1.0 - BETTER) - _lost(kept, price), 50 * n)
+            code, _ = solve(s, kept, best * (1.0 - BETTER) - _dropped_price(kept, price), 50 * n)
             if code == SOLVED:
                 _absorb(s, kept)
-                now = value(s) + _lost(kept, price)
+                now = value(s) + _dropped_price(kept, price)
                 if now < best * (1.0 - BETTER):
                     best, improved = now, True
                     break

@@ -284,7 +284,7 @@ class _Run:
             status = tree.run(share, lambda: tree.work >= settings.easy or early.passed())
             if status is None:
                 self._relax(rng)
-                status = search.report(tree.left)
+                status = search.report(tree.open_bound)
         if status is None and self.method == "auto":
             swept = settings.crossing * _crossings(*search.statement.geometry.G.shape)
             status = tree.run(share, lambda: tree.record is None and tree.work >= swept)

@@ -1,7 +1,7 @@
 """Newton's method for linear machines whose rows lie in blocks.
 
-The method is that of :mod:`svmcvx.fast.linear.newton`. Every block has the scores and multipliers of its rows beside it
-(:class:`~svmcvx.fast.linear.margins.Margins`); what the method asks for is the sum over the blocks. Three passes a step read the
+The method is that of :mod:`svmcvx.fast.linear.newton`. Scores and multipliers of each block are stored in memory
+(:class:`~svmcvx.fast.linear.margins.Margins`); the method needs sums over the blocks only. Three passes a step read the
 rows: for the gradient, for the system and for the scores along the step. The search for the bias and along a line reads scores only.
 
 A sample of the rows, in memory, is solved first: its solution is so close that a few steps over all rows are left.
@@ -346,7 +346,7 @@ def _on_margins(
 
 
 def _changed(before: Margins, pending: Sequence[tuple[str, tuple[Any, ...]]], *, fresh: bool = False) -> Margins:
-    """Return a copy with the changes that are due; with arrays of its own for multipliers that will be set."""
+    """Return a copy with the pending changes applied; if `fresh`, with new arrays for multipliers that will be set."""
     margins = copy(before)
     for name, arguments in pending:
         getattr(margins, name)(*arguments)

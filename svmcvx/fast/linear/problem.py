@@ -386,7 +386,7 @@ class LinearBounds:
 
 
 class ArrayBounds(LinearBounds):
-    """The same for a solver that holds the multipliers of all rows in arrays of its own."""
+    """Bounds for a solver that stores the multipliers of all rows in one array."""
 
     problem: LinearProblem
 

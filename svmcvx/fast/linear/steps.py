@@ -24,7 +24,7 @@ __all__ = ["newton_step"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
-# The bias carries no penalty of its own; this keeps its row regular, relative to the sum of second derivatives.
+# The bias has no penalty; this keeps its row regular, relative to the sum of second derivatives.
 BIAS_DAMPING = 1e-12
 # Least pivot with which the mean of the margins is taken from their second moment; below it too many digits are lost.
 MEAN_LEFT = 1e-6

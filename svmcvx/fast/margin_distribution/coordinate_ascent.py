@@ -63,7 +63,7 @@ def ascend(
         stalled = 0 if monitor.gap < 0.999 * smallest else stalled + 1
         smallest = min(smallest, monitor.gap)
         gaps.append(smallest)
-        hopeless = rounds + _rounds_left(gaps, monitor.tol) > GENEROUS * most
+        hopeless = rounds + _predicted_rounds(gaps, monitor.tol) > GENEROUS * most
         if status is None and (rounds >= most or hopeless or stalled > PATIENCE or not math.isfinite(upper - lower)):
             status = Status.INACCURATE
         if status is not None:
@@ -83,8 +83,8 @@ def ascend(
         rounds += 1
 
 
-def _rounds_left(gaps: list[float], tol: float) -> float:
-    """Return the rounds until the gap is `tol` if it falls on as in the last rounds; 0 where there are too few to tell."""
+def _predicted_rounds(gaps: list[float], tol: float) -> float:
+    """Return the number of rounds until the gap is `tol` at the rate of the last rounds; 0 before there are enough rounds for a rate."""
     if len(gaps) <= RATED or not math.isfinite(gaps[-1 - RATED]):
         return 0.0
     fallen = math.log(gaps[-1 - RATED] / gaps[-1]) if gaps[-1] > 0 else math.inf

@@ -31,7 +31,7 @@ from svmcvx.formulations.conic_loss.geometry import (
     minimum_from,
     row_terms,
 )
-from svmcvx.formulations.conic_loss.primal import lost, stationary_multipliers, worst_indicator
+from svmcvx.formulations.conic_loss.primal import stationary_multipliers, total_loss, worst_indicator
 from svmcvx.formulations.conic_loss.recovery import RelaxedLinearModel, SecondMoment, moment_of, penalty
 from svmcvx.model import LinearModel
 from svmcvx.row_blocks.shards import Parts, Pieces, reads_rows
@@ -119,7 +119,7 @@ class ConicInBlocks(InBlocks):
         found = self._each(_losses, model.without_support(), V, self.lam)
         high = regulariser + total(stacked([above for _, above in found]))
         value, missed = float(regulariser.value), math.fsum(part for part, _ in found)
-        return Evaluation.at_most(value + missed, high.above).parted(value, missed)
+        return Evaluation.at_most(value + missed, high.above).with_terms(value, missed)
 
     def _missed(self, model: LinearModel, V: Floats, factors: Floats) -> Floats:
         """Return numbers that are at least Σ s z for the covariance VV' times each factor."""
@@ -249,8 +249,8 @@ def _losses(
             continue
         u, variance = _worst_scores(space, model, V)
         weight = space.data.weight
-        above = lost(exact(u), exact(variance), lam=exact(lam), weight=weight)
-        found.append((float(lost(u, variance, lam=lam, weight=weight)), above))
+        above = total_loss(exact(u), exact(variance), lam=exact(lam), weight=weight)
+        found.append((float(total_loss(u, variance, lam=lam, weight=weight)), above))
     return found
 
 

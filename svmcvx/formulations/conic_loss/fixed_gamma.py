@@ -75,7 +75,7 @@ class ConicFixedGamma(ConicDual):
         """λ and the kernel; γ is left out, since it is an array."""
         return {"lam": self.lam, "kernel": self.kernel_name}
 
-    def given(self) -> Mapping[str, Floats]:
+    def extra_arrays(self) -> Mapping[str, Floats]:
         """The γ."""
         return {"gamma": full_entry(self.gamma, self.space.data)}
 

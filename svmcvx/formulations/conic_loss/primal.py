@@ -20,13 +20,13 @@ from svmcvx.core.bounded import exact, parts_of, quietly, sqrt, square, total, w
 from svmcvx.losses import slack
 
 __all__ = [
-    "lost",
     "low_rank_gradient",
     "objective",
     "polish",
     "polish_to_cardinality",
     "relaxed_indicator",
     "stationary_multipliers",
+    "total_loss",
     "weighted_gram",
     "worst_indicator",
 ]
@@ -72,10 +72,10 @@ def objective(squared_norm: Any, spread: Any, u: Any, v: Any, *, lam: Any, weigh
 
     With `spread` and `v` zero it is the 0-1 objective :math:`\|w\|^2 + \lambda\sum_i s_i 1[u_i < 1]`.
     """
-    return squared_norm + spread + lost(u, v, lam=lam, weight=weight)
+    return squared_norm + spread + total_loss(u, v, lam=lam, weight=weight)
 
 
-def lost(u: Any, v: Any, *, lam: Any, weight: Any = 1.0) -> Any:
+def total_loss(u: Any, v: Any, *, lam: Any, weight: Any = 1.0) -> Any:
     r"""Return :math:`\lambda\sum_i s_i z_i`."""
     return lam * total(weight * relaxed_indicator(u, v))
 

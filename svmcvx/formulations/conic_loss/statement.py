@@ -86,7 +86,7 @@ from svmcvx.feature_space import FeatureSpace, feature_space, penalised_or_none
 from svmcvx.formulations.base import RecoveredPoints, full_entry
 from svmcvx.formulations.conic_loss.dual import ConicDual, same_point
 from svmcvx.formulations.conic_loss.geometry import RowGeometry
-from svmcvx.formulations.conic_loss.primal import lost, objective, worst_indicator
+from svmcvx.formulations.conic_loss.primal import objective, total_loss, worst_indicator
 from svmcvx.formulations.conic_loss.recovery import (
     SecondMoment,
     coordinates_of,
@@ -178,9 +178,9 @@ class ConicLoss(ConicDual):
             return Evaluation.of(regulariser=norm + trace, losses=exact(0.0))
         assert self.lam is not None  # noqa: S101 - exactly one is given
         high = objective(norm, trace, exact(low), exact(variance), lam=exact(self.lam), weight=self.loss_weight)
-        missed = lost(value, variance, lam=self.lam, weight=self.weight)
+        missed = total_loss(value, variance, lam=self.lam, weight=self.weight)
         regulariser = float((norm + trace).value)
-        return Evaluation.at_most(regulariser + missed, high.above).parted(regulariser, missed)
+        return Evaluation.at_most(regulariser + missed, high.above).with_terms(regulariser, missed)
 
     def _check_moment(self, moment: SecondMoment) -> None:
         """Raise a :class:`DataError` unless a second moment is one of these data."""

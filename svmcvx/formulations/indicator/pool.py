@@ -156,13 +156,13 @@ def _descend(
         value, by_w, by_V, *_ = low_rank_gradient(point[:r], V, G, height)
         return value / unit, np.concatenate([by_w, by_V[:, :columns].ravel()]) / unit
 
-    def asked(intermediate_result: OptimizeResult) -> None:
+    def check_stop(intermediate_result: OptimizeResult) -> None:
         if stop():
             raise StopIteration
 
     options = {"maxiter": STEPS, "maxfun": 2 * STEPS, "ftol": ACCURACY, "gtol": 0.0, "maxcor": CORRECTIONS}
     start = np.concatenate([w, V.ravel()])
-    end = minimize(value_and_gradient, start, jac=True, method="L-BFGS-B", options=options, callback=asked).x
+    end = minimize(value_and_gradient, start, jac=True, method="L-BFGS-B", options=options, callback=check_stop).x
     return end[:r], end[r:].reshape(r, columns)
 
 

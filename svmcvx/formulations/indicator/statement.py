@@ -116,7 +116,7 @@ class IndicatorStatement(BinaryStatement):
         vars(found)["geometry"] = self.geometry
         return found
 
-    def given(self) -> Mapping[str, Floats]:
+    def extra_arrays(self) -> Mapping[str, Floats]:
         """Explicit values of M that belong to the statement."""
         if self.explicit is None or not self.unproved.any():
             return {}
@@ -412,11 +412,11 @@ class CountingStatement(IndicatorStatement):
             return Evaluation(best, 0.0)
         size, missed = float(norm.value), float(self.dropped_weight(~chosen).value)
         found = Evaluation.at_most(self.objective_value(size, missed), best)
-        return found.parted(self.objective_value(size, 0.0), self.objective_value(0.0, missed))
+        return found.with_terms(self.objective_value(size, 0.0), self.objective_value(0.0, missed))
 
 
 def scores_are_constant(model: BinaryModel) -> bool:
-    """Whether w = 0, in so many coefficients."""
+    """Whether all coefficients are exactly 0, so that every score is the intercept."""
     coefficients = model.coef if isinstance(model, LinearModel) else getattr(model, "dual_coef", np.ones(1))
     return not coefficients.any()
 

@@ -117,13 +117,13 @@ class ZeroOne(CountingStatement):
         return float(norm.upper) if self.allows(dropped) else math.inf
 
     def _reach(self, value: float) -> Floats:
-        def norm_left(weight: Floats) -> Floats:
+        def norm_limit(weight: Floats) -> Floats:
             if self.lam is not None:
                 return value * (1 + WIDENING) - self.lam * weight
             bound = np.array([self.objective_value(value, loss) for loss in weight])
             return np.where(np.isfinite(bound), bound, -1.0)
 
-        return reach(self.geometry, norm_left, lowest=self.slack_allowed, all_dropped=1.0)
+        return reach(self.geometry, norm_limit, lowest=self.slack_allowed, all_dropped=1.0)
 
     @cached_property
     def relaxed(self) -> ConicLoss:

@@ -24,7 +24,7 @@ LARGEST = 2.0**400
 
 
 def is_constant(model: BinaryModel) -> bool:
-    """Whether the score of a model is its intercept whatever the data are: w = 0, in so many coefficients."""
+    """Whether all coefficients are exactly 0, so that every score is the intercept."""
     if isinstance(model, LinearModel):
         return not model.coef.any()
     return isinstance(model, KernelModel) and not model.dual_coef.any()

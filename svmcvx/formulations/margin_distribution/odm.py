@@ -122,7 +122,7 @@ def _share(share: Any, like: Any) -> Any:
 
 
 def _is_nothing(model: BinaryModel) -> bool:
-    """Whether a model is w = 0, in so many coefficients."""
+    """Whether all coefficients and the intercept are exactly 0."""
     v = model.coef if isinstance(model, LinearModel) else getattr(model, "dual_coef", None)
     return v is not None and not v.any() and model.intercept == 0.0
 

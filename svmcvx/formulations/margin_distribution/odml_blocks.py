@@ -57,7 +57,7 @@ class ODMLInBlocks(InBlocks):
     def evaluate(self, model: LinearModel) -> Evaluation:
         """P at a model, with the variance around the mean margin as it is known."""
         if not model.coef.any() and model.intercept == 0.0:
-            return Evaluation(self.whole.C, 0.0).parted(0.0, self.whole.C)
+            return Evaluation(self.whole.C, 0.0).with_terms(0.0, self.whole.C)
         w = np.append(model.coef, model.intercept) if self.space.intercept == "penalised" else model.coef
         found = self._each(_losses_around, model.without_support(), float(self.mean @ w))
         return Evaluation.of(regulariser=0.5 * self.whole.penalty(model), losses=total(found))

@@ -68,7 +68,7 @@ def _spread(space: Space) -> tuple[Ball, list[Ball]]:
         else:
             column = balls(V[:, k])
             constant = column.pop() if problem.penalised else arb(0)
-            scores = [score + constant for score in product(space.kept, column)]
+            scores = [score + constant for score in product(space.rows, column)]
             norm = total(x * x for x in column) + constant * constant
         square += norm
         deviations = [d + score * score for d, score in zip(deviations, scores, strict=True)]

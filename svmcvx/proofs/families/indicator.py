@@ -2,7 +2,7 @@ r"""Losses that count or drop observations: 0-1 loss, ramp loss, l0-norm hinge.
 
 Upper ends at the model: :math:`\|w\|^2 + \lambda\sum s_i1[u_i<1]`, or :math:`\|w\|^2` if :math:`\sum s_i1[u_i<1] \le k`;
 :math:`\tfrac12\|w\|^2 + C\sum s_i\min(2, (1-u_i)_+)`; :math:`\tfrac12\|w\|^2 + C\sum s_i1[u_i<1]`. A margin that is not certainly at
-least 1 is counted, unless it costs less to divide the model by the smallest margin that is to be kept. If the statement has
+least 1 is dropped, unless it costs less to divide the model by the smallest margin that is to be kept. If the statement has
 ``M``, the problem includes the constraints :math:`u_i \ge 1 - M_i`.
 
 Lower end: that of the conic relaxation, for the 0-1 loss with a dual point. The bound of a search is not checked.
@@ -22,8 +22,8 @@ from svmcvx.proofs.space import Space
 __all__ = ["FAMILY"]
 
 
-def _counted(problem: Problem, kept: Sequence[bool]) -> Ball:
-    """The exact weight of what is not kept."""
+def _dropped_weight(problem: Problem, kept: Sequence[bool]) -> Ball:
+    """Return the exact total weight of the dropped observations."""
     return sum((s for s, keep in zip(fractions(problem.weight), kept, strict=True) if not keep), as_fraction(0.0))
 
 
@@ -55,12 +55,12 @@ def _zero_one_upper(space: Space) -> Ball:
     problem = space.problem
 
     def price(norm: Ball, kept: Sequence[bool]) -> Ball:
-        counted = arb(_counted(problem, kept))
+        dropped = arb(_dropped_weight(problem, kept))
         if not problem.has("k"):
-            return norm + arb(problem.number("lam")) * counted
-        if not counted <= arb(problem.number("k")):
+            return norm + arb(problem.number("lam")) * dropped
+        if not dropped <= arb(problem.number("k")):
             raise ProofRejected(
-                f"the weight inside the margin is {float(counted.mid()):.9g} at the model, above k = {problem.number('k'):.9g}"
+                f"the weight inside the margin is {float(dropped.mid()):.9g} at the model, above k = {problem.number('k'):.9g}"
             )
         return norm
 
@@ -77,7 +77,7 @@ def _zero_one_lower(space: Space) -> Ball:
 
 def _l0_upper(space: Space) -> Ball:
     C = arb(space.problem.number("C"))
-    return _best(space, lambda norm, kept: norm / 2 + C * arb(_counted(space.problem, kept)))
+    return _best(space, lambda norm, kept: norm / 2 + C * arb(_dropped_weight(space.problem, kept)))
 
 
 def _ramp_upper(space: Space) -> Ball:

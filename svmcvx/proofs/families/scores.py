@@ -189,7 +189,7 @@ def differences(space: Space) -> list[list[Ball]]:
     """The differences f of each observation."""
     problem = space.problem
     W, b = weights(problem)
-    scores = [[x + bias for x in product(space.kept, w)] for w, bias in zip(W, b, strict=True)]
+    scores = [[x + bias for x in product(space.rows, w)] for w, bias in zip(W, b, strict=True)]
     codes = problem.codes[problem.index].tolist()
     return [[scores[own][i] - scores[k][i] for k in range(len(W)) if k != own] for i, own in enumerate(codes)]
 
@@ -254,7 +254,7 @@ def _balanced(problem: Problem, loss: ScoreLoss, rows: list[list[Ball]], codes: 
 def _gradient(space: Space, rows: list[list[Ball]]) -> Multipliers:
     problem = space.problem
     B = _coefficients(rows, problem.codes[problem.index].tolist(), _classes(problem), arb(0))
-    return Multipliers(rows, [combination(space.kept, column) for column in B], [total(column) for column in B])
+    return Multipliers(rows, [combination(space.rows, column) for column in B], [total(column) for column in B])
 
 
 def gain(space: Space, loss: ScoreLoss, rows: list[list[Ball]]) -> Ball:

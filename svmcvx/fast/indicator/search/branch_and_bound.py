@@ -39,7 +39,7 @@ Floats: TypeAlias = NDArray[np.float64]
 
 # Widths of the rounded kinks as shares of M, and those with which a leaf is bounded as well as rounding allows: so near to each other that
 # Newton's method needs few steps from one to the next.
-WIDTHS, SETTLING = np.array([1e-3, 1e-6]), 1e-3 * 0.25 ** np.arange(16)
+WIDTHS, LEAF_WIDTHS = np.array([1e-3, 1e-6]), 1e-3 * 0.25 ** np.arange(16)
 # What may be missing to the minimum of a relaxation, as a share of what is missing to the incumbent.
 ENOUGH = 0.02
 # Margins of points of relaxations that their multiples raise to 1.
@@ -50,7 +50,7 @@ SHORT = 1e-9
 
 @dataclass(frozen=True)
 class BranchSettings:
-    """Numbers that steer branch and bound.
+    """Algorithm parameters of branch and bound.
 
     Attributes
     ----------
@@ -153,8 +153,8 @@ class BranchAndBound:
         return {} if self.record is None else self.record.arrays(self.search)
 
     @property
-    def left(self) -> float:
-        """Lower bound on what has not been searched; infinite at the end."""
+    def open_bound(self) -> float:
+        """Least lower bound of the open nodes; infinite when there are none."""
         return self.queue[0].bound if self.queue else math.inf
 
     @property
@@ -194,7 +194,7 @@ class BranchAndBound:
         self.nodes += 1
         search.try_point(found[0].last)
         self.queue += [node._replace(number=0) for node in found[0].nodes]
-        return search.report(self.left)
+        return search.report(self.open_bound)
 
     def _rho(self, upper: float) -> float:
         return self.settings.penalty * max(upper, 1.0)
@@ -211,7 +211,9 @@ class BranchAndBound:
             if node.bound >= upper:
                 continue
             if node.undecided < 0:
-                leaf = search.close_leaf(node.state == KEPT, node.state == DROPPED, self._settled(node, upper))
+                leaf = search.close_leaf(
+                    node.state == KEPT, node.state == DROPPED, self._refined_leaf_bound(node, upper)
+                )
                 if self.record is not None and leaf is not None:
                     self.record.leaves[node.number] = leaf
                 upper = search.cutoff
@@ -254,22 +256,22 @@ class BranchAndBound:
             self.tasks = min(2 * self.tasks, self.settings.most_tasks)
         elif done > self.settings.round_work:
             self.tasks = max(self.tasks // 2, 1)
-        return search.report(self.left)
+        return search.report(self.open_bound)
 
-    def _settled(self, node: Node, upper: float) -> float:
-        """Return a better bound of a leaf, where no other arithmetic will settle it."""
+    def _refined_leaf_bound(self, node: Node, upper: float) -> float:
+        """Return a better bound of a leaf that no other arithmetic will evaluate."""
         search = self.search
         if not search.free:
             return node.bound
-        settled = self._dive(node._replace(undecided=-1), upper, 2, settle=True).nodes
-        return settled[0].bound if settled else math.inf
+        refined = self._dive(node._replace(undecided=-1), upper, 2, refine=True).nodes
+        return refined[0].bound if refined else math.inf
 
-    def _dive(self, node: Node, upper: float, most: int, *, settle: bool = False) -> Dive:
+    def _dive(self, node: Node, upper: float, most: int, *, refine: bool = False) -> Dive:
         """Search below a node until two more would be more than `most`, or bound a leaf as well as rounding allows."""
         search, (r, n) = self.search, self.HT.shape
         penalty, rounds, widths, enough = self._rho(upper), self.settings.rounds, WIDTHS, ENOUGH
-        if settle:
-            upper, rounds, widths, enough = math.inf, 0, SETTLING, 0.0
+        if refine:
+            upper, rounds, widths, enough = math.inf, 0, LEAF_WIDTHS, 0.0
         room = most // 2 + 1
         states, reaches = np.empty((room, n), dtype=np.int8), np.empty((room, n))
         starts, boxes = np.empty((room, r)), np.empty((room, 2))

@@ -56,7 +56,7 @@ class Exchange:
         if not self.work:
             self._prepare()
         while self.work < math.sqrt(BEGIN * work) and not stop[0]:
-            kept = self._moved() if self.work else self._kept()
+            kept = self._moved() if self.work else self._incumbent_rows()
             value, products = descend(
                 self.rows, self.search.weight, self.search.lam, self.search.k, kept, MOST, *self._scratch, stop
             )
@@ -75,7 +75,7 @@ class Exchange:
         self._scratch = (near, *active, np.empty(r + 1), np.empty(r), np.empty(n), np.empty(r + 1))
         self._length = np.sqrt(np.einsum("ij,ij->j", self.rows, self.rows))
 
-    def _kept(self) -> Bools:
+    def _incumbent_rows(self) -> Bools:
         """Return the rows that the incumbent keeps."""
         assert self.search.best is not None  # noqa: S101 - asked for in keep_up
         return ~self.search.best.dropped[self.search.first]

@@ -58,7 +58,7 @@ DECIDED = 500
 class SearchState(ABC):
     r"""A problem with distinct rows of length at most 1, and the progress of a search.
 
-    The search minimises :math:`\|w\|^2 + \lambda\sum_i s_i\,\ell(1 - u_i)` in units of its own: all objective values, bounds and prices
+    The search minimises :math:`\|w\|^2 + \lambda\sum_i s_i\,\ell(1 - u_i)` in scaled units: all objective values, bounds and prices
     here are ``unit`` times those of the statement. Only points (:attr:`best`, what :meth:`offer` takes) and what goes to the monitor
     and to :attr:`bound` are in the statement's units.
 

@@ -27,7 +27,7 @@ MOST = 2e8
 
 @dataclass(frozen=True)
 class SweepSettings:
-    """Numbers that steer the sweep.
+    """Algorithm parameters of the sweep.
 
     Attributes
     ----------

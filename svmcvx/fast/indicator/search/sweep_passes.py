@@ -102,10 +102,10 @@ def _errors(length, step, blur, turn, r):
 
 
 @compiled(inner=True)
-def _lost(length, margin, norm, forced, blur, turn, lam, upper, r):
-    """Value from which on vertices on a row's hyperplane are missed because nothing can be told there: ``inf`` if none are.
+def _least_missed_value(length, margin, norm, forced, blur, turn, lam, upper, r):
+    """Return a lower bound of the vertices on the hyperplane of a row that rounding hides: ``inf`` if there are none.
 
-    The second number tells whether the row can be added.
+    The second value says whether the row can be added.
     """
     base = norm + lam * forced
     if base >= upper:
@@ -397,7 +397,7 @@ def search_one(H, weight, lam, k, upper, prefix, size, budget, basis, room):
             depth -= 1
             continue
         length = _length(P[depth], found, m)
-        missed, fit = _lost(
+        missed, fit = _least_missed_value(
             length, a[depth, found], norm[depth], forced[depth], blur[depth], turn[depth], lam, upper, r
         )
         lost = min(lost, missed)
@@ -466,7 +466,7 @@ def children(H, weight, lam, k, upper, prefix, size, room, bounds):
         if size > 0 and j <= prefix[size - 1]:
             continue
         length = _length(P, j, m)
-        missed, fit = _lost(length, a[j], norm, forced, blur, turn, lam, upper, r)
+        missed, fit = _least_missed_value(length, a[j], norm, forced, blur, turn, lam, upper, r)
         lost = min(lost, missed)
         if not fit:
             continue
