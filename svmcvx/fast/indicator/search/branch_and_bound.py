@@ -46,6 +46,12 @@ ENOUGH = 0.02
 RAISED = np.array([1.0, 0.95, 0.9, 0.8, 0.7, 0.5])
 # Where the 0-1 loss of a multiple of a point becomes 1, by which margins of 1 count as such in spite of rounding.
 SHORT = 1e-9
+# Price of a squared violation of what is decided, in units of the incumbent.
+PENALTY = 100.0
+# Work (see :attr:`BranchAndBound.work`) of the nodes that a thread branches on before it gives back what is left, at most, unless one node is more.
+DIVE_WORK = 2.5e6
+# Nodes handed out in one round, at most.
+MOST_TASKS = 64
 
 
 @dataclass(frozen=True)
@@ -56,16 +62,10 @@ class BranchSettings:
     ----------
     rounds : int
         Times that the M of a node are tightened, at most; with 0 those of the first node hold for all.
-    penalty : float
-        Price of a squared violation of what is decided, in units of the incumbent.
     expansions : int
         Nodes that a thread branches on before it gives back what is left.
-    dive_work : float
-        Work (see :attr:`BranchAndBound.work`) of these at most, unless one node is more.
     round_work : float
         Work that one round of all threads should be, up to a factor of two.
-    most_tasks : int
-        Nodes handed out in one round, at most.
     memory : float
         Bytes of open nodes beyond which the most recent ones go first.
     record : float
@@ -73,11 +73,8 @@ class BranchSettings:
     """
 
     rounds: int = 2
-    penalty: float = 100.0
     expansions: int = 64
-    dive_work: float = 2.5e6
     round_work: float = 2.5e8
-    most_tasks: int = 64
     memory: float = 2.0**30
     record: float = 2.0**27
 
@@ -138,7 +135,7 @@ class BranchAndBound:
         self.length = row_norms_above(search.H)
         r, n = self.HT.shape
         self.node_work = float(n * r * (r + 20))
-        self.expansions = int(min(settings.expansions, max(1, settings.dive_work / (2 * self.node_work))))
+        self.expansions = int(min(settings.expansions, max(1, DIVE_WORK / (2 * self.node_work))))
         self.tasks = 2
         self.queue: list[Node] = []
         self.nodes = 0
@@ -197,7 +194,7 @@ class BranchAndBound:
         return search.report(self.open_bound)
 
     def _rho(self, upper: float) -> float:
-        return self.settings.penalty * max(upper, 1.0)
+        return PENALTY * max(upper, 1.0)
 
     def _round(self, share: Share) -> Status | None:
         """Hand out the most promising nodes, and take in what comes back."""
@@ -253,7 +250,7 @@ class BranchAndBound:
             self.queue.clear()
         done = (self.nodes - before) * self.node_work
         if done < 0.5 * self.settings.round_work:
-            self.tasks = min(2 * self.tasks, self.settings.most_tasks)
+            self.tasks = min(2 * self.tasks, MOST_TASKS)
         elif done > self.settings.round_work:
             self.tasks = max(self.tasks // 2, 1)
         return search.report(self.open_bound)
