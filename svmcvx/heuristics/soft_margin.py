@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import TypeAlias
 
 import numpy as np
@@ -11,7 +10,7 @@ import scipy.linalg as sl
 from numpy.typing import NDArray
 
 from svmcvx.heuristics.signed_rows import Geometry, never
-from svmcvx.numerical.line_search import line_search
+from svmcvx.numerical.newton import NewtonStep, newton
 from svmcvx.system.cancellation import cholesky, run_with_deadline
 from svmcvx.system.deadline import OutOfTime
 
@@ -84,10 +83,51 @@ def _second_moments(rows: Floats, chosen: NDArray[np.intp], price: Floats) -> Fl
     return np.asarray((some * price[:, None]).T @ some)
 
 
-def _derivative(along: tuple[float, float], price: Floats, u: Floats, change: Floats, t: float) -> float:
-    """Half the derivative along a step: `along` are the terms of the squared norm, u + t `change` the margins."""
-    slack = np.maximum(1.0 - (u + t * change), 0.0)
-    return along[0] + t * along[1] - float((price * slack) @ change)
+class _SquaredHinge:
+    """The function of :func:`squared_hinge`, with half of its derivatives, at a point w of margins u."""
+
+    def __init__(
+        self, rows: Floats, norm: Floats, price: Floats, start: Floats | None, stop: Callable[[], bool]
+    ) -> None:
+        self.rows, self.norm, self.price, self.stop = rows, norm, price, stop
+        self.w = np.zeros(norm.size) if start is None else start
+        self.u = rows @ self.w
+        # Whether the last step ended at the minimum.
+        self.solved = False
+
+    def examine(self, steps: int) -> bool | None:
+        """Whether the point is the minimum, or there is no time for another step."""
+        return True if self.solved or steps >= NEWTON_STEPS or self.stop() else None
+
+    def direction(self) -> NewtonStep | None:
+        """Return Newton's step; None where time is up or it promises less than rounding."""
+        rows, norm, w, u = self.rows, self.norm, self.w, self.u
+        price = np.where(u < 1.0, self.price, 0.0)
+        gradient = norm * w - rows.T @ (price * (1.0 - u))
+        lost = np.flatnonzero(price)
+        try:
+            hessian = np.diag(norm) + run_with_deadline(_second_moments, rows, lost, price[lost])
+            triangle = cholesky(hessian)
+            step = -sl.cho_solve((triangle, True), gradient, check_finite=False)
+        except np.linalg.LinAlgError:
+            step = sl.lstsq(hessian, -gradient, lapack_driver="gelsy", check_finite=False)[0]
+        except OutOfTime:
+            return None
+        promised = -float(gradient @ step)
+        if not promised > NEGLIGIBLE * (float(norm @ w**2) + float(price @ (1.0 - u) ** 2)):
+            return None
+        change = rows @ step
+        linear, square = float((norm * w) @ step), float((norm * step) @ step)
+
+        def derivative(t: float) -> float:
+            slack = np.maximum(1.0 - (u + t * change), 0.0)
+            return linear + t * square - float((self.price * slack) @ change)
+
+        def take(t: float) -> None:
+            self.w, self.u = w + t * step, u + t * change
+            self.solved = t == 0.0 or (t == 1.0 and np.array_equal(self.u < 1.0, price > 0))
+
+        return NewtonStep(promised, derivative, take)
 
 
 def squared_hinge(
@@ -118,29 +158,6 @@ def squared_hinge(
         :math:`\sum_i s_i (1-u_i)_+^2`.
     w : ndarray of shape (r,)
     """
-    w = np.zeros(norm.size) if start is None else start
-    u = rows @ w
-    for _ in range(NEWTON_STEPS):
-        if stop():
-            break
-        price = np.where(u < 1.0, cost * weight, 0.0)
-        gradient = norm * w - rows.T @ (price * (1.0 - u))
-        lost = np.flatnonzero(price)
-        try:
-            hessian = np.diag(norm) + run_with_deadline(_second_moments, rows, lost, price[lost])
-            triangle = cholesky(hessian)
-            step = -sl.cho_solve((triangle, True), gradient, check_finite=False)
-        except np.linalg.LinAlgError:
-            step = sl.lstsq(hessian, -gradient, lapack_driver="gelsy", check_finite=False)[0]
-        except OutOfTime:
-            break
-        before = float(gradient @ step)
-        if not before < -NEGLIGIBLE * (float(norm @ w**2) + float(price @ (1.0 - u) ** 2)):
-            break
-        change = rows @ step
-        along = float((norm * w) @ step), float((norm * step) @ step)
-        length = line_search(partial(_derivative, along, cost * weight, u, change), before)
-        w, u = w + length * step, u + length * change
-        if length == 1.0 and np.array_equal(u < 1.0, price > 0):
-            break
-    return u, float(weight @ np.maximum(1.0 - u, 0.0) ** 2), w
+    problem = _SquaredHinge(rows, norm, cost * weight, start, stop)
+    newton(problem)
+    return problem.u, float(weight @ np.maximum(1.0 - problem.u, 0.0) ** 2), problem.w

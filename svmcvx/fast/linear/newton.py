@@ -48,7 +48,7 @@ from svmcvx.fast.linear.problem import (
     Response,
 )
 from svmcvx.fast.linear.steps import newton_step
-from svmcvx.numerical.line_search import line_search
+from svmcvx.numerical.newton import NewtonStep, newton
 from svmcvx.solution import Status
 from svmcvx.system.deadline import OutOfTime
 
@@ -117,107 +117,146 @@ def minimise(
     bounds = LinearBounds(m, w, np.zeros(0))
     bounds.best.b = b
     try:
-        status = _descend(m, monitor, rows, bounds, w, b, sigma, settings)
+        status = newton(_Descent(m, monitor, rows, bounds, w, b, sigma, settings)) or Status.INACCURATE
     except OutOfTime:
         status = Status.INTERRUPTED if monitor.deadline.interrupt_requested.is_set() else Status.TIME_LIMIT
     bounds.best.alpha, bounds.best.expansion = rows.kept, rows.expansion
     return bounds.best, status
 
 
-def _descend(
-    m: LinearTerms,
-    monitor: Monitor,
-    rows: Margins,
-    bounds: LinearBounds,
-    w: Floats,
-    b: float,
-    sigma: float,
-    settings: LinearNewtonSettings,
-) -> Status:
-    """Take steps from (w, b) until there is a reason to stop; what is best goes to `bounds`."""
-    q = np.zeros(m.d) if m.linear_term is None else m.linear_term
-    penalty = sigma
-    rows.set_point(w)
-    steps, idle, smallest, improved, proved = 0, 0, math.inf, 0, 0.0
-    first, promised = math.inf, math.inf
-    polish = Polish(rows) if Polish.applies(m, rows) else None
+class _Descent:
+    """The problem at a point (w, b), with its steps; what is best goes to `bounds`.
 
-    def multipliers(w: Floats) -> tuple[Response, Floats, Floats]:
-        """Set multipliers and slopes; return the sums over the observations, w(α) and the gradient."""
-        nonlocal b
+    Attributes
+    ----------
+    sigma : float
+        Penalty of the augmented Lagrangian.
+    sums, primal, gradient
+        Sums over the observations, w(α) and the gradient at the point.
+    """
+
+    sums: Response
+    primal: Floats
+    gradient: Floats
+
+    def __init__(
+        self,
+        problem: LinearTerms,
+        monitor: Monitor,
+        rows: Margins,
+        bounds: LinearBounds,
+        w: Floats,
+        b: float,
+        sigma: float,
+        settings: LinearNewtonSettings,
+    ) -> None:
+        self.problem, self.monitor, self.rows, self.bounds = problem, monitor, rows, bounds
+        self.w, self.b, self.sigma, self.settings = w, b, sigma, settings
+        self.q = np.zeros(problem.d) if problem.linear_term is None else problem.linear_term
+        rows.set_point(w)
+        self.polish = Polish(rows) if Polish.applies(problem, rows) else None
+        # Steps so far, and those up to the last progress; steps without progress that count; the best of the gap and of the lower bound.
+        self.steps, self.improved, self.idle = 0, 0, 0
+        self.smallest, self.proved = math.inf, 0.0
+        # The decrease that the last step promised, and the first norm of the gradient of a subproblem.
+        self.promised = self.first = math.inf
+
+    def _set_multipliers(self) -> None:
+        """Set multipliers and slopes at the point, its bias included."""
+        m, rows = self.problem, self.rows
         if m.bias:
-            b = _best_bias(rows, b, penalty)
-        sums, expansion = rows.prox_step(b, penalty, rows.mean("f") if m.variance > 0 else 0.0)
-        primal = expansion if m.linear_term is None else expansion + q
-        return sums, primal, w - primal
+            self.b = _best_bias(rows, self.b, self.sigma)
+        self.sums, expansion = rows.prox_step(self.b, self.sigma, rows.mean("f") if m.variance > 0 else 0.0)
+        self.primal = expansion if m.linear_term is None else expansion + self.q
+        self.gradient = self.w - self.primal
 
-    while True:
-        sums, primal, gradient = multipliers(w)
-        judged = bounds.update_bounds(w, b, sums, primal, rows.loss_of(primal, b) if m.kernel_expansion else None)
+    def examine(self, steps: int) -> Status | None:
+        """Bound the optimum; let σ grow where the point is near the minimum of its subproblem."""
+        m, rows, bounds, monitor = self.problem, self.rows, self.bounds, self.monitor
+        self.steps = steps
+        self._set_multipliers()
+        sums, primal = self.sums, self.primal
+        judged = bounds.update_bounds(
+            self.w, self.b, sums, primal, rows.loss_of(primal, self.b) if m.kernel_expansion else None
+        )
         if judged.better_lower:
             rows.keep()
         if judged.better_upper and m.kernel_expansion:
             rows.keep_expansion()
-        bounds.best.steps, bounds.best.sigma = steps, penalty
+        bounds.best.steps, bounds.best.sigma = steps, self.sigma
         status = monitor.report(steps, judged.lower, judged.upper)
         gap = judged.upper - judged.lower
-        part = 0.5 * float(gradient @ gradient)
+        part = 0.5 * float(self.gradient @ self.gradient)
         # The gap of a kernel expansion far from the optimum is much larger than what a step can gain.
         terms = abs(sums.smooth) + sums.size + (0.0 if m.kernel_expansion else abs(gap))
-        negligible = promised <= NEGLIGIBLE * terms
+        negligible = self.promised <= NEGLIGIBLE * terms
         # The other part of the gap is what the loss and its conjugate leave at (z, α): it falls only when σ grows.
         grow_sigma = False
         if not m.smooth:
             left = sums.loss + sums.conjugate - sums.product
             grow_sigma = part <= GRADIENT_SHARE * left or negligible
-        # Where the lower bound is small beside the upper one their relative gap does not show that it grows.
-        grown = bounds.best.lower > 2.0 * proved
-        if monitor.gap < 0.999 * smallest or grown:
-            smallest, idle, improved = monitor.gap, 0, steps
-            proved = max(bounds.best.lower, proved)
-        elif negligible or grow_sigma:
-            idle += 1
-        patience = PATIENCE if m.smooth else PATIENCE_ROUNDS
-        exhausted = idle >= patience or steps - improved > LONGEST_IDLE
-        if status is None and (exhausted or not math.isfinite(gap)):
+        if status is None and (self._exhausted(negligible or grow_sigma) or not math.isfinite(gap)):
             status = Status.INACCURATE
-        if status is None and polish is not None and (exact := polish(grow_sigma)) is not None:
+        if status is None and self.polish is not None and (exact := self.polish(grow_sigma)) is not None:
             judged = bounds.update_bounds(exact.w, exact.b, exact.response, exact.w)
             if judged.better_lower:
                 rows.kept = exact.alpha
             if relative_gap(bounds.best.lower, bounds.best.upper) <= monitor.tol:
                 status = monitor.report(steps, judged.lower, judged.upper)
-        if status is not None:
-            return status
-        if grow_sigma:
+        if status is None and grow_sigma:
             rows.update_prox_center()
-            penalty = min(penalty * SIGMA_GROWTH, LARGEST_SIGMA)
-            sums, primal, gradient = multipliers(w)
-            first = math.inf
+            self.sigma = min(self.sigma * SIGMA_GROWTH, LARGEST_SIGMA)
+            self._set_multipliers()
+            self.first = math.inf
+        return status
+
+    def _exhausted(self, idle: bool) -> bool:
+        """Whether too many steps have made no progress; `idle` ones are those of which none is expected."""
+        # Where the lower bound is small beside the upper one their relative gap does not show that it grows.
+        lower = self.bounds.best.lower
+        if self.monitor.gap < 0.999 * self.smallest or lower > 2.0 * self.proved:
+            self.smallest, self.idle, self.improved = self.monitor.gap, 0, self.steps
+            self.proved = max(lower, self.proved)
+        elif idle:
+            self.idle += 1
+        patience = PATIENCE if self.problem.smooth else PATIENCE_ROUNDS
+        return self.idle >= patience or self.steps - self.improved > LONGEST_IDLE
+
+    def direction(self) -> NewtonStep:
+        """Return Newton's step in (w, b)."""
+        m, rows, w, b, sigma = self.problem, self.rows, self.w - self.q, self.b, self.sigma
+        gradient, balance = self.gradient, self.sums.balance if m.bias else 0.0
         norm = math.sqrt(float(gradient @ gradient))
-        first = first if math.isfinite(first) else norm
-        accuracy = min(0.1, max(math.sqrt(norm / first) if first > 0 else 0.1, 1e-6))
+        self.first = self.first if math.isfinite(self.first) else norm
+        accuracy = min(0.1, max(math.sqrt(norm / self.first) if self.first > 0 else 0.1, 1e-6))
         dw, db = newton_step(
             m,
             rows,
             gradient,
-            -sums.balance if m.bias else 0.0,
+            -balance,
             accuracy=accuracy,
-            settings=settings,
-            stop=monitor.out_of_time,
+            settings=self.settings,
+            stop=self.monitor.out_of_time,
         )
         rows.project(dw)
-        promised = -float(gradient @ dw) + (sums.balance * db if m.bias else 0.0)
-        t = 1.0
-        if promised > 0:
-            t = _step_length(m, rows, w - q, b, penalty, dw, db, -promised)
-        w = w + t * dw
-        b += t * db
-        steps += 1
-        if steps % REFRESH == 0:
-            rows.set_point(w)
-        else:
-            rows.take_step(t)
+        self.promised = -float(gradient @ dw) + balance * db
+        linear, square = float(w @ dw), float(dw @ dw)
+        if m.variance > 0 and self.promised > 0:
+            across, along = rows.variance_along(rows.mean("df"))
+            linear, square = linear + across, square + along
+
+        def derivative(t: float) -> float:
+            return linear + t * square + rows.along(t, b, db, sigma)
+
+        def take(t: float) -> None:
+            self.w = self.w + t * dw
+            self.b += t * db
+            if (self.steps + 1) % REFRESH == 0:
+                rows.set_point(self.w)
+            else:
+                rows.take_step(t)
+
+        return NewtonStep(self.promised, derivative, take)
 
 
 def _first_sigma(m: LinearTerms, settings: LinearNewtonSettings, *, warm: bool) -> float:
@@ -253,21 +292,3 @@ def _best_bias(rows: Margins, b: float, sigma: float) -> float:
             break
         b = trial
     return b
-
-
-def _step_length(
-    m: LinearTerms, rows: Margins, w: Floats, b: float, sigma: float, dw: Floats, db: float, start: float
-) -> float:
-    """Length of a step along (dw, db), near the minimum on the line.
-
-    `w` is the point less the linear term, and `start` the derivative along the line at it.
-    """
-    linear, square = float(w @ dw), float(dw @ dw)
-    if m.variance > 0:
-        across, along = rows.variance_along(rows.mean("df"))
-        linear, square = linear + across, square + along
-
-    def derivative(t: float) -> float:
-        return linear + t * square + rows.along(t, b, db, sigma)
-
-    return line_search(derivative, start)

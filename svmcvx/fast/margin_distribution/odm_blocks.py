@@ -35,7 +35,7 @@ from svmcvx.fast.linear.newton import LinearNewtonSettings, minimise, on_factor
 from svmcvx.fast.linear.problem import LinearProblem, estimated_rounding
 from svmcvx.formulations.margin_distribution.odm import ODM, dual_objective, objective
 from svmcvx.numerical.conjugate_gradients import conjugate_gradients
-from svmcvx.numerical.line_search import line_search
+from svmcvx.numerical.newton import NewtonStep, newton
 from svmcvx.solution import Status
 from svmcvx.system import memory
 
@@ -81,9 +81,17 @@ class _Search:
     monitor: Monitor
     best: Coefficients
     largest_rank: int
-    newton: LinearNewtonSettings
+    settings: LinearNewtonSettings
     factor: Floats = field(init=False)
     slowest: float = 0.0
+    # The point v with its scores f, and the gradient in coefficients and in scores.
+    v: Floats = field(init=False)
+    f: Floats = field(init=False)
+    g: Floats = field(init=False)
+    q: Floats = field(init=False)
+    # The smallest gap, and steps since it fell.
+    smallest: float = math.inf
+    idle: int = 0
 
     def __post_init__(self) -> None:
         statement = self.statement
@@ -118,7 +126,7 @@ class _Search:
         """Return the multipliers of the machine on the rows of the partial factor."""
         s = self.statement
         problem = LinearProblem(self.factor, s.y, s.share, passes.BAND, C1=s.C1, C2=s.C2, D=s.D, kernel_expansion=True)
-        return minimise(problem, on_factor(self.monitor), settings=self.newton)[0].expansion
+        return minimise(problem, on_factor(self.monitor), settings=self.settings)[0].expansion
 
     def value(self, v: Floats, f: Floats) -> float:
         """Return P at a point, with an estimate of its rounding."""
@@ -154,9 +162,39 @@ class _Search:
             best.theta, best.lower = theta.copy(), lower
         return lower, upper
 
-    def step(self, g: Floats, q: Floats, u: Floats) -> tuple[Floats, Floats]:
+    def examine(self, steps: int) -> Status | None:
+        """Bound the optimum at v and at its multipliers, by one product with K."""
+        s, best = self.statement, self.best
+        best.steps = steps
+        theta = s.multipliers(s.y * self.f)
+        self.g = self.v - s.y * theta
+        self.q = self.product(self.g)
+        lower, upper = self.update(self.v, self.f, theta, self.q)
+        status = self.monitor.report(steps, lower, upper)
+        self.idle = 0 if self.monitor.gap < 0.99 * self.smallest else self.idle + 1
+        self.smallest = min(self.smallest, self.monitor.gap)
+        if status is None and (self.idle >= PATIENCE or not math.isfinite(upper - lower)):
+            status = Status.INACCURATE
+        return status
+
+    def direction(self) -> NewtonStep:
+        """Return Newton's step."""
+        s, v, f = self.statement, self.v, self.f
+        dv, df = self._solved()
+        linear, square = float(v @ df), float(dv @ df)
+
+        def derivative(t: float) -> float:
+            return linear + t * square - float(s.multipliers(s.y * (f + t * df)) @ (s.y * df))
+
+        def take(t: float) -> None:
+            self.v = v + t * dv
+            self.f = self.product(self.v) if (self.best.steps + 1) % REFRESH == 0 else f + t * df
+
+        return NewtonStep(-derivative(0.0), derivative, take)
+
+    def _solved(self) -> tuple[Floats, Floats]:
         """Return Newton's step in coefficients, and its scores."""
-        s = self.statement
+        s, g, q, u = self.statement, self.g, self.q, self.statement.y * self.f
         short, long = u < 1.0 - s.D, u > 1.0 + s.D
         rows = np.flatnonzero(short | long)
         stiffness = 2.0 * s.share[rows] * np.where(short[rows], s.C1, s.C2)
@@ -194,23 +232,13 @@ class _Search:
         ).x
         return -g - nu, -q - scores
 
-    def length(self, v: Floats, dv: Floats, f: Floats, df: Floats) -> float:
-        """Return a step length near which the derivative of P vanishes."""
-        s = self.statement
-        linear, square = float(v @ df), float(dv @ df)
-
-        def derivative(t: float) -> float:
-            return linear + t * square - float(s.multipliers(s.y * (f + t * df)) @ (s.y * df))
-
-        return line_search(derivative, derivative(0.0))
-
 
 def minimise_by_blocks(
     statement: ODM,
     monitor: Monitor,
     theta: Floats | None,
     largest_rank: int,
-    newton: LinearNewtonSettings,
+    settings: LinearNewtonSettings,
 ) -> tuple[Coefficients, Status]:
     """Run Newton's method until the monitor says stop.
 
@@ -223,7 +251,7 @@ def minimise_by_blocks(
         Multipliers to start from; those of the partial factor by default.
     largest_rank : int
         Rank at which the partial factor ends.
-    newton : LinearNewtonSettings
+    settings : LinearNewtonSettings
         For the machine on the partial factor.
 
     Returns
@@ -235,25 +263,7 @@ def minimise_by_blocks(
     """
     y = statement.y
     best = Coefficients(np.zeros(y.size), np.zeros(y.size))
-    search = _Search(statement, monitor, best, largest_rank, newton)
-    v = y * (search.start() if theta is None else theta)
-    f = search.product(v)
-    smallest, idle = math.inf, 0
-    while True:
-        u = y * f
-        theta = statement.multipliers(u)
-        g = v - y * theta
-        q = search.product(g)
-        lower, upper = search.update(v, f, theta, q)
-        status = monitor.report(best.steps, lower, upper)
-        idle = 0 if monitor.gap < 0.99 * smallest else idle + 1
-        smallest = min(smallest, monitor.gap)
-        if status is None and (idle >= PATIENCE or not math.isfinite(upper - lower)):
-            status = Status.INACCURATE
-        if status is not None:
-            return best, status
-        dv, df = search.step(g, q, u)
-        t = search.length(v, dv, f, df)
-        v = v + t * dv
-        best.steps += 1
-        f = search.product(v) if best.steps % REFRESH == 0 else f + t * df
+    search = _Search(statement, monitor, best, largest_rank, settings)
+    search.v = y * (search.start() if theta is None else theta)
+    search.f = search.product(search.v)
+    return best, newton(search) or Status.INACCURATE

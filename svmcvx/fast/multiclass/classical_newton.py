@@ -24,13 +24,14 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from svmcvx.core.bounded import quietly
 from svmcvx.fast.core.monitor import Monitor
 from svmcvx.fast.multiclass.points import ScoreBounds
 from svmcvx.fast.multiclass.systems.envelopes import Envelope, FaceCurvature, Response
 from svmcvx.fast.multiclass.systems.observation_steps import observation_step
 from svmcvx.fast.multiclass.systems.penalties import AbsoluteWeights, SmoothPenalty, SquaredWeights, WeightPenalty
 from svmcvx.fast.multiclass.systems.score_systems import JointCurvature, ScoreSystem
-from svmcvx.numerical.line_search import line_search
+from svmcvx.numerical.newton import NewtonStep, newton
 from svmcvx.solution import Status
 
 __all__ = ["AugmentedNewton", "ClassicalNewtonSettings"]
@@ -160,6 +161,10 @@ class AugmentedNewton:
         self.inner_steps = 0
         # How the linear systems were solved.
         self.kinds: set[str] = set()
+        # Steps so far, those up to the last progress, and those that promised nothing since; what the last one promised.
+        self.steps, self.improved, self.idle, self.promised = 0, 0, 0, math.inf
+        # The smallest gap and the lowest upper bound.
+        self.smallest = self.lowest = math.inf
 
     def _start_envelope(self, alpha: Floats | None) -> None:
         """Choose the first σ and the first centre of the envelope of a hinge."""
@@ -181,33 +186,31 @@ class AugmentedNewton:
 
     def run(self) -> tuple[Status, int]:
         """Step until the monitor says stop; return why and how many steps it took."""
-        steps, idle, improved = 0, 0, 0
-        smallest = lowest = promised = math.inf
-        while True:
-            # The line search detects and shortens steps that overflow.
-            with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-                point = self._evaluate(promised)
-            status = self.bounds.report(self.monitor, steps)
-            if self.monitor.gap < 0.99 * smallest or self.bounds.upper < lowest:
-                improved = steps
-            if self.monitor.gap < 0.99 * smallest:
-                idle = 0
-            elif promised <= NEGLIGIBLE * self.terms:
-                idle += 1
-            smallest, lowest = min(smallest, self.monitor.gap), min(lowest, self.bounds.upper)
-            costly = steps >= SETTLED and self.work > self.cheap
-            if status is None and (costly or idle > self.settings.patience or steps - improved > LONGEST_IDLE):
-                status = Status.INACCURATE
-            if status is not None:
-                if status is not Status.OPTIMAL:
-                    self._offer_last()
-                return status, steps
-            with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-                promised = self._step(point)
-            steps += 1
-            self.inner_steps += 1
-            if steps % REFRESH == 0:
-                self.S = np.asarray(self.system.Z @ self.U)
+        return newton(self) or Status.INACCURATE, self.steps
+
+    def examine(self, steps: int) -> Status | None:
+        """Bound the optimum; move the centre, or reduce the smoothing."""
+        self.steps = steps
+        if steps and steps % REFRESH == 0:
+            self.S = np.asarray(self.system.Z @ self.U)
+        self.point = self._evaluate(self.promised)
+        status = self.bounds.report(self.monitor, steps)
+        if self.monitor.gap < 0.99 * self.smallest or self.bounds.upper < self.lowest:
+            self.improved = steps
+        if self.monitor.gap < 0.99 * self.smallest:
+            self.idle = 0
+        elif self.promised <= NEGLIGIBLE * self.terms:
+            self.idle += 1
+        self.smallest = min(self.smallest, self.monitor.gap)
+        self.lowest = min(self.lowest, self.bounds.upper)
+        costly = steps >= SETTLED and self.work > self.cheap
+        exhausted = self.idle > self.settings.patience or steps - self.improved > LONGEST_IDLE
+        if status is None and (costly or exhausted):
+            status = Status.INACCURATE
+        if status is not None and status is not Status.OPTIMAL:
+            self._offer_last()
+        self.inner_steps += 1
+        return status
 
     def _multipliers(self, f: Floats) -> tuple[Floats, Response | None]:
         if self.envelope is None:
@@ -218,6 +221,8 @@ class AugmentedNewton:
     def _objective(self, f: Floats) -> float:
         return float(self.system.weight[:, 0] @ self.loss.value(f)) + self.penalty.value(self.U)
 
+    # The line search detects and shortens steps that overflow.
+    @quietly
     def _evaluate(self, promised: float) -> _Point:
         """Evaluate the present point; move the centre, or reduce the smoothing, if the point is near its optimum.
 
@@ -281,25 +286,32 @@ class AugmentedNewton:
                 alpha = alpha * min(1.0, self.penalty.rho * float(alpha.sum()) / max(squares, TINY))
             self._offer_dual(alpha)
 
-    def _step(self, point: _Point) -> float:
-        """Take a step; return what it promised."""
-        f, gradient, _ = point
-        D = self._direction(point)
+    @quietly
+    def direction(self) -> NewtonStep:
+        """Return Newton's step; one of no length where it promises nothing."""
+        f, gradient, _ = self.point
+        D = self._direction(self.point)
         predicted = -float((gradient * D).sum())
         if not 0 < predicted < math.inf:
-            return 0.0
+            self.promised = 0.0
+            return NewtonStep(0.0, lambda t: 0.0, lambda t: None)
         dS = np.asarray(self.system.Z @ D)
         df = self.system.scores.differences(dS)
         own = self.penalty.slope(self.U, D)
-        length = line_search(
-            lambda length: own(length) - float((self._multipliers(f + length * df)[0] * df).sum()),
-            -predicted,
-        )
-        if isinstance(self.penalty, AbsoluteWeights):
-            self.penalty.move(self.U, D, length, BOUNDARY_SHARE)
-        self.U = self.U + length * D
-        self.S = self.S + length * dS
-        return length * predicted
+
+        @quietly
+        def derivative(t: float) -> float:
+            return own(t) - float((self._multipliers(f + t * df)[0] * df).sum())
+
+        @quietly
+        def take(t: float) -> None:
+            if isinstance(self.penalty, AbsoluteWeights):
+                self.penalty.move(self.U, D, t, BOUNDARY_SHARE)
+            self.U = self.U + t * D
+            self.S = self.S + t * dS
+            self.promised = t * predicted
+
+        return NewtonStep(predicted, derivative, take)
 
     def _direction(self, point: _Point) -> Floats:
         """Return the Newton step, by the system that costs least."""

@@ -21,6 +21,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from svmcvx.core.bounded import quietly
 from svmcvx.fast.core.monitor import Monitor
 from svmcvx.fast.multiclass.points import ScoreBounds
 from svmcvx.fast.multiclass.systems.m3svm_systems import M3SVMSystem, PairNorms
@@ -28,7 +29,7 @@ from svmcvx.fast.multiclass.systems.score_systems import Curvature, JointCurvatu
 from svmcvx.formulations.multiclass.losses import HingeSum, LogisticSum, ScoreLoss, SmoothedHingeSum
 from svmcvx.formulations.multiclass.m3svm import M3SVM
 from svmcvx.losses import hinge_power_conjugate
-from svmcvx.numerical.line_search import line_search
+from svmcvx.numerical.newton import NewtonStep, newton
 from svmcvx.solution import Status
 
 __all__ = ["LARGEST_DIRECT", "Continuation", "M3SVMBounds"]
@@ -129,6 +130,9 @@ class Continuation:
         # Estimated error of the objective: after the last step, and when dual points were last computed.
         self.estimated_error = self.error_at_duals = math.inf
         self.complete = False
+        # Steps so far, those since the last progress, and the least estimated error and upper bound.
+        self.steps, self.stalled = 0, 0
+        self.smallest = self.lowest = math.inf
         f = self._differences(self.scores)
         upper = system.objective_value(U, self._total(self.statement.loss, f))
         bounds.update_model(U, upper)
@@ -192,24 +196,24 @@ class Continuation:
 
     def run(self) -> tuple[Status, int]:
         """Step until the monitor says stop; return why and how many steps it took."""
-        steps = stalled = 0
-        smallest, lowest = math.inf, self.bounds.upper
-        status = self.bounds.report(self.monitor, 0)
-        while status is None:
-            # The line search detects and shortens steps that overflow.
-            with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-                self._step()
-            steps += 1
-            status = self.bounds.report(self.monitor, steps)
-            slight = 1e-2 * self.monitor.tol * self._size(lowest)
-            progress = self.estimated_error < 0.9 * smallest or self.bounds.upper < lowest - slight
-            stalled = 0 if progress else stalled + 1
-            smallest, lowest = min(smallest, self.estimated_error), min(lowest, self.bounds.upper)
-            if status is None and stalled > PATIENCE:
-                status = Status.INACCURATE
+        status = newton(self) or Status.INACCURATE
         if status is not Status.OPTIMAL:
             self._update_duals(self.alpha)
-        return status, steps
+        return status, self.steps
+
+    def examine(self, steps: int) -> Status | None:
+        """Compare the bounds, and look whether steps still make progress."""
+        self.steps = steps
+        status = self.bounds.report(self.monitor, steps)
+        if steps == 0:
+            self.lowest = self.bounds.upper
+            return status
+        slight = 1e-2 * self.monitor.tol * self._size(self.lowest)
+        progress = self.estimated_error < 0.9 * self.smallest or self.bounds.upper < self.lowest - slight
+        self.stalled = 0 if progress else self.stalled + 1
+        self.smallest = min(self.smallest, self.estimated_error)
+        self.lowest = min(self.lowest, self.bounds.upper)
+        return Status.INACCURATE if status is None and self.stalled > PATIENCE else status
 
     def _size(self, upper: float) -> float:
         """What the gap is relative to."""
@@ -220,11 +224,14 @@ class Continuation:
         candidates = [np.clip(alpha, 0.0, s) for alpha in alphas if alpha is not None]
         self.bounds.update_dual(self.U, candidates, self.flow)
 
-    def _step(self) -> None:
-        system, statement = self.system, self.statement
+    # The line search detects and shortens steps that overflow.
+    @quietly
+    def direction(self) -> NewtonStep:
+        """Return Newton's step for W and b; one of no length where it promises nothing."""
+        system, loss, nu = self.system, self._loss, self.nu
         f = self._differences(self.scores)
         exact, curvature = self._derivatives(f)
-        norms = PairNorms(system, self.U, self.nu, self.flow)
+        norms = PairNorms(system, self.U, nu, self.flow)
         gradient = system.gradient(exact, norms.gradient)
         if self.direct:
             D = system.direct_step(gradient, curvature, norms, complete=self.complete)
@@ -235,22 +242,31 @@ class Continuation:
             D, predicted = np.zeros_like(D), 0.0
         dS = np.asarray(system.Z @ D)
         df = self._differences(dS)
-        length = self._search(f, df, D, predicted) if predicted > 0 else 1.0
-        self.complete = length < SHORT_STEP
-        # The linearised equations give the multipliers and flows after a full step.
-        full = exact - curvature.apply(df)
-        own = exact if self.alpha is None else self.alpha
-        part = min(length, 1.0)
-        s = system.weight
-        # At a bound the second derivative of the smoothed loss is too small for later steps to move the multiplier.
-        share = BOUNDARY_SHARE
-        self.alpha = np.clip(own + part * (full - own), share * own, s - share * (s - own))
-        if statement.p < 2:
-            start = norms.flow if self.flow is None else self.flow
-            self.flow = start + part * (norms.flow + norms.apply(D[:-1] @ system.P) - start)
-        self.U = self.U + length * D
-        self.scores = self.scores + length * dS
-        self._finish_step(predicted, full, part)
+
+        @quietly
+        def derivative(t: float) -> float:
+            multipliers = system.weight * loss.multipliers(f + t * df)
+            return float((PairNorms(system, self.U + t * D, nu, None).gradient * D).sum() - (multipliers * df).sum())
+
+        @quietly
+        def take(t: float) -> None:
+            self.complete = t < SHORT_STEP
+            # The linearised equations give the multipliers and flows after a full step.
+            full = exact - curvature.apply(df)
+            own = exact if self.alpha is None else self.alpha
+            part = min(t, 1.0)
+            s = system.weight
+            # At a bound the second derivative of the smoothed loss is too small for later steps to move the multiplier.
+            share = BOUNDARY_SHARE
+            self.alpha = np.clip(own + part * (full - own), share * own, s - share * (s - own))
+            if self.statement.p < 2:
+                start = norms.flow if self.flow is None else self.flow
+                self.flow = start + part * (norms.flow + norms.apply(D[:-1] @ system.P) - start)
+            self.U = self.U + t * D
+            self.scores = self.scores + t * dS
+            self._finish_step(predicted, full, part)
+
+        return NewtonStep(predicted, derivative, take)
 
     @property
     def _forcing(self) -> float:
@@ -292,14 +308,3 @@ class Continuation:
         size, length = np.linalg.norm(norms.flow, axis=0), np.linalg.norm(norms.V, axis=0)
         size = np.minimum(size, lam) if p == 1 else size
         return float((lam * length**p + hinge_power_conjugate(size, lam, p) - size * length).sum())
-
-    def _search(self, f: Floats, df: Floats, D: Floats, predicted: float) -> float:
-        """Return a step length near which the slope of the smoothed objective vanishes."""
-        system, loss = self.system, self._loss
-
-        def slope(length: float) -> float:
-            norms = PairNorms(system, self.U + length * D, self.nu, None)
-            multipliers = system.weight * loss.multipliers(f + length * df)
-            return float((norms.gradient * D).sum() - (multipliers * df).sum())
-
-        return line_search(slope, -predicted)

@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 import warnings
 from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple, TypeAlias
@@ -30,6 +31,7 @@ from svmcvx.formulations.base import BinaryStatement
 from svmcvx.formulations.conic_loss.geometry import Curvature, Geometry, Multipliers, geometry_of
 from svmcvx.formulations.conic_loss.primal import weighted_gram
 from svmcvx.kernels import row_norms
+from svmcvx.numerical.newton import NewtonStep, newton
 from svmcvx.system.deadline import current
 
 __all__ = ["ConicDual", "dual_objective", "same_point"]
@@ -257,49 +259,14 @@ class ConicDual(BinaryStatement):
         # Roots before products, so that a tiny γ does not underflow; the knee √(λs/γ) may be infinite.
         with np.errstate(over="ignore"):
             slope, knee = np.sqrt(bend) * np.sqrt(height), np.sqrt(height) / np.sqrt(bend)
-        stop = current().passed
-        # At w = 0 it has no effect, and it takes long.
-        Q = np.zeros((0, 0)) if stop() else np.eye(A.shape[1]) - A.T @ (bend[:, None] * A)
-        linear = 2.0 * (A.T @ bend)
-
-        def smoothed(w: Floats, width: float) -> tuple[float, Floats, Floats]:
-            """Return the smoothed q up to a constant, and the derivatives h' and h'' with respect to 1 − u."""
-            a = 1.0 - A @ w
-            outside = np.minimum(a, 0.0) + np.maximum(a - knee, 0.0)
-            root = np.hypot(a, width)
-            quadratic = float(w @ Q @ w) if w.any() else 0.0
-            value = float(quadratic + linear @ w + np.sum(bend * outside**2 + slope * (a + root)))
-            return (
-                value,
-                2.0 * bend * outside + slope * (1.0 + a / root),
-                (2.0 * bend * (outside != 0) + slope * width**2 / root**3),
-            )
-
-        w, found = np.zeros(A.shape[1]), []
+        lagrangian, found = _SmoothedLagrangian(A, bend, slope, knee, current().passed), []
         for width in SMOOTHINGS:
-            for _ in range(NEWTON_STEPS):
-                if stop():
-                    break
-                value, first, second = smoothed(w, width)
-                gradient = 2.0 * (Q @ w) + linear - A.T @ first
-                try:
-                    with warnings.catch_warnings():
-                        warnings.simplefilter("ignore", sl.LinAlgWarning)
-                        step = -sl.solve(2.0 * Q + A.T @ (second[:, None] * A), gradient, assume_a="pos")
-                except (sl.LinAlgError, ValueError):
-                    break
-                decrease, length = float(gradient @ step), 1.0
-                if not decrease < -2.0 * math.ulp(max(1.0, abs(value))):
-                    break
-                while length > EPS and not smoothed(w + length * step, width)[0] <= value + 0.25 * length * decrease:
-                    length *= 0.5
-                if length <= EPS:
-                    break
-                w = w + length * step
+            lagrangian.smooth(width)
+            newton(lagrangian)
             alpha = np.zeros(gamma.size)
-            alpha[rows] = smoothed(w, width)[1]
+            alpha[rows] = lagrangian.multipliers()
             found.append(alpha)
-            if stop():
+            if lagrangian.stop():
                 break
         return found
 
@@ -418,3 +385,76 @@ class ConicDual(BinaryStatement):
 def same_point(one: Dual, other: Dual) -> bool:
     """Whether two points hold the same multipliers."""
     return set(one) == set(other) and all(np.array_equal(one[name], other[name]) for name in one)
+
+
+class _SmoothedLagrangian:
+    r"""The function q(w) up to a constant, with :math:`h = L + \gamma(1-u)^2` smoothed at u = 1, at a point.
+
+    Parameters
+    ----------
+    A : ndarray of shape (m, r)
+        Signed rows.
+    bend, slope, knee : ndarray of shape (m,)
+        γ, :math:`\sqrt{\gamma\lambda s}` and :math:`\sqrt{\lambda s/\gamma}`.
+    stop : callable
+        Asked before each step.
+
+    Attributes
+    ----------
+    w : ndarray of shape (r,)
+    """
+
+    def __init__(self, A: Floats, bend: Floats, slope: Floats, knee: Floats, stop: Callable[[], bool]) -> None:
+        self.A, self.bend, self.slope, self.knee, self.stop = A, bend, slope, knee, stop
+        self.w = np.zeros(A.shape[1])
+        self.smooth(math.inf)
+        # At w = 0 it has no effect, and it takes long.
+        self.Q = np.zeros((0, 0)) if stop() else np.eye(A.shape[1]) - A.T @ (bend[:, None] * A)
+        self.linear = 2.0 * (A.T @ bend)
+
+    def smooth(self, width: float) -> None:
+        """Set the width of the smoothing."""
+        self.width, self.solved = width, False
+
+    def _first(self, shortfall: Floats) -> Floats:
+        """H' with respect to 1 − u."""
+        outside = np.minimum(shortfall, 0.0) + np.maximum(shortfall - self.knee, 0.0)
+        first = 2.0 * self.bend * outside + self.slope * (1.0 + shortfall / np.hypot(shortfall, self.width))
+        return np.asarray(first)
+
+    def multipliers(self) -> Floats:
+        """Return α of the point."""
+        return self._first(1.0 - self.A @ self.w)
+
+    def examine(self, steps: int) -> bool | None:
+        """Whether the minimum was reached, or there is no time for another step."""
+        return True if self.solved or steps >= NEWTON_STEPS or self.stop() else None
+
+    def direction(self) -> NewtonStep | None:
+        """Return Newton's step; None where the system is singular, or it promises less than rounding."""
+        A, w, a = self.A, self.w, 1.0 - self.A @ self.w
+        outside = np.minimum(a, 0.0) + np.maximum(a - self.knee, 0.0)
+        root = np.hypot(a, self.width)
+        second = 2.0 * self.bend * (outside != 0) + self.slope * self.width**2 / root**3
+        value = float((self.Q @ w + self.linear) @ w + np.sum(self.bend * outside**2 + self.slope * (a + root)))
+        gradient = 2.0 * (self.Q @ w) + self.linear
+        first = gradient - A.T @ self._first(a)
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", sl.LinAlgWarning)
+                step = -sl.solve(2.0 * self.Q + A.T @ (second[:, None] * A), first, assume_a="pos")
+        except (sl.LinAlgError, ValueError):
+            return None
+        promised = -float(first @ step)
+        if not promised > 2.0 * math.ulp(max(1.0, abs(value))):
+            return None
+        change = A @ step
+        along, square = float(gradient @ step), 2.0 * float(step @ self.Q @ step)
+
+        def derivative(t: float) -> float:
+            return along + t * square - float(self._first(a - t * change) @ change)
+
+        def take(t: float) -> None:
+            self.w, self.solved = w + t * step, t == 0.0
+
+        return NewtonStep(promised, derivative, take)

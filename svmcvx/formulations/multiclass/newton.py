@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable
-from functools import partial
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -18,7 +17,7 @@ from numpy.typing import NDArray
 
 from svmcvx.formulations.multiclass.losses import ScoreLoss
 from svmcvx.formulations.multiclass.score_space import ScoreSpace
-from svmcvx.numerical.line_search import line_search
+from svmcvx.numerical.newton import NewtonStep, newton
 
 __all__ = ["Penalty", "minimise"]
 
@@ -52,33 +51,62 @@ def minimise(
     if not loss.smooth or start.size > LARGEST_SYSTEM:
         return None
     unknowns = np.arange(start.size) if free is None else np.flatnonzero(free)
-    weight = scores.data.weight[:, None]
+    problem = _Smooth(scores, loss, X, start, penalty, unknowns)
+    newton(problem)
+    return problem.point
 
-    def derivative(point: Floats, step: Floats, f: Floats, df: Floats, t: float) -> float:
-        lost = float((weight * loss.multipliers(f + t * df) * df).sum())
-        return float((penalty(point + t * step).gradient * step).sum()) - lost
 
-    point = start
-    for _ in range(STEPS):
-        f, terms = scores.differences(X @ point), penalty(point)
-        gradient = terms.gradient - X.T @ scores.coefficients(weight * loss.multipliers(f))
-        hessian = (terms.hessian + _loss_hessian(scores, loss, X, f)).reshape(point.size, point.size)
+class _Smooth:
+    """The problem of :func:`minimise` at a point."""
+
+    def __init__(
+        self,
+        scores: ScoreSpace,
+        loss: ScoreLoss,
+        X: Floats,
+        point: Floats,
+        penalty: Callable[[Floats], Penalty],
+        unknowns: NDArray[np.intp],
+    ) -> None:
+        self.scores, self.loss, self.X, self.point, self.penalty = scores, loss, X, point, penalty
+        self.unknowns, self.weight = unknowns, scores.data.weight[:, None]
+        # Whether the last step promised no more than rounding.
+        self.solved = False
+
+    def examine(self, steps: int) -> bool | None:
+        """Whether the minimum was reached, or steps enough were taken."""
+        return True if self.solved or steps >= STEPS else None
+
+    def direction(self) -> NewtonStep | None:
+        """Return Newton's step; None where the system is singular or the function does not fall."""
+        scores, loss, point = self.scores, self.loss, self.point
+        f, terms = scores.differences(self.X @ point), self.penalty(point)
+        gradient = terms.gradient - self.X.T @ scores.coefficients(self.weight * loss.multipliers(f))
+        hessian = (terms.hessian + _loss_hessian(scores, loss, self.X, f)).reshape(point.size, point.size)
+        system, right = hessian[np.ix_(self.unknowns, self.unknowns)], gradient.ravel()[self.unknowns]
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("error", sl.LinAlgWarning)
-                part = sl.solve(hessian[np.ix_(unknowns, unknowns)], gradient.ravel()[unknowns], assume_a="sym")
+                part = sl.solve(system, right, assume_a="sym")
         except (sl.LinAlgError, sl.LinAlgWarning, ValueError):
-            break
+            return None
         step = np.zeros(point.shape)
-        step.flat[unknowns] = -part
-        decrease = -float((gradient * step).sum())
-        if not decrease > 0:
-            break
-        df = scores.differences(X @ step)
-        point = point + step * line_search(partial(derivative, point, step, f, df), -decrease)
-        if decrease <= 2.0 * math.ulp(float(weight[:, 0] @ loss.value(f)) + terms.value):
-            break
-    return point
+        step.flat[self.unknowns] = -part
+        promised = -float((gradient * step).sum())
+        if not promised > 0:
+            return None
+        df = scores.differences(self.X @ step)
+
+        def derivative(t: float) -> float:
+            lost = float((self.weight * loss.multipliers(f + t * df) * df).sum())
+            return float((self.penalty(point + t * step).gradient * step).sum()) - lost
+
+        def take(t: float) -> None:
+            self.point = point + step * t
+            rounding = 2.0 * math.ulp(float(self.weight[:, 0] @ loss.value(f)) + terms.value)
+            self.solved = t == 0.0 or promised <= rounding
+
+        return NewtonStep(promised, derivative, take)
 
 
 def _loss_hessian(scores: ScoreSpace, loss: ScoreLoss, X: Floats, f: Floats) -> Floats:
