@@ -19,8 +19,21 @@ if TYPE_CHECKING:
     from svmcvx.datasets import Dataset
     from svmcvx.experiments.comparison import Comparison
 
+# Those of what every optimal machine scores.
+EXACT = ("accuracy_lower", "accuracy_upper", "undecided")
 # Columns of the table in a document.
-PRINTED = ("model", "solver", "primal", "dual_bound", "gap", "certified", "test_accuracy", "n_support", "seconds")
+PRINTED = (
+    "model",
+    "solver",
+    "primal",
+    "dual_bound",
+    "gap",
+    "certified",
+    "test_accuracy",
+    *EXACT,
+    "n_support",
+    "seconds",
+)
 
 
 @app.command()
@@ -56,6 +69,7 @@ def compare(
     scheduler: options.Scheduler = None,
     resume: options.Resume = None,
     proofs: options.Proofs = None,
+    guarantee: options.Guarantee = False,
     plot: Annotated[
         Path | None,
         typer.Option(
@@ -96,6 +110,7 @@ def compare(
         store=resume,
         refit=plot is not None,
         proofs=proofs,
+        guarantee=guarantee,
         backend=scheduler,
         n_jobs=n_jobs,
     )
@@ -128,6 +143,7 @@ def compare(
             "scale": scale,
             "missing": missing,
             "tol": tol,
+            "guarantee": guarantee,
             "fit_time_limit": fit_time_limit,
             "time_limit": time_limit,
         },
@@ -194,6 +210,7 @@ def _print_table(outputs: Outputs, comparison: Comparison, title: str) -> None:
         Column("gap", [number(row["gap"], ".1e") for row in rows], meaning="relative"),
         Column("certified", [yes_no(row["certified"]) for row in rows], rank=1),
         Column("test", [number(row["test_accuracy"], ".4f") for row in rows], meaning="accuracy held out"),
+        *(_exact(rows) if comparison.guarantee else ()),
         Column("SVs", [number(row["n_support"], "d") for row in rows], rank=4, meaning="support vectors"),
         Column("s", [number(row["seconds"], ".2f") for row in rows], rank=3, meaning="seconds"),
     ]
@@ -205,6 +222,18 @@ def _print_table(outputs: Outputs, comparison: Comparison, title: str) -> None:
     for text, concerned in notes.items():
         who = "all models" if len(concerned) == len(rows) > 1 else ", ".join(concerned)
         consoles.note(outputs.screen, f"{who}: {text}")
+
+
+def _exact(rows: list[dict[str, Any]]) -> list[Column]:
+    """Return the columns of what every optimal machine scores."""
+    from svmcvx.experiments.intervals import interval_text
+
+    texts = [interval_text(row["accuracy_lower"], row["accuracy_upper"]) for row in rows]
+    shares = [number(row["undecided"], ".4f") for row in rows]
+    return [
+        Column("exact", texts, meaning="accuracy held out of every optimal machine"),
+        Column("undecided", shares, rank=5, meaning="share of test rows whose label is not proved"),
+    ]
 
 
 def _draw(path: Path, comparison: Comparison, data: Dataset) -> None:

@@ -18,6 +18,7 @@ __all__ = [
     "Drop",
     "FitTimeLimit",
     "Gamma",
+    "Guarantee",
     "Html",
     "Json",
     "Kernel",
@@ -124,6 +125,14 @@ Resume = Annotated[
         help="File of what is finished (.sqlite; made if it is not there): the same command goes on with it.",
         metavar="FILE",
         rich_help_panel=LIMITS,
+    ),
+]
+Guarantee = Annotated[
+    bool,
+    typer.Option(
+        "--guarantee",
+        help="Tell what every optimal machine scores on the test part; it may take ten times as long as the fits.",
+        rich_help_panel=MODEL,
     ),
 ]
 Proofs = Annotated[

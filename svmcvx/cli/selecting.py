@@ -70,6 +70,7 @@ def select(
     n_jobs: options.NJobs = None,
     scheduler: options.Scheduler = None,
     resume: options.Resume = None,
+    guarantee: options.Guarantee = False,
     json: options.Json = None,
     csv: options.Csv = None,
     latex: options.Latex = None,
@@ -108,6 +109,7 @@ def select(
             cv=cv,
             scoring=scoring,
             tol=tol,
+            guarantee=guarantee,
             backend=scheduler,
             n_jobs=n_jobs,
             store=resume,
@@ -146,6 +148,7 @@ def select(
             "scale": scale,
             "missing": missing,
             "tol": tol,
+            "guarantee": guarantee,
             "fit_time_limit": fit_time_limit,
             "time_limit": time_limit,
         },
@@ -222,6 +225,7 @@ def _print_table(outputs: Outputs, found: Selection, values: dict[str, list[Any]
         Column(
             "sd", [number(value, ".4f") for value in best["std_test_score"]], rank=1, meaning="its standard deviation"
         ),
+        *(_exact(best) if "may_be_best" in found else ()),
         Column("gap", [number(gap, ".1e") for gap in gaps], meaning="the largest of a fold"),
         Column("certified", [yes_no(value) for value in best["certified"]], rank=2),
         Column("SVs", [number(value, ".1f") for value in best["n_support"]], rank=4, meaning="support vectors, mean"),
@@ -233,6 +237,19 @@ def _print_table(outputs: Outputs, found: Selection, values: dict[str, list[Any]
         consoles.note(outputs.screen, f"the best {SHOWN} of {len(found)} settings; {outputs.elsewhere}")
     for text in dict.fromkeys(note for note in found["note"] if note):
         consoles.note(outputs.screen, text)
+
+
+def _exact(best: Selection) -> list[Column]:
+    """Return the columns of what every optimal machine scores."""
+    from svmcvx.experiments.intervals import interval_text
+
+    texts = [interval_text(*ends) for ends in zip(best["mean_score_lower"], best["mean_score_upper"], strict=True)]
+    shares = [number(share, ".4f") for share in best["undecided"]]
+    return [
+        Column("exact", texts, meaning="mean score of every optimal machine"),
+        Column("undecided", shares, rank=6, meaning="share of validation rows whose label is not proved"),
+        Column("may be best", [yes_no(value) for value in best["may_be_best"]], rank=1),
+    ]
 
 
 def _print_best(outputs: Outputs, best: dict[str, Any]) -> None:

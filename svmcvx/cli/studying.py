@@ -35,6 +35,7 @@ def study(
     ] = False,
     strict: options.Strict = False,
     proofs: options.Proofs = None,
+    guarantee: options.Guarantee = False,
     json: options.Json = None,
     csv: options.Csv = None,
     latex: options.Latex = None,
@@ -61,6 +62,8 @@ def study(
         "time_limit": time_limit,
     }
     arguments |= {name: value for name, value in given.items() if value is not None}
+    # What the file asks for may be more.
+    arguments["guarantee"] = arguments.get("guarantee") or guarantee
     arguments.setdefault("store", file.with_suffix(".sqlite"))
     began = clock.now()
     with warnings.catch_warnings():
@@ -92,6 +95,11 @@ def _print(outputs: Outputs, title: str, found: Study) -> None:
         columns = [Column("data set", list(map(str, table.index)), text=True)]
         columns += [Column(model, [cell.replace(" ", "") for cell in table[model]]) for model in found.models]
         consoles.show(outputs.screen, f"{title}: {metric}, mean ± standard deviation", columns)
+    for metric in found.with_exact():
+        exact = found.exact(metric)
+        columns = [Column("data set", list(map(str, exact.index)), text=True)]
+        columns += [Column(model, list(exact[model])) for model in found.models]
+        consoles.show(outputs.screen, f"{title}: {metric} of every optimal machine, mean of the intervals", columns)
     frame = found.frame
     certified, solves = found.solves()
     consoles.note(
@@ -101,5 +109,7 @@ def _print(outputs: Outputs, title: str, found: Study) -> None:
     )
     for name, why in found.left_out.items():
         consoles.note(outputs.screen, f"{name} is left out: {why}")
+    for model, why in found.without_exact().items():
+        consoles.note(outputs.screen, f"{model}: {why}")
     for text, part in found.failures().groupby("note", sort=False):
         consoles.note(outputs.screen, f"{len(part)} failed: {text}")

@@ -65,6 +65,8 @@ class Comparison:
         Compute models again whose rows were found in the store (their fitted estimators are not stored).
     proofs : path-like, optional
         Folder for the training data and a proof of each solution; see :class:`~svmcvx.experiments.proofs.ProofFolder`.
+    guarantee : bool
+        Compute what every optimal machine scores on the test part.
     backend, n_jobs : optional
         As for :func:`compare`.
 
@@ -86,6 +88,7 @@ class Comparison:
     store: str | os.PathLike[str] | None = None
     refit: bool = False
     proofs: str | os.PathLike[str] | None = None
+    guarantee: bool = False
     backend: str | None = None
     n_jobs: int | None = None
     fitted: dict[str, Any] = field(default_factory=dict, init=False)
@@ -97,6 +100,8 @@ class Comparison:
         check_number(self.test_size, "test_size", low=0, high=1, open_high=True)
         check_number(self.tol, "tol", low=0, open_low=True)
         check_whole(self.seed, "seed", 0)
+        if self.guarantee and self.test_size == 0:
+            raise DataError("guarantee=True is about a test part, and test_size=0 leaves none; change one of them")
         X = check_features(self.X)
         codes, classes = check_labels(self.y, X.shape[0])
         labels = classes[codes]
@@ -135,7 +140,9 @@ class Comparison:
         return [self._rows[place] for place in sorted(self._rows)]
 
     def _key(self, name: str, model: Any) -> str:
-        parts = (self._data_digest, self.test_size, self.seed, self.scale, self.tol)
+        parts: tuple[Any, ...] = (self._data_digest, self.test_size, self.seed, self.scale, self.tol)
+        # Rows without intervals are the same as before there were any.
+        parts = (*parts, "guarantee") if self.guarantee else parts
         return fingerprint("compare", ROWS, svmcvx.__version__, name, clone(model), *parts)
 
     def run(self) -> Iterable[Row]:
@@ -175,7 +182,10 @@ class Comparison:
         end = math.inf if parallel is None else epoch_end(current())
         data = (self.X_train, self.y_train, self.X_test, self.y_test)
         work: dict[int, Call] = {
-            place: (fit_one, (*self.named[place], *data, self.tol, end, self.refit, self.proofs is not None))
+            place: (
+                fit_one,
+                (*self.named[place], *data, self.tol, end, self.refit, self.proofs is not None, self.guarantee),
+            )
             for place in todo
         }
         if parallel is None:
@@ -253,6 +263,7 @@ def compare(
     tol: float = 1e-6,
     store: str | os.PathLike[str] | None = None,
     proofs: str | os.PathLike[str] | None = None,
+    guarantee: bool = False,
     backend: str | None = None,
     n_jobs: int | None = None,
     callback: Callable[[dict[str, Any]], None] | None = None,
@@ -281,6 +292,9 @@ def compare(
     proofs : path-like, optional
         Folder that gets the training data (``training.npz``) and a proof of each solution, which :func:`svmcvx.verify` checks;
         rows found in the store are computed again for it.
+    guarantee : bool
+        Compute an interval of the accuracy of *every optimal machine* on the test part (:func:`svmcvx.guarantee`). It may take ten
+        times as long as a fit, so that it is not done unless asked for.
     backend : str, optional
         ``"loky"`` (processes, the default), ``"threading"``, ``"dask"`` (the client that is there), or the address of a Dask
         scheduler, as in ``"tcp://10.0.0.1:8786"`` (extra ``dask``).
@@ -298,7 +312,9 @@ def compare(
     -------
     DataFrame
         A row a model: ``model``, ``solver``, ``status``, ``primal`` (objective at the model), ``dual_bound``, ``gap``
-        (relative), ``certified``, ``train_accuracy``, ``test_accuracy``, ``n_support``, ``seconds``, ``note``. Where several
+        (relative), ``certified``, ``train_accuracy``, ``test_accuracy``, ``accuracy_lower`` and ``accuracy_upper`` (what every optimal
+        machine has on the test part), ``undecided`` (share of the test rows whose label is not proved), ``n_support``, ``seconds``,
+        ``note``. The three before are empty without `guarantee`, and for models of which there is none, as ``note`` says. Where several
         binary machines make one model, the objectives and bounds are the sums of theirs, and the gap is their largest. A model
         that failed has the reason in ``note``. A notebook shows it with whole numbers, certified rows marked.
 
@@ -319,6 +335,7 @@ def compare(
         tol=tol,
         store=store,
         proofs=proofs,
+        guarantee=guarantee,
         backend=backend,
         n_jobs=n_jobs,
     )

@@ -15,6 +15,7 @@ from sklearn.pipeline import Pipeline
 from svmcvx.core.bounded import sum_above, sum_below
 from svmcvx.errors import SvmcvxError
 from svmcvx.estimators.pairs import CompositeSolution
+from svmcvx.experiments.intervals import as_seen, ends, exact_scores
 from svmcvx.solution import Attempt, Solution, Status
 from svmcvx.system import clock
 from svmcvx.system.deadline import until
@@ -33,6 +34,9 @@ COLUMNS = (
     "certified",
     "train_accuracy",
     "test_accuracy",
+    "accuracy_lower",
+    "accuracy_upper",
+    "undecided",
     "n_support",
     "seconds",
     "note",
@@ -76,6 +80,7 @@ def fit_one(
     end: float,
     keep_fitted: bool,
     keep_solution: bool,
+    guaranteed: bool = False,
 ) -> Fit:
     """Fit and score a model, in this process or another one.
 
@@ -91,6 +96,8 @@ def fit_one(
         Moment of the calendar's clock at which all fits have to end.
     keep_fitted, keep_solution : bool
         Return what was fitted, and its solution.
+    guaranteed : bool
+        Compute what every optimal machine scores on the test part.
     """
     row = empty_row(name)
     with until(end) as deadline:
@@ -117,6 +124,10 @@ def fit_one(
             row |= {"solver": type(last).__name__, "status": "", "note": "no certificate"}
             row["n_support"] = int(np.sum(last.n_support_)) if hasattr(last, "n_support_") else None
             solution = None
+        if guaranteed:
+            found = exact_scores(last, as_seen(fitted, X_train), y_train, as_seen(fitted, X_test), y_test)
+            row |= ends(found.intervals) | {"undecided": found.undecided}
+            row["note"] = "; ".join(filter(None, (row["note"], found.note)))
         cut_short = deadline.passed() and row["status"] == Status.TIME_LIMIT
     return Fit(row, fitted if keep_fitted else None, solution if keep_solution else None, cut_short)
 

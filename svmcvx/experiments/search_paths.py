@@ -24,6 +24,7 @@ from svmcvx.errors import DataError, SvmcvxError
 from svmcvx.estimators.base import CertifiedClassifier
 from svmcvx.estimators.binary import BinaryClassifier
 from svmcvx.estimators.request import TrainingData
+from svmcvx.experiments.intervals import exact_scores
 from svmcvx.experiments.store import Store, fingerprint
 from svmcvx.kernels.gram_cache import GramCache
 from svmcvx.model import KernelModel
@@ -127,6 +128,8 @@ class PathOnFold:
         Of the settings in this store.
     until : float
         Moment of the calendar's clock after which nothing is begun, and what has been begun is dropped.
+    interval : str, optional
+        The score of which every optimal machine's interval is wanted.
     """
 
     estimator: Any
@@ -139,6 +142,7 @@ class PathOnFold:
     store: FilePath | None = None
     keys: tuple[str, ...] = ()
     until: float = math.inf
+    interval: str | None = None
 
     def part(self, places: Sequence[int]) -> PathOnFold:
         """Return the work on some of the settings."""
@@ -206,9 +210,11 @@ class Finished:
         DataError
             If a parameter is a function that has no name by which it could be known again.
         """
+        # Rows without intervals are the same as before there were any.
+        more = () if work.interval is None else (work.interval,)
+        parts = (self.scoring, self.data, work.train, work.test, *more)
         keys = tuple(
-            fingerprint(with_settings(clone(work.estimator), settings), self.scoring, self.data, work.train, work.test)
-            for settings in work.path.settings
+            fingerprint(with_settings(clone(work.estimator), settings), *parts) for settings in work.path.settings
         )
         return replace(work, keys=keys, store=self.store)
 
@@ -231,6 +237,8 @@ class _PathState:
     def row(self, settings: Settings) -> Row:
         """Fit and score."""
         row: Row = dict.fromkeys(("score", "lower", "upper", "gap", "kind", "solver", "status", "n_support"))
+        if self.work.interval is not None:
+            row |= dict.fromkeys(("exact_lower", "exact_upper", "undecided"))
         row |= {"warm_start_used": False, "note": ""}
         started = clock.now()
         try:
@@ -240,6 +248,8 @@ class _PathState:
         except FAILURES as error:
             return row | {"status": "failed", "note": str(error), "seconds": clock.now() - started}
         row |= _certified(last) | {"score": self._score(last)}
+        if self.work.interval is not None:
+            row |= self._exact(last, self.work.interval)
         row["seconds"] = clock.now() - started
         return row
 
@@ -293,6 +303,14 @@ class _PathState:
                 return float(np.mean(self._predicted(last, X_test) == np.asarray(self.y_test)))
             return float(last.score(X_test, self.y_test))
         return self._scored(last, X_test)
+
+    def _exact(self, last: Any, name: str) -> Row:
+        """Return what every optimal machine scores on the fold."""
+        X_train, X_test = self._transform()
+        found = exact_scores(last, X_train, np.asarray(self.y_train), X_test, np.asarray(self.y_test), (name,))
+        interval = found.intervals.get(name)
+        ends = {} if interval is None else {"exact_lower": interval.lower, "exact_upper": interval.upper}
+        return ends | {"undecided": found.undecided, "note": found.note}
 
     def _scored(self, fitted: Any, X_test: Any) -> float:
         """Return what a scorer makes of a fitted estimator."""

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
 from itertools import groupby
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, Final, TypeAlias
 
 import joblib
 import numpy as np
@@ -26,6 +26,7 @@ from sklearn.utils.validation import indexable
 import svmcvx
 from svmcvx.data import check_number, check_time_limit, check_weights
 from svmcvx.errors import DataError
+from svmcvx.experiments.intervals import check_interval
 from svmcvx.experiments.progress import progress_bar
 from svmcvx.experiments.search_paths import Finished, PathOnFold, Row, final_prefix, paths_of, with_settings
 from svmcvx.experiments.store import Store, fingerprint
@@ -39,10 +40,22 @@ __all__ = ["Selection", "select"]
 Fold: TypeAlias = tuple[NDArray[np.intp], NDArray[np.intp]]
 Grid: TypeAlias = "Mapping[str, Sequence[Any]] | Sequence[Mapping[str, Sequence[Any]]]"
 
-
+# Equal means differ by less, others by more.
+ROUNDING: Final = 1e-12
 # Columns that HTML shows, beside the parameters.
 SHOWN = (
-    *("mean_test_score", "std_test_score", "rank_test_score", "worst_gap", "certified", "n_support", "solver"),
+    *(
+        "mean_test_score",
+        "std_test_score",
+        "rank_test_score",
+        "mean_score_lower",
+        "mean_score_upper",
+        "may_be_best",
+        "worst_gap",
+        "certified",
+        "n_support",
+        "solver",
+    ),
     *("warm_starts", "seconds", "note"),
 )
 
@@ -106,6 +119,7 @@ def select(
     groups: Any = None,
     refit: bool = True,
     tol: float = 1e-6,
+    guarantee: bool = False,
     backend: str | None = None,
     n_jobs: int | None = None,
     store: str | os.PathLike[str] | None = None,
@@ -142,6 +156,10 @@ def select(
         Fit the best model to all data.
     tol : float
         Relative gap up to which a fit counts as certified in the table.
+    guarantee : bool
+        Compute an interval of what *every optimal machine* scores on each fold (:func:`svmcvx.guarantee`), and which settings may
+        be the best. It may take ten times as long as the fits, so that it is not done unless asked for. For `scoring` None,
+        ``"accuracy"``, ``"balanced_accuracy"`` or ``"roc_auc"``.
     backend : str, optional
         ``"loky"`` (processes), ``"threading"``, ``"dask"`` (the client that is there), or the address of a Dask scheduler, as in
         ``"tcp://10.0.0.1:8786"`` (extra ``dask``), whose workers need not see the store; by default joblib's, as set by
@@ -174,6 +192,10 @@ def select(
             model, that with the largest gap.
         ``worst_gap``, ``certified``
             Largest relative gap over the folds, and whether it is at most `tol`; NaN and False without certificates.
+        ``mean_score_lower``, ``mean_score_upper``, ``undecided``, ``may_be_best``
+            With `guarantee`: the mean over the folds of the intervals of what every optimal machine scores, the mean share of
+            validation rows whose label is not proved, and whether no other setting is surely better. Several may be the best
+            where their errors are equal, or where rows that matter are undecided.
         ``n_support``, ``solver``, ``status``
             Mean number of support vectors; solvers and statuses that occurred.
         ``warm_starts``
@@ -215,10 +237,13 @@ def select(
     candidates = _candidates(estimator, grid)
     folds = _folds(estimator, X, y, groups, cv, seed)
     scorer = _scorer(estimator, scoring)
+    interval = check_interval(scoring) if guarantee else None
     with time_limited(check_time_limit(time_limit)) as deadline:
         end = epoch_end(deadline)
         work = [
-            PathOnFold(clone(estimator), path, fold, train, test, scorer, whole=callable(scoring), until=end)
+            PathOnFold(
+                clone(estimator), path, fold, train, test, scorer, whole=callable(scoring), until=end, interval=interval
+            )
             for path in paths_of(estimator, candidates)
             for fold, (train, test) in enumerate(folds)
         ]
@@ -227,7 +252,7 @@ def select(
             finished = Finished(store, fingerprint(svmcvx.__version__, X, y, weight), scoring)
         search = _Search(work, finished, X, y, weight, backend, n_jobs)
         complete = search.run(progress)
-        table = _table(candidates, len(folds), search.rows, tol)
+        table = _table(candidates, len(folds), search.rows, tol, guarantee=guarantee)
         table.complete, table.reused = complete, search.reused
         if not complete:
             why = "the time limit passed" if deadline.passed() else "interrupted"
@@ -394,7 +419,9 @@ def _run(number: int, piece: PathOnFold, data: tuple[Any, Any, Any]) -> tuple[in
     return number, list(piece.rows(*data))
 
 
-def _table(candidates: list[dict[str, Any]], folds: int, rows: Mapping[tuple[int, int], Row], tol: float) -> Selection:
+def _table(
+    candidates: list[dict[str, Any]], folds: int, rows: Mapping[tuple[int, int], Row], tol: float, *, guarantee: bool
+) -> Selection:
     """Return the table; a setting without all of its fits has no mean score."""
     columns: dict[str, list[Any]] = {}
     names = sorted({name for settings in candidates for name in settings})
@@ -412,6 +439,7 @@ def _table(candidates: list[dict[str, Any]], folds: int, rows: Mapping[tuple[int
     for k in range(folds):
         columns[f"split{k}_lower"] = [_number(group[k], "lower") for group in found]
         columns[f"split{k}_upper"] = [_number(group[k], "upper") for group in found]
+    columns |= _exact(found) if guarantee else {}
     table = Selection(columns | _summaries(found, tol))
     table.best_index_ = table.best_params_ = table.best_score_ = table.best_estimator_ = None
     if np.isfinite(means).any():
@@ -422,6 +450,23 @@ def _table(candidates: list[dict[str, Any]], folds: int, rows: Mapping[tuple[int
             f"every setting of the grid fails in some fold: {next(row['note'] for row in rows.values() if row['note'])}"
         )
     return table
+
+
+def _exact(found: list[list[Row | None]]) -> dict[str, list[Any]]:
+    """Return the mean over the folds of what every optimal machine scores, and which settings may be the best."""
+    names = ("exact_lower", "exact_upper", "undecided")
+    lower, upper, undecided = (
+        np.array([[_number(row, name) for row in group] for group in found]).mean(axis=1) for name in names
+    )
+    most = np.nanmax(lower, initial=-math.inf)
+    # Means of different sums of the same shares differ by roundings; what is not known may be the best.
+    may = ~(upper < most - ROUNDING)
+    return {
+        "mean_score_lower": list(lower),
+        "mean_score_upper": list(upper),
+        "undecided": list(undecided),
+        "may_be_best": list(may),
+    }
 
 
 def _summaries(found: list[list[Row | None]], tol: float) -> dict[str, list[Any]]:

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from svmcvx.display import MISSING, check_mark, html_block, html_fields, html_table, interval, number, settings
+from svmcvx.experiments.intervals import with_intervals
 
 __all__ = ["CertifiedTable", "table_html"]
 
@@ -42,7 +43,7 @@ class CertifiedTable(pd.DataFrame):
 
 def table_html(table: pd.DataFrame, title: str = "", *, bold: Sequence[int] = ()) -> str:
     """Return a table as HTML; columns without any entry are left out."""
-    shown = pd.DataFrame(table).head(MOST_ROWS)
+    shown = with_intervals(table).head(MOST_ROWS)
     names = [name for name in shown.columns if not shown[name].map(_is_empty).all()]
     cells = {name: _texts(shown, name) for name in names}
     left = [place for place, name in enumerate(names) if any(isinstance(value, (str, dict)) for value in shown[name])]

@@ -36,10 +36,13 @@ def run(capsys, monkeypatch, tmp_path):
     return call
 
 
-def test_compare_prints_a_table_with_certificates(run):
-    code, out, _ = run("compare", "blobs", "--models", "psvm:p=1,psvm:p=2")
+def test_compare_prints_a_table_with_certificates(run, tmp_path):
+    code, out, _ = run("compare", "blobs", "--models", "psvm:p=1,psvm:p=2", "--guarantee", "--latex", "t.tex")
     assert code == 0
     rows = [line.split() for line in out.splitlines() if line.strip().startswith("psvm")]
+    # The accuracy of every optimal machine, one number, stands beside that of the model.
+    assert [row[6] == row[7] for row in rows] == [True, True]
+    assert "exact accuracy" in (tmp_path / "t.tex").read_text()
     assert [row[0] for row in rows] == ["psvm(p=1)", "psvm(p=2)"]
     for row in rows:
         primal, bound, gap, certified = float(row[2]), float(row[3]), float(row[4]), row[5]
@@ -317,9 +320,10 @@ ridge = "sklearn.linear_model.RidgeClassifier"
 def test_a_study_is_run_from_its_file(run, tmp_path):
     (tmp_path / "study.toml").write_text(STUDY)
     files = ("--report", "r.html", "--csv", "r.csv", "--latex", "r.tex")
-    code, out, _ = run("study", "study.toml", "--store", "s.sqlite", *files)
+    code, out, _ = run("study", "study.toml", "--store", "s.sqlite", "--guarantee", *files)
     assert code == 0
-    rows = {line.split()[0]: line.split() for line in out.splitlines() if line.strip()}
+    assert "accuracy of every optimal machine" in " ".join(out.split())
+    rows = {line.split()[0]: line.split() for line in reversed(out.splitlines()) if line.strip()}
     table = pd.read_csv(tmp_path / "r.csv")
     mean = table[(table["dataset"] == "blobs") & (table["model"] == "hinge")]["accuracy"].mean()
     assert rows["blobs"][1].startswith(f"{mean:.3f}±")

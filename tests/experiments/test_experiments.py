@@ -13,7 +13,9 @@ from sklearn.svm import SVC
 import svmcvx as sx
 from svmcvx.experiments import parse_models
 from svmcvx.experiments.comparison import COLUMNS, Comparison
+from svmcvx.experiments.intervals import interval_text, with_intervals
 from svmcvx.experiments.store import Store
+from svmcvx.experiments.studies.latex import latex_frame
 from tests.conftest import make_data
 
 X, Y = make_data(n=60)
@@ -160,3 +162,62 @@ def test_models_that_cannot_be_read(text, message):
 
 def test_a_model_may_be_spelt_as_its_solver_is():
     assert [type(model).__name__ for _, model in parse_models("zero_one:lam=2")] == ["ZeroOneSVMClassifier"]
+
+
+def test_what_every_optimal_machine_scores_stands_in_the_table():
+    models = {
+        "hinge": sx.PSVMClassifier(),
+        "loose": sx.PSVMClassifier(kernel="rbf", tol=0.1),
+        "pipe": make_pipeline(StandardScaler(), sx.PSVMClassifier(p=2.0)),
+        "conic": sx.ConicSVMClassifier(),
+        "svc": SVC(),
+    }
+    comparison = Comparison(models, X, Y, guarantee=True, refit=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        list(comparison.run())
+    table = comparison.frame().set_index("model")
+    for name in ("hinge", "loose"):
+        fitted = comparison.fitted[name]
+        fitted.guarantee(comparison.X_train, comparison.y_train)
+        interval = fitted.score_interval(comparison.X_test, comparison.y_test)
+        assert (table.loc[name, "accuracy_lower"], table.loc[name, "accuracy_upper"]) == interval
+        decided = fitted.predict_guaranteed(comparison.X_test) != np.array(None)
+        assert table.loc[name, "undecided"] == pytest.approx(1.0 - decided.mean())
+    assert table.loc["loose", "undecided"] > 0.0
+    assert (
+        table.loc["pipe", "accuracy_lower"] <= table.loc["pipe", "test_accuracy"] <= table.loc["pipe", "accuracy_upper"]
+    )
+    assert table.loc[["conic", "svc"], ["accuracy_lower", "undecided"]].isna().all(axis=None)
+    assert "no guarantee: there are no guarantees of conic" in table.loc["conic", "note"]
+    shown = with_intervals(table)
+    assert shown.loc["loose", "exact_accuracy"].startswith("[")
+    assert shown.loc["hinge", "exact_accuracy"] == f"{table.loc['hinge', 'accuracy_lower']:.4f}"
+    assert "exact_accuracy" in table._repr_html_()
+    assert "exact accuracy" in latex_frame(table)
+    assert sx.compare(models, X, Y)[["accuracy_lower", "undecided"]].isna().all(axis=None)
+    with pytest.raises(sx.DataError, match="test_size=0"):
+        sx.compare(models, X, Y, test_size=0.0, guarantee=True)
+
+
+@pytest.mark.parametrize(
+    ("ends", "text"),
+    [
+        ((0.5, 0.5), "0.5000"),
+        ((0.12341, 0.12349), "[0.1234, 0.1235]"),
+        ((0.3, 0.7), "[0.3000, 0.7000]"),
+        ((None, 1.0), ""),
+    ],
+)
+def test_ends_are_rounded_outward(ends, text):
+    assert interval_text(*ends) == text
+
+
+def test_rows_with_and_without_intervals_are_different_rows_of_a_store(tmp_path):
+    counts = []
+    for guarantee in (False, True, False, True):
+        comparison = Comparison(MODELS, X, Y, store=tmp_path / "s.sqlite", guarantee=guarantee)
+        list(comparison.run())
+        counts.append(comparison.reused)
+        assert comparison.frame()["undecided"].notna().all() == guarantee
+    assert counts == [0, 0, 3, 3]

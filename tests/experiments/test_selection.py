@@ -356,6 +356,8 @@ def test_a_store_is_for_the_same_work_only(tmp_path):
     assert count(data=2 * X) == 14
     assert count(labels=np.where(np.arange(Y.size) < 2, Y[::-1], Y)) in (14, 18)
     before = kept(tmp_path / "s.sqlite")
+    assert count(guarantee=True) == before + 4  # rows with intervals are others
+    before += 4
     assert count(cv=StratifiedKFold(2, shuffle=True, random_state=0)) == before + 4
     assert count(scoring="balanced_accuracy") == before + 8
     assert count(sample_weight=np.arange(1.0, Y.size + 1)) == before + 12
@@ -640,3 +642,18 @@ def test_every_kind_of_wrong_setting_is_found_before_the_first_fit():
     grid = [{"C": [0.1, 1.0]}, {"C": [0.1, 1.0], "nonsense": [1.0, 2.0]}]
     with pytest.raises(sx.DataError, match="grid cannot be used"):
         sx.select(sx.PSVMClassifier(**FAST), grid, X, Y, cv=3)
+
+
+def test_what_every_optimal_machine_scores_on_the_folds():
+    model = sx.PSVMClassifier(p=2.0, kernel="rbf", **FAST)
+    for scoring in (None, "roc_auc"):
+        table = sx.select(model, {"C": VALUES}, X, Y, cv=3, scoring=scoring, guarantee=True, refit=False)
+        assert (table["mean_score_lower"] <= table["mean_test_score"] + 1e-12).all()
+        assert (table["mean_test_score"] <= table["mean_score_upper"] + 1e-12).all()
+        assert table.loc[table.best_index_, "may_be_best"]
+    with pytest.raises(sx.DataError, match="guarantee needs scoring among"):
+        sx.select(model, {"C": VALUES}, X, Y, scoring="f1", guarantee=True)
+    refused = sx.select(sx.ConicSVMClassifier(**FAST), {"lam": [0.1, 1.0]}, X, Y, cv=2, guarantee=True, refit=False)
+    assert refused["mean_score_lower"].isna().all()
+    assert refused["may_be_best"].all()
+    assert refused["note"].str.contains("no guarantees of conic").all()

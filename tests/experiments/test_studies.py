@@ -734,3 +734,68 @@ def test_a_column_is_left_out_of_a_study(file):
     file.write_text(FILE.replace('target = "label"', 'target = "label", drop = 3'))
     with pytest.raises(sx.DataError, match="drop of the data set 'mine' must be a list of strings"):
         read_study(file)
+
+
+@pytest.fixture(scope="module")
+def guaranteed():
+    models = {
+        "hinge": sx.PSVMClassifier(**FAST),
+        "rbf": sx.PSVMClassifier(kernel="rbf", **FAST),
+        "ridge": RidgeClassifier(),
+    }
+    two = {name: SETS[name] for name in ("one", "two")}
+    metrics = ("roc_auc", "accuracy", "f1")
+    return sx.study(models, two, repeats=2, tune={"C": [0.1, 1.0, 10.0]}, cv=2, metrics=metrics, guarantee="tuning")
+
+
+def test_what_every_optimal_machine_scores_in_a_study(guaranteed, tmp_path):
+    frame = guaranteed.frame
+    ours, others = frame[frame["model"] != "ridge"], frame[frame["model"] == "ridge"]
+    for name in ("accuracy", "roc_auc"):
+        assert (ours[f"{name}_lower"] <= ours[name]).all()
+        assert (ours[name] <= ours[f"{name}_upper"]).all()
+        assert (ours[f"{name}_tied_lower"] <= ours[f"{name}_lower"]).all()
+        assert (ours[f"{name}_upper"] <= ours[f"{name}_tied_upper"]).all()
+        assert others[f"{name}_lower"].isna().all()
+    assert "f1_lower" not in frame
+    assert all(row.params in row.tied for row in ours.itertuples())
+    alone = ours[ours["tied"].map(len) == 1]
+    assert (alone["accuracy_tied_upper"] == alone["accuracy_upper"]).all()
+    assert (ours["tied"].map(len) > 1).any()
+    assert guaranteed.with_exact() == ["roc_auc", "accuracy"]
+    exact = guaranteed.exact("accuracy")
+    assert exact.loc["one", "hinge"] == f"{guaranteed.mean('accuracy').loc['one', 'hinge']:.4f}"
+    assert (exact["ridge"] == "").all()
+    assert guaranteed.undecided().loc["one", "hinge"] == 0.0
+    assert r"\multicolumn{4}{l}{of every optimal machine" in guaranteed.to_latex(metric="accuracy")
+    pytest.importorskip("jinja2")
+    guaranteed.report(tmp_path / "report.html")
+    page = (tmp_path / "report.html").read_text()
+    assert "accuracy of the optimal machines" in page
+    assert "Share of undecided test rows" in page
+
+
+def test_settings_that_may_be_the_best_have_the_errors_of_the_best(guaranteed):
+    row = next(row for row in guaranteed.frame.to_dict("records") if row["model"] == "hinge" and len(row["tied"]) > 1)
+    X, y = SETS[row["dataset"]]
+    ((train, _),) = Split().parts(y, row["repeat"])
+    X = StandardScaler().fit(X[train]).transform(X[train])
+    table = sx.select(
+        sx.PSVMClassifier(**FAST), {"C": [0.1, 1.0, 10.0]}, X, y[train], cv=2, seed=row["repeat"], guarantee=True
+    )
+    best = table[table["may_be_best"]]
+    assert {settings["C"] for settings in best["params"]} <= {0.1, 1.0, 10.0}
+    assert (best["mean_score_upper"] >= table["mean_score_lower"].max() - 1e-12).all()
+    assert (table.loc[~table["may_be_best"], "mean_score_upper"] < table["mean_score_lower"].max()).all()
+
+
+def test_guarantees_are_asked_for(study):
+    assert not [name for name in study.frame.columns if "accuracy_" in name or name in ("undecided", "tied")]
+    with pytest.raises(sx.DataError, match="pass guarantee=True to study"):
+        study.exact()
+    for keywords, message in (
+        ({"guarantee": "all"}, "guarantee must be False, True or 'tuning'"),
+        ({"guarantee": "tuning", "scoring": "f1"}, "guarantee needs scoring among 'accuracy'"),
+    ):
+        with pytest.raises(sx.DataError, match=message):
+            sx.study(MODELS, SETS, **keywords)

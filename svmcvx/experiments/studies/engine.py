@@ -44,6 +44,7 @@ def study(
     scale_by: str = "training",
     missing: str = "error",
     tol: float = 1e-6,
+    guarantee: bool | str = False,
     seed: int = 0,
     data_dir: str | os.PathLike[str] | None = None,
     store: str | os.PathLike[str] | None = None,
@@ -89,6 +90,10 @@ def study(
         What is done about missing values: leave the data set out, drop the rows, or fill in the column's median.
     tol : float
         Relative gap up to which a solve counts as certified.
+    guarantee : False, True or "tuning"
+        Compute intervals of what *every optimal machine* scores on the test part (:func:`svmcvx.guarantee`), for ``"accuracy"``,
+        ``"balanced_accuracy"`` and ``"roc_auc"`` among the metrics. ``"tuning"`` does so for the fits of the tuning too, and tells which
+        hyper-parameters may be the best. It may take ten times as long as the fits, so that it is not done unless asked for.
     seed : int
     data_dir : path-like, optional
         Folder of ``.npz`` data sets.
@@ -145,6 +150,7 @@ def study(
         scale_by=scale_by,
         missing=missing,
         tol=tol,
+        guarantee=guarantee,
         seed=seed,
     )
     named = named_models(models)

@@ -34,7 +34,7 @@ PLAIN = {
     "n_jobs": int,
     "time_limit": float,
 }
-OTHERS = ("title", "split", "cv", "metrics", "datasets", "models", "tune")
+OTHERS = ("title", "guarantee", "split", "cv", "metrics", "datasets", "models", "tune")
 SPACINGS: dict[str, Any] = {"log": np.geomspace, "linear": np.linspace}
 
 
@@ -76,6 +76,9 @@ def read_study(path: str | os.PathLike[str]) -> tuple[str, dict[str, Any]]:
             arguments[name] = path.parent / value if name in ("data_dir", "store", "proofs") else value
     if "metrics" in content:
         arguments["metrics"] = _strings(content["metrics"], "metrics", path)
+    if "guarantee" in content:
+        # A study says which values there are.
+        arguments["guarantee"] = content["guarantee"]
     if "cv" in content:
         arguments["cv"] = _folds(content["cv"], path)
     arguments |= _datasets(content["datasets"], content.get("split"), path)

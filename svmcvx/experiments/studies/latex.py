@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from svmcvx.experiments.intervals import with_intervals
 from svmcvx.experiments.studies.tables import StudyTables
 
 if TYPE_CHECKING:
@@ -37,7 +38,8 @@ def escaped(text: str) -> str:
 def latex_table(study: StudyTables, metric: str, digits: int) -> str:
     """Return mean and standard deviation by data set and model, with mean ranks.
 
-    Bold are the best of a row as it is printed, and those that the corrected t-test at 0.05 does not tell from it.
+    Bold are the best of a row as it is printed, and those that the corrected t-test at 0.05 does not tell from it. Where it is known,
+    what every optimal machine scores stands below.
     """
     mean, sd, ranks = study.mean(metric), study.sd(metric), study.ranks(metric).mean(axis=0)
     tied = _not_told_apart(study, metric)
@@ -59,6 +61,14 @@ def latex_table(study: StudyTables, metric: str, digits: int) -> str:
             cells.append(rf"$\mathbf{{{text}}}$" if bold else f"${text}$".replace("$--$", "--"))
         lines.append(" & ".join([escaped(str(dataset)), *cells]) + r" \\")
     lines += [r"\midrule", " & ".join(["mean rank", *("--" if np.isnan(r) else f"{r:.2f}" for r in ranks)]) + r" \\"]
+    if metric in study.with_exact():
+        exact = study.exact(metric)
+        heading = rf"\multicolumn{{{len(study.models) + 1}}}{{l}}{{of every optimal machine, mean of the intervals}}"
+        lines += [r"\midrule", heading + r" \\"]
+        lines += [
+            " & ".join([escaped(str(name)), *(f"${cell}$" if cell else "--" for cell in exact.loc[name])]) + r" \\"
+            for name in exact.index
+        ]
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", ""])
 
 
@@ -77,6 +87,7 @@ FORMS = {
     "worst_gap": ".1e",
     "train_accuracy": ".4f",
     "test_accuracy": ".4f",
+    "undecided": ".4f",
     "mean_test_score": ".4f",
     "std_test_score": ".4f",
     "n_support": COUNT,
@@ -86,6 +97,7 @@ FORMS = {
 
 def latex_frame(frame: pd.DataFrame) -> str:
     """Return a table of one row a line; columns that say nothing are left out."""
+    frame = with_intervals(frame)
     kept = [name for name in frame.columns if not frame[name].isna().all()]
     text = [not np.issubdtype(np.asarray(frame[name].dropna().tolist()).dtype, np.number) for name in kept]
     forms = [FORMS.get(str(name), ".9g") for name in kept]

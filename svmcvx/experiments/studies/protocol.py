@@ -15,6 +15,7 @@ from sklearn.pipeline import Pipeline
 
 from svmcvx.data import check_choice, check_number, check_whole
 from svmcvx.errors import DataError, DataTypeError
+from svmcvx.experiments.intervals import check_interval
 from svmcvx.experiments.preparation import MISSING, SCALES, imputer, scaler
 
 __all__ = ["Protocol", "Split", "as_split", "grids", "piped"]
@@ -22,6 +23,7 @@ __all__ = ["Protocol", "Split", "as_split", "grids", "piped"]
 Rows: TypeAlias = NDArray[np.intp]
 
 FITTED_ON = ("training", "all")
+GUARANTEES = (False, True, "tuning")
 
 
 @dataclass(frozen=True)
@@ -104,12 +106,17 @@ class Protocol:
     missing: str = "error"
     tol: float = 1e-6
     seed: int = 0
+    guarantee: bool | str = False
 
     def __post_init__(self) -> None:
         check_whole(self.repeats, "repeats", 1)
         check_whole(self.seed, "seed", 0)
         check_number(self.tol, "tol", low=0, open_low=True)
         check_choice(self.scale, "scale", SCALES)
+        if self.guarantee not in GUARANTEES:
+            raise DataError(f"guarantee must be False, True or 'tuning', got {self.guarantee!r}")
+        if self.guarantee == "tuning":
+            check_interval(self.scoring)
         check_choice(self.scale_by, "scale_by", FITTED_ON)
         check_choice(self.missing, "missing", MISSING)
         if not self.metrics:

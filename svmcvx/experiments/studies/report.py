@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 
 from svmcvx.errors import missing_extra
+from svmcvx.experiments.intervals import with_intervals
 from svmcvx.experiments.studies.machine import machine, versions
 from svmcvx.experiments.studies.tables import StudyTables
 from svmcvx.system.files import atomic_write
@@ -182,7 +183,7 @@ def _sections(study: StudyTables) -> list[dict[str, Any]]:
         ".3f",
     )
     seconds = _grid(study, "Seconds of a task", "Mean over the splits, with the tuning.", study.seconds(), ".3g")
-    sections.append({"title": "Certificates and time", "tables": [share, seconds], "figures": []})
+    sections.append({"title": "Certificates and time", "tables": [share, *_exact(study), seconds], "figures": []})
     sections.append({"title": "Data sets", "tables": [_sets(study)], "figures": []})
     failures = study.failures()
     if len(failures):
@@ -208,6 +209,23 @@ def _scores(study: StudyTables, metric: str) -> Table:
         note += " A dash: one of the tasks failed or is missing."
     note += f" Ranks (1 is the best) over the {len(ranks)} data sets on which every model has a score."
     return Table(metric, note, ["data set", *study.models], rows, [foot])
+
+
+def _exact(study: StudyTables) -> list[Table]:
+    """Return the tables of what every optimal machine scores, if there are any."""
+    tables = []
+    for metric in study.with_exact():
+        exact = study.exact(metric)
+        rows = [[_text(name), *(_text(cell or "—") for cell in exact.loc[name])] for name in exact.index]
+        note = (
+            "Mean over the splits of the intervals of what every optimal machine with the chosen hyper-parameters scores: one number where "
+            "both ends meet. A dash: no guarantee, for the reason among the notes of the tasks."
+        )
+        tables.append(Table(f"{metric} of the optimal machines", note, ["data set", *study.models], rows))
+    if tables:
+        note = "Mean share of the test rows whose label is not that of every optimal machine for certain."
+        tables.append(_grid(study, "Share of undecided test rows", note, study.undecided(), ".4f"))
+    return tables
 
 
 def _score_figures(study: StudyTables) -> list[tuple[str, str]]:
@@ -337,7 +355,8 @@ def _comparisons(
 
 
 def _plain(title: str, note: str, frame: pd.DataFrame) -> Table:
-    """Return a data frame as it is; columns that say nothing are left out."""
+    """Return a data frame as it is, intervals in one cell; columns that say nothing are left out."""
+    frame = with_intervals(frame)
     columns = [name for name in frame.columns if not frame[name].isna().all()]
     rows = [[_any(value) for value in row] for row in frame[columns].itertuples(index=False)]
     return Table(title, note, columns, rows)
@@ -350,6 +369,8 @@ def _any(value: Any) -> Cell:
         return _number(float(value), ".6g")
     if isinstance(value, (int, np.integer)):
         return _number(int(value), "d")
+    if isinstance(value, list):
+        return _text(" or ".join(_any(part).text for part in value))
     if isinstance(value, Mapping):
         return _text(
             ", ".join(f"{key}={part:g}" if isinstance(part, float) else f"{key}={part}" for key, part in value.items())

@@ -27,7 +27,10 @@ class Study(StudyTables):
     ----------
     frame : DataFrame
         A row a task: ``dataset``, ``model``, ``repeat``, ``fold``, ``status`` (``"failed"`` where it failed), ``n_train``, ``n_test``,
-        a column a metric, ``params`` (chosen), ``lower`` and ``upper`` (checked interval around the optimum of the final fit), ``gap``,
+        a column a metric, ``accuracy_lower`` and ``accuracy_upper`` (what every optimal machine scores; so for each metric of which there
+        are intervals), ``accuracy_tied_lower`` and ``accuracy_tied_upper`` (with any of the settings that may be the best),
+        ``undecided`` (share of the test rows whose label is not proved), ``params`` (chosen), ``tied`` (the settings that may be the best by
+        cross-validation of optimal machines), ``lower`` and ``upper`` (checked interval around the optimum of the final fit), ``gap``,
         ``certified``, ``tuning_fits`` and how many of them are certified, ``n_support``, ``solver``, ``tuning_seconds``, ``seconds``
         (all), ``proof`` (folder) and ``note``.
     models : tuple of str

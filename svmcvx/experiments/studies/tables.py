@@ -11,6 +11,7 @@ import pandas as pd
 
 from svmcvx.data import check_number
 from svmcvx.errors import DataError
+from svmcvx.experiments.intervals import INTERVALS, interval_text
 from svmcvx.experiments.running import FAILED, Row
 from svmcvx.experiments.studies import statistics
 from svmcvx.experiments.studies.machine import versions
@@ -56,6 +57,7 @@ class StudyTables:
     ) -> None:
         self.metrics = protocol.metrics
         self.protocol = protocol.described()
+        self._guarantee = protocol.guarantee
         self.model_lines, self.grids = dict(models), dict(grids)
         self.models = tuple(models)
         self.datasets = pd.DataFrame(list(datasets))
@@ -66,10 +68,27 @@ class StudyTables:
 
     def _framed(self, rows: Sequence[Row]) -> pd.DataFrame:
         place = FIELDS.index("scores")
-        columns = (*FIELDS[:place], *self.metrics, *FIELDS[place + 1 :])
-        flat = [{**row, **(row["scores"] or {})} for row in rows]
+        last = FIELDS.index("intervals") + 1
+        suffixes = {False: (), True: ("",), "tuning": ("", "_tied")}[self._guarantee]
+        known = [f"{name}{suffix}" for name in self.metrics if name in INTERVALS for suffix in suffixes]
+        ends = [f"{name}_{end}" for name in known for end in ("lower", "upper")]
+        # Columns for what was not asked for would be empty.
+        asked = {"undecided": bool(self._guarantee), "tied": self._guarantee == "tuning"}
+        fields = [name for name in FIELDS[last:] if asked.get(name, True)]
+        columns = (*FIELDS[:place], *self.metrics, *ends, *fields)
+        flat = [{**row, **(row["scores"] or {}), **(row.get("intervals") or {})} for row in rows]
         frame = CertifiedTable([{name: row.get(name) for name in columns} for row in flat], columns=list(columns))
-        numbers = [*self.metrics, "lower", "upper", "gap", "n_support", "tuning_seconds", "seconds"]
+        numbers = [
+            *self.metrics,
+            *ends,
+            *(["undecided"] if asked["undecided"] else []),
+            "lower",
+            "upper",
+            "gap",
+            "n_support",
+            "tuning_seconds",
+            "seconds",
+        ]
         return frame.astype(dict.fromkeys(numbers, float))
 
     def __repr__(self) -> str:
@@ -127,6 +146,47 @@ class StudyTables:
         """Return the rank of each model on each data set, 1 the best; of data sets on which all models have a score."""
         mean = self.mean(metric).dropna()
         return pd.DataFrame(statistics.ranks_by_block(mean), index=mean.index, columns=mean.columns)
+
+    def exact(self, metric: str | None = None) -> pd.DataFrame:
+        """Return what every optimal machine scores, as text: the mean of the intervals over the splits, one number where its ends meet.
+
+        A row a data set and a column a model; empty where one of the splits has no interval.
+
+        Raises
+        ------
+        DataError
+            If the study was not asked for guarantees, or there are no intervals of the metric.
+        """
+        name = self._metric(metric)
+        if not self._guarantee:
+            raise DataError("this study was not asked what every optimal machine scores; pass guarantee=True to study")
+        if name not in INTERVALS:
+            raise DataError(f"there are intervals of {', '.join(INTERVALS)}, not of {name}")
+        means = [
+            self._ordered(self._by_set(self.frame[f"{name}_{end}"]).agg(lambda x: x.mean(skipna=False))).where(
+                self._whole()
+            )
+            for end in ("lower", "upper")
+        ]
+        cells = {
+            model: [interval_text(*pair) for pair in zip(*(mean[model] for mean in means), strict=True)]
+            for model in self.models
+        }
+        return pd.DataFrame(cells, index=means[0].index)
+
+    def with_exact(self) -> list[str]:
+        """Return the metrics of which some task has an interval of what every optimal machine scores."""
+        known = [name for name in self.metrics if name in INTERVALS] if self._guarantee else []
+        return [name for name in known if self.frame[f"{name}_lower"].notna().any()]
+
+    def undecided(self) -> pd.DataFrame:
+        """Return the mean share of test rows whose label is not proved, by data set and model."""
+        return self._ordered(self._by_set(self.frame["undecided"]).agg(lambda x: x.mean(skipna=False)))
+
+    def without_exact(self) -> dict[str, str]:
+        """Return why tasks have no intervals, by the model."""
+        notes = self.frame[self.frame["note"].fillna("").str.contains("no guarantee|no interval")]
+        return {str(model): "; ".join(part.unique()) for model, part in notes.groupby("model", sort=False)["note"]}
 
     def _certifying(self) -> pd.DataFrame:
         """Return the rows of the models that give certificates, as far as any of them has been fitted."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,10 @@ from sklearn.metrics import get_scorer
 from sklearn.pipeline import Pipeline
 
 from svmcvx.certificate import relative_gap
+from svmcvx.experiments.intervals import as_seen, ends, exact_scores, hull
 from svmcvx.experiments.proofs import ProofFolder
 from svmcvx.experiments.running import FAILED, Row, failed
+from svmcvx.experiments.search_paths import with_settings
 from svmcvx.experiments.selection import Selection, select
 from svmcvx.experiments.store import Store, plain
 from svmcvx.experiments.studies.protocol import Protocol
@@ -30,7 +33,7 @@ __all__ = ["FIELDS", "UNCERTIFIED", "Task"]
 # The status of a model that has no certificate.
 UNCERTIFIED = "fitted"
 
-# The fields of every row, in the order of a table; the scores stand after n_test.
+# The fields of every row, in the order of a table; the scores stand after n_test, then the ends of their intervals.
 FIELDS = (
     "dataset",
     "model",
@@ -40,7 +43,10 @@ FIELDS = (
     "n_train",
     "n_test",
     "scores",
+    "intervals",
+    "undecided",
     "params",
+    "tied",
     "lower",
     "upper",
     "gap",
@@ -127,6 +133,7 @@ class Task:
             "n_train": self.train.size,
             "n_test": self.test.size,
             "scores": {},
+            "intervals": {},
             "params": {},
             "certified": False,
             "tuning_fits": 0,
@@ -146,6 +153,7 @@ class Task:
 
     def _fitted(self, X: Any, y: NDArray[Any], X_test: Any, y_test: NDArray[Any]) -> Row:
         row: Row = {}
+        tied: list[Any] = []
         estimator = clone(self.estimator)
         if self.grid is not None:
             table = select(
@@ -157,8 +165,11 @@ class Task:
                 scoring=self.protocol.scoring,
                 tol=self.protocol.tol,
                 seed=self.protocol.seed + self.repeat,
+                guarantee=self.protocol.guarantee == "tuning",
             )
             row |= self._tuned(table)
+            tied = _tied_settings(table)
+            row["tied"] = [_shortened(settings) for settings in tied]
             fitted = table.best_estimator_
             if fitted is None:
                 return row | {"status": str(Status.TIME_LIMIT)}
@@ -169,19 +180,40 @@ class Task:
         if row["status"] == Status.INTERRUPTED:
             raise KeyboardInterrupt
         row["scores"] = {name: float(get_scorer(name)(fitted, X_test, y_test)) for name in self.protocol.metrics}
+        if self.protocol.guarantee:
+            row |= self._exact(fitted, X, y, X_test, y_test)
+            if self.protocol.guarantee == "tuning":
+                row |= self._tied(row, tied, X, y, X_test, y_test)
         if self.proofs is not None and isinstance(solution := getattr(last, "solution_", None), Solution):
-            row |= self._proved(fitted, X, y, solution)
+            proved = self._proved(fitted, X, y, solution)
+            row |= proved | {"note": "; ".join(filter(None, (row.get("note"), proved["note"])))}
         return row
+
+    def _exact(self, fitted: Any, X: Any, y: NDArray[Any], X_test: Any, y_test: NDArray[Any]) -> Row:
+        """Return what every optimal machine scores."""
+        last = fitted[-1] if isinstance(fitted, Pipeline) else fitted
+        seen, rows = as_seen(fitted, X), as_seen(fitted, X_test)
+        found = exact_scores(last, seen, y, rows, y_test, self.protocol.metrics)
+        return {"intervals": ends(found.intervals), "undecided": found.undecided, "note": found.note}
+
+    def _tied(self, row: Row, tied: list[Any], X: Any, y: NDArray[Any], X_test: Any, y_test: NDArray[Any]) -> Row:
+        """Return what every optimal machine scores with any of the settings that may be the best by cross-validation."""
+        each = [row["intervals"]]
+        for settings in tied:
+            if _shortened(settings) != row["params"]:
+                fitted = with_settings(clone(self.estimator), settings).fit(X, y)
+                each.append(self._exact(fitted, X, y, X_test, y_test)["intervals"])
+        return {"intervals": row["intervals"] | hull(each)}
 
     def _tuned(self, table: Selection) -> Row:
         if not table.complete and not current().passed():
             raise KeyboardInterrupt  # which select has turned into an incomplete table
-        folds = sum(column.endswith("_upper") for column in table.columns)
+        folds = sum(column.startswith("split") and column.endswith("_upper") for column in table.columns)
         bounds = [table[[f"split{k}_lower", f"split{k}_upper"]].to_numpy(dtype=np.float64) for k in range(folds)]
         gaps = [relative_gap(lower, upper) for lower, upper in np.concatenate(bounds) if not np.isnan(lower + upper)]
         params = table.best_params_ or {}
         return {
-            "params": {name.removeprefix("model__"): value for name, value in params.items()},
+            "params": _shortened(params),
             "tuning_fits": len(table) * folds,
             "tuning_certified": sum(gap <= self.protocol.tol for gap in gaps),
             "tuning_seconds": float(table["seconds"].sum()),
@@ -214,6 +246,18 @@ class Task:
             X = fitted[:-1].transform(X) if len(fitted.steps) > 1 else X
         note = ProofFolder(folder, X, y).write(self.model, solution)
         return {"proof": str(folder.relative_to(self.proofs)), "note": note}
+
+
+def _tied_settings(table: Selection) -> list[Any]:
+    """Return the settings that may be the best by cross-validation, as far as their fits have guarantees."""
+    if "may_be_best" not in table or table["mean_score_lower"].isna().all():
+        return []
+    return list(table.loc[table["may_be_best"] & table["mean_test_score"].notna(), "params"])
+
+
+def _shortened(params: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings without the name of the step that a study puts the model into."""
+    return {name.removeprefix("model__"): value for name, value in params.items()}
 
 
 def _file_name(text: str) -> str:

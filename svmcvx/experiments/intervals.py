@@ -1,0 +1,181 @@
+"""What every optimal machine scores on a test part: intervals as cells of tables, and their text."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from sklearn.pipeline import Pipeline
+
+from svmcvx.data import check_features
+from svmcvx.errors import DataError, SvmcvxError
+from svmcvx.estimators.base import CertifiedClassifier
+from svmcvx.guarantees import CertifiedScores, Guarantee, Interval
+from svmcvx.system.deadline import current
+
+__all__ = [
+    "INTERVALS",
+    "ExactScores",
+    "as_seen",
+    "check_interval",
+    "ends",
+    "exact_scores",
+    "hull",
+    "interval_text",
+    "with_intervals",
+]
+
+# The scores of scikit-learn of which there are intervals, by the methods of a guarantee.
+INTERVALS: Final[Mapping[str, str]] = {
+    "accuracy": "accuracy",
+    "balanced_accuracy": "balanced_accuracy",
+    "roc_auc": "auc",
+}
+# What a table has in place of the two ends of an interval, by what these begin with.
+HEADINGS: Final = {
+    **{name: f"exact_{name}" for name in INTERVALS},
+    **{f"{name}_tied": f"tied_{name}" for name in INTERVALS},
+    "mean_score": "exact_score",
+}
+# Rows between two looks at the clock.
+ROWS: Final = 2000
+DECIMALS: Final = 4
+
+
+class ExactScores(NamedTuple):
+    """What every optimal machine scores.
+
+    Attributes
+    ----------
+    intervals : dict of Interval
+        By the name of the score; those that are known.
+    undecided : float or None
+        Share of the rows whose label is not proved.
+    note : str
+        Why something is missing; empty where nothing is.
+    """
+
+    intervals: dict[str, Interval]
+    undecided: float | None
+    note: str
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class _Scored(Guarantee):
+    """A guarantee with the scores of some rows, so that several questions about them cost one evaluation."""
+
+    classes: NDArray[Any]
+    found: CertifiedScores
+    radius: float = math.nan
+
+    def scores(self, T: Any) -> CertifiedScores:
+        """Return the scores of these rows."""
+        return self.found
+
+
+def exact_scores(
+    last: Any, X: Any, y: NDArray[Any], T: Any, labels: NDArray[Any], scores: Sequence[str] = ("accuracy",)
+) -> ExactScores:
+    """Return intervals of what every optimal machine scores on a test part.
+
+    Parameters
+    ----------
+    last : estimator
+        Fitted; the last step of a pipeline.
+    X, y : array-like
+        The training data as this estimator has seen them.
+    T, labels : array-like
+        The test part.
+    scores : sequence of str
+        Names of scikit-learn's scores; those without intervals are passed over.
+    """
+    if not isinstance(last, CertifiedClassifier):
+        return ExactScores({}, None, "")
+    try:
+        rows = check_features(T)
+        exact = last.guarantee(X, y)
+        pieces: list[CertifiedScores] = []
+        for start in range(0, rows.shape[0], ROWS):
+            if current().passed():
+                return ExactScores({}, None, "no guarantee: the time limit left no time for it")
+            pieces.append(exact.scores(rows[start : start + ROWS]))
+    except SvmcvxError as error:
+        return ExactScores({}, None, f"no guarantee: {error}")
+    names = ("lower", "upper", "possible", "by_formulation")
+    lower, upper, possible, open_ = (np.concatenate([getattr(piece, name) for piece in pieces]) for name in names)
+    found = CertifiedScores(lower, upper, possible, exact.classes, open_)
+    scored = _Scored(exact.classes, found)
+    intervals, notes = {}, []
+    for name in scores:
+        if name in INTERVALS:
+            try:
+                intervals[name] = getattr(scored, INTERVALS[name])(rows, labels)
+            except SvmcvxError as error:
+                notes.append(f"no interval of {name}: {error}")
+    return ExactScores(intervals, float(found.undecided.mean()), "; ".join(notes))
+
+
+def check_interval(scoring: Any) -> str:
+    """Return the name of a score of which there are intervals; None is the accuracy.
+
+    Raises
+    ------
+    DataError
+        If there are none.
+    """
+    if scoring is not None and scoring not in INTERVALS:
+        raise DataError(
+            f"guarantee needs scoring among {', '.join(map(repr, INTERVALS))}, of which there are intervals, got {scoring!r}"
+        )
+    return scoring or "accuracy"
+
+
+def as_seen(fitted: Any, X: Any) -> Any:
+    """Return rows as the last step of a fitted pipeline sees them; as they are for any other estimator."""
+    return fitted[:-1].transform(X) if isinstance(fitted, Pipeline) and len(fitted.steps) > 1 else X
+
+
+def ends(intervals: Mapping[str, Interval]) -> dict[str, float]:
+    """Return the ends as cells: ``accuracy_lower``, ``accuracy_upper`` and so on."""
+    return {
+        f"{name}_{end}": getattr(interval, end) for name, interval in intervals.items() for end in ("lower", "upper")
+    }
+
+
+def hull(each: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """Return the cells of the least intervals that contain those of several machines; none of what one of them lacks."""
+    found = {}
+    for name in set.intersection(*(set(cells) for cells in each)):
+        stem, _, end = name.rpartition("_")
+        found[f"{stem}_tied_{end}"] = (min if end == "lower" else max)(cells[name] for cells in each)
+    return found
+
+
+def interval_text(lower: Any, upper: Any, decimals: int = DECIMALS, missing: str = "") -> str:
+    """Return one number where both ends meet, else both ends, rounded outward."""
+    if any(end is None or math.isnan(end) for end in (lower, upper)):
+        return missing
+    if lower == upper:
+        return f"{lower:.{decimals}f}"
+    unit = 10.0**decimals
+    # A product that rounding puts above or below a whole number is that number.
+    down, up = math.floor(lower * unit + 1e-6), math.ceil(upper * unit - 1e-6)
+    return f"[{down / unit:.{decimals}f}, {up / unit:.{decimals}f}]"
+
+
+def with_intervals(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return a table with one column of text, such as ``exact_accuracy``, in place of the two ends of each interval."""
+    shown = pd.DataFrame(frame)
+    for name, heading in HEADINGS.items():
+        pair = [f"{name}_lower", f"{name}_upper"]
+        if set(pair) <= set(shown.columns):
+            texts = [interval_text(*row) or None for row in shown[pair].itertuples(index=False)]
+            place = int(np.flatnonzero(shown.columns == pair[0])[0])
+            shown = shown.drop(columns=pair)
+            shown.insert(place, heading, texts)
+    return shown
