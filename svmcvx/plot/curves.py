@@ -39,6 +39,8 @@ POINTS = 1201
 # Ratio of the last to the first time from which on the axis of time is logarithmic.
 LONG_TRACE = 8.0
 SHOWN = ("gap", "interval")
+# Parameters of certified paths that are no weights.
+NOT_WEIGHTS = ("p", "gamma", "D")
 # Values at which a band over a parameter is drawn.
 SHOWN_VALUES = 400
 # Columns that hold accuracies, exponents and numbers of support vectors in the tables of this package.
@@ -205,7 +207,7 @@ def _best_so_far(solution: Solution) -> tuple[Floats, Floats, Floats]:
 def certified_path(path: Any, *, ax: Axes | None = None, title: str | None = None) -> Axes:
     """Draw the interval of the optimum over the range of a certified path, with a dot at each solution.
 
-    The vertical axis shows the optimum divided by the parameter, so that several decades can be read in one picture.
+    Where the parameter is a weight the vertical axis shows the optimum divided by it, so that several decades can be read in one picture.
 
     Parameters
     ----------
@@ -224,16 +226,20 @@ def certified_path(path: Any, *, ax: Axes | None = None, title: str | None = Non
     DataError
         If the path has no two solutions with an interval.
     """
-    values = path.values
-    places = np.clip(np.geomspace(values[0], values[-1], SHOWN_VALUES), values[0], values[-1])
+    values, name = path.values, path.parameters[0]
+    weight = name not in NOT_WEIGHTS
+    spaced = np.geomspace if weight or name == "gamma" else np.linspace
+    places = np.clip(spaced(values[0], values[-1], SHOWN_VALUES), values[0], values[-1])
     lower, upper = path.bounds(places)
+    ends = np.array([solution.certificate.upper for solution in path])
     ax = drawing_axes(ax)
     (colour,) = class_colours(1)
-    ax.fill_between(places, lower / places, upper / places, color=colour, alpha=0.35, linewidth=0)
-    ends = np.array([solution.certificate.upper for solution in path])
-    ax.plot(values, ends / values, color=colour, linestyle="none", marker="o", markersize=4)
-    name = path.parameters[0]
-    ax.set(xscale="log", yscale="log", xlabel=" = ".join(path.parameters), ylabel=f"optimum / {name}")
+    ax.fill_between(
+        places, *(end / places if weight else end for end in (lower, upper)), color=colour, alpha=0.35, linewidth=0
+    )
+    ax.plot(values, ends / values if weight else ends, color=colour, linestyle="none", marker="o", markersize=4)
+    ax.set(xlabel=" = ".join(path.parameters), ylabel=f"optimum / {name}" if weight else "optimum", yscale="log")
+    ax.set_xscale("log" if spaced is np.geomspace else "linear")
     return entitle(ax, title)
 
 

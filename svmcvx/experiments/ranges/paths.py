@@ -1,20 +1,11 @@
 r"""Solutions for all values of a hyper-parameter at once: a finite set whose intervals cover a range of it.
 
-Where the objective of each model is an affine function of the parameter, :math:`f_w(C) = R(w) + C\,\ell(w)`, the optimum
+Two neighbouring values with a model and a dual point each bound the optimum in between (:mod:`svmcvx.experiments.ranges.rules`). Where the relative gap is largest, the
+mean of both models and of both dual points is tried first: it costs no solve, and the checker makes its interval as of any other point. Only where that is too
+wide the problem is solved. Pieces are split until the gap is nowhere above the one that is asked for.
 
-.. math:: P^*(C) = \min_w\; R(w) + C\,\ell(w)
-
-is a concave function of it, whether or not the problem is convex in w. Between two values :math:`C_0 < C_1`,
-:math:`C = (1-t)C_0 + tC_1`, it is bounded by what is certified at these two alone:
-
-.. math:: (1-t)L_0 + tL_1 \;\le\; P^*(C) \;\le\; \min_{j\in\{0,1\}}\; (1-t)U_j(C_0) + tU_j(C_1),
-
-with the lower ends L of the two certificates, and the objectives U of each of the two models at both values. On either side of the place
-where the two upper lines cross, the relative gap is linear-fractional in t and so largest at an end: its largest value on the piece is one
-of four numbers. Pieces are bisected where the gap is largest until it is nowhere above the one that is asked for.
-
-**Source.** Concavity: [GiesenJaggiLaue]. The chord in place of one fixed solution leaves :math:`O(1/\sqrt\varepsilon)` pieces instead of
-:math:`O(1/\varepsilon)`.
+**Source.** [GiesenJaggiLaue] for paths in C by single solutions, [GiesenLaueWieschollek] for kernel widths. Two solutions in place of one leave :math:`O(1/\sqrt\varepsilon)` pieces
+instead of :math:`O(1/\varepsilon)`.
 """
 
 from __future__ import annotations
@@ -24,8 +15,9 @@ import math
 import warnings
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
@@ -33,13 +25,15 @@ import pandas as pd
 from numpy.typing import NDArray
 from sklearn.base import clone
 
-from svmcvx.certificate import Certificate, relative_gap
+from svmcvx.certificate import check, relative_gap
 from svmcvx.data import check_number, check_time_limit
 from svmcvx.display import ShortRepr
 from svmcvx.errors import DataError
 from svmcvx.estimators.base import CertifiedClassifier
 from svmcvx.estimators.pairs import CompositeSolution
-from svmcvx.model import Model
+from svmcvx.experiments.ranges.pieces import Piece, rounded
+from svmcvx.experiments.ranges.rules import RULES, Affine, Node, Rule, mixed_dual, mixed_model
+from svmcvx.model import KernelModel, Model
 from svmcvx.solution import Solution, Status
 from svmcvx.system.deadline import time_limited
 
@@ -47,22 +41,13 @@ __all__ = ["AtValue", "CertifiedPath", "certified_path"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
-# Hyper-parameters that the objective of a model is affine in, by formulation.
-AFFINE: Final = {
-    "psvm": ("C",),
-    "odm": ("C1", "C2"),
-    "m3svm": ("lam",),
-    "multiclass": ("lam",),
-    "zero_one": ("lam",),
-    "ramp": ("C",),
-    "l0": ("C",),
-}
-# Each problem is solved to this share of the gap that is asked for.
+# Each problem is solved to this share of the gap that is asked for, and a mean of two solutions is enough with that one.
 SHARE: Final = 0.05
+MEAN_SHARE: Final = 0.3
 # Neighbouring values are not brought nearer to each other than this.
 NEAREST: Final = 1.0 + 1e-6
-# A piece is bisected at least this far from its ends, on a logarithmic scale.
-INSIDE: Final = 0.1
+# Statements that are kept, each with a kernel matrix of its own on a path of gamma.
+STATEMENTS: Final = 8
 
 
 class AtValue(NamedTuple):
@@ -86,69 +71,6 @@ class AtValue(NamedTuple):
         return relative_gap(self.lower, self.upper)
 
 
-@dataclass(frozen=True)
-class _Piece:
-    """Two neighbouring values, the lower ends there, and the upper ends of both models at both values.
-
-    Attributes
-    ----------
-    ends : tuple of float
-    lower : tuple of Fraction
-    upper : tuple of tuples of Fraction
-        Of the model of the first value, and of that of the second; a line with an infinite end is left out (None).
-    """
-
-    ends: tuple[float, float]
-    lower: tuple[Fraction, Fraction]
-    upper: tuple[tuple[Fraction, Fraction] | None, ...]
-
-    def place(self, value: float) -> Fraction:
-        """The t of a value."""
-        first, last = map(Fraction, self.ends)
-        return (Fraction(value) - first) / (last - first)
-
-    def bounds(self, t: Fraction) -> tuple[Fraction, Fraction | None, int]:
-        """Lower and upper end at t, and which of the two models has the latter."""
-        ends = [(_line(line, t), j) for j, line in enumerate(self.upper) if line is not None]
-        upper, best = min(ends) if ends else (None, 0)
-        return _line(self.lower, t), upper, best
-
-    def worst(self) -> tuple[float, float]:
-        """The largest relative gap, rounded upwards, and a value where it may be split."""
-        places = [Fraction(0), Fraction(1)]
-        if all(line is not None for line in self.upper):
-            (a, b), (c, d) = self.upper  # type: ignore[misc]
-            # Where the lines cross, inside of the piece only if the order of the models changes there.
-            if (a - c) * (b - d) < 0:
-                places.append((a - c) / ((a - c) - (b - d)))
-        gaps = [(_gap(*self.bounds(t)[:2]), t) for t in places]
-        gap, at = max(gaps)
-        if _of_both_signs(self):
-            gap = max(gap, 2.0)
-        first, last = self.ends
-        width = math.log(last / first)
-        inside = math.log1p(float(at) * (last - first) / first) / width if 0 < at < 1 else 0.5
-        return gap, first * math.exp(min(max(inside, INSIDE), 1.0 - INSIDE) * width)
-
-
-def _line(ends: tuple[Fraction, Fraction], t: Fraction) -> Fraction:
-    return ends[0] + t * (ends[1] - ends[0])
-
-
-def _of_both_signs(piece: _Piece) -> bool:
-    """Whether not all ends have one sign: the relative gap, at most 2, is no monotone function of t then."""
-    ends = [end for line in (piece.lower, *piece.upper) if line is not None for end in line]
-    return min(ends) <= 0 <= max(ends)
-
-
-def _gap(lower: Fraction, upper: Fraction | None) -> float:
-    """The relative gap, rounded upwards."""
-    if upper is None:
-        return math.inf
-    size = max(abs(lower), abs(upper))
-    return math.nextafter(float((upper - lower) / size), math.inf) if size else 0.0
-
-
 class CertifiedPath(ShortRepr, Sequence[Solution]):
     """Solutions at some values of a hyper-parameter, whose intervals hold for all values between them.
 
@@ -160,21 +82,21 @@ class CertifiedPath(ShortRepr, Sequence[Solution]):
         Of the first of them, increasing.
     solutions : list of Solution
         One for each value.
+    means : int
+        Values between them that were covered by a mean of two neighbours, without a solve.
     gap : float
         The largest relative gap over the whole range; infinite where a solution has no interval.
     complete : bool
         Whether it is at most the one that was asked for.
     """
 
-    def __init__(
-        self, parameters: tuple[str, ...], ratios: tuple[float, ...], solutions: dict[float, Solution], pieces: list[_Piece],
-        eps: float,
-    ) -> None:  # fmt: skip
-        self.parameters = parameters
-        self.values = np.array(sorted(solutions))
-        self.solutions = [solutions[value] for value in self.values.tolist()]
-        self._ratios, self._eps = ratios, eps
+    def __init__(self, search: _Search, pieces: list[Piece], eps: float) -> None:
+        self.parameters = search.names
+        self.values = np.array(sorted(search.solutions))
+        self.solutions = [search.solutions[value] for value in self.values.tolist()]
+        self._search = search
         self._pieces = sorted(pieces, key=lambda piece: piece.ends)
+        self.means = len(search.nodes) - len(self.solutions)
         self.gap = max((piece.worst()[0] for piece in self._pieces), default=math.inf)
         self.complete = self.gap <= eps
 
@@ -194,9 +116,9 @@ class CertifiedPath(ShortRepr, Sequence[Solution]):
 
     def parameters_at(self, value: float) -> dict[str, float]:
         """Return the values of all that varies where the first parameter has this value."""
-        return {name: value * ratio for name, ratio in zip(self.parameters, self._ratios, strict=True)}
+        return self._search.settings(value)
 
-    def _piece(self, value: Any) -> _Piece:
+    def _piece(self, value: Any) -> Piece:
         value = check_number(value, self.parameters[0])
         if not self._pieces:
             raise DataError("the path has no two solutions with an interval; give it more time")
@@ -220,12 +142,12 @@ class CertifiedPath(ShortRepr, Sequence[Solution]):
             If it is outside of the range.
         """
         piece = self._piece(value)
-        lower, upper, best = piece.bounds(piece.place(float(value)))
-        model = self.solutions[int(np.searchsorted(self.values, piece.ends[best]))].model
-        return AtValue(model, _rounded(lower, -math.inf), math.inf if upper is None else _rounded(upper, math.inf))
+        lower, _ = piece.bounds(piece.place(float(value)))
+        model, own_lower, own_upper = self._search.evaluated(piece, float(value))
+        return AtValue(model, max(rounded(lower, -math.inf), own_lower), own_upper)
 
     def bounds(self, values: Any) -> tuple[Floats, Floats]:
-        """Return the ends of the intervals at several values.
+        """Return ends of the optimum at several values, by what holds on the whole piece: :meth:`at` evaluates its neighbours, and is narrower.
 
         Parameters
         ----------
@@ -235,8 +157,14 @@ class CertifiedPath(ShortRepr, Sequence[Solution]):
         -------
         lower, upper : ndarray of shape (k,)
         """
-        found = [self.at(value) for value in np.ravel(np.asarray(values, dtype=np.float64)).tolist()]
-        return np.array([each.lower for each in found]), np.array([each.upper for each in found])
+        found = []
+        for value in np.ravel(np.asarray(values, dtype=np.float64)).tolist():
+            piece = self._piece(value)
+            found.append(piece.bounds(piece.place(value)))
+        return (
+            np.array([rounded(lower, -math.inf) for lower, _ in found]),
+            np.array([rounded(upper, math.inf) for _, upper in found]),
+        )
 
     def to_frame(self) -> pd.DataFrame:
         """Return a table of the solutions: value, interval, gap."""
@@ -257,13 +185,6 @@ class CertifiedPath(ShortRepr, Sequence[Solution]):
         from svmcvx.plot import certified_path as draw
 
         return draw(self, ax=ax)
-
-
-def _rounded(number: Fraction, direction: float) -> float:
-    value = float(number)
-    exact = Fraction(value)
-    wrong = exact > number if direction < 0 else exact < number
-    return math.nextafter(value, direction) if wrong else value
 
 
 def certified_path(
@@ -290,8 +211,9 @@ def certified_path(
     time_limit : float, optional
         Seconds; what is there by then is returned, as on Ctrl-C.
     **ranges : (low, high)
-        The range of a hyper-parameter, positive: ``C`` (pSVM, ramp, l0), ``lam`` (M3SVM, the multi-class machines, 0-1), ``C1`` and ``C2``
-        (ODM). Several with the same ratio of high to low vary in proportion.
+        The range of a hyper-parameter: ``C`` (pSVM, also with ``penalty="l1"``, ODML, ramp, l0), ``lam`` (M3SVM, the multi-class machines, the conic
+        relaxation, 0-1), ``C1`` and ``C2`` (ODM), ``lam1`` and ``lam2`` (ODML), all of them positive; ``p`` (pSVM, from 1), ``gamma`` (pSVM with an RBF,
+        Laplacian or exponential kernel, positive) or ``D`` (ODM, from 0). Several of the first kind with the same ratio of high to low vary in proportion.
 
     Returns
     -------
@@ -301,7 +223,7 @@ def certified_path(
     Raises
     ------
     DataError
-        If the objective is not an affine function of the parameter, the estimator makes one model of several problems, or a range
+        If nothing is known of the optimum between two values of the parameter, the estimator makes one model of several problems, or a range
         cannot be used.
 
     Warns
@@ -324,28 +246,28 @@ def certified_path(
     eps = check_number(eps, "eps", low=0, high=1, open_low=True, open_high=True)
     if not isinstance(estimator, CertifiedClassifier):
         raise DataError(f"estimator must be one of this package's classifiers, got {type(estimator).__name__}")
-    low, high, ratios = _range(estimator, ranges)
-    names = tuple(ranges)
+    rule, low, high, ratios = _range(estimator, ranges)
     with time_limited(check_time_limit(time_limit)) as deadline:
-        search = _Search(estimator, X, y, sample_weight, names, ratios, eps)
-        pieces: list[tuple[float, float, _Piece]] = []
-        closed: list[_Piece] = []
+        search = _Search(estimator, X, y, sample_weight, rule, tuple(ranges), ratios, eps)
+        open_: list[tuple[float, float, Piece]] = []
+        closed: list[Piece] = []
         search.solve(low)
         if high > low and search.usable(low):
             search.solve(high)
             if search.usable(high):
-                _push(pieces, closed, search.piece(low, high), eps)
-        while pieces and not search.stopped and not deadline.passed():
-            _, _, piece = heapq.heappop(pieces)
+                _push(open_, closed, search.piece(low, high), eps)
+        while open_ and not search.stopped and not deadline.passed():
+            _, _, piece = heapq.heappop(open_)
             first, last = piece.ends
             middle = piece.worst()[1]
-            search.solve(middle)
+            if not search.take_mean(first, last, middle):
+                search.solve(middle)
             if not search.usable(middle):
                 closed.append(piece)
                 continue
-            _push(pieces, closed, search.piece(first, middle), eps)
-            _push(pieces, closed, search.piece(middle, last), eps)
-    found = CertifiedPath(names, ratios, search.solutions, [*closed, *(piece for *_, piece in pieces)], eps)
+            _push(open_, closed, search.piece(first, middle), eps)
+            _push(open_, closed, search.piece(middle, last), eps)
+    found = CertifiedPath(search, [*closed, *(piece for *_, piece in open_)], eps)
     if not found.complete:
         warnings.warn(
             f"the intervals are known up to a relative gap of {found.gap:.2g}, not {eps:.2g}; allow more time, or a larger eps",
@@ -354,7 +276,7 @@ def certified_path(
     return found
 
 
-def _push(open_: list[tuple[float, float, _Piece]], closed: list[_Piece], piece: _Piece, eps: float) -> None:
+def _push(open_: list[tuple[float, float, Piece]], closed: list[Piece], piece: Piece, eps: float) -> None:
     """Keep a piece: with those to split, the widest gap first, unless it is done or too short."""
     gap, _ = piece.worst()
     first, last = piece.ends
@@ -364,24 +286,29 @@ def _push(open_: list[tuple[float, float, _Piece]], closed: list[_Piece], piece:
         heapq.heappush(open_, (-gap, first, piece))
 
 
-def _range(estimator: CertifiedClassifier, ranges: dict[str, Any]) -> tuple[float, float, tuple[float, ...]]:
-    """Return the range of the first parameter, and what the others are in units of it."""
-    affine = AFFINE.get(estimator._stated_as() or "", ())
-    if not affine:
+def _range(estimator: CertifiedClassifier, ranges: dict[str, Any]) -> tuple[Rule, float, float, tuple[float, ...]]:
+    """Return the rule of the parameters, the range of the first, and what the others are in units of it."""
+    rules = RULES.get(estimator._stated_as() or "", {})
+    if not rules:
         raise DataError(
-            f"{type(estimator).__name__} has no parameter in which the objective of a model is affine, so that its path cannot be certified"
+            f"{type(estimator).__name__} has no parameter of which it is known what lies between two solutions, so that its path cannot be certified"
         )
-    unknown = [name for name in ranges if name not in affine]
+    unknown = [name for name in ranges if name not in rules]
     if unknown or not ranges:
         raise DataError(
-            f"a certified path of {type(estimator).__name__} varies {' and '.join(affine)}: pass its range, as in {affine[0]}=(0.01, 100.0); "
+            f"a certified path of {type(estimator).__name__} varies {' or '.join(rules)}: pass its range, as in {next(iter(rules))}=(0.01, 100.0); "
             f"got {', '.join(unknown) or 'none'}"
         )
+    rule = rules[next(iter(ranges))]
+    if len(ranges) > 1 and not all(isinstance(rules[name], Affine) for name in ranges):
+        alone = next(name for name in ranges if not isinstance(rules[name], Affine))
+        raise DataError(f"{alone} varies alone on a certified path: pass one range")
+    rule.check(estimator)
     ends = []
     for name, given in ranges.items():
         if not isinstance(given, (tuple, list, np.ndarray)) or len(given) != 2:
             raise DataError(f"{name} must be the two ends of a range, as in {name}=(0.01, 100.0), got {given!r}")
-        low, high = (check_number(end, name, low=0, open_low=True) for end in given)
+        low, high = (check_number(end, name, low=rule.least, open_low=not rule.closed) for end in given)
         if not low <= high:
             raise DataError(f"the range of {name} must be increasing, got {given!r}")
         ends.append((low, high))
@@ -391,12 +318,12 @@ def _range(estimator: CertifiedClassifier, ranges: dict[str, Any]) -> tuple[floa
             raise DataError(
                 f"parameters vary in proportion: {name} must have the same ratio of its ends as {next(iter(ranges))}"
             )
-    ratios = tuple(a / low for a, _ in ends)
+    ratios = (1.0, *(a / low for a, _ in ends[1:]))
     if any(not math.frexp(ratio)[0] == 0.5 for ratio in ratios):
         raise DataError(
             "the first parameter times the ratio must be exact: pass ranges of which one is a power of two times the other"
         )
-    return low, high, ratios
+    return rule, low, high, ratios
 
 
 class _Search:
@@ -408,22 +335,30 @@ class _Search:
         X: Any,
         y: Any,
         sample_weight: Any,
+        rule: Rule,
         names: tuple[str, ...],
         ratios: tuple[float, ...],
         eps: float,
     ) -> None:
         self.estimator = clone(estimator).set_params(tol=SHARE * eps)
-        self.names, self.ratios = names, ratios
+        self.rule, self.names, self.ratios, self.eps = rule, names, ratios, eps
         self.data = self.estimator._training_data(X, y, sample_weight)
         self.solutions: dict[float, Solution] = {}
+        self.nodes: dict[float, Node] = {}
         self.stopped = False
         self._statement: Any = None
+        self.stated = lru_cache(STATEMENTS)(self._stated_at)
+
+    def settings(self, value: float) -> dict[str, float]:
+        """The values of all that varies."""
+        return {name: value * ratio for name, ratio in zip(self.names, self.ratios, strict=True)}
 
     def solve(self, value: float) -> None:
         """Solve at a value, from the nearest solution."""
-        settings = {name: value * ratio for name, ratio in zip(self.names, self.ratios, strict=True)}
-        machine = clone(self.estimator).set_params(**settings)
-        near = min(self.solutions, key=lambda other: abs(math.log(other / value)), default=None)
+        machine = clone(self.estimator)
+        for name, number in self.settings(value).items():
+            machine.set_params(**self.rule.settings(self.estimator, name, number))
+        near = min(self.solutions, key=lambda other: abs(other - value), default=None)
         with warnings.catch_warnings():
             # The path tells what gap is left.
             warnings.simplefilter("ignore")
@@ -440,34 +375,58 @@ class _Search:
             )
         self.stopped = solution.status in (Status.INTERRUPTED, Status.TIME_LIMIT)
         self.solutions[value] = solution
+        self.nodes[value] = Node(value, solution.model, solution.dual, solution.certificate)
         if self._statement is None:
             self._statement = self._stated(machine)
 
+    def take_mean(self, first: float, last: float, value: float) -> bool:
+        """Take the mean of two neighbours for a value between them, if it has a narrow interval there; return whether it has."""
+        one, other = self.nodes[first], self.nodes[last]
+        if one.certificate.kind != "convex":
+            return False
+        models, duals = self._between(one, other, value)
+        if len(models) < 3 or not duals:
+            return False
+        statement = self.stated(value)
+        found = check(statement, models, duals)
+        if not found.certificate.gap <= MEAN_SHARE * self.eps:
+            return False
+        self.nodes[value] = Node(value, found.model, statement.export_dual(found.dual), found.certificate)
+        return True
+
+    def _between(self, one: Node, other: Node, value: float) -> tuple[list[Any], list[Any]]:
+        """Return what two nodes offer for a value between them: models, and dual points."""
+        t = (value - one.value) / (other.value - one.value)
+        models = [mixed_model(one.model, other.model, t), one.model, other.model]
+        kernel = getattr(getattr(self.stated(value), "space", None), "resolved", None)
+        if kernel is not None:
+            # Whose parameter may be the one that varies.
+            models = [replace(model, kernel=kernel) if isinstance(model, KernelModel) else model for model in models]
+        duals = [mixed_dual(one.dual, other.dual, t), one.dual, other.dual]
+        return [model for model in models if model is not None], [dual for dual in duals if dual]
+
+    def evaluated(self, piece: Piece, value: float) -> tuple[Model, float, float]:
+        """Return the best model of the neighbours and of their mean at a value, and an interval by these alone."""
+        one, other = (self.nodes[end] for end in piece.ends)
+        statement = self.stated(value)
+        models, duals = self._between(one, other, value)
+        upper, k = min((statement.certify(model).upper, k) for k, model in enumerate(models))
+        lower = check(statement, models, duals).certificate.lower
+        return models[k], -math.inf if lower is None else lower, upper
+
     def usable(self, value: float) -> bool:
         """Whether there is a lower end."""
-        return self.solutions[value].certificate.lower is not None
+        return self.nodes[value].certificate.lower is not None
 
     def _stated(self, machine: CertifiedClassifier) -> Any:
         data = self.data.weighted(machine.class_weight_ if machine.class_weight is not None else None)
         weights = {} if data.sample_weight is None else {"sample_weight": data.sample_weight}
-        return machine._request(data, None).problem(data.X, data.labels, **weights).formulation
+        # A kernel's scale is that of the rows without the weights of classes, as in a fit.
+        return machine._request(self.data, None).problem(data.X, data.labels, **weights).formulation
 
-    def piece(self, first: float, last: float) -> _Piece:
-        """Return the piece between two values that are solved."""
-        certificates = [self.solutions[value].certificate for value in (first, last)]
-        lower = [Fraction(certificate.lower or 0.0) for certificate in certificates]
-        upper = [
-            self._line(certificates[0].upper, self._upper(first, last)),
-            self._line(self._upper(last, first), certificates[1].upper),
-        ]
-        return _Piece((first, last), (lower[0], lower[1]), tuple(upper))
+    def _stated_at(self, value: float) -> Any:
+        return self.rule.stated(self._statement, self.settings(value))
 
-    @staticmethod
-    def _line(first: float, last: float) -> tuple[Fraction, Fraction] | None:
-        return (Fraction(first), Fraction(last)) if math.isfinite(first) and math.isfinite(last) else None
-
-    def _upper(self, of: float, at: float) -> float:
-        """Return the objective of a solution's model at another value."""
-        settings = {name: at * ratio for name, ratio in zip(self.names, self.ratios, strict=True)}
-        found: Certificate = self._statement.at(**settings).certify(self.solutions[of].model)
-        return found.upper
+    def piece(self, first: float, last: float) -> Piece:
+        """Return the piece between two nodes."""
+        return self.rule.piece(self.stated, self.nodes[first], self.nodes[last])
