@@ -24,7 +24,10 @@ MACHINES = {
     "psvm exponent": (sx.PSVMClassifier(C=0.5), {"p": (1.0, 3.0)}),
     "psvm exponent rbf": (sx.PSVMClassifier(kernel="rbf", class_weight="balanced"), {"p": (1.5, 2.5)}),
     "psvm width": (sx.PSVMClassifier(kernel="rbf"), {"gamma": (0.1, 1.0)}),
-    "psvm width p=2": (sx.PSVMClassifier(kernel=sx.Laplacian(1.0), p=2.0, fit_intercept="penalised"), {"gamma": (0.2, 0.6)}),
+    "psvm width p=2": (
+        sx.PSVMClassifier(kernel=sx.Laplacian(1.0), p=2.0, fit_intercept="penalised"),
+        {"gamma": (0.2, 0.6)},
+    ),
     "l1": (sx.PSVMClassifier(penalty="l1", p=2.0, fit_intercept=False), {"C": (0.1, 1.0)}),
     "odm D": (sx.ODMClassifier(C1=10.0, C2=10.0), {"D": (0.0, 0.5)}),
     "odml": (sx.ODMLClassifier(), {"lam1": (0.1, 1.0)}),
@@ -130,7 +133,11 @@ def test_where_ends_have_both_signs_the_gap_counts_as_two(ends, t):
 BAD = {
     "a range of another parameter": (sx.PSVMClassifier(), {"D": (1.0, 2.0)}, "varies C or p or gamma"),
     "an exponent below 1": (sx.PSVMClassifier(), {"p": (0.5, 2.0)}, "p must"),
-    "two parameters of which one varies alone": (sx.PSVMClassifier(), {"C": (1.0, 2.0), "p": (1.0, 2.0)}, "p varies alone"),
+    "two parameters of which one varies alone": (
+        sx.PSVMClassifier(),
+        {"C": (1.0, 2.0), "p": (1.0, 2.0)},
+        "p varies alone",
+    ),
     "a width without a kernel": (sx.PSVMClassifier(), {"gamma": (1.0, 2.0)}, "convex in it"),
     "a width of another kernel": (sx.PSVMClassifier(kernel="poly"), {"gamma": (1.0, 2.0)}, "convex in it"),
     "no range": (sx.PSVMClassifier(), {}, "got none"),

@@ -19,7 +19,7 @@ dual objective is affine in v at a fixed dual point: two lines below.
 **Width** (γ of the kernels :math:`e^{-\gamma\delta}` of a distance δ, pSVM): each entry is convex in γ, with a second derivative from :math:`\delta^2e^{-\gamma_1\delta}` to
 :math:`\delta^2e^{-\gamma_0\delta}`. At fixed coefficients v the scores and :math:`v'Kv` are sums of such entries, so that sums of these two numbers by the signs of the coefficients bound
 how far each is from its chord. The dual objective has :math:`-\tfrac12v'Kv`; the objective of a model has :math:`+\tfrac12v'Kv` and losses, which are convex and do not increase in
-the margins: they are at most the chord of losses at margins that are smaller by what their chords may be above them. [GiesenLaueWieschollek] cover kernel widths by balls, of the first order.
+the margins: they are at most the chord of losses at margins that are smaller by what their chords may be above them. Guaranteed paths of kernel widths: [GiesenLaueWieschollek].
 
 **Rounding.** Values at the ends are those of the statements, with bounds; what is between them is in exact fractions (:mod:`svmcvx.experiments.ranges.pieces`).
 """
@@ -35,7 +35,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svmcvx.certificate import Certificate, Dual
-from svmcvx.core.bounded import Bounded, exact, exp, log, positive_part, sqrt, square, total
+from svmcvx.core.bounded import Bounded, exact, exp, log, sqrt, square, total
 from svmcvx.core.rows import inner_error
 from svmcvx.data import Features
 from svmcvx.errors import DataError
@@ -78,7 +78,7 @@ class Rule(ABC):
     least: ClassVar[float] = 0.0
     closed: ClassVar[bool] = False
 
-    def check(self, estimator: Any) -> None:
+    def check(self, estimator: Any) -> None:  # noqa: B027 - most rules hold whatever the other settings are
         """Raise a :class:`DataError` if the rule does not hold for the other settings of an estimator."""
 
     def settings(self, estimator: Any, name: str, value: float) -> dict[str, Any]:
@@ -131,9 +131,7 @@ class ConicWeight(Affine):
     def check(self, estimator: Any) -> None:
         """Only without κ."""
         if estimator.kappa is not None:
-            raise DataError(
-                "lam is ignored where kappa is given; set kappa=None for a certified path of lam"
-            )
+            raise DataError("lam is ignored where kappa is given; set kappa=None for a certified path of lam")
 
 
 class Convex(Rule):
@@ -203,72 +201,87 @@ class Width(Rule):
         return {f"kernel__{name}" if isinstance(estimator.kernel, Kernel) else name: value}
 
     def stated(self, statement: Any, settings: Mapping[str, float]) -> Any:
-        """On the same rows, with another kernel."""
+        """On the same rows, with another kernel, whose matrix needs no factor."""
         kernel = replace(statement.space.resolved, gamma=settings["gamma"])
-        return replace(statement, space=replace(statement.space, resolved=kernel, cache=None))
+        return replace(statement, space=replace(statement.space, resolved=kernel, cache=None, keep_gram=False))
 
     def piece(self, stated: Stated, first: Node, last: Node) -> Piece:
         """The chords of both models and both dual points, moved by what is between them and the curves."""
-        at_first, at_last = stated(first.value), stated(last.value)
-        kernels = at_first.space.resolved, at_last.space.resolved
-        shifts = []
-        for node in (first, last):
-            v = at_first.coefficients(node.dual) if node.dual else np.zeros(0)
-            used = np.flatnonzero(v)
-            bent = _sagittae(kernels, at_first.space.data.X[used], at_first.space.data.X[used], v[used])
-            shifts.append(-0.5 * _norm_sagitta(v[used], bent) if node.dual else -np.inf)
-        upper = [self._upper(at_first, at_last, node.model) for node in (first, last)]
-        lower = _dual_lines(stated, first, last, (shifts[0], shifts[1]))
+        statements = stated(first.value), stated(last.value)
+        data, nodes = statements[0].space.data, (first, last)
+        duals = [statements[0].coefficients(node.dual) if node.dual else np.zeros(data.n) for node in nodes]
+        models: list[Any] = [node.model for node in nodes]
+        expansions = [np.zeros(data.n), np.zeros(data.n)]
+        for v, model in zip(expansions, models, strict=True):
+            v[np.searchsorted(data.index, model.support)] = model.dual_coef
+        v = np.column_stack([*duals, *expansions])
+        low, high = _sagittae((statements[0].space.resolved, statements[1].space.resolved), data.X, v)
+        norms = [_norm_sagitta(v[:, k], low[:, k], high[:, k]) for k in range(4)]
+        upper = []
+        for k, model in enumerate(models, start=2):
+            reduced = exact(np.maximum(_times_signs(data.y, low[:, k], high[:, k])[1], 0.0))
+            ends = [self._objective(statement, model, reduced) for statement in statements]
+            upper.append(line(ends[0], ends[1], 0.5 * norms[k]))
+        lower = _dual_lines(stated, first, last, (-0.5 * norms[0], -0.5 * norms[1]))
         return Piece((first.value, last.value), lower, tuple(upper))
 
-    def _upper(self, at_first: PSVM, at_last: PSVM, model: KernelModel) -> Any:
-        """The chord of a model's objective with its margins reduced, moved by what its norm may be above its chord."""
-        kernels = at_first.space.resolved, at_last.space.resolved
-        y, X = at_first.y, at_first.space.data.X
-        _, above = signed_ends(y, *_sagittae(kernels, X, model.vectors, model.dual_coef))
-        norm = _norm_sagitta(model.dual_coef, _sagittae(kernels, model.vectors, model.vectors, model.dual_coef))
-        ends = []
-        for statement in (at_first, at_last):
-            moved = replace(model, kernel=statement.space.resolved)
-            margins = statement.margins(moved) - exact(np.maximum(above, 0.0))
-            found = objective(
-                statement.penalty(moved), margins, weight=statement.loss_weight, C=exact(statement.C), p=exact(statement.p)
-            )
-            ends.append(float(found.above))
-        return line(ends[0], ends[1], 0.5 * norm)
+    @staticmethod
+    def _objective(statement: Any, model: Any, reduced: Bounded) -> float:
+        """The objective of coefficients in the space of a statement at smaller margins, from above."""
+        moved = replace(model, kernel=statement.space.resolved)
+        found = objective(
+            statement.penalty(moved),
+            statement.margins(moved) - reduced,
+            weight=statement.loss_weight,
+            C=exact(statement.C),
+            p=exact(statement.p),
+        )
+        return float(found.above)
 
 
-def signed_ends(y: Floats, low: Floats, high: Floats) -> tuple[Floats, Floats]:
-    """Return the ends of intervals times signs."""
+def _times_signs(y: Floats, low: Floats, high: Floats) -> tuple[Floats, Floats]:
+    """Return the ends of intervals times the signs of y."""
     return np.where(y > 0, low, -high), np.where(y > 0, high, -low)
 
 
-def _norm_sagitta(v: Floats, bent: tuple[Floats, Floats]) -> float:
-    """Return at least how far v'Kv may be above its chord, from the ends of the terms of its rows; not negative."""
-    low, _ = signed_ends(v, *bent)
-    return max(float((-total(exact(np.abs(v)) * exact(low))).above), 0.0)
+def _norm_sagitta(v: Floats, low: Floats, high: Floats) -> float:
+    """Return at least how far v'Kv may be above its chord, from how far the scores may be below theirs; not negative."""
+    least, _ = _times_signs(v, low, high)
+    return max(float((-total(exact(np.abs(v)) * exact(least))).above), 0.0)
 
 
-def _sagittae(kernels: tuple[Kernel, Kernel], A: Features, B: Any, v: Floats) -> tuple[Floats, Floats]:
-    r"""Return ends of :math:`\tfrac18(\gamma_1-\gamma_0)^2\sum_jv_j\delta_{ij}^2e^{-\gamma\delta_{ij}}` for all γ between those of two kernels, for each row of A.
+def _sagittae(kernels: tuple[Kernel, Kernel], X: Features, v: Floats) -> tuple[Floats, Floats]:
+    r"""Return ends of :math:`\tfrac18(\gamma_1-\gamma_0)^2\sum_jv_j\delta_{ij}^2e^{-\gamma\delta_{ij}}` for all γ between those of two kernels.
 
-    With :math:`x = \gamma_0\delta = -\log k_0` the terms are :math:`x^2k`, between those with :math:`k_1` and with :math:`k_0`; :math:`x^2e^{-x}` decreases from x = 2 on.
+    Parameters
+    ----------
+    kernels : tuple of Kernel
+    X : ndarray or csr_array of shape (n, d)
+    v : ndarray of shape (n, k)
+
+    Returns
+    -------
+    low, high : ndarray of shape (n, k)
     """
-    gammas = [exact(getattr(kernel, "gamma")) for kernel in kernels]  # noqa: B009 - not an attribute of every kernel
+    gammas: Any = [exact(kernel.gamma) for kernel in kernels]  # type: ignore[attr-defined]
     scale = 0.125 * square((gammas[1] - gammas[0]) / gammas[0])
-    low, high = np.zeros(A.shape[0]), np.zeros(A.shape[0])
-    plus, minus = np.maximum(v, 0.0), np.maximum(-v, 0.0)
-    rows = max(1, BLOCK // max(v.size, 1))
-    for start in range(0, A.shape[0] if v.size else 0, rows):
+    used = np.flatnonzero(v.any(axis=1))
+    low, high = np.zeros(v.shape), np.zeros(v.shape)
+    plus, minus = np.maximum(v[used], 0.0), np.maximum(-v[used], 0.0)
+    rows = max(1, BLOCK // max(used.size, 1))
+    for start in range(0, v.shape[0] if used.size else 0, rows):
         part = slice(start, start + rows)
-        near, far = _curvatures(kernels, A[part], B)
+        near, far = _curvatures(kernels, X[part], X[used])
         low[part] = (scale * (_product(far, plus) - _product(near, minus))).lower
         high[part] = (scale * (_product(near, plus) - _product(far, minus))).upper
     return low, high
 
 
 def _curvatures(kernels: tuple[Kernel, Kernel], A: Features, B: Any) -> tuple[Floats, Floats]:
-    """Return the largest and the least terms x²k of all pairs, from above and from below."""
+    r"""Return :math:`(\gamma_0\delta)^2e^{-\gamma\delta}` of all pairs at its largest, from above, and at its least, from below.
+
+    With :math:`x = \gamma_0\delta = -\log k_0` these are :math:`x^2k_0` and :math:`x^2k_1`; :math:`x^2e^{-x}` decreases from x = 2 on.
+    """
     found = []
     for kernel in kernels:
         values, error = kernel.bounded_block(A, B)
@@ -290,9 +303,9 @@ def _curvatures(kernels: tuple[Kernel, Kernel], A: Features, B: Any) -> tuple[Fl
 
 
 def _product(W: Floats, v: Floats) -> Bounded:
-    """Return W v of numbers that are not negative."""
+    """Return products of matrices of numbers that are not negative."""
     found = W @ v
-    return Bounded(found, np.asarray(inner_error(v.size + 2, found)))
+    return Bounded(found, np.asarray(inner_error(v.shape[0] + 2, found)))
 
 
 def mixed_model(first: Any, last: Any, t: float) -> Any:
