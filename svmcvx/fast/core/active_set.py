@@ -30,6 +30,7 @@ import scipy.linalg as sl
 from numpy.typing import NDArray
 
 from svmcvx.fast.core.active_set_passes import DEPENDENT, EMPTY, INSEPARABLE, SOLVED, solve_active, step_multiplier
+from svmcvx.numerical.bordered import bordered_solution
 
 __all__ = [
     "LARGEST_SUPPORT",
@@ -225,7 +226,10 @@ def ray(s: State, kept: Bools, q: int) -> Floats:
             weight[others[(K.diagonal()[others] - 2.0 * K[q, others]).argmin()]] = 1.0
         return weight
     members = s.S[:m]
-    right = np.stack([K[q, members] + s.number[1], np.ones(m)], axis=1)
-    a, e = sl.cho_solve((s.L[:m, :m], True), right, check_finite=False).T
-    weight[members] = np.maximum(-y[members] * y[q] * (a + (1.0 - a.sum()) / e.sum() * e), 0.0)
+
+    def solve(right: Floats) -> Floats:
+        return np.asarray(sl.cho_solve((s.L[:m, :m], True), right, check_finite=False))
+
+    combination, _ = bordered_solution(solve, np.ones(m), K[q, members] + s.number[1], 1.0)
+    weight[members] = np.maximum(-y[members] * y[q] * combination, 0.0)
     return weight

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from svmcvx.fast.linear import loss_passes as passes
 from svmcvx.fast.linear.margins import Margins
 from svmcvx.fast.linear.problem import LinearTerms, Response
+from svmcvx.numerical.bordered import bordered_solution
 
 __all__ = ["Polish", "Polished"]
 
@@ -108,12 +109,18 @@ def _correction(system: Floats, residual: Floats, balance: float, bias: bool) ->
     factor, failed = sl.lapack.dpotrf(system + shift + RIDGE * scale * np.eye(residual.size), lower=True, clean=False)
     if failed:
         return None
-    of_ones, _ = sl.lapack.dpotrs(factor, ones, lower=True)
-    v, b, mass = np.zeros(residual.size), 0.0, float(of_ones.sum())
+
+    def solve(right: Floats) -> Floats:
+        return np.asarray(sl.lapack.dpotrs(factor, right, lower=True)[0])
+
+    v, b = np.zeros(residual.size), 0.0
     for _ in range(REFINEMENTS):
+        rest = residual - system @ v - b
+        if not bias:
+            v += solve(rest)
+            continue
         left = balance - float(v.sum())
-        part, _ = sl.lapack.dpotrs(factor, residual - system @ v - b, lower=True)
-        shifted = (float(part.sum()) - left) / mass if bias else 0.0
-        v += part - shifted * of_ones
-        b += shifted + shift * left if bias else 0.0
+        part, shifted = bordered_solution(solve, ones, rest, left)
+        v += part
+        b += shifted + shift * left
     return (v, b) if np.isfinite(v).all() else None

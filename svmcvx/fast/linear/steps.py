@@ -8,6 +8,7 @@ with the diagonal as preconditioner. Memory beyond the data: a few vectors, and 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TypeAlias
 
 import numpy as np
@@ -18,6 +19,7 @@ from scipy.linalg.lapack import dposv
 
 from svmcvx.fast.linear.margins import Margins
 from svmcvx.fast.linear.problem import CONJUGATE_STEPS, DIRECT_PER_ENTRY, LinearNewtonSettings, LinearTerms
+from svmcvx.numerical.bordered import bordered_solution
 from svmcvx.numerical.conjugate_gradients import conjugate_gradients
 
 __all__ = ["newton_step"]
@@ -110,11 +112,14 @@ class _System:
         """Return the step for a gradient."""
         if not self.bias:
             return _solved(self.H.copy(), -gradient), 0.0
-        # The bias by its Schur complement.
-        step, across = _solved(self.H.copy(), np.stack([-gradient, self.border]).T).T
-        pivot = max(self.total - float(self.border @ across), 0.0) + BIAS_DAMPING * self.total
-        db = (-bias_gradient - float(self.border @ step)) / pivot
-        return step - db * across, db
+        return bordered_solution(
+            partial(_solved, self.H.copy()),
+            self.border,
+            -gradient,
+            -bias_gradient,
+            corner=self.total,
+            damping=BIAS_DAMPING,
+        )
 
 
 class _DualSystem:
@@ -132,11 +137,11 @@ class _DualSystem:
         part, right = self.part, -np.asarray(self.part @ gradient)
         if not self.bias:
             return -gradient - np.asarray(part.T @ _solved(self.system.copy(), right)), 0.0
-        first, second = _solved(self.system.copy(), np.stack([right, np.ones(right.size)]).T).T
-        # 1'ν = −g_b, with ν = first + db second.
-        db = (-bias_gradient - float(first.sum())) / float(second.sum())
-        nu = first + db * second
-        return -gradient - np.asarray(part.T @ nu), db
+        # 1'ν = −g_b.
+        nu, minus_db = bordered_solution(
+            partial(_solved, self.system.copy()), np.ones(right.size), right, -bias_gradient
+        )
+        return -gradient - np.asarray(part.T @ nu), -minus_db
 
 
 def _iterated_step(

@@ -30,6 +30,7 @@ from svmcvx.certificate import relative_gap
 from svmcvx.fast.core.monitor import Monitor
 from svmcvx.fast.margin.feasible import BoundsOf, exactly_feasible
 from svmcvx.formulations.margin.psvm import PSVM
+from svmcvx.numerical.bordered import bordered_solution
 
 __all__ = ["SupportNewton"]
 
@@ -180,10 +181,11 @@ def _newton_step(system: Floats, slope: Floats, residual: Floats, imbalance: flo
         factor, failed = sl.lapack.dpotrf(system.T, lower=True, clean=False)
         if failed:
             continue
-        both, _ = sl.lapack.dpotrs(factor, np.stack([residual, ones], axis=1), lower=True)
-        mass = float(both[:, 1].sum())
-        if not np.isfinite(both).all() or mass <= 0.0:
-            continue
-        b = (float(both[:, 0].sum()) + imbalance) / mass
-        return both[:, 0] - b * both[:, 1], b
+
+        def solve(right: Floats, factor: Floats = factor) -> Floats:
+            return np.asarray(sl.lapack.dpotrs(factor, right, lower=True)[0])
+
+        change, b = bordered_solution(solve, ones, residual, -imbalance)
+        if np.isfinite(change).all() and math.isfinite(b):
+            return change, b
     return None
