@@ -28,6 +28,8 @@ def _tables(incomplete: str) -> list[str]:
 
 # Columns of text.
 TEXTS = ("dataset", "method", "outliers")
+# What is left out first where there is no room, by the ends of names.
+RANKS = {"_difference": 4, "_within_noise": 3, "_C": 2, "_range": 1}
 
 
 @app.command()
@@ -131,12 +133,15 @@ def _list(outputs: Outputs, known: dict[str, str]) -> None:
 
 
 def _print(outputs: Outputs, found: Reproduction) -> None:
-    frame = found.frame
+    from svmcvx.experiments.intervals import with_intervals
+
+    frame = with_intervals(found.frame)
     columns = []
     for name in (name for name in found.shown if name in frame):
         text = name.replace("as_", "").replace("_difference", " less published").replace("_", " ")
-        columns.append(Column(text, list(map(_cell, frame[name])), text=name in TEXTS))
-    consoles.show(outputs.screen, found.title, columns)
+        rank = next((rank for end, rank in RANKS.items() if name.endswith(end)), 0)
+        columns.append(Column(text, list(map(_cell, frame[name])), rank, text=name in TEXTS))
+    consoles.show(outputs.screen, found.title, columns, elsewhere=outputs.elsewhere)
     for note in found.notes:
         consoles.note(outputs.screen, note)
     certified, solves = found.study.solves()
@@ -149,4 +154,4 @@ def _print(outputs: Outputs, found: Reproduction) -> None:
 def _cell(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
-    return consoles.number(value, ".4g") if isinstance(value, float) else str(value)
+    return consoles.number(value, ".4g") if value is None or isinstance(value, float) else str(value)

@@ -160,22 +160,43 @@ def interval_text(lower: Any, upper: Any, decimals: int = DECIMALS, missing: str
     """Return one number where both ends meet, else both ends, rounded outward."""
     if any(end is None or math.isnan(end) for end in (lower, upper)):
         return missing
+    low, high = outward(lower, upper, decimals)
+    return f"{low:.{decimals}f}" if lower == upper else f"[{low:.{decimals}f}, {high:.{decimals}f}]"
+
+
+def outward(lower: float, upper: float, decimals: int) -> tuple[float, float]:
+    """Return both ends with so many decimals, rounded outward; a number that both are is rounded to the nearest."""
     if lower == upper:
-        return f"{lower:.{decimals}f}"
+        return round(lower, decimals), round(upper, decimals)
     unit = 10.0**decimals
     # A product that rounding puts above or below a whole number is that number.
-    down, up = math.floor(lower * unit + 1e-6), math.ceil(upper * unit - 1e-6)
-    return f"[{down / unit:.{decimals}f}, {up / unit:.{decimals}f}]"
+    return math.floor(lower * unit + 1e-6) / unit, math.ceil(upper * unit - 1e-6) / unit
 
 
 def with_intervals(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return a table with one column of text, such as ``exact_accuracy``, in place of the two ends of each interval."""
+    """Return a table with one column of text, such as ``exact_accuracy``, in place of the two ends of each interval.
+
+    In tables of papers columns such as ``as_written_exact_lower`` become ``as_written_exact``, with the digits that are there.
+    """
     shown = pd.DataFrame(frame)
-    for name, heading in HEADINGS.items():
+    stems = [
+        str(name).removesuffix("_lower")
+        for name in shown.columns
+        if str(name).endswith(("_exact_lower", "_range_lower"))
+    ]
+    for name, heading in {**HEADINGS, **{stem: stem for stem in stems}}.items():
         pair = [f"{name}_lower", f"{name}_upper"]
         if set(pair) <= set(shown.columns):
-            texts = [interval_text(*row) or None for row in shown[pair].itertuples(index=False)]
+            text = _as_they_are if name in stems else interval_text
+            texts = [text(*row) or None for row in shown[pair].itertuples(index=False)]
             place = int(np.flatnonzero(shown.columns == pair[0])[0])
             shown = shown.drop(columns=pair)
             shown.insert(place, heading, texts)
     return shown
+
+
+def _as_they_are(lower: Any, upper: Any) -> str:
+    """Return one number where both ends meet, else both, with the digits that they have."""
+    if any(end is None or math.isnan(end) for end in (lower, upper)):
+        return ""
+    return f"{lower:g}" if lower == upper else f"[{lower:g}, {upper:g}]"

@@ -13,22 +13,31 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from svmcvx.errors import DataError
+from svmcvx.experiments.intervals import outward
 from svmcvx.experiments.studies import Study
 from svmcvx.papers.trials import Trials
 from svmcvx.system.files import atomic_write
 
 __all__ = [
+    "EXACT",
     "Reproduction",
     "Run",
     "accuracy_noise",
     "compared",
     "every_kth",
+    "exact_cells",
+    "mean_exact",
     "mean_noise",
     "outcome",
 ]
 
 # A grid of at most this many values is used whole.
 WHOLE_GRID = 3
+# What tables of means say of their intervals.
+EXACT = (
+    "Exact: the mean over the splits of the intervals of what every optimal machine with the chosen hyper-parameters scores, one number where both "
+    "ends meet; empty where there is no guarantee."
+)
 # Of the tests.
 LEVEL = 0.05
 
@@ -135,7 +144,35 @@ def compared(
         f"{what}_noise": round(noise, 2),
         f"{what}_certified": f"{task['tuning_certified'] + task['certified']}/{task['tuning_fits'] + 1}",
         f"{what}_seconds": round(task["seconds"], 2),
+        **exact_cells(what, task.get("accuracy_lower"), task.get("accuracy_upper"), unit=100.0, decimals=2),
     }
+
+
+def exact_cells(what: str, lower: float | None, upper: float | None, *, unit: float, decimals: int) -> dict[str, float]:
+    """Return the cells of what every optimal machine scores, rounded outward; none where that is not known.
+
+    Parameters
+    ----------
+    what : str
+        What the names of the columns begin with; they end in ``_exact_lower`` and ``_exact_upper``.
+    lower, upper : float or None
+        Shares.
+    unit : float
+        100 for per cent.
+    decimals : int
+    """
+    if lower is None or upper is None or math.isnan(lower) or math.isnan(upper):
+        return {}
+    ends = outward(unit * lower, unit * upper, decimals)
+    return {f"{what}_exact_lower": ends[0], f"{what}_exact_upper": ends[1]}
+
+
+def mean_exact(what: str, tasks: pd.DataFrame, *, unit: float = 1.0, decimals: int = 3) -> dict[str, float]:
+    """Return the cells of the mean interval over the splits, as :func:`exact_cells`."""
+    if "accuracy_lower" not in tasks:
+        return {}
+    lower, upper = (float(tasks[f"accuracy_{end}"].mean(skipna=False)) for end in ("lower", "upper"))
+    return exact_cells(what, lower, upper, unit=unit, decimals=decimals)
 
 
 def accuracy_noise(first_pct: float, second_pct: float, n_test: int) -> float:

@@ -93,6 +93,14 @@ def test_the_printed_accuracies_of_cancer_come_out_as_released(folder, monkeypat
     assert (cancer["as_released_difference"] == 0).all()
     assert cancer["as_written_within_noise"].all()
     assert cancer["as_released_certified"].tolist() == ["26/26"]
+    # What every optimal machine scores, and with which C that may be the best.
+    row = cancer.iloc[0]
+    assert row["as_written_exact_lower"] <= row["as_written"] <= row["as_written_exact_upper"]
+    assert row["as_written_range_lower"] <= row["as_written_exact_lower"]
+    assert row["as_written_exact_upper"] <= row["as_written_range_upper"]
+    assert f"{row['as_written_C']:g}" in row["as_written_ties"].split(" or ")
+    assert "as_released_exact_lower" not in frame
+    assert any("more than one C may be the best in" in note for note in found.notes)
     assert frame.loc["Heart", "as_released"].isna().all()
     assert "not on this machine" in frame.loc[("Heart", 1.5), "as_released_note"]
     found.to_csv(folder / "table.csv")
@@ -118,6 +126,7 @@ def test_multi_class_machines_at_the_printed_costs(folder):
     data = datasets.Dataset("glass", X + 2.0 * labels[:, None], labels)
     alone = sx.PSVMClassifier(p=1.5, C=1.0).fit(data.X[train], data.y[train])
     assert rows.loc[("Glass", 1.5), "as_written"] == round(100 * alone.score(data.X[test], data.y[test]), 2)
+    assert rows.loc[("Glass", 1.5), "as_written_exact_lower"] == rows.loc[("Glass", 1.5), "as_written"]
     assert rows.loc["Vehicle", "as_written"].isna().all()
     assert "not on this machine" in rows.loc[("Vehicle", 2.0), "as_written_note"]
     assert set(found.study.left_out) == {"Vehicle", "Dermatology"}

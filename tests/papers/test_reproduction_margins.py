@@ -109,6 +109,12 @@ def test_linear_machines_over_random_halves(folder):
     assert rows.loc[("haberman", "odm"), "as_written_certified"] == "2/2"
     assert rows.loc[("haberman", "odml"), "as_summed_certified"] == "32/32"
     assert rows.loc[("haberman", "lda"), "as_written_certified"] == ""
+    # The mean of what every optimal machine scores is one number or contains the mean of the models, but for the last decimal.
+    for what in ("as_written", "as_summed"):
+        ours = rows.loc["haberman"].drop("lda")
+        assert (ours[f"{what}_exact_lower"] <= ours[what] + 1e-9).all()
+        assert (ours[what] <= ours[f"{what}_exact_upper"] + 1e-9).all()
+    assert np.isnan(rows.loc[("haberman", "lda"), "as_written_exact_lower"])
     # The tests are those of the study.
     tests = found.study.paired().query("dataset == 'haberman' and first == 'svm' and second == 'odm'").iloc[0]
     assert rows.loc[("haberman", "odm"), "as_written_t"] == pytest.approx(tests["t"])
@@ -158,6 +164,10 @@ def test_machines_for_several_classes(folder):
     assert line["as_written_noise"] == round(2 * np.sqrt(variance), 3)
     assert set(rows.loc["Glass"].drop("m3svm")["as_written_against_m3svm"]) <= {"better", "tie", "worse"}
     assert line["as_released_certified"] == "2/2"
+    assert line["as_written_exact_lower"] <= line["as_written"] <= line["as_written_exact_upper"]
+    assert line["as_released_exact_lower"] <= line["as_released"] <= line["as_released_exact_upper"]
+    # There are no guarantees of sums of absolute values.
+    assert np.isnan(rows.loc[("Glass", "smlr"), "as_written_exact_lower"])
     pictures = write_figures(found, folder)
     assert [one.name for one in pictures] == ["m3svm-table1-convergence.svg"]
 
@@ -198,6 +208,8 @@ def test_the_other_classifiers_beside_the_psvm(folder):
     for method in ("svm", "naive_bayes", "knn", "lda"):
         assert rows.loc[method, "as_written_difference"] == 0
     assert rows["as_written_within_noise"].dropna().all()
+    assert rows["as_written_exact_lower"].notna().sum() == 2
+    assert rows.loc["svm", "as_written_exact_lower"] == rows.loc["svm", "as_written"]
     assert np.isnan(rows.loc["svm, released kernel", "published"])
     assert rows.loc["svm, released kernel", "as_written"] > 95
     assert rows["best_psvm_published"].unique().tolist() == [97.66]
