@@ -145,6 +145,7 @@ __all__ = [
     "topk_svm",
     "verify",
     "weston_watkins",
+    "write_problem",
     "zero_one_mio",
 ]
 
@@ -163,6 +164,7 @@ _MODULES: dict[str, tuple[str, ...]] = {
     "svmcvx.row_blocks": ("RowBlocks",),
     "svmcvx.solution": ("Attempt", "Solution", "Status", "Timings"),
     "svmcvx.solve": ("available_solvers", "solve"),
+    "svmcvx.solve.problem_files": ("write_problem",),
 }
 _LAZY: dict[str, str] = {
     **{name: module for module, names in _MODULES.items() for name in names},
