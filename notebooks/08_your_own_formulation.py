@@ -163,7 +163,7 @@ rng = np.random.default_rng(0)
 mix = np.linspace(0.6, 1, 60)
 noise = rng.uniform(0, 1, (mix.size, y.size))
 points = [stated.repair({"alpha": t * solution.dual["alpha"] + (1 - t) * e}) for t, e in zip(mix, noise, strict=True)]
-bounds = np.array([stated.evaluate_dual(point).below for point in points])
+bounds = np.array([stated.evaluate_dual(point).lower_end for point in points])
 assert np.all(bounds <= solution.certificate.upper)
 
 # %% tags=["hide-input"]

@@ -172,7 +172,7 @@ _LAZY: dict[str, str] = {
     **{e.estimator.name: e.estimator.module for e in CATALOGUE.values() if e.estimator is not None},
 }
 # Modules that are names of the package.
-_ROOMS = frozenset(
+_SUBPACKAGES = frozenset(
     (
         "certificate",
         "data",
@@ -200,7 +200,7 @@ _ROOMS = frozenset(
 
 
 def __getattr__(name: str) -> Any:
-    if name in _ROOMS:
+    if name in _SUBPACKAGES:
         return import_module(f"svmcvx.{name}")
     if name not in _LAZY:
         raise AttributeError(f"module 'svmcvx' has no attribute {name!r}")

@@ -360,7 +360,7 @@ def _bounds(
         # The repair is not trusted either: what it returns is tested like any other point.
         if (violation if point is dual else statement.dual_violation(point)) == 0:
             bound = statement.evaluate_dual(point)
-            if math.isfinite(bound.below):
+            if math.isfinite(bound.lower_end):
                 found.append((point, violation, bound))
             elif statement.kind == "local" and not kept:
                 kept = point
@@ -412,8 +412,8 @@ def check(
     uppers = _evaluated(statement, models)
     lowers, violation, kept = _bounds(statement, duals, repair=repair)
     if statement.kind in TRIVIAL and models and hasattr(statement, "trivial"):
-        high = min((upper.above for _, upper in uppers), default=math.inf)
-        known = max((bound.below for _, _, bound in lowers), default=-math.inf)
+        high = min((upper.upper_end for _, upper in uppers), default=math.inf)
+        known = max((bound.lower_end for _, _, bound in lowers), default=-math.inf)
         surpassed = getattr(statement, "dominates_trivial_bounds", None)
         if surpassed is None or not surpassed(high, known):
             known_models, known_duals = statement.trivial()
@@ -424,8 +424,8 @@ def check(
         raise NotCertified(
             "no candidate model has an objective value; the data may be out of the range of floating point"
         )
-    best_high = min(upper.above for _, upper in uppers)
-    best_low = max((bound.below for _, _, bound in lowers), default=-math.inf)
+    best_high = min(upper.upper_end for _, upper in uppers)
+    best_low = max((bound.lower_end for _, _, bound in lowers), default=-math.inf)
     stated = -math.inf
     if solver_bound is not None and math.isfinite(solver_bound.value):
         stated = solver_bound.value - solver_bound.allowance
@@ -433,13 +433,13 @@ def check(
     width = best_high - max(best_low, stated)
     width = max(width, 0.0) if math.isfinite(width) else 0.0
     slack = max(PREFERENCE_SHARE * width, PREFERENCE_RELATIVE * abs(best_high)) if math.isfinite(best_high) else 0.0
-    model, upper = next(pair for pair in uppers if pair[1].above <= best_high + slack)
+    model, upper = next(pair for pair in uppers if pair[1].upper_end <= best_high + slack)
     lower: Bounded | None = None
     if lowers:
-        kept, violation, lower = next(entry for entry in lowers if entry[2].below == best_low)
+        kept, violation, lower = next(entry for entry in lowers if entry[2].lower_end == best_low)
 
-    high = upper.above
-    low = None if lower is None else lower.below
+    high = upper.upper_end
+    low = None if lower is None else lower.lower_end
     rounding = float(upper.error) + (0.0 if lower is None else float(lower.error))
     if low is not None and low > high:
         raise NotCertified(

@@ -48,14 +48,8 @@ DEFINED = {
 # Properties of an intercept, and the share of multipliers at their upper bound in a leave-one-out bound, which is public.
 ADJECTIVES = {"penalised"}
 PUBLIC_ALREADY = {"ceiling"}
-# Modules that are still to be renamed.
-IN_USE = {
-    "fast/indicator/search/search_state.py": {"attain", "lose", "offer"},
-    "formulations/conic_loss/dual.py": {"offer"},
-    "heuristics/local_search.py": {"offer"},
-    "heuristics/rounding.py": {"offer"},
-    "theory/loo.py": PUBLIC_ALREADY,
-}
+# A field of a public record.
+IN_USE = {"theory/loo.py": PUBLIC_ALREADY}
 
 
 def words_in_use(name):

@@ -3,7 +3,7 @@
 The modules import what they compute with when a command is run, so that help, completion and a typo are answered at once.
 """
 
-from svmcvx.cli import certifying, comparing, data_sets, machine, reproducing, selecting, studying
+from svmcvx.cli import certifying, comparing, data_sets, installation, reproducing, selecting, studying
 from svmcvx.cli.application import app, run
 
 # The modules add their commands to the application when they are imported.
@@ -12,7 +12,7 @@ __all__ = [
     "certifying",
     "comparing",
     "data_sets",
-    "machine",
+    "installation",
     "reproducing",
     "run",
     "selecting",

@@ -158,7 +158,7 @@ class Outputs:
 
 def _json(command: str, content: Mapping[str, Any]) -> str:
     from svmcvx.experiments.store import plain
-    from svmcvx.experiments.studies.machine import versions
+    from svmcvx.experiments.studies.environment import versions
 
     whole = {"schema": SCHEMA, "command": command, "versions": versions(), **content}
     return json.dumps(plain(whole), indent=1, ensure_ascii=False) + "\n"

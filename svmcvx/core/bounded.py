@@ -172,13 +172,13 @@ class Bounded:
         return low if self.is_exact else down(low)
 
     @property
-    def above(self) -> float:
-        """A number that is at least the exact one: what an upper bound is worth."""
+    def upper_end(self) -> float:
+        """Upper end of a scalar as a float: at least the exact number."""
         return float(self.upper)
 
     @property
-    def below(self) -> float:
-        """A number that is at most the exact one: what a lower bound is worth."""
+    def lower_end(self) -> float:
+        """Lower end of a scalar as a float: at most the exact number."""
         return float(self.lower)
 
     def widened(self, by: Bounded | float) -> Bounded:

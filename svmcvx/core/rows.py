@@ -107,7 +107,7 @@ class Ball:
         length, distance = exact(norm_above(self.value)), exact(self.distance)
         off = abs(factor.value) * distance + factor.error * (length + distance)
         value = self.value * factor.value
-        return Ball(value, (roundings(1) * norm_above(value) + off).above + UNDERFLOW)
+        return Ball(value, (roundings(1) * norm_above(value) + off).upper_end + UNDERFLOW)
 
     def norm(self) -> Bounded:
         r"""Return :math:`\|w\|`, which moves by at most the distance."""

@@ -29,7 +29,7 @@ from svmcvx.kernels.gram_cache import GramCache
 from svmcvx.model import LinearModel, Model, OneVsModel
 from svmcvx.proofs import Statement
 from svmcvx.row_blocks import in_blocks, refuse_in_blocks
-from svmcvx.row_blocks.labels import Sides, label_counts
+from svmcvx.row_blocks.labels import ClassPartition, label_counts
 from svmcvx.row_blocks.mapped import labelled_pieces
 from svmcvx.solution import Solution, Status
 from svmcvx.system.deadline import time_limited
@@ -165,7 +165,7 @@ class CertifiedClassifier(_Fitted):
             raise DataError(f"{unknown[0]} cannot be changed for rows in blocks; leave it out, or load the data")
         with time_limited(self.time_limit):
             labels = label_counts(X, y)
-            sides = Sides(y, labels.classes, self._weights_of_classes(labels.classes, labels.counts))
+            sides = ClassPartition(y, labels.classes, self._weights_of_classes(labels.classes, labels.counts))
             self.solution_ = self._solve_blocks(request, route, X, sides, sample_weight)
         self.solver_route_, self.solver_reason_ = route.name, route.reason
         model = self.solution_.model
@@ -180,7 +180,9 @@ class CertifiedClassifier(_Fitted):
         if (names := getattr(X, "columns", None)) is not None:
             self.feature_names_in_ = np.asarray(names, dtype=object)
 
-    def _solve_blocks(self, request: Request, route: Route, X: Any, sides: Sides, sample_weight: Any) -> Solution:
+    def _solve_blocks(
+        self, request: Request, route: Route, X: Any, sides: ClassPartition, sample_weight: Any
+    ) -> Solution:
         """Solve the problem of two classes."""
         y = sides.given if sides.factors is None and sides.classes.size == 2 else sides
         return request.run(route, cast(TrainingData, (X, y, sample_weight)), None)

@@ -31,7 +31,7 @@ from svmcvx.estimators.routes import Route
 from svmcvx.kernels import Kernel, Linear, Precomputed, as_kernel
 from svmcvx.model import BinaryModel, KernelModel, LinearModel, OneVsModel
 from svmcvx.row_blocks import in_blocks
-from svmcvx.row_blocks.labels import Sides
+from svmcvx.row_blocks.labels import ClassPartition
 from svmcvx.row_blocks.mapped import mapped_rows
 from svmcvx.solution import Solution
 
@@ -117,7 +117,9 @@ class BinaryClassifier(CertifiedClassifier):
     def _solved(self) -> tuple[Solution, ...]:
         return tuple(self.solutions_.values())
 
-    def _solve_blocks(self, request: Request, route: Route, X: Any, sides: Sides, sample_weight: Any) -> Solution:
+    def _solve_blocks(
+        self, request: Request, route: Route, X: Any, sides: ClassPartition, sample_weight: Any
+    ) -> Solution:
         check_choice(self.multiclass, "multiclass", SCHEMES)
         if sides.classes.size == 2:
             return super()._solve_blocks(request, route, X, sides, sample_weight)

@@ -19,7 +19,7 @@ from svmcvx.estimators.request import Request, TrainingData
 from svmcvx.estimators.routes import Route
 from svmcvx.kernels import Precomputed
 from svmcvx.model import BinaryModel, KernelModel, OneVsModel
-from svmcvx.row_blocks.labels import Sides
+from svmcvx.row_blocks.labels import ClassPartition
 from svmcvx.solution import Solution, Status, Timings
 from svmcvx.system.deadline import time_limited
 
@@ -211,7 +211,7 @@ def solve_parts(
 
 
 def solve_parts_in_blocks(
-    request: Request, route: Route, X: Any, sides: Sides, sample_weight: Any, *, scheme: str
+    request: Request, route: Route, X: Any, sides: ClassPartition, sample_weight: Any, *, scheme: str
 ) -> CompositeSolution:
     """Solve all binary problems of rows in blocks, one after another: each of them uses all processors, or the cluster.
 
@@ -220,14 +220,14 @@ def solve_parts_in_blocks(
     request : Request
     route : Route
     X : RowBlocks or Dask collection
-    sides : Sides
+    sides : ClassPartition
         Of all classes, with their weights.
     sample_weight : array-like, Dask collection or None
     scheme : "ovo" or "ovr"
     """
     names = sides.classes.tolist()
     count = len(names)
-    problems: list[tuple[Any, Sides]]
+    problems: list[tuple[Any, ClassPartition]]
     if scheme == "ovo":
         pairs = combinations(range(count), 2)
         problems = [((names[k], names[other]), replace(sides, pair=(k, other))) for k, other in pairs]

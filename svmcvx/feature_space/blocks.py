@@ -16,7 +16,7 @@ from svmcvx.errors import DataError, SvmcvxError
 from svmcvx.feature_space.linear import LinearSpace
 from svmcvx.model import LinearModel
 from svmcvx.row_blocks.piece import Piece, PieceDigests
-from svmcvx.row_blocks.shards import Parts, Pieces, Shards, reads_rows
+from svmcvx.row_blocks.shards import ShardBlocks, Shards, ShardState, reads_rows
 from svmcvx.row_blocks.sources import checked_piece
 from svmcvx.system.memory import SMALL_ENTRIES
 
@@ -209,7 +209,7 @@ class BlockSpace:
             X = np.vstack([part.toarray() if sp.issparse(part) else part for part in parts])
         return X, *(np.concatenate([piece[k] for piece in pieces]) for k in (1, 2))
 
-    def nothing(self) -> LinearSpace:
+    def empty(self) -> LinearSpace:
         """Return the space of no rows, for what concerns models alone."""
         data = BinaryData(
             np.zeros((0, self.centre.size)),
@@ -245,7 +245,7 @@ class BlockSpace:
         return self.settings._replace(compared=True)
 
 
-def spaces(pieces: Pieces, parts: Parts, settings: BlockSettings) -> Iterator[LinearSpace]:
+def spaces(pieces: ShardBlocks, parts: ShardState, settings: BlockSettings) -> Iterator[LinearSpace]:
     """Yield the linear space of each block of a shard."""
     intercept, centre, dense, classes, total, compared = settings
     for piece, rows in zip(pieces, parts["rows"], strict=True):
@@ -260,7 +260,7 @@ def spaces(pieces: Pieces, parts: Parts, settings: BlockSettings) -> Iterator[Li
 
 
 @reads_rows
-def _pieces(pieces: Pieces, parts: Parts, settings: BlockSettings) -> list[Piece]:
+def _pieces(pieces: ShardBlocks, parts: ShardState, settings: BlockSettings) -> list[Piece]:
     """Return the blocks of a shard; rows that were left out have the weight 0, and one of the two labels."""
     found = []
     for piece, rows in zip(pieces, parts["rows"], strict=True):
@@ -276,6 +276,6 @@ def _pieces(pieces: Pieces, parts: Parts, settings: BlockSettings) -> list[Piece
 
 
 @reads_rows
-def _visit(pieces: Pieces, parts: Parts, settings: BlockSettings) -> None:
+def _visit(pieces: ShardBlocks, parts: ShardState, settings: BlockSettings) -> None:
     for _ in spaces(pieces, parts, settings):
         pass

@@ -17,9 +17,9 @@ from svmcvx.data import BinaryData, Features, check_labels, check_weights, coded
 from svmcvx.errors import DataError
 from svmcvx.feature_space.blocks import SAME, BlockRows, BlockSpace, Sample
 from svmcvx.feature_space.linear import DENSE, LinearSpace
-from svmcvx.row_blocks.labels import Sides
+from svmcvx.row_blocks.labels import ClassPartition
 from svmcvx.row_blocks.piece import Piece, PieceDigests
-from svmcvx.row_blocks.shards import Parts, Pieces, Shards, reads_rows
+from svmcvx.row_blocks.shards import ShardBlocks, Shards, ShardState, reads_rows
 from svmcvx.row_blocks.sources import BlockLabels, DaskRows, RowBlocks, checked_piece, dask_rows
 
 __all__ = ["block_space"]
@@ -51,7 +51,7 @@ def block_space(
     """Validate data in blocks and return their space.
 
     One pass over the blocks, besides a look at the first one. Labels and weights may lie beside the rows, be Dask collections, or
-    arrays of this process; labels may be :class:`~svmcvx.row_blocks.labels.Sides` of any of these. With a `covariance` among the
+    arrays of this process; labels may be :class:`~svmcvx.row_blocks.labels.ClassPartition` of any of these. With a `covariance` among the
     unknowns the sample is to tell d(d + 1)/2 of them, not d.
 
     Raises
@@ -59,7 +59,7 @@ def block_space(
     DataError
         If the data cannot be used; the message names the block.
     """
-    sides, y = (y, y.given) if isinstance(y, Sides) else (None, y)
+    sides, y = (y, y.given) if isinstance(y, ClassPartition) else (None, y)
     source, arrays = _source(X, y, sample_weight)
     shards = Shards.of(source)
     for name, listed in arrays.items():
@@ -163,7 +163,7 @@ def _first_look(shards: Shards, intercept: str) -> tuple[Floats, bool]:
 
 
 @reads_rows
-def _peek(pieces: Pieces, parts: Parts, first: int, intercept: str) -> tuple[Floats, bool] | None:
+def _peek(pieces: ShardBlocks, parts: ShardState, first: int, intercept: str) -> tuple[Floats, bool] | None:
     for k, piece in enumerate(pieces):
         if piece.X.shape[0]:
             X = checked_piece(piece, first + k, None).X
@@ -174,15 +174,15 @@ def _peek(pieces: Pieces, parts: Parts, first: int, intercept: str) -> tuple[Flo
 
 @reads_rows
 def _scan(
-    pieces: Pieces,
-    parts: Parts,
+    pieces: ShardBlocks,
+    parts: ShardState,
     number: int,
     intercept: str,
     centre: Floats,
     dense: bool,
     sampling: tuple[int, float, int],
-    sides: Sides | None,
-) -> tuple[Parts, _Scanned]:
+    sides: ClassPartition | None,
+) -> tuple[ShardState, _Scanned]:
     """Validate a shard; keep what is needed of its rows, and return what concerns all."""
     quota, most_entries, seed = sampling
     kept: list[BlockRows] = []
@@ -230,7 +230,7 @@ def _scan(
     return {"rows": kept}, _Scanned(counted, present, weighed, entries, largest, stiffest, sampled, known)
 
 
-def _with_arrays(piece: Piece, parts: Parts, k: int) -> Piece:
+def _with_arrays(piece: Piece, parts: ShardState, k: int) -> Piece:
     """Return a block with the labels and weights that were passed separately."""
     y = parts["y"][k] if "y" in parts else piece.y
     return Piece(piece.X, y, parts["sample_weight"][k] if "sample_weight" in parts else piece.weight)
@@ -256,8 +256,8 @@ def _some(
 
 
 def _encode(
-    pieces: Pieces, parts: Parts, digests: list[PieceDigests], classes: NDArray[Any]
-) -> tuple[Parts, tuple[float, float, int]]:
+    pieces: ShardBlocks, parts: ShardState, digests: list[PieceDigests], classes: NDArray[Any]
+) -> tuple[ShardState, tuple[float, float, int]]:
     """Turn positions in the labels of a block into ±1; return the weights of both classes and the number of rows.
 
     Where a worker was lost, the first pass is made again for its blocks: `digests` are those of the first time.

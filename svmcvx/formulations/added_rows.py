@@ -38,7 +38,7 @@ from svmcvx.core.bounded import GROW, Bounded, exact, exp, log, roundings, squar
 from svmcvx.core.rows import Ball, inner_error, norm_above
 from svmcvx.formulations.linear_dual import LinearTerm
 
-__all__ = ["AddedRows", "Group", "Stated", "dual_norm_above", "read", "stated"]
+__all__ = ["AddedRows", "Group", "StandardForm", "dual_norm_above", "read", "standard_form"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -48,7 +48,7 @@ LARGEST = 2.0**200
 COEFFICIENT = roundings(8)
 
 
-class Stated(NamedTuple):
+class StandardForm(NamedTuple):
     """A constraint in the form of the table: its kind, the affine expressions of its rows, and the order of its norm.
 
     `factor` divides the constraint's multiplier as cvxpy gives it by that of the form here.
@@ -60,19 +60,19 @@ class Stated(NamedTuple):
     factor: float = 1.0
 
 
-def stated(constraint: cp.Constraint) -> Stated | None:
+def standard_form(constraint: cp.Constraint) -> StandardForm | None:
     """Return a constraint in the form of the table, None where it has none."""
     if isinstance(constraint, cp.SOC):
         t, u = constraint.args
-        return Stated("norm", (t, u)) if t.size == 1 and u.ndim == 1 else None
+        return StandardForm("norm", (t, u)) if t.size == 1 and u.ndim == 1 else None
     if isinstance(constraint, (cp.constraints.Equality, cp.constraints.Zero)):
-        return Stated("equality", (constraint.expr,)) if constraint.expr.is_affine() else None
+        return StandardForm("equality", (constraint.expr,)) if constraint.expr.is_affine() else None
     if isinstance(constraint, cp.constraints.NonNeg):
-        return Stated("inequality", (-constraint.expr,)) if constraint.expr.is_affine() else None
+        return StandardForm("inequality", (-constraint.expr,)) if constraint.expr.is_affine() else None
     if not isinstance(constraint, (cp.constraints.Inequality, cp.constraints.NonPos)):
         return None
     if constraint.expr.is_affine():
-        return Stated("inequality", (constraint.expr,))
+        return StandardForm("inequality", (constraint.expr,))
     curved = [term for term in _terms(constraint.expr) if not term.is_affine()]
     if len(curved) != 1 or curved[0].size != constraint.expr.size:
         return None
@@ -80,7 +80,7 @@ def stated(constraint: cp.Constraint) -> Stated | None:
     limit = sum((-term for term in _terms(constraint.expr) if term.is_affine()), cp.Constant(0.0)) / factor
     limit = cp.vec(limit + np.zeros(atom.shape), order="F")
     if isinstance(atom, cp.abs) and atom.args[0].is_affine():
-        return Stated("entries", (limit, cp.vec(atom.args[0], order="F")), factor=factor)
+        return StandardForm("entries", (limit, cp.vec(atom.args[0], order="F")), factor=factor)
     if atom.size != 1:
         return None
     if isinstance(atom, Sum) and isinstance(atom.args[0], cp.abs):
@@ -91,13 +91,13 @@ def stated(constraint: cp.Constraint) -> Stated | None:
     if isinstance(atom, cp.quad_over_lin) and atom.args[0].is_affine() and atom.args[1].is_constant():
         divisor = float(atom.args[1].value)
         vector = cp.vec(atom.args[0], order="F")
-        return Stated("square", (limit * divisor, vector), factor=factor / divisor) if divisor > 0 else None
+        return StandardForm("square", (limit * divisor, vector), factor=factor / divisor) if divisor > 0 else None
     return None
 
 
-def _normed(vector: cp.Expression, limit: cp.Expression, order: float, factor: float) -> Stated | None:
+def _normed(vector: cp.Expression, limit: cp.Expression, order: float, factor: float) -> StandardForm | None:
     usable = vector.is_affine() and order >= 1.0
-    return Stated("norm", (limit, cp.vec(vector, order="F")), order, factor) if usable else None
+    return StandardForm("norm", (limit, cp.vec(vector, order="F")), order, factor) if usable else None
 
 
 def _terms(expression: cp.Expression) -> list[cp.Expression]:
@@ -266,7 +266,7 @@ class AddedRows:
             part = part if group.kind in ("equality", "inequality", "ball") else part[: group.limits]
             used = part > 0.0
             lost.append(total(exact(part[used]) * exact(over[used])))
-        return total(lost).above
+        return total(lost).upper_end
 
 
 def _with_coefficient_error(x: Bounded, size: Floats) -> Bounded:
@@ -293,7 +293,7 @@ def read(constraints: Sequence[cp.Constraint], names: Mapping[int, str], known: 
     names : mapping from the id of a variable to its name
     known : frozenset of str
     """
-    forms = [stated(constraint) for constraint in constraints]
+    forms = [standard_form(constraint) for constraint in constraints]
     usable = {number: form for number, form in enumerate(forms) if form is not None}
     pieces = [part for form in usable.values() for part in form.parts]
     groups: list[Group] = []
@@ -345,7 +345,7 @@ def _compiled(pieces: Sequence[cp.Expression], names: Mapping[int, str]) -> list
 
 
 def _grouped(
-    form: Stated, parts: list[tuple[dict[str, Any], Floats]], known: frozenset[str]
+    form: StandardForm, parts: list[tuple[dict[str, Any], Floats]], known: frozenset[str]
 ) -> tuple[str, int, dict[str, Any], Floats, Floats] | None:
     """Return kind, number of limits, coefficients, constants and scale of one constraint; None if its variables are not known."""
     if form.kind in ("norm", "square") and form.order == 2.0 and (radius := _radius(form.kind, parts)) is not None:
@@ -404,11 +404,11 @@ def norms_above(x: Floats, q: float) -> float:
     if largest == 0.0 or not math.isfinite(largest) or math.isinf(q):
         return largest
     if q == 1.0:
-        return total(exact(size)).above
+        return total(exact(size)).upper_end
     if q == 2.0:
         return norm_above(size)
     power: Any = total((exact(size) / largest) ** q)
-    return float((largest * exp(log(power) / q)).above)
+    return float((largest * exp(log(power) / q)).upper_end)
 
 
 def dual_norm_above(x: Floats, q: float) -> float:
@@ -420,4 +420,4 @@ def dual_norm_above(x: Floats, q: float) -> float:
     if q == 2.0:
         return norms_above(x, 2.0)
     # A smaller exponent has a larger norm.
-    return norms_above(x, (exact(q) / (exact(q) - 1.0)).below)
+    return norms_above(x, (exact(q) / (exact(q) - 1.0)).lower_end)

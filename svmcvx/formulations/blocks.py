@@ -40,7 +40,7 @@ from svmcvx.feature_space import LinearSpace
 from svmcvx.feature_space.blocks import BlockSettings, BlockSpace, spaces
 from svmcvx.formulations.base import Formulation
 from svmcvx.model import LinearModel
-from svmcvx.row_blocks.shards import Parts, Pieces, reads_rows
+from svmcvx.row_blocks.shards import ShardBlocks, ShardState, reads_rows
 from svmcvx.solution import DataFacts, Evidence, OptimalIntercepts
 
 __all__ = ["InBlocks", "Make", "added_expansions", "in_states", "without_features"]
@@ -88,7 +88,7 @@ class InBlocks(Formulation):
     _plan: BalancePlan | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
-        self.whole = self.make(space=self.space.nothing())
+        self.whole = self.make(space=self.space.empty())
         self.name = self.whole.name  # type: ignore[misc]
 
     @property
@@ -164,7 +164,7 @@ class InBlocks(Formulation):
         return max(float(outside), math.ldexp(abs(off), exponent or 0) if off else 0.0)
 
     def evaluate_dual(self, dual: Dual) -> Bounded:
-        """D at a feasible point: the gains of all blocks less the norm of their expansions together."""
+        """Dual objective at a feasible point: sums over all blocks, and the norm of the whole expansion."""
         name: Any = dual[self.entry]
         if name is None:
             return exact(0.0)
@@ -212,30 +212,32 @@ class InBlocks(Formulation):
 
 
 def added_expansions(found: Sequence[tuple[Bounded, Ball]]) -> Bounded:
-    """Return the dual value of blocks, from the gains and the expansion of each: the gains less the norm of all expansions together."""
+    """Return the dual objective from −Σℓ* and the expansion of each block."""
     w = functools.reduce(operator.add, [expansion for _, expansion in found])
-    return total([gains for gains, _ in found]) - 0.5 * w.squared_norm()
+    return total([value for value, _ in found]) - 0.5 * w.squared_norm()
 
 
 @reads_rows
-def _losses(pieces: Pieces, parts: Parts, make: Make, settings: BlockSettings, model: LinearModel) -> list[Bounded]:
+def _losses(
+    pieces: ShardBlocks, parts: ShardState, make: Make, settings: BlockSettings, model: LinearModel
+) -> list[Bounded]:
     return [make(space=space).losses(model) for space in spaces(pieces, parts, settings) if space.data.n]
 
 
 @reads_rows
 def _gains(
-    pieces: Pieces, parts: Parts, make: Make, settings: BlockSettings, entry: str, name: str
+    pieces: ShardBlocks, parts: ShardState, make: Make, settings: BlockSettings, entry: str, name: str
 ) -> list[tuple[Bounded, Ball]]:
     found = []
     for space, alpha in zip(spaces(pieces, parts, settings), parts[name], strict=True):
         if not space.data.n:
             continue
         statement, dual = make(space=space), {entry: alpha}
-        found.append((statement.gains(dual), space.expansion(statement.coefficients(dual))))
+        found.append((statement.minus_conjugate(dual), space.expansion(statement.coefficients(dual))))
     return found
 
 
-def without_features(parts: Parts, make: Make, settings: BlockSettings) -> list[Any]:
+def without_features(parts: ShardState, make: Make, settings: BlockSettings) -> list[Any]:
     """Return the statements of the blocks without their rows."""
     intercept, centre, _, classes, total, _ = settings
     found = []
@@ -248,8 +250,8 @@ def without_features(parts: Parts, make: Make, settings: BlockSettings) -> list[
 
 
 def _clip(
-    pieces: Pieces, parts: Parts, make: Make, settings: BlockSettings, name: str
-) -> tuple[Parts, list[ClassSums]]:
+    pieces: ShardBlocks, parts: ShardState, make: Make, settings: BlockSettings, name: str
+) -> tuple[ShardState, list[ClassSums]]:
     statements = without_features(parts, make, settings)
     clips = [clipped(alpha, s.largest_multiplier()) for s, alpha in zip(statements, parts[name], strict=True)]
     sums = [class_sums(alpha, rows.y) for alpha, rows in zip(clips, parts["rows"], strict=True)]
@@ -257,8 +259,8 @@ def _clip(
 
 
 def _coded(
-    pieces: Pieces, parts: Parts, make: Make, settings: BlockSettings, name: str | None
-) -> tuple[Parts, list[tuple[NDArray[np.uint8], Floats]]]:
+    pieces: ShardBlocks, parts: ShardState, make: Make, settings: BlockSettings, name: str | None
+) -> tuple[ShardState, list[tuple[NDArray[np.uint8], Floats]]]:
     """Return the bytes of the multipliers of each block, rows of weight zero among them, and those between."""
     found = []
     multipliers = parts[name] if name is not None else [np.zeros(rows.y.size) for rows in parts["rows"]]
@@ -271,7 +273,7 @@ def _coded(
     return {}, found
 
 
-def _to_grid(pieces: Pieces, parts: Parts, plan: BalancePlan) -> tuple[Parts, tuple[int, int]]:
+def _to_grid(pieces: ShardBlocks, parts: ShardState, plan: BalancePlan) -> tuple[ShardState, tuple[int, int]]:
     units = [grid_units(alpha, rows.y, plan) for alpha, rows in zip(parts[REPAIRED], parts["rows"], strict=True)]
     sums = [unit_sums(whole, rows.y) for whole, rows in zip(units, parts["rows"], strict=True)]
     return {REPAIRED: units}, (sum(part[0] for part in sums), sum(part[1] for part in sums))
@@ -287,7 +289,7 @@ def _shared_out(left: int, sums: Sequence[tuple[int, int]]) -> list[int]:
     return shares
 
 
-def _take(pieces: Pieces, parts: Parts, left: int, plan: BalancePlan) -> tuple[Parts, None]:
+def _take(pieces: ShardBlocks, parts: ShardState, left: int, plan: BalancePlan) -> tuple[ShardState, None]:
     """Take whole steps from one class, block by block, and return to numbers."""
     found = []
     rows = parts["rows"]
@@ -301,7 +303,13 @@ def _take(pieces: Pieces, parts: Parts, left: int, plan: BalancePlan) -> tuple[P
 
 
 def _violation(
-    pieces: Pieces, parts: Parts, make: Make, settings: BlockSettings, name: str, bounded: bool, exponent: int | None
+    pieces: ShardBlocks,
+    parts: ShardState,
+    make: Make,
+    settings: BlockSettings,
+    name: str,
+    bounded: bool,
+    exponent: int | None,
 ) -> list[tuple[float, int | None, float]]:
     """Return, for each block, the largest violation of a bound, y'α in steps of the grid where it is one, and rounded."""
     found: list[tuple[float, int | None, float]] = []

@@ -60,7 +60,7 @@ class LinearDual:
     Parameters
     ----------
     statement : BinaryStatement
-        With ``gains`` and ``coefficients``, the parts of its dual objective.
+        With ``minus_conjugate`` and ``coefficients``, the parts of its dual objective.
     """
 
     def __init__(self, statement: Any) -> None:
@@ -113,9 +113,9 @@ class LinearDual:
         found: float = self.statement.dual_violation(dual)
         return found
 
-    def gains(self, dual: Dual, term: LinearTerm) -> Bounded:
+    def minus_conjugate(self, dual: Dual, term: LinearTerm) -> Bounded:
         """The part of the dual objective without w."""
-        found: Bounded = self.statement.gains(dual)
+        found: Bounded = self.statement.minus_conjugate(dual)
         return found
 
     def bound(self, dual: Dual, term: LinearTerm) -> Bounded:
@@ -124,7 +124,7 @@ class LinearDual:
             norm = self.space.product(self.statement.coefficients(dual)).squared_norm
         else:
             norm = (self.expansion(dual) - term.w).squared_norm()
-        return self.gains(dual, term) - 0.5 * (norm / (1.0 + 2.0 * term.curvature)) + term.constant
+        return self.minus_conjugate(dual, term) - 0.5 * (norm / (1.0 + 2.0 * term.curvature)) + term.constant
 
 
 @runtime_checkable

@@ -261,7 +261,7 @@ class FormulationProblem(PlainProblem):
         return constrained(self, constraints, holds=holds, tol=tol)
 
 
-class Measured(NamedTuple):
+class MeasuredModel(NamedTuple):
     """The model near the present values of the variables, and what the added constraints say of it.
 
     Attributes
@@ -300,7 +300,7 @@ class ConstrainedStatement(Formulation):
         Number of constraints that were added.
     holds : callable, optional
         Tells of a model whether it meets them.
-    measured : Measured, optional
+    measured : MeasuredModel, optional
         Without `holds`: what the present values of the variables say.
     tol : float
         Violation that counts as none.
@@ -311,7 +311,7 @@ class ConstrainedStatement(Formulation):
     whole: Formulation
     count: int
     holds: Holds | None
-    measured: Measured | None
+    measured: MeasuredModel | None
     tol: float
     rows: AddedRows | None = None
 
@@ -369,7 +369,7 @@ class ConstrainedStatement(Formulation):
             found = self.whole.evaluate(model)
         else:
             found = self._linear.evaluate(model, self.measured.slacks)
-        if self.measured is None or self.measured.objective <= found.above:
+        if self.measured is None or self.measured.objective <= found.upper_end:
             return found
         return Evaluation(self.measured.objective, found.error)
 
@@ -384,7 +384,7 @@ class ConstrainedStatement(Formulation):
         """What multipliers of the rows add to the objective; the constraints are relaxed as far as the model needs it."""
         rows, measured = cast(AddedRows, self.rows), self.measured
         counts = measured is not None and measured.violation <= self.tol
-        return rows.term(m, rows.relaxation(m, cast(Measured, measured).excess) if counts else 0.0)
+        return rows.term(m, rows.relaxation(m, cast(MeasuredModel, measured).excess) if counts else 0.0)
 
     def repair(self, dual: Dual) -> Dual:
         """Put the multipliers of the rows into their cones and, with them, those of the statement."""
@@ -477,7 +477,7 @@ class ConstrainedProblem(FormulationProblem):
             self._read = (known, values), read(self._added, names, known)
         return self._read[1]
 
-    def _measured(self, statement: ConstrainedStatement, model: Any) -> Measured:
+    def _measured(self, statement: ConstrainedStatement, model: Any) -> MeasuredModel:
         """Measure the model of the variables, moved to the inner side of the constraints where a small step leads there."""
         rows = statement.rows
         left_out = [c for k, c in enumerate(self._added) if rows is None or k in rows.left_out]
@@ -488,11 +488,11 @@ class ConstrainedProblem(FormulationProblem):
             -math.inf if not others else float(self.objective.value) if usable(self.objective.value) else math.inf
         )
         if rows is None:
-            return Measured(model, largest, objective, [], {})
+            return MeasuredModel(model, largest, objective, [], {})
         linear = statement._linear
         slacks = {name: self.built.var_dict[name].value for name in rows.matrices if name not in OF_THE_MODEL}
         if not all(map(usable, slacks.values())):
-            return Measured(model, math.inf, objective, [], {})
+            return MeasuredModel(model, math.inf, objective, [], {})
         best, excess = model, self._excess(rows, linear, model, slacks)
         for _ in range(STEPS if not left_out else 0):
             at = linear.values(best, slacks)
@@ -505,7 +505,7 @@ class ConstrainedProblem(FormulationProblem):
             if not _total(found) < _total(excess):
                 break
             best, excess = nearer, found
-        return Measured(best, max(largest, _total(excess)), objective, excess, slacks)
+        return MeasuredModel(best, max(largest, _total(excess)), objective, excess, slacks)
 
     @staticmethod
     def _excess(rows: AddedRows, linear: LinearDual, model: Any, slacks: Mapping[str, Floats]) -> list[Floats]:
@@ -523,7 +523,7 @@ class ConstrainedProblem(FormulationProblem):
 
     def _beside(self, statement: ConstrainedStatement) -> list[Dual]:
         """Dual points with multipliers of the rows, from those that a solver has left."""
-        rows, measured = statement.rows, cast(Measured, statement.measured)
+        rows, measured = statement.rows, cast(MeasuredModel, statement.measured)
         if rows is None or not rows.groups:
             return []
         linear = statement._linear

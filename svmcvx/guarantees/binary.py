@@ -23,7 +23,7 @@ from svmcvx.formulations.margin.psvm import PSVM
 from svmcvx.formulations.margin_distribution.odm import ODM
 from svmcvx.formulations.margin_distribution.odml import ODML
 from svmcvx.guarantees.answers import CertifiedScores, Guarantee
-from svmcvx.guarantees.multipliers import Curved, Gains, Multipliers, PowerGains, Straight, room_above
+from svmcvx.guarantees.multipliers import DualTerms, LinearTerms, Multipliers, PowerTerms, QuadraticTerms, room_above
 from svmcvx.guarantees.perturbed import BLOCK, Theorem
 from svmcvx.guarantees.points import KernelPoints, LinearPoints, Points
 from svmcvx.kernels.columns import is_definite
@@ -168,7 +168,7 @@ def _guarantee(
     """Return the guarantee, from the ends of the interval on these data at the solution's own points."""
     model: Any = solution.model
     space = statement.space
-    upper, lower = statement.evaluate(model).above, statement.evaluate_dual(dual).below
+    upper, lower = statement.evaluate(model).upper_end, statement.evaluate_dual(dual).lower_end
     stripped = replace(model, intercept=0.0) if space.intercept == "free" else model
     points: Points
     if isinstance(space, LinearSpace):
@@ -177,7 +177,7 @@ def _guarantee(
         points = KernelPoints(space, stripped, v, moved)
     else:
         raise TypeError(f"no guarantees in a {type(space).__name__}")
-    gap = (exact(upper) - exact(lower)).above
+    gap = (exact(upper) - exact(lower)).upper_end
     return BinaryGuarantee(
         classes=space.data.classes,
         theorem=Theorem(points, multipliers, gap),
@@ -195,16 +195,16 @@ def _psvm(solution: Solution, space: FeatureSpace) -> BinaryGuarantee:
     dual = _feasible_dual(solution, statement)
     alpha = statement.alpha(dual)
     cost = exact(statement.C) * exact(statement.weight)
-    gains: Gains
+    terms: DualTerms
     if statement.p == 1:
-        gains = Straight(alpha.size)
+        terms = LinearTerms(alpha.size)
     elif statement.p == 2:
         # The conjugate is α²/(4Cs).
-        gains = Curved(1.0 - exact(alpha) / (2.0 * cost), 1.0 / (2.0 * cost))
+        terms = QuadraticTerms(1.0 - exact(alpha) / (2.0 * cost), 1.0 / (2.0 * cost))
     else:
-        gains = PowerGains(alpha, cost, statement.p)
+        terms = PowerTerms(alpha, cost, statement.p)
     above = room_above(alpha, statement.upper_bound())
-    multipliers = Multipliers(alpha, statement.y, above, space.intercept == "free", gains)
+    multipliers = Multipliers(alpha, statement.y, above, space.intercept == "free", terms)
     return _guarantee(solution, statement, dual, multipliers, alpha * statement.y)
 
 
@@ -212,14 +212,14 @@ def _hard_margin(solution: Solution, space: FeatureSpace) -> BinaryGuarantee:
     statement = HardMargin(space=space)
     dual = _feasible_dual(solution, statement)
     alpha = statement.alpha(dual)
-    multipliers = Multipliers(alpha, statement.y, np.full(alpha.size, np.inf), True, Straight(alpha.size))
+    multipliers = Multipliers(alpha, statement.y, np.full(alpha.size, np.inf), True, LinearTerms(alpha.size))
     # The objective is that of the model divided by its smallest margin, if that is below 1.
     moved = 0.0
     model: Any = solution.model
     lowest, violated = statement.lowest_margin(model)
     if lowest < 1.0 and lowest > 0.0 and not violated:
         stretch = 1.0 / exact(lowest) - 1.0
-        moved = (sqrt(statement.penalty(model)) * stretch).above
+        moved = (sqrt(statement.penalty(model)) * stretch).upper_end
     return _guarantee(solution, statement, dual, multipliers, alpha * statement.y, moved)
 
 
@@ -228,13 +228,13 @@ def _odm(solution: Solution, space: FeatureSpace) -> BinaryGuarantee:
     statement = ODM(space=space, C1=settings["C1"], C2=settings["C2"], D=settings["D"])
     dual = _feasible_dual(solution, statement)
     theta, y = statement.entry(dual, "theta"), statement.y
-    # In the sizes of the multipliers, whose signs are kept: gains (±1 − D)a − a²/(4Cc).
+    # In the sizes of the multipliers, whose signs do not change: g(a) = (±1 − D)a − a²/(4Cc).
     side = np.where(theta < 0.0, -1.0, 1.0)
     cost = where(theta < 0.0, exact(np.full(y.size, statement.C2)), exact(np.full(y.size, statement.C1)))
     cost = cost * statement.bounded_share
     slopes = exact(side) - exact(statement.D) - exact(np.abs(theta)) / (2.0 * cost)
     multipliers = Multipliers(
-        np.abs(theta), y * side, np.full(y.size, np.inf), False, Curved(slopes, 1.0 / (2.0 * cost))
+        np.abs(theta), y * side, np.full(y.size, np.inf), False, QuadraticTerms(slopes, 1.0 / (2.0 * cost))
     )
     return _guarantee(solution, statement, dual, multipliers, theta * y)
 
@@ -245,7 +245,7 @@ def _odml(solution: Solution, space: FeatureSpace) -> BinaryGuarantee:
     dual = _feasible_dual(solution, statement)
     alpha = statement.entry(dual, "alpha")
     above = room_above(alpha, statement.upper_bound())
-    multipliers = Multipliers(alpha, statement.y, above, False, Straight(alpha.size))
+    multipliers = Multipliers(alpha, statement.y, above, False, LinearTerms(alpha.size))
     return _guarantee(solution, statement, dual, multipliers, statement.coefficients(dual))
 
 

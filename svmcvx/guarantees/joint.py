@@ -46,7 +46,7 @@ from svmcvx.formulations.multiclass.simplex_losses import LargestHinge, Softmax,
 from svmcvx.formulations.multiclass.statement import MulticlassStatement
 from svmcvx.guarantees.answers import CertifiedScores, Guarantee
 from svmcvx.guarantees.binary import require_classes
-from svmcvx.guarantees.multipliers import EntropyGains, Gains, Multipliers, Straight
+from svmcvx.guarantees.multipliers import DualTerms, EntropyTerms, LinearTerms, Multipliers
 from svmcvx.guarantees.perturbed import BLOCK, Theorem
 from svmcvx.guarantees.points import LinearPoints, halved
 from svmcvx.model import MulticlassModel
@@ -192,14 +192,14 @@ def joint_guarantee(solution: Solution, X: Any, y: Any) -> JointGuarantee:
         )
     model: Any = solution.model
     dual = solution.dual if statement.dual_violation(solution.dual) == 0 else statement.repair(solution.dual)
-    upper, lower = statement.evaluate(model).above, statement.evaluate_dual(dual).below
-    gap = (exact(upper) - exact(lower)).above
+    upper, lower = statement.evaluate(model).upper_end, statement.evaluate_dual(dual).lower_end
+    gap = (exact(upper) - exact(lower)).upper_end
     alpha = statement.multipliers(dual)
     if isinstance(statement, M3SVM):
         points = _flow_points(statement, statement.required_flow(dual))
     else:
         points = _ridge_points(statement, model, alpha)
-    sides = _Sides(statement, alpha)
+    sides = _PairMultipliers(statement, alpha)
     theorems = tuple(
         Theorem(points(k, other, sides.rows(k, other)), sides.multipliers(k, other), gap)
         for k, other in combinations(range(statement.scores.data.c), 2)
@@ -226,8 +226,8 @@ def _refuse_m3svm(settings: Mapping[str, Any]) -> None:
         )
 
 
-class _Sides:
-    """The multipliers of two classes towards each other, with their rooms and gains.
+class _PairMultipliers:
+    """The multipliers of two classes towards each other, with the limits of their changes and their terms.
 
     Parameters
     ----------
@@ -261,9 +261,11 @@ class _Sides:
         rows = self.rows(k, other)
         towards = np.where(self.codes[rows] == k, other, k)
         values = self.alpha[rows, towards]
-        gains: Gains = Straight(rows.size) if self.left is None else EntropyGains(values, self.left[rows, towards])
+        terms: DualTerms = (
+            LinearTerms(rows.size) if self.left is None else EntropyTerms(values, self.left[rows, towards])
+        )
         signs = np.where(self.codes[rows] == k, 1.0, -1.0)
-        return Multipliers(values, signs, self.above[rows, towards], self.balanced, gains, self.below[rows, towards])
+        return Multipliers(values, signs, self.above[rows, towards], self.balanced, terms, self.below[rows, towards])
 
 
 @quietly
@@ -355,7 +357,7 @@ class FlowPoints(LinearPoints):
         """‖ηh‖ ≤ ½‖S‖ for p > 2."""
         if self.p <= 2.0:
             return super().longest_step(squares)
-        found = (0.5 * exact(max(self.length.below, 0.0)) / sqrt(exact(squares))).lower
+        found = (0.5 * exact(max(self.length.lower_end, 0.0)) / sqrt(exact(squares))).lower
         return np.asarray(np.where(squares == 0.0, np.inf, np.maximum(found, 0.0)))
 
 

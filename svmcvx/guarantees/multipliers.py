@@ -1,6 +1,6 @@
 r"""Multipliers of a machine, and what changing them costs its dual objective.
 
-A machine's dual objective is :math:`\sum_i g_i(a_i) - \tfrac12\|\sum_i\sigma_i a_i\varphi(x_i)\|^2` with concave gains g and signs
+A machine's dual objective is :math:`\sum_i g_i(a_i) - \tfrac12\|\sum_i\sigma_i a_i\varphi(x_i)\|^2` with concave functions g and signs
 σ; the multipliers have room, upwards and downwards, and Σσa = 0 where an intercept is free (:class:`Multipliers`). The theorem
 of :mod:`svmcvx.guarantees.perturbed` changes them by ±ηd and needs, from above,
 
@@ -20,14 +20,14 @@ from numpy.typing import NDArray
 from svmcvx.core.bounded import Bounded, between, exact, exp, log, positive_part, quietly, square, where
 from svmcvx.core.rows import sums_above
 
-__all__ = ["Curved", "EntropyGains", "Gains", "Multipliers", "PowerGains", "Straight", "room_above"]
+__all__ = ["DualTerms", "EntropyTerms", "LinearTerms", "Multipliers", "PowerTerms", "QuadraticTerms", "room_above"]
 
 Floats: TypeAlias = NDArray[np.float64]
 Rows: TypeAlias = NDArray[np.intp]
 
 
-class Gains(ABC):
-    """The gains of the multipliers of a machine."""
+class DualTerms(ABC):
+    """The concave functions g of the dual objective at the multipliers of an optimal model."""
 
     @property
     @abstractmethod
@@ -41,7 +41,7 @@ class Gains(ABC):
 
     @abstractmethod
     def shortfall(self, rows: Rows, d: Floats, step: Floats) -> Floats:
-        """Return numbers that are at least what the gains fall short of their tangents by, divided by the step; not negative.
+        """Return upper bounds of tangent minus g after a step, divided by the step; not negative.
 
         Parameters
         ----------
@@ -63,8 +63,8 @@ def column_sums_above(values: Floats) -> Floats:
 
 
 @dataclass(frozen=True)
-class Straight(Gains):
-    """Gains that are a themselves: losses without curvature in their conjugates, such as the hinge."""
+class LinearTerms(DualTerms):
+    """The terms g(a) = a, for losses with a linear conjugate such as the hinge."""
 
     n: int
 
@@ -84,8 +84,8 @@ class Straight(Gains):
 
 
 @dataclass(frozen=True)
-class Curved(Gains):
-    """Gains that are quadratic, with constant second derivatives: squared losses.
+class QuadraticTerms(DualTerms):
+    """Quadratic terms, for squared losses.
 
     Parameters
     ----------
@@ -117,8 +117,8 @@ class Curved(Gains):
 
 
 @dataclass(frozen=True)
-class PowerGains(Gains):
-    r"""Gains of the hinge to a power p > 1: :math:`a` less its conjugate, whose derivative is the slack :math:`(a/Cs p)^{1/(p-1)}`.
+class PowerTerms(DualTerms):
+    r"""Terms of the hinge to a power p > 1: :math:`a` less its conjugate, whose derivative is the slack :math:`(a/Cs p)^{1/(p-1)}`.
 
     Parameters
     ----------
@@ -182,8 +182,8 @@ class PowerGains(Gains):
 
 
 @dataclass(frozen=True)
-class EntropyGains(Gains):
-    r"""Gains that are entropies of a multiplier and of what is left of its weight: softmax and logistic losses.
+class EntropyTerms(DualTerms):
+    r"""Entropies of a multiplier and of the rest of its weight, for softmax and logistic losses.
 
     With r what is left, :math:`g' = \log(r/a)`. As :math:`\log(1+t) \le t - t^2/2 + t^3/3` for t > −1, what each entropy falls short of its tangent
     by is at most :math:`a\,t^2(\tfrac12 - t/6 + t^2/3)` at the relative change t = δ/a, and with −δ/r for what is left.
@@ -239,7 +239,7 @@ class Multipliers:
         How much each may grow: numbers that are at most the exact ones, infinite without a bound.
     balanced : bool
         Whether Σσa has to stay what it is.
-    gains : Gains
+    terms : DualTerms
     below : ndarray of shape (n,), optional
         How much each may fall, in the same way; down to 0 by default.
     """
@@ -248,7 +248,7 @@ class Multipliers:
     signs: Floats
     above: Floats
     balanced: bool
-    gains: Gains
+    terms: DualTerms
     below: Floats | None = None
 
     @property

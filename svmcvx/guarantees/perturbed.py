@@ -123,13 +123,13 @@ class Theorem:
     @cached_property
     def squared_radius(self) -> float:
         """At least ρ²."""
-        return max((exact(self.gap) - 0.25 * exact(self.points.separation_below())).above, LEAST_SQUARE)
+        return max((exact(self.gap) - 0.25 * exact(self.points.separation_below())).upper_end, LEAST_SQUARE)
 
     @cached_property
     def _targets(self) -> Bounded:
         """The σg' − <m, φ> of all vectors."""
         dual = self.multipliers
-        found: Bounded = signed(dual.signs, dual.gains.slopes)
+        found: Bounded = signed(dual.signs, dual.terms.slopes)
         return found - self.points.training_scores(np.arange(dual.values.size))
 
     @cached_property
@@ -138,7 +138,7 @@ class Theorem:
         """Vectors with room on both sides, with what solves their system: a few for all rows, more for those that these leave open."""
         dual = self.multipliers
         room = np.minimum(dual.down, dual.above)
-        curvature = dual.gains.curvatures
+        curvature = dual.terms.curvatures
         usable = np.flatnonzero((room > 0.0) & np.isfinite(curvature))
         added = 2.0 * curvature[usable] + self.squared_radius / room[usable] ** 2
         usable, added = usable[np.isfinite(added)], added[np.isfinite(added)]
@@ -218,7 +218,7 @@ class Theorem:
         dual = self.multipliers
         d = dual.signs[rows][:, None] * c
         radius = self.squared_radius
-        curvature = (dual.gains.curvatures[rows][:, None] * d * d).sum(axis=0) if rows.size else 0.0
+        curvature = (dual.terms.curvatures[rows][:, None] * d * d).sum(axis=0) if rows.size else 0.0
         bend = self.points.bend(squares, np.zeros(squares.shape)) + 0.5 * np.nan_to_num(curvature, nan=0.0, posinf=0.0)
         wanted = math.sqrt(radius) / np.sqrt(bend)
         room = (dual.room(rows, d) / np.abs(d)).min(axis=0, initial=np.inf) * SHRINK
@@ -230,7 +230,7 @@ class Theorem:
         width = exact(np.full(taken.shape, radius)) / exact(taken) + exact(taken) * exact(
             self.points.bend(squares, taken)
         )
-        width = width + exact(dual.gains.shortfall(rows, d, taken))
+        width = width + exact(dual.terms.shortfall(rows, d, taken))
         return np.asarray(np.where(step >= LEAST_STEP, np.maximum(width.upper, 0.0), np.inf))
 
     @quietly
@@ -238,12 +238,12 @@ class Theorem:
         """Take in what single vectors say, with c = 1: the best of all for each row."""
         dual = self.multipliers
         rooms = dual.room(np.arange(dual.values.size), side * dual.signs)
-        rows = np.flatnonzero((rooms > 0.0) & np.isfinite(dual.gains.curvatures))
+        rows = np.flatnonzero((rooms > 0.0) & np.isfinite(dual.terms.curvatures))
         if not rows.size:
             return
         targets = self._targets.value[rows]
         lengths = self.points.squared_lengths()[rows]
-        curvature = dual.gains.curvatures[rows]
+        curvature = dual.terms.curvatures[rows]
         squares = np.maximum(T.squared_lengths()[:, None] - 2.0 * T.products(rows) + lengths, 0.0)
         bend = self.points.bend(squares, np.zeros(squares.shape)) + 0.5 * curvature
         step = np.minimum(math.sqrt(self.squared_radius) / np.sqrt(bend), rooms[rows])

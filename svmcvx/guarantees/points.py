@@ -201,11 +201,11 @@ class LinearPoints(Points):
 
     def separation_below(self) -> float:
         """The lower end of :attr:`separation`."""
-        return max(self.separation.below, 0.0)
+        return max(self.separation.lower_end, 0.0)
 
     def distance_below(self, other: Self) -> float:
         """The lower end of the squared norm of the difference."""
-        return max(((self.centre - other.centre).squared_norm() * self.scale).below, 0.0)
+        return max(((self.centre - other.centre).squared_norm() * self.scale).lower_end, 0.0)
 
     def tested(self, T: Features) -> LinearTested:
         """Shift the rows like those of the training data; sparse ones are kept sparse with sparse training data only."""
@@ -348,10 +348,10 @@ class KernelPoints(Points):
         v = exact(self.v)
         if not v.is_exact:
             errors = exact(np.broadcast_to(v.error, v.shape))
-            off = (exact(off) + total(errors * self.space.lengths) * 0.5).above
+            off = (exact(off) + total(errors * self.space.lengths) * 0.5).upper_end
         if self._constant:
             # The intercept of a model is the sum of its coefficients, rounded.
-            off = (exact(off) + exact(self._sum_off)).above
+            off = (exact(off) + exact(self._sum_off)).upper_end
         return off
 
     @cached_property
@@ -401,19 +401,19 @@ class KernelPoints(Points):
         found = found + square(apart)
         if self.moved:
             off = exact(self.moved)
-            found = found.widened((2.0 * off * sqrt(found) + square(off)).above)
+            found = found.widened((2.0 * off * sqrt(found) + square(off)).upper_end)
         return found
 
     def separation_below(self) -> float:
         """The lower end of :attr:`separation`."""
-        return max(self.separation.below, 0.0)
+        return max(self.separation.lower_end, 0.0)
 
     def distance_below(self, other: Self) -> float:
         """The lower end of the squared norm of the difference, where both expand over the data."""
         if not (self._expands and other._expands) or self._constant or self.moved or other.moved:
             return 0.0
         difference = _halved(self._coefficients - other._coefficients)
-        return max(self.space.squared_norm_of(difference).below, 0.0)
+        return max(self.space.squared_norm_of(difference).lower_end, 0.0)
 
     @property
     def _coefficients(self) -> Bounded:

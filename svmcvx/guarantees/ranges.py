@@ -31,7 +31,7 @@ from svmcvx.core.bounded import Bounded, between, exact
 from svmcvx.errors import DataError
 from svmcvx.formulations.margin.psvm import PSVM
 from svmcvx.guarantees.binary import BinaryGuarantee, binary_guarantee
-from svmcvx.guarantees.multipliers import Curved, Gains, Multipliers, Straight
+from svmcvx.guarantees.multipliers import DualTerms, LinearTerms, Multipliers, QuadraticTerms
 from svmcvx.guarantees.perturbed import BLOCK, LEAST_SQUARE, Chosen, ScoreBounds, Theorem
 from svmcvx.guarantees.points import Tested
 from svmcvx.solution import Solution
@@ -107,7 +107,7 @@ class _OverRange(Theorem):
         gap = max(one.found.theorem.gap, other.found.theorem.gap)
         apart = one.found.theorem.points.distance_below(other.found.theorem.points)
         rise = (exact(other.C) - exact(one.C)) * (one.losses - other.losses) - exact(apart)
-        return max((exact(gap) + 0.25 * exact(max(rise.above, 0.0))).above, LEAST_SQUARE)
+        return max((exact(gap) + 0.25 * exact(max(rise.upper_end, 0.0))).upper_end, LEAST_SQUARE)
 
     @cached_property
     def _targets(self) -> Bounded:
@@ -120,7 +120,7 @@ class _OverRange(Theorem):
         assert isinstance(T, _Pair)  # noqa: S101 - prepared by over_range
         if not rows.size:
             return [tested.scores for tested in T.both]
-        slopes: Bounded = (exact(self.multipliers.signs) * self.multipliers.gains.slopes)[rows] @ c
+        slopes: Bounded = (exact(self.multipliers.signs) * self.multipliers.terms.slopes)[rows] @ c
         return [
             tested.scores + slopes - node.found.theorem.points.training_scores(rows) @ c
             for tested, node in zip(T.both, self.ends, strict=True)
@@ -165,15 +165,15 @@ def over_range(one: Node, other: Node) -> NDArray[np.bool_]:
     """
     ends = (one, other)
     first, last = (node.found.theorem.multipliers for node in ends)
-    slopes = [multipliers.gains.slopes for multipliers in (first, last)]
-    gains: Gains = Straight(first.values.size)
+    slopes = [multipliers.terms.slopes for multipliers in (first, last)]
+    terms: DualTerms = LinearTerms(first.values.size)
     if one.p == 2:
         low = np.minimum(*(np.asarray(slope.lower) for slope in slopes))
         high = np.maximum(*(np.asarray(slope.upper) for slope in slopes))
-        assert isinstance(first.gains, Curved)  # noqa: S101 - the gains of p = 2
-        gains = Curved(between(low, high), first.gains.curvature)
+        assert isinstance(first.terms, QuadraticTerms)  # noqa: S101 - the terms of p = 2
+        terms = QuadraticTerms(between(low, high), first.terms.curvature)
     multipliers = Multipliers(
-        np.minimum(first.values, last.values), first.signs, np.minimum(first.above, last.above), first.balanced, gains
+        np.minimum(first.values, last.values), first.signs, np.minimum(first.above, last.above), first.balanced, terms
     )
     theorem = _OverRange(one.found.theorem.points, multipliers, 0.0, ends)
     found = []

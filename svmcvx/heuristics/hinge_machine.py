@@ -19,7 +19,7 @@ import numpy as np
 import scipy.linalg as sl
 from numpy.typing import NDArray
 
-from svmcvx.heuristics.signed_rows import Geometry, never
+from svmcvx.heuristics.signed_rows import SignedRows, never
 from svmcvx.system.cancellation import cholesky, run_with_deadline
 from svmcvx.system.deadline import OutOfTime
 
@@ -193,7 +193,7 @@ def _length(
     return longest
 
 
-def restricted_point(geometry: Geometry, kept: Bools, M: Floats, C: float | None) -> tuple[Floats, float] | None:
+def restricted_point(geometry: SignedRows, kept: Bools, M: Floats, C: float | None) -> tuple[Floats, float] | None:
     """Return the best (w, b) that drops a set while u ≥ 1 − M on it, feasible by a little more than rounding.
 
     With `C` the observations kept have hinge losses up to 2 at this price, without it margins of at least 1.
@@ -217,7 +217,7 @@ def restricted_point(geometry: Geometry, kept: Bools, M: Floats, C: float | None
 
 
 def ramp_descent(
-    geometry: Geometry, C: float, dropped: Bools, stop: Callable[[], bool] = never
+    geometry: SignedRows, C: float, dropped: Bools, stop: Callable[[], bool] = never
 ) -> tuple[Floats, float]:
     """Solve the hinge problem without the observations dropped, drop those with u < −1 instead, until nothing changes.
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svmcvx.heuristics.least_norm import LeastNorm
-from svmcvx.heuristics.signed_rows import ON_MARGIN, Geometry, Incumbent, never, violated
+from svmcvx.heuristics.signed_rows import ON_MARGIN, Incumbent, SignedRows, never, violated
 
 __all__ = ["local_search"]
 
@@ -24,7 +24,7 @@ MOST_REFITS, FEWEST_REFITS, WORK = 600, 20, 4e8
 
 
 def local_search(
-    geometry: Geometry,
+    geometry: SignedRows,
     objective_value: ObjectiveValue,
     *,
     loss_bound: Callable[[float], float],
@@ -40,7 +40,7 @@ def local_search(
 
     Parameters
     ----------
-    geometry : Geometry
+    geometry : SignedRows
     objective_value : callable
         Objective of (‖w‖², weight dropped).
     loss_bound : callable
@@ -76,7 +76,7 @@ class _Search:
 
     def __init__(
         self,
-        geometry: Geometry,
+        geometry: SignedRows,
         objective_value: ObjectiveValue,
         points: Iterable[tuple[Floats, float]],
         stop: Callable[[], bool],
@@ -88,13 +88,13 @@ class _Search:
         self.refits = int(min(max(WORK / (n * max(r, 1) ** 2), FEWEST_REFITS), MOST_REFITS))
         self.seen: set[bytes] = set()
         for w, b in points:
-            self.offer(w, b)
+            self.update_incumbent(w, b)
 
     @property
     def exhausted(self) -> bool:
         return self.refits <= 0 or self.stop()
 
-    def offer(self, w: Floats, b: float) -> Incumbent:
+    def update_incumbent(self, w: Floats, b: float) -> Incumbent:
         point = self.geometry.incumbent(w, b, violated)
         value = self.objective_value(point.norm, point.loss)
         if value < self.value - ON_MARGIN * abs(value) or (self.best is None and math.isfinite(value)):
@@ -108,7 +108,7 @@ class _Search:
         self.seen.add(key)
         self.refits -= 1
         found = self.geometry.refit(kept)
-        return None if found is None else (self.offer(found.w, found.b), found)
+        return None if found is None else (self.update_incumbent(found.w, found.b), found)
 
     def improve(self) -> bool:
         """Try all moves from the best point; tell whether one improved."""

@@ -82,7 +82,7 @@ class _RoundingSearch:
             return norm + self.lam * missed
         return np.where(missed <= self.k * (1.0 + _sum_error(self.s.size)), norm, np.inf)
 
-    def offer(self, w: Floats) -> None:
+    def update_incumbent(self, w: Floats) -> None:
         """Keep `w` if it is the best point so far."""
         missed = self.missed_weight(self.A @ w)
         if self.lam is None and missed > self.k:
@@ -106,14 +106,14 @@ class _RoundingSearch:
         values = self.objective_values(norm, missed)
         best = int(np.argmin(values))
         if math.isfinite(values[best]):
-            self.offer(_scaled_up(self.A, w / order[best]))
+            self.update_incumbent(_scaled_up(self.A, w / order[best]))
 
     def refit(self, kept: NDArray[np.intp]) -> bool:
         """Offer the least-norm point with margins of at least 1 on the observations kept; False if there is none."""
         found = None if self.stop() else least_norm(self.A[kept], None)
         if found is None:
             return False
-        self.offer(_scaled_up(self.A, found.w))
+        self.update_incumbent(_scaled_up(self.A, found.w))
         return True
 
     def peel(self) -> None:
@@ -214,7 +214,7 @@ def round_relaxation(
     A = L * (data.y / scale)[:, None]
     start = np.zeros(L.shape[1])
     search = _RoundingSearch(A, data.weight, lam, math.inf if k is None else k, scale, start, math.inf, stop)
-    search.offer(start)
+    search.update_incumbent(start)
     direction = np.asarray(w, dtype=np.float64) * scale
     search.stretch(direction)
     u = A @ direction

@@ -19,7 +19,7 @@ from svmcvx.feature_space import FeatureSpace
 from svmcvx.heuristics.least_norm import LeastNorm, least_norm
 from svmcvx.system import memory
 
-__all__ = ["ON_MARGIN", "Geometry", "Incumbent", "violated"]
+__all__ = ["ON_MARGIN", "Incumbent", "SignedRows", "violated"]
 
 Floats: TypeAlias = NDArray[np.float64]
 Bools: TypeAlias = NDArray[np.bool_]
@@ -46,7 +46,7 @@ class Incumbent(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Geometry:
+class SignedRows:
     """Signed rows of the factor, labels, weights, and whether the bias is free.
 
     Attributes
@@ -62,7 +62,7 @@ class Geometry:
     free: bool
 
     @classmethod
-    def of(cls, space: FeatureSpace) -> Geometry:
+    def of(cls, space: FeatureSpace) -> SignedRows:
         """Return the geometry of a feature space; refuse what does not fit into memory."""
         L = space.factor
         n, r = L.shape

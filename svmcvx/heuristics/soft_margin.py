@@ -9,7 +9,7 @@ import numpy as np
 import scipy.linalg as sl
 from numpy.typing import NDArray
 
-from svmcvx.heuristics.signed_rows import Geometry, never
+from svmcvx.heuristics.signed_rows import SignedRows, never
 from svmcvx.numerical.newton import NewtonStep, newton
 from svmcvx.system.cancellation import cholesky, run_with_deadline
 from svmcvx.system.deadline import OutOfTime
@@ -29,12 +29,12 @@ NEGLIGIBLE = 1e-14
 BIAS = 1e-8
 
 
-def soft_margin_scores(geometry: Geometry, cost: float, stop: Callable[[], bool] = never) -> Floats:
+def soft_margin_scores(geometry: SignedRows, cost: float, stop: Callable[[], bool] = never) -> Floats:
     r"""Return the margins u of :math:`\min \|w\|^2 + \mathrm{cost} \sum s_i (1-u_i)_+^2`, rows divided by their largest entry."""
     return squared_hinge(*_scaled(geometry), geometry.weight, cost, None, stop)[0]
 
 
-def elastic_filter(geometry: Geometry, stop: Callable[[], bool] = never) -> Floats:
+def elastic_filter(geometry: SignedRows, stop: Callable[[], bool] = never) -> Floats:
     """Return a score that drops few observations before the others are separable.
 
     Of the observations with the largest slacks, that one is dropped first whose loss lets the total slack fall the most,
@@ -42,7 +42,7 @@ def elastic_filter(geometry: Geometry, stop: Callable[[], bool] = never) -> Floa
 
     Parameters
     ----------
-    geometry : Geometry
+    geometry : SignedRows
     stop : callable
         Asked before each step.
     """
@@ -68,7 +68,7 @@ def elastic_filter(geometry: Geometry, stop: Callable[[], bool] = never) -> Floa
     return score
 
 
-def _scaled(geometry: Geometry) -> tuple[Floats, Floats]:
+def _scaled(geometry: SignedRows) -> tuple[Floats, Floats]:
     """Return the rows divided by their largest entry, with the signed constant if the bias is free, and the price of each column."""
     G, y = geometry.G, geometry.y
     rows = G / (float(np.abs(G).max(initial=0.0)) or 1.0)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Drawn", "check_figures", "draw_figures", "figure_names", "write_figures", "write_report"]
 
-_ROOM = "svmcvx.papers.drawings"
+_PACKAGE = "svmcvx.papers.drawings"
 
 
 class _Figure(NamedTuple):
@@ -34,7 +34,9 @@ class _Figure(NamedTuple):
     function: str
 
     def load(self) -> Callable[[Reproduction], Figure | None]:
-        found: Callable[[Reproduction], Figure | None] = getattr(import_module(f"{_ROOM}.{self.module}"), self.function)
+        found: Callable[[Reproduction], Figure | None] = getattr(
+            import_module(f"{_PACKAGE}.{self.module}"), self.function
+        )
         return found
 
 

@@ -28,25 +28,27 @@ class _Table(NamedTuple):
         return found
 
 
-_ROOM = "svmcvx.papers"
+_PACKAGE = "svmcvx.papers"
 _TABLES: Mapping[str, _Table] = {
-    "psvm-table1": _Table("pSVM, Table 1", f"{_ROOM}.psvm", "table1", ("sets",)),
+    "psvm-table1": _Table("pSVM, Table 1", f"{_PACKAGE}.psvm", "table1", ("sets",)),
     "psvm-table1-baselines": _Table(
-        "pSVM, Table 1, the other classifiers", f"{_ROOM}.psvm_baselines", "table1", ("repeats", "sets")
+        "pSVM, Table 1, the other classifiers", f"{_PACKAGE}.psvm_baselines", "table1", ("repeats", "sets")
     ),
-    "psvm-table3": _Table("pSVM, Table 3", f"{_ROOM}.psvm", "table3", ("sets",)),
-    "odm-table2": _Table("ODM, Table 2 (linear)", f"{_ROOM}.odm", "table2", ("repeats", "every", "sets")),
-    "odm-table3": _Table("ODM, Table 3 (Gaussian kernel)", f"{_ROOM}.odm", "table3", ("repeats", "every", "sets")),
-    "odm-table4": _Table("ODM, Table 4 (large sets)", f"{_ROOM}.odm", "table4", ("repeats", "every", "sets")),
-    "m3svm-table1": _Table("M3SVM, Table 1", f"{_ROOM}.m3svm", "table1", ("repeats", "every", "sets")),
-    "m3svm-figure3": _Table("M3SVM, Figure 3 (exponents)", f"{_ROOM}.m3svm", "figure3", ("repeats", "every", "sets")),
-    "conic-table1": _Table("Conic loss, Table 1", f"{_ROOM}.conic", "table1"),
-    "conic-table2": _Table("Conic loss, Table 2 (seconds)", f"{_ROOM}.conic", "table2"),
-    "conic-table3": _Table("Conic loss, Table 3", f"{_ROOM}.conic", "table3"),
-    "conic-table4": _Table("Conic loss, Table 4", f"{_ROOM}.conic", "table4"),
-    "l0-table51": _Table("l0-KSVM, Table 5.1 (Double Circles)", f"{_ROOM}.l0", "table51"),
-    "l0-table52": _Table("l0-KSVM, Table 5.2 (Double Moons)", f"{_ROOM}.l0", "table52"),
-    "l0-table53": _Table("l0-KSVM, Table 5.3", f"{_ROOM}.l0", "table53"),
+    "psvm-table3": _Table("pSVM, Table 3", f"{_PACKAGE}.psvm", "table3", ("sets",)),
+    "odm-table2": _Table("ODM, Table 2 (linear)", f"{_PACKAGE}.odm", "table2", ("repeats", "every", "sets")),
+    "odm-table3": _Table("ODM, Table 3 (Gaussian kernel)", f"{_PACKAGE}.odm", "table3", ("repeats", "every", "sets")),
+    "odm-table4": _Table("ODM, Table 4 (large sets)", f"{_PACKAGE}.odm", "table4", ("repeats", "every", "sets")),
+    "m3svm-table1": _Table("M3SVM, Table 1", f"{_PACKAGE}.m3svm", "table1", ("repeats", "every", "sets")),
+    "m3svm-figure3": _Table(
+        "M3SVM, Figure 3 (exponents)", f"{_PACKAGE}.m3svm", "figure3", ("repeats", "every", "sets")
+    ),
+    "conic-table1": _Table("Conic loss, Table 1", f"{_PACKAGE}.conic", "table1"),
+    "conic-table2": _Table("Conic loss, Table 2 (seconds)", f"{_PACKAGE}.conic", "table2"),
+    "conic-table3": _Table("Conic loss, Table 3", f"{_PACKAGE}.conic", "table3"),
+    "conic-table4": _Table("Conic loss, Table 4", f"{_PACKAGE}.conic", "table4"),
+    "l0-table51": _Table("l0-KSVM, Table 5.1 (Double Circles)", f"{_PACKAGE}.l0", "table51"),
+    "l0-table52": _Table("l0-KSVM, Table 5.2 (Double Moons)", f"{_PACKAGE}.l0", "table52"),
+    "l0-table53": _Table("l0-KSVM, Table 5.3", f"{_PACKAGE}.l0", "table53"),
 }
 
 

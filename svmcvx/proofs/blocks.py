@@ -319,7 +319,7 @@ class _ODM:
         weights = Interval.exactly(float(statement.rows))
         self.total = weights if statement.weight is None else Interval.exactly(statement.weight).sum()
         zero = Interval.exactly(0.0)
-        self.losses = self.gains = self.shift = zero
+        self.losses = self.minus_conjugate = self.shift = zero
         self.expansion = Interval.exactly(np.zeros(statement.columns))
 
     def add(
@@ -353,7 +353,7 @@ class _ODM:
         price = Interval(*(np.where(value > 0, a, b) for a, b in ((C1.low, C2.low), (C1.high, C2.high))))
         terms = theta - D * theta.size() - (theta * theta).over(Interval.exactly(4.0) * shares * price)
         signed = theta * Interval.exactly(signs)
-        self.gains, self.shift = self.gains + terms.sum(), self.shift + signed.sum()
+        self.minus_conjugate, self.shift = self.minus_conjugate + terms.sum(), self.shift + signed.sum()
         self.expansion = self.expansion + _expansion(rows, signed)
 
     def dual_value(self, intercept: str) -> Interval:
@@ -361,4 +361,4 @@ class _ODM:
         norm = (self.expansion * self.expansion).sum().nonneg()
         if intercept == "penalised":
             norm = norm + (self.shift * self.shift).nonneg()
-        return self.gains - Interval.exactly(0.5) * norm
+        return self.minus_conjugate - Interval.exactly(0.5) * norm

@@ -13,10 +13,10 @@ from svmcvx.containers import as_array
 from svmcvx.data import check_labels, check_weights, coded_labels
 from svmcvx.errors import DataError
 from svmcvx.row_blocks.piece import PieceDigests
-from svmcvx.row_blocks.shards import Parts, Pieces, Shards, reads_rows
+from svmcvx.row_blocks.shards import ShardBlocks, Shards, ShardState, reads_rows
 from svmcvx.row_blocks.sources import BlockLabels, RowBlocks, is_dask, piece_of
 
-__all__ = ["LabelCounts", "Sides", "label_counts"]
+__all__ = ["ClassPartition", "LabelCounts", "label_counts"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -29,7 +29,7 @@ class LabelCounts(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Sides:
+class ClassPartition:
     """Labels that two sides are made of, passed as `y` in place of the labels themselves.
 
     Attributes
@@ -130,7 +130,7 @@ def _counts(y: Any) -> tuple[NDArray[Any], NDArray[np.intp]]:
 
 
 @reads_rows
-def _label_counts(pieces: Pieces, parts: Parts) -> list[tuple[NDArray[Any], NDArray[np.intp]]]:
+def _label_counts(pieces: ShardBlocks, parts: ShardState) -> list[tuple[NDArray[Any], NDArray[np.intp]]]:
     """Count the labels of each block; uses `labels` of a loader that has it, so that the rows are not loaded."""
     found = []
     for number, load in enumerate(pieces.loaders):

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from svmcvx.errors import DataError
 from svmcvx.row_blocks.piece import Piece
-from svmcvx.row_blocks.shards import Parts, Pieces, Shards, reads_rows
+from svmcvx.row_blocks.shards import ShardBlocks, Shards, ShardState, reads_rows
 from svmcvx.row_blocks.sources import BlockLabels, RowBlocks, piece_of
 
 __all__ = ["labelled_pieces", "mapped_rows"]
@@ -42,7 +42,7 @@ def mapped_rows(model: Any, method: str, X: Any, dtype: Any, *, columns: int | N
         shards = Shards.of(X.loaders)
         if shards.client is None:
             # One block after another, since a model uses several threads itself.
-            listed = [_mapped(Pieces((load,)), {}, model, method) for load in X.loaders]
+            listed = [_mapped(ShardBlocks((load,)), {}, model, method) for load in X.loaders]
         else:
             listed = shards.read(_mapped, None, model, method)
         return np.concatenate([part for found in listed for part in found]).astype(dtype, copy=False)
@@ -56,7 +56,7 @@ def mapped_rows(model: Any, method: str, X: Any, dtype: Any, *, columns: int | N
 
 
 @reads_rows
-def _mapped(pieces: Pieces, parts: Parts, model: Any, method: str) -> list[NDArray[Any]]:
+def _mapped(pieces: ShardBlocks, parts: ShardState, model: Any, method: str) -> list[NDArray[Any]]:
     return [_of_rows(piece.X, model, method) for piece in pieces if piece.X.shape[0]]
 
 

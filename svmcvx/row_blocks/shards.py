@@ -24,7 +24,7 @@ from svmcvx.system.cluster import default_client
 from svmcvx.system.deadline import Deadline, OutOfTime
 from svmcvx.system.threads import available_threads, single_blas_thread
 
-__all__ = ["Parts", "Pieces", "Shards", "State", "reads_rows"]
+__all__ = ["ShardBlocks", "ShardState", "Shards", "State", "reads_rows"]
 
 log = logging.getLogger(__name__)
 
@@ -64,7 +64,7 @@ def _bytes(part: Any) -> int:
 
 
 @dataclass(frozen=True)
-class Pieces:
+class ShardBlocks:
     """The blocks of a shard, loaded one after another.
 
     Attributes
@@ -103,7 +103,7 @@ class _Given:
 
 
 # The parts of a state: by name, one object a block.
-Parts: TypeAlias = dict[str, list[Any]]
+ShardState: TypeAlias = dict[str, list[Any]]
 # Changes or reads a state: function(pieces, parts, *arguments).
 Operation: TypeAlias = Callable[..., Any]
 
@@ -147,10 +147,10 @@ def _read(call: _Call, state: State, first: int, source: Any, *beside: Any) -> A
         return call.operation(_pieces(call, first, source, beside), state.parts, *call.arguments)
 
 
-def _pieces(call: _Call, first: int, source: Any, beside: tuple[Any, ...]) -> Pieces:
+def _pieces(call: _Call, first: int, source: Any, beside: tuple[Any, ...]) -> ShardBlocks:
     if isinstance(source, _Source):
-        return Pieces(source.loaders, call.stop, first)
-    return Pieces((_Given((source, *beside)),), call.stop, first)
+        return ShardBlocks(source.loaders, call.stop, first)
+    return ShardBlocks((_Given((source, *beside)),), call.stop, first)
 
 
 def _value(state: State) -> Any:
@@ -327,7 +327,7 @@ def _needed(call: _Call, source: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def _set_part(
-    pieces: Pieces, parts: dict[str, list[Any]], name: str, listed: list[Any]
+    pieces: ShardBlocks, parts: dict[str, list[Any]], name: str, listed: list[Any]
 ) -> tuple[dict[str, list[Any]], None]:
     return {name: listed}, None
 

@@ -200,8 +200,8 @@ def _kernel_of(solution: Solution) -> KernelLike:
 
 def _gap(statement: ODM | ODML, v: Floats, dual: Dual) -> float:
     """Return the duality gap of a dual point and of the model that it expands to."""
-    upper = statement.evaluate(statement.space.model(v)).above
-    return max(upper - statement.evaluate_dual(dual).below, 0.0)
+    upper = statement.evaluate(statement.space.model(v)).upper_end
+    return max(upper - statement.evaluate_dual(dual).lower_end, 0.0)
 
 
 def _smallest_margins(u: Floats, zz: Floats, zg: Floats, gg: Floats, slack: float) -> Floats:

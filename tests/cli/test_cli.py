@@ -212,7 +212,7 @@ def test_compile_leaves_nothing_to_compile(run):
 
 
 def test_every_group_of_first_calls_is_compiled_ahead():
-    from svmcvx.cli.machine import GROUPS
+    from svmcvx.cli.installation import GROUPS
     from svmcvx.fast.compile_ahead import _calls
 
     assert set(GROUPS) == set(_calls())

@@ -342,7 +342,7 @@ def test_ends_are_outside():
     assert x.upper.tolist() == [math.nextafter(1.0, 2.0), -1.0]
     assert x.lower.tolist() == [math.nextafter(1.0, 0.0), -1.0]
     assert isinstance(total(x).upper, float)
-    assert isinstance(total(x).above, float)
+    assert isinstance(total(x).upper_end, float)
     third = exact(1.0) / 3.0
     assert Fraction(third.lower) < Fraction(1, 3) < Fraction(third.upper)
     assert repr(exact(1.5)) == "1.5 ± 0.0"

@@ -17,7 +17,7 @@ from svmcvx.fast.linear.problem import LinearProblem, kind_of_power, linear_mode
 from svmcvx.fast.margin_distribution.odm import ODMSettings
 from svmcvx.fast.margin_distribution.odml import ODMLSettings
 from svmcvx.feature_space import LinearSpace
-from svmcvx.formulations.margin_distribution.curvature import Curvature
+from svmcvx.formulations.margin_distribution.curvature import MarginHessian
 from tests.intervals import overlap
 
 EXPONENTS = (1.0, 1.1, 1.25, 1.5, 2.0, 3.0, 7.0)
@@ -187,7 +187,7 @@ def test_odml_of_many_features_forms_nothing_of_their_square(lam1, C, monkeypatc
         # Systems that are factored, then conjugate gradients only.
         settings = ODMLSettings(newton=LinearNewtonSettings(direct_work_stiff=work))
         with monkeypatch.context() as strict:
-            strict.setattr(Curvature, "triangle", property(lambda _: pytest.fail("R was factored")))
+            strict.setattr(MarginHessian, "triangle", property(lambda _: pytest.fail("R was factored")))
             strict.setattr(LinearSpace, "factor", property(lambda _: pytest.fail("the data were made dense")))
             fast = odml(X, y, lam1=lam1, lam2=0.5, C=C, max_iter=500, settings=settings)
         assert fast.solver == "fast.odml/unwhitened"
@@ -409,7 +409,7 @@ def test_multipliers_are_the_derivatives_of_the_smooth_losses(kind, z, share, si
 
     def value(z):
         alpha, slope = np.empty(1), np.empty(1)
-        sums = passes.respond(
+        sums = passes.prox_sums(
             kind, np.array([1.0 - z]), one, 0.0, share * c, c, sigma, p, 1.0, 1.0, 0.0, one, alpha, slope
         )
         return sums, alpha[0], slope[0]
@@ -439,7 +439,7 @@ def test_passes_over_many_observations_are_sums_and_keep_what_is_not_a_number(ki
         alpha, slope = np.empty(rows.size), np.empty(rows.size)
         part = (f[rows], y[rows], 0.3, centre[rows], c[rows], *rest)
         return (
-            np.array(passes.respond(kind, *part, norms[rows], alpha, slope)),
+            np.array(passes.prox_sums(kind, *part, norms[rows], alpha, slope)),
             np.array(passes.along(kind, f[rows], df[rows], 0.7, y[rows], 0.3, 0.1, centre[rows], c[rows], *rest)),
             np.array(passes.slope_of_bias(kind, *part)),
         )

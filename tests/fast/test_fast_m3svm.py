@@ -215,7 +215,7 @@ def test_steps_by_classes_products_and_observations_are_the_same(p, sparse):
     envelope = Envelope(system.scores, statement.loss)
     envelope.start(0.5 * rng.random((40, 3)))
     envelope.sigma = 0.4
-    response = envelope.respond(system.scores.differences(system.Z @ U))
+    response = envelope.project(system.scores.differences(system.Z @ U))
     gradient = system.gradient(envelope.multipliers(response), penalty.gradient(U))
     curvature = FaceCurvature(system.scores, envelope.sigma, envelope.faces(response))
     norms = penalty.curvature(U, gradient, 0.0)

@@ -154,7 +154,7 @@ def test_the_three_newton_steps_are_the_same(loss, intercept):
     envelope.sigma = 0.4
 
     def gradient_at(U):
-        response = envelope.respond(system.scores.differences(system.Z @ U))
+        response = envelope.project(system.scores.differences(system.Z @ U))
         return system.gradient(envelope.multipliers(response), system.penalty.gradient(U)), response
 
     gradient, response = gradient_at(U)
@@ -187,7 +187,7 @@ def test_projections_are_nearest_points_and_their_faces_derivatives(c, k, seed):
     envelope.start(loss.project(rng.random((n, c - 1)), data.weight))
     envelope.sigma = float(rng.choice([0.1, 1.0, 10.0]))
     f = rng.standard_normal((n, c - 1)) + rng.choice([-1.0, 1.0])
-    response = envelope.respond(f)
+    response = envelope.project(f)
     a = envelope.multipliers(response)
     assert loss.domain_violation(a, data.weight) <= 1e-12
     # Nearest: no other point of the domain lies on the far side. The entry of the own class counts where there is one.
@@ -200,7 +200,7 @@ def test_projections_are_nearest_points_and_their_faces_derivatives(c, k, seed):
         assert toward.max() <= 1e-9 * (1.0 + np.abs(raw).max() ** 2)
     df = rng.standard_normal(f.shape)
     t = 1e-8
-    change = (a - envelope.multipliers(envelope.respond(f + t * df))) / t
+    change = (a - envelope.multipliers(envelope.project(f + t * df))) / t
     image = FaceCurvature(scores, envelope.sigma, envelope.faces(response)).apply(df)
     # A kink between the two points is rare: at most one row may have one.
     assert np.sort(np.abs(change - image).max(axis=1))[-2] <= 1e-5 * envelope.sigma + 1e-6

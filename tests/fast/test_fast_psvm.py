@@ -858,7 +858,7 @@ def test_what_surpasses_the_trivial_points_is_better_than_they_are(p, intercept)
         data = binary_data(X, y, weight)
         statement = kind_of_psvm(intercept)(space=feature_space(data, None, intercept=intercept), C=C, p=p)
         models, duals = statement.trivial()
-        trivial = min(statement.evaluate(model).above for model in models)
+        trivial = min(statement.evaluate(model).upper_end for model in models)
         assert not statement.dominates_trivial_bounds(trivial, 0.0)
-        assert max(statement.evaluate_dual(dual).below for dual in duals) <= 0.0
+        assert max(statement.evaluate_dual(dual).lower_end for dual in duals) <= 0.0
         assert not statement.dominates_trivial_bounds(0.5 * trivial, -1.0)

@@ -11,7 +11,7 @@ import svmcvx as sx
 from svmcvx.errors import DataError
 from svmcvx.fast.indicator.ramp import ramp
 from svmcvx.fast.indicator.search.branch_and_bound import BranchSettings
-from svmcvx.fast.indicator.search.relaxation_passes import FREE, KEPT, minimise
+from svmcvx.fast.indicator.search.relaxation_passes import FREE, KEPT, minimise_relaxation
 from svmcvx.fast.indicator.search.relaxation_passes import _solve as solve_system
 from svmcvx.formulations.indicator.l0 import l0_statement
 from svmcvx.formulations.indicator.ramp import ramp_objective
@@ -180,7 +180,7 @@ def minimised(stop, r=4, n=30, free=True):
     limits = (-3.0, 3.0) if free else (0.0, 0.0)
     scratch = bend, base, step, np.zeros((r + 1, r))
     with np.errstate(all="raise"):
-        found = minimise(
+        found = minimise_relaxation(
             HT, length, state, cap, height, reach, 1e-6, 2.0, 50.0, free, *limits, 0.0, 1e9, w, a, slope, centre, *scratch, stop
         )  # fmt: skip
     return found, w, scratch[3]

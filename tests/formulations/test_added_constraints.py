@@ -252,7 +252,7 @@ def test_whatever_the_multipliers_the_bound_is_below_the_exact_one(added, p, see
     }
     repaired = statement.repair(dual)
     violation = statement.dual_violation(repaired)
-    bound = statement.evaluate_dual(repaired).below
+    bound = statement.evaluate_dual(repaired).lower_end
     if violation > 0:
         # Only the slacks' costs cannot be repaired; then there is no bound.
         assert "xi" in statement.rows.matrices
@@ -280,7 +280,7 @@ def test_no_multipliers_pass_the_optimum(added, p, seed):
         dual = {name: values * (1 + size * rng.standard_normal(values.shape)) for name, values in solution.dual.items()}
         repaired = statement.repair(dual)
         if statement.dual_violation(repaired) == 0:
-            assert statement.evaluate_dual(repaired).below <= upper
+            assert statement.evaluate_dual(repaired).lower_end <= upper
 
 
 def exact_violations(model, constraint_rows, centre):

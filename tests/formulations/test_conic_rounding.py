@@ -241,12 +241,12 @@ def test_hostile_instances_are_inside_their_intervals(instance):
             )
             value = exact_objective(statement, other)[0]
             assert not value < ball(solution.certificate.lower)
-            assert not value > ball(statement.evaluate(other).above)
+            assert not value > ball(statement.evaluate(other).upper_end)
             assert solution.certificate.upper <= statement.lam * statement.weight.sum() * (1 + 1e-12)
     multipliers = {"gamma": rng.exponential(size=len(statement.y)), "alpha": rng.standard_normal(len(statement.y))}
     multipliers["lam"] = np.array(rng.exponential())
     point = statement.repair(multipliers)
-    assert not exact_dual(statement, point) < ball(statement.evaluate_dual(point).below)
+    assert not exact_dual(statement, point) < ball(statement.evaluate_dual(point).lower_end)
 
 
 @settings(max_examples=EXAMPLES, deadline=None)
@@ -275,9 +275,9 @@ def test_the_conic_loss_for_given_gamma_is_inside_its_interval(instance):
                 beyond = xi * xi * ball(g) > ball(lam)
                 value += ball(lam) if beyond else xi * (2 * (ball(g) * ball(lam)).sqrt() - ball(g) * xi)
         evaluation = statement.evaluate(model)
-        assert not value > ball(evaluation.above)
+        assert not value > ball(evaluation.upper_end)
         assert evaluation.value == pytest.approx(float(value), rel=1e-6) or evaluation.error > 0
-        assert not exact_dual(statement, dual) < ball(statement.evaluate_dual(dual).below)
+        assert not exact_dual(statement, dual) < ball(statement.evaluate_dual(dual).lower_end)
         assert certificate.lower <= certificate.upper
         assert not value < ball(certificate.lower)
 

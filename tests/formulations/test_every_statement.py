@@ -638,20 +638,20 @@ def test_above_exact_below(cls, seed):
     uppers = []
     for model in [*case.models, *known_models]:
         found = statement.evaluate(model)
-        if math.isnan(found.above):
+        if math.isnan(found.upper_end):
             continue
         if case.holds is not None:
-            assert found.above == math.inf or case.holds(model, found.above)
+            assert found.upper_end == math.inf or case.holds(model, found.upper_end)
             continue
         exact = case.upper(model)
         if exact is None:
             # A row may be met to a rounding that is below what decides it exactly, never by more.
-            assert found.above == math.inf
+            assert found.upper_end == math.inf
             continue
-        assert not exact > ball(found.above), (exact, found)
+        assert not exact > ball(found.upper_end), (exact, found)
         if not case.one_sided:
-            assert not exact < ball(found.below), (exact, found)
-        if math.isfinite(found.above):
+            assert not exact < ball(found.lower_end), (exact, found)
+        if math.isfinite(found.upper_end):
             # Its terms make up the value.
             assert math.isclose(sum(found.terms.values()), found.value, rel_tol=1e-9, abs_tol=2 * found.error + 1e-300)
             uppers.append(exact)
@@ -659,9 +659,9 @@ def test_above_exact_below(cls, seed):
         point = statement.repair(dual() if callable(dual) else dual)
         assert statement.dual_violation(point) == 0
         found, exact = statement.evaluate_dual(point), case.lower(point)
-        assert exact is None or not exact < ball(found.below), (exact, found)
+        assert exact is None or not exact < ball(found.lower_end), (exact, found)
         for upper in uppers:
-            assert not upper < ball(found.below)
+            assert not upper < ball(found.lower_end)
 
 
 @every_seed

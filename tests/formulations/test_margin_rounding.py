@@ -150,7 +150,7 @@ def test_a_model_without_a_margin_is_no_bound():
     statement = HardMargin(space=feature_space(binary_data(X, SIGNS), None, intercept="free"))
     for coef in (0.0, 1e-20):
         model = sx.LinearModel(np.array([coef]), -coef * 1e12, np.array([-1, 1]), np.arange(6))
-        assert statement.evaluate(model).above == math.inf
+        assert statement.evaluate(model).upper_end == math.inf
 
 
 # What is known without a solver
@@ -177,10 +177,10 @@ def test_the_trivial_model_has_the_best_bias(kernel, p):
     (model,), (dual,) = statement.trivial()
     value = statement.evaluate(model)
     assert statement.evaluate_dual(dual) == 0.0
-    assert not exact_primal(X, y, model, C=0.7, p=p, weight=weight) > ball(value.above)
+    assert not exact_primal(X, y, model, C=0.7, p=p, weight=weight) > ball(value.upper_end)
     for bias in np.linspace(-1, 1, 41):
         other = sx.LinearModel(np.zeros(2), bias, model.classes, np.arange(2))
-        assert not exact_primal(X, y, other, C=0.7, p=p, weight=weight) < ball(value.above) * (1 - 1e-12)
+        assert not exact_primal(X, y, other, C=0.7, p=p, weight=weight) < ball(value.upper_end) * (1 - 1e-12)
 
 
 # Multipliers

@@ -318,7 +318,7 @@ def assert_theorems(statement, rng):
     for model in hostile_models(rng, statement):
         found = statement.evaluate(model)
         exact = exact_objective(statement, model)
-        assert not math.isnan(found.above)
+        assert not math.isnan(found.upper_end)
         encloses(found, exact)
         encloses(statement.losses(model), exact_losses(statement, model))
         uppers.append(exact)
@@ -335,7 +335,7 @@ def assert_theorems(statement, rng):
         found = statement.evaluate_dual(point)
         encloses(found, exact_dual_objective(statement, point))
         encloses(statement.gains(statement.multipliers(point)), exact_gains(statement, point))
-        assert not any(upper < ball(found.below) for upper in uppers)
+        assert not any(upper < ball(found.lower_end) for upper in uppers)
 
 
 seeds = st.integers(0, 2**32 - 1)
@@ -400,7 +400,7 @@ def test_both_ends_of_the_hard_margin_are_theorems(seed, p, norm):
             assert least >= known
             if known > 0:
                 encloses(found, exact / ball(min(known, 1.0)) ** (1 if math.isinf(p) else ball(p)))
-            if math.isfinite(found.above):
+            if math.isfinite(found.upper_end):
                 uppers.append(exact)
     for alpha in (rng.random((n, c)), 10.0 ** rng.uniform(-12, 3, (n, c)), np.zeros((n, c))):
         point = statement.repair({"alpha": alpha})
@@ -410,7 +410,7 @@ def test_both_ends_of_the_hard_margin_are_theorems(seed, p, norm):
         np.testing.assert_array_equal(again["alpha"], point["alpha"])
         np.testing.assert_array_equal(again["flow"], point["flow"])
         found = statement.evaluate_dual(point)
-        assert not any(upper < ball(found.below) for upper in uppers)
+        assert not any(upper < ball(found.lower_end) for upper in uppers)
 
 
 # Losses and conjugates by themselves
@@ -533,7 +533,7 @@ def test_differences_that_round_to_one_count_with_what_they_may_cost(seed, name)
     for _ in range(3):
         model = sx.MulticlassModel(coef=W, intercept=-centre @ W, classes=np.arange(3), support=np.arange(1))
         found = statement.evaluate(model)
-        assert not exact_objective(statement, model) > ball(found.above)
+        assert not exact_objective(statement, model) > ball(found.upper_end)
         W = W / float(statement.scores.model_differences(model).value.min())
 
 
@@ -584,10 +584,10 @@ def test_the_best_constant_biases_are_found():
     statement = sx.multinomial_lr(X, y, lam=1.0).formulation
     (model,), (zero,) = statement.trivial()
     share = np.array([0.6, 0.3, 0.1])
-    assert statement.evaluate(model).above == pytest.approx(-100 * float(share @ np.log(share)), rel=1e-12)
-    assert statement.evaluate_dual(zero).below == 0.0
+    assert statement.evaluate(model).upper_end == pytest.approx(-100 * float(share @ np.log(share)), rel=1e-12)
+    assert statement.evaluate_dual(zero).lower_end == 0.0
     statement = sx.crammer_singer(X, np.repeat([0, 1, 2], [90, 5, 5]), lam=1.0).formulation
-    assert statement.evaluate(statement.trivial()[0][0]).above == pytest.approx(20.0, rel=1e-12)
+    assert statement.evaluate(statement.trivial()[0][0]).upper_end == pytest.approx(20.0, rel=1e-12)
 
 
 @pytest.mark.parametrize("intercept", [True, False])

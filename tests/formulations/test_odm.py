@@ -18,7 +18,7 @@ from svmcvx.data import binary_data
 from svmcvx.experiments.specifications import parse_models
 from svmcvx.feature_space import feature_space
 from svmcvx.formulations.margin_distribution import odm, odml
-from svmcvx.formulations.margin_distribution.curvature import Curvature
+from svmcvx.formulations.margin_distribution.curvature import MarginHessian
 from svmcvx.formulations.margin_distribution.odm import ODM
 from svmcvx.formulations.margin_distribution.odml import ODML, ODMLHardMargin
 from tests.conftest import make_data
@@ -202,7 +202,7 @@ def test_the_quadratic_part_is_factored_without_the_inverse_of_a(kernel, sparse)
     data = binary_data(sp.csr_array(X) if sparse else X + 5.0, Y, WEIGHT)
     here = feature_space(data, kernel, intercept="none")
     c = WEIGHT / WEIGHT.sum()
-    curvature = Curvature(here, c, 1.7)
+    curvature = MarginHessian(here, c, 1.7)
     dense = np.asarray(data.X.toarray() if sparse else data.X)
     K = gram(dense, kernel)
     A = 2 * 1.7 * (np.diag(c) - np.outer(c * Y, c * Y))
@@ -711,7 +711,7 @@ def test_too_large_problems_are_refused(monkeypatch):
         with pytest.raises(sx.BuildError, match=r"ODML? (primal|dual)|hard-margin ODML"):
             build(X, Y, **keywords)
     with pytest.raises(sx.BuildError, match="the matrix of the margin variance in 3 dimensions"):
-        _ = Curvature(space(np.tile(X, (20, 1)), np.tile(Y, 20)), np.full(720, 1 / 720), 1.0).triangle
+        _ = MarginHessian(space(np.tile(X, (20, 1)), np.tile(Y, 20)), np.full(720, 1 / 720), 1.0).triangle
 
 
 # Solutions and estimators

@@ -7,7 +7,7 @@ import scipy.sparse as sp
 import svmcvx as sx
 from svmcvx.data import binary_data
 from svmcvx.feature_space import LinearSpace
-from svmcvx.formulations.margin_distribution.curvature import Curvature
+from svmcvx.formulations.margin_distribution.curvature import MarginHessian
 from svmcvx.formulations.margin_distribution.odm import ODM
 from svmcvx.formulations.margin_distribution.odml import ODML, ODMLHardMargin
 from tests.conftest import make_data
@@ -157,7 +157,7 @@ def test_the_curvature_by_products_solves_the_same_system():
     A, y = wide()
     data = binary_data(sp.csr_array(A[:, :20]), y)
     space = LinearSpace(data, "none")
-    curvature = Curvature(space, np.full(40, 1 / 40), 3.0)
+    curvature = MarginHessian(space, np.full(40, 1 / 40), 3.0)
     v = np.random.default_rng(2).standard_normal(40)
     np.testing.assert_allclose(curvature.solve_by_products(v), curvature.solve(space.X.T @ v), rtol=1e-7, atol=1e-10)
 

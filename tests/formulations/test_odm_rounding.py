@@ -131,10 +131,10 @@ def proved(statement, models, duals, rng=None):
     values = []
     for model in [*models, *more_models]:
         found = statement.evaluate(model)
-        if not found.above < math.inf:
+        if not found.upper_end < math.inf:
             continue
         value = upper_of(model)
-        assert not value > ball(found.above), (value, found)
+        assert not value > ball(found.upper_end), (value, found)
         values.append(value)
     bounds = []
     for dual in [*duals, *more_duals]:
@@ -146,10 +146,10 @@ def proved(statement, models, duals, rng=None):
         again = statement.repair(point)
         assert all(np.array_equal(again[name], point[name]) for name in point)
         found = statement.evaluate_dual(point)
-        if not math.isfinite(found.below):
+        if not math.isfinite(found.lower_end):
             continue
-        assert not exact.dual(point) < ball(found.below), (exact.dual(point), found)
-        bounds.append(found.below)
+        assert not exact.dual(point) < ball(found.lower_end), (exact.dual(point), found)
+        bounds.append(found.lower_end)
     # Models around the best ones that no solver has seen.
     if rng is not None:
         values += [
@@ -275,8 +275,8 @@ def test_the_bound_of_the_hard_margin_is_that_of_a_feasible_model(offset, lam2, 
             # Margins that are 1 as far as can be seen, on either side.
             model = LinearModel(w / lowest, 0.0, space.data.classes, np.arange(3))
             found = statement.evaluate(model)
-            if found.above < math.inf:
-                assert not exact.scaled(model) > ball(found.above)
+            if found.upper_end < math.inf:
+                assert not exact.scaled(model) > ball(found.upper_end)
 
 
 @pytest.mark.parametrize("offset", [0.0, 1e6])
@@ -302,7 +302,7 @@ def test_margins_at_the_ends_of_the_band_may_cost():
         w *= (1.0 - D) / (X[1] @ w)
         model = LinearModel(w, 0.0, np.array([-1, 1]), np.arange(2))
         found = statement.evaluate(model)
-        assert not Exact(statement).primal(model) > ball(found.above)
+        assert not Exact(statement).primal(model) > ball(found.upper_end)
 
 
 def test_doing_nothing_is_a_candidate():

@@ -153,8 +153,8 @@ def test_the_upper_end_is_attained_on_hostile_data(problem, kernel):
     for statement in statements(X, y, price, weight, kernel):
         for model in [*candidates(statement, rng), *statement.trivial()[0]]:
             found = statement.evaluate(model)
-            assert math.isnan(found.above) or attained(statement, model, found.above)
-            assert not found.value > found.above
+            assert math.isnan(found.upper_end) or attained(statement, model, found.upper_end)
+            assert not found.value > found.upper_end
 
 
 @settings(max_examples=EXAMPLES)
@@ -166,7 +166,7 @@ def test_a_recovered_model_costs_no_more_than_its_upper_end(problem):
     X /= np.abs(X).max() or 1.0
     for statement in statements(X, y, price, weight):
         for model in statement.recovered_models(rng.random(y.size) < 0.6, None, 0.0):
-            assert exact_objective(statement, model) <= statement.evaluate(model).above
+            assert exact_objective(statement, model) <= statement.evaluate(model).upper_end
 
 
 @settings(max_examples=EXAMPLES, deadline=None)
@@ -178,7 +178,7 @@ def test_no_model_is_below_the_interval_of_an_enumeration(problem):
     certificate = solution.certificate
     assert 0.0 <= certificate.lower <= certificate.upper
     assert attained(statement, solution.model, certificate.upper)
-    assert certificate.upper <= statement.evaluate(statement.trivial()[0][0]).above
+    assert certificate.upper <= statement.evaluate(statement.trivial()[0][0]).upper_end
     for model in candidates(statement, rng):
         assert exact_objective(statement, model) >= F(certificate.lower)
 
@@ -194,7 +194,7 @@ def test_a_ramp_loss_at_the_kink_is_taken_at_its_worst_end(offset):
     for C in (1.0, 1e6, 1e12):
         statement = statements(X, y, C)[3]
         for model in candidates(statement, rng):
-            assert exact_objective(statement, model) <= statement.evaluate(model).above
+            assert exact_objective(statement, model) <= statement.evaluate(model).upper_end
 
 
 def test_margins_of_exactly_one_are_kept():
@@ -204,7 +204,7 @@ def test_margins_of_exactly_one_are_kept():
     )
     found = statement.evaluate(statement.space.model(np.array([0.5, -0.5, 0.0])))
     assert found.value == 3.0
-    assert found.above == pytest.approx(3.0, rel=1e-14)
+    assert found.upper_end == pytest.approx(3.0, rel=1e-14)
 
 
 def test_a_margin_that_is_clearly_short_is_counted():
@@ -212,7 +212,7 @@ def test_a_margin_that_is_clearly_short_is_counted():
     statement = ZeroOne(
         space=feature_space(binary_data(X, y, None), None, intercept="none"), lam=2.0, kind="enumeration"
     )
-    assert statement.evaluate(statement.space.model(np.array([0.5, -0.5]) * (1 - 1e-9))).above >= 4.99
+    assert statement.evaluate(statement.space.model(np.array([0.5, -0.5]) * (1 - 1e-9))).upper_end >= 4.99
 
 
 def test_the_cheapest_set_of_uncertain_margins_is_kept():
@@ -222,7 +222,7 @@ def test_the_cheapest_set_of_uncertain_margins_is_kept():
         space=feature_space(binary_data(X, y, None), None, intercept="none"), lam=1.0, kind="enumeration"
     )
     model = LinearModel(coef=np.array([1e-12, 1.0]), intercept=0.0, classes=np.array([-1, 1]), support=np.array([0, 1]))
-    assert attained(statement, model, statement.evaluate(model).above)
+    assert attained(statement, model, statement.evaluate(model).upper_end)
 
 
 def test_dropped_weight_is_compared_with_k_exactly():
@@ -231,7 +231,7 @@ def test_dropped_weight_is_compared_with_k_exactly():
     for k, feasible in ((0.3, False), (math.nextafter(0.3, 1), True)):
         space = feature_space(binary_data(X, y, np.full(3, 0.1)), None, intercept="none")
         statement = ZeroOne(space=space, k=k, kind="enumeration")
-        assert math.isfinite(statement.evaluate(space.model(np.zeros(3))).above) == feasible
+        assert math.isfinite(statement.evaluate(space.model(np.zeros(3))).upper_end) == feasible
         assert F(statement.relaxed.kappa) * sum(F(space.data.weight)) >= F(k)
 
 

@@ -15,7 +15,7 @@ import svmcvx as sx
 from svmcvx.core.bounded import exact
 from svmcvx.guarantees import points as points_module
 from svmcvx.guarantees.answers import CertifiedScores, Guarantee
-from svmcvx.guarantees.multipliers import Curved, PowerGains, room_above
+from svmcvx.guarantees.multipliers import PowerTerms, QuadraticTerms, room_above
 from svmcvx.guarantees.perturbed import on_grid
 from svmcvx.guarantees.points import KernelPoints, LinearPoints
 from svmcvx.guarantees.several import beaten
@@ -181,8 +181,8 @@ def test_what_gains_fall_short_of_their_tangents_by_is_bounded(p):
     rng = np.random.default_rng(int(100 * p))
     alpha = np.append(10.0 ** rng.uniform(-6, 2, 7), 0.0)
     cost = 10.0 ** rng.uniform(-2, 2, 8)
-    gains = PowerGains(alpha, exact(cost), p)
-    slopes = gains.slopes
+    terms = PowerTerms(alpha, exact(cost), p)
+    slopes = terms.slopes
     flint.ctx.prec = 400
     power = flint.arb(p)
 
@@ -199,7 +199,7 @@ def test_what_gains_fall_short_of_their_tangents_by_is_bounded(p):
         for share in (-1.0, -0.5, -1e-4, 1e-4, 0.5, 3.0):
             step = 0.5
             d = share * (alpha[i] or (1.0 if share > 0 else 0.0)) / step
-            found = gains.shortfall(np.array([i]), np.array([[d]]), np.array([step]))[0]
+            found = terms.shortfall(np.array([i]), np.array([[d]]), np.array([step]))[0]
             delta = flint.arb(d) * flint.arb(step)
             true = (gain(a, c) + exactly * delta - gain(a + delta, c)) / flint.arb(step)
             assert flint.arb(found) >= true.lower()
@@ -208,8 +208,8 @@ def test_what_gains_fall_short_of_their_tangents_by_is_bounded(p):
 
 
 def test_the_shortfall_of_quadratic_gains_is_exact_up_to_rounding():
-    gains = Curved(exact(np.array([0.5, 0.25])), exact(np.array([3.0, 1.0])))
-    found = gains.shortfall(np.array([0, 1]), np.array([[1.0], [-2.0]]), np.array([0.5]))[0]
+    terms = QuadraticTerms(exact(np.array([0.5, 0.25])), exact(np.array([3.0, 1.0])))
+    found = terms.shortfall(np.array([0, 1]), np.array([[1.0], [-2.0]]), np.array([0.5]))[0]
     assert Fraction(found) >= Fraction(1, 2) * Fraction(1, 2) * (3 + 4)
     assert found == pytest.approx(1.75, rel=1e-12)
 

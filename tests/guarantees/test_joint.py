@@ -11,7 +11,7 @@ from svmcvx.core.bounded import Bounded, exact
 from svmcvx.formulations.multiclass.losses import HingeSum
 from svmcvx.formulations.multiclass.simplex_losses import LargestHinge, TopHinge
 from svmcvx.guarantees.joint import FlowPoints, _rooms
-from svmcvx.guarantees.multipliers import EntropyGains
+from svmcvx.guarantees.multipliers import EntropyTerms
 
 CLASSICAL = [
     ("weston_watkins", 1),
@@ -155,7 +155,7 @@ def test_rooms_stay_inside_the_domain():
 
 def test_entropies_are_bounded_by_their_tangents():
     alpha, left = np.array([0.25, 1e-6, 0.5]), np.array([0.5, 1.0, 1e-3])
-    gains = EntropyGains(alpha, exact(left))
+    terms = EntropyTerms(alpha, exact(left))
 
     def gain(a, r):
         return -(a * np.log(a) if a > 0 else 0.0) - (r * np.log(r) if r > 0 else 0.0)
@@ -164,13 +164,13 @@ def test_entropies_are_bounded_by_their_tangents():
         for share in (-1.0, -0.5, -1e-2, 1e-2, 0.5, 1.0):
             delta = share * min(alpha[i], left[i])
             step = 0.5
-            found = gains.shortfall(np.array([i]), np.array([[delta / step]]), np.array([step]))[0]
+            found = terms.shortfall(np.array([i]), np.array([[delta / step]]), np.array([step]))[0]
             slope = np.log(left[i] / alpha[i])
             true = (gain(alpha[i], left[i]) + slope * delta - gain(alpha[i] + delta, left[i] - delta)) / step
             assert found >= true - 1e-12
             if abs(share) < 0.1:
                 assert found <= 1.02 * true + 1e-12
-    nothing = EntropyGains(np.array([0.0, 0.5]), Bounded(np.array([0.5, 0.0]), np.array([0.0, 1e-16])))
+    nothing = EntropyTerms(np.array([0.0, 0.5]), Bounded(np.array([0.5, 0.0]), np.array([0.0, 1e-16])))
     assert np.isinf(nothing.curvatures).all()
 
 

@@ -170,8 +170,8 @@ def test_multipliers_are_balanced_exactly_over_all_blocks(values, p, C, seed):
     # The bound is that of the same multipliers in memory, up to rounding.
     bound = statement.evaluate_dual(repaired)
     alone = sx.psvm_dual(X, y, C=C, p=p).formulation.evaluate_dual({"alpha": alpha})
-    assert bound.below <= alone.above
-    assert alone.below <= bound.above
+    assert bound.lower_end <= alone.upper_end
+    assert alone.lower_end <= bound.upper_end
 
 
 @given(
@@ -217,8 +217,8 @@ def test_multipliers_of_the_variance_are_centred_exactly_over_all_blocks():
             {"alpha": parts[0], "tau": parts[1]}
         )
         bound = statement.evaluate_dual(repaired)
-        assert bound.below <= alone.above
-        assert alone.below <= bound.above
+        assert bound.lower_end <= alone.upper_end
+        assert alone.lower_end <= bound.upper_end
 
 
 @given(

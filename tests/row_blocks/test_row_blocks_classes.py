@@ -8,7 +8,7 @@ import pytest
 
 import svmcvx as sx
 from svmcvx.row_blocks import RowBlocks
-from svmcvx.row_blocks.labels import Sides, label_counts
+from svmcvx.row_blocks.labels import ClassPartition, label_counts
 from svmcvx.row_blocks.shards import Shards
 from tests.intervals import overlap
 from tests.row_blocks.test_row_blocks import Loaded, however_few, sources, split  # noqa: F401 - a fixture
@@ -77,7 +77,7 @@ def test_labels_that_cannot_be_counted():
     with pytest.raises(sx.DataError, match="y is None"):
         sx.PSVMClassifier().fit(RowBlocks([Loaded(X)], labelled=False, lengths=[20]), None)
     with pytest.raises(sx.DataError, match="must not change"):
-        Sides(None, np.array(["ash", "oak"])).seen(np.array(["ash", "yew"]), None)
+        ClassPartition(None, np.array(["ash", "oak"])).seen(np.array(["ash", "yew"]), None)
 
 
 def test_what_travels_does_not_grow_with_the_rows(monkeypatch):

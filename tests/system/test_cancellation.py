@@ -199,7 +199,7 @@ def test_a_bound_without_the_matrix_is_the_weaker_one(monkeypatch, settings):
         weak = statement.evaluate_dual(dual)
     assert not space.factored
     exact = statement.evaluate_dual(dual)
-    assert -math.inf < weak.below <= exact.below
+    assert -math.inf < weak.lower_end <= exact.lower_end
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -14,7 +14,7 @@ import pandas as pd
 
 from svmcvx.errors import missing_extra
 from svmcvx.experiments.intervals import with_intervals
-from svmcvx.experiments.studies.machine import machine, versions
+from svmcvx.experiments.studies.environment import computer, versions
 from svmcvx.experiments.studies.tables import StudyTables
 from svmcvx.system.files import atomic_write
 
@@ -158,7 +158,7 @@ def _facts(study: StudyTables | None) -> list[tuple[str, list[tuple[str, str]]]]
         ]
     groups += [
         ("Versions", list((versions() if study is None else study.versions).items())),
-        ("Machine (of the report)", list(machine().items())),
+        ("Computer (of the report)", list(computer().items())),
     ]
     return [(name, facts) for name, facts in groups if facts]
 

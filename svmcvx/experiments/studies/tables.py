@@ -14,7 +14,7 @@ from svmcvx.errors import DataError
 from svmcvx.experiments.intervals import INTERVALS, interval_text
 from svmcvx.experiments.running import FAILED, Row
 from svmcvx.experiments.studies import statistics
-from svmcvx.experiments.studies.machine import versions
+from svmcvx.experiments.studies.environment import versions
 from svmcvx.experiments.studies.protocol import Protocol
 from svmcvx.experiments.studies.statistics import Friedman
 from svmcvx.experiments.studies.tasks import FIELDS, UNCERTIFIED

@@ -35,7 +35,7 @@ from svmcvx.fast.core.monitor import Monitor
 from svmcvx.feature_space.blocks import BlockSettings, BlockSpace, spaces
 from svmcvx.formulations.conic_loss.conic_blocks import ConicInBlocks, MultiplierSums
 from svmcvx.formulations.conic_loss.primal import stationary_multipliers, weighted_gram
-from svmcvx.row_blocks.shards import Parts, Pieces, reads_rows
+from svmcvx.row_blocks.shards import ShardBlocks, ShardState, reads_rows
 from svmcvx.solution import Status
 
 __all__ = ["BlockContinuation", "BlockRelaxation"]
@@ -128,7 +128,7 @@ class BlockContinuation(Continuation):
     def bounds(self, *, early: bool = False) -> tuple[float, float]:
         """Return (lower, upper) of the point, and keep the dual and the primal point if they are the best so far."""
         dual = self.statement.repair(self._dual())
-        lower, upper = self.statement.evaluate_dual(dual).below, self._upper()
+        lower, upper = self.statement.evaluate_dual(dual).lower_end, self._upper()
         self._keep(dual, lower, upper)
         return lower, upper
 
@@ -231,7 +231,7 @@ def tilt(sample: LowRankRelaxation, sums: MultiplierSums) -> bool:
     return True
 
 
-def _scored(pieces: Pieces, parts: Parts, settings: BlockSettings, U: Floats) -> Any:
+def _scored(pieces: ShardBlocks, parts: ShardState, settings: BlockSettings, U: Floats) -> Any:
     """Yield rows, their scores, and what is kept of them."""
     for space, rows in zip(spaces(pieces, parts, settings), parts["rows"], strict=True):
         if rows.y.size:
@@ -239,7 +239,9 @@ def _scored(pieces: Pieces, parts: Parts, settings: BlockSettings, U: Floats) ->
 
 
 @reads_rows
-def _loss(pieces: Pieces, parts: Parts, settings: BlockSettings, U: Floats, lam: float, ridge: float) -> float:
+def _loss(
+    pieces: ShardBlocks, parts: ShardState, settings: BlockSettings, U: Floats, lam: float, ridge: float
+) -> float:
     return sum(
         float(passes.total_loss(S, rows.y, lam * rows.weight, ridge * rows.norms**2))
         for _, S, rows in _scored(pieces, parts, settings, U)
@@ -248,7 +250,7 @@ def _loss(pieces: Pieces, parts: Parts, settings: BlockSettings, U: Floats, lam:
 
 @reads_rows
 def _derivatives(
-    pieces: Pieces, parts: Parts, settings: BlockSettings, U: Floats, lam: float, ridge: float
+    pieces: ShardBlocks, parts: ShardState, settings: BlockSettings, U: Floats, lam: float, ridge: float
 ) -> tuple[float, Floats, Floats]:
     """Return loss, gradient and second derivatives of the losses of a shard."""
     r, k = U.shape
@@ -267,12 +269,16 @@ def _stationary(S: Floats, rows: Any, lam: float, ridge: float) -> tuple[Floats,
 
 
 @reads_rows
-def _alphas(pieces: Pieces, parts: Parts, settings: BlockSettings, U: Floats, lam: float, ridge: float) -> float:
+def _alphas(
+    pieces: ShardBlocks, parts: ShardState, settings: BlockSettings, U: Floats, lam: float, ridge: float
+) -> float:
     return sum(float(_stationary(S, rows, lam, ridge)[1].sum()) for _, S, rows in _scored(pieces, parts, settings, U))
 
 
 @reads_rows
-def _curvature(pieces: Pieces, parts: Parts, settings: BlockSettings, U: Floats, lam: float, ridge: float) -> Floats:
+def _curvature(
+    pieces: ShardBlocks, parts: ShardState, settings: BlockSettings, U: Floats, lam: float, ridge: float
+) -> Floats:
     M = np.zeros((U.shape[0], U.shape[0]))
     for X, S, rows in _scored(pieces, parts, settings, U):
         M += weighted_gram(X, _stationary(S, rows, lam, ridge)[0])
@@ -280,7 +286,7 @@ def _curvature(pieces: Pieces, parts: Parts, settings: BlockSettings, U: Floats,
 
 
 @reads_rows
-def _weighted(pieces: Pieces, parts: Parts, settings: BlockSettings) -> Floats:
+def _weighted(pieces: ShardBlocks, parts: ShardState, settings: BlockSettings) -> Floats:
     return np.asarray(
         sum(weighted_gram(space.X, space.data.weight) for space in spaces(pieces, parts, settings)), dtype=np.float64
     )
@@ -288,7 +294,14 @@ def _weighted(pieces: Pieces, parts: Parts, settings: BlockSettings) -> Floats:
 
 @reads_rows
 def _derivatives_along(
-    pieces: Pieces, parts: Parts, settings: BlockSettings, U: Floats, lam: float, ridge: float, q: Floats, tau: float
+    pieces: ShardBlocks,
+    parts: ShardState,
+    settings: BlockSettings,
+    U: Floats,
+    lam: float,
+    ridge: float,
+    q: Floats,
+    tau: float,
 ) -> tuple[float, float]:
     fall = bend = 0.0
     for X, S, rows in _scored(pieces, parts, settings, U):

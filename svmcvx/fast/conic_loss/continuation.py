@@ -350,7 +350,7 @@ class Continuation:
             if found is None:
                 continue
             repaired = self.statement.repair(self._dual_point(*found))
-            value = self.statement.evaluate_dual(repaired).below
+            value = self.statement.evaluate_dual(repaired).lower_end
             if value > lower or not dual:
                 dual, lower = repaired, value
             if relative_gap(lower, upper) <= self.monitor.tol:

@@ -244,7 +244,7 @@ def solve_interruptible(
 def _trivially_feasible(statement: Formulation) -> list[Any]:
     """Return models that need no solver and satisfy the constraints."""
     known = statement.trivial()[0] if isinstance(statement, HasTrivial) else []
-    return [model for model in known if math.isfinite(statement.evaluate(model).above)]
+    return [model for model in known if math.isfinite(statement.evaluate(model).upper_end)]
 
 
 def earlier_solution(warm_start: Any, statement: Formulation | None = None) -> Solution | None:

@@ -214,10 +214,10 @@ def l0(
     with monitored(tol=tol, max_iter=max_iter, verbose=verbose, callback=callback) as monitor:
         iterations, monitor.max_iter = monitor.max_iter, len(sigmas) + n_restarts + 2
 
-        def local(monitor: Monitor, n_restarts: int) -> tuple[_Run, Status]:
+        def local(monitor: Monitor, n_restarts: int) -> tuple[_LocalRun, Status]:
             price = statement.C * statement.weight
             polisher = SetPolisher(statement.space, price, monitor, settings.whole, settings.polish)
-            run = _Run(statement, monitor, polisher, settings)
+            run = _LocalRun(statement, monitor, polisher, settings)
             return run, run.all(sigmas, earlier, iota, iterations, rank, n_restarts, rng)
 
         if searched:
@@ -239,7 +239,7 @@ def l0(
         best = run.best
         solution = conclude(
             statement,
-            statement.machine(best.v * statement.y, best.b, best.kept),
+            statement.restricted_points(best.v * statement.y, best.b, best.kept),
             monitor,
             status,
             solver="fast.l0/admm",
@@ -287,7 +287,7 @@ def _earlier(warm_start: Any, statement: L0) -> Floats | None:
 
 
 @dataclass
-class _Run:
+class _LocalRun:
     """The best set so far, and what is worth recording."""
 
     statement: L0

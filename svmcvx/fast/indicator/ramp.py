@@ -134,7 +134,7 @@ def ramp(
     warm_start = earlier_solution(warm_start, statement)
     earlier = incumbent_margins(warm_start, counting)
     with monitored(tol=tol, max_iter=max_iter, verbose=verbose, callback=callback) as monitor:
-        run = _Run(statement, monitor, settings or BranchSettings())
+        run = _RampRun(statement, monitor, settings or BranchSettings())
         found, status, options = solve_interruptible(monitor, run.all, counting, earlier)
         return conclude(
             run.statement,
@@ -148,7 +148,7 @@ def ramp(
         )
 
 
-class _Run:
+class _RampRun:
     """The search, and what it has proved."""
 
     def __init__(self, statement: Ramp, monitor: Monitor, settings: BranchSettings) -> None:

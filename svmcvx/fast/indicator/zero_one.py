@@ -49,7 +49,7 @@ from svmcvx.fast.core.monitor import (
 )
 from svmcvx.fast.core.thread_pool import Share, shares
 from svmcvx.fast.indicator.search.branch_and_bound import BranchAndBound, BranchSettings
-from svmcvx.fast.indicator.search.search_state import CEILINGS, ZeroOneSearch, factor_in_time
+from svmcvx.fast.indicator.search.search_state import OBJECTIVE_CAPS, ZeroOneSearch, factor_in_time
 from svmcvx.fast.indicator.search.starts import earlier_margins, quick_starts, simple_starts, starts
 from svmcvx.fast.indicator.search.sweep import SweepSettings, sweep
 from svmcvx.feature_space import feature_space, penalised_or_none
@@ -203,7 +203,7 @@ def zero_one(
     warm_start = earlier_solution(warm_start, statement)
     earlier = None if warm_start is None else earlier_margins(warm_start, statement)
     with monitored(tol=tol, max_iter=max_iter, verbose=verbose, callback=callback) as monitor:
-        run = _Run(statement, monitor, method, settings)
+        run = _ZeroOneRun(statement, monitor, method, settings)
         found, status, options = solve_interruptible(monitor, run.all, earlier, rng)
         return conclude(
             run.statement,
@@ -229,7 +229,7 @@ def _crossings(n: int, r: int) -> float:
     return float(n * sets)
 
 
-class _Run:
+class _ZeroOneRun:
     """The phases of the search, and what is worth recording."""
 
     def __init__(self, statement: ZeroOne, monitor: Monitor, method: str, settings: ZeroOneSettings) -> None:
@@ -277,7 +277,7 @@ class _Run:
         if self.method == "sweep":
             status = search.report(search.proved)
             return self._sweep(share) if status is None else status
-        tree, settings = self._plant(), self.settings
+        tree, settings = self._create_tree(), self.settings
         status = None
         if not sized:
             early = search.monitor.deadline.share(EASY_SHARE)
@@ -289,12 +289,12 @@ class _Run:
             swept = settings.crossing * _crossings(*search.statement.geometry.G.shape)
             status = tree.run(share, lambda: tree.record is None and tree.work >= swept)
             if status is None:
-                of_the_tree = search.unattained
+                of_the_tree = search.unresolved_bound
                 status = self._sweep(share)
                 if status is Status.NUMERICAL:
                     # Some vertices could not be told apart: what the sweep has proved is kept, the tree goes on, with what it has
                     # itself left open.
-                    search.unattained, self.used, status = of_the_tree, "branch", None
+                    search.unresolved_bound, self.used, status = of_the_tree, "branch", None
         if status is None:
             status = tree.run(share)
         self.effort["nodes"] = tree.nodes
@@ -308,7 +308,7 @@ class _Run:
             return {}
         return self.tree.proof
 
-    def _plant(self) -> BranchAndBound:
+    def _create_tree(self) -> BranchAndBound:
         """Begin a tree; the last one is what a proof is made of."""
         self.search.price_of_budget(None if not self.duals else float(self.duals[0]["lam"]))
         self.tree = BranchAndBound(self.search, self.settings.branch)
@@ -325,24 +325,24 @@ class _Run:
         search = self.search
         pool, relaxation = starts(search, rng, self.settings.relaxation_rows)
         for point in pool:
-            search.offer(point)
+            search.update_incumbent(point)
         if relaxation is not None:
             dual = search.statement.repair({"gamma": relaxation.gamma, "lam": np.array(relaxation.lam)})
             self.duals = [dual]
-            search.proved = max(search.proved, search.statement.evaluate_dual(dual).below * search.unit)
+            search.proved = max(search.proved, search.statement.evaluate_dual(dual).lower_end * search.unit)
 
     def _first_point(self, share: Share) -> Status | None:
         """Find a feasible point, or prove that there is none; None once there is one."""
         search = self.search
         if search.decide_feasibility() is False:
             return search.report(math.inf)
-        for search.ceiling in CEILINGS:
+        for search.objective_cap in OBJECTIVE_CAPS:
             if search.best is not None or search.monitor.out_of_time():
                 break
-            status = self._plant().run(share)
+            status = self._create_tree().run(share)
             if status not in (Status.NUMERICAL, None):
                 break
-        found, search.ceiling = search.best is not None, math.inf
+        found, search.objective_cap = search.best is not None, math.inf
         if found:
             return None
         return search.report(search.proved) or Status.NUMERICAL

@@ -26,7 +26,7 @@ from svmcvx.feature_space.blocks import BlockSettings, BlockSpace, spaces
 from svmcvx.formulations.base import RecoveredPoints
 from svmcvx.formulations.blocks import InBlocks, in_states
 from svmcvx.model import LinearModel
-from svmcvx.row_blocks.shards import Parts, Pieces, reads_rows
+from svmcvx.row_blocks.shards import ShardBlocks, ShardState, reads_rows
 from svmcvx.solution import Solution, Status
 
 __all__ = ["BlockLoss", "BlockMargins", "minimise_in_blocks", "solve_in_blocks"]
@@ -297,7 +297,9 @@ def _earlier_point(space: BlockSpace, model: object) -> tuple[Floats, float]:
 
 
 @reads_rows
-def _begin(pieces: Pieces, parts: Parts, settings: BlockSettings, loss: BlockLoss, w: Floats) -> tuple[Parts, None]:
+def _begin(
+    pieces: ShardBlocks, parts: ShardState, settings: BlockSettings, loss: BlockLoss, w: Floats
+) -> tuple[ShardState, None]:
     """Make the margins of every block, with the scores of w."""
     found = []
     for space, rows in zip(spaces(pieces, parts, settings), parts["rows"], strict=True):
@@ -310,8 +312,8 @@ def _begin(pieces: Pieces, parts: Parts, settings: BlockSettings, loss: BlockLos
 
 @reads_rows
 def _on_rows(
-    pieces: Pieces,
-    parts: Parts,
+    pieces: ShardBlocks,
+    parts: ShardState,
     settings: BlockSettings,
     pending: tuple[tuple[str, tuple[Any, ...]], ...],
     name: str,
@@ -331,8 +333,8 @@ def _on_rows(
 
 
 def _on_margins(
-    pieces: Pieces,
-    parts: Parts,
+    pieces: ShardBlocks,
+    parts: ShardState,
     settings: BlockSettings,
     pending: tuple[tuple[str, tuple[Any, ...]], ...],
     name: str,
@@ -356,8 +358,8 @@ def _changed(before: Margins, pending: Sequence[tuple[str, tuple[Any, ...]]], *,
 
 
 def _finish(
-    pieces: Pieces, parts: Parts, pending: tuple[tuple[str, tuple[Any, ...]], ...]
-) -> tuple[Parts, tuple[int, NDArray[np.intp]]]:
+    pieces: ShardBlocks, parts: ShardState, pending: tuple[tuple[str, tuple[Any, ...]], ...]
+) -> tuple[ShardState, tuple[int, NDArray[np.intp]]]:
     kept: list[Floats] = []
     taus: list[Floats] = []
     support: list[NDArray[np.intp]] = []

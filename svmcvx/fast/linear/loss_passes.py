@@ -36,7 +36,7 @@ __all__ = [
     "flat_ends",
     "gram_narrow",
     "gram_rows",
-    "respond",
+    "prox_sums",
     "slope_of_bias",
     "squared_columns",
 ]
@@ -116,9 +116,9 @@ def _clip(raw, top):
 
 
 @compiled(nogil=True, fastmath=ANY_ORDER)
-def _respond_clipped(f, y, b, a, c, t, limit, norms, alpha, slope):
-    """:func:`respond` for a clipped linear multiplier; the loss is that of the hinge."""
-    smooth = loss = total = balance = reach = product = 0.0
+def _prox_sums_clipped(f, y, b, a, c, t, limit, norms, alpha, slope):
+    """:func:`prox_sums` for a clipped linear multiplier; the loss is that of the hinge."""
+    smooth = loss = total = balance = norm_sum = product = 0.0
     for i in range(f.size):
         z = 1.0 - y[i] * (f[i] + b)
         gain = c[i] * t
@@ -132,9 +132,9 @@ def _respond_clipped(f, y, b, a, c, t, limit, norms, alpha, slope):
         loss += c[i] * (0.0 if z <= 0.0 else z)
         total += multiplier
         balance += y[i] * multiplier
-        reach += multiplier * norms[i]
+        norm_sum += multiplier * norms[i]
         product += multiplier * z
-    return smooth, loss, total, balance, total, reach, product
+    return smooth, loss, total, balance, total, norm_sum, product
 
 
 @compiled(nogil=True, fastmath=ANY_ORDER)
@@ -162,13 +162,13 @@ def _slope_of_bias_clipped(f, y, b, a, c, t, limit):
 
 
 @compiled(nogil=True)
-def respond(kind, f, y, b, a, c, sigma, p, C1, C2, D, norms, alpha, slope):
+def prox_sums(kind, f, y, b, a, c, sigma, p, C1, C2, D, norms, alpha, slope):
     """Fill multipliers and slopes; return Σe, Σℓ, Σα, Σyα, Σ|α|, Σ|α|‖x‖ and Σα z."""
     if _clipped(kind, p):
         t, limit = _ramp(kind, sigma)
-        sums = _respond_clipped(f, y, b, a, c, t, limit, norms, alpha, slope)
+        sums = _prox_sums_clipped(f, y, b, a, c, t, limit, norms, alpha, slope)
         return sums if kind == HINGE else (sums[0], sums[0], sums[2], sums[3], sums[4], sums[5], sums[6])
-    smooth = loss = total = balance = size = reach = product = 0.0
+    smooth = loss = total = balance = size = norm_sum = product = 0.0
     for i in range(f.size):
         z = 1.0 - y[i] * (f[i] + b)
         alpha[i], slope[i], value, true = _one(kind, z, a[i], c[i], sigma, p, C1, C2, D)
@@ -178,9 +178,9 @@ def respond(kind, f, y, b, a, c, sigma, p, C1, C2, D, norms, alpha, slope):
         total += alpha[i]
         size += absolute
         balance += y[i] * alpha[i]
-        reach += absolute * norms[i]
+        norm_sum += absolute * norms[i]
         product += alpha[i] * z
-    return smooth, loss, total, balance, size, reach, product
+    return smooth, loss, total, balance, size, norm_sum, product
 
 
 @compiled(nogil=True)

@@ -15,7 +15,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from svmcvx.fast.linear import loss_passes as passes
-from svmcvx.fast.linear.problem import LinearProblem, Response
+from svmcvx.fast.linear.problem import LinearProblem, RowSums
 
 __all__ = ["Margins", "NormalMatrix", "Observed", "flat_middle"]
 
@@ -46,9 +46,9 @@ class NormalMatrix(NamedTuple):
 
 
 class Observed(NamedTuple):
-    """What :meth:`Margins.respond` gives: sums, and the expansion X'(y(α − τ)) of the multipliers."""
+    """What :meth:`Margins.prox_step` gives: sums, and the expansion X'(y(α − τ)) of the multipliers."""
 
-    sums: Response
+    sums: RowSums
     expansion: Floats
 
 
@@ -144,7 +144,9 @@ class Margins:
     def prox_step(self, b: float, sigma: float, mean: float) -> Observed:
         """Set multipliers and slopes; return the sums over the rows. `mean` is that of the margins, for their variance."""
         m = self.problem
-        sums = passes.respond(m.kind, self.f, m.y, b, self.centre, m.c, sigma, *m.loss, m.norms, self.alpha, self.slope)
+        sums = passes.prox_sums(
+            m.kind, self.f, m.y, b, self.centre, m.c, sigma, *m.loss, m.norms, self.alpha, self.slope
+        )
         conjugate = float(passes.conjugate(m.kind, self.alpha, m.c, *m.loss))
         variance, v = 0.0, self.alpha
         if m.variance > 0:
@@ -152,7 +154,7 @@ class Margins:
             tau = self._deviations(self.f, mean)
             # Half of τ'u, because the variance is quadratic.
             variance, v = 0.5 * float(tau @ (m.y * self.f)), self.alpha - tau
-        response = Response(*(float(value) for value in (*sums, conjugate, variance)))
+        response = RowSums(*(float(value) for value in (*sums, conjugate, variance)))
         return Observed(response, np.asarray(m.X.T @ (m.y * v)))
 
     def loss_of(self, w: Floats, b: float) -> float:

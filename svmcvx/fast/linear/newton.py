@@ -45,7 +45,7 @@ from svmcvx.fast.linear.problem import (
     LinearProblem,
     LinearTerms,
     Point,
-    Response,
+    RowSums,
 )
 from svmcvx.fast.linear.steps import newton_step
 from svmcvx.numerical.newton import NewtonStep, newton
@@ -135,7 +135,7 @@ class _Descent:
         Sums over the observations, w(α) and the gradient at the point.
     """
 
-    sums: Response
+    sums: RowSums
     primal: Floats
     gradient: Floats
 

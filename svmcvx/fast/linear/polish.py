@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from svmcvx.fast.linear import loss_passes as passes
 from svmcvx.fast.linear.margins import Margins
-from svmcvx.fast.linear.problem import LinearTerms, Response
+from svmcvx.fast.linear.problem import LinearTerms, RowSums
 from svmcvx.numerical.bordered import bordered_solution
 
 __all__ = ["Polish", "Polished"]
@@ -42,7 +42,7 @@ class Polished(NamedTuple):
     w: Floats
     b: float
     alpha: Floats
-    response: Response
+    response: RowSums
 
 
 class Polish:

@@ -44,7 +44,7 @@ __all__ = [
     "LinearTerms",
     "Point",
     "PointBounds",
-    "Response",
+    "RowSums",
     "earlier_coefficients",
     "estimated_rounding",
     "kind_of_power",
@@ -239,20 +239,20 @@ class LinearProblem(LinearTerms):
     def loss_at(self, f: Floats, b: float, centre: Floats) -> float:
         """Return the sum of the losses at scores `f` and a bias."""
         scratch = np.empty((2, self.n))
-        sums = passes.respond(
+        sums = passes.prox_sums(
             self.kind, f, self.y, b, centre, self.c, 1.0, *self.loss, self.norms, scratch[0], scratch[1]
         )
         return float(sums[1])
 
-    def sums_of(self, alpha: Floats, loss: float) -> Response:
+    def sums_of(self, alpha: Floats, loss: float) -> RowSums:
         """Return the sums that both objectives need, for multipliers and the losses of a point that does not follow from them."""
         size = np.abs(alpha)
-        reach, conjugate = float(size @ self.norms), float(passes.conjugate(self.kind, alpha, self.c, *self.loss))
+        norm_sum, conjugate = float(size @ self.norms), float(passes.conjugate(self.kind, alpha, self.c, *self.loss))
         total, balance = float(alpha.sum()), float(self.y @ alpha)
-        return Response(0.0, loss, total, balance, float(size.sum()), reach, 0.0, conjugate, 0.0)
+        return RowSums(0.0, loss, total, balance, float(size.sum()), norm_sum, 0.0, conjugate, 0.0)
 
 
-class Response(NamedTuple):
+class RowSums(NamedTuple):
     """Sums over the observations at a point.
 
     Attributes
@@ -261,7 +261,7 @@ class Response(NamedTuple):
         Of the smooth functions e and of the losses.
     total, balance, size : float
         Of α, y α and |α|.
-    reach : float
+    norm_sum : float
         Of |α| times the norm of the row.
     product : float
         Of α z.
@@ -276,7 +276,7 @@ class Response(NamedTuple):
     total: float
     balance: float
     size: float
-    reach: float
+    norm_sum: float
     product: float
     conjugate: float
     variance: float
@@ -338,7 +338,7 @@ class LinearBounds:
         self.problem = problem
 
     def update_bounds(
-        self, w: Floats, b: float, response: Response, primal: Floats, expanded_loss: float | None = None
+        self, w: Floats, b: float, response: RowSums, primal: Floats, expanded_loss: float | None = None
     ) -> PointBounds:
         """Return the bounds at (w, b) with the multipliers of a response and ``primal`` = w(α), and whether they are the best.
 
@@ -346,7 +346,7 @@ class LinearBounds:
         ----------
         w, b
             The point; w is kept where it is the best.
-        response : Response
+        response : RowSums
             Sums over the observations at the point.
         primal : ndarray of shape (d,)
         expanded_loss : float, optional
@@ -365,7 +365,7 @@ class LinearBounds:
         lower = response.total - conjugate - 0.5 * dual_norm - variance
         rounding = estimated_rounding(problem.n) * (
             4.0 * response.size
-            + 4.0 * response.reach * (math.sqrt(norm) + math.sqrt(dual_norm))
+            + 4.0 * response.norm_sum * (math.sqrt(norm) + math.sqrt(dual_norm))
             + abs(conjugate)
             + loss
             + abs(linear)
@@ -390,7 +390,7 @@ class ArrayBounds(LinearBounds):
 
     problem: LinearProblem
 
-    def update(self, w: Floats, b: float, alpha: Floats, primal: Floats, response: Response) -> tuple[float, float]:
+    def update(self, w: Floats, b: float, alpha: Floats, primal: Floats, response: RowSums) -> tuple[float, float]:
         """Return (lower, upper) at (w, b) with multipliers α and ``primal`` = w(α); keep the best of each."""
         problem = self.problem
         loss = problem.loss_at(np.asarray(problem.X @ primal), b, alpha) if problem.kernel_expansion else None

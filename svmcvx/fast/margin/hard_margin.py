@@ -270,7 +270,7 @@ def _solve_blocks(statement: HardMarginInBlocks, monitor: Monitor, settings: Act
                 break
             # The optimum of a larger working set is the larger bound.
             statement.working, duals = part, [{"alpha": points[0]}]
-            lower = part.evaluate_dual(part.repair(duals[0])).below
+            lower = part.evaluate_dual(part.repair(duals[0])).lower_end
             model = cast(LinearModel, solved.models[0])
             seen = look_at_margins(statement, model, settings.joining)
             wider = cast(LinearModel | None, separated(model, seen.positive, seen.negative, space.centre))

@@ -103,20 +103,20 @@ def solve_by_ranks(
         v = s.expansion(dual["alpha"], dual["tau"])
         model = space.model(v)
         upper, lower = s.evaluate(model), s.evaluate_dual(dual)
-        if partial.pivots and inner.upper < upper.above:
+        if partial.pivots and inner.upper < upper.upper_end:
             spanned = space.model(on_pivots(F, partial.pivots, point.w))
             value = s.evaluate(spanned)
-            if value.above < upper.above:
+            if value.upper_end < upper.upper_end:
                 model, upper = spanned, value
         found.rank, found.exhausted = len(partial.pivots), partial.done
         # The checker evaluates every candidate; more than two would only cost time.
-        if upper.above < best[1] or lower.below > best[0]:
-            best = (max(best[0], lower.below), min(best[1], upper.above))
+        if upper.upper_end < best[1] or lower.lower_end > best[0]:
+            best = (max(best[0], lower.lower_end), min(best[1], upper.upper_end))
             found.candidates = RecoveredPoints(
                 [model, *found.candidates.models[:1]], [dual, *found.candidates.duals[:1]]
             )
         steps += 1
-        status = monitor.report(steps, lower.below, upper.above)
+        status = monitor.report(steps, lower.lower_end, upper.upper_end)
         if status is None and (partial.done or found.rank >= largest):
             status = Status.INACCURATE
         if status is not None:

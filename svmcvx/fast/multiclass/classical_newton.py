@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from svmcvx.core.bounded import quietly
 from svmcvx.fast.core.monitor import Monitor
 from svmcvx.fast.multiclass.points import ScoreBounds
-from svmcvx.fast.multiclass.systems.envelopes import Envelope, FaceCurvature, Response
+from svmcvx.fast.multiclass.systems.envelopes import Envelope, FaceCurvature, Projection
 from svmcvx.fast.multiclass.systems.observation_steps import observation_step
 from svmcvx.fast.multiclass.systems.penalties import AbsoluteWeights, SmoothPenalty, SquaredWeights, WeightPenalty
 from svmcvx.fast.multiclass.systems.score_systems import JointCurvature, ScoreSystem
@@ -109,7 +109,7 @@ class _Point(NamedTuple):
 
     f: Floats
     gradient: Floats
-    response: Response | None
+    response: Projection | None
 
 
 class AugmentedNewton:
@@ -212,10 +212,10 @@ class AugmentedNewton:
         self.inner_steps += 1
         return status
 
-    def _multipliers(self, f: Floats) -> tuple[Floats, Response | None]:
+    def _multipliers(self, f: Floats) -> tuple[Floats, Projection | None]:
         if self.envelope is None:
             return self.system.weight * self.loss.multipliers(f), None
-        response = self.envelope.respond(f)
+        response = self.envelope.project(f)
         return self.envelope.multipliers(response), response
 
     def _objective(self, f: Floats) -> float:

@@ -36,7 +36,7 @@ class ScoreBounds:
         n, c = statement.scores.data.n, statement.scores.data.c
         # All losses are at least 0.
         self.dual: Dual = statement.repair({"alpha": np.zeros((n, c))})
-        self.lower = statement.evaluate_dual(self.dual).below
+        self.lower = statement.evaluate_dual(self.dual).lower_end
         self.U = np.zeros(system.shape)
         self.upper = math.inf
 
@@ -48,7 +48,7 @@ class ScoreBounds:
     def update_dual_point(self, point: Dual) -> None:
         """Keep a dual point, repaired, if its value is higher."""
         point = self.statement.repair(point)
-        value = self.statement.evaluate_dual(point).below
+        value = self.statement.evaluate_dual(point).lower_end
         if value > self.lower:
             self.dual, self.lower = point, value
 
@@ -59,7 +59,7 @@ class ScoreBounds:
     @property
     def proved_upper(self) -> float:
         """What the objective at the best model is at most, with the rounding of its evaluation."""
-        return self.statement.evaluate(self.statement.model(*self.system.weights(self.U))).above
+        return self.statement.evaluate(self.statement.model(*self.system.weights(self.U))).upper_end
 
     def report(self, monitor: Monitor, steps: int) -> Status | None:
         """Report the bounds; the upper one is proved before it may end the method."""

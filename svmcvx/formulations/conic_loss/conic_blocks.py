@@ -25,7 +25,7 @@ from svmcvx.feature_space.blocks import BlockSettings, spaces
 from svmcvx.formulations.blocks import InBlocks, Make
 from svmcvx.formulations.conic_loss.dual import INTERIORS, NEGLIGIBLE, NOTHING, top_of
 from svmcvx.formulations.conic_loss.geometry import (
-    Multipliers,
+    ConicMultipliers,
     RowGeometry,
     RowTerms,
     minimum_from,
@@ -34,7 +34,7 @@ from svmcvx.formulations.conic_loss.geometry import (
 from svmcvx.formulations.conic_loss.primal import stationary_multipliers, total_loss, worst_indicator
 from svmcvx.formulations.conic_loss.recovery import RelaxedLinearModel, SecondMoment, moment_of, penalty
 from svmcvx.model import LinearModel
-from svmcvx.row_blocks.shards import Parts, Pieces, reads_rows
+from svmcvx.row_blocks.shards import ShardBlocks, ShardState, reads_rows
 
 __all__ = ["ConicInBlocks", "MultiplierSums"]
 
@@ -45,7 +45,7 @@ Floats: TypeAlias = NDArray[np.float64]
 LEAST_EXCESS, LARGEST_EXCESS, EXCESSES, REFINEMENTS, ROOM = 1e-12, 1e6, 33, 3, 1e-13
 # The share of a bound below which what the gradient takes from it is not made smaller.
 SMALL_SHARE = 1e-9
-# Parts of the states.
+# ShardState of the states.
 GAMMA, ALPHA = "gamma", "alpha"
 
 
@@ -105,7 +105,7 @@ class ConicInBlocks(InBlocks):
 
     def evaluate(self, model: LinearModel) -> Evaluation:
         """P at a model and its covariance, every term at its worst end."""
-        nothing, moment = self.space.nothing(), moment_of(model)
+        nothing, moment = self.space.empty(), moment_of(model)
         V = np.zeros((self.space.d, 0)) if moment is None else moment.V
         regulariser = penalty(nothing, model) + total(square(exact(V)))
         if not model.coef.any() and model.intercept == 0.0 and not V.any():
@@ -119,12 +119,12 @@ class ConicInBlocks(InBlocks):
         found = self._each(_losses, model.without_support(), V, self.lam)
         high = regulariser + total(stacked([above for _, above in found]))
         value, missed = float(regulariser.value), math.fsum(part for part, _ in found)
-        return Evaluation.at_most(value + missed, high.above).with_terms(value, missed)
+        return Evaluation.at_most(value + missed, high.upper_end).with_terms(value, missed)
 
     def _missed(self, model: LinearModel, V: Floats, factors: Floats) -> Floats:
         """Return numbers that are at least Σ s z for the covariance VV' times each factor."""
         found = self._each(_missed, model.without_support(), V, factors)
-        return np.array([total(exact(np.array([part[k] for part in found]))).above for k in range(factors.size)])
+        return np.array([total(exact(np.array([part[k] for part in found]))).upper_end for k in range(factors.size)])
 
     def enlarged(self, w: Floats, V: Floats) -> Floats | None:
         """Return V times nearly the smallest factor, by at least 1, for which Σ s z ≤ κ Σ s certainly; None if none was found."""
@@ -195,7 +195,7 @@ class ConicInBlocks(InBlocks):
         """−λκΣs in the cardinality form."""
         if self.kappa is None:
             return exact(0.0)
-        return -exact(self.lam_of(dual)) * (self.kappa * self.space.nothing().data.bounded_weight)
+        return -exact(self.lam_of(dual)) * (self.kappa * self.space.empty().data.bounded_weight)
 
     def dual_violation(self, dual: Dual) -> float:
         """Return what is missing of a proof that γ is feasible; 0 only if it is proved."""
@@ -224,23 +224,29 @@ class ConicInBlocks(InBlocks):
         for _ in range(2):
             found = self._each(_row_terms, w, scale, self.lam_of(dual))
             least, gradient = minimum_from(w, [terms for _, terms in found], mu)
-            bound = total([gains for gains, _ in found]) + least.bound + self._constant(dual)
-            if bound.below > best.below:
+            bound = total([value for value, _ in found]) + least.bound + self._constant(dual)
+            if bound.lower_end > best.lower_end:
                 best = bound
-            size = least.gradient.above
-            if not math.isfinite(bound.below) or size * size / (4.0 * mu) <= SMALL_SHARE * abs(float(bound.value)):
+            size = least.gradient.upper_end
+            if not math.isfinite(bound.lower_end) or size * size / (4.0 * mu) <= SMALL_SHARE * abs(float(bound.value)):
                 break
             w = w - 0.5 * inverse(gradient)
         return best
 
     def residuals(self, model: Any, dual: Dual) -> Mapping[str, float]:
         """The lower end is one of the 0-1 problem as well."""
-        return {"zero_one_lower": self.evaluate_dual(dual).below} if dual and float(dual["scale"]) > 0 else {}
+        return {"zero_one_lower": self.evaluate_dual(dual).lower_end} if dual and float(dual["scale"]) > 0 else {}
 
 
 @reads_rows
 def _losses(
-    pieces: Pieces, parts: Parts, make: Make, settings: BlockSettings, model: LinearModel, V: Floats, lam: float
+    pieces: ShardBlocks,
+    parts: ShardState,
+    make: Make,
+    settings: BlockSettings,
+    model: LinearModel,
+    V: Floats,
+    lam: float,
 ) -> list[tuple[float, Bounded]]:
     """Return λ Σ s z of each block, and the same with each margin and variance at its worst end."""
     found = []
@@ -256,7 +262,13 @@ def _losses(
 
 @reads_rows
 def _missed(
-    pieces: Pieces, parts: Parts, make: Make, settings: BlockSettings, model: LinearModel, V: Floats, factors: Floats
+    pieces: ShardBlocks,
+    parts: ShardState,
+    make: Make,
+    settings: BlockSettings,
+    model: LinearModel,
+    V: Floats,
+    factors: Floats,
 ) -> list[list[float]]:
     """Return, for each block, numbers that are at least Σ s z for the covariance VV' times each factor."""
     found = []
@@ -266,7 +278,7 @@ def _missed(
         u, variance = _worst_scores(space, model, V)
         weight = exact(space.data.weight)
         each = [worst_indicator(u, (exact(variance) * factor).lower) for factor in factors.tolist()]
-        found.append([total(weight * z).above for z in each])
+        found.append([total(weight * z).upper_end for z in each])
     return found
 
 
@@ -280,8 +292,8 @@ def _worst_scores(space: LinearSpace, model: LinearModel, V: Floats) -> tuple[Fl
 
 @reads_rows
 def _multipliers(
-    pieces: Pieces, parts: Parts, settings: BlockSettings, point: Floats, ridge: float, lam: float
-) -> tuple[Parts, tuple[Ball, float, float, Floats, Floats]]:
+    pieces: ShardBlocks, parts: ShardState, settings: BlockSettings, point: Floats, ridge: float, lam: float
+) -> tuple[ShardState, tuple[Ball, float, float, Floats, Floats]]:
     """Set γ and α of a stationary point; return Σ γ x x' of a shard, and the sums of the multipliers."""
     gammas, alphas = [], []
     d = point.shape[0]
@@ -307,7 +319,7 @@ def _multipliers(
 
 @reads_rows
 def _row_terms(
-    pieces: Pieces, parts: Parts, make: Make, settings: BlockSettings, w: Floats, scale: float, lam: float
+    pieces: ShardBlocks, parts: ShardState, make: Make, settings: BlockSettings, w: Floats, scale: float, lam: float
 ) -> list[tuple[Bounded, RowTerms]]:
     """Return, for each block, Σ (α − γ − h*), and the sums for the bound of ψ."""
     found = []
@@ -319,6 +331,6 @@ def _row_terms(
         alpha = statement.capped(alpha * math.sqrt(scale), gamma, lam)
         chosen = np.flatnonzero(gamma > 0)
         X = space.X if chosen.size == gamma.size else space.X[chosen]
-        m = Multipliers(gamma[chosen], alpha[chosen], rows.y[chosen], scale)
-        found.append((statement.gains_of(gamma, alpha, lam), row_terms(Rows(X, rows.norms[chosen]), w, m)))
+        m = ConicMultipliers(gamma[chosen], alpha[chosen], rows.y[chosen], scale)
+        found.append((statement.minus_conjugate_of(gamma, alpha, lam), row_terms(Rows(X, rows.norms[chosen]), w, m)))
     return found

@@ -28,7 +28,7 @@ from svmcvx.certificate import EPS, Dual
 from svmcvx.core.bounded import Bounded, exact, parts_of, positive_part, quietly, roundings, total, where
 from svmcvx.core.rows import inner_error
 from svmcvx.formulations.base import BinaryStatement
-from svmcvx.formulations.conic_loss.geometry import Curvature, Geometry, Multipliers, geometry_of
+from svmcvx.formulations.conic_loss.geometry import ConicMultipliers, Geometry, WeightedSpectrum, geometry_of
 from svmcvx.formulations.conic_loss.primal import weighted_gram
 from svmcvx.kernels import row_norms
 from svmcvx.numerical.newton import NewtonStep, newton
@@ -65,7 +65,7 @@ def conjugate(alpha: Any, gamma: Any, height: Any) -> Any:
     return where(sign > 0.0, positive_part(quarter - height), quarter)
 
 
-def gains(gamma: Any, alpha: Any, *, lam: Any, weight: Any = 1.0) -> Any:
+def minus_conjugate(gamma: Any, alpha: Any, *, lam: Any, weight: Any = 1.0) -> Any:
     r"""Return :math:`\sum_i (\alpha_i - \gamma_i - h_i^*(\alpha_i))`."""
     return total(alpha) - total(gamma) - total(conjugate(alpha, gamma, lam * weight))
 
@@ -78,7 +78,7 @@ class _Spectrum(NamedTuple):
     """A γ with the curvature of that γ divided by `scale`."""
 
     gamma: Floats
-    curvature: Curvature
+    curvature: WeightedSpectrum
     scale: float
 
     @property
@@ -104,7 +104,7 @@ def dual_objective(
     c = L.T @ (y * (alpha - 2.0 * gamma))
     if (gamma < 0).any():
         return -math.inf
-    return float(gains(gamma, alpha, lam=lam, weight=weight)) - 0.25 * float(c @ sl.cho_solve(factor, c))
+    return float(minus_conjugate(gamma, alpha, lam=lam, weight=weight)) - 0.25 * float(c @ sl.cho_solve(factor, c))
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,9 +156,9 @@ class ConicDual(BinaryStatement):
             cap = 2.0 * np.sqrt(lam) * np.sqrt(self.weight) * np.sqrt(gamma) * CAPPED
         return np.asarray(np.minimum(np.where(gamma > 0, alpha, 0.0), cap))
 
-    def gains_of(self, gamma: Floats, alpha: Floats, lam: float) -> Bounded:
+    def minus_conjugate_of(self, gamma: Floats, alpha: Floats, lam: float) -> Bounded:
         """Σ (α − γ − h*)."""
-        found: Bounded = gains(exact(gamma), exact(alpha), lam=exact(lam), weight=self.loss_weight)
+        found: Bounded = minus_conjugate(exact(gamma), exact(alpha), lam=exact(lam), weight=self.loss_weight)
         return found
 
     @cached_property
@@ -205,9 +205,9 @@ class ConicDual(BinaryStatement):
         """Squared norms of the rows of the factor."""
         return row_norms(self.factor) ** 2
 
-    def _multipliers(self, gamma: Floats, alpha: Floats, curvature: Curvature, scale: float) -> Multipliers:
+    def _multipliers(self, gamma: Floats, alpha: Floats, curvature: WeightedSpectrum, scale: float) -> ConicMultipliers:
         rows = curvature.rows
-        return Multipliers(gamma[rows], alpha[rows], self.y[rows], scale)
+        return ConicMultipliers(gamma[rows], alpha[rows], self.y[rows], scale)
 
     @np.errstate(over="ignore", invalid="ignore")
     def _estimate(
@@ -218,7 +218,7 @@ class ConicDual(BinaryStatement):
         if not lowest > 0 or (alpha[gamma == 0] != 0).any():
             return -math.inf
         least = self.geometry.guess(base.curvature, self._multipliers(gamma, alpha, base.curvature, scale * base.scale))
-        value = self.gains_of(gamma, alpha, lam).below + least + self.dual_constant(lam).below
+        value = self.minus_conjugate_of(gamma, alpha, lam).lower_end + least + self.dual_constant(lam).lower_end
         value -= gradient**2 / (4.0 * lowest)
         return value if math.isfinite(value) else -math.inf
 
@@ -227,14 +227,14 @@ class ConicDual(BinaryStatement):
     def _bound(self, gamma: Floats, alpha: Floats, lam: float, spectrum: _Spectrum) -> tuple[Bounded, float]:
         """D at feasible multipliers, less what the norm of the gradient may cost, and at most that norm."""
         mu = (1.0 - exact(spectrum.top)).lower
-        found, gradient = self.gains_of(gamma, alpha, lam) + self.dual_constant(lam), 0.0
+        found, gradient = self.minus_conjugate_of(gamma, alpha, lam) + self.dual_constant(lam), 0.0
         if not mu > 0 or (gamma < 0).any() or (alpha[gamma == 0] != 0).any():
             return NOTHING, math.inf
         if spectrum.curvature.rows.size:
             m = self._multipliers(gamma, alpha, spectrum.curvature, spectrum.scale)
             least = self.geometry.minimum(spectrum.curvature, m, mu)
-            found, gradient = found + least.bound, least.gradient.above
-        return (found, gradient) if math.isfinite(found.below) else (NOTHING, math.inf)
+            found, gradient = found + least.bound, least.gradient.upper_end
+        return (found, gradient) if math.isfinite(found.lower_end) else (NOTHING, math.inf)
 
     def minimiser(self, dual: Dual) -> Floats:
         """Return the minimiser w of the Lagrangian of a feasible dual point, in the columns of ``space.factor``."""
@@ -306,7 +306,7 @@ class ConicDual(BinaryStatement):
         def scaled(scale: float) -> _Spectrum:
             return _Spectrum(gamma * scale if scale != 1.0 else gamma, base.curvature, base.scale * scale)
 
-        def offer(scale: float, alphas: list[Floats]) -> None:
+        def update_best(scale: float, alphas: list[Floats]) -> None:
             nonlocal best, best_value, best_scale, gradient
             point = scaled(scale)
             for alpha in alphas:
@@ -320,15 +320,15 @@ class ConicDual(BinaryStatement):
 
         if given is not None:
             for scale in scales:
-                offer(scale, self._alpha_candidates(np.nan_to_num(given) * math.sqrt(scale), gamma * scale, lam))
+                update_best(scale, self._alpha_candidates(np.nan_to_num(given) * math.sqrt(scale), gamma * scale, lam))
         if best_scale is None or self.improve_alpha:
             for scale in scales if best_scale is None else [best_scale]:
                 found = self._alphas_by_newton(gamma * scale, lam)
-                offer(scale, [*found, self._alpha_candidates(found[-1], gamma * scale, lam)[1]])
+                update_best(scale, [*found, self._alpha_candidates(found[-1], gamma * scale, lam)[1]])
         if best_scale is not None:
             self._keep(scaled(best_scale))
             # What was estimated is not yet proved.
-            if not self._evaluated(best["gamma"], best["alpha"], lam).below > self.dual_constant(lam).below:
+            if not self._evaluated(best["gamma"], best["alpha"], lam).lower_end > self.dual_constant(lam).lower_end:
                 best = {"gamma": np.zeros_like(gamma), "alpha": np.zeros_like(gamma)}
         self._repaired.insert(0, best)
         del self._repaired[KEPT:]
@@ -364,7 +364,7 @@ class ConicDual(BinaryStatement):
             return self._evaluated(gamma, alpha, lam)
         spectrum = self._spectrum_of(gamma)
         bounds = [self._bound(gamma, alpha, lam, spectrum)[0] for alpha in self._alphas_by_newton(gamma, lam)]
-        return max(bounds, key=lambda bound: bound.below)
+        return max(bounds, key=lambda bound: bound.lower_end)
 
     def _evaluated(self, gamma: Floats, alpha: Floats, lam: float) -> Bounded:
         """D at multipliers; the last ones are kept, since a repair asks for it before the checker does."""

@@ -36,7 +36,7 @@ from svmcvx.feature_space import FeatureSpace, KernelSpace
 from svmcvx.kernels import Linear
 from svmcvx.kernels.bounded_gram import BoundedGram
 
-__all__ = ["Curvature", "Geometry", "GramGeometry", "Minimum", "RowGeometry", "geometry_of"]
+__all__ = ["Geometry", "GramGeometry", "Minimum", "RowGeometry", "WeightedSpectrum", "geometry_of"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -46,7 +46,7 @@ FEW_COLUMNS = 16
 NEGLIGIBLE_GRADIENT = 1e-13
 
 
-class Curvature(NamedTuple):
+class WeightedSpectrum(NamedTuple):
     """Σ γ_i φ_i φ_i' of some γ.
 
     Attributes
@@ -65,7 +65,7 @@ class Curvature(NamedTuple):
     top: float
 
     @classmethod
-    def of(cls, rows: NDArray[np.intp], found: Spectrum) -> Curvature:
+    def of(cls, rows: NDArray[np.intp], found: Spectrum) -> WeightedSpectrum:
         """Return that of these observations."""
         return cls(rows, *found)
 
@@ -83,8 +83,8 @@ class Minimum(NamedTuple):
 
     def is_close(self, mu: float) -> bool:
         """Whether the gradient costs next to nothing, or nothing is known."""
-        gradient = self.gradient.above
-        if not (math.isfinite(self.bound.below) and math.isfinite(gradient)):
+        gradient = self.gradient.upper_end
+        if not (math.isfinite(self.bound.lower_end) and math.isfinite(gradient)):
             return True
         return gradient * gradient / (4.0 * mu) <= NEGLIGIBLE_GRADIENT * abs(float(self.bound.value))
 
@@ -92,7 +92,7 @@ class Minimum(NamedTuple):
 UNKNOWN = Minimum(Bounded(-math.inf, math.inf), exact(math.inf))
 
 
-class Multipliers(NamedTuple):
+class ConicMultipliers(NamedTuple):
     """Multipliers of the observations with γ > 0 and labels; `scale` is that of γ against the one of the curvature."""
 
     gamma: Floats
@@ -115,15 +115,15 @@ class Geometry(ABC):
         """At least their norms."""
 
     @abstractmethod
-    def curvature(self, gamma: Floats) -> Curvature:
+    def curvature(self, gamma: Floats) -> WeightedSpectrum:
         """Return the spectrum of Σ γ_i φ_i φ_i' and a bound of it."""
 
     @abstractmethod
-    def guess(self, curvature: Curvature, m: Multipliers) -> float:
+    def guess(self, curvature: WeightedSpectrum, m: ConicMultipliers) -> float:
         """Return the minimum of ψ approximately."""
 
     @abstractmethod
-    def minimum(self, curvature: Curvature, m: Multipliers, mu: float) -> Minimum:
+    def minimum(self, curvature: WeightedSpectrum, m: ConicMultipliers, mu: float) -> Minimum:
         """Bound the minimum of ψ from below; `mu` > 0 is proved to be at most the smallest eigenvalue of Q."""
 
     @abstractmethod
@@ -163,30 +163,30 @@ class RowGeometry(Geometry):
         """At least the norms of the rows."""
         return self.rows.norms
 
-    def curvature(self, gamma: Floats) -> Curvature:
+    def curvature(self, gamma: Floats) -> WeightedSpectrum:
         """Return the spectrum of X'ΓX and a bound of it."""
         rows = np.flatnonzero(gamma > 0)
         d = int(self.X.shape[1])
         if rows.size == 0:
-            return Curvature(rows, np.zeros(d), np.eye(d), 0.0)
+            return WeightedSpectrum(rows, np.zeros(d), np.eye(d), 0.0)
         M = self._chosen(rows).gram(gamma[rows])
-        return Curvature.of(rows, spectrum_above(M.value, M.distance))
+        return WeightedSpectrum.of(rows, spectrum_above(M.value, M.distance))
 
     def _chosen(self, rows: NDArray[np.intp]) -> Rows:
         return self.rows if rows.size == self.X.shape[0] else Rows(self.X[rows], self.norms[rows])
 
-    def guess(self, curvature: Curvature, m: Multipliers) -> float:
+    def guess(self, curvature: WeightedSpectrum, m: ConicMultipliers) -> float:
         """Return the minimum of ψ approximately."""
         c = np.asarray(self._chosen(curvature.rows).X.T @ m.a.value)
         return -0.25 * float(c @ curvature.inverse(m.scale, c))
 
-    def minimum(self, curvature: Curvature, m: Multipliers, mu: float) -> Minimum:
+    def minimum(self, curvature: WeightedSpectrum, m: ConicMultipliers, mu: float) -> Minimum:
         """Bound the minimum of ψ from below, at a point that is improved once where its gradient matters."""
         rows, best = self._chosen(curvature.rows), UNKNOWN
         w = 0.5 * curvature.inverse(m.scale, np.asarray(rows.X.T @ m.a.value))
         for _ in range(2):
             found, gradient = minimum_from(w, [row_terms(rows, w, m)], mu)
-            if found.bound.below > best.bound.below:
+            if found.bound.lower_end > best.bound.lower_end:
                 best = found
             if found.is_close(mu):
                 break
@@ -215,7 +215,7 @@ class RowTerms(NamedTuple):
     value: Bounded
 
 
-def row_terms(rows: Rows, w: Floats, m: Multipliers) -> RowTerms:
+def row_terms(rows: Rows, w: Floats, m: ConicMultipliers) -> RowTerms:
     r"""Return the sums of some rows, with :math:`b = a + 2\gamma f`.
 
     Errors e of the scores f move :math:`2\sum\gamma_if_ix_i` by :math:`2\|\Gamma^{1/2}e\|` at most, as :math:`X'\Gamma X \preceq I`.
@@ -251,26 +251,26 @@ class GramGeometry(Geometry):
         """At least the norms of the feature vectors."""
         return np.asarray(sqrt(exact(np.maximum(self.gram.diagonal.upper, 0.0))).upper)
 
-    def curvature(self, gamma: Floats) -> Curvature:
+    def curvature(self, gamma: Floats) -> WeightedSpectrum:
         """Return the spectrum of Γ½KΓ½ and a bound of it."""
         rows = np.flatnonzero(gamma > 0)
         if rows.size == 0:
-            return Curvature(rows, np.zeros(0), np.zeros((0, 0)), 0.0)
-        return Curvature.of(rows, spectrum_above(*self.gram.block(rows).scaled(gamma[rows])))
+            return WeightedSpectrum(rows, np.zeros(0), np.zeros((0, 0)), 0.0)
+        return WeightedSpectrum.of(rows, spectrum_above(*self.gram.block(rows).scaled(gamma[rows])))
 
     @staticmethod
-    def _solved(curvature: Curvature, m: Multipliers, products: Floats) -> Floats:
+    def _solved(curvature: WeightedSpectrum, m: ConicMultipliers, products: Floats) -> Floats:
         """Return nearly s with (I − Γ½KΓ½)s = ½Γ½Ka; `products` is Ka."""
         return curvature.inverse(m.scale, 0.5 * np.sqrt(m.gamma) * products)
 
-    def guess(self, curvature: Curvature, m: Multipliers) -> float:
+    def guess(self, curvature: WeightedSpectrum, m: ConicMultipliers) -> float:
         """Return the minimum of ψ approximately."""
         a = m.a.value
         products = self.gram.block(curvature.rows).K @ a
         s = self._solved(curvature, m, products)
         return -0.25 * float(a @ products) - 0.5 * float(products @ (np.sqrt(m.gamma) * s))
 
-    def minimum(self, curvature: Curvature, m: Multipliers, mu: float) -> Minimum:
+    def minimum(self, curvature: WeightedSpectrum, m: ConicMultipliers, mu: float) -> Minimum:
         r"""Bound the minimum of ψ from below.
 
         β and s are the numbers that they are; ρ is what β is off :math:`\tfrac12 a + \Gamma^{1/2} s` by. So the gradient is
@@ -287,7 +287,7 @@ class GramGeometry(Geometry):
             gradient = 2.0 * (Ball.around(tau).norm() + total(abs(rho) * norms))
             psi = total((root * tau + rho) * f) - 0.5 * total(a * f)
             found = minimum_of(psi, gradient, mu)
-            if found.bound.below > best.bound.below:
+            if found.bound.lower_end > best.bound.lower_end:
                 best = found
             if found.is_close(mu):
                 break

@@ -180,7 +180,7 @@ class ConicLoss(ConicDual):
         high = objective(norm, trace, exact(low), exact(variance), lam=exact(self.lam), weight=self.loss_weight)
         missed = total_loss(value, variance, lam=self.lam, weight=self.weight)
         regulariser = float((norm + trace).value)
-        return Evaluation.at_most(regulariser + missed, high.above).with_terms(regulariser, missed)
+        return Evaluation.at_most(regulariser + missed, high.upper_end).with_terms(regulariser, missed)
 
     def _check_moment(self, moment: SecondMoment) -> None:
         """Raise a :class:`DataError` unless a second moment is one of these data."""
@@ -225,9 +225,9 @@ class ConicLoss(ConicDual):
         """The interval around the optimum of the 0-1 problem: the same bound, and the better of model and rounding."""
         moment = moment_of(model)
         points = [model, *([] if moment is None or moment.rounded is None else [moment.rounded])]
-        found = {"zero_one_upper": min(self.zero_one(point).above for point in points)}
+        found = {"zero_one_upper": min(self.zero_one(point).upper_end for point in points)}
         if dual:
-            found["zero_one_lower"] = self.evaluate_dual(dual).below
+            found["zero_one_lower"] = self.evaluate_dual(dual).lower_end
         return found
 
     def repair(self, dual: Dual) -> Dual:
@@ -243,7 +243,7 @@ class ConicLoss(ConicDual):
         best_value = 0.0
         for lam in (self.lam_of(dual), self._best_lam(dual)):
             point = {**super().repair({**dual, "lam": np.array(lam)}), "lam": np.array(lam)}
-            value = self.evaluate_dual(point).below
+            value = self.evaluate_dual(point).lower_end
             if value > best_value:
                 best, best_value = point, value
         self._repaired.insert(0, best)

@@ -93,7 +93,7 @@ class FactorError:
             bound = bound / (1.0 + missing * bound / half) if math.isfinite(missing) else exact(0.0)
         if shift > 0.0:
             bound = bound / square(1.0 + shift * sqrt(bound / half))
-        return max(bound.below, 0.0)
+        return max(bound.lower_end, 0.0)
 
     def ramp(self, value: float, price: Bounded) -> float:
         """Return the lower bound with ramp losses of these prices, or of one price for all."""
@@ -101,13 +101,13 @@ class FactorError:
             return value
         bound = exact(value)
         if self.missing.any():
-            bound = exact((bound - 0.5 * square(total(price * sqrt(exact(self.missing))))).below)
+            bound = exact((bound - 0.5 * square(total(price * sqrt(exact(self.missing))))).lower_end)
         if not bound.value > 0.0:
             return 0.0
         if self.shift.any():
             A = sqrt(exact(2.0)) * total(price * self.shift)
             bound = square(2.0 * bound / (A + sqrt(square(A) + 4.0 * bound)))
-        return max(bound.below, 0.0)
+        return max(bound.lower_end, 0.0)
 
 
 def _row_errors(space: FeatureSpace) -> Floats:

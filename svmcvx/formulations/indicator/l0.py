@@ -39,7 +39,7 @@ from svmcvx.formulations.indicator.big_m import check_total_price, explicit_M, f
 from svmcvx.formulations.indicator.pool import counting_pool, incumbent_margins
 from svmcvx.formulations.indicator.problems import CountingProblem
 from svmcvx.formulations.indicator.statement import CountingStatement, scores_are_constant
-from svmcvx.heuristics.big_m_reach import WIDENING, reach
+from svmcvx.heuristics.big_m_bound import WIDENING, big_m_bound
 from svmcvx.kernels import KernelLike
 from svmcvx.losses import zero_one
 from svmcvx.model import BinaryModel, Model
@@ -87,8 +87,8 @@ class L0(CountingStatement):
         """½‖w‖² + C·loss."""
         return weighted_objective(norm, loss, C=self.C)
 
-    def _reach(self, value: float) -> Floats:
-        return reach(
+    def _big_m_bound(self, value: float) -> Floats:
+        return big_m_bound(
             self.geometry,
             lambda weight: 2 * (value * (1 + WIDENING) - self.C * weight),
             lowest=self.slack_allowed,
@@ -167,9 +167,9 @@ class L0(CountingStatement):
         found = self.geometry.refit(kept)
         if found is None:
             return RecoveredPoints([], [])
-        return self.machine(found.alpha, found.b, kept)
+        return self.restricted_points(found.alpha, found.b, kept)
 
-    def machine(self, alpha: Floats, b: float, kept: NDArray[np.bool_]) -> RecoveredPoints:
+    def restricted_points(self, alpha: Floats, b: float, kept: NDArray[np.bool_]) -> RecoveredPoints:
         """Return the model and the multipliers μ = −α of the hard-margin machine (α, b) of a set of observations."""
         return RecoveredPoints([self._scaled(alpha * self.y, b, kept)], [{"mu": -alpha}])
 

@@ -21,7 +21,7 @@ from svmcvx.formulations.conic_loss.primal import low_rank_gradient, relaxed_ind
 from svmcvx.formulations.indicator.statement import CountingStatement
 from svmcvx.heuristics.local_search import local_search
 from svmcvx.heuristics.rounding import round_relaxation
-from svmcvx.heuristics.signed_rows import ON_MARGIN, Geometry, Incumbent, never
+from svmcvx.heuristics.signed_rows import ON_MARGIN, Incumbent, SignedRows, never
 from svmcvx.heuristics.soft_margin import elastic_filter, soft_margin_scores
 from svmcvx.losses import zero_one
 from svmcvx.model import BinaryModel
@@ -61,7 +61,7 @@ class RelaxedPoint(NamedTuple):
 
 
 def relaxed_point(
-    geometry: Geometry, *, lam: float | None, k: float | None, stop: Callable[[], bool] = never
+    geometry: SignedRows, *, lam: float | None, k: float | None, stop: Callable[[], bool] = never
 ) -> RelaxedPoint | None:
     r"""Minimise the conic relaxation of the 0-1 problem without bias; None if it is too large, and for k = 0.
 
@@ -208,7 +208,7 @@ def counting_pool(
 
 def _searched(
     statement: CountingStatement,
-    relaxed: Geometry,
+    relaxed: SignedRows,
     earlier: Floats | None,
     *,
     lam: float | None,

@@ -30,9 +30,9 @@ from svmcvx.formulations.indicator.big_m import explicit_M, free_intercept
 from svmcvx.formulations.indicator.l0 import L0, l0_statement, weighted_objective
 from svmcvx.formulations.indicator.pool import counting_pool, incumbent_margins
 from svmcvx.formulations.indicator.problems import DroppingProblem
-from svmcvx.formulations.indicator.statement import IndicatorStatement, Measured
+from svmcvx.formulations.indicator.statement import IndicatorStatement, ModelMargins
 from svmcvx.formulations.optimal_intercepts import hinge_intercepts
-from svmcvx.heuristics.big_m_reach import WIDENING, reach
+from svmcvx.heuristics.big_m_bound import WIDENING, big_m_bound
 from svmcvx.heuristics.hinge_machine import ramp_descent
 from svmcvx.heuristics.signed_rows import ON_MARGIN, Incumbent
 from svmcvx.kernels import KernelLike
@@ -69,12 +69,12 @@ class Ramp(IndicatorStatement):
         """½‖w‖² + C·loss."""
         return weighted_objective(norm, loss, C=self.C)
 
-    def _value_above(self, measured: Measured, tie: float) -> Evaluation:
+    def _value_above(self, measured: ModelMargins, tie: float) -> Evaluation:
         u, norm = measured
         high = ramp_objective(norm, exact(u.lower), C=self.C, weight=self.loss_weight)
         regulariser = 0.5 * float(norm.value)
         losses = float(ramp_objective(0.0, u.value, C=self.C, weight=self.weight))
-        return Evaluation.at_most(regulariser + losses, high.above).with_terms(regulariser, losses)
+        return Evaluation.at_most(regulariser + losses, high.upper_end).with_terms(regulariser, losses)
 
     def optimal_intercepts(self, model: BinaryModel) -> OptimalIntercepts:
         """Those of the hinge machine of the observations that are not dropped; without an end where these are of one class."""
@@ -112,8 +112,8 @@ class Ramp(IndicatorStatement):
         """As the module on the error of the factor derives it."""
         return self.factor_error.ramp(value, exact(self.C) * self.loss_weight)
 
-    def _reach(self, value: float) -> Floats:
-        return reach(
+    def _big_m_bound(self, value: float) -> Floats:
+        return big_m_bound(
             self.geometry,
             lambda weight: 2 * (value * (1 + WIDENING) - 2 * self.C * weight),
             lowest=self.slack_allowed,

@@ -18,7 +18,7 @@ observation i.
 **Big-M.** :math:`u_i \ge 1 - M_i z_i`. With ``M="auto"`` the values are valid by construction. An incumbent of value U is
 found first (from the conic relaxation, a soft margin, rounding and a local search). In the 0-1 problem, say, a point that
 is as good and drops weight W has :math:`\|w\|^2 \le U - \lambda W`; and the margin of a dropped observation is no further
-below that of a kept one than the norm times their distance. :func:`svmcvx.heuristics.big_m_reach.reach` turns this into
+below that of a kept one than the norm times their distance. :func:`svmcvx.heuristics.big_m_bound.reach` turns this into
 numbers. With a free intercept, observations of one class are compared, so that b cancels and needs no bound; if a whole
 class is dropped, then w = 0, b = ±1 is as good, and M = 2 covers it.
 
@@ -61,11 +61,11 @@ from svmcvx.core.rows import inner_error, norm_above, row_norms_above
 from svmcvx.formulations.base import BinaryStatement, full_entry
 from svmcvx.formulations.indicator.factor_error import FactorError
 from svmcvx.heuristics.hinge_machine import restricted_point
-from svmcvx.heuristics.signed_rows import ON_MARGIN, Geometry, Incumbent
+from svmcvx.heuristics.signed_rows import ON_MARGIN, Incumbent, SignedRows
 from svmcvx.losses import zero_one
 from svmcvx.model import BinaryModel, KernelModel, LinearModel
 
-__all__ = ["LARGEST_SHORTFALL", "SCALINGS", "CountingStatement", "IndicatorStatement", "Measured"]
+__all__ = ["LARGEST_SHORTFALL", "SCALINGS", "CountingStatement", "IndicatorStatement", "ModelMargins"]
 
 Floats: TypeAlias = NDArray[np.float64]
 Bools: TypeAlias = NDArray[np.bool_]
@@ -78,7 +78,7 @@ BINDING = 1e-6
 SCALINGS = 3
 
 
-class Measured(NamedTuple):
+class ModelMargins(NamedTuple):
     """A model on the data: its margins and its squared norm."""
 
     u: Bounded
@@ -128,9 +128,9 @@ class IndicatorStatement(BinaryStatement):
         return replace(self, smaller_set=True)
 
     @cached_property
-    def geometry(self) -> Geometry:
+    def geometry(self) -> SignedRows:
         """Signed rows of the factor."""
-        return Geometry.of(self.space)
+        return SignedRows.of(self.space)
 
     @abstractmethod
     def objective_value(self, norm: Any, loss: Any) -> Any:
@@ -141,7 +141,7 @@ class IndicatorStatement(BinaryStatement):
         return float(self.objective_value(0.0, loss))
 
     @abstractmethod
-    def _reach(self, value: float) -> Floats:
+    def _big_m_bound(self, value: float) -> Floats:
         """Valid values of M for points no worse than `value`."""
 
     def _best(self, pool: Iterable[Incumbent]) -> Incumbent | None:
@@ -149,14 +149,14 @@ class IndicatorStatement(BinaryStatement):
         return best if best is not None and math.isfinite(self.objective_value(best.norm, best.loss)) else None
 
     @abstractmethod
-    def _value_above(self, measured: Measured, tie: float) -> Evaluation:
+    def _value_above(self, measured: ModelMargins, tie: float) -> Evaluation:
         """The objective of a point as computed and an upper end; margins that are short by `tie` at most may be scaled to 1."""
 
     @cached_property
     def valid_M(self) -> Floats | None:
         """Values of M that cut off no optimum of the program, by the best point of the pool; None without one."""
         least = min((self.value_of(point) for point in self.pool), default=math.inf)
-        return self._reach(least) if math.isfinite(least) else None
+        return self._big_m_bound(least) if math.isfinite(least) else None
 
     def value_of(self, point: Incumbent) -> float:
         """Return a number that is at least the objective of a point, or of its multiple that keeps what it keeps to rounding."""
@@ -164,8 +164,8 @@ class IndicatorStatement(BinaryStatement):
         if point.w.any():
             lengths = self._factor_lengths * norm_above(point.w) + abs(point.b)
             error = inner_error(self.geometry.G.shape[1] + 2, lengths)
-        measured = Measured(Bounded(point.u, error), total(square(exact(point.w))))
-        return self._value_above(measured, 2 * ON_MARGIN).above
+        measured = ModelMargins(Bounded(point.u, error), total(square(exact(point.w))))
+        return self._value_above(measured, 2 * ON_MARGIN).upper_end
 
     @cached_property
     def _factor_lengths(self) -> Floats:
@@ -227,13 +227,13 @@ class IndicatorStatement(BinaryStatement):
         low = 1.0 - self.explicit - 2 * rounding - roundings(10) * (1.0 + self.explicit)
         return bool((u < np.minimum(low, 1.0 - self.slack_allowed))[self.unproved].any())
 
-    def measured(self, model: BinaryModel) -> Measured:
+    def measured(self, model: BinaryModel) -> ModelMargins:
         """Return the margins of a model on the data as they were passed, and its norm, with what rounding leaves open."""
         if scores_are_constant(model):
             # A constant score has no rounding.
             b = exact(model.intercept)
-            return Measured(signed(self.y, b), square(b) if self.space.intercept == "penalised" else exact(0.0))
-        return Measured(signed(self.y, self.space.scores(model)), self.space.squared_norm(model))
+            return ModelMargins(signed(self.y, b), square(b) if self.space.intercept == "penalised" else exact(0.0))
+        return ModelMargins(signed(self.y, self.space.scores(model)), self.space.squared_norm(model))
 
     def evaluate(self, model: BinaryModel) -> Evaluation:
         """The objective at a model, each loss at the worst end of what rounding leaves open.
@@ -389,7 +389,7 @@ class CountingStatement(IndicatorStatement):
         """As the module on the error of the factor derives it."""
         return self.factor_error.counting(value, self.half)
 
-    def _value_above(self, measured: Measured, tie: float) -> Evaluation:
+    def _value_above(self, measured: ModelMargins, tie: float) -> Evaluation:
         (u, norm), low = measured, measured.u.lower
         # Short of 1 by rounding: each such lower end is a number that the model may be divided by.
         open_ = (low < 1.0) & (low > 1.0 - LARGEST_SHORTFALL) & (u.upper >= (1.0 - tie) * (1.0 - roundings(4)))

@@ -60,7 +60,7 @@ from svmcvx.formulations.indicator.perspective import feasible_gamma, perspectiv
 from svmcvx.formulations.indicator.pool import counting_pool, incumbent_margins
 from svmcvx.formulations.indicator.problems import CountingProblem
 from svmcvx.formulations.indicator.statement import CountingStatement
-from svmcvx.heuristics.big_m_reach import WIDENING, reach
+from svmcvx.heuristics.big_m_bound import WIDENING, big_m_bound
 from svmcvx.kernels import KernelLike
 from svmcvx.losses import zero_one
 from svmcvx.model import Model
@@ -116,14 +116,14 @@ class ZeroOne(CountingStatement):
             return super()._above(norm, dropped)
         return float(norm.upper) if self.allows(dropped) else math.inf
 
-    def _reach(self, value: float) -> Floats:
+    def _big_m_bound(self, value: float) -> Floats:
         def norm_limit(weight: Floats) -> Floats:
             if self.lam is not None:
                 return value * (1 + WIDENING) - self.lam * weight
             bound = np.array([self.objective_value(value, loss) for loss in weight])
             return np.where(np.isfinite(bound), bound, -1.0)
 
-        return reach(self.geometry, norm_limit, lowest=self.slack_allowed, all_dropped=1.0)
+        return big_m_bound(self.geometry, norm_limit, lowest=self.slack_allowed, all_dropped=1.0)
 
     @cached_property
     def relaxed(self) -> ConicLoss:

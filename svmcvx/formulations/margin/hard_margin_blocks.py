@@ -21,7 +21,7 @@ from svmcvx.feature_space.blocks import BlockSettings, spaces
 from svmcvx.formulations.blocks import InBlocks, Make
 from svmcvx.formulations.margin.hard_margin import ATTEMPTS, HardMargin, separated
 from svmcvx.model import LinearModel
-from svmcvx.row_blocks.shards import Parts, Pieces, reads_rows
+from svmcvx.row_blocks.shards import ShardBlocks, ShardState, reads_rows
 
 __all__ = ["HardMarginInBlocks", "Violated", "look_at_margins"]
 
@@ -71,7 +71,7 @@ class HardMarginInBlocks(InBlocks):
         """Return the multiple of a model whose margins are at least 1 after rounding; the model itself where there is none."""
         found = model
         for _ in range(ATTEMPTS):
-            if math.isfinite(self.evaluate(found).above):
+            if math.isfinite(self.evaluate(found).upper_end):
                 break
             seen = look_at_margins(self, found, 1)
             wider = separated(found, seen.positive, seen.negative, self.space.centre)
@@ -124,14 +124,14 @@ def _stacked(parts: list[Features]) -> Features:
 
 @reads_rows
 def _lowest(
-    pieces: Pieces, parts: Parts, make: Make, settings: BlockSettings, model: LinearModel
+    pieces: ShardBlocks, parts: ShardState, make: Make, settings: BlockSettings, model: LinearModel
 ) -> list[tuple[float, bool]]:
     return [make(space=space).lowest_margin(model) for space in spaces(pieces, parts, settings) if space.data.n]
 
 
 @reads_rows
 def _violated(
-    pieces: Pieces, parts: Parts, make: Make, settings: BlockSettings, model: LinearModel, most: int
+    pieces: ShardBlocks, parts: ShardState, make: Make, settings: BlockSettings, model: LinearModel, most: int
 ) -> Violated:
     positive = negative = math.inf
     X, ys, us = [], [np.zeros(0)], [np.zeros(0)]

@@ -101,11 +101,11 @@ class MarginLinearDual(LinearDual):
         off = abs(imbalance(parts, sides))
         return max(outside, off) if math.isfinite(off) else math.inf
 
-    def gains(self, dual: Dual, term: LinearTerm) -> Bounded:
+    def minus_conjugate(self, dual: Dual, term: LinearTerm) -> Bounded:
         """Σα less the conjugates of the losses beside the term in ξ."""
         statement = self.statement
         if term.xi is None:
-            return super().gains(dual, term)
+            return super().minus_conjugate(dual, term)
         alpha = exact(statement.alpha(dual))
         if statement.p == 1:
             # The conjugates are zero inside the box.

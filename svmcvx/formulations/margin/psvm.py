@@ -78,8 +78,8 @@ def objective(squared_norm: Any, u: Any, *, C: Any, p: Any, weight: Any = 1.0) -
 
 def dual_objective(alpha: Any, squared_norm: Any, *, C: Any, p: Any, weight: Any = 1.0) -> Any:
     r"""Return :math:`D(\alpha)`, with :math:`v'Kv` passed as `squared_norm`; for p = 1 of an α within its box."""
-    gains = alpha if p == 1 else alpha - hinge_power_conjugate(alpha, C * weight, p)
-    return total(gains) - 0.5 * squared_norm
+    terms = alpha if p == 1 else alpha - hinge_power_conjugate(alpha, C * weight, p)
+    return total(terms) - 0.5 * squared_norm
 
 
 def best_bias(f: Floats, y: Floats, *, p: float, weight: Floats | None = None, near: float | None = None) -> float:
@@ -209,13 +209,13 @@ class PSVM(AlphaDualStatement):
 
     def evaluate_dual(self, dual: Dual) -> Bounded:
         """D at a feasible α."""
-        return self.gains(dual) - 0.5 * self.space.product(self.coefficients(dual)).squared_norm
+        return self.minus_conjugate(dual) - 0.5 * self.space.product(self.coefficients(dual)).squared_norm
 
     def coefficients(self, dual: Dual) -> Floats:
         """Return v of w = Σ v φ(x)."""
         return self.alpha(dual) * self.y
 
-    def gains(self, dual: Dual) -> Bounded:
+    def minus_conjugate(self, dual: Dual) -> Bounded:
         """Σα less the conjugates of the losses; multipliers of zero have none."""
         alpha, s = self.alpha(dual), self.loss_weight
         support = np.flatnonzero(alpha)

@@ -18,7 +18,7 @@ from svmcvx.feature_space.blocks import BlockSettings, spaces
 from svmcvx.formulations.blocks import InBlocks
 from svmcvx.formulations.optimal_intercepts import equal_share
 from svmcvx.model import LinearModel
-from svmcvx.row_blocks.shards import Parts, Pieces, reads_rows
+from svmcvx.row_blocks.shards import ShardBlocks, ShardState, reads_rows
 from svmcvx.solution import OptimalIntercepts
 
 __all__ = ["PSVMInBlocks"]
@@ -81,7 +81,9 @@ class PSVMInBlocks(InBlocks):
 
 
 @reads_rows
-def _set_breaks(pieces: Pieces, parts: Parts, settings: BlockSettings, w: Floats) -> tuple[Parts, tuple[float, float]]:
+def _set_breaks(
+    pieces: ShardBlocks, parts: ShardState, settings: BlockSettings, w: Floats
+) -> tuple[ShardState, tuple[float, float]]:
     """Keep the breaks of all rows; return the least and the largest."""
     found = [space.data.y - np.asarray(space.X @ w) for space in spaces(pieces, parts, settings)]
     low = min((float(breaks.min()) for breaks in found if breaks.size), default=math.inf)
@@ -89,7 +91,7 @@ def _set_breaks(pieces: Pieces, parts: Parts, settings: BlockSettings, w: Floats
     return {BREAKS: found}, (low, high)
 
 
-def _sums_at(pieces: Pieces, parts: Parts, places: Floats) -> Floats:
+def _sums_at(pieces: ShardBlocks, parts: ShardState, places: Floats) -> Floats:
     """Return the weights of both classes, negative first, whose breaks lie between each two neighbours of sorted numbers."""
     total = np.zeros((2, places.size + 1))
     for breaks, rows in zip(parts[BREAKS], parts["rows"], strict=True):

@@ -17,7 +17,7 @@ from svmcvx.numerical.conjugate_gradients import conjugate_gradients
 from svmcvx.system import memory
 from svmcvx.system.cancellation import checkpoint, cholesky, run_with_deadline, triangle
 
-__all__ = ["Curvature"]
+__all__ = ["MarginHessian"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -35,7 +35,7 @@ PRODUCTS = 1000
 
 
 @dataclass(frozen=True, eq=False)
-class Curvature:
+class MarginHessian:
     r"""The matrix :math:`R = I + L'AL` of the quadratic part of P in the columns of the factor L.
 
     Parameters

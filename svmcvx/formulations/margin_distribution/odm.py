@@ -221,7 +221,7 @@ class ODM(ODMStatement):
 
     def evaluate_dual(self, dual: Dual) -> Bounded:
         """G at any θ."""
-        return self.gains(dual) - 0.5 * self.space.product(self.coefficients(dual)).squared_norm
+        return self.minus_conjugate(dual) - 0.5 * self.space.product(self.coefficients(dual)).squared_norm
 
     def coefficients(self, dual: Dual) -> Floats:
         """Return v of w = Σ v φ(x)."""
@@ -232,7 +232,7 @@ class ODM(ODMStatement):
         """Return θ."""
         return dual.get("theta")
 
-    def gains(self, dual: Dual) -> Bounded:
+    def minus_conjugate(self, dual: Dual) -> Bounded:
         """Σθ − DΣ|θ| less the conjugates of the losses; multipliers of zero have none."""
         theta, c = self.entry(dual, "theta"), self.bounded_share
         support = np.flatnonzero(theta)

@@ -67,7 +67,7 @@ from svmcvx.core.bounded import Bounded, between, by_rows, down, exact, signed, 
 from svmcvx.data import check_number
 from svmcvx.formulations.base import CLEARLY_ZERO, RecoveredPoints
 from svmcvx.formulations.margin_distribution.centring import centred, exact_sum
-from svmcvx.formulations.margin_distribution.curvature import Curvature
+from svmcvx.formulations.margin_distribution.curvature import MarginHessian
 from svmcvx.formulations.margin_distribution.odm import ODMStatement, solve_positive
 from svmcvx.losses import slack, variance_multipliers
 from svmcvx.model import BinaryModel
@@ -107,8 +107,8 @@ def objective(
 def dual_objective(alpha: Any, tau: Any, squared_norm: Any, *, lam1: Any, share: Any = None) -> Any:
     r"""Return :math:`G(\alpha, \tau)`, with :math:`v'Kv` passed as `squared_norm`; τ is ignored for :math:`\lambda_1 = 0`."""
     c = 1.0 / alpha.size if share is None else share
-    gains = alpha - tau * (tau / (4.0 * lam1 * c)) if lam1 > 0 else alpha
-    return total(gains) - 0.5 * squared_norm
+    terms = alpha - tau * (tau / (4.0 * lam1 * c)) if lam1 > 0 else alpha
+    return total(terms) - 0.5 * squared_norm
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,11 +117,13 @@ class _ODML(ODMStatement):
 
     lam1: float
     lam2: float
-    reuse: InitVar[Curvature | None] = field(default=None, kw_only=True)
-    curvature: Curvature = field(init=False)
+    reuse: InitVar[MarginHessian | None] = field(default=None, kw_only=True)
+    curvature: MarginHessian = field(init=False)
 
-    def __post_init__(self, reuse: Curvature | None) -> None:
-        kept = reuse if reuse is not None and reuse.lam1 == self.lam1 else Curvature(self.space, self.share, self.lam1)
+    def __post_init__(self, reuse: MarginHessian | None) -> None:
+        kept = (
+            reuse if reuse is not None and reuse.lam1 == self.lam1 else MarginHessian(self.space, self.share, self.lam1)
+        )
         object.__setattr__(self, "curvature", kept)
 
     def at(self, **values: float) -> Self:
@@ -223,10 +225,10 @@ class _ODML(ODMStatement):
                 squared_norm = self.space.squared_norm_of(v)
         except OutOfTime:
             # The norm of a sum is between 0 and the sum of the norms.
-            squared_norm = between(0.0, square(total(abs(v) * self.space.lengths)).above)
-        return self.gains({"alpha": alpha, "tau": tau}) - 0.5 * squared_norm
+            squared_norm = between(0.0, square(total(abs(v) * self.space.lengths)).upper_end)
+        return self.minus_conjugate({"alpha": alpha, "tau": tau}) - 0.5 * squared_norm
 
-    def gains(self, dual: Dual) -> Bounded:
+    def minus_conjugate(self, dual: Dual) -> Bounded:
         """Σα less the conjugate of the variance."""
         alpha, tau = (exact(values) for values in self._point(dual))
         found: Bounded = by_rows(
@@ -331,7 +333,7 @@ class ODML(_ODML):
         Weights of the variance and the mean of the margins, not negative.
     C : float
         Weight of the mean hinge loss, positive.
-    reuse : Curvature, optional
+    reuse : MarginHessian, optional
         One of this space whose factor is used again if it has the same ``lam1``.
     """
 

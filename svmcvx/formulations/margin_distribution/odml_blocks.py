@@ -29,7 +29,7 @@ from svmcvx.formulations.margin_distribution.centring import (
     without_rest,
 )
 from svmcvx.model import LinearModel
-from svmcvx.row_blocks.shards import Parts, Pieces, reads_rows
+from svmcvx.row_blocks.shards import ShardBlocks, ShardState, reads_rows
 
 __all__ = ["TAU", "ODMLInBlocks", "mean_gradient"]
 
@@ -117,7 +117,7 @@ def mean_gradient(space: BlockSpace) -> Floats:
 
 
 @reads_rows
-def _mean(pieces: Pieces, parts: Parts, settings: BlockSettings) -> Floats:
+def _mean(pieces: ShardBlocks, parts: ShardState, settings: BlockSettings) -> Floats:
     found = [
         np.asarray(space.X.T @ (space.data.y * (space.data.weight / settings.total_weight)))
         for space in spaces(pieces, parts, settings)
@@ -127,7 +127,7 @@ def _mean(pieces: Pieces, parts: Parts, settings: BlockSettings) -> Floats:
 
 @reads_rows
 def _losses_around(
-    pieces: Pieces, parts: Parts, make: Make, settings: BlockSettings, model: LinearModel, mean: float
+    pieces: ShardBlocks, parts: ShardState, make: Make, settings: BlockSettings, model: LinearModel, mean: float
 ) -> list[Bounded]:
     statements = [make(space=space) for space in spaces(pieces, parts, settings) if space.data.n]
     return [each.losses_around(each.margins_of(model), each.C, mean) for each in statements]
@@ -135,7 +135,7 @@ def _losses_around(
 
 @reads_rows
 def _gains_with_tau(
-    pieces: Pieces, parts: Parts, make: Make, settings: BlockSettings, name: str
+    pieces: ShardBlocks, parts: ShardState, make: Make, settings: BlockSettings, name: str
 ) -> list[tuple[Bounded, Ball]]:
     found = []
     for space, alpha, tau in zip(spaces(pieces, parts, settings), parts[name], parts[CENTRED], strict=True):
@@ -143,34 +143,40 @@ def _gains_with_tau(
             continue
         statement = make(space=space)
         dual = {"alpha": alpha, "tau": tau}
-        found.append((statement.gains(dual), space.expansion(statement.coefficients(dual))))
+        found.append((statement.minus_conjugate(dual), space.expansion(statement.coefficients(dual))))
     return found
 
 
 def _clipped(
-    pieces: Pieces, parts: Parts, make: Make, settings: BlockSettings, name: str
-) -> tuple[Parts, list[TauSums]]:
+    pieces: ShardBlocks, parts: ShardState, make: Make, settings: BlockSettings, name: str
+) -> tuple[ShardState, list[TauSums]]:
     boxes = [statement.upper_bound() for statement in without_features(parts, make, settings)]
     alphas = [np.clip(np.nan_to_num(alpha), 0.0, top) for alpha, top in zip(parts[name], boxes, strict=True)]
     finite = [np.nan_to_num(tau, posinf=0.0, neginf=0.0) for tau in parts[TAU]]
     return {CLIPPED: alphas, CENTRED: finite}, [tau_sums(tau) for tau in finite]
 
 
-def _nothing(pieces: Pieces, parts: Parts) -> tuple[Parts, None]:
+def _nothing(pieces: ShardBlocks, parts: ShardState) -> tuple[ShardState, None]:
     return {CENTRED: [np.zeros(tau.size) for tau in parts[CENTRED]]}, None
 
 
 def _gridded(
-    pieces: Pieces, parts: Parts, make: Make, settings: BlockSettings, plan: CentringPlan
-) -> tuple[Parts, tuple[int, int]]:
+    pieces: ShardBlocks, parts: ShardState, make: Make, settings: BlockSettings, plan: CentringPlan
+) -> tuple[ShardState, tuple[int, int]]:
     statements = without_features(parts, make, settings)
     units = [tau_units(tau, s.share, plan) for tau, s in zip(parts[CENTRED], statements, strict=True)]
     return {CENTRED: units}, (sum(int(part.sum()) for part in units), sum(part.size for part in units))
 
 
 def _subtracted(
-    pieces: Pieces, parts: Parts, rest: int, make: Make, settings: BlockSettings, each: int, plan: CentringPlan
-) -> tuple[Parts, None]:
+    pieces: ShardBlocks,
+    parts: ShardState,
+    rest: int,
+    make: Make,
+    settings: BlockSettings,
+    each: int,
+    plan: CentringPlan,
+) -> tuple[ShardState, None]:
     found = []
     for units, statement in zip(parts[CENTRED], without_features(parts, make, settings), strict=True):
         here = min(rest, units.size)
@@ -180,7 +186,13 @@ def _subtracted(
 
 
 def _outside(
-    pieces: Pieces, parts: Parts, make: Make, settings: BlockSettings, name: str, tau_name: str, exponent: int | None
+    pieces: ShardBlocks,
+    parts: ShardState,
+    make: Make,
+    settings: BlockSettings,
+    name: str,
+    tau_name: str,
+    exponent: int | None,
 ) -> list[tuple[float, int, float]]:
     """Return, for each block, the largest violation of the box, and Στ in steps of the grid and rounded."""
     found: list[tuple[float, int, float]] = []

@@ -65,7 +65,7 @@ from svmcvx.data import check_choice, check_number, multiclass_data
 from svmcvx.errors import DataError
 from svmcvx.formulations.base import CLEARLY_ZERO, RecoveredPoints
 from svmcvx.formulations.multiclass.losses import HingeSum, ScoreLoss
-from svmcvx.formulations.multiclass.newton import Penalty, minimise
+from svmcvx.formulations.multiclass.newton import PenaltyDerivatives, newton_steps
 from svmcvx.formulations.multiclass.regularisers import AbsoluteSum, PairwiseNorms, Regulariser, SquaredNorms
 from svmcvx.formulations.multiclass.score_space import ScoreSpace
 from svmcvx.formulations.multiclass.simplex_losses import LargestHinge, Softmax, TopHinge
@@ -144,7 +144,7 @@ class ClassicalStatement(MulticlassStatement):
 
     def _largest_entry(self, alpha: Floats) -> float:
         """A number that is at least the largest entry of G."""
-        return self.scores.gradient(alpha).W.largest.above
+        return self.scores.gradient(alpha).W.largest.upper_end
 
     def repair(self, dual: Dual) -> Dual:
         """Project α into the domain of the loss, balance it, and scale it down to entries of G of at most λ where that is a constraint."""
@@ -177,8 +177,10 @@ class ClassicalStatement(MulticlassStatement):
         alpha = self.multipliers(dual)
         curvature = self.regulariser.curvature(self.scores.data.c)
         if curvature is None:
-            return self.gains(alpha)
-        return self.gains(alpha) - self.scores.gradient(alpha).W.squared_norm() / (exact(4.0 * curvature) * self.lam)
+            return self.minus_conjugate(alpha)
+        return self.minus_conjugate(alpha) - self.scores.gradient(alpha).W.squared_norm() / (
+            exact(4.0 * curvature) * self.lam
+        )
 
     def trivial(self) -> tuple[list[MulticlassModel], list[Dual]]:
         """W = 0 with the best of a few biases, and zero multipliers: P is not negative."""
@@ -193,17 +195,17 @@ class ClassicalStatement(MulticlassStatement):
         d, free = W.shape[0], self.scores.intercept == "free"
         factor = 2.0 * self.lam * curvature
 
-        def penalty(point: Floats) -> Penalty:
+        def penalty(point: Floats) -> PenaltyDerivatives:
             W, b = point[:d], point[d:]
             hessian = np.zeros(point.shape * 2)
             hessian[:d, :, :d, :] = factor * np.eye(W.size).reshape(W.shape * 2)
             # Free biases are determined up to a common shift: the term (Σb)²/2 selects the one with Σb = 0.
             hessian[d:, :, d:, :] = 1.0
             gradient = np.vstack([factor * W, np.broadcast_to(b.sum(), b.shape)])
-            return Penalty(0.5 * factor * float((W**2).sum()) + 0.5 * float(b.sum()) ** 2, gradient, hessian)
+            return PenaltyDerivatives(0.5 * factor * float((W**2).sum()) + 0.5 * float(b.sum()) ** 2, gradient, hessian)
 
         start = np.vstack([W, b]) if free else W
-        point = minimise(self.scores, self.loss, self.scores.dense_with_constant, start, penalty)
+        point = newton_steps(self.scores, self.loss, self.scores.dense_with_constant, start, penalty)
         return None if point is None else (point[:d], point[d] if free else b)
 
     def models(self, W: Floats, b: Floats) -> list[MulticlassModel]:
@@ -234,17 +236,17 @@ class ClassicalStatement(MulticlassStatement):
         free = scores.intercept == "free"
         biases, signs = np.ones((int(free), c)), np.sign(W[features])
 
-        def penalty(point: Floats) -> Penalty:
+        def penalty(point: Floats) -> PenaltyDerivatives:
             hessian = np.zeros(point.shape * 2)
             # As for squares: of biases up to a common shift those with sum 0.
             hessian[d:, :, d:, :] = 1.0
             total = float(point[d:].sum())
             value = self.lam * float((signs * point[:d]).sum()) + 0.5 * total**2
-            return Penalty(value, np.vstack([self.lam * signs, total * biases]), hessian)
+            return PenaltyDerivatives(value, np.vstack([self.lam * signs, total * biases]), hessian)
 
         start = np.vstack([W[features], b]) if free else W[features]
         X = np.hstack([X, np.ones((n, 1))]) if free else X
-        point = minimise(scores, self.loss, X, start, penalty, np.vstack([signs, biases]) != 0)
+        point = newton_steps(scores, self.loss, X, start, penalty, np.vstack([signs, biases]) != 0)
         if point is None or (np.sign(point[:d]) != signs).any():
             return None
         W[features] = point[:d]

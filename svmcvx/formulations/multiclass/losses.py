@@ -43,12 +43,12 @@ from svmcvx.losses import slack
 
 __all__ = [
     "LONGEST_MOVE",
+    "CvxpyLoss",
     "HingeSum",
     "LogisticSum",
     "Margin",
     "ScoreLoss",
     "SmoothedHingeSum",
-    "StatedLoss",
     "box_violation",
     "diagonal_matrices",
     "difference_variable",
@@ -62,7 +62,7 @@ LONGEST_MOVE = 0.5
 ON_MARGIN = 1e-7
 
 
-class StatedLoss(NamedTuple):
+class CvxpyLoss(NamedTuple):
     """The sum of weighted losses as cvxpy states it."""
 
     value: cp.Expression
@@ -121,7 +121,7 @@ class ScoreLoss(ABC):
         """Return the largest a for which (a, …, a) is inside the domain (1 if any is), c classes."""
 
     @abstractmethod
-    def cvxpy_statement(self, f: cp.Expression, weight: Floats) -> StatedLoss:
+    def cvxpy_statement(self, f: cp.Expression, weight: Floats) -> CvxpyLoss:
         """State the weighted sum in cvxpy, with a constraint ``margin`` whose multipliers are α."""
 
     def support(self, f: Floats) -> NDArray[np.bool_]:
@@ -189,10 +189,10 @@ class HingeSum(_SeparateLoss):
         """1 below the margin, else 0."""
         return np.where(f < 1.0, 1.0, 0.0)
 
-    def cvxpy_statement(self, f: cp.Expression, weight: Floats) -> StatedLoss:
+    def cvxpy_statement(self, f: cp.Expression, weight: Floats) -> CvxpyLoss:
         """With a slack ``xi`` for each difference."""
         xi = cp.Variable(f.shape, name="xi")
-        return StatedLoss(cp.sum(weight @ xi), [(xi >= 1 - f).set_label("margin"), (xi >= 0).set_label("slack")])
+        return CvxpyLoss(cp.sum(weight @ xi), [(xi >= 1 - f).set_label("margin"), (xi >= 0).set_label("slack")])
 
 
 @dataclass(frozen=True)
@@ -234,14 +234,14 @@ class SmoothedHingeSum(_SeparateLoss):
         """Σ α + δ√(α(s − α))."""
         return row_sums(alpha + self.delta * (sqrt(alpha) * sqrt(s[:, None] - alpha)))
 
-    def cvxpy_statement(self, f: cp.Expression, weight: Floats) -> StatedLoss:
+    def cvxpy_statement(self, f: cp.Expression, weight: Floats) -> CvxpyLoss:
         """With second-order cones; δ is the cvxpy parameter ``delta``."""
         delta = cp.Parameter(pos=True, name="delta", value=self.delta)
         difference, margin = difference_variable(f)
         gamma = cp.vec(1 - difference, order="F")
         root = cp.norm(cp.vstack([gamma, delta * np.ones(gamma.shape)]), 2, axis=0)
         repeated = np.tile(weight, f.shape[1])
-        return StatedLoss(0.5 * (repeated @ (gamma + root)), [margin], (delta,))
+        return CvxpyLoss(0.5 * (repeated @ (gamma + root)), [margin], (delta,))
 
     @property
     def parameters(self) -> dict[str, float]:
@@ -273,10 +273,10 @@ class LogisticSum(_SeparateLoss):
         rest = s - alpha
         return row_sums(entropy(alpha, rest, s) + entropy(rest, alpha, s))
 
-    def cvxpy_statement(self, f: cp.Expression, weight: Floats) -> StatedLoss:
+    def cvxpy_statement(self, f: cp.Expression, weight: Floats) -> CvxpyLoss:
         """With exponential cones."""
         difference, margin = difference_variable(f)
-        return StatedLoss(cp.sum(weight @ cp.logistic(-difference)), [margin])
+        return CvxpyLoss(cp.sum(weight @ cp.logistic(-difference)), [margin])
 
 
 class Margin(ScoreLoss):
@@ -308,6 +308,6 @@ class Margin(ScoreLoss):
         """1; every value is in the domain."""
         return 1.0
 
-    def cvxpy_statement(self, f: cp.Expression, weight: Floats) -> StatedLoss:
+    def cvxpy_statement(self, f: cp.Expression, weight: Floats) -> CvxpyLoss:
         """As constraints alone."""
-        return StatedLoss(cp.Constant(0.0), [(f >= 1).set_label("margin")])
+        return CvxpyLoss(cp.Constant(0.0), [(f >= 1).set_label("margin")])

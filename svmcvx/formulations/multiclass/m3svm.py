@@ -65,7 +65,7 @@ from svmcvx.data import check_choice, check_number, multiclass_data
 from svmcvx.errors import DataError
 from svmcvx.formulations.base import RecoveredPoints, usable
 from svmcvx.formulations.multiclass.losses import HingeSum, LogisticSum, ScoreLoss, SmoothedHingeSum
-from svmcvx.formulations.multiclass.newton import Penalty, minimise
+from svmcvx.formulations.multiclass.newton import PenaltyDerivatives, newton_steps
 from svmcvx.formulations.multiclass.pairwise import (
     PairwiseStatement,
     dual_lengths,
@@ -194,7 +194,7 @@ class M3SVM(PairwiseStatement):
         gradient = self.scores.gradient(alpha)
         squares = self.residual(gradient, S).squared_norm() + gradient.b.squared_norm()
         found: Bounded = dual_objective_value(
-            self.gains(alpha), dual_lengths(exact(S), self.norm), squares, **self._parameters
+            self.minus_conjugate(alpha), dual_lengths(exact(S), self.norm), squares, **self._parameters
         )
         return found
 
@@ -238,10 +238,10 @@ class M3SVM(PairwiseStatement):
         """Return the minimum of P near (W, b) by Newton's method, None where P is not smooth or too large for it."""
         if self.norm != 2 or self.p == 1:
             return None
-        point = minimise(self.scores, self.loss, self.scores.dense_with_constant, np.vstack([W, b]), self._penalty)
+        point = newton_steps(self.scores, self.loss, self.scores.dense_with_constant, np.vstack([W, b]), self._penalty)
         return None if point is None else (point[:-1], point[-1])
 
-    def _penalty(self, point: Floats) -> Penalty:
+    def _penalty(self, point: Floats) -> PenaltyDerivatives:
         """The terms of P without losses, as a function of (W, b) stacked; Euclidean norms, p > 1."""
         (d, c), P, p = (point.shape[0] - 1, point.shape[1]), self.P, self.p
         V = point[:-1] @ P
@@ -256,7 +256,7 @@ class M3SVM(PairwiseStatement):
             block *= self.lam * p * size[m] ** (p - 2.0)
             hessian[:-1, :, :-1, :] += np.einsum("ij,k,l->ikjl", block, P[:, m], P[:, m])
         squares = 2.0 * self.eps * np.eye(point.size)
-        return Penalty(value, gradient, hessian + squares.reshape(hessian.shape))
+        return PenaltyDerivatives(value, gradient, hessian + squares.reshape(hessian.shape))
 
     def recover_from(self, variables: Mapping[str, Any], multipliers: Mapping[str, Any]) -> RecoveredPoints:
         """The models of (W, b), polished and as solved, and the multipliers with the flows of W and those of the solver."""

@@ -133,7 +133,7 @@ class HardMarginM3SVM(PairwiseStatement):
         R = self.residual(self.scores.gradient(alpha), S)
         # A flow that was corrected once more has the rounding of that as well.
         apart = float(np.abs(R.value).max()) - ROUNDINGS * R.distance
-        over = self._cost(exact(S)).above - 1.0 if self._bounded else 0.0
+        over = self._cost(exact(S)).upper_end - 1.0 if self._bounded else 0.0
         found = max(0.0, unbalanced, apart, over)
         return found if math.isfinite(R.distance) else math.inf
 
@@ -145,8 +145,8 @@ class HardMarginM3SVM(PairwiseStatement):
         that the biases cost nothing.
         """
         alpha, S = self.multipliers(dual), self.required_flow(dual)
-        found = self.gains(alpha) if self._bounded else self.gains(alpha) - self._cost(exact(S))
-        if not found.below > 0:
+        found = self.minus_conjugate(alpha) if self._bounded else self.minus_conjugate(alpha) - self._cost(exact(S))
+        if not found.lower_end > 0:
             return found
         # For p = ∞ too the value bounds the longest difference, by itself.
         longest = found if self._bounded else exp(log(found) / self.p)

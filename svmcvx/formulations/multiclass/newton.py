@@ -19,7 +19,7 @@ from svmcvx.formulations.multiclass.losses import ScoreLoss
 from svmcvx.formulations.multiclass.score_space import ScoreSpace
 from svmcvx.numerical.newton import NewtonStep, newton
 
-__all__ = ["Penalty", "minimise"]
+__all__ = ["PenaltyDerivatives", "newton_steps"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -28,7 +28,7 @@ LARGEST_SYSTEM = 600
 STEPS = 30
 
 
-class Penalty(NamedTuple):
+class PenaltyDerivatives(NamedTuple):
     """A penalty at a point of shape (r, c): value, gradient, and second derivatives of shape (r, c, r, c)."""
 
     value: float
@@ -36,12 +36,12 @@ class Penalty(NamedTuple):
     hessian: Floats
 
 
-def minimise(
+def newton_steps(
     scores: ScoreSpace,
     loss: ScoreLoss,
     X: Floats,
     start: Floats,
-    penalty: Callable[[Floats], Penalty],
+    penalty: Callable[[Floats], PenaltyDerivatives],
     free: NDArray[np.bool_] | None = None,
 ) -> Floats | None:
     """Return the point of shape (r, c) near `start` that minimises the loss of the scores ``X @ point`` plus a penalty.

@@ -21,8 +21,8 @@ from svmcvx.formulations.multiclass.exact_multipliers import (
     violation_of_top,
 )
 from svmcvx.formulations.multiclass.losses import (
+    CvxpyLoss,
     ScoreLoss,
-    StatedLoss,
     box_violation,
     diagonal_matrices,
     difference_variable,
@@ -88,11 +88,11 @@ class Softmax(_SimplexLoss):
         others = entropy(alpha, s[:, None] - alpha, s[:, None])
         return row_sums(others) + entropy(remainder(s, alpha), row_sums(alpha), s)
 
-    def cvxpy_statement(self, f: cp.Expression, weight: Floats) -> StatedLoss:
+    def cvxpy_statement(self, f: cp.Expression, weight: Floats) -> CvxpyLoss:
         """With exponential cones."""
         difference, margin = difference_variable(f)
         padded = cp.hstack([np.zeros((f.shape[0], 1)), -difference])
-        return StatedLoss(weight @ cp.log_sum_exp(padded, axis=1), [margin])
+        return CvxpyLoss(weight @ cp.log_sum_exp(padded, axis=1), [margin])
 
 
 class LargestHinge(_SimplexLoss):
@@ -117,11 +117,11 @@ class LargestHinge(_SimplexLoss):
         a[rows, nearest] = np.where(f[rows, nearest] < 1.0, 1.0, 0.0)
         return a
 
-    def cvxpy_statement(self, f: cp.Expression, weight: Floats) -> StatedLoss:
+    def cvxpy_statement(self, f: cp.Expression, weight: Floats) -> CvxpyLoss:
         """With one slack ``xi`` an observation."""
         n, others = f.shape
         xi = cp.Variable((n, 1), name="xi")
-        return StatedLoss(
+        return CvxpyLoss(
             weight @ cp.vec(xi, order="F"),
             [(xi @ np.ones((1, others)) >= 1 - f).set_label("margin"), (xi >= 0).set_label("slack")],
         )
@@ -204,7 +204,7 @@ class TopHinge(_SimplexLoss):
             units[order] -= np.diff(taken, prepend=0)[:, None]
         return units
 
-    def cvxpy_statement(self, f: cp.Expression, weight: Floats) -> StatedLoss:
+    def cvxpy_statement(self, f: cp.Expression, weight: Floats) -> CvxpyLoss:
         """The sum of the k largest as k times a ``threshold`` plus the excess ``above`` it, minimised over the threshold."""
         n, others = f.shape
         xi = cp.Variable(n, name="xi")
@@ -213,7 +213,7 @@ class TopHinge(_SimplexLoss):
         own_above = cp.Variable((n, 1), name="own_above")
         level = cp.vec(threshold, order="F")
         mean = level + (cp.sum(above, axis=1) + cp.vec(own_above, order="F")) / self.k
-        return StatedLoss(
+        return CvxpyLoss(
             weight @ xi,
             [
                 (above >= 1 - f - threshold @ np.ones((1, others))).set_label("margin"),

@@ -89,7 +89,7 @@ class MulticlassStatement(Formulation):
             return np.inf
         return self.loss.domain_violation(alpha, self.weight)
 
-    def gains(self, alpha: Floats) -> Bounded:
+    def minus_conjugate(self, alpha: Floats) -> Bounded:
         r"""Return what the losses contribute to the dual objective, :math:`\sum_i s_i g(\alpha_i/s_i)`."""
         found: Bounded = by_rows(lambda a, s: total(self.loss.conjugate(a, s)), exact(alpha), self.weight)
         return found

@@ -165,7 +165,7 @@ def _float(value: Ball) -> float:
     return float(arb(value).mid())
 
 
-class Multipliers(NamedTuple):
+class ScoreMultipliers(NamedTuple):
     """Multipliers inside the domain of a loss, one row an observation without its own class, and G and g_b."""
 
     rows: list[list[Ball]]
@@ -200,7 +200,7 @@ def loss_at_model(space: Space, loss: ScoreLoss) -> Ball:
     return total(s * loss.value(f) for s, f in zip(weights, differences(space), strict=True))
 
 
-def multipliers(space: Space, loss: ScoreLoss) -> Multipliers:
+def multipliers(space: Space, loss: ScoreLoss) -> ScoreMultipliers:
     """Return the multipliers of a proof inside the domain of the loss, balanced where the biases are free, or refuse them."""
     problem = space.problem
     codes = problem.codes[problem.index].tolist()
@@ -251,10 +251,10 @@ def _balanced(problem: Problem, loss: ScoreLoss, rows: list[list[Ball]], codes: 
     return [[(a + s * u * wanted[own]) * share for a in row] for row, own, s in zip(rows, codes, weights, strict=True)]
 
 
-def _gradient(space: Space, rows: list[list[Ball]]) -> Multipliers:
+def _gradient(space: Space, rows: list[list[Ball]]) -> ScoreMultipliers:
     problem = space.problem
     B = _coefficients(rows, problem.codes[problem.index].tolist(), _classes(problem), arb(0))
-    return Multipliers(rows, [combination(space.rows, column) for column in B], [total(column) for column in B])
+    return ScoreMultipliers(rows, [combination(space.rows, column) for column in B], [total(column) for column in B])
 
 
 def gain(space: Space, loss: ScoreLoss, rows: list[list[Ball]]) -> Ball:

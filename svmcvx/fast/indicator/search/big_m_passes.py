@@ -36,7 +36,7 @@ from svmcvx.fast.indicator.search.relaxation_passes import (
     KEPT,
     UNIT,
     dual_value,
-    minimise,
+    minimise_relaxation,
     shortfalls,
 )
 
@@ -55,14 +55,14 @@ WIDER = 2.0**-32
 
 
 @compiled(inner=True, nogil=True, fastmath=ANY_ORDER)
-def _limits(state, weight, price, M, cut, height, cap, reach):
+def _limits(state, weight, price, M, cut, height, cap, big_m):
     """Write the prices of the losses, the largest slopes, and the shortfalls to which a loss grows."""
     for i in range(M.size):
         height[i] = price * weight[i] * (1.0 - 4 * UNIT)
-        cap[i], reach[i] = 0.0, max(cut, 1.0)
+        cap[i], big_m[i] = 0.0, max(cut, 1.0)
         if state[i] == FREE and math.isfinite(M[i]):
-            reach[i] = max(M[i], cut)
-            cap[i] = height[i] / reach[i] * (1.0 - 4 * UNIT)
+            big_m[i] = max(M[i], cut)
+            cap[i] = height[i] / big_m[i] * (1.0 - 4 * UNIT)
         elif state[i] == KEPT and cut > 0.0:
             cap[i] = height[i] / cut * (1.0 - 4 * UNIT)
 
@@ -207,23 +207,23 @@ def relax(
         Rounds.
     """
     r, n = HT.shape
-    a, cap, reach, height, slope, bend, shift, tilt = rows
+    a, cap, big_m, height, slope, bend, shift, tilt = rows
     centre, trial, middle, base, step = columns
     bound, used = -math.inf, 0
     for turn in range(max(rounds, 1)):
-        _limits(state, weight, price, M, cut, height, cap, reach)
+        _limits(state, weight, price, M, cut, height, cap, big_m)
         given = 0.0 if math.isinf(budget) else price * budget * (1.0 + 4 * UNIT)
         goal = upper + given
         below = error = longest = value = final = 0.0
         for share in widths:
             final = share
-            below, error, longest, _delta = minimise(
+            below, error, longest, _delta = minimise_relaxation(
                 HT,
                 length,
                 state,
                 cap,
                 height,
-                reach,
+                big_m,
                 share,
                 cut,
                 rho,
@@ -279,13 +279,13 @@ def relax(
                         trial[c] = w[c]
                     at = 0.5 * (w[r - 1] + box[side])
                     trial[r - 1] = at
-                    there, _, _, delta = minimise(
+                    there, _, _, delta = minimise_relaxation(
                         HT,
                         length,
                         state,
                         cap,
                         height,
-                        reach,
+                        big_m,
                         final,
                         cut,
                         rho,

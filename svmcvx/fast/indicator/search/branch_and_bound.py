@@ -88,7 +88,7 @@ class Node(NamedTuple):
     bound: float
     number: int
     state: NDArray[np.int8]
-    reach: NDArray[np.float32]
+    big_m: NDArray[np.float32]
     w: Floats
     box: Floats
     price: float
@@ -174,11 +174,11 @@ class BranchAndBound:
         upper = search.cutoff
         state, w, box = np.zeros(n, dtype=np.int8), np.zeros(r), np.array(search.bias_interval)
         size = math.sqrt(upper) if math.isfinite(upper) else math.inf
-        reach = (1.0 + self.length * up(size)) * (1.0 + 1e-14)
+        big_m = (1.0 + self.length * up(size)) * (1.0 + 1e-14)
         if search.free:
-            reach = reach + np.abs(self.HT[-1]) * float(np.abs(box).max()) * (1.0 + 1e-14)
-        reach = np.array([rounded_up(value) for value in reach])
-        root = Node(0.0, -1, state, reach.astype(np.float32), w, box, search.loss_price, -1)
+            big_m = big_m + np.abs(self.HT[-1]) * float(np.abs(box).max()) * (1.0 + 1e-14)
+        big_m = np.array([rounded_up(value) for value in big_m])
+        root = Node(0.0, -1, state, big_m.astype(np.float32), w, box, search.loss_price, -1)
         found: list[Dive] = []
 
         def work(first: int, stride: int) -> None:
@@ -270,11 +270,11 @@ class BranchAndBound:
         if refine:
             upper, rounds, widths, enough = math.inf, 0, LEAF_WIDTHS, 0.0
         room = most // 2 + 1
-        states, reaches = np.empty((room, n), dtype=np.int8), np.empty((room, n))
+        states, big_ms = np.empty((room, n), dtype=np.int8), np.empty((room, n))
         starts, boxes = np.empty((room, r)), np.empty((room, 2))
         prices, bounds = np.empty(room), np.empty(room)
         undecided, names, slots = np.empty(room, dtype=np.int64), np.empty(room, dtype=np.int64), np.arange(room)
-        states[0], reaches[0], starts[0], boxes[0] = node.state, node.reach, node.w, node.box
+        states[0], big_ms[0], starts[0], boxes[0] = node.state, node.big_m, node.w, node.box
         prices[0], bounds[0], undecided[0], names[0] = node.price, node.bound, node.undecided, -1
         parents, decisions, used = (np.empty(most, dtype=np.int64) for _ in range(3))
         points, turns = np.empty((most, r)), max(rounds, 1)
@@ -284,7 +284,7 @@ class BranchAndBound:
         rows, columns = tuple(np.empty((8, n))), tuple(np.empty((5, r)))
         left, made = dive(
             self.HT, self.length, search.weight, search.k, search.cut, penalty, search.free, widths, enough, rounds, upper,
-            states, reaches, starts, boxes, prices, bounds, undecided, names, slots, parents, decisions, points, used,
+            states, big_ms, starts, boxes, prices, bounds, undecided, names, slots, parents, decisions, points, used,
             facts, marks, number_rows, numbers, behind, rows, columns, np.empty((r + 1, r)), self.stop,
         )  # fmt: skip
         nodes = [
@@ -292,7 +292,7 @@ class BranchAndBound:
                 float(bounds[k]),
                 int(names[k]),
                 states[k].copy(),
-                reaches[k].astype(np.float32),
+                big_ms[k].astype(np.float32),
                 starts[k].copy(),
                 boxes[k].copy(),
                 float(prices[k]),

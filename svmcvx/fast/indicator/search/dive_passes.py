@@ -36,7 +36,7 @@ def best_multiple(HT, weight, lam, k, cut, free, raised, points, best, found, a)
 
 @compiled(nogil=True, fastmath=ANY_ORDER)
 def dive(
-    HT, length, weight, budget, cut, rho, free, widths, enough, rounds, upper, states, reaches, starts, boxes, prices,
+    HT, length, weight, budget, cut, rho, free, widths, enough, rounds, upper, states, big_ms, starts, boxes, prices,
     bounds, undecided, names, slots, parents, decisions, points, used, facts, marks, number_rows, numbers, behind,
     rows, columns, system, stop,
 ):  # fmt: skip
@@ -49,8 +49,8 @@ def dive(
     ----------
     HT, length, weight, budget, cut, rho, free, widths, enough, rounds, upper
         As for :func:`relax`.
-    states, reaches, starts, boxes : ndarray
-        Of shapes (…, n), (…, n), (…, r), (…, 2): M is in `reaches`.
+    states, big_ms, starts, boxes : ndarray
+        Of shapes (…, n), (…, n), (…, r), (…, 2): M is in `big_ms`.
     prices, bounds : ndarray of shape (…,)
     undecided, names : ndarray of int, shape (…,)
         What to branch on, −1 for nothing, and the numbers of the nodes: −1 is the first, others count from 0.
@@ -88,7 +88,7 @@ def dive(
         on, bound, name, price = undecided[node], bounds[node], names[node], prices[node]
         for i in range(n):
             states[above, i] = states[node, i]
-            reaches[above, i] = reaches[node, i]
+            big_ms[above, i] = big_ms[node, i]
         for c in range(r):
             starts[above, c] = starts[node, c]
         boxes[above, 0], boxes[above, 1] = boxes[node, 0], boxes[node, 1]
@@ -113,7 +113,7 @@ def dive(
                 rounds,
                 upper,
                 states[place],
-                reaches[place],
+                big_ms[place],
                 starts[place],
                 boxes[place],
                 facts[made],

@@ -12,7 +12,7 @@ import math
 
 from svmcvx.fast.core.compilation import compiled
 
-__all__ = ["ANY_ORDER", "DROPPED", "FREE", "KEPT", "UNIT", "dual_value", "minimise", "shortfalls"]
+__all__ = ["ANY_ORDER", "DROPPED", "FREE", "KEPT", "UNIT", "dual_value", "minimise_relaxation", "shortfalls"]
 
 FREE, KEPT, DROPPED = 0, 1, 2
 
@@ -69,7 +69,7 @@ def shortfalls(HT, w, a):
 
 
 @compiled(inner=True, nogil=True, fastmath=ANY_ORDER)
-def _value(HT, state, cap, reach, share, cut, rho, columns, w, a, slope, bend):
+def _value(HT, state, cap, big_m, share, cut, rho, columns, w, a, slope, bend):
     """Return the squared norm and the sum of the rounded terms at `w`, without the prices of dropped ones.
 
     Writes its shortfalls, and the slopes and curvatures of the terms.
@@ -79,7 +79,7 @@ def _value(HT, state, cap, reach, share, cut, rho, columns, w, a, slope, bend):
     for i in range(a.size):
         term = rise = turn = 0.0
         if state[i] != DROPPED and a[i] > 0.0:
-            width = share * reach[i]
+            width = share * big_m[i]
             if a[i] < width:
                 turn = cap[i] / width
                 rise = turn * a[i]
@@ -147,8 +147,8 @@ def dual_value(HT, length, state, cap, height, cut, slope, free, low, high, cent
 
 
 @compiled(inner=True, nogil=True, fastmath=ANY_ORDER)
-def minimise(
-    HT, length, state, cap, height, reach, share, cut, rho, free, low, high, enough, upper, w, a, slope, centre,
+def minimise_relaxation(
+    HT, length, state, cap, height, big_m, share, cut, rho, free, low, high, enough, upper, w, a, slope, centre,
     bend, base, step, system, stop
 ):  # fmt: skip
     """Newton's method from `w`, which becomes the minimiser, `a` its shortfalls and `slope` the slopes there.
@@ -170,7 +170,7 @@ def minimise(
         while True:
             for c in range(r):
                 w[c] = base[c] - size * step[c]
-            value = _value(HT, state, cap, reach, share, cut, rho, columns, w, a, slope, bend)
+            value = _value(HT, state, cap, big_m, share, cut, rho, columns, w, a, slope, bend)
             if size == 0.0 or value <= before - ARMIJO * size * decrease:
                 break
             size = 0.5 * size if size > SHORTEST and not stop[0] else 0.0

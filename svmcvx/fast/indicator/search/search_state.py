@@ -39,9 +39,9 @@ IMPROVEMENT = 1e-9
 # Margins from which on observations are kept by a trial, besides those of the point itself.
 TRIED_MARGINS = (1.0 - 1e-9, 0.9)
 # The search has reached its end if no value that was not attained is below the incumbent's by more than this share.
-ATTAINED = 1e-7
+UNRESOLVED_SHARE = 1e-7
 # Values up to which a search without a feasible point looks for one, one after the other, in units of the longest row.
-CEILINGS = (1e4, 1e8, 1e16, 1e26)
+OBJECTIVE_CAPS = (1e4, 1e8, 1e16, 1e26)
 # What a second program with other rounding may lose of the bound.
 REPEATED = 1e-10
 # Rounding of sums of weights, as a share of all weight.
@@ -59,7 +59,7 @@ class SearchState(ABC):
     r"""A problem with distinct rows of length at most 1, and the progress of a search.
 
     The search minimises :math:`\|w\|^2 + \lambda\sum_i s_i\,\ell(1 - u_i)` in scaled units: all objective values, bounds and prices
-    here are ``unit`` times those of the statement. Only points (:attr:`best`, what :meth:`offer` takes) and what goes to the monitor
+    here are ``unit`` times those of the statement. Only points (:attr:`best`, what :meth:`update_incumbent` takes) and what goes to the monitor
     and to :attr:`bound` are in the statement's units.
 
     Parameters
@@ -92,7 +92,7 @@ class SearchState(ABC):
         Its objective; inf without one.
     proved : float
         Lower bound so far.
-    unattained : float
+    unresolved_bound : float
         Smallest value of a point that could neither be attained nor excluded; inf if there is none.
     """
 
@@ -124,13 +124,13 @@ class SearchState(ABC):
         self.loss_price = self.lam
         self.best: Incumbent | None = None
         self.best_value = math.inf
-        self.ceiling = math.inf
+        self.objective_cap = math.inf
         self.proved = 0.0
-        self.unattained = math.inf
+        self.unresolved_bound = math.inf
         self._rounds = 0
         self._tried: set[bytes] = set()
         for point in statement.pool:
-            self.offer(point)
+            self.update_incumbent(point)
 
     @abstractmethod
     def _prices(self) -> tuple[float, float]:
@@ -152,7 +152,7 @@ class SearchState(ABC):
         Returns multipliers that bound the leaf better, if there are any.
         """
 
-    def offer(self, point: Incumbent) -> float:
+    def update_incumbent(self, point: Incumbent) -> float:
         """Take a feasible point if it is the best so far; return a number that is at least its value."""
         value = self.statement.value_of(point) * self.unit
         if value < self.best_value:
@@ -162,25 +162,27 @@ class SearchState(ABC):
     @property
     def cutoff(self) -> float:
         """Only points below this value are looked for."""
-        return min(self.best_value * (1.0 - IMPROVEMENT), self.ceiling)
+        return min(self.best_value * (1.0 - IMPROVEMENT), self.objective_cap)
 
-    def lose(self, value: float) -> None:
+    def mark_unresolved(self, value: float) -> None:
         """Note that points from this value on could neither be attained nor excluded."""
-        self.unattained = min(self.unattained, value)
+        self.unresolved_bound = min(self.unresolved_bound, value)
 
     def report(self, left: float) -> Status | None:
         """Tell the monitor what is proved after a round if nothing left is below `left`; return why to stop, or None."""
         # Only points better than the incumbent by a little were looked for.
-        self.proved = max(self.proved, min(left, self.cutoff, self.unattained))
+        self.proved = max(self.proved, min(left, self.cutoff, self.unresolved_bound))
         status = self.monitor.report(self._rounds, self.proved / self.unit, self.best_value / self.unit)
         self._rounds += 1
         if math.isinf(left) and status is not Status.OPTIMAL:
             # Everything has been searched: what gap there is remains.
             if self.best is None:
                 return (
-                    Status.INFEASIBLE if math.isinf(self.cutoff) and math.isinf(self.unattained) else Status.NUMERICAL
+                    Status.INFEASIBLE
+                    if math.isinf(self.cutoff) and math.isinf(self.unresolved_bound)
+                    else Status.NUMERICAL
                 )
-            attained = self.unattained >= self.best_value * (1.0 - ATTAINED)
+            attained = self.unresolved_bound >= self.best_value * (1.0 - UNRESOLVED_SHARE)
             return Status.OPTIMAL if attained else Status.NUMERICAL
         return status
 
@@ -243,13 +245,13 @@ class CountingSearch(SearchState):
         dropped = float(self.weight[~kept].sum())
         return dropped <= self.k and (0.0 if self.free else 1.0) + self.lam * dropped < self.cutoff
 
-    def attain(self, w: Floats, value: float) -> None:
+    def verify_attained(self, w: Floats, value: float) -> None:
         """Find out whether a point that counts as `value` if margins are satisfied up to rounding is attained."""
         u = self.H @ w
         for tie in (1e-6, 1e-9, 1e-12, 0.0):
             self.try_set(u >= 1.0 - tie)
         if value < self.cutoff:
-            self.lose(value)
+            self.mark_unresolved(value)
 
     def _refit(self, kept: Bools) -> Floats | None:
         """Offer the point of least norm that keeps a set; return its multipliers on the set."""
@@ -257,7 +259,7 @@ class CountingSearch(SearchState):
         found = least_norm(self.H[kept], labels)
         if found is None:
             return None
-        self.offer(self.statement.geometry.incumbent(found.w / self.scale, found.b, violated))
+        self.update_incumbent(self.statement.geometry.incumbent(found.w / self.scale, found.b, violated))
         return found.alpha if labels is None else balanced(found.alpha, labels, math.inf)
 
     def close_leaf(self, kept: Bools, dropped: Bools, bound: float) -> Leaf | None:
@@ -277,15 +279,15 @@ class CountingSearch(SearchState):
             exact = exact_least_norm(self.H[rows], labels, stop=self.monitor.out_of_time)
             if exact is not None:
                 if exact.feasible:
-                    self._offer_exact(kept, exact)
+                    self._update_from_exact(kept, exact)
                 of_the_leaf = least_norm_leaf if exact.feasible else infeasible_leaf
                 leaf = of_the_leaf(rows[exact.rows].tolist(), exact.alpha)
                 bound = max(bound, down(down(float(exact.norm)) + price)) if exact.feasible else math.inf
         if bound < self.cutoff:
-            self.lose(bound)
+            self.mark_unresolved(bound)
         return leaf
 
-    def _offer_exact(self, kept: Bools, exact: ExactPoint) -> None:
+    def _update_from_exact(self, kept: Bools, exact: ExactPoint) -> None:
         rows = self.H[kept][exact.rows]
         w = np.array(
             [
@@ -293,7 +295,7 @@ class CountingSearch(SearchState):
                 for column in rows.T.tolist()
             ]
         )
-        self.offer(self.statement.geometry.incumbent(w / self.scale, float(exact.b), violated))
+        self.update_incumbent(self.statement.geometry.incumbent(w / self.scale, float(exact.b), violated))
 
 
 class ZeroOneSearch(CountingSearch):
@@ -333,7 +335,7 @@ class ZeroOneSearch(CountingSearch):
             if exact is None:
                 return None
             if exact.feasible:
-                self._offer_exact(~dropped, exact)
+                self._update_from_exact(~dropped, exact)
                 return True if self.best is not None else None
             fixed = fixed.copy()
             for i in np.flatnonzero(~dropped)[exact.rows]:
@@ -393,14 +395,14 @@ class RampSearch(SearchState):
         """Offer a point and the hinge machine of what it does not give up."""
         geometry = self.statement.geometry
         found = geometry.incumbent(w[:-1] / self.scale, float(w[-1]) / self.scale, ramp)
-        self.offer(found)
+        self.update_incumbent(found)
         self._descend(found.u < -1.0)
 
     def _descend(self, dropped: Bools) -> None:
         key = np.packbits(dropped).tobytes()
         if key not in self._tried:
             self._tried.add(key)
-            self.offer(
+            self.update_incumbent(
                 self.statement.geometry.incumbent(
                     *ramp_descent(self.statement.geometry, self.statement.C, dropped, self.monitor.out_of_time), ramp
                 )
@@ -410,7 +412,7 @@ class RampSearch(SearchState):
         """Offer the hinge machine of the rows that are kept; what is better by rounding remains open."""
         self._descend(dropped[self.copies])
         if bound < self.cutoff:
-            self.lose(bound)
+            self.mark_unresolved(bound)
 
 
 def _norm_below(H: Floats, alpha: Floats) -> float:

@@ -101,12 +101,12 @@ def sweep(search: CountingSearch, share: Share, settings: SweepSettings) -> tupl
         lost = np.empty(len(tasks))
         problem = (H, weight, search.lam, search.k, search.cutoff)
         share(partial(_search_below, problem, prefixes, sizes, budget, values, bases, visited, finished, lost))
-        search.lose(float(lost.min()))
+        search.mark_unresolved(float(lost.min()))
         for task in np.argsort(values, kind="stable"):
             if values[task] < search.cutoff:
                 basis = bases[task][bases[task] >= 0]
                 w, *_ = np.linalg.lstsq(H[basis], np.ones(basis.size), rcond=None)
-                search.attain(w, float(values[task]))
+                search.verify_attained(w, float(values[task]))
         for task in np.flatnonzero(~finished):
             bound, prefix = tasks[task]
             if search.monitor.out_of_time():
@@ -116,7 +116,7 @@ def sweep(search: CountingSearch, share: Share, settings: SweepSettings) -> tupl
             *_, rows = own = room(n, r)
             bounds = np.empty(n)
             count, passed_over = children(*problem, prefixes[task], sizes[task], own, bounds)
-            search.lose(passed_over)
+            search.mark_unresolved(passed_over)
             for j, below in zip(rows[:count], bounds[:count], strict=True):
                 heapq.heappush(queue, (max(bound, float(below)), (*prefix, int(j))))
         subspaces += int(visited.sum())

@@ -20,13 +20,13 @@ from svmcvx.formulations.multiclass.losses import HingeSum, ScoreLoss
 from svmcvx.formulations.multiclass.score_space import ScoreSpace
 from svmcvx.formulations.multiclass.simplex_losses import TopHinge
 
-__all__ = ["Envelope", "FaceCurvature", "Faces", "Response"]
+__all__ = ["Envelope", "FaceCurvature", "Faces", "Projection"]
 
 Floats: TypeAlias = NDArray[np.float64]
 Rows: TypeAlias = NDArray[np.intp]
 
 
-class Response(NamedTuple):
+class Projection(NamedTuple):
     """Multipliers of differences, with the entry of the own class where there is one, and where they end."""
 
     full: Floats
@@ -68,11 +68,11 @@ class Envelope:
             sums = np.maximum(total, self.k * alpha.max(axis=1))
             self.centre[:, -1] = np.maximum(sums - total, 0.0)
 
-    def respond(self, f: Floats) -> Response:
-        """Return the multipliers at differences f."""
+    def project(self, f: Floats) -> Projection:
+        """Return the multipliers at differences f, projected onto their domain."""
         raw = self.centre.copy()
         raw[:, : f.shape[1]] += self.sigma * (1.0 - f)
-        found = Response(np.empty(self.shape), np.empty(self.shape, np.int8), np.zeros(self.shape[0], np.int8))
+        found = Projection(np.empty(self.shape), np.empty(self.shape, np.int8), np.zeros(self.shape[0], np.int8))
         if self.boxed:
             passes.project_box(raw, self.weight, found.full, found.state)
         else:
@@ -80,11 +80,11 @@ class Envelope:
             passes.project_top(raw, order, self.weight, self.k, found.full, found.state, found.mode)
         return found
 
-    def multipliers(self, response: Response) -> Floats:
+    def multipliers(self, response: Projection) -> Floats:
         """Return those of the differences, shape (n, c − 1)."""
         return np.ascontiguousarray(response.full[:, : self.scores.data.c - 1])
 
-    def faces(self, response: Response) -> Faces:
+    def faces(self, response: Projection) -> Faces:
         """Return orthonormal vectors of the faces in which the projections end."""
         data = self.scores.data
         most = int((response.state == passes.FREE).sum()) + data.n

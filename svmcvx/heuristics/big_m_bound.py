@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svmcvx.core.rows import row_norms_above
-from svmcvx.heuristics.signed_rows import Geometry
+from svmcvx.heuristics.signed_rows import SignedRows
 from svmcvx.kernels.distances import distances_above
 from svmcvx.system.deadline import current
 
-__all__ = ["WIDENING", "reach"]
+__all__ = ["WIDENING", "big_m_bound"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -23,7 +23,9 @@ WIDENING = 1e-9
 BLOCK = 1_000_000
 
 
-def reach(geometry: Geometry, norm_left: Callable[[Floats], Floats], *, lowest: float, all_dropped: float) -> Floats:
+def big_m_bound(
+    geometry: SignedRows, norm_left: Callable[[Floats], Floats], *, lowest: float, all_dropped: float
+) -> Floats:
     r"""Return for each observation how far its margin can be below `1` at an optimum: valid values of M.
 
     Let m be dropped at an optimum. Order the others (of its class, if the bias is free: then :math:`u_m - u_i` does
@@ -38,7 +40,7 @@ def reach(geometry: Geometry, norm_left: Callable[[Floats], Floats], *, lowest: 
 
     Parameters
     ----------
-    geometry : Geometry
+    geometry : SignedRows
     norm_left : callable
         Upper bounds on :math:`\|w\|^2` at any point that drops at least these weights and is as good as the
         incumbent; negative where there is no such point.

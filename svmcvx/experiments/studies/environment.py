@@ -1,4 +1,4 @@
-"""On what a study was computed."""
+"""The computer and the versions of packages with which a study was computed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import psutil
 
 import svmcvx
 
-__all__ = ["machine", "versions"]
+__all__ = ["computer", "versions"]
 
 PACKAGES = ("cvxpy", "clarabel", "scs", "numpy", "scipy", "numba", "scikit-learn", "joblib", "pandas")
 
@@ -27,8 +27,8 @@ def versions() -> dict[str, str]:
     return found
 
 
-def machine() -> dict[str, str]:
-    """Return what this machine is, without its name."""
+def computer() -> dict[str, str]:
+    """Describe this computer, without its name."""
     memory = psutil.virtual_memory().total / 2**30
     return {
         "system": f"{platform.system()} {platform.release()}",
