@@ -17,9 +17,9 @@ __all__ = ["WIDENING", "big_m_bound"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
-# Bounds derived in floating point are widened by this share.
+# Relative amount by which bounds computed in floating point are enlarged.
 WIDENING = 1e-9
-# Entries of the matrices of distances that are made at a time.
+# Entries of one block of the matrix of distances.
 BLOCK = 1_000_000
 
 
@@ -30,13 +30,12 @@ def big_m_bound(
 
     Let m be dropped at an optimum. Order the others (of its class, if the bias is free: then :math:`u_m - u_i` does
     not depend on it) by their distance to m in signed feature space. Let the t-th be the first that is not dropped.
-    Then the weight dropped is at least that of m and of the t − 1 nearer ones, which leaves :math:`\|w\|^2 \le N_t`, and
+    Then the weight dropped is at least that of m and of the t − 1 nearer ones, so that :math:`\|w\|^2 \le N_t`, and
 
     .. math:: u_m \;\ge\; u_t - \|g_m - g_t\|\sqrt{N_t}, \qquad\text{without bias also } u_m \ge -\|g_m\|\sqrt{N_t}.
 
-    The largest of these over all t that are possible is valid. If all of them are dropped, a constant score is as
-    good, and there is an optimum with :math:`u_m` = 1 − `all_dropped`. Where the time of the call is up, :math:`N_1` and
-    the longest distance that there may be take the place of these.
+    The largest of these over all t that are possible is valid. If all of them are dropped, a constant score is optimal, too, with :math:`u_m` = 1 −
+    `all_dropped`. After the deadline :math:`N_1` and an upper bound of all distances are used instead.
 
     Parameters
     ----------
@@ -45,7 +44,7 @@ def big_m_bound(
         Upper bounds on :math:`\|w\|^2` at any point that drops at least these weights and is as good as the
         incumbent; negative where there is no such point.
     lowest : float
-        What an observation that is not dropped may be below margin 1: 0, or 2 for the ramp loss.
+        Largest distance below 1 of a margin that is not dropped: 0, or 2 for the ramp loss.
     all_dropped : float
         1 − u at the constant score: 1 without a bias (score 0), 2 with one (score ±1).
     """
@@ -64,7 +63,7 @@ def big_m_bound(
                 M[part] = np.where(left >= 0, np.maximum(depth, all_dropped), 0.0)
                 continue
             apart = distances_above(geometry.G[part], geometry.G[members])
-            # An observation comes first among those at its own place.
+            # An observation comes first among observations at distance 0.
             apart[np.arange(part.size), start + np.arange(part.size)] = -1.0
             order = np.argsort(apart, axis=1, kind="stable")
             for m, near, distance in zip(part, order, apart, strict=True):

@@ -1,11 +1,11 @@
 r"""The point of least norm with margins of at least 1, in rational arithmetic.
 
 Rows of floating-point numbers are rational numbers. The method is that of Goldfarb and Idnani: from w = 0 the most violated row is added
-to a set of tight, linearly independent rows, whose multipliers stay non-negative; a row that depends on the tight ones and that no
-multiplier can make room for proves that the rows cannot all be satisfied.
+to a set of tight, linearly independent rows, whose multipliers stay non-negative; a row that depends on the tight ones, when no multiplier can
+decrease, proves that the rows are infeasible.
 
-With a free intercept the sum of a row of each class has a margin of at least 2, whatever the intercept is; conversely, where all such sums
-do, there is an intercept. The sums that are needed are added one after the other.
+With a free intercept the sum of one row of each class has a margin of at least 2 for any intercept. Conversely, if all such sums have it, there is
+an intercept. The sums are added one by one when they are violated.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["ExactPoint", "exact_least_norm"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
-# The most violated rows, which are looked at again before all are.
+# Number of violated rows that are examined again before all rows are.
 POOL = 10
 
 
@@ -51,7 +51,8 @@ class ExactPoint(NamedTuple):
 def exact_least_norm(
     G: Floats, y: Floats | None = None, *, rounds: int = 1000, stop: Callable[[], bool] = never
 ) -> ExactPoint | None:
-    r"""Return the point of least norm with :math:`g_i'w + y_ib \ge 1`, or a proof that there is none; None if it took too long.
+    r"""Return the point of least norm with :math:`g_i'w + y_ib \ge 1`, or a proof that there is none; None after `rounds` rounds or if `stop` is
+    true.
 
     Parameters
     ----------
@@ -61,13 +62,13 @@ def exact_least_norm(
     rounds : int
         Rows added or taken out, at most.
     stop : callable
-        Asked in each round.
+        Called in each round.
     """
     if len(G) == 0:
         return ExactPoint(True, [], [], Fraction(0))
     if y is not None and (y == y[0]).all():
         return ExactPoint(True, [], [], Fraction(0), Fraction(float(y[0])))
-    # All numbers in units of the last binary digit of any of them.
+    # All numbers are integers in units of the smallest binary digit.
     exponents = np.frexp(G[G != 0.0])[1]
     digits = max(53 - int(exponents.min()), 0) if exponents.size else 0
     one = 1 << digits
@@ -84,7 +85,7 @@ def exact_least_norm(
 def _with_intercept(
     H: list[list[int]], y: Floats, one: int, rounds: int, stop: Callable[[], bool]
 ) -> ExactPoint | None:
-    """Add the sum of a row of each class that is violated most, until there is an intercept for all rows."""
+    """Add the most violated sum of one row of each class until there is an intercept for all rows."""
     positive, negative = np.flatnonzero(y > 0).tolist(), np.flatnonzero(y < 0).tolist()
     pairs = [(positive[0], negative[0])]
     for _ in range(rounds):
@@ -123,7 +124,7 @@ def _least_norm(H: list[list[int]], right: int, one: int, rounds: int, stop: Cal
         return Fraction(right - _inner(H[i], w)) / squares[i]
 
     def most_violated(among: list[int]) -> int:
-        """The most violated of some rows, −1 if none is."""
+        """Return the most violated row, −1 if no row is violated."""
         chosen = max(among, key=violation, default=-1)
         return chosen if chosen >= 0 and violation(chosen) > 0 else -1
 

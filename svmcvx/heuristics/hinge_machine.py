@@ -1,4 +1,4 @@
-r"""Small machines with hinge losses and hard rows, by an interior-point method, and the starts made from them.
+r"""Small problems with hinge losses and hard constraints, solved by an interior-point method; starting points from them.
 
 .. math:: \min_{w, b}\; \tfrac12\|w\|^2 + \sum_i c_i (t_i - u_i)_+, \qquad u_i = g_i'w + y_i b,
 
@@ -32,9 +32,9 @@ Bools: TypeAlias = NDArray[np.bool_]
 STEPS, ACCURATE = 100, 1e-11
 # An objective below this, in units of the cost of one row, counts as zero.
 NEGLIGIBLE = 1e-6
-# A point with a larger relative gap or violation has not been solved for.
+# A point with a larger relative gap or violation counts as not solved.
 SOLVED = 1e-5
-# Share of the way to the boundary that a step may go, and the shortest step that is progress.
+# Largest fraction of the step to the boundary, and the shortest step that counts as progress.
 INSIDE, SHORTEST = 0.99, 1e-12
 # By how much hard rows are tightened, so that they hold in spite of the method's accuracy.
 CLEAR = 3e-8
@@ -45,7 +45,7 @@ DESCENT_STEPS = 20
 def hinge_machine(
     G: Floats, y: Floats | None, threshold: Floats, cost: Floats, stop: Callable[[], bool] = never
 ) -> tuple[Floats, float] | None:
-    r"""Return (w, b), or None if it was not found, as where the hard rows contradict each other.
+    r"""Return (w, b), or None if the method did not converge, for example because the hard rows are infeasible.
 
     Parameters
     ----------
@@ -58,7 +58,7 @@ def hinge_machine(
     cost : ndarray of shape (m,)
         :math:`c_i`, positive; infinite for a hard row.
     stop : callable
-        Asked before each step.
+        Called before each step.
 
     Notes
     -----
@@ -78,7 +78,7 @@ def hinge_machine(
     border = np.zeros(m) if y is None else y
     upper = np.where(boxed, cost, 1.0)
     alpha = np.where(boxed, 0.5 * np.minimum(upper, 2.0), 1.0)
-    # Kept beside α, since a difference of the two numbers would lose its digits near the upper side.
+    # Stored besides α, because the difference of the two numbers would cancel near the upper bound.
     room = np.where(boxed, upper - alpha, 1.0)
     low, high = np.ones(m), np.where(boxed, 1.0, 0.0)
     b = 0.0
@@ -196,8 +196,8 @@ def _length(
 def restricted_point(geometry: SignedRows, kept: Bools, M: Floats, C: float | None) -> tuple[Floats, float] | None:
     """Return the best (w, b) that drops a set while u ≥ 1 − M on it, feasible by a little more than rounding.
 
-    With `C` the observations kept have hinge losses up to 2 at this price, without it margins of at least 1.
-    None if there is no such point, or it was not found.
+    With `C` each observation that is not dropped has a hinge loss of at most 2 with this weight; without it, a margin of at least 1.
+    None if there is no such point or the method did not converge.
     """
     limited = ~kept & np.isfinite(M)
     allowed = np.where(limited, M, 0.0)
@@ -219,7 +219,7 @@ def restricted_point(geometry: SignedRows, kept: Bools, M: Floats, C: float | No
 def ramp_descent(
     geometry: SignedRows, C: float, dropped: Bools, stop: Callable[[], bool] = never
 ) -> tuple[Floats, float]:
-    """Solve the hinge problem without the observations dropped, drop those with u < −1 instead, until nothing changes.
+    """Solve the hinge problem without the dropped observations, then drop those with u < −1; repeat until the set does not change.
 
     Each step lowers the ramp objective (the convex-concave procedure). Returns (w, b); `stop` is asked before each.
     """

@@ -1,4 +1,4 @@
-"""The point of least norm with margins of at least 1: the hard-margin machine in signed rows."""
+"""The point of least norm with margins of at least 1: the hard-margin problem in signed rows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["FREE_BIAS", "LeastNorm", "least_norm"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
-# 1 − Σμ = 1/(1 + ‖w‖²) in the scaled least-distance problem: below this the set cannot be told from an infeasible one.
+# 1 − Σμ = 1/(1 + ‖w‖²) in the scaled least-distance problem: below this the set counts as infeasible.
 INFEASIBLE = 1e-13
 # Coefficient of the constant feature that stands for a free bias in the least-distance problem, before polishing.
 FREE_BIAS = 1e3
@@ -82,7 +82,7 @@ def _to_margin(H: Floats, y: Floats | None, alpha: Floats) -> LeastNorm | None:
 
 
 def _polish(H: Floats, y: Floats | None, alpha: Floats) -> Floats | None:
-    """Solve u = 1 on the support exactly, changing the support where signs or margins ask for it."""
+    """Solve u = 1 on the support; change the support if a multiplier is negative or a margin is below 1."""
     support = alpha > POLISHED * float(alpha.max())
     for _ in range(POLISH_ROUNDS):
         rows = np.flatnonzero(support)

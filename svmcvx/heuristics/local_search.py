@@ -19,7 +19,7 @@ Bools: TypeAlias = NDArray[np.bool_]
 # Objective of a point with a squared norm and a weight of dropped observations; infinite where it is not feasible.
 ObjectiveValue: TypeAlias = Callable[[float, float], float]
 
-# Hard-margin machines that are solved from one start: at most, at least, and by their size.
+# Hard-margin problems solved from one start: largest and smallest number, and the number as a multiple of 1 / size.
 MOST_REFITS, FEWEST_REFITS, WORK = 600, 20, 4e8
 
 
@@ -32,11 +32,11 @@ def local_search(
     points: Iterable[tuple[Floats, float]] = (),
     stop: Callable[[], bool] = never,
 ) -> Incumbent | None:
-    """Return a point that counts few violated margins at a small norm, or None if none was found.
+    """Return a point with few violated margins and a small norm, or None if none was found.
 
-    Each score proposes to drop observations in the order of increasing score, any number of them. From the best of
-    these sets, and from each point passed, a search drops one or two support vectors, takes back a dropped
-    observation, or takes back one and drops one, while that improves.
+    Each score proposes to drop observations in the order of increasing score, any number of them. From the best of these sets, and from each point
+    of `points`, a local search drops one or two support vectors, adds a dropped observation, or exchanges one for another, as long as the objective
+    decreases.
 
     Parameters
     ----------
@@ -46,10 +46,10 @@ def local_search(
     loss_bound : callable
         Lower bound on the objective of a point that drops a given weight, to skip sets that cannot improve.
     scores : iterable of ndarray of shape (n,)
-        The smaller, the sooner dropped; such as margins of some classifier.
+        Observations with small scores are dropped first; for example margins of a classifier.
     points : iterable of (w, b)
     stop : callable
-        Asked before each machine.
+        Called before each hard-margin problem.
     """
     n, r = geometry.G.shape
     constants = [(np.zeros(r), b) for b in ((0.0, 1.0, -1.0) if geometry.free else (0.0,))]
@@ -111,7 +111,7 @@ class _Search:
         return None if found is None else (self.update_incumbent(found.w, found.b), found)
 
     def improve(self) -> bool:
-        """Try all moves from the best point; tell whether one improved."""
+        """Try all moves from the best point; return whether one improved it."""
         if self.best is None or self.exhausted:
             return False
         before = self.value
@@ -134,7 +134,7 @@ class _Search:
         return self.value < before
 
     def _drop_each(self, kept: Bools) -> list[Bools]:
-        """Drop each support vector of the machine of a set (of an inseparable set each observation); return the sets."""
+        """Drop each support vector of the restricted solution of a set (each observation, if the set is inseparable); return the sets."""
         if self.exhausted:
             return []
         found = self.geometry.refit(kept)

@@ -33,7 +33,7 @@ __all__ = ["ON_MARGIN", "round_relaxation"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
-# Sets of kept observations that are refitted along one ordering, sweeps at most, and exchanges tried in one sweep.
+# Number of prefixes of one ordering that are refitted, largest number of sweeps, and of exchanges in one sweep.
 KEPT_SIZES = 40
 ROUNDING_SWEEPS = 10
 EXCHANGES = 100
@@ -83,7 +83,7 @@ class _RoundingSearch:
         return np.where(missed <= self.k * (1.0 + _sum_error(self.s.size)), norm, np.inf)
 
     def update_incumbent(self, w: Floats) -> None:
-        """Keep `w` if it is the best point so far."""
+        """Set the incumbent to `w` if its objective is smaller."""
         missed = self.missed_weight(self.A @ w)
         if self.lam is None and missed > self.k:
             return
@@ -93,7 +93,7 @@ class _RoundingSearch:
             self.w, self.value = w, value
 
     def stretch(self, w: Floats) -> None:
-        """Offer the best positive multiple of a direction; it makes one of the margins equal to 1."""
+        """Update the incumbent with the best positive multiple of a direction, which makes one of the margins equal to 1."""
         u = self.A @ w
         positive = u[u > 0]
         if positive.size == 0:
@@ -109,7 +109,7 @@ class _RoundingSearch:
             self.update_incumbent(_scaled_up(self.A, w / order[best]))
 
     def refit(self, kept: NDArray[np.intp]) -> bool:
-        """Offer the least-norm point with margins of at least 1 on the observations kept; False if there is none."""
+        """Update the incumbent with the least-norm point whose margins are at least 1 on these observations; False if there is none."""
         found = None if self.stop() else least_norm(self.A[kept], None)
         if found is None:
             return False
@@ -117,7 +117,7 @@ class _RoundingSearch:
         return True
 
     def peel(self) -> None:
-        """Drop the lowest margins of an SVM with squared hinge, a few at a time, and offer the points on the way."""
+        """Drop the lowest margins of an SVM with squared hinge, a few at a time, and update the incumbent with each point."""
         kept = np.arange(self.A.shape[0])
         chunk = max(1, kept.size // PEELINGS)
         price, w = np.ones(self.A.shape[1]), np.zeros(self.A.shape[1])
@@ -133,7 +133,7 @@ class _RoundingSearch:
             kept = left
 
     def exchange(self) -> None:
-        """Drop an observation on the margin, keep one below it, or both, as long as the best point improves."""
+        """Drop an observation on the margin, add one below it, or exchange two, as long as the incumbent improves."""
         for _ in range(ROUNDING_SWEEPS):
             before = self.value
             u = self.A @ self.w
@@ -152,7 +152,7 @@ class _RoundingSearch:
 
 
 def _sum_error(terms: int) -> float:
-    """What the relative error of a sum of products usually is; the checker's bounds are larger, and proved."""
+    """Typical relative error of a sum of products; the checker uses larger, proved bounds."""
     return EPS * (4.0 + math.sqrt(terms))
 
 
@@ -173,10 +173,10 @@ def round_relaxation(
 ) -> tuple[Floats, float]:
     r"""Round a solution of the relaxation to one of the 0-1 problem.
 
-    Observations are ordered by their relaxed indicators, and by their margins; prefixes of an ordering are refitted by the
+    Observations are ordered by their relaxed indicators, and by their margins. Each prefix of an ordering is refitted by the
     least-norm program :math:`\min \|w\|^2` s.t. :math:`u_i \ge 1` on the observations kept. Other candidates are the best
-    multiples of w and of the solutions of squared-hinge SVMs from which the lowest margins are dropped in turn. The margins
-    of the best point then give a new ordering, until it no longer improves, and single observations are exchanged.
+    multiples of w and of the solutions of squared-hinge SVMs from which the lowest margins are dropped in turn. The margins of the best point give
+    the next ordering, until the point no longer improves. Finally single observations are exchanged.
 
     Parameters
     ----------
@@ -191,7 +191,7 @@ def round_relaxation(
     k : float, optional
         Minimise :math:`\|w\|^2` with :math:`\sum_i s_i 1[u_i<1] \le k`. Exactly one of the two.
     stop : callable
-        Asked before each program.
+        Called before each least-norm problem.
 
     Returns
     -------

@@ -1,8 +1,8 @@
-r"""Points of problems that count violated margins, in signed rows.
+r"""Feasible points of problems with a 0-1, ramp or l0 loss, in signed rows.
 
 With a factor `L` of the Gram matrix the signed rows are :math:`g_i = y_i L_i`, so that :math:`u_i = g_i'w + y_i b`, with a bias `b`
-that is free or absent. A point is described by the set of observations that it drops: the best point that keeps the
-others is their hard-margin machine (:mod:`svmcvx.heuristics.least_norm`).
+that is free or absent. A point is described by the set of observations that it drops: the best such point is the hard-margin solution of the other
+observations (:mod:`svmcvx.heuristics.least_norm`).
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ __all__ = ["ON_MARGIN", "Incumbent", "SignedRows", "violated"]
 Floats: TypeAlias = NDArray[np.float64]
 Bools: TypeAlias = NDArray[np.bool_]
 
-# Columns up to which passes over the rows take next to no time.
+# Columns up to which the time of passes over the rows is negligible.
 FEW = 500
-# A kept observation has u ≥ 1 up to this after a refit, whose point is scaled to have its smallest margin at 1.
+# Rounding error of margins after a refit, whose point is scaled so that the smallest margin of the set is 1.
 ON_MARGIN = 1e-9
 
 
 class Incumbent(NamedTuple):
-    """A feasible point: normal in the columns of the factor, bias, ‖w‖², margins, and what it costs."""
+    """A feasible point: normal in the columns of the factor, bias, ‖w‖², margins, and losses."""
 
     w: Floats
     b: float
@@ -63,7 +63,7 @@ class SignedRows:
 
     @classmethod
     def of(cls, space: FeatureSpace) -> SignedRows:
-        """Return the geometry of a feature space; refuse what does not fit into memory."""
+        """Return the signed rows of a feature space; raise an error if they do not fit into memory."""
         L = space.factor
         n, r = L.shape
         memory.require(
@@ -76,7 +76,7 @@ class SignedRows:
 
     @property
     def is_wide(self) -> bool:
-        """Whether passes over the rows take a time that has to be reserved."""
+        """Whether passes over the rows are so long that time must be reserved for them."""
         return bool(self.G.shape[1] > FEW)
 
     def incumbent(self, w: Floats, b: float, loss: Callable[[Floats], Floats]) -> Incumbent:
@@ -85,7 +85,7 @@ class SignedRows:
         return Incumbent(w, b, float(w @ w), u, float(self.weight @ loss(u)))
 
     def refit(self, kept: Bools) -> LeastNorm | None:
-        """Return the hard-margin machine of the observations kept, its multipliers for all observations."""
+        """Return the hard-margin solution of a set of observations, with multipliers for all observations."""
         found = least_norm(self.G[kept], self.y[kept] if self.free else None)
         if found is None:
             return None
@@ -100,5 +100,5 @@ def violated(u: Floats) -> Floats:
 
 
 def never() -> bool:
-    """Say that there is time left: what a heuristic without a limit is given."""
+    """Return False: the `stop` of a heuristic without a limit."""
     return False

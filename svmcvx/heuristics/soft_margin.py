@@ -1,4 +1,4 @@
-"""Scores from machines with squared hinge loss, which propose observations to drop."""
+"""Scores from SVMs with squared hinge loss: observations with low scores are dropped first."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ __all__ = ["elastic_filter", "soft_margin_scores", "squared_hinge"]
 Floats: TypeAlias = NDArray[np.float64]
 Bools: TypeAlias = NDArray[np.bool_]
 
-# The elastic filter: price of slack, slacks that count as none, observations tried in each step, and machines solved, at most, in
-# units of their size.
+# The elastic filter: weight of the slacks, slacks that count as 0, observations tried in each step, and the largest number of SVMs solved, in units
+# of their size.
 HARD, SEPARATED, TRIED, WORK = 1e6, 1e-3, 5, 3e9
 NEWTON_STEPS = 50
-# A step that promises less than this share of the objective is lost in its rounding.
+# Newton's method ends at a step whose predicted decrease is less than this share of the objective, which is below rounding.
 NEGLIGIBLE = 1e-14
-# Price of the squared bias where it is free: the system has to be definite.
+# Weight of the squared bias if it is free, so that the system is definite.
 BIAS = 1e-8
 
 
@@ -37,8 +37,8 @@ def soft_margin_scores(geometry: SignedRows, cost: float, stop: Callable[[], boo
 def elastic_filter(geometry: SignedRows, stop: Callable[[], bool] = never) -> Floats:
     """Return a score that drops few observations before the others are separable.
 
-    Of the observations with the largest slacks, that one is dropped first whose loss lets the total slack fall the most,
-    and so on (Chinneck's heuristic for the largest feasible subsystem).
+    Of the observations with the largest slacks the method drops the one whose removal decreases the total slack most, and repeats (Chinneck's
+    heuristic for the largest feasible subsystem).
 
     Parameters
     ----------
@@ -135,7 +135,7 @@ def squared_hinge(
 ) -> tuple[Floats, float, Floats]:
     r"""Minimise :math:`\sum_j n_j w_j^2 + c\sum_i s_i (1-u_i)_+^2` with u = Gw by Newton's method.
 
-    The function is piecewise quadratic: a full step after which the same rows have a loss ends at the minimum.
+    The function is piecewise quadratic: if the same rows have a loss before and after a full step, the step ends at the minimum.
 
     Parameters
     ----------

@@ -1,1 +1,1 @@
-"""What touches the machine: files, memory, signals."""
+"""Access to the operating system: files, memory, time, signals, threads."""

@@ -73,7 +73,7 @@ _innermost: ContextVar[Deadline | None] = ContextVar("svmcvx_deadline", default=
 
 
 def epoch_end(deadline: Deadline) -> float:
-    """Return the end of a deadline in seconds since the epoch, which other processes and machines share."""
+    """Return the end of a deadline in seconds since the epoch, which other processes and computers share."""
     return time.time() + deadline.remaining
 
 

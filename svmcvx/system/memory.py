@@ -11,10 +11,10 @@ from svmcvx.errors import BuildError
 __all__ = ["SMALL_ENTRIES", "available", "require"]
 
 GIB = 2.0**30
-# Bytes that are there in any case; asking the system takes longer than a small fit.
+# Bytes that are taken to be available without asking the system, which takes longer than a small fit.
 SMALL = 2.0**24
-# Numbers of a data set of which a copy is made without asking, 16 MiB: arrays are copied at the begin of a call, and rows in
-# blocks are loaded and solved in memory.
+# Largest number of entries (16 MiB) of data that are always copied: arrays at the start of a call, and rows in blocks, which are then solved in
+# memory.
 SMALL_ENTRIES = 2**21
 
 

@@ -1,8 +1,8 @@
 """One thread for BLAS, and several for work that splits into independent parts.
 
-The threads of BLAS wait for each other in small products and in factorisations. Where another process takes a core, one waits
-for the time slices of that process, and the work takes many times as long; alone, a second thread gains a third at best
-(Cholesky of order 4000 on two cores), and most solvers gain nothing. So BLAS has one thread in every solver and in the checker.
+The threads of BLAS wait for each other in small products and in factorisations. If another process uses a core, each thread waits for the time
+slices of that process, and the work takes many times as long. Without another process a second thread saves a third of the time at best (Cholesky of
+order 4000 on two cores), and most solvers gain nothing. Therefore BLAS has one thread in every solver and in the checker.
 Tiles of kernel matrices and branches of a search are run in our own threads (:func:`available_threads`).
 
 The number of BLAS threads belongs to the process. Concurrent calls share them, and the last one
