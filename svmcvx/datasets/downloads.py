@@ -57,7 +57,7 @@ def fetch(record: Record) -> Dataset:
     folder = cache_folder()
     if folder is None or find_spec("pooch") is None:
         raise missing_extra("pooch", "data")
-    # ShardBlocks stand in a folder of their own, which goes with whatever has happened.
+    # The parts stand in a separate folder, which is always removed.
     with tempfile.TemporaryDirectory(prefix="svmcvx-") as scratch:
         try:
             X, y = READERS[recipe["kind"]](recipe, record, Path(scratch))

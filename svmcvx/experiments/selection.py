@@ -63,7 +63,7 @@ SHOWN = (
 class Selection(pd.DataFrame):
     """The table of :func:`select`: a DataFrame that also knows the best model.
 
-    ShardState of it, copies with other columns and the like are plain DataFrames.
+    Parts of it, copies with other columns and the like are plain DataFrames.
 
     Attributes
     ----------

@@ -30,7 +30,7 @@ END_DIGITS: Final = 10
 class CertifiedTable(pd.DataFrame):
     """A DataFrame whose HTML has whole numbers, and ✓ or ✗ for what is certified or not.
 
-    ShardState of it and copies with other columns are of the same type.
+    Parts of it and copies with other columns are of the same type.
     """
 
     @property

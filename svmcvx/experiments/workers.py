@@ -38,7 +38,7 @@ def workers(backend: str | None, n_jobs: int | None) -> Iterator[joblib.Parallel
         ``"loky"`` (processes, the default), ``"threading"``, ``"dask"`` (the client that is there), or the address of a Dask
         scheduler.
     n_jobs : int or None
-        ShardBlocks of work at a time; 1 by default, all workers with Dask.
+        Pieces of work at a time; 1 by default, all workers with Dask.
 
     Raises
     ------

@@ -51,8 +51,7 @@ class ExactPoint(NamedTuple):
 def exact_least_norm(
     G: Floats, y: Floats | None = None, *, rounds: int = 1000, stop: Callable[[], bool] = never
 ) -> ExactPoint | None:
-    r"""Return the point of least norm with :math:`g_i'w + y_ib \ge 1`, or a proof that there is none; None after `rounds` rounds or if `stop` is
-    true.
+    r"""Return the point of least norm with :math:`g_i'w + y_ib \ge 1`, or a proof that there is none; None if it was stopped.
 
     Parameters
     ----------

@@ -14,7 +14,7 @@ R = TypeVar("R")
 S = TypeVar("S")
 T = TypeVar("T")
 
-# ShardState for each thread of the cluster, so that a slow worker is not waited for.
+# Parts for each thread of the cluster, so that a slow worker is not waited for.
 PARTS = 2
 
 

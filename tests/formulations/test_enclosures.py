@@ -136,7 +136,7 @@ def test_psvm(seed):
         alpha = dual["alpha"]
         norm = truth.squared_norm(alpha * statement.y)
         encloses(statement.space.product(alpha * statement.y).squared_norm, norm)
-        encloses(statement.gains(dual), psvm.dual_objective(balls(alpha), 0.0, **numbers))
+        encloses(statement.minus_conjugate(dual), psvm.dual_objective(balls(alpha), 0.0, **numbers))
         encloses(statement.evaluate_dual(dual), psvm.dual_objective(balls(alpha), norm, **numbers))
 
 
@@ -199,7 +199,7 @@ def test_margin_distributions(seed):
     for scale in (1e-3, 10.0):
         theta = scale * rng.standard_normal(y.size) * (rng.random(y.size) < 0.8)
         norm = truth.squared_norm(theta * space.data.y)
-        encloses(statement.gains({"theta": theta}), odm.dual_objective(balls(theta), 0.0, **numbers))
+        encloses(statement.minus_conjugate({"theta": theta}), odm.dual_objective(balls(theta), 0.0, **numbers))
         encloses(statement.evaluate_dual({"theta": theta}), odm.dual_objective(balls(theta), norm, **numbers))
 
 
@@ -230,7 +230,7 @@ def test_means_and_variances_of_margins(seed, hard):
         encloses(statement.coefficients(dual), v)
         norm = truth.squared_norm_of_balls(v)
         encloses(space.squared_norm_of(statement.coefficients(dual)), norm)
-        encloses(statement.gains(dual), odml.dual_objective(alpha, tau, 0.0, lam1=Ball(lam1), share=c))
+        encloses(statement.minus_conjugate(dual), odml.dual_objective(alpha, tau, 0.0, lam1=Ball(lam1), share=c))
         encloses(statement.evaluate_dual(dual), odml.dual_objective(alpha, tau, norm, lam1=Ball(lam1), share=c))
 
 

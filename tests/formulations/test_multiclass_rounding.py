@@ -334,7 +334,7 @@ def assert_theorems(statement, rng):
             np.testing.assert_array_equal(again[name], point[name])
         found = statement.evaluate_dual(point)
         encloses(found, exact_dual_objective(statement, point))
-        encloses(statement.gains(statement.multipliers(point)), exact_gains(statement, point))
+        encloses(statement.minus_conjugate(statement.multipliers(point)), exact_gains(statement, point))
         assert not any(upper < ball(found.lower_end) for upper in uppers)
 
 
@@ -436,13 +436,15 @@ def test_losses_and_conjugates_are_within_their_errors(loss, seed):
     a = np.where(rng.random((12, 3)) < 0.5, rng.random((12, 3)), 10.0 ** rng.uniform(-20, 0, (12, 3)))
     alpha = loss.project(s[:, None] * a, s)
     alpha[:3] = loss.project(s[:3, None] * rng.choice([1.0, 1.0 - 2.0**-53, 2.0**-40, 1.0 / 3.0], (3, 3)), s[:3])
-    gains = loss.conjugate(bounded(alpha), s)
-    for row, weight, value, reach in zip(alpha.tolist(), s.tolist(), gains.value, gains.error, strict=True):
+    minus_conjugate = loss.conjugate(bounded(alpha), s)
+    for row, weight, value, reach in zip(
+        alpha.tolist(), s.tolist(), minus_conjugate.value, minus_conjugate.error, strict=True
+    ):
         exact = exact_conjugate(loss, [Fraction(x) for x in row], Fraction(weight))
         assert not abs(exact - ball(value)) > ball(reach)
         # Not far from it either.
         assert reach <= 1e-14 * max(float(exact.mid()), 1e-290)
-    np.testing.assert_allclose(loss.conjugate(alpha, s), gains.value, rtol=1e-12)
+    np.testing.assert_allclose(loss.conjugate(alpha, s), minus_conjugate.value, rtol=1e-12)
 
 
 # Exact multipliers

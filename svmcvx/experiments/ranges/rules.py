@@ -47,7 +47,7 @@ from svmcvx.model import KernelModel, LinearModel, Model, MulticlassModel
 __all__ = ["RULES", "Node", "Rule", "mixed_dual", "mixed_model"]
 
 Floats: TypeAlias = NDArray[np.float64]
-Stated: TypeAlias = Callable[[float], Any]
+StatementAt: TypeAlias = Callable[[float], Any]
 
 # Entries of a block of the kernel matrix.
 BLOCK = 2**20
@@ -90,7 +90,7 @@ class Rule(ABC):
         return statement.at(**settings)
 
     @abstractmethod
-    def piece(self, stated: Stated, first: Node, last: Node) -> Piece:
+    def piece(self, stated: StatementAt, first: Node, last: Node) -> Piece:
         """Return what two nodes say."""
 
 
@@ -104,7 +104,7 @@ def _below(statement: Any, dual: Dual) -> float:
     """The dual objective at a point, from below; −∞ where it is not feasible."""
     if not dual or statement.dual_violation(dual) != 0:
         return -np.inf
-    found: float = statement.evaluate_dual(dual).below
+    found: float = statement.evaluate_dual(dual).lower_end
     return found
 
 
@@ -115,7 +115,7 @@ def _lower_end(node: Node) -> float:
 class Affine(Rule):
     """The objective of a model is affine."""
 
-    def piece(self, stated: Stated, first: Node, last: Node) -> Piece:
+    def piece(self, stated: StatementAt, first: Node, last: Node) -> Piece:
         """The chord of the lower ends, and the lines of both models."""
         at_first, at_last = stated(first.value), stated(last.value)
         upper = (
@@ -139,7 +139,7 @@ class Convex(Rule):
 
     closed = True
 
-    def piece(self, stated: Stated, first: Node, last: Node) -> Piece:
+    def piece(self, stated: StatementAt, first: Node, last: Node) -> Piece:
         """The chord of the upper ends, and the lines of both dual points."""
         lower = _dual_lines(stated, first, last, (0.0, 0.0))
         return Piece((first.value, last.value), lower, (line(first.certificate.upper, last.certificate.upper),))
@@ -151,7 +151,7 @@ class Exponent(Rule):
     least = 1.0
     closed = True
 
-    def piece(self, stated: Stated, first: Node, last: Node) -> Piece:
+    def piece(self, stated: StatementAt, first: Node, last: Node) -> Piece:
         """The chords of both models, and those of both dual points less what the conjugates may bend."""
         at_first, at_last = stated(first.value), stated(last.value)
         upper = (
@@ -173,7 +173,7 @@ class Exponent(Rule):
         return float((0.125 * square(exact(last) - p) * bend * cost).upper)
 
 
-def _dual_lines(stated: Stated, first: Node, last: Node, shifts: tuple[float, float]) -> tuple[Any, ...]:
+def _dual_lines(stated: StatementAt, first: Node, last: Node, shifts: tuple[float, float]) -> tuple[Any, ...]:
     """Return the chords of the dual objectives of both points, moved."""
     statements = stated(first.value), stated(last.value)
     return tuple(
@@ -205,7 +205,7 @@ class Width(Rule):
         kernel = replace(statement.space.resolved, gamma=settings["gamma"])
         return replace(statement, space=replace(statement.space, resolved=kernel, cache=None, keep_gram=False))
 
-    def piece(self, stated: Stated, first: Node, last: Node) -> Piece:
+    def piece(self, stated: StatementAt, first: Node, last: Node) -> Piece:
         """The chords of both models and both dual points, moved by what is between them and the curves."""
         statements = stated(first.value), stated(last.value)
         data, nodes = statements[0].space.data, (first, last)
@@ -236,7 +236,7 @@ class Width(Rule):
             C=exact(statement.C),
             p=exact(statement.p),
         )
-        return float(found.above)
+        return float(found.upper_end)
 
 
 def _times_signs(y: Floats, low: Floats, high: Floats) -> tuple[Floats, Floats]:
@@ -247,7 +247,7 @@ def _times_signs(y: Floats, low: Floats, high: Floats) -> tuple[Floats, Floats]:
 def _norm_sagitta(v: Floats, low: Floats, high: Floats) -> float:
     """Return at least how far v'Kv may be above its chord, from how far the scores may be below theirs; not negative."""
     least, _ = _times_signs(v, low, high)
-    return max(float((-total(exact(np.abs(v)) * exact(least))).above), 0.0)
+    return max(float((-total(exact(np.abs(v)) * exact(least))).upper_end), 0.0)
 
 
 def _sagittae(kernels: tuple[Kernel, Kernel], X: Features, v: Floats) -> tuple[Floats, Floats]:

@@ -35,7 +35,7 @@ class Split:
     test_size : float
         Share of the test part, 0.3 by default; without effect if there are folds.
     folds : int, optional
-        ShardState of a cross-validation, each of which is the test part once.
+        Parts of a cross-validation, each of which is the test part once.
     stratify : bool
         Keep the shares of the classes; True by default.
     """

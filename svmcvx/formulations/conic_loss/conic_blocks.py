@@ -45,7 +45,7 @@ Floats: TypeAlias = NDArray[np.float64]
 LEAST_EXCESS, LARGEST_EXCESS, EXCESSES, REFINEMENTS, ROOM = 1e-12, 1e6, 33, 3, 1e-13
 # The share of a bound below which what the gradient takes from it is not made smaller.
 SMALL_SHARE = 1e-9
-# ShardState of the states.
+# Parts of the states.
 GAMMA, ALPHA = "gamma", "alpha"
 
 

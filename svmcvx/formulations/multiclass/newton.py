@@ -65,7 +65,7 @@ class _Smooth:
         loss: ScoreLoss,
         X: Floats,
         point: Floats,
-        penalty: Callable[[Floats], Penalty],
+        penalty: Callable[[Floats], PenaltyDerivatives],
         unknowns: NDArray[np.intp],
     ) -> None:
         self.scores, self.loss, self.X, self.point, self.penalty = scores, loss, X, point, penalty
