@@ -31,12 +31,12 @@ __all__ = [
     "with_constant",
 ]
 
-# Squared length of an observation in feature space: its product with a usual cost still is a number.
+# Largest squared length of an observation in feature space, so that its product with a weight does not overflow.
 LARGEST_SQUARE: Final = 1e250
 
 
 def penalised_or_none(intercept: Any) -> str:
-    """Return what a formulation without a free bias does with the intercept, for the argument `intercept` of its users.
+    """Translate the argument `intercept` of a formulation without a free bias: "penalised" or "none".
 
     Raises
     ------
@@ -95,7 +95,7 @@ def feature_space(
     space = KernelSpace(
         data, chosen.resolve(data.X, data.weight), intercept, indefinite, keep_gram, cache, block_entries
     )
-    # The Gram matrix of these is tested as a whole.
+    # The whole Gram matrix of these kernels is tested.
     return space if isinstance(chosen, (CallableKernel, Precomputed)) else _in_range(space)
 
 
@@ -105,7 +105,7 @@ def _squares(space: FeatureSpace) -> Any:
 
 
 def _in_range(space: FeatureSpace) -> FeatureSpace:
-    """Refuse observations so long that arithmetic with their squared lengths overflows."""
+    """Raise an error for observations whose squared lengths would overflow."""
     with np.errstate(over="ignore", invalid="ignore"):
         largest = float(np.max(_squares(space)))
     if not largest <= LARGEST_SQUARE:

@@ -1,4 +1,4 @@
-"""What every feature space answers."""
+"""The interface of feature spaces."""
 
 from __future__ import annotations
 
@@ -54,12 +54,12 @@ class FeatureSpace(ABC):
 
     @property
     def factored(self) -> bool:
-        """Whether :attr:`factor` is known already, or costs next to nothing."""
+        """Whether :attr:`factor` has been computed or takes negligible time."""
         return True
 
     @property
     def factor_is_data(self) -> bool:
-        """Whether :attr:`factor` is the data themselves, without any rounding."""
+        """Whether :attr:`factor` is the data matrix itself, without rounding."""
         return False
 
     @abstractmethod
@@ -69,7 +69,7 @@ class FeatureSpace(ABC):
     def squared_norm_of(self, v: Bounded) -> Bounded:
         r"""Return the squared norm of a point whose coefficients are known up to errors δ.
 
-        With f the scores of the known coefficients it moves by at most :math:`2\sum_i\delta_i|f_i| + (\sum_i\delta_i\sqrt{K_{ii}})^2`.
+        With the scores f of the known coefficients it changes by at most :math:`2\sum_i\delta_i|f_i| + (\sum_i\delta_i\sqrt{K_{ii}})^2`.
         """
         f, found = self.product(v.value)
         if v.is_exact:
@@ -90,11 +90,11 @@ class FeatureSpace(ABC):
     def model_from_factor(self, w: Floats, bias: float = 0.0, support: NDArray[np.bool_] | None = None) -> BinaryModel:
         """Return the model of the point with coordinates `w` in the columns of :attr:`factor`.
 
-        `support` tells which observations a linear model rests on; all by default.
+        `support` has the support vectors of a linear model; all observations by default.
         """
 
     def squared_norm(self, model: BinaryModel) -> Bounded:
-        r"""Return what the formulation penalises of a model: :math:`\|w\|^2`, and the square of a penalised intercept."""
+        r"""Return the penalty of a model: :math:`\|w\|^2`, and the square of a penalised intercept."""
         found = model.squared_norm(self.data)
         return found + square(exact(model.intercept)) if self.intercept == "penalised" else found
 
@@ -105,7 +105,7 @@ class FeatureSpace(ABC):
     @property
     @abstractmethod
     def facts(self) -> dict[str, float]:
-        """Numbers that belong beside a certificate."""
+        """Numbers that are shown with a certificate."""
 
     @property
     @abstractmethod
@@ -119,7 +119,7 @@ class FeatureSpace(ABC):
 
     @property
     def exact(self) -> bool:
-        """Whether the space is that of the kernel on the data, and not one that approximates it."""
+        """Whether the space is exact, and not an approximation of the kernel."""
         return True
 
     @property
@@ -135,12 +135,12 @@ class FeatureSpace(ABC):
     @property
     @abstractmethod
     def blockwise(self) -> bool:
-        """Whether there is a kernel and no Gram matrix is kept: products are evaluated block by block."""
+        """Whether there is a kernel but no stored Gram matrix: products are evaluated block by block."""
 
     @property
     @abstractmethod
     def stored_gram(self) -> Floats | None:
-        """The Gram matrix where there is one in memory, to be read only; None otherwise."""
+        """The Gram matrix if it is in memory, read-only; None otherwise."""
 
     @abstractmethod
     def block(self, rows: NDArray[np.intp], columns: NDArray[np.intp]) -> Floats:
@@ -152,7 +152,7 @@ class FeatureSpace(ABC):
 
     @abstractmethod
     def diagonal_above(self) -> Floats:
-        """Return numbers that are at least the exact squared norms of the observations, and not far above, shape (n,)."""
+        """Return tight upper bounds of the squared norms of the observations, shape (n,)."""
 
     @abstractmethod
     def row_block(self, dtype: DTypeLike) -> RowBlock:

@@ -1,4 +1,4 @@
-"""The feature space of a linear machine whose rows lie in blocks."""
+"""The feature space of a linear model of rows in blocks."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ __all__ = ["SAME", "BlockRows", "BlockSettings", "BlockSpace", "Sample", "spaces
 
 Floats: TypeAlias = NDArray[np.float64]
 
-# What messages end with where a block is another one than it was.
+# End of messages about a block that has changed.
 SAME = "a source must not change"
 
 
 @dataclass(frozen=True, eq=False)
 class BlockRows:
-    """What is kept of the rows of a block: all but the rows themselves.
+    """The data of a block that stay in memory: all but the rows.
 
     Attributes
     ----------
@@ -41,9 +41,9 @@ class BlockRows:
     norms : ndarray of shape (m,)
         At least the norms of the rows as the formulation sees them.
     kept : ndarray of int, or None
-        Rows of the block with a positive weight; None for all.
+        Indices of the rows with a positive weight; None for all.
     left_out : ndarray
-        Labels of the others.
+        Labels of the other rows.
     rows : int
         Number of rows of the block.
     labels : ndarray
@@ -51,7 +51,7 @@ class BlockRows:
     number : int
         Of the block in its source.
     digests : PieceDigests
-        By which the block is recognised when it is read again.
+        With which the block is compared when it is read again.
     """
 
     y: Floats
@@ -65,7 +65,7 @@ class BlockRows:
     digests: PieceDigests
 
     def require_same(self, piece: Piece, columns: int) -> None:
-        """Raise a :class:`~svmcvx.errors.DataError` that names the block unless it is what the first pass has read."""
+        """Raise a :class:`~svmcvx.errors.DataError` that names the block if it has changed since the first pass."""
         now = PieceDigests.of(piece)
         if now == self.digests:
             return
@@ -77,7 +77,7 @@ class BlockRows:
         raise DataError(f"block {self.number}: its {' and '.join(changed)} are not those of the first pass; {SAME}")
 
     def features(self, piece: Piece, columns: int, dense: bool) -> Features:
-        """Return the rows that count; sparse ones in double precision, or dense where that is better for all."""
+        """Return the rows of positive weight; sparse rows in double precision, or dense if all blocks are made dense."""
         X = piece.X
         if X.shape != (self.rows, columns):
             raise DataError(f"block {self.number} had the shape {(self.rows, columns)} and has {X.shape} now; {SAME}")
@@ -92,19 +92,19 @@ class BlockRows:
 
 
 class BlockSettings(NamedTuple):
-    """What all blocks of a :class:`BlockSpace` share."""
+    """Settings that all blocks of a :class:`BlockSpace` share."""
 
     intercept: str
     centre: Floats
     dense: bool
     classes: NDArray[Any]
     total_weight: float
-    # Whether every block is compared with what the first pass has read: in the passes of a certificate.
+    # Whether every block is compared with the first pass, as in the passes of a certificate.
     compared: bool = False
 
 
 class Sample(NamedTuple):
-    """Some rows of all blocks, with weights that stand for all: rows as passed, labels ±1, weights."""
+    """A sample of the rows of all blocks: rows as passed, labels ±1, weights with the sums of all rows."""
 
     X: Features
     y: Floats
@@ -113,7 +113,7 @@ class Sample(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class SampleSpace(LinearSpace):
-    """The space of a sample, in the coordinates of all rows even where it has fewer rows than columns."""
+    """The space of a sample, in the coordinates of all rows even if it has fewer rows than columns."""
 
     @property
     def factor_is_data(self) -> bool:
@@ -123,7 +123,7 @@ class SampleSpace(LinearSpace):
 
 @dataclass(frozen=True, eq=False)
 class BlockSpace:
-    """Rows in blocks, seen by a linear machine.
+    """Rows in blocks, as training data of a linear model.
 
     Attributes
     ----------
@@ -131,12 +131,12 @@ class BlockSpace:
         Their states have the part ``"rows"``, a :class:`BlockRows` a block.
     intercept : "free", "penalised" or "none"
     centre : ndarray of shape (d,)
-        What is subtracted from the columns of dense rows with a free intercept: the mean of the first block.
+        Subtracted from the columns of dense rows with a free intercept: the mean of the first block.
     dense : bool
         Whether sparse blocks become dense, since too few entries are zero.
     classes : ndarray of shape (2,)
     n, rows : int
-        Rows of positive weight, and all.
+        Number of rows of positive weight, and of all rows.
     weights : tuple of float
         Total weight of the negative and the positive class.
     largest_norm, stiffness, entries : float
@@ -164,7 +164,7 @@ class BlockSpace:
 
     @property
     def d(self) -> int:
-        """Columns as the formulation sees them."""
+        """Number of columns in the formulation."""
         return self.centre.size + (self.intercept == "penalised")
 
     @property
@@ -174,7 +174,7 @@ class BlockSpace:
 
     @contextmanager
     def watched(self) -> Iterator[None]:
-        """Let an error in the middle of a search be that of a source that has changed, where it has."""
+        """Replace an error inside the block by one about a changed source, if the source has changed."""
         try:
             yield
         except SvmcvxError:
@@ -184,7 +184,7 @@ class BlockSpace:
             raise
 
     def require_same(self) -> None:
-        """Compare all blocks with what the first pass has read.
+        """Compare all blocks with the first pass.
 
         Raises
         ------
@@ -196,7 +196,7 @@ class BlockSpace:
 
     @property
     def small(self) -> bool:
-        """Whether the rows are so few that they are loaded and solved in memory."""
+        """Whether there are so few rows that they are loaded and solved in memory."""
         return max(self.entries, 1.0) * self.rows <= SMALL_ENTRIES
 
     def loaded(self) -> tuple[Features, NDArray[Any], Floats]:
@@ -210,7 +210,7 @@ class BlockSpace:
         return X, *(np.concatenate([piece[k] for piece in pieces]) for k in (1, 2))
 
     def empty(self) -> LinearSpace:
-        """Return the space of no rows, for what concerns models alone."""
+        """Return the space without rows, which knows about models only."""
         data = BinaryData(
             np.zeros((0, self.centre.size)),
             np.zeros(0),
@@ -236,12 +236,12 @@ class BlockSpace:
 
     @property
     def settings(self) -> BlockSettings:
-        """What :func:`spaces` needs of it."""
+        """The arguments of :func:`spaces`."""
         return BlockSettings(self.intercept, self.centre, self.dense, self.classes, self.total_weight)
 
     @property
     def compared(self) -> BlockSettings:
-        """The same for a pass that a certificate rests on."""
+        """The arguments of :func:`spaces` for a pass of a certificate."""
         return self.settings._replace(compared=True)
 
 
@@ -261,7 +261,7 @@ def spaces(pieces: ShardBlocks, parts: ShardState, settings: BlockSettings) -> I
 
 @reads_rows
 def _pieces(pieces: ShardBlocks, parts: ShardState, settings: BlockSettings) -> list[Piece]:
-    """Return the blocks of a shard; rows that were left out have the weight 0, and one of the two labels."""
+    """Return the blocks of a shard; rows without weight have one of the two labels."""
     found = []
     for piece, rows in zip(pieces, parts["rows"], strict=True):
         rows.require_same(piece, settings.centre.size)

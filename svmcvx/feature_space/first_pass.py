@@ -1,4 +1,4 @@
-"""The first pass over rows in blocks: it validates them, draws a sample, and keeps what the other passes need."""
+"""The first pass over rows in blocks: it validates them, draws a sample, and stores the labels, weights and norms for later passes."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ __all__ = ["block_space"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
-# Squared length of a row, as for data in memory.
+# Largest squared length of a row, as for data in memory.
 LARGEST_SQUARE = 1e250
-# Rows of the sample that precedes the whole, at least; rows for each unknown; entries, at most.
+# Least number of rows of the sample that is solved first; rows for each unknown; largest number of entries.
 SAMPLE_ROWS, SAMPLE_PER_COLUMN, SAMPLE_ENTRIES = 20_000, 100, 2**23
 
 
 class _Scanned(NamedTuple):
-    """What a pass over a shard tells of each block: rows, labels, weights by label, lengths, digests; and some rows."""
+    """Results of a pass over a shard, for each block: rows, labels, weights by label, lengths, digests, and a sample of rows."""
 
     rows: list[int]
     labels: list[NDArray[Any]]
@@ -50,9 +50,9 @@ def block_space(
 ) -> BlockSpace:
     """Validate data in blocks and return their space.
 
-    One pass over the blocks, besides a look at the first one. Labels and weights may lie beside the rows, be Dask collections, or
+    There is one pass over the blocks, after the first block has been read. Labels and weights may come with the rows, be Dask collections, or
     arrays of this process; labels may be :class:`~svmcvx.row_blocks.labels.ClassPartition` of any of these. With a `covariance` among the
-    unknowns the sample is to tell d(d + 1)/2 of them, not d.
+    unknowns the sample must determine d(d + 1)/2 numbers, not d.
 
     Raises
     ------
@@ -71,7 +71,7 @@ def block_space(
     quota = max(1, int(np.ceil(wanted / count)))
     numbers = [(offset,) for offset in shards.offsets]
     sampling = quota, SAMPLE_ENTRIES / count, seed
-    # Labels in the states are not needed again here.
+    # The labels of the states are not needed any more.
     seen = None if sides is None else replace(sides, given=None, digests=[])
     found: list[_Scanned] = shards.change(_scan, numbers, intercept, centre, dense, sampling, seen)
     if sides is not None:
@@ -109,7 +109,7 @@ def block_space(
 
 
 def _source(X: Any, y: Any, sample_weight: Any) -> tuple[Any, dict[str, list[NDArray[Any]]]]:
-    """Return what :meth:`Shards.of` takes, and labels and weights that are in memory, one array a block."""
+    """Return the argument of :meth:`Shards.of`, and labels and weights that are in memory, one array a block."""
     if isinstance(X, RowBlocks):
         if isinstance(y, BlockLabels) and y.blocks is not X:
             raise DataError("y holds the labels of another source; pass y=X.y")
@@ -153,7 +153,7 @@ def _by_shard(listed: Sequence[Any], blocks: Sequence[int]) -> list[list[Any]]:
 
 
 def _first_look(shards: Shards, intercept: str) -> tuple[Floats, bool]:
-    """Return the centre from the first block with rows, zeros where nothing is subtracted, and whether sparse blocks become dense."""
+    """Return the centre from the first block with rows, zeros if nothing is subtracted, and whether sparse blocks become dense."""
     for source, state, first in zip(shards.sources, shards.states, shards.offsets, strict=True):
         found = Shards([source], [state], [1], shards.client).read(_peek, None, first, intercept)[0]
         if found is not None:
@@ -183,7 +183,7 @@ def _scan(
     sampling: tuple[int, float, int],
     sides: ClassPartition | None,
 ) -> tuple[ShardState, _Scanned]:
-    """Validate a shard; keep what is needed of its rows, and return what concerns all."""
+    """Validate a shard; store labels, weights and norms in its state, and return the results for all blocks."""
     quota, most_entries, seed = sampling
     kept: list[BlockRows] = []
     known: list[PieceDigests] = []
@@ -260,7 +260,7 @@ def _encode(
 ) -> tuple[ShardState, tuple[float, float, int]]:
     """Turn positions in the labels of a block into ±1; return the weights of both classes and the number of rows.
 
-    Where a worker was lost, the first pass is made again for its blocks: `digests` are those of the first time.
+    If a worker is lost, the first pass is repeated for its blocks; `digests` are those of the first time.
     """
     signed: list[BlockRows] = []
     negative: list[float] = []
@@ -273,7 +273,7 @@ def _encode(
         signed.append(replace(rows, y=y))
         negative.append(math.fsum(rows.weight[y < 0].tolist()))
         positive.append(math.fsum(rows.weight[y > 0].tolist()))
-    # Labels and weights that came beside the rows are in `signed` now.
+    # Labels and weights that were passed separately are in `signed` now.
     return {"rows": signed, "y": [], "sample_weight": []}, (
         math.fsum(negative),
         math.fsum(positive),

@@ -29,11 +29,11 @@ __all__ = ["BLOCK_ENTRIES", "KernelSpace"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
-# A Gram matrix, its factor and their copies while a factor is computed.
+# Bytes for each entry of a Gram matrix while a factor is computed: matrix, factor and copies.
 GRAM_BYTES = 8 * 4
-# Observations up to which a kernel matrix takes less time to keep than to evaluate again.
+# Observations up to which a stored kernel matrix costs less time than a second evaluation.
 FEW = 1000
-# Entries of one kernel block where no Gram matrix is kept: small enough to stay in a processor's cache.
+# Entries of one kernel block if no Gram matrix is stored: small enough for a processor's cache.
 BLOCK_ENTRIES = TILE_ENTRIES
 
 
@@ -44,7 +44,7 @@ class KernelSpace(FeatureSpace):
     Parameters
     ----------
     data : BinaryData
-        For a precomputed kernel ``data.X`` holds the rows of the Gram matrix that are kept, all its columns.
+        For a precomputed kernel ``data.X`` has the rows of the Gram matrix with positive weight, and all columns.
     resolved : Kernel
         With its parameters as numbers.
     intercept : "free", "penalised" or "none"
@@ -52,13 +52,13 @@ class KernelSpace(FeatureSpace):
     indefinite : "error" or "clip"
         See :func:`svmcvx.kernels.gram_factor`.
     keep_gram : bool
-        Keep the Gram matrix and test that it is positive semidefinite (default). Otherwise, for kernels that are so
-        on any data (:func:`~svmcvx.kernels.columns.is_definite`), products are evaluated block by block and nothing
+        Store the Gram matrix and test that it is positive semidefinite (default). Otherwise, for kernels that are so on any data
+        (:func:`~svmcvx.kernels.columns.is_definite`), products are evaluated block by block and nothing
         quadratic is stored.
     cache : GramCache, optional
-        Keeps the matrix beyond this space.
+        Stores the matrix for other spaces.
     block_entries : int
-        Entries of one kernel block where no Gram matrix is kept.
+        Entries of one kernel block if no Gram matrix is stored.
     """
 
     data: BinaryData
@@ -80,22 +80,22 @@ class KernelSpace(FeatureSpace):
 
     @property
     def X(self) -> Features:
-        """Refuse: a kernel's features have no columns."""
+        """Raise an error: a kernel's features have no columns."""
         raise TypeError("a space with a kernel has no data matrix; use its factor, blocks or products")
 
     @property
     def centre(self) -> Floats:
-        """Refuse, like :attr:`X`."""
+        """Raise an error, like :attr:`X`."""
         return np.asarray(self.X)
 
     @property
     def blockwise(self) -> bool:
-        """Whether no Gram matrix is kept."""
+        """Whether no Gram matrix is stored."""
         return not self.keep_gram
 
     @property
     def stored_gram(self) -> Floats | None:
-        """The Gram matrix of this space or, without what an intercept adds, of its cache; None where there is none."""
+        """The Gram matrix of this space, or of its cache (without the constant of the intercept); None if there is none."""
         if self.keep_gram:
             return self.gram
         return None if self.cached_gram is None else self.cached_gram.matrix
@@ -120,7 +120,7 @@ class KernelSpace(FeatureSpace):
         return entries + 1.0 if self.intercept == "penalised" else entries
 
     def diagonal_above(self) -> Floats:
-        """Return k(x, x) from above, a penalised intercept included."""
+        """Return upper bounds of k(x, x), a penalised intercept included."""
         diagonal = np.abs(self.diagonal())
         if self._has_gram:
             return np.asarray(Bounded(diagonal, self.gram_error.of_diagonal(diagonal)).upper)
@@ -159,13 +159,13 @@ class KernelSpace(FeatureSpace):
         else:
             K = self._evaluated() if self.cached_gram is None else self.cached_gram.matrix
         if self.intercept == "penalised":
-            # In place, unless the matrix is others' too.
+            # In place, unless the matrix is shared.
             K = np.add(K, 1.0, out=K if self.cached_gram is None else None)
         return K
 
     def _evaluated(self) -> Floats:
         if isinstance(self.resolved, CallableKernel):
-            # A function of any kind is tested before the mean of the matrix and its transpose is taken.
+            # The matrix of a callable is tested before it is averaged with its transpose.
             matrix = np.asarray(self.resolved.block(self.data.X, self.data.X), dtype=np.float64)
             require_symmetric(matrix)
             return symmetrised(matrix)
@@ -188,7 +188,7 @@ class KernelSpace(FeatureSpace):
 
     @cached_property
     def factorisation(self) -> GramFactor:
-        """The factor of the Gram matrix with its rank and what was clipped."""
+        """The factor of the Gram matrix with its rank and the clipped share of the spectrum."""
         if self.data.n > FEW:
             checkpoint()
         if self.cached_gram is None:
@@ -198,7 +198,7 @@ class KernelSpace(FeatureSpace):
 
     @property
     def factored(self) -> bool:
-        """Whether the factor is known already."""
+        """Whether the factor has been computed."""
         return "factorisation" in self.__dict__
 
     @property
@@ -215,9 +215,9 @@ class KernelSpace(FeatureSpace):
 
     @property
     def facts(self) -> dict[str, float]:
-        """Rank of the factor and the share of the spectrum that was clipped, if more than rounding was.
+        """Rank of the factor, and the clipped share of the spectrum if it exceeds rounding.
 
-        Nothing where the time limit has passed before there was a factor.
+        Empty if the time limit passed before there was a factor.
         """
         if not self.keep_gram:
             return {}
@@ -235,7 +235,7 @@ class KernelSpace(FeatureSpace):
         if not v.any():
             return Product(exact(np.zeros(v.size)), exact(0.0))
         if not self.keep_gram:
-            # A checker asks for the same point several times: as a model, as its norm and as a dual point.
+            # The checker evaluates the same point several times: as a model, its norm, and as a dual point.
             if not np.array_equal(self._latest.get("v", ()), v):
                 self._latest.update(v=v.copy(), product=self._blockwise(v))
             product: Product = self._latest["product"]
@@ -248,8 +248,7 @@ class KernelSpace(FeatureSpace):
     def gram_error(self) -> EntryError:
         """Bound on the error of the entries of :attr:`gram` against the kernel of the rows as they were passed.
 
-        A precomputed matrix is what is meant. The positive part of an indefinite one is known to the rounding of its
-        eigenvalues.
+        A precomputed matrix is exact. The positive part of an indefinite one has the rounding error of its eigenvalues.
         """
         n = self.data.n
         if isinstance(self.resolved, Precomputed):
@@ -258,7 +257,7 @@ class KernelSpace(FeatureSpace):
             error = self.cached_gram.error
         else:
             error = self.resolved.error_of(self.data.X, self.data.X, self._given_gram)
-        # The mean of a matrix and its transpose, and the one that an intercept adds.
+        # Roundings of the mean with the transpose and of the constant of an intercept.
         error = error.rounded(4.0)
         if self.factorisation.projector is not None:
             error = error.of_positive_part(float(np.abs(self._given_gram).sum(axis=1).max()))

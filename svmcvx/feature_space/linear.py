@@ -1,4 +1,4 @@
-"""The feature space of a linear machine: the data themselves."""
+"""The feature space of a linear model: the data themselves."""
 
 from __future__ import annotations
 
@@ -37,10 +37,9 @@ def with_constant(X: Features) -> Features:
     return sp.csr_array(sp.hstack([X, ones])) if sp.issparse(X) else np.hstack([X, ones])
 
 
-# Share of entries that are not zero from which sparse data with a free intercept are treated as dense: faster, and it lets them
-# be centred.
+# Share of non-zero entries from which sparse data with a free intercept are treated as dense: this is faster, and they can be centred.
 DENSE = 0.3
-# Columns that are kept as they are whatever the number of rows.
+# Number of columns up to which the data are the factor for any number of rows.
 FEW_COLUMNS = 10
 
 
@@ -48,8 +47,8 @@ FEW_COLUMNS = 10
 class LinearSpace(FeatureSpace):
     """The data themselves.
 
-    With a free intercept the columns of dense data are centred: this changes nothing but the intercept, and keeps
-    the digits of data with a large offset. With a penalised one a constant column is appended.
+    With a free intercept the columns of dense data are centred: this changes the intercept only, and avoids cancellation in data with a large
+    offset. With a penalised one a constant column is appended.
 
     Parameters
     ----------
@@ -59,9 +58,9 @@ class LinearSpace(FeatureSpace):
 
     data: BinaryData
     intercept: str
-    # That of all blocks, where the data are one of them.
+    # The centre of all blocks, if the data are one block.
     given_centre: Floats | None = None
-    # Numbers that are at least the norms of the rows, where they are known.
+    # Upper bounds of the norms of the rows, if known.
     given_norms: Floats | None = None
 
     @cached_property
@@ -75,7 +74,7 @@ class LinearSpace(FeatureSpace):
 
     @cached_property
     def X(self) -> Features:
-        """The data as the formulation sees them."""
+        """The data in the coordinates of the formulation."""
         if self.intercept == "penalised":
             return with_constant(self.data.X)
         return self.data.X - self.centre if self.centre.any() else self.data.X
@@ -93,16 +92,16 @@ class LinearSpace(FeatureSpace):
 
     @property
     def factored(self) -> bool:
-        """Whether the factor is known already, or is the data."""
+        """Whether the factor has been computed or is the data."""
         return self.factor_is_data or "factor" in self.__dict__
 
     @cached_property
     def factor(self) -> Features:
-        """The data, or a square factor of `XX'` when there are more columns than rows, and more than a few."""
+        """The data, or a square factor of `XX'` if there are more columns than rows and more than a small number."""
         n, d = self.X.shape
         if self.factor_is_data:
             return self.X
-        # Of sparse data never more columns than rows are dense at once.
+        # At most as many columns of sparse data as rows are dense at the same time.
         width = max(n, 1) if sp.issparse(self.X) else d
         memory.require(
             8.0 * (n * min(width + n, d) + n * n),
@@ -119,7 +118,7 @@ class LinearSpace(FeatureSpace):
 
     @property
     def facts(self) -> dict[str, float]:
-        """Nothing to report."""
+        """No facts."""
         return {}
 
     @property
@@ -165,21 +164,20 @@ class LinearSpace(FeatureSpace):
     def product(self, v: Floats) -> Product:
         """Evaluate ``w = X'v`` and its scores ``Xw``.
 
-        With a free intercept both are those of the data as they were passed less their mean: if the sum of `v` is exactly 0,
-        as that of balanced multipliers is, w does not depend on what is subtracted.
+        With a free intercept both belong to the centred data. If the sum of `v` is exactly 0, as for balanced multipliers, w does not depend on the
+        centre.
         """
         w = self.expansion(v)
         return Product(self.rows @ w, w.squared_norm())
 
     def expansion(self, v: Floats | Bounded) -> Ball:
-        """Return ``w = X'v``; see :meth:`product` for what is subtracted."""
+        """Return ``w = X'v``; see :meth:`product` for the centre."""
         return self.rows.combined(v)
 
     def scores(self, model: BinaryModel) -> Bounded:
         """Return the scores of a model on the training data, with bounds on their errors.
 
-        Of dense data the scores are evaluated from shifted rows, with the intercept moved exactly: they keep the digits that a
-        large offset of the data would cost.
+        Scores of dense data are evaluated from shifted rows, with the intercept moved exactly, so that a large offset of the data costs no digits.
         """
         if not isinstance(model, LinearModel) or not self.centre.any() or model.coef.size != self.centre.size:
             return super().scores(model)

@@ -1,4 +1,4 @@
-"""Labels of rows in blocks: which there are, and problems of two sides that are made of them."""
+"""Labels of rows in blocks: the classes, and problems of two classes made from them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Floats: TypeAlias = NDArray[np.float64]
 
 
 class LabelCounts(NamedTuple):
-    """The classes of all blocks in sorting order, and how many rows each has, whatever their weights."""
+    """The classes of all blocks in sorting order, and their numbers of rows for any weights."""
 
     classes: NDArray[Any]
     counts: NDArray[np.intp]
@@ -30,7 +30,7 @@ class LabelCounts(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class ClassPartition:
-    """Labels that two sides are made of, passed as `y` in place of the labels themselves.
+    """A problem of two classes made from labels, passed as `y` instead of the labels.
 
     Attributes
     ----------
@@ -45,7 +45,7 @@ class ClassPartition:
     against_rest : int or None
         Position of the class that is 1 where all others are 0.
     digests : list of PieceDigests
-        Of all blocks, once the first of several machines has read them; the machines share the list.
+        Of all blocks, after the first of several binary problems has read them; the problems share the list.
     """
 
     given: Any
@@ -56,7 +56,7 @@ class ClassPartition:
     digests: list[PieceDigests] = field(default_factory=list)
 
     def require_same(self, digests: Sequence[PieceDigests]) -> None:
-        """Raise a :class:`~svmcvx.errors.DataError` unless the blocks are those of an earlier machine."""
+        """Raise a :class:`~svmcvx.errors.DataError` if a block has changed since an earlier binary problem."""
         if not self.digests:
             self.digests.extend(digests)
         for number, (before, now) in enumerate(zip(self.digests, digests, strict=True)):
@@ -64,7 +64,7 @@ class ClassPartition:
                 raise DataError(f"block {number} has changed since an earlier pair or class; a source must not change")
 
     def seen(self, y: NDArray[Any], weight: Any) -> tuple[NDArray[Any], Floats]:
-        """Return the labels of the sides and the weights of some rows.
+        """Return the labels of the two classes and the weights of some rows.
 
         Raises
         ------
@@ -90,7 +90,7 @@ class ClassPartition:
 
 
 def label_counts(X: Any, y: Any) -> LabelCounts:
-    """Return the classes of all blocks with their numbers of rows; rows are not loaded where the labels lie beside them.
+    """Return the classes of all blocks with their numbers of rows; rows are not loaded if the source has the labels separately.
 
     Parameters
     ----------

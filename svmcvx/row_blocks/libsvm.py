@@ -1,4 +1,4 @@
-"""Blocks of LIBSVM's text format, each parsed once and then kept in binary form."""
+"""Blocks of LIBSVM's text format, each parsed once and then stored in binary form."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = ["libsvm_loaders"]
 def libsvm_loaders(
     paths: list[str], n_features: int, zero_based: bool, block_bytes: int, cache: Path | None
 ) -> tuple[list[Callable[[], Any]], Any]:
-    """Return one loader a block of whole lines, and what keeps a temporary folder for their binary form."""
+    """Return one loader for each block of whole lines, and an object that removes the temporary folder of the binary form."""
     keeper = tempfile.TemporaryDirectory(prefix="svmcvx-libsvm-") if cache is None else None
     folder = Path(keeper.name) if keeper is not None else Path(cache or ".")
     try:
@@ -67,11 +67,11 @@ class _TextRows:
     binary: str
 
     def __call__(self) -> Piece:
-        """Load the binary form, or parse the text and write it; on another machine of a cluster it is parsed again."""
+        """Load the binary form, or parse the text and write it; on another computer of a cluster it is parsed again."""
         try:
             return self._read_binary()
         except (OSError, ValueError, EOFError):
-            # Not there yet, cut off by a full disk, or not ours: the text tells.
+            # Missing, truncated or another file: parse the text.
             pass
         X, y = self._parse()
         self._keep(X, y)
@@ -84,7 +84,7 @@ class _TextRows:
         X = sp.csr_array((data, indices, indptr), shape=(y.size, self.n_features))
         if indices.size and not (indices.min() >= 0 and indices.max() < self.n_features):
             raise ValueError("columns out of range")
-        # It was written so.
+        # The rows were written in canonical form.
         X.has_canonical_format = True
         return Piece(X, y)
 
@@ -104,7 +104,7 @@ class _TextRows:
             raise DataError(f"{self.path} cannot be read as LIBSVM text near byte {self.first}: {error}") from None
         rows = sp.csr_array(X)
         rows.sum_duplicates()
-        # Both of one type, or they are copied each time; half the bytes where that is enough.
+        # Indices of one type, or scipy copies them each time; 32 bits if that is enough.
         index = np.int32 if max(rows.nnz, self.n_features) <= np.iinfo(np.int32).max else np.int64
         rows = sp.csr_array(
             (rows.data, rows.indices.astype(index), rows.indptr.astype(index)), shape=(y.size, self.n_features)
@@ -113,7 +113,7 @@ class _TextRows:
         return rows, y
 
     def _keep(self, X: Any, y: Any) -> None:
-        """Write the binary form whole; without room for it the text is parsed again next time."""
+        """Write the binary form atomically; if the disk is full, the text is parsed again next time."""
         with suppress(OSError), atomic_write(self.binary) as stream:
             for array in (X.data, X.indices, X.indptr, y):
                 np.save(stream, array, allow_pickle=False)

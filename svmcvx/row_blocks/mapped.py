@@ -19,7 +19,7 @@ __all__ = ["labelled_pieces", "mapped_rows"]
 def mapped_rows(model: Any, method: str, X: Any, dtype: Any, *, columns: int | None = None) -> Any:
     """Return what a method of a model gives for the rows of all blocks.
 
-    On a cluster the model travels once to each worker, and blocks of rows stay where they are.
+    On a cluster the model is sent once to each worker, and blocks of rows are not moved.
 
     Parameters
     ----------
@@ -66,7 +66,7 @@ def _of_rows(X: Any, model: Any, method: str) -> NDArray[Any]:
 
 
 def labelled_pieces(X: Any, y: Any, sample_weight: Any) -> Iterator[Piece]:
-    """Yield the blocks of a source one after another, with the labels and weights that were passed beside them.
+    """Yield the blocks of a source one after another, with the labels and weights that were passed separately.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""The rows of one block, and numbers by which they are recognised."""
+"""The rows of one block, and digests with which they are compared."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ class Piece(NamedTuple):
     Attributes
     ----------
     X : ndarray or csr_array of shape (m, d)
-        In the type of its source; float32 numbers stay what they are until they are used.
+        In the type of its source; float32 numbers are converted when they are used.
     y : ndarray of shape (m,) or None
-        Labels, where the source has them.
+        Labels, if the source has them.
     weight : ndarray of shape (m,) or None
     """
 
@@ -30,7 +30,7 @@ class Piece(NamedTuple):
 
 
 class PieceDigests(NamedTuple):
-    """Numbers by which the parts of a block are recognised when it is read again; 0 for a part that does not come with it."""
+    """Digests of the parts of a block, which are compared when it is read again; 0 for a missing part."""
 
     rows: int
     labels: int
@@ -38,5 +38,5 @@ class PieceDigests(NamedTuple):
 
     @classmethod
     def of(cls, piece: Piece) -> PieceDigests:
-        """Return those of a block as it was loaded."""
+        """Return the digests of a block as it was loaded."""
         return cls(*(0 if part is None else digest(part) for part in piece))

@@ -1,9 +1,8 @@
 """Work on all blocks of rows: one pass after another, by Dask, in threads of this process or on a cluster.
 
-Neighbouring blocks of a source form a shard, which one task works through block by block: only one block a thread is in memory. What is
-kept for the rows between passes (labels, scores, multipliers) is the shard's *state*, which stays where it was made; only arguments and
-sums travel. A state follows from the shard's source and the operations that were done on it, so that Dask can make it
-again where a worker is lost.
+Neighbouring blocks of a source form a shard, which one task works through block by block: only one block a thread is in memory. The labels, scores
+and multipliers between passes are the shard's *state*, which stays on the worker that made it; only arguments and sums are sent. A state follows
+from the shard's source and the operations on it, so that Dask can compute it again if a worker is lost.
 """
 
 from __future__ import annotations
@@ -28,15 +27,15 @@ __all__ = ["ShardBlocks", "ShardState", "Shards", "State", "reads_rows"]
 
 log = logging.getLogger(__name__)
 
-# Shards of a source, however many threads there are: sums over shards then have the same rounding on any machine. More of them even out
-# the load, fewer cost less bookkeeping. Of a cluster with many threads each gets so many.
+# Number of shards of a source, the same for any number of threads, so that sums over shards have the same rounding on any computer. More shards
+# balance the load, fewer cost less bookkeeping. On a cluster with many threads: number of shards for each thread.
 SHARDS, SHARDS_A_THREAD = 32, 4
-# Seconds between two looks at the deadline while a cluster works.
+# Seconds between two polls of the deadline while a cluster works.
 LOOK = 0.1
 
 
 class State:
-    """What is kept for the rows of a shard, by name: one object a block.
+    """The state of a shard: lists of one object a block, by name.
 
     Attributes
     ----------
@@ -51,7 +50,7 @@ class State:
         self.parts, self.value = parts, value
 
     def __sizeof__(self) -> int:
-        """Bytes of the arrays, by which a cluster plans its memory."""
+        """Bytes of the arrays; Dask uses them to plan the memory of a cluster."""
         return 64 + sum(_bytes(part) for listed in self.parts.values() for part in listed)
 
 
@@ -71,9 +70,9 @@ class ShardBlocks:
     ----------
     loaders : tuple of callable
     stop : callable or None
-        Asked before each block.
+        Called before each block.
     first : int
-        Number of the first of them in the source, for messages.
+        Number of the first block in the source, for messages.
     """
 
     loaders: tuple[Rows, ...]
@@ -94,7 +93,7 @@ class ShardBlocks:
 
 @dataclass(frozen=True)
 class _Given:
-    """A block that is in memory already."""
+    """A loader of a block that is in memory."""
 
     values: tuple[Any, ...]
 
@@ -115,7 +114,7 @@ def reads_rows(operation: Operation) -> Operation:
 
 
 class _Call:
-    """An operation with its arguments, which Dask passes on as it is."""
+    """An operation with its arguments, which Dask does not inspect."""
 
     __slots__ = ("arguments", "operation", "stop")
 
@@ -124,7 +123,7 @@ class _Call:
 
 
 class _Source:
-    """The loaders of a shard, which Dask passes on as they are."""
+    """The loaders of a shard, which Dask does not inspect."""
 
     __slots__ = ("loaders",)
 
@@ -164,19 +163,19 @@ class Shards:
     Parameters
     ----------
     sources : list of tuple
-        What Dask passes to a task as the shard: loaders, or delayed partitions.
+        The argument of the tasks of a shard: loaders, or delayed partitions.
     states : list
-        States, or handles of them on a cluster.
+        States, or futures of them on a cluster.
     blocks : list of int
         Number of blocks of each shard.
     client : distributed.Client or None
-        Of the cluster that works; None for threads of this process.
+        Client of the cluster; None for threads of this process.
     workers : set of str
-        Its workers when last looked at.
+        Its workers at the last check.
     passes : int
         Passes over the rows that were made.
     deadline : Deadline or None
-        Ends a pass in its middle by :class:`~svmcvx.system.deadline.OutOfTime`; None for passes that are needed whatever they take.
+        After it a pass raises :class:`~svmcvx.system.deadline.OutOfTime`; None for passes that must be completed.
     """
 
     sources: list[tuple[Any, ...]]
@@ -189,7 +188,7 @@ class Shards:
 
     @classmethod
     def of(cls, source: Sequence[Rows] | DaskRows) -> Shards:
-        """Take a source apart."""
+        """Split a source into shards."""
         client = default_client()
         if isinstance(source, DaskRows):
             y, weight = (part or (None,) * len(source.X) for part in (source.y, source.weight))
@@ -210,7 +209,7 @@ class Shards:
         return [sum(self.blocks[:k]) for k in range(len(self.blocks))]
 
     def give(self, name: str, parts: Sequence[Sequence[Any]]) -> None:
-        """Put arrays of this process, one a block, into the states of the shards."""
+        """Store arrays of this process, one for each block, in the states of the shards."""
         self.change(_set_part, [(name, list(listed)) for listed in parts])
 
     def change(self, operation: Operation, each: Sequence[tuple[Any, ...]] | None = None, *shared: Any) -> list[Any]:
@@ -219,7 +218,7 @@ class Shards:
         Parameters
         ----------
         operation : callable
-            ``operation(pieces, parts, *arguments)``, defined in a module; it must not change what it is given.
+            ``operation(pieces, parts, *arguments)``, defined in a module; it must not change its arguments.
         each : sequence of tuple, optional
             Arguments of each shard, before the shared ones.
         *shared
@@ -235,14 +234,14 @@ class Shards:
         return values
 
     def read(self, operation: Operation, each: Sequence[tuple[Any, ...]] | None = None, *shared: Any) -> list[Any]:
-        """Return what an operation gives for every shard; the states stay as they are."""
+        """Return the result of an operation for every shard; the states do not change."""
         calls = self._calls(operation, each, shared)
         return self._local(_read, calls) if self.client is None else self._gathered(self._tasks(_read, calls))
 
     def _calls(
         self, operation: Operation, each: Sequence[tuple[Any, ...]] | None, shared: tuple[Any, ...]
     ) -> list[_Call]:
-        """Return the call of each shard: one object for all where they have the same arguments."""
+        """Return the call of each shard; one object for all shards if they have the same arguments."""
         self.passes += getattr(operation, "reads_rows", False)
         stop = self.deadline.passed if self.client is None and self.deadline is not None else None
         if each is None:
@@ -253,7 +252,7 @@ class Shards:
         """Return the delayed tasks for a cluster."""
         delayed = _dask().delayed
         task = delayed(run, pure=False)
-        # An object for all tasks travels once to each worker.
+        # A shared object is sent once to each worker.
         sent = {id(call): delayed(call, traverse=False) for call in calls}
         return [
             task(sent[id(call)], state, first, *_needed(call, source))
@@ -261,7 +260,7 @@ class Shards:
         ]
 
     def _local(self, run: Callable[..., Any], calls: list[_Call]) -> list[Any]:
-        """Work in threads of this process; a graph without Dask's collections costs a tenth of one with them."""
+        """Compute in threads of this process; a plain graph has a tenth of the overhead of Dask's collections."""
         if self._late():
             raise OutOfTime
         _dask()
@@ -283,7 +282,7 @@ class Shards:
         return list(get(cull(graph, keys)[0], keys, num_workers=available_threads()))
 
     def _gathered(self, tasks: list[Any]) -> list[Any]:
-        """Wait for results of the cluster, with an eye on the deadline."""
+        """Wait for results of the cluster until the deadline."""
         import distributed
 
         futures = self.client.compute(tasks)
@@ -314,7 +313,7 @@ class Shards:
         return self.deadline is not None and self.deadline.passed()
 
     def _look_at_workers(self) -> None:
-        """Say once that a worker is gone; what was there is computed again from the source."""
+        """Warn once that a worker was lost; its states are computed again from the source."""
         present = set(self.client.nthreads())
         for address in sorted(self.workers - present):
             log.warning("the worker %s was lost; what it held is computed again from the blocks", address)
@@ -322,7 +321,7 @@ class Shards:
 
 
 def _needed(call: _Call, source: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return the source of a shard where the operation reads rows: partitions are not computed for the others."""
+    """Return the source of a shard for an operation that reads rows; for others partitions are not computed."""
     return source if getattr(call.operation, "reads_rows", False) else NO_ROWS
 
 

@@ -1,4 +1,4 @@
-"""Where blocks of rows come from: files, Dask collections, and anything that a function can load."""
+"""Sources of blocks of rows: files, Dask collections, and functions that load rows."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["BlockLabels", "DaskRows", "Piece", "RowBlocks", "Rows", "in_blocks",
 
 Paths: TypeAlias = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
-# Entries of a block of a file: 16 MiB in float64, so that a few of them stay in the cache of a processor.
+# Entries of a block of a file, 16 MiB in float64.
 BLOCK_ENTRIES: Final = 2**21
 
 
@@ -32,26 +32,26 @@ Rows: TypeAlias = Callable[[], Piece]
 
 @dataclass(frozen=True)
 class BlockLabels:
-    """The labels of a :class:`RowBlocks` that lie beside its rows; what ``blocks.y`` is."""
+    """The labels in the blocks of a :class:`RowBlocks`: the value of ``blocks.y``."""
 
     blocks: RowBlocks
 
 
 class RowBlocks:
-    """Data in blocks of rows, read again whenever they are needed.
+    """Data in blocks of rows, which are read again in each pass.
 
-    Linear machines take such a source as `X`, with ``blocks.y`` as `y`; see ``docs/scale.md``. Every product with the data, and both
+    Linear models take such a source as `X`, with ``blocks.y`` as `y`; see ``docs/scale.md``. Every product with the data, and both
     ends of the certificate, are sums over the blocks.
 
     Parameters
     ----------
     loaders : sequence of callable
-        ``load()`` returns the rows of a block: ``X`` of shape (m, d), or a tuple ``(X, y)`` or ``(X, y, sample_weight)``. The same rows
-        each time. With a cluster they are sent to other processes.
+        ``load()`` returns the rows of a block: ``X`` of shape (m, d), or a tuple ``(X, y)`` or ``(X, y, sample_weight)``. It returns the same rows
+        each time. With a cluster the loaders are sent to other processes.
     labelled : bool
         Whether the blocks come with their labels.
     lengths : sequence of int, optional
-        Numbers of rows, where they are known; labels in an array of their own need them.
+        Numbers of rows, if known; needed for labels in a separate array.
     name : str
         For messages.
 
@@ -213,9 +213,9 @@ class RowBlocks:
         ----------
         paths : path or sequence of paths
         n_features : int
-            Number of columns; a block alone does not tell.
+            Number of columns, which a single block does not show.
         zero_based : bool
-            Whether the first column is number 0; the format's own numbers begin with 1.
+            Whether the first column is number 0; in the format numbers begin with 1.
         block_bytes : int
             Bytes of text of a block.
         cache : path, optional
@@ -251,7 +251,7 @@ class DaskRows:
     X, y, weight : tuple
         ``y`` and ``weight`` may be empty.
     lengths : tuple of int, or None
-        Numbers of rows, where they are known.
+        Numbers of rows, if known.
     """
 
     X: tuple[Any, ...]
@@ -266,7 +266,7 @@ def in_blocks(X: Any) -> bool:
 
 
 def refuse_in_blocks(**given: bool) -> None:
-    """Raise a :class:`~svmcvx.errors.DataError` that names an argument which rows in blocks do not go with."""
+    """Raise a :class:`~svmcvx.errors.DataError` that names the argument that cannot be used with rows in blocks."""
     for name, unusual in given.items():
         if unusual:
             raise DataError(
@@ -276,12 +276,12 @@ def refuse_in_blocks(**given: bool) -> None:
 
 
 def is_dask(values: Any) -> bool:
-    """Whether values are a Dask collection."""
+    """Whether a value is a Dask collection."""
     return hasattr(values, "__dask_graph__") and hasattr(values, "to_delayed")
 
 
 def dask_rows(X: Any, y: Any, sample_weight: Any) -> DaskRows:
-    """Take Dask collections apart into partitions; labels and weights in memory are not touched here."""
+    """Split Dask collections into partitions; labels and weights in memory are not changed."""
     if hasattr(X, "chunks"):
         if X.ndim != 2:
             raise DataError(f"X must be two-dimensional (observations × features), got shape {X.shape}")
@@ -325,7 +325,7 @@ class _NpyRows:
     last: int
 
     def __call__(self) -> Piece:
-        """Read them; no file is mapped, which a file that shrinks would end the process by."""
+        """Read the rows. The file is not memory-mapped, since a file that shrinks would then end the process."""
         parts = [None if path is None else self._read(path) for path in (self.X, self.y, self.weight)]
         return Piece(parts[0], parts[1], parts[2])
 
@@ -357,7 +357,7 @@ class _ParquetRows:
     weight: str | None
 
     def __call__(self) -> Piece:
-        """Read it."""
+        """Read the row group."""
         special = [name for name in (self.target, self.weight) if name is not None]
         frame = self._read([*self.columns, *special])
         beside = [None if name is None else frame[name].to_numpy() for name in (self.target, self.weight)]
@@ -376,7 +376,7 @@ class _ParquetRows:
 
 
 def piece_of(loaded: Any) -> Piece:
-    """Return what a loader gave as a :class:`Piece` with a matrix and one-dimensional labels and weights."""
+    """Convert the result of a loader to a :class:`Piece` with a matrix and one-dimensional labels and weights."""
     if isinstance(loaded, tuple):
         if not 1 <= len(loaded) <= 3:
             raise DataError(f"a loader must return X, (X, y) or (X, y, sample_weight), got a tuple of {len(loaded)}")
@@ -405,7 +405,7 @@ def checked_piece(piece: Piece, number: int, columns: int | None) -> Piece:
 
 @contextmanager
 def named_block(number: int) -> Iterator[None]:
-    """Let a :class:`~svmcvx.errors.DataError` begin with the number of a block."""
+    """Prefix messages of :class:`~svmcvx.errors.DataError` with the number of a block."""
     try:
         yield
     except DataError as error:
@@ -413,7 +413,7 @@ def named_block(number: int) -> Iterator[None]:
 
 
 def files(paths: Paths | None, name: str) -> list[str]:
-    """Return the files that paths or patterns stand for.
+    """Return the files that match paths or patterns.
 
     Raises
     ------
@@ -440,7 +440,7 @@ def _title(found: list[str]) -> str:
 
 
 def _npy_header(path: str) -> tuple[tuple[int, ...], np.dtype[Any], int]:
-    """Return shape, type and begin of the numbers of a ``.npy`` file.
+    """Return shape, data type and offset of the numbers of a ``.npy`` file.
 
     Raises
     ------

@@ -1,8 +1,8 @@
-"""Running one solver on one cvxpy problem, keeping whatever point it ends with.
+"""Run one solver on one cvxpy problem and return its last point, whatever its status.
 
-cvxpy drops the point of a solver that stopped early or in numerical trouble, because it cannot know what the
-point is worth. The checker can, so the two solvers that the package depends on are wrapped here (SCIP is in
-:mod:`svmcvx.solve.mixed_integer`): their statuses are kept apart from the question whether there is a point.
+cvxpy drops the point of a solver that stopped early or in numerical trouble, because it cannot know how accurate the point is. The checker can, so
+the two solvers that the package depends on are wrapped here (SCIP is in :mod:`svmcvx.solve.mixed_integer`): the result has the status and,
+separately, whether there is a point.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ class Outcome:
     ----------
     status : Status
     message : str
-        The solver's own word for it.
+        The solver's own message.
     has_point : bool
     compile_seconds, solve_seconds : float
     bound : SolverBound or None
-        What a mixed-integer solver states to have proved of the problem's value.
+        The lower bound that a mixed-integer solver reports.
     start_used : bool
-        Whether the solver took the point that it was offered to start from.
+        Whether the solver accepted the starting point.
     iterations : int or None
         As the solver counts them.
     """
@@ -93,9 +93,9 @@ class _InterruptibleClarabel(CLARABEL):
         return solution
 
 
-# What cvxpy takes for a coefficient of a compiled problem, about.
+# Approximate seconds that cvxpy needs for a coefficient of a compiled problem.
 COMPILE_SECONDS = 4e-7
-# Solvers whose cvxpy interface is replaced by one that keeps more.
+# Solvers whose cvxpy interface is replaced by one that returns more.
 _OWN: dict[str, Any] = {"CLARABEL": _InterruptibleClarabel(), "SCIP": mixed_integer.SCIPWithBound()}
 
 _CLARABEL_STATUS = {
@@ -149,7 +149,7 @@ def run(
     start: Mapping[str, Any] | None = None,
     until: float = math.inf,
 ) -> Outcome:
-    """Solve `problem` with one solver and leave its point in the variables.
+    """Solve `problem` with one solver and store its point in the variables.
 
     Parameters
     ----------
@@ -162,12 +162,12 @@ def run(
     start : mapping, optional
         Values of all variables at a feasible point, for a mixed-integer solver to start from.
     until : float
-        Moment of :mod:`svmcvx.system.clock` at which to be back.
+        Time of :mod:`svmcvx.system.clock` at which the call must have returned.
 
     Raises
     ------
     Exception
-        Whatever the solver or cvxpy raise.
+        Any exception of the solver or cvxpy.
     """
     mixed = problem.is_mixed_integer()
     if mixed:
@@ -177,7 +177,7 @@ def run(
         # "Solution may be inaccurate": the certificate says by how much.
         warnings.simplefilter("ignore")
         if isinstance(problem, FormulationProblem) and math.isfinite(until):
-            # Compiling is one piece of work; what could not be interrupted is not begun.
+            # Compilation cannot be interrupted: it is not started if it would pass the deadline.
             coefficients = problem.coefficients
             seconds = COMPILE_SECONDS * coefficients
             if seconds >= until - clock.now():

@@ -24,17 +24,17 @@ __all__ = ["Chain"]
 
 Planned: TypeAlias = tuple[policy.SolverCard, Mapping[str, Any] | None]
 
-# A solver is asked for so much less than the certified gap that is wanted, since the gap of a repaired point exceeds its own
-# criterion by such factors; and for no less than the second number on that account, where its criterion is mostly rounding.
+# The tolerance of a solver is the wanted certified gap divided by STRICTER, since the gap of a repaired point exceeds the solver's criterion by
+# about this factor. It is at least FINEST, below which the criterion is mostly rounding.
 STRICTER, FINEST = 100.0, 1e-8
-# What a solver is asked for once more where it says "optimal" and the certified gap says otherwise: its criteria are partly
-# absolute, and small objectives feel that.
+# Tolerance of a second run if the solver reports "optimal" but the certified gap is too large: its criteria are partly absolute, which matters for
+# small objectives.
 REFINED: dict[str, dict[str, Any]] = {"CLARABEL": {"tol_feas": 1e-11, "tol_gap_abs": 1e-11, "tol_gap_rel": 1e-11}}
 # The gap of a mixed-integer problem that its solver calls solved comes from the tolerances of linear programs and of
-# the search; less than this cannot be asked of it.
+# the search; a smaller gap cannot be reached.
 MIXED_ACCEPTANCE = 1e-6
-# Iterations and nodes of a second opinion on a point that exists already, unless the caller sets them. Interior-point methods have limits
-# of their own.
+# Limits of iterations and nodes of a second solver when there is a point already, unless the caller sets them. Interior-point methods have their own
+# limits.
 SECOND_OPINION: dict[str, dict[str, Any]] = {
     "SCS": {"max_iters": 20_000},
     "GUROBI": {"NodeLimit": 20_000},
@@ -48,7 +48,7 @@ LIMITS = (Status.TIME_LIMIT, Status.ITERATION_LIMIT)
 # Share of the time limit after which no other solver is tried.
 NEARLY_ALL = 0.75
 
-# Told of the attempt on a problem without the constraints that were added to it.
+# Reason of the attempt on a problem without its added constraints.
 WITHOUT_CONSTRAINTS = "the problem without its added constraints, whose lower bound holds with them"
 
 log = logging.getLogger(__name__)
@@ -68,7 +68,7 @@ class Chain:
     verbose : bool
         Print the solvers' logs.
     warm_start : bool
-        Start a solver of a convex problem from its last solution, where it can.
+        Start a solver of a convex problem from its last solution, if it can.
     start : mapping or None
         Values of the variables for a mixed-integer solver to start from.
     raw_options : mapping
@@ -109,7 +109,7 @@ class Chain:
         while planned and not self.deadline.passed():
             card, own = planned.pop(0)
             if (reason := policy.licence_problem(card.name)) is not None:
-                # Why stands in available_solvers(); here it matters where no other solver is tried.
+                # available_solvers() has the reason; here it is needed only if no other solver is tried.
                 told = "not licensed" if len(cards) > 1 else f"not licensed: {reason}"
                 self._note(Attempt(card.name, Status.LICENCE, told))
                 continue
@@ -121,7 +121,7 @@ class Chain:
         if self.best is None and (limits or self.deadline.passed()):
             self._known_points(limits[-1] if limits else Status.TIME_LIMIT)
         if self.best is None:
-            # A licence that is missing is not why the others failed.
+            # A missing licence is not the reason why the others failed.
             causes = sorted(self.attempts, key=lambda attempt: attempt.status is Status.LICENCE)
             told = "; ".join(f"{attempt.solver}: {attempt.reason or attempt.status}" for attempt in causes)
             raise SolverFailed(
@@ -132,7 +132,7 @@ class Chain:
         return self._solution(*self.best)
 
     def _bound_without_constraints(self, problem: ConstrainedProblem, cards: tuple[policy.SolverCard, ...]) -> None:
-        """Raise the lower end to what the problem proves without its added constraints, where their multipliers prove less."""
+        """Use the lower bound of the problem without its added constraints if it is larger."""
         if self.mixed or self.best is None or self.deadline.passed():
             return
         (checked, attempt, timings), statement, began = self.best, self.statement, clock.now()
@@ -162,7 +162,7 @@ class Chain:
         log.info("%s: %s in %.2f s. %s", attempt.solver, attempt.status, attempt.seconds, attempt.reason)
 
     def _attempt(self, card: policy.SolverCard, own: Mapping[str, Any] | None) -> list[Planned] | None:
-        """Run one solver and certify its point; return what to try before the others, or None to try nothing more."""
+        """Run one solver and certify its point; return solvers to try next, or None to end the chain."""
         problem, name, began = self.problem, card.name, clock.now()
         limit = self.deadline.remaining
         if math.isfinite(limit):
@@ -216,7 +216,7 @@ class Chain:
     def _keep(
         self, checked: Checked[Any], attempt: Attempt, compiling: float, solving: float, certifying: float
     ) -> None:
-        """Keep an answer if it is the best so far."""
+        """Store an answer if it is the best so far."""
         certificate = checked.certificate
         lower = math.nan if certificate.lower is None else certificate.lower
         self.trace.append((self.deadline.seconds, lower, certificate.upper))
@@ -225,7 +225,7 @@ class Chain:
             self.statement = self.problem.formulation
 
     def _certify(self, points: RecoveredPoints, outcome: backends.Outcome) -> tuple[Checked[Any] | None, str]:
-        """Certify the points recovered, with the bound that a solver states; return why not, or what is wrong with the bound."""
+        """Certify the recovered points with the solver's bound; return the reason of a failure, or what is wrong with the bound."""
         statement = self.problem.formulation
         if not points.models:
             return None, f"stopped without a point ({outcome.message})"
@@ -239,7 +239,7 @@ class Chain:
         if bound is None:
             return None, reason
         try:
-            # A wrong bound is dropped, not the point.
+            # A wrong bound is dropped; the point stays.
             return check(statement, points.models, points.duals), reason
         except NotCertified as error:
             return None, str(error)

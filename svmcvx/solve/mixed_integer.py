@@ -3,10 +3,9 @@
 cvxpy drops the bound that SCIP has proved, offers it no starting point, and takes Ctrl-C for an error. Bounds of
 the other solvers are found in what cvxpy keeps of them.
 
-SCIP solves to feasibility tolerances of 1e-6 by default: its incumbent may undercut the true optimum by what these
-tolerances are worth, and then so does its bound, which is pruned against that incumbent. Here solvers are asked for
-:data:`FEASIBILITY`, which costs no time to speak of. A bound made of linear programs in floating point has errors of its
-own, of the order of their dual tolerance (:data:`DUAL_FEASIBILITY`; smaller ones are refused by SCIP's simplex method):
+SCIP solves to feasibility tolerances of 1e-6 by default: its incumbent may be below the true optimum by an amount that these tolerances allow, and
+so may its bound, which is pruned against that incumbent. Here solvers use :data:`FEASIBILITY`, which costs little time. A bound from linear programs
+in floating point has errors of the order of their dual tolerance (:data:`DUAL_FEASIBILITY`; smaller ones are refused by SCIP's simplex method):
 :data:`ALLOWANCE` times the size of a bound is subtracted from it.
 """
 
@@ -41,9 +40,9 @@ Floats: TypeAlias = NDArray[np.float64]
 
 FEASIBILITY = 1e-7
 DUAL_FEASIBILITY = 1e-7
-# Relative error allowed for in a bound that a solver states to have proved.
+# Relative error that is subtracted from a bound that a solver reports.
 ALLOWANCE = DUAL_FEASIBILITY
-# SCIP's limit of time where there is none.
+# SCIP's time limit if there is none.
 NO_LIMIT = 1e20
 # Gurobi's status of a model that was not optimised.
 LOADED = 1
@@ -60,7 +59,7 @@ _STATUS = {
 
 
 class SCIPWithBound(SCIP):
-    """SCIP that tells the bound it has proved, starts from a known point, and stops on Ctrl-C."""
+    """SCIP with its proved bound in the result, a starting point, and Ctrl-C."""
 
     def name(self) -> str:
         """Return the name of this interface, which differs from cvxpy's."""
@@ -74,7 +73,7 @@ class SCIPWithBound(SCIP):
         solver_opts: dict[str, Any],
         solver_cache: Any = None,
     ) -> dict[str, Any]:
-        """Solve; the result tells ``"bound"``, ``"start_used"`` and SCIP's own status."""
+        """Solve; the result has ``"bound"``, ``"start_used"`` and SCIP's own status."""
         import pyscipopt
 
         began = clock.now()
@@ -89,7 +88,7 @@ class SCIPWithBound(SCIP):
         used = start is not None and _add_start(model, variables, A, b, dims, start)
         limit = float(model.getParam("limits/time"))
         if limit < NO_LIMIT:
-            # To hand over many rows takes seconds.
+            # Passing many rows to SCIP takes seconds.
             model.setParam("limits/time", max(limit - (clock.now() - began), 0.0))
         # SCIP catches Ctrl-C itself while it runs, and restores Python's handler. Other threads go on.
         model.optimizeNogil()
@@ -115,7 +114,7 @@ class SCIPWithBound(SCIP):
 
 
 def _add_start(model: Any, variables: list[Any], A: Any, b: Floats, dims: dict[str, Any], start: Floats) -> bool:
-    """Give SCIP a starting point; tell whether it found the point feasible and took it."""
+    """Give SCIP a starting point; return whether SCIP accepted it as feasible."""
     rows = sum(dims[key] for key in (cps.EQ_DIM, cps.LEQ_DIM))
     # cvxpy adds one variable for each row of a second-order cone, in order.
     values = np.concatenate([start, (b - A.tocsr() @ start)[rows:]])
@@ -165,7 +164,7 @@ def starting_point(problem: cp.Problem, data: Mapping[str, Any], values: Mapping
 
 
 def set_start(problem: cp.Problem, solver: str, data: dict[str, Any], values: Mapping[str, Any]) -> bool:
-    """Hand values of the problem's variables to a solver that can start from them; tell whether that was done."""
+    """Pass values of the problem's variables to a solver that can start from them; return whether this was done."""
     if solver not in ("SCIP", "HIGHS"):
         return False
     start = starting_point(problem, data, values)
@@ -184,12 +183,12 @@ def set_start(problem: cp.Problem, solver: str, data: dict[str, Any], values: Ma
 
 
 def start_used(solver: str, raw: Any, *, offered: bool) -> bool:
-    """Tell whether the solver took the starting point: SCIP says so, HiGHS takes what is feasible."""
+    """Return whether the solver accepted the starting point: SCIP reports it, HiGHS accepts feasible points."""
     return bool(raw["start_used"]) if solver == "SCIP" else offered
 
 
 def proved_bound(problem: cp.Problem, solver: str, raw: Any, offset: float) -> SolverBound | None:
-    """Return the bound on the problem's value that the solver states to have proved, None if it has none.
+    """Return the bound on the problem's value that the solver reports, None if it has none.
 
     Parameters
     ----------
@@ -208,7 +207,7 @@ def proved_bound(problem: cp.Problem, solver: str, raw: Any, offset: float) -> S
     elif solver == "GUROBI":
         model = raw["model"]
         if model.Status == LOADED:
-            # cvxpy drops the error that kept it from starting, such as that of a size-limited licence; here it is raised again.
+            # cvxpy hides the error that prevented the start, for example of a size-limited licence; it is raised again here.
             model.optimize()
         bound = model.ObjBound
     elif solver == "MOSEK":

@@ -1,4 +1,4 @@
-"""One spelling of tolerance and time limit, translated for each solver."""
+"""Names of tolerance and time limit, translated for each solver."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from svmcvx.solve.policy import MIXED, ProblemClass
 
 __all__ = ["SCS_SETTINGS", "iteration_limit", "shortened", "translate"]
 
-# Where a solver takes its own parameters in a nested dictionary: cvxpy's name of that dictionary.
+# cvxpy's name of the nested dictionary in which a solver takes its parameters.
 NESTED = {"MOSEK": "mosek_params", "SCIP": "scip_params"}
 
-# For each solver the names of what `tol` and `time_limit` set, for convex and for mixed-integer problems.
+# For each solver the names of the options that `tol` and `time_limit` set, for convex and for mixed-integer problems.
 TOLERANCES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "CLARABEL": (("tol_gap_abs", "tol_gap_rel", "tol_feas"), ()),
     "SCS": (("eps_abs", "eps_rel"), ()),
@@ -27,7 +27,7 @@ TOLERANCES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "SCIP": ((), ("limits/gap",)),
     "HIGHS": ((), ("mip_rel_gap",)),
 }
-# Tolerances of mixed-integer solvers on which the worth of their bounds depends.
+# Tolerances of mixed-integer solvers that limit the accuracy of their bounds.
 FEASIBILITIES: dict[str, dict[str, float]] = {
     "MOSEK": {"MSK_DPAR_MIO_TOL_FEAS": FEASIBILITY},
     "GUROBI": {"FeasibilityTol": FEASIBILITY, "IntFeasTol": FEASIBILITY, "OptimalityTol": DUAL_FEASIBILITY},
@@ -46,13 +46,13 @@ TIME_LIMITS: dict[str, str] = {
     "SCIP": "limits/time",
     "HIGHS": "time_limit",
 }
-# Of convex problems; a node of a mixed-integer solver is no step that a user could count in.
+# Of convex problems; nodes of a mixed-integer solver are not iterations.
 ITERATIONS: dict[str, str] = {
     "CLARABEL": "max_iter",
     "SCS": "max_iters",
     "MOSEK": "MSK_IPAR_INTPNT_MAX_ITERATIONS",
 }
-# Always set unless overridden. A numerically troubled MOSEK still returns its point: the checker judges it.
+# Always set unless overridden. MOSEK returns its point also after numerical trouble, and the checker evaluates it.
 # Clarabel's own limits on short steps give up power-cone problems far from their optimum which it can solve to the end.
 FIXED: dict[str, dict[str, Any]] = {
     "MOSEK": {"accept_unknown": True},
@@ -109,7 +109,7 @@ def translate(
     time_limit : float or None
         Seconds.
     raw : mapping, optional
-        The solver's own options, which win over the translated ones. For MOSEK and SCIP they may be given flat or
+        The solver's own options, which override the translated ones. For MOSEK and SCIP they may be given flat or
         in cvxpy's nested dictionary.
 
     Raises
@@ -138,7 +138,7 @@ def translate(
 
 
 def shortened(solver: str, options: Mapping[str, Any], seconds: float) -> dict[str, Any]:
-    """Return the keyword arguments for a solver with at most so many seconds; as they are if that is infinite."""
+    """Return the keyword arguments for a solver with a time limit; unchanged if it is infinite."""
     found = dict(options)
     if math.isinf(seconds) or solver not in TIME_LIMITS:
         return found
@@ -149,7 +149,7 @@ def shortened(solver: str, options: Mapping[str, Any], seconds: float) -> dict[s
 
 
 def iteration_limit(solver: str, most: int) -> dict[str, Any]:
-    """Return the options for :func:`svmcvx.solve` that hold a solver, or each of ``"auto"``, to so many iterations.
+    """Return the options for :func:`svmcvx.solve` that limit the iterations of a solver, or of each of ``"auto"``.
 
     Raises
     ------

@@ -33,17 +33,17 @@ __all__ = [
     "failure",
 ]
 
-LICENCE_MEMORY = 300.0  # seconds for which the outcome of a licence probe is kept
+LICENCE_MEMORY = 300.0  # seconds for which the result of a licence test is cached
 # Variables and constraints beyond all limits of the licences that come with commercial solvers: 2 000 of Gurobi's, 5 000 of Xpress's.
 BEYOND_LIMITS = 6000
-# What solvers say of a problem that is larger than such a licence allows.
+# Messages of solvers about a problem that is larger than such a licence allows.
 TOO_LARGE = re.compile(
     r"size.limited|too many (rows|columns|variables|constraints)|(exceed|too large).*licen[cs]e", re.IGNORECASE
 )
 
 
 class ProblemClass(StrEnum):
-    """Classes of problems that solvers differ in."""
+    """Classes of problems, by which solvers are chosen."""
 
     LP = "LP"
     QP = "QP"
@@ -60,7 +60,7 @@ MIXED = frozenset({ProblemClass.MILP, ProblemClass.MIQP, ProblemClass.MISOCP})
 
 @dataclass(frozen=True)
 class SolverCard:
-    """What is known of a solver before it is called.
+    """Properties of a solver that are known before it is called.
 
     Attributes
     ----------
@@ -69,11 +69,11 @@ class SolverCard:
     module, distribution : str
         What is imported; what is installed.
     classes : frozenset of ProblemClass
-        What it solves here.
+        Classes for which it is used.
     accuracy : float
-        The relative gap it can be expected to reach on scaled problems.
+        Expected relative gap on scaled problems.
     licence : bool
-        Whether it runs without a licence only when a probe succeeds.
+        Whether it needs a licence, which is tested by a small problem.
     install : str
         How to get it.
     warm_start : bool
@@ -151,17 +151,17 @@ def classify(problem: cp.Problem) -> ProblemClass:
 
 
 def installed(card: SolverCard) -> bool:
-    """Tell whether the solver's module can be found, without importing it."""
+    """Return whether the solver's module can be found, without importing it."""
     return importlib.util.find_spec(card.module) is not None
 
 
 def licence_problem(name: str) -> str | None:
-    """Return why the solver is not licensed, or None if it is. The answer is kept for five minutes."""
+    """Return why the solver is not licensed, or None if it is. The answer is cached for five minutes."""
     return _probe(name, int(time.monotonic() // LICENCE_MEMORY)) if SOLVERS[name].licence else None
 
 
 def size_limited(name: str) -> bool:
-    """Whether the solver's licence is for small problems only. The answer is kept for five minutes."""
+    """Whether the solver's licence is for small problems only. The answer is cached for five minutes."""
     return SOLVERS[name].licence and _probe(name, int(time.monotonic() // LICENCE_MEMORY), BEYOND_LIMITS) is not None
 
 
@@ -186,7 +186,7 @@ def _probe(name: str, period: int, size: int = 2) -> str | None:
 
 @dataclass(frozen=True)
 class SolverInfo:
-    """The state of one solver on this machine.
+    """The state of one solver on this computer.
 
     Attributes
     ----------
@@ -199,7 +199,7 @@ class SolverInfo:
     classes : tuple of str
         Classes of problems it is used for.
     accuracy : float
-        Relative gap to be expected.
+        Expected relative gap.
     install : str
         How to get it.
     """

@@ -1,4 +1,4 @@
-"""The solve layer: choose a solver, run it, certify what it returns, fall back if that is not enough."""
+"""The solve layer: choose a solver, run it, certify its point, and try another one if the gap is too large."""
 
 from __future__ import annotations
 
@@ -33,29 +33,29 @@ def solve(
     A solver that is not licensed, fails, or returns a point whose certified gap is larger is recorded in
     ``Solution.attempts`` with the reason, and the next one is tried; the best interval found is returned.
 
-    The lower bound of a mixed-integer problem is the one that the solver states to have proved, less an allowance for
-    its tolerances (see ``residuals["solver_bound"]`` of the certificate); a relative gap of 1e-6 is then good enough.
-    The solver starts from the builder's incumbent where it can, which ``Solution.warm_start_used`` tells. At a time
-    limit the incumbent is returned with whatever interval was proved by then.
+    The lower bound of a mixed-integer problem is the solver's bound minus an allowance for its tolerances (see ``residuals["solver_bound"]`` of the
+    certificate); a relative gap of 1e-6 is then good enough.
+    The solver starts from the builder's incumbent if it can; ``Solution.warm_start_used`` says whether it did. At a time limit the incumbent is
+    returned with the interval that was proved so far.
 
     Parameters
     ----------
     problem : FormulationProblem
-        What a builder returned. Its variables hold the values of the last attempt afterwards.
+        The result of a builder. Afterwards its variables have the values of the last attempt.
     solver : str
         ``"auto"``, or one solver: ``"mosek"``, ``"clarabel"``, ``"scs"``, ``"scip"``, ``"highs"``, ``"gurobi"``.
     tol : float
-        Certified relative gap that is wanted, 1e-8 by default. A solver is asked for a hundredth of it, or for 1e-8 where that
-        is more; for `tol` itself below that.
+        Certified relative gap that is wanted, 1e-8 by default. The tolerance of a solver is a hundredth of it, but at least 1e-8; a smaller `tol` is
+        passed on unchanged.
     time_limit : float, optional
         Seconds for all attempts together. At the limit the best point so far is returned with its interval.
     verbose : bool
         Print the solver's log.
     warm_start : Solution or bool, optional
-        Start from the last solution of this problem where the solver can (SCS); ``Solution.warm_start_used`` tells.
+        Start from the last solution of this problem if the solver can (SCS); see ``Solution.warm_start_used``.
         A mixed-integer solver starts from the builder's incumbent unless this is False.
     solver_options : mapping, optional
-        The solver's own options, which win over `tol` and `time_limit` and are recorded in the attempts. With
+        The solver's own options, which override `tol` and `time_limit` and are recorded in the attempts. With
         ``solver="auto"`` a mapping from solver names to such options.
 
     Returns
