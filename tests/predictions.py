@@ -1,13 +1,14 @@
 """Certified scores against optima in hundreds of digits, with zero slack.
 
-    python -m tests.predictions [--count 1000] [--first 0] [--seed 17]
+    python -m tests.predictions [--count 1000] [--first 0] [--seed 17] [--proofs]
 
 An instance is a small hostile problem, solved loosely or well, sometimes with a model or multipliers that were spoilt afterwards. The
 oracle (:func:`optimal_scores`) knows the optimum of the same data as exact numbers: multipliers are solved for in ball arithmetic, and
 accepted only if the duality gap, evaluated in balls, is below 1e-40 of the objective; what that leaves of the optimal w and the exact set of
 optimal intercepts is added to its answer. A miss is a certified interval that does not contain every optimal score.
 
-The control is the same test with half the radius, or a twentieth: it has to fail, or the test has no teeth.
+The control is the same test with half the radius, or a twentieth: it has to fail, or the test has no teeth. ``--proofs`` hands the intervals on in
+proofs, and takes those that the second checker finds.
 """
 
 import argparse
@@ -15,7 +16,10 @@ import collections
 import itertools
 import sys
 import warnings
+from contextlib import contextmanager
 from dataclasses import replace
+from types import SimpleNamespace
+from unittest.mock import patch
 
 import numpy as np
 import scipy.linalg as sl
@@ -24,6 +28,7 @@ from flint import arb, arb_mat, ctx
 
 import svmcvx as sx
 from svmcvx.guarantees import guarantee
+from svmcvx.proofs import predictions
 
 # Bits of the solves, and of the evaluations, in which sums of solved numbers are exact.
 SOLVE, EVALUATE = 700, 6000
@@ -350,7 +355,9 @@ def optimal_scores(machine, v0, b0, T):
             # ½‖w − w*‖² ≤ gap for the feasible point, which is w/scale.
             radius = (2 * gap.upper()).sqrt().upper() if gap.upper() > 0 else arb(0)
             moved = radius + norm.upper().sqrt() * (1 / scale - 1)
-            return enclosures(machine, v, b, moved.upper() * 2 + arb("1e-300"), T)
+            # A point whose gap is exactly 0 is optimal, and so is no point around it.
+            reach = arb(0) if moved.is_zero() else moved.upper() * 2 + arb("1e-300")
+            return enclosures(machine, v, b, reach, T)
         ctx.prec = SOLVE
     return None
 
@@ -557,7 +564,34 @@ def spoil(solution, spoilt, rng):
     return solution
 
 
-def check(seed, shrink=None):
+@contextmanager
+def shrunk(factor):
+    """Let the second checker take the radius for smaller than it is."""
+
+    def made(machine, problem):
+        before(machine, problem)
+        machine.base = machine.base * factor**2
+
+    before = predictions.Machine.__init__
+    with patch.object(predictions.Machine, "__init__", made):
+        yield
+
+
+def proved(found, X, y, T, shrink):
+    """The scores as the second checker finds them, with the possible classes that they leave."""
+    proof = found.proof(T)
+    with shrunk(1.0 if shrink is None else shrink):
+        verified = sx.verify(proof, X, y, test=T)
+    if not verified.holds:
+        raise sx.NotCertified(f"a proof is refused: {verified.why}")
+    low, high, labels, _ = verified.scores
+    assert list(labels) == [
+        found.classes[1] if a > 0 else found.classes[0] if b <= 0 else None for a, b in zip(low, high, strict=True)
+    ]
+    return SimpleNamespace(lower=low, upper=high, possible=np.column_stack([~(low > 0.0), high > 0.0]))
+
+
+def check(seed, shrink=None, proofs=False):
     """What became of one instance: a word, the number of intervals, misses, and of what is tight a measure."""
     design, X, y, T, formulation, arguments, tol, spoilt = instance(seed)
     label = f"{formulation} on {design}"
@@ -571,11 +605,11 @@ def check(seed, shrink=None):
             found = guarantee(solution, given, y)
         except sx.SvmcvxError as error:
             return label, "refused", 0, 0, f"{type(error).__name__}: {error}"
-        if shrink is not None:
+        if shrink is not None and not proofs:
             # A cached property.
             found.theorem.__dict__["squared_radius"] = found.theorem.squared_radius * shrink**2
         try:
-            scores = found.scores(tested)
+            scores = proved(found, given, y, tested, shrink) if proofs else found.scores(tested)
         except sx.NotCertified as error:
             return label, "MISS", 0, 1, str(error)
     kept = np.flatnonzero(arguments.get("sample_weight", np.ones(len(y))) > 0)
@@ -614,16 +648,17 @@ def main():
     parser.add_argument("--count", type=int, default=1000)
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--seed", type=int, help="repeat one instance")
+    parser.add_argument("--proofs", action="store_true", help="the intervals that the second checker finds")
     parser.add_argument("--shrink", type=float, help="the control: the radius times this")
     options = parser.parse_args()
     if options.seed is not None:
         print(*instance(options.seed), sep="\n")
-        print(*check(options.seed, options.shrink), sep="; ")
+        print(*check(options.seed, options.shrink, options.proofs), sep="; ")
         return 0
     counts, missed, intervals, wrong = collections.Counter(), [], 0, 0
     for seed in range(options.first, options.first + options.count):
         try:
-            label, word, number, misses, why = check(seed, options.shrink)
+            label, word, number, misses, why = check(seed, options.shrink, options.proofs)
         except Exception as error:
             label, word, number, misses, why = "?", "RAW ERROR", 0, 0, f"{type(error).__name__}: {error}"
         counts[word] += 1

@@ -301,6 +301,12 @@ def verify(
         Path, typer.Argument(help="A file that save_proof, or compare --proofs, has written.", metavar="PROOF")
     ],
     data: options.Data,
+    test: Annotated[
+        str | None,
+        typer.Option(
+            help="The test rows of a proof that claims scores, as data with the same columns.", metavar="DATA"
+        ),
+    ] = None,
     target: options.Target = None,
     drop: options.Drop = None,
     data_dir: options.DataDir = None,
@@ -321,13 +327,15 @@ def verify(
     if len(classes) == 2 < loaded.classes.size:
         # One pair of the several classes beside which it was written.
         loaded = loaded.pair(*classes)
-    found = verify_proof(proof, loaded.X, loaded.y, precision=precision)
+    rows = None if test is None else preparing.load(test, data_dir, target, drop).X
+    found = verify_proof(proof, loaded.X, loaded.y, test=rows, precision=precision)
     lower = "no lower bound" if found.lower is None else f"lower {found.lower:.17g}"
     upper = "no upper bound" if found.upper == math.inf else f"upper {found.upper:.17g}"
     verdict = "the proof holds" if found else "the proof does not hold"
     lines = (
         "the file is about other data" if found.statement is None else f"the problem: {found.statement}",
         f"proved: {lower}, {upper}",
+        *(() if found.scores is None else (f"proved: {found.scores}",)),
         f"{verdict}{': ' + found.why if found.why else ''}",
     )
     for line in lines:
@@ -340,6 +348,9 @@ def verify(
         "checked": " ".join(found.checked),
         "why": found.why,
     }
+    if found.scores is not None:
+        labels = found.scores.labels.tolist()
+        row |= {"test_rows": len(labels), "undecided": labels.count(None), "test_digest": found.scores.digest}
     content = {"complete": True, "data": described(loaded), "proof": str(proof), "precision": precision, "rows": [row]}
     outputs.write("verify", pd.DataFrame([row]), content, title="verify")
     return exit_code(complete=True, late=False, failed=not found.holds)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from fractions import Fraction
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 from svmcvx.containers import as_array
 from svmcvx.display import ShortRepr, quantity
 from svmcvx.errors import DataError
+from svmcvx.proofs.format import Proof, write_proof
 
 __all__ = ["CertifiedScores", "Guarantee", "Interval"]
 
@@ -136,6 +138,43 @@ class Guarantee(ShortRepr, ABC):
     @abstractmethod
     def radius(self) -> float:
         r"""At least the distance of the optimal w from the mean m of model and dual point; the largest of several machines."""
+
+    def save_proof(self, path: str | os.PathLike[str], T: Any) -> None:
+        """Write the intervals of the scores of some rows to a file, which :func:`svmcvx.verify` checks from the raw data and these rows.
+
+        The file is that of :meth:`svmcvx.Solution.save_proof` with the intervals, the labels that they decide, and a digest of the rows. Claimed
+        are intervals that the second checker finds, too, from the model, the dual point and coefficients of its own.
+
+        Parameters
+        ----------
+        path : path-like
+            By convention ``*.npz``; an existing file is replaced as a whole.
+        T : array-like or sparse matrix of shape (m, d)
+
+        Raises
+        ------
+        DataError
+            If there is no proof of these scores to hand on: of several classes (save one of each of the ``members`` of machines of pairs), or where
+            :meth:`svmcvx.Solution.save_proof` raises one.
+        SolverUnavailable
+            If python-flint is not installed.
+        """
+        write_proof(path, self.proof(T))
+
+    def proof(self, T: Any) -> Proof:
+        """Return what :meth:`save_proof` writes.
+
+        Raises
+        ------
+        DataError, SolverUnavailable
+            See :meth:`save_proof`.
+        """
+        raise DataError(f"there is no proof of scores to hand on: {self._no_proof}")
+
+    @property
+    def _no_proof(self) -> str:
+        """Why."""
+        return "the second checker knows the theorem for machines of two classes only"
 
     def predict(self, T: Any) -> NDArray[Any]:
         """Return the class of each row that every optimal machine predicts, None where that is undecided.

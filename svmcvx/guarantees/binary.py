@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias, cast
 
 import numpy as np
 import scipy.sparse as sp
@@ -28,11 +28,17 @@ from svmcvx.guarantees.perturbed import BLOCK, Theorem
 from svmcvx.guarantees.points import KernelPoints, LinearPoints, Points
 from svmcvx.kernels.columns import is_definite
 from svmcvx.model import BinaryModel
+from svmcvx.proofs.checker import NOTHING, label_codes, score_ends
+from svmcvx.proofs.format import Proof, digest_of
 from svmcvx.solution import OptimalIntercepts, Solution
+from svmcvx.solution.answer import REPEATED
 
 __all__ = ["BinaryGuarantee", "binary_guarantee", "require_classes"]
 
 Floats: TypeAlias = NDArray[np.float64]
+
+# Share of its width by which an interval in a proof is wider on either side: coefficients of another checker are rounded in other ways.
+SCORE_ROOM: Final = 2.0**-20
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -44,7 +50,10 @@ class BinaryGuarantee(Guarantee):
     classes : ndarray of shape (2,)
     lower, upper : float
         Ends of the interval of the optimum on these data, computed again.
-    optimal_intercepts : OptimalIntercepts or None
+    solution : Solution
+        With the dual point made exactly feasible.
+    features, labels : ndarray or csr_array, and ndarray
+        The data, rows of weight zero included.
     """
 
     classes: NDArray[Any]
@@ -52,8 +61,9 @@ class BinaryGuarantee(Guarantee):
     lower: float
     upper: float
     space: FeatureSpace
-    model: BinaryModel
-    optimal_intercepts: OptimalIntercepts | None
+    solution: Solution
+    features: Features = None
+    labels: Any = None
 
     def __repr__(self) -> str:
         return f"BinaryGuarantee(optimum in [{self.lower:.9g}, {self.upper:.9g}], radius {self.radius:.2g})"
@@ -62,6 +72,36 @@ class BinaryGuarantee(Guarantee):
     def radius(self) -> float:
         r"""At least the distance of the optimal w from the mean m of model and dual point."""
         return math.sqrt(self.theorem.squared_radius) * (1.0 + 2.0**-50)
+
+    @property
+    def model(self) -> BinaryModel:
+        """That of the solution."""
+        return cast("BinaryModel", self.solution.model)
+
+    @property
+    def optimal_intercepts(self) -> OptimalIntercepts | None:
+        """Those of the solution."""
+        return self.solution.optimal_intercepts
+
+    def proof(self, T: Any) -> Proof:
+        """Return what :meth:`save_proof` writes.
+
+        Raises
+        ------
+        DataError, SolverUnavailable
+            See :meth:`save_proof`.
+        """
+        rows = self._checked(T)
+        own = self.scores(rows)
+        below, above = self.lower - REPEATED * abs(self.lower), self.upper + REPEATED * abs(self.upper)
+        proof = replace(self.solution.proof(), lower=below, upper=above)
+        low, high = score_ends(proof, self.features, self.labels, rows)
+        low, high = np.minimum(low, own.lower), np.maximum(high, own.upper)
+        with np.errstate(invalid="ignore"):
+            room = np.nan_to_num(SCORE_ROOM * (high - low) + REPEATED * np.maximum(np.abs(low), np.abs(high)))
+        low, high = np.maximum(low - room, -NOTHING), np.minimum(high + room, NOTHING)
+        scores = {"lower": low, "upper": high, "label": label_codes(low, high)}
+        return replace(proof, scores=scores, test={"rows": low.size, "digest": digest_of(rows)})
 
     def scores(self, T: Any) -> CertifiedScores:
         """Return the intervals of the score f*(x) of some rows.
@@ -141,7 +181,7 @@ def binary_guarantee(solution: Solution, X: Any, y: Any) -> BinaryGuarantee:
         )
     space = feature_space(data, kernel, intercept=evidence.intercept, keep_gram=False)
     found: BinaryGuarantee = bound(solution, space)
-    return found
+    return replace(found, features=features, labels=np.asarray(y))
 
 
 def require_classes(solution: Solution, classes: NDArray[Any]) -> None:
@@ -178,15 +218,8 @@ def _guarantee(
     else:
         raise TypeError(f"no guarantees in a {type(space).__name__}")
     gap = (exact(upper) - exact(lower)).upper_end
-    return BinaryGuarantee(
-        classes=space.data.classes,
-        theorem=Theorem(points, multipliers, gap),
-        lower=lower,
-        upper=upper,
-        space=space,
-        model=model,
-        optimal_intercepts=solution.optimal_intercepts,
-    )
+    feasible = replace(solution, dual={**solution.dual, **statement.export_dual(dual)})
+    return BinaryGuarantee(space.data.classes, Theorem(points, multipliers, gap), lower, upper, space, feasible)
 
 
 def _psvm(solution: Solution, space: FeatureSpace) -> BinaryGuarantee:

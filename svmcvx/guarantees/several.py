@@ -78,6 +78,10 @@ class OneVsGuarantee(Guarantee):
             lower, upper, possible, self.classes, (possible.sum(axis=1) > 1) & ~by_gap & self._open(found)
         )
 
+    @property
+    def _no_proof(self) -> str:
+        return "it is about several machines; save one of each, as in guarantee.members[0].save_proof(path, T)"
+
     @staticmethod
     def _open(found: list[CertifiedScores]) -> Mask:
         """Rows of which a member is undecided by the formulation."""

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from importlib import import_module
 from typing import Any, Final, NamedTuple, Protocol
 
-from svmcvx.errors import DataError, missing_extra
+import numpy as np
+from numpy.typing import NDArray
+
+from svmcvx.errors import DataError, NotCertified, missing_extra
 from svmcvx.proofs.blocks import enclosures, is_in_blocks
-from svmcvx.proofs.format import Proof, ProofFile, html_table, read_proof
-from svmcvx.proofs.problem import Data, Problem, ProofRejected
+from svmcvx.proofs.format import Proof, ProofFile, digest_of, html_table, read_proof
+from svmcvx.proofs.problem import Data, Problem, ProofRejected, matrix_of
 from svmcvx.proofs.statement import Statement
 from svmcvx.proofs.tables import SEARCHED
 
-__all__ = ["Verified", "verify"]
+__all__ = ["NOTHING", "UNDECIDED", "CheckedScores", "Verified", "label_codes", "score_ends", "verify"]
 
 FAMILIES: Final = ("margin", "margin_distribution", "conic_loss", "indicator", "multiclass")
 METHODS: Final = ("auto", "balls", "a-priori")
@@ -26,6 +29,34 @@ MOST_ENTRIES: Final = 4_000_000
 MOST_KERNEL_ROWS: Final = 1500
 # Pairs of rows up to which balls settle what doubles do not.
 MOST_BALLS: Final = 40_000_000
+# An end of a score of this size claims nothing, and the label of a row that is not decided.
+NOTHING: Final = float(np.finfo(np.float64).max)
+UNDECIDED: Final = 2
+
+
+class CheckedScores(NamedTuple):
+    """What was proved of the scores of every optimal machine on test rows.
+
+    Attributes
+    ----------
+    lower, upper : ndarray of shape (m,)
+        The ends that were found, infinite where there is none.
+    labels : ndarray of objects, shape (m,)
+        The class that every optimal machine predicts, None where these ends leave it undecided.
+    digest : str
+        That of the test rows.
+    """
+
+    lower: NDArray[np.float64]
+    upper: NDArray[np.float64]
+    labels: NDArray[Any]
+    digest: str
+
+    def __str__(self) -> str:
+        left = sum(label is None for label in self.labels)
+        return (
+            f"scores of every optimal machine on {self.labels.size} test rows, {left} undecided; digest {self.digest}"
+        )
 
 
 @dataclass(frozen=True)
@@ -46,6 +77,8 @@ class Verified:
         The problem whose optimum this is, in words and in numbers; None if the file is about data of another shape.
     checked : tuple of str
         Those of the ends "lower" and "upper" that were computed from the data.
+    scores : CheckedScores or None
+        Of the test rows of a proof that claims scores; None where none were computed.
     """
 
     lower: float | None
@@ -54,6 +87,7 @@ class Verified:
     why: str
     statement: Statement | None = None
     checked: tuple[str, ...] = ()
+    scores: CheckedScores | None = None
 
     def __bool__(self) -> bool:
         return self.holds
@@ -62,6 +96,8 @@ class Verified:
         about = {} if self.statement is None else {"Problem": self.statement}
         ends = {"Lower bound": self.lower, "Upper bound": self.upper, "Ends checked": ", ".join(self.checked) or "none"}
         claims = {"Claimed ends": "confirmed" if self.holds else "not confirmed"}
+        if self.scores is not None:
+            ends["Scores"] = str(self.scores)
         why = {"Not claimed" if self.holds else "Fails": self.why} if self.why else {}
         return html_table(
             "✓ Proof holds" if self.holds else "✗ Proof does not hold", {**about, **ends, **claims, **why}
@@ -88,6 +124,7 @@ def verify(
     X: Any,
     y: Any,
     *,
+    test: Any = None,
     expect: Statement | States | None = None,
     precision: int = 128,
     method: str = "auto",
@@ -102,6 +139,9 @@ def verify(
         block: linear psvm and ODM.
     y : array-like of shape (rows,)
         Labels; ``blocks.y`` for rows in blocks.
+    test : ndarray or sparse matrix of shape (m, d), optional
+        The test rows of a proof that claims scores of every optimal machine (``guarantee(...).save_proof(path, T)``). Scores are checked in
+        ball arithmetic.
     expect : Statement, problem, solution or fitted estimator, optional
         The problem that the proof should be about: a proof of another one (other hyper-parameters, kernel, weights, …) does not hold.
         By default any problem that the file states, which ``statement`` of the result shows.
@@ -138,16 +178,18 @@ def verify(
         raise DataError(f"precision must be a whole number of bits, at least 64, got {precision!r}")
     expected = _expected(expect)
     if is_in_blocks(X):
-        return _verified_in_blocks(proof, X, y, expected, method)
-    data = Data.of(X, y)
+        return _verified_in_blocks(proof, X, y, expected, method, tested=test is not None)
+    data, T = Data.of(X, y), None if test is None else matrix_of(test, "test")
     try:
-        problem = _bound(proof, data)
+        problem = _bound(proof, data, T)
     except ProofRejected as refusal:
         return Verified(None, math.inf, False, str(refusal))
+    if problem.proof.test is not None and method == "a-priori":
+        raise DataError("there is no check of scores in doubles; use method='balls'")
     statement, claim = problem.proof.statement, problem.proof
     other = _other(statement, problem.fingerprint, expected)
     try:
-        in_doubles = method == "a-priori" or (method == "auto" and _in_doubles(problem))
+        in_doubles = method == "a-priori" or (method == "auto" and claim.test is None and _in_doubles(problem))
         upper, lower = _ends(problem, precision, in_doubles)
         near = _is_near(claim, upper, lower)
         if in_doubles and near and method == "auto" and problem.n * problem.n <= MOST_BALLS:
@@ -156,9 +198,80 @@ def verify(
     except ProofRejected as refusal:
         return Verified(None, math.inf, False, other or str(refusal), statement)
     reasons, found = _verdict(claim, upper, lower, other)
+    if claim.test is not None and not other:
+        return _with_scores(found, problem, T, precision)
     if reasons and in_doubles and near:
         return replace(found, why=f"{found.why}; doubles do not tell, take method='balls'")
     return found
+
+
+def _with_scores(found: Verified, problem: Problem, T: Any, precision: int) -> Verified:
+    """The result with the scores of the test rows, which follow from both ends."""
+    claim = problem.proof
+    assert claim.test is not None  # noqa: S101 - only called with test rows
+    if set(found.checked) != {"lower", "upper"}:
+        why = "the scores follow from both ends of the optimum, of which one is not proved"
+        return replace(found, holds=False, why=found.why if not found.holds else why)
+    low, high = _score_ends(problem, T, precision)
+    crossed = np.flatnonzero(low > high)
+    if crossed.size:
+        why = f"the ends of the score of test row {crossed[0]} cross, so that one of the checks is wrong"
+        return replace(found, holds=False, why=why)
+    codes, labels = label_codes(low, high), np.empty(low.size, dtype=object)
+    for k, label in enumerate(claim.statement.classes):
+        labels[codes == k] = label
+    found = replace(found, scores=CheckedScores(low, high, labels, claim.test["digest"]))
+    why = _unconfirmed(claim, low, high)
+    return replace(found, holds=False, why=why) if found.holds and why else found
+
+
+def _unconfirmed(claim: Proof, low: NDArray[np.float64], high: NDArray[np.float64]) -> str:
+    """What a proof claims of scores and the ends that were found do not confirm; empty if they do."""
+    lower, upper = claim.scores["lower"], claim.scores["upper"]
+    for what, rows, mine, other in (
+        ("at least", ~(low >= lower) & (lower > -NOTHING), low, lower),
+        ("at most", ~(high <= upper) & (upper < NOTHING), high, upper),
+    ):
+        if rows.any():
+            t = int(np.flatnonzero(rows)[0])
+            ends = f"{float(mine[t])!r}, the proof claims {float(other[t])!r}"
+            return f"the score of test row {t} is proved to be {what} {ends}"
+    return ""
+
+
+def label_codes(lower: NDArray[np.float64], upper: NDArray[np.float64]) -> NDArray[np.uint8]:
+    """Return the positions of the classes that intervals of scores decide, and :data:`UNDECIDED`."""
+    return np.where(lower > 0, 1, np.where(upper <= 0, 0, UNDECIDED)).astype(np.uint8)
+
+
+def score_ends(proof: Proof, X: Any, y: Any, T: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return both ends of the scores of every optimal machine on test rows, as :func:`verify` finds them.
+
+    Parameters
+    ----------
+    proof : Proof
+        With a model and a dual point; what it claims of scores does not matter.
+    X, y, T
+        See :func:`verify`.
+
+    Raises
+    ------
+    NotCertified
+        If model and dual point prove nothing.
+    """
+    data = Data.of(X, y)
+    try:
+        problem = Problem(proof, data.X, data.codes(proof.statement.plain)).with_multipliers()
+        return _score_ends(problem, matrix_of(T, "test"), 128)
+    except ProofRejected as refusal:
+        raise NotCertified(f"the second checker proves nothing of these scores: {refusal}") from None
+
+
+def _score_ends(problem: Problem, T: Any, precision: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    _require_flint()
+    predictions: Any = import_module("svmcvx.proofs.predictions")
+    ends: tuple[NDArray[np.float64], NDArray[np.float64]] = predictions.score_ends(problem, T, precision)
+    return ends
 
 
 def _other(statement: Statement, fingerprint: str, expected: Statement | None) -> str:
@@ -170,7 +283,7 @@ def _other(statement: Statement, fingerprint: str, expected: Statement | None) -
 
 
 def _verified_in_blocks(
-    proof: Proof | str | os.PathLike[str], X: Any, y: Any, expected: Statement | None, method: str
+    proof: Proof | str | os.PathLike[str], X: Any, y: Any, expected: Statement | None, method: str, *, tested: bool
 ) -> Verified:
     """Check a proof on rows in blocks, in one pass in doubles."""
     if method == "balls":
@@ -180,6 +293,9 @@ def _verified_in_blocks(
         found = enclosures(claim, X, y)
     except ProofRejected as refusal:
         return Verified(None, math.inf, False, str(refusal), claim.statement)
+    if claim.test is not None or tested:
+        why = "rows in blocks are checked for both ends alone, not for scores of test rows; load the data"
+        return Verified(None, math.inf, False, why, claim.statement)
     lower = None if found.lower is None else End(*found.lower, "")
     return _verdict(claim, End(*found.upper, ""), lower, _other(claim.statement, found.fingerprint, expected))[1]
 
@@ -211,15 +327,47 @@ def _expected(expect: Any) -> Statement | None:
     return found
 
 
-def _bound(proof: Proof | str | os.PathLike[str], data: Data) -> Problem:
+def _bound(proof: Proof | str | os.PathLike[str], data: Data, T: Any) -> Problem:
     """A proof with the data that it is about; of a file, arrays are read only if their sizes are those of the data."""
     if isinstance(proof, Proof):
         # Whose dictionaries may have been changed since it was made.
         proof = replace(proof, statement=replace(proof.statement))
-        return Problem(proof, data.X, data.codes(proof.statement.plain)).with_multipliers()
-    with ProofFile(proof) as file:
-        codes = data.codes(file.header.statement)
-        return Problem(file.read(), data.X, codes).with_multipliers()
+        codes = data.codes(proof.statement.plain)
+        _require_test(proof.test, proof.statement.columns, T)
+    else:
+        with ProofFile(proof) as file:
+            codes = data.codes(file.header.statement)
+            _require_test(file.header.test, file.header.statement["columns"], T)
+            proof = file.read()
+    if proof.test is not None:
+        given = proof.scores["label"]
+        wrong = np.flatnonzero(given != label_codes(proof.scores["lower"], proof.scores["upper"]))
+        wrong = np.union1d(wrong, np.flatnonzero(proof.scores["lower"] > proof.scores["upper"]))
+        if wrong.size:
+            t = int(wrong[0])
+            ends = f"{float(proof.scores['lower'][t])!r} to {float(proof.scores['upper'][t])!r}"
+            raise ProofRejected(f"the label {int(given[t])} of test row {t} is not that of its interval, {ends}")
+    return Problem(proof, data.X, codes).with_multipliers()
+
+
+def _require_test(said: Mapping[str, Any] | None, columns: int, T: Any) -> None:
+    """Refuse test rows that are not those of the proof, before its arrays are read."""
+    if said is None:
+        if T is not None:
+            raise ProofRejected("the proof claims nothing of test rows; leave out test")
+        return
+    if T is None:
+        raise ProofRejected(f"the proof claims scores of {said['rows']} test rows; pass them as test")
+    if T.shape != (said["rows"], columns):
+        wanted = f"{said['rows']} rows and {columns} columns"
+        raise ProofRejected(
+            f"the test rows are not those of the proof: they have the shape {T.shape}, the proof is about {wanted}"
+        )
+    digest = digest_of(T)
+    if digest != said["digest"]:
+        raise ProofRejected(
+            f"the test rows are not those of the proof: digest {digest}, the proof is about {said['digest']}"
+        )
 
 
 def _failures(claim: Proof, upper: End, lower: End | None) -> list[str]:
@@ -270,10 +418,7 @@ def _in_double_precision(problem: Problem) -> tuple[End, End | None]:
 
 
 def _in_balls(problem: Problem, precision: int) -> tuple[End, End | None]:
-    try:
-        flint: Any = import_module("flint")
-    except ImportError:
-        raise missing_extra("python-flint", "proofs") from None
+    flint = _require_flint()
     balls: Any = import_module("svmcvx.proofs.arithmetic.balls")
     space: Any = import_module("svmcvx.proofs.space")
     upper, lower = _families()[problem.formulation]
@@ -281,6 +426,13 @@ def _in_balls(problem: Problem, precision: int) -> tuple[End, End | None]:
         lower = None
     with flint.ctx.workprec(precision):
         return _both(upper, lower, space.Space(problem), lambda ball: (balls.below(ball), balls.above(ball)))
+
+
+def _require_flint() -> Any:
+    try:
+        return import_module("flint")
+    except ImportError:
+        raise missing_extra("python-flint", "proofs") from None
 
 
 def _with_the_search(problem: Problem, upper: End, lower: End | None) -> End | None:

@@ -29,9 +29,9 @@ from numpy.typing import NDArray
 
 from svmcvx.errors import DataError
 from svmcvx.proofs.statement import Statement, exactly
-from svmcvx.proofs.tables import FIELDS, check_arrays, checked_claim, checked_statement, dtype_of
+from svmcvx.proofs.tables import FIELDS, check_arrays, checked_claim, checked_statement, checked_test, dtype_of
 
-__all__ = ["Header", "Proof", "ProofFile", "fingerprint", "html_table", "read_proof", "write_proof"]
+__all__ = ["Header", "Proof", "ProofFile", "digest_of", "fingerprint", "html_table", "read_proof", "write_proof"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -40,7 +40,7 @@ FORMAT_VERSION: Final = 2
 HEADER: Final = "header.json"
 DIGEST: Final = "digest.txt"
 CLAIM: Final = ("lower", "upper", "kind", "stated")
-MAPPINGS: Final = ("model", "dual", "tree")
+MAPPINGS: Final = ("model", "dual", "tree", "scores")
 # Limits of the archive: members, bytes of the header, and of what may be deflated to less than a share of its size.
 MEMBERS: Final = 64
 SMALL: Final = 2**20
@@ -78,6 +78,10 @@ class Proof:
         A lower end that a solver or a search states without a proof; no part of the claim.
     tree : dict of ndarray
         The record of a search; may be empty.
+    scores : dict of ndarray
+        ``lower``, ``upper`` and ``label``: what is claimed of the scores of every optimal machine on test rows; may be empty.
+    test : dict or None
+        Number of test rows (``rows``) and their digest; None without scores.
 
     Raises
     ------
@@ -93,6 +97,8 @@ class Proof:
     kind: str = "convex"
     stated: float | None = None
     tree: Mapping[str, Any] = field(default_factory=dict)
+    scores: Mapping[str, Any] = field(default_factory=dict)
+    test: Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.statement, Statement):
@@ -107,7 +113,14 @@ class Proof:
             }
             object.__setattr__(self, name, arrays)
         shapes = {name: values.shape for name, values in self.arrays.items()}
-        check_arrays(self.statement.plain, self.kind, shapes)
+        if self.test is not None:
+            object.__setattr__(self, "test", checked_test(self.statement.plain, self.test))
+        check_arrays(self.statement.plain, self.kind, shapes, tested=self.tested)
+
+    @property
+    def tested(self) -> int | None:
+        """Number of test rows; None without scores."""
+        return None if self.test is None else int(self.test["rows"])
 
     @property
     def arrays(self) -> dict[str, NDArray[Any]]:
@@ -126,6 +139,8 @@ class Proof:
     def _repr_html_(self) -> str:
         claims = {f"Claimed {name} bound": getattr(self, name) for name in ("lower", "upper")}
         fields = {"Problem": self.statement, "Data hash": self.statement.fingerprint, "Kind": self.kind, **claims}
+        if self.test is not None:
+            fields |= {"Claimed scores": f"{self.tested} test rows, digest {self.test['digest']}"}
         return html_table("Proof, to be checked by svmcvx.verify", fields)
 
 
@@ -161,6 +176,7 @@ def write_proof(path: str | os.PathLike[str], proof: Proof) -> None:
         "statement": plain,
         "claim": {name: getattr(proof, name) for name in CLAIM},
         "arrays": {name: {"dtype": values.dtype.str, "shape": values.shape} for name, values in arrays.items()},
+        **({} if proof.test is None else {"test": proof.test}),
     }
     text = json.dumps(header, allow_nan=False).encode()
     if len(text) > SMALL:
@@ -207,11 +223,12 @@ def _digest(members: Iterable[bytes]) -> Any:
 
 
 class Header(NamedTuple):
-    """What a file says before any array is read: the plain values of its statement and claim, and shapes of arrays."""
+    """What a file says before any array is read: the plain values of its statement and claim, shapes of arrays, and test rows."""
 
     statement: dict[str, Any]
     claim: dict[str, Any]
     shapes: dict[str, tuple[int, ...]]
+    test: dict[str, Any] | None
 
 
 class ProofFile:
@@ -286,7 +303,7 @@ class ProofFile:
             family, _, key = name.partition(".")
             found[family][key] = values
         statement = Statement(**self.header.statement, **found.pop("statement"))
-        return Proof(statement=statement, **found, **self.header.claim)
+        return Proof(statement=statement, **found, **self.header.claim, test=self.header.test)
 
     def _array(self, name: str) -> NDArray[Any]:
         shape, dtype = self.header.shapes[name], dtype_of(name)
@@ -387,7 +404,8 @@ def _header(path: str | os.PathLike[str], content: Any) -> Header:
         raise DataError(
             f"{path} has another proof format than {FORMAT_VERSION}, which this svmcvx reads; upgrade svmcvx"
         )
-    _require_keys(content, "header", ("format", "version", "statement", "claim", "arrays"))
+    tested = ("test",) if "test" in content else ()
+    _require_keys(content, "header", ("format", "version", "statement", "claim", "arrays", *tested))
     statement = dict(_require_keys(content["statement"], "statement", FIELDS))
     given = statement["hyperparameters"]
     if isinstance(given, dict):
@@ -405,8 +423,9 @@ def _header(path: str | os.PathLike[str], content: Any) -> Header:
         if described["dtype"] != dtype_of(name):
             raise DataError(f"the dtype of the array {name[:40]!r} of a proof must be {dtype_of(name)}")
         shapes[name] = tuple(shape)
-    check_arrays(statement, claim["kind"], shapes)
-    return Header(statement, claim, shapes)
+    test = checked_test(statement, content["test"]) if tested else None
+    check_arrays(statement, claim["kind"], shapes, tested=test["rows"] if test else None)
+    return Header(statement, claim, shapes, test)
 
 
 def _require_keys(content: Any, what: str, names: tuple[str, ...]) -> dict[str, Any]:
@@ -438,6 +457,22 @@ def fingerprint(X: Any, y: Any, *, coded: bool = False) -> str:
     crc = fingerprint_of(n, d, rows[:: max(1, n // SAMPLE)])
     codes = np.asarray(y).ravel() if coded else np.unique(np.asarray(y).ravel(), return_inverse=True)[1]
     return f"{crc:08x}-{zlib.crc32(codes.astype(np.int64).tobytes()):08x}"
+
+
+def digest_of(T: Any) -> str:
+    """Return the SHA-256 of test rows: of the text ``NxD``, and all entries row by row as doubles, little endian and 0 for −0.
+
+    Parameters
+    ----------
+    T : ndarray or sparse matrix of shape (m, d)
+    """
+    sha = hashlib.sha256(f"{T.shape[0]}x{T.shape[1]}".encode())
+    step = max(1, CHUNK // (8 * max(1, T.shape[1])))
+    for start in range(0, T.shape[0], step):
+        part = T[start : start + step]
+        rows = part.toarray() if sp.issparse(part) else np.asarray(part)
+        sha.update((rows.astype("<f8") + 0.0).tobytes())
+    return sha.hexdigest()
 
 
 def fingerprint_of(n: int, d: int, part: Any) -> int:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from svmcvx.errors import DataError
 from svmcvx.proofs.format import Proof, fingerprint
 
-__all__ = ["AT_BOUND", "BETWEEN", "Data", "Problem", "ProofRejected"]
+__all__ = ["AT_BOUND", "BETWEEN", "Data", "Problem", "ProofRejected", "matrix_of"]
 
 Floats: TypeAlias = NDArray[np.float64]
 Rows: TypeAlias = NDArray[np.intp]
@@ -27,6 +27,29 @@ BETWEEN: Final = 2
 
 class ProofRejected(Exception):
     """A point of the proof does not prove anything; the message says what fails."""
+
+
+def matrix_of(X: Any, name: str) -> Any:
+    """Return a matrix of finite doubles, dense or by rows.
+
+    Raises
+    ------
+    DataError
+        If it is none.
+    """
+    try:
+        matrix: Any = sp.csr_array(X, dtype=np.float64) if sp.issparse(X) else np.asarray(X)
+        if matrix.ndim != 2 or matrix.dtype.kind not in "biufO":
+            raise TypeError
+        matrix = matrix.astype(np.float64, copy=False)
+    except (TypeError, ValueError):
+        raise DataError(f"{name} must be a real matrix, one observation a row") from None
+    if sp.issparse(matrix):
+        matrix = matrix.copy()
+        matrix.sum_duplicates()
+    if not np.isfinite(matrix.data if sp.issparse(matrix) else matrix).all():
+        raise DataError(f"{name} contains NaN or infinity")
+    return matrix
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,21 +76,9 @@ class Data:
         DataError
             If they are no matrix of finite numbers with a label a row.
         """
-        try:
-            matrix: Any = sp.csr_array(X, dtype=np.float64) if sp.issparse(X) else np.asarray(X)
-            if matrix.ndim != 2 or matrix.dtype.kind not in "biufO":
-                raise TypeError
-            matrix = matrix.astype(np.float64, copy=False)
-        except (TypeError, ValueError):
-            raise DataError("X must be a real matrix, one observation a row") from None
-        if sp.issparse(matrix):
-            matrix = matrix.copy()
-            matrix.sum_duplicates()
-        labels = np.asarray(y).ravel()
+        matrix, labels = matrix_of(X, "X"), np.asarray(y).ravel()
         if labels.size != matrix.shape[0]:
             raise DataError(f"y has {labels.size} labels but X has {matrix.shape[0]} rows")
-        if not np.isfinite(matrix.data if sp.issparse(matrix) else matrix).all():
-            raise DataError("X contains NaN or infinity")
         return cls(matrix, labels.tolist())
 
     def codes(self, statement: Mapping[str, Any]) -> Rows:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple, TypeAlias
 
@@ -29,7 +29,7 @@ from svmcvx.proofs.arithmetic.intervals import SLACK, TINY, U
 from svmcvx.proofs.definiteness import dense, is_symmetric, precomputed_block, proved_definite
 from svmcvx.proofs.problem import Problem, ProofRejected
 
-__all__ = ["Point", "Space", "kernel_matrix", "require_norm"]
+__all__ = ["Multipliers", "Point", "Space", "kernel_matrix", "require_norm"]
 
 Floats: TypeAlias = NDArray[np.float64]
 Rows: TypeAlias = NDArray[np.intp]
@@ -43,6 +43,33 @@ class Point(NamedTuple):
 
     scores: list[Ball]
     norm: Ball
+
+
+class Multipliers(NamedTuple):
+    """A feasible dual point, and how its dual value changes with single multipliers.
+
+    Attributes
+    ----------
+    values : list of balls
+    highest : list of balls or None
+        Their bounds; None where there are none.
+    signed : bool
+        Whether they may be negative.
+    gain : callable
+        Row and multiplier to its part of the dual value.
+    coefficients : list of balls
+        Those of w.
+    slopes, bends : ndarray
+        About the first and minus the second derivatives of the gains; no bound rests on them.
+    """
+
+    values: list[Ball]
+    highest: list[Ball] | None
+    signed: bool
+    gain: Callable[[int, Ball], Ball]
+    coefficients: list[Ball]
+    slopes: Floats
+    bends: Floats
 
 
 class Space:

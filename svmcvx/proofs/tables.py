@@ -21,6 +21,7 @@ __all__ = [
     "check_arrays",
     "checked_claim",
     "checked_statement",
+    "checked_test",
     "dtype_of",
     "dual_of",
 ]
@@ -184,7 +185,12 @@ TREE: Final[Mapping[str, tuple[str, Shape]]] = {
     "price": ("<f8", ("tree bounds",)),
 }
 
-FAMILIES: Final = ("statement", "model", "dual", "tree")
+# Intervals of scores of test rows, and the formulations and kernels of which they can be checked.
+SCORES: Final[Mapping[str, Shape]] = {"lower": ("test rows",), "upper": ("test rows",), "label": ("test rows",)}
+SCORED: Final = ("psvm", "penalised psvm", "hard_margin", "odm", "odml")
+SCORED_KERNELS: Final = ("rbf", "exponential", "laplacian", "polynomial")
+
+FAMILIES: Final = ("statement", "model", "dual", "tree", "scores")
 # Kinds of problems that are not convex, and who may state a lower end of them.
 SEARCHED: Final[Mapping[str, str]] = {"mixed-integer": "a solver", "enumeration": "a search"}
 KINDS: Final = (*SEARCHED, "local")
@@ -206,7 +212,7 @@ def dtype_of(name: str) -> str:
     family, _, entry = name.partition(".")
     if family == "tree" and entry in TREE:
         return TREE[entry][0]
-    return {"model.support": "<i8", "dual.code": "|u1"}.get(name, "<f8")
+    return {"model.support": "<i8", "dual.code": "|u1", "scores.label": "|u1"}.get(name, "<f8")
 
 
 def checked_statement(fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -311,7 +317,32 @@ def checked_claim(formulation: str, lower: Any, upper: Any, kind: Any, stated: A
     return {"lower": lower, "upper": upper, "kind": kind, "stated": stated}
 
 
-def _alternatives(statement: Mapping[str, Any], kind: str | None) -> dict[str, tuple[Arrays, ...]]:
+def checked_test(statement: Mapping[str, Any], test: Any) -> dict[str, Any]:
+    """Return how many test rows there are and their digest, as plain Python values.
+
+    Raises
+    ------
+    DataError
+        If they are none, or no scores of the statement can be checked.
+    """
+    name, kernel = statement["formulation"], statement["kernel"]
+    if name not in SCORED:
+        raise DataError(f"a proof of {name} has no scores of test rows, only one of {', '.join(SCORED)}")
+    definite = kernel is None or (kernel["name"] in SCORED_KERNELS and kernel.get("coef0", 0.0) >= 0.0)
+    if not definite:
+        raise DataError(
+            f"a proof with the kernel {kernel['name']} has no scores of test rows: it has to be positive semidefinite on any rows"
+        )
+    given = _mapping(test, "the test rows")
+    if given.keys() != {"rows", "digest"}:
+        raise DataError(f"the test rows of a proof have the entries digest, rows; this one has {_listed(given)}")
+    rows, digest = int(SIZE.checked("the number of test rows", given["rows"])), given["digest"]
+    if not isinstance(digest, str) or not re.fullmatch(r"[0-9a-f]{64}", digest):
+        raise DataError(f"the digest of the test rows of a proof is 64 hexadecimal digits, got {_short(digest)}")
+    return {"rows": rows, "digest": digest}
+
+
+def _alternatives(statement: Mapping[str, Any], kind: str | None, tested: int | None) -> dict[str, tuple[Arrays, ...]]:
     """The sets of arrays that each family may have."""
     name = statement["formulation"]
     known, form = FORMULATIONS[name], _form(name, statement["hyperparameters"])
@@ -332,6 +363,7 @@ def _alternatives(statement: Mapping[str, Any], kind: str | None) -> dict[str, t
         "model": models,
         "dual": ({}, *_with(form.dual, form.optional)) if form.dual else ({},),
         "tree": ({},),
+        "scores": ({},) if tested is None else (dict(SCORES),),
     }
     if linear and form.hyperparameters is COSTS and statement["hyperparameters"]["p"] == 1:
         found["dual"] += (CODED,)
@@ -361,6 +393,7 @@ def check_arrays(
     kind: str | None,
     arrays: Mapping[str, Sequence[int]],
     families: Sequence[str] = FAMILIES,
+    tested: int | None = None,
 ) -> None:
     """Refuse arrays, by their full names and shapes, that a proof of a statement does not have.
 
@@ -373,6 +406,8 @@ def check_arrays(
     arrays : dict of shapes
     families : sequence of str
         Which arrays there are.
+    tested : int, optional
+        Number of test rows, if there are scores of any.
 
     Raises
     ------
@@ -382,9 +417,10 @@ def check_arrays(
     strange = [name for name in arrays if name.partition(".")[0] not in families]
     if strange:
         raise DataError(f"a proof has no array {strange[0]!r}")
-    allowed = _alternatives(statement, kind)
+    allowed = _alternatives(statement, kind, tested)
     n, d, c = statement["rows"], statement["columns"], len(statement["classes"])
     sizes = {"n": n, "d": d, "c": c, "r": d + (statement["intercept"] == "penalised"), "p": c * (c - 1) // 2}
+    sizes |= {} if tested is None else {"test rows": tested}
     for family in families:
         found = {
             name.partition(".")[2]: tuple(shape) for name, shape in arrays.items() if name.startswith(f"{family}.")

@@ -373,6 +373,24 @@ def test_the_proof_of_a_pair_is_checked_against_the_data_of_all_classes(run):
     assert run("verify", "proofs/psvm_p=2.setosa-virginica.npz", "wine")[0] == 2
 
 
+def test_scores_of_test_rows_are_checked(run):
+    X, y = svmcvx.synthetic.outlier_data(30, 2, sigma=0.5, seed=4)
+    np.savez("train.npz", X=X[:20], y=y[:20])
+    np.savez("test.npz", X=X[20:], y=y[20:])
+    solution = svmcvx.fast.psvm(X[:20], y[:20], C=1.0)
+    svmcvx.guarantee(solution, X[:20], y[:20]).save_proof("proof.npz", X[20:])
+    code, out, _ = run("verify", "proof.npz", "train.npz", "--test", "test.npz")
+    assert code == 0
+    assert "proved: scores of every optimal machine on 10 test rows, 0 undecided; digest " in out
+    for arguments, why in (
+        ((), "pass them as test"),
+        (("--test", "train.npz"), "the test rows are not those of the proof"),
+    ):
+        code, out, _ = run("verify", "proof.npz", "train.npz", *arguments)
+        assert code == 1
+        assert why in out
+
+
 def test_a_claim_that_was_not_checked_does_not_hold(run):
     X, y = svmcvx.synthetic.outlier_data(20, 2, sigma=0.5, seed=4)
     np.savez("data.npz", X=X, y=y)

@@ -51,6 +51,21 @@ def test_the_oracle_finds_intervals_of_half_the_radius_wrong():
     assert any(check(seed, shrink=0.5)[1] == "MISS" for seed in HOSTILE)
 
 
+@pytest.mark.parametrize("seed", range(0, 40, 3))
+def test_the_second_checker_finds_intervals_that_hold(seed):
+    pytest.importorskip("flint")
+    from tests.predictions import check
+
+    assert check(seed, proofs=True)[1] in ("held", "refused")
+
+
+def test_half_the_radius_of_the_second_checker_is_found_wrong():
+    pytest.importorskip("flint")
+    from tests.predictions import check
+
+    assert any(check(seed, shrink=0.5, proofs=True)[1] == "MISS" for seed in (1, 6, 10, 33))
+
+
 @pytest.mark.parametrize("seed", range(12))
 def test_intervals_hold_with_few_vectors_in_the_first_system(seed, monkeypatch):
     pytest.importorskip("flint")
@@ -525,3 +540,60 @@ def test_frames_have_their_columns_checked():
     assert classifier.predict_guaranteed(pd.DataFrame(T, columns=["a", "b", "c"])).size == 40
     with pytest.raises(sx.DataError, match="feature names"):
         classifier.guarantee(frame[["b", "a", "c"]], y)
+
+
+# Proofs
+
+
+def test_a_saved_proof_says_whose_scores_it_has(tmp_path):
+    pytest.importorskip("flint")
+    X, y, T, _ = problem(d=2)
+    weight = np.where(np.arange(len(y)) % 7 == 0, 0.0, 1.0)
+    machine = sx.PSVMClassifier(C=0.5, p=1.5, kernel="rbf", tol=1e-3).fit(sp.csr_array(X), y, sample_weight=weight)
+    exact_machine = machine.guarantee(sp.csr_array(X), y)
+    exact_machine.save_proof(tmp_path / "proof.npz", sp.csr_array(T))
+    own = exact_machine.scores(T)
+    # Sparse or dense, the rows are the same.
+    for rows in (T, sp.csr_array(T)):
+        found = sx.verify(tmp_path / "proof.npz", X, y, test=rows, expect=machine)
+        assert found.holds
+        assert found.scores.labels.tolist() == own.labels.tolist()
+        assert np.median((found.scores.upper - found.scores.lower) / (own.upper - own.lower)) == pytest.approx(1, 0.01)
+        assert f"{len(T)} test rows" in str(found.scores)
+        assert "of every optimal machine" in found._repr_html_()
+    proof = sx.proofs.read_proof(tmp_path / "proof.npz")
+    assert proof.test["digest"] == found.scores.digest
+    assert found.scores.digest in proof._repr_html_()
+    # A proof without test rows says nothing of them.
+    assert "claims nothing of test rows" in sx.verify(machine.solution_.proof(), X, y, test=T).why
+
+
+def test_proofs_of_several_classes_are_those_of_the_pairs():
+    pytest.importorskip("flint")
+    rng = np.random.default_rng(3)
+    X, y = rng.standard_normal((45, 2)), np.repeat(["a", "b", "c"], 15)
+    X += 2.0 * np.eye(3, 2)[np.repeat(np.arange(3), 15)]
+    several = sx.PSVMClassifier(C=1.0).fit(X, y).guarantee(X, y)
+    with pytest.raises(sx.DataError, match=r"save one of each, as in guarantee.members\[0\].save_proof"):
+        several.proof(X)
+    pair = np.flatnonzero(y != "c")
+    found = sx.verify(several.members[0].proof(X), X[pair], y[pair], test=X)
+    assert found.holds
+    assert set(found.scores.labels) == {"a", "b"}
+    joint = sx.guarantee(sx.solve(sx.weston_watkins(X, y, lam=0.5)), X, y)
+    with pytest.raises(sx.DataError, match="knows the theorem for machines of two classes only"):
+        joint.proof(X)
+
+
+def test_a_row_of_which_nothing_is_known_claims_nothing():
+    pytest.importorskip("flint")
+    X, y, T, _ = problem(n=20, d=2, m=5)
+    # Squares of the last rows are no doubles.
+    T[3:] *= 1e200
+    exact_machine = sx.guarantee(sx.fast.psvm(X, y, C=0.5, p=1.0), X, y)
+    proof = exact_machine.proof(T)
+    assert sx.verify(proof, X, y, test=T).holds
+    nothing = ~np.isfinite(exact_machine.scores(T).lower)
+    assert nothing.tolist() == [False, False, False, True, True]
+    assert ((proof.scores["lower"] == -np.finfo(float).max) == nothing).all()
+    assert (proof.scores["label"][nothing] == 2).all()

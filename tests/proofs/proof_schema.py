@@ -3,7 +3,7 @@
 import json
 import math
 
-from svmcvx.proofs.tables import FORMULATIONS, KERNELS, KINDS, SEARCHED, TREE, Choice, dtype_of
+from svmcvx.proofs.tables import FORMULATIONS, KERNELS, KINDS, SCORED, SEARCHED, TREE, Choice, dtype_of
 
 NULL = {"type": "null"}
 
@@ -56,7 +56,8 @@ def forms():
             claim = {"kind": {"enum": list(KINDS) if known.counting else ["convex"]}}
             if not known.counting:
                 claim["stated"] = NULL
-            yield {"properties": {"statement": {"properties": statement}, "claim": {"properties": claim}}}
+            scores = {} if name in SCORED else {"test": False}
+            yield {"properties": {"statement": {"properties": statement}, "claim": {"properties": claim}, **scores}}
 
 
 def header_schema(_=""):
@@ -86,23 +87,29 @@ def header_schema(_=""):
         "type": "object",
         "properties": {
             name: described(dtype_of(name))
-            for name in ("model.support", "dual.code", *(f"tree.{name}" for name in TREE))
+            for name in ("model.support", "dual.code", "scores.label", *(f"tree.{name}" for name in TREE))
         },
-        "patternProperties": {"^statement\\.|^dual\\.(?!code$)|^model\\.(?!support$)": described("<f8")},
+        "patternProperties": {
+            "^statement\\.|^dual\\.(?!code$)|^model\\.(?!support$)|^scores\\.(?!label$)": described("<f8")
+        },
         "additionalProperties": False,
     }
+    whole = record(
+        {
+            "format": {"const": "svmcvx-proof"},
+            "version": {"const": 2},
+            "statement": record(statement),
+            "claim": record(claim),
+            "arrays": arrays,
+        }
+    )
+    whole["properties"]["test"] = record(
+        {"rows": {"type": "integer", "minimum": 1}, "digest": {"type": "string", "pattern": "^[0-9a-f]{64}$"}}
+    )
     schema = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "header.json of a proof, version 2",
-        **record(
-            {
-                "format": {"const": "svmcvx-proof"},
-                "version": {"const": 2},
-                "statement": record(statement),
-                "claim": record(claim),
-                "arrays": arrays,
-            }
-        ),
+        **whole,
         "oneOf": list(forms()),
     }
     return f"{lines(schema, 3)}\n"

@@ -1,9 +1,9 @@
 """A reference verifier of proofs in format 2, written from the page docs/proof_format.md alone, in exact rational arithmetic.
 
-    python reference_verifier.py PROOF.npz DATA.npz        DATA has the arrays X and y
+    python reference_verifier.py PROOF.npz DATA.npz        DATA has the arrays X and y, and T with scores of test rows
 
 It covers the linear machines psvm and penalised psvm with p = 1 and 2, odm, conic, zero_one with its trees, and m3svm with p = 2 and the hinge
-loss. numpy reads the arrays; numbers of a file are doubles, hence fractions; square roots are rounded up.
+loss; scores of the first three. numpy solves systems in doubles, whose solutions need not be good to be valid. It also reads the arrays; numbers of a file are doubles, hence fractions; square roots are rounded up.
 """
 
 import hashlib
@@ -35,7 +35,7 @@ def number(text):
     return value
 
 
-def read_proof(path, X, y):
+def read_proof(path, X, y, T):
     """Header and arrays of a proof; no array is read before its size is known to be right for the data."""
     with zipfile.ZipFile(path) as archive:
         members = {member.filename: member for member in archive.infolist()}
@@ -47,7 +47,7 @@ def read_proof(path, X, y):
         text = archive.read("header.json")
         numbers = dict.fromkeys(("parse_float", "parse_int", "parse_constant"), number)
         header = json.loads(text.decode(), object_pairs_hook=once, **numbers)
-        told = checked(header, X, y)
+        told = checked(header, X, y, T)
         demand(members.keys() == {"header.json", "digest.txt", *(f"{name}.npy" for name in told)}, "other members")
         digest, arrays = hashlib.sha256(text), {}
         for name, (dtype, shape) in sorted(told.items()):
@@ -78,6 +78,15 @@ def fingerprint(X, codes):
     return f"{crc:08x}-{zlib.crc32(np.array(codes, '<i8').tobytes()):08x}"
 
 
+def tested(test, T, columns):
+    """The number of test rows, if a header names those that are given; 0 if it names none."""
+    keys(test, "rows digest", "test")
+    demand(T is not None and json.dumps(test["rows"]) == str(len(T)) and T.shape[1] == columns, "other test rows")
+    digest = hashlib.sha256(f"{T.shape[0]}x{T.shape[1]}".encode() + (T.astype("<f8") + 0.0).tobytes()).hexdigest()
+    demand(test["digest"] == digest, "these are other test rows")
+    return len(T)
+
+
 # The header: shapes of arrays by letters; those that the data do not tell are free. What is not <f8 is in DTYPES.
 COMMON = {"statement.weight": "n", "model.coef": "d", "model.intercept": ""}
 ALPHA = {"dual.alpha": "n", "dual.code": "n", "dual.between": "b"}
@@ -85,7 +94,10 @@ CONIC = {"dual.gamma": "n", "dual.alpha": "n", "dual.lam": ""}
 TREE = "branch:N bounds:N upper:R price:R flip_count:R flip_row:F beta_count:R beta_row:V beta:V"
 TREE = {f"tree.{entry[:-2]}": entry[-1] for entry in TREE.split()}
 CLASSES = {"model.coef": "dc", "model.intercept": "c", "dual.alpha": "nc", "dual.flow": "dm"}
-DTYPES = {name: "<i4" for name in TREE if name not in ("tree.upper", "tree.price", "tree.beta")} | {"dual.code": "|u1"}
+DTYPES = {name: "<i4" for name in TREE if name not in ("tree.upper", "tree.price", "tree.beta")}
+DTYPES |= {"dual.code": "|u1", "scores.label": "|u1"}
+SCORES = {"scores.lower": "t", "scores.upper": "t", "scores.label": "t"}
+NOTHING = F(sys.float_info.max)
 # Intercepts, hyper-parameters of each form, and arrays.
 FORMULATIONS = {
     "psvm": ("free", ["C p"], ALPHA),
@@ -103,9 +115,9 @@ def keys(entry, names, what):
     demand(isinstance(entry, dict) and entry.keys() == set(names.split()), f"{what} has not exactly the keys {names}")
 
 
-def checked(header, X, y):
+def checked(header, X, y, T):
     """dtype and shape of each array, if the header is that of a proof about these data."""
-    keys(header, "format version statement claim arrays", "the header")
+    keys(header, "format version statement claim arrays" + " test" * ("test" in header), "the header")
     demand(json.dumps([header["format"], header["version"]]) == '["svmcvx-proof", 2]', "this is no proof of version 2")
     statement, claim, told = header["statement"], header["claim"], header["arrays"]
     keys(statement, "formulation hyperparameters kernel intercept rows columns classes fingerprint", "the statement")
@@ -132,9 +144,15 @@ def checked(header, X, y):
     demand(claim["kind"] in searched, f"{name} has no proofs of the kind {claim['kind']!r}")
     demand(ends[2] is None or claim["kind"] in searched[:2] != ("convex",), "an end is stated")
     shapes, priced = COMMON | arrays, {"dual.lam", "tree.price"} if "lam" in given else set()
-    demand({"model.coef", "model.intercept"} <= told.keys() <= shapes.keys() - priced, "an array is missing or strange")
+    scored = SCORES if "test" in header else {}
+    demand(scored or T is None, "nothing is claimed of test rows")
+    demand(not scored or name in ("psvm", "penalised psvm", "odm"), f"scores of {name} are not known here")
+    needed = {"model.coef", "model.intercept", *scored}
+    shapes |= scored
+    demand(needed <= told.keys() <= shapes.keys() - priced, "an array is missing or strange")
     demand(claim["kind"] == "enumeration" or not TREE.keys() & told.keys(), "only an enumeration has a tree")
     sizes = {"n": n, "d": d, "c": c, "r": d + (intercept == "penalised"), "m": c * (c - 1) // 2}
+    sizes["t"] = tested(header["test"], T, d) if scored else 0
     most = dict.fromkeys("NRFV", 2**27) | {"q": max(n, sizes["r"])}
     for key, entry in told.items():
         keys(entry, "dtype shape", key)
@@ -222,7 +240,7 @@ class Problem:
         u, square = self.model()
         return square / 2 + self.C * dot(self.s, [max(F(0), 1 - m) ** int(self.p) for m in u])
 
-    def lower_psvm(self):
+    def multipliers_psvm(self):
         caps, alpha = [self.C * s for s in self.s], self.dual.get("alpha")
         if "code" in self.dual:
             between, code = iter(self.arrays["dual.between"]), self.dual["code"]
@@ -240,20 +258,89 @@ class Problem:
             balanced = of_the_model or max(sums) - min(sums) <= ROUNDING * max(sums)
             demand(balanced, "the multipliers do not satisfy y'α = 0")
             alpha = [a * min(sums) / (sums[y > 0] or 1) for a, y in zip(alpha, self.y)]
-        smooth = sum(a * a / (4 * cap) for a, cap in zip(alpha, caps)) if self.p == 2 else 0
-        return sum(alpha) - smooth - self.signed(alpha)[1] / 2
+        return alpha
+
+    def gain_psvm(self, i, a):
+        return a - (a * a / (4 * self.C * self.s[i]) if self.p == 2 else 0)
+
+    def lower_psvm(self):
+        alpha = self.multipliers_psvm()
+        return sum(self.gain_psvm(i, a) for i, a in enumerate(alpha)) - self.signed(alpha)[1] / 2
 
     def upper_odm(self):
         u, square = self.model()
         losses = [(self.C1 if m < 1 else self.C2) * max(F(0), abs(1 - m) - self.D) ** 2 for m in u]
         return square / 2 + dot(self.s, losses) / sum(self.s)
 
-    def lower_odm(self):
+    def multipliers_odm(self):
         u, shares = self.model()[0], [s / sum(self.s) for s in self.s]
         slopes = ((self.C1 if m < 1 else -self.C2) * max(F(0), abs(1 - m) - self.D) for m in u)
-        theta = self.dual.get("theta") or [2 * c * slope for c, slope in zip(shares, slopes)]
-        prices = (t * t / (4 * (self.C1 if t > 0 else self.C2) * c) for t, c in zip(theta, shares))
-        return sum(theta) - self.D * sum(map(abs, theta)) - sum(prices) - self.signed(theta)[1] / 2
+        return self.dual.get("theta") or [2 * c * slope for c, slope in zip(shares, slopes)]
+
+    def gain_odm(self, i, t):
+        return t - self.D * abs(t) - t * t * sum(self.s) / (4 * (self.C1 if t > 0 else self.C2) * self.s[i])
+
+    def lower_odm(self):
+        theta = self.multipliers_odm()
+        return sum(self.gain_odm(i, t) for i, t in enumerate(theta)) - self.signed(theta)[1] / 2
+
+    def scores(self, T, lower, upper):
+        """Both ends of the score of every optimal machine on each test row."""
+        gain, a = getattr(self, f"gain_{self.family}"), getattr(self, f"multipliers_{self.family}")()
+        v, free, n = self.signed(a)[0], self.intercept == "free", len(a)
+        constant = [F(1)] if self.intercept == "penalised" else []
+        w = [*self.arrays["model.coef"], *([self.arrays["model.intercept"]] if constant else [])]
+        apart, centre = dot(*[[x - z for x, z in zip(v, w)]] * 2), [(x + z) / 2 for x, z in zip(v, w)]
+        base = lower - upper + apart / 4
+        square, price = max(float(-base), 2.0**-200), self.family == "odm" or self.p == 2
+        up = [self.C * s - x if self.family == "psvm" and self.p == 1 else math.inf for x, s in zip(a, self.s)]
+        down = a if self.family == "psvm" else [math.inf] * n
+        cost = [
+            s * (self.C if self.family == "psvm" else (self.C1 if x > 0 else self.C2) / sum(self.s))
+            for x, s in zip(a, self.s)
+        ]
+        bend = np.array([float(1 / (2 * c)) if price else 0.0 for c in cost])
+        room = np.array([float(min(*ends)) for ends in zip(up, down)])
+        with np.errstate(divide="ignore"):
+            added = 2 * bend + square / room**2
+        E = sorted(np.flatnonzero(np.isfinite(added)).tolist(), key=lambda i: added[i])[:400]
+        middle = (
+            [sum(column) / len(E) for column in columns([self.rows[i] for i in E])] if free and E else [F(0)] * len(v)
+        )
+        near = np.array([[float(x - z) for x, z in zip(self.rows[i], middle)] for i in E]).reshape(len(E), len(v))
+        K = near @ near.T
+        K += np.diag(added[E] + 1e-14 * np.abs(np.diag(K)).max(initial=0.0))
+        found = []
+        for row in T:
+            t = [*row, *constant]
+            c = np.linalg.solve(K, near @ np.array([float(x - z) for x, z in zip(t, middle)])) if E else []
+            if free and E:
+                ones = np.linalg.solve(K, np.ones(len(E)))
+                c = c + ones * (1 - c.sum()) / ones.sum()
+            c = {i: F(x) for i, x in zip(E, c)}
+            if free and E:
+                c[E[0]] += 1 - sum(c.values())
+            tried, ends = [c] * (not free or bool(E)) + [{}] * (not free), {}
+            for s in (1, -1):
+                single = [{i: F(1)} for i in range(n) if free and (up if s * self.y[i] > 0 else down)[i] > 0]
+                ends[s] = max(
+                    (self.end(s, t, one, base, centre, a, gain, (up, down), bend) for one in tried + single),
+                    default=-math.inf,
+                )
+            found.append((ends[1], -ends[-1]))
+        return found
+
+    def end(self, s, t, c, base, centre, a, gain, rooms, bend):
+        """What one choice of coefficients says of s times the score; the step is any that is within the bounds."""
+        h = [x - z for x, z in zip(t, combined(c.values(), [self.rows[i] for i in c]))] if c else t
+        most = [abs((rooms[0] if s * self.y[i] * x > 0 else rooms[1])[i] / x) for i, x in c.items() if x]
+        curve = float(dot(h, h)) / 4 + sum(bend[i] * float(x) ** 2 for i, x in c.items()) / 2
+        wanted = math.sqrt(max(float(-base), 2.0**-200) / curve) if curve > 0 else 2.0**500
+        eta = min(F(wanted), *(F(m) * (1 - F(1, 2**30)) for m in most if m < math.inf), F(2) ** 500)
+        if eta <= 0:
+            return -math.inf
+        gained = sum(gain(i, a[i] + s * eta * self.y[i] * x) - gain(i, a[i]) for i, x in c.items())
+        return (base + gained) / eta - eta * dot(h, h) / 4 + s * dot(centre, h)
 
     def priced(self, square, count):
         """The objective where a weight is inside the margin; infinite where this is more than is allowed."""
@@ -373,12 +460,30 @@ class Problem:
         return max(least, F(0))
 
 
+def confirm(P, arrays, T, lower, upper):
+    """Demand that the claims of scores are confirmed."""
+    claims = [*zip(arrays["scores.lower"], arrays["scores.upper"], arrays["scores.label"])]
+    demand(
+        all(low <= high and label == (1 if low > 0 else 0 if high <= 0 else 2) for low, high, label in claims), "labels"
+    )
+    for j, (found, claimed) in enumerate(zip(P.scores(rational(T), lower, upper), claims)):
+        demand(found[0] <= found[1], "the ends of a score cross")
+        demand(
+            claimed[0] <= -NOTHING or found[0] >= claimed[0],
+            f"the lower end of the score of test row {j} is not proved",
+        )
+        demand(
+            claimed[1] >= NOTHING or found[1] <= claimed[1], f"the upper end of the score of test row {j} is not proved"
+        )
+
+
 def verify(proof, data):
     """The ends that a file proves about the data of another, and what fails; nothing if they confirm what it claims."""
     try:
         with np.load(data) as found:
             X, y = found["X"].astype(float), found["y"].tolist()
-        header, arrays = read_proof(proof, X, y)
+            T = found["T"].astype(float) if "T" in found else None
+        header, arrays = read_proof(proof, X, y, T)
         P, claim = Problem(header["statement"], arrays, X, y), header["claim"]
         bounds = [P.lower_tree()] if TREE.keys() & arrays.keys() else []
         if any(name[:5] == "dual." for name in arrays) or (claim["lower"] is not None and not bounds):
@@ -389,6 +494,9 @@ def verify(proof, data):
             demand(upper <= F(claim["upper"]), "the upper end is not proved")
         demand(claim["lower"] is None or lower >= F(claim["lower"]), "the lower end is not proved")
         demand(lower <= upper, "the ends cross, so that one of them is false")
+        if "test" in header:
+            demand(-math.inf < lower and upper < math.inf, "scores follow from both ends")
+            confirm(P, arrays, T, lower, upper)
         return lower, upper, ""
     except Exception as error:  # whatever fails, nothing is proved
         return -math.inf, math.inf, f"{type(error).__name__}: {error}"

@@ -17,7 +17,7 @@ pytest.importorskip("flint")
 
 FOLDER = Path(svmcvx.proofs.__file__).parent
 # Functions whose texts refuse nothing.
-WRITERS = ("__str__", "__repr__", "_repr_html_", "shown", "_words", "_unproved")
+WRITERS = ("__str__", "__repr__", "_repr_html_", "html_table", "_words", "_unproved")
 
 
 def reasons() -> Iterator[tuple[str, range, str]]:
@@ -55,11 +55,15 @@ def recorded(lines):
 def test_every_reason_is_given(tmp_path):
     lines, path = set(), tmp_path / "proof.npz"
     for forgery in forgeries():
-        content, X, y, _ = forgery.make()
+        content, X, y, _, T = forgery.make()
         path.write_bytes(content)
         for rows, method in ((X, "auto"), (X, "a-priori"), (blocks_of(X, y), "auto")):
             with recorded(lines):
-                refused(lambda rows=rows, method=method, y=y: svmcvx.proofs.verify(path, rows, y, method=method))
+                refused(
+                    lambda rows=rows, method=method, y=y, T=T: svmcvx.proofs.verify(
+                        path, rows, y, test=T, method=method
+                    )
+                )
     for number, action in enumerate(PROVOKED.values()):
         folder = tmp_path / str(number)
         folder.mkdir()

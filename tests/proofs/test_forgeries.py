@@ -21,10 +21,10 @@ FORGERIES = list(forgeries())
 BYTES, TIMES = 6_000_000, 4
 
 
-def refusal(path, X, y, method="auto"):
+def refusal(path, X, y, method="auto", test=None):
     """The reason for which a file is refused, whatever way it is told."""
     try:
-        verified = sx.verify(path, X, y, method=method)
+        verified = sx.verify(path, X, y, test=test, method=method)
     except sx.DataError as error:
         return str(error)
     assert not verified
@@ -34,7 +34,7 @@ def refusal(path, X, y, method="auto"):
 
 @pytest.mark.parametrize("forgery", FORGERIES, ids=[forgery.name for forgery in FORGERIES])
 def test_a_forgery_is_refused_with_its_reason(forgery, tmp_path):
-    content, X, y, optimum = forgery.make()
+    content, X, y, optimum, T = forgery.make()
     path, data = tmp_path / "proof.npz", tmp_path / "data.npz"
     path.write_bytes(content)
     if optimum is not None:
@@ -43,7 +43,7 @@ def test_a_forgery_is_refused_with_its_reason(forgery, tmp_path):
         assert (lower is not None and lower > optimum) or (upper is not None and upper < optimum)
     tracemalloc.start()
     try:
-        why = refusal(path, X, y)
+        why = refusal(path, X, y, test=T)
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
@@ -51,12 +51,12 @@ def test_a_forgery_is_refused_with_its_reason(forgery, tmp_path):
     assert why.isprintable()
     assert peak <= BYTES + TIMES * 8 * X.shape[0] * X.shape[1]
     for rows, method in ((X, "a-priori"), (blocks_of(X, y), "auto")):
-        why = refusal(path, rows, y, method)
+        why = refusal(path, rows, y, method, T)
         assert re.search(
             f"{forgery.reason}|no check of .* in doubles|in blocks are checked for|doubles do not tell", why
         ), why
     if not sp.issparse(X):
-        np.savez(data, X=X, y=y)
+        np.savez(data, X=X, y=y, **({} if T is None else {"T": T}))
         lower, upper, why = reference_verifier.verify(path, data)
         assert (lower, upper) == (-np.inf, np.inf)
         assert why

@@ -16,6 +16,7 @@ import pytest
 import svmcvx as sx
 from svmcvx.proofs import Proof, ProofFile, Statement, fingerprint, read_proof, verify, write_proof
 from svmcvx.proofs.tables import FORMULATIONS, KERNELS
+from tests.proofs import reference_verifier
 
 SCHEMA = (Path(__file__).parents[2] / "docs" / "proof_header.schema.json").read_text()
 PAGE = (Path(__file__).parents[2] / "docs" / "proof_format.md").read_text()
@@ -28,6 +29,8 @@ DATA = [
     ([[-1.0, 0.0], [1.0, 1.0], [2.0, 0.0]], [0, 1, 1]),
 ]
 X, Y = (np.array(part) for part in DATA[0])
+SCORES = PAGE.split("## Scores")[1]
+TEST = np.array([[3.0], [-0.5], [0.0]])
 
 
 def npy(values, *, dtype="<f8", order="False", shape=None, version=b"\x01\x00"):
@@ -126,6 +129,44 @@ def steps(number, rows, arrays):
         "upper end": [norm, loss, norm + loss],
         "lower end": [*v, *of_dual, sum(v), dual, sum(theta), band, price, sum(theta) - band - price - dual],
     }
+
+
+def test_the_example_of_scores_is_a_proof(tmp_path):
+    header, table = SCORES.split("```json\n")[1].split("\n```")
+    arrays = arrays_of(table)
+    members = arrays | {"scores.label": npy(arrays["scores.label"], dtype="|u1")}
+    digest = re.search(r"\| digest \| ([0-9a-f]{64})", table)[1]
+    path = written(tmp_path / "example.npz", header, members, digest=digest)
+    found = verify(path, X, Y, test=TEST)
+    assert found.holds
+    assert found.scores.labels.tolist() == ["spam", "ham", None]
+    write_proof(tmp_path / "again.npz", read_proof(path))
+    with zipfile.ZipFile(tmp_path / "again.npz") as archive:
+        assert json.loads(archive.read("header.json")) == json.loads(header)
+    np.savez(tmp_path / "data.npz", X=X, y=Y, T=TEST)
+    assert reference_verifier.verify(path, tmp_path / "data.npz")[2] == ""
+    # Every number of the page is that of the fractions.
+    a, w, eta, base = Fraction(5, 16), Fraction(5, 8), Fraction(1, 16), Fraction(-1, 256)
+    near, far = a - eta / 2, a + eta / 2
+    gained = near + far - (near**2 + far**2) / 2 - 2 * a + a**2
+    brackets = [(base + gained) / eta - eta * Fraction(t) ** 2 / 4 for t in TEST[:, 0]]
+    told = {
+        "base": [w, base],
+        "coefficients": [Fraction(1, 2), eta, near, far, gained],
+        "bracket": brackets,
+        "centre": [w * Fraction(t) for t in TEST[:, 0]],
+    }
+    for name, values in told.items():
+        shown = [Fraction(x) for x in numbers(row_of(table, name))]
+        assert [x for x in values if x not in shown] == [], name
+    ends = [(w * Fraction(t) + half, w * Fraction(t) - half) for t, half in zip(TEST[:, 0], brackets, strict=True)]
+    assert [x for pair in ends for x in pair] == [Fraction(x) for x in numbers(row_of(table, "scores"))]
+    for (low, high), a, b in zip(ends, arrays["scores.lower"], arrays["scores.upper"], strict=True):
+        assert a <= low < high <= b
+    schema = pytest.importorskip("jsonschema").Draft202012Validator(json.loads(SCHEMA))
+    schema.validate(json.loads(header))
+    for test in ({"rows": 0, "digest": "0" * 64}, {"rows": 3, "digest": "A" * 64}, {"rows": 3}, None):
+        assert not schema.is_valid(json.loads(header) | {"test": test})
 
 
 def test_the_tables_of_the_page_are_those_of_the_program():

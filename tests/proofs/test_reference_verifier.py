@@ -42,6 +42,20 @@ def of_the_model(solver, **arguments):
     return proof_of
 
 
+def with_scores(solver, **arguments):
+    """A proof of the scores of the rows moved a little."""
+
+    def proof_of(X, y, weight):
+        solution = solver(X, y, sample_weight=weight, **arguments, tol=1e-4)
+        return sx.guarantee(solution, X, y).proof(moved(X))
+
+    return proof_of
+
+
+def moved(X):
+    return X + 0.25
+
+
 def m3svm(X, y, **arguments):
     return sx.solve(sx.m3svm(X, y, lam=0.1, p=2.0, loss="hinge", **arguments))
 
@@ -53,6 +67,9 @@ SOLVERS = {
     "psvm 2 without": solved(sx.fast.psvm, C=0.3, p=2, intercept="none"),
     "psvm 1 in bytes": coded,
     "psvm 2 of the model": of_the_model(sx.fast.psvm, C=0.7, p=2),
+    "scores of psvm 1": with_scores(sx.fast.psvm, C=2.0, p=1),
+    "scores of psvm 2": with_scores(sx.fast.psvm, C=0.3, p=2, intercept="penalised"),
+    "scores of odm": with_scores(sx.fast.odm, C1=20.0, C2=8.0, D=0.1),
     "odm": solved(sx.fast.odm, C1=20.0, C2=8.0, D=0.1),
     "odm of the model": of_the_model(sx.fast.odm, D=0.2, intercept=True),
     "conic": solved(sx.fast.conic, lam=0.5),
@@ -84,7 +101,7 @@ def made(seed):
 def changed(proof, seed):
     """The proof with an array scaled a little or a lot, or with another claim."""
     rng = np.random.default_rng([seed, 1])
-    families = {"model": proof.model, "dual": proof.dual, "tree": proof.tree}
+    families = {"model": proof.model, "dual": proof.dual, "tree": proof.tree, "scores": proof.scores}
     family = str(rng.choice([name for name, arrays in families.items() if arrays]))
     key = str(rng.choice([name for name, values in families[family].items() if values.dtype.kind == "f"]))
     values = families[family][key] * rng.choice([1.0 + 1e-12, 1.01, 0.5, -1.0, 0.0])
@@ -96,8 +113,9 @@ def verdicts(proof, X, y, folder):
     """What the checker and the reference verifier say of a proof's file."""
     path, data = folder / "proof.npz", folder / "data.npz"
     sx.proofs.write_proof(path, proof)
-    np.savez(data, X=X, y=y)
-    return sx.verify(path, X, y, method="balls"), reference_verifier.verify(path, data)
+    test = None if proof.test is None else moved(X)
+    np.savez(data, X=X, y=y, **({} if test is None else {"T": test}))
+    return sx.verify(path, X, y, test=test, method="balls"), reference_verifier.verify(path, data)
 
 
 def compare(seed, folder):
@@ -139,7 +157,7 @@ def test_it_runs_alone(tmp_path):
 
 def test_it_is_short_and_needs_nothing_but_numpy():
     text = FILE.read_text()
-    assert len(text.splitlines()) <= 400
+    assert len(text.splitlines()) <= 540
     nodes = [node for node in ast.walk(ast.parse(text)) if isinstance(node, (ast.Import, ast.ImportFrom))]
     names = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
     names |= {node.module for node in nodes if isinstance(node, ast.ImportFrom)}

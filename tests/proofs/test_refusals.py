@@ -11,10 +11,11 @@ import pytest
 import svmcvx as sx
 from svmcvx.proofs import Proof, checker, fingerprint, read_proof, verify, write_proof
 from svmcvx.proofs.blocks import described
+from svmcvx.proofs.checker import score_ends
 from svmcvx.proofs.families import margin
 from svmcvx.proofs.families.conic_loss import LARGEST
 from tests.proofs.forgeries.corpus import blocks_of
-from tests.proofs.forgeries.honest import SOLUTIONS, X, Y
+from tests.proofs.forgeries.honest import SOLUTIONS, TEST, X, Y
 
 pytest.importorskip("flint")
 
@@ -116,6 +117,19 @@ def ends_that_cross():
     return found
 
 
+def scored():
+    return sx.guarantee(SOLUTIONS["psvm"][0](), X, Y).proof(TEST)
+
+
+def scores_that_cross():
+    """A check of scores that is wrong: they are not believed."""
+    honest, ends = scored(), (np.ones(len(TEST)), np.zeros(len(TEST)))
+    with patch.object(checker, "_score_ends", lambda *_: ends):
+        found = verify(honest, X, Y, test=TEST)
+    assert found.scores is None
+    return found
+
+
 def unhashable():
     labels = np.empty(Y.size, dtype=object)
     labels[:] = [[label] for label in Y]
@@ -137,6 +151,13 @@ PROVOKED = {
         proof(), X, Y, expect=statement(weight=np.full(Y.size, 2.0))
     ),
     "the ends cross": lambda _: ends_that_cross(),
+    "there is no check of scores in doubles": lambda _: verify(scored(), X, Y, test=TEST, method="a-priori"),
+    "test must be a real matrix": lambda _: verify(scored(), X, Y, test=TEST[0]),
+    "test contains NaN or infinity": lambda _: verify(scored(), X, Y, test=TEST * np.nan),
+    "the ends of the score of test row 0 cross": lambda _: scores_that_cross(),
+    "the second checker proves nothing of these scores: the multiplier of row 0 is -1.0": lambda _: score_ends(
+        replace(proof(), dual={"alpha": -np.ones(Y.size)}), X, Y, TEST
+    ),
     "rows in blocks are checked in doubles": lambda _: verify(proof(), blocks_of(X, Y), Y, method="balls"),
     "block 1 must be a real matrix": lambda _: in_blocks(X[:10], np.full((14, 2), "one")),
     "block 1 is no matrix of finite numbers": lambda _: in_blocks(X[:10], np.full((14, 2), np.nan)),
@@ -168,7 +189,7 @@ def refused(action):
     """The reason that is given, raised or told."""
     try:
         found = action()
-    except (sx.DataError, sx.SolverUnavailable) as error:
+    except (sx.DataError, sx.SolverUnavailable, sx.NotCertified) as error:
         return str(error)
     return "" if found is None or found.holds else found.why
 

@@ -10,13 +10,16 @@ numbers: multipliers are cut to their bounds, and the class with the larger sum 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+import numpy as np
 from flint import arb
 
 from svmcvx.proofs.arithmetic.balls import Ball, as_fraction, balls, fractions, least, nonneg, power, total
 from svmcvx.proofs.problem import Problem, ProofRejected
-from svmcvx.proofs.space import Space
+from svmcvx.proofs.space import Multipliers, Space
 
-__all__ = ["FAMILY", "SHORTEST", "boxed", "shrink"]
+__all__ = ["FAMILY", "MULTIPLIERS", "SHORTEST", "boxed", "shrink"]
 
 # A multiplier may be above its bound, and a sum off zero, by this share; more is no rounding.
 ROUNDING = as_fraction(2.0**-40)
@@ -68,24 +71,42 @@ def _soft_upper(space: Space) -> Ball:
     return space.model.norm / 2 + C * total(losses)
 
 
-def _soft_lower(space: Space) -> Ball:
+def _soft_multipliers(space: Space) -> Multipliers:
     problem = space.problem
     C, p = as_fraction(problem.number("C")), problem.number("p")
-    caps = [C * s for s in fractions(problem.weight)]
-    alpha = boxed(problem, "alpha", caps if p == 1 else None)
+    exact = [C * s for s in fractions(problem.weight)]
+    alpha = boxed(problem, "alpha", exact if p == 1 else None)
     if problem.proof.statement.intercept == "free":
         alpha = _balanced(problem, alpha)
-    multipliers = [arb(a) for a in alpha]
-    value = total(multipliers)
-    if p > 1:
-        exact = arb(p)
-        gamma, scale = exact / (exact - 1), exact - 1
-        value -= scale * total(
-            arb(cap) * power(a / (arb(cap) * exact), gamma)
-            for a, cap in zip(multipliers, caps, strict=True)
-            if not a.is_zero()
-        )
-    return value - space.dual_point(space.signed(multipliers)).norm / 2
+    values, caps = [arb(a) for a in alpha], [arb(cap) for cap in exact]
+    if p == 1:
+        return _straight(space, values, caps)
+    size = np.array([float(a) for a in values])
+    full = p * problem.number("C") * problem.weight
+    xi = (size / full) ** (1.0 / (p - 1.0))
+    bends = np.where(size > 0, xi, 1.0) / ((p - 1.0) * np.where(size > 0, size, full))
+    return Multipliers(values, None, False, _curved(caps, arb(p)), space.signed(values), 1.0 - xi, bends)
+
+
+def _straight(space: Space, values: list[Ball], highest: list[Ball] | None) -> Multipliers:
+    """Multipliers whose gains are themselves."""
+    ones, zeros = np.ones(len(values)), np.zeros(len(values))
+    return Multipliers(values, highest, False, lambda _, a: a, space.signed(values), ones, zeros)
+
+
+def _curved(caps: list[Ball], p: Ball) -> Callable[[int, Ball], Ball]:
+    """Multipliers less the conjugates of their losses."""
+    gamma, scale = p / (p - 1), p - 1
+    return lambda i, a: a if a.is_zero() else a - scale * caps[i] * power(a / (caps[i] * p), gamma)
+
+
+def _lower(space: Space, found: Multipliers) -> Ball:
+    gains = total(found.gain(i, a) for i, a in enumerate(found.values))
+    return gains - space.dual_point(found.coefficients).norm / 2
+
+
+def _soft_lower(space: Space) -> Ball:
+    return _lower(space, _soft_multipliers(space))
 
 
 def shrink(space: Space) -> Ball:
@@ -104,14 +125,23 @@ def _hard_upper(space: Space) -> Ball:
     return space.model.norm / 2 / shrink(space) ** 2
 
 
-def _hard_lower(space: Space) -> Ball:
+def _hard_multipliers(space: Space) -> Multipliers:
     problem = space.problem
-    alpha = [arb(a) for a in _balanced(problem, boxed(problem, "alpha", None))]
-    return total(alpha) - space.dual_point(space.signed(alpha)).norm / 2
+    alpha = _balanced(problem, boxed(problem, "alpha", None))
+    return _straight(space, [arb(a) for a in alpha], None)
+
+
+def _hard_lower(space: Space) -> Ball:
+    return _lower(space, _hard_multipliers(space))
 
 
 # The upper and the lower end of each formulation.
 FAMILY = {
     **dict.fromkeys(("psvm", "penalised psvm"), (_soft_upper, _soft_lower)),
     "hard_margin": (_hard_upper, _hard_lower),
+}
+# Dual points of the formulations whose scores can be checked.
+MULTIPLIERS = {
+    **dict.fromkeys(("psvm", "penalised psvm"), _soft_multipliers),
+    "hard_margin": _hard_multipliers,
 }

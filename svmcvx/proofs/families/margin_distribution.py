@@ -11,14 +11,15 @@ margins α has no upper bound, and a model whose smallest margin is m < 1 is div
 
 from __future__ import annotations
 
+import numpy as np
 from flint import arb
 
 from svmcvx.proofs.arithmetic.balls import Ball, as_fraction, balls, fractions, nonneg, total
 from svmcvx.proofs.families.margin import boxed, shrink
 from svmcvx.proofs.problem import Problem
-from svmcvx.proofs.space import Space
+from svmcvx.proofs.space import Multipliers, Space
 
-__all__ = ["FAMILY"]
+__all__ = ["FAMILY", "MULTIPLIERS"]
 
 
 def _shares(problem: Problem) -> list[Ball]:
@@ -40,13 +41,29 @@ def _odm_upper(space: Space) -> Ball:
     return value
 
 
+def _odm_multipliers(space: Space) -> Multipliers:
+    problem = space.problem
+    C1, C2, D = _band(problem)
+    shares = [arb(share) for share in _shares(problem)]
+
+    def gain(i: int, t: Ball) -> Ball:
+        # Where the sign is not certain both prices bound the gain from below together.
+        price = t * t / (4 * shares[i])
+        if t > 0 or t < 0 or t.is_zero():
+            return t - D * abs(t) - price / (C1 if t > 0 else C2)
+        return t - D * abs(t) - (price / C1).union(price / C2)
+
+    theta = problem.dual("theta")
+    values, down = balls(theta), theta < 0
+    cost = np.where(down, problem.number("C2"), problem.number("C1")) * problem.weight / problem.weight.sum()
+    slopes = np.where(down, 1.0 + problem.number("D"), 1.0 - problem.number("D")) - theta / (2.0 * cost)
+    return Multipliers(values, None, True, gain, space.signed(values), slopes, 0.5 / cost)
+
+
 def _odm_lower(space: Space) -> Ball:
-    C1, C2, D = _band(space.problem)
-    theta = balls(space.problem.dual("theta"))
-    value = -space.dual_point(space.signed(theta)).norm / 2
-    for share, t in zip(_shares(space.problem), theta, strict=True):
-        value += t - D * abs(t) - t * t / (4 * (C1 if t > 0 else C2) * arb(share))
-    return value
+    found = _odm_multipliers(space)
+    gains = total(found.gain(i, t) for i, t in enumerate(found.values))
+    return gains - space.dual_point(found.coefficients).norm / 2
 
 
 def _soft_upper(space: Space) -> Ball:
@@ -81,20 +98,40 @@ def _hard_lower(space: Space) -> Ball:
 
 def _bound(space: Space, highest: list[Ball] | None) -> Ball:
     problem = space.problem
-    lam1, lam2 = arb(problem.number("lam1")), arb(problem.number("lam2"))
-    alpha = [arb(a) for a in boxed(problem, "alpha", highest)]
-    exact = _shares(problem)
-    shares = [arb(c) for c in exact]
-    tau = [arb(0)] * problem.n
-    if lam1 > 0 and problem.has_dual("tau"):
-        given = fractions(problem.dual("tau"))
-        whole = sum(given, as_fraction(0.0))
-        tau = [arb(t - c * whole) for t, c in zip(given, exact, strict=True)]
-    v = [a + lam2 * c - t for a, c, t in zip(alpha, shares, tau, strict=True)]
-    value = total(alpha) - space.dual_point(space.signed(v)).norm / 2
+    alpha, shares, tau = _dual_point(problem, highest)
+    lam1 = arb(problem.number("lam1"))
+    value = total(alpha) - space.dual_point(_coefficients(space, alpha, shares, tau)).norm / 2
     if lam1 > 0:
         value -= total(t * t / c for t, c in zip(tau, shares, strict=True)) / (4 * lam1)
     return value
+
+
+def _dual_point(problem: Problem, highest: list[Ball] | None) -> tuple[list[Ball], list[Ball], list[Ball]]:
+    """The multipliers α, the shares, and τ of sum 0."""
+    alpha = [arb(a) for a in boxed(problem, "alpha", highest)]
+    exact = _shares(problem)
+    tau = [arb(0)] * problem.n
+    if problem.number("lam1") > 0 and problem.has_dual("tau"):
+        given = fractions(problem.dual("tau"))
+        whole = sum(given, as_fraction(0.0))
+        tau = [arb(t - c * whole) for t, c in zip(given, exact, strict=True)]
+    return alpha, [arb(c) for c in exact], tau
+
+
+def _coefficients(space: Space, alpha: list[Ball], shares: list[Ball], tau: list[Ball]) -> list[Ball]:
+    lam2 = arb(space.problem.number("lam2"))
+    return space.signed([a + lam2 * c - t for a, c, t in zip(alpha, shares, tau, strict=True)])
+
+
+def _odml_multipliers(space: Space) -> Multipliers:
+    """Those of α alone, which move while τ stays."""
+    problem = space.problem
+    C = as_fraction(problem.number("C"))
+    highest = [C * c for c in _shares(problem)]
+    point = _dual_point(problem, highest)
+    ones = np.ones(problem.n)
+    caps = [arb(cap) for cap in highest]
+    return Multipliers(point[0], caps, False, lambda _, a: a, _coefficients(space, *point), ones, 0.0 * ones)
 
 
 FAMILY = {
@@ -102,3 +139,4 @@ FAMILY = {
     "odml": (_soft_upper, _soft_lower),
     "odml_hard_margin": (_hard_upper, _hard_lower),
 }
+MULTIPLIERS = {"odm": _odm_multipliers, "odml": _odml_multipliers}

@@ -26,6 +26,8 @@ class File:
     X, y : ndarray
     optimum : float or None
         The optimum of the problem that the header states, where it is known.
+    T : ndarray or None
+        The test rows whose scores are claimed.
     """
 
     header: dict[str, Any]
@@ -34,6 +36,7 @@ class File:
     y: np.ndarray
     optimum: float | None = None
     told: dict[str, Any] = field(default_factory=dict)
+    T: Any = None
 
     @property
     def statement(self) -> dict[str, Any]:

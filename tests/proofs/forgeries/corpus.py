@@ -13,7 +13,7 @@ import svmcvx as sx
 from .archive import File
 from .honest import honest
 
-ROOMS = ("containers", "headers", "arrays", "points", "merged", "trees", "kernels")
+ROOMS = ("containers", "headers", "arrays", "points", "merged", "trees", "kernels", "scores")
 
 
 class Forged(NamedTuple):
@@ -25,12 +25,15 @@ class Forged(NamedTuple):
     X, y : ndarray or sparse matrix
     optimum : float or None
         The optimum of the problem that the file states; it is outside what is claimed.
+    T : ndarray or None
+        Test rows that are passed.
     """
 
     content: bytes
     X: Any
     y: np.ndarray
     optimum: float | None = None
+    T: Any = None
 
 
 class Forgery(NamedTuple):
@@ -46,7 +49,7 @@ FOUND: list[Forgery] = []
 
 def forged(file: File, content: bytes | None = None, optimum: float | None = None) -> Forged:
     """The file of changed contents, or these bytes in its place."""
-    return Forged(file.content() if content is None else content, file.X, file.y, optimum)
+    return Forged(file.content() if content is None else content, file.X, file.y, optimum, file.T)
 
 
 def forgery(name: str, reason: str, base: str = "psvm") -> Callable[[Callable[[File], Any]], Any]:
