@@ -96,10 +96,10 @@ class Machine:
         if space.kernel is None:
             one = balls(model["coef"]) if problem.linear_model else None
             one = one or combination(problem.X[problem.support], balls(model["dual_coef"]))
-            other = combination(space.kept, v)
+            other = combination(space.rows, v)
             self.weights = [(a / divisor + c) / 2 for a, c in zip(one, other, strict=True)]
             apart = norm_squared(a / divisor - c for a, c in zip(one, other, strict=True))
-            scores = product(space.kept, self.weights)
+            scores = product(space.rows, self.weights)
         else:
             self.rows = np.union1d(problem.index, problem.support)
             full = [arb(0)] * self.rows.size
