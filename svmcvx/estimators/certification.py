@@ -35,8 +35,9 @@ from svmcvx.errors import DataError
 from svmcvx.estimators.base import CertifiedClassifier
 from svmcvx.estimators.pairs import parts
 from svmcvx.fast.core.monitor import monitored
+from svmcvx.fast.linear.loss_passes import hinge_power
 from svmcvx.fast.linear.newton import minimise
-from svmcvx.fast.linear.problem import LinearProblem, kind_of_power
+from svmcvx.fast.linear.problem import LinearProblem
 from svmcvx.feature_space import LinearSpace, feature_space
 from svmcvx.formulations.margin.absolute_norm import AbsoluteNormSVM
 from svmcvx.formulations.margin.liblinear import PenalisedPSVM
@@ -364,8 +365,7 @@ def _certify_linear_svc(
 def _multipliers(statement: PenalisedPSVM, w: Floats) -> Floats:
     """Return multipliers that bound the optimum, found from coefficients near it."""
     data = statement.space.data
-    kind = kind_of_power(statement.p)
-    problem = LinearProblem(data.X, data.y, statement.C * data.weight, kind, p=statement.p)
+    problem = LinearProblem(data.X, data.y, statement.C * data.weight, hinge_power(statement.p))
     with monitored(tol=DUAL_TOL, max_iter=DUAL_STEPS, verbose=False, callback=None) as monitor:
         point, _ = minimise(problem, monitor, w=w)
     return point.alpha

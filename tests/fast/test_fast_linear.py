@@ -9,11 +9,12 @@ from hypothesis import strategies as st
 import svmcvx as sx
 from svmcvx.fast import odm, odml, psvm
 from svmcvx.fast.core.monitor import monitored
-from svmcvx.fast.linear import loss_passes as passes
+from svmcvx.fast.linear import margin_passes as passes
+from svmcvx.fast.linear.loss_passes import band, flat_one, hinge_power
 from svmcvx.fast.linear.margins import Margins
 from svmcvx.fast.linear.newton import LinearNewtonSettings, minimise
 from svmcvx.fast.linear.polish import Polish
-from svmcvx.fast.linear.problem import LinearProblem, kind_of_power, linear_model
+from svmcvx.fast.linear.problem import LinearProblem, linear_model
 from svmcvx.fast.margin_distribution.odm import ODMSettings
 from svmcvx.fast.margin_distribution.odml import ODMLSettings
 from svmcvx.feature_space import LinearSpace
@@ -201,7 +202,7 @@ def test_the_variance_of_the_margins_is_a_term_of_its_own():
     # Without a hinge the machine is a quadratic: w = R⁻¹q.
     X, y = design("plain", 4, n=30)
     c = np.full(30, 1 / 30)
-    problem = LinearProblem(X, y, 1e-9 * c, passes.HINGE, p=1.0, linear_term=X.T @ (y * c), variance=5.0, share=c)
+    problem = LinearProblem(X, y, 1e-9 * c, hinge_power(1.0), linear_term=X.T @ (y * c), variance=5.0, share=c)
     with monitored(tol=1e-12, max_iter=50, verbose=False, callback=None) as monitor:
         point, _ = minimise(problem, monitor)
     Z = y[:, None] * X
@@ -238,7 +239,7 @@ def test_systems_in_features_in_observations_and_by_conjugate_gradients_agree(p)
     iterations = LinearNewtonSettings(direct_work=0.0, direct_work_stiff=0.0)
     centred = X - X.mean(axis=0)
     for data in (centred, sp.csr_array(centred)):
-        problem = LinearProblem(data, y.astype(float), np.ones(40), kind_of_power(p), p=p, bias=True)
+        problem = LinearProblem(data, y.astype(float), np.ones(40), hinge_power(p), bias=True)
         with monitored(tol=1e-8, max_iter=1000, verbose=False, callback=None) as monitor:
             point, status = minimise(problem, monitor, settings=iterations)
         assert status == "optimal"
@@ -389,29 +390,19 @@ def test_limits_give_the_best_point_with_its_interval(solve):
 
 
 @given(
-    st.sampled_from(
-        (
-            (passes.POWER, 2.0),
-            (passes.POWER, 3.5),
-            (passes.HINGE, 1.0),
-            (passes.ENVELOPE, 1.05),
-            (passes.ENVELOPE, 1.7),
-        )
-    ),
+    st.sampled_from([*map(hinge_power, (1.0, 1.05, 1.7, 2.0, 3.5)), band(0.6, 1.4, 0.5)]),
     st.floats(-3, 3),
     st.floats(0, 1),
     st.floats(1e-2, 1e4),
 )
 @FEW
-def test_multipliers_are_the_derivatives_of_the_smooth_losses(kind, z, share, sigma):
-    kind, p = kind
+def test_multipliers_are_the_derivatives_of_the_smooth_losses(loss, z, share, sigma):
     c, one = np.array([0.7]), np.ones(1)
+    centre = np.zeros(1) if loss.smooth else share * c
 
     def value(z):
         alpha, slope = np.empty(1), np.empty(1)
-        sums = passes.prox_sums(
-            kind, np.array([1.0 - z]), one, 0.0, share * c, c, sigma, p, 1.0, 1.0, 0.0, one, alpha, slope
-        )
+        sums = passes.prox_sums(loss, np.array([1.0 - z]), one, 0.0, centre, c, sigma, one, alpha, slope)
         return sums, alpha[0], slope[0]
 
     step = 1e-5 / max(1.0, sigma)
@@ -420,28 +411,35 @@ def test_multipliers_are_the_derivatives_of_the_smooth_losses(kind, z, share, si
     assert below[1] <= alpha <= above[1]
     assert below[1] * (1 - 1e-4) - 1e-5 <= (above[0][0] - below[0][0]) / (2 * step) <= above[1] * (1 + 1e-4) + 1e-5
     assert slope >= 0
-    if kind != passes.POWER:
+    if not loss.smooth:
         assert slope <= sigma * c[0] * (1 + 1e-12)
-        # Fenchel-Young, with equality only where the centre is optimal.
-        assert sums[1] + passes.conjugate(kind, np.array([alpha]), c, p, 1.0, 1.0, 0.0) >= alpha * z - 1e-12
+    # Fenchel-Young, with equality for smooth losses, and for others only where the centre is optimal.
+    left = sums[1] + passes.conjugate(loss, np.array([alpha]), c) - alpha * z
+    assert left >= -1e-12 * max(1.0, sums[1])
+    if loss.smooth:
+        assert left <= 1e-12 * max(1.0, sums[1])
+    # Where there is no slope the multiplier is the same up to the ends of the interval, and not beyond.
+    if slope == 0.0:
+        for end, outwards in zip(flat_one(loss, z, centre[0], c[0], sigma), (-1e-6, 1e-6), strict=True):
+            assert np.isinf(end) or value(end - outwards)[2] == 0.0 < value(end + outwards)[2]
 
 
-@pytest.mark.parametrize(("kind", "p"), [(passes.HINGE, 1.0), (passes.POWER, 2.0), (passes.POWER, 2.5)])
-def test_passes_over_many_observations_are_sums_and_keep_what_is_not_a_number(kind, p):
+@pytest.mark.parametrize("loss", [*map(hinge_power, (1.0, 2.0, 2.5)), band(0.6, 1.4, 0.1)])
+def test_passes_over_many_observations_are_sums_and_keep_what_is_not_a_number(loss):
     rng = np.random.default_rng(0)
     n = 37
     f, df, c, norms = rng.normal(size=n), rng.normal(size=n), rng.uniform(0.1, 2, n), rng.uniform(0, 3, n)
     y = np.where(rng.random(n) < 0.5, 1.0, -1.0)
-    centre = rng.random(n) * c if kind == passes.HINGE else np.zeros(n)
-    rest = (4.0, p, 1.0, 1.0, 0.0)
+    centre = np.zeros(n) if loss.smooth else rng.random(n) * c
+    sigma = 4.0
 
     def everything(rows):
         alpha, slope = np.empty(rows.size), np.empty(rows.size)
-        part = (f[rows], y[rows], 0.3, centre[rows], c[rows], *rest)
+        part = (f[rows], y[rows], 0.3, centre[rows], c[rows], sigma)
         return (
-            np.array(passes.prox_sums(kind, *part, norms[rows], alpha, slope)),
-            np.array(passes.along(kind, f[rows], df[rows], 0.7, y[rows], 0.3, 0.1, centre[rows], c[rows], *rest)),
-            np.array(passes.slope_of_bias(kind, *part)),
+            np.array(passes.prox_sums(loss, *part, norms[rows], alpha, slope)),
+            np.array(passes.along(loss, f[rows], df[rows], 0.7, y[rows], 0.3, 0.1, centre[rows], c[rows], sigma)),
+            np.array(passes.slope_of_bias(loss, *part)),
         )
 
     together = everything(np.arange(n))
@@ -465,7 +463,7 @@ def test_large_weights_and_a_class_of_one_point_do_not_stall(p, C):
 def test_a_problem_with_a_linear_term_and_no_bias_minimises_its_quadratic():
     X, y = design("plain", 1)
     linear_term = np.array([1.0, -2.0, 0.5])
-    problem = LinearProblem(X, y.astype(float), np.full(y.size, 1e-12), passes.POWER, linear_term=linear_term)
+    problem = LinearProblem(X, y.astype(float), np.full(y.size, 1e-12), hinge_power(2.0), linear_term=linear_term)
     with monitored(tol=1e-10, max_iter=20, verbose=False, callback=None) as monitor:
         point, _ = minimise(problem, monitor)
     assert np.allclose(point.w, linear_term, atol=1e-8)
@@ -499,7 +497,7 @@ def hinge_bounds(problem, w, b, alpha):
 def test_the_polish_is_the_optimum_to_rounding(seed, bias, sparse):
     X, y = design("plain", seed, n=60, d=4)
     rows = sp.csr_array(X) if sparse else X
-    problem = LinearProblem(rows, y.astype(float), np.full(60, 0.7), passes.HINGE, p=1.0, bias=bias)
+    problem = LinearProblem(rows, y.astype(float), np.full(60, 0.7), hinge_power(1.0), bias=bias)
     margins, near = near_the_optimum(problem)
     found = Polish(margins)(True)
     assert found is not None
@@ -518,7 +516,7 @@ def test_what_the_polish_returns_is_feasible_whatever_is_free(name, seed, bias):
     X, y = design(name, seed)
     rng = np.random.default_rng(seed)
     n = y.size
-    problem = LinearProblem(X, y.astype(float), rng.uniform(0.1, 2.0, n), passes.HINGE, p=1.0, bias=bias)
+    problem = LinearProblem(X, y.astype(float), rng.uniform(0.1, 2.0, n), hinge_power(1.0), bias=bias)
     margins = Margins(problem)
     margins.alpha = problem.c * rng.choice([0.0, 0.5, 1.0], n)
     margins.slope = np.where((margins.alpha > 0) & (margins.alpha < problem.c), 1.0, 0.0)
@@ -534,9 +532,9 @@ def test_what_the_polish_returns_is_feasible_whatever_is_free(name, seed, bias):
 @pytest.mark.parametrize("kernel_expansion", [False, True])
 def test_only_linear_conditions_are_polished(kernel_expansion):
     X, y = design("plain", 0)
-    kinds = {kind_of_power(1.0): not kernel_expansion, kind_of_power(1.5): False, kind_of_power(2.0): False}
-    for kind, wanted in kinds.items():
-        problem = LinearProblem(X, y.astype(float), np.ones(y.size), kind, kernel_expansion=kernel_expansion)
+    losses = {hinge_power(1.0): not kernel_expansion, hinge_power(1.5): False, hinge_power(2.0): False}
+    for loss, wanted in losses.items():
+        problem = LinearProblem(X, y.astype(float), np.ones(y.size), loss, kernel_expansion=kernel_expansion)
         assert Polish.applies(problem, Margins(problem)) is wanted
 
 

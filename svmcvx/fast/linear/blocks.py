@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from svmcvx.errors import DataError
 from svmcvx.fast.core.monitor import Callback, Found, Monitor, monitored, solved_from
+from svmcvx.fast.linear.loss_passes import LinearLoss
 from svmcvx.fast.linear.margins import Margins, NormalMatrix, Observed
 from svmcvx.fast.linear.newton import minimise
 from svmcvx.fast.linear.problem import LinearNewtonSettings, LinearProblem, LinearTerms, Point
@@ -58,17 +59,16 @@ class BlockLoss:
 
     Attributes
     ----------
-    kind : int
-        One of the kinds of :mod:`svmcvx.fast.linear.loss_passes`.
+    loss : LinearLoss
     cost : float
         By which the weight of a row is multiplied.
     terms : dict
-        Parameters of the loss, whether there is a free bias, the linear term and the variance of the margins.
+        Whether there is a free bias, the linear term and the variance of the margins.
     whole_weight : float
         Sum of all weights, of which the shares in the variance are taken; 0 without a variance.
     """
 
-    kind: int
+    loss: LinearLoss
     cost: float
     terms: dict[str, Any] = field(default_factory=dict)
     whole_weight: float = 0.0
@@ -76,7 +76,7 @@ class BlockLoss:
     def of(self, X: Any, y: Floats, weight: Floats, norms: Floats | None = None) -> LinearProblem:
         """Return the problem of some rows."""
         share = weight / self.whole_weight if self.whole_weight else None
-        return LinearProblem(X, y, self.cost * weight, self.kind, norms=norms, share=share, **self.terms)
+        return LinearProblem(X, y, self.cost * weight, self.loss, norms=norms, share=share, **self.terms)
 
 
 class BlockMargins(Margins):
@@ -256,7 +256,7 @@ def minimise_in_blocks(
     terms = LinearTerms(
         space.n,
         space.d,
-        loss.kind,
+        loss.loss,
         largest_norm=space.largest_norm,
         stiffness=loss.cost * space.stiffness,
         entries=space.entries,

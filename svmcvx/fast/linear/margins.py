@@ -14,7 +14,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from svmcvx.fast.linear import loss_passes as passes
+from svmcvx.fast.linear import margin_passes as passes
 from svmcvx.fast.linear.problem import LinearProblem, RowSums
 
 __all__ = ["Margins", "NormalMatrix", "Observed", "flat_middle"]
@@ -78,10 +78,8 @@ class Margins:
     def __init__(self, problem: LinearProblem, alpha: Floats | None = None) -> None:
         self.problem = problem
         n = problem.n
-        if alpha is None:
-            self.centre = np.zeros(n)
-        else:
-            self.centre = np.clip(alpha, 0.0, problem.c if problem.kind == passes.HINGE else np.inf)
+        low, high = problem.loss.domain
+        self.centre = np.zeros(n) if alpha is None else np.clip(alpha, low * problem.c, high * problem.c)
         self.alpha, self.slope = np.zeros(n), np.zeros(n)
         self.kept = self.expansion = self.alpha
         self.f = self.df = self.alpha
@@ -132,22 +130,20 @@ class Margins:
     def balance(self, b: float, sigma: float) -> tuple[float, float, float]:
         """Return Σyα, Σ of the slopes, and Σ|α| at a bias."""
         m = self.problem
-        found = passes.slope_of_bias(m.kind, self.f, m.y, b, self.centre, m.c, sigma, *m.loss)
+        found = passes.slope_of_bias(m.loss, self.f, m.y, b, self.centre, m.c, sigma)
         return float(found[0]), float(found[1]), float(found[2])
 
     def flat_ends(self, b: float, sigma: float) -> tuple[float, float]:
         """Return the moves of the bias to the ends of the interval without slopes."""
         m = self.problem
-        left, right = passes.flat_ends(m.kind, self.f, m.y, b, self.centre, m.c, sigma)
+        left, right = passes.flat_ends(m.loss, self.f, m.y, b, self.centre, m.c, sigma)
         return float(left), float(right)
 
     def prox_step(self, b: float, sigma: float, mean: float) -> Observed:
         """Set multipliers and slopes; return the sums over the rows. `mean` is that of the margins, for their variance."""
         m = self.problem
-        sums = passes.prox_sums(
-            m.kind, self.f, m.y, b, self.centre, m.c, sigma, *m.loss, m.norms, self.alpha, self.slope
-        )
-        conjugate = float(passes.conjugate(m.kind, self.alpha, m.c, *m.loss))
+        sums = passes.prox_sums(m.loss, self.f, m.y, b, self.centre, m.c, sigma, m.norms, self.alpha, self.slope)
+        conjugate = float(passes.conjugate(m.loss, self.alpha, m.c))
         variance, v = 0.0, self.alpha
         if m.variance > 0:
             self.mean_margin = mean
@@ -164,7 +160,7 @@ class Margins:
     def along(self, t: float, b: float, db: float, sigma: float) -> float:
         """Return the derivative of Σe in t at scores f + t df and bias b + t db."""
         m = self.problem
-        return float(passes.along(m.kind, self.f, self.df, t, m.y, b, db, self.centre, m.c, sigma, *m.loss))
+        return float(passes.along(m.loss, self.f, self.df, t, m.y, b, db, self.centre, m.c, sigma))
 
     def variance_along(self, mean: float) -> tuple[float, float]:
         """Return τ'f and τ'df for the multipliers τ of the step's variance, whose mean margin is `mean`."""

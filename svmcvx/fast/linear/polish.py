@@ -18,7 +18,7 @@ import scipy.linalg as sl
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from svmcvx.fast.linear import loss_passes as passes
+from svmcvx.fast.linear.loss_passes import HINGE
 from svmcvx.fast.linear.margins import Margins
 from svmcvx.fast.linear.problem import LinearTerms, RowSums
 from svmcvx.numerical.bordered import bordered_solution
@@ -62,7 +62,7 @@ class Polish:
     def applies(terms: LinearTerms, rows: Margins) -> bool:
         """Whether the conditions are linear and the rows in memory."""
         plain = terms.linear_term is None and not terms.variance and not terms.kernel_expansion
-        return rows.whole and terms.kind == passes.HINGE and plain
+        return rows.whole and terms.loss.kind == HINGE and plain
 
     def __call__(self, end_of_round: bool) -> Polished | None:
         """Return the solution for the multipliers that are free now, if they were before as well, or are few and a round has ended."""

@@ -31,7 +31,8 @@ from numpy.typing import NDArray
 
 from svmcvx.certificate import EPS
 from svmcvx.data import Features
-from svmcvx.fast.linear import loss_passes as passes
+from svmcvx.fast.linear import margin_passes as passes
+from svmcvx.fast.linear.loss_passes import LinearLoss
 from svmcvx.feature_space import FeatureSpace
 from svmcvx.kernels import row_norms
 from svmcvx.model import LinearModel
@@ -47,7 +48,6 @@ __all__ = [
     "RowSums",
     "earlier_coefficients",
     "estimated_rounding",
-    "kind_of_power",
     "linear_model",
 ]
 
@@ -104,11 +104,6 @@ def estimated_rounding(terms: int) -> float:
     return EPS * (4.0 + math.sqrt(terms))
 
 
-def kind_of_power(p: float) -> int:
-    """Return the kind of loss of the hinge to the power p ≥ 1."""
-    return passes.HINGE if p == 1 else passes.ENVELOPE if p < 2 else passes.POWER
-
-
 @dataclass(frozen=True, eq=False)
 class LinearTerms:
     r"""The problem of one linear machine, but for its rows.
@@ -117,10 +112,7 @@ class LinearTerms:
     ----------
     n, d : int
         Numbers of rows and of columns.
-    kind : int
-        One of the kinds of :mod:`svmcvx.fast.linear.loss_passes`.
-    p, C1, C2, D : float
-        Parameters of the loss, where it has them.
+    loss : LinearLoss
     bias : bool
         Whether there is a free bias.
     linear_term : ndarray of shape (d,), optional
@@ -140,11 +132,7 @@ class LinearTerms:
 
     n: int
     d: int
-    kind: int
-    p: float = 2.0
-    C1: float = 1.0
-    C2: float = 1.0
-    D: float = 0.0
+    loss: LinearLoss
     bias: bool = False
     linear_term: Floats | None = None
     kernel_expansion: bool = False
@@ -156,12 +144,7 @@ class LinearTerms:
     @property
     def smooth(self) -> bool:
         """Whether the loss itself has a derivative that Newton's method can use."""
-        return self.kind in (passes.POWER, passes.BAND)
-
-    @property
-    def loss(self) -> tuple[float, float, float, float]:
-        """The parameters of the loss in the order of the compiled passes."""
-        return self.p, self.C1, self.C2, self.D
+        return self.loss.smooth
 
 
 class LinearProblem(LinearTerms):
@@ -174,8 +157,7 @@ class LinearProblem(LinearTerms):
         Labels ±1.
     c : ndarray of shape (n,)
         Weights of the losses (``C s`` for the pSVM).
-    kind : int
-        One of the kinds of :mod:`svmcvx.fast.linear.loss_passes`.
+    loss : LinearLoss
     share : ndarray of shape (n,), optional
         Shares of the observations in the variance of the margins; equal ones by default.
     norms : ndarray of shape (n,), optional
@@ -202,7 +184,7 @@ class LinearProblem(LinearTerms):
         X: Features,
         y: Floats,
         c: Floats,
-        kind: int,
+        loss: LinearLoss,
         *,
         share: Floats | None = None,
         norms: Floats | None = None,
@@ -215,7 +197,7 @@ class LinearProblem(LinearTerms):
         super().__init__(
             n,
             d,
-            kind,
+            loss,
             largest_norm=float(norms.max(initial=0.0)),
             stiffness=float((c * norms**2).max(initial=0.0)),
             entries=X.nnz / max(n, 1) if sp.issparse(X) else float(d),
@@ -239,15 +221,13 @@ class LinearProblem(LinearTerms):
     def loss_at(self, f: Floats, b: float, centre: Floats) -> float:
         """Return the sum of the losses at scores `f` and a bias."""
         scratch = np.empty((2, self.n))
-        sums = passes.prox_sums(
-            self.kind, f, self.y, b, centre, self.c, 1.0, *self.loss, self.norms, scratch[0], scratch[1]
-        )
+        sums = passes.prox_sums(self.loss, f, self.y, b, centre, self.c, 1.0, self.norms, scratch[0], scratch[1])
         return float(sums[1])
 
     def sums_of(self, alpha: Floats, loss: float) -> RowSums:
         """Return the sums that both objectives need, for multipliers and the losses of a point that does not follow from them."""
         size = np.abs(alpha)
-        norm_sum, conjugate = float(size @ self.norms), float(passes.conjugate(self.kind, alpha, self.c, *self.loss))
+        norm_sum, conjugate = float(size @ self.norms), float(passes.conjugate(self.loss, alpha, self.c))
         total, balance = float(alpha.sum()), float(self.y @ alpha)
         return RowSums(0.0, loss, total, balance, float(size.sum()), norm_sum, 0.0, conjugate, 0.0)
 

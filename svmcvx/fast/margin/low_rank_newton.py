@@ -22,8 +22,9 @@ from numpy.typing import NDArray
 
 from svmcvx.fast.core.monitor import Monitor
 from svmcvx.fast.core.pivoted_cholesky import PartialFactor, columns_in, partial_factor
+from svmcvx.fast.linear.loss_passes import hinge_power
 from svmcvx.fast.linear.newton import minimise, on_factor
-from svmcvx.fast.linear.problem import LinearProblem, kind_of_power
+from svmcvx.fast.linear.problem import LinearProblem
 from svmcvx.formulations.margin.psvm import PSVM
 
 __all__ = ["LowRankNewton", "LowRankSettings"]
@@ -122,10 +123,10 @@ class LowRankNewton:
             return []
         L = self.factor.factor
         self.rank, self.factor = L.shape[1], None
-        statement, p = self.statement, self.statement.p
+        statement = self.statement
         L = np.ascontiguousarray(L - L.mean(axis=0))
-        c, kind = statement.C * statement.space.data.weight, kind_of_power(p)
-        problem = LinearProblem(L, statement.y, c, kind, p=p, bias=True, kernel_expansion=True)
+        c = statement.C * statement.space.data.weight
+        problem = LinearProblem(L, statement.y, c, hinge_power(statement.p), bias=True, kernel_expansion=True)
         # A smooth loss starts at w = 0: for p > 2, Newton's method takes many steps from large slacks.
         point, _ = minimise(problem, on_factor(monitor), alpha=None if problem.smooth else alpha)
         return [point.alpha, point.expansion]

@@ -17,8 +17,9 @@ from svmcvx.data import Features
 from svmcvx.errors import DataError
 from svmcvx.fast.core.monitor import Callback, Monitor
 from svmcvx.fast.linear.blocks import BlockLoss, solve_in_blocks
+from svmcvx.fast.linear.loss_passes import hinge_power
 from svmcvx.fast.linear.newton import minimise
-from svmcvx.fast.linear.problem import LinearProblem, kind_of_power, linear_model
+from svmcvx.fast.linear.problem import LinearProblem, linear_model
 from svmcvx.feature_space import FeatureSpace
 from svmcvx.feature_space.blocks import BlockSpace
 from svmcvx.feature_space.linear import DENSE
@@ -77,7 +78,7 @@ def solve_linear(
     space, p = statement.space, statement.p
     c = statement.C * statement.weight
     X, centre = _features(space)
-    problem = LinearProblem(X, statement.y, c, kind_of_power(p), p=p, bias=True)
+    problem = LinearProblem(X, statement.y, c, hinge_power(p), bias=True)
     if start is None:
         point, status = minimise(problem, monitor)
     else:
@@ -113,7 +114,7 @@ def solve_blocks(
     statement = PSVMInBlocks(make, space, "alpha", balanced=free, bounded=True)
     return solve_in_blocks(
         statement,
-        BlockLoss(kind_of_power(p), C, {"p": p, "bias": free}),
+        BlockLoss(hinge_power(p), C, {"bias": free}),
         solver="fast.psvm/newton",
         warm_start=warm_start,
         tol=tol,

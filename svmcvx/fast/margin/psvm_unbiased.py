@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 from svmcvx.data import Features
 from svmcvx.fast.core.monitor import Monitor
 from svmcvx.fast.core.pivoted_cholesky import columns_in, partial_factor
+from svmcvx.fast.linear.loss_passes import hinge_power
 from svmcvx.fast.linear.newton import minimise
-from svmcvx.fast.linear.problem import LinearProblem, kind_of_power, linear_model
+from svmcvx.fast.linear.problem import LinearProblem, linear_model
 from svmcvx.feature_space import FeatureSpace
 from svmcvx.formulations.base import RecoveredPoints
 from svmcvx.formulations.margin.psvm import PSVM
@@ -58,7 +59,7 @@ def solve_unbiased(
     space, p, y = statement.space, statement.p, statement.y
     rows = space.X if space.is_linear else _factor(space, cache_size, monitor)
     c = statement.C * statement.weight
-    problem = LinearProblem(rows, y, c, kind_of_power(p), p=p, kernel_expansion=not space.is_linear)
+    problem = LinearProblem(rows, y, c, hinge_power(p), kernel_expansion=not space.is_linear)
     if start is None:
         point, status = minimise(problem, monitor)
     else:

@@ -10,7 +10,6 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from svmcvx.fast.core.monitor import Monitor
-from svmcvx.fast.linear import loss_passes as passes
 from svmcvx.fast.linear.problem import ArrayBounds, LinearProblem, Point
 from svmcvx.fast.margin_distribution import coordinate_ascent_passes as compiled
 from svmcvx.solution import Status
@@ -41,12 +40,9 @@ def ascend(
     """
     m = problem
     n = theta.size
-    if m.kind == passes.BAND:
-        low, high = np.full(n, -np.inf), np.full(n, np.inf)
-        a, b = 1.0 / (2.0 * m.C1 * m.c), 1.0 / (2.0 * m.C2 * m.c)
-    else:
-        low, high = np.zeros(n), m.c
-        a = b = np.zeros(n)
+    low, high = (end * m.c for end in m.loss.domain)
+    D, above, below = m.loss.quadratic_conjugate
+    a, b = above / m.c, below / m.c
     theta = np.clip(theta, low, high)
     diagonal = m.norms**2
     active = np.ones(n, dtype=np.bool_)
@@ -72,7 +68,7 @@ def ascend(
         largest = 0.0
         for epoch in range(1 + SHORT_EPOCHS):
             order = rng.permutation(n if epoch == 0 else np.flatnonzero(active))
-            arguments = (m.y, diagonal, theta, w, m.D, a, b, low, high, order, active, margin)
+            arguments = (m.y, diagonal, theta, w, D, a, b, low, high, order, active, margin)
             if sp.issparse(m.X):
                 largest = compiled.ascend_sparse(m.X.data, m.X.indices, m.X.indptr, *arguments)
             else:

@@ -23,8 +23,8 @@ from svmcvx.fast.core.monitor import (
     solve_interruptible,
     solved_from,
 )
-from svmcvx.fast.linear import loss_passes as passes
 from svmcvx.fast.linear.blocks import BlockLoss, solve_in_blocks
+from svmcvx.fast.linear.loss_passes import band
 from svmcvx.fast.linear.newton import LinearNewtonSettings, minimise
 from svmcvx.fast.linear.problem import LinearProblem, Point, earlier_coefficients, linear_model
 from svmcvx.fast.margin_distribution.coordinate_ascent import METHODS, ascend
@@ -180,7 +180,7 @@ def odm(
         if not rows.small:
             return solve_in_blocks(
                 InBlocks(partial(ODM, C1=C1, C2=C2, D=D), rows, "theta", balanced=False),
-                BlockLoss(passes.BAND, 1.0 / rows.total_weight, {"C1": C1, "C2": C2, "D": D}),
+                BlockLoss(band(C1, C2, D), 1.0 / rows.total_weight),
                 solver="fast.odm/newton",
                 warm_start=earlier_solution(warm_start),
                 tol=tol,
@@ -252,7 +252,7 @@ def _solve_whole(
 
 def _choose(problem: LinearProblem, settings: ODMSettings) -> str:
     """Return the method that ``method="auto"`` stands for."""
-    condition = 2.0 * max(problem.C1, problem.C2) * float(problem.norms.max()) ** 2
+    condition = 2.0 * max(problem.loss.C1, problem.loss.C2) * float(problem.norms.max()) ** 2
     return "dcd" if problem.kernel_expansion and condition <= LARGEST_CONDITION else "newton"
 
 
@@ -263,10 +263,7 @@ def linear_problem(statement: ODM) -> LinearProblem:
         space.X if space.is_linear else space.factor,
         statement.y,
         statement.share,
-        passes.BAND,
-        C1=statement.C1,
-        C2=statement.C2,
-        D=statement.D,
+        band(statement.C1, statement.C2, statement.D),
         kernel_expansion=not space.is_linear,
     )
 

@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from svmcvx.certificate import relative_gap
 from svmcvx.fast.core.monitor import Monitor
 from svmcvx.fast.core.pivoted_cholesky import partial_factor
-from svmcvx.fast.linear import loss_passes as passes
+from svmcvx.fast.linear.loss_passes import band
 from svmcvx.fast.linear.newton import LinearNewtonSettings, minimise, on_factor
 from svmcvx.fast.linear.problem import LinearProblem, estimated_rounding
 from svmcvx.formulations.margin_distribution.odm import ODM, dual_objective, objective
@@ -125,7 +125,7 @@ class _Search:
     def start(self) -> Floats:
         """Return the multipliers of the machine on the rows of the partial factor."""
         s = self.statement
-        problem = LinearProblem(self.factor, s.y, s.share, passes.BAND, C1=s.C1, C2=s.C2, D=s.D, kernel_expansion=True)
+        problem = LinearProblem(self.factor, s.y, s.share, band(s.C1, s.C2, s.D), kernel_expansion=True)
         return minimise(problem, on_factor(self.monitor), settings=self.settings)[0].expansion
 
     def value(self, v: Floats, f: Floats) -> float:

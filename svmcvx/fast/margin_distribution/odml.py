@@ -36,8 +36,8 @@ from svmcvx.fast.core.monitor import (
     solve_interruptible,
     solved_from,
 )
-from svmcvx.fast.linear import loss_passes as passes
 from svmcvx.fast.linear.blocks import BlockLoss, solve_in_blocks
+from svmcvx.fast.linear.loss_passes import hinge_power
 from svmcvx.fast.linear.newton import LinearNewtonSettings, minimise
 from svmcvx.fast.linear.problem import LinearProblem, Point, earlier_coefficients, linear_model
 from svmcvx.fast.margin_distribution.coordinate_ascent import METHODS, ascend
@@ -184,10 +184,10 @@ def odml(
         rows = block_space(X, y, sample_weight, intercept=penalised_or_none(intercept))
         if not rows.small:
             mean = mean_gradient(rows)
-            terms = {"p": 1.0, "linear_term": lam2 * mean, "variance": lam1}
+            terms = {"linear_term": lam2 * mean, "variance": lam1}
             return solve_in_blocks(
                 ODMLInBlocks(partial(ODML, lam1=lam1, lam2=lam2, C=C), rows, "alpha", balanced=False, mean=mean),
-                BlockLoss(passes.HINGE, C / rows.total_weight, terms, rows.total_weight),
+                BlockLoss(hinge_power(1.0), C / rows.total_weight, terms, rows.total_weight),
                 solver="fast.odml/unwhitened",
                 warm_start=earlier_solution(warm_start),
                 tol=tol,
@@ -280,8 +280,7 @@ def whitened_problem(statement: ODML) -> LinearProblem:
         rows,
         np.ones(n),
         statement.C * c,
-        passes.HINGE,
-        p=1.0,
+        hinge_power(1.0),
         linear_term=statement.lam2 * (rows.T @ c),
         kernel_expansion=not has_coordinates(statement),
     )
@@ -296,8 +295,7 @@ def _unwhitened(
         X,
         y,
         statement.C * c,
-        passes.HINGE,
-        p=1.0,
+        hinge_power(1.0),
         linear_term=statement.lam2 * np.asarray(X.T @ (y * c)),
         variance=statement.lam1,
         share=c,

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from svmcvx.certificate import Dual
 from svmcvx.fast.core.monitor import Monitor
 from svmcvx.fast.core.pivoted_cholesky import on_pivots, partial_factor
-from svmcvx.fast.linear import loss_passes as passes
+from svmcvx.fast.linear.loss_passes import hinge_power
 from svmcvx.fast.linear.newton import LinearNewtonSettings, minimise, on_factor
 from svmcvx.fast.linear.problem import LinearProblem
 from svmcvx.formulations.base import RecoveredPoints
@@ -94,7 +94,7 @@ def solve_by_ranks(
         partial.grow(rank, monitor.out_of_time)
         F = partial.factor
         q = s.lam2 * (F.T @ (y * c))
-        problem = LinearProblem(F, y, s.C * c, passes.HINGE, p=1.0, linear_term=q, variance=s.lam1, share=c)
+        problem = LinearProblem(F, y, s.C * c, hinge_power(1.0), linear_term=q, variance=s.lam1, share=c)
         inner = on_factor(monitor)
         point, _ = minimise(problem, inner, w=None if alpha is None else F.T @ v, alpha=alpha, settings=newton)
         alpha = point.alpha

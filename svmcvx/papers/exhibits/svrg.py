@@ -191,8 +191,8 @@ def _descend_odm(problem: LinearProblem, monitor: Monitor, w: Floats, rng: np.ra
     m = problem
     n = m.y.size
     w = w.copy()
-    eta = STEP / (1.0 + 2.0 * max(m.C1, m.C2) * float(m.norms.max()) ** 2)
-    loop = InnerLoop(m.X, m.y, C1=m.C1, C2=m.C2, D=m.D)
+    eta = STEP / (1.0 + 2.0 * max(m.loss.C1, m.loss.C2) * float(m.norms.max()) ** 2)
+    loop = InnerLoop(m.X, m.y, C1=m.loss.C1, C2=m.loss.C2, D=m.loss.D)
     bounds = ArrayBounds(m, w, np.zeros(n))
     rows = Margins(m)
     steps = 0
