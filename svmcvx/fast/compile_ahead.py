@@ -1,4 +1,4 @@
-"""All specialised solvers called once on a few points, so that nothing is left to be compiled."""
+"""Call every specialised solver once on a few points, so that all code is compiled."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class FirstCall(NamedTuple):
 def _calls() -> dict[str, list[Call]]:
     """Return calls that reach every compiled function with every type that it is compiled for.
 
-    Those of one list share most of their functions, and those of different lists few; the longest lists come first.
+    Calls of one list share most of their functions, calls of different lists few; the longest lists come first.
     """
     rng = np.random.default_rng(0)
     X = rng.standard_normal((40, 3))
@@ -91,7 +91,7 @@ def _calls() -> dict[str, list[Call]]:
         ("zero_one, sweep", partial(zero_one, X[:12], y[:12], lam=1.0, method="sweep")),
         ("zero_one, sweep in parts", partial(zero_one, X[:12], y[:12], lam=1.0, method="sweep", settings=split)),
     ]
-    # So many that their kernel matrix is not kept.
+    # Enough observations that their kernel matrix is not stored.
     many = rng.standard_normal((FEW + 1, 2))
     signs = np.where(many[:, 0] > 0, 1, -1)
     single = PSVMSettings(rows=RowCacheSettings(double_precision=0))
@@ -105,15 +105,15 @@ def _calls() -> dict[str, list[Call]]:
 
 
 def first_calls(group: str) -> list[FirstCall]:
-    """Call the solvers of one group; what is not on disk yet is compiled.
+    """Call the solvers of one group; functions that are not on disk yet are compiled.
 
-    The machine code is kept between sessions, by numba beside the package or in ``NUMBA_CACHE_DIR``.
+    numba stores the compiled code between sessions, next to the package or in ``NUMBA_CACHE_DIR``.
     """
     calls = []
     for name, call in _calls()[group]:
         with recorded() as functions, warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            # The clock stands still while machine code is loaded as well.
+            # The timer is stopped while compiled code is loaded, too.
             started = clock.now() + clock.compile_seconds()
             call()
             whole = clock.now() + clock.compile_seconds() - started

@@ -28,12 +28,12 @@ def path(
     callback: Callable[[Solution], bool | None] | None = None,
     **keywords: Any,
 ) -> list[Solution]:
-    """Solve a formulation for a sequence of values of one hyper-parameter, each from the solution before.
+    """Solve a formulation for a sequence of values of one hyper-parameter, each warm-started from the previous solution.
 
     Parameters
     ----------
     formulation : "psvm", "odm", "odml", "conic", "m3svm", "multiclass", "l0" or "zero_one"
-        The specialised solver to call. What may vary stands in :mod:`svmcvx.catalogue`: (C, p), (C1, C2, D),
+        The specialised solver to call. :mod:`svmcvx.catalogue` lists the hyper-parameters that may vary: (C, p), (C1, C2, D),
         (C, lam1, lam2), (lam, kappa), (lam, p, eps), (lam), (C) and (lam, k).
     X, y
         As for that solver.
@@ -48,8 +48,8 @@ def path(
     Returns
     -------
     list of Solution
-        One for each value. A path that was ended by Ctrl-C, the time limit or the callback returns those it has; the
-        status of a solution that was cut short says so, and its interval is the one proved by then.
+        One for each value. A path that was ended by Ctrl-C, the time limit or the callback returns those it has; an interrupted solution has the
+        status of the limit, and the interval that was proved so far.
 
     Raises
     ------

@@ -1,1 +1,1 @@
-"""What the specialised solvers of all families share."""
+"""Modules that the specialised solvers of all families share."""

@@ -1,13 +1,13 @@
-r"""Hard-margin machines by a dual active-set method that can also drop observations again.
+r"""Hard-margin problems solved by a dual active-set method that can also drop observations.
 
 .. math:: \min_{w, b}\; \tfrac12\|w\|^2 \quad\text{s.t.}\quad u_i = y_i(\langle w, \varphi(x_i)\rangle + b) \ge 1,\; i \in T.
 
-The state is the machine of a set S of tight observations: :math:`u_i = 1` and :math:`\alpha_i = y_i v_i > 0` on S, 0 elsewhere.
-:func:`solve` adds the observation of T that is violated most to S, by raising its multiplier until it is tight, while S stays
+The state is the restricted solution of a set S of tight observations: :math:`u_i = 1` and :math:`\alpha_i = y_i v_i > 0` on S, 0 elsewhere.
+:func:`solve` adds the most violated observation of T to S: its multiplier is raised until it is tight, while S stays
 tight; a multiplier that falls to 0 on the way leaves S. The dual value :math:`\tfrac12\sum\alpha_i` increases, and is at every
 stop a lower bound of the optimum for T. If the multiplier can be raised without limit, the convex hulls of the classes intersect.
 :func:`drop` is the inverse: it lowers the multiplier of one observation to 0. The steps are those of
-:mod:`svmcvx.fast.core.active_set_passes`; what happens once a call is done here, where it need not be compiled.
+:mod:`svmcvx.fast.core.active_set_passes`; work that is done once a call is in this module, which need not be compiled.
 
 ======== ==================================================== =========
 symbol   meaning                                              shape
@@ -53,7 +53,7 @@ LARGEST_SUPPORT = 2500
 
 
 class State(NamedTuple):
-    """The machine of a set of tight observations; see the table above."""
+    """The restricted solution of a set of tight observations; see the table above."""
 
     K: Floats
     y: Floats
@@ -124,9 +124,9 @@ def extended(s: State, old: State) -> None:
 
 
 def solve(s: State, kept: Bools, limit: float, most: int) -> tuple[int, int]:
-    """Make the state the machine of T, the observations with ``kept``, starting from the present state.
+    """Make the state the restricted solution of T, the observations with ``kept``, starting from the present state.
 
-    Members of S outside T have to be dropped before.
+    Members of S outside T must be dropped before.
 
     Parameters
     ----------
@@ -161,7 +161,7 @@ def solve(s: State, kept: Bools, limit: float, most: int) -> tuple[int, int]:
 def _first_pair(s: State, kept: Bools) -> tuple[int, int]:
     """Start from two near observations of different classes.
 
-    Returns ``EMPTY`` if S was empty and is no longer, ``SOLVED`` if T has one class only, and otherwise ``INSEPARABLE`` with one of
+    Returns ``EMPTY`` if observations were added to an empty S, ``SOLVED`` if T has one class only, and otherwise ``INSEPARABLE`` with one of
     two equal observations of different classes.
     """
     reset(s)
@@ -197,14 +197,14 @@ def _first_pair(s: State, kept: Bools) -> tuple[int, int]:
 
 
 def drop(s: State, q: int) -> None:
-    """Lower the multiplier of q to 0 and take it out of S: the state becomes the machine of some of the others in S."""
+    """Lower the multiplier of q to 0 and take it out of S: the state becomes the restricted solution of some of the others in S."""
     step_multiplier(s, q, -1.0, _workspace(s))
     if s.tight[0] < 2:
         reset(s)
 
 
 def add_constraint(s: State, q: int) -> bool:
-    """Raise the multiplier of a violated q until it is tight; tell whether that is possible, and leave q out if not."""
+    """Raise the multiplier of a violated q until it is tight; return whether this is possible; otherwise q is not added."""
     if step_multiplier(s, q, 1.0, _workspace(s)) == SOLVED:
         return True
     drop(s, q)

@@ -1,4 +1,4 @@
-"""How passes are compiled: by numba, once a machine, outside every clock."""
+"""Compilation of passes by numba: once on a computer, with all timers stopped."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 
 class Compiled(NamedTuple):
-    """A function that was compiled, and the seconds that it took without those of the functions that it calls."""
+    """A compiled function, and the seconds of its compilation without those of the functions that it calls."""
 
     module: str
     name: str
@@ -45,7 +45,7 @@ class _StopsTheClock(event.Listener):
         self.open.append((clock.compile_seconds(), 0.0))
 
     def on_end(self, event: Any) -> None:
-        """Let it go on."""
+        """Restart the timer."""
         began, inner = self.open.pop()
         whole = clock.compile_seconds() - began
         clock.compiling_ends()
@@ -79,8 +79,8 @@ def _with_room(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
     return function(*arguments)
 
 
-# CPython keeps frames in chunks of 16 KB, and gives a chunk back when its last frame returns. Where deep calls, such as a compiler's, go to
-# and fro across the end of one, each takes several times as long. A frame that asks for more gets a chunk that has room for all above it.
+# CPython keeps frames in chunks of 16 KB, and gives a chunk back when its last frame returns. If deep calls, such as a compiler's, cross the end of
+# a chunk repeatedly, each takes several times as long. A larger frame gets a chunk with room for all frames above it.
 _with_room.__code__ = _with_room.__code__.replace(co_stacksize=70_000)
 
 
@@ -89,7 +89,7 @@ class _Inner:
 
     def __init__(self, dispatcher: Any) -> None:
         self.dispatcher, self.py_func = dispatcher, dispatcher.py_func
-        # By this numba knows a function when another one calls it.
+        # numba uses this to recognise a function that another one calls.
         self._numba_type_ = dispatcher._numba_type_
 
     def __call__(self, *arguments: Any) -> Any:
@@ -97,9 +97,9 @@ class _Inner:
 
 
 def _prepared(dispatcher: Any) -> Any:
-    """Let the clock stand still while a call of Python's looks for machine code on disk, compiles, and keeps what it has compiled.
+    """Stop the timer while a call from Python looks for compiled code on disk, compiles, and stores the result.
 
-    All of it happens on the first call of a process alone, as compiling does on the first call of a machine.
+    This happens only at the first call of a process, and compilation only at the first call on a computer.
     """
     prepare = dispatcher._compile_for_args
 
@@ -115,12 +115,12 @@ def _prepared(dispatcher: Any) -> Any:
 
 
 def compiled(*, inner: bool = False, **options: Any) -> Callable[[Callable[..., Any]], Any]:
-    """Compile a function on its first call; the machine code is kept between sessions.
+    """Compile a function on its first call; the compiled code is stored between sessions.
 
     Parameters
     ----------
     inner : bool
-        For a function that compiled ones call: without an entry point for Python it compiles in three quarters of the time. Python
+        For a function that is called by compiled functions: without an entry point for Python it compiles in three quarters of the time. Python
         can call it, as tests do, but runs its source.
     **options
         Of ``numba.njit``, such as ``nogil`` and ``fastmath``.

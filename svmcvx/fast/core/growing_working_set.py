@@ -69,7 +69,7 @@ class GrowingWorkingSet:
         extended(self.state, old)
 
     def shrink(self, kept: NDArray[np.bool_]) -> None:
-        """Keep some of the members, the tight ones among them."""
+        """Reduce the set to some of its members, among them all tight ones."""
         old = self.state
         place = np.cumsum(kept) - 1
         chosen = np.flatnonzero(kept)

@@ -38,10 +38,10 @@ __all__ = [
     "solved_from",
 ]
 
-# Share of the time left that is kept for the certificate, at most.
+# Largest share of the remaining time that is reserved for the certificate.
 MOST_RESERVED = 0.6
 
-# How a method ends that has reached less than was asked for, though nobody has stopped it.
+# Statuses of a method that ended above the tolerance without a limit or an interruption.
 FELL_SHORT = (Status.INACCURATE, Status.ITERATION_LIMIT, Status.NUMERICAL)
 
 Arguments = ParamSpec("Arguments")
@@ -109,7 +109,7 @@ class Monitor:
     callback : callable or None
         Called with :class:`Progress`; returning True stops the solver.
     deadline : Deadline
-        By default that of the call.
+        By default the deadline of the call.
 
     Attributes
     ----------
@@ -232,7 +232,7 @@ def solve_interruptible(
 ) -> Found:
     """Run a method; return no points if the deadline passes inside a non-cancellable call.
 
-    The certificate is then that of the trivial points.
+    The certificate is then computed from the trivial points.
     """
     try:
         with interruptible():
@@ -250,7 +250,7 @@ def _trivially_feasible(statement: Formulation) -> list[Any]:
 def earlier_solution(warm_start: Any, statement: Formulation | None = None) -> Solution | None:
     """Return `warm_start`, which has to be a Solution or None; whether it fits the sizes, each solver sees for itself.
 
-    With a statement, one of other data is refused by the data's short names, where the sizes alone do not tell.
+    With a statement, a warm start from other data of the same size is recognised by the digests of the data.
 
     Raises
     ------
@@ -305,7 +305,7 @@ def conclude(
     Raises
     ------
     SolverFailed
-        If there is no model that could be certified, with the formulation's explanation of the status.
+        If there is no model to certify; the message has the formulation's explanation of the status.
     """
     built, certify_started = monitor.build_seconds, clock.now()
     solved = monitor.seconds - built
@@ -323,7 +323,7 @@ def conclude(
         raise SolverFailed(f"{solver}: {error}", [attempt]) from None
     certificate = checked.certificate
     if status is Status.OPTIMAL and certificate.kind != "local" and not certificate.gap <= monitor.tol:
-        # What the solver took for its gap was without the rounding of the certificate.
+        # The solver's gap did not include the rounding of the certificate.
         status = Status.INACCURATE
         reason = f"the certified gap {certificate.gap:.2g} exceeds {monitor.tol:.2g}"
     lower = math.nan if certificate.lower is None else certificate.lower
@@ -359,9 +359,9 @@ def solved_from(
     solver: Callable[[dict[str, Any]], str],
     used: bool = True,
 ) -> Solution:
-    """Solve from a start and certify; where the certified gap then exceeds the tolerance, once more without the start.
+    """Solve from a start and certify; if the certified gap exceeds the tolerance, once more without the start.
 
-    The second run is the one that there would have been without a start, and the candidates of both are certified: no start leads
+    The second run is the same as without a warm start, and the candidates of both are certified: no start leads
     to a wider interval than none.
 
     Parameters

@@ -22,7 +22,7 @@ __all__ = ["owned_data"]
 
 @contextmanager
 def owned_data(X: Any, y: Any) -> Iterator[tuple[Any, Any]]:
-    """Yield data that nothing else changes: a copy of small ones; others as they are, to be compared with themselves at the end.
+    """Yield data that nothing else changes: small arrays are copied; others as they are, to be compared with themselves at the end.
 
     Labels and weights are encoded before anything is solved, which copies them.
 
@@ -55,7 +55,7 @@ def owned_data(X: Any, y: Any) -> Iterator[tuple[Any, Any]]:
 
 
 def _read_in_place(X: Any) -> bool:
-    """Whether validation may leave the numbers where they are; it copies those of any other kind."""
+    """Whether validation may use the array without a copy; other arrays are copied."""
     if in_blocks(X):
         return False
     if sp.issparse(X):

@@ -1,7 +1,7 @@
 r"""Pivoted Cholesky factorisation of a Gram matrix by columns: :math:`K \approx FF'`, exact in the rows of the pivots.
 
 Each pivot is the observation with the largest diagonal entry in the residual :math:`K - FF'`. The residual is positive
-semidefinite, so that its diagonal, the only part of it that is kept, bounds it. FF' is the Nyström approximation on the pivots.
+semidefinite, so that its diagonal, the only part that is stored, bounds it. FF' is the Nyström approximation on the pivots.
 """
 
 from __future__ import annotations

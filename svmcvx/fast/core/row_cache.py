@@ -1,7 +1,7 @@
 """Rows of a Gram matrix for solvers that take some of them at a time, in a bounded amount of memory.
 
-Writing a row to memory and reading it again takes longer than computing it tile by tile where it is used. So rows are kept
-where a good share of all of them has room; where a smaller share has, those that are used often; and none otherwise.
+Writing a row to memory and reading it again takes longer than computing it tile by tile where it is used. Therefore rows are stored if there is room
+for a large share of them; if there is room for a smaller share, rows that are used often are stored; and none otherwise.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Floats: TypeAlias = NDArray[np.float64]
 Indices: TypeAlias = NDArray[np.intp]
 
 MEGABYTE = 2.0**20
-# Uses of a row before it is kept.
+# Uses of a row before it is stored.
 UNKEPT_USES = 4
 # Entries of a pass, at least, whose seconds are divided among them.
 FEWEST_TIMED = 10_000_000
@@ -45,8 +45,8 @@ class RowCacheSettings:
     Parameters
     ----------
     double_precision : int
-        Number of observations up to which rows are kept in float64 in any case. Float32 saves little time there, and float64
-        lets the gap go down to rounding.
+        Number of observations up to which rows are always stored in float64. There float32 saves little time, and with float64 the gap can reach
+        rounding.
     block_entries : int
         Entries of one block of rows that is computed at a time; it should fit into the processor's cache.
     all_kept, some_kept : float
@@ -60,14 +60,14 @@ class RowCacheSettings:
 
 
 class Rows(Protocol):
-    """Rows of the Gram matrix of some observations, for one round after another.
+    """Rows of the Gram matrix of the observations of a round.
 
     Attributes
     ----------
     dtype : dtype
         Precision in which they are computed.
     nbytes : int
-        Memory of rows that are kept.
+        Memory of stored rows.
     """
 
     dtype: np.dtype[Any]
@@ -79,7 +79,7 @@ class Rows(Protocol):
 
     @property
     def seconds(self) -> float:
-        """What an entry has taken that was computed where it was used; 0 before one was."""
+        """Seconds of an entry that was computed when it was used; 0 before the first one."""
 
     def square(self, chosen: Indices) -> Floats:
         """Return the Gram matrix of some observations, not to be changed."""
@@ -110,14 +110,14 @@ class GramRows:
 
 
 class TiledRows:
-    """Rows that are computed where they are used, tile by tile, and never kept.
+    """Rows that are computed tile by tile when they are used, and never stored.
 
     Parameters
     ----------
     columns : KernelColumns
         All columns, for all rows.
     constant : float
-        What a penalised intercept adds to the kernel.
+        Constant of a penalised intercept, added to the kernel.
     """
 
     tiled = True
@@ -147,7 +147,7 @@ class TiledRows:
         used = np.flatnonzero(change)
         started = clock.now()
         self.columns.some(chosen[used]).add_product(f, change[used])
-        # The slowest pass counts: limits are kept by it.
+        # The slowest pass counts, so that time limits are obeyed.
         self.seconds = max(self.seconds, (clock.now() - started) / max(f.size * used.size, FEWEST_TIMED))
         if self.constant:
             f += self.constant * float(change.sum())
@@ -162,14 +162,14 @@ class CachedRows:
         ``block(rows, out=None)`` returns these rows of the Gram matrix, written to `out` if that is given.
     n : int
     capacity : int
-        Rows that are kept, at least as many as are fetched at a time.
+        Number of rows that are stored, at least the number fetched at a time.
     dtype : float64 or float32
     workers : int
         Threads that compute blocks.
     block_entries : int
         Entries of a block.
     computed : TiledRows, optional
-        Computes rows on their first uses, after which they are kept.
+        Computes rows at their first uses, after which they are stored.
     """
 
     def __init__(
@@ -189,13 +189,13 @@ class CachedRows:
         self._owner = np.full(capacity, -1, dtype=np.intp)
         self._used = np.zeros(capacity, dtype=np.int64)
         self._clock = 0
-        # Uses that are left until a row is kept.
+        # Uses until a row is stored.
         self._left = np.full(n, 0 if computed is None else UNKEPT_USES, dtype=np.int8)
         self._pool = ThreadPoolExecutor(workers) if workers > 1 else None
         self._at_once = max(FEWEST_ROWS, block_entries // n)
 
     def fetch(self, wanted: Indices) -> Indices:
-        """Return where in `store` the rows are, after computing missing ones in place of those not used for longest."""
+        """Return the positions of rows in `store`, after missing rows have replaced the least recently used ones."""
         self._clock += 1
         present = self._slot[wanted]
         self._used[present[present >= 0]] = self._clock
@@ -239,7 +239,7 @@ class CachedRows:
 
     @property
     def seconds(self) -> float:
-        """What an entry has taken that was computed where it was used."""
+        """Seconds of an entry that was computed when it was used."""
         return 0.0 if self.computed is None else self.computed.seconds
 
     def _compute(self, rows: Indices, slots: Indices) -> None:
@@ -271,17 +271,17 @@ def kernel_rows(
     float32 : bool
         Compute in single precision, unless there are few observations.
     tiled_working_set : int, optional
-        Rows wanted at a time where not all that are used are kept; `working_set` by default.
+        Rows wanted at a time if not all used rows are stored; `working_set` by default.
     workers : int, optional
-        Threads that compute rows that are kept; by default those that are allowed, or one for few observations.
+        Threads that compute stored rows; by default all available threads, or one for few observations.
     settings : RowCacheSettings, optional
 
     Raises
     ------
     DataError
-        If rows have to be kept and `cache_size` has no room for two.
+        If rows must be stored and `cache_size` has no room for two.
     BuildError
-        If the cache asked for does not fit into memory.
+        If the cache does not fit into memory.
     """
     if (gram := space.stored_gram) is not None:
         return GramRows(gram), working_set

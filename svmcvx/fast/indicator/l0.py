@@ -10,14 +10,14 @@ proximal stationarity.
 3. **Local search** (:mod:`svmcvx.fast.indicator.l0_exchange`): drop a support vector or take an observation in, while that lowers the
    objective; then force random single observations to the other side and descend again, `n_restarts` times.
 
-The best polished objective is kept. It is never above that of the models the ADMM ended with.
+The result has the best polished objective, which is never above the objectives of the models at the end of the ADMM.
 
 **Large data.** With more than a few thousand observations the ADMM works on a factor of K of given rank (Cholesky with
 pivots, that is, the Nyström factor on the pivots), and the machines on a working set that grows until no observation outside
 violates its margin. The factor is used for proposals only: model, objective and residuals are those of K itself.
 
-**Global minimum.** With ``method="search"`` the set found so is where a branch and bound starts (:mod:`svmcvx.fast.indicator.l0_search`),
-which proves the optimum: the certificate is of kind "enumeration".
+**Global minimum.** With ``method="search"`` this set is the start of a branch and bound (:mod:`svmcvx.fast.indicator.l0_search`), which proves the
+optimum: the certificate is of kind "enumeration".
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ Bools: TypeAlias = NDArray[np.bool_]
 METHODS = ("local", "search", "auto")
 # Observations up to which "auto" searches, and their product with the columns of a linear machine up to which it does.
 SEARCHED, SEARCHED_ENTRIES = 60, 500
-# Restarts of the local method, and its share of a limit, where a search follows.
+# Restarts of the local method, and its share of a limit, if a search follows.
 FEW_RESTARTS, LOCAL_SHARE = 2, 0.2
 # Rounds of a search, at most.
 SEARCH_ROUNDS = 10**9
@@ -142,8 +142,8 @@ def l0(
         Observations that are forced to the other side at random after the local search; 20 by default.
     tol : float
         Of a search the certified relative gap at which to stop. Of a local minimum the residual of proximal stationarity, as the checker
-        computes it (``residuals["stationarity"]``), up to which the answer counts as certified locally; there is no gap. The answer is
-        polished to rounding whatever this is; the status of one with a larger residual is "inaccurate".
+        computes it (``residuals["stationarity"]``), up to which the answer counts as certified locally; there is no gap. The answer is polished to
+        rounding for any value; an answer with a larger residual has the status "inaccurate".
     time_limit : float, optional
         Seconds; the best point until then is returned, as on Ctrl-C.
     max_iter : int
@@ -157,7 +157,7 @@ def l0(
         An earlier solution on the same data, of any formulation with two classes; proposes sets like an iterate. One that
         does not fit the data is refused.
     method : "local", "search" or "auto"
-        "local", the default, ends at a local minimum. "search" goes on with branch and bound until the optimum is proved, or a limit.
+        "local", the default, ends at a local minimum. "search" continues with branch and bound until the optimum is proved, or to a limit.
         "auto" searches among up to 60 observations, and up to 500 entries of a linear machine: that takes seconds.
     indefinite : "error" or "clip"
         What to do with a kernel that is indefinite on the data.
@@ -288,7 +288,7 @@ def _earlier(warm_start: Any, statement: L0) -> Floats | None:
 
 @dataclass
 class _LocalRun:
-    """The best set so far, and what is worth recording."""
+    """The best set so far, and the record for the answer."""
 
     statement: L0
     monitor: Monitor
@@ -331,7 +331,7 @@ class _LocalRun:
         n_restarts: int,
         rng: np.random.Generator,
     ) -> Status:
-        """Run the ADMM for each σ, polish and improve what it proposes, then restart from the best."""
+        """Run the ADMM for each σ, polish and improve its sets, then restart from the best set."""
         everything = np.ones(self.statement.y.size, dtype=bool)
         if self.polisher.small:
             self.update_incumbent(self.polisher.improve(everything, None), "all")

@@ -71,7 +71,7 @@ class PenalisedSystem(NamedTuple):
 
 
 class Iterate(NamedTuple):
-    """Where the ADMM stopped.
+    """The last and the best iterate of the ADMM.
 
     Attributes
     ----------
@@ -84,7 +84,7 @@ class Iterate(NamedTuple):
     residual : float
         The largest of the four.
     kept : ndarray of bool, shape (n,)
-        Where the slack of the iterate with the lowest penalised objective was at most 0.
+        Observations whose slack is at most 0 in the iterate with the lowest penalised objective.
     """
 
     c: Floats
@@ -138,7 +138,7 @@ def admm(
         Residual at which to stop.
     max_iter : int
     stop : callable
-        Asked between chunks of iterations.
+        Called between chunks of iterations.
     """
     n = y.size
     c, f, u, lam, r = np.zeros(n), np.zeros(n), np.zeros(n), np.zeros(n), np.zeros(n)

@@ -1,7 +1,7 @@
 r"""Local search over the set of satisfied observations by the active-set method.
 
 The objective of a set T is :math:`\tfrac12\|w_T\|^2` of its hard-margin machine plus the prices of the others. A move drops a
-support vector or takes an observation in; what it would change if nothing but the tight observations mattered is
+support vector or takes an observation in; its change of the norm if only the tight observations mattered is
 
 .. math:: \frac{\alpha_k^2}{2\,(M^{-1})_{kk}} - \mathrm{price}_k \quad\text{and}\quad
     \mathrm{price}_j - \frac{(1-u_j)^2}{2\kappa_j},
@@ -9,7 +9,7 @@ support vector or takes an observation in; what it would change if nothing but t
 with the bordered matrix M of the tight observations and the curvature κ_j along which j would become tight. Moves are tried in
 the order of these estimates; a trial ends as soon as its dual value, a lower bound, shows that it does not improve.
 
-The loops of a machine are compiled (:mod:`svmcvx.fast.core.active_set_passes`); a trial is one machine.
+The loops of a machine are compiled (:mod:`svmcvx.fast.core.active_set_passes`); a trial is one restricted solution.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Bools: TypeAlias = NDArray[np.bool_]
 
 # Trials a move, at most.
 TRIALS = 25
-# An improvement is one by more than this share of the objective.
+# Least relative decrease of the objective that counts as an improvement.
 BETTER = 1e-10
 # A margin this little below 1 is satisfied.
 SATISFIED = 1e-11
@@ -53,14 +53,14 @@ def allocate_like(s: State) -> State:
 
 
 def _copy_state(s: State, to: State) -> None:
-    """Copy what is in use."""
+    """Copy the used parts of the arrays."""
     m = int(s.tight[0])
     to.tight[0], to.S[:m], to.L[:m, :m] = m, s.S[:m], s.L[:m, :m]
     to.inside[:], to.v[:], to.u[:], to.number[:] = s.inside, s.v, s.u, s.number
 
 
 def _absorb(s: State, kept: Bools) -> None:
-    """Keep what is satisfied anyway."""
+    """Add the observations that are satisfied anyway to the set."""
     kept |= s.u >= 1.0 - SATISFIED
 
 
@@ -94,7 +94,7 @@ def _inverse(s: State) -> tuple[Floats, Floats]:
 
 @np.errstate(over="ignore", invalid="ignore", divide="ignore")
 def _estimates(s: State, kept: Bools, price: Floats, allowed: Bools) -> Floats:
-    """What dropping (support vectors) or taking in (others) might improve; −∞ where there is no move."""
+    """What dropping (support vectors) or taking in (others) might improve; −∞ if there is no move."""
     m, rho = int(s.tight[0]), s.number[1]
     gain = np.full(s.y.size, -math.inf)
     if m == 0:
@@ -113,7 +113,7 @@ def _estimates(s: State, kept: Bools, price: Floats, allowed: Bools) -> Floats:
 
 
 def _evict(s: State, kept: Bools, price: Floats, q: int) -> None:
-    """Drop the member that costs most; if q cannot be taken in, what has most weight in making that impossible."""
+    """Drop the member that costs most; if q cannot be added, the observation with the largest share in the infeasibility."""
     if q < 0:
         members = s.S[: s.tight[0]]
         worst = int(members[(_worths(s, *_inverse(s)) - price[members]).argmax()])
@@ -143,7 +143,7 @@ def solve_or_evict(s: State, kept: Bools, price: Floats, limit: float, most: int
 
 
 def _force(s: State, kept: Bools, q: int) -> bool:
-    """Move q to the other side, and make the state the machine of the new set; tell whether that was possible."""
+    """Move q to the other side, and make the state the restricted solution of the new set; return whether this was possible."""
     kept[q] = not kept[q]
     if not kept[q]:
         _leave(s, q)
@@ -154,7 +154,7 @@ def _force(s: State, kept: Bools, q: int) -> bool:
 
 
 def descend(s: State, spare: State, kept: Bools, price: Floats, allowed: Bools, most: int) -> tuple[float, int]:
-    """Improve the set of a settled state by single moves until none is left, or `most` trials have been made.
+    """Improve the set of a solved state by single moves until no move improves it, or for at most `most` trials.
 
     Returns
     -------
@@ -199,7 +199,7 @@ def descend(s: State, spare: State, kept: Bools, price: Floats, allowed: Bools, 
 def explore(
     s: State, spare: State, store: State, kept: Bools, price: Floats, best: float, picks: Floats, most: int
 ) -> float:
-    """Force one observation at a time to the other side, descend from there, and keep what is better.
+    """Move one observation at a time to the other side, descend from there, and return the better set.
 
     Parameters
     ----------

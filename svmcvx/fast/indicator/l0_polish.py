@@ -74,7 +74,7 @@ class SetPolisher:
     price : ndarray of shape (n,)
         C s.
     monitor : Monitor
-        Asked for the time.
+        Its deadline stops the method.
     whole : int
         Up to this many observations all are in the working set.
     settings : PolishSettings
@@ -104,7 +104,7 @@ class SetPolisher:
         return LocalMinimum(float(self.price[y != sign].sum()), np.zeros(self.n), sign, y == sign)
 
     def improve(self, kept: Bools, margins: Floats | None, picks: Floats | None = None) -> LocalMinimum | None:
-        """Return a local minimum near the machine of a set; None if time runs out before there is a point.
+        """Return a local minimum near the restricted solution of a set; None if time runs out before there is a point.
 
         Parameters
         ----------
@@ -142,7 +142,7 @@ class SetPolisher:
                 joining = min(self.settings.joining, wanted.size)
                 work.grow(wanted[np.argpartition(u[wanted], joining - 1)[:joining]])
                 continue
-            # Observations that are still violated when the working set may not grow are dropped; the machine is that of the rest.
+            # Observations that are still violated when the working set may not grow are dropped; the restricted solution is the one of the others.
             kept[wanted] = False
             break
         return LocalMinimum(value(state) + float(self.price[~kept].sum()), v, b, kept)
@@ -170,7 +170,7 @@ class SetPolisher:
         return GrowingWorkingSet(self.space, np.sort(np.concatenate(chosen)).astype(np.intp))
 
     def _solve(self, state: State, kept: Bools, price: Floats) -> bool:
-        """Polish a set, without what keeps it from being separable or at all competitive; tell whether time allowed it."""
+        """Polish a set, without what keeps it from being separable or at all competitive; return whether there was time for it."""
         code = MORE
         while code == MORE:
             code = solve_or_evict(state, kept, price, self._trivial_value, ACTIVE_SET_STEPS)

@@ -29,7 +29,7 @@ Bools: TypeAlias = NDArray[np.bool_]
 
 
 class GlobalSearch:
-    """The search, and what it has proved.
+    """The search, and its proved bound.
 
     Parameters
     ----------

@@ -2,13 +2,13 @@ r"""The SVM with ramp loss to proved optimality, by branch and bound.
 
 .. math:: \min_{w, b}\; \tfrac12\|w\|^2 + C\sum_i s_i \min(2, (1-u_i)_+), \qquad u_i = y_i(\langle w, \varphi(x_i)\rangle + b).
 
-The statement is that of :mod:`svmcvx.formulations.indicator.ramp`. An observation is kept (u ≥ −1, with the hinge loss) or given up (u ≤ −1,
-at a loss of 2); :mod:`svmcvx.fast.indicator.search.branch_and_bound` decides. The argument by vertices on which the sweep of the 0-1 loss rests
-fails here, since the loss is linear between the two. The upper bound is checked like any other; the lower bound is what the search has
-proved: kind ``"enumeration"``, ``residuals["search_bound"]``.
+The statement is that of :mod:`svmcvx.formulations.indicator.ramp`. An observation is kept (u ≥ −1, with the hinge loss) or dropped (u ≤ −1, with a
+loss of 2); :mod:`svmcvx.fast.indicator.search.branch_and_bound` decides. The argument by vertices on which the sweep of the 0-1 loss rests
+fails here, since the loss is linear between the two. The upper bound is checked like any other; the lower bound is proved by the search: kind
+``"enumeration"``, ``residuals["search_bound"]``.
 
-**When to use what.** Where :func:`svmcvx.ramp_mio` with a mixed-integer solver ends too, this search is quicker. Its cost grows with the
-number of observations that the optimum gives up, and with the number of columns.
+**When to use what.** Where :func:`svmcvx.ramp_mio` with a mixed-integer solver ends too, this search is quicker. Its cost grows with the number of
+observations that the optimum drops, and with the number of columns.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def ramp(
     tol : float
         Certified relative gap at which to stop, between 0 and 1.
     time_limit : float, optional
-        Seconds; the best point until then is returned with what is proved by then, as on Ctrl-C.
+        Seconds; then the best point is returned with the lower bound that is proved so far, as after Ctrl-C.
     max_iter : int
         Rounds of the search.
     verbose : bool
@@ -149,7 +149,7 @@ def ramp(
 
 
 class _RampRun:
-    """The search, and what it has proved."""
+    """The search, and its proved bound."""
 
     def __init__(self, statement: Ramp, monitor: Monitor, settings: BranchSettings) -> None:
         self.statement, self.monitor, self.settings = statement, monitor, settings

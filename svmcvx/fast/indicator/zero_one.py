@@ -3,8 +3,8 @@ r"""The SVM with the exact 0-1 loss, by exhaustion.
 .. math:: \min_w\; \|w\|^2 + \lambda\sum_i s_i\,1[u_i < 1] \qquad\text{or}\qquad
     \min_w\; \|w\|^2 \;\text{ s.t. }\; \sum_i s_i\,1[u_i < 1] \le k.
 
-The statement is that of :mod:`svmcvx.formulations.indicator.zero_one`. The upper bound is checked like any other. The lower
-bound is that of the conic relaxation, which the checker computes, or what the search has proved: kind ``"enumeration"``,
+The statement is that of :mod:`svmcvx.formulations.indicator.zero_one`. The upper bound is checked like any other. The lower bound comes from the
+conic relaxation, and is computed by the checker, or from the search: kind ``"enumeration"``,
 ``residuals["search_bound"]``. A proof of a linear machine by branch and bound holds the tree, and the second checker computes its bounds
 again (:mod:`svmcvx.proofs.search_tree`).
 
@@ -15,8 +15,8 @@ method       searches                                                           
 ``"sweep"``  all vertices (:mod:`svmcvx.fast.indicator.search.sweep_passes`)                    :math:`\sum_{m<r}\binom nm` lines
 ============ ================================================================================== ====================================
 
-**"auto"** takes branch and bound as long as its tree can become a proof. Once the tree is larger than what is recorded, and has cost as much
-work as the sweep would, the sweep takes over. What does not end soon gets better starting points and the conic relaxation on the way.
+**"auto"** takes branch and bound as long as its tree can become a proof. If the tree is larger than the record allows, and its work exceeds that of
+the sweep, the sweep takes over. What does not end soon gets better starting points and the conic relaxation on the way.
 Work is counted, in nodes and in crossings of lines, so that the method, the number of nodes and the proof follow from the data and the
 settings; only a limit, which cuts the search short, depends on the clock.
 
@@ -82,9 +82,9 @@ class ZeroOneSettings:
     easy : float
         Work of branch and bound before better starting points and the conic relaxation are looked for.
     crossing : float
-        What the sweep does for one line and one observation, in the same unit.
+        Work of the sweep for one line and one observation, in the same unit.
     relaxation_rows : int
-        Observations up to which all heuristics of the builders run, with their own minimisation of the relaxation.
+        Observations up to which all heuristics of the builders run, with a minimisation of the relaxation.
     branch : BranchSettings
     sweep : SweepSettings
     """
@@ -135,13 +135,13 @@ def zero_one(
     kernel : Kernel, str, callable or None
         None for the linear formulation. The columns are those of a factor of the Gram matrix.
     intercept : bool
-        Append the constant feature (add 1 to the kernel), penalised with the rest; True by default.
+        Append the constant feature (add 1 to the kernel), penalised like the other coefficients; True by default.
     sample_weight : array-like of shape (n,), optional
         Weights :math:`s_i \ge 0` of the losses.
     tol : float
         Certified relative gap at which to stop, between 0 and 1.
     time_limit : float, optional
-        Seconds; the best point until then is returned with what is proved by then, as on Ctrl-C.
+        Seconds; then the best point is returned with the lower bound that is proved so far, as after Ctrl-C.
     max_iter : int
         Rounds of the search.
     verbose : bool
@@ -219,7 +219,7 @@ def zero_one(
 
 
 def _crossings(n: int, r: int) -> float:
-    """Return how many crossings a sweep over n rows in r dimensions counts at most; infinite where that takes hours."""
+    """Return how many crossings a sweep over n rows in r dimensions counts at most; infinite if that takes hours."""
     sets = 0
     for size in range(r):
         # Whole numbers that may soon be too large for a double.
@@ -230,7 +230,7 @@ def _crossings(n: int, r: int) -> float:
 
 
 class _ZeroOneRun:
-    """The phases of the search, and what is worth recording."""
+    """The phases of the search, and the record for the answer."""
 
     def __init__(self, statement: ZeroOne, monitor: Monitor, method: str, settings: ZeroOneSettings) -> None:
         self.statement, self.monitor, self.method, self.settings = statement, monitor, method, settings
@@ -292,8 +292,7 @@ class _ZeroOneRun:
                 of_the_tree = search.unresolved_bound
                 status = self._sweep(share)
                 if status is Status.NUMERICAL:
-                    # Some vertices could not be told apart: what the sweep has proved is kept, the tree goes on, with what it has
-                    # itself left open.
+                    # Some vertices could not be distinguished. The bound of the sweep stays, and the tree continues with its own open nodes.
                     search.unresolved_bound, self.used, status = of_the_tree, "branch", None
         if status is None:
             status = tree.run(share)
@@ -309,7 +308,7 @@ class _ZeroOneRun:
         return self.tree.proof
 
     def _create_tree(self) -> BranchAndBound:
-        """Begin a tree; the last one is what a proof is made of."""
+        """Begin a tree; a proof is made from the last one."""
         self.search.price_of_budget(None if not self.duals else float(self.duals[0]["lam"]))
         self.tree = BranchAndBound(self.search, self.settings.branch)
         return self.tree

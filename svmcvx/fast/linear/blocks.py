@@ -4,7 +4,7 @@ The method is that of :mod:`svmcvx.fast.linear.newton`. Scores and multipliers o
 (:class:`~svmcvx.fast.linear.margins.Margins`); the method needs sums over the blocks only. Three passes a step read the
 rows: for the gradient, for the system and for the scores along the step. The search for the bias and along a line reads scores only.
 
-A sample of the rows, in memory, is solved first: its solution is so close that a few steps over all rows are left.
+A sample of the rows, in memory, is solved first: its solution is so close that a few steps over all rows suffice.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Floats: TypeAlias = NDArray[np.float64]
 MARGINS = "margins"
 # The part of the states with the multipliers of the best lower bound, once the search has ended.
 MULTIPLIERS = "multipliers"
-# Those of the variance of the margins.
+# The multipliers of the variance of the margins.
 TAU = "tau"
 # Operations that read the rows themselves.
 OF_ROWS = frozenset(
@@ -47,7 +47,7 @@ OF_ROWS = frozenset(
 STOPPED = (Status.TIME_LIMIT, Status.INTERRUPTED)
 # Accuracy to which the sample is solved, relative to its own objective, and Newton steps for it at most.
 SAMPLE_TOL, SAMPLE_STEPS = 1e-4, 200
-# The whole is at least so many times the sample.
+# All rows are at least this many times the sample.
 WORTH_SAMPLING = 2.0
 # With a loss that is not smooth a start from the sample begins with this penalty.
 SAMPLED_SIGMA = 30.0
@@ -65,7 +65,7 @@ class BlockLoss:
     terms : dict
         Whether there is a free bias, the linear term and the variance of the margins.
     whole_weight : float
-        Sum of all weights, of which the shares in the variance are taken; 0 without a variance.
+        Sum of all weights, which divides the weights in the variance; 0 without a variance.
     """
 
     loss: LinearLoss
@@ -80,7 +80,7 @@ class BlockLoss:
 
 
 class BlockMargins(Margins):
-    """The margins of all blocks, as one.
+    """The margins of all blocks, with the methods of :class:`Margins`.
 
     Parameters
     ----------
@@ -98,7 +98,7 @@ class BlockMargins(Margins):
         self.kept = self.expansion = np.zeros(0)
 
     def _sum(self, name: str, *arguments: Any, keep: bool = False) -> Any:
-        """Add up what a method of :class:`Margins` gives for every block; `keep` its changes."""
+        """Return the sum of a method of :class:`Margins` over all blocks; `keep` its changes."""
         shards = self.space.shards
         operation = _on_rows if name in OF_ROWS else _on_margins
         call = (self.space.settings, tuple(self.pending), name, arguments)
@@ -110,7 +110,7 @@ class BlockMargins(Margins):
         return _added(found, extreme=name == "flat_ends")
 
     def set_point(self, w: Floats) -> None:
-        """Set the scores to those of w."""
+        """Set the scores to Xw."""
         if not self.begun:
             self.space.shards.change(_begin, None, self.space.settings, self.loss, w)
             self.begun = True
@@ -207,7 +207,7 @@ def solve_in_blocks(
     callback: Callback | None,
     settings: LinearNewtonSettings | None = None,
 ) -> Solution:
-    """Solve and certify a statement in blocks; `loss` is that of the statement, and the other arguments those of all solvers."""
+    """Solve and certify a statement in blocks; `loss` is the loss of the statement; the other arguments are the same for all solvers."""
     space = statement.space
     start = None if warm_start is None else _earlier_point(space, warm_start.model)
     # The states hold the multipliers of the last run.
@@ -286,7 +286,7 @@ def _earlier_point(space: BlockSpace, model: object) -> tuple[Floats, float]:
     Raises
     ------
     DataError
-        If it is no linear model of as many features.
+        If it is not a linear model with this number of features.
     """
     d = space.centre.size
     if not isinstance(model, LinearModel) or model.coef.shape != (d,) or not np.isfinite(model.coef).all():

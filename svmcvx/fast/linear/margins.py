@@ -1,4 +1,4 @@
-r"""What Newton's method keeps for every row of a linear problem, and its sums over the rows.
+r"""Arrays of Newton's method with one number a row of a linear problem, and sums over the rows.
 
 Scores f = Xw, multipliers α with their slopes, the centre a of the augmented Lagrangian: arrays with one number a row. The method sees
 them through sums alone, so that the rows may lie in one array (:class:`Margins`) or in blocks that are never together in memory
@@ -46,7 +46,7 @@ class NormalMatrix(NamedTuple):
 
 
 class Observed(NamedTuple):
-    """What :meth:`Margins.prox_step` gives: sums, and the expansion X'(y(α − τ)) of the multipliers."""
+    """Result of :meth:`Margins.prox_step`: sums, and the expansion X'(y(α − τ)) of the multipliers."""
 
     sums: RowSums
     expansion: Floats
@@ -83,7 +83,7 @@ class Margins:
         self.alpha, self.slope = np.zeros(n), np.zeros(n)
         self.kept = self.expansion = self.alpha
         self.f = self.df = self.alpha
-        # The mean margin with which the multipliers were set, and those of the variance that are kept.
+        # The mean margin with which the multipliers were set, and the multipliers of the variance of the best lower bound.
         self.mean_margin = 0.0
         self.kept_tau = self.alpha
 
@@ -92,7 +92,7 @@ class Margins:
         return np.asarray(self.problem.X.T @ (self.problem.y * self.centre))
 
     def set_point(self, w: Floats) -> None:
-        """Set the scores to those of w."""
+        """Set the scores to Xw."""
         self.f = np.asarray(self.problem.X @ w)
 
     def project(self, dw: Floats) -> None:
@@ -108,13 +108,13 @@ class Margins:
         self.centre = self.alpha.copy()
 
     def keep(self) -> None:
-        """Keep the multipliers as those of the best lower bound."""
+        """Store the multipliers as those of the best lower bound."""
         self.kept = self.alpha.copy()
         if self.problem.variance > 0:
             self.kept_tau = self._deviations(self.f, self.mean_margin)
 
     def keep_expansion(self) -> None:
-        """Keep the multipliers as those of the best expansion."""
+        """Store the multipliers as those of the best expansion."""
         self.expansion = self.alpha.copy()
 
     def mean(self, scores: str) -> float:
@@ -140,7 +140,7 @@ class Margins:
         return float(left), float(right)
 
     def prox_step(self, b: float, sigma: float, mean: float) -> Observed:
-        """Set multipliers and slopes; return the sums over the rows. `mean` is that of the margins, for their variance."""
+        """Set multipliers and slopes; return the sums over the rows. `mean` is the mean of the margins, for their variance."""
         m = self.problem
         sums = passes.prox_sums(m.loss, self.f, m.y, b, self.centre, m.c, sigma, m.norms, self.alpha, self.slope)
         conjugate = float(passes.conjugate(m.loss, self.alpha, m.c))

@@ -1,15 +1,14 @@
 r"""Newton's method for linear machines, with a certified gap after every step.
 
-The problems and their bounds are those of :mod:`svmcvx.fast.linear.problem`, the linear systems those of
-:mod:`svmcvx.fast.linear.steps`.
+Problems and bounds are defined in :mod:`svmcvx.fast.linear.problem`, the linear systems in :mod:`svmcvx.fast.linear.steps`.
 
 **p ≥ 2 and ODM** are smooth: Newton's method with a line search, and the gap falls with the square of the gradient.
 
 **p < 2**: the augmented Lagrangian method for the dual [LiSunToh]. The smooth envelope around a centre a is minimised in (w, b)
-until the gradient's part of the gap is a tenth of the rest; then its multipliers become the centre and σ grows. The second
+until the part of the gap from the gradient is a tenth of the other part; then its multipliers become the centre and σ grows. The second
 derivatives weigh only the observations in a band of width 1/σ around the kink, in the end about as many as there are features,
-so late steps are cheap. The method converges to the minimum of the loss itself, not of a smoothed one. For p = 1 it ends as soon as the
-band is that of the optimum (:mod:`svmcvx.fast.linear.polish`).
+so late steps are cheap. The method converges to the minimum of the loss itself, not of a smoothed one. For p = 1 it ends as soon as the set of free
+multipliers is optimal (:mod:`svmcvx.fast.linear.polish`).
 
 The bias is minimised out exactly after every step, which keeps :math:`y'\alpha = 0` to rounding.
 
@@ -57,16 +56,16 @@ __all__ = ["LinearNewtonSettings", "minimise", "on_factor"]
 Floats: TypeAlias = NDArray[np.float64]
 
 BIAS_STEPS = 100
-# Imbalance y'α, relative to Σα, at which the bias is good enough: what is left costs the bound about as much.
+# Imbalance y'α, relative to Σα, at which the bias is good enough: the loss of the lower bound is about as large.
 BALANCED = 1e-13
 # A step that promises less than this share of the terms summed up is lost in their rounding.
 NEGLIGIBLE = 1e-15
-# On a factor of a kernel matrix: the tolerance relative to that of the whole, and steps at most.
+# On a factor of a kernel matrix: the tolerance relative to that of the whole problem, and the largest number of steps.
 FACTOR_SHARE, FACTOR_STEPS = 0.3, 300
 
 
 def on_factor(monitor: Monitor) -> Monitor:
-    """Return the monitor for a machine on a partial factor of a kernel matrix, whose error takes the rest of the tolerance."""
+    """Return the monitor for a problem on a partial factor of a kernel matrix, whose error uses the other part of the tolerance."""
     return monitor.within(FACTOR_SHARE * monitor.tol, FACTOR_STEPS)
 
 
@@ -94,7 +93,7 @@ def minimise(
     settings : LinearNewtonSettings, optional
         Parameters of the method; None for the defaults.
     margins : Margins, optional
-        The rows, where they lie in blocks; by default those of a :class:`LinearProblem`.
+        The rows, if they are in blocks; by default the rows of a :class:`LinearProblem`.
 
     Returns
     -------
@@ -125,7 +124,7 @@ def minimise(
 
 
 class _Descent:
-    """The problem at a point (w, b), with its steps; what is best goes to `bounds`.
+    """The problem at a point (w, b), with its steps; the best points are stored in `bounds`.
 
     Attributes
     ----------
@@ -171,7 +170,7 @@ class _Descent:
         self.gradient = self.w - self.primal
 
     def examine(self, steps: int) -> Status | None:
-        """Bound the optimum; let σ grow where the point is near the minimum of its subproblem."""
+        """Bound the optimum; increase σ if the point is near the minimum of its subproblem."""
         m, rows, bounds, monitor = self.problem, self.rows, self.bounds, self.monitor
         self.steps = steps
         self._set_multipliers()
@@ -187,10 +186,10 @@ class _Descent:
         status = monitor.report(steps, judged.lower, judged.upper)
         gap = judged.upper - judged.lower
         part = 0.5 * float(self.gradient @ self.gradient)
-        # The gap of a kernel expansion far from the optimum is much larger than what a step can gain.
+        # The gap of a kernel expansion far from the optimum is much larger than the decrease of one step.
         terms = abs(sums.smooth) + sums.size + (0.0 if m.kernel_expansion else abs(gap))
         negligible = self.promised <= NEGLIGIBLE * terms
-        # The other part of the gap is what the loss and its conjugate leave at (z, α): it falls only when σ grows.
+        # The other part of the gap is loss + conjugate − product at (z, α): it decreases only if σ grows.
         grow_sigma = False
         if not m.smooth:
             left = sums.loss + sums.conjugate - sums.product
@@ -211,8 +210,8 @@ class _Descent:
         return status
 
     def _exhausted(self, idle: bool) -> bool:
-        """Whether too many steps have made no progress; `idle` ones are those of which none is expected."""
-        # Where the lower bound is small beside the upper one their relative gap does not show that it grows.
+        """Whether too many steps have made no progress; `idle` counts steps of which no progress is expected."""
+        # If the lower bound is small relative to the upper one, the relative gap does not show that it grows.
         lower = self.bounds.best.lower
         if self.monitor.gap < 0.999 * self.smallest or lower > 2.0 * self.proved:
             self.smallest, self.idle, self.improved = self.monitor.gap, 0, self.steps

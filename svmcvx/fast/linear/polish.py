@@ -1,12 +1,11 @@
 r"""The exact optimum of a linear machine with p = 1, once it is known which multipliers lie inside their bounds.
 
-With multipliers of 0 and c held where they are, the others F are corrected so that they solve the optimality conditions
+Multipliers at 0 and c are fixed, and the others F are corrected so that they solve the optimality conditions
 
 .. math:: X_Fw + b = y_F, \qquad w = X'(y\alpha), \qquad y'\alpha = 0,
 
 as many equations as there are features and one more, unless rows are equal. Late in the augmented Lagrangian method F no longer changes, while the
-multipliers converge by a constant factor: here they are the optimal ones to rounding. What comes out is judged by its bounds like any
-other point.
+multipliers converge by a constant factor: here they are the optimal ones to rounding. The bounds of the result are computed as for any other point.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ Floats: TypeAlias = NDArray[np.float64]
 # Free multipliers, at most, and as a multiple of the number of equations: more than that many only where rows are equal. The system
 # takes the cube of their number.
 MOST, MULTIPLE = 1000, 4
-# Added to the system's diagonal as a share of it, and how often what that changes is taken back.
+# Relative regularisation of the diagonal of the system, and number of steps of iterative refinement.
 RIDGE, REFINEMENTS = 1e-13, 3
 # Multipliers may leave their bounds by this share of them, as rounding makes them do.
 OUTSIDE = 1e-8
@@ -99,11 +98,11 @@ class Polish:
 
 
 def _correction(system: Floats, residual: Floats, balance: float, bias: bool) -> tuple[Floats, float] | None:
-    """Solve K v + b = residual, Σv = balance, without the latter and b = 0 where there is no bias.
+    """Solve K v + b = residual, Σv = balance; without a bias K v = residual.
 
     Where equal rows make K singular it is nearly the shortest solution. None if there is none.
     """
-    # A constant added to K changes b by its multiple of Σv alone, and makes the system one of as many features and a bias.
+    # A constant added to K changes only b, by a multiple of Σv, and adds a constant feature to the system.
     shift = float(system.diagonal().mean()) if bias else 0.0
     scale, ones = system.diagonal().max(initial=0.0), np.ones(residual.size)
     factor, failed = sl.lapack.dpotrf(system + shift + RIDGE * scale * np.eye(residual.size), lower=True, clean=False)

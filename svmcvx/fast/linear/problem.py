@@ -13,8 +13,8 @@ and as :math:`w - w(\alpha)` is the gradient of P, both bounds come with the gra
 :math:`P - D = \tfrac12\|w - w(\alpha)\|^2 + \sum_i(\ell_i(z_i) + \ell_i^*(\alpha_i) - \alpha_i z_i)`, the last sum being 0
 for smooth losses.
 
-**A variance of the margins**, :math:`\lambda_1\sum_i s_i(u_i - \bar u)^2` with shares s, is one more smooth term for problems
-without bias: its multipliers :math:`\tau_i = 2\lambda_1 s_i(u_i - \bar u)` are subtracted from α in w(α), and its conjugate at τ is
+**A variance of the margins**, :math:`\lambda_1\sum_i s_i(u_i - \bar u)^2` with shares s, is another smooth term for problems without bias: its
+multipliers :math:`\tau_i = 2\lambda_1 s_i(u_i - \bar u)` are subtracted from α in w(α), and its conjugate at τ is
 its own value.
 """
 
@@ -55,7 +55,7 @@ Floats: TypeAlias = NDArray[np.float64]
 # Multiplications for each entry of rows in blocks up to which a system is formed: a product of conjugate gradients reads all
 # blocks again.
 DIRECT_PER_ENTRY = 1000.0
-# Products of conjugate gradients in one step, at most.
+# Largest number of products of conjugate gradients in one step.
 CONJUGATE_STEPS = 500
 # First penalty σ of the augmented Lagrangian, without and with multipliers to start from.
 FIRST_SIGMA = 1.0
@@ -66,7 +66,7 @@ LARGEST_STIFFNESS = 1e4
 # Factor by which σ grows, and its largest value.
 SIGMA_GROWTH = 6.0
 LARGEST_SIGMA = 1e12
-# The gradient's part of the gap, relative to the rest, at which σ grows.
+# Part of the gap from the gradient, relative to the other part, at which σ grows.
 GRADIENT_SHARE = 0.1
 # Steps (smooth losses) and rounds of the augmented Lagrangian (p < 2) that promise less than rounding and do not reduce the
 # gap, after which the method ends.
@@ -99,14 +99,14 @@ class LinearNewtonSettings:
 def estimated_rounding(terms: int) -> float:
     """Return the relative error that a solver expects of a sum of `terms` products: (4 + √terms) machine epsilons.
 
-    It tells when to stop; no certificate rests on it.
+    It decides when to stop; no certificate depends on it.
     """
     return EPS * (4.0 + math.sqrt(terms))
 
 
 @dataclass(frozen=True, eq=False)
 class LinearTerms:
-    r"""The problem of one linear machine, but for its rows.
+    r"""A linear problem without its rows.
 
     Parameters
     ----------
@@ -148,7 +148,7 @@ class LinearTerms:
 
 
 class LinearProblem(LinearTerms):
-    r"""The problem of one linear machine with all its rows in memory.
+    r"""A linear problem with all rows in memory.
 
     Parameters
     ----------
@@ -159,9 +159,9 @@ class LinearProblem(LinearTerms):
         Weights of the losses (``C s`` for the pSVM).
     loss : LinearLoss
     share : ndarray of shape (n,), optional
-        Shares of the observations in the variance of the margins; equal ones by default.
+        Shares of the observations in the variance of the margins; equal shares by default.
     norms : ndarray of shape (n,), optional
-        Euclidean norms of the rows, where they are known.
+        Euclidean norms of the rows, if known.
     **terms
         The other parameters of :class:`LinearTerms`; `n` and `d` are those of X.
 
@@ -191,7 +191,7 @@ class LinearProblem(LinearTerms):
         **terms: Any,
     ) -> None:
         n, d = X.shape
-        # Passes are compiled for one layout.
+        # Passes are compiled for a single memory layout.
         rows = X if sp.issparse(X) else np.ascontiguousarray(X)
         norms = row_norms(rows) if norms is None else norms
         super().__init__(
@@ -302,15 +302,15 @@ class Point:
 
 
 class LinearBounds:
-    """Both bounds at a point as far as the solver knows them, each widened by an estimate of its rounding.
+    """The solver's estimates of both bounds at a point, each widened by an estimate of its rounding.
 
-    They tell when to stop. What is certified is bounded once more, by the statement.
+    They decide when to stop. The checker bounds the result again, by the statement.
 
     Parameters
     ----------
     problem : LinearTerms
     w, alpha : ndarray
-        Where the search starts.
+        Starting point.
     """
 
     def __init__(self, problem: LinearTerms, w: Floats, alpha: Floats) -> None:
@@ -325,7 +325,7 @@ class LinearBounds:
         Parameters
         ----------
         w, b
-            The point; w is kept where it is the best.
+            The point; w is stored if it is the best.
         response : RowSums
             Sums over the observations at the point.
         primal : ndarray of shape (d,)
@@ -400,9 +400,9 @@ def linear_model(
     w, b
         Coefficients; with a penalised intercept the last of `w` is the intercept.
     support : ndarray of bool
-        The observations that the model rests on.
+        Support vectors of the model.
     centre : ndarray, optional
-        What was subtracted from the columns; that of the space by default.
+        Subtracted from the columns; the centre of the space by default.
     """
     centre = space.centre if centre is None else centre
     if space.intercept == "penalised":

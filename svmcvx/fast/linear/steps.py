@@ -28,7 +28,7 @@ Floats: TypeAlias = NDArray[np.float64]
 
 # The bias has no penalty; this keeps its row regular, relative to the sum of second derivatives.
 BIAS_DAMPING = 1e-12
-# Least pivot with which the mean of the margins is taken from their second moment; below it too many digits are lost.
+# Least pivot with which the squared mean of the margins is subtracted from their second moment; below it cancellation is too large.
 MEAN_LEFT = 1e-6
 
 
@@ -55,7 +55,7 @@ def newton_step(
         Relative residual at which conjugate gradients end.
     settings : LinearNewtonSettings
     stop : callable
-        Asked by conjugate gradients before each product; True ends them.
+        Called by conjugate gradients before each product; True ends them.
     """
     curved = margins.curved()
     if curved == 0:

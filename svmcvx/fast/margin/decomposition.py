@@ -1,19 +1,19 @@
 r"""pSMO by decomposition: pair steps on a working set, whose kernel rows are then added to the scores together.
 
-The outer loop chooses the observations that violate optimality most, lets :mod:`svmcvx.fast.margin.smo_passes` ascend in their
-multipliers on their own Gram matrix, and adds the change to the scores :math:`f = Kv` of all observations, with rows from a
+The outer loop chooses the observations that violate optimality most, runs :mod:`svmcvx.fast.margin.smo_passes` in their multipliers on their Gram
+matrix, and adds the change to the scores :math:`f = Kv` of all observations, with rows from a
 bounded cache or computed for the purpose (:mod:`svmcvx.fast.core.row_cache`). From time to time the bounds D(α) and P(w, b) of
-the point are compared; when they promise the gap asked for, the scores are evaluated again from the raw data in float64, and
-the bounds of these count. Rows in float32 therefore cost no accuracy: the loop continues from exact scores, as in iterative
+the point are compared; when they indicate the wanted gap, the scores are evaluated again from the raw data in float64, and bounds are computed from
+these. Rows in float32 therefore cost no accuracy: the loop continues from exact scores, as in iterative
 refinement.
 
 **No shrinking.** An observation outside the working sets costs one number of each update, and a row of the kernel only when
-it violates optimality; rows are kept whole, so that nothing has to be reconstructed before a bound is computed. These updates
+it violates optimality; whole rows are stored, so that nothing must be reconstructed before a bound is computed. These updates
 and the search for violators take a quarter of the time for n = 12 000, p = 1, C = 100, with 72% of the multipliers at zero.
 
 **Shortcuts.** Another method may replace pair steps that take long: :mod:`svmcvx.fast.margin.support_newton`
-from an earlier solution, :mod:`svmcvx.fast.margin.low_rank_newton` otherwise. Whatever multipliers it returns, the point with
-the smaller gap is kept.
+from an earlier solution, :mod:`svmcvx.fast.margin.low_rank_newton` otherwise. Of its multipliers and the present ones, the point with the smaller
+gap is used.
 
 **Source.** [Sun], Algorithm 1 (pSMO), with larger working sets and second-order selection of pairs.
 """
@@ -44,21 +44,21 @@ __all__ = ["Decomposition", "DecompositionSettings", "Shortcut"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
-# Seconds of an entry of exact scores, in those of an entry of a row that is computed where it is used: twice the precision,
-# bounds on errors, and a margin.
+# Time of an entry of exact scores, in units of an entry of a row that is computed when it is used: double precision, bounds on errors, and a safety
+# margin.
 EXACT = 3.0
-# Violations above which the first bounds would only tell that there is more to do: in tolerances of the gap for p = 1; in roots of
-# the tolerance for p > 1, where the gap falls with the square of the violation.
+# Violations above which bounds would be too wide to stop: in units of the tolerance for p = 1; in units of its square root for p > 1, where the gap
+# falls with the square of the violation.
 FAR, FAR_SMOOTH = 100.0, 3.0
 # Imbalance of the classes that counts as rounding, in machine epsilons of the sum of the multipliers.
 ROUNDINGS = 64.0
-# Share of all observations in a working set where rows are computed where they are used.
+# Share of all observations in a working set if rows are computed when they are used.
 TILED_SHARE = 0.02
 # Shares of the violation of all observations down to which that inside the working set is brought: small where its rows are at
 # hand, larger where each change costs a row.
 INNER_SHARE = 0.1
 TILED_INNER_SHARE = 0.3
-# The same where the working set has all observations, times the root of the tolerance: a round then ends with bounds, which
+# The same if the working set has all observations, times the square root of the tolerance: a round then ends with bounds, which
 # cost more than its last steps.
 INNER_SHARE_WHOLE = 0.5
 # The bounds are compared when the violation has fallen to this share, or after PATIENCE rounds.
@@ -68,11 +68,11 @@ PATIENCE = 12
 # each time, down to LEAST_TRUST.
 TRUST = 0.9
 LEAST_TRUST = 0.1
-# A violation below so many roundings of the scores counts as zero.
+# A violation below this many roundings of the scores counts as zero.
 FLOOR_ROUNDINGS = 16.0
-# Comparisons of the bounds without progress after which the solver gives up.
+# Comparisons of the bounds without progress after which the solver ends.
 STALLED_COMPARISONS = 40
-# Comparisons in which the gap has to fall by a tenth; otherwise the solver hands over, or gives up.
+# Comparisons in which the gap has to fall by a tenth; otherwise the solver changes the method, or ends.
 HOPELESS_COMPARISONS = 300
 # Numbers of comparisons at which small problems try to end by solving the support equations.
 CROSSOVERS = frozenset((10, 30, 100, 300, 1000))
@@ -87,7 +87,7 @@ class DecompositionSettings:
     Parameters
     ----------
     working_set : int
-        Observations in a working set where all kernel rows that are used are kept (:mod:`svmcvx.fast.core.row_cache`).
+        Observations in a working set if all used kernel rows are stored (:mod:`svmcvx.fast.core.row_cache`).
     tiled_least, tiled_most : int
         Bounds on their number.
     whole : int
@@ -97,7 +97,7 @@ class DecompositionSettings:
     ascent : type, optional
         A subclass of :class:`Decomposition` with another rule for working sets and pairs.
     final : float
-        Violation, in tolerances of the gap, down to which every round but the first goes: small where steps cost next to nothing.
+        Violation, in units of the tolerance, at which every round except the first ends: small where steps cost next to nothing.
     """
 
     working_set: int = 512
@@ -113,7 +113,7 @@ class DecompositionSettings:
         return n if n <= self.whole else self.working_set
 
     def tiled_working_set_size(self, n: int) -> int:
-        """Return how many a round takes where rows are computed where they are used."""
+        """Return the size of a working set if rows are computed when they are used."""
         return n if n <= self.whole else min(n, max(self.tiled_least, min(int(TILED_SHARE * n), self.tiled_most)))
 
 
@@ -135,13 +135,13 @@ class Shortcut(Protocol):
         """Whether pair steps that have cost `work` multiplications and led to `alpha` should be replaced now."""
 
     def allowance(self, work: float, alpha: Floats) -> float:
-        """Return the multiplications of pair steps that the next round may cost before :meth:`due` is asked again."""
+        """Return the multiplications of pair steps that the next round may cost before :meth:`due` is called again."""
 
     def solve(self, alpha: Floats, monitor: Monitor) -> list[Floats]:
         """Return other multipliers, from those of the pair steps."""
 
     def last_resort(self, alpha: Floats, monitor: Monitor) -> list[Floats]:
-        """Return other multipliers where the pair steps have come to a stop before the end."""
+        """Return other multipliers if the pair steps stagnate."""
 
 
 @dataclass
@@ -193,7 +193,7 @@ class Decomposition:
         self.work = 0.0
         self._fresh = np.zeros(0, dtype=np.intp)
         self._lowest, self._lowest_alpha = math.inf, self.alpha
-        # The exactly feasible multipliers that the scores are of, and those nearby that the loop goes on from.
+        # The exactly feasible multipliers to which the scores belong, and the nearby multipliers with which the loop continues.
         self._exact: Floats | None = None
         self._exact_of: Floats | None = None
         if self.scores is not None:
@@ -210,7 +210,7 @@ class Decomposition:
 
     @property
     def options(self) -> dict[str, Any]:
-        """What was used and what it took, for the record."""
+        """The methods used and their work, for the record."""
         return {
             "selection": self.selection,
             "working_set": self.size,
@@ -222,8 +222,8 @@ class Decomposition:
     def points(self) -> list[Floats]:
         """Return the last multipliers, and those of the lowest objective, which need not fall monotonically.
 
-        Where the certificate of a point is the larger part of the work only the better of the two is returned, unless the gap
-        asked for is that of both together.
+        If the certificate of a point is the larger part of the work, only the better of the two is returned, unless both are needed for the wanted
+        gap.
         """
         last = self._exact
         if last is None or self.updated or self._exact_of is not self.alpha:
@@ -240,8 +240,8 @@ class Decomposition:
     def exact_scores(self) -> None:
         """Evaluate the scores from the raw data, at the exactly feasible multipliers nearby.
 
-        These are the ones that are certified, and the space remembers their product. The loop goes on from multipliers that
-        are feasible up to rounding: an exact balance takes some off their upper bounds.
+        These are certified, and the space caches their product. The loop continues with multipliers that are feasible up to rounding: an exact
+        balance takes some off their upper bounds.
         """
         self.updated, self._exact, self._exact_of = False, None, None
         if not self.alpha.any():
@@ -269,7 +269,7 @@ class Decomposition:
         far = FAR * monitor.tol if self.r == 0 else FAR_SMOOTH * math.sqrt(monitor.tol)
         best_gap, best_lower = math.inf, -math.inf
         last_violation, last_round = math.inf, 0
-        # The gap that counts as a tenth less than an earlier one, and when it was reached.
+        # The last gap that was a tenth below an earlier one, and the comparison at which it was reached.
         goal, reached = math.inf, 0
         while True:
             if self.rescale is not None:
@@ -352,13 +352,13 @@ class Decomposition:
         return monitor.out_of_time()
 
     def _closes(self, found: tuple[float, float] | None, monitor: Monitor) -> bool:
-        """Whether the best bounds of exact scores so far and those of updated ones give the gap asked for."""
+        """Whether the best bounds from exact scores and those from updated scores have the wanted gap."""
         if found is None:
             return False
         return relative_gap(max(monitor.valid[0], found[0]), min(monitor.valid[1], found[1])) <= monitor.tol
 
     def _seconds_of_certificate(self) -> float:
-        """Return how long exact scores will take after another round; 0 where rows are kept."""
+        """Return how long exact scores will take after another round; 0 if rows are stored."""
         support = float(np.count_nonzero(self.alpha) + self.size)
         return EXACT * self.rows.seconds * support * self.y.size
 
@@ -386,7 +386,7 @@ class Decomposition:
         )
 
     def _better(self, found: tuple[float, float], others: list[Floats]) -> tuple[float, float]:
-        """Replace the point by the best of other multipliers if its gap is smaller; return the bounds of what is kept."""
+        """Replace the point by the best of other multipliers if its gap is smaller; return the bounds of the chosen point."""
         for other in others:
             alpha = exactly_feasible(self.statement, other)
             f = self.statement.space.product(alpha * self.y).scores.value

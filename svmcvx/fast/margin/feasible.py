@@ -1,4 +1,4 @@
-"""What the kernel solvers of the soft and the hard margin share: their arguments, and multipliers that are exactly feasible."""
+"""Code that the kernel solvers of the soft and the hard margin share: their arguments, and multipliers that are exactly feasible."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def earlier_multipliers(warm_start: Any, statement: AlphaDualStatement, *, requi
     Raises
     ------
     DataError
-        If `warm_start` is no Solution, has no multipliers ``alpha``, or has those of other data.
+        If `warm_start` is no Solution, has no multipliers ``alpha``, or belongs to other data.
     """
     earlier = earlier_solution(warm_start, statement if required else None)
     rows = statement.space.data.rows

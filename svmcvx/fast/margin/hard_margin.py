@@ -73,7 +73,7 @@ class ActiveSetSettings:
     largest : int
         Size of the working set from which observations far from the margin leave it.
     largest_support : int
-        Tight observations, at most; pSMO takes over where there are more.
+        Tight observations, at most; With more observations pSMO is used.
     """
 
     first: int = 400
@@ -261,7 +261,7 @@ def _solve_blocks(statement: HardMarginInBlocks, monitor: Monitor, settings: Act
             ended, points, found = _by_active_set(part, inner, None, settings)
             options |= {**found, "rounds": rounds, "working_set": y.size}
             if ended is Status.UNBOUNDED:
-                # What is not separable on some of the rows is not on all.
+                # If some of the rows are not separable, all rows are not.
                 status = ended
                 break
             solved = part.separator(points[0])
@@ -355,7 +355,7 @@ def _by_active_set(
 def _first_members(statement: HardMargin, warm: Floats | None, first: int) -> NDArray[np.intp]:
     """Return `first` observations, half of each class, with the smallest margins; the support of an earlier solution as well.
 
-    Margins are those of an earlier solution, or else of the difference of the means of the classes.
+    Margins come from an earlier solution, otherwise from the difference of the means of the classes.
     """
     y, n = statement.y, statement.y.size
     if n <= 2 * first:
@@ -370,7 +370,7 @@ def _first_members(statement: HardMargin, warm: Floats | None, first: int) -> ND
 
 
 def _bounds(statement: HardMargin) -> BoundsOf:
-    """Return the function of the module's formula for the bounds; it returns None where the hulls intersect."""
+    """Return the function of the module's formula for the bounds; it returns None if the hulls intersect."""
     y = statement.y
     size = float(np.abs(statement.space.diagonal()).max())
 

@@ -1,8 +1,8 @@
 r"""Newton's method on a factor of low rank, as a shortcut for pair steps that take long.
 
-On few features a smooth kernel matrix has a small numerical rank, :math:`K \approx LL'` with L of shape (n, r). The pSVM on the
-rows of L is a linear one, which Newton's method (:mod:`svmcvx.fast.linear.newton`) solves in a number of steps that hardly
-depends on C or p, where pair steps need millions. Its multipliers are only a guess for the kernel machine: their bounds are
+On few features a smooth kernel matrix has a small numerical rank, :math:`K \approx LL'` with L of shape (n, r). The pSVM on the rows of L is linear.
+Newton's method (:mod:`svmcvx.fast.linear.newton`) solves it in a number of steps that hardly depends on C or p, while pair steps may need millions.
+Its multipliers are only a guess for the kernel machine: their bounds are
 evaluated on exact scores, and they replace those of the pair steps if their gap is smaller.
 
 **When it is used.** Once pair steps have cost as many multiplications as computing `probe` columns of the factor, these

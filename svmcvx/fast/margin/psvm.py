@@ -44,7 +44,7 @@ __all__ = ["KERNEL_METHODS", "PSVMSettings", "psvm"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
-# Of the formulation with a kernel; those of the linear one are in psvm_linear.
+# Of the formulation with a kernel; psvm_linear has those of the linear formulation.
 KERNEL_METHODS = ("auto", "smo")
 # Multiples of earlier multipliers that are tried as a start.
 MULTIPLES = np.concatenate([[1.0, 0.0], np.geomspace(1e-6, 1e6, 49)])
@@ -74,7 +74,7 @@ class PSVMSettings:
     expected_newton_steps : float
         From an earlier solution Newton's method on the support vectors is tried when pair steps have cost as much as this number of its steps.
     smo_max_rounds : int
-        Rounds of pSMO after which the linear formulation goes on by Newton's method.
+        Rounds of pSMO after which the linear formulation continues with Newton's method.
     smo : DecompositionSettings
         Of these rounds.
     """
@@ -148,8 +148,8 @@ def psvm(
     selection : "second-order" or "random", optional
         Deprecated: ``"random"`` is :class:`svmcvx.papers.exhibits.RandomPairs`.
     cache_size : float
-        With a kernel: megabytes of kernel rows that are kept, 500 by default; no other memory grows with n². Where a quarter
-        of the rows has no room, only those that are used often are kept, and below a twentieth none
+        With a kernel: megabytes of stored kernel rows, 500 by default; no other memory grows with n². If there is no room for a quarter of the rows,
+        only rows that are used often are stored, and below a twentieth none
         (:mod:`svmcvx.fast.core.row_cache`).
     float32_cache : bool
         With a kernel: compute rows in single precision when there are more than a few thousand observations. Bounds are
@@ -157,7 +157,7 @@ def psvm(
     bias : "exact", "paper" or "released"
         Rule for the intercept of the model. ``"exact"`` minimises the objective; the others reproduce [Sun] and its code.
     intercept : "free", "penalised" or "none"
-        A free intercept; that of a constant feature, which is penalised like the others, as in LIBLINEAR; or none. With a kernel
+        A free intercept; the coefficient of a constant feature, which is penalised like the others, as in LIBLINEAR; or none. With a kernel
         the last two are solved on a factor of the Gram matrix (:mod:`svmcvx.fast.margin.psvm_unbiased`).
     indefinite : "error" or "clip"
         With a kernel: what to do if it is indefinite on the data. Kernels that may be (sigmoid, callable, precomputed)
@@ -185,7 +185,7 @@ def psvm(
     Notes
     -----
     Source: [Sun], Algorithm 1 (pSMO), with larger working sets and second-order selection. Where pair steps take long, Newton's
-    method may replace them. From an earlier solution, with a Gram matrix that is kept (:mod:`svmcvx.kernels.gram_cache`), it
+    method may replace them. From an earlier solution, with a stored Gram matrix (:mod:`svmcvx.kernels.gram_cache`), it
     solves the equations of the support vectors (:mod:`svmcvx.fast.margin.support_newton`); otherwise, for a kernel matrix of
     small numerical rank (few features), a problem on a factor of it (:mod:`svmcvx.fast.margin.low_rank_newton`), which takes
     up to `cache_size` megabytes more for a time.
@@ -276,7 +276,7 @@ def _pairs_first(statement: PSVM) -> bool:
 
 
 def _start_from(statement: PSVM, earlier: Solution, alpha: Floats | None) -> Any:
-    """Return what the method for a statement starts from: a linear point, multipliers, or these and their scores."""
+    """Return the starting point of the method for a statement: a linear point, multipliers, or these and their scores."""
     free = statement.space.intercept == "free"
     if free and statement.space.is_linear:
         return psvm_linear.start_from(statement, earlier, alpha)
@@ -289,7 +289,7 @@ def _start_from(statement: PSVM, earlier: Solution, alpha: Floats | None) -> Any
 def _solve_few(
     statement: PSVM, monitor: Monitor, seed: int, cache_size: float, settings: PSVMSettings
 ) -> tuple[RecoveredPoints, Status, dict[str, Any]]:
-    """Solve the linear formulation with p = 1 by a few rounds of pSMO, and where these do not end it by Newton's method."""
+    """Solve the linear formulation with p = 1 by a few rounds of pSMO, and if these do not suffice, by Newton's method."""
     space, n, most = statement.space, statement.y.size, monitor.max_iter
     everything = np.arange(n)
     rows = GramRows(np.ascontiguousarray(space.block(everything, everything)))
@@ -367,7 +367,7 @@ def _solve_kernel(
 
 
 def _ratio(statement: PSVM, earlier: Solution) -> float:
-    """Return by how much C has grown since an earlier solution, 1 if it does not tell."""
+    """Return by how much C has grown since an earlier solution, 1 if that is unknown."""
     C = earlier.hyperparameters.get("C")
     return statement.C / C if isinstance(C, float) and C > 0 else 1.0
 

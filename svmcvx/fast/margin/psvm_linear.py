@@ -84,11 +84,11 @@ def solve_linear(
     else:
         b = start.bias + float(centre @ start.w)
         point, status = minimise(problem, monitor, w=start.w, b=b, alpha=None if problem.smooth else start.alpha)
-    # For p = 1 the method's bias is that of an envelope, whose interval of best ones is another.
+    # For p = 1 the method's bias is optimal for an envelope, whose interval of optimal biases differs.
     b = statement.exact_intercept(np.asarray(X @ point.w)) if p == 1 else point.b
     models: list[Any] = [linear_model(space, point.w, b, point.alpha > 0, centre)]
     if p > 1 and status is not Status.OPTIMAL and not problem.smooth:
-        # For a smooth loss the bias is already the best one for its w, up to rounding; for p < 2 only nearly.
+        # For a smooth loss the bias is optimal for its w up to rounding; for p < 2 only approximately.
         b = statement.exact_intercept(np.asarray(X @ point.w))
         models.append(linear_model(space, point.w, b, point.alpha > 0, centre))
     options: dict[str, Any] = {"method": "newton", "steps": point.steps}
@@ -125,7 +125,7 @@ def solve_blocks(
 
 
 def _features(space: FeatureSpace) -> tuple[Features, Floats]:
-    """Return the data and what was subtracted from them; sparse data with many non-zeros become dense and centred."""
+    """Return the data and their centre; sparse data with many non-zeros become dense and centred."""
     X = space.X
     n, d = X.shape
     if not sp.issparse(X) or X.nnz < DENSE * n * d:

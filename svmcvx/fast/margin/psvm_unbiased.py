@@ -1,8 +1,8 @@
 r"""The pSVM without a free bias, with a kernel or without: Newton's method on w, see :mod:`svmcvx.fast.linear.newton`.
 
 The statement is :mod:`svmcvx.formulations.margin.liblinear`. Its dual has no constraint :math:`y'\alpha = 0`, along which the pair
-steps of pSMO run. A machine with a kernel is the linear one on the rows of a factor of its Gram matrix, which is complete up to
-rounding where there is room and time for it. Its multipliers are certified on the kernel itself.
+steps of pSMO run. A problem with a kernel is the linear problem on the rows of a factor of its Gram matrix. The factor is complete up to rounding if
+there is memory and time for it. Its multipliers are certified on the kernel itself.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = ["FACTORED", "solve_unbiased"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
-# Observations up to which the Gram matrix is kept and factored at once, in a fraction of a second that no clock interrupts.
+# Observations up to which the Gram matrix is stored and factored in one call, which takes a fraction of a second.
 FACTORED = 2000
 # Observations up to which the equations of the support vectors are solved where rounding keeps Newton's method from the gap.
 POLISHED = 1000
@@ -80,7 +80,7 @@ def solve_unbiased(
 
 
 def _factor(space: FeatureSpace, cache_size: float, monitor: Monitor) -> Features:
-    """Return a factor of the Gram matrix: that of a matrix which is kept, or one that grows by columns until time or room is up."""
+    """Return a factor of the Gram matrix: of a stored matrix, or a factor that grows by columns up to the limit of time or memory."""
     if not space.blockwise:
         return space.factor
     growing = partial_factor(space)

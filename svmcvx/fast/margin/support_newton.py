@@ -8,7 +8,7 @@ where F is the set of observations whose multipliers are neither zero nor, for p
 solution for a nearby C, the set F is almost known. Each step solves the linearised equations on F by a Cholesky
 factorisation, clips the multipliers to their bounds, and updates F: clipped observations leave it, observations whose margin
 is on the wrong side join it. For p = 1 the first step follows the piecewise linear solution path to the new C. Convergence
-is local only: the steps end at the gap asked for or are given up, and their best point is used if its gap is the smaller one.
+is local only: the steps end at the wanted gap or without progress, and their best point is used if its gap is smaller.
 
 **When it is used.** Where the whole Gram matrix is in memory (:mod:`svmcvx.kernels.gram_cache`), p ≤ 2, n is at most 2 000,
 there is an earlier solution, and the pair steps of this fit have cost as much as the Newton steps are expected to; after a
@@ -36,18 +36,18 @@ __all__ = ["SupportNewton"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
-# Shares of the mean of the diagonal that are added to it where the system is singular. They slow convergence down but do not
-# change its limit, as the residual is exact.
+# Shares of the mean of the diagonal that are added to it where the system is singular. They slow down convergence but do not change its limit, since
+# the residual is exact.
 RIDGES = (1e-13, 1e-10, 1e-7)
 # A multiplier this close to its upper bound, relative to the bound, counts as being at it.
 AT_BOUND = 1e-6
 # Newton steps, at most.
 NEWTON_STEPS = 15
-# Steps in a row that do not halve the gap, after which the method is given up.
+# Consecutive steps that do not halve the gap, after which the method ends.
 PATIENCE = 6
 # Number of observations up to which the method is used: beyond, a system costs too much.
 LARGEST_SAMPLE = 5000
-# Where no step has reduced the gap, the method is tried again once pair steps have cost so many times as much as then.
+# If no step reduced the gap, the method is tried again when pair steps have cost this many times as much.
 RETRY_FACTOR = 4.0
 # Cost of a Newton step, counted in multiplications of pair steps: FACTORISATION_WORK times the cube of the number of
 # free multipliers, PRODUCT_WORK times n² (products with the Gram matrix, where many are free), and STEP_WORK. Factorisations run about 40
@@ -102,7 +102,7 @@ class SupportNewton:
         return True
 
     def last_resort(self, alpha: Floats, monitor: Monitor) -> list[Floats]:
-        """Return nothing: where these steps are due they have been taken."""
+        """Return nothing: if these steps are due, they have been taken."""
         return []
 
     def allowance(self, work: float, alpha: Floats) -> float:

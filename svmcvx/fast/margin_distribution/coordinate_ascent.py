@@ -20,13 +20,13 @@ Floats: TypeAlias = NDArray[np.float64]
 
 METHODS = ("auto", "newton", "dcd")
 
-# Epochs over the active observations after each one over all.
+# Epochs over the active observations after each epoch over all.
 SHORT_EPOCHS = 4
 # Rounds after which w = w(θ), which is updated along the way, is computed afresh.
 REFRESH = 10
 # Rounds without a smaller gap after which it ends.
 PATIENCE = 1000
-# Rounds over which the rate is taken at which the gap falls, and how many times more rounds than are left may be predicted from it.
+# Number of rounds from which the rate of the gap is estimated, and the largest ratio of predicted to remaining rounds.
 RATED, GENEROUS = 3, 3.0
 
 

@@ -44,8 +44,7 @@ Floats: TypeAlias = NDArray[np.float64]
 # Largest ``2 max(C1, C2) max k(x, x)``, a measure of the condition, with which ``method="auto"`` chooses coordinate ascent for
 # kernels.
 LARGEST_CONDITION = 1e5
-# Rounds of coordinate ascent after which ``method="auto"`` goes on with Newton's method: about as much work as that takes in
-# all.
+# Rounds of coordinate ascent after which ``method="auto"`` continues with Newton's method: about the work of that method.
 ROUNDS = 20
 
 
@@ -114,14 +113,13 @@ def odm(
     callback : callable, optional
         Called with a :class:`~svmcvx.fast.core.monitor.Progress` every iteration; returning True stops.
     warm_start : Solution, optional
-        An earlier solution of the same data, for any hyper-parameters; for a linear machine also one of other rows with the
-        same features.
+        An earlier solution of the same data, for any hyper-parameters; for a linear model also a solution for other rows with the same features.
     method : "auto", "newton", "dcd" or "blocks"
         Newton's method on the primal, or coordinate ascent on the signed dual, both on a factor of the Gram matrix; or Newton's method on products with a kernel matrix that is never stored
         (:mod:`svmcvx.fast.margin_distribution.odm_blocks`), for kernels that are positive semidefinite on any data. ``"auto"`` is Newton's
         method for linear machines, whose primal is piecewise quadratic with few pieces on the way; for such kernels on more
         than 5000 observations ``"blocks"``; for other kernels up to 20 rounds of coordinate ascent if ``2 max(C1, C2) max k(x, x)``, a
-        measure of the condition, is at most 1e5, and Newton's method, from where these have led, if they are not enough or will not be at
+        measure of the condition, is at most 1e5, and then Newton's method from their last point, if they do not reach the tolerance or will not at
         the rate at which their gap falls.
     seed : int
         Of the random orders; the same seed gives the same numbers.
@@ -199,7 +197,7 @@ def odm(
             f'method="blocks" needs a kernel that is positive semidefinite on any data, got {space.kernel or "kernel=None"}; '
             'use method="auto"'
         )
-    # A linear machine takes one of other rows.
+    # A linear problem accepts a solution for other rows.
     w, theta = start_from(statement, earlier_solution(warm_start, None if space.is_linear else statement))
     warm = w is not None or theta is not None
     with monitored(tol=tol, max_iter=max_iter, verbose=verbose, callback=callback) as monitor:
@@ -233,7 +231,7 @@ def _solve_whole(
     rng: np.random.Generator,
     settings: ODMSettings,
 ) -> tuple[RecoveredPoints, Status, dict[str, Any]]:
-    """Solve on the data, or on the factor of a kernel matrix, by the method asked for or by the one that suits them."""
+    """Solve on the data, or on the factor of a kernel matrix, by the given method, or by the one that ``"auto"`` chooses."""
     problem = linear_problem(statement)
     chosen = _choose(problem, settings) if method == "auto" else method
     if w is None and theta is not None:
@@ -269,7 +267,7 @@ def linear_problem(statement: ODM) -> LinearProblem:
 
 
 def start_from(statement: ODM, warm: Solution | None) -> tuple[Floats | None, Floats | None]:
-    """Return (w, θ) of an earlier solution: linear coefficients and multipliers, as far as it has them.
+    """Return (w, θ) of an earlier solution: linear coefficients and multipliers, None for those that it does not have.
 
     Raises
     ------

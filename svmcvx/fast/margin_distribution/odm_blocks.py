@@ -4,7 +4,7 @@ Nothing quadratic is stored. A point is :math:`w = \sum_i v_i \varphi(x_i)` with
 
 .. math:: g = v - y\theta, \qquad q = Kg,
 
-which is the gradient of P in coefficients and in scores, one product gives everything: P at v, its dual point θ with
+which is the gradient of P in coefficients and in scores, one product gives all bounds: P at v, its dual point θ with
 :math:`K(y\theta) = f - q`, so G(θ), and P at θ's own point as well. The gap of (v, θ) is :math:`\tfrac12 g'q`.
 
 **Newton's step.** With the second derivatives S of the losses on the set A of the observations outside the band,
@@ -12,8 +12,8 @@ which is the gradient of P in coefficients and in scores, one product gives ever
 
 .. math:: (S^{-1} + K_{AA})\, \nu = -q_A .
 
-This is solved by conjugate gradients, preconditioned by the same matrix with a partial Cholesky factor, :math:`K \approx FF'`, in
-place of K. Where the factor leaves eigenvalues below those of :math:`S^{-1}`, which are of order :math:`n/(2C)`, a few products
+This is solved by conjugate gradients, preconditioned by the same matrix with a partial Cholesky factor, :math:`K \approx FF'`, instead of K. If the
+eigenvalues of K − FF' are below those of :math:`S^{-1}`, which are of order :math:`n/(2C)`, a few products
 suffice. The solution of the machine on the rows of F is the start, and needs no product with K.
 """
 
@@ -43,20 +43,20 @@ __all__ = ["LARGEST_RANK", "Coefficients", "minimise_by_blocks"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
-# Products with K for which time is kept: that of the next step, those of the model and of the multipliers.
+# Products with K for which time is reserved: the next step, the model and the multipliers.
 PRODUCTS_LEFT = 3.0
-# Rows of K by which a product is estimated before there is one.
+# Rows of K with which the time of a product is estimated before the first one.
 PROBED = 64
-# The partial factor ends earlier where what it leaves out, times the largest second derivatives of the losses, is at most this: it is then
-# small against the identity in the second derivative of P.
+# The partial factor is complete if its error times the largest second derivatives of the losses is at most this: it is then small relative to the
+# identity in the second derivative of P.
 GAP_OF_LEFT_OUT = 0.05
 # Relative residual of conjugate gradients in one step.
 CONJUGATE_ACCURACY = 0.05
-# Products of conjugate gradients in one step, at most.
+# Largest number of products of conjugate gradients in one step.
 CONJUGATE_PRODUCTS = 30
 # Steps after which the scores are computed afresh.
 REFRESH = 10
-# Steps without a smaller gap after which the method ends, because rounding keeps the gap where it is.
+# Steps without a smaller gap after which the method ends, because rounding limits the gap.
 PATIENCE = 4
 # Rank at which the partial factor ends.
 LARGEST_RANK = 600
@@ -103,7 +103,7 @@ class _Search:
         few = np.arange(min(n, PROBED))
         began = self.monitor.seconds
         statement.space.block(few, np.arange(n))
-        # The first products are made whatever the clock says.
+        # The first products are computed even after the deadline.
         self.monitor.reserve((PRODUCTS_LEFT + 2.0) * (self.monitor.seconds - began) * n / few.size)
         partial = partial_factor(statement.space)
         # No entry of K exceeds the largest of its diagonal.
@@ -114,7 +114,7 @@ class _Search:
         self.best.rank = len(partial.pivots)
 
     def product(self, v: Floats) -> Floats:
-        """Return Kv; keep time for another product, and for those of the certificate."""
+        """Return Kv; reserve time for another product and for those of the certificate."""
         began = self.monitor.seconds
         found: Floats = self.statement.space.product(v).scores.value
         self.slowest = max(self.slowest, self.monitor.seconds - began)
@@ -153,7 +153,7 @@ class _Search:
         lower = self.bound(theta, f - q)
         at_v, at_theta = self.value(v, f), self.value(own, f - q)
         best = self.best
-        # The dual point's own model is preferred where it is good enough: its certificate costs one product less.
+        # The model of the dual point is preferred if it is good enough: its certificate costs one product less.
         enough = relative_gap(lower, at_theta) <= self.monitor.tol
         upper = at_theta if enough or at_theta <= at_v else at_v
         if upper < best.upper:
@@ -248,7 +248,7 @@ def minimise_by_blocks(
         Its space keeps no Gram matrix.
     monitor : Monitor
     theta : ndarray of shape (n,), optional
-        Multipliers to start from; those of the partial factor by default.
+        Multipliers to start from; the multipliers of the partial factor by default.
     largest_rank : int
         Rank at which the partial factor ends.
     settings : LinearNewtonSettings

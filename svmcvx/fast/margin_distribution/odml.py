@@ -8,8 +8,8 @@ With the factor :math:`TT' = R` of the curvature of mean and variance, :math:`\t
 Newton's method and coordinate ascent run on the rows of N. They are dense, also for sparse data: the matrix R is.
 
 In many dimensions (more than 2500 features and observations, or sparse data with more features than observations or with 1e8
-entries if they were dense) neither R nor N is formed: Newton's method runs on the data themselves, with the variance as a term of
-its own (:mod:`svmcvx.fast.linear.problem`), and everything, the certificate included, takes products with the data only.
+entries if they were dense) neither R nor N is formed: Newton's method runs on the data themselves, with the variance as a separate term
+(:mod:`svmcvx.fast.linear.problem`). All steps, the certificate included, need products with the data only.
 """
 
 from __future__ import annotations
@@ -59,8 +59,7 @@ Floats: TypeAlias = NDArray[np.float64]
 # Largest C times the largest squared norm of a whitened row, a measure of the condition, with which ``method="auto"`` chooses
 # coordinate ascent.
 LARGEST_CONDITION = 1e5
-# Rounds of coordinate ascent after which ``method="auto"`` goes on with Newton's method: about as much work as that takes in
-# all.
+# Rounds of coordinate ascent after which ``method="auto"`` continues with Newton's method: about the work of that method.
 ROUNDS = 20
 # First penalty σ of Newton's method after them: their multipliers are nearer than zeros (σ = 1), and not as near as an earlier solution's (100).
 HANDOVER_SIGMA = 3.0
@@ -126,8 +125,8 @@ def odml(
         The augmented Lagrangian with Newton's method inside, or coordinate ascent on the dual. ``"auto"`` is up to 20 rounds of coordinate ascent if C times the largest squared norm of a
         whitened row, a measure of the condition, is at most 1e5, and Newton's method, from their multipliers, if they are not
         enough or will not be at the rate at which their gap falls; for linear machines in many dimensions ``"unwhitened"``, Newton's method without the whitened rows; for kernels that are positive semidefinite on any data and more than 10 000 observations ``"low-rank"``
-        (:mod:`svmcvx.fast.margin_distribution.odml_low_rank`), which keeps no Gram matrix and, where a factor of rank 2400 is not
-        enough, ends with the gap that it has reached.
+        (:mod:`svmcvx.fast.margin_distribution.odml_low_rank`), which stores no Gram matrix and, if a factor of rank 2400 does not suffice, ends with
+        a larger gap.
     settings : ODMLSettings, optional
         Parameters of the method; None for the defaults.
 
@@ -245,7 +244,7 @@ def _solve_whitened(
     rng: np.random.Generator,
     settings: ODMLSettings,
 ) -> tuple[RecoveredPoints, Status, dict[str, Any]]:
-    """Solve the SVM on the whitened rows by the method asked for, or by the one that suits them."""
+    """Solve the SVM on the whitened rows by the given method, or by the one that ``"auto"`` chooses."""
     problem = whitened_problem(statement)
     condition = statement.C * float(problem.norms.max()) ** 2
     chosen = ("dcd" if condition <= LARGEST_CONDITION else "newton") if method == "auto" else method
@@ -305,7 +304,7 @@ def _unwhitened(
 
 
 def has_coordinates(statement: ODML) -> bool:
-    """Tell whether the columns of the factor are those of the data."""
+    """Return whether the columns of the factor are the columns of the data."""
     space = statement.space
     return space.is_linear and space.X.shape[1] <= space.X.shape[0]
 

@@ -2,8 +2,8 @@ r"""Kernel ODML for more observations than a Gram matrix allows: on a partial Ch
 
 With :math:`K \approx FF'`, Newton's method (:mod:`svmcvx.fast.linear.newton`) solves the machine on the rows of F. Its multipliers α and τ
 are feasible for K too, however rough F is, and :math:`v = y(\alpha + \lambda_2 c - \tau)` is a point of the kernel's own space, so one
-product with K, evaluated by blocks, gives both bounds; where the point of the factor's own machine is better, it is expanded on
-the pivots. While the gap is too large the factor grows.
+product with K, evaluated by blocks, gives both bounds; if the model of the factor's problem is better, it is expanded on the pivots. While the gap
+is too large the factor grows.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@ r"""Newton's method for the classical multi-class machines.
 
 **Hinges** (Weston-Watkins, Crammer-Singer, M-SVM, top-k): the augmented Lagrangian method for the dual problem [LiSunToh]. The
 envelope of the loss around multipliers (:mod:`svmcvx.fast.multiclass.systems.envelopes`) is minimised, with the penalty, in (W, b) by a
-semismooth Newton method until the gradient's part of the gap is a small share of the rest; then its multipliers become the
+semismooth Newton method until the part of the gap from the gradient is a small share of the other part; then its multipliers become the
 centre, and σ grows. At the multipliers α of a point, with :math:`\Omega(W) = \tfrac\rho2\|W\|^2`,
 
 .. math:: P(W, b) - D(\alpha) = \sum_i\Big(s_i\ell(f_i) - \sum_k\alpha_{ik}(1 - f_{ik})\Big) + \frac{\|\rho W - G\|^2}{2\rho} - g_b'b.
@@ -38,7 +38,7 @@ __all__ = ["AugmentedNewton", "ClassicalNewtonSettings"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
-# A step that promises less than this share of the terms of what is minimised is lost in their rounding.
+# A step whose predicted decrease is less than this share of the terms of the objective is below their rounding.
 NEGLIGIBLE = 1e-15
 # Steps after which the scores are computed afresh.
 REFRESH = 20
@@ -51,7 +51,7 @@ SETTLED = 5
 SIGMA_GROWTH = 2.0
 FAST_GROWTH = 10.0
 LARGEST_SIGMA = 1e20
-# The gradient's part of the gap, relative to the rest, at which the multipliers become the centre.
+# Part of the gap from the gradient, relative to the other part, at which the multipliers become the centre.
 GRADIENT_SHARE = 0.1
 # ν is multiplied by the factor after a step whose predicted decrease is at most this share of the error by smoothing.
 FAST_FACTOR = 0.1
@@ -79,7 +79,7 @@ SMOOTH_DIRECT_WORK = 1e9
 
 @dataclass(frozen=True)
 class ClassicalNewtonSettings:
-    """Parameters of Newton's method that differ between the classical machines and M3SVM, and those of the tests.
+    """Parameters of Newton's method that differ between the classical machines and M3SVM, and those that tests vary.
 
     Attributes
     ----------
@@ -105,7 +105,7 @@ class ClassicalNewtonSettings:
 
 
 class _Point(NamedTuple):
-    """Differences, gradient of what is minimised, and the response of the envelope of a hinge."""
+    """Differences, gradient of the minimised function, and the projection of the envelope of a hinge."""
 
     f: Floats
     gradient: Floats
@@ -113,7 +113,7 @@ class _Point(NamedTuple):
 
 
 class AugmentedNewton:
-    """Newton steps on the problem, or on its envelope where it is not smooth.
+    """Newton steps on the problem, or on its envelope if it is not smooth.
 
     Parameters
     ----------
@@ -229,7 +229,7 @@ class AugmentedNewton:
         Parameters
         ----------
         promised : float
-            By how much the last step was predicted to reduce what is minimised.
+            Predicted decrease of the minimised function in the last step.
         """
         system, envelope, penalty = self.system, self.envelope, self.penalty
         f = system.scores.differences(self.S)
@@ -261,7 +261,7 @@ class AugmentedNewton:
 
     @property
     def _size(self) -> float:
-        """What the gap is relative to."""
+        """The number that divides the gap."""
         return max(abs(self.bounds.upper), abs(self.bounds.lower))
 
     def _offer_if_close(self, estimate: float) -> None:
@@ -288,7 +288,7 @@ class AugmentedNewton:
 
     @quietly
     def direction(self) -> NewtonStep:
-        """Return Newton's step; one of no length where it promises nothing."""
+        """Return Newton's step; a step of length 0 if no decrease is predicted."""
         f, gradient, _ = self.point
         D = self._direction(self.point)
         predicted = -float((gradient * D).sum())

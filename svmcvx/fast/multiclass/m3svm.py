@@ -105,7 +105,7 @@ def m3svm(
     method : "auto", "newton" or "augmented"
         ``"newton"`` is Newton's method with decreasing smoothing. ``"augmented"`` is the augmented Lagrangian method of
         :mod:`svmcvx.fast.multiclass.classical_newton` for the hinge with p ≥ 2, whose steps need a system with a row for each
-        multiplier strictly between its bounds; where it comes to a stop too early Newton's method goes on. ``"auto"`` tries it
+        multiplier strictly between its bounds; if it stagnates, Newton's method continues. ``"auto"`` tries it
         first where factoring the Newton matrix is most of much work, and stays with it if its own systems are small after a few steps, or if
         the Newton matrix would have too many rows.
     learning_rate : float, optional
@@ -200,7 +200,7 @@ def m3svm(
 
 
 def _cheap_steps(system: M3SVMSystem, settings: M3SVMSettings) -> float:
-    """Return the multiplications that steps of the augmented Lagrangian method may take where it is tried first; 0 where it is not."""
+    """Return the multiplications that the augmented Lagrangian method may take if it is tried first; 0 if it is not."""
     if system.unknowns > settings.largest_direct:
         return math.inf
     r, c = system.shape

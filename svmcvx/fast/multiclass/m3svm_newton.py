@@ -216,7 +216,7 @@ class Continuation:
         return Status.INACCURATE if status is None and self.stalled > PATIENCE else status
 
     def _size(self, upper: float) -> float:
-        """What the gap is relative to."""
+        """The number that divides the gap."""
         return max(abs(upper), abs(self.bounds.lower))
 
     def _update_duals(self, *alphas: Floats | None) -> None:
@@ -227,7 +227,7 @@ class Continuation:
     # The line search detects and shortens steps that overflow.
     @quietly
     def direction(self) -> NewtonStep:
-        """Return Newton's step for W and b; one of no length where it promises nothing."""
+        """Return Newton's step for W and b; a step of length 0 if no decrease is predicted."""
         system, loss, nu = self.system, self._loss, self.nu
         f = self._differences(self.scores)
         exact, curvature = self._derivatives(f)

@@ -58,11 +58,11 @@ class ScoreBounds:
 
     @property
     def proved_upper(self) -> float:
-        """What the objective at the best model is at most, with the rounding of its evaluation."""
+        """Upper bound of the objective at the best model, with the rounding of its evaluation."""
         return self.statement.evaluate(self.statement.model(*self.system.weights(self.U))).upper_end
 
     def report(self, monitor: Monitor, steps: int) -> Status | None:
-        """Report the bounds; the upper one is proved before it may end the method."""
+        """Report the bounds; the upper bound is proved before it ends the method."""
         near = relative_gap(self.lower, self.upper) <= monitor.tol
         status = monitor.report(steps, self.lower, self.proved_upper if near else self.upper)
         if status is Status.OPTIMAL and relative_gap(self.lower, self.proved_upper) > monitor.tol:
@@ -78,7 +78,7 @@ class Start(NamedTuple):
 
 
 def start_from(system: ScoreSystem, statement: MulticlassStatement, warm: Any) -> Start | None:
-    """Return the start that an earlier solution gives, None without one; raise a DataError if it does not fit the data."""
+    """Return the starting point from an earlier solution, None without one; raise a DataError if it does not fit the data."""
     warm = earlier_solution(warm, statement)
     if warm is None:
         return None

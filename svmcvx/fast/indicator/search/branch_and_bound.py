@@ -1,12 +1,12 @@
-r"""Branch and bound for losses that count: what is kept and what is dropped is decided one observation at a time.
+r"""Branch and bound for losses that count: one observation at a time is kept or dropped.
 
 Each node is bounded by a big-M relaxation whose M shrink with the node
-(:mod:`svmcvx.fast.indicator.search.big_m_passes`). The most promising nodes are handed to threads, each of which searches below its own for a
-while, depth first; what it leaves goes back into one queue. The bounds hold for the rows as they are in memory, to the last digit.
+(:mod:`svmcvx.fast.indicator.search.big_m_passes`). The most promising nodes are handed to threads, each of which searches below its node for a
+while, depth first; the open nodes that remain go back into one queue. The bounds hold for the rows as they are in memory, to the last digit.
 
 **Cardinality.** The budget of dropped weight has a multiplier, which each node adjusts so that its relaxation spends the budget.
 
-**Record.** What was decided, and the multipliers of each bound, are enough to prove the bounds again:
+**Record.** The decisions and the multipliers of each bound suffice to prove the bounds again:
 :class:`~svmcvx.fast.indicator.search.tree_record.TreeRecord`.
 """
 
@@ -37,20 +37,20 @@ __all__ = ["BranchAndBound", "BranchSettings"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
-# Widths of the rounded kinks as shares of M, and those with which a leaf is bounded as well as rounding allows: so near to each other that
-# Newton's method needs few steps from one to the next.
+# Widths of the rounded kinks as shares of M, and the widths with which a leaf is bounded up to rounding; consecutive widths are close, so that
+# Newton's method needs few steps.
 WIDTHS, LEAF_WIDTHS = np.array([1e-3, 1e-6]), 1e-3 * 0.25 ** np.arange(16)
-# What may be missing to the minimum of a relaxation, as a share of what is missing to the incumbent.
+# Accuracy of the minimum of a relaxation, as a share of the distance to the incumbent.
 ENOUGH = 0.02
 # Margins of points of relaxations that their multiples raise to 1.
 RAISED = np.array([1.0, 0.95, 0.9, 0.8, 0.7, 0.5])
-# Where the 0-1 loss of a multiple of a point becomes 1, by which margins of 1 count as such in spite of rounding.
+# Margin below which the 0-1 loss is 1, so that margins of 1 count as such in spite of rounding.
 SHORT = 1e-9
-# Price of a squared violation of what is decided, in units of the incumbent.
+# Weight of the squared violation of a decision, in units of the incumbent.
 PENALTY = 100.0
-# Work (see :attr:`BranchAndBound.work`) of the nodes that a thread branches on before it gives back what is left, at most, unless one node is more.
+# Largest work (see :attr:`BranchAndBound.work`) of a thread before it returns its open nodes; at least one node.
 DIVE_WORK = 2.5e6
-# Nodes handed out in one round, at most.
+# Largest number of nodes passed to threads in one round.
 MOST_TASKS = 64
 
 
@@ -61,15 +61,15 @@ class BranchSettings:
     Attributes
     ----------
     rounds : int
-        Times that the M of a node are tightened, at most; with 0 those of the first node hold for all.
+        Times that the M of a node are tightened, at most; with 0 the values of the first node hold for all.
     expansions : int
-        Nodes that a thread branches on before it gives back what is left.
+        Nodes on which a thread branches before it returns its open nodes.
     round_work : float
-        Work that one round of all threads should be, up to a factor of two.
+        Work of one round of all threads, up to a factor of two.
     memory : float
-        Bytes of open nodes beyond which the most recent ones go first.
+        Bytes of open nodes above which the most recent nodes are searched first.
     record : float
-        Bytes of the record beyond which it is given up.
+        Bytes above which the record is discarded.
     """
 
     rounds: int = 2
@@ -80,7 +80,7 @@ class BranchSettings:
 
 
 class Node(NamedTuple):
-    """Lower bound, number, what is decided, M, the minimiser, the interval of the bias, the price, and what to branch on.
+    """Lower bound, number, decisions, M, the minimiser, the interval of the bias, the price, and the row to branch on.
 
     M have few digits, so that single precision holds them.
     """
@@ -97,7 +97,7 @@ class Node(NamedTuple):
 
 @dataclass
 class Dive:
-    """What a thread brings back: open nodes, those that it bounded, the best point seen and its value, and the last minimiser."""
+    """The result of a thread: open nodes, those that it bounded, the best point seen and its value, and the last minimiser."""
 
     nodes: list[Node]
     bounded: BoundedNodes
@@ -110,8 +110,8 @@ class BranchAndBound:
     """A search that can be left and taken up again.
 
     Which nodes are bounded, and in which order they are recorded, depends on the problem and the settings alone: neither on the clock nor
-    on the number of threads. The nodes of a round are chosen before it, each is searched below from the same incumbent, and what comes
-    back is taken in by the order in which they were chosen.
+    on the number of threads. The nodes of a round are chosen before it, each is searched below from the same incumbent, and the results are
+    processed in the order in which they were chosen.
 
     Parameters
     ----------
@@ -123,7 +123,7 @@ class BranchAndBound:
     nodes : int
         Bounded so far.
     node_work : float
-        What a node costs, about: nr(r + 20) for n rows and r columns. A few tenths of a nanosecond each.
+        Approximate work of a node: nr(r + 20) for n rows and r columns. A few tenths of a nanosecond each.
     record : TreeRecord or None
         None once it would be too large.
     """
@@ -146,7 +146,7 @@ class BranchAndBound:
 
     @property
     def proof(self) -> dict[str, NDArray[Any]]:
-        """Arrays that prove the lower bound; none where the record was given up."""
+        """Arrays that prove the lower bound; none if the record was discarded."""
         return {} if self.record is None else self.record.arrays(self.search)
 
     @property
@@ -156,11 +156,11 @@ class BranchAndBound:
 
     @property
     def work(self) -> float:
-        """What the nodes so far have cost."""
+        """Work of all nodes so far."""
         return self.nodes * self.node_work
 
     def run(self, share: Share, enough: Callable[[], bool] = lambda: False) -> Status | None:
-        """Go on until the search ends; None if `enough`, asked before each round, is true before that."""
+        """Go on until the search ends; None if `enough`, called before each round, is true before that."""
         with stop_flag(self.search.monitor.deadline) as self.stop:
             status = None if self._begun else self._begin(share)
             while status is None and not enough():
@@ -203,7 +203,7 @@ class BranchAndBound:
         chosen: list[Node] = []
         full = len(self.queue) * (5.0 * self.HT.shape[1] + 200.0) > self.settings.memory
         while self.queue and len(chosen) < self.tasks:
-            # The end of a heap: leaving one there out does not disturb the others.
+            # The last entry of a heap can be removed without changing the others.
             node = self.queue.pop() if full else heapq.heappop(self.queue)
             if node.bound >= upper:
                 continue

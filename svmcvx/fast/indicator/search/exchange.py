@@ -1,4 +1,4 @@
-"""Better points for a search, beside its tree: sets of rows that are kept, exchanged one by one."""
+"""Better points for a search, found besides the tree: rows of the kept set are exchanged one by one."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ Bools: TypeAlias = NDArray[np.bool_]
 BEGIN = 2e7
 # The cost of a product with all rows, for each entry of the rows and in the unit of the tree's work.
 COST = 2.0
-# How far a point is moved, as shares of its length, and the margins from which on rows are kept there.
+# Lengths of random moves, as shares of the norm of the point, and the margins above which rows are kept there.
 MOVES, MARGINS = np.array([0.1, 0.3, 1.0]), np.array([0.01, 0.3, 0.7])
-# Dropped rows that are taken in by trial, and products with all rows for one set, at most.
+# Largest number of dropped rows that are tried, and of products with all rows for one set.
 CANDIDATES, MOST = 8, 20_000
 # The constant feature that stands for a free intercept, in units of the longest row.
 FREE_INTERCEPT = 1e3
@@ -31,8 +31,8 @@ FREE_INTERCEPT = 1e3
 class Exchange:
     """Iterated local search from the incumbent of a search.
 
-    The incumbent is moved at random, and the set of rows that the moved point keeps is improved by single moves and exchanges. What it
-    spends grows as the square root of the work of the tree. The draws depend on the problem alone.
+    The incumbent is moved at random, and the set of rows that the moved point keeps is improved by single moves and exchanges. Its work grows as the
+    square root of the work of the tree. The draws depend on the problem alone.
 
     Parameters
     ----------
@@ -41,7 +41,7 @@ class Exchange:
     Attributes
     ----------
     work : float
-        What has been spent, in the unit of :attr:`~svmcvx.fast.indicator.search.branch_and_bound.BranchAndBound.work`.
+        Work so far, in the unit of :attr:`~svmcvx.fast.indicator.search.branch_and_bound.BranchAndBound.work`.
     """
 
     def __init__(self, search: CountingSearch) -> None:
@@ -91,7 +91,7 @@ class Exchange:
         if search.free:
             w = np.append(w, best.b / FREE_INTERCEPT)
         size = min(float(np.linalg.norm(w)), 1e300) / math.sqrt(w.size)
-        # No coordinate changes the margins by more than their own size.
+        # No coordinate changes the margins by more than their size.
         with np.errstate(divide="ignore"):
             most = np.minimum(size, np.linalg.norm(self.rows @ w) / self._length)
         u = self.rows @ (w + rng.choice(MOVES) * most * rng.standard_normal(w.size))

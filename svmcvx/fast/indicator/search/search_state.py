@@ -1,4 +1,4 @@
-"""What the exact searches share: the scaled problem, its incumbent, and what is proved so far."""
+"""State that the exact searches share: the scaled problem, its incumbent, and the proved bounds."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ Bools: TypeAlias = NDArray[np.bool_]
 
 # Points that are better than the incumbent by a smaller share of its value are not looked for.
 IMPROVEMENT = 1e-9
-# Margins from which on observations are kept by a trial, besides those of the point itself.
+# Margins above which a trial keeps observations.
 TRIED_MARGINS = (1.0 - 1e-9, 0.9)
 # The search has reached its end if no value that was not attained is below the incumbent's by more than this share.
 UNRESOLVED_SHARE = 1e-7
-# Values up to which a search without a feasible point looks for one, one after the other, in units of the longest row.
+# Increasing caps of the objective for the search of a first feasible point, in units of the longest row.
 OBJECTIVE_CAPS = (1e4, 1e8, 1e16, 1e26)
-# What a second program with other rounding may lose of the bound.
+# Relative loss of the bound in a second program with other rounding.
 REPEATED = 1e-10
 # Rounding of sums of weights, as a share of all weight.
 WEIGHT_ROUNDING = 1e-12
@@ -59,8 +59,8 @@ class SearchState(ABC):
     r"""A problem with distinct rows of length at most 1, and the progress of a search.
 
     The search minimises :math:`\|w\|^2 + \lambda\sum_i s_i\,\ell(1 - u_i)` in scaled units: all objective values, bounds and prices
-    here are ``unit`` times those of the statement. Only points (:attr:`best`, what :meth:`update_incumbent` takes) and what goes to the monitor
-    and to :attr:`bound` are in the statement's units.
+    here are ``unit`` times those of the statement. Only points (:attr:`best`, arguments of :meth:`update_incumbent`), values for the monitor and
+    :attr:`bound` are in the statement's units.
 
     Parameters
     ----------
@@ -98,7 +98,7 @@ class SearchState(ABC):
 
     statement: Any
     monitor: Monitor
-    # Where the loss stops growing, and the price of a squared norm in the statement.
+    # Slack above which the loss is constant, and the weight of the squared norm in the statement.
     cut: ClassVar[float]
     half: ClassVar[float]
 
@@ -143,17 +143,17 @@ class SearchState(ABC):
 
     @abstractmethod
     def try_point(self, w: Floats) -> None:
-        """Offer points that are near a point of the relaxation, in the search's units."""
+        """Update the incumbent with points near a point of the relaxation, in the search's units."""
 
     @abstractmethod
     def close_leaf(self, kept: Bools, dropped: Bools, bound: float) -> Leaf | None:
-        """Offer the best point that keeps and drops these rows, whose value is at least `bound`.
+        """Update the incumbent with the best point that keeps and drops these rows, whose value is at least `bound`.
 
         Returns multipliers that bound the leaf better, if there are any.
         """
 
     def update_incumbent(self, point: Incumbent) -> float:
-        """Take a feasible point if it is the best so far; return a number that is at least its value."""
+        """Replace the incumbent by a feasible point if it is better; return an upper bound of its value."""
         value = self.statement.value_of(point) * self.unit
         if value < self.best_value:
             self.best, self.best_value = point, value
@@ -161,21 +161,21 @@ class SearchState(ABC):
 
     @property
     def cutoff(self) -> float:
-        """Only points below this value are looked for."""
+        """Only points below this value are searched for."""
         return min(self.best_value * (1.0 - IMPROVEMENT), self.objective_cap)
 
     def mark_unresolved(self, value: float) -> None:
-        """Note that points from this value on could neither be attained nor excluded."""
+        """Record that points of this value or more could neither be attained nor excluded."""
         self.unresolved_bound = min(self.unresolved_bound, value)
 
     def report(self, left: float) -> Status | None:
-        """Tell the monitor what is proved after a round if nothing left is below `left`; return why to stop, or None."""
+        """Report the proved bound of a round to the monitor, given the lower bound `left` of the open nodes; return a reason to stop, or None."""
         # Only points better than the incumbent by a little were looked for.
         self.proved = max(self.proved, min(left, self.cutoff, self.unresolved_bound))
         status = self.monitor.report(self._rounds, self.proved / self.unit, self.best_value / self.unit)
         self._rounds += 1
         if math.isinf(left) and status is not Status.OPTIMAL:
-            # Everything has been searched: what gap there is remains.
+            # Everything has been searched: the remaining gap is final.
             if self.best is None:
                 return (
                     Status.INFEASIBLE
@@ -194,7 +194,7 @@ class SearchState(ABC):
 
 
 def factor_in_time(statement: IndicatorStatement, monitor: Monitor) -> None:
-    """Make the signed rows, and keep time for what follows them; raise OutOfTime where there is none."""
+    """Make the signed rows, and keep time for what follows them; raise OutOfTime if there is none."""
     began = monitor.seconds
     if statement.geometry.is_wide:
         monitor.reserve(AFTER_FACTOR * (monitor.seconds - began))
@@ -208,7 +208,7 @@ def _distinct(rows: Floats) -> tuple[Floats, NDArray[np.intp], NDArray[np.intp]]
     if order.size == 0 or not (np.diff(rows[order, 0]) > 0).all():
         found, first, copies = np.unique(rows, axis=0, return_index=True, return_inverse=True)
         return found, first, copies.ravel()
-    # The first column tells them apart.
+    # The rows differ in the first column.
     copies = np.empty_like(order)
     copies[order] = np.arange(order.size)
     return rows[order], order, copies
@@ -225,13 +225,13 @@ class CountingSearch(SearchState):
         self.labels = self.statement.geometry.y[self.first] if self.free else None
 
     def try_point(self, w: Floats) -> None:
-        """Offer the points of least norm that keep what this one keeps, or nearly keeps."""
+        """Try the sets of rows with margins of about 1 or more at a point."""
         u = self.rows @ w
         for margin in TRIED_MARGINS:
             self.try_set(u >= margin)
 
     def try_set(self, kept: Bools) -> None:
-        """Offer the point of least norm that keeps a set of the distinct rows, once."""
+        """Update the incumbent with the point of least norm that keeps a set of the distinct rows; each set is tried once."""
         key = np.packbits(kept).tobytes()
         if key in self._tried or not self._worth(kept):
             return
@@ -246,7 +246,7 @@ class CountingSearch(SearchState):
         return dropped <= self.k and (0.0 if self.free else 1.0) + self.lam * dropped < self.cutoff
 
     def verify_attained(self, w: Floats, value: float) -> None:
-        """Find out whether a point that counts as `value` if margins are satisfied up to rounding is attained."""
+        """Verify that `value`, which a point has if its margins are satisfied up to rounding, is attained."""
         u = self.H @ w
         for tie in (1e-6, 1e-9, 1e-12, 0.0):
             self.try_set(u >= 1.0 - tie)
@@ -254,7 +254,7 @@ class CountingSearch(SearchState):
             self.mark_unresolved(value)
 
     def _refit(self, kept: Bools) -> Floats | None:
-        """Offer the point of least norm that keeps a set; return its multipliers on the set."""
+        """Update the incumbent with the point of least norm that keeps a set; return its multipliers on the set."""
         labels = None if self.labels is None else self.labels[kept]
         found = least_norm(self.H[kept], labels)
         if found is None:
@@ -263,7 +263,7 @@ class CountingSearch(SearchState):
         return found.alpha if labels is None else balanced(found.alpha, labels, math.inf)
 
     def close_leaf(self, kept: Bools, dropped: Bools, bound: float) -> Leaf | None:
-        r"""Offer the point of least norm that keeps a set, and exclude better ones that drop the others.
+        r"""Update the incumbent with the point of least norm that keeps a set, and exclude better points that drop the others.
 
         Multipliers, with y'α = 0 for a free intercept, prove :math:`\|w\|^2 \ge (\sum\alpha)^2/\|H'\alpha\|^2`. Where floating point does not find the point or prove it
         best, rational arithmetic does.
@@ -320,9 +320,9 @@ class ZeroOneSearch(CountingSearch):
         self.loss_price = value / max(self.k, 1.0) if relaxed is None else max(relaxed, 0.0) * self.unit
 
     def decide_feasibility(self) -> bool | None:
-        """Decide in rational arithmetic whether dropping k makes the rows separable; offer a point if there is one.
+        """Decide in rational arithmetic whether dropping k makes the rows separable; update the incumbent with a point if there is one.
 
-        Rows with a combination that vanishes cannot all be kept: one of them is dropped. None where that takes too many sets.
+        Rows with a positive combination that vanishes cannot all be kept: one of them is dropped. None if this takes too many sets.
         """
         stack: list[tuple[Bools, Bools]] = [(np.zeros(self.weight.size, dtype=bool),) * 2]
         for _ in range(DECIDED):
@@ -384,7 +384,7 @@ class RampSearch(SearchState):
     def bias_interval(self) -> tuple[float, float]:
         r"""Values of the free bias, times the scale, of points that are better than the incumbent.
 
-        A class whose losses are all 2 is given up at no less than a constant score costs. So each class has an observation with
+        Dropping a whole class, with losses of 2, costs at least as much as a constant score. So each class has an observation with
         u > −1: :math:`|b| \le 1 + \max\|g_i\|\|w\|`.
         """
         size = up(math.sqrt(up(self.best_value)))
@@ -392,7 +392,7 @@ class RampSearch(SearchState):
         return -reach, reach
 
     def try_point(self, w: Floats) -> None:
-        """Offer a point and the hinge machine of what it does not give up."""
+        """Update the incumbent with a point and with the hinge solution of the rows that it does not drop."""
         geometry = self.statement.geometry
         found = geometry.incumbent(w[:-1] / self.scale, float(w[-1]) / self.scale, ramp)
         self.update_incumbent(found)
@@ -409,7 +409,7 @@ class RampSearch(SearchState):
             )
 
     def close_leaf(self, kept: Bools, dropped: Bools, bound: float) -> None:
-        """Offer the hinge machine of the rows that are kept; what is better by rounding remains open."""
+        """Update the incumbent with the hinge solution of the kept rows; differences of the size of rounding remain open."""
         self._descend(dropped[self.copies])
         if bound < self.cutoff:
             self.mark_unresolved(bound)

@@ -1,4 +1,4 @@
-"""Where a search for the exact 0-1 loss starts: feasible points, and the conic relaxation."""
+"""Starting points of a search for the exact 0-1 loss: feasible points, and the conic relaxation."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ __all__ = ["earlier_margins", "quick_starts", "simple_starts", "starts"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
-# Prices of slack in the machines that propose sets, and of their squared norm where one is cut.
+# Weights of the slacks in the SVMs that propose sets, and of their squared norm if one is cut.
 COSTS, PRICES = (0.1, 1.0, 10.0, 1e3), (0.1, 0.3, 1.0, 3.0, 10.0)
-# The cardinality form of the relaxation is stated for shares up to this one.
+# Largest share for which the cardinality form of the relaxation is stated.
 LARGEST_SHARE = 0.5
 # Observations and columns up to which the relaxation of larger problems is solved.
 MOST_ROWS = 100_000
@@ -122,7 +122,7 @@ def starts(
     rng : Generator
         Draws the sample that precedes the relaxation of many observations.
     relaxation_rows : int
-        Observations up to which all heuristics of the builders run, with their own minimisation of the relaxation.
+        Observations up to which all heuristics of the builders run, with a minimisation of the relaxation.
     """
     statement, monitor = search.statement, search.monitor
     geometry = statement.geometry

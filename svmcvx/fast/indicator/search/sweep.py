@@ -19,9 +19,9 @@ __all__ = ["SweepSettings", "sweep"]
 
 Floats: TypeAlias = NDArray[np.float64]
 Indices: TypeAlias = NDArray[np.int64]
-# Prefixes searched in one round.
+# Number of prefixes that are searched in one round.
 WIDTH = 16
-# Subspaces visited below a prefix, at most, times rows and squared columns, whatever the settings say.
+# Largest number of subspaces below a prefix, times rows and squared columns, for any settings.
 MOST = 2e8
 
 
@@ -67,7 +67,7 @@ def _search_below(
     first: int,
     stride: int,
 ) -> None:
-    """Search below every `stride`-th of several prefixes, each from the same incumbent; what is found is written to the arrays."""
+    """Search below every `stride`-th of several prefixes, each from the same incumbent; the results are written to the arrays."""
     own = room(*problem[0].shape)
     for task in range(first, sizes.size, stride):
         values[task], held, visited[task], finished[task], lost[task] = search_one(
@@ -77,11 +77,11 @@ def _search_below(
 
 
 def sweep(search: CountingSearch, share: Share, settings: SweepSettings) -> tuple[Status, dict[str, int]]:
-    """Search all vertices; return why the search ended and what it did."""
+    """Search all vertices; return the reason why the search ended and its counts."""
     lengths = np.einsum("ij,ij->i", search.H, search.H)
     # Long rows first: their hyperplanes are the nearest to 0, and belong to more of the vertices within reach.
     H = np.ascontiguousarray(search.H[np.argsort(-lengths, kind="stable")])
-    # Sums of weights are at most the true ones then.
+    # Then sums of weights are lower bounds.
     weight = search.weight[np.argsort(-lengths, kind="stable")] * (1.0 - 4 * len(H) * UNIT)
     n, r = H.shape
     # To go down to a subspace takes as long as rows times squared columns.

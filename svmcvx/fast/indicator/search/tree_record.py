@@ -18,7 +18,7 @@ Integers: TypeAlias = NDArray[np.int64]
 
 # Bits of multipliers that are compared at once.
 CHUNK = 2**24
-# Doubles of which one multiplier is the sum at most, and the largest size of their exponents.
+# Largest number of doubles whose sum is one multiplier, and the largest absolute value of their exponents.
 TERMS, EXPONENT = 64, 900
 
 
@@ -88,7 +88,7 @@ def _sums(values: Sequence[tuple[int, Fraction]], terms: int, *, exact: bool) ->
 
 @dataclass
 class TreeRecord:
-    """Nodes in the order in which they were bounded, the first node first; some leaves have multipliers of their own."""
+    """Nodes in the order in which they were bounded, the first node first; some leaves have their own multipliers."""
 
     parts: list[BoundedNodes] = field(default_factory=list)
     uppers: list[float] = field(default_factory=list)
@@ -102,13 +102,13 @@ class TreeRecord:
         self.bytes += sum(values.nbytes for values in nodes)
 
     def arrays(self, search: Any) -> dict[str, NDArray[Any]]:
-        """Return the arrays ``tree.*`` of a proof, see ``docs/proof_format.md``; none where the units of the data do not hold them."""
+        """Return the arrays ``tree.*`` of a proof, see ``docs/proof_format.md``; none if the units of the data cannot represent them."""
         unit = search.scale**2
         if not self.parts or (search.H * search.scale != search.statement.geometry.G[search.first]).any():
             return {}
         nodes = BoundedNodes(*(np.concatenate(values) for values in zip(*self.parts, strict=True)))
         upper = np.repeat(self.uppers, [len(part.facts) for part in self.parts])
-        # Multipliers of leaves are bounds behind all others.
+        # Multipliers of leaves follow those of all other bounds.
         last = np.cumsum(nodes.rounds) - 1
         own = {leaf: len(upper) + k for k, leaf in enumerate(self.leaves)}
         upper = np.concatenate([upper, upper[last[list(own)]]])
@@ -150,7 +150,7 @@ class TreeRecord:
 def _preorder(
     nodes: BoundedNodes, last: Integers, own: dict[int, int], cutoff: float
 ) -> tuple[Integers, Integers, Integers, Integers]:
-    """Return the nodes with each before its children, that which keeps its row first, and what a proof needs of their bounds.
+    """Return the nodes, each before its children and the child that keeps its row first, and the data of their bounds for a proof.
 
     Needed are the first, those that changed something, the last of each leaf, and the last of each node above a leaf whose bound is below `cutoff`.
 
@@ -208,7 +208,7 @@ def _flips(
     step = max(1, CHUNK // data_order.size)
     for start in range(0, kept.size, step):
         now, then = kept[start : start + step], before[start : start + step]
-        # Bounds of leaves have no marks of their own.
+        # Bounds of leaves have no marks.
         recorded = now < len(marks)
         bits = np.where(recorded[:, None], marks[np.where(recorded, now, 0)], 0)
         bits ^= np.where((then >= 0)[:, None], marks[np.maximum(then, 0)], 0)

@@ -1,1 +1,1 @@
-"""What a step costs: Newton systems, penalties and envelopes of losses of score differences."""
+"""The work of a step: Newton systems, penalties and envelopes of losses of score differences."""

@@ -39,5 +39,5 @@ class ClassicalSystem(ScoreSystem):
             self.penalty = SquaredWeights(2.0 * statement.lam * kappa, self.columns)
 
     def normalised(self, A: Floats) -> Floats:
-        """Return the matrix with rows that sum to zero where the penalty is one of squares."""
+        """Return the matrix with rows that sum to zero if the penalty is a sum of squares."""
         return centred(A) if self.penalty.smooth else A

@@ -27,7 +27,7 @@ Rows: TypeAlias = NDArray[np.intp]
 
 
 class Projection(NamedTuple):
-    """Multipliers of differences, with the entry of the own class where there is one, and where they end."""
+    """Multipliers of differences, with the entry of the own class if there is one, and the faces that contain them."""
 
     full: Floats
     state: NDArray[np.int8]
@@ -63,7 +63,7 @@ class Envelope:
         """Centre the envelope at multipliers of shape (n, c − 1) inside their domain."""
         self.centre[:, : alpha.shape[1]] = alpha
         if not self.boxed:
-            # The least sum that the largest multiplier allows, with what is left for the own class.
+            # The least sum that the largest multiplier allows, with the remainder for the own class.
             total = alpha.sum(axis=1)
             sums = np.maximum(total, self.k * alpha.max(axis=1))
             self.centre[:, -1] = np.maximum(sums - total, 0.0)
@@ -81,7 +81,7 @@ class Envelope:
         return found
 
     def multipliers(self, response: Projection) -> Floats:
-        """Return those of the differences, shape (n, c − 1)."""
+        """Return the multipliers of the differences, shape (n, c − 1)."""
         return np.ascontiguousarray(response.full[:, : self.scores.data.c - 1])
 
     def faces(self, response: Projection) -> Faces:
@@ -118,7 +118,7 @@ class FaceCurvature:
         return [(rows, h[rows])]
 
     def leave_out(self, k: int, j: int, part: int, rows: NDArray[np.bool_]) -> None:
-        """Do nothing: the multipliers are projections, whatever the matrix that was factorised."""
+        """Do nothing: the multipliers are projections for any matrix that was factorised."""
 
     def apply(self, df: Floats) -> Floats:
         """σ times the projections of df."""

@@ -65,7 +65,7 @@ def products(X: Features, position: NDArray[np.intp]) -> Floats:
 
 
 class WeightPenalty(ABC):
-    """A penalty of the first rows of U, the weights; what is left are the biases."""
+    """A penalty of the first rows of U, the weights; the other rows are the biases."""
 
     smooth: bool
 
@@ -83,7 +83,7 @@ class WeightPenalty(ABC):
 
     @abstractmethod
     def gap(self, U: Floats, gradient: Floats, losses: float) -> tuple[float, float]:
-        """Return what the gradient of the whole problem adds to the duality gap, and what smoothing adds."""
+        """Return the parts of the duality gap from the gradient of the whole problem and from smoothing."""
 
     @abstractmethod
     def curvature(self, U: Floats, gradient: Floats, damping: float) -> Penalty:
@@ -132,7 +132,7 @@ class SmoothPenalty(WeightPenalty):
 
     @abstractmethod
     def inverse(self, U: Floats) -> PenaltyInverse | None:
-        """Return the inverse of the second derivatives; None where they vanish."""
+        """Return the inverse of the second derivatives; None if they vanish."""
 
     @abstractmethod
     def curvature(self, U: Floats, gradient: Floats, damping: float) -> PairPenalty:

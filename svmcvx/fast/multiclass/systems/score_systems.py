@@ -68,7 +68,7 @@ class ScoreSystemSettings:
 
 
 class Penalty(Protocol):
-    """Second derivatives of what is added to the losses."""
+    """Second derivatives of the penalty."""
 
     def block(self, k: int) -> Floats:
         """Return the matrix of second derivatives in the column of class k."""
@@ -245,7 +245,7 @@ class ScoreSystem:
         return np.asarray(penalty - self.Z.T @ self.scores.coefficients(alpha))
 
     def direct_step(self, gradient: Floats, curvature: Curvature, penalty: PairPenalty, *, complete: bool) -> Floats:
-        """Return the Newton step by a Cholesky factorisation; negligible observations are left out unless `complete`."""
+        """Return the Newton step by a Cholesky factorisation; negligible observations are omitted unless `complete`."""
         r, c = self.shape
         matrix = np.empty((self.unknowns, self.unknowns), order="F")
         # blocks[j, :, k, :] is the block of classes k and j, which is symmetric.
@@ -288,7 +288,7 @@ class ScoreSystem:
         return np.asarray(Z.T @ Z)
 
     def normalised(self, A: Floats) -> Floats:
-        """Return the matrix with rows that sum to zero, as those of the optimum do; as it is where they need not."""
+        """Return the matrix with rows that sum to zero, as at the optimum; unchanged if this is not required."""
         return centred(A)
 
     def iterative_step(
