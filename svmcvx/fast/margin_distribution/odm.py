@@ -249,7 +249,7 @@ def _solve_whole(
 
 
 def _choose(problem: LinearProblem, settings: ODMSettings) -> str:
-    """Return the method that ``method="auto"`` stands for."""
+    """Return the method that ``method="auto"`` chooses."""
     condition = 2.0 * max(problem.loss.C1, problem.loss.C2) * float(problem.norms.max()) ** 2
     return "dcd" if problem.kernel_expansion and condition <= LARGEST_CONDITION else "newton"
 
