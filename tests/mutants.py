@@ -1,11 +1,10 @@
 """Faults put into the package by machine, one at a time, and whether a test notices each.
 
-    python -m pytest -q --cov --cov-context=test        # once: which test executes which line (.coverage)
-    python -m tests.mutants --count 300 --seed 1        # then: faults by a seeded draw, over all strata
-    python -m tests.mutants --stratum proofs --count 40 --results mutants.jsonl
+    python -m tests.mutants --count 40 --seed 1 --modules svmcvx/core svmcvx/certificate.py
+    python -m tests.mutants --count 300 --coverage .coverage      # after: python -m pytest -q --cov --cov-context=test
 
-Each fault is made in a copy of the repository. The tests that execute its line run there, quickest first, until one fails. Results are appended to a
-file of JSON lines, so that a run that was interrupted goes on with the same seed; a fault that survives is printed with its place and change.
+Each fault is made in a copy of the repository, where tests run until one fails: those of the files that mirror the module, or with `--coverage` those
+that execute its line. A fault that survives is printed with its change; those of `equivalent_mutants.toml` change nothing that is promised.
 """
 
 from __future__ import annotations
@@ -14,8 +13,6 @@ import argparse
 import ast
 import copy
 import importlib
-import itertools
-import json
 import os
 import random
 import shutil
@@ -23,6 +20,8 @@ import signal
 import sys
 import tempfile
 import time
+import tomllib
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -30,18 +29,33 @@ import pytest
 from coverage import CoverageData
 
 ROOT = Path(__file__).parents[1]
-STRATA = {
-    "core": ("svmcvx/core", "svmcvx/certificate.py", "svmcvx/kernels", "svmcvx/feature_space"),
-    "statements": ("svmcvx/formulations",),
-    "proofs": ("svmcvx/proofs",),
-    "search": ("svmcvx/fast/indicator",),
-    "statistics": ("svmcvx/experiments/studies", "svmcvx/experiments/store.py"),
-}
+MODULES = (
+    "svmcvx/core",
+    "svmcvx/certificate.py",
+    "svmcvx/formulations",
+    "svmcvx/proofs",
+    "svmcvx/fast/indicator",
+    "svmcvx/experiments",
+)
 # Compiled at import: a fault there costs a compilation, and numba's cache has to be emptied.
 LEFT_OUT = "_passes.py"
-# Tests of a fault, and seconds after which it counts as not decided.
+# Tests of a line, and seconds after which a fault counts as noticed, as an endless loop is.
 MOST_TESTS, SECONDS = 60, 300
-
+# The tests of modules that more than the folder of their name tests, or less; the longest place that fits holds.
+TESTS = {
+    "svmcvx/core": ["tests/core"],
+    "svmcvx/certificate.py": [
+        "tests/core/test_certificate.py",
+        "tests/test_soundness.py",
+        "tests/formulations/test_every_statement.py",
+    ],
+    "svmcvx/fast/indicator": [
+        "tests/fast/test_fast_zero_one.py",
+        "tests/fast/test_fast_ramp.py",
+        "tests/fast/test_exchange.py",
+        "tests/proofs/test_search_proofs.py",
+    ],
+}
 COMPARISONS = {
     ast.Lt: (ast.LtE, ast.Gt),
     ast.LtE: (ast.Lt, ast.Gt),
@@ -53,47 +67,41 @@ COMPARISONS = {
     ast.IsNot: (ast.Is,),
 }
 OPERATIONS = {ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult, ast.Pow: ast.Mult}
-NAMES = {
-    "min": "max",
-    "max": "min",
-    "minimum": "maximum",
-    "maximum": "minimum",
-    "lower": "upper",
-    "upper": "lower",
-    "any": "all",
-    "all": "any",
-}
+NAMES = {"min": "max", "minimum": "maximum", "lower": "upper", "any": "all"}
+NAMES |= {other: name for name, other in NAMES.items()}
 
 
 def changes(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
     """Yield the faults that a node of the syntax tree allows, each with a word for it."""
     if isinstance(node, ast.Compare) and len(node.ops) == 1:
         for other in COMPARISONS.get(type(node.ops[0]), ()):
-            changed = copy.deepcopy(node)
-            changed.ops = [other()]
-            yield f"{type(node.ops[0]).__name__} -> {other.__name__}", changed
+            yield f"{type(node.ops[0]).__name__} -> {other.__name__}", with_field(node, "ops", [other()])
     elif isinstance(node, ast.BoolOp):
         for k in range(len(node.values)):
-            rest = [copy.deepcopy(value) for i, value in enumerate(node.values) if i != k]
+            rest = [value for i, value in enumerate(node.values) if i != k]
             yield f"clause {k} dropped", rest[0] if len(rest) == 1 else ast.BoolOp(node.op, rest)
     elif isinstance(node, ast.BinOp) and not isinstance(node.left, ast.Constant | ast.JoinedStr):
         if type(node.op) in OPERATIONS:
-            changed = copy.deepcopy(node)
-            changed.op = OPERATIONS[type(node.op)]()
-            yield f"{type(node.op).__name__} -> {OPERATIONS[type(node.op)].__name__}", changed
-        yield "right operand dropped", copy.deepcopy(node.left)
+            other = OPERATIONS[type(node.op)]
+            yield f"{type(node.op).__name__} -> {other.__name__}", with_field(node, "op", other())
+        yield "right operand dropped", node.left
     elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub | ast.Not):
-        yield f"{type(node.op).__name__} dropped", copy.deepcopy(node.operand)
+        yield f"{type(node.op).__name__} dropped", node.operand
     elif isinstance(node, ast.Constant) and type(node.value) in (int, float):
         yield f"{node.value} -> {node.value + 1}", ast.Constant(node.value + 1)
     elif isinstance(node, ast.Attribute) and node.attr in NAMES:
-        changed = copy.deepcopy(node)
-        changed.attr = NAMES[node.attr]
-        yield f"{node.attr} -> {NAMES[node.attr]}", changed
+        yield f"{node.attr} -> {NAMES[node.attr]}", with_field(node, "attr", NAMES[node.attr])
     elif isinstance(node, ast.Name) and node.id in NAMES and isinstance(node.ctx, ast.Load):
         yield f"{node.id} -> {NAMES[node.id]}", ast.Name(NAMES[node.id], ast.Load())
     elif isinstance(node, ast.Raise):
         yield "raise -> pass", ast.Pass()
+
+
+def with_field(node: ast.AST, name: str, value: object) -> ast.AST:
+    """Return a copy of a node with another value of one field."""
+    changed = copy.copy(node)
+    setattr(changed, name, value)
+    return changed
 
 
 class Replacement(ast.NodeTransformer):
@@ -104,7 +112,7 @@ class Replacement(ast.NodeTransformer):
 
     def visit(self, node: ast.AST) -> ast.AST:
         self.seen += 1
-        return self.other if self.seen == self.number else self.generic_visit(node)
+        return copy.deepcopy(self.other) if self.seen == self.number else self.generic_visit(node)
 
 
 def numbered(tree: ast.AST) -> Iterator[ast.AST]:
@@ -116,58 +124,45 @@ def numbered(tree: ast.AST) -> Iterator[ast.AST]:
 
 def sites(path: Path) -> list[tuple[int, int, str, ast.AST]]:
     """Return the faults of a file: line, number of the node, word, node in its place."""
-    found = []
-    for number, node in enumerate(numbered(ast.parse(path.read_text()))):
-        if hasattr(node, "lineno"):
-            found += [(node.lineno, number, word, other) for word, other in changes(node)]
-    return found
+    nodes = enumerate(numbered(ast.parse(path.read_text())))
+    return [
+        (node.lineno, number, word, other)
+        for number, node in nodes
+        if hasattr(node, "lineno")
+        for word, other in changes(node)
+    ]
+
+
+def mirrored(path: Path) -> list[str]:
+    """Return the test files of a module: those of the written map, or of the folder of its name; first those that name it."""
+    place = max((place for place in TESTS if str(path).startswith(place)), key=len, default=None)
+    found = TESTS[place] if place else [str(Path("tests", *path.parts[1:2]))]
+    files = [
+        file
+        for entry in found
+        for file in ([ROOT / entry] if entry.endswith(".py") else sorted((ROOT / entry).rglob("test_*.py")))
+    ]
+    names = [".".join(path.with_suffix("").parts), path.stem]
+    counted = {file: (names[0] in file.read_text(), path.stem in file.stem) for file in files}
+    return [str(file.relative_to(ROOT)) for file in sorted(files, key=lambda file: counted[file], reverse=True)]
 
 
 def covering(data: CoverageData, path: Path, line: int) -> list[str]:
-    """Return tests that execute a line: those of the folder that mirrors its own, then a case of each other function, then a second one."""
+    """Return tests that execute a line, those of the folder of its name first."""
     name = next((file for file in data.measured_files() if file.endswith(str(path))), None)
-    lines = {} if name is None else data.contexts_by_lineno(name)
-    contexts = lines.get(line, [])
-    if not any("::" in context for context in contexts) and contexts:
-        # Executed when the module is imported, as a constant is: any test of the module may notice.
-        contexts = [context for found in lines.values() for context in found]
-    tests = sorted({context.split("|")[0] for context in contexts if "::" in context})
-    own = f"tests/{path.parts[1]}/"
-    cases: dict[str, list[str]] = {}
-    for test in tests:
-        cases.setdefault(test.split("[")[0], []).append(test)
-    mirrored = [case for test, listed in cases.items() if test.startswith(own) for case in listed]
-    rounds = itertools.zip_longest(*(listed for test, listed in cases.items() if not test.startswith(own)))
-    others = [test for found in rounds for test in found if test is not None]
-    return [*mirrored, *others][: max(MOST_TESTS, len(mirrored))]
+    contexts = {} if name is None else data.contexts_by_lineno(name)
+    tests = {context.split("|")[0] for context in contexts.get(line, ()) if "::" in context}
+    return sorted(tests, key=lambda test: (not test.startswith(f"tests/{path.parts[1]}/"), test))[:MOST_TESTS]
 
 
-def preloaded() -> None:
-    """Import what the package and its tests import from elsewhere, so that a fault costs no start of an interpreter."""
-    for name in (
-        "cvxpy",
-        "flint",
-        "hypothesis.strategies",
-        "numba",
-        "pandas",
-        "pytest",
-        "scipy.stats",
-        "sklearn.svm",
-        "threadpoolctl",
-    ):
-        importlib.import_module(name)
-    if "svmcvx" in sys.modules:
-        raise RuntimeError("the package was imported before a fault was made")
-
-
-def noticed(folder: Path, tests: list[str]) -> bool | None:
-    """Run tests in a copy, in a process of their own; None where they take too long."""
+def noticed(folder: Path, tests: list[str]) -> bool:
+    """Run tests in a copy, in a process of their own that has imported what others wrote, until one fails."""
     process = os.fork()
     if process == 0:
         os.setsid()
         os.chdir(folder)
         sys.path[:] = [str(folder), *(place for place in sys.path if place not in ("", str(ROOT)))]
-        for name in [name for name in sys.modules if name.split(".")[0] == "tests"]:
+        for name in [name for name in sys.modules if name.split(".")[0] in ("tests", "svmcvx")]:
             del sys.modules[name]
         os.environ["PYTHONPATH"] = str(folder)
         silent = os.open(os.devnull, os.O_WRONLY)
@@ -178,81 +173,65 @@ def noticed(folder: Path, tests: list[str]) -> bool | None:
     while time.monotonic() < end:
         ended, status = os.waitpid(process, os.WNOHANG)
         if ended:
-            # An import that fails, or a fault that ends the process, is noticed too.
             return status != 0
-        time.sleep(0.2)
+        time.sleep(0.1)
     os.killpg(process, signal.SIGKILL)
     os.waitpid(process, 0)
-    return None
+    return True
 
 
 def main() -> None:
     """Draw faults, and try each."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--stratum", choices=STRATA, action="append")
-    parser.add_argument("--count", type=int, default=300)
+    parser.add_argument("--modules", nargs="+", default=MODULES, metavar="PLACE")
+    parser.add_argument("--count", type=int, default=100)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--coverage", type=Path, default=ROOT / ".coverage")
-    parser.add_argument("--results", type=Path, default=ROOT / "mutants.jsonl")
+    parser.add_argument("--coverage", type=Path)
     given = parser.parse_args()
     os.environ |= {"CI": "true", "OMP_NUM_THREADS": "1"}
-    preloaded()
-    data = CoverageData(str(given.coverage))
-    data.read()
-    draw = random.Random(given.seed)  # noqa: S311 - a seeded draw
-    strata = given.stratum or list(STRATA)
-    files = {
-        stratum: [
-            path
-            for place in STRATA[stratum]
-            for path in ([ROOT / place] if place.endswith(".py") else sorted((ROOT / place).rglob("*.py")))
-            if path.exists() and not path.name.endswith(LEFT_OUT) and path.name != "__init__.py"
-        ]
-        for stratum in strata
+    for name in (
+        "cvxpy",
+        "flint",
+        "hypothesis.strategies",
+        "numba",
+        "pandas",
+        "scipy.stats",
+        "sklearn.svm",
+        "threadpoolctl",
+    ):
+        importlib.import_module(name)
+    data = CoverageData(str(given.coverage)) if given.coverage else None
+    if data is not None:
+        data.read()
+    equivalent = {
+        (row["file"], row["code"], row["change"])
+        for row in tomllib.loads((ROOT / "tests/equivalent_mutants.toml").read_text())["mutant"]
     }
-    known = [json.loads(line) for line in given.results.read_text().splitlines()] if given.results.exists() else []
-    done = {(row["seed"], row["draw"]): row for row in known}
+    files = [ROOT / place for place in given.modules if place.endswith(".py")]
+    files += [path for place in given.modules for path in sorted((ROOT / place).rglob("*.py"))]
+    options = [
+        (path.relative_to(ROOT), *site) for path in files if not path.name.endswith(LEFT_OUT) for site in sites(path)
+    ]
+    drawn = random.Random(given.seed).sample(options, min(given.count, len(options)))  # noqa: S311 - a seeded draw
+    verdicts: Counter[str] = Counter()
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary) / "copy"
-        ignored = shutil.ignore_patterns(".git", ".venv", "demo", "dist", "_build", "*.sqlite")
-        shutil.copytree(ROOT, folder, ignore=ignored)
-        for number in range(given.count):
-            stratum = strata[number % len(strata)]
-            path = draw.choice(files[stratum])
-            options = sites(path)
-            if not options:
-                continue
-            line, node, word, other = draw.choice(options)
-            if (given.seed, number) in done:
-                continue
-            place = path.relative_to(ROOT)
-            tests = covering(data, place, line)
-            result = None
-            if tests:
-                text = path.read_text()
-                target = folder / place
+        shutil.copytree(
+            ROOT, folder, ignore=shutil.ignore_patterns(".git", ".venv", "demo", "dist", "_build", "*.sqlite")
+        )
+        for place, line, node, word, other in drawn:
+            text = (folder / place).read_text()
+            code = text.splitlines()[line - 1].strip()
+            tests = mirrored(place) if data is None else covering(data, place, line)
+            verdict = "equivalent" if (str(place), code, word) in equivalent else "SURVIVED"
+            if verdict != "equivalent" and tests:
                 tree = ast.fix_missing_locations(Replacement(node, other).visit(ast.parse(text)))
-                target.write_text(ast.unparse(tree))
-                result = noticed(folder, tests)
-                target.write_text(text)
-            verdict = {True: "noticed", False: "SURVIVED", None: "not decided" if tests else "NOT COVERED"}[result]
-            row = {
-                "seed": given.seed,
-                "draw": number,
-                "stratum": stratum,
-                "file": str(place),
-                "line": line,
-                "change": word,
-                "tests": len(tests),
-                "verdict": verdict,
-            }
-            done[given.seed, number] = row
-            with given.results.open("a") as stream:
-                stream.write(json.dumps(row) + "\n")
-            print(f"{number:4} {verdict:12} {place}:{line} {word} ({len(tests)} tests)", flush=True)
-    for stratum in strata:
-        rows = [row for row in done.values() if row["stratum"] == stratum]
-        print(f"{stratum}: {sum(row['verdict'] == 'noticed' for row in rows)} of {len(rows)} noticed")
+                (folder / place).write_text(ast.unparse(tree))
+                verdict = "noticed" if noticed(folder, tests) else verdict
+                (folder / place).write_text(text)
+            verdicts[verdict] += 1
+            print(f"{verdict:10} {place}:{line} {word} | {code}", flush=True)
+    print(f"{dict(verdicts)} of {len(options)} possible faults")
 
 
 if __name__ == "__main__":

@@ -1,10 +1,6 @@
 """The fast M3SVM against the conic route, its own limits, and what every fast solver must do."""
 
 import dataclasses
-import math
-import os
-import signal
-import threading
 
 import numpy as np
 import pytest
@@ -70,7 +66,7 @@ def design(name, seed, n=24, d=3, c=4):
     return X, y
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(
     name=st.sampled_from(DESIGNS),
     p=st.sampled_from(EXPONENTS),
@@ -89,18 +85,6 @@ def test_every_setting_is_certified_and_agrees_with_the_conic_route(name, p, los
     except sx.SolverFailed:
         return
     overlap(fast, conic, (name, p, loss, lam, eps, seed), gap=1e-3)
-
-
-@pytest.mark.parametrize("loss", LOSSES)
-@pytest.mark.parametrize("p", [1.0, 1.5, 2.0, 4.0])
-def test_the_answer_is_the_builders_on_fixed_data(p, loss):
-    X, y = design("plain", 1, n=60)
-    settings = {"lam": 0.05, "p": p, "loss": loss}
-    fast, conic = m3svm(X, y, tol=1e-8, **settings), sx.solve(sx.m3svm(X, y, **settings))
-    gaps = sum(s.certificate.upper - s.certificate.lower for s in (fast, conic))
-    assert conic.certificate.gap <= 1e-6
-    assert fast.certificate.gap <= 1e-8
-    assert abs(fast.certificate.upper - conic.certificate.upper) <= gaps
     assert fast.formulation == "m3svm"
     assert fast.hyperparameters == conic.hyperparameters
 
@@ -110,14 +94,6 @@ def test_p_2_is_weston_watkins_for_small_eps():
     fast = m3svm(X, y, lam=0.1, p=2.0, eps=1e-10, tol=1e-7)
     other = sx.solve(sx.weston_watkins(X, y, lam=0.4))
     assert fast.certificate.upper == pytest.approx(other.certificate.upper, rel=1e-6)
-
-
-@pytest.mark.parametrize("loss", LOSSES)
-@pytest.mark.parametrize("p", [1.0, 1.5, 4.0])
-def test_dense_and_sparse_data_give_the_same_machine(p, loss):
-    X, y = design("plain", 3, n=50)
-    X[np.abs(X) < 0.7] = 0.0
-    overlap(m3svm(X, y, lam=0.1, p=p, loss=loss), m3svm(sp.csr_array(X), y, lam=0.1, p=p, loss=loss))
 
 
 def conjugate_gradients(**systems):
@@ -135,17 +111,16 @@ def test_wide_sparse_data_are_not_made_dense(monkeypatch):
     )
 
 
-@pytest.mark.parametrize("block", [0, 1500])
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("p", [1.0, 1.5, 4.0])
-def test_conjugate_gradients_end_at_the_same_optimum(p, loss, block):
+def test_conjugate_gradients_end_at_the_same_optimum(p, loss):
     X, y = design("plain", 5, n=50)
     direct = m3svm(X, y, lam=0.1, p=p, loss=loss)
-    settings = conjugate_gradients(largest_block=block)
-    iterative = m3svm(X, y, lam=0.1, p=p, loss=loss, method="newton", settings=settings)
-    assert iterative.attempts[0].options["linear_systems"] == "conjugate gradients"
-    assert iterative.certificate.gap <= 1e-6
-    overlap(direct, iterative)
+    for block in (0, 1500):
+        settings = conjugate_gradients(largest_block=block)
+        iterative = m3svm(X, y, lam=0.1, p=p, loss=loss, method="newton", settings=settings)
+        assert iterative.attempts[0].options["linear_systems"] == "conjugate gradients"
+        overlap(direct, iterative)
 
 
 @pytest.mark.parametrize("loss", ["logistic", "softmax"])
@@ -176,7 +151,7 @@ def test_the_newton_step_solves_the_newton_system(p, loss):
     np.testing.assert_allclose(after - gradient, -t * gradient, rtol=1e-2, atol=1e-3 * t * np.abs(gradient).max())
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
     name=st.sampled_from(DESIGNS),
     p=st.sampled_from((2.0, 2.5, 4.0, 8.0)),
@@ -196,17 +171,9 @@ def test_the_augmented_method_is_certified_and_agrees_with_newtons(name, p, lam,
 @pytest.mark.parametrize("sparse", [False, True])
 def test_steps_by_classes_products_and_observations_are_the_same(p, sparse):
     X, y = design("plain", 8, n=40)
-    statement = bound_m3svm(
-        sp.csr_array(X) if sparse else X + 2.0,
-        y,
-        lam=0.3,
-        p=p,
-        eps=0.2,
-        loss="hinge",
-        norm=2,
-        delta=1e-2,
-        sample_weight=None,
-    )
+    data = sp.csr_array(X) if sparse else X + 2.0
+    settings = {"lam": 0.3, "p": p, "eps": 0.2, "loss": "hinge", "norm": 2, "delta": 1e-2, "sample_weight": None}
+    statement = bound_m3svm(data, y, **settings)
     system = M3SVMSystem(statement)
     penalty = PairPowers(system)
     rng = np.random.default_rng(0)
@@ -242,44 +209,6 @@ def test_the_augmented_method_is_one_for_hinges_and_smooth_norms(arguments):
         m3svm(*design("plain", 4), lam=0.1, method="augmented", **arguments)
 
 
-@pytest.mark.parametrize("p", [1.0, 2.5])
-def test_weights_count_like_copies_and_zero_leaves_out(p):
-    X, y = design("plain", 7)
-    weight = np.random.default_rng(0).integers(0, 4, size=y.size)
-    weight[:4] = 1
-    rows = np.repeat(np.arange(y.size), weight)
-    for loss in ("hinge", "softmax"):
-        weighted = m3svm(X, y, lam=0.1, p=p, loss=loss, sample_weight=weight)
-        overlap(weighted, m3svm(X[rows], y[rows], lam=0.1, p=p, loss=loss))
-        assert weighted.dual["alpha"].shape == (y.size, 4)
-        assert not weighted.dual["alpha"][weight == 0].any()
-
-
-def test_classes_and_observations_may_be_permuted():
-    X, y = design("plain", 8)
-    solution = m3svm(X, y, lam=0.1, p=4.0, tol=1e-8)
-    order = np.random.default_rng(0).permutation(y.size)
-    names = np.array(["d", "b", "a", "c"])
-    permuted = m3svm(X[order], names[y[order]], lam=0.1, p=4.0, tol=1e-8)
-    overlap(solution, permuted)
-    assert (names[solution.model.predict(X)] == permuted.model.predict(X)).all()
-
-
-@pytest.mark.parametrize("loss", ["hinge", "softmax"])
-@pytest.mark.parametrize("p", [1.0, 1.5, 4.0])
-def test_a_warm_start_takes_fewer_steps_and_ends_at_the_same_optimum(p, loss):
-    X, y = design("plain", 9, n=200, d=5)
-    first = m3svm(X, y, lam=0.1, p=p, loss=loss)
-    again = m3svm(X, y, lam=0.1, p=p, loss=loss, warm_start=first)
-    assert again.attempts[0].options["iterations"] <= 2
-    cold = m3svm(X, y, lam=0.12, p=p, loss=loss)
-    warm = m3svm(X, y, lam=0.12, p=p, loss=loss, warm_start=first)
-    overlap(cold, warm)
-    assert warm.warm_start_used
-    assert not cold.warm_start_used
-    assert warm.attempts[0].options["iterations"] <= cold.attempts[0].options["iterations"]
-
-
 def test_a_warm_start_may_come_from_other_losses_norms_and_solvers():
     X, y = design("wide", 10)
     for first in (m3svm(X, y, lam=1.0, p=1.0, loss="softmax"), sx.solve(sx.crammer_singer(X, y, lam=1.0))):
@@ -291,8 +220,6 @@ def test_a_warm_start_may_come_from_other_losses_norms_and_solvers():
 def test_a_warm_start_of_something_else_is_refused():
     X, y = design("plain", 11)
     good = m3svm(X, y, lam=1.0, p=2.0)
-    with pytest.raises(sx.DataError, match="warm_start must be a Solution of the same data, got str"):
-        m3svm(X, y, lam=1.0, p=2.0, warm_start="good")
     with pytest.raises(sx.DataError, match="same data, got one of other classes"):
         m3svm(X, y % 3, lam=1.0, p=2.0, warm_start=good)
     with pytest.raises(sx.DataError, match=r"same data, got weights of shape \(3, 4\) for 2 features and 4 classes"):
@@ -304,56 +231,6 @@ def test_a_warm_start_of_something_else_is_refused():
     other_labels = np.repeat(np.arange(4), y.size // 4)
     with pytest.raises(sx.DataError, match="other numbers or labels"):
         m3svm(X, other_labels, lam=1.0, p=2.0, warm_start=good)
-
-
-def test_same_arguments_same_numbers():
-    X, y = design("plain", 12, n=80)
-    one, other = (m3svm(X, y, lam=0.01, p=4.0) for _ in range(2))
-    np.testing.assert_array_equal(one.model.coef, other.model.coef)
-    assert one.certificate == other.certificate
-
-
-def test_the_trace_is_monotone_and_ends_at_the_certificate():
-    X, y = design("plain", 13, n=80)
-    trace = m3svm(X, y, lam=0.01, p=4.0).trace
-    seconds, lower, upper = trace[:-1].T
-    assert (np.diff(seconds) >= 0).all()
-    assert (np.diff(lower) >= 0).all()
-    assert (np.diff(upper) <= 0).all()
-    assert lower[0] == 0.0
-    assert trace[-1, 1] == pytest.approx(lower[-1], rel=1e-9)
-    assert trace[-1, 2] == pytest.approx(upper[-1], rel=1e-9)
-
-
-@pytest.mark.parametrize("method", ["newton", "augmented"])
-def test_limits_give_the_best_point_with_a_valid_interval(method):
-    X, y = design("plain", 14, n=80)
-    optimum = m3svm(X, y, lam=0.01, p=4.0, tol=1e-9)
-    few = m3svm(X, y, lam=0.01, p=4.0, max_iter=4, method=method)
-    assert few.status == "iteration_limit"
-    stopped = m3svm(X, y, lam=0.01, p=4.0, method=method, callback=lambda progress: progress.iteration >= 3)
-    assert stopped.status == "interrupted"
-    late = m3svm(X, y, lam=0.01, p=4.0, method=method, time_limit=1e-9)
-    assert late.status == "time_limit"
-    for solution in (few, stopped, late):
-        overlap(optimum, solution, gap=1.0)
-        assert 1e-6 < solution.certificate.gap <= 1.0
-
-
-def test_ctrl_c_gives_the_best_point():
-    X, y = design("plain", 15, n=80)
-    seen = []
-
-    def press(progress):
-        seen.append(progress.iteration)
-        if progress.iteration == 2:
-            os.kill(os.getpid(), signal.SIGINT)
-
-    assert threading.current_thread() is threading.main_thread()
-    solution = m3svm(X, y, lam=0.01, p=4.0, callback=press)
-    assert solution.status == "interrupted"
-    assert len(seen) <= 5
-    assert math.isfinite(solution.certificate.gap)
 
 
 def test_fused_classes_at_p_1():
@@ -401,12 +278,6 @@ def test_errors_say_what_was_wrong():
         m3svm(X, y, lam=1.0, p=2.0, method="sgd")
     with pytest.raises(sx.DataError, match=r"p must be a finite number in \[1, inf\), got 0.5; p < 1 is not convex"):
         m3svm(X, y, lam=1.0, p=0.5)
-    with pytest.raises(sx.DataError, match="y holds one class only"):
-        m3svm(X, np.zeros(y.size), lam=1.0, p=2.0)
-    with pytest.raises(sx.DataError, match="max_iter must be a whole number of at least 1"):
-        m3svm(X, y, lam=1.0, p=2.0, max_iter=0)
-    with pytest.raises(sx.DataError, match="tol must be a finite number"):
-        m3svm(X, y, lam=1.0, p=2.0, tol=0.0)
 
 
 def test_the_record_names_both_methods_where_the_second_goes_on():

@@ -1,7 +1,5 @@
 """The fast classical multi-class machines against the conic route, scikit-learn, and each other."""
 
-import os
-import signal
 import warnings
 
 import numpy as np
@@ -30,10 +28,6 @@ LOSSES = tuple(MACHINES)
 HINGES = ("weston_watkins", "crammer_singer", "msvm", "topk")
 
 
-def steps(solution):
-    return solution.attempts[0].options["iterations"]
-
-
 @settings(max_examples=25, deadline=None)
 @given(
     name=st.sampled_from(DESIGNS),
@@ -56,18 +50,6 @@ def test_every_setting_is_certified_and_agrees_with_the_conic_route(name, loss, 
     except sx.SolverFailed:
         return
     overlap(fast, conic, (name, loss, k, lam, intercept, seed), gap=1e-3)
-
-
-@pytest.mark.parametrize("intercept", [True, False])
-@pytest.mark.parametrize("loss", LOSSES)
-def test_the_answer_is_the_builders_on_fixed_data(loss, intercept):
-    X, y = design("plain", 1, n=60)
-    arguments = {"lam": 0.05, "loss": loss, "k": 3, "intercept": intercept}
-    fast, conic = multiclass(X, y, tol=1e-8, **arguments), sx.solve(sx.multiclass(X, y, **arguments))
-    gaps = sum(s.certificate.upper - s.certificate.lower for s in (fast, conic))
-    assert conic.certificate.gap <= 1e-6
-    assert fast.certificate.gap <= 1e-8
-    assert abs(fast.certificate.upper - conic.certificate.upper) <= gaps
     assert fast.formulation == conic.formulation == MACHINES[loss].builder
     assert fast.hyperparameters == conic.hyperparameters
 
@@ -217,51 +199,16 @@ def test_wide_sparse_data_are_not_made_dense(loss, monkeypatch):
 
 
 @pytest.mark.parametrize("loss", LOSSES)
-def test_weights_count_like_copies_and_zero_leaves_out(loss):
-    X, y = design("plain", 10)
-    weight = np.random.default_rng(0).integers(0, 4, size=y.size)
-    weight[:4] = 1
-    rows = np.repeat(np.arange(y.size), weight)
-    weighted = multiclass(X, y, lam=0.1, loss=loss, sample_weight=weight)
-    overlap(weighted, multiclass(X[rows], y[rows], lam=0.1, loss=loss))
-    assert weighted.dual["alpha"].shape == (y.size, 4)
-    assert not weighted.dual["alpha"][weight == 0].any()
-
-
-@pytest.mark.parametrize("loss", LOSSES)
-def test_permutations_and_units(loss):
+def test_units_and_a_shift_change_nothing_with_an_intercept(loss):
     X, y = design("plain", 11)
     solution = multiclass(X, y, lam=0.1, loss=loss)
-    order = np.random.default_rng(0).permutation(y.size)
-    names = np.array(["d", "b", "a", "c"])
-    permuted = multiclass(X[order], names[y[order]], lam=0.1, loss=loss)
-    overlap(solution, permuted)
+    overlap(solution, multiclass(X + 1e4, y, lam=0.1, loss=loss))
     # Weights in other units: λ with the power of the regulariser.
     power = 1 if loss == "sparse_softmax" else 2
     overlap(solution, multiclass(1e3 * X, y, lam=0.1 * 1e3**power, loss=loss))
     # All losses times ten, and λ too.
     tenfold = multiclass(X, y, lam=1.0, loss=loss, sample_weight=np.full(y.size, 10.0)).certificate
     assert tenfold.upper == pytest.approx(10 * solution.certificate.upper, rel=3e-6)
-
-
-@pytest.mark.parametrize("loss", LOSSES)
-def test_a_shift_of_the_data_changes_nothing_with_an_intercept(loss):
-    X, y = design("plain", 12)
-    overlap(multiclass(X, y, lam=0.1, loss=loss), multiclass(X + 1e4, y, lam=0.1, loss=loss))
-
-
-@pytest.mark.parametrize("loss", LOSSES)
-def test_a_warm_start_takes_fewer_steps_and_ends_at_the_same_optimum(loss):
-    X, y = design("plain", 13, n=200, d=5)
-    first = multiclass(X, y, lam=0.1, loss=loss)
-    again = multiclass(X, y, lam=0.1, loss=loss, warm_start=first)
-    assert steps(again) <= 1
-    cold = multiclass(X, y, lam=0.12, loss=loss)
-    warm = multiclass(X, y, lam=0.12, loss=loss, warm_start=first)
-    overlap(cold, warm)
-    assert warm.warm_start_used
-    assert not cold.warm_start_used
-    assert steps(warm) <= steps(cold)
 
 
 def test_a_warm_start_may_come_from_other_losses_and_solvers():
@@ -274,53 +221,11 @@ def test_a_warm_start_may_come_from_other_losses_and_solvers():
             overlap(warm, multiclass(X, y, lam=0.1, loss=loss, k=3))
 
 
-def test_a_warm_start_of_something_else_is_refused():
+def test_a_warm_start_of_other_classes_is_refused():
     X, y = design("plain", 15)
     good = multiclass(X, y, lam=1.0)
-    with pytest.raises(sx.DataError, match="warm_start must be a Solution of the same data, got str"):
-        multiclass(X, y, lam=1.0, warm_start="good")
     with pytest.raises(sx.DataError, match="same data, got one of other classes"):
         multiclass(X, y % 3, lam=1.0, warm_start=good)
-
-
-@pytest.mark.parametrize("loss", LOSSES)
-def test_limits_give_the_best_point_with_a_valid_interval(loss):
-    X, y = design("plain", 16, n=80)
-    optimum = multiclass(X, y, lam=0.01, loss=loss, tol=1e-9)
-    few = multiclass(X, y, lam=0.01, loss=loss, max_iter=3)
-    assert few.status == "iteration_limit"
-    stopped = multiclass(X, y, lam=0.01, loss=loss, callback=lambda progress: progress.iteration >= 2)
-    assert stopped.status == "interrupted"
-    late = multiclass(X, y, lam=0.01, loss=loss, time_limit=1e-9)
-    assert late.status == "time_limit"
-    for solution in (few, stopped, late):
-        overlap(optimum, solution, gap=1.0)
-        assert 1e-6 < solution.certificate.gap <= 1.0
-
-
-def test_ctrl_c_gives_the_best_point():
-    X, y = design("plain", 17, n=80)
-    seen = []
-
-    def press(progress):
-        seen.append(progress.iteration)
-        if progress.iteration == 2:
-            os.kill(os.getpid(), signal.SIGINT)
-
-    solution = multiclass(X, y, lam=0.01, callback=press)
-    assert solution.status == "interrupted"
-    assert len(seen) <= 5
-
-
-def test_same_arguments_same_numbers_and_a_monotone_trace():
-    X, y = design("plain", 18, n=80)
-    one, other = (multiclass(X, y, lam=0.01, loss="topk") for _ in range(2))
-    np.testing.assert_array_equal(one.model.coef, other.model.coef)
-    assert one.certificate == other.certificate
-    _, lower, upper = one.trace[:-1].T
-    assert (np.diff(lower) >= 0).all()
-    assert (np.diff(upper) <= 0).all()
-    assert lower[0] == 0.0
 
 
 def test_the_sparse_machine_has_exact_zeros_and_loses_all_weights_for_large_lam():
@@ -358,7 +263,3 @@ def test_errors_say_what_was_wrong():
         multiclass(X, y, lam=1.0, k=1.5)
     with pytest.raises(sx.DataError, match="intercept must be True or False"):
         multiclass(X, y, lam=1.0, intercept="free")
-    with pytest.raises(sx.DataError, match="y holds one class only"):
-        multiclass(X, np.zeros(y.size), lam=1.0)
-    with pytest.raises(sx.DataError, match="max_iter must be a whole number of at least 1"):
-        multiclass(X, y, lam=1.0, max_iter=0)

@@ -7,8 +7,6 @@ import pickle
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from scipy.optimize import nnls
 
 import svmcvx as sx
@@ -186,24 +184,6 @@ def test_model_attains_the_objective():
 # --- invariances and forms -------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=8, deadline=None)
-@given(seed=st.integers(0, 10_000))
-def test_labels_order_weights_and_scale(seed):
-    rng = np.random.default_rng(seed)
-    X, y = rng.standard_normal((12, 2)), np.where(rng.random(12) < 0.5, 1, -1)
-    y[:2] = 1, -1
-    value = zero_one(X, y, lam=0.5).certificate.upper
-    order = rng.permutation(12)
-    assert zero_one(X[order], -y[order], lam=0.5).certificate.upper == pytest.approx(value, rel=1e-9)
-    copies = rng.integers(1, 3, 12)
-    twice = zero_one(np.repeat(X, copies, axis=0), np.repeat(y, copies), lam=0.5).certificate.upper
-    weighted = zero_one(X, y, lam=0.5, sample_weight=copies).certificate.upper
-    assert twice == pytest.approx(weighted, rel=1e-9)
-    plain = zero_one(X, y, lam=0.5, intercept=False).certificate.upper
-    scaled = zero_one(10 * X, y, lam=0.5 / 100, intercept=False).certificate.upper
-    assert 100 * scaled == pytest.approx(plain, rel=1e-9)
-
-
 def test_kernel_form_with_a_linear_kernel_is_the_linear_form():
     X, y = outlier_data(25, 2, sigma=0.5, seed=2)
     for method in ("sweep", "branch"):
@@ -290,26 +270,8 @@ def test_everything_may_be_dropped():
 # --- stopping --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("method", ["sweep", "branch"])
-def test_stopped_early_the_interval_is_valid_and_the_trace_monotone(method):
+def test_a_loose_tolerance_ends_the_search():
     X, y = outlier_data(60, 3, sigma=1.0, outliers="spread", seed=6)
-    optimum = zero_one(X, y, lam=1.0, method="sweep").certificate.upper
-    stopped = zero_one(X, y, lam=1.0, method=method, max_iter=3)
-    assert stopped.status == Status.ITERATION_LIMIT
-    found = stopped.certificate
-    assert 0 < found.lower <= optimum <= found.upper
-    lower, upper = stopped.trace[:, 1], stopped.trace[:, 2]
-    assert (np.diff(lower) >= -1e-9 * optimum).all()
-    assert (np.diff(upper) <= 1e-9 * optimum).all()
-
-
-def test_time_limit_callback_and_loose_tolerance():
-    X, y = outlier_data(60, 3, sigma=1.0, outliers="spread", seed=6)
-    assert zero_one(X, y, lam=1.0, time_limit=1e-3).status == Status.TIME_LIMIT
-    told = []
-    stopped = zero_one(X, y, lam=1.0, callback=lambda progress: told.append(progress) or len(told) == 2)
-    assert stopped.status == Status.INTERRUPTED
-    assert [progress.iteration for progress in told] == [0, 1]
     loose = zero_one(X, y, lam=1.0, method="branch", tol=0.5)
     assert loose.status == Status.OPTIMAL
     assert 1e-6 < loose.certificate.gap <= 0.5
@@ -403,20 +365,12 @@ def test_solution_is_complete_and_picklable():
         ({"lam": 0.0}, "lam must be a finite number"),
         ({"k": -1}, "k must be a finite number"),
         ({"lam": 1.0, "method": "tree"}, "method must be one of 'auto', 'sweep', 'branch'"),
-        ({"lam": 1.0, "tol": 0.0}, "tol must be a finite number"),
-        ({"lam": 1.0, "settings": {}}, "settings must be a ZeroOneSettings or None, got dict"),
         ({"lam": 1.0, "seed": -1}, "seed must be a whole number"),
-        ({"lam": 1.0, "warm_start": 3}, "warm_start must be a Solution of the same data, got int"),
     ],
 )
 def test_arguments_are_checked(arguments, message):
     with pytest.raises(DataError, match=message):
         zero_one([[0.0], [1.0]], [0, 1], **arguments)
-
-
-def test_one_class_is_refused():
-    with pytest.raises(DataError, match="one class only"):
-        zero_one([[0.0], [1.0]], [1, 1], lam=1.0)
 
 
 def test_a_search_bound_is_shown_and_held_against_the_objective():

@@ -29,6 +29,7 @@ WIDTH = 3e-9
 
 X, Y = make_data(n=40, d=3, seed=2)
 X = X / X.std(axis=0)
+FEW = X[:20], Y[:20]
 WEIGHT = np.linspace(0.2, 2.0, Y.size)
 WEIGHT[4] = 0.0
 FAR = X + 8.0 * np.where(np.unique(Y)[1] == Y, 1.0, -1.0)[:, None]
@@ -111,9 +112,9 @@ def solved(build, X, y, bias, /, *, weight=None, **arguments):
 
 
 def fixed_gamma(kernel):
-    gamma = sx.solve(sx.conic_sdp(X, Y, lam=0.5, kernel=kernel)).dual["gamma"]
-    solution = sx.solve(sx.conic_fixed_gamma(X, Y, gamma=gamma, lam=0.5, kernel=kernel))
-    return proof_of(solution, X, Y, "penalised", gamma=gamma), X, Y
+    gamma = sx.fast.conic(*FEW, lam=0.5, kernel=kernel).dual["gamma"]
+    solution = sx.solve(sx.conic_fixed_gamma(*FEW, gamma=gamma, lam=0.5, kernel=kernel))
+    return proof_of(solution, *FEW, "penalised", gamma=gamma), *FEW
 
 
 def penalised(intercept):
@@ -160,7 +161,7 @@ CASES = {
     "odml-hard": lambda: solved(sx.odml_hard_margin, FAR, Y, "none", lam1=0.7, lam2=0.3),
     "conic": lambda: solved(sx.conic_sdp, X, Y, "penalised", lam=0.5),
     "conic-weights": lambda: solved(sx.fast.conic, X, Y, "none", weight=WEIGHT, lam=4.0, intercept=False),
-    "conic-rbf": lambda: solved(sx.conic_sdp, X, Y, "penalised", lam=0.5, kernel=sx.RBF()),
+    "conic-rbf": lambda: solved(sx.conic_sdp, *FEW, "penalised", lam=0.5, kernel=sx.RBF()),
     "conic-kappa": lambda: solved(sx.conic_sdp, X, Y, "penalised", kappa=0.2),
     "conic-fixed": lambda: fixed_gamma(None),
     "conic-fixed-rbf": lambda: fixed_gamma(sx.RBF()),
@@ -211,30 +212,54 @@ def case(name):
     return {**CASES, **COUNTING}[name]()
 
 
+@cache
+def checked(name):
+    """What is verified of a case, by ball arithmetic."""
+    return verify(*case(name), method="balls")
+
+
+def without_points(proof):
+    return replace(proof, dual={})
+
+
 @pytest.mark.parametrize("name", CASES)
-def test_the_interval_of_a_solution_is_proved(name):
+def test_the_interval_of_a_solution_is_proved_and_none_that_is_narrower(name):
     proof, X, y = case(name)
-    verified = verify(proof, X, y)
+    verified = checked(name)
     assert verified.holds, verified.why
     assert verified.why == ""
     assert proof.lower <= verified.lower <= verified.upper <= proof.upper
     # The second checker is exact: what it proves is inside what was claimed, by no more than rounding and the slack.
     assert verified.lower - proof.lower <= WIDTH * abs(proof.upper)
     assert proof.upper - verified.upper <= WIDTH * abs(proof.upper)
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_a_claim_that_goes_further_is_refused(name):
-    proof, X, y = case(name)
-    verified = verify(proof, X, y)
-    step = 1e-12 * abs(proof.upper)
+    # Either end a little further is refused, and the dual point is repaired where rounding has moved it.
+    step, rng = 1e-12 * abs(proof.upper), np.random.default_rng(3)
+    low = verify(replace(without_points(proof), lower=None, upper=verified.upper - step), X, y)
+    assert not low.holds
+    assert "the model's objective is at most" in low.why
+    assert low.upper == verified.upper
+    entries = ("alpha", "theta", "tau") if "conic" not in name else ("alpha",)
+    dual = {
+        entry: values * (1.0 + 2.0**-46 * rng.uniform(-1, 1, values.shape)) if entry in entries else values
+        for entry, values in proof.dual.items()
+    }
+    moved = verify(replace(proof, dual=dual, lower=verified.lower + step, upper=None), X, y)
+    assert abs(moved.lower - verified.lower) <= 1e-10 * abs(verified.upper)
+    assert moved.holds == (moved.lower >= verified.lower + step)
     high = verify(replace(proof, lower=verified.lower + step, upper=None), X, y)
     assert not high.holds
     assert "the dual objective is at least" in high.why
-    low = verify(replace(proof, lower=None, upper=verified.upper - step), X, y)
-    assert not low.holds
-    assert "the model's objective is at most" in low.why
-    assert (high.lower, high.upper) == (low.lower, low.upper) == (verified.lower, verified.upper)
+    assert high.lower == verified.lower
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if name.startswith(("psvm", "odm")) and "odml" not in name])
+def test_doubles_enclose_what_balls_prove(name):
+    proof, X, y = case(name)
+    balls, doubles = checked(name), verify(proof, X, y, method="a-priori")
+    assert doubles.lower <= balls.lower <= balls.upper <= doubles.upper
+    assert doubles.holds or "doubles do not tell" in doubles.why
+    assert balls.lower - doubles.lower <= 1e-10 * abs(balls.upper)
+    assert doubles.upper - balls.upper <= 1e-10 * abs(balls.upper)
 
 
 @pytest.mark.parametrize("name", COUNTING)
@@ -258,7 +283,7 @@ def test_the_bound_of_a_search_is_no_part_of_the_proof(name):
 
 def test_the_bound_of_a_mixed_integer_solver_is_no_part_of_the_proof():
     pytest.importorskip("pyscipopt")
-    few = slice(0, 18)
+    few = slice(0, 12)
     for build, intercept, price in (
         (sx.zero_one_mio, "penalised", {"lam": 0.5}),
         (sx.zero_one_mio, "penalised", {"k": 4.0}),
@@ -351,80 +376,13 @@ def test_what_was_tampered_with_is_refused(name, where, position, factor):
 @given(name=st.sampled_from(TAMPERED), low=st.floats(-1.0, 1.0), high=st.floats(-1.0, 1.0))
 def test_a_wider_claim_holds_and_a_narrower_one_does_not(name, low, high):
     proof, X, y = case(name)
-    plain = verify(proof, X, y)
+    plain = checked(name)
     if plain.lower - low > plain.upper + high:
         return
     claimed = replace(proof, lower=plain.lower - low, upper=plain.upper + high)
     verified = verify(claimed, X, y)
     assert verified.holds == bool(verified) == (claimed.lower <= plain.lower and plain.upper <= claimed.upper)
     assert (verified.lower, verified.upper) == (plain.lower, plain.upper)
-
-
-def test_reasons_name_the_constraint_and_the_row():
-    proof, X, y = case("psvm-1-None")
-    alpha = np.array(proof.dual["alpha"])
-    alpha[17] = 3.5
-    assert verify(replace(proof, dual={"alpha": alpha}), X, y).why == (
-        "the multiplier of row 17 is 3.5, above its bound 2.0"
-    )
-    alpha[17] = -1e-300
-    assert "the multiplier of row 17 is -1e-300, below 0" in verify(replace(proof, dual={"alpha": alpha}), X, y).why
-    alpha[17] = 1.0 + 1e-3
-    alpha[16] = 1.0
-    assert "y'α = 0" in verify(replace(proof, dual={"alpha": alpha}), X, y).why
-    assert (
-        "positive definite"
-        in verify(
-            replace(case("conic")[0], dual={"gamma": np.full(Y.size, 10.0), "alpha": np.zeros(Y.size)}),
-            *case("conic")[1:],
-        ).why
-    )
-    alpha[3] = np.nan
-    with pytest.raises(sx.DataError, match=r"dual.alpha of a proof is not finite: see its entry 3"):
-        replace(proof, dual={"alpha": alpha})
-    assert "no dual point" in verify(replace(proof, dual={}), X, y).why
-    assert verify(replace(proof, dual={}, lower=None), X, y).holds
-
-
-def test_a_kind_or_an_intercept_cannot_be_exchanged():
-    proof, _, _ = case("psvm-1-None")
-    with pytest.raises(sx.DataError, match="the kind of psvm of a proof must be one of convex"):
-        replace(proof, kind="mixed-integer", stated=proof.upper)
-    with pytest.raises(sx.DataError, match="the intercept of psvm of a proof must be one of free"):
-        changed(proof, intercept="none")
-    odm, X, y = case("odm-rbf")
-    assert "the formulation has none" in verify(changed(odm, intercept="none"), X, y).why
-
-
-def test_indefinite_and_asymmetric_matrices_are_refused():
-    K = np.array([[1.0, 3.0, 0.0], [3.0, 1.0, 0.0], [0.0, 0.0, 1e16]])
-    proof = Proof(
-        statement=Statement("odm", ODM, {"name": "precomputed"}, "none", 3, 3, (0, 1), fingerprint(K, [0, 1, 0])),
-        model={"support": np.array([0]), "dual_coef": np.array([0.1]), "intercept": 0.0},
-        dual={"theta": np.array([0.1, 0.1, 0.0])},
-        lower=0.0,
-        upper=100.0,
-    )
-    for method in ("balls", "a-priori"):
-        assert "indefinite" in verify(proof, K, [0, 1, 0], method=method).why
-        skew = K.copy()
-        skew[0, 1] = 0.5
-        skewed = changed(proof, fingerprint=fingerprint(skew, [0, 1, 0]))
-        assert "not symmetric" in verify(skewed, skew, [0, 1, 0], method=method).why
-
-
-DOUBLES = [name for name in CASES if name.startswith(("psvm", "odm-", "odm"))]
-DOUBLES = [name for name in DOUBLES if not name.startswith("odml")]
-
-
-@pytest.mark.parametrize("name", DOUBLES)
-def test_doubles_enclose_what_balls_prove(name):
-    proof, X, y = case(name)
-    balls, doubles = verify(proof, X, y, method="balls"), verify(proof, X, y, method="a-priori")
-    assert doubles.lower <= balls.lower <= balls.upper <= doubles.upper
-    assert doubles.holds or "doubles do not tell" in doubles.why
-    assert balls.lower - doubles.lower <= 1e-10 * abs(balls.upper)
-    assert doubles.upper - balls.upper <= 1e-10 * abs(balls.upper)
 
 
 @given(
@@ -509,44 +467,6 @@ def test_a_corrupted_file_is_refused_or_the_same(tmp_path_factory, position, bit
     assert verify(again, X, y) == verify(proof, X, y)
 
 
-def test_files_that_are_no_proofs(tmp_path):
-    proof, X, y = case("psvm-1-None")
-    with pytest.raises(sx.DataError, match="does not exist"):
-        read_proof(tmp_path / "missing.npz")
-    with pytest.raises(sx.DataError, match="cannot be written"):
-        write_proof(tmp_path / "missing" / "proof.npz", proof)
-    np.savez(tmp_path / "other.npz", a=np.ones(3))
-    with pytest.raises(sx.DataError, match="no header"):
-        read_proof(tmp_path / "other.npz")
-    (tmp_path / "text.npz").write_text("not an archive")
-    with pytest.raises(sx.DataError, match="is not the file of a proof"):
-        verify(tmp_path / "text.npz", X, y)
-    with pytest.raises(sx.DataError, match="all strings, all booleans or all numbers"):
-        changed(proof, classes=((1, 2), None))
-    with pytest.raises(sx.DataError, match="more than a megabyte"):
-        write_proof(tmp_path / "proof.npz", changed(proof, classes=("a" * 2**20, "b")))
-    with pytest.raises(sx.DataError, match="cannot be read"):
-        read_proof(tmp_path)
-
-
-def test_bad_arguments(tmp_path):
-    proof, X, y = case("psvm-1-None")
-    with pytest.raises(sx.DataError, match="method"):
-        verify(proof, X, y, method="quick")
-    with pytest.raises(sx.DataError, match="precision"):
-        verify(proof, X, y, precision=10)
-    with pytest.raises(sx.DataError, match="labels"):
-        verify(proof, X, y[:-1])
-    with pytest.raises(sx.DataError, match="NaN"):
-        verify(proof, np.where(X.max() == X, np.nan, X), y)
-    with pytest.raises(sx.DataError, match="no check for the formulation"):
-        changed(proof, formulation="guess")
-    with pytest.raises(sx.DataError, match="one label a row"):
-        verify(proof, X, np.array([[1, 2]] * y.size + [[]], dtype=object)[:-1])
-    assert "rows" in verify(proof, X[:-1], y[:-1]).why
-    assert "is not among its labels" in verify(proof, X, np.where(np.arange(y.size) == 3, "x", y.astype(str))).why
-
-
 def test_the_fingerprint_does_not_depend_on_storage():
     X = RNG.normal(size=(30, 4)) * (RNG.uniform(size=(30, 4)) > 0.5)
     y = RNG.integers(0, 2, 30)
@@ -576,22 +496,6 @@ def test_the_second_checker_shares_nothing_with_the_package():
                 assert node.module == "svmcvx.errors" or node.module.startswith("svmcvx.proofs")
             packages = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             assert not any(name.startswith("svmcvx") for name in packages)
-
-
-@pytest.mark.parametrize("name", [name for name in CASES if "theta" not in name])
-def test_rounding_of_the_dual_point_is_put_right(name):
-    proof, X, y = case(name)
-    plain = verify(proof, X, y)
-    rng = np.random.default_rng(3)
-    entries = ("alpha", "theta", "tau") if "conic" not in name else ("alpha",)
-    dual = {
-        entry: values * (1.0 + 2.0**-46 * rng.uniform(-1, 1, values.shape)) if entry in entries else values
-        for entry, values in proof.dual.items()
-    }
-    off = 1e-10 * abs(plain.upper)
-    verified = verify(replace(proof, dual=dual, lower=proof.lower - off), X, y)
-    assert verified.holds, verified.why
-    assert abs(verified.lower - plain.lower) <= off
 
 
 @given(
@@ -626,6 +530,18 @@ def test_multipliers_are_put_into_the_domain_exactly(name, k, seed, off):
     assert all(abs(float(x.p) / float(x.q) - g) <= 1e-11 for x, g in zip(inside, given, strict=True))
 
 
+def test_reasons_are_one_sentence_with_the_row():
+    proof, X, y = case("psvm-1-None")
+    alpha = np.where(np.arange(Y.size) == 17, 3.5, proof.dual["alpha"])
+    why = verify(replace(proof, dual={"alpha": alpha}), X, y).why
+    assert why == "the multiplier of row 17 is 3.5, above its bound 2.0"
+    assert "no dual point" in verify(without_points(proof), X, y).why
+    assert verify(replace(without_points(proof), lower=None), X, y).holds
+    # Constraints on margins that are written down belong to the problem.
+    proof, X, y = case("zero-one")
+    assert verify(changed(proof, M=np.full(y.size, 1e6)), X, y).upper == verify(proof, X, y).upper
+
+
 def test_functions_of_balls_that_touch_their_limits():
     from flint import arb
 
@@ -644,47 +560,6 @@ def test_functions_of_balls_that_touch_their_limits():
     assert above(third) - below(third) <= 2e-16
     assert above(arb(10) ** 400) == math.inf
     assert below(arb(10) ** 400) == sys.float_info.max
-
-
-def test_explicit_constraints_on_margins_belong_to_the_problem():
-    proof, X, y = case("zero-one")
-    free = changed(proof, M=np.full(y.size, 1e6))
-    assert verify(free, X, y).upper == verify(proof, X, y).upper
-    tight = verify(changed(proof, M=np.zeros(y.size)), X, y)
-    assert not tight.holds
-    assert "below the 1 − M" in tight.why
-
-
-def test_a_cardinality_that_is_exceeded_is_refused():
-    proof, X, y = case("conic-kappa")
-    few = verify(with_numbers(proof, kappa=0.01), X, y)
-    assert not few.holds
-    assert "the weight inside the margin" in few.why or "dual objective" in few.why
-    with pytest.raises(sx.DataError, match="the dual of a proof of conic has the arrays"):
-        replace(proof, dual={k: v for k, v in proof.dual.items() if k != "lam"})
-    assert "must not be negative" in verify(replace(proof, dual={**proof.dual, "lam": np.array(-1.0)}), X, y).why
-
-
-def test_models_that_do_not_fit_are_refused():
-    proof, X, y = case("psvm-1.5-RBF(gamma='scale')")
-    size = proof.model["support"].size
-    for other, why in (
-        ({"support": np.zeros(size, dtype=int)}, "twice"),
-        ({"support": proof.model["support"] + 1000}, "rows of the data"),
-        ({"support": proof.model["support"] - 1000}, "rows of the data"),
-    ):
-        assert why in verify(replace(proof, model={**proof.model, **other}), X, y).why
-    linear, X, y = case("psvm-1-None")
-    with pytest.raises(sx.DataError, match=r"model.coef of the proof has the shape \(9,\) where \(3\) is needed"):
-        replace(linear, model={**linear.model, "coef": np.ones(9)})
-    with pytest.raises(sx.DataError, match="the model of a proof of psvm has the arrays dual_coef, intercept, support"):
-        changed(linear, kernel=proof.statement.kernel)
-    with pytest.raises(sx.DataError, match="the kernel 'mystery'"):
-        changed(linear, kernel={"name": "mystery"})
-    with pytest.raises(sx.DataError, match="gamma of the kernel rbf"):
-        changed(proof, kernel={"name": "rbf", "gamma": "scale"})
-    hard, X, y = case("hard-linear")
-    assert "below 1" in verify(replace(hard, model={**hard.model, "intercept": 1e3}), X, y).why
 
 
 def test_an_infinite_upper_end_claims_nothing_of_the_model():
@@ -771,7 +646,7 @@ def test_what_can_be_expected():
     assert "fingerprint is" in verify(proof, X, y, expect=sx.psvm_dual(X + 1.0, y, C=2.0, p=1)).why
     gamma = case("conic-fixed")[0]
     other = changed(gamma, gamma=gamma.statement.gamma * 2.0).statement
-    assert "gamma is another than" in verify(gamma, X, y, expect=other).why
+    assert "gamma is another than" in verify(gamma, *FEW, expect=other).why
     assert (
         "M is another than"
         in verify(case("zero-one")[0], X, y, expect=changed(case("zero-one")[0], M=np.ones(40)).statement).why
@@ -783,20 +658,6 @@ def test_what_can_be_expected():
         verify(proof, X, y, expect=sx.PSVMClassifier().fit(X3, NAMES))
     with pytest.raises(sx.DataError, match="no proofs of this problem"):
         verify(proof, X, y, expect=l1_svm(X, y, C=1.0))
-
-
-def test_arrays_of_one_proof_do_not_fit_another():
-    tree = sx.fast.zero_one(X, Y, lam=2.0, method="branch").proof().tree
-    assert tree
-    for name in ("psvm-penalised", "odm", "conic", "l0"):
-        proof = case(name)[0]
-        with pytest.raises(sx.DataError, match=r"the tree of a proof of .* has the arrays none"):
-            replace(proof, tree=tree)
-    with pytest.raises(sx.DataError, match="the hyper-parameters of penalised psvm are C, p"):
-        with_numbers(case("psvm-penalised")[0], lam=1.3)
-    mixed = replace(case("zero-one")[0], kind="mixed-integer")
-    with pytest.raises(sx.DataError, match="the tree of a proof of zero_one"):
-        replace(mixed, tree=tree)
 
 
 # Kernels that may be indefinite
@@ -847,7 +708,7 @@ def test_an_upper_end_alone_is_tested_too(method):
 
 
 @BOTH
-@pytest.mark.parametrize("n", [40, 1100])
+@pytest.mark.parametrize("n", [40, 530])
 def test_an_indefinite_block_is_found_at_any_place(method, n):
     y = np.tile([-1, 1], n // 2)
     for place in (0, n // 2, n - 2):

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svmcvx.data import check_choice, check_seed
-from svmcvx.errors import DataError, DataTypeError
+from svmcvx.errors import DataError
 from svmcvx.fast.conic_loss.conic_blocks import BlockContinuation, BlockRelaxation
 from svmcvx.fast.conic_loss.continuation import (
     LIFT,
@@ -36,6 +36,7 @@ from svmcvx.fast.core.monitor import (
     Callback,
     Found,
     Monitor,
+    checked_settings,
     conclude,
     earlier_solution,
     limited,
@@ -199,9 +200,7 @@ def conic(
     if not isinstance(rounding, (bool, np.bool_)):
         raise DataError(f"rounding must be True or False, got {rounding!r}")
     check_seed(seed)
-    if settings is not None and not isinstance(settings, ConicSettings):
-        raise DataTypeError(f"settings must be a ConicSettings or None, got {type(settings).__name__}")
-    settings = settings or ConicSettings()
+    settings = checked_settings(settings, ConicSettings)
     if in_blocks(X):
         refuse_in_blocks(
             kernel=kernel is not None,

@@ -30,6 +30,7 @@ __all__ = [
     "Callback",
     "Monitor",
     "Progress",
+    "checked_settings",
     "conclude",
     "earlier_solution",
     "limited",
@@ -46,6 +47,7 @@ FELL_SHORT = (Status.INACCURATE, Status.ITERATION_LIMIT, Status.NUMERICAL)
 
 Arguments = ParamSpec("Arguments")
 StartPoint = TypeVar("StartPoint")
+Settings = TypeVar("Settings")
 # Candidates, why the method stopped, and options for the record.
 Found: TypeAlias = tuple[RecoveredPoints, Status, dict[str, Any]]
 log = logging.getLogger(__name__)
@@ -222,6 +224,21 @@ def monitored(*, tol: float, max_iter: int, verbose: bool, callback: Callback | 
     monitor = Monitor(tol, max_iter, bool(verbose), callback, deadline.earlier(reserved))
     with deferred_interrupt(monitor.deadline.interrupt_requested):
         yield monitor
+
+
+def checked_settings(settings: Any, kind: type[Settings]) -> Settings:
+    """Return the settings of a method; the defaults for None.
+
+    Raises
+    ------
+    DataTypeError
+        If they are of another class.
+    """
+    if settings is None:
+        return kind()
+    if not isinstance(settings, kind):
+        raise DataTypeError(f"settings must be of {kind.__name__} or None, got {type(settings).__name__}")
+    return settings
 
 
 def solve_interruptible(

@@ -32,8 +32,8 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from svmcvx.data import check_choice, check_number, check_seed, check_whole
-from svmcvx.errors import DataError, DataTypeError
-from svmcvx.fast.core.monitor import Callback, Monitor, conclude, earlier_solution, limited, monitored
+from svmcvx.errors import DataError
+from svmcvx.fast.core.monitor import Callback, Monitor, checked_settings, conclude, earlier_solution, limited, monitored
 from svmcvx.fast.indicator.l0_admm import Iterate, PenalisedSystem, admm, low_rank
 from svmcvx.fast.indicator.l0_polish import LocalMinimum, PolishSettings, SetPolisher
 from svmcvx.fast.indicator.l0_search import GlobalSearch
@@ -197,9 +197,7 @@ def l0(
     ('enumeration', True)
     """
     check_choice(method, "method", METHODS)
-    if settings is not None and not isinstance(settings, L0Settings):
-        raise DataTypeError(f"settings must be an L0Settings or None, got {type(settings).__name__}")
-    settings = settings or L0Settings()
+    settings = checked_settings(settings, L0Settings)
     statement = l0_statement(
         X, y, C=C, kernel=kernel, sample_weight=sample_weight, indefinite=indefinite, keep_gram=False
     )

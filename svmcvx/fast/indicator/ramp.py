@@ -21,10 +21,10 @@ from numpy.typing import NDArray
 
 from svmcvx.certificate import SolverBound
 from svmcvx.data import check_seed
-from svmcvx.errors import DataTypeError
 from svmcvx.fast.core.monitor import (
     Callback,
     Monitor,
+    checked_settings,
     conclude,
     earlier_solution,
     limited,
@@ -126,15 +126,14 @@ def ramp(
     >>> certificate.kind, certificate.is_certified(1e-6)
     ('enumeration', True)
     """
-    if settings is not None and not isinstance(settings, BranchSettings):
-        raise DataTypeError(f"settings must be a BranchSettings or None, got {type(settings).__name__}")
+    settings = checked_settings(settings, BranchSettings)
     check_seed(seed)
     counting = l0_statement(X, y, C=C, kernel=kernel, sample_weight=sample_weight, indefinite=indefinite)
     statement = Ramp(space=counting.space, C=counting.C, kind="enumeration")
     warm_start = earlier_solution(warm_start, statement)
     earlier = incumbent_margins(warm_start, counting)
     with monitored(tol=tol, max_iter=max_iter, verbose=verbose, callback=callback) as monitor:
-        run = _RampRun(statement, monitor, settings or BranchSettings())
+        run = _RampRun(statement, monitor, settings)
         found, status, options = solve_interruptible(monitor, run.all, counting, earlier)
         return conclude(
             run.statement,

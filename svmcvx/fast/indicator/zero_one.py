@@ -37,10 +37,11 @@ from numpy.typing import NDArray
 
 from svmcvx.certificate import Dual, SolverBound
 from svmcvx.data import binary_data, check_choice, check_number, check_seed
-from svmcvx.errors import DataError, DataTypeError
+from svmcvx.errors import DataError
 from svmcvx.fast.core.monitor import (
     Callback,
     Monitor,
+    checked_settings,
     conclude,
     earlier_solution,
     limited,
@@ -191,9 +192,7 @@ def zero_one(
     lam = None if lam is None else check_number(lam, "lam", low=0, open_low=True)
     k = None if k is None else check_number(k, "k", low=0)
     check_choice(method, "method", METHODS)
-    if settings is not None and not isinstance(settings, ZeroOneSettings):
-        raise DataTypeError(f"settings must be a ZeroOneSettings or None, got {type(settings).__name__}")
-    settings = settings or ZeroOneSettings()
+    settings = checked_settings(settings, ZeroOneSettings)
     rng = check_seed(seed)
     data = binary_data(X, y, sample_weight)
     space = feature_space(data, kernel, intercept=penalised_or_none(intercept), indefinite=indefinite)

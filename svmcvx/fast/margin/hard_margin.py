@@ -33,7 +33,16 @@ from svmcvx.errors import DataError
 from svmcvx.fast.core.active_set import LARGEST_SUPPORT, ray, solve
 from svmcvx.fast.core.active_set_passes import FULL, INSEPARABLE, MORE, OVER, TOUCHING
 from svmcvx.fast.core.growing_working_set import GrowingWorkingSet
-from svmcvx.fast.core.monitor import Callback, Found, Monitor, conclude, limited, monitored, solved_from
+from svmcvx.fast.core.monitor import (
+    Callback,
+    Found,
+    Monitor,
+    checked_settings,
+    conclude,
+    limited,
+    monitored,
+    solved_from,
+)
 from svmcvx.fast.core.row_cache import RowCacheSettings, kernel_rows
 from svmcvx.fast.margin.decomposition import CROSSOVER_SIZE, Decomposition, DecompositionSettings, with_selection
 from svmcvx.fast.margin.feasible import BoundsOf, earlier_multipliers
@@ -165,7 +174,7 @@ def hard_margin(
     check_choice(method, "method", METHODS)
     check_whole(seed, "seed", 0)
     cache_size = check_number(cache_size, "cache_size", low=0, open_low=True)
-    settings = HardMarginSettings() if settings is None else settings
+    settings = checked_settings(settings, HardMarginSettings)
     steps = with_selection(settings.decomposition, selection)
     if in_blocks(X):
         refuse_in_blocks(kernel=kernel is not None, method=method == "smo", warm_start=warm_start is not None)

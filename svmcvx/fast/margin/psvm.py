@@ -17,6 +17,7 @@ from svmcvx.fast.core.monitor import (
     Callback,
     Found,
     Monitor,
+    checked_settings,
     earlier_solution,
     limited,
     monitored,
@@ -85,9 +86,6 @@ class PSVMSettings:
     expected_newton_steps: float = 1.5
     smo_max_rounds: int = 3
     smo: DecompositionSettings = field(default_factory=lambda: DecompositionSettings(steps=10, final=1e-3))
-
-
-DEFAULTS = PSVMSettings()
 
 
 @limited
@@ -203,7 +201,7 @@ def psvm(
     intercept = check_intercept(intercept, bias)
     check_whole(seed, "seed", 0)
     cache_size = check_number(cache_size, "cache_size", low=0, open_low=True)
-    settings = DEFAULTS if settings is None else settings
+    settings = checked_settings(settings, PSVMSettings)
     settings = replace(settings, decomposition=with_selection(settings.decomposition, selection))
     if from_blocks := in_blocks(X):
         refuse_in_blocks(kernel=kernel is not None, bias=bias != "exact")

@@ -17,6 +17,7 @@ from svmcvx.fast.core.monitor import (
     Callback,
     Found,
     Monitor,
+    checked_settings,
     earlier_solution,
     limited,
     monitored,
@@ -170,7 +171,7 @@ def odm(
         )
         return moved
     check_choice(method, "method", (*METHODS, "blocks"))
-    settings = ODMSettings() if settings is None else settings
+    settings = checked_settings(settings, ODMSettings)
     if in_blocks(X):
         refuse_in_blocks(kernel=kernel is not None, method=method not in ("auto", "newton"))
         C1, C2, D = check_band(C1, C2, D)

@@ -30,6 +30,7 @@ from svmcvx.fast.core.monitor import (
     Callback,
     Found,
     Monitor,
+    checked_settings,
     earlier_solution,
     limited,
     monitored,
@@ -175,7 +176,7 @@ def odml(
         )
         return moved
     check_choice(method, "method", (*METHODS, "unwhitened", "low-rank"))
-    settings = ODMLSettings() if settings is None else settings
+    settings = checked_settings(settings, ODMLSettings)
     lam1, lam2 = check_penalties(lam1, lam2)
     C = check_number(C, "C", low=1e-300, why="a smaller weight of the losses underflows")
     if from_blocks := in_blocks(X):

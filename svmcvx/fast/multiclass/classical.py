@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from svmcvx.fast.core.monitor import Callback, Found, limited, monitored, solved_from
+from svmcvx.fast.core.monitor import Callback, Found, checked_settings, limited, monitored, solved_from
 from svmcvx.fast.multiclass.classical_newton import AugmentedNewton, ClassicalNewtonSettings
 from svmcvx.fast.multiclass.points import ScoreBounds, Start, start_from
 from svmcvx.fast.multiclass.systems.classical_systems import ClassicalSystem
@@ -106,7 +106,7 @@ def multiclass(
     True
     """
     statement = bound_classical(X, y, lam=lam, loss=loss, k=k, intercept=intercept, sample_weight=sample_weight)
-    settings = settings or MulticlassSettings()
+    settings = checked_settings(settings, MulticlassSettings)
     with monitored(tol=tol, max_iter=max_iter, verbose=verbose, callback=callback) as monitor:
         system = ClassicalSystem(statement, settings.systems)
         start = start_from(system, statement, warm_start)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from svmcvx.data import check_choice
 from svmcvx.errors import DataError, exhibit, warn_deprecated
-from svmcvx.fast.core.monitor import Callback, Found, limited, monitored, solved_from
+from svmcvx.fast.core.monitor import Callback, Found, checked_settings, limited, monitored, solved_from
 from svmcvx.fast.multiclass.classical_newton import AugmentedNewton, ClassicalNewtonSettings
 from svmcvx.fast.multiclass.m3svm_newton import LARGEST_DIRECT, Continuation, M3SVMBounds
 from svmcvx.fast.multiclass.points import Start, start_from
@@ -163,7 +163,7 @@ def m3svm(
     if learning_rate is not None:
         warn_deprecated("learning_rate", "leave it out: Newton's method has none")
     statement = bound_m3svm(X, y, lam=lam, p=p, eps=eps, loss=loss, norm=2, delta=delta, sample_weight=sample_weight)
-    settings = settings or M3SVMSettings()
+    settings = checked_settings(settings, M3SVMSettings)
     max_iter = STEPS if max_iter is None else max_iter
     smooth = isinstance(statement.loss, HingeSum) and p >= 2
     if method == "augmented" and not smooth:

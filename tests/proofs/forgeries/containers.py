@@ -5,12 +5,14 @@ from __future__ import annotations
 import io
 import struct
 import zipfile
+from collections.abc import Callable
 
 import numpy as np
 
 from .archive import DIGEST, HEADER, File, described, npy, packed
 from .corpus import forgery
 
+ONES = np.ones(24)
 CORRUPTED = "not the file of a proof, or is corrupted|damaged"
 
 
@@ -19,21 +21,22 @@ def _(file: File) -> bytes:
     return b"not an archive"
 
 
-@forgery("an empty file", CORRUPTED)
-def _(file: File) -> bytes:
-    return b""
+# What is left of the bytes of an archive, or comes between them.
+CUTS: dict[str, Callable[[bytes], bytes]] = {
+    "an empty file": lambda content: b"",
+    "ten bytes of an archive": lambda content: content[:10],
+    "an archive cut in half": lambda content: content[: len(content) // 2],
+    "an archive without its last byte": lambda content: content[:-1],
+    "the directory of the archive alone": lambda content: content[content.index(b"PK\x01\x02") :],
+    "the mark of an archive of more than four gigabytes": lambda content: (
+        content[:-22] + b"PK\x06\x07" + bytes(16) + content[-22:]
+    ),
+}
+for what, cut in CUTS.items():
 
-
-@forgery("an archive cut in half", CORRUPTED)
-def _(file: File) -> bytes:
-    content = file.content()
-    return content[: len(content) // 2]
-
-
-@forgery("the directory of the archive alone", CORRUPTED)
-def _(file: File) -> bytes:
-    content = file.content()
-    return content[content.index(b"PK\x01\x02") :]
+    @forgery(what, CORRUPTED)
+    def _(file: File, cut: Callable[[bytes], bytes] = cut) -> bytes:
+        return cut(file.content())
 
 
 @forgery("a byte of an array changed", CORRUPTED)
@@ -46,69 +49,56 @@ def _(file: File) -> bytes:
 @forgery("a file of version 1", "proof format 1, which is not read any more")
 def _(file: File) -> bytes:
     stream = io.BytesIO()
-    np.savez(stream, header=np.array('{"format": "svmcvx-proof", "version": 1}'), weight=np.ones(24))
+    np.savez(stream, header=np.array('{"format": "svmcvx-proof", "version": 1}'), weight=ONES)
     return stream.getvalue()
 
 
 @forgery("another archive of arrays", "it has no header")
 def _(file: File) -> bytes:
-    return packed([("a.npy", npy(np.ones(3)))])
+    return packed([("a.npy", npy(ONES))])
 
 
-@forgery("the multipliers twice, other ones first", "two members of one name")
-def _(file: File) -> bytes:
-    return packed([("dual.alpha.npy", npy(3.0 * file.arrays["dual.alpha"])), *file.members()])
+Members = list[tuple[str, bytes]]
+OTHERS, DIGESTS = "do not belong together", ("do not match their digest", CORRUPTED, "digest is not one of 64 digits")
+ALPHA = "dual.alpha.npy"
+# Other members than those of the honest file, the last of which is the digest.
+MEMBERS: dict[str, tuple[Callable[[File, Members], Members], str]] = {
+    "the multipliers twice, other ones first": (
+        lambda file, members: [(ALPHA, npy(3.0 * file.arrays["dual.alpha"])), *members],
+        "two members of one name",
+    ),
+    "the header twice, with another C first": (
+        lambda file, members: [(HEADER, file.text().replace('"C": 1.3', '"C": 7.5').encode()), *members],
+        "two members of one name",
+    ),
+    "a member that the header does not name": (lambda _, members: [*members, ("dual.theta.npy", npy(ONES))], OTHERS),
+    "an array in place of an entry of the header": (
+        lambda _, members: [*members, ("hyperparameters.C.npy", npy(np.array(7.5)))],
+        OTHERS,
+    ),
+    "a member outside the folder": (lambda _, members: [*members, ("../../elsewhere.npy", npy(ONES))], OTHERS),
+    "an array that is missing": (lambda _, members: [m for m in members if m[0] != ALPHA], OTHERS),
+    "no digest": (lambda _, members: members[:-1], OTHERS),
+    "the digest of another file": (lambda _, members: [*members[:-1], (DIGEST, b"0" * 64)], DIGESTS[0]),
+    "a digest that is none": (lambda _, members: [*members[:-1], (DIGEST, b"\xff" * 64)], DIGESTS[1]),
+    "a digest of another length": (lambda _, members: [*members[:-1], (DIGEST, b"0" * 63)], DIGESTS[2]),
+    "a hundred members more": (
+        lambda _, members: [*members, *((f"{k}.npy", b"") for k in range(100))],
+        "or more than .* members",
+    ),
+}
+for what, (change, reason) in MEMBERS.items():
+
+    @forgery(what, reason)
+    def _(file: File, change: Callable[[File, Members], Members] = change) -> bytes:
+        return packed(change(file, file.members()))
 
 
-@forgery("the header twice, with another C first", "two members of one name")
-def _(file: File) -> bytes:
-    text = file.text().replace('"C": 1.3', '"C": 7.5')
-    return packed([(HEADER, text.encode()), *file.members()])
+for compression in (zipfile.ZIP_LZMA, zipfile.ZIP_BZIP2):
 
-
-@forgery("a member that the header does not name", "do not belong together")
-def _(file: File) -> bytes:
-    return packed([*file.members(), ("dual.theta.npy", npy(np.ones(24)))])
-
-
-@forgery("an array in place of an entry of the header", "do not belong together")
-def _(file: File) -> bytes:
-    return packed([*file.members(), ("hyperparameters.C.npy", npy(np.array(7.5)))])
-
-
-@forgery("a member outside the folder", "do not belong together")
-def _(file: File) -> bytes:
-    return packed([*file.members(), ("../../elsewhere.npy", npy(np.ones(3)))])
-
-
-@forgery("an array that is missing", "do not belong together")
-def _(file: File) -> bytes:
-    return packed([member for member in file.members() if member[0] != "dual.alpha.npy"])
-
-
-@forgery("no digest", "do not belong together")
-def _(file: File) -> bytes:
-    return packed(file.members()[:-1])
-
-
-@forgery("the digest of another file", "do not match their digest")
-def _(file: File) -> bytes:
-    return packed([*file.members()[:-1], (DIGEST, b"0" * 64)])
-
-
-@forgery("a digest that is none", CORRUPTED)
-def _(file: File) -> bytes:
-    return packed([*file.members()[:-1], (DIGEST, b"\xff" * 64)])
-
-
-@forgery("a digest of another length", "digest is not one of 64 digits")
-def _(file: File) -> bytes:
-    return packed([*file.members()[:-1], (DIGEST, b"0" * 63)])
-
-
-@forgery("members packed by LZMA", "neither stored nor deflated")
-def _(file: File) -> bytes:
-    return packed(file.members(), zipfile.ZIP_LZMA)
+    @forgery(f"members packed by method {compression}", "neither stored nor deflated")
+    def _(file: File, compression: int = compression) -> bytes:
+        return packed(file.members(), compression)
 
 
 @forgery("a member that is said to be encrypted", "neither stored nor deflated")
@@ -180,11 +170,6 @@ def _(file: File) -> bytes:
     return file.content(**{"dual.alpha": described("<f8", (10**13,)) + bytes(192)})
 
 
-@forgery("a hundred members more", "or more than .* members")
-def _(file: File) -> bytes:
-    return packed([*file.members(), *((f"{k}.npy", b"") for k in range(100))])
-
-
 # Arrays in other clothes.
 
 CLOTHES = {
@@ -200,6 +185,7 @@ CLOTHES = {
     "cut short": npy(np.zeros(24))[:-8],
     "with bytes behind": npy(np.zeros(24)) + bytes(8),
     "without a header": bytes(320),
+    "without a byte": b"",
     "with code in its header": described("<f8", (24,)).replace(b"'shape'", b"exit(1)", 1) + bytes(192),
     "of a negative size": described("<f8", (-24,)) + bytes(192),
 }

@@ -28,6 +28,10 @@ TEXTS = {
     "a shape with a point": ('"shape": [24]', '"shape": [24.0]', "must be sizes"),
     "a negative shape": ('"shape": [24]', '"shape": [-24]', "must be sizes"),
     "a dtype that is a list": ('"dtype": "<f8"', '"dtype": ["<f8"]', "the dtype of the array"),
+    "a shape that is true": ('"shape": [24]', '"shape": [true]', "must be sizes"),
+    "a shape of four hundred digits": ('"shape": [24]', f'"shape": [1{"0" * 400}]', "must be sizes"),
+    "an array of single precision": ('"dtype": "<f8"', '"dtype": "<f4"', "the dtype of the array .* must be <f8"),
+    "an array of complex numbers": ('"dtype": "<f8"', '"dtype": "<c16"', "the dtype of the array .* must be <f8"),
     "rows of ten digits": ('"rows": 24', '"rows": 2400000000', "rows|shape"),
 }
 for what, (old, new, reason) in TEXTS.items():
@@ -42,6 +46,11 @@ for what, (old, new, reason) in TEXTS.items():
 @forgery("a header that is no object", "its header does not say so")
 def _(file: File) -> bytes:
     return file.content("[1, 2, 3]")
+
+
+@forgery("a header without a letter", "corrupted")
+def _(file: File) -> bytes:
+    return file.content("")
 
 
 @forgery("a header whose arrays have no names", "must be given by their names")
@@ -75,7 +84,6 @@ def _without(*path: str) -> Callable[[File], None]:
     return change
 
 
-STATEMENT = ("statement",)
 C, LOWER, UPPER, KIND = ("statement", "hyperparameters", "C"), ("claim", "lower"), ("claim", "upper"), ("claim", "kind")
 GIVEN, KERNEL = ("statement", "hyperparameters"), ("statement", "kernel")
 NUMBERS = {"a string": "1.3", "true": True, "null": None, "a list": [1.3], "an object": {}}
@@ -100,12 +108,18 @@ CHANGES: dict[str, tuple[Callable[[File], None], str]] = {
     "a negative C": (_set(*C, value=-1.3), "C of psvm"),
     "p below 1": (_set(*GIVEN, "p", value=0.5), "p of psvm"),
     "p without an end": (_set(*GIVEN, "p", value="inf"), "p of psvm"),
+    "C without an end": (_set(*GIVEN, "C", value="inf"), "must be a finite number above 0, got inf"),
     **{f"C as {what}": (_set(*C, value=value), "C of psvm") for what, value in NUMBERS.items()},
     "a kernel that is a name": (_set(*KERNEL, value="rbf"), "the kernel of a proof must be"),
     "a kernel without a name": (_set(*KERNEL, value={}), "the kernel None"),
     "a kernel of an unknown name": (_set(*KERNEL, value={"name": "mystery"}), "the kernel 'mystery'"),
     "a kernel with a list as its name": (_set(*KERNEL, value={"name": []}), r"the kernel \[\]"),
     "the linear machine as a kernel": (_set(*KERNEL, value={"name": "linear"}), "null for the linear machine"),
+    "a kernel over coefficients": (_set(*KERNEL, value={"name": "rbf", "gamma": 1.0}), "the model of a proof of psvm"),
+    "a kernel with a number more": (
+        _set(*KERNEL, value={"name": "rbf", "gamma": 1.0, "coef0": 1.0}),
+        "the parameters of the kernel rbf are gamma; the proof has coef0, gamma",
+    ),
     "another intercept": (_set("statement", "intercept", value="penalised"), "the intercept of psvm"),
     "an intercept that is a number": (_set("statement", "intercept", value=0), "the intercept of psvm"),
     "rows of 0": (_set("statement", "rows", value=0), "the number of rows"),
@@ -121,6 +135,8 @@ CHANGES: dict[str, tuple[Callable[[File], None], str]] = {
     "classes in lists": (_set("statement", "classes", value=[[-1], [1]]), "all strings, all booleans or all numbers"),
     "classes that the data have not": (_set("statement", "classes", value=[0, 1]), "the label of row 0, -1"),
     "a fingerprint that is none": (_set("statement", "fingerprint", value="honest"), "two times eight"),
+    "a fingerprint of capitals": (_set("statement", "fingerprint", value="FE204F0C-c1035b2f"), "two times eight"),
+    "a fingerprint that is a number": (_set("statement", "fingerprint", value=7), "two times eight"),
     "the fingerprint of other data": (
         _set("statement", "fingerprint", value=f"{0:08x}-{0:08x}"),
         "not those of the proof",
@@ -166,55 +182,44 @@ def _(file: File) -> None:
     file.arrays[f"dual.{SPEAKING}"] = file.arrays["dual.alpha"]
 
 
-@forgery("a label that is a verdict", "among its labels|no row has its label", "weston_watkins")
-def _(file: File) -> None:
-    file.y = np.array(["a", "b", "c"])[file.y]
-    file.statement["classes"] = ["a", "b", f"c{SPEAKING}"]
+# A header of another formulation than the pSVM: its base, what is said in the place of its path, and the reason.
+OTHERS: dict[str, tuple[str, Callable[[File], None], str]] = {
+    "a kernel whose name is a verdict": (
+        "psvm rbf",
+        _set(*KERNEL, value={"name": SPEAKING, "gamma": 1.0}),
+        "the kernel",
+    ),
+    "a top-k loss with k = 1.9": ("topk", _set(*GIVEN, "k", value=1.9), "k of topk_svm"),
+    "a top-k loss with more than all classes": (
+        "topk",
+        _set(*GIVEN, "k", value=4),
+        "k of topk_svm is at most the number of classes",
+    ),
+    "a degree with a point": (
+        "psvm rbf",
+        _set(*KERNEL, value={"name": "polynomial", "degree": 3.0, "gamma": 1.0, "coef0": 0.0}),
+        "degree of the kernel polynomial",
+    ),
+    "a loss that there is not": ("m3svm", _set(*GIVEN, "loss", value="ramp"), "loss of m3svm"),
+    "a norm of 2.0": ("m3svm", _set(*GIVEN, "norm", value=2.0), "norm of m3svm"),
+    "a label of 80 bits": ("psvm", _set("statement", "classes", value=[-1, 2**80]), "no integer of 64 bits"),
+}
+for what, (base, change, reason) in OTHERS.items():
+
+    @forgery(what, reason, base)
+    def _(file: File, change: Callable[[File], None] = change) -> None:
+        change(file)
 
 
-@forgery("a label of the data that is a verdict", "among its labels", "weston_watkins")
-def _(file: File) -> None:
-    file.y = np.array(["a", "b", SPEAKING])[file.y]
-    file.statement["classes"] = ["a", "b", "c"]
+# Labels of the header and of the data.
+LABELS = {
+    "a label that is a verdict": ("c", f"c{SPEAKING}", "among its labels|no row has its label"),
+    "a label of the data that is a verdict": (SPEAKING, "c", "among its labels"),
+    "a label that is no text": ("c", "\ud800", "among its labels|no row has its label"),
+}
+for what, (label, told, reason) in LABELS.items():
 
-
-@forgery("a label that is no text", "among its labels|no row has its label", "weston_watkins")
-def _(file: File) -> bytes:
-    file.y = np.array(["a", "b", "c"])[file.y]
-    file.statement["classes"] = ["a", "b", "\ud800"]
-    return file.content()
-
-
-@forgery("a kernel whose name is a verdict", "the kernel", "psvm rbf")
-def _(file: File) -> None:
-    file.statement["kernel"] = {"name": SPEAKING, "gamma": 1.0}
-
-
-@forgery("a top-k loss with k = 1.9", "k of topk_svm", "topk")
-def _(file: File) -> None:
-    file.statement["hyperparameters"]["k"] = 1.9
-
-
-@forgery("a top-k loss with more than all classes", "k of topk_svm is at most the number of classes", "topk")
-def _(file: File) -> None:
-    file.statement["hyperparameters"]["k"] = 4
-
-
-@forgery("a degree with a point", "degree of the kernel polynomial", "psvm rbf")
-def _(file: File) -> None:
-    file.statement["kernel"] = {"name": "polynomial", "degree": 3.0, "gamma": 1.0, "coef0": 0.0}
-
-
-@forgery("a loss that there is not", "loss of m3svm", "m3svm")
-def _(file: File) -> None:
-    file.statement["hyperparameters"]["loss"] = "ramp"
-
-
-@forgery("a norm of 2.0", "norm of m3svm", "m3svm")
-def _(file: File) -> None:
-    file.statement["hyperparameters"]["norm"] = 2.0
-
-
-@forgery("a label of 80 bits", "no integer of 64 bits")
-def _(file: File) -> None:
-    file.statement["classes"] = [-1, 2**80]
+    @forgery(what, reason, "weston_watkins")
+    def _(file: File, label: str = label, told: str = told) -> None:
+        file.y = np.array(["a", "b", label])[file.y]
+        file.statement["classes"] = ["a", "b", told]

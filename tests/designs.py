@@ -1,0 +1,39 @@
+"""Small data of two classes that are hard on solvers, each by its name."""
+
+import numpy as np
+
+DESIGNS = (
+    *("plain", "offset", "duplicates", "constant column", "one-point class", "wide", "collinear", "separable", "tiny"),
+    *("repeat", "large", "integer", "mixed scales"),
+)
+
+
+def design(name, seed, n=24, d=3, wide=(8, 20)):
+    """Return data of a kind; `wide` are the sizes of those with more columns than rows."""
+    rng = np.random.default_rng(seed)
+    if name == "wide":
+        n, d = wide
+    X = rng.normal(size=(n, d))
+    y = np.where(X[:, 0] + 0.7 * rng.normal(size=n) > 0, 1, -1)
+    y[:2] = 1, -1
+    half = n - n // 2
+    if name == "offset":
+        X += 1e4
+    elif name in ("duplicates", "repeat"):
+        X[n // 2 :], y[n // 2 :] = X[:half], y[:half] * (-1 if name == "duplicates" else 1)
+    elif name == "constant column":
+        X[:, 1] = 5.0
+    elif name == "one-point class":
+        y[:] = 1
+        y[0] = -1
+    elif name == "collinear":
+        X[:, 2] = X[:, 0] - 2 * X[:, 1]
+    elif name == "separable":
+        X[:, 0] = y * (1 + np.abs(X[:, 0]))
+    elif name in ("tiny", "large"):
+        X *= 1e-6 if name == "tiny" else 1e4
+    elif name == "integer":
+        X = rng.integers(-1, 2, size=(n, d)).astype(float)
+    elif name == "mixed scales":
+        X *= np.array([1e-4, 1.0, 1e4])
+    return X, y
