@@ -12,6 +12,7 @@ import itertools
 import math
 import time
 from fractions import Fraction
+from functools import lru_cache
 
 import numpy as np
 
@@ -94,12 +95,18 @@ def hostile_instance(seed):
     return X, y, weight, {"k": drawn[0]} if seed % 5 == 0 else {"lam": drawn[1]}, bool(rng.random() < 0.7)
 
 
+@lru_cache(maxsize=100)
+def optimum_of(seed):
+    """The optimum of an instance in fractions; None where no point keeps enough."""
+    X, y, weight, hyper, intercept = hostile_instance(seed)
+    rows = (np.column_stack([X, np.ones(len(X))]) if intercept else X) * y[:, None]
+    return exact_optimum(rows, np.ones(len(y)) if weight is None else weight, **hyper)
+
+
 def judge(seed, method="auto", tol=1e-6, time_limit=30.0):
     """Solve an instance and hold it against the exact optimum; return what is wrong, or how it ended."""
     X, y, weight, hyper, intercept = hostile_instance(seed)
-    rows = (np.column_stack([X, np.ones(len(X))]) if intercept else X) * y[:, None]
-    s = np.ones(len(y)) if weight is None else weight
-    best = exact_optimum(rows, s, **hyper)
+    best = optimum_of(seed)
     try:
         solution = zero_one(
             X, y, sample_weight=weight, intercept=intercept, method=method, tol=tol, time_limit=time_limit, **hyper

@@ -54,13 +54,14 @@ values = st.recursive(
 )
 
 
-@given(st.dictionaries(st.text(), values, max_size=4))
-def test_what_is_plain_stays_as_it_is(row):
-    once = plain(row)
-    assert plain(once) == once
+@given(st.lists(st.dictionaries(st.text(), values, max_size=4), max_size=4))
+def test_what_is_plain_stays_as_it_is(rows):
     with Store(":memory:") as store:
-        store.add("key", row)
-        assert store._open().execute("SELECT count(*) FROM rows").fetchone() == (1,)
+        for number, row in enumerate(rows):
+            once = plain(row)
+            assert plain(once) == once
+            store.add(str(number), row)
+        assert len(list(store.items())) == len(rows)
 
 
 def test_what_json_does_not_know_is_kept_as_text():

@@ -88,7 +88,7 @@ def nodes(solution):
     return solution.attempts[0].options["nodes"]
 
 
-@pytest.mark.parametrize(("n", "d", "sigma", "seed"), [(100, 5, 0.5, 1), (200, 5, 0.2, 1), (100, 20, 0.2, 2)])
+@pytest.mark.parametrize(("n", "d", "sigma", "seed"), [(100, 5, 0.5, 1), (200, 5, 0.2, 1)])
 def test_the_tree_is_smaller_with_it(n, d, sigma, seed, monkeypatch):
     X, y = sx.synthetic.outlier_data(n, d, sigma=sigma, outliers="spread", seed=seed)
     found = sx.fast.zero_one(X, y, lam=1.0, method="branch")

@@ -44,7 +44,7 @@ def outliers(n=60, p=3, seed=0, sigma=0.5):
 
 
 @given(st.sampled_from(DESIGNS), st.sampled_from(PROBLEMS), st.booleans(), st.integers(0, 99))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_every_design_is_certified(name, problem, sparse, seed):
     X, y = design(name, seed)
     solution = conic(sp.csr_array(X) if sparse else X, y, **problem)
@@ -58,7 +58,7 @@ def test_every_design_is_certified(name, problem, sparse, seed):
     st.sampled_from(PROBLEMS),
     st.integers(0, 99),
 )
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 def test_the_semidefinite_program_has_the_same_optimum(name, problem, seed):
     X, y = design(name, seed, n=14)
     fast = conic(X, y, **problem)

@@ -415,7 +415,7 @@ def test_working_sets_and_a_factor_of_low_rank(monkeypatch):
 
 
 def test_many_observations():
-    X, y = noisy(6000, 0, noise=0.02)
+    X, y = noisy(3000, 0, noise=0.02)
     solution = l0(X, y, C=1.0, kernel=sx.RBF(0.5), n_restarts=2, max_iter=50, time_limit=30)
     assert solution.certificate.residuals["stationarity"] <= 1e-9
     assert solution.attempts[0].options["rank"] <= 300
@@ -487,8 +487,8 @@ def exact_optimum(X, y, weight, C):
 def test_hostile_instances_of_the_search_against_all_sets_in_fractions(first):
     for seed in range(first, first + 24):
         X, y, weight, hyper, _ = hostile_instance(seed)
-        X, y = X[:9], y[:9]
-        s = np.ones(len(y)) if weight is None else weight[:9]
+        X, y = X[:7], y[:7]
+        s = np.ones(len(y)) if weight is None else weight[:7]
         C = hyper.get("lam", 1.0)
         best = exact_optimum(X, y, s, C)
         found = l0(X, y, C=C, sample_weight=s, method="search", time_limit=30.0).certificate

@@ -151,7 +151,7 @@ def test_the_newton_step_solves_the_newton_system(p, loss):
     np.testing.assert_allclose(after - gradient, -t * gradient, rtol=1e-2, atol=1e-3 * t * np.abs(gradient).max())
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(
     name=st.sampled_from(DESIGNS),
     p=st.sampled_from((2.0, 2.5, 4.0, 8.0)),

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from functools import cache
 
 import cvxpy as cp
 import numpy as np
@@ -38,7 +39,7 @@ def over_all_subsets(X, y, C, weight):
     return best
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(3))
 def test_the_optimum_is_that_over_all_subsets(seed):
     rng = np.random.default_rng(seed)
     n, C = 7, float(10 ** rng.uniform(-1.5, 1.5))
@@ -52,7 +53,7 @@ def test_the_optimum_is_that_over_all_subsets(seed):
     assert solution.certificate.gap <= 1e-6
 
 
-@pytest.mark.parametrize(("n", "p", "C", "kernel"), [(20, 2, 0.5, None), (25, 3, 1.0, None), (16, 2, 2.0, sx.RBF(0.5))])
+@pytest.mark.parametrize(("n", "p", "C", "kernel"), [(14, 2, 0.5, None), (12, 2, 2.0, sx.RBF(0.5))])
 def test_the_optimum_is_that_of_the_mixed_integer_program(n, p, C, kernel):
     pytest.importorskip("pyscipopt")
     X, y = outlier_data(n, p, sigma=0.5, seed=1)
@@ -85,30 +86,32 @@ def test_the_model_attains_the_objective_and_the_trace_is_monotone():
 )
 def test_degenerate_data_give_honest_intervals(X, y, C):
     found = ramp(X, y, C=C).certificate
-    best = along_a_grid(np.array(X)[:, 0], np.where(np.array(y) == 1, 1.0, -1.0), C)
+    slopes, losses = along_a_grid(tuple(row[0] for row in X), tuple(y))
+    best = float((0.5 * slopes**2 + C * losses).min())
     assert found.lower <= best
     assert found.upper <= best * (1 + 1e-3)
     assert found.gap <= 1e-5
 
 
-def along_a_grid(x, y, C):
-    """The best of many slopes in one column, each with the best of the biases at which a loss has a kink."""
-    best = math.inf
-    for w in [0.0, *(sign * 10**power for sign in (-1, 1) for power in np.linspace(-12, 10, 22001))]:
-        biases = np.add.outer(np.array([-1.0, 1.0]), -w * x).ravel()
-        losses = np.clip(1.0 - y * (w * x + biases[:, None]), 0.0, 2.0).sum(axis=1)
-        best = min(best, 0.5 * w * w + C * float(losses.min()))
-    return best
+@cache
+def along_a_grid(x, y):
+    """Many slopes in one column, and the losses of each with the best of the biases at which a loss has a kink."""
+    x, y = np.array(x), np.where(np.array(y) == 1, 1.0, -1.0)
+    size = 10.0 ** np.linspace(-12, 10, 22001)
+    slopes = np.r_[0.0, size, -size]
+    biases = np.concatenate([side - slopes[:, None] * x for side in (-1.0, 1.0)], axis=1)
+    losses = np.clip(1.0 - y * (slopes[:, None, None] * x + biases[:, :, None]), 0.0, 2.0).sum(axis=2)
+    return slopes, losses.min(axis=1)
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(8))
 def test_no_bound_exceeds_the_objective_of_any_point(seed):
     # The hinge machines of all subsets are points too, and one of them is optimal.
     X, y, weight, _, _ = hostile_instance(seed)
     C = float(10 ** np.random.default_rng(seed).uniform(-5, 5))
     solution = ramp(X, y, C=C, sample_weight=weight)
     geometry, best = l0_statement(X, y, C=C, sample_weight=weight).geometry, math.inf
-    for bits in itertools.islice(itertools.product((False, True), repeat=geometry.y.size), 128):
+    for bits in itertools.islice(itertools.product((False, True), repeat=geometry.y.size), 48):
         w, b = ramp_descent(geometry, C, np.array(bits))
         u = geometry.G @ w + geometry.y * b
         best = min(best, ramp_objective(float(w @ w), u, C=C, weight=geometry.weight))

@@ -65,9 +65,9 @@ def over_all_subsets(G, weight, price):
 
 
 def instance(seed):
-    """Data of a kind, hyper-parameters and intercept that vary with the seed; n ≤ 12."""
+    """Data of a kind, hyper-parameters and intercept that vary with the seed; n ≤ 10."""
     rng = np.random.default_rng(seed)
-    n, d = int(rng.integers(2, 13)), int(rng.integers(1, 5))
+    n, d = int(rng.integers(2, 11)), int(rng.integers(1, 5))
     kind = seed % 6
     X = rng.standard_normal((n, d)) if kind >= 3 else rng.integers(-2, 3, (n, d)).astype(float)
     if kind == 1:

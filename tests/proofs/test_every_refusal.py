@@ -1,12 +1,12 @@
 """Every reason that the second checker can give is given to some forgery, so that no refusal can go unnoticed."""
 
 import ast
-import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
+from coverage import Coverage
 
 import svmcvx.proofs
 from tests.proofs.forgeries.corpus import blocks_of, forgeries
@@ -33,46 +33,25 @@ def reasons() -> Iterator[tuple[str, range, str]]:
                     yield str(path), range(node.lineno, node.end_lineno + 1), ast.unparse(node)
 
 
-@contextmanager
-def recorded(lines):
-    """Enter every line of the checker that is executed."""
-
-    def follow(frame, event, _):
-        if not frame.f_code.co_filename.startswith(str(FOLDER)):
-            return None
-        if event == "line":
-            lines.add((frame.f_code.co_filename, frame.f_lineno))
-        return follow
-
-    before = sys.gettrace()
-    sys.settrace(follow)
-    try:
-        yield
-    finally:
-        sys.settrace(before)
-
-
 def test_every_reason_is_given(tmp_path):
-    lines, path = set(), tmp_path / "proof.npz"
-    for forgery in forgeries():
-        content, X, y, _, T = forgery.make()
-        path.write_bytes(content)
-        for rows, method in ((X, "auto"), (X, "a-priori"), (blocks_of(X, y), "auto")):
-            with recorded(lines):
-                refused(
-                    lambda rows=rows, method=method, y=y, T=T: svmcvx.proofs.verify(
-                        path, rows, y, test=T, method=method
-                    )
-                )
-    for number, action in enumerate(PROVOKED.values()):
-        folder = tmp_path / str(number)
-        folder.mkdir()
-        with recorded(lines):
-            refused(lambda action=action, folder=folder: action(folder))
+    path, followed = tmp_path / "proof.npz", Coverage(data_file=None, config_file=False, source=[str(FOLDER)])
     trees = [(changed_tree(example(), **arrays), EXAMPLE) for arrays, _ in WRONG.values()]
-    for proof, data in [*trees, of_size(2.0**500)]:
-        with recorded(lines):
-            refused(lambda proof=proof, data=data: svmcvx.proofs.verify(proof, *data))
+    files = [forgery.make() for forgery in forgeries()]
+    followed.start()
+    try:
+        for content, X, y, _, T in files:
+            path.write_bytes(content)
+            for rows, method in ((X, "auto"), (X, "a-priori"), (blocks_of(X, y), "auto")):
+                refused(partial(svmcvx.proofs.verify, path, rows, y, test=T, method=method))
+        for number, action in enumerate(PROVOKED.values()):
+            folder = tmp_path / str(number)
+            folder.mkdir()
+            refused(partial(action, folder))
+        for proof, data in [*trees, of_size(2.0**500)]:
+            refused(partial(svmcvx.proofs.verify, proof, *data))
+    finally:
+        followed.stop()
+    lines = {(file, line) for file in followed.get_data().measured_files() for line in followed.get_data().lines(file)}
     missing = [
         f"{Path(file).relative_to(FOLDER)}:{where.start}: {text}"
         for file, where, text in reasons()

@@ -5,6 +5,7 @@ import math
 import re
 from dataclasses import replace
 from fractions import Fraction
+from functools import cache
 
 import numpy as np
 import pytest
@@ -49,8 +50,8 @@ def test_the_lower_end_is_proved_from_the_file(n, p, arguments, tmp_path):
 
 
 def test_a_search_that_was_stopped_proves_what_it_has_proved(tmp_path):
-    X, y = outlier_data(100, 5, sigma=1.0, outliers="spread", seed=2)
-    solution = zero_one(X, y, lam=1.0, method="branch", max_iter=6)
+    X, y = outlier_data(60, 4, sigma=1.0, outliers="spread", seed=2)
+    solution = zero_one(X, y, lam=1.0, method="branch", max_iter=4)
     assert solution.certificate.gap > 1e-3
     solution.save_proof(tmp_path / "proof.npz")
     assert (tmp_path / "proof.npz").stat().st_size <= 60 * solution.proof().tree["branch"].size
@@ -302,11 +303,12 @@ def test_trees_of_hostile_instances_prove_nothing_false(first):
             continue
         rows = (np.column_stack([X, np.ones(len(X))]) if intercept else X) * y[:, None]
         s = np.ones(len(y)) if weight is None else weight
+        optimum = cache(lambda rows=rows, s=s, **asked: exact_optimum(rows[s > 0], s[s > 0], **asked))
         for what, other in changes(proof, np.random.default_rng(seed)):
             found = sx.verify(other, X, y)
             made, refused = made + 1, refused + (not found.holds)
             asked = {name: other.statement.hyperparameters[name] for name in hyper}
-            best = exact_optimum(rows[s > 0], s[s > 0], **asked)
+            best = optimum(**asked)
             if found.lower is not None and best is not None:
                 assert Fraction(found.lower) <= best, (seed, what)
             assert not (found.holds and what == "the end"), seed
@@ -315,8 +317,8 @@ def test_trees_of_hostile_instances_prove_nothing_false(first):
 
 
 @pytest.mark.parametrize("first", range(0, 320, 40))
-@pytest.mark.parametrize("method", ["auto", "sweep"])
-def test_hostile_instances_against_all_vertices_in_fractions(first, method):
-    ends = [judge(seed, method) for seed in range(first, first + 40)]
-    assert not [end for end in ends if end.startswith("WRONG")]
-    assert sum(end in ("certified", "infeasible") for end in ends) >= 30
+def test_hostile_instances_against_all_vertices_in_fractions(first):
+    for method in ("auto", "sweep"):
+        ends = [judge(seed, method) for seed in range(first, first + 40)]
+        assert not [end for end in ends if end.startswith("WRONG")]
+        assert sum(end in ("certified", "infeasible") for end in ends) >= 30
