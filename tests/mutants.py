@@ -123,14 +123,12 @@ def numbered(tree: ast.AST) -> Iterator[ast.AST]:
 
 
 def sites(path: Path) -> list[tuple[int, int, str, ast.AST]]:
-    """Return the faults of a file: line, number of the node, word, node in its place."""
-    nodes = enumerate(numbered(ast.parse(path.read_text())))
-    return [
-        (node.lineno, number, word, other)
-        for number, node in nodes
-        if hasattr(node, "lineno")
-        for word, other in changes(node)
-    ]
+    """Return the faults of a file, but for those of annotations: line, number of the node, word, node in its place."""
+    tree = ast.parse(path.read_text())
+    types = [getattr(node, name, None) for node in ast.walk(tree) for name in ("annotation", "returns")]
+    skipped = {part for kind in types if kind is not None for part in ast.walk(kind)}
+    nodes = [(n, node) for n, node in enumerate(numbered(tree)) if hasattr(node, "lineno") and node not in skipped]
+    return [(node.lineno, number, word, other) for number, node in nodes for word, other in changes(node)]
 
 
 def mirrored(path: Path) -> list[str]:

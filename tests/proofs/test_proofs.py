@@ -223,7 +223,7 @@ def without_points(proof):
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_the_interval_of_a_solution_is_proved_and_none_that_is_narrower(name):
+def test_the_interval_of_a_solution_is_proved(name):
     proof, X, y = case(name)
     verified = checked(name)
     assert verified.holds, verified.why
