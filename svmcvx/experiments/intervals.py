@@ -16,7 +16,8 @@ from svmcvx.data import check_features
 from svmcvx.errors import DataError, SvmcvxError
 from svmcvx.estimators.base import CertifiedClassifier
 from svmcvx.guarantees import CertifiedScores, Guarantee, Interval
-from svmcvx.system.deadline import current
+from svmcvx.guarantees.refinement import scores_in_pieces
+from svmcvx.system.deadline import OutOfTime
 
 __all__ = [
     "INTERVALS",
@@ -42,8 +43,6 @@ HEADINGS: Final = {
     **{f"{name}_tied": f"tied_{name}" for name in INTERVALS},
     "mean_score": "exact_score",
 }
-# Rows between two looks at the clock.
-ROWS: Final = 2000
 DECIMALS: Final = 4
 
 
@@ -99,16 +98,11 @@ def exact_scores(
     try:
         rows = check_features(T)
         exact = last.guarantee(X, y)
-        pieces: list[CertifiedScores] = []
-        for start in range(0, rows.shape[0], ROWS):
-            if current().passed():
-                return ExactScores({}, None, "no guarantee: the time limit left no time for it")
-            pieces.append(exact.scores(rows[start : start + ROWS]))
+        found = scores_in_pieces(exact, rows)
+    except OutOfTime:
+        return ExactScores({}, None, "no guarantee: the time limit left no time for it")
     except SvmcvxError as error:
         return ExactScores({}, None, f"no guarantee: {error}")
-    names = ("lower", "upper", "possible", "by_formulation")
-    lower, upper, possible, open_ = (np.concatenate([getattr(piece, name) for piece in pieces]) for name in names)
-    found = CertifiedScores(lower, upper, possible, exact.classes, open_)
     scored = _Scored(exact.classes, found)
     intervals, notes = {}, []
     for name in scores:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,7 @@ from svmcvx.guarantees.binary import BinaryGuarantee, binary_guarantee
 from svmcvx.model import OneVsModel
 from svmcvx.solution import Solution
 
-__all__ = ["OneVsGuarantee", "beaten", "one_vs_guarantee"]
+__all__ = ["MemberProblem", "OneVsGuarantee", "beaten", "member_problems", "one_vs_guarantee"]
 
 Floats: TypeAlias = NDArray[np.float64]
 Mask: TypeAlias = NDArray[np.bool_]
@@ -136,8 +136,33 @@ def beaten(keys: list[tuple[Floats, Floats]]) -> Mask:
     return found
 
 
-def one_vs_guarantee(solution: Solution, X: Any, y: Any, *, by_sums: bool) -> OneVsGuarantee:
-    """Return the guarantee of the solutions of several binary problems; see :func:`svmcvx.guarantee`."""
+class MemberProblem(NamedTuple):
+    """One of the binary problems of a solution.
+
+    Attributes
+    ----------
+    solution : Solution
+        Its model counts the rows of this problem alone.
+    rows : ndarray of int
+        Those of all data that it is about.
+    X, y : array-like
+        Its data.
+    """
+
+    solution: Solution
+    rows: NDArray[np.intp]
+    X: Any
+    y: CodedLabels
+
+
+def member_problems(solution: Solution, X: Any, y: Any) -> dict[Any, MemberProblem]:
+    """Return the binary problems of a solution of several, by the keys of its parts.
+
+    Raises
+    ------
+    DataError
+        If the solution is not one of machines of pairs, or of one class against the rest, or the labels are not those of it.
+    """
     model = solution.model
     if not isinstance(model, OneVsModel):
         raise DataError(f"there are no guarantees of several problems of {solution.formulation}")
@@ -152,12 +177,20 @@ def one_vs_guarantee(solution: Solution, X: Any, y: Any, *, by_sums: bool) -> On
         sides = [(np.flatnonzero((codes == k) | (codes == q)), codes == q, classes[[k, q]]) for k, q in pairs]
     else:
         sides = [(every, codes == k, np.arange(2)) for k in range(classes.size)]
-    members = []
-    for part, (rows, positive, labels) in zip(solution.parts.values(), sides, strict=True):
+    found = {}
+    for (key, part), (rows, positive, labels) in zip(solution.parts.items(), sides, strict=True):
         own: Any = part.model
         inside = features if rows.size == codes.size else features[rows]
         coded = CodedLabels(positive[rows].astype(np.intp), labels, inside)
         # Models of parts count rows of all data.
         counted = replace(part, model=replace(own, support=np.searchsorted(rows, own.support)))
-        members.append(binary_guarantee(counted, inside, coded))
-    return OneVsGuarantee(classes=classes, scheme=model.scheme, members=tuple(members), by_sums=by_sums)
+        found[key] = MemberProblem(counted, rows, inside, coded)
+    return found
+
+
+def one_vs_guarantee(solution: Solution, X: Any, y: Any, *, by_sums: bool) -> OneVsGuarantee:
+    """Return the guarantee of the solutions of several binary problems; see :func:`svmcvx.guarantee`."""
+    problems = member_problems(solution, X, y)
+    model: Any = solution.model
+    members = tuple(binary_guarantee(one.solution, one.X, one.y) for one in problems.values())
+    return OneVsGuarantee(classes=model.classes, scheme=model.scheme, members=members, by_sums=by_sums)

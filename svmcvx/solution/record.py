@@ -17,7 +17,7 @@ from svmcvx.kernels import Kernel, Linear
 from svmcvx.model import frozen
 from svmcvx.proofs.statement import Statement
 
-__all__ = ["OF_THE_SOLUTION", "Attempt", "DataFacts", "Evidence", "OptimalIntercepts", "Status", "Timings"]
+__all__ = ["OF_THE_SOLUTION", "Attempt", "DataFacts", "Evidence", "OptimalIntercepts", "Status", "Timings", "Undecided"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -225,3 +225,32 @@ class OptimalIntercepts(NamedTuple):
     def unique(self) -> bool:
         """Whether one intercept alone is optimal."""
         return bool(np.all(self.lower == self.upper))
+
+
+class Undecided(NamedTuple):
+    """How many rows are left whose label is not that of every optimal machine for certain.
+
+    Attributes
+    ----------
+    by_gap : int
+        A smaller gap may decide them.
+    by_formulation : int
+        Optimal machines disagree, as the optimal intercepts are an interval; no gap decides them.
+    rows : int
+        Rows in all.
+    """
+
+    by_gap: int
+    by_formulation: int
+    rows: int
+
+    @property
+    def share(self) -> float:
+        """Share of the rows that are not decided."""
+        return (self.by_gap + self.by_formulation) / self.rows if self.rows else 0.0
+
+    def __str__(self) -> str:
+        left = self.by_gap + self.by_formulation
+        return (
+            f"{left} of {self.rows} rows undecided ({self.by_gap} by the gap, {self.by_formulation} by the formulation)"
+        )

@@ -25,7 +25,7 @@ from svmcvx.display import (
     rounded,
     wrapped,
 )
-from svmcvx.solution.record import Attempt, DataFacts, OptimalIntercepts, Status, Timings
+from svmcvx.solution.record import Attempt, DataFacts, OptimalIntercepts, Status, Timings, Undecided
 
 __all__ = ["Summary", "summary_html"]
 
@@ -81,6 +81,9 @@ class _Summarised(Protocol):
 
     @property
     def optimal_intercepts(self) -> OptimalIntercepts | None: ...
+
+    @property
+    def undecided(self) -> Undecided | None: ...
 
     @property
     def warm_start_used(self) -> bool: ...
@@ -329,6 +332,8 @@ def _notes(solution: _Summarised) -> list[str]:
             else "Constraints were added: the lower bound is that of the problem without them, and need not be tight."
         )
     notes += _note_on_intercepts(solution)
+    if solution.undecided is not None:
+        notes.append(f"Labels of every optimal machine, of the rows given to refine: {solution.undecided}.")
     if "clipped_mass" in residuals:
         notes.append("The kernel was indefinite: the interval is about its positive part.")
     if solution.status not in (Status.OPTIMAL, Status.INACCURATE):
