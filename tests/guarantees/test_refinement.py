@@ -65,7 +65,8 @@ def test_it_ends_at_the_smallest_gap_that_is_asked_for():
     loose = sx.fast.psvm(X, Y, p=1.5, kernel=RBF, tol=0.3)
     # A row where the score of the optimum is about zero is not decided by any gap.
     tight = sx.fast.psvm(X, Y, p=1.5, kernel=RBF, tol=1e-12).model
-    a, b = (X[Y == label][0] for label in tight.classes)
+    first = [int(np.flatnonzero(label == Y)[0]) for label in tight.classes]
+    a, b = X[first]
     low, high = 0.0, 1.0
     for _ in range(100):
         middle = (low + high) / 2
