@@ -1,6 +1,6 @@
 """Command line (extra ``cli``): one module a group of commands.
 
-The modules import what they compute with when a command is run, so that help, completion and a typo are answered at once.
+The modules import numerical packages only when a command is run, so that help, completion and error messages are quick.
 """
 
 from svmcvx.cli import certifying, comparing, data_sets, installation, reproducing, selecting, studying

@@ -58,11 +58,11 @@ def run(arguments: Sequence[str]) -> int:
             # As versions of typer that do not end with the code of Ctrl-C have it.
             outcome = int(ExitCode.INTERRUPTED)
         except BrokenPipeError:
-            # The reader of the output, such as head, has what it wants.
+            # The reader of the output, such as head, has closed the pipe.
             _close_output()
             return ExitCode.DONE
         except Exception as error:
-            # Typer's usage errors: one line instead of a panel; anything else is a defect and keeps its traceback.
+            # Typer's usage errors are printed on one line instead of a panel; any other exception is a defect and keeps its traceback.
             message = getattr(error, "format_message", None)
             if message is None:
                 raise
@@ -72,7 +72,7 @@ def run(arguments: Sequence[str]) -> int:
                 _complain(f"{text} (see --help)")
             return int(getattr(error, "exit_code", ExitCode.UNUSABLE))
     if outcome == ExitCode.INTERRUPTED and not isinstance(outcome, ExitCode):
-        # Typer says so of a command that has not come to its own end.
+        # Typer raises this for a command that ended early.
         consoles.errors.print("svmcvx: interrupted", style="yellow")
     return outcome if isinstance(outcome, int) else ExitCode.DONE
 
@@ -99,7 +99,7 @@ def _complain(text: str) -> None:
 
 
 def _close_output() -> None:
-    """Give the standard output to no one, so that Python does not fail when it flushes it at its end."""
+    """Redirect the standard output to the null device, so that Python does not fail when it flushes it at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -121,7 +121,7 @@ def _options(arguments: Sequence[str]) -> Mapping[str, str]:
     commands: Mapping[str, Any] = getattr(typer.main.get_command(app), "commands", {})
     command = next((commands[word] for word in arguments if word in commands), None)
     found = {} if command is None else {param.name: param.opts[0] for param in command.params}
-    # What the functions in Python call otherwise.
+    # Options with another name than the argument of the Python function.
     others = {"store": "resume", "backend": "scheduler"}
     return found | {name: found[own] for name, own in others.items() if own in found}
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from svmcvx.certificate import Certificate
     from svmcvx.datasets import Dataset
 
-# Suffixes of pickles, and how one begins.
+# Suffixes and first byte of pickle files.
 PICKLES, PICKLED = (".pkl", ".pickle", ".joblib", ".sav"), b"\x80"
 # Names of the row of a table that holds the intercept.
 INTERCEPT = ("intercept", "bias", "b")
@@ -193,7 +193,7 @@ def _read_skops(path: Path) -> Any:
         return skops.io.load(path, trusted=[])
     except DataError:
         raise
-    except Exception as error:  # it tells a file that is none of its own by errors of many kinds
+    except Exception as error:  # it raises many kinds of errors for files of other formats
         raise DataError(
             f"{path} cannot be read as a .skops file ({type(error).__name__}: {error}); write it by skops.io.dump"
         ) from None
@@ -215,7 +215,7 @@ def _of_coefficients(
     name, estimator = parsed[0]
     model = _model(path, data)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # the gap is told
+        warnings.simplefilter("ignore", ConvergenceWarning)  # the gap is printed
         certificate = certify_model(estimator, model, data.X, data.y)
     return name, [([str(label) for label in model.classes], certificate)]
 
@@ -234,7 +234,7 @@ def _model(path: Path, data: Dataset) -> Any:
         try:
             with path.open("rb") as stream, np.load(stream, allow_pickle=False) as archive:
                 arrays = {name: archive[name] for name in archive.files}
-        except Exception as error:  # numpy and zipfile tell a damaged file by errors of many kinds
+        except Exception as error:  # numpy and zipfile raise many kinds of errors for damaged files
             raise DataError(f"{path} cannot be read as .npz ({type(error).__name__}: {error})") from None
         if "header" in arrays:
             return load_model(path)
@@ -325,7 +325,7 @@ def verify(
     with ProofFile(proof) as file:
         classes = file.header.statement["classes"]
     if len(classes) == 2 < loaded.classes.size:
-        # One pair of the several classes beside which it was written.
+        # One pair of several classes, whose labels are stored beside the proof.
         loaded = loaded.pair(*classes)
     rows = None if test is None else preparing.load(test, data_dir, target, drop).X
     found = verify_proof(proof, loaded.X, loaded.y, test=rows, precision=precision)

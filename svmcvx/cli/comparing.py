@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from svmcvx.datasets import Dataset
     from svmcvx.experiments.comparison import Comparison
 
-# Those of what every optimal machine scores.
+# Columns of the scores of every optimal machine.
 EXACT = ("accuracy_lower", "accuracy_upper", "undecided")
 # Columns of the table in a document.
 PRINTED = (
@@ -225,7 +225,7 @@ def _print_table(outputs: Outputs, comparison: Comparison, title: str) -> None:
 
 
 def _exact(rows: list[dict[str, Any]]) -> list[Column]:
-    """Return the columns of what every optimal machine scores."""
+    """Return the columns of the scores of every optimal machine."""
     from svmcvx.experiments.intervals import interval_text
 
     texts = [interval_text(row["accuracy_lower"], row["accuracy_upper"]) for row in rows]

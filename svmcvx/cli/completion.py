@@ -1,4 +1,4 @@
-"""What the shell offers after a press of the tabulator; nothing here imports more than the catalogue."""
+"""Completions for the tabulator key of the shell; nothing here imports more than the catalogue."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def in_bash(complete: Callable[[], object]) -> None:
         else:
             words.append(word)
     last = words[-1] if words else ""
-    # bash replaces what stands behind the last of the two signs.
+    # bash replaces the text after the last of the two characters.
     kept = last[: max(last.rfind(":"), last.rfind("=")) + 1]
     os.environ |= {"COMP_WORDS": "\n".join(words), "COMP_CWORD": str(len(words) - 1)}
     printed = io.StringIO()

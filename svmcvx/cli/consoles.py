@@ -1,4 +1,4 @@
-"""Where the commands print, and in which form."""
+"""Printing of the commands: consoles, tables, notes."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ if TYPE_CHECKING:
 
 __all__ = ["Column", "errors", "note", "number", "output", "progress", "show", "silent", "yes_no"]
 
-# Output that goes to a file has a fixed width.
+# Output to a file has a fixed width.
 output = Console(width=None if sys.stdout.isatty() else 120)
 errors = Console(stderr=True)
 # Takes what --quiet keeps from the screen.
 silent = Console(quiet=True)
 
-# A column of text is folded down to so many characters before another column is left out, and to so many after.
+# Least width of a folded column of text before other columns are omitted, and afterwards.
 FOLDED, NARROW = 24, 12
 # Characters between two columns, and at the two edges together.
 BETWEEN = 2
 
 
 def number(value: Any, form: str) -> str:
-    """Return a number as text, a dash for one that is missing."""
+    """Return a number as text, a dash for a missing number."""
     return "—" if value is None or (isinstance(value, float) and math.isnan(value)) else format(value, form)
 
 
@@ -43,7 +43,7 @@ def yes_no(value: bool) -> str:
 
 
 def note(console: Console, text: str) -> None:
-    """Print a line beside a table."""
+    """Print a line after a table."""
     console.print(text, style="dim", markup=False, highlight=False, soft_wrap=not console.is_terminal)
 
 
@@ -54,7 +54,7 @@ def progress(*columns: ProgressColumn, quiet: bool) -> Iterator[Progress]:
 
     shown = errors.is_terminal and not quiet
     found = Progress(*columns, console=errors, transient=True, disable=not shown)
-    # What is not shown is not started either: rich before version 15 ends it with an empty line.
+    # A progress bar that is not shown is not started: rich before version 15 would print an empty line at its end.
     with found if shown else nullcontext():
         yield found
 
@@ -69,9 +69,9 @@ class Column:
     cells : sequence of str
         In rich's markup.
     rank : int
-        0 for a column that is always there; of the others the highest is left out first where there is no room.
+        0 for a column that is always there; of the others the column with the highest rank is omitted first if there is no room.
     text : bool
-        Flush left, and folded where it is long; numbers are flush right and whole.
+        Aligned left, and folded if it is long; numbers are flush right and whole.
     meaning : str
         For the line under the table.
     """
@@ -89,9 +89,9 @@ class Column:
 
 
 def show(console: Console, title: str | None, columns: Sequence[Column], *, elsewhere: str = "") -> None:
-    """Print a table that fits the width of the console: long text is folded, then columns are left out, least important first.
+    """Print a table that fits the width of the console: long text is folded, then columns are omitted, the least important first.
 
-    Where the columns that always stay have no room, every row is a record of lines.
+    If there is no room for the columns that are always shown, every row is printed as several lines.
 
     Parameters
     ----------
@@ -100,7 +100,7 @@ def show(console: Console, title: str | None, columns: Sequence[Column], *, else
     columns : sequence of Column
         The first one names the rows.
     elsewhere : str
-        Where columns that are left out can be found.
+        Where omitted columns can be found.
     """
     room, kept = console.width, list(columns)
     while _width(kept, FOLDED) > room and any(column.rank for column in kept):

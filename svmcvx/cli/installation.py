@@ -17,7 +17,7 @@ from svmcvx.cli.outputs import Outputs
 if TYPE_CHECKING:
     from svmcvx.fast.compile_ahead import FirstCall
 
-# Of first calls: those of one share most of what is compiled. Those that take longest come first.
+# Groups of first calls; calls of one group share most of the compiled functions. The slowest groups come first.
 GROUPS = ("branch", "active", "linear", "kernel", "sweep")
 
 
@@ -33,11 +33,11 @@ def _compile_ahead() -> Iterator[FirstCall]:
 
     workers = min(joblib.cpu_count(), len(GROUPS))
     if workers > 1:
-        # The processes start before this one imports the solvers.
+        # The processes are started before this one imports the solvers.
         parallel = joblib.Parallel(n_jobs=workers, return_as="generator_unordered")
         for found in parallel(joblib.delayed(_first_calls)(group) for group in GROUPS):
             yield from found
-    # Of what two processes compiled at the same time one may have overwritten the other's entry.
+    # If two processes compiled a function at the same time, one may have overwritten the other's entry.
     for group in GROUPS:
         yield from (call for call in _first_calls(group) if workers == 1 or call.functions)
 

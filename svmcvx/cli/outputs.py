@@ -54,7 +54,7 @@ def described(data: Dataset) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Outputs:
-    """Where the results of a command go besides the screen.
+    """Files to which a command writes its results.
 
     Parameters
     ----------
@@ -67,7 +67,7 @@ class Outputs:
     DataError
         If a file cannot be written, or two are to go to the standard output.
     SolverUnavailable
-        If a report is asked for and the extra ``study`` is not installed.
+        If a report is requested and the extra ``study`` is not installed.
     """
 
     json: Path | None = None
@@ -90,7 +90,7 @@ class Outputs:
 
     @property
     def screen(self) -> Console:
-        """Where tables go: nowhere if they are not wanted, or a file goes to the standard output."""
+        """Where tables go: nowhere with --quiet, or if a file is written to the standard output."""
         taken = STANDARD_OUTPUT in (self.json, self.csv, self.latex)
         return consoles.silent if self.quiet or taken else consoles.output
 
@@ -109,7 +109,7 @@ class Outputs:
         latex: Callable[[], str] | None = None,
         html: Callable[[Path], object] | None = None,
     ) -> None:
-        """Write the files that were asked for, each whole or not at all.
+        """Write the requested files, each atomically.
 
         Parameters
         ----------
@@ -117,12 +117,12 @@ class Outputs:
         frame : DataFrame
             The table.
         content : mapping
-            What goes into the JSON beside the versions.
+            Content of the JSON besides the versions.
         title : str
         latex : callable, optional
-            Returns the table as LaTeX, where it is not that of `frame`.
+            Returns the table as LaTeX if it is not the table of `frame`.
         html : callable, optional
-            Writes the report to a path, where it is not that of `frame`.
+            Writes the report to a path if it is not the report of `frame`.
         """
         if self.json is not None:
             self._text(self.json, _json(command, content))
@@ -152,7 +152,7 @@ class Outputs:
         self.wrote(path)
 
     def wrote(self, path: Path) -> None:
-        """Tell that a file was written."""
+        """Print that a file was written."""
         self.screen.print(f"Wrote {path}", markup=False, highlight=False, soft_wrap=True)
 
 

@@ -28,7 +28,7 @@ def _tables(incomplete: str) -> list[str]:
 
 # Columns of text.
 TEXTS = ("dataset", "method", "outliers")
-# What is left out first where there is no room, by the ends of names.
+# Ends of the names of columns that are omitted first if there is no room.
 RANKS = {"_difference": 4, "_within_noise": 3, "_C": 2, "_range": 1}
 
 

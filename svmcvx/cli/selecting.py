@@ -16,7 +16,7 @@ from svmcvx.errors import DataError
 if TYPE_CHECKING:
     from svmcvx.experiments.selection import Selection
 
-# Settings that the screen shows, the best ones.
+# Number of settings that are printed, best first.
 SHOWN = 25
 
 
@@ -240,7 +240,7 @@ def _print_table(outputs: Outputs, found: Selection, values: dict[str, list[Any]
 
 
 def _exact(best: Selection) -> list[Column]:
-    """Return the columns of what every optimal machine scores."""
+    """Return the columns of the scores of every optimal machine."""
     from svmcvx.experiments.intervals import interval_text
 
     texts = [interval_text(*ends) for ends in zip(best["mean_score_lower"], best["mean_score_upper"], strict=True)]

@@ -62,7 +62,7 @@ def study(
         "time_limit": time_limit,
     }
     arguments |= {name: value for name, value in given.items() if value is not None}
-    # What the file asks for may be more.
+    # The file may request more.
     arguments["guarantee"] = arguments.get("guarantee") or guarantee
     arguments.setdefault("store", file.with_suffix(".sqlite"))
     began = clock.now()

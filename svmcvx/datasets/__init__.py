@@ -24,7 +24,7 @@ __all__ = [
     "paper_tables",
 ]
 
-# Imported when they are first asked for: the command line knows the names of data sets without numpy.
+# Imported at their first use: the command line knows the names of data sets without numpy.
 _LAZY = {
     "ENVIRONMENT_VARIABLE": "loading",
     "Dataset": "content",

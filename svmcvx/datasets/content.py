@@ -25,7 +25,7 @@ class Dataset:
     name : str
     X : ndarray or csr_array of shape (n, d)
     y : ndarray of shape (n,)
-        Labels as they stand in the source.
+        Labels as in the source.
     feature_names : tuple of str, possibly empty
     """
 

@@ -22,15 +22,15 @@ from svmcvx.errors import DataError, missing_extra
 __all__ = ["CACHE_VARIABLE", "cache_folder", "fetch"]
 
 CACHE_VARIABLE = "SVMCVX_CACHE"
-# Seconds without an answer after which a server is given up.
+# Seconds without an answer after which a download fails.
 PATIENCE = 60
 
 
 def cache_folder() -> Path | None:
     """Return the user's folder of downloaded sets.
 
-    The environment variable ``SVMCVX_CACHE`` names it; by default it stands where the system keeps caches, which only the extra ``data``
-    knows (None without it).
+    The environment variable ``SVMCVX_CACHE`` names it; by default it is in the system's folder of caches, which only the extra ``data`` finds (None
+    without it).
     """
     if named := os.environ.get(CACHE_VARIABLE):
         return Path(named)
@@ -47,7 +47,7 @@ def fetch(record: Record) -> Dataset:
     Raises
     ------
     DataError
-        If there is no way to the source, or what comes from there is not what the record says.
+        If the source cannot be reached, or its content is not that of the record.
     SolverUnavailable
         Without the extra ``data``.
     """
@@ -90,7 +90,7 @@ def _first_line(error: Exception) -> str:
 
 
 def _files(recipe: Mapping[str, Any], scratch: Path) -> list[Path]:
-    """Download the files of a recipe. What they hold is compared with the record's digest once it is read."""
+    """Download the files of a recipe. Their content is compared with the record's digest after it is read."""
     import pooch
 
     quiet = pooch.get_logger()
@@ -127,7 +127,7 @@ def _libsvm(recipe: Mapping[str, Any], record: Record, scratch: Path) -> tuple[A
 
 
 def _table(recipe: Mapping[str, Any], record: Record, scratch: Path) -> tuple[Any, NDArray[Any]]:
-    """Read delimited text; columns are counted as they stand in the file."""
+    """Read delimited text; columns are counted as in the file."""
     import pandas as pd
 
     separator = recipe["separator"]

@@ -25,7 +25,7 @@ __all__ = ["LIBSVM_SUFFIXES", "read_file", "read_libsvm", "read_npz", "write_npz
 
 LIBSVM_SUFFIXES = (".svm", ".libsvm", ".svmlight", ".t")
 LIBSVM_LINE = re.compile(r"[^\s:#]+(\s+qid:\d+)?(\s+\d+:[^\s:]+)*\s*(#.*)?")
-# Lines by which a file is known, and characters of one that a message shows.
+# Number of lines with which a file's format is recognised, and of characters of a line that a message shows.
 LOOKED_AT, SHOWN = 20, 60
 
 
@@ -36,7 +36,7 @@ def read_npz(path: str | os.PathLike[str]) -> Dataset:
         with path.open("rb") as stream, np.load(stream, allow_pickle=False) as archive:
             arrays = {key: archive[key] for key in archive.files}
     except ValueError as error:
-        # numpy takes what is no archive for a pickle, and says so.
+        # numpy takes a file that is not an archive for a pickle, and its message says so.
         if "Object arrays" not in str(error):
             raise DataError(f"{path} is no .npz archive, or is damaged; copy or write it again") from None
         raise DataError(
@@ -89,7 +89,7 @@ def read_libsvm(path: str | os.PathLike[str], n_features: int | None = None) -> 
     Raises
     ------
     DataError
-        If it is none; the message tells the first line that is not as it should be.
+        If it is none; the message names the first line that cannot be read.
     """
     from sklearn.datasets import load_svmlight_file
 
@@ -128,7 +128,7 @@ def _is_libsvm(path: Path) -> bool:
     except (OSError, EOFError, UnicodeDecodeError):
         return False
     lines = [line for line in lines if line and not line.startswith("#")]
-    # Where most are, the reader tells which line is not.
+    # If most lines are numeric, the reader names the line that is not.
     alike = sum(LIBSVM_LINE.fullmatch(line) is not None for line in lines)
     return any(":" in line for line in lines) and 2 * alike > len(lines)
 

@@ -32,7 +32,7 @@ def load(
 
     A name is looked for as ``NAME.npz`` in `data_dir`, in the folder that the environment variable ``SVMCVX_DATA`` names, and in
     the user's cache. A set of the papers (:func:`known_sets`) that is in none of them is downloaded from its source, compared with its
-    record in size and content, and kept in the cache.
+    record in size and content, and stored in the cache.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ def load(
     target : str, optional
         Column of the labels in a table; needed for CSV and Parquet files.
     drop : sequence of str
-        Columns of a table that are left out.
+        Columns of a table that are omitted.
 
     Returns
     -------
@@ -57,14 +57,14 @@ def load(
     Raises
     ------
     DataError
-        If nothing of that name exists, the set cannot be had, the file cannot be read, or a class is not there. For a set of the
-        papers the message says where it was looked for and what to do.
+        If nothing of that name exists, the set cannot be had, the file cannot be read, or a class is not there. For a set of the papers the message
+        names the folders that were searched, and what to do.
 
     Warns
     -----
     UserWarning
         If a file in one of the two folders has the name of a set of the papers, but not its content; if columns of a table are
-        text, which is one-hot encoded, or one seems to number the rows.
+        text, which is one-hot encoded, or a column seems to number the rows.
     """
     for value, what in ((name, "name"), (data_dir, "data_dir"), (target, "target")):
         allowed = str if what == "target" else (str, os.PathLike)
@@ -105,7 +105,7 @@ def location(name: str, data_dir: str | os.PathLike[str] | None = None) -> Path 
 
 def _load(name: str, data_dir: str | os.PathLike[str] | None, target: str | None, drop: Sequence[str]) -> Dataset:
     path = Path(name)
-    # A name alone is that of a set first.
+    # A name without a folder is first looked up among the known sets.
     if path.is_file() and (path.suffix or os.sep in name):
         return read_file(path, target, drop)
     record = known_sets().get(name)

@@ -26,7 +26,7 @@ class PaperTable(NamedTuple):
     table : str
         Such as ``"psvm 1"``.
     printed : str
-        What the table calls the set.
+        Name of the set in the paper's table.
     preprocessing : str
         How the paper prepares the data.
     """
@@ -38,7 +38,7 @@ class PaperTable(NamedTuple):
 
 @dataclass(frozen=True)
 class Record:
-    """What is known of a data set.
+    """Record of a data set.
 
     Attributes
     ----------

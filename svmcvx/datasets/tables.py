@@ -22,7 +22,7 @@ __all__ = ["read_table"]
 # Bytes from which the separator is guessed.
 SAMPLE = 65_536
 SEPARATORS = (",", ";", "\t", "|")
-# A column of text with at least so many values, nearly all of them different, names rows.
+# A column of text with at least this many values, nearly all different, is an identifier of the rows.
 FEW_ROWS, NEARLY_ALL = 20, 0.95
 ROW_NAMES = frozenset(("id", "index", "no", "nr", "row", "row_id", "rowid", "unnamed: 0"))
 # Columns that a message lists.
@@ -30,7 +30,7 @@ LISTED = 20
 
 
 def read_table(path: Path, name: str, target: str | None, drop: Sequence[str] = ()) -> Dataset:
-    """Read a table; columns of text become one column a value, and a warning names them.
+    """Read a table; columns of text are one-hot encoded, and a warning names them.
 
     Parameters
     ----------
@@ -40,7 +40,7 @@ def read_table(path: Path, name: str, target: str | None, drop: Sequence[str] = 
     target : str or None
         Column of the labels.
     drop : sequence of str
-        Columns that are left out.
+        Columns that are omitted.
 
     Raises
     ------
@@ -153,7 +153,7 @@ def _categorical() -> type:
 
 
 def _described(column: pd.Series) -> str:
-    """Say what a column of text holds: how many values, and what keeps numbers from being numbers."""
+    """Describe the content of a column of text: how many values, and what keeps numbers from being numbers."""
     there = column.dropna()
     facts = [f"{there.nunique()} values"]
     if _mostly_numbers(column):
@@ -177,7 +177,7 @@ def _mostly_numbers(column: pd.Series) -> bool:
 
 
 def _warn_of_row_names(features: pd.DataFrame, name: str) -> None:
-    """Warn of columns that tell rows apart and nothing else."""
+    """Warn about columns that only identify the rows."""
     found = [str(column) for column in features if _names_rows(features[column])]
     if found:
         several = len(found) > 1

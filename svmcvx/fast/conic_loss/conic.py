@@ -1,6 +1,6 @@
 r"""Low-rank solver of the conic relaxation, for data far beyond semidefinite solvers.
 
-The statement and the certificate are those of :mod:`svmcvx.formulations.conic_loss.statement`. Newton's method finds a
+Statement and certificate are in :mod:`svmcvx.formulations.conic_loss.statement`. Newton's method finds a
 stationary point of :math:`F_\epsilon` of :mod:`svmcvx.fast.conic_loss.low_rank_newton` for a ridge ε that shrinks from stage
 to stage. Columns of V are added only as eigenvectors of :math:`\sum_i\gamma_i x_i x_i'` with an eigenvalue above 1; one or
 two are usually enough. The gap at the end of a stage is bounded by its ridge, which is therefore chosen from the tolerance.
@@ -68,11 +68,11 @@ Floats: TypeAlias = NDArray[np.float64]
 RIDGED = 3000
 # Dense square matrices of the order of the columns that are in memory at once.
 SQUARES = 6
-# Seconds of the proof of a dual point with a kernel, in those of evaluating and factoring K by Cholesky's method; measured.
+# Time of the proof of a dual point with a kernel, in units of the evaluation and Cholesky factorisation of K; measured.
 PROOF = 4.0
 # Seconds of a point whose covariance has a multiple of I, in the same unit.
 RIDGE = 6.0
-# Seconds of making models of a point, in the same unit, where there is no time for the proof.
+# Time of computing the models of a point, in the same unit, if there is no time for the proof.
 RECOVERY = 1.5
 
 
@@ -154,11 +154,11 @@ def conic(
     callback : callable, optional
         Called with a :class:`~svmcvx.fast.core.monitor.Progress` after every stage; returning True stops.
     warm_start : Solution, optional
-        An earlier solution of the same data and kernel, for any λ or κ; for the linear formulation also that of another
-        formulation with a linear model.
+        An earlier solution of the same data and kernel, for any λ or κ; for the linear formulation also a solution of another formulation with a
+        linear model.
     rounding : bool
-        Look for a good solution of the 0-1 problem too, as :func:`svmcvx.solve` does; False by default, since it takes
-        longer than the rest. The residual ``"zero_one_upper"`` of the certificate is then its objective.
+        Look for a good solution of the 0-1 problem too, as :func:`svmcvx.solve` does; False by default, since it takes longer than the solver
+        itself. The residual ``"zero_one_upper"`` of the certificate is then its objective.
     method : "auto", "direct" or "conjugate"
         How Newton's systems are solved: factored, by conjugate gradients, or the first up to 1 500 unknowns.
     seed : int
@@ -329,7 +329,7 @@ def _solve_blocks(
 
 
 def _proof_seconds(space: FeatureSpace, factored: float) -> float:
-    """Estimate what the proof of a dual point takes with a kernel, from the time in which K was evaluated and factored.
+    """Estimate the time of the proof of a dual point with a kernel, from the time in which K was evaluated and factored.
 
     It needs the eigenvalues of a matrix of the same order, unless some multipliers are 0.
     """
@@ -391,9 +391,9 @@ def _move_to_sample_solution(
 
 
 def _recovered(statement: ConicLoss, search: Continuation, rounding: bool, *, late: bool) -> RecoveredPoints:
-    """Return the best of the models that follow from the present point, the dual point, and a rounding if asked for.
+    """Return the best models of the present point, the dual point, and a rounding if requested.
 
-    Where it is late, the point with its ridge, which is dense and square, is left out.
+    If `late`, the point with its ridge is omitted, since its covariance is dense and square.
     """
     problem, space = search.problem, statement.space
     w, V = problem.U[:, 0], problem.U[:, 1:]
@@ -426,7 +426,7 @@ def _recovered(statement: ConicLoss, search: Continuation, rounding: bool, *, la
         if math.isfinite(value):
             best, rounded = rounded_point(space, best)
             models.append(relaxed_model(space, best, np.zeros((w.size, 0)), rounded))
-    # A kernel model takes the solution of a linear system, so that only the best point is made into one.
+    # A kernel model needs the solution of a linear system, so that it is computed only for the best point.
     if not search.fixed_lam:
         values = [_trace(point) for point in points]
     models.append(relaxed_model(space, *points[int(np.argmin(values))], rounded))

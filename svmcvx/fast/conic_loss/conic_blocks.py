@@ -1,9 +1,9 @@
-r"""The conic relaxation on rows in blocks: the continuation of :mod:`svmcvx.fast.conic_loss.continuation`, every sum one pass.
+r"""The conic relaxation on rows in blocks: the continuation of :mod:`svmcvx.fast.conic_loss.continuation`, with one pass for every sum.
 
 The solution for a sample of the rows, in memory, comes first. Rounds follow: one pass gives the derivatives of all rows by
-:math:`(w, W)`, and the sample's problem, with a linear function added that makes its derivatives the same, is solved again. The error falls
-in each round by about the relative difference between the second derivatives of the sample and those of all rows. Where it does not fall,
-Newton's method goes on with the second derivatives of all rows.
+:math:`(w, W)`, a linear function is added to the sample's problem so that its derivatives agree with them, and it is solved again. The error falls
+in each round by about the relative difference between the second derivatives of the sample and those of all rows. If it does not fall, Newton's
+method continues with the second derivatives of all rows.
 
 Source: the rounds are the method of Shamir, Srebro and Zhang (DANE, ICML 2014) for one machine that holds a sample.
 """
@@ -42,9 +42,9 @@ __all__ = ["BlockContinuation", "BlockRelaxation"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
-# So many rounds lower the gap at least by this factor, or are the last ones.
+# If this number of rounds does not reduce the gap by this factor, they are the last ones.
 PATIENCE, SLOWEST = 2, 0.7
-# Relative excess of a covariance over one that just satisfies the cardinality row, in case rounding makes it fail.
+# Relative enlargement of a covariance that satisfies the cardinality row with equality, so that rounding cannot violate it.
 BEYOND = 1e-9
 # The least eigenvalue of the penalty of a sample, 1 without the linear function.
 LEAST_PENALTY = 0.2
@@ -154,7 +154,7 @@ class BlockContinuation(Continuation):
         return math.inf if larger is None else float(w @ w) + float(np.sum(larger**2))
 
     def rounds(self, sampled: Continuation) -> Status | None:
-        """Run rounds with the sample until the monitor says stop; None where they are too slow.
+        """Run rounds with the sample until the monitor says stop; None if they are too slow.
 
         Parameters
         ----------
@@ -182,9 +182,9 @@ class BlockContinuation(Continuation):
             problem.steps += 1
 
     def _estimated(self) -> tuple[MultiplierSums, float, float, float]:
-        """Return the sums of the point, Σ s z and bounds nearly, from one pass.
+        """Return the sums of the point, Σ s z and estimated bounds, from one pass.
 
-        With a cardinality row the upper one counts what the row is exceeded by at the price λ.
+        With a cardinality row the upper bound includes λ times the violation of the row.
         """
         problem, statement, dual = self.problem, cast(ConicInBlocks, self.statement), self._dual()
         sums = statement.sums(dual)
@@ -221,7 +221,7 @@ def with_ridge(U: Floats, ridge: float) -> Floats:
 
 
 def tilt(sample: LowRankRelaxation, sums: MultiplierSums) -> bool:
-    """Give a sample the derivatives of all rows at its point; tell whether its problem is bounded well enough then."""
+    """Give a sample the derivatives of all rows at its point; return whether its problem is then sufficiently convex."""
     gamma, alpha = sample.multipliers()
     C = weighted_gram(sample.L, gamma) - sums.matrix
     pull = np.asarray(sample.L.T @ (sample.y * (alpha - 2.0 * gamma)))
@@ -232,7 +232,7 @@ def tilt(sample: LowRankRelaxation, sums: MultiplierSums) -> bool:
 
 
 def _scored(pieces: ShardBlocks, parts: ShardState, settings: BlockSettings, U: Floats) -> Any:
-    """Yield rows, their scores, and what is kept of them."""
+    """Yield rows, their scores, and their stored labels and weights."""
     for space, rows in zip(spaces(pieces, parts, settings), parts["rows"], strict=True):
         if rows.y.size:
             yield space.X, np.ascontiguousarray(space.X @ U), rows

@@ -40,9 +40,9 @@ Floats: TypeAlias = NDArray[np.float64]
 KEPT_MARGIN = 0.5
 # Relative width at which a bracket of λ counts as closed: Σ s z is discontinuous there.
 CLOSED = 1e-10
-# If the error of the cardinality row is more than this share of the previous one, Newton's method for λ is given up.
+# If the error of the cardinality row is more than this share of the previous one, Newton's method for λ ends.
 SLOW = 0.5
-# Of the covariance of a warm start at most this many directions are kept, with eigenvalues of at least this share.
+# Largest number of directions of the covariance of a warm start that are used, and their least share of the eigenvalues.
 MOST_KEPT, KEPT_SHARE = 8, 1e-3
 # Margins within NEAR of 1 have their multipliers recomputed, if there are at most MOST_NEAR for each column and at most
 # REFINED columns.
@@ -76,7 +76,7 @@ LARGEST_CHANGE = 2.0
 PREDICTED_CHANGE = 0.3
 # Columns up to which every stage computes a lower bound.
 CHEAP_SPECTRUM = 500
-# With more columns, only stages whose goal is within this factor of the last one compute it.
+# With more columns, only stages whose goal is within this factor of the last goal compute it.
 EARLY_FACTOR = 30.0
 
 
@@ -127,7 +127,7 @@ class Continuation:
         self.ends: list[Floats] = []
 
     def size(self) -> float:
-        """The objective at the present point, 1 where it is 0; relative goals are multiples of it."""
+        """The objective at the present point, 1 if it is 0; relative goals are multiples of it."""
         problem = self.problem
         spread = float(np.vdot(problem.U, problem.U))
         return (spread + problem.lam * problem.indicator_sum() if self.fixed_lam else spread) or 1.0
@@ -220,8 +220,8 @@ class Continuation:
     def _change_lam(self, here: Minimum, rival: Minimum | None, low: float, high: float, solve: Solve | None) -> None:
         """Move λ towards the root of Σ s z = allowance, by Newton's method in logarithms inside the bracket.
 
-        With a rival on the other side λ is set to the value at which the two points have the same objective. `solve` is
-        that of the last Newton system, for the sensitivity to λ.
+        With a rival on the other side λ is set to the value at which the two points have the same objective. `solve` solves the last Newton system,
+        for the sensitivity to λ.
         """
         problem, missed = self.problem, here.indicator_sum
         over = missed > self.allowance
@@ -245,7 +245,7 @@ class Continuation:
         problem.lam = new
 
     def move_to_best(self) -> None:
-        """Move to the point of the lowest upper bound, with a dual point even where no stage has computed one."""
+        """Move to the point of the lowest upper bound, with a dual point even if no stage has computed one."""
         self.best_dual = self.best_dual or self._dual_point(*self.problem.multipliers())
         if self.best_point is not None:
             self.problem.U, self.problem.ridge = self.best_point
@@ -272,10 +272,9 @@ class Continuation:
             return self._refined()
 
     def _refined(self) -> tuple[Floats, Floats] | None:
-        r"""Return γ and α of the point, those of margins near 1 by non-negative least squares on the stationarity condition.
+        r"""Return γ and α of the point; for margins near 1 by non-negative least squares on the stationarity condition.
 
-        Where λ is large, :math:`\alpha = 2\lambda(1-u)/t` suffers from cancellation in 1 − u. None where no margin, or too
-        many, are near 1.
+        Where λ is large, :math:`\alpha = 2\lambda(1-u)/t` suffers from cancellation in 1 − u. None if no margin, or too many, are near 1.
         """
         problem = self.problem
         gamma, alpha = problem.multipliers()

@@ -40,7 +40,7 @@ __all__ = [
 Floats: TypeAlias = NDArray[np.float64]
 
 SYSTEMS = ("auto", "direct", "conjugate")
-# Relative accuracy of conjugate gradients where the sensitivity to λ is computed.
+# Relative accuracy of conjugate gradients for the sensitivity to λ.
 SENSITIVITY_ACCURACY = 1e-6
 # Returns the solution of a regularised Newton system for a right-hand side of the shape of U, or None.
 Solve: TypeAlias = Callable[[Floats], Floats | None]
@@ -57,7 +57,7 @@ DAMPING_RAISES = 60
 TRUSTED_DAMPING = 1e-2
 # Products in one Newton step by conjugate gradients.
 CONJUGATE_PRODUCTS = 250
-# Their relative accuracy, or less where the gradient is small.
+# Their relative accuracy; it is higher if the gradient is small.
 CONJUGATE_ACCURACY = 1e-2
 # Columns of V that are added at once.
 ADDED_COLUMNS = 2
@@ -388,7 +388,7 @@ class LowRankRelaxation:
         return values, vectors
 
     def grow(self, beyond: float) -> bool:
-        """Add the eigenvectors of eigenvalues above 1 + `beyond` to V, at their best lengths; tell whether there were any."""
+        """Add the eigenvectors of eigenvalues above 1 + `beyond` to V, at their best lengths; return whether there were any."""
         values, vectors = self.leading()
         grown = False
         for value, vector in zip(values[::-1], vectors.T[::-1], strict=True):
@@ -411,7 +411,7 @@ class LowRankRelaxation:
         return tau if math.isfinite(tau) else 0.0
 
     def _sums_along(self, q: Floats) -> Callable[[float], tuple[float, float]]:
-        """Return the sum of the losses' first derivatives by τ, negated, and half of that of their second ones."""
+        """Return minus the sum of the first derivatives of the losses by τ, and half the sum of the second derivatives."""
         height = self.lam * self.weight
         return partial(derivatives_along, *self.margins(), np.asarray(self.L @ q) ** 2, height)
 
@@ -433,7 +433,7 @@ def differentiated(S: Floats, y: Floats, height: Floats, ridge: Floats) -> tuple
 
 
 def derivatives_along(u: Floats, v: Floats, a: Floats, height: Floats, tau: float) -> tuple[float, float]:
-    """Return the sum of the losses' first derivatives by τ, negated, and half of that of their second ones.
+    """Return minus the sum of the first derivatives of the losses by τ, and half the sum of the second derivatives.
 
     Parameters
     ----------

@@ -49,7 +49,7 @@ class Landmarks(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class NystromSpace(KernelSpace):
-    r"""The span of the feature vectors of the landmarks, in place of that of all observations.
+    r"""The span of the feature vectors of the landmarks, instead of all observations.
 
     It is a subspace of the kernel's feature space, with the same norms and scores on the training data: an upper bound of
     a minimum holds for the kernel itself, a lower bound for the approximation only.

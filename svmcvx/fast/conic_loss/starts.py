@@ -1,4 +1,4 @@
-"""Where the continuation of the conic relaxation begins: an earlier solution, the hard margin, or w = 0."""
+"""Starting points of the continuation of the conic relaxation: an earlier solution, the hard margin, or w = 0."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ FULL = 1.0 + 1e-12
 
 
 class Start(NamedTuple):
-    """A point (w, V) to start from, and λ where it is known."""
+    """A starting point (w, V), and λ if it is known."""
 
     U: Floats
     lam: float | None
@@ -81,7 +81,7 @@ def start_from(statement: ConicLoss, warm: Solution) -> Start:
 
 
 def _hard_margin(statement: ConicLoss) -> Floats:
-    """Return the point of least norm with margins of at least 1 on all rows but those of zeros, whose margin is always 0."""
+    """Return the point of least norm with margins of at least 1 on all rows except rows of zeros, whose margin is always 0."""
     norms = statement.squared_row_norms
     rows = norms > 0
     L, y = statement.factor[rows], statement.y[rows]
@@ -103,7 +103,7 @@ def begin(
     method: str,
     dense_spectrum: int,
 ) -> Continuation:
-    """Return the continuation at the hard margin where there is nothing else, at `start`, or at w = 0."""
+    """Return the continuation at the hard margin if the problem reduces to it, otherwise at `start`, or at w = 0."""
     data, L = statement.space.data, statement.factor
     mean = float(np.mean(statement.squared_row_norms)) or 1.0
     hard_margin = is_hard_margin(statement)
