@@ -66,7 +66,7 @@ class Comparison:
     proofs : path-like, optional
         Folder for the training data and a proof of each solution; see :class:`~svmcvx.experiments.proofs.ProofFolder`.
     guarantee : bool
-        Compute what every optimal machine scores on the test part.
+        Compute intervals of the scores of every optimal machine on the test part.
     backend, n_jobs : optional
         As for :func:`compare`.
 
@@ -136,7 +136,7 @@ class Comparison:
 
     @property
     def rows(self) -> list[Row]:
-        """What is finished, in the order of the models."""
+        """Finished rows, in the order of the models."""
         return [self._rows[place] for place in sorted(self._rows)]
 
     def _key(self, name: str, model: Any) -> str:
@@ -168,7 +168,7 @@ class Comparison:
                     row["note"] = "; ".join(filter(None, (row["note"], note)))
                 # Ctrl-C between the two statements would leave a row in the store that the table lacks.
                 with deferred_interrupt() as pressed:
-                    # What the time limit has cut short is not kept for another run.
+                    # Rows that the time limit cut short are not stored for another run.
                     if self._store is not None and not fit.cut_short:
                         self._store.add(keys[place], row, "compare", again=again)
                     self._rows[place] = row
@@ -220,7 +220,7 @@ def _is_psvm(model: Any) -> bool:
 
 
 def named_models(models: Models) -> list[tuple[str, Any]]:
-    """Return models under names of their own, which do not repeat."""
+    """Return the models by distinct names."""
     if not isinstance(models, Iterable) or isinstance(models, (str, bytes)):
         raise DataTypeError(
             f"models must be a sequence or a mapping of estimators, got {models!r}; pass [PSVMClassifier()]"
@@ -287,14 +287,14 @@ def compare(
     tol : float
         Relative gap up to which an answer counts as certified.
     store : path-like, optional
-        A file that keeps finished rows (SQLite; made if it is not there), so that a run that was interrupted goes on where it
-        stopped. Searches and studies may share it.
+        A file that keeps finished rows (SQLite; made if it is not there), so that an interrupted run continues where it stopped. Searches and
+        studies may share it.
     proofs : path-like, optional
         Folder that gets the training data (``training.npz``) and a proof of each solution, which :func:`svmcvx.verify` checks;
         rows found in the store are computed again for it.
     guarantee : bool
-        Compute an interval of the accuracy of *every optimal machine* on the test part (:func:`svmcvx.guarantee`). It may take ten
-        times as long as a fit, so that it is not done unless asked for.
+        Compute an interval of the accuracy of *every optimal machine* on the test part (:func:`svmcvx.guarantee`). It may take ten times as long as
+        a fit, so that it is off by default.
     backend : str, optional
         ``"loky"`` (processes, the default), ``"threading"``, ``"dask"`` (the client that is there), or the address of a Dask
         scheduler, as in ``"tcp://10.0.0.1:8786"`` (extra ``dask``).
@@ -312,10 +312,10 @@ def compare(
     -------
     DataFrame
         A row a model: ``model``, ``solver``, ``status``, ``primal`` (objective at the model), ``dual_bound``, ``gap``
-        (relative), ``certified``, ``train_accuracy``, ``test_accuracy``, ``accuracy_lower`` and ``accuracy_upper`` (what every optimal
-        machine has on the test part), ``undecided`` (share of the test rows whose label is not proved), ``n_support``, ``seconds``,
-        ``note``. The three before are empty without `guarantee`, and for models of which there is none, as ``note`` says. Where several
-        binary machines make one model, the objectives and bounds are the sums of theirs, and the gap is their largest. A model
+        (relative), ``certified``, ``train_accuracy``, ``test_accuracy``, ``accuracy_lower`` and ``accuracy_upper`` (the interval of every optimal
+        machine on the test part), ``undecided`` (share of the test rows whose label is not proved), ``n_support``, ``seconds``,
+        ``note``. The three before are empty without `guarantee`, and for models of which there is none, as ``note`` says. If a model consists of
+        several binary machines, objectives and bounds are the sums over them, and the gap is the largest one. A model
         that failed has the reason in ``note``. A notebook shows it with whole numbers, certified rows marked.
 
     Raises
@@ -323,7 +323,7 @@ def compare(
     DataError
         If an argument cannot be used.
     SolverUnavailable
-        If `progress` is asked for and rich is not installed.
+        If `progress` is True and rich is not installed.
     """
     comparison = Comparison(
         models,

@@ -1,4 +1,4 @@
-"""One model fitted, scored and told as a row of a table."""
+"""Fit and score one model; the result is a row of a table."""
 
 from __future__ import annotations
 
@@ -51,11 +51,11 @@ class Fit(NamedTuple):
     row : dict
         With :data:`COLUMNS`, and ``certificates``, those of :func:`certificates`.
     fitted : estimator or None
-        None unless asked for.
+        None unless requested.
     solution : Solution or None
-        None unless asked for.
+        None unless requested.
     cut_short : bool
-        Whether the limit of all fits ended this one.
+        Whether this fit was ended by the time limit of all fits.
     """
 
     row: Row
@@ -95,9 +95,9 @@ def fit_one(
     end : float
         Moment of the calendar's clock at which all fits have to end.
     keep_fitted, keep_solution : bool
-        Return what was fitted, and its solution.
+        Return the fitted model and its solution.
     guaranteed : bool
-        Compute what every optimal machine scores on the test part.
+        Compute intervals of the scores of every optimal machine on the test part.
     """
     row = empty_row(name)
     with until(end) as deadline:
@@ -107,7 +107,7 @@ def fit_one(
         started = clock.now()
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore", ConvergenceWarning)  # the gap stands in the row
+                warnings.simplefilter("ignore", ConvergenceWarning)  # the row has the gap
                 fitted = clone(model).fit(X_train, y_train)
         except SvmcvxError as error:
             row |= {"status": "failed", "seconds": clock.now() - started, "note": str(error)}
@@ -189,6 +189,6 @@ def _parts(solution: Solution) -> list[Solution]:
 
 
 def _reasons(attempts: Iterable[Attempt]) -> list[tuple[str, str]]:
-    """Return why attempts were not enough, each reason once; a licence that is missing is for ``svmcvx doctor`` to tell."""
+    """Return why attempts were not enough, each reason once; missing licences are shown by ``svmcvx doctor``."""
     told = (attempt for attempt in attempts if attempt.reason and attempt.status is not Status.LICENCE)
     return list(dict.fromkeys((attempt.solver, attempt.reason) for attempt in told))

@@ -1,4 +1,4 @@
-"""What every optimal machine scores on a test part: intervals as cells of tables, and their text."""
+"""Intervals of the scores of every optimal machine on a test part: intervals as cells of tables, and their text."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ INTERVALS: Final[Mapping[str, str]] = {
     "balanced_accuracy": "balanced_accuracy",
     "roc_auc": "auc",
 }
-# What a table has in place of the two ends of an interval, by what these begin with.
+# Heading of an interval in a table, by the prefix of the columns of its two ends.
 HEADINGS: Final = {
     **{name: f"exact_{name}" for name in INTERVALS},
     **{f"{name}_tied": f"tied_{name}" for name in INTERVALS},
@@ -47,7 +47,7 @@ DECIMALS: Final = 4
 
 
 class ExactScores(NamedTuple):
-    """What every optimal machine scores.
+    """Intervals of the scores of every optimal machine.
 
     Attributes
     ----------
@@ -80,7 +80,7 @@ class _Scored(Guarantee):
 def exact_scores(
     last: Any, X: Any, y: NDArray[Any], T: Any, labels: NDArray[Any], scores: Sequence[str] = ("accuracy",)
 ) -> ExactScores:
-    """Return intervals of what every optimal machine scores on a test part.
+    """Return intervals of the scores of every optimal machine on a test part.
 
     Parameters
     ----------
@@ -142,7 +142,7 @@ def ends(intervals: Mapping[str, Interval]) -> dict[str, float]:
 
 
 def hull(each: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """Return the cells of the least intervals that contain those of several machines; none of what one of them lacks."""
+    """Return the cells of the least intervals that contain those of several machines; without those that one of them lacks."""
     found = {}
     for name in set.intersection(*(set(cells) for cells in each)):
         stem, _, end = name.rpartition("_")
@@ -151,7 +151,7 @@ def hull(each: Sequence[Mapping[str, float]]) -> dict[str, float]:
 
 
 def interval_text(lower: Any, upper: Any, decimals: int = DECIMALS, missing: str = "") -> str:
-    """Return one number where both ends meet, else both ends, rounded outward."""
+    """Return one number if both ends agree, otherwise both ends, rounded outward."""
     if any(end is None or math.isnan(end) for end in (lower, upper)):
         return missing
     low, high = outward(lower, upper, decimals)
@@ -159,7 +159,7 @@ def interval_text(lower: Any, upper: Any, decimals: int = DECIMALS, missing: str
 
 
 def outward(lower: float, upper: float, decimals: int) -> tuple[float, float]:
-    """Return both ends with so many decimals, rounded outward; a number that both are is rounded to the nearest."""
+    """Return both ends with a number of decimals, rounded outward; a number that both are is rounded to the nearest."""
     if lower == upper:
         return round(lower, decimals), round(upper, decimals)
     unit = 10.0**decimals
@@ -168,7 +168,7 @@ def outward(lower: float, upper: float, decimals: int) -> tuple[float, float]:
 
 
 def with_intervals(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return a table with one column of text, such as ``exact_accuracy``, in place of the two ends of each interval.
+    """Return a table with one column of text, such as ``exact_accuracy``, instead of the two ends of each interval.
 
     In tables of papers columns such as ``as_written_exact_lower`` become ``as_written_exact``, with the digits that are there.
     """
@@ -190,7 +190,7 @@ def with_intervals(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _as_they_are(lower: Any, upper: Any) -> str:
-    """Return one number where both ends meet, else both, with the digits that they have."""
+    """Return one number if both ends agree, otherwise both, with all their digits."""
     if any(end is None or math.isnan(end) for end in (lower, upper)):
         return ""
     return f"{lower:g}" if lower == upper else f"[{lower:g}, {upper:g}]"

@@ -1,4 +1,4 @@
-"""What is done to features before a model sees them."""
+"""Preparation of features before a fit: scaling and missing values."""
 
 from __future__ import annotations
 

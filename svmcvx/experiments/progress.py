@@ -32,7 +32,7 @@ def progress_bar(wanted: bool, what: str, total: int, done: int = 0) -> Iterator
         from rich.progress import Progress
     except ImportError:
         raise missing_extra("rich", "cli") from None
-    # The estimate rests on all that has been done: a part of the work may take longer than rich's usual half minute.
+    # The estimate uses all finished work: a piece may take longer than rich's default of half a minute.
     console = Console(stderr=True)
     # Where nothing can be drawn, rich leaves an empty line.
     hidden = not (console.is_terminal or console.is_jupyter)

@@ -47,7 +47,7 @@ class ProofFolder:
         write_npz(self.folder / TRAINING, X, self.y)
 
     def write(self, name: str, solution: Solution) -> str:
-        """Write the proof of one row, one a pair of classes for several; return a note on what was left out."""
+        """Write the proof of one row, one a pair of classes for several; return a note on the proofs that were not written."""
         stem = re.sub(r"[^A-Za-z0-9=.,_-]+", "_", name).strip("_")[:100]
         try:
             if not isinstance(solution, CompositeSolution):

@@ -1,4 +1,4 @@
-"""Tasks run in parallel, in this process, in others or on a cluster, each kept in the store as soon as it is finished."""
+"""Run tasks in parallel, in this process, in others or on a cluster; each is stored as soon as it is finished."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ FAILED = "failed"
 
 
 def failed(error: BaseException | str) -> Row:
-    """Return what a row says of a task that failed."""
+    """Return the text of a row about a failed task."""
     text = error if isinstance(error, str) else f"{type(error).__name__}: {error}"
     return {"status": FAILED, "note": " ".join(text.split())[:500]}
 
@@ -67,14 +67,14 @@ class Running(Generic[T]):
     ----------
     work : sequence of tasks
     data : callable
-        Returns what a task is run on; it is not sent with the task, since several share it.
+        Returns the data of a task; it is not sent with the task, since several share it.
     store : path or None
     kind : str
         Of the rows in the store.
     done : callable
-        Tells whether a row of the store is to stay.
+        Returns whether a row of the store is still valid.
     again : bool
-        Replace rows of the store by what is computed now.
+        Compute all rows again and replace those of the store.
 
     Attributes
     ----------
@@ -101,7 +101,7 @@ class Running(Generic[T]):
         self.reused = len(self.rows)
 
     def do(self, backend: str | None, n_jobs: int | None, progress: bool, deadline: Deadline) -> bool:
-        """Do all tasks that are left; return whether they were done to the end.
+        """Run all tasks that are not stored; return whether they were done to the end.
 
         Warns
         -----
@@ -121,7 +121,7 @@ class Running(Generic[T]):
         keys = {task.key for task in self.work}
         todo = list({task.key: task for task in self.work if task.key not in self.rows}.values())
         if self.store is not None:
-            # Each process shuffles the tasks of a repeat differently: several on one store then seldom meet at a task.
+            # Each process shuffles the tasks of a repeat differently: several processes on one store then seldom run the same task.
             order = np.random.default_rng(os.getpid()).permutation(len(todo))
             todo = [todo[k] for k in sorted(order, key=lambda k: todo[k].repeat)]
         with (

@@ -37,7 +37,7 @@ __all__ = ["PATH_PARAMETERS", "Finished", "Path", "PathOnFold", "Row", "final_pr
 Row: TypeAlias = dict[str, Any]
 Settings: TypeAlias = Mapping[str, Any]
 
-# What a path can follow; of several that vary the one with most values, and of equally many the first here.
+# Hyper-parameters that a path can follow; of several that vary, the one with most values, and the first of these in case of a tie.
 PATH_PARAMETERS = ("C", "lam", "kappa", "C1", "C2", "lam1", "lam2", "p", "D", "eps")
 
 # Errors that make a failed row; any other is a mistake in the call and is raised.
@@ -54,7 +54,7 @@ class Path:
         The parameter that varies, of the final estimator.
     settings : tuple of mapping
     positions : tuple of int
-        Where each of the settings stands in the grid.
+        Position of each of the settings in the grid.
     """
 
     parameter: str | None
@@ -63,7 +63,7 @@ class Path:
 
 
 def final_prefix(estimator: Any) -> str:
-    """Return what the parameters of the final estimator begin with: ``""``, or ``"svm__"`` in a pipeline."""
+    """Return the prefix of the parameters of the final estimator: ``""``, or ``"svm__"`` in a pipeline."""
     return f"{estimator.steps[-1][0]}__" if isinstance(estimator, Pipeline) else ""
 
 
@@ -72,7 +72,7 @@ def paths_of(estimator: Any, candidates: Sequence[Settings]) -> list[Path]:
 
     Settings that name the same parameters and agree in all but the path parameter make a path, followed in ascending
     order. The path parameter is the one of :data:`PATH_PARAMETERS` of the final estimator that takes most values;
-    where none varies, every one of the settings is a path by itself.
+    if none varies, each setting is a separate path.
     """
     prefix = final_prefix(estimator)
     alike: dict[frozenset[str], list[int]] = {}
@@ -123,11 +123,11 @@ class PathOnFold:
     whole : bool
         Whether the scorer is to see the whole pipeline, rather than its final estimator on transformed data.
     store : path, optional
-        Where finished rows are kept.
+        Where finished rows are stored.
     keys : tuple of str
         Of the settings in this store.
     until : float
-        Moment of the calendar's clock after which nothing is begun, and what has been begun is dropped.
+        Time, in seconds since the epoch, after which no fit starts, and unfinished fits are dropped.
     interval : str, optional
         The score of which every optimal machine's interval is wanted.
     """
@@ -220,7 +220,7 @@ class Finished:
 
 
 class _PathState:
-    """What a path keeps from one fit to the next: split data, fitted transformers, the last solution."""
+    """State of a path between fits: split data, fitted transformers, the last solution."""
 
     def __init__(self, work: PathOnFold, X: Any, y: Any, sample_weight: Any, cache: GramCache) -> None:
         self.work, self.cache = work, cache
@@ -243,7 +243,7 @@ class _PathState:
         started = clock.now()
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore", ConvergenceWarning)  # the gap stands in the row
+                warnings.simplefilter("ignore", ConvergenceWarning)  # the row has the gap
                 last = self._fitted(settings)
         except FAILURES as error:
             return row | {"status": "failed", "note": str(error), "seconds": clock.now() - started}
@@ -254,7 +254,7 @@ class _PathState:
         return row
 
     def _fitted(self, settings: Settings) -> Any:
-        """Return the final estimator, fitted to what the transformers make of the training part."""
+        """Return the final estimator, fitted to the transformed training part."""
         last = self._final(settings)
         X_train, _ = self._transform()
         if isinstance(last, CertifiedClassifier):
@@ -305,7 +305,7 @@ class _PathState:
         return self._scored(last, X_test)
 
     def _exact(self, last: Any, name: str) -> Row:
-        """Return what every optimal machine scores on the fold."""
+        """Return intervals of the scores of every optimal machine on the fold."""
         X_train, X_test = self._transform()
         found = exact_scores(last, X_train, np.asarray(self.y_train), X_test, np.asarray(self.y_test), (name,))
         interval = found.intervals.get(name)
@@ -313,7 +313,7 @@ class _PathState:
         return ends | {"undecided": found.undecided, "note": found.note}
 
     def _scored(self, fitted: Any, X_test: Any) -> float:
-        """Return what a scorer makes of a fitted estimator."""
+        """Return the score of a fitted estimator."""
         assert self.work.scorer is not None  # noqa: S101 - asked before
         try:
             return float(self.work.scorer(fitted, X_test, self.y_test))
@@ -321,7 +321,7 @@ class _PathState:
             raise DataError(f"scoring failed on a fitted estimator: {type(error).__name__}: {error}") from error
 
     def _predicted(self, last: Any, X_test: Any) -> NDArray[Any]:
-        """Return what the final estimator predicts; the kernel is evaluated once a path where there is room for it."""
+        """Return the predictions of the final estimator; the kernel is evaluated once a path if it fits into memory."""
         if isinstance(last, BinaryClassifier) and type(last).predict is BinaryClassifier.predict:
             model = last.model_
             if isinstance(model, KernelModel) and model.vectors is not None and self.training is not None:

@@ -129,9 +129,9 @@ def select(
 ) -> Selection:
     """Cross-validate an estimator over a grid, each fit starting from its neighbour's answer.
 
-    The result is that of :class:`sklearn.model_selection.GridSearchCV` with the same arguments, up to the gaps of the
-    certificates. It is faster: within one fold, settings that differ in one hyper-parameter only are solved in
-    ascending order of it, each from the solution before; Gram matrices are evaluated once for all fits on a fold that
+    The result is the same as with :class:`sklearn.model_selection.GridSearchCV` and the same arguments, up to the gaps of the certificates. It is
+    faster: within one fold, settings that differ in one hyper-parameter only are solved in ascending order of it, each warm-started from the
+    previous solution; Gram matrices are evaluated once for all fits on a fold that
     share a kernel, and the transformers of a pipeline are fitted once for each path.
 
     Parameters
@@ -158,7 +158,7 @@ def select(
         Relative gap up to which a fit counts as certified in the table.
     guarantee : bool
         Compute an interval of what *every optimal machine* scores on each fold (:func:`svmcvx.guarantee`), and which settings may
-        be the best. It may take ten times as long as the fits, so that it is not done unless asked for. For `scoring` None,
+        be the best. It may take ten times as long as the fits, so that it is off by default. For `scoring` None,
         ``"accuracy"``, ``"balanced_accuracy"`` or ``"roc_auc"``.
     backend : str, optional
         ``"loky"`` (processes), ``"threading"``, ``"dask"`` (the client that is there), or the address of a Dask scheduler, as in
@@ -168,14 +168,14 @@ def select(
         Paths solved at a time, one path on one fold being one task; 1 by default, all workers with Dask.
     store : path-like, optional
         A file for finished fits (SQLite; made if it is not there), which comparisons and studies may share. Each is written as
-        soon as it is finished; a later call with the same data, grid and folds goes on where the first one stopped, also after
-        a kill. Several processes of one machine may use it at a time.
+        soon as it is finished; a later call with the same data, grid and folds continues where the first one stopped, also after a kill. Several
+        processes of one computer may use it at the same time.
     progress : bool
         Show a bar (extra ``cli``).
     seed : int, optional
         Shuffle the observations before they are cut into folds, if `cv` is a number; by default they are not.
     time_limit : float, optional
-        Seconds for everything. At the limit the table holds what is finished. A limit of each fit is the estimator's own
+        Seconds for everything. At the limit the table has the finished rows. A limit of each fit is the estimator's own
         ``time_limit``.
 
     Returns
@@ -186,14 +186,14 @@ def select(
         ``param_<name>``, ``params``
             The setting.
         ``split<k>_test_score``, ``mean_test_score``, ``std_test_score``, ``rank_test_score``
-            As in ``GridSearchCV.cv_results_``; NaN where a fit failed or is missing.
+            As in ``GridSearchCV.cv_results_``; NaN if a fit failed or is missing.
         ``split<k>_lower``, ``split<k>_upper``
-            The checked interval around the optimum of the training problem of fold k; where several binary machines make one
-            model, that with the largest gap.
+            The checked interval around the optimum of the training problem of fold k; if a model consists of several binary machines, that of the
+            largest gap.
         ``worst_gap``, ``certified``
             Largest relative gap over the folds, and whether it is at most `tol`; NaN and False without certificates.
         ``mean_score_lower``, ``mean_score_upper``, ``undecided``, ``may_be_best``
-            With `guarantee`: the mean over the folds of the intervals of what every optimal machine scores, the mean share of
+            With `guarantee`: the mean over the folds of the intervals of the scores of every optimal machine, the mean share of
             validation rows whose label is not proved, and whether no other setting is surely better. Several may be the best
             where their errors are equal, or where rows that matter are undecided.
         ``n_support``, ``solver``, ``status``
@@ -210,12 +210,12 @@ def select(
     DataError
         If an argument cannot be used, or if every fit fails.
     SolverUnavailable
-        If `progress` is asked for and rich is not installed.
+        If `progress` is True and rich is not installed.
 
     Warns
     -----
     UserWarning
-        After Ctrl-C or at the time limit: the table then holds what is finished.
+        After Ctrl-C or at the time limit: the table then has the finished rows.
 
     Examples
     --------
@@ -287,7 +287,7 @@ def _candidates(estimator: Any, grid: Grid) -> list[dict[str, Any]]:
     """Return all settings, each of which the estimator takes."""
     try:
         candidates = list(ParameterGrid(grid))
-        # What is a number in both makes no difference between two settings; others may be estimators with parameters.
+        # Numeric parameters do not distinguish two settings here; other values may be estimators with parameters.
         unlike = {
             frozenset(
                 (name, None if isinstance(value, numbers.Real) else id(value)) for name, value in settings.items()
@@ -356,7 +356,7 @@ class _Search:
         self.reused = len(self.rows)
 
     def _resumed(self, piece: PathOnFold, finished: Finished) -> PathOnFold:
-        """Take in the rows of the store; return what is left."""
+        """Take in the rows of the store; return the others."""
         piece = finished.keyed(piece)
         left, rows = [], finished.rows(piece)
         for k, key in enumerate(piece.keys):
@@ -453,7 +453,7 @@ def _table(
 
 
 def _exact(found: list[list[Row | None]]) -> dict[str, list[Any]]:
-    """Return the mean over the folds of what every optimal machine scores, and which settings may be the best."""
+    """Return the mean over the folds of the intervals of every optimal machine, and which settings may be the best."""
     names = ("exact_lower", "exact_upper", "undecided")
     lower, upper, undecided = (
         np.array([[_number(row, name) for row in group] for group in found]).mean(axis=1) for name in names

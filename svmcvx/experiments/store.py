@@ -1,9 +1,9 @@
-"""Finished rows of comparisons, searches and studies, kept as they come: one SQLite file for all.
+"""Store of finished rows of comparisons, searches and studies: one SQLite file for all.
 
-Several processes write to one store at a time, and any of them can be killed at any moment. SQLite in its write-ahead mode is made
-for this: a row is one transaction, on disk when :meth:`Store.add` returns; writers wait for each other, readers for no one; the next
+Several processes can write to one store at the same time, and each can be killed at any moment. SQLite in its write-ahead mode is made
+for this: a row is one transaction, on disk when :meth:`Store.add` returns; writers wait for each other, readers do not wait; the next
 to open the file after a kill recovers it. A text file to which lines are appended would need locks of our own, and repair by the reader.
-The mode needs a file system that the processes share on one machine, not one over a network.
+The mode needs a local file system, not a network file system.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = ["Store", "fingerprint", "plain"]
 APPLICATION = 0x53564D43
 # Seconds that a writer waits for others.
 PATIENCE = 60.0
-# Keys asked for at a time: below SQLite's limit on the parameters of a statement.
+# Number of keys in one query: below SQLite's limit on the parameters of a statement.
 CHUNK = 500
 
 
@@ -51,7 +51,7 @@ def fingerprint(*parts: Any) -> str:
     Raises
     ------
     DataError
-        If one of the parts is a function that has no name by which it could be known again.
+        If one of the parts is a function without a name that identifies it.
     """
     try:
         return str(joblib.hash(parts))
@@ -62,7 +62,7 @@ def fingerprint(*parts: Any) -> str:
 class Store:
     """Rows on disk, found again by their key.
 
-    A store can be used by many processes and threads at a time, each of which opens its own connection.
+    Many processes and threads can use a store at the same time; each opens its own connection.
 
     Parameters
     ----------
@@ -129,7 +129,7 @@ class Store:
 
     @staticmethod
     def _ours(connection: sqlite3.Connection) -> bool:
-        """Whether another process has made the table since the application was asked for."""
+        """Whether another process created the table in the meantime."""
         (application,) = connection.execute("PRAGMA application_id").fetchone()
         return bool(application == APPLICATION)
 
@@ -166,7 +166,7 @@ class Store:
         return sum(count for (count,) in self._select("SELECT count(*) FROM rows"))
 
     def found(self, keys: Iterable[str]) -> dict[str, dict[str, Any]]:
-        """Return the rows of those of the keys that are there."""
+        """Return the stored rows of these keys."""
         wanted, rows = list(keys), {}
         for start in range(0, len(wanted), CHUNK):
             part = wanted[start : start + CHUNK]

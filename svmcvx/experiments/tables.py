@@ -1,4 +1,4 @@
-"""Tables that a notebook shows with whole numbers and a mark for what is certified."""
+"""Tables that a notebook shows with all digits of whole numbers and a mark for certified rows."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from svmcvx.experiments.intervals import with_intervals
 
 __all__ = ["CertifiedTable", "table_html"]
 
-# Rows that are shown; of a longer table so many of its beginning.
+# Largest number of rows that are shown; of a longer table, number of its first rows.
 MOST_ROWS: Final = 60
-# Columns that hold the two ends of an interval, shown with as many digits as tell them apart.
+# Columns with the two ends of an interval, shown with enough digits to distinguish them.
 ENDS: Final = (("dual_bound", "primal"), ("lower", "upper"))
 GAPS: Final = ("gap", "worst_gap")
 MARKS: Final = ("certified",)
 COUNTS: Final = ("n_support",)
 SECONDS: Final = ("seconds", "tuning_seconds")
-# Shares are shown with so many decimals, other numbers with so many significant digits.
+# Number of decimals of shares, and of significant digits of other numbers.
 DECIMALS, DIGITS = 4, 6
 # Digits of the ends of an interval, whose difference is a separate column.
 END_DIGITS: Final = 10
 
 
 class CertifiedTable(pd.DataFrame):
-    """A DataFrame whose HTML has whole numbers, and ✓ or ✗ for what is certified or not.
+    """A DataFrame whose HTML has all digits of whole numbers, and ✓ or ✗ for certified or not.
 
     Parts of it and copies with other columns are of the same type.
     """
@@ -42,7 +42,7 @@ class CertifiedTable(pd.DataFrame):
 
 
 def table_html(table: pd.DataFrame, title: str = "", *, bold: Sequence[int] = ()) -> str:
-    """Return a table as HTML; columns without any entry are left out."""
+    """Return a table as HTML; empty columns are omitted."""
     shown = with_intervals(table).head(MOST_ROWS)
     names = [name for name in shown.columns if not shown[name].map(_is_empty).all()]
     cells = {name: _texts(shown, name) for name in names}

@@ -19,7 +19,7 @@ Call: TypeAlias = tuple[Callable[..., Any], tuple[Any, ...]]
 
 # Seconds for which a scheduler is waited for, and workers, which it may have to start again.
 PATIENCE, WAITED_FOR = 30.0, 120.0
-# What stands for the result of work that ended the process which did it.
+# Result of work that ended its process.
 DIED: Final = object()
 
 
@@ -30,7 +30,7 @@ def is_dask(backend: str | None) -> bool:
 
 @contextmanager
 def workers(backend: str | None, n_jobs: int | None) -> Iterator[joblib.Parallel | None]:
-    """Give what runs work in parallel; None for one piece after the other in this process.
+    """Give what runs work in parallel; None for sequential work in this process.
 
     Parameters
     ----------
@@ -45,7 +45,7 @@ def workers(backend: str | None, n_jobs: int | None) -> Iterator[joblib.Parallel
     DataError
         If there is no such backend, or no scheduler answers.
     SolverUnavailable
-        Without the extra ``dask``, where it is needed.
+        Without the extra ``dask``, if it is needed.
     """
     if backend is not None and not isinstance(backend, str):
         raise DataTypeError(f"backend must be a string or None, got {type(backend).__name__}")
@@ -80,7 +80,7 @@ def workers(backend: str | None, n_jobs: int | None) -> Iterator[joblib.Parallel
 def results(work: Mapping[Any, Call], parallel: joblib.Parallel) -> Iterator[tuple[Any, Any]]:
     """Do work in parallel; yield the key of each piece and its result as soon as it is done.
 
-    Where a process dies, the pieces that were under way each get one of their own; that which ends it again has the result
+    If a process dies, each unfinished piece is run in a separate process; that which ends it again has the result
     :data:`DIED`.
 
     Parameters
@@ -128,5 +128,5 @@ def _alone(call: Call) -> Any:
 
 
 def _worker_died(error: Exception) -> bool:
-    """Whether work has ended the process that did it, as joblib's processes tell it, or Dask, which tries several workers."""
+    """Whether work has ended its process, according to joblib or to Dask, which tries several workers."""
     return isinstance(error, BrokenProcessPool) or type(error).__name__ in ("KilledWorker", "FutureCancelledError")

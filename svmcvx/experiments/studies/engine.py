@@ -66,8 +66,8 @@ def study(
     models : mapping, or sequence of estimators or of (str, estimator)
         Estimators of this package, others of scikit-learn (which have no certificate), or pipelines.
     datasets : sequence or mapping
-        Names for :func:`svmcvx.datasets.load`, data sets, or a mapping from names to data sets or pairs (X, y). One that cannot
-        be loaded or split is left out, and the result says why.
+        Names for :func:`svmcvx.datasets.load`, data sets, or a mapping from names to data sets or pairs (X, y). A set that cannot be loaded or split
+        is omitted, and the result has the reason.
     repeats : int
         Splits of each data set, or cross-validations if `split` has folds; 10 by default. Repeat r has the seed ``seed + r``.
     split : float, int, Split, or a mapping from data sets to these
@@ -87,23 +87,23 @@ def study(
     scale_by : "training" or "all"
         Whether scaling and medians come from the training part (the default) or, as in some papers, from all observations.
     missing : "error", "drop" or "median"
-        What is done about missing values: leave the data set out, drop the rows, or fill in the column's median.
+        Treatment of missing values: leave the data set out, drop the rows, or fill in the column's median.
     tol : float
         Relative gap up to which a solve counts as certified.
     guarantee : False, True or "tuning"
         Compute intervals of what *every optimal machine* scores on the test part (:func:`svmcvx.guarantee`), for ``"accuracy"``,
-        ``"balanced_accuracy"`` and ``"roc_auc"`` among the metrics. ``"tuning"`` does so for the fits of the tuning too, and tells which
-        hyper-parameters may be the best. It may take ten times as long as the fits, so that it is not done unless asked for.
+        ``"balanced_accuracy"`` and ``"roc_auc"`` among the metrics. ``"tuning"`` does so for the fits of the tuning, too, and finds the
+        hyper-parameters that may be the best. It may take ten times as long as the fits, so that it is off by default.
     seed : int
     data_dir : path-like, optional
         Folder of ``.npz`` data sets.
     store : path-like, optional
         A file for finished tasks (SQLite; made if it is not there), which comparisons and searches may share. Each is on the disk
-        as soon as it is finished; a later call goes on where this one stopped, after a kill at any moment. Several processes of one
-        machine may use it at a time; tasks that two of them work on at the same moment are done twice and kept once.
+        as soon as it is finished; a later call continues where this one stopped, also after a kill. Several processes of one computer may use it at
+        the same time; a task that two of them run is stored once.
     proofs : path-like, optional
-        Folder that gets, for each final fit, the training data and a proof that :func:`svmcvx.verify` checks. Finished tasks without
-        one are done again.
+        Folder that gets, for each final fit, the training data and a proof that :func:`svmcvx.verify` checks. Finished tasks without one are run
+        again.
     backend : str, optional
         ``"loky"`` (processes, the default), ``"threading"``, ``"dask"`` (the client that is there), or the address of a Dask
         scheduler, as in ``"tcp://10.0.0.1:8786"`` (extra ``dask``). With Dask the calling process alone writes the store.
@@ -131,7 +131,7 @@ def study(
     Warns
     -----
     UserWarning
-        After Ctrl-C or at the time limit: the result then holds what is finished.
+        After Ctrl-C or at the time limit: the result then has the finished tasks.
 
     Examples
     --------
@@ -272,7 +272,7 @@ def _prepared(name: str, X: Any, y: Any, protocol: Protocol, split: Split) -> _P
         data = Dataset(name, np.asarray(X, dtype=np.float64), np.asarray(y)).without_missing()
         X, y = data.X, data.y
     if holes and protocol.missing == "median":
-        # Checked with zeros in place of what a task fills in.
+        # Checked with zeros instead of the values that a task sets.
         X = np.asarray(X, dtype=np.float64)
         check_features(np.nan_to_num(X, nan=0.0))
     else:
@@ -294,7 +294,7 @@ def _prepared(name: str, X: Any, y: Any, protocol: Protocol, split: Split) -> _P
 def _tasks(
     named: list[tuple[str, Any]], sets: list[_Prepared], tuned: Mapping[str, Any], protocol: Protocol
 ) -> Iterator[Task]:
-    """Yield all tasks, one repeat after the other: what is done first is a fair sample for the estimate of the time."""
+    """Yield all tasks, one repeat after the other: the first tasks are a fair sample for the estimate of the time."""
     pipes = {(name, sparse): piped(model, protocol, sparse=sparse) for name, model in named for sparse in (False, True)}
     for repeat in range(protocol.repeats):
         for data in sets:
@@ -302,7 +302,7 @@ def _tasks(
                 for name, _ in named:
                     estimator, prefix = pipes[name, bool(sp.issparse(data.X))]
                     grid = _prefixed(tuned.get(name), prefix)
-                    # How the models and data sets are called is no part of the key, nor how often all is repeated.
+                    # The key does not contain the names of models and data sets, nor the number of repeats.
                     settings = replace(protocol, repeats=1, seed=protocol.seed + repeat)
                     key = fingerprint("study", svmcvx.__version__, estimator, grid, settings, data.digest, train, test)
                     yield Task(
@@ -319,7 +319,7 @@ def _prefixed(grid: Any, prefix: str) -> Any:
 
 
 def _done(proofs: Path | None, retry_failed: bool, row: Row) -> bool:
-    """Tell whether a row of the store is one that need not be computed again."""
+    """Return whether a row of the store need not be computed again."""
     if row["status"] == FAILED:
         return not retry_failed
     wants = proofs is not None and row["upper"] is not None

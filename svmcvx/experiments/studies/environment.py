@@ -17,7 +17,7 @@ PACKAGES = ("cvxpy", "clarabel", "scs", "numpy", "scipy", "numba", "scikit-learn
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of this package, of Python, and of what it computes with."""
+    """Return the versions of this package, of Python, and of the numerical packages."""
     found = {"svmcvx": svmcvx.__version__, "Python": sys.version.split()[0]}
     for name in PACKAGES:
         try:

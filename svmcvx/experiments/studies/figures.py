@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["critical_difference_diagram", "nemenyi", "scores_by_set", "svg"]
 
-# Width of a picture in inches, of one data set's part of it, and the most in a row.
+# Width of a picture in inches, width for one data set, and the largest number of data sets in a row.
 WIDTH, PART, MOST = 9.0, 2.3, 4
 
 
@@ -111,19 +111,19 @@ def scores_by_set(study: StudyTables, metric: str | None = None) -> Figure:
 
 
 def svg(figure: Figure, what: str) -> str:
-    """Return a figure as SVG that can stand in a page, and close it.
+    """Return a figure as SVG for a page, and close it.
 
     Parameters
     ----------
     figure : Figure
     what : str
-        What it shows, for those who do not see it; of letters, digits and blanks.
+        Alternative text; of letters, digits and blanks.
     """
     import matplotlib as mpl
     import matplotlib.pyplot as plt
 
     stream = io.StringIO()
-    # The names within a picture must not meet those of another one in the same page; the same picture is the same text.
+    # Identifiers of different pictures in one page must differ; equal pictures give equal text.
     with mpl.rc_context({"svg.hashsalt": what}):
         figure.savefig(stream, format="svg", metadata={"Date": None, "Creator": None}, bbox_inches="tight")
     plt.close(figure)

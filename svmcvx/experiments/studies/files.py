@@ -180,7 +180,7 @@ def _class(kind: Any) -> Any:
     if kind in MODELS:
         return MODELS[kind].load()
     module, _, name = kind.rpartition(".")
-    # Nothing but scikit-learn: a file of settings is not to run other code.
+    # Only scikit-learn: a file of settings must not run other code.
     if module.split(".")[0] == "sklearn" and "._" not in kind:
         try:
             found = getattr(import_module(module), name)

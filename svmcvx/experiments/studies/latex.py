@@ -38,8 +38,8 @@ def escaped(text: str) -> str:
 def latex_table(study: StudyTables, metric: str, digits: int) -> str:
     """Return mean and standard deviation by data set and model, with mean ranks.
 
-    Bold are the best of a row as it is printed, and those that the corrected t-test at 0.05 does not tell from it. Where it is known,
-    what every optimal machine scores stands below.
+    Bold are the best of a row as it is printed, and those that the corrected t-test at 0.05 does not tell from it. Intervals of the scores of every
+    optimal machine are in the line below, if known.
     """
     mean, sd, ranks = study.mean(metric), study.sd(metric), study.ranks(metric).mean(axis=0)
     tied = _not_told_apart(study, metric)
@@ -73,7 +73,7 @@ def latex_table(study: StudyTables, metric: str, digits: int) -> str:
 
 
 def _not_told_apart(study: StudyTables, metric: str) -> set[tuple[str, frozenset[str]]]:
-    """Return the pairs of models, with their data set, that the corrected test at 0.05 does not tell apart."""
+    """Return the pairs of models, with their data set, without a significant difference in the corrected test at 0.05."""
     paired = study.paired(metric)
     rows = paired[paired["corrected_t"] >= 0.05]
     return {(one, frozenset(pair)) for one, *pair in zip(rows["dataset"], rows["first"], rows["second"], strict=True)}
@@ -96,7 +96,7 @@ FORMS = {
 
 
 def latex_frame(frame: pd.DataFrame) -> str:
-    """Return a table of one row a line; columns that say nothing are left out."""
+    """Return a table of one row a line; empty columns are omitted."""
     frame = with_intervals(frame)
     kept = [name for name in frame.columns if not frame[name].isna().all()]
     text = [not np.issubdtype(np.asarray(frame[name].dropna().tolist()).dtype, np.number) for name in kept]

@@ -80,7 +80,7 @@ class Split:
 
 
 def as_split(value: Any) -> Split:
-    """Return a split as it is, from a test share, from a number of folds, or from the fields of one."""
+    """Return a split, from a split, a test share, a number of folds, or the fields of a split."""
     if isinstance(value, Split):
         return value
     if isinstance(value, Mapping):
@@ -95,7 +95,7 @@ def as_split(value: Any) -> Split:
 
 @dataclass(frozen=True)
 class Protocol:
-    """What all tasks of a study share; see :func:`svmcvx.study` for the parameters."""
+    """Settings that all tasks of a study share; see :func:`svmcvx.study` for the parameters."""
 
     repeats: int = 10
     cv: Any = 5

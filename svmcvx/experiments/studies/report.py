@@ -1,4 +1,4 @@
-"""One HTML file with everything that a study has found, or with tables of comparisons (extra ``study``)."""
+"""One HTML file with all results of a study, or with tables of comparisons (extra ``study``)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TEMPLATE = Path(__file__).with_name("report.html")
 
 @dataclass(frozen=True)
 class Cell:
-    """A cell of a table: its text, what it is sorted by, and how it looks."""
+    """A cell of a table: its text, its sort key, and its style."""
 
     text: str
     value: float | str | None = None
@@ -80,7 +80,7 @@ def report(
         Tables of :func:`svmcvx.compare` by their titles, or others, whose ``attrs["note"]`` is printed above them.
     title : str, optional
     figures : sequence of (str, str)
-        SVG and caption of what stands with these tables.
+        SVG and caption of figures for these tables.
 
     Raises
     ------
@@ -148,7 +148,7 @@ def _warnings(study: StudyTables) -> list[str]:
 
 
 def _facts(study: StudyTables | None) -> list[tuple[str, list[tuple[str, str]]]]:
-    """Return what a reader needs to repeat it."""
+    """Return the information that is needed to repeat the study."""
     groups = []
     if study is not None:
         groups += [
@@ -212,7 +212,7 @@ def _scores(study: StudyTables, metric: str) -> Table:
 
 
 def _exact(study: StudyTables) -> list[Table]:
-    """Return the tables of what every optimal machine scores, if there are any."""
+    """Return the tables of the scores of every optimal machine, if there are any."""
     tables = []
     for metric in study.with_exact():
         exact = study.exact(metric)
@@ -355,7 +355,7 @@ def _comparisons(
 
 
 def _plain(title: str, note: str, frame: pd.DataFrame) -> Table:
-    """Return a data frame as it is, intervals in one cell; columns that say nothing are left out."""
+    """Return a data frame as it is, intervals in one cell; empty columns are omitted."""
     frame = with_intervals(frame)
     columns = [name for name in frame.columns if not frame[name].isna().all()]
     rows = [[_any(value) for value in row] for row in frame[columns].itertuples(index=False)]

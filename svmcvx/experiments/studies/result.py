@@ -1,4 +1,4 @@
-"""What a study has found: rows, tables, tests, and their files."""
+"""Results of a study: rows, tables, tests, and their files."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Study(StudyTables):
     ----------
     frame : DataFrame
         A row a task: ``dataset``, ``model``, ``repeat``, ``fold``, ``status`` (``"failed"`` where it failed), ``n_train``, ``n_test``,
-        a column a metric, ``accuracy_lower`` and ``accuracy_upper`` (what every optimal machine scores; so for each metric of which there
+        a column a metric, ``accuracy_lower`` and ``accuracy_upper`` (interval of every optimal machine; so for each metric of which there
         are intervals), ``accuracy_tied_lower`` and ``accuracy_tied_upper`` (with any of the settings that may be the best),
         ``undecided`` (share of the test rows whose label is not proved), ``params`` (chosen), ``tied`` (the settings that may be the best by
         cross-validation of optimal machines), ``lower`` and ``upper`` (checked interval around the optimum of the final fit), ``gap``,
@@ -39,14 +39,14 @@ class Study(StudyTables):
     left_out : dict
         Why data sets could not be used.
     metrics : tuple of str
-        The first is the one that the tables are of, unless another is named.
+        Tables show the first one, unless another is named.
     protocol : dict of str
     complete : bool
         Whether all tasks are there.
     reused : int
         Tasks that were found in the store.
     versions : dict of str
-        Of this package and what it computes with.
+        Versions of this package and of the numerical packages.
     """
 
     @staticmethod
@@ -86,7 +86,7 @@ class Study(StudyTables):
             stream.write(self.frame.to_csv(index=False).encode())
 
     def to_latex(self, path: str | os.PathLike[str] | None = None, metric: str | None = None, digits: int = 3) -> str:
-        """Return the table of a metric for a document with the package booktabs; write it if asked to.
+        """Return the table of a metric for a document with the package booktabs; write it to `path` if that is given.
 
         Bold are the best of a row, and those that the corrected t-test at 0.05 does not tell from it.
         """
@@ -103,7 +103,7 @@ class Study(StudyTables):
         title: str | None = None,
         figures: Sequence[tuple[str, str]] = (),
     ) -> None:
-        """Write everything into one HTML file that needs nothing else (extra ``study``).
+        """Write a self-contained HTML file with all results (extra ``study``).
 
         Parameters
         ----------
@@ -112,6 +112,6 @@ class Study(StudyTables):
             Tables of :func:`svmcvx.compare`, or others, that the report is to hold too, by their titles.
         title : str, optional
         figures : sequence of (str, str)
-            SVG and caption of figures to stand with these tables.
+            SVG and caption of figures for these tables.
         """
         report(Path(path), self, comparisons or {}, title, figures)

@@ -53,7 +53,7 @@ def corrected_t(difference: Any, ratio: float) -> float:
     r"""Return the p-value of the corrected resampled t-test [Nadeau], two-sided; NaN for fewer than two differences, or equal ones.
 
     Training parts that overlap make the scores of repeated splits dependent, and the usual test finds differences that are not there.
-    The variance of the mean is taken as :math:`(1/m + \text{ratio})\, s^2` in place of :math:`s^2/m`, with m − 1 degrees of freedom.
+    The variance of the mean is estimated by :math:`(1/m + \text{ratio})\, s^2` instead of :math:`s^2/m`, with m − 1 degrees of freedom.
     The test was studied for test parts smaller than the training parts; on halves (ratio 1) it is conservative for any m.
 
     Parameters
@@ -90,7 +90,7 @@ def _mean_and_scale(difference: Floats, ratio: float) -> tuple[float, float]:
 def wilcoxon(difference: Any) -> float:
     """Return the p-value of the signed-rank test, two-sided; the ranks of zero differences are split between the signs [Demsar].
 
-    NaN for fewer than six differences, which cannot be significant at 0.05, and where all are zero.
+    NaN for fewer than six differences, which cannot be significant at 0.05, and if all are zero.
     """
     difference = np.asarray(difference, dtype=np.float64)
     if difference.size < LEAST_RANKED or not difference.any():
@@ -135,13 +135,13 @@ class Effect(NamedTuple):
     mean, median : float
         Of the differences.
     low, high : float
-        Interval of the mean at 95 %, with the correction for overlapping training parts; NaN where there is no variance.
+        Interval of the mean at 95 %, with the correction for overlapping training parts; NaN without variance.
     win : float
         Share of positive differences, zeros counted half.
     detectable : float
         Smallest mean difference that the test at 0.05 finds with a probability of 0.8, given the variance that was seen.
     reason : str
-        Why there is no p-value, or nothing.
+        Reason why there is no p-value, or empty.
     """
 
     mean: float
@@ -176,7 +176,7 @@ class Posterior(NamedTuple):
     Attributes
     ----------
     first, equal, second : float
-        Their sum is 1; NaN where there is too little data.
+        Their sum is 1; NaN with too little data.
     """
 
     first: float
@@ -270,7 +270,7 @@ class Friedman(NamedTuple):
     F, F_p : float
         Iman and Davenport's form, less conservative, and its p-value.
     critical_difference : float
-        By which two mean ranks have to differ for Nemenyi's test to tell the models apart.
+        Critical difference of two mean ranks in Nemenyi's test.
     alpha : float
         Level of the critical difference.
     """
@@ -305,7 +305,7 @@ def friedman(scores: Any, alpha: float = 0.05) -> Friedman | None:
     Parameters
     ----------
     scores : array-like of shape (data sets, models)
-        Rows with a missing score are left out.
+        Rows with a missing score are omitted.
     alpha : float
         Level of the critical difference, 0.05 by default.
     """
@@ -320,7 +320,7 @@ def friedman(scores: Any, alpha: float = 0.05) -> Friedman | None:
     else:
         chi2, chi2_p = map(float, stats.friedmanchisquare(*scores.T))
     room = N * (k - 1) - chi2
-    # All data sets agree on the order: no variance is left within them.
+    # All data sets have the same order, so that there is no variance within them.
     F = math.inf if room <= 1e-9 * N * k else (N - 1) * chi2 / room
     F_p = float(stats.f.sf(F, k - 1, (k - 1) * (N - 1)))
     difference = critical_difference(k, N, alpha)

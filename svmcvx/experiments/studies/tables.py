@@ -22,7 +22,7 @@ from svmcvx.experiments.tables import CertifiedTable
 
 __all__ = ["StudyTables"]
 
-# Columns of `Study.paired`, but for the adjusted p-value.
+# Columns of `Study.paired`, without the adjusted p-value.
 PAIRED = [
     "dataset",
     "first",
@@ -72,7 +72,7 @@ class StudyTables:
         suffixes = {False: (), True: ("",), "tuning": ("", "_tied")}[self._guarantee]
         known = [f"{name}{suffix}" for name in self.metrics if name in INTERVALS for suffix in suffixes]
         ends = [f"{name}_{end}" for name in known for end in ("lower", "upper")]
-        # Columns for what was not asked for would be empty.
+        # Columns of results that were not requested would be empty.
         asked = {"undecided": bool(self._guarantee), "tied": self._guarantee == "tuning"}
         fields = [name for name in FIELDS[last:] if asked.get(name, True)]
         columns = (*FIELDS[:place], *self.metrics, *ends, *fields)
@@ -116,7 +116,7 @@ class StudyTables:
         return table
 
     def mean(self, metric: str | None = None) -> pd.DataFrame:
-        """Return mean scores, a row a data set and a column a model; NaN where a task failed or is missing."""
+        """Return mean scores, a row a data set and a column a model; NaN if a task failed or is missing."""
         return self._ordered(self._by_set(self.frame[self._metric(metric)]).agg(lambda x: x.mean(skipna=False))).where(
             self._whole()
         )
@@ -148,14 +148,14 @@ class StudyTables:
         return pd.DataFrame(statistics.ranks_by_block(mean), index=mean.index, columns=mean.columns)
 
     def exact(self, metric: str | None = None) -> pd.DataFrame:
-        """Return what every optimal machine scores, as text: the mean of the intervals over the splits, one number where its ends meet.
+        """Return the mean over the splits of the intervals of the scores of every optimal machine, as text.
 
-        A row a data set and a column a model; empty where one of the splits has no interval.
+        A row a data set and a column a model; empty if one of the splits has no interval.
 
         Raises
         ------
         DataError
-            If the study was not asked for guarantees, or there are no intervals of the metric.
+            If the study was made without guarantees, or there are no intervals of the metric.
         """
         name = self._metric(metric)
         if not self._guarantee:
@@ -175,7 +175,7 @@ class StudyTables:
         return pd.DataFrame(cells, index=means[0].index)
 
     def with_exact(self) -> list[str]:
-        """Return the metrics of which some task has an interval of what every optimal machine scores."""
+        """Return the metrics for which some task has an interval of every optimal machine."""
         known = [name for name in self.metrics if name in INTERVALS] if self._guarantee else []
         return [name for name in known if self.frame[f"{name}_lower"].notna().any()]
 

@@ -33,7 +33,7 @@ __all__ = ["FIELDS", "UNCERTIFIED", "Task"]
 # The status of a model that has no certificate.
 UNCERTIFIED = "fitted"
 
-# The fields of every row, in the order of a table; the scores stand after n_test, then the ends of their intervals.
+# The fields of every row, in the order of a table; the scores are after n_test, then the ends of their intervals.
 FIELDS = (
     "dataset",
     "model",
@@ -74,13 +74,13 @@ class Task:
     estimator : estimator
         Not fitted; with what prepares the features.
     grid : mapping, list of mappings, or None
-        What is tuned, by the parameters of the estimator.
+        Values to be tuned, by the names of the estimator's parameters.
     protocol : Protocol
     key : str
         Of its row in the store.
     store, proofs : path or None
     until : float
-        Moment of the calendar's clock after which nothing is begun, and what has been begun is dropped.
+        Time, in seconds since the epoch, after which no task starts, and unfinished tasks are dropped.
     """
 
     dataset: str
@@ -116,7 +116,7 @@ class Task:
         with until(self.until) as deadline, warnings.catch_warnings():
             if deadline.passed():
                 return None
-            warnings.simplefilter("ignore", ConvergenceWarning)  # the gap stands in the row
+            warnings.simplefilter("ignore", ConvergenceWarning)  # the row has the gap
             warnings.filterwarnings("ignore", message="(the time limit passed|interrupted) after", category=UserWarning)
             row = self._row(X, y)
             late = deadline.passed() and row["status"] in (Status.TIME_LIMIT, FAILED)
@@ -146,7 +146,7 @@ class Task:
         row, started = self.empty_row(), clock.now()
         try:
             row |= self._fitted(X[self.train], y[self.train], X[self.test], y[self.test])
-        except Exception as error:  # whatever a model does wrong, the others go on
+        except Exception as error:  # an exception of one model does not stop the others
             row |= failed(error)
         row["seconds"] = clock.now() - started
         return row
@@ -190,14 +190,14 @@ class Task:
         return row
 
     def _exact(self, fitted: Any, X: Any, y: NDArray[Any], X_test: Any, y_test: NDArray[Any]) -> Row:
-        """Return what every optimal machine scores."""
+        """Return the intervals of the scores of every optimal machine."""
         last = fitted[-1] if isinstance(fitted, Pipeline) else fitted
         seen, rows = as_seen(fitted, X), as_seen(fitted, X_test)
         found = exact_scores(last, seen, y, rows, y_test, self.protocol.metrics)
         return {"intervals": ends(found.intervals), "undecided": found.undecided, "note": found.note}
 
     def _tied(self, row: Row, tied: list[Any], X: Any, y: NDArray[Any], X_test: Any, y_test: NDArray[Any]) -> Row:
-        """Return what every optimal machine scores with any of the settings that may be the best by cross-validation."""
+        """Return the intervals over all settings that may be the best by cross-validation."""
         each = [row["intervals"]]
         for settings in tied:
             if _shortened(settings) != row["params"]:
@@ -236,11 +236,11 @@ class Task:
         }
 
     def _proved(self, fitted: Any, X: Any, y: NDArray[Any], solution: Solution) -> Row:
-        """Write the proof of the final fit beside the training data that it is about, which the models of a split share."""
+        """Write the proof of the final fit next to its training data, which the models of a split share."""
         assert self.proofs is not None  # noqa: S101 - asked before
         folder = self.proofs / _file_name(self.dataset) / f"repeat-{self.repeat}-fold-{self.fold}"
         if isinstance(fitted, Pipeline):
-            # A pipeline of the user's own may transform the features in its own way.
+            # A pipeline of the user may transform the features.
             own = [name for name, _ in fitted.steps if name not in ("impute", "scale", "model")]
             folder = folder / _file_name(self.model) if own else folder
             X = fitted[:-1].transform(X) if len(fitted.steps) > 1 else X
