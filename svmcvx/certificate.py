@@ -94,9 +94,11 @@ class Evaluation(Bounded):
         return cls(found.value, found.error, {"regulariser": float(regulariser.value), "losses": float(losses.value)})
 
     @classmethod
-    def at_most(cls, value: float, high: float) -> Evaluation:
-        """Return a value whose exact counterpart is at most `high`; nothing is said of what it is at least."""
-        return cls(value, up(max(high - value, 0.0)) if high != value else 0.0)
+    def at_most(cls, high: float, *, regulariser: float, losses: float) -> Evaluation:
+        """Return the sum of two terms, whose exact counterpart is at most `high`; nothing is said of what it is at least."""
+        value = regulariser + losses
+        error = up(max(high - value, 0.0)) if high != value else 0.0
+        return cls(value, error, {"regulariser": regulariser, "losses": losses})
 
     @classmethod
     def at_least(cls, value: float, low: float) -> Evaluation:
@@ -337,17 +339,17 @@ class Checked(Generic[M]):
     terms: Mapping[str, float] = field(default_factory=dict)
 
 
-def _evaluated(statement: Statement[M], models: Sequence[M]) -> list[tuple[M, Bounded]]:
-    """Return the models that have an objective value, and that value."""
+def _evaluated(statement: Statement[M], models: Sequence[M]) -> list[tuple[M, Bounded, float]]:
+    """Return the models that have an objective value, that value, and its upper end."""
     found = [(model, statement.evaluate(model)) for model in models]
-    return [(model, upper) for model, upper in found if not math.isnan(upper.value)]
+    return [(model, upper, upper.upper_end) for model, upper in found if not math.isnan(upper.value)]
 
 
 def _bounds(
     statement: Statement[M], duals: Sequence[Dual], *, repair: bool
-) -> tuple[list[tuple[Dual, float, Bounded]], float, Dual]:
-    """Return the dual points that give a bound with their violations and bounds, the last violation, and a point without a bound."""
-    found: list[tuple[Dual, float, Bounded]] = []
+) -> tuple[list[tuple[Dual, float, Bounded, float]], float, Dual]:
+    """Return the dual points that give a bound with their violations, bounds and lower ends, the last violation, and a point without a bound."""
+    found: list[tuple[Dual, float, Bounded, float]] = []
     violation = math.nan
     kept: Dual = {}
     for dual in duals:
@@ -360,8 +362,9 @@ def _bounds(
         # The repair is not trusted either: what it returns is tested like any other point.
         if (violation if point is dual else statement.dual_violation(point)) == 0:
             bound = statement.evaluate_dual(point)
-            if math.isfinite(bound.lower_end):
-                found.append((point, violation, bound))
+            low = bound.lower_end
+            if math.isfinite(low):
+                found.append((point, violation, bound, low))
             elif statement.kind == "local" and not kept:
                 kept = point
     return found, violation, kept
@@ -412,8 +415,8 @@ def check(
     uppers = _evaluated(statement, models)
     lowers, violation, kept = _bounds(statement, duals, repair=repair)
     if statement.kind in TRIVIAL and models and hasattr(statement, "trivial"):
-        high = min((upper.upper_end for _, upper in uppers), default=math.inf)
-        known = max((bound.lower_end for _, _, bound in lowers), default=-math.inf)
+        high = min((high for *_, high in uppers), default=math.inf)
+        known = max((low for *_, low in lowers), default=-math.inf)
         surpassed = getattr(statement, "dominates_trivial_bounds", None)
         if surpassed is None or not surpassed(high, known):
             known_models, known_duals = statement.trivial()
@@ -424,8 +427,8 @@ def check(
         raise NotCertified(
             "no candidate model has an objective value; the data may be out of the range of floating point"
         )
-    best_high = min(upper.upper_end for _, upper in uppers)
-    best_low = max((bound.lower_end for _, _, bound in lowers), default=-math.inf)
+    best_high = min(high for *_, high in uppers)
+    best_low = max((low for *_, low in lowers), default=-math.inf)
     stated = -math.inf
     if solver_bound is not None and math.isfinite(solver_bound.value):
         stated = solver_bound.value - solver_bound.allowance
@@ -433,13 +436,12 @@ def check(
     width = best_high - max(best_low, stated)
     width = max(width, 0.0) if math.isfinite(width) else 0.0
     slack = max(PREFERENCE_SHARE * width, PREFERENCE_RELATIVE * abs(best_high)) if math.isfinite(best_high) else 0.0
-    model, upper = next(pair for pair in uppers if pair[1].upper_end <= best_high + slack)
+    model, upper, high = next(entry for entry in uppers if entry[2] <= best_high + slack)
     lower: Bounded | None = None
+    low: float | None = None
     if lowers:
-        kept, violation, lower = next(entry for entry in lowers if entry[2].lower_end == best_low)
+        kept, violation, lower, low = next(entry for entry in lowers if entry[3] == best_low)
 
-    high = upper.upper_end
-    low = None if lower is None else lower.lower_end
     rounding = float(upper.error) + (0.0 if lower is None else float(lower.error))
     if low is not None and low > high:
         raise NotCertified(

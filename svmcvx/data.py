@@ -11,6 +11,7 @@ import math
 import numbers
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -19,7 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from svmcvx.containers import as_array
 from svmcvx.core.bounded import Bounded, correctly_rounded, roundings
-from svmcvx.errors import DataError, DataTypeError
+from svmcvx.errors import DataError, DataTypeError, did_you_mean
 from svmcvx.proofs.format import fingerprint
 
 __all__ = [
@@ -336,7 +337,9 @@ def check_seed(seed: Any) -> np.random.Generator:
 def check_choice(value: Any, name: str, choices: Sequence[str]) -> str:
     """Return `value` if it is one of `choices`, or raise a :class:`DataError` that lists them."""
     if not isinstance(value, str) or value not in choices:
-        raise DataError(f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}")
+        raise DataError(
+            f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}{did_you_mean(value, choices)}"
+        )
     return value
 
 
@@ -371,7 +374,7 @@ class BinaryData:
     # Sum of the weights of all blocks, where these are the rows of one of them.
     whole_weight: float | None = None
 
-    @property
+    @cached_property
     def n(self) -> int:
         """Number of observations."""
         return int(self.y.size)

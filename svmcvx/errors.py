@@ -17,15 +17,32 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from difflib import get_close_matches
 from importlib import import_module
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, Final, ParamSpec, TypeVar
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 # The folder stands above the solvers, which therefore name it by a text.
 FOLDER = "svmcvx.papers.exhibits"
+
+# Other words for values of arguments.
+OTHER_WORDS: Final[Mapping[str, str]] = {
+    "gaussian": "rbf",
+    "polynomial": "poly",
+    "l1_norm": "l1",
+    "crammer": "crammer_singer",
+    "logistic": "softmax",
+    "one_vs_rest": "ovr",
+    "one_vs_one": "ovo",
+    "standardise": "standard",
+    "standardize": "standard",
+    "zscore": "standard",
+    "min_max": "minmax",
+    "penalized": "penalised",
+}
 
 
 class SvmcvxError(Exception):
@@ -80,6 +97,27 @@ def missing_extra(module: str, extra: str) -> SolverUnavailable:
         The extra of svmcvx that installs it.
     """
     return SolverUnavailable(f"{module} is not installed; run: pip install 'svmcvx[{extra}]'")
+
+
+def did_you_mean(word: object, words: Iterable[str]) -> str:
+    """Return ``"; did you mean 'x'?"`` for the nearest of some words, or nothing where none is near.
+
+    Parameters
+    ----------
+    word : object
+        What was passed.
+    words : iterable of str
+        What there is.
+    """
+    known = list(words)
+    if not isinstance(word, str):
+        return ""
+    plain = {name.lower().replace("-", "_"): name for name in known}
+    typed = word.lower().replace("-", "_")
+    if OTHER_WORDS.get(typed) in known:
+        return f"; did you mean {OTHER_WORDS[typed]!r}?"
+    near = get_close_matches(typed, plain, n=1, cutoff=0.7)
+    return f"; did you mean {plain[near[0]]!r}?" if near else ""
 
 
 def exhibit(name: str, old: str) -> Any:

@@ -62,6 +62,7 @@ __all__ = [
     "parts_of",
     "positive_part",
     "quietly",
+    "root_above",
     "roundings",
     "signed",
     "sqrt",
@@ -104,6 +105,12 @@ def roundings(k: float) -> float:
 def growth(k: float) -> float:
     """Return what errors that are sums of k terms are multiplied by, more than the rounding of their own computation."""
     return GROW + 4.0 * k * U
+
+
+def root_above(squares: Any, terms: int) -> Any:
+    """Return numbers that are at least the square roots of sums of so many squares, from what was computed; squares may underflow."""
+    off = 1.0 + (terms + 4.0) * U
+    return np.sqrt(squares * off) * (1.0 + 4.0 * U) + math.sqrt(terms) * 2.0**-536
 
 
 def up(x: float) -> float:
@@ -606,12 +613,13 @@ def total(x: Any) -> Any:
     if not isinstance(x, Bounded):
         found = np.sum(x)
         return found if found.__class__ is not np.float64 else float(found)
-    value, slips = _compensated(x.value)
-    error = abs(value) * U + slips
+    errors = 0.0
     if not x.is_exact:
         n = x.size
         errors = float(x.error) * n if isinstance(x.error, float) else float(x.error.sum())
-        error = error + errors * (1.0 + 1.01 * n * U)
+        errors *= 1.0 + 1.01 * n * U
+    value, slips = _compensated(x.value)
+    error = abs(value) * U + slips + errors
     # NaN, and what overflowed, is unknown.
     return Bounded(value, error * GROW if math.isfinite(value) else math.inf)
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from svmcvx.core.bounded import GROW, LOST, Bounded, exact, growth, roundings, sqrt, square, total
+from svmcvx.core.bounded import GROW, LOST, Bounded, exact, growth, root_above, roundings, sqrt, square, total
 from svmcvx.core.exactly import SMALLEST
 
 __all__ = ["UNDERFLOW", "Ball", "Rows", "inner_error", "norm_above", "row_norms_above", "sums_above"]
@@ -36,9 +35,7 @@ def sums_above(sums: Any, terms: int) -> Any:
 
 def norm_above(x: Floats) -> float:
     """Return a number that is at least the Euclidean norm."""
-    return float(
-        np.sqrt(float(np.vdot(x, x)) * (1.0 + roundings(x.size + 4))) * (1.0 + roundings(4)) + _norm_underflow(x.size)
-    )
+    return float(root_above(float(np.vdot(x, x)), x.size))
 
 
 def row_norms_above(X: Any) -> Floats:
@@ -46,15 +43,7 @@ def row_norms_above(X: Any) -> Floats:
     squares = (
         np.asarray(X.multiply(X).sum(axis=1)).ravel() if sp.issparse(X) else np.asarray(np.einsum("ij,ij->i", X, X))
     )
-    d = int(X.shape[1])
-    return np.asarray(
-        np.sqrt(squares * (1.0 + roundings(d + 4))) * (1.0 + roundings(4)) + _norm_underflow(d), dtype=np.float64
-    )
-
-
-def _norm_underflow(terms: int) -> float:
-    """Bound on what a norm loses when squares underflow."""
-    return math.sqrt(terms) * 2.0**-536
+    return np.asarray(root_above(squares, int(X.shape[1])), dtype=np.float64)
 
 
 class Ball:

@@ -14,12 +14,13 @@ from sklearn.exceptions import ConvergenceWarning, DataConversionWarning
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from svmcvx.arguments import TOL, renamed
 from svmcvx.catalogue import find
 from svmcvx.certificate import Certificate
 from svmcvx.containers import as_array
 from svmcvx.data import CodedLabels, check_choice, check_features, check_labels, check_weights
 from svmcvx.errors import DataError, DataTypeError
-from svmcvx.estimators.parameters import PARAMETERS, estimator
+from svmcvx.estimators.parameters import estimator
 from svmcvx.estimators.request import Request, TrainingData, iterations
 from svmcvx.estimators.routes import Route, unsupported_settings
 from svmcvx.formulations.problem import FormulationProblem
@@ -43,7 +44,12 @@ Numbers = TypeVar("Numbers", bound=np.generic)
 METRICS: Final = ("accuracy", "balanced_accuracy", "error", "auc")
 
 # Parameters of estimators that are not arguments of a builder.
-SHARED: Final = {title.split(" : ")[0] for title in PARAMETERS} - {"kernel", "indefinite"}
+SHARED: Final = frozenset(
+    (
+        *("gamma", "degree", "coef0", "class_weight", "multiclass", "decision_function_shape", "break_ties", "n_jobs"),
+        *("solver", "tol", "time_limit", "max_iter", "cache_size", "verbose"),
+    )
+)
 
 
 @cache
@@ -64,6 +70,9 @@ class _Fitted(ClassifierMixin, BaseEstimator):
     # Name of the formulation in svmcvx.catalogue; None for one that is not there.
     _formulation: ClassVar[str | None] = None
 
+    # Names of parameters by those that they had in the last release.
+    _renamed: ClassVar[Mapping[str, str]] = {}
+
     # Of the cache of kernel rows, for estimators that have it as a parameter.
     cache_size: float | None = None
 
@@ -73,6 +82,8 @@ class _Fitted(ClassifierMixin, BaseEstimator):
     n_features_in_: int
     shape_fit_: tuple[int, int]
     fit_status_: int
+    # How far the certificate is from what was asked for; None if it is not.
+    _warning: str | None
     # Positions of the labels of the training data among the classes; None for rows in blocks.
     _codes: NDArray[np.unsignedinteger[Any]] | None
     solver_route_: str
@@ -86,15 +97,30 @@ class CertifiedClassifier(_Fitted):
 
     A subclass states its hyper-parameters as attributes with defaults, below the decorator :func:`~svmcvx.estimators.parameters.estimator`;
     or in its own ``__init__``, as scikit-learn asks. A shared parameter that such an ``__init__`` does not list has the value below.
-    :mod:`svmcvx.estimators.parameters` documents them.
+    :mod:`svmcvx.arguments` documents them.
     """
 
     class_weight: Mapping[Any, float] | str | None = None
     solver: str = "auto"
-    tol: float = 1e-6
+    tol: float = TOL
     time_limit: float | None = None
     max_iter: int | None = None
     verbose: bool = False
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters.
+
+        Parameters
+        ----------
+        **params
+            Names and values, as in scikit-learn.
+
+        Returns
+        -------
+        self
+        """
+        found: Self = super().set_params(**renamed(type(self).__name__, params, self._renamed))
+        return found
 
     def _stated_as(self) -> str | None:
         """Return the name in :mod:`svmcvx.catalogue` of the formulation that the parameters ask for."""
@@ -145,8 +171,8 @@ class CertifiedClassifier(_Fitted):
             self._fit_blocks(X, y, sample_weight)
         else:
             self._fit(self._training_data(X, y, sample_weight))
-        if (shortfall := self._shortfall(self.solution_)) is not None:
-            warnings.warn(shortfall, ConvergenceWarning, stacklevel=2)
+        if self._warning is not None:
+            warnings.warn(self._warning, ConvergenceWarning, stacklevel=2)
         return self
 
     def _fit_blocks(self, X: Any, y: Any, sample_weight: Any) -> None:
@@ -176,7 +202,8 @@ class CertifiedClassifier(_Fitted):
         first = model.members[0] if isinstance(model, OneVsModel) else model
         self.n_features_in_ = cast(LinearModel, first).coef.size
         self.class_weight_ = np.ones(self.classes_.size) if sides.factors is None else sides.factors
-        self.fit_status_ = int(self._shortfall(self.solution_) is not None)
+        self._warning = self._shortfall(self.solution_)
+        self.fit_status_ = int(self._warning is not None)
         if (names := getattr(X, "columns", None)) is not None:
             self.feature_names_in_ = np.asarray(names, dtype=object)
 
@@ -340,7 +367,8 @@ class CertifiedClassifier(_Fitted):
         self.class_weight_ = np.ones(labels.classes.size) if of_class is None else of_class
         self._codes = labels.codes.astype(np.min_scalar_type(labels.classes.size - 1))
         self.shape_fit_ = data.X.shape
-        self.fit_status_ = int(self._shortfall(self.solution_) is not None)
+        self._warning = self._shortfall(self.solution_)
+        self.fit_status_ = int(self._warning is not None)
         return self
 
     def _without_other_classes(self, data: TrainingData, kept: NDArray[np.intp]) -> TrainingData:

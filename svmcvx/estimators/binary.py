@@ -48,7 +48,7 @@ class BinaryClassifier(CertifiedClassifier):
     ``_builder`` returns the function that builds the problem from ``X``, ``y`` and them (and ``sample_weight``, if weights
     are passed to ``fit``). A shared parameter that ``__init__`` does not list has the value below; the builder gets `kernel` as a
     :class:`svmcvx.Kernel`, if ``__init__`` lists it. ``docs/add_formulation.md`` shows an example, and
-    :mod:`svmcvx.estimators.parameters` documents the parameters.
+    :mod:`svmcvx.arguments` documents the parameters.
     """
 
     kernel: Kernel | str | Callable[[Any, Any], Any] | None = None

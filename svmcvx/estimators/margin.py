@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -31,9 +31,9 @@ class PSVMClassifier(BinaryClassifier):
         :math:`u_i \ge 1`, whatever `p` and positive weights are; data that are not separable are refused.
     p : float
         Exponent, at least 1; 1 (the default) is the usual SVM, 2 the squared hinge.
-    fit_intercept : True, False or "penalised"
-        A free intercept (the default), none, or that of a constant feature, which is penalised like the others: at p = 1 and 2
-        the problem of ``LinearSVC`` with ``intercept_scaling=1``. A hard margin has a free one.
+    intercept : "free", "penalised", "none" or bool
+        A free intercept (True, the default), that of a constant feature, which is penalised like the others: at p = 1 and 2
+        the problem of ``LinearSVC`` with ``intercept_scaling=1``; or none (False). A hard margin has a free one.
     penalty : "l2" or "l1"
         ``"l1"`` has :math:`\|w\|_1` in place of :math:`\tfrac12\|w\|^2`, as in ``LinearSVC(penalty="l1")``: for p = 2, ``kernel=None`` and an
         intercept that is penalised or none, by the general route.
@@ -52,10 +52,11 @@ class PSVMClassifier(BinaryClassifier):
     """
 
     _formulation: ClassVar[str] = "psvm"
+    _renamed: ClassVar[Mapping[str, str]] = {"fit_intercept": "intercept"}
 
     C: float = 1.0
     p: float = 1.0
-    fit_intercept: bool | str = True
+    intercept: bool | str = True
     penalty: str = "l2"
     bias: str = "exact"
     cache_size: float = 500.0
@@ -73,17 +74,13 @@ class PSVMClassifier(BinaryClassifier):
 
     def _settings(self) -> dict[str, Any]:
         settings = super()._settings()
-        intercept, penalty, bias = (settings.pop(name) for name in ("fit_intercept", "penalty", "bias"))
+        intercept, penalty, bias = (settings.pop(name) for name in ("intercept", "penalty", "bias"))
         check_choice(penalty, "penalty", ("l2", "l1"))
-        if isinstance(intercept, (bool, np.bool_)):
-            intercept = "free" if intercept else "none"
-        elif intercept != "penalised":
-            raise DataError(f"fit_intercept must be True, False or 'penalised', got {intercept!r}")
-        check_intercept(intercept, bias)
+        intercept = check_intercept(intercept, bias)
         if penalty == "l1":
             if self.p != 2 or settings["kernel"] is not None or intercept == "free" or bias != "exact":
                 raise DataError(
-                    "penalty='l1' is stated for p=2, kernel=None and fit_intercept='penalised' or False, as in "
+                    "penalty='l1' is stated for p=2, kernel=None and intercept='penalised' or 'none', as in "
                     "LinearSVC(penalty='l1'); set these, or leave penalty at 'l2'"
                 )
             return {"C": self.C, "intercept": intercept}
@@ -92,7 +89,7 @@ class PSVMClassifier(BinaryClassifier):
         check_number(self.p, "p", low=1, why="p < 1 is not convex")
         if intercept != "free" or bias != "exact":
             raise DataError(
-                "C=inf is the hard margin, which is stated with a free intercept and its exact rule; leave out fit_intercept and "
+                "C=inf is the hard margin, which is stated with a free intercept and its exact rule; leave out intercept and "
                 "bias, or pass a finite C"
             )
         return {name: settings[name] for name in ("kernel", "indefinite")}

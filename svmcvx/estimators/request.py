@@ -135,7 +135,7 @@ class Request:
             n,
             kernel=self.settings.get("kernel") is not None,
             settings={**self.settings, **({"sample_weight": True} if weighted else {})},
-            mixed_integer=mixed_integer_solver(),
+            mixed_integer=mixed_integer_solver,
         )
 
     def run(self, route: Route, data: TrainingData, warm_start: Solution | None) -> Solution:

@@ -15,7 +15,7 @@ route only.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from svmcvx.catalogue import FastSolver, find
@@ -57,7 +57,7 @@ def choose(
     *,
     kernel: bool,
     settings: Mapping[str, Any] | None = None,
-    mixed_integer: bool = True,
+    mixed_integer: Callable[[], bool] = mixed_integer_solver,
 ) -> Route:
     """Choose the route; see the module's text for the rule.
 
@@ -73,8 +73,8 @@ def choose(
         Whether there is a kernel.
     settings : mapping, optional
         Arguments of the builder.
-    mixed_integer : bool
-        Whether a mixed-integer solver is installed.
+    mixed_integer : callable
+        Whether a mixed-integer solver is installed; asked where there is a program for one.
 
     Returns
     -------
@@ -109,7 +109,7 @@ def choose(
         return Route(GENERAL, f"there is no specialised solver for {formulation}")
     if missing:
         return Route(GENERAL, f"fast.{fast.name} takes no {', '.join(missing)}")
-    if entry.mixed_integer and not mixed_integer:
+    if entry.mixed_integer and not mixed_integer():
         return Route(FAST, "no mixed-integer solver is installed")
     few = fast.second_opinion_up_to.kernel if kernel else fast.second_opinion_up_to.linear
     # A bias that is not the best one cannot be certified by any solver.

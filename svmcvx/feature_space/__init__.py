@@ -11,9 +11,10 @@ from typing import Any, Final
 
 import numpy as np
 
+from svmcvx.arguments import intercept_kind
 from svmcvx.data import BinaryData, check_choice
 from svmcvx.errors import DataError
-from svmcvx.feature_space.base import FeatureSpace, Product, RowBlock
+from svmcvx.feature_space.base import FeatureSpace, Point, RowBlock
 from svmcvx.feature_space.kernel import BLOCK_ENTRIES, KernelSpace
 from svmcvx.feature_space.linear import LinearSpace, with_constant
 from svmcvx.kernels import CallableKernel, KernelLike, Precomputed, as_kernel, row_norms
@@ -24,7 +25,7 @@ __all__ = [
     "FeatureSpace",
     "KernelSpace",
     "LinearSpace",
-    "Product",
+    "Point",
     "RowBlock",
     "feature_space",
     "penalised_or_none",
@@ -41,13 +42,9 @@ def penalised_or_none(intercept: Any) -> str:
     Raises
     ------
     DataError
-        If that is not True or False.
+        If that is not "penalised", "none", True or False.
     """
-    if not isinstance(intercept, (bool, np.bool_)):
-        raise DataError(
-            f"intercept must be True (append a constant feature, penalised like the others) or False, got {intercept!r}"
-        )
-    return "penalised" if intercept else "none"
+    return intercept_kind(intercept, own="penalised")
 
 
 def feature_space(

@@ -14,14 +14,19 @@ from svmcvx.data import BinaryData, Features
 from svmcvx.kernels import Kernel
 from svmcvx.model import BinaryModel
 
-__all__ = ["FeatureSpace", "Product", "RowBlock"]
+__all__ = ["FeatureSpace", "Point", "RowBlock"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
 
-class Product(NamedTuple):
-    """Scores `Kv` and the squared norm `v'Kv`, with bounds on the rounding errors of both."""
+# Points whose scores are kept: the candidates of one answer.
+KEPT_POINTS = 2
 
+
+class Point(NamedTuple):
+    """A point given by its coefficients `v`: scores `Kv` and the squared norm `v'Kv`, with bounds on the rounding errors of both."""
+
+    v: Floats
     scores: Bounded
     squared_norm: Bounded
 
@@ -62,16 +67,34 @@ class FeatureSpace(ABC):
         """Whether :attr:`factor` is the data matrix itself, without rounding."""
         return False
 
+    def point(self, v: Floats) -> Point:
+        """Return the point with coefficients `v`, which is evaluated once: as a model, as its norm and as a dual point."""
+        for known in self._points:
+            if np.array_equal(known.v, v):
+                return known
+        found = self._evaluated_point(v.copy())
+        self._points[:] = [found, *self._points[: KEPT_POINTS - 1]]
+        return found
+
+    @cached_property
+    def _points(self) -> list[Point]:
+        """The points that were evaluated last, the latest first."""
+        return []
+
     @abstractmethod
-    def product(self, v: Floats) -> Product:
-        """Evaluate the point with coefficients `v`."""
+    def _evaluated_point(self, v: Floats) -> Point:
+        """Evaluate the point with coefficients `v`, which is kept."""
+
+    @abstractmethod
+    def scores_of(self, v: Floats) -> Floats:
+        """Return `Kv` without bounds on its rounding errors."""
 
     def squared_norm_of(self, v: Bounded) -> Bounded:
         r"""Return the squared norm of a point whose coefficients are known up to errors δ.
 
         With the scores f of the known coefficients it changes by at most :math:`2\sum_i\delta_i|f_i| + (\sum_i\delta_i\sqrt{K_{ii}})^2`.
         """
-        f, found = self.product(v.value)
+        _, f, found = self.point(v.value)
         if v.is_exact:
             return found
         off = exact(np.broadcast_to(v.error, v.shape))

@@ -14,7 +14,7 @@ from svmcvx.core.bounded import Bounded, exact, positive_part, total
 from svmcvx.core.rows import inner_error, sums_above
 from svmcvx.data import BinaryData, Features
 from svmcvx.errors import DataError
-from svmcvx.feature_space.base import FeatureSpace, Product, RowBlock
+from svmcvx.feature_space.base import FeatureSpace, Point, RowBlock
 from svmcvx.kernels import CallableKernel, Kernel, Precomputed
 from svmcvx.kernels.columns import TILE_ENTRIES, KernelColumns, KernelProduct, is_definite, is_positive, with_sizes
 from svmcvx.kernels.entry_error import EntryError, power_above
@@ -230,19 +230,20 @@ class KernelSpace(FeatureSpace):
             {"clipped_mass": found.clipped_mass} if found.projector is not None else {}
         )
 
-    def product(self, v: Floats) -> Product:
+    def _evaluated_point(self, v: Floats) -> Point:
         """Evaluate ``Kv`` and ``v'Kv``."""
         if not v.any():
-            return Product(exact(np.zeros(v.size)), exact(0.0))
+            return Point(v, exact(np.zeros(v.size)), exact(0.0))
         if not self.keep_gram:
-            # The checker evaluates the same point several times: as a model, its norm, and as a dual point.
-            if not np.array_equal(self._latest.get("v", ()), v):
-                self._latest.update(v=v.copy(), product=self._blockwise(v))
-            product: Product = self._latest["product"]
-            return product
+            return self._blockwise(v)
         error, size = self.gram_error, np.abs(v)
         both = np.abs(self.gram) @ np.stack([size, error.columns * size], axis=1)
-        return self._product(v, self.gram @ v, both[:, 0], error.of_products(both[:, 0], both[:, 1], v), v.size)
+        entries, terms = error.of_products(both[:, 0], both[:, 1], v), int(np.count_nonzero(v))
+        return self._bounded_point(v, self.gram @ v, both[:, 0], entries, terms)
+
+    def scores_of(self, v: Floats) -> Floats:
+        """Return ``Kv``."""
+        return np.asarray(self.gram @ v if self.keep_gram else self.point(v).scores.value)
 
     @cached_property
     def gram_error(self) -> EntryError:
@@ -263,16 +264,11 @@ class KernelSpace(FeatureSpace):
             error = error.of_positive_part(float(np.abs(self._given_gram).sum(axis=1).max()))
         return error
 
-    def _product(self, v: Floats, scores: Floats, magnitude: Floats, entries: Floats, terms: int) -> Product:
-        """Bound the errors: `magnitude` is |K||v|, `entries` what the errors of K make of v, `terms` those of a sum."""
+    def _bounded_point(self, v: Floats, scores: Floats, magnitude: Floats, entries: Floats, terms: int) -> Point:
+        """Bound the errors: `magnitude` is |K||v|, `entries` what the errors of K make of v, `terms` those of a sum that are not 0."""
         f = Bounded(scores, inner_error(terms + 2, magnitude) + entries)
         support = np.flatnonzero(v)
-        return Product(f, positive_part(total(exact(v[support]) * f[support])))
-
-    @cached_property
-    def _latest(self) -> dict[str, Any]:
-        """The coefficients that were evaluated last, and what came of them."""
-        return {}
+        return Point(v, f, positive_part(total(exact(v[support]) * f[support])))
 
     def columns(self, columns: NDArray[np.intp] | None = None, dtype: DTypeLike = np.float64) -> KernelColumns:
         """Return columns of the kernel matrix to be evaluated in blocks; an intercept and clipping are left out."""
@@ -287,7 +283,7 @@ class KernelSpace(FeatureSpace):
         few = not sp.issparse(self.data.X) and self.data.X.size <= self.block_entries
         return self.columns() if few else None
 
-    def _blockwise(self, v: Floats) -> Product:
+    def _blockwise(self, v: Floats) -> Point:
         """Evaluate a point from the columns of its support, block by block."""
         n = self.data.n
         support = np.flatnonzero(v)
@@ -303,9 +299,9 @@ class KernelSpace(FeatureSpace):
             magnitude += np.abs(v).sum()
         if not np.isfinite(scores).all():
             raise DataError("the Gram matrix contains NaN or infinity; scale the data or use a smaller gamma or degree")
-        # The sum of v for an intercept is one of n terms, the others are of the support.
-        terms = support.size if self.intercept != "penalised" else n + support.size
-        return self._product(v, scores, sums_above(magnitude, terms), found.entries, terms)
+        # The sum of v for an intercept is one of the support too.
+        terms = support.size if self.intercept != "penalised" else 2 * support.size
+        return self._bounded_point(v, scores, sums_above(magnitude, terms), found.entries, terms)
 
     def _cached_product(self, support: NDArray[np.intp], chosen: Floats) -> KernelProduct:
         """Return the product from a matrix that is kept beyond this space, block by block.
@@ -339,9 +335,9 @@ class KernelSpace(FeatureSpace):
 
     def _expansion_of(self, model: BinaryModel) -> Floats | None:
         """Return v of a model that expands over these observations; None for any other."""
-        if self.keep_gram or not isinstance(model, KernelModel) or self.intercept == "penalised":
+        if not isinstance(model, KernelModel) or self.intercept == "penalised":
             return None
-        if model.kernel != self.resolved or model.vectors is None:
+        if model.kernel != self.resolved or model.vectors is None or self._differs_from_kernel:
             return None
         places = np.searchsorted(self.data.index, model.support)
         if (places >= self.data.n).any() or not np.array_equal(self.data.index[places], model.support):
@@ -358,15 +354,22 @@ class KernelSpace(FeatureSpace):
         v[places] = model.dual_coef
         return v
 
+    @property
+    def _differs_from_kernel(self) -> bool:
+        """Whether the Gram matrix is kept and is another one than the kernel's: its positive part, or the mean with its transpose."""
+        return self.keep_gram and (
+            isinstance(self.resolved, CallableKernel) or self.factorisation.projector is not None
+        )
+
     def scores(self, model: BinaryModel) -> Bounded:
-        """Return the scores of a model on the training data; by :meth:`product` where it expands over them."""
+        """Return the scores of a model on the training data; by :meth:`point` where it expands over them."""
         v = self._expansion_of(model)
-        return super().scores(model) if v is None else self.product(v).scores + model.intercept
+        return super().scores(model) if v is None else self.point(v).scores + model.intercept
 
     def squared_norm(self, model: BinaryModel) -> Bounded:
-        """Return what the formulation penalises of a model; by :meth:`product` where it expands over the training data."""
+        """Return what the formulation penalises of a model; by :meth:`point` where it expands over the training data."""
         v = self._expansion_of(model)
-        return super().squared_norm(model) if v is None else self.product(v).squared_norm
+        return super().squared_norm(model) if v is None else self.point(v).squared_norm
 
     def _coefficients(self, v: Floats) -> Floats:
         """Coefficients that give with the kernel itself the scores that `v` gives with its positive part."""

@@ -16,7 +16,7 @@ from svmcvx.core.bounded import Bounded, correctly_rounded, exact, square
 from svmcvx.core.exactly import dot_exactly
 from svmcvx.core.rows import Ball, Rows
 from svmcvx.data import BinaryData, Features
-from svmcvx.feature_space.base import FeatureSpace, Product, RowBlock
+from svmcvx.feature_space.base import FeatureSpace, Point, RowBlock
 from svmcvx.kernels import Kernel, row_norms
 from svmcvx.model import BinaryModel, LinearModel
 from svmcvx.system import memory
@@ -161,17 +161,21 @@ class LinearSpace(FeatureSpace):
 
         return block
 
-    def product(self, v: Floats) -> Product:
+    def _evaluated_point(self, v: Floats) -> Point:
         """Evaluate ``w = X'v`` and its scores ``Xw``.
 
         With a free intercept both belong to the centred data. If the sum of `v` is exactly 0, as for balanced multipliers, w does not depend on the
         centre.
         """
         w = self.expansion(v)
-        return Product(self.rows @ w, w.squared_norm())
+        return Point(v, self.rows @ w, w.squared_norm())
+
+    def scores_of(self, v: Floats) -> Floats:
+        """Return ``XX'v``."""
+        return np.asarray(self.X @ (self.X.T @ v))
 
     def expansion(self, v: Floats | Bounded) -> Ball:
-        """Return ``w = X'v``; see :meth:`product` for the centre."""
+        """Return ``w = X'v``; see :meth:`point` for the centre."""
         return self.rows.combined(v)
 
     def scores(self, model: BinaryModel) -> Bounded:

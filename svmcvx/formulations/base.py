@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, is_dataclass, replace
+from functools import cached_property
 from typing import Any, ClassVar, NamedTuple, Self, TypeAlias
 
 import numpy as np
@@ -246,17 +247,17 @@ class BinaryStatement(Formulation):
 
     space: FeatureSpace
 
-    @property
+    @cached_property
     def y(self) -> Floats:
         """Labels ±1 of the observations that are kept, those of positive weight."""
         return self.space.data.y
 
-    @property
+    @cached_property
     def weight(self) -> Floats:
         """Weights of the losses."""
         return self.space.data.weight
 
-    @property
+    @cached_property
     def loss_weight(self) -> Floats | float:
         """Weights of the losses; the number 1 where all are 1, which rounds nothing."""
         return 1.0 if (self.weight == 1.0).all() else self.weight

@@ -5,10 +5,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from functools import wraps
+from inspect import signature
 from typing import Any, ParamSpec, TypeVar, cast
 
 import scipy.sparse as sp
 
+from svmcvx.arguments import documented, refuse_unknown
 from svmcvx.containers import owned
 from svmcvx.data import CodedLabels, check_time_limit
 from svmcvx.formulations.problem import FormulationProblem
@@ -42,12 +44,15 @@ def require_conic_memory(factor: Any, what: str) -> None:
 def builder(build: Callable[Arguments, BuiltProblem]) -> Callable[Arguments, BuiltProblem]:
     """Give a builder copies of the arrays it is passed, and note what it takes, for ``Solution.timings.build``.
 
-    The problem and its statement own their data: changes of the arrays afterwards change nothing that is solved or certified.
+    The problem and its statement own their data: changes of the arrays afterwards change nothing that is solved or certified. The
+    shared arguments are documented by :mod:`svmcvx.arguments`.
     """
+    known = tuple(signature(documented(build)).parameters)
 
     @wraps(build)
     def timed(*arguments: Arguments.args, **keywords: Arguments.kwargs) -> BuiltProblem:
         started = clock.now()
+        refuse_unknown(build.__name__, keywords, known)
         if not any(isinstance(value, CodedLabels) for value in (*arguments, *keywords.values())):
             # Coded labels come from an estimator, whose problem does not outlive its fit.
             arguments = tuple(owned(value) for value in arguments)  # type: ignore[assignment]

@@ -121,7 +121,7 @@ class LinearDual:
     def bound(self, dual: Dual, term: LinearTerm) -> Bounded:
         """The dual objective with the term, a lower bound at feasible multipliers."""
         if term.w is None:
-            norm = self.space.product(self.statement.coefficients(dual)).squared_norm
+            norm = self.space.point(self.statement.coefficients(dual)).squared_norm
         else:
             norm = (self.expansion(dual) - term.w).squared_norm()
         return self.minus_conjugate(dual, term) - 0.5 * (norm / (1.0 + 2.0 * term.curvature)) + term.constant

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from svmcvx.heuristics.signed_rows import SignedRows, never
 from svmcvx.numerical.newton import NewtonStep, newton
-from svmcvx.system.cancellation import cholesky, run_with_deadline
+from svmcvx.system.cancellation import run_with_deadline
 from svmcvx.system.deadline import OutOfTime
 
 __all__ = ["elastic_filter", "soft_margin_scores", "squared_hinge"]
@@ -78,9 +78,13 @@ def _scaled(geometry: SignedRows) -> tuple[Floats, Floats]:
     return np.column_stack([rows, y]), np.append(norm, BIAS)
 
 
-def _second_moments(rows: Floats, chosen: NDArray[np.intp], price: Floats) -> Floats:
+def _newton_step(rows: Floats, norm: Floats, chosen: NDArray[np.intp], price: Floats, gradient: Floats) -> Floats:
     some = rows[chosen]
-    return np.asarray((some * price[:, None]).T @ some)
+    hessian = np.diag(norm) + (some * price[:, None]).T @ some
+    try:
+        return -np.asarray(sl.cho_solve((np.linalg.cholesky(hessian), True), gradient, check_finite=False))
+    except np.linalg.LinAlgError:
+        return np.asarray(sl.lstsq(hessian, -gradient, lapack_driver="gelsy", check_finite=False)[0])
 
 
 class _SquaredHinge:
@@ -106,11 +110,7 @@ class _SquaredHinge:
         gradient = norm * w - rows.T @ (price * (1.0 - u))
         lost = np.flatnonzero(price)
         try:
-            hessian = np.diag(norm) + run_with_deadline(_second_moments, rows, lost, price[lost])
-            triangle = cholesky(hessian)
-            step = -sl.cho_solve((triangle, True), gradient, check_finite=False)
-        except np.linalg.LinAlgError:
-            step = sl.lstsq(hessian, -gradient, lapack_driver="gelsy", check_finite=False)[0]
+            step = run_with_deadline(_newton_step, rows, norm, lost, price[lost], gradient)
         except OutOfTime:
             return None
         promised = -float(gradient @ step)

@@ -224,7 +224,7 @@ def _odm(solution: Solution, X: Any, y: Any, sample_weight: Any) -> ODMLeaveOneO
     v = theta * statement.y
     slack = _gap(statement, v, {"theta": theta})
     squares = space.diagonal()
-    u = signed(statement.y, space.product(v).scores).lower
+    u = signed(statement.y, space.point(v).scores).lower
     smallest = _smallest_margins(u, squares, -theta * squares, theta**2 * squares, slack)
     short, long = theta > 0, theta < 0
     weighed = np.abs(theta) * (squares + 1.0 / (2.0 * np.where(short, statement.C1, statement.C2) * statement.share))

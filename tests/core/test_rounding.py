@@ -333,7 +333,7 @@ def test_scores_and_norms_of_products_are_within_their_bounds(seed, intercept, k
     one = 1 if intercept == "penalised" else 0
     for kernel in (sx.RBF(gamma), sx.Laplacian(math.sqrt(gamma)), sx.Exponential(math.sqrt(gamma)), sx.Linear()):
         space = feature_space(binary_data(A, y), kernel, intercept=intercept, keep_gram=keep_gram)
-        point = space.product(v)
+        point = space.point(v)
         K = [[exact_kernel(kernel, a, b) + one for b in A] for a in A]
         scores = [sum((k * ball(c) for k, c in zip(row, v, strict=True)), flint.arb(0)) for row in K]
         norm = sum((ball(c) * s for c, s in zip(v, scores, strict=True)), flint.arb(0))
@@ -370,7 +370,7 @@ def test_linear_products_and_scores_are_within_their_bounds(seed, sparse):
     space = feature_space(binary_data(X, y), None, intercept="free")
     alpha = balanced(rng.random(9), y.astype(float), math.inf)
     v = alpha * y
-    point = space.product(v)
+    point = space.point(v)
     w = [
         sum((Fraction(a) * Fraction(b) for a, b in zip(column, v.tolist(), strict=True)), Fraction(0))
         for column in A.T.tolist()

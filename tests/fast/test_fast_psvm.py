@@ -460,7 +460,7 @@ def test_products_by_blocks_are_those_of_the_gram_matrix(kernel, intercept):
         feature_space(binary_data(X, y), kernel, intercept=intercept, keep_gram=keep, block_entries=64)
         for keep in (True, False)
     )
-    (ours, norm), (expected, expected_norm) = blocks.product(v), kept.product(v)
+    (_, ours, norm), (_, expected, expected_norm) = blocks.point(v), kept.point(v)
     assert np.allclose(ours.value, expected.value, rtol=1e-11, atol=1e-11)
     assert norm.value == pytest.approx(expected_norm.value, rel=1e-11)
     # Both bounds hold. Blocks sum over the support only, and |K| + 1 is there what is |K + 1| where the Gram matrix is kept.
@@ -469,10 +469,11 @@ def test_products_by_blocks_are_those_of_the_gram_matrix(kernel, intercept):
     assert ratio.min() > 0.1
     assert ratio.max() < 1.5
     model = blocks.model(v, 0.3)
-    for _ in range(2):  # before and after another point has been evaluated
+    for _ in range(2):  # before and after other points have been evaluated
         assert np.allclose(blocks.scores(model).value, model.scores(X).value, rtol=1e-11, atol=1e-12)
         assert blocks.squared_norm(model).value == pytest.approx(kept.squared_norm(model).value, rel=1e-11)
-        blocks.product(v + 1.0)
+        blocks.point(v + 1.0)
+        blocks.point(v + 2.0)
     assert blocks.facts == {}
 
 

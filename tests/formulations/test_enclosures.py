@@ -70,7 +70,7 @@ def some_models(rng, space):
         v = rng.standard_normal(n) * (rng.random(n) < 0.7)
         v = np.linalg.lstsq(space.gram, y, rcond=None)[0] if fitted or not v.any() else v
         v *= (1.0 if fitted else 10.0 ** rng.uniform(-2, 2)) / (
-            float(np.abs(space.product(v).scores.value).max()) or 1.0
+            float(np.abs(space.point(v).scores.value).max()) or 1.0
         )
         yield space.model(v, bias if free else 0.0)
 
@@ -135,7 +135,7 @@ def test_psvm(seed):
         dual = statement.repair({"alpha": scale * statement.C * statement.weight * rng.random(statement.y.size)})
         alpha = dual["alpha"]
         norm = truth.squared_norm(alpha * statement.y)
-        encloses(statement.space.product(alpha * statement.y).squared_norm, norm)
+        encloses(statement.space.point(alpha * statement.y).squared_norm, norm)
         encloses(statement.minus_conjugate(dual), psvm.dual_objective(balls(alpha), 0.0, **numbers))
         encloses(statement.evaluate_dual(dual), psvm.dual_objective(balls(alpha), norm, **numbers))
 

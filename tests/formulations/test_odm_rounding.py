@@ -544,7 +544,7 @@ def test_intervals_on_hostile_data_hold(drawn):
     points = [size * rng.random(n), size * rng.standard_normal(n), np.full(n, 10.0 ** rng.uniform(-12, 12))]
     models = [space.model(point * statement.y) for point in points]
     # Margins that are all but 1.
-    unit = space.product(points[0] * statement.y).scores.value
+    unit = space.point(points[0] * statement.y).scores.value
     lowest = float((statement.y * unit).min())
     if lowest > 0:
         models.append(space.model(points[0] * statement.y / lowest))

@@ -137,7 +137,7 @@ def candidates(statement, rng):
         kept = rng.random(n) < 0.6
         yield from statement.recovered_models(kept, None, 0.0)
         v = rng.standard_normal(n) * (rng.random(n) < 0.5)
-        f = statement.space.product(v).scores.value
+        f = statement.space.point(v).scores.value
         size = np.abs(f[rng.integers(n)])
         if size > 0 and np.isfinite(f).all():
             yield statement.space.model(v / size, float(rng.integers(-1, 2)) if free else 0.0)

@@ -121,7 +121,7 @@ def penalised(intercept):
     statement = PenalisedPSVM(feature_space(binary_data(X, Y), None, intercept=intercept), 2.0, 1.5)
     alpha = RNG.uniform(0.0, 0.2, Y.size)
     # Better than zero multipliers, which are a candidate of the checker's own.
-    alpha *= float(alpha.sum()) / statement.space.product(alpha * statement.y).squared_norm.value
+    alpha *= float(alpha.sum()) / statement.space.point(alpha * statement.y).squared_norm.value
     model = statement.space.model(alpha * statement.y)
     certificate = statement.certify(model, {"alpha": alpha})
     proof = Proof(

@@ -8,11 +8,13 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import wraps
+from inspect import signature
 from typing import Any, NamedTuple, ParamSpec, TypeAlias, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from svmcvx.arguments import documented, refuse_unknown
 from svmcvx.certificate import HasTrivial, SolverBound, check, relative_gap
 from svmcvx.data import check_number, check_time_limit, check_whole
 from svmcvx.errors import DataError, DataTypeError, NotCertified, SolverFailed
@@ -82,11 +84,13 @@ Callback: TypeAlias = Callable[[Progress], bool | None]
 def limited(solver: Callable[Arguments, Solution]) -> Callable[Arguments, Solution]:
     """Start the time limit of a specialised solver with its call, limit BLAS to one thread, and copy small data.
 
-    The ``time_limit`` includes preparation and certificate.
+    The ``time_limit`` includes preparation and certificate. The shared arguments are documented by :mod:`svmcvx.arguments`.
     """
+    known = tuple(signature(documented(solver)).parameters)
 
     @wraps(solver)
     def run(X: Any, y: Any, **keywords: Any) -> Solution:
+        refuse_unknown(f"fast.{solver.__name__}", keywords, known)
         with (
             time_limited(check_time_limit(cast(float | None, keywords.get("time_limit")))),
             single_blas_thread(),
@@ -117,6 +121,8 @@ class Monitor:
     ----------
     build_seconds : float
         Since the call began, when the monitor was made.
+    gap : float
+        Relative gap of the best bounds so far.
     """
 
     tol: float
@@ -128,7 +134,7 @@ class Monitor:
     def __post_init__(self) -> None:
         self.build_seconds = self.deadline.seconds
         self._end = self.deadline.end
-        self.lower, self.upper = -math.inf, math.inf
+        self.lower, self.upper, self.gap = -math.inf, math.inf, math.inf
         # The best of those that are valid up to rounding in double precision.
         self.valid = -math.inf, math.inf
         # The best bounds, and the iterations, of an earlier start.
@@ -141,11 +147,6 @@ class Monitor:
     def seconds(self) -> float:
         """Seconds since the call began."""
         return self.deadline.seconds
-
-    @property
-    def gap(self) -> float:
-        """Relative gap of the best bounds so far."""
-        return relative_gap(self.lower, self.upper)
 
     def out_of_time(self) -> bool:
         """Whether the time limit has passed or Ctrl-C was pressed; cheap enough for inner loops."""
@@ -161,6 +162,7 @@ class Monitor:
         self._before = max(self._before[0], self.lower), min(self._before[1], self.upper)
         self._done += self.iteration
         self.lower, self.upper = self.valid = -math.inf, math.inf
+        self.gap = math.inf
 
     def reserve(self, seconds: float) -> None:
         """Reserve this many more seconds of a time limit for the certificate."""
@@ -179,11 +181,12 @@ class Monitor:
         if not estimated:
             self.valid = max(self.valid[0], lower), min(self.valid[1], upper)
         self.lower, self.upper = max(self.lower, lower), min(self.upper, upper)
-        seconds = self.seconds
+        self.gap = relative_gap(self.lower, self.upper)
+        valid = relative_gap(*self.valid)
         lower, upper = max(self.lower, self._before[0]), min(self.upper, self._before[1])
-        known = [bound if math.isfinite(bound) else math.nan for bound in (lower, upper)]
-        self.rows.append((seconds, known[0], known[1]))
-        progress = Progress(self._done + iteration, seconds, lower, upper, relative_gap(lower, upper))
+        progress = Progress(self._done + iteration, self.deadline.seconds, lower, upper, relative_gap(lower, upper))
+        seconds = progress.seconds
+        self.rows.append((seconds, lower if lower > -math.inf else math.nan, upper if upper < math.inf else math.nan))
         log.debug(
             "iteration %d, %.2f s: lower %.9g, upper %.9g, gap %.2e",
             progress.iteration,
@@ -196,7 +199,7 @@ class Monitor:
             print(  # noqa: T201 - what verbose asks for
                 f"{progress.iteration:8d} {seconds:9.2f} s  lower {lower:.9g}  upper {upper:.9g}  gap {progress.gap:.2e}"
             )
-        if relative_gap(*self.valid) <= self.tol:
+        if valid <= self.tol:
             return Status.OPTIMAL
         if self.callback is not None and self.callback(progress):
             return Status.INTERRUPTED

@@ -373,7 +373,7 @@ class _LocalRun:
                 stop=self.monitor.out_of_time,
             )
             # Of the model itself, which a factor of K only approximates.
-            point = statement.space.product(iterate.c)
+            point = statement.space.point(iterate.c)
             u = statement.y * (point.scores.value + iterate.b)
             # Scaled until the margins that are 1 up to the tolerance are so.
             scale = float(np.minimum(u[u >= 1.0 - self.settings.admm_tol], 1.0).min(initial=1.0))

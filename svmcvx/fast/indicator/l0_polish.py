@@ -132,7 +132,7 @@ class SetPolisher:
             v, b = work.coefficients(), float(state.number[0])
             if self.small:
                 break
-            u = y * (self.space.product(v).scores.value + b)
+            u = y * (self.space.point(v).scores.value + b)
             outside = np.ones(self.n, dtype=bool)
             outside[members] = False
             short = u < 1.0 - SATISFIED * max(1.0, float(np.abs(u).max()))
@@ -149,7 +149,7 @@ class SetPolisher:
 
     def restart(self, best: LocalMinimum, picks: Floats) -> LocalMinimum | None:
         """Force observations to the other side at random and descend again."""
-        margins = None if self.small else self.space.data.y * (self.space.product(best.v).scores.value + best.b)
+        margins = None if self.small else self.space.data.y * (self.space.point(best.v).scores.value + best.b)
         return self.improve(best.kept, margins, picks)
 
     def _work(self, kept: Bools, margins: Floats | None) -> GrowingWorkingSet:

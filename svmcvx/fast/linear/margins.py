@@ -150,7 +150,7 @@ class Margins:
             tau = self._deviations(self.f, mean)
             # Half of τ'u, because the variance is quadratic.
             variance, v = 0.5 * float(tau @ (m.y * self.f)), self.alpha - tau
-        response = RowSums(*(float(value) for value in (*sums, conjugate, variance)))
+        response = RowSums(*map(float, (*sums, conjugate, variance)))
         return Observed(response, np.asarray(m.X.T @ (m.y * v)))
 
     def loss_of(self, w: Floats, b: float) -> float:

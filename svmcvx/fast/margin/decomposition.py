@@ -253,7 +253,7 @@ class Decomposition:
         if not (inside and off <= 2.0 * ROUNDINGS * math.ulp(size)):
             self.alpha = feasible
         self._exact, self._exact_of = feasible, self.alpha
-        self.f = np.array(self.statement.space.product(feasible * self.y).scores.value)
+        self.f = np.array(self.statement.space.point(feasible * self.y).scores.value)
 
     def derivative(self) -> Floats:
         """Return g, the derivative of the dual along the v_i."""
@@ -389,7 +389,7 @@ class Decomposition:
         """Replace the point by the best of other multipliers if its gap is smaller; return the bounds of the chosen point."""
         for other in others:
             alpha = exactly_feasible(self.statement, other)
-            f = self.statement.space.product(alpha * self.y).scores.value
+            f = self.statement.space.point(alpha * self.y).scores.value
             bounds = self.bounds(alpha, f)
             if bounds is None:
                 continue

@@ -330,7 +330,7 @@ def _by_active_set(
         if code == INSEPARABLE:
             alpha = np.zeros(n)
             alpha[work.members] = ray(work.state, everything, last)
-        found = space.product(alpha * y)
+        found = space.point(alpha * y)
         f = found.scores.value
         options |= {"rounds": rounds, "working_set": work.n}
         if code == FULL:
@@ -370,7 +370,7 @@ def _first_members(statement: HardMargin, warm: Floats | None, first: int) -> ND
     if n <= 2 * first:
         return np.arange(n)
     direction = y / np.where(y > 0, (y > 0).sum(), (y < 0).sum()) if warm is None else warm * y
-    u = y * statement.space.product(direction).scores.value
+    u = y * statement.space.point(direction).scores.value
     chosen = [
         side[np.argpartition(u[side], min(first // 2, side.size) - 1)[: first // 2]]
         for side in (np.flatnonzero(y > 0), np.flatnonzero(y < 0))

@@ -357,7 +357,7 @@ def _solve_kernel(
         options["low_rank"] = low_rank.rank
     found = RecoveredPoints([], [])
     for alpha in ascent.points():
-        f = statement.space.product(alpha * y).scores.value
+        f = statement.space.point(alpha * y).scores.value
         bias = b if np.array_equal(f, scores) else statement.exact_intercept(f, near=b)
         found.models.append(statement.space.model(alpha * y, bias))
         found.duals.append({"alpha": alpha})
@@ -374,7 +374,7 @@ def _adapted(statement: PSVM, alpha: Floats, ratio: float) -> tuple[Floats, Floa
     """Return the multiple of earlier multipliers with the best dual objective, and nearly its scores; `ratio` is one of those tried."""
     alpha = exactly_feasible(statement, alpha)
     p, weight = statement.p, statement.weight
-    point = statement.space.product(alpha * statement.y)
+    point = statement.space.point(alpha * statement.y)
     norm = float(point.squared_norm.value)
     multiples = np.append(MULTIPLES, ratio)
     # The conjugate of the loss is the indicator of the box for p = 1, and homogeneous of degree p/(p - 1) for p > 1.

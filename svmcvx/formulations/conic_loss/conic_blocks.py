@@ -119,7 +119,7 @@ class ConicInBlocks(InBlocks):
         found = self._each(_losses, model.without_support(), V, self.lam)
         high = regulariser + total(stacked([above for _, above in found]))
         value, missed = float(regulariser.value), math.fsum(part for part, _ in found)
-        return Evaluation.at_most(value + missed, high.upper_end).with_terms(value, missed)
+        return Evaluation.at_most(high.upper_end, regulariser=value, losses=missed)
 
     def _missed(self, model: LinearModel, V: Floats, factors: Floats) -> Floats:
         """Return numbers that are at least Σ s z for the covariance VV' times each factor."""

@@ -180,7 +180,7 @@ class ConicLoss(ConicDual):
         high = objective(norm, trace, exact(low), exact(variance), lam=exact(self.lam), weight=self.loss_weight)
         missed = total_loss(value, variance, lam=self.lam, weight=self.weight)
         regulariser = float((norm + trace).value)
-        return Evaluation.at_most(regulariser + missed, high.upper_end).with_terms(regulariser, missed)
+        return Evaluation.at_most(high.upper_end, regulariser=regulariser, losses=missed)
 
     def _check_moment(self, moment: SecondMoment) -> None:
         """Raise a :class:`DataError` unless a second moment is one of these data."""

@@ -115,7 +115,7 @@ def _row_errors(space: FeatureSpace) -> Floats:
     if isinstance(space, KernelSpace) and space.keep_gram:
         return BoundedGram(space.gram, space.gram_error).row_errors
     # The bound on the error of K1 contains them.
-    return np.asarray(space.product(np.ones(space.data.n)).scores.error)
+    return np.asarray(space.point(np.ones(space.data.n)).scores.error)
 
 
 def _missing(K: Floats, L: Floats, entries: Floats, diagonal: Floats) -> Floats:

@@ -124,7 +124,7 @@ class L0(CountingStatement):
             return found
         mu, f = self.entry(dual, "mu"), model.scores(self.space.data.X).value
         u = 1.0 - self.y * f
-        expanded = self.space.product(-self.y * mu).scores.value
+        expanded = self.space.point(-self.y * mu).scores.value
         # The scores of the space are without the bias, and those of a linear space belong to centred data.
         difference = f - expanded
         difference -= (difference.max() + difference.min()) / 2

@@ -74,7 +74,7 @@ class Ramp(IndicatorStatement):
         high = ramp_objective(norm, exact(u.lower), C=self.C, weight=self.loss_weight)
         regulariser = 0.5 * float(norm.value)
         losses = float(ramp_objective(0.0, u.value, C=self.C, weight=self.weight))
-        return Evaluation.at_most(regulariser + losses, high.upper_end).with_terms(regulariser, losses)
+        return Evaluation.at_most(high.upper_end, regulariser=regulariser, losses=losses)
 
     def optimal_intercepts(self, model: BinaryModel) -> OptimalIntercepts:
         """Those of the hinge machine of the observations that are not dropped; without an end where these are of one class."""

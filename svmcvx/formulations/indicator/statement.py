@@ -134,7 +134,7 @@ class IndicatorStatement(BinaryStatement):
 
     @abstractmethod
     def objective_value(self, norm: Any, loss: Any) -> Any:
-        """Objective of a point with a squared norm and a loss (in weight), plain or bounded; ``inf`` where it is infeasible."""
+        """Objective of points with a squared norm and a loss (in weight), plain or bounded; ``inf`` where it is infeasible."""
 
     def loss_bound(self, loss: float) -> float:
         """Lower bound on the objective of points with at least this loss."""
@@ -322,7 +322,7 @@ class IndicatorStatement(BinaryStatement):
 
     def _scaled(self, v: Floats, b: float, kept: Bools) -> BinaryModel:
         """The model with coefficients `v`, scaled until the smallest kept margin is 1 to rounding."""
-        f = self.space.product(v).scores.value
+        f = self.space.point(v).scores.value
         y = self.y
         free = self.space.intercept == "free"
         if not v.any():
@@ -364,14 +364,8 @@ class CountingStatement(IndicatorStatement):
 
     half: ClassVar[float]
 
-    def allows(self, dropped: Bools) -> bool:
-        """Whether these observations may be dropped."""
-        return True
-
     def _above(self, norm: Bounded, dropped: Bools) -> float:
         """A number that is at least the objective of a point with this squared norm that keeps all but these."""
-        if not self.allows(dropped):
-            return math.inf
         return float(self.objective_value(norm, self.dropped_weight(dropped)).upper)
 
     @cached_property
@@ -399,9 +393,9 @@ class CountingStatement(IndicatorStatement):
             divisors = np.unique(low[open_])
             # From the largest divisor on more is kept, at a larger norm: the best few are evaluated in full.
             weights = np.bincount(np.searchsorted(divisors, low[open_]), weights=self.weight[open_])
-            left = float(self.dropped_weight(~kept).value) - np.cumsum(weights[::-1])[::-1]
+            left = float(self.weight[~kept].sum()) - np.cumsum(weights[::-1])[::-1]
             size = float(norm.value)
-            values = [self.objective_value(size / m**2, float(w)) for m, w in zip(divisors, left, strict=True)]
+            values = self.objective_value(size / divisors**2, left)
             for place in {0, int(np.argmin(values))}:
                 divisor = float(divisors[place])
                 within = low >= divisor
@@ -410,9 +404,9 @@ class CountingStatement(IndicatorStatement):
                     best, chosen = value, within
         if best == math.inf:
             return Evaluation(best, 0.0)
-        size, missed = float(norm.value), float(self.dropped_weight(~chosen).value)
-        found = Evaluation.at_most(self.objective_value(size, missed), best)
-        return found.with_terms(self.objective_value(size, 0.0), self.objective_value(0.0, missed))
+        missed = math.fsum(self.weight[~chosen].tolist())
+        regulariser, losses = self.objective_value(float(norm.value), 0.0), self.objective_value(0.0, missed)
+        return Evaluation.at_most(best, regulariser=regulariser, losses=losses)
 
 
 def scores_are_constant(model: BinaryModel) -> bool:

@@ -104,23 +104,24 @@ class ZeroOne(CountingStatement):
         if self.lam is not None:
             return counted_objective(norm, loss, lam=self.lam)
         assert self.k is not None  # noqa: S101 - exactly one is given
-        return norm if loss <= self.k else math.inf
+        found = np.where(loss <= self.k, norm, math.inf)
+        return found if found.ndim else float(found)
 
-    def allows(self, dropped: Bools) -> bool:
+    def _within_budget(self, dropped: Bools, k: float) -> bool:
         """Whether the weight of these observations is at most k, exactly."""
         # The sign of a correctly rounded sum is exact.
-        return self.k is None or math.fsum([*self.weight[dropped].tolist(), -self.k]) <= 0.0
+        return math.fsum([*self.weight[dropped].tolist(), -k]) <= 0.0
 
     def _above(self, norm: Bounded, dropped: Bools) -> float:
         if self.k is None:
-            return super()._above(norm, dropped)
-        return float(norm.upper) if self.allows(dropped) else math.inf
+            return float(counted_objective(norm, self.dropped_weight(dropped), lam=self.lam).upper)
+        return float(norm.upper) if self._within_budget(dropped, self.k) else math.inf
 
     def _big_m_bound(self, value: float) -> Floats:
         def norm_limit(weight: Floats) -> Floats:
             if self.lam is not None:
                 return value * (1 + WIDENING) - self.lam * weight
-            bound = np.array([self.objective_value(value, loss) for loss in weight])
+            bound = self.objective_value(value, weight)
             return np.where(np.isfinite(bound), bound, -1.0)
 
         return big_m_bound(self.geometry, norm_limit, lowest=self.slack_allowed, all_dropped=1.0)

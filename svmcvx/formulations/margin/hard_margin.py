@@ -73,7 +73,7 @@ class HardMargin(AlphaDualStatement):
     def evaluate_dual(self, dual: Dual) -> Bounded:
         """Σα − ½ v'Kv at a feasible α."""
         alpha = self.alpha(dual)
-        return total(exact(alpha)) - 0.5 * self.space.product(alpha * self.y).squared_norm
+        return total(exact(alpha)) - 0.5 * self.space.point(alpha * self.y).squared_norm
 
     def trivial(self) -> tuple[list[Any], list[Dual]]:
         """No model, and α = 0."""
@@ -109,7 +109,7 @@ class HardMargin(AlphaDualStatement):
         models: list[BinaryModel] = []
         duals: list[Dual] = []
         for point in points:
-            norm = float(self.space.product(point * self.y).squared_norm.value)
+            norm = float(self.space.point(point * self.y).squared_norm.value)
             # (Σα)²/(2 v'Kv) is the dual value at the best multiple of α.
             best = point * (float(point.sum()) / norm) if norm > 0 else point
             duals.append(self.repair({"alpha": best}))
@@ -142,7 +142,7 @@ class HardMargin(AlphaDualStatement):
     def _polish(self, alpha: Floats) -> Floats | None:
         """Solve u = 1 on the observations whose multiplier is clearly positive."""
         free = alpha > CLEARLY_ZERO**2 * float(alpha.max(initial=0.0))
-        f = self.space.product(alpha * self.y).scores.value
+        f = self.space.point(alpha * self.y).scores.value
         b = -(float(f[self.y > 0].min()) + float(f[self.y < 0].max())) / 2
         upper_bound = np.full(alpha.size, np.inf)
         polished = solve_support_equations(

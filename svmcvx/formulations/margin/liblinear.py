@@ -23,6 +23,7 @@ from typing import Any, ClassVar, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from svmcvx.arguments import INTERCEPTS, intercept_kind
 from svmcvx.certificate import Dual
 from svmcvx.data import check_choice
 from svmcvx.errors import DataError
@@ -30,12 +31,9 @@ from svmcvx.formulations.margin.alpha_dual import LARGEST
 from svmcvx.formulations.margin.psvm import PSVM
 from svmcvx.model import BinaryModel
 
-__all__ = ["INTERCEPTS", "PenalisedPSVM", "check_intercept", "kind_of_psvm"]
+__all__ = ["PenalisedPSVM", "check_intercept", "kind_of_psvm"]
 
 Floats: TypeAlias = NDArray[np.float64]
-
-INTERCEPTS = ("free", "penalised", "none")
-
 
 def check_intercept(intercept: Any, bias: str = "exact") -> str:
     """Return what a pSVM does with its intercept; `bias` is deprecated.
@@ -43,13 +41,13 @@ def check_intercept(intercept: Any, bias: str = "exact") -> str:
     Raises
     ------
     DataError
-        If `intercept` is not "free", "penalised" or "none", or not free and `bias` a rule for a free one.
+        If `intercept` is not "free", "penalised", "none" or a bool, or not free and `bias` a rule for a free one.
     """
-    check_choice(intercept, "intercept", INTERCEPTS)
+    intercept = intercept_kind(intercept, own="free", kinds=INTERCEPTS)
     check_choice(bias, "bias", ("exact", "paper", "released"))
     if intercept != "free" and bias != "exact":
         raise DataError(f"bias={bias!r} is a rule for a free intercept; use bias='exact' with intercept={intercept!r}")
-    return str(intercept)
+    return intercept
 
 
 def kind_of_psvm(intercept: str) -> type[PSVM]:

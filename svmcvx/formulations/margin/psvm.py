@@ -209,7 +209,8 @@ class PSVM(AlphaDualStatement):
 
     def evaluate_dual(self, dual: Dual) -> Bounded:
         """D at a feasible α."""
-        return self.minus_conjugate(dual) - 0.5 * self.space.product(self.coefficients(dual)).squared_norm
+        alpha = self.alpha(dual)
+        return self._minus_conjugate_of(alpha) - 0.5 * self.space.point(alpha * self.y).squared_norm
 
     def coefficients(self, dual: Dual) -> Floats:
         """Return v of w = Σ v φ(x)."""
@@ -217,7 +218,10 @@ class PSVM(AlphaDualStatement):
 
     def minus_conjugate(self, dual: Dual) -> Bounded:
         """Σα less the conjugates of the losses; multipliers of zero have none."""
-        alpha, s = self.alpha(dual), self.loss_weight
+        return self._minus_conjugate_of(self.alpha(dual))
+
+    def _minus_conjugate_of(self, alpha: Floats) -> Bounded:
+        s = self.loss_weight
         support = np.flatnonzero(alpha)
         if support.size < alpha.size:
             alpha, s = alpha[support], s if isinstance(s, float) else s[support]
@@ -268,14 +272,14 @@ class PSVM(AlphaDualStatement):
         :mod:`svmcvx.formulations.margin.support_equations`.
         """
         kept = self.alpha(self.repair({"alpha": alpha}))
-        f = self.space.product(kept * self.y).scores.value
+        f = self.space.point(kept * self.y).scores.value
         b = self.exact_intercept(f)
         points = [self._polish(kept, b, f), kept]
         candidates = RecoveredPoints([], [])
         for point in points:
             if point is not None:
                 v = point * self.y
-                candidates.models.append(self.space.model(v, self.exact_intercept(self.space.product(v).scores.value)))
+                candidates.models.append(self.space.model(v, self.exact_intercept(self.space.point(v).scores.value)))
                 candidates.duals.append({"alpha": point})
         return candidates
 

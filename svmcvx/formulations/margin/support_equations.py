@@ -95,7 +95,7 @@ def solve_support_equations(
             return None
         if not 1 + others <= rows.size <= LARGEST_SYSTEM:
             return None
-        f = space.product(alpha * y).scores.value + bias
+        f = space.scores_of(alpha * y) + bias
         xi, slope = slack(alpha[rows], rows) if slack else (np.zeros(rows.size), np.zeros(rows.size))
         k = rows.size
         residual = np.zeros(k + others)
@@ -126,7 +126,7 @@ def solve_support_equations(
             finished = not (low | high).any()
         if not finished:
             continue
-        u = y * (space.product(alpha * y).scores.value + bias)
+        u = y * (space.scores_of(alpha * y) + bias)
         wrong = np.where(alpha <= 0, 1.0 - u, np.where(alpha >= upper_bound, u - 1.0, 0.0))
         wrong[free] = 0.0
         if float(wrong.max()) <= RESIDUAL * max(1.0, float(np.abs(u).max())):

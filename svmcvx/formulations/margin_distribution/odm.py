@@ -221,7 +221,7 @@ class ODM(ODMStatement):
 
     def evaluate_dual(self, dual: Dual) -> Bounded:
         """G at any θ."""
-        return self.minus_conjugate(dual) - 0.5 * self.space.product(self.coefficients(dual)).squared_norm
+        return self.minus_conjugate(dual) - 0.5 * self.space.point(self.coefficients(dual)).squared_norm
 
     def coefficients(self, dual: Dual) -> Floats:
         """Return v of w = Σ v φ(x)."""
@@ -261,7 +261,7 @@ class ODM(ODMStatement):
         w : ndarray of shape (r,), optional
             The normal in the columns of the factor, where a solver has found it.
         """
-        u = self.y * self.space.product(theta * self.y).scores.value if w is None else self.margins_at(w)
+        u = self.y * self.space.point(theta * self.y).scores.value if w is None else self.margins_at(w)
         points = [theta]
         polished = self._polish(u)
         if polished is not None:

@@ -434,7 +434,7 @@ class ODMLHardMargin(_ODML):
         models: list[BinaryModel] = []
         for point in points:
             v = self.minimiser(point)[0]
-            smallest = signed(self.y, self.space.product(v).scores).least
+            smallest = signed(self.y, self.space.point(v).scores).least
             if smallest > 0:
                 models.append(self.space.model(v / min(1.0, smallest)))
         if w is not None:

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from svmcvx.core.bounded import up
 from svmcvx.core.rows import row_norms_above
 from svmcvx.fast.core.thread_pool import Share
-from svmcvx.fast.indicator.search.big_m_passes import rounded_up
+from svmcvx.fast.indicator.search.big_m_passes import DIGITS
 from svmcvx.fast.indicator.search.dive_passes import best_multiple, dive
 from svmcvx.fast.indicator.search.exchange import Exchange
 from svmcvx.fast.indicator.search.relaxation_passes import DROPPED, KEPT
@@ -177,7 +177,9 @@ class BranchAndBound:
         big_m = (1.0 + self.length * up(size)) * (1.0 + 1e-14)
         if search.free:
             big_m = big_m + np.abs(self.HT[-1]) * float(np.abs(box).max()) * (1.0 + 1e-14)
-        big_m = np.array([rounded_up(value) for value in big_m])
+        # To few digits, as the compiled passes round it.
+        mantissa, exponent = np.frexp(big_m)
+        big_m = np.ldexp(np.ceil(mantissa * DIGITS) / DIGITS, exponent)
         root = Node(0.0, -1, state, big_m.astype(np.float32), w, box, search.loss_price, -1)
         found: list[Dive] = []
 

@@ -1,0 +1,267 @@
+"""The arguments that builders, specialised solvers, estimators and the command line share.
+
+Each is stated once: its type and text in docstrings, and where it has one its default. :func:`documented` writes into the docstring
+of a function or class what its own text leaves out, in the order of the signature; signatures themselves are those in the code,
+which editors read. :func:`refuse_unknown` says what a name that is no argument may have meant.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+import numpy as np
+
+from svmcvx.errors import DataError, DataTypeError, did_you_mean, warn_deprecated
+
+__all__ = ["ARGUMENTS", "INTERCEPTS", "TOL", "Argument", "documented", "intercept_kind", "refuse_unknown", "renamed"]
+
+T = TypeVar("T")
+
+# Default of the certified relative gap of specialised solvers, estimators and the command line.
+TOL: Final = 1e-6
+# What a formulation may do with its intercept.
+INTERCEPTS: Final = ("free", "penalised", "none")
+# Arguments that weigh the losses against the norm, in one formulation or another.
+WEIGHTS: Final = ("C", "lam", "C1", "C2", "lam1", "lam2")
+# Names that scikit-learn, LIBSVM or the mathematics have for an argument.
+SYNONYMS: Final[Mapping[str, str]] = {
+    "fit_intercept": "intercept",
+    "bias": "intercept",
+    "random_state": "seed",
+    "timeout": "time_limit",
+    "maxiter": "max_iter",
+    "n_iter": "max_iter",
+    "max_epochs": "max_iter",
+    "tolerance": "tol",
+    "eps_abs": "tol",
+    "weights": "sample_weight",
+    "weight": "sample_weight",
+    "theta": "D",
+}
+
+
+@dataclass(frozen=True)
+class Argument:
+    """An argument that several functions or classes share.
+
+    Parameters
+    ----------
+    kind : str
+        Its type, as in numpydoc.
+    text : str
+        What it is; ``{default}`` stands for its default in the function or class that has it.
+    """
+
+    kind: str
+    text: str
+
+
+# In the order in which estimators list them after their own.
+ARGUMENTS: Final[Mapping[str, Argument]] = {
+    "X": Argument("array-like or sparse matrix of shape (n, d)", "The Gram matrix for a precomputed kernel."),
+    "y": Argument("array-like of shape (n,)", "Two labels of any type."),
+    "kernel": Argument(
+        "None, str, Kernel or callable",
+        """None (the default) for the linear formulation; ``"rbf"``, ``"exponential"``, ``"laplacian"``, ``"poly"``,
+        ``"sigmoid"``, ``"linear"``, ``"precomputed"``, or an object of :mod:`svmcvx.kernels`.""",
+    ),
+    "gamma": Argument('float, "scale" or "auto"', "For kernels given by name."),
+    "degree": Argument("int", 'For ``"poly"``.'),
+    "coef0": Argument("float", 'For ``"poly"`` and ``"sigmoid"``.'),
+    "sample_weight": Argument("array-like of shape (n,), optional", r"Weights :math:`s_i \ge 0` of the losses."),
+    "indefinite": Argument('"error" or "clip"', "What to do with a kernel that is indefinite on the data."),
+    "class_weight": Argument(
+        'None, "balanced" or dict',
+        "Weights of the classes, which multiply those of the losses, as in scikit-learn; 1 each by default.",
+    ),
+    "multiclass": Argument(
+        '"ovo" or "ovr"',
+        """With more than two classes: one binary machine for each pair of classes (the default), or for each class against
+        the rest; see :class:`svmcvx.OneVsModel`.""",
+    ),
+    "decision_function_shape": Argument(
+        '"ovr" or "ovo"',
+        """With more than two classes: what ``decision_function`` returns of machines of pairs, a score of each class (the default)
+        or those of the pairs. ``predict`` is the same for both.""",
+    ),
+    "break_ties": Argument(
+        "bool",
+        """Ties of votes are decided by the summed scores (the default), and where these are equal too by the order of the
+        classes; or by that order alone, as ``SVC`` does by default.""",
+    ),
+    "n_jobs": Argument(
+        "int, optional",
+        "Processes for these machines, as in joblib; 1 by default. The result does not depend on it.",
+    ),
+    "solver": Argument(
+        "str",
+        """``"auto"`` (the default) chooses by the size; see :mod:`svmcvx.estimators.routes` for the rule. ``"fast"`` is the
+        specialised one of :mod:`svmcvx.fast`; ``"clarabel"``, ``"scs"``, ``"mosek"``, … are those of :func:`svmcvx.solve`.""",
+    ),
+    "tol": Argument(
+        "float",
+        """Certified relative gap at which to stop, in (0, 1); {default:g} by default. A conic solver is asked for a hundredth of
+        it.""",
+    ),
+    "time_limit": Argument(
+        "float, optional",
+        """Seconds for the whole call, without limit by default; the best point until then is returned with its interval, as
+        on Ctrl-C. Several binary machines share them.""",
+    ),
+    "max_iter": Argument(
+        "int, optional",
+        """Iterations of the solver, in its own unit and of each binary machine; as many as it needs by default. A fit that
+        they end warns, as at `time_limit`, and gets no second opinion.""",
+    ),
+    "cache_size": Argument("float", "Megabytes of kernel rows that are kept, {default:g} by default."),
+    "verbose": Argument("bool", "Print the bounds as they close."),
+    "callback": Argument(
+        "callable, optional",
+        "Called with a :class:`~svmcvx.fast.core.monitor.Progress` at every iteration; returning True stops.",
+    ),
+    "warm_start": Argument(
+        "Solution, optional",
+        "An earlier solution of the same data, for any hyper-parameters; one of other data is refused.",
+    ),
+    "seed": Argument("int", "Of what is drawn at random; the same seed gives the same numbers."),
+    "settings": Argument("optional", "Parameters of the method; None for the defaults."),
+}
+
+
+# Documentation
+
+_ENTRY = re.compile(r"^    (?=[\w*])", flags=re.MULTILINE)
+
+
+def documented(described: T, *, last: Collection[str] = ()) -> T:
+    """Write the arguments that a docstring leaves out into its section "Parameters", and return the function or class.
+
+    Parameters
+    ----------
+    described : function or class
+        With a docstring as numpydoc reads it, indented by four spaces.
+    last : collection of str
+        Arguments that come after all others, in this order, whatever the signature says.
+    """
+    text = described.__doc__
+    if not text or "\n    Parameters\n    ----------\n" not in text:
+        return described
+    head, body = text.split("\n    Parameters\n    ----------\n", 1)
+    entries, *rest = re.split(r"(?=\n    [A-Z]\w+\n    -{3,}\n)", body, maxsplit=1)
+    parameters = inspect.signature(described).parameters  # type: ignore[arg-type]
+    places = {name: place for place, name in enumerate([*(name for name in parameters if name not in last), *last])}
+    found: list[tuple[int, str]] = []
+    known: set[str] = set()
+    for entry in _ENTRY.split(entries.strip("\n"))[1:]:
+        names = [name.strip(" *") for name in entry.partition("\n")[0].partition(" : ")[0].split(",")]
+        known |= set(names)
+        found.append((places.get(names[0], len(places)), f"    {entry.rstrip()}\n"))
+    for name, parameter in parameters.items():
+        if name in ARGUMENTS and name not in known:
+            argument = ARGUMENTS[name]
+            words = argument.text.format(default=parameter.default) if "{default" in argument.text else argument.text
+            found.append((places[name], f"    {name} : {argument.kind}\n        {words}\n"))
+    found.sort(key=lambda entry: entry[0])
+    described.__doc__ = f"{head}\n    Parameters\n    ----------\n{''.join(entry for _, entry in found)}{''.join(rest)}"
+    return described
+
+
+# Checks
+
+
+def intercept_kind(intercept: Any, *, own: str, kinds: Iterable[str] = ()) -> str:
+    """Return what a formulation does with its intercept: ``"free"``, ``"penalised"`` or ``"none"``.
+
+    Parameters
+    ----------
+    intercept : str or bool
+        One of these words; True for `own`, False for ``"none"``.
+    own : "free" or "penalised"
+        What the formulation does with an intercept by itself.
+    kinds : iterable of str
+        What it can do; `own` and ``"none"`` by default.
+
+    Raises
+    ------
+    DataError
+        If `intercept` is something else, or nothing that the formulation can do.
+    """
+    if isinstance(intercept, (bool, np.bool_)):
+        return own if intercept else "none"
+    allowed = tuple(kinds) or (own, "none")
+    if isinstance(intercept, str) and intercept in allowed:
+        return intercept
+    why = ""
+    if isinstance(intercept, str):
+        why = did_you_mean(intercept, allowed)
+        if intercept in INTERCEPTS:
+            why = f"; this formulation has no {intercept} intercept"
+    words = ", ".join(map(repr, allowed))
+    raise DataError(f"intercept must be {words}, True (that is {own!r}) or False ('none'), got {intercept!r}{why}")
+
+
+def refuse_unknown(who: str, given: Iterable[str], known: Iterable[str]) -> None:
+    """Raise for the first name that is no argument, with what may have been meant.
+
+    Parameters
+    ----------
+    who : str
+        The function or class.
+    given, known : iterable of str
+        Names of the arguments passed, and of those that there are.
+
+    Raises
+    ------
+    DataTypeError
+        A TypeError too, as Python raises for such a name.
+    """
+    names = list(known)
+    unknown = next((name for name in given if name not in names), None)
+    if unknown is None:
+        return
+    raise DataTypeError(f"{who} got an unexpected keyword argument {unknown!r}{_meant(unknown, names)}")
+
+
+def _meant(unknown: str, known: list[str]) -> str:
+    weights = [name for name in known if name in WEIGHTS]
+    if (unknown in WEIGHTS or unknown.lower() in ("c", "lambda_", "lamda", "alpha", "reg")) and weights:
+        if len(weights) == 1:
+            return f": the weight is called {weights[0]}"
+        return f": the weights are called {', '.join(weights[:-1])} and {weights[-1]}"
+    if SYNONYMS.get(unknown) in known:
+        return f": it is called {SYNONYMS[unknown]}"
+    if unknown in ("gamma", "degree", "coef0") and "kernel" in known:
+        return f": it belongs to the kernel, as in kernel=svmcvx.{'RBF(gamma=0.1)' if unknown == 'gamma' else 'Polynomial(degree=3)'}"
+    return did_you_mean(unknown, known) or f"; there are {', '.join(known)}"
+
+
+def renamed(who: str, given: dict[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+    """Return keyword arguments with old names replaced by new ones, and warn of each.
+
+    Parameters
+    ----------
+    who : str
+        The function or class.
+    given : dict
+        What was passed.
+    names : mapping
+        New names by the old ones.
+
+    Raises
+    ------
+    DataError
+        If an argument is given by both of its names.
+    """
+    found = dict(given)
+    for old, new in names.items():
+        if old in found:
+            if new in found:
+                raise DataError(f"{who} got {old} and {new}, which are one argument; pass {new}")
+            warn_deprecated(f"{who}({old}=…)", f"it is called {new}")
+            found[new] = found.pop(old)
+    return found
+
