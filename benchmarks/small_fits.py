@@ -62,8 +62,8 @@ def main():
                 estimators = {
                     "pSVM p=1": sx.PSVMClassifier(kernel=ours),
                     "pSVM p=2": sx.PSVMClassifier(kernel=ours, p=2.0),
-                    "ODM": sx.ODMClassifier(kernel=ours),
-                    "ODML": sx.ODMLClassifier(kernel=ours),
+                    "ODM": sx.ODMClassifier(kernel=ours, intercept=False),
+                    "ODML": sx.ODMLClassifier(kernel=ours, intercept=False),
                     "conic": sx.ConicSVMClassifier(kernel=ours),
                 }
                 for label, estimator in estimators.items():

@@ -18,7 +18,15 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from svmcvx.catalogue import CATALOGUE
-from svmcvx.errors import BuildError, DataError, NotCertified, SolverFailed, SolverUnavailable, SvmcvxError
+from svmcvx.errors import (
+    BuildError,
+    DataError,
+    NotCertified,
+    SolverFailed,
+    SolverUnavailable,
+    SvmcvxError,
+    no_attribute,
+)
 
 if TYPE_CHECKING:
     from svmcvx import datasets, estimators, fast, plot, synthetic, theory
@@ -203,7 +211,7 @@ def __getattr__(name: str) -> Any:
     if name in _SUBPACKAGES:
         return import_module(f"svmcvx.{name}")
     if name not in _LAZY:
-        raise AttributeError(f"module 'svmcvx' has no attribute {name!r}")
+        raise no_attribute(__name__, name, (*__all__, *_ROOMS))
     value = getattr(import_module(_LAZY[name]), name)
     globals()[name] = value
     return value

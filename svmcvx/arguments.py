@@ -64,6 +64,11 @@ class Argument:
 ARGUMENTS: Final[Mapping[str, Argument]] = {
     "X": Argument("array-like or sparse matrix of shape (n, d)", "The Gram matrix for a precomputed kernel."),
     "y": Argument("array-like of shape (n,)", "Two labels of any type."),
+    "intercept": Argument(
+        '"penalised", "none" or bool',
+        """The coefficient of a constant feature (with a kernel: 1 is added to it), penalised like the others (``"penalised"``, which
+        is True), or none (``"none"``, which is False); {default} by default.""",
+    ),
     "kernel": Argument(
         "None, str, Kernel or callable",
         """None (the default) for the linear formulation; ``"rbf"``, ``"exponential"``, ``"laplacian"``, ``"poly"``,
@@ -164,7 +169,9 @@ def documented(described: T, *, last: Collection[str] = ()) -> T:
         if name in ARGUMENTS and name not in known:
             argument = ARGUMENTS[name]
             words = argument.text.format(default=parameter.default) if "{default" in argument.text else argument.text
-            found.append((places[name], f"    {name} : {argument.kind}\n        {words}\n"))
+            # Of data alone there is more to say where a kernel may be a matrix.
+            words = "" if name == "X" and "kernel" not in parameters else f"        {words}\n"
+            found.append((places[name], f"    {name} : {argument.kind}\n{words}"))
     found.sort(key=lambda entry: entry[0])
     described.__doc__ = f"{head}\n    Parameters\n    ----------\n{''.join(entry for _, entry in found)}{''.join(rest)}"
     return described
@@ -264,4 +271,3 @@ def renamed(who: str, given: dict[str, Any], names: Mapping[str, str]) -> dict[s
             warn_deprecated(f"{who}({old}=…)", f"it is called {new}")
             found[new] = found.pop(old)
     return found
-

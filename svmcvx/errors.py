@@ -120,6 +120,12 @@ def did_you_mean(word: object, words: Iterable[str]) -> str:
     return f"; did you mean {plain[near[0]]!r}?" if near else ""
 
 
+def no_attribute(module: str, name: str, names: Iterable[str]) -> AttributeError:
+    """Return the error for a name that a module does not have, with the nearest of those that it has."""
+    near = "" if name.startswith("_") else did_you_mean(name, names)
+    return AttributeError(f"module {module!r} has no attribute {name!r}{near}", name=name)
+
+
 def exhibit(name: str, old: str) -> Any:
     """Return an object of :mod:`svmcvx.papers.exhibits`, and warn that its old name goes.
 

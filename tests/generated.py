@@ -166,10 +166,19 @@ def builders():
     return [(builder.module, builder.name) for entry in CATALOGUE.values() for builder in entry.builders]
 
 
+OTHERS = """
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> NoReturn:
+        raise no_attribute(__name__, name, __all__)
+"""
+
+
 def module_with_names(text, pairs):
-    """An ``__init__`` that imports these names and no others, under its docstring."""
+    """An ``__init__`` that imports these names and no others, under its docstring, and says what others may have meant."""
     docstring = re.match(r'""".*?"""\n', text, flags=re.DOTALL)[0]
-    return f"{docstring}\n{import_lines(pairs)}\n{all_list([name for _, name in pairs])}"
+    lines = import_lines([*pairs, ("svmcvx.errors", "no_attribute")])
+    return f"{docstring}\nfrom typing import TYPE_CHECKING, NoReturn\n\n{lines}\n{all_list([name for _, name in pairs])}{OTHERS}"
 
 
 def package_init(text):

@@ -16,7 +16,7 @@ FLOORS = (
     ("errors", "core", "digests", "display", "numerical"),
     ("catalogue", "containers", "proofs"),
     ("system", "data", "losses", "synthetic"),
-    ("kernels", "row_blocks"),
+    ("kernels", "row_blocks", "arguments"),
     ("certificate",),
     ("model",),
     ("solution", "feature_space"),

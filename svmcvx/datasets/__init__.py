@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from svmcvx.datasets.names import BUILT_IN
+from svmcvx.errors import no_attribute
 
 if TYPE_CHECKING:
     from svmcvx.datasets.content import Dataset, content_digest
@@ -39,7 +40,7 @@ _LAZY = {
 
 def __getattr__(name: str) -> Any:
     if name not in _LAZY:
-        raise AttributeError(f"module 'svmcvx.datasets' has no attribute {name!r}")
+        raise no_attribute(__name__, name, __all__)
     value = getattr(import_module(f"svmcvx.datasets.{_LAZY[name]}"), name)
     globals()[name] = value
     return value

@@ -12,9 +12,9 @@ import numpy as np
 from svmcvx.datasets.content import Dataset
 from svmcvx.datasets.downloads import cache_folder, fetch
 from svmcvx.datasets.files import read_file, read_npz
-from svmcvx.datasets.names import BUILT_IN, check_path
+from svmcvx.datasets.names import BUILT_IN, check_path, known_names
 from svmcvx.datasets.registry import Record, known_sets
-from svmcvx.errors import DataError, DataTypeError, SvmcvxError
+from svmcvx.errors import DataError, DataTypeError, SvmcvxError, did_you_mean
 
 __all__ = ["BUILT_IN", "ENVIRONMENT_VARIABLE", "load", "location"]
 
@@ -130,7 +130,7 @@ def _load(name: str, data_dir: str | os.PathLike[str] | None, target: str | None
         else f"and neither data_dir nor {ENVIRONMENT_VARIABLE} is set"
     )
     raise DataError(
-        f"no data set is called {name!r}: built in are {', '.join(BUILT_IN)}, those of the papers are listed by "
+        f"no data set is called {name!r}{did_you_mean(name, (*BUILT_IN, *known_names()))}: built in are {', '.join(BUILT_IN)}, those of the papers are listed by "
         f"'svmcvx datasets', {where}; pass a path or data_dir"
     )
 

@@ -1,5 +1,8 @@
 """scikit-learn estimators of the formulations, and certificates of models that scikit-learn trained."""
 
+from typing import TYPE_CHECKING, NoReturn
+
+from svmcvx.errors import no_attribute
 from svmcvx.estimators.binary import BinaryClassifier
 from svmcvx.estimators.certification import certify
 from svmcvx.estimators.conic_loss import ConicSVMClassifier
@@ -21,3 +24,8 @@ __all__ = [
     "ZeroOneSVMClassifier",
     "certify",
 ]
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> NoReturn:
+        raise no_attribute(__name__, name, __all__)

@@ -29,8 +29,6 @@ class ConicSVMClassifier(BinaryClassifier):
         None (the default) for the linear formulation; ``"rbf"``, ``"exponential"``, ``"laplacian"``, ``"poly"``,
         ``"sigmoid"``, ``"linear"``, ``"precomputed"``, or an object of :mod:`svmcvx.kernels`. The semidefinite program
         of the general route then has a block of the order n, which is for some sixty observations at most.
-    intercept : bool
-        Append a constant feature, whose coefficient is penalised like the others; True by default.
     form : "reduced" or "paper"
         Statement of the semidefinite program; the optimum is the same. ``"paper"`` is always solved by the general
         route.
@@ -48,7 +46,7 @@ class ConicSVMClassifier(BinaryClassifier):
 
     lam: float = 1.0
     kappa: float | None = None
-    intercept: bool = True
+    intercept: bool | str = True
     form: str = "reduced"
 
     def _settings(self) -> dict[str, Any]:

@@ -2,25 +2,49 @@
 
 from __future__ import annotations
 
+import math
+import warnings
 from typing import Any, ClassVar
 
 from svmcvx.data import check_number
 from svmcvx.estimators.binary import BinaryClassifier
 from svmcvx.estimators.parameters import estimator
+from svmcvx.estimators.request import Request, TrainingData
+from svmcvx.estimators.routes import Route
+from svmcvx.solution import Solution
+from svmcvx.system.deadline import current
 
 __all__ = ["L0SVMClassifier", "RampSVMClassifier", "ZeroOneSVMClassifier"]
 
-# Seconds after which a fit returns the best model so far, with the interval proved by then.
-TIME_LIMIT = 10.0
+# Observations from which a search without a limit is warned of: it may take hours.
+LONG_SEARCH = 100
 
 
 @estimator
-class ZeroOneSVMClassifier(BinaryClassifier):
+class _Searched(BinaryClassifier):
+    """What the estimators whose optimum is searched for share."""
+
+    def _solve(self, request: Request, data: TrainingData, warm_start: Solution | None) -> tuple[Solution, Route]:
+        n = len(data.labels)
+        if n > LONG_SEARCH and math.isinf(current().end) and self._unlimited():
+            warnings.warn(
+                f"the search for the optimum among {n} observations has no limit and may take hours; pass time_limit, in seconds, "
+                "or stop it by Ctrl-C: either returns the best model so far with its interval",
+                stacklevel=4,
+            )
+        return super()._solve(request, data, warm_start)
+
+    def _unlimited(self) -> bool:
+        return self.time_limit is None and self.max_iter is None
+
+
+@estimator
+class ZeroOneSVMClassifier(_Searched):
     r"""SVM with the exact 0-1 loss: :math:`\|w\|^2 + \lambda\sum_i 1[u_i < 1]`, or at most `k` margins below 1.
 
     It is solved by the search of ``fast.zero_one`` (at any size with ``solver="auto"``), or, with the settings `form` and
     `M` or ``solver="scip"``, as a mixed-integer program, which needs a solver for it (``pip install 'svmcvx[mip]'``).
-    Optimality is proved for tens of observations of a few features in seconds. On larger data the time limit ends the
+    Optimality is proved for tens of observations of a few features in seconds. On larger data pass `time_limit`: it ends the
     search, with the interval proved by then and a ``ConvergenceWarning``.
 
     Parameters
@@ -33,8 +57,6 @@ class ZeroOneSVMClassifier(BinaryClassifier):
         Of the mixed-integer program.
     M : "auto", float or array-like
         As in :func:`svmcvx.zero_one_mio`.
-    intercept : bool
-        Append a constant feature, penalised with the rest; True by default.
 
     Examples
     --------
@@ -50,8 +72,7 @@ class ZeroOneSVMClassifier(BinaryClassifier):
     k: float | None = None
     form: str = "big-m"
     M: Any = "auto"
-    intercept: bool = True
-    time_limit: float | None = TIME_LIMIT
+    intercept: bool | str = True
 
     def _settings(self) -> dict[str, Any]:
         lam = check_number(self.lam, "lam", low=0, open_low=True)
@@ -59,10 +80,9 @@ class ZeroOneSVMClassifier(BinaryClassifier):
 
 
 @estimator
-class _FreeIntercept(BinaryClassifier):
+class _FreeIntercept(_Searched):
     C: float = 1.0
     M: Any = "auto"
-    time_limit: float | None = TIME_LIMIT
 
 
 @estimator
@@ -118,3 +138,7 @@ class L0SVMClassifier(_FreeIntercept):
     _formulation: ClassVar[str] = "l0"
 
     method: str = "auto"
+
+    def _unlimited(self) -> bool:
+        # The local method ends by itself.
+        return self.method == "search" and super()._unlimited()

@@ -22,8 +22,6 @@ class ODMClassifier(BinaryClassifier):
         Weights of the mean squared deviation of margins below and above the band, positive; 1 by default.
     D : float
         Half-width of the band, in [0, 1); 0.1 by default.
-    intercept : bool
-        Append a constant feature, whose coefficient is penalised like the others; not by default.
 
     Examples
     --------
@@ -41,7 +39,7 @@ class ODMClassifier(BinaryClassifier):
     C1: float = 1.0
     C2: float = 1.0
     D: float = 0.1
-    intercept: bool = False
+    intercept: bool | str = True
 
 
 @estimator
@@ -57,8 +55,6 @@ class ODMLClassifier(BinaryClassifier):
         [ZhangZhou] searches.
     C : float
         Weight of the mean hinge loss, positive; 10 by default ([ZhangZhou] tries 10, 50 and 100).
-    intercept : bool
-        Append a constant feature, whose coefficient is penalised like the others; not by default.
 
     Examples
     --------
@@ -75,4 +71,4 @@ class ODMLClassifier(BinaryClassifier):
     lam1: float = 0.0625
     lam2: float = 0.0625
     C: float = 10.0
-    intercept: bool = False
+    intercept: bool | str = True

@@ -105,7 +105,6 @@ class M3SVMClassifier(MulticlassClassifier):
     loss: str = "hinge"
     norm: int = 2
     delta: float = 1e-2
-    tol: float = 1e-8
 
 
 @estimator
@@ -121,8 +120,8 @@ class MulticlassSVMClassifier(MulticlassClassifier):
         Weight of the regulariser, 1 by default.
     k : int
         For ``"topk"``: how many of the largest violations are averaged, 2 by default.
-    intercept : bool
-        Free biases (the default), or none.
+    intercept : "free", "none" or bool
+        Free biases (True, the default), or none (False).
 
     Examples
     --------
@@ -140,8 +139,7 @@ class MulticlassSVMClassifier(MulticlassClassifier):
     loss: str = "weston_watkins"
     lam: float = 1.0
     k: int = 2
-    intercept: bool = True
-    tol: float = 1e-8
+    intercept: bool | str = True
 
     def _settings(self) -> dict[str, Any]:
         settings = {

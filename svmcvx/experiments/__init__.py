@@ -6,6 +6,8 @@ import warnings
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from svmcvx.errors import no_attribute
+
 if TYPE_CHECKING:
     from svmcvx.experiments.comparison import compare
     from svmcvx.experiments.ranges.paths import CertifiedPath, certified_path
@@ -52,7 +54,7 @@ def __getattr__(name: str) -> Any:
         warnings.warn("svmcvx.experiments.reproduction is svmcvx.papers now", FutureWarning, stacklevel=2)
         return import_module("svmcvx.papers")
     if name not in _LAZY:
-        raise AttributeError(f"module 'svmcvx.experiments' has no attribute {name!r}")
+        raise no_attribute(__name__, name, __all__)
     value = getattr(import_module(f"svmcvx.experiments.{_LAZY[name]}"), name)
     globals()[name] = value
     return value

@@ -1,5 +1,8 @@
 """Specialised solvers for large instances, each returning the same certified Solution as the general route."""
 
+from typing import TYPE_CHECKING, NoReturn
+
+from svmcvx.errors import no_attribute
 from svmcvx.fast.conic_loss.conic import conic
 from svmcvx.fast.indicator.l0 import l0
 from svmcvx.fast.indicator.ramp import ramp
@@ -13,3 +16,8 @@ from svmcvx.fast.multiclass.m3svm import m3svm
 from svmcvx.fast.warm_path import path
 
 __all__ = ["conic", "hard_margin", "l0", "m3svm", "multiclass", "odm", "odml", "path", "psvm", "ramp", "zero_one"]
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> NoReturn:
+        raise no_attribute(__name__, name, __all__)

@@ -285,7 +285,6 @@ class KernelSpace(FeatureSpace):
 
     def _blockwise(self, v: Floats) -> Point:
         """Evaluate a point from the columns of its support, block by block."""
-        n = self.data.n
         support = np.flatnonzero(v)
         if self.cached_gram is not None:
             found = self.cached_gram.product(v, lambda: self._cached_product(support, v[support]))

@@ -1,5 +1,8 @@
 """Pictures of models (extra ``plot``); each function takes and returns a matplotlib ``Axes``."""
 
+from typing import TYPE_CHECKING, NoReturn
+
+from svmcvx.errors import no_attribute
 from svmcvx.plot.curves import against_exponent, certified_path, certified_selection, gap_trace, losses
 from svmcvx.plot.margins import margin_distribution, pairwise_margins
 from svmcvx.plot.regions import decision_regions
@@ -14,3 +17,8 @@ __all__ = [
     "margin_distribution",
     "pairwise_margins",
 ]
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> NoReturn:
+        raise no_attribute(__name__, name, __all__)

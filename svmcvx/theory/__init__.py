@@ -4,6 +4,9 @@ Every bound comes term by term. Where a printed formula does not hold as it stan
 corrected one, and the printed number is a separate field.
 """
 
+from typing import TYPE_CHECKING, NoReturn
+
+from svmcvx.errors import no_attribute
 from svmcvx.theory.complexity import (
     RademacherBound,
     RademacherEstimate,
@@ -45,3 +48,8 @@ __all__ = [
     "rademacher_estimate",
     "radius",
 ]
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> NoReturn:
+        raise no_attribute(__name__, name, __all__)

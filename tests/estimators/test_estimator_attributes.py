@@ -147,9 +147,9 @@ def test_limits_that_cannot_be_used():
         ({"decision_function_shape": "ovx"}, "decision_function_shape must be one of"),
         ({"decision_function_shape": "ovo", "multiclass": "ovr"}, "needs a machine for each pair"),
         ({"break_ties": 1}, "break_ties must be True or False"),
-        ({"fit_intercept": 1}, "fit_intercept must be True, False or 'penalised'"),
-        ({"fit_intercept": False, "bias": "paper"}, "rule for a free intercept"),
-        ({"fit_intercept": False, "C": np.inf}, "C=inf is the hard margin"),
+        ({"intercept": 1}, "intercept must be 'free', 'penalised', 'none'"),
+        ({"intercept": False, "bias": "paper"}, "rule for a free intercept"),
+        ({"intercept": False, "C": np.inf}, "C=inf is the hard margin"),
         ({"p": 0.5, "C": np.inf}, "not convex"),
     ):
         with pytest.raises(sx.DataError, match=message):
@@ -256,12 +256,10 @@ def test_a_factor_that_grows_gives_the_same_interval_and_a_wide_one_without_room
 
 
 @pytest.mark.parametrize(("p", "loss"), [(1.0, "hinge"), (2.0, "squared_hinge")])
-@pytest.mark.parametrize("fit_intercept", [False, "penalised"])
-def test_a_penalised_intercept_is_that_of_linear_svc(p, loss, fit_intercept):
-    ours = sx.PSVMClassifier(C=0.5, p=p, fit_intercept=fit_intercept, tol=1e-10).fit(X, Y)
-    theirs = LinearSVC(C=0.5, loss=loss, fit_intercept=bool(fit_intercept), tol=1e-10, max_iter=10**6, dual=True).fit(
-        X, Y
-    )
+@pytest.mark.parametrize("intercept", [False, "penalised"])
+def test_a_penalised_intercept_is_that_of_linear_svc(p, loss, intercept):
+    ours = sx.PSVMClassifier(C=0.5, p=p, intercept=intercept, tol=1e-10).fit(X, Y)
+    theirs = LinearSVC(C=0.5, loss=loss, fit_intercept=bool(intercept), tol=1e-10, max_iter=10**6, dual=True).fit(X, Y)
     assert np.allclose(ours.coef_, theirs.coef_, atol=1e-4)
     assert np.allclose(ours.intercept_, theirs.intercept_, atol=1e-4)
     certified = sx.certify(theirs, X, Y)
@@ -269,14 +267,14 @@ def test_a_penalised_intercept_is_that_of_linear_svc(p, loss, fit_intercept):
     assert ours.certificate_.lower <= certified.upper
 
 
-@pytest.mark.parametrize("fit_intercept", [False, "penalised"])
+@pytest.mark.parametrize("intercept", [False, "penalised"])
 @pytest.mark.parametrize("C", [1e-3, 0.1, 3.0])
-def test_absolute_coefficients_are_those_of_linear_svc(C, fit_intercept):
+def test_absolute_coefficients_are_those_of_linear_svc(C, intercept):
     data = np.hstack([X, np.random.default_rng(1).standard_normal((40, 5))])
-    theirs = LinearSVC(C=C, penalty="l1", dual=False, fit_intercept=bool(fit_intercept), tol=1e-9, max_iter=10**6)
+    theirs = LinearSVC(C=C, penalty="l1", dual=False, fit_intercept=bool(intercept), tol=1e-9, max_iter=10**6)
     theirs.fit(data, Y)
     for rows in (data, sp.csr_array(data)):
-        ours = sx.PSVMClassifier(C=C, p=2, penalty="l1", fit_intercept=fit_intercept).fit(rows, Y)
+        ours = sx.PSVMClassifier(C=C, p=2, penalty="l1", intercept=intercept).fit(rows, Y)
         assert ours.certificate_.is_certified(1e-6)
         certified = sx.certify(theirs, rows, Y)
         assert certified.lower <= ours.certificate_.upper
@@ -286,7 +284,7 @@ def test_absolute_coefficients_are_those_of_linear_svc(C, fit_intercept):
 
 
 def test_absolute_coefficients_with_weights_limits_and_bad_arguments():
-    face = sx.PSVMClassifier(p=2, penalty="l1", fit_intercept="penalised")
+    face = sx.PSVMClassifier(p=2, penalty="l1", intercept="penalised")
     weight = np.arange(Y.size) % 3
     weighted = face.fit(X, Y, sample_weight=weight).certificate_
     copied = clone(face).fit(np.repeat(X, weight, axis=0), np.repeat(Y, weight)).certificate_
@@ -298,7 +296,7 @@ def test_absolute_coefficients_with_weights_limits_and_bad_arguments():
     assert sx.solve(problem).certificate.upper == pytest.approx(clone(face).fit(X, Y).certificate_.upper, rel=1e-6)
     with pytest.warns(ConvergenceWarning):
         assert clone(face).set_params(time_limit=1e-6).fit(X, Y).certificate_.lower == 0.0
-    for parameters in ({"p": 1.5}, {"kernel": "rbf"}, {"fit_intercept": True}):
+    for parameters in ({"p": 1.5}, {"kernel": "rbf"}, {"intercept": True}):
         with pytest.raises(sx.DataError, match="penalty='l1' is stated for p=2"):
             clone(face).set_params(**parameters).fit(X, Y)
     with pytest.raises(sx.DataError, match="C must be"):
@@ -341,9 +339,9 @@ def test_a_hard_margin_knows_weights_of_zero_only(build):
 @pytest.mark.parametrize(
     "parameters",
     [
-        {"fit_intercept": False},
-        {"fit_intercept": "penalised", "p": 1.5},
-        {"fit_intercept": False, "p": 2.0},
+        {"intercept": False},
+        {"intercept": "penalised", "p": 1.5},
+        {"intercept": False, "p": 2.0},
         {"C": np.inf},
     ],
 )

@@ -36,8 +36,8 @@ FACES = [
     sx.PSVMClassifier(p=1.5, solver="fast"),
     # That weights are copies is checked to 1e-7 of the scores.
     sx.PSVMClassifier(kernel="rbf", multiclass="ovr", solver="fast", tol=1e-10),
-    sx.ODMClassifier(),
-    sx.ODMClassifier(intercept=True, solver="fast"),
+    sx.ODMClassifier(intercept=False),
+    sx.ODMClassifier(solver="fast"),
     sx.ODMLClassifier(tol=1e-10),
     sx.ConicSVMClassifier(),
     # M3SVMClassifier and the hinge of MulticlassSVMClassifier are checked in their rooms' tests.

@@ -69,9 +69,7 @@ def some_models(rng, space):
             continue
         v = rng.standard_normal(n) * (rng.random(n) < 0.7)
         v = np.linalg.lstsq(space.gram, y, rcond=None)[0] if fitted or not v.any() else v
-        v *= (1.0 if fitted else 10.0 ** rng.uniform(-2, 2)) / (
-            float(np.abs(space.point(v).scores.value).max()) or 1.0
-        )
+        v *= (1.0 if fitted else 10.0 ** rng.uniform(-2, 2)) / (float(np.abs(space.point(v).scores.value).max()) or 1.0)
         yield space.model(v, bias if free else 0.0)
 
 

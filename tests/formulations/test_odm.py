@@ -744,7 +744,11 @@ def test_odml_without_statistics_is_sparse():
     assert set(np.flatnonzero(u < 1 - 1e-9)) <= set(solution.model.support) < set(range(Y.size))
 
 
-@pytest.mark.parametrize("estimator", [sx.ODMClassifier(C1=50.0), sx.ODMLClassifier(C=50.0)], ids=["odm", "odml"])
+@pytest.mark.parametrize(
+    "estimator",
+    [sx.ODMClassifier(C1=50.0, intercept=False), sx.ODMLClassifier(C=50.0, intercept=False)],
+    ids=["odm", "odml"],
+)
 def test_estimators(estimator, cancer):
     A, y = cancer
     classifier = clone(estimator).set_params(solver="clarabel").fit(A, y)
@@ -768,9 +772,15 @@ def test_scikit_learn_contract(estimator, check):
 
 def test_estimators_pass_their_settings_on():
     classifier = sx.ODMClassifier(C1=3.0, C2=0.7, D=0.3, solver="clarabel").fit(X, Y, sample_weight=WEIGHT)
-    overlap(classifier.certificate_, certified(sx.odm_primal, X, Y, C1=3.0, C2=0.7, D=0.3, sample_weight=WEIGHT))
+    overlap(
+        classifier.certificate_,
+        certified(sx.odm_primal, X, Y, C1=3.0, C2=0.7, D=0.3, intercept=True, sample_weight=WEIGHT),
+    )
     classifier = sx.ODMLClassifier(lam1=0.9, lam2=0.4, C=7.0, solver="clarabel").fit(X, Y, sample_weight=WEIGHT)
-    overlap(classifier.certificate_, certified(sx.odml_primal, X, Y, lam1=0.9, lam2=0.4, C=7.0, sample_weight=WEIGHT))
+    overlap(
+        classifier.certificate_,
+        certified(sx.odml_primal, X, Y, lam1=0.9, lam2=0.4, C=7.0, intercept=True, sample_weight=WEIGHT),
+    )
 
 
 def test_models_are_known_by_name():

@@ -65,12 +65,12 @@ def test_arguments_that_a_table_cannot_use_are_refused(folder):
 @given(st.integers(0, 1000))
 def test_losses_that_are_summed(seed):
     X, y = make_data(n=30, overlap=1.5, seed=seed)
-    svm = SummedODMLClassifier(C=2.0, lam1=0.0, lam2=0.0, solver="fast").fit(X, y)
+    svm = SummedODMLClassifier(C=2.0, lam1=0.0, lam2=0.0, intercept=False, solver="fast").fit(X, y)
     w = svm.coef_[0]
     assert svm.intercept_[0] == 0
     # The SVM without intercept, C not divided by n.
     assert svm.certificate_.upper == pytest.approx(0.5 * w @ w + 2.0 * np.maximum(1 - y * (X @ w), 0).sum(), rel=1e-9)
-    odm = SummedODMClassifier(C1=0.5, C2=0.25, D=0.1, solver="fast").fit(X, y)
+    odm = SummedODMClassifier(C1=0.5, C2=0.25, D=0.1, intercept=False, solver="fast").fit(X, y)
     assert odm.certificate_.upper == pytest.approx(
         sx.fast.odm(X, y, C1=15.0, C2=7.5, D=0.1).certificate.upper, rel=1e-5
     )

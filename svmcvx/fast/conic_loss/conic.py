@@ -104,7 +104,7 @@ def conic(
     lam: float | None = None,
     kappa: float | None = None,
     kernel: KernelLike = None,
-    intercept: bool = True,
+    intercept: bool | str = True,
     nystrom: int | None = None,
     sample_weight: Any = None,
     tol: float = 1e-6,
@@ -222,7 +222,7 @@ def conic(
         X, y, sample_weight = rows.loaded()
     data, space = conic_space(X, y, kernel, intercept, sample_weight, indefinite)
     if nystrom is not None:
-        space = nystrom_space(data, kernel, rank=nystrom, intercept="penalised" if intercept else "none")
+        space = nystrom_space(data, kernel, rank=nystrom, intercept=penalised_or_none(intercept))
     # The multipliers of stationary points need no search for better ones.
     statement = ConicLoss(space=space, lam=lam, kappa=kappa, improve_alpha=False)
     warm_start = earlier_solution(warm_start, statement)

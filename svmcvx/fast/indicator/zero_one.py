@@ -105,7 +105,7 @@ def zero_one(
     lam: float | None = None,
     k: float | None = None,
     kernel: KernelLike = None,
-    intercept: bool = True,
+    intercept: bool | str = True,
     sample_weight: Any = None,
     tol: float = 1e-6,
     time_limit: float | None = None,
@@ -135,8 +135,6 @@ def zero_one(
         Largest weight of observations with a margin below 1 (their number, without weights).
     kernel : Kernel, str, callable or None
         None for the linear formulation. The columns are those of a factor of the Gram matrix.
-    intercept : bool
-        Append the constant feature (add 1 to the kernel), penalised like the other coefficients; True by default.
     sample_weight : array-like of shape (n,), optional
         Weights :math:`s_i \ge 0` of the losses.
     tol : float

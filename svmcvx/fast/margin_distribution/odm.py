@@ -77,7 +77,7 @@ def odm(
     C2: float = 1.0,
     D: float = 0.1,
     kernel: KernelLike = None,
-    intercept: bool = False,
+    intercept: bool | str = False,
     sample_weight: Any = None,
     tol: float = 1e-6,
     time_limit: float | None = None,

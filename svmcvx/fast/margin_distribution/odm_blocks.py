@@ -116,7 +116,7 @@ class _Search:
     def product(self, v: Floats) -> Floats:
         """Return Kv; reserve time for another product and for those of the certificate."""
         began = self.monitor.seconds
-        found: Floats = self.statement.space.product(v).scores.value
+        found: Floats = self.statement.space.point(v).scores.value
         self.slowest = max(self.slowest, self.monitor.seconds - began)
         self.monitor.reserve(PRODUCTS_LEFT * self.slowest)
         self.best.products += 1

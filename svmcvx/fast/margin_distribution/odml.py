@@ -94,7 +94,7 @@ def odml(
     lam2: float = 0.0625,
     C: float = 10.0,
     kernel: KernelLike = None,
-    intercept: bool = False,
+    intercept: bool | str = False,
     sample_weight: Any = None,
     tol: float = 1e-6,
     time_limit: float | None = None,

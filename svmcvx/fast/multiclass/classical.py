@@ -43,7 +43,7 @@ def multiclass(
     lam: float = 1.0,
     loss: str = "weston_watkins",
     k: int = 2,
-    intercept: bool = True,
+    intercept: bool | str = True,
     sample_weight: Any = None,
     tol: float = 1e-6,
     time_limit: float | None = None,

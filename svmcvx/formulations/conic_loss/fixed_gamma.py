@@ -196,7 +196,7 @@ def conic_fixed_gamma(
     gamma: Any,
     lam: float = 1.0,
     kernel: KernelLike = None,
-    intercept: bool = True,
+    intercept: bool | str = True,
     indefinite: str = "error",
 ) -> ConicFixedGammaProblem:
     r"""Build the SVM with the conic loss for given γ as a second-order cone program.

@@ -182,7 +182,7 @@ def conic_sdp(
     kappa: float | None = None,
     kernel: KernelLike = None,
     form: str = "reduced",
-    intercept: bool = True,
+    intercept: bool | str = True,
     sample_weight: Any = None,
     indefinite: str = "error",
 ) -> ConicSDP:
@@ -211,8 +211,6 @@ def conic_sdp(
         None for the linear formulation.
     form : "reduced" or "paper"
         One second-order cone an observation, or the two of Theorem 2 with z ≤ 1; the optimum is the same.
-    intercept : bool
-        Append a constant feature (with a kernel: add 1 to it), whose coefficient is penalised with the rest.
     sample_weight : array-like of shape (n,), optional
         Weights :math:`s_i \ge 0` of the losses.
     indefinite : "error" or "clip"

@@ -313,7 +313,7 @@ class ConicLoss(ConicDual):
 
 
 def conic_space(
-    X: Any, y: Any, kernel: KernelLike, intercept: bool, sample_weight: Any, indefinite: str
+    X: Any, y: Any, kernel: KernelLike, intercept: bool | str, sample_weight: Any, indefinite: str
 ) -> tuple[BinaryData, FeatureSpace]:
     """Return the data and their feature space, with a penalised intercept or without one."""
     rule = penalised_or_none(intercept)

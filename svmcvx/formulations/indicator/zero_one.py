@@ -170,7 +170,7 @@ def zero_one_mio(
     M: Any = "auto",
     form: str = "big-m",
     kernel: KernelLike = None,
-    intercept: bool = True,
+    intercept: bool | str = True,
     incumbent: Model | Any = None,
     sample_weight: Any = None,
     indefinite: str = "error",
@@ -202,8 +202,6 @@ def zero_one_mio(
         The latter has the stronger relaxation.
     kernel : Kernel, str, callable or None
         None for the linear formulation.
-    intercept : bool
-        Append the constant feature (add 1 to the kernel), penalised with the rest; True by default.
     incumbent : Model or Solution, optional
         A classifier to start the search for an incumbent from, besides the builder's own heuristics.
     sample_weight : array-like of shape (n,), optional

@@ -35,6 +35,7 @@ __all__ = ["PenalisedPSVM", "check_intercept", "kind_of_psvm"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
+
 def check_intercept(intercept: Any, bias: str = "exact") -> str:
     """Return what a pSVM does with its intercept; `bias` is deprecated.
 
@@ -43,11 +44,11 @@ def check_intercept(intercept: Any, bias: str = "exact") -> str:
     DataError
         If `intercept` is not "free", "penalised", "none" or a bool, or not free and `bias` a rule for a free one.
     """
-    intercept = intercept_kind(intercept, own="free", kinds=INTERCEPTS)
+    kind = intercept_kind(intercept, own="free", kinds=INTERCEPTS)
     check_choice(bias, "bias", ("exact", "paper", "released"))
-    if intercept != "free" and bias != "exact":
+    if kind != "free" and bias != "exact":
         raise DataError(f"bias={bias!r} is a rule for a free intercept; use bias='exact' with intercept={intercept!r}")
-    return intercept
+    return kind
 
 
 def kind_of_psvm(intercept: str) -> type[PSVM]:

@@ -87,7 +87,7 @@ def odm_primal(
     C2: float = 1.0,
     D: float = 0.1,
     kernel: KernelLike = None,
-    intercept: bool = False,
+    intercept: bool | str = False,
     sample_weight: Any = None,
     indefinite: str = "error",
 ) -> ODMPrimal:
@@ -112,8 +112,6 @@ def odm_primal(
         cvxpy parameter ``problem.D``.
     kernel : Kernel, str, callable or None
         None for the linear formulation.
-    intercept : bool
-        Append the constant feature 1 (add 1 to the kernel); its coefficient is penalised. Not by default.
     sample_weight : array-like of shape (n,), optional
         Weights :math:`s_i \ge 0` of the losses; only their ratios matter.
     indefinite : "error" or "clip"
@@ -175,7 +173,7 @@ def odm_dual(
     D: float = 0.1,
     kernel: KernelLike = None,
     form: str = "signed",
-    intercept: bool = False,
+    intercept: bool | str = False,
     sample_weight: Any = None,
     indefinite: str = "error",
 ) -> ODMDual:

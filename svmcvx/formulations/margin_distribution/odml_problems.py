@@ -124,7 +124,7 @@ def odml_primal(
     lam2: float = 0.0625,
     C: float = 10.0,
     kernel: KernelLike = None,
-    intercept: bool = False,
+    intercept: bool | str = False,
     sample_weight: Any = None,
     indefinite: str = "error",
 ) -> ODMLPrimal:
@@ -148,8 +148,6 @@ def odml_primal(
         Weight of the mean hinge loss, positive; 10 by default. The cvxpy parameter ``problem.C``.
     kernel : Kernel, str, callable or None
         None for the linear formulation.
-    intercept : bool
-        Append the constant feature 1 (add 1 to the kernel); its coefficient is penalised. Not by default.
     sample_weight : array-like of shape (n,), optional
         Weights :math:`s_i \ge 0` of the observations in mean, variance and loss; only their ratios matter.
     indefinite : "error" or "clip"
@@ -201,7 +199,7 @@ def odml_dual(
     lam2: float = 0.0625,
     C: float = 10.0,
     kernel: KernelLike = None,
-    intercept: bool = False,
+    intercept: bool | str = False,
     sample_weight: Any = None,
     indefinite: str = "error",
 ) -> ODMLDual:
@@ -293,7 +291,7 @@ def odml_hard_margin(
     lam1: float = 0.0625,
     lam2: float = 0.0625,
     kernel: KernelLike = None,
-    intercept: bool = False,
+    intercept: bool | str = False,
     sample_weight: Any = None,
     indefinite: str = "error",
 ) -> ODMLHardMarginProblem:

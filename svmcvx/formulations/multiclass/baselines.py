@@ -59,6 +59,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
+from svmcvx.arguments import intercept_kind
 from svmcvx.certificate import Dual, Evaluation
 from svmcvx.core.bounded import Bounded, exact
 from svmcvx.data import check_choice, check_number, multiclass_data
@@ -320,18 +321,17 @@ class ClassicalStatement(MulticlassStatement):
 
 
 def bound_classical(
-    X: Any, y: Any, *, lam: float, loss: str, k: Any, intercept: bool, sample_weight: Any
+    X: Any, y: Any, *, lam: float, loss: str, k: Any, intercept: bool | str, sample_weight: Any
 ) -> ClassicalStatement:
     """Check all arguments and bind the statement to the data; the arguments are those of the builder ``multiclass``."""
     machine = MACHINES[check_choice(loss, "loss", tuple(MACHINES))]
     lam = check_number(lam, "lam", low=0, open_low=True)
     if isinstance(k, (bool, np.bool_)) or not isinstance(k, (int, np.integer)) or k < 1:
         raise DataError(f"k must be a whole number from 1 to the number of classes, got {k!r}")
-    if not isinstance(intercept, (bool, np.bool_)):
-        raise DataError(f"intercept must be True or False, got {intercept!r}")
+    kind = intercept_kind(intercept, own="free")
     chosen, regulariser = machine.loss(int(k)), machine.regulariser()
     data = multiclass_data(X, y, sample_weight)
     if isinstance(chosen, TopHinge) and k > data.c:
         raise DataError(f"k must be at most the number of classes, {data.c}, got {k}")
-    scores = ScoreSpace(data, "free" if intercept else "none", regulariser.rotations)
+    scores = ScoreSpace(data, kind, regulariser.rotations)
     return ClassicalStatement(name=machine.builder, scores=scores, loss=chosen, regulariser=regulariser, lam=lam)

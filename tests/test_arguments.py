@@ -1,0 +1,136 @@
+"""Arguments that several functions share: one table, helpful errors for other names, old names for one release."""
+
+import inspect
+import re
+
+import pytest
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV
+
+import svmcvx as sx
+from svmcvx.arguments import ARGUMENTS, documented, intercept_kind
+from svmcvx.catalogue import CATALOGUE
+
+X, Y = sx.synthetic.outlier_data(24, 2, sigma=0.3, outliers="none", seed=0)
+FRONT_ENDS = [
+    *(builder.load() for entry in CATALOGUE.values() for builder in entry.builders),
+    *(entry.fast.load() for entry in CATALOGUE.values() if entry.fast),
+    *(entry.estimator.load() for entry in CATALOGUE.values() if entry.estimator),
+]
+
+
+def described(text):
+    """Names of the parameters in a docstring, in their order."""
+    section = re.split(r"\n    [A-Z]\w+\n    -{3,}\n", text.split("\n    Parameters\n    ----------\n")[1])[0]
+    titles = re.findall(r"^    (\w[^\n:]*?)(?: : .*)?$", section, flags=re.MULTILINE)
+    return [name for title in titles for name in title.split(", ")]
+
+
+@pytest.mark.parametrize("front", FRONT_ENDS, ids=lambda front: f"{front.__module__}.{front.__name__}")
+def test_every_argument_is_documented_once(front):
+    names = described(front.__doc__)
+    assert sorted(names) == sorted(inspect.signature(front).parameters)
+    assert "{" not in re.sub(
+        r":math:`[^`]*`|\\\w+{[^}]*}|``[^`]*``|\.\. math::.*?\n\n", "", front.__doc__, flags=re.DOTALL
+    )
+
+
+@pytest.mark.parametrize("front", FRONT_ENDS, ids=lambda front: f"{front.__module__}.{front.__name__}")
+def test_shared_arguments_have_one_default(front):
+    defaults = {"tol": (1e-6,), "time_limit": (None,), "verbose": (False,), "callback": (None,), "warm_start": (None,)}
+    parameters = inspect.signature(front).parameters
+    for name in defaults.keys() & parameters.keys():
+        assert parameters[name].default in defaults[name]
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: sx.ConicSVMClassifier(C=1), "the weight is called lam"),
+        (lambda: sx.fast.conic(X, Y, C=1), r"fast\.conic .*'C': the weight is called lam"),
+        (lambda: sx.ODMClassifier(lam=1), "the weights are called C1 and C2"),
+        (lambda: sx.psvm_dual(X, Y, lam=1), "the weight is called C"),
+        (lambda: sx.psvm_dual(X, Y, gamma=1), r"belongs to the kernel, as in kernel=svmcvx\.RBF"),
+        (lambda: sx.fast.psvm(X, Y, random_state=0), "it is called seed"),
+        (lambda: sx.PSVMClassifier(kernal="rbf"), "did you mean 'kernel'"),
+        (lambda: sx.PSVMClassifier(nothing_like_it=1), "there are C, p, penalty"),
+        (lambda: sx.PSVMClassifier(kernel="gaussian").fit(X, Y), "did you mean 'rbf'"),
+        (lambda: sx.fast.zero_one(X, Y, lam=1.0, method="brnch"), "did you mean 'branch'"),
+        (lambda: sx.fast.multiclass(X, Y, loss="crammersinger"), "did you mean 'crammer_singer'"),
+        (lambda: sx.datasets.load("brest_cancer"), "did you mean 'breast_cancer'"),
+    ],
+)
+def test_other_names_are_refused_with_the_one_that_was_meant(call, message):
+    with pytest.raises(sx.DataError, match=message):
+        call()
+
+
+def test_other_names_of_the_package_are_refused_with_the_one_that_was_meant():
+    with pytest.raises(AttributeError, match="did you mean 'PSVMClassifier'"):
+        sx.PSVMClassifer  # noqa: B018
+    with pytest.raises(AttributeError, match="did you mean 'zero_one'"):
+        sx.fast.zeroone  # noqa: B018
+
+
+def test_the_intercept_has_one_set_of_values():
+    assert [intercept_kind(value, own="penalised") for value in (True, False, "penalised", "none")] == [
+        *("penalised", "none"),
+        *("penalised", "none"),
+    ]
+    with pytest.raises(sx.DataError, match="this formulation has no free intercept"):
+        sx.fast.odm(X, Y, intercept="free")
+    with pytest.raises(sx.DataError, match="this formulation has no penalised intercept"):
+        sx.fast.multiclass(X, Y, intercept="penalised")
+    for words, solve in (
+        ((True, "free"), lambda value: sx.fast.psvm(X, Y, intercept=value)),
+        ((False, "none"), lambda value: sx.fast.psvm(X, Y, intercept=value)),
+        ((True, "penalised"), lambda value: sx.fast.odm(X, Y, intercept=value)),
+        ((False, "none"), lambda value: sx.fast.conic(X, Y, lam=1.0, intercept=value)),
+        ((True, "free"), lambda value: sx.fast.multiclass(X, Y, intercept=value)),
+        ((False, "none"), lambda value: sx.ODMClassifier(intercept=value).fit(X, Y)),
+        ((True, "free"), lambda value: sx.MulticlassSVMClassifier(intercept=value).fit(X, Y)),
+    ):
+        first, second = (getattr(found, "certificate", None) or found.certificate_ for found in map(solve, words))
+        assert first == second
+
+
+def test_old_names_of_parameters_work_for_this_release():
+    with pytest.warns(FutureWarning, match=r"PSVMClassifier\(fit_intercept=…\) is deprecated .* called intercept"):
+        old = sx.PSVMClassifier(fit_intercept="penalised")
+    assert clone(old).intercept == "penalised"
+    with pytest.warns(FutureWarning, match="called intercept"):
+        assert old.set_params(fit_intercept=False).get_params()["intercept"] is False
+    with pytest.raises(sx.DataError, match="are one argument"):
+        sx.PSVMClassifier(fit_intercept=True, intercept=True)
+
+
+def test_shared_arguments_are_written_in_the_order_of_the_signature():
+    def function(X, *, C=1.0, tol=1e-3, own=None):
+        """Do it.
+
+        Parameters
+        ----------
+        own : int
+            Of its own.
+        C : float
+            Weight.
+
+        Returns
+        -------
+        None
+        """
+
+    function.__doc__ = inspect.cleandoc(function.__doc__).replace("\n", "\n    ")
+    assert described(documented(function).__doc__) == ["X", "C", "tol", "own"]
+    assert "0.001 by default" in function.__doc__
+    assert function.__doc__.endswith("None") or "Returns" in function.__doc__
+
+
+def test_the_table_names_arguments_that_there_are():
+    used = {name for front in FRONT_ENDS for name in inspect.signature(front).parameters}
+    assert set(ARGUMENTS) <= used
+
+
+def test_a_grid_takes_the_new_name():
+    grid = GridSearchCV(sx.PSVMClassifier(), {"intercept": [True, "penalised"]}, cv=2).fit(X, Y)
+    assert set(grid.best_params_) == {"intercept"}
