@@ -196,7 +196,6 @@ _SUBPACKAGES = frozenset(
         "model",
         "plot",
         "proofs",
-        "rounding",
         "row_blocks",
         "solution",
         "synthetic",
@@ -211,7 +210,7 @@ def __getattr__(name: str) -> Any:
     if name in _SUBPACKAGES:
         return import_module(f"svmcvx.{name}")
     if name not in _LAZY:
-        raise no_attribute(__name__, name, (*__all__, *_ROOMS))
+        raise no_attribute(__name__, name, (*__all__, *_SUBPACKAGES))
     value = getattr(import_module(_LAZY[name]), name)
     globals()[name] = value
     return value
