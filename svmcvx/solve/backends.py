@@ -19,13 +19,15 @@ import cvxpy.settings as cps
 import scipy.sparse as sp
 from cvxpy.reductions.solvers.conic_solvers.clarabel_conif import CLARABEL, dims_to_solver_cones
 from cvxpy.reductions.solvers.conic_solvers.conic_solver import ConicSolver
+from cvxpy.reductions.solvers.solver import Solver
 
 from svmcvx.certificate import SolverBound
 from svmcvx.formulations.problem import FormulationProblem
 from svmcvx.solution import Status
-from svmcvx.solve import mixed_integer
+from svmcvx.solve import mixed_integer, policy
 from svmcvx.solve.options import shortened
 from svmcvx.system import clock
+from svmcvx.system.cancellation import interruptible, run_with_deadline
 from svmcvx.system.interrupt import deferred_interrupt
 
 __all__ = ["Outcome", "run"]
@@ -148,6 +150,8 @@ def run(
     warm_start: bool,
     start: Mapping[str, Any] | None = None,
     until: float = math.inf,
+    interface: Solver | None = None,
+    canon_backend: str | None = None,
 ) -> Outcome:
     """Solve `problem` with one solver and store its point in the variables.
 
@@ -163,6 +167,10 @@ def run(
         Values of all variables at a feasible point, for a mixed-integer solver to start from.
     until : float
         Time of :mod:`svmcvx.system.clock` at which the call must have returned.
+    interface : cvxpy's Solver, optional
+        In place of cvxpy's own interface to the solver.
+    canon_backend : str, optional
+        What cvxpy compiles the problem with.
 
     Raises
     ------
@@ -183,14 +191,22 @@ def run(
             if seconds >= until - clock.now():
                 message = f"compiling {coefficients:,} coefficients takes about {seconds:.2g} s, more than is left"
                 return Outcome(Status.TIME_LIMIT, message, False, 0.0, 0.0)
-        data, chain, inverse = problem.get_problem_data(_OWN.get(solver, solver), enforce_dpp=True, solver_opts=options)
+        data, chain, inverse = problem.get_problem_data(
+            interface or _OWN.get(solver, solver), enforce_dpp=True, canon_backend=canon_backend, solver_opts=options
+        )
         if start is not None:
             warm_start = mixed_integer.set_start(problem, solver, data, start)
         compiling = float(problem.compilation_time or 0.0)
         started = clock.now()
         if started >= until:
             return Outcome(Status.TIME_LIMIT, "the time limit passed while compiling", False, compiling, 0.0)
-        raw = chain.solve_via_data(problem, data, warm_start, verbose, shortened(solver, options, until - started))
+        arguments = (problem, data, warm_start, verbose, shortened(solver, options, until - started))
+        if solver in policy.AUTOMATIC and interface is None:
+            raw = chain.solve_via_data(*arguments)
+        else:
+            # Other solvers may have no limit of time, and no ear for Ctrl-C.
+            with interruptible():
+                raw = run_with_deadline(chain.solve_via_data, *arguments, entries=math.inf)
         seconds = clock.now() - started
         solution = chain.invert(raw, inverse)
         status, message = _native_status(solver, raw, solution.status)

@@ -18,7 +18,7 @@ from svmcvx.solution import Attempt, Solution, Status, Timings
 from svmcvx.solve import backends, policy
 from svmcvx.solve.options import translate
 from svmcvx.system import clock
-from svmcvx.system.deadline import Deadline
+from svmcvx.system.deadline import Deadline, OutOfTime
 
 __all__ = ["Chain"]
 
@@ -73,6 +73,8 @@ class Chain:
         Values of the variables for a mixed-integer solver to start from.
     raw_options : mapping
         The solvers' own options, by their names.
+    canon_backend : str, optional
+        What cvxpy compiles the problem with.
     """
 
     def __init__(
@@ -86,7 +88,9 @@ class Chain:
         warm_start: bool,
         start: Mapping[str, Any] | None,
         raw_options: Mapping[str, Mapping[str, Any]],
+        canon_backend: str | None = None,
     ) -> None:
+        self.canon_backend = canon_backend
         self.problem, self.kind, self.deadline, self.verbose = problem, kind, deadline, verbose
         self.mixed = kind in policy.MIXED
         self.acceptance = max(tol, MIXED_ACCEPTANCE) if self.mixed else tol
@@ -146,6 +150,7 @@ class Chain:
             warm_start=False,
             start=None,
             raw_options=self.raw_options,
+            canon_backend=self.canon_backend,
         )
         with values_restored(problem):
             try:
@@ -173,10 +178,21 @@ class Chain:
         warm = self.warm_start and card.warm_start and problem.last_solver == name
         try:
             outcome = backends.run(
-                problem, name, options, verbose=self.verbose, warm_start=warm, start=self.start, until=began + limit
+                problem,
+                name,
+                options,
+                verbose=self.verbose,
+                warm_start=warm,
+                start=self.start,
+                until=began + limit,
+                interface=card.interface,
+                canon_backend=self.canon_backend,
             )
         except (KeyboardInterrupt, SystemExit):
             raise
+        except OutOfTime:
+            self._note(Attempt(name, Status.TIME_LIMIT, "", clock.now() - began, options=options))
+            return None
         except (
             BaseException
         ) as error:  # solvers raise what they like, and panics are no Exception; the chain carries on

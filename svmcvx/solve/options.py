@@ -23,9 +23,21 @@ TOLERANCES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
         ("MSK_DPAR_INTPNT_CO_TOL_REL_GAP", "MSK_DPAR_INTPNT_CO_TOL_PFEAS", "MSK_DPAR_INTPNT_CO_TOL_DFEAS"),
         ("MSK_DPAR_MIO_TOL_REL_GAP",),
     ),
-    "GUROBI": ((), ("MIPGap",)),
+    "GUROBI": (("BarConvTol", "BarQCPConvTol", "FeasibilityTol", "OptimalityTol"), ("MIPGap",)),
     "SCIP": ((), ("limits/gap",)),
-    "HIGHS": ((), ("mip_rel_gap",)),
+    "HIGHS": (
+        ("primal_feasibility_tolerance", "dual_feasibility_tolerance", "ipm_optimality_tolerance"),
+        ("mip_rel_gap",),
+    ),
+    "COPT": (("FeasTol", "DualTol", "RelGap"), ("RelGap",)),
+    "XPRESS": (("BARGAPSTOP", "FEASTOL", "OPTIMALITYTOL"), ("MIPRELSTOP",)),
+    "OSQP": (("eps_abs", "eps_rel"), ()),
+    "PIQP": (("eps_abs", "eps_rel", "eps_duality_gap_abs", "eps_duality_gap_rel"), ()),
+    "PROXQP": (("eps_abs", "eps_rel"), ()),
+    "DAQP": (("primal_tol", "dual_tol"), ()),
+    "QOCO": (("abstol", "reltol"), ()),
+    "ECOS": (("abstol", "reltol", "feastol"), ()),
+    "CVXOPT": (("abstol", "reltol", "feastol"), ()),
 }
 # Tolerances of mixed-integer solvers that limit the accuracy of their bounds.
 FEASIBILITIES: dict[str, dict[str, float]] = {
@@ -45,12 +57,22 @@ TIME_LIMITS: dict[str, str] = {
     "GUROBI": "TimeLimit",
     "SCIP": "limits/time",
     "HIGHS": "time_limit",
+    "COPT": "TimeLimit",
+    "XPRESS": "TIMELIMIT",
+    "OSQP": "time_limit",
+    "DAQP": "time_limit",
 }
 # Of convex problems; nodes of a mixed-integer solver are not iterations.
 ITERATIONS: dict[str, str] = {
     "CLARABEL": "max_iter",
     "SCS": "max_iters",
     "MOSEK": "MSK_IPAR_INTPNT_MAX_ITERATIONS",
+    "OSQP": "max_iter",
+    "PIQP": "max_iter",
+    "PROXQP": "max_iter",
+    "QOCO": "max_iters",
+    "ECOS": "max_iters",
+    "CVXOPT": "max_iters",
 }
 # Always set unless overridden. MOSEK returns its point also after numerical trouble, and the checker evaluates it.
 # Clarabel's own limits on short steps give up power-cone problems far from their optimum which it can solve to the end.
@@ -123,10 +145,10 @@ def translate(
         raise DataError(
             f"{solver} has no option {', '.join(map(repr, unknown))}; see that solver's documentation of its settings"
         )
-    parameters: dict[str, Any] = dict.fromkeys(TOLERANCES[solver][kind in MIXED], tol)
+    parameters: dict[str, Any] = dict.fromkeys(TOLERANCES.get(solver, ((), ()))[kind in MIXED], tol)
     if kind in MIXED:
-        parameters |= FEASIBILITIES[solver]
-    if time_limit is not None:
+        parameters |= FEASIBILITIES.get(solver, {})
+    if time_limit is not None and solver in TIME_LIMITS:
         parameters[TIME_LIMITS[solver]] = time_limit
     fixed = dict(FIXED.get(solver, {}))
     nested = NESTED.get(solver)

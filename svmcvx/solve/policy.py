@@ -7,8 +7,10 @@ tested by solving a toy problem, and a solver is always named.
 
 from __future__ import annotations
 
+import difflib
 import importlib.metadata
 import importlib.util
+import math
 import re
 import time
 from dataclasses import dataclass
@@ -17,6 +19,8 @@ from functools import lru_cache
 
 import cvxpy as cp
 import numpy as np
+from cvxpy.reductions.solvers.defines import SOLVER_MAP_CONIC, SOLVER_MAP_QP
+from cvxpy.reductions.solvers.solver import Solver
 
 from svmcvx.errors import BuildError, SolverUnavailable
 
@@ -33,6 +37,7 @@ __all__ = [
     "failure",
 ]
 
+CVXPY_SOLVERS = (*SOLVER_MAP_CONIC, *SOLVER_MAP_QP)
 LICENCE_MEMORY = 300.0  # seconds for which the result of a licence test is cached
 # Variables and constraints beyond all limits of the licences that come with commercial solvers: 2 000 of Gurobi's, 5 000 of Xpress's.
 BEYOND_LIMITS = 6000
@@ -55,6 +60,8 @@ class ProblemClass(StrEnum):
 
 
 CONVEX = frozenset({ProblemClass.LP, ProblemClass.QP, ProblemClass.SOCP, ProblemClass.SDP})
+LINEAR = frozenset({ProblemClass.LP, ProblemClass.QP})
+WITHOUT_SDP = CONVEX - {ProblemClass.SDP}
 MIXED = frozenset({ProblemClass.MILP, ProblemClass.MIQP, ProblemClass.MISOCP})
 
 
@@ -78,6 +85,8 @@ class SolverCard:
         How to get it.
     warm_start : bool
         Whether it can start from the last solution of the same problem; a mixed-integer solver, from an incumbent.
+    interface : cvxpy's Solver, optional
+        The caller's own interface to it.
     """
 
     name: str
@@ -88,6 +97,7 @@ class SolverCard:
     licence: bool
     install: str
     warm_start: bool = False
+    interface: Solver | None = None
 
 
 SOLVERS: dict[str, SolverCard] = {
@@ -98,18 +108,29 @@ SOLVERS: dict[str, SolverCard] = {
         ),
         SolverCard("CLARABEL", "clarabel", "clarabel", CONVEX, 1e-8, False, "pip install clarabel"),
         SolverCard("SCS", "scs", "scs", CONVEX, 1e-5, False, "pip install scs", warm_start=True),
-        SolverCard("GUROBI", "gurobipy", "gurobipy", MIXED, 1e-8, True, "pip install gurobipy and a licence"),
+        SolverCard(
+            "GUROBI", "gurobipy", "gurobipy", WITHOUT_SDP | MIXED, 1e-8, True, "pip install gurobipy and a licence"
+        ),
         SolverCard("SCIP", "pyscipopt", "pyscipopt", MIXED, 1e-6, False, "pip install 'svmcvx[mip]'", warm_start=True),
         SolverCard(
             "HIGHS",
             "highspy",
             "highspy",
-            frozenset({ProblemClass.MILP}),
+            LINEAR | {ProblemClass.MILP},
             1e-6,
             False,
             "pip install 'svmcvx[mip]'",
             warm_start=True,
         ),
+        SolverCard("COPT", "coptpy", "coptpy", CONVEX | MIXED, 1e-8, True, "pip install coptpy and a licence"),
+        SolverCard("XPRESS", "xpress", "xpress", WITHOUT_SDP | MIXED, 1e-8, True, "pip install xpress and a licence"),
+        SolverCard("OSQP", "osqp", "osqp", LINEAR, 1e-5, False, "pip install osqp"),
+        SolverCard("PIQP", "piqp", "piqp", LINEAR, 1e-8, False, "pip install piqp"),
+        SolverCard("PROXQP", "proxsuite", "proxsuite", LINEAR, 1e-8, False, "pip install proxsuite"),
+        SolverCard("DAQP", "daqp", "daqp", LINEAR, 1e-8, False, "pip install daqp"),
+        SolverCard("QOCO", "qoco", "qoco", WITHOUT_SDP, 1e-8, False, "pip install qoco"),
+        SolverCard("ECOS", "ecos", "ecos", WITHOUT_SDP, 1e-8, False, "pip install ecos"),
+        SolverCard("CVXOPT", "cvxopt", "cvxopt", CONVEX, 1e-7, False, "pip install cvxopt"),
     )
 }
 
@@ -123,6 +144,9 @@ ORDER: dict[ProblemClass, tuple[str, ...]] = {
     ProblemClass.MIQP: ("MOSEK", "GUROBI", "SCIP"),
     ProblemClass.MISOCP: ("MOSEK", "GUROBI", "SCIP"),
 }
+
+# Solvers that are tried unless one is named.
+AUTOMATIC = frozenset(name for names in ORDER.values() for name in names)
 
 
 def classify(problem: cp.Problem) -> ProblemClass:
@@ -157,12 +181,17 @@ def installed(card: SolverCard) -> bool:
 
 def licence_problem(name: str) -> str | None:
     """Return why the solver is not licensed, or None if it is. The answer is cached for five minutes."""
-    return _probe(name, int(time.monotonic() // LICENCE_MEMORY)) if SOLVERS[name].licence else None
+    return _probe(name, int(time.monotonic() // LICENCE_MEMORY)) if _licensed(name) else None
 
 
 def size_limited(name: str) -> bool:
     """Whether the solver's licence is for small problems only. The answer is cached for five minutes."""
-    return SOLVERS[name].licence and _probe(name, int(time.monotonic() // LICENCE_MEMORY), BEYOND_LIMITS) is not None
+    return _licensed(name) and _probe(name, int(time.monotonic() // LICENCE_MEMORY), BEYOND_LIMITS) is not None
+
+
+def _licensed(name: str) -> bool:
+    """Whether a solver needs a licence."""
+    return name in SOLVERS and SOLVERS[name].licence
 
 
 def failure(error: BaseException) -> str:
@@ -245,14 +274,15 @@ def available_solvers() -> tuple[SolverInfo, ...]:
     return tuple(found)
 
 
-def candidates(kind: ProblemClass, solver: str) -> tuple[SolverCard, ...]:
+def candidates(kind: ProblemClass, solver: str | Solver) -> tuple[SolverCard, ...]:
     """Return the solvers to try, in order.
 
     Parameters
     ----------
     kind : ProblemClass
-    solver : str
-        ``"auto"`` for the table's order, or one solver's name in any case.
+    solver : str or cvxpy's Solver
+        ``"auto"`` for the table's order, one solver's name in any case, of the table or another one that cvxpy has installed, or an
+        interface that cvxpy can call.
 
     Raises
     ------
@@ -265,13 +295,28 @@ def candidates(kind: ProblemClass, solver: str) -> tuple[SolverCard, ...]:
             hints = "; ".join(f"{name}: {SOLVERS[name].install}" for name in ORDER[kind])
             raise SolverUnavailable(f"no solver for {kind} is installed; install one of {hints}")
         return cards
+    if isinstance(solver, Solver):
+        return (_unlisted(solver.name(), solver),)
     card = SOLVERS.get(solver.upper())
     if card is None:
+        if solver.upper() in cp.installed_solvers():
+            return (_unlisted(solver.upper()),)
+        known = (*SOLVERS, *(name for name in CVXPY_SOLVERS if name not in SOLVERS))
+        near = difflib.get_close_matches(solver.upper(), known, 1)
+        hint = f"; did you mean {near[0].lower()!r}?" if near else ""
+        why = "is one of cvxpy's solvers that is not installed" if solver.upper() in known else "is not a solver"
         raise SolverUnavailable(
-            f"solver must be 'auto' or one of {', '.join(map(repr, map(str.lower, SOLVERS)))}, got {solver!r}"
+            f"{solver!r} {why}{hint if solver.upper() not in known else ''}; solver must be 'auto', one of "
+            f"{', '.join(map(repr, map(str.lower, SOLVERS)))}, or another that cvxpy has installed"
         )
     if not installed(card):
         raise SolverUnavailable(f"{card.name} is not installed; run: {card.install}")
     if kind not in card.classes:
-        raise SolverUnavailable(f"{card.name} is not used for {kind}; choose one of {', '.join(ORDER[kind])}")
+        others = ", ".join(name for name, other in SOLVERS.items() if kind in other.classes)
+        raise SolverUnavailable(f"{card.name} is not used for {kind}; choose one of {others}")
     return (card,)
+
+
+def _unlisted(name: str, interface: Solver | None = None) -> SolverCard:
+    """Return a card of a solver of which cvxpy alone knows what it takes."""
+    return SolverCard(name, "cvxpy", "cvxpy", CONVEX | MIXED, math.nan, False, "", interface=interface)

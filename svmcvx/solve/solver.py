@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from svmcvx.data import check_number, check_time_limit
+from cvxpy.reductions.solvers.solver import Solver
+
+from svmcvx.data import check_choice, check_number, check_time_limit
 from svmcvx.errors import BuildError, DataError, DataTypeError
 from svmcvx.formulations.problem import FormulationProblem
 from svmcvx.solution import DataFacts, Solution
@@ -16,16 +18,20 @@ from svmcvx.system.threads import single_blas_thread
 
 __all__ = ["solve"]
 
+# Of cvxpy's compilation.
+BACKENDS = ("CPP", "SCIPY", "COO")
+
 
 def solve(
     problem: FormulationProblem,
     *,
-    solver: str = "auto",
+    solver: str | Solver = "auto",
     tol: float = 1e-8,
     time_limit: float | None = None,
     verbose: bool = False,
     warm_start: Solution | bool | None = None,
     solver_options: Mapping[str, Any] | None = None,
+    canon_backend: str | None = None,
 ) -> Solution:
     """Solve a problem made by one of the builders, and certify the answer.
 
@@ -42,8 +48,10 @@ def solve(
     ----------
     problem : FormulationProblem
         The result of a builder. Afterwards its variables have the values of the last attempt.
-    solver : str
-        ``"auto"``, or one solver: ``"mosek"``, ``"clarabel"``, ``"scs"``, ``"scip"``, ``"highs"``, ``"gurobi"``.
+    solver : str or cvxpy's Solver
+        ``"auto"``; the name of one solver that cvxpy has installed, such as ``"mosek"``, ``"clarabel"``, ``"scs"``, ``"scip"``, ``"highs"``,
+        ``"gurobi"``, ``"osqp"``, ``"piqp"``, ``"qoco"``, ``"ecos"``, ``"copt"``, ``"xpress"``; or an interface that cvxpy can call (an
+        instance of a subclass of its ``ConicSolver`` or ``QpSolver``). What a solver returns is certified in the same way, whoever made it.
     tol : float
         Certified relative gap that is wanted, 1e-8 by default. The tolerance of a solver is a hundredth of it, but at least 1e-8; a smaller `tol` is
         passed on unchanged.
@@ -57,6 +65,8 @@ def solve(
     solver_options : mapping, optional
         The solver's own options, which override `tol` and `time_limit` and are recorded in the attempts. With
         ``solver="auto"`` a mapping from solver names to such options.
+    canon_backend : str, optional
+        What cvxpy compiles the problem with: ``"CPP"``, ``"SCIPY"``, ``"COO"``; its own choice by default.
 
     Returns
     -------
@@ -91,8 +101,10 @@ def solve(
         )
     tol = check_number(tol, "tol", low=0, high=1, open_low=True, open_high=True)
     time_limit = check_time_limit(time_limit)
-    if not isinstance(solver, str):
-        raise DataError(f"solver must be a name, got {solver!r}")
+    if not isinstance(solver, str | Solver):
+        raise DataError(f"solver must be a name or one of cvxpy's solver interfaces, got {solver!r}")
+    if canon_backend is not None:
+        canon_backend = check_choice(canon_backend, "canon_backend", BACKENDS)
     if warm_start is not None and not isinstance(warm_start, (bool, Solution)):
         raise DataTypeError(f"warm_start must be a Solution, True, False or None, got {type(warm_start).__name__}")
     kind = policy.classify(problem)
@@ -118,12 +130,13 @@ def solve(
             warm_start=bool(warm_start),
             start=start,
             raw_options=raw_options,
+            canon_backend=canon_backend,
         )
         return chain.run(cards)
 
 
 def _options_by_solver(
-    cards: tuple[policy.SolverCard, ...], solver: str, solver_options: Mapping[str, Any] | None
+    cards: tuple[policy.SolverCard, ...], solver: str | Solver, solver_options: Mapping[str, Any] | None
 ) -> dict[str, Mapping[str, Any]]:
     if solver_options is None:
         return {}

@@ -171,7 +171,7 @@ def test_missing_values(run, tmp_path):
         (("compare", "moons", "--test-size", "1.0"), "--test-size must be"),
         (("compare", "moons", "--plot", "no/such/folder/p.png"), "cannot be written"),
         (("compare", "moons", "--plot", "picture.xyz"), "no known type"),
-        (("compare", "moons", "--solver", "ecos"), "solver must be"),
+        (("compare", "moons", "--solver", "ecosolve"), "solver must be"),
         (("compare", "moons", "--nonsense"), "No such option"),
         (("compare",), "Missing argument"),
         (("explain",), "No such command"),
