@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
-import scipy.linalg as sl
 from numpy.typing import NDArray
 from scipy.optimize import nnls
+
+from svmcvx.numerical.support_equations import SignedRows, solve_support_equations
 
 __all__ = ["FREE_BIAS", "LeastNorm", "least_norm"]
 
@@ -17,7 +18,6 @@ Floats: TypeAlias = NDArray[np.float64]
 INFEASIBLE = 1e-13
 # Coefficient of the constant feature that stands for a free bias in the least-distance problem, before polishing.
 FREE_BIAS = 1e3
-POLISH_ROUNDS = 25
 POLISHED = 1e-10
 
 
@@ -82,33 +82,14 @@ def _to_margin(H: Floats, y: Floats | None, alpha: Floats) -> LeastNorm | None:
 
 
 def _polish(H: Floats, y: Floats | None, alpha: Floats) -> Floats | None:
-    """Solve u = 1 on the support; change the support if a multiplier is negative or a margin is below 1."""
-    support = alpha > POLISHED * float(alpha.max())
-    for _ in range(POLISH_ROUNDS):
-        rows = np.flatnonzero(support)
-        if rows.size == 0:
-            return None
-        k = rows.size
-        system = H[rows] @ H[rows].T
-        right = np.ones(k)
-        if y is not None:
-            system = np.block([[system, y[rows, None]], [y[None, rows], np.zeros((1, 1))]])
-            right = np.append(right, 0.0)
-        try:
-            solved, *_ = sl.lstsq(system, right, lapack_driver="gelsy")
-        except (ValueError, sl.LinAlgError):
-            return None
-        values = solved[:k]
-        if float(values.min()) < -POLISHED * float(np.abs(values).max()):
-            support[rows[values <= 0]] = False
-            continue
-        full = np.zeros(alpha.size)
-        full[rows] = np.maximum(values, 0.0)
-        u = H @ (H.T @ full) + (0.0 if y is None else y * float(solved[k]))
-        worst = int(np.argmin(u))
-        if u[worst] >= 1.0 - POLISHED * max(1.0, float(np.abs(u).max())):
-            return full
-        if support[worst]:
-            return None
-        support[worst] = True
-    return None
+    """Solve u = 1 on the support exactly, changing the support where signs or margins ask for it."""
+    free = alpha > POLISHED * float(alpha.max())
+    signed = SignedRows(lambda alpha: np.asarray(H @ (H.T @ alpha)), lambda rows: H[rows], y)
+    return solve_support_equations(
+        signed,
+        np.where(free, alpha, 0.0),
+        free=free,
+        upper_bound=np.full(alpha.size, np.inf),
+        bias=0.0,
+        slack=None,
+    )

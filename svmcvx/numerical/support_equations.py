@@ -1,0 +1,166 @@
+r"""The optimality conditions of a machine with hinge losses or hard margins as equations on its support vectors.
+
+At the optimum every observation is of one of three kinds: outside the margin (:math:`\alpha_i = 0`), at the upper bound
+of its multiplier (p = 1 only, :math:`\alpha_i = C s_i`), or *free*, with
+
+.. math:: u_i + \xi_i(\alpha_i) = 1, \qquad u_i = g_i'\sum_j \alpha_j g_j + y_i b, \qquad \sum_i y_i \alpha_i = 0
+
+for signed rows g, without b and the last equation where the bias is not free. Here :math:`\xi_i(\alpha_i)` is the slack that belongs to a
+multiplier: :math:`(\alpha_i/(C s_i p))^{1/(p-1)}`, or 0 for p = 1 and for the hard margin. With the kinds known this is a square
+system, linear for p = 1 and 2, which Newton's method solves to rounding. It turns the point of another method into a
+basic solution, like crossover in linear programming.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+import scipy.linalg as sl
+from numpy.typing import NDArray
+
+__all__ = ["SignedRows", "Slack", "solve_support_equations"]
+
+Floats: TypeAlias = NDArray[np.float64]
+# Slack and its derivative as functions of the multipliers of the rows given.
+Slack: TypeAlias = Callable[[Floats, NDArray[np.intp]], tuple[Floats, Floats]]
+
+ROUNDS = 40
+LARGEST_SYSTEM = 2500
+# Limit on the sum over the rounds of the cubes of the system sizes: about a second of one core.
+WORK = 2e10
+# Largest violation of the conditions that is accepted, relative to the largest margin.
+RESIDUAL = 1e-11
+# Newton's method converges quadratically: below this residual the step just taken was the last one needed.
+ALMOST_SOLVED = 1e-6
+# Share of the largest multiplier below which one counts as zero.
+NEGLIGIBLE = 1e-9
+# Columns that LAPACK eliminates at once.
+BLOCKED = 64
+EPS = float(np.finfo(np.float64).eps)
+# Observations that may become free in one round: with more at once the rounds tend to cycle.
+RELEASED = 5
+
+
+def _solve(system: Floats, residual: Floats) -> Floats | None:
+    """Solve a symmetric system, for the solution of least norm where it is singular, as with duplicate support vectors."""
+    if not np.isfinite(system).all() or not np.isfinite(residual).all():
+        return None
+    # By LAPACK itself: scipy's checks take longer than a small system.
+    norm = float(np.abs(system).sum(axis=0).max())
+    factor, pivots, failed = sl.lapack.dsytrf(system, lower=1, lwork=BLOCKED * residual.size)
+    if not failed:
+        reciprocal_condition, _ = sl.lapack.dsycon(factor, pivots, norm, lower=1)
+        if reciprocal_condition >= EPS:
+            step, _ = sl.lapack.dsytrs(factor, pivots, residual, lower=1)
+            return np.asarray(step)
+    step, *_ = sl.lstsq(system, residual, check_finite=False, lapack_driver="gelsy")
+    return np.asarray(step)
+
+
+class SignedRows(NamedTuple):
+    r"""The rows g of a machine, each times its label.
+
+    Attributes
+    ----------
+    margins : callable
+        Returns :math:`g_i'\sum_j \alpha_j g_j` of all rows for multipliers of shape (n,).
+    dense : callable
+        Returns some of the rows as an array, in any orthogonal coordinates.
+    border : ndarray of shape (n,) or None
+        Labels, for a free bias; None for no bias.
+    """
+
+    margins: Callable[[Floats], Floats]
+    dense: Callable[[NDArray[np.intp]], Floats]
+    border: Floats | None
+
+    def at(self, alpha: Floats, bias: float) -> Floats:
+        """Return the margins u."""
+        u = self.margins(alpha)
+        return u if self.border is None else u + self.border * bias
+
+
+def solve_support_equations(
+    signed: SignedRows,
+    alpha: Floats,
+    *,
+    free: NDArray[np.bool_],
+    upper_bound: Floats,
+    bias: float,
+    slack: Slack | None,
+    stop: Callable[[], bool] = lambda: False,
+) -> Floats | None:
+    """Return multipliers that solve the equations, or None if the guess was not good enough.
+
+    Parameters
+    ----------
+    signed : SignedRows
+    alpha : ndarray of shape (n,)
+        The guess; multipliers of observations that are not free are kept (zero or the upper bound).
+    free : ndarray of bool, shape (n,)
+        The guess of the kinds.
+    upper_bound : ndarray of shape (n,)
+        Upper bounds, possibly infinite.
+    bias : float
+        Guess of the bias.
+    slack : callable or None
+        Slack and derivative for p > 1; None for p = 1 and the hard margin.
+    stop : callable, optional
+        Asked in each round; True ends the method without a solution.
+    """
+    border = signed.border
+    # Unknowns beside the multipliers.
+    others = 0 if border is None else 1
+    alpha, free = alpha.copy(), free.copy()
+    work = 0.0
+    for _ in range(ROUNDS):
+        rows = np.flatnonzero(free).astype(np.intp)
+        work += float(rows.size) ** 3
+        if work > WORK or stop():
+            return None
+        if not 1 + others <= rows.size <= LARGEST_SYSTEM:
+            return None
+        residual, k = 1.0 - signed.at(alpha, bias)[rows], rows.size
+        part = signed.dense(rows)
+        system = part @ part.T
+        if slack:
+            xi, slope = slack(alpha[rows], rows)
+            residual -= xi
+            system.ravel()[:: k + 1] += slope
+        if border is not None:
+            residual = np.append(residual, -float(border @ alpha))
+            whole = np.zeros((k + 1, k + 1))
+            whole[:k, :k], whole[:k, k], whole[k, :k] = system, border[rows], border[rows]
+            system = whole
+        step = _solve(system, residual)
+        if step is None:
+            return None
+        moved = alpha[rows] + step[:k]
+        bias += float(step[k:].sum())
+        low, high = moved < 0, moved > upper_bound[rows]
+        if slack:
+            # A multiplier that would become negative is divided by ten instead, and set to zero once it is negligible.
+            alpha[rows] = np.where(low, 0.1 * alpha[rows], moved)
+            gone = rows[low & (alpha[rows] < NEGLIGIBLE * float(alpha.max()))]
+            alpha[gone], free[gone] = 0.0, False
+            finished = not low.any() and float(np.abs(residual).max()) < ALMOST_SOLVED
+        else:
+            alpha[rows] = np.clip(moved, 0.0, upper_bound[rows])
+            free[rows[low | high]] = False
+            finished = not (low | high).any()
+        if not finished:
+            continue
+        u = signed.at(alpha, bias)
+        wrong = np.where(alpha <= 0, 1.0 - u, np.where(alpha >= upper_bound, u - 1.0, 0.0))
+        wrong[free] = 0.0
+        if float(wrong.max()) <= RESIDUAL * max(1.0, float(np.abs(u).max())):
+            return alpha
+        released = np.argsort(wrong)[-RELEASED:]
+        released = released[wrong[released] > 0]
+        free[released] = True
+        if slack:
+            # The slack has no derivative at α = 0 for p > 2: start from a small positive multiplier.
+            alpha[released] = NEGLIGIBLE * float(alpha.max())
+    return None
