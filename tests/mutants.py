@@ -15,11 +15,11 @@ import copy
 import importlib
 import os
 import random
+import resource
 import shutil
 import signal
 import sys
 import tempfile
-import time
 import tomllib
 from collections import Counter
 from collections.abc import Iterator
@@ -39,11 +39,14 @@ MODULES = (
 )
 # Compiled at import: a fault there costs a compilation, and numba's cache has to be emptied.
 LEFT_OUT = "_passes.py"
-# Tests of a line, and seconds after which a fault counts as noticed, as an endless loop is.
+# Tests of a line, and seconds of the processor after which a fault counts as endless.
 MOST_TESTS, SECONDS = 60, 300
 # The tests of modules that more than the folder of their name tests, or less; the longest place that fits holds.
 TESTS = {
-    "svmcvx/core": ["tests/core"],
+    "svmcvx/proofs": [
+        *(f"tests/proofs/test_{name}.py" for name in ("proofs", "search_proofs", "forgeries")),
+        "tests/proofs",
+    ],
     "svmcvx/certificate.py": [
         "tests/core/test_certificate.py",
         "tests/test_soundness.py",
@@ -132,17 +135,15 @@ def sites(path: Path) -> list[tuple[int, int, str, ast.AST]]:
 
 
 def mirrored(path: Path) -> list[str]:
-    """Return the test files of a module: those of the written map, or of the folder of its name; first those that name it."""
+    """Return the test files of a module: those of the written map, in its order, or of the folder of its name; first those that name it."""
     place = max((place for place in TESTS if str(path).startswith(place)), key=len, default=None)
-    found = TESTS[place] if place else [str(Path("tests", *path.parts[1:2]))]
-    files = [
-        file
-        for entry in found
-        for file in ([ROOT / entry] if entry.endswith(".py") else sorted((ROOT / entry).rglob("test_*.py")))
+    files = []
+    for entry in TESTS[place] if place else [str(Path("tests", *path.parts[1:2]))]:
+        files += [ROOT / entry] if entry.endswith(".py") else sorted((ROOT / entry).rglob("test_*.py"))
+    named = [
+        file for file in files if path.stem in file.stem or ".".join(path.with_suffix("").parts) in file.read_text()
     ]
-    names = [".".join(path.with_suffix("").parts), path.stem]
-    counted = {file: (names[0] in file.read_text(), path.stem in file.stem) for file in files}
-    return [str(file.relative_to(ROOT)) for file in sorted(files, key=lambda file: counted[file], reverse=True)]
+    return list(dict.fromkeys(str(file.relative_to(ROOT)) for file in [*named, *files]))
 
 
 def covering(data: CoverageData, path: Path, line: int) -> list[str]:
@@ -153,11 +154,13 @@ def covering(data: CoverageData, path: Path, line: int) -> list[str]:
     return sorted(tests, key=lambda test: (not test.startswith(f"tests/{path.parts[1]}/"), test))[:MOST_TESTS]
 
 
-def noticed(folder: Path, tests: list[str]) -> bool:
+def verdict_of(folder: Path, tests: list[str]) -> str:
     """Run tests in a copy, in a process of their own that has imported what others wrote, until one fails."""
     process = os.fork()
     if process == 0:
-        os.setsid()
+        resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
+        # Work that only waits ends as well.
+        signal.alarm(20 * SECONDS)
         os.chdir(folder)
         sys.path[:] = [str(folder), *(place for place in sys.path if place not in ("", str(ROOT)))]
         for name in [name for name in sys.modules if name.split(".")[0] in ("tests", "svmcvx")]:
@@ -167,15 +170,9 @@ def noticed(folder: Path, tests: list[str]) -> bool:
         os.dup2(silent, 1)
         os.dup2(silent, 2)
         os._exit(int(pytest.main(["-x", "-q", "-p", "no:cacheprovider", *tests])))
-    end = time.monotonic() + SECONDS
-    while time.monotonic() < end:
-        ended, status = os.waitpid(process, os.WNOHANG)
-        if ended:
-            return status != 0
-        time.sleep(0.1)
-    os.killpg(process, signal.SIGKILL)
-    os.waitpid(process, 0)
-    return True
+    status = os.waitpid(process, 0)[1]
+    endless = os.WIFSIGNALED(status) and os.WTERMSIG(status) in (signal.SIGXCPU, signal.SIGKILL, signal.SIGALRM)
+    return "endless" if endless else "noticed" if status else "SURVIVED"
 
 
 def main() -> None:
@@ -225,7 +222,7 @@ def main() -> None:
             if verdict != "equivalent" and tests:
                 tree = ast.fix_missing_locations(Replacement(node, other).visit(ast.parse(text)))
                 (folder / place).write_text(ast.unparse(tree))
-                verdict = "noticed" if noticed(folder, tests) else verdict
+                verdict = verdict_of(folder, tests)
                 (folder / place).write_text(text)
             verdicts[verdict] += 1
             print(f"{verdict:10} {place}:{line} {word} | {code}", flush=True)

@@ -2,6 +2,7 @@ import copy
 import dataclasses
 import math
 import pickle
+import re
 
 import numpy as np
 import pytest
@@ -121,6 +122,10 @@ def test_without_a_dual_point_there_is_no_bound():
     assert "no lower bound" in repr(certificate)
     with pytest.raises(NotCertified, match="exceeds"):
         certificate.require()
+    both = check(SmallestSquare(), [1.0], [multiplier(-1.0)]).certificate
+    with pytest.raises(NotCertified, match=re.escape(f"lies in [{both.lower}, {both.upper}]")):
+        both.require(0.4)
+    assert (both.to_dict()["lower"], both.to_dict()["upper"]) == (both.lower, both.upper) == (0.0, 0.5)
 
 
 def test_an_infeasible_model_has_an_infinite_gap():

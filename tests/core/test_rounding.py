@@ -124,6 +124,10 @@ def test_the_exact_inner_product_of_usual_numbers_is_a_number():
     x, y = rng.standard_normal((2, 1000)) * 1e6
     exact = sum(Fraction(a) * Fraction(b) for a, b in zip(x.tolist(), y.tolist(), strict=True))
     assert dot_exactly(x, y) == float(exact)
+    # The low part of a product that underflows is not known.
+    small = np.array([(1.0 + 2.0**-30) * 2.0**-500])
+    assert math.isnan(dot_exactly(small, small))
+    assert math.isnan(dot_exactly(small**2, small**2))
 
 
 @pytest.mark.parametrize("n", [1, 7, 1500, 3000])
@@ -274,6 +278,9 @@ def test_nothing_is_proved_of_what_is_no_matrix_of_numbers():
     assert smallest_eigenvalue_below(np.array([[np.nan]]), 0.0) == -math.inf
     # A guess that is far too high is no proof.
     assert smallest_eigenvalue_below(np.diag([0.0, 5.0]), 4.0) <= 0.0
+    assert largest_eigenvalue_above(np.zeros((0, 0)), 3.0) == 0.0
+    # A shift is rounded by the largest entry of the diagonal that it is added to.
+    assert largest_eigenvalue_above(np.diag([-1e10, 1.0]), 1.0) >= 1.0 + 2.0**-52 * 1e10
 
 
 def test_a_spectrum_counts_the_error_of_its_matrix():

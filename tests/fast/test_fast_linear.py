@@ -1,5 +1,7 @@
 """The fast linear pSVM, ODM and ODML against the conic route, each other, and what every solver must do."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -256,7 +258,9 @@ def test_multipliers_are_the_derivatives_of_the_smooth_losses(loss, z, share, si
     sums, alpha, slope = value(z)
     above, below = value(z + step), value(z - step)
     assert below[1] <= alpha <= above[1]
-    assert below[1] * (1 - 1e-4) - 1e-5 <= (above[0][0] - below[0][0]) / (2 * step) <= above[1] * (1 + 1e-4) + 1e-5
+    # Multipliers of a band have either sign.
+    room = 1e-4 * max(abs(below[1]), abs(above[1])) + 1e-5
+    assert below[1] - room <= (above[0][0] - below[0][0]) / (2 * step) <= above[1] + room
     assert slope >= 0
     if not loss.smooth:
         assert slope <= sigma * c[0] * (1 + 1e-12)
@@ -316,47 +320,6 @@ def test_a_problem_with_a_linear_term_and_no_bias_minimises_its_quadratic():
     assert np.allclose(point.w, linear_term, atol=1e-8)
 
 
-def near_the_optimum(problem):
-    """Margins whose band is that of the optimum, by the method without its last step."""
-    with (
-        pytest.MonkeyPatch.context() as patch,
-        monitored(tol=1e-9, max_iter=500, verbose=False, callback=None) as monitor,
-    ):
-        patch.setattr(Polish, "applies", staticmethod(lambda terms, rows: False))
-        point, _ = minimise(problem, monitor)
-    rows = Margins(problem, point.alpha)
-    rows.set_point(point.w)
-    rows.prox_step(point.b, 1.0, 0.0)
-    return rows, point
-
-
-def hinge_bounds(problem, w, b, alpha):
-    """The primal value, and the dual value of multipliers that are balanced up to rounding."""
-    margins = problem.y * (problem.X @ w + b)
-    expansion = problem.X.T @ (alpha * problem.y)
-    primal = 0.5 * w @ w + problem.c @ np.maximum(1.0 - margins, 0.0)
-    return primal, alpha.sum() - 0.5 * expansion @ expansion
-
-
-@pytest.mark.parametrize("sparse", [False, True])
-@pytest.mark.parametrize("bias", [False, True])
-@pytest.mark.parametrize("seed", range(5))
-def test_the_polish_is_the_optimum_to_rounding(seed, bias, sparse):
-    X, y = design("plain", seed, n=60, d=4)
-    rows = sp.csr_array(X) if sparse else X
-    problem = LinearProblem(rows, y.astype(float), np.full(60, 0.7), hinge_power(1.0), bias=bias)
-    margins, near = near_the_optimum(problem)
-    found = Polish(margins)(True)
-    assert found is not None
-    assert ((found.alpha >= 0) & (found.alpha <= problem.c)).all()
-    primal, dual = hinge_bounds(problem, found.w, found.b, found.alpha)
-    if bias:
-        assert abs(found.alpha @ problem.y) <= 1e-12 * found.alpha.sum()
-    assert primal - dual <= 1e-12 * primal
-    before = hinge_bounds(problem, near.w, near.b, near.alpha)
-    assert before[1] - 1e-9 * primal <= primal <= before[0] * (1 + 1e-14)
-
-
 @FEW
 @given(st.sampled_from(DESIGNS), st.integers(0, 999), st.booleans())
 def test_what_the_polish_returns_is_feasible_whatever_is_free(name, seed, bias):
@@ -376,20 +339,14 @@ def test_what_the_polish_returns_is_feasible_whatever_is_free(name, seed, bias):
         assert found.response.total == found.alpha.sum()
 
 
-@pytest.mark.parametrize("kernel_expansion", [False, True])
-def test_only_linear_conditions_are_polished(kernel_expansion):
-    X, y = design("plain", 0)
-    losses = {hinge_power(1.0): not kernel_expansion, hinge_power(1.5): False, hinge_power(2.0): False}
-    for loss, wanted in losses.items():
-        problem = LinearProblem(X, y.astype(float), np.ones(y.size), loss, kernel_expansion=kernel_expansion)
-        assert Polish.applies(problem, Margins(problem)) is wanted
-
-
-def test_the_hinge_ends_where_its_band_is_known(monkeypatch):
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("intercept", ["free", "penalised", "none"])
+def test_the_hinge_ends_where_its_band_is_known(intercept, sparse, monkeypatch):
     X, y = design("plain", 3, n=400, d=10)
-    short = psvm(X, y, C=1.0, tol=1e-9)
+    solve = partial(psvm, sp.csr_array(X) if sparse else X, y, C=1.0, tol=1e-9, intercept=intercept)
+    short = solve()
     monkeypatch.setattr(Polish, "applies", staticmethod(lambda terms, rows: False))
-    whole = psvm(X, y, C=1.0, tol=1e-9)
+    whole = solve()
     overlap(short, whole, "polish")
     assert short.certificate.gap < 1e-11
     assert short.attempts[0].options["steps"] < whole.attempts[0].options["steps"]
