@@ -1,0 +1,25 @@
+"""The command line as a call: its exit code, and what it prints."""
+
+import sys
+
+import pytest
+from rich.console import Console
+
+from svmcvx import cli
+from svmcvx.cli import consoles
+
+
+@pytest.fixture
+def run(capsys, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("SVMCVX_DATA", raising=False)
+
+    # The consoles were made when the module was imported, for other streams.
+    def call(*arguments, width=120):
+        monkeypatch.setattr(consoles, "output", Console(file=sys.stdout, width=width))
+        monkeypatch.setattr(consoles, "errors", Console(file=sys.stderr, width=200))
+        code = cli.run(arguments)
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return call
