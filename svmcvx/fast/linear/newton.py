@@ -51,7 +51,7 @@ from svmcvx.numerical.newton import NewtonStep, newton
 from svmcvx.solution import Status
 from svmcvx.system.deadline import OutOfTime
 
-__all__ = ["LinearNewtonSettings", "minimise", "on_factor"]
+__all__ = ["LinearNewtonSettings", "minimise"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -60,13 +60,6 @@ BIAS_STEPS = 100
 BALANCED = 1e-13
 # A step that promises less than this share of the terms summed up is lost in their rounding.
 NEGLIGIBLE = 1e-15
-# On a factor of a kernel matrix: the tolerance relative to that of the whole problem, and the largest number of steps.
-FACTOR_SHARE, FACTOR_STEPS = 0.3, 300
-
-
-def on_factor(monitor: Monitor) -> Monitor:
-    """Return the monitor for a problem on a partial factor of a kernel matrix, whose error uses the other part of the tolerance."""
-    return monitor.within(FACTOR_SHARE * monitor.tol, FACTOR_STEPS)
 
 
 def minimise(

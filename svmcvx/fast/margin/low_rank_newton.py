@@ -21,9 +21,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svmcvx.fast.core.monitor import Monitor
-from svmcvx.fast.core.pivoted_cholesky import PartialFactor, columns_in, partial_factor
+from svmcvx.fast.core.pivoted_cholesky import columns_in
+from svmcvx.fast.linear.kernel_newton import KernelNewton
 from svmcvx.fast.linear.loss_passes import hinge_power
-from svmcvx.fast.linear.newton import minimise, on_factor
 from svmcvx.fast.linear.problem import LinearProblem
 from svmcvx.formulations.margin.psvm import PSVM
 
@@ -84,20 +84,20 @@ class LowRankNewton:
         self.largest = int(min(LARGEST_RANK, n if n <= 1000 else n // 2, room))
         self.threshold = self.settings.probe**2 * float(n)
         self.rank = 0
-        self.factor: PartialFactor | None = None
+        self.newton: KernelNewton | None = None
 
     def due(self, work: float, alpha: Floats) -> bool:
         """Whether pair steps that have cost `work` multiplications should be replaced by this method."""
         if work < self.threshold:
             return False
         space, settings = self.statement.space, self.settings
-        if self.factor is None:
+        if self.newton is None:
             if space.is_linear or self.largest < 1:
                 self.threshold = math.inf
                 return False
-            self.factor = partial_factor(space)
-            self.factor.grow(min(settings.probe, self.largest))
-            rank, n = self.factor.predicted_rank, alpha.size
+            self.newton = KernelNewton(space, self._on_factor)
+            self.newton.factor.grow(min(settings.probe, self.largest))
+            rank, n = self.newton.factor.predicted_rank, alpha.size
             cost = max(settings.work_of_column, settings.worth * n * rank) * rank
             self.threshold = cost if rank <= self.largest else math.inf
         return work >= self.threshold
@@ -110,23 +110,23 @@ class LowRankNewton:
         """Return multipliers that Newton's method found on a factor of any rank that there is room for; none the second time."""
         if self.rank or self.statement.space.is_linear or self.largest < 1:
             return []
-        self.factor = partial_factor(self.statement.space) if self.factor is None else self.factor
+        self.newton = KernelNewton(self.statement.space, self._on_factor) if self.newton is None else self.newton
         return self.solve(alpha, monitor)
 
     def solve(self, alpha: Floats, monitor: Monitor) -> list[Floats]:
         """Return multipliers that Newton's method found; none if the rank is too large or time is up."""
         self.threshold = math.inf
-        if self.factor is None:
+        if self.newton is None or not self.newton.grow(self.largest, monitor):
             return []
-        self.factor.grow(self.largest, monitor.out_of_time)
-        if not self.factor.done:
-            return []
-        L = self.factor.factor
-        self.rank, self.factor = L.shape[1], None
-        statement = self.statement
-        L = np.ascontiguousarray(L - L.mean(axis=0))
-        c = statement.C * statement.space.data.weight
-        problem = LinearProblem(L, statement.y, c, hinge_power(statement.p), bias=True, kernel_expansion=True)
+        self.rank = self.newton.rank
         # A smooth loss starts at w = 0: for p > 2, Newton's method takes many steps from large slacks.
-        point, _ = minimise(problem, on_factor(monitor), alpha=None if problem.smooth else alpha)
+        point = self.newton.solve(monitor, alpha=alpha, keep=False)
+        self.newton = None
         return [point.alpha, point.expansion]
+
+    def _on_factor(self, rows: Floats) -> LinearProblem:
+        """Return the pSVM on centred rows."""
+        s = self.statement
+        centred = np.ascontiguousarray(rows - rows.mean(axis=0))
+        c = s.C * s.space.data.weight
+        return LinearProblem(centred, s.y, c, hinge_power(s.p), bias=True, kernel_expansion=True)

@@ -29,10 +29,9 @@ from numpy.typing import NDArray
 
 from svmcvx.certificate import relative_gap
 from svmcvx.fast.core.monitor import Monitor
-from svmcvx.fast.core.pivoted_cholesky import partial_factor
+from svmcvx.fast.linear.kernel_newton import KernelNewton
 from svmcvx.fast.linear.loss_passes import band
-from svmcvx.fast.linear.newton import LinearNewtonSettings, minimise, on_factor
-from svmcvx.fast.linear.problem import LinearProblem, estimated_rounding
+from svmcvx.fast.linear.problem import LinearNewtonSettings, LinearProblem, estimated_rounding
 from svmcvx.formulations.margin_distribution.odm import ODM, dual_objective, objective
 from svmcvx.numerical.conjugate_gradients import conjugate_gradients
 from svmcvx.numerical.newton import NewtonStep, newton
@@ -105,13 +104,17 @@ class _Search:
         statement.space.block(few, np.arange(n))
         # The first products are computed even after the deadline.
         self.monitor.reserve((PRODUCTS_LEFT + 2.0) * (self.monitor.seconds - began) * n / few.size)
-        partial = partial_factor(statement.space)
-        # No entry of K exceeds the largest of its diagonal.
-        self.scale = partial.scale
+        loss = band(statement.C1, statement.C2, statement.D)
+        self.newton = KernelNewton(
+            statement.space,
+            lambda rows: LinearProblem(rows, statement.y, statement.share, loss, kernel_expansion=True),
+            self.settings,
+        )
         steepest = 2.0 * max(statement.C1, statement.C2) * statement.share
-        partial.grow(rank, lambda: self.monitor.out_of_time() or float(steepest @ partial.residual) <= GAP_OF_LEFT_OUT)
-        self.factor = partial.factor
-        self.best.rank = len(partial.pivots)
+        self.newton.grow(rank, self.monitor, lambda partial: float(steepest @ partial.residual) <= GAP_OF_LEFT_OUT)
+        # No entry of K exceeds the largest of its diagonal.
+        self.scale, self.factor = self.newton.factor.scale, self.newton.factor.factor
+        self.best.rank = self.newton.rank
 
     def product(self, v: Floats) -> Floats:
         """Return Kv; reserve time for another product and for those of the certificate."""
@@ -121,12 +124,6 @@ class _Search:
         self.monitor.reserve(PRODUCTS_LEFT * self.slowest)
         self.best.products += 1
         return found
-
-    def start(self) -> Floats:
-        """Return the multipliers of the machine on the rows of the partial factor."""
-        s = self.statement
-        problem = LinearProblem(self.factor, s.y, s.share, band(s.C1, s.C2, s.D), kernel_expansion=True)
-        return minimise(problem, on_factor(self.monitor), settings=self.settings)[0].expansion
 
     def value(self, v: Floats, f: Floats) -> float:
         """Return P at a point, with an estimate of its rounding."""
@@ -264,6 +261,8 @@ def minimise_by_blocks(
     y = statement.y
     best = Coefficients(np.zeros(y.size), np.zeros(y.size))
     search = _Search(statement, monitor, best, largest_rank, settings)
-    search.v = y * (search.start() if theta is None else theta)
+    search.v = y * (search.newton.solve(monitor, keep=False).expansion if theta is None else theta)
+    # The factor itself stays, for the preconditioner.
+    del search.newton
     search.f = search.product(search.v)
     return best, newton(search) or Status.INACCURATE

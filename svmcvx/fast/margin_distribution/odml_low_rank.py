@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 
 from svmcvx.certificate import Dual
 from svmcvx.fast.core.monitor import Monitor
-from svmcvx.fast.core.pivoted_cholesky import on_pivots, partial_factor
+from svmcvx.fast.core.pivoted_cholesky import on_pivots
+from svmcvx.fast.linear.kernel_newton import KernelNewton
 from svmcvx.fast.linear.loss_passes import hinge_power
-from svmcvx.fast.linear.newton import LinearNewtonSettings, minimise, on_factor
-from svmcvx.fast.linear.problem import LinearProblem
+from svmcvx.fast.linear.problem import LinearNewtonSettings, LinearProblem
 from svmcvx.formulations.base import RecoveredPoints
 from svmcvx.formulations.margin_distribution.odml import ODML
 from svmcvx.losses import variance_multipliers
@@ -58,7 +58,7 @@ def solve_by_ranks(
     monitor: Monitor,
     alpha: Floats | None,
     largest_rank: int,
-    newton: LinearNewtonSettings,
+    settings: LinearNewtonSettings,
 ) -> tuple[LowRankPoints, Status]:
     """Solve the machine on partial factors of growing rank until the monitor says stop.
 
@@ -71,7 +71,7 @@ def solve_by_ranks(
         Multipliers to start from.
     largest_rank : int
         Rank of the last partial factor.
-    newton : LinearNewtonSettings
+    settings : LinearNewtonSettings
         For the machines on the factors.
 
     Returns
@@ -86,29 +86,32 @@ def solve_by_ranks(
     memory.require(
         8.0 * 4.0 * n * min(n, FIRST_RANK), f"a partial factor of {n} kernel columns", "use fewer observations"
     )
-    partial = partial_factor(space)
+
+    def on_factor(F: Floats) -> LinearProblem:
+        q = s.lam2 * (F.T @ (y * c))
+        return LinearProblem(F, y, s.C * c, hinge_power(1.0), linear_term=q, variance=s.lam1, share=c)
+
+    newton = KernelNewton(space, on_factor, settings)
+    partial = newton.factor
     found, v, rank = LowRankPoints(), np.zeros(n), min(FIRST_RANK, largest)
     best: tuple[float, float] = (-math.inf, math.inf)
     steps = 0
     while True:
-        partial.grow(rank, monitor.out_of_time)
+        complete = newton.grow(rank, monitor)
         F = partial.factor
-        q = s.lam2 * (F.T @ (y * c))
-        problem = LinearProblem(F, y, s.C * c, hinge_power(1.0), linear_term=q, variance=s.lam1, share=c)
-        inner = on_factor(monitor)
-        point, _ = minimise(problem, inner, w=None if alpha is None else F.T @ v, alpha=alpha, settings=newton)
+        point = newton.solve(monitor, alpha=alpha, v=None if alpha is None else v)
         alpha = point.alpha
         tau = variance_multipliers(y * (F @ point.w), s.lam1, c)
         dual: Dual = s.repair({"alpha": alpha, "tau": tau})
         v = s.expansion(dual["alpha"], dual["tau"])
         model = space.model(v)
         upper, lower = s.evaluate(model), s.evaluate_dual(dual)
-        if partial.pivots and inner.upper < upper.upper_end:
+        if partial.pivots and point.upper < upper.upper_end:
             spanned = space.model(on_pivots(F, partial.pivots, point.w))
             value = s.evaluate(spanned)
             if value.upper_end < upper.upper_end:
                 model, upper = spanned, value
-        found.rank, found.exhausted = len(partial.pivots), partial.done
+        found.rank, found.exhausted = len(partial.pivots), complete
         # The checker evaluates every candidate; more than two would only cost time.
         if upper.upper_end < best[1] or lower.lower_end > best[0]:
             best = (max(best[0], lower.lower_end), min(best[1], upper.upper_end))
@@ -117,7 +120,7 @@ def solve_by_ranks(
             )
         steps += 1
         status = monitor.report(steps, lower.lower_end, upper.upper_end)
-        if status is None and (partial.done or found.rank >= largest):
+        if status is None and (complete or found.rank >= largest):
             status = Status.INACCURATE
         if status is not None:
             return found, status
