@@ -13,11 +13,19 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
-import numpy as np
-
 from svmcvx.errors import DataError, DataTypeError, did_you_mean, warn_deprecated
 
-__all__ = ["ARGUMENTS", "INTERCEPTS", "TOL", "Argument", "documented", "intercept_kind", "refuse_unknown", "renamed"]
+__all__ = [
+    "ARGUMENTS",
+    "INTERCEPTS",
+    "TOL",
+    "Argument",
+    "documented",
+    "intercept_kind",
+    "refuse_unknown",
+    "renamed",
+    "what_was_meant",
+]
 
 T = TypeVar("T")
 
@@ -197,7 +205,9 @@ def intercept_kind(intercept: Any, *, own: str, kinds: Iterable[str] = ()) -> st
     DataError
         If `intercept` is something else, or nothing that the formulation can do.
     """
-    if isinstance(intercept, (bool, np.bool_)):
+    # One of numpy's, which the command line does not import for a typo.
+    is_bool = str(getattr(intercept, "dtype", "")) == "bool" and getattr(intercept, "ndim", 1) == 0
+    if isinstance(intercept, bool) or is_bool:
         return own if intercept else "none"
     allowed = tuple(kinds) or (own, "none")
     if isinstance(intercept, str) and intercept in allowed:
@@ -230,10 +240,11 @@ def refuse_unknown(who: str, given: Iterable[str], known: Iterable[str]) -> None
     unknown = next((name for name in given if name not in names), None)
     if unknown is None:
         return
-    raise DataTypeError(f"{who} got an unexpected keyword argument {unknown!r}{_meant(unknown, names)}")
+    raise DataTypeError(f"{who} got an unexpected keyword argument {unknown!r}{what_was_meant(unknown, names)}")
 
 
-def _meant(unknown: str, known: list[str]) -> str:
+def what_was_meant(unknown: str, known: list[str]) -> str:
+    """Return what a name that is no argument may have meant, as the end of a message; the names that there are if nothing is near."""
     weights = [name for name in known if name in WEIGHTS]
     if (unknown in WEIGHTS or unknown.lower() in ("c", "lambda_", "lamda", "alpha", "reg")) and weights:
         if len(weights) == 1:

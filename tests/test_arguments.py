@@ -10,6 +10,7 @@ from sklearn.model_selection import GridSearchCV
 import svmcvx as sx
 from svmcvx.arguments import ARGUMENTS, documented, intercept_kind
 from svmcvx.catalogue import CATALOGUE
+from svmcvx.experiments import parse_models
 
 X, Y = sx.synthetic.outlier_data(24, 2, sigma=0.3, outliers="none", seed=0)
 FRONT_ENDS = [
@@ -58,6 +59,10 @@ def test_shared_arguments_have_one_default(front):
         (lambda: sx.fast.zero_one(X, Y, lam=1.0, method="brnch"), "did you mean 'branch'"),
         (lambda: sx.fast.multiclass(X, Y, loss="crammersinger"), "did you mean 'crammer_singer'"),
         (lambda: sx.datasets.load("brest_cancer"), "did you mean 'breast_cancer'"),
+        (lambda: parse_models("psmv:p=1"), "did you mean 'psvm'"),
+        (lambda: parse_models("conic:C=1"), "the weight is called lam"),
+        (lambda: sx.study([sx.PSVMClassifier()], {"a": (X, Y)}, tune={"c": [1.0]}), "did you mean 'C'"),
+        (lambda: sx.RBF(gamma="skale"), "a positive number, 'scale' or 'auto', got 'skale'; did you mean 'scale'"),
     ],
 )
 def test_other_names_are_refused_with_the_one_that_was_meant(call, message):
@@ -102,6 +107,15 @@ def test_old_names_of_parameters_work_for_this_release():
         assert old.set_params(fit_intercept=False).get_params()["intercept"] is False
     with pytest.raises(sx.DataError, match="are one argument"):
         sx.PSVMClassifier(fit_intercept=True, intercept=True)
+
+
+def test_old_names_of_comparisons_and_models_work_for_this_release():
+    with pytest.warns(FutureWarning, match=r"compare\(test_size=…\) is deprecated .* called split"):
+        old = sx.compare([sx.PSVMClassifier()], X, Y, test_size=0.5)
+    assert old["test_accuracy"].equals(sx.compare([sx.PSVMClassifier()], X, Y, split=0.5)["test_accuracy"])
+    with pytest.warns(FutureWarning, match="called intercept"):
+        ((_, model),) = parse_models("psvm:fit_intercept=False")
+    assert model.intercept is False
 
 
 def test_shared_arguments_are_written_in_the_order_of_the_signature():

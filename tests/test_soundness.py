@@ -92,7 +92,7 @@ def test_a_comparison_leaves_proofs_that_the_command_line_checks(tmp_path, monke
 
 def test_several_classes_leave_a_proof_a_pair(tmp_path):
     labels = np.array(["a", "b", "c"])[np.arange(40) % 3]
-    sx.compare({"pairs": sx.PSVMClassifier(kernel="rbf")}, X, labels, test_size=0, proofs=tmp_path)
+    sx.compare({"pairs": sx.PSVMClassifier(kernel="rbf")}, X, labels, split=0, proofs=tmp_path)
     assert sorted(path.name for path in tmp_path.glob("pairs*")) == ["pairs.a-b.npz", "pairs.a-c.npz", "pairs.b-c.npz"]
     pair = sx.datasets.load(f"{tmp_path / 'training.npz'}:a-c")
     found = sx.verify(tmp_path / "pairs.a-c.npz", pair.X, pair.y)

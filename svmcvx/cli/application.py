@@ -17,7 +17,7 @@ import typer
 
 import svmcvx
 from svmcvx.cli import completion, consoles
-from svmcvx.errors import SvmcvxError
+from svmcvx.errors import SvmcvxError, warn_deprecated
 
 __all__ = ["ExitCode", "app", "exit_code", "run"]
 
@@ -31,6 +31,9 @@ class ExitCode(IntEnum):
     TIME_OVER = 3
     INTERRUPTED = 130
 
+
+# Options by the names that they had in the last release.
+RENAMED = {"--resume": "--store", "--scheduler": "--backend", "--test-size": "--split"}
 
 app = typer.Typer(
     name="svmcvx",
@@ -49,6 +52,8 @@ def run(arguments: Sequence[str]) -> int:
         completion.in_bash(lambda: app(list(arguments), prog_name="svmcvx"))
         return ExitCode.DONE
     with _told_as_lines(arguments):
+        for old in RENAMED.keys() & {word.partition("=")[0] for word in arguments}:
+            warn_deprecated(old, f"it is called {RENAMED[old]}")
         try:
             outcome = app(list(arguments), prog_name="svmcvx", standalone_mode=False)
         except SvmcvxError as error:
@@ -120,10 +125,7 @@ def _options(arguments: Sequence[str]) -> Mapping[str, str]:
     """Return the options of the command that was called, by the names of the arguments in Python."""
     commands: Mapping[str, Any] = getattr(typer.main.get_command(app), "commands", {})
     command = next((commands[word] for word in arguments if word in commands), None)
-    found = {} if command is None else {param.name: param.opts[0] for param in command.params}
-    # Options with another name than the argument of the Python function.
-    others = {"store": "resume", "backend": "scheduler"}
-    return found | {name: found[own] for name, own in others.items() if own in found}
+    return {} if command is None else {param.name: param.opts[0] for param in command.params}
 
 
 def _spelled(message: str, options: Mapping[str, str]) -> str:

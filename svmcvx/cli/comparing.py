@@ -53,8 +53,16 @@ def compare(
     data_dir: options.DataDir = None,
     missing: options.Missing = "error",
     scale: options.Scale = "standard",
-    test_size: Annotated[
-        float, typer.Option(min=0.0, max=1.0, help="Share of the observations held out.", rich_help_panel=options.DATA)
+    split: Annotated[
+        float,
+        typer.Option(
+            "--split",
+            "--test-size",
+            min=0.0,
+            max=1.0,
+            help="Share of the observations held out.",
+            rich_help_panel=options.DATA,
+        ),
     ] = 0.3,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the stratified split.", rich_help_panel=options.DATA)] = 0,
     kernel: options.Kernel = "none",
@@ -66,8 +74,8 @@ def compare(
     fit_time_limit: options.FitTimeLimit = None,
     time_limit: options.TimeLimit = None,
     n_jobs: options.NJobs = None,
-    scheduler: options.Scheduler = None,
-    resume: options.Resume = None,
+    backend: options.Backend = None,
+    store: options.Store = None,
     proofs: options.Proofs = None,
     guarantee: options.Guarantee = False,
     plot: Annotated[
@@ -86,7 +94,7 @@ def compare(
 ) -> int:
     """Fit several models to a data set and tabulate certificates and accuracies."""
     outputs = Outputs(json, csv, latex, html, quiet)
-    check_writable(plot, resume)
+    check_writable(plot, store)
     if plot is not None:
         _check_plot(plot)
     preparing.check_words(models, data, data_dir)
@@ -103,15 +111,15 @@ def compare(
         parsed,
         used.X,
         used.y,
-        test_size=test_size,
+        split=split,
         seed=seed,
         scale=scale,
         tol=tol,
-        store=resume,
+        store=store,
         refit=plot is not None,
         proofs=proofs,
         guarantee=guarantee,
-        backend=scheduler,
+        backend=backend,
         n_jobs=n_jobs,
     )
     interrupted = False
@@ -133,7 +141,7 @@ def compare(
     content = {
         "complete": complete,
         "data": described(loaded),
-        "split": {**sizes, "test_size": test_size, "seed": seed},
+        "split": {**sizes, "test_size": split, "seed": seed},
         "settings": {
             "models": models,
             "kernel": kernel,

@@ -11,6 +11,7 @@ from svmcvx.cli import completion
 from svmcvx.datasets.names import BUILT_IN
 
 __all__ = [
+    "Backend",
     "Csv",
     "Cv",
     "Data",
@@ -27,11 +28,10 @@ __all__ = [
     "NJobs",
     "Proofs",
     "Quiet",
-    "Resume",
     "Scale",
     "Scaling",
-    "Scheduler",
     "Solver",
+    "Store",
     "Strict",
     "Target",
     "TimeLimit",
@@ -107,21 +107,21 @@ NJobs = Annotated[
     int | None,
     typer.Option(help="Fits at a time: 1 by default, -1 for all cores; all workers with Dask.", rich_help_panel=LIMITS),
 ]
-Scheduler = Annotated[
+Backend = Annotated[
     str | None,
     typer.Option(
-        "--scheduler",
         "--backend",
+        "--scheduler",
         help="Address of a running Dask scheduler, as in tcp://10.0.0.1:8786; or loky (processes), threading.",
         metavar="ADDRESS",
         rich_help_panel=LIMITS,
     ),
 ]
-Resume = Annotated[
+Store = Annotated[
     Path | None,
     typer.Option(
-        "--resume",
         "--store",
+        "--resume",
         help="File of what is finished (.sqlite; made if it is not there): the same command goes on with it.",
         metavar="FILE",
         rich_help_panel=LIMITS,

@@ -120,6 +120,6 @@ def _gamma(text: str) -> float | str:
 
 
 def tell_reused(outputs: Outputs, reused: int, what: str) -> None:
-    """Say how much of the work was found in the file of ``--resume``."""
+    """Say how much of the work was found in the file of ``--store``."""
     if reused:
-        consoles.note(outputs.screen, f"{reused} {what}{'s' if reused > 1 else ''} taken from the file of --resume")
+        consoles.note(outputs.screen, f"{reused} {what}{'s' if reused > 1 else ''} taken from the file of --store")

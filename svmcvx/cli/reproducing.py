@@ -57,8 +57,8 @@ def reproduce(
     data_dir: options.DataDir = None,
     time_limit: options.TimeLimit = None,
     n_jobs: options.NJobs = None,
-    scheduler: options.Scheduler = None,
-    resume: options.Resume = None,
+    backend: options.Backend = None,
+    store: options.Store = None,
     json: options.Json = None,
     csv: options.Csv = None,
     latex: options.Latex = None,
@@ -67,7 +67,7 @@ def reproduce(
 ) -> int:
     """Compute a table of a paper again, beside the printed numbers: as its text says, and as the released code does."""
     outputs = Outputs(json, csv, latex, html, quiet)
-    check_writable(resume)
+    check_writable(store)
     from svmcvx.papers import reproduce as run_table
     from svmcvx.papers import reproducible, write_figures, write_report
     from svmcvx.system import clock
@@ -93,8 +93,8 @@ def reproduce(
             every=every,
             sets=sets or None,
             data_dir=data_dir,
-            store=resume,
-            backend=scheduler,
+            store=store,
+            backend=backend,
             n_jobs=n_jobs,
             progress=not quiet,
             time_limit=time_limit,
@@ -116,7 +116,7 @@ def reproduce(
         outputs.wrote(path)
     if not found.complete:
         advice = (
-            "pass --resume FILE to go on from there next time" if resume is None else "the same command goes on with it"
+            "pass --store FILE to go on from there next time" if store is None else "the same command goes on with it"
         )
         consoles.errors.print(f"svmcvx: the table is not complete; {advice}", style="yellow")
     failed = len(found.study.failures()) > 0 or bool(found.study.left_out)

@@ -68,8 +68,8 @@ def select(
     fit_time_limit: options.FitTimeLimit = None,
     time_limit: options.TimeLimit = None,
     n_jobs: options.NJobs = None,
-    scheduler: options.Scheduler = None,
-    resume: options.Resume = None,
+    backend: options.Backend = None,
+    store: options.Store = None,
     guarantee: options.Guarantee = False,
     json: options.Json = None,
     csv: options.Csv = None,
@@ -79,7 +79,7 @@ def select(
 ) -> int:
     """Choose hyper-parameters by cross-validation along warm-started paths, with a certificate for every fit."""
     outputs = Outputs(json, csv, latex, html, quiet)
-    check_writable(resume)
+    check_writable(store)
     preparing.check_words(model, data, data_dir)
     values = parse_grid(grid)
     settings = preparing.model_settings(kernel, C, gamma, solver, fit_time_limit, tol)
@@ -110,9 +110,9 @@ def select(
             scoring=scoring,
             tol=tol,
             guarantee=guarantee,
-            backend=scheduler,
+            backend=backend,
             n_jobs=n_jobs,
-            store=resume,
+            store=store,
             progress=not quiet,
             seed=seed,
             time_limit=time_limit,
@@ -161,7 +161,7 @@ def select(
     outputs.write("select", frame, content, title=title, latex=lambda: _latex(frame[printed]))
     if not found.complete:
         advice = (
-            "pass --resume FILE to go on from there next time" if resume is None else "the same command goes on with it"
+            "pass --store FILE to go on from there next time" if store is None else "the same command goes on with it"
         )
         why = "the time limit passed" if late else "interrupted"
         consoles.errors.print(f"svmcvx: {why}: the table is not complete; {advice}", style="yellow", soft_wrap=True)

@@ -25,12 +25,12 @@ def study(
     data_dir: options.DataDir = None,
     time_limit: options.TimeLimit = None,
     n_jobs: options.NJobs = None,
-    scheduler: options.Scheduler = None,
-    resume: options.Resume = None,
+    backend: options.Backend = None,
+    store: options.Store = None,
     retry_failed: Annotated[
         bool,
         typer.Option(
-            "--retry-failed", help="Do failed tasks of the file of --resume again.", rich_help_panel=options.LIMITS
+            "--retry-failed", help="Do failed tasks of the file of --store again.", rich_help_panel=options.LIMITS
         ),
     ] = False,
     strict: options.Strict = False,
@@ -44,21 +44,21 @@ def study(
 ) -> int:
     """Compare models over data sets and repeated splits, each tuned inside its training part.
 
-    What is finished is kept in the file of --resume, by default the study's own name with .sqlite.
+    What is finished is kept in the file of --store, by default the study's own name with .sqlite.
     """
     outputs = Outputs(json, csv, latex, html, quiet)
-    check_writable(resume)
+    check_writable(store)
     from svmcvx.experiments.studies import study as run_study
     from svmcvx.experiments.studies.files import read_study
     from svmcvx.system import clock
 
     title, arguments = read_study(file)
     given: dict[str, Any] = {
-        "store": resume,
+        "store": store,
         "proofs": proofs,
         "data_dir": data_dir,
         "n_jobs": n_jobs,
-        "backend": scheduler,
+        "backend": backend,
         "time_limit": time_limit,
     }
     arguments |= {name: value for name, value in given.items() if value is not None}

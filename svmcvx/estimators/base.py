@@ -52,6 +52,12 @@ SHARED: Final = frozenset(
 )
 
 
+def _remedy(status: str) -> str:
+    """Return what may narrow an interval, for the status of its solution."""
+    limits = {Status.ITERATION_LIMIT: "raise max_iter", Status.TIME_LIMIT: "raise time_limit"}
+    return limits.get(Status(status), "scale the data or raise tol")
+
+
 @cache
 def _own_parameters(cls: Any) -> tuple[str, ...]:
     """Return the parameters of an estimator that are not those that all estimators share."""
@@ -459,7 +465,7 @@ class CertifiedClassifier(_Fitted):
             return None
         return (
             f"certified relative gap {certificate.gap:.2g} exceeds {self.tol:.2g}: the optimum lies in "
-            f"[{certificate.lower}, {certificate.upper}]; raise time_limit, or see solution_.attempts"
+            f"[{certificate.lower}, {certificate.upper}]; {_remedy(solution.status)}, or see solution_.attempts"
         )
 
     @property

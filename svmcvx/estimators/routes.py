@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from svmcvx.catalogue import FastSolver, find
-from svmcvx.errors import BuildError, DataError, SolverUnavailable
+from svmcvx.errors import BuildError, DataError, SolverUnavailable, did_you_mean
 from svmcvx.solve.policy import MIXED, SOLVERS, installed
 
 __all__ = ["FAST", "GENERAL", "Route", "choose", "mixed_integer_solver", "unsupported_settings"]
@@ -103,7 +103,9 @@ def choose(
     if solver != "auto":
         if solver.upper() not in SOLVERS:
             names = ", ".join(repr(name.lower()) for name in SOLVERS)
-            raise SolverUnavailable(f"solver must be 'auto', 'fast' or one of {names}, got {solver!r}")
+            raise SolverUnavailable(
+                f"solver must be 'auto', 'fast' or one of {names}, got {solver!r}{did_you_mean(solver, ('auto', 'fast', *map(str.lower, SOLVERS)))}"
+            )
         return Route(GENERAL, f"solver={solver!r} was asked for")
     if entry is None or fast is None:
         return Route(GENERAL, f"there is no specialised solver for {formulation}")

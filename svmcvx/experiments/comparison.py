@@ -20,7 +20,7 @@ from sklearn.pipeline import Pipeline
 import svmcvx
 from svmcvx.data import check_choice, check_features, check_labels, check_number, check_time_limit, check_whole
 from svmcvx.datasets.content import content_digest
-from svmcvx.errors import DataError, DataTypeError
+from svmcvx.errors import DataError, DataTypeError, warn_deprecated
 from svmcvx.experiments.fits import COLUMNS, Fit, Row, empty_row, fit_one
 from svmcvx.experiments.preparation import SCALES, scaler
 from svmcvx.experiments.progress import progress_bar
@@ -51,7 +51,7 @@ class Comparison:
     models : mapping, or sequence of estimators or of (str, estimator)
     X, y : array-like
         Data; split into a training and a test part.
-    test_size : float
+    split : float
         Share of the test part; 0 trains on everything and reports no test accuracy.
     seed : int
         Of the split, which is stratified.
@@ -81,9 +81,9 @@ class Comparison:
     models: Models
     X: Any
     y: Any
-    test_size: float = 0.3
+    split: float = 0.3
     seed: int = 0
-    scale: str = "none"
+    scale: str = "standard"
     tol: float = 1e-6
     store: str | os.PathLike[str] | None = None
     refit: bool = False
@@ -97,16 +97,16 @@ class Comparison:
     def __post_init__(self) -> None:
         self.named = named_models(self.models)
         check_choice(self.scale, "scale", SCALES)
-        check_number(self.test_size, "test_size", low=0, high=1, open_high=True)
+        check_number(self.split, "split", low=0, high=1, open_high=True)
         check_number(self.tol, "tol", low=0, open_low=True)
         check_whole(self.seed, "seed", 0)
-        if self.guarantee and self.test_size == 0:
-            raise DataError("guarantee=True is about a test part, and test_size=0 leaves none; change one of them")
+        if self.guarantee and self.split == 0:
+            raise DataError("guarantee=True is about a test part, and split=0 leaves none; change one of them")
         X = check_features(self.X)
         codes, classes = check_labels(self.y, X.shape[0])
         labels = classes[codes]
         parts: list[Any] = [X, np.zeros((0, X.shape[1])), labels, labels[:0]]
-        if self.test_size > 0:
+        if self.split > 0:
             alone = np.flatnonzero(np.bincount(codes) == 1)
             if alone.size:
                 raise DataError(
@@ -114,10 +114,10 @@ class Comparison:
                     "leave them out, or name another column where this is not that of the labels"
                 )
             try:
-                parts = train_test_split(X, labels, test_size=self.test_size, random_state=self.seed, stratify=labels)
+                parts = train_test_split(X, labels, test_size=self.split, random_state=self.seed, stratify=labels)
             except ValueError as error:
                 raise DataError(
-                    f"test_size={self.test_size} leaves a class without observations ({error}); change it"
+                    f"split={self.split} leaves a class without observations ({error}); change it"
                 ) from None
         self.X_train, self.X_test, self.y_train, self.y_test = parts
         self._rows: dict[int, Row] = {}
@@ -140,7 +140,7 @@ class Comparison:
         return [self._rows[place] for place in sorted(self._rows)]
 
     def _key(self, name: str, model: Any) -> str:
-        parts: tuple[Any, ...] = (self._data_digest, self.test_size, self.seed, self.scale, self.tol)
+        parts: tuple[Any, ...] = (self._data_digest, self.split, self.seed, self.scale, self.tol)
         # Rows without intervals are the same as before there were any.
         parts = (*parts, "guarantee") if self.guarantee else parts
         return fingerprint("compare", ROWS, svmcvx.__version__, name, clone(model), *parts)
@@ -257,9 +257,9 @@ def compare(
     X: Any,
     y: Any,
     *,
-    test_size: float = 0.3,
+    split: float = 0.3,
     seed: int = 0,
-    scale: str = "none",
+    scale: str = "standard",
     tol: float = 1e-6,
     store: str | os.PathLike[str] | None = None,
     proofs: str | os.PathLike[str] | None = None,
@@ -269,6 +269,7 @@ def compare(
     callback: Callable[[dict[str, Any]], None] | None = None,
     progress: bool = False,
     time_limit: float | None = None,
+    test_size: float | None = None,
 ) -> pd.DataFrame:
     """Fit several models to the same data and tabulate their certificates and accuracies.
 
@@ -278,12 +279,12 @@ def compare(
         Estimators of this package, others of scikit-learn (which have no certificate), or pipelines.
     X : array-like or sparse matrix of shape (n, d)
     y : array-like of shape (n,)
-    test_size : float
+    split : float
         Share held out, 0.3 by default; 0 trains on everything.
     seed : int
         Of the stratified split.
     scale : "none", "standard" or "minmax"
-        Scaling of the columns by the training part; none by default.
+        Scaling of the columns by the training part; standard by default, as on the command line and in :func:`svmcvx.study`.
     tol : float
         Relative gap up to which an answer counts as certified.
     store : path-like, optional
@@ -307,6 +308,8 @@ def compare(
     time_limit : float, optional
         Seconds for everything. The model that is being fitted then ends with its best point so far, those after it have the
         status ``"time_limit"`` and no model. A limit of each fit is the model's own ``time_limit``.
+    test_size : float, optional
+        Deprecated: it is called `split`.
 
     Returns
     -------
@@ -325,11 +328,14 @@ def compare(
     SolverUnavailable
         If `progress` is True and rich is not installed.
     """
+    if test_size is not None:
+        warn_deprecated("compare(test_size=…)", "it is called split")
+        split = test_size
     comparison = Comparison(
         models,
         X,
         y,
-        test_size=test_size,
+        split=split,
         seed=seed,
         scale=scale,
         tol=tol,

@@ -5,8 +5,9 @@ from __future__ import annotations
 import ast
 from typing import Any
 
+from svmcvx.arguments import what_was_meant
 from svmcvx.catalogue import CATALOGUE, Estimator
-from svmcvx.errors import DataError
+from svmcvx.errors import DataError, did_you_mean
 
 __all__ = ["MODELS", "parse_models", "read_models", "value_of"]
 
@@ -72,7 +73,7 @@ def read_models(text: str) -> list[tuple[str, dict[str, Any]]]:
             settings = [head, *settings]
         else:
             if head not in MODELS:
-                raise DataError(f"models names {head!r}; known are {', '.join(MODELS)}")
+                raise DataError(f"models names {head!r}{did_you_mean(head, MODELS)}; known are {', '.join(MODELS)}")
             models.append((head, {}))
         for setting in settings:
             key, equals, value = setting.partition("=")
@@ -91,9 +92,13 @@ def read_models(text: str) -> list[tuple[str, dict[str, Any]]]:
 def _build(name: str, settings: dict[str, Any], common: dict[str, Any]) -> tuple[str, Any]:
     cls = MODELS[name].load()
     known = set(cls().get_params())
-    unknown = [key for key in settings if key not in known]
+    # Old names work for this release.
+    unknown = [key for key in settings if key not in known and key not in cls._renamed]
     if unknown:
-        raise DataError(f"{name} has no setting {', '.join(map(repr, unknown))}; it has {', '.join(sorted(known))}")
+        meant = what_was_meant(unknown[0], sorted(known)).partition("; there are")[0]
+        raise DataError(
+            f"{name} has no setting {', '.join(map(repr, unknown))}{meant}; it has {', '.join(sorted(known))}"
+        )
     shared = {key: value for key, value in common.items() if key in known and value is not None}
     label = name if not settings else f"{name}({', '.join(f'{key}={value}' for key, value in settings.items())})"
     return label, cls(**{**shared, **settings})

@@ -31,7 +31,7 @@ from scipy.spatial.distance import cdist
 from svmcvx.core.bounded import ELEMENTARY, U
 from svmcvx.core.rows import UNDERFLOW, inner_error, row_norms_above
 from svmcvx.data import Features, check_choice, check_number, check_whole
-from svmcvx.errors import DataError
+from svmcvx.errors import DataError, did_you_mean
 from svmcvx.kernels.distances import (
     dense,
     distances,
@@ -155,7 +155,9 @@ class Kernel(ABC):
 
 def _check_gamma(gamma: float | str) -> None:
     if isinstance(gamma, str):
-        check_choice(gamma, "gamma", ("scale", "auto"))
+        if gamma not in ("scale", "auto"):
+            near = did_you_mean(gamma, ("scale", "auto"))
+            raise DataError(f"gamma must be a positive number, 'scale' or 'auto', got {gamma!r}{near}")
     else:
         check_number(gamma, "gamma", low=0, open_low=True)
 

@@ -55,7 +55,7 @@ def test_several_classes_are_compared_and_drawn_whatever_a_model_takes(run, tmp_
 
 def test_every_formulation_is_on_the_command_line(run):
     names = sorted(set(MODELS) - {"zero-one", "ramp", "l0"})
-    code, out, _ = run("compare", "blobs", "--models", ",".join(names), "--test-size", "0.6")
+    code, out, _ = run("compare", "blobs", "--models", ",".join(names), "--split", "0.6")
     assert code == 0
     assert out.count("yes") == len(names)
 
@@ -118,7 +118,7 @@ def test_missing_values(run, tmp_path):
         (("study", "nothing.toml"), "the file nothing.toml does not exist"),
         (("compare", "nothing.csv"), "the file nothing.csv does not exist"),
         (("compare", "nothing"), "neither --data-dir nor SVMCVX_DATA is set; pass a path or --data-dir"),
-        (("compare", "moons", "--scheduler", "x"), "--scheduler must be 'loky'"),
+        (("compare", "moons", "--backend", "x"), "--backend must be 'loky'"),
         (("compare", "moons", "--json", "-", "--csv", "-"), "only one of --json, --csv and --latex"),
         (("select", "moons"), "Missing option '--grid'"),
         (("select", "moons", "--grid", "C"), "of the form NAME=VALUES, as in C=0.1,1,10"),
@@ -130,7 +130,7 @@ def test_missing_values(run, tmp_path):
         (("certify", "nothing.skops", "moons"), "the file nothing.skops does not exist"),
         (("compare", "moons", "--scale", "log"), "'log' is not one of"),
         (("compare", "moons", "--missing", "guess"), "'guess' is not one of"),
-        (("compare", "moons", "--test-size", "1.0"), "--test-size must be"),
+        (("compare", "moons", "--split", "1.0"), "--split must be"),
         (("compare", "moons", "--plot", "no/such/folder/p.png"), "cannot be written"),
         (("compare", "moons", "--plot", "picture.xyz"), "no known type"),
         (("compare", "moons", "--solver", "ecosolve"), "solver must be"),
@@ -230,7 +230,7 @@ def test_version_and_help(run):
 def test_an_interrupted_run_keeps_what_was_finished(tmp_path):
     models = "psvm:p=2," + ",".join(f"psvm:p={1.3 + 0.01 * i:.2f}" for i in range(60))
     command = [sys.executable, "-m", "svmcvx", "compare", "breast_cancer", "--kernel", "rbf", "--solver", "clarabel"]
-    files = ["--resume", str(tmp_path / "rows.sqlite"), "--json", str(tmp_path / "t.json")]
+    files = ["--store", str(tmp_path / "rows.sqlite"), "--json", str(tmp_path / "t.json")]
     process = Popen(
         [*command, "--models", models, *files],
         stdout=PIPE,

@@ -126,9 +126,7 @@ def test_several_classes_have_a_certificate_for_each_pair(run):
 def test_the_json_tells_what_it_was_computed_from(run):
     previous = os.umask(0o022)
     try:
-        code, _, _ = run(
-            "compare", "iris", "--models", "psvm:p=2", "--test-size", "0.2", "--seed", "4", "--json", "t.json"
-        )
+        code, _, _ = run("compare", "iris", "--models", "psvm:p=2", "--split", "0.2", "--seed", "4", "--json", "t.json")
     finally:
         os.umask(previous)
     assert code == 0
@@ -176,7 +174,7 @@ def test_an_absent_licence_is_told_by_doctor_alone(run, monkeypatch):
     monkeypatch.setattr(policy, "licence_problem", lambda name: why if name == "MOSEK" else None)
     monkeypatch.setattr(policy, "installed", lambda card: card.name in ("MOSEK", "CLARABEL"))
     code, out, _ = run(
-        "compare", "blobs", "--models", "conic", "--solver", "auto", "--test-size", "0.8", "--json", "t.json"
+        "compare", "blobs", "--models", "conic", "--solver", "auto", "--split", "0.8", "--json", "t.json"
     )
     assert code == 0
     assert why not in out
@@ -185,13 +183,13 @@ def test_an_absent_licence_is_told_by_doctor_alone(run, monkeypatch):
 
 
 def test_what_was_reused_is_told(run):
-    arguments = ("--resume", "rows.sqlite", "--json", "t.json")
+    arguments = ("--store", "rows.sqlite", "--json", "t.json")
     run("compare", "blobs", "--models", "psvm:p=1", *arguments)
     first = json.loads(Path("t.json").read_text())
     code, out, _ = run("compare", "blobs", "--models", "psvm:p=1,psvm:p=2", *arguments)
     second = json.loads(Path("t.json").read_text())
     assert code == 0
-    assert "1 model taken from the file of --resume" in out
+    assert "1 model taken from the file of --store" in out
     assert (first["reused"], second["reused"]) == (0, 1)
     assert second["rows"][0] == first["rows"][0]
 
@@ -234,7 +232,7 @@ def test_select_finds_what_the_function_finds(run):
         cv=3,
     )
     grid = ("--grid", "C=log:0.01:1:3", "--cv", "3")
-    code, out, _ = run("select", "wine", "--model", "psvm:p=2.0", *grid, "--json", "s.json", "--resume", "r.sqlite")
+    code, out, _ = run("select", "wine", "--model", "psvm:p=2.0", *grid, "--json", "s.json", "--store", "r.sqlite")
     assert code == 0
     content = json.loads(Path("s.json").read_text())
     assert content["settings"]["grid"] == {"C": pytest.approx([0.01, 0.1, 1.0])}
@@ -244,15 +242,15 @@ def test_select_finds_what_the_function_finds(run):
     assert f"best: C={best:.6g}, score {found.best_score_:.4f}" in out
     assert all(record["certified"] for record in content["best"]["certificates"])
     assert len(content["best"]["certificates"]) == 3
-    code, out, _ = run("select", "wine", "--model", "psvm:p=2.0", *grid, "--resume", "r.sqlite", "--time-limit", "1e-9")
+    code, out, _ = run("select", "wine", "--model", "psvm:p=2.0", *grid, "--store", "r.sqlite", "--time-limit", "1e-9")
     assert code == 0
-    assert "9 fits taken from the file of --resume" in out
+    assert "9 fits taken from the file of --store" in out
 
 
 def test_select_that_has_no_time_says_so(run):
     code, _, err = run("select", "wine", "--grid", "C=1,2", "--time-limit", "1e-9")
     assert code == 3
-    assert "the time limit passed: the table is not complete; pass --resume FILE" in err
+    assert "the time limit passed: the table is not complete; pass --store FILE" in err
 
 
 @pytest.mark.skipif(find_spec("distributed") is None, reason="needs the extra dask: pip install 'svmcvx[dask]'")
@@ -262,14 +260,14 @@ def test_a_dask_scheduler_by_its_address(run, tmp_path):
     with LocalCluster(
         n_workers=1, processes=False, protocol="tcp", dashboard_address=None, local_directory=str(tmp_path / "dask")
     ) as cluster:
-        remote = ("--scheduler", cluster.scheduler_address, "--resume", "r.sqlite")
+        remote = ("--backend", cluster.scheduler_address, "--store", "r.sqlite")
         code, there, _ = run("compare", "blobs", "--models", "psvm:p=1,odm", *remote, "--csv", "-")
         assert code == 0
         assert run("select", "blobs", "--grid", "C=1,2", "--cv", "2", *remote)[0] == 0
     here = run("compare", "blobs", "--models", "psvm:p=1,odm", "--csv", "-")[1]
     tables = [pd.read_csv(io.StringIO(text)).drop(columns="seconds") for text in (there, here)]
     pd.testing.assert_frame_equal(*tables, check_exact=False, rtol=1e-9)
-    again = run("select", "blobs", "--grid", "C=1,2", "--cv", "2", "--resume", "r.sqlite")
+    again = run("select", "blobs", "--grid", "C=1,2", "--cv", "2", "--store", "r.sqlite")
     assert "4 fits taken" in again[1]
 
 

@@ -47,7 +47,7 @@ def test_machines_of_several_pairs_are_certified_if_all_of_them_are():
         gaps = sorted(certificate.gap for certificate in clone(model).fit(X, y).certificates_.values())
         assert gaps[0] < gaps[-1]
         for tol, all_of_them in ((gaps[0], False), (gaps[-1], True)):
-            (found,) = sx.compare([model], X, y, test_size=0.0, tol=tol)["certified"]
+            (found,) = sx.compare([model], X, y, split=0.0, scale="none", tol=tol)["certified"]
             assert found == all_of_them
 
 
@@ -82,7 +82,7 @@ def test_scaling_is_fitted_on_the_training_part(scale):
 
 
 def test_everything_can_be_used_for_training():
-    table = sx.compare(MODELS, X, Y, test_size=0)
+    table = sx.compare(MODELS, X, Y, split=0, scale="none")
     assert table["test_accuracy"].isna().all()
     direct = sx.solve(sx.psvm_dual(X, Y, C=1.0, p=1.0))
     assert table.loc[0, "primal"] == pytest.approx(direct.certificate.upper)
@@ -95,8 +95,8 @@ def test_everything_can_be_used_for_training():
         ({"models": [sx.PSVMClassifier]}, "pass instances"),
         ({"models": ["psvm"]}, "pass instances"),
         ({"scale": "log"}, "scale must be one of"),
-        ({"test_size": 1.0}, "test_size must be"),
-        ({"test_size": 0.999}, "without observations"),
+        ({"split": 1.0}, "split must be"),
+        ({"split": 0.999}, "without observations"),
         ({"tol": 0}, "tol must be"),
         ({"y": [1]}, "1 labels but X has"),
     ],
@@ -196,8 +196,8 @@ def test_what_every_optimal_machine_scores_stands_in_the_table():
     assert "exact_accuracy" in table._repr_html_()
     assert "exact accuracy" in latex_frame(table)
     assert sx.compare(models, X, Y)[["accuracy_lower", "undecided"]].isna().all(axis=None)
-    with pytest.raises(sx.DataError, match="test_size=0"):
-        sx.compare(models, X, Y, test_size=0.0, guarantee=True)
+    with pytest.raises(sx.DataError, match="split=0"):
+        sx.compare(models, X, Y, split=0.0, guarantee=True)
 
 
 @pytest.mark.parametrize(

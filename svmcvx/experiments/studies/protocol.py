@@ -14,7 +14,7 @@ from sklearn.model_selection import KFold, StratifiedKFold, train_test_split
 from sklearn.pipeline import Pipeline
 
 from svmcvx.data import check_choice, check_number, check_whole
-from svmcvx.errors import DataError, DataTypeError
+from svmcvx.errors import DataError, DataTypeError, did_you_mean
 from svmcvx.experiments.intervals import check_interval
 from svmcvx.experiments.preparation import MISSING, SCALES, imputer, scaler
 
@@ -172,7 +172,10 @@ def grids(models: Sequence[tuple[str, Any]], tune: Any) -> dict[str, Any]:
             found[name] = own
     unused = sorted(key for key in tune if not any(key in grid for grid in found.values()))
     if unused:
-        raise DataError(f"tune has {', '.join(map(repr, unused))}, which no model has as a parameter")
+        there = sorted({name for _, model in models for name in model.get_params()})
+        last = {name.rpartition("__")[2]: name for name in there}
+        meant = f"; did you mean {last[unused[0]]!r}?" if unused[0] in last else did_you_mean(unused[0], there)
+        raise DataError(f"tune has {', '.join(map(repr, unused))}, which no model has as a parameter{meant}")
     return found
 
 
