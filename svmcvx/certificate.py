@@ -54,7 +54,7 @@ SEARCHED: Final[Mapping[str, str]] = {"mixed-integer": "solver", "enumeration": 
 EPS: Final = float(np.finfo(np.float64).eps)
 _MINT: Final = object()
 
-# A candidate listed earlier (a sparser model, say) is kept while it widens the interval by no more than this
+# A candidate listed earlier (for example a sparser model) is preferred if it widens the interval by no more than this
 # share of it, or by this relative amount.
 PREFERENCE_SHARE: Final = 0.1
 PREFERENCE_RELATIVE: Final = 1e-9
@@ -126,7 +126,7 @@ class HasResiduals(Protocol):
     """A statement with numbers that tell how good an answer is, such as residuals of stationarity."""
 
     def residuals(self, model: Any, dual: Dual) -> Mapping[str, float]:
-        """Numbers for a model and the dual point kept with it."""
+        """Numbers for a model and its dual point."""
 
 
 @runtime_checkable
@@ -149,7 +149,7 @@ class Statement(Protocol[M_contra]):
 
     @property
     def facts(self) -> Mapping[str, float]:
-        """Numbers that belong beside the certificate (clipped mass of the kernel, …)."""
+        """Numbers that are shown with the certificate (clipped mass of the kernel, …)."""
 
     def evaluate(self, model: M_contra) -> Bounded:
         """Objective at a model, a feasible point; ``inf`` if it is not feasible. An :class:`Evaluation` knows its terms."""
@@ -185,7 +185,7 @@ class SinglePointStatement(Generic[M]):
 
     @property
     def facts(self) -> Mapping[str, float]:
-        """Numbers that belong beside a certificate."""
+        """Numbers that are shown with a certificate."""
         return self._statement.facts
 
     def evaluate(self, model: M) -> Bounded:
@@ -351,7 +351,7 @@ def _bounds(
     """Return the dual points that give a bound with their violations, bounds and lower ends, the last violation, and a point without a bound."""
     found: list[tuple[Dual, float, Bounded, float]] = []
     violation = math.nan
-    kept: Dual = {}
+    best_dual: Dual = {}
     for dual in duals:
         violation = statement.dual_violation(dual)
         point = (
@@ -365,9 +365,9 @@ def _bounds(
             low = bound.lower_end
             if math.isfinite(low):
                 found.append((point, violation, bound, low))
-            elif statement.kind == "local" and not kept:
-                kept = point
-    return found, violation, kept
+            elif statement.kind == "local" and not best_dual:
+                best_dual = point
+    return found, violation, best_dual
 
 
 @single_blas_thread()
@@ -387,9 +387,9 @@ def check(
         The formulation bound to its data.
     models : sequence of Model
         Candidates for the answer, at least one, the preferred first. The first whose objective is as good as the
-        lowest, up to a tenth of the interval or 1e-9, is kept.
+        lowest, up to a tenth of the interval or 1e-9, is chosen.
     duals : sequence of dict of ndarray
-        Candidates for the bound, possibly none; the one with the largest dual objective is kept.
+        Candidates for the bound, possibly none; the one with the largest dual objective is chosen.
     repair : bool
         Repair each dual point to exact feasibility before it is evaluated (default). Otherwise a point that
         violates a constraint gives no bound at all.
@@ -413,7 +413,7 @@ def check(
             f"a solver's bound proves nothing for a statement of kind {statement.kind!r}; pass a dual point instead"
         )
     uppers = _evaluated(statement, models)
-    lowers, violation, kept = _bounds(statement, duals, repair=repair)
+    lowers, violation, best_dual = _bounds(statement, duals, repair=repair)
     if statement.kind in TRIVIAL and models and hasattr(statement, "trivial"):
         high = min((high for *_, high in uppers), default=math.inf)
         known = max((low for *_, low in lowers), default=-math.inf)
@@ -421,8 +421,8 @@ def check(
         if surpassed is None or not surpassed(high, known):
             known_models, known_duals = statement.trivial()
             uppers += _evaluated(statement, known_models)
-            more, violation, kept_too = _bounds(statement, known_duals, repair=repair)
-            lowers, kept = lowers + more, kept or kept_too
+            more, violation, more_dual = _bounds(statement, known_duals, repair=repair)
+            lowers, best_dual = lowers + more, best_dual or more_dual
     if not uppers:
         raise NotCertified(
             "no candidate model has an objective value; the data may be out of the range of floating point"
@@ -440,7 +440,7 @@ def check(
     lower: Bounded | None = None
     low: float | None = None
     if lowers:
-        kept, violation, lower, low = next(entry for entry in lowers if entry[3] == best_low)
+        best_dual, violation, lower, low = next(entry for entry in lowers if entry[3] == best_low)
 
     rounding = float(upper.error) + (0.0 if lower is None else float(lower.error))
     if low is not None and low > high:
@@ -449,7 +449,7 @@ def check(
         )
     residuals = {"dual_violation": violation, "rounding": rounding, **statement.facts}
     if hasattr(statement, "residuals"):
-        residuals |= statement.residuals(model, kept)
+        residuals |= statement.residuals(model, best_dual)
     if solver_bound is not None and math.isfinite(solver_bound.value):
         stated_by = SEARCHED[statement.kind]
         residuals |= {f"{stated_by}_bound": solver_bound.value, f"{stated_by}_allowance": solver_bound.allowance}
@@ -461,4 +461,4 @@ def check(
         low = stated if low is None else max(low, stated)
     certificate = Certificate(_mint=_MINT, kind=statement.kind, upper=high, lower=low, residuals=residuals)
     terms = upper.terms if isinstance(upper, Evaluation) else {}
-    return Checked(model=model, dual=kept, certificate=certificate, terms=terms)
+    return Checked(model=model, dual=best_dual, certificate=certificate, terms=terms)

@@ -40,7 +40,7 @@ Cell: TypeAlias = Any
 
 MISSING: Final = "–"
 WIDTH: Final = 78
-# Two ends of an interval are written with so many digits at least, and never more than distinguish all doubles.
+# Least and largest number of digits of the ends of an interval; the largest distinguishes all doubles.
 LEAST_DIGITS, MOST_DIGITS = 7, 17
 # Characters above which a text is wrapped.
 LONG: Final = 40
@@ -67,7 +67,7 @@ class ShortRepr:
 
 
 def number(value: Any, digits: int = 6) -> str:
-    """Return a number as text with so many significant digits, anything else as its text; a dash for None and NaN."""
+    """Return a number as text with a number of significant digits, anything else as its text; a dash for None and NaN."""
     if value is None:
         return MISSING
     if isinstance(value, (bool, np.bool_)):
@@ -115,7 +115,7 @@ def rounded(text: str) -> str:
 
 
 def check_mark(holds: Any) -> str:
-    """Return the mark of what is certified, or is not."""
+    """Return the mark for certified or not certified."""
     return "✓" if holds else "✗"
 
 
@@ -129,7 +129,7 @@ def wrapped(text: str, width: int, first: str = "", then: str = "") -> list[str]
 
 
 def columns(left: Fields, right: Fields, width: int = WIDTH) -> list[str]:
-    """Return two lists of labels and values beside each other, values at the right edge of their half."""
+    """Return two lists of labels and values side by side, values at the right edge of their half."""
     gap = 3
     half = (width - gap) // 2
     first, second = _half(left, half), _half(right, width - gap - half)

@@ -325,7 +325,7 @@ def verify(
     with ProofFile(proof) as file:
         classes = file.header.statement["classes"]
     if len(classes) == 2 < loaded.classes.size:
-        # One pair of several classes, whose labels are stored beside the proof.
+        # One pair of several classes, whose labels are stored with the proof.
         loaded = loaded.pair(*classes)
     rows = None if test is None else preparing.load(test, data_dir, target, drop).X
     found = verify_proof(proof, loaded.X, loaded.y, test=rows, precision=precision)

@@ -86,10 +86,10 @@ def in_bash(complete: Callable[[], object]) -> None:
             words.append(word)
     last = words[-1] if words else ""
     # bash replaces the text after the last of the two characters.
-    kept = last[: max(last.rfind(":"), last.rfind("=")) + 1]
+    prefix = last[: max(last.rfind(":"), last.rfind("=")) + 1]
     os.environ |= {"COMP_WORDS": "\n".join(words), "COMP_CWORD": str(len(words) - 1)}
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed), contextlib.suppress(SystemExit):
         complete()
     for line in printed.getvalue().splitlines():
-        print(line.removeprefix(kept))  # noqa: T201 - for the shell
+        print(line.removeprefix(prefix))  # noqa: T201 - for the shell

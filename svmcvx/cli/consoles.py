@@ -102,29 +102,29 @@ def show(console: Console, title: str | None, columns: Sequence[Column], *, else
     elsewhere : str
         Where omitted columns can be found.
     """
-    room, kept = console.width, list(columns)
-    while _width(kept, FOLDED) > room and any(column.rank for column in kept):
-        kept.remove(max(kept, key=lambda column: column.rank))
+    room, shown = console.width, list(columns)
+    while _width(shown, FOLDED) > room and any(column.rank for column in shown):
+        shown.remove(max(shown, key=lambda column: column.rank))
     if title:
         console.print(title, style="italic", markup=False, highlight=False)
-    if _width(kept, NARROW) > room:
+    if _width(shown, NARROW) > room:
         _records(console, columns)
         _legend(console, columns)
         return
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
-    spare = room - sum(BETWEEN if column.text else column.width + BETWEEN for column in kept)
-    wanted = [column.width for column in kept if column.text]
-    for column in kept:
+    spare = room - sum(BETWEEN if column.text else column.width + BETWEEN for column in shown)
+    wanted = [column.width for column in shown if column.text]
+    for column in shown:
         if not column.text:
             table.add_column(column.heading, justify="right", no_wrap=True, min_width=column.width)
             continue
         width = column.width if sum(wanted) <= spare else max(min(column.width, spare // len(wanted)), NARROW)
         table.add_column(column.heading, overflow="fold", min_width=min(width, column.width))
-    for cells in zip(*(column.cells for column in kept), strict=True):
+    for cells in zip(*(column.cells for column in shown), strict=True):
         table.add_row(*cells)
     console.print(table)
-    _legend(console, kept)
-    left_out = [column.heading for column in columns if column not in kept]
+    _legend(console, shown)
+    left_out = [column.heading for column in columns if column not in shown]
     if left_out:
         note(console, f"no room for {', '.join(left_out)}{elsewhere and f': {elsewhere}'}")
 

@@ -337,7 +337,7 @@ def stacked(numbers: Iterable[Any]) -> Bounded:
 
 
 def exact(x: Any) -> Bounded:
-    """Return a plain number or array as one without an error; what is bounded already as it is."""
+    """Return a plain number or array as one without an error; bounded numbers are unchanged."""
     if isinstance(x, Bounded):
         return x
     return Bounded(np.asarray(x, dtype=np.float64) if np.ndim(x) else float(x))
@@ -574,7 +574,7 @@ def _logarithm(x: Any, function: Any, shift: float) -> Any:
     size = abs(value)
     error = size * ELEMENTARY
     if not x.is_exact:
-        # The lower end; that of 1 + x is rounded twice, by much beside its own size where x is near −1.
+        # The lower end; that of 1 + x is rounded twice, with a large relative error if x is near −1.
         low = a - r if not shift else (a - r + shift) - 4.0 * U * (abs(a) + r + shift)
         error = error + r / np.where(low > 0.0, low, np.nan)[()]
     return Bounded(value, _with_underflow(error * GROW, size, lambda: _vanishes(a + (shift - 1.0), r)))
@@ -626,7 +626,7 @@ def total(x: Any) -> Any:
 
 @quietly
 def _compensated(values: Floats, beyond: float = math.inf) -> tuple[float, float]:
-    """Return the sum and a bound on its error beside a last rounding; `beyond` where partial sums overflow.
+    """Return the sum and a bound on its error without the last rounding; `beyond` where partial sums overflow.
 
     The halves of a long array are added with their rounding errors, which are known exactly [Knuth], until it is short: many
     times faster than :func:`math.fsum`, and off by n u² log n at most.
@@ -673,7 +673,7 @@ def weighted_total(weight: Any, x: Any) -> Any:
 
 
 def by_rows(term: Callable[..., Any], *arrays: Any) -> Any:
-    """Return a sum over rows, taken in parts where there are many rows: parts stay in a processor's cache.
+    """Return a sum over rows, in parts if there are many rows: parts stay in a processor's cache.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What is computed without an error, or with a single rounding: sums, inner products, multipliers that balance two classes."""
+"""Operations without an error, or with a single rounding: sums, inner products, multipliers that balance two classes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Floats: TypeAlias = NDArray[np.float64]
 
 # The smallest positive number.
 SMALLEST = 2.0**-1074
-# Bits of a multiplier on the grid, beside those that the sum of all of them needs.
+# Bits of a multiplier on the grid, in addition to those of the sum of all multipliers.
 SUM_BITS = 62
 LARGEST_BITS = 50
 
@@ -97,7 +97,7 @@ def product_below(x: Floats | float, y: Floats | float) -> Floats:
 
 
 def _grid(largest: float, size: int) -> int:
-    """Return k of the grid 2^k on which so many numbers up to `largest` are added without rounding as integers."""
+    """Return k of the grid 2^k on which this many numbers up to `largest` are added as integers without rounding."""
     bits = min(LARGEST_BITS, SUM_BITS - max(1, int(size).bit_length()))
     return max(math.frexp(largest)[1] - bits, -1074)
 
@@ -124,8 +124,8 @@ def imbalance(alpha: Floats, y: Floats) -> float:
 def balanced(alpha: Floats, y: Floats, upper_bound: Floats | float) -> Floats:
     r"""Return multipliers near `alpha` with :math:`0 \le \alpha \le` `upper_bound` and :math:`y'\alpha = 0`, both exactly.
 
-    The class of the larger sum is scaled down to the other's, all are put on a grid of powers of two, towards 0, and what is
-    left of the imbalance is taken from the larger class in whole steps of the grid. Multipliers that meet the conditions
+    The class of the larger sum is scaled down to the other's, all are put on a grid of powers of two, towards 0, and the remaining imbalance is
+    subtracted from the larger class in whole steps of the grid. Multipliers that meet the conditions
     are returned as they are.
 
     Parameters
@@ -150,7 +150,7 @@ def balanced(alpha: Floats, y: Floats, upper_bound: Floats | float) -> Floats:
 
 
 def clipped(alpha: Floats, upper_bound: Floats | float) -> Floats:
-    """Return numbers between 0 and their upper bounds; what is no number becomes 0."""
+    """Return numbers between 0 and their upper bounds; NaN becomes 0."""
     if not np.isfinite(alpha).all():
         alpha = np.nan_to_num(alpha, nan=0.0, posinf=np.finfo(np.float64).max)
     return np.clip(alpha, 0.0, upper_bound)

@@ -29,7 +29,7 @@ def inner_error(terms: int, magnitude: Any) -> Any:
 
 
 def sums_above(sums: Any, terms: int) -> Any:
-    """Return numbers that are at least sums of so many products, none of them negative, from what was computed."""
+    """Return upper bounds of sums of this many non-negative products, from the computed sums."""
     return sums * growth(terms) + UNDERFLOW
 
 

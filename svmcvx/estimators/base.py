@@ -141,7 +141,7 @@ class CertifiedClassifier(_Fitted):
         return build
 
     def _settings(self) -> dict[str, Any]:
-        """Return the arguments of the builder, beside data and weights; by default the estimator's own parameters."""
+        """Return the arguments of the builder other than data and weights; by default the estimator's own parameters."""
         cls: Any = type(self)
         return {name: getattr(self, name) for name in _own_parameters(cls)}
 
@@ -203,7 +203,7 @@ class CertifiedClassifier(_Fitted):
         model = self.solution_.model
         self.classes_, self._codes = model.classes, None
         if hasattr(self, "shape_fit_"):
-            # Of an earlier fit; the number of rows is not kept.
+            # Of an earlier fit; the number of rows is not stored.
             del self.shape_fit_
         first = model.members[0] if isinstance(model, OneVsModel) else model
         self.n_features_in_ = cast(LinearModel, first).coef.size
@@ -250,7 +250,7 @@ class CertifiedClassifier(_Fitted):
         return float(np.average(predicted == labels, weights=weight))
 
     def guarantee(self, X: Any, y: Any) -> Guarantee:
-        """Return what is proved of every optimal machine, and keep it as ``guarantee_`` for the next two methods.
+        """Compute the guarantee of every optimal machine, and store it as ``guarantee_`` for the next two methods.
 
         Estimators do not keep the data that they were fitted to, and the proof needs them.
 
@@ -361,10 +361,10 @@ class CertifiedClassifier(_Fitted):
         """
         counts = np.bincount(data.labels.codes, minlength=data.labels.classes.size)
         of_class = self._weights_of_classes(data.labels.classes, counts)
-        kept = data.weighted_classes()
-        if kept.size < data.labels.classes.size:
-            of_class = None if of_class is None else of_class[kept]
-            data = self._without_other_classes(data, kept)
+        chosen = data.weighted_classes()
+        if chosen.size < data.labels.classes.size:
+            of_class = None if of_class is None else of_class[chosen]
+            data = self._without_other_classes(data, chosen)
         labels = data.labels
         request = self._request(data, cache)
         self.solution_, route = self._solve(request, data.weighted(of_class), warm_start)
@@ -377,15 +377,15 @@ class CertifiedClassifier(_Fitted):
         self.fit_status_ = int(self._warning is not None)
         return self
 
-    def _without_other_classes(self, data: TrainingData, kept: NDArray[np.intp]) -> TrainingData:
+    def _without_other_classes(self, data: TrainingData, chosen: NDArray[np.intp]) -> TrainingData:
         """Leave out the classes that have no weight, and say so."""
         classes = data.labels.classes
-        left_out = ", ".join(map(repr, np.delete(classes, kept).tolist()))
+        left_out = ", ".join(map(repr, np.delete(classes, chosen).tolist()))
         warnings.warn(
             f"sample_weight is zero for every observation of {left_out}, which is left out; it is never predicted",
             stacklevel=4,
         )
-        return data.of_classes(kept)
+        return data.of_classes(chosen)
 
     def _solve(self, request: Request, data: TrainingData, warm_start: Solution | None) -> tuple[Solution, Route]:
         """Choose the route and solve."""
@@ -432,7 +432,7 @@ class CertifiedClassifier(_Fitted):
         )
 
     def _weights_of_classes(self, classes: NDArray[Any], counts: NDArray[np.intp]) -> Floats | None:
-        """Return the weight of each class, of which there are so many observations; None where there are none."""
+        """Return the weight of each class, given the numbers of observations; None without class weights."""
         if self.class_weight is None:
             return None
         if not isinstance(self.class_weight, (str, Mapping)):

@@ -202,14 +202,14 @@ class BinaryClassifier(CertifiedClassifier):
             raise AttributeError(
                 "support_vectors_ exists for kernel machines; one with kernel=None keeps no rows of X: take X[support_]"
             )
-        kept: list[Any] = [member.vectors for member in members]
-        if any(vectors is None for vectors in kept):
+        parts: list[Any] = [member.vectors for member in members]
+        if any(vectors is None for vectors in parts):
             return np.empty((0, 0))
         rows, first = np.unique(np.concatenate([member.support for member in members]), return_index=True)
         chosen = first[np.searchsorted(rows, self.support_)]
-        if sp.issparse(kept[0]):
-            return sp.csr_array(sp.vstack(kept))[chosen]
-        return read_only(np.concatenate(kept)[chosen])
+        if sp.issparse(parts[0]):
+            return sp.csr_array(sp.vstack(parts))[chosen]
+        return read_only(np.concatenate(parts)[chosen])
 
     @property
     def intercept_(self) -> Floats:

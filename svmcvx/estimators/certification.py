@@ -307,12 +307,16 @@ def _certify_pair(
             f"the kernel {kernel} is indefinite on these data: the problem that SVC has worked on is not convex, and no dual "
             "point bounds its optimum; use a positive semidefinite kernel"
         )
-    kept = v[data.index]
+    coefficients = v[data.index]
     # The largest multiplier of a NuSVC is at its bound 1/ρ, or there is no loss, and any larger bound has the same solution.
-    C = float(svc.C) if isinstance(svc, SVC) else float((np.abs(kept) / data.weight).max())
+    C = float(svc.C) if isinstance(svc, SVC) else float((np.abs(coefficients) / data.weight).max())
     statement = PSVM(space=space, C=C, p=1.0)
     upper_bound = C * data.weight * (1.0 + ABOVE_UPPER_BOUND)
-    if (kept * data.y < 0).any() or (np.abs(kept) > upper_bound).any() or np.count_nonzero(kept) < np.count_nonzero(v):
+    if (
+        (coefficients * data.y < 0).any()
+        or (np.abs(coefficients) > upper_bound).any()
+        or np.count_nonzero(coefficients) < np.count_nonzero(v)
+    ):
         degenerate = (
             "" if isinstance(svc, SVC) else " (a NuSVC with too small a nu for its data has such multipliers as well)"
         )
@@ -324,8 +328,8 @@ def _certify_pair(
     if coef is not None:
         model = LinearModel(coef=coef, intercept=intercept, classes=data.classes, support=np.flatnonzero(v))
     else:
-        model = replace(space.model(kept), intercept=intercept)  # type: ignore[type-var]
-    return statement.certify(model, {"alpha": np.abs(kept)})
+        model = replace(space.model(coefficients), intercept=intercept)  # type: ignore[type-var]
+    return statement.certify(model, {"alpha": np.abs(coefficients)})
 
 
 def _certify_linear_svc(

@@ -193,7 +193,7 @@ def solve_parts(
     found: list[Solution] = []
     with time_limited(request.time_limit) as deadline:
         for done, part in enumerate(problems[:TIMED] if jobs > 1 else problems):
-            # The part of what is left that falls to one of the machines which are not yet solved.
+            # The share of the remaining time for one of the binary problems that are not yet solved.
             limited = request.limited_to(deadline.remaining * jobs / (len(problems) - done))
             found.append(limited.run(route, restricted(part), earlier[part.key]))
             if done + 1 == TIMED:

@@ -54,14 +54,14 @@ class TrainingData(NamedTuple):
         classes = np.arange(self.labels.classes.size)
         if self.sample_weight is None:
             return classes
-        kept = np.unique(self.labels.codes[self.sample_weight > 0])
-        return kept.astype(np.intp) if kept.size > 1 else classes
+        chosen = np.unique(self.labels.codes[self.sample_weight > 0])
+        return chosen.astype(np.intp) if chosen.size > 1 else classes
 
-    def of_classes(self, kept: NDArray[np.intp]) -> TrainingData:
-        """Return the same without the other classes, whose observations have no weight and count to the first of those kept."""
+    def of_classes(self, chosen: NDArray[np.intp]) -> TrainingData:
+        """Return the same without the other classes, whose observations have no weight and count to the first of those chosen."""
         codes, classes, features = self.labels.codes, self.labels.classes, self.labels.features
-        places = np.where(np.isin(codes, kept), np.searchsorted(kept, codes), 0)
-        return self._replace(labels=CodedLabels(places, classes[kept], features))
+        places = np.where(np.isin(codes, chosen), np.searchsorted(chosen, codes), 0)
+        return self._replace(labels=CodedLabels(places, classes[chosen], features))
 
 
 def iterations(solution: Solution) -> int:
@@ -122,7 +122,7 @@ class Request:
             check_number(self.cache_size, "cache_size", low=0, open_low=True)
 
     def limited_to(self, seconds: float) -> Request:
-        """Return the same with at most so many seconds, which may be infinite."""
+        """Return the same request with a time limit in seconds, which may be infinite."""
         if math.isinf(seconds):
             return self
         return replace(self, time_limit=max(min(seconds, self.time_limit or math.inf), LEAST_SECONDS))

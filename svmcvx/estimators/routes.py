@@ -6,8 +6,8 @@ time alone. What the solvers take stands in :mod:`svmcvx.catalogue`. The rule of
 
 1. No specialised solver for the formulation, or none that takes all the settings that were changed: general.
 2. A mixed-integer program, and no mixed-integer solver is installed: fast.
-3. Else fast. Where it does not certify the gap that was asked for, and there are at most as many observations as
-   ``second_opinion_up_to`` says, the general route is tried as well, and the narrower interval kept.
+3. Else fast. If it does not certify the wanted gap, and there are at most ``second_opinion_up_to`` observations, the general route is tried as well,
+and the narrower interval is returned.
 
 With several classes the size is that of the largest binary problem. A formulation outside the catalogue has the general
 route only.

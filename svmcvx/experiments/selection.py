@@ -42,7 +42,7 @@ Grid: TypeAlias = "Mapping[str, Sequence[Any]] | Sequence[Mapping[str, Sequence[
 
 # Equal means differ by less, others by more.
 ROUNDING: Final = 1e-12
-# Columns that HTML shows, beside the parameters.
+# Columns that HTML shows in addition to the parameters.
 SHOWN = (
     *(
         "mean_test_score",
@@ -459,7 +459,7 @@ def _exact(found: list[list[Row | None]]) -> dict[str, list[Any]]:
         np.array([[_number(row, name) for row in group] for group in found]).mean(axis=1) for name in names
     )
     most = np.nanmax(lower, initial=-math.inf)
-    # Means of different sums of the same shares differ by roundings; what is not known may be the best.
+    # Means of different sums of the same shares differ by roundings; an unknown value may be the best.
     may = ~(upper < most - ROUNDING)
     return {
         "mean_score_lower": list(lower),

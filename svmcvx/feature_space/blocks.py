@@ -40,7 +40,7 @@ class BlockRows:
         Positive weights.
     norms : ndarray of shape (m,)
         At least the norms of the rows as the formulation sees them.
-    kept : ndarray of int, or None
+    positive : ndarray of int, or None
         Indices of the rows with a positive weight; None for all.
     left_out : ndarray
         Labels of the other rows.
@@ -57,7 +57,7 @@ class BlockRows:
     y: Floats
     weight: Floats
     norms: Floats
-    kept: NDArray[np.intp] | None
+    positive: NDArray[np.intp] | None
     left_out: NDArray[Any]
     rows: int
     labels: NDArray[Any]
@@ -88,7 +88,7 @@ class BlockRows:
                 X = X.copy()
                 X.sum_duplicates()
             X = X.toarray() if dense else X
-        return X if self.kept is None else X[self.kept]
+        return X if self.positive is None else X[self.positive]
 
 
 class BlockSettings(NamedTuple):
@@ -265,11 +265,11 @@ def _pieces(pieces: ShardBlocks, parts: ShardState, settings: BlockSettings) -> 
     found = []
     for piece, rows in zip(pieces, parts["rows"], strict=True):
         rows.require_same(piece, settings.centre.size)
-        kept = np.zeros(rows.rows, dtype=bool)
-        kept[slice(None) if rows.kept is None else rows.kept] = True
+        weighted = np.zeros(rows.rows, dtype=bool)
+        weighted[slice(None) if rows.positive is None else rows.positive] = True
         positive, weight = np.zeros(rows.rows, dtype=np.intp), np.zeros(rows.rows)
-        positive[kept], weight[kept] = rows.y > 0, rows.weight
-        positive[~kept] = rows.left_out == settings.classes[1]
+        positive[weighted], weight[weighted] = rows.y > 0, rows.weight
+        positive[~weighted] = rows.left_out == settings.classes[1]
         if rows.rows:
             found.append(Piece(piece.X, settings.classes[positive], weight))
     return found

@@ -185,7 +185,7 @@ def _scan(
 ) -> tuple[ShardState, _Scanned]:
     """Validate a shard; store labels, weights and norms in its state, and return the results for all blocks."""
     quota, most_entries, seed = sampling
-    kept: list[BlockRows] = []
+    stored: list[BlockRows] = []
     known: list[PieceDigests] = []
     counted: list[int] = []
     weighed: list[Floats] = []
@@ -195,7 +195,7 @@ def _scan(
         piece, digests = _with_arrays(raw, parts, k), PieceDigests.of(raw)
         known.append(digests)
         if piece.X.shape[0] == 0:
-            kept.append(
+            stored.append(
                 BlockRows(np.zeros(0), np.zeros(0), np.zeros(0), None, np.zeros(0), 0, np.zeros(0), number + k, digests)
             )
             counted.append(0)
@@ -216,7 +216,7 @@ def _scan(
             X, codes, weight = X[chosen], codes[chosen], weight[chosen]
         data = BinaryData(X, codes.astype(np.float64), weight, np.arange(codes.size), labels, codes.size)
         norms = row_norms_above(LinearSpace(data, intercept, centre).X)
-        kept.append(
+        stored.append(
             BlockRows(codes.astype(np.float64), weight, norms, chosen, left_out, m, labels, number + k, digests)
         )
         counted.append(m)
@@ -226,8 +226,8 @@ def _scan(
         stiffest = max(stiffest, float((weight * norms**2).max(initial=0.0)))
         if codes.size:
             sampled.append(_some(X, labels[codes], weight, quota, most_entries, (seed, number + k)))
-    present = [rows.labels[weights > 0] for rows, weights in zip(kept, weighed, strict=True)]
-    return {"rows": kept}, _Scanned(counted, present, weighed, entries, largest, stiffest, sampled, known)
+    present = [rows.labels[weights > 0] for rows, weights in zip(stored, weighed, strict=True)]
+    return {"rows": stored}, _Scanned(counted, present, weighed, entries, largest, stiffest, sampled, known)
 
 
 def _with_arrays(piece: Piece, parts: ShardState, k: int) -> Piece:

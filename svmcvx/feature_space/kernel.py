@@ -279,7 +279,7 @@ class KernelSpace(FeatureSpace):
 
     @cached_property
     def _all_columns(self) -> KernelColumns | None:
-        """All columns, kept where they are few: what is prepared of them serves every point; None elsewhere."""
+        """All columns, prepared once for all points if there are few; None otherwise."""
         few = not sp.issparse(self.data.X) and self.data.X.size <= self.block_entries
         return self.columns() if few else None
 
@@ -303,7 +303,7 @@ class KernelSpace(FeatureSpace):
         return self._bounded_point(v, scores, sums_above(magnitude, terms), found.entries, terms)
 
     def _cached_product(self, support: NDArray[np.intp], chosen: Floats) -> KernelProduct:
-        """Return the product from a matrix that is kept beyond this space, block by block.
+        """Return the product with the cached matrix, block by block.
 
         The matrix is that of a symmetric function: its rows, which lie together in memory, stand for its columns.
         """

@@ -297,7 +297,7 @@ def read(constraints: Sequence[cp.Constraint], names: Mapping[int, str], known: 
     usable = {number: form for number, form in enumerate(forms) if form is not None}
     pieces = [part for form in usable.values() for part in form.parts]
     groups: list[Group] = []
-    kept: list[tuple[dict[str, Any], Floats]] = []
+    parsed: list[tuple[dict[str, Any], Floats]] = []
     size = 0
     compiled = iter(_compiled(pieces, names))
     for number, form in usable.items():
@@ -308,16 +308,16 @@ def read(constraints: Sequence[cp.Constraint], names: Mapping[int, str], known: 
         kind, limits, coefficients, offset, scale = found
         rows = slice(size, size + offset.size)
         groups.append(Group(kind, rows, limits, form.order, number, scale))
-        kept.append((coefficients, offset))
+        parsed.append((coefficients, offset))
         size = rows.stop
-    variables = {name: matrix.shape[1] for coefficients, _ in kept for name, matrix in coefficients.items()}
+    variables = {name: matrix.shape[1] for coefficients, _ in parsed for name, matrix in coefficients.items()}
     matrices = {
         name: sp.csr_array(
-            sp.vstack([part.get(name, sp.csr_array((offset.size, width))) for part, offset in kept], format="csr")
+            sp.vstack([part.get(name, sp.csr_array((offset.size, width))) for part, offset in parsed], format="csr")
         )
         for name, width in variables.items()
     }
-    offsets = np.concatenate([offset for _, offset in kept]) if kept else np.zeros(0)
+    offsets = np.concatenate([offset for _, offset in parsed]) if parsed else np.zeros(0)
     left_out = frozenset(range(len(constraints))) - {group.constraint for group in groups}
     return AddedRows(tuple(groups), matrices, offsets, left_out)
 

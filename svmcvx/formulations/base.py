@@ -101,12 +101,12 @@ class Formulation(ShortRepr, ABC):
     @property
     @abstractmethod
     def hyperparameters(self) -> dict[str, Any]:
-        """The values that define the problem, beside the data."""
+        """The values that define the problem, together with the data."""
 
     @property
     @abstractmethod
     def facts(self) -> Mapping[str, float]:
-        """Numbers that belong beside a certificate."""
+        """Numbers that are shown with a certificate."""
 
     @abstractmethod
     def evaluate(self, model: Any) -> Bounded:
@@ -138,7 +138,7 @@ class Formulation(ShortRepr, ABC):
         return replace(self, **values)
 
     def with_added_constraints(self) -> Self:
-        """Return the statement that holds beside further constraints; the same unless a part of it rests on an optimum."""
+        """Return the statement with further constraints; the same unless a part of it rests on an optimum."""
         return self
 
     def recover_from(self, variables: Mapping[str, Any], multipliers: Mapping[str, Any]) -> RecoveredPoints:
@@ -198,18 +198,18 @@ class Formulation(ShortRepr, ABC):
         return None
 
     def explain(self, status: str) -> str:
-        """Say what a status such as ``"infeasible"`` or ``"unbounded"`` means for these data, where there is no point."""
+        """Explain a status such as ``"infeasible"`` or ``"unbounded"`` for these data, if there is no point."""
         if status in (Status.TIME_LIMIT, Status.INTERRUPTED):
             return "no feasible point was found before the solver was stopped; raise time_limit"
         return f"the problem is {status}"
 
     @property
     def details(self) -> Mapping[str, Floats]:
-        """Arrays that belong beside an answer, indexed like the data that were passed in; none by default."""
+        """Arrays that are part of an answer, indexed like the data that were passed in; none by default."""
         return {}
 
     def residuals(self, model: Any, dual: Dual) -> Mapping[str, float]:
-        """Numbers for the certificate of a model and the dual point kept with it; none by default."""
+        """Numbers for the certificate of a model and its dual point; none by default."""
         return {}
 
     def objective(self, model: Model) -> float:
@@ -249,7 +249,7 @@ class BinaryStatement(Formulation):
 
     @cached_property
     def y(self) -> Floats:
-        """Labels ±1 of the observations that are kept, those of positive weight."""
+        """Labels ±1 of the observations of positive weight."""
         return self.space.data.y
 
     @cached_property
@@ -300,7 +300,7 @@ class BinaryStatement(Formulation):
         return {}
 
     def spread(self, model: Any) -> Mapping[str, Floats]:
-        """What a proof needs of a model beside its coefficients; nothing by default."""
+        """The arrays of a model that a proof needs in addition to its coefficients; nothing by default."""
         return {}
 
     def entry(self, dual: Dual, name: str) -> Floats:

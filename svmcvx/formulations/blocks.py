@@ -268,7 +268,7 @@ def _coded(
         bound = statement.largest_multiplier()
         inside = (alpha > 0) & (alpha < bound)
         code = np.zeros(rows.rows, dtype=np.uint8)
-        code[slice(None) if rows.kept is None else rows.kept] = np.where(inside, 2, np.where(alpha > 0, 1, 0))
+        code[slice(None) if rows.positive is None else rows.positive] = np.where(inside, 2, np.where(alpha > 0, 1, 0))
         found.append((code, np.array(alpha[inside])))
     return {}, found
 

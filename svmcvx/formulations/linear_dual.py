@@ -55,7 +55,7 @@ class LinearTerm:
 
 
 class LinearDual:
-    """The dual side of a statement with ½‖w‖² and no free intercept, beside a linear term.
+    """The dual side of a statement with ½‖w‖² and no free intercept, plus a linear term.
 
     Parameters
     ----------
@@ -73,7 +73,7 @@ class LinearDual:
         return frozenset(("w",)) if isinstance(self.space, LinearSpace) and self.space.factor_is_data else frozenset()
 
     def values(self, model: BinaryModel, variables: Mapping[str, Any]) -> dict[str, Bounded]:
-        """Return the values of :attr:`variables` at a model, `variables` for what is no part of it."""
+        """Return the values of :attr:`variables` at a model; `variables` has the values that are not part of the model."""
         if "w" not in self.variables:
             return {}
         w = np.asarray(model.coef)  # type: ignore[attr-defined]
@@ -129,7 +129,7 @@ class LinearDual:
 
 @runtime_checkable
 class HasLinearDual(Protocol):
-    """A statement whose dual side can have a linear term beside."""
+    """A statement whose dual side can have an added linear term."""
 
     def linear_dual(self) -> LinearDual:
         """Return that dual side."""

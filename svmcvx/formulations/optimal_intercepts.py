@@ -181,7 +181,7 @@ def _flows(alpha: Floats, codes: NDArray[np.intp], others: NDArray[np.intp]) -> 
 
 
 def _reach(distance: Floats, size: int) -> float:
-    """Return the largest step of an intercept within which about so many observations change, infinite for all of them."""
+    """Return the largest step of an intercept in which about `size` observations change, infinite for all of them."""
     if distance.size <= size:
         return math.inf
     reach = float(np.partition(distance, size)[size])
@@ -205,7 +205,7 @@ def _solve_window(
     c = width + 1
     s = weight[window]
     columns = np.arange(m * width)
-    # Rows of the balance: what each class receives, less what is taken from it.
+    # Rows of the balance: inflow minus outflow of each class.
     balance = sp.csr_array(
         (
             np.r_[np.repeat(s, width), -np.repeat(s, width)],
@@ -252,7 +252,7 @@ def tight_ranges(
     n, c = gamma.shape[0], gamma.shape[1] + 1
     near = AT_BOUND * domain.largest if math.isfinite(domain.largest) else 0.0
     rows = np.arange(n)
-    # Of all classes, the own one with slack 0 and with what is left of the sum.
+    # For all classes; the own class has slack 0 and the rest of the sum.
     slack = np.zeros((n, c))
     gives, takes = np.ones((n, c), dtype=bool), np.ones((n, c), dtype=bool)
     np.put_along_axis(slack, others, gamma, axis=1)

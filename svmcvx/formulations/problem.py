@@ -375,7 +375,7 @@ class ConstrainedStatement(Formulation):
 
     @property
     def _linear(self) -> LinearDual:
-        """The dual side of the statement beside a linear term."""
+        """The dual side of the statement plus a linear term."""
         statement: Any = self.whole
         found: LinearDual = statement.linear_dual()
         return found
@@ -550,11 +550,11 @@ def values_restored(problem: ConstrainedProblem) -> Iterator[None]:
     """Leave the variables and multipliers as they are, whatever is solved inside."""
     constraints = problem.constraints
     leaves = [*problem.variables(), *(leaf for constraint in constraints for leaf in constraint.dual_variables)]
-    kept = [(leaf, leaf.value) for leaf in leaves]
+    saved = [(leaf, leaf.value) for leaf in leaves]
     try:
         yield
     finally:
-        for leaf, value in kept:
+        for leaf, value in saved:
             leaf.save_value(value)
 
 

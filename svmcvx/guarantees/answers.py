@@ -1,4 +1,4 @@
-"""What is known of the predictions of every optimal machine: intervals of scores, possible classes, intervals of accuracies."""
+"""Guarantees on the predictions of every optimal machine: intervals of scores, possible classes, intervals of accuracies."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ class CertifiedScores:
 
 
 class Guarantee(ShortRepr, ABC):
-    """What is known of every optimal machine of a problem; see :func:`guarantee`.
+    """Guarantees on every optimal machine of a problem; see :func:`guarantee`.
 
     Attributes
     ----------

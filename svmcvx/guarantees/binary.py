@@ -43,7 +43,7 @@ SCORE_ROOM: Final = 2.0**-20
 
 @dataclass(frozen=True, eq=False, repr=False)
 class BinaryGuarantee(Guarantee):
-    """What is known of every optimal machine of two classes; see :func:`svmcvx.guarantee`.
+    """Guarantees on every optimal machine of two classes; see :func:`svmcvx.guarantee`.
 
     Attributes
     ----------

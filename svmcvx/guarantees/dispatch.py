@@ -15,7 +15,7 @@ __all__ = ["guarantee"]
 
 
 def guarantee(solution_or_estimator: Any, X: Any, y: Any) -> Guarantee:
-    r"""Return what is proved of *every* optimal machine of a problem: intervals of its scores, its labels, its accuracy.
+    r"""Return guarantees on *every* optimal machine of a problem: intervals of its scores, its labels, its accuracy.
 
     A certificate says how far a model's objective is from the optimum. This says what the optimum itself predicts: with U − L the width of
     the interval, the scores of the optimal machines on any row lie in an interval of about :math:`\sqrt{U - L}` times a distance that is often

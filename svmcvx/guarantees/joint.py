@@ -66,7 +66,7 @@ JOINT = (*CLASSICAL, "m3svm")
 
 @dataclass(frozen=True, eq=False, repr=False)
 class JointGuarantee(Guarantee):
-    """What is known of every optimal machine with one score a class; see :func:`svmcvx.guarantee`.
+    """Guarantees on every optimal machine with one score a class; see :func:`svmcvx.guarantee`.
 
     Attributes
     ----------

@@ -185,8 +185,8 @@ class PowerTerms(DualTerms):
 class EntropyTerms(DualTerms):
     r"""Entropies of a multiplier and of the rest of its weight, for softmax and logistic losses.
 
-    With r what is left, :math:`g' = \log(r/a)`. As :math:`\log(1+t) \le t - t^2/2 + t^3/3` for t > −1, what each entropy falls short of its tangent
-    by is at most :math:`a\,t^2(\tfrac12 - t/6 + t^2/3)` at the relative change t = δ/a, and with −δ/r for what is left.
+    With the rest r, :math:`g' = \log(r/a)`. As :math:`\log(1+t) \le t - t^2/2 + t^3/3` for t > −1, the tangent minus the entropy is at most
+    :math:`a\,t^2(\tfrac12 - t/6 + t^2/3)` at the relative change t = δ/a, and with −δ/r for the rest.
 
     Parameters
     ----------

@@ -86,7 +86,7 @@ def on_grid(c: Floats, taker: int) -> Floats:
     c : ndarray of shape (r, m)
         With sums that are about 1.
     taker : int
-        The row that takes what is left of 1.
+        The row that receives the rest of 1.
     """
     r = c.shape[0]
     largest = np.abs(c).max(axis=0)

@@ -343,7 +343,7 @@ class KernelPoints(Points):
 
     @cached_property
     def distance(self) -> float:
-        """How far the mean may be from that of the two models, beside their rounding: half of what each may be moved."""
+        """Bound on the distance of the mean from the mean of the two models, without their rounding: half of what each may be moved."""
         off = 0.5 * self.moved
         v = exact(self.v)
         if not v.is_exact:

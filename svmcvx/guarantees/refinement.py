@@ -47,7 +47,7 @@ def scores_in_pieces(exact: Guarantee, rows: Features) -> CertifiedScores:
 
 
 class _Rows:
-    """Rows that are to be decided, and what is known of them: a row that is decided once stays so.
+    """Rows whose labels are to be decided, and their bounds: a row that is decided once stays so.
 
     Parameters
     ----------

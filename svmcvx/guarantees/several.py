@@ -25,7 +25,7 @@ Mask: TypeAlias = NDArray[np.bool_]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class OneVsGuarantee(Guarantee):
-    """What is known of every combination of optimal binary machines; see :func:`svmcvx.guarantee`.
+    """Guarantees on every combination of optimal binary machines; see :func:`svmcvx.guarantee`.
 
     Attributes
     ----------

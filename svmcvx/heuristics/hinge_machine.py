@@ -205,7 +205,7 @@ def restricted_point(geometry: SignedRows, kept: Bools, M: Floats, C: float | No
     cost = np.full(kept.size, math.inf)
     rows = [np.flatnonzero(kept | limited)]
     if C is not None:
-        # A loss of at most 2 is a margin of at least −1: a hard row beside the hinge.
+        # A loss of at most 2 is a margin of at least −1: a hard row in addition to the hinge.
         cost[kept] = C * geometry.weight[kept]
         rows.append(np.flatnonzero(kept))
         threshold = np.concatenate([threshold[rows[0]], np.full(rows[1].size, -1.0 + CLEAR)])

@@ -33,7 +33,7 @@ def on_cluster(
     rows : int
         At least 1.
     part : callable
-        Returns what is sent of the rows in a slice.
+        Returns the data of the rows in a slice that are sent.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""Blocks of the kernel matrix between rows and columns that are kept ready, and products with it that store no more than a tile."""
+"""Blocks of the kernel matrix between rows and prepared columns, and products with it that store no more than a tile."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Floats: TypeAlias = NDArray[np.float64]
 
 # Entries of a tile: in double precision 1 MiB, which stays in the cache of one core while it is computed and used.
 TILE_ENTRIES = 2**17
-# Columns of a tile, where there are enough rows.
+# Columns of a tile, if there are enough rows.
 TILE_COLUMNS = 512
 # Rows whose coordinates are prepared at a time.
 PREPARED = 2**14
@@ -82,7 +82,7 @@ class KernelColumns:
         Rows of data.
     dtype : float64 or float32
     centre : ndarray of shape (d,), optional
-        What is subtracted from dense data for an RBF kernel; the mean of `columns` by default.
+        Subtracted from dense data for an RBF kernel; the mean of `columns` by default.
     tile_entries : int
         Entries of a tile in double precision; twice as many in single precision.
     """
@@ -175,7 +175,7 @@ class KernelColumns:
         close = -float(np.finfo(self.dtype).eps ** LOST) * largest
         if tile.size and not float(tile.max()) < close:
             found = np.flatnonzero(tile >= close)
-            # From the rows as they were passed: centred ones have lost the digits of what is close but far from the centre.
+            # From the rows as they were passed: centring has cost digits of rows that are close to each other but far from the centre.
             raw, others = self._data_rows[rows], self._data_columns[columns]
             for start in range(0, found.size, 65536):
                 i, j = np.divmod(found[start : start + 65536], tile.shape[1])
@@ -261,12 +261,12 @@ class KernelColumns:
         return found
 
     def _part(self, rows: slice) -> tuple[Any, ...]:
-        """Return what is kept of some rows."""
-        kept = (self._data_rows[rows], self._rows[rows])
-        return (*kept, self._row_halves[rows], self._row_shares[rows]) if self._product else kept
+        """Return the prepared parts of some rows."""
+        parts = (self._data_rows[rows], self._rows[rows])
+        return (*parts, self._row_halves[rows], self._row_shares[rows]) if self._product else parts
 
     def _with_rows(self, part: tuple[Any, ...]) -> Self:
-        """Return the same columns for other rows, of which this is kept."""
+        """Return the same columns for other rows, given their prepared parts."""
         found = copy.copy(self)
         found._data_rows, found._rows = part[:2]
         if self._product:

@@ -63,7 +63,7 @@ class EntryError(NamedTuple):
 
     @classmethod
     def none(cls, m: int, n: int) -> EntryError:
-        """Return that of a matrix whose entries are what is meant."""
+        """Return the error of an exact matrix."""
         return cls(np.zeros(m), np.zeros(n), np.zeros(m), np.zeros(n), 0.0)
 
     def of_products(self, magnitude: Floats, weighted: Floats, v: Floats) -> Floats:
@@ -87,7 +87,7 @@ class EntryError(NamedTuple):
         return np.asarray(bound * (1.0 + (v.shape[0] + 8) * 2.0 * U) + UNDERFLOW)
 
     def rounded(self, times: float) -> EntryError:
-        """Return that of entries that were rounded so many times more."""
+        """Return the error of entries after this many more roundings."""
         return self._replace(rows=self.rows + times * U)
 
     def of_positive_part(self, size: float) -> EntryError:

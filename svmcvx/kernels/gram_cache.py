@@ -1,4 +1,4 @@
-"""Gram matrices that are kept from one problem to the next on the same data.
+"""A cache of Gram matrices for several problems on the same data.
 
 A path over C, a comparison of formulations, or any other run of solves on one training set evaluates the same kernel
 again and again. A :class:`GramCache` is passed to those that share it by the kernel: ``cache.kernel(RBF(0.1))``.
@@ -26,7 +26,7 @@ __all__ = ["CachedGram", "CachedKernel", "GramCache"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
-# Default share of the free memory, and the bytes that are enough: what is kept then does not depend on what else the machine does.
+# Default share of the free memory, and a number of bytes that suffices, so that the cache seldom depends on other programs.
 SHARE, ENOUGH = 0.25, 2.0**32
 
 
@@ -62,7 +62,7 @@ class CachedGram:
         return self.kernel.error_of(self.X, self.X, self.matrix) if self.known_error is None else self.known_error
 
     def product(self, v: Floats, evaluate: Callable[[], KernelProduct]) -> KernelProduct:
-        """Return what evaluates to the product with `v`, which is kept for the next problem: that starts from these coefficients."""
+        """Return the product with `v`, cached for the next problem, which starts from these coefficients."""
         if self._latest is None or not np.array_equal(self._latest[0], v):
             self._latest = v.copy(), evaluate()
         return KernelProduct(*(part.copy() for part in self._latest[1]))
@@ -96,15 +96,15 @@ class _KeptCross:
 
 
 class GramCache:
-    """Gram matrices of some kernels on some data, kept from one problem to the next.
+    """Cached Gram matrices of some kernels on some data.
 
     It owns what it keeps: rows are copied, so that data which change afterwards are other data. A matrix that does not
-    fit is not kept; solvers then do as they do without. A cache belongs to one thread.
+    fit is not stored; solvers then work as without a cache. A cache belongs to one thread.
 
     Parameters
     ----------
     share : float
-        Share of the memory that is free now which kept matrices, and their factors, may take together; 4 GiB at most.
+        Share of the free memory that all stored matrices and their factors may use together; at most 4 GiB.
 
     Examples
     --------
@@ -128,11 +128,11 @@ class GramCache:
         return self._budget - sum(gram.bytes for gram in self._grams) - sum(cross.bytes for cross in self._crosses)
 
     def kernel(self, kernel: Kernel) -> CachedKernel:
-        """Return a kernel with the same values whose Gram matrices on training data are kept here."""
+        """Return a kernel with the same values whose Gram matrices on training data are cached here."""
         return CachedKernel(kernel, self)
 
     def gram(self, kernel: Kernel, X: Features, evaluate: Callable[[], Floats]) -> CachedGram | None:
-        """Return the kept matrix of a kernel on these rows, after evaluating it if it is new.
+        """Return the cached matrix of a kernel on these rows; it is evaluated if it is new.
 
         Parameters
         ----------
@@ -160,7 +160,7 @@ class GramCache:
         return self._grams[-1]
 
     def cross(self, kernel: Kernel, A: Features, B: Features) -> Floats | None:
-        """Return the kept matrix of a kernel between new rows and those of a training set, evaluated once.
+        """Return the cached matrix of a kernel between new rows and those of a training set, evaluated once.
 
         Parameters
         ----------
@@ -171,7 +171,7 @@ class GramCache:
         Returns
         -------
         ndarray of shape (m, n), or None
-            Not to be changed. None if there is no room for it beside what is kept.
+            Read-only. None if there is no room for it in the cache.
         """
         for entry in self._crosses:
             if entry.kernel == kernel and _same(entry.A, A) and _same(entry.B, B):

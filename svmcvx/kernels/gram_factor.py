@@ -24,7 +24,7 @@ SQUARE = 256
 
 # Share of the lengths of two observations by which the kernel of the two may depend on their order.
 ASYMMETRY = 1e-8
-# Rows compared with columns at a time, so that what is compared stays in the processor's cache.
+# Rows that are compared with columns at a time, so that both stay in the processor's cache.
 ROWS = 64
 # An entry times a usual cost still is a number.
 LARGEST_ENTRY = 1e250
@@ -38,13 +38,13 @@ class GramFactor:
     ----------
     L : ndarray of shape (n, rank)
     rank : int
-        Numerical rank; columns of `L` (at least one column is kept).
+        Numerical rank; columns of `L` (at least one).
     clipped_mass : float
         :math:`\sum|\lambda_i^-| / \sum|\lambda_i|`, the share of the spectrum that was negative and was set
         to zero; 0 for a factor by Cholesky.
     method : "cholesky" or "eigh"
     projector : ndarray of shape (n, rank) or None
-        Orthonormal basis `U` of the part kept, when more than rounding was clipped: then ``K_+ = UU'K``.
+        Orthonormal basis `U` of the positive part, if more than rounding was clipped: then ``K_+ = UU'K``.
     values : ndarray of shape (rank,) or None
         For a factor by eigenvalues: these, of the matrix in units of `unit`.
     unit : ndarray of shape (n,) or None
@@ -105,18 +105,17 @@ def gram_factor(K: Floats, *, indefinite: str = "error") -> GramFactor:
         return GramFactor(L=cholesky(K), rank=n, clipped_mass=0.0, method="cholesky")
     except np.linalg.LinAlgError:
         pass
-    # In units of each observation's own length, so that a few long ones do not hide what is wrong, or what has a rank, among
-    # the others.
+    # In units of each observation's length, so that a few long observations do not hide negative or small eigenvalues of the others.
     length = np.sqrt(np.maximum(np.diagonal(K), 0.0))
     unit = np.where(length > 0, length, 1.0)
     values, vectors = run_with_deadline(np.linalg.eigh, K / unit[:, None] / unit[None, :])
     rounding = 10 * n * np.finfo(np.float64).eps * float(np.abs(values).max(initial=0.0))
-    kept = values > rounding
+    significant = values > rounding
     if not (values < -rounding).any():
-        rank = int(kept.sum())
-        L = unit[:, None] * (vectors[:, kept] * np.sqrt(values[kept])) if rank else np.zeros((n, 1))
+        rank = int(significant.sum())
+        L = unit[:, None] * (vectors[:, significant] * np.sqrt(values[significant])) if rank else np.zeros((n, 1))
         return GramFactor(
-            L=L, rank=rank, clipped_mass=_negative_share(values), method="eigh", values=values[kept], unit=unit
+            L=L, rank=rank, clipped_mass=_negative_share(values), method="eigh", values=values[significant], unit=unit
         )
     if indefinite == "error":
         raise DataError(
@@ -125,16 +124,16 @@ def gram_factor(K: Floats, *, indefinite: str = "error") -> GramFactor:
             "kernel, or pass indefinite='clip' to replace the Gram matrix by its positive part (recorded in the certificate)"
         )
     values, vectors = run_with_deadline(np.linalg.eigh, K)
-    kept = values > 10 * n * np.finfo(np.float64).eps * float(np.abs(values).max(initial=0.0))
-    rank = int(kept.sum())
-    basis = vectors[:, kept]
+    significant = values > 10 * n * np.finfo(np.float64).eps * float(np.abs(values).max(initial=0.0))
+    rank = int(significant.sum())
+    basis = vectors[:, significant]
     return GramFactor(
-        L=basis * np.sqrt(values[kept]) if rank else np.zeros((n, 1)),
+        L=basis * np.sqrt(values[significant]) if rank else np.zeros((n, 1)),
         rank=rank,
         clipped_mass=_negative_share(values),
         method="eigh",
         projector=basis,
-        values=values[kept],
+        values=values[significant],
     )
 
 

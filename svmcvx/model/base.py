@@ -52,7 +52,7 @@ class Model(ShortRepr, ABC):
         return f"classes {listed(map(repr, self.classes.tolist()))}"
 
     def _described(self) -> dict[str, str]:
-        """What is worth showing beside the classes, by its label."""
+        """Fields that are shown in addition to the classes, by their labels."""
         return {"Support": quantity(self.n_support, "support vector")}
 
     def _html_tables(self) -> list[str]:

@@ -165,8 +165,8 @@ class KernelModel(BinaryModel):
             object.__setattr__(self, name, frozen(getattr(self, name)))
         object.__setattr__(self, "intercept", float(self.intercept))
         if self.vectors is not None:
-            kept = self.vectors.copy() if sp.issparse(self.vectors) else frozen(self.vectors)
-            object.__setattr__(self, "vectors", kept)
+            copied = self.vectors.copy() if sp.issparse(self.vectors) else frozen(self.vectors)
+            object.__setattr__(self, "vectors", copied)
         elif not isinstance(self.kernel, Precomputed):
             raise DataError("vectors is None, which only a precomputed kernel allows; pass the support vectors")
 
@@ -219,7 +219,7 @@ class KernelModel(BinaryModel):
         sums, bounds = np.zeros(X.shape[0]), np.zeros(X.shape[0])
         rows = max(1, BLOCK_ENTRIES // max(1, v.size))
         for start in range(0, X.shape[0], rows):
-            # What such a kernel returns is what is meant.
+            # The values of such a kernel are exact by definition.
             part = slice(start, start + rows)
             block: Any = X[part][:, self.support] if self.vectors is None else self.kernel(X[part], self.vectors)
             sums[part] = block @ v

@@ -23,7 +23,7 @@ def line_search(derivative: Callable[[float], float], start: float) -> float:
     Parameters
     ----------
     derivative : callable
-        :math:`\phi'(t)`; what is not finite counts as positive.
+        :math:`\phi'(t)`; values that are not finite count as positive.
     start : float
         :math:`\phi'(0)`, negative.
 
@@ -35,7 +35,7 @@ def line_search(derivative: Callable[[float], float], start: float) -> float:
     Notes
     -----
     t = 1 is tried first, then twice as much until the minimum is passed. In the bracket it is regula falsi in the Illinois variant,
-    which halves the derivative at the end that is kept, as derivatives may jump.
+    which halves the derivative at the retained end, since derivatives may jump.
 
     Source: [DowellJarratt].
     """

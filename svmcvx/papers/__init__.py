@@ -1,4 +1,4 @@
-"""The tables of the papers, computed again beside the printed numbers."""
+"""The tables of the papers: computed again, and compared with the printed numbers."""
 
 from svmcvx.papers.figures import write_figures, write_report
 from svmcvx.papers.published import published, published_names

@@ -40,7 +40,7 @@ REPEATS, QUICK_REPEATS = 20, 2
 ROWS, COLUMNS = (100, 200, 500, 1000), (3, 5, 10, 30)
 QUICK_ROWS, QUICK_COLUMNS = (100, 200), (3, 10)
 SIGMAS, OUTLIERS = (0.2, 0.5, 1.0), ("none", "clustered", "spread")
-# Beside the table: clustered outliers with half the probability that is printed.
+# In addition to the table: clustered outliers with half the printed probability.
 HALF, HALF_SHARE = "clustered, half as many", 0.05
 TAUS, REAL_TAUS = (0.1, 0.2, 0.3), (0.0, 0.1, 0.2, 0.3)
 TESTED = 100_000
@@ -51,7 +51,7 @@ TOL = 1e-6
 ROUNDING = 0.05
 # Values of κ from which the λ of the others are interpolated.
 KNOTS = 12
-# Of the first repetition, up to so many columns, the conic problem that is chosen is solved by Clarabel too.
+# Number of columns up to which the chosen conic problem of the first repetition is solved by Clarabel, too.
 CHECKED_COLUMNS = 10
 # The data sets of Table 3, by how it prints them.
 SETS = {
@@ -260,7 +260,7 @@ def _printed(line: Any, column: str) -> tuple[float, float]:
 def _entry(
     rows: pd.DataFrame, method: str, printed: tuple[float, float], printed_over: int, left_out: str = "missing"
 ) -> dict[str, Any]:
-    """Return the part of a row that says what the trials give, beside the printed mean and standard deviation, in per cent."""
+    """Return the part of a row with the results of the trials next to the printed mean and standard deviation, in per cent."""
     mean, sd = printed
     entry: dict[str, Any] = {"method": method, "published": mean, "published_sd": sd}
     if not len(rows):
@@ -290,7 +290,7 @@ def _entry(
 
 
 def _checked(found: Trials) -> tuple[str, ...]:
-    """Return what is said of the sample that Clarabel has solved too."""
+    """Return the note on the sample that Clarabel has solved, too."""
     rows = found.done()
     if "clarabel_gap" not in rows or rows["clarabel_gap"].isna().all():
         return ()

@@ -106,7 +106,7 @@ class Hyperparameters(NamedTuple):
 # The paper's text, as we have it, has lost its own. C and γ are those at which the hinge has, on the sets of Table 5.3, about the training
 # accuracies and numbers of support vectors that are printed; σ and ι those of a few with which the ADMM comes nearest to its tolerance.
 SETTINGS = Hyperparameters(C=3.0, sigma=5.97, iota=1.0)
-# Others that are tried on Double Circles and Double Moons of so many points: penalties in units of C (from 2 on the ADMM stays at zero), and
+# Other values that are tried on Double Circles and Double Moons of this size: penalties in units of C (from 2 on the ADMM stays at zero), and
 # dual steps.
 TRIED, TRIED_UP_TO = tuple(product((0.1, 0.5, 1.39, 1.99), (0.3, 1.0, 1.6))), 500
 
@@ -143,7 +143,7 @@ def split(X: Floats, y: Floats, seed: int) -> Split:
 
 
 def steps(part: Split, settings: Hyperparameters, cap: int) -> Iterate:
-    """Return where the paper's ADMM is after at most so many iterations."""
+    """Return the iterate of the paper's ADMM after a number of iterations."""
     K = kernel(part.X).block(part.X, part.X)
     return admm(
         PenalisedSystem.of(settings.sigma, K=K),

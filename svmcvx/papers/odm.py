@@ -46,7 +46,7 @@ Floats: TypeAlias = NDArray[np.float64]
 SPLIT = Split(0.5, stratify=False)
 # These are printed with 232 observations, as many as the votes have complete rows.
 VOTES = "house-votes, complete rows"
-# The sets, by how the tables print them. What is not named here is called the same.
+# The sets, by how the tables print them. Other sets have the same names.
 SOURCES = {
     "austra": "australian",
     "breast": "breast-cancer-ljubljana",

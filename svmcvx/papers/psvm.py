@@ -52,7 +52,7 @@ SETS = {
     "Wine": ("wine-quality", 0.9),
     "Banknote": ("banknote", 0.7),
 }
-# Of a row, what is printed.
+# Printed columns of a row.
 SHOWN = (
     "dataset",
     "p",

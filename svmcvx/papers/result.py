@@ -121,7 +121,7 @@ def every_kth(values: Sequence[Any], k: int) -> list[Any]:
 def compared(
     what: str, published_pct: float, task: Mapping[str, Any] | None, why_not: str = "missing"
 ) -> dict[str, float | bool | str]:
-    """Return the part of a row that says what a task of a study gives, beside the printed accuracy.
+    """Return the part of a row with the result of a task of a study next to the printed accuracy.
 
     Parameters
     ----------
@@ -131,7 +131,7 @@ def compared(
     task : mapping or None
         A row of :attr:`Study.frame`; None if there is none.
     why_not : str
-        What is said then.
+        The note for this case.
     """
     if task is None or math.isnan(task["accuracy"]):
         return {what: math.nan, f"{what}_note": why_not if task is None else task["note"]}
@@ -176,7 +176,7 @@ def mean_exact(what: str, tasks: pd.DataFrame, *, unit: float = 1.0, decimals: i
 
 
 def accuracy_noise(first_pct: float, second_pct: float, n_test: int) -> float:
-    """Return two standard errors of accuracies on so many test observations, the larger of the two, in percentage points."""
+    """Return the larger of two standard errors of accuracies on a number of test observations, in percentage points."""
     shares = [min(max(accuracy / 100.0, 0.0), 1.0) for accuracy in (first_pct, second_pct)]
     return 200.0 * math.sqrt(max(a * (1.0 - a) for a in shares) / n_test)
 

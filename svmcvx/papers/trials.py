@@ -1,6 +1,6 @@
 """Repetitions of a protocol that no estimator's fit and score describes: data drawn anew, a validation part, labels that are flipped.
 
-A trial is one repetition of one cell of a table. It is computed by a function of the cell, and its row is kept in the store like the
+A trial is one repetition of one cell of a table. It is computed by a function of the cell, and its row is stored like the
 task of a study.
 """
 
@@ -211,7 +211,7 @@ def trials(
     Parameters
     ----------
     name : str
-        Of what is computed: tables that share it share rows.
+        Of the computed results: tables that share it share rows.
     compute : callable
         See :class:`Trial`.
     cells : sequence of mapping

@@ -184,7 +184,7 @@ def _time_axis(ax: Axes, first: float, last: float) -> None:
         ax.xaxis.set_major_locator(MaxNLocator(4))
         return
     ax.set_xscale("log")
-    # A few labels a decade where there are few decades.
+    # Several labels for each decade if there are few decades.
     steps = (1.0, 3.0) if last / first < 1e3 else (1.0,)
     ax.xaxis.set_major_locator(LogLocator(subs=steps, numticks=6))
     ax.xaxis.set_minor_locator(NullLocator())

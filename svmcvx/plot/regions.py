@@ -41,7 +41,7 @@ TINT, FULL_TINT = 0.3, 0.55
 SHADED_SHARE, LEAST_LIMIT, SHADES = 0.9, 1.5, 21
 # Error of means and standard deviations up to which columns count as scaled.
 SCALED = 1e-6
-# Area of a dot in square points for a panel of one inch; it grows with the width of the axes, and shrinks where there are many.
+# Area of a dot in square points for a panel of one inch; it grows with the width of the axes, and decreases with the number of dots.
 DOT, MANY = 4.0, 200
 
 
@@ -57,7 +57,7 @@ def decision_regions(
     """Draw the decision of a model over two features, with the data and the support vectors.
 
     Solid lines are decision boundaries, dashed ones the margin: scores ±1 of two classes, or the best score 1 above the
-    second. Two classes are shaded by their score, with a scale beside the picture; more by the class that is predicted. Support
+    second. Two classes are shaded by their score, with a colour bar; more by the class that is predicted. Support
     vectors are ringed. Columns of mean 0 and deviation 1, or between 0 and 1, are said to be scaled.
 
     Parameters

@@ -80,7 +80,7 @@ def ink() -> Any:
 
 
 def paper(ax: Axes) -> Any:
-    """The colour behind what is drawn; that of matplotlib's style where the axes are transparent."""
+    """The background colour; that of matplotlib's style where the axes are transparent."""
     from matplotlib import rcParams
     from matplotlib.colors import to_rgba
 
@@ -94,7 +94,7 @@ def figure_of(ax: Axes) -> Any:
 
 
 def width_of(ax: Axes) -> float:
-    """Return the width in inches of the axes' part of the figure, what stands beside them included."""
+    """Return the width in inches of the axes' part of the figure, labels included."""
     figure, place = figure_of(ax), ax.get_subplotspec()
     whole = float(figure.bbox.width / figure.dpi)
     return whole * (ax.get_position().width if place is None else len(place.colspan) / place.get_gridspec().ncols)

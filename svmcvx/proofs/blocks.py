@@ -3,7 +3,7 @@ r"""Rows in blocks: both ends of the interval as sums over the blocks, in one pa
 Linear psvm (any intercept) and ODM. Where the proof has no dual point, it is that of the model: for p > 1
 :math:`\alpha_i = C s_i p\,(1-u_i)_+^{p-1}`, and for ODM :math:`\theta_i = 2c_i(C_1(1-D-u_i)_+ - C_2(u_i-1-D)_+)`. Any multipliers
 within their bounds are valid, so that the rounding of these does not matter. Those of p = 1 are a byte a row. With a free intercept
-each class is scaled until y'α = 0; sums, conjugates and expansions are kept by class, which makes one pass enough.
+each class is scaled until y'α = 0; sums, conjugates and expansions are stored by class, so that one pass suffices.
 """
 
 from __future__ import annotations
@@ -151,27 +151,27 @@ class _Multipliers:
         derived = proof.statement.formulation == "odm" or self.p > 1
         self.exist = bool(self.dual) or (derived and proof.lower is not None)
 
-    def alpha(self, start: int, kept: NDArray[np.bool_], u: Floats, caps: Interval, weight: Floats) -> Interval:
+    def alpha(self, start: int, weighted: NDArray[np.bool_], u: Floats, caps: Interval, weight: Floats) -> Interval:
         """The multipliers of psvm for the rows of a block that take part."""
         if not self.dual:
             value = self.C * weight * self.p * np.maximum(1.0 - u, 0.0) ** (self.p - 1.0)
             return Interval.exactly(np.where(np.isfinite(value), value, 0.0))
         if "code" in self.dual:
-            code = self.dual["code"][start : start + kept.size]
+            code = self.dual["code"][start : start + weighted.size]
             listed = int((code == BETWEEN).sum())
             if (code > BETWEEN).any():
                 raise ProofRejected(f"a byte of dual.code is above {BETWEEN}")
-            values = np.zeros(kept.size)
+            values = np.zeros(weighted.size)
             part = self.dual["between"][self.between : self.between + listed]
             if part.size < listed:
                 raise ProofRejected("dual.between has fewer entries than dual.code names")
             values[code == BETWEEN], self.between = part, self.between + listed
-            if code[~kept].any():
+            if code[~weighted].any():
                 raise ProofRejected("a row of weight zero has a multiplier")
-            value, code = values[kept], code[kept]
+            value, code = values[weighted], code[weighted]
             value = np.where(code == AT_BOUND, caps.low, value)
         else:
-            value = np.asarray(self.dual["alpha"][start : start + kept.size][kept])
+            value = np.asarray(self.dual["alpha"][start : start + weighted.size][weighted])
         if not (value >= 0).all():
             row = int(np.flatnonzero(~(value >= 0))[0])
             raise ProofRejected(
@@ -227,10 +227,10 @@ def _enclosures(proof: Proof, X: Any, y: Any) -> Enclosures:
         name.add(block.X, codes)
         present[codes] = True
         weight = np.ones(m) if statement.weight is None else statement.weight[start : start + m]
-        kept = weight > 0
-        rows, weight, signs = block.X[kept], weight[kept], np.where(codes[kept] == 1, 1.0, -1.0)
+        weighted = weight > 0
+        rows, weight, signs = block.X[weighted], weight[weighted], np.where(codes[weighted] == 1, 1.0, -1.0)
         u = (products(rows, 0.0, w) + Interval.exactly(b)) * Interval.exactly(signs)
-        ends.add(multipliers, start, kept, rows, signs, u, weight)
+        ends.add(multipliers, start, weighted, rows, signs, u, weight)
     multipliers.require_end()
     if name.seen != statement.rows or not present.all():
         raise ProofRejected(
@@ -263,7 +263,7 @@ class _PSVM:
         self,
         multipliers: _Multipliers,
         start: int,
-        kept: NDArray[np.bool_],
+        weighted: NDArray[np.bool_],
         rows: Any,
         signs: Floats,
         u: Interval,
@@ -276,7 +276,7 @@ class _PSVM:
         if not multipliers.exist:
             return
         caps = C * s
-        alpha = multipliers.alpha(start, kept, 0.5 * (u.low + u.high), caps, weight)
+        alpha = multipliers.alpha(start, weighted, 0.5 * (u.low + u.high), caps, weight)
         for k, sign in enumerate((-1.0, 1.0)):
             of_class = signs == sign
             part = alpha[of_class]
@@ -326,7 +326,7 @@ class _ODM:
         self,
         multipliers: _Multipliers,
         start: int,
-        kept: NDArray[np.bool_],
+        weighted: NDArray[np.bool_],
         rows: Any,
         signs: Floats,
         u: Interval,
@@ -339,7 +339,7 @@ class _ODM:
         if not multipliers.exist:
             return
         if multipliers.dual:
-            value = np.asarray(multipliers.dual["theta"][start : start + kept.size][kept])
+            value = np.asarray(multipliers.dual["theta"][start : start + weighted.size][weighted])
         else:
             middle = 0.5 * (u.low + u.high)
             value = (

@@ -40,7 +40,7 @@ class CheckedScores(NamedTuple):
     Attributes
     ----------
     lower, upper : ndarray of shape (m,)
-        The ends that were found, infinite where there is none.
+        The computed ends, infinite if there is none.
     labels : ndarray of objects, shape (m,)
         The class that every optimal machine predicts, None where these ends leave it undecided.
     digest : str
@@ -371,7 +371,7 @@ def _require_test(said: Mapping[str, Any] | None, columns: int, T: Any) -> None:
 
 
 def _failures(claim: Proof, upper: End, lower: End | None) -> list[str]:
-    """What is claimed and not confirmed, the cause first."""
+    """The claims that were not confirmed, the cause first."""
     found = [lower.why if lower is not None else "", upper.why if claim.upper is not None else ""]
     if claim.upper is not None and not upper.why and not upper.high <= claim.upper:
         found.append(

@@ -6,7 +6,7 @@ of summation the factor's product differs from the matrix by at most :math:`(n +
 the diagonal ([Rump], verification of positive definiteness, 2006).
 
 With the tolerance :math:`\tau` that this proves, :math:`K + \tau\,\mathrm{diag}(K)` is positive semidefinite, and the squared norm of
-coefficients v in it is larger by :math:`\tau\sum K_{ii}v_i^2`. A point for which that is not small beside the end that it proves is refused:
+coefficients v in it is larger by :math:`\tau\sum K_{ii}v_i^2`. A point for which that is not small relative to the end that it proves is refused:
 it would prove what the rounding of the matrix says.
 """
 

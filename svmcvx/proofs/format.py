@@ -60,7 +60,7 @@ SAMPLE: Final = 32
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Proof:
-    """What is claimed of a problem, and the numbers from which it follows.
+    """Claims about a problem, and the numbers from which they follow.
 
     Attributes
     ----------
@@ -79,7 +79,7 @@ class Proof:
     tree : dict of ndarray
         The record of a search; may be empty.
     scores : dict of ndarray
-        ``lower``, ``upper`` and ``label``: what is claimed of the scores of every optimal machine on test rows; may be empty.
+        ``lower``, ``upper`` and ``label``: claims about the scores of every optimal machine on test rows; may be empty.
     test : dict or None
         Number of test rows (``rows``) and their digest; None without scores.
 

@@ -65,7 +65,7 @@ class Tested(NamedTuple):
 
 
 class Machine:
-    """What is known of a problem's optimal machines.
+    """Bounds on the optimal machines of a problem.
 
     Parameters
     ----------
@@ -193,7 +193,7 @@ class Machine:
         return min(wanted, most * SHRINK, 2.0**500)
 
     def with_room(self) -> tuple[Rows, Floats]:
-        """Rows whose multipliers have room on both sides, those that suit best, and what is added to the diagonal of their system."""
+        """Rows whose multipliers can change in both directions, the most suitable ones, and the regularisation of their system."""
         room = np.minimum(self.up, self.down)
         rows = np.flatnonzero((room > 0) & np.isfinite(self.point.bends))
         with np.errstate(over="ignore", divide="ignore"):

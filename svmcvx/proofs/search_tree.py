@@ -42,7 +42,7 @@ LARGEST: Final = 400
 LOST, SHORT = 2.0**-960, 2.0**-480
 # M have this many units between one half and one.
 DIGITS: Final = 4096.0
-# Bytes of the open nodes of a path, beside those of the data.
+# Bytes of the open nodes of a path, in addition to the data.
 STACK: Final = 2**28
 # Entries of rows up to which a leaf is evaluated in fractions.
 EXACT: Final = 100_000
@@ -77,7 +77,7 @@ class _Multipliers(NamedTuple):
 
 @dataclass
 class _Node:
-    """What is decided, M, which rows are marked, and the largest bound on the way."""
+    """Decisions, M, the marked rows, and the largest bound on the path."""
 
     state: States
     M: Floats
@@ -208,7 +208,7 @@ class _Tree:
         return np.maximum(height[rows] / node.M[rows] * (1 - 8 * U) - LOST, 0.0)
 
     def _leaf(self, node: _Node, steps: list[_Multipliers]) -> float:
-        """What is proved of the points of a node without children."""
+        """The proved bound of the points of a node without children."""
         dropped = node.state == DROPPED
         weight = math.fsum(self.weight[dropped].tolist()) * (1 - 4 * U)
         if weight > self.k:

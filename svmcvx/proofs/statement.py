@@ -32,7 +32,7 @@ class Weights(NamedTuple):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Statement:
-    """A problem: everything that its optimum depends on beside the data, and a short name of these.
+    """A problem: everything that its optimum depends on except the data, and a digest of the data.
 
     ``str(statement)`` says it in words. Two statements are equal if all their numbers are.
 

@@ -1,6 +1,6 @@
 """The tables of ``docs/proof_format.md``: hyper-parameters, kernels and arrays that a proof of each formulation has, and no others.
 
-What is not in them is refused before anything is computed, in a file before any array is read.
+Anything else is refused before any computation, in a file before any array is read.
 """
 
 from __future__ import annotations
@@ -216,7 +216,7 @@ def dtype_of(name: str) -> str:
 
 
 def checked_statement(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a statement holds beside arrays, as plain Python values.
+    """Return the fields of a statement other than arrays, as plain Python values.
 
     Raises
     ------
@@ -297,7 +297,7 @@ def _checked_classes(classes: Any, count: int | None) -> tuple[Any, ...]:
 
 
 def checked_claim(formulation: str, lower: Any, upper: Any, kind: Any, stated: Any) -> dict[str, Any]:
-    """Return what is claimed as plain Python values.
+    """Return the claims as plain Python values.
 
     Raises
     ------

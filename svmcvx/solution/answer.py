@@ -53,7 +53,7 @@ class Solution:
     status : Status
         Why the solver stopped.
     solver : str
-        The solver whose point was kept.
+        The solver whose point was chosen.
     attempts : tuple of Attempt
         Every solver that was tried, in order.
     timings : Timings
@@ -67,10 +67,10 @@ class Solution:
     hyperparameters : dict
         The values that the problem was solved for.
     details : dict of ndarray
-        Arrays that belong beside the answer, such as the per-observation ``"M"`` of a mixed-integer formulation;
+        Additional arrays of the answer, such as the per-observation ``"M"`` of a mixed-integer formulation;
         indexed like the training data.
     evidence : Evidence or None
-        What :meth:`save_proof` writes beside the rest; None where there is no proof to hand on.
+        Further data for :meth:`save_proof`; None if there is no proof.
     data : DataFacts or None
         Sizes, classes and a short name of the data that the problem was solved for.
     terms : dict of float
@@ -112,7 +112,7 @@ class Solution:
 
     @property
     def warm_start_used(self) -> bool:
-        """Whether the solver whose point was kept used the earlier solution that was offered."""
+        """Whether the solver of the chosen point used the warm start."""
         return any(attempt.warm_start_used for attempt in self.attempts if attempt.solver == self.solver)
 
     def refine(
@@ -176,8 +176,8 @@ class Solution:
         """Write what the interval follows from to a file, which :func:`svmcvx.verify` checks from the raw data.
 
         The file holds the problem (its name and numbers, the kernel with its γ, the weights, a short name of the data), the
-        model, the dual point and the ends that are claimed. There is no pickle in it. A lower end that a solver or a search
-        states without a proof is written down beside the claim, which then is about the upper end alone.
+        model, the dual point and the ends that are claimed. There is no pickle in it. A lower end that a solver or a search states without a proof
+        is stored separately; the claim is then about the upper end only.
 
         Parameters
         ----------

@@ -76,7 +76,7 @@ class Attempt:
 
 @dataclass(frozen=True)
 class Timings:
-    """Seconds spent in building, compiling (or loading what is compiled), solving and certifying."""
+    """Seconds of building, compiling (or loading compiled code), solving and certifying."""
 
     build: float = 0.0
     compile: float = 0.0
@@ -91,7 +91,7 @@ class Timings:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Evidence:
-    """What a proof needs beside a model, a dual point and the hyper-parameters.
+    """Data that a proof needs in addition to a model, a dual point and the hyper-parameters.
 
     Attributes
     ----------
@@ -103,7 +103,7 @@ class Evidence:
     given : dict of ndarray
         Arrays that the problem is given besides, such as the γ of fixed conic losses.
     spread : dict of ndarray
-        What a conic model has beside coefficients.
+        Arrays of a conic model in addition to its coefficients.
     tree : dict of ndarray
         The record of a search.
     """
@@ -147,7 +147,7 @@ class Evidence:
 
 @dataclass(frozen=True)
 class DataFacts:
-    """What is remembered of the data that a problem was solved for.
+    """A record of the data for which a problem was solved.
 
     Attributes
     ----------
@@ -214,8 +214,8 @@ class OptimalIntercepts(NamedTuple):
     Attributes
     ----------
     lower, upper : float, or ndarray of shape (c,)
-        The ends of the interval; equal where one intercept alone is optimal, infinite where there is no end. The intercept
-        of the model is the middle, and the end where there is only one.
+        The ends of the interval; equal if there is one optimal intercept, infinite if an end is unbounded. The intercept of the model is the middle,
+        or the finite end if only one end is finite.
     """
 
     lower: float | Floats

@@ -74,7 +74,7 @@ class SolverCard:
     name : str
         cvxpy's name for it.
     module, distribution : str
-        What is imported; what is installed.
+        Names of the imported module and of the installed distribution.
     classes : frozenset of ProblemClass
         Classes for which it is used.
     accuracy : float

@@ -1,4 +1,4 @@
-"""A Dask cluster that runs beside this process."""
+"""Access to a running Dask cluster."""
 
 from __future__ import annotations
 

@@ -144,7 +144,7 @@ def generalisation_bound(
     rho : float, optional
         Margin, at most :math:`\min(1/\|w\|, r)`, which is the default. The theorem allows to choose it by the data.
     loss : "hinge" or "margin"
-        What is averaged: :math:`(1-u)_+^p` (Corollary 1), or the smaller :math:`\Phi_{p,1}(u)` (Theorem 3).
+        The averaged quantity: :math:`(1-u)_+^p` (Corollary 1), or the smaller :math:`\Phi_{p,1}(u)` (Theorem 3).
     bias : "counted" or "paper"
         Count b as the coefficient of a constant feature r, or leave it out as printed, which is proved for b = 0 only.
 

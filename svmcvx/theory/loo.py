@@ -1,6 +1,6 @@
 r"""Leave-one-out errors of ODM and ODML: bounds from one dual solution, and the exact count.
 
-**What is left out** is every term of observation i, its loss and its part of the margin mean and variance. The shares
+**Leaving out** observation i removes all its terms, its loss and its part of the margin mean and variance. The shares
 of the others stay as they are, 1/m and not 1/(m − 1): to the machine of all m observations belongs that of m − 1 with
 :math:`C_1(m-1)/m`, :math:`C_2(m-1)/m` (ODM) or :math:`\lambda_1(m-1)/m`, :math:`\lambda_2(m-1)/m`, :math:`C(m-1)/m`
 (ODML).
@@ -171,8 +171,8 @@ def leave_one_out_bound(
 
     Notes
     -----
-    What exactly is left out, and what is wrong with the printed theorems, stands in the module
-    :mod:`svmcvx.theory.loo`. Source: [ZhangZhou], Theorems 2 and 3.
+    The module :mod:`svmcvx.theory.loo` defines the left-out problem and lists the errors of the printed theorems. Source: [ZhangZhou], Theorems 2
+    and 3.
 
     Examples
     --------

@@ -46,7 +46,7 @@ SHARE: Final = 0.05
 MEAN_SHARE: Final = 0.3
 # Neighbouring values are not brought nearer to each other than this.
 NEAREST: Final = 1.0 + 1e-6
-# Statements that are kept, each with a kernel matrix of its own on a path of gamma.
+# Number of cached statements, each with its kernel matrix on a path of gamma.
 STATEMENTS: Final = 8
 
 

@@ -1,4 +1,4 @@
-r"""What is known of an optimum between two values of a hyper-parameter: lines below and above it.
+r"""Bounds of an optimum between two values of a hyper-parameter: lines below and above it.
 
 On a piece, :math:`v = (1-t)v_0 + tv_1`, the optimum is at least each of some lower lines and at most each of some upper ones (linear functions of t).
 Between two places where lines of one kind cross, the relative gap of the best lines is linear-fractional in t and so largest at an end: its largest value on the piece is

@@ -21,7 +21,8 @@ dual objective is affine in v at a fixed dual point: two lines below.
 how far each is from its chord. The dual objective has :math:`-\tfrac12v'Kv`; the objective of a model has :math:`+\tfrac12v'Kv` and losses, which are convex and do not increase in
 the margins: they are at most the chord of losses at margins that are smaller by what their chords may be above them. Guaranteed paths of kernel widths: [GiesenLaueWieschollek].
 
-**Rounding.** Values at the ends are those of the statements, with bounds; what is between them is in exact fractions (:mod:`svmcvx.experiments.ranges.pieces`).
+**Rounding.** Values at the ends are those of the statements, with bounds; values between them are in exact fractions
+(:mod:`svmcvx.experiments.ranges.pieces`).
 """
 
 from __future__ import annotations
@@ -82,7 +83,7 @@ class Rule(ABC):
         """Raise a :class:`DataError` if the rule does not hold for the other settings of an estimator."""
 
     def settings(self, estimator: Any, name: str, value: float) -> dict[str, Any]:
-        """Return what is passed to ``set_params``."""
+        """Return the arguments of ``set_params``."""
         return {name: value}
 
     def stated(self, statement: Any, settings: Mapping[str, float]) -> Any:
@@ -206,7 +207,7 @@ class Width(Rule):
         return replace(statement, space=replace(statement.space, resolved=kernel, cache=None, keep_gram=False))
 
     def piece(self, stated: StatementAt, first: Node, last: Node) -> Piece:
-        """The chords of both models and both dual points, moved by what is between them and the curves."""
+        """The chords of both models and both dual points, moved by the distance between them and the curves."""
         statements = stated(first.value), stated(last.value)
         data, nodes = statements[0].space.data, (first, last)
         duals = [statements[0].coefficients(node.dual) if node.dual else np.zeros(data.n) for node in nodes]

@@ -52,14 +52,14 @@ class _Piece(NamedTuple):
 
 @dataclass(frozen=True, repr=False)
 class CertifiedSelection(ShortRepr):
-    """What is proved of the errors of cross-validation over a range of C.
+    """Proved bounds of the errors of cross-validation over a range of C.
 
     Attributes
     ----------
     C : float
         With the fewest errors that are proved; of several such values that were solved the smallest.
     errors : int
-        Every optimal machine at this C makes at most so many on the validation rows of all folds.
+        Largest number of errors that an optimal machine at this C makes on the validation rows of all folds.
     least : int
         No C in the range has fewer.
     observations : int
@@ -128,7 +128,7 @@ def certified_select(
     tol : float
         Certified relative gap of each fit.
     time_limit : float, optional
-        Seconds; what is proved by then is returned, as on Ctrl-C.
+        Seconds; then the bounds proved so far are returned, as after Ctrl-C.
 
     Returns
     -------
@@ -147,7 +147,7 @@ def certified_select(
 
     Notes
     -----
-    A kernel's scale is that of each training part, as in :func:`svmcvx.select`. What is proved is about these splits, not about other data.
+    A kernel's scale is that of each training part, as in :func:`svmcvx.select`. The bounds hold for these splits, not for other data.
 
     Examples
     --------

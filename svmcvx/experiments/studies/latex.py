@@ -98,15 +98,15 @@ FORMS = {
 def latex_frame(frame: pd.DataFrame) -> str:
     """Return a table of one row a line; empty columns are omitted."""
     frame = with_intervals(frame)
-    kept = [name for name in frame.columns if not frame[name].isna().all()]
-    text = [not np.issubdtype(np.asarray(frame[name].dropna().tolist()).dtype, np.number) for name in kept]
-    forms = [FORMS.get(str(name), ".9g") for name in kept]
+    names = [name for name in frame.columns if not frame[name].isna().all()]
+    text = [not np.issubdtype(np.asarray(frame[name].dropna().tolist()).dtype, np.number) for name in names]
+    forms = [FORMS.get(str(name), ".9g") for name in names]
     lines = [
         rf"\begin{{tabular}}{{{''.join('l' if one else 'r' for one in text)}}}",
         r"\toprule",
-        " & ".join(escaped(str(name).replace("_", " ")) for name in kept) + r" \\",
+        " & ".join(escaped(str(name).replace("_", " ")) for name in names) + r" \\",
         r"\midrule",
-        *(" & ".join(map(_cell, row, forms)) + r" \\" for row in frame[kept].itertuples(index=False)),
+        *(" & ".join(map(_cell, row, forms)) + r" \\" for row in frame[names].itertuples(index=False)),
     ]
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", ""])
 

@@ -402,8 +402,8 @@ def _recovered(statement: ConicLoss, search: Continuation, rounding: bool, *, la
     points: list[tuple[Floats, Floats]] = [(w, V)]
     # In a tight relaxation a margin that falls below 1 by rounding would cost a whole indicator.
     tight = search.fixed_lam and V.shape[1] == 0
-    kept = problem.squared_norms > 0 if search.hard_margin else (u > NEARLY_ONE if tight else z < 0.5)
-    lowest = float(u[kept].min(initial=1.0))
+    satisfied = problem.squared_norms > 0 if search.hard_margin else (u > NEARLY_ONE if tight else z < 0.5)
+    lowest = float(u[satisfied].min(initial=1.0))
     if search.hard_margin or tight or (search.fixed_lam and NEARLY_ONE < lowest < 1.0):
         lifted = rounded_point(space, w * ((1.0 + LIFT) / lowest))[0]
         points = [(lifted, V), *([] if search.hard_margin or tight else points)]

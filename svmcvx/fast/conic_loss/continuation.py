@@ -305,8 +305,8 @@ class Continuation:
         if not self.fixed_lam or problem.U.shape[1] > 1 or problem.rank > REFINED:
             return None
         u, _ = problem.margins()
-        kept = u > NEARLY_ONE
-        rows = np.flatnonzero(kept & (u < 2.0 - NEARLY_ONE))
+        satisfied = u > NEARLY_ONE
+        rows = np.flatnonzero(satisfied & (u < 2.0 - NEARLY_ONE))
         for _ in range(COMPLETIONS):
             if rows.size > MOST_NEAR * REFINED:
                 return None
@@ -316,9 +316,9 @@ class Continuation:
                 return None
             w = found.w / scale
             u = problem.y * np.asarray(problem.L @ w)
-            missing = np.setdiff1d(np.flatnonzero(kept & (u < 1.0 - NEAR)), rows)
+            missing = np.setdiff1d(np.flatnonzero(satisfied & (u < 1.0 - NEAR)), rows)
             if missing.size == 0:
-                return w[:, None] * ((1.0 + LIFT) / float(u[kept].min(initial=1.0)))
+                return w[:, None] * ((1.0 + LIFT) / float(u[satisfied].min(initial=1.0)))
             rows = np.union1d(rows, missing)
         return None
 
@@ -404,5 +404,5 @@ def leading_directions(V: Floats) -> Floats:
     if V.shape[1] == 0:
         return V
     basis, sizes, _ = np.linalg.svd(V, full_matrices=False)
-    kept = np.flatnonzero(sizes[:MOST_KEPT] ** 2 > KEPT_SHARE * sizes[0] ** 2)
-    return np.asarray(basis[:, kept] * sizes[kept])
+    leading = np.flatnonzero(sizes[:MOST_KEPT] ** 2 > KEPT_SHARE * sizes[0] ** 2)
+    return np.asarray(basis[:, leading] * sizes[leading])

@@ -416,14 +416,14 @@ class LowRankRelaxation:
         return partial(derivatives_along, *self.margins(), np.asarray(self.L @ q) ** 2, height)
 
     def trim(self) -> None:
-        """Replace V by its leading singular vectors, without those whose squared singular value is small beside the ridge."""
+        """Replace V by its leading singular vectors, without those whose squared singular value is small relative to the ridge."""
         V = self.U[:, 1:]
         if V.shape[1] == 0:
             return
         basis, sizes, _ = sl.svd(V, full_matrices=False, check_finite=False)
-        kept = sizes**2 > DROPPED_SHARE * self.ridge
-        if not kept.all():
-            self.U = np.column_stack([self.U[:, 0], basis[:, kept] * sizes[kept]])
+        significant = sizes**2 > DROPPED_SHARE * self.ridge
+        if not significant.all():
+            self.U = np.column_stack([self.U[:, 0], basis[:, significant] * sizes[significant]])
 
 
 def differentiated(S: Floats, y: Floats, height: Floats, ridge: Floats) -> tuple[float, Floats, SecondDerivatives]:

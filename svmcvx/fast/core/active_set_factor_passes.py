@@ -1,7 +1,7 @@
 r"""Compiled Cholesky factor of the active-set method, updated when the set of tight observations changes.
 
-With :math:`y'\alpha = 0` a constant added to the kernel changes nothing. The Cholesky factor of :math:`K_{SS} + \rho` is kept,
-by whose Schur complement the bordered system of (v, b) is solved. `s` is a :class:`~svmcvx.fast.core.active_set.State`.
+With :math:`y'\alpha = 0` a constant added to the kernel changes nothing. The Cholesky factor of :math:`K_{SS} + \rho` is stored; its Schur
+complement solves the bordered system of (v, b). `s` is a :class:`~svmcvx.fast.core.active_set.State`.
 """
 
 from __future__ import annotations

@@ -225,10 +225,10 @@ class CachedRows:
     def add(self, f: Floats, chosen: Indices, change: Floats) -> None:
         """Add rows, those that were used often from the cache."""
         used = np.flatnonzero(change)
-        kept = self._left[chosen[used]] == 0
-        if (again := used[kept]).size:
+        due = self._left[chosen[used]] == 0
+        if (again := used[due]).size:
             add_rows(f, self.store, self.fetch(chosen[again]), change[again])
-        if self.computed is not None and (first := used[~kept]).size:
+        if self.computed is not None and (first := used[~due]).size:
             self.computed.add(f, chosen[first], change[first])
             self._left[chosen[first]] -= 1
 

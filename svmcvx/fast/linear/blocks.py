@@ -95,7 +95,7 @@ class BlockMargins(Margins):
         # Changes that no pass has made yet.
         self.pending: list[tuple[str, tuple[Any, ...]]] = []
         self.begun = False
-        self.kept = self.expansion = np.zeros(0)
+        self.best_alpha = self.expansion = np.zeros(0)
 
     def _sum(self, name: str, *arguments: Any, keep: bool = False) -> Any:
         """Return the sum of a method of :class:`Margins` over all blocks; `keep` its changes."""
@@ -360,20 +360,20 @@ def _changed(before: Margins, pending: Sequence[tuple[str, tuple[Any, ...]]], *,
 def _finish(
     pieces: ShardBlocks, parts: ShardState, pending: tuple[tuple[str, tuple[Any, ...]], ...]
 ) -> tuple[ShardState, tuple[int, NDArray[np.intp]]]:
-    kept: list[Floats] = []
+    multipliers: list[Floats] = []
     taus: list[Floats] = []
     support: list[NDArray[np.intp]] = []
     first = 0
     margins = parts.get(MARGINS) or [None] * len(parts["rows"])
     for before, rows in zip(margins, parts["rows"], strict=True):
         last = None if before is None else _changed(before, pending)
-        alpha, tau = (np.zeros(rows.y.size),) * 2 if last is None else (last.kept, last.kept_tau)
-        kept.append(alpha)
+        alpha, tau = (np.zeros(rows.y.size),) * 2 if last is None else (last.best_alpha, last.best_tau)
+        multipliers.append(alpha)
         taus.append(tau)
         here = np.flatnonzero(alpha)
-        support.append(first + (here if rows.kept is None else rows.kept[here]))
+        support.append(first + (here if rows.positive is None else rows.positive[here]))
         first += rows.rows
-    return {MULTIPLIERS: kept, TAU: taus, MARGINS: []}, (first, np.concatenate(support))
+    return {MULTIPLIERS: multipliers, TAU: taus, MARGINS: []}, (first, np.concatenate(support))
 
 
 def _added(values: Sequence[Any], *, extreme: bool = False) -> Any:

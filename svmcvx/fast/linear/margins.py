@@ -68,7 +68,7 @@ class Margins:
     alpha, slope : ndarray of shape (n,)
         Multipliers, and their derivatives.
     centre : ndarray of shape (n,)
-    kept, expansion : ndarray of shape (n,)
+    best_alpha, expansion : ndarray of shape (n,)
         Multipliers of the best lower bound, and those with which the best w was expanded.
     """
 
@@ -81,11 +81,11 @@ class Margins:
         low, high = problem.loss.domain
         self.centre = np.zeros(n) if alpha is None else np.clip(alpha, low * problem.c, high * problem.c)
         self.alpha, self.slope = np.zeros(n), np.zeros(n)
-        self.kept = self.expansion = self.alpha
+        self.best_alpha = self.expansion = self.alpha
         self.f = self.df = self.alpha
         # The mean margin with which the multipliers were set, and the multipliers of the variance of the best lower bound.
         self.mean_margin = 0.0
-        self.kept_tau = self.alpha
+        self.best_tau = self.alpha
 
     def centre_expansion(self) -> Floats:
         """Return X'(ya) of the centre a."""
@@ -109,9 +109,9 @@ class Margins:
 
     def keep(self) -> None:
         """Store the multipliers as those of the best lower bound."""
-        self.kept = self.alpha.copy()
+        self.best_alpha = self.alpha.copy()
         if self.problem.variance > 0:
-            self.kept_tau = self._deviations(self.f, self.mean_margin)
+            self.best_tau = self._deviations(self.f, self.mean_margin)
 
     def keep_expansion(self) -> None:
         """Store the multipliers as those of the best expansion."""

@@ -112,7 +112,7 @@ def minimise(
         status = newton(_Descent(m, monitor, rows, bounds, w, b, sigma, settings)) or Status.INACCURATE
     except OutOfTime:
         status = Status.INTERRUPTED if monitor.deadline.interrupt_requested.is_set() else Status.TIME_LIMIT
-    bounds.best.alpha, bounds.best.expansion = rows.kept, rows.expansion
+    bounds.best.alpha, bounds.best.expansion = rows.best_alpha, rows.expansion
     return bounds.best, status
 
 
@@ -192,7 +192,7 @@ class _Descent:
         if status is None and self.polish is not None and (exact := self.polish(grow_sigma)) is not None:
             judged = bounds.update_bounds(exact.w, exact.b, exact.response, exact.w)
             if judged.better_lower:
-                rows.kept = exact.alpha
+                rows.best_alpha = exact.alpha
             if relative_gap(bounds.best.lower, bounds.best.upper) <= monitor.tol:
                 status = monitor.report(steps, judged.lower, judged.upper)
         if status is None and grow_sigma:

@@ -404,13 +404,13 @@ class Decomposition:
         n = self.y.size
         if self.size >= n:
             return np.arange(n)
-        kept = self._fresh if self._fresh.size <= self.size // 2 else self._fresh[: self.size // 2]
-        many = max(1, (self.size - kept.size) // 2)
+        previous = self._fresh if self._fresh.size <= self.size // 2 else self._fresh[: self.size // 2]
+        many = max(1, (self.size - previous.size) // 2)
         up, low = up.copy(), low.copy()
         if self.size > 3:
-            up[kept], low[kept] = -math.inf, math.inf
+            up[previous], low[previous] = -math.inf, math.inf
         else:
-            kept = kept[:0]
+            previous = previous[:0]
         if not self.rounds:  # all multipliers may be equal: choose at random, not by the order of the data
             order = self.random.permutation(n)
             first = order[np.argsort(-up[order], kind="stable")[:many]]
@@ -419,7 +419,7 @@ class Decomposition:
             first, last = np.argpartition(-up, many - 1)[:many], np.argpartition(low, many - 1)[:many]
         fresh = np.union1d(first[np.isfinite(up[first])], last[np.isfinite(low[last])])
         self._fresh = fresh
-        return np.union1d(fresh, kept).astype(np.intp)
+        return np.union1d(fresh, previous).astype(np.intp)
 
     def _round(self, g: Floats, up: Floats, low: Floats, tol: float) -> None:
         """Ascend in one working set."""

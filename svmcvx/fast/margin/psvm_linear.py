@@ -145,7 +145,7 @@ def start_from(statement: PSVM, earlier: Solution, multipliers: Floats | None) -
     earlier : Solution
         If its model is not linear, w and the bias follow from the multipliers.
     multipliers : ndarray of shape (n,) or None
-        Its multipliers of the observations that are kept, where it is one of the same data.
+        Its multipliers of the observations of positive weight, if it is a solution for the same data.
 
     Raises
     ------

@@ -40,8 +40,8 @@ __all__ = ["ConicInBlocks", "MultiplierSums"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
-# Excesses over 1 of the factors of a covariance that are tried to satisfy the cardinality row: their range, their number in a pass, and
-# passes; what is left of the row for rounding.
+# Excesses over 1 of the factors of a covariance that are tried to satisfy the cardinality row: their range, their number in a pass, and the number
+# of passes; share of the row that is reserved for rounding.
 LEAST_EXCESS, LARGEST_EXCESS, EXCESSES, REFINEMENTS, ROOM = 1e-12, 1e6, 33, 3, 1e-13
 # The share of a bound below which what the gradient takes from it is not made smaller.
 SMALL_SHARE = 1e-9
@@ -96,7 +96,7 @@ class ConicInBlocks(InBlocks):
 
     @property
     def allowance(self) -> float:
-        """κ Σ s, infinite where there is no cardinality row."""
+        """κ Σ s, infinite without a cardinality row."""
         return math.inf if self.kappa is None else self.kappa * self.space.total_weight
 
     def lam_of(self, dual: Dual) -> float:
@@ -198,7 +198,7 @@ class ConicInBlocks(InBlocks):
         return -exact(self.lam_of(dual)) * (self.kappa * self.space.empty().data.bounded_weight)
 
     def dual_violation(self, dual: Dual) -> float:
-        """Return what is missing of a proof that γ is feasible; 0 only if it is proved."""
+        """Return the violation that prevents a proof that γ is feasible; 0 only if it is proved."""
         scale = float(dual.get("scale", np.ones(())))
         if scale == 0.0:
             return 0.0

@@ -44,7 +44,7 @@ INTERIORS = (1e-11, 1e-9, 1e-7, 1e-5)
 # Widths of the smoothing of the conic loss at u = 1, in units of the margin, while q is minimised.
 SMOOTHINGS = (1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-7)
 NEWTON_STEPS = 30
-# Spectra and repaired points that are kept, since the checker asks for the same ones several times.
+# Number of cached spectra and repaired points: the checker uses the same ones several times.
 KEPT = 4
 # Times that scaled γ may have been rounded: each repair of a scaled point takes two.
 SCALED = 16
@@ -128,11 +128,11 @@ class ConicDual(BinaryStatement):
         return self.space.factor
 
     def alpha_of(self, dual: Dual) -> Floats | None:
-        """α of a dual point, for the observations that are kept; None where it has none."""
+        """α of a dual point, for the observations of positive weight; None if it has no α."""
         return self.entry(dual, "alpha") if "alpha" in dual else None
 
     def gamma_of(self, dual: Dual) -> Floats:
-        """γ of a dual point, for the observations that are kept."""
+        """γ of a dual point, for the observations of positive weight."""
         return self.entry(dual, "gamma")
 
     @abstractmethod
@@ -140,7 +140,7 @@ class ConicDual(BinaryStatement):
         """The weight of the losses that belongs to a dual point."""
 
     def dual_constant(self, lam: float) -> Bounded:
-        """The terms of the dual objective beside D, which do not depend on γ and α."""
+        """The terms of the dual objective that do not depend on γ and α."""
         return exact(0.0)
 
     def _alpha_candidates(self, alpha: Floats, gamma: Floats, lam: float) -> list[Floats]:
@@ -195,7 +195,7 @@ class ConicDual(BinaryStatement):
     def _keep(self, found: _Spectrum) -> _Spectrum:
         self._spectra.insert(0, found)
         del self._spectra[KEPT:]
-        # Two matrices of eigenvectors at most are kept: scaled multipliers share one.
+        # At most two matrices of eigenvectors are cached: scaled multipliers share one.
         while len({id(known.curvature) for known in self._spectra}) > 2:
             self._spectra.pop()
         return found
@@ -335,7 +335,7 @@ class ConicDual(BinaryStatement):
         return best
 
     def dual_violation(self, dual: Dual) -> float:
-        """Largest of −γ, of γ above its bound, of α where γ = 0, and of what is missing of a proof of λ_max(Σ γ_i x_i x_i') < 1."""
+        """Largest of −γ, of γ above its bound, of α where γ = 0, and of the violation that prevents a proof of λ_max(Σ γ_i x_i x_i') < 1."""
         gamma, alpha = self.gamma_of(dual), self.alpha_of(dual)
         if not np.isfinite(gamma).all() or (alpha is not None and not np.isfinite(alpha).all()):
             return math.inf
@@ -367,7 +367,7 @@ class ConicDual(BinaryStatement):
         return max(bounds, key=lambda bound: bound.lower_end)
 
     def _evaluated(self, gamma: Floats, alpha: Floats, lam: float) -> Bounded:
-        """D at multipliers; the last ones are kept, since a repair asks for it before the checker does."""
+        """D at multipliers; the last value is cached, since a repair evaluates it before the checker does."""
         for known, its_alpha, its_lam, bound in self._bounds:
             if its_lam == lam and np.array_equal(known, gamma) and np.array_equal(its_alpha, alpha):
                 return bound

@@ -82,7 +82,7 @@ class SecondMoment:
     rounded : BinaryModel or None
         The best solution of the 0-1 problem that rounding found.
     coefficients : ndarray of shape (n, k') or None
-        B, coefficients of the observations that are kept; None where `V` is in the columns of the data.
+        B, coefficients of the observations of positive weight; None if `V` is in the columns of the data.
     ridge : float
         ε.
     """
@@ -196,8 +196,8 @@ def _in_feature_space(space: FeatureSpace, V: Floats) -> tuple[Floats | None, fl
         if ridge == 0.0:
             values, vectors = sl.eigh(V @ V.T)
             ridge = max(float(values[0]), 0.0)
-            kept = values - ridge > SAME_EIGENVALUE * float(values[-1])
-            V = vectors[:, kept] * np.sqrt(values[kept] - ridge)
+            significant = values - ridge > SAME_EIGENVALUE * float(values[-1])
+            V = vectors[:, significant] * np.sqrt(values[significant] - ridge)
     if V.shape[1] == 0:
         return np.zeros((n, 0)), ridge
     if r == n and isinstance(space, KernelSpace) and space.factorisation.method == "cholesky":
@@ -207,7 +207,7 @@ def _in_feature_space(space: FeatureSpace, V: Floats) -> tuple[Floats | None, fl
 
 
 def penalty(space: FeatureSpace, model: BinaryModel) -> Bounded:
-    """Return what is penalised of a model, exactly 0 where all coefficients are."""
+    """Return the penalty of a model, exactly 0 if all coefficients are 0."""
     coefficients = model.coef if isinstance(model, LinearModel) else getattr(model, "dual_coef", None)
     if model.intercept == 0 and coefficients is not None and not np.any(coefficients):
         return exact(0.0)
@@ -229,8 +229,8 @@ def within(weight: Floats, z: Floats, allowance: float) -> bool:
 def covariance_factor(w: Floats, W: Floats) -> Floats:
     """Return V with ``VV' = W - ww'``, without the eigenvalues that are rounding errors."""
     values, vectors = sl.eigh(0.5 * (W + W.T) - np.outer(w, w))
-    kept = values > COVARIANCE_RANK * max(float(values[-1]), float(w @ w))
-    return np.asarray(vectors[:, kept] * np.sqrt(values[kept]))
+    significant = values > COVARIANCE_RANK * max(float(values[-1]), float(w @ w))
+    return np.asarray(vectors[:, significant] * np.sqrt(values[significant]))
 
 
 def recover(
@@ -290,14 +290,14 @@ def recover(
 def rounded_point(space: FeatureSpace, w: Floats) -> tuple[Floats, BinaryModel]:
     """Scale a point so that margins of at least 1 remain so by the model's own arithmetic; return it and its model."""
     y = space.data.y
-    kept = y * np.asarray(space.factor @ w) >= 1.0
+    satisfied = y * np.asarray(space.factor @ w) >= 1.0
     for _ in range(2):
-        model = space.model_from_factor(w, support=kept)
+        model = space.model_from_factor(w, support=satisfied)
         f = model.scores(space.data.X)
-        reached = (y * f.value - 2.0 * f.error)[kept]
+        reached = (y * f.value - 2.0 * f.error)[satisfied]
         if reached.size and reached.min() > 0:
             w = w * max(1.0, (1.0 + EPS) / float(reached.min()))
-    return w, space.model_from_factor(w, support=kept)
+    return w, space.model_from_factor(w, support=satisfied)
 
 
 class _CardinalityRow:

@@ -36,7 +36,7 @@ def check_total_price(price: float, weight: Floats, name: str) -> None:
 
 
 def explicit_M(M: Any, space: FeatureSpace, *, optional: bool) -> Floats | None:
-    """Return the M that the user chose, one an observation kept; None for "auto" (and for None where that is allowed)."""
+    """Return the user's values of M, one for each observation of positive weight; None for "auto" (and for None where that is allowed)."""
     if (isinstance(M, str) and M == "auto") or (M is None and optional):
         return None
     data = space.data
@@ -97,7 +97,7 @@ def free_intercept(statement: Any, cls: type[P], terms: Terms) -> P:
         With a field ``C``.
     cls : subclass of DroppingProblem
     terms : callable
-        What is particular to the loss; see :data:`Terms`.
+        Values that depend on the loss; see :data:`Terms`.
     """
     C = cp.Parameter(nonneg=True, name="C", value=statement.C)
     space, n = statement.space, statement.y.size

@@ -2,7 +2,7 @@ r"""Feasible points to start from, and the conic relaxation that proposes some o
 
 The relaxation (:mod:`svmcvx.formulations.conic_loss.sdp`) is minimised in its low-rank form
 :math:`P(w, V)` (:mod:`svmcvx.formulations.conic_loss.primal`) by L-BFGS. P jumps where V vanishes; a ridge, that is the fixed columns
-:math:`\sqrt\rho I` beside V, makes it smooth, and shrinks from stage to stage.
+:math:`\sqrt\rho I` next to V, makes it smooth, and decreases from stage to stage.
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ def _minimise(G: Floats, weight: Floats, lam: float, stop: Callable[[], bool]) -
 def _descend(
     w: Floats, V: Floats, G: Floats, height: Floats, fixed: Floats, stop: Callable[[], bool]
 ) -> tuple[Floats, Floats]:
-    """Minimise P over w and V beside fixed columns."""
+    """Minimise P over w and V, next to fixed columns."""
     r, columns = V.shape
     # P is at most this at w = 0; the accuracy of L-BFGS is absolute for values below 1.
     unit = min(1.0, float(height.sum())) or 1.0

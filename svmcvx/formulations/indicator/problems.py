@@ -32,7 +32,7 @@ class DroppingProblem(FormulationProblem):
 
     @property
     def M(self) -> Floats | None:
-        """Values of M, indexed like the kept observations; None in a perspective form without them."""
+        """Values of M, indexed like the observations of positive weight; None in a perspective form without them."""
         found: Floats | None = self.formulation.M
         return found
 
@@ -53,7 +53,7 @@ class DroppingProblem(FormulationProblem):
         return found
 
     def solver_point(self) -> tuple[Floats | None, float, Bools]:
-        """Return w, b and the kept set that a solver has left; without a point None, 0 and the incumbent's set."""
+        """Return w, b and the kept set of a solver's point; without a point None, 0 and the incumbent's set."""
         statement = self.formulation
         w, z = self.var_dict["w"].value, self.var_dict["z"].value
         b = self.var_dict["b"].value if "b" in self.var_dict else 0.0
@@ -95,7 +95,7 @@ class CountingProblem(DroppingProblem):
     relaxed_duals: tuple[Dual, ...] = ()
 
     def recover(self) -> RecoveredPoints:
-        """The hard-margin machine of the kept observations, the solver's own point, the incumbent; γ of the relaxation."""
+        """The hard-margin solution of the kept observations, the solver's point, the incumbent; γ of the relaxation."""
         w, b, kept = self.solver_point()
         return RecoveredPoints(self.formulation.recovered_models(kept, w, b), list(self.relaxed_duals))
 

@@ -124,7 +124,7 @@ class IndicatorStatement(BinaryStatement):
         return {"M": full_entry(limits, self.space.data)}
 
     def with_added_constraints(self) -> Self:
-        """Return the statement that holds beside further constraints: each explicit M belongs to it."""
+        """Return the statement with further constraints: each explicit M belongs to it."""
         return replace(self, smaller_set=True)
 
     @cached_property
@@ -291,7 +291,7 @@ class IndicatorStatement(BinaryStatement):
         return super().explain(status)
 
     def recovered_models(self, kept: Bools, w: Any, b: float) -> list[BinaryModel]:
-        """Return the hard-margin machine of a kept set, (w, b) scaled until the kept margins are 1, and the incumbent's."""
+        """Return the hard-margin solution of a kept set, (w, b) scaled until the kept margins are 1, and the incumbent's solution."""
         models: list[BinaryModel] = []
         found = self.geometry.refit(kept)
         if found is not None:
@@ -391,7 +391,7 @@ class CountingStatement(IndicatorStatement):
         best, chosen = self._above(norm, ~kept), kept
         if open_.any():
             divisors = np.unique(low[open_])
-            # From the largest divisor on more is kept, at a larger norm: the best few are evaluated in full.
+            # A smaller divisor keeps more observations at a larger norm: the best few are evaluated exactly.
             weights = np.bincount(np.searchsorted(divisors, low[open_]), weights=self.weight[open_])
             left = float(self.weight[~kept].sum()) - np.cumsum(weights[::-1])[::-1]
             size = float(norm.value)

@@ -37,7 +37,7 @@ class AlphaDualStatement(BinaryStatement):
     repair_improves: ClassVar[bool] = False
 
     def alpha(self, dual: Dual) -> Floats:
-        """Return the multipliers of the observations that are kept, whichever way they are indexed."""
+        """Return the multipliers of the observations of positive weight, for either indexing."""
         return self.entry(dual, "alpha")
 
     @classmethod
@@ -86,7 +86,7 @@ class AlphaDualStatement(BinaryStatement):
         return max(outside, off) if math.isfinite(off) else math.inf
 
     def outside_box(self, alpha: Floats) -> float:
-        """Return the largest of −α and the excess of α over what it is cut at; infinite for what is no number."""
+        """Return the largest of −α and the excess of α over what it is cut at; infinite for NaN."""
         if not np.isfinite(alpha).all():
             return math.inf
         return max(0.0, float(-alpha.min()), float((alpha - self.largest_multiplier()).max()))

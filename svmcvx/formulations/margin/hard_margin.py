@@ -160,7 +160,7 @@ def separated(model: BinaryModel, positive: float, negative: float, centre: Floa
     positive, negative : float
         Smallest margins of the two classes.
     centre : ndarray of shape (d,) or None
-        What is subtracted from the rows of a linear space: with an offset the intercept is large, and there is room for the
+        Subtracted from the rows of a linear space: with an offset the intercept is large, and there is room for the
         rounding that it brings to all margins.
     """
     margin = (positive + negative) / 2

@@ -68,7 +68,7 @@ class HardMarginInBlocks(InBlocks):
         return value
 
     def separating(self, model: LinearModel) -> LinearModel:
-        """Return the multiple of a model whose margins are at least 1 after rounding; the model itself where there is none."""
+        """Return the multiple of a model whose margins are at least 1 after rounding; the model itself if there is none."""
         found = model
         for _ in range(ATTEMPTS):
             if math.isfinite(self.evaluate(found).upper_end):
@@ -147,8 +147,8 @@ def _violated(
         below = np.flatnonzero(u < 1.0)
         if below.size:
             worst = below[np.argsort(u[below], kind="stable")[:most]]
-            kept = space.data.X[worst]
-            X.append(kept.toarray() if sp.issparse(kept) and settings.dense else kept)
+            extreme = space.data.X[worst]
+            X.append(extreme.toarray() if sp.issparse(extreme) and settings.dense else extreme)
             ys.append(y[worst])
             us.append(u[worst])
     y, u = np.concatenate(ys), np.concatenate(us)

@@ -26,7 +26,7 @@ Floats: TypeAlias = NDArray[np.float64]
 
 
 class MarginLinearDual(LinearDual):
-    """The dual side of a pSVM beside a linear term; a free intercept demands Σv = c_b exactly."""
+    """The dual side of a pSVM plus a linear term; a free intercept demands Σv = c_b exactly."""
 
     @property
     def free(self) -> bool:
@@ -102,7 +102,7 @@ class MarginLinearDual(LinearDual):
         return max(outside, off) if math.isfinite(off) else math.inf
 
     def minus_conjugate(self, dual: Dual, term: LinearTerm) -> Bounded:
-        """Σα less the conjugates of the losses beside the term in ξ."""
+        """Σα minus the conjugates of the losses plus the term in ξ."""
         statement = self.statement
         if term.xi is None:
             return super().minus_conjugate(dual, term)

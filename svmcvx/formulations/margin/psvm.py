@@ -229,7 +229,7 @@ class PSVM(AlphaDualStatement):
         return found
 
     def linear_dual(self) -> MarginLinearDual:
-        """The dual side with a linear term beside."""
+        """The dual side with an added linear term."""
         return MarginLinearDual(self)
 
     def trivial(self) -> tuple[list[Any], list[Dual]]:
@@ -271,10 +271,10 @@ class PSVM(AlphaDualStatement):
         the optimality conditions as equations on the support vectors; see
         :mod:`svmcvx.formulations.margin.support_equations`.
         """
-        kept = self.alpha(self.repair({"alpha": alpha}))
-        f = self.space.point(kept * self.y).scores.value
+        repaired = self.alpha(self.repair({"alpha": alpha}))
+        f = self.space.point(repaired * self.y).scores.value
         b = self.exact_intercept(f)
-        points = [self._polish(kept, b, f), kept]
+        points = [self._polish(repaired, b, f), repaired]
         candidates = RecoveredPoints([], [])
         for point in points:
             if point is not None:

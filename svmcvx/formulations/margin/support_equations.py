@@ -32,7 +32,7 @@ def solve_support_equations(
     ----------
     space : FeatureSpace
     alpha : ndarray of shape (n,)
-        The guess; multipliers of observations that are not free are kept (zero or the upper bound).
+        The guess; multipliers of observations that are not free are fixed (zero or the upper bound).
     free : ndarray of bool, shape (n,)
         The guess of the kinds.
     upper_bound : ndarray of shape (n,)

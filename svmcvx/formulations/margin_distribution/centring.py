@@ -25,7 +25,7 @@ class TauSums(NamedTuple):
 
 
 class CentringPlan(NamedTuple):
-    """What is subtracted in shares, and the grid 2^exponent."""
+    """The centre in shares, and the grid 2^exponent."""
 
     total: float
     exponent: int
@@ -63,7 +63,7 @@ def without_rest(units: NDArray[np.int64], share: Floats, each: int, rest: int) 
 def centred(tau: Floats, share: Floats) -> Floats:
     """Return numbers near `tau` less their sum, in these shares, whose sum is exactly 0; those that have it as they are.
 
-    They are put on a grid of powers of two, and what is left of the sum is taken from the largest shares in steps of it.
+    They are rounded to a grid of powers of two, and the rest of the sum is subtracted from the largest shares in steps of the grid.
     """
     total = exact_sum(tau) if np.isfinite(tau).all() else 0.0
     if total == 0.0:

@@ -242,7 +242,7 @@ class ODM(ODMStatement):
         return found
 
     def linear_dual(self) -> LinearDual:
-        """Return the dual side with a linear term beside."""
+        """Return the dual side with an added linear term."""
         return LinearDual(self)
 
     def trivial(self) -> tuple[list[BinaryModel], list[Dual]]:
@@ -330,7 +330,7 @@ def margin_space(
 ) -> FeatureSpace:
     """Return the space of validated data, with a constant feature appended if `intercept`.
 
-    No Gram matrix is kept of more than `largest_gram` observations, if the kernel is positive semidefinite on any data.
+    No Gram matrix is stored for more than `largest_gram` observations if the kernel is positive semidefinite on any data.
     """
     rule = penalised_or_none(intercept)
     data = binary_data(X, y, sample_weight)

@@ -19,7 +19,7 @@ A is singular along the labels and is never inverted. With a factor :math:`G = L
 
 (push-through), only the r × r matrix R is factored; its eigenvalues are at least 1.
 
-**What is certified** needs no inverse at all. The variance has its own multipliers τ, and for every α in the box and
+**The certificate** needs no inverse. The variance has its own multipliers τ, and for every α in the box and
 every τ of sum 0, with :math:`v_i = y_i(\alpha_i + \lambda_2 c_i - \tau_i)`,
 
 .. math:: G(\alpha, \tau) = \sum_i \alpha_i - \tfrac12 v'Kv - \frac{1}{4\lambda_1} \sum_i \frac{\tau_i^2}{c_i}
@@ -121,10 +121,10 @@ class _ODML(ODMStatement):
     curvature: MarginHessian = field(init=False)
 
     def __post_init__(self, reuse: MarginHessian | None) -> None:
-        kept = (
+        shared = (
             reuse if reuse is not None and reuse.lam1 == self.lam1 else MarginHessian(self.space, self.share, self.lam1)
         )
-        object.__setattr__(self, "curvature", kept)
+        object.__setattr__(self, "curvature", shared)
 
     def at(self, **values: float) -> Self:
         """Return the statement at other values of its hyper-parameters, with the same curvature unless λ₁ changes."""
@@ -160,7 +160,7 @@ class _ODML(ODMStatement):
         return self.variance_multipliers(np.asarray(self.y * (self.space.X @ w)))
 
     def _refined_tau(self, alpha: Floats) -> Floats:
-        r"""The best τ of α, its normal refined by what is left of its equation.
+        r"""The best τ of α; its normal is improved by iterative refinement.
 
         With r the difference of :math:`\sum_i v_i\varphi(x_i)` and w the bound is short of the best one by at most
         :math:`\tfrac12\|r\|^2`; on data with a large offset w has lost digits that r has not.
@@ -311,9 +311,9 @@ class _ODML(ODMStatement):
 
     def _points(self, alpha: Floats) -> list[Floats]:
         """Return the multipliers polished, if that succeeds, as they are, and zero, which gives some bound on any data."""
-        kept = np.clip(alpha, 0.0, self.upper_bound())
-        polished = self._polish(kept)
-        return [*([] if polished is None else [polished]), kept, np.zeros(kept.size)]
+        clipped = np.clip(alpha, 0.0, self.upper_bound())
+        polished = self._polish(clipped)
+        return [*([] if polished is None else [polished]), clipped, np.zeros(clipped.size)]
 
     def minimiser(self, alpha: Floats) -> tuple[Floats, Floats]:
         """Return the minimiser of the Lagrangian as coefficients v of the data, and as w in the columns of the factor."""

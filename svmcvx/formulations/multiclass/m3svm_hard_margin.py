@@ -120,7 +120,7 @@ class HardMarginM3SVM(PairwiseStatement):
     def dual_violation(self, dual: Dual) -> float:
         """Largest violation of α ≥ 0, the balance, div S = G and, for p = 1 and ∞, the bound of S.
 
-        What is left of div S = G within the bound on the rounding of both is no violation: :meth:`evaluate_dual` counts it.
+        A residual of div S = G within the bound on its rounding is not a violation: :meth:`evaluate_dual` counts it.
         """
         alpha = self.multipliers(dual)
         S = self.flow(dual)

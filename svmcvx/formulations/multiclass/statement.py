@@ -46,7 +46,7 @@ class MulticlassStatement(Formulation):
 
     @property
     def weight(self) -> Floats:
-        """Weights of the losses, of the observations that are kept."""
+        """Weights of the losses, of the observations of positive weight."""
         return self.scores.data.weight
 
     @property

@@ -69,7 +69,7 @@ def exponents(found: Reproduction) -> Figure | None:
 
 
 def _panels(count: int) -> tuple[Figure, list[Axes]]:
-    """Return a figure with so many panels, in rows of a few."""
+    """Return a figure with a number of panels, in several rows."""
     columns = min(count, COLUMNS)
     figure, panels = drawing_panels(-(-count // columns), columns, size=(3.2, 2.5))
     for ax in panels.flat[count:]:

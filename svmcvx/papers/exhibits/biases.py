@@ -32,7 +32,7 @@ SUPPORT = 1e-5
 
 
 def bias_by_rule(rule: Literal["paper", "released"] | str, y: Floats, alpha: Floats, f: Floats) -> float:
-    """Return the intercept by a rule of [Sun], 0 where there is no support vector.
+    """Return the intercept by a rule of [Sun], 0 if there is no support vector.
 
     Parameters
     ----------

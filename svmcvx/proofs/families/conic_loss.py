@@ -42,8 +42,8 @@ def scalings(margins: Sequence[Ball]) -> list[tuple[Ball, list[bool]]]:
     """
     found = []
     for shortfall in SHORTFALLS:
-        kept = [bool(u >= 1 - shortfall) for u in margins]
-        found.append((least([arb(1), *(u for u, keep in zip(margins, kept, strict=True) if keep)]), kept))
+        satisfied = [bool(u >= 1 - shortfall) for u in margins]
+        found.append((least([arb(1), *(u for u, keep in zip(margins, satisfied, strict=True) if keep)]), satisfied))
     return found
 
 
@@ -112,9 +112,9 @@ def _upper(space: Space) -> Ball:
     if any(v > 0 for v in deviations):
         return _objective(space, square, [_indicator(u, v) for u, v in zip(space.margins, deviations, strict=True)])
     found, refusal = [], ProofRejected("the model proves nothing")
-    for divisor, kept in scalings(space.margins):
+    for divisor, satisfied in scalings(space.margins):
         try:
-            found.append(_objective(space, square / divisor**2, [arb(int(not keep)) for keep in kept]))
+            found.append(_objective(space, square / divisor**2, [arb(int(not keep)) for keep in satisfied]))
         except ProofRejected as reason:
             refusal = reason
     if not found:

@@ -2,7 +2,7 @@ r"""Losses that count or drop observations: 0-1 loss, ramp loss, l0-norm hinge.
 
 Upper ends at the model: :math:`\|w\|^2 + \lambda\sum s_i1[u_i<1]`, or :math:`\|w\|^2` if :math:`\sum s_i1[u_i<1] \le k`;
 :math:`\tfrac12\|w\|^2 + C\sum s_i\min(2, (1-u_i)_+)`; :math:`\tfrac12\|w\|^2 + C\sum s_i1[u_i<1]`. A margin that is not certainly at
-least 1 is dropped, unless it costs less to divide the model by the smallest margin that is to be kept. If the statement has
+least 1 is dropped, unless it costs less to divide the model by the smallest kept margin. If the statement has
 ``M``, the problem includes the constraints :math:`u_i \ge 1 - M_i`.
 
 Lower end: that of the conic relaxation, for the 0-1 loss with a dual point. The bound of a search is not checked.
@@ -38,7 +38,7 @@ def _within_M(space: Space, divisor: Ball) -> None:
 
 
 def _best(space: Space, price: Callable[[Ball, Sequence[bool]], Ball]) -> Ball:
-    """The best of the model as it is and divided by margins just below 1; `price` takes ‖w‖² and what is kept."""
+    """The best of the model as it is and divided by margins just below 1; `price` takes ‖w‖² and the kept observations."""
     found, refusal = [], ProofRejected("the model proves nothing")
     for divisor, kept in scalings(space.margins):
         try:

@@ -4,8 +4,8 @@ Upper end: :math:`\tfrac12\|w\|^2 + C\sum s_i(1-u_i)_+^p` at the model; with har
 smallest margin if that is below 1, since (w, b)/m has no margin below 1.
 
 Lower end: :math:`\sum\alpha_i - C(p-1)\sum s_i(\alpha_i/(Cs_ip))^{p/(p-1)} - \tfrac12v'Kv`, for any :math:`\alpha \ge 0`, with p = 1
-for :math:`\alpha_i \le Cs_i`, and with a free intercept for :math:`y'\alpha = 0`. What is off by rounding is put right in rational
-numbers: multipliers are cut to their bounds, and the class with the larger sum is scaled down.
+for :math:`\alpha_i \le Cs_i`, and with a free intercept for :math:`y'\alpha = 0`. Rounding errors are corrected in rational numbers: multipliers are
+cut to their bounds, and the class with the larger sum is scaled down.
 """
 
 from __future__ import annotations

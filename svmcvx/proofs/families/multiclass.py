@@ -131,7 +131,7 @@ def _flows(space: Space, G: Columns) -> Iterator[tuple[int, int, list[Ball]]]:
 
 
 def _carry(R: Columns, k: int, other: int, flow: list[Ball]) -> None:
-    """Take a flow from what is left of the gradient."""
+    """Subtract a flow from the rest of the gradient."""
     R[k] = [r - x for r, x in zip(R[k], flow, strict=True)]
     R[other] = [r + x for r, x in zip(R[other], flow, strict=True)]
 

@@ -115,7 +115,7 @@ class ScoreLoss:
         return as_fraction(1.0) / max(self.k, others)
 
     def inside(self, alpha: list[Ball], s: Ball) -> list[Ball] | str:
-        """Return rational multipliers of an observation of weight s put into the domain from as far as rounding, or what is violated."""
+        """Return rational multipliers of an observation of weight s, moved into the domain by at most rounding, or the violated constraint."""
         for a in alpha:
             if a < 0:
                 return f"is {_float(a)!r}, below 0"

@@ -44,7 +44,7 @@ class SweepSettings:
 def room(n: int, r: int) -> tuple[NDArray[Any], ...]:
     """Return the arrays in which the passes work.
 
-    With an entry for each depth: P, a, the observations left and their number, cursors, what is chosen, norms, forced weights, and the
+    With an entry for each depth: P, a, the remaining observations and their number, cursors, decisions, norms, forced weights, and the
     errors of margins and of their changes; then times, changes and rows of the events on a line.
     """
     depth = max(r, 2)

@@ -46,7 +46,7 @@ TINY = float(np.finfo(np.float64).tiny)
 RIDGE = 1e-13
 # Entries of all blocks together up to which it has them.
 LARGEST_BLOCKS = 5e7
-# Observations a column from which a block is estimated, beside those of more than average weight.
+# Observations for each column from which a block is estimated, in addition to those of more than average weight.
 SAMPLE = 4
 
 
@@ -261,9 +261,9 @@ class ScoreSystem:
                 negligible &= np.abs(h) * rows.size <= self.settings.negligible * min(level[k], level[j])
                 negligible &= not complete
                 curvature.leave_out(k, j, part, negligible)
-                kept = ~negligible
-                if kept.any():
-                    edge += self._gram(rows[kept], h[kept])
+                used = ~negligible
+                if used.any():
+                    edge += self._gram(rows[used], h[used])
             vertices[k] += edge
             vertices[j] += edge
             if j < c - 1:
