@@ -128,7 +128,7 @@ def fit_one(
             found = exact_scores(last, as_seen(fitted, X_train), y_train, as_seen(fitted, X_test), y_test)
             row |= ends(found.intervals) | {"undecided": found.undecided}
             row["note"] = "; ".join(filter(None, (row["note"], found.note)))
-        cut_short = deadline.passed() and row["status"] == Status.TIME_LIMIT
+        cut_short = deadline.passed() and (row["status"] == Status.TIME_LIMIT or guaranteed)
     return Fit(row, fitted if keep_fitted else None, solution if keep_solution else None, cut_short)
 
 

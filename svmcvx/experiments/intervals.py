@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -17,6 +18,7 @@ from svmcvx.errors import DataError, SvmcvxError
 from svmcvx.estimators.base import CertifiedClassifier
 from svmcvx.guarantees import CertifiedScores, Guarantee, Interval
 from svmcvx.guarantees.refinement import scores_in_pieces
+from svmcvx.solution import Status
 from svmcvx.system.deadline import OutOfTime
 
 __all__ = [
@@ -82,6 +84,9 @@ def exact_scores(
 ) -> ExactScores:
     """Return intervals of the scores of every optimal machine on a test part.
 
+    Where rows are left undecided by the gap of the fit, its problem is solved on (:meth:`svmcvx.Solution.refine`), within the time limit of
+    the estimator; the estimator itself stays as it is.
+
     Parameters
     ----------
     last : estimator
@@ -97,13 +102,14 @@ def exact_scores(
         return ExactScores({}, None, "")
     try:
         rows = check_features(T)
-        exact = last.guarantee(X, y)
-        found = scores_in_pieces(exact, rows)
+        found = scores_in_pieces(last.guarantee(X, y), rows)
+        if found.by_gap.any():
+            found = _refined(last, X, y, rows)
     except OutOfTime:
         return ExactScores({}, None, "no guarantee: the time limit left no time for it")
     except SvmcvxError as error:
         return ExactScores({}, None, f"no guarantee: {error}")
-    scored = _Scored(exact.classes, found)
+    scored = _Scored(found.classes, found)
     intervals, notes = {}, []
     for name in scores:
         if name in INTERVALS:
@@ -112,6 +118,16 @@ def exact_scores(
             except SvmcvxError as error:
                 notes.append(f"no interval of {name}: {error}")
     return ExactScores(intervals, float(found.undecided.mean()), "; ".join(notes))
+
+
+def _refined(last: CertifiedClassifier, X: Any, y: NDArray[Any], rows: Any) -> CertifiedScores:
+    """Return the scores of rows at a gap that decides them, as far as that can be had."""
+    solution = last.solution_.refine(X, y, rows, time_limit=last.time_limit)
+    if solution.status is Status.INTERRUPTED:
+        raise KeyboardInterrupt
+    refined = copy(last)
+    refined.solution_ = solution
+    return scores_in_pieces(refined.guarantee(X, y), rows)
 
 
 def check_interval(scoring: Any) -> str:

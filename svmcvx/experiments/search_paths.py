@@ -167,7 +167,8 @@ class PathOnFold:
             for k, settings in enumerate(self.path.settings):
                 with until(self.until) as deadline:
                     row = None if deadline.passed() else state.row(settings)
-                    if row is None or (deadline.passed() and row["status"] == Status.TIME_LIMIT):
+                    cut_short = row is None or row["status"] == Status.TIME_LIMIT or self.interval is not None
+                    if row is None or (deadline.passed() and cut_short):
                         return
                 if store is not None:
                     store.add(self.keys[k], row, "select")

@@ -177,7 +177,8 @@ def _tuned(train: _Part, validation: _Part, test: _Part, *, check: bool) -> Row:
             f"{method}_gap": max(gaps),
         }
         if method == "hinge":
-            exact = guarantee(path[best[0]], train.X, train.y).error(test.X, test.y)
+            refined = path[best[0]].refine(train.X, train.y, test.X)
+            exact = guarantee(refined, train.X, train.y).error(test.X, test.y)
             row |= {"hinge_exact_lower": exact.lower, "hinge_exact_upper": exact.upper}
         if method == "conic":
             row["kappa_off"] = float(np.abs(values[-VALUES + 1 :] - np.linspace(0.0, 0.5, VALUES)[1:]).max())

@@ -195,7 +195,8 @@ def _polished(part: Split, settings: Hyperparameters) -> Row:
 
 def _hinge(part: Split, settings: Hyperparameters, p: float) -> Row:
     solution = fast.psvm(part.X, part.y, C=settings.C, p=p, kernel=kernel(part.X))
-    interval = guarantee(solution, part.X, part.y).accuracy(part.X_test, part.y_test)
+    refined = solution.refine(part.X, part.y, part.X_test)
+    interval = guarantee(refined, part.X, part.y).accuracy(part.X_test, part.y_test)
     ends = {"exact_lower": interval.lower, "exact_upper": interval.upper}
     return _scored(part, solution) | {"certified": solution.certificate.is_certified(1e-6), **ends}
 

@@ -119,7 +119,9 @@ class Task:
             warnings.simplefilter("ignore", ConvergenceWarning)  # the row has the gap
             warnings.filterwarnings("ignore", message="(the time limit passed|interrupted) after", category=UserWarning)
             row = self._row(X, y)
-            late = deadline.passed() and row["status"] in (Status.TIME_LIMIT, FAILED)
+            # Intervals that the limit has cut short are not kept either.
+            cut_short = row["status"] in (Status.TIME_LIMIT, FAILED) or bool(self.protocol.guarantee)
+            late = deadline.passed() and cut_short
         return None if late else plain(row)
 
     def empty_row(self) -> Row:
